@@ -1,32 +1,35 @@
 /**
- * Which devices a thin pool accepts as its own: real loop devices and a real ledger under a simulated
- * device-mapper. A start is killed at every step where the label moves.
+ * What a thin pool lies on: which devices it accepts as its own, and the files of an embedded one. Real loop
+ * devices and a real ledger under a simulated device-mapper. A start is killed at every step where the label moves.
  */
 import assert from 'node:assert/strict';
-import { truncateSync } from 'node:fs';
+import { mkdirSync, truncateSync } from 'node:fs';
 import { open } from 'node:fs/promises';
-import { after, type TestContext, test } from 'node:test';
+import { after, type TestContext } from 'node:test';
 import type { AsyncLedger, OpenLedger } from '../../src/backends/thin/ledger/ledger-client.js';
 import { openLedger } from '../../src/backends/thin/ledger/ledger-client.js';
 import { labelBlock, labelOffset } from '../../src/backends/thin/pool/device-label.js';
+import { EmbeddedDevices } from '../../src/backends/thin/pool/embedded-devices.js';
 import { GivenDevices } from '../../src/backends/thin/pool/pool-devices.js';
 import { PoolGrowth } from '../../src/backends/thin/pool/pool-growth.js';
 import { PoolMonitor } from '../../src/backends/thin/pool/pool-monitor.js';
 import { PoolNames } from '../../src/backends/thin/pool/pool-names.js';
 import { PoolOpening } from '../../src/backends/thin/pool/pool-opening.js';
 import { ThinPool } from '../../src/backends/thin/pool/thin-pool.js';
-import { CsiError } from '../../src/base/errors.js';
+import { CsiError, SystemError } from '../../src/base/errors.js';
 import { SerialQueue } from '../../src/base/serial-queue.js';
-import { NativePool } from '../../src/native/pool.js';
+import type { FileState } from '../../src/native/addon.js';
+import { deviceSizeBytes } from '../../src/native/block-device.js';
+import { NativePool, type NativeRunner } from '../../src/native/pool.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { FakeThinKernel } from '../support/fake-thin-kernel.js';
-import { skipUnlessRoot, Workspace } from '../support/workspace.js';
+import { test } from '../support/running-plugin.js';
+import { Workspace } from '../support/workspace.js';
 
 const MIB = 1n << 20n;
 const BLOCK = 65536n;
 const DATA_BYTES = 128n * MIB + 4096n;
 const FEATURES = { passDiscards: true, errorWhenFull: true, lowWaterPercent: 10n };
-const options = { skip: skipUnlessRoot };
 const native = new NativePool(1);
 after(() => native.close());
 
@@ -34,6 +37,8 @@ after(() => native.close());
 class Machine {
   readonly kernel = new FakeThinKernel();
   areOurs = false;
+  metadata = '';
+  data = '';
   readonly #workspace = new Workspace('thin-devices');
   #ledger: OpenLedger | null = null;
 
@@ -56,6 +61,20 @@ class Machine {
     await native.run('loopResize', { backingPath: this.#workspace.path(name) });
   }
 
+  /** Of the pool, as its ledger says. */
+  async record() {
+    return (await this.ledger()).pool();
+  }
+
+  /** A kill before that method, and what goes on afterwards. */
+  async killedBefore(step: string, work: () => Promise<unknown>): Promise<void> {
+    this.kernel.before = (method) => {
+      if (method === step) throw new Error('killed');
+    };
+    await assert.rejects(work(), /killed/);
+    this.kernel.before = () => undefined;
+  }
+
   async ledger(): Promise<OpenLedger> {
     if (this.#ledger === null) {
       this.#ledger = await openLedger(this.#workspace.path('pool.sqlite'));
@@ -65,13 +84,17 @@ class Machine {
   }
 
   /** As a plugin does that starts on these devices. */
-  async start(metadata: string, data: string): Promise<ThinPool> {
+  async start(metadata = this.metadata, data = this.data): Promise<ThinPool> {
     const { opening, pool } = await this.#parts(metadata, data);
     await (await opening.prepare()).activate();
     return pool;
   }
 
-  async growth(metadata: string, data: string, ledger?: AsyncLedger): Promise<PoolGrowth> {
+  async growth({
+    metadata = this.metadata,
+    data = this.data,
+    ledger = null as AsyncLedger | null,
+  } = {}) {
     const { pool, devices } = await this.#parts(metadata, data);
     return new PoolGrowth({
       ...{
@@ -124,6 +147,8 @@ function monitor(pool: ThinPool, growth: PoolGrowth, metadata = READABLE) {
 async function machine(t: TestContext): Promise<Machine> {
   const made = new Machine();
   t.after(() => made.dispose());
+  made.metadata = await made.disk('metadata');
+  made.data = await made.disk('data');
   return made;
 }
 
@@ -141,186 +166,158 @@ async function write(path: string, position: bigint, bytes: Buffer): Promise<voi
   await handle.close();
 }
 
-test('formatting leaves a label beyond the blocks that the pool uses', options, async (t) => {
+test('formatting leaves a label beyond the blocks that the pool uses', async (t) => {
   const one = await machine(t);
-  const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
-  await one.start(metadata, data);
-  const { uuid: poolUuid, labelledBytes, state } = await (await one.ledger()).pool();
+  await one.start();
+  const { uuid: poolUuid, labelledBytes, state } = await one.record();
   assert.equal(state, 'ready');
   assert.equal(labelledBytes, DATA_BYTES);
   assert.equal(one.reach, 127n * MIB);
   const block = labelBlock({ poolUuid, deviceBytes: DATA_BYTES });
-  assert.deepEqual(await read(data, 127n * MIB, 4096), block);
+  assert.deepEqual(await read(one.data, 127n * MIB, 4096), block);
   one.stop();
-  await one.start(metadata, data);
+  await one.start();
   assert.equal(one.reach, 127n * MIB);
 });
 
-test('another disk, or a disk of another pool, is refused and not changed', options, async (t) => {
+test('another disk, or a disk of another pool, is refused and not changed', async (t) => {
   const [one, two] = [await machine(t), await machine(t)];
-  const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
-  const [otherMetadata, otherData] = [await two.disk('metadata'), await two.disk('data')];
   const [blank, short] = [await one.disk('blank'), await one.disk('short', 64n * MIB)];
-  await one.start(metadata, data);
-  await two.start(otherMetadata, otherData);
+  await one.start();
+  await two.start();
   one.stop();
-  const { uuid } = await (await two.ledger()).pool();
+  const { uuid } = await two.record();
   const said = { code: 'FAILED_PRECONDITION' } as const;
   await rejectsWith(
-    one.start(metadata, otherData),
+    one.start(one.metadata, two.data),
     said.code,
     new RegExp(`label is of pool ${uuid}`),
   );
-  await rejectsWith(one.start(metadata, blank), said.code, /there is no label/);
-  await rejectsWith(one.start(metadata, short), said.code, /it ends before that/);
+  await rejectsWith(one.start(one.metadata, blank), said.code, /there is no label/);
+  await rejectsWith(one.start(one.metadata, short), said.code, /it ends before that/);
   assert.equal(one.kernel.active.size, 0);
   const content = await read(blank, 0n, Number(DATA_BYTES));
   assert.ok(content.equals(Buffer.alloc(content.length)));
-  await one.start(metadata, data);
+  await one.start();
 });
 
-test('a new pool is created only if both ends of both devices are zeros', options, async (t) => {
+test('a new pool is created only if both ends of both devices are zeros', async (t) => {
   const one = await machine(t);
-  const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
   const said = /is not empty, so no pool is created/;
-  for (const device of [metadata, data]) {
+  for (const device of [one.metadata, one.data]) {
     for (const at of [0n, MIB - 1n, DATA_BYTES - 1n, DATA_BYTES - MIB]) {
       await write(device, at, Buffer.of(1));
-      await rejectsWith(one.start(metadata, data), 'FAILED_PRECONDITION', said);
+      await rejectsWith(one.start(), 'FAILED_PRECONDITION', said);
       await write(device, at, Buffer.of(0));
     }
   }
-  assert.equal((await (await one.ledger()).pool()).state, 'new');
-  await one.start(metadata, data);
+  assert.equal((await one.record()).state, 'new');
+  await one.start();
 });
 
-test('an interrupted formatting resumes, with its original disk only', options, async (t) => {
+test('an interrupted formatting resumes, with its original disk only', async (t) => {
   const one = await machine(t);
-  const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
   const blank = await one.disk('blank');
-  one.kernel.before = (method) => {
-    if (method === 'dmCreate') throw new Error('killed');
-  };
-  await assert.rejects(one.start(metadata, data), /killed/);
-  assert.equal((await (await one.ledger()).pool()).state, 'formatting');
-  one.kernel.before = () => undefined;
+  await one.killedBefore('dmCreate', () => one.start());
+  assert.equal((await one.record()).state, 'formatting');
   // The kernel came as far as to write the superblock.
   one.kernel.formatted = true;
-  await rejectsWith(one.start(metadata, blank), 'FAILED_PRECONDITION', /there is no label/);
-  await one.start(metadata, data);
-  assert.equal((await (await one.ledger()).pool()).state, 'ready');
+  await rejectsWith(one.start(one.metadata, blank), 'FAILED_PRECONDITION', /there is no label/);
+  await one.start();
+  assert.equal((await one.record()).state, 'ready');
 });
 
-test(
-  'remains of an interrupted format without a superblock are ignored only in files of the pool',
-  options,
-  async (t) => {
-    const one = await machine(t);
-    const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
-    one.kernel.before = (method) => {
-      if (method === 'dmCreate') throw new Error('killed');
-    };
-    await assert.rejects(one.start(metadata, data), /killed/);
-    one.kernel.before = () => undefined;
-    await write(metadata, 8192n, Buffer.of(1));
-    const said = new RegExp(
-      `^${metadata} is not empty.* the remains of a format that was interrupted`,
-    );
-    await rejectsWith(one.start(metadata, data), 'FAILED_PRECONDITION', said);
-    one.areOurs = true;
-    await one.start(metadata, data);
-    assert.equal((await (await one.ledger()).pool()).state, 'ready');
-  },
-);
-
-test(
-  'the label moves before the pool grows over it, with a kill at any step',
-  options,
-  async (t) => {
-    for (const step of ['setLabelledBytes', 'dmReload', 'none']) {
-      await t.test(`killed before ${step}`, async (u) => {
-        const one = await machine(u);
-        const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
-        await one.start(metadata, data);
-        const grown = 2n * DATA_BYTES;
-        await one.grow('data', grown);
-        one.kernel.before = (method) => {
-          if (method === step) throw new Error('killed');
-        };
-        const real = await one.ledger();
-        const ledger: AsyncLedger = {
-          ...real,
-          setLabelledBytes: async (bytes) => {
-            if (step === 'setLabelledBytes') throw new Error('killed');
-            await real.setLabelledBytes(bytes);
-          },
-        };
-        const stepped = (await one.growth(metadata, data, ledger)).step();
-        if (step === 'none') await stepped;
-        else await assert.rejects(stepped, /killed/);
-        one.kernel.before = () => undefined;
-
-        const { uuid: poolUuid, labelledBytes } = await real.pool();
-        const place = labelOffset(labelledBytes ?? 0n);
-        assert.ok(one.reach <= place, 'the pool could overwrite its label');
-        const block = labelBlock({ poolUuid, deviceBytes: labelledBytes ?? 0n });
-        assert.deepEqual(await read(data, place, 4096), block);
-        one.stop();
-        await one.start(metadata, data);
-        await (await one.growth(metadata, data)).step();
-        assert.equal(one.reach, labelOffset(grown));
-        one.stop();
-        // The pool's own by now.
-        await write(data, labelOffset(DATA_BYTES), Buffer.alloc(4096, 7));
-        await one.start(metadata, data);
-      });
-    }
-  },
-);
-
-test('a pool never grows onto a disk that is not its own', options, async (t) => {
+test('remains of an interrupted format without a superblock are ignored only in files of the pool', async (t) => {
   const one = await machine(t);
-  const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
+  await one.killedBefore('dmCreate', () => one.start());
+  await write(one.metadata, 8192n, Buffer.of(1));
+  const said = new RegExp(
+    `^${one.metadata} is not empty.* the remains of a format that was interrupted`,
+  );
+  await rejectsWith(one.start(), 'FAILED_PRECONDITION', said);
+  one.areOurs = true;
+  await one.start();
+  assert.equal((await one.record()).state, 'ready');
+});
+
+test('the label moves before the pool grows over it, with a kill at any step', async (t) => {
+  for (const step of ['setLabelledBytes', 'dmReload', 'none']) {
+    await t.test(`killed before ${step}`, async (u) => {
+      const one = await machine(u);
+      await one.start();
+      const grown = 2n * DATA_BYTES;
+      await one.grow('data', grown);
+      one.kernel.before = (method) => {
+        if (method === step) throw new Error('killed');
+      };
+      const real = await one.ledger();
+      const ledger: AsyncLedger = {
+        ...real,
+        setLabelledBytes: async (bytes) => {
+          if (step === 'setLabelledBytes') throw new Error('killed');
+          await real.setLabelledBytes(bytes);
+        },
+      };
+      const stepped = (await one.growth({ ledger })).step();
+      if (step === 'none') await stepped;
+      else await assert.rejects(stepped, /killed/);
+      one.kernel.before = () => undefined;
+
+      const { uuid: poolUuid, labelledBytes } = await real.pool();
+      const place = labelOffset(labelledBytes ?? 0n);
+      assert.ok(one.reach <= place, 'the pool could overwrite its label');
+      const block = labelBlock({ poolUuid, deviceBytes: labelledBytes ?? 0n });
+      assert.deepEqual(await read(one.data, place, 4096), block);
+      one.stop();
+      await one.start();
+      await (await one.growth()).step();
+      assert.equal(one.reach, labelOffset(grown));
+      one.stop();
+      // The pool's own by now.
+      await write(one.data, labelOffset(DATA_BYTES), Buffer.alloc(4096, 7));
+      await one.start();
+    });
+  }
+});
+
+test('a pool never grows onto a disk that is not its own', async (t) => {
+  const one = await machine(t);
   const other = await one.disk('other', 2n * DATA_BYTES);
-  await one.start(metadata, data);
-  const { labelledBytes } = await (await one.ledger()).pool();
+  await one.start();
+  const { labelledBytes } = await one.record();
   const said = { code: 'FAILED_PRECONDITION' } as const;
   // The paths lead to others now than when the pool was activated.
-  for (const paths of [
-    [metadata, other],
-    [other, data],
-  ] as const) {
-    await rejectsWith((await one.growth(...paths)).step(), said.code, /paths in BLOCKDELTA_POOLS/);
+  for (const paths of [{ data: other }, { metadata: other }]) {
+    await rejectsWith((await one.growth(paths)).step(), said.code, /paths in BLOCKDELTA_POOLS/);
   }
   const content = await read(other, 0n, Number(2n * DATA_BYTES));
   assert.ok(content.equals(Buffer.alloc(content.length)));
   // The same device, and what is on it is not the pool's any more.
   await one.grow('data', 2n * DATA_BYTES);
-  await write(data, labelOffset(DATA_BYTES), Buffer.alloc(4096, 7));
-  await rejectsWith((await one.growth(metadata, data)).step(), said.code, /there is no label/);
-  const place = await read(data, labelOffset(2n * DATA_BYTES), 4096);
+  await write(one.data, labelOffset(DATA_BYTES), Buffer.alloc(4096, 7));
+  await rejectsWith((await one.growth()).step(), said.code, /there is no label/);
+  const place = await read(one.data, labelOffset(2n * DATA_BYTES), 4096);
   assert.ok(place.equals(Buffer.alloc(4096)));
   assert.equal(one.reach, labelOffset(DATA_BYTES));
-  assert.equal((await (await one.ledger()).pool()).labelledBytes, labelledBytes);
+  assert.equal((await one.record()).labelledBytes, labelledBytes);
 });
 
-test('larger metadata is used before larger data, and also without it', options, async (t) => {
+test('larger metadata is used before larger data, and also without it', async (t) => {
   const one = await machine(t);
-  const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
-  const pool = await one.start(metadata, data);
-  const old = await read(data, labelOffset(DATA_BYTES), 4096);
+  const pool = await one.start();
+  const old = await read(one.data, labelOffset(DATA_BYTES), 4096);
   await one.grow('metadata', 2n * DATA_BYTES);
   await one.grow('data', 2n * DATA_BYTES);
   // The label cannot be moved.
-  await write(data, labelOffset(DATA_BYTES), Buffer.alloc(4096, 7));
-  const growth = await one.growth(metadata, data);
+  await write(one.data, labelOffset(DATA_BYTES), Buffer.alloc(4096, 7));
+  const growth = await one.growth();
   const { events, probe } = monitor(pool, growth);
   await probe();
   assert.equal((await pool.status()).totalMetadataBlocks, (2n * DATA_BYTES) / 4096n);
   assert.equal(one.reach, labelOffset(DATA_BYTES));
   one.kernel.mode = 'out_of_data_space';
   await probe();
-  await write(data, labelOffset(DATA_BYTES), old);
+  await write(one.data, labelOffset(DATA_BYTES), old);
   one.kernel.mode = 'rw';
   await probe();
   assert.equal(one.reach, labelOffset(2n * DATA_BYTES));
@@ -332,39 +329,33 @@ test('larger metadata is used before larger data, and also without it', options,
   for (const [index, expected] of said.entries()) assert.match(events[index] ?? '', expected);
 });
 
-test(
-  'unreadable metadata is logged once, and once more when it is readable again',
-  options,
-  async (t) => {
-    const one = await machine(t);
-    const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
-    const pool = await one.start(metadata, data);
-    let isDead = true;
-    const assertReadable = async () => {
-      if (isDead) throw CsiError.failedPrecondition('the metadata cannot be read');
-      return undefined;
-    };
-    const { events, probe } = monitor(pool, await one.growth(metadata, data), { assertReadable });
-    await probe();
-    await probe();
-    isDead = false;
-    await probe();
-    assert.equal(events.length, 2);
-    assert.match(events[0] ?? '', /cannot be monitored: the metadata cannot be read/);
-    assert.match(events[1] ?? '', /has recovered/);
-  },
-);
-
-test('data grows no further than the metadata can count', options, async (t) => {
+test('unreadable metadata is logged once, and once more when it is readable again', async (t) => {
   const one = await machine(t);
-  const [metadata, data] = [await one.disk('metadata'), await one.disk('data')];
-  const pool = await one.start(metadata, data);
-  const { events, probe } = monitor(pool, await one.growth(metadata, data));
+  const pool = await one.start();
+  let isDead = true;
+  const assertReadable = async () => {
+    if (isDead) throw CsiError.failedPrecondition('the metadata cannot be read');
+    return undefined;
+  };
+  const { events, probe } = monitor(pool, await one.growth(), { assertReadable });
+  await probe();
+  await probe();
+  isDead = false;
+  await probe();
+  assert.equal(events.length, 2);
+  assert.match(events[0] ?? '', /cannot be monitored: the metadata cannot be read/);
+  assert.match(events[1] ?? '', /has recovered/);
+});
+
+test('data grows no further than the metadata can count', async (t) => {
+  const one = await machine(t);
+  const pool = await one.start();
+  const { events, probe } = monitor(pool, await one.growth());
   // 67,106,816 blocks of data more: 4,111 whole ones of metadata count them.
   await one.grow('data', 4n << 40n);
   const needed = 4111n + 82n + 64n;
   one.kernel.usedMetadataBlocks = DATA_BYTES / 4096n - needed;
-  const { labelledBytes } = await (await one.ledger()).pool();
+  const { labelledBytes } = await one.record();
   await probe();
   assert.match(
     events[0] ?? '',
@@ -372,11 +363,95 @@ test('data grows no further than the metadata can count', options, async (t) => 
   );
   assert.match(events[1] ?? '', /less than a quarter of its metadata left/);
   assert.equal(one.reach, labelOffset(DATA_BYTES));
-  assert.equal((await (await one.ledger()).pool()).labelledBytes, labelledBytes);
+  assert.equal((await one.record()).labelledBytes, labelledBytes);
   // The room is there as soon as the metadata device is larger.
   await one.grow('metadata', DATA_BYTES + 4096n);
   await probe();
   assert.equal(one.reach, labelOffset(4n << 40n));
   assert.match(events[2] ?? '', /can grow again/);
   assert.equal(events.length, 3);
+});
+
+/** The files of an embedded pool. */
+class Images {
+  readonly devices: EmbeddedDevices;
+  readonly metadata: string;
+  readonly data: string;
+  /** A call for which there is no space. */
+  failing: string | null = null;
+
+  constructor(t: TestContext) {
+    const workspace = new Workspace('thin-images');
+    t.after(() => workspace.dispose());
+    const directory = workspace.path('pool');
+    mkdirSync(directory);
+    const run: NativeRunner['run'] = (method, request) => {
+      if (method !== this.failing) return native.run(method, request);
+      throw new SystemError('ENOSPC', 'fallocate', directory, 'no space');
+    };
+    const settings = { pool: 'default', directory, maximumBytes: 600n * MIB };
+    this.devices = new EmbeddedDevices({ run }, settings);
+    this.metadata = workspace.path('pool', 'metadata.img');
+    this.data = workspace.path('pool', 'data.img');
+  }
+
+  async file(path: string): Promise<FileState> {
+    const { state } = await native.run('fileState', { path });
+    return state ?? assert.fail(`there is no ${path}`);
+  }
+
+  /** The size of the metadata's file, all of which is allocated. */
+  async metadataBytes(): Promise<bigint> {
+    const { sizeBytes, allocatedBytes } = await this.file(this.metadata);
+    assert.ok(allocatedBytes >= sizeBytes);
+    return sizeBytes;
+  }
+}
+
+test('embedded metadata is allocated in full or refused, and data is sparse', async (t) => {
+  const one = new Images(t);
+  const said = /no room for \d+ bytes more of metadata of pool 'default': free space there/;
+  one.failing = 'allocateFile';
+  await rejectsWith(one.devices.create(), 'RESOURCE_EXHAUSTED', said);
+  one.failing = null;
+  await one.devices.create();
+  assert.equal(await one.metadataBytes(), 16n * MIB);
+  const { sizeBytes, allocatedBytes } = await one.file(one.data);
+  assert.equal(sizeBytes, 584n * MIB);
+  assert.ok(allocatedBytes < MIB);
+  await one.devices.open();
+  one.failing = 'allocateFile';
+  await rejectsWith(one.devices.growMetadata(), 'RESOURCE_EXHAUSTED', said);
+  one.failing = null;
+  assert.equal(await one.metadataBytes(), 16n * MIB);
+  assert.equal(await one.devices.growMetadata(), true);
+  assert.equal(await one.metadataBytes(), 32n * MIB);
+});
+
+test('a growth killed between file and device is completed, and not repeated', async (t) => {
+  const one = new Images(t);
+  await one.devices.create();
+  const { metadataPath } = await one.devices.open();
+  await native.run('allocateFile', { path: one.metadata, sizeBytes: 32n * MIB });
+  assert.equal(await deviceSizeBytes(metadataPath), 16n * MIB);
+  assert.equal(await one.devices.growMetadata(), true);
+  assert.equal(await deviceSizeBytes(metadataPath), 32n * MIB);
+  assert.equal(await one.metadataBytes(), 32n * MIB);
+  await native.run('allocateFile', { path: one.metadata, sizeBytes: 40n * MIB });
+  await one.devices.open();
+  assert.equal(await deviceSizeBytes(metadataPath), 40n * MIB);
+});
+
+test('space freed in the file of the pool is free, whatever the host has', async (t) => {
+  const one = new Images(t);
+  await one.devices.create();
+  await native.run('allocateFile', { path: one.data, sizeBytes: 584n * MIB });
+  const { allocatedBytes } = await one.file(one.data);
+  const full = await one.devices.freeBelow(allocatedBytes);
+  const freed = await one.devices.freeBelow(0n);
+  const overused = await one.devices.freeBelow(2n * allocatedBytes);
+  // Others use the host meanwhile.
+  const isNear = (a: bigint, b: bigint) => a - b < 250n * MIB && b - a < 250n * MIB;
+  assert.ok(isNear(freed - full, allocatedBytes), `${freed} and ${full}`);
+  assert.ok(isNear(overused, full), `${overused} and ${full}`);
 });

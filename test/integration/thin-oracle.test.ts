@@ -15,7 +15,7 @@ import { deltaRecords, dumpedMappings, rangesOf, runsOf, toRanges } from '../sup
 import { makeThinMetadata, skipWithoutThinTools, thinTool } from '../support/thin-tools.js';
 import { Workspace } from '../support/workspace.js';
 
-const FILES = isNightly ? 1000 : 20;
+const FILES = isNightly ? 1000 : 12;
 /** Ordered pairs of devices that are compared in each. */
 const PAIRS = 4;
 
