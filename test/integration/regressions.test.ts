@@ -4,18 +4,17 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { after, before } from 'node:test';
 import { inspect } from 'node:util';
 import { loadAddon, type SnapshotFile } from '../../src/native/addon.js';
 import type { BlockWriter } from '../support/block-writer.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { addresses, countWith, listExtents } from '../support/extent-list.js';
 import { setImmutable } from '../support/ioctls.js';
-import { loopsOf } from '../support/loops.js';
 import { ReflinkBench } from '../support/reflink-bench.js';
+import { test } from '../support/running-plugin.js';
 import { snapshotPath, volumePath } from '../support/test-volume.js';
 import { decodeFrames } from '../support/wire.js';
 import { type PoolKind, skipUnlessRoot } from '../support/workspace.js';
@@ -23,7 +22,6 @@ import { type PoolKind, skipUnlessRoot } from '../support/workspace.js';
 const MIB = 1 << 20;
 const BLOCK = 4096;
 const KINDS: readonly PoolKind[] = ['xfs', 'xfs-1k', 'btrfs', 'btrfs-zstd', 'btrfs-nodatacow'];
-const options = { skip: skipUnlessRoot };
 
 let bench: ReflinkBench;
 
@@ -46,59 +44,48 @@ function countDeceptive(basePath: string, targetPath: string): number {
   return count;
 }
 
-test(
-  'overwrites inside compressed extents are reported although their addresses look unchanged',
-  options,
-  async (context) => {
-    const work = await bench.write('btrfs-zstd');
-    const fileOf = ({ id }: { id: string }): string => snapshotPath(bench.pool('btrfs-zstd'), id);
-    let deceptive = 0;
-    for (let offset = 0; offset < 2 * MIB; offset += 131_072) {
-      // On disk this takes one block, and the overwrite the next one: its address looks like the
-      // second block of the compressed extent.
-      work.writer.write(offset, Buffer.alloc(131_072, 'compressible '));
-      const base = await work.volume.snapshot();
-      assert.ok(countWith(listExtents(fileOf(base)), 'encoded') > 0, 'nothing was compressed');
-      work.writer.write(offset + BLOCK, Buffer.alloc(2 * BLOCK, `other ${offset} `));
-      const target = await work.volume.snapshot();
-      deceptive += countDeceptive(fileOf(base), fileOf(target));
-      const tally = await bench.soundDelta('btrfs-zstd', base, target);
-      assert.equal(tally.differing, 16);
-    }
-    context.diagnostic(`${deceptive} blocks with the same address and other bytes`);
-    assert.ok(
-      deceptive > 0,
-      'no block has the same address and other bytes, so nothing was tested',
-    );
-    await bench.end(work);
-  },
-);
+test('overwrites inside compressed extents are reported although their addresses look unchanged', async (context) => {
+  const work = await bench.write('btrfs-zstd');
+  const fileOf = ({ id }: { id: string }): string => snapshotPath(bench.pool('btrfs-zstd'), id);
+  let deceptive = 0;
+  for (let offset = 0; offset < 2 * MIB; offset += 131_072) {
+    // On disk this takes one block, and the overwrite the next one: its address looks like the
+    // second block of the compressed extent.
+    work.writer.write(offset, Buffer.alloc(131_072, 'compressible '));
+    const base = await work.volume.snapshot();
+    assert.ok(countWith(listExtents(fileOf(base)), 'encoded') > 0, 'nothing was compressed');
+    work.writer.write(offset + BLOCK, Buffer.alloc(2 * BLOCK, `other ${offset} `));
+    const target = await work.volume.snapshot();
+    deceptive += countDeceptive(fileOf(base), fileOf(target));
+    const tally = await bench.soundDelta('btrfs-zstd', base, target);
+    assert.equal(tally.differing, 16);
+  }
+  context.diagnostic(`${deceptive} blocks with the same address and other bytes`);
+  assert.ok(deceptive > 0, 'no block has the same address and other bytes, so nothing was tested');
+  await bench.end(work);
+});
 
-test(
-  'no list is served from a deleted base that was not retained, although it was served before',
-  options,
-  async () => {
-    for (const kind of ['xfs', 'btrfs-nodatacow'] as const) {
-      const work = await bench.write(kind);
-      work.writer.write(0, Buffer.alloc(MIB, 1));
-      const base = await work.volume.snapshot();
-      const newer = await work.volume.snapshot();
-      assert.deepEqual((await bench.client.delta(base.id, newer.id)).ranges, []);
-      await work.volume.deleteSnapshot(base.id);
-      await work.volume.deleteSnapshot(newer.id);
-      // Nothing shares these blocks now, so the write reuses the addresses of the base.
-      work.writer.write(0, Buffer.alloc(MIB, 2));
-      const target = await work.volume.snapshot();
-      await rejectsWith(
-        bench.client.delta(base.id, target.id),
-        'NOT_FOUND',
-        /lists are off.*full backup/,
-      );
-      await rejectsWith(bench.client.allocated(base.id), 'NOT_FOUND');
-      await bench.end(work);
-    }
-  },
-);
+test('no list is served from a deleted base that was not retained, although it was served before', async () => {
+  for (const kind of ['xfs', 'btrfs-nodatacow'] as const) {
+    const work = await bench.write(kind);
+    work.writer.write(0, Buffer.alloc(MIB, 1));
+    const base = await work.volume.snapshot();
+    const newer = await work.volume.snapshot();
+    assert.deepEqual((await bench.client.delta(base.id, newer.id)).ranges, []);
+    await work.volume.deleteSnapshot(base.id);
+    await work.volume.deleteSnapshot(newer.id);
+    // Nothing shares these blocks now, so the write reuses the addresses of the base.
+    work.writer.write(0, Buffer.alloc(MIB, 2));
+    const target = await work.volume.snapshot();
+    await rejectsWith(
+      bench.client.delta(base.id, target.id),
+      'NOT_FOUND',
+      /lists are off.*full backup/,
+    );
+    await rejectsWith(bench.client.allocated(base.id), 'NOT_FOUND');
+    await bench.end(work);
+  }
+});
 
 for (const { over, kinds, prepare } of [
   {
@@ -112,80 +99,22 @@ for (const { over, kinds, prepare } of [
     prepare: (writer: BlockWriter) => writer.apply('zero-out', 0, 4 * MIB),
   },
 ]) {
-  test(
-    `unsynced writes over ${over} blocks are in the snapshot and in the delta`,
-    options,
-    async () => {
-      for (const kind of kinds) {
-        const work = await bench.write(kind);
-        prepare(work.writer);
-        const base = await work.volume.snapshot();
-        work.writer.write(MIB, bench.random.bytes(65_536));
-        const target = await work.volume.snapshot();
-        await bench.soundSnapshot(kind, target, work.writer.model);
-        assert.ok((await bench.soundDelta(kind, base, target)).differing >= 128);
-        await bench.end(work);
-      }
-    },
-  );
-}
-
-test(
-  'CS7: a snapshot contains data that is only in the page cache of the loop device',
-  options,
-  async () => {
-    for (const kind of KINDS) {
+  test(`CS7: unsynced writes over ${over} blocks are in the snapshot and in the delta`, async () => {
+    for (const kind of kinds) {
       const work = await bench.write(kind);
-      work.writer.write(0, bench.random.bytes(MIB));
-      await bench.soundSnapshot(kind, await work.volume.snapshot(), work.writer.model);
+      prepare(work.writer);
+      const base = await work.volume.snapshot();
+      await bench.soundSnapshot(kind, base, work.writer.model);
+      work.writer.write(MIB, bench.random.bytes(65_536));
+      const target = await work.volume.snapshot();
+      await bench.soundSnapshot(kind, target, work.writer.model);
+      assert.ok((await bench.soundDelta(kind, base, target)).differing >= 128);
       await bench.end(work);
     }
-  },
-);
+  });
+}
 
-test(
-  'a plugin killed while taking a snapshot leaves no partial snapshot and no frozen file system',
-  options,
-  async () => {
-    const volume = await bench.volume('xfs-1k', { sizeBytes: 256 * MIB, fsType: 'ext4' });
-    await volume.publish();
-    const file = join(volume.targetPath, 'file');
-    writeFileSync(file, Buffer.alloc(128 * MIB, 'x'));
-    const base = await volume.snapshot();
-    // Creates many extents, so that the clone takes a while.
-    const commands: string[] = [];
-    for (let offset = 0; offset < 64 * MIB; offset += 8192) {
-      commands.push('-c', `pwrite -q ${offset} 4096`);
-    }
-    execFileSync('xfs_io', [...commands, file]);
-    await volume.snapshot();
-    const directory = join(bench.pool('xfs-1k'), 'snapshots');
-    const taking = volume.snapshot().catch((thrown: Error) => thrown);
-    while (!readdirSync(directory).some((name) => name.endsWith('.tmp'))) await nextTurn();
-    await bench.plugin.kill();
-    assert.ok((await taking) instanceof Error);
-    await bench.start();
-    assert.deepEqual(
-      readdirSync(directory).filter((name) => name.endsWith('.tmp')),
-      [],
-    );
-    execFileSync('timeout', ['20', 'sh', '-c', `echo alive > ${join(volume.targetPath, 'after')}`]);
-    const listed = await bench.client.controller.ListSnapshots({ source_volume_id: volume.id });
-    assert.equal(listed['entries'].length, 2, 'the interrupted snapshot does not exist');
-    const again = await bench.client.controller.CreateSnapshot({
-      source_volume_id: volume.id,
-      name: `snapshot-3-of-${volume.id}`,
-    });
-    const target = { id: again['snapshot'].snapshot_id, sizeBytes: 256 * MIB };
-    assert.ok((await bench.soundDelta('xfs-1k', base, target)).differing > 0);
-    await bench.client.node.NodeUnpublishVolume({
-      volume_id: volume.id,
-      target_path: volume.targetPath,
-    });
-  },
-);
-
-test('changes smaller than 4 KiB are reported at the block size of the pool', options, async () => {
+test('changes smaller than 4 KiB are reported at the block size of the pool', async () => {
   const work = await bench.write('xfs-1k');
   work.writer.write(0, bench.random.bytes(8 * MIB));
   const base = await work.volume.snapshot();
@@ -237,95 +166,37 @@ function fillBetween(
   return { flags, reported: ranges.reduce((sum, range) => sum + range.size, 0n) };
 }
 
-test(
-  'two small btrfs files with inline extents at the same address are not considered equal',
-  options,
-  () => {
-    const place = join(bench.pool('btrfs'), 'inline');
-    const { flags, reported } = fillBetween(place, Buffer.alloc(100, 1), Buffer.alloc(100, 2));
-    assert.ok(flags.includes('inline'), `the files are not inline: ${flags}`);
-    assert.equal(reported, 100n);
-  },
-);
+test('two small btrfs files with inline extents at the same address are not considered equal', () => {
+  const place = join(bench.pool('btrfs'), 'inline');
+  const { flags, reported } = fillBetween(place, Buffer.alloc(100, 1), Buffer.alloc(100, 2));
+  assert.ok(flags.includes('inline'), `the files are not inline: ${flags}`);
+  assert.equal(reported, 100n);
+});
 
-test(
-  'later writes to a volume without copy-on-write do not reach its snapshot',
-  options,
-  async () => {
-    const work = await bench.write('btrfs-nodatacow');
-    work.writer.write(0, bench.random.bytes(MIB));
-    const flags = execFileSync('lsattr', [
-      volumePath(bench.pool('btrfs-nodatacow'), work.volume.id),
-    ]);
-    assert.match(flags.toString().split(' ')[0] ?? '', /C/);
+test('later writes to a volume without copy-on-write do not reach its snapshot', async () => {
+  const work = await bench.write('btrfs-nodatacow');
+  work.writer.write(0, bench.random.bytes(MIB));
+  const flags = execFileSync('lsattr', [volumePath(bench.pool('btrfs-nodatacow'), work.volume.id)]);
+  assert.match(flags.toString().split(' ')[0] ?? '', /C/);
+  const base = await work.volume.snapshot();
+  const before = Buffer.from(work.writer.model);
+  for (const round of [1, 2, 3]) {
+    work.writer.write(4096 * round, bench.random.bytes(65_536));
+    const target = await work.volume.snapshot();
+    assert.ok((await bench.soundDelta('btrfs-nodatacow', base, target)).differing >= 128);
+  }
+  await bench.soundSnapshot('btrfs-nodatacow', base, before);
+  await bench.end(work);
+});
+
+test('preallocated blocks are zeros: not allocated, and not changed against a hole', async () => {
+  for (const kind of ['xfs', 'btrfs'] as const) {
+    const work = await bench.write(kind);
     const base = await work.volume.snapshot();
-    const before = Buffer.from(work.writer.model);
-    for (const round of [1, 2, 3]) {
-      work.writer.write(4096 * round, bench.random.bytes(65_536));
-      const target = await work.volume.snapshot();
-      assert.ok((await bench.soundDelta('btrfs-nodatacow', base, target)).differing >= 128);
-    }
-    await bench.soundSnapshot('btrfs-nodatacow', base, before);
+    work.writer.apply('zero-out', MIB, 2 * MIB);
+    const target = await work.volume.snapshot();
+    assert.deepEqual((await bench.client.allocated(target.id)).ranges, []);
+    assert.deepEqual((await bench.client.delta(base.id, target.id)).ranges, []);
     await bench.end(work);
-  },
-);
-
-test(
-  'preallocated blocks are zeros: not allocated, and not changed against a hole',
-  options,
-  async () => {
-    for (const kind of ['xfs', 'btrfs'] as const) {
-      const work = await bench.write(kind);
-      const base = await work.volume.snapshot();
-      work.writer.apply('zero-out', MIB, 2 * MIB);
-      const target = await work.volume.snapshot();
-      assert.deepEqual((await bench.client.allocated(target.id)).ranges, []);
-      assert.deepEqual((await bench.client.delta(base.id, target.id)).ranges, []);
-      await bench.end(work);
-    }
-  },
-);
-
-test(
-  'a snapshot of a mounted file system is restored read-only without replaying its log',
-  options,
-  async () => {
-    for (const fsType of ['ext4', 'xfs']) {
-      const size = { sizeBytes: 320 * MIB, fsType };
-      const volume = await bench.volume('xfs', size);
-      await volume.publish();
-      writeFileSync(join(volume.targetPath, 'file'), 'written and not synced');
-      const snapshot = await volume.snapshot();
-      const copy = await bench.volume('xfs', {
-        ...size,
-        sourceSnapshotId: snapshot.id,
-      });
-      await copy.publish(true);
-      assert.equal(readFileSync(join(copy.targetPath, 'file'), 'utf8'), 'written and not synced');
-      assert.throws(() => writeFileSync(join(copy.targetPath, 'other'), 'x'), { code: 'EROFS' });
-      await copy.unpublish();
-      await volume.unpublish();
-    }
-  },
-);
-
-test(
-  'a volume never has two loop devices, however often and concurrently it is staged',
-  options,
-  async () => {
-    const volume = await bench.volume('xfs', { sizeBytes: 8 * MIB });
-    const file = volumePath(bench.pool('xfs'), volume.id);
-    await Promise.allSettled(Array.from({ length: 8 }, () => volume.publish()));
-    await volume.publish();
-    assert.equal(loopsOf(file).length, 1);
-    await bench.plugin.kill();
-    await bench.start();
-    const again = {
-      volume_id: volume.id,
-      volume_capability: { block: {}, access_mode: { mode: 'SINGLE_NODE_WRITER' } },
-    };
-    const staging = join(volume.targetPath, '..', 'staging');
-    await bench.client.node.NodeStageVolume({ ...again, staging_target_path: staging });
-    assert.equal(loopsOf(file).length, 1);
-  },
-);
+  }
+});

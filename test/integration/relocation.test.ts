@@ -6,12 +6,13 @@ import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, type TestContext, test } from 'node:test';
+import { after, before, type TestContext } from 'node:test';
 import { addresses } from '../support/extent-list.js';
 import { assertSound, Tally } from '../support/metadata-check.js';
 import { Mover } from '../support/mover.js';
 import { isNightly } from '../support/nightly.js';
 import { ReflinkBench, type Writing } from '../support/reflink-bench.js';
+import { test } from '../support/running-plugin.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
 import {
   readSnapshot,
@@ -22,12 +23,11 @@ import {
 import { type PoolKind, skipUnlessRoot } from '../support/workspace.js';
 
 const MIB = 1 << 20;
-const SIZE = 32 * MIB;
+const SIZE = 16 * MIB;
 const BLOCK = 4096;
 /** The tool works so often at least while lists are streamed, and in a nightly run so long. */
 const ROUNDS = 3;
 const NIGHTLY_MS = 120_000;
-const options = { skip: skipUnlessRoot };
 
 const STORED = ['without stored lists', 'while lists are stored'] as const;
 type Stored = (typeof STORED)[number];
@@ -160,122 +160,102 @@ async function streamWhile(
 }
 
 for (const stored of STORED) {
-  test(
-    `a balance of btrfs moves everything and no list misses a byte, ${stored}`,
-    options,
-    async (context) => {
-      use(stored);
-      const series = await makeSeries('btrfs');
-      const pool = bench.pool('btrfs');
-      const { moved, output } = await streamWhile(context, series, {
-        script: 'btrfs balance start --full-balance "$1"',
-        args: [pool],
-        rounds: 1,
-        cancel: () => spawnSync('btrfs', ['balance', 'cancel', pool], { stdio: 'ignore' }),
-      });
-      assert.ok(moved > 0, `nothing was moved: ${output}`);
-      await bench.end(series.work);
-    },
-  );
+  test(`a balance of btrfs moves everything and no list misses a byte, ${stored}`, async (context) => {
+    use(stored);
+    const series = await makeSeries('btrfs');
+    const pool = bench.pool('btrfs');
+    const { moved, output } = await streamWhile(context, series, {
+      script: 'btrfs balance start --full-balance "$1"',
+      args: [pool],
+      rounds: 1,
+      cancel: () => spawnSync('btrfs', ['balance', 'cancel', pool], { stdio: 'ignore' }),
+    });
+    assert.ok(moved > 0, `nothing was moved: ${output}`);
+    await bench.end(series.work);
+  });
 
-  test(
-    `defragmentation of volume and snapshots moves immutable files and no list misses a byte, ${stored}`,
-    options,
-    async (context) => {
-      use(stored);
-      const series = await makeSeries('btrfs');
-      const { volume, snapshots } = files(series);
-      const earlier = snapshots.map(addresses);
-      const { output } = await streamWhile(context, series, {
-        script: `offset=$((RANDOM % 128 * 262144))
+  test(`defragmentation of volume and snapshots moves immutable files and no list misses a byte, ${stored}`, async (context) => {
+    use(stored);
+    const series = await makeSeries('btrfs');
+    const { volume, snapshots } = files(series);
+    const earlier = snapshots.map(addresses);
+    const { output } = await streamWhile(context, series, {
+      script: `offset=$((RANDOM % 64 * 262144))
       for file in "$@"; do
         btrfs filesystem defragment -f -t 256M -s "$offset" -l 1048576 "$file"
       done
       sync -f "$1"`,
-        args: [volume, ...snapshots],
-      });
-      assert.ok(countMoved(snapshots, earlier) > 0, `no snapshot was moved: ${output}`);
-      await bench.end(series.work);
-    },
-  );
+      args: [volume, ...snapshots],
+    });
+    assert.ok(countMoved(snapshots, earlier) > 0, `no snapshot was moved: ${output}`);
+    await bench.end(series.work);
+  });
 
-  test(
-    `xfs_fsr does not move immutable snapshots, and no list misses a byte while it tries, ${stored}`,
-    options,
-    async (context) => {
-      use(stored);
-      const series = await makeSeries('xfs');
-      const { volume, snapshots } = files(series);
-      const earlier = snapshots.map(addresses);
-      await streamWhile(context, series, {
-        script: 'for file in "$@"; do xfs_fsr -v "$file"; done',
-        args: [volume, ...snapshots],
-      });
-      assert.equal(countMoved(snapshots, earlier), 0);
-      const [first = ''] = snapshots;
-      const refused = spawnSync('xfs_fsr', ['-d', '-v', first], { encoding: 'utf8' });
-      const said = (refused.stdout + refused.stderr).trim();
-      context.diagnostic(`xfs_fsr on a snapshot ends with ${refused.status}: ${said}`);
-      await bench.end(series.work);
-    },
-  );
+  test(`xfs_fsr does not move immutable snapshots, and no list misses a byte while it tries, ${stored}`, async (context) => {
+    use(stored);
+    const series = await makeSeries('xfs');
+    const { volume, snapshots } = files(series);
+    const earlier = snapshots.map(addresses);
+    await streamWhile(context, series, {
+      script: 'for file in "$@"; do xfs_fsr -v "$file"; done',
+      args: [volume, ...snapshots],
+    });
+    assert.equal(countMoved(snapshots, earlier), 0);
+    const [first = ''] = snapshots;
+    const refused = spawnSync('xfs_fsr', ['-d', '-v', first], { encoding: 'utf8' });
+    const said = (refused.stdout + refused.stderr).trim();
+    context.diagnostic(`xfs_fsr on a snapshot ends with ${refused.status}: ${said}`);
+    await bench.end(series.work);
+  });
 }
 
 for (const kind of ['xfs', 'btrfs'] as const) {
-  test(
-    `dedupe on ${kind} reaches the volume and no snapshot, and no list misses a byte`,
-    options,
-    async (context) => {
-      use('without stored lists');
-      const series = await makeSeries(kind);
-      // The same bytes once more, which then lie elsewhere and can be deduped.
-      series.work.writer.apply('rewrite', 0, SIZE);
-      const snapshot = await series.work.volume.snapshot();
-      series.cuts.push({ snapshot, image: readSnapshot(bench.pool(kind), snapshot) });
-      const { volume, snapshots } = files(series);
-      const earlier = snapshots.map(addresses);
-      const { output, moved } = await streamWhile(context, series, {
-        // The last snapshot but one has the volume's bytes elsewhere; the first ones have some.
-        script: `from="\${@: -2:1}"; to="\${@:RANDOM % $# + 1:1}"
-        at=$((RANDOM % 4096 * 8192))
+  test(`dedupe on ${kind} reaches the volume and no snapshot, and no list misses a byte`, async (context) => {
+    use('without stored lists');
+    const series = await makeSeries(kind);
+    // The same bytes once more, which then lie elsewhere and can be deduped.
+    series.work.writer.apply('rewrite', 0, SIZE);
+    const snapshot = await series.work.volume.snapshot();
+    series.cuts.push({ snapshot, image: readSnapshot(bench.pool(kind), snapshot) });
+    const { volume, snapshots } = files(series);
+    const earlier = snapshots.map(addresses);
+    const { output, moved } = await streamWhile(context, series, {
+      // The last snapshot but one has the volume's bytes elsewhere; the first ones have some.
+      script: `from="\${@: -2:1}"; to="\${@:RANDOM % $# + 1:1}"
+        at=$((RANDOM % 2048 * 8192))
         xfs_io -c "dedupe $from $at $at 8192" "$1"
         xfs_io -r -c "dedupe $from $at $at 8192" "$to"
         xfs_io -c "dedupe $1 $at $at 8192" "\${@: -2:1}"`,
-        args: [volume, ...snapshots],
-        rounds: 20,
-      });
-      assert.match(output, /Operation not permitted|EPERM/i, 'a snapshot could be deduped into');
-      assert.equal(countMoved(snapshots, earlier), 0);
-      assert.ok(moved > 0, 'nothing of the volume was deduped');
-      await bench.end(series.work);
-    },
-  );
+      args: [volume, ...snapshots],
+      rounds: 20,
+    });
+    assert.match(output, /Operation not permitted|EPERM/i, 'a snapshot could be deduped into');
+    assert.equal(countMoved(snapshots, earlier), 0);
+    assert.ok(moved > 0, 'nothing of the volume was deduped');
+    await bench.end(series.work);
+  });
 }
 
-test(
-  'the newest snapshot of a volume under defragmentation holds what was written',
-  options,
-  async () => {
-    use('while lists are stored');
-    const work = await bench.write('btrfs', SIZE);
-    const volume = volumePath(bench.pool('btrfs'), work.volume.id);
-    const mover = Mover.start(bench.workspace, 'btrfs filesystem defragment -f -t 256M "$1"', [
-      volume,
-    ]);
-    try {
-      let base: TestSnapshot | null = null;
-      for (let round = 0; round < 4; round += 1) {
-        for (let count = 0; count < 50; count += 1) work.writer.randomOperation(['write', 'punch']);
-        const target = await work.volume.snapshot();
-        await bench.soundSnapshot('btrfs', target, work.writer.model);
-        if (base !== null) await bench.soundDelta('btrfs', base, target);
-        base = target;
-      }
-    } finally {
-      await mover.stop();
+test('the newest snapshot of a volume under defragmentation holds what was written', async () => {
+  use('while lists are stored');
+  const work = await bench.write('btrfs', SIZE);
+  const volume = volumePath(bench.pool('btrfs'), work.volume.id);
+  const mover = Mover.start(bench.workspace, 'btrfs filesystem defragment -f -t 256M "$1"', [
+    volume,
+  ]);
+  try {
+    let base: TestSnapshot | null = null;
+    for (let round = 0; round < 4; round += 1) {
+      for (let count = 0; count < 50; count += 1) work.writer.randomOperation(['write', 'punch']);
+      const target = await work.volume.snapshot();
+      await bench.soundSnapshot('btrfs', target, work.writer.model);
+      if (base !== null) await bench.soundDelta('btrfs', base, target);
+      base = target;
     }
-    assert.ok(mover.rounds > 0);
-    execFileSync('sync', ['-f', volume]);
-    await bench.end(work);
-  },
-);
+  } finally {
+    await mover.stop();
+  }
+  assert.ok(mover.rounds > 0);
+  execFileSync('sync', ['-f', volume]);
+  await bench.end(work);
+});

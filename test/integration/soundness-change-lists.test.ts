@@ -14,26 +14,21 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { after, before } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { loadAddon } from '../../src/native/addon.js';
-import { BLOCK_OPERATIONS, BlockWriter } from '../support/block-writer.js';
+import { BLOCK_OPERATIONS } from '../support/block-writer.js';
 import { Mover } from '../support/mover.js';
 import { isNightly } from '../support/nightly.js';
-import { Plugin } from '../support/plugin.js';
 import { type Random, seededRandom } from '../support/random.js';
+import { ReflinkBench } from '../support/reflink-bench.js';
+import { test } from '../support/running-plugin.js';
 import { SnapshotWindow } from '../support/snapshot-window.js';
-import { TestVolume } from '../support/test-volume.js';
-import {
-  makePoolFileSystem,
-  type PoolKind,
-  skipUnlessRoot,
-  Workspace,
-} from '../support/workspace.js';
+import { type PoolKind, skipUnlessRoot } from '../support/workspace.js';
 
 const KINDS: readonly PoolKind[] = ['xfs', 'xfs-1k', 'btrfs', 'btrfs-zstd'];
 const VOLUME_BYTES = 16 << 20;
-const ROUNDS = isNightly ? 150 : 10;
+const ROUNDS = isNightly ? 150 : 8;
 const OPERATIONS_A_ROUND = 40;
 
 /** Moves whatever blocks it may, again and again. */
@@ -43,31 +38,12 @@ const MOVERS: Partial<Record<PoolKind, string>> = {
   xfs: 'for to in "$1"/volumes/* "$1"/snapshots/*; do xfs_io -c "dedupe $to 0 1048576 65536" "$to"; done; xfs_fsr "$1"',
 };
 
-let workspace: Workspace;
-let plugin: Plugin;
-const pools = new Map<PoolKind, string>();
-const writers: BlockWriter[] = [];
+let bench: ReflinkBench;
 
 before(async () => {
-  if (skipUnlessRoot !== false) return;
-  workspace = new Workspace('soundness-lists');
-  for (const kind of KINDS) pools.set(kind, makePoolFileSystem(workspace, kind));
-  const list = [...pools].map(([kind, directory]) => `${kind}=${directory}`);
-  plugin = await Plugin.start(workspace, {
-    pools: list.join(','),
-    env: { BLOCKDELTA_CHANGE_LISTS: 'on' },
-  });
+  if (skipUnlessRoot === false) bench = await ReflinkBench.make('soundness-lists', KINDS, 'on');
 });
-
-after(async () => {
-  if (skipUnlessRoot !== false) return;
-  try {
-    for (const writer of writers) writer.close();
-    await plugin?.stop();
-  } finally {
-    workspace.dispose();
-  }
-});
+after(() => bench?.dispose());
 
 function filesIn(directory: string): string[] {
   if (!existsSync(directory)) return [];
@@ -108,22 +84,14 @@ function tamper(directory: string, random: Random): string {
 
 /** A published raw volume in that pool, its writer, the window of its snapshots, and where lists are. */
 async function bedOn(kind: PoolKind, random: Random) {
-  const pool = pools.get(kind) ?? '';
-  const volume = await TestVolume.create(plugin.client, workspace, {
-    pool: kind,
-    sizeBytes: VOLUME_BYTES,
-  });
-  await volume.publish();
-  const writer = new BlockWriter(volume.targetPath, VOLUME_BYTES, random);
-  writers.push(writer);
-  const window = new SnapshotWindow(plugin.client, volume, pool, random);
-  return { volume, writer, window, lists: join(pool, 'lists'), retained: join(pool, 'bases') };
+  const work = await bench.write(kind, VOLUME_BYTES, random);
+  const pool = bench.pool(kind);
+  const window = new SnapshotWindow(bench.client, work.volume, pool, random);
+  return { ...work, window, lists: join(pool, 'lists'), retained: join(pool, 'bases') };
 }
 
 for (const kind of KINDS) {
-  test(`no delta from stored lists on ${kind} misses a byte, whatever happens to the files`, {
-    skip: skipUnlessRoot,
-  }, async (context) => {
+  test(`no delta from stored lists on ${kind} misses a byte, whatever happens to the files`, async (context) => {
     const random = seededRandom(`stored lists on ${kind}`);
     const { volume, writer, window, lists } = await bedOn(kind, random);
     const done: string[] = [];
@@ -153,15 +121,13 @@ for (const kind of KINDS) {
 }
 
 for (const kind of KINDS) {
-  test(`deletions from a random chain on ${kind} join its lists, which miss no byte, whatever moves blocks`, {
-    skip: skipUnlessRoot,
-  }, async (context) => {
+  test(`deletions from a random chain on ${kind} join its lists, which miss no byte, whatever moves blocks`, async (context) => {
     const random = seededRandom(`joined lists on ${kind}`);
     const { volume, writer, window, lists, retained } = await bedOn(kind, random);
     const listOf = (id: string): string => join(lists, `${id}.delta`);
     const script = MOVERS[kind];
     const mover =
-      script === undefined ? null : Mover.start(workspace, script, [pools.get(kind) ?? '']);
+      script === undefined ? null : Mover.start(bench.workspace, script, [bench.pool(kind)]);
     context.after(() => mover?.stop());
     let joined = 0;
     for (let round = 0; round < ROUNDS; round += 1) {

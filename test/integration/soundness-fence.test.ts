@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { closeSync, fsyncSync, openSync, readSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { after, before } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../src/base/errors.js';
 import { listExtents } from '../support/extent-list.js';
@@ -15,6 +15,7 @@ import { cloneRange, setImmutable } from '../support/ioctls.js';
 import { assertSound, Tally } from '../support/metadata-check.js';
 import { isNightly } from '../support/nightly.js';
 import { ReflinkBench } from '../support/reflink-bench.js';
+import { test } from '../support/running-plugin.js';
 import type { SnapshotImage } from '../support/snapshot-image.js';
 import { readSnapshot, snapshotPath, type TestSnapshot } from '../support/test-volume.js';
 import { type PoolKind, skipUnlessRoot } from '../support/workspace.js';
@@ -23,7 +24,6 @@ const MIB = 1 << 20;
 const SIZE = 32 * MIB;
 const BLOCK = 4096;
 const ROUNDS = isNightly ? 200 : 12;
-const options = { skip: skipUnlessRoot };
 
 let bench: ReflinkBench;
 
@@ -160,70 +160,62 @@ const countExtents = (path: string): number => listExtents(path).length;
 const addressOf = (path: string): number => listExtents(path)[0]?.physical ?? -1;
 
 for (const kind of ['xfs', 'btrfs-nodatacow'] as const) {
-  test(
-    `data at an address that the other snapshot had a moment ago on ${kind} is never reported as unchanged`,
-    options,
-    async (context) => {
-      const pair = await makePair(kind);
-      const [base, target] = [fileOf(pair, pair.base), fileOf(pair, pair.target)];
-      const images = await readImages(pair);
-      const place = (name: string): string => join(bench.pool(kind), `copy-${name}`);
-      const [baseHome, targetHome] = [new Copy(place('b'), base), new Copy(place('t'), target)];
-      const contested = new Copy(place('c'), base);
-      contested.lend(base);
-      const tally = new Tally();
-      let refused = 0;
-      try {
-        for (let round = 0; round < ROUNDS; round += 1) {
-          // Whichever map is read first, one of the two directions deceives.
-          const toTarget = round % 2 === 0;
-          const [from, to] = toTarget ? [base, target] : [target, base];
-          const held = addressOf(from);
-          const found = await interrupted(pair, images, () => {
-            (toTarget ? baseHome : targetHome).lend(from);
-            contested.rewrite(to);
-            contested.lend(to);
-          });
-          assert.equal(addressOf(to), held, 'the address was not taken over');
-          if (found === null) refused += 1;
-          else tally.add(found);
-        }
-      } finally {
-        for (const copy of [baseHome, targetHome, contested]) closeSync(copy.fd);
+  test(`data at an address that the other snapshot had a moment ago on ${kind} is never reported as unchanged`, async (context) => {
+    const pair = await makePair(kind);
+    const [base, target] = [fileOf(pair, pair.base), fileOf(pair, pair.target)];
+    const images = await readImages(pair);
+    const place = (name: string): string => join(bench.pool(kind), `copy-${name}`);
+    const [baseHome, targetHome] = [new Copy(place('b'), base), new Copy(place('t'), target)];
+    const contested = new Copy(place('c'), base);
+    contested.lend(base);
+    const tally = new Tally();
+    let refused = 0;
+    try {
+      for (let round = 0; round < ROUNDS; round += 1) {
+        // Whichever map is read first, one of the two directions deceives.
+        const toTarget = round % 2 === 0;
+        const [from, to] = toTarget ? [base, target] : [target, base];
+        const held = addressOf(from);
+        const found = await interrupted(pair, images, () => {
+          (toTarget ? baseHome : targetHome).lend(from);
+          contested.rewrite(to);
+          contested.lend(to);
+        });
+        assert.equal(addressOf(to), held, 'the address was not taken over');
+        if (found === null) refused += 1;
+        else tally.add(found);
       }
-      context.diagnostic(`${refused} of ${ROUNDS} refused; ${tally}`);
-    },
-  );
+    } finally {
+      for (const copy of [baseHome, targetHome, contested]) closeSync(copy.fd);
+    }
+    context.diagnostic(`${refused} of ${ROUNDS} refused; ${tally}`);
+  });
 }
 
-test(
-  'a scan of btrfs misses nothing while both files are defragmented',
-  options,
-  async (context) => {
-    const tally = new Tally();
-    const pair = await makeFullPair();
-    const images = await readImages(pair);
-    const [base, target] = [fileOf(pair, pair.base), fileOf(pair, pair.target)];
-    const before = countExtents(base);
-    const slice = SIZE / ROUNDS;
-    for (let round = 0; round < ROUNDS; round += 1) {
-      const range = ['-s', `${Math.floor(round * slice)}`, '-l', `${Math.floor(slice)}`];
-      const found = await interrupted(pair, images, () => {
-        for (const path of [base, target]) {
-          spawnSync('btrfs', ['filesystem', 'defragment', '-f', '-t', '256M', ...range, path]);
-          spawnSync('btrfs', ['filesystem', 'sync', path]);
-        }
-      });
-      assert.ok(found !== null, 'btrfs needs no refusal: its generation tells of movement');
-      tally.add(found);
-    }
-    context.diagnostic(`the base went from ${before} extents to ${countExtents(base)}`);
-    assert.ok(countExtents(base) < before, 'the immutable base was not moved');
-    // How many depends on the moments at which the plugin was stopped. That a map is read again when its file system
-    // has moved on is proved in test/native, where the moment is chosen.
-    context.diagnostic(`${overtaken()} of ${ROUNDS} scans read maps again; ${tally}`);
-  },
-);
+test('a scan of btrfs misses nothing while both files are defragmented', async (context) => {
+  const tally = new Tally();
+  const pair = await makeFullPair();
+  const images = await readImages(pair);
+  const [base, target] = [fileOf(pair, pair.base), fileOf(pair, pair.target)];
+  const before = countExtents(base);
+  const slice = SIZE / ROUNDS;
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const range = ['-s', `${Math.floor(round * slice)}`, '-l', `${Math.floor(slice)}`];
+    const found = await interrupted(pair, images, () => {
+      for (const path of [base, target]) {
+        spawnSync('btrfs', ['filesystem', 'defragment', '-f', '-t', '256M', ...range, path]);
+        spawnSync('btrfs', ['filesystem', 'sync', path]);
+      }
+    });
+    assert.ok(found !== null, 'btrfs needs no refusal: its generation tells of movement');
+    tally.add(found);
+  }
+  context.diagnostic(`the base went from ${before} extents to ${countExtents(base)}`);
+  assert.ok(countExtents(base) < before, 'the immutable base was not moved');
+  // How many depends on the moments at which the plugin was stopped. That a map is read again when its file system
+  // has moved on is proved in test/native, where the moment is chosen.
+  context.diagnostic(`${overtaken()} of ${ROUNDS} scans read maps again; ${tally}`);
+});
 
 /** How many streams have read a part of their maps again, by the log of the plugin. */
 function overtaken(): number {

@@ -14,17 +14,17 @@ import {
   unlinkSync,
   writeSync,
 } from 'node:fs';
-import { after, afterEach, before, beforeEach, test } from 'node:test';
+import { after, afterEach, before, beforeEach } from 'node:test';
 import { rejectsWith } from '../support/expect-status.js';
 import { setImmutable } from '../support/ioctls.js';
 import { assertWellFormed } from '../support/metadata-check.js';
 import { ReflinkBench, type Writing } from '../support/reflink-bench.js';
+import { test } from '../support/running-plugin.js';
 import { snapshotPath, type TestSnapshot } from '../support/test-volume.js';
 import { skipUnlessRoot } from '../support/workspace.js';
 
 const MIB = 1 << 20;
 const SIZE = 8 * MIB;
-const options = { skip: skipUnlessRoot };
 
 let bench: ReflinkBench;
 let work: Writing;
@@ -70,7 +70,7 @@ function tamper(snapshot: TestSnapshot, change: (path: string) => void): void {
 const delta = (): Promise<unknown> => bench.client.delta(base.id, target.id);
 const allocated = ({ id }: TestSnapshot): Promise<unknown> => bench.client.allocated(id);
 
-test('a snapshot file is immutable and read-only from the moment it is ready', options, () => {
+test('a snapshot file is immutable and read-only from the moment it is ready', () => {
   for (const snapshot of [base, target]) {
     const flags = execFileSync('lsattr', [fileOf(snapshot)], { encoding: 'utf8' });
     assert.match(flags.split(' ')[0] ?? '', /i/);
@@ -79,20 +79,16 @@ test('a snapshot file is immutable and read-only from the moment it is ready', o
   }
 });
 
-test(
-  'SM9: a snapshot that was made mutable gives no delta, as target or as base, until it is immutable again',
-  options,
-  async () => {
-    for (const snapshot of [base, target]) {
-      setImmutable(fileOf(snapshot), false);
-      await rejectsWith(delta(), 'FAILED_PRECONDITION', /immutable/);
-      setImmutable(fileOf(snapshot), true);
-      await bench.soundDelta('xfs', base, target);
-    }
-  },
-);
+test('SM9: a snapshot that was made mutable gives no delta, as target or as base, until it is immutable again', async () => {
+  for (const snapshot of [base, target]) {
+    setImmutable(fileOf(snapshot), false);
+    await rejectsWith(delta(), 'FAILED_PRECONDITION', /immutable/);
+    setImmutable(fileOf(snapshot), true);
+    await bench.soundDelta('xfs', base, target);
+  }
+});
 
-test('a snapshot that was made mutable on btrfs gives no delta either', options, async () => {
+test('a snapshot that was made mutable on btrfs gives no delta either', async () => {
   await work.volume.deleteSnapshot(base.id);
   await work.volume.deleteSnapshot(target.id);
   await bench.end(work);
@@ -105,7 +101,7 @@ test('a snapshot that was made mutable on btrfs gives no delta either', options,
   await bench.soundDelta('btrfs', base, target);
 });
 
-test('a truncated snapshot gives no list, as target or as base', options, async () => {
+test('a truncated snapshot gives no list, as target or as base', async () => {
   tamper(base, (path) => truncateSync(path, 2 * MIB));
   await rejectsWith(delta(), 'FAILED_PRECONDITION', /should have/);
   await rejectsWith(allocated(base), 'FAILED_PRECONDITION', /should have/);
@@ -114,41 +110,33 @@ test('a truncated snapshot gives no list, as target or as base', options, async 
   await rejectsWith(allocated(target), 'FAILED_PRECONDITION', /should have/);
 });
 
-test(
-  'a snapshot that was written to gives no list, even if it is immutable again',
-  options,
-  async () => {
-    for (const snapshot of [target, base]) {
-      tamper(snapshot, (path) => {
-        const file = openSync(path, 'r+');
-        writeSync(file, Buffer.alloc(4096, 0xee), 0, 4096, 65_536);
-        closeSync(file);
-      });
-      await rejectsWith(delta(), 'FAILED_PRECONDITION', /changed after it was taken/);
-      await rejectsWith(allocated(snapshot), 'FAILED_PRECONDITION', /changed after it was taken/);
-    }
-  },
-);
+test('a snapshot that was written to gives no list, even if it is immutable again', async () => {
+  for (const snapshot of [target, base]) {
+    tamper(snapshot, (path) => {
+      const file = openSync(path, 'r+');
+      writeSync(file, Buffer.alloc(4096, 0xee), 0, 4096, 65_536);
+      closeSync(file);
+    });
+    await rejectsWith(delta(), 'FAILED_PRECONDITION', /changed after it was taken/);
+    await rejectsWith(allocated(snapshot), 'FAILED_PRECONDITION', /changed after it was taken/);
+  }
+});
 
-test('a snapshot that was grown gives no list', options, async () => {
+test('a snapshot that was grown gives no list', async () => {
   tamper(target, (path) => truncateSync(path, SIZE + 4096));
   await rejectsWith(delta(), 'FAILED_PRECONDITION', /should have/);
   await rejectsWith(allocated(target), 'FAILED_PRECONDITION', /should have/);
 });
 
-test(
-  'a snapshot that is missing in the pool gives no list, and can be deleted',
-  options,
-  async () => {
-    const path = fileOf(base);
-    setImmutable(path, false);
-    rmSync(path);
-    await rejectsWith(delta(), 'FAILED_PRECONDITION', /lost/);
-    await rejectsWith(allocated(base), 'FAILED_PRECONDITION', /lost/);
-  },
-);
+test('a snapshot that is missing in the pool gives no list, and can be deleted', async () => {
+  const path = fileOf(base);
+  setImmutable(path, false);
+  rmSync(path);
+  await rejectsWith(delta(), 'FAILED_PRECONDITION', /lost/);
+  await rejectsWith(allocated(base), 'FAILED_PRECONDITION', /lost/);
+});
 
-test('a snapshot file that was replaced by a copy gives no delta', options, async () => {
+test('a snapshot file that was replaced by a copy gives no delta', async () => {
   const path = fileOf(base);
   copyFileSync(path, `${path}-copy`);
   setImmutable(path, false);
@@ -156,7 +144,7 @@ test('a snapshot file that was replaced by a copy gives no delta', options, asyn
   await rejectsWith(delta(), 'FAILED_PRECONDITION', /immutable/);
 });
 
-test('space preallocated beyond the end of a snapshot is not in its lists', options, async () => {
+test('space preallocated beyond the end of a snapshot is not in its lists', async () => {
   for (const snapshot of [base, target]) {
     // Such space may come with a file that is restored with its times; else the seal shows it.
     tamper(snapshot, (path) => {

@@ -4,66 +4,38 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { after, before, type TestContext, test } from 'node:test';
-import {
-  BLOCK_OPERATIONS,
-  type BlockOperation,
-  BlockWriter,
-  COMPRESSIBLE_OPERATIONS,
-} from '../support/block-writer.js';
+import { after, before, type TestContext } from 'node:test';
+import { BLOCK_OPERATIONS, COMPRESSIBLE_OPERATIONS } from '../support/block-writer.js';
 import { assertFiles, FileWriter } from '../support/file-writer.js';
 import { isNightly } from '../support/nightly.js';
-import { Plugin } from '../support/plugin.js';
 import { seededRandom } from '../support/random.js';
+import { ReflinkBench } from '../support/reflink-bench.js';
+import { test } from '../support/running-plugin.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
 import { SnapshotWindow } from '../support/snapshot-window.js';
-import { snapshotPath, TestVolume } from '../support/test-volume.js';
-import {
-  makePoolFileSystem,
-  type PoolKind,
-  skipUnlessRoot,
-  Workspace,
-} from '../support/workspace.js';
+import { snapshotPath } from '../support/test-volume.js';
+import { type PoolKind, skipUnlessRoot } from '../support/workspace.js';
 
 const MIB = 1 << 20;
 
 const KINDS: readonly PoolKind[] = ['xfs', 'xfs-1k', 'btrfs', 'btrfs-zstd', 'btrfs-nodatacow'];
 const BLOCK_VOLUME_BYTES = 16 * MIB;
-const BLOCK_ROUNDS = isNightly ? 200 : 8;
+const BLOCK_ROUNDS = isNightly ? 200 : 6;
 const BLOCK_OPERATIONS_A_ROUND = 40;
-const FILE_ROUNDS = isNightly ? 60 : 5;
+const FILE_ROUNDS = isNightly ? 60 : 4;
 const FILE_OPERATIONS_A_ROUND = 30;
 const FILE_SYSTEMS = [
   { fsType: 'ext4', sizeBytes: 64 * MIB },
   { fsType: 'xfs', sizeBytes: 300 * MIB },
 ];
 
-let workspace: Workspace;
-let plugin: Plugin;
-const writers: BlockWriter[] = [];
-const pools = new Map<PoolKind, string>();
+let bench: ReflinkBench;
 
+// soundness-change-lists.test.ts does the same with stored lists.
 before(async () => {
-  if (skipUnlessRoot !== false) return;
-  workspace = new Workspace('soundness');
-  for (const kind of KINDS) pools.set(kind, makePoolFileSystem(workspace, kind));
-  const list = [...pools].map(([kind, directory]) => `${kind}=${directory}`);
-  // soundness-change-lists.test.ts does the same with stored lists.
-  const env = { BLOCKDELTA_CHANGE_LISTS: 'off' };
-  plugin = await Plugin.start(workspace, { pools: list.join(','), env });
+  if (skipUnlessRoot === false) bench = await ReflinkBench.make('soundness', KINDS);
 });
-
-after(async () => {
-  if (skipUnlessRoot !== false) return;
-  try {
-    for (const writer of writers) writer.close();
-    await plugin?.stop();
-  } finally {
-    workspace.dispose();
-  }
-});
-
-const poolOf = (kind: PoolKind): string => pools.get(kind) ?? '';
+after(() => bench?.dispose());
 
 /** Compressed extents of a file, and all of them. */
 function countEncoded(path: string): { encoded: number; extents: number } {
@@ -81,12 +53,8 @@ async function restored(
   source: { pool: PoolKind; fsType: string; id: string; sizeBytes: number },
   look: (targetPath: string) => void,
 ): Promise<void> {
-  const volume = await TestVolume.create(plugin.client, workspace, {
-    pool: source.pool,
-    fsType: source.fsType,
-    sizeBytes: source.sizeBytes,
-    sourceSnapshotId: source.id,
-  });
+  const { pool, fsType, sizeBytes, id } = source;
+  const volume = await bench.volume(pool, { fsType, sizeBytes, sourceSnapshotId: id });
   await volume.publish();
   look(volume.targetPath);
   await volume.unpublish();
@@ -95,25 +63,18 @@ async function restored(
 
 async function soundOnBlocks(context: TestContext, kind: PoolKind): Promise<void> {
   const random = seededRandom(`raw block volume on ${kind}`);
-  const operations: readonly BlockOperation[] =
-    kind === 'btrfs-zstd' ? COMPRESSIBLE_OPERATIONS : BLOCK_OPERATIONS;
-  const volume = await TestVolume.create(plugin.client, workspace, {
-    pool: kind,
-    sizeBytes: BLOCK_VOLUME_BYTES,
-  });
-  await volume.publish();
-  const writer = new BlockWriter(volume.targetPath, BLOCK_VOLUME_BYTES, random);
-  writers.push(writer);
-  const window = new SnapshotWindow(plugin.client, volume, poolOf(kind), random);
+  const operations = kind === 'btrfs-zstd' ? COMPRESSIBLE_OPERATIONS : BLOCK_OPERATIONS;
+  const { volume, writer } = await bench.write(kind, BLOCK_VOLUME_BYTES, random);
+  const window = new SnapshotWindow(bench.client, volume, bench.pool(kind), random);
   const compression = { encoded: 0, extents: 0 };
   for (let round = 0; round < BLOCK_ROUNDS; round += 1) {
     for (let count = 0; count < BLOCK_OPERATIONS_A_ROUND; count += 1) {
       writer.randomOperation(operations);
     }
     const { snapshot, image } = await window.cut(null);
-    assertHolds(image, writer.model);
+    assertSame(SnapshotImage.of(writer.model, image), image);
     await window.check();
-    const found = countEncoded(snapshotPath(poolOf(kind), snapshot.id));
+    const found = countEncoded(snapshotPath(bench.pool(kind), snapshot.id));
     compression.encoded += found.encoded;
     compression.extents += found.extents;
   }
@@ -132,10 +93,6 @@ async function soundOnBlocks(context: TestContext, kind: PoolKind): Promise<void
   await volume.unpublish();
 }
 
-function assertHolds(image: SnapshotImage, model: Buffer): void {
-  assertSame(SnapshotImage.of(model, image), image);
-}
-
 function assertSame(found: SnapshotImage, wanted: SnapshotImage): void {
   const wrong = wanted.chunks.findIndex((_, index) => !wanted.sameChunk(found, index));
   assert.equal(wrong, -1, `chunk ${wrong} of 64 KiB has other bytes`);
@@ -147,17 +104,13 @@ async function soundOnFiles(
   { fsType, sizeBytes }: { fsType: string; sizeBytes: number },
 ): Promise<void> {
   const random = seededRandom(`${fsType} on ${kind}`);
-  const volume = await TestVolume.create(plugin.client, workspace, {
-    pool: kind,
-    sizeBytes,
-    fsType,
-  });
+  const volume = await bench.volume(kind, { sizeBytes, fsType });
   await volume.publish();
   const writer = new FileWriter(volume.targetPath, random);
   const window = new SnapshotWindow<ReadonlyMap<string, Buffer>>(
-    plugin.client,
+    bench.client,
     volume,
-    poolOf(kind),
+    bench.pool(kind),
     random,
   );
   for (let round = 0; round < FILE_ROUNDS; round += 1) {
@@ -172,16 +125,11 @@ async function soundOnFiles(
 }
 
 for (const kind of KINDS) {
-  test(
-    `SM23 and SM24: no list of a raw block volume on ${kind} misses a byte`,
-    { skip: skipUnlessRoot },
-    (context) => soundOnBlocks(context, kind),
-  );
+  test(`SM23 and SM24: no list of a raw block volume on ${kind} misses a byte`, (context) =>
+    soundOnBlocks(context, kind));
   for (const fileSystem of FILE_SYSTEMS) {
-    test(
-      `SM23 and SM24: no list of a volume with ${fileSystem.fsType} on ${kind} misses a byte`,
-      { skip: skipUnlessRoot },
-      (context) => soundOnFiles(context, kind, fileSystem),
-    );
+    const { fsType } = fileSystem;
+    test(`SM23 and SM24: no list of a volume with ${fsType} on ${kind} misses a byte`, (context) =>
+      soundOnFiles(context, kind, fileSystem));
   }
 }

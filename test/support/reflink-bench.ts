@@ -77,10 +77,10 @@ export class ReflinkBench {
   }
 
   /** A published raw block volume. */
-  async write(kind: PoolKind, sizeBytes = 8 * MIB): Promise<Writing> {
+  async write(kind: PoolKind, sizeBytes = 8 * MIB, random = this.random): Promise<Writing> {
     const volume = await this.volume(kind, { sizeBytes });
     await volume.publish();
-    const writer = new BlockWriter(volume.targetPath, sizeBytes, this.random);
+    const writer = new BlockWriter(volume.targetPath, sizeBytes, random);
     this.#writers.push(writer);
     return { kind, volume, writer };
   }
