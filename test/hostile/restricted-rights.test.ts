@@ -1,7 +1,7 @@
-/** The plugin under the limits of deploy/systemd/blockdelta.service, which are read from that file. */
+/** The plugin under the limits of deploy/systemd/blockdelta.service, which are read from that file, and under fewer rights. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, chownSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { blockCapability, mountCapability } from '../support/csi-client.js';
@@ -26,33 +26,97 @@ const GROWN_BYTES = 384 * MIB;
 const EARLY = Buffer.alloc(2 * MIB, 'early');
 const LATE = Buffer.alloc(MIB, 'late');
 
+const TYPES = ['ext4', 'xfs', 'btrfs'] as const;
+
 interface Restricted {
   workspace: Workspace;
   plugin: Plugin;
   orchestrator: Orchestrator;
 }
 
-async function startRestricted(t: TestContext): Promise<Restricted> {
+/** A plugin that another program starts, in a workspace of its own. */
+async function startBy(
+  t: TestContext,
+  command: (workspace: Workspace) => RestrictedCommand,
+): Promise<Restricted> {
   const workspace = new Workspace('restricted');
-  let plugin: Plugin | undefined;
   let restricted: RestrictedCommand | undefined;
+  let plugin: Plugin | undefined;
   t.after(async () => {
     await plugin?.kill();
     restricted?.dispose();
     workspace.dispose();
   });
-  // Shared, as systemd makes the root directory of every host.
-  execFileSync('mount', ['--bind', workspace.directory, workspace.directory]);
-  execFileSync('mount', ['--make-shared', workspace.directory]);
-  restricted = restrictedCommand(workspace.directory);
+  restricted = command(workspace);
   if (restricted.missing.length > 0) {
     t.diagnostic(`not applied on this machine: ${restricted.missing.join(', ')}`);
   }
   plugin = await Plugin.start(workspace, { by: restricted.line });
   const { client } = plugin;
-  const orchestrator = new Orchestrator(workspace, () => client);
-  return { workspace, plugin, orchestrator };
+  return { workspace, plugin, orchestrator: new Orchestrator(workspace, () => client) };
 }
+
+const startRestricted = (t: TestContext): Promise<Restricted> =>
+  startBy(t, ({ directory }) => {
+    // Shared, as systemd makes the root directory of every host.
+    execFileSync('mount', ['--bind', directory, directory]);
+    execFileSync('mount', ['--make-shared', directory]);
+    return restrictedCommand(directory);
+  });
+
+const bounded = (capabilities: string): RestrictedCommand => ({
+  ...{ line: ['setpriv', `--bounding-set=${capabilities}`], missing: [] },
+  dispose: () => undefined,
+});
+
+async function totalOf({ plugin }: Restricted, volume: HeldVolume): Promise<number> {
+  const use = { volume_id: volume.id, volume_path: volume.targetPath };
+  return Number((await plugin.client.node.NodeGetVolumeStats(use))['usage'][0].total);
+}
+
+test('H4: without CAP_DAC_READ_SEARCH the plugin does not start, and names the capability', async (t) => {
+  let started: Workspace | undefined;
+  const failed = startBy(t, (workspace) => {
+    started = workspace;
+    return bounded('-dac_override,-dac_read_search');
+  });
+  await assert.rejects(failed, /exited with 1:\n.*the plugin lacks CAP_DAC_READ_SEARCH/s);
+  assert.equal(existsSync(started?.path('plugin') ?? '/'), false, 'nothing is made before');
+});
+
+/** Of a mounted ext4 it needs CAP_SYS_RESOURCE, which not every machine for tests has. */
+const isGrownMounted = (type: string): boolean =>
+  type !== 'ext4' || isCapabilityHere('sys_resource');
+
+test('H4: with the documented capabilities a root directory of mode 0 blocks nothing', async (t) => {
+  const needed = unitCapabilities()
+    .filter(isCapabilityHere)
+    .map((name) => `+${name}`);
+  const restricted = await startBy(t, () => bounded(`-all,${needed.join(',')}`));
+  const { orchestrator } = restricted;
+  for (const type of TYPES) {
+    const capability = mountCapability(type);
+    const spec = { capability, sizeBytes: SIZE_BYTES };
+    const volume = await orchestrator.create(`closed-${type}`, spec);
+    const target = await orchestrator.bringUp(volume);
+    chownSync(target, 1000, 1000);
+    chmodSync(target, 0);
+    const snapshot = await orchestrator.snapshot(volume, `of-${type}`);
+    const before = await totalOf(restricted, volume);
+    await orchestrator.expand(volume, GROWN_BYTES);
+    if (isGrownMounted(type)) {
+      await orchestrator.nodeExpand(volume);
+      assert.ok((await totalOf(restricted, volume)) > before, `${type} has grown`);
+    }
+    assert.equal(statSync(target).mode & 0o7777, 0);
+    await orchestrator.publish(volume);
+    await orchestrator.takeDown(volume);
+    await orchestrator.bringUp(volume);
+    await orchestrator.takeDown(volume);
+    await orchestrator.deleteSnapshot(snapshot);
+    await orchestrator.delete(volume);
+  }
+});
 
 test('the unit has no setting that these tests do not know', () => {
   assert.deepEqual(settingsWithoutTest(), []);
@@ -91,7 +155,7 @@ test('the restricted plugin has the rights of the unit and no others', async (t)
 
 test('the restricted plugin serves the life of an ext4, an xfs, a btrfs and a raw volume', async (t) => {
   const restricted = await startRestricted(t);
-  for (const type of ['ext4', 'xfs', 'btrfs'] as const) await liveAsFileSystem(restricted, type);
+  for (const type of TYPES) await liveAsFileSystem(restricted, type);
   await liveAsDevice(restricted);
   assert.deepEqual(await restricted.orchestrator.volumeIds(), []);
   const { plugin, workspace } = restricted;
@@ -132,22 +196,18 @@ async function liveAsFileSystem(restricted: Restricted, type: string): Promise<v
   for (const id of [first, second]) await orchestrator.deleteSnapshot(id);
 }
 
-async function grow({ orchestrator, plugin }: Restricted, volume: HeldVolume, type: string) {
+async function grow(restricted: Restricted, volume: HeldVolume, type: string): Promise<void> {
+  const { orchestrator } = restricted;
   await orchestrator.expand(volume, GROWN_BYTES);
-  const total = async (): Promise<number> => {
-    const use = { volume_id: volume.id, volume_path: volume.targetPath };
-    const { usage } = await plugin.client.node.NodeGetVolumeStats(use);
-    return Number(usage[0].total);
-  };
-  const before = await total();
-  if (type === 'ext4' && !isCapabilityHere('sys_resource')) {
+  const before = await totalOf(restricted, volume);
+  if (isGrownMounted(type)) {
+    await orchestrator.nodeExpand(volume);
+  } else {
     await rejectsWith(orchestrator.nodeExpand(volume), 'FAILED_PRECONDITION');
     await orchestrator.takeDown(volume);
     await orchestrator.bringUp(volume);
-  } else {
-    await orchestrator.nodeExpand(volume);
   }
-  assert.ok((await total()) > before, `${type} has grown`);
+  assert.ok((await totalOf(restricted, volume)) > before, `${type} has grown`);
 }
 
 async function liveAsDevice({ orchestrator, plugin }: Restricted): Promise<void> {

@@ -16,7 +16,7 @@ import {
   XFS_SIZE,
 } from '../integration/node-fixture.js';
 import { rejectsWith } from '../support/expect-status.js';
-import { test as rootTest } from '../support/running-plugin.js';
+import { test } from '../support/running-plugin.js';
 
 const NOBODY = '65534';
 const WRITER = 'SINGLE_NODE_WRITER';
@@ -65,51 +65,45 @@ async function ended(volume: VolumeRecord): Promise<void> {
 }
 
 for (const type of FILE_SYSTEMS) {
-  rootTest(
-    `H3: ${type}: a planted set-user-ID program runs without privileges and a planted device cannot be opened, on any path`,
-    async () => {
-      const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
-      await node.stage(volume, mountCapability(type));
-      const staging = node.stagingPath(volume.volumeId);
-      const target = node.targetPath(volume.volumeId);
-      plant(staging);
-      chmodSync(staging, 0o755);
-      await node.publish(volume, mountCapability(type));
-      for (const path of [staging, target]) {
-        assert.equal(userAt(path), NOBODY);
-        assert.equal(opensDevice(path), false);
-        assert.deepEqual(await flags(path), ['nodev', 'nosuid']);
-      }
-      await ended(volume);
-    },
-  );
-}
-
-rootTest(
-  'H3: suid in the capability applies to its own target only, and does not allow device nodes',
-  async () => {
-    const volume = await node.makeVolume();
-    const capability = mountCapability('ext4', WRITER, ['nosuid,suid', 'noatime']);
-    await node.stage(volume, capability);
+  test(`H3: ${type}: a planted set-user-ID program runs without privileges and a planted device cannot be opened, on any path`, async () => {
+    const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
+    await node.stage(volume, mountCapability(type));
     const staging = node.stagingPath(volume.volumeId);
     const target = node.targetPath(volume.volumeId);
     plant(staging);
     chmodSync(staging, 0o755);
-    for (let time = 0; time < 2; time += 1) await node.publish(volume, capability);
-    assert.equal(userAt(staging), NOBODY);
-    assert.equal(userAt(target), '0');
-    assert.equal(opensDevice(target), false);
-    assert.deepEqual(await flags(staging), ['nodev', 'nosuid']);
-    assert.deepEqual(await flags(target), ['nodev']);
-    await node.unpublish(volume);
-    await node.publish(volume, capability, { readonly: true });
-    assert.deepEqual(await flags(target), ['nodev']);
-    assert.equal((await topMount(target))?.readOnly, true);
+    await node.publish(volume, mountCapability(type));
+    for (const path of [staging, target]) {
+      assert.equal(userAt(path), NOBODY);
+      assert.equal(opensDevice(path), false);
+      assert.deepEqual(await flags(path), ['nodev', 'nosuid']);
+    }
     await ended(volume);
-  },
-);
+  });
+}
 
-rootTest('H3: suid of a StorageClass applies unless the capability has nosuid', async () => {
+test('H3: suid in the capability applies to its own target only, and does not allow device nodes', async () => {
+  const volume = await node.makeVolume();
+  const capability = mountCapability('ext4', WRITER, ['nosuid,suid', 'noatime']);
+  await node.stage(volume, capability);
+  const staging = node.stagingPath(volume.volumeId);
+  const target = node.targetPath(volume.volumeId);
+  plant(staging);
+  chmodSync(staging, 0o755);
+  for (let time = 0; time < 2; time += 1) await node.publish(volume, capability);
+  assert.equal(userAt(staging), NOBODY);
+  assert.equal(userAt(target), '0');
+  assert.equal(opensDevice(target), false);
+  assert.deepEqual(await flags(staging), ['nodev', 'nosuid']);
+  assert.deepEqual(await flags(target), ['nodev']);
+  await node.unpublish(volume);
+  await node.publish(volume, capability, { readonly: true });
+  assert.deepEqual(await flags(target), ['nodev']);
+  assert.equal((await topMount(target))?.readOnly, true);
+  await ended(volume);
+});
+
+test('H3: suid of a StorageClass applies unless the capability has nosuid', async () => {
   for (const [own, asked, shown] of [
     ['suid', [], ['nodev']],
     ['suid', ['nosuid'], ['nodev', 'nosuid']],
@@ -125,7 +119,7 @@ rootTest('H3: suid of a StorageClass applies unless the capability has nosuid', 
   }
 });
 
-rootTest('H3: dev is refused, and a raw device remains usable at its target', async () => {
+test('H3: dev is refused, and a raw device remains usable at its target', async () => {
   const volume = await node.makeVolume();
   const answer = node.stage(volume, mountCapability('ext4', WRITER, ['dev']));
   await rejectsWith(answer, 'INVALID_ARGUMENT', /mount_flags/);
@@ -135,21 +129,18 @@ rootTest('H3: dev is refused, and a raw device remains usable at its target', as
   await ended(volume);
 });
 
-rootTest(
-  'H3: volumes that an older plugin mounted with suid and dev lose them when they are published again',
-  async () => {
-    const volume = await node.makeVolume();
-    await node.stage(volume, mountCapability('ext4'));
-    const staging = node.stagingPath(volume.volumeId);
-    const target = node.targetPath(volume.volumeId);
-    await node.publish(volume, mountCapability('ext4'));
-    for (const path of [staging, target]) {
-      execFileSync('mount', ['-o', 'remount,bind,suid,dev', path]);
-      assert.deepEqual(await flags(path), []);
-    }
-    await node.stage(volume, mountCapability('ext4'));
-    await node.publish(volume, mountCapability('ext4'));
-    for (const path of [staging, target]) assert.deepEqual(await flags(path), ['nodev', 'nosuid']);
-    await ended(volume);
-  },
-);
+test('H3: volumes that an older plugin mounted with suid and dev lose them when they are published again', async () => {
+  const volume = await node.makeVolume();
+  await node.stage(volume, mountCapability('ext4'));
+  const staging = node.stagingPath(volume.volumeId);
+  const target = node.targetPath(volume.volumeId);
+  await node.publish(volume, mountCapability('ext4'));
+  for (const path of [staging, target]) {
+    execFileSync('mount', ['-o', 'remount,bind,suid,dev', path]);
+    assert.deepEqual(await flags(path), []);
+  }
+  await node.stage(volume, mountCapability('ext4'));
+  await node.publish(volume, mountCapability('ext4'));
+  for (const path of [staging, target]) assert.deepEqual(await flags(path), ['nodev', 'nosuid']);
+  await ended(volume);
+});

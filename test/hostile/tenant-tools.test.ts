@@ -16,7 +16,7 @@ import { mountCapability, useNode } from '../integration/node-fixture.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { writeHostileExt4 } from '../support/hostile-ext4.js';
-import { test as rootTest } from '../support/running-plugin.js';
+import { test } from '../support/running-plugin.js';
 import { skipUnlessRoot, Workspace } from '../support/workspace.js';
 
 const FIRST_USER = 0x7000_0000;
@@ -85,7 +85,7 @@ const tryShell = async (script: string, devicePath: string): Promise<string> => 
   return stdout + stderr;
 };
 
-rootTest('H2: no program has capabilities but mount, which has two', async () => {
+test('H2: no program has capabilities but mount, which has two', async () => {
   const plain = await ownStatus({});
   assert.deepEqual(capabilities(plain), [0n, 0n, 0n, 0n, 0n]);
   assert.equal(plain.get('NoNewPrivs'), '1');
@@ -93,7 +93,7 @@ rootTest('H2: no program has capabilities but mount, which has two', async () =>
   assert.deepEqual(capabilities(mounting), [0n, MOUNT_RIGHTS, MOUNT_RIGHTS, MOUNT_RIGHTS, 0n]);
 });
 
-rootTest('H2: fsck.ext4 runs as a separate user, without privileges, and with limits', async () => {
+test('H2: fsck.ext4 runs as a separate user, without privileges, and with limits', async () => {
   const path = device();
   writeHostileExt4(path, 'time');
   const checked = run('fsck.ext4', ['-p', path], { device: path, cpuSeconds: 2 }).catch(
@@ -120,54 +120,45 @@ rootTest('H2: fsck.ext4 runs as a separate user, without privileges, and with li
   await checked;
 });
 
-rootTest(
-  'H2: an exploited tool has access to its own device, and to nothing else on the node',
-  async () => {
-    const [path, other] = [device(), device()];
-    assert.match(await tryShell(`echo x > ${workspace.path('file')}`, path), /nonexistent/);
-    assert.match(await tryShell('cat < /etc/shadow', path), /Permission denied/);
-    assert.match(await tryShell('echo x > /etc/cron.d/x', path), /Read-only|Permission denied/);
-    assert.match(await tryShell(`echo x > ${other}`, path), /Permission denied|Read-only/);
-    assert.match(await tryShell('ls /', path), /Cannot fork/);
-    const { stdout } = await run('ls', ['-A', '/dev', '/'], { device: path });
-    const seen = stdout.split('\n').filter((line) => line !== '');
-    const wanted = ['null', 'random', 'urandom', 'zero', path.slice('/dev/'.length)];
-    assert.deepEqual(seen.slice(seen.indexOf('/dev:') + 1).sort(), wanted.sort());
-    assert.equal(seen.includes('var') || seen.includes('run') || seen.includes('tmp'), false);
-    assert.equal(existsSync('/etc/cron.d/x'), false);
-    const { stdout: mounts } = await run('cat', ['/proc/self/mounts'], { device: path });
-    for (const line of mounts.trim().split('\n')) assert.match(line, / ro,/);
-  },
-);
+test('H2: an exploited tool has access to its own device, and to nothing else on the node', async () => {
+  const [path, other] = [device(), device()];
+  assert.match(await tryShell(`echo x > ${workspace.path('file')}`, path), /nonexistent/);
+  assert.match(await tryShell('cat < /etc/shadow', path), /Permission denied/);
+  assert.match(await tryShell('echo x > /etc/cron.d/x', path), /Read-only|Permission denied/);
+  assert.match(await tryShell(`echo x > ${other}`, path), /Permission denied|Read-only/);
+  assert.match(await tryShell('ls /', path), /Cannot fork/);
+  const { stdout } = await run('ls', ['-A', '/dev', '/'], { device: path });
+  const seen = stdout.split('\n').filter((line) => line !== '');
+  const wanted = ['null', 'random', 'urandom', 'zero', path.slice('/dev/'.length)];
+  assert.deepEqual(seen.slice(seen.indexOf('/dev:') + 1).sort(), wanted.sort());
+  assert.equal(seen.includes('var') || seen.includes('run') || seen.includes('tmp'), false);
+  assert.equal(existsSync('/etc/cron.d/x'), false);
+  const { stdout: mounts } = await run('cat', ['/proc/self/mounts'], { device: path });
+  for (const line of mounts.trim().split('\n')) assert.match(line, / ro,/);
+});
 
-rootTest(
-  'H2: two concurrent tools run as two users, so that neither can reach the other',
-  async () => {
-    const [one, two] = [device(), device()];
-    const users = await Promise.all(
-      [one, two].map(async (path) => (await ownStatus({ device: path })).get('Uid')),
-    );
-    assert.notEqual(users[0], users[1]);
-  },
-);
+test('H2: two concurrent tools run as two users, so that neither can reach the other', async () => {
+  const [one, two] = [device(), device()];
+  const users = await Promise.all(
+    [one, two].map(async (path) => (await ownStatus({ device: path })).get('Uid')),
+  );
+  assert.notEqual(users[0], users[1]);
+});
 
-rootTest(
-  'H2: a tool in an endless loop is killed, with an error that names the tool and the limit',
-  async () => {
-    const path = device();
-    writeHostileExt4(path, 'time');
-    const failure = await run('fsck.ext4', ['-p', path], { device: path, cpuSeconds: 1 }).catch(
-      (thrown: unknown) => thrown,
-    );
-    assert.ok(failure instanceof ExecError, String(failure));
-    assert.equal(failure.code, 'SIGNAL');
-    assert.equal(failure.signal, 'SIGXCPU');
-    assert.match(failure.message, /^fsck.ext4 was ended by SIGXCPU.* 1 s of processor time$/s);
-    assert.deepEqual(toolsOn(path, 'fsck.ext4'), []);
-  },
-);
+test('H2: a tool in an endless loop is killed, with an error that names the tool and the limit', async () => {
+  const path = device();
+  writeHostileExt4(path, 'time');
+  const failure = await run('fsck.ext4', ['-p', path], { device: path, cpuSeconds: 1 }).catch(
+    (thrown: unknown) => thrown,
+  );
+  assert.ok(failure instanceof ExecError, String(failure));
+  assert.equal(failure.code, 'SIGNAL');
+  assert.equal(failure.signal, 'SIGXCPU');
+  assert.match(failure.message, /^fsck.ext4 was ended by SIGXCPU.* 1 s of processor time$/s);
+  assert.deepEqual(toolsOn(path, 'fsck.ext4'), []);
+});
 
-rootTest('H2: a tool that takes too long is killed at its timeout', async () => {
+test('H2: a tool that takes too long is killed at its timeout', async () => {
   const path = device();
   writeHostileExt4(path, 'time');
   const checked = run('fsck.ext4', ['-p', path], { device: path, timeoutMs: 500 });
@@ -175,27 +166,24 @@ rootTest('H2: a tool that takes too long is killed at its timeout', async () => 
   assert.deepEqual(toolsOn(path, 'fsck.ext4'), []);
 });
 
-rootTest(
-  'H2: a volume whose check exceeds the memory limit is not staged, and nothing is left behind',
-  async () => {
-    const volume = await node.makeVolume();
-    await node.stage(volume, mountCapability('ext4'));
-    await node.unstage(volume);
-    const { devicePath } = await node.backend.attach(volume.volumeId, { readOnly: false });
-    writeHostileExt4(devicePath, 'memory');
-    await node.backend.detach(volume.volumeId);
-    const staged = node.stage({ ...volume, pristine: false }, mountCapability('ext4'));
-    const told = new RegExp(
-      `^volume ${volume.volumeId}: .*fsck.ext4 .* MiB of memory and 1\\d\\d s of`,
-      's',
-    );
-    await rejectsWith(staged, 'FAILED_PRECONDITION', told);
-    assert.deepEqual(node.held(), { mounts: [], loops: [] });
-    assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
-  },
-);
+test('H2: a volume whose check exceeds the memory limit is not staged, and nothing is left behind', async () => {
+  const volume = await node.makeVolume();
+  await node.stage(volume, mountCapability('ext4'));
+  await node.unstage(volume);
+  const { devicePath } = await node.backend.attach(volume.volumeId, { readOnly: false });
+  writeHostileExt4(devicePath, 'memory');
+  await node.backend.detach(volume.volumeId);
+  const staged = node.stage({ ...volume, pristine: false }, mountCapability('ext4'));
+  const told = new RegExp(
+    `^volume ${volume.volumeId}: .*fsck.ext4 .* MiB of memory and 1\\d\\d s of`,
+    's',
+  );
+  await rejectsWith(staged, 'FAILED_PRECONDITION', told);
+  assert.deepEqual(node.held(), { mounts: [], loops: [] });
+  assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
+});
 
-rootTest('H2: a plugin that is killed leaves no check of a volume behind', async () => {
+test('H2: a plugin that is killed leaves no check of a volume behind', async () => {
   const path = device();
   writeHostileExt4(path, 'time');
   const script = fileURLToPath(new URL('./tenant-tools-process.js', import.meta.url));
@@ -207,22 +195,19 @@ rootTest('H2: a plugin that is killed leaves no check of a volume behind', async
   await eventually('fsck.ext4 is gone', () => toolsOn(path, 'fsck.ext4').length === 0);
 });
 
-rootTest(
-  'H2: a tool that must not stop half way has no privileges either, but a day of time and ample memory',
-  async () => {
-    const path = device();
-    const options = { device: path, outlivesLocking: path, cpuSeconds: 1 };
-    const { stdout } = await run('cat', ['/proc/self/status', '/proc/self/limits'], options);
-    assert.deepEqual(capabilities(statusOf(stdout)), [0n, 0n, 0n, 0n, 0n]);
-    assert.match(stdout, /^Max cpu time +86400 /m);
-    const [, memory] = /^Max address space +(\d+) /m.exec(stdout) ?? [];
-    assert.ok(Number(memory) >= Math.max(2 ** 30, totalmem() / 2 - 1));
-    const { stdout: score } = await run('cat', ['/proc/self/oom_score_adj'], options);
-    assert.equal(score, readFileSync('/proc/self/oom_score_adj', 'utf8'));
-  },
-);
+test('H2: a tool that must not stop half way has no privileges either, but a day of time and ample memory', async () => {
+  const path = device();
+  const options = { device: path, outlivesLocking: path, cpuSeconds: 1 };
+  const { stdout } = await run('cat', ['/proc/self/status', '/proc/self/limits'], options);
+  assert.deepEqual(capabilities(statusOf(stdout)), [0n, 0n, 0n, 0n, 0n]);
+  assert.match(stdout, /^Max cpu time +86400 /m);
+  const [, memory] = /^Max address space +(\d+) /m.exec(stdout) ?? [];
+  assert.ok(Number(memory) >= Math.max(2 ** 30, totalmem() / 2 - 1));
+  const { stdout: score } = await run('cat', ['/proc/self/oom_score_adj'], options);
+  assert.equal(score, readFileSync('/proc/self/oom_score_adj', 'utf8'));
+});
 
-rootTest('H2: a running tool does not keep the devices of other volumes busy', async () => {
+test('H2: a running tool does not keep the devices of other volumes busy', async () => {
   const [path, other] = [device(), device()];
   execFileSync('mkfs.ext4', ['-q', other]);
   const target = workspace.path('mounted');
@@ -239,6 +224,6 @@ rootTest('H2: a running tool does not keep the devices of other volumes busy', a
   await sleeping;
 });
 
-rootTest('H2: a file that is not a block device is not given to a tool', async () => {
+test('H2: a file that is not a block device is not given to a tool', async () => {
   await rejectsWith(checkFileSystem('ext4', '/etc/passwd'), 'FAILED_PRECONDITION', /not started/);
 });

@@ -24,80 +24,65 @@ const running = runMemoryPlugin('busy', {
   prepare: async ({ orchestrator }) => {
     kept = await orchestrator.create('kept');
     base = await orchestrator.snapshot(kept, 'base');
-    target = await orchestrator.snapshot(kept, 'target');
+    other = await orchestrator.snapshot(kept, 'other');
   },
 });
 const { orchestrator } = running;
 const node = () => running.client.node;
 let kept: HeldVolume;
 let base = '';
-let target = '';
+let other = '';
 
-interface Busy {
-  /** What somebody else works on. */
-  key(): LockRequest;
-  call(): Promise<unknown>;
-  /** Where the call cannot succeed with a volume in memory. */
-  otherwise?: StatusName;
-}
-const ofVolume = (call: () => Promise<unknown>, otherwise?: StatusName): Busy => ({
-  ...{ key: () => volumeKey(kept.id), call },
-  ...(otherwise === undefined ? {} : { otherwise }),
-});
-const paths = (): Message => ({
-  ...{ staging_target_path: kept.stagingPath, target_path: kept.targetPath },
+/** What somebody else works on, the call that waits for it, and where that cannot succeed in memory, its answer. */
+type Busy = readonly [() => LockRequest, () => Promise<unknown>, StatusName?];
+const volume = (): LockRequest => volumeKey(kept.id);
+const target = (): Message => ({
+  ...{ volume_id: kept.id, staging_target_path: kept.stagingPath, target_path: kept.targetPath },
   volume_capability: kept.capability,
 });
 
 const BUSY: Readonly<Record<string, Busy>> = {
-  'CV23, G9: CreateVolume of a name': {
-    key: () => volumeNameKey('new'),
-    call: () => orchestrator.create('new'),
-  },
-  'CV23: CreateVolume from a volume': ofVolume(() =>
-    orchestrator.create('cloned', { volumeId: kept.id }),
-  ),
-  'CV23: CreateVolume from a snapshot': {
-    key: () => snapshotKey(base),
-    call: () => orchestrator.create('restored', { snapshotId: base }),
-  },
-  'CS5: CreateSnapshot of a name': {
-    key: () => snapshotNameKey('new'),
-    call: () => orchestrator.snapshot(kept, 'new'),
-  },
-  'CS5: CreateSnapshot of a volume': ofVolume(() => orchestrator.snapshot(kept, 'next')),
-  'DS5: DeleteSnapshot': {
-    key: () => snapshotKey(target),
-    call: () => orchestrator.deleteSnapshot(target),
-  },
-  'G9: CreateVolumeGroupSnapshot of a name': {
-    key: () => groupSnapshotNameKey('new'),
-    call: () => orchestrator.groupSnapshot([kept], 'new'),
-  },
-  'G9: CreateVolumeGroupSnapshot of a volume': ofVolume(() =>
-    orchestrator.groupSnapshot([kept], 'next'),
-  ),
-  'G9: ControllerExpandVolume': ofVolume(() => orchestrator.expand(kept, 16 * MIB)),
-  'G9: ControllerModifyVolume': ofVolume(() => orchestrator.modify(kept, { readAheadKiB: '64' })),
-  'G9: ControllerPublishVolume': ofVolume(() => orchestrator.controllerPublish(kept)),
-  'G9: ControllerUnpublishVolume': ofVolume(() => orchestrator.controllerUnpublish(kept)),
-  'G9: NodeStageVolume': ofVolume(
-    () => node().NodeStageVolume({ volume_id: kept.id, ...paths() }),
+  'CV23, G9: CreateVolume of a name': [
+    () => volumeNameKey('new'),
+    () => orchestrator.create('new'),
+  ],
+  'CV23: CreateVolume from a volume': [
+    volume,
+    () => orchestrator.create('cloned', { volumeId: kept.id }),
+  ],
+  'CV23: CreateVolume from a snapshot': [
+    () => snapshotKey(base),
+    () => orchestrator.create('restored', { snapshotId: base }),
+  ],
+  'CS5: CreateSnapshot of a name': [
+    () => snapshotNameKey('new'),
+    () => orchestrator.snapshot(kept, 'new'),
+  ],
+  'CS5: CreateSnapshot of a volume': [volume, () => orchestrator.snapshot(kept, 'next')],
+  'DS5: DeleteSnapshot': [() => snapshotKey(other), () => orchestrator.deleteSnapshot(other)],
+  'G9: CreateVolumeGroupSnapshot of a name': [
+    () => groupSnapshotNameKey('new'),
+    () => orchestrator.groupSnapshot([kept], 'new'),
+  ],
+  'G9: CreateVolumeGroupSnapshot of a volume': [
+    volume,
+    () => orchestrator.groupSnapshot([kept], 'next'),
+  ],
+  'G9: ControllerExpandVolume': [volume, () => orchestrator.expand(kept, 16 * MIB)],
+  'G9: ControllerModifyVolume': [volume, () => orchestrator.modify(kept, { readAheadKiB: '64' })],
+  'G9: ControllerPublishVolume': [volume, () => orchestrator.controllerPublish(kept)],
+  'G9: ControllerUnpublishVolume': [volume, () => orchestrator.controllerUnpublish(kept)],
+  'G9: NodeStageVolume': [volume, () => node().NodeStageVolume(target()), 'FAILED_PRECONDITION'],
+  'G9: NodePublishVolume': [
+    ...([volume, () => node().NodePublishVolume(target())] as const),
     'FAILED_PRECONDITION',
-  ),
-  'G9: NodePublishVolume': ofVolume(
-    () => node().NodePublishVolume({ volume_id: kept.id, ...paths() }),
-    'FAILED_PRECONDITION',
-  ),
-  'G9: NodeUnpublishVolume': ofVolume(() => orchestrator.unpublish(kept)),
-  'G9: NodeUnstageVolume': ofVolume(() => orchestrator.unstage(kept)),
-  'G9: GetMetadataAllocated': {
-    key: () => snapshotKey(base),
-    call: () => running.client.allocated(base),
-  },
-  'G9: DeleteVolume': ofVolume(() => orchestrator.delete(kept)),
+  ],
+  'G9: NodeUnpublishVolume': [volume, () => orchestrator.unpublish(kept)],
+  'G9: NodeUnstageVolume': [volume, () => orchestrator.unstage(kept)],
+  'G9: GetMetadataAllocated': [() => snapshotKey(base), () => running.client.allocated(base)],
+  'G9: DeleteVolume': [volume, () => orchestrator.delete(kept)],
 };
-for (const [title, { key, call, otherwise = 'OK' }] of Object.entries(BUSY)) {
+for (const [title, [key, call, otherwise = 'OK']] of Object.entries(BUSY)) {
   test(`${title} that is being worked on waits, is ABORTED in the end, and goes on when it is free`, async () => {
     const held = key();
     const release = running.locks.acquire([held]);

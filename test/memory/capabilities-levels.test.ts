@@ -20,15 +20,8 @@ import {
 } from '../support/raw-call.js';
 import { refused, statusOf } from '../support/refusal.js';
 
-/** Where capabilities are advertised: the kinds of the fixture, and of the lists below. */
-interface Advertised {
-  plugin: string[];
-  volumeExpansion: string[];
-  controller: string[];
-  group: string[];
-  node: string[];
-}
-type Kind = keyof Advertised;
+type Kind = 'plugin' | 'volumeExpansion' | 'controller' | 'group' | 'node';
+type Advertised = Readonly<Record<Kind, readonly string[]>>;
 
 const LEVELS: readonly CsiLevel[] = ['1.10', '1.11', '1.12', '1.13'];
 
@@ -37,49 +30,27 @@ const KNOWN = JSON.parse(
   readFileSync(packagePath('test/fixtures/csi-capability-values.json'), 'utf8'),
 ) as Readonly<Record<CsiLevel, Record<Kind, Record<string, number>>>>;
 
-/** What is advertised at every level. */
-const ALWAYS: Advertised = {
+/** What is advertised: always, from a level on, or up to 1.12. */
+const CAPABILITIES: Advertised = {
   plugin: [
-    'CONTROLLER_SERVICE',
-    'GROUP_CONTROLLER_SERVICE',
-    'SNAPSHOT_METADATA_SERVICE',
-    'VOLUME_ACCESSIBILITY_CONSTRAINTS',
+    ...['CONTROLLER_SERVICE', 'GROUP_CONTROLLER_SERVICE', 'SNAPSHOT_METADATA_SERVICE'],
+    ...['VOLUME_ACCESSIBILITY_CONSTRAINTS', '1.13 SNAPSHOT_ACCESSIBILITY_CONSTRAINTS'],
   ],
   volumeExpansion: ['ONLINE'],
   controller: [
-    'CLONE_VOLUME',
-    'CREATE_DELETE_SNAPSHOT',
-    'CREATE_DELETE_VOLUME',
-    'EXPAND_VOLUME',
-    'GET_CAPACITY',
-    'GET_VOLUME',
-    'LIST_SNAPSHOTS',
-    'LIST_VOLUMES',
-    'MODIFY_VOLUME',
-    'SINGLE_NODE_MULTI_WRITER',
+    ...['CLONE_VOLUME', 'CREATE_DELETE_SNAPSHOT', 'CREATE_DELETE_VOLUME', 'EXPAND_VOLUME'],
+    ...['GET_CAPACITY', 'GET_VOLUME', 'LIST_SNAPSHOTS', 'LIST_VOLUMES', 'MODIFY_VOLUME'],
+    ...['SINGLE_NODE_MULTI_WRITER', '-1.12 VOLUME_CONDITION', '1.12 GET_SNAPSHOT'],
+    ...['1.13 GET_VOLUME_HEALTH', '1.13 LIST_VOLUME_HEALTH'],
+    ...['publish LIST_VOLUMES_PUBLISHED_NODES', 'publish PUBLISH_READONLY'],
+    'publish PUBLISH_UNPUBLISH_VOLUME',
   ],
   group: ['CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT'],
-  node: ['EXPAND_VOLUME', 'GET_VOLUME_STATS', 'SINGLE_NODE_MULTI_WRITER', 'STAGE_UNSTAGE_VOLUME'],
+  node: [
+    ...['EXPAND_VOLUME', 'GET_VOLUME_STATS', 'SINGLE_NODE_MULTI_WRITER', 'STAGE_UNSTAGE_VOLUME'],
+    ...['-1.12 VOLUME_CONDITION', '1.13 GET_STORAGE_HEALTH', '1.13 GET_VOLUME_HEALTH'],
+  ],
 };
-
-/** What each level adds to it. */
-const ADDED: Readonly<Record<CsiLevel, Partial<Advertised>>> = {
-  '1.10': { controller: ['VOLUME_CONDITION'], node: ['VOLUME_CONDITION'] },
-  '1.11': { controller: ['VOLUME_CONDITION'], node: ['VOLUME_CONDITION'] },
-  '1.12': { controller: ['GET_SNAPSHOT', 'VOLUME_CONDITION'], node: ['VOLUME_CONDITION'] },
-  '1.13': {
-    plugin: ['SNAPSHOT_ACCESSIBILITY_CONSTRAINTS'],
-    controller: ['GET_SNAPSHOT', 'GET_VOLUME_HEALTH', 'LIST_VOLUME_HEALTH'],
-    node: ['GET_STORAGE_HEALTH', 'GET_VOLUME_HEALTH'],
-  },
-};
-
-const WITH_CONTROLLER_PUBLISH = [
-  'LIST_VOLUMES_PUBLISHED_NODES',
-  'PUBLISH_READONLY',
-  'PUBLISH_UNPUBLISH_VOLUME',
-];
-const CONTROLLER_PUBLISH_RPCS = ['ControllerPublishVolume', 'ControllerUnpublishVolume'];
 
 let plugin: MemoryPlugin | undefined;
 let connection: RawConnection;
@@ -132,24 +103,28 @@ async function advertised(): Promise<Advertised> {
   };
 }
 
-function expected(level: CsiLevel, publish: 'on' | 'off'): Advertised {
-  const of = (kind: Kind): string[] => [...ALWAYS[kind], ...(ADDED[level][kind] ?? [])];
-  return {
-    plugin: of('plugin').sort(),
-    volumeExpansion: of('volumeExpansion'),
-    controller: [...of('controller'), ...(publish === 'on' ? WITH_CONTROLLER_PUBLISH : [])].sort(),
-    group: of('group'),
-    node: of('node').sort(),
-  };
+function expected(kind: Kind, level: CsiLevel, publish: 'on' | 'off'): string[] {
+  return CAPABILITIES[kind]
+    .flatMap((entry) => {
+      const [name = '', when = ''] = entry.split(' ').reverse();
+      const isHere =
+        when === 'publish'
+          ? publish === 'on'
+          : when.startsWith('-')
+            ? `-${level}` <= when
+            : level >= when;
+      return isHere ? [name] : [];
+    })
+    .sort();
 }
 
 const isServed = (name: string, publish: 'on' | 'off'): boolean =>
-  publish === 'on' || !CONTROLLER_PUBLISH_RPCS.includes(name);
+  publish === 'on' || !/^Controller(Unp|P)ublishVolume$/.test(name);
 
 async function checkAdvertised(level: CsiLevel, publish: 'on' | 'off'): Promise<void> {
   const found = await advertised();
-  assert.deepEqual(found, expected(level, publish));
-  for (const kind of Object.keys(found) as Kind[]) {
+  for (const kind of Object.keys(CAPABILITIES) as Kind[]) {
+    assert.deepEqual(found[kind], expected(kind, level, publish));
     for (const value of found[kind]) {
       assert.ok(value in KNOWN[level][kind], `ID6: ${kind} ${value} is unknown at ${level}`);
     }
