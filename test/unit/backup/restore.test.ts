@@ -13,20 +13,84 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { after, beforeEach, test } from 'node:test';
-import { checksumSegments } from '../../../src/backup/checksums.js';
+import { checksumSegments, SEGMENT_BYTES } from '../../../src/backup/checksums.js';
+import { copyIntoImage } from '../../../src/backup/copy-image.js';
 import { type KeepRules, kept } from '../../../src/backup/keep-rules.js';
 import { formatManifest } from '../../../src/backup/manifest.js';
-import { imagePathOf } from '../../../src/backup/repository.js';
+import { writeRanges } from '../../../src/backup/ranges-file.js';
+import { type Backup, imagePathOf, Repository } from '../../../src/backup/repository.js';
 import { assertIntact, restoreToFile } from '../../../src/backup/restore.js';
 import { chooseBackup } from '../../../src/backup/select.js';
 import { verifyVolume } from '../../../src/backup/verify.js';
+import type { Entry } from '../../../src/client/list.js';
 import { rebaseImage } from '../../../src/nbd/image.js';
-import { BackupHistory, keepCopy } from '../../support/backup-history.js';
+import { testManifest } from '../../support/backup-files.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { type Random, seededRandom } from '../../support/random.js';
+import { openRuntime } from '../../support/runtime.js';
 import { Workspace } from '../../support/workspace.js';
 
 const { signal } = new AbortController();
+const SIZE = 2 << 20;
+
+interface Point {
+  backup: Backup;
+  bytes: Buffer;
+}
+
+/** Backups of a volume that changes at random, each copied in whole into an image on top of the one before. */
+class BackupHistory {
+  readonly repository: Repository;
+  readonly points: Point[] = [];
+
+  constructor(
+    private readonly directory: string,
+    private readonly random: Random,
+  ) {
+    this.repository = new Repository(join(directory, 'backups'));
+  }
+
+  async add(): Promise<void> {
+    const base = this.points.at(-1)?.backup ?? null;
+    const number = this.points.length + 1;
+    const id = `snap-${number}`;
+    const device = join(this.directory, 'device');
+    const bytes = this.random.bytes(SIZE);
+    writeFileSync(device, bytes);
+    const lock = await this.repository.lock('vol-1');
+    try {
+      const creationTime = new Date(Date.UTC(2026, 0, number));
+      const paths = await this.repository.begin('vol-1', { id, creationTime });
+      const [path, sizeBytes] = [paths.rangesPartial, BigInt(SIZE)];
+      const ranges = await writeRanges(whole(), { path, grainBytes: 4096n, sizeBytes });
+      const backing = base?.manifest.image.file ?? null;
+      const runtime = openRuntime(join(this.directory, 'runtime'));
+      const image = { path: paths.imagePartial, sizeBytes, backing };
+      await copyIntoImage({ device, ranges, ...image, runtime, signal });
+      const sums = await checksumSegments(paths.imagePartial);
+      const below = base && { snapshotId: base.manifest.snapshot.id, manifest: base.name };
+      const backup = await this.repository.commit(paths, {
+        ...testManifest(id, number, below),
+        volume: { id: 'vol-1', sizeBytes },
+        image: { file: paths.imageFile, segmentBytes: SEGMENT_BYTES, ...sums },
+      });
+      this.points.push({ backup, bytes });
+    } finally {
+      lock.release();
+    }
+  }
+}
+
+async function* whole(): AsyncGenerator<readonly Entry[]> {
+  yield [{ offset: 0n, size: BigInt(SIZE) }];
+}
+
+/** Keeps a copy of a file while a test damages it. */
+function keepCopy(path: string): () => void {
+  copyFileSync(path, `${path}.kept`);
+  return () => copyFileSync(`${path}.kept`, path);
+}
+
 let workspace: Workspace;
 let history: BackupHistory;
 

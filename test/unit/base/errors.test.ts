@@ -43,14 +43,13 @@ const ERRNOS: readonly [string, StatusCode][] = [
   ['constructor', StatusCode.INTERNAL],
 ];
 
-for (const [errno, code] of ERRNOS) {
-  test(`${errno} of a system call has one meaning everywhere`, () => {
+test('an errno of a system call has one meaning everywhere', () => {
+  for (const [errno, code] of ERRNOS) {
     const thrown = new SystemError(errno, 'ioctl', '/dev/loop0', `${errno} on /dev/loop0`);
     const error = CsiError.from(thrown);
-    assert.equal(error.code, code);
-    assert.equal(error.cause, thrown);
-  });
-}
+    assert.deepEqual([error.code, error.cause], [code, thrown], errno);
+  }
+});
 
 test('an aborted wait is CANCELLED', async () => {
   const thrown = await delay(1000, undefined, { signal: AbortSignal.abort() }).catch(
@@ -59,39 +58,25 @@ test('an aborted wait is CANCELLED', async () => {
   assert.equal(CsiError.from(thrown).code, StatusCode.CANCELLED);
 });
 
-const ODD: readonly [string, unknown][] = [
-  ['undefined', undefined],
-  ['null', null],
-  ['a string', 'boom'],
-  ['a number', 7],
-  ['a symbol', Symbol('boom')],
-  ['a function', () => undefined],
-  ['an object without prototype', Object.create(null)],
-  ['an error with a numeric code', Object.assign(new Error('x'), { code: 5 })],
-  ['an error with an empty code', Object.assign(new Error('x'), { code: '' })],
+const ODD: readonly unknown[] = [
+  ...[undefined, null, 'boom', 7, Symbol('boom'), () => undefined, Object.create(null)],
+  ...[5, ''].map((code) => Object.assign(new Error('boom'), { code })),
 ];
 
-for (const [what, thrown] of ODD) {
-  test(`${what} that was thrown is INTERNAL, without a word of it in the message`, () => {
-    const error = CsiError.from(thrown);
-    assert.equal(error.code, StatusCode.INTERNAL);
-    assert.equal(error.message, 'internal error; the plugin log names the cause');
-    assert.equal(error.cause, thrown);
-  });
-}
-
-test('a status has a code and a message and nothing else', () => {
-  const error = CsiError.aborted('busy', { cause: new Error('why'), details: { path: '/secret' } });
-  assert.deepEqual(statusOf(error), { code: StatusCode.ABORTED, details: 'busy' });
-});
-
-test('a status message is never empty', () => {
-  for (const message of ['', ' \n']) {
-    assert.notEqual(statusOf(CsiError.notFound(message)).details.trim(), '');
+test('whatever else was thrown is INTERNAL, without a word of it in the message', () => {
+  for (const thrown of ODD) {
+    const { code, message, cause } = CsiError.from(thrown);
+    assert.deepEqual([code, cause], [StatusCode.INTERNAL, thrown]);
+    assert.equal(message, 'internal error; the plugin log names the cause');
   }
 });
 
-test('a status is never OK or unknown to gRPC, whatever an error says', () => {
+test('a status has a known code, a message that is not empty, and nothing else', () => {
+  const error = CsiError.aborted('busy', { cause: new Error('why'), details: { path: '/secret' } });
+  assert.deepEqual(statusOf(error), { code: StatusCode.ABORTED, details: 'busy' });
+  for (const message of ['', ' \n']) {
+    assert.notEqual(statusOf(CsiError.notFound(message)).details.trim(), '');
+  }
   for (const code of [0, 17, -1, Number.NaN]) {
     assert.equal(statusOf(new CsiError(code as StatusCode, 'x')).code, StatusCode.INTERNAL);
   }

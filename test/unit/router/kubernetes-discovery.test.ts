@@ -1,4 +1,4 @@
-/** Watching pods, against a fake API server: it serves the list and the watch of pods as the real one does. */
+/** Pods as nodes, from lists and from a fake API server: it serves the list and the watch of pods as the real one does. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
@@ -10,7 +10,10 @@ import { type TestContext, test } from 'node:test';
 import { createLogger } from '../../../src/base/logger.js';
 import { KubernetesDiscovery } from '../../../src/router/kubernetes-discovery.js';
 import type { NodeEntry } from '../../../src/router/node-list.js';
+import { type Pod, PodList } from '../../../src/router/pod-list.js';
 import { eventually } from '../../support/eventually.js';
+
+const HOUR = 3_600_000;
 
 const pod = (name: string, nodeName: string, podIP: string): object => ({
   kind: 'Pod',
@@ -128,4 +131,42 @@ test('an API server that is away at the start is asked again', async (t) => {
   server.isBroken = false;
   await started;
   assert.equal(lists.at(-1)?.[0]?.address, '10.0.0.1:9810');
+});
+
+const podOf = (nodeName: string, podIP: string, more: Partial<Pod> = {}): Pod => ({
+  spec: { nodeName },
+  status: { podIP, phase: 'Running' },
+  ...more,
+});
+
+test('a node is the name in spec.nodeName, at the address of its pod', () => {
+  const list = new PodList(9810);
+  const pods = [podOf('a', '10.0.0.1'), podOf('b', 'fd00::1'), { spec: {} }];
+  assert.deepEqual(list.nodesOf(pods, 0), [
+    { id: 'a', address: '10.0.0.1:9810' },
+    { id: 'b', address: '[fd00::1]:9810' },
+  ]);
+});
+
+test('of two pods on one node the one that stays counts, then the newest', () => {
+  const list = new PodList(1);
+  const at = (hour: number) => new Date(hour * HOUR);
+  const ending = podOf('a', '1.1.1.1', {
+    metadata: { creationTimestamp: at(5), deletionTimestamp: at(6) },
+  });
+  const old = podOf('a', '2.2.2.2', { metadata: { creationTimestamp: at(1) } });
+  const young = podOf('a', '3.3.3.3', { metadata: { creationTimestamp: at(2) } });
+  assert.deepEqual(list.nodesOf([ending, old, young], 0), [{ id: 'a', address: '3.3.3.3:1' }]);
+  assert.deepEqual(list.nodesOf([ending], 0), [{ id: 'a', address: '1.1.1.1:1' }]);
+});
+
+test('a node without a pod, or whose pod has no address yet, stays listed without an address', () => {
+  const list = new PodList(1);
+  list.nodesOf([podOf('a', '1.1.1.1')], 0);
+  assert.deepEqual(list.nodesOf([], HOUR), [{ id: 'a', address: null }]);
+  assert.deepEqual(list.nodesOf([podOf('a', '')], HOUR), [{ id: 'a', address: null }]);
+  assert.deepEqual(list.nodesOf([], HOUR + 1), [{ id: 'a', address: null }]);
+  assert.deepEqual(list.nodesOf([], 2 * HOUR + 1), []);
+  const failed = podOf('a', '1.1.1.1', { status: { podIP: '1.1.1.1', phase: 'Failed' } });
+  assert.deepEqual(list.nodesOf([failed], 0), [{ id: 'a', address: null }]);
 });

@@ -77,14 +77,8 @@ test('a page ends before it is too large for clients', async () => {
 });
 
 test('a token that the router has not made is ABORTED', () => {
-  for (const token of [
-    'x',
-    '.',
-    'AAAAAAAAAAAA.x',
-    'aaaaaaaaaaaa',
-    'aaaaaaaaaaaa.a.b',
-    'aaaaaaaaaaaa. ',
-  ]) {
+  const tokens = ['x', '.', 'AAAAAAAAAAAA.x', 'aaaaaaaaaaaa', 'aaaaaaaaaaaa.a.b', 'aaaaaaaaaaaa. '];
+  for (const token of tokens) {
     assert.throws(() => decodePosition(token), { code: StatusCode.ABORTED }, token);
   }
   assert.equal(decodePosition(''), null);
