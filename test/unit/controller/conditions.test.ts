@@ -7,9 +7,9 @@ import { getVolume, listVolumes } from '../../../src/controller/lists.js';
 import { storageConditionOf } from '../../../src/health/controller-health.js';
 import { PoolProbe } from '../../../src/health/storage-observations.js';
 import type { VolumeCondition } from '../../../src/health/volume-health.js';
-import { VolumeManager } from '../../../src/volumes/volume-manager.js';
 import { received } from '../../support/received-request.js';
 import { type Managers, openManagers } from '../volumes/manager-fixture.js';
+import { controllerOf } from './controller-fixture.js';
 
 const HEALTHY: VolumeCondition = { abnormal: false, message: 'the volume is healthy' };
 const VOLUMES = 50;
@@ -21,17 +21,7 @@ beforeEach(async () => {
   managers = await openManagers();
   const { catalogue, registry } = managers.deps;
   const backendOf = (pool: string) => registry.owning(pool);
-  deps = {
-    ...managers.deps,
-    config: {
-      ...{ nodeId: 'test-node', topologyKey: 'blockdelta.csi/node', csiLevel: '1.12' },
-      ...{ controllerPublish: false, maxVolumesPerNode: 0 },
-    },
-    volumes: new VolumeManager(managers.deps),
-    snapshots: managers.snapshots,
-    settings: { apply: async () => undefined },
-    conditionOf: storageConditionOf({ catalogue, backendOf }),
-  };
+  deps = controllerOf(managers, { conditionOf: storageConditionOf({ catalogue, backendOf }) });
 });
 afterEach(() => managers.close());
 
@@ -123,24 +113,19 @@ test('a volume that is deleted meanwhile is not reported as lost', async () => {
   }
 });
 
-test('a pool that passes its check and then hangs is reported as unreachable, and probed once', async () => {
+test('a pool that hangs after its check, or while a volume is read, is unreachable, and probed once', async () => {
   const { catalogue, registry } = managers.deps;
+  const probe = new PoolProbe({ catalogue, backendOf: (pool) => registry.owning(pool) }, 0, 10);
+  const volume = await managers.volume();
+  managers.backend.condition = () => new Promise(() => undefined);
+  assert.match((await probe.volume(volume)).pool.failure ?? '', /does not answer/);
   let asked = 0;
   managers.backend.capacity = () => {
     asked += 1;
     return new Promise(() => undefined);
   };
-  const look = new PoolProbe({ catalogue, backendOf: (pool) => registry.owning(pool) }, 0, 10);
   for (let round = 0; round < 3; round += 1) {
-    assert.match((await look.pool('default')).failure ?? '', /pool 'default' does not answer/);
+    assert.match((await probe.pool('default')).failure ?? '', /pool 'default' does not answer/);
   }
   assert.equal(asked, 1);
-});
-
-test('a volume whose storage cannot be read in time is reported as unreachable', async () => {
-  const { catalogue, registry } = managers.deps;
-  const volume = await managers.volume();
-  managers.backend.condition = () => new Promise(() => undefined);
-  const look = new PoolProbe({ catalogue, backendOf: (pool) => registry.owning(pool) }, 0, 10);
-  assert.match((await look.volume(volume)).pool.failure ?? '', /does not answer/);
 });

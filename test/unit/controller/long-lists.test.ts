@@ -1,13 +1,13 @@
 /** Lists of a node with many snapshots: what is read and made for an answer, not how long that takes. */
 import assert from 'node:assert/strict';
-import { afterEach, beforeEach, test } from 'node:test';
+import { after, before, beforeEach, test } from 'node:test';
 import type { ControllerDependencies } from '../../../src/controller/dependencies.js';
 import { listSnapshots, listVolumes } from '../../../src/controller/lists.js';
 import { type ResponseOf, ResponseParts } from '../../../src/csi/service.js';
-import { VolumeManager } from '../../../src/volumes/volume-manager.js';
 import { received } from '../../support/received-request.js';
 import { snapshotRecord, volumeRecord } from '../../support/records.js';
 import { type Managers, openManagers } from '../volumes/manager-fixture.js';
+import { controllerOf } from './controller-fixture.js';
 
 const SNAPSHOTS = 1300;
 const VOLUMES = 13;
@@ -19,10 +19,9 @@ let read: number[];
 let snapshotIds: string[];
 let volumeIds: string[];
 
-beforeEach(async () => {
+before(async () => {
   managers = await openManagers();
   const { catalogue } = managers.deps;
-  read = [];
   const counted = <A extends unknown[], R>(call: (...args: A) => Promise<R[]>) => {
     return async (...args: A): Promise<R[]> => {
       const rows = await call(...args);
@@ -30,21 +29,13 @@ beforeEach(async () => {
       return rows;
     };
   };
-  deps = {
-    ...managers.deps,
+  deps = controllerOf(managers, {
     catalogue: {
       ...catalogue,
       listSnapshots: counted(catalogue.listSnapshots),
       listVolumes: counted(catalogue.listVolumes),
     },
-    config: {
-      ...{ nodeId: 'test-node', topologyKey: 'blockdelta.csi/node', csiLevel: '1.12' },
-      ...{ controllerPublish: false, maxVolumesPerNode: 0 },
-    },
-    volumes: new VolumeManager(managers.deps),
-    snapshots: managers.snapshots,
-    settings: { apply: async () => undefined },
-  };
+  });
   const volumes = Array.from({ length: VOLUMES }, () => volumeRecord());
   for (const volume of volumes) await catalogue.insertVolume(volume);
   const records = Array.from({ length: SNAPSHOTS }, (_, index) =>
@@ -54,7 +45,10 @@ beforeEach(async () => {
   snapshotIds = records.map(({ snapshotId }) => snapshotId).sort();
   volumeIds = volumes.map(({ volumeId }) => volumeId).sort();
 });
-afterEach(() => managers.close());
+beforeEach(() => {
+  read = [];
+});
+after(() => managers.close());
 
 async function partsOf<Response>(answer: Response | ResponseParts<Response>): Promise<Response[]> {
   if (!(answer instanceof ResponseParts)) return [answer];

@@ -5,11 +5,11 @@ import { CsiError } from '../../../src/base/errors.js';
 import type { VolumeRecord } from '../../../src/catalogue/records.js';
 import type { ControllerDependencies } from '../../../src/controller/dependencies.js';
 import { modifyVolume } from '../../../src/controller/modify-volume.js';
-import { VolumeManager } from '../../../src/volumes/volume-manager.js';
 import { callContext } from '../../support/call-context.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { received } from '../../support/received-request.js';
 import { type Managers, openManagers } from '../volumes/manager-fixture.js';
+import { controllerOf } from './controller-fixture.js';
 
 let managers: Managers;
 let deps: ControllerDependencies;
@@ -22,21 +22,14 @@ beforeEach(async () => {
   managers = await openManagers();
   applied = [];
   failure = null;
-  deps = {
-    ...managers.deps,
-    config: {
-      ...{ nodeId: 'test-node', topologyKey: 'blockdelta.csi/node', csiLevel: '1.12' },
-      ...{ controllerPublish: false, maxVolumesPerNode: 0 },
-    },
-    volumes: new VolumeManager(managers.deps),
-    snapshots: managers.snapshots,
+  deps = controllerOf(managers, {
     settings: {
       apply: async ({ mutableParameters }) => {
         applied.push(mutableParameters);
         if (failure !== null && applied.length === 1) throw failure;
       },
     },
-  };
+  });
   volume = await managers.volume({ mutableParameters: { readAheadKiB: '64' } });
 });
 afterEach(() => managers.close());
@@ -50,25 +43,36 @@ const modify = (mutable_parameters: object): Promise<unknown> =>
 const recorded = async (): Promise<unknown> =>
   (await managers.deps.catalogue.volumeById(volume.volumeId))?.mutableParameters;
 
-test('MV3: what the device refuses is INVALID_ARGUMENT, taken back and not recorded', async () => {
-  failure = CsiError.failedPrecondition('ioScheduler bfq is not offered');
-  await rejectsWith(modify({ ioScheduler: 'bfq' }), 'INVALID_ARGUMENT', /^mutable_parameters: io/);
-  assert.deepEqual(applied, [{ readAheadKiB: '64', ioScheduler: 'bfq' }, { readAheadKiB: '64' }]);
-  assert.deepEqual(await recorded(), { readAheadKiB: '64' });
-});
-
-test('MV3: a failure that is not a matter of the values keeps its code, and is taken back too', async () => {
-  failure = CsiError.internal('the device is dead');
-  await rejectsWith(modify({ readAheadKiB: '128' }), 'INTERNAL', /dead/);
-  assert.deepEqual(applied.at(-1), { readAheadKiB: '64' });
-  assert.deepEqual(await recorded(), { readAheadKiB: '64' });
-});
-
-test('MV3: a pod that goes away meanwhile is a matter of trying again', async () => {
-  failure = CsiError.aborted("the pod's cgroup has gone");
-  await rejectsWith(modify({ readBytesPerSecond: 'max' }), 'ABORTED', /has gone/);
-  assert.deepEqual(await recorded(), { readAheadKiB: '64' });
-});
+for (const [title, failed, asked, code, message] of [
+  [
+    'what the device refuses is INVALID_ARGUMENT',
+    CsiError.failedPrecondition('ioScheduler bfq is not offered'),
+    { ioScheduler: 'bfq' },
+    'INVALID_ARGUMENT',
+    /^mutable_parameters: io/,
+  ],
+  [
+    'a failure that is not a matter of the values keeps its code',
+    CsiError.internal('the device is dead'),
+    { readAheadKiB: '128' },
+    'INTERNAL',
+    /dead/,
+  ],
+  [
+    'a pod that goes away meanwhile is a matter of trying again',
+    CsiError.aborted("the pod's cgroup has gone"),
+    { readBytesPerSecond: 'max' },
+    'ABORTED',
+    /has gone/,
+  ],
+] as const) {
+  test(`MV3: ${title}, taken back and not recorded`, async () => {
+    failure = failed;
+    await rejectsWith(modify(asked), code, message);
+    assert.deepEqual(applied, [{ readAheadKiB: '64', ...asked }, { readAheadKiB: '64' }]);
+    assert.deepEqual(await recorded(), { readAheadKiB: '64' });
+  });
+}
 
 test('MV3: settings that could not be recorded are taken back', async () => {
   deps.catalogue = new Proxy(managers.deps.catalogue, {
@@ -81,7 +85,9 @@ test('MV3: settings that could not be recorded are taken back', async () => {
   assert.deepEqual(applied, [{ readAheadKiB: '128' }, { readAheadKiB: '64' }]);
 });
 
-test('MV5, MV6: what is not named stays, and the same again changes nothing', async () => {
+test('MV1, MV5, MV6: what is not named stays, the same again and an empty map change nothing', async () => {
+  await modify({});
+  assert.deepEqual(applied, []);
   for (let repeat = 0; repeat < 2; repeat += 1) {
     await modify({ loopDirectIo: 'false' });
     assert.deepEqual(await recorded(), { readAheadKiB: '64', loopDirectIo: 'false' });
@@ -102,11 +108,6 @@ test('MV3: an unknown key or a value out of range is INVALID_ARGUMENT, and nothi
   }
   assert.deepEqual(applied, []);
   assert.deepEqual(await recorded(), { readAheadKiB: '64' });
-});
-
-test('MV1, MV5: an empty map touches neither the device nor the record', async () => {
-  await modify({});
-  assert.deepEqual(applied, []);
 });
 
 test('a pool that does not answer is FAILED_PRECONDITION, and no wrong value', async () => {

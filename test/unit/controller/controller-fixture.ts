@@ -1,0 +1,21 @@
+/** What the handlers of the controller need, with managers on pools in memory. */
+import type { ControllerDependencies } from '../../../src/controller/dependencies.js';
+import { VolumeManager } from '../../../src/volumes/volume-manager.js';
+import type { Managers } from '../volumes/manager-fixture.js';
+
+export function controllerOf(
+  { deps, snapshots }: Managers,
+  more: Partial<ControllerDependencies> = {},
+): ControllerDependencies {
+  return {
+    ...deps,
+    config: {
+      ...{ nodeId: 'test-node', topologyKey: 'blockdelta.csi/node', csiLevel: '1.12' },
+      ...{ controllerPublish: false, maxVolumesPerNode: 0 },
+    },
+    volumes: new VolumeManager(deps),
+    snapshots,
+    settings: { apply: async () => undefined },
+    ...more,
+  };
+}
