@@ -1,14 +1,17 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
 import { StatusCode } from '../../src/base/errors.js';
 import { packagePath } from '../../src/base/package-root.js';
 import { SETTINGS } from '../../src/config/config.js';
+import { CHECKS } from '../../src/conformance/suite.js';
 import { mkfsOptionNames, mountOptionNames } from '../../src/host/file-system-options.js';
 import { FILE_SYSTEMS } from '../../src/host/file-systems.js';
 import { MUTABLE_PARAMETERS } from '../../src/volumes/device-settings.js';
 import { VOLUME_PARAMETERS } from '../../src/volumes/volume-parameters.js';
+import { containerCapabilities } from '../support/container.js';
+import { settingWords } from '../support/service-unit.js';
 
 const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
 
@@ -97,22 +100,41 @@ test('docs/retained-bases.md names a guest test for every condition, and no test
 });
 
 test('every link between the documents leads somewhere', () => {
-  const files = [
-    'README.md',
-    'docs/architecture.md',
-    'docs/limits.md',
-    'docs/configuration.md',
-    'docs/retained-bases.md',
-    'docs/kubernetes.md',
-    'docs/nomad.md',
-    'docs/sizing.md',
-    'docs/faq.md',
-    'docs/operations.md',
-  ];
-  for (const file of files) {
+  const pages = readdirSync(packagePath('docs')).filter((name) => name.endsWith('.md'));
+  for (const file of ['README.md', ...pages.map((name) => `docs/${name}`)]) {
     for (const [, target] of read(file).matchAll(/\]\(([^):#]+)\)/g)) {
       const path = join(dirname(file), target ?? '');
       assert.doesNotThrow(() => read(path), `${file} links to ${target}`);
     }
   }
+});
+
+test('docs/conformance-tool.md has a row for every check, in order, as --list prints it', () => {
+  const rows = [
+    ...read('docs/conformance-tool.md').matchAll(/^\| `([a-z.-]+)` \| (.*) \| (.*) \|$/gm),
+  ]
+    .filter(([, id = '']) => id.includes('.'))
+    .map(([, id, section, title]) => ({ id, section, title }));
+  const wanted = CHECKS.map(({ id, section, title, level }) => ({
+    id,
+    section,
+    title: level === 'should' ? `${title} (should)` : title,
+  }));
+  assert.deepEqual(rows, wanted);
+});
+
+test('ids of checks are unique', () => {
+  assert.equal(new Set(CHECKS.map(({ id }) => id)).size, CHECKS.length);
+});
+
+/** The capabilities in the first cells of the table. */
+function documentedCapabilities(): string[] {
+  const [, section = ''] = read('docs/security.md').split('## Capabilities\n');
+  const rows = [...section.matchAll(/^\| (CAP_.*?) \|/gm)];
+  return rows.flatMap(([, cell = '']) => cell.split(', ')).sort();
+}
+
+test('the unit and deploy/container/run give the capabilities of docs/security.md and no others', () => {
+  assert.deepEqual(settingWords('CapabilityBoundingSet').sort(), documentedCapabilities());
+  assert.deepEqual(containerCapabilities().sort(), documentedCapabilities());
 });

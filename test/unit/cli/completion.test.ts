@@ -1,7 +1,7 @@
 /** The completion scripts in real shells: a line, a press of the tab key, and what the line has become. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -71,9 +71,13 @@ function completeInZsh(lines: string[]): string[] {
 
 test('bash completes commands, subcommands, options and values', { skip: skipOf('bash') }, () => {
   for (const [line, words] of CASES) assert.deepEqual(completeInBash(line), words, line);
+  const help = execFileSync(process.execPath, [main, '--help'], { encoding: 'utf8' });
+  const names = [...help.matchAll(/^ {2}([a-z][a-z-]+)(?: |$)/gm)].map(([, name]) => name ?? '');
+  assert.ok(names.includes('serve') && names.includes('conformance'));
   const all = completeInBash('');
-  for (const name of ['serve', 'volumes', 'doctor', 'gc', 'completion', '--help']) {
-    assert.ok(all.includes(name), name);
+  const zsh = readFileSync(join(directory, 'zsh'), 'utf8');
+  for (const name of names.filter((each) => each !== 'help')) {
+    assert.ok(all.includes(name) && zsh.includes(`'${name}:`), name);
   }
 });
 
@@ -82,18 +86,4 @@ test('zsh completes commands, subcommands, options and values', { skip: skipOf('
     [...line.split(' ').slice(0, -1), ...words].join(' '),
   );
   assert.deepEqual(completeInZsh(CASES.map(([line]) => line)), completed);
-});
-
-test('every command has an entry in both scripts', () => {
-  const help = execFileSync(process.execPath, [main, '--help'], { encoding: 'utf8' });
-  const names = [...help.matchAll(/^ {2}([a-z][a-z-]+)(?: |$)/gm)].map(([, name]) => name ?? '');
-  assert.ok(names.includes('serve') && names.includes('conformance'));
-  for (const shell of ['bash', 'zsh']) {
-    const script = execFileSync(process.execPath, [main, 'completion', shell], {
-      encoding: 'utf8',
-    });
-    for (const name of names.filter((each) => each !== 'help')) {
-      assert.match(script, shell === 'bash' ? new RegExp(`'${name}'\\)`) : new RegExp(`'${name}:`));
-    }
-  }
 });
