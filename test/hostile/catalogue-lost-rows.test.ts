@@ -1,10 +1,7 @@
-/**
- * A catalogue that was damaged, rolled back or restored: the plugin detects it, and
- * no volume is lost.
- */
+/** A catalogue that was damaged, rolled back or restored: the plugin detects it, and no volume is lost. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { packagePath } from '../../src/base/package-root.js';
 import { mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
@@ -54,31 +51,32 @@ function restoreAsDocumented(): void {
   execFileSync('sh', ['-eu', '-c', script]);
 }
 
-const SNAPSHOT = 'refused: the catalogue has lost rows';
-
-async function assertRefusesChanges(
-  known: HeldVolume,
-  snapshotId: string,
-  lost: string,
-): Promise<void> {
-  const { client } = running;
-  const name = new RegExp(`${SNAPSHOT}.*1 objects.*${lost}.*blockdelta catalogue confirm`);
-  const code = 'FAILED_PRECONDITION';
-  await refused(orchestrator.create('another'), code, name);
-  await refused(orchestrator.delete(known), code, name);
-  await refused(orchestrator.expand(known, 64 * MIB), code, name);
-  await refused(orchestrator.snapshot(known, 'another'), code, name);
-  await refused(orchestrator.deleteSnapshot(snapshotId), code, name);
-  await refused(orchestrator.groupSnapshot([known], 'group'), code, name);
-  await refused(orchestrator.modify(known, { readAheadBytes: '4096' }), code, name);
-  const group = { id: 'group', snapshotIds: [] };
-  await refused(orchestrator.deleteGroup(group), code, name);
+/** Every change is refused, and names what is lost. */
+async function assertRefusesChanges(known: HeldVolume, snapshotId: string, lost: string) {
+  const words = `the catalogue has lost rows.*1 objects.*${lost}.*blockdelta catalogue confirm`;
+  for (const call of [
+    () => orchestrator.create('another'),
+    () => orchestrator.delete(known),
+    () => orchestrator.expand(known, 64 * MIB),
+    () => orchestrator.snapshot(known, 'another'),
+    () => orchestrator.deleteSnapshot(snapshotId),
+    () => orchestrator.groupSnapshot([known], 'group'),
+    () => orchestrator.modify(known, { readAheadBytes: '4096' }),
+    () => orchestrator.deleteGroup({ id: 'group', snapshotIds: [] }),
+  ]) {
+    await refused(call(), 'FAILED_PRECONDITION', new RegExp(`refused: ${words}`));
+  }
   assert.deepEqual(await orchestrator.volumeIds(), [known.id]);
-  assert.equal((await client.controller.ListSnapshots({}))['entries'].length, 1);
-  await client.allocated(snapshotId);
+  assert.deepEqual(await orchestrator.snapshotIds(), [snapshotId]);
+  await running.client.allocated(snapshotId);
   await orchestrator.bringUp(known);
   await orchestrator.takeDown(known);
 }
+
+const refusesNew = (words = '') => {
+  const message = new RegExp(`refused: the catalogue has lost rows${words}`);
+  return refused(orchestrator.create('another'), 'FAILED_PRECONDITION', message);
+};
 
 test('H21: a catalogue that was rolled back refuses changes until exactly what it lost is confirmed', async () => {
   const capability = mountCapability('ext4');
@@ -96,10 +94,10 @@ test('H21: a catalogue that was rolled back refuses changes until exactly what i
   assert.equal(catalogueCommand('unknown'), `main ${lost.id}\n`);
   await assertRefusesChanges(known, snapshotId, lost.id);
   await running.restart();
-  await refused(orchestrator.create('another'), 'FAILED_PRECONDITION', new RegExp(SNAPSHOT));
+  await refusesNew();
 
   assert.equal(catalogueCommand('confirm'), `main ${lost.id}\n`);
-  await refused(orchestrator.create('another'), 'FAILED_PRECONDITION', new RegExp(SNAPSHOT));
+  await refusesNew();
   await running.restart();
   assert.equal(catalogueCommand('unknown'), '');
   assert.ok(existsSync(running.poolPath('main', 'volumes', lost.id)), 'a lost volume was removed');
@@ -107,11 +105,7 @@ test('H21: a catalogue that was rolled back refuses changes until exactly what i
 
   await whileStopped(rollBack);
   assert.equal(catalogueCommand('unknown'), `main ${next.id}\n`);
-  await refused(
-    orchestrator.create('another'),
-    'FAILED_PRECONDITION',
-    new RegExp(`${SNAPSHOT}.*${next.id}`),
-  );
+  await refusesNew(`.*${next.id}`);
   for (const { id } of [lost, next]) rmSync(running.poolPath('main', 'volumes', id));
   await running.restart();
   await orchestrator.deleteSnapshot(snapshotId);
@@ -170,29 +164,4 @@ test('H21: a corrupt catalogue fails the start with its path, and the documented
   await orchestrator.takeDown(volume);
   assert.match(await orchestrator.snapshot(volume, 'after'), /^snap-/);
   await orchestrator.deleteSnapshot(snapshotId);
-});
-
-test('H21: a log that was damaged after a kill fails the start, and is not silently rolled back', async () => {
-  await orchestrator.create('before');
-  await eventually(
-    'the log is empty',
-    () => readFileSync(state('catalogue.sqlite-wal')).length === 0,
-  );
-  for (const name of ['one', 'two', 'three']) await orchestrator.create(name);
-  await running.plugin.kill();
-  const log = readFileSync(state('catalogue.sqlite-wal'));
-  if (log.length === 0) {
-    console.log('# the log was emptied before the kill, so there is nothing to damage');
-    await running.start();
-    return;
-  }
-  const saved = running.workspace.path('saved');
-  cpSync(state(), saved, { recursive: true });
-  log.writeUInt8((log.readUInt8(100) + 1) % 256, 100);
-  writeFileSync(state('catalogue.sqlite-wal'), log);
-  await failedStart(/is damaged: its write-ahead log is damaged before \d+ committed transactions/);
-  rmSync(state(), { recursive: true });
-  cpSync(saved, state(), { recursive: true });
-  await running.start();
-  assert.ok((await orchestrator.volumeIds()).length >= 4);
 });

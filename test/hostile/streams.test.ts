@@ -1,7 +1,4 @@
-/**
- * Clients that open many streams, drop them or do not read them: how other clients are served
- * meanwhile, and which resources such streams hold.
- */
+/** Clients that open many streams, drop them or do not read them: how others are served, and what such streams hold. */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -27,7 +24,7 @@ import { isNightly } from '../support/nightly.js';
 import { snapshotRecord, volumeRecord } from '../support/records.js';
 
 const SIZE_BYTES = 1n << 50n;
-const STREAMS = isNightly ? 3000 : 300;
+const STREAMS = isNightly ? 3000 : 100;
 const THREADS = 2;
 
 /** One chunk that was asked for: the test says when it is filled. */
@@ -131,6 +128,12 @@ function open(client: RawClient, snapshotId: string, options: object = {}): Stre
   return call;
 }
 
+/** Reads one message and then nothing more. */
+function leaveUnread(call: Stream): Stream {
+  call.once('data', () => call.pause());
+  return call.resume();
+}
+
 function statusOf(call: Stream): Promise<grpc.StatusObject> {
   call.resume();
   return new Promise((resolve) => call.once('status', resolve));
@@ -148,8 +151,17 @@ const ended = (made: TestServer): number => made.log.filter((line) => 'code' in 
 const connect = (t: TestContext, made: TestServer): RawClient =>
   rawClient(t, made.endpoint, 'SnapshotMetadata', { 'grpc.use_local_subchannel_pool': 1 });
 
+/** Waits until it does not change between two reads. */
+async function settled(figure: () => number): Promise<void> {
+  let last = -1;
+  while (figure() !== last) {
+    last = figure();
+    await delay(500);
+  }
+}
+
 test('H11: queued chunks of cancelled streams are dropped before they use a thread', async (t) => {
-  const made = await start(t, { maxStreams: STREAMS });
+  const made = await start(t, { maxStreams: 200 });
   const hostile = connect(t, made);
   const calls = Array.from({ length: 100 }, (_, index) => open(hostile, `snap-${index}`));
   await opened(made, calls.length);
@@ -163,7 +175,7 @@ test('H11: queued chunks of cancelled streams are dropped before they use a thre
 });
 
 test('H11: a stream gets the next thread, however many streams of another client are waiting', async (t) => {
-  const made = await start(t, { maxStreams: STREAMS });
+  const made = await start(t, { maxStreams: 200 });
   const hostile = connect(t, made);
   const good = connect(t, made);
   for (let index = 0; index < 100; index += 1) open(hostile, `snap-${index}`);
@@ -184,9 +196,7 @@ test('H11: a stream gets the next thread, however many streams of another client
 test('H11: an unread stream has no read-ahead, and its buffers stay small', async (t) => {
   const made = await start(t);
   made.filler.open();
-  const call = open(connect(t, made), 'unread');
-  call.once('data', () => call.pause());
-  call.resume();
+  leaveUnread(open(connect(t, made), 'unread'));
   const sizes: number[] = [];
   const fill = made.filler.fill.bind(made.filler);
   made.filler.fill = (request, buffer) => {
@@ -196,27 +206,13 @@ test('H11: an unread stream has no read-ahead, and its buffers stay small', asyn
   await settled(() => made.filler.total);
   // What the client's library reads ahead, 16 messages, and a window.
   assert.ok(made.filler.total < 32, `${made.filler.total} chunks`);
-  assert.ok(
-    sizes.slice(0, 3).every((bytes) => bytes < 128 << 10),
-    `${sizes}`,
-  );
+  for (const bytes of sizes.slice(0, 3)) assert.ok(bytes < 128 << 10, `${sizes}`);
 });
-
-/** Waits until it does not change between two reads. */
-async function settled(figure: () => number): Promise<void> {
-  let last = -1;
-  while (figure() !== last) {
-    last = figure();
-    await delay(500);
-  }
-}
 
 test('H11: a stream whose client does not read is ended, and releases its snapshot', async (t) => {
   const made = await start(t, { streamStallMs: 500 });
   made.filler.open();
-  const call = open(connect(t, made), 'pinned');
-  call.once('data', () => call.pause());
-  call.resume();
+  const call = leaveUnread(open(connect(t, made), 'pinned'));
   await opened(made, 1);
   // As DeleteSnapshot takes it; refused as long as the stream has it.
   await eventually('the snapshot is free', () => {
@@ -257,24 +253,18 @@ for (const connections of [1, 10]) {
     for (let index = 0; index < connections; index += 1) {
       const hostile = connect(t, made);
       for (let stream = 0; stream < each; stream += 1) {
-        const call = open(hostile, `snap-${index}-${stream}`);
-        call.once('data', () => call.pause());
-        call.resume();
+        leaveUnread(open(hostile, `snap-${index}-${stream}`));
       }
     }
     await opened(made, 32);
     for (let attempt = 0; attempt < 5; attempt += 1) {
       const stream = open(good, 'good');
-      const read = new Promise<number>((resolve, reject) => {
-        let messages = 0;
-        stream.on('data', () => {
-          messages += 1;
-          if (messages === 20) resolve(messages);
-        });
-        stream.on('error', reject);
+      let messages = 0;
+      stream.on('data', () => {
+        messages += 1;
       });
       stream.resume();
-      assert.equal(await read, 20);
+      await eventually('it is read', () => messages >= 20);
       stream.cancel();
     }
     const refused = made.log.filter((line) => line['code'] === 'RESOURCE_EXHAUSTED');

@@ -1,10 +1,11 @@
 /** The Controller service of the fake driver: raw block volumes, snapshots that are full copies. */
 import { rm, truncate } from 'node:fs/promises';
+import { isDeepStrictEqual } from 'node:util';
 import { BLOCK_BYTES, regrow } from './disk.js';
-import { page } from './lists.js';
 import { demand, type Message, type Rpcs, refusal } from './refusal.js';
 import type { Snapshot, State, Volume } from './state.js';
 
+const TOKEN = /^after-(\d+)$/;
 const DEFAULT_BYTES = 8 << 20;
 const LARGEST_BYTES = 1 << 30;
 const MODES = ['SINGLE_NODE_WRITER', 'SINGLE_NODE_READER_ONLY'];
@@ -107,9 +108,11 @@ async function createVolume(state: State, request: Message): Promise<Message> {
   if (known !== undefined) {
     const { required, limit } = rangeOf(request);
     const fits = known.sizeBytes >= required && (limit === 0 || known.sizeBytes <= limit);
-    const isSame =
-      fits && same(known.source, source) && same({ ...known.parameters }, { ...parameters });
-    if (isSame) return { volume: volumeMessage(known) };
+    const isSame = [
+      [known.source, source],
+      [{ ...known.parameters }, { ...parameters }],
+    ].every(([a, b]) => isDeepStrictEqual(a, b));
+    if (fits && isSame) return { volume: volumeMessage(known) };
     throw refusal('ALREADY_EXISTS', `another volume has the name '${name}'`);
   }
   const sizeBytes = sizeFor(request, from?.sizeBytes ?? 0);
@@ -201,13 +204,25 @@ async function deleteSnapshot(state: State, request: Message): Promise<Message> 
   return {};
 }
 
-/** Compared as messages: the order of keys and unset fields do not matter. */
-function same(a: Message | null, b: Message | null): boolean {
-  const plain = (value: Message | null): string =>
-    JSON.stringify(value, (_key, inner) =>
-      inner !== null && typeof inner === 'object'
-        ? Object.fromEntries(Object.entries(inner).sort(([x], [y]) => (x < y ? -1 : 1)))
-        : inner,
-    );
-  return plain(a) === plain(b);
+/** A page of a list: a token is the sequence number after which it starts. */
+function page<T extends { sequence: number }>(
+  request: Message,
+  all: Iterable<T>,
+  entryOf: (item: T) => Message,
+): Message {
+  const limit = Number(request['max_entries']);
+  if (limit < 0) throw refusal('INVALID_ARGUMENT', `max_entries is negative: ${limit}`);
+  const token = String(request['starting_token']);
+  const match = TOKEN.exec(token);
+  if (token !== '' && match === null) {
+    throw refusal('ABORTED', `starting_token '${token}' is not one of ours: begin without a token`);
+  }
+  const after = Number(match?.[1] ?? 0);
+  const rest = [...all].filter((item) => item.sequence > after);
+  const shown = limit === 0 ? rest : rest.slice(0, limit);
+  const isLast = shown.length === rest.length;
+  return {
+    entries: shown.map(entryOf),
+    next_token: isLast ? '' : `after-${shown.at(-1)?.sequence}`,
+  };
 }

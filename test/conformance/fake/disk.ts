@@ -11,7 +11,6 @@ const run = promisify(execFile);
 
 /** The size of a block in lists. */
 export const BLOCK_BYTES = 4096;
-const CHUNK_BYTES = 1 << 20;
 
 export interface Entry {
   offset: number;
@@ -92,32 +91,13 @@ export async function allocatedBlocks(path: string): Promise<number[]> {
 
 /** The indices of the blocks of `path` that differ from the other file, which reads as zeros beyond its end. */
 export async function differingBlocks(path: string, other: string): Promise<number[]> {
-  const handles = [await open(path, 'r'), await open(other, 'r')] as const;
-  const blocks: number[] = [];
-  try {
-    for (let offset = 0; ; offset += CHUNK_BYTES) {
-      const [mine, theirs] = await Promise.all(handles.map((handle) => readChunk(handle, offset)));
-      if (mine === undefined || theirs === undefined || mine.length === 0) return blocks;
-      const filled = Buffer.concat([theirs, Buffer.alloc(CHUNK_BYTES)], mine.length);
-      for (let at = 0; at < mine.length; at += BLOCK_BYTES) {
-        const isSame = mine
-          .subarray(at, at + BLOCK_BYTES)
-          .equals(filled.subarray(at, at + BLOCK_BYTES));
-        if (!isSame) blocks.push((offset + at) / BLOCK_BYTES);
-      }
-    }
-  } finally {
-    for (const handle of handles) await handle.close();
-  }
-}
-
-async function readChunk(
-  handle: Awaited<ReturnType<typeof open>>,
-  offset: number,
-): Promise<Buffer> {
-  const buffer = Buffer.alloc(CHUNK_BYTES);
-  const { bytesRead } = await handle.read(buffer, 0, CHUNK_BYTES, offset);
-  return buffer.subarray(0, bytesRead);
+  const [mine, theirs] = [await readFile(path), await readFile(other)];
+  const filled = Buffer.concat([theirs, Buffer.alloc(mine.length)], mine.length);
+  const blocks = Array.from({ length: Math.ceil(mine.length / BLOCK_BYTES) }, (_, block) => block);
+  return blocks.filter((block) => {
+    const [from, to] = [block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES];
+    return !mine.subarray(from, to).equals(filled.subarray(from, to));
+  });
 }
 
 /** Blocks as entries; adjacent blocks are merged into one entry or not. */
