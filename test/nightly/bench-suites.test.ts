@@ -28,7 +28,6 @@ import {
 const WITHOUT_ROOT = ['stream', 'hostile'];
 /** How many curves a suite has. */
 const CURVES: Readonly<Record<string, number>> = { stream: 3, lifecycle: 1, reflink: 1, driver: 3 };
-/** Other runs may use the directory above it meanwhile. */
 const OWN = mkdtempSync(join(tmpdir(), 'bench-suites-'));
 const ENV = { HOME: process.env['HOME'] ?? '/root', TMPDIR: OWN };
 
@@ -53,12 +52,9 @@ for (const name of Object.keys(SUITES)) {
     skip,
   }, async (t) => {
     const { rows, curves } = await reportOf(t, name, '--tiny', '--rounds', '2', '--curves');
-    for (const { name: row, suite } of SPEED_TABLE) {
-      if (suite === name)
-        assert.ok(
-          rows.some((each) => each.name === row),
-          row,
-        );
+    const names = rows.map((row) => row.name);
+    for (const { name: row } of SPEED_TABLE.filter(({ suite }) => suite === name)) {
+      assert.ok(names.includes(row), row);
     }
     assert.ok(rows.length > 0);
     for (const { name: row, ours } of rows) {
@@ -110,10 +106,7 @@ test('a driver of another process is measured, and keeps no object of the run', 
 test('a report is printed again, as Markdown and as a page, and compares with itself', async (t) => {
   const directory = mkdtempSync(join(OWN, 'bench-report-'));
   t.after(() => rmSync(directory, { recursive: true }));
-  const [report, page] = ['report.json', 'page.html'].map((name) => join(directory, name)) as [
-    string,
-    string,
-  ];
+  const [report, page] = [join(directory, 'report.json'), join(directory, 'page.html')];
   writeFileSync(report, formatJson(fullReport()));
   const shown = await runCommand(t, ['bench', 'show', report, '--markdown', '--html', page], ENV);
   assert.equal(shown.code, 0, shown.stderr);
@@ -123,10 +116,9 @@ test('a report is printed again, as Markdown and as a page, and compares with it
   assert.equal(compared.code, 0, compared.stdout);
   assert.match(compared.stdout, /worse: none/);
   const slower = fullReport();
-  for (const row of slower.rows)
-    row.target?.rounds.forEach((_, round, all) => {
-      all[round] = (all[round] ?? 0) * 2;
-    });
+  for (const { target } of slower.rows) {
+    target?.rounds.splice(0, target.rounds.length, ...target.rounds.map((each) => 2 * (each ?? 0)));
+  }
   const worse = join(directory, 'worse.json');
   writeFileSync(worse, formatJson(slower));
   assert.equal((await runCommand(t, ['bench', 'compare', report, worse], ENV)).code, 1);
