@@ -130,9 +130,17 @@ test('a removed volume remains as the lineage of its snapshots until the last on
   assert.equal(catalogue.volumeById(other.volumeId)?.state, 'ready');
 });
 
-test('statistics count ready objects and retained bases, and list the oldest volumes up to a limit', () => {
+test('lists and statistics have ready objects, statistics retained bases, and list the oldest volumes up to a limit', () => {
   const [, first] = volumes;
-  catalogue.insertVolume(volumeRecord({ state: 'deleting' }));
+  for (const state of ['creating', 'deleting'] as const) {
+    catalogue.insertVolume(volumeRecord({ state }));
+  }
+  const ready = volumes.map((volume) => volume.volumeId).sort();
+  assert.deepEqual(
+    catalogue.listVolumes().map((volume) => volume.volumeId),
+    ready,
+  );
+  assert.equal(catalogue.unfinished().volumes.length, 2);
   const [kept, lost] = [snapshotRecord(first), snapshotRecord(first)];
   for (const snapshot of [kept, lost, snapshotRecord(first)]) catalogue.insertSnapshot(snapshot);
   const base = { deletedNs: 5n, storedBytes: 4096n, invalidReason: null };

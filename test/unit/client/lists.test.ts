@@ -90,6 +90,7 @@ const VIOLATIONS: readonly [what: string, list: string, found: RegExp, startingO
     ['holds an empty range', '0+0', /0 bytes at 0/],
     ['reaches behind the end of the volume', '995+6', /6 bytes at 995/],
     ['changes its capacity', '0+5, 5+5/999', /capacity changed/],
+    ['grows', '0+5, 5+5/1001', /capacity changed/],
     ['changes its capacity across a cut', '0+5 | /999', /capacity/],
     ['changes its type', '0+5, /1000/FIXED_LENGTH', /type/],
     ['starts again after a cut', '0+10 20+10 | 0+10', /from 30/],

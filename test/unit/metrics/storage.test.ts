@@ -107,26 +107,19 @@ test('a catalogue that does not answer, or fails, is down', async () => {
 
 const VOLUME = { volumeId: 'v1', name: 'pvc-"1"\n', pool: 'main', sizeBytes: MIB, snapshots: 3 };
 
-test('volumes that are gone, and pools that went down, leave no figures behind', async () => {
+test('a volume has figures while it is there, and no name that breaks the format', async () => {
   let statistics: CatalogueStatistics = { ...NOTHING, volumes: [VOLUME] };
-  const collect = observe({ statistics: async () => statistics });
-  assert.equal((await collect()).value('blockdelta_volume_snapshots', { volume: 'v1' }), 3);
+  const limits: number[] = [];
+  const asked = (limit: number) => {
+    limits.push(limit);
+    return Promise.resolve(statistics);
+  };
+  const collect = observe({ statistics: asked });
+  const found = await collect();
+  assert.equal(found.value('blockdelta_volume_snapshots', { volume: 'v1' }), 3);
+  assert.deepEqual(found.labelValues('blockdelta_volume_info', 'name'), ['pvc-\\"1\\"\\n']);
   statistics = NOTHING;
   assert.equal((await collect()).value('blockdelta_volume_snapshots'), undefined);
-});
-
-test('names that CreateVolume was given cannot break the format', async () => {
-  const found = await observe({ statistics: async () => ({ ...NOTHING, volumes: [VOLUME] }) })();
-  assert.deepEqual(found.labelValues('blockdelta_volume_info', 'name'), ['pvc-\\"1\\"\\n']);
-});
-
-test('without metrics of volumes the catalogue is asked for none', async () => {
-  const limits: number[] = [];
-  const statistics = async (limit: number) => {
-    limits.push(limit);
-    return NOTHING;
-  };
-  await observe({ statistics, showsVolumes: false })();
-  await observe({ statistics })();
-  assert.deepEqual(limits, [0, 1000]);
+  await observe({ statistics: asked, showsVolumes: false })();
+  assert.deepEqual(limits, [1000, 1000, 0]);
 });

@@ -176,17 +176,10 @@ describe('copying ranges of a device into a chain of images', () => {
     assert.deepEqual([...rights], ['0000000000000002']);
   });
 
-  it('restores a chain to a file with its holes, and reports progress', async () => {
-    const shares: number[] = [];
-    await convertImage({
-      from: at('delta.qcow2'),
-      to: at('restored.raw'),
-      onProgress: (share) => shares.push(share),
-    });
-    assert.equal(shares.at(-1), 1);
+  it('restores a chain to a file with its holes', async () => {
+    await convertImage({ from: at('delta.qcow2'), to: at('restored.raw') });
     assert.ok((await readFile(at('restored.raw'))).equals(await readFile(at('second.raw'))));
-    const { blocks, size } = await stat(at('restored.raw'));
-    assert.equal(size, SIZE);
+    const { blocks } = await stat(at('restored.raw'));
     assert.ok(blocks * 512 < 4 * MIB, `the restored file takes ${blocks * 512} bytes`);
   });
 

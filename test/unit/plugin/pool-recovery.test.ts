@@ -40,61 +40,38 @@ function rig(deps: Partial<PoolRecoveryDependencies> = {}): Rig {
   return made;
 }
 
-test('a pool that can be started again is prepared, then served, and that is logged once', async () => {
-  let attempts = 0;
-  let servedInPrepare: unknown = null;
+test('a pool that can be started again is prepared, then served; that alone is logged', async () => {
+  const happened: string[] = [];
+  const failures: string[] = [];
   const made: Rig = rig({
     startAgain: async () => {
-      attempts += 1;
-      if (attempts < 4) throw CsiError.failedPrecondition(`still away ${attempts}`);
+      happened.push('started');
+      failures.push(made.registry.unavailable[0]?.failure.message ?? '');
+      if (happened.length < 3) throw CsiError.failedPrecondition(`still away ${happened.length}`);
       return made.far;
     },
     prepare: async () => {
-      servedInPrepare = made.registry.unavailable.map(({ pool }) => pool);
+      happened.push('prepared');
+      assert.equal(made.registry.unavailable.length, 1, 'no call reaches it before');
+      if (happened.length < 5) throw new Error('cannot list');
     },
   });
+  made.far.stop = async () => void happened.push('stopped');
   assert.throws(() => made.registry.owning('far'), /its disk is away/);
   made.recovery.start();
   await eventually('the pool is served', () => made.registry.unavailable.length === 0);
-  assert.equal(made.registry.owning('far'), made.far);
-  assert.deepEqual(servedInPrepare, ['far'], 'no call reaches a pool that is not prepared');
+  const again = ['started', 'prepared', 'stopped', 'started', 'prepared'];
+  assert.deepEqual(happened, ['started', 'started', ...again]);
+  // Calls fail with the last attempt.
+  assert.deepEqual(failures.slice(0, 3), [away.message, 'still away 1', 'still away 2']);
   assert.deepEqual(
-    made.lines.filter((line) => line.includes('far')),
+    [made.registry.owning('far'), made.registry.owning('near')],
+    [made.far, made.near],
+  );
+  assert.deepEqual(
+    made.lines.filter((line) => line.startsWith('info far')),
     ['info far: the pool could be started and is served from now on'],
   );
-  assert.equal(attempts, 4);
-});
-
-test('the registry has the failure of the last attempt, and calls fail with it', async () => {
-  let attempts = 0;
-  const made = rig({
-    startAgain: async () => {
-      attempts += 1;
-      throw CsiError.failedPrecondition(`attempt ${attempts}`);
-    },
-  });
-  made.recovery.start();
-  await eventually('three attempts', () => attempts >= 3);
-  assert.match(made.registry.unavailable[0]?.failure.message ?? '', /^attempt \d+$/);
-  assert.throws(() => made.registry.owning('far'), /^CsiError: attempt/);
-  assert.equal(made.registry.owning('near'), made.near);
-});
-
-test('a pool whose preparation fails is stopped, not served, and tried again', async () => {
-  let stops = 0;
-  let prepared = 0;
-  const made: Rig = rig({
-    prepare: async () => {
-      prepared += 1;
-      if (prepared === 1) throw new Error('cannot list');
-    },
-  });
-  made.far.stop = async () => {
-    stops += 1;
-  };
-  made.recovery.start();
-  await eventually('the pool is served', () => made.registry.unavailable.length === 0);
-  assert.deepEqual([prepared, stops], [2, 1]);
 });
 
 test('a started pool that fails its check is recorded and logged once, and so is its return', async () => {
