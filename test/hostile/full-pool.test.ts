@@ -90,7 +90,7 @@ for (const type of TYPES) {
   });
 }
 
-test('H18: a snapshot of a raw volume in a pool without space names the pool and its free bytes', async () => {
+test('CS6, H18: a snapshot of a raw volume in a pool without space names the pool and its free bytes', async () => {
   const { orchestrator } = running;
   const volume = await orchestrator.create('raw', { sizeBytes: 16 * MIB });
   writeFileSync(await orchestrator.bringUp(volume), Buffer.alloc(8 * MIB, 0x5a), { flag: 'r+' });

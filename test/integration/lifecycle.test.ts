@@ -223,28 +223,6 @@ test('after a reboot nothing is staged; staging again repairs and finds all data
   assert.deepEqual(held(), NOTHING);
 });
 
-test('in a chain of clones every generation keeps its content', async () => {
-  let { volume, contents } = await living(EXT4);
-  const generations: { snapshotId: string; contents: Contents }[] = [];
-  for (let generation = 0; generation < 3; generation += 1) {
-    const snapshotId = await orchestrator.snapshot(volume, `generation ${generation}`);
-    generations.push({ snapshotId, contents: contents.copy() });
-    await remove(volume);
-    volume = await newVolume(EXT4, { snapshotId });
-    contents = contents.copy();
-    await orchestrator.bringUp(volume);
-    await contents.verify(volume.targetPath);
-    await work(contents, volume);
-  }
-  await remove(volume);
-  for (const { snapshotId, contents: wanted } of generations.reverse()) {
-    const restored = await newVolume(EXT4, { snapshotId });
-    await wanted.verify(await orchestrator.bringUp(restored));
-    await remove(restored);
-    await orchestrator.deleteSnapshot(snapshotId);
-  }
-});
-
 test(`${CYCLES} rounds of stage, publish, unpublish and unstage leave nothing behind`, async () => {
   const volume = await newVolume(EXT4);
   const contents = EXT4.contents();

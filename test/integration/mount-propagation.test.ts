@@ -1,4 +1,7 @@
-/** A plugin in a mount namespace of its own: its mounts are seen outside, or it refuses to make them. */
+/**
+ * A plugin in a mount namespace of its own: its mounts are seen outside, or it refuses to make them.
+ * unit/host/propagation.test.ts judges more kinds of mounts.
+ */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync } from 'node:fs';
@@ -71,7 +74,6 @@ test('mounts in directories that are shared with the caller are made, and the ca
 
 for (const [title, propagation, script] of [
   ['private copies', 'private', ':'],
-  ['slaves, as with HostToContainer,', 'slave', ':'],
   ['slaves that are shared again, as of a systemd service,', 'slave', 'mount --make-rshared /'],
 ] as const) {
   test(`in a namespace whose mounts are ${title} nothing is staged, and the reason says so`, async () => {
@@ -99,13 +101,22 @@ test('a target that is not shared is refused although the volume is staged, and 
   await orchestrator.delete(volume);
 });
 
-test('a caller in the same namespace can be served with the setting off', async () => {
+test('ID10: with the setting off a private mount is served, until the loop driver is away', async () => {
   await startIn('private', ':', 'off');
   const volume = await create('off');
   await orchestrator.bringUp(volume);
   assert.ok(!mountsBelow(workspace.directory).includes(volume.targetPath));
   await orchestrator.takeDown(volume);
   await orchestrator.delete(volume);
+  const { client, process: child } = plugin ?? assert.fail();
+  const inside = (...command: string[]): void => {
+    execFileSync('nsenter', ['--target', String(child.pid), '--mount', ...command]);
+  };
+  inside('mount', '-t', 'tmpfs', 'tmpfs', '/dev');
+  await probeFails(client);
+  await refused(client.identity.Probe({}), 'FAILED_PRECONDITION', /loop-control.*loop driver/);
+  inside('umount', '/dev');
+  while ((await statusOf(client.identity.Probe({}))) !== 'OK') await delay(100);
 });
 
 test('where it is required, a directory that is not shared is refused in any namespace', async () => {
@@ -118,17 +129,4 @@ test('where it is required, a directory that is not shared is refused in any nam
   const other = { ...volume, stagingPath: workspace.path('plain', 'staging') };
   await refused(orchestrator.stage(other), 'FAILED_PRECONDITION', /is not shared/);
   await orchestrator.delete(volume);
-});
-
-test('ID10: Probe is FAILED_PRECONDITION while the loop driver cannot be reached, and names it', async () => {
-  await startIn('private', ':', 'off');
-  const { client, process: child } = plugin ?? assert.fail();
-  const inside = (...command: string[]): void => {
-    execFileSync('nsenter', ['--target', String(child.pid), '--mount', ...command]);
-  };
-  inside('mount', '-t', 'tmpfs', 'tmpfs', '/dev');
-  await probeFails(client);
-  await refused(client.identity.Probe({}), 'FAILED_PRECONDITION', /loop-control.*loop driver/);
-  inside('umount', '/dev');
-  while ((await statusOf(client.identity.Probe({}))) !== 'OK') await delay(100);
 });

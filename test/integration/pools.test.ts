@@ -1,4 +1,4 @@
-/** Pools: the embedded one, several in directories, and those that are full, swapped, renamed, removed or away. */
+/** Pools: the embedded one, several in directories, and those that are swapped, renamed, removed or away. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, rmSync, statfsSync, statSync, writeFileSync } from 'node:fs';
@@ -18,7 +18,6 @@ import { TEST_NODE_KEY } from '../support/records.js';
 import { refused } from '../support/refusal.js';
 import { test } from '../support/running-plugin.js';
 import { metricsAddressOf } from '../support/scraped-plugin.js';
-import { snapshotFiles } from '../support/snapshot-files.js';
 import { loopsBelow, makePoolFileSystem, mountsBelow, Workspace } from '../support/workspace.js';
 
 const random = seededRandom('pools');
@@ -294,55 +293,3 @@ test('while one pool is away, the others are served; it is taken up when it is b
   await orchestrator.bringUp(here);
   await orchestrator.takeDown(here);
 });
-
-test('CS6: a full pool on btrfs fails writers and creations, not the plugin', async (t) => {
-  const place = new Place(t, 'full');
-  const { workspace, orchestrator } = place;
-  const poolPath = makePoolFileSystem(workspace, 'btrfs', 400);
-  const { client } = await place.start({ pools: `main=${poolPath}` });
-  const volume = await orchestrator.create('full', { sizeBytes: 128 * MIB });
-  const target = await orchestrator.bringUp(volume);
-  const snapshotIds: string[] = [];
-  // Each round writes everything anew, and a snapshot keeps what was there.
-  let outcome = 'never full';
-  for (let round = 0; round < 8 && outcome === 'never full'; round += 1) {
-    try {
-      writeAll(target);
-      snapshotIds.push(await orchestrator.snapshot(volume, `round ${round}`));
-    } catch (thrown) {
-      outcome = (thrown as Error).message;
-    }
-  }
-  assert.match(outcome, /Input\/output error|No space left|RESOURCE_EXHAUSTED/);
-  await client.identity.Probe({});
-  const call = orchestrator.create('too much', { sizeBytes: 128 * MIB });
-  await refused(call, ['RESOURCE_EXHAUSTED', 'OUT_OF_RANGE']);
-  await orchestrator.snapshot(volume, 'when full').then(
-    (id) => snapshotIds.push(id),
-    (error: Error) => assert.match(error.message, /RESOURCE_EXHAUSTED/),
-  );
-  assert.deepEqual((await orchestrator.snapshotIds()).sort(), snapshotIds.sort());
-  assert.deepEqual(snapshotFiles(join(poolPath, 'snapshots')).sort(), snapshotIds);
-  for (const id of snapshotIds) await client.allocated(id);
-  for (const id of snapshotIds) await orchestrator.deleteSnapshot(id);
-  // btrfs gives deleted space back a little later.
-  for (let attempts = 0; ; attempts += 1) {
-    try {
-      writeAll(target);
-      break;
-    } catch (thrown) {
-      if (attempts === 20) throw thrown;
-      execFileSync('sync', ['-f', poolPath]);
-    }
-  }
-  await orchestrator.takeDown(volume);
-  await orchestrator.delete(volume);
-  await place.stop();
-});
-
-function writeAll(device: string): void {
-  execFileSync('dd', [
-    ...['if=/dev/urandom', `of=${device}`, 'bs=1M', 'count=120'],
-    ...['conv=notrunc,fsync', 'status=none'],
-  ]);
-}

@@ -9,15 +9,9 @@ import {
   truncateSync,
   writeFileSync,
 } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import type { TestContext } from 'node:test';
-import {
-  assertSame,
-  type BackupJson,
-  backedUp,
-  type Place,
-  writeRandom,
-} from '../support/backups.js';
+import { assertSame, type BackupJson, backedUp, writeRandom } from '../support/backups.js';
 import { type Ended, runCommand } from '../support/command.js';
 import { detachLoop } from '../support/loops.js';
 import type { HeldVolume } from '../support/orchestrator.js';
@@ -29,42 +23,51 @@ const SIZE = 32 * MIB;
 const running = runPlugin('restore-commands', { pools: { pool: 'xfs' }, poolSizeMiB: 1024 });
 const random = seededRandom('restore commands');
 
-const place = (name: string): Place => ({
-  endpoint: running.plugin.endpoint,
-  directory: running.workspace.path(name),
-  temporary: running.workspace.path(),
-});
-
 const run = (t: TestContext, ...args: string[]): Promise<Ended> =>
   runCommand(t, args, environment());
 
+const temporary = (): string => running.workspace.path();
 const environment = (): Record<string, string> => ({
   CSI_ENDPOINT: running.plugin.endpoint,
-  BLOCKDELTA_RUNTIME_DIR: running.workspace.path(),
+  BLOCKDELTA_RUNTIME_DIR: temporary(),
 });
 
-interface History {
-  volume: HeldVolume;
-  directory: string;
-  snapshots: string[];
-  backups: BackupJson[];
+/** A volume with three snapshots, each with a backup; made by the first test, and copied by those that change it. */
+const history = {
+  volume: null as unknown as HeldVolume,
+  directory: '',
+  snapshots: [] as string[],
+};
+
+test('backups are made, each by what has changed since the last', async (t) => {
+  const { orchestrator } = running;
+  const volume = await orchestrator.create('backed up', { sizeBytes: SIZE });
+  await orchestrator.bringUp(volume);
+  const directory = running.workspace.path('backups');
+  const place = { endpoint: running.plugin.endpoint, directory, temporary: temporary() };
+  for (let index = 0; index < 3; index += 1) {
+    writeRandom(volume, random, index * MIB, 3 * MIB);
+    const snapshot = await orchestrator.snapshot(volume, `snapshot-${index}`);
+    history.snapshots.push(snapshot);
+    const { method } = await backedUp(t, place, snapshot);
+    assert.equal(method, index === 0 ? 'full' : 'delta');
+  }
+  Object.assign(history, { volume, directory });
+});
+
+/** The backups at another path. */
+function copied(to: string): string {
+  mkdirSync(dirname(to), { recursive: true });
+  execFileSync('cp', ['--archive', history.directory, to]);
+  return to;
 }
 
-/** A volume with as many snapshots, each with a backup. */
-async function history(t: TestContext, name: string, count: number): Promise<History> {
-  const { orchestrator } = running;
-  const volume = await orchestrator.create(name, { sizeBytes: SIZE });
-  await orchestrator.bringUp(volume);
-  const { directory } = place(`${name}-backups`);
-  const made: History = { volume, directory, snapshots: [], backups: [] };
-  for (let index = 0; index < count; index += 1) {
-    writeRandom(volume, random, index * MIB, 3 * MIB);
-    const snapshot = await orchestrator.snapshot(volume, `${name}-${index}`);
-    made.snapshots.push(snapshot);
-    made.backups.push(await backedUp(t, place(`${name}-backups`), snapshot));
-  }
-  return made;
-}
+/** The images of backups, the oldest first. */
+const imagesIn = (directory: string): string[] =>
+  readdirSync(join(directory, history.volume.id))
+    .filter((name) => name.endsWith('.qcow2'))
+    .sort()
+    .map((name) => join(directory, history.volume.id, name));
 
 function attachLoop(path: string): string {
   return execFileSync('losetup', ['--find', '--show', path], { encoding: 'utf8' }).trim();
@@ -73,7 +76,7 @@ function attachLoop(path: string): string {
 const snapshotFile = (id: string): string => running.poolPath('pool', 'snapshots', id);
 
 test('a backup is restored to a file, to a device and to a new volume', async (t) => {
-  const { directory, snapshots } = await history(t, 'targets', 3);
+  const { directory, snapshots } = history;
   const [first = '', , third = ''] = snapshots;
   const file = running.workspace.path('restored');
   const toFile = await run(t, 'restore', directory, '--snapshot', first, '--to', file, '--json');
@@ -107,7 +110,7 @@ test('a backup is restored to a file, to a device and to a new volume', async (t
 });
 
 test('a device that is too small or in use is refused, and stays as it is', async (t) => {
-  const { directory } = await history(t, 'refused', 1);
+  const { directory } = history;
   const backing = running.workspace.path('small');
   writeFileSync(backing, Buffer.alloc(MIB, 5));
   const device = attachLoop(backing);
@@ -130,12 +133,13 @@ test('a device that is too small or in use is refused, and stays as it is', asyn
 });
 
 test('verify compares with a snapshot, and names what is damaged or different', async (t) => {
-  const { directory, snapshots, backups, volume } = await history(t, 'verified', 2);
-  const [first = '', second = ''] = snapshots;
-  const intact = await run(t, 'verify', directory, '--against', second);
+  const { snapshots } = history;
+  const [first = '', , third = ''] = snapshots;
+  const directory = copied(running.workspace.path('damaged'));
+  const intact = await run(t, 'verify', directory, '--against', third);
   assert.deepEqual([intact.code, intact.stderr], [0, '']);
-  assert.match(intact.stdout, /2 backups of 1 volume: nothing is wrong/);
-  const image = backups[0]?.image ?? '';
+  assert.match(intact.stdout, /3 backups of 1 volume: nothing is wrong/);
+  const [image = ''] = imagesIn(directory);
   const bytes = readFileSync(image);
   bytes[bytes.length - 5000] = (bytes[bytes.length - 5000] ?? 0) ^ 1;
   writeFileSync(image, bytes);
@@ -149,52 +153,45 @@ test('verify compares with a snapshot, and names what is damaged or different', 
   const target = running.workspace.path('never');
   const refused = await run(t, 'restore', directory, '--snapshot', first, '--to', target);
   assert.deepEqual([refused.code, existsSync(target)], [5, false]);
-  assert.ok(readdirSync(join(directory, volume.id)).length > 0);
+  assert.equal(imagesIn(directory).length, 3);
 });
 
 test('backups are listed and pruned, and what stays has its content', async (t) => {
-  const { directory, snapshots, volume } = await history(t, 'pruned', 4);
+  const { snapshots } = history;
+  const directory = copied(running.workspace.path('pruned'));
   const listed = await run(t, 'backups', directory, '--json');
   const [row] = JSON.parse(listed.stdout) as { backups: { snapshot: string; method: string }[] }[];
   assert.deepEqual(
-    row?.backups.map(({ snapshot }) => snapshot),
-    snapshots,
-  );
-  assert.deepEqual(
-    row?.backups.map(({ method }) => method),
-    ['full', 'delta', 'delta', 'delta'],
+    row?.backups.map(({ snapshot, method }) => [snapshot, method]),
+    snapshots.map((snapshot, index) => [snapshot, index === 0 ? 'full' : 'delta']),
   );
   const wrong = await run(t, 'prune', directory);
   assert.equal(wrong.code, 2);
   const planned = await run(t, 'prune', directory, '--keep-last', '2', '--dry-run', '--json');
-  assert.match(planned.stdout, new RegExp(`"removed":\\["${snapshots[0]}","${snapshots[1]}"\\]`));
-  assert.equal(
-    readdirSync(join(directory, volume.id)).filter((name) => name.endsWith('.qcow2')).length,
-    4,
-  );
+  assert.match(planned.stdout, new RegExp(`"removed":\\["${snapshots[0]}"\\]`));
+  assert.equal(imagesIn(directory).length, 3);
   const pruned = await run(t, 'prune', directory, '--keep-last', '2');
   assert.equal(pruned.code, 0, pruned.stderr);
-  const left = readdirSync(join(directory, volume.id)).filter((name) => name.endsWith('.qcow2'));
+  const left = imagesIn(directory);
   assert.equal(left.length, 2);
-  for (const [index, name] of left.sort().entries()) {
-    await assertSame(snapshotFile(snapshots[index + 2] ?? ''), join(directory, volume.id, name));
+  for (const [index, image] of left.entries()) {
+    await assertSame(snapshotFile(snapshots[index + 1] ?? ''), image);
   }
   assert.equal((await run(t, 'verify', directory)).code, 0);
   assert.equal((await run(t, 'backups', join(directory, 'nowhere'))).code, 4);
 });
 
 test('a relative path means what it means in the working directory of the command', async (t) => {
-  const { directory, snapshots, backups, volume } = await history(t, 'relative', 2);
-  const [first = '', second = ''] = snapshots;
+  const { snapshots, volume } = history;
+  const [first = '', , newest = ''] = snapshots;
   // From the working directory of the commands the path leads to the backups, and from `/` to images of other bytes.
   const here = running.workspace.path('here');
-  const relative = directory.slice(1);
-  const moved = join(here, relative);
-  mkdirSync(join(moved, '..'), { recursive: true });
-  execFileSync('cp', ['--archive', directory, moved]);
+  const absolute = copied(running.workspace.path('relative'));
+  const relative = absolute.slice(1);
+  copied(join(here, relative));
   const other = running.workspace.path('other-bytes');
   writeFileSync(other, random.bytes(SIZE));
-  for (const { image } of backups) {
+  for (const image of imagesIn(absolute)) {
     execFileSync('qemu-img', ['convert', '-f', 'raw', '-O', 'qcow2', other, image]);
   }
   const runHere = (...args: string[]): Promise<Ended> =>
@@ -206,24 +203,24 @@ test('a relative path means what it means in the working directory of the comman
     const bytes = readFileSync(resolve(here, target));
     assert.ok(bytes.equals(readFileSync(snapshotFile(first))), 'other bytes were restored');
   }
-  const verified = await runHere('verify', relative, '--against', second);
+  const verified = await runHere('verify', relative, '--against', newest);
   assert.deepEqual([verified.code, verified.stderr], [0, '']);
-  const third = await running.orchestrator.snapshot(volume, 'relative-third');
-  const backup = await runHere('backup', third, '--to', relative, '--json');
+  const last = await running.orchestrator.snapshot(volume, 'last');
+  const backup = await runHere('backup', last, '--to', relative, '--json');
   assert.equal(backup.code, 0, backup.stderr);
-  assert.equal((JSON.parse(backup.stdout) as BackupJson).base_snapshot_id, second);
+  assert.equal((JSON.parse(backup.stdout) as BackupJson).base_snapshot_id, newest);
   const pruned = await runHere('prune', relative, '--keep-last', '1');
   assert.equal(pruned.code, 0, pruned.stderr);
   const listed = await runHere('backups', relative, '--json');
   const [row] = JSON.parse(listed.stdout) as { backups: { snapshot: string }[] }[];
   assert.deepEqual(
     row?.backups.map(({ snapshot }) => snapshot),
-    [third],
+    [last],
   );
-  const last = await runHere('restore', relative, '--to', 'last');
-  assert.equal(last.code, 0, last.stderr);
-  assert.ok(readFileSync(join(here, 'last')).equals(readFileSync(snapshotFile(third))));
-  const drawn = await runHere('map', third, '--html', 'map.html');
+  const restored = await runHere('restore', relative, '--to', 'last');
+  assert.equal(restored.code, 0, restored.stderr);
+  assert.ok(readFileSync(join(here, 'last')).equals(readFileSync(snapshotFile(last))));
+  const drawn = await runHere('map', last, '--html', 'map.html');
   assert.equal(drawn.code, 0, drawn.stderr);
   assert.match(readFileSync(join(here, 'map.html'), 'utf8'), /<html/);
 });

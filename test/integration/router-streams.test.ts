@@ -7,7 +7,6 @@ import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { after, before } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import { Cleanup } from '../../src/bench/cleanup.js';
 import { CsiConnection } from '../../src/bench/csi-connection.js';
 import { patternSnapshotId } from '../../src/bench/streams/pattern.js';
@@ -122,32 +121,4 @@ test('fifty streams of mixed speed arrive byte for byte, in bounded memory', asy
   }
   console.log(`# ${rounds} rounds, ${before.toFixed(0)} MiB before, ${peak.toFixed(0)} at most`);
   assert.ok(peak - before < GROWTH_MIB, `memory grew from ${before} to ${peak} MiB`);
-});
-
-test('streams that are never read or cancelled half-way keep no place on a node', async () => {
-  const client = new CsiConnection(router.endpoint);
-  const { client: csi } = router;
-  // More than the places of a node, one after the other.
-  for (let index = 0; index < 100; index += 1) {
-    const stream = csi.open(RPC, {
-      snapshot_id: patternSnapshotId(50_000_000, { nodeId: idOf(1) }),
-    });
-    stream.on('error', () => undefined);
-    await new Promise((resolve) => stream.once('data', resolve));
-    if (index % 2 === 0) stream.pause();
-    stream.cancel();
-  }
-  const stalled = Array.from({ length: 40 }, () => {
-    const stream = csi.open(RPC, {
-      snapshot_id: patternSnapshotId(50_000_000, { nodeId: idOf(2) }),
-    });
-    stream.on('error', () => undefined);
-    stream.once('data', () => stream.pause());
-    return stream;
-  });
-  await delay(500);
-  const digests = await Promise.all([digestOf(client, 1), digestOf(client, 2)]);
-  assert.equal(new Set(digests).size, 1);
-  for (const stream of stalled) stream.cancel();
-  client.close();
 });

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
-import { type HeldVolume, MIB } from '../support/orchestrator.js';
+import { type HeldVolume, MIB, type VolumeSpec } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 
@@ -13,25 +13,22 @@ const SIZE = 320 * MIB;
 /** A volume that was staged with that capability once. */
 async function used(name: string, capability: Message): Promise<HeldVolume> {
   const volume = await orchestrator.create(name, { capability, sizeBytes: SIZE });
-  await orchestrator.bringUp(volume);
-  await orchestrator.takeDown(volume);
+  await useOnce(volume);
   return volume;
 }
 
-async function copied(
-  name: string,
-  capability: Message,
-  source: { snapshotId: string } | { volumeId: string },
-): Promise<HeldVolume> {
-  return orchestrator.create(name, { capability, sizeBytes: SIZE, ...source });
+const copied = (name: string, capability: Message, source: Partial<VolumeSpec>) =>
+  orchestrator.create(name, { capability, sizeBytes: SIZE, ...source });
+
+async function useOnce(volume: HeldVolume): Promise<void> {
+  await orchestrator.bringUp(volume);
+  await orchestrator.takeDown(volume);
 }
 
 test('a copy for another file system is INVALID_ARGUMENT, and both are named', async () => {
-  for (const [held, asked] of [
-    ['ext4', 'xfs'],
-    ['xfs', 'btrfs'],
-    ['btrfs', 'ext4'],
-  ] as const) {
+  const types = ['ext4', 'xfs', 'btrfs'];
+  for (const [index, held] of types.entries()) {
+    const asked = types[(index + 1) % 3] ?? '';
     const volume = await used(held, mountCapability(held));
     const snapshotId = await orchestrator.snapshot(volume, held);
     const message = new RegExp(
@@ -56,10 +53,7 @@ test('a copy for the same file system, for any, or as a raw device is made', asy
     await copied('any', mountCapability(''), { snapshotId }),
     await copied('raw', blockCapability(), { snapshotId }),
   ];
-  for (const copy of copies.slice(0, 2)) {
-    await orchestrator.bringUp(copy);
-    await orchestrator.takeDown(copy);
-  }
+  for (const copy of copies.slice(0, 2)) await useOnce(copy);
   const again = copied('copy of a copy', mountCapability('xfs'), { volumeId: copies[1]?.id ?? '' });
   await refused(again, 'INVALID_ARGUMENT', /holds ext4/);
   for (const each of [...copies, volume]) await orchestrator.delete(each);
@@ -75,8 +69,7 @@ test('what was never written to, and what was written as a raw device, decides n
   execFileSync('mkfs.ext4', ['-q', '-F', await orchestrator.bringUp(raw)]);
   await orchestrator.takeDown(raw);
   const first = await copied('of pristine', mountCapability('xfs'), { volumeId: pristine.id });
-  await orchestrator.bringUp(first);
-  await orchestrator.takeDown(first);
+  await useOnce(first);
   const second = await copied('of raw', mountCapability('xfs'), { volumeId: raw.id });
   await refused(orchestrator.stage(second), 'FAILED_PRECONDITION', /nothing was formatted/);
   for (const each of [pristine, raw, first, second]) await orchestrator.delete(each);

@@ -1,4 +1,4 @@
-/** `thin-delta` and `thin-ls` as processes on metadata files and devices, compared with the tools they replace. */
+/** `thin-delta` and `thin-ls` as processes on metadata files, compared with the tools they replace. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { closeSync, copyFileSync, openSync, writeSync } from 'node:fs';
@@ -6,7 +6,7 @@ import { after, type TestContext, test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
 import { endOf, runCommand, startCommand } from '../support/command.js';
 import { makeThinMetadata, skipWithoutThinTools, thinTool } from '../support/thin-tools.js';
-import { skipUnlessRoot, Workspace } from '../support/workspace.js';
+import { Workspace } from '../support/workspace.js';
 
 const BLOCK_BYTES = 4096;
 const DATA_BLOCK_BYTES = 65536n;
@@ -116,22 +116,6 @@ test('devices are listed as by thin_ls', { skip: skipWithoutThinTools }, async (
       assert.equal(bytes, String(BigInt(blocks) * DATA_BLOCK_BYTES));
     }
   }
-});
-
-test('a block device is read like the file below it', { skip: skipUnlessRoot }, async (t) => {
-  const metadata = await metadataOf(SMALL);
-  const device = execFileSync('losetup', ['--find', '--show', '--read-only', metadata])
-    .toString()
-    .trim();
-  for (const command of [['thin-ls'], ['thin-delta', '--thin1', '1', '--thin2', '3']]) {
-    const [fromFile, fromDevice] = [
-      await runCommand(t, [...command, metadata]),
-      await runCommand(t, [...command, device]),
-    ];
-    assert.equal(fromDevice.code, 0, fromDevice.stderr);
-    assert.equal(fromDevice.stdout, fromFile.stdout);
-  }
-  execFileSync('losetup', ['--detach', device]);
 });
 
 /** A copy with one block replaced. */

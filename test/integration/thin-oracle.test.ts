@@ -233,8 +233,9 @@ test('lists of what a kernel wrote are those of thin_delta, live and held, both 
     for (const base of pool.deviceIds) {
       for (const target of pool.deviceIds) {
         if (base === target) continue;
-        // The tool takes long to print them: each pair one way here, and the other way there.
-        if (!isNightly && isHeld !== base < target) continue;
+        // The tool takes long to print them: neighbours one way here, and the other way there.
+        const isNear = Math.abs(base - target) === 1 && isHeld === base < target;
+        if (!isNightly && !isNear) continue;
         const live = await compareDelta(pool, base, target, random);
         if (base > 1 && base < target) compareKept(pool, base, target, live, random);
       }
