@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import protobuf from 'protobufjs';
 import { packagePath } from '../../../src/base/package-root.js';
 import { clientServices, csiProto, servedServices } from '../../../src/csi/proto.js';
+import { received } from '../../support/received-request.js';
 import { assertSame, type Description, describe } from './proto-description.js';
 
 const source = readFileSync(packagePath('proto/csi.proto'), 'utf8');
@@ -19,19 +20,6 @@ function rootOf(text: string): protobuf.Root {
   protobuf.parse(text, root, { keepCase: true, alternateCommentMode: true });
   root.resolveAll();
   return root;
-}
-
-/** What the other side decodes from what one side sent. */
-function overTheWire(service: 'Controller' | 'Identity', rpc: string, message: object): unknown {
-  const method = clientServices()[service][rpc];
-  assert.ok(method);
-  return method.responseDeserialize(method.responseSerialize(message));
-}
-
-function requestOverTheWire(rpc: string, message: object): Record<string, unknown> {
-  const method = clientServices().Controller[rpc];
-  assert.ok(method);
-  return method.requestDeserialize(method.requestSerialize(message)) as Record<string, unknown>;
 }
 
 test('the proto holds every service, rpc, message, field and value of the descriptor, and no other', () => {
@@ -85,57 +73,27 @@ test('every rpc is served under its CSI path', () => {
   }
 });
 
-test('int64 arrives exactly, as a string, and an enum by name, or as a number that is not known', () => {
+test('the server decodes int64 and unknown enum values exactly, and fills in what is unset', () => {
   const capacity_range = { required_bytes: '9007199254740993', limit_bytes: '9223372036854775807' };
-  const request = requestOverTheWire('CreateVolume', {
+  const capability = (mode: number) => ({ block: {}, access_mode: { mode } });
+  const request = received('CreateVolume', {
     capacity_range,
-    volume_capabilities: [{ access_mode: { mode: 1 } }, { access_mode: { mode: 99 } }],
+    volume_capabilities: [capability(1), capability(99), { block: {} }],
+    parameters: JSON.parse('{"__proto__": "a"}'),
   });
-  assert.deepEqual(request.capacity_range, capacity_range);
+  const block = { block: {}, access_type: 'block' };
   assert.deepEqual(
-    (request.volume_capabilities as { access_mode: unknown }[]).map((each) => each.access_mode),
-    [{ mode: 'SINGLE_NODE_WRITER' }, { mode: 99 }],
+    { ...request, parameters: Object.entries(request.parameters) },
+    {
+      ...{ name: '', capacity_range, parameters: [['__proto__', 'a']], secrets: {} },
+      volume_capabilities: [
+        { ...block, access_mode: { mode: 'SINGLE_NODE_WRITER' } },
+        { ...block, access_mode: { mode: 99 } },
+        { ...block, access_mode: null },
+      ],
+      ...{ volume_content_source: null, accessibility_requirements: null, mutable_parameters: {} },
+    },
   );
-});
-
-test('unset fields arrive as null messages and empty values, and unset oneof members not at all', () => {
-  const request = requestOverTheWire('CreateVolume', { volume_capabilities: [{ block: {} }] });
-  assert.deepEqual(request, {
-    name: '',
-    capacity_range: null,
-    volume_capabilities: [{ block: {}, access_type: 'block', access_mode: null }],
-    parameters: {},
-    secrets: {},
-    volume_content_source: null,
-    accessibility_requirements: null,
-    mutable_parameters: {},
-  });
-});
-
-test('wrappers and timestamps are messages of their own', () => {
-  assert.deepEqual(overTheWire('Identity', 'Probe', { ready: { value: true } }), {
-    ready: { value: true },
-  });
-  assert.deepEqual(overTheWire('Identity', 'Probe', {}), { ready: null });
-  const capacity = { available_capacity: '7', maximum_volume_size: { value: '9007199254740993' } };
-  assert.deepEqual(overTheWire('Controller', 'GetCapacity', capacity), {
-    ...capacity,
-    minimum_volume_size: null,
-  });
-  const snapshot = { creation_time: { seconds: '1700000000', nanos: 5 } };
-  const answer = overTheWire('Controller', 'CreateSnapshot', { snapshot }) as {
-    snapshot: { creation_time: unknown };
-  };
-  assert.deepEqual(answer.snapshot.creation_time, snapshot.creation_time);
-});
-
-test('a map key named __proto__ is a key like any other', () => {
-  const parameters = JSON.parse('{"__proto__": "a", "b": "c"}') as object;
-  const request = requestOverTheWire('CreateVolume', { parameters });
-  assert.deepEqual(Object.entries(request.parameters as object), [
-    ['__proto__', 'a'],
-    ['b', 'c'],
-  ]);
 });
 
 test('the server sends the bytes of a metadata message as they are', () => {

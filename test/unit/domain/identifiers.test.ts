@@ -39,19 +39,9 @@ test('handles carry the node key, fit loop labels and never repeat', () => {
 test('what is not a handle of this plugin is told apart', () => {
   const good = newVolumeId(nodeKey('worker-1'));
   const bad = [
-    '',
-    'vol',
-    'vol-',
-    `${good} `,
-    ` ${good}`,
-    `${good}\n`,
-    `${good}.tmp`,
-    `../${good}`,
-    good.toUpperCase(),
-    good.slice(0, -1),
-    `${good}0`,
-    good.replace('vol-', 'snap-').slice(0, 40),
-    'vol-0123456789ab-../../../../../../etc/passwd0000000',
+    ...['', 'vol', 'vol-', 'vol-0123456789ab-../../../../../../etc/passwd0000000'],
+    ...[`${good} `, ` ${good}`, `${good}\n`, `${good}.tmp`, `../${good}`, `${good}0`],
+    ...[good.toUpperCase(), good.slice(0, -1), good.replace('vol-', 'snap-').slice(0, 40)],
   ];
   for (const id of bad) assert.ok(!isVolumeId(id), JSON.stringify(id));
 });

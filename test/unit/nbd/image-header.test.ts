@@ -9,6 +9,7 @@ import { createImage } from '../../../src/nbd/image.js';
 import { imageChain, parseHeader, readImageHeader } from '../../../src/nbd/image-header.js';
 import { runProgram } from '../../../src/nbd/program.js';
 import { serveImage } from '../../../src/nbd/servers.js';
+import { seededRandom } from '../../support/random.js';
 
 const SIZE = 1n << 30n;
 
@@ -40,26 +41,11 @@ describe('headers of qcow2 images', () => {
   const refusal = (message: RegExp) => ({ code: StatusCode.FAILED_PRECONDITION, message });
 
   it('describe an image and what it is based on', async () => {
-    const chain = await imageChain(at('delta.qcow2'));
-    assert.deepEqual(chain, [
-      {
-        path: at('delta.qcow2'),
-        sizeBytes: SIZE * 2n,
-        clusterBytes: 131072,
-        backing: 'full.qcow2',
-        hasSubclusters: true,
-        isDirty: false,
-        isCorrupt: false,
-      },
-      {
-        path: at('full.qcow2'),
-        sizeBytes: SIZE,
-        clusterBytes: 131072,
-        backing: null,
-        hasSubclusters: true,
-        isDirty: false,
-        isCorrupt: false,
-      },
+    const flags = { hasSubclusters: true, isDirty: false, isCorrupt: false };
+    const common = { clusterBytes: 131072, ...flags };
+    assert.deepEqual(await imageChain(at('delta.qcow2')), [
+      { ...common, path: at('delta.qcow2'), sizeBytes: SIZE * 2n, backing: 'full.qcow2' },
+      { ...common, path: at('full.qcow2'), sizeBytes: SIZE, backing: null },
     ]);
   });
 
@@ -129,29 +115,20 @@ describe('headers of qcow2 images', () => {
   });
 
   it('never make the parser fail otherwise, whatever their bytes are', async () => {
-    const seed = Number(process.env['TEST_SEED'] ?? Date.now() % 1_000_000);
-    console.log(`seed ${seed}`);
+    const random = seededRandom('image headers');
     const bytes = (await readFile(at('delta.qcow2'))).subarray(0, 4096);
-    let state = seed;
-    const random = (limit: number): number => {
-      state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-      return Math.floor((state / 2 ** 32) * limit);
-    };
     for (let round = 0; round < 20_000; round++) {
-      const damaged = Buffer.from(bytes.subarray(0, 1 + random(bytes.length)));
+      const damaged = Buffer.from(bytes.subarray(0, 1 + random.below(bytes.length)));
       // The header and its extensions are in the first bytes.
-      for (let count = random(6); count >= 0; count--) {
-        damaged[random(Math.min(600, damaged.length))] = random(256);
+      for (let count = random.below(6); count >= 0; count--) {
+        damaged[random.below(Math.min(600, damaged.length))] = random.below(256);
       }
       try {
         const header = parseHeader(damaged, 'x');
         assert.ok(header.backing === null || !/[/:]/.test(header.backing));
       } catch (thrown) {
-        assert.equal(
-          (thrown as { code?: unknown }).code,
-          StatusCode.FAILED_PRECONDITION,
-          `${thrown}`,
-        );
+        const { code } = thrown as { code?: unknown };
+        assert.equal(code, StatusCode.FAILED_PRECONDITION, `${thrown}`);
       }
     }
   });
