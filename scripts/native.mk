@@ -49,7 +49,7 @@ TEST_SUPPORT := $(filter-out %_test.cc,$(wildcard test/native/*.cc))
 GUARDIAN := $(wildcard native/guardian/*.cc)
 FUZZ_TARGETS := $(patsubst test/fuzz/fuzz_%.cc,%,$(wildcard test/fuzz/fuzz_*.cc))
 # What fuzz targets use of the tests: the parts that need no GoogleTest.
-FUZZ_SUPPORT := $(filter-out %/pool.cc %/volume.cc %/random_seed.cc,$(TEST_SUPPORT))
+FUZZ_SUPPORT := $(filter-out %/pool.cc %/random_seed.cc,$(TEST_SUPPORT))
 
 # What tests and fuzz targets share is compiled once, with the coverage that libFuzzer needs. Only
 # libFuzzer reads the coverage: the tests run with what the sanitizers' runtime has in its place.

@@ -12,7 +12,8 @@
 namespace blockdelta {
 namespace {
 
-struct Item {
+// As it lies on disk.
+struct __attribute__((packed)) Item {
   uint64_t generation = 7;
   uint64_t ram_bytes = 131072;
   uint8_t compression = 0;
@@ -25,23 +26,17 @@ struct Item {
   uint64_t num_bytes = 4096;
 
   std::vector<uint8_t> Bytes() const {
-    std::vector<uint8_t> bytes;
-    const auto put = [&bytes](uint64_t value, int size) {
-      for (int i = 0; i < size; i++) bytes.push_back(static_cast<uint8_t>(value >> (8 * i)));
-    };
-    put(generation, 8);
-    put(ram_bytes, 8);
-    put(compression, 1);
-    put(encryption, 1);
-    put(other_encoding, 2);
-    put(type, 1);
-    put(disk_bytenr, 8);
-    put(disk_num_bytes, 8);
-    put(offset, 8);
-    put(num_bytes, 8);
-    return bytes;
+    const auto* const bytes = reinterpret_cast<const uint8_t*>(this);
+    return {bytes, bytes + sizeof(*this)};
   }
 };
+
+using Change = void (*)(Item*);
+
+Item Changed(Item item, Change change) {
+  change(&item);
+  return item;
+}
 
 std::optional<BtrfsItem> Parse(const std::vector<uint8_t>& bytes, uint64_t key = 65536) {
   return ParseBtrfsItem(key, Span<const uint8_t>(bytes.data(), bytes.size()));
@@ -63,21 +58,21 @@ TEST(BtrfsItemTest, AddressesPlainDataByDevice) {
   EXPECT_EQ(Parse(Item{}.Bytes())->generation, 7u);
 }
 
+// A neighbour on the disk: the sum of address and offset is the same, the content is not.
+void MoveOn(Item* item) {
+  item->disk_bytenr += 4096;
+  item->offset -= 4096;
+}
+
 TEST(BtrfsItemTest, TellsCompressedExtentsApartByAddressAndCompression) {
-  Item item;
-  item.compression = 3;
+  const Item item = Changed({}, [](Item* each) { each->compression = 3; });
   const Extent extent = ExtentOf(item);
   EXPECT_EQ(Classify(extent.flags), ExtentClass::kData);
   EXPECT_EQ(extent.physical, 8192u);
   EXPECT_NE(extent.origin, 0u);
-  Item other = item;
-  other.compression = 1;
-  EXPECT_NE(ExtentOf(other).origin, extent.origin);
-  // A neighbour on the disk: the sum of address and offset is the same, the content is not.
-  other = item;
-  other.disk_bytenr += 4096;
-  other.offset -= 4096;
-  EXPECT_NE(ExtentOf(other).origin, extent.origin);
+  for (const Change change : {Change([](Item* each) { each->compression = 1; }), Change(MoveOn)}) {
+    EXPECT_NE(ExtentOf(Changed(item, change)).origin, extent.origin);
+  }
 }
 
 // A source of one extent.
@@ -104,48 +99,36 @@ TEST(BtrfsItemTest, ComparesCompressedDataByAddressCompressionAndOffset) {
     EXPECT_TRUE(walk.Seek(65536, [] { return size_t{1}; }).ok());
     return walk.Current().reported;
   };
-  Item item;
-  item.compression = 3;
+  const Item item = Changed({}, [](Item* each) { each->compression = 3; });
   EXPECT_FALSE(reported(item, item));
-  Item other = item;
-  other.compression = 2;
-  EXPECT_TRUE(reported(item, other));
-  other = item;
-  other.disk_bytenr += 4096;
-  EXPECT_TRUE(reported(item, other));
-  other = item;
-  other.offset += 4096;
-  EXPECT_TRUE(reported(item, other));
-  other = item;
-  other.compression = 0;
-  EXPECT_TRUE(reported(item, other));
+  for (const Change change : {Change([](Item* each) { each->compression = 2; }),
+                              Change([](Item* each) { each->disk_bytenr += 4096; }),
+                              Change([](Item* each) { each->offset += 4096; }),
+                              Change([](Item* each) { each->compression = 0; })}) {
+    EXPECT_TRUE(reported(item, Changed(item, change)));
+  }
 }
 
 TEST(BtrfsItemTest, TakesHolesAndPreallocationsForZeros) {
-  Item item;
-  item.disk_bytenr = 0;
-  EXPECT_EQ(Classify(ExtentOf(item).flags), ExtentClass::kZero);
-  item = {};
-  item.type = 2;
-  EXPECT_EQ(Classify(ExtentOf(item).flags), ExtentClass::kZero);
+  for (const Change change : {Change([](Item* each) { each->disk_bytenr = 0; }),
+                              Change([](Item* each) { each->type = 2; })}) {
+    EXPECT_EQ(Classify(ExtentOf(Changed({}, change)).flags), ExtentClass::kZero);
+  }
 }
 
 TEST(BtrfsItemTest, ProvesNothingByItemsThatAreInlineEncryptedOrUnknown) {
-  std::vector<Item> items(7);
-  items[0].type = 0;
-  items[1].type = 3;
-  items[2].encryption = 1;
-  items[3].other_encoding = 1;
-  items[4].other_encoding = 256;
-  items[5].compression = 4;
-  items[6].compression = 1;
-  items[6].disk_bytenr = 12345;
-  for (const Item& item : items) {
-    EXPECT_EQ(Classify(ExtentOf(item).flags), ExtentClass::kOpaque);
+  for (const Change change :
+       {Change([](Item* each) { each->type = 0; }), Change([](Item* each) { each->type = 3; }),
+        Change([](Item* each) { each->encryption = 1; }),
+        Change([](Item* each) { each->other_encoding = 1; }),
+        Change([](Item* each) { each->other_encoding = 256; }),
+        Change([](Item* each) { each->compression = 4; }),
+        Change([](Item* each) { each->compression = 1, each->disk_bytenr = 12345; })}) {
+    EXPECT_EQ(Classify(ExtentOf(Changed({}, change)).flags), ExtentClass::kOpaque);
   }
-  std::vector<uint8_t> inline_item = items[0].Bytes();
-  inline_item.resize(25);
-  EXPECT_EQ(Parse(inline_item, 0)->extent.length, 131072u);
+  std::vector<uint8_t> bytes = Changed({}, [](Item* each) { each->type = 0; }).Bytes();
+  bytes.resize(25);
+  EXPECT_EQ(Parse(bytes, 0)->extent.length, 131072u);
 }
 
 TEST(BtrfsItemTest, RefusesItemsThatAreTooShortOrWrapAround) {
@@ -153,9 +136,7 @@ TEST(BtrfsItemTest, RefusesItemsThatAreTooShortOrWrapAround) {
   for (size_t size = 0; size < whole.size(); size++) {
     EXPECT_FALSE(Parse({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)})) << size;
   }
-  Item item;
-  item.offset = UINT64_MAX;
-  EXPECT_FALSE(Parse(item.Bytes()));
+  EXPECT_FALSE(Parse(Changed({}, [](Item* each) { each->offset = UINT64_MAX; }).Bytes()));
 }
 
 TEST(BtrfsItemTest, KeepsExtentsOfAnyBytesWithinAFileOrRefusesThem) {

@@ -30,32 +30,25 @@ ListedSnapshot Snapshot(int number, uint64_t size_bytes = kSize) {
   return {"snapshot-" + std::to_string(number), {100 + n, n, size_bytes, 1000 + n}};
 }
 
-class Random {
- public:
-  explicit Random(uint64_t seed) : random_(seed) {}
-  uint64_t Below(uint64_t limit) {
-    return std::uniform_int_distribution<uint64_t>(0, limit - 1)(random_);
-  }
+using Random = std::mt19937_64;
 
- private:
-  std::mt19937_64 random_;
-};
+uint64_t Below(Random* random, uint64_t limit) { return (*random)() % limit; }
 
 // Entries that leave a gap, or touch the one before with another address.
 Entries RandomEntries(Random* random, ChangeListKind kind, size_t count, uint64_t units) {
   const bool is_map = kind == ChangeListKind::kMap;
   Entries entries;
-  uint64_t at = random->Below(4);
+  uint64_t at = Below(random, 4);
   while (entries.size() < count) {
-    const uint64_t length = 1 + (random->Below(20) == 0 ? random->Below(5000) : random->Below(16));
+    const uint64_t length = 1 + (Below(random, 20) == 0 ? Below(random, 5000) : Below(random, 16));
     if (at + length > units) break;
     ChangeListEntry entry = {at * kUnitBytes, (at + length) * kUnitBytes, 0, false};
     if (is_map) {
-      entry.opaque = random->Below(8) == 0;
-      if (!entry.opaque) entry.physical = random->Below(uint64_t{1} << 50) * kUnitBytes;
+      entry.opaque = Below(random, 8) == 0;
+      if (!entry.opaque) entry.physical = Below(random, uint64_t{1} << 50) * kUnitBytes;
     }
     entries.push_back(entry);
-    at += length + (is_map && !entry.opaque && random->Below(2) == 0 ? 0 : 1 + random->Below(9));
+    at += length + (is_map && !entry.opaque && Below(random, 2) == 0 ? 0 : 1 + Below(random, 9));
   }
   return entries;
 }
@@ -67,7 +60,7 @@ void Write(const std::string& path, ChangeListKind kind, const Entries& entries,
   ASSERT_OK(writer);
   for (const ChangeListEntry& entry : entries) {
     ASSERT_OK(writer->Add(entry));
-    if (steps == nullptr || steps->Below(300) != 0) continue;
+    if (steps == nullptr || Below(steps, 300) != 0) continue;
     ASSERT_OK(writer->Flush());
     Result<ChangeListWriter> next =
         ChangeListWriter::Continue(path + ".tmp", kind, writer->progress());
@@ -98,14 +91,13 @@ Result<Entries> ReadAll(const std::string& path) {
   return ReadFrom(*file, 0, 4);
 }
 
-bool Equal(const ChangeListEntry& left, const ChangeListEntry& right) {
+bool IsSame(const ChangeListEntry& left, const ChangeListEntry& right) {
   return left.start == right.start && left.end == right.end && left.physical == right.physical &&
          left.opaque == right.opaque;
 }
 
 bool Equal(const Entries& left, const Entries& right) {
-  return std::equal(left.begin(), left.end(), right.begin(), right.end(),
-                    [](const auto& a, const auto& b) { return Equal(a, b); });
+  return std::equal(left.begin(), left.end(), right.begin(), right.end(), IsSame);
 }
 
 TEST(ChangeListTest, ReadsBackWhatWasWrittenFromAnyOffset) {
@@ -115,7 +107,7 @@ TEST(ChangeListTest, ReadsBackWhatWasWrittenFromAnyOffset) {
        {ChangeListKind::kDelta, ChangeListKind::kAllocated, ChangeListKind::kMap}) {
     for (int round = 0; round < 20; round++) {
       const std::string path = directory.At("list");
-      const Entries entries = RandomEntries(&random, kind, random.Below(5000), kUnits);
+      const Entries entries = RandomEntries(&random, kind, Below(&random, 5000), kUnits);
       const ListedSnapshot base = kind == ChangeListKind::kDelta ? Snapshot(1) : ListedSnapshot();
       Write(path, kind, entries, Snapshot(2), base, &random);
       Result<ChangeListFile> file = ChangeListFile::Open(path);
@@ -124,12 +116,12 @@ TEST(ChangeListTest, ReadsBackWhatWasWrittenFromAnyOffset) {
       EXPECT_EQ(file->head().entries, entries.size());
       EXPECT_TRUE(file->head().target == Snapshot(2) && file->head().base == base);
       for (int i = 0; i < 20; i++) {
-        const uint64_t offset = i == 0 ? 0 : random.Below(kSize);
+        const uint64_t offset = i == 0 ? 0 : Below(&random, kSize);
         Entries expected;
         for (const auto& entry : entries) {
           if (entry.end > offset) expected.push_back(entry);
         }
-        Result<Entries> found = ReadFrom(*file, offset, 1 + random.Below(8));
+        Result<Entries> found = ReadFrom(*file, offset, 1 + Below(&random, 8));
         ASSERT_OK(found);
         ASSERT_TRUE(Equal(*found, expected)) << "from " << offset;
       }
@@ -296,40 +288,77 @@ std::vector<test::Range> NaiveUnion(const std::vector<Entries>& lists, uint64_t 
   return ranges;
 }
 
+// Steps between snapshots of a volume that grows, and the request for their union.
+struct RandomChain {
+  RandomChain(const test::TempDirectory& directory, Random* random, size_t count, size_t most) {
+    uint64_t units = 1000 + Below(random, 3000);
+    for (size_t i = 0; i < count; i++) {
+      const int number = static_cast<int>(i);
+      const uint64_t before = units * kUnitBytes;
+      if (Below(random, 3) == 0) units += Below(random, 500);
+      lists.push_back(RandomEntries(random, ChangeListKind::kDelta, Below(random, most), units));
+      request.paths.push_back(directory.At("list-" + std::to_string(i)));
+      Write(request.paths.back(), ChangeListKind::kDelta, lists.back(),
+            Snapshot(number + 1, units * kUnitBytes), Snapshot(number, before));
+      if (i == 0) base = Snapshot(0, before);
+    }
+    target = Snapshot(static_cast<int>(count), units * kUnitBytes);
+    request.base_id = base.id;
+    request.target_id = target.id;
+    request.size_bytes = units * kUnitBytes;
+  }
+
+  std::vector<Entries> lists;
+  ChangeListRequest request;
+  ListedSnapshot base;
+  ListedSnapshot target;
+};
+
 TEST(ChangeListUnionTest, IsTheUnionOfAllListsFromAnyOffsetInAnyChunks) {
   const test::TempDirectory directory;
   Random random(test::Seed());
   for (int round = 0; round < 30; round++) {
-    const size_t count = 1 + random.Below(round == 0 ? 300 : 12);
-    std::vector<Entries> lists;
-    ChangeListRequest request;
-    // Volumes grow from snapshot to snapshot.
-    uint64_t units = 1000 + random.Below(3000);
-    for (size_t i = 0; i < count; i++) {
-      const int number = static_cast<int>(i);
-      const uint64_t before = units * kUnitBytes;
-      if (random.Below(3) == 0) units += random.Below(500);
-      lists.push_back(RandomEntries(&random, ChangeListKind::kDelta, random.Below(300), units));
-      request.paths.push_back(directory.At("list-" + std::to_string(i)));
-      Write(request.paths.back(), ChangeListKind::kDelta, lists.back(),
-            Snapshot(number + 1, units * kUnitBytes), Snapshot(number, before));
-    }
-    request.base_id = Snapshot(0).id;
-    request.target_id = Snapshot(static_cast<int>(count)).id;
-    request.size_bytes = units * kUnitBytes;
+    const RandomChain chain(directory, &random, 1 + Below(&random, round == 0 ? 300 : 12), 300);
+    const uint64_t size = chain.request.size_bytes;
     const test::Call call = [&](const FillLimits& limits, Span<uint8_t> buffer) {
-      return FillFromLists(request, limits, buffer);
+      return FillFromLists(chain.request, limits, buffer);
     };
     const auto limits = [&] {
-      return FillLimits{0,   0, 1 + random.Below(200), 1 + random.Below(50), 1 + random.Below(500),
-                        true};
+      return FillLimits{
+          0, 0, 1 + Below(&random, 200), 1 + Below(&random, 50), 1 + Below(&random, 500), true};
     };
     for (int i = 0; i < 4; i++) {
-      const uint64_t offset = i == 0 ? 0 : random.Below(units + 1) * kUnitBytes;
-      const test::Scan scan = test::RunScan(call, request.size_bytes, offset, 4096, limits);
+      const uint64_t offset = i == 0 ? 0 : Below(&random, size / kUnitBytes + 1) * kUnitBytes;
+      const test::Scan scan = test::RunScan(call, size, offset, 4096, limits);
       EXPECT_TRUE(scan.complete);
-      ASSERT_EQ(scan.ranges, NaiveUnion(lists, request.size_bytes, offset)) << "from " << offset;
+      ASSERT_EQ(scan.ranges, NaiveUnion(chain.lists, size, offset)) << "from " << offset;
     }
+  }
+}
+
+TEST(ChangeListUnionTest, JoinedListsHaveTheSameUnionAndTheEndsOfBoth) {
+  const test::TempDirectory directory;
+  Random random(test::Seed());
+  for (int round = 0; round < 30; round++) {
+    const RandomChain chain(directory, &random, 2 + Below(&random, 6), 2000);
+    std::vector<std::string> paths = chain.request.paths;
+    while (paths.size() > 1) {
+      const size_t at = Below(&random, paths.size() - 1);
+      const std::string newer = paths[at + 1];
+      ASSERT_OK(JoinChangeLists({paths[at], newer, newer + ".tmp", newer}));
+      unlink(paths[at].c_str());
+      paths.erase(paths.begin() + static_cast<std::ptrdiff_t>(at));
+    }
+    Result<ChangeListFile> joined = ChangeListFile::Open(paths[0]);
+    ASSERT_OK(joined);
+    EXPECT_TRUE(joined->head().base == chain.base && joined->head().target == chain.target);
+    Result<Entries> entries = ReadFrom(*joined, 0, 4);
+    ASSERT_OK(entries);
+    std::vector<test::Range> ranges;
+    for (const ChangeListEntry& entry : *entries) {
+      ranges.push_back({entry.start, entry.end - entry.start});
+    }
+    ASSERT_EQ(ranges, NaiveUnion(chain.lists, chain.request.size_bytes, 0));
   }
 }
 
@@ -354,47 +383,6 @@ std::string CodeOfUnion(const ChangeListRequest& request) {
                                                 Span<uint8_t>(buffer.data(), buffer.size())));
   EXPECT_EQ(test::CodeOf(VerifyChangeLists(request)), code);
   return code;
-}
-
-TEST(ChangeListUnionTest, JoinedListsHaveTheSameUnionAndTheEndsOfBoth) {
-  const test::TempDirectory directory;
-  Random random(test::Seed());
-  for (int round = 0; round < 30; round++) {
-    const size_t count = 2 + random.Below(6);
-    std::vector<Entries> lists;
-    std::vector<std::string> paths;
-    uint64_t units = 1000 + random.Below(3000);
-    for (size_t i = 0; i < count; i++) {
-      const int number = static_cast<int>(i);
-      const uint64_t before = units * kUnitBytes;
-      if (random.Below(3) == 0) units += random.Below(500);
-      lists.push_back(RandomEntries(&random, ChangeListKind::kDelta, random.Below(2000), units));
-      paths.push_back(directory.At("list-" + std::to_string(i)));
-      Write(paths.back(), ChangeListKind::kDelta, lists.back(),
-            Snapshot(number + 1, units * kUnitBytes), Snapshot(number, before));
-    }
-    Result<ChangeListFile> oldest = ChangeListFile::Open(paths.front());
-    ASSERT_OK(oldest);
-    const ListedSnapshot base = oldest->head().base;
-    while (paths.size() > 1) {
-      const size_t at = random.Below(paths.size() - 1);
-      const std::string newer = paths[at + 1];
-      ASSERT_OK(JoinChangeLists({paths[at], newer, newer + ".tmp", newer}));
-      unlink(paths[at].c_str());
-      paths.erase(paths.begin() + static_cast<std::ptrdiff_t>(at));
-    }
-    Result<ChangeListFile> joined = ChangeListFile::Open(paths[0]);
-    ASSERT_OK(joined);
-    EXPECT_TRUE(joined->head().base == base);
-    EXPECT_TRUE(joined->head().target == Snapshot(static_cast<int>(count), units * kUnitBytes));
-    Result<Entries> entries = ReadFrom(*joined, 0, 4);
-    ASSERT_OK(entries);
-    std::vector<test::Range> ranges;
-    for (const ChangeListEntry& entry : *entries) {
-      ranges.push_back({entry.start, entry.end - entry.start});
-    }
-    ASSERT_EQ(ranges, NaiveUnion(lists, units * kUnitBytes, 0));
-  }
 }
 
 TEST(ChangeListUnionTest, JoinsOnlyTwoStepsThatFollowEachOther) {
@@ -427,27 +415,18 @@ TEST(ChangeListUnionTest, RefusesListsThatAreNoChainBetweenTheTwoSnapshots) {
   const test::TempDirectory directory;
   const ChangeListRequest request = Chain(directory);
   EXPECT_EQ(CodeOfUnion(request), "");
-  ChangeListRequest other = request;
-  std::swap(other.paths[0], other.paths[1]);
-  EXPECT_EQ(CodeOfUnion(other), "LIST_INVALID");
-  other = request;
-  other.paths.erase(other.paths.begin() + 1);
-  EXPECT_EQ(CodeOfUnion(other), "LIST_INVALID");
-  other = request;
-  other.paths.pop_back();
-  EXPECT_EQ(CodeOfUnion(other), "LIST_INVALID");
-  other = request;
-  other.base_id = Snapshot(1).id;
-  EXPECT_EQ(CodeOfUnion(other), "LIST_INVALID");
-  other = request;
-  other.size_bytes += kUnitBytes;
-  EXPECT_EQ(CodeOfUnion(other), "LIST_INVALID");
-  other = request;
-  other.paths[2] += "-gone";
-  EXPECT_EQ(CodeOfUnion(other), "LIST_INVALID");
-  other = request;
-  other.base_id.clear();
-  EXPECT_EQ(CodeOfUnion(other), "LIST_INVALID");
+  using Change = void (*)(ChangeListRequest*);
+  for (const Change change : {Change([](auto* r) { std::swap(r->paths[0], r->paths[1]); }),
+                              Change([](auto* r) { r->paths.erase(r->paths.begin() + 1); }),
+                              Change([](auto* r) { r->paths.pop_back(); }),
+                              Change([](auto* r) { r->paths[2] += "-gone"; }),
+                              Change([](auto* r) { r->base_id = Snapshot(1).id; }),
+                              Change([](auto* r) { r->base_id.clear(); }),
+                              Change([](auto* r) { r->size_bytes += kUnitBytes; })}) {
+    ChangeListRequest other = request;
+    change(&other);
+    EXPECT_EQ(CodeOfUnion(other), "LIST_INVALID");
+  }
 }
 
 TEST(ChangeListUnionTest, RefusesAStepThatBeginsWithAnotherVersionOfTheSnapshotInBetween) {

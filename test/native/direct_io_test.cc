@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <memory>
 #include <random>
 #include <thread>
@@ -16,6 +15,7 @@
 #include "native/device/loop_change.h"
 #include "native/device/take_snapshots.h"
 #include "test/native/pool.h"
+#include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
 
 namespace blockdelta {
@@ -25,20 +25,6 @@ constexpr uint64_t kVolumeBytes = 8 << 20;
 constexpr uint32_t kPageBytes = 4096;
 constexpr uint32_t kPages = 64;
 constexpr uint32_t kWritesToFsync = 16;
-
-uint64_t RunNs() {
-  const bool is_nightly = std::getenv("BLOCKDELTA_TEST_NIGHTLY") != nullptr;
-  return (is_nightly ? 60ull : 3ull) * 1'000'000'000ull;
-}
-
-struct FreeDeleter {
-  void operator()(uint8_t* bytes) const { std::free(bytes); }
-};
-using AlignedBytes = std::unique_ptr<uint8_t, FreeDeleter>;
-
-AlignedBytes AlignedBuffer() {
-  return AlignedBytes(static_cast<uint8_t*>(std::aligned_alloc(kPageBytes, kPageBytes)));
-}
 
 struct Failures {
   std::atomic<uint64_t> writes = 0;
@@ -80,15 +66,15 @@ class Neighbour {
     const uint32_t length = count * sector_bytes_;
     uint8_t* known = &written_[page * own_bytes_ + first * sector_bytes_];
     for (uint32_t i = 0; i < length; i++) known[i] = static_cast<uint8_t>(random_());
-    std::copy(known, known + length, buffer_.get());
-    return pwrite(fd, buffer_.get(), length, At(page) + first * sector_bytes_) ==
+    std::copy(known, known + length, buffer_);
+    return pwrite(fd, buffer_, length, At(page) + first * sector_bytes_) ==
            static_cast<ssize_t>(length);
   }
 
   bool ReadsBack(int fd, uint32_t page) {
     const uint8_t* known = &written_[page * own_bytes_];
-    return pread(fd, buffer_.get(), own_bytes_, At(page)) == static_cast<ssize_t>(own_bytes_) &&
-           std::equal(known, known + own_bytes_, buffer_.get());
+    return pread(fd, buffer_, own_bytes_, At(page)) == static_cast<ssize_t>(own_bytes_) &&
+           std::equal(known, known + own_bytes_, buffer_);
   }
 
   const std::string device_;
@@ -97,13 +83,16 @@ class Neighbour {
   const uint32_t own_bytes_;
   std::vector<uint8_t> written_;
   std::minstd_rand random_;
-  const AlignedBytes buffer_ = AlignedBuffer();
+  alignas(kPageBytes) uint8_t buffer_[kPageBytes];
 };
 
 // Writers share pages and no blocks, while snapshots come and go.
-void WriteTogether(const test::Pool& pool, const AttachedLoop& attached, uint32_t block_bytes) {
-  const LoopDevice& device = attached.device;
-  const uint64_t until_ns = ClockNs(CLOCK_MONOTONIC) + RunNs();
+void WriteTogether(const test::Volume& volume, const std::string& snapshot, uint32_t block_bytes) {
+  Result<AttachedLoop> attached = AttachLoop(volume.path(), false, "");
+  ASSERT_OK(attached);
+  const LoopDevice& device = attached->device;
+  const uint64_t until_ns =
+      ClockNs(CLOCK_MONOTONIC) + (test::IsNightly() ? 60'000'000'000 : 1'500'000'000);
   Failures failures;
   std::vector<std::thread> threads;
   for (uint32_t offset = 0; offset < kPageBytes; offset += block_bytes) {
@@ -111,10 +100,8 @@ void WriteTogether(const test::Pool& pool, const AttachedLoop& attached, uint32_
       Neighbour(device.path, device.sector_bytes, offset, block_bytes).Run(until_ns, &failures);
     });
   }
-  const std::string snapshot = pool.At("snapshot");
   while (ClockNs(CLOCK_MONOTONIC) < until_ns) {
-    const NewSnapshotFile member = {
-        pool.At("volume"), {snapshot + ".tmp", snapshot}, device.path, {}};
+    const NewSnapshotFile member = {volume.path(), {snapshot + ".tmp", snapshot}, device.path, {}};
     EXPECT_OK(TakeSnapshots({member}));
     SleepMs(100);
     EXPECT_OK(RemoveFile(snapshot));
@@ -132,7 +119,10 @@ struct DirectIoCase {
   uint32_t block_bytes;
 };
 
-class DirectIoOnPoolTest : public testing::TestWithParam<DirectIoCase> {};
+class DirectIoOnPoolTest : public test::InPool, public testing::WithParamInterface<DirectIoCase> {
+ protected:
+  DirectIoOnPoolTest() : InPool(GetParam().kind, "", GetParam().mkfs_options) {}
+};
 INSTANTIATE_TEST_SUITE_P(
     , DirectIoOnPoolTest,
     testing::Values(DirectIoCase{"xfs_with_blocks_of_1_KiB", "xfs", "-b size=1024", 1024},
@@ -142,16 +132,8 @@ INSTANTIATE_TEST_SUITE_P(
     [](const testing::TestParamInfo<DirectIoCase>& info) { return std::string(info.param.name); });
 
 TEST_P(DirectIoOnPoolTest, H14WritesNeighbouringSectorsWithoutErrors) {
-  const std::unique_ptr<test::Pool> pool =
-      test::Pool::Make(GetParam().kind, "", GetParam().mkfs_options);
-  if (pool == nullptr) return;
-  const std::string path = pool->At("volume");
-  ASSERT_OK(CreateSparseFile({path + ".tmp", path}, kVolumeBytes));
-  // Before the first snapshot: newer kernels read the properties of the file when it is attached.
-  Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  ASSERT_OK(attached);
-  WriteTogether(*pool, *attached, GetParam().block_bytes);
-  EXPECT_OK(DetachLoop(path));
+  // Attached before the first snapshot: newer kernels read the properties of the file then.
+  WriteTogether(*Make("volume", "", kVolumeBytes), At("snapshot"), GetParam().block_bytes);
 }
 
 // A volume attached the way that earlier releases did it.

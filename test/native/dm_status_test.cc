@@ -5,71 +5,60 @@
 #include <linux/dm-ioctl.h>
 
 #include <cstring>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "native/device/dm_buffer.h"
-#include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
 
 namespace blockdelta {
 namespace {
 
-constexpr char kFresh[] = "0 829/8192 0/19200 - rw discard_passdown error_if_no_space - 1024";
-
-TEST(DmStatusTest, ReadsEveryWordOfThePristinePoolStatus) {
-  // The kernel ends it with a blank.
-  Result<ThinPoolStatus> status = ParseThinPoolStatus(std::string(kFresh) + " ");
+// What test/fuzz finds read, it writes again: here, that each word says what it should.
+TEST(DmStatusTest, ReadsEveryWordOfAPoolStatus) {
+  // The kernel ends it with a blank; a later one may add words.
+  Result<ThinPoolStatus> status = ParseThinPoolStatus(
+      "18446744073709551615 829/8192 5/19200 - rw discard_passdown error_if_no_space - 1024 17 ");
   ASSERT_OK(status);
   EXPECT_EQ(status->mode, ThinPoolMode::kReadWrite);
-  EXPECT_EQ(status->transaction_id, 0u);
+  EXPECT_EQ(status->transaction_id, UINT64_MAX);
   EXPECT_EQ(status->used_metadata_blocks, 829u);
   EXPECT_EQ(status->total_metadata_blocks, 8192u);
-  EXPECT_EQ(status->used_data_blocks, 0u);
+  EXPECT_EQ(status->used_data_blocks, 5u);
   EXPECT_EQ(status->total_data_blocks, 19200u);
   EXPECT_FALSE(status->held_root.has_value());
   EXPECT_EQ(status->discards, ThinPoolDiscards::kPassdown);
   EXPECT_TRUE(status->errors_when_full);
   EXPECT_FALSE(status->needs_check);
   EXPECT_EQ(status->metadata_low_water_blocks, 1024u);
-  EXPECT_TRUE(status->KeepsMessages());
-}
-
-TEST(DmStatusTest, ReadsAHeldRootAndA64BitTransactionId) {
-  Result<ThinPoolStatus> status = ParseThinPoolStatus(
-      "18446744073709551615 4161600/4161600 5/9 73 rw no_discard_passdown queue_if_no_space - 0");
+  status = ParseThinPoolStatus("0 1/1 5/9 73 rw no_discard_passdown queue_if_no_space - 0");
   ASSERT_OK(status);
-  EXPECT_EQ(status->transaction_id, UINT64_MAX);
   EXPECT_EQ(status->held_root.value_or(0), 73u);
   EXPECT_EQ(status->discards, ThinPoolDiscards::kNoPassdown);
   EXPECT_FALSE(status->errors_when_full);
 }
 
-TEST(DmStatusTest, ReadsPoolsOutOfDataSpaceReadOnlyOrInNeedOfACheck) {
-  const auto read = [](const std::string& mode, const std::string& check) {
-    return ParseThinPoolStatus("1 9/10 10/10 - " + mode + " ignore_discard error_if_no_space " +
-                               check + " 2");
+TEST(DmStatusTest, TellsWhetherAPoolKeepsMessages) {
+  const auto about = [](const std::string& mode, const std::string& check) {
+    return "1 9/10 10/10 - " + mode + " ignore_discard error_if_no_space " + check + " 2";
   };
-  Result<ThinPoolStatus> full = read("out_of_data_space", "-");
-  EXPECT_TRUE(full.ok() && full->mode == ThinPoolMode::kOutOfDataSpace && full->KeepsMessages());
-  Result<ThinPoolStatus> frozen = read("ro", "-");
-  EXPECT_TRUE(frozen.ok() && frozen->mode == ThinPoolMode::kReadOnly && !frozen->KeepsMessages());
-  Result<ThinPoolStatus> broken = read("ro", "needs_check");
-  EXPECT_TRUE(broken.ok() && broken->needs_check && !broken->KeepsMessages());
-  Result<ThinPoolStatus> odd = read("rw", "needs_check");
-  EXPECT_TRUE(odd.ok() && !odd->KeepsMessages());
-}
-
-TEST(DmStatusTest, KnowsOnlyTheModeOfAPoolThatFailedOrCannotAnswer) {
-  Result<ThinPoolStatus> failed = ParseThinPoolStatus("Fail");
-  EXPECT_TRUE(failed.ok() && failed->mode == ThinPoolMode::kFail && !failed->KeepsMessages());
-  Result<ThinPoolStatus> silent = ParseThinPoolStatus("Error");
-  EXPECT_TRUE(silent.ok() && silent->mode == ThinPoolMode::kError && !silent->KeepsMessages());
-}
-
-TEST(DmStatusTest, IgnoresWordsAddedByLaterKernels) {
-  EXPECT_OK(ParseThinPoolStatus(std::string(kFresh) + " 17 something_new"));
+  struct Row {
+    std::string line;
+    ThinPoolMode mode;
+    bool keeps;
+  };
+  for (const Row& row :
+       {Row{about("rw", "-"), ThinPoolMode::kReadWrite, true},
+        Row{about("out_of_data_space", "-"), ThinPoolMode::kOutOfDataSpace, true},
+        Row{about("ro", "-"), ThinPoolMode::kReadOnly, false},
+        Row{about("ro", "needs_check"), ThinPoolMode::kReadOnly, false},
+        Row{about("rw", "needs_check"), ThinPoolMode::kReadWrite, false},
+        Row{"Fail", ThinPoolMode::kFail, false}, Row{"Error", ThinPoolMode::kError, false}}) {
+    Result<ThinPoolStatus> status = ParseThinPoolStatus(row.line);
+    ASSERT_OK(status);
+    EXPECT_EQ(status->mode, row.mode) << row.line;
+    EXPECT_EQ(status->KeepsMessages(), row.keeps) << row.line;
+  }
 }
 
 TEST(DmStatusTest, RefusesAPoolStatusWithAWordMissingOrChanged) {
@@ -159,12 +148,13 @@ Bytes Chain(const std::vector<DmTarget>& targets) {
 }
 
 const std::vector<DmTarget>& ThreeTargets() {
-  static const std::vector<DmTarget> targets = {
-      {"linear", 0, 8, "254:0 0"}, {"error", 8, 16, ""}, {"fifteen-letters", 24, 1, "254:0 24 x"}};
+  static const std::vector<DmTarget> targets = {{"linear", 0, 8, "254:0 0"},
+                                                {"error", 8, 16, "  "},
+                                                {"fifteen-letters", 24, 1, "254:0 24 x "}};
   return targets;
 }
 
-TEST(DmStatusTest, ReadsTargetsBackWithTheLongestTypeAndAnEmptyText) {
+TEST(DmStatusTest, ReadsTargetsBackWithTheLongestTypeAndWithoutTrailingBlanks) {
   Result<std::vector<DmTarget>> targets = ParseTargets(SpanOf(Chain(ThreeTargets())), 3);
   ASSERT_OK(targets);
   ASSERT_EQ(targets->size(), 3u);
@@ -172,20 +162,13 @@ TEST(DmStatusTest, ReadsTargetsBackWithTheLongestTypeAndAnEmptyText) {
     EXPECT_EQ((*targets)[i].type, ThreeTargets()[i].type);
     EXPECT_EQ((*targets)[i].start_sectors, ThreeTargets()[i].start_sectors);
     EXPECT_EQ((*targets)[i].length_sectors, ThreeTargets()[i].length_sectors);
-    EXPECT_EQ((*targets)[i].text, ThreeTargets()[i].text);
   }
+  // Without the blanks at their ends: as equal to the one that was loaded.
+  EXPECT_EQ((*targets)[0].text, "254:0 0");
+  EXPECT_EQ((*targets)[1].text, "");
+  EXPECT_EQ((*targets)[2].text, "254:0 24 x");
   Result<std::vector<DmTarget>> none = ParseTargets(Span<const uint8_t>(), 0);
   EXPECT_TRUE(none.ok() && none->empty());
-}
-
-TEST(DmStatusTest, ReadsATableWithTrailingSpacesAsEqualToTheLoadedOne) {
-  const std::vector<DmTarget> expected = {
-      {"thin-pool", 0, 128, "7:0 7:1 128 9 1 error_if_no_space "}, {"error", 128, 8, "  "}};
-  Result<std::vector<DmTarget>> targets = ParseTargets(SpanOf(Chain(expected)), 2);
-  ASSERT_OK(targets);
-  ASSERT_EQ(targets->size(), 2u);
-  EXPECT_EQ((*targets)[0].text, "7:0 7:1 128 9 1 error_if_no_space");
-  EXPECT_EQ((*targets)[1].text, "");
 }
 
 TEST(DmStatusTest, RefusesTargetsThatEndEarlyLeadAstrayOverlapOrHaveGaps) {
@@ -252,30 +235,6 @@ TEST(DmStatusTest, RefusesNamesThatEndEarlyOrLeadAstray) {
     Bytes bytes = whole;
     std::memcpy(bytes.data() + 8, &next, sizeof next);
     EXPECT_CODE(ParseDeviceNames(SpanOf(bytes)), kDmStatusInvalid);
-  }
-}
-
-TEST(DmStatusTest, RefusesOrReadsAnAnswerWithChangedBytes) {
-  std::mt19937_64 random(test::Seed());
-  const Bytes targets = Chain(ThreeTargets());
-  const Bytes names = Records({"first", "second", "third"}, 8, 12);
-  for (int round = 0; round < 20'000; round++) {
-    Bytes bytes = round % 2 == 0 ? targets : names;
-    for (int change = 0; change < 3; change++) {
-      bytes[random() % bytes.size()] = static_cast<uint8_t>(random());
-    }
-    bytes.resize(random() % (bytes.size() + 1));
-    Result<std::vector<DmTarget>> read = ParseTargets(SpanOf(bytes), 1 + random() % 4);
-    uint64_t end = 0;
-    if (read.ok()) {
-      for (const DmTarget& target : *read) {
-        EXPECT_EQ(target.start_sectors, end);
-        end += target.length_sectors;
-      }
-    }
-    EXPECT_LE(end, kMaxSectors);
-    static_cast<void>(ParseDeviceNames(SpanOf(bytes)));
-    static_cast<void>(ParseTargetTypes(SpanOf(bytes)));
   }
 }
 

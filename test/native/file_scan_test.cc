@@ -1,4 +1,5 @@
-// Scans of real snapshot files: compared with their bytes, and refused when they prove nothing.
+// Scans and change lists of real snapshot files: compared with their bytes and with each other, and
+// refused when they prove nothing.
 #include "native/scan/file_scan.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <random>
@@ -14,9 +16,10 @@
 #include "native/device/files.h"
 #include "native/device/take_snapshots.h"
 #include "native/scan/address_fence.h"
+#include "native/scan/build_change_list.h"
+#include "native/scan/change_list_union.h"
 #include "native/scan/snapshot_map.h"
 #include "test/native/chunks.h"
-#include "test/native/churn.h"
 #include "test/native/pool.h"
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
@@ -24,12 +27,77 @@
 namespace blockdelta {
 namespace {
 
-using test::CheckCovers;
-using test::Churn;
-using test::Take;
+constexpr uint64_t kBlock = 4096;
+constexpr uint64_t kSize = 4 << 20;
 
-constexpr uint64_t kBlock = test::kChurnBlock;
-constexpr uint64_t kSize = test::kChurnBytes;
+// Takes a snapshot of a volume's file; whether that worked.
+bool Take(const std::string& volume, const std::string& snapshot) {
+  const NewSnapshotFile member = {
+      volume, {snapshot + ".tmp", snapshot}, std::nullopt, std::nullopt};
+  Result<TakenSnapshots> outcome = TakeSnapshots({member});
+  EXPECT_OK(outcome);
+  return outcome.ok();
+}
+
+// Expects every byte that differs (from zero, if there is no base) to be in a range.
+void CheckCovers(const test::Scan& scan, const std::vector<uint8_t>& target,
+                 const std::vector<uint8_t>& base) {
+  EXPECT_TRUE(scan.complete);
+  size_t at = 0;
+  const auto same_up_to = [&](uint64_t end) {
+    for (; at < end; at++) {
+      if (target[at] == (at < base.size() ? base[at] : 0)) continue;
+      ADD_FAILURE() << "missed byte " << at;
+      return false;
+    }
+    return true;
+  };
+  for (const test::Range& range : scan.ranges) {
+    if (!same_up_to(range.offset)) return;
+    at = range.offset + range.size;
+  }
+  same_up_to(target.size());
+}
+
+// Writes, zeros, holes and preallocations at random; only writes if `only_writes`.
+class Churn {
+ public:
+  Churn(std::string path, uint64_t seed, bool only_writes = false)
+      : path_(std::move(path)), random_(seed), only_writes_(only_writes) {}
+
+  uint64_t Below(uint64_t limit) {
+    return std::uniform_int_distribution<uint64_t>(0, limit - 1)(random_);
+  }
+
+  void Step() {
+    const uint64_t block = Below(kSize / kBlock);
+    const uint64_t count = std::min(1 + Below(8), kSize / kBlock - block);
+    const auto fill = static_cast<uint8_t>(Below(4) == 0 ? 0 : random_());
+    switch (only_writes_ ? 6 : Below(6)) {
+      case 0:
+        return Allocate(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, block, count);
+      case 1:
+        return Allocate(FALLOC_FL_ZERO_RANGE, block, count);
+      case 2:
+        return Allocate(0, block, count);
+      default:
+        test::WriteBytes(path_, block * kBlock, std::vector<uint8_t>(count * kBlock, fill));
+    }
+  }
+
+ private:
+  // Not every file system does every kind.
+  void Allocate(int mode, uint64_t block, uint64_t count) {
+    Result<UniqueFd> fd = OpenPath(path_, O_RDWR);
+    ASSERT_OK(fd);
+    static_cast<void>(fallocate(fd->get(), mode, static_cast<off_t>(block * kBlock),
+                                static_cast<off_t>(count * kBlock)));
+  }
+
+  const std::string path_;
+  std::mt19937_64 random_;
+  const bool only_writes_;
+};
 
 Result<FillOutcome> FillOnce(const SnapshotIdentity& target,
                              const std::optional<SnapshotIdentity>& base) {
@@ -79,7 +147,12 @@ struct RandomVolumeCase {
   bool searches_trees = true;
 };
 
-class RandomVolumeScanTest : public testing::TestWithParam<RandomVolumeCase> {};
+class RandomVolumeScanTest : public test::InPool,
+                             public testing::WithParamInterface<RandomVolumeCase> {
+ protected:
+  RandomVolumeScanTest()
+      : InPool(GetParam().kind, GetParam().mount_options, GetParam().mkfs_options) {}
+};
 INSTANTIATE_TEST_SUITE_P(
     , RandomVolumeScanTest,
     testing::Values(RandomVolumeCase{"xfs", "xfs", ""}, RandomVolumeCase{"btrfs", "btrfs", ""},
@@ -96,10 +169,7 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST_P(RandomVolumeScanTest, MissesNoDifferingByte) {
-  const auto pool =
-      test::Pool::Make(GetParam().kind, GetParam().mount_options, GetParam().mkfs_options);
-  if (pool == nullptr) return;
-  const std::string volume = pool->At("volume");
+  const std::string volume = At("volume");
   EXPECT_OK(CreateSparseFile({volume + ".tmp", volume}, kSize));
   Churn churn(volume, test::Seed(), GetParam().only_writes);
   const auto limits = [&churn] {
@@ -109,7 +179,7 @@ TEST_P(RandomVolumeScanTest, MissesNoDifferingByte) {
   std::string base;
   for (int round = 0; round < rounds; round++) {
     for (uint64_t i = churn.Below(60); i > 0; i--) churn.Step();
-    const std::string target = pool->At("snapshot-" + std::to_string(round));
+    const std::string target = At("snapshot-" + std::to_string(round));
     if (!Take(volume, target)) return;
     const std::vector<uint8_t> bytes = test::ReadBytes(target);
     const WithoutTreeSearch without(!GetParam().searches_trees);
@@ -139,19 +209,19 @@ struct TwoSnapshots {
   std::string target;
 };
 
-TEST(FileScanTest, ReportsWhatATargetHasBeyondTheEndOfItsBase) {
-  const auto pool = test::Pool::Make("xfs");
-  if (pool == nullptr) return;
-  const TwoSnapshots pair(*pool);
-  const std::string grown = pool->At("grown");
-  test::WriteBytes(pool->At("volume"), 12 * kBlock, std::vector<uint8_t>(kBlock, 3));
-  Take(pool->At("volume"), grown);
+class FileScanTest : public test::InXfs {};
+
+TEST_F(FileScanTest, ReportsWhatATargetHasBeyondTheEndOfItsBase) {
+  const TwoSnapshots pair(*pool_);
+  const std::string grown = At("grown");
+  test::WriteBytes(At("volume"), 12 * kBlock, std::vector<uint8_t>(kBlock, 3));
+  Take(At("volume"), grown);
   Result<FillOutcome> outcome = FillOnce(test::IdentityOf(grown), test::IdentityOf(pair.target));
   ASSERT_OK(outcome);
   EXPECT_TRUE(outcome->done && outcome->entry_bytes == kBlock);
 }
 
-TEST(FileScanTest, ReportsOnlyWhatChangedInsideCompressedExtents) {
+TEST(FileScanOnBtrfsTest, ReportsOnlyWhatChangedInsideCompressedExtents) {
   const auto pool = test::Pool::Make("btrfs", "compress-force=zstd");
   if (pool == nullptr) return;
   const std::string volume = pool->At("volume");
@@ -173,7 +243,7 @@ TEST(FileScanTest, ReportsOnlyWhatChangedInsideCompressedExtents) {
   CheckCovers(scan(), test::ReadBytes(target), test::ReadBytes(base));
 }
 
-TEST(FileScanTest, SearchesTheTreeForASnapshotOfThisMoment) {
+TEST(FileScanOnBtrfsTest, SearchesTheTreeForASnapshotOfThisMoment) {
   const auto pool = test::Pool::Make("btrfs", "commit=300");
   if (pool == nullptr) return;
   const TwoSnapshots pair(*pool);
@@ -197,7 +267,7 @@ TEST(FileScanTest, SearchesTheTreeForASnapshotOfThisMoment) {
   EXPECT_EQ(map->tree(), nullptr);
 }
 
-class FileScanRefusalTest : public test::PoolTest {};
+class FileScanRefusalTest : public test::InEachPool {};
 INSTANTIATE_TEST_SUITE_P(, FileScanRefusalTest, testing::Values("xfs", "btrfs"), test::KindOf);
 
 TEST_P(FileScanRefusalTest, RefusesSnapshotsThatHaveChanged) {
@@ -226,10 +296,8 @@ TEST_P(FileScanRefusalTest, RefusesSnapshotsThatHaveChanged) {
   EXPECT_OK(FillOnce(target, base));
 }
 
-TEST(FileScanTest, CountsAFileAsChangedWhenItsImmutableFlagWasClearedAndSetAgain) {
-  const auto pool = test::Pool::Make("xfs");
-  if (pool == nullptr) return;
-  const TwoSnapshots pair(*pool);
+TEST_F(FileScanTest, CountsAFileAsChangedWhenItsImmutableFlagWasClearedAndSetAgain) {
+  const TwoSnapshots pair(*pool_);
   Result<SnapshotFile> file = SnapshotFile::Open(test::IdentityOf(pair.base));
   ASSERT_OK(file);
   EXPECT_OK(file->CheckUnchanged());
@@ -240,18 +308,7 @@ TEST(FileScanTest, CountsAFileAsChangedWhenItsImmutableFlagWasClearedAndSetAgain
   EXPECT_CODE(file->CheckUnchanged(), "SCAN_MUTABLE");
 }
 
-TEST(FileScanTest, RefusesADeltaAcrossTwoFileSystems) {
-  const auto xfs = test::Pool::Make("xfs");
-  if (xfs == nullptr) return;
-  const auto btrfs = test::Pool::Make("btrfs");
-  if (btrfs == nullptr) return;
-  const TwoSnapshots left(*xfs);
-  const TwoSnapshots right(*btrfs);
-  EXPECT_CODE(FillOnce(test::IdentityOf(left.target), test::IdentityOf(right.base)),
-              "SCAN_UNSUPPORTED");
-}
-
-TEST(FileScanTest, TrustsAddressesOfBtrfsUntilATransactionIsCommitted) {
+TEST(FileScanOnBtrfsTest, TrustsAddressesOfBtrfsUntilATransactionIsCommitted) {
   const auto pool = test::Pool::Make("btrfs", "commit=3600");
   if (pool == nullptr) return;
   const TwoSnapshots snapshots(*pool);
@@ -271,15 +328,20 @@ TEST(FileScanTest, TrustsAddressesOfBtrfsUntilATransactionIsCommitted) {
   EXPECT_FALSE(*fence->Holds());
 }
 
-TEST(FileScanTest, RefusesADeltaOnAnUnsupportedFileSystemAndNamesItsType) {
-  const auto pool = test::Pool::Make("ext4");
-  if (pool == nullptr) return;
+TEST_F(FileScanTest, RefusesADeltaOnAnUnsupportedFileSystemOrAcrossTwoAndNamesTheType) {
+  const auto btrfs = test::Pool::Make("btrfs");
+  const auto ext4 = test::Pool::Make("ext4");
+  if (btrfs == nullptr || ext4 == nullptr) return;
+  const TwoSnapshots here(*pool_);
+  const TwoSnapshots there(*btrfs);
+  EXPECT_CODE(FillOnce(test::IdentityOf(here.target), test::IdentityOf(there.base)),
+              "SCAN_UNSUPPORTED");
   for (const char* name : {"base", "target"}) {
-    test::WriteBytes(pool->At(name), 0, std::vector<uint8_t>(kBlock, 1));
-    EXPECT_OK(test::SetImmutable(pool->At(name), true));
+    test::WriteBytes(ext4->At(name), 0, std::vector<uint8_t>(kBlock, 1));
+    EXPECT_OK(test::SetImmutable(ext4->At(name), true));
   }
   Result<FillOutcome> outcome =
-      FillOnce(test::IdentityOf(pool->At("target")), test::IdentityOf(pool->At("base")));
+      FillOnce(test::IdentityOf(ext4->At("target")), test::IdentityOf(ext4->At("base")));
   EXPECT_CODE(outcome, "SCAN_UNSUPPORTED");
   EXPECT_NE(test::MessageOf(outcome).find("0xef53"), std::string::npos);
 }
@@ -305,7 +367,7 @@ class Mover {
   std::thread thread_;
 };
 
-TEST(FileScanTest, MissesNoByteWhileBtrfsMovesTheExtentsOfBothSnapshots) {
+TEST(FileScanOnBtrfsTest, MissesNoByteWhileBtrfsMovesTheExtentsOfBothSnapshots) {
   const auto pool = test::Pool::Make("btrfs");
   if (pool == nullptr) return;
   std::mt19937_64 random(test::Seed());
@@ -330,6 +392,198 @@ TEST(FileScanTest, MissesNoByteWhileBtrfsMovesTheExtentsOfBothSnapshots) {
     CheckCovers(ScanFiles(test::IdentityOf(pair.target), test::IdentityOf(pair.base), limits),
                 target, base);
   }
+}
+
+SnapshotToList ToList(const std::string& path) {
+  return {path.substr(path.rfind('/') + 1), test::IdentityOf(path)};
+}
+
+ChangeListNames NamesOf(const std::string& path) { return {path + ".tmp", path}; }
+
+// The list of a snapshot is beside it.
+std::string DeltaOf(const std::string& path) { return path + ".delta"; }
+std::string AllocatedOf(const std::string& path) { return path + ".allocated"; }
+std::string MapOf(const std::string& path) { return path + ".map"; }
+
+BuildChangeListRequest DeltaRequest(const std::string& target, const std::string& base) {
+  return {ToList(target), ToList(base), NamesOf(DeltaOf(target)), std::nullopt, std::nullopt, 40};
+}
+
+// Runs all steps. Returns how many there were, or the failure of one.
+Result<int> Build(const BuildChangeListRequest& request) {
+  std::optional<BuildProgress> progress;
+  for (int steps = 1;; steps++) {
+    Result<BuildOutcome> outcome = BuildChangeList(request, progress);
+    if (!outcome.ok()) return outcome.TakeStatus();
+    if (outcome->done) return steps;
+    progress = outcome->progress;
+  }
+}
+
+FillLimits SomeLimits() { return {0, 0, 100, 30, 70, true}; }
+
+test::Scan ScanLists(const ChangeListRequest& request) {
+  const test::Call call = [&](const FillLimits& limits, Span<uint8_t> buffer) {
+    return FillFromLists(request, limits, buffer);
+  };
+  return test::RunScan(call, request.size_bytes, 0, 1 << 16, SomeLimits);
+}
+
+test::Scan ScanDirectly(const std::string& target, const std::optional<std::string>& base) {
+  std::optional<SnapshotIdentity> base_file;
+  if (base.has_value()) base_file = test::IdentityOf(*base);
+  return ScanFiles(test::IdentityOf(target), base_file, SomeLimits);
+}
+
+ChangeListRequest UnionOf(const std::vector<std::string>& snapshots, size_t base, size_t target) {
+  ChangeListRequest request;
+  for (size_t i = base + 1; i <= target; i++) request.paths.push_back(DeltaOf(snapshots[i]));
+  request.target_id = ToList(snapshots[target]).id;
+  request.base_id = ToList(snapshots[base]).id;
+  request.size_bytes = kSize;
+  request.target = test::IdentityOf(snapshots[target]);
+  request.base = test::IdentityOf(snapshots[base]);
+  return request;
+}
+
+class BuildChangeListTest : public test::InEachPool {
+ protected:
+  bool is_xfs() const { return std::string(GetParam()) == "xfs"; }
+};
+INSTANTIATE_TEST_SUITE_P(, BuildChangeListTest, testing::Values("xfs", "btrfs"), test::KindOf);
+
+TEST_P(BuildChangeListTest, MissesNoDifferingByteBetweenAnyTwoSnapshotsOfAChain) {
+  const std::string volume = At("volume");
+  EXPECT_OK(CreateSparseFile({volume + ".tmp", volume}, kSize));
+  Churn churn(volume, test::Seed());
+  std::vector<std::string> snapshots;
+  std::vector<std::vector<uint8_t>> bytes;
+  int steps = 0;
+  const int rounds = test::IsNightly() ? 40 : 8;
+  for (int round = 0; round < rounds; round++) {
+    for (uint64_t i = churn.Below(60); i > 0; i--) churn.Step();
+    snapshots.push_back(At("snapshot-" + std::to_string(round)));
+    const std::string& target = snapshots.back();
+    ASSERT_TRUE(Take(volume, target));
+    bytes.push_back(test::ReadBytes(target));
+    BuildChangeListRequest request = {ToList(target), std::nullopt, NamesOf(AllocatedOf(target)),
+                                      std::nullopt,   std::nullopt, 30};
+    if (is_xfs()) request.map_names = NamesOf(MapOf(target));
+    if (round > 0) {
+      request.base = ToList(snapshots[snapshots.size() - 2]);
+      request.names = NamesOf(DeltaOf(target));
+      if (is_xfs()) request.base_map = MapOf(snapshots[snapshots.size() - 2]);
+    }
+    Result<int> built = Build(request);
+    ASSERT_OK(built);
+    steps += *built;
+    if (round == 0) {
+      ChangeListRequest allocated;
+      allocated.paths = {AllocatedOf(target)};
+      allocated.target_id = ToList(target).id;
+      allocated.size_bytes = kSize;
+      allocated.target = test::IdentityOf(target);
+      const test::Scan scan = ScanLists(allocated);
+      EXPECT_EQ(scan.ranges, ScanDirectly(target, std::nullopt).ranges);
+      CheckCovers(scan, bytes[0], {});
+      continue;
+    }
+    // A step is exactly what a direct scan finds, also with the stored map in place of a scan.
+    const std::string& base = snapshots[snapshots.size() - 2];
+    const size_t last = snapshots.size() - 1;
+    if (is_xfs()) {
+      EXPECT_EQ(ScanLists(UnionOf(snapshots, last - 1, last)).ranges,
+                ScanDirectly(target, base).ranges);
+    }
+    for (size_t from = 0; from < last; from++) {
+      CheckCovers(ScanLists(UnionOf(snapshots, from, last)), bytes[last], bytes[from]);
+    }
+  }
+  EXPECT_GT(steps, rounds);
+}
+
+// Three snapshots of a volume whose blocks are written one after the other.
+std::vector<std::string> ThreeSnapshots(const test::Pool& pool) {
+  const std::string volume = pool.At("volume");
+  EXPECT_OK(CreateSparseFile({volume + ".tmp", volume}, kSize));
+  std::vector<std::string> snapshots;
+  for (uint8_t i = 0; i < 3; i++) {
+    for (uint64_t block = i; block < 200; block += 3) {
+      test::WriteBytes(volume, block * kBlock, std::vector<uint8_t>(kBlock, i + 1));
+    }
+    snapshots.push_back(pool.At("snapshot-" + std::to_string(i)));
+    EXPECT_TRUE(Take(volume, snapshots.back()));
+  }
+  return snapshots;
+}
+
+// Root clears the flag and sets it again: the file may have changed meanwhile.
+void Touch(const std::string& path) {
+  // Change times of older kernels have the grain of the timer, 10 ms at most.
+  SleepMs(20);
+  EXPECT_OK(test::SetImmutable(path, false));
+  EXPECT_OK(test::SetImmutable(path, true));
+}
+
+TEST_P(BuildChangeListTest, RefusesASnapshotThatIsTouchedBetweenTwoSteps) {
+  const std::vector<std::string> snapshots = ThreeSnapshots(*pool_);
+  for (const std::string& touched : {snapshots[0], snapshots[1]}) {
+    const BuildChangeListRequest request = DeltaRequest(snapshots[1], snapshots[0]);
+    Result<BuildOutcome> first = BuildChangeList(request, std::nullopt);
+    ASSERT_OK(first);
+    ASSERT_FALSE(first->done);
+    Touch(touched);
+    EXPECT_CODE(BuildChangeList(request, first->progress), "SCAN_MUTABLE");
+  }
+  EXPECT_OK(Build(DeltaRequest(snapshots[1], snapshots[0])));
+}
+
+TEST_P(BuildChangeListTest, RefusesAListOfAFileThatWasTouchedAfterIt) {
+  const std::vector<std::string> snapshots = ThreeSnapshots(*pool_);
+  const auto code = [&](size_t base, size_t target) {
+    std::vector<uint8_t> buffer(1 << 16);
+    FillLimits limits = SomeLimits();
+    limits.max_entries = limits.max_extents = 10'000;
+    return test::CodeOf(FillFromLists(UnionOf(snapshots, base, target), limits,
+                                      Span<uint8_t>(buffer.data(), buffer.size())));
+  };
+  ASSERT_OK(Build(DeltaRequest(snapshots[1], snapshots[0])));
+  ASSERT_OK(Build(DeltaRequest(snapshots[2], snapshots[1])));
+  EXPECT_EQ(code(0, 2), "");
+  // Between base and target: the step after it was not made from the file as it is now, but both
+  // steps were made from the same one.
+  Touch(snapshots[1]);
+  EXPECT_EQ(code(0, 1), "LIST_INVALID");
+  EXPECT_EQ(code(1, 2), "LIST_INVALID");
+  EXPECT_EQ(code(0, 2), "");
+  // Made again, the second step no longer continues the first.
+  ASSERT_OK(Build(DeltaRequest(snapshots[2], snapshots[1])));
+  EXPECT_EQ(code(0, 2), "LIST_INVALID");
+  ASSERT_OK(Build(DeltaRequest(snapshots[1], snapshots[0])));
+  EXPECT_EQ(code(0, 2), "");
+}
+
+TEST_P(BuildChangeListTest, UsesAStoredMapOnlyOfTheBaseAndOnlyWhereExtentsStayInPlace) {
+  const std::vector<std::string> snapshots = ThreeSnapshots(*pool_);
+  BuildChangeListRequest request = DeltaRequest(snapshots[1], snapshots[0]);
+  request.map_names = NamesOf(MapOf(snapshots[1]));
+  if (!is_xfs()) {
+    EXPECT_CODE(Build(request), "SCAN_UNSUPPORTED");
+    EXPECT_FALSE(test::Exists(MapOf(snapshots[1])));
+    return;
+  }
+  ASSERT_OK(Build(request));
+  BuildChangeListRequest next = DeltaRequest(snapshots[2], snapshots[1]);
+  next.base_map = MapOf(snapshots[1]);
+  EXPECT_OK(Build(next));
+  BuildChangeListRequest other = DeltaRequest(snapshots[2], snapshots[0]);
+  other.base_map = MapOf(snapshots[1]);
+  EXPECT_CODE(Build(other), "LIST_INVALID");
+  next.base_map = DeltaOf(snapshots[1]);
+  EXPECT_CODE(Build(next), "LIST_INVALID");
+  Touch(snapshots[1]);
+  next.base_map = MapOf(snapshots[1]);
+  EXPECT_CODE(Build(next), "LIST_INVALID");
 }
 
 }  // namespace

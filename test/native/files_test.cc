@@ -23,9 +23,10 @@ struct stat StateOf(const std::string& path) {
   return state;
 }
 
-TEST(FilesTest, CreatesASparsePrivateFileUnderItsFinalNameOnly) {
-  const test::TempDirectory directory;
-  const std::string path = directory.At("volume");
+class FilesTest : public test::InXfs {};
+
+TEST_F(FilesTest, CreatesASparsePrivateFileUnderItsFinalNameOnly) {
+  const std::string path = At("volume");
   EXPECT_OK(CreateSparseFile(Names(path), kSize));
   const struct stat state = StateOf(path);
   EXPECT_EQ(static_cast<uint64_t>(state.st_size), kSize);
@@ -34,32 +35,28 @@ TEST(FilesTest, CreatesASparsePrivateFileUnderItsFinalNameOnly) {
   EXPECT_FALSE(test::Exists(path + ".tmp"));
 }
 
-TEST(FilesTest, NeverReplacesAnExistingFile) {
-  const test::TempDirectory directory;
-  const std::string path = directory.At("volume");
+TEST_F(FilesTest, NeverReplacesAnExistingFile) {
+  const std::string path = At("volume");
   test::WriteBytes(path, 0, {1, 2, 3});
   EXPECT_CODE(CreateSparseFile(Names(path), kSize), "EEXIST");
   EXPECT_EQ(test::ReadBytes(path), std::vector<uint8_t>({1, 2, 3}));
   EXPECT_FALSE(test::Exists(path + ".tmp"));
   // Nor one that appears while the new one is made.
-  Result<NewFile> file = NewFile::Create(Names(directory.At("late")));
+  Result<NewFile> file = NewFile::Create(Names(At("late")));
   ASSERT_OK(file);
-  test::WriteBytes(directory.At("late"), 0, {4});
+  test::WriteBytes(At("late"), 0, {4});
   EXPECT_CODE(file->Publish(), "EEXIST");
-  EXPECT_EQ(test::ReadBytes(directory.At("late")), std::vector<uint8_t>({4}));
+  EXPECT_EQ(test::ReadBytes(At("late")), std::vector<uint8_t>({4}));
 }
 
-TEST(FilesTest, LeavesNothingOfANewFileThatIsGivenUp) {
-  const test::TempDirectory directory;
-  const std::string path = directory.At("volume");
+TEST_F(FilesTest, LeavesNothingOfANewFileThatIsGivenUp) {
+  const std::string path = At("volume");
   EXPECT_OK(NewFile::Create(Names(path)));
   EXPECT_FALSE(test::Exists(path + ".tmp"));
 }
 
-TEST(FilesTest, RemovesTheTemporaryFileOfAKilledCallEvenIfImmutable) {
-  const auto pool = test::Pool::Make("xfs");
-  if (pool == nullptr) return;
-  const std::string path = pool->At("volume");
+TEST_F(FilesTest, RemovesTheTemporaryFileOfAKilledCallEvenIfImmutable) {
+  const std::string path = At("volume");
   test::WriteBytes(path + ".tmp", 0, {1, 2, 3});
   EXPECT_OK(test::SetImmutable(path + ".tmp", true));
   EXPECT_EQ(unlink((path + ".tmp").c_str()), -1);
@@ -67,27 +64,20 @@ TEST(FilesTest, RemovesTheTemporaryFileOfAKilledCallEvenIfImmutable) {
   EXPECT_EQ(test::ReadBytes(path), std::vector<uint8_t>(kSize));
 }
 
-TEST(FilesTest, RemovesAnImmutableFileAndRemovingItAgainSucceeds) {
-  const auto pool = test::Pool::Make("xfs");
-  if (pool == nullptr) return;
-  const std::string path = pool->At("snapshot");
+TEST_F(FilesTest, RemovesAnImmutableFileAndRemovingItAgainSucceeds) {
+  const std::string path = At("snapshot");
   test::WriteBytes(path, 0, {1});
   EXPECT_OK(test::SetImmutable(path, true));
-  Result<bool> removed = RemoveFile(path);
-  ASSERT_OK(removed);
-  EXPECT_TRUE(*removed);
-  removed = RemoveFile(path);
-  ASSERT_OK(removed);
-  EXPECT_FALSE(*removed);
-  removed = RemoveFile(pool->At("no/such/directory"));
-  ASSERT_OK(removed);
-  EXPECT_FALSE(*removed);
+  for (const bool is_there : {true, false}) {
+    Result<bool> removed = RemoveFile(is_there ? path : At("no/such/directory"));
+    ASSERT_OK(removed);
+    EXPECT_EQ(*removed, is_there);
+  }
+  EXPECT_FALSE(*RemoveFile(path));
 }
 
-TEST(FilesTest, ReportsTheStateOfAFileAsStatAndItsFlagsDo) {
-  const auto pool = test::Pool::Make("xfs");
-  if (pool == nullptr) return;
-  const std::string path = pool->At("file");
+TEST_F(FilesTest, ReportsTheStateOfAFileAsStatAndItsFlagsDo) {
+  const std::string path = At("file");
   test::WriteBytes(path, 0, std::vector<uint8_t>(8192, 1));
   Result<std::optional<FileState>> state = StateOfFile(path);
   ASSERT_OK(state);
@@ -97,12 +87,12 @@ TEST(FilesTest, ReportsTheStateOfAFileAsStatAndItsFlagsDo) {
   EXPECT_FALSE((*state)->immutable);
   EXPECT_OK(test::SetImmutable(path, true));
   EXPECT_TRUE((*StateOfFile(path))->immutable);
-  state = StateOfFile(pool->At("nowhere"));
+  state = StateOfFile(At("nowhere"));
   ASSERT_OK(state);
   EXPECT_FALSE(state->has_value());
 }
 
-class FilesOnPoolTest : public test::PoolTest {};
+class FilesOnPoolTest : public test::InEachPool {};
 INSTANTIATE_TEST_SUITE_P(, FilesOnPoolTest, testing::Values("xfs", "btrfs"), test::KindOf);
 
 TEST_P(FilesOnPoolTest, ClonesBytesAndZerosBehindThem) {
@@ -111,8 +101,8 @@ TEST_P(FilesOnPoolTest, ClonesBytesAndZerosBehindThem) {
   EXPECT_TRUE(*supported);
   EXPECT_TRUE(
       test::RunCommand("test -z \"$(find " + pool_->mount_point() + " -name '.reflink*')\""));
-  const std::string source = pool_->At("source");
-  const std::string clone = pool_->At("clone");
+  const std::string source = At("source");
+  const std::string clone = At("clone");
   std::vector<uint8_t> bytes(12345, 7);
   test::WriteBytes(source, 0, bytes);
   EXPECT_CODE(CloneFile(source, Names(clone), kSize), kScanMutable);
@@ -123,11 +113,11 @@ TEST_P(FilesOnPoolTest, ClonesBytesAndZerosBehindThem) {
   EXPECT_EQ(test::ReadBytes(clone), bytes);
   EXPECT_EQ(StateOf(clone).st_mode & 07777u, 0600u);
   EXPECT_CODE(CloneFile(source, Names(clone), kSize), "EEXIST");
-  EXPECT_CODE(CloneFile(pool_->At("nowhere"), Names(pool_->At("x")), kSize), "ENOENT");
+  EXPECT_CODE(CloneFile(At("nowhere"), Names(At("x")), kSize), "ENOENT");
 }
 
 TEST_P(FilesOnPoolTest, RefusesToCloneASealedFileThatWasWrittenOrTruncated) {
-  const std::string source = pool_->At("source");
+  const std::string source = At("source");
   test::WriteBytes(source, 0, std::vector<uint8_t>(65536, 1));
   {
     Result<UniqueFd> fd = OpenPath(source, O_RDWR);
@@ -136,7 +126,7 @@ TEST_P(FilesOnPoolTest, RefusesToCloneASealedFileThatWasWrittenOrTruncated) {
   }
   const auto clone = [&](const std::string& name) {
     EXPECT_OK(test::SetImmutable(source, true));
-    Status status = CloneFile(source, Names(pool_->At(name)), 65536);
+    Status status = CloneFile(source, Names(At(name)), 65536);
     EXPECT_OK(test::SetImmutable(source, false));
     return status;
   };
@@ -154,11 +144,11 @@ TEST_P(FilesOnPoolTest, RefusesToCloneASealedFileThatWasWrittenOrTruncated) {
   EXPECT_CODE(clone("truncated, with forged times"), kScanMutable);
 }
 
-TEST(FilesTest, ClonesFilesWithoutCopyOnWriteAsSuchAndOthersAsOthers) {
-  const auto pool = test::Pool::Make("btrfs");
-  if (pool == nullptr) return;
+class FilesOnBtrfsTest : public test::InBtrfs {};
+
+TEST_F(FilesOnBtrfsTest, ClonesFilesWithoutCopyOnWriteAsSuchAndOthersAsOthers) {
   EXPECT_TRUE(
-      test::RunCommand("cd " + pool->mount_point() +
+      test::RunCommand("cd " + pool_->mount_point() +
                        " && touch cow nocow && chattr +C nocow && mkdir dir && chattr +C dir"));
   const auto flags = [](const std::string& path) {
     Result<UniqueFd> fd = OpenPath(path, O_RDONLY);
@@ -169,17 +159,17 @@ TEST(FilesTest, ClonesFilesWithoutCopyOnWriteAsSuchAndOthersAsOthers) {
     }
     return value & FS_NOCOW_FL;
   };
-  test::WriteBytes(pool->At("cow"), 0, std::vector<uint8_t>(65536, 1));
-  test::WriteBytes(pool->At("nocow"), 0, std::vector<uint8_t>(65536, 1));
-  for (const char* name : {"cow", "nocow"}) EXPECT_OK(test::SetImmutable(pool->At(name), true));
-  EXPECT_OK(CloneFile(pool->At("nocow"), Names(pool->At("nocow-clone")), 65536));
-  EXPECT_NE(flags(pool->At("nocow-clone")), 0);
+  test::WriteBytes(At("cow"), 0, std::vector<uint8_t>(65536, 1));
+  test::WriteBytes(At("nocow"), 0, std::vector<uint8_t>(65536, 1));
+  for (const char* name : {"cow", "nocow"}) EXPECT_OK(test::SetImmutable(At(name), true));
+  EXPECT_OK(CloneFile(At("nocow"), Names(At("nocow-clone")), 65536));
+  EXPECT_NE(flags(At("nocow-clone")), 0);
   // A new file in this directory is not copied on write unless its flag says so.
-  EXPECT_OK(CloneFile(pool->At("cow"), Names(pool->At("dir/cow-clone")), 65536));
-  EXPECT_EQ(flags(pool->At("dir/cow-clone")), 0);
+  EXPECT_OK(CloneFile(At("cow"), Names(At("dir/cow-clone")), 65536));
+  EXPECT_EQ(flags(At("dir/cow-clone")), 0);
 }
 
-TEST(FilesTest, ReportsMissingCloneSupportAndLeavesNothing) {
+TEST_F(FilesTest, ReportsMissingCloneSupportAndLeavesNothing) {
   const auto pool = test::Pool::Make("ext4");
   if (pool == nullptr) return;
   Result<bool> supported = ProbeReflink(pool->mount_point());

@@ -10,7 +10,6 @@
 #include "native/device/loop_change.h"
 #include "test/native/pool.h"
 #include "test/native/status_assertions.h"
-#include "test/native/volume.h"
 
 namespace blockdelta {
 namespace {
@@ -31,25 +30,20 @@ bool HasCapability(int number) {
 
 constexpr int kCapSysResource = 24;
 
+class GrowthTest : public test::InXfs {};
+
 // Gives the volume's file and device a size, not its file system.
 bool GrowDevice(const test::Volume& volume, uint64_t size_bytes) {
   Result<bool> grown = GrowFile(volume.path(), size_bytes);
-  EXPECT_OK(grown);
-  if (!grown.ok()) return false;
-  EXPECT_TRUE(*grown);
   Result<std::optional<LoopDevice>> device = ResizeLoop(volume.path());
-  EXPECT_OK(device);
-  if (!*grown || !device.ok()) return false;
-  EXPECT_TRUE(device->has_value());
-  if (!device->has_value()) return false;
-  EXPECT_EQ((*device)->size_bytes, size_bytes);
-  return (*device)->size_bytes == size_bytes;
+  const bool is_grown = grown.ok() && *grown && device.ok() && device->has_value() &&
+                        (*device)->size_bytes == size_bytes;
+  EXPECT_TRUE(is_grown);
+  return is_grown;
 }
 
-TEST(GrowthTest, GrowsAFileWithZerosAndNeverShrinksIt) {
-  const auto pool = test::Pool::Make("xfs");
-  if (pool == nullptr) return;
-  const std::string path = pool->At("volume");
+TEST_F(GrowthTest, GrowsAFileWithZerosAndNeverShrinksIt) {
+  const std::string path = At("volume");
   test::WriteBytes(path, 0, std::vector<uint8_t>(8192, 7));
   Result<bool> grown = GrowFile(path, 16384);
   ASSERT_OK(grown);
@@ -63,17 +57,15 @@ TEST(GrowthTest, GrowsAFileWithZerosAndNeverShrinksIt) {
     EXPECT_FALSE(*grown);
   }
   EXPECT_EQ(SizeOf(path), 16384u);
-  EXPECT_CODE(GrowFile(pool->At("nowhere"), 16384), "ENOENT");
+  EXPECT_CODE(GrowFile(At("nowhere"), 16384), "ENOENT");
   EXPECT_CODE(GrowFile(path, UINT64_MAX), "EFBIG");
-  EXPECT_CODE(GrowFile(pool->mount_point(), 16384), "EISDIR");
+  EXPECT_CODE(GrowFile(pool_->mount_point(), 16384), "EISDIR");
   EXPECT_OK(test::SetImmutable(path, true));
   EXPECT_CODE(GrowFile(path, 32768), "EPERM");
 }
 
-TEST(GrowthTest, AllocatesAllBlocksOfAFileAndKeepsItsContentAndItsSizeWhereThereIsNoRoom) {
-  const auto pool = test::Pool::Make("xfs");
-  if (pool == nullptr) return;
-  const std::string path = pool->At("metadata");
+TEST_F(GrowthTest, AllocatesAllBlocksOfAFileAndKeepsItsContentAndItsSizeWhereThereIsNoRoom) {
+  const std::string path = At("metadata");
   EXPECT_OK(CreateSparseFile({path + ".tmp", path}, 2 * kMiB));
   test::WriteBytes(path, 4096, {5});
   for (const uint64_t size : {2 * kMiB, 2 * kMiB, 4 * kMiB, 3 * kMiB}) {
@@ -90,16 +82,20 @@ TEST(GrowthTest, AllocatesAllBlocksOfAFileAndKeepsItsContentAndItsSizeWhereThere
   EXPECT_EQ(test::ReadBytes(path), expected);
   EXPECT_CODE(AllocateFile(path, uint64_t{1} << 40), "ENOSPC");
   EXPECT_EQ(SizeOf(path), 4 * kMiB);
-  EXPECT_CODE(AllocateFile(pool->At("nowhere"), kMiB), "ENOENT");
+  EXPECT_CODE(AllocateFile(At("nowhere"), kMiB), "ENOENT");
   EXPECT_CODE(AllocateFile(path, UINT64_MAX), "EFBIG");
   EXPECT_CODE(AllocateFile(path, 0), "EINVAL");
 }
 
-TEST(GrowthTest, ResizesALoopDeviceToItsFileAndKeepsWhatWasWritten) {
-  const auto pool = test::Pool::Make("xfs");
-  if (pool == nullptr) return;
-  const auto volume = test::Volume::Make(*pool, "volume", "", 4 * kMiB);
-  if (volume == nullptr) return;
+TEST_F(GrowthTest, ResizesTheLoopDeviceOfAFileAndKeepsWhatWasWritten) {
+  const std::string plain = At("plain");
+  EXPECT_OK(CreateSparseFile({plain + ".tmp", plain}, kMiB));
+  for (const std::string& name : {plain, At("nowhere"), plain + "/below"}) {
+    Result<std::optional<LoopDevice>> device = ResizeLoop(name);
+    ASSERT_OK(device);
+    EXPECT_FALSE(device->has_value());
+  }
+  test::Volume* const volume = Make("volume", "", 4 * kMiB);
   test::WriteBytes(volume->loop(), 0, {5});
   if (!GrowDevice(*volume, 8 * kMiB + 4096)) return;
   test::WriteBytes(volume->loop(), 8 * kMiB, {6});
@@ -112,23 +108,8 @@ TEST(GrowthTest, ResizesALoopDeviceToItsFileAndKeepsWhatWasWritten) {
   EXPECT_TRUE(bytes[0] == 5 && bytes[8 * kMiB] == 6);
 }
 
-TEST(GrowthTest, ResizesOnlyTheDeviceOfAnAttachedFile) {
-  const auto pool = test::Pool::Make("xfs");
-  if (pool == nullptr) return;
-  const std::string path = pool->At("volume");
-  EXPECT_OK(CreateSparseFile({path + ".tmp", path}, kMiB));
-  for (const std::string& name : {path, pool->At("nowhere"), path + "/below"}) {
-    Result<std::optional<LoopDevice>> device = ResizeLoop(name);
-    ASSERT_OK(device);
-    EXPECT_FALSE(device->has_value());
-  }
-}
-
-TEST(GrowthTest, SwitchesDirectIoOnAnAttachedDeviceOnly) {
-  const auto pool = test::Pool::Make("xfs");
-  if (pool == nullptr) return;
-  const auto volume = test::Volume::Make(*pool, "volume", "", 4 * kMiB);
-  if (volume == nullptr) return;
+TEST_F(GrowthTest, SwitchesDirectIoOnAnAttachedDeviceOnly) {
+  test::Volume* const volume = Make("volume", "", 4 * kMiB);
   for (const bool direct_io : {false, false, true, true}) {
     EXPECT_OK(SetLoopDirectIo(volume->loop(), direct_io));
     Result<AttachedLoop> found = AttachLoop(volume->path(), false, "");
@@ -147,7 +128,7 @@ struct GrowthCase {
   const char* check;
 };
 
-class FileSystemGrowthTest : public testing::TestWithParam<GrowthCase> {};
+class FileSystemGrowthTest : public test::InXfs, public testing::WithParamInterface<GrowthCase> {};
 INSTANTIATE_TEST_SUITE_P(, FileSystemGrowthTest,
                          testing::Values(GrowthCase{"xfs", FileSystemKind::kXfs, "xfs_repair -n"},
                                          GrowthCase{"btrfs", FileSystemKind::kBtrfs, "btrfs check"},
@@ -160,10 +141,7 @@ TEST_P(FileSystemGrowthTest, GrowsToItsDevice) {
   if (GetParam().kind == FileSystemKind::kExt4 && !HasCapability(kCapSysResource)) {
     GTEST_SKIP() << "needs CAP_SYS_RESOURCE";
   }
-  const auto pool = test::Pool::Make("xfs");
-  if (pool == nullptr) return;
-  const auto volume = test::Volume::Make(*pool, "volume", GetParam().name, 320 * kMiB);
-  if (volume == nullptr) return;
+  test::Volume* const volume = Make("volume", GetParam().name, 320 * kMiB);
   test::WriteBytes(volume->mount_point() + "/file", 0, std::vector<uint8_t>(kMiB, 3));
   // Nothing to grow.
   Result<Growth> growth = GrowFileSystem(volume->mount_point(), volume->loop());
@@ -185,14 +163,11 @@ TEST_P(FileSystemGrowthTest, GrowsToItsDevice) {
   EXPECT_TRUE(test::RunCommand(std::string(GetParam().check) + " " + volume->loop()));
 }
 
-TEST(GrowthTest, NamesAMissingCapabilityUnlessThereIsNothingToGrow) {
+TEST_F(GrowthTest, NamesAMissingCapabilityUnlessThereIsNothingToGrow) {
   if (HasCapability(kCapSysResource)) {
     GTEST_SKIP() << "has CAP_SYS_RESOURCE";
   }
-  const auto pool = test::Pool::Make("xfs");
-  if (pool == nullptr) return;
-  const auto volume = test::Volume::Make(*pool, "volume", "ext4", 64 * kMiB);
-  if (volume == nullptr) return;
+  test::Volume* const volume = Make("volume", "ext4", 64 * kMiB);
   EXPECT_OK(GrowFileSystem(volume->mount_point(), volume->loop()));
   if (!GrowDevice(*volume, 128 * kMiB)) return;
   Result<Growth> growth = GrowFileSystem(volume->mount_point(), volume->loop());
@@ -201,26 +176,19 @@ TEST(GrowthTest, NamesAMissingCapabilityUnlessThereIsNothingToGrow) {
   EXPECT_NE(growth.status().failure().message.find("CAP_SYS_RESOURCE"), std::string::npos);
 }
 
-TEST(GrowthTest, FindsNothingToGrowInANewExt4OfAnySize) {
-  const auto pool = test::Pool::Make("xfs");
-  if (pool == nullptr) return;
+TEST_F(GrowthTest, FindsNothingToGrowInANewExt4OfAnySize) {
   // About the ends of its groups of 8 and 128 MiB, where a last group may be left out.
   for (const uint64_t mib : {16, 33, 66, 128, 129, 131, 136, 257, 262, 300}) {
-    const auto volume =
-        test::Volume::Make(*pool, "volume-" + std::to_string(mib), "ext4", mib * kMiB);
-    if (volume == nullptr) return;
+    test::Volume* const volume = Make("volume-" + std::to_string(mib), "ext4", mib * kMiB);
     Result<Growth> growth = GrowFileSystem(volume->mount_point(), volume->loop());
     ASSERT_OK(growth);
     EXPECT_EQ(growth->before_bytes, growth->after_bytes);
   }
 }
 
-TEST(GrowthTest, GrowsAFileSystemOnlyToTheDeviceItIsMountedFrom) {
-  const auto pool = test::Pool::Make("xfs");
-  if (pool == nullptr) return;
-  const auto first = test::Volume::Make(*pool, "first", "ext4", 64 * kMiB);
-  const auto second = test::Volume::Make(*pool, "second", "btrfs", 128 * kMiB);
-  if (first == nullptr || second == nullptr) return;
+TEST_F(GrowthTest, GrowsAFileSystemOnlyToTheDeviceItIsMountedFrom) {
+  test::Volume* const first = Make("first", "ext4", 64 * kMiB);
+  test::Volume* const second = Make("second", "btrfs", 128 * kMiB);
   EXPECT_CODE(GrowFileSystem(first->mount_point(), second->loop()), "ESTALE");
   EXPECT_CODE(GrowFileSystem(second->mount_point(), first->loop()), "ESTALE");
   EXPECT_CODE(GrowFileSystem(first->mount_point(), first->path()), "ENOTBLK");

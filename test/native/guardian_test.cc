@@ -7,21 +7,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <memory>
-
 #include "native/device/freeze.h"
 #include "test/native/pool.h"
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
-#include "test/native/volume.h"
 
 namespace blockdelta {
 namespace {
 
-constexpr uint64_t kSizes[] = {64 << 20, 300 << 20, 128 << 20};
-constexpr const char* kKinds[] = {"ext4", "xfs", "btrfs"};
+constexpr uint64_t kSize = 64 << 20;
 // For a test that would wait for ever otherwise.
 constexpr int kGiveUpMs = 60'000;
+
+class GuardianTest : public test::InXfs {};
 
 Result<Freeze> Hold(Guardian* guardian, const std::string& mount_point) {
   Result<UniqueFd> mount = OpenPath(mount_point, O_RDONLY | O_DIRECTORY);
@@ -82,17 +80,11 @@ bool IsFrozen(const std::string& mount_point) {
   return is_frozen;
 }
 
-TEST(GuardianTest, H19FileSystemsStayWritableWhenTheirPluginIsKilledWhileTheyAreFrozen) {
-  const std::unique_ptr<test::Pool> pool = test::Pool::Make("xfs");
-  if (pool == nullptr) return;
-  std::vector<std::unique_ptr<test::Volume>> volumes;
-  std::vector<std::string> mount_points;
-  for (size_t i = 0; i < 3; i++) {
-    volumes.push_back(test::Volume::Make(*pool, kKinds[i], kKinds[i], kSizes[i]));
-    if (volumes.back() == nullptr) return;
-    mount_points.push_back(volumes.back()->mount_point());
-  }
-  for (int round = 0; round < (test::IsNightly() ? 200 : 20); round++) {
+TEST_F(GuardianTest, H19FileSystemsStayWritableWhenTheirPluginIsKilledWhileTheyAreFrozen) {
+  const std::vector<std::string> mount_points = {Make("ext4", "ext4", kSize)->mount_point(),
+                                                 Make("xfs", "xfs", 300 << 20)->mount_point(),
+                                                 Make("btrfs", "btrfs", 128 << 20)->mount_point()};
+  for (int round = 0; round < (test::IsNightly() ? 200 : 5); round++) {
     const pid_t holder = StartHolder(mount_points);
     if (holder <= 0) return;
     for (const std::string& mount_point : mount_points) EXPECT_TRUE(IsFrozen(mount_point));
@@ -102,11 +94,8 @@ TEST(GuardianTest, H19FileSystemsStayWritableWhenTheirPluginIsKilledWhileTheyAre
   }
 }
 
-TEST(GuardianTest, H19AFileSystemIsThawedWhenItsGuardianIsKilled) {
-  const std::unique_ptr<test::Pool> pool = test::Pool::Make("xfs");
-  if (pool == nullptr) return;
-  const auto volume = test::Volume::Make(*pool, "volume", "ext4", kSizes[0]);
-  if (volume == nullptr) return;
+TEST_F(GuardianTest, H19AFileSystemIsThawedWhenItsGuardianIsKilled) {
+  test::Volume* const volume = Make("volume", "ext4", kSize);
   Result<Guardian> guardian = Guardian::Start();
   ASSERT_OK(guardian);
   Result<Freeze> freeze = Hold(&*guardian, volume->mount_point());
@@ -118,11 +107,8 @@ TEST(GuardianTest, H19AFileSystemIsThawedWhenItsGuardianIsKilled) {
   EXPECT_TRUE(volume->IsThawed());
 }
 
-TEST(GuardianTest, AFileSystemThatAnotherHasThawedMeanwhileIsAFailure) {
-  const std::unique_ptr<test::Pool> pool = test::Pool::Make("xfs");
-  if (pool == nullptr) return;
-  const auto volume = test::Volume::Make(*pool, "volume", "ext4", kSizes[0]);
-  if (volume == nullptr) return;
+TEST_F(GuardianTest, AFileSystemThatAnotherHasThawedMeanwhileIsAFailure) {
+  test::Volume* const volume = Make("volume", "ext4", kSize);
   Result<Guardian> guardian = Guardian::Start();
   ASSERT_OK(guardian);
   Result<Freeze> freeze = Hold(&*guardian, volume->mount_point());
@@ -131,11 +117,8 @@ TEST(GuardianTest, AFileSystemThatAnotherHasThawedMeanwhileIsAFailure) {
   EXPECT_CODE(freeze->Thaw(), "EINVAL");
 }
 
-TEST(GuardianTest, H19AGuardianEndsWithItsParentThawsWhatIsLeftAndLeavesNoProcess) {
-  const std::unique_ptr<test::Pool> pool = test::Pool::Make("xfs");
-  if (pool == nullptr) return;
-  const auto volume = test::Volume::Make(*pool, "volume", "ext4", kSizes[0]);
-  if (volume == nullptr) return;
+TEST_F(GuardianTest, H19AGuardianEndsWithItsParentThawsWhatIsLeftAndLeavesNoProcess) {
+  test::Volume* const volume = Make("volume", "ext4", kSize);
   pid_t pid = 0;
   {
     Result<Guardian> guardian = Guardian::Start();

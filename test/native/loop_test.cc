@@ -1,4 +1,6 @@
-// Attaching and detaching real loop devices while other processes use them.
+// Attaching and detaching real loop devices while other processes use them, and finding the device
+// of a file among those of others.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/fs.h>
 #include <unistd.h>
@@ -13,16 +15,65 @@
 #include "native/device/files.h"
 #include "native/device/loop_attach.h"
 #include "native/device/loop_change.h"
-#include "test/native/loop_fixture.h"
+#include "test/native/pool.h"
 #include "test/native/status_assertions.h"
 
 namespace blockdelta {
 namespace {
 
-using test::AttachedLoopTest;
-using test::LoopTest;
+// A directory of backing files, which are detached from all devices at the end.
+class LoopTest : public testing::Test {
+ protected:
+  static constexpr uint64_t kSize = 32 << 20;
 
-TEST_F(LoopTest, AttachesAFileOnceAndReturnsItsDeviceToLaterCalls) {
+  void SetUp() override {
+    if (geteuid() != 0 || access("/dev/loop-control", R_OK | W_OK) != 0) {
+      GTEST_SKIP() << "needs root and /dev/loop-control";
+    }
+  }
+  void TearDown() override {
+    for (const std::string& path : files_) test::DetachWhenFree(path);
+  }
+
+  std::string MakeFile(const std::string& name, uint64_t size = kSize) {
+    files_.push_back(directory_.At(name));
+    EXPECT_OK(CreateSparseFile({files_.back() + ".tmp", files_.back()}, size));
+    return files_.back();
+  }
+  std::string At(const std::string& name) const { return directory_.At(name); }
+
+  static FileIdentity Identity(const std::string& path) {
+    const SnapshotIdentity identity = test::IdentityOf(path);
+    return {identity.device, identity.inode};
+  }
+  static std::optional<LoopDevice> Find(const std::string& path) {
+    Result<std::optional<LoopDevice>> found = FindLoop(Identity(path), path);
+    EXPECT_OK(found);
+    return found.ok() ? *found : std::nullopt;
+  }
+
+ private:
+  test::TempDirectory directory_;
+  std::vector<std::string> files_;
+};
+
+// One file is attached to begin with.
+class AttachedLoopTest : public LoopTest {
+ protected:
+  void SetUp() override {
+    LoopTest::SetUp();
+    if (IsSkipped()) return;
+    path_ = MakeFile("volume");
+    Result<AttachedLoop> attached = AttachLoop(path_, false, "");
+    ASSERT_OK(attached);
+    device_ = attached->device;
+  }
+
+  std::string path_;
+  LoopDevice device_;
+};
+
+TEST_F(LoopTest, AttachesARegularFileOnceAndReturnsItsDeviceToLaterCalls) {
   const std::string path = MakeFile("volume", kSize + 4096);
   Result<AttachedLoop> first = AttachLoop(path, false, "a label");
   ASSERT_OK(first);
@@ -37,6 +88,9 @@ TEST_F(LoopTest, AttachesAFileOnceAndReturnsItsDeviceToLaterCalls) {
   EXPECT_TRUE(test::DetachWhenFree(path));
   EXPECT_FALSE(Find(path).has_value());
   EXPECT_FALSE(*DetachLoop(path));
+  EXPECT_FALSE(*DetachLoop(At("nowhere")));
+  EXPECT_CODE(AttachLoop(At("."), true, ""), "EINVAL");
+  EXPECT_CODE(AttachLoop(At("nowhere"), true, ""), "ENOENT");
 }
 
 TEST_F(LoopTest, SetsTheLabelAndDirectIoInTheKernel) {
@@ -95,15 +149,12 @@ TEST_F(LoopTest, LetsThreadsAttachAndDetachTheirOwnFilesUndisturbed) {
   for (const Status& outcome : outcomes) EXPECT_OK(outcome);
 }
 
-TEST_F(AttachedLoopTest, IsListedOnce) {
+TEST_F(AttachedLoopTest, IsListedOnceAndFoundByTheIdentityOfItsFileAndNotByItsPath) {
   Result<std::vector<LoopDevice>> devices = ListLoops();
   ASSERT_OK(devices);
-  int times = 0;
-  for (const LoopDevice& device : *devices) times += device.backing == Identity(path_) ? 1 : 0;
-  EXPECT_EQ(times, 1);
-}
-
-TEST_F(AttachedLoopTest, IsFoundByTheIdentityOfItsFileAndNotByItsPath) {
+  EXPECT_EQ(std::count_if(devices->begin(), devices->end(),
+                          [&](const LoopDevice& each) { return each.backing == Identity(path_); }),
+            1);
   const std::string moved = At("moved");
   EXPECT_EQ(rename(path_.c_str(), moved.c_str()), 0);
   MakeFile("volume");  // Another file takes the name.
@@ -111,11 +162,6 @@ TEST_F(AttachedLoopTest, IsFoundByTheIdentityOfItsFileAndNotByItsPath) {
   EXPECT_FALSE(*DetachLoop(path_));
   EXPECT_TRUE(Find(moved).has_value());
   EXPECT_TRUE(test::DetachWhenFree(moved));
-}
-
-TEST_F(LoopTest, DetachesNothingFromAMissingFile) {
-  Result<bool> detached = DetachLoop(At("nowhere"));
-  EXPECT_TRUE(detached.ok() && !*detached);
 }
 
 TEST_F(AttachedLoopTest, StaysAttachedWhileItIsMounted) {
@@ -253,9 +299,84 @@ TEST_F(LoopTest, IgnoresADeviceWhoseFileSystemHasShutDown) {
   EXPECT_FALSE(Find(path).has_value());
 }
 
-TEST_F(LoopTest, AttachesOnlyRegularFiles) {
-  EXPECT_CODE(AttachLoop(At("."), true, ""), "EINVAL");
-  EXPECT_CODE(AttachLoop(At("nowhere"), true, ""), "ENOENT");
+// A loop device whose node in /dev is missing until a process opens it by number.
+class UnopenedLoop {
+ public:
+  explicit UnopenedLoop(const LoopDevice& device) : device_(device) {
+    EXPECT_EQ(unlink(device_.path.c_str()), 0);
+  }
+  ~UnopenedLoop() { EXPECT_OK(OpenLoop(device_.number, O_RDONLY)); }
+  bool opened() const { return access(device_.path.c_str(), F_OK) == 0; }
+
+ private:
+  LoopDevice device_;
+};
+
+// Two files are attached, "other" before "volume".
+class LoopFindTest : public AttachedLoopTest {
+ protected:
+  void SetUp() override {
+    LoopTest::SetUp();
+    if (IsSkipped()) return;
+    Result<AttachedLoop> other = AttachLoop(MakeFile("other"), false, "");
+    ASSERT_OK(other);
+    other_ = other->device;
+    AttachedLoopTest::SetUp();
+  }
+
+  LoopDevice other_;
+};
+
+TEST_F(LoopFindTest, FindsAFileUnderItsOwnNameOrThroughADescriptorWithoutOpeningOtherDevices) {
+  Result<UniqueFd> directory = OpenPath(At("."), O_PATH | O_DIRECTORY);
+  ASSERT_OK(directory);
+  const UnopenedLoop unopened(other_);
+  for (const std::string& path :
+       {path_, "/proc/self/fd/" + std::to_string(directory->get()) + "/volume"}) {
+    std::optional<LoopDevice> found = Find(path);
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(found->path, device_.path);
+  }
+  EXPECT_FALSE(unopened.opened());
+}
+
+TEST_F(LoopFindTest, FindsAFileUnderAnotherNameByProbingEveryDevice) {
+  const std::string link = At("link");
+  const std::string hard_link = At("hard link");
+  EXPECT_TRUE(symlink(path_.c_str(), link.c_str()) == 0 &&
+              ::link(path_.c_str(), hard_link.c_str()) == 0);
+  for (const std::string& name : {link, hard_link, At("./volume"), std::string()}) {
+    Result<std::optional<LoopDevice>> found = FindLoop(Identity(path_), name);
+    ASSERT_OK(found);
+    ASSERT_TRUE(found->has_value());
+    EXPECT_EQ((*found)->path, device_.path);
+  }
+}
+
+TEST_F(LoopFindTest, IgnoresADeviceOfAFileHiddenUnderAMountAtTheSamePath) {
+  const std::string directory = At("covered");
+  EXPECT_TRUE(test::RunCommand("mkdir " + directory));
+  const std::string path = MakeFile("covered/volume");
+  Result<AttachedLoop> below = AttachLoop(path, false, "");
+  ASSERT_OK(below);
+  ASSERT_TRUE(test::RunCommand("mount -t tmpfs tmpfs " + directory));
+  EXPECT_OK(CreateSparseFile({path + ".tmp", path}, kSize));
+  EXPECT_FALSE(Find(path).has_value());
+  Result<AttachedLoop> above = AttachLoop(path, false, "");
+  EXPECT_OK(above);
+  if (above.ok()) {
+    EXPECT_TRUE(above->created);
+    std::optional<LoopDevice> found = Find(path);
+    EXPECT_TRUE(found.has_value());
+    if (found.has_value()) {
+      EXPECT_EQ(found->path, above->device.path);
+    }
+    EXPECT_TRUE(test::DetachWhenFree(path));
+  }
+  EXPECT_TRUE(test::RunCommand("umount " + directory));
+  std::optional<LoopDevice> found = Find(path);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->path, below->device.path);
 }
 
 }  // namespace

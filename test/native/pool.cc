@@ -10,6 +10,9 @@
 #include <system_error>
 
 #include "native/device/files.h"
+#include "native/device/freeze.h"
+#include "native/device/loop_attach.h"
+#include "test/native/status_assertions.h"
 
 namespace blockdelta::test {
 namespace {
@@ -59,6 +62,71 @@ std::unique_ptr<Pool> Pool::Make(const std::string& kind, const std::string& mou
 }
 
 Pool::~Pool() { RunCommand("umount " + mount_point() + " || umount -l " + mount_point()); }
+
+bool DetachWhenFree(const std::string& path) {
+  const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + 30'000'000'000;
+  for (;;) {
+    Result<bool> detached = DetachLoop(path);
+    if (detached.ok() || ClockNs(CLOCK_MONOTONIC) >= deadline) {
+      EXPECT_OK(detached) << path;
+      return detached.ok() && *detached;
+    }
+    SleepMs(20);
+  }
+}
+
+bool WithMounted(const std::string& file, const std::string& options,
+                 const std::function<void(const std::string& mount)>& use) {
+  const TempDirectory directory;
+  const std::string mount = directory.At("mount");
+  const bool mounted =
+      RunCommand("mkdir " + mount + " && mount -o ro,loop," + options + " " + file + " " + mount);
+  EXPECT_TRUE(mounted) << file;
+  if (!mounted) return false;
+  use(mount);
+  EXPECT_TRUE(RunCommand("umount " + mount));
+  return true;
+}
+
+Volume::Volume(const Pool& pool, const std::string& name, const std::string& kind,
+               uint64_t size_bytes)
+    : pool_(pool.mount_point()), path_(pool.At(name)) {
+  const Status created = CreateSparseFile({path_ + ".tmp", path_}, size_bytes);
+  Result<AttachedLoop> attached = AttachLoop(path_, false, "");
+  GTEST_CHECK_(created.ok() && attached.ok()) << path_;
+  loop_ = attached->device.path;
+  if (kind.empty()) return;
+  mount_ = directory_.At("mount");
+  GTEST_CHECK_(RunCommand("mkfs." + kind + " -q " + loop_ + " && mkdir " + mount_ + " && mount " +
+                          loop_ + " " + mount_))
+      << kind << " on " << loop_;
+}
+
+Volume::~Volume() {
+  if (!mount_.empty()) RunCommand("umount " + mount_ + " || umount -l " + mount_);
+  DetachWhenFree(path_);
+}
+
+NewSnapshotFile Volume::Member(const std::string& snapshot) const {
+  NewSnapshotFile member;
+  member.source_path = path_;
+  member.names = {pool_ + "/" + snapshot + ".tmp", pool_ + "/" + snapshot};
+  member.loop_path = loop_;
+  if (!mount_.empty()) member.freeze_path = mount_;
+  return member;
+}
+
+bool Volume::Unmount() {
+  const bool unmounted = RunCommand("umount " + mount_);
+  if (unmounted) mount_.clear();
+  return unmounted;
+}
+
+bool Volume::IsThawed() const {
+  Result<bool> thawed = ThawPath(mount_);
+  EXPECT_OK(thawed);
+  return thawed.ok() && !*thawed;
+}
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 

@@ -7,10 +7,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "native/device/take_snapshots.h"
 #include "native/scan/snapshot_file.h"
 
 namespace blockdelta::test {
@@ -51,16 +53,78 @@ class Pool {
   TempDirectory directory_;
 };
 
-// A test of file systems, run for each kind that the suite is instantiated with.
-class PoolTest : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override { pool_ = Pool::Make(GetParam()); }
+// A volume in a pool, on a loop device, raw or with a mounted file system.
+class Volume {
+ public:
+  // `kind`: "ext4", "xfs" or "btrfs", made and mounted; "" for a raw device. Ends the program where
+  // that does not work.
+  Volume(const Pool& pool, const std::string& name, const std::string& kind, uint64_t size_bytes);
+  ~Volume();
 
-  std::unique_ptr<Pool> pool_;
+  const std::string& path() const { return path_; }
+  const std::string& loop() const { return loop_; }
+  const std::string& mount_point() const { return mount_; }
+  // Of the volume as it is: with its loop device, frozen if it is mounted.
+  NewSnapshotFile Member(const std::string& snapshot) const;
+  bool Unmount();
+  // Whether the file system is not frozen. Thaws it if it is.
+  bool IsThawed() const;
+
+ private:
+  TempDirectory directory_;
+  const std::string pool_;
+  const std::string path_;
+  std::string loop_;
+  std::string mount_;  // Empty: raw, or unmounted.
+};
+
+// A test in a pool of its own.
+class InPool : public testing::Test {
+ protected:
+  explicit InPool(const std::string& kind, const std::string& mount_options = "",
+                  const std::string& mkfs_options = "")
+      : pool_(Pool::Make(kind, mount_options, mkfs_options)) {}
+
+  std::string At(const std::string& name) const { return pool_->At(name); }
+  Volume* Make(const std::string& name, const std::string& kind, uint64_t size_bytes) {
+    volumes_.push_back(std::make_unique<Volume>(*pool_, name, kind, size_bytes));
+    return volumes_.back().get();
+  }
+
+  const std::unique_ptr<Pool> pool_;  // Not null in a test.
+  const TempDirectory directory_;
+
+ private:
+  std::vector<std::unique_ptr<Volume>> volumes_;
+};
+
+class InXfs : public InPool {
+ protected:
+  InXfs() : InPool("xfs") {}
+};
+
+class InBtrfs : public InPool {
+ protected:
+  InBtrfs() : InPool("btrfs") {}
+};
+
+// Run for each kind that the suite is instantiated with.
+class InEachPool : public InPool, public testing::WithParamInterface<const char*> {
+ protected:
+  InEachPool() : InPool(GetParam()) {}
 };
 
 // Names an instance of such a test.
 inline std::string KindOf(const testing::TestParamInfo<const char*>& info) { return info.param; }
+
+// Detaches the file from its devices; false if there was none. A tool that has one open, or another
+// mount namespace with a copy of a mount that was just unmounted, holds it for a moment: tries
+// again, and fails the test if the device is still attached after half a minute.
+bool DetachWhenFree(const std::string& path);
+
+// Mounts the file system in a file, read only, for as long as `use` runs; whether it could.
+bool WithMounted(const std::string& file, const std::string& options,
+                 const std::function<void(const std::string& mount)>& use);
 
 bool Exists(const std::string& path);
 void WriteBytes(const std::string& path, uint64_t offset, const std::vector<uint8_t>& bytes);

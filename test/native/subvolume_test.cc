@@ -7,13 +7,11 @@
 
 #include <atomic>
 #include <cstring>
-#include <memory>
 #include <thread>
 
 #include "native/device/take_snapshots.h"
 #include "test/native/pool.h"
 #include "test/native/status_assertions.h"
-#include "test/native/volume.h"
 
 namespace blockdelta {
 namespace {
@@ -26,15 +24,15 @@ UniqueFd OpenDirectory(const std::string& path) {
   return fd.ok() ? std::move(*fd) : UniqueFd();
 }
 
-// A pool on btrfs with the subvolume `volumes`.
-std::unique_ptr<test::Pool> MakePool(const std::string& mount_options = "") {
-  auto pool = test::Pool::Make("btrfs", mount_options);
-  if (pool == nullptr) return nullptr;
-  Result<bool> made = MakeSubvolume({pool->At("volumes.tmp"), pool->At("volumes")});
-  EXPECT_OK(made);
-  EXPECT_TRUE(made.ok() && *made);
-  return pool;
-}
+// On btrfs, with the subvolume `volumes`.
+class SubvolumeTest : public test::InPool {
+ protected:
+  explicit SubvolumeTest(const std::string& mount_options = "") : InPool("btrfs", mount_options) {
+    if (pool_ == nullptr) return;
+    Result<bool> made = MakeSubvolume({At("volumes.tmp"), At("volumes")});
+    EXPECT_TRUE(made.ok() && *made);
+  }
+};
 
 // Gives the file extents that read as zeros, one for each second block that was a hole.
 void Fragment(const std::string& path) {
@@ -46,10 +44,8 @@ void Fragment(const std::string& path) {
   ASSERT_OK(SyncFd(fd->get(), path));
 }
 
-TEST(SubvolumeTest, IsMadePrivateAndOnce) {
-  const auto pool = MakePool();
-  if (pool == nullptr) return;
-  const std::string path = pool->At("volumes");
+TEST_F(SubvolumeTest, IsMadePrivateAndOnce) {
+  const std::string path = At("volumes");
   struct stat state = {};
   ASSERT_EQ(stat(path.c_str(), &state), 0);
   EXPECT_EQ(state.st_mode & 07777u, 0700u);
@@ -58,10 +54,8 @@ TEST(SubvolumeTest, IsMadePrivateAndOnce) {
   EXPECT_FALSE(test::Exists(path + ".tmp"));
 }
 
-TEST(SubvolumeTest, ReplacesAnEmptyLeftOverAndNoOther) {
-  const auto pool = MakePool();
-  if (pool == nullptr) return;
-  const NewFileNames names = {pool->At("other.tmp"), pool->At("other")};
+TEST_F(SubvolumeTest, ReplacesAnEmptyLeftOverAndNoOther) {
+  const NewFileNames names = {At("other.tmp"), At("other")};
   ASSERT_TRUE(test::RunCommand("btrfs subvolume create " + names.temporary));
   EXPECT_TRUE(*MakeSubvolume(names));
   ASSERT_TRUE(test::RunCommand("mkdir " + names.temporary + " && touch " + names.temporary +
@@ -70,37 +64,34 @@ TEST(SubvolumeTest, ReplacesAnEmptyLeftOverAndNoOther) {
   EXPECT_TRUE(test::Exists(names.temporary + "/file"));
 }
 
-TEST(SubvolumeTest, IsNotMadeOnAnotherFileSystem) {
-  const auto pool = test::Pool::Make("xfs");
-  if (pool == nullptr) return;
-  EXPECT_FALSE(*MakeSubvolume({pool->At("volumes.tmp"), pool->At("volumes")}));
-  EXPECT_FALSE(test::Exists(pool->At("volumes")));
-  EXPECT_FALSE(*IsSubvolume(OpenDirectory(pool->mount_point()).get(), pool->mount_point()));
+TEST_F(SubvolumeTest, IsNotMadeOnAnotherFileSystemAndTransactionsAreNotCommittedThere) {
+  EXPECT_OK(CommitTransaction(OpenDirectory(At("volumes")).get(), "volumes"));
+  const auto xfs = test::Pool::Make("xfs");
+  if (xfs == nullptr) return;
+  EXPECT_FALSE(*MakeSubvolume({xfs->At("volumes.tmp"), xfs->At("volumes")}));
+  EXPECT_FALSE(test::Exists(xfs->At("volumes")));
+  const UniqueFd mount = OpenDirectory(xfs->mount_point());
+  EXPECT_FALSE(*IsSubvolume(mount.get(), xfs->mount_point()));
+  EXPECT_CODE(CommitTransaction(mount.get(), "other"), "ENOTTY");
 }
 
-TEST(SubvolumeTest, RefusesNamesThatAreNone) {
-  const auto pool = MakePool();
-  if (pool == nullptr) return;
-  const std::string long_name = pool->At(std::string(300, 'x'));
+TEST_F(SubvolumeTest, RefusesNamesThatAreNone) {
+  const std::string long_name = At(std::string(300, 'x'));
   EXPECT_CODE(MakeSubvolume({long_name, long_name}), "ENAMETOOLONG");
-  EXPECT_CODE(SubvolumeCopy::Make(OpenDirectory(pool->At("volumes")).get(), long_name),
-              "ENAMETOOLONG");
-  EXPECT_CODE(RemoveSubvolumeCopy(pool->At("..")), "EINVAL");
-  EXPECT_CODE(RemoveSubvolumeCopy(pool->At("volumes/")), "EINVAL");
+  EXPECT_CODE(SubvolumeCopy::Make(OpenDirectory(At("volumes")).get(), long_name), "ENAMETOOLONG");
+  EXPECT_CODE(RemoveSubvolumeCopy(At("..")), "EINVAL");
+  EXPECT_CODE(RemoveSubvolumeCopy(At("volumes/")), "EINVAL");
 }
 
-TEST(SubvolumeTest, ACopyHasUnsyncedWritesAndKeepsThem) {
-  const auto pool = MakePool();
-  if (pool == nullptr) return;
-  const std::string file = pool->At("volumes/file");
+TEST_F(SubvolumeTest, ACopyHasUnsyncedWritesAndKeepsThem) {
+  const std::string file = At("volumes/file");
   const std::vector<uint8_t> old_bytes(8192, 1);
   test::WriteBytes(file, 0, old_bytes);
   struct stat state = {};
   ASSERT_EQ(stat(file.c_str(), &state), 0);
-  const std::string path = pool->At("copy");
+  const std::string path = At("copy");
   {
-    Result<SubvolumeCopy> copy =
-        SubvolumeCopy::Make(OpenDirectory(pool->At("volumes")).get(), path);
+    Result<SubvolumeCopy> copy = SubvolumeCopy::Make(OpenDirectory(At("volumes")).get(), path);
     ASSERT_OK(copy);
     test::WriteBytes(file, 0, std::vector<uint8_t>(8192, 2));
     ASSERT_OK(copy->Open("file", state.st_ino));
@@ -112,159 +103,121 @@ TEST(SubvolumeTest, ACopyHasUnsyncedWritesAndKeepsThem) {
   EXPECT_FALSE(test::Exists(path));
 }
 
-TEST(SubvolumeTest, OnlyCopiesAreRemoved) {
-  const auto pool = MakePool();
-  if (pool == nullptr) return;
-  EXPECT_FALSE(*RemoveSubvolumeCopy(pool->At("copy")));
-  EXPECT_CODE(RemoveSubvolumeCopy(pool->At("volumes")), "EINVAL");
-  EXPECT_TRUE(test::Exists(pool->At("volumes")));
-  ASSERT_TRUE(test::RunCommand("mkdir " + pool->At("directory")));
-  EXPECT_CODE(RemoveSubvolumeCopy(pool->At("directory")), "EINVAL");
-  ASSERT_TRUE(test::RunCommand("ln -s volumes " + pool->At("link")));
-  EXPECT_FALSE(RemoveSubvolumeCopy(pool->At("link")).ok());
-  test::WriteBytes(pool->At("volumes/file"), 0, {1});
-  ASSERT_TRUE(test::RunCommand("btrfs subvolume snapshot -r " + pool->At("volumes") + " " +
-                               pool->At("copy")));
-  EXPECT_TRUE(*RemoveSubvolumeCopy(pool->At("copy")));
-  EXPECT_FALSE(test::Exists(pool->At("copy")));
-  EXPECT_TRUE(test::Exists(pool->At("volumes/file")));
+TEST_F(SubvolumeTest, OnlyCopiesAreRemoved) {
+  EXPECT_FALSE(*RemoveSubvolumeCopy(At("copy")));
+  EXPECT_CODE(RemoveSubvolumeCopy(At("volumes")), "EINVAL");
+  EXPECT_TRUE(test::Exists(At("volumes")));
+  ASSERT_TRUE(test::RunCommand("mkdir " + At("directory")));
+  EXPECT_CODE(RemoveSubvolumeCopy(At("directory")), "EINVAL");
+  ASSERT_TRUE(test::RunCommand("ln -s volumes " + At("link")));
+  EXPECT_FALSE(RemoveSubvolumeCopy(At("link")).ok());
+  test::WriteBytes(At("volumes/file"), 0, {1});
+  ASSERT_TRUE(test::RunCommand("btrfs subvolume snapshot -r " + At("volumes") + " " + At("copy")));
+  EXPECT_TRUE(*RemoveSubvolumeCopy(At("copy")));
+  EXPECT_FALSE(test::Exists(At("copy")));
+  EXPECT_TRUE(test::Exists(At("volumes/file")));
 }
 
-// Volumes in the subvolume, whose snapshots lie beside it.
-struct Bench {
-  explicit Bench(const std::string& mount_options = "") : pool(MakePool(mount_options)) {
-    if (pool != nullptr) volume = test::Volume::Make(*pool, "volumes/volume", "ext4", kSize);
+// A mounted volume in the subvolume, split into many extents, whose snapshots lie beside it.
+class CopiedSnapshotTest : public SubvolumeTest {
+ protected:
+  explicit CopiedSnapshotTest(const std::string& mount_options = "")
+      : SubvolumeTest(mount_options) {
+    if (pool_ == nullptr) return;
+    volume_ = Make("volumes/volume", "ext4", kSize);
+    Fragment(volume_->path());
   }
-  bool ready() const { return volume != nullptr; }
-  std::string copy() const { return pool->At("copy"); }
 
-  std::unique_ptr<test::Pool> pool;
-  std::unique_ptr<test::Volume> volume;
-  test::TempDirectory directory;
+  // Of the file "file" in the volume, and in a snapshot of one.
+  void Write(const std::vector<uint8_t>& bytes) {
+    test::WriteBytes(volume_->mount_point() + "/file", 0, bytes);
+  }
+  std::vector<uint8_t> FileIn(const std::string& snapshot) const {
+    std::vector<uint8_t> bytes;
+    test::WithMounted(At(snapshot), "ro",
+                      [&](const std::string& mount) { bytes = test::ReadBytes(mount + "/file"); });
+    return bytes;
+  }
+  Result<TakenSnapshots> Take(const std::string& name) const {
+    return TakeSnapshots({volume_->Member(name)}, At("copy"));
+  }
+
+  test::Volume* volume_ = nullptr;
 };
 
-// Mounts a snapshot and returns the content of a file in it.
-std::vector<uint8_t> FileIn(const Bench& bench, const std::string& snapshot,
-                            const std::string& name) {
-  const std::string mount = bench.directory.At("other");
-  EXPECT_TRUE(test::RunCommand("mkdir " + mount + " && mount -o ro,loop " +
-                               bench.pool->At(snapshot) + " " + mount));
-  std::vector<uint8_t> bytes = test::ReadBytes(mount + "/" + name);
-  EXPECT_TRUE(test::RunCommand("umount " + mount + " && rmdir " + mount));
-  return bytes;
-}
-
-TEST(CopiedSnapshotTest, HasTheLatestWritesAndLeavesNoCopy) {
-  const Bench bench;
-  if (!bench.ready()) return;
-  Fragment(bench.volume->path());
+TEST_F(CopiedSnapshotTest, HasTheLatestWritesAndLeavesNoCopyNorOneOfAKilledCall) {
   for (uint8_t round = 1; round <= 3; round++) {
     const std::vector<uint8_t> bytes(100'000, round);
-    test::WriteBytes(bench.volume->mount_point() + "/file", 0, bytes);
+    Write(bytes);
+    if (round == 3) {
+      ASSERT_TRUE(
+          test::RunCommand("btrfs subvolume snapshot -r " + At("volumes") + " " + At("copy")));
+    }
     const std::string name = "snapshot" + std::to_string(round);
-    Result<TakenSnapshots> outcome = TakeSnapshots({bench.volume->Member(name)}, bench.copy());
+    Result<TakenSnapshots> outcome = Take(name);
     ASSERT_OK(outcome);
     EXPECT_GT(outcome->frozen_ns, 0u);
-    EXPECT_TRUE(bench.volume->IsThawed());
-    EXPECT_TRUE((*StateOfFile(bench.pool->At(name)))->immutable);
-    EXPECT_FALSE(test::Exists(bench.copy()));
-    EXPECT_EQ(FileIn(bench, name, "file"), bytes);
+    EXPECT_TRUE(volume_->IsThawed());
+    EXPECT_TRUE((*StateOfFile(At(name)))->immutable);
+    EXPECT_FALSE(test::Exists(At("copy")));
+    EXPECT_EQ(FileIn(name), bytes);
   }
 }
 
-TEST(CopiedSnapshotTest, IsTakenFromACopyReplacingALeftOverOne) {
-  const Bench bench;
-  if (!bench.ready()) return;
-  Fragment(bench.volume->path());
-  ASSERT_TRUE(test::RunCommand("btrfs subvolume snapshot -r " + bench.pool->At("volumes") + " " +
-                               bench.copy()));
-  test::WriteBytes(bench.volume->mount_point() + "/file", 0, {7});
-  ASSERT_OK(TakeSnapshots({bench.volume->Member("snapshot")}, bench.copy()));
-  EXPECT_FALSE(test::Exists(bench.copy()));
-  EXPECT_EQ(FileIn(bench, "snapshot", "file"), std::vector<uint8_t>({7}));
-}
-
-TEST(CopiedSnapshotTest, AFileOfSeveralPiecesIsClonedWhole) {
-  const Bench bench;
-  if (!bench.ready()) return;
-  Fragment(bench.volume->path());
+TEST_F(CopiedSnapshotTest, AFileOfSeveralPiecesIsClonedWholeAndGrown) {
   // Over most of the volume, whose extents are more than one piece.
   std::vector<uint8_t> bytes(96 << 20);
   uint32_t state = 1;
-  for (uint8_t& byte : bytes) {
+  for (size_t at = 0; at < bytes.size(); at += sizeof state) {
     state = state * 1664525 + 1013904223;
-    byte = static_cast<uint8_t>(state >> 24);
+    std::memcpy(&bytes[at], &state, sizeof state);
   }
-  test::WriteBytes(bench.volume->mount_point() + "/file", 0, bytes);
-  ASSERT_OK(TakeSnapshots({bench.volume->Member("snapshot")}, bench.copy()));
-  EXPECT_FALSE(test::Exists(bench.copy()));
-  EXPECT_EQ((*StateOfFile(bench.pool->At("snapshot")))->size_bytes, kSize);
-  EXPECT_TRUE(FileIn(bench, "snapshot", "file") == bytes);
+  Write(bytes);
+  ASSERT_OK(Take("snapshot"));
+  EXPECT_FALSE(test::Exists(At("copy")));
+  EXPECT_EQ((*StateOfFile(At("snapshot")))->size_bytes, kSize);
+  EXPECT_TRUE(FileIn("snapshot") == bytes);
+  ASSERT_OK(CloneVolume(volume_->Member("volumes/clone"), 2 * kSize, At("copy")));
+  EXPECT_EQ((*StateOfFile(At("volumes/clone")))->size_bytes, 2 * kSize);
+  EXPECT_TRUE(FileIn("volumes/clone") == bytes);
+  EXPECT_FALSE(test::Exists(At("copy")));
 }
 
-TEST(SubvolumeTest, TransactionsAreCommittedOnBtrfsOnly) {
-  const auto pool = MakePool();
-  if (pool == nullptr) return;
-  const std::string path = pool->At("volumes");
-  EXPECT_OK(CommitTransaction(OpenDirectory(path).get(), path));
-  const test::TempDirectory other;
-  EXPECT_CODE(CommitTransaction(OpenDirectory(other.At(".")).get(), "other"), "ENOTTY");
-}
-
-TEST(CopiedSnapshotTest, FewExtentsAreClonedWithoutACopy) {
-  const Bench bench;
-  if (!bench.ready()) return;
+TEST_F(CopiedSnapshotTest, AFileIsClonedItselfIfItHasFewExtentsOrNoCopyCanBeMade) {
   // Nothing but a copy would touch this.
-  ASSERT_TRUE(test::RunCommand("mkdir " + bench.copy()));
-  ASSERT_OK(TakeSnapshots({bench.volume->Member("few")}, bench.copy()));
-  EXPECT_TRUE(test::Exists(bench.copy()));
+  ASSERT_TRUE(test::RunCommand("mkdir " + At("copy")));
+  const test::Volume* const few = Make("volumes/few", "ext4", kSize);
+  ASSERT_OK(TakeSnapshots({few->Member("few-snapshot")}, At("copy")));
+  Write({9});
+  ASSERT_OK(Take("snapshot"));
+  EXPECT_TRUE(test::Exists(At("copy")));
+  EXPECT_EQ(FileIn("snapshot"), std::vector<uint8_t>({9}));
 }
 
-TEST(CopiedSnapshotTest, ClonesTheFileWhereNoCopyCanBeMade) {
-  const Bench bench;
-  if (!bench.ready()) return;
-  Fragment(bench.volume->path());
-  test::WriteBytes(bench.volume->mount_point() + "/file", 0, {9});
-  ASSERT_TRUE(test::RunCommand("mkdir " + bench.copy()));
-  ASSERT_OK(TakeSnapshots({bench.volume->Member("snapshot")}, bench.copy()));
-  EXPECT_TRUE(test::Exists(bench.copy()));
-  EXPECT_EQ(FileIn(bench, "snapshot", "file"), std::vector<uint8_t>({9}));
-}
-
-TEST(CopiedSnapshotTest, OneCopyServesAGroupWithARawAndADetachedVolume) {
-  const Bench bench;
-  if (!bench.ready()) return;
-  const auto second = test::Volume::Make(*bench.pool, "volumes/second", "ext4", kSize);
-  const auto raw = test::Volume::Make(*bench.pool, "volumes/raw", "", 16 << 20);
-  if (second == nullptr || raw == nullptr) return;
-  Fragment(bench.volume->path());
+TEST_F(CopiedSnapshotTest, OneCopyServesAGroupWithARawAndADetachedVolume) {
+  const test::Volume* const second = Make("volumes/second", "ext4", kSize);
+  const test::Volume* const raw = Make("volumes/raw", "", 16 << 20);
   Fragment(second->path());
-  test::WriteBytes(bench.volume->mount_point() + "/file", 0, {1});
+  Write({1});
   test::WriteBytes(second->mount_point() + "/file", 0, {2});
   test::WriteBytes(raw->loop(), 4096, {3});
-  const std::string detached = bench.pool->At("volumes/detached");
+  const std::string detached = At("volumes/detached");
   ASSERT_OK(CreateSparseFile({detached + ".tmp", detached}, 8192));
   test::WriteBytes(detached, 0, {4});
-  NewSnapshotFile last;
-  last.source_path = detached;
-  last.names = {bench.pool->At("s4.tmp"), bench.pool->At("s4")};
-  ASSERT_OK(TakeSnapshots(
-      {bench.volume->Member("s1"), second->Member("s2"), raw->Member("s3"), last}, bench.copy()));
-  EXPECT_EQ(FileIn(bench, "s1", "file"), std::vector<uint8_t>({1}));
-  EXPECT_EQ(test::ReadBytes(bench.pool->At("s3"))[4096], 3);
-  EXPECT_EQ(test::ReadBytes(bench.pool->At("s4"))[0], 4);
-  EXPECT_EQ(FileIn(bench, "s2", "file"), std::vector<uint8_t>({2}));
-  EXPECT_TRUE(bench.volume->IsThawed() && second->IsThawed());
-  EXPECT_FALSE(test::Exists(bench.copy()));
+  const NewSnapshotFile last = {detached, {At("s4.tmp"), At("s4")}, {}, {}};
+  ASSERT_OK(TakeSnapshots({volume_->Member("s1"), second->Member("s2"), raw->Member("s3"), last},
+                          At("copy")));
+  EXPECT_EQ(FileIn("s1"), std::vector<uint8_t>({1}));
+  EXPECT_EQ(FileIn("s2"), std::vector<uint8_t>({2}));
+  EXPECT_EQ(test::ReadBytes(At("s3"))[4096], 3);
+  EXPECT_EQ(test::ReadBytes(At("s4"))[0], 4);
+  EXPECT_TRUE(volume_->IsThawed() && second->IsThawed());
+  EXPECT_FALSE(test::Exists(At("copy")));
 }
 
-TEST(CopiedSnapshotTest, HasWhatAWriterHadFinishedBefore) {
-  const Bench bench;
-  if (!bench.ready()) return;
-  Fragment(bench.volume->path());
-  const std::string file = bench.volume->mount_point() + "/file";
-  test::WriteBytes(file, 0, {0, 0, 0, 0});
-  Result<UniqueFd> fd = OpenPath(file, O_RDWR);
+TEST_F(CopiedSnapshotTest, HasWhatAWriterHadFinishedBefore) {
+  Write({0, 0, 0, 0});
+  Result<UniqueFd> fd = OpenPath(volume_->mount_point() + "/file", O_RDWR);
   ASSERT_OK(fd);
   std::atomic<uint32_t> finished{0};
   std::atomic<bool> stops{false};
@@ -277,9 +230,9 @@ TEST(CopiedSnapshotTest, HasWhatAWriterHadFinishedBefore) {
   for (int round = 0; round < 3; round++) {
     const uint32_t before = finished;
     const std::string name = "snapshot" + std::to_string(round);
-    EXPECT_OK(TakeSnapshots({bench.volume->Member(name)}, bench.copy()));
+    EXPECT_OK(Take(name));
     const uint32_t after = finished;
-    const std::vector<uint8_t> bytes = FileIn(bench, name, "file");
+    const std::vector<uint8_t> bytes = FileIn(name);
     uint32_t found = 0;
     EXPECT_EQ(bytes.size(), sizeof found);
     if (bytes.size() == sizeof found) std::memcpy(&found, bytes.data(), sizeof found);
@@ -290,27 +243,17 @@ TEST(CopiedSnapshotTest, HasWhatAWriterHadFinishedBefore) {
   writer.join();
 }
 
-TEST(CopiedSnapshotTest, AVolumeIsClonedFromACopyAndGrown) {
-  const Bench bench;
-  if (!bench.ready()) return;
-  Fragment(bench.volume->path());
-  test::WriteBytes(bench.volume->mount_point() + "/file", 0, {5});
-  const NewSnapshotFile member = bench.volume->Member("volumes/clone");
-  ASSERT_OK(CloneVolume(member, 2 * kSize, bench.copy()));
-  EXPECT_EQ((*StateOfFile(member.names.final))->size_bytes, 2 * kSize);
-  EXPECT_EQ(FileIn(bench, "volumes/clone", "file"), std::vector<uint8_t>({5}));
-  EXPECT_FALSE(test::Exists(bench.copy()));
-}
+class InPlaceSnapshotTest : public CopiedSnapshotTest {
+ protected:
+  InPlaceSnapshotTest() : CopiedSnapshotTest("nodatacow") {}
+};
 
-TEST(CopiedSnapshotTest, FilesWrittenInPlaceAreClonedWithoutACopy) {
-  const Bench bench("nodatacow");
-  if (!bench.ready()) return;
-  Fragment(bench.volume->path());
-  ASSERT_TRUE(test::RunCommand("mkdir " + bench.copy()));
-  test::WriteBytes(bench.volume->mount_point() + "/file", 0, {6});
-  ASSERT_OK(TakeSnapshots({bench.volume->Member("snapshot")}, bench.copy()));
-  EXPECT_TRUE(test::Exists(bench.copy()));
-  EXPECT_EQ(FileIn(bench, "snapshot", "file"), std::vector<uint8_t>({6}));
+TEST_F(InPlaceSnapshotTest, FilesWrittenInPlaceAreClonedWithoutACopy) {
+  ASSERT_TRUE(test::RunCommand("mkdir " + At("copy")));
+  Write({6});
+  ASSERT_OK(Take("snapshot"));
+  EXPECT_TRUE(test::Exists(At("copy")));
+  EXPECT_EQ(FileIn("snapshot"), std::vector<uint8_t>({6}));
 }
 
 }  // namespace

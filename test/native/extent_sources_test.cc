@@ -1,9 +1,8 @@
-// Extent items of real files on btrfs, compared with FIEMAP and with the bytes.
-#include "native/scan/tree_search_source.h"
-
+// Extent maps of real files, and extent items of btrfs compared with them and with the bytes.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/btrfs.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <random>
@@ -11,6 +10,7 @@
 #include "native/device/files.h"
 #include "native/scan/extent_cursor.h"
 #include "native/scan/fiemap_source.h"
+#include "native/scan/tree_search_source.h"
 #include "test/native/pool.h"
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
@@ -51,8 +51,9 @@ struct Mapped {
   uint64_t origin = 0;
 };
 
-std::vector<Mapped> Blocks(ExtentSource* source, uint64_t offset, size_t wanted) {
-  std::vector<Mapped> blocks(kSize / kBlock);
+std::vector<Mapped> Blocks(ExtentSource* source, uint64_t offset, size_t wanted,
+                           uint64_t size = kSize) {
+  std::vector<Mapped> blocks((size + kBlock - 1) / kBlock);
   source->Seek(offset);
   uint64_t previous_end = 0;
   for (bool first = true;; first = false) {
@@ -64,7 +65,7 @@ std::vector<Mapped> Blocks(ExtentSource* source, uint64_t offset, size_t wanted)
       EXPECT_GT((*batch)[0].end(), offset);
     }
     for (const Extent& extent : *batch) {
-      EXPECT_TRUE(extent.length > 0 && extent.logical >= previous_end && extent.end() <= kSize);
+      EXPECT_TRUE(extent.length > 0 && extent.logical >= previous_end && extent.end() <= size);
       previous_end = extent.end();
       for (uint64_t at = extent.logical; at < extent.end(); at += kBlock) {
         blocks[at / kBlock] = {Classify(extent.flags), extent.physical + (at - extent.logical),
@@ -74,6 +75,71 @@ std::vector<Mapped> Blocks(ExtentSource* source, uint64_t offset, size_t wanted)
   }
 }
 
+// Which blocks are not zeros.
+std::vector<bool> DataBlocks(const std::string& path, uint64_t size, uint64_t offset,
+                             size_t wanted) {
+  const File file(path);
+  FiemapSource source(file.fd.get(), path, size);
+  std::vector<bool> blocks;
+  for (const Mapped& block : Blocks(&source, offset, wanted, size)) {
+    blocks.push_back(block.kind != ExtentClass::kZero);
+  }
+  return blocks;
+}
+
+class FiemapSourceTest : public test::InEachPool {};
+INSTANTIATE_TEST_SUITE_P(, FiemapSourceTest, testing::Values("xfs", "btrfs"), test::KindOf);
+
+TEST_P(FiemapSourceTest, MapsExactlyTheWrittenBlocks) {
+  const std::string path = At("file");
+  std::vector<bool> expected;
+  for (uint64_t block = 0; block < 3000; block++) {
+    expected.push_back(block % 3 == 1 || block % 50 < 10);
+    if (expected[block]) test::WriteBytes(path, block * kBlock, std::vector<uint8_t>(kBlock, 1));
+  }
+  const uint64_t size = 3100 * kBlock;
+  expected.resize(3100);
+  EXPECT_EQ(truncate(path.c_str(), static_cast<off_t>(size)), 0);
+  for (const size_t wanted : {1, 7, 1024}) EXPECT_EQ(DataBlocks(path, size, 0, wanted), expected);
+  for (const uint64_t offset : {uint64_t{1}, kBlock, 777 * kBlock + 5, 2998 * kBlock}) {
+    const std::vector<bool> found = DataBlocks(path, size, offset, 1024);
+    for (uint64_t block = offset / kBlock; block < 3100; block++) {
+      EXPECT_EQ(found[block], expected[block]);
+    }
+  }
+  EXPECT_EQ(DataBlocks(path, size, size, 1024), std::vector<bool>(3100));
+}
+
+TEST_P(FiemapSourceTest, ShowsWhatWasJustWrittenOverAPreallocationAsData) {
+  const std::string path = At("file");
+  constexpr uint64_t kBlocks = 64;
+  ASSERT_OK(CreateSparseFile({path + ".tmp", path}, kBlocks * kBlock));
+  const File file(path);
+  file.Allocate(0, 0, kBlocks * kBlock);
+  EXPECT_OK(SyncFd(file.fd.get(), path));
+  test::WriteBytes(path, 7 * kBlock, std::vector<uint8_t>(kBlock, 1));
+  std::vector<bool> expected(kBlocks);
+  expected[7] = true;
+  EXPECT_EQ(DataBlocks(path, kBlocks * kBlock, 0, 1024), expected);
+}
+
+TEST_P(FiemapSourceTest, LeavesOutPreallocationAfterTheEnd) {
+  const std::string path = At("file");
+  test::WriteBytes(path, 0, std::vector<uint8_t>(3 * kBlock, 1));
+  File(path).Allocate(FALLOC_FL_KEEP_SIZE, 0, 1 << 20);
+  // Blocks() fails on an extent that ends beyond the size.
+  EXPECT_EQ(DataBlocks(path, 3 * kBlock, 0, 1024), std::vector<bool>(3, true));
+  EXPECT_EQ(DataBlocks(path, 2 * kBlock + 100, 0, 1024), std::vector<bool>(3, true));
+}
+
+TEST(FiemapSourceOfMemoryTest, RefusesAFileWithoutExtentMapsAsUnsupported) {
+  const UniqueFd fd(memfd_create("no-maps", MFD_CLOEXEC));
+  ASSERT_TRUE(fd.valid());
+  FiemapSource source(fd.get(), "memory", kBlock);
+  source.Seek(0);
+  EXPECT_CODE(source.Read(10), "SCAN_UNSUPPORTED");
+}
+
 struct MapCase {
   const char* name;
   const char* mount_options;
@@ -81,12 +147,9 @@ struct MapCase {
   bool compresses;
 };
 
-class TreeSearchSourceTest : public testing::TestWithParam<MapCase> {
+class TreeSearchSourceTest : public test::InPool, public testing::WithParamInterface<MapCase> {
  protected:
-  void SetUp() override {
-    pool_ = test::Pool::Make("btrfs", GetParam().mount_options, GetParam().mkfs_options);
-  }
-  std::unique_ptr<test::Pool> pool_;
+  TreeSearchSourceTest() : InPool("btrfs", GetParam().mount_options, GetParam().mkfs_options) {}
 };
 INSTANTIATE_TEST_SUITE_P(, TreeSearchSourceTest,
                          testing::Values(MapCase{"default", "", "", false},
@@ -99,7 +162,7 @@ INSTANTIATE_TEST_SUITE_P(, TreeSearchSourceTest,
 
 TEST_P(TreeSearchSourceTest, AgreesWithFiemapAndTheBytesFromAnyOffset) {
   std::mt19937_64 random(test::Seed());
-  const std::string path = pool_->At("file");
+  const std::string path = At("file");
   ASSERT_OK(CreateSparseFile({path + ".tmp", path}, kSize));
   const File opened(path);
   for (int step = 0; step < 300; step++) {
@@ -147,7 +210,7 @@ TEST_P(TreeSearchSourceTest, AgreesWithFiemapAndTheBytesFromAnyOffset) {
 }
 
 TEST_P(TreeSearchSourceTest, FindsTheItemThatCoversAPositionAcrossLongHoles) {
-  const std::string path = pool_->At("file");
+  const std::string path = At("file");
   ASSERT_OK(CreateSparseFile({path + ".tmp", path}, uint64_t{1} << 50));
   const File file(path);
   const uint64_t far = (uint64_t{1} << 49) + 8 * kBlock;
@@ -175,11 +238,11 @@ TEST_P(TreeSearchSourceTest, FindsTheItemThatCoversAPositionAcrossLongHoles) {
   EXPECT_EQ(first_data((uint64_t{1} << 50) - 1), UINT64_MAX);
 }
 
-TEST(TreeSearchTest, ShowsASmallFileAsInline) {
-  const auto pool = test::Pool::Make("btrfs");
-  if (pool == nullptr) return;
-  test::WriteBytes(pool->At("file"), 0, std::vector<uint8_t>(100, 1));
-  const File file(pool->At("file"));
+class TreeSearchTest : public test::InBtrfs {};
+
+TEST_F(TreeSearchTest, ShowsASmallFileAsInline) {
+  test::WriteBytes(At("file"), 0, std::vector<uint8_t>(100, 1));
+  const File file(At("file"));
   const std::unique_ptr<TreeSearchSource> tree = file.Tree(100);
   tree->Seek(0);
   Result<Span<const Extent>> batch = tree->Read(10);
@@ -188,22 +251,20 @@ TEST(TreeSearchTest, ShowsASmallFileAsInline) {
   EXPECT_EQ((*batch)[0].end(), 100u);
 }
 
-TEST(TreeSearchTest, NoticesItemsThatWereRewrittenAndNoOthers) {
-  const auto pool = test::Pool::Make("btrfs");
-  if (pool == nullptr) return;
-  const auto commit = [&pool] {
-    EXPECT_TRUE(test::RunCommand("btrfs filesystem sync " + pool->mount_point()));
+TEST_F(TreeSearchTest, NoticesItemsThatWereRewrittenAndNoOthers) {
+  const auto commit = [this] {
+    EXPECT_TRUE(test::RunCommand("btrfs filesystem sync " + pool_->mount_point()));
   };
   std::vector<uint8_t> bytes(kSize);
   std::mt19937_64 random(test::Seed());
   for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
   for (uint64_t at = 0; at < kSize; at += 2 * kBlock) {
-    test::WriteBytes(pool->At("file"), at, {bytes.begin(), bytes.begin() + kBlock});
-    test::WriteBytes(pool->At("file"), at + kBlock, {bytes.begin(), bytes.begin() + kBlock});
+    test::WriteBytes(At("file"), at, {bytes.begin(), bytes.begin() + kBlock});
+    test::WriteBytes(At("file"), at + kBlock, {bytes.begin(), bytes.begin() + kBlock});
     if (at % (256 * kBlock) == 0) commit();
   }
   commit();
-  const File file(pool->At("file"));
+  const File file(At("file"));
   const std::unique_ptr<TreeSearchSource> tree = file.Tree();
   const auto generation = [&file] {
     struct btrfs_ioctl_fs_info_args info = {};
@@ -220,20 +281,20 @@ TEST(TreeSearchTest, NoticesItemsThatWereRewrittenAndNoOthers) {
   EXPECT_TRUE(unchanged(start));
   EXPECT_FALSE(unchanged(0));
   // A neighbour in the same leaf.
-  for (int i = 0; i < 10; i++) test::WriteBytes(pool->At("other"), 0, {1, 2, 3});
+  for (int i = 0; i < 10; i++) test::WriteBytes(At("other"), 0, {1, 2, 3});
   commit();
   EXPECT_TRUE(unchanged(start));
-  EXPECT_TRUE(test::RunCommand("btrfs filesystem defragment -f " + pool->At("file")));
+  EXPECT_TRUE(test::RunCommand("btrfs filesystem defragment -f " + At("file")));
   commit();
   EXPECT_FALSE(unchanged(start));
   const uint64_t later = generation() + 1;
   EXPECT_TRUE(unchanged(later));
-  test::WriteBytes(pool->At("file"), 5 * kBlock, std::vector<uint8_t>(kBlock, 9));
+  test::WriteBytes(At("file"), 5 * kBlock, std::vector<uint8_t>(kBlock, 9));
   EXPECT_OK(SyncFd(file.fd.get(), file.path));
   EXPECT_FALSE(unchanged(later));
 }
 
-TEST(TreeSearchTest, IsNotUsedOnOtherFileSystems) {
+TEST_F(TreeSearchTest, IsNotUsedOnOtherFileSystems) {
   const auto pool = test::Pool::Make("xfs");
   if (pool == nullptr) return;
   test::WriteBytes(pool->At("file"), 0, std::vector<uint8_t>(kBlock, 1));

@@ -1,0 +1,187 @@
+// Directories and places in them: held by descriptors, listed, and which layer of a path is on top.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "native/device/anchored_path.h"
+#include "native/device/directory_list.h"
+#include "native/device/mount_layer.h"
+#include "native/device/mount_point.h"
+#include "native/device/open_directories.h"
+#include "test/native/pool.h"
+#include "test/native/status_assertions.h"
+
+namespace blockdelta {
+namespace {
+
+namespace fs = std::filesystem;
+
+// "yes", "no" or the code of a failure.
+std::string Answer(const Result<bool>& result) {
+  return result.ok() ? (*result ? "yes" : "no") : test::CodeOf(result);
+}
+
+TEST(AnchoredPathTest, MakesAPlaceOnceAndRemovesItOnceAndOnlyIfEmpty) {
+  const test::TempDirectory scratch;
+  for (const bool directory : {true, false}) {
+    Result<AnchoredPath> place = AnchoredPath::Open(scratch.At("place"));
+    ASSERT_OK(place);
+    EXPECT_EQ(Answer(place->Make(directory)), "yes");
+    EXPECT_EQ(Answer(place->Make(directory)), "no");
+    EXPECT_EQ(Answer(place->IsMountPoint()), "no");
+    const std::string inside = scratch.At(directory ? "place/file" : "place");
+    std::ofstream(inside) << "content";
+    EXPECT_CODE(place->Remove(), "ENOTEMPTY");
+    fs::resize_file(inside, 0);
+    if (directory) fs::remove(inside);
+    EXPECT_EQ(Answer(place->Remove()), "yes");
+    EXPECT_EQ(Answer(place->Remove()), "no");
+  }
+}
+
+TEST(AnchoredPathTest, RefusesASymbolicLinkInAPathAndKeepsOneAtItsEnd) {
+  const test::TempDirectory scratch;
+  fs::create_directories(scratch.At("real/inside"));
+  fs::create_directory_symlink(scratch.At("real"), scratch.At("link"));
+  EXPECT_CODE(AnchoredPath::Open(scratch.At("link/inside")), "ELOOP");
+  EXPECT_CODE(OpenResolved(scratch.At("link"), O_PATH), "ELOOP");
+  EXPECT_CODE(AnchoredPath::Open(scratch.At("absent/inside")), "ENOENT");
+  EXPECT_CODE(AnchoredPath::Open("relative"), "EINVAL");
+  Result<AnchoredPath> place = AnchoredPath::Open(scratch.At("link"));
+  ASSERT_OK(place);
+  EXPECT_CODE(place->Remove(), "ENOTEMPTY");
+  EXPECT_TRUE(fs::exists(scratch.At("real/inside")));
+}
+
+TEST(AnchoredPathTest, ActsInTheDirectoryOfAHeldPlaceWhereverItWasMoved) {
+  const test::TempDirectory scratch;
+  fs::create_directories(scratch.At("parent/place"));
+  Result<AnchoredPath> place = AnchoredPath::Open(scratch.At("parent/place"));
+  ASSERT_OK(place);
+  fs::rename(scratch.At("parent"), scratch.At("moved"));
+  fs::create_directories(scratch.At("other/place"));
+  fs::create_directory_symlink(scratch.At("other"), scratch.At("parent"));
+  EXPECT_EQ(Answer(place->Remove()), "yes");
+  EXPECT_FALSE(fs::exists(scratch.At("moved/place")));
+  EXPECT_TRUE(fs::exists(scratch.At("other/place")));
+}
+
+TEST(AnchoredPathTest, UnmountsNothingElseInPlaceOfWhatIsNotMounted) {
+  const test::TempDirectory scratch;
+  fs::create_directory(scratch.At("plain"));
+  EXPECT_CODE(UnmountLayer(scratch.At("plain"), 999999999), "ESTALE");
+  EXPECT_EQ(Answer(UnmountLayer(scratch.At("absent"), 1)), "no");
+  EXPECT_EQ(Answer(UnmountLayer(scratch.At("absent/deeper"), 1)), "no");
+}
+
+TEST(AnchoredPathTest, FindsALayerOnTopIfNoOtherIsMountedOnItsRoot) {
+  constexpr char kText[] =
+      "22 1 254:0 / / rw - ext4 /dev/vda rw\n"
+      "40 22 7:1 / /mnt/a\\040b rw - ext4 /dev/loop1 rw\n"
+      "41 40 0:50 / /mnt/a\\040b rw - tmpfs tmpfs rw\n"
+      "42 41 0:51 / /mnt/a\\040b/deeper rw - tmpfs tmpfs rw\n"
+      "4 22 0:52 / /mnt/c rw - tmpfs tmpfs rw\n";
+  EXPECT_FALSE(IsTopLayer(kText, 40));
+  EXPECT_TRUE(IsTopLayer(kText, 41));
+  EXPECT_TRUE(IsTopLayer(kText, 42));
+  EXPECT_TRUE(IsTopLayer(kText, 4));
+  EXPECT_TRUE(IsTopLayer(kText, 22));
+  EXPECT_FALSE(IsTopLayer(kText, 43));
+  EXPECT_FALSE(IsTopLayer("", 40));
+}
+
+uint64_t InodeOf(const std::string& path) {
+  struct stat state = {};
+  return stat(path.c_str(), &state) == 0 ? state.st_ino : 0;
+}
+
+// With the directories `one` and `two`.
+struct Root : test::TempDirectory {
+  Root() {
+    fs::create_directory(At("one"));
+    fs::create_directory(At("two"));
+  }
+};
+
+TEST(OpenDirectoriesTest, OpensTheRootFirstAndThenEachDirectoryInIt) {
+  const Root root;
+  Result<std::vector<OpenDirectory>> opened = OpenDirectories(root.At("."), {"one", "two"});
+  ASSERT_OK(opened);
+  ASSERT_EQ(opened->size(), 3U);
+  EXPECT_EQ((*opened)[0].inode, InodeOf(root.At(".")));
+  EXPECT_EQ((*opened)[1].inode, InodeOf(root.At("one")));
+  EXPECT_EQ((*opened)[2].inode, InodeOf(root.At("two")));
+  // Names in it are reached wherever it was moved.
+  fs::rename(root.At("one"), root.At("moved"));
+  const std::string through = "/proc/self/fd/" + std::to_string((*opened)[1].fd.get());
+  std::ofstream(through + "/file") << "content";
+  EXPECT_TRUE(fs::exists(root.At("moved/file")));
+}
+
+TEST(OpenDirectoriesTest, FollowsALinkToTheRootAndNoneInIt) {
+  const Root root;
+  const Root other;
+  fs::create_directory_symlink(root.At("."), other.At("link"));
+  ASSERT_OK(OpenDirectories(other.At("link"), {"one"}));
+  Result<std::vector<OpenDirectory>> opened = OpenDirectories(other.At("."), {"one", "link"});
+  EXPECT_CODE(opened, "ENOTDIR");
+  EXPECT_EQ(opened.status().failure().path, other.At("./link"));
+}
+
+TEST(OpenDirectoriesTest, LeavesNothingOpenWhenOneIsMissing) {
+  const Root root;
+  const auto descriptors = [] {
+    return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
+  };
+  const auto before = descriptors();
+  EXPECT_CODE(OpenDirectories(root.At("."), {"one", "absent"}), "ENOENT");
+  EXPECT_CODE(OpenDirectories(root.At("absent"), {"one"}), "ENOENT");
+  EXPECT_EQ(descriptors(), before);
+}
+
+TEST(DirectoryListTest, ReportsSizesAllocationAndKindsAsStatDoes) {
+  const test::TempDirectory directory;
+  test::WriteBytes(directory.At("written"), 0, std::vector<uint8_t>(100000, 7));
+  test::WriteBytes(directory.At("sparse"), 0, {1});
+  ASSERT_EQ(truncate(directory.At("sparse").c_str(), 1LL << 40), 0);
+  ASSERT_EQ(mkdir(directory.At("directory").c_str(), 0700), 0);
+  // A link is not followed: it could name any file of the host.
+  ASSERT_EQ(symlink(directory.At("written").c_str(), directory.At("link").c_str()), 0);
+  ASSERT_EQ(symlink("nowhere", directory.At("dangling").c_str()), 0);
+  Result<std::vector<ListedFile>> files = ListDirectory(directory.At("."));
+  ASSERT_OK(files);
+  std::map<std::string, ListedFile> by_name;
+  for (const ListedFile& file : *files) by_name[file.name] = file;
+  ASSERT_EQ(by_name.size(), 5u);
+  for (const char* name : {"written", "sparse"}) {
+    struct stat state = {};
+    ASSERT_EQ(stat(directory.At(name).c_str(), &state), 0);
+    EXPECT_TRUE(by_name[name].regular);
+    EXPECT_EQ(by_name[name].size_bytes, static_cast<uint64_t>(state.st_size));
+    EXPECT_EQ(by_name[name].allocated_bytes, static_cast<uint64_t>(state.st_blocks) * 512);
+  }
+  for (const char* name : {"directory", "link", "dangling"}) EXPECT_FALSE(by_name[name].regular);
+}
+
+TEST(DirectoryListTest, ListsManyFilesOnceEachAndNamesWhatIsNoDirectory) {
+  const test::TempDirectory directory;
+  std::set<std::string> expected;
+  for (int i = 0; i < 3000; i++) expected.insert(std::to_string(i));
+  for (const std::string& name : expected) test::WriteBytes(directory.At(name), 0, {1});
+  Result<std::vector<ListedFile>> files = ListDirectory(directory.At("."));
+  ASSERT_OK(files);
+  std::set<std::string> seen;
+  for (const ListedFile& file : *files) seen.insert(file.name);
+  EXPECT_EQ(seen, expected);
+  EXPECT_EQ(files->size(), expected.size());
+  EXPECT_CODE(ListDirectory(directory.At("missing")), "ENOENT");
+  EXPECT_CODE(ListDirectory(directory.At("7")), "ENOTDIR");
+}
+
+}  // namespace
+}  // namespace blockdelta
