@@ -23,14 +23,15 @@ export interface FakePod {
 export class PodsApi {
   /** Each request as `verb resource namespace`, with `refused` behind it if no role allows it. */
   readonly requests: string[] = [];
-  readonly #roles: readonly Manifest[];
-  readonly #pods: readonly FakePod[];
+  /** Refuses everything with 503. */
+  isBroken = false;
+  readonly #watches = new Set<ServerResponse>();
   readonly #server = createServer((request, response) => this.#answer(request, response));
 
-  private constructor(roles: readonly Manifest[], pods: readonly FakePod[]) {
-    this.#roles = roles;
-    this.#pods = pods;
-  }
+  private constructor(
+    private readonly roles: readonly Manifest[],
+    private readonly pods: readonly FakePod[],
+  ) {}
 
   /** @param configFile gets the configuration of a client, for KUBECONFIG */
   static async start(
@@ -52,6 +53,16 @@ export class PodsApi {
     return api;
   }
 
+  get watches(): number {
+    return this.#watches.size;
+  }
+
+  /** Tells all who watch. */
+  event(type: 'ADDED' | 'DELETED', pod: FakePod): void {
+    const object = { ...pod, kind: 'Pod', apiVersion: 'v1' };
+    for (const watch of this.#watches) watch.write(`${JSON.stringify({ type, object })}\n`);
+  }
+
   close(): void {
     this.#server.close();
     this.#server.closeAllConnections();
@@ -71,12 +82,19 @@ export class PodsApi {
       return;
     }
     this.requests.push(title);
+    if (this.isBroken) {
+      response.statusCode = 503;
+      response.end('{"kind":"Status","apiVersion":"v1","code":503}');
+      return;
+    }
     if (isWatch) {
+      this.#watches.add(response);
+      response.on('close', () => this.#watches.delete(response));
       response.flushHeaders();
       return;
     }
     const wanted = (searchParams.get('labelSelector') ?? '').split(',');
-    const items = this.#pods.filter(({ metadata }) =>
+    const items = this.pods.filter(({ metadata }) =>
       wanted.every((part) => metadata.labels[part.split('=')[0] ?? ''] === part.split('=')[1]),
     );
     const metadata = { resourceVersion: '1' };
@@ -85,7 +103,7 @@ export class PodsApi {
 
   /** Roles of a namespace only: the router needs no others. */
   #isGranted(verb: string, resource: string, namespace: string): boolean {
-    return this.#roles.some(
+    return this.roles.some(
       ({ metadata, rules }) =>
         metadata.namespace === namespace &&
         (rules as Rule[]).some(

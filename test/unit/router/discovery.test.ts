@@ -1,9 +1,6 @@
 /** Nodes from a file, and from pods of a fake API server: it serves their list and watch as the real one does. */
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { createServer, type ServerResponse } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
@@ -14,6 +11,7 @@ import { KubernetesDiscovery } from '../../../src/router/kubernetes-discovery.js
 import type { NodeEntry } from '../../../src/router/node-list.js';
 import { type Pod, PodList } from '../../../src/router/pod-list.js';
 import { eventually } from '../../support/eventually.js';
+import { type FakePod, PodsApi } from '../../support/pods-api.js';
 
 const listOf = (...ids: string[]): string =>
   JSON.stringify({ nodes: ids.map((id) => ({ id, address: '10.0.0.1:9810' })) });
@@ -87,78 +85,22 @@ test('a start without a list, or with a wrong one, fails and says why', async (t
 
 const HOUR = 3_600_000;
 
-const pod = (name: string, nodeName: string, podIP: string): object => ({
-  kind: 'Pod',
-  apiVersion: 'v1',
-  metadata: { name, namespace: 'storage', resourceVersion: '7' },
-  spec: { nodeName, containers: [] },
+const pod = (name: string, nodeName: string, podIP: string): FakePod => ({
+  metadata: { name, namespace: 'storage', labels: { app: 'node' } },
+  spec: { nodeName },
   status: { phase: 'Running', podIP },
 });
+const ROLE = {
+  ...{ apiVersion: 'rbac.authorization.k8s.io/v1', kind: 'Role' },
+  metadata: { name: 'router', namespace: 'storage' },
+  rules: [{ apiGroups: [''], resources: ['pods'], verbs: ['list', 'watch'] }],
+};
 
-class FakeApiServer {
-  readonly requests: URL[] = [];
-  readonly #watches = new Set<ServerResponse>();
-  pods: object[] = [];
-  isBroken = false;
-  readonly #server = createServer((request, response) => {
-    const url = new URL(request.url ?? '', 'http://fake');
-    this.requests.push(url);
-    response.setHeader('content-type', 'application/json');
-    if (this.isBroken) {
-      response.statusCode = 503;
-      response.end('{"kind":"Status","message":"broken"}');
-    } else if (url.searchParams.get('watch') === 'true') {
-      this.#watches.add(response);
-      response.on('close', () => this.#watches.delete(response));
-      response.flushHeaders();
-    } else {
-      const metadata = { resourceVersion: '7' };
-      response.end(
-        JSON.stringify({ kind: 'PodList', apiVersion: 'v1', metadata, items: this.pods }),
-      );
-    }
-  });
-
-  async start(): Promise<string> {
-    this.#server.listen(0, '127.0.0.1');
-    await once(this.#server, 'listening');
-    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
-  }
-
-  event(type: string, object: object): void {
-    for (const watch of this.#watches) watch.write(`${JSON.stringify({ type, object })}\n`);
-  }
-
-  endWatches(): void {
-    for (const watch of this.#watches) watch.destroy();
-  }
-
-  get watches(): number {
-    return this.#watches.size;
-  }
-
-  close(): void {
-    this.endWatches();
-    this.#server.close();
-    this.#server.closeAllConnections();
-  }
-}
-
-async function discover(t: TestContext, prepare: (server: FakeApiServer) => void) {
-  const server = new FakeApiServer();
-  prepare(server);
-  const url = await server.start();
+async function discover(t: TestContext, pods: readonly FakePod[], isBroken = false) {
   const directory = mkdtempSync(join(tmpdir(), 'blockdelta-kube-'));
   const file = join(directory, 'config');
-  writeFileSync(
-    file,
-    JSON.stringify({
-      ...{ kind: 'Config', apiVersion: 'v1', 'current-context': 'fake' },
-      clusters: [{ name: 'fake', cluster: { server: url, 'insecure-skip-tls-verify': true } }],
-      users: [{ name: 'fake', user: {} }],
-      contexts: [{ name: 'fake', context: { cluster: 'fake', user: 'fake' } }],
-    }),
-  );
+  const server = await PodsApi.start([ROLE], pods, file);
+  server.isBroken = isBroken;
   process.env['KUBECONFIG'] = file;
   const lines: string[] = [];
   const logger = createLogger('info', { write: (line) => lines.push(line) });
@@ -177,16 +119,15 @@ async function discover(t: TestContext, prepare: (server: FakeApiServer) => void
 }
 
 test('pods are listed by their labels, and followed as they come and go', async (t) => {
-  const { server, started, lists } = await discover(t, (fake) => {
-    fake.pods = [pod('p1', 'node-a', '10.0.0.1'), pod('p2', 'node-b', '10.0.0.2')];
-  });
+  const other = { ...pod('p0', 'node-c', '10.0.0.3') };
+  other.metadata = { ...other.metadata, labels: { app: 'other' } };
+  const pods = [other, pod('p1', 'node-a', '10.0.0.1'), pod('p2', 'node-b', '10.0.0.2')];
+  const { server, started, lists } = await discover(t, pods);
   await started;
   assert.deepEqual(lists.at(-1), [
     { id: 'node-a', address: '10.0.0.1:9810' },
     { id: 'node-b', address: '10.0.0.2:9810' },
   ]);
-  assert.equal(server.requests[0]?.pathname, '/api/v1/namespaces/storage/pods');
-  assert.equal(server.requests[0]?.searchParams.get('labelSelector'), 'app=node');
   await eventually('a watch', () => server.watches === 1);
   server.event('DELETED', pod('p1', 'node-a', '10.0.0.1'));
   await eventually('no address', () => lists.at(-1)?.[0]?.address === null);
@@ -195,10 +136,8 @@ test('pods are listed by their labels, and followed as they come and go', async 
 });
 
 test('an API server that is away at the start is asked again', async (t) => {
-  const { server, started, lists, log } = await discover(t, (fake) => {
-    fake.isBroken = true;
-    fake.pods = [pod('p1', 'node-a', '10.0.0.1')];
-  });
+  const pods = [pod('p1', 'node-a', '10.0.0.1')];
+  const { server, started, lists, log } = await discover(t, pods, true);
   await eventually('a line in the log', () => log().includes('cannot watch the pods app=node'));
   server.isBroken = false;
   await started;
