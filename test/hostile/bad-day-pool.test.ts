@@ -32,20 +32,18 @@ import { runPlugin, test } from '../support/running-plugin.js';
 const KINDS = ['xfs', 'btrfs'] as const;
 const running = runPlugin('bad-day', { pools: { xfs: 'xfs', btrfs: 'btrfs' }, poolSizeMiB: 512 });
 
-const parameters = (pool: string): Record<string, string> => ({ pool });
 const create = (pool: string, name: string): Promise<HeldVolume> =>
-  running.orchestrator.create(`${pool} ${name}`, { parameters: parameters(pool) });
+  running.orchestrator.create(`${pool} ${name}`, { parameters: { pool } });
 const volumeFile = (pool: string, { id }: HeldVolume): string =>
   running.poolPath(pool, 'volumes', id);
 const snapshotFile = (pool: string, id: string): string => running.poolPath(pool, 'snapshots', id);
 
-const snapshot = (volume: HeldVolume, name: string) =>
-  running.client.controller.CreateSnapshot({ source_volume_id: volume.id, name });
+const snapshot = (volume: HeldVolume, name: string): Promise<string> =>
+  running.orchestrator.snapshot(volume, name);
 const restore = (pool: string, snapshotId: string) =>
   running.client.controller.CreateVolume(
-    createRequest(`restored from ${snapshotId}`, { snapshotId, parameters: parameters(pool) }),
+    createRequest(`restored from ${snapshotId}`, { snapshotId, parameters: { pool } }),
   );
-const idOf = (answer: Message): string => String(answer['snapshot'].snapshot_id);
 
 /** Does something to a snapshot's file that its flag forbids, and sets the flag again. */
 async function tamper(path: string, change: () => Promise<void> | void): Promise<void> {
@@ -61,10 +59,8 @@ async function overwrite(path: string): Promise<void> {
   await file.close();
 }
 
-async function remove(volumes: HeldVolume[], snapshotIds: string[] = []): Promise<void> {
-  for (const id of snapshotIds) {
-    await running.client.controller.DeleteSnapshot({ snapshot_id: id });
-  }
+async function remove(volumes: HeldVolume[], snapshotIds: readonly string[] = []): Promise<void> {
+  for (const id of snapshotIds) await running.orchestrator.deleteSnapshot(id);
   for (const volume of volumes) await running.orchestrator.delete(volume);
 }
 
@@ -73,12 +69,11 @@ const umount = (path: string): void => void execFileSync('umount', [path]);
 const mount = (...options: string[]): void => void execFileSync('mount', options);
 
 /** Everything that can be asked of a pool, with a volume and two snapshots of it there. */
-function everything(pool: string, volume: HeldVolume, ids: readonly string[]) {
+function everything(pool: string, volume: HeldVolume, [first, second]: readonly [string, string]) {
   const { client, orchestrator } = running;
-  const [first = '', second = ''] = ids;
   const copy = (spec: object) =>
     client.controller.CreateVolume(
-      createRequest(`${pool} copy`, { ...spec, parameters: parameters(pool) }),
+      createRequest(`${pool} copy`, { ...spec, parameters: { pool } }),
     );
   return {
     create: () => create(pool, 'new'),
@@ -92,7 +87,7 @@ function everything(pool: string, volume: HeldVolume, ids: readonly string[]) {
         name: `${pool} group`,
         source_volume_ids: [volume.id],
       }),
-    capacity: () => client.controller.GetCapacity({ parameters: parameters(pool) }),
+    capacity: () => client.controller.GetCapacity({ parameters: { pool } }),
     delta: () => client.delta(first, second),
     allocated: () => client.allocated(first),
     expand: () => orchestrator.expand(volume, 16 * MIB),
@@ -111,11 +106,12 @@ async function assertUnreachable(calls: ReturnType<typeof everything>): Promise<
 }
 
 /** A volume with two snapshots. */
-async function reached(pool: string): Promise<{ volume: HeldVolume; ids: string[] }> {
+async function reached(
+  pool: string,
+): Promise<{ volume: HeldVolume; ids: readonly [string, string] }> {
   const volume = await create(pool, 'reached');
-  const ids = [idOf(await snapshot(volume, `${pool} first`))];
-  ids.push(idOf(await snapshot(volume, `${pool} second`)));
-  return { volume, ids };
+  const first = await snapshot(volume, `${pool} first`);
+  return { volume, ids: [first, await snapshot(volume, `${pool} second`)] as const };
 }
 
 for (const pool of KINDS) {
@@ -134,9 +130,9 @@ for (const pool of KINDS) {
       ['PoolUnreachable'],
     );
     mount('-o', 'loop', image(pool), root);
-    const { ranges } = await running.client.delta(ids[0] ?? '', ids[1] ?? '');
+    const { ranges } = await running.client.delta(ids[0], ids[1]);
     assert.deepEqual(ranges, []);
-    const { volume: restored } = await restore(pool, ids[0] ?? '');
+    const { volume: restored } = await restore(pool, ids[0]);
     await remove([volume, running.orchestrator.hold('restored', restored)], ids);
   });
 
@@ -158,7 +154,7 @@ for (const pool of KINDS) {
       }
     }
     rmdirSync(decoy);
-    await running.client.delta(ids[0] ?? '', ids[1] ?? '');
+    await running.client.delta(ids[0], ids[1]);
     await remove([volume], ids);
   });
 
@@ -168,17 +164,17 @@ for (const pool of KINDS) {
     writeFileSync(foreign, Buffer.alloc(8 * MIB, 0xee));
     const over = /something is mounted over/;
     const calls = everything(pool, volume, ids);
-    mount('--bind', foreign, volumeFile(pool, volume));
-    for (const name of ['create again', 'clone', 'snapshot', 'expand', 'stage'] as const) {
-      await refused(calls[name](), 'FAILED_PRECONDITION', over);
+    for (const [path, names] of [
+      [
+        volumeFile(pool, volume),
+        ['create again', 'clone', 'snapshot', 'expand', 'stage', 'delete volume'],
+      ],
+      [snapshotFile(pool, ids[0]), ['restore', 'snapshot again', 'delta', 'allocated']],
+    ] as const) {
+      mount('--bind', foreign, path);
+      for (const name of names) await refused(calls[name](), 'FAILED_PRECONDITION', over);
+      umount(path);
     }
-    await refused(calls['delete volume'](), 'FAILED_PRECONDITION', over);
-    umount(volumeFile(pool, volume));
-    mount('--bind', foreign, snapshotFile(pool, ids[0] ?? ''));
-    for (const name of ['restore', 'snapshot again', 'delta', 'allocated'] as const) {
-      await refused(calls[name](), 'FAILED_PRECONDITION', over);
-    }
-    umount(snapshotFile(pool, ids[0] ?? ''));
     await remove([volume], ids);
     assert.equal(readFileSync(foreign).length, 8 * MIB);
   });
@@ -186,28 +182,24 @@ for (const pool of KINDS) {
 
 test('H17: a stream whose pool disappears ends with an unavailable pool, and not with a missing snapshot', async () => {
   const sizeBytes = 256 * MIB;
-  const volume = await running.orchestrator.create('xfs listed', {
-    parameters: parameters('xfs'),
-    sizeBytes,
-  });
+  const spec = { parameters: { pool: 'xfs' }, sizeBytes };
+  const volume = await running.orchestrator.create('xfs listed', spec);
   // More ranges than are sent, read ahead and buffered before anybody reads.
   const file = openSync(volumeFile('xfs', volume), 'r+');
   const block = Buffer.alloc(4096, 1);
   for (let at = 0; at < sizeBytes; at += 8192) writeSync(file, block, 0, 4096, at);
   closeSync(file);
-  const id = idOf(await snapshot(volume, 'listed'));
+  const id = await snapshot(volume, 'listed');
   const stream = running.client.open('GetMetadataAllocated', { snapshot_id: id, max_results: 64 });
   await once(stream, 'data');
   stream.pause();
   // The chunk that is read at the moment keeps the pool for so long.
-  await eventually(
-    'the pool is unmounted',
-    () => spawnSync('umount', [running.poolPath('xfs')]).status === 0,
-  );
+  const root = running.poolPath('xfs');
+  await eventually('the pool is unmounted', () => spawnSync('umount', [root]).status === 0);
   const ended = new Promise((resolve, reject) => stream.on('end', resolve).on('error', reject));
   stream.resume();
   await refused(ended, 'FAILED_PRECONDITION', /cannot be reached/);
-  mount('-o', 'loop', image('xfs'), running.poolPath('xfs'));
+  mount('-o', 'loop', image('xfs'), root);
   await running.client.allocated(id);
   await remove([volume], [id]);
 });
@@ -226,38 +218,37 @@ test('H7: a running operation writes to the pool, whatever is mounted over it me
 });
 
 for (const pool of KINDS) {
-  test(`H16: a truncated snapshot is not restored, and CreateSnapshot does not answer with it, on ${pool}`, async () => {
+  test(`H16: a snapshot that is short or missing is not restored, and CreateSnapshot does not answer with it, on ${pool}`, async () => {
     const volume = await create(pool, 'short snapshot');
-    const id = idOf(await snapshot(volume, `${pool} short`));
-    await tamper(snapshotFile(pool, id), () => truncateSync(snapshotFile(pool, id), 4 * MIB));
+    const id = await snapshot(volume, `${pool} short`);
+    const path = snapshotFile(pool, id);
+    await tamper(path, () => truncateSync(path, 4 * MIB));
     const before = await running.orchestrator.volumeIds();
-    await refused(restore(pool, id), 'FAILED_PRECONDITION', /4194304/);
+    for (const call of [() => restore(pool, id), () => snapshot(volume, `${pool} short`)]) {
+      await refused(call(), 'FAILED_PRECONDITION', /4194304/);
+    }
     assert.deepEqual(await running.orchestrator.volumeIds(), before);
-    await refused(snapshot(volume, `${pool} short`), 'FAILED_PRECONDITION', /4194304/);
+    setImmutable(path, false);
+    rmSync(path);
+    const again = snapshot(volume, `${pool} short`);
+    await refused(again, 'FAILED_PRECONDITION', /lost its file/);
     await remove([volume], [id]);
   });
 
   test(`H16: a snapshot that was written to is not restored, whether or not it is immutable again, on ${pool}`, async () => {
     const volume = await create(pool, 'written snapshot');
-    const id = idOf(await snapshot(volume, `${pool} written`));
+    const id = await snapshot(volume, `${pool} written`);
     const path = snapshotFile(pool, id);
     setImmutable(path, false);
     await refused(restore(pool, id), 'FAILED_PRECONDITION', /immutable/);
     setImmutable(path, true);
     const { volume: whole } = await restore(pool, id);
     await tamper(path, () => overwrite(path));
-    await refused(
-      running.client.controller.CreateVolume(
-        createRequest(`${pool} second`, { snapshotId: id, parameters: parameters(pool) }),
-      ),
-      'FAILED_PRECONDITION',
-      /written to after/,
-    );
-    await refused(
-      running.client.allocated(id),
-      'FAILED_PRECONDITION',
-      /changed after it was taken/,
-    );
+    const second = createRequest(`${pool} second`, { snapshotId: id, parameters: { pool } });
+    const restored = running.client.controller.CreateVolume(second);
+    await refused(restored, 'FAILED_PRECONDITION', /written to after/);
+    const list = running.client.allocated(id);
+    await refused(list, 'FAILED_PRECONDITION', /changed after it was taken/);
     await remove([volume, running.orchestrator.hold('restored', whole)], [id]);
   });
 
@@ -268,7 +259,7 @@ for (const pool of KINDS) {
     truncateSync(path, 4 * MIB);
     const clone = createRequest(`${pool} clone`, {
       volumeId: volume.id,
-      parameters: parameters(pool),
+      parameters: { pool },
     });
     const group = { name: `${pool} group`, source_volume_ids: [volume.id] };
     for (const call of [
@@ -286,25 +277,15 @@ for (const pool of KINDS) {
     await remove([volume]);
   });
 
-  test(`H16: CreateSnapshot does not answer with a snapshot whose file is missing, on ${pool}`, async () => {
-    const volume = await create(pool, 'gone snapshot');
-    const id = idOf(await snapshot(volume, `${pool} gone`));
-    setImmutable(snapshotFile(pool, id), false);
-    rmSync(snapshotFile(pool, id));
-    await refused(snapshot(volume, `${pool} gone`), 'FAILED_PRECONDITION', /lost its file/);
-    await remove([volume], [id]);
-  });
-
   test(`H16: an object whose deletion failed is reported as it is until the deletion completes, on ${pool}`, async () => {
     const { client, orchestrator } = running;
     const [volume, other] = [await create(pool, 'kept'), await create(pool, 'stuck')];
-    const id = idOf(await snapshot(volume, `${pool} stuck`));
+    const id = await snapshot(volume, `${pool} stuck`);
     // The file of a newest snapshot would stay.
-    const later = idOf(await snapshot(volume, `${pool} later`));
+    const later = await snapshot(volume, `${pool} later`);
     // A directory cannot be unlinked, so neither deletion can end.
-    for (const path of [`${snapshotFile(pool, id)}.tmp`, `${volumeFile(pool, other)}.tmp`]) {
-      mkdirSync(path);
-    }
+    const stuck = [`${snapshotFile(pool, id)}.tmp`, `${volumeFile(pool, other)}.tmp`];
+    for (const path of stuck) mkdirSync(path);
     await assert.rejects(client.controller.DeleteSnapshot({ snapshot_id: id }));
     await assert.rejects(client.controller.DeleteVolume({ volume_id: other.id }));
     const unfinished = /deletion has not completed; call Delete/;
@@ -322,9 +303,7 @@ for (const pool of KINDS) {
       entries.map((entry: Message) => entry['snapshot'].ready_to_use),
       [false],
     );
-    for (const path of [`${snapshotFile(pool, id)}.tmp`, `${volumeFile(pool, other)}.tmp`]) {
-      rmdirSync(path);
-    }
+    for (const path of stuck) rmdirSync(path);
     await remove([volume, other], [id, later]);
     assert.deepEqual(await orchestrator.snapshotIds(), []);
   });

@@ -7,7 +7,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { rmSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { type Message, mountCapability } from '../support/csi-client.js';
-import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
+import { type HeldVolume, MIB } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 
@@ -34,28 +34,24 @@ async function inUse(type: Type, label: string): Promise<HeldVolume> {
 }
 
 async function end(volume: HeldVolume, snapshotIds: readonly string[]): Promise<void> {
-  const { client, orchestrator } = running;
+  const { orchestrator } = running;
   await orchestrator.takeDown(volume);
-  for (const id of snapshotIds) await client.controller.DeleteSnapshot({ snapshot_id: id });
+  for (const id of snapshotIds) await orchestrator.deleteSnapshot(id);
   await orchestrator.delete(volume);
 }
 
-const snapshot = (volume: HeldVolume, name: string): Promise<Message> =>
-  running.client.controller.CreateSnapshot({
-    source_volume_id: volume.id,
-    name: `${volume.name} ${name}`,
-  });
+const snapshot = (volume: HeldVolume, name: string): Promise<string> =>
+  running.orchestrator.snapshot(volume, `${volume.name} ${name}`);
 
-const clone = (volume: HeldVolume): Promise<Message> =>
-  running.client.controller.CreateVolume(
-    createRequest(`${volume.name} clone`, {
-      volumeId: volume.id,
-      capability: volume.capability,
-      sizeBytes: volume.sizeBytes,
-    }),
-  );
+const clone = ({ id: volumeId, name, capability, sizeBytes }: HeldVolume): Promise<HeldVolume> =>
+  running.orchestrator.create(`${name} clone`, { volumeId, capability, sizeBytes });
 
-const idOf = (answer: Message): string => String(answer['snapshot'].snapshot_id);
+/** Staged again, the volume can be snapshotted. */
+async function endAgain(volume: HeldVolume): Promise<void> {
+  await running.orchestrator.takeDown(volume);
+  await running.orchestrator.bringUp(volume);
+  await end(volume, [await snapshot(volume, 'whole again')]);
+}
 
 /** Takes the pool's space but for about that much. */
 function fillPool(filler: string, leaveMiB: number): void {
@@ -84,9 +80,7 @@ for (const type of TYPES) {
     await refused(clone(volume), 'RESOURCE_EXHAUSTED');
     assert.deepEqual(await running.orchestrator.snapshotIds(), []);
     rmSync(filler);
-    await running.orchestrator.takeDown(volume);
-    await running.orchestrator.bringUp(volume);
-    await end(volume, [idOf(await snapshot(volume, 'later'))]);
+    await endAgain(volume);
   });
 }
 
@@ -103,7 +97,7 @@ test('CS6, H18: a snapshot of a raw volume in a pool without space names the poo
     /^pool 'main' has no space for the snapshot: \d+ of its \d+ bytes are free; delete .*add space/,
   );
   for (const filler of fillers) rmSync(filler);
-  await end(volume, [idOf(await snapshot(volume, 'later'))]);
+  await end(volume, [await snapshot(volume, 'later')]);
 });
 
 for (const type of ['ext4', 'xfs'] as const) {
@@ -113,9 +107,7 @@ for (const type of ['ext4', 'xfs'] as const) {
     for (const call of [() => snapshot(volume, 'broken'), () => clone(volume)]) {
       await refused(call(), 'FAILED_PRECONDITION', /unpublish, unstage and stage the volume/);
     }
-    await running.orchestrator.takeDown(volume);
-    await running.orchestrator.bringUp(volume);
-    await end(volume, [idOf(await snapshot(volume, 'whole again'))]);
+    await endAgain(volume);
   });
 }
 
@@ -126,9 +118,7 @@ test('H18: ext4 that became read-only by an error is not snapshotted before it i
   });
   writeFileSync(`/sys/fs/ext4/${basename(source.trim())}/trigger_fs_error`, 'a test');
   await refused(snapshot(volume, 'broken'), 'FAILED_PRECONDITION', /become read-only/);
-  await running.orchestrator.takeDown(volume);
-  await running.orchestrator.bringUp(volume);
-  await end(volume, [idOf(await snapshot(volume, 'whole again'))]);
+  await endAgain(volume);
 });
 
 test('H18: a volume that is staged read-only can be snapshotted, in a full pool too', async () => {
@@ -139,7 +129,7 @@ test('H18: a volume that is staged read-only can be snapshotted, in a full pool 
   await orchestrator.bringUp(reader);
   const filler = running.poolPath('main', 'filler');
   fillPool(filler, 2);
-  const id = idOf(await snapshot(reader, 'of a reader'));
+  const id = await snapshot(reader, 'of a reader');
   rmSync(filler);
   await end(reader, [id]);
 });
