@@ -33,15 +33,8 @@ function plant(directory: string): void {
 
 /** The effective user that a program planted there runs as, for a user without rights. */
 function userAt(directory: string): string {
-  const args = [
-    '--reuid',
-    NOBODY,
-    '--regid',
-    NOBODY,
-    '--clear-groups',
-    join(directory, 'id'),
-    '-u',
-  ];
+  const user = ['--reuid', NOBODY, '--regid', NOBODY, '--clear-groups'];
+  const args = [...user, join(directory, 'id'), '-u'];
   return execFileSync('setpriv', args, { encoding: 'utf8' }).trim();
 }
 
