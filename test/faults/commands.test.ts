@@ -8,16 +8,22 @@ import {
   makeBackups,
   NBD,
   PRUNE,
-  programStarts,
   RESTORE_TO_FILE,
   RESTORE_TO_VOLUME,
 } from './commands.js';
 import { faultTests } from './fault-tests.js';
-import { all, onePerKind } from './faults.js';
+import { all, type Choice, one, onePerKind } from './faults.js';
 import { kindOf } from './steps.js';
 
 /** In the plain suite a call is one kind of step, whatever the file. */
 const callOf = (step: string): string => step.split(' ')[0] ?? '';
+/** Of each program in all operations the first one. */
+const onePerStart = onePerKind((step) => step.replace(/ #\d+$/, ''));
+const firstStarts: Choice = (operation, steps) =>
+  onePerStart(
+    operation,
+    steps.filter((step) => callOf(step) === 'exec'),
+  );
 /** Each start of a program is one of its own. */
 const kindOfFailure = (step: string): string => (callOf(step) === 'exec' ? step : kindOf(step));
 
@@ -27,7 +33,7 @@ faultTests('faults-commands', {
   settle: makeBackups,
   selection: isNightly
     ? { kills: all, failures: (...operation) => onePerKind(kindOfFailure)(...operation) }
-    : { kills: onePerKind(callOf), failures: programStarts() },
+    : { kills: onePerKind(callOf, one), failures: firstStarts },
   pools: ['xfs'],
   operations: [
     PRUNE,

@@ -25,7 +25,7 @@ import { loadAddon } from '../../src/native/addon.js';
 import { assertSame } from '../support/backups.js';
 import { type Ended, endOf, runCommand, startCommand } from '../support/command.js';
 import { MIB } from '../support/orchestrator.js';
-import type { Attempt, Choice, Failure, Operation } from './faults.js';
+import type { Attempt, Failure, Operation } from './faults.js';
 import { killChildren, type Scene } from './scene.js';
 
 /** Commands end by themselves. */
@@ -75,16 +75,6 @@ function succeeded(ended: Ended): Ended {
 }
 
 // What may happen to a command
-
-/** Of the starts of a program the first one in the table. */
-export function programStarts(): Choice {
-  const seen = new Set<string>();
-  return (_operation, steps) =>
-    steps.filter((step) => {
-      const program = /^exec .*(?= #\d+$)/.exec(step)?.[0];
-      return program !== undefined && seen.size !== seen.add(program).size;
-    });
-}
 
 const PROGRAM_FAILED = /(nbdkit|qemu-nbd|nbdcopy|qemu-img), started to /;
 

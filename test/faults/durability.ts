@@ -14,13 +14,14 @@ const CHANGES = [
   ...['FICLONE', 'FICLONERANGE', 'FS_IOC_SETFLAGS', 'FS_IOC_FSSETXATTR'],
 ];
 const NAMES = ['mkdir', 'mknod', 'symlink', 'BTRFS_IOC_SUBVOL_CREATE'];
-const GONE = ['unlink', 'rmdir', 'BTRFS_IOC_SNAP_DESTROY'];
+/** Not BTRFS_IOC_SNAP_DESTROY: a start removes copies of a subvolume. */
+const GONE = ['unlink', 'rmdir'];
 const FLUSHES = ['fsync', 'fdatasync'];
 /** Flush all that is on the file system. */
 const FLUSH_ALL = ['syncfs', 'BTRFS_IOC_SYNC', 'BTRFS_IOC_START_SYNC'];
 
 /** Not of the plugin's files: mount points, directories of the orchestrator, devices, /sys and /proc. */
-const OTHERS = /^<work>|^\//;
+const OTHERS = /^<(?:work|staging)>|^\//;
 /** What a power cut may take: a checkpoint copies what the log holds, and a start removes what is unfinished. */
 const MAY_BE_LOST = /\.sqlite$|\.tmp$/;
 /** What may come back: a start removes lists of what is gone, and a list that was refused is refused again. */

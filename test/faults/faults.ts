@@ -73,16 +73,12 @@ export const one: Choice = ({ name, mainStep }, steps) => {
   return steps.slice(index, index + 1);
 };
 
-/** Each kind of step in the first operation that has it; one step of an operation that has no new kind. */
-export function onePerKind(kind = kindOf): Choice {
+/** Each kind of step in the first operation that has it; otherwise what `orElse` chooses. */
+export function onePerKind(kind = kindOf, orElse: Choice = () => []): Choice {
   const seen = new Set<string>();
   return (operation, steps) => {
-    const fresh = steps.filter((step) => {
-      const isFresh = !seen.has(kind(step));
-      seen.add(kind(step));
-      return isFresh;
-    });
-    return fresh.length > 0 ? fresh : one(operation, steps);
+    const fresh = steps.filter((step) => seen.size !== seen.add(kind(step)).size);
+    return fresh.length > 0 ? fresh : orElse(operation, steps);
   };
 }
 
@@ -107,6 +103,7 @@ export function errnoOf(step: string): string | null {
 
 const ERRNO_OF_CALL: Readonly<Record<string, string>> = {
   ...{ write: 'ENOSPC', ftruncate: 'ENOSPC', fallocate: 'ENOSPC', FICLONE: 'ENOSPC' },
+  ...{ FICLONERANGE: 'ENOSPC', BTRFS_IOC_SNAP_CREATE_V2: 'ENOSPC' },
   ...{ mkdir: 'ENOSPC', rename: 'ENOSPC', link: 'ENOSPC', setxattr: 'ENOSPC' },
   ...{ fsync: 'EIO', fdatasync: 'EIO', syncfs: 'EIO', BLKFLSBUF: 'EIO' },
   ...{ unlink: 'EIO', rmdir: 'EIO', fchmod: 'EIO', FS_IOC_SETFLAGS: 'EIO' },
@@ -140,7 +137,7 @@ function codesOf(step: string, errno: string): readonly StatusName[] {
 }
 
 const FLUSHING = /<state>\/catalogue|^(?:syncfs|BLKFLSBUF) |^fsync <pool>\S*\/volumes\/<vol> /;
-const MOUNTING = /^(?:fsopen|fsmount|open_tree|move_mount|umount) | <work>\//;
+const MOUNTING = /^(?:fsopen|fsmount|open_tree|move_mount|umount) | <(?:work|staging)>\//;
 
 /** Runs the selected faults of one operation. */
 export async function runOperation(

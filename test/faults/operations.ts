@@ -302,10 +302,10 @@ function capacityOf({ targetPath }: HeldVolume): number {
 const WHILE_FROZEN = 'FICLONE <pool>/snapshots/<snap>.tmp #1';
 
 /** Of a resident, which is mounted, or whose device is open to its user. */
-export function createSnapshot(kind: VolumeKind): Operation {
+export function createSnapshot(kind: VolumeKind, mainStep = WHILE_FROZEN): Operation {
   return {
     name: `CreateSnapshot ${kind} in use`,
-    mainStep: WHILE_FROZEN,
+    mainStep,
     prepare: async (scene) => {
       const resident = scene.resident(kind);
       return snapshotting(scene, resident.volume, resident.contents);

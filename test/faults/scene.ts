@@ -51,6 +51,8 @@ export interface Resident {
   kind: VolumeKind;
   volume: HeldVolume;
   contents: Contents;
+  /** Resolves when its own writer has gone on. Fails if it cannot. */
+  goOn?(): Promise<void>;
 }
 
 export class Scene {
@@ -60,11 +62,14 @@ export class Scene {
   readonly residents: Resident[] = [];
   #plugin: PluginProcess | undefined;
   #client: CsiClient | undefined;
+  readonly #ends: (() => Promise<void>)[] = [];
   #names = 0;
   #state = 'plugin';
 
   private constructor(
     readonly workspace: Workspace,
+    /** Where the plugin stages for callers of CSI 0.1: it accepts no directory beside its socket. */
+    readonly staging: Workspace,
     readonly kind: PoolKind,
     readonly steps: Steps,
     /** Of commands that run beside the plugin. */
@@ -84,11 +89,12 @@ export class Scene {
   ): Promise<Scene> {
     buildPreload();
     const workspace = new Workspace(label);
+    const staging = new Workspace(`${label}-staging`);
     const isEmbedded = kind === 'embedded';
     const pool = isEmbedded
       ? embeddedPool(workspace, 'plugin')
       : makePoolFileSystem(workspace, kind, 6144);
-    const roots = rootsOf(workspace, 'plugin', pool);
+    const roots = { staging: staging.directory, ...rootsOf(workspace, 'plugin', pool) };
     const steps = await Steps.listen(workspace.path('steps'), roots);
     const commandSteps = await Steps.listen(workspace.path('command-steps'), {
       runtime: workspace.path('runtime'),
@@ -101,11 +107,12 @@ export class Scene {
         BLOCKDELTA_CONTROLLER_PUBLISH: 'on',
         BLOCKDELTA_CHANGE_LISTS: 'off',
         BLOCKDELTA_RETAINED_BASES_COUNT: '0',
+        BLOCKDELTA_LEGACY_STAGING_DIR: staging.directory,
         ...env,
         ...steps.environment,
       },
     };
-    return new Scene(workspace, kind, steps, commandSteps, options, pool);
+    return new Scene(workspace, staging, kind, steps, commandSteps, options, pool);
   }
 
   get client(): CsiClient {
@@ -157,10 +164,17 @@ export class Scene {
     assert.equal(await this.#plugin?.exitCode(60_000), 0, this.log);
   }
 
+  /** Ends a process of the scene, which may have failed. */
+  atEnd(end: () => Promise<void>): void {
+    this.#ends.push(end);
+  }
+
   async dispose(): Promise<void> {
+    for (const end of this.#ends) await end();
     await this.kill();
     await this.steps.close();
     await this.commandSteps.close();
+    this.staging.dispose();
     this.workspace.dispose();
   }
 
@@ -227,7 +241,8 @@ export class Scene {
 
   /** Writes to all residents go through: nothing is frozen. */
   async writesGoThrough(): Promise<void> {
-    for (const { kind, volume } of this.residents) {
+    for (const { kind, volume, goOn } of this.residents) {
+      await goOn?.();
       if (kind === 'block') continue;
       const path = join(volume.targetPath, WRITTEN);
       const isWritten = writeDurably(path).then(() => true);

@@ -4,6 +4,7 @@
  */
 import { isNightly } from '../support/nightly.js';
 import { faultTests } from './fault-tests.js';
+import { type Choice, one, onePerKind } from './faults.js';
 import {
   CREATE_GROUP,
   createIdleSnapshot,
@@ -11,6 +12,7 @@ import {
   DELETE_GROUP,
   DELETE_SNAPSHOT,
 } from './operations.js';
+import { settleInPieces } from './pieces.js';
 
 faultTests('faults-snapshots', {
   isWhole: isNightly,
@@ -27,3 +29,24 @@ faultTests('faults-snapshots', {
     DELETE_GROUP,
   ],
 });
+
+const IN_PIECES = 'FICLONERANGE <pool>/snapshots/<snap>.tmp #2';
+const onePerKindOfPieces = onePerKind();
+const ofPieces: Choice = (operation, steps) =>
+  onePerKindOfPieces(
+    operation,
+    steps.filter((step) => /^(?:FICLONERANGE|BTRFS_IOC_SNAP_CREATE)/.test(step)),
+  );
+
+for (const pool of ['xfs', 'btrfs'] as const) {
+  faultTests(`faults-pieces-${pool}`, {
+    isWhole: isNightly,
+    title: 'a mounted volume in many pieces',
+    pools: [pool],
+    residents: [],
+    settle: settleInPieces,
+    operations: [createSnapshot('xfs', IN_PIECES)],
+    // The other kinds of steps fail above.
+    ...(isNightly ? {} : { selection: { kills: one, failures: ofPieces } }),
+  });
+}

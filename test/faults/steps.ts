@@ -63,7 +63,7 @@ export class Steps {
   #names: string[] = [];
   #fault: Fault | undefined;
   #isReached = false;
-  #postpones = false;
+  #postpones = true;
   /** Nothing is answered any more: the process dies. */
   #isDying = false;
 

@@ -54,8 +54,15 @@ export class NumberedWriter {
     return writer;
   }
 
+  /** Until it goes on; everything on the file system is durable then. */
+  pause(): void {
+    this.#child.kill('SIGSTOP');
+    execFileSync('sync', ['--file-system', this.directory]);
+  }
+
   /** Resolves after two more numbers are durable: the first may have been in flight. Fails if it stays blocked. */
   async goOn(): Promise<void> {
+    this.#child.kill('SIGCONT');
     const enough = this.finished + 16;
     for (const begun = performance.now(); this.finished < enough; await delay(5)) {
       assert.equal(this.#child.exitCode, null, `${this.directory} cannot be written to`);
