@@ -1,22 +1,11 @@
 /**
- * Superblocks as a tenant's hex editor leaves them: random changes of real ones, and random bytes. The
- * superblock checks may accept or refuse any of them, but nothing that they accept makes a later
- * computation fail, or refers to other devices.
+ * Superblocks as a tenant's hex editor leaves them: random changes of real ones, and random bytes. Nothing that is
+ * accepted makes a later computation fail, or refers to other devices.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import {
-  closeSync,
-  mkdtempSync,
-  openSync,
-  readSync,
-  rmSync,
-  truncateSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { test } from 'node:test';
+import { closeSync, openSync, readSync, truncateSync, writeFileSync } from 'node:fs';
+import { after, test } from 'node:test';
 import type { Objection } from '../../src/host/file-systems.js';
 import { FILE_SYSTEMS, type FileSystem } from '../../src/host/file-systems.js';
 import { btrfsObjection, identityOf, isBtrfsGrowable } from '../../src/host/superblock-btrfs.js';
@@ -24,6 +13,7 @@ import { ext4Objection, isExt4Growable } from '../../src/host/superblock-ext4.js
 import { isXfsGrowable, xfsObjection } from '../../src/host/superblock-xfs.js';
 import { isNightly } from '../support/nightly.js';
 import { type Random, seededRandom } from '../support/random.js';
+import { Workspace } from '../support/workspace.js';
 
 const ROUNDS = isNightly ? 300_000 : 8000;
 const DEVICE_BYTES = 320n << 20n;
@@ -62,26 +52,24 @@ const JUDGED: Readonly<Record<FileSystem, Judged>> = {
   },
 };
 
+const workspace = new Workspace('superblocks');
+after(() => workspace.dispose());
+
 function realSuperblock(type: FileSystem): Buffer {
   const { offset, length } = JUDGED[type];
-  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-superblock-'));
-  try {
-    const image = join(directory, 'image');
-    writeFileSync(image, '');
-    truncateSync(image, Number(DEVICE_BYTES));
-    const force = type === 'ext4' ? '-F' : '-f';
-    execFileSync(`mkfs.${type}`, [force, '-q', image], {
-      env: { ...process.env, PATH: `${process.env['PATH']}:/usr/sbin:/sbin` },
-      stdio: ['ignore', 'ignore', 'pipe'],
-    });
-    const file = openSync(image, 'r');
-    const block = Buffer.alloc(length);
-    readSync(file, block, 0, length, offset);
-    closeSync(file);
-    return block;
-  } finally {
-    rmSync(directory, { recursive: true });
-  }
+  const image = workspace.path(type);
+  writeFileSync(image, '');
+  truncateSync(image, Number(DEVICE_BYTES));
+  const force = type === 'ext4' ? '-F' : '-f';
+  execFileSync(`mkfs.${type}`, [force, '-q', image], {
+    env: { ...process.env, PATH: `${process.env['PATH']}:/usr/sbin:/sbin` },
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
+  const file = openSync(image, 'r');
+  const block = Buffer.alloc(length);
+  readSync(file, block, 0, length, offset);
+  closeSync(file);
+  return block;
 }
 
 /** One to four numbers of any width, of values at the ends of their range or any. */
@@ -91,14 +79,10 @@ function changed(block: Buffer, random: Random): Buffer {
     const width = random.pick([1, 2, 4, 8]);
     // Fields of interest are in the first part; the rest is names and padding.
     const at = random.below(Math.min(copy.length, 640) - width);
-    const value = random.pick(['zero', 'ones', 'bit', 'any'] as const);
-    if (value === 'bit') {
-      copy.writeUInt8(copy.readUInt8(at) ^ (1 << random.below(8)), at);
-    } else if (value === 'any') {
-      random.bytes(width).copy(copy, at);
-    } else {
-      copy.fill(value === 'ones' ? 0xff : 0, at, at + width);
-    }
+    const value = random.pick([0, 0xff, 'bit', 'any'] as const);
+    if (value === 'bit') copy.writeUInt8(copy.readUInt8(at) ^ (1 << random.below(8)), at);
+    else if (value === 'any') random.bytes(width).copy(copy, at);
+    else copy.fill(value, at, at + width);
   }
   return copy;
 }

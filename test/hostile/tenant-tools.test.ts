@@ -1,14 +1,10 @@
-/**
- * Tools that read what a tenant has written, and may be exploited by it: what they can do then, what they
- * cost, and what is left of them.
- */
+/** Tools that read what a tenant has written, and may be exploited by it: what they can do, cost and leave. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { constants, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { totalmem } from 'node:os';
-import { after, before } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { ExecError, type RunOptions, run } from '../../src/host/exec.js';
 import { checkFileSystem } from '../../src/host/filesystem.js';
@@ -17,18 +13,12 @@ import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { writeHostileExt4 } from '../support/hostile-ext4.js';
 import { test } from '../support/running-plugin.js';
-import { skipUnlessRoot, Workspace } from '../support/workspace.js';
 
 const FIRST_USER = 0x7000_0000;
 const MOUNT_RIGHTS = (1n << 21n) | (1n << 2n);
 
 const node = useNode('tenant-tools');
-
-let workspace: Workspace;
-before(() => {
-  if (skipUnlessRoot === false) workspace = new Workspace('tenant-tools-devices');
-});
-after(() => workspace?.dispose());
+const { workspace } = node;
 
 let made = 0;
 function device(size = '64M'): string {
