@@ -1,9 +1,10 @@
 /**
  * What every backend must do (src/backends/backend.ts), as one suite that each of them runs. A
- * harness says how to write to a volume and read it, which is all that differs between them.
+ * harness says how to write to a volume and read it, which is all that differs between them. What a test makes is
+ * removed after it.
  */
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { after, afterEach, before, describe, test } from 'node:test';
 import { describeAttachments } from './contract-attachments.js';
 import { describeCopies } from './contract-copies.js';
 import { describeRetainedBases } from './contract-retained-bases.js';
@@ -38,6 +39,18 @@ export function describeBackend(
       harness = await make();
       await harness.backend.start();
     });
+    afterEach(async () => {
+      const { backend } = context;
+      const { volumes, snapshots } = await backend.list();
+      for (const { id } of volumes) {
+        await harness?.release(id);
+        await backend.deleteVolume(id);
+      }
+      for (const { id } of snapshots) await backend.deleteSnapshot(id);
+      for (const { snapshotId } of (await backend.retainedBases()).usable) {
+        await backend.dropBase(snapshotId);
+      }
+    });
     after(() => harness?.dispose());
     describeVolumes(context);
     describeMarks(context);
@@ -64,7 +77,6 @@ function describeNoRetainedBases(context: ContractContext): void {
     await backend.deleteSnapshot(snapshotId);
     assert.deepEqual(await backend.retainedBases(), { usable: [], invalidated: [] });
     await backend.dropBase(snapshotId);
-    await backend.deleteVolume(volumeId);
   });
 }
 
@@ -79,15 +91,12 @@ function describeVolumes(context: ContractContext): void {
     assert.equal(content.length, VOLUME_BYTES);
     assert.ok(content.subarray(8192, 12288).equals(Buffer.alloc(4096, 7)), 'it was not made anew');
     assert.ok(content.subarray(12288).equals(Buffer.alloc(VOLUME_BYTES - 12288)));
-    await harness.release(volumeId);
-    await backend.deleteVolume(volumeId);
   });
 
   test('creating a volume that exists with another size is refused', async () => {
     const volumeId = newVolume();
     await context.backend.createVolume(volumeId, SIZE);
     await assert.rejects(context.backend.createVolume(volumeId, 2n * SIZE));
-    await context.backend.deleteVolume(volumeId);
   });
 
   test('deleting a volume twice, or one that never existed, succeeds', async () => {
@@ -123,7 +132,6 @@ function describeMarks(context: ContractContext): void {
     }
     await backend.deleteVolume(volumeId);
     assert.equal(await backend.isInitialized(volumeId), false);
-    await backend.deleteVolume(other);
   });
 
   test('the initialized mark of a missing volume is swept, and those of existing volumes stay', async () => {
@@ -138,7 +146,6 @@ function describeMarks(context: ContractContext): void {
       [await backend.isInitialized(volumeId), await backend.isInitialized(gone)],
       [true, false],
     );
-    await backend.deleteVolume(volumeId);
   });
 }
 
@@ -157,8 +164,6 @@ function describePool(context: ContractContext): void {
     await context.backend.start();
     await context.backend.check();
     assert.equal((await context.harness.read(volumeId))[0], 3);
-    await context.harness.release(volumeId);
-    await context.backend.deleteVolume(volumeId);
   });
 
   test('the statistics agree with the capacity, and count the blocks and promises of volumes', async () => {
@@ -173,7 +178,6 @@ function describePool(context: ContractContext): void {
     const promised = (after.space?.promisedBytes ?? 0n) - (before.space?.promisedBytes ?? 0n);
     assert.ok(promised > 0n && promised <= 8n << 20n);
     assert.equal(backend.kind === 'thin', after.thin !== null);
-    await backend.deleteVolume(volumeId);
   });
 
   test('the capacity never exceeds the free space, and falls with every volume', async () => {
@@ -213,8 +217,6 @@ function describeContents(context: ContractContext): void {
     );
     await harness.leaveForeign();
     assert.equal((await backend.list()).unknown.length, before.unknown.length + 1);
-    await backend.deleteSnapshot(snapshotId);
-    await backend.deleteVolume(volumeId);
   });
 
   test('leftovers of a killed run are swept and never listed, and nothing else is swept', async () => {
@@ -231,7 +233,5 @@ function describeContents(context: ContractContext): void {
     assert.deepEqual((await backend.sweep()).sort(), left.sort());
     assert.deepEqual(await backend.sweep(), []);
     assert.deepEqual(await backend.list(), before);
-    await backend.deleteSnapshot(snapshotId);
-    await backend.deleteVolume(volumeId);
   });
 }

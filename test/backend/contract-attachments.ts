@@ -26,7 +26,6 @@ function describeDevices(context: ContractContext): void {
     await backend.detach(volumeId);
     assert.equal(await backend.findAttachment(volumeId), null);
     await backend.detach(volumeId);
-    await backend.deleteVolume(volumeId);
   });
 
   test('an attached device grows with its volume while it is open', async () => {
@@ -40,7 +39,6 @@ function describeDevices(context: ContractContext): void {
     closeSync(fd);
     const found = await backend.findAttachment(volumeId);
     assert.deepEqual([found?.devicePath, found?.sizeBytes], [devicePath, 2n * SIZE]);
-    await backend.deleteVolume(volumeId);
   });
 
   test('two volumes have two devices', async () => {
@@ -52,7 +50,6 @@ function describeDevices(context: ContractContext): void {
       paths.add((await backend.attach(id, { readOnly: false })).devicePath);
     }
     assert.equal(paths.size, 2);
-    for (const id of ids) await backend.deleteVolume(id);
   });
 }
 
@@ -73,7 +70,6 @@ function describeReadOnlyDevices(context: ContractContext): void {
     writeSync(fd, 'x', Number(SIZE) + 4096);
     closeSync(fd);
     await native.close();
-    await backend.deleteVolume(volumeId);
   });
 
   test('a volume is attached read-only on request, and not read-only and writable at once', async () => {
@@ -86,7 +82,6 @@ function describeReadOnlyDevices(context: ContractContext): void {
     assert.throws(() => writeSync(fd, 'x', 0), { code: 'EPERM' });
     closeSync(fd);
     await rejectsWith(backend.attach(volumeId, { readOnly: false }), 'FAILED_PRECONDITION');
-    await backend.deleteVolume(volumeId);
   });
 }
 
@@ -130,10 +125,5 @@ function describeSideBySide(context: ContractContext): void {
     await harness.write(volumeId, 0, Buffer.alloc(4096, 3));
     assert.equal((await harness.read(copy))[0], 2);
     assert.equal((await harness.read(volumeId))[0], 3);
-    for (const id of [volumeId, copy]) {
-      await harness.release(id);
-      await backend.deleteVolume(id);
-    }
-    await backend.deleteSnapshot(snapshotId);
   });
 }

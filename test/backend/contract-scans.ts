@@ -25,7 +25,6 @@ export function describeScans(context: ContractContext): void {
     await rejectsWith(backend.scanSource(snapshotId, gone), 'FAILED_PRECONDITION');
     await backend.deleteSnapshot(snapshotId);
     await rejectsWith(backend.scanSource(snapshotId, null), 'FAILED_PRECONDITION');
-    await backend.deleteVolume(volumeId);
   });
 }
 

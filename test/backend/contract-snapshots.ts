@@ -40,9 +40,6 @@ function describeCuts(context: ContractContext): void {
     assert.deepEqual(cut.sizesBytes, [SIZE]);
     assert.ok(later.creationTimeNs > cut.creationTimeNs);
     assert.ok(Math.abs(Number(later.creationTimeNs / 1_000_000n) - Date.now()) < 60_000);
-    await harness.release(volumeId);
-    for (const id of [first, second]) await backend.deleteSnapshot(id);
-    await backend.deleteVolume(volumeId);
   });
 
   test('a snapshot outlives its volume', async () => {
@@ -55,7 +52,6 @@ function describeCuts(context: ContractContext): void {
     await harness.release(volumeId);
     await backend.deleteVolume(volumeId);
     assert.equal((await contentOf(context, snapshotId))[4096], 5);
-    await backend.deleteSnapshot(snapshotId);
   });
 
   test('taking a snapshot of a volume that does not exist fails and leaves nothing behind', async () => {
@@ -83,7 +79,6 @@ function describeRemovals(context: ContractContext): void {
     await backend.deleteSnapshot(snapshotId);
     await backend.deleteSnapshot(snapshotId);
     assert.ok(!(await backend.list()).snapshots.some(({ id }) => id === snapshotId));
-    await backend.deleteVolume(volumeId);
   });
 
   test('abandoning an incomplete snapshot removes what exists of it', async () => {
@@ -118,11 +113,6 @@ function describeRestores(context: ContractContext): void {
     await harness.write(larger, VOLUME_BYTES - 4096, Buffer.alloc(4096, 8));
     assert.equal((await contentOf(context, snapshotId))[VOLUME_BYTES - 1], 9);
     assert.equal((await harness.read(volumeId))[VOLUME_BYTES - 1], 9);
-    for (const id of [volumeId, larger]) {
-      await harness.release(id);
-      await backend.deleteVolume(id);
-    }
-    await backend.deleteSnapshot(snapshotId);
   });
 
   test('restoring a snapshot that does not exist fails and leaves nothing behind', async () => {

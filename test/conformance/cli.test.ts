@@ -9,7 +9,6 @@ import { CHECKS } from '../../src/conformance/suite.js';
 import { RecordingDriver } from '../support/recording-driver.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 import { Workspace } from '../support/workspace.js';
-import { readXml } from '../support/xml.js';
 
 const workspace = new Workspace('conformance-cli');
 after(() => workspace.dispose());
@@ -101,7 +100,7 @@ test('a run reports as table, JSON and JUnit, and exits with 0', async () => {
   assert.match(stderr, /^metadata\.same passed/m);
   const report = JSON.parse(readFileSync(json, 'utf8'));
   assert.deepEqual([report.passed, report.failed, report.skipped], [4, 0, 1]);
-  assert.equal(readXml(readFileSync(junit, 'utf8')).attributes['tests'], '5');
+  assert.match(readFileSync(junit, 'utf8'), /<testsuites [^>]*tests="5"/);
 });
 
 test('a run with a failed check exits with 1, and stdout holds only JSON with --json -', async () => {

@@ -17,9 +17,8 @@ import type { Contents } from '../support/contents.js';
 import { BlockContents, FileContents } from '../support/contents.js';
 import { blockCapability, type CsiClient, mountCapability } from '../support/csi-client.js';
 import { type HeldVolume, MIB, Orchestrator, type VolumeSpec } from '../support/orchestrator.js';
-import type { PluginOptions } from '../support/plugin.js';
+import { Plugin, type PluginOptions } from '../support/plugin.js';
 import { startReport } from '../support/plugin-log.js';
-import { PluginProcess } from '../support/plugin-process.js';
 import { seededRandom } from '../support/random.js';
 import { loopsBelow, makePoolFileSystem, mountsBelow, Workspace } from '../support/workspace.js';
 import { Ledger } from './ledger.js';
@@ -60,7 +59,7 @@ export class Scene {
   readonly orchestrator: Orchestrator;
   readonly ledger: Ledger;
   readonly residents: Resident[] = [];
-  #plugin: PluginProcess | undefined;
+  #plugin: Plugin | undefined;
   #client: CsiClient | undefined;
   readonly #ends: (() => Promise<void>)[] = [];
   #names = 0;
@@ -121,11 +120,11 @@ export class Scene {
   }
 
   get log(): string {
-    return this.#plugin?.output ?? '';
+    return this.#plugin?.log ?? '';
   }
 
   get isRunning(): boolean {
-    const child = this.#plugin?.child;
+    const child = this.#plugin?.process;
     return child !== undefined && child.exitCode === null && child.signalCode === null;
   }
 
@@ -137,19 +136,15 @@ export class Scene {
 
   /** Fails unless the plugin becomes ready, and finds no difference between its catalogue and its pool. */
   async start(): Promise<void> {
-    const plugin = new PluginProcess(this.workspace, { ...this.options, name: this.#state });
+    const plugin = Plugin.launch(this.workspace, { ...this.options, name: this.#state });
     this.#plugin = plugin;
-    this.#client = await plugin.ready();
-    assert.deepEqual(
-      startReport(plugin.output).differences,
-      [],
-      'the catalogue and the pool agree',
-    );
+    this.#client = (await plugin.ready()).client;
+    assert.deepEqual(startReport(plugin.log).differences, [], 'the catalogue and the pool agree');
   }
 
   /** The process that freezes file systems for the plugin, if it runs. */
   killGuardian(): void {
-    killChildren(this.#plugin?.child, 'blockdelta-guardian');
+    killChildren(this.#plugin?.process, 'blockdelta-guardian');
   }
 
   /** kill -9, if it still runs; resolves when it has ended. */
@@ -160,8 +155,8 @@ export class Scene {
 
   async stop(): Promise<void> {
     this.#closeClients();
-    this.#plugin?.child.kill('SIGTERM');
-    assert.equal(await this.#plugin?.exitCode(60_000), 0, this.log);
+    this.#plugin?.process.kill('SIGTERM');
+    assert.equal(await this.#plugin?.exitCode(), 0, this.log);
   }
 
   /** Ends a process of the scene, which may have failed. */

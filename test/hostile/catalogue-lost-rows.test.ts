@@ -6,7 +6,7 @@ import { packagePath } from '../../src/base/package-root.js';
 import { mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { type HeldVolume, MIB } from '../support/orchestrator.js';
-import { PluginProcess } from '../support/plugin-process.js';
+import { Plugin } from '../support/plugin.js';
 import { refused } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 
@@ -36,9 +36,9 @@ function catalogueCommand(action: 'unknown' | 'confirm'): string {
 /** The start ends with 1 and these words. */
 async function failedStart(words: RegExp): Promise<void> {
   const pools = `main=${running.poolPath('main')}`;
-  const failed = new PluginProcess(running.workspace, { pools });
-  assert.equal(await failed.exitCode(), 1, failed.output);
-  assert.match(failed.output, words);
+  const failed = Plugin.launch(running.workspace, { pools });
+  assert.equal(await failed.exitCode(), 1, failed.log);
+  assert.match(failed.log, words);
 }
 
 /** The commands that the documentation gives for the restore, on this state directory. */

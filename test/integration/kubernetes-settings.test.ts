@@ -15,14 +15,13 @@ import { eventually } from '../support/eventually.js';
 import { skipWithoutKubectl } from '../support/manifests.js';
 import { Plugin } from '../support/plugin.js';
 import { type FakePod, PodsApi } from '../support/pods-api.js';
-import { RouterProcess } from '../support/router-process.js';
 import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
 
 const skip = skipUnlessRoot || skipWithoutKubectl;
 const NODE = 'node-a';
 let workspace: Workspace;
 let plugin: Plugin;
-let router: RouterProcess;
+let router: Plugin;
 let api: PodsApi;
 let routerMetrics: number;
 
@@ -83,10 +82,10 @@ before(async () => {
     '9810': String(port),
     '/etc/blockdelta/tls': `${certificates}/router`,
   });
-  router = await RouterProcess.start({
+  router = await Plugin.route({
     socket: `${directory}/csi.sock`,
     env: { ...env, KUBECONFIG: config },
-  });
+  }).ready();
 });
 
 after(async () => {

@@ -12,7 +12,6 @@ import { copyMountNamespace } from '../support/mount-namespace.js';
 import { type HeldVolume, MIB, Orchestrator } from '../support/orchestrator.js';
 import { Plugin, type PluginOptions } from '../support/plugin.js';
 import { logLines, startReport } from '../support/plugin-log.js';
-import { PluginProcess } from '../support/plugin-process.js';
 import { seededRandom } from '../support/random.js';
 import { TEST_NODE_KEY } from '../support/records.js';
 import { refused } from '../support/refusal.js';
@@ -48,9 +47,9 @@ class Place {
 
   /** A start that ends with 1. */
   async failsWith(options: PluginOptions, said: RegExp): Promise<void> {
-    const started = new PluginProcess(this.workspace, options);
-    assert.equal(await started.exitCode(), 1, started.output);
-    assert.match(started.output, said);
+    const started = Plugin.launch(this.workspace, options);
+    assert.equal(await started.exitCode(), 1, started.log);
+    assert.match(started.log, said);
   }
 
   async stop(): Promise<void> {

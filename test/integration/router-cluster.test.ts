@@ -15,7 +15,6 @@ import { TestNetwork } from '../support/network.js';
 import { MIB, Orchestrator } from '../support/orchestrator.js';
 import { Plugin } from '../support/plugin.js';
 import { seededRandom } from '../support/random.js';
-import { RouterProcess } from '../support/router-process.js';
 import { test } from '../support/running-plugin.js';
 import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
 
@@ -26,7 +25,7 @@ let network: TestNetwork;
 let place: Workspace;
 let authority: Authority;
 let plugin: Plugin | undefined;
-let router: RouterProcess;
+let router: Plugin;
 
 const client = (): CsiClient => plugin?.client ?? assert.fail();
 const nodes = () => `file:${place.path('nodes.json')}`;
@@ -45,11 +44,11 @@ before(async () => {
   });
   writeFileSync(place.path('nodes.json'), JSON.stringify({ nodes: [{ id: NODE, address }] }));
   const settings = tlsSettings(authority.issue('router', 'blockdelta-router'));
-  router = await RouterProcess.start({
+  router = await Plugin.route({
     socket: place.path('router.sock'),
     by: network.on(0),
     env: { BLOCKDELTA_ROUTE_NODES: nodes(), ...settings },
-  });
+  }).ready();
 });
 
 after(async () => {
@@ -162,7 +161,7 @@ test('a router that the node does not trust does not reach it, and is not ready'
   const stranger = new Authority(place.directory, 'stranger');
   const files = stranger.issue('stranger', 'blockdelta-router');
   writeFileSync(files.ca, readFileSync(place.path('node-ca.pem')));
-  const other = RouterProcess.launch({
+  const other = Plugin.route({
     socket: place.path('stranger.sock'),
     by: network.on(0),
     env: { BLOCKDELTA_ROUTE_NODES: nodes(), ...tlsSettings(files) },

@@ -12,9 +12,10 @@ import { CsiConnection } from '../../src/bench/csi-connection.js';
 import { patternSnapshotId } from '../../src/bench/streams/pattern.js';
 import { ServerProcess } from '../../src/bench/streams/server-process.js';
 import { Authority, tlsSettings } from '../support/certificates.js';
+import { rssMiB } from '../support/fuzz-run.js';
 import { TestNetwork } from '../support/network.js';
 import { isNightly } from '../support/nightly.js';
-import { RouterProcess } from '../support/router-process.js';
+import { Plugin } from '../support/plugin.js';
 import { test } from '../support/running-plugin.js';
 import { skipUnlessRoot, Workspace } from '../support/workspace.js';
 
@@ -33,7 +34,7 @@ const idOf = (node: number): string => `node-${node}`;
 
 let place: Workspace;
 let network: TestNetwork;
-let router: RouterProcess;
+let router: Plugin;
 const cleanup = new Cleanup();
 const servers: ServerProcess[] = [];
 
@@ -52,14 +53,14 @@ before(async () => {
   }
   const nodes = NODES.map((node) => ({ id: idOf(node), address: `${network.address(node)}:9810` }));
   writeFileSync(place.path('nodes.json'), JSON.stringify({ nodes }));
-  router = await RouterProcess.start({
+  router = await Plugin.route({
     socket: place.path('router.sock'),
     by: network.on(0),
     env: {
       BLOCKDELTA_ROUTE_NODES: `file:${place.path('nodes.json')}`,
       ...tlsSettings(authority.issue('router', 'blockdelta-router')),
     },
-  });
+  }).ready();
 });
 
 after(async () => {
@@ -104,10 +105,10 @@ test('fifty streams of mixed speed arrive byte for byte, in bounded memory', asy
   const expected = await digestOf(direct, 1);
   direct.close();
   await round(expected);
-  const before = router.rssMiB;
+  const before = rssMiB(Number(router.process.pid));
   let peak = before;
   const watch = setInterval(() => {
-    peak = Math.max(peak, router.rssMiB);
+    peak = Math.max(peak, rssMiB(Number(router.process.pid)));
   }, 50);
   let rounds = 0;
   try {

@@ -3,16 +3,14 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, existsSync, mkdirSync, openSync, readdirSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { release } from 'node:os';
 import { test as plainTest, type TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { SETTINGS } from '../../src/config/config.js';
 import { runCommand } from '../support/command.js';
-import { CsiClient } from '../support/csi-client.js';
 import { Plugin, type PluginOptions } from '../support/plugin.js';
 import { logLines } from '../support/plugin-log.js';
-import { PluginProcess } from '../support/plugin-process.js';
 import { test } from '../support/running-plugin.js';
 import { makePoolFileSystem, Workspace } from '../support/workspace.js';
 
@@ -28,12 +26,10 @@ async function failedStart(
   options: PluginOptions = {},
   code = 1,
 ): Promise<string> {
-  const plugin = new PluginProcess(workspace, options);
-  assert.equal(await plugin.exitCode(), code, plugin.output);
-  assert.doesNotMatch(plugin.output, /"level":"fatal"|\\n +at |^ +at /m);
-  const [line = '', ...more] = plugin.output
-    .split('\n')
-    .filter((each) => /^blockdelta: /.test(each));
+  const plugin = Plugin.launch(workspace, options);
+  assert.equal(await plugin.exitCode(), code, plugin.log);
+  assert.doesNotMatch(plugin.log, /"level":"fatal"|\\n +at |^ +at /m);
+  const [line = '', ...more] = plugin.log.split('\n').filter((each) => /^blockdelta: /.test(each));
   assert.deepEqual(more, []);
   return line;
 }
@@ -157,40 +153,47 @@ test('a state directory on a tmpfs is served with a warning', async (t) => {
   assert.equal(line?.['level'], 'warn', plugin.log);
 });
 
+/** Whether it accepts connections: it has its name from bind() on, before listen(). */
+function isServed(socketPath: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(socketPath, () => socket.destroy());
+    socket.once('close', (hadError) => resolve(!hadError));
+    socket.once('error', () => undefined);
+  });
+}
+
 const SMALL = { env: { BLOCKDELTA_EMBEDDED_POOL_SIZE: '1Gi' } };
 
 test('SIGTERM while the pools start is exit code 0', async (t) => {
   const workspace = workspaceOf(t);
-  const plugin = new PluginProcess(workspace, SMALL);
+  const plugin = Plugin.launch(workspace, SMALL);
   while (!existsSync(workspace.path('plugin.sock'))) await delay(1);
-  plugin.child.kill('SIGTERM');
-  assert.equal(await plugin.exitCode(), 0, plugin.output);
+  plugin.process.kill('SIGTERM');
+  assert.equal(await plugin.exitCode(), 0, plugin.log);
 });
 
 test('ID8: Probe answers from the start, not ready and then ready', async (t) => {
   const workspace = workspaceOf(t);
-  const plugin = new PluginProcess(workspace, SMALL);
+  const plugin = Plugin.launch(workspace, SMALL);
   t.after(() => plugin.kill());
-  await plugin.accepts();
-  const client = new CsiClient(`unix://${workspace.path('plugin.sock')}`);
-  t.after(() => client.close());
+  while (!(await isServed(workspace.path('plugin.sock')))) await delay(1);
   const seen: boolean[] = [];
   while (seen.at(-1) !== true) {
-    const { ready } = await client.identity.Probe({}, { deadlineMs: 10_000 });
+    const { ready } = await plugin.client.identity.Probe({}, { deadlineMs: 10_000 });
     seen.push(ready.value);
-    assert.ok(seen.length < 10_000, plugin.output);
+    assert.ok(seen.length < 10_000, plugin.log);
   }
   assert.equal(seen[0], false);
   // A pool in use stays mounted at the stop, and the log says so.
   const mount = workspace.path('plugin', 'pools', 'default', 'mount');
   const held = openSync(mount, 'r');
-  plugin.child.kill('SIGTERM');
+  plugin.process.kill('SIGTERM');
   assert.equal(await plugin.exitCode(), 0);
   closeSync(held);
-  const said = logLines(plugin.output).map(({ msg }) => String(msg));
+  const said = logLines(plugin.log).map(({ msg }) => String(msg));
   const stays = new RegExp(`pool 'default' stays mounted at ${mount}, because it is in use`);
   assert.ok(
     said.some((msg) => stays.test(msg)),
-    plugin.output,
+    plugin.log,
   );
 });

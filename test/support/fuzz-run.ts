@@ -186,7 +186,7 @@ function decoded(proto: FuzzedProto, typeName: string, bytes: Buffer): Message {
   return type.toObject(type.decode(bytes), { longs: String, enums: String, defaults: true });
 }
 
-function rssMiB(pid: number): number {
+export function rssMiB(pid: number): number {
   const status = readFileSync(`/proc/${pid}/status`, 'utf8');
   return Math.round(Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) / 1024);
 }

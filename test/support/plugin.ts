@@ -19,6 +19,13 @@ export interface PluginOptions {
   by?: readonly string[];
 }
 
+export interface RouterOptions {
+  /** The path of its socket. */
+  socket: string;
+  env: Record<string, string>;
+  by?: readonly string[];
+}
+
 /** A plugin, wherever it runs. */
 export type AnyPlugin = Pick<Plugin, 'client' | 'endpoint' | 'log' | 'stop' | 'kill'>;
 
@@ -42,44 +49,54 @@ export function pluginEnvironment(
   };
 }
 
-/** Starts `blockdelta serve` with the settings of a test. Its stderr is a pipe. */
-export function spawnPlugin(workspace: Workspace, options: PluginOptions = {}): ChildProcess {
+/** Its stderr is a pipe. */
+function spawnMain(
+  command: string,
+  env: NodeJS.ProcessEnv,
+  by: readonly string[] = [],
+): ChildProcess {
   const main = packagePath('.test-build/src/main.js');
-  const [program, ...args] = [...(options.by ?? []), process.execPath, main, 'serve'];
-  return spawn(program as string, args, {
-    env: pluginEnvironment(workspace, options),
-    stdio: ['ignore', 'inherit', 'pipe'],
-  });
+  const [program = '', ...args] = [...by, process.execPath, main, command];
+  return spawn(program, args, { env, stdio: ['ignore', 'inherit', 'pipe'] });
 }
 
+/** `blockdelta serve`, or `blockdelta route`. */
 export class Plugin {
+  readonly client: CsiClient;
+  readonly #output: string[] = [];
+  readonly #ended: Promise<unknown>;
+
   private constructor(
     readonly process: ChildProcess,
-    readonly client: CsiClient,
     readonly endpoint: string,
-    private readonly output: string[],
-  ) {}
+  ) {
+    this.process.stderr?.on('data', (chunk: Buffer) => this.#output.push(chunk.toString()));
+    this.#ended = once(this.process, 'close');
+    this.client = new CsiClient(endpoint);
+  }
+
+  /** Waits for nothing: for starts that are killed or must fail. */
+  static launch(workspace: Workspace, options: PluginOptions = {}): Plugin {
+    const endpoint = `unix://${workspace.path(`${options.name ?? 'plugin'}.sock`)}`;
+    const environment = pluginEnvironment(workspace, options);
+    return new Plugin(spawnMain('serve', environment, options.by), endpoint);
+  }
+
+  /** `blockdelta route`, likewise. */
+  static route({ socket, env, by }: RouterOptions): Plugin {
+    const endpoint = `unix://${socket}`;
+    const environment = { PATH: process.env['PATH'] ?? '', CSI_ENDPOINT: endpoint, ...env };
+    return new Plugin(spawnMain('route', environment, by), endpoint);
+  }
 
   /** Starts the plugin and waits until Probe answers ready. */
   static async start(workspace: Workspace, options: PluginOptions = {}): Promise<Plugin> {
-    const name = options.name ?? 'plugin';
-    const endpoint = `unix://${workspace.path(`${name}.sock`)}`;
-    const output: string[] = [];
-    const child = spawnPlugin(workspace, options);
-    child.stderr?.on('data', (chunk: Buffer) => output.push(chunk.toString()));
-    const plugin = new Plugin(child, new CsiClient(endpoint), endpoint, output);
-    try {
-      await plugin.#waitReady();
-    } catch (thrown) {
-      await plugin.kill();
-      throw thrown;
-    }
-    return plugin;
+    return Plugin.launch(workspace, options).ready();
   }
 
-  /** Everything the plugin has logged so far. */
+  /** Everything on stderr so far. */
   get log(): string {
-    return this.output.join('');
+    return this.#output.join('');
   }
 
   /** SIGTERM, and the exit code. */
@@ -92,32 +109,34 @@ export class Plugin {
     await this.#end('SIGKILL');
   }
 
-  async #end(signal: NodeJS.Signals): Promise<number | null> {
+  /** When it ends by itself, or null if it has to be killed after five minutes. */
+  async exitCode(): Promise<number | null> {
+    const timer = setTimeout(() => this.process.kill('SIGKILL'), 300_000);
+    await this.#ended;
+    clearTimeout(timer);
     this.client.close();
-    if (this.process.exitCode === null && this.process.signalCode === null) {
-      const ended = once(this.process, 'exit');
-      this.process.kill(signal);
-      await ended;
-    }
     return this.process.exitCode;
   }
 
-  async #waitReady(): Promise<void> {
+  async #end(signal: NodeJS.Signals): Promise<number | null> {
+    this.client.close();
+    this.process.kill(signal);
+    await this.#ended;
+    return this.process.exitCode;
+  }
+
+  /** Resolves when Probe answers ready; kills it and throws if that never comes. */
+  async ready(): Promise<this> {
     // Only what hangs takes so long, also in an emulated guest on a busy machine.
     const deadline = Date.now() + 600_000;
     // The pauses grow: on a slow machine, frequent Probe calls delay the start.
-    for (let pause = 20; ; pause = Math.min(pause * 1.2, 500)) {
-      if (this.process.exitCode !== null) {
-        throw new Error(`the plugin exited with ${this.process.exitCode}:\n${this.log}`);
-      }
-      try {
-        const answer = await this.client.identity.Probe({}, { deadlineMs: 10_000 });
-        if (answer['ready']?.value !== false) return;
-      } catch {
-        // Not listening yet.
-      }
-      if (Date.now() > deadline) throw new Error(`the plugin did not become ready:\n${this.log}`);
+    for (let pause = 20; Date.now() < deadline; pause = Math.min(pause * 1.2, 500)) {
+      if (this.process.exitCode !== null || this.process.signalCode !== null) break;
+      const answer = await this.client.identity.Probe({}, { deadlineMs: 10_000 }).catch(() => null);
+      if (answer?.['ready']?.value === true) return this;
       await delay(pause);
     }
+    await this.kill();
+    throw new Error(`it did not become ready (exit code ${this.process.exitCode}):\n${this.log}`);
   }
 }

@@ -1,8 +1,7 @@
 /** A volume of a running plugin, and its snapshots, as a conforming orchestrator would handle them. */
-import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { blockCapability, type CsiClient, type Message, mountCapability } from './csi-client.js';
-import { unstaged } from './orchestrator.js';
+import { blockCapability, type CsiClient, mountCapability } from './csi-client.js';
+import { type HeldVolume, Orchestrator } from './orchestrator.js';
 import { SnapshotImage } from './snapshot-image.js';
 import type { Workspace } from './workspace.js';
 
@@ -22,74 +21,58 @@ export interface TestSnapshot {
 let made = 0;
 
 export class TestVolume {
+  readonly #orchestrator: Orchestrator;
+  readonly #held: HeldVolume;
   #snapshots = 0;
 
   private constructor(
     private readonly client: CsiClient,
-    private readonly capability: Message,
-    readonly id: string,
-    readonly sizeBytes: number,
-    private readonly stagingPath: string,
-    /** The block device or directory that a workload would see. */
-    readonly targetPath: string,
-  ) {}
+    orchestrator: Orchestrator,
+    held: HeldVolume,
+  ) {
+    this.#orchestrator = orchestrator;
+    this.#held = held;
+  }
 
   static async create(
     client: CsiClient,
     workspace: Workspace,
-    options: VolumeOptions,
+    { sizeBytes, fsType = '', pool, sourceSnapshotId: snapshotId }: VolumeOptions,
   ): Promise<TestVolume> {
     made += 1;
-    const name = `volume-${process.pid}-${made}`;
-    const fsType = options.fsType ?? '';
-    const capability = fsType === '' ? blockCapability() : mountCapability(fsType);
-    const answer = await client.controller.CreateVolume({
-      name,
-      capacity_range: { required_bytes: String(options.sizeBytes) },
-      volume_capabilities: [capability],
-      parameters: options.pool === undefined ? {} : { pool: options.pool },
-      ...(options.sourceSnapshotId === undefined
-        ? {}
-        : { volume_content_source: { snapshot: { snapshot_id: options.sourceSnapshotId } } }),
+    const orchestrator = new Orchestrator(workspace, () => client);
+    const held = await orchestrator.create(`volume-${process.pid}-${made}`, {
+      ...{ sizeBytes, capability: fsType === '' ? blockCapability() : mountCapability(fsType) },
+      ...(pool === undefined ? {} : { parameters: { pool } }),
+      ...(snapshotId === undefined ? {} : { snapshotId }),
     });
-    const directory = workspace.path('published', name);
-    mkdirSync(join(directory, 'staging'), { recursive: true });
-    const { volume_id, capacity_bytes } = answer['volume'];
-    return new TestVolume(
-      client,
-      capability,
-      volume_id,
-      Number(capacity_bytes),
-      join(directory, 'staging'),
-      join(directory, 'target'),
-    );
+    return new TestVolume(client, orchestrator, held);
   }
 
-  async publish(readOnly = false): Promise<void> {
-    const request = {
-      volume_id: this.id,
-      staging_target_path: this.stagingPath,
-      volume_capability: this.capability,
-    };
-    await this.client.node.NodeStageVolume(request);
-    await this.client.node.NodePublishVolume({
-      ...request,
-      target_path: this.targetPath,
-      readonly: readOnly,
-    });
+  get id(): string {
+    return this.#held.id;
   }
 
-  async unpublish(): Promise<void> {
-    await this.client.node.NodeUnpublishVolume({
-      volume_id: this.id,
-      target_path: this.targetPath,
-    });
-    const request = { volume_id: this.id, staging_target_path: this.stagingPath };
-    await unstaged(() => this.client.node.NodeUnstageVolume(request));
+  get sizeBytes(): number {
+    return this.#held.sizeBytes;
   }
 
-  async delete(): Promise<void> {
-    await this.client.controller.DeleteVolume({ volume_id: this.id });
+  /** The block device or directory that a workload would see. */
+  get targetPath(): string {
+    return this.#held.targetPath;
+  }
+
+  async publish(readonly = false): Promise<void> {
+    await this.#orchestrator.stage(this.#held);
+    await this.#orchestrator.publish(this.#held, { readonly });
+  }
+
+  unpublish(): Promise<void> {
+    return this.#orchestrator.takeDown(this.#held);
+  }
+
+  delete(): Promise<void> {
+    return this.#orchestrator.delete(this.#held);
   }
 
   async snapshot(): Promise<TestSnapshot> {
@@ -102,8 +85,8 @@ export class TestVolume {
     return { id: snapshot_id, sizeBytes: Number(size_bytes) };
   }
 
-  async deleteSnapshot(snapshotId: string): Promise<void> {
-    await this.client.controller.DeleteSnapshot({ snapshot_id: snapshotId });
+  deleteSnapshot(snapshotId: string): Promise<void> {
+    return this.#orchestrator.deleteSnapshot(snapshotId);
   }
 }
 

@@ -1,10 +1,31 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
 import type { CheckResult, Report } from '../../../src/conformance/report.js';
 import { formatJson } from '../../../src/conformance/report-json.js';
 import { formatJunit } from '../../../src/conformance/report-junit.js';
 import { formatTable } from '../../../src/conformance/report-table.js';
-import { readXml } from '../../support/xml.js';
+
+interface XmlElement {
+  name: string;
+  attributes: Record<string, string>;
+  text: string;
+  children: XmlElement[];
+}
+
+/** Of Python's library, which refuses XML that is not well-formed. */
+const XML_READER = `
+import json, sys, xml.etree.ElementTree as tree
+def plain(at):
+  return dict(name=at.tag, attributes=at.attrib, text=at.text or '', children=[*map(plain, at)])
+print(json.dumps(plain(tree.fromstring(sys.stdin.buffer.read()))))
+`;
+
+function readXml(source: string): XmlElement {
+  assert.ok(source === Buffer.from(source).toString(), 'it is well-formed Unicode');
+  const text = execFileSync('python3', ['-c', XML_READER], { input: source, encoding: 'utf8' });
+  return JSON.parse(text) as XmlElement;
+}
 
 const NASTY = `<&>"' ]]> \u0000\u001b[31m \ud800 \ufffe\n\ttab é 漢 🙂`;
 /** As XML represents it. */

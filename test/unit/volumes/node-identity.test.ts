@@ -1,0 +1,62 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, test } from 'node:test';
+import { type OpenCatalogue, openCatalogue } from '../../../src/catalogue/catalogue-client.js';
+import { newVolumeId, nodeKey } from '../../../src/domain/identifiers.js';
+import { type NodeIdentity, settleNodeIdentity } from '../../../src/volumes/node-identity.js';
+import { rejectsWith } from '../../support/expect-status.js';
+import { volumeRecord } from '../../support/records.js';
+
+let stateDirectory: string;
+let catalogue: OpenCatalogue;
+let warnings: object[];
+
+beforeEach(async () => {
+  stateDirectory = mkdtempSync(join(tmpdir(), 'blockdelta-identity-'));
+  catalogue = await openCatalogue(join(stateDirectory, 'catalogue.sqlite'));
+  await catalogue.registerPool('default', 'uuid-1');
+  warnings = [];
+});
+
+afterEach(async () => {
+  await catalogue.close();
+  rmSync(stateDirectory, { recursive: true, force: true });
+});
+
+function settle(nodeId: string): Promise<NodeIdentity> {
+  const logger = { warn: (fields: object) => warnings.push(fields) };
+  return settleNodeIdentity({ catalogue, stateDirectory, logger: logger as never }, nodeId);
+}
+
+test('a new catalogue takes the node id of its first start and keeps it', async () => {
+  const first = await settle('node-a');
+  assert.deepEqual([...first.keys], [nodeKey('node-a')]);
+  assert.equal(await catalogue.nodeId(), 'node-a');
+  assert.deepEqual(await settle('node-a'), first);
+  assert.deepEqual(warnings, []);
+});
+
+test('a start under another node id is refused, changes nothing and says what to do', async () => {
+  await settle('node-a');
+  await rejectsWith(
+    settle('pod-7c9f'),
+    'FAILED_PRECONDITION',
+    /belongs to node 'node-a'.*'pod-7c9f'.*set BLOCKDELTA_NODE_ID=node-a;.*retire/s,
+  );
+  assert.equal(await catalogue.nodeId(), 'node-a');
+  await settle('node-a');
+});
+
+test('a catalogue that recorded no node id takes the present one, and keeps the keys of its handles for ever', async () => {
+  const former = nodeKey('pod-1234');
+  const volume = volumeRecord({ volumeId: newVolumeId(former) });
+  await catalogue.insertVolume(volume);
+  const keys = new Set([nodeKey('node-a'), former]);
+  assert.deepEqual((await settle('node-a')).keys, keys);
+  assert.deepEqual(warnings, [{ nodeId: 'node-a', key: nodeKey('node-a'), otherKeys: [former] }]);
+  await catalogue.removeVolume(volume.volumeId);
+  assert.deepEqual((await settle('node-a')).keys, keys, 'also when no handle carries it any more');
+  assert.equal(warnings.length, 1, 'logged once');
+});
