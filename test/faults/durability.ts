@@ -26,8 +26,6 @@ const OTHERS = /^<(?:work|staging)>|^\//;
 const MAY_BE_LOST = /\.sqlite$|\.tmp$/;
 /** What may come back: a start removes lists of what is gone, and a list that was refused is refused again. */
 const MAY_COME_BACK = /\/(lists|bases)\/[^/]+$/;
-/** Exist but for the first time, when XFS and btrfs flush the name of a new directory with the directory. */
-const MADE_WHEN_NEEDED = /^<pool>\/(lists|bases)$/;
 const MAY_BE_UNMARKED = /\/bases\/[^/]+\.(dropped|lost)$/;
 
 /** What a power cut after the last of these steps may undo or mix up; each in words. */
@@ -41,7 +39,7 @@ export function undurable(steps: readonly string[]): string[] {
   for (const step of steps) {
     const [call = '', path = '', other = ''] = step.replace(/ #\d+$/, '').split(' ');
     if (CHANGES.includes(call)) files.set(path, step);
-    if (NAMES.includes(call) && !MADE_WHEN_NEEDED.test(path)) named(path, step);
+    if (NAMES.includes(call)) named(path, step);
     if (GONE.includes(call)) {
       files.delete(path);
       if (!MAY_COME_BACK.test(path)) named(path, step);

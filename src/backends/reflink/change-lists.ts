@@ -9,7 +9,7 @@
  * Decides which lists answer a request and how a missing one is made, step by step. Native code verifies
  * every list before it uses it, so nothing here has to be believed. When lists are made is not decided here.
  */
-import { mkdir, readdir, rm } from 'node:fs/promises';
+import { readdir, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { errorCode, SystemError } from '../../base/errors.js';
 import type { ScanSource, SnapshotFile } from '../../native/addon.js';
@@ -21,7 +21,7 @@ import type {
   ChangeListSource,
 } from '../../native/change-list-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
-import type { OpenDirectories } from './open-directories.js';
+import { makeDirectory, type OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { isObjectName, temporary } from './pool-layout.js';
 
@@ -237,7 +237,7 @@ export class ChangeLists {
     baseId: string | null,
     { target, base }: FilesSource,
   ): Promise<Progress | { request: Progress['request']; storesMap: boolean; usesMap: boolean }> {
-    await mkdir(listsIn(opened.layout.root), { recursive: true, mode: 0o700 });
+    await makeDirectory(listsIn(opened.layout.root));
     const listed = (id: string, file: SnapshotFile) => ({ id, file });
     const request = {
       target: listed(targetId, target),

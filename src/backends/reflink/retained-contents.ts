@@ -8,11 +8,11 @@
  *
  * Knows names and sizes. What lists contain, and when they are made, is not decided here.
  */
-import { mkdir, open, readdir, rename, rm } from 'node:fs/promises';
+import { open, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errorCode } from '../../base/errors.js';
 import type { NativeRunner } from '../../native/pool.js';
-import type { OpenDirectories } from './open-directories.js';
+import { makeDirectory, type OpenDirectories } from './open-directories.js';
 import { filesIn, type PoolFile } from './pool-files.js';
 import { isObjectName, temporary } from './pool-layout.js';
 
@@ -123,7 +123,7 @@ export function stepsToFile({ steps, files }: RetainedContents, from: string): S
 }
 
 export async function makeBases({ layout: { root } }: OpenDirectories): Promise<void> {
-  await mkdir(basesIn(root), { recursive: true, mode: 0o700 });
+  await makeDirectory(basesIn(root));
 }
 
 /** Durable when it returns. */
