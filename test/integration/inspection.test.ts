@@ -39,66 +39,43 @@ async function table(t: TestContext, command: string): Promise<string> {
 }
 
 test('the lists show names, pools, states, devices and mounts, also without the plugin', async (t) => {
-  const { orchestrator, client } = running;
+  const { orchestrator } = running;
   const used = await orchestrator.create('used', {
     capability: mountCapability('ext4'),
     sizeBytes: 32 * MIB,
   });
   const idle = await orchestrator.create('idle', { sizeBytes: 16 * MIB });
   const target = await orchestrator.bringUp(used);
-  const { snapshot } = await client.controller.CreateSnapshot({
-    name: 'first',
-    source_volume_id: used.id,
-  });
-  const snapshotId = String((snapshot as Row)['snapshot_id']);
+  const snapshotId = await orchestrator.snapshot(used, 'first');
+  const rowOf = async (id: string) =>
+    (await rows(t, 'volumes')).find((row) => row['id'] === id) ?? assert.fail(id);
 
-  const listed = await rows(t, 'volumes');
-  const row = listed.find(({ id }) => id === used.id);
-  assert.equal(row?.['name'], 'used');
-  assert.equal(row?.['pool'], 'main');
-  assert.equal(row?.['state'], 'ready');
-  assert.equal(row?.['snapshots'], 1);
-  assert.match(String(row?.['device']), /^\/dev\/loop\d+$/);
-  assert.deepEqual(row?.['mountedAt'], [used.stagingPath, target]);
-  assert.deepEqual(row?.['publishedAt'], [target]);
-  const other = listed.find(({ id }) => id === idle.id);
-  assert.deepEqual([other?.['device'], other?.['sizeBytes']], [null, String(16 * MIB)]);
-
-  const [taken] = await rows(t, 'snapshots');
-  assert.deepEqual(
-    [taken?.['id'], taken?.['name'], taken?.['volumeId'], taken?.['state']],
-    [snapshotId, 'first', used.id, 'ready'],
-  );
-  const [pool] = await rows(t, 'pools');
-  assert.deepEqual(
-    [pool?.['name'], pool?.['kind'], pool?.['volumes'], pool?.['snapshots'], pool?.['problem']],
-    ['main', 'reflink', 2, 1, null],
-  );
+  const { name, pool, state, snapshots, device, mountedAt, publishedAt } = await rowOf(used.id);
+  assert.deepEqual([name, pool, state, snapshots], ['used', 'main', 'ready', 1]);
+  assert.match(String(device), /^\/dev\/loop\d+$/);
+  assert.deepEqual([mountedAt, publishedAt], [[used.stagingPath, target], [target]]);
+  const other = await rowOf(idle.id);
+  assert.deepEqual([other['device'], other['sizeBytes']], [null, String(16 * MIB)]);
   assert.match(await table(t, 'volumes'), new RegExp(`${idle.id} +main +16 MiB .* ready +- +idle`));
-  assert.match(await table(t, 'snapshots'), new RegExp(`${snapshotId} +${used.id} +main .* first`));
+  const snapshot = new RegExp(`${snapshotId} +${used.id} +main .* first`);
+  assert.match(await table(t, 'snapshots'), snapshot);
   assert.match(await table(t, 'pools'), /^main +reflink +.*GiB .* 2 +1 /m);
+
+  const moved = async (path: string, expected: string): Promise<void> => {
+    renameSync(path, `${path}.aside`);
+    assert.equal((await rowOf(idle.id))['state'], expected);
+    if (expected === 'pool away') {
+      assert.match(String((await rows(t, 'pools'))[0]?.['problem']), /holds no pool/);
+    }
+    renameSync(`${path}.aside`, path);
+  };
+  await moved(running.poolPath('main', 'volumes', idle.id), 'lost');
+  await moved(running.poolPath('main', 'pool-id'), 'pool away');
 
   await orchestrator.takeDown(used);
   await running.plugin.stop();
   assert.equal((await rows(t, 'volumes')).length, 2);
   await running.start();
-});
-
-test('a volume whose file is gone is lost, and one whose pool is away is not', async (t) => {
-  const volume = await running.orchestrator.create('lost');
-  const stateOf = async () =>
-    (await rows(t, 'volumes')).find(({ id }) => id === volume.id)?.['state'];
-  const file = running.poolPath('main', 'volumes', volume.id);
-  renameSync(file, `${file}.aside`);
-  assert.equal(await stateOf(), 'lost');
-  renameSync(`${file}.aside`, file);
-  assert.equal(await stateOf(), 'ready');
-  const id = running.poolPath('main', 'pool-id');
-  renameSync(id, `${id}.aside`);
-  assert.equal(await stateOf(), 'pool away');
-  const [pool] = await rows(t, 'pools');
-  assert.match(String(pool?.['problem']), /holds no pool/);
-  renameSync(`${id}.aside`, id);
 });
 
 test('volumes that come and go meanwhile are neither lost nor without a row', async () => {
