@@ -122,23 +122,17 @@ test('a volume of each StorageClass is made through the router, on its node', {
   }
 });
 
-test('the probes of the manifests find the router alive and ready', { skip }, async () => {
+test('the probes find the router alive and ready, with the rights it has; it asks for nothing else', {
+  skip,
+}, async () => {
   const { livenessProbe, readinessProbe } = container(cluster('directory').controller, 'router');
   for (const probe of [livenessProbe, readinessProbe]) {
     const response = await fetch(`http://127.0.0.1:${routerMetrics}${probe?.httpGet.path}`);
     assert.equal(response.status, 200, probe?.httpGet.path);
   }
-});
-
-test('the router finds the node with the rights it has, and asks for nothing else', {
-  skip,
-}, async () => {
-  await eventually('the router watches', () =>
-    api.requests.some((text) => text.startsWith('watch')),
-  );
-  assert.deepEqual([...new Set(api.requests)].sort(), [
-    'list pods blockdelta',
-    'watch pods blockdelta',
-  ]);
+  const isWatched = () => api.requests.some((text) => text.startsWith('watch'));
+  await eventually('the router watches', isWatched);
+  const expected = ['list pods blockdelta', 'watch pods blockdelta'];
+  assert.deepEqual([...new Set(api.requests)].sort(), expected);
   assert.doesNotMatch(router.log, /elsewhere/);
 });

@@ -45,19 +45,13 @@ export class LegacyClient {
     if (method === undefined) throw new Error(`CSI ${this.version} has no RPC ${rpc}`);
     const isVersioned = this.version === '0.1' && rpc !== 'GetSupportedVersions';
     const message = isVersioned ? { version: VERSION, ...request } : request;
+    const { path, requestSerialize, responseDeserialize } = method;
     const options = { deadline: Date.now() + DEADLINE_MS };
     return new Promise((resolve, reject) => {
-      this.#client.makeUnaryRequest(
-        method.path,
-        method.requestSerialize,
-        method.responseDeserialize,
-        message,
-        options,
-        (error, answer) => {
-          if (error === null && answer !== undefined) resolve(answer);
-          else reject(error);
-        },
-      );
+      const end = (error: unknown, answer?: Message): void =>
+        answer === undefined ? reject(error) : resolve(answer);
+      const rest = [requestSerialize, responseDeserialize, message, options, end] as const;
+      this.#client.makeUnaryRequest(path, ...rest);
     });
   }
 
