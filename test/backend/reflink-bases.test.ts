@@ -5,24 +5,23 @@
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { after, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { PoolEvent } from '../../src/backends/backend.js';
-import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
-import { NativePool } from '../../src/native/pool.js';
+import type { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { assertSound } from '../support/metadata-check.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
 import { scanAll } from '../support/wire.js';
-import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
+import { skipUnlessRoot } from '../support/workspace.js';
 import { newSnapshot, newVolume } from './harness.js';
+import { ReflinkFixture } from './reflink-fixture.js';
 
 const SIZE = 1 << 20;
 const BLOCK = 4096;
 const options = { skip: skipUnlessRoot };
 
-let workspace: Workspace;
-let native: NativePool | undefined;
+const fixture = new ReflinkFixture('reflink-bases', 'xfs', 1024, beforeEach);
 let directory: string;
 let backend: ReflinkBackend;
 let volumeId: string;
@@ -32,35 +31,16 @@ let taken: { id: string; image: SnapshotImage }[];
 
 beforeEach(async () => {
   if (skipUnlessRoot !== false) return;
-  await backend?.stop();
-  workspace?.dispose();
-  workspace = new Workspace('reflink-bases');
-  native ??= new NativePool(1);
-  directory = makePoolFileSystem(workspace, 'xfs', 1024);
+  ({ directory } = fixture);
   events = [];
-  backend = newBackend();
-  await backend.start();
+  backend = await open();
   volumeId = newVolume();
   taken = [];
   await backend.createVolume(volumeId, BigInt(SIZE));
 });
 
-after(async () => {
-  await backend?.stop();
-  await native?.close();
-  workspace?.dispose();
-});
-
-function newBackend(changeLists = true): ReflinkBackend {
-  assert.ok(native !== undefined);
-  const where = { pool: 'default', directory, embeddedPoolBytes: null, owner: 'bases' };
-  const policy = { overcommitPercent: 100n, reservePercent: 0n, changeLists };
-  return new ReflinkBackend(native, {
-    ...where,
-    ...policy,
-    onEvent: (event) => events.push(event),
-  });
-}
+const open = (changeLists = true): Promise<ReflinkBackend> =>
+  fixture.open({ changeLists, onEvent: (event) => events.push(event) });
 
 /** Writes a block that is different each time, and takes a snapshot. */
 async function take(): Promise<string> {
@@ -95,8 +75,7 @@ const imageOf = (id: string): SnapshotImage => {
 };
 
 async function assertSoundDelta(targetId: string, baseId: string): Promise<void> {
-  assert.ok(native !== undefined);
-  const delta = await scanAll(native, await backend.scanSource(targetId, baseId));
+  const delta = await scanAll(fixture.native, await backend.scanSource(targetId, baseId));
   assertSound(imageOf(baseId), imageOf(targetId), delta, `delta from ${baseId}`);
 }
 
@@ -229,8 +208,7 @@ test(
     bytes[BLOCK + 60] = (bytes[BLOCK + 60] ?? 0) ^ 1;
     writeFileSync(path, bytes);
     const source = await backend.scanSource(last, second);
-    assert.ok(native !== undefined);
-    await assert.rejects(scanAll(native, source), { code: 'LIST_INVALID' });
+    await assert.rejects(scanAll(fixture.native, source), { code: 'LIST_INVALID' });
     await backend.discardChanges(path);
     await rejectsWith(
       backend.scanSource(last, second),
@@ -258,10 +236,9 @@ test(
     const other = join(directory, 'bases', `${second}.to.${last}`);
     const own = join(directory, 'bases', `${first}.to.${second}`);
     writeFileSync(other, readFileSync(own));
-    assert.ok(native !== undefined);
     for (const base of [first, second]) {
       const source = await backend.scanSource(last, base);
-      await assert.rejects(scanAll(native, source), { code: 'LIST_INVALID' });
+      await assert.rejects(scanAll(fixture.native, source), { code: 'LIST_INVALID' });
     }
     rmSync(own);
     await rejectsWith(backend.scanSource(last, first), 'FAILED_PRECONDITION');
@@ -291,8 +268,7 @@ test(
     const [first, second, third] = [await take(), await take(), await take()];
     await remove(first, second);
     await backend.stop();
-    backend = newBackend(false);
-    await backend.start();
+    backend = await open(false);
     assert.deepEqual(await backend.retainBase(second, third), {
       unretained: 'change lists are off (BLOCKDELTA_CHANGE_LISTS)',
     });
@@ -302,8 +278,7 @@ test(
       /change lists are off/,
     );
     await backend.stop();
-    backend = newBackend();
-    await backend.start();
+    backend = await open();
     await assertSoundDelta(third, first);
   },
 );

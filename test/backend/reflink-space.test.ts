@@ -4,46 +4,23 @@ import assert from 'node:assert/strict';
 import { linkSync, rmSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import { releaseLoop } from '../../src/backends/loop-release.js';
-import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
-import { NativePool } from '../../src/native/pool.js';
-import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
+import type { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
+import { skipUnlessRoot } from '../support/workspace.js';
 import { newVolume } from './harness.js';
+import { ReflinkFixture } from './reflink-fixture.js';
 
 const MIB = 1n << 20n;
 const skip = skipUnlessRoot;
 
-let workspace: Workspace;
-let native: NativePool;
-let directory: string;
-const backends: ReflinkBackend[] = [];
+const fixture = new ReflinkFixture('space', 'xfs', 2048, before);
 
-before(() => {
-  if (skip !== false) return;
-  workspace = new Workspace('space');
-  native = new NativePool(1);
-  directory = makePoolFileSystem(workspace, 'xfs');
-});
-
-after(async () => {
-  for (const backend of backends) await backend.stop();
-  await native?.close();
-  workspace?.dispose();
-});
-
-async function pool(overcommitPercent: bigint, reservePercent: bigint): Promise<ReflinkBackend> {
-  const owner = 'space';
-  const policy = { overcommitPercent, reservePercent };
-  const options = { pool: 'default', directory, embeddedPoolBytes: null, owner, ...policy };
-  const backend = new ReflinkBackend(native, options);
-  backends.push(backend);
-  await backend.start();
-  return backend;
-}
+const pool = (overcommitPercent: bigint, reservePercent: bigint): Promise<ReflinkBackend> =>
+  fixture.open({ overcommitPercent, reservePercent });
 
 async function freeBytes(): Promise<bigint> {
-  const { bavail, bsize } = await statfs(directory, { bigint: true });
+  const { bavail, bsize } = await statfs(fixture.directory, { bigint: true });
   return bavail * bsize;
 }
 
@@ -97,13 +74,13 @@ test('a device whose backing file was removed from the pool is reported', { skip
   const volumeId = newVolume();
   await backend.createVolume(volumeId, MIB);
   await backend.attach(volumeId, { readOnly: false });
-  const file = join(directory, 'volumes', volumeId);
-  const kept = join(directory, 'kept');
+  const file = join(fixture.directory, 'volumes', volumeId);
+  const kept = join(fixture.directory, 'kept');
   linkSync(file, kept);
   assert.deepEqual(await backend.condition(volumeId), { storedBytes: MIB, runsOnRemoved: false });
   rmSync(file);
   assert.deepEqual(await backend.condition(volumeId), { storedBytes: null, runsOnRemoved: true });
-  await releaseLoop(native, kept);
+  await releaseLoop(fixture.native, kept);
   assert.equal((await backend.condition(volumeId)).runsOnRemoved, false);
   rmSync(kept);
 });

@@ -4,11 +4,11 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, beforeEach, test } from 'node:test';
-import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
-import { NativePool } from '../../src/native/pool.js';
-import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
+import { beforeEach, test } from 'node:test';
+import type { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
+import { skipUnlessRoot } from '../support/workspace.js';
 import { newSnapshot, newVolume } from './harness.js';
+import { ReflinkFixture } from './reflink-fixture.js';
 
 const MIB = 1n << 20n;
 const SIZE = 128n * MIB;
@@ -16,45 +16,13 @@ const SIZE = 128n * MIB;
 const TOP = 256;
 const options = { skip: skipUnlessRoot };
 
-let workspace: Workspace;
-let native: NativePool | undefined;
-let directory: string;
-/** Of one test; they look at the pool by themselves until they are stopped. */
-let backends: ReflinkBackend[] = [];
+const fixture = new ReflinkFixture('subvolume', 'btrfs', 1024, beforeEach);
+const started = (): Promise<ReflinkBackend> => fixture.open();
 
-beforeEach(async () => {
-  if (skipUnlessRoot !== false) return;
-  await stopAll();
-  workspace?.dispose();
-  workspace = new Workspace('subvolume');
-  native ??= new NativePool(1);
-  directory = makePoolFileSystem(workspace, 'btrfs', 1024);
-});
-
-after(async () => {
-  await stopAll();
-  await native?.close();
-  workspace?.dispose();
-});
-
-async function stopAll(): Promise<void> {
-  for (const backend of backends) await backend.stop();
-  backends = [];
-}
-
-async function started(): Promise<ReflinkBackend> {
-  assert.ok(native !== undefined);
-  const policy = { overcommitPercent: 100n, reservePercent: 0n };
-  const where = { pool: 'default', directory, embeddedPoolBytes: null, owner: 'subvolume' };
-  const backend = new ReflinkBackend(native, { ...where, ...policy });
-  backends.push(backend);
-  await backend.start();
-  return backend;
-}
-
-const at = (...names: string[]): string => join(directory, ...names);
+const at = (...names: string[]): string => join(fixture.directory, ...names);
 const btrfs = (...words: string[]): void => void execFileSync('btrfs', words);
-const copies = (): string[] => readdirSync(directory).filter((name) => name.endsWith('.copy'));
+const copies = (): string[] =>
+  readdirSync(fixture.directory).filter((name) => name.endsWith('.copy'));
 
 /** Gives a volume's file more extents than are cloned under a freeze, without changing what it holds. */
 function fragment(file: string): void {
@@ -66,7 +34,7 @@ async function mounted(backend: ReflinkBackend, volumeId: string): Promise<strin
   await backend.createVolume(volumeId, SIZE);
   const { devicePath } = await backend.attach(volumeId, { readOnly: false });
   execFileSync('mkfs.ext4', ['-q', devicePath]);
-  const mountPoint = workspace.path('mounted');
+  const mountPoint = fixture.workspace.path('mounted');
   mkdirSync(mountPoint);
   execFileSync('mount', [devicePath, mountPoint]);
   return mountPoint;
@@ -116,7 +84,7 @@ test(
     const restoredId = newVolume();
     await backend.restoreVolume(restoredId, snapshotId, SIZE);
     for (const id of [cloneId, restoredId]) {
-      const mountPoint = workspace.path(id);
+      const mountPoint = fixture.workspace.path(id);
       mkdirSync(mountPoint);
       execFileSync('mount', ['-o', 'ro,loop', at('volumes', id), mountPoint]);
       assert.equal(readFileSync(join(mountPoint, 'file'), 'utf8'), 'content');
@@ -148,7 +116,7 @@ test('what is mounted over the subvolume is not taken for it', options, async ()
   }
   const volumeId = newVolume();
   await backend.createVolume(volumeId, MIB);
-  const elsewhere = workspace.path('elsewhere');
+  const elsewhere = fixture.workspace.path('elsewhere');
   writeFileSync(elsewhere, '');
   execFileSync('mount', ['--bind', elsewhere, at('volumes', volumeId)]);
   await assert.rejects(backend.checkVolume(volumeId, MIB), /mounted over/);
@@ -175,7 +143,7 @@ test('the commands of docs/backends.md give an older pool its subvolume', option
   const page = readFileSync(new URL('../../../docs/backends.md', import.meta.url), 'utf8');
   const commands = /^ {6}mv volumes volumes\.old\n(?: {6}.*\n)+/m.exec(page)?.[0];
   assert.ok(commands !== undefined, 'the page shows the commands');
-  execFileSync('sh', ['-ec', commands], { cwd: directory });
+  execFileSync('sh', ['-ec', commands], { cwd: fixture.directory });
   const backend = await started();
   assert.deepEqual(
     [statSync(at('volumes')).ino, statSync(at('volumes')).mode & 0o7777],

@@ -79,13 +79,6 @@ export function useNode(label: string, isWanted = skipUnlessRoot === false): Nod
   return node;
 }
 
-/** Opens the service over what is in the workspace already, as a restarted plugin would. */
-export async function openNode(workspace: Workspace): Promise<NodeFixture> {
-  const node = new NodeFixture(workspace);
-  await node.open();
-  return node;
-}
-
 /** What `held` is when no volume is in use. */
 export const NOTHING = { mounts: [], loops: [] };
 

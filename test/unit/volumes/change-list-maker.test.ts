@@ -95,14 +95,6 @@ test('a list begins at a deleted snapshot that the pool still holds, which is co
   assert.deepEqual(completed, ['s2', 's3']);
 });
 
-test('the first snapshot of a volume and one that is gone need no list', async () => {
-  const { maker, steps } = world();
-  maker.schedule('s1');
-  maker.schedule('gone');
-  await maker.idle();
-  assert.deepEqual(steps, []);
-});
-
 test('what a snapshot holds is listed without another snapshot, also of the first one', async () => {
   const { maker, steps } = world();
   maker.schedule('s1', 'allocated');
