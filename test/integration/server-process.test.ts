@@ -108,7 +108,7 @@ test('an address of the metrics that is in use ends the start', async (t) => {
   assert.ok(!existsSync(workspace.path('plugin.sock')));
 });
 
-test('the start line has pools, kernel, capabilities and the end of the last run', async (t) => {
+test('E17: the start line has the pools and the end of the last run; one plugin has a socket', async (t) => {
   const workspace = workspaceOf(t);
   const pools = `main=${makePoolFileSystem(workspace, 'xfs')}`;
   const socket = workspace.path('plugin.sock');

@@ -292,32 +292,3 @@ test('sends after the end of a call and concurrent sends are refused', async (t)
   await delay(10);
   await assert.rejects(writer.send(LARGE), /the call has ended/);
 });
-
-test('concurrent streams, cancelled at random moments, are all released', async (t) => {
-  const random = seededRandom('cuts');
-  let running = 0;
-  const made = await start(t, async (writer) => {
-    running += 1;
-    try {
-      for (let round = 0; round < 200; round += 1) await writer.send(LARGE);
-    } finally {
-      running -= 1;
-    }
-  });
-  const calls = Array.from({ length: 20 }, async () => {
-    const call = open(made.client);
-    const end = endOf(call);
-    await delay(random.below(100));
-    if (random.below(2) === 0) call.pause();
-    await delay(random.below(100));
-    call.cancel();
-    return end;
-  });
-  const codes = await Promise.all(calls);
-  await eventually('all handlers ended', () => running === 0);
-  for (const line of made.log.filter((entry) => entry['code'] === 'OK')) {
-    assert.equal(line['messages'], 200, 'an OK without the whole list');
-  }
-  assert.ok(codes.every((code) => code === 0 || code === 1));
-  assert.deepEqual(await made.server.stop(), { forced: false, unfinished: 0 });
-});
