@@ -1,6 +1,7 @@
 /** `pools`, `volumes`, `doctor` and `gc` on a node with a dm-thin pool, its first one: tests of plugin.test.ts. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
+import { statSync } from 'node:fs';
 import type { TestContext } from 'node:test';
 import { Command } from 'commander';
 import { ledgerContents } from '../../src/backends/thin/ledger/ledger-contents.js';
@@ -12,6 +13,7 @@ import { loadAddon } from '../../src/native/addon.js';
 import { MIB } from '../support/orchestrator.js';
 import type { PluginHere } from '../support/plugin-here.js';
 import type { RunningPluginBy } from '../support/running-plugin.js';
+import { readBlock, writeBlocks } from './dm-setup.js';
 import { guestTest } from './guest.js';
 
 type Row = Record<string, unknown>;
@@ -79,7 +81,7 @@ async function inspect(running: Running, pool: string, print: Print): Promise<vo
   const { orchestrator } = running;
   const used = await orchestrator.create('used', { sizeBytes: 16 * MIB });
   const idle = await orchestrator.create('idle', { sizeBytes: 16 * MIB });
-  await orchestrator.bringUp(used);
+  const target = await orchestrator.bringUp(used);
   const { pool: identity, devices } = await ledgerContents(running.poolPath(pool, 'pool.sqlite'));
   const names = new PoolNames(identity.uuid);
 
@@ -95,6 +97,7 @@ async function inspect(running: Running, pool: string, print: Print): Promise<vo
 
   // Left active, because a volume is attached.
   await running.plugin.stop();
+  await writeBlocks(target, 4, 1);
   const created = loadAddon().dmFind({ name: names.pool });
   assert.ok(created.ok && created.device !== null);
   const record = devices.find(({ objectId }) => objectId === idle.id);
@@ -117,6 +120,10 @@ async function inspect(running: Running, pool: string, print: Print): Promise<vo
   assert.ok(isMapped(names.volume(used.id)) && isMapped('blockdelta-of-somebody'));
   assert.ok(loadAddon().dmRemove({ name: 'blockdelta-of-somebody', deferred: false }).ok);
   await running.start();
+  // The publication is found and can be used on.
+  const { rdev } = statSync(target);
+  assert.equal(statSync(await orchestrator.publish(used)).rdev, rdev);
+  assert.equal(await readBlock(target, 1), 4);
   await orchestrator.takeDown(used);
   for (const volume of [used, idle]) await orchestrator.delete(volume);
 }

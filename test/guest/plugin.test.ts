@@ -1,28 +1,42 @@
 /**
- * The plugin in the guest: its metrics of a thin pool, a history of backups from one, what the commands say of it, and
- * features that need all capabilities and cgroup v2.
+ * The plugin in the guest: its metrics of a thin pool, the life of volumes whose device is a device-mapper device, a
+ * history of backups from one, what the commands say of it, and features that need all capabilities and cgroup v2.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readFileSync, rmdirSync, statfsSync } from 'node:fs';
+import {
+  readFileSync,
+  realpathSync,
+  rmdirSync,
+  statfsSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { open } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { basename, join } from 'node:path';
 import { after, before } from 'node:test';
-import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
+import { setTimeout as delay } from 'node:timers/promises';
+import { majorOf, minorOf } from '../../src/host/mountinfo.js';
+import { loadAddon } from '../../src/native/addon.js';
+import { type Message, mountCapability } from '../support/csi-client.js';
 import { scrape } from '../support/metrics-text.js';
 import { isNightly } from '../support/nightly.js';
-import { createRequest, MIB } from '../support/orchestrator.js';
+import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
+import { assertOneMoment, OrderedWriter, readNumber } from '../support/ordered-writer.js';
 import { PluginHere } from '../support/plugin-here.js';
 import { limitsOf, makePodCgroup } from '../support/pod-cgroup.js';
 import { seededRandom } from '../support/random.js';
+import { refused } from '../support/refusal.js';
 import { RunningPluginBy } from '../support/running-plugin.js';
 import { documentedSeries, doEverything, metricsAddressOf } from '../support/scraped-plugin.js';
-import { proveHistory, RAW } from '../support/volume-history.js';
+import { proveHistory, proveIncrement, RAW } from '../support/volume-history.js';
+import { readBlock, writeBlocks } from './dm-setup.js';
 import { guestTest, isGuest } from './guest.js';
 import { testInspection } from './inspection.js';
 
 const POOL = 'main';
 const FILES = 'files';
+const BLOCK = 65536n;
 const RETAINED = isNightly ? 3 : 1;
 
 const running = new RunningPluginBy(PluginHere.start);
@@ -110,99 +124,244 @@ guestTest('a published ext4 volume grows while it is written to', async () => {
   await orchestrator.delete(volume);
 });
 
-async function publishForPod(name: string, podUid: string): Promise<Message> {
-  const { orchestrator, client } = running;
-  const { volume } = await client.controller.CreateVolume({
-    ...createRequest(name),
-    parameters: { pool: FILES },
-    mutable_parameters: { readBytesPerSecond: '1048576', writeOperationsPerSecond: '500' },
-  });
-  const id = String(volume.volume_id);
-  const staging_target_path = running.workspace.path('csi', id, 'staging');
-  const target_path = orchestrator.target(id, 'pod');
-  mkdirSync(staging_target_path, { recursive: true });
-  mkdirSync(dirname(target_path), { recursive: true });
-  const request = {
-    volume_id: id,
-    staging_target_path,
-    volume_capability: blockCapability(),
-    volume_context: { ...volume.volume_context, 'csi.storage.k8s.io/pod.uid': podUid },
-  };
-  await client.node.NodeStageVolume(request);
-  await client.node.NodePublishVolume({ ...request, target_path });
-  return { id, staging_target_path, target_path };
+/** The device that is mounted or bound there. */
+function deviceBehind(target: string): string {
+  const { dev, rdev } = statSync(target);
+  const number = rdev === 0 ? dev : rdev;
+  const path = `/dev/${basename(realpathSync(`/sys/dev/block/${majorOf(number)}:${minorOf(number)}`))}`;
+  assert.equal(statSync(path).rdev, number, target);
+  return path;
 }
 
-async function checkLimits(name: string, podUid: string, cgroup: string): Promise<void> {
-  const { client } = running;
-  const { id, staging_target_path, target_path } = await publishForPod(name, podUid);
-  assert.equal(
-    limitsOf(cgroup, target_path),
-    'rbps=1048576 wbps=max riops=max wiops=500',
-    `the limits of volume ${id} in ${cgroup}`,
-  );
-  await client.controller.ControllerModifyVolume({
-    volume_id: id,
-    mutable_parameters: { readBytesPerSecond: 'max', writeBytesPerSecond: '2097152' },
-  });
-  assert.match(limitsOf(cgroup, target_path), /^rbps=max wbps=2097152 riops=max wiops=(500|max)$/);
-  const device = execFileSync('losetup', ['-nO', 'NAME', '-j', volumeFile(id)])
-    .toString()
-    .trim();
-  await client.node.NodeUnpublishVolume({ volume_id: id, target_path });
-  assert.equal(limitsOf(cgroup, device), '', 'the limits outlive the publication');
-  await client.node.NodeUnstageVolume({ volume_id: id, staging_target_path });
-  await client.controller.DeleteVolume({ volume_id: id });
-}
-
-const volumeFile = (volumeId: string): string => running.poolPath(FILES, 'volumes', volumeId);
-
-guestTest('a volume limits the pod that it is published to, as systemd names pods', async () => {
-  const podUid = '0b7c1f5e-3a52-4c1f-9d0e-6a4f2d9b1c01';
-  const slice = 'kubepods-burstable';
-  const cgroup = makePodCgroup(
+const POD = '5d1e9c44-8f0b-4a7e-b6c3-2f7a90e4d502';
+const SLICE = 'kubepods-burstable';
+for (const [manager, pool, ...cgroups] of [
+  [
+    'systemd',
+    FILES,
     'kubepods.slice',
-    `${slice}.slice`,
-    `${slice}-pod${podUid.replaceAll('-', '_')}.slice`,
-  );
-  await checkLimits('limits-systemd', podUid, cgroup);
-  rmdirSync(cgroup);
+    `${SLICE}.slice`,
+    `${SLICE}-pod${POD.replaceAll('-', '_')}.slice`,
+  ],
+  ['cgroupfs', POOL, 'kubepods', `pod${POD}`],
+] as const) {
+  guestTest(`a volume gets its settings and limits its pod, as ${manager} names pods`, async () => {
+    const { orchestrator, client } = running;
+    const cgroup = makePodCgroup(...cgroups);
+    const limits = { readBytesPerSecond: '1048576', writeOperationsPerSecond: '500' };
+    const { volume: made } = await client.controller.CreateVolume({
+      ...createRequest(`limits-${manager}`),
+      parameters: { pool },
+      mutable_parameters: { ...limits, readAheadKiB: '512' },
+    });
+    const volume = orchestrator.hold('limits', made as Message);
+    await orchestrator.stage(volume);
+    const device = deviceBehind(await orchestrator.publish(volume, { podUid: POD }));
+    const readAhead = (): string =>
+      readFileSync(`/sys/block/${basename(device)}/queue/read_ahead_kb`, 'utf8').trim();
+    assert.equal(limitsOf(cgroup, device), 'rbps=1048576 wbps=max riops=max wiops=500');
+    assert.equal(readAhead(), '512');
+    const others = { readBytesPerSecond: 'max', writeBytesPerSecond: '2097152' };
+    await orchestrator.modify(volume, { ...others, readAheadKiB: '256' });
+    const changed = /^rbps=max wbps=2097152 riops=max wiops=(500|max)$/;
+    assert.match(limitsOf(cgroup, device), changed);
+    assert.equal(readAhead(), '256');
+    await orchestrator.unpublish(volume);
+    assert.equal(limitsOf(cgroup, device), '', 'the limits outlive the publication');
+    await orchestrator.takeDown(volume);
+    await orchestrator.delete(volume);
+    rmdirSync(cgroup);
+  });
+}
+
+/** Volumes that were brought up are taken down and deleted, and their devices are gone then. */
+async function remove(...volumes: HeldVolume[]): Promise<void> {
+  for (const volume of volumes) {
+    await running.orchestrator.takeDown(volume);
+    await running.orchestrator.delete(volume);
+    assert.ok(!mappedNames().includes(`blockdelta-${volume.id}`), volume.name);
+  }
+}
+
+function mappedNames(): string[] {
+  const listed = loadAddon().dmList({ prefix: 'blockdelta-' });
+  assert.ok(listed.ok);
+  return listed.devices.map(({ name }) => name);
+}
+
+guestTest('a thin volume with ext4 is used, grows mounted, and is used again', async () => {
+  const { orchestrator, client } = running;
+  const capability = mountCapability('ext4');
+  const spec = { capability, sizeBytes: 32 * MIB };
+  const volume = await orchestrator.create('uses', spec);
+  const target = await orchestrator.bringUp(volume);
+  assert.match(deviceBehind(target), /^\/dev\/dm-/);
+  writeFileSync(join(target, 'file'), 'before');
+  await orchestrator.expand(volume, 256 * MIB);
+  await orchestrator.nodeExpand(volume);
+  const { blocks, bsize } = statfsSync(target);
+  assert.ok(blocks * bsize > 220 * MIB, `${blocks} blocks of ${bsize} bytes`);
+  writeFileSync(join(target, 'larger'), Buffer.alloc(40 * MIB, 3));
+  const stats = await client.node.NodeGetVolumeStats({
+    volume_id: volume.id,
+    volume_path: target,
+    staging_target_path: volume.stagingPath,
+  });
+  assert.equal(stats['volume_condition']?.abnormal ?? false, false);
+  await orchestrator.takeDown(volume);
+  await orchestrator.bringUp(volume);
+  assert.equal(readFileSync(join(target, 'file'), 'utf8'), 'before');
+  await refused(orchestrator.delete(volume), 'FAILED_PRECONDITION');
+  await remove(volume);
 });
 
-guestTest('a volume limits the pod that it is published to, as cgroupfs names pods', async () => {
-  const podUid = '5d1e9c44-8f0b-4a7e-b6c3-2f7a90e4d502';
-  const cgroup = makePodCgroup('kubepods', `pod${podUid}`);
-  await checkLimits('limits-cgroupfs', podUid, cgroup);
-  rmdirSync(cgroup);
+guestTest('a raw thin volume is written, read, grown, and published read-only', async () => {
+  const { orchestrator } = running;
+  const volume = await orchestrator.create('raw', { sizeBytes: 8 * MIB });
+  const target = await orchestrator.bringUp(volume);
+  const device = deviceBehind(target);
+  assert.match(device, /^\/dev\/dm-/);
+  await writeBlocks(target, 5, 3);
+  await orchestrator.expand(volume, 16 * MIB);
+  await orchestrator.nodeExpand(volume);
+  assert.equal(Number(execFileSync('blockdev', ['--getsize64', target])), 16 * MIB);
+  await writeBlocks(target, 6, 200);
+  await orchestrator.unpublish(volume);
+  await orchestrator.publish(volume, { readonly: true });
+  await assert.rejects(writeBlocks(target, 7, 3));
+  assert.equal(await readBlock(target, 3), 5);
+  await orchestrator.takeDown(volume);
+  assert.throws(() => statSync(device), { code: 'ENOENT' });
+  await orchestrator.bringUp(volume);
+  await writeBlocks(target, 8, 3);
+  assert.equal(await readBlock(target, 200), 6);
+  await remove(volume);
 });
 
 guestTest(
-  'the processor has no protection keys, which a signal would reset permanently',
+  'snapshots and retained bases give exact deltas, and snapshots can be restored',
   async () => {
-    const flags =
-      /^flags\s*:(.*)$/m.exec(readFileSync('/proc/cpuinfo', 'utf8'))?.[1]?.split(' ') ?? [];
-    assert.ok(flags.includes('fpu'), 'the flags were found');
-    assert.ok(!flags.includes('pku') || flags.includes('xsave'), 'WebAssembly would crash in time');
+    const { orchestrator, client } = running;
+    const volume = await orchestrator.create('changes', { sizeBytes: 8 * MIB });
+    const target = await orchestrator.bringUp(volume);
+    await writeBlocks(target, 1, 2, 3);
+    const first = await orchestrator.snapshot(volume, 'changes-1');
+    await writeBlocks(target, 2, 4);
+    await writeBlocks(target, 2, 9);
+    const second = await orchestrator.snapshot(volume, 'changes-2');
+    await writeBlocks(target, 3, 2);
+    const allocated = await client.allocated(first);
+    assert.equal(allocated.capacity, 8n << 20n);
+    assert.deepEqual(allocated.ranges, [{ offset: 2n * BLOCK, size: 3n * BLOCK }]);
+    const changed = [
+      { offset: 4n * BLOCK, size: BLOCK },
+      { offset: 9n * BLOCK, size: BLOCK },
+    ];
+    assert.deepEqual((await client.delta(first, second)).ranges, changed);
+    await orchestrator.deleteSnapshot(first);
+    assert.deepEqual((await client.delta(first, second)).ranges, changed);
+    const spec = { snapshotId: second, sizeBytes: 16 * MIB };
+    const restored = await orchestrator.create('changes-restored', spec);
+    const copy = await orchestrator.bringUp(restored);
+    const blocks = [2, 3, 4, 9, 150];
+    assert.deepEqual(
+      await Promise.all(blocks.map((block) => readBlock(copy, block))),
+      [1, 1, 2, 2, 0],
+    );
+    await orchestrator.deleteSnapshot(second);
+    await remove(volume, restored);
   },
 );
 
-/** 30 snapshots in a nightly run; each program starts slowly in the guest. */
+guestTest('a mounted thin volume is cloned while it is written to', async () => {
+  const { orchestrator } = running;
+  const capability = mountCapability('ext4');
+  const volume = await orchestrator.create('cloned', { capability, sizeBytes: 32 * MIB });
+  const target = await orchestrator.bringUp(volume);
+  writeFileSync(join(target, 'number'), Buffer.alloc(4096));
+  writeFileSync(join(target, 'unsynced'), 'not written back yet');
+  const spec = { capability, sizeBytes: 64 * MIB, volumeId: volume.id };
+  const clone = await orchestrator.create('clone', spec);
+  writeFileSync(join(target, 'unsynced'), 'later');
+  const copy = await orchestrator.bringUp(clone);
+  assert.equal(readFileSync(join(copy, 'unsynced'), 'utf8'), 'not written back yet');
+  const { blocks, bsize } = statfsSync(copy);
+  assert.ok(blocks * bsize > 50 * MIB, 'the file system has the size of the clone');
+  await remove(volume, clone);
+});
+
+guestTest('a group snapshot of mounted and raw thin volumes is one point in time', async () => {
+  const { orchestrator } = running;
+  const capability = mountCapability('ext4');
+  const mounted = await orchestrator.create('group-1', { capability, sizeBytes: 32 * MIB });
+  const raw = await orchestrator.create('group-2', { sizeBytes: 8 * MIB });
+  const file = join(await orchestrator.bringUp(mounted), 'number');
+  const device = await orchestrator.bringUp(raw);
+  const writer = await OrderedWriter.start([file, device], seededRandom('a group'), 0);
+  await delay(200);
+  const finishedBefore = writer.finished;
+  const group = await orchestrator.groupSnapshot([mounted, raw], 'group');
+  const begunAfter = writer.begun;
+  await writer.stop();
+  const [first = '', second = ''] = group.snapshotIds;
+  const copies = [
+    await orchestrator.create('group-copy-1', {
+      capability,
+      sizeBytes: 32 * MIB,
+      snapshotId: first,
+    }),
+    await orchestrator.create('group-copy-2', { snapshotId: second }),
+  ] as const;
+  const numbers = [
+    readNumber(join(await orchestrator.bringUp(copies[0]), 'number')),
+    readNumber(await orchestrator.bringUp(copies[1])),
+  ] as const;
+  assertOneMoment(numbers, { finishedBefore, begunAfter });
+  await orchestrator.deleteGroup(group);
+  await remove(mounted, raw, ...copies);
+});
+
 guestTest(
-  'every backup of a thin volume holds what the volume held, over many snapshots',
+  'two xfs of one uuid are mounted at once: a volume and its restored snapshot, which grows',
   async () => {
-    const options = {
-      orchestrator: running.orchestrator,
-      socketPath: running.plugin.endpoint.slice('unix://'.length),
-      random: seededRandom('thin-backup-history-raw'),
-      directory: running.workspace.path('history'),
-      use: RAW,
-      name: 'raw',
-      sizeBytes: 16 * MIB,
-      growthBytes: 4 * MIB,
-    };
-    await proveHistory(options, RETAINED, isNightly ? [11, 8, 4] : [1, 1, 1]);
+    const { orchestrator } = running;
+    const spec = { capability: mountCapability('xfs'), sizeBytes: 320 * MIB };
+    const volume = await orchestrator.create('uuid', spec);
+    const target = await orchestrator.bringUp(volume);
+    writeFileSync(join(target, 'file'), 'not written back yet');
+    const snapshotId = await orchestrator.snapshot(volume, 'uuid');
+    writeFileSync(join(target, 'file'), 'later');
+    const restored = await orchestrator.create('uuid-restored', { ...spec, snapshotId });
+    const copy = await orchestrator.bringUp(restored);
+    assert.equal(readFileSync(join(copy, 'file'), 'utf8'), 'not written back yet');
+    await orchestrator.expand(restored, 512 * MIB);
+    await orchestrator.nodeExpand(restored);
+    const { blocks, bsize } = statfsSync(copy);
+    assert.ok(blocks * bsize > 430 * MIB, `${blocks} blocks of ${bsize} bytes`);
+    await remove(volume, restored);
+    await orchestrator.deleteSnapshot(snapshotId);
   },
 );
 
-// Last: it restarts the plugin.
+/** Each of the programs starts slowly in the guest. */
+guestTest('every backup of a thin volume holds what the volume held', async () => {
+  const options = {
+    orchestrator: running.orchestrator,
+    socketPath: running.plugin.endpoint.slice('unix://'.length),
+    random: seededRandom('thin-backup-history-raw'),
+    directory: running.workspace.path('history'),
+    use: RAW,
+    name: 'raw',
+    sizeBytes: 16 * MIB,
+    growthBytes: 4 * MIB,
+  };
+  await (isNightly ? proveHistory(options, RETAINED) : proveIncrement(options));
+});
+
+// Last: they restart and stop the plugin.
 testInspection(running, POOL);
+
+guestTest('without volumes the plugin leaves no device behind when it exits', async () => {
+  await running.plugin.stop();
+  assert.deepEqual(mappedNames(), []);
+});

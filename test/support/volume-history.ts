@@ -221,6 +221,15 @@ export class VolumeHistory {
     return backup;
   }
 
+  /** A backup, and one of the next snapshot, whose base is the first one's. */
+  async backUpFromDeleted(): Promise<void> {
+    const base = await this.take();
+    await this.backUp(base);
+    await this.deleteAll();
+    const { manifest } = await this.backUp(await this.take());
+    assert.equal(manifest.base?.snapshotId, base.snapshotId, manifest.reason ?? '');
+  }
+
   /** Every backup against what the device held, and each image's own tables. */
   async check(): Promise<void> {
     for (const { backup, truth, snapshotId } of this.#points) {
@@ -303,6 +312,15 @@ export class VolumeHistory {
   }
 }
 
+/** A backup of a snapshot whose base is deleted, beside the first one. */
+export async function proveIncrement(options: HistoryOptions): Promise<void> {
+  const history = await VolumeHistory.begin(options);
+  await history.backUpFromDeleted();
+  await history.check();
+  await history.restore(1);
+  await history.end();
+}
+
 /**
  * Snapshots of a driver that retains that many deleted ones of a volume as bases: so many at random, three times,
  * and in between a base that was deleted and one that has expired.
@@ -314,13 +332,7 @@ export async function proveHistory(
 ): Promise<void> {
   const history = await VolumeHistory.begin(options);
   await history.live(first);
-
-  const base = await history.take();
-  await history.backUp(base);
-  await history.deleteAll();
-  const { manifest: based } = await history.backUp(await history.take());
-  assert.equal(based.base?.snapshotId, base.snapshotId, based.reason ?? '');
-
+  await history.backUpFromDeleted();
   await history.grow();
   await history.live(second);
   for (let count = 0; count <= retained; count += 1) {
