@@ -1,20 +1,16 @@
 /**
  * A process that dies, alone or with the whole machine, before any step of any change of a thin pool. The next
- * process finds what was confirmed, completes or rolls back the rest, and leaks nothing. A nightly run goes
- * through all steps. Of a plain one, a kill has each kind of step once, and a power cut every third step.
+ * process finds what was confirmed, completes or rolls back the rest, and leaks nothing. A nightly run has both
+ * deaths at all steps; a plain one has one of them at each kind of step, and one in each change.
  */
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { kindOf, Steps } from '../faults/steps.js';
 import { CrashingPool } from '../support/crashing-pool.js';
 import { isNightly } from '../support/nightly.js';
-import { seededRandom } from '../support/random.js';
 import { CHANGES } from '../support/thin-changes.js';
 import { Workspace } from '../support/workspace.js';
 import { guestTest, isGuest } from './guest.js';
-
-const STRIDE = isNightly ? 1 : 3;
-const random = seededRandom('deaths in changes of a thin pool');
 
 let pool: CrashingPool;
 let steps: Steps;
@@ -32,40 +28,59 @@ after(async () => {
   workspace.dispose();
 });
 
-const killed = new Set<string>();
-const tally = { steps: 0, kills: 0, changes: 0 };
+const traces = new Map<string, readonly string[]>();
+const seen = new Set<string>();
+const tally = { deaths: 0, died: 0 };
 
-/** In a plain run those whose kind no change before has had. */
-function chosen(names: readonly string[]): readonly string[] {
-  if (isNightly) return names;
-  return names.filter((name) => {
-    const isFirst = !killed.has(kindOf(name));
-    killed.add(kindOf(name));
-    return isFirst;
-  });
+async function trace(): Promise<Map<string, readonly string[]>> {
+  const found = await pool.traces(Object.values(CHANGES), steps);
+  return new Map(Object.keys(CHANGES).map((name, index) => [name, found[index] ?? []]));
 }
 
-for (const [name, make] of Object.entries(CHANGES)) {
-  guestTest(`${name}: a kill before any step loses and leaks nothing`, async () => {
-    const done = await pool.killEverywhere(make, steps, chosen);
-    assert.ok(done.steps > 0);
-    tally.steps += done.steps;
-    tally.kills += done.kills;
-    tally.changes += 1;
-  });
+/** Those whose kind no change before had, or the one in the middle. */
+function thinned(names: readonly string[]): readonly string[] {
+  const first = names.filter((step) => !seen.has(kindOf(step)) && seen.add(kindOf(step)));
+  return first.length > 0 ? first : names.slice(names.length >> 1).slice(0, 1);
+}
 
-  guestTest(`${name}: a power cut after any step loses and leaks nothing`, async (t) => {
-    const cuts = await pool.dieEverywhere(make, 1 + random.below(STRIDE), STRIDE);
-    t.diagnostic(`${cuts} power cuts`);
+guestTest('the steps of every change are found', async () => {
+  for (const [name, names] of await trace()) {
+    assert.ok(names.length > 0, name);
+    traces.set(name, names);
+  }
+});
+
+for (const [name, make] of Object.entries(CHANGES)) {
+  guestTest(`${name}: no death before any step loses or leaks anything`, async () => {
+    const names = traces.get(name) ?? [];
+    for (const step of isNightly ? names : thinned(names)) {
+      for (const cutsPower of isNightly ? [false, true] : [tally.deaths % 2 === 1]) {
+        const death = { number: tally.deaths, cutsPower, takesBack: (tally.deaths & 2) === 0 };
+        try {
+          await pool.dieBefore(step, make, steps, death);
+        } catch (thrown) {
+          throw new Error(`${cutsPower ? 'the power' : 'life'} ended before ${step}`, {
+            cause: thrown,
+          });
+        }
+        tally.deaths += 1;
+      }
+      tally.died += 1;
+    }
   });
 }
 
 guestTest(
   'leftovers of all crashes are removed, and the pool is as empty as at the beginning',
   async (t) => {
+    if (isNightly) {
+      for (const [name, names] of await trace()) {
+        assert.deepEqual([...names].sort(), [...(traces.get(name) ?? [])].sort(), name);
+      }
+    }
     await pool.assertEmptied();
-    t.diagnostic(
-      `${tally.kills} of ${tally.steps} steps of ${tally.changes} operations were killed`,
-    );
+    const all = [...traces.values()].flat().length;
+    const changes = `${traces.size} operations`;
+    t.diagnostic(`${tally.died} of ${all} steps of ${changes} were killed`);
   },
 );

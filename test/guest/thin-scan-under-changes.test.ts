@@ -8,6 +8,7 @@ import type { TestContext } from 'node:test';
 import { promisify } from 'node:util';
 import { isNightly } from '../support/nightly.js';
 import { seededRandom } from '../support/random.js';
+import { sharedThreads } from '../support/shared-threads.js';
 import { BLOCK_BYTES, TaggedBlocks } from '../support/tagged-blocks.js';
 import { newSnapshot, newVolume } from '../support/thin-changes.js';
 import { ThinRig } from '../support/thin-rig.js';
@@ -26,7 +27,7 @@ guestTest('lists are right while the metadata changes under them', underChanges)
 
 async function underChanges(t: TestContext): Promise<void> {
   const random = seededRandom('scans under changes');
-  const rig = await ThinRig.make('changes', { dataBytes: 1n << 29n });
+  const rig = await ThinRig.make('changes', { dataBytes: 1n << 29n, native: sharedThreads() });
   try {
     const { backend } = rig;
     const volumeId = newVolume();

@@ -16,8 +16,7 @@ export interface BackendCall {
   args: unknown[];
 }
 
-/** Null: done. */
-export type BackendAnswer = string | null;
+export type BackendAnswer = { value: unknown } | { error: string };
 
 export class BackendProcess {
   private constructor(private readonly child: ChildProcess) {}
@@ -37,7 +36,7 @@ export class BackendProcess {
     return running;
   }
 
-  /** Methods answer nothing. They reject if the process dies. */
+  /** Methods reject if the process dies, and otherwise with errors that have the message only. */
   get backend(): Backend {
     const get = (_: object, method: string) => {
       return (...args: unknown[]) => this.#ask({ method, args });
@@ -58,17 +57,16 @@ export class BackendProcess {
     await ended;
   }
 
-  async #ask(call: BackendCall): Promise<void> {
-    const outcome = new Promise<void>((resolve, reject) => {
+  #ask(call: BackendCall): Promise<unknown> {
+    return new Promise((resolve, reject) => {
       const onDeath = () => reject(new Error(`the process died in ${call.method}`));
       this.child.once('exit', onDeath);
       this.child.once('message', (answer: BackendAnswer) => {
         this.child.off('exit', onDeath);
-        if (answer === null) resolve();
-        else reject(new Error(answer));
+        if ('value' in answer) resolve(answer.value);
+        else reject(new Error(answer.error));
       });
+      this.child.send(call);
     });
-    this.child.send(call);
-    await outcome;
   }
 }

@@ -6,19 +6,19 @@ import { nativeHere } from './native-here.js';
 
 let backend: ThinBackend | undefined;
 
-async function perform({ method, args }: BackendCall): Promise<void> {
+async function perform({ method, args }: BackendCall): Promise<unknown> {
   if (method === 'start') {
     const options = { ...(args[0] as BackendOptions), onEvent: () => undefined };
     backend = new ThinBackend(nativeHere(), options, openLedgerInline);
   }
   const call = Reflect.get(backend as object, method) as (...values: unknown[]) => Promise<unknown>;
-  await call.apply(backend, method === 'start' ? [] : args);
+  return call.apply(backend, method === 'start' ? [] : args);
 }
 
 process.on('message', (call: BackendCall) => {
   perform(call).then(
-    () => process.send?.(null satisfies BackendAnswer),
-    (thrown: unknown) => process.send?.(String(thrown) satisfies BackendAnswer),
+    (value) => process.send?.({ value } satisfies BackendAnswer),
+    (thrown: unknown) => process.send?.({ error: String(thrown) } satisfies BackendAnswer),
   );
 });
 process.on('disconnect', () => process.exit(0));

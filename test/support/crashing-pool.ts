@@ -5,7 +5,6 @@ import assert from 'node:assert/strict';
 import type { Backend } from '../../src/backends/backend.js';
 import type { Steps } from '../faults/steps.js';
 import { BackendProcess } from './backend-process.js';
-import { Interrupter } from './interrupter.js';
 import { TaggedBlocks } from './tagged-blocks.js';
 import {
   BLOCKS,
@@ -19,86 +18,58 @@ import {
 } from './thin-changes.js';
 import { ThinRig } from './thin-rig.js';
 
-/** More than any change has. */
-const MOST_STEPS = 60;
+export interface Death {
+  /** Of all deaths. */
+  number: number;
+  /** Of the whole machine, not of the process alone. */
+  cutsPower: boolean;
+  /** The change is taken back afterwards, and not repeated. */
+  takesBack: boolean;
+}
 
 export class CrashingPool {
-  #interrupter = new Interrupter();
+  /** Of this process, or of the child that has taken the pool over. */
+  #backend: Backend;
   #model = new PoolModel();
+  #attachedPath = '';
   readonly #cast: Cast = { attached: newVolume(), detached: newVolume(), snapshot: newSnapshot() };
 
-  private constructor(private readonly rig: ThinRig) {}
+  private constructor(private readonly rig: ThinRig) {
+    this.#backend = rig.backend;
+  }
 
   static async make(): Promise<CrashingPool> {
     const pool = new CrashingPool(await ThinRig.make('crash'));
-    await pool.rig.backend.stop();
-    await pool.rig.next(pool.#interrupter);
     await pool.#settle();
     return pool;
   }
 
-  /**
-   * The power is cut after `first` steps, then `stride` steps later, and so on, until the change completes. Returns the
-   * number of power cuts.
-   */
-  async dieEverywhere(make: MakeChange, first: number, stride: number): Promise<number> {
-    let deaths = 0;
-    for (let steps = first; steps < MOST_STEPS; steps += stride) {
-      const change = await this.#prepare(make, steps);
-      const died = await this.#diesAfter(steps, change);
-      await this.#finish(change, died, steps % 2 === 0);
-      await this.#tidy();
-      if (!died) return deaths;
-      deaths += 1;
-    }
-    throw new Error(`a change of more than ${MOST_STEPS} steps`);
-  }
-
-  /**
-   * Kills a process before each of the chosen steps of the change, which is then finished by the next one.
-   * Returns how many there were to choose from.
-   */
-  async killEverywhere(
-    make: MakeChange,
-    steps: Steps,
-    choose: (names: readonly string[]) => readonly string[],
-  ): Promise<{ kills: number; steps: number }> {
-    const names = await this.#trace(make, steps);
-    const chosen = choose(names);
-    for (const [index, step] of chosen.entries()) {
-      try {
-        await this.#killBefore(step, await this.#prepare(make, index), steps, index % 2 === 0);
-      } catch (thrown) {
-        throw new Error(`killed before ${step}`, { cause: thrown });
-      }
-    }
-    if (chosen.length === names.length) {
-      assert.deepEqual((await this.#trace(make, steps)).sort(), [...names].sort());
-    }
-    return { kills: chosen.length, steps: names.length };
-  }
-
-  /** The names of the steps of an undisturbed change. */
-  async #trace(make: MakeChange, steps: Steps): Promise<string[]> {
-    const change = await this.#prepare(make, 0);
+  /** The names of the steps of each change, undisturbed, one after the other in one process. */
+  async traces(changes: readonly MakeChange[], steps: Steps): Promise<string[][]> {
     const child = await this.#startChild(steps);
-    let names: string[] = [];
+    const traces: string[][] = [];
+    this.#backend = child.backend;
     try {
-      steps.begin();
-      await change.act(child.backend);
-      names = [...steps.names];
-      steps.begin();
+      for (const make of changes) {
+        const change = await this.#prepare(make, 0);
+        steps.begin();
+        await change.act(child.backend);
+        traces.push([...steps.names]);
+        steps.begin();
+        await this.#finish(change, false, false);
+        await this.#tidy();
+      }
       await child.stop();
     } finally {
       await child.end();
     }
-    await this.rig.next(this.#interrupter);
-    await this.#finish(change, false, false);
-    await this.#tidy();
-    return names;
+    this.#backend = await this.rig.next();
+    return traces;
   }
 
-  async #killBefore(step: string, change: Change, steps: Steps, takeBack: boolean): Promise<void> {
+  /** A process dies before that step of the change, which is then finished or taken back by the next one. */
+  async dieBefore(step: string, make: MakeChange, steps: Steps, death: Death): Promise<void> {
+    const change = await this.#prepare(make, death.number);
     const child = await this.#startChild(steps);
     try {
       steps.begin({ step, does: 'die' });
@@ -108,20 +79,29 @@ export class CrashingPool {
       steps.begin();
       await child.end();
     }
-    await this.#succeed(change);
-    await this.#finish(change, true, takeBack);
+    // What is attached outlives the process; a read of a device that was left suspended ends when it is resumed.
+    const attached = this.#model.volume(this.#cast.attached);
+    if (death.cutsPower) await this.rig.fixture.powerCut();
+    const outlives = death.cutsPower || attached.verify(this.#attachedPath, 'the attached volume');
+    this.#backend = await this.rig.next();
+    await outlives;
+    const known = [...this.#model.ids, ...change.after.ids];
+    const strange = (await this.#backend.sweep()).filter(
+      (name) => !known.some((id) => name.startsWith(id)),
+    );
+    assert.deepEqual(strange, [], 'swept, and of no object');
+    await this.#finish(change, true, death.takesBack);
     await this.#tidy();
   }
 
   /** It takes the pool over from the backend of this process. */
   async #startChild(steps: Steps): Promise<BackendProcess> {
     await this.#backend.stop();
-    this.#interrupter = new Interrupter();
     return BackendProcess.start(this.rig.options, steps.environment);
   }
 
   async assertEmptied(): Promise<void> {
-    const { backend } = this.rig;
+    const backend = this.#backend;
     for (const id of this.#model.volumes.keys()) await backend.deleteVolume(id);
     for (const id of this.#model.snapshots.keys()) await backend.deleteSnapshot(id);
     const { usable, invalidated } = await backend.retainedBases();
@@ -141,10 +121,6 @@ export class CrashingPool {
     return this.rig.dispose();
   }
 
-  get #backend(): Backend {
-    return this.rig.backend;
-  }
-
   /** The volumes and the snapshot that all changes are about. */
   async #settle(): Promise<void> {
     const { attached, detached, snapshot } = this.#cast;
@@ -161,30 +137,6 @@ export class CrashingPool {
     await this.#write(this.#cast.attached, steps % BLOCKS, 100 + steps);
     await this.#backend.detach(this.#cast.detached);
     return make(this.#backend, this.#model, this.#cast);
-  }
-
-  /** False if the change completed before. */
-  async #diesAfter(steps: number, change: Change): Promise<boolean> {
-    const died = this.#interrupter.dieAfter(steps).then(() => 'died');
-    const outcome = await Promise.race([change.act(this.#backend), died]).finally(() =>
-      this.#interrupter.disarm(),
-    );
-    if (outcome !== 'died') return false;
-    this.rig.abandon();
-    await this.rig.fixture.powerCut();
-    this.#interrupter = new Interrupter();
-    await this.#succeed(change);
-    return true;
-  }
-
-  /** The next process, which sweeps what the dead one has left of the change. */
-  async #succeed(change: Change): Promise<void> {
-    await this.rig.next(this.#interrupter);
-    const known = [...this.#model.ids, ...change.after.ids];
-    const strange = (await this.#backend.sweep()).filter(
-      (name) => !known.some((id) => name.startsWith(id)),
-    );
-    assert.deepEqual(strange, [], 'swept, and of no object');
   }
 
   /** Rolls an unfinished change back, or repeats it. */
@@ -250,6 +202,7 @@ export class CrashingPool {
 
   async #write(volumeId: string, block: number, value: number): Promise<void> {
     const { devicePath } = await this.#backend.attach(volumeId, { readOnly: false });
+    if (volumeId === this.#cast.attached) this.#attachedPath = devicePath;
     const content = this.#model.volume(volumeId).copy();
     await content.write(devicePath, block, value);
     this.#model.volumes.set(volumeId, content);

@@ -7,13 +7,11 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { PoolEvent } from '../../src/backends/backend.js';
-import type { OpenLedger } from '../../src/backends/thin/ledger/ledger-client.js';
 import { ThinBackend } from '../../src/backends/thin/thin-backend.js';
 import type { ThinPoolStatus } from '../../src/native/dm-addon.js';
 import type { BackendOptions } from './backend-process.js';
 import { openLedgerInline } from './direct-database.js';
 import { DmFixture, type FaultyDisk } from './dm-fixture.js';
-import type { Interrupter } from './interrupter.js';
 import { type NativeHere, nativeHere } from './native-here.js';
 import { Workspace } from './workspace.js';
 
@@ -24,13 +22,14 @@ export interface RigOptions {
   dataBytes?: bigint;
   /** Data that is not kept, at no cost: for pools of which only the metadata matters. */
   dataIsZero?: boolean;
+  /** For calls that run beside what the test does meanwhile. */
+  native?: NativeHere;
 }
 
 export class ThinRig {
   /** Events of the backends. */
   readonly events: string[] = [];
   #backend: ThinBackend;
-  #ledger: OpenLedger | null = null;
 
   private constructor(
     private readonly workspace: Workspace,
@@ -45,7 +44,7 @@ export class ThinRig {
   /** The pool is made and started. */
   static async make(label: string, options: RigOptions = {}): Promise<ThinRig> {
     const workspace = new Workspace(label);
-    const native = nativeHere();
+    const native = options.native ?? nativeHere();
     const fixture = new DmFixture(native, workspace);
     const { metadataBytes = 16n * MIB, dataBytes = 64n * MIB } = options;
     const metadata = await fixture.disk('metadata', metadataBytes);
@@ -62,11 +61,10 @@ export class ThinRig {
   }
 
   /**
-   * A backend as of a new process, on the same pool, started. The one before has stopped, or is left for
-   * dead (abandon).
+   * A backend as of a new process, on the same pool, started. The one before has stopped.
    */
-  async next(interrupter?: Interrupter): Promise<ThinBackend> {
-    this.#backend = this.#make(interrupter);
+  async next(): Promise<ThinBackend> {
+    this.#backend = this.#make();
     await this.#backend.start();
     return this.#backend;
   }
@@ -74,11 +72,6 @@ export class ThinRig {
   async restart(): Promise<ThinBackend> {
     await this.#backend.stop();
     return this.next();
-  }
-
-  /** Of a backend whose interrupter has ended it: what the kernel does for a process that died. */
-  abandon(): void {
-    void this.#ledger?.close();
   }
 
   async status(): Promise<ThinPoolStatus> {
@@ -136,17 +129,12 @@ export class ThinRig {
     return this.workspace.path('pool');
   }
 
-  #make(interrupter?: Interrupter): ThinBackend {
+  #make(): ThinBackend {
     const options = {
       ...this.options,
       onEvent: ({ level, message }: PoolEvent) => this.events.push(`${level}: ${message}`),
     };
-    const native = interrupter?.native(this.native) ?? this.native;
-    return new ThinBackend(native, options, async (file) => {
-      const ledger = await openLedgerInline(file);
-      this.#ledger = ledger;
-      return interrupter?.calls(ledger) ?? ledger;
-    });
+    return new ThinBackend(this.native, options, openLedgerInline);
   }
 }
 
