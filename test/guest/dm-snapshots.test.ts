@@ -230,18 +230,3 @@ dmTest('no snapshot is taken of a device that is not the origin in this pool', a
   await assertNoneSuspended(scene, ['one']);
   await assertAbsent(pool, 3);
 });
-
-dmTest(
-  'a pool whose metadata cannot be written takes no snapshot, and the origins resume',
-  async (scene) => {
-    const pool = await TestPool.start(scene);
-    const { path } = await pool.volume('one', 1);
-    await writeBlocks(path, 1, 0);
-    await pool.metadata.failWrites();
-    await fails(cut(scene, pool, member(scene, 'one', 1, 2)), 'THIN_POOL_MODE');
-    await assertNoneSuspended(scene, ['one']);
-    assert.equal(await readBlock(path, 0), 1);
-    assert.equal((await pool.status()).mode, 'ro');
-    spawnSync('sync');
-  },
-);

@@ -104,6 +104,8 @@ dmTest('a read-only thin device can be read and refuses writes and discards', as
   assert.equal(copy.readOnly, true);
   assert.equal(await readBlock(copy.path, 0), 8);
   await assert.rejects(writeBlocks(copy.path, 1, 0));
+  spawnSync('blockdev', ['--setrw', copy.path]);
+  await assert.rejects(writeBlocks(copy.path, 1, 0));
   assert.notEqual(spawnSync('blkdiscard', [copy.path]).status, 0);
   assert.equal(await mapped(scene, 'two'), 128n);
 });
@@ -204,6 +206,8 @@ dmTest(
     assert.equal(await readBlock(path, 0), 4);
     const request = { pool: pool.name, members: [cutOf(scene, 'one', 1, 5)] };
     await fails(scene.native.run('takeThinSnapshots', request), 'THIN_POOL_MODE');
+    const { device } = await scene.native.run('dmFind', { name: scene.name('one') });
+    assert.equal(device?.suspended, false);
   },
 );
 

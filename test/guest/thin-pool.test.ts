@@ -86,7 +86,6 @@ function countCalls({ native }: ThinHarness): Map<string, number> {
 
 for (const features of [
   { passDiscards: true, errorWhenFull: true },
-  { passDiscards: true, errorWhenFull: false },
   { passDiscards: false, errorWhenFull: false },
 ]) {
   poolTest(

@@ -121,32 +121,3 @@ guestTest('a damaged list invalidates its base and those before it, and no other
     await world.soundDelta(third, target);
   }),
 );
-
-guestTest('a retained list is not compared with an earlier snapshot of another volume', () =>
-  ThinPoolOnDisks.run(PASS, async (world) => {
-    const { volume, cuts } = await history(world, 1);
-    const other = await world.volume();
-    const foreign = await world.cutOne(other);
-    const next = await world.cutOne(volume);
-    await world.keepAndDelete(at(cuts, 0), next);
-    // The base is usable, so the code says that the two do not belong together, not that the base is gone.
-    const refused = world.backend.scanSource(foreign.id, at(cuts, 0).id);
-    await rejectsWith(refused, 'FAILED_PRECONDITION', /of another volume or not later/);
-    await world.soundDelta(at(cuts, 0), next);
-  }),
-);
-
-guestTest('a base that is dropped leaves the older ones usable', () =>
-  ThinPoolOnDisks.run(PASS, async (world) => {
-    const { cuts } = await history(world, 4);
-    for (const index of [0, 1, 2]) await world.keepAndDelete(at(cuts, index), cuts[index + 1]);
-    const target = at(cuts, 3);
-    await world.backend.dropBase(at(cuts, 1).id);
-    await world.backend.dropBase(at(cuts, 2).id);
-    assert.deepEqual(namesIn(world, 'lists'), [`${at(cuts, 0).id}.to.${target.id}`]);
-    await world.soundDelta(at(cuts, 0), target);
-    await rejectsWith(world.backend.scanSource(target.id, at(cuts, 1).id), 'FAILED_PRECONDITION');
-    await world.backend.dropBase(at(cuts, 0).id);
-    assert.deepEqual(namesIn(world, 'lists'), []);
-  }),
-);

@@ -9,8 +9,8 @@ import { ThinRig } from '../support/thin-rig.js';
 import { scanAll } from '../support/wire.js';
 import { guestTest } from './guest.js';
 
-const SNAPSHOTS = isNightly ? 400 : 60;
-const PAIRS = isNightly ? 80 : 12;
+const SNAPSHOTS = isNightly ? 400 : 30;
+const PAIRS = isNightly ? 80 : 8;
 const BLOCKS = 1024;
 
 interface Taken {

@@ -128,3 +128,11 @@ test('lists that end at a base that is dropped are joined with its own', async (
   await bases.drop('s2');
   assert.deepEqual(await pathsFrom('s1'), ['s1.to.s4']);
 });
+
+test('a list to a later snapshot is none to one that it passes, and the base is not lost', async () => {
+  snapshots.delete('s2');
+  addList('s2', 's4');
+  const refused = bases.source(deviceOf('s3'), 's2');
+  await rejectsWith(refused, 'FAILED_PRECONDITION', /of another volume or not later/);
+  assert.deepEqual(await pathsFrom('s2'), ['s2.to.s4']);
+});
