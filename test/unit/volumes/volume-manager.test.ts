@@ -194,3 +194,26 @@ test('a volume that has grown beyond the limit is recorded with its size, and th
   await rejectsWith(volumes.expand(volume.volumeId, range), 'OUT_OF_RANGE', /41943040/);
   assert.equal((await volumes.find(volume.volumeId)).sizeBytes, 40n * MIB);
 });
+
+test('topology is checked after the source and the size, and nothing is created', async () => {
+  const topologyProblem = 'elsewhere';
+  const gone = request('volume', { topologyProblem, sourceVolumeId: 'vol-gone' });
+  await rejectsWith(volumes.create(gone), 'NOT_FOUND');
+  const range = { requiredBytes: 1n << 50n, limitBytes: 0n };
+  await rejectsWith(volumes.create(request('volume', { topologyProblem, range })), 'OUT_OF_RANGE');
+  const call = volumes.create(request('volume', { topologyProblem }));
+  await rejectsWith(call, 'RESOURCE_EXHAUSTED', /elsewhere/);
+  assert.equal(managers.backend.storage.volumes.size, 0);
+});
+
+test('mutable parameters of the request take precedence over those of the class', async () => {
+  const made = await volumes.create(
+    request('volume', {
+      parameters: { readAheadKiB: '64', loopDirectIo: 'false', mountOptions: 'noatime' },
+      mutableParameters: { readAheadKiB: '256' },
+    }),
+  );
+  const { mutableParameters, createdMutableParameters } = made satisfies VolumeRecord;
+  assert.deepEqual(mutableParameters, { readAheadKiB: '256', loopDirectIo: 'false' });
+  assert.deepEqual(createdMutableParameters, { readAheadKiB: '256' });
+});

@@ -67,6 +67,18 @@ test('the pool of a ledger is made once and keeps its uuid and block size', () =
     assert.deepEqual(await other.pool(), { ...pool, state: 'ready' });
   }));
 
+test('a device is an object from the end of the change that makes it until one begins that deletes it', () =>
+  withLedger(async (ledger) => {
+    const made = volume();
+    const isObject = async () => (await ledger.device(made.objectId)) !== null;
+    await ledger.begin([made], []);
+    assert.equal(await isObject(), false);
+    await ledger.apply();
+    assert.equal(await isObject(), true);
+    await ledger.begin([], [made.objectId]);
+    assert.equal(await isObject(), false);
+  }));
+
 test('device ids go round and leave out those that are known', () =>
   withLedger(async (ledger) => {
     await ledger.begin([volume(), volume()], []);
