@@ -126,14 +126,6 @@ test('a base whose image is gone is not used, and the manifest says so', async (
   );
 });
 
-test('a snapshot that does not exist, and a socket that nobody serves, have their exit codes', async (t) => {
-  const none = await startBackup(t, place(), 'none-such').ended;
-  assert.equal(none.code, 4, none.stderr);
-  const nobody = `unix://${running.workspace.path('nobody.sock')}`;
-  const away = await startBackup(t, place(), 'none-such', '--endpoint', nobody).ended;
-  assert.equal(away.code, 6, away.stderr);
-});
-
 for (const kind of ['raw volume', 'file system']) {
   test(`every backup of a ${kind} holds what the volume held, over its history`, async () => {
     const { orchestrator, plugin, workspace } = running;

@@ -123,20 +123,6 @@ test("each status has its exit code, with the plugin's message on stderr", async
   }
 });
 
-test('an invalid list: exit code 1', async (t) => {
-  const { endpoint } = await serving(t, async (_request, _context, writer) => {
-    await writer.send(
-      frame(CAPACITY, [
-        [8192, 1],
-        [0, 1],
-      ]),
-    );
-  });
-  const ended = await runCommand(t, ['allocated', 's', '--endpoint', endpoint]);
-  assert.equal(ended.code, 1);
-  assert.match(ended.stderr, /out of order/);
-});
-
 const MISUSES: readonly (readonly string[])[] = [
   [],
   ['nonsense'],

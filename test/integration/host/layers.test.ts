@@ -1,7 +1,7 @@
 /** Single mounts: a bind, a change of flags or an unmount affects the mount that was checked, or nothing. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { closeSync, existsSync, mkdirSync, openSync, writeFileSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync } from 'node:fs';
 import { after, before } from 'node:test';
 import { bindLayer, setLayerFlags, unmountLayers } from '../../../src/host/layers.js';
 import { topMount } from '../../../src/host/mounter.js';
@@ -41,24 +41,6 @@ async function topOf(path: string): Promise<MountEntry> {
 const bindOf = (source: string, { mountId }: MountEntry, target: string) => ({
   ...{ source, sourceMountId: mountId, sourceDevice: null, target },
   ...{ readOnly: false, options: [] as string[] },
-});
-
-rootTest('a bind has its own flags and those of its source, whose flags stay', async () => {
-  const [source, target] = [directory('flags-source'), directory('flags-target')];
-  const bind = bindOf(source, await tmpfs(source), target);
-  await bindLayer(native, { ...bind, readOnly: true, options: ['noatime', 'discard', 'nodev'] });
-  const { options } = await topOf(target);
-  for (const option of ['ro', 'noatime', 'nodev', 'nosuid']) assert.ok(options.includes(option));
-  assert.throws(() => writeFileSync(`${target}/x`, ''), /EROFS/);
-  writeFileSync(`${source}/x`, 'seen');
-  assert.ok(existsSync(`${target}/x`));
-  await setLayerFlags(native, await topOf(target), {
-    ...{ target, readOnly: false, options: ['suid', 'strictatime', 'rw'] },
-  });
-  const after = (await topOf(target)).options;
-  for (const option of ['nosuid', 'noatime']) assert.ok(!after.includes(option), option);
-  assert.ok(after.includes('ro') && after.includes('nodev'), 'never made writable');
-  assert.ok((await topOf(source)).options.includes('nosuid'));
 });
 
 rootTest('a source that was replaced meanwhile is not bound, and its flags stay', async () => {
