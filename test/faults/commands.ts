@@ -95,7 +95,8 @@ function failuresAt(kinds: 'backup' | 'copies' | 'programs') {
       add(`${server} dies`, async () => killChildren(current, server), dead);
     }
     if (program === undefined || isCopy) {
-      const stop = async (): Promise<void> => void current?.kill('SIGTERM');
+      // A second signal would end it at once.
+      const stop = async (): Promise<void> => void (current?.killed || current?.kill('SIGTERM'));
       const stopped = fails(scene, [130], /^/);
       // What is complete already is no failure.
       add('the command is told to end', stop, (call) =>
@@ -334,6 +335,8 @@ export const COLLECT: Operation = {
   onlyKills: true,
   prepare: async (scene) => {
     await scene.kill();
+    // What the plugin has left in the log of its catalogue differs, and is checkpointed.
+    succeeded(await undisturbed(scene, 'gc', '--apply'));
     const [unfinished, removed] = [
       `${newVolumeId(nodeKey('test-node'))}.tmp`,
       newVolumeId(nodeKey('test-node')),
