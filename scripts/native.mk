@@ -42,8 +42,7 @@ GTEST := /usr/src/googletest/googletest
 
 CORE := $(wildcard native/base/*.cc native/scan/*.cc native/thin/*.cc native/device/*.cc)
 # These tests need nothing of the kernel that an emulator of the processor does not pass on.
-PORTABLE_TESTS := $(wildcard test/native/dm_status_test.cc test/native/fill_test.cc \
-  test/native/message_writer_test.cc test/native/parsers_test.cc test/native/thin_*_test.cc)
+PORTABLE_TESTS := $(wildcard test/native/fill_test.cc test/native/parsers_test.cc test/native/thin_*_test.cc)
 TESTS := $(if $(filter arm64,$(ARCH)),$(PORTABLE_TESTS),$(wildcard test/native/*_test.cc))
 TEST_SUPPORT := $(filter-out %_test.cc,$(wildcard test/native/*.cc))
 GUARDIAN := $(wildcard native/guardian/*.cc)

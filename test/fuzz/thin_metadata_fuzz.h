@@ -434,12 +434,7 @@ class ThinMetadataFuzz {
          ExpectedKinds(base != nullptr ? &*left : nullptr, *right, 0, false)) {
       if (block >= (size + block_bytes - 1) / block_bytes) break;
       const uint64_t begin = block * block_bytes;
-      const uint64_t length = std::min(block_bytes, size - begin);
-      if (!expected.empty() && expected.back().offset + expected.back().size == begin) {
-        expected.back().size += length;
-      } else {
-        expected.push_back({begin, length});
-      }
+      AddRange(&expected, begin, std::min(block_bytes, size - begin));
     }
     Check(ranges == expected);
   }

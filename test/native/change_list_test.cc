@@ -278,12 +278,7 @@ std::vector<test::Range> NaiveUnion(const std::vector<Entries>& lists, uint64_t 
   }
   std::vector<test::Range> ranges;
   for (uint64_t at = offset; at < size; at += kUnitBytes) {
-    if (!units[at / kUnitBytes]) continue;
-    if (!ranges.empty() && ranges.back().offset + ranges.back().size == at) {
-      ranges.back().size += kUnitBytes;
-    } else {
-      ranges.push_back({at, kUnitBytes});
-    }
+    if (units[at / kUnitBytes]) test::AddRange(&ranges, at, kUnitBytes);
   }
   return ranges;
 }

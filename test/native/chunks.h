@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "native/scan/change_list_union.h"
 #include "native/scan/fill.h"
 #include "test/native/status_assertions.h"
 #include "test/native/wire.h"
@@ -86,6 +87,17 @@ inline Scan RunScan(const Call& call, uint64_t size, uint64_t offset, size_t buf
   }
   scan.complete = true;
   return scan;
+}
+
+// What change lists answer, in little calls.
+inline std::vector<Range> ScanLists(const ChangeListRequest& request) {
+  const Call call = [&](const FillLimits& limits, Span<uint8_t> buffer) {
+    return FillFromLists(request, limits, buffer);
+  };
+  const Scan scan = RunScan(call, request.size_bytes, 0, 1 << 16,
+                            [] { return FillLimits{0, 0, 100, 30, 70, true}; });
+  EXPECT_TRUE(scan.complete);
+  return scan.ranges;
 }
 
 }  // namespace blockdelta::test

@@ -40,9 +40,8 @@ bool Take(const std::string& volume, const std::string& snapshot) {
 }
 
 // Expects every byte that differs (from zero, if there is no base) to be in a range.
-void CheckCovers(const test::Scan& scan, const std::vector<uint8_t>& target,
+void CheckCovers(const std::vector<test::Range>& ranges, const std::vector<uint8_t>& target,
                  const std::vector<uint8_t>& base) {
-  EXPECT_TRUE(scan.complete);
   size_t at = 0;
   const auto same_up_to = [&](uint64_t end) {
     for (; at < end; at++) {
@@ -52,7 +51,7 @@ void CheckCovers(const test::Scan& scan, const std::vector<uint8_t>& target,
     }
     return true;
   };
-  for (const test::Range& range : scan.ranges) {
+  for (const test::Range& range : ranges) {
     if (!same_up_to(range.offset)) return;
     at = range.offset + range.size;
   }
@@ -106,12 +105,15 @@ Result<FillOutcome> FillOnce(const SnapshotIdentity& target,
                        Span<uint8_t>(buffer.data(), buffer.size()));
 }
 
-test::Scan ScanFiles(const SnapshotIdentity& target, const std::optional<SnapshotIdentity>& base,
-                     const test::NextLimits& limits) {
+std::vector<test::Range> ScanFiles(const SnapshotIdentity& target,
+                                   const std::optional<SnapshotIdentity>& base,
+                                   const test::NextLimits& limits) {
   const test::Call call = [&](const FillLimits& each, Span<uint8_t> buffer) {
     return FillFromFiles(target, base, each, buffer);
   };
-  return test::RunScan(call, target.size_bytes, 0, 1 << 18, limits);
+  const test::Scan scan = test::RunScan(call, target.size_bytes, 0, 1 << 18, limits);
+  EXPECT_TRUE(scan.complete);
+  return scan.ranges;
 }
 
 // Takes CAP_SYS_ADMIN, which a search of btrfs trees needs, from this thread while it lives.
@@ -185,8 +187,8 @@ TEST_P(RandomVolumeScanTest, MissesNoDifferingByte) {
     const WithoutTreeSearch without(!GetParam().searches_trees);
     CheckCovers(ScanFiles(test::IdentityOf(target), std::nullopt, limits), bytes, {});
     if (!base.empty()) {
-      const test::Scan scan = ScanFiles(test::IdentityOf(target), test::IdentityOf(base), limits);
-      CheckCovers(scan, bytes, test::ReadBytes(base));
+      CheckCovers(ScanFiles(test::IdentityOf(target), test::IdentityOf(base), limits), bytes,
+                  test::ReadBytes(base));
     }
     // Some bases get deleted, so that their blocks are used again.
     if (!base.empty() && churn.Below(2) == 0) {
@@ -238,7 +240,7 @@ TEST(FileScanOnBtrfsTest, ReportsOnlyWhatChangedInsideCompressedExtents) {
     return ScanFiles(test::IdentityOf(target), test::IdentityOf(base), limits);
   };
   const std::vector<test::Range> changed = {{kBlock, 2 * kBlock}, {1 << 20, 128 << 10}};
-  EXPECT_TRUE(scan().ranges == changed);
+  EXPECT_TRUE(scan() == changed);
   const WithoutTreeSearch without(true);
   CheckCovers(scan(), test::ReadBytes(target), test::ReadBytes(base));
 }
@@ -422,14 +424,8 @@ Result<int> Build(const BuildChangeListRequest& request) {
 
 FillLimits SomeLimits() { return {0, 0, 100, 30, 70, true}; }
 
-test::Scan ScanLists(const ChangeListRequest& request) {
-  const test::Call call = [&](const FillLimits& limits, Span<uint8_t> buffer) {
-    return FillFromLists(request, limits, buffer);
-  };
-  return test::RunScan(call, request.size_bytes, 0, 1 << 16, SomeLimits);
-}
-
-test::Scan ScanDirectly(const std::string& target, const std::optional<std::string>& base) {
+std::vector<test::Range> ScanDirectly(const std::string& target,
+                                      const std::optional<std::string>& base) {
   std::optional<SnapshotIdentity> base_file;
   if (base.has_value()) base_file = test::IdentityOf(*base);
   return ScanFiles(test::IdentityOf(target), base_file, SomeLimits);
@@ -483,20 +479,19 @@ TEST_P(BuildChangeListTest, MissesNoDifferingByteBetweenAnyTwoSnapshotsOfAChain)
       allocated.target_id = ToList(target).id;
       allocated.size_bytes = kSize;
       allocated.target = test::IdentityOf(target);
-      const test::Scan scan = ScanLists(allocated);
-      EXPECT_EQ(scan.ranges, ScanDirectly(target, std::nullopt).ranges);
-      CheckCovers(scan, bytes[0], {});
+      const std::vector<test::Range> ranges = test::ScanLists(allocated);
+      EXPECT_EQ(ranges, ScanDirectly(target, std::nullopt));
+      CheckCovers(ranges, bytes[0], {});
       continue;
     }
     // A step is exactly what a direct scan finds, also with the stored map in place of a scan.
     const std::string& base = snapshots[snapshots.size() - 2];
     const size_t last = snapshots.size() - 1;
     if (is_xfs()) {
-      EXPECT_EQ(ScanLists(UnionOf(snapshots, last - 1, last)).ranges,
-                ScanDirectly(target, base).ranges);
+      EXPECT_EQ(test::ScanLists(UnionOf(snapshots, last - 1, last)), ScanDirectly(target, base));
     }
     for (size_t from = 0; from < last; from++) {
-      CheckCovers(ScanLists(UnionOf(snapshots, from, last)), bytes[last], bytes[from]);
+      CheckCovers(test::ScanLists(UnionOf(snapshots, from, last)), bytes[last], bytes[from]);
     }
   }
   EXPECT_GT(steps, rounds);

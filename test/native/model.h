@@ -58,12 +58,7 @@ inline std::vector<Range> ExpectedRanges(const Map& target, const Map* base, uin
   for (auto boundary = boundaries.lower_bound(offset);
        boundary != boundaries.end() && *boundary < size; ++boundary) {
     if (!IsReported(target, base, *boundary)) continue;
-    const uint64_t length = *std::next(boundary) - *boundary;
-    if (!ranges.empty() && ranges.back().offset + ranges.back().size == *boundary) {
-      ranges.back().size += length;
-    } else {
-      ranges.push_back({*boundary, length});
-    }
+    AddRange(&ranges, *boundary, *std::next(boundary) - *boundary);
   }
   return ranges;
 }

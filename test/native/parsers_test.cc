@@ -1,16 +1,22 @@
-// The pure functions that read what a kernel or a disk says, valid or not.
+// The pure functions that read what a kernel or a disk says, valid or not: mounts, superblocks, and
+// lines and buffers of device-mapper.
 #include <gtest/gtest.h>
+#include <linux/dm-ioctl.h>
 #include <sys/sysmacros.h>
 
+#include <cstring>
 #include <random>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "native/device/dm_buffer.h"
+#include "native/device/dm_status.h"
 #include "native/device/ext4_layout.h"
 #include "native/device/mount_point.h"
 #include "native/device/write_counters.h"
 #include "test/native/random_seed.h"
+#include "test/native/status_assertions.h"
 
 namespace blockdelta {
 namespace {
@@ -118,6 +124,236 @@ TEST(ParsersTest, FindsTheFirstMountPointOfADeviceAndUnescapesIt) {
     EXPECT_FALSE(MountPointOf(odd, makedev(253, 7)).has_value());
   }
   EXPECT_EQ(MountPointOf("1 2 253:7 / \\04", makedev(253, 7)).value_or("none"), "\\04");
+}
+
+// What test/fuzz finds read, it writes again: here, that each word says what it should.
+TEST(DmStatusTest, ReadsEveryWordOfAPoolStatus) {
+  // The kernel ends it with a blank; a later one may add words.
+  Result<ThinPoolStatus> status = ParseThinPoolStatus(
+      "18446744073709551615 829/8192 5/19200 - rw discard_passdown error_if_no_space - 1024 17 ");
+  ASSERT_OK(status);
+  EXPECT_EQ(status->mode, ThinPoolMode::kReadWrite);
+  EXPECT_EQ(status->transaction_id, UINT64_MAX);
+  EXPECT_EQ(status->used_metadata_blocks, 829u);
+  EXPECT_EQ(status->total_metadata_blocks, 8192u);
+  EXPECT_EQ(status->used_data_blocks, 5u);
+  EXPECT_EQ(status->total_data_blocks, 19200u);
+  EXPECT_FALSE(status->held_root.has_value());
+  EXPECT_EQ(status->discards, ThinPoolDiscards::kPassdown);
+  EXPECT_TRUE(status->errors_when_full);
+  EXPECT_FALSE(status->needs_check);
+  EXPECT_EQ(status->metadata_low_water_blocks, 1024u);
+  status = ParseThinPoolStatus("0 1/1 5/9 73 rw no_discard_passdown queue_if_no_space - 0");
+  ASSERT_OK(status);
+  EXPECT_EQ(status->held_root.value_or(0), 73u);
+  EXPECT_EQ(status->discards, ThinPoolDiscards::kNoPassdown);
+  EXPECT_FALSE(status->errors_when_full);
+}
+
+TEST(DmStatusTest, TellsWhetherAPoolKeepsMessages) {
+  const auto about = [](const std::string& mode, const std::string& check) {
+    return "1 9/10 10/10 - " + mode + " ignore_discard error_if_no_space " + check + " 2";
+  };
+  struct Row {
+    std::string line;
+    ThinPoolMode mode;
+    bool keeps;
+  };
+  for (const Row& row :
+       {Row{about("rw", "-"), ThinPoolMode::kReadWrite, true},
+        Row{about("out_of_data_space", "-"), ThinPoolMode::kOutOfDataSpace, true},
+        Row{about("ro", "-"), ThinPoolMode::kReadOnly, false},
+        Row{about("ro", "needs_check"), ThinPoolMode::kReadOnly, false},
+        Row{about("rw", "needs_check"), ThinPoolMode::kReadWrite, false},
+        Row{"Fail", ThinPoolMode::kFail, false}, Row{"Error", ThinPoolMode::kError, false}}) {
+    Result<ThinPoolStatus> status = ParseThinPoolStatus(row.line);
+    ASSERT_OK(status);
+    EXPECT_EQ(status->mode, row.mode) << row.line;
+    EXPECT_EQ(status->KeepsMessages(), row.keeps) << row.line;
+  }
+}
+
+TEST(DmStatusTest, RefusesAPoolStatusWithAWordMissingOrChanged) {
+  const std::vector<std::string> words = {
+      "0", "829/8192", "0/19200", "-", "rw", "discard_passdown", "error_if_no_space", "-", "1024"};
+  const std::vector<std::vector<std::string>> wrong = {
+      {"-1", "+1", "00", "0x1", "1.0", "18446744073709551616", "99999999999999999999", "-"},
+      {"829", "829/", "/8192", "8193/8192", "829/8192/1", "1/4161601", "a/b", "-"},
+      {"1", "5/4", "0/99999999999999999999", "0/144115188075855872"},
+      {"0", "4161601", "held", "--", "1/2"},
+      {"RW", "wr", "r", "rww", "out_of_space", "-"},
+      {"discard", "passdown", "-"},
+      {"error", "queue", "-"},
+      {"check", "needs_check?", "--", "0"},
+      {"-", "low", "1/2", "4161601"},
+  };
+  const auto join = [&](size_t replaced, const std::string* word) {
+    std::string line;
+    for (size_t i = 0; i < words.size(); i++) {
+      if (i != replaced) line += words[i] + " ";
+      if (i == replaced && word != nullptr) line += *word + " ";
+    }
+    return line;
+  };
+  for (size_t i = 0; i < words.size(); i++) {
+    EXPECT_CODE(ParseThinPoolStatus(join(i, nullptr)), kDmStatusInvalid);
+    for (const std::string& word : wrong[i]) {
+      Result<ThinPoolStatus> status = ParseThinPoolStatus(join(i, &word));
+      EXPECT_FALSE(status.ok()) << join(i, &word);
+    }
+  }
+  for (const char* line : {"", " ", "Fail Fail", "fail", "Failure", "Error 1", "rw"}) {
+    EXPECT_CODE(ParseThinPoolStatus(line), kDmStatusInvalid);
+  }
+  EXPECT_CODE(ParseThinPoolStatus(std::string_view("0\0", 2)), kDmStatusInvalid);
+}
+
+TEST(DmStatusTest, ShowsTheRefusedLineAndNamesTheWord) {
+  Result<ThinPoolStatus> status = ParseThinPoolStatus("7 1/2 3/2 -");
+  EXPECT_EQ(test::MessageOf(status),
+            "thin-pool status '7 1/2 3/2 -': the used data exceeds the total");
+}
+
+TEST(DmStatusTest, ReadsWhatAThinDeviceHasMapped) {
+  Result<ThinStatus> empty = ParseThinStatus("0 -");
+  EXPECT_TRUE(empty.ok() && !empty->is_failed && empty->mapped_sectors == 0);
+  Result<ThinStatus> some = ParseThinStatus("9472 65535");
+  EXPECT_TRUE(some.ok() && !some->is_failed && some->mapped_sectors == 9472);
+  for (const char* line : {"Fail", "Error"}) {
+    Result<ThinStatus> failed = ParseThinStatus(line);
+    EXPECT_TRUE(failed.ok() && failed->is_failed);
+  }
+  for (const char* line : {"", "-", "9472", "9472 x", "- 9472", "9472 65535 1", "-1 5", "Fail 1",
+                           "18014398509481984 -", "0 - -"}) {
+    EXPECT_CODE(ParseThinStatus(line), kDmStatusInvalid);
+  }
+}
+
+TEST(DmStatusTest, ReadsThePoolAndTheIdOfAThinTable) {
+  Result<ThinTable> table = ParseThinTable("253:1048575 16777215");
+  EXPECT_TRUE(table.ok() && table->pool_major == 253 && table->pool_minor == 1048575 &&
+              table->device_id == 16777215);
+  EXPECT_OK(ParseThinTable("253:0 1 7:3"));
+  for (const char* line : {"", "253:0", "253 1", "/dev/dm-0 1", "253:0 16777216", "4096:0 1",
+                           "253:1048576 1", "253:0 1 7:3 x", ":0 1", "253: 1"}) {
+    EXPECT_CODE(ParseThinTable(line), kDmStatusInvalid);
+  }
+}
+
+using Bytes = std::vector<uint8_t>;
+
+Span<const uint8_t> SpanOf(const Bytes& bytes) { return {bytes.data(), bytes.size()}; }
+
+// As DM_TABLE_STATUS gives them: `next` counts from the first target.
+Bytes Chain(const std::vector<DmTarget>& targets) {
+  Bytes bytes = EncodeTargets(targets);
+  size_t at = 0;
+  for (size_t i = 0; i < targets.size(); i++) {
+    struct dm_target_spec spec;
+    std::memcpy(&spec, bytes.data() + at, sizeof spec);
+    const size_t size = spec.next;
+    spec.next = static_cast<uint32_t>(at + size);
+    std::memcpy(bytes.data() + at, &spec, sizeof spec);
+    at += size;
+  }
+  return bytes;
+}
+
+const std::vector<DmTarget>& ThreeTargets() {
+  static const std::vector<DmTarget> targets = {{"linear", 0, 8, "254:0 0"},
+                                                {"error", 8, 16, "  "},
+                                                {"fifteen-letters", 24, 1, "254:0 24 x "}};
+  return targets;
+}
+
+TEST(DmStatusTest, ReadsTargetsBackWithTheLongestTypeAndWithoutTrailingBlanks) {
+  Result<std::vector<DmTarget>> targets = ParseTargets(SpanOf(Chain(ThreeTargets())), 3);
+  ASSERT_OK(targets);
+  ASSERT_EQ(targets->size(), 3u);
+  for (size_t i = 0; i < 3; i++) {
+    EXPECT_EQ((*targets)[i].type, ThreeTargets()[i].type);
+    EXPECT_EQ((*targets)[i].start_sectors, ThreeTargets()[i].start_sectors);
+    EXPECT_EQ((*targets)[i].length_sectors, ThreeTargets()[i].length_sectors);
+  }
+  // Without the blanks at their ends: as equal to the one that was loaded.
+  EXPECT_EQ((*targets)[0].text, "254:0 0");
+  EXPECT_EQ((*targets)[1].text, "");
+  EXPECT_EQ((*targets)[2].text, "254:0 24 x");
+  Result<std::vector<DmTarget>> none = ParseTargets(Span<const uint8_t>(), 0);
+  EXPECT_TRUE(none.ok() && none->empty());
+}
+
+TEST(DmStatusTest, RefusesTargetsThatEndEarlyLeadAstrayOverlapOrHaveGaps) {
+  const Bytes whole = Chain(ThreeTargets());
+  const auto is_refused = [](const Bytes& bytes, uint32_t count) {
+    return ParseTargets(SpanOf(bytes), count).status().Is(kDmStatusInvalid);
+  };
+  EXPECT_TRUE(is_refused(whole, 4));
+  EXPECT_TRUE(is_refused({}, 1));
+  // The padding behind the last text may be missing.
+  for (size_t size = 0; size + 8 < whole.size(); size++) {
+    EXPECT_TRUE(
+        is_refused(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)), 3));
+  }
+  const auto with = [&](size_t offset, uint64_t value, size_t size) {
+    Bytes bytes = whole;
+    std::memcpy(bytes.data() + offset, &value, size);
+    return bytes;
+  };
+  for (const uint64_t next : {0ul, 8ul, 39ul, 40ul, 47ul, 4096ul, 0xfffffffful}) {
+    EXPECT_TRUE(is_refused(with(offsetof(struct dm_target_spec, next), next, 4), 3));
+  }
+  for (const uint64_t start : {1ul, UINT64_MAX}) EXPECT_TRUE(is_refused(with(0, start, 8), 3));
+  for (const uint64_t length : {0ul, 7ul, 9ul, kMaxSectors, kMaxSectors + 1, UINT64_MAX}) {
+    EXPECT_TRUE(is_refused(with(8, length, 8), 3));
+  }
+  EXPECT_TRUE(is_refused(with(offsetof(struct dm_target_spec, target_type), 0, 1), 3));
+  Bytes endless = whole;
+  std::memset(endless.data() + offsetof(struct dm_target_spec, target_type), 'x', 16);
+  EXPECT_TRUE(is_refused(endless, 3));
+}
+
+// Records as those of DM_LIST_DEVICES (text at 12, next at 8) or DM_LIST_VERSIONS (16, 0).
+Bytes Records(const std::vector<std::string>& names, size_t next_at, size_t text_at) {
+  Bytes bytes;
+  for (size_t i = 0; i < names.size(); i++) {
+    const size_t at = bytes.size();
+    const size_t size = (text_at + names[i].size() + 1 + 7) / 8 * 8;
+    bytes.resize(at + size);
+    std::memcpy(bytes.data() + at + text_at, names[i].data(), names[i].size());
+    const auto next = static_cast<uint32_t>(i + 1 == names.size() ? 0 : size);
+    std::memcpy(bytes.data() + at + next_at, &next, sizeof next);
+  }
+  return bytes;
+}
+
+TEST(DmStatusTest, ReadsTheChainsOfDeviceAndTargetTypeNames) {
+  const std::vector<std::string> names = {"pool", std::string(127, 'n'), "x"};
+  Result<std::vector<std::string>> devices = ParseDeviceNames(SpanOf(Records(names, 8, 12)));
+  EXPECT_TRUE(devices.ok() && *devices == names);
+  Result<std::vector<std::string>> types = ParseTargetTypes(SpanOf(Records(names, 0, 16)));
+  EXPECT_TRUE(types.ok() && *types == names);
+  devices = ParseDeviceNames(Span<const uint8_t>());
+  EXPECT_TRUE(devices.ok() && devices->empty());
+}
+
+TEST(DmStatusTest, RefusesNamesThatEndEarlyOrLeadAstray) {
+  const Bytes whole = Records({"first", "second"}, 8, 12);
+  for (size_t size = 1; size < 24 + 12 + 7; size++) {
+    const Bytes bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
+    EXPECT_CODE(ParseDeviceNames(SpanOf(bytes)), kDmStatusInvalid);
+  }
+  for (const uint32_t next : {1u, 12u, 17u, 49u, 0xffffffffu}) {
+    Bytes bytes = whole;
+    std::memcpy(bytes.data() + 8, &next, sizeof next);
+    EXPECT_CODE(ParseDeviceNames(SpanOf(bytes)), kDmStatusInvalid);
+  }
+}
+
+TEST(DmStatusTest, PutsAMessageBehindItsSectorAndEndsItWithANul) {
+  const Bytes bytes = EncodeMessage("delete 5");
+  EXPECT_EQ(bytes.size(), 8u + 9u);
+  EXPECT_EQ(std::memcmp(bytes.data(), "\0\0\0\0\0\0\0\0delete 5", 17), 0);
 }
 
 }  // namespace

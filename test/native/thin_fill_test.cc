@@ -39,12 +39,7 @@ std::vector<Range> ToRanges(const std::set<uint64_t>& blocks, uint64_t offset, u
   for (const uint64_t block : blocks) {
     const uint64_t begin = std::max(block * kBlock, offset);
     const uint64_t end = std::min((block + 1) * kBlock, size);
-    if (begin >= end) continue;
-    if (!ranges.empty() && ranges.back().offset + ranges.back().size == begin) {
-      ranges.back().size += end - begin;
-    } else {
-      ranges.push_back({begin, end - begin});
-    }
+    if (begin < end) test::AddRange(&ranges, begin, end - begin);
   }
   return ranges;
 }
@@ -352,16 +347,6 @@ Status Build(const BuildThinListRequest& request) {
   }
 }
 
-std::vector<Range> ScanLists(const ChangeListRequest& request) {
-  const test::Call call = [&](const FillLimits& limits, Span<uint8_t> buffer) {
-    return FillFromLists(request, limits, buffer);
-  };
-  const test::Scan scan = test::RunScan(call, request.size_bytes, 0, 1 << 16,
-                                        [] { return FillLimits{0, 0, 100, 30, 70, true}; });
-  EXPECT_TRUE(scan.complete);
-  return scan.ranges;
-}
-
 class BuildThinListTest : public ThinFillTest {};
 
 TEST_F(BuildThinListTest, ListsWhatDiffersFromASnapshotOrItsBookmarkAndWhatIsAllocated) {
@@ -372,16 +357,16 @@ TEST_F(BuildThinListTest, ListsWhatDiffersFromASnapshotOrItsBookmarkAndWhatIsAll
     const auto expected =
         ToRanges(Changed(pool.Content(base), pool.Content(target)), 0, pool.size(target));
     ASSERT_OK(Build(pool.List(base, target)));
-    EXPECT_TRUE(ScanLists(pool.Union({base, target})) == expected);
+    EXPECT_TRUE(test::ScanLists(pool.Union({base, target})) == expected);
     // The second list takes the place of the first one.
     ASSERT_OK(Build(pool.ListFromBookmark(base, target)));
-    EXPECT_TRUE(ScanLists(pool.Union({base, target})) == expected);
+    EXPECT_TRUE(test::ScanLists(pool.Union({base, target})) == expected);
     ASSERT_OK(Build(pool.List(std::nullopt, target)));
     ChangeListRequest request = pool.Union({target});
     request.paths = {pool.ListOf(target, target)};
     request.base_id.clear();
     request.thin->base.reset();
-    EXPECT_TRUE(ScanLists(request) ==
+    EXPECT_TRUE(test::ScanLists(request) ==
                 ToRanges(Changed({}, pool.Content(target)), 0, pool.size(target)));
   }
 }
@@ -395,7 +380,7 @@ TEST_F(BuildThinListTest, TheUnionOfAChainContainsEveryDifference) {
       ASSERT_OK(Build(random_() % 2 == 0 ? pool.List(i - 1, i) : pool.ListFromBookmark(i - 1, i)));
       chain.push_back(i);
     }
-    const std::vector<Range> found = ScanLists(pool.Union(chain));
+    const std::vector<Range> found = test::ScanLists(pool.Union(chain));
     for (const uint64_t block : Changed(pool.Content(0), pool.Content(last))) {
       EXPECT_TRUE(std::any_of(found.begin(), found.end(), [&](const Range& range) {
         return range.offset <= block * kBlock && block * kBlock < range.offset + range.size;
@@ -406,7 +391,7 @@ TEST_F(BuildThinListTest, TheUnionOfAChainContainsEveryDifference) {
     ASSERT_OK(JoinChangeLists(
         {pool.ListOf(0, 1), pool.ListOf(1, 2), pool.ListOf(0, 2) + ".tmp", pool.ListOf(0, 2)}));
     chain.erase(chain.begin() + 1);
-    EXPECT_TRUE(ScanLists(pool.Union(chain)) == found);
+    EXPECT_TRUE(test::ScanLists(pool.Union(chain)) == found);
   }
 }
 

@@ -18,6 +18,15 @@ struct Range {
   bool operator==(const Range& other) const { return offset == other.offset && size == other.size; }
 };
 
+// Appends a range; one that touches the last makes that longer.
+inline void AddRange(std::vector<Range>* ranges, uint64_t offset, uint64_t size) {
+  if (!ranges->empty() && ranges->back().offset + ranges->back().size == offset) {
+    ranges->back().size += size;
+  } else {
+    ranges->push_back({offset, size});
+  }
+}
+
 // As failures show them.
 inline std::string Text(const std::vector<Range>& ranges) {
   std::string text;
