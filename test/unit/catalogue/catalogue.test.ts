@@ -213,16 +213,6 @@ test('a group and its members are unfinished, ready and deleting together', () =
   assert.equal(catalogue.groupById('group-1')?.state, 'deleting');
 });
 
-test('removing a group removes its members, and the lineage of deleted volumes', () => {
-  const [{ volumeId }] = volumes;
-  catalogue.insertGroup(GROUP, members);
-  catalogue.removeVolume(volumeId);
-  assert.equal(catalogue.volumeById(volumeId)?.state, 'deleted');
-  catalogue.removeGroup('group-1', []);
-  assert.deepEqual([states(), catalogue.groupById('group-1')], [[], null]);
-  assert.equal(catalogue.volumeById(volumeId), null);
-});
-
 test('a name belongs to one group, and a failed insertion leaves nothing behind', () => {
   catalogue.insertGroup(GROUP, members);
   const other = { ...GROUP, groupSnapshotId: 'group-2' };

@@ -1,11 +1,8 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { BackendRegistry } from '../../../src/backends/registry.js';
 import { CsiError } from '../../../src/base/errors.js';
-import { type OpenCatalogue, openCatalogue } from '../../../src/catalogue/catalogue-client.js';
+import type { OpenCatalogue } from '../../../src/catalogue/catalogue-client.js';
 import type {
   SnapshotRecord,
   SnapshotState,
@@ -13,41 +10,25 @@ import type {
 } from '../../../src/catalogue/records.js';
 import { newGroupSnapshotId } from '../../../src/domain/identifiers.js';
 import { claimPool, reconcile } from '../../../src/volumes/reconcile.js';
-import type { RetainedBases } from '../../../src/volumes/retained-bases.js';
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { snapshotRecord, TEST_NODE_KEY, volumeRecord } from '../../support/records.js';
-import { testRetainedBases } from '../../support/retained-bases.js';
+import { type Managers, openManagers } from './manager-fixture.js';
 
-let directory: string;
+let managers: Managers;
+let deps: Managers['deps'];
 let catalogue: OpenCatalogue;
-let storage: MemoryStorage;
 let backend: MemoryBackend;
-let registry: BackendRegistry;
-let retainedBases: RetainedBases;
+let storage: MemoryStorage;
+let volume: Managers['volume'];
 
 beforeEach(async () => {
-  directory = mkdtempSync(join(tmpdir(), 'blockdelta-reconcile-'));
-  catalogue = await openCatalogue(join(directory, 'catalogue.db'));
-  storage = new MemoryStorage();
-  backend = new MemoryBackend(storage);
-  registry = new BackendRegistry([backend]);
-  ({ retainedBases } = testRetainedBases(catalogue));
-  await catalogue.registerPool('default', storage.identity);
+  managers = await openManagers();
+  ({ deps, backend, volume } = managers);
+  ({ catalogue } = deps);
+  ({ storage } = backend);
 });
-
-afterEach(async () => {
-  await catalogue.close();
-  rmSync(directory, { recursive: true, force: true });
-});
-
-/** A volume in the catalogue and in the pool. */
-async function volume(fields: Partial<VolumeRecord> = {}): Promise<VolumeRecord> {
-  const record = volumeRecord(fields);
-  await catalogue.insertVolume(record);
-  await backend.createVolume(record.volumeId, record.sizeBytes);
-  return record;
-}
+afterEach(() => managers.close());
 
 async function snapshot(
   of: VolumeRecord,
@@ -81,13 +62,13 @@ test('a volume larger than its record keeps its size, and its device follows', a
     asked.push(args);
     return expandVolume.apply(backend, args);
   };
-  const report = await reconcile({ catalogue, registry, retainedBases });
+  const report = await reconcile(deps);
   const sizeBytes = grown.sizeBytes * 2n;
   const finished = [`expansion of volume ${grown.volumeId} to ${sizeBytes} bytes`];
   assert.deepEqual(report, { ...nothing, finished });
   assert.deepEqual(asked, [[grown.volumeId, sizeBytes]]);
   assert.equal((await catalogue.volumeById(grown.volumeId))?.sizeBytes, sizeBytes);
-  assert.deepEqual(await reconcile({ catalogue, registry, retainedBases }), nothing);
+  assert.deepEqual(await reconcile(deps), nothing);
 });
 
 test('a clone that was being created is rolled back, and its source is usable', async () => {
@@ -99,7 +80,7 @@ test('a clone that was being created is rolled back, and its source is usable', 
     thawed.push(sourceVolumeId);
     await abandonClone(volumeId, sourceVolumeId);
   };
-  const report = await reconcile({ catalogue, registry, retainedBases });
+  const report = await reconcile(deps);
   assert.deepEqual(report, { ...nothing, undone: [`volume ${half.volumeId}`] });
   assert.deepEqual(thawed, [source.volumeId]);
   assert.deepEqual([...storage.volumes.keys()], [source.volumeId]);
@@ -112,7 +93,7 @@ test('the members of a group that was being taken are abandoned together, so tha
     abandoned.push(given.map(({ volumeId }) => volumeId));
     for (const { snapshotId } of given) await backend.deleteSnapshot(snapshotId);
   };
-  await reconcile({ catalogue, registry, retainedBases });
+  await reconcile(deps);
   assert.deepEqual(abandoned, [members.map(({ volumeId }) => volumeId)]);
 });
 
@@ -124,12 +105,12 @@ test('the deletion of a group is completed, with the lineage of its volumes', as
   await catalogue.removeVolume(volumeId);
   await catalogue.setGroupState(groupSnapshotId ?? '', 'deleting');
   await backend.deleteSnapshot(snapshotId);
-  const report = await reconcile({ catalogue, registry, retainedBases });
+  const report = await reconcile(deps);
   const finished = [`deletion of group snapshot ${groupSnapshotId}`];
   assert.deepEqual(report, { ...nothing, finished });
   assert.equal(storage.snapshots.size, 0);
   assert.equal(await catalogue.volumeById(volumeId), null);
-  assert.deepEqual(await reconcile({ catalogue, registry, retainedBases }), nothing);
+  assert.deepEqual(await reconcile(deps), nothing);
 });
 
 test('a group that cannot be settled keeps all its members, and they are not reported as unknown', async () => {
@@ -137,7 +118,7 @@ test('a group that cannot be settled keeps all its members, and they are not rep
   backend.deleteSnapshot = async () => {
     throw CsiError.failedPrecondition('held by somebody');
   };
-  const { differences } = await reconcile({ catalogue, registry, retainedBases });
+  const { differences } = await reconcile(deps);
   const id = members[0]?.groupSnapshotId;
   assert.deepEqual(differences, [`group snapshot ${id} is unfinished: held by somebody`]);
   assert.equal((await catalogue.snapshotsOfGroup(id ?? '')).length, 2);
@@ -155,7 +136,7 @@ test('missing, unknown and foreign objects and wrong sizes are reported and neve
   const strange = volumeRecord();
   await backend.createVolume(strange.volumeId, strange.sizeBytes);
   storage.foreign.add('/pool/volumes/readme.txt');
-  const report = await reconcile({ catalogue, registry, retainedBases });
+  const report = await reconcile(deps);
   assert.deepEqual([report.finished, report.undone], [[], []]);
   assert.deepEqual(
     report.differences.sort(),
@@ -173,20 +154,19 @@ test('missing, unknown and foreign objects and wrong sizes are reported and neve
 
 test('a pool with another identity is refused, and a new pool is registered', async () => {
   await claimPool(catalogue, backend);
-  storage.identity = 'memory-pool-2';
+  storage.identity = 'memory-pool-4';
   await rejectsWith(claimPool(catalogue, backend), 'FAILED_PRECONDITION', /mounted/);
-  const second = new MemoryBackend(new MemoryStorage(), { pool: 'second' });
-  second.storage.identity = 'memory-pool-3';
-  await claimPool(catalogue, second);
-  assert.equal(await catalogue.poolUuid('second'), await second.identity());
+  const third = new MemoryBackend(new MemoryStorage(), { pool: 'third' });
+  third.storage.identity = 'memory-pool-3';
+  await claimPool(catalogue, third);
+  assert.equal(await catalogue.poolUuid('third'), await third.identity());
 });
 
 test('unfinished objects of a pool that could not be started are reported and left for the next start', async () => {
   const failure = CsiError.failedPrecondition("pool 'default' could not be started");
-  const second = new MemoryBackend(new MemoryStorage(), { pool: 'second' });
   const half = await volume({ state: 'creating' });
-  const without = new BackendRegistry([{ pool: 'default', failure }, second]);
-  const report = await reconcile({ catalogue, registry: without, retainedBases });
+  const registry = new BackendRegistry([{ pool: 'default', failure }, managers.second]);
+  const report = await reconcile({ ...deps, registry });
   assert.deepEqual(report.differences, [
     `volume ${half.volumeId} is unfinished: pool 'default' could not be started`,
   ]);
@@ -196,20 +176,11 @@ test('unfinished objects of a pool that could not be started are reported and le
 });
 
 test('a pool that comes later is reconciled alone: what is being created in the others is left alone', async () => {
-  const second = new MemoryBackend(new MemoryStorage(), { pool: 'second' });
-  second.storage.identity = 'memory-pool-2';
-  await claimPool(catalogue, second);
   const inProgress = await volume({ state: 'creating' });
-  const half = volumeRecord({ pool: 'second', state: 'creating' });
-  await catalogue.insertVolume(half);
-  await second.createVolume(half.volumeId, half.sizeBytes);
-  const only = { registry: new BackendRegistry([second]), pool: 'second' };
-  const report = await reconcile({ catalogue, retainedBases, ...only });
-  assert.deepEqual(report, {
-    finished: [],
-    undone: [`volume ${half.volumeId}`],
-    differences: [],
-  });
+  const half = await volume({ pool: 'second', state: 'creating' });
+  const registry = new BackendRegistry([managers.second]);
+  const report = await reconcile({ ...deps, registry, pool: 'second' });
+  assert.deepEqual(report, { ...nothing, undone: [`volume ${half.volumeId}`] });
   assert.ok(storage.volumes.has(inProgress.volumeId));
   assert.equal((await catalogue.volumeById(inProgress.volumeId))?.state, 'creating');
 });
@@ -222,7 +193,7 @@ test('an unfinished object that cannot be settled does not prevent the others fr
     if (volumeId === stuck.volumeId) throw CsiError.failedPrecondition('held by somebody');
     await deleteVolume(volumeId);
   };
-  const report = await reconcile({ catalogue, registry, retainedBases });
+  const report = await reconcile(deps);
   assert.deepEqual(report.undone, [`volume ${half.volumeId}`]);
   assert.deepEqual(report.differences, [
     `volume ${stuck.volumeId} is unfinished: held by somebody`,
@@ -235,19 +206,17 @@ test('initialized volumes without a mark in their pool get one, pristine volumes
   const pristine = await volume({ pristine: true });
   await catalogue.insertVolume(volumeRecord({ pristine: false, name: 'without a file' }));
   assert.equal(await backend.isInitialized(used.volumeId), false);
-  await reconcile({ catalogue, registry, retainedBases });
+  await reconcile(deps);
   assert.equal(await backend.isInitialized(used.volumeId), true);
   assert.equal(await backend.isInitialized(pristine.volumeId), false);
 });
 
 test('a pool that fails does not prevent the others from being reconciled', async () => {
-  const second = new MemoryBackend(new MemoryStorage(), { pool: 'second' });
   backend.sweep = async () => {
     throw CsiError.failedPrecondition('the disk is read-only');
   };
-  second.storage.temporary.add('left.tmp');
-  const both = new BackendRegistry([backend, second]);
-  const report = await reconcile({ catalogue, registry: both, retainedBases });
+  managers.second.storage.temporary.add('left.tmp');
+  const report = await reconcile(deps);
   assert.deepEqual(report.differences, ["pool 'default' is unfinished: the disk is read-only"]);
   assert.deepEqual(report.undone, ["temporary file left.tmp in pool 'second'"]);
 });

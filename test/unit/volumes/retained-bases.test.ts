@@ -6,8 +6,9 @@ import { reconcile } from '../../../src/volumes/reconcile.js';
 import type { RetainedBaseLimits } from '../../../src/volumes/retention.js';
 import { SnapshotManager } from '../../../src/volumes/snapshot-manager.js';
 import { rejectsWith } from '../../support/expect-status.js';
+import { snapshotRecord } from '../../support/records.js';
 import { testRetainedBases } from '../../support/retained-bases.js';
-import { holdUp, type Managers, openManagers } from './manager-fixture.js';
+import { type Managers, openManagers } from './manager-fixture.js';
 
 let managers: Managers | undefined;
 
@@ -187,15 +188,9 @@ test('a pool that cannot list its bases fails no deletion, and the failure is lo
 test('a snapshot whose creation was not completed is deleted without a base', async () => {
   const its = await open();
   const volume = await its.volume();
-  const { reached, go } = holdUp(its.backend, 'createSnapshots');
-  const pending = takeSnapshot(its, volume);
-  await reached;
-  const [half] = (await its.deps.catalogue.unfinished()).snapshots;
-  assert.ok(half !== undefined);
-  go();
-  await pending;
-  await its.deps.catalogue.removeSnapshot(half.snapshotId, null);
-  await its.deps.catalogue.insertSnapshot({ ...half, state: 'deleting' });
+  const half = snapshotRecord(volume, { state: 'deleting', creationTimeNs: 0n });
+  await its.deps.catalogue.insertSnapshot(half);
+  await its.backend.createSnapshots([half]);
   await its.snapshots.delete(half.snapshotId);
   assert.equal(await its.deps.catalogue.retainedBaseById(half.snapshotId), null);
 });
