@@ -37,16 +37,6 @@ function discovery(t: TestContext) {
   };
 }
 
-test('a list is read again when its file is replaced', async (t) => {
-  const { path, lists, start } = discovery(t);
-  writeFileSync(path, listOf('a'));
-  await start();
-  assert.deepEqual(lists, ['a']);
-  writeFileSync(`${path}.new`, listOf('a', 'b'));
-  renameSync(`${path}.new`, path);
-  await eventually('the new list', () => lists.at(-1) === 'a b');
-});
-
 test('a list is followed through symbolic links that are swapped, as in a ConfigMap', async (t) => {
   const { directory, path, lists, start } = discovery(t);
   const version = (name: string, text: string): void => {

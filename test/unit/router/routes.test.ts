@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { StatusCode } from '../../../src/base/errors.js';
 import { packagePath } from '../../../src/base/package-root.js';
 import { ROUTE_SETTINGS } from '../../../src/config/route.js';
 import { HANDLE_FIELDS } from '../../../src/csi/handle-fields.js';
@@ -60,19 +59,6 @@ test('the fields of a page are the first two of all lists, and entries and token
   }
 });
 
-test('the owner of a request is the node in its handles', () => {
-  const volume_id = handle('vol', 'a');
-  assert.deepEqual(ownerIn('DeleteVolume', { volume_id }), {
-    key: nodeKey('a'),
-    field: 'volume_id',
-    handle: volume_id,
-  });
-  const source_volume_ids = [handle('vol', 'a'), handle('vol', 'a')];
-  assert.equal(ownerIn('CreateVolumeGroupSnapshot', { source_volume_ids })?.key, nodeKey('a'));
-  const volume_content_source = { volume: { volume_id } };
-  assert.equal(ownerIn('CreateVolume', { volume_content_source })?.key, nodeKey('a'));
-});
-
 test('a string that is no handle names no node', () => {
   for (const volume_id of ['', 'abc', `vol-${nodeKey('a')}`, `${handle('vol', 'a')} `]) {
     assert.equal(ownerIn('DeleteVolume', { volume_id }), null, volume_id);
@@ -80,12 +66,4 @@ test('a string that is no handle names no node', () => {
   const snapshot_id = handle('snap', 'a');
   const mixed = { base_snapshot_id: 'abc', target_snapshot_id: snapshot_id };
   assert.equal(ownerIn('GetMetadataDelta', mixed)?.handle, snapshot_id);
-});
-
-test('handles of two nodes are INVALID_ARGUMENT, and the message names both', () => {
-  const [base_snapshot_id, target_snapshot_id] = [handle('snap', 'a'), handle('snap', 'b')];
-  assert.throws(() => ownerIn('GetMetadataDelta', { base_snapshot_id, target_snapshot_id }), {
-    code: StatusCode.INVALID_ARGUMENT,
-    message: new RegExp(`${base_snapshot_id}.*${target_snapshot_id}`),
-  });
 });
