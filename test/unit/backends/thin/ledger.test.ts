@@ -4,7 +4,7 @@ import { after, test } from 'node:test';
 import type { NewDevice } from '../../../../src/backends/thin/ledger/ledger.js';
 import type { OpenLedger } from '../../../../src/backends/thin/ledger/ledger-client.js';
 import { openLedger } from '../../../../src/backends/thin/ledger/ledger-client.js';
-import { newSnapshotId, newVolumeId } from '../../../../src/domain/identifiers.js';
+import { newVolumeId } from '../../../../src/domain/identifiers.js';
 import { TEST_NODE_KEY } from '../../../support/records.js';
 import { Workspace } from '../../../support/workspace.js';
 
@@ -39,11 +39,6 @@ async function withLedger(
 function volume(sizeBytes = 1n << 20n): NewDevice {
   const objectId = newVolumeId(TEST_NODE_KEY);
   return { objectId, kind: 'volume', sizeBytes, lineage: objectId };
-}
-
-function _snapshotOf({ objectId, sizeBytes }: NewDevice): NewDevice {
-  const lineage = objectId;
-  return { objectId: newSnapshotId(TEST_NODE_KEY), kind: 'snapshot', sizeBytes, lineage };
 }
 
 test('the pool of a ledger is made once and keeps its uuid and block size', () =>
