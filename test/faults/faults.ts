@@ -25,8 +25,8 @@ export interface Attempt {
   whileDead?(): Promise<void>;
   /** What the answer promises. */
   check?(answer: unknown): Promise<void>;
-  /** Takes away what the attempt has made. Afterwards everything is as it was before. */
-  undo(answer: unknown): Promise<void>;
+  /** Takes away what the attempt has made beside the volumes and snapshots that the ledger knows. */
+  undo?(answer: unknown): Promise<void>;
 }
 
 export interface Operation {
@@ -198,79 +198,67 @@ const CODES_OF_DEAD_PROGRAM: readonly StatusName[] = ['OK', 'INTERNAL', 'FAILED_
 
 /** The names of the steps of an undisturbed call. */
 async function trace(scene: Scene, operation: Operation): Promise<readonly string[]> {
-  const before = scene.held();
-  const attempt = await operation.prepare(scene);
-  const steps = begin(scene, operation);
-  const answer = await untilSettled(() => attempt.call());
-  const names = [...steps.names];
-  steps.begin();
+  const names = await attempt(scene, operation, undefined, async () => undefined);
   // A start that is undone is made again, and of what commands keep while they run nothing has to survive.
   const mayBeUndone = operation.isStart === true || operation.steps !== undefined;
   const lost = mayBeUndone ? [] : undurable(names);
   assert.deepEqual(lost, [], 'a power cut after the answer undoes something');
-  await conclude(scene, attempt, answer, before);
   return names;
 }
 
-async function killAt(scene: Scene, operation: Operation, step: string): Promise<void> {
-  const before = scene.held();
-  const attempt = await operation.prepare(scene);
-  const steps = begin(scene, operation, { step, does: 'die' });
-  const call = attempt.call();
-  const outcome = await Promise.allSettled([call]).then(([settled]) => settled);
-  assertReached(steps);
-  await attempt.whileDead?.();
-  await scene.writesGoThrough();
-  steps.begin();
-  await (operation.recover?.(scene) ?? restart(scene));
-  await scene.ledger.check({ makes: attempt.makes ?? 0, removes: attempt.removes ?? [] });
-  const answer = await untilSettled(() => attempt.call());
-  if (outcome.status === 'fulfilled') assert.deepEqual(answer, outcome.value, 'repeated');
-  await conclude(scene, attempt, answer, before);
+function killAt(scene: Scene, operation: Operation, step: string): Promise<unknown> {
+  return attempt(scene, operation, { step, does: 'die' }, async ({ whileDead, ...unanswered }) => {
+    await whileDead?.();
+    await scene.writesGoThrough();
+    await (operation.recover?.(scene) ?? restart(scene));
+    await scene.ledger.check(unanswered);
+  });
 }
 
-async function failAt(
+function failAt(scene: Scene, operation: Operation, { fault, judge }: Failure): Promise<unknown> {
+  return attempt(scene, operation, fault, async (unanswered, call) => {
+    await scene.writesGoThrough();
+    await scene.ledger.checkListed(unanswered);
+    await judge(call);
+  });
+}
+
+/**
+ * Prepares an attempt, calls, repeats the call after a fault, and checks what is promised. Resolves to the names of
+ * the steps of the first call.
+ *
+ * @param afterFault with the first call, which has ended
+ */
+async function attempt(
   scene: Scene,
   operation: Operation,
-  { fault, judge }: Failure,
-): Promise<void> {
+  fault: Fault | undefined,
+  afterFault: (attempt: Attempt, call: Promise<unknown>) => Promise<void>,
+): Promise<readonly string[]> {
   const before = scene.held();
-  const attempt = await operation.prepare(scene);
-  const steps = begin(scene, operation, fault);
-  const call = attempt.call();
-  await Promise.allSettled([call]);
-  assertReached(steps);
-  steps.begin();
-  await scene.writesGoThrough();
-  await scene.ledger.checkListed({ makes: attempt.makes ?? 0, removes: attempt.removes ?? [] });
-  await judge(call);
-  const answer = await untilSettled(() => attempt.call());
-  await conclude(scene, attempt, answer, before);
-}
-
-/** Counts the steps of the operation from here. */
-function begin(scene: Scene, operation: Operation, fault?: Fault): Steps {
+  const known = scene.ledger.ids;
+  const prepared = await operation.prepare(scene);
   const steps = operation.steps?.(scene) ?? scene.steps;
   steps.begin(fault);
   if (operation.isStart === true) steps.allowCheckpoints();
-  return steps;
-}
-
-async function conclude(
-  scene: Scene,
-  attempt: Attempt,
-  answer: unknown,
-  before: Record<string, string[]>,
-): Promise<void> {
-  await attempt.check?.(answer);
-  await attempt.undo(answer);
+  const call = fault === undefined ? untilSettled(() => prepared.call()) : prepared.call();
+  const [outcome] = await Promise.allSettled([call]);
+  const { isReached, names } = steps;
+  // A step that has not come by now is none of it.
+  assert.ok(isReached || fault === undefined, `the step has not come, but ${names.join('; ')}`);
+  steps.begin();
+  await afterFault(prepared, call);
+  const answer = fault === undefined ? await call : await untilSettled(() => prepared.call());
+  if (fault?.does === 'die' && outcome.status === 'fulfilled') {
+    assert.deepEqual(answer, outcome.value, 'repeated');
+  }
+  scene.ledger.remove(...(prepared.removes ?? []));
+  await prepared.check?.(answer);
+  await prepared.undo?.(answer);
+  await scene.removeAllBut(known);
   await scene.ledger.check();
   await scene.assertHolds(before);
-}
-
-/** The call has ended: a step that has not come by now is none of it. */
-function assertReached({ isReached, names }: Steps): void {
-  assert.ok(isReached, `the step has not come, but ${names.join('; ')}`);
+  return names;
 }
 
 async function restart(scene: Scene): Promise<void> {
@@ -279,7 +267,7 @@ async function restart(scene: Scene): Promise<void> {
 }
 
 /** Names the fault in what a failed check says. */
-async function inContext(what: string, run: () => Promise<void>): Promise<void> {
+async function inContext(what: string, run: () => Promise<unknown>): Promise<void> {
   try {
     await run();
   } catch (thrown) {

@@ -23,6 +23,10 @@ export class Ledger {
     private readonly poolPath: () => string,
   ) {}
 
+  get ids(): readonly string[] {
+    return [...this.#known];
+  }
+
   add(...ids: readonly string[]): void {
     for (const id of ids) this.#known.add(id);
   }

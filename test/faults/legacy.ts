@@ -7,84 +7,49 @@ import { mkdirSync, readdirSync, rmdirSync, rmSync, writeFileSync } from 'node:f
 import { dirname } from 'node:path';
 import type { Message } from '../support/csi-client.js';
 import { LegacyClient, type OldVersion } from '../support/legacy-client.js';
-import type { HeldVolume } from '../support/orchestrator.js';
-import type { Attempt, Operation } from './faults.js';
+import type { Operation } from './faults.js';
 import { emptyContents, type Scene, type VolumeKind } from './scene.js';
 
-export function legacyPublish(version: OldVersion, kind: VolumeKind): Operation {
-  return {
-    name: `NodePublishVolume ${kind} in CSI ${version}`,
-    prepare: (scene) =>
-      attemptOn(scene, version, kind, async (volume, publish, unpublish) => ({
-        call: publish,
-        check: () => emptyContents(kind).work(volume.targetPath, scene.random),
-        undo: unpublish,
-      })),
-  };
-}
-
-export function legacyUnpublish(version: OldVersion, kind: VolumeKind): Operation {
-  return {
-    name: `NodeUnpublishVolume ${kind} in CSI ${version}`,
-    prepare: (scene) =>
-      attemptOn(scene, version, kind, async (volume, publish, unpublish) => {
-        const contents = emptyContents(kind);
-        await publish();
-        await contents.work(volume.targetPath, scene.random);
-        return {
-          call: unpublish,
-          check: async () => {
-            await publish();
-            await contents.verify(volume.targetPath);
-            await unpublish();
-          },
-          undo: async () => undefined,
-        };
-      }),
-  };
-}
-
-type Use = () => Promise<void>;
+type Rpc = 'NodePublishVolume' | 'NodeUnpublishVolume';
 
 /** With a new volume, staged where the version has that, and a target made for it. */
-async function attemptOn(
-  scene: Scene,
-  version: OldVersion,
-  kind: VolumeKind,
-  make: (volume: HeldVolume, publish: Use, unpublish: Use) => Promise<Attempt>,
-): Promise<Attempt> {
-  const volume = await scene.volume(kind);
-  const { id, targetPath, stagingPath, capability } = volume;
-  mkdirSync(kind === 'block' ? dirname(targetPath) : targetPath, { recursive: true });
-  if (kind === 'block') writeFileSync(targetPath, '');
-  const isStaged = version === '0.3';
-  if (isStaged) await scene.orchestrator.stage(volume);
-  const target = { volume_id: id, target_path: targetPath };
-  const use = { ...target, volume_capability: capability };
-  const staging = isStaged ? { staging_target_path: stagingPath } : {};
-  const attempt = await make(
-    volume,
-    () => call(scene, version, 'NodePublishVolume', { ...use, ...staging }),
-    () => call(scene, version, 'NodeUnpublishVolume', target),
-  );
-  const undo = async (answer: unknown): Promise<void> => {
-    await attempt.undo(answer);
-    assert.deepEqual(readdirSync(scene.staging.directory), []);
-    // Not recursive: it is there, and empty.
-    if (kind === 'block') rmSync(targetPath);
-    else rmdirSync(targetPath);
-    if (isStaged) await scene.orchestrator.unstage(volume);
-    await scene.delete(volume);
+export function legacy(version: OldVersion, rpc: Rpc, kind: VolumeKind): Operation {
+  return {
+    name: `${rpc} ${kind} in CSI ${version}`,
+    prepare: async (scene) => {
+      const volume = await scene.volume(kind);
+      const { id, targetPath, stagingPath, capability } = volume;
+      mkdirSync(kind === 'block' ? dirname(targetPath) : targetPath, { recursive: true });
+      if (kind === 'block') writeFileSync(targetPath, '');
+      const isStaged = version === '0.3';
+      if (isStaged) await scene.orchestrator.stage(volume);
+      const target = { volume_id: id, target_path: targetPath };
+      const use = { ...target, volume_capability: capability };
+      const staging = isStaged ? { staging_target_path: stagingPath } : {};
+      const publish = () => call(scene, version, 'NodePublishVolume', { ...use, ...staging });
+      const unpublish = () => call(scene, version, 'NodeUnpublishVolume', target);
+      const contents = emptyContents(kind);
+      const work = () => contents.work(targetPath, scene.random);
+      const undo = async (): Promise<void> => {
+        await unpublish();
+        assert.deepEqual(readdirSync(scene.staging.directory), []);
+        // Not recursive: it is there, and empty.
+        if (kind === 'block') rmSync(targetPath);
+        else rmdirSync(targetPath);
+      };
+      if (rpc === 'NodePublishVolume') return { call: publish, check: work, undo };
+      await publish();
+      await work();
+      const check = async (): Promise<void> => {
+        await publish();
+        await contents.verify(targetPath);
+      };
+      return { call: unpublish, check, undo };
+    },
   };
-  return { ...attempt, undo };
 }
 
-async function call(
-  scene: Scene,
-  version: OldVersion,
-  rpc: string,
-  request: Message,
-): Promise<void> {
+async function call(scene: Scene, version: OldVersion, rpc: Rpc, request: Message): Promise<void> {
   const client = new LegacyClient(`unix://${scene.workspace.path('plugin.sock')}`, version);
   try {
     await client.call(rpc, request);

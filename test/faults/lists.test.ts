@@ -1,12 +1,7 @@
 /** Faults at the steps of change lists and retained bases. */
 import { isNightly } from '../support/nightly.js';
 import { faultTests } from './fault-tests.js';
-import {
-  CHANGE_LIST,
-  DELETE_LAST_SNAPSHOT,
-  DELETE_VOLUME_WITH_BASES,
-  deleteBase,
-} from './operations.js';
+import { CHANGE_LIST, DELETE_VOLUME_WITH_BASES, deleteBase } from './operations.js';
 
 faultTests('faults-lists', {
   isWhole: isNightly,
@@ -16,7 +11,7 @@ faultTests('faults-lists', {
     CHANGE_LIST,
     deleteBase(0),
     deleteBase(1),
-    DELETE_LAST_SNAPSHOT,
+    deleteBase(0, true),
     DELETE_VOLUME_WITH_BASES,
   ],
 });

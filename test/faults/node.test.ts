@@ -1,7 +1,7 @@
 /** Faults at the steps of calls that bring volumes to their users and take them away. */
 import { isNightly } from '../support/nightly.js';
 import { faultTests } from './fault-tests.js';
-import { legacyPublish, legacyUnpublish } from './legacy.js';
+import { legacy } from './legacy.js';
 import {
   nodeExpandVolume,
   publishVolume,
@@ -26,11 +26,10 @@ faultTests('faults-node', {
     ...KINDS.map(unstageVolume),
     // ext4 is grown at its next stage, where the capability to grow it mounted is missing.
     ...(['block', 'xfs', 'btrfs'] as const).map(nodeExpandVolume),
-    ...(['block', 'ext4'] as const).flatMap((kind) => [
-      legacyPublish('0.1', kind),
-      legacyUnpublish('0.1', kind),
+    ...(['NodePublishVolume', 'NodeUnpublishVolume'] as const).flatMap((rpc) => [
+      legacy('0.1', rpc, 'block'),
+      legacy('0.1', rpc, 'ext4'),
+      legacy('0.3', rpc, 'block'),
     ]),
-    legacyPublish('0.3', 'block'),
-    legacyUnpublish('0.3', 'block'),
   ],
 });

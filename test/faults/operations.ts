@@ -11,138 +11,97 @@ import { assertSound } from '../support/metadata-check.js';
 import type { HeldGroup, HeldVolume, VolumeSpec } from '../support/orchestrator.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
 import type { Attempt, Operation } from './faults.js';
-import { emptyContents, type Scene, SIZES, specOf, type VolumeKind } from './scene.js';
+import {
+  emptyContents,
+  type Resident,
+  type Scene,
+  SIZES,
+  specOf,
+  type VolumeKind,
+} from './scene.js';
+
+/** An operation on volumes of any kind; `*` in its name is the kind. */
+function onKind(
+  name: string,
+  prepare: (scene: Scene, kind: VolumeKind) => Promise<Attempt>,
+): (kind: VolumeKind) => Operation {
+  return (kind) => ({ name: name.replace('*', kind), prepare: (scene) => prepare(scene, kind) });
+}
 
 // Volumes
 
-export function createVolume(kind: VolumeKind): Operation {
-  return {
-    name: `CreateVolume ${kind}`,
-    prepare: async (scene) => creation(scene, kind, {}, emptyContents(kind)),
-  };
-}
+export const createVolume = onKind('CreateVolume *', async (scene, kind) =>
+  creation(scene, kind, {}, emptyContents(kind)),
+);
 
 /** From a snapshot of a resident. */
-export function restoreVolume(kind: VolumeKind): Operation {
-  return {
-    name: `CreateVolume ${kind} from a snapshot`,
-    prepare: async (scene) => {
-      const { volume, contents } = scene.resident(kind);
-      const snapshotId = await scene.snapshot(volume);
-      const attempt = await creation(scene, kind, { snapshotId }, contents.copy());
-      const undo = async (answer: unknown): Promise<void> => {
-        await attempt.undo(answer);
-        await scene.deleteSnapshot(snapshotId);
-      };
-      return { ...attempt, undo };
-    },
-  };
-}
+export const restoreVolume = onKind('CreateVolume * from a snapshot', async (scene, kind) => {
+  const { volume, contents } = scene.resident(kind);
+  return creation(scene, kind, { snapshotId: await scene.snapshot(volume) }, contents.copy());
+});
 
 /** Of a resident, while it is written to. */
-export function cloneVolume(kind: VolumeKind): Operation {
-  return {
-    name: `CreateVolume ${kind} from a volume`,
-    prepare: async (scene) => {
-      const { volume, contents } = scene.resident(kind);
-      return creation(scene, kind, { volumeId: volume.id }, contents.copy());
-    },
-  };
-}
+export const cloneVolume = onKind('CreateVolume * from a volume', async (scene, kind) => {
+  const { volume, contents } = scene.resident(kind);
+  return creation(scene, kind, { volumeId: volume.id }, contents.copy());
+});
 
-async function creation(
-  scene: Scene,
-  kind: VolumeKind,
-  source: VolumeSpec,
-  contents: Contents,
-): Promise<Attempt> {
-  const { orchestrator } = scene;
+function creation(scene: Scene, kind: VolumeKind, source: VolumeSpec, contents: Contents): Attempt {
   const name = scene.name('created');
   return {
     makes: 1,
-    call: () => orchestrator.create(name, { ...specOf(kind), ...source }),
+    call: () => scene.orchestrator.create(name, { ...specOf(kind), ...source }),
     check: async (answer) => {
-      const volume = answer as HeldVolume;
-      scene.ledger.add(volume.id);
+      const volume = scene.keep(answer as HeldVolume);
       assert.equal(volume.sizeBytes, specOf(kind).sizeBytes);
       await scene.verifyUnused(volume, contents);
     },
-    undo: (answer) => scene.delete(answer as HeldVolume),
   };
 }
 
-export function deleteVolume(kind: VolumeKind): Operation {
-  return {
-    name: `DeleteVolume ${kind}`,
-    prepare: async (scene) => {
-      const volume = await scene.volume(kind);
-      await scene.orchestrator.bringUp(volume);
-      await scene.orchestrator.takeDown(volume);
-      return {
-        removes: [volume.id],
-        call: () => scene.orchestrator.delete(volume),
-        undo: async () => scene.ledger.remove(volume.id),
-      };
-    },
-  };
-}
+export const deleteVolume = onKind('DeleteVolume *', async (scene, kind) => {
+  const volume = await scene.volume(kind);
+  await scene.orchestrator.bringUp(volume);
+  await scene.orchestrator.takeDown(volume);
+  return { removes: [volume.id], call: () => scene.orchestrator.delete(volume) };
+});
 
 /** Of a volume in use, whose file system is grown then; ext4 when it is staged the next time. */
-export function expandVolume(kind: VolumeKind): Operation {
+export const expandVolume = onKind('ControllerExpandVolume *', async (scene, kind) => {
+  const { volume, contents } = await scene.used(kind);
+  const [, sizeBytes] = SIZES[kind];
   return {
-    name: `ControllerExpandVolume ${kind}`,
-    prepare: async (scene) => {
-      const used = await useVolume(scene, kind);
-      const [, sizeBytes] = SIZES[kind];
-      return {
-        call: () => scene.orchestrator.expand(used.volume, sizeBytes),
-        check: async (answer) => {
-          assert.equal(answer, sizeBytes);
-          used.contents.grow(sizeBytes);
-          if (kind !== 'ext4') await scene.orchestrator.nodeExpand(used.volume);
-          await used.contents.verify(used.volume.targetPath);
-        },
-        undo: () => used.end(),
-      };
+    call: () => scene.orchestrator.expand(volume, sizeBytes),
+    check: async (answer) => {
+      assert.equal(answer, sizeBytes);
+      contents.grow(sizeBytes);
+      if (kind !== 'ext4') await scene.orchestrator.nodeExpand(volume);
+      await contents.verify(volume.targetPath);
     },
   };
-}
+});
 
-export function nodeExpandVolume(kind: VolumeKind): Operation {
+export const nodeExpandVolume = onKind('NodeExpandVolume *', async (scene, kind) => {
+  const { volume, contents } = await scene.used(kind);
+  const [before, sizeBytes] = SIZES[kind];
+  await scene.orchestrator.expand(volume, sizeBytes);
+  contents.grow(sizeBytes);
+  const capacity = capacityOf(volume);
   return {
-    name: `NodeExpandVolume ${kind}`,
-    prepare: async (scene) => {
-      const used = await useVolume(scene, kind);
-      const [before, sizeBytes] = SIZES[kind];
-      await scene.orchestrator.expand(used.volume, sizeBytes);
-      used.contents.grow(sizeBytes);
-      const capacity = capacityOf(used.volume);
-      return {
-        call: () => scene.orchestrator.nodeExpand(used.volume),
-        check: async () => {
-          await used.contents.verify(used.volume.targetPath);
-          if (kind === 'block') return;
-          const grownBy = capacityOf(used.volume) - capacity;
-          assert.ok(grownBy > (sizeBytes - before) / 2, `grew by ${grownBy} bytes`);
-        },
-        undo: () => used.end(),
-      };
+    call: () => scene.orchestrator.nodeExpand(volume),
+    check: async () => {
+      await contents.verify(volume.targetPath);
+      if (kind === 'block') return;
+      const grownBy = capacityOf(volume) - capacity;
+      assert.ok(grownBy > (sizeBytes - before) / 2, `grew by ${grownBy} bytes`);
     },
   };
-}
+});
 
-export function modifyVolume(kind: VolumeKind): Operation {
-  return {
-    name: `ControllerModifyVolume ${kind}`,
-    prepare: async (scene) => {
-      const used = await useVolume(scene, kind);
-      return {
-        call: () => scene.orchestrator.modify(used.volume, { readAheadKiB: '256' }),
-        undo: () => used.end(),
-      };
-    },
-  };
-}
+export const modifyVolume = onKind('ControllerModifyVolume *', async (scene, kind) => {
+  const { volume } = await scene.used(kind);
+  return { call: () => scene.orchestrator.modify(volume, { readAheadKiB: '256' }) };
+});
 
 export const CONTROLLER_PUBLISH: Operation = {
   name: 'ControllerPublishVolume',
@@ -150,145 +109,75 @@ export const CONTROLLER_PUBLISH: Operation = {
     const volume = await scene.volume('block');
     return {
       call: () => scene.orchestrator.controllerPublish(volume),
-      undo: async () => {
-        await scene.orchestrator.controllerUnpublish(volume);
-        await scene.delete(volume);
-      },
+      undo: () => scene.orchestrator.controllerUnpublish(volume),
     };
   },
 };
 
+/** Its volume can be deleted then, which is refused while it is published. */
 export const CONTROLLER_UNPUBLISH: Operation = {
   name: 'ControllerUnpublishVolume',
   prepare: async (scene) => {
     const volume = await scene.volume('block');
     await scene.orchestrator.controllerPublish(volume);
-    return {
-      call: () => scene.orchestrator.controllerUnpublish(volume),
-      // Refused while it is published.
-      undo: () => scene.delete(volume),
-    };
+    return { call: () => scene.orchestrator.controllerUnpublish(volume) };
   },
 };
 
 // The node
 
-export function stageVolume(kind: VolumeKind): Operation {
+export const stageVolume = onKind('NodeStageVolume *', async (scene, kind) => {
+  const volume = await scene.volume(kind);
   return {
-    name: `NodeStageVolume ${kind}`,
-    prepare: async (scene) => {
-      const volume = await scene.volume(kind);
-      return {
-        call: () => scene.orchestrator.stage(volume),
-        check: async () => {
-          const target = await scene.orchestrator.publish(volume);
-          await emptyContents(kind).work(target, scene.random);
-          await scene.orchestrator.unpublish(volume);
-        },
-        undo: async () => {
-          await scene.orchestrator.unstage(volume);
-          await scene.delete(volume);
-        },
-      };
+    call: () => scene.orchestrator.stage(volume),
+    check: async () => {
+      const target = await scene.orchestrator.publish(volume);
+      await emptyContents(kind).work(target, scene.random);
     },
   };
-}
+});
 
 /** Larger than its source: it gets an id of its own where it needs one, and is grown. */
-export function stageCopy(kind: VolumeKind): Operation {
+export const stageCopy = onKind('NodeStageVolume *, a larger copy', async (scene, kind) => {
+  const { volume: source, contents } = await scene.used(kind);
+  const snapshotId = await scene.snapshot(source);
+  const [, sizeBytes] = SIZES[kind];
+  const volume = await scene.volume(kind, { snapshotId, sizeBytes });
+  const sourceCapacity = capacityOf(source);
   return {
-    name: `NodeStageVolume ${kind}, a larger copy`,
-    prepare: async (scene) => {
-      const { volume: source, contents, end } = await useVolume(scene, kind);
-      const snapshotId = await scene.snapshot(source);
-      const [, sizeBytes] = SIZES[kind];
-      const volume = await scene.volume(kind, { snapshotId, sizeBytes });
-      const sourceCapacity = capacityOf(source);
-      return {
-        call: () => scene.orchestrator.stage(volume),
-        check: async () => {
-          await contents.verify(await scene.orchestrator.publish(volume));
-          assert.ok(capacityOf(volume) > sourceCapacity, 'it was not grown');
-          await scene.orchestrator.unpublish(volume);
-        },
-        undo: async () => {
-          await scene.orchestrator.unstage(volume);
-          await scene.delete(volume);
-          await scene.deleteSnapshot(snapshotId);
-          await end();
-        },
-      };
+    call: () => scene.orchestrator.stage(volume),
+    check: async () => {
+      await contents.verify(await scene.orchestrator.publish(volume));
+      assert.ok(capacityOf(volume) > sourceCapacity, 'it was not grown');
     },
   };
-}
+});
 
-export function publishVolume(kind: VolumeKind): Operation {
-  return {
-    name: `NodePublishVolume ${kind}`,
-    prepare: async (scene) => {
-      const volume = await scene.volume(kind);
-      await scene.orchestrator.stage(volume);
-      return {
-        call: () => scene.orchestrator.publish(volume),
-        check: () => emptyContents(kind).work(volume.targetPath, scene.random),
-        undo: async () => {
-          await scene.orchestrator.takeDown(volume);
-          await scene.delete(volume);
-        },
-      };
-    },
-  };
-}
-
-export function unpublishVolume(kind: VolumeKind): Operation {
-  return {
-    name: `NodeUnpublishVolume ${kind}`,
-    prepare: async (scene) => {
-      const { volume, contents } = await useVolume(scene, kind);
-      return {
-        call: () => scene.orchestrator.unpublish(volume),
-        check: async () => {
-          await contents.verify(await scene.orchestrator.publish(volume));
-          await scene.orchestrator.takeDown(volume);
-        },
-        undo: () => scene.delete(volume),
-      };
-    },
-  };
-}
-
-export function unstageVolume(kind: VolumeKind): Operation {
-  return {
-    name: `NodeUnstageVolume ${kind}`,
-    prepare: async (scene) => {
-      const { volume, contents } = await useVolume(scene, kind);
-      await scene.orchestrator.unpublish(volume);
-      return {
-        call: () => scene.orchestrator.unstage(volume),
-        check: () => scene.verifyUnused(volume, contents),
-        undo: () => scene.delete(volume),
-      };
-    },
-  };
-}
-
-interface UsedVolume {
-  volume: HeldVolume;
-  contents: Contents;
-  /** Takes it down and deletes it. */
-  end(): Promise<void>;
-}
-
-async function useVolume(scene: Scene, kind: VolumeKind): Promise<UsedVolume> {
+export const publishVolume = onKind('NodePublishVolume *', async (scene, kind) => {
   const volume = await scene.volume(kind);
-  const contents = emptyContents(kind);
-  await contents.work(await scene.orchestrator.bringUp(volume), scene.random);
-  const end = async (): Promise<void> => {
-    await scene.orchestrator.takeDown(volume);
-    await scene.delete(volume);
+  await scene.orchestrator.stage(volume);
+  return {
+    call: () => scene.orchestrator.publish(volume),
+    check: () => emptyContents(kind).work(volume.targetPath, scene.random),
   };
-  return { volume, contents, end };
-}
+});
+
+export const unpublishVolume = onKind('NodeUnpublishVolume *', async (scene, kind) => {
+  const { volume, contents } = await scene.used(kind);
+  return {
+    call: () => scene.orchestrator.unpublish(volume),
+    check: async () => contents.verify(await scene.orchestrator.publish(volume)),
+  };
+});
+
+export const unstageVolume = onKind('NodeUnstageVolume *', async (scene, kind) => {
+  const { volume, contents } = await scene.used(kind);
+  await scene.orchestrator.unpublish(volume);
+  return {
+    call: () => scene.orchestrator.unstage(volume),
+    check: () => scene.verifyUnused(volume, contents),
+  };
+});
 
 /** What the file system in the volume can hold. */
 function capacityOf({ targetPath }: HeldVolume): number {
@@ -306,41 +195,23 @@ export function createSnapshot(kind: VolumeKind, mainStep = WHILE_FROZEN): Opera
   return {
     name: `CreateSnapshot ${kind} in use`,
     mainStep,
-    prepare: async (scene) => {
-      const resident = scene.resident(kind);
-      return snapshotting(scene, resident.volume, resident.contents);
-    },
+    prepare: async (scene) => snapshotting(scene, scene.resident(kind)),
   };
 }
 
 /** Of a volume that nobody uses. */
-export function createIdleSnapshot(kind: VolumeKind): Operation {
-  return {
-    name: `CreateSnapshot ${kind}`,
-    prepare: async (scene) => {
-      const { volume, contents, end } = await useVolume(scene, kind);
-      await scene.orchestrator.takeDown(volume);
-      const attempt = await snapshotting(scene, volume, contents);
-      const undo = async (answer: unknown): Promise<void> => {
-        await attempt.undo(answer);
-        await end();
-      };
-      return { ...attempt, undo };
-    },
-  };
-}
+export const createIdleSnapshot = onKind('CreateSnapshot *', async (scene, kind) => {
+  const used = await scene.used(kind);
+  await scene.orchestrator.takeDown(used.volume);
+  return snapshotting(scene, used);
+});
 
-async function snapshotting(
-  scene: Scene,
-  volume: HeldVolume,
-  contents: Contents,
-): Promise<Attempt> {
+async function snapshotting(scene: Scene, source: Resident): Promise<Attempt> {
+  const { kind, volume, contents } = source;
   const name = scene.name('snapshot');
   const base = await scene.snapshot(volume);
   const before = imageOf(scene, base, volume);
-  if (scene.residents.some((resident) => resident.volume === volume)) {
-    await contents.work(volume.targetPath, scene.random);
-  }
+  if (scene.residents.includes(source)) await contents.work(volume.targetPath, scene.random);
   return {
     makes: 1,
     call: () => scene.orchestrator.snapshot(volume, name),
@@ -351,13 +222,7 @@ async function snapshotting(
       const zeros = SnapshotImage.zeros(volume.sizeBytes);
       assertSound(zeros, after, await scene.client.allocated(id), 'allocated list');
       assertSound(before, after, await scene.client.delta(base, id), 'delta');
-      const restored = await scene.volume(kindOf(volume), { snapshotId: id });
-      await scene.verifyUnused(restored, contents);
-      await scene.delete(restored);
-    },
-    undo: async (answer) => {
-      await scene.deleteSnapshot(String(answer));
-      await scene.deleteSnapshot(base);
+      await scene.verifyUnused(await scene.volume(kind, { snapshotId: id }), contents);
     },
   };
 }
@@ -366,19 +231,11 @@ function imageOf(scene: Scene, snapshotId: string, { sizeBytes }: HeldVolume): S
   return SnapshotImage.read(join(scene.poolPath, 'snapshots', snapshotId), sizeBytes);
 }
 
-function kindOf({ capability }: HeldVolume): VolumeKind {
-  return capability['mount'] === undefined ? 'block' : capability['mount'].fs_type;
-}
-
 export const DELETE_SNAPSHOT: Operation = {
   name: 'DeleteSnapshot',
   prepare: async (scene) => {
     const id = await scene.snapshot(scene.resident('block').volume);
-    return {
-      removes: [id],
-      call: () => scene.orchestrator.deleteSnapshot(id),
-      undo: async () => scene.ledger.remove(id),
-    };
+    return { removes: [id], call: () => scene.orchestrator.deleteSnapshot(id) };
   },
 };
 
@@ -393,7 +250,11 @@ export const CREATE_GROUP: Operation = {
       makes: volumes.length,
       call: () => scene.orchestrator.groupSnapshot(volumes, name),
       check: async (answer) => scene.ledger.add(...(answer as HeldGroup).snapshotIds),
-      undo: (answer) => deleteGroup(scene, answer as HeldGroup),
+      undo: async (answer) => {
+        const group = answer as HeldGroup;
+        await scene.orchestrator.deleteGroup(group);
+        scene.ledger.remove(...group.snapshotIds);
+      },
     };
   },
 };
@@ -404,18 +265,9 @@ export const DELETE_GROUP: Operation = {
     const volumes = scene.residents.map(({ volume }) => volume);
     const group = await scene.orchestrator.groupSnapshot(volumes, scene.name('group'));
     scene.ledger.add(...group.snapshotIds);
-    return {
-      removes: group.snapshotIds,
-      call: () => scene.orchestrator.deleteGroup(group),
-      undo: async () => scene.ledger.remove(...group.snapshotIds),
-    };
+    return { removes: group.snapshotIds, call: () => scene.orchestrator.deleteGroup(group) };
   },
 };
-
-async function deleteGroup(scene: Scene, group: HeldGroup): Promise<void> {
-  await scene.orchestrator.deleteGroup(group);
-  scene.ledger.remove(...group.snapshotIds);
-}
 
 // Change lists and retained bases, where they are on
 
@@ -430,64 +282,43 @@ export const CHANGE_LIST: Operation = {
       makes: 1,
       call: async () => {
         const id = await scene.orchestrator.snapshot(history.volume, name);
-        await history.listMade(history.snapshots.at(-1) as string, id);
+        await history.listMade(history.snapshots[0] as string, id);
         return id;
       },
       check: async (answer) => {
         history.keep(String(answer));
         await history.checkDeltas();
       },
-      undo: () => history.end(),
     };
   },
 };
 
-/** Its list to the next snapshot is kept, and joined to what older bases have. */
-export function deleteBase(older: number): Operation {
+/**
+ * Its list to the next snapshot is kept, and joined to what older bases have. The last one has none: its blocks are
+ * kept until the next snapshot is taken.
+ */
+export function deleteBase(older: number, isLast = false): Operation {
+  const which = ['a base', 'a base whose list is joined'][older];
   return {
-    name: `DeleteSnapshot of a base${older === 0 ? '' : ' whose list is joined'}`,
+    name: `DeleteSnapshot of ${isLast ? 'the last one' : which}`,
     // A base is given up where a step of retaining it fails.
     onlyKills: true,
     prepare: async (scene) => {
-      const history = await History.make(scene, older + 2);
+      const history = await History.make(scene, older + (isLast ? 1 : 2));
       for (let index = 0; index < older; index += 1) await history.retain(0);
       const id = history.snapshots[older] as string;
       return {
         removes: [id],
         call: () => scene.orchestrator.deleteSnapshot(id),
         check: async () => {
-          scene.ledger.remove(id);
           history.retained.add(id);
+          if (isLast) await history.cut();
           await history.checkDeltas();
         },
-        undo: () => history.end(),
       };
     },
   };
 }
-
-/** Its blocks are kept until the next snapshot is taken. */
-export const DELETE_LAST_SNAPSHOT: Operation = {
-  name: 'DeleteSnapshot of the last one',
-  // The same.
-  onlyKills: true,
-  prepare: async (scene) => {
-    const history = await History.make(scene, 1);
-    const id = history.snapshots[0] as string;
-    return {
-      removes: [id],
-      call: () => scene.orchestrator.deleteSnapshot(id),
-      check: async () => {
-        scene.ledger.remove(id);
-        history.retained.add(id);
-        await history.write();
-        await history.cut();
-        await history.checkDeltas();
-      },
-      undo: () => history.end(),
-    };
-  },
-};
 
 export const DELETE_VOLUME_WITH_BASES: Operation = {
   name: 'DeleteVolume with retained bases',
@@ -499,11 +330,8 @@ export const DELETE_VOLUME_WITH_BASES: Operation = {
     return {
       removes: [history.volume.id],
       call: () => scene.orchestrator.delete(history.volume),
-      undo: async () => {
-        scene.ledger.remove(history.volume.id);
-        // A base that could not be dropped stays until the next deletion.
-        await scene.delete(await scene.volume('block'));
-      },
+      // A base that could not be dropped stays until the next deletion.
+      undo: async () => void (await scene.volume('block')),
     };
   },
 };
@@ -517,11 +345,11 @@ class History {
 
   private constructor(
     private readonly scene: Scene,
-    private readonly used: UsedVolume,
+    private readonly used: Resident,
   ) {}
 
   static async make(scene: Scene, snapshots: number): Promise<History> {
-    const history = new History(scene, await useVolume(scene, 'block'));
+    const history = new History(scene, await scene.used('block'));
     for (let index = 0; index < snapshots; index += 1) await history.cut();
     return history;
   }
@@ -577,13 +405,6 @@ class History {
     }
   }
 
-  async end(): Promise<void> {
-    for (const id of this.snapshots) {
-      if (!this.retained.has(id)) await this.scene.deleteSnapshot(id);
-    }
-    await this.used.end();
-  }
-
   #image(id: string): SnapshotImage {
     return this.#images.get(id) as SnapshotImage;
   }
@@ -600,7 +421,7 @@ export const START: Operation = {
   onlyKills: true,
   prepare: async (scene) => {
     await scene.kill();
-    return { call: () => startIfDead(scene), undo: async () => undefined };
+    return { call: () => startIfDead(scene) };
   },
 };
 
@@ -617,15 +438,9 @@ export function startAfter(operation: Operation, step: string): Operation {
       assert.ok(scene.steps.isReached, `${step} has not come`);
       await scene.kill();
       return {
-        ...(attempt.makes === undefined ? {} : { makes: attempt.makes }),
-        ...(attempt.removes === undefined ? {} : { removes: attempt.removes }),
+        ...attempt,
         call: () => startIfDead(scene),
-        check: async () => {
-          const answer = await attempt.call();
-          await attempt.check?.(answer);
-          await attempt.undo(answer);
-        },
-        undo: async () => undefined,
+        check: async () => attempt.check?.(await attempt.call()),
       };
     },
   };
@@ -645,7 +460,7 @@ export const FIRST_START: Operation = {
       check: async () => {
         const volume = await scene.volume('block');
         await scene.verifyUnused(volume, emptyContents('block'));
-        await scene.delete(volume);
+        await scene.removeAllBut([]);
       },
       undo: async () => {
         await scene.stop();

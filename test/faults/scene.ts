@@ -45,7 +45,7 @@ const SETTLED_MS = 20_000;
 /** The file of a resident that is written again after each fault. */
 const WRITTEN = 'written-after-each-fault';
 
-/** A volume that stays published while others are worked on. */
+/** A volume in use; a resident stays published while others are worked on. */
 export interface Resident {
   kind: VolumeKind;
   volume: HeldVolume;
@@ -62,6 +62,8 @@ export class Scene {
   #plugin: Plugin | undefined;
   #client: CsiClient | undefined;
   readonly #ends: (() => Promise<void>)[] = [];
+  /** Those that were made for attempts and residents, with their paths. */
+  readonly #volumes = new Map<string, HeldVolume>();
   #names = 0;
   #state = 'plugin';
 
@@ -185,24 +187,30 @@ export class Scene {
 
   /** A new volume that the ledger knows. */
   async volume(kind: VolumeKind, source: VolumeSpec = {}): Promise<HeldVolume> {
-    const volume = await this.orchestrator.create(this.name('volume'), {
-      ...specOf(kind),
-      ...source,
-    });
+    const spec = { ...specOf(kind), ...source };
+    return this.keep(await this.orchestrator.create(this.name('volume'), spec));
+  }
+
+  /** One that an attempt has made. */
+  keep(volume: HeldVolume): HeldVolume {
     this.ledger.add(volume.id);
+    this.#volumes.set(volume.id, volume);
     return volume;
   }
 
-  /** Published and written to from now on. */
-  async settle(kind: VolumeKind): Promise<Resident> {
+  /** Published and written to. */
+  async used(kind: VolumeKind): Promise<Resident> {
     const volume = await this.volume(kind);
     const contents = emptyContents(kind);
-    const target = await this.orchestrator.bringUp(volume);
-    await contents.work(target, this.random);
-    if (kind !== 'block') await writeDurably(join(target, WRITTEN));
-    const resident = { kind, volume, contents };
+    await contents.work(await this.orchestrator.bringUp(volume), this.random);
+    return { kind, volume, contents };
+  }
+
+  /** And so from now on. */
+  async settle(kind: VolumeKind): Promise<void> {
+    const resident = await this.used(kind);
+    if (kind !== 'block') await writeDurably(join(resident.volume.targetPath, WRITTEN));
     this.residents.push(resident);
-    return resident;
   }
 
   /** The first one of that kind. */
@@ -210,11 +218,6 @@ export class Scene {
     const found = this.residents.find((resident) => resident.kind === kind);
     if (found === undefined) throw new Error(`no ${kind} volume was settled`);
     return found;
-  }
-
-  async delete(volume: HeldVolume): Promise<void> {
-    await this.orchestrator.delete(volume);
-    this.ledger.remove(volume.id);
   }
 
   async snapshot(volume: HeldVolume): Promise<string> {
@@ -226,6 +229,17 @@ export class Scene {
   async deleteSnapshot(id: string): Promise<void> {
     await this.orchestrator.deleteSnapshot(id);
     this.ledger.remove(id);
+  }
+
+  /** Deletes what the ledger knows beside these. Volumes in use are taken down. */
+  async removeAllBut(kept: readonly string[]): Promise<void> {
+    const others = this.ledger.ids.filter((id) => !kept.includes(id));
+    for (const id of others.filter((id) => !this.#volumes.has(id))) await this.deleteSnapshot(id);
+    for (const volume of others.flatMap((id) => this.#volumes.get(id) ?? [])) {
+      await this.orchestrator.takeDown(volume);
+      await this.orchestrator.delete(volume);
+      this.ledger.remove(volume.id);
+    }
   }
 
   /** The volume can be brought up and has these contents; it is taken down again. */
