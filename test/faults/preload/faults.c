@@ -308,45 +308,29 @@ static bool Creates(int flags) {
   }
 
 REPLACE_OPEN(open, (const char* path, int flags, ...), (path, flags, mode), AT_FDCWD)
-REPLACE_OPEN(open64, (const char* path, int flags, ...), (path, flags, mode), AT_FDCWD)
 REPLACE_OPEN(openat, (int at, const char* path, int flags, ...), (at, path, flags, mode), at)
-REPLACE_OPEN(openat64, (int at, const char* path, int flags, ...), (at, path, flags, mode), at)
 REPLACE(int, creat, (const char* path, mode_t mode), (path, mode), AskPath("open", AT_FDCWD, path))
 
 REPLACE(ssize_t, write, (int fd, const void* data, size_t size), (fd, data, size),
         AskFile("write", fd))
 REPLACE(ssize_t, pwrite, (int fd, const void* data, size_t size, off_t offset),
         (fd, data, size, offset), AskFile("write", fd))
-REPLACE(ssize_t, pwrite64, (int fd, const void* data, size_t size, off64_t offset),
-        (fd, data, size, offset), AskFile("write", fd))
 REPLACE(ssize_t, writev, (int fd, const struct iovec* data, int count), (fd, data, count),
         AskFile("write", fd))
 REPLACE(ssize_t, pwritev, (int fd, const struct iovec* data, int count, off_t offset),
         (fd, data, count, offset), AskFile("write", fd))
-REPLACE(ssize_t, pwritev64, (int fd, const struct iovec* data, int count, off64_t offset),
-        (fd, data, count, offset), AskFile("write", fd))
 REPLACE(ssize_t, pwritev2, (int fd, const struct iovec* data, int count, off_t offset, int flags),
-        (fd, data, count, offset, flags), AskFile("write", fd))
-REPLACE(ssize_t, pwritev64v2,
-        (int fd, const struct iovec* data, int count, off64_t offset, int flags),
         (fd, data, count, offset, flags), AskFile("write", fd))
 REPLACE(ssize_t, sendfile, (int to, int from, off_t* offset, size_t size), (to, from, offset, size),
         AskFile("sendfile", to))
-REPLACE(ssize_t, sendfile64, (int to, int from, off64_t* offset, size_t size),
-        (to, from, offset, size), AskFile("sendfile", to))
 REPLACE(ssize_t, copy_file_range,
         (int from, off64_t* read_at, int to, off64_t* write_at, size_t size, unsigned flags),
         (from, read_at, to, write_at, size, flags), AskFile("copy_file_range", to))
 REPLACE(int, ftruncate, (int fd, off_t size), (fd, size), AskFile("ftruncate", fd))
-REPLACE(int, ftruncate64, (int fd, off64_t size), (fd, size), AskFile("ftruncate", fd))
 REPLACE(int, truncate, (const char* path, off_t size), (path, size),
-        AskPath("truncate", AT_FDCWD, path))
-REPLACE(int, truncate64, (const char* path, off64_t size), (path, size),
         AskPath("truncate", AT_FDCWD, path))
 REPLACE(int, fallocate, (int fd, int mode, off_t offset, off_t size), (fd, mode, offset, size),
         AskFile("fallocate", fd))
-REPLACE(int, fallocate64, (int fd, int mode, off64_t offset, off64_t size),
-        (fd, mode, offset, size), AskFile("fallocate", fd))
 REPLACE(int, fsync, (int fd), (fd), AskFile("fsync", fd))
 REPLACE(int, fdatasync, (int fd), (fd), AskFile("fdatasync", fd))
 REPLACE(int, syncfs, (int fd), (fd), AskFile("syncfs", fd))
@@ -415,10 +399,7 @@ char* mkdtemp(char* template) {
 }
 
 REPLACE(int, mkstemp, (char* template), (template), AskPath("open", AT_FDCWD, template))
-REPLACE(int, mkstemp64, (char* template), (template), AskPath("open", AT_FDCWD, template))
 REPLACE(int, mkostemp, (char* template, int flags), (template, flags),
-        AskPath("open", AT_FDCWD, template))
-REPLACE(int, mkostemp64, (char* template, int flags), (template, flags),
         AskPath("open", AT_FDCWD, template))
 
 // An error number, not -1.
@@ -427,10 +408,21 @@ int posix_fallocate(int fd, off_t offset, off_t size) {
   return AskFile("fallocate", fd) ? next(fd, offset, size) : errno;
 }
 
-int posix_fallocate64(int fd, off64_t offset, off64_t size) {
-  NEXT(posix_fallocate64);
-  return AskFile("fallocate", fd) ? next(fd, offset, size) : errno;
-}
+// Offsets have 64 bits under either name.
+#define SAME(other, name) extern __typeof__(name) other __attribute__((alias(#name), copy(name)))
+
+SAME(open64, open);
+SAME(openat64, openat);
+SAME(pwrite64, pwrite);
+SAME(pwritev64, pwritev);
+SAME(pwritev64v2, pwritev2);
+SAME(sendfile64, sendfile);
+SAME(ftruncate64, ftruncate);
+SAME(truncate64, truncate);
+SAME(fallocate64, fallocate);
+SAME(posix_fallocate64, posix_fallocate);
+SAME(mkstemp64, mkstemp);
+SAME(mkostemp64, mkostemp);
 
 int ioctl(int fd, unsigned long request, ...) {
   va_list rest;
@@ -487,29 +479,27 @@ int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* 
   return next(pid, path, actions, attributes, arguments, environment);
 }
 
+// By number: the call, and which of its arguments is the file.
+static const struct {
+  long number;
+  const char* call;
+  int file;
+} kFileCalls[] = {
+    {SYS_write, "write", 0},         {SYS_writev, "write", 0},
+    {SYS_pwrite64, "write", 0},      {SYS_pwritev, "write", 0},
+    {SYS_pwritev2, "write", 0},      {SYS_sendfile, "sendfile", 0},
+    {SYS_ftruncate, "ftruncate", 0}, {SYS_copy_file_range, "copy_file_range", 2},
+    {SYS_fallocate, "fallocate", 0}, {SYS_fsync, "fsync", 0},
+    {SYS_fdatasync, "fdatasync", 0}, {SYS_syncfs, "syncfs", 0},
+};
+
 // Steps that a caller makes by number.
 static bool AskSyscall(long number, const long a[6]) {
+  for (size_t at = 0; at < sizeof(kFileCalls) / sizeof(kFileCalls[0]); at += 1) {
+    if (kFileCalls[at].number == number)
+      return AskFile(kFileCalls[at].call, (int)a[kFileCalls[at].file]);
+  }
   switch (number) {
-    case SYS_write:
-    case SYS_writev:
-    case SYS_pwrite64:
-    case SYS_pwritev:
-    case SYS_pwritev2:
-      return AskFile("write", (int)a[0]);
-    case SYS_sendfile:
-      return AskFile("sendfile", (int)a[0]);
-    case SYS_copy_file_range:
-      return AskFile("copy_file_range", (int)a[2]);
-    case SYS_ftruncate:
-      return AskFile("ftruncate", (int)a[0]);
-    case SYS_fallocate:
-      return AskFile("fallocate", (int)a[0]);
-    case SYS_fsync:
-      return AskFile("fsync", (int)a[0]);
-    case SYS_fdatasync:
-      return AskFile("fdatasync", (int)a[0]);
-    case SYS_syncfs:
-      return AskFile("syncfs", (int)a[0]);
     case SYS_openat:
       return !Creates((int)a[2]) || AskPath("open", (int)a[0], (const char*)a[1]);
     // struct open_how begins with the flags.
