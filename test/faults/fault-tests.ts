@@ -3,6 +3,7 @@
  * the plain suite, on one kind of pool with some of them.
  */
 import { after, test } from 'node:test';
+import type { VolumeKind } from '../support/contents.js';
 import { skipUnlessRoot } from '../support/workspace.js';
 import {
   all,
@@ -13,7 +14,7 @@ import {
   runOperation,
   type Selection,
 } from './faults.js';
-import { POOL_KINDS, type PoolKind, Scene, type VolumeKind } from './scene.js';
+import { POOL_KINDS, type PoolKind, Scene } from './scene.js';
 
 export interface FaultTests {
   /** All steps on all kinds of pool; else a selection, on one. */

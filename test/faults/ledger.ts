@@ -20,7 +20,7 @@ export class Ledger {
   constructor(
     private readonly orchestrator: Orchestrator,
     /** The directory with volumes/ and snapshots/. */
-    private readonly poolPath: () => string,
+    private readonly poolPath: string,
   ) {}
 
   get ids(): readonly string[] {
@@ -59,9 +59,8 @@ export class Ledger {
   }
 
   #held(): string[] {
-    const [volumes, snapshots] = ['volumes', 'snapshots'].map((name) =>
-      join(this.poolPath(), name),
-    ) as [string, string];
+    const volumes = join(this.poolPath, 'volumes');
+    const snapshots = join(this.poolPath, 'snapshots');
     return [
       ...(existsSync(volumes) ? readdirSync(volumes) : []),
       ...(existsSync(snapshots) ? snapshotFiles(snapshots) : []),

@@ -5,10 +5,11 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, readdirSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
+import { emptyContents, type VolumeKind } from '../support/contents.js';
 import type { Message } from '../support/csi-client.js';
 import { LegacyClient, type OldVersion } from '../support/legacy-client.js';
 import type { Operation } from './faults.js';
-import { emptyContents, type Scene, type VolumeKind } from './scene.js';
+import type { Scene } from './scene.js';
 
 type Rpc = 'NodePublishVolume' | 'NodeUnpublishVolume';
 

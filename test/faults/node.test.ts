@@ -1,4 +1,5 @@
 /** Faults at the steps of calls that bring volumes to their users and take them away. */
+import type { VolumeKind } from '../support/contents.js';
 import { isNightly } from '../support/nightly.js';
 import { faultTests } from './fault-tests.js';
 import { legacy } from './legacy.js';
@@ -10,7 +11,6 @@ import {
   unpublishVolume,
   unstageVolume,
 } from './operations.js';
-import type { VolumeKind } from './scene.js';
 
 const KINDS: readonly VolumeKind[] = ['block', 'ext4', 'xfs', 'btrfs'];
 

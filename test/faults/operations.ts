@@ -6,19 +6,18 @@ import assert from 'node:assert/strict';
 import { existsSync, rmSync, statfsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Contents } from '../support/contents.js';
+import {
+  type Contents,
+  emptyContents,
+  SIZES,
+  specOf,
+  type VolumeKind,
+} from '../support/contents.js';
 import { assertSound } from '../support/metadata-check.js';
 import type { HeldGroup, HeldVolume, VolumeSpec } from '../support/orchestrator.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
 import type { Attempt, Operation } from './faults.js';
-import {
-  emptyContents,
-  type Resident,
-  type Scene,
-  SIZES,
-  specOf,
-  type VolumeKind,
-} from './scene.js';
+import type { Resident, Scene } from './scene.js';
 
 /** An operation on volumes of any kind; `*` in its name is the kind. */
 function onKind(

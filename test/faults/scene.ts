@@ -10,13 +10,17 @@
 import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { open } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Contents } from '../support/contents.js';
-import { BlockContents, FileContents } from '../support/contents.js';
-import { blockCapability, type CsiClient, mountCapability } from '../support/csi-client.js';
-import { type HeldVolume, MIB, Orchestrator, type VolumeSpec } from '../support/orchestrator.js';
+import {
+  type Contents,
+  emptyContents,
+  specOf,
+  type VolumeKind,
+  writeDurably,
+} from '../support/contents.js';
+import type { CsiClient } from '../support/csi-client.js';
+import { type HeldVolume, Orchestrator, type VolumeSpec } from '../support/orchestrator.js';
 import { Plugin, type PluginOptions } from '../support/plugin.js';
 import { startReport } from '../support/plugin-log.js';
 import { seededRandom } from '../support/random.js';
@@ -26,16 +30,6 @@ import { buildPreload, type Roots, Steps } from './steps.js';
 
 export type PoolKind = 'xfs' | 'btrfs' | 'embedded';
 export const POOL_KINDS: readonly PoolKind[] = ['xfs', 'btrfs', 'embedded'];
-
-export type VolumeKind = 'block' | 'ext4' | 'xfs' | 'btrfs';
-
-/** The smallest of each, and what it is expanded to. */
-export const SIZES: Readonly<Record<VolumeKind, readonly [number, number]>> = {
-  block: [8 * MIB, 12 * MIB],
-  ext4: [24 * MIB, 40 * MIB],
-  xfs: [300 * MIB, 348 * MIB],
-  btrfs: [256 * MIB, 320 * MIB],
-};
 
 /** After this a write counts as blocked permanently, so that a failing test ends. */
 const NEVER_MS = 60_000;
@@ -80,7 +74,7 @@ export class Scene {
     readonly poolPath: string,
   ) {
     this.orchestrator = new Orchestrator(workspace, () => this.client);
-    this.ledger = new Ledger(this.orchestrator, () => poolPath);
+    this.ledger = new Ledger(this.orchestrator, poolPath);
   }
 
   static async make(
@@ -121,10 +115,6 @@ export class Scene {
     return this.#client;
   }
 
-  get log(): string {
-    return this.#plugin?.log ?? '';
-  }
-
   get isRunning(): boolean {
     const child = this.#plugin?.process;
     return child !== undefined && child.exitCode === null && child.signalCode === null;
@@ -158,7 +148,7 @@ export class Scene {
   async stop(): Promise<void> {
     this.#closeClients();
     this.#plugin?.process.kill('SIGTERM');
-    assert.equal(await this.#plugin?.exitCode(), 0, this.log);
+    assert.equal(await this.#plugin?.exitCode(), 0, this.#plugin?.log);
   }
 
   /** Ends a process of the scene, which may have failed. */
@@ -209,7 +199,7 @@ export class Scene {
   /** And so from now on. */
   async settle(kind: VolumeKind): Promise<void> {
     const resident = await this.used(kind);
-    if (kind !== 'block') await writeDurably(join(resident.volume.targetPath, WRITTEN));
+    if (kind !== 'block') await writeAgain(resident.volume);
     this.residents.push(resident);
   }
 
@@ -253,8 +243,7 @@ export class Scene {
     for (const { kind, volume, goOn } of this.residents) {
       await goOn?.();
       if (kind === 'block') continue;
-      const path = join(volume.targetPath, WRITTEN);
-      const isWritten = writeDurably(path).then(() => true);
+      const isWritten = writeAgain(volume).then(() => true);
       const inTime = await Promise.race([isWritten, delay(NEVER_MS, false, { ref: false })]);
       assert.ok(inTime, `${volume.targetPath} stays frozen`);
     }
@@ -297,15 +286,6 @@ function embeddedPool(workspace: Workspace, state: string): string {
   return workspace.path(state, 'pools', 'default', 'mount');
 }
 
-export function specOf(kind: VolumeKind): VolumeSpec {
-  const capability = kind === 'block' ? blockCapability() : mountCapability(kind);
-  return { capability, sizeBytes: SIZES[kind][0] };
-}
-
-export function emptyContents(kind: VolumeKind): Contents {
-  return kind === 'block' ? BlockContents.empty(SIZES.block[0]) : new FileContents();
-}
-
 /** kill -9 of its child processes of that name. */
 export function killChildren(parent: ChildProcess | undefined, name: string): void {
   const tasks = `/proc/${parent?.pid}/task`;
@@ -330,15 +310,8 @@ function read(path: string): string {
   }
 }
 
-async function writeDurably(path: string): Promise<void> {
-  const file = await open(path, 'w');
-  try {
-    await file.write('written');
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-}
+const writeAgain = ({ targetPath }: HeldVolume): Promise<void> =>
+  writeDurably(join(targetPath, WRITTEN), 'w', (file) => file.write('written'));
 
 /** Sorted; how many backups of the catalogue there are does not matter. */
 function filesBelow(directory: string): string[] {

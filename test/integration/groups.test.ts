@@ -7,11 +7,10 @@ import assert from 'node:assert/strict';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BLOCK_OPERATIONS, BlockWriter } from '../support/block-writer.js';
-import { Disturbance } from '../support/contents.js';
-import { blockCapability, mountCapability } from '../support/csi-client.js';
+import { Disturbance, SIZES, specOf, type VolumeKind } from '../support/contents.js';
 import { assertSound } from '../support/metadata-check.js';
 import { isNightly } from '../support/nightly.js';
-import { type HeldVolume, MIB } from '../support/orchestrator.js';
+import type { HeldVolume, VolumeSpec } from '../support/orchestrator.js';
 import { assertOneMoment, OrderedWriter, readNumber } from '../support/ordered-writer.js';
 import { seededRandom } from '../support/random.js';
 import { refused, statusOf } from '../support/refusal.js';
@@ -23,8 +22,6 @@ const FROZEN_CUTS = isNightly ? 100 : 2;
 const RAW_CUTS = isNightly ? 100 : 4;
 const RESTLESS_CUTS = isNightly ? 20 : 2;
 
-type Kind = 'block' | 'ext4' | 'xfs';
-const SIZES: Readonly<Record<Kind, number>> = { block: 8 * MIB, ext4: 24 * MIB, xfs: 300 * MIB };
 /** Of the volume in between: cloning them takes tens of milliseconds. */
 const EXTENTS = 4000;
 const BLOCK_BYTES = 4096;
@@ -50,13 +47,9 @@ async function newSlowVolume(): Promise<HeldVolume> {
 }
 
 /** With the file or device that the number is in. */
-async function newPlace(kind: Kind, snapshotId?: string) {
+async function newPlace(kind: VolumeKind, source: VolumeSpec = {}) {
   made += 1;
-  const volume = await orchestrator.create(`${kind} ${made}`, {
-    capability: kind === 'block' ? blockCapability() : mountCapability(kind),
-    sizeBytes: SIZES[kind],
-    ...(snapshotId === undefined ? {} : { snapshotId }),
-  });
+  const volume = await orchestrator.create(`${kind} ${made}`, { ...specOf(kind), ...source });
   const target = await orchestrator.bringUp(volume);
   return { volume, path: kind === 'block' ? target : join(target, 'number') };
 }
@@ -69,15 +62,18 @@ async function remove(...volumes: readonly HeldVolume[]): Promise<void> {
 }
 
 /** The number that a volume restored from the snapshot shows. */
-async function restoredNumber(kind: Kind, snapshotId = ''): Promise<number> {
-  const { volume, path } = await newPlace(kind, snapshotId);
+async function restoredNumber(kind: VolumeKind, snapshotId = ''): Promise<number> {
+  const { volume, path } = await newPlace(kind, { snapshotId });
   const number = readNumber(path);
   await remove(volume);
   return number;
 }
 
 /** Resolves to the number of groups taken. The others were FAILED_PRECONDITION. */
-async function cutWhileWriting(kinds: readonly [Kind, Kind], cuts: number): Promise<number> {
+async function cutWhileWriting(
+  kinds: readonly [VolumeKind, VolumeKind],
+  cuts: number,
+): Promise<number> {
   const places = [await newPlace(kinds[0]), await newPlace(kinds[1])] as const;
   const slow = await newSlowVolume();
   const random = seededRandom(`moment ${kinds}`);
@@ -113,7 +109,7 @@ async function cutWhileWriting(kinds: readonly [Kind, Kind], cuts: number): Prom
   return count;
 }
 
-const KINDS: readonly (readonly [Kind, Kind])[] = [
+const KINDS: readonly (readonly [VolumeKind, VolumeKind])[] = [
   ['xfs', 'ext4'],
   ['ext4', 'block'],
   ['block', 'xfs'],
@@ -163,7 +159,7 @@ test('a group of constantly written raw volumes is taken, or FAILED_PRECONDITION
 for (const pool of ['main', 'other']) {
   test(`the lists of members of groups and of single snapshots miss nothing in pool ${pool}`, async () => {
     const random = seededRandom(`groups in ${pool}`);
-    const sizeBytes = SIZES.block;
+    const [sizeBytes] = SIZES.block;
     const make = async (name: string) => {
       const volume = await orchestrator.create(name, { sizeBytes, parameters: { pool } });
       const writer = new BlockWriter(await orchestrator.bringUp(volume), sizeBytes, random);

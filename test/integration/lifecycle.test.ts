@@ -4,50 +4,16 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { BlockContents, type Contents, FileContents } from '../support/contents.js';
-import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
+import { type Contents, emptyContents, specOf, type VolumeKind } from '../support/contents.js';
 import { isNightly } from '../support/nightly.js';
-import { type HeldVolume, MIB, type VolumeSpec } from '../support/orchestrator.js';
+import type { HeldVolume, VolumeSpec } from '../support/orchestrator.js';
 import { startReport } from '../support/plugin-log.js';
 import { seededRandom } from '../support/random.js';
 import { refused } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 import { loopsBelow, mountsBelow } from '../support/workspace.js';
 
-interface Kind {
-  label: string;
-  sizeBytes: number;
-  capability: () => Message;
-  contents: () => Contents;
-}
-
-const KINDS: readonly Kind[] = [
-  {
-    label: 'a raw block volume',
-    sizeBytes: 8 * MIB,
-    capability: () => blockCapability(),
-    contents: () => BlockContents.empty(8 * MIB),
-  },
-  {
-    label: 'an ext4 volume',
-    sizeBytes: 32 * MIB,
-    capability: () => mountCapability('ext4'),
-    contents: () => new FileContents(),
-  },
-  {
-    label: 'an xfs volume',
-    sizeBytes: 300 * MIB,
-    capability: () => mountCapability('xfs'),
-    contents: () => new FileContents(),
-  },
-];
-const [RAW, EXT4] = KINDS as [Kind, Kind];
-const BTRFS: Kind = {
-  label: 'a btrfs volume',
-  sizeBytes: 256 * MIB,
-  capability: () => mountCapability('btrfs'),
-  contents: () => new FileContents(),
-};
+const KINDS: readonly VolumeKind[] = ['block', 'ext4', 'xfs'];
 const CYCLES = isNightly ? 100 : 15;
 
 const running = runPlugin('lifecycle', { pools: { main: 'xfs' }, poolSizeMiB: 4096 });
@@ -61,19 +27,15 @@ interface Living {
 
 let names = 0;
 
-async function newVolume(kind: Kind, source: Partial<VolumeSpec> = {}): Promise<HeldVolume> {
+async function newVolume(kind: VolumeKind, source: VolumeSpec = {}): Promise<HeldVolume> {
   names += 1;
-  return orchestrator.create(`${kind.label} ${names}`, {
-    capability: kind.capability(),
-    sizeBytes: kind.sizeBytes,
-    ...source,
-  });
+  return orchestrator.create(`${kind} ${names}`, { ...specOf(kind), ...source });
 }
 
 /** Publishes a volume and runs a workload on it. */
-async function living(kind: Kind): Promise<Living> {
+async function living(kind: VolumeKind): Promise<Living> {
   const volume = await newVolume(kind);
-  const contents = kind.contents();
+  const contents = emptyContents(kind);
   await orchestrator.bringUp(volume);
   await work(contents, volume);
   return { volume, contents };
@@ -100,7 +62,7 @@ function held(): { mounts: string[]; loops: string[] } {
 const NOTHING = { mounts: [], loops: [] };
 
 for (const kind of KINDS) {
-  test(`copies of ${kind.label} are used beside it, and its snapshots without it`, async () => {
+  test(`copies of a volume (${kind}) are used beside it, and its snapshots without it`, async () => {
     const { volume, contents } = await living(kind);
     // Snapshotted while mounted and written to: the copied file system was never unmounted.
     const disturbance = contents.disturb(volume.targetPath);
@@ -140,8 +102,8 @@ for (const kind of KINDS) {
   });
 }
 
-for (const kind of [RAW, EXT4]) {
-  test(`NS4, NQ3: ${kind.label}: repeats leave the same mounts as one call`, async () => {
+for (const kind of ['block', 'ext4'] as const) {
+  test(`NS4, NQ3: repeats on a volume (${kind}) leave the same mounts as one call`, async () => {
     const volume = await newVolume(kind);
     const repeat = async (call: (volume: HeldVolume) => Promise<unknown>): Promise<void> => {
       for (let time = 0; time < 5; time += 1) await call(volume);
@@ -164,7 +126,7 @@ for (const kind of [RAW, EXT4]) {
 
 test('a restart or crash of the plugin under volumes in use does not disturb them', async () => {
   const used: (Living & { file: FileHandle; snapshotId?: string })[] = [];
-  for (const kind of [...KINDS, BTRFS]) {
+  for (const kind of [...KINDS, 'btrfs'] as const) {
     const { volume, contents } = await living(kind);
     const isBlock = 'block' in volume.capability;
     const path = isBlock ? volume.targetPath : join(volume.targetPath, 'held');
@@ -203,7 +165,7 @@ test('a restart or crash of the plugin under volumes in use does not disturb the
 
 test('after a reboot nothing is staged; staging again repairs and finds all data', async () => {
   const used: Living[] = [];
-  for (const kind of [...KINDS, BTRFS]) used.push(await living(kind));
+  for (const kind of [...KINDS, 'btrfs'] as const) used.push(await living(kind));
   for (const { volume } of used) execFileSync('sync', ['-f', volume.stagingPath]);
   await running.plugin.kill();
   // What a reboot takes: mounts and loop devices. Files, records and directories stay.
@@ -224,8 +186,8 @@ test('after a reboot nothing is staged; staging again repairs and finds all data
 });
 
 test(`${CYCLES} rounds of stage, publish, unpublish and unstage leave nothing behind`, async () => {
-  const volume = await newVolume(EXT4);
-  const contents = EXT4.contents();
+  const volume = await newVolume('ext4');
+  const contents = emptyContents('ext4');
   const cycle = async (): Promise<void> => {
     await orchestrator.bringUp(volume);
     await contents.work(volume.targetPath, random);

@@ -1,9 +1,33 @@
-/** The expected content of a volume: a workload writes it durably, and it is verified through a published path. */
+/**
+ * The kinds of volumes, and the expected content of one: a workload writes it durably, and it is verified through a
+ * published path.
+ */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { type FileHandle, open, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { blockCapability, mountCapability } from './csi-client.js';
+import { MIB, type VolumeSpec } from './orchestrator.js';
 import type { Random } from './random.js';
+
+export type VolumeKind = 'block' | 'ext4' | 'xfs' | 'btrfs';
+
+/** The smallest of each, and what it is expanded to. */
+export const SIZES: Readonly<Record<VolumeKind, readonly [number, number]>> = {
+  block: [8 * MIB, 12 * MIB],
+  ext4: [24 * MIB, 40 * MIB],
+  xfs: [300 * MIB, 348 * MIB],
+  btrfs: [256 * MIB, 320 * MIB],
+};
+
+export function specOf(kind: VolumeKind): VolumeSpec {
+  const capability = kind === 'block' ? blockCapability() : mountCapability(kind);
+  return { capability, sizeBytes: SIZES[kind][0] };
+}
+
+export function emptyContents(kind: VolumeKind): Contents {
+  return kind === 'block' ? BlockContents.empty(SIZES.block[0]) : new FileContents();
+}
 
 export interface Contents {
   /** Makes changes at the target path. They are durable and part of the model when it resolves. */
@@ -20,7 +44,8 @@ export interface Contents {
 
 const digest = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 
-async function writeDurably(
+/** With these flags of open(2). */
+export async function writeDurably(
   path: string,
   flags: string,
   write: (file: FileHandle) => Promise<unknown>,
