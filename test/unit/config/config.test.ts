@@ -246,19 +246,6 @@ test('a value that cannot be right is refused, with the name of its setting', ()
     assert.match(message, new RegExp(`^.*${name}`), value);
     assert.match(message, found, `${name}='${value}'`);
   }
-  for (const address of [
-    '9808',
-    ':9808',
-    '::1:9808',
-    '[::1]',
-    'a:65536',
-    '[x]:1',
-    'a b:1',
-    'a:-1',
-  ]) {
-    const wrong = /BLOCKDELTA_METRICS_ADDRESS is '.*': it must be host:port/;
-    assert.match(refusal({ BLOCKDELTA_METRICS_ADDRESS: address }), wrong, address);
-  }
 });
 
 test('volumes are staged for CSI 0.1 outside of the state directory, the pools and the directory of the socket', () => {
@@ -309,7 +296,7 @@ const FILES = {
 };
 const ADDRESS = { BLOCKDELTA_LISTEN_ADDRESS: '10.0.0.1:9810' };
 
-test('an address and three files make a listener for routers', () => {
+test('an address, of IPv6 in brackets, and three files make a listener for routers', () => {
   const { listen } = parseConfig({ CSI_ENDPOINT, ...ADDRESS, ...FILES });
   assert.deepEqual(listen, {
     address: { host: '10.0.0.1', port: 9810 },
@@ -322,11 +309,13 @@ test('an address and three files make a listener for routers', () => {
   });
   const named = parseConfig({
     CSI_ENDPOINT,
-    ...ADDRESS,
     ...FILES,
+    BLOCKDELTA_LISTEN_ADDRESS: '[fd00::1]:9810',
     BLOCKDELTA_TLS_PEER_NAME: 'r.example',
   });
   assert.equal(named.listen?.tls.peerName, 'r.example');
+  const { address } = named.listen;
+  assert.deepEqual([address.host, formatHostPort(address)], ['fd00::1', '[fd00::1]:9810']);
 });
 
 test('an incomplete set of TLS settings names what is missing', () => {
@@ -346,9 +335,21 @@ test('an incomplete set of TLS settings names what is missing', () => {
 });
 
 test('addresses, paths and names that cannot be right are refused', () => {
-  for (const address of ['10.0.0.1', ':9810', '10.0.0.1:65536', 'a b:1', 'fd00::1:9810']) {
-    const env = { ...FILES, BLOCKDELTA_LISTEN_ADDRESS: address };
-    assert.match(refusal(env), /BLOCKDELTA_LISTEN_ADDRESS is '.*': it must be host:port/, address);
+  const wrong = [
+    '10.0.0.1',
+    '9808',
+    ':9808',
+    '::1:9808',
+    'fd00::1:9810',
+    '[::1]',
+    'a:65536',
+    '[x]:1',
+  ];
+  for (const address of [...wrong, 'a b:1', 'a:-1']) {
+    for (const name of ['BLOCKDELTA_METRICS_ADDRESS', 'BLOCKDELTA_LISTEN_ADDRESS']) {
+      const found = new RegExp(`${name} is '.*': it must be host:port`);
+      assert.match(refusal({ ...FILES, ...ADDRESS, [name]: address }), found, address);
+    }
   }
   assert.match(
     refusal({ ...ADDRESS, ...FILES, BLOCKDELTA_TLS_KEY: 'key.pem' }),
@@ -358,16 +359,6 @@ test('addresses, paths and names that cannot be right are refused', () => {
     const env = { ...ADDRESS, ...FILES, BLOCKDELTA_TLS_PEER_NAME: name };
     assert.match(refusal(env), /BLOCKDELTA_TLS_PEER_NAME/, name);
   }
-});
-
-test('an IPv6 address is written in brackets', () => {
-  const { listen } = parseConfig({
-    CSI_ENDPOINT,
-    ...FILES,
-    BLOCKDELTA_LISTEN_ADDRESS: '[fd00::1]:9810',
-  });
-  assert.equal(listen?.address.host, 'fd00::1');
-  assert.equal(formatHostPort({ host: 'fd00::1', port: 9810 }), '[fd00::1]:9810');
 });
 
 const MISSPELT: readonly [string, string][] = [
