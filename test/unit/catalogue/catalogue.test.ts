@@ -103,16 +103,6 @@ test('sequences rise with every snapshot and never repeat', () => {
   assert.ok(third.sequence > second.sequence, 'the sequence of a removed snapshot is not reused');
 });
 
-test('a commit makes a snapshot ready with its creation time and size', () => {
-  const made = catalogue.insertSnapshot(snapshotRecord(volumes[0], { state: 'creating' }));
-  assert.deepEqual(catalogue.listSnapshots(), []);
-  assert.deepEqual(catalogue.unfinished().snapshots, [made]);
-  const ready = catalogue.commitSnapshot(made.snapshotId, 42n, 4096n);
-  assert.deepEqual(ready, { ...made, state: 'ready', creationTimeNs: 42n, sizeBytes: 4096n });
-  assert.deepEqual(catalogue.listSnapshots(), [ready]);
-  assert.deepEqual(catalogue.unfinished().snapshots, []);
-});
-
 test('a removed volume remains as the lineage of its snapshots until the last one is removed', () => {
   const [{ volumeId, name }, other] = volumes;
   const snapshots = [0, 1].map(() => catalogue.insertSnapshot(snapshotRecord(volumes[0])));

@@ -7,7 +7,6 @@ import { ROUTE_SETTINGS } from '../../../src/config/route.js';
 import { HANDLE_FIELDS } from '../../../src/csi/handle-fields.js';
 import { csiProto, servedServices } from '../../../src/csi/proto.js';
 import { nodeKey } from '../../../src/domain/identifiers.js';
-import { REQUIREMENTS_FIELD } from '../../../src/router/create-volume.js';
 import { ownerIn, ROUTES } from '../../../src/router/routes.js';
 
 const handle = (kind: string, node: string): string => `${kind}-${nodeKey(node)}-${randomUUID()}`;
@@ -42,11 +41,6 @@ test('an RPC is routed by handles if and only if its request has them', () => {
     if (route === 'handle') assert.ok(hasHandles, rpc);
     else if (hasHandles) assert.ok(['placed', 'list'].includes(route), rpc);
   }
-});
-
-test('the field of accessibility requirements has the number that the router replaces', () => {
-  const { fields } = csiProto().root.lookupType('csi.v1.CreateVolumeRequest');
-  assert.equal(fields['accessibility_requirements']?.id, REQUIREMENTS_FIELD);
 });
 
 test('the fields of a page are the first two of all lists, and entries and token of their responses', () => {

@@ -1,33 +1,29 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import { type OpenCatalogue, openCatalogue } from '../../../src/catalogue/catalogue-client.js';
+import type { OpenCatalogue } from '../../../src/catalogue/catalogue-client.js';
 import { newVolumeId, nodeKey } from '../../../src/domain/identifiers.js';
 import { type NodeIdentity, settleNodeIdentity } from '../../../src/volumes/node-identity.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { volumeRecord } from '../../support/records.js';
+import { type Managers, openManagers } from './manager-fixture.js';
 
-let stateDirectory: string;
+let managers: Managers;
 let catalogue: OpenCatalogue;
 let warnings: object[];
 
 beforeEach(async () => {
-  stateDirectory = mkdtempSync(join(tmpdir(), 'blockdelta-identity-'));
-  catalogue = await openCatalogue(join(stateDirectory, 'catalogue.sqlite'));
-  await catalogue.registerPool('default', 'uuid-1');
+  managers = await openManagers();
+  ({ catalogue } = managers.deps);
   warnings = [];
 });
-
-afterEach(async () => {
-  await catalogue.close();
-  rmSync(stateDirectory, { recursive: true, force: true });
-});
+afterEach(() => managers.close());
 
 function settle(nodeId: string): Promise<NodeIdentity> {
   const logger = { warn: (fields: object) => warnings.push(fields) };
-  return settleNodeIdentity({ catalogue, stateDirectory, logger: logger as never }, nodeId);
+  return settleNodeIdentity(
+    { catalogue, stateDirectory: '/state', logger: logger as never },
+    nodeId,
+  );
 }
 
 test('a new catalogue takes the node id of its first start and keeps it', async () => {
