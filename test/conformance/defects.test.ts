@@ -4,12 +4,16 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
 import { CHECKS } from '../../src/conformance/suite.js';
-import { DEFECTS } from './fake/defects.js';
-import { REQUEST_DEFECTS } from './fake/defects-requests.js';
+import { REQUEST_DEFECTS, SHAPE_DEFECTS } from './fake/defects-messages.js';
+import { ORACLE_DEFECTS } from './fake/defects-oracle.js';
+import { RESUME_DEFECTS } from './fake/defects-resume.js';
 import { RPC_DEFECTS } from './fake/defects-rpcs.js';
-import { SHAPE_DEFECTS } from './fake/defects-shape.js';
-import { proveDefects, proveFailsOnce, proveSkipped } from './fake/prove.js';
+import { listOf, proveDefects, proveFailsOnce, proveSkipped } from './fake/prove.js';
 import { refusal } from './fake/refusal.js';
+
+const DEFECTS = listOf(
+  ...[SHAPE_DEFECTS, RESUME_DEFECTS, REQUEST_DEFECTS, ORACLE_DEFECTS, RPC_DEFECTS],
+);
 
 proveDefects(SHAPE_DEFECTS, REQUEST_DEFECTS, RPC_DEFECTS);
 

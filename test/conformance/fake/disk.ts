@@ -3,7 +3,7 @@
  * are numbers here, since volumes are a few MiB. Knows nothing of CSI.
  */
 import { execFile } from 'node:child_process';
-import { copyFile, mkdir, open, readFile, rm, truncate, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, readFile, rm, truncate, writeFile } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import { promisify } from 'node:util';
 
@@ -30,12 +30,7 @@ export async function copyTo(from: string, to: string, sizeBytes: number): Promi
 
 /** Flushes everything written to the file or device so far to its backing store. */
 export async function flush(path: string): Promise<void> {
-  const handle = await open(path, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
+  await run('sync', [path]);
 }
 
 export async function attach(path: string): Promise<string> {
@@ -93,12 +88,12 @@ export async function allocatedBlocks(path: string): Promise<number[]> {
 export async function differingBlocks(path: string, other: string): Promise<number[]> {
   const [mine, theirs] = [await readFile(path), await readFile(other)];
   const filled = Buffer.concat([theirs, Buffer.alloc(mine.length)], mine.length);
-  const blocks = Array.from({ length: Math.ceil(mine.length / BLOCK_BYTES) }, (_, block) => block);
-  return blocks.filter((block) => {
-    const [from, to] = [block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES];
-    return !mine.subarray(from, to).equals(filled.subarray(from, to));
-  });
+  const blocks = [...Array(Math.ceil(mine.length / BLOCK_BYTES)).keys()];
+  return blocks.filter((block) => !blockOf(mine, block).equals(blockOf(filled, block)));
 }
+
+export const blockOf = (bytes: Buffer, block: number): Buffer =>
+  bytes.subarray(block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
 
 /** Blocks as entries; adjacent blocks are merged into one entry or not. */
 export function entriesOf(blocks: readonly number[], coalesce: boolean): Entry[] {

@@ -46,14 +46,9 @@ async function createGroup(state: State, request: Message): Promise<Message> {
     throw refusal('ALREADY_EXISTS', `group '${name}' is one of volumes ${sourceIds.join(', ')}`);
   }
   const volumes = sources.map((id) => state.volume(id));
-  const group: Group = {
-    id: `fake-group-${state.next()}`,
-    name,
-    snapshotIds: [],
-    createdMs: Date.now(),
-  };
-  const members = await takeSnapshots(state, volumes, group.id);
-  group.snapshotIds = members.map(({ id }) => id);
+  const [id, createdMs] = [`fake-group-${state.next()}`, Date.now()];
+  const members = await takeSnapshots(state, volumes, id);
+  const group = { id, name, snapshotIds: members.map((member) => member.id), createdMs };
   state.groups.set(group.id, group);
   return { group_snapshot: groupMessage(state, group) };
 }

@@ -10,7 +10,6 @@ import { test } from '../../support/running-plugin.js';
 import { skipUnlessRoot, Workspace } from '../../support/workspace.js';
 import { CONFORMING_DRIVERS } from './conforming.js';
 import type { Defects, Deviation } from './defect.js';
-import { listOf } from './defects.js';
 import { FakeDriver } from './driver.js';
 
 const VOLUME_BYTES = 8 << 20;
@@ -58,6 +57,17 @@ const failuresOf = (results: readonly CheckResult[]): CheckResult[] =>
   results.filter(({ result }) => result === 'failed');
 const detailsOf = (results: readonly CheckResult[]): string[] =>
   results.map(({ id, detail }) => `${id}: ${detail}`);
+
+/** Each defect once, with the checks that must catch it. */
+export function listOf(...tables: readonly Defects[]) {
+  return tables.flatMap((table) =>
+    Object.entries(table).flatMap(([checks, defects]) =>
+      Object.entries(defects).map(([does, defect]) => ({
+        ...{ does, defect, caughtBy: checks.split(', ') },
+      })),
+    ),
+  );
+}
 
 /** A driver with a defect must fail the checks that the table names, and no others. */
 export function proveDefects(...tables: readonly Defects[]): void {
