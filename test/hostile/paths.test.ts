@@ -101,8 +101,7 @@ test('H6: an id deletes nothing unless a record or a mount proves that it belong
 });
 
 test('H6: marks and directories of the pool stay, whatever request names them', async () => {
-  const volume = await node.makeVolume();
-  await node.stage(volume, blockCapability());
+  const volume = await node.staged(blockCapability());
   await node.unstage(volume);
   const mark = `${pool}/used/${volume.volumeId}`;
   const before = readdirSync(pool);
@@ -286,8 +285,7 @@ testKinds(
 );
 
 test('H8: a foreign file system stacked on a target or a staging directory keeps its data', async () => {
-  const volume = await node.makeVolume();
-  await node.stage(volume, MOUNT);
+  const volume = await node.staged();
   await node.publish(volume, MOUNT);
   for (const [path, release] of [
     [node.targetPath(volume.volumeId), () => node.unpublish(volume)],
@@ -444,8 +442,7 @@ testKinds(
   async (capability, kind, t) => {
     const [link, real, foreign] = linkTo(`race-${kind}`);
     mkdirSync(`${foreign}/never`);
-    const volume = await node.makeVolume();
-    await node.stage(volume, capability);
+    const volume = await node.staged(capability);
     const script =
       'while :; do ln -sfn "$2" "$1.new" && mv -T "$1.new" "$1"; ln -sfn "$3" "$1.new" && mv -T "$1.new" "$1"; done';
     inBackground(t, script, link, real, foreign);
@@ -472,8 +469,7 @@ testKinds(
 );
 
 test('H8: a foreign file system stacked at any moment is never unmounted', async (t) => {
-  const volume = await node.makeVolume();
-  await node.stage(volume, MOUNT);
+  const volume = await node.staged();
   const target = node.targetPath(volume.volumeId);
   let stacked = 0;
   for (let round = 0; round < ROUNDS; round += 1) {

@@ -18,7 +18,7 @@ import {
 import { basename } from 'node:path';
 import { type CsiError, StatusCode } from '../../src/base/errors.js';
 import type { VolumeRecord } from '../../src/catalogue/records.js';
-import { newSnapshotId, newVolumeId, nodeKey, uuidOf } from '../../src/domain/identifiers.js';
+import { newVolumeId, nodeKey, uuidOf } from '../../src/domain/identifiers.js';
 import { blockCapability, mountCapability, NOTHING, useNode } from '../integration/node-fixture.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
@@ -77,14 +77,13 @@ function patch(device: string, type: FileSystem, change: (block: Buffer) => void
   }
 }
 
+/** Staging it is refused, and nothing but what was held before is held afterwards. */
 async function refused(volume: VolumeRecord, type: FileSystem, message: RegExp): Promise<void> {
+  const before = node.held();
+  const told = new RegExp(`${volume.volumeId}.*${message.source}`);
   const answer = node.stage(volume, mountCapability(type));
-  await rejectsWith(
-    answer,
-    'FAILED_PRECONDITION',
-    new RegExp(`${volume.volumeId}.*${message.source}`),
-  );
-  assert.deepEqual(node.held(), NOTHING);
+  await rejectsWith(answer, 'FAILED_PRECONDITION', told);
+  assert.deepEqual(node.held(), before);
 }
 
 async function inForce(volume: VolumeRecord): Promise<string[]> {
@@ -94,9 +93,8 @@ async function inForce(volume: VolumeRecord): Promise<string[]> {
 
 test('H1: an ext4 that asks the kernel to panic is mounted with errors=remount-ro, a copy too', async () => {
   const volume = await written(SIZES.ext4, (device) => make('ext4', device, '-e', 'panic'));
-  const snapshotId = newSnapshotId(nodeKey('test-node'));
-  await node.backend.createSnapshots([{ volumeId: volume.volumeId, snapshotId }]);
-  const copy = { sizeBytes: SIZES.ext4, sourceSnapshotId: snapshotId, pristine: false };
+  const sourceSnapshotId = await node.snapshot(volume);
+  const copy = { sizeBytes: SIZES.ext4, sourceSnapshotId, pristine: false };
   for (const one of [volume, await node.makeVolume(copy)]) {
     for (const mode of ['SINGLE_NODE_WRITER', 'SINGLE_NODE_READER_ONLY']) {
       await node.stage(one, mountCapability('ext4', mode));
@@ -108,8 +106,7 @@ test('H1: an ext4 that asks the kernel to panic is mounted with errors=remount-r
 
 test('H1: errors=continue of a volume created when that was allowed has no effect either', async () => {
   const parameters = { mountOptions: 'errors=continue,dev,noatime' };
-  const volume = await node.makeVolume({ parameters });
-  await node.stage(volume, mountCapability('ext4'));
+  const volume = await node.staged(mountCapability('ext4'), { parameters });
   assert.ok((await inForce(volume)).includes('errors=remount-ro'));
   await node.unstage(volume);
   const flags = mountCapability('ext4', 'SINGLE_NODE_WRITER', ['errors=continue']);
@@ -123,11 +120,10 @@ test('H1: an ext4 whose journal is another volume is refused, and the other volu
     const volume = await written(SIZES.ext4, (device) => {
       make('ext4', device, '-b', '4096', '-J', `device=${path}`);
     });
-    const answer = node.stage(volume, mountCapability('ext4'));
-    await rejectsWith(answer, 'FAILED_PRECONDITION', /a journal on another device/);
+    await refused(volume, 'ext4', /a journal on another device/);
   });
   assert.deepEqual(node.held(), NOTHING);
-  await rejectsWith(node.stage(journal, mountCapability('ext4')), 'FAILED_PRECONDITION', /jbd/);
+  await refused(journal, 'ext4', /jbd/);
 });
 
 /** What tune2fs sets. */
@@ -148,31 +144,30 @@ for (const [flag, value, message] of TUNED) {
   });
 }
 
-const PATCHED: readonly [FileSystem, string, (block: Buffer) => unknown, RegExp][] = [
+type Change = (block: Buffer) => unknown;
+const word = (value: number, at: number): Change => {
+  return (block) => block.writeUInt32LE(value, at);
+};
+const byte = (value: number, at: number): Change => {
+  return (block) => block.writeUInt8(value, at);
+};
+const PATCHED: readonly [FileSystem, string, Change, RegExp][] = [
   ...[0x5c, 0x60, 0x64].map((at): (typeof PATCHED)[number] => [
     ...(['ext4', `unknown features at ${at}`] as const),
     (block) => block.writeUInt32LE((block.readUInt32LE(at) | 0x40000000) >>> 0, at),
     /features 0x40000000/,
   ]),
-  [
-    ...(['ext4', 'a size beyond its device'] as const),
-    (block) => block.writeUInt32LE(0x7fffffff, 4),
-    /bytes on a device of 67108864/,
-  ],
-  [
-    ...(['ext4', 'a block size of 2^4294967295 KiB'] as const),
-    (block) => block.writeUInt32LE(0xffffffff, 0x18),
-    /a block size over 64 KiB/,
-  ],
-  ['ext4', 'no blocks', (block) => block.writeUInt32LE(0, 0x20), /groups without blocks/],
+  ['ext4', 'a size beyond its device', word(0x7fffffff, 4), /bytes on a device of 67108864/],
+  ['ext4', 'a block size of 2^4294967295 KiB', word(0xffffffff, 0x18), /a block size over 64 KiB/],
+  ['ext4', 'no blocks', word(0, 0x20), /groups without blocks/],
   ['xfs', 'a log elsewhere', (block) => block.fill(0, 48, 56), /a log on another device/],
-  ['xfs', 'a realtime section', (block) => block.writeUInt8(1, 23), /a realtime section/],
-  ['xfs', 'unknown features', (block) => block.writeUInt8(0x40, 216), /features 0x40000000/],
-  ['btrfs', 'two devices', (block) => block.writeUInt8(2, 136), /a file system of 2 devices/],
-  ['btrfs', 'the mark of a seed', (block) => block.writeUInt8(1, 60), /a seed for other devices/],
-  ['btrfs', 'a change of its id', (block) => block.writeUInt8(8, 60), /was not finished/],
-  ['btrfs', 'unknown features', (block) => block.writeUInt8(0x40, 191), /features 0x40000000/],
-  ['btrfs', 'a size beyond its device', (block) => block.writeUInt8(1, 118), /on a device of/],
+  ['xfs', 'a realtime section', byte(1, 23), /a realtime section/],
+  ['xfs', 'unknown features', byte(0x40, 216), /features 0x40000000/],
+  ['btrfs', 'two devices', byte(2, 136), /a file system of 2 devices/],
+  ['btrfs', 'the mark of a seed', byte(1, 60), /a seed for other devices/],
+  ['btrfs', 'a change of its id', byte(8, 60), /was not finished/],
+  ['btrfs', 'unknown features', byte(0x40, 191), /features 0x40000000/],
+  ['btrfs', 'a size beyond its device', byte(1, 118), /on a device of/],
 ];
 
 for (const [type, title, change, message] of PATCHED) {
@@ -213,8 +208,7 @@ test('H1: an XFS made with a real log or realtime device on another volume is re
       ['-m', 'rmapbt=0,reflink=0', '-r', `rtdev=${path}`],
     ]) {
       const volume = await written(SIZES.xfs, (device) => make('xfs', device, ...options));
-      const answer = node.stage(volume, mountCapability('xfs'));
-      await rejectsWith(answer, 'FAILED_PRECONDITION', /on another device/);
+      await refused(volume, 'xfs', /on another device/);
     }
   });
   assert.deepEqual(node.held(), NOTHING);
@@ -238,20 +232,18 @@ test('H1: a btrfs over two volumes, or a seed for others, is refused', async () 
 });
 
 test('H1: a btrfs with the fsid of a mounted one is refused, copy or not', async () => {
-  const first = await node.makeVolume({ sizeBytes: SIZES.btrfs });
+  const first = await node.staged(mountCapability('btrfs'), { sizeBytes: SIZES.btrfs });
   const second = await node.makeVolume({ sizeBytes: SIZES.btrfs });
-  await node.stage(first, mountCapability('btrfs'));
   const source = await node.attachedPath(first);
   const uuid = tool('blkid', '-p', '-s', 'UUID', '-o', 'value', source).trim();
   await whileRaw(second, async (device) => {
     tool('dd', `if=${source}`, `of=${device}`, 'bs=1M', 'conv=fsync', 'status=none');
   });
-  const answer = node.stage(second, mountCapability('btrfs'));
-  await rejectsWith(answer, 'FAILED_PRECONDITION', new RegExp(`${second.volumeId}.*${uuid}`));
+  await refused(second, 'btrfs', new RegExp(uuid));
   await node.unstage(first);
   assert.deepEqual(node.held(), NOTHING);
   await node.stage(second, mountCapability('btrfs'));
-  await rejectsWith(node.stage(first, mountCapability('btrfs')), 'FAILED_PRECONDITION', /its id/);
+  await refused(first, 'btrfs', /its id/);
   await node.unstage(second);
 });
 

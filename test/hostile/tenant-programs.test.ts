@@ -11,6 +11,7 @@ import { FILE_SYSTEMS } from '../../src/host/file-systems.js';
 import { topMount } from '../../src/host/mounter.js';
 import {
   blockCapability,
+  type Capability,
   mountCapability,
   useNode,
   XFS_SIZE,
@@ -24,7 +25,22 @@ const WRITER = 'SINGLE_NODE_WRITER';
 const node = useNode('tenant-programs');
 chmodSync(node.workspace.directory, 0o755);
 
-/** As root in a pod would. */
+interface InUse {
+  volume: VolumeRecord;
+  staging: string;
+  target: string;
+}
+
+/** A volume that is staged so, where somebody has planted the traps as root in a pod would, and published. */
+async function trapped(capability: Capability): Promise<InUse> {
+  const volume = await node.staged(capability, { sizeBytes: XFS_SIZE });
+  const staging = node.stagingPath(volume.volumeId);
+  plant(staging);
+  chmodSync(staging, 0o755);
+  await node.publish(volume, capability);
+  return { volume, staging, target: node.targetPath(volume.volumeId) };
+}
+
 function plant(directory: string): void {
   copyFileSync('/usr/bin/id', join(directory, 'id'));
   chmodSync(join(directory, 'id'), 0o4755);
@@ -51,21 +67,12 @@ function opensDevice(directory: string): boolean {
 const flags = async (path: string): Promise<string[]> =>
   ((await topMount(path))?.options ?? []).filter((option) => /^no(suid|dev)$/.test(option)).sort();
 
-async function ended(volume: VolumeRecord): Promise<void> {
-  await node.unpublish(volume);
-  await node.unstage(volume);
-  assert.deepEqual(node.held(), { mounts: [], loops: [] });
-}
+const ended = (volume: VolumeRecord): Promise<void> =>
+  node.cleared(volume, node.targetPath(volume.volumeId));
 
 for (const type of FILE_SYSTEMS) {
   test(`H3: ${type}: a planted set-user-ID program runs without privileges and a planted device cannot be opened, on any path`, async () => {
-    const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
-    await node.stage(volume, mountCapability(type));
-    const staging = node.stagingPath(volume.volumeId);
-    const target = node.targetPath(volume.volumeId);
-    plant(staging);
-    chmodSync(staging, 0o755);
-    await node.publish(volume, mountCapability(type));
+    const { volume, staging, target } = await trapped(mountCapability(type));
     for (const path of [staging, target]) {
       assert.equal(userAt(path), NOBODY);
       assert.equal(opensDevice(path), false);
@@ -76,14 +83,9 @@ for (const type of FILE_SYSTEMS) {
 }
 
 test('H3: suid in the capability applies to its own target only, and does not allow device nodes', async () => {
-  const volume = await node.makeVolume();
   const capability = mountCapability('ext4', WRITER, ['nosuid,suid', 'noatime']);
-  await node.stage(volume, capability);
-  const staging = node.stagingPath(volume.volumeId);
-  const target = node.targetPath(volume.volumeId);
-  plant(staging);
-  chmodSync(staging, 0o755);
-  for (let time = 0; time < 2; time += 1) await node.publish(volume, capability);
+  const { volume, staging, target } = await trapped(capability);
+  await node.publish(volume, capability);
   assert.equal(userAt(staging), NOBODY);
   assert.equal(userAt(target), '0');
   assert.equal(opensDevice(target), false);
@@ -102,9 +104,8 @@ test('H3: suid of a StorageClass applies unless the capability has nosuid', asyn
     ['suid', ['nosuid'], ['nodev', 'nosuid']],
     ['nosuid', ['suid'], ['nodev']],
   ] as const) {
-    const volume = await node.makeVolume({ parameters: { mountOptions: own } });
     const capability = mountCapability('ext4', WRITER, [...asked]);
-    await node.stage(volume, capability);
+    const volume = await node.staged(capability, { parameters: { mountOptions: own } });
     await node.publish(volume, capability);
     assert.deepEqual(await flags(node.targetPath(volume.volumeId)), shown);
     assert.deepEqual(await flags(node.stagingPath(volume.volumeId)), ['nodev', 'nosuid']);
@@ -123,11 +124,7 @@ test('H3: dev is refused, and a raw device remains usable at its target', async 
 });
 
 test('H3: volumes that an older plugin mounted with suid and dev lose them when they are published again', async () => {
-  const volume = await node.makeVolume();
-  await node.stage(volume, mountCapability('ext4'));
-  const staging = node.stagingPath(volume.volumeId);
-  const target = node.targetPath(volume.volumeId);
-  await node.publish(volume, mountCapability('ext4'));
+  const { volume, staging, target } = await trapped(mountCapability('ext4'));
   for (const path of [staging, target]) {
     execFileSync('mount', ['-o', 'remount,bind,suid,dev', path]);
     assert.deepEqual(await flags(path), []);
