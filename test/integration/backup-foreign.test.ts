@@ -17,15 +17,39 @@ import {
   writeZeros,
 } from '../support/backups.js';
 import { CsiClient } from '../support/csi-client.js';
-import { type HeldVolume, Orchestrator } from '../support/orchestrator.js';
+import { isNightly } from '../support/nightly.js';
+import { type HeldVolume, MIB, Orchestrator } from '../support/orchestrator.js';
 import { seededRandom } from '../support/random.js';
 import { test } from '../support/running-plugin.js';
+import { RAW, VolumeHistory } from '../support/volume-history.js';
 import { Workspace } from '../support/workspace.js';
 
-const MIB = 1 << 20;
 const workspace = new Workspace('backup-foreign');
 after(() => workspace.dispose());
 const random = seededRandom('backup-foreign');
+
+interface Started {
+  client: CsiClient;
+  socketPath: string;
+  path(...names: string[]): string;
+  orchestrator: Orchestrator;
+}
+
+let started = 0;
+/** A driver in a directory of its own. */
+async function start(t: TestContext, deviation: Deviation): Promise<Started> {
+  started += 1;
+  const directory = String(started);
+  const path = (...names: string[]): string => workspace.path(directory, ...names);
+  const driver = await FakeDriver.start(path(), deviation);
+  const { socketPath } = driver;
+  const client = new CsiClient(`unix://${socketPath}`);
+  t.after(async () => {
+    client.close();
+    await driver.stop();
+  });
+  return { client, socketPath, path, orchestrator: new Orchestrator({ path }, () => client) };
+}
 
 interface Foreign {
   orchestrator: Orchestrator;
@@ -33,19 +57,8 @@ interface Foreign {
   place: Place;
 }
 
-let started = 0;
 async function foreign(t: TestContext, deviation: Deviation): Promise<Foreign> {
-  started += 1;
-  const directory = workspace.path(`${started}`);
-  const driver = await FakeDriver.start(directory, deviation);
-  const endpoint = `unix://${driver.socketPath}`;
-  const client = new CsiClient(endpoint);
-  t.after(async () => {
-    client.close();
-    await driver.stop();
-  });
-  const within = { path: (...names: string[]) => workspace.path(`${started}`, ...names) };
-  const orchestrator = new Orchestrator(within, () => client);
+  const { client, socketPath, path, orchestrator } = await start(t, deviation);
   const volume = await orchestrator.create('volume', { sizeBytes: 8 * MIB });
   if (deviation.without?.includes('STAGE_UNSTAGE_VOLUME')) {
     mkdirSync(dirname(volume.targetPath), { recursive: true });
@@ -57,9 +70,10 @@ async function foreign(t: TestContext, deviation: Deviation): Promise<Foreign> {
   } else {
     await orchestrator.bringUp(volume);
   }
-  const temporary = within.path('t');
+  const temporary = path('t');
   mkdirSync(temporary);
-  return { orchestrator, volume, place: { endpoint, directory: within.path('b'), temporary } };
+  const place = { endpoint: `unix://${socketPath}`, directory: path('b'), temporary };
+  return { orchestrator, volume, place };
 }
 
 /** Random changes and a snapshot of them. */
@@ -71,14 +85,35 @@ async function change({ orchestrator, volume }: Foreign, name: string): Promise<
   return orchestrator.snapshot(volume, name);
 }
 
-/** Whole histories with drivers that have all of these are in conformance/backups. */
-const DRIVERS: Readonly<Record<string, string[]>> = {
+const DRIVERS: Readonly<Record<string, Deviation>> = {
+  'ranges of any length': {},
+  'blocks of one length, entries clipped': { metadataType: 'FIXED_LENGTH', clipped: true },
+  'no GetSnapshot': { without: ['GET_SNAPSHOT'] },
+};
+for (const [title, deviation] of Object.entries(DRIVERS)) {
+  test(`backups of a driver with ${title} hold what the volume held`, async (t) => {
+    const history = await VolumeHistory.begin({
+      ...(await start(t, deviation)),
+      random: seededRandom(`backups-${title}`),
+      directory: workspace.path(`history-${started}`),
+      ...{ use: RAW, name: 'foreign', sizeBytes: 4 * MIB, growthBytes: MIB },
+    });
+    await history.live(isNightly ? 30 : 12);
+    console.log(`# ${history}`);
+    assert.ok(history.incrementalBackups > 0, 'some backups are incremental');
+    await history.check();
+    await history.restore(4);
+    await history.end();
+  });
+}
+
+const LACKING: Readonly<Record<string, string[]>> = {
   'no ListSnapshots': ['LIST_SNAPSHOTS'],
   'no staging': ['STAGE_UNSTAGE_VOLUME'],
   'no call that describes a snapshot, which needs --volume': ['LIST_SNAPSHOTS', 'GET_SNAPSHOT'],
 };
 
-for (const [title, without] of Object.entries(DRIVERS)) {
+for (const [title, without] of Object.entries(LACKING)) {
   test(`a driver with ${title}: a full backup and an incremental one`, async (t) => {
     const driver = await foreign(t, { without });
     const { volume, place } = driver;
