@@ -12,25 +12,34 @@ interface Kinds {
   groups: Group;
 }
 type Kind = keyof Kinds;
+/** What makes them, what tells of one, and the field with its id. */
+const CREATES = {
+  volumes: 'CreateVolume',
+  snapshots: 'CreateSnapshot',
+  groups: 'CreateVolumeGroupSnapshot',
+};
+const TELLS = {
+  snapshots: ['GetSnapshot', 'snapshot_id'],
+  groups: ['GetVolumeGroupSnapshot', 'group_snapshot_id'],
+} as const;
 
 const ofKind = <K extends Kind>(state: State, kind: K): Map<string, Kinds[K]> =>
   state[kind] as unknown as Map<string, Kinds[K]>;
 
 /** Asks for other things where the name in the request is known. */
 function whereKnown<K extends Kind>(
-  rpc: string,
   kind: K,
   fields: (known: Kinds[K], state: State) => Message,
 ): Defect {
-  return before(rpc, (request, state) => {
+  return before(CREATES[kind], (request, state) => {
     const known = [...ofKind(state, kind).values()].find(({ name }) => name === request['name']);
     return known === undefined ? request : { ...request, ...fields(known, state) };
   });
 }
 
 /** Forgets the name of a created object, so that the next call with the same name creates another. */
-const forgetsNames = (rpc: string, kind: Kind): Defect =>
-  whereKnown(rpc, kind, (known) => {
+const forgetsNames = (kind: Kind): Defect =>
+  whereKnown(kind, (known) => {
     known.name = `${known.name} of old`;
     return {};
   });
@@ -43,10 +52,20 @@ const namesTheNameless = (rpc: string): Defect =>
   }));
 
 /** Answers OK without an object for an unknown id. */
-const emptyForUnknown = (rpc: string, kind: Kind, field: string): Defect =>
-  instead(rpc, (correct, state) => (request) => {
+function emptyForUnknown(kind: keyof typeof TELLS): Defect {
+  const [rpc, field] = TELLS[kind];
+  return instead(rpc, (correct, state) => (request) => {
     const id: string = request[field];
     return id === '' || state[kind].has(id) ? correct(request) : {};
+  });
+}
+
+/** Answers NOT_FOUND to the deletion of what is not there. */
+const missing = (rpc: string, kind: 'volume' | 'snapshot'): Defect =>
+  before(rpc, (request, state) => {
+    const id: string = request[`${kind}_id`];
+    if (id !== '') state[kind](id);
+    return request;
   });
 
 /** Advertises another controller capability. */
@@ -105,14 +124,10 @@ export const RPC_DEFECTS: Defects = {
     'takes the members one after the other while writes continue': oneByOne,
   },
   'groups.idempotent': {
-    'takes new members when CreateVolumeGroupSnapshot is repeated': forgetsNames(
-      'CreateVolumeGroupSnapshot',
-      'groups',
-    ),
+    'takes new members when CreateVolumeGroupSnapshot is repeated': forgetsNames('groups'),
   },
   'groups.mismatch': {
     'returns the group of that name although its sources differ': whereKnown(
-      'CreateVolumeGroupSnapshot',
       'groups',
       ({ snapshotIds }, state) => ({
         source_volume_ids: snapshotIds.map((id) => state.snapshot(id).volumeId),
@@ -180,14 +195,10 @@ export const RPC_DEFECTS: Defects = {
     'creates groups without a name': namesTheNameless('CreateVolumeGroupSnapshot'),
   },
   'groups.get': {
-    'answers OK without a group for an unknown id': emptyForUnknown(
-      'GetVolumeGroupSnapshot',
-      'groups',
-      'group_snapshot_id',
-    ),
+    'answers OK without a group for an unknown id': emptyForUnknown('groups'),
   },
   'volume.create-idempotent': {
-    'creates another volume when CreateVolume is repeated': forgetsNames('CreateVolume', 'volumes'),
+    'creates another volume when CreateVolume is repeated': forgetsNames('volumes'),
     'creates volumes of half the requested size': before('CreateVolume', (request) => {
       const required_bytes = Number(request['capacity_range'].required_bytes) / 2;
       return { ...request, capacity_range: { required_bytes, limit_bytes: 0 } };
@@ -195,7 +206,6 @@ export const RPC_DEFECTS: Defects = {
   },
   'volume.create-conflict': {
     'returns the volume of that name although it is too small': whereKnown(
-      'CreateVolume',
       'volumes',
       ({ sizeBytes }) => ({ capacity_range: { required_bytes: sizeBytes, limit_bytes: 0 } }),
     ),
@@ -219,13 +229,7 @@ export const RPC_DEFECTS: Defects = {
     ),
   },
   'volume.delete': {
-    'answers NOT_FOUND to the deletion of an unknown volume': before(
-      'DeleteVolume',
-      (request, state) => {
-        if (request['volume_id'] !== '') state.volume(request['volume_id']);
-        return request;
-      },
-    ),
+    'answers NOT_FOUND to the deletion of an unknown volume': missing('DeleteVolume', 'volume'),
   },
   'volume.list': {
     'lists all volumes, ignoring max_entries': before('ListVolumes', (request) => ({
@@ -252,14 +256,10 @@ export const RPC_DEFECTS: Defects = {
     ),
   },
   'snapshot.create-idempotent': {
-    'takes another snapshot when CreateSnapshot is repeated': forgetsNames(
-      'CreateSnapshot',
-      'snapshots',
-    ),
+    'takes another snapshot when CreateSnapshot is repeated': forgetsNames('snapshots'),
   },
   'snapshot.create-conflict': {
     'returns the snapshot of that name although it is of another volume': whereKnown(
-      'CreateSnapshot',
       'snapshots',
       ({ volumeId }) => ({ source_volume_id: volumeId }),
     ),
@@ -268,19 +268,12 @@ export const RPC_DEFECTS: Defects = {
     'creates snapshots without a name': namesTheNameless('CreateSnapshot'),
   },
   'snapshot.get': {
-    'answers OK without a snapshot for an unknown id': emptyForUnknown(
-      'GetSnapshot',
-      'snapshots',
-      'snapshot_id',
-    ),
+    'answers OK without a snapshot for an unknown id': emptyForUnknown('snapshots'),
   },
   'snapshot.delete': {
-    'answers NOT_FOUND to the deletion of an unknown snapshot': before(
+    'answers NOT_FOUND to the deletion of an unknown snapshot': missing(
       'DeleteSnapshot',
-      (request, state) => {
-        if (request['snapshot_id'] !== '') state.snapshot(request['snapshot_id']);
-        return request;
-      },
+      'snapshot',
     ),
   },
   'snapshot.list': {
