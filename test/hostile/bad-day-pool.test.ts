@@ -25,7 +25,7 @@ import { NativePool } from '../../src/native/pool.js';
 import type { Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { setImmutable } from '../support/ioctls.js';
-import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
+import { type HeldVolume, MIB } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 
@@ -40,10 +40,10 @@ const snapshotFile = (pool: string, id: string): string => running.poolPath(pool
 
 const snapshot = (volume: HeldVolume, name: string): Promise<string> =>
   running.orchestrator.snapshot(volume, name);
-const restore = (pool: string, snapshotId: string) =>
-  running.client.controller.CreateVolume(
-    createRequest(`restored from ${snapshotId}`, { snapshotId, parameters: { pool } }),
-  );
+const copy = (pool: string, name: string, of: { snapshotId?: string; volumeId?: string }) =>
+  running.orchestrator.create(`${pool} ${name}`, { ...of, parameters: { pool } });
+const restore = (pool: string, snapshotId: string): Promise<HeldVolume> =>
+  copy(pool, `restored from ${snapshotId}`, { snapshotId });
 
 /** Does something to a snapshot's file that its flag forbids, and sets the flag again. */
 async function tamper(path: string, change: () => Promise<void> | void): Promise<void> {
@@ -71,22 +71,14 @@ const mount = (...options: string[]): void => void execFileSync('mount', options
 /** Everything that can be asked of a pool, with a volume and two snapshots of it there. */
 function everything(pool: string, volume: HeldVolume, [first, second]: readonly [string, string]) {
   const { client, orchestrator } = running;
-  const copy = (spec: object) =>
-    client.controller.CreateVolume(
-      createRequest(`${pool} copy`, { ...spec, parameters: { pool } }),
-    );
   return {
     create: () => create(pool, 'new'),
     'create again': () => create(pool, 'reached'),
-    restore: () => copy({ snapshotId: first }),
-    clone: () => copy({ volumeId: volume.id }),
+    restore: () => copy(pool, 'copy', { snapshotId: first }),
+    clone: () => copy(pool, 'copy', { volumeId: volume.id }),
     snapshot: () => snapshot(volume, `${pool} third`),
     'snapshot again': () => snapshot(volume, `${pool} first`),
-    group: () =>
-      client.groups.CreateVolumeGroupSnapshot({
-        name: `${pool} group`,
-        source_volume_ids: [volume.id],
-      }),
+    group: () => orchestrator.groupSnapshot([volume], `${pool} group`),
     capacity: () => client.controller.GetCapacity({ parameters: { pool } }),
     delta: () => client.delta(first, second),
     allocated: () => client.allocated(first),
@@ -132,8 +124,7 @@ for (const pool of KINDS) {
     mount('-o', 'loop', image(pool), root);
     const { ranges } = await running.client.delta(ids[0], ids[1]);
     assert.deepEqual(ranges, []);
-    const { volume: restored } = await restore(pool, ids[0]);
-    await remove([volume, running.orchestrator.hold('restored', restored)], ids);
+    await remove([volume, await restore(pool, ids[0])], ids);
   });
 
   test(`H7: a file system mounted over a pool receives none of its data, on ${pool}`, async () => {
@@ -242,31 +233,25 @@ for (const pool of KINDS) {
     setImmutable(path, false);
     await refused(restore(pool, id), 'FAILED_PRECONDITION', /immutable/);
     setImmutable(path, true);
-    const { volume: whole } = await restore(pool, id);
+    const whole = await restore(pool, id);
     await tamper(path, () => overwrite(path));
-    const second = createRequest(`${pool} second`, { snapshotId: id, parameters: { pool } });
-    const restored = running.client.controller.CreateVolume(second);
-    await refused(restored, 'FAILED_PRECONDITION', /written to after/);
+    const second = copy(pool, 'second', { snapshotId: id });
+    await refused(second, 'FAILED_PRECONDITION', /written to after/);
     const list = running.client.allocated(id);
     await refused(list, 'FAILED_PRECONDITION', /changed after it was taken/);
-    await remove([volume, running.orchestrator.hold('restored', whole)], [id]);
+    await remove([volume, whole], [id]);
   });
 
   test(`H16: a truncated volume is not cloned, staged, snapshotted or expanded, on ${pool}`, async () => {
-    const { client, orchestrator } = running;
+    const { orchestrator } = running;
     const volume = await create(pool, 'short volume');
     const path = volumeFile(pool, volume);
     truncateSync(path, 4 * MIB);
-    const clone = createRequest(`${pool} clone`, {
-      volumeId: volume.id,
-      parameters: { pool },
-    });
-    const group = { name: `${pool} group`, source_volume_ids: [volume.id] };
     for (const call of [
-      () => client.controller.CreateVolume(clone),
+      () => copy(pool, 'clone', { volumeId: volume.id }),
       () => orchestrator.stage(volume),
       () => snapshot(volume, `${pool} of a short one`),
-      () => client.groups.CreateVolumeGroupSnapshot(group),
+      () => orchestrator.groupSnapshot([volume], `${pool} group`),
       () => orchestrator.expand(volume, 16 * MIB),
       () => create(pool, 'short volume'),
     ]) {

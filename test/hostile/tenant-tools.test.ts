@@ -28,6 +28,16 @@ function device(size = '64M'): string {
   return execFileSync('losetup', ['--show', '-f', image], { encoding: 'utf8' }).trim();
 }
 
+/** A device whose check does not end. */
+function endless(): string {
+  const path = device();
+  writeHostileExt4(path, 'time');
+  return path;
+}
+
+const check = (path: string, options: RunOptions): Promise<unknown> =>
+  run('fsck.ext4', ['-p', path], { device: path, ...options });
+
 /** Fields of /proc/PID/status. */
 function statusOf(text: string): Map<string, string> {
   const lines = text.split('\n').filter((line) => line.includes(':'));
@@ -84,11 +94,8 @@ test('H2: no program has capabilities but mount, which has two', async () => {
 });
 
 test('H2: fsck.ext4 runs as a separate user, without privileges, and with limits', async () => {
-  const path = device();
-  writeHostileExt4(path, 'time');
-  const checked = run('fsck.ext4', ['-p', path], { device: path, cpuSeconds: 2 }).catch(
-    (thrown: unknown) => thrown,
-  );
+  const path = endless();
+  const checked = check(path, { cpuSeconds: 2 }).catch((thrown) => thrown);
   await eventually('fsck.ext4 runs', () => toolsOn(path, 'fsck.ext4').length === 1);
   const [pid] = toolsOn(path, 'fsck.ext4');
   const read = (name: string): string => readFileSync(`/proc/${pid}/${name}`, 'utf8');
@@ -136,11 +143,8 @@ test('H2: two concurrent tools run as two users, so that neither can reach the o
 });
 
 test('H2: a tool in an endless loop is killed, with an error that names the tool and the limit', async () => {
-  const path = device();
-  writeHostileExt4(path, 'time');
-  const failure = await run('fsck.ext4', ['-p', path], { device: path, cpuSeconds: 1 }).catch(
-    (thrown: unknown) => thrown,
-  );
+  const path = endless();
+  const failure = await check(path, { cpuSeconds: 1 }).catch((thrown) => thrown);
   assert.ok(failure instanceof ExecError, String(failure));
   assert.equal(failure.code, 'SIGNAL');
   assert.equal(failure.signal, 'SIGXCPU');
@@ -149,9 +153,8 @@ test('H2: a tool in an endless loop is killed, with an error that names the tool
 });
 
 test('H2: a tool that takes too long is killed at its timeout', async () => {
-  const path = device();
-  writeHostileExt4(path, 'time');
-  const checked = run('fsck.ext4', ['-p', path], { device: path, timeoutMs: 500 });
+  const path = endless();
+  const checked = check(path, { timeoutMs: 500 });
   await assert.rejects(checked, /^ExecError: fsck.ext4 was killed after 500 ms/);
   assert.deepEqual(toolsOn(path, 'fsck.ext4'), []);
 });
@@ -174,8 +177,7 @@ test('H2: a volume whose check exceeds the memory limit is not staged, and nothi
 });
 
 test('H2: a plugin that is killed leaves no check of a volume behind', async () => {
-  const path = device();
-  writeHostileExt4(path, 'time');
+  const path = endless();
   const script = fileURLToPath(new URL('./tenant-tools-process.js', import.meta.url));
   const plugin = spawn(process.execPath, [script, path], { stdio: 'inherit' });
   await eventually('fsck.ext4 runs', () => toolsOn(path, 'fsck.ext4').length === 1);

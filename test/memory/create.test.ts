@@ -49,12 +49,11 @@ const REFUSED: readonly (readonly [StatusName, RegExp, Requests])[] = [
       'a capability without an access type': capable({ access_mode: WRITER }),
       'a capability without an access mode': capable({ block: {} }),
       'an empty capability': capable({}),
-      'CV5: access mode MULTI_NODE_READER_ONLY': capable(blockCapability('MULTI_NODE_READER_ONLY')),
-      'CV5: access mode MULTI_NODE_SINGLE_WRITER': capable(
-        blockCapability('MULTI_NODE_SINGLE_WRITER'),
-      ),
-      'CV5: access mode MULTI_NODE_MULTI_WRITER': capable(
-        blockCapability('MULTI_NODE_MULTI_WRITER'),
+      ...Object.fromEntries(
+        ['READER_ONLY', 'SINGLE_WRITER', 'MULTI_WRITER'].map((mode) => [
+          `CV5: access mode MULTI_NODE_${mode}`,
+          capable(blockCapability(`MULTI_NODE_${mode}`)),
+        ]),
       ),
       'CV5: file system ntfs': capable(mountCapability('ntfs')),
       'CV5: a file system named like an option': capable(mountCapability('-t')),

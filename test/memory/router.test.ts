@@ -1,7 +1,7 @@
 /** The router before three nodes: where calls go, what becomes of lists, and what it says when it cannot. */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { test } from 'node:test';
+import { afterEach, test } from 'node:test';
 import { nodeKey, nodeKeyOf } from '../../src/domain/identifiers.js';
 import { blockCapability, type Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
@@ -31,6 +31,13 @@ const createOn = (id: string, name: string): Promise<Message> =>
 
 const keyOf = (handle: string): string | null => nodeKeyOf(handle);
 
+afterEach(async () => {
+  const { controller } = cluster.client;
+  for (const { volume } of (await controller.ListVolumes({}))['entries']) {
+    await controller.DeleteVolume({ volume_id: volume.volume_id });
+  }
+});
+
 test('a volume is made on the node of its topology, and every call for it goes there', async () => {
   const { controller } = cluster.client;
   for (const { id, plugin } of cluster.nodes) {
@@ -40,20 +47,13 @@ test('a volume is made on the node of its topology, and every call for it goes t
     assert.deepEqual(volume['accessible_topology'], on(id));
     const direct = await plugin.client.controller.ControllerGetVolume({ volume_id });
     assert.deepEqual(await controller.ControllerGetVolume({ volume_id }), direct);
-    const grown = await controller.ControllerExpandVolume({
-      volume_id,
-      capacity_range: { required_bytes: 32 * MIB },
-    });
+    const capacity_range = { required_bytes: 32 * MIB };
+    const grown = await controller.ControllerExpandVolume({ volume_id, capacity_range });
     assert.equal(grown['capacity_bytes'], String(32 * MIB));
-    const snapshot = await controller.CreateSnapshot({
-      name: `snap-${id}`,
-      source_volume_id: volume_id,
-    });
-    const snapshot_id = snapshot['snapshot'].snapshot_id as string;
-    const copy = await createVolume(`copy-${id}`, {
-      volume_content_source: { snapshot: { snapshot_id } },
-      capacity_range: { required_bytes: 32 * MIB },
-    });
+    const taken = { name: `snap-${id}`, source_volume_id: volume_id };
+    const { snapshot_id } = (await controller.CreateSnapshot(taken))['snapshot'];
+    const volume_content_source = { snapshot: { snapshot_id } };
+    const copy = await createVolume(`copy-${id}`, { volume_content_source, capacity_range });
     assert.equal(keyOf(copy['volume_id']), nodeKey(id), 'the node of the source');
     await controller.DeleteVolume({ volume_id: copy['volume_id'] });
     await controller.DeleteSnapshot({ snapshot_id });
@@ -63,13 +63,12 @@ test('a volume is made on the node of its topology, and every call for it goes t
 });
 
 test('a source on a node that the topology excludes is RESOURCE_EXHAUSTED', async () => {
-  const source = await createOn('node-a', 'elsewhere-source');
+  const { volume_id } = await createOn('node-a', 'elsewhere-source');
   const elsewhere = createVolume('elsewhere', {
-    volume_content_source: { volume: { volume_id: source['volume_id'] } },
+    volume_content_source: { volume: { volume_id } },
     accessibility_requirements: { requisite: on('node-b') },
   });
   await refused(elsewhere, 'RESOURCE_EXHAUSTED');
-  await cluster.client.controller.DeleteVolume({ volume_id: source['volume_id'] });
 });
 
 test('the first preferred topology is chosen, and a repeated CreateVolume finds the volume wherever it would be made now', async () => {
@@ -84,11 +83,10 @@ test('the first preferred topology is chosen, and a repeated CreateVolume finds 
   assert.deepEqual(await createVolume('again'), first, 'also without a topology');
   const larger = createVolume('again', { capacity_range: { required_bytes: 64 * MIB } });
   await refused(larger, 'ALREADY_EXISTS');
-  await cluster.client.controller.DeleteVolume({ volume_id: first['volume_id'] });
 });
 
 test('without a topology the node with the most capacity is chosen, and a full one is passed over', async () => {
-  const filler = await createVolume('filler', {
+  await createVolume('filler', {
     accessibility_requirements: { requisite: on('node-a') },
     capacity_range: { required_bytes: 1500 * MIB },
   });
@@ -102,9 +100,6 @@ test('without a topology the node with the most capacity is chosen, and a full o
     capacity_range: { required_bytes: 900 * MIB },
   });
   assert.notEqual(keyOf(moved['volume_id']), nodeKey('node-a'));
-  for (const { volume_id } of [filler, volume, moved]) {
-    await cluster.client.controller.DeleteVolume({ volume_id });
-  }
 });
 
 test('calls of one name at once make one volume', async () => {
@@ -117,7 +112,6 @@ test('calls of one name at once make one volume', async () => {
   for (const answer of answers) {
     if (answer.status === 'rejected') await refused(Promise.reject(answer.reason), 'ABORTED');
   }
-  await cluster.client.controller.DeleteVolume({ volume_id: made[0]?.['volume_id'] });
 });
 
 test('capacity is that of the topology, and of all nodes without one', async () => {
@@ -148,48 +142,43 @@ test('lists have the entries of all nodes, and pages do not depend on the order 
   for (const source_volume_id of made) {
     const name = `of-${source_volume_id}`;
     const { snapshot } = await controller.CreateSnapshot({ name, source_volume_id });
-    snapshots.push((snapshot as Message)['snapshot_id']);
+    snapshots.push(snapshot.snapshot_id);
   }
   for (const max_entries of [0, 1, 2, 4, 5, 7, 15, 16]) {
     const found: string[] = [];
     let starting_token = '';
     do {
       const page = await controller.ListVolumes({ max_entries, starting_token });
-      const entries = page['entries'] as Message[];
-      if (max_entries > 0) assert.ok(entries.length <= max_entries);
-      found.push(...entries.map(({ volume }) => (volume as Message)['volume_id']));
+      const ids = page['entries'].map(({ volume }: Message) => volume.volume_id);
+      if (max_entries > 0) assert.ok(ids.length <= max_entries);
+      found.push(...ids);
       starting_token = page['next_token'];
     } while (starting_token !== '');
     assert.deepEqual(found.toSorted(), made.toSorted(), `pages of ${max_entries}`);
   }
-  const all = await controller.ListSnapshots({});
-  assert.equal((all['entries'] as Message[]).length, snapshots.length);
+  const listed = async (filter: Message): Promise<string[]> =>
+    (await controller.ListSnapshots(filter))['entries'].map(
+      ({ snapshot }: Message) => snapshot.snapshot_id,
+    );
+  assert.equal((await listed({})).length, snapshots.length);
   const [snapshot_id = ''] = snapshots;
   const [source_volume_id = '', , , , , other = ''] = made;
   for (const filter of [{ snapshot_id }, { source_volume_id }, { snapshot_id, source_volume_id }]) {
-    const { entries } = await controller.ListSnapshots(filter);
-    assert.deepEqual(
-      (entries as Message[]).map(({ snapshot }) => (snapshot as Message)['snapshot_id']),
-      [snapshot_id],
-    );
+    assert.deepEqual(await listed(filter), [snapshot_id]);
   }
-  const neither = await controller.ListSnapshots({ snapshot_id, source_volume_id: other });
-  assert.deepEqual(neither['entries'], []);
+  assert.deepEqual(await listed({ snapshot_id, source_volume_id: other }), []);
   await refused(controller.ListVolumes({ starting_token: 'x' }), 'ABORTED');
   for (const id of snapshots) await controller.DeleteSnapshot({ snapshot_id: id });
-  for (const volume_id of made) await controller.DeleteVolume({ volume_id });
 });
 
 test('a group lies on one node; over two nodes it is INVALID_ARGUMENT and says so', async () => {
-  const { controller, groups } = cluster.client;
+  const { groups } = cluster.client;
   const here = [await createOn('node-b', 'group-1'), await createOn('node-b', 'group-2')];
   const there = await createOn('node-c', 'group-3');
   const ids = here.map((volume) => volume['volume_id'] as string);
-  const { group_snapshot } = await groups.CreateVolumeGroupSnapshot({
-    name: 'group',
-    source_volume_ids: ids,
-  });
-  const { group_snapshot_id, snapshots } = group_snapshot as Message;
+  const wanted = { name: 'group', source_volume_ids: ids };
+  const { group_snapshot } = await groups.CreateVolumeGroupSnapshot(wanted);
+  const { group_snapshot_id, snapshots } = group_snapshot;
   assert.equal(keyOf(group_snapshot_id), nodeKey('node-b'));
   const snapshot_ids = (snapshots as Message[]).map((snapshot) => snapshot['snapshot_id']);
   const found = await groups.GetVolumeGroupSnapshot({ group_snapshot_id, snapshot_ids });
@@ -198,7 +187,6 @@ test('a group lies on one node; over two nodes it is INVALID_ARGUMENT and says s
   const wide = groups.CreateVolumeGroupSnapshot({ name: 'wide', source_volume_ids });
   await refused(wide, 'INVALID_ARGUMENT', /belong to different nodes: a group lies on one/);
   await groups.DeleteVolumeGroupSnapshot({ group_snapshot_id, snapshot_ids });
-  for (const { volume_id } of [...here, there]) await controller.DeleteVolume({ volume_id });
 });
 
 test('handles of two nodes, or of one that is not listed, are refused and say so', async () => {
@@ -238,21 +226,15 @@ test('what a node refuses is refused alike through the router', async () => {
 });
 
 test('the router answers for itself and advertises what its nodes do', async () => {
-  const { identity, controller, groups } = cluster.client;
   const direct = cluster.node(0).plugin.client;
-  assert.equal((await identity.GetPluginInfo({}))['name'], 'blockdelta.csi');
-  assert.deepEqual(
-    await identity.GetPluginCapabilities({}),
-    await direct.identity.GetPluginCapabilities({}),
-  );
-  assert.deepEqual(
-    await controller.ControllerGetCapabilities({}),
-    await direct.controller.ControllerGetCapabilities({}),
-  );
-  assert.deepEqual(
-    await groups.GroupControllerGetCapabilities({}),
-    await direct.groups.GroupControllerGetCapabilities({}),
-  );
+  assert.equal((await cluster.client.identity.GetPluginInfo({}))['name'], 'blockdelta.csi');
+  for (const ask of [
+    ({ identity }: typeof direct) => identity.GetPluginCapabilities({}),
+    ({ controller }: typeof direct) => controller.ControllerGetCapabilities({}),
+    ({ groups }: typeof direct) => groups.GroupControllerGetCapabilities({}),
+  ]) {
+    assert.deepEqual(await ask(cluster.client), await ask(direct));
+  }
   await refused(cluster.client.node.NodeGetInfo({}), 'UNIMPLEMENTED');
 });
 
@@ -271,8 +253,7 @@ test('a node that is down is UNAVAILABLE and named, and served again when it is 
   ]) {
     await refused(call(), 'UNAVAILABLE', new RegExp(`node 'node-b' at ${address}`));
   }
-  const elsewhere = await createOn('node-a', 'on-another');
-  await controller.DeleteVolume({ volume_id: elsewhere['volume_id'] });
+  await createOn('node-a', 'on-another');
   assert.equal((await identity.Probe({}))['ready'].value, true);
   assert.ok((await identity.GetPluginCapabilities({}))['capabilities'].length > 0);
   await plugin.start();
@@ -282,7 +263,6 @@ test('a node that is down is UNAVAILABLE and named, and served again when it is 
       () => false,
     ),
   );
-  await controller.DeleteVolume({ volume_id });
 });
 
 test('a list that changes is followed, and an address of another node is refused by it', async () => {
@@ -303,7 +283,6 @@ test('a list that changes is followed, and an address of another node is refused
   await until(/^14 .*this is node 'blockdelta.csi node-a', and the call is for/);
   cluster.list(cluster.nodes);
   await until(/^OK$/);
-  await controller.DeleteVolume({ volume_id });
 });
 
 test('H12: a thousand hostile requests are answered by the router or a node, and harm neither', async () => {
@@ -319,6 +298,5 @@ test('H12: a thousand hostile requests are answered by the router or a node, and
   const logs = [cluster.log, ...cluster.nodes.map(({ plugin }) => plugin.log)].join('\n');
   const internal = logs.split('\n').filter((line) => line.includes('"INTERNAL"'));
   assert.deepEqual(internal, []);
-  const { volume_id } = await createOn('node-a', 'after');
-  await cluster.client.controller.DeleteVolume({ volume_id });
+  await createOn('node-a', 'after');
 });
