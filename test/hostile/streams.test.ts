@@ -150,6 +150,13 @@ async function opened(made: Attacked, count: number): Promise<void> {
   await eventually('the streams are open', () => started(made) >= count);
 }
 
+/** So many streams of one client, which reads none of them. */
+async function openMany(client: RawClient, made: Attacked, count: number): Promise<Stream[]> {
+  const calls = Array.from({ length: count }, (_, index) => open(client, `snap-${index}`));
+  await opened(made, count);
+  return calls;
+}
+
 const started = (made: TestServer): number =>
   made.log.filter((line) => line['msg'] === 'call started').length;
 const ended = (made: TestServer): number => made.log.filter((line) => 'code' in line).length;
@@ -169,9 +176,7 @@ async function settled(figure: () => number): Promise<void> {
 
 test('H11: queued chunks of cancelled streams are dropped before they use a thread', async (t) => {
   const made = await start(t, { maxStreams: 200 });
-  const hostile = connect(t, made);
-  const calls = Array.from({ length: 100 }, (_, index) => open(hostile, `snap-${index}`));
-  await opened(made, calls.length);
+  const calls = await openMany(connect(t, made), made, 100);
   for (const call of calls) call.cancel();
   // Those that no thread has are over at once, though no chunk has been filled.
   await eventually('the others have ended', () => ended(made) >= calls.length - THREADS);
@@ -183,10 +188,8 @@ test('H11: queued chunks of cancelled streams are dropped before they use a thre
 
 test('H11: a stream gets the next thread, however many streams of another client are waiting', async (t) => {
   const made = await start(t, { maxStreams: 200 });
-  const hostile = connect(t, made);
   const good = connect(t, made);
-  for (let index = 0; index < 100; index += 1) open(hostile, `snap-${index}`);
-  await opened(made, 100);
+  await openMany(connect(t, made), made, 100);
   await eventually('the threads are busy', () => made.filler.asked.length === THREADS);
   const stream = open(good, 'good');
   await opened(made, 101);
@@ -282,8 +285,7 @@ for (const connections of [1, 10]) {
 test('H11: a stream over the limit is RESOURCE_EXHAUSTED while its client reads its other streams', async (t) => {
   const made = await start(t, { maxStreams: 4 });
   const client = connect(t, made);
-  const calls = Array.from({ length: 4 }, (_, index) => open(client, `snap-${index}`));
-  await opened(made, 4);
+  const calls = await openMany(client, made, 4);
   const status = await statusOf(open(client, 'one more'));
   assert.equal(status.code, 8);
   assert.match(status.details, /4 streams are open, which is the limit/);
@@ -292,10 +294,8 @@ test('H11: a stream over the limit is RESOURCE_EXHAUSTED while its client reads 
 
 test('H11: at the limit the client with the most streams loses one to a client with fewer', async (t) => {
   const made = await start(t, { maxStreams: 4 });
-  const many = connect(t, made);
   const few = connect(t, made);
-  const calls = Array.from({ length: 4 }, (_, index) => open(many, `snap-${index}`));
-  await opened(made, 4);
+  const calls = await openMany(connect(t, made), made, 4);
   const statuses = Promise.race(calls.map(statusOf));
   open(few, 'other');
   const status = await statuses;
