@@ -22,21 +22,18 @@ export class PrometheusServer {
 
   /**
    * @param directory for its configuration and data
-   * @param targets what to scrape: host:port by the name of its job
+   * @param target what to scrape: host:port
    */
   static async start(
     program: string,
     directory: string,
-    targets: Readonly<Record<string, string>>,
+    target: string,
   ): Promise<PrometheusServer> {
     const file = join(directory, 'prometheus.yaml');
     const config = {
       global: { scrape_interval: '1s', evaluation_interval: '1s' },
       rule_files: [packagePath('deploy/prometheus/alerts.yaml')],
-      scrape_configs: Object.entries(targets).map(([name, target]) => ({
-        job_name: name,
-        static_configs: [{ targets: [target] }],
-      })),
+      scrape_configs: [{ job_name: 'blockdelta', static_configs: [{ targets: [target] }] }],
     };
     // JSON is YAML.
     writeFileSync(file, JSON.stringify(config));
