@@ -157,9 +157,10 @@ export function rawClient(
   endpoint: string,
   service: ServiceName,
   options: grpc.ChannelOptions = {},
+  credentials = grpc.credentials.createInsecure(),
 ): RawClient {
   const Client = grpc.makeGenericClientConstructor(clientServices()[service], service);
-  const client = new Client(endpoint, grpc.credentials.createInsecure(), options);
+  const client = new Client(endpoint, credentials, options);
   t.after(() => client.close());
   return client as unknown as RawClient;
 }

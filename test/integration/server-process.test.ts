@@ -66,14 +66,6 @@ plainTest('the error without any setting names the required one, and help has al
   }
 });
 
-plainTest('a path that cannot become the socket: exit code 1, and it stays', async (t) => {
-  const workspace = workspaceOf(t);
-  writeFileSync(workspace.path('plugin.sock'), '');
-  const line = await failedStart(workspace);
-  assert.match(line, /^blockdelta: .*plugin\.sock exists and is not a socket/);
-  assert.deepEqual(readdirSync(workspace.directory), ['plugin.sock']);
-});
-
 test('a state directory that cannot be written is named, and the socket goes', async (t) => {
   const workspace = workspaceOf(t);
   const directory = workspace.path('plugin');

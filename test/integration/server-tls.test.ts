@@ -10,13 +10,19 @@ import * as grpc from '@grpc/grpc-js';
 import { StatusCode } from '../../src/base/errors.js';
 import { formatHostPort } from '../../src/config/tls.js';
 import type { HostPort } from '../../src/config/values.js';
-import { clientServices } from '../../src/csi/proto.js';
 import { DESTINATION_HEADER, destinationOf } from '../../src/csi/routed-calls.js';
 import type { AnyService, ServiceName } from '../../src/csi/service.js';
 import { Authority, type CertificateFiles } from '../support/certificates.js';
 import { eventually } from '../support/eventually.js';
 import { loopbackAddress } from '../support/loopback.js';
-import { fakeService, startServer, type TestServer, temporaryDirectory } from './server-fixture.js';
+import {
+  fakeService,
+  type RawClient,
+  rawClient,
+  startServer,
+  type TestServer,
+  temporaryDirectory,
+} from './server-fixture.js';
 
 const DESTINATION = destinationOf('test.csi', 'node-a');
 
@@ -63,29 +69,22 @@ async function startNode(
   return Object.assign(server, { certificates: directory, authority, address, files, router });
 }
 
-type Client = grpc.Client & Record<string, (...given: unknown[]) => unknown>;
-
 function clientOf(
   t: TestContext,
   node: Node,
   service: ServiceName,
   files: CertificateFiles = node.router,
-): Client {
+): RawClient {
   const [ca, key, certificate] = [files.ca, files.key, files.certificate].map((file) =>
     readFileSync(file),
   );
-  const Constructor = grpc.makeGenericClientConstructor(clientServices()[service], service);
-  const client = new Constructor(
-    formatHostPort(node.address),
-    grpc.credentials.createSsl(ca, key, certificate),
-    {
-      'grpc.ssl_target_name_override': 'blockdelta-node',
-      'grpc.default_authority': 'localhost',
-      'grpc.use_local_subchannel_pool': 1,
-    },
-  );
-  t.after(() => client.close());
-  return client as unknown as Client;
+  const options = {
+    'grpc.ssl_target_name_override': 'blockdelta-node',
+    'grpc.default_authority': 'localhost',
+    'grpc.use_local_subchannel_pool': 1,
+  };
+  const credentials = grpc.credentials.createSsl(ca, key, certificate);
+  return rawClient(t, formatHostPort(node.address), service, options, credentials);
 }
 
 function headers(destination = DESTINATION): grpc.Metadata {
@@ -95,7 +94,7 @@ function headers(destination = DESTINATION): grpc.Metadata {
 }
 
 function call(
-  client: Client,
+  client: RawClient,
   rpc: string,
   metadata = headers(),
   request: object = {},

@@ -25,7 +25,6 @@ import {
   frame,
   type LogLine,
   makeServer,
-  rawClient,
   startServer,
   temporaryDirectory,
   untilCutOff,
@@ -238,36 +237,6 @@ test('each call is logged in one line with its objects, code and duration', asyn
   });
 });
 
-test("a handler's signal is aborted when its caller cancels or its deadline passes", async (t) => {
-  const reasons: string[] = [];
-  const waiting = fakeService('Controller', {
-    unary: {
-      DeleteVolume: async (_request, context) => {
-        const reason = await untilCutOff(context);
-        reasons.push(reason.message);
-        throw reason;
-      },
-    },
-  });
-  const made = await startServer(t, { services: [waiting] });
-  await rejectsWith(
-    made.client.controller.DeleteVolume({}, { deadlineMs: 100 }),
-    'DEADLINE_EXCEEDED',
-  );
-  await eventually('the handler notices the deadline', () => reasons.length === 1);
-  const client = rawClient(t, made.endpoint, 'Controller');
-  const call = client['DeleteVolume']?.({}, () => undefined) as grpc.ClientUnaryCall;
-  await eventually('the handler runs', () => made.log.filter(isStart).length === 2);
-  call.cancel();
-  await eventually('the handler notices the cancel', () => reasons.length === 2);
-  assert.match(reasons[0] as string, /deadline/);
-  assert.match(reasons[1] as string, /cancelled/);
-  const codes = made.log.filter((line) => 'code' in line).map((line) => line['code']);
-  assert.deepEqual(codes, ['DEADLINE_EXCEEDED', 'CANCELLED']);
-});
-
-const isStart = (line: LogLine): boolean => line['msg'] === 'call started';
-
 /** A controller whose DeleteVolume ends on request, or when it is cancelled if `obeys`. */
 function slowController(obeys: boolean) {
   const started = defer();
@@ -343,13 +312,12 @@ test('a stop with a paused stream ends after the grace period and releases the h
 
 test('a second signal immediately cancels what the first one waits for', async (t) => {
   const slow = slowController(true);
-  const made = await startServer(t, { services: [slow.service], graceMs: 60_000 });
+  // Without the second signal, longer than any test.
+  const made = await startServer(t, { services: [slow.service], graceMs: 2 ** 31 - 1 });
   const failed = assert.rejects(made.client.controller.DeleteVolume({}));
   await slow.started.promise;
   const stopped = made.server.stop();
-  const started = performance.now();
   made.server.force();
   assert.deepEqual(await stopped, { forced: true, unfinished: 0 });
   await failed;
-  assert.ok(performance.now() - started < 1000);
 });
