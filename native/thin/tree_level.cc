@@ -118,9 +118,9 @@ Status TreeLevel::Load() {
 }
 
 Status TreeLevel::Adopt(const LevelNode& node, const uint8_t* block, unsigned side) {
-  if (buffer_.blocks() == 0) buffer_ = BlockBuffer(kSpareSlots);
   Status status = CheckDepth(node.view, ReadLe64(block + kOwnNumberOffset));
-  if (!status.ok()) return status;
+  if (!status.ok() || node.entry >= node.end) return status;
+  if (buffer_.blocks() == 0) buffer_ = BlockBuffer(kSpareSlots);
   LevelNode adopted = node;
   adopted.slot = used_++;
   std::memcpy(buffer_.block(adopted.slot), block, kMetadataBlockBytes);

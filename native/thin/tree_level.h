@@ -113,7 +113,8 @@ class TreeLevel {
   size_t wanted() const { return wanted_.size(); }
   // Reads the requested nodes after the unfinished ones.
   Status Load();
-  // Adds a node that was already read and checked. REQUIRES: nothing was loaded.
+  // Adds a node that was already read and checked, unless the walk is through with it; its depth is
+  // checked either way. REQUIRES: nothing was loaded.
   Status Adopt(const LevelNode& node, const uint8_t* block, unsigned side);
 
  private:

@@ -96,10 +96,12 @@ Status TreePair::Adopt(Descent* descent) {
   for (size_t i = 0; i < height; i++) levels_.emplace_back(reader_, range_);
   for (unsigned side = 0; side < kSides; side++) {
     std::vector<PathNode>& path = descent->paths[side];
+    if (path.empty()) continue;
+    // A path that leaves the range ends before its leaf and does not reveal the tree's depth.
+    const LevelNode& last = path.back().node;
+    if (!last.view.is_leaf() && last.entry >= last.end) continue;
     const size_t above = height - path.size();
     for (size_t i = 0; i < path.size(); i++) {
-      // A path that leaves the range ends before its leaf and does not reveal the tree's depth.
-      if (path[i].node.entry >= path[i].node.end) continue;
       Status status = levels_[above + i].Adopt(path[i].node, path[i].block.block(0), side);
       if (!status.ok()) return status;
     }
