@@ -10,7 +10,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +20,7 @@
 #include "native/scan/change_list_union.h"
 #include "native/scan/fill.h"
 #include "test/fuzz/fuzz_input.h"
+#include "test/fuzz/fuzz_scan.h"
 #include "test/native/wire.h"
 
 namespace blockdelta {
@@ -282,49 +282,6 @@ std::vector<Range> Joined(std::vector<Entry> entries, uint64_t offset, uint64_t 
   return ranges;
 }
 
-using FillCall = Result<FillOutcome> (*)(const std::vector<ChangeListFile>&, uint64_t,
-                                         const FillLimits&, Span<uint8_t>);
-
-Result<FillOutcome> FillFromStoredMap(const std::vector<ChangeListFile>& files, uint64_t size,
-                                      const FillLimits& limits, Span<uint8_t> buffer) {
-  StoredMapSource source(&files.front());
-  return FillFromMaps(&source, nullptr, size, limits, buffer);
-}
-
-// Runs a scan in chunks and counts them. Nothing: a list was refused.
-std::optional<std::vector<Range>> Scan(FillCall fill, const std::vector<ChangeListFile>& files,
-                                       uint64_t size, FillLimits limits, unsigned* chunks) {
-  const size_t buffer_bytes = 4096;
-  const std::unique_ptr<uint8_t[]> buffer(new uint8_t[buffer_bytes]);
-  std::vector<Range> ranges;
-  uint64_t earliest = limits.offset;
-  for (bool done = false; !done;) {
-    Result<FillOutcome> outcome =
-        fill(files, size, limits, Span<uint8_t>(buffer.get(), buffer_bytes));
-    if (!outcome.ok()) {
-      Check(outcome.status().Is(kListInvalid));
-      return std::nullopt;
-    }
-    Check(outcome->bytes <= buffer_bytes && outcome->entries <= limits.max_entries);
-    const auto messages = test::WireReader(buffer.get(), outcome->bytes).Messages();
-    Check(messages.has_value() && messages->size() == outcome->messages);
-    for (const test::Message& message : *messages) {
-      for (const Range& range : message.ranges) {
-        Check(range.size > 0 && range.offset >= earliest && range.offset < size &&
-              range.size <= size - range.offset);
-        earliest = range.offset + range.size + 1;
-        ranges.push_back(range);
-      }
-    }
-    done = outcome->done;
-    (*chunks)++;
-    Check(done || outcome->entries > 0 || outcome->next_offset > limits.offset);
-    limits.offset = outcome->next_offset;
-    limits.range_start = outcome->next_range_start;
-  }
-  return ranges;
-}
-
 void Run(FuzzInput* input) {
   const uint64_t head = input->Byte();
   const bool is_map = (head & 1) != 0;
@@ -334,7 +291,7 @@ void Run(FuzzInput* input) {
   limits.max_entries_per_message = 1 + (head >> 5 & 3);
   limits.max_extents = 1 + input->Byte();
   limits.send_empty = (head & 0x80) != 0;
-  limits.offset = limits.range_start = std::min(input->Number() * kUnit, size);
+  limits.offset = std::min(input->Number() * kUnit, size);
   const size_t count = is_map ? 1 : 1 + input->Byte() % kMaxFiles;
   std::vector<ChangeListFile> files;
   std::vector<Entry> expected;
@@ -348,15 +305,20 @@ void Run(FuzzInput* input) {
     is_valid = is_valid && entries.has_value();
     if (is_valid) expected.insert(expected.end(), entries->begin(), entries->end());
   }
-  unsigned chunks = 0;
-  const auto ranges =
-      Scan(is_map ? FillFromStoredMap : FillFromListFiles, files, size, limits, &chunks);
-  // A chunk reads the pages from its offset on, so only a single one from the start reads all.
+  const auto fill = [&](const FillLimits& each, Span<uint8_t> buffer) {
+    if (!is_map) return FillFromListFiles(files, size, each, buffer);
+    StoredMapSource source(&files.front());
+    return FillFromMaps(&source, nullptr, size, each, buffer);
+  };
+  unsigned calls = 0;
+  const auto ranges = test::ScanInCalls(fill, size, limits, 4096, &calls);
+  Check(ranges.ok() || ranges.status().Is(kListInvalid));
+  // A call reads the pages from its offset on, so only a single one from the start reads all.
   if (!is_valid) {
-    Check(limits.offset > 0 || chunks > 1 || !ranges.has_value());
+    Check(limits.offset > 0 || calls > 1 || !ranges.ok());
     return;
   }
-  Check(ranges.has_value() && *ranges == Joined(std::move(expected), limits.offset, size));
+  Check(ranges.ok() && *ranges == Joined(std::move(expected), limits.offset, size));
 }
 
 }  // namespace

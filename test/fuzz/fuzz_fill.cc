@@ -4,14 +4,13 @@
 // independent reader understands.
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
 #include "native/scan/fill.h"
 #include "native/scan/list_source.h"
 #include "test/fuzz/fuzz_input.h"
+#include "test/fuzz/fuzz_scan.h"
 #include "test/native/model.h"
-#include "test/native/wire.h"
 
 namespace blockdelta {
 namespace {
@@ -19,7 +18,6 @@ namespace {
 using test::Check;
 using test::FuzzInput;
 using test::Map;
-using test::Range;
 
 constexpr size_t kMaxExtents = 48;
 
@@ -84,57 +82,20 @@ Scene ReadScene(FuzzInput* input) {
   return scene;
 }
 
-// Reads the messages of one call into `ranges`.
-void TakeMessages(const Scene& scene, const FillOutcome& outcome, const uint8_t* buffer,
-                  std::vector<Range>* ranges) {
-  Check(outcome.bytes <= scene.buffer_bytes && outcome.entries <= scene.limits.max_entries);
-  const auto messages = test::WireReader(buffer, outcome.bytes).Messages();
-  Check(messages.has_value() && messages->size() == outcome.messages);
-  for (const test::Message& message : *messages) {
-    Check(message.type == 2 && message.capacity == scene.size);
-    Check(message.ranges.size() <= scene.limits.max_entries_per_message);
-    ranges->insert(ranges->end(), message.ranges.begin(), message.ranges.end());
-  }
-}
-
-// Ascending, apart from each other, inside the domain.
-void CheckOrder(const std::vector<Range>& ranges, uint64_t offset, uint64_t size) {
-  uint64_t earliest = offset;
-  for (const Range& range : ranges) {
-    Check(range.size > 0 && range.offset >= earliest && range.offset < size &&
-          range.size <= size - range.offset);
-    earliest = range.offset + range.size + 1;
-  }
-}
-
 void Run(Scene scene) {
   const std::vector<uint64_t> target_words = test::WordsOf(scene.target);
   const std::vector<uint64_t> base_words = test::WordsOf(scene.base);
-  const std::unique_ptr<uint8_t[]> buffer(new uint8_t[scene.buffer_bytes]);
   const bool valid = IsValid(scene.size, &scene.target) && IsValid(scene.size, &scene.base);
-  const uint64_t offset = scene.limits.offset;
-  scene.limits.range_start = offset;
-  std::vector<Range> ranges;
-  for (bool done = false; !done;) {
+  const auto fill = [&](const FillLimits& limits, Span<uint8_t> buffer) {
     ListSource target({target_words.data(), target_words.size()}, scene.size);
     ListSource base({base_words.data(), base_words.size()}, scene.size);
-    Result<FillOutcome> outcome =
-        FillFromMaps(&target, scene.has_base ? &base : nullptr, scene.size, scene.limits,
-                     Span<uint8_t>(buffer.get(), scene.buffer_bytes));
-    if (!outcome.ok()) {
-      Check(outcome.status().Is(kScanMapInvalid) && !valid);
-      return;
-    }
-    TakeMessages(scene, *outcome, buffer.get(), &ranges);
-    done = outcome->done;
-    Check(done || outcome->entries > 0 || outcome->next_offset > scene.limits.offset);
-    scene.limits.offset = outcome->next_offset;
-    scene.limits.range_start = outcome->next_range_start;
-  }
-  CheckOrder(ranges, offset, scene.size);
+    return FillFromMaps(&target, scene.has_base ? &base : nullptr, scene.size, limits, buffer);
+  };
+  const auto ranges = test::ScanInCalls(fill, scene.size, scene.limits, scene.buffer_bytes);
+  Check(ranges.ok() || (ranges.status().Is(kScanMapInvalid) && !valid));
   if (!valid) return;
-  Check(ranges == test::ExpectedRanges(scene.target, scene.has_base ? &scene.base : nullptr,
-                                       scene.size, offset));
+  Check(*ranges == test::ExpectedRanges(scene.target, scene.has_base ? &scene.base : nullptr,
+                                        scene.size, scene.limits.offset));
 }
 
 }  // namespace

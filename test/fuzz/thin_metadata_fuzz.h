@@ -27,6 +27,7 @@
 #include "native/thin/superblock.h"
 #include "native/thin/thin_fill.h"
 #include "test/fuzz/fuzz_input.h"
+#include "test/fuzz/fuzz_scan.h"
 #include "test/native/thin_image.h"
 #include "test/native/thin_scenario.h"
 #include "test/native/wire.h"
@@ -395,31 +396,18 @@ class ThinMetadataFuzz {
     const uint64_t block_bytes = superblock.data_block_bytes;
     const uint64_t size = (1 + input_.Byte()) * block_bytes / 4;
     FillLimits limits;
-    limits.offset = limits.range_start = 0;
+    limits.offset = 0;
     limits.max_entries = 1 + input_.Byte() % 8;
     limits.max_entries_per_message = limits.max_entries;
     limits.max_extents = 1 + input_.Byte();
     limits.send_empty = false;
-    std::vector<uint8_t> buffer(MessageWriter::kMinBufferBytes);
-    std::vector<Range> ranges;
-    for (bool done = false; !done;) {
-      Result<FillOutcome> outcome =
-          FillFromThin(request, size, limits, Span<uint8_t>(buffer.data(), buffer.size()), 1);
-      if (!outcome.ok()) {
-        CheckRefusal(outcome.status());
-        break;
-      }
-      const auto messages = WireReader(buffer.data(), outcome->bytes).Messages();
-      Check(messages.has_value());
-      for (const Message& message : *messages) {
-        ranges.insert(ranges.end(), message.ranges.begin(), message.ranges.end());
-      }
-      done = outcome->done;
-      Check(done || outcome->next_offset > limits.offset || outcome->entries > 0);
-      limits.offset = outcome->next_offset;
-      limits.range_start = outcome->next_range_start;
-      if (done) CheckRanges(superblock, target, base, size, ranges);
-    }
+    const auto ranges = ScanInCalls(
+        [&](const FillLimits& each, Span<uint8_t> buffer) {
+          return FillFromThin(request, size, each, buffer, 1);
+        },
+        size, limits, MessageWriter::kMinBufferBytes);
+    if (!ranges.ok()) return CheckRefusal(ranges.status());
+    CheckRanges(superblock, target, base, size, *ranges);
   }
 
   void CheckRanges(const Superblock& superblock, const ThinDevice& target, const ThinDevice* base,
