@@ -44,14 +44,13 @@ class Neighbour {
         random_(offset + 1) {}
 
   void Run(uint64_t until_ns, Failures* failures) {
-    Result<UniqueFd> fd = OpenPath(device_, O_RDWR | O_DIRECT);
-    ASSERT_OK(fd);
+    ASSERT_VALUE(fd, OpenPath(device_, O_RDWR | O_DIRECT));
     for (uint32_t count = 1; ClockNs(CLOCK_MONOTONIC) < until_ns; count++) {
-      if (!WriteSome(fd->get())) failures->writes++;
-      if (count % kWritesToFsync == 0 && fsync(fd->get()) != 0) failures->fsyncs++;
+      if (!WriteSome(fd.get())) failures->writes++;
+      if (count % kWritesToFsync == 0 && fsync(fd.get()) != 0) failures->fsyncs++;
     }
     for (uint32_t page = 0; page < kPages; page++) {
-      if (!ReadsBack(fd->get(), page)) failures->wrong++;
+      if (!ReadsBack(fd.get(), page)) failures->wrong++;
     }
   }
 
@@ -88,9 +87,8 @@ class Neighbour {
 
 // Writers share pages and no blocks, while snapshots come and go.
 void WriteTogether(const test::Volume& volume, const std::string& snapshot, uint32_t block_bytes) {
-  Result<AttachedLoop> attached = AttachLoop(volume.path(), false, "");
-  ASSERT_OK(attached);
-  const LoopDevice& device = attached->device;
+  ASSERT_VALUE(attached, AttachLoop(volume.path(), false, ""));
+  const LoopDevice& device = attached.device;
   const uint64_t until_ns =
       ClockNs(CLOCK_MONOTONIC) + (test::IsNightly() ? 60'000'000'000 : 1'500'000'000);
   Failures failures;
@@ -144,15 +142,13 @@ TEST(DirectIoTest, H14UnsafeDirectIoEndsAtTheNextAttachOrStartAndStaysOff) {
   ASSERT_OK(CreateSparseFile({path + ".tmp", path}, kVolumeBytes));
   const std::string command = "losetup --find --direct-io=on " + path;
   ASSERT_TRUE(test::RunCommand(command));
-  Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  ASSERT_OK(attached);
-  EXPECT_TRUE(!attached->created && !attached->device.direct_io);
-  EXPECT_CODE(SetLoopDirectIo(attached->device.path, true), "EOPNOTSUPP");
+  ASSERT_VALUE(attached, AttachLoop(path, false, ""));
+  EXPECT_TRUE(!attached.created && !attached.device.direct_io);
+  EXPECT_CODE(SetLoopDirectIo(attached.device.path, true), "EOPNOTSUPP");
   EXPECT_OK(DetachLoop(path));
   ASSERT_TRUE(test::RunCommand(command));
-  Result<uint32_t> changed = EndUnsafeDirectIo(pool->mount_point());
-  ASSERT_OK(changed);
-  EXPECT_EQ(*changed, 1);
+  ASSERT_VALUE(changed, EndUnsafeDirectIo(pool->mount_point()));
+  EXPECT_EQ(changed, 1);
   EXPECT_EQ(*EndUnsafeDirectIo(pool->mount_point()), 0u);
   EXPECT_OK(DetachLoop(path));
 }
@@ -165,12 +161,11 @@ TEST(DirectIoTest, H15RefusedDiscardsDoNotPassToTheNextUserOfTheDeviceNumber) {
   const std::string path = directory.At("image");
   ASSERT_OK(CreateSparseFile({path + ".tmp", path}, kVolumeBytes));
   for (const bool detach_ourselves : {true, false}) {
-    Result<AttachedLoop> attached = AttachLoop(path, false, "");
-    ASSERT_OK(attached);
-    const std::string device = attached->device.path;
+    ASSERT_VALUE(attached, AttachLoop(path, false, ""));
+    const std::string device = attached.device.path;
     EXPECT_TRUE(test::RunCommand("blkdiscard " + device));
-    ASSERT_OK(RefuseLoopDiscards(attached->device.number));
-    EXPECT_OK(RefuseLoopDiscards(attached->device.number));
+    ASSERT_OK(RefuseLoopDiscards(attached.device.number));
+    EXPECT_OK(RefuseLoopDiscards(attached.device.number));
     EXPECT_FALSE(test::RunCommand("blkdiscard " + device));
     if (detach_ourselves) {
       EXPECT_OK(DetachLoop(path));
@@ -178,9 +173,8 @@ TEST(DirectIoTest, H15RefusedDiscardsDoNotPassToTheNextUserOfTheDeviceNumber) {
       EXPECT_TRUE(test::RunCommand("losetup --detach " + device));
     }
   }
-  Result<AttachedLoop> attached = AttachLoop(path, false, "");
-  ASSERT_OK(attached);
-  EXPECT_TRUE(test::RunCommand("blkdiscard " + attached->device.path));
+  ASSERT_VALUE(attached, AttachLoop(path, false, ""));
+  EXPECT_TRUE(test::RunCommand("blkdiscard " + attached.device.path));
   EXPECT_OK(DetachLoop(path));
 }
 

@@ -29,18 +29,17 @@ std::string Answer(const Result<bool>& result) {
 TEST(AnchoredPathTest, MakesAPlaceOnceAndRemovesItOnceAndOnlyIfEmpty) {
   const test::TempDirectory scratch;
   for (const bool directory : {true, false}) {
-    Result<AnchoredPath> place = AnchoredPath::Open(scratch.At("place"));
-    ASSERT_OK(place);
-    EXPECT_EQ(Answer(place->Make(directory)), "yes");
-    EXPECT_EQ(Answer(place->Make(directory)), "no");
-    EXPECT_EQ(Answer(place->IsMountPoint()), "no");
+    ASSERT_VALUE(place, AnchoredPath::Open(scratch.At("place")));
+    EXPECT_EQ(Answer(place.Make(directory)), "yes");
+    EXPECT_EQ(Answer(place.Make(directory)), "no");
+    EXPECT_EQ(Answer(place.IsMountPoint()), "no");
     const std::string inside = scratch.At(directory ? "place/file" : "place");
     std::ofstream(inside) << "content";
-    EXPECT_CODE(place->Remove(), "ENOTEMPTY");
+    EXPECT_CODE(place.Remove(), "ENOTEMPTY");
     fs::resize_file(inside, 0);
     if (directory) fs::remove(inside);
-    EXPECT_EQ(Answer(place->Remove()), "yes");
-    EXPECT_EQ(Answer(place->Remove()), "no");
+    EXPECT_EQ(Answer(place.Remove()), "yes");
+    EXPECT_EQ(Answer(place.Remove()), "no");
   }
 }
 
@@ -52,9 +51,8 @@ TEST(AnchoredPathTest, RefusesASymbolicLinkInAPathAndKeepsOneAtItsEnd) {
   EXPECT_CODE(OpenResolved(scratch.At("link"), O_PATH), "ELOOP");
   EXPECT_CODE(AnchoredPath::Open(scratch.At("absent/inside")), "ENOENT");
   EXPECT_CODE(AnchoredPath::Open("relative"), "EINVAL");
-  Result<AnchoredPath> place = AnchoredPath::Open(scratch.At("link"));
-  ASSERT_OK(place);
-  EXPECT_CODE(place->Remove(), "ENOTEMPTY");
+  ASSERT_VALUE(place, AnchoredPath::Open(scratch.At("link")));
+  EXPECT_CODE(place.Remove(), "ENOTEMPTY");
   EXPECT_TRUE(fs::exists(scratch.At("real/inside")));
 }
 
@@ -110,15 +108,14 @@ struct Root : test::TempDirectory {
 
 TEST(OpenDirectoriesTest, OpensTheRootFirstAndThenEachDirectoryInIt) {
   const Root root;
-  Result<std::vector<OpenDirectory>> opened = OpenDirectories(root.At("."), {"one", "two"});
-  ASSERT_OK(opened);
-  ASSERT_EQ(opened->size(), 3U);
-  EXPECT_EQ((*opened)[0].inode, InodeOf(root.At(".")));
-  EXPECT_EQ((*opened)[1].inode, InodeOf(root.At("one")));
-  EXPECT_EQ((*opened)[2].inode, InodeOf(root.At("two")));
+  ASSERT_VALUE(opened, OpenDirectories(root.At("."), {"one", "two"}));
+  ASSERT_EQ(opened.size(), 3U);
+  EXPECT_EQ(opened[0].inode, InodeOf(root.At(".")));
+  EXPECT_EQ(opened[1].inode, InodeOf(root.At("one")));
+  EXPECT_EQ(opened[2].inode, InodeOf(root.At("two")));
   // Names in it are reached wherever it was moved.
   fs::rename(root.At("one"), root.At("moved"));
-  const std::string through = "/proc/self/fd/" + std::to_string((*opened)[1].fd.get());
+  const std::string through = "/proc/self/fd/" + std::to_string(opened[1].fd.get());
   std::ofstream(through + "/file") << "content";
   EXPECT_TRUE(fs::exists(root.At("moved/file")));
 }
@@ -153,10 +150,9 @@ TEST(DirectoryListTest, ReportsSizesAllocationAndKindsAsStatDoes) {
   // A link is not followed: it could name any file of the host.
   ASSERT_EQ(symlink(directory.At("written").c_str(), directory.At("link").c_str()), 0);
   ASSERT_EQ(symlink("nowhere", directory.At("dangling").c_str()), 0);
-  Result<std::vector<ListedFile>> files = ListDirectory(directory.At("."));
-  ASSERT_OK(files);
+  ASSERT_VALUE(files, ListDirectory(directory.At(".")));
   std::map<std::string, ListedFile> by_name;
-  for (const ListedFile& file : *files) by_name[file.name] = file;
+  for (const ListedFile& file : files) by_name[file.name] = file;
   ASSERT_EQ(by_name.size(), 5u);
   for (const char* name : {"written", "sparse"}) {
     struct stat state = {};
@@ -173,12 +169,11 @@ TEST(DirectoryListTest, ListsManyFilesOnceEachAndNamesWhatIsNoDirectory) {
   std::set<std::string> expected;
   for (int i = 0; i < 3000; i++) expected.insert(std::to_string(i));
   for (const std::string& name : expected) test::WriteBytes(directory.At(name), 0, {1});
-  Result<std::vector<ListedFile>> files = ListDirectory(directory.At("."));
-  ASSERT_OK(files);
+  ASSERT_VALUE(files, ListDirectory(directory.At(".")));
   std::set<std::string> seen;
-  for (const ListedFile& file : *files) seen.insert(file.name);
+  for (const ListedFile& file : files) seen.insert(file.name);
   EXPECT_EQ(seen, expected);
-  EXPECT_EQ(files->size(), expected.size());
+  EXPECT_EQ(files.size(), expected.size());
   EXPECT_CODE(ListDirectory(directory.At("missing")), "ENOENT");
   EXPECT_CODE(ListDirectory(directory.At("7")), "ENOTDIR");
 }

@@ -184,11 +184,10 @@ TEST(DurabilityTest, ChangeListsSurviveAPowerCut) {
   for (uint64_t n = 1; n <= 2; n++) {
     const std::string path = directory.At(std::to_string(n));
     Recording recording;
-    Result<ChangeListWriter> list = ChangeListWriter::Create(path + ".tmp", ChangeListKind::kDelta);
-    ASSERT_OK(list);
-    ASSERT_OK(list->Add({0, 4096 * n, 0, false}));
-    ASSERT_OK(list->Flush());
-    ASSERT_OK(list->Publish(snapshot(n), snapshot(n - 1), path));
+    ASSERT_VALUE(list, ChangeListWriter::Create(path + ".tmp", ChangeListKind::kDelta));
+    ASSERT_OK(list.Add({0, 4096 * n, 0, false}));
+    ASSERT_OK(list.Flush());
+    ASSERT_OK(list.Publish(snapshot(n), snapshot(n - 1), path));
     EXPECT_EQ(recording.Undurable(), Nothing());
   }
   Recording recording;

@@ -299,10 +299,8 @@ TEST_F(TreeSearchTest, IsNotUsedOnOtherFileSystems) {
   if (pool == nullptr) return;
   test::WriteBytes(pool->At("file"), 0, std::vector<uint8_t>(kBlock, 1));
   const File file(pool->At("file"));
-  Result<std::unique_ptr<TreeSearchSource>> source =
-      TreeSearchSource::Open(file.fd.get(), file.path, kBlock);
-  ASSERT_OK(source);
-  EXPECT_EQ(*source, nullptr);
+  ASSERT_VALUE(source, TreeSearchSource::Open(file.fd.get(), file.path, kBlock));
+  EXPECT_EQ(source, nullptr);
 }
 
 }  // namespace

@@ -42,10 +42,9 @@ TEST_F(FilesTest, NeverReplacesAnExistingFile) {
   EXPECT_EQ(test::ReadBytes(path), std::vector<uint8_t>({1, 2, 3}));
   EXPECT_FALSE(test::Exists(path + ".tmp"));
   // Nor one that appears while the new one is made.
-  Result<NewFile> file = NewFile::Create(Names(At("late")));
-  ASSERT_OK(file);
+  ASSERT_VALUE(file, NewFile::Create(Names(At("late"))));
   test::WriteBytes(At("late"), 0, {4});
-  EXPECT_CODE(file->Publish(), "EEXIST");
+  EXPECT_CODE(file.Publish(), "EEXIST");
   EXPECT_EQ(test::ReadBytes(At("late")), std::vector<uint8_t>({4}));
 }
 
@@ -69,9 +68,8 @@ TEST_F(FilesTest, RemovesAnImmutableFileAndRemovingItAgainSucceeds) {
   test::WriteBytes(path, 0, {1});
   EXPECT_OK(test::SetImmutable(path, true));
   for (const bool is_there : {true, false}) {
-    Result<bool> removed = RemoveFile(is_there ? path : At("no/such/directory"));
-    ASSERT_OK(removed);
-    EXPECT_EQ(*removed, is_there);
+    ASSERT_VALUE(removed, RemoveFile(is_there ? path : At("no/such/directory")));
+    EXPECT_EQ(removed, is_there);
   }
   EXPECT_FALSE(*RemoveFile(path));
 }
@@ -96,9 +94,8 @@ class FilesOnPoolTest : public test::InEachPool {};
 INSTANTIATE_TEST_SUITE_P(, FilesOnPoolTest, testing::Values("xfs", "btrfs"), test::KindOf);
 
 TEST_P(FilesOnPoolTest, ClonesBytesAndZerosBehindThem) {
-  Result<bool> supported = ProbeReflink(pool_->mount_point());
-  ASSERT_OK(supported);
-  EXPECT_TRUE(*supported);
+  ASSERT_VALUE(supported, ProbeReflink(pool_->mount_point()));
+  EXPECT_TRUE(supported);
   EXPECT_TRUE(
       test::RunCommand("test -z \"$(find " + pool_->mount_point() + " -name '.reflink*')\""));
   const std::string source = At("source");
@@ -120,9 +117,8 @@ TEST_P(FilesOnPoolTest, RefusesToCloneASealedFileThatWasWrittenOrTruncated) {
   const std::string source = At("source");
   test::WriteBytes(source, 0, std::vector<uint8_t>(65536, 1));
   {
-    Result<UniqueFd> fd = OpenPath(source, O_RDWR);
-    ASSERT_OK(fd);
-    EXPECT_OK(WriteSeal(fd->get(), source));
+    ASSERT_VALUE(fd, OpenPath(source, O_RDWR));
+    EXPECT_OK(WriteSeal(fd.get(), source));
   }
   const auto clone = [&](const std::string& name) {
     EXPECT_OK(test::SetImmutable(source, true));
@@ -172,9 +168,8 @@ TEST_F(FilesOnBtrfsTest, ClonesFilesWithoutCopyOnWriteAsSuchAndOthersAsOthers) {
 TEST_F(FilesTest, ReportsMissingCloneSupportAndLeavesNothing) {
   const auto pool = test::Pool::Make("ext4");
   if (pool == nullptr) return;
-  Result<bool> supported = ProbeReflink(pool->mount_point());
-  ASSERT_OK(supported);
-  EXPECT_FALSE(*supported);
+  ASSERT_VALUE(supported, ProbeReflink(pool->mount_point()));
+  EXPECT_FALSE(supported);
   test::WriteBytes(pool->At("source"), 0, {1});
   EXPECT_OK(test::SetImmutable(pool->At("source"), true));
   EXPECT_CODE(CloneFile(pool->At("source"), Names(pool->At("clone")), 10), "EOPNOTSUPP");

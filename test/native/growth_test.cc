@@ -70,11 +70,10 @@ TEST_F(GrowthTest, AllocatesAllBlocksOfAFileAndKeepsItsContentAndItsSizeWhereThe
   test::WriteBytes(path, 4096, {5});
   for (const uint64_t size : {2 * kMiB, 2 * kMiB, 4 * kMiB, 3 * kMiB}) {
     EXPECT_OK(AllocateFile(path, size));
-    Result<std::optional<FileState>> state = StateOfFile(path);
-    ASSERT_OK(state);
-    ASSERT_TRUE(state->has_value());
-    EXPECT_GE((*state)->size_bytes, size);
-    EXPECT_GE((*state)->allocated_bytes, (*state)->size_bytes);
+    ASSERT_VALUE(state, StateOfFile(path));
+    ASSERT_TRUE(state.has_value());
+    EXPECT_GE(state->size_bytes, size);
+    EXPECT_GE(state->allocated_bytes, state->size_bytes);
   }
   EXPECT_EQ(SizeOf(path), 4 * kMiB);
   std::vector<uint8_t> expected(4 * kMiB);
@@ -91,18 +90,16 @@ TEST_F(GrowthTest, ResizesTheLoopDeviceOfAFileAndKeepsWhatWasWritten) {
   const std::string plain = At("plain");
   EXPECT_OK(CreateSparseFile({plain + ".tmp", plain}, kMiB));
   for (const std::string& name : {plain, At("nowhere"), plain + "/below"}) {
-    Result<std::optional<LoopDevice>> device = ResizeLoop(name);
-    ASSERT_OK(device);
-    EXPECT_FALSE(device->has_value());
+    ASSERT_VALUE(device, ResizeLoop(name));
+    EXPECT_FALSE(device.has_value());
   }
   test::Volume* const volume = Make("volume", "", 4 * kMiB);
   test::WriteBytes(volume->loop(), 0, {5});
   if (!GrowDevice(*volume, 8 * kMiB + 4096)) return;
   test::WriteBytes(volume->loop(), 8 * kMiB, {6});
   // Again: nothing changes.
-  Result<std::optional<LoopDevice>> again = ResizeLoop(volume->path());
-  ASSERT_OK(again);
-  EXPECT_EQ((*again)->path, volume->loop());
+  ASSERT_VALUE(again, ResizeLoop(volume->path()));
+  EXPECT_EQ(again->path, volume->loop());
   EXPECT_OK(DetachLoop(volume->path()));
   const std::vector<uint8_t> bytes = test::ReadBytes(volume->path());
   EXPECT_TRUE(bytes[0] == 5 && bytes[8 * kMiB] == 6);
@@ -112,9 +109,8 @@ TEST_F(GrowthTest, SwitchesDirectIoOnAnAttachedDeviceOnly) {
   test::Volume* const volume = Make("volume", "", 4 * kMiB);
   for (const bool direct_io : {false, false, true, true}) {
     EXPECT_OK(SetLoopDirectIo(volume->loop(), direct_io));
-    Result<AttachedLoop> found = AttachLoop(volume->path(), false, "");
-    ASSERT_OK(found);
-    EXPECT_EQ(found->device.direct_io, direct_io);
+    ASSERT_VALUE(found, AttachLoop(volume->path(), false, ""));
+    EXPECT_EQ(found.device.direct_io, direct_io);
   }
   EXPECT_OK(DetachLoop(volume->path()));
   EXPECT_CODE(SetLoopDirectIo(volume->loop(), false), "ENXIO");
@@ -181,9 +177,8 @@ TEST_F(GrowthTest, FindsNothingToGrowInANewExt4OfAnySize) {
   for (const uint64_t mib : {16, 33, 66, 128, 129, 131, 136, 257, 262, 300}) {
     // Gone before the next one: nothing else that mounts meanwhile is to hold them all.
     const test::Volume volume(*pool_, "volume-" + std::to_string(mib), "ext4", mib * kMiB);
-    Result<Growth> growth = GrowFileSystem(volume.mount_point(), volume.loop());
-    ASSERT_OK(growth);
-    EXPECT_EQ(growth->before_bytes, growth->after_bytes);
+    ASSERT_VALUE(growth, GrowFileSystem(volume.mount_point(), volume.loop()));
+    EXPECT_EQ(growth.before_bytes, growth.after_bytes);
   }
 }
 

@@ -96,39 +96,34 @@ TEST_F(GuardianTest, H19FileSystemsStayWritableWhenTheirPluginIsKilledWhileTheyA
 
 TEST_F(GuardianTest, H19AFileSystemIsThawedWhenItsGuardianIsKilled) {
   test::Volume* const volume = Make("volume", "ext4", kSize);
-  Result<Guardian> guardian = Guardian::Start();
-  ASSERT_OK(guardian);
-  Result<Freeze> freeze = Hold(&*guardian, volume->mount_point());
-  ASSERT_OK(freeze);
-  kill(guardian->pid(), SIGKILL);
-  EXPECT_OK(freeze->Thaw());
+  ASSERT_VALUE(guardian, Guardian::Start());
+  ASSERT_VALUE(freeze, Hold(&guardian, volume->mount_point()));
+  kill(guardian.pid(), SIGKILL);
+  EXPECT_OK(freeze.Thaw());
   EXPECT_TRUE(volume->IsThawed());
-  EXPECT_CODE(Hold(&*guardian, volume->mount_point()), "ESTALE");
+  EXPECT_CODE(Hold(&guardian, volume->mount_point()), "ESTALE");
   EXPECT_TRUE(volume->IsThawed());
 }
 
 TEST_F(GuardianTest, AFileSystemThatAnotherHasThawedMeanwhileIsAFailure) {
   test::Volume* const volume = Make("volume", "ext4", kSize);
-  Result<Guardian> guardian = Guardian::Start();
-  ASSERT_OK(guardian);
-  Result<Freeze> freeze = Hold(&*guardian, volume->mount_point());
-  ASSERT_OK(freeze);
+  ASSERT_VALUE(guardian, Guardian::Start());
+  ASSERT_VALUE(freeze, Hold(&guardian, volume->mount_point()));
   EXPECT_OK(ThawPath(volume->mount_point()));
-  EXPECT_CODE(freeze->Thaw(), "EINVAL");
+  EXPECT_CODE(freeze.Thaw(), "EINVAL");
 }
 
 TEST_F(GuardianTest, H19AGuardianEndsWithItsParentThawsWhatIsLeftAndLeavesNoProcess) {
   test::Volume* const volume = Make("volume", "ext4", kSize);
   pid_t pid = 0;
   {
-    Result<Guardian> guardian = Guardian::Start();
-    ASSERT_OK(guardian);
-    pid = guardian->pid();
+    ASSERT_VALUE(guardian, Guardian::Start());
+    pid = guardian.pid();
     EXPECT_EQ(getsid(pid), pid);
     Result<UniqueFd> mount = OpenPath(volume->mount_point(), O_RDONLY | O_DIRECTORY);
-    EXPECT_OK(guardian->Freeze(mount->get(), volume->mount_point()));
-    EXPECT_CODE(guardian->Freeze(mount->get(), volume->mount_point()), "EBUSY");
-    EXPECT_CODE(guardian->Thaw({7, 0}, mount->get(), volume->mount_point()), "EBADF");
+    EXPECT_OK(guardian.Freeze(mount->get(), volume->mount_point()));
+    EXPECT_CODE(guardian.Freeze(mount->get(), volume->mount_point()), "EBUSY");
+    EXPECT_CODE(guardian.Thaw({7, 0}, mount->get(), volume->mount_point()), "EBADF");
   }
   EXPECT_TRUE(kill(pid, 0) == -1 && errno == ESRCH);
   EXPECT_TRUE(volume->IsThawed());

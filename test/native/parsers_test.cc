@@ -166,10 +166,9 @@ TEST(DmStatusTest, TellsWhetherAPoolKeepsMessages) {
         Row{about("ro", "needs_check"), ThinPoolMode::kReadOnly, false},
         Row{about("rw", "needs_check"), ThinPoolMode::kReadWrite, false},
         Row{"Fail", ThinPoolMode::kFail, false}, Row{"Error", ThinPoolMode::kError, false}}) {
-    Result<ThinPoolStatus> status = ParseThinPoolStatus(row.line);
-    ASSERT_OK(status);
-    EXPECT_EQ(status->mode, row.mode) << row.line;
-    EXPECT_EQ(status->KeepsMessages(), row.keeps) << row.line;
+    ASSERT_VALUE(status, ParseThinPoolStatus(row.line));
+    EXPECT_EQ(status.mode, row.mode) << row.line;
+    EXPECT_EQ(status.KeepsMessages(), row.keeps) << row.line;
   }
 }
 
@@ -267,18 +266,17 @@ const std::vector<DmTarget>& ThreeTargets() {
 }
 
 TEST(DmStatusTest, ReadsTargetsBackWithTheLongestTypeAndWithoutTrailingBlanks) {
-  Result<std::vector<DmTarget>> targets = ParseTargets(SpanOf(Chain(ThreeTargets())), 3);
-  ASSERT_OK(targets);
-  ASSERT_EQ(targets->size(), 3u);
+  ASSERT_VALUE(targets, ParseTargets(SpanOf(Chain(ThreeTargets())), 3));
+  ASSERT_EQ(targets.size(), 3u);
   for (size_t i = 0; i < 3; i++) {
-    EXPECT_EQ((*targets)[i].type, ThreeTargets()[i].type);
-    EXPECT_EQ((*targets)[i].start_sectors, ThreeTargets()[i].start_sectors);
-    EXPECT_EQ((*targets)[i].length_sectors, ThreeTargets()[i].length_sectors);
+    EXPECT_EQ(targets[i].type, ThreeTargets()[i].type);
+    EXPECT_EQ(targets[i].start_sectors, ThreeTargets()[i].start_sectors);
+    EXPECT_EQ(targets[i].length_sectors, ThreeTargets()[i].length_sectors);
   }
   // Without the blanks at their ends: as equal to the one that was loaded.
-  EXPECT_EQ((*targets)[0].text, "254:0 0");
-  EXPECT_EQ((*targets)[1].text, "");
-  EXPECT_EQ((*targets)[2].text, "254:0 24 x");
+  EXPECT_EQ(targets[0].text, "254:0 0");
+  EXPECT_EQ(targets[1].text, "");
+  EXPECT_EQ(targets[2].text, "254:0 24 x");
   Result<std::vector<DmTarget>> none = ParseTargets(Span<const uint8_t>(), 0);
   EXPECT_TRUE(none.ok() && none->empty());
 }

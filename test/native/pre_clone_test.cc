@@ -128,21 +128,20 @@ TEST_F(PreCloneTest, HoldsWhatTheSourceHoldsWhenItsWriterIsPaused) {
     Source source(*pool);
     const int rounds = test::IsNightly() ? 60 : 3;
     for (int round = 0; round < rounds; round++) {
-      Result<NewFile> clone = NewClone(*pool);
-      ASSERT_OK(clone);
-      PreClone pre_clone(source.fd(), source.path(), &*clone);
+      ASSERT_VALUE(clone, NewClone(*pool));
+      PreClone pre_clone(source.fd(), source.path(), &clone);
       Worker worker(&source);
       for (int tries = 0; tries <= round % 2; tries++) {
         pre_clone.Prepare();
-        EXPECT_TRUE(IsImmutable(*clone));
+        EXPECT_TRUE(IsImmutable(clone));
         worker.Progress();
       }
       const std::lock_guard<std::mutex> pause(worker.mutex());
       EXPECT_OK(SyncFd(source.fd(), source.path()));
       EXPECT_OK(pre_clone.Complete());
       EXPECT_GT(pre_clone.completed_ranges(), 1u);
-      EXPECT_FALSE(IsImmutable(*clone));
-      ExpectEqual(source, *clone);
+      EXPECT_FALSE(IsImmutable(clone));
+      ExpectEqual(source, clone);
     }
   }
 }
@@ -150,18 +149,17 @@ TEST_F(PreCloneTest, HoldsWhatTheSourceHoldsWhenItsWriterIsPaused) {
 TEST_F(PreCloneTest, ClonesTheWholeFileWhereTheCloneMayHaveChanged) {
   Source source(*pool_);
   for (const bool rewrites : {false, true}) {
-    Result<NewFile> clone = NewClone(*pool_);
-    ASSERT_OK(clone);
-    PreClone pre_clone(source.fd(), source.path(), &*clone);
+    ASSERT_VALUE(clone, NewClone(*pool_));
+    PreClone pre_clone(source.fd(), source.path(), &clone);
     pre_clone.Prepare();
     // Change times of older kernels have the grain of the timer, 10 ms at most.
     SleepMs(20);
-    EXPECT_OK(SetImmutableFd(clone->fd(), false, clone->temporary()));
-    if (rewrites) test::WriteBytes(clone->temporary(), 0, std::vector<uint8_t>(kBlock, 0));
-    EXPECT_OK(SetImmutableFd(clone->fd(), true, clone->temporary()));
+    EXPECT_OK(SetImmutableFd(clone.fd(), false, clone.temporary()));
+    if (rewrites) test::WriteBytes(clone.temporary(), 0, std::vector<uint8_t>(kBlock, 0));
+    EXPECT_OK(SetImmutableFd(clone.fd(), true, clone.temporary()));
     EXPECT_OK(pre_clone.Complete());
     EXPECT_EQ(pre_clone.completed_ranges(), 1u);
-    ExpectEqual(source, *clone);
+    ExpectEqual(source, clone);
   }
 }
 
@@ -170,9 +168,8 @@ TEST_F(PreCloneTest, ClonesAFileWhoseSizeChangedOrThatEndsWithinABlock) {
     Source source(*pool_);
     const off_t end = (kBlocks - 2) * kBlock + 700;
     if (!grows) EXPECT_EQ(ftruncate(source.fd(), end), 0);
-    Result<NewFile> clone = NewClone(*pool_);
-    ASSERT_OK(clone);
-    PreClone pre_clone(source.fd(), source.path(), &*clone);
+    ASSERT_VALUE(clone, NewClone(*pool_));
+    PreClone pre_clone(source.fd(), source.path(), &clone);
     pre_clone.Prepare();
     if (grows) {
       EXPECT_EQ(ftruncate(source.fd(), kSize + 5 * kBlock), 0);
@@ -183,7 +180,7 @@ TEST_F(PreCloneTest, ClonesAFileWhoseSizeChangedOrThatEndsWithinABlock) {
     EXPECT_OK(SyncFd(source.fd(), source.path()));
     EXPECT_OK(pre_clone.Complete());
     if (grows) EXPECT_EQ(pre_clone.completed_ranges(), 1u);
-    ExpectEqual(source, *clone);
+    ExpectEqual(source, clone);
     EXPECT_OK(RemoveFile(source.path()));
   }
 }
@@ -196,23 +193,21 @@ TEST_F(PreCloneTest, ChangesNothingAheadForFewExtentsOrOnBtrfs) {
     if (kind == std::string("xfs")) {
       EXPECT_EQ(ftruncate(source.fd(), 100 * kBlock), 0);
     }
-    Result<NewFile> clone = NewClone(*pool);
-    ASSERT_OK(clone);
-    PreClone pre_clone(source.fd(), source.path(), &*clone);
+    ASSERT_VALUE(clone, NewClone(*pool));
+    PreClone pre_clone(source.fd(), source.path(), &clone);
     pre_clone.Prepare();
-    EXPECT_EQ(test::ReadBytes(clone->temporary()).size(), 0u);
+    EXPECT_EQ(test::ReadBytes(clone.temporary()).size(), 0u);
     EXPECT_OK(pre_clone.Complete());
     EXPECT_EQ(pre_clone.completed_ranges(), 1u);
-    ExpectEqual(source, *clone);
+    ExpectEqual(source, clone);
   }
 }
 
 TEST_F(PreCloneTest, LeavesAFileThatCanBeRemovedIfItIsNotCompleted) {
   Source source(*pool_);
   {
-    Result<NewFile> clone = NewClone(*pool_);
-    ASSERT_OK(clone);
-    PreClone pre_clone(source.fd(), source.path(), &*clone);
+    ASSERT_VALUE(clone, NewClone(*pool_));
+    PreClone pre_clone(source.fd(), source.path(), &clone);
     pre_clone.Prepare();
   }
   EXPECT_FALSE(test::Exists(At("clone.tmp")));

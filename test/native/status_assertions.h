@@ -40,6 +40,11 @@ std::string MessageOf(const Result<T>& result) {
 
 #define EXPECT_OK(expression) EXPECT_TRUE(::blockdelta::test::IsOk(expression))
 #define ASSERT_OK(expression) ASSERT_TRUE(::blockdelta::test::IsOk(expression))
+// Declares `name` as the value of a Result, or ends the test function without one.
+#define ASSERT_VALUE(name, ...)         \
+  auto name##_or_failure = __VA_ARGS__; \
+  ASSERT_OK(name##_or_failure);         \
+  auto& name = *name##_or_failure
 #define EXPECT_CODE(expression, code) EXPECT_EQ(::blockdelta::test::CodeOf(expression), code)
 
 #endif  // BLOCKDELTA_TEST_NATIVE_STATUS_ASSERTIONS_H_

@@ -36,12 +36,11 @@ class SubvolumeTest : public test::InPool {
 
 // Gives the file extents that read as zeros, one for each second block that was a hole.
 void Fragment(const std::string& path) {
-  Result<UniqueFd> fd = OpenPath(path, O_RDWR);
-  ASSERT_OK(fd);
+  ASSERT_VALUE(fd, OpenPath(path, O_RDWR));
   for (uint64_t at = 0; at < kSize; at += 8192) {
-    ASSERT_EQ(fallocate(fd->get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(at), 4096), 0);
+    ASSERT_EQ(fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(at), 4096), 0);
   }
-  ASSERT_OK(SyncFd(fd->get(), path));
+  ASSERT_OK(SyncFd(fd.get(), path));
 }
 
 TEST_F(SubvolumeTest, IsMadePrivateAndOnce) {
@@ -91,13 +90,12 @@ TEST_F(SubvolumeTest, ACopyHasUnsyncedWritesAndKeepsThem) {
   ASSERT_EQ(stat(file.c_str(), &state), 0);
   const std::string path = At("copy");
   {
-    Result<SubvolumeCopy> copy = SubvolumeCopy::Make(OpenDirectory(At("volumes")).get(), path);
-    ASSERT_OK(copy);
+    ASSERT_VALUE(copy, SubvolumeCopy::Make(OpenDirectory(At("volumes")).get(), path));
     test::WriteBytes(file, 0, std::vector<uint8_t>(8192, 2));
-    ASSERT_OK(copy->Open("file", state.st_ino));
+    ASSERT_OK(copy.Open("file", state.st_ino));
     EXPECT_EQ(test::ReadBytes(path + "/file"), old_bytes);
-    EXPECT_CODE(copy->Open("file", state.st_ino + 1), "ESTALE");
-    EXPECT_CODE(copy->Open("missing", state.st_ino), "ENOENT");
+    EXPECT_CODE(copy.Open("file", state.st_ino + 1), "ESTALE");
+    EXPECT_CODE(copy.Open("missing", state.st_ino), "ENOENT");
     EXPECT_CODE(OpenPath(path + "/file", O_RDWR), "EROFS");
   }
   EXPECT_FALSE(test::Exists(path));
@@ -154,9 +152,8 @@ TEST_F(CopiedSnapshotTest, HasTheLatestWritesAndLeavesNoCopyNorOneOfAKilledCall)
           test::RunCommand("btrfs subvolume snapshot -r " + At("volumes") + " " + At("copy")));
     }
     const std::string name = "snapshot" + std::to_string(round);
-    Result<TakenSnapshots> outcome = Take(name);
-    ASSERT_OK(outcome);
-    EXPECT_GT(outcome->frozen_ns, 0u);
+    ASSERT_VALUE(outcome, Take(name));
+    EXPECT_GT(outcome.frozen_ns, 0u);
     EXPECT_TRUE(volume_->IsThawed());
     EXPECT_TRUE((*StateOfFile(At(name)))->immutable);
     EXPECT_FALSE(test::Exists(At("copy")));
@@ -217,13 +214,12 @@ TEST_F(CopiedSnapshotTest, OneCopyServesAGroupWithARawAndADetachedVolume) {
 
 TEST_F(CopiedSnapshotTest, HasWhatAWriterHadFinishedBefore) {
   Write({0, 0, 0, 0});
-  Result<UniqueFd> fd = OpenPath(volume_->mount_point() + "/file", O_RDWR);
-  ASSERT_OK(fd);
+  ASSERT_VALUE(fd, OpenPath(volume_->mount_point() + "/file", O_RDWR));
   std::atomic<uint32_t> finished{0};
   std::atomic<bool> stops{false};
   std::thread writer([&] {
     for (uint32_t next = 1; !stops; next++) {
-      if (pwrite(fd->get(), &next, sizeof next, 0) != sizeof next) break;
+      if (pwrite(fd.get(), &next, sizeof next, 0) != sizeof next) break;
       finished = next;
     }
   });

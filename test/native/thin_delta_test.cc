@@ -99,13 +99,11 @@ TEST(ThinDeltaTest, FindsExactlyWhereTheDataBlocksOfTwoMappingTreesDiffer) {
     MappingReader reader(&source, 0);
     for (const bool include_same : {false, true}) {
       const KeyRange range = RandomRange(&random);
-      Result<Blocks> found = Walk(&reader, left_root, right_root, include_same, range);
-      ASSERT_OK(found);
-      EXPECT_EQ(Text(*found), Text(Expected(&left, right, range, include_same)));
+      ASSERT_VALUE(found, Walk(&reader, left_root, right_root, include_same, range));
+      EXPECT_EQ(Text(found), Text(Expected(&left, right, range, include_same)));
     }
-    Result<Blocks> found = Walk(&reader, std::nullopt, right_root);
-    ASSERT_OK(found);
-    EXPECT_EQ(Text(*found), Text(Expected(nullptr, right, KeyRange(), false)));
+    ASSERT_VALUE(found, Walk(&reader, std::nullopt, right_root));
+    EXPECT_EQ(Text(found), Text(Expected(nullptr, right, KeyRange(), false)));
   }
 }
 

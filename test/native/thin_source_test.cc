@@ -99,9 +99,8 @@ TEST(ThinSourceTest, ReadsTheBlocksOfAFileOrADeviceInAnyOrderEachInItsPlace) {
   test::TempDirectory directory;
   const std::string path = MakeFile(directory, kBlocks * kMetadataBlockBytes);
   const Loop loop(path);
-  Result<FileSource> cached = FileSource::Open(path);
-  ASSERT_OK(cached);
-  ReadRandomBatches(&*cached);
+  ASSERT_VALUE(cached, FileSource::Open(path));
+  ReadRandomBatches(&cached);
   Result<DirectSource> direct = DirectSource::Open(path);
   // Not every file system can.
   if (!direct.status().IsErrno(EINVAL)) {
@@ -109,10 +108,9 @@ TEST(ThinSourceTest, ReadsTheBlocksOfAFileOrADeviceInAnyOrderEachInItsPlace) {
     ReadRandomBatches(&*direct);
   }
   if (!loop.made()) return;
-  Result<std::unique_ptr<BlockSource>> device = OpenBlockSource(loop.path());
-  ASSERT_OK(device);
-  EXPECT_GT((*device)->batch_blocks(), 1000);
-  ReadRandomBatches(device->get());
+  ASSERT_VALUE(device, OpenBlockSource(loop.path()));
+  EXPECT_GT(device->batch_blocks(), 1000);
+  ReadRandomBatches(device.get());
 }
 
 TEST(ThinSourceTest, SeesWhatIsWrittenToADevicePastItsPageCache) {
@@ -121,26 +119,24 @@ TEST(ThinSourceTest, SeesWhatIsWrittenToADevicePastItsPageCache) {
   if (!loop.made()) return;
   // The page cache of the device has the old content.
   test::RunCommand("dd if=" + loop.path() + " of=/dev/null bs=64k");
-  Result<std::unique_ptr<BlockSource>> source = OpenBlockSource(loop.path());
-  ASSERT_OK(source);
+  ASSERT_VALUE(source, OpenBlockSource(loop.path()));
   EXPECT_TRUE(test::RunCommand("tr '\\0' '\\252' </dev/zero | dd of=" + directory.At("blocks") +
                                " bs=4096 count=1 iflag=fullblock conv=notrunc,fsync"));
   BlockBuffer buffer(1);
   const uint64_t number = 0;
-  EXPECT_OK((*source)->Read({&number, 1}, buffer.data()));
+  EXPECT_OK(source->Read({&number, 1}, buffer.data()));
   EXPECT_EQ(static_cast<int>(buffer.data()[100]), 0xaa);
 }
 
 TEST(ThinSourceTest, RefusesABlockNumberBeyondTheEndOfAFileOrADevice) {
   test::TempDirectory directory;
   const std::string path = MakeFile(directory, 10 * kMetadataBlockBytes + 100);
-  Result<std::unique_ptr<BlockSource>> source = OpenBlockSource(path);
-  ASSERT_OK(source);
-  EXPECT_EQ((*source)->block_count(), 10u);
+  ASSERT_VALUE(source, OpenBlockSource(path));
+  EXPECT_EQ(source->block_count(), 10u);
   BlockBuffer buffer(2);
   for (const uint64_t number : {uint64_t{10}, uint64_t{1} << 52, UINT64_MAX}) {
     const uint64_t numbers[] = {3, number};
-    const Status status = (*source)->Read({numbers, 2}, buffer.data());
+    const Status status = source->Read({numbers, 2}, buffer.data());
     EXPECT_CODE(status, "THIN_METADATA_INVALID");
     EXPECT_EQ(test::MessageOf(status), "block " + std::to_string(number) + " of " + path +
                                            ": expected to be one of the 10 blocks there are");
@@ -150,20 +146,19 @@ TEST(ThinSourceTest, RefusesABlockNumberBeyondTheEndOfAFileOrADevice) {
 TEST(ThinSourceTest, NamesTheBlockAtWhichAFileWasTruncatedWhileItWasRead) {
   test::TempDirectory directory;
   const std::string path = MakeFile(directory, 200 * kMetadataBlockBytes);
-  Result<FileSource> source = FileSource::Open(path);
-  ASSERT_OK(source);
+  ASSERT_VALUE(source, FileSource::Open(path));
   std::vector<uint64_t> numbers;
   for (uint64_t i = 90; i < 110; i++) numbers.push_back(i);
   BlockBuffer buffer(numbers.size());
   for (const off_t bytes : {100 * 4096 + 1, 100 * 4096, 90 * 4096, 0}) {
     ASSERT_EQ(truncate(path.c_str(), bytes), 0);
-    const Status status = source->Read({numbers.data(), numbers.size()}, buffer.data());
+    const Status status = source.Read({numbers.data(), numbers.size()}, buffer.data());
     EXPECT_CODE(status, "THIN_METADATA_INVALID");
     const std::string block = "block " + std::to_string(std::max<off_t>(90, bytes / 4096)) + " of ";
     EXPECT_EQ(test::MessageOf(status).substr(0, block.size()), block);
   }
   const uint64_t first = 0;
-  EXPECT_CODE(source->Read({&first, 1}, buffer.data()), "THIN_METADATA_INVALID");
+  EXPECT_CODE(source.Read({&first, 1}, buffer.data()), "THIN_METADATA_INVALID");
 }
 
 // Reads blocks of a file with gaps of at most 4 blocks, in one thread.
@@ -193,15 +188,14 @@ uint64_t ReadCalls() {
 TEST(ThinSourceTest, ReadsAcrossShortGapsButNotAcrossLongOnes) {
   test::TempDirectory directory;
   const std::string path = MakeFile(directory, kBlocks * kMetadataBlockBytes);
-  Result<UniqueFd> fd = OpenPath(path, O_RDONLY);
-  ASSERT_OK(fd);
+  ASSERT_VALUE(fd, OpenPath(path, O_RDONLY));
   BlockBuffer buffer(kBlocks);
   if (ReadCalls() == 0) GTEST_SKIP() << "the kernel does not count system calls";
   const auto calls = [&](const std::vector<uint64_t>& numbers) {
     const uint64_t before = ReadCalls();
     const uint64_t counting = ReadCalls() - before;
     const uint64_t start = ReadCalls();
-    EXPECT_OK(ReadWithGaps(*fd, numbers, &buffer));
+    EXPECT_OK(ReadWithGaps(fd, numbers, &buffer));
     const uint64_t calls = ReadCalls() - start - counting;
     for (size_t i = 0; i < numbers.size(); i++) EXPECT_TRUE(IsBlock(buffer.block(i), numbers[i]));
     return calls;
@@ -214,9 +208,9 @@ TEST(ThinSourceTest, ReadsAcrossShortGapsButNotAcrossLongOnes) {
   EXPECT_EQ(calls({7, 7, 8, 7}), 3u);
   // The block at which a file was truncated is named also where gaps are read.
   ASSERT_EQ(truncate(path.c_str(), 31 * 4096 + 100), 0);
-  EXPECT_OK(ReadWithGaps(*fd, EveryBlock(5, 7), &buffer));
+  EXPECT_OK(ReadWithGaps(fd, EveryBlock(5, 7), &buffer));
   EXPECT_TRUE(IsBlock(buffer.block(6), 30));
-  const Status status = ReadWithGaps(*fd, EveryBlock(5, 12), &buffer);
+  const Status status = ReadWithGaps(fd, EveryBlock(5, 12), &buffer);
   EXPECT_CODE(status, "THIN_METADATA_INVALID");
   EXPECT_EQ(test::MessageOf(status).rfind("block 35 of ", 0), 0u);
 }
@@ -239,15 +233,14 @@ TEST(ThinSourceTest, NamesTheUnreadableBlockOfADeviceAndNoneOfItsNeighbours) {
   if (!loop.made()) return;
   // A loop device fails where its file has nothing any more.
   EXPECT_EQ(truncate(path.c_str(), 100 * kMetadataBlockBytes), 0);
-  Result<std::unique_ptr<BlockSource>> source = OpenBlockSource(loop.path());
-  ASSERT_OK(source);
+  ASSERT_VALUE(source, OpenBlockSource(loop.path()));
   std::vector<uint64_t> numbers;
   for (uint64_t i = 80; i < 130; i++) numbers.push_back(i);
   BlockBuffer buffer(numbers.size());
-  const Status status = (*source)->Read({numbers.data(), numbers.size()}, buffer.data());
+  const Status status = source->Read({numbers.data(), numbers.size()}, buffer.data());
   EXPECT_CODE(status, "EIO");
   EXPECT_NE(test::MessageOf(status).find("block 100"), std::string::npos);
-  EXPECT_OK((*source)->Read({numbers.data(), 20}, buffer.data()));
+  EXPECT_OK(source->Read({numbers.data(), 20}, buffer.data()));
 }
 
 }  // namespace
