@@ -89,19 +89,18 @@ struct Sample {
 TEST(ThinNodeTest, ReadsAValidNode) {
   for (const bool is_leaf : {true, false}) {
     const Sample sample(is_leaf);
-    Result<NodeView> node = sample.Check();
-    ASSERT_OK(node);
-    EXPECT_EQ(node->is_leaf(), is_leaf);
-    EXPECT_EQ(node->count(), 10u);
-    EXPECT_EQ(node->key(3), 130u);
-    EXPECT_EQ(node->value(3), 53u);
-    EXPECT_EQ(node->ChildRange(3, {100, 1000}).low, 130u);
-    EXPECT_EQ(node->ChildRange(3, {100, 1000}).high, 140u);
-    EXPECT_EQ(node->ChildRange(9, {100, 1000}).high, 1000u);
-    EXPECT_EQ(node->Find(99), 10u);
-    EXPECT_EQ(node->Find(100), 0u);
-    EXPECT_EQ(node->Find(139), 3u);
-    EXPECT_EQ(node->Find(UINT64_MAX), 9u);
+    ASSERT_VALUE(node, sample.Check());
+    EXPECT_EQ(node.is_leaf(), is_leaf);
+    EXPECT_EQ(node.count(), 10u);
+    EXPECT_EQ(node.key(3), 130u);
+    EXPECT_EQ(node.value(3), 53u);
+    EXPECT_EQ(node.ChildRange(3, {100, 1000}).low, 130u);
+    EXPECT_EQ(node.ChildRange(3, {100, 1000}).high, 140u);
+    EXPECT_EQ(node.ChildRange(9, {100, 1000}).high, 1000u);
+    EXPECT_EQ(node.Find(99), 10u);
+    EXPECT_EQ(node.Find(100), 0u);
+    EXPECT_EQ(node.Find(139), 3u);
+    EXPECT_EQ(node.Find(UINT64_MAX), 9u);
   }
 }
 
@@ -335,9 +334,8 @@ TEST(ThinDeviceTest, ReadsCurrentAndHeldDevicesOfKernelWrittenMetadata) {
                         path)) {
     GTEST_SKIP() << "zstd is not installed";
   }
-  Result<std::unique_ptr<BlockSource>> source = OpenBlockSource(path);
-  ASSERT_OK(source);
-  const Superblock current = SuperblockOf(source->get(), 0);
+  ASSERT_VALUE(source, OpenBlockSource(path));
+  const Superblock current = SuperblockOf(source.get(), 0);
   EXPECT_EQ(current.time, 3u);
   EXPECT_EQ(current.transaction_id, 0u);
   EXPECT_EQ(current.held_root, 20'996u);
@@ -346,19 +344,18 @@ TEST(ThinDeviceTest, ReadsCurrentAndHeldDevicesOfKernelWrittenMetadata) {
   EXPECT_EQ(current.data_block_bytes, 65'536u);
   EXPECT_EQ(current.data_blocks, 33'554'432u);
   EXPECT_EQ(current.metadata_blocks, 32'768u);
-  const Superblock held = SuperblockOf(source->get(), current.held_root);
+  const Superblock held = SuperblockOf(source.get(), current.held_root);
   EXPECT_EQ(held.mapping_root, 20'991u);
   EXPECT_EQ(held.details_root, 20'992u);
   EXPECT_EQ(held.data_blocks, 0u);
   for (const bool is_held : {false, true}) {
-    Result<ThinDeviceList> list =
-        ListThinDevices(source->get(), is_held ? held : current, WantedKeys::All(), 100);
-    ASSERT_OK(list);
-    EXPECT_TRUE(AreSame(list->devices, {{1, is_held ? 20'979u : 23'286u, 0, 3, 0, 253'322},
-                                        {2, 19'481, 1, 1, 0, 253'322},
-                                        {3, 20'602, 2, 2, 0, 253'322},
-                                        {4, 20'979, 3, 3, 0, 253'322}}));
-    EXPECT_FALSE(list->truncated);
+    ASSERT_VALUE(list,
+                 ListThinDevices(source.get(), is_held ? held : current, WantedKeys::All(), 100));
+    EXPECT_TRUE(AreSame(list.devices, {{1, is_held ? 20'979u : 23'286u, 0, 3, 0, 253'322},
+                                       {2, 19'481, 1, 1, 0, 253'322},
+                                       {3, 20'602, 2, 2, 0, 253'322},
+                                       {4, 20'979, 3, 3, 0, 253'322}}));
+    EXPECT_FALSE(list.truncated);
   }
 }
 
@@ -369,29 +366,25 @@ TEST(ThinDeviceTest, FindsTheDevicesOfGeneratedPoolsAllSomeAndOneByOne) {
     const Superblock superblock = SuperblockOf(&source, 0);
     const uint64_t last = pool.devices.size();
     for (const size_t limit : {uint64_t{1}, last - 1, last, uint64_t{5000}}) {
-      Result<ThinDeviceList> all = ListThinDevices(&source, superblock, WantedKeys::All(), limit);
-      ASSERT_OK(all);
-      EXPECT_EQ(all->truncated, limit < last);
+      ASSERT_VALUE(all, ListThinDevices(&source, superblock, WantedKeys::All(), limit));
+      EXPECT_EQ(all.truncated, limit < last);
       const auto end = pool.devices.begin() + static_cast<ptrdiff_t>(std::min(limit, last));
-      EXPECT_TRUE(AreSame(all->devices, {pool.devices.begin(), end}));
+      EXPECT_TRUE(AreSame(all.devices, {pool.devices.begin(), end}));
     }
     const WantedKeys some = WantedKeys::Only({600, 1, 127, 0, 5000, 127});
-    Result<ThinDeviceList> list = ListThinDevices(&source, superblock, some, 5000);
-    ASSERT_OK(list);
+    ASSERT_VALUE(list, ListThinDevices(&source, superblock, some, 5000));
     std::vector<TreeDevice> expected;
     for (const uint64_t id : {1, 127, 600}) {
       if (id <= last) expected.push_back(pool.devices[id - 1]);
     }
-    EXPECT_TRUE(AreSame(list->devices, expected));
+    EXPECT_TRUE(AreSame(list.devices, expected));
     const uint64_t before = source.reads();
-    Result<ThinDevice> device = FindThinDevice(&source, superblock, last);
-    ASSERT_OK(device);
-    EXPECT_TRUE(IsSame(*device, pool.devices[last - 1]));
+    ASSERT_VALUE(device, FindThinDevice(&source, superblock, last));
+    EXPECT_TRUE(IsSame(device, pool.devices[last - 1]));
     // One path of each tree: two levels above 126 devices.
     EXPECT_LE(source.reads() - before, last > 126 ? 4u : 2u);
-    Result<uint64_t> root = FindThinRoot(&source, superblock, last);
-    ASSERT_OK(root);
-    EXPECT_EQ(*root, pool.devices[last - 1].root);
+    ASSERT_VALUE(root, FindThinRoot(&source, superblock, last));
+    EXPECT_EQ(root, pool.devices[last - 1].root);
     for (const uint64_t id : {uint64_t{0}, last + 1, kMaxDeviceId, UINT64_MAX}) {
       EXPECT_CODE(FindThinDevice(&source, superblock, id), "ENODATA");
       EXPECT_CODE(FindThinRoot(&source, superblock, id), "ENODATA");
@@ -424,28 +417,27 @@ void Remove(DiskNode* node, uint32_t index) {
   }
 }
 
+// The leaf becomes an internal node with one child.
+void MakeInternal(DiskNode* leaf, uint64_t child) {
+  leaf->flags = leaf->entries = 1;
+  leaf->words()[0] = child;
+  leaf->Seal();
+}
+
 TEST(ThinDeviceTest, NamesWhatIsWrongWithTheTreesOfDevices) {
-  std::vector<DeviceCase> cases = {{3, [](Trees* trees) { trees->mappings()->keys()[3] = 1 << 24; },
-                                    "expected key 3 from 4 to below 16777216"},
-                                   {1000,
-                                    [](Trees* trees) {
-                                      // The second child becomes an internal node with one child,
-                                      // the first leaf.
-                                      DiskNode* const second = trees->child(1);
-                                      second->flags = second->entries = 1;
-                                      second->words()[0] = trees->mappings()->words()[0];
-                                      second->Seal();
-                                    },
-                                    "expected a leaf as before it, found an internal node"},
-                                   {1000,
-                                    [](Trees* trees) {
-                                      DiskNode* const first = trees->child(0);
-                                      first->flags = first->entries = 1;
-                                      first->words()[0] = trees->superblock.mapping_root;
-                                      first->Seal();
-                                      trees->mappings()->entries = 1;
-                                    },
-                                    "expected a tree of at most 10 levels"}};
+  std::vector<DeviceCase> cases = {
+      {3, [](Trees* trees) { trees->mappings()->keys()[3] = 1 << 24; },
+       "expected key 3 from 4 to below 16777216"},
+      {1000, [](Trees* trees) { MakeInternal(trees->child(1), trees->mappings()->words()[0]); },
+       "expected a leaf as before it, found an internal node"},
+      {1000, [](Trees* trees) { MakeInternal(trees->child(0), trees->mappings()->words()[1]); },
+       "expected an internal node as before it, found a leaf"},
+      {1000,
+       [](Trees* trees) {
+         MakeInternal(trees->child(0), trees->superblock.mapping_root);
+         trees->mappings()->entries = 1;
+       },
+       "expected a tree of at most 10 levels"}};
   for (const uint32_t gone : {0, 1, 3}) {
     const std::string id = std::to_string(gone + 1);
     cases.push_back({3, [=](Trees* trees) { Remove(trees->mappings(), gone); },
@@ -490,11 +482,10 @@ class CommittingSource {
 TEST(ThinLookupTest, ReadsAgainUntilNoCommitComesBetweenItsReads) {
   const ThinPool pool = PoolOf(300, 2);
   CommittingSource looked_up(pool, 25);
-  Result<DeviceLookup> lookup = LookUpDevices(&looked_up.source, 0, {2, 3});
-  ASSERT_OK(lookup);
+  ASSERT_VALUE(lookup, LookUpDevices(&looked_up.source, 0, {2, 3}));
   EXPECT_EQ(looked_up.left, 0u);
-  EXPECT_EQ(lookup->devices[0].root, pool.devices[1].root);
-  EXPECT_EQ(lookup->devices[1].root, pool.devices[2].root);
+  EXPECT_EQ(lookup.devices[0].root, pool.devices[1].root);
+  EXPECT_EQ(lookup.devices[1].root, pool.devices[2].root);
   CommittingSource confirmed(pool, 25);
   EXPECT_OK(
       ConfirmDevices(&confirmed.source, 0, {{2, pool.devices[1].root}, {3, pool.devices[2].root}}));
