@@ -110,20 +110,18 @@ TEST(ChangeListTest, ReadsBackWhatWasWrittenFromAnyOffset) {
       const Entries entries = RandomEntries(&random, kind, Below(&random, 5000), kUnits);
       const ListedSnapshot base = kind == ChangeListKind::kDelta ? Snapshot(1) : ListedSnapshot();
       Write(path, kind, entries, Snapshot(2), base, &random);
-      Result<ChangeListFile> file = ChangeListFile::Open(path);
-      ASSERT_OK(file);
-      EXPECT_EQ(file->head().kind, kind);
-      EXPECT_EQ(file->head().entries, entries.size());
-      EXPECT_TRUE(file->head().target == Snapshot(2) && file->head().base == base);
+      ASSERT_VALUE(file, ChangeListFile::Open(path));
+      EXPECT_EQ(file.head().kind, kind);
+      EXPECT_EQ(file.head().entries, entries.size());
+      EXPECT_TRUE(file.head().target == Snapshot(2) && file.head().base == base);
       for (int i = 0; i < 20; i++) {
         const uint64_t offset = i == 0 ? 0 : Below(&random, kSize);
         Entries expected;
         for (const auto& entry : entries) {
           if (entry.end > offset) expected.push_back(entry);
         }
-        Result<Entries> found = ReadFrom(*file, offset, 1 + Below(&random, 8));
-        ASSERT_OK(found);
-        ASSERT_TRUE(Equal(*found, expected)) << "from " << offset;
+        ASSERT_VALUE(found, ReadFrom(file, offset, 1 + Below(&random, 8)));
+        ASSERT_TRUE(Equal(found, expected)) << "from " << offset;
       }
       EXPECT_FALSE(test::Exists(path + ".tmp"));
     }
@@ -135,33 +133,29 @@ TEST(ChangeListTest, JoinsAdjacentRangesAndExtentsThatContinueOnTheDevice) {
   const std::string path = directory.At("list");
   Write(path, ChangeListKind::kAllocated, {{0, 4096, 0, false}, {4096, 8192, 0, false}},
         Snapshot(1), {});
-  Result<Entries> ranges = ReadAll(path);
-  ASSERT_OK(ranges);
-  EXPECT_TRUE(Equal(*ranges, {{0, 8192, 0, false}}));
+  ASSERT_VALUE(ranges, ReadAll(path));
+  EXPECT_TRUE(Equal(ranges, {{0, 8192, 0, false}}));
   Write(path, ChangeListKind::kMap,
         {{0, 4096, 1 << 20, false},
          {4096, 8192, (1 << 20) + 4096, false},
          {8192, 12288, 1 << 30, false},
          {12288, 16384, 0, true}},
         Snapshot(1), {});
-  Result<Entries> extents = ReadAll(path);
-  ASSERT_OK(extents);
+  ASSERT_VALUE(extents, ReadAll(path));
   EXPECT_TRUE(
-      Equal(*extents,
+      Equal(extents,
             {{0, 8192, 1 << 20, false}, {8192, 12288, 1 << 30, false}, {12288, 16384, 0, true}}));
 }
 
 TEST(ChangeListTest, RefusesEntriesThatAreEmptyOutOfOrderOrNotInUnits) {
   const test::TempDirectory directory;
-  Result<ChangeListWriter> writer =
-      ChangeListWriter::Create(directory.At("list"), ChangeListKind::kAllocated);
-  ASSERT_OK(writer);
-  EXPECT_CODE(writer->Add({4096, 4096, 0, false}), "EINVAL");
-  EXPECT_CODE(writer->Add({0, 4095, 0, false}), "EINVAL");
-  EXPECT_OK(writer->Add({4096, 8192, 0, false}));
-  EXPECT_CODE(writer->Add({0, 512, 0, false}), "EINVAL");
-  EXPECT_OK(writer->Flush());
-  EXPECT_CODE(writer->Add({4096, 16384, 0, false}), "EINVAL");
+  ASSERT_VALUE(writer, ChangeListWriter::Create(directory.At("list"), ChangeListKind::kAllocated));
+  EXPECT_CODE(writer.Add({4096, 4096, 0, false}), "EINVAL");
+  EXPECT_CODE(writer.Add({0, 4095, 0, false}), "EINVAL");
+  EXPECT_OK(writer.Add({4096, 8192, 0, false}));
+  EXPECT_CODE(writer.Add({0, 512, 0, false}), "EINVAL");
+  EXPECT_OK(writer.Flush());
+  EXPECT_CODE(writer.Add({4096, 16384, 0, false}), "EINVAL");
 }
 
 // A list of a few pages, as bytes.
@@ -238,11 +232,10 @@ TEST(ChangeListTest, NeverTakesAnUnfinishedFileForAList) {
   const test::TempDirectory directory;
   const std::string path = directory.At("list");
   {
-    Result<ChangeListWriter> writer = ChangeListWriter::Create(path, ChangeListKind::kAllocated);
-    ASSERT_OK(writer);
+    ASSERT_VALUE(writer, ChangeListWriter::Create(path, ChangeListKind::kAllocated));
     EXPECT_CODE(ReadAll(path), "LIST_INVALID");
-    EXPECT_OK(writer->Add({0, 4096, 0, false}));
-    EXPECT_OK(writer->Flush());
+    EXPECT_OK(writer.Add({0, 4096, 0, false}));
+    EXPECT_OK(writer.Flush());
     EXPECT_CODE(ReadAll(path), "LIST_INVALID");
   }
   EXPECT_CODE(ReadAll(directory.At("none")), "ENOENT");
@@ -251,11 +244,10 @@ TEST(ChangeListTest, NeverTakesAnUnfinishedFileForAList) {
 TEST(ChangeListTest, ContinuesOnlyTheFileThatTheStepBeforeLeft) {
   const test::TempDirectory directory;
   const std::string path = directory.At("list");
-  Result<ChangeListWriter> writer = ChangeListWriter::Create(path, ChangeListKind::kAllocated);
-  ASSERT_OK(writer);
-  EXPECT_OK(writer->Add({0, 4096, 0, false}));
-  EXPECT_OK(writer->Flush());
-  const ChangeListProgress progress = writer->progress();
+  ASSERT_VALUE(writer, ChangeListWriter::Create(path, ChangeListKind::kAllocated));
+  EXPECT_OK(writer.Add({0, 4096, 0, false}));
+  EXPECT_OK(writer.Flush());
+  const ChangeListProgress progress = writer.progress();
   EXPECT_OK(ChangeListWriter::Continue(path, ChangeListKind::kAllocated, progress));
   ASSERT_EQ(truncate(path.c_str(), kPageBytes), 0);
   EXPECT_CODE(ChangeListWriter::Continue(path, ChangeListKind::kAllocated, progress),
@@ -344,13 +336,11 @@ TEST(ChangeListUnionTest, JoinedListsHaveTheSameUnionAndTheEndsOfBoth) {
       unlink(paths[at].c_str());
       paths.erase(paths.begin() + static_cast<std::ptrdiff_t>(at));
     }
-    Result<ChangeListFile> joined = ChangeListFile::Open(paths[0]);
-    ASSERT_OK(joined);
-    EXPECT_TRUE(joined->head().base == chain.base && joined->head().target == chain.target);
-    Result<Entries> entries = ReadFrom(*joined, 0, 4);
-    ASSERT_OK(entries);
+    ASSERT_VALUE(joined, ChangeListFile::Open(paths[0]));
+    EXPECT_TRUE(joined.head().base == chain.base && joined.head().target == chain.target);
+    ASSERT_VALUE(entries, ReadFrom(joined, 0, 4));
     std::vector<test::Range> ranges;
-    for (const ChangeListEntry& entry : *entries) {
+    for (const ChangeListEntry& entry : entries) {
       ranges.push_back({entry.start, entry.end - entry.start});
     }
     ASSERT_EQ(ranges, NaiveUnion(chain.lists, chain.request.size_bytes, 0));
@@ -373,9 +363,7 @@ ChangeListRequest Chain(const test::TempDirectory& directory) {
 
 // Of answering the request, and of verifying that it can be answered.
 std::string CodeOfUnion(const ChangeListRequest& request) {
-  std::vector<uint8_t> buffer(1 << 16);
-  std::string code = test::CodeOf(FillFromLists(request, {0, 0, 1000, 1000, 1000, true},
-                                                Span<uint8_t>(buffer.data(), buffer.size())));
+  const std::string code = test::CodeOfLists(request);
   EXPECT_EQ(test::CodeOf(VerifyChangeLists(request)), code);
   return code;
 }

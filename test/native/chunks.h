@@ -100,6 +100,13 @@ inline std::vector<Range> ScanLists(const ChangeListRequest& request) {
   return scan.ranges;
 }
 
+// The code of answering from lists in one call; empty if that works.
+inline std::string CodeOfLists(const ChangeListRequest& request) {
+  std::vector<uint8_t> buffer(1 << 16);
+  return CodeOf(FillFromLists(request, {0, 0, 10'000, 10'000, 10'000, true},
+                              Span<uint8_t>(buffer.data(), buffer.size())));
+}
+
 }  // namespace blockdelta::test
 
 #endif  // BLOCKDELTA_TEST_NATIVE_CHUNKS_H_

@@ -87,9 +87,8 @@ class Churn {
  private:
   // Not every file system does every kind.
   void Allocate(int mode, uint64_t block, uint64_t count) {
-    Result<UniqueFd> fd = OpenPath(path_, O_RDWR);
-    ASSERT_OK(fd);
-    static_cast<void>(fallocate(fd->get(), mode, static_cast<off_t>(block * kBlock),
+    ASSERT_VALUE(fd, OpenPath(path_, O_RDWR));
+    static_cast<void>(fallocate(fd.get(), mode, static_cast<off_t>(block * kBlock),
                                 static_cast<off_t>(count * kBlock)));
   }
 
@@ -104,6 +103,8 @@ Result<FillOutcome> FillOnce(const SnapshotIdentity& target,
   return FillFromFiles(target, base, {0, 0, 100'000, 8192, 1 << 20, false},
                        Span<uint8_t>(buffer.data(), buffer.size()));
 }
+
+FillLimits WideLimits() { return {0, 0, 1000, 1000, 1000, false}; }
 
 std::vector<test::Range> ScanFiles(const SnapshotIdentity& target,
                                    const std::optional<SnapshotIdentity>& base,
@@ -218,9 +219,8 @@ TEST_F(FileScanTest, ReportsWhatATargetHasBeyondTheEndOfItsBase) {
   const std::string grown = At("grown");
   test::WriteBytes(At("volume"), 12 * kBlock, std::vector<uint8_t>(kBlock, 3));
   Take(At("volume"), grown);
-  Result<FillOutcome> outcome = FillOnce(test::IdentityOf(grown), test::IdentityOf(pair.target));
-  ASSERT_OK(outcome);
-  EXPECT_TRUE(outcome->done && outcome->entry_bytes == kBlock);
+  ASSERT_VALUE(outcome, FillOnce(test::IdentityOf(grown), test::IdentityOf(pair.target)));
+  EXPECT_TRUE(outcome.done && outcome.entry_bytes == kBlock);
 }
 
 TEST(FileScanOnBtrfsTest, ReportsOnlyWhatChangedInsideCompressedExtents) {
@@ -235,9 +235,8 @@ TEST(FileScanOnBtrfsTest, ReportsOnlyWhatChangedInsideCompressedExtents) {
   test::WriteBytes(volume, 1 << 20, std::vector<uint8_t>(128 << 10, 3));
   const std::string target = pool->At("target");
   Take(volume, target);
-  const auto limits = [] { return FillLimits{0, 0, 1000, 1000, 1000, false}; };
   const auto scan = [&] {
-    return ScanFiles(test::IdentityOf(target), test::IdentityOf(base), limits);
+    return ScanFiles(test::IdentityOf(target), test::IdentityOf(base), WideLimits);
   };
   const std::vector<test::Range> changed = {{kBlock, 2 * kBlock}, {1 << 20, 128 << 10}};
   EXPECT_TRUE(scan() == changed);
@@ -249,15 +248,12 @@ TEST(FileScanOnBtrfsTest, SearchesTheTreeForASnapshotOfThisMoment) {
   const auto pool = test::Pool::Make("btrfs", "commit=300");
   if (pool == nullptr) return;
   const TwoSnapshots pair(*pool);
-  Result<SnapshotFile> file = SnapshotFile::Open(test::IdentityOf(pair.target));
-  ASSERT_OK(file);
-  Result<AddressFence> addresses = AddressFence::ForOne(*file);
-  ASSERT_OK(addresses);
-  Result<SnapshotMap> map = SnapshotMap::Open(*file, true);
-  ASSERT_OK(map);
-  MapFence fence(&*addresses, &*map, nullptr);
+  ASSERT_VALUE(file, SnapshotFile::Open(test::IdentityOf(pair.target)));
+  ASSERT_VALUE(addresses, AddressFence::ForOne(file));
+  ASSERT_VALUE(map, SnapshotMap::Open(file, true));
+  MapFence fence(&addresses, &map, nullptr);
   EXPECT_OK(fence.Raise());
-  EXPECT_NE(map->tree(), nullptr);
+  EXPECT_NE(map.tree(), nullptr);
   Result<bool> holds = fence.Holds();
   EXPECT_TRUE(holds.ok() && *holds);
   // An item that covers what another item covered, as after a defragmentation.
@@ -266,7 +262,7 @@ TEST(FileScanOnBtrfsTest, SearchesTheTreeForASnapshotOfThisMoment) {
   holds = fence.Holds();
   EXPECT_TRUE(holds.ok() && !*holds);
   EXPECT_OK(fence.Raise());
-  EXPECT_EQ(map->tree(), nullptr);
+  EXPECT_EQ(map.tree(), nullptr);
 }
 
 class FileScanRefusalTest : public test::InEachPool {};
@@ -276,9 +272,8 @@ TEST_P(FileScanRefusalTest, RefusesSnapshotsThatHaveChanged) {
   const TwoSnapshots pair(*pool_);
   const SnapshotIdentity target = test::IdentityOf(pair.target);
   const SnapshotIdentity base = test::IdentityOf(pair.base);
-  Result<FillOutcome> outcome = FillOnce(target, base);
-  ASSERT_OK(outcome);
-  EXPECT_TRUE(outcome->done && outcome->entry_bytes == kBlock);
+  ASSERT_VALUE(outcome, FillOnce(target, base));
+  EXPECT_TRUE(outcome.done && outcome.entry_bytes == kBlock);
   SnapshotIdentity other = target;
   other.inode++;
   EXPECT_CODE(FillOnce(other, base), "SCAN_REPLACED");
@@ -298,16 +293,20 @@ TEST_P(FileScanRefusalTest, RefusesSnapshotsThatHaveChanged) {
   EXPECT_OK(FillOnce(target, base));
 }
 
-TEST_F(FileScanTest, CountsAFileAsChangedWhenItsImmutableFlagWasClearedAndSetAgain) {
-  const TwoSnapshots pair(*pool_);
-  Result<SnapshotFile> file = SnapshotFile::Open(test::IdentityOf(pair.base));
-  ASSERT_OK(file);
-  EXPECT_OK(file->CheckUnchanged());
+// Root clears the flag and sets it again: the file may have changed meanwhile.
+void Touch(const std::string& path) {
   // Change times of older kernels have the grain of the timer, 10 ms at most.
   SleepMs(20);
-  EXPECT_OK(test::SetImmutable(pair.base, false));
-  EXPECT_OK(test::SetImmutable(pair.base, true));
-  EXPECT_CODE(file->CheckUnchanged(), "SCAN_MUTABLE");
+  EXPECT_OK(test::SetImmutable(path, false));
+  EXPECT_OK(test::SetImmutable(path, true));
+}
+
+TEST_F(FileScanTest, CountsAFileAsChangedWhenItsImmutableFlagWasClearedAndSetAgain) {
+  const TwoSnapshots pair(*pool_);
+  ASSERT_VALUE(file, SnapshotFile::Open(test::IdentityOf(pair.base)));
+  EXPECT_OK(file.CheckUnchanged());
+  Touch(pair.base);
+  EXPECT_CODE(file.CheckUnchanged(), "SCAN_MUTABLE");
 }
 
 TEST(FileScanOnBtrfsTest, TrustsAddressesOfBtrfsUntilATransactionIsCommitted) {
@@ -390,8 +389,7 @@ TEST(FileScanOnBtrfsTest, MissesNoByteWhileBtrfsMovesTheExtentsOfBothSnapshots) 
   const Mover mover(*pool, pair);
   const uint64_t end = ClockNs(CLOCK_MONOTONIC) + (test::IsNightly() ? 60 : 4) * 1'000'000'000ull;
   while (ClockNs(CLOCK_MONOTONIC) < end) {
-    const auto limits = [] { return FillLimits{0, 0, 1000, 1000, 1000, false}; };
-    CheckCovers(ScanFiles(test::IdentityOf(pair.target), test::IdentityOf(pair.base), limits),
+    CheckCovers(ScanFiles(test::IdentityOf(pair.target), test::IdentityOf(pair.base), WideLimits),
                 target, base);
   }
 }
@@ -420,15 +418,6 @@ Result<int> Build(const BuildChangeListRequest& request) {
     if (outcome->done) return steps;
     progress = outcome->progress;
   }
-}
-
-FillLimits SomeLimits() { return {0, 0, 100, 30, 70, true}; }
-
-std::vector<test::Range> ScanDirectly(const std::string& target,
-                                      const std::optional<std::string>& base) {
-  std::optional<SnapshotIdentity> base_file;
-  if (base.has_value()) base_file = test::IdentityOf(*base);
-  return ScanFiles(test::IdentityOf(target), base_file, SomeLimits);
 }
 
 ChangeListRequest UnionOf(const std::vector<std::string>& snapshots, size_t base, size_t target) {
@@ -470,9 +459,8 @@ TEST_P(BuildChangeListTest, MissesNoDifferingByteBetweenAnyTwoSnapshotsOfAChain)
       request.names = NamesOf(DeltaOf(target));
       if (is_xfs()) request.base_map = MapOf(snapshots[snapshots.size() - 2]);
     }
-    Result<int> built = Build(request);
-    ASSERT_OK(built);
-    steps += *built;
+    ASSERT_VALUE(built, Build(request));
+    steps += built;
     if (round == 0) {
       ChangeListRequest allocated;
       allocated.paths = {AllocatedOf(target)};
@@ -480,7 +468,7 @@ TEST_P(BuildChangeListTest, MissesNoDifferingByteBetweenAnyTwoSnapshotsOfAChain)
       allocated.size_bytes = kSize;
       allocated.target = test::IdentityOf(target);
       const std::vector<test::Range> ranges = test::ScanLists(allocated);
-      EXPECT_EQ(ranges, ScanDirectly(target, std::nullopt));
+      EXPECT_EQ(ranges, ScanFiles(test::IdentityOf(target), std::nullopt, WideLimits));
       CheckCovers(ranges, bytes[0], {});
       continue;
     }
@@ -488,7 +476,8 @@ TEST_P(BuildChangeListTest, MissesNoDifferingByteBetweenAnyTwoSnapshotsOfAChain)
     const std::string& base = snapshots[snapshots.size() - 2];
     const size_t last = snapshots.size() - 1;
     if (is_xfs()) {
-      EXPECT_EQ(test::ScanLists(UnionOf(snapshots, last - 1, last)), ScanDirectly(target, base));
+      EXPECT_EQ(test::ScanLists(UnionOf(snapshots, last - 1, last)),
+                ScanFiles(test::IdentityOf(target), test::IdentityOf(base), WideLimits));
     }
     for (size_t from = 0; from < last; from++) {
       CheckCovers(test::ScanLists(UnionOf(snapshots, from, last)), bytes[last], bytes[from]);
@@ -512,23 +501,14 @@ std::vector<std::string> ThreeSnapshots(const test::Pool& pool) {
   return snapshots;
 }
 
-// Root clears the flag and sets it again: the file may have changed meanwhile.
-void Touch(const std::string& path) {
-  // Change times of older kernels have the grain of the timer, 10 ms at most.
-  SleepMs(20);
-  EXPECT_OK(test::SetImmutable(path, false));
-  EXPECT_OK(test::SetImmutable(path, true));
-}
-
 TEST_P(BuildChangeListTest, RefusesASnapshotThatIsTouchedBetweenTwoSteps) {
   const std::vector<std::string> snapshots = ThreeSnapshots(*pool_);
   for (const std::string& touched : {snapshots[0], snapshots[1]}) {
     const BuildChangeListRequest request = DeltaRequest(snapshots[1], snapshots[0]);
-    Result<BuildOutcome> first = BuildChangeList(request, std::nullopt);
-    ASSERT_OK(first);
-    ASSERT_FALSE(first->done);
+    ASSERT_VALUE(first, BuildChangeList(request, std::nullopt));
+    ASSERT_FALSE(first.done);
     Touch(touched);
-    EXPECT_CODE(BuildChangeList(request, first->progress), "SCAN_MUTABLE");
+    EXPECT_CODE(BuildChangeList(request, first.progress), "SCAN_MUTABLE");
   }
   EXPECT_OK(Build(DeltaRequest(snapshots[1], snapshots[0])));
 }
@@ -536,11 +516,7 @@ TEST_P(BuildChangeListTest, RefusesASnapshotThatIsTouchedBetweenTwoSteps) {
 TEST_P(BuildChangeListTest, RefusesAListOfAFileThatWasTouchedAfterIt) {
   const std::vector<std::string> snapshots = ThreeSnapshots(*pool_);
   const auto code = [&](size_t base, size_t target) {
-    std::vector<uint8_t> buffer(1 << 16);
-    FillLimits limits = SomeLimits();
-    limits.max_entries = limits.max_extents = 10'000;
-    return test::CodeOf(FillFromLists(UnionOf(snapshots, base, target), limits,
-                                      Span<uint8_t>(buffer.data(), buffer.size())));
+    return test::CodeOfLists(UnionOf(snapshots, base, target));
   };
   ASSERT_OK(Build(DeltaRequest(snapshots[1], snapshots[0])));
   ASSERT_OK(Build(DeltaRequest(snapshots[2], snapshots[1])));

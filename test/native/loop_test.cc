@@ -51,6 +51,11 @@ class LoopTest : public testing::Test {
     EXPECT_OK(found);
     return found.ok() ? *found : std::nullopt;
   }
+  // Of the file's device; empty without one.
+  static std::string DevicePath(const std::string& path) {
+    const std::optional<LoopDevice> found = Find(path);
+    return found.has_value() ? found->path : "";
+  }
 
  private:
   test::TempDirectory directory_;
@@ -64,9 +69,8 @@ class AttachedLoopTest : public LoopTest {
     LoopTest::SetUp();
     if (IsSkipped()) return;
     path_ = MakeFile("volume");
-    Result<AttachedLoop> attached = AttachLoop(path_, false, "");
-    ASSERT_OK(attached);
-    device_ = attached->device;
+    ASSERT_VALUE(attached, AttachLoop(path_, false, ""));
+    device_ = attached.device;
   }
 
   std::string path_;
@@ -75,15 +79,13 @@ class AttachedLoopTest : public LoopTest {
 
 TEST_F(LoopTest, AttachesARegularFileOnceAndReturnsItsDeviceToLaterCalls) {
   const std::string path = MakeFile("volume", kSize + 4096);
-  Result<AttachedLoop> first = AttachLoop(path, false, "a label");
-  ASSERT_OK(first);
-  EXPECT_TRUE(first->created && !first->device.read_only);
-  EXPECT_EQ(first->device.size_bytes, kSize + 4096);
-  EXPECT_EQ(first->device.backing, Identity(path));
-  Result<AttachedLoop> second = AttachLoop(path, false, "another label");
-  ASSERT_OK(second);
-  EXPECT_FALSE(second->created);
-  EXPECT_EQ(second->device.path, first->device.path);
+  ASSERT_VALUE(first, AttachLoop(path, false, "a label"));
+  EXPECT_TRUE(first.created && !first.device.read_only);
+  EXPECT_EQ(first.device.size_bytes, kSize + 4096);
+  EXPECT_EQ(first.device.backing, Identity(path));
+  ASSERT_VALUE(second, AttachLoop(path, false, "another label"));
+  EXPECT_FALSE(second.created);
+  EXPECT_EQ(second.device.path, first.device.path);
   EXPECT_CODE(AttachLoop(path, true, ""), "EEXIST");
   EXPECT_TRUE(test::DetachWhenFree(path));
   EXPECT_FALSE(Find(path).has_value());
@@ -95,22 +97,18 @@ TEST_F(LoopTest, AttachesARegularFileOnceAndReturnsItsDeviceToLaterCalls) {
 
 TEST_F(LoopTest, SetsTheLabelAndDirectIoInTheKernel) {
   const std::string label(100, 'x');
-  Result<AttachedLoop> attached = AttachLoop(MakeFile("volume"), false, label);
-  ASSERT_OK(attached);
-  Result<UniqueFd> fd = OpenLoop(attached->device.number, O_RDONLY);
-  ASSERT_OK(fd);
-  Result<struct loop_info64> info = LoopStatus(fd->get(), "");
-  ASSERT_OK(info);
-  EXPECT_EQ(std::string(reinterpret_cast<char*>(info->lo_file_name)), label.substr(0, 63));
-  EXPECT_EQ(attached->device.direct_io, (info->lo_flags & LO_FLAGS_DIRECT_IO) != 0);
+  ASSERT_VALUE(attached, AttachLoop(MakeFile("volume"), false, label));
+  ASSERT_VALUE(fd, OpenLoop(attached.device.number, O_RDONLY));
+  ASSERT_VALUE(info, LoopStatus(fd.get(), ""));
+  EXPECT_EQ(std::string(reinterpret_cast<char*>(info.lo_file_name)), label.substr(0, 63));
+  EXPECT_EQ(attached.device.direct_io, (info.lo_flags & LO_FLAGS_DIRECT_IO) != 0);
 }
 
 TEST_F(LoopTest, RefusesWritesToADeviceAttachedReadOnly) {
   const std::string path = MakeFile("volume");
-  Result<AttachedLoop> attached = AttachLoop(path, true, "");
-  ASSERT_OK(attached);
-  EXPECT_TRUE(attached->device.read_only && attached->device.attached_read_only);
-  EXPECT_FALSE(test::RunCommand("dd if=/dev/zero count=1 of=" + attached->device.path));
+  ASSERT_VALUE(attached, AttachLoop(path, true, ""));
+  EXPECT_TRUE(attached.device.read_only && attached.device.attached_read_only);
+  EXPECT_FALSE(test::RunCommand("dd if=/dev/zero count=1 of=" + attached.device.path));
   EXPECT_CODE(AttachLoop(path, false, ""), "EEXIST");
 }
 
@@ -150,9 +148,8 @@ TEST_F(LoopTest, LetsThreadsAttachAndDetachTheirOwnFilesUndisturbed) {
 }
 
 TEST_F(AttachedLoopTest, IsListedOnceAndFoundByTheIdentityOfItsFileAndNotByItsPath) {
-  Result<std::vector<LoopDevice>> devices = ListLoops();
-  ASSERT_OK(devices);
-  EXPECT_EQ(std::count_if(devices->begin(), devices->end(),
+  ASSERT_VALUE(devices, ListLoops());
+  EXPECT_EQ(std::count_if(devices.begin(), devices.end(),
                           [&](const LoopDevice& each) { return each.backing == Identity(path_); }),
             1);
   const std::string moved = At("moved");
@@ -226,75 +223,57 @@ TEST_F(LoopTest, DetachesAFileFromBothDevicesThatOthersAttachedItTo) {
 
 TEST_F(AttachedLoopTest, DoesNotPassItsReadOnlyFlagToTheNextVolume) {
   EXPECT_OK(SetDeviceReadOnly(device_.path, true));
-  Result<AttachedLoop> again = AttachLoop(path_, false, "");
-  ASSERT_OK(again);
-  EXPECT_TRUE(again->device.read_only && !again->device.attached_read_only);
+  ASSERT_VALUE(again, AttachLoop(path_, false, ""));
+  EXPECT_TRUE(again.device.read_only && !again.device.attached_read_only);
   // Detached by losetup, so that the flag stays on the device number.
   EXPECT_TRUE(test::RunCommand("losetup -d " + device_.path));
-  Result<AttachedLoop> next = AttachLoop(MakeFile("next"), false, "");
-  ASSERT_OK(next);
-  EXPECT_FALSE(next->device.read_only);
+  ASSERT_VALUE(next, AttachLoop(MakeFile("next"), false, ""));
+  EXPECT_FALSE(next.device.read_only);
 }
 
-// A loop device whose file lies on a file system that has been shut down.
-class DeadLoop {
- public:
-  // False, and the test skipped, where none can be made.
-  bool Make() {
-    if (!test::RunCommand("command -v xfs_io")) {
-      test::Skip("xfs_io is not installed");
-      return false;
-    }
+// There is a device whose file lies on a file system that has been shut down.
+class DeadLoopTest : public LoopTest {
+ protected:
+  void SetUp() override {
+    LoopTest::SetUp();
+    if (IsSkipped()) return;
+    if (!test::RunCommand("command -v xfs_io")) GTEST_SKIP() << "xfs_io is not installed";
     pool_ = test::Pool::Make("xfs");
-    if (pool_ == nullptr) return false;
+    if (pool_ == nullptr) return;
     const std::string path = pool_->At("volume");
-    const Status created = CreateSparseFile({path + ".tmp", path}, 32 << 20);
-    EXPECT_OK(created);
-    if (!created.ok()) return false;
-    Result<AttachedLoop> attached = AttachLoop(path, false, "");
-    EXPECT_OK(attached);
-    if (!attached.ok()) return false;
-    number_ = attached->device.number;
-    const bool shut_down = test::RunCommand("xfs_io -x -c shutdown " + pool_->mount_point());
-    EXPECT_TRUE(shut_down);
-    return shut_down;
+    ASSERT_OK(CreateSparseFile({path + ".tmp", path}, kSize));
+    ASSERT_VALUE(attached, AttachLoop(path, false, ""));
+    number_ = attached.device.number;
+    ASSERT_TRUE(test::RunCommand("xfs_io -x -c shutdown " + pool_->mount_point()));
   }
-  ~DeadLoop() {
+  void TearDown() override {
+    LoopTest::TearDown();
     if (!number_.has_value()) return;
-    Result<UniqueFd> fd = OpenLoop(*number_, O_RDONLY);
-    EXPECT_OK(fd);
-    if (fd.ok()) {
-      EXPECT_OK(Ioctl(fd->get(), LOOP_CLR_FD, 0ul, "LOOP_CLR_FD", ""));
-    }
+    ASSERT_VALUE(fd, OpenLoop(*number_, O_RDONLY));
+    EXPECT_OK(Ioctl(fd.get(), LOOP_CLR_FD, 0ul, "LOOP_CLR_FD", ""));
   }
 
-  uint32_t number() const { return *number_; }
-
- private:
   std::unique_ptr<test::Pool> pool_;
   std::optional<uint32_t> number_;
 };
 
-TEST_F(LoopTest, IgnoresADeviceWhoseFileSystemHasShutDown) {
-  DeadLoop dead;
-  if (!dead.Make()) return;
+TEST_F(DeadLoopTest, IsIgnored) {
   {
-    Result<UniqueFd> fd = OpenLoop(dead.number(), O_RDONLY);
-    EXPECT_CODE(DescribeLoop(fd->get()), "EIO");
+    ASSERT_VALUE(fd, OpenLoop(*number_, O_RDONLY));
+    EXPECT_CODE(DescribeLoop(fd.get()), "EIO");
   }
   const std::string path = MakeFile("volume");
   EXPECT_FALSE(Find(path).has_value());
   ASSERT_OK(AttachLoop(path, false, ""));
   const std::optional<LoopDevice> found = Find(path);
   ASSERT_TRUE(found.has_value());
-  Result<std::vector<LoopDevice>> listed = ListLoops();
-  ASSERT_OK(listed);
+  ASSERT_VALUE(listed, ListLoops());
   const auto is_listed = [&](uint32_t number) {
-    return std::any_of(listed->begin(), listed->end(),
+    return std::any_of(listed.begin(), listed.end(),
                        [&](const LoopDevice& each) { return each.number == number; });
   };
   EXPECT_TRUE(is_listed(found->number));
-  EXPECT_FALSE(is_listed(dead.number()));
+  EXPECT_FALSE(is_listed(*number_));
   EXPECT_TRUE(test::DetachWhenFree(path));
   EXPECT_FALSE(Find(path).has_value());
 }
@@ -318,9 +297,8 @@ class LoopFindTest : public AttachedLoopTest {
   void SetUp() override {
     LoopTest::SetUp();
     if (IsSkipped()) return;
-    Result<AttachedLoop> other = AttachLoop(MakeFile("other"), false, "");
-    ASSERT_OK(other);
-    other_ = other->device;
+    ASSERT_VALUE(other, AttachLoop(MakeFile("other"), false, ""));
+    other_ = other.device;
     AttachedLoopTest::SetUp();
   }
 
@@ -328,14 +306,11 @@ class LoopFindTest : public AttachedLoopTest {
 };
 
 TEST_F(LoopFindTest, FindsAFileUnderItsOwnNameOrThroughADescriptorWithoutOpeningOtherDevices) {
-  Result<UniqueFd> directory = OpenPath(At("."), O_PATH | O_DIRECTORY);
-  ASSERT_OK(directory);
+  ASSERT_VALUE(directory, OpenPath(At("."), O_PATH | O_DIRECTORY));
   const UnopenedLoop unopened(other_);
   for (const std::string& path :
-       {path_, "/proc/self/fd/" + std::to_string(directory->get()) + "/volume"}) {
-    std::optional<LoopDevice> found = Find(path);
-    ASSERT_TRUE(found.has_value());
-    EXPECT_EQ(found->path, device_.path);
+       {path_, "/proc/self/fd/" + std::to_string(directory.get()) + "/volume"}) {
+    EXPECT_EQ(DevicePath(path), device_.path);
   }
   EXPECT_FALSE(unopened.opened());
 }
@@ -346,10 +321,9 @@ TEST_F(LoopFindTest, FindsAFileUnderAnotherNameByProbingEveryDevice) {
   EXPECT_TRUE(symlink(path_.c_str(), link.c_str()) == 0 &&
               ::link(path_.c_str(), hard_link.c_str()) == 0);
   for (const std::string& name : {link, hard_link, At("./volume"), std::string()}) {
-    Result<std::optional<LoopDevice>> found = FindLoop(Identity(path_), name);
-    ASSERT_OK(found);
-    ASSERT_TRUE(found->has_value());
-    EXPECT_EQ((*found)->path, device_.path);
+    ASSERT_VALUE(found, FindLoop(Identity(path_), name));
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(found->path, device_.path);
   }
 }
 
@@ -357,26 +331,16 @@ TEST_F(LoopFindTest, IgnoresADeviceOfAFileHiddenUnderAMountAtTheSamePath) {
   const std::string directory = At("covered");
   EXPECT_TRUE(test::RunCommand("mkdir " + directory));
   const std::string path = MakeFile("covered/volume");
-  Result<AttachedLoop> below = AttachLoop(path, false, "");
-  ASSERT_OK(below);
+  ASSERT_VALUE(below, AttachLoop(path, false, ""));
   ASSERT_TRUE(test::RunCommand("mount -t tmpfs tmpfs " + directory));
   EXPECT_OK(CreateSparseFile({path + ".tmp", path}, kSize));
   EXPECT_FALSE(Find(path).has_value());
   Result<AttachedLoop> above = AttachLoop(path, false, "");
   EXPECT_OK(above);
-  if (above.ok()) {
-    EXPECT_TRUE(above->created);
-    std::optional<LoopDevice> found = Find(path);
-    EXPECT_TRUE(found.has_value());
-    if (found.has_value()) {
-      EXPECT_EQ(found->path, above->device.path);
-    }
-    EXPECT_TRUE(test::DetachWhenFree(path));
-  }
+  EXPECT_TRUE(above.ok() && above->created && DevicePath(path) == above->device.path);
+  EXPECT_TRUE(test::DetachWhenFree(path));
   EXPECT_TRUE(test::RunCommand("umount " + directory));
-  std::optional<LoopDevice> found = Find(path);
-  ASSERT_TRUE(found.has_value());
-  EXPECT_EQ(found->path, below->device.path);
+  EXPECT_EQ(DevicePath(path), below.device.path);
 }
 
 }  // namespace

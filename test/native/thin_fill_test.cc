@@ -219,11 +219,10 @@ TEST_F(ThinFillTest, GivesTheSameDeltaAgainstABookmarkAsAgainstItsSnapshot) {
     const size_t target = base + 1 + random_() % (pool.snapshots() - 1 - base);
     const Mappings base_map = pool.Content(base);
     const uint64_t size = 1 + random_() % (3000 * kBlock);
-    Result<WrittenBookmark> kept = pool.Keep(base, size);
-    ASSERT_OK(kept);
-    EXPECT_EQ(kept->info.creation_time, base + 1);
+    ASSERT_VALUE(kept, pool.Keep(base, size));
+    EXPECT_EQ(kept.info.creation_time, base + 1);
     const auto beyond = base_map.lower_bound((size + kBlock - 1) / kBlock);
-    EXPECT_EQ(kept->info.mapped_blocks,
+    EXPECT_EQ(kept.info.mapped_blocks,
               static_cast<uint64_t>(std::distance(base_map.begin(), beyond)));
     EXPECT_FALSE(test::Exists(pool.At("kept.tmp")));
     ExpectScan(pool.ScanFromKept(target), Changed(base_map, pool.Content(target)), size);
@@ -247,10 +246,9 @@ TEST_F(ThinFillTest, BookmarksABaseOfManyLittleRangesAsABitmap) {
   family.roots.push_back(root);
   const Pool pool(std::move(family), &random_);
   const uint64_t size = 41'000 * kBlock - 1;
-  Result<WrittenBookmark> kept = pool.Keep(0, size);
-  ASSERT_OK(kept);
-  EXPECT_EQ(kept->info.form, BookmarkForm::kBitmap);
-  EXPECT_EQ(kept->file_bytes, uint64_t{3} * 4096);
+  ASSERT_VALUE(kept, pool.Keep(0, size));
+  EXPECT_EQ(kept.info.form, BookmarkForm::kBitmap);
+  EXPECT_EQ(kept.file_bytes, uint64_t{3} * 4096);
   const test::Scan scan = RunScan(pool.ScanFromKept(1), size, 0, 40, 1 << 20, Unlimited);
   EXPECT_TRUE(scan.complete && scan.calls > 1);
   EXPECT_EQ(test::Text(scan.ranges),
@@ -283,13 +281,11 @@ TEST_F(ThinFillTest, RefusesToBookmarkASnapshotThatWasWrittenTo) {
 
 TEST_F(ThinFillTest, ReportsAnExistingBookmarkAndRefusesADamagedOne) {
   const Pool pool(SomeSnapshots(2), &random_);
-  Result<WrittenBookmark> first = pool.Keep(0, kSize);
-  ASSERT_OK(first);
+  ASSERT_VALUE(first, pool.Keep(0, kSize));
   // Of whatever snapshot it is asked then.
-  Result<WrittenBookmark> again = pool.Keep(1, kSize);
-  ASSERT_OK(again);
-  EXPECT_EQ(again->info.creation_time, 1u);
-  EXPECT_EQ(again->file_bytes, first->file_bytes);
+  ASSERT_VALUE(again, pool.Keep(1, kSize));
+  EXPECT_EQ(again.info.creation_time, 1u);
+  EXPECT_EQ(again.file_bytes, first.file_bytes);
   const std::vector<uint8_t> sound = test::ReadBytes(pool.At("kept"));
   for (int round = 0; round < 50; round++) {
     std::vector<uint8_t> damaged = sound;
@@ -398,19 +394,18 @@ TEST_F(BuildThinListTest, TheUnionOfAChainContainsEveryDifference) {
 TEST_F(BuildThinListTest, WorksInStepsAndRefusesAnotherDeviceInALaterOne) {
   const Pool pool(SomeSnapshots(3), &random_);
   const BuildThinListRequest request = pool.List(0, 2);
-  Result<BuildOutcome> first = BuildThinList(request, std::nullopt);
-  ASSERT_OK(first);
-  ASSERT_FALSE(first->done);
+  ASSERT_VALUE(first, BuildThinList(request, std::nullopt));
+  ASSERT_FALSE(first.done);
   EXPECT_FALSE(test::Exists(request.names.final));
   BuildThinListRequest other = request;
   other.base->id = 2;
-  EXPECT_CODE(BuildThinList(other, first->progress), kScanReplaced);
+  EXPECT_CODE(BuildThinList(other, first.progress), kScanReplaced);
   other = request;
   other.target.root = pool.root(0);
-  EXPECT_CODE(BuildThinList(other, first->progress), kScanReplaced);
+  EXPECT_CODE(BuildThinList(other, first.progress), kScanReplaced);
   other = request;
   other.target.id = 9;
-  EXPECT_CODE(BuildThinList(other, first->progress), "ENODATA");
+  EXPECT_CODE(BuildThinList(other, first.progress), "ENODATA");
   EXPECT_OK(Build(request));
 }
 
@@ -439,9 +434,7 @@ TEST_F(BuildThinListTest, RefusesListsOfOtherThinDevicesAndListsOfFiles) {
   const auto code_with = [&](const std::function<void(ChangeListRequest*)>& change) {
     ChangeListRequest request = pool.Union({0, 1, 2});
     change(&request);
-    std::vector<uint8_t> buffer(4096);
-    return test::CodeOf(FillFromLists(request, FillLimits{0, 0, 100, 30, 70, true},
-                                      Span<uint8_t>(buffer.data(), buffer.size())));
+    return test::CodeOfLists(request);
   };
   EXPECT_EQ(code_with([](ChangeListRequest*) {}), "");
   EXPECT_EQ(code_with([](auto* request) { request->thin->target++; }), kListInvalid);
