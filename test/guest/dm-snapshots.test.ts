@@ -70,7 +70,7 @@ dmTest('snapshots of raw devices under writes are one point in time', async (sce
   const one = await pool.volume('one', 1);
   const two = await pool.volume('two', 2);
   const random = seededRandom('a cut of thin devices');
-  const writer = await OrderedWriter.start([one.path, two.path], random, 0);
+  const writer = await OrderedWriter.start([one.path, two.path]);
   for (let round = 0; round < 8; round += 1) {
     await delay(random.below(40));
     const ids = [10 + 2 * round, 11 + 2 * round] as const;
@@ -123,7 +123,7 @@ dmTest('mounted ext4 and xfs are frozen for a snapshot, and clean in it', async 
   writeFileSync(`${ext4.mountPoint}/before`, Buffer.alloc(300_000, 1));
   writeFileSync(`${xfs.mountPoint}/before`, Buffer.alloc(300_000, 2));
   const places = [`${ext4.mountPoint}/number`, `${xfs.mountPoint}/number`] as const;
-  const writer = await OrderedWriter.start(places, seededRandom('a cut of thin devices'), 0);
+  const writer = await OrderedWriter.start(places);
   await delay(100);
   const finished = writer.finished;
   await cut(scene, pool, member(scene, 'ext4', 1, 3), member(scene, 'xfs', 2, 4));

@@ -297,7 +297,7 @@ guestTest('a group snapshot of mounted and raw thin volumes is one point in time
   const raw = await orchestrator.create('group-2', { sizeBytes: 8 * MIB });
   const file = join(await orchestrator.bringUp(mounted), 'number');
   const device = await orchestrator.bringUp(raw);
-  const writer = await OrderedWriter.start([file, device], seededRandom('a group'), 0);
+  const writer = await OrderedWriter.start([file, device]);
   await delay(200);
   const finishedBefore = writer.finished;
   const group = await orchestrator.groupSnapshot([mounted, raw], 'group');

@@ -7,7 +7,8 @@ import assert from 'node:assert/strict';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BLOCK_OPERATIONS, BlockWriter } from '../support/block-writer.js';
-import { Disturbance, SIZES, specOf, type VolumeKind } from '../support/contents.js';
+import { SIZES, specOf, type VolumeKind } from '../support/contents.js';
+import { Disturbance } from '../support/disturbance.js';
 import { assertSound } from '../support/metadata-check.js';
 import { isNightly } from '../support/nightly.js';
 import type { HeldVolume, VolumeSpec } from '../support/orchestrator.js';
@@ -76,8 +77,7 @@ async function cutWhileWriting(
 ): Promise<number> {
   const places = [await newPlace(kinds[0]), await newPlace(kinds[1])] as const;
   const slow = await newSlowVolume();
-  const random = seededRandom(`moment ${kinds}`);
-  const writer = await OrderedWriter.start([places[0].path, places[1].path], random, 0);
+  const writer = await OrderedWriter.start([places[0].path, places[1].path]);
   let count = 0;
   try {
     for (let round = 0; round < cuts; round += 1) {

@@ -7,9 +7,9 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, type TestContext } from 'node:test';
+import { Disturbance } from '../support/disturbance.js';
 import { addresses } from '../support/extent-list.js';
 import { assertSound, Tally } from '../support/metadata-check.js';
-import { Mover } from '../support/mover.js';
 import { isNightly } from '../support/nightly.js';
 import { ReflinkBench, type Writing } from '../support/reflink-bench.js';
 import { test } from '../support/running-plugin.js';
@@ -133,7 +133,7 @@ async function streamWhile(context: TestContext, series: Series, tool: Tool) {
   const pool = bench.pool(tool.kind);
   const earlier = { volume: [addresses(volume)], snapshots: snapshots.map(addresses) };
   const before = { rescans: logged('rescans'), unproved: logged('unprovedBytes') };
-  const mover = Mover.start(bench.workspace, tool.script, [pool, volume, ...snapshots]);
+  const mover = Disturbance.script(tool.script, [pool, volume, ...snapshots]);
   let tally: Tally;
   try {
     const until = isNightly ? Date.now() + NIGHTLY_MS : 0;
@@ -237,9 +237,7 @@ test('the newest snapshot of a volume under defragmentation holds what was writt
   use('while lists are stored');
   const work = await bench.write('btrfs', SIZE);
   const volume = volumePath(bench.pool('btrfs'), work.volume.id);
-  const mover = Mover.start(bench.workspace, 'btrfs filesystem defragment -f -t 256M "$1"', [
-    volume,
-  ]);
+  const mover = Disturbance.script('btrfs filesystem defragment -f -t 256M "$1"', [volume]);
   try {
     let base: TestSnapshot | null = null;
     for (let round = 0; round < 4; round += 1) {

@@ -18,7 +18,7 @@ import { after, before } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { loadAddon } from '../../src/native/addon.js';
 import { BLOCK_OPERATIONS } from '../support/block-writer.js';
-import { Mover } from '../support/mover.js';
+import { Disturbance } from '../support/disturbance.js';
 import { isNightly } from '../support/nightly.js';
 import { type Random, seededRandom } from '../support/random.js';
 import { ReflinkBench } from '../support/reflink-bench.js';
@@ -126,8 +126,7 @@ for (const kind of KINDS) {
     const { volume, writer, window, lists, retained } = await bedOn(kind, random);
     const listOf = (id: string): string => join(lists, `${id}.delta`);
     const script = MOVERS[kind];
-    const mover =
-      script === undefined ? null : Mover.start(bench.workspace, script, [bench.pool(kind)]);
+    const mover = script === undefined ? null : Disturbance.script(script, [bench.pool(kind)]);
     context.after(() => mover?.stop());
     let joined = 0;
     for (let round = 0; round < ROUNDS; round += 1) {

@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto';
 import { type FileHandle, open, readdir, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { blockCapability, mountCapability } from './csi-client.js';
+import { Disturbance } from './disturbance.js';
 import { MIB, type VolumeSpec } from './orchestrator.js';
 import type { Random } from './random.js';
 
@@ -144,28 +145,5 @@ export class BlockContents implements Contents {
       const bytes = this.#bytes.subarray(offset, offset + BLOCK_BYTES);
       await writeDurably(target, 'r+', (file) => file.write(bytes, 0, bytes.length, offset));
     });
-  }
-}
-
-/** Writes round after round until it is stopped. */
-export class Disturbance {
-  #isStopped = false;
-  /** Rounds that were finished. */
-  rounds = 0;
-  readonly #done: Promise<void>;
-
-  constructor(round: (number: number) => Promise<void>) {
-    this.#done = this.#run(round);
-    // Heard by stop().
-    this.#done.catch(() => undefined);
-  }
-
-  async stop(): Promise<void> {
-    this.#isStopped = true;
-    await this.#done;
-  }
-
-  async #run(round: (number: number) => Promise<void>): Promise<void> {
-    for (; !this.#isStopped; this.rounds += 1) await round(this.rounds);
   }
 }

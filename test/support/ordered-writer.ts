@@ -3,10 +3,9 @@
  * the second holds the number of the first, or the one before.
  */
 import assert from 'node:assert/strict';
-import { closeSync, openSync, readSync } from 'node:fs';
+import { closeSync, constants, openSync, readSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
-import { setTimeout as delay } from 'node:timers/promises';
-import type { Random } from './random.js';
+import { Disturbance } from './disturbance.js';
 
 /** One page, so that no snapshot holds half a number. */
 const RECORD_BYTES = 4096;
@@ -16,51 +15,34 @@ export class OrderedWriter {
   begun = 0;
   /** The last number that is durable in both. */
   finished = 0;
-  #isStopped = false;
-  #done: Promise<void> = Promise.resolve();
+  #rounds: Disturbance | undefined;
 
-  /** Files or devices. `pauseMs`: how long it rests at most between two numbers. */
-  static async start(
-    paths: readonly [string, string],
-    random: Random,
-    pauseMs: number,
-  ): Promise<OrderedWriter> {
-    const writer = new OrderedWriter();
-    const files = [await openForWriting(paths[0]), await openForWriting(paths[1])] as const;
-    await writer.#round(files);
-    writer.#done = writer.#run(files, random, pauseMs);
-    // Heard by stop().
-    writer.#done.catch(() => undefined);
+  private constructor(private readonly places: readonly FileHandle[]) {}
+
+  /** Files or devices. Resolves once both hold a number. */
+  static async start([first, second]: readonly [string, string]): Promise<OrderedWriter> {
+    const flags = constants.O_RDWR | constants.O_CREAT;
+    const writer = new OrderedWriter([await open(first, flags), await open(second, flags)]);
+    await writer.#round();
+    writer.#rounds = new Disturbance(() => writer.#round());
     return writer;
   }
 
   async stop(): Promise<void> {
-    this.#isStopped = true;
-    await this.#done;
-  }
-
-  async #run(
-    files: readonly [FileHandle, FileHandle],
-    random: Random,
-    pauseMs: number,
-  ): Promise<void> {
     try {
-      while (!this.#isStopped) {
-        await this.#round(files);
-        if (pauseMs > 0) await delay(random.below(pauseMs));
-      }
+      await this.#rounds?.stop();
     } finally {
-      for (const file of files) await file.close();
+      for (const place of this.places) await place.close();
     }
   }
 
-  async #round([first, second]: readonly [FileHandle, FileHandle]): Promise<void> {
+  async #round(): Promise<void> {
     this.begun += 1;
     const record = Buffer.alloc(RECORD_BYTES);
     record.writeUInt32LE(this.begun);
-    for (const file of [first, second]) {
-      await file.write(record, 0, RECORD_BYTES, 0);
-      await file.datasync();
+    for (const place of this.places) {
+      await place.write(record, 0, RECORD_BYTES, 0);
+      await place.datasync();
     }
     this.finished = this.begun;
   }
@@ -84,12 +66,4 @@ export function assertOneMoment(
   assert.ok(second === first || second === first - 1, `${shown}: not one point in time`);
   assert.ok(second >= window.finishedBefore, `${shown}: ${window.finishedBefore} was durable`);
   assert.ok(first <= window.begunAfter, `${shown}: ${window.begunAfter} was not begun`);
-}
-
-async function openForWriting(path: string): Promise<FileHandle> {
-  try {
-    return await open(path, 'r+');
-  } catch {
-    return open(path, 'w+');
-  }
 }
