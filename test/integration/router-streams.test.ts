@@ -9,10 +9,10 @@ import { writeFileSync } from 'node:fs';
 import { after, before } from 'node:test';
 import { Cleanup } from '../../src/bench/cleanup.js';
 import { CsiConnection } from '../../src/bench/csi-connection.js';
+import { ProcessMeter } from '../../src/bench/process-meter.js';
 import { patternSnapshotId } from '../../src/bench/streams/pattern.js';
 import { ServerProcess } from '../../src/bench/streams/server-process.js';
 import { Authority, tlsSettings } from '../support/certificates.js';
-import { rssMiB } from '../support/fuzz-run.js';
 import { TestNetwork } from '../support/network.js';
 import { isNightly } from '../support/nightly.js';
 import { Plugin } from '../support/plugin.js';
@@ -105,10 +105,11 @@ test('fifty streams of mixed speed arrive byte for byte, in bounded memory', asy
   const expected = await digestOf(direct, 1);
   direct.close();
   await round(expected);
-  const before = rssMiB(Number(router.process.pid));
+  const meter = new ProcessMeter(Number(router.process.pid));
+  const before = meter.rssMiB();
   let peak = before;
   const watch = setInterval(() => {
-    peak = Math.max(peak, rssMiB(Number(router.process.pid)));
+    peak = Math.max(peak, meter.rssMiB());
   }, 50);
   let rounds = 0;
   try {

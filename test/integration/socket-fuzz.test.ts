@@ -4,22 +4,12 @@
  */
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
-import { FuzzRun } from '../support/fuzz-run.js';
-import { describeTree, makeWorld } from '../support/fuzz-world.js';
+import { assertUnharmed } from '../support/fuzz-run.js';
 import { isNightly } from '../support/nightly.js';
-import type { FuzzWorld } from '../support/plausible-requests.js';
-import { startReport } from '../support/plugin-log.js';
 import { seededRandom } from '../support/random.js';
-import { encodeMessage } from '../support/raw-call.js';
 import { runPlugin, test } from '../support/running-plugin.js';
-import { loopsBelow, mountsBelow } from '../support/workspace.js';
 
 const REQUESTS = isNightly ? 200_000 : 1500;
-/** So many more reach every RPC. */
-const MOST_MORE = 20_000;
-/** Requests before memory is first measured. */
-const WARM_UP = REQUESTS / 4;
-const RSS_BOUND_MIB = 128;
 
 const running = runPlugin('fuzz', {
   pools: { main: 'xfs' },
@@ -27,74 +17,8 @@ const running = runPlugin('fuzz', {
   env: { BLOCKDELTA_CONTROLLER_PUBLISH: 'on', BLOCKDELTA_CSI_LEVEL: '1.13' },
 });
 
-/** Deletes what the fuzzed requests created. */
-async function cleanUp(fuzz: FuzzRun, world: FuzzWorld): Promise<void> {
-  const { client, orchestrator } = running;
-  const volumeIds = await orchestrator.volumeIds();
-  for (const volume_id of volumeIds) {
-    for (const path of world.targetPaths) {
-      await client.node
-        .NodeUnpublishVolume({ volume_id, target_path: path })
-        .catch(() => undefined);
-    }
-    for (const path of world.stagingPaths) {
-      await client.node
-        .NodeUnstageVolume({ volume_id, staging_target_path: path })
-        .catch(() => undefined);
-    }
-    const unpublish = encodeMessage('ControllerUnpublishVolumeRequest', { volume_id });
-    await fuzz
-      .unary('/csi.v1.Controller/ControllerUnpublishVolume', unpublish)
-      .catch(() => undefined);
-  }
-  const { entries } = await client.controller.ListSnapshots({});
-  const groups = new Map<string, string[]>();
-  for (const { snapshot } of entries) {
-    const members = groups.get(snapshot.group_snapshot_id) ?? [];
-    groups.set(snapshot.group_snapshot_id, [...members, snapshot.snapshot_id]);
-  }
-  for (const [group_snapshot_id, snapshot_ids] of groups) {
-    if (group_snapshot_id === '') {
-      for (const id of snapshot_ids) await orchestrator.deleteSnapshot(id);
-    } else {
-      const request = encodeMessage('DeleteVolumeGroupSnapshotRequest', {
-        group_snapshot_id,
-        snapshot_ids,
-      });
-      await fuzz.unary('/csi.v1.GroupController/DeleteVolumeGroupSnapshot', request);
-    }
-  }
-  for (const volume_id of volumeIds) await client.controller.DeleteVolume({ volume_id });
-}
-
-test(`G1, E4: ${REQUESTS} hostile requests each get a CSI status, and harm nothing`, async () => {
-  const { workspace, plugin, orchestrator } = running;
-  const random = seededRandom('socket fuzz');
-  const world = makeWorld(workspace);
-  const before = describeTree(workspace.path('sentinel'));
-  const held = [mountsBelow(workspace.directory), loopsBelow(workspace.directory)];
-  const fuzz = new FuzzRun(plugin.endpoint, Number(plugin.process.pid), random, world);
-  try {
-    const memory = await fuzz.run(REQUESTS, WARM_UP);
-    await fuzz.reachAll(MOST_MORE);
-    console.log(`# answers: ${JSON.stringify(Object.fromEntries(fuzz.answers))}`);
-    console.log(`# answered OK: ${JSON.stringify(Object.fromEntries(fuzz.successes))}`);
-    console.log(`# memory, MiB: ${JSON.stringify(memory)}`);
-    assert.deepEqual(fuzz.faults, []);
-    assert.deepEqual(fuzz.unreached(), [], 'every RPC is answered OK at least once');
-    assert.equal(plugin.process.exitCode, null);
-    assert.deepEqual(describeTree(workspace.path('sentinel')), before);
-    assert.ok(memory.end < memory.warm + RSS_BOUND_MIB, `memory grew: ${JSON.stringify(memory)}`);
-    await cleanUp(fuzz, world);
-  } finally {
-    fuzz.close();
-  }
-  assert.deepEqual(await orchestrator.volumeIds(), []);
-  assert.deepEqual(await orchestrator.snapshotIds(), []);
-  assert.deepEqual([mountsBelow(workspace.directory), loopsBelow(workspace.directory)], held);
-  await running.restart();
-  assert.deepEqual(startReport(running.plugin.log).differences, []);
-});
+test(`G1, E4: ${REQUESTS} hostile requests each get a CSI status, and harm nothing`, () =>
+  assertUnharmed(running, seededRandom('socket fuzz'), { requests: REQUESTS, mostMore: 20_000 }));
 
 /** Opens the socket, writes, and disconnects at once or when the plugin closes the connection. */
 function writeAndVanish(path: string, bytes: Buffer, waitMs: number): Promise<void> {

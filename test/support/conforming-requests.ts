@@ -5,80 +5,56 @@
 import { mkdirSync } from 'node:fs';
 import { blockCapability, type Message } from './csi-client.js';
 import { createRequest, type HeldVolume, MIB, type Orchestrator } from './orchestrator.js';
+import { requestOf } from './request-fields.js';
 
 export class ConformingRequests {
+  #fields: Message = {};
   #volume: HeldVolume | undefined;
-  #snapshotIds: string[] = [];
-  #group: Message = {};
 
   constructor(private readonly orchestrator: Orchestrator) {}
 
   /** Makes a block volume with snapshots and a group snapshot. */
   async prepare(): Promise<HeldVolume> {
     const { orchestrator } = this;
-    this.#volume = await orchestrator.create('conforming');
+    const volume = await orchestrator.create('conforming');
+    this.#volume = volume;
     mkdirSync(this.#nobody, { recursive: true });
-    for (const name of ['first', 'second']) {
-      this.#snapshotIds.push(await orchestrator.snapshot(this.#volume, name));
-    }
-    this.#group = await this.#makeGroup('conforming');
-    return this.#volume;
+    const first = await orchestrator.snapshot(volume, 'first');
+    const volume_capability = blockCapability();
+    this.#fields = {
+      ...{ name: 'doomed', volume_id: volume.id, node_id: 'test-node' },
+      ...{ volume_capability, volume_capabilities: [volume_capability] },
+      ...{ source_volume_id: volume.id, source_volume_ids: [volume.id], snapshot_id: first },
+      base_snapshot_id: first,
+      target_snapshot_id: await orchestrator.snapshot(volume, 'second'),
+      capacity_range: { required_bytes: 8 * MIB },
+      mutable_parameters: { readAheadKiB: '128' },
+      ...{ staging_target_path: volume.stagingPath, target_path: volume.targetPath },
+      volume_path: volume.stagingPath,
+      ...(await this.#makeGroup('conforming')),
+    };
+    return volume;
   }
 
   /** One that has everything the RPC requires, and nothing else. */
   async to(rpc: string): Promise<Message> {
+    return requestOf(rpc, { ...this.#fields, ...(await this.#ownFields(rpc)) });
+  }
+
+  async #ownFields(rpc: string): Promise<Message> {
     const { orchestrator } = this;
-    const volume = this.#volume as HeldVolume;
-    const volume_id = volume.id;
-    const [first, second] = this.#snapshotIds;
-    const volume_capability = blockCapability();
-    const staging_target_path = volume.stagingPath;
     switch (rpc) {
       case 'CreateVolume':
         return createRequest('doomed');
       case 'DeleteVolume':
         return { volume_id: (await orchestrator.create('doomed')).id };
-      case 'ControllerPublishVolume':
-        return { volume_id, node_id: 'test-node', volume_capability };
-      case 'ValidateVolumeCapabilities':
-        return { volume_id, volume_capabilities: [volume_capability] };
-      case 'CreateSnapshot':
-        return { source_volume_id: volume_id, name: 'doomed' };
       case 'DeleteSnapshot':
-        return { snapshot_id: await orchestrator.snapshot(volume, 'doomed') };
-      case 'GetSnapshot':
-      case 'GetMetadataAllocated':
-        return { snapshot_id: first };
-      case 'GetMetadataDelta':
-        return { base_snapshot_id: first, target_snapshot_id: second };
-      case 'ControllerExpandVolume':
-        return { volume_id, capacity_range: { required_bytes: 8 * MIB } };
-      case 'ControllerModifyVolume':
-        return { volume_id, mutable_parameters: { readAheadKiB: '128' } };
-      case 'CreateVolumeGroupSnapshot':
-        return { name: 'doomed', source_volume_ids: [volume_id] };
+        return { snapshot_id: await orchestrator.snapshot(this.#volume as HeldVolume, 'doomed') };
       case 'DeleteVolumeGroupSnapshot':
         return this.#makeGroup('doomed');
-      case 'GetVolumeGroupSnapshot':
-        return this.#group;
-      case 'NodeStageVolume':
-        return { volume_id, staging_target_path, volume_capability };
       case 'NodeUnstageVolume':
-        return { volume_id, staging_target_path: this.#nobody };
-      case 'NodePublishVolume': {
-        const target_path = volume.targetPath;
-        return { volume_id, staging_target_path, target_path, volume_capability };
-      }
       case 'NodeUnpublishVolume':
-        return { volume_id, target_path: this.#nobody };
-      case 'NodeGetVolumeStats':
-      case 'NodeExpandVolume':
-        return { volume_id, volume_path: staging_target_path };
-      case 'ControllerUnpublishVolume':
-      case 'ControllerGetVolume':
-      case 'ControllerGetVolumeHealth':
-      case 'NodeGetVolumeHealth':
-        return { volume_id };
+        return { staging_target_path: this.#nobody, target_path: this.#nobody };
       default:
         return {};
     }

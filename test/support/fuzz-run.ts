@@ -1,13 +1,16 @@
 /** Sends the requests of a fuzzer over several concurrent connections, and checks the answers. */
-import { readFileSync } from 'node:fs';
+import assert from 'node:assert/strict';
 import type { ServiceError } from '@grpc/grpc-js';
 import { StatusCode } from '../../src/base/errors.js';
+import { ProcessMeter } from '../../src/bench/process-meter.js';
 import type { Message } from './csi-client.js';
-import { CSI_V1, type FuzzedProto } from './fuzzed-proto.js';
-import type { FuzzWorld } from './plausible-requests.js';
+import { describeTree, type FuzzWorld, makeWorld } from './fuzz-world.js';
+import { startReport } from './plugin-log.js';
 import type { Random } from './random.js';
 import { RawConnection, type RpcDescription } from './raw-call.js';
-import { RequestFuzzer } from './request-fuzzer.js';
+import { CSI_V1, type FuzzedProto, RequestFuzzer } from './request-fuzzer.js';
+import type { RunningPlugin } from './running-plugin.js';
+import { loopsBelow, mountsBelow } from './workspace.js';
 
 const CONNECTIONS = 4;
 const IN_FLIGHT_EACH = 8;
@@ -30,6 +33,8 @@ const ALLOWED: ReadonlySet<number> = new Set([
   StatusCode.OUT_OF_RANGE,
   StatusCode.UNIMPLEMENTED,
 ]);
+
+const RSS_BOUND_MIB = 128;
 
 /** Resident memory of the plugin, MiB. */
 export interface Memory {
@@ -61,10 +66,11 @@ export class FuzzRun {
   }
 
   async run(requests: number, warmUp: number): Promise<Memory> {
+    const meter = new ProcessMeter(this.pid);
     await this.#sendUntil(warmUp);
-    const warm = rssMiB(this.pid);
+    const warm = meter.rssMiB();
     await this.#sendUntil(requests);
-    return { warm, end: rssMiB(this.pid) };
+    return { warm, end: meter.rssMiB() };
   }
 
   /** The RPCs that have not been answered OK yet. */
@@ -78,10 +84,6 @@ export class FuzzRun {
     while (this.unreached().length > 0 && this.#sent < end && this.faults.length < MAX_FAULTS) {
       await this.#sendUntil(this.#sent + BATCH);
     }
-  }
-
-  unary(path: string, request: Buffer): Promise<Buffer> {
-    return (this.#connections[0] as RawConnection).unary(path, request);
   }
 
   close(): void {
@@ -123,6 +125,85 @@ export class FuzzRun {
     const shown = bytes.subarray(0, 120).toString('base64');
     this.faults.push(`request ${number}, ${rpc.name}: ${name} '${told}'\n  ${shown}`);
   }
+}
+
+/**
+ * So many requests over each interface are answered well and change nothing outside of the plugin's directories, what
+ * they have made can be deleted, and the plugin finds nothing amiss when it starts again.
+ */
+export async function assertUnharmed(
+  running: RunningPlugin,
+  random: Random,
+  { requests, mostMore, protos = [CSI_V1], alsoStaged = () => [] }: Ordeal,
+): Promise<void> {
+  const { workspace, plugin, orchestrator } = running;
+  const world = makeWorld(workspace);
+  const pid = Number(plugin.process.pid);
+  const surroundings = () => [
+    describeTree(workspace.path('sentinel')),
+    mountsBelow(workspace.directory),
+    loopsBelow(workspace.directory),
+  ];
+  const before = surroundings();
+  for (const proto of protos) {
+    const fuzz = new FuzzRun(plugin.endpoint, pid, random, world, proto);
+    try {
+      const memory = await fuzz.run(requests, requests / 4);
+      // So many more reach every RPC.
+      await fuzz.reachAll(mostMore);
+      console.log(`# answers: ${JSON.stringify(Object.fromEntries(fuzz.answers))}`);
+      console.log(`# answered OK: ${JSON.stringify(Object.fromEntries(fuzz.successes))}`);
+      console.log(`# memory, MiB: ${JSON.stringify(memory)}`);
+      assert.deepEqual(fuzz.faults, []);
+      assert.deepEqual(fuzz.unreached(), [], 'every RPC is answered OK at least once');
+      assert.ok(memory.end < memory.warm + RSS_BOUND_MIB, `memory grew: ${JSON.stringify(memory)}`);
+    } finally {
+      fuzz.close();
+    }
+  }
+  assert.equal(plugin.process.exitCode, null);
+  await cleanUp(running, world, alsoStaged);
+  assert.deepEqual(await orchestrator.volumeIds(), []);
+  assert.deepEqual(await orchestrator.snapshotIds(), []);
+  assert.deepEqual(surroundings(), before);
+  await running.restart();
+  assert.deepEqual(startReport(running.plugin.log).differences, []);
+}
+
+interface Ordeal {
+  requests: number;
+  mostMore: number;
+  protos?: readonly FuzzedProto[];
+  /** Staging paths of a volume other than those of the world. */
+  alsoStaged?: (volumeId: string) => string[];
+}
+
+/** Deletes what the requests have made. */
+async function cleanUp(
+  { client, orchestrator }: RunningPlugin,
+  world: FuzzWorld,
+  alsoStaged: (volumeId: string) => string[],
+): Promise<void> {
+  const quietly = (call: Promise<unknown>) => call.catch(() => undefined);
+  const volumeIds = await orchestrator.volumeIds();
+  for (const volume_id of volumeIds) {
+    for (const target_path of world.targetPaths) {
+      await quietly(client.node.NodeUnpublishVolume({ volume_id, target_path }));
+    }
+    for (const staging_target_path of [...world.stagingPaths, ...alsoStaged(volume_id)]) {
+      await quietly(client.node.NodeUnstageVolume({ volume_id, staging_target_path }));
+    }
+    await quietly(client.controller.ControllerUnpublishVolume({ volume_id }));
+  }
+  const { entries } = await client.controller.ListSnapshots({});
+  const groups = new Map<string, string[]>();
+  for (const { snapshot } of entries) {
+    const { group_snapshot_id: id, snapshot_id } = snapshot;
+    if (id === '') await orchestrator.deleteSnapshot(snapshot_id);
+    else groups.set(id, [...(groups.get(id) ?? []), snapshot_id]);
+  }
+  for (const [id, snapshotIds] of groups) await orchestrator.deleteGroup({ id, snapshotIds });
+  for (const volume_id of volumeIds) await client.controller.DeleteVolume({ volume_id });
 }
 
 const WAS_LATE = /not complete in time|Stream refused by server/;
@@ -184,9 +265,4 @@ function forget(world: FuzzWorld, rpc: RpcDescription, message: Message): void {
 function decoded(proto: FuzzedProto, typeName: string, bytes: Buffer): Message {
   const type = proto.typeOf(typeName);
   return type.toObject(type.decode(bytes), { longs: String, enums: String, defaults: true });
-}
-
-export function rssMiB(pid: number): number {
-  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
-  return Math.round(Number(/^VmRSS:\s+(\d+) kB$/m.exec(status)?.[1]) / 1024);
 }

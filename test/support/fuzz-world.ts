@@ -1,4 +1,7 @@
-/** What hostile requests are about: paths that may be used, links, and files that must not change. */
+/**
+ * What hostile requests are about: paths that may be used, links, and files that must not change; and requests about
+ * it that may succeed, as templates for hostile ones that pass the first checks.
+ */
 import { createHash } from 'node:crypto';
 import {
   lstatSync,
@@ -10,8 +13,30 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import type { FuzzWorld } from './plausible-requests.js';
+import { blockCapability, type Message, mountCapability } from './csi-client.js';
+import type { Random } from './random.js';
+import { requestOf } from './request-fields.js';
 import type { Workspace } from './workspace.js';
+
+/** The known objects. Grows while requests are answered. */
+export interface FuzzWorld {
+  volumeIds: string[];
+  snapshotIds: string[];
+  /** The volume each of them is of. */
+  sources: Map<string, string>;
+  /** Each with its members. */
+  groups: { id: string; snapshotIds: string[] }[];
+  /** Below the workspace: conforming ones, links, files, directories that hold something. */
+  paths: readonly string[];
+  /** Directories that are not empty, and so no volume may be published at. Not to stage in, which is conforming. */
+  otherPaths: readonly string[];
+  stagingPaths: readonly string[];
+  targetPaths: readonly string[];
+  pool: string;
+}
+
+export const NAMES = Array.from({ length: 24 }, (_, index) => `fuzz ${index}`);
+const MIB = 1 << 20;
 
 /** Creates a tree of files, non-empty directories and links that must not change. */
 function makeSentinel(directory: string): void {
@@ -69,4 +94,68 @@ export function makeWorld(workspace: Workspace): FuzzWorld {
     otherPaths: ['sentinel', 'sentinel/full', 'xfs.pool', 'plugin'].map(here),
     pool: 'main',
   };
+}
+
+export function plausibleRequest(rpc: string, random: Random, world: FuzzWorld): Message {
+  const volume_id = pickVolume(random, world);
+  const group = random.pick([...world.groups, { id: 'group-x', snapshotIds: ['snap-x'] }]);
+  const volume_capability = rpc === 'CreateVolume' ? blockCapability() : usualCapability(volume_id);
+  const staging_target_path = usual(world.stagingPaths, volume_id);
+  const target_path = random.pick(world.targetPaths);
+  return requestOf(rpc, {
+    ...{ name: random.pick(NAMES), node_id: 'test-node', volume_id, source_volume_id: volume_id },
+    source_volume_ids: [...new Set([volume_id, random.pick([...world.volumeIds, volume_id])])],
+    capacity_range:
+      rpc === 'CreateVolume'
+        ? { required_bytes: 16 * MIB, limit_bytes: 16 * MIB }
+        : { required_bytes: (16 + random.below(3)) * MIB },
+    ...{ volume_capability, volume_capabilities: [volume_capability] },
+    volume_content_source: contentSource(random, world),
+    mutable_parameters: { readAheadKiB: String(random.below(4096)) },
+    snapshot_id: random.pick([...world.snapshotIds, 'snap-x']),
+    ...snapshotPair(random, world),
+    ...{ group_snapshot_id: group.id, snapshot_ids: group.snapshotIds },
+    ...{ staging_target_path, target_path },
+    volume_path: random.pick([staging_target_path, target_path]),
+    ...(UNDOING.test(rpc) && random.below(6) > 0 ? NOBODY : {}),
+  });
+}
+
+/** What undoes things seldom does: or there is soon nothing left to ask about. */
+const UNDOING = /^(Delete(Volume|Snapshot)|NodeUn(stage|publish)Volume)$/;
+const NOBODY = { volume_id: 'none-exist-id', snapshot_id: 'none-exist-id' };
+
+/** The same one of them for an id each time, as an orchestrator would. */
+function usual<T>(items: readonly T[], id: string): T {
+  return items[id.charCodeAt(id.length - 1) % items.length] as T;
+}
+
+function usualCapability(volumeId: string): Message {
+  return usual([...Array(7).fill(blockCapability()), mountCapability('ext4')], volumeId);
+}
+
+/** Few volumes make most of the requests, so that what needs several in a row comes about. */
+function pickVolume(random: Random, world: FuzzWorld): string {
+  const favourites = world.volumeIds.slice(0, 3);
+  return random.pick(
+    random.below(3) > 0 ? [...favourites, 'vol-x'] : [...world.volumeIds, 'vol-x'],
+  );
+}
+
+/** Two snapshots of one volume in the order they were taken, if there are any. */
+function snapshotPair(random: Random, { snapshotIds, sources }: FuzzWorld): Message {
+  const pairs = snapshotIds.flatMap((base, index) =>
+    snapshotIds
+      .slice(index + 1)
+      .filter((target) => sources.get(target) === sources.get(base))
+      .map((target) => ({ base_snapshot_id: base, target_snapshot_id: target })),
+  );
+  return random.pick([...pairs, { base_snapshot_id: 'snap-x', target_snapshot_id: 'snap-y' }]);
+}
+
+function contentSource(random: Random, world: FuzzWorld): Message | null {
+  if (random.below(4) > 0) return null;
+  if (random.below(2) === 0)
+    return { volume: { volume_id: random.pick([...world.volumeIds, '-']) } };
+  return { snapshot: { snapshot_id: random.pick([...world.snapshotIds, '-']) } };
 }

@@ -72,10 +72,28 @@ let commented: protobuf.Root | undefined;
 /** The fields of a request that the proto's comments call required, nested ones not. */
 export function requiredFields(typeName: string): string[] {
   commented ??= rootWithComments();
-  const type = commented.lookupType(`${CSI_PACKAGE}.${typeName}`);
-  return type.fieldsArray
+  const type = commented.lookup(
+    `${CSI_PACKAGE}.${typeName}`,
+    protobuf.Type,
+  ) as protobuf.Type | null;
+  return (type?.fieldsArray ?? [])
     .filter((field) => /\bRequired\b/.test(field.comment ?? ''))
     .map((field) => field.name);
+}
+
+/** Not required by themselves, and without them a request is refused or means another thing. */
+const ALSO: Readonly<Record<string, readonly string[]>> = {
+  CreateVolume: ['capacity_range', 'volume_content_source'],
+  DeleteVolumeGroupSnapshot: ['snapshot_ids'],
+  GetVolumeGroupSnapshot: ['snapshot_ids'],
+};
+
+/** The request of an RPC with those of the values that it needs; empty for an RPC that the proto does not have. */
+export function requestOf(rpc: string, values: Message): Message {
+  const needed = [...requiredFields(`${rpc}Request`), ...(ALSO[rpc] ?? [])];
+  return Object.fromEntries(
+    needed.filter((name) => values[name] != null).map((name) => [name, values[name]]),
+  );
 }
 
 function rootWithComments(): protobuf.Root {

@@ -5,10 +5,33 @@
  * Every absolute path lies below the workspace, so that a vulnerable plugin does no harm.
  */
 import protobuf from 'protobufjs';
-import type { FuzzedProto } from './fuzzed-proto.js';
-import { type FuzzWorld, NAMES } from './plausible-requests.js';
+import { csiMessage } from '../../src/csi/proto.js';
+import type { Message } from './csi-client.js';
+import { type FuzzWorld, NAMES, plausibleRequest } from './fuzz-world.js';
 import type { Random } from './random.js';
-import type { RpcDescription } from './raw-call.js';
+import { allRpcs, type RpcDescription } from './raw-call.js';
+
+/** What a fuzzer knows of an interface: its RPCs and messages, and which requests may succeed. */
+export interface FuzzedProto {
+  readonly rpcs: readonly RpcDescription[];
+  /** @param name relative to the package */
+  typeOf(name: string): protobuf.Type;
+  plausible(rpc: string, random: Random, world: FuzzWorld): Message;
+  /** Fields without which nothing of a request is looked at. */
+  always(rpc: string): Message;
+  /** The id of the volume, or of the snapshot, that an answer says was made. */
+  volumeId(answer: Message): string;
+  snapshotId(answer: Message): string;
+}
+
+export const CSI_V1: FuzzedProto = {
+  rpcs: allRpcs(),
+  typeOf: csiMessage,
+  plausible: plausibleRequest,
+  always: () => ({}),
+  volumeId: ({ volume }) => volume.volume_id,
+  snapshotId: ({ snapshot }) => snapshot.snapshot_id,
+};
 
 const MIB = 1n << 20n;
 const INT64_MAX = 2n ** 63n - 1n;
@@ -82,7 +105,10 @@ export class RequestFuzzer {
     const size = this.random.pick([1 << 20, (4 << 20) - 64, HUGE_BYTES]);
     const message = this.#encode(rpc.requestType, this.#wild(rpc));
     const number = 1 + this.random.below(8);
-    if (this.random.below(2) === 0) return Buffer.concat([message, field(number, size, 0x61)]);
+    if (this.random.below(2) === 0) {
+      const filled = lengthDelimited((number << 3) | 2, Buffer.alloc(size, 'a'));
+      return Buffer.concat([message, filled]);
+    }
     // Empty elements of a list, or nothing, again and again.
     const element = Buffer.from([(number << 3) | 2, 0]);
     return Buffer.concat([message, Buffer.alloc(Math.min(size, 200_000), element)]);
@@ -91,12 +117,10 @@ export class RequestFuzzer {
   /** Messages in messages, or groups in groups, deeper than any stack. */
   #nested(): Buffer {
     if (this.random.below(2) === 0) return Buffer.alloc(50_000, 0x0b + 8 * this.random.below(8));
-    let bytes = Buffer.alloc(0);
+    let bytes: Uint8Array = Buffer.alloc(0);
     const tag = (1 + this.random.below(8)) * 8 + 2;
-    for (let depth = 0; depth < 200; depth += 1) {
-      bytes = Buffer.concat([Buffer.from([tag]), varint(bytes.length), bytes]);
-    }
-    return bytes;
+    for (let depth = 0; depth < 200; depth += 1) bytes = lengthDelimited(tag, bytes);
+    return Buffer.from(bytes);
   }
 
   /** A later byte wins over an earlier one, so that one message is turned into another. */
@@ -209,21 +233,6 @@ export class RequestFuzzer {
   }
 }
 
-/** A length-delimited field filled with one byte. */
-function field(number: number, length: number, fill: number): Buffer {
-  return Buffer.concat([
-    Buffer.from([(number << 3) | 2]),
-    varint(length),
-    Buffer.alloc(length, fill),
-  ]);
-}
-
-function varint(value: number): Buffer {
-  const bytes: number[] = [];
-  let rest = value;
-  while (rest > 0x7f) {
-    bytes.push((rest & 0x7f) | 0x80);
-    rest >>>= 7;
-  }
-  return Buffer.from([...bytes, rest]);
+function lengthDelimited(tag: number, bytes: Uint8Array): Uint8Array {
+  return protobuf.Writer.create().uint32(tag).bytes(bytes).finish();
 }
