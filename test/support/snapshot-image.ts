@@ -2,6 +2,7 @@
  * The bytes of a snapshot, read once and kept in chunks: zero chunks as null, and chunks that an
  * earlier image has too as that image's, so that many snapshots of one volume cost what differs.
  */
+import assert from 'node:assert/strict';
 import { closeSync, openSync, readSync } from 'node:fs';
 
 export const CHUNK_BYTES = 65536;
@@ -22,9 +23,10 @@ export class SnapshotImage {
   ): SnapshotImage {
     const fd = openSync(path, 'r');
     try {
-      return SnapshotImage.#collect(sizeBytes, earlier, (buffer, offset) =>
-        readFully(fd, buffer, offset),
-      );
+      return SnapshotImage.#collect(sizeBytes, earlier, (buffer, offset) => {
+        const read = readSync(fd, buffer, 0, buffer.length, offset);
+        assert.equal(read, buffer.length, `${path} ends at ${offset + read}`);
+      });
     } finally {
       closeSync(fd);
     }
@@ -73,14 +75,5 @@ export class SnapshotImage {
     const others = other.chunks[index] ?? null;
     if (mine === others) return true;
     return this.chunk(index).equals(other.chunk(index));
-  }
-}
-
-function readFully(fd: number, buffer: Buffer, offset: number): void {
-  let done = 0;
-  while (done < buffer.length) {
-    const count = readSync(fd, buffer, done, buffer.length - done, offset + done);
-    if (count === 0) throw new Error(`the file ends at ${offset + done}`);
-    done += count;
   }
 }

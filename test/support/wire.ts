@@ -1,11 +1,11 @@
 /** Reads what the scanner writes: whole gRPC frames of GetMetadata*Response messages. */
 import assert from 'node:assert/strict';
-import { CSI_PACKAGE, csiProto } from '../../src/csi/proto.js';
 import { type ScanOptions, scan } from '../../src/metadata/scanner.js';
 import type { ScanSource } from '../../src/native/addon.js';
 import type { NativeFiller } from '../../src/native/pool.js';
 import { ScanThreads } from '../../src/native/scan-threads.js';
-import type { MetadataAnswer, Range } from './csi-client.js';
+import type { Message, MetadataAnswer, Range } from './csi-client.js';
+import { decodeMessage } from './raw-call.js';
 import { patientTurn } from './turn.js';
 
 const FRAME_HEAD_BYTES = 5;
@@ -14,12 +14,6 @@ export interface DecodedMessage {
   type: string;
   capacity: bigint;
   ranges: Range[];
-}
-
-interface PlainMessage {
-  block_metadata_type: string;
-  volume_capacity_bytes: string;
-  block_metadata: { byte_offset: string; size_bytes: string }[];
 }
 
 /** The messages of a buffer of frames. Throws if it does not end with a frame. */
@@ -31,28 +25,19 @@ export function decodeFrames(bytes: Uint8Array): DecodedMessage[] {
     assert.equal(buffer[at], 0, 'a frame is not compressed');
     const end = at + FRAME_HEAD_BYTES + buffer.readUInt32BE(at + 1);
     assert.ok(end <= buffer.length, 'a frame is whole');
-    messages.push(decodeMessage(buffer.subarray(at + FRAME_HEAD_BYTES, end)));
+    const body = buffer.subarray(at + FRAME_HEAD_BYTES, end);
+    const message = decodeMessage('GetMetadataAllocatedResponse', body);
+    messages.push({
+      type: message['block_metadata_type'],
+      capacity: BigInt(message['volume_capacity_bytes']),
+      ranges: message['block_metadata'].map((block: Message) => ({
+        offset: BigInt(block['byte_offset']),
+        size: BigInt(block['size_bytes']),
+      })),
+    });
     at = end;
   }
   return messages;
-}
-
-function decodeMessage(bytes: Uint8Array): DecodedMessage {
-  const type = csiProto().root.lookupType(`${CSI_PACKAGE}.GetMetadataAllocatedResponse`);
-  const plain = type.toObject(type.decode(bytes), {
-    longs: String,
-    enums: String,
-    defaults: true,
-    arrays: true,
-  }) as PlainMessage;
-  return {
-    type: plain.block_metadata_type,
-    capacity: BigInt(plain.volume_capacity_bytes),
-    ranges: plain.block_metadata.map((block) => ({
-      offset: BigInt(block.byte_offset),
-      size: BigInt(block.size_bytes),
-    })),
-  };
 }
 
 /** The whole list of a scan, through the scanner and the wire form. */
