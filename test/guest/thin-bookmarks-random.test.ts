@@ -6,17 +6,16 @@
  * A few steps for each discard mode; many, from a new seed, in a nightly run.
  */
 import assert from 'node:assert/strict';
-import type { TestContext } from 'node:test';
 import { rejectsWith } from '../support/expect-status.js';
 import { isNightly } from '../support/nightly.js';
 import { type Random, seededRandom } from '../support/random.js';
 import {
   PAGES_A_BLOCK,
-  ThinPoolOnDisks,
+  poolTest,
+  type ThinPoolOnDisks,
   type WorldSnapshot,
   type WorldVolume,
-} from '../support/thin-pool-on-disks.js';
-import { guestTest } from './guest.js';
+} from './thin-pool-on-disks.js';
 
 const STEPS = isNightly ? 1500 : 60;
 const MAX_VOLUMES = 3;
@@ -61,7 +60,7 @@ class RandomLife {
   /** In the order of their cuts. */
   readonly snapshots: WorldSnapshot[] = [];
   readonly live = new Set<WorldSnapshot>();
-  readonly #steps: Readonly<Record<Step, () => Promise<void>>> = {
+  readonly #steps: Readonly<Record<Step, () => Promise<unknown>>> = {
     write: async () => this.#write(this.#anyVolume()),
     discard: async () => this.#discard(this.#anyVolume()),
     cut: async () => this.#add(await this.world.cut(this.#anyVolume())),
@@ -70,7 +69,7 @@ class RandomLife {
     complete: () => this.#complete(),
     copy: () => this.#copy(),
     grow: () => this.#grow(),
-    'restart plugin': () => this.world.restartPlugin(),
+    'restart plugin': () => this.world.rig.restart(),
     'restart pool': async () => {
       await this.world.stop();
       await this.world.start();
@@ -255,25 +254,18 @@ class RandomLife {
   }
 }
 
-async function live(context: TestContext, passDiscards: boolean): Promise<RandomLife> {
-  const random = seededRandom(`kept bases, discards ${passDiscards ? 'passed down' : 'kept'}`);
-  let life: RandomLife | undefined;
-  await ThinPoolOnDisks.run({ passDiscards }, async (world) => {
-    life = new RandomLife(world, random);
-    await (await world.volume()).attach();
-    for (let step = 0; step < STEPS; step += 1) await life.step();
-    await life.check();
-    context.diagnostic(String(life));
-    assert.ok(life.counts.has(FROM_KEPT), 'there was something to compare');
-  });
-  assert.ok(life !== undefined);
-  return life;
+for (const passDiscards of [false, true]) {
+  poolTest(
+    `no list from a retained base misses a block if discards ${passDiscards ? 'are passed down' : 'stay in the pool'}`,
+    { backend: { passDiscards } },
+    async (world, context) => {
+      const random = seededRandom(`kept bases, discards ${passDiscards ? 'passed down' : 'kept'}`);
+      const life = new RandomLife(world, random);
+      await (await world.volume()).attach();
+      for (let step = 0; step < STEPS; step += 1) await life.step();
+      await life.check();
+      context.diagnostic(String(life));
+      assert.ok(life.counts.has(FROM_KEPT), 'there was something to compare');
+    },
+  );
 }
-
-guestTest('no list from a retained base misses a block if discards stay in the pool', async (t) => {
-  await live(t, false);
-});
-
-guestTest('no list from a retained base misses a block if discards are passed down', async (t) => {
-  await live(t, true);
-});

@@ -6,11 +6,11 @@
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { kindOf, Steps } from '../faults/steps.js';
-import { CrashingPool } from '../support/crashing-pool.js';
 import { isNightly } from '../support/nightly.js';
-import { CHANGES } from '../support/thin-changes.js';
 import { Workspace } from '../support/workspace.js';
+import { CrashingPool } from './crashing-pool.js';
 import { guestTest, isGuest } from './guest.js';
+import { CHANGES } from './thin-changes.js';
 
 let pool: CrashingPool;
 let steps: Steps;

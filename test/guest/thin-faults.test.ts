@@ -6,9 +6,8 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { rejectsWith } from '../support/expect-status.js';
 import { TaggedBlocks } from '../support/tagged-blocks.js';
-import { BLOCKS, newSnapshot, newVolume, VOLUME_BYTES } from '../support/thin-changes.js';
-import { ThinRig, until } from '../support/thin-rig.js';
-import { guestTest } from './guest.js';
+import { BLOCKS, newSnapshot, newVolume, VOLUME_BYTES } from './thin-changes.js';
+import { rigTest, type ThinRig, until } from './thin-rig.js';
 
 interface Scene {
   rig: ThinRig;
@@ -20,25 +19,20 @@ interface Scene {
 
 /** A pool with a volume, a snapshot, and a deleted snapshot that is kept as a base. */
 function faultTest(title: string, run: (scene: Scene) => Promise<void>): void {
-  guestTest(title, async () => {
-    const rig = await ThinRig.make('faults');
-    try {
-      const { backend } = rig;
-      const [volumeId, retainedId, snapshotId] = [newVolume(), newSnapshot(), newSnapshot()];
-      await backend.createVolume(volumeId, VOLUME_BYTES);
-      const { devicePath } = await backend.attach(volumeId, { readOnly: false });
-      const content = TaggedBlocks.zeros(BLOCKS);
-      await content.write(devicePath, 0, 1);
-      await backend.createSnapshots([{ volumeId, snapshotId: retainedId }]);
-      await content.write(devicePath, 1, 2);
-      await backend.createSnapshots([{ volumeId, snapshotId }]);
-      assert.notEqual(await backend.retainBase(retainedId), null);
-      await backend.deleteSnapshot(retainedId);
-      await backend.scanSource(snapshotId, retainedId);
-      await run({ rig, volumeId, snapshotId, retainedId, content });
-    } finally {
-      await rig.dispose();
-    }
+  rigTest(title, {}, async (rig) => {
+    const { backend } = rig;
+    const [volumeId, retainedId, snapshotId] = [newVolume(), newSnapshot(), newSnapshot()];
+    await backend.createVolume(volumeId, VOLUME_BYTES);
+    const { devicePath } = await backend.attach(volumeId, { readOnly: false });
+    const content = TaggedBlocks.zeros(BLOCKS);
+    await content.write(devicePath, 0, 1);
+    await backend.createSnapshots([{ volumeId, snapshotId: retainedId }]);
+    await content.write(devicePath, 1, 2);
+    await backend.createSnapshots([{ volumeId, snapshotId }]);
+    assert.notEqual(await backend.retainBase(retainedId), null);
+    await backend.deleteSnapshot(retainedId);
+    await backend.scanSource(snapshotId, retainedId);
+    await run({ rig, volumeId, snapshotId, retainedId, content });
   });
 }
 

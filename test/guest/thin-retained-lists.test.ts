@@ -7,18 +7,18 @@ import { closeSync, openSync, readdirSync, statSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { errorCode, SystemError } from '../../src/base/errors.js';
 import { rejectsWith } from '../support/expect-status.js';
+import { scanAll } from '../support/wire.js';
 import {
-  ThinPoolOnDisks,
+  poolTest,
+  type ThinPoolOnDisks,
   type WorldSnapshot,
   type WorldVolume,
-} from '../support/thin-pool-on-disks.js';
-import { scanAll } from '../support/wire.js';
-import { guestTest } from './guest.js';
+} from './thin-pool-on-disks.js';
 
-const PASS = { passDiscards: true };
+const PASS = {};
 
 const namesIn = (world: ThinPoolOnDisks, directory: string): string[] =>
-  readdirSync(join(world.directory, directory));
+  readdirSync(join(world.rig.directory, directory));
 
 /** Snapshots of an attached volume that has grown and changed in between. */
 async function history(
@@ -53,33 +53,35 @@ async function assertSoundFromAll(
   for (const base of bases) await world.soundDelta(base, target);
 }
 
-guestTest(
+poolTest(
   'a snapshot with a later one is retained as a list, and only the newest as a bookmark',
-  () =>
-    ThinPoolOnDisks.run(PASS, async (world) => {
-      const { volume, cuts } = await history(world, 4);
-      for (const [index, cut] of cuts.entries()) await world.keepAndDelete(cut, cuts[index + 1]);
-      assert.equal(namesIn(world, 'lists').length, 3);
-      assert.deepEqual(namesIn(world, 'bases'), [at(cuts, 3).id]);
-      const target = await world.cutOne(volume);
-      // Over the bookmark of the newest one, from which the request makes the last list.
-      await assertSoundFromAll(world, cuts, target);
-      const completed = await world.backend.retainBase(at(cuts, 3).id, target.id);
-      assert.equal(completed?.pending, undefined);
-      assert.deepEqual(namesIn(world, 'bases'), []);
-      await world.restartPlugin();
-      await assertSoundFromAll(world, cuts, target);
-      const { usable, invalidated } = await world.backend.retainedBases();
-      assert.deepEqual(
-        usable.map(({ snapshotId }) => snapshotId).sort(),
-        cuts.map((c) => c.id).sort(),
-      );
-      assert.deepEqual(invalidated, []);
-    }),
+  PASS,
+  async (world) => {
+    const { volume, cuts } = await history(world, 4);
+    for (const [index, cut] of cuts.entries()) await world.keepAndDelete(cut, cuts[index + 1]);
+    assert.equal(namesIn(world, 'lists').length, 3);
+    assert.deepEqual(namesIn(world, 'bases'), [at(cuts, 3).id]);
+    const target = await world.cutOne(volume);
+    // Over the bookmark of the newest one, from which the request makes the last list.
+    await assertSoundFromAll(world, cuts, target);
+    const completed = await world.backend.retainBase(at(cuts, 3).id, target.id);
+    assert.equal(completed?.pending, undefined);
+    assert.deepEqual(namesIn(world, 'bases'), []);
+    await world.rig.restart();
+    await assertSoundFromAll(world, cuts, target);
+    const { usable, invalidated } = await world.backend.retainedBases();
+    assert.deepEqual(
+      usable.map(({ snapshotId }) => snapshotId).sort(),
+      cuts.map((c) => c.id).sort(),
+    );
+    assert.deepEqual(invalidated, []);
+  },
 );
 
-guestTest('an unclean stop that invalidates bookmarks leaves lists to snapshots that exist', () =>
-  ThinPoolOnDisks.run(PASS, async (world) => {
+poolTest(
+  'an unclean stop that invalidates bookmarks leaves lists to snapshots that exist',
+  PASS,
+  async (world) => {
     const { volume, cuts } = await history(world, 3);
     const [first, second, third] = [at(cuts, 0), at(cuts, 1), at(cuts, 2)];
     await world.keepAndDelete(first, second);
@@ -96,22 +98,24 @@ guestTest('an unclean stop that invalidates bookmarks leaves lists to snapshots 
     assert.match((await world.lossOf(target)) ?? '', /discards/);
     assert.match((await world.lossOf(first)) ?? '', /comes after it and is deleted too.*discards/);
     await rejectsWith(world.backend.scanSource(next.id, first.id), 'NOT_FOUND', /discards/);
-  }),
+  },
 );
 
-guestTest('a damaged list invalidates its base and those before it, and no other', () =>
-  ThinPoolOnDisks.run(PASS, async (world) => {
+poolTest(
+  'a damaged list invalidates its base and those before it, and no other',
+  PASS,
+  async (world) => {
     const { cuts } = await history(world, 4);
     const [first, second, third, target] = [at(cuts, 0), at(cuts, 1), at(cuts, 2), at(cuts, 3)];
     await world.keepAndDelete(first, second);
     await world.keepAndDelete(second, third);
     await world.keepAndDelete(third, target);
-    const path = join(world.directory, 'lists', `${second.id}.to.${third.id}`);
+    const path = join(world.rig.directory, 'lists', `${second.id}.to.${third.id}`);
     const fd = openSync(path, 'r+');
     writeSync(fd, Buffer.from([0xff]), 0, 1, statSync(path).size - 4000);
     closeSync(fd);
     const source = await world.backend.scanSource(target.id, second.id);
-    const refusal = await scanAll(world.native, source).catch((thrown: unknown) => thrown);
+    const refusal = await scanAll(world.rig.native, source).catch((thrown: unknown) => thrown);
     assert.ok(refusal instanceof SystemError && errorCode(refusal) === 'LIST_INVALID');
     await world.backend.discardChanges(refusal.path);
     for (const base of [first, second]) {
@@ -119,5 +123,5 @@ guestTest('a damaged list invalidates its base and those before it, and no other
       await rejectsWith(world.backend.scanSource(target.id, base.id), 'NOT_FOUND', /damaged/);
     }
     await world.soundDelta(third, target);
-  }),
+  },
 );

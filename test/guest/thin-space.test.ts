@@ -6,22 +6,10 @@ import assert from 'node:assert/strict';
 import { closeSync, fdatasyncSync, openSync, writeSync } from 'node:fs';
 import { rejectsWith } from '../support/expect-status.js';
 import { BLOCK_BYTES, TaggedBlocks } from '../support/tagged-blocks.js';
-import { newSnapshot, newVolume } from '../support/thin-changes.js';
-import { type RigOptions, ThinRig, until } from '../support/thin-rig.js';
-import { guestTest } from './guest.js';
+import { newSnapshot, newVolume } from './thin-changes.js';
+import { rigTest, type ThinRig, until } from './thin-rig.js';
 
 const MIB = 1n << 20n;
-
-function spaceTest(title: string, options: RigOptions, run: (rig: ThinRig) => Promise<void>): void {
-  guestTest(title, async () => {
-    const rig = await ThinRig.make('space', options);
-    try {
-      await run(rig);
-    } finally {
-      await rig.dispose();
-    }
-  });
-}
 
 const DATA_BLOCKS = 128;
 /** The page cache of a block device reports every failed write as EIO, here a lack of space. */
@@ -29,7 +17,7 @@ const WRITTEN_BACK = { code: 'EIO' };
 /** Of the data device: its last MiB has the pool's label. */
 const deviceBytes = (blocks: number): bigint => BigInt(blocks * BLOCK_BYTES) + MIB;
 
-spaceTest(
+rigTest(
   'a pool without data space fails new writes only, reports it, and recovers with more space',
   { dataBytes: deviceBytes(DATA_BLOCKS) },
   async (rig) => {
@@ -103,7 +91,7 @@ function scatter(devicePath: string): string {
   }
 }
 
-spaceTest(
+rigTest(
   'a pool without metadata space is read-only, refuses changes and reports the remedy',
   { metadataBytes: MIB / 2n, dataBytes: 16_384n * MIB, dataIsZero: true },
   async (rig) => {
@@ -138,7 +126,7 @@ async function fillMetadata(rig: ThinRig): Promise<void> {
   }
 }
 
-spaceTest(
+rigTest(
   'a pool whose metadata is full but sound is writable again with a larger metadata device',
   { metadataBytes: MIB / 2n, dataBytes: 16n * MIB },
   async (rig) => {

@@ -1,6 +1,6 @@
 /**
- * A thin pool on disks that can fail, and the real backend on it, one after another as processes die. For
- * tests of the backend alone; thin-pool-on-disks.ts adds a model of contents and lists.
+ * A thin pool on disks that can fail, and the real backend on it, one after another as processes die;
+ * thin-pool-on-disks.ts adds a model of contents and lists.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -9,11 +9,12 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { PoolEvent } from '../../src/backends/backend.js';
 import { ThinBackend } from '../../src/backends/thin/thin-backend.js';
 import type { ThinPoolStatus } from '../../src/native/dm-addon.js';
-import type { BackendOptions } from './backend-process.js';
-import { openLedgerInline } from './direct-database.js';
-import { DmFixture, type FaultyDisk } from './dm-fixture.js';
-import { type NativeHere, nativeHere } from './native-here.js';
-import { Workspace } from './workspace.js';
+import type { BackendOptions } from '../support/backend-process.js';
+import { openLedgerInline } from '../support/direct-database.js';
+import { DmFixture, type FaultyDisk } from '../support/dm-fixture.js';
+import { type NativeHere, nativeHere } from '../support/native-here.js';
+import { Workspace } from '../support/workspace.js';
+import { guestTest } from './guest.js';
 
 const MIB = 1n << 20n;
 
@@ -23,7 +24,8 @@ export interface RigOptions {
   /** Data that is not kept, at no cost: for pools of which only the metadata matters. */
   dataIsZero?: boolean;
   /** For calls that run beside what the test does meanwhile. */
-  native?: NativeHere;
+  native?: () => NativeHere;
+  backend?: Partial<BackendOptions>;
 }
 
 export class ThinRig {
@@ -32,11 +34,12 @@ export class ThinRig {
   #backend: ThinBackend;
 
   private constructor(
-    private readonly workspace: Workspace,
+    readonly workspace: Workspace,
     readonly native: NativeHere,
     readonly fixture: DmFixture,
     readonly metadata: FaultyDisk,
     readonly data: FaultyDisk,
+    private readonly changed: Partial<BackendOptions> = {},
   ) {
     this.#backend = this.#make();
   }
@@ -44,14 +47,14 @@ export class ThinRig {
   /** The pool is made and started. */
   static async make(label: string, options: RigOptions = {}): Promise<ThinRig> {
     const workspace = new Workspace(label);
-    const native = options.native ?? nativeHere();
+    const native = (options.native ?? nativeHere)();
     const fixture = new DmFixture(native, workspace);
     const { metadataBytes = 16n * MIB, dataBytes = 64n * MIB } = options;
     const metadata = await fixture.disk('metadata', metadataBytes);
     const kind = options.dataIsZero === true ? 'zeroDisk' : 'disk';
     const data = await fixture[kind]('data', dataBytes);
     mkdirSync(workspace.path('pool'));
-    const rig = new ThinRig(workspace, native, fixture, metadata, data);
+    const rig = new ThinRig(workspace, native, fixture, metadata, data, options.backend);
     await rig.backend.start();
     return rig;
   }
@@ -65,7 +68,7 @@ export class ThinRig {
    */
   async next(): Promise<ThinBackend> {
     this.#backend = this.#make();
-    await this.#backend.start();
+    await this.#backend.start('existing');
     return this.#backend;
   }
 
@@ -122,6 +125,7 @@ export class ThinRig {
       ...{ embeddedPoolBytes: null, dataBlockBytes: 65536n },
       ...{ overcommitPercent: 100n, reservePercent: 0n },
       ...{ passDiscards: true, errorWhenFull: true, lowWaterPercent: 25n },
+      ...this.changed,
     };
   }
 
@@ -136,6 +140,22 @@ export class ThinRig {
     };
     return new ThinBackend(this.native, options, openLedgerInline);
   }
+}
+
+/** A test with a pool of its own. */
+export function rigTest(
+  title: string,
+  options: RigOptions,
+  run: (rig: ThinRig) => Promise<void>,
+): void {
+  guestTest(title, async () => {
+    const rig = await ThinRig.make('rig', options);
+    try {
+      await run(rig);
+    } finally {
+      await rig.dispose();
+    }
+  });
 }
 
 /** Polls for a condition; the backend probes its pool every few seconds. */

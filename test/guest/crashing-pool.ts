@@ -4,8 +4,8 @@
 import assert from 'node:assert/strict';
 import type { Backend } from '../../src/backends/backend.js';
 import type { Steps } from '../faults/steps.js';
-import { BackendProcess } from './backend-process.js';
-import { TaggedBlocks } from './tagged-blocks.js';
+import { BackendProcess } from '../support/backend-process.js';
+import { TaggedBlocks } from '../support/tagged-blocks.js';
 import {
   BLOCKS,
   type Cast,

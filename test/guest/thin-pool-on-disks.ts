@@ -4,26 +4,21 @@
  */
 import assert from 'node:assert/strict';
 import { closeSync, fsyncSync, openSync } from 'node:fs';
-import { ThinBackend } from '../../src/backends/thin/thin-backend.js';
+import type { TestContext } from 'node:test';
+import type { ThinBackend } from '../../src/backends/thin/thin-backend.js';
 import { newSnapshotId, newVolumeId } from '../../src/domain/identifiers.js';
-import type { MetadataAnswer } from './csi-client.js';
-import { openLedgerHere, openLedgerInline } from './direct-database.js';
-import { DmFixture, type FaultyDisk } from './dm-fixture.js';
-import { blockDiscard, flushCache } from './ioctls.js';
-import { type NativeHere, nativeHere } from './native-here.js';
-import { TEST_NODE_KEY } from './records.js';
-import { missedPages, PAGE_BYTES, TaggedImage } from './tagged-image.js';
-import { scanAll } from './wire.js';
-import { Workspace } from './workspace.js';
+import type { MetadataAnswer } from '../support/csi-client.js';
+import { openLedgerHere } from '../support/direct-database.js';
+import { blockDiscard, flushCache } from '../support/ioctls.js';
+import { TEST_NODE_KEY } from '../support/records.js';
+import { missedPages, PAGE_BYTES, TaggedImage } from '../support/tagged-image.js';
+import { scanAll } from '../support/wire.js';
+import { guestTest } from './guest.js';
+import { type RigOptions, ThinRig } from './thin-rig.js';
 
 const MIB = 1n << 20n;
-export const DATA_BLOCK_BYTES = 65_536;
+const DATA_BLOCK_BYTES = 65_536;
 export const PAGES_A_BLOCK = DATA_BLOCK_BYTES / PAGE_BYTES;
-
-export interface WorldOptions {
-  passDiscards: boolean;
-  dataBytes?: bigint;
-}
 
 /** A snapshot and what it holds, alive or not. */
 export interface WorldSnapshot {
@@ -96,51 +91,12 @@ export class WorldVolume {
 }
 
 export class ThinPoolOnDisks {
-  backend: ThinBackend;
   readonly volumes = new Map<string, WorldVolume>();
 
-  private constructor(
-    readonly native: NativeHere,
-    readonly workspace: Workspace,
-    readonly fixture: DmFixture,
-    readonly metadata: FaultyDisk,
-    readonly data: FaultyDisk,
-    readonly options: WorldOptions,
-  ) {
-    this.backend = this.#make();
-  }
+  constructor(readonly rig: ThinRig) {}
 
-  /** Runs a test on a new pool, which is removed afterwards. */
-  static async run(
-    options: WorldOptions,
-    story: (world: ThinPoolOnDisks) => Promise<void>,
-  ): Promise<void> {
-    const workspace = new Workspace('thin-bases');
-    const native = nativeHere();
-    const fixture = new DmFixture(native, workspace);
-    try {
-      const metadata = await fixture.disk('metadata', 16n * MIB);
-      const data = await fixture.disk('data', options.dataBytes ?? 256n * MIB);
-      const disks = [fixture, metadata, data] as const;
-      const world = new ThinPoolOnDisks(native, workspace, ...disks, options);
-      await world.backend.start();
-      try {
-        await story(world);
-      } catch (thrown) {
-        // What fails behind this, because of it, would be all that is seen.
-        console.log(thrown);
-        throw thrown;
-      } finally {
-        await world.#letGo();
-      }
-    } finally {
-      await fixture.dispose();
-      workspace.dispose();
-    }
-  }
-
-  get directory(): string {
-    return this.workspace.path('pool');
+  get backend(): ThinBackend {
+    return this.rig.backend;
   }
 
   async volume(sizeBytes = 4 << 20): Promise<WorldVolume> {
@@ -211,28 +167,28 @@ export class ThinPoolOnDisks {
 
   /** The list, which must miss nothing of what differs. */
   async soundDelta(base: WorldSnapshot, target: WorldSnapshot): Promise<MetadataAnswer> {
-    const list = await scanAll(this.native, await this.backend.scanSource(target.id, base.id));
+    const list = await scanAll(this.rig.native, await this.backend.scanSource(target.id, base.id));
     const missed = missedPages(target.image.changedSince(base.image), list.ranges);
     assert.deepEqual(missed, [], `pages missed from ${base.id} to ${target.id}`);
     return list;
+  }
+
+  /** Blocks that a list from the base to the target reports. */
+  async reported(base: WorldSnapshot, target: WorldSnapshot): Promise<number[]> {
+    const { ranges } = await this.soundDelta(base, target);
+    return ranges.flatMap(({ offset, size }) => {
+      const first = Number(offset) / DATA_BLOCK_BYTES;
+      return Array.from(
+        { length: Math.ceil(Number(size) / DATA_BLOCK_BYTES) },
+        (_, i) => first + i,
+      );
+    });
   }
 
   /** Why the base is lost; null: it is not. */
   async lossOf({ id }: WorldSnapshot): Promise<string | null> {
     const { invalidated } = await this.backend.retainedBases();
     return invalidated.find(({ snapshotId }) => snapshotId === id)?.reason ?? null;
-  }
-
-  /** The plugin alone is restarted: what is attached stays so. */
-  async restartPlugin(): Promise<void> {
-    await this.backend.stop();
-    await this.startPlugin();
-  }
-
-  /** Attaches nothing. */
-  async startPlugin(): Promise<void> {
-    this.backend = this.#make();
-    await this.backend.start('existing');
   }
 
   /** Closes and detaches everything, as before an orderly shutdown. */
@@ -242,7 +198,7 @@ export class ThinPoolOnDisks {
   }
 
   async start(): Promise<void> {
-    await this.startPlugin();
+    await this.rig.next();
     for (const volume of this.volumes.values()) await volume.attach();
   }
 
@@ -256,11 +212,11 @@ export class ThinPoolOnDisks {
     // The plugin stops first: how it handles failing disks is not under test here.
     await this.backend.stop();
     lastWork();
-    await this.metadata.fail();
+    await this.rig.metadata.fail();
     for (const volume of this.volumes.values()) volume.close();
-    await this.fixture.powerCut();
-    const ledger = openLedgerHere(`${this.directory}/pool.sqlite`);
-    ledger.recordStart('the boot before', this.options.passDiscards);
+    await this.rig.fixture.powerCut();
+    const ledger = openLedgerHere(`${this.rig.directory}/pool.sqlite`);
+    ledger.recordStart('the boot before', this.rig.options.passDiscards);
     ledger.close();
     await this.start();
     for (const volume of this.volumes.values()) volume.image = volume.read();
@@ -271,27 +227,27 @@ export class ThinPoolOnDisks {
     this.volumes.set(id, volume);
     return volume;
   }
+}
 
-  async #letGo(): Promise<void> {
-    for (const volume of this.volumes.values()) volume.close();
-    await this.backend.stop().catch(() => undefined);
-  }
-
-  #make(): ThinBackend {
-    const options = {
-      pool: 'thin',
-      directory: this.directory,
-      owner: 'kept bases',
-      devices: { metadata: this.metadata.path, data: this.data.path },
-      embeddedPoolBytes: null,
-      dataBlockBytes: BigInt(DATA_BLOCK_BYTES),
-      passDiscards: this.options.passDiscards,
-      errorWhenFull: true,
-      lowWaterPercent: 10n,
-      overcommitPercent: 1000n,
-      reservePercent: 0n,
-      onEvent: () => undefined,
-    };
-    return new ThinBackend(this.native, options, openLedgerInline);
-  }
+/** A test with a pool of its own. */
+export function poolTest(
+  title: string,
+  options: RigOptions,
+  story: (world: ThinPoolOnDisks, context: TestContext) => Promise<void>,
+): void {
+  guestTest(title, async (context) => {
+    const backend = { overcommitPercent: 1000n, ...options.backend };
+    const rig = await ThinRig.make('world', { dataBytes: 256n * MIB, ...options, backend });
+    const world = new ThinPoolOnDisks(rig);
+    try {
+      await story(world, context);
+    } catch (thrown) {
+      // What fails behind this, because of it, would be all that is seen.
+      console.log(thrown);
+      throw thrown;
+    } finally {
+      for (const volume of world.volumes.values()) volume.close();
+      await rig.dispose();
+    }
+  });
 }

@@ -5,8 +5,8 @@
 import assert from 'node:assert/strict';
 import type { Backend, SnapshotMember } from '../../src/backends/backend.js';
 import { newSnapshotId, newVolumeId } from '../../src/domain/identifiers.js';
-import { TEST_NODE_KEY } from './records.js';
-import { BLOCK_BYTES, TaggedBlocks } from './tagged-blocks.js';
+import { TEST_NODE_KEY } from '../support/records.js';
+import { BLOCK_BYTES, TaggedBlocks } from '../support/tagged-blocks.js';
 
 export const BLOCKS = 16;
 export const VOLUME_BYTES = BigInt(BLOCKS * BLOCK_BYTES);
