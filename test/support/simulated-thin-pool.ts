@@ -135,13 +135,16 @@ export class SimulatedPool {
   readonly #directory = mkdtempSync(join(tmpdir(), 'blockdelta-simulated-pool-'));
   #process: SimulatedProcess | null = null;
 
-  static async use(work: (pool: SimulatedPool) => Promise<void>): Promise<void> {
+  static async use(
+    work: (pool: SimulatedPool, process: SimulatedProcess) => Promise<void>,
+  ): Promise<void> {
     const pool = new SimulatedPool();
     try {
-      const { volumes, snapshots } = pool.start();
+      const process = pool.start();
+      const { volumes, snapshots } = process;
       for (const id of ['v1', 'v2']) await volumes.create(id, SIMULATED_SIZE);
       await snapshots.create([{ volumeId: 'v1', snapshotId: 's0' }]);
-      await work(pool);
+      await work(pool, process);
     } finally {
       pool.#process?.ledger.close();
       rmSync(pool.#directory, { recursive: true });

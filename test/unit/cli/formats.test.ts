@@ -11,7 +11,7 @@ import {
 } from '../../../src/cli/thin/printers.js';
 import type { Run } from '../../../src/cli/thin/runs.js';
 import { ThinDeltaKind } from '../../../src/native/thin-addon.js';
-import { FakeThinPool } from '../../support/fake-thin-metadata.js';
+import { SUPERBLOCK } from '../../support/fake-thin-kernel.js';
 
 const ENTRIES = [
   { offset: 0n, size: 4096n },
@@ -106,8 +106,7 @@ const RUNS: readonly Run[] = [
   { kind: SAME, begin: 3n, length: 5n },
   { kind: RIGHT_ONLY, begin: 2n ** 48n, length: 1n },
 ];
-const { superblock } = new FakeThinPool();
-const DELTA = { superblock, poolBytes: 65_536_000n, base: 4, target: 7 };
+const DELTA = { superblock: SUPERBLOCK, poolBytes: 65_536_000n, base: 4, target: 7 };
 
 const printed = (printer: Printer): string =>
   printer.head + printer.rows({ runs: RUNS, nodes: 9 }) + printer.tail();
@@ -116,7 +115,7 @@ test('xml has every run, counted in blocks', () => {
   assert.equal(
     printed(createPrinter('xml', DELTA)),
     [
-      '<superblock uuid="" time="3" transaction="7" data_block_size="128" nr_data_blocks="1000">',
+      '<superblock uuid="" time="7" transaction="9" data_block_size="128" nr_data_blocks="1000">',
       '  <diff left="4" right="7">',
       '    <left_only begin="0" length="1"/>',
       '    <different begin="1" length="2"/>',
@@ -130,7 +129,7 @@ test('xml has every run, counted in blocks', () => {
 });
 
 test('xml of the current trees has the block of a metadata snapshot', () => {
-  const held = { ...DELTA, superblock: { ...superblock, heldRoot: 77n } };
+  const held = { ...DELTA, superblock: { ...SUPERBLOCK, heldRoot: 77n } };
   assert.match(createPrinter('xml', held).head, /nr_data_blocks="1000" metadata_snap="77">\n/);
 });
 

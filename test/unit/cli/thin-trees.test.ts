@@ -7,11 +7,87 @@ import { test } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
 import { ThinTrees } from '../../../src/cli/thin/pool-metadata.js';
 import { ChangedRanges, type Run, readRuns } from '../../../src/cli/thin/runs.js';
-import { ThinDeltaKind } from '../../../src/native/thin-addon.js';
-import { FakeThinPool, metadataFailure } from '../../support/fake-thin-metadata.js';
+import type { NativeRunner } from '../../../src/native/pool.js';
+import {
+  ThinDeltaKind,
+  type ThinDeviceDetails,
+  type ThinSuperblock,
+} from '../../../src/native/thin-addon.js';
+import { failure as failureOf, SUPERBLOCK } from '../../support/fake-thin-kernel.js';
 
 const { SAME, LEFT_ONLY, RIGHT_ONLY, DIFFERENT } = ThinDeltaKind;
 const PATH = '/dev/mapper/vg-pool_tmeta';
+
+type Method = 'thinSuperblock' | 'thinDevices' | 'thinDelta';
+
+/** The on-disk metadata of a thin pool, also while the pool commits between two calls. */
+class FakeThinPool {
+  superblock: ThinSuperblock = { ...SUPERBLOCK };
+  /** The copy that a metadata snapshot holds; null: as the current one. */
+  held: ThinSuperblock | null = null;
+  readonly devices = new Map<number, ThinDeviceDetails>();
+  /** Answers of thinDelta, one after the other. */
+  batches: readonly (readonly (readonly [kind: number, begin: number, length: number])[])[] = [[]];
+  /** How often each function was called. */
+  readonly calls: Record<Method, number> = { thinSuperblock: 0, thinDevices: 0, thinDelta: 0 };
+  /** Devices in one answer at most. */
+  devicesPerAnswer = 65_536;
+  /** Called before each answer: what happens in the pool meanwhile. */
+  meanwhile: (method: Method, call: number) => void = () => undefined;
+
+  addDevice(deviceId: number, root: bigint): void {
+    const times = { transactionId: 0n, creationTime: 1, snapshottedTime: 1 };
+    this.devices.set(deviceId, { deviceId, root, mappedBlocks: 10n, ...times });
+  }
+
+  /** A commit that wrote to a device: its root moves, and all above it. */
+  write(deviceId: number): void {
+    const device = this.devices.get(deviceId);
+    if (device !== undefined) device.root += 1000n;
+    this.superblock = { ...this.superblock, mappingRoot: this.superblock.mappingRoot + 1n };
+    this.commit();
+  }
+
+  /** A commit after which all roots are in the blocks where they were. */
+  commit(): void {
+    this.superblock = { ...this.superblock, checksum: this.superblock.checksum + 1 };
+  }
+
+  get runner(): NativeRunner {
+    const run = async (method: string, request: unknown): Promise<unknown> => {
+      const name = method as Method;
+      this.calls[name] += 1;
+      this.meanwhile(name, this.calls[name]);
+      if (name === 'thinSuperblock') {
+        const { superblock: block } = request as { superblock: bigint };
+        const asked = block === 0n ? this.superblock : (this.held ?? this.superblock);
+        return { superblock: { ...asked } };
+      }
+      if (name === 'thinDevices') return this.#devices(request as never);
+      return this.#delta(request as never);
+    };
+    return { run: run as NativeRunner['run'] };
+  }
+
+  #devices({ deviceIds }: { deviceIds: readonly number[] | null }) {
+    const known = [...this.devices.values()].map((device) => ({ ...device }));
+    if (deviceIds === null) {
+      const devices = known.slice(0, this.devicesPerAnswer);
+      return { devices, truncated: devices.length < known.length };
+    }
+    const asked = new Set(deviceIds);
+    return { devices: known.filter(({ deviceId }) => asked.has(deviceId)), truncated: false };
+  }
+
+  /** `firstBlock` is what the answer before told: the number of the batch, times a thousand. */
+  #delta({ firstBlock, includeSame }: { firstBlock: bigint; includeSame: boolean }) {
+    const index = Number(firstBlock) / 1000;
+    const runs = (this.batches[index] ?? []).filter(([kind]) => includeSame || kind !== 0);
+    const words = BigUint64Array.from(runs.flat().map(BigInt));
+    const done = index === this.batches.length - 1;
+    return { words, nextBlock: BigInt((index + 1) * 1000), done, nodes: 5 };
+  }
+}
 
 function poolOfTwo(...batches: FakeThinPool['batches']): FakeThinPool {
   const pool = new FakeThinPool();
@@ -22,8 +98,6 @@ function poolOfTwo(...batches: FakeThinPool['batches']): FakeThinPool {
 }
 
 const refused = (message: RegExp) => ({ code: StatusCode.FAILED_PRECONDITION, message });
-
-type Method = 'thinDevices' | 'thinDelta';
 
 /** What happens during that call of the method, or during every one. */
 function during(pool: FakeThinPool, on: Method, happens: () => void, number?: number) {
@@ -59,7 +133,7 @@ const run = (kind: Run['kind'], begin: bigint, length: bigint): Run => ({ kind, 
 function write(pool: FakeThinPool, device: number, failure?: string): () => void {
   return () => {
     pool.write(device);
-    if (failure !== undefined) throw metadataFailure(failure);
+    if (failure !== undefined) throw failureOf(failure, 'read', '/pool block 12');
   };
 }
 
@@ -95,7 +169,7 @@ test('a list that keeps changing, or cannot be read, is refused with the remedy'
   const unstable = refused(/changed while it was read.*reserve_metadata_snap/);
   await assert.rejects(rootsOf(during(changing, 'thinDevices', write(changing, 1))), unstable);
   const invalid = during(poolOfTwo(), 'thinDevices', () => {
-    throw metadataFailure('THIN_METADATA_INVALID');
+    throw failureOf('THIN_METADATA_INVALID', 'read', '/pool block 12');
   });
   await assert.rejects(rootsOf(invalid), refused(/block 12.*thin_check/));
 });
@@ -164,7 +238,7 @@ test('a delta whose trees change before the first batch is returned starts again
 
 test('a delta whose trees change later, all the time or cannot be read fails, without the batch in doubt', async () => {
   const fails = (code: string) => () => () => {
-    throw metadataFailure(code);
+    throw failureOf(code, 'read', '/pool block 12');
   };
   for (const [happens, number, message, returned] of [
     [write, 3, /thin device 1 or 2 in .* changed while it was read.*--metadata-snap/, 1],

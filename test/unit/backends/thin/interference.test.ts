@@ -1,15 +1,23 @@
 /**
  * Changes of a thin pool when somebody or something else gets between: other tools, a full pool, a pool
- * that goes read-only. A real ledger, a simulated kernel.
+ * that goes read-only, stands still or does not answer. A real ledger, a simulated kernel.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { ThinBackend } from '../../../../src/backends/thin/thin-backend.js';
+import type { NativeRunner } from '../../../../src/native/pool.js';
 import { rejectsWith } from '../../../support/expect-status.js';
-import { membersOf, SIMULATED_SIZE, SimulatedPool } from '../../../support/simulated-thin-pool.js';
+import type { FakeThinKernel } from '../../../support/fake-thin-kernel.js';
+import {
+  membersOf,
+  SIMULATED_SIZE,
+  SimulatedPool,
+  type SimulatedProcess,
+} from '../../../support/simulated-thin-pool.js';
 
 test('a device that somebody else made under the next id is left alone', () =>
-  SimulatedPool.use(async (pool) => {
-    const process = pool.start();
+  SimulatedPool.use(async (pool, process) => {
     const next = 1 + Math.max(...pool.kernel.thin.keys());
     await process.pool.send([`create_thin ${next}`, 'set_transaction_id 3 4']);
     await process.pool.send(['set_transaction_id 4 3']);
@@ -29,8 +37,7 @@ test('a device that somebody else made under the next id is left alone', () =>
   }));
 
 test('a volume that is active under a name of somebody else is not deleted, and nothing stays open', () =>
-  SimulatedPool.use(async (pool) => {
-    const process = pool.start();
+  SimulatedPool.use(async (pool, process) => {
     const record = process.ledger.device('v2');
     pool.kernel.addActive('other', 'OTHER', 'thin', `253:0 ${record?.deviceId}`);
     await rejectsWith(process.volumes.delete('v2'), 'FAILED_PRECONDITION', /in use/);
@@ -41,8 +48,7 @@ test('a volume that is active under a name of somebody else is not deleted, and 
   }));
 
 test('a pool without data space is not cut, and says that space is missing', () =>
-  SimulatedPool.use(async (pool) => {
-    const process = pool.start();
+  SimulatedPool.use(async (pool, process) => {
     pool.kernel.mode = 'out_of_data_space';
     for (const refused of [
       () => process.snapshots.create(membersOf('1', '2')),
@@ -54,8 +60,7 @@ test('a pool without data space is not cut, and says that space is missing', () 
   }));
 
 test('a pool that goes read-only in a cut says what to do about it', () =>
-  SimulatedPool.use(async (pool) => {
-    const process = pool.start();
+  SimulatedPool.use(async (pool, process) => {
     pool.kernel.before = (method) => {
       if (method === 'takeThinSnapshots') pool.kernel.mode = 'ro';
     };
@@ -64,8 +69,7 @@ test('a pool that goes read-only in a cut says what to do about it', () =>
   }));
 
 test('what the pool does not hold any more is told as lost', () =>
-  SimulatedPool.use(async (pool) => {
-    const process = pool.start();
+  SimulatedPool.use(async (pool, process) => {
     const forget = (id: string) =>
       pool.kernel.thin.delete(process.ledger.device(id)?.deviceId as number);
     forget('s0');
@@ -79,8 +83,7 @@ test('what the pool does not hold any more is told as lost', () =>
   }));
 
 test('a device that another tool made under the id of a lost snapshot is not taken for it', () =>
-  SimulatedPool.use(async (pool) => {
-    const process = pool.start();
+  SimulatedPool.use(async (pool, process) => {
     const deviceId = process.ledger.device('s0')?.deviceId as number;
     const device = pool.kernel.thin.get(deviceId);
     assert.ok(device !== undefined);
@@ -92,8 +95,7 @@ test('a device that another tool made under the id of a lost snapshot is not tak
   }));
 
 test('an id that another tool takes at the last moment is passed, and stays with it', () =>
-  SimulatedPool.use(async (pool) => {
-    const process = pool.start();
+  SimulatedPool.use(async (pool, process) => {
     const { kernel } = pool;
     const next = 1 + Math.max(...kernel.thin.keys());
     kernel.before = (method) => {
@@ -108,8 +110,7 @@ test('an id that another tool takes at the last moment is passed, and stays with
   }));
 
 test('a transaction id that another tool raises meanwhile is told as that', () =>
-  SimulatedPool.use(async (pool) => {
-    const process = pool.start();
+  SimulatedPool.use(async (pool, process) => {
     pool.kernel.after = (method) => {
       if (method !== 'thinMessages') return;
       pool.kernel.after = () => undefined;
@@ -148,8 +149,7 @@ test("a list begins without the pool's queue and beside another tool's metadata 
   }));
 
 test('a list takes a metadata snapshot if the pool commits during each look-up', () =>
-  SimulatedPool.use(async (pool) => {
-    const process = pool.start();
+  SimulatedPool.use(async (pool, process) => {
     const quiet = await process.snapshots.scanSource('s0', null);
     const before = pool.kernel.messages.length;
     pool.kernel.after = (method) => {
@@ -163,8 +163,7 @@ test('a list takes a metadata snapshot if the pool commits during each look-up',
   }));
 
 test('a list is looked up again if the pool commits during the first look-up', () =>
-  SimulatedPool.use(async (pool) => {
-    const process = pool.start();
+  SimulatedPool.use(async (pool, process) => {
     const before = pool.kernel.messages.length;
     let lookups = 0;
     pool.kernel.after = (method) => {
@@ -174,3 +173,71 @@ test('a list is looked up again if the pool commits during the first look-up', (
     assert.equal(lookups, 2);
     assert.deepEqual(pool.kernel.messages.slice(before), []);
   }));
+
+/** With the volume v1 attached for writing. */
+const attached = (
+  run: (process: SimulatedProcess, kernel: FakeThinKernel, name: string) => Promise<void>,
+): Promise<void> =>
+  SimulatedPool.use(async (pool, process) => {
+    await process.devices.attach(await process.volumes.record('v1'), false);
+    await run(process, pool.kernel, process.pool.names.volume('v1'));
+  });
+
+test('a detached volume counts as safe when the pool, standing still no more, has committed', () =>
+  attached(async ({ queue, devices, ledger }, kernel) => {
+    let goOn: () => void = () => undefined;
+    const standsStill = queue.run(() => new Promise<void>((resolve) => (goOn = resolve)));
+    const detaching = devices.detach('v1');
+    const asked: string[] = [];
+    const before = kernel.before;
+    kernel.before = (method) => {
+      asked.push(method);
+      before(method);
+    };
+    for (let turns = 0; turns < 50; turns += 1) await turn();
+    assert.ok(!asked.includes('thinPoolStatus'), 'the commit was asked of a pool that stood still');
+    assert.equal(ledger.device('v1')?.open, true);
+    goOn();
+    await standsStill;
+    await detaching;
+    assert.ok(asked.includes('thinPoolStatus'));
+    assert.equal(ledger.device('v1')?.open, false);
+  }));
+
+test('a device does not grow while writers of its pool wait for space, and has its size later', () =>
+  attached(async ({ volumes, devices }, kernel, name) => {
+    kernel.mode = 'out_of_data_space';
+    kernel.whenFull = 'queue_if_no_space';
+    await rejectsWith(
+      volumes.expand('v1', 2n * SIMULATED_SIZE),
+      'FAILED_PRECONDITION',
+      /waiting for it/,
+    );
+    assert.equal(kernel.active.get(name)?.sizeBytes, SIMULATED_SIZE);
+    kernel.mode = 'rw';
+    await devices.attach(await volumes.record('v1'), false);
+    assert.equal(kernel.active.get(name)?.sizeBytes, 2n * SIMULATED_SIZE);
+  }));
+
+test('a device that has its size and was left standing still goes on when it is asked to grow', () =>
+  attached(async ({ volumes }, kernel, name) => {
+    const device = kernel.active.get(name);
+    assert.ok(device !== undefined);
+    kernel.active.set(name, { ...device, suspended: true });
+    await volumes.expand('v1', SIMULATED_SIZE);
+    assert.equal(kernel.active.get(name)?.suspended, false);
+  }));
+
+test('the check of the node ends although no thread answers, and asks once', async () => {
+  const asked: string[] = [];
+  const run = (task: string) => {
+    asked.push(task);
+    return new Promise(() => undefined);
+  };
+  const options = { pool: 'p', directory: '/nowhere', devices: null, embeddedPoolBytes: null };
+  const backend = new ThinBackend({ run } as unknown as NativeRunner, options as never);
+  const refused = () =>
+    rejectsWith(backend.checkNode(), 'FAILED_PRECONDITION', /pool 'p' does not answer/);
+  await Promise.all([refused(), refused()]);
+  assert.deepEqual(asked, ['dmVersion']);
+});

@@ -1,7 +1,12 @@
-/** What a start concludes from the ledger and the superblock about the time since the last run. */
+/** What a start concludes from the ledger and the metadata: about the time since the last run, and whose they are. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { DeviceRecord, PoolRecord } from '../../../../src/backends/thin/ledger/ledger.js';
+import type {
+  DeviceRecord,
+  DeviceState,
+  PoolRecord,
+} from '../../../../src/backends/thin/ledger/ledger.js';
+import { assertSameDevices } from '../../../../src/backends/thin/metadata/metadata-match.js';
 import {
   historyOfActive,
   historyOfInactive,
@@ -13,13 +18,8 @@ import { POOL_RECORD, SUPERBLOCK } from '../../../support/fake-thin-kernel.js';
 
 const STOPPED = { transactionId: 9n, time: 7, mappingRoot: 100n, detailsRoot: 101n };
 
-const volume = (objectId: string, open: boolean): DeviceRecord => ({
-  ...{ objectId, kind: 'volume', sizeBytes: 1n, lineage: objectId, deviceId: 1, state: 'live' },
-  ...{ madeAt: 1n, open },
-});
-
 function history(pool: Partial<PoolRecord>, superblock: Partial<ThinSuperblock> = {}) {
-  const devices = [volume('vol-open', true), volume('vol-closed', false)];
+  const devices = [{ ...known(1, 1n), open: true }, known(2, 1n)];
   const findings = {
     pool: { ...POOL_RECORD, ...pool },
     transaction: null,
@@ -30,7 +30,7 @@ function history(pool: Partial<PoolRecord>, superblock: Partial<ThinSuperblock> 
 }
 
 test('after another boot the volumes that were open are interrupted, where discards were passed down', () => {
-  assert.deepEqual(history({}), { distrust: null, interrupted: ['vol-open'] });
+  assert.deepEqual(history({}), { distrust: null, interrupted: ['v1'] });
   assert.deepEqual(history({ passesDiscards: false }), { distrust: null, interrupted: [] });
 });
 
@@ -43,7 +43,7 @@ test('an orderly stop leaves nothing to distrust, unless somebody has changed th
 });
 
 test('a volume whose last commit failed is interrupted in spite of an orderly stop', () => {
-  assert.deepEqual(history({ stopped: STOPPED }).interrupted, ['vol-open']);
+  assert.deepEqual(history({ stopped: STOPPED }).interrupted, ['v1']);
 });
 
 test('a pool that needs a check, or was removed without the plugin, is distrusted', () => {
@@ -70,4 +70,47 @@ test('a pool is known by its last transaction, or by the one that was being open
 test('a table tells whether discards go on to the data device', () => {
   assert.ok(passesDown('7:0 7:1 128 10 1 error_if_no_space'));
   assert.ok(!passesDown('7:0 7:1 128 10 2 no_discard_passdown error_if_no_space'));
+});
+
+const there = (deviceId: number, transactionId: bigint) => ({
+  ...{ deviceId, transactionId, root: 9n, mappedBlocks: 0n, creationTime: 0, snapshottedTime: 0 },
+});
+const known = (deviceId: number, madeAt: bigint, state: DeviceState = 'live'): DeviceRecord => ({
+  ...{ objectId: `v${deviceId}`, kind: 'volume', sizeBytes: 4096n, lineage: `v${deviceId}` },
+  ...{ deviceId, madeAt, state, open: false },
+});
+const KNOWN = { devices: [known(1, 0n), known(2, 1n)], transaction: null };
+const CHANGING = {
+  devices: [known(1, 0n), known(2, 1n, 'deleting')],
+  transaction: {
+    opens: 3n,
+    creates: [known(3, 2n, 'creating')],
+    deletes: [known(2, 1n, 'deleting')],
+  },
+};
+
+test('strangers alone, losses alone, and both halves of a change are in the metadata of the same pool', () => {
+  for (const found of [
+    [there(1, 0n), there(2, 1n)],
+    [there(1, 0n), there(2, 1n), there(9, 1n)],
+    [there(1, 0n)],
+    [],
+  ])
+    assertSameDevices('p', KNOWN, found);
+  for (const found of [
+    [there(1, 0n)],
+    [there(1, 0n), there(2, 1n)],
+    [there(1, 0n), there(3, 2n)],
+    [there(3, 2n)],
+  ])
+    assertSameDevices('p', CHANGING, found);
+});
+
+test('a device lost and a stranger there are metadata of another pool', () => {
+  // The second has the same id, and was made in another transaction.
+  for (const stranger of [there(3, 1n), there(2, 0n)])
+    assert.throws(
+      () => assertSameDevices('p', KNOWN, [there(1, 0n), stranger]),
+      /lacks 1 thin devices .* and has 1 that it does not/,
+    );
 });

@@ -112,8 +112,7 @@ const CREATIONS = CHANGES.filter(({ title }) => !title.startsWith('deleting'));
 
 for (const change of CREATIONS) {
   test(`${change.title} succeeds when the metadata changes under the first look at it`, () =>
-    SimulatedPool.use(async (pool) => {
-      const process = pool.start();
+    SimulatedPool.use(async (pool, process) => {
       let looks = 0;
       pool.kernel.before = (method) => {
         if (method !== 'thinDevices') return;
@@ -126,8 +125,7 @@ for (const change of CREATIONS) {
     }));
 
   test(`${change.title} fails on damaged metadata, and what follows is not held up`, () =>
-    SimulatedPool.use(async (pool) => {
-      const process = pool.start();
+    SimulatedPool.use(async (pool, process) => {
       pool.kernel.before = (method) => {
         if (method === 'thinDevices')
           throw failure('THIN_METADATA_INVALID', method, '/dev/metadata');
@@ -154,8 +152,7 @@ test('a start that is killed while it settles converges as well', () =>
   }));
 
 test('a pool that goes read-only in a change refuses the next ones, and settles when it is mended', () =>
-  SimulatedPool.use(async (pool) => {
-    const process = pool.start();
+  SimulatedPool.use(async (pool, process) => {
     const { kernel } = pool;
     kernel.after = (method) => {
       if (method === 'thinMessages') kernel.needsCheck = true;
@@ -188,8 +185,7 @@ test('a pool with another transaction id than the ledger expects is not changed'
   }));
 
 test('no snapshot is made when the pool cannot count it', () =>
-  SimulatedPool.use(async (pool) => {
-    const process = pool.start();
+  SimulatedPool.use(async (pool, process) => {
     pool.kernel.time = (1 << 24) - 2;
     await rejectsWith(
       process.snapshots.create(membersOf('1', '2')),
@@ -206,8 +202,7 @@ test('no snapshot is made when the pool cannot count it', () =>
   }));
 
 test('devices that are asked for at the same time are looked up in one metadata snapshot', () =>
-  SimulatedPool.use(async (pool) => {
-    const process = pool.start();
+  SimulatedPool.use(async (pool, process) => {
     const before = pool.kernel.messages.length;
     await Promise.all([1, 2, 3].map(() => process.snapshots.check('s0', SIMULATED_SIZE)));
     assert.deepEqual(pool.kernel.messages.slice(before), [
