@@ -55,10 +55,6 @@ export class ThinHarness extends DeviceHarness implements BackendHarness {
     });
   }
 
-  get directory(): string {
-    return this.options.directory;
-  }
-
   get devices(): ThinPoolOptions['devices'] {
     return this.options.devices;
   }

@@ -178,6 +178,12 @@ test('formatting leaves a label beyond the blocks that the pool uses', async (t)
   one.stop();
   await one.start();
   assert.equal(one.reach, 127n * MIB);
+  // A pool that was formatted is never formatted again.
+  one.stop();
+  one.kernel.formatted = false;
+  const said = /does not hold the metadata of pool/;
+  await rejectsWith(one.start(), 'FAILED_PRECONDITION', said);
+  assert.equal(one.kernel.active.size, 0);
 });
 
 test('another disk, or a disk of another pool, is refused and not changed', async (t) => {
