@@ -21,6 +21,7 @@ export interface DmScene {
   workspace: Workspace;
   /** A device name of this test's own; the fixture removes what stands on its disks. */
   name(label: string): string;
+  find(label: string): Promise<DmDevice | null>;
 }
 
 /** A test with a scene of its own, of which nothing is left. */
@@ -32,7 +33,9 @@ export function dmTest(title: string, run: (scene: DmScene) => Promise<void>): v
     const own = randomBytes(4).toString('hex');
     const name = (label: string): string => `blockdelta-test-${own}-${label}`;
     try {
-      await run({ native, disks, workspace, name });
+      const find = async (label: string) =>
+        (await native.run('dmFind', { name: name(label) })).device;
+      await run({ native, disks, workspace, name, find });
     } catch (thrown) {
       // Should clearing up fail because of it, this is what counts.
       context.diagnostic(String(thrown));
@@ -53,6 +56,9 @@ export interface PoolOptions {
   lowWaterBlocks?: number;
   features?: readonly string[];
 }
+
+/** Of the device that the scene names so, or of none that is active. */
+export type Member = readonly [label: string | null, originId: number, snapshotId: number];
 
 /** A thin pool of blocks of 64 KiB; volumes are activated under names of the scene. */
 export class TestPool {
@@ -88,6 +94,16 @@ export class TestPool {
     return (await this.scene.native.run('thinMessages', { pool: this.name, messages })).status;
   }
 
+  cut(...members: Member[]) {
+    return this.scene.native.run('takeThinSnapshots', {
+      pool: this.name,
+      members: members.map(([label, originId, snapshotId]) => ({
+        deviceName: label === null ? null : this.scene.name(label),
+        ...{ originId, snapshotId },
+      })),
+    });
+  }
+
   async status(commit = false): Promise<ThinPoolStatus> {
     const { status } = await this.scene.native.run('thinPoolStatus', { name: this.name, commit });
     assert.ok(status !== null, `there is no pool ${this.name}`);
@@ -100,7 +116,7 @@ export class TestPool {
     deviceId: number,
     { sizeBytes = 16n * MIB, readOnly = false } = {},
   ): Promise<DmDevice> {
-    const { device: pool } = await this.scene.native.run('dmFind', { name: this.name });
+    const pool = await this.scene.find('pool');
     const { device } = await this.scene.native.run('dmCreate', {
       name: this.scene.name(label),
       uuid: '',

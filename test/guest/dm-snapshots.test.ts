@@ -4,28 +4,22 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { release } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { DmDevice, NewThinSnapshot } from '../../src/native/dm-addon.js';
+import type { DmDevice } from '../../src/native/dm-addon.js';
 import { assertOneMoment, OrderedWriter, readNumber } from '../support/ordered-writer.js';
 import { seededRandom } from '../support/random.js';
-import { type DmScene, dmTest, fails, MIB, readBlock, TestPool, writeBlocks } from './dm-setup.js';
+import {
+  type DmScene,
+  dmTest,
+  fails,
+  type Member,
+  MIB,
+  readBlock,
+  TestPool,
+  writeBlocks,
+} from './dm-setup.js';
 
-function member(
-  scene: DmScene,
-  label: string | null,
-  originId: number,
-  snapshotId: number,
-): NewThinSnapshot {
-  return { deviceName: label === null ? null : scene.name(label), originId, snapshotId };
-}
-
-const cut = (scene: DmScene, pool: TestPool, ...members: NewThinSnapshot[]) =>
-  scene.native.run('takeThinSnapshots', { pool: pool.name, members });
-
-async function assertNoneSuspended({ native, name }: DmScene, labels: string[]): Promise<void> {
-  for (const label of labels) {
-    const { device } = await native.run('dmFind', { name: name(label) });
-    assert.equal(device?.suspended, false, label);
-  }
+async function assertNoneSuspended({ find }: DmScene, labels: string[]): Promise<void> {
+  for (const label of labels) assert.equal((await find(label))?.suspended, false, label);
 }
 
 async function assertAbsent(pool: TestPool, ...ids: number[]): Promise<void> {
@@ -37,7 +31,7 @@ dmTest('snapshots of inactive origins need no suspension', async (scene) => {
   const { path } = await pool.volume('one', 1);
   await writeBlocks(path, 6, 2);
   await scene.native.run('dmRemove', { name: scene.name('one'), deferred: false });
-  const outcome = await cut(scene, pool, member(scene, null, 1, 2), member(scene, null, 1, 3));
+  const outcome = await pool.cut([null, 1, 2], [null, 1, 3]);
   assert.equal(outcome.suspendedNs, 0n);
   assert.equal(outcome.status.mode, 'rw');
   for (const id of [2, 3]) {
@@ -53,7 +47,7 @@ dmTest(
     const { path } = await pool.volume('one', 1);
     await writeBlocks(path, 1, 0);
     const before = BigInt(Date.now()) * 1_000_000n;
-    const outcome = await cut(scene, pool, member(scene, 'one', 1, 2), member(scene, 'one', 1, 3));
+    const outcome = await pool.cut(['one', 1, 2], ['one', 1, 3]);
     const after = BigInt(Date.now() + 1) * 1_000_000n;
     assert.ok(before <= outcome.takenAtNs && outcome.takenAtNs <= after);
     assert.ok(outcome.suspendedNs > 0n && outcome.suspendedNs <= after - before);
@@ -76,7 +70,7 @@ dmTest('snapshots of raw devices under writes are one point in time', async (sce
     const ids = [10 + 2 * round, 11 + 2 * round] as const;
     const [first, second] = ids;
     const finishedBefore = writer.finished;
-    await cut(scene, pool, member(scene, 'two', 2, second), member(scene, 'one', 1, first));
+    await pool.cut(['two', 2, second], ['one', 1, first]);
     const begunAfter = writer.begun;
     const copies: number[] = [];
     for (const id of ids) {
@@ -126,7 +120,7 @@ dmTest('mounted ext4 and xfs are frozen for a snapshot, and clean in it', async 
   const writer = await OrderedWriter.start(places);
   await delay(100);
   const finished = writer.finished;
-  await cut(scene, pool, member(scene, 'ext4', 1, 3), member(scene, 'xfs', 2, 4));
+  await pool.cut(['ext4', 1, 3], ['xfs', 2, 4]);
   const begun = writer.begun;
   await writer.stop();
   const copy3 = await pool.activate('copy-3', 3, { sizeBytes: LARGE });
@@ -150,14 +144,14 @@ dmTest('if one snapshot of a group fails none is made, and all origins resume', 
   const paths: string[] = [];
   for (const [i, label] of labels.entries()) paths.push((await pool.volume(label, i + 1)).path);
   await pool.send('create_thin 13');
-  const members = labels.map((label, i) => member(scene, label, i + 1, 11 + i));
-  await fails(cut(scene, pool, ...members), 'EEXIST');
+  const members = labels.map((label, i): Member => [label, i + 1, 11 + i]);
+  await fails(pool.cut(...members), 'EEXIST');
   await assertNoneSuspended(scene, labels);
   await assertAbsent(pool, 11, 12);
   for (const path of paths) await writeBlocks(path, 1, 0);
   // That of somebody else stays.
   await pool.send('delete 13');
-  await cut(scene, pool, ...members);
+  await pool.cut(...members);
   await pool.send('delete 11', 'delete 12', 'delete 13');
 });
 
@@ -167,15 +161,17 @@ dmTest('no snapshot is taken if another process has suspended one of the origins
   await pool.volume('two', 2);
   const how = { noFlush: false, lockFileSystem: true };
   await s.native.run('dmSuspend', { name: s.name('two'), ...how });
-  const members = [member(s, 'one', 1, 3), member(s, 'two', 2, 4)];
-  const failure = await fails(cut(s, pool, ...members), 'EBUSY');
+  const members = [
+    ['one', 1, 3],
+    ['two', 2, 4],
+  ] as const;
+  const failure = await fails(pool.cut(...members), 'EBUSY');
   assert.equal(failure.path, s.name('two'));
   await assertNoneSuspended(s, ['one']);
-  const { device } = await s.native.run('dmFind', { name: s.name('two') });
-  assert.equal(device?.suspended, true, 'it is for somebody else to resume it');
+  assert.equal((await s.find('two'))?.suspended, true, 'it is for somebody else to resume it');
   await s.native.run('dmResume', { name: s.name('two') });
   await assertAbsent(pool, 3, 4);
-  await cut(s, pool, ...members);
+  await pool.cut(...members);
 });
 
 const thaw = (mountPoint: string) => spawnSync('fsfreeze', ['-u', mountPoint]).status === 0;
@@ -190,18 +186,21 @@ dmTest('an origin whose file system another process has frozen stays frozen', as
   const two = await mounted(scene, await pool.volume('two', 2), ['mkfs.ext4', '-q']);
   execFileSync('fsfreeze', ['-f', two.mountPoint]);
   try {
-    const members = [member(scene, 'one', 1, 3), member(scene, 'two', 2, 4)];
+    const members = [
+      ['one', 1, 3],
+      ['two', 2, 4],
+    ] as const;
     if (FREEZES_ARE_COUNTED) {
-      await cut(scene, pool, ...members);
+      await pool.cut(...members);
       await pool.send('delete 3', 'delete 4');
     } else {
-      const failure = await fails(cut(scene, pool, ...members), 'EBUSY');
+      const failure = await fails(pool.cut(...members), 'EBUSY');
       assert.equal(failure.path, scene.name('two'));
       await assertAbsent(pool, 3, 4);
     }
     await assertNoneSuspended(scene, ['one', 'two']);
     assert.ok(thaw(two.mountPoint), 'it was frozen still');
-    await cut(scene, pool, ...members);
+    await pool.cut(...members);
   } finally {
     thaw(two.mountPoint);
   }
@@ -211,22 +210,23 @@ dmTest('no snapshot is taken of a device that is not the origin in this pool', a
   const pool = await TestPool.start(scene);
   await pool.volume('one', 1);
   await pool.send('create_thin 2');
-  await fails(cut(scene, pool, member(scene, 'one', 2, 3)), 'ESTALE');
-  const disk = { ...member(scene, null, 1, 3), deviceName: pool.data.name };
-  await fails(cut(scene, pool, disk), 'ESTALE');
-  await fails(cut(scene, pool, member(scene, 'none', 1, 3)), 'ENXIO');
-  await fails(cut(scene, pool, member(scene, null, 9, 3)), 'ENODATA');
-  const twice = [member(scene, 'one', 1, 3), member(scene, null, 2, 3)];
-  await fails(cut(scene, pool, ...twice), 'EINVAL');
-  await fails(cut(scene, pool), 'EINVAL');
-  await fails(cut(scene, pool, member(scene, null, 2 ** 24, 3)), 'EINVAL');
-  await fails(
-    scene.native.run('takeThinSnapshots', {
-      pool: scene.name('none'),
-      members: [member(scene, null, 1, 3)],
-    }),
-    'ENXIO',
-  );
+  for (const [code, ...members] of [
+    ['ESTALE', ['one', 2, 3]],
+    ['ENXIO', ['none', 1, 3]],
+    ['ENODATA', [null, 9, 3]],
+    ['EINVAL', ['one', 1, 3], [null, 2, 3]],
+    ['EINVAL'],
+    ['EINVAL', [null, 2 ** 24, 3]],
+  ] as const) {
+    await fails(pool.cut(...members), code);
+  }
+  for (const [code, name, deviceName] of [
+    ['ESTALE', pool.name, pool.data.name],
+    ['ENXIO', scene.name('none'), null],
+  ] as const) {
+    const request = { pool: name, members: [{ deviceName, originId: 1, snapshotId: 3 }] };
+    await fails(scene.native.run('takeThinSnapshots', request), code);
+  }
   await assertNoneSuspended(scene, ['one']);
   await assertAbsent(pool, 3);
 });

@@ -46,27 +46,30 @@ dmTest(
     const pool = await TestPool.start(scene);
     const top = 2 ** 24 - 1;
     await pool.send('create_thin 0', `create_thin ${top}`, 'create_snap 5 0');
-    await fails(pool.send('create_thin 0'), 'EEXIST');
-    await fails(pool.send('create_snap 5 0'), 'EEXIST');
-    await fails(pool.send(`create_thin ${top + 1}`), 'EINVAL');
-    await fails(pool.send(`create_snap ${top + 1} 0`), 'EINVAL');
-    await fails(pool.send('create_snap 6 7'), 'ENODATA');
-    await fails(pool.send('delete 7'), 'ENODATA');
     await pool.activate('zero', 0);
-    await fails(pool.send('delete 0'), 'EBUSY');
-    await fails(pool.send('set_transaction_id 1 2'), 'EINVAL');
+    for (const [code, ...messages] of [
+      ['EEXIST', 'create_thin 0'],
+      ['EEXIST', 'create_snap 5 0'],
+      ['EINVAL', `create_thin ${top + 1}`],
+      ['EINVAL', `create_snap ${top + 1} 0`],
+      ['ENODATA', 'create_snap 6 7'],
+      ['ENODATA', 'delete 7'],
+      ['EBUSY', 'delete 0'],
+      ['EINVAL', 'set_transaction_id 1 2'],
+      ['EINVAL', 'release_metadata_snap'],
+      ['EINVAL', ''],
+      ['EINVAL'],
+      ['ENODATA', 'create_thin 8', 'delete 7', 'create_thin 9'],
+      ['EEXIST', 'create_thin 8'],
+    ] as const)
+      await fails(pool.send(...messages), code);
+    await pool.send('create_thin 9');
+    const unknown = await fails(pool.send('make_tea'), 'EINVAL');
+    assert.match(unknown.message, /make_tea/);
     assert.equal((await pool.send('set_transaction_id 0 9')).transactionId, 9n);
-    await fails(pool.send('release_metadata_snap'), 'EINVAL');
     assert.notEqual((await pool.send('reserve_metadata_snap')).heldRoot, null);
     await fails(pool.send('reserve_metadata_snap'), 'EBUSY');
     assert.equal((await pool.send('release_metadata_snap')).heldRoot, null);
-    const unknown = await fails(pool.send('make_tea'), 'EINVAL');
-    assert.match(unknown.message, /make_tea/);
-    await fails(pool.send('create_thin 8', 'delete 7', 'create_thin 9'), 'ENODATA');
-    await fails(pool.send('create_thin 8'), 'EEXIST');
-    await pool.send('create_thin 9');
-    await fails(pool.send(''), 'EINVAL');
-    await fails(pool.send(), 'EINVAL');
     const absent = { pool: scene.name('none'), messages: ['delete 1'] };
     await fails(scene.native.run('thinMessages', absent), 'ENXIO');
   },
@@ -161,20 +164,14 @@ dmTest(
     assert.equal(await readBlock(path, 5), 2);
     assert.equal((await pool.send('create_thin 2')).mode, 'out_of_data_space');
     await pool.send('delete 2');
-    const request = { pool: pool.name, members: [cutOf(scene, 'one', 1, 3)] };
-    await fails(scene.native.run('takeThinSnapshots', request), 'THIN_POOL_MODE');
-    const { device } = await scene.native.run('dmFind', { name: scene.name('one') });
-    assert.equal(device?.suspended, false);
+    await fails(pool.cut(['one', 1, 3]), 'THIN_POOL_MODE');
+    assert.equal((await scene.find('one'))?.suspended, false);
     await fails(pool.send('delete 3'), 'ENODATA');
     assert.equal(spawnSync('blkdiscard', ['-l', `${8 * BLOCK}`, path]).status, 0);
     assert.equal((await pool.status(true)).mode, 'rw');
     await writeBlocks(path, 3, FULL_BLOCKS);
   },
 );
-
-function cutOf(scene: DmScene, label: string, originId: number, snapshotId: number) {
-  return { deviceName: scene.name(label), originId, snapshotId };
-}
 
 dmTest('a failed pool reports only that it has failed', async (scene) => {
   const pool = await TestPool.start(scene);
@@ -204,10 +201,8 @@ dmTest(
     assert.equal(status.needsCheck, true);
     await fails(pool.send('create_thin 3'), 'EOPNOTSUPP');
     assert.equal(await readBlock(path, 0), 4);
-    const request = { pool: pool.name, members: [cutOf(scene, 'one', 1, 5)] };
-    await fails(scene.native.run('takeThinSnapshots', request), 'THIN_POOL_MODE');
-    const { device } = await scene.native.run('dmFind', { name: scene.name('one') });
-    assert.equal(device?.suspended, false);
+    await fails(pool.cut(['one', 1, 5]), 'THIN_POOL_MODE');
+    assert.equal((await scene.find('one'))?.suspended, false);
   },
 );
 

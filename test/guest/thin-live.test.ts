@@ -34,17 +34,12 @@ async function idsIn({ native }: DmScene, metadata: string): Promise<number[]> {
 /** A volume with 40 blocks, and two snapshots of it between which seven changed. */
 async function poolWithSnapshots(scene: DmScene): Promise<{ pool: TestPool; volume: string }> {
   const pool = await TestPool.start(scene);
-  const { name, path } = await pool.volume('volume', 1);
-  const cut = async (snapshotId: number): Promise<void> => {
-    await scene.native.run('dmSuspend', { name, noFlush: false, lockFileSystem: true });
-    await pool.send(`create_snap ${snapshotId} 1`);
-    await scene.native.run('dmResume', { name });
-  };
+  const { path } = await pool.volume('volume', 1);
   await writeBlocks(path, 1, 0, 40);
-  await cut(2);
+  await pool.cut(['volume', 1, 2]);
   await writeBlocks(path, 2, 10, 5);
   await writeBlocks(path, 2, 60, 2);
-  await cut(3);
+  await pool.cut(['volume', 1, 3]);
   return { pool, volume: path };
 }
 
@@ -91,7 +86,7 @@ dmTest(
         [3, 1],
         [1, 2],
       ] as const) {
-        const words = ['-m', '--thin1', String(pair[0]), '--thin2', String(pair[1]), path];
+        const words = ['-m', '--thin1', `${pair[0]}`, '--thin2', `${pair[1]}`, path];
         assert.equal(await xmlOf(scene, path, true, pair), await thinTool('thin_delta', words));
       }
       await pool.send('release_metadata_snap');
