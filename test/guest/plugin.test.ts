@@ -14,15 +14,19 @@ import {
 } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { after, before } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
+import { after, before, type TestContext } from 'node:test';
+import { Command } from 'commander';
+import { ledgerContents } from '../../src/backends/thin/ledger/ledger-contents.js';
+import { PoolNames } from '../../src/backends/thin/pool/pool-names.js';
+import { addDoctorCommand } from '../../src/cli/inspection/doctor-command.js';
+import { addGcCommand } from '../../src/cli/inspection/gc-command.js';
+import { addPoolsCommand, addVolumesCommand } from '../../src/cli/inspection/list-commands.js';
 import { majorOf, minorOf } from '../../src/host/mountinfo.js';
 import { loadAddon } from '../../src/native/addon.js';
 import { type Message, mountCapability } from '../support/csi-client.js';
 import { scrape } from '../support/metrics-text.js';
 import { isNightly } from '../support/nightly.js';
 import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
-import { assertOneMoment, OrderedWriter, readNumber } from '../support/ordered-writer.js';
 import { PluginHere } from '../support/plugin-here.js';
 import { limitsOf, makePodCgroup } from '../support/pod-cgroup.js';
 import { seededRandom } from '../support/random.js';
@@ -32,7 +36,6 @@ import { documentedSeries, doEverything, metricsAddressOf } from '../support/scr
 import { proveHistory, proveIncrement, RAW } from '../support/volume-history.js';
 import { readBlock, writeBlocks } from './dm-setup.js';
 import { guestTest, isGuest } from './guest.js';
-import { testInspection } from './inspection.js';
 
 const POOL = 'main';
 const FILES = 'files';
@@ -273,54 +276,6 @@ guestTest(
   },
 );
 
-guestTest('a mounted thin volume is cloned while it is written to', async () => {
-  const { orchestrator } = running;
-  const capability = mountCapability('ext4');
-  const volume = await orchestrator.create('cloned', { capability, sizeBytes: 32 * MIB });
-  const target = await orchestrator.bringUp(volume);
-  writeFileSync(join(target, 'number'), Buffer.alloc(4096));
-  writeFileSync(join(target, 'unsynced'), 'not written back yet');
-  const spec = { capability, sizeBytes: 64 * MIB, volumeId: volume.id };
-  const clone = await orchestrator.create('clone', spec);
-  writeFileSync(join(target, 'unsynced'), 'later');
-  const copy = await orchestrator.bringUp(clone);
-  assert.equal(readFileSync(join(copy, 'unsynced'), 'utf8'), 'not written back yet');
-  const { blocks, bsize } = statfsSync(copy);
-  assert.ok(blocks * bsize > 50 * MIB, 'the file system has the size of the clone');
-  await remove(volume, clone);
-});
-
-guestTest('a group snapshot of mounted and raw thin volumes is one point in time', async () => {
-  const { orchestrator } = running;
-  const capability = mountCapability('ext4');
-  const mounted = await orchestrator.create('group-1', { capability, sizeBytes: 32 * MIB });
-  const raw = await orchestrator.create('group-2', { sizeBytes: 8 * MIB });
-  const file = join(await orchestrator.bringUp(mounted), 'number');
-  const device = await orchestrator.bringUp(raw);
-  const writer = await OrderedWriter.start([file, device]);
-  await delay(200);
-  const finishedBefore = writer.finished;
-  const group = await orchestrator.groupSnapshot([mounted, raw], 'group');
-  const begunAfter = writer.begun;
-  await writer.stop();
-  const [first = '', second = ''] = group.snapshotIds;
-  const copies = [
-    await orchestrator.create('group-copy-1', {
-      capability,
-      sizeBytes: 32 * MIB,
-      snapshotId: first,
-    }),
-    await orchestrator.create('group-copy-2', { snapshotId: second }),
-  ] as const;
-  const numbers = [
-    readNumber(join(await orchestrator.bringUp(copies[0]), 'number')),
-    readNumber(await orchestrator.bringUp(copies[1])),
-  ] as const;
-  assertOneMoment(numbers, { finishedBefore, begunAfter });
-  await orchestrator.deleteGroup(group);
-  await remove(mounted, raw, ...copies);
-});
-
 guestTest(
   'two xfs of one uuid are mounted at once: a volume and its restored snapshot, which grows',
   async () => {
@@ -358,8 +313,113 @@ guestTest('every backup of a thin volume holds what the volume held', async () =
   await (isNightly ? proveHistory(options, RETAINED) : proveIncrement(options));
 });
 
-// Last: they restart and stop the plugin.
-testInspection(running, POOL);
+type Row = Record<string, unknown>;
+
+type Print = (name: string, ...args: string[]) => Promise<string>;
+
+/** What a command prints, run in this process: starting one takes seconds on an emulated processor. */
+async function run(t: TestContext, args: readonly string[]): Promise<string> {
+  const program = new Command();
+  for (const add of [addPoolsCommand, addVolumesCommand, addDoctorCommand, addGcCommand])
+    add(program);
+  let printed = '';
+  const write = t.mock.method(process.stdout, 'write', (text: string, written?: () => void) => {
+    printed += text;
+    written?.();
+    return true;
+  });
+  const streams = [process.stdout, process.stderr].map((stream) => ({
+    stream,
+    listeners: stream.listeners('error'),
+  }));
+  try {
+    await program.parseAsync([...args, '--json'], { from: 'user' });
+  } finally {
+    write.mock.restore();
+    // What only the end of a process takes back.
+    process.exitCode = 0;
+    for (const { stream, listeners } of streams) {
+      const added = stream.listeners('error').filter((each) => !listeners.includes(each));
+      for (const listener of added) stream.off('error', listener as () => void);
+    }
+  }
+  return printed;
+}
+
+const rows = async (print: Print, name: string): Promise<Row[]> =>
+  JSON.parse(await print(name)) as Row[];
+
+const poolFindings = async (print: Print): Promise<string> =>
+  JSON.stringify(
+    (await rows(print, 'doctor')).find(({ check }) => check === 'pools')?.['findings'],
+  );
+
+const isMapped = (name: string): boolean => {
+  const answer = loadAddon().dmFind({ name });
+  return answer.ok && answer.device !== null;
+};
+
+async function inspect(print: Print): Promise<void> {
+  const { orchestrator } = running;
+  const used = await orchestrator.create('used', { sizeBytes: 16 * MIB });
+  const idle = await orchestrator.create('idle', { sizeBytes: 16 * MIB });
+  const target = await orchestrator.bringUp(used);
+  const { pool: identity, devices } = await ledgerContents(running.poolPath(POOL, 'pool.sqlite'));
+  const names = new PoolNames(identity.uuid);
+
+  const [listed] = await rows(print, 'pools');
+  assert.equal(listed?.['kind'], 'thin');
+  assert.equal((listed?.['thin'] as Row | undefined)?.['mode'], 'rw');
+  const device = (await rows(print, 'volumes')).find(({ id }) => id === used.id)?.['device'];
+  assert.match(String(device), /^\/dev\/dm-\d+$/);
+  assert.equal(await poolFindings(print), '[]');
+  execFileSync('dmsetup', ['message', names.pool, '0', 'reserve_metadata_snap']);
+  assert.match(await poolFindings(print), /holds a metadata snapshot/);
+  execFileSync('dmsetup', ['message', names.pool, '0', 'release_metadata_snap']);
+
+  // Left active, because a volume is attached.
+  await running.plugin.stop();
+  await writeBlocks(target, 4, 1);
+  const created = loadAddon().dmFind({ name: names.pool });
+  assert.ok(created.ok && created.device !== null);
+  const record = devices.find(({ objectId }) => objectId === idle.id);
+  const request = { readOnly: false, sizeSectors: BigInt((16 * MIB) / 512) };
+  const left = loadAddon().dmCreate({
+    ...{ ...request, name: names.volume(idle.id), type: 'thin' },
+    uuid: names.volumeUuid(idle.id, { readOnly: false }),
+    table: `${created.device.path} ${record?.deviceId}`,
+  });
+  assert.ok(left.ok);
+  const foreign = { ...request, name: 'blockdelta-of-somebody', uuid: 'SOMEBODY-1' };
+  assert.ok(loadAddon().dmCreate({ ...foreign, type: 'error', table: '' }).ok);
+
+  const found = JSON.parse(await print('gc', '--apply')) as { objects: Row[] };
+  assert.deepEqual(
+    found.objects.map(({ kind, object, removed }) => [kind, object, removed]),
+    [['device of a thin volume', left.device.path, true]],
+  );
+  assert.ok(!isMapped(names.volume(idle.id)));
+  assert.ok(isMapped(names.volume(used.id)) && isMapped('blockdelta-of-somebody'));
+  assert.ok(loadAddon().dmRemove({ name: 'blockdelta-of-somebody', deferred: false }).ok);
+  await running.start();
+  // The publication is found and can be used on.
+  const { rdev } = statSync(target);
+  assert.equal(statSync(await orchestrator.publish(used)).rdev, rdev);
+  assert.equal(await readBlock(target, 1), 4);
+  await orchestrator.takeDown(used);
+  for (const volume of [used, idle]) await orchestrator.delete(volume);
+}
+
+// From here on they restart and stop the plugin.
+guestTest('a thin pool is listed, examined, and only its idle device is removed', async (t) => {
+  const names = ['NODE_ID', 'STATE_DIR', 'POOLS'].map((name) => `BLOCKDELTA_${name}`);
+  for (const name of names) process.env[name] = running.plugin.environment[name];
+  try {
+    await inspect((...args) => run(t, args));
+  } finally {
+    for (const name of names) delete process.env[name];
+  }
+});
 
 guestTest('without volumes the plugin leaves no device behind when it exits', async () => {
   await running.plugin.stop();
