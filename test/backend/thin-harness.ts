@@ -8,6 +8,7 @@ import { hostFreeBytes } from '../../src/backends/image-files.js';
 import { ThinBackend, type ThinPoolOptions } from '../../src/backends/thin/thin-backend.js';
 import type { ThinPoolStatus } from '../../src/native/dm-addon.js';
 import { openLedgerHere, openLedgerInline } from '../support/direct-database.js';
+import { loopOn } from '../support/loops.js';
 import { type NativeHere, nativeHere } from '../support/native-here.js';
 import { Workspace } from '../support/workspace.js';
 import { DeviceHarness } from './device-harness.js';
@@ -38,11 +39,19 @@ export class ThinHarness extends DeviceHarness implements BackendHarness {
   static async make(kind: ThinKind, options: Partial<ThinPoolOptions> = {}): Promise<ThinHarness> {
     const workspace = new Workspace(`contract-thin-${kind}`);
     const native = nativeHere();
+    const disk = (label: string, sizeBytes: bigint) =>
+      loopOn(native, workspace.path(`${label}.disk`), sizeBytes);
     return new ThinHarness(workspace, native, {
       pool: 'default',
       directory: workspace.path('pool'),
       owner: 'contract',
-      devices: kind === 'embedded' ? null : await givenDevices(workspace, native),
+      devices:
+        kind === 'embedded'
+          ? null
+          : {
+              metadata: await disk('metadata', METADATA_BYTES),
+              data: await disk('data', POOL_BYTES),
+            },
       embeddedPoolBytes: POOL_BYTES,
       dataBlockBytes: BigInt(BLOCK_BYTES),
       overcommitPercent: 100n,
@@ -139,22 +148,4 @@ export class ThinHarness extends DeviceHarness implements BackendHarness {
   async #tell(messages: string[]): Promise<void> {
     await this.native.run('thinMessages', { pool: await this.poolName(), messages });
   }
-}
-
-/** Two loop devices on files in the workspace, which detaches them. */
-async function givenDevices(
-  workspace: Workspace,
-  native: NativeHere,
-): Promise<{ metadata: string; data: string }> {
-  const device = async (label: string, sizeBytes: bigint): Promise<string> => {
-    const file = workspace.path(`${label}.disk`);
-    const names = { temporaryPath: `${file}.tmp`, finalPath: file };
-    await native.run('createSparseFile', { ...names, sizeBytes });
-    const request = { backingPath: file, readOnly: false, label: '' };
-    return (await native.run('loopAttach', request)).device.path;
-  };
-  return {
-    metadata: await device('metadata', METADATA_BYTES),
-    data: await device('data', POOL_BYTES),
-  };
 }

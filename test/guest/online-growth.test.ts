@@ -7,6 +7,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { canGrowMounted } from '../../src/host/growth.js';
+import { loopOn } from '../support/loops.js';
 import { nativeHere } from '../support/native-here.js';
 import { Workspace } from '../support/workspace.js';
 import { guestTest } from './guest.js';
@@ -23,14 +24,7 @@ for (const [what, options, code] of [
     const native = nativeHere();
     try {
       const path = workspace.path('volume');
-      const temporaryPath = `${path}.tmp`;
-      await native.run('createSparseFile', {
-        temporaryPath,
-        finalPath: path,
-        sizeBytes: 32n * MIB,
-      });
-      const request = { backingPath: path, readOnly: false, label: '' };
-      const { path: devicePath } = (await native.run('loopAttach', request)).device;
+      const devicePath = await loopOn(native, path, 32n * MIB);
       const mountPoint = workspace.path('mount');
       mkdirSync(mountPoint);
       execFileSync('mkfs.ext4', ['-q', ...options, devicePath]);

@@ -261,7 +261,7 @@ for (const passDiscards of [false, true]) {
     async (world, context) => {
       const random = seededRandom(`kept bases, discards ${passDiscards ? 'passed down' : 'kept'}`);
       const life = new RandomLife(world, random);
-      await (await world.volume()).attach();
+      await world.written(0);
       for (let step = 0; step < STEPS; step += 1) await life.step();
       await life.check();
       context.diagnostic(String(life));

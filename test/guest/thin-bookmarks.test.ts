@@ -34,9 +34,7 @@ async function retainedBase(
   world: ThinPoolOnDisks,
   blocks = 10,
 ): Promise<{ volume: WorldVolume; base: WorldSnapshot }> {
-  const volume = await world.volume();
-  await volume.attach();
-  for (let block = 0; block < blocks; block += 1) volume.writeBlock(block);
+  const volume = await world.written(blocks);
   const base = await world.cutOne(volume);
   await world.keepAndDelete(base);
   return { volume, base };
@@ -73,9 +71,7 @@ poolTest(
   'a delta from a retained base equals the one from the snapshot before its deletion',
   PASS,
   async (world) => {
-    const volume = await world.volume();
-    await volume.attach();
-    for (const block of [0, 1, 2, 3]) volume.writeBlock(block);
+    const volume = await world.written(4);
     const base = await world.cutOne(volume);
     volume.write(2, 1);
     volume.discardBlock(2);
@@ -111,9 +107,7 @@ poolTest(
   'a power failure between bookmark and deletion leaves bookmark and snapshot, and both give the same delta',
   KEEP,
   async (world) => {
-    const volume = await world.volume();
-    await volume.attach();
-    volume.writeBlock(0);
+    const volume = await world.written(1);
     const base = await world.cutOne(volume);
     assert.notEqual(await world.backend.retainBase(base.id), null);
     await world.powerCut();
@@ -129,9 +123,7 @@ poolTest(
   'no base is retained if the snapshot was written to or its bookmark cannot be stored',
   PASS,
   async (world) => {
-    const volume = await world.volume();
-    await volume.attach();
-    volume.writeBlock(0);
+    const volume = await world.written(1);
     const base = await world.cutOne(volume);
     const bases = join(world.rig.directory, 'bases');
     rmSync(bases, { recursive: true, force: true });
@@ -163,9 +155,7 @@ async function writeInto(world: ThinPoolOnDisks, { id }: WorldSnapshot): Promise
 }
 
 poolTest('a base is compared only with later snapshots of its own volume', PASS, async (world) => {
-  const volume = await world.volume();
-  await volume.attach();
-  volume.writeBlock(0);
+  const volume = await world.written(1);
   const earlier = await world.cutOne(volume);
   const base = await world.cutOne(volume);
   const later = await world.cutOne(volume);
@@ -318,9 +308,7 @@ poolTest(
   PASS,
   async (world) => {
     const last = (1 << 24) - 1;
-    const volume = await world.volume();
-    await volume.attach();
-    for (const block of [0, 1, 2]) volume.writeBlock(block);
+    const volume = await world.written(3);
     await world.stop();
     patchSuperblock(world.rig.metadata.path, { time: last - 3 });
     await world.start();

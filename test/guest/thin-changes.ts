@@ -57,6 +57,16 @@ export interface Cast {
 /** Prepares a change of what the pool holds now. */
 export type MakeChange = (backend: Backend, model: PoolModel, cast: Cast) => Promise<Change>;
 
+/** Attached and written to, for this change alone. */
+async function anotherVolume(backend: Backend, model: PoolModel) {
+  const id = newVolume();
+  await backend.createVolume(id, VOLUME_BYTES);
+  const content = TaggedBlocks.zeros(BLOCKS);
+  await content.write((await backend.attach(id, { readOnly: false })).devicePath, 3, 77);
+  model.volumes.set(id, content);
+  return { id, content };
+}
+
 export const CHANGES: Readonly<Record<string, MakeChange>> = {
   'making a volume': async (_, model) => {
     const id = newVolume();
@@ -102,13 +112,9 @@ export const CHANGES: Readonly<Record<string, MakeChange>> = {
     };
   },
   'deleting a volume that is attached': async (backend, model) => {
-    const id = newVolume();
-    await backend.createVolume(id, VOLUME_BYTES);
-    await backend.markInitialized([id]);
-    const content = TaggedBlocks.zeros(BLOCKS);
-    await content.write((await backend.attach(id, { readOnly: false })).devicePath, 3, 77);
     const after = model.copy();
-    model.volumes.set(id, content);
+    const { id } = await anotherVolume(backend, model);
+    await backend.markInitialized([id]);
     return { act: (next) => next.deleteVolume(id), after };
   },
   'keeping a snapshot as a base, and deleting it': async (backend, model, { attached }) => {
@@ -123,11 +129,7 @@ export const CHANGES: Readonly<Record<string, MakeChange>> = {
     return { act, after };
   },
   'expanding a volume in use': async (backend, model) => {
-    const id = newVolume();
-    await backend.createVolume(id, VOLUME_BYTES);
-    const content = TaggedBlocks.zeros(BLOCKS);
-    await content.write((await backend.attach(id, { readOnly: false })).devicePath, 5, 78);
-    model.volumes.set(id, content);
+    const { id, content } = await anotherVolume(backend, model);
     const after = model.copy();
     after.volumes.set(id, content.copy(2 * BLOCKS));
     return { act: (next) => next.expandVolume(id, 2n * VOLUME_BYTES), after };

@@ -7,7 +7,7 @@ import { execFileSync } from 'node:child_process';
 import { rejectsWith } from '../support/expect-status.js';
 import { TaggedBlocks } from '../support/tagged-blocks.js';
 import { BLOCKS, newSnapshot, newVolume, VOLUME_BYTES } from './thin-changes.js';
-import { rigTest, type ThinRig, until } from './thin-rig.js';
+import { rigTest, type ThinRig, told } from './thin-rig.js';
 
 interface Scene {
   rig: ThinRig;
@@ -92,7 +92,7 @@ faultTest(
       await assert.rejects(refused);
     }
     assert.deepEqual(await rig.suspendedDevices(), []);
-    await until('the pool tells it', () => /^error: pool 'default'/m.test(rig.events.join('\n')));
+    await told(rig, /^error: pool 'default'/m);
     await repair(scene);
     await assertAsAnswered(scene);
   },
@@ -127,7 +127,7 @@ faultTest(
     const { backend } = rig;
     await rig.metadata.fail();
     await rejectsWith(backend.check(), 'FAILED_PRECONDITION', /cannot be read/);
-    await until('the pool tells it', () => /^error: pool 'default'/m.test(rig.events.join('\n')));
+    await told(rig, /^error: pool 'default'/m);
     await assert.rejects(backend.createVolume(newVolume(), VOLUME_BYTES));
     await rejectsWith(backend.check(), 'FAILED_PRECONDITION');
     await repair(scene);

@@ -16,8 +16,7 @@ poolTest(
   async (world, t) => {
     const random = seededRandom('many snapshots');
     const { backend, rig } = world;
-    const volume = await world.volume(SIZE);
-    await volume.attach();
+    const volume = await world.written(0, SIZE);
     const snapshots: WorldSnapshot[] = [];
     for (let round = 1; round <= SNAPSHOTS; round += 1) {
       for (let writes = random.below(3); writes >= 0; writes -= 1) {
@@ -51,8 +50,7 @@ poolTest(
   { dataBytes: 1n << 29n, native: sharedThreads },
   async (world, t) => {
     const random = seededRandom('scans under changes');
-    const volume = await world.volume(SIZE);
-    await volume.attach();
+    const volume = await world.written(0, SIZE);
     const write = (writes: number): void => {
       for (let left = writes; left > 0; left -= 1) volume.writeBlock(random.below(BLOCKS));
     };

@@ -105,6 +105,14 @@ export class ThinPoolOnDisks {
     return this.#add(id, TaggedImage.zeros(sizeBytes));
   }
 
+  /** An attached one, with its first blocks written. */
+  async written(blocks: number, sizeBytes?: number): Promise<WorldVolume> {
+    const volume = await this.volume(sizeBytes);
+    await volume.attach();
+    for (let block = 0; block < blocks; block += 1) volume.writeBlock(block);
+    return volume;
+  }
+
   async restore(of: WorldSnapshot): Promise<WorldVolume> {
     const id = newVolumeId(TEST_NODE_KEY);
     await this.backend.restoreVolume(id, of.id, BigInt(of.image.sizeBytes));

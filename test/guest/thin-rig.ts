@@ -158,6 +158,10 @@ export function rigTest(
   });
 }
 
+/** Waits for an event like that. */
+export const told = (rig: ThinRig, event: RegExp): Promise<void> =>
+  until(`${event} is told`, () => event.test(rig.events.join('\n')));
+
 /** Polls for a condition; the backend probes its pool every few seconds. */
 export async function until(what: string, isSo: () => Promise<boolean> | boolean): Promise<void> {
   for (const end = Date.now() + 60_000; !(await isSo()); await delay(200)) {

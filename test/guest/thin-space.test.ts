@@ -7,7 +7,7 @@ import { closeSync, fdatasyncSync, openSync, writeSync } from 'node:fs';
 import { rejectsWith } from '../support/expect-status.js';
 import { BLOCK_BYTES, TaggedBlocks } from '../support/tagged-blocks.js';
 import { newSnapshot, newVolume } from './thin-changes.js';
-import { rigTest, type ThinRig, until } from './thin-rig.js';
+import { rigTest, type ThinRig, told, until } from './thin-rig.js';
 
 const MIB = 1n << 20n;
 
@@ -34,17 +34,13 @@ rigTest(
     // Each of them takes a block of its own now, and they are as many as there are left.
     const few = half - 4;
     for (let block = 0; block < few; block += 1) await content.write(devicePath, block, 2);
-    await until('the low-water mark is told', () =>
-      /^warn: .*less than/m.test(rig.events.join('\n')),
-    );
+    await told(rig, /^warn: .*less than/m);
     for (let block = few; block < half; block += 1) await content.write(devicePath, block, 2);
 
     await assert.rejects(content.write(devicePath, half, 3), WRITTEN_BACK);
     await content.write(devicePath, 7, 4);
     await content.verify(devicePath, 'the full volume');
-    await until('the full pool is told', () =>
-      /^error: .*no data space/m.test(rig.events.join('\n')),
-    );
+    await told(rig, /^error: .*no data space/m);
     assert.equal((await backend.capacity()).freeBytes, 0n);
     await backend.check();
 
@@ -105,7 +101,7 @@ rigTest(
     // The kernel asks for a check as soon as what runs out of space is a commit.
     const remedy = /Enlarge the metadata device|run thin_check/;
     await rejectsWith(backend.check(), 'FAILED_PRECONDITION', remedy);
-    await until('the remedy is told', () => remedy.test(rig.events.join('\n')));
+    await told(rig, remedy);
     await rejectsWith(backend.createVolume(refused, MIB), 'FAILED_PRECONDITION');
     const snapshotId = newSnapshot();
     const cut = backend.createSnapshots([{ volumeId, snapshotId }]);
@@ -137,7 +133,7 @@ rigTest(
     const volumeId = newVolume();
     const remedy = /Enlarge the metadata device/;
     await rejectsWith(backend.createVolume(volumeId, MIB), 'FAILED_PRECONDITION', remedy);
-    await until('the remedy is told', () => remedy.test(rig.events.join('\n')));
+    await told(rig, remedy);
     await rig.metadata.grow(4n * MIB);
     await until('the pool is writable again', async () => (await rig.status()).mode === 'rw');
     await backend.createVolume(volumeId, MIB);

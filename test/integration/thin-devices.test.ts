@@ -23,6 +23,7 @@ import { deviceSizeBytes } from '../../src/native/block-device.js';
 import { NativePool, type NativeRunner } from '../../src/native/pool.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { FakeThinKernel } from '../support/fake-thin-kernel.js';
+import { loopOn } from '../support/loops.js';
 import { test } from '../support/running-plugin.js';
 import { Workspace } from '../support/workspace.js';
 
@@ -48,11 +49,7 @@ class Machine {
   }
 
   async disk(name: string, sizeBytes = DATA_BYTES): Promise<string> {
-    const file = this.#workspace.path(name);
-    const names = { temporaryPath: `${file}.new`, finalPath: file };
-    await native.run('createSparseFile', { ...names, sizeBytes });
-    const request = { backingPath: file, readOnly: false, label: '' };
-    return (await native.run('loopAttach', request)).device.path;
+    return loopOn(native, this.#workspace.path(name), sizeBytes);
   }
 
   async grow(name: string, sizeBytes: bigint): Promise<void> {

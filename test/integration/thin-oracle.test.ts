@@ -7,12 +7,14 @@ import { execFileSync } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { after, type TestContext, test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
-import { loadAddon } from '../../src/native/addon.js';
+import { loadAddon, type ScanSource } from '../../src/native/addon.js';
 import type { ThinScanSource, ThinSuperblock } from '../../src/native/thin-addon.js';
+import type { Range } from '../support/csi-client.js';
 import { isNightly } from '../support/nightly.js';
 import { type Random, seededRandom } from '../support/random.js';
-import { deltaRecords, dumpedMappings, rangesOf, runsOf, toRanges } from '../support/thin-runs.js';
+import { merged } from '../support/ranges.js';
 import { makeThinMetadata, skipWithoutThinTools, thinTool } from '../support/thin-tools.js';
+import { decodeFrames } from '../support/wire.js';
 import { Workspace } from '../support/workspace.js';
 
 const FILES = isNightly ? 1000 : 12;
@@ -22,6 +24,114 @@ const PAIRS = 4;
 const addon = loadAddon();
 const workspace = new Workspace('thin-oracle');
 after(() => workspace.dispose());
+
+interface Run {
+  kind: string;
+  begin: bigint;
+  length: bigint;
+}
+
+const KINDS = ['same', 'left_only', 'right_only', 'different'] as const;
+const FILL_BUFFER_BYTES = 256 * 1024;
+
+interface DeltaQuestion {
+  metadata: string;
+  superblock: bigint;
+  base: number | null;
+  target: number;
+  includeSame: boolean;
+}
+
+/** By thinDelta, in calls of random size. */
+function runsOf(question: DeltaQuestion, random: Random): Run[] {
+  const runs: Run[] = [];
+  let firstBlock = 0n;
+  for (;;) {
+    const maxRecords = 1 + random.below(random.pick([3, 500, 65536]));
+    const answer = addon.thinDelta({ ...question, firstBlock, maxRecords });
+    if (!answer.ok) throw new Error(answer.message);
+    for (let at = 0; at < answer.words.length; at += 3) {
+      const [kind, begin, length] = answer.words.subarray(at, at + 3);
+      assert.ok(kind !== undefined && begin !== undefined && length !== undefined);
+      append(runs, { kind: KINDS[Number(kind)] ?? String(kind), begin, length });
+    }
+    if (answer.done) return runs;
+    assert.ok(answer.nextBlock > firstBlock, 'a call gets on');
+    firstBlock = answer.nextBlock;
+  }
+}
+
+/** By fillMetadata, in calls of random size. */
+function rangesOf(source: ScanSource, random: Random): Range[] {
+  const buffer = new ArrayBuffer(FILL_BUFFER_BYTES);
+  const ranges: Range[] = [];
+  let position = { offset: 0n, rangeStart: 0n };
+  for (;;) {
+    const answer = addon.fillMetadata(
+      {
+        source,
+        ...position,
+        maxEntries: 1 + random.below(random.pick([5, 5000])),
+        maxEntriesPerMessage: 1 + random.below(1000),
+        maxExtents: 1 + random.below(random.pick([20, 100_000])),
+        sendEmpty: false,
+      },
+      buffer,
+    );
+    if (!answer.ok) throw new Error(answer.message);
+    for (const message of decodeFrames(new Uint8Array(buffer, 0, answer.bytes))) {
+      ranges.push(...message.ranges);
+    }
+    if (answer.done) return ranges;
+    position = { offset: answer.nextOffset, rangeStart: answer.nextRangeStart };
+  }
+}
+
+/** What a list of changed blocks comes to in a volume of so many bytes. */
+function toRanges(runs: readonly Run[], blockBytes: bigint, sizeBytes: bigint): Range[] {
+  const ranges = runs.flatMap(({ kind, begin, length }) => {
+    const offset = begin * blockBytes;
+    const end = (begin + length) * blockBytes;
+    if (kind === 'same' || offset >= sizeBytes) return [];
+    return [{ offset, size: (end < sizeBytes ? end : sizeBytes) - offset }];
+  });
+  return merged(ranges);
+}
+
+/** The records of thin_delta's output. */
+function deltaRecords(xml: string): Run[] {
+  const record = /<(same|left_only|right_only|different) begin="(\d+)" length="(\d+)"\/>/g;
+  return [...xml.matchAll(record)].map(([, kind = '', begin = '', length = '']) => ({
+    kind,
+    begin: BigInt(begin),
+    length: BigInt(length),
+  }));
+}
+
+/** What thin_dump's output says to be mapped in each device. */
+function dumpedMappings(xml: string): Map<number, Run[]> {
+  const devices = new Map<number, Run[]>();
+  const element =
+    /<(device dev_id|single_mapping origin_block|range_mapping origin_begin)="(\d+)"([^>]*)>/g;
+  let runs: Run[] = [];
+  for (const [, name = '', number = '', rest = ''] of xml.matchAll(element)) {
+    if (name.startsWith('device')) {
+      runs = [];
+      devices.set(Number(number), runs);
+    } else {
+      const length = BigInt(/ length="(\d+)"/.exec(rest)?.[1] ?? 1);
+      append(runs, { kind: 'right_only', begin: BigInt(number), length });
+    }
+  }
+  return devices;
+}
+
+/** Neighbours of one kind become one. */
+function append(runs: Run[], run: Run): void {
+  const last = runs.at(-1);
+  if (last?.kind === run.kind && last.begin + last.length === run.begin) last.length += run.length;
+  else runs.push({ ...run });
+}
 
 interface Pool {
   path: string;
@@ -81,14 +191,14 @@ async function compareDelta(pool: Pool, base: number, target: number, random: Ra
   const options = [...pool.toolOptions, '--thin1', `${base}`, '--thin2', `${target}`, metadata];
   const expected = deltaRecords(await thinTool('thin_delta', options));
   const question = { metadata, superblock, base, target };
-  assert.deepEqual(runsOf(addon, { ...question, includeSame: true }, random), expected);
+  assert.deepEqual(runsOf({ ...question, includeSame: true }, random), expected);
   assert.deepEqual(
-    runsOf(addon, { ...question, includeSame: false }, random),
+    runsOf({ ...question, includeSame: false }, random),
     expected.filter(({ kind }) => kind !== 'same'),
   );
   const sizeBytes = someSize(pool, expected.at(-1)?.begin ?? 0n, random);
   const ranges = toRanges(expected, pool.fields.dataBlockBytes, sizeBytes);
-  assert.deepEqual(rangesOf(addon, source(pool, base, target, sizeBytes), random), ranges);
+  assert.deepEqual(rangesOf(source(pool, base, target, sizeBytes), random), ranges);
   return { sizeBytes, ranges };
 }
 
@@ -113,7 +223,7 @@ function compareKept(
     }),
   );
   const kept = { ...source(pool, null, target, live.sizeBytes), bookmark: { path } };
-  assert.deepEqual(rangesOf(addon, kept, random), live.ranges);
+  assert.deepEqual(rangesOf(kept, random), live.ranges);
 }
 
 async function compareMapped(pool: Pool, random: Random): Promise<void> {
@@ -122,10 +232,10 @@ async function compareMapped(pool: Pool, random: Random): Promise<void> {
   assert.deepEqual([...dumped.keys()], pool.deviceIds);
   for (const [target, runs] of dumped) {
     const question = { metadata, superblock, base: null, target, includeSame: false };
-    assert.deepEqual(runsOf(addon, question, random), runs);
+    assert.deepEqual(runsOf(question, random), runs);
     const sizeBytes = someSize(pool, runs.at(-1)?.begin ?? 0n, random);
     assert.deepEqual(
-      rangesOf(addon, source(pool, null, target, sizeBytes), random),
+      rangesOf(source(pool, null, target, sizeBytes), random),
       toRanges(runs, pool.fields.dataBlockBytes, sizeBytes),
     );
   }

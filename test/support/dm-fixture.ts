@@ -12,6 +12,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { SystemError } from '../../src/base/errors.js';
 import type { DmDevice } from '../../src/native/dm-addon.js';
 import type { NativeRunner } from '../../src/native/pool.js';
+import { loopOn } from './loops.js';
 import type { Workspace } from './workspace.js';
 
 const SECTOR_BYTES = 512n;
@@ -98,14 +99,8 @@ export class DmFixture {
   /** On a sparse file in the workspace, which must take direct I/O. Reads as zeros. */
   async disk(label: string, sizeBytes: bigint): Promise<FaultyDisk> {
     const file = this.workspace.path(`${label}.disk`);
-    await this.native.run('createSparseFile', {
-      temporaryPath: `${file}.tmp`,
-      finalPath: file,
-      sizeBytes,
-    });
-    const request = { backingPath: file, readOnly: false, label: '' };
-    const { device } = await this.native.run('loopAttach', request);
-    return this.#make(label, sizeBytes, { type: 'linear', table: `${device.path} 0` }, file);
+    const path = await loopOn(this.native, file, sizeBytes);
+    return this.#make(label, sizeBytes, { type: 'linear', table: `${path} 0` }, file);
   }
 
   /** A disk of any size that takes no space: discards writes and reads as zeros. */

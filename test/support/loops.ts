@@ -1,8 +1,21 @@
-/** Loop devices by their backing file. */
+/** Loop devices and their backing files. */
 import { execFileSync } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
+import type { NativeRunner } from '../../src/native/pool.js';
 import { clearLoop, removeLoopNumber } from './ioctls.js';
+
+/** A new sparse file, which must be able to take direct I/O, and its device. */
+export async function loopOn(
+  native: NativeRunner,
+  file: string,
+  sizeBytes: bigint,
+): Promise<string> {
+  const names = { temporaryPath: `${file}.tmp`, finalPath: file };
+  await native.run('createSparseFile', { ...names, sizeBytes });
+  const request = { backingPath: file, readOnly: false, label: '' };
+  return (await native.run('loopAttach', request)).device.path;
+}
 
 export function loopsOf(backingFile: string): string[] {
   return execFileSync('losetup', ['-n', '-O', 'NAME', '-j', backingFile], { encoding: 'utf8' })

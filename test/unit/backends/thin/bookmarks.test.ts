@@ -7,27 +7,16 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { Bookmarks } from '../../../../src/backends/thin/bookmarks/bookmarks.js';
 import type { OpenLedger } from '../../../../src/backends/thin/ledger/ledger-client.js';
 import { openLedger } from '../../../../src/backends/thin/ledger/ledger-client.js';
-import type { ThinPoolStatus } from '../../../../src/native/dm-addon.js';
 import type { NativeRunner } from '../../../../src/native/pool.js';
 import type { ThinDeviceDetails, ThinSuperblock } from '../../../../src/native/thin-addon.js';
 import { rejectsWith } from '../../../support/expect-status.js';
-import { SUPERBLOCK } from '../../../support/fake-thin-kernel.js';
+import { FakeThinKernel, SUPERBLOCK } from '../../../support/fake-thin-kernel.js';
 
 const VOLUME = 'vol-1';
 const TRUSTED = { distrust: null, interrupted: [] };
-const STATUS: ThinPoolStatus = {
-  mode: 'rw',
-  transactionId: 9n,
-  usedMetadataBlocks: 1n,
-  totalMetadataBlocks: 2n,
-  usedDataBlocks: 1n,
-  totalDataBlocks: 2n,
-  heldRoot: null,
-  discards: 'discard_passdown',
-  whenFull: 'error_if_no_space',
-  needsCheck: false,
-  metadataLowWaterBlocks: 1n,
-};
+const { status } = await new FakeThinKernel().run('thinPoolStatus', { name: '', commit: false });
+assert.ok(status !== null);
+const STATUS = status;
 
 let directory: string;
 let ledger: OpenLedger;
@@ -155,9 +144,7 @@ test('a base that is lost is NOT_FOUND for a scan, with the reason', async () =>
 test('a loss of all bases is told once, with their number', async () => {
   await bases.create('snap-1');
   await bases.create('snap-2');
-  const failed: ThinPoolStatus = { ...STATUS, mode: 'fail' };
-  await bases.observe(failed);
-  await bases.observe(failed);
+  for (const mode of ['fail', 'fail'] as const) await bases.observe({ ...STATUS, mode });
   assert.equal(told.length, 1);
   assert.match(
     told[0] ?? '',
