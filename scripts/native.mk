@@ -10,7 +10,7 @@
 #
 # COMPILER=g++ builds with that compiler; without it, clang++ does, if it is installed. ARCH=arm64
 # builds for that processor, with the one sanitizer that works in an emulator. VARIANT=thread builds the
-# tests under the thread sanitizer.
+# tests under the thread sanitizer, VARIANT=coverage under none, with the counts that llvm-cov reads.
 SHELL := /bin/bash
 ARCH ?= host
 
@@ -23,7 +23,8 @@ ifeq ($(ARCH),arm64)
   LDFLAGS += -static
 else
   COMPILER ?= $(if $(shell command -v clang++),clang++,g++)
-  CXXFLAGS += -fsanitize=$(or $(VARIANT),address,undefined)
+  CXXFLAGS += $(if $(filter coverage,$(VARIANT)),-fprofile-instr-generate -fcoverage-mapping,\
+    -fsanitize=$(or $(VARIANT),address,undefined))
 endif
 ifeq ($(COMPILER),clang++)
   LDFLAGS += $(if $(shell command -v ld.lld),-fuse-ld=lld)

@@ -72,6 +72,7 @@ export function planJobs(options) {
     if (options.nightly) {
       const built = { needs: [native, types, sanitized] };
       add(tests('mutations', ['node', 'scripts/test-mutations.mjs'], { seconds: 900, limitSeconds: 3600, ...built }));
+      add(check('coverage', ['scripts/coverage'], { seconds: 900, limitSeconds: 3600, ...built }));
       const thread = ['scripts/test-native', '--thread'];
       add(tests('native tests under the thread sanitizer', thread, { seconds: 900, limitSeconds: 3600, needs }));
     }
@@ -105,8 +106,8 @@ function build(name, command) {
 }
 
 /** Passes or fails as a whole. */
-function check(name, command) {
-  return { kind: 'check', name, command, seconds: 5 };
+function check(name, command, options) {
+  return { kind: 'check', name, command, seconds: 5, ...options };
 }
 
 /** Ends with "N passed, N failed, N skipped". */
