@@ -1,5 +1,6 @@
 /** Changes fields of a thin pool's superblock directly, and updates its checksum. */
 import { closeSync, fsyncSync, openSync, readSync, writeSync } from 'node:fs';
+import { crc32c } from './crc32c.js';
 
 const BLOCK_BYTES = 4096;
 const SALT = 160_774;
@@ -19,20 +20,11 @@ export function patchSuperblock(
     if (fields.needsCheck !== undefined) {
       block.writeUInt32LE(fields.needsCheck ? NEEDS_CHECK : 0, FLAGS);
     }
-    block.writeUInt32LE((crc32c(block.subarray(4)) ^ SALT) >>> 0, 0);
+    // Linux leaves out the inversion at the end of a CRC-32C.
+    block.writeUInt32LE((~crc32c(block.subarray(4)) ^ SALT) >>> 0, 0);
     writeSync(fd, block, 0, BLOCK_BYTES, 0);
     fsyncSync(fd);
   } finally {
     closeSync(fd);
   }
-}
-
-/** CRC-32C without the inversion at the end. */
-function crc32c(bytes: Buffer): number {
-  let crc = 0xffffffff;
-  for (const byte of bytes) {
-    crc ^= byte;
-    for (let bit = 0; bit < 8; bit += 1) crc = (crc >>> 1) ^ (crc & 1 ? 0x82f63b78 : 0);
-  }
-  return crc >>> 0;
 }

@@ -34,6 +34,7 @@ import { attributesOf } from '../../../src/host/layers.js';
 import { unaskedInForce } from '../../../src/host/mounted-file-system.js';
 import { readMountInfo } from '../../../src/host/mountinfo.js';
 import { btrfsIdentity, isGrowable } from '../../../src/host/superblock.js';
+import { crc32c } from '../../support/crc32c.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { partitionTable } from '../../support/foreign-signatures.js';
 import { mount, unmount } from '../../support/mounts.js';
@@ -326,13 +327,4 @@ function markChanging(image: string): void {
   writeSync(descriptor, block, 0, block.length, place);
   fsyncSync(descriptor);
   closeSync(descriptor);
-}
-
-function crc32c(bytes: Buffer): number {
-  let crc = 0xffffffff;
-  for (const byte of bytes) {
-    crc ^= byte;
-    for (let bit = 0; bit < 8; bit += 1) crc = (crc >>> 1) ^ (crc & 1 ? 0x82f63b78 : 0);
-  }
-  return ~crc >>> 0;
 }
