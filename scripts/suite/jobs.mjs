@@ -3,6 +3,8 @@ import { readFileSync } from 'node:fs';
 import { doesMoreNightly, filesOf, isSelected, TIERS } from './tiers.mjs';
 
 const ENDS_FIRST = 10_000;
+/** Of a job that no run has recorded. */
+const UNKNOWN_SECONDS = 3;
 /** Their plugins take process 1 for a caller: it has to be in the mount namespace of the test. */
 const WITH_PROCESS_1 = ['integration/mount-propagation'];
 const AS_PROCESS_1 = ['unshare', '--pid', '--fork', '--mount-proc', '--kill-child'];
@@ -11,7 +13,7 @@ const REPORTER = './scripts/suite/reporter.mjs';
 /** Minutes and more above what any takes on a busy machine: the limit only ends what hangs. */
 const LIMIT_SECONDS = { plain: 900, nightly: 3600 };
 
-/** Seconds on the wall clock and of processor that jobs took (--record), by their keys. */
+/** Seconds on the wall clock and of processor that jobs took (--record), by their keys (keyOf). */
 const times = JSON.parse(readFileSync(new URL('./times.json', import.meta.url), 'utf8'));
 
 /**
@@ -25,8 +27,9 @@ const times = JSON.parse(readFileSync(new URL('./times.json', import.meta.url), 
 export function planJobs(options) {
   const jobs = [];
   const add = (job) => {
-    jobs.push(job);
-    return job;
+    const recorded = times[keyOf(job.name, options.nightly)] ?? times[keyOf(job.name, false)];
+    jobs.push({ ...job, seconds: job.kind === 'build' ? ENDS_FIRST : recorded?.[0] ?? UNKNOWN_SECONDS });
+    return jobs.at(-1);
   };
   const isWhole = options.patterns.length === 0 && options.name === undefined;
   // A whole nightly run is the rest of a plain one.
@@ -68,22 +71,22 @@ export function planJobs(options) {
     // Two makes at once would write the same objects: one builds them for both.
     const sanitized = add({ ...build('native tests and fuzz targets', ['scripts/fuzz', '--build-all']), needs: packages });
     const needs = [sanitized];
-    add(tests('native tests', ['scripts/test-native'], { seconds: 900, needs }));
+    add(tests('native tests', ['scripts/test-native'], { needs }));
     if (options.nightly) {
       const built = { needs: [native, types, sanitized] };
-      add(tests('mutations', ['node', 'scripts/test-mutations.mjs'], { seconds: 900, limitSeconds: 3600, ...built }));
-      add(check('coverage', ['scripts/coverage'], { seconds: 900, limitSeconds: 3600, ...built }));
+      add(tests('mutations', ['node', 'scripts/test-mutations.mjs'], { limitSeconds: 3600, ...built }));
+      add(check('coverage', ['scripts/coverage'], { limitSeconds: 3600, ...built }));
       const thread = ['scripts/test-native', '--thread'];
-      add(tests('native tests under the thread sanitizer', thread, { seconds: 900, limitSeconds: 3600, needs }));
+      add(tests('native tests under the thread sanitizer', thread, { limitSeconds: 3600, needs }));
     }
-    add(tests('fuzzing', ['scripts/fuzz', 'all', ...fuzz], { seconds: 800, limitSeconds: 3600, needs }));
+    add(tests('fuzzing', ['scripts/fuzz', 'all', ...fuzz], { limitSeconds: 3600, needs }));
   }
   const named = options.name === undefined ? [] : [`--test-name-pattern=${options.name}`];
   for (const file of [...files.unit, ...files.memory, ...files.node, ...files.nightly]) {
     const around = WITH_PROCESS_1.includes(file) && process.getuid() === 0 ? AS_PROCESS_1 : [];
     const node = [process.execPath, `--test-reporter=${REPORTER}`, ...named];
     const command = [...around, ...node, compiled(file)];
-    add(testFile(file, command, { needs: [native, types], limitSeconds }));
+    add(tests(`test/${file}.test.ts`, command, { needs: [native, types], limitSeconds }));
   }
   if (files.guest.length > 0) {
     const guest = add({ ...build('guest', ['scripts/test-guest', '--prepare']), needs: packages });
@@ -91,7 +94,7 @@ export function planJobs(options) {
     // Above what scripts/run-guest-files.mjs takes at most.
     const ofAll = { limitSeconds: options.nightly ? 9000 : 3600, needs: [native, types, guest] };
     const name = files.guest.length === 1 ? `test/${files.guest[0]}.test.ts` : 'guest tests';
-    add(tests(name, command, { ...ofAll, seconds: times[name]?.[0] ?? 600 }));
+    add(tests(name, command, ofAll));
   }
   return { jobs, files: Object.values(files).flat() };
 }
@@ -102,12 +105,12 @@ function compiled(file) {
 
 /** A step that others need: no result of its own unless it fails. */
 function build(name, command) {
-  return { kind: 'build', name, command, seconds: ENDS_FIRST };
+  return { kind: 'build', name, command };
 }
 
 /** Passes or fails as a whole. */
 function check(name, command, options) {
-  return { kind: 'check', name, command, seconds: 5, ...options };
+  return { kind: 'check', name, command, ...options };
 }
 
 /** Ends with "N passed, N failed, N skipped". */
@@ -115,15 +118,11 @@ function tests(name, command, options) {
   return { kind: 'tests', name, command, ...options };
 }
 
-function testFile(file, command, options) {
-  const name = `test/${file}.test.ts`;
-  return tests(name, command, {
-    ...options,
-    seconds: times[keyOf(name)]?.[0] ?? 3,
-  });
-}
-
-/** A job's name in times.json: the paths of its test files, or what it does. */
-export function keyOf(name) {
-  return name.replace(/^test\/(.*)\.test\.ts$/, '$1');
+/**
+ * A job's name in times.json: the path of its test file, or what it does. What also belongs to a plain run
+ * takes longer in a nightly one, and has a name for each.
+ */
+export function keyOf(name, nightly) {
+  const key = name.replace(/^test\/(.*)\.test\.ts$/, '$1');
+  return nightly && !key.startsWith('nightly/') ? `nightly: ${key}` : key;
 }

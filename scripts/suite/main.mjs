@@ -195,7 +195,7 @@ function record(outcomes) {
   const times = JSON.parse(readFileSync(TIMES, 'utf8'));
   const tenths = (seconds) => Math.round(seconds * 10) / 10;
   for (const { job, status, wallSeconds, cpuSeconds } of outcomes) {
-    if (status === 0) times[keyOf(job.name)] = [tenths(wallSeconds), tenths(cpuSeconds)];
+    if (status === 0) times[keyOf(job.name, options.nightly)] = [tenths(wallSeconds), tenths(cpuSeconds)];
   }
   const isGone = (key) => key.split(' ').some((file) => /^[a-z]+\//.test(file) && !existsSync(`test/${file}.test.ts`));
   const lines = Object.entries(times)
