@@ -1,5 +1,6 @@
 /**
- * Runs tests; scripts/test is its usual name. Ends with one line: "N passed, N failed, N skipped".
+ * Runs tests; scripts/test is its usual name. Ends with how many steps of operations had a fault, and with one
+ * line: "N passed, N failed, N skipped".
  *
  *   scripts/test                       all tiers but nightly, and that nothing is left behind
  *   scripts/test --nightly             what that leaves out: test/nightly, and every test that takes new
@@ -127,6 +128,7 @@ async function run() {
   if (options.record) record(outcomes);
   const failures = outcomes.filter((outcome) => failuresOf(outcome) + outcome.left.length > 0);
   for (const failure of failures) reportAgain(failure);
+  printFaults(outcomes);
   console.log(`\n${sum.passed} passed, ${sum.failed} failed, ${sum.skipped} skipped`);
   return sum.failed === 0;
 }
@@ -188,6 +190,15 @@ function printTimes(outcomes) {
   );
   console.log(`\n==> the longest: wall clock, processor\n${lines.join('\n')}`);
   console.log(`${wallSeconds.toFixed(0)} s in all, processor ${cpu.toFixed(0)} s`);
+}
+
+/** How many steps of how many operations had a fault (test/faults, test/guest/thin-crash), if any had. */
+function printFaults(outcomes) {
+  const line = /^ *# (\d+) of (\d+) steps of (\d+) operations were killed(?:, (\d+) failed)?$/gm;
+  const all = outcomes.flatMap(({ output }) => [...output.matchAll(line)]);
+  const total = (place) => all.reduce((sum, match) => sum + Number(match[place] ?? 0), 0);
+  if (all.length === 0) return;
+  console.log(`\n${total(1)} of ${total(2)} steps of ${total(3)} operations were killed, ${total(4)} failed`);
 }
 
 /** Wall clock and processor of each job that passed. Forgets test files that are gone. */
