@@ -1,7 +1,7 @@
 /**
  * The manifest of one backup: what an image is of, what it is based on, and its checksums. A JSON file beside the
- * image, written last, so that an image without one is an interrupted backup. Sizes are strings in the file,
- * because most JSON readers are inexact above 2^53. docs/backup.md describes the fields.
+ * image; an image without one is no backup. Sizes are strings in the file, because most JSON readers are inexact
+ * above 2^53. docs/backup.md describes the fields.
  *
  * A manifest is read as something that anybody may have written: every field is checked, and names of files can
  * only be names in the manifest's own directory.

@@ -96,7 +96,7 @@ async function rebase(
           : null,
       image: { file: manifest.image.file, bytes, segmentBytes: SEGMENT_BYTES, sha256 },
     };
-    await repository.replaceImage(backup, partial, next);
+    await repository.putImage({ ...backup, manifest: next }, partial);
   } catch (thrown) {
     await rm(partial, { force: true });
     throw thrown;

@@ -2,17 +2,19 @@
  * A directory of backups: which backups of which volumes it holds, and how a new one becomes part of it.
  *
  *   DIR/<volume id>/<time>-<snapshot id>.qcow2    the image; incremental ones are based on another one
- *   DIR/<volume id>/<the same>.json               its manifest, written last
- *   DIR/<volume id>/<the same>.json.next          a manifest that will replace it (replaceImage)
- *   DIR/<volume id>/<any>.partial                 unfinished; the next backup of the volume removes it
+ *   DIR/<volume id>/<the same>.json               its manifest
+ *   DIR/<volume id>/<the same>.json.next          a manifest that is complete before its image has its name
+ *   DIR/<volume id>/<the same>.json.removed       that of a backup whose image is being removed
+ *   DIR/<volume id>/<any>.partial                 unfinished
  *   DIR/<volume id>/.lock                         held by whoever writes there
  *
- * Ids are percent-encoded. Knows nothing of drivers, and nothing of what is in an image.
+ * Whoever locks the volume next finishes or removes what a killed command has left of the last three. Ids are
+ * percent-encoded. Knows nothing of drivers, and nothing of what is in an image.
  */
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { CsiError, errorCode } from '../base/errors.js';
 import { SqliteConnection } from '../database/connection.js';
 import { readImageHeader } from '../nbd/image-header.js';
@@ -55,6 +57,7 @@ export interface NewBackupPaths {
 const PARTIAL = '.partial';
 const MANIFEST = '.json';
 const NEXT = '.json.next';
+const REMOVED = '.json.removed';
 
 export class Repository {
   constructor(readonly directory: string) {}
@@ -126,82 +129,90 @@ export class Repository {
 
   /** Makes the finished image and its manifest part of the repository. Durable when it resolves. */
   async commit(paths: NewBackupPaths, manifest: Manifest): Promise<Backup> {
-    const { directory, name, imageFile, imagePartial, rangesPartial } = paths;
-    await flush(imagePartial);
-    await rename(imagePartial, join(directory, imageFile));
-    await flush(directory);
-    await this.#writeManifest(directory, name, manifest);
+    const { directory, name, imagePartial, rangesPartial } = paths;
+    const backup = { manifest, name, directory };
+    await this.putImage(backup, imagePartial);
     await rm(rangesPartial, { force: true });
-    return { manifest, name, directory };
+    return backup;
   }
 
   /**
-   * Replaces the image of a backup by one with the same content that is based on another image. A kill at any moment
-   * leaves the old one or the new one; `lock` finds out which.
+   * Gives a finished image its name, for a new backup or in place of one with the same content that is based on
+   * another image. A kill at any moment leaves what was there or what is to be; `lock` finds out which.
    */
-  async replaceImage(backup: Backup, partial: string, manifest: Manifest): Promise<Backup> {
-    const { directory, name } = backup;
+  async putImage({ directory, name, manifest }: Backup, partial: string): Promise<void> {
+    const next = stemOf(name, MANIFEST) + NEXT;
     await flush(partial);
-    await this.#write(directory, nextOf(name), manifest);
+    await writeManifest(join(directory, next), manifest);
     await rename(partial, join(directory, manifest.image.file));
     await flush(directory);
-    await rename(join(directory, nextOf(name)), join(directory, name));
+    await rename(join(directory, next), join(directory, name));
     await flush(directory);
-    return { ...backup, manifest };
   }
 
-  /** Removes a backup on which no other one is based: the manifest first, so that it never looks complete. */
-  async remove({ directory, name, manifest }: Backup): Promise<void> {
-    await rm(join(directory, name));
+  /** Removes a backup on which no other one is based. It is none any more before its image goes. */
+  async remove({ directory, name }: Backup): Promise<void> {
+    const removed = stemOf(name, MANIFEST) + REMOVED;
+    await rename(join(directory, name), join(directory, removed));
     await flush(directory);
-    await rm(join(directory, manifest.image.file), { force: true });
+    await this.#finishRemoval(directory, removed);
   }
 
   async #settle(directory: string): Promise<void> {
     for (const name of await namesIn(directory)) {
-      if (name.endsWith(NEXT)) await this.#finishReplacement(directory, name);
+      if (name.endsWith(NEXT)) await this.#finishPutting(directory, name);
+      else if (name.endsWith(REMOVED)) await this.#finishRemoval(directory, name);
     }
     for (const name of await namesIn(directory)) {
       if (name.endsWith(PARTIAL)) await rm(join(directory, name), { force: true });
     }
   }
 
-  /** The image is the new one if it is based on what the new manifest says. */
-  async #finishReplacement(directory: string, next: string): Promise<void> {
+  /** The image is the one that the manifest describes if it is there and based on what that says. */
+  async #finishPutting(directory: string, next: string): Promise<void> {
     const path = join(directory, next);
-    const name = next.slice(0, -NEXT.length) + MANIFEST;
-    const manifest = parseManifest(await readFile(path, 'utf8'), path);
-    const { backing } = await readImageHeader(join(directory, manifest.image.file));
-    if (backing === (await this.#imageOf(directory, manifest.base))) {
-      await rename(path, join(directory, name));
+    const { image, base } = await readManifest(path);
+    const isThere = (await namesIn(directory)).includes(image.file);
+    const backing = isThere
+      ? (await readImageHeader(join(directory, image.file))).backing
+      : undefined;
+    if (isThere && backing === (await this.#imageOf(directory, base))) {
+      await rename(path, join(directory, stemOf(next, NEXT) + MANIFEST));
     } else {
       await rm(path);
     }
     await flush(directory);
   }
 
+  /** The manifest goes last: it alone names the image. */
+  async #finishRemoval(directory: string, removed: string): Promise<void> {
+    const path = join(directory, removed);
+    const { image } = await readManifest(path);
+    await rm(join(directory, image.file), { force: true });
+    await flush(directory);
+    await rm(path);
+  }
+
   async #imageOf(directory: string, base: Manifest['base']): Promise<string | null> {
     if (base === null) return null;
-    const path = join(directory, base.manifest);
-    return parseManifest(await readFile(path, 'utf8'), path).image.file;
+    return (await readManifest(join(directory, base.manifest))).image.file;
   }
+}
 
-  async #writeManifest(directory: string, name: string, manifest: Manifest): Promise<void> {
-    await this.#write(directory, name, manifest);
-  }
+async function readManifest(path: string): Promise<Manifest> {
+  return parseManifest(await readFile(path, 'utf8'), path);
+}
 
-  async #write(directory: string, name: string, manifest: Manifest): Promise<void> {
-    const path = join(directory, name);
-    const file = await open(`${path}${PARTIAL}`, 'w', 0o600);
-    try {
-      await file.writeFile(formatManifest(manifest));
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    await rename(`${path}${PARTIAL}`, path);
-    await flush(directory);
+async function writeManifest(path: string, manifest: Manifest): Promise<void> {
+  const file = await open(`${path}${PARTIAL}`, 'w', 0o600);
+  try {
+    await file.writeFile(formatManifest(manifest));
+    await file.sync();
+  } finally {
+    await file.close();
   }
+  await rename(`${path}${PARTIAL}`, path);
+  await flush(dirname(path));
 }
 
 async function readVolume(directory: string, volumeId: string): Promise<VolumeBackups> {
@@ -211,11 +222,7 @@ async function readVolume(directory: string, volumeId: string): Promise<VolumeBa
   for (const name of names) {
     const path = join(directory, name);
     try {
-      backups.push({
-        manifest: parseManifest(await readFile(path, 'utf8'), path),
-        name,
-        directory,
-      });
+      backups.push({ manifest: await readManifest(path), name, directory });
     } catch (thrown) {
       problems.push({ path, found: CsiError.from(thrown).message });
     }
@@ -292,7 +299,7 @@ async function flush(path: string): Promise<void> {
   }
 }
 
-const nextOf = (name: string): string => name.slice(0, -MANIFEST.length) + NEXT;
+const stemOf = (name: string, ending: string): string => name.slice(0, -ending.length);
 
 const timeOf = ({ manifest }: Backup): number => Date.parse(manifest.snapshot.creationTime);
 

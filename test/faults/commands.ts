@@ -158,7 +158,7 @@ function assertNothingUnfinished(scene: Scene): void {
   const directory = repositoryOf(scene);
   if (!existsSync(directory)) return;
   const names = readdirSync(directory, { recursive: true, encoding: 'utf8' });
-  const unfinished = names.filter((name) => /\.(?:partial|next)$/.test(name));
+  const unfinished = names.filter((name) => /\.(?:partial|next|removed)$/.test(name));
   assert.deepEqual(unfinished, []);
 }
 

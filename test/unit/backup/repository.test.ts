@@ -1,6 +1,7 @@
 /** Manifests and the repository that holds them. */
 import assert from 'node:assert/strict';
-import { writeFileSync } from 'node:fs';
+import { readdirSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, beforeEach, test } from 'node:test';
 import { checksumSegments, SEGMENT_BYTES } from '../../../src/backup/checksums.js';
 import { formatManifest, type Manifest, parseManifest } from '../../../src/backup/manifest.js';
@@ -106,6 +107,22 @@ test('two writers of a volume exclude each other', async () => {
   (await repository.lock('vol-2')).release();
   lock.release();
   (await repository.lock('vol-1')).release();
+});
+
+test('a kill while a backup is added or removed leaves no image that no manifest names', async () => {
+  const { directory, name } = await add('s1', 1);
+  const path = join(directory, name);
+  const settled = async (): Promise<string[]> => {
+    (await repository.lock('vol-1')).release();
+    return readdirSync(directory).filter((each) => each !== '.lock');
+  };
+  renameSync(path, `${path}.removed`);
+  assert.deepEqual(await settled(), []);
+  await add('s1', 1);
+  const image = path.replace(/json$/, 'qcow2');
+  renameSync(path, `${path}.next`);
+  renameSync(image, `${image}.partial`);
+  assert.deepEqual(await settled(), []);
 });
 
 test('a chain begins with a full backup, and a missing link is named', async () => {
