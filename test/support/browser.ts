@@ -4,11 +4,9 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { existsSync } from 'node:fs';
 import type { Readable, Writable } from 'node:stream';
-import { setTimeout as delay } from 'node:timers/promises';
+import { temporaryDirectory } from './temporary.js';
 
 const PROGRAM = '/usr/bin/chromium';
 const OPTIONS = [
@@ -22,8 +20,6 @@ const OPTIONS = [
   '--hide-scrollbars',
   '--remote-debugging-pipe',
 ];
-
-const REMOVAL_TIMEOUT_MS = 60_000;
 
 /** For node:test's `skip`. */
 export const skipWithoutBrowser: string | false = existsSync(PROGRAM)
@@ -51,10 +47,7 @@ export class Browser {
   #buffered = '';
   #session: string | undefined;
 
-  private constructor(
-    private readonly child: ChildProcess,
-    private readonly profile: string,
-  ) {
+  private constructor(private readonly child: ChildProcess) {
     const [, , , , output] = child.stdio as unknown as Readable[];
     output?.setEncoding('utf8').on('data', (text: string) => this.#receive(text));
     child.once('exit', (code) => {
@@ -64,14 +57,14 @@ export class Browser {
 
   /** With one empty page of that size. */
   static async start(width: number, height: number): Promise<Browser> {
-    const profile = mkdtempSync(join(tmpdir(), 'blockdelta-browser-'));
     const size = `--window-size=${width},${height}`;
-    const child = spawn(PROGRAM, [...OPTIONS, size, `--user-data-dir=${profile}`, 'about:blank'], {
+    const profile = `--user-data-dir=${temporaryDirectory()}`;
+    const child = spawn(PROGRAM, [...OPTIONS, size, profile, 'about:blank'], {
       stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'],
       // A process group of its own, so that close() ends the processes that it starts too.
       detached: true,
     });
-    const browser = new Browser(child, profile);
+    const browser = new Browser(child);
     try {
       await browser.#attach();
     } catch (error) {
@@ -157,24 +150,6 @@ export class Browser {
       const ended = once(this.child, 'exit');
       process.kill(-pid, 'SIGKILL');
       await ended;
-    }
-    await this.#removeProfile();
-  }
-
-  /**
-   * Processes of the group that are not dead yet may still write there. rmSync's own retries do not help: they repeat
-   * only the rmdir(2), and never list the directory again.
-   */
-  async #removeProfile(): Promise<void> {
-    const deadline = Date.now() + REMOVAL_TIMEOUT_MS;
-    for (;;) {
-      try {
-        rmSync(this.profile, { recursive: true, force: true });
-        return;
-      } catch (error) {
-        if (Date.now() > deadline) throw error;
-      }
-      await delay(100);
     }
   }
 

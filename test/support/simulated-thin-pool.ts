@@ -3,8 +3,6 @@
  * step: a call to the kernel or the ledger that never happens, or whose answer is never seen.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { SnapshotMember } from '../../src/backends/backend.js';
 import type { Bookmarks } from '../../src/backends/thin/bookmarks/bookmarks.js';
@@ -22,6 +20,7 @@ import { VolumeDevices } from '../../src/backends/thin/volume-devices.js';
 import { SerialQueue } from '../../src/base/serial-queue.js';
 import { openLedgerHere } from './direct-database.js';
 import { FakeThinKernel } from './fake-thin-kernel.js';
+import { temporaryDirectory } from './temporary.js';
 
 export class Killed extends Error {}
 
@@ -132,7 +131,7 @@ export function membersOf(...numbers: string[]): SnapshotMember[] {
  */
 export class SimulatedPool {
   readonly kernel = new FakeThinKernel();
-  readonly #directory = mkdtempSync(join(tmpdir(), 'blockdelta-simulated-pool-'));
+  readonly #directory = temporaryDirectory();
   #process: SimulatedProcess | null = null;
 
   static async use(
@@ -147,7 +146,6 @@ export class SimulatedPool {
       await work(pool, process);
     } finally {
       pool.#process?.ledger.close();
-      rmSync(pool.#directory, { recursive: true });
     }
   }
 

@@ -2,22 +2,17 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import { type ListRequest, readChangeList } from '../../../src/backup/change-list.js';
 import { StatusCode } from '../../../src/base/errors.js';
 import type { MetadataMessage, MetadataRequest } from '../../../src/client/connection.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 
 const MIB = 1n << 20n;
 type Answer = readonly (readonly [offset: bigint, size: bigint])[] | number;
 
-let directory: string;
-before(async () => {
-  directory = await mkdtemp(join(tmpdir(), 'blockdelta-change-list-'));
-});
-after(() => rm(directory, { recursive: true, force: true }));
+const path = join(temporaryDirectory(), 'ranges');
 
 interface Driver {
   capacity?: bigint;
@@ -52,13 +47,13 @@ function request(driver: Driver, bases: string[], more: Partial<ListRequest> = {
     bases,
     reasons: [],
     grainBytes: 4096n,
-    path: join(directory, 'ranges'),
+    path,
     signal: new AbortController().signal,
     ...more,
   };
 }
 
-const listed = (): string => readFileSync(join(directory, 'ranges'), 'utf8');
+const listed = (): string => readFileSync(path, 'utf8');
 
 test('the first base that the driver answers for is taken, and the list is rounded and merged', async () => {
   const deltas = {

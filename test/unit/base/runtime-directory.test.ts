@@ -8,7 +8,6 @@ import {
   existsSync,
   linkSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -18,9 +17,8 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { createServer } from 'node:net';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before, beforeEach, type TestContext, test } from 'node:test';
+import { beforeEach, type TestContext, test } from 'node:test';
 import { packagePath } from '../../../src/base/package-root.js';
 import {
   RuntimeDirectory,
@@ -30,16 +28,13 @@ import {
 import { makeSocketDirectory, removeLeftSockets } from '../../../src/nbd/socket-directory.js';
 import { throwsWith } from '../../support/expect-status.js';
 import { openRuntime } from '../../support/runtime.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 import { skipUnlessRoot } from '../../support/workspace.js';
 
-let directory: string;
+const directory = temporaryDirectory();
 let path: string;
 let reports: string[];
 let runtime: RuntimeDirectory;
-before(() => {
-  directory = mkdtempSync(join(tmpdir(), 'bd-runtime-'));
-});
-after(() => rmSync(directory, { recursive: true, force: true }));
 let made = 0;
 beforeEach(() => {
   made += 1;

@@ -4,8 +4,7 @@
  * BLOCKDELTA_BENCH_SCREENSHOT=FILE keeps a picture of it: that is how docs/bench-report.png is made.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { pathToFileURL } from 'node:url';
@@ -13,6 +12,7 @@ import { type Document, parseDocument } from '../../../src/bench/report/document
 import { formatHtml } from '../../../src/bench/report/html.js';
 import { fullReport } from '../../support/bench-report.js';
 import { Browser, skipWithoutBrowser } from '../../support/browser.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 
 const WIDTH = 1000;
 const HEIGHT = 1100;
@@ -51,9 +51,7 @@ function givenReport(): Document {
 test('a browser shows every chart of the page, without an error or a request', {
   skip: skipWithoutBrowser,
 }, async (t) => {
-  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-page-'));
-  t.after(() => rmSync(directory, { recursive: true }));
-  const file = join(directory, 'report.html');
+  const file = join(temporaryDirectory(), 'report.html');
   const report = givenReport();
   writeFileSync(file, formatHtml(report));
   const browser = await Browser.start(WIDTH, HEIGHT);

@@ -1,12 +1,10 @@
 /** The C++ programs of the benchmark: what they print, and what is said where they cannot be compiled. */
 import assert from 'node:assert/strict';
 import { pbkdf2Sync } from 'node:crypto';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { test } from 'node:test';
 import { compilePeer, findProgram, isMissing } from '../../../src/bench/peers.js';
 import { ProcessMeter } from '../../../src/bench/process-meter.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 
 test('a missing program is reported with the package to install', () => {
   const path = process.env['PATH'];
@@ -22,9 +20,7 @@ test('a missing program is reported with the package to install', () => {
 });
 
 test('the CPU clock of a process counts the time of its threads in nanoseconds', async (t) => {
-  const cache = mkdtempSync(join(tmpdir(), 'blockdelta-bench-cache-'));
-  t.after(() => rmSync(cache, { recursive: true }));
-  process.env['XDG_CACHE_HOME'] = cache;
+  process.env['XDG_CACHE_HOME'] = temporaryDirectory();
   const clock = await compilePeer('process_clock');
   delete process.env['XDG_CACHE_HOME'];
   if (isMissing(clock)) return t.skip(clock.missing);

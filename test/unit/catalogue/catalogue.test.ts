@@ -1,8 +1,6 @@
 /** The catalogue's records and what changes together, its schema over versions, and who may open it. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
@@ -17,6 +15,7 @@ import { SqliteConnection } from '../../../src/database/connection.js';
 import { type DirectCatalogue, openCatalogueHere } from '../../support/direct-database.js';
 import { throwsWith } from '../../support/expect-status.js';
 import { BLOCK, mountOf, snapshotRecord, volumeRecord } from '../../support/records.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 
 const GROUP: GroupSnapshotRecord = {
   groupSnapshotId: 'group-1',
@@ -34,7 +33,7 @@ let volumes: [VolumeRecord, VolumeRecord];
 let members: [NewSnapshot, NewSnapshot];
 
 beforeEach(() => {
-  directory = mkdtempSync(join(tmpdir(), 'blockdelta-catalogue-'));
+  directory = temporaryDirectory();
   file = join(directory, 'catalogue.db');
   catalogue = openCatalogueHere(file);
   catalogue.registerPool('default', 'uuid-1');
@@ -44,10 +43,7 @@ beforeEach(() => {
   members = [snapshotRecord(volumes[0], member), snapshotRecord(volumes[1], member)];
 });
 
-afterEach(() => {
-  catalogue.close();
-  rmSync(directory, { recursive: true, force: true });
-});
+afterEach(() => catalogue.close());
 
 function reopen(): void {
   catalogue.close();

@@ -2,11 +2,10 @@
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
 import { packagePath } from '../../../src/base/package-root.js';
 import { catalogueContents } from '../../../src/catalogue/contents.js';
 import { lockCatalogue } from '../../../src/catalogue/lock.js';
@@ -15,18 +14,15 @@ import { openCatalogueHere } from '../../support/direct-database.js';
 import { eventually } from '../../support/eventually.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { volumeRecord } from '../../support/records.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 
 /** At least, and inserts beside them. */
 const COPIES = 60;
 
-function temporaryFile(t: TestContext): string {
-  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-contents-'));
-  t.after(() => rmSync(directory, { recursive: true }));
-  return join(directory, 'catalogue.sqlite');
-}
+const temporaryFile = (): string => join(temporaryDirectory(), 'catalogue.sqlite');
 
 test('copies taken while another process writes are whole and hold all that it has acknowledged', async (t) => {
-  const file = temporaryFile(t);
+  const file = temporaryFile();
   const script = packagePath('.test-build/test/support/catalogue-process.js');
   const child = spawn(process.execPath, [script, file, 'insert'], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -49,8 +45,8 @@ test('copies taken while another process writes are whole and hold all that it h
   await once(child, 'close');
 });
 
-test('the original stays as it is, and no copy is made where a kill could leave it', async (t) => {
-  const file = temporaryFile(t);
+test('the original stays as it is, and no copy is made where a kill could leave it', async () => {
+  const file = temporaryFile();
   const catalogue = openCatalogueHere(file);
   catalogue.registerPool('default', 'uuid-1');
   const volume = volumeRecord();
@@ -69,8 +65,8 @@ test('the original stays as it is, and no copy is made where a kill could leave 
   catalogue.close();
 });
 
-test('a copy reads as SQLite reads the file with its log, whatever the log ends with', async (t) => {
-  const file = temporaryFile(t);
+test('a copy reads as SQLite reads the file with its log, whatever the log ends with', async () => {
+  const file = temporaryFile();
   const catalogue = openCatalogueHere(file);
   catalogue.registerPool('default', 'uuid-1');
   for (let count = 0; count < 4; count += 1) catalogue.insertVolume(volumeRecord());
@@ -84,7 +80,7 @@ test('a copy reads as SQLite reads the file with its log, whatever the log ends 
   );
   // Torn at the end, as by a power failure.
   for (const at of [0, 31, 32, ...ends.flatMap((end) => [end - 1, end])]) {
-    const cut = temporaryFile(t);
+    const cut = temporaryFile();
     writeFileSync(cut, main);
     writeFileSync(`${cut}-wal`, log.subarray(0, at));
     const copied = await catalogueContents(cut).catch((thrown: Error) => thrown.message);
@@ -112,15 +108,15 @@ test('a copy reads as SQLite reads the file with its log, whatever the log ends 
   assert.equal(last, 4);
 });
 
-test('a missing and a damaged catalogue are named by their own path', async (t) => {
-  const file = temporaryFile(t);
+test('a missing and a damaged catalogue are named by their own path', async () => {
+  const file = temporaryFile();
   await rejectsWith(catalogueContents(file), 'NOT_FOUND', new RegExp(`no catalogue ${file}`));
   writeFileSync(file, 'no database at all, but long enough to be one'.repeat(40));
   await rejectsWith(catalogueContents(file), 'FAILED_PRECONDITION', new RegExp(file));
 });
 
 test('reading a copy keeps the lock that the same process holds on the catalogue', async (t) => {
-  const file = temporaryFile(t);
+  const file = temporaryFile();
   await openCatalogueHere(file).close();
   const lock = lockCatalogue(file);
   t.after(() => lock.release());

@@ -4,16 +4,14 @@ import {
   copyFileSync,
   existsSync,
   mkdirSync,
-  mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
   statSync,
   writeFileSync,
 } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import { pino } from 'pino';
 import { CatalogueBackups, outdated } from '../../../src/catalogue/backups.js';
 import { openCatalogue } from '../../../src/catalogue/catalogue-client.js';
@@ -24,16 +22,15 @@ import { eventually } from '../../support/eventually.js';
 import { throwsWith } from '../../support/expect-status.js';
 import { Random } from '../../support/random.js';
 import { snapshotRecord, volumeRecord } from '../../support/records.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 
 let directory: string;
 let file: string;
 
 beforeEach(() => {
-  directory = mkdtempSync(join(tmpdir(), 'blockdelta-damage-'));
+  directory = temporaryDirectory();
   file = join(directory, 'catalogue.sqlite');
 });
-
-afterEach(() => rmSync(directory, { recursive: true, force: true }));
 
 /** Creates a catalogue with that many volumes and a snapshot of each. Returns the ids of the volumes. */
 function fill(count: number): string[] {

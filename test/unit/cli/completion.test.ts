@@ -1,11 +1,11 @@
 /** The completion scripts in real shells: a line, a press of the tab key, and what the line has become. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import { packagePath } from '../../../src/base/package-root.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 
 const main = packagePath('.test-build/src/main.js');
 const has = (shell: string): boolean => spawnSync(shell, ['--version']).status === 0;
@@ -23,17 +23,14 @@ const CASES: readonly [string, string[]][] = [
   ['conformance --acc', ['--access']],
 ];
 
-let directory: string;
+const directory = temporaryDirectory();
 
 before(() => {
-  directory = mkdtempSync(join(tmpdir(), 'blockdelta-completion-'));
   for (const shell of ['bash', 'zsh']) {
     const script = execFileSync(process.execPath, [main, 'completion', shell]);
     writeFileSync(join(directory, shell), script);
   }
 });
-
-after(() => rmSync(directory, { recursive: true }));
 
 function completeInBash(line: string): string[] {
   const program = `

@@ -1,12 +1,12 @@
 /** The committed types against the protos: what proto-loader's generator makes of them today. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { packagePath } from '../../../src/base/package-root.js';
 import { CONVERSION } from '../../../src/csi/proto.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 
 /** The flags of the generator for these options of the decoder. */
 function flagsOf(conversion: typeof CONVERSION): string[] {
@@ -28,9 +28,8 @@ const GENERATED: readonly [directory: string, ...protos: string[]][] = [
 ];
 
 for (const [place, ...protos] of GENERATED) {
-  test(`the types in ${place} are what the generator makes of ${protos.join(' and ')} with the options of the decoder`, (t) => {
-    const directory = mkdtempSync(join(tmpdir(), 'blockdelta-types-'));
-    t.after(() => rmSync(directory, { recursive: true, force: true }));
+  test(`the types in ${place} are what the generator makes of ${protos.join(' and ')} with the options of the decoder`, () => {
+    const directory = temporaryDirectory();
     const flags = [...flagsOf(CONVERSION), '--grpcLib=@grpc/grpc-js', '--importFileExtension=.js'];
     const generator = packagePath('node_modules/.bin/proto-loader-gen-types');
     execFileSync(generator, [...flags, `--outDir=${directory}`, ...protos], {

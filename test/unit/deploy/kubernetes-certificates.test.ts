@@ -1,17 +1,17 @@
 /** certificates.sh makes what the overlays without cert-manager need. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { before, test } from 'node:test';
 import { packagePath } from '../../../src/base/package-root.js';
 import { KUBERNETES_DOCUMENT } from '../../support/cluster.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 
 const SCRIPT = packagePath('deploy/kubernetes/certificates.sh');
 const skip: string | false =
   spawnSync('openssl', ['version']).status === 0 ? false : 'needs openssl';
-const directory = mkdtempSync(join(tmpdir(), 'blockdelta-certificates-'));
+const directory = temporaryDirectory();
 let printed = '';
 
 function makeCertificates(): void {
@@ -22,7 +22,6 @@ function makeCertificates(): void {
 before(() => {
   if (skip === false) makeCertificates();
 });
-after(() => rmSync(directory, { recursive: true }));
 
 const at = (name: string, file: string): string => join(directory, name, file);
 const read = (name: string, file: string) => readFileSync(at(name, file));

@@ -1,10 +1,9 @@
 /** The examples of docs/kubernetes.md work as they stand there. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
 import { parse } from 'yaml';
 import { packagePath } from '../../../src/base/package-root.js';
 import { KUBERNETES_DOCUMENT } from '../../support/cluster.js';
@@ -15,6 +14,7 @@ import {
   render,
   skipWithoutKubectl as skip,
 } from '../../support/manifests.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 
 /** The YAML block of the document that contains a text. */
 function example(containing: string): string {
@@ -25,9 +25,8 @@ function example(containing: string): string {
 }
 
 /** Renders a kustomization whose paths lead from a neighbour of the checkout. */
-function renderExample(t: TestContext, text: string): Manifest[] {
-  const directory = realpathSync(mkdtempSync(join(tmpdir(), 'blockdelta-example-')));
-  t.after(() => rmSync(directory, { recursive: true }));
+function renderExample(text: string): Manifest[] {
+  const directory = temporaryDirectory();
   const checkout = relative(directory, packagePath('.'));
   const paths = text.replaceAll('../blockdelta/', `${checkout}/`);
   writeFileSync(join(directory, 'kustomization.yaml'), paths);
@@ -38,8 +37,8 @@ const OVERLAY = example('newName:');
 
 test('the example of an own overlay renders, with its image and its setting', {
   skip,
-}, async (t) => {
-  const manifests = renderExample(t, OVERLAY);
+}, async () => {
+  const manifests = renderExample(OVERLAY);
   await assertValid(manifests);
   const text = JSON.stringify(manifests);
   assert.ok(!text.includes('registry.example'));
@@ -51,8 +50,8 @@ test('the example of an own overlay renders, with its image and its setting', {
   assert.equal(settings?.['data'].BLOCKDELTA_POOLS, 'data=/srv/blockdelta');
 });
 
-test('the patches for another kubelet directory leave no path behind', { skip }, async (t) => {
-  const manifests = renderExample(t, `${OVERLAY}\n${example('k0s')}`);
+test('the patches for another kubelet directory leave no path behind', { skip }, async () => {
+  const manifests = renderExample(`${OVERLAY}\n${example('k0s')}`);
   await assertValid(manifests);
   const text = JSON.stringify(manifests);
   assert.ok(!text.includes('/var/lib/kubelet'));
@@ -61,8 +60,8 @@ test('the patches for another kubelet directory leave no path behind', { skip },
 
 test('the patch with the authority of the snapshot metadata service changes it', {
   skip,
-}, async (t) => {
-  const manifests = renderExample(t, `${OVERLAY}\n${example('caCert:')}`);
+}, async () => {
+  const manifests = renderExample(`${OVERLAY}\n${example('caCert:')}`);
   await assertValid(manifests);
   const service = manifests.find(({ kind }) => kind === 'SnapshotMetadataService');
   const authority = Buffer.from(service?.['spec'].caCert, 'base64').toString();

@@ -3,15 +3,7 @@
  * the plugin and the router settings that they accept, and nobody more rights than docs/kubernetes.md lists.
  */
 import assert from 'node:assert/strict';
-import {
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  realpathSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { test } from 'node:test';
 import { parse } from 'yaml';
@@ -36,6 +28,7 @@ import {
   type Pod,
 } from '../../support/cluster.js';
 import { assertValid, render, skipWithoutKubectl as skip } from '../../support/manifests.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 
 const DRIVER = SETTINGS.BLOCKDELTA_DRIVER_NAME.fallback;
 const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
@@ -73,9 +66,8 @@ forEveryOverlay('every object is valid, is there once, and has its namespace', a
 
 test('components combine freely: each way, each pool, with all extras and with none', {
   skip,
-}, async (t) => {
-  const directory = realpathSync(mkdtempSync(join(tmpdir(), 'blockdelta-overlays-')));
-  t.after(() => rmSync(directory, { recursive: true }));
+}, async () => {
+  const directory = temporaryDirectory();
   const root = relative(directory, packagePath(KUBERNETES));
   const extras = ['snapshot-metadata', 'group-snapshots', 'pod-io-limits', 'monitoring'];
   for (const way of ['router', 'single-node']) {

@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -11,6 +10,7 @@ import { isToolAtWork } from '../../../src/host/device-holders.js';
 import { assertPrograms, ExecError, run } from '../../../src/host/exec.js';
 import { eventually } from '../../support/eventually.js';
 import { rejectsWith } from '../../support/expect-status.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../../support/workspace.js';
 
 /** The process's children, by the kernel. */
@@ -116,7 +116,7 @@ test('a plugin that is killed leaves no command behind', async () => {
 
 /** A script that is begun, waits for a sign and ends, and the file it keeps locked meanwhile. */
 class Waiting {
-  readonly directory = mkdtempSync(join(tmpdir(), 'blockdelta-exec-'));
+  readonly directory = temporaryDirectory();
   readonly locked = this.path('locked');
   // What it says finds a closed pipe; that must not end it either.
   readonly script =
@@ -133,7 +133,6 @@ class Waiting {
     await eventually('no process is left', () => childrenOf(process.pid).length === 0);
     // Whoever inherited the lock has gone with it.
     while (await isToolAtWork(this.locked)) await delay(25);
-    rmSync(this.directory, { recursive: true });
   }
 }
 
@@ -185,7 +184,7 @@ test('two commands that lock one device do not run at once', async () => {
 });
 
 test('a device that another process keeps locked is ABORTED, and nothing was run', async () => {
-  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-exec-'));
+  const directory = temporaryDirectory();
   const locked = join(directory, 'locked');
   const holder = spawn('flock', ['--no-fork', '-x', locked, 'sleep', '600'], { stdio: 'ignore' });
   while (!(await isToolAtWork(locked))) await delay(25);
@@ -196,7 +195,6 @@ test('a device that another process keeps locked is ABORTED, and nothing was run
   const gone = once(holder, 'exit');
   holder.kill('SIGKILL');
   await gone;
-  rmSync(directory, { recursive: true });
 });
 
 test('a command stuck in the kernel is given up after it could not be killed', {

@@ -1,10 +1,9 @@
 /** In made-up cgroup trees: directories and files with the kernel's names. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { test } from 'node:test';
 import {
   findPodCgroup,
   isCgroup2,
@@ -14,6 +13,7 @@ import {
 } from '../../../src/host/io-limits.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { test as rootTest } from '../../support/running-plugin.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 import { Workspace } from '../../support/workspace.js';
 
 const UID = '1b0bb9c3-5a5e-4d3c-9b3e-0d5b7e8f9a01';
@@ -25,11 +25,7 @@ const NONE = {
   writeOperationsPerSecond: null,
 };
 
-let root = '';
-before(() => {
-  root = mkdtempSync(join(tmpdir(), 'blockdelta-cgroup-'));
-});
-after(() => rmSync(root, { recursive: true }));
+const root = temporaryDirectory();
 
 test('the cgroup of a pod is found, of any driver and class, and only in directories of the kubelet', async () => {
   for (const path of [
@@ -41,7 +37,7 @@ test('the cgroup of a pod is found, of any driver and class, and only in directo
     'kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-besteffort.slice/' +
       `kubelet-kubepods-besteffort-pod${UNDERSCORED}.slice`,
   ]) {
-    const tree = mkdtempSync(join(root, 'tree-'));
+    const tree = temporaryDirectory();
     mkdirSync(join(tree, 'system.slice', `pod${UID}`), { recursive: true });
     mkdirSync(join(tree, 'kubepods', 'burstable', 'pod0000'), { recursive: true });
     assert.equal(await findPodCgroup(tree, UID), null);
@@ -75,7 +71,7 @@ test('every limit is in the line, so that one that is not asked for is lifted', 
 
 test('limits go into io.max as one write; a file that is not there is not made', async () => {
   const device = { major: 7, minor: 1 };
-  const cgroup = mkdtempSync(join(root, 'pod-'));
+  const cgroup = temporaryDirectory();
   const refused = setLimits(cgroup, device, NONE);
   await rejectsWith(refused, 'FAILED_PRECONDITION', /no io.max.*cgroup.subtree_control/);
   assert.equal(existsSync(join(cgroup, 'io.max')), false);
@@ -93,7 +89,7 @@ test('limits of a pod that goes away meanwhile are to be tried again', async () 
 
 test('limits are lifted, and a failure counts only where there is one of the device', async () => {
   const device = { major: 7, minor: 1 };
-  const cgroup = mkdtempSync(join(root, 'pod-'));
+  const cgroup = temporaryDirectory();
   const ioMax = join(cgroup, 'io.max');
   await liftLimits(join(root, 'gone'), device);
   await liftLimits(cgroup, device);

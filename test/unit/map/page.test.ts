@@ -3,14 +3,14 @@
  * print. BLOCKDELTA_MAP_SCREENSHOT=FILE keeps a picture of it: that is how docs/map.png is made.
  */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { CellCounter } from '../../../src/map/cells.js';
 import { formatPage, type Subject } from '../../../src/map/page.js';
 import { Browser, skipWithoutBrowser as skip } from '../../support/browser.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 
 const WIDTH = 1000;
 const HEIGHT = 900;
@@ -27,19 +27,14 @@ function cells(): CellCounter {
   return counter;
 }
 
-let directory: string;
 let browser: Browser;
 before(async () => {
-  directory = mkdtempSync(join(tmpdir(), 'blockdelta-map-'));
   if (skip === false) browser = await Browser.start(WIDTH, HEIGHT);
 });
-after(async () => {
-  await browser?.close();
-  rmSync(directory, { recursive: true });
-});
+after(() => browser?.close());
 
 async function open(page: string): Promise<void> {
-  const file = join(directory, 'map.html');
+  const file = join(temporaryDirectory(), 'map.html');
   writeFileSync(file, page);
   await browser.open(pathToFileURL(file).href);
 }

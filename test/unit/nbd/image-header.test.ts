@@ -1,28 +1,26 @@
 /** Headers of images that qemu must not open: whoever can write the backup directory is not trusted. */
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { after, before, describe, it } from 'node:test';
+import { before, describe, it } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
 import { createImage } from '../../../src/nbd/image.js';
 import { imageChain, parseHeader, readImageHeader } from '../../../src/nbd/image-header.js';
 import { runProgram } from '../../../src/nbd/program.js';
 import { serveImage } from '../../../src/nbd/servers.js';
 import { seededRandom } from '../../support/random.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 
 const SIZE = 1n << 30n;
 
 describe('headers of qcow2 images', () => {
-  let directory: string;
+  const directory = temporaryDirectory();
   const at = (name: string): string => join(directory, name);
 
   before(async () => {
-    directory = await mkdtemp(join(tmpdir(), 'bd-header-'));
     await createImage({ path: at('full.qcow2'), sizeBytes: SIZE, backing: null });
     await createImage({ path: at('delta.qcow2'), sizeBytes: SIZE * 2n, backing: 'full.qcow2' });
   });
-  after(() => rm(directory, { recursive: true, force: true }));
 
   /** An image that qemu-img makes, with options that this room never uses. */
   async function foreignImage(name: string, ...options: string[]): Promise<string> {

@@ -15,7 +15,6 @@ import {
   truncate,
   writeFile,
 } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { RuntimeEntry } from '../../../src/base/runtime-directory.js';
@@ -30,6 +29,7 @@ import {
 import { serveImage, serveRanges } from '../../../src/nbd/servers.js';
 import { makeSocketDirectory } from '../../../src/nbd/socket-directory.js';
 import { openRuntime } from '../../support/runtime.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 
 /** Processes that were started by the main thread. */
 async function childrenOf(pid: number): Promise<string[]> {
@@ -46,17 +46,13 @@ interface Range {
 }
 
 describe('copying ranges of a device into a chain of images', () => {
-  let directory: string;
+  const directory = temporaryDirectory();
   let sockets: RuntimeEntry;
 
-  before(async () => {
-    directory = await mkdtemp(join(tmpdir(), 'bd-nbd-'));
+  before(() => {
     sockets = makeSocketDirectory(openRuntime(directory));
   });
-  after(async () => {
-    sockets.discard();
-    await rm(directory, { recursive: true, force: true });
-  });
+  after(() => sockets.discard());
 
   const at = (name: string): string => join(directory, name);
 

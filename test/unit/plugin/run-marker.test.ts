@@ -1,16 +1,10 @@
 /** How the last run of the plugin ended, by the file that a run leaves behind. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
 import { RunMarker } from '../../../src/plugin/run-marker.js';
-
-function stateDirectory(t: TestContext): string {
-  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-marker-'));
-  t.after(() => rmSync(directory, { recursive: true }));
-  return directory;
-}
+import { temporaryDirectory } from '../../support/temporary.js';
 
 async function run(directory: string, end: 'stop' | 'kill', isFirst = false): Promise<string> {
   const marker = new RunMarker(directory);
@@ -20,8 +14,8 @@ async function run(directory: string, end: 'stop' | 'kill', isFirst = false): Pr
   return found;
 }
 
-test('an orderly stop, a kill and a first start are told apart', async (t) => {
-  const directory = stateDirectory(t);
+test('an orderly stop, a kill and a first start are told apart', async () => {
+  const directory = temporaryDirectory();
   assert.equal(await run(directory, 'stop', true), 'not recorded');
   assert.deepEqual(readdirSync(directory), []);
   assert.equal(await run(directory, 'kill'), 'clean');
@@ -30,15 +24,15 @@ test('an orderly stop, a kill and a first start are told apart', async (t) => {
   assert.equal(await run(directory, 'stop'), 'clean');
 });
 
-test('a run of an earlier boot ended with the machine', async (t) => {
-  const directory = stateDirectory(t);
+test('a run of an earlier boot ended with the machine', async () => {
+  const directory = temporaryDirectory();
   writeFileSync(join(directory, 'running'), '00000000-0000-4000-8000-000000000000\n');
   assert.equal(await run(directory, 'kill'), 'the machine stopped');
   assert.equal(await run(directory, 'stop'), 'killed or crashed');
 });
 
-test('a start that fails keeps what it found for the next one', async (t) => {
-  const directory = stateDirectory(t);
+test('a start that fails keeps what it found for the next one', async () => {
+  const directory = temporaryDirectory();
   await run(directory, 'kill');
   const failed = new RunMarker(directory);
   assert.equal(await failed.begin(false), 'killed or crashed');

@@ -1,7 +1,6 @@
 /** Nodes from a file, and from pods of a fake API server: it serves their list and watch as the real one does. */
 import assert from 'node:assert/strict';
-import { mkdirSync, mkdtempSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { createLogger } from '../../../src/base/logger.js';
@@ -12,21 +11,19 @@ import type { NodeEntry } from '../../../src/router/node-list.js';
 import { type Pod, PodList } from '../../../src/router/pod-list.js';
 import { eventually } from '../../support/eventually.js';
 import { type FakePod, PodsApi } from '../../support/pods-api.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 
 const listOf = (...ids: string[]): string =>
   JSON.stringify({ nodes: ids.map((id) => ({ id, address: '10.0.0.1:9810' })) });
 
 function discovery(t: TestContext) {
-  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-nodes-'));
+  const directory = temporaryDirectory();
   const path = join(directory, 'nodes.json');
   const lines: string[] = [];
   const logger = createLogger('info', { write: (line) => lines.push(line) });
   const source = new FileDiscovery(path, logger, 20);
   const lists: string[] = [];
-  t.after(() => {
-    source.stop();
-    rmSync(directory, { recursive: true });
-  });
+  t.after(() => source.stop());
   const start = () => source.start((nodes) => lists.push(nodes.map(({ id }) => id).join(' ')));
   return {
     directory,
@@ -87,8 +84,7 @@ const ROLE = {
 };
 
 async function discover(t: TestContext, pods: readonly FakePod[], isBroken = false) {
-  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-kube-'));
-  const file = join(directory, 'config');
+  const file = join(temporaryDirectory(), 'config');
   const server = await PodsApi.start([ROLE], pods, file);
   server.isBroken = isBroken;
   process.env['KUBECONFIG'] = file;
@@ -102,7 +98,6 @@ async function discover(t: TestContext, pods: readonly FakePod[], isBroken = fal
   t.after(() => {
     discovery.stop();
     server.close();
-    rmSync(directory, { recursive: true });
   });
   const started = discovery.start((nodes) => lists.push(nodes));
   return { server, started, lists, log: () => lines.join('') };

@@ -1,6 +1,4 @@
 /** Managers with two in-memory pools and a real catalogue. */
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { BackendRegistry } from '../../../src/backends/registry.js';
 import { type OpenCatalogue, openCatalogue } from '../../../src/catalogue/catalogue-client.js';
@@ -13,6 +11,7 @@ import { type ManagerDependencies, VolumeManager } from '../../../src/volumes/vo
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
 import { TEST_NODE_KEY, volumeRecord } from '../../support/records.js';
 import { type LogLine, testRetainedBases } from '../../support/retained-bases.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 
 export interface Managers {
   deps: ManagerDependencies & { catalogue: OpenCatalogue };
@@ -31,8 +30,7 @@ export interface Managers {
 }
 
 export async function openManagers(limits: Partial<RetainedBaseLimits> = {}): Promise<Managers> {
-  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-managers-'));
-  const catalogue = await openCatalogue(join(directory, 'catalogue.db'));
+  const catalogue = await openCatalogue(join(temporaryDirectory(), 'catalogue.db'));
   const backend = new MemoryBackend();
   const storage = new MemoryStorage();
   storage.identity = 'memory-pool-2';
@@ -63,10 +61,7 @@ export async function openManagers(limits: Partial<RetainedBaseLimits> = {}): Pr
       await registry.owning(record.pool).createVolume(record.volumeId, record.sizeBytes);
       return record;
     },
-    close: async () => {
-      await catalogue.close();
-      rmSync(directory, { recursive: true, force: true });
-    },
+    close: () => catalogue.close(),
   };
 }
 

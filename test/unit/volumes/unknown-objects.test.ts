@@ -1,15 +1,12 @@
 /** The list of objects without a row, as pools that come back add to it. */
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { test } from 'node:test';
 import type { Backend } from '../../../src/backends/backend.js';
 import { foundObjects, LostRows } from '../../../src/volumes/unknown-objects.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 
-test('pools that are searched at the same time all add what they hold', async (t) => {
-  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-lost-rows-'));
-  t.after(() => rmSync(directory, { recursive: true }));
+test('pools that are searched at the same time all add what they hold', async () => {
+  const directory = temporaryDirectory();
   const lost = new LostRows(directory, { unknownAmong: async (ids) => [...ids] });
   const pools = Array.from({ length: 20 }, (_, index) => `pool-${index}`);
   const holding = (pool: string): Backend => {

@@ -1,7 +1,6 @@
 /** What a thin pool keeps of deleted snapshots, and each reason to lose it: a real ledger, simulated metadata. */
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { Bookmarks } from '../../../../src/backends/thin/bookmarks/bookmarks.js';
@@ -11,6 +10,7 @@ import type { NativeRunner } from '../../../../src/native/pool.js';
 import type { ThinDeviceDetails, ThinSuperblock } from '../../../../src/native/thin-addon.js';
 import { rejectsWith } from '../../../support/expect-status.js';
 import { FakeThinKernel, SUPERBLOCK } from '../../../support/fake-thin-kernel.js';
+import { temporaryDirectory } from '../../../support/temporary.js';
 
 const VOLUME = 'vol-1';
 const TRUSTED = { distrust: null, interrupted: [] };
@@ -26,7 +26,7 @@ let told: string[];
 let seen: { superblock: ThinSuperblock; devices: ThinDeviceDetails[] };
 
 beforeEach(async () => {
-  directory = mkdtempSync(join(tmpdir(), 'blockdelta-thin-bases-'));
+  directory = temporaryDirectory();
   ledger = await openLedger(join(directory, 'pool.sqlite'));
   await ledger.makePool(65536n);
   const native: NativeRunner = {
@@ -59,10 +59,7 @@ beforeEach(async () => {
   await bases.review(TRUSTED);
 });
 
-afterEach(async () => {
-  await ledger.close();
-  rmSync(directory, { recursive: true, force: true });
-});
+afterEach(() => ledger.close());
 
 const at = (...names: string[]): string => join(directory, ...names);
 
