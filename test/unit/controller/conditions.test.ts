@@ -1,6 +1,6 @@
 /** The condition of volumes in the controller's answers, where pools are slow and volumes vanish. */
 import assert from 'node:assert/strict';
-import { afterEach, beforeEach, type TestContext, test } from 'node:test';
+import { beforeEach, type TestContext, test } from 'node:test';
 import { CsiError } from '../../../src/base/errors.js';
 import type { ControllerDependencies } from '../../../src/controller/dependencies.js';
 import { getVolume, listVolumes } from '../../../src/controller/lists.js';
@@ -8,22 +8,20 @@ import { storageConditionOf } from '../../../src/health/controller-health.js';
 import { PoolProbe } from '../../../src/health/storage-observations.js';
 import type { VolumeCondition } from '../../../src/health/volume-health.js';
 import { received } from '../../support/received-request.js';
-import { type Managers, openManagers } from '../volumes/manager-fixture.js';
+import { managersOfEachTest } from '../volumes/manager-fixture.js';
 import { controllerOf } from './controller-fixture.js';
 
 const HEALTHY: VolumeCondition = { abnormal: false, message: 'the volume is healthy' };
 const VOLUMES = 50;
 
-let managers: Managers;
+const managers = managersOfEachTest();
 let deps: ControllerDependencies;
 
-beforeEach(async () => {
-  managers = await openManagers();
+beforeEach(() => {
   const { catalogue, registry } = managers.deps;
   const backendOf = (pool: string) => registry.owning(pool);
   deps = controllerOf(managers, { conditionOf: storageConditionOf({ catalogue, backendOf }) });
 });
-afterEach(() => managers.close());
 
 async function listed(): Promise<VolumeCondition[]> {
   const { entries } = (await listVolumes(deps, received('ListVolumes'))) as { entries: unknown };
@@ -104,9 +102,9 @@ test('a volume that is deleted meanwhile is not reported as lost', async () => {
   assert.deepEqual(await listed(), [lost], 'without a deletion');
   assert.deepEqual(await conditionOfOne(), lost);
   for (const ask of [async () => (await listed())[0], conditionOfOne]) {
-    await managers.deps.catalogue.setVolumeState(volume.volumeId, 'ready');
+    await managers.catalogue.setVolumeState(volume.volumeId, 'ready');
     backend.condition = async (volumeId) => {
-      await managers.deps.catalogue.setVolumeState(volumeId, 'deleting');
+      await managers.catalogue.setVolumeState(volumeId, 'deleting');
       return condition.call(backend, volumeId);
     };
     assert.deepEqual(await ask(), HEALTHY);

@@ -1,6 +1,6 @@
 /** ControllerModifyVolume where the device does not take what it is given. */
 import assert from 'node:assert/strict';
-import { afterEach, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
 import { CsiError } from '../../../src/base/errors.js';
 import type { VolumeRecord } from '../../../src/catalogue/records.js';
 import type { ControllerDependencies } from '../../../src/controller/dependencies.js';
@@ -8,10 +8,10 @@ import { modifyVolume } from '../../../src/controller/modify-volume.js';
 import { callContext } from '../../support/call-context.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { received } from '../../support/received-request.js';
-import { type Managers, openManagers } from '../volumes/manager-fixture.js';
+import { managersOfEachTest } from '../volumes/manager-fixture.js';
 import { controllerOf } from './controller-fixture.js';
 
-let managers: Managers;
+const managers = managersOfEachTest();
 let deps: ControllerDependencies;
 /** The settings the device was given, in order. */
 let applied: VolumeRecord['mutableParameters'][];
@@ -19,7 +19,6 @@ let failure: Error | null;
 let volume: VolumeRecord;
 
 beforeEach(async () => {
-  managers = await openManagers();
   applied = [];
   failure = null;
   deps = controllerOf(managers, {
@@ -32,7 +31,6 @@ beforeEach(async () => {
   });
   volume = await managers.volume({ mutableParameters: { readAheadKiB: '64' } });
 });
-afterEach(() => managers.close());
 
 const modify = (mutable_parameters: object): Promise<unknown> =>
   modifyVolume(
@@ -41,7 +39,7 @@ const modify = (mutable_parameters: object): Promise<unknown> =>
     callContext(),
   );
 const recorded = async (): Promise<unknown> =>
-  (await managers.deps.catalogue.volumeById(volume.volumeId))?.mutableParameters;
+  (await managers.catalogue.volumeById(volume.volumeId))?.mutableParameters;
 
 for (const [title, failed, asked, code, message] of [
   [
@@ -75,7 +73,7 @@ for (const [title, failed, asked, code, message] of [
 }
 
 test('MV3: settings that could not be recorded are taken back', async () => {
-  deps.catalogue = new Proxy(managers.deps.catalogue, {
+  deps.catalogue = new Proxy(managers.catalogue, {
     get: (target, name) =>
       name === 'setMutableParameters'
         ? () => Promise.reject(new Error('disk full'))

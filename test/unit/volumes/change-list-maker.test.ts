@@ -7,34 +7,21 @@ import { OperationLocks, snapshotKey } from '../../../src/volumes/operation-lock
 
 type Step = [target: string, base: string | null, progress: unknown];
 
-interface World {
-  maker: ChangeListMaker;
-  locks: OperationLocks;
-  steps: Step[];
-  discarded: string[];
-  problems: string[];
-  /** Snapshots before which pending bases were completed. */
-  completed: string[];
-  /** Deleted snapshots of the volume that the pool still holds, by their sequence. */
-  pending: Map<string, bigint>;
-}
-
 /** A volume with snapshots s1, s2, s3; the pool needs two steps for each list. */
-function world(fails: (target: string) => boolean = () => false): World {
+function world(fails: (target: string) => boolean = () => false) {
   const ids = ['s1', 's2', 's3'];
   const record = (id: string | undefined) =>
     id === undefined
       ? null
       : {
-          snapshotId: id,
-          volumeId: 'v',
-          pool: 'p',
-          state: 'ready',
+          ...{ snapshotId: id, volumeId: 'v', pool: 'p', state: 'ready' },
           sequence: BigInt(ids.indexOf(id) * 10),
         };
   const steps: Step[] = [];
   const discarded: string[] = [];
+  /** Snapshots before which pending bases were completed. */
   const completed: string[] = [];
+  /** Deleted snapshots of the volume that the pool still holds, by their sequence. */
   const pending = new Map<string, bigint>();
   const catalogue = {
     snapshotById: async (id: string) => record(ids.find((each) => each === id)),

@@ -1,23 +1,21 @@
 /** The rules of group snapshots, on in-memory pools. */
 import assert from 'node:assert/strict';
-import { afterEach, beforeEach, test } from 'node:test';
+import { beforeEach, test } from 'node:test';
+import type { SnapshotMember } from '../../../src/backends/backend.js';
 import { CsiError } from '../../../src/base/errors.js';
 import type { VolumeRecord } from '../../../src/catalogue/records.js';
 import type { GroupSnapshot, GroupSnapshotRequest } from '../../../src/volumes/group-manager.js';
 import { shared, snapshotKey } from '../../../src/volumes/operation-locks.js';
 import { reconcile } from '../../../src/volumes/reconcile.js';
 import { rejectsWith } from '../../support/expect-status.js';
-import { type Managers, openManagers } from './manager-fixture.js';
+import { managersOfEachTest } from './manager-fixture.js';
 
-let managers: Managers;
+const managers = managersOfEachTest();
 let volumes: VolumeRecord[];
 
 beforeEach(async () => {
-  managers = await openManagers();
   volumes = [await managers.volume(), await managers.volume()];
 });
-
-afterEach(() => managers.close());
 
 const ids = (of: readonly VolumeRecord[]): string[] => of.map(({ volumeId }) => volumeId);
 const memberIds = ({ members }: GroupSnapshot): string[] =>
@@ -31,7 +29,7 @@ const request = (fields: Partial<GroupSnapshotRequest> = {}): GroupSnapshotReque
 
 /** Asserts that neither rows nor storage of any snapshot are left. */
 async function assertNothing(): Promise<void> {
-  const { catalogue } = managers.deps;
+  const { catalogue } = managers;
   assert.equal(await catalogue.groupByName('nightly'), null);
   const { groups, snapshots } = await catalogue.unfinished();
   assert.deepEqual([groups, snapshots, await catalogue.listSnapshots()], [[], [], []]);
@@ -42,7 +40,7 @@ test('a repeated request finds the group after its sources are deleted', async (
   const first = await managers.groups.create(request());
   for (const { volumeId } of volumes) {
     await managers.backend.deleteVolume(volumeId);
-    await managers.deps.catalogue.removeVolume(volumeId);
+    await managers.catalogue.removeVolume(volumeId);
   }
   assert.deepEqual(await managers.groups.create(request()), first);
 });
@@ -82,22 +80,18 @@ test('GA7, GA8: a failed creation keeps its code and leaves neither rows nor sto
   await assertNothing();
 });
 
-test('GA8: what a creation and its failed rollback have left is removed by the next call, and by the next start', async () => {
-  const { backend, deps } = managers;
+test('GA8: what a creation and its failed rollback have left is removed by the next call, and by the next start', async (t) => {
+  const { backend, catalogue, deps } = managers;
   const cut = backend.createSnapshots.bind(backend);
-  const remove = backend.deleteSnapshot.bind(backend);
   const fail = async () => {
-    backend.createSnapshots = async (members) => {
+    t.mock.method(backend, 'createSnapshots', async (members: SnapshotMember[]) => {
       await cut(members.slice(0, 1));
       throw CsiError.internal('died in the middle');
-    };
-    backend.deleteSnapshot = async () => {
-      throw CsiError.internal('the disk is away');
-    };
+    });
+    t.mock.method(backend, 'deleteSnapshot', () => Promise.reject(new Error('the disk is away')));
     await rejectsWith(managers.groups.create(request()), 'INTERNAL', /middle/);
-    backend.createSnapshots = cut;
-    backend.deleteSnapshot = remove;
-    assert.equal((await deps.catalogue.unfinished()).groups.length, 1);
+    t.mock.restoreAll();
+    assert.equal((await catalogue.unfinished()).groups.length, 1);
   };
   await fail();
   const group = await managers.groups.create(request());
@@ -128,18 +122,14 @@ test('CS15, DS3: a member cannot be deleted alone, and the error names its group
 test('GD3, GE3, GE5: ids other than those of the members are INVALID_ARGUMENT, and nothing is deleted', async () => {
   const group = await managers.groups.create(request());
   const own = memberIds(group);
-  const alone = await managers.snapshots.create({
-    name: 'alone',
-    sourceVolumeId: volumes[0]?.volumeId ?? '',
-    parameters: {},
-  });
+  const alone = await managers.snapshot(volumes[0] as VolumeRecord);
   for (const wrong of [[], own.slice(1), [...own, alone.snapshotId], [own[0] ?? '', 'fake']]) {
     for (const rpc of ['delete', 'find'] as const) {
       const call = managers.groups[rpc](group.group.groupSnapshotId, wrong);
       await rejectsWith(call, 'INVALID_ARGUMENT', /snapshot_ids/);
     }
   }
-  assert.equal((await managers.deps.catalogue.listSnapshots()).length, 3);
+  assert.equal((await managers.catalogue.listSnapshots()).length, 3);
 });
 
 test('GD4: while any member is being read nothing is deleted', async () => {

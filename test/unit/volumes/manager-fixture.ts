@@ -1,20 +1,31 @@
 /** Managers with two in-memory pools and a real catalogue. */
+import { randomUUID } from 'node:crypto';
+import { EventEmitter, once } from 'node:events';
 import { join } from 'node:path';
+import { afterEach, beforeEach } from 'node:test';
 import { BackendRegistry } from '../../../src/backends/registry.js';
-import { type OpenCatalogue, openCatalogue } from '../../../src/catalogue/catalogue-client.js';
-import type { VolumeRecord } from '../../../src/catalogue/records.js';
+import { createLogger } from '../../../src/base/logger.js';
+import {
+  type AsyncCatalogue,
+  type OpenCatalogue,
+  openCatalogue,
+} from '../../../src/catalogue/catalogue-client.js';
+import type { SnapshotRecord, VolumeRecord } from '../../../src/catalogue/records.js';
 import { GroupManager } from '../../../src/volumes/group-manager.js';
 import { OperationLocks } from '../../../src/volumes/operation-locks.js';
+import { RetainedBases } from '../../../src/volumes/retained-bases.js';
 import type { RetainedBaseLimits } from '../../../src/volumes/retention.js';
 import { SnapshotManager } from '../../../src/volumes/snapshot-manager.js';
 import { type ManagerDependencies, VolumeManager } from '../../../src/volumes/volume-manager.js';
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
 import { TEST_NODE_KEY, volumeRecord } from '../../support/records.js';
-import { type LogLine, testRetainedBases } from '../../support/retained-bases.js';
 import { temporaryDirectory } from '../../support/temporary.js';
+
+type LogLine = Record<string, unknown>;
 
 export interface Managers {
   deps: ManagerDependencies & { catalogue: OpenCatalogue };
+  catalogue: OpenCatalogue;
   groups: GroupManager;
   snapshots: SnapshotManager;
   volumes: VolumeManager;
@@ -26,6 +37,8 @@ export interface Managers {
   second: MemoryBackend;
   /** A ready volume, in the catalogue and in its pool. */
   volume(fields?: Partial<VolumeRecord>): Promise<VolumeRecord>;
+  /** A snapshot that the manager takes, under a new name. */
+  snapshot(of: VolumeRecord): Promise<SnapshotRecord>;
   close(): Promise<void>;
 }
 
@@ -38,53 +51,60 @@ export async function openManagers(limits: Partial<RetainedBaseLimits> = {}): Pr
   const registry = new BackendRegistry([backend, second]);
   for (const each of registry.all) await catalogue.registerPool(each.pool, await each.identity());
   const locks = new OperationLocks();
-  const { retainedBases, log } = testRetainedBases(catalogue, { locks, ...limits });
-  const deps = {
-    catalogue,
-    registry,
-    locks,
-    retainedBases,
-    nodeKey: TEST_NODE_KEY,
-    controllerPublish: false,
-  };
+  const log: LogLine[] = [];
+  const retainedBases = retainedBasesOf(catalogue, limits, locks, log);
+  const parts = { catalogue, registry, locks, retainedBases };
+  const deps = { ...parts, nodeKey: TEST_NODE_KEY, controllerPublish: false };
+  const snapshots = new SnapshotManager(deps);
   return {
-    deps,
+    ...{ deps, catalogue, log, backend, second, snapshots },
     groups: new GroupManager(deps),
-    snapshots: new SnapshotManager(deps),
     volumes: new VolumeManager(deps),
-    log,
-    backend,
-    second,
     volume: async (fields = {}) => {
       const record = volumeRecord(fields);
       await catalogue.insertVolume(record);
       await registry.owning(record.pool).createVolume(record.volumeId, record.sizeBytes);
       return record;
     },
+    snapshot: ({ volumeId: sourceVolumeId }) =>
+      snapshots.create({ name: randomUUID(), sourceVolumeId, parameters: {} }),
     close: () => catalogue.close(),
   };
 }
 
-type Method = 'cloneVolume' | 'createSnapshots';
+/** Registers the hooks for the tests of the calling file: each has managers of its own. */
+export function managersOfEachTest(): Managers {
+  const managers = {} as Managers;
+  beforeEach(async () => {
+    Object.assign(managers, await openManagers());
+  });
+  afterEach(() => managers.close());
+  return managers;
+}
+
+/** With limits that tests do not reach by accident, unless they are given. */
+export function retainedBasesOf(
+  catalogue: AsyncCatalogue,
+  limits: Partial<RetainedBaseLimits>,
+  locks = new OperationLocks(),
+  log: LogLine[] = [],
+): RetainedBases {
+  const stream = { write: (line: string) => void log.push(JSON.parse(line) as LogLine) };
+  return new RetainedBases({
+    ...{ catalogue, locks, logger: createLogger('info', stream) },
+    limits: { perVolume: 16, ageMs: 3_600_000, poolBytes: 1n << 30n, ...limits },
+  });
+}
 
 /** Suspends calls of a backend method until `go`. `reached` resolves when one is suspended. */
-export function holdUp(
-  backend: MemoryBackend,
-  method: Method,
-): { reached: Promise<void>; go(): void } {
+export function holdUp(backend: MemoryBackend, method: 'cloneVolume' | 'createSnapshots') {
   const original = backend[method].bind(backend) as (...args: unknown[]) => Promise<never>;
-  let go = (): void => undefined;
-  let reach = (): void => undefined;
-  const gate = new Promise<void>((resolve) => {
-    go = resolve;
-  });
-  const reached = new Promise<void>((resolve) => {
-    reach = resolve;
-  });
+  const signs = new EventEmitter();
+  const go = once(signs, 'go');
   backend[method] = async (...args: unknown[]) => {
-    reach();
-    await gate;
+    signs.emit('reached');
+    await go;
     return original(...args);
   };
-  return { reached, go };
+  return { reached: once(signs, 'reached'), go: () => signs.emit('go') };
 }

@@ -1,35 +1,28 @@
 import assert from 'node:assert/strict';
-import { afterEach, beforeEach, test } from 'node:test';
-import type { OpenCatalogue } from '../../../src/catalogue/catalogue-client.js';
+import { beforeEach, test } from 'node:test';
 import { newVolumeId, nodeKey } from '../../../src/domain/identifiers.js';
 import { type NodeIdentity, settleNodeIdentity } from '../../../src/volumes/node-identity.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { volumeRecord } from '../../support/records.js';
-import { type Managers, openManagers } from './manager-fixture.js';
+import { managersOfEachTest } from './manager-fixture.js';
 
-let managers: Managers;
-let catalogue: OpenCatalogue;
+const managers = managersOfEachTest();
 let warnings: object[];
 
-beforeEach(async () => {
-  managers = await openManagers();
-  ({ catalogue } = managers.deps);
+beforeEach(() => {
   warnings = [];
 });
-afterEach(() => managers.close());
 
 function settle(nodeId: string): Promise<NodeIdentity> {
   const logger = { warn: (fields: object) => warnings.push(fields) };
-  return settleNodeIdentity(
-    { catalogue, stateDirectory: '/state', logger: logger as never },
-    nodeId,
-  );
+  const deps = { catalogue: managers.catalogue, stateDirectory: '/state', logger };
+  return settleNodeIdentity(deps as never, nodeId);
 }
 
 test('a new catalogue takes the node id of its first start and keeps it', async () => {
   const first = await settle('node-a');
   assert.deepEqual([...first.keys], [nodeKey('node-a')]);
-  assert.equal(await catalogue.nodeId(), 'node-a');
+  assert.equal(await managers.catalogue.nodeId(), 'node-a');
   assert.deepEqual(await settle('node-a'), first);
   assert.deepEqual(warnings, []);
 });
@@ -41,18 +34,18 @@ test('a start under another node id is refused, changes nothing and says what to
     'FAILED_PRECONDITION',
     /belongs to node 'node-a'.*'pod-7c9f'.*set BLOCKDELTA_NODE_ID=node-a;.*retire/s,
   );
-  assert.equal(await catalogue.nodeId(), 'node-a');
+  assert.equal(await managers.catalogue.nodeId(), 'node-a');
   await settle('node-a');
 });
 
 test('a catalogue that recorded no node id takes the present one, and keeps the keys of its handles for ever', async () => {
   const former = nodeKey('pod-1234');
   const volume = volumeRecord({ volumeId: newVolumeId(former) });
-  await catalogue.insertVolume(volume);
+  await managers.catalogue.insertVolume(volume);
   const keys = new Set([nodeKey('node-a'), former]);
   assert.deepEqual((await settle('node-a')).keys, keys);
   assert.deepEqual(warnings, [{ nodeId: 'node-a', key: nodeKey('node-a'), otherKeys: [former] }]);
-  await catalogue.removeVolume(volume.volumeId);
+  await managers.catalogue.removeVolume(volume.volumeId);
   assert.deepEqual((await settle('node-a')).keys, keys, 'also when no handle carries it any more');
   assert.equal(warnings.length, 1, 'logged once');
 });

@@ -1,8 +1,8 @@
 /** Pools that fill up and empty again: one line for each crossing, in both directions. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { mock, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { PoolCapacity } from '../../../src/backends/backend.js';
+import type { Backend, PoolCapacity } from '../../../src/backends/backend.js';
 import { PoolUsageLog } from '../../../src/volumes/pool-usage.js';
 import { eventually } from '../../support/eventually.js';
 import { seededRandom } from '../../support/random.js';
@@ -10,33 +10,23 @@ import { seededRandom } from '../../support/random.js';
 const GIB = 1n << 30n;
 const MIB = 1n << 20n;
 
-interface Line {
-  level: string;
-  message: string;
-  usedPercent: unknown;
+const EMPTY: PoolCapacity = {
+  ...{ totalBytes: 100n * GIB, freeBytes: 100n * GIB, reserveBytes: 0n, availableBytes: 0n },
+  ...{ minimumVolumeBytes: 1n, granularityBytes: 1n },
+};
+
+/** A log of these pools, and its lines as `level: message`. */
+function logOf(pools: Pick<Backend, 'pool' | 'capacity'>[], times: object) {
+  const lines: string[] = [];
+  const at = (level: string) => (_: object, message: string) => lines.push(`${level}: ${message}`);
+  const logger = { info: at('info'), warn: at('warn'), error: at('error') } as never;
+  return { lines, usage: new PoolUsageLog({ pools: () => pools, logger, ...times }) };
 }
 
 function watched(first: Partial<PoolCapacity>, intervalMs = 3_600_000) {
-  let capacity: PoolCapacity = {
-    totalBytes: 100n * GIB,
-    freeBytes: 100n * GIB,
-    reserveBytes: 0n,
-    availableBytes: 0n,
-    minimumVolumeBytes: 1n,
-    granularityBytes: 1n,
-    ...first,
-  };
-  const lines: Line[] = [];
-  const at = (level: string) => (fields: object, message: string) => {
-    lines.push({ level, message, usedPercent: (fields as { usedPercent: number }).usedPercent });
-  };
-  const backend = { pool: 'p', capacity: () => Promise.resolve(capacity) };
-  const logger = { info: at('info'), warn: at('warn'), error: at('error') };
-  const usage = new PoolUsageLog({
-    pools: () => [backend],
-    logger: logger as never,
-    intervalMs,
-  });
+  let capacity = { ...EMPTY, ...first };
+  const backend = { pool: 'p', capacity: async () => capacity };
+  const { usage, lines } = logOf([backend], { intervalMs });
   const set = (next: Partial<PoolCapacity>) => {
     capacity = { ...capacity, ...next };
   };
@@ -47,7 +37,7 @@ function watched(first: Partial<PoolCapacity>, intervalMs = 3_600_000) {
   };
   const messages = async (): Promise<string[]> => {
     await usage.check();
-    return lines.splice(0).map(({ level, message }) => `${level}: ${message}`);
+    return lines.splice(0);
   };
   return { usage, lines, set, used, messages };
 }
@@ -120,36 +110,13 @@ test('checks repeat until the log is stopped', async () => {
 });
 
 test('a pool that does not answer is asked once, and keeps neither a check nor the other pools', async () => {
-  const never = new Promise<PoolCapacity>(() => undefined);
-  const asked = { dead: 0, sound: 0 };
-  const full: PoolCapacity = {
-    ...{ totalBytes: GIB, freeBytes: 0n, reserveBytes: 0n, availableBytes: 0n },
-    ...{ minimumVolumeBytes: 1n, granularityBytes: 1n },
-  };
-  const dead = {
-    pool: 'dead',
-    capacity: () => {
-      asked.dead += 1;
-      return never;
-    },
-  };
-  const sound = {
-    pool: 'sound',
-    capacity: async () => {
-      asked.sound += 1;
-      return full;
-    },
-  };
-  const messages: string[] = [];
-  const log = (_: object, message: string) => void messages.push(message);
-  const usage = new PoolUsageLog({
-    pools: () => [dead, sound],
-    logger: { info: log, warn: log, error: log } as never,
-    answerMs: 10,
-  });
+  const dead = mock.fn(() => new Promise<PoolCapacity>(() => undefined));
+  const sound = mock.fn(async () => ({ ...EMPTY, freeBytes: 0n }));
+  const pools = Object.entries({ dead, sound }).map(([pool, capacity]) => ({ pool, capacity }));
+  const { usage, lines } = logOf(pools, { answerMs: 10 });
   await usage.start();
   await usage.check();
   await usage.stop();
-  assert.deepEqual(asked, { dead: 1, sound: 2 });
-  assert.match(messages.join(), /^pool 'sound' is out of space/);
+  assert.deepEqual([dead.mock.callCount(), sound.mock.callCount()], [1, 2]);
+  assert.match(lines.join(), /^error: pool 'sound' is out of space/);
 });

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { afterEach, beforeEach, test } from 'node:test';
+import { beforeEach, mock, test } from 'node:test';
 import { BackendRegistry } from '../../../src/backends/registry.js';
 import { CsiError } from '../../../src/base/errors.js';
 import type { OpenCatalogue } from '../../../src/catalogue/catalogue-client.js';
@@ -13,31 +13,19 @@ import { claimPool, reconcile } from '../../../src/volumes/reconcile.js';
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { snapshotRecord, TEST_NODE_KEY, volumeRecord } from '../../support/records.js';
-import { type Managers, openManagers } from './manager-fixture.js';
+import { type Managers, managersOfEachTest } from './manager-fixture.js';
 
-let managers: Managers;
+const managers = managersOfEachTest();
 let deps: Managers['deps'];
 let catalogue: OpenCatalogue;
 let backend: MemoryBackend;
 let storage: MemoryStorage;
 let volume: Managers['volume'];
 
-beforeEach(async () => {
-  managers = await openManagers();
-  ({ deps, backend, volume } = managers);
-  ({ catalogue } = deps);
+beforeEach(() => {
+  ({ deps, catalogue, backend, volume } = managers);
   ({ storage } = backend);
 });
-afterEach(() => managers.close());
-
-async function snapshot(
-  of: VolumeRecord,
-  fields: Partial<SnapshotRecord> = {},
-): Promise<SnapshotRecord> {
-  const record = await catalogue.insertSnapshot(snapshotRecord(of, fields));
-  await backend.createSnapshots([{ volumeId: of.volumeId, snapshotId: record.snapshotId }]);
-  return record;
-}
 
 /** A group snapshot of the volumes, in the catalogue and in the pool. */
 async function group(of: readonly VolumeRecord[], state: SnapshotState): Promise<SnapshotRecord[]> {
@@ -56,17 +44,15 @@ const nothing = { finished: [], undone: [], differences: [] };
 test('a volume larger than its record keeps its size, and its device follows', async () => {
   const grown = await volume();
   await backend.expandVolume(grown.volumeId, grown.sizeBytes * 2n);
-  const asked: unknown[] = [];
-  const { expandVolume } = backend;
-  backend.expandVolume = (...args) => {
-    asked.push(args);
-    return expandVolume.apply(backend, args);
-  };
+  const { mock: asked } = mock.method(backend, 'expandVolume');
   const report = await reconcile(deps);
   const sizeBytes = grown.sizeBytes * 2n;
   const finished = [`expansion of volume ${grown.volumeId} to ${sizeBytes} bytes`];
   assert.deepEqual(report, { ...nothing, finished });
-  assert.deepEqual(asked, [[grown.volumeId, sizeBytes]]);
+  assert.deepEqual(
+    asked.calls.map((call) => call.arguments),
+    [[grown.volumeId, sizeBytes]],
+  );
   assert.equal((await catalogue.volumeById(grown.volumeId))?.sizeBytes, sizeBytes);
   assert.deepEqual(await reconcile(deps), nothing);
 });
@@ -74,15 +60,10 @@ test('a volume larger than its record keeps its size, and its device follows', a
 test('a clone that was being created is rolled back, and its source is usable', async () => {
   const source = await volume();
   const half = await volume({ state: 'creating', sourceVolumeId: source.volumeId });
-  const thawed: string[] = [];
-  const abandonClone = backend.abandonClone.bind(backend);
-  backend.abandonClone = async (volumeId, sourceVolumeId) => {
-    thawed.push(sourceVolumeId);
-    await abandonClone(volumeId, sourceVolumeId);
-  };
+  const { mock: abandoned } = mock.method(backend, 'abandonClone');
   const report = await reconcile(deps);
   assert.deepEqual(report, { ...nothing, undone: [`volume ${half.volumeId}`] });
-  assert.deepEqual(thawed, [source.volumeId]);
+  assert.equal(abandoned.calls[0]?.arguments[1], source.volumeId, 'the source is thawed');
   assert.deepEqual([...storage.volumes.keys()], [source.volumeId]);
 });
 
@@ -128,11 +109,11 @@ test('missing, unknown and foreign objects and wrong sizes are reported and neve
   const lost = await volume();
   storage.volumes.delete(lost.volumeId);
   const resized = await volume();
+  const gone = await managers.snapshot(resized);
+  storage.snapshots.delete(gone.snapshotId);
   const content = storage.volumes.get(resized.volumeId);
   assert.ok(content !== undefined);
   content.sizeBytes = 1n;
-  const gone = await snapshot(resized);
-  storage.snapshots.delete(gone.snapshotId);
   const strange = volumeRecord();
   await backend.createVolume(strange.volumeId, strange.sizeBytes);
   storage.foreign.add('/pool/volumes/readme.txt');

@@ -1,51 +1,26 @@
 /** Deleting snapshots with and without retaining a base, on an in-memory pool that retains bases. */
 import assert from 'node:assert/strict';
-import { afterEach, test } from 'node:test';
-import type { SnapshotRecord, VolumeRecord } from '../../../src/catalogue/records.js';
+import { test } from 'node:test';
 import { reconcile } from '../../../src/volumes/reconcile.js';
-import type { RetainedBaseLimits } from '../../../src/volumes/retention.js';
 import { SnapshotManager } from '../../../src/volumes/snapshot-manager.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { snapshotRecord } from '../../support/records.js';
-import { testRetainedBases } from '../../support/retained-bases.js';
-import { type Managers, openManagers } from './manager-fixture.js';
+import { managersOfEachTest, openManagers, retainedBasesOf } from './manager-fixture.js';
 
-let managers: Managers | undefined;
+const its = managersOfEachTest();
 
-afterEach(async () => {
-  await managers?.close();
-  managers = undefined;
-});
-
-async function open(limits: Partial<RetainedBaseLimits> = {}): Promise<Managers> {
-  managers = await openManagers(limits);
-  return managers;
-}
-
-let names = 0;
-
-async function takeSnapshot(
-  { snapshots }: Managers,
-  volume: VolumeRecord,
-): Promise<SnapshotRecord> {
-  names += 1;
-  const { volumeId: sourceVolumeId } = volume;
-  return snapshots.create({ name: `snapshot ${names}`, sourceVolumeId, parameters: {} });
-}
-
-const retainedIds = async ({ deps }: Managers): Promise<string[]> =>
-  (await deps.catalogue.listRetainedBases('default'))
+const retainedIds = async ({ catalogue } = its): Promise<string[]> =>
+  (await catalogue.listRetainedBases('default'))
     .filter(({ invalidated }) => invalidated === null)
     .map(({ snapshotId }) => snapshotId);
 
 test('a deleted snapshot is retained with its sequence, its size and its times', async () => {
-  const its = await open();
   const volume = await its.volume();
-  const snapshot = await takeSnapshot(its, volume);
+  const snapshot = await its.snapshot(volume);
   await its.snapshots.delete(snapshot.snapshotId);
   await its.snapshots.delete(snapshot.snapshotId);
-  assert.equal(await its.deps.catalogue.snapshotById(snapshot.snapshotId), null);
-  const retained = await its.deps.catalogue.retainedBaseById(snapshot.snapshotId);
+  assert.equal(await its.catalogue.snapshotById(snapshot.snapshotId), null);
+  const retained = await its.catalogue.retainedBaseById(snapshot.snapshotId);
   assert.ok(retained !== null);
   const { deletedNs, ...others } = retained;
   assert.deepEqual(others, {
@@ -63,21 +38,17 @@ test('a deleted snapshot is retained with its sequence, its size and its times',
   assert.deepEqual(its.log, []);
 });
 
-test('a kill between any two steps of a deletion ends with one base, by the next call or the next start', async () => {
+test('a kill between any two steps of a deletion ends with one base, by the next call or the next start', async (t) => {
   for (const finish of ['repeat', 'restart'] as const) {
     for (const at of ['retainBase', 'deleteSnapshot', 'removeSnapshot'] as const) {
-      const its = await open();
-      const volume = await its.volume();
-      const { snapshotId } = await takeSnapshot(its, volume);
-      const object = at === 'removeSnapshot' ? its.deps.catalogue : its.backend;
-      const original = Reflect.get(object, at) as unknown;
-      Reflect.set(object, at, async () => {
-        throw new Error('killed');
-      });
+      const its = await openManagers();
+      const { snapshotId } = await its.snapshot(await its.volume());
+      const object = at === 'removeSnapshot' ? its.catalogue : its.backend;
+      t.mock.method(object as never, at as never, () => Promise.reject(new Error('killed')));
       // A failing retainBase fails no deletion, so a kill before it is simulated by the step before it alone.
-      if (at === 'retainBase') await its.deps.catalogue.setSnapshotState(snapshotId, 'deleting');
+      if (at === 'retainBase') await its.catalogue.setSnapshotState(snapshotId, 'deleting');
       else await assert.rejects(its.snapshots.delete(snapshotId), /killed/);
-      Reflect.set(object, at, original);
+      t.mock.restoreAll();
       if (finish === 'repeat') await its.snapshots.delete(snapshotId);
       else {
         const report = await reconcile(its.deps);
@@ -88,20 +59,18 @@ test('a kill between any two steps of a deletion ends with one base, by the next
       assert.deepEqual([...its.backend.storage.bases.keys()], [snapshotId]);
       assert.equal(its.backend.storage.snapshots.size, 0);
       await its.close();
-      managers = undefined;
     }
   }
 });
 
 test('a snapshot that cannot be retained is deleted all the same, and the reason is logged and recorded', async () => {
-  const its = await open();
-  const { snapshotId } = await takeSnapshot(its, await its.volume());
+  const { snapshotId } = await its.snapshot(await its.volume());
   its.backend.retainBase = async () => {
     throw Object.assign(new Error('no space left'), { code: 'ENOSPC' });
   };
   await its.snapshots.delete(snapshotId);
   assert.equal(its.backend.storage.snapshots.size, 0);
-  const record = await its.deps.catalogue.retainedBaseById(snapshotId);
+  const record = await its.catalogue.retainedBaseById(snapshotId);
   assert.match(record?.invalidated?.reason ?? '', /could not be retained .*: no space left/);
   const [line] = its.log;
   assert.deepEqual(
@@ -111,47 +80,43 @@ test('a snapshot that cannot be retained is deleted all the same, and the reason
 });
 
 test('with a count of 0 nothing is retained, and existing bases are removed', async () => {
-  const before = await open();
-  const volume = await before.volume();
-  const first = await takeSnapshot(before, volume);
-  await before.snapshots.delete(first.snapshotId);
-  const second = await takeSnapshot(before, volume);
-  const { retainedBases } = testRetainedBases(before.deps.catalogue, { perVolume: 0 });
-  await new SnapshotManager({ ...before.deps, retainedBases }).delete(second.snapshotId);
-  assert.equal(before.backend.storage.bases.size, 0);
-  const never = await before.deps.catalogue.retainedBaseById(second.snapshotId);
+  const { catalogue, backend, snapshots, deps } = its;
+  const volume = await its.volume();
+  const first = await its.snapshot(volume);
+  await snapshots.delete(first.snapshotId);
+  const second = await its.snapshot(volume);
+  const retainedBases = retainedBasesOf(catalogue, { perVolume: 0 });
+  await new SnapshotManager({ ...deps, retainedBases }).delete(second.snapshotId);
+  assert.equal(backend.storage.bases.size, 0);
+  const never = await catalogue.retainedBaseById(second.snapshotId);
   assert.match(never?.invalidated?.reason ?? '', /deleted: .*BLOCKDELTA_RETAINED_BASES_COUNT/);
-  const lost = (await before.deps.catalogue.retainedBaseById(first.snapshotId))?.invalidated;
+  const lost = (await catalogue.retainedBaseById(first.snapshotId))?.invalidated;
   assert.match(lost?.reason ?? '', /BLOCKDELTA_RETAINED_BASES_COUNT/);
 });
 
 test('the bases of a volume are removed without a log line when it and all later snapshots are gone', async () => {
-  const its = await open();
   const volume = await its.volume();
-  const [first, second, third] = [
-    await takeSnapshot(its, volume),
-    await takeSnapshot(its, volume),
-    await takeSnapshot(its, volume),
-  ];
+  const first = await its.snapshot(volume);
+  const second = await its.snapshot(volume);
+  const third = await its.snapshot(volume);
   await its.snapshots.delete(second.snapshotId);
   await its.snapshots.delete(first.snapshotId);
   await its.volumes.delete(volume.volumeId);
-  assert.deepEqual(await retainedIds(its), [first.snapshotId, second.snapshotId]);
+  assert.deepEqual(await retainedIds(), [first.snapshotId, second.snapshotId]);
   await its.snapshots.delete(third.snapshotId);
-  assert.deepEqual(await its.deps.catalogue.listRetainedBases('default'), []);
+  assert.deepEqual(await its.catalogue.listRetainedBases('default'), []);
   assert.equal(its.backend.storage.bases.size, 0);
   assert.deepEqual(its.log, []);
 });
 
 test('a base that the pool has lost is logged once with its reason, and dropped there', async () => {
-  const its = await open();
-  const { snapshotId, volumeId } = await takeSnapshot(its, await its.volume());
+  const { snapshotId, volumeId } = await its.snapshot(await its.volume());
   await its.snapshots.delete(snapshotId);
   its.backend.storage.invalidatedBases.set(snapshotId, 'the pool was repaired');
   await reconcile(its.deps);
   await reconcile(its.deps);
   assert.deepEqual(await its.backend.retainedBases(), { usable: [], invalidated: [] });
-  const record = await its.deps.catalogue.retainedBaseById(snapshotId);
+  const record = await its.catalogue.retainedBaseById(snapshotId);
   assert.equal(record?.invalidated?.reason, 'the pool was repaired');
   assert.equal(its.log.length, 1);
   const { level, reason, volumeId: of } = its.log[0] ?? {};
@@ -159,23 +124,21 @@ test('a base that the pool has lost is logged once with its reason, and dropped 
 });
 
 test('a start drops bases without a record, and invalidates records without a base', async () => {
-  const its = await open();
   const volume = await its.volume();
-  const [unknown, missing] = [await takeSnapshot(its, volume), await takeSnapshot(its, volume)];
+  const [unknown, missing] = [await its.snapshot(volume), await its.snapshot(volume)];
   await its.backend.retainBase(unknown.snapshotId);
   await its.backend.deleteSnapshot(unknown.snapshotId);
-  await its.deps.catalogue.removeSnapshot(unknown.snapshotId, null);
+  await its.catalogue.removeSnapshot(unknown.snapshotId, null);
   await its.snapshots.delete(missing.snapshotId);
   assert.deepEqual([...its.backend.storage.bases.keys()], [missing.snapshotId]);
   await its.backend.dropBase(missing.snapshotId);
   assert.deepEqual((await reconcile(its.deps)).differences, []);
-  assert.deepEqual(await retainedIds(its), []);
+  assert.deepEqual(await retainedIds(), []);
   assert.match(String(its.log.at(-1)?.['reason']), /no longer holds/);
 });
 
 test('a pool that cannot list its bases fails no deletion, and the failure is logged', async () => {
-  const its = await open();
-  const { snapshotId } = await takeSnapshot(its, await its.volume());
+  const { snapshotId } = await its.snapshot(await its.volume());
   its.backend.retainedBases = async () => {
     throw new Error('the disk is away');
   };
@@ -186,17 +149,15 @@ test('a pool that cannot list its bases fails no deletion, and the failure is lo
 });
 
 test('a snapshot whose creation was not completed is deleted without a base', async () => {
-  const its = await open();
   const volume = await its.volume();
   const half = snapshotRecord(volume, { state: 'deleting', creationTimeNs: 0n });
-  await its.deps.catalogue.insertSnapshot(half);
+  await its.catalogue.insertSnapshot(half);
   await its.backend.createSnapshots([half]);
   await its.snapshots.delete(half.snapshotId);
-  assert.equal(await its.deps.catalogue.retainedBaseById(half.snapshotId), null);
+  assert.equal(await its.catalogue.retainedBaseById(half.snapshotId), null);
 });
 
 test('members of a deleted group are retained as single snapshots are', async () => {
-  const its = await open();
   const volumes = [await its.volume(), await its.volume()];
   const sourceVolumeIds = volumes.map(({ volumeId }) => volumeId);
   const { group, members } = await its.groups.create({
@@ -213,6 +174,6 @@ test('members of a deleted group are retained as single snapshots are', async ()
   await assert.rejects(its.groups.delete(group.groupSnapshotId, ids), /killed/);
   its.backend.deleteSnapshot = remove;
   await its.groups.delete(group.groupSnapshotId, ids);
-  assert.deepEqual(await retainedIds(its), ids);
+  assert.deepEqual(await retainedIds(), ids);
   await rejectsWith(its.groups.find(group.groupSnapshotId, ids), 'NOT_FOUND');
 });

@@ -1,49 +1,42 @@
 import assert from 'node:assert/strict';
-import { afterEach, beforeEach, test } from 'node:test';
+import { test } from 'node:test';
 import { volumeKey } from '../../../src/volumes/operation-locks.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { snapshotRecord } from '../../support/records.js';
-import { holdUp, type Managers, openManagers } from './manager-fixture.js';
+import { holdUp, managersOfEachTest } from './manager-fixture.js';
 
-let managers: Managers;
-
-beforeEach(async () => {
-  managers = await openManagers();
-});
-afterEach(() => managers.close());
+const managers = managersOfEachTest();
 
 test('LS2: a snapshot that is being taken is not listed, and a repeated request is ABORTED', async () => {
-  const { deps, snapshots, backend } = managers;
+  const { catalogue, snapshots, backend } = managers;
   const { volumeId } = await managers.volume();
   const request = { name: 'cut', sourceVolumeId: volumeId, parameters: {} };
   const { reached, go } = holdUp(backend, 'createSnapshots');
   const cut = snapshots.create(request);
   await reached;
-  assert.deepEqual(await deps.catalogue.listSnapshots(), []);
+  assert.deepEqual(await catalogue.listSnapshots(), []);
   await rejectsWith(snapshots.create(request), 'ABORTED', /pending/);
   go();
   const snapshot = await cut;
-  assert.deepEqual(await deps.catalogue.listSnapshots(), [snapshot]);
+  assert.deepEqual(await catalogue.listSnapshots(), [snapshot]);
 });
 
-test('CS8: a failed creation is an error and leaves no snapshot behind', async () => {
-  const { deps, snapshots, backend } = managers;
+test('CS8: a failed creation is an error and leaves no snapshot behind', async (t) => {
+  const { catalogue, snapshots, backend } = managers;
   const { volumeId } = await managers.volume();
   const request = { name: 'failed', sourceVolumeId: volumeId, parameters: {} };
-  const { createSnapshots } = backend;
-  backend.createSnapshots = async () => {
-    throw Object.assign(new Error('no space'), { code: 'ENOSPC' });
-  };
+  const full = Object.assign(new Error('no space'), { code: 'ENOSPC' });
+  t.mock.method(backend, 'createSnapshots', () => Promise.reject(full));
   await assert.rejects(snapshots.create(request), { code: 'ENOSPC' });
-  assert.equal(await deps.catalogue.snapshotByName('failed'), null);
-  backend.createSnapshots = createSnapshots;
+  assert.equal(await catalogue.snapshotByName('failed'), null);
+  t.mock.restoreAll();
   assert.equal((await snapshots.create(request)).state, 'ready');
 });
 
 test('what a failed rollback has left of another volume is removed under the lock of that volume, and the name is free', async () => {
-  const { deps, snapshots, backend } = managers;
+  const { catalogue, deps, snapshots, backend } = managers;
   const [first, second] = [await managers.volume(), await managers.volume()];
-  const left = await deps.catalogue.insertSnapshot(
+  const left = await catalogue.insertSnapshot(
     snapshotRecord(first, { name: 'left', state: 'creating' }),
   );
   await backend.createSnapshots([{ volumeId: first.volumeId, snapshotId: left.snapshotId }]);
@@ -53,6 +46,6 @@ test('what a failed rollback has left of another volume is removed under the loc
   release();
   const snapshot = await snapshots.create(request);
   assert.equal(snapshot.volumeId, second.volumeId);
-  assert.equal(await deps.catalogue.snapshotById(left.snapshotId), null);
+  assert.equal(await catalogue.snapshotById(left.snapshotId), null);
   assert.deepEqual([...backend.storage.snapshots.keys()], [snapshot.snapshotId]);
 });

@@ -1,74 +1,61 @@
 import assert from 'node:assert/strict';
-import { afterEach, beforeEach, test } from 'node:test';
+import { mock, test } from 'node:test';
 import type { VolumeRecord } from '../../../src/catalogue/records.js';
 import { volumeKey } from '../../../src/volumes/operation-locks.js';
-import { VolumeManager } from '../../../src/volumes/volume-manager.js';
 import type { VolumeRequest } from '../../../src/volumes/volume-rules.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { BLOCK, MIB } from '../../support/records.js';
-import { holdUp, type Managers, openManagers } from './manager-fixture.js';
+import { holdUp, managersOfEachTest } from './manager-fixture.js';
 
-let managers: Managers;
-let volumes: VolumeManager;
+const managers = managersOfEachTest();
 
-beforeEach(async () => {
-  managers = await openManagers();
-  volumes = new VolumeManager(managers.deps);
-});
-afterEach(() => managers.close());
-
-const request = (name: string, change: Partial<VolumeRequest> = {}): VolumeRequest => ({
-  name,
-  range: null,
-  capabilities: [BLOCK],
-  parameters: {},
-  mutableParameters: {},
-  sourceSnapshotId: null,
-  sourceVolumeId: null,
-  topologyProblem: null,
-  ...change,
-});
+/** A block volume of the default size, unless `change` says otherwise. */
+const create = (name: string, change: Partial<VolumeRequest> = {}): Promise<VolumeRecord> =>
+  managers.volumes.create({
+    ...{ name, range: null, capabilities: [BLOCK], parameters: {}, mutableParameters: {} },
+    ...{ sourceSnapshotId: null, sourceVolumeId: null, topologyProblem: null },
+    ...change,
+  });
+const rangeOf = (requiredBytes: bigint, limitBytes = 0n) => ({ requiredBytes, limitBytes });
 
 test('a volume that is being cloned is locked until the clone exists', async () => {
   const source = await managers.volume();
   const { reached, go } = holdUp(managers.backend, 'cloneVolume');
-  const clone = volumes.create(request('clone', { sourceVolumeId: source.volumeId }));
+  const clone = create('clone', { sourceVolumeId: source.volumeId });
   await reached;
-  await rejectsWith(volumes.delete(source.volumeId), 'ABORTED', /pending/);
-  const range = { requiredBytes: 64n * MIB, limitBytes: 0n };
-  await rejectsWith(volumes.expand(source.volumeId, range), 'ABORTED', /pending/);
-  const again = volumes.create(request('clone', { sourceVolumeId: source.volumeId }));
+  await rejectsWith(managers.volumes.delete(source.volumeId), 'ABORTED', /pending/);
+  const expansion = managers.volumes.expand(source.volumeId, rangeOf(64n * MIB));
+  await rejectsWith(expansion, 'ABORTED', /pending/);
+  const again = create('clone', { sourceVolumeId: source.volumeId });
   await rejectsWith(again, 'ABORTED');
   go();
   assert.equal((await clone).sourceVolumeId, source.volumeId);
-  await volumes.delete(source.volumeId);
+  await managers.volumes.delete(source.volumeId);
 });
 
 test('a copy awaits its growth if and only if it is larger than its source', async () => {
   const { volumeId: sourceVolumeId, sizeBytes } = await managers.volume();
   for (const more of [0n, 16n * MIB]) {
-    const range = { requiredBytes: sizeBytes + more, limitBytes: 0n };
-    const made = await volumes.create(request(`copy ${more}`, { sourceVolumeId, range }));
+    const range = rangeOf(sizeBytes + more);
+    const made = await create(`copy ${more}`, { sourceVolumeId, range });
     assert.equal(made.awaitsGrowth, more > 0n);
   }
-  const range = { requiredBytes: sizeBytes, limitBytes: 0n };
-  assert.equal((await volumes.create(request('empty', { range }))).awaitsGrowth, false);
+  assert.equal((await create('empty', { range: rangeOf(sizeBytes) })).awaitsGrowth, false);
 });
 
-test('a volume that could not be rolled back is not handed out: the next call creates it anew', async () => {
+test('a volume that could not be rolled back is not handed out: the next call creates it anew', async (t) => {
   const source = await managers.volume();
-  const { backend, deps } = managers;
-  const spec = request('clone', { sourceVolumeId: source.volumeId });
-  const { cloneVolume, deleteVolume } = backend;
-  backend.cloneVolume = () => Promise.reject(new Error('dead'));
-  backend.deleteVolume = () => Promise.reject(new Error('dead too'));
-  await assert.rejects(volumes.create(spec), /dead/);
-  const left = await deps.catalogue.volumeByName('clone');
+  const { backend, catalogue } = managers;
+  const clone = () => create('clone', { sourceVolumeId: source.volumeId });
+  t.mock.method(backend, 'cloneVolume', () => Promise.reject(new Error('dead')));
+  t.mock.method(backend, 'deleteVolume', () => Promise.reject(new Error('dead too')));
+  await assert.rejects(clone(), /dead/);
+  const left = await catalogue.volumeByName('clone');
   assert.equal(left?.state, 'creating');
-  Object.assign(backend, { cloneVolume, deleteVolume });
-  const made = await volumes.create(spec);
+  t.mock.restoreAll();
+  const made = await clone();
   assert.notEqual(made.volumeId, left?.volumeId);
-  assert.equal(await deps.catalogue.volumeById(left?.volumeId ?? ''), null);
+  assert.equal(await catalogue.volumeById(left?.volumeId ?? ''), null);
 });
 
 /** A clone whose creation was killed: its row, and incomplete storage in the pool. */
@@ -77,25 +64,18 @@ async function halfClone(name: string, source: VolumeRecord): Promise<VolumeReco
 }
 
 /** The sources of abandoned clones, which are thawed. */
-function recordThaws(): string[] {
-  const thawed: string[] = [];
-  const { backend } = managers;
-  const abandonClone = backend.abandonClone.bind(backend);
-  backend.abandonClone = async (volumeId, sourceVolumeId) => {
-    thawed.push(sourceVolumeId);
-    await abandonClone(volumeId, sourceVolumeId);
-  };
-  return thawed;
+function recordThaws(): () => string[] {
+  const { mock: record } = mock.method(managers.backend, 'abandonClone');
+  return () => record.calls.map(({ arguments: [, sourceVolumeId] }) => sourceVolumeId);
 }
 
 test('an unfinished volume contradicts no request: it is rolled back and created anew', async () => {
-  const range = { requiredBytes: 64n * MIB, limitBytes: 0n };
   const half = await managers.volume({ name: 'half', state: 'creating', sizeBytes: 32n * MIB });
-  const made = await volumes.create(request('half', { range }));
+  const made = await create('half', { range: rangeOf(64n * MIB) });
   assert.deepEqual([made.sizeBytes, made.state], [64n * MIB, 'ready']);
-  assert.equal(await managers.deps.catalogue.volumeById(half.volumeId), null);
+  assert.equal(await managers.catalogue.volumeById(half.volumeId), null);
   assert.deepEqual([...managers.backend.storage.volumes.keys()], [made.volumeId]);
-  const other = volumes.create(request('half', { parameters: { mountOptions: 'noatime' } }));
+  const other = create('half', { parameters: { mountOptions: 'noatime' } });
   await rejectsWith(other, 'ALREADY_EXISTS', /parameters/);
 });
 
@@ -103,64 +83,57 @@ test('an incomplete clone of an earlier process is rolled back and its source is
   const source = await managers.volume();
   const half = await halfClone('clone', source);
   const thawed = recordThaws();
-  const made = await volumes.create(request('clone', { sourceVolumeId: source.volumeId }));
-  assert.deepEqual(thawed, [source.volumeId]);
-  assert.equal(await managers.deps.catalogue.volumeById(half.volumeId), null);
+  const made = await create('clone', { sourceVolumeId: source.volumeId });
+  assert.deepEqual(thawed(), [source.volumeId]);
+  assert.equal(await managers.catalogue.volumeById(half.volumeId), null);
   assert.equal(made.sourceVolumeId, source.volumeId);
   // A request with another source, or none, also thaws the first one, once no operation uses it.
   await halfClone('empty', source);
   const release = managers.deps.locks.acquire([volumeKey(source.volumeId)]);
-  const empty = request('empty', { range: { requiredBytes: 32n * MIB, limitBytes: 0n } });
-  await rejectsWith(volumes.create(empty), 'ABORTED', /pending/);
+  const empty = () => create('empty', { range: rangeOf(32n * MIB) });
+  await rejectsWith(empty(), 'ABORTED', /pending/);
   release();
-  assert.equal((await volumes.create(empty)).sourceVolumeId, null);
-  assert.deepEqual(thawed, [source.volumeId, source.volumeId]);
+  assert.equal((await empty()).sourceVolumeId, null);
+  assert.deepEqual(thawed(), [source.volumeId, source.volumeId]);
 });
 
 test('a failed clone thaws nothing: another process may have frozen its source', async () => {
   const source = await managers.volume();
   const thawed = recordThaws();
   managers.backend.cloneVolume = () => Promise.reject(new Error('frozen by somebody else'));
-  const spec = request('clone', { sourceVolumeId: source.volumeId });
-  await assert.rejects(volumes.create(spec), /frozen/);
-  assert.deepEqual(thawed, []);
-  assert.equal(await managers.deps.catalogue.volumeByName('clone'), null);
+  const clone = () => create('clone', { sourceVolumeId: source.volumeId });
+  await assert.rejects(clone(), /frozen/);
+  assert.deepEqual(thawed(), []);
+  assert.equal(await managers.catalogue.volumeByName('clone'), null);
 });
 
 test('a copy of a volume that is larger than its record has the size of the volume', async () => {
   const source = await managers.volume({ sizeBytes: 32n * MIB });
   const { volumeId } = source;
   await managers.backend.expandVolume(volumeId, 48n * MIB);
-  const clone = await volumes.create(request('clone', { sourceVolumeId: volumeId }));
+  const clone = await create('clone', { sourceVolumeId: volumeId });
   assert.equal(clone.sizeBytes, 48n * MIB);
-  const range = { requiredBytes: 32n * MIB, limitBytes: 40n * MIB };
-  const small = volumes.create(request('small', { sourceVolumeId: volumeId, range }));
+  const range = rangeOf(32n * MIB, 40n * MIB);
+  const small = create('small', { sourceVolumeId: volumeId, range });
   await rejectsWith(small, 'OUT_OF_RANGE', /50331648/);
-  const snapshot = await managers.snapshots.create({
-    name: 'snapshot',
-    sourceVolumeId: volumeId,
-    parameters: {},
-  });
+  const snapshot = await managers.snapshot(source);
   assert.equal(snapshot.sizeBytes, 48n * MIB);
   const { snapshotId } = snapshot;
-  const restored = await volumes.create(request('restored', { sourceSnapshotId: snapshotId }));
+  const restored = await create('restored', { sourceSnapshotId: snapshotId });
   assert.equal(restored.sizeBytes, 48n * MIB);
 });
 
 test('a copy of a volume that its pool calls initialized is never pristine, whatever the record says', async () => {
   const source = await managers.volume({ pristine: true });
   const { volumeId } = source;
-  const cut = (name: string) =>
-    managers.snapshots.create({ name, sourceVolumeId: volumeId, parameters: {} });
-  const cutTwo = async (name: string) =>
-    (await managers.groups.create({ name, sourceVolumeIds: [volumeId], parameters: {} })).members;
   const copies = async (suffix: string): Promise<boolean[]> => {
-    const snapshot = await cut(`snapshot ${suffix}`);
+    const snapshot = await managers.snapshot(source);
     const { snapshotId } = snapshot;
-    const members = await cutTwo(`group ${suffix}`);
+    const group = { name: `group ${suffix}`, sourceVolumeIds: [volumeId], parameters: {} };
+    const { members } = await managers.groups.create(group);
     const made = [
-      await volumes.create(request(`clone ${suffix}`, { sourceVolumeId: volumeId })),
-      await volumes.create(request(`restored ${suffix}`, { sourceSnapshotId: snapshotId })),
+      await create(`clone ${suffix}`, { sourceVolumeId: volumeId }),
+      await create(`restored ${suffix}`, { sourceSnapshotId: snapshotId }),
     ];
     return [snapshot, ...members, ...made].map(({ pristine }) => pristine);
   };
@@ -173,31 +146,29 @@ test('a volume that is larger than its record is recorded with its size, and ref
   for (const limitBytes of [32n * MIB, 0n]) {
     const { volumeId } = await managers.volume();
     await managers.backend.expandVolume(volumeId, 40n * MIB);
-    const call = volumes.expand(volumeId, { requiredBytes: 32n * MIB, limitBytes });
+    const call = managers.volumes.expand(volumeId, rangeOf(32n * MIB, limitBytes));
     if (limitBytes === 0n) assert.equal((await call).sizeBytes, 40n * MIB);
     else await rejectsWith(call, 'OUT_OF_RANGE', /41943040/);
-    assert.equal((await volumes.find(volumeId)).sizeBytes, 40n * MIB);
+    assert.equal((await managers.volumes.find(volumeId)).sizeBytes, 40n * MIB);
   }
 });
 
 test('topology is checked after the source and the size, and nothing is created', async () => {
   const topologyProblem = 'elsewhere';
-  const gone = request('volume', { topologyProblem, sourceVolumeId: 'vol-gone' });
-  await rejectsWith(volumes.create(gone), 'NOT_FOUND');
-  const range = { requiredBytes: 1n << 50n, limitBytes: 0n };
-  await rejectsWith(volumes.create(request('volume', { topologyProblem, range })), 'OUT_OF_RANGE');
-  const call = volumes.create(request('volume', { topologyProblem }));
+  const gone = create('volume', { topologyProblem, sourceVolumeId: 'vol-gone' });
+  await rejectsWith(gone, 'NOT_FOUND');
+  const range = rangeOf(1n << 50n);
+  await rejectsWith(create('volume', { topologyProblem, range }), 'OUT_OF_RANGE');
+  const call = create('volume', { topologyProblem });
   await rejectsWith(call, 'RESOURCE_EXHAUSTED', /elsewhere/);
   assert.equal(managers.backend.storage.volumes.size, 0);
 });
 
 test('mutable parameters of the request take precedence over those of the class', async () => {
-  const made = await volumes.create(
-    request('volume', {
-      parameters: { readAheadKiB: '64', loopDirectIo: 'false', mountOptions: 'noatime' },
-      mutableParameters: { readAheadKiB: '256' },
-    }),
-  );
+  const made = await create('volume', {
+    parameters: { readAheadKiB: '64', loopDirectIo: 'false', mountOptions: 'noatime' },
+    mutableParameters: { readAheadKiB: '256' },
+  });
   const { mutableParameters, createdMutableParameters } = made satisfies VolumeRecord;
   assert.deepEqual(mutableParameters, { readAheadKiB: '256', loopDirectIo: 'false' });
   assert.deepEqual(createdMutableParameters, { readAheadKiB: '256' });
