@@ -6,6 +6,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import type { Readable, Writable } from 'node:stream';
+import { test as plainTest, type TestContext } from 'node:test';
 import { temporaryDirectory } from './temporary.js';
 
 const PROGRAM = '/usr/bin/chromium';
@@ -21,10 +22,13 @@ const OPTIONS = [
   '--remote-debugging-pipe',
 ];
 
-/** For node:test's `skip`. */
-export const skipWithoutBrowser: string | false = existsSync(PROGRAM)
-  ? false
-  : `${PROGRAM} is not installed: install the package chromium`;
+export const hasBrowser = existsSync(PROGRAM);
+
+/** A test that is skipped where there is no browser. */
+export function test(title: string, run: (context: TestContext) => Promise<void>): void {
+  const skip = hasBrowser ? false : `${PROGRAM} is not installed: install the package chromium`;
+  plainTest(title, { skip }, run);
+}
 
 type Answer = Record<string, unknown>;
 

@@ -6,12 +6,11 @@
 import assert from 'node:assert/strict';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { type Document, parseDocument } from '../../../src/bench/report/document.js';
 import { formatHtml } from '../../../src/bench/report/html.js';
 import { fullReport } from '../../support/bench-report.js';
-import { Browser, skipWithoutBrowser } from '../../support/browser.js';
+import { Browser, test } from '../../support/browser.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 const WIDTH = 1000;
@@ -48,9 +47,7 @@ function givenReport(): Document {
   return file === undefined ? fullReport() : parseDocument(readFileSync(file, 'utf8'));
 }
 
-test('a browser shows every chart of the page, without an error or a request', {
-  skip: skipWithoutBrowser,
-}, async (t) => {
+test('a browser shows every chart of the page, without an error or a request', async (t) => {
   const file = join(temporaryDirectory(), 'report.html');
   const report = givenReport();
   writeFileSync(file, formatHtml(report));

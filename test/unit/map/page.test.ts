@@ -5,11 +5,11 @@
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { after, before } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { CellCounter } from '../../../src/map/cells.js';
 import { formatPage, type Subject } from '../../../src/map/page.js';
-import { Browser, skipWithoutBrowser as skip } from '../../support/browser.js';
+import { Browser, hasBrowser, test } from '../../support/browser.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 const WIDTH = 1000;
@@ -29,7 +29,7 @@ function cells(): CellCounter {
 
 let browser: Browser;
 before(async () => {
-  if (skip === false) browser = await Browser.start(WIDTH, HEIGHT);
+  if (hasBrowser) browser = await Browser.start(WIDTH, HEIGHT);
 });
 after(() => browser?.close());
 
@@ -92,9 +92,7 @@ async function press(key: string): Promise<void> {
   await browser.send('Input.dispatchKeyEvent', { type: 'keyUp', key });
 }
 
-test('the page draws every cell in the colour of its share, without an error or a request', {
-  skip,
-}, async () => {
+test('the page draws every cell in the colour of its share, without an error or a request', async () => {
   await open(formatPage(DELTA, cells()));
   assert.equal(await browser.evaluate(VIEW), '0 B to 8 GiB: 1 GiB changed; one cell is 2 MiB');
   const drawn = await browser.evaluate<Record<string, number>>(DRAWN);
@@ -109,9 +107,7 @@ test('the page draws every cell in the colour of its share, without an error or 
   assert.deepEqual(browser.problems, []);
 });
 
-test('the tooltip names the offsets and the bytes of the cell below the pointer', {
-  skip,
-}, async () => {
+test('the tooltip names the offsets and the bytes of the cell below the pointer', async () => {
   await open(formatPage(DELTA, cells()));
   const { left, top, width, step } = await box();
   await pointAt(left + step + 4, top + 4);
@@ -136,9 +132,7 @@ test('the tooltip names the offsets and the bytes of the cell below the pointer'
   assert.deepEqual(browser.problems, []);
 });
 
-test('wheel, keys and buttons zoom and move, never beyond the volume', {
-  skip,
-}, async () => {
+test('wheel, keys and buttons zoom and move, never beyond the volume', async () => {
   await open(formatPage(DELTA, cells()));
   const { left, top } = await box();
   const wheel = { type: 'mouseWheel', x: left + 4, y: top + 4, deltaX: 0 };
@@ -164,9 +158,7 @@ test('wheel, keys and buttons zoom and move, never beyond the volume', {
   assert.deepEqual(browser.problems, []);
 });
 
-test('the page is dark where the system is, and light in print', {
-  skip,
-}, async () => {
+test('the page is dark where the system is, and light in print', async () => {
   await open(formatPage(DELTA, cells()));
   const background = `getComputedStyle(document.body).backgroundColor`;
   const dark = { name: 'prefers-color-scheme', value: 'dark' };
@@ -187,7 +179,7 @@ test('the page is dark where the system is, and light in print', {
   assert.deepEqual(browser.problems, []);
 });
 
-test('ids of a hostile driver stay text', { skip }, async () => {
+test('ids of a hostile driver stay text', async () => {
   const snapshotId = `</script><script>window.broken=1</script><img src=x onerror="window.broken=1">`;
   const subject = { snapshotId, baseId: `'"><b>&amp;`, grain: null };
   await open(formatPage(subject, cells()));
@@ -197,9 +189,7 @@ test('ids of a hostile driver stay text', { skip }, async () => {
   assert.deepEqual(browser.problems, []);
 });
 
-test('a volume of no bytes and one of 2^63 bytes have pages without errors', {
-  skip,
-}, async () => {
+test('a volume of no bytes and one of 2^63 bytes have pages without errors', async () => {
   const allocated: Subject = {
     snapshotId: 's',
     baseId: null,
