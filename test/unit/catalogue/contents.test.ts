@@ -24,9 +24,7 @@ const temporaryFile = (): string => join(temporaryDirectory(), 'catalogue.sqlite
 test('copies taken while another process writes are whole and hold all that it has acknowledged', async (t) => {
   const file = temporaryFile();
   const script = packagePath('.test-build/test/support/catalogue-process.js');
-  const child = spawn(process.execPath, [script, file, 'insert'], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
+  const child = spawn(process.execPath, [script, file], { stdio: ['ignore', 'pipe', 'inherit'] });
   t.after(() => child.kill('SIGKILL'));
   const said: string[] = [];
   createInterface({ input: child.stdout }).on('line', (line) => said.push(line));

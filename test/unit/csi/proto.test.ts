@@ -59,20 +59,6 @@ test('the options have the extension numbers that other CSI code uses', () => {
   assert.deepEqual(Object.fromEntries(found), expected);
 });
 
-test('every rpc is served under its CSI path', () => {
-  for (const services of [clientServices(), servedServices()]) {
-    for (const [name, service] of Object.entries(descriptor.services)) {
-      const definition = services[name as keyof typeof services];
-      assert.deepEqual(Object.keys(definition).sort(), Object.keys(service.rpcs).sort());
-      for (const [rpc, facts] of Object.entries(service.rpcs)) {
-        assert.equal(definition[rpc]?.path, `/csi.v1.${name}/${rpc}`);
-        assert.equal(definition[rpc]?.requestStream, facts['clientStreaming']);
-        assert.equal(definition[rpc]?.responseStream, facts['serverStreaming']);
-      }
-    }
-  }
-});
-
 test('the server decodes int64 and unknown enum values exactly, and fills in what is unset', () => {
   const capacity_range = { required_bytes: '9007199254740993', limit_bytes: '9223372036854775807' };
   const capability = (mode: number) => ({ block: {}, access_mode: { mode } });

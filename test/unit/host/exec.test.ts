@@ -3,7 +3,7 @@ import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { isToolAtWork } from '../../../src/host/device-holders.js';
@@ -98,22 +98,6 @@ test('ID10: all programs are looked for at once, and a missing one is reported a
   assert.deepEqual(childrenOf(process.pid), []);
 });
 
-test('a plugin that is killed leaves no command behind', async () => {
-  const script = fileURLToPath(new URL('./exec-process.js', import.meta.url));
-  const plugin = spawn(process.execPath, [script], { stdio: ['ignore', 'pipe', 'inherit'] });
-  const { pid } = plugin;
-  assert.ok(pid !== undefined);
-  await eventually('the plugin runs sleep', () =>
-    childrenOf(pid).some((child) => readFileSync(`/proc/${child}/comm`, 'utf8') === 'sleep\n'),
-  );
-  const [sleeper] = childrenOf(pid);
-  assert.ok(sleeper !== undefined && isAlive(sleeper));
-  const ended = once(plugin, 'exit');
-  plugin.kill('SIGKILL');
-  await ended;
-  await eventually('sleep is gone', () => !isAlive(sleeper));
-});
-
 /** A script that is begun, waits for a sign and ends, and the file it keeps locked meanwhile. */
 class Waiting {
   readonly directory = temporaryDirectory();
@@ -122,6 +106,11 @@ class Waiting {
   readonly script =
     `touch ${this.path('begun')}; while [ ! -e ${this.path('go')} ]; do sleep 0.05; done; ` +
     `echo x; echo y >&2; touch ${this.path('ended')}`;
+
+  /** A test that fails does not leave it waiting. */
+  constructor(t: TestContext) {
+    t.after(() => writeFileSync(this.path('go'), ''));
+  }
 
   path(name: string): string {
     return join(this.directory, name);
@@ -136,8 +125,8 @@ class Waiting {
   }
 }
 
-test('a command that must not stop half way ends although the plugin was killed, and is at work till then', async () => {
-  const waiting = new Waiting();
+test('a command that must not stop half way ends although the plugin was killed, and is at work till then', async (t) => {
+  const waiting = new Waiting(t);
   const script = fileURLToPath(new URL('./exec-process.js', import.meta.url));
   const plugin = spawn(process.execPath, [script, waiting.script, waiting.locked], {
     stdio: 'ignore',
@@ -150,8 +139,8 @@ test('a command that must not stop half way ends although the plugin was killed,
   await waiting.end();
 });
 
-test('a command that must not stop half way is not killed when its time is over', async () => {
-  const waiting = new Waiting();
+test('a command that must not stop half way is not killed when its time is over', async (t) => {
+  const waiting = new Waiting(t);
   const options = { outlivesLocking: waiting.locked, timeoutMs: 500 };
   const ran = run('sh', ['-c', waiting.script], options);
   await rejectsWith(ran, 'ABORTED', /^sh is still working on .*locked.*try again/);
@@ -160,8 +149,8 @@ test('a command that must not stop half way is not killed when its time is over'
   await waiting.end();
 });
 
-test('a command that must not stop half way is not killed for what it says', async () => {
-  const waiting = new Waiting();
+test('a command that must not stop half way is not killed for what it says', async (t) => {
+  const waiting = new Waiting(t);
   const options = { outlivesLocking: waiting.locked };
   const ran = run('sh', ['-c', `head -c 2000000 /dev/zero; ${waiting.script}`], options);
   await rejectsWith(ran, 'ABORTED', /still working/);
@@ -169,8 +158,8 @@ test('a command that must not stop half way is not killed for what it says', asy
   await waiting.end();
 });
 
-test('two commands that lock one device do not run at once', async () => {
-  const waiting = new Waiting();
+test('two commands that lock one device do not run at once', async (t) => {
+  const waiting = new Waiting(t);
   const options = { outlivesLocking: waiting.locked };
   const first = run('sh', ['-c', waiting.script], options);
   await eventually('the first one runs', () => existsSync(waiting.path('begun')));

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
-import { connect, createServer, type Socket } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
 import { MetricsListener, type Routes } from '../../../src/metrics/listener.js';
@@ -145,23 +145,12 @@ test('H25: requests with random bytes in them neither end the listener nor keep 
   }
 });
 
-test('an address that is in use is an error that names the setting and the remedy', async (t) => {
-  const other = createServer();
-  other.listen(LOOPBACK);
-  await once(other, 'listening');
-  t.after(() => other.close());
-  const { port } = other.address() as { port: number };
+test('an address that this host does not have is an error that names it', async () => {
   const routes = {
     contentType: '',
     metrics: async () => Buffer.alloc(0),
     notReady: async () => null,
   };
-  await assert.rejects(
-    MetricsListener.listen({ host: '127.0.0.1', port }, routes),
-    /BLOCKDELTA_METRICS_ADDRESS is 127\.0\.0\.1:\d+, .* another process listens there; choose/,
-  );
-  await assert.rejects(
-    MetricsListener.listen({ host: '192.0.2.1', port: 0 }, routes),
-    /192\.0\.2\.1:0, .* this host has no such address/,
-  );
+  const listening = MetricsListener.listen({ host: '192.0.2.1', port: 0 }, routes);
+  await assert.rejects(listening, /192\.0\.2\.1:0, .* this host has no such address/);
 });

@@ -5,39 +5,28 @@ import { packageVersion } from '../../../src/base/version.js';
 import type { AnyUnaryHandler, CallContext, UnaryHandlers } from '../../../src/csi/service.js';
 import { createIdentityService } from '../../../src/plugin/identity.js';
 
-type Health = () => Promise<'starting' | 'ready'>;
+const broken = async (): Promise<never> => {
+  throw CsiError.failedPrecondition('pool default is not mounted');
+};
 
-function ask(rpc: keyof UnaryHandlers<'Identity'>, health: Health): Promise<object> {
+function ask(rpc: keyof UnaryHandlers<'Identity'>): Promise<object> {
   const identity = createIdentityService({
-    driverName: 'blockdelta.csi',
-    vendorVersion: packageVersion(),
-    csiLevel: '1.12',
-    controllerPublish: false,
-    health,
+    ...{ driverName: 'blockdelta.csi', vendorVersion: packageVersion(), csiLevel: '1.12' },
+    ...{ controllerPublish: false, health: broken },
   });
   const handler: AnyUnaryHandler | undefined = identity.unary[rpc];
   assert.ok(handler !== undefined, rpc);
   return handler({} as never, {} as CallContext);
 }
 
-const broken: Health = async () => {
-  throw CsiError.failedPrecondition('pool default is not mounted');
-};
-
-test('Probe distinguishes starting, ready and broken', async () => {
-  assert.deepEqual(await ask('Probe', async () => 'starting'), { ready: { value: false } });
-  assert.deepEqual(await ask('Probe', async () => 'ready'), { ready: { value: true } });
-  await assert.rejects(ask('Probe', broken), /pool default is not mounted/);
-});
-
 test('ID2, ID3, ID4 and E18: name, version and capabilities are served while the plugin is broken', async () => {
-  assert.deepEqual(await ask('GetPluginInfo', broken), {
+  assert.deepEqual(await ask('GetPluginInfo'), {
     name: 'blockdelta.csi',
     vendor_version: packageVersion(),
   });
   assert.match(packageVersion(), /^\d+\.\d+\.\d+/);
   assert.ok(Buffer.byteLength(packageVersion()) <= 128);
-  assert.deepEqual(await ask('GetPluginCapabilities', broken), {
+  assert.deepEqual(await ask('GetPluginCapabilities'), {
     capabilities: [
       { service: { type: 'CONTROLLER_SERVICE' } },
       { service: { type: 'VOLUME_ACCESSIBILITY_CONSTRAINTS' } },

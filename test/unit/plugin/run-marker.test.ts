@@ -1,28 +1,21 @@
-/** How the last run of the plugin ended, by the file that a run leaves behind. */
+/**
+ * How the last run of the plugin ended, by the file that a run leaves behind. integration/server-process has the ends
+ * of plugins that run.
+ */
 import assert from 'node:assert/strict';
-import { readdirSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { RunMarker } from '../../../src/plugin/run-marker.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
-async function run(directory: string, end: 'stop' | 'kill', isFirst = false): Promise<string> {
+async function run(directory: string, end: 'stop' | 'kill'): Promise<string> {
   const marker = new RunMarker(directory);
-  const found = await marker.begin(isFirst);
+  const found = await marker.begin(false);
   await marker.started();
   if (end === 'stop') await marker.end();
   return found;
 }
-
-test('an orderly stop, a kill and a first start are told apart', async () => {
-  const directory = temporaryDirectory();
-  assert.equal(await run(directory, 'stop', true), 'not recorded');
-  assert.deepEqual(readdirSync(directory), []);
-  assert.equal(await run(directory, 'kill'), 'clean');
-  assert.equal(await run(directory, 'kill'), 'killed or crashed');
-  assert.equal(await run(directory, 'stop'), 'killed or crashed');
-  assert.equal(await run(directory, 'stop'), 'clean');
-});
 
 test('a run of an earlier boot ended with the machine', async () => {
   const directory = temporaryDirectory();
