@@ -1,16 +1,14 @@
-/** The catalogue's records and what changes together, its schema over versions, and who may open it. */
+/** The catalogue's records, what changes together, and its schema over versions. */
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import { StatusCode } from '../../../src/base/errors.js';
-import { packagePath } from '../../../src/base/package-root.js';
 import { openCatalogue } from '../../../src/catalogue/catalogue-client.js';
 import type {
   GroupSnapshotRecord,
   NewSnapshot,
   VolumeRecord,
 } from '../../../src/catalogue/records.js';
+import { CATALOGUE_STEPS } from '../../../src/catalogue/schema.js';
 import { SqliteConnection } from '../../../src/database/connection.js';
 import { type DirectCatalogue, openCatalogueHere } from '../../support/direct-database.js';
 import { throwsWith } from '../../support/expect-status.js';
@@ -210,16 +208,6 @@ test('a name belongs to one group, and a failed insertion leaves nothing behind'
   assert.equal(catalogue.snapshotById('snap-new'), null);
 });
 
-test('a second process is refused while the first has the catalogue open, and succeeds afterwards', () => {
-  const script = packagePath('.test-build/test/support/catalogue-process.js');
-  const open = () =>
-    spawnSync(process.execPath, [script, file, 'open'], { encoding: 'utf8' }).stdout.trim();
-  assert.match(open(), new RegExp(`^REFUSED ${StatusCode.FAILED_PRECONDITION} .*another process`));
-  catalogue.close();
-  assert.equal(open(), 'OPEN');
-  catalogue = openCatalogueHere(file);
-});
-
 test('the client has every call of the catalogue, and no other', async () => {
   const served = Object.keys(catalogue).sort();
   const client = await openCatalogue(join(directory, 'other.db'));
@@ -249,11 +237,28 @@ test('a catalogue of a newer plugin is refused and not changed', () => {
   assert.equal(catalogue.registerPool('default', 'x'), 'uuid-1');
 });
 
+/** The volumes and snapshots in a catalogue of the first version. */
+function writeFirstVersion(path: string): void {
+  const older = new SqliteConnection(path, 0);
+  older.exec(`
+    ${CATALOGUE_STEPS[0]}
+    PRAGMA user_version = 1;
+    ATTACH '${file}' AS newer;
+    INSERT INTO pools SELECT * FROM newer.pools;
+    INSERT INTO volumes SELECT volume_id, name, pool, size_bytes, state, parameters, capabilities,
+      source_snapshot_id, fresh, created_ns FROM newer.volumes;
+    INSERT INTO snapshots SELECT sequence, snapshot_id, name, volume_id, pool, size_bytes, state,
+      creation_time_ns, parameters, fresh FROM newer.snapshots;
+  `);
+  older.close();
+}
+
 test('volumes and snapshots of an older catalogue keep their fields and their order', () => {
   const made = volumes.map((volume) => catalogue.insertSnapshot(snapshotRecord(volume)));
   catalogue.close();
-  inFile(downgrade);
-  catalogue = openCatalogueHere(file);
+  const path = join(directory, 'older.db');
+  writeFirstVersion(path);
+  catalogue = openCatalogueHere(path);
   for (const snapshot of made) {
     assert.deepEqual(catalogue.snapshotById(snapshot.snapshotId), snapshot);
   }
@@ -261,40 +266,3 @@ test('volumes and snapshots of an older catalogue keep their fields and their or
   const next = catalogue.insertSnapshot(snapshotRecord(volumes[0]));
   assert.ok(next.sequence > (made.at(-1)?.sequence ?? 0n), 'a later cut has a higher number');
 });
-
-/** Reverts all steps of the schema but the first, as far as the tests need it. */
-function downgrade(database: SqliteConnection): void {
-  database.exec(`
-    DROP TABLE kept_bases;
-    DROP TABLE former_node_keys;
-    ALTER TABLE catalogue DROP COLUMN node_id;
-    DROP TABLE controller_publications;
-    ALTER TABLE stagings DROP COLUMN resolved_path;
-    ALTER TABLE publications DROP COLUMN resolved_path;
-    ALTER TABLE publications DROP COLUMN pod_uid;
-    ALTER TABLE volumes DROP COLUMN created_mutable_parameters;
-    ALTER TABLE volumes DROP COLUMN mutable_parameters;
-    ALTER TABLE volumes DROP COLUMN source_volume_id;
-    ALTER TABLE volumes DROP COLUMN awaits_growth;
-    DROP INDEX snapshots_by_group;
-    CREATE TABLE older (
-      sequence INTEGER PRIMARY KEY AUTOINCREMENT,
-      snapshot_id TEXT NOT NULL UNIQUE,
-      name TEXT NOT NULL UNIQUE,
-      volume_id TEXT NOT NULL REFERENCES volumes(volume_id),
-      pool TEXT NOT NULL REFERENCES pools(name),
-      size_bytes INTEGER NOT NULL,
-      state TEXT NOT NULL,
-      creation_time_ns INTEGER NOT NULL,
-      parameters TEXT NOT NULL,
-      fresh INTEGER NOT NULL
-    ) STRICT;
-    INSERT INTO older SELECT sequence, snapshot_id, name, volume_id, pool, size_bytes, state,
-      creation_time_ns, parameters, fresh FROM snapshots;
-    DROP TABLE snapshots;
-    ALTER TABLE older RENAME TO snapshots;
-    CREATE INDEX snapshots_by_volume ON snapshots(volume_id);
-    DROP TABLE group_snapshots;
-    PRAGMA user_version = 1;
-  `);
-}
