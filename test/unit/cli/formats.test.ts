@@ -18,66 +18,36 @@ const ENTRIES = [
   { offset: 2n ** 60n, size: 3n * 2n ** 29n },
 ];
 
-test('a table is aligned to the size of the volume', () => {
-  const table = createListFormatter('table');
-  assert.equal(
-    table.head(2n ** 61n) + table.rows(ENTRIES),
-    [
-      '             OFFSET                 SIZE',
-      '                  0                 4096  4 KiB',
-      '1152921504606846976           1610612736  1.5 GiB',
-      '',
-    ].join('\n'),
-  );
-});
+/** What a list looks like in each format. */
+const LISTED = {
+  table: [
+    '             OFFSET                 SIZE',
+    '                  0                 4096  4 KiB',
+    '1152921504606846976           1610612736  1.5 GiB',
+  ],
+  csv: ['byte_offset,size_bytes', '0,4096', '1152921504606846976,1610612736'],
+  ndjson: [
+    '{"byte_offset":"0","size_bytes":"4096"}',
+    '{"byte_offset":"1152921504606846976","size_bytes":"1610612736"}',
+  ],
+} as const;
+
+for (const [format, lines] of Object.entries(LISTED)) {
+  test(`a list as ${format} has every range exactly`, () => {
+    const list = createListFormatter(format as keyof typeof LISTED);
+    assert.equal(list.head(2n ** 61n) + list.rows(ENTRIES), `${lines.join('\n')}\n`);
+  });
+}
 
 test('csv has a header even for an empty list', () => {
   const csv = createListFormatter('csv');
   assert.equal(csv.head(1n) + csv.rows([]), 'byte_offset,size_bytes\n');
-  assert.equal(csv.rows(ENTRIES), '0,4096\n1152921504606846976,1610612736\n');
-});
-
-test('ndjson is one object per line, with exact numbers as strings', () => {
-  const ndjson = createListFormatter('ndjson');
-  const lines = (ndjson.head(1n) + ndjson.rows(ENTRIES)).trimEnd().split('\n');
-  assert.deepEqual(
-    lines.map((line) => JSON.parse(line)),
-    [
-      { byte_offset: '0', size_bytes: '4096' },
-      { byte_offset: '1152921504606846976', size_bytes: '1610612736' },
-    ],
-  );
 });
 
 const SUMMARY = {
-  ranges: 2,
-  sizeBytes: 1024n,
-  capacityBytes: 4096n,
-  seconds: 1.23456,
-  firstMessageMs: 2.345,
-  messages: 1,
-  resumes: 0,
+  ...{ ranges: 2, sizeBytes: 1024n, capacityBytes: 4096n, seconds: 1.23456 },
+  ...{ firstMessageMs: 2.345, messages: 1, resumes: 0 },
 };
-
-test('every format of a summary has the same values', () => {
-  const json = JSON.parse(formatSummary('ndjson', SUMMARY)) as Record<string, unknown>;
-  assert.deepEqual(json, {
-    ranges: 2,
-    size_bytes: '1024',
-    volume_capacity_bytes: '4096',
-    share: 0.25,
-    seconds: 1.235,
-    first_message_ms: 2.3,
-    messages: 1,
-    resumes: 0,
-  });
-  const [names, values] = formatSummary('csv', SUMMARY).trimEnd().split('\n');
-  assert.deepEqual(names?.split(','), Object.keys(json));
-  assert.deepEqual(values?.split(','), Object.values(json).map(String));
-  const table = formatSummary('table', SUMMARY);
-  assert.match(table, /^ranges +2$/m);
-  assert.match(table, /^bytes +1024 \(1 KiB\), 25 % of the volume$/m);
-});
 
 test('the summary of an empty stream has no capacity and no times', () => {
   const nothing = { ...SUMMARY, capacityBytes: null, firstMessageMs: null };
@@ -148,55 +118,52 @@ test('the other formats have the changed ranges in bytes, adjacent ones merged',
   });
 });
 
-test('every format of a summary of thin-delta has the totals by kind', () => {
-  const summary = (format: 'table' | 'csv' | 'ndjson') =>
-    printed(createSummaryPrinter(format, DELTA, () => 0.12345));
-  const json = JSON.parse(summary('ndjson')) as Record<string, unknown>;
-  assert.deepEqual(json, {
-    ranges: 2,
-    size_bytes: '262144',
-    left_only_bytes: '65536',
-    right_only_bytes: '65536',
-    different_bytes: '131072',
-    nodes: 9,
-    seconds: 0.123,
-  });
-  const [names, values] = summary('csv').trimEnd().split('\n');
-  assert.deepEqual(names?.split(','), Object.keys(json));
-  assert.deepEqual(values?.split(','), Object.values(json).map(String));
-  assert.match(summary('table'), /^bytes +262144 \(256 KiB\)$/m);
-});
-
 const DEVICES = [
   {
-    deviceId: 1,
-    root: 11n,
-    mappedBlocks: 160n,
-    transactionId: 2n,
-    creationTime: 0,
-    snapshottedTime: 3,
+    ...{ deviceId: 1, root: 11n, mappedBlocks: 160n, transactionId: 2n },
+    ...{ creationTime: 0, snapshottedTime: 3 },
   },
 ];
 
-test('every format lists the same values for each device', () => {
-  const json = JSON.parse(formatDevices('ndjson', DEVICES, 65536n)) as Record<string, unknown>;
-  assert.deepEqual(json, {
-    device_id: 1,
-    mapped_blocks: '160',
-    mapped_bytes: '10485760',
-    transaction_id: '2',
-    creation_time: 0,
-    snapshotted_time: 3,
+type Format = 'table' | 'csv' | 'ndjson';
+
+/** What prints something in a format, the values that it has in all of them, and lines of the table. */
+const PRINTED: readonly [what: string, (format: Format) => string, object, RegExp][] = [
+  [
+    'a summary',
+    (format) => formatSummary(format, SUMMARY),
+    {
+      ...{ ranges: 2, size_bytes: '1024', volume_capacity_bytes: '4096', share: 0.25 },
+      ...{ seconds: 1.235, first_message_ms: 2.3, messages: 1, resumes: 0 },
+    },
+    /^ranges +2\nbytes +1024 \(1 KiB\), 25 % of the volume$/m,
+  ],
+  [
+    'a summary of thin-delta',
+    (format) => printed(createSummaryPrinter(format, DELTA, () => 0.12345)),
+    {
+      ...{ ranges: 2, size_bytes: '262144', left_only_bytes: '65536', right_only_bytes: '65536' },
+      ...{ different_bytes: '131072', nodes: 9, seconds: 0.123 },
+    },
+    /^bytes +262144 \(256 KiB\)$/m,
+  ],
+  [
+    'a device of thin-ls',
+    (format) => formatDevices(format, DEVICES, 65536n),
+    {
+      ...{ device_id: 1, mapped_blocks: '160', mapped_bytes: '10485760', transaction_id: '2' },
+      ...{ creation_time: 0, snapshotted_time: 3 },
+    },
+    /^DEVICE {2}BLOCKS {5}BYTES {2}TRANSACTION {2}CREATED {2}SNAPSHOTTED\n {5}1 {5}160 {2}10485760 {12}2 {8}0 {12}3\n$/,
+  ],
+];
+
+for (const [what, print, values, table] of PRINTED) {
+  test(`every format of ${what} has the same values`, () => {
+    assert.deepEqual(JSON.parse(print('ndjson')), values);
+    const [names, row] = print('csv').trimEnd().split('\n');
+    assert.deepEqual(names?.split(','), Object.keys(values));
+    assert.deepEqual(row?.split(','), Object.values(values).map(String));
+    assert.match(print('table'), table);
   });
-  const [names, values] = formatDevices('csv', DEVICES, 65536n).trimEnd().split('\n');
-  assert.deepEqual(names?.split(','), Object.keys(json));
-  assert.deepEqual(values?.split(','), Object.values(json).map(String));
-  assert.equal(
-    formatDevices('table', DEVICES, 65536n),
-    [
-      'DEVICE  BLOCKS     BYTES  TRANSACTION  CREATED  SNAPSHOTTED',
-      '     1     160  10485760            2        0            3',
-      '',
-    ].join('\n'),
-  );
-});
+}

@@ -1,50 +1,37 @@
 /** Every path that a command takes is absolute behind the command line, and no program gets another one. */
 import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { test } from 'node:test';
 import { Command } from 'commander';
-import { addBackupCommand } from '../../../src/cli/backup/backup-command.js';
-import { addBackupsCommand } from '../../../src/cli/backup/list-command.js';
-import { addPruneCommand } from '../../../src/cli/backup/prune-command.js';
-import { addRestoreCommand } from '../../../src/cli/backup/restore-command.js';
-import { addVerifyCommand } from '../../../src/cli/backup/verify-command.js';
-import { addBenchCommand } from '../../../src/cli/bench.js';
-import { addCatalogueCommand } from '../../../src/cli/catalogue.js';
-import { addConformanceCommand } from '../../../src/cli/conformance.js';
-import { addDoctorCommand } from '../../../src/cli/inspection/doctor-command.js';
-import { addGcCommand } from '../../../src/cli/inspection/gc-command.js';
-import { addPoolsCommand } from '../../../src/cli/inspection/list-commands.js';
 import { nodeSettings } from '../../../src/cli/inspection/node.js';
-import { addMapCommand } from '../../../src/cli/map.js';
-import { addNbdCommand } from '../../../src/cli/nbd.js';
-import { addThinDeltaCommand } from '../../../src/cli/thin/delta-command.js';
-import { addThinLsCommand } from '../../../src/cli/thin/ls-command.js';
 import { run } from '../../../src/host/exec.js';
 import { runProgram } from '../../../src/nbd/program.js';
 import { rejectsWith } from '../../support/expect-status.js';
 
+const CLI = new URL('../../../src/cli/', import.meta.url);
 /** What help calls a value that is a path. */
 const PATH = /<(?:file|directory|path|device|socket|target)/;
 const PATH_ARGUMENTS = ['directory', 'metadata', 'before', 'after', 'report'];
 /** Read where it is parsed. */
 const READ_AT_ONCE = ['--secrets'];
 
-function commands(): Command[] {
+/** Of all files of src/cli. */
+async function commands(): Promise<Command[]> {
   const program = new Command();
-  for (const add of [
-    ...[addBackupCommand, addBackupsCommand, addPruneCommand, addRestoreCommand, addVerifyCommand],
-    ...[addBenchCommand, addCatalogueCommand, addConformanceCommand, addDoctorCommand],
-    ...[addGcCommand, addPoolsCommand, addMapCommand, addNbdCommand],
-    ...[addThinDeltaCommand, addThinLsCommand],
-  ]) {
-    add(program);
+  const files = readdirSync(CLI, { recursive: true, encoding: 'utf8' });
+  for (const file of files.filter((name) => name.endsWith('.js'))) {
+    const exported = Object.entries((await import(`${CLI.href}${file}`)) as Record<string, never>);
+    for (const [name, add] of exported) {
+      if (/^add\w+Command$/.test(name)) (add as (program: Command) => void)(program);
+    }
   }
   return program.commands.flatMap((command) => [command, ...command.commands]);
 }
 
-test('the command line makes every path absolute', () => {
+test('the command line makes every path absolute', async () => {
   let paths = 0;
-  for (const command of commands()) {
+  for (const command of await commands()) {
     const options = command.options.filter(({ flags }) => PATH.test(flags));
     const taken = command.registeredArguments.filter((each) =>
       PATH_ARGUMENTS.includes(each.name()),
