@@ -21,29 +21,15 @@ test('a manifest is read as it was written, sizes beyond 2^53 included', () => {
 });
 
 test('a manifest with any one bit flipped is refused, and the path is named', () => {
-  const text = Buffer.from(formatManifest(delta));
+  // White space between the fields is no part of what they say.
+  const text = Buffer.from(JSON.stringify(JSON.parse(formatManifest(delta))));
   const random = seededRandom('manifest');
   for (let round = 0; round < 300; round += 1) {
     const bytes = Buffer.from(text);
     const at = random.below(bytes.length);
     bytes[at] = (bytes[at] ?? 0) ^ (1 << random.below(8));
-    const damaged = bytes.toString('utf8');
-    // White space between the fields is no part of what they say.
-    const same = () =>
-      JSON.stringify(JSON.parse(damaged)) === JSON.stringify(JSON.parse(text.toString()));
-    let isSame = false;
-    try {
-      isSame = same();
-    } catch {
-      // Not JSON any more.
-    }
-    if (!isSame) {
-      throwsWith(
-        () => parseManifest(damaged, '/b/two.json'),
-        'FAILED_PRECONDITION',
-        /\/b\/two\.json/,
-      );
-    }
+    const parse = () => parseManifest(bytes.toString(), '/b/two.json');
+    throwsWith(parse, 'FAILED_PRECONDITION', /\/b\/two\.json/);
   }
 });
 

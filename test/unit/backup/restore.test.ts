@@ -126,7 +126,7 @@ const problems = async (): Promise<string[]> => {
 test('a damaged or missing image or manifest is found and named, and what needs it is not restored', async () => {
   for (let count = 0; count < 3; count += 1) await history.add();
   const random = seededRandom('flipped bits');
-  for (const { backup } of history.points) {
+  for (const [index, { backup }] of history.points.entries()) {
     const image = imagePathOf(backup);
     const manifest = join(backup.directory, backup.name);
     // The newest one needs all of them.
@@ -145,11 +145,7 @@ test('a damaged or missing image or manifest is found and named, and what needs 
         found.some((each) => each.includes(backup.name.slice(0, -5))),
         `${found}`,
       );
-      const older = history.points.slice(
-        0,
-        history.points.findIndex((p) => p.backup === backup),
-      );
-      await assertAllRestore(older);
+      await assertAllRestore(history.points.slice(0, index));
       await rejectsWith(restored(''), 'FAILED_PRECONDITION');
       mend();
     }

@@ -1,16 +1,17 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type ServerHttp2Stream } from 'node:http2';
-import { after, test } from 'node:test';
+import { join } from 'node:path';
+import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../../src/base/errors.js';
 import { MetadataStream } from '../../../src/conformance/metadata-stream.js';
 import { clientServices } from '../../../src/csi/proto.js';
+import { framed } from '../../../src/router/grpc-wire.js';
 import type { Message } from '../../support/csi-client.js';
-import { Workspace } from '../../support/workspace.js';
+import { temporaryDirectory } from '../../support/temporary.js';
 
-const workspace = new Workspace('metadata-stream');
-after(() => workspace.dispose());
+const socketPath = join(temporaryDirectory(), 'server.sock');
 
 const RPC = 'GetMetadataAllocated';
 const METHOD = clientServices().SnapshotMetadata[RPC];
@@ -23,7 +24,6 @@ async function withStream<T>(
   behaviour: Behaviour,
   use: (stream: MetadataStream) => Promise<T>,
 ): Promise<T> {
-  const socketPath = workspace.path('server.sock');
   const server = createServer();
   server.on('stream', (stream, headers) => {
     stream.on('error', () => undefined);
@@ -48,10 +48,7 @@ async function withStream<T>(
 }
 
 function frameOf(message: Message): Buffer {
-  const bytes = METHOD?.responseSerialize(message) ?? Buffer.alloc(0);
-  const head = Buffer.alloc(5);
-  head.writeUInt32BE(bytes.length, 1);
-  return Buffer.concat([head, bytes]);
+  return framed(METHOD?.responseSerialize(message) ?? Buffer.alloc(0));
 }
 
 const MESSAGE = {

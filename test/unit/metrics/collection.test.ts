@@ -52,36 +52,21 @@ test('readiness is what Probe says, asked once for many questions', async () => 
 
 const MIB = 1n << 20n;
 
-interface Setup {
-  backends?: Backend[];
-  unavailable?: UnavailablePool[];
-  statistics?: (limit: number) => Promise<CatalogueStatistics>;
-  showsVolumes?: boolean;
-}
-
 const NOTHING: CatalogueStatistics = { pools: [], volumes: [], omittedVolumes: 0 };
 
-function observe(setup: Setup): () => Promise<MetricsText> {
+function observe({
+  backends = [] as Backend[],
+  unavailable = [] as UnavailablePool[],
+  statistics = async (_limit: number) => NOTHING,
+  showsVolumes = true,
+}): () => Promise<MetricsText> {
   const registry = new Registry();
-  const metrics = new StorageMetrics(registry, setup.showsVolumes ?? true, 50);
-  metrics.observe({
-    registry: { all: setup.backends ?? [], unavailable: setup.unavailable ?? [] },
-    catalogue: { statistics: setup.statistics ?? (async () => NOTHING) },
-  });
+  const metrics = new StorageMetrics(registry, showsVolumes, 50);
+  metrics.observe({ registry: { all: backends, unavailable }, catalogue: { statistics } });
   return async () => {
     await metrics.collect();
     return new MetricsText(await registry.metrics());
   };
-}
-
-/** A backend that overrides some methods of another. */
-function overriding(backend: Backend, methods: Partial<Backend>): Backend {
-  return new Proxy(backend, {
-    get: (target, name) => {
-      const found = name in methods ? methods[name as keyof Backend] : Reflect.get(target, name);
-      return typeof found === 'function' ? found.bind(target) : found;
-    },
-  });
 }
 
 test('the figures of a pool are those that its backend reports', async () => {
@@ -99,9 +84,8 @@ test('the figures of a pool are those that its backend reports', async () => {
 
 test('a pool that could not be started, and one that fails its check, are down', async () => {
   const failure = CsiError.failedPrecondition('its disk is missing');
-  const reading = overriding(new MemoryBackend(undefined, { pool: 'read-only' }), {
-    check: () => Promise.reject(failure),
-  });
+  const reading = new MemoryBackend(undefined, { pool: 'read-only' });
+  reading.check = () => Promise.reject(failure);
   const found = await observe({
     backends: [reading, new MemoryBackend(undefined, { pool: 'well' })],
     unavailable: [{ pool: 'absent', failure }],
@@ -111,17 +95,11 @@ test('a pool that could not be started, and one that fails its check, are down',
   assert.ok((found.value('blockdelta_pool_size_bytes', { pool: 'read-only' }) ?? 0) > 0);
 });
 
-test('H25: a pool that does not answer is down, holds no scrape, and is asked once', async () => {
-  let questions = 0;
+test('H25: a pool that does not answer is down, holds no scrape, and is asked once', async (t) => {
   let answer = (): void => undefined;
-  const dead = overriding(new MemoryBackend(undefined, { pool: 'dead' }), {
-    check: () => {
-      questions += 1;
-      return new Promise((resolve) => {
-        answer = resolve;
-      });
-    },
-  });
+  const dead = new MemoryBackend(undefined, { pool: 'dead' });
+  const hangs = () => new Promise<void>((resolve) => (answer = resolve));
+  const { mock: check } = t.mock.method(dead, 'check', hangs);
   const collect = observe({ backends: [dead, new MemoryBackend(undefined, { pool: 'well' })] });
   for (let scrapes = 0; scrapes < 3; scrapes += 1) {
     const found = await collect();
@@ -129,9 +107,9 @@ test('H25: a pool that does not answer is down, holds no scrape, and is asked on
     assert.equal(found.value('blockdelta_pool_size_bytes', { pool: 'dead' }), undefined);
     assert.equal(found.value('blockdelta_pool_up', { pool: 'well' }), 1);
   }
-  assert.equal(questions, 1);
+  assert.equal(check.callCount(), 1);
   answer();
-  dead.check = async () => undefined;
+  check.restore();
   await collect();
 });
 

@@ -1,12 +1,11 @@
 /** What a thin pool lies on: files of its own, and devices that must be empty to be formatted. */
 import assert from 'node:assert/strict';
 import { rmSync, writeFileSync } from 'node:fs';
-import { stat, truncate } from 'node:fs/promises';
+import { truncate } from 'node:fs/promises';
 import { after, test } from 'node:test';
 import type { PoolRecord } from '../../../../src/backends/thin/ledger/ledger.js';
 import {
   assertFormattable,
-  type ReadSuperblock,
   readKnownSuperblock,
 } from '../../../../src/backends/thin/metadata/metadata-format.js';
 import { writeLabel } from '../../../../src/backends/thin/pool/device-label.js';
@@ -100,22 +99,26 @@ test('devices that were given are block devices', async () => {
   await rejectsWith(devices.open(), 'FAILED_PRECONDITION', /is not a block device/);
 });
 
-const judge = (
+const DEVICE_BYTES = 4n * MIB;
+
+/** Whether devices with this superblock may be formatted, in that state of the pool. */
+const judged = (
   devices: { metadataPath: string; dataPath: string },
-  readSuperblock: ReadSuperblock,
-  state: PoolRecord['state'] = 'new',
+  record: Partial<PoolRecord>,
+  found: Partial<ThinSuperblock> = {},
+  hasDevices = false,
 ) =>
   assertFormattable({
-    ...{ pool: 'p', record: { ...RECORD, state }, devices, areOurs: false, readSuperblock },
-    hasThinDevices: async () => false,
-    sizeOf: async (path) => (await stat(path, { bigint: true })).size,
+    ...{ pool: 'p', record: { ...RECORD, ...record }, devices, areOurs: false },
+    readSuperblock: async () => ({ ...FRESH, ...found }),
+    hasThinDevices: async () => hasDevices,
+    sizeOf: async () => DEVICE_BYTES,
   });
 
 test('metadata of a thin pool is not taken for a new one', async () => {
   const devices = await emptyDevices('formatted');
   for (const state of ['new', 'formatting'] as const) {
-    const refused = judge(devices, async () => FRESH, state);
-    await rejectsWith(refused, 'FAILED_PRECONDITION', /is not pool 'p'/);
+    await rejectsWith(judged(devices, { state }), 'FAILED_PRECONDITION', /is not pool 'p'/);
   }
   const known = readKnownSuperblock('p', '/dev/metadata', noSuperblock);
   await rejectsWith(known, 'FAILED_PRECONDITION', /does not hold the metadata of pool 'p'/);
@@ -123,25 +126,18 @@ test('metadata of a thin pool is not taken for a new one', async () => {
 
 test('a formatting that was killed takes none but the fresh metadata of its own shape', async () => {
   const devices = await emptyDevices('interrupted');
-  const deviceBytes = 4n * MIB;
-  await writeLabel(devices.dataPath, { poolUuid: RECORD.uuid, deviceBytes });
-  const judged = (found: Partial<ThinSuperblock>, hasDevices = false) =>
-    assertFormattable({
-      record: { ...RECORD, state: 'formatting', labelledBytes: deviceBytes },
-      ...{ pool: 'p', devices, areOurs: false },
-      readSuperblock: async () => ({ ...FRESH, ...found }),
-      hasThinDevices: async () => hasDevices,
-      sizeOf: async () => deviceBytes,
-    });
-  assert.equal(await judged({}), 'formatted');
-  assert.equal(await judged({ dataBlocks: 0n }), 'formatted', 'killed before it was resized');
-  assert.equal(await judged({ dataBlocks: 48n }), 'formatted', 'all that the label leaves');
+  await writeLabel(devices.dataPath, { poolUuid: RECORD.uuid, deviceBytes: DEVICE_BYTES });
+  const resumed = (found: Partial<ThinSuperblock>, hasDevices?: boolean) =>
+    judged(devices, { state: 'formatting', labelledBytes: DEVICE_BYTES }, found, hasDevices);
+  assert.equal(await resumed({}), 'formatted');
+  assert.equal(await resumed({ dataBlocks: 0n }), 'formatted', 'killed before it was resized');
+  assert.equal(await resumed({ dataBlocks: 48n }), 'formatted', 'all that the label leaves');
   for (const refused of [
-    judged({ dataBlocks: 49n }),
-    judged({ dataBlockBytes: 2n * BLOCK }),
-    judged({ transactionId: 1n }),
-    judged({ time: 1 }),
-    judged({}, true),
+    resumed({ dataBlocks: 49n }),
+    resumed({ dataBlockBytes: 2n * BLOCK }),
+    resumed({ transactionId: 1n }),
+    resumed({ time: 1 }),
+    resumed({}, true),
   ]) {
     await rejectsWith(refused, 'FAILED_PRECONDITION', /is not pool 'p'/);
   }
