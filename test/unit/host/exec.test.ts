@@ -172,18 +172,16 @@ test('two commands that lock one device do not run at once', async (t) => {
   await waiting.end();
 });
 
-test('a device that another process keeps locked is ABORTED, and nothing was run', async () => {
+test('a device that another process keeps locked is ABORTED, and nothing was run', async (t) => {
   const directory = temporaryDirectory();
   const locked = join(directory, 'locked');
   const holder = spawn('flock', ['--no-fork', '-x', locked, 'sleep', '600'], { stdio: 'ignore' });
+  t.after(() => holder.kill('SIGKILL'));
   while (!(await isToolAtWork(locked))) await delay(25);
   const options = { outlivesLocking: locked, lockTimeoutS: 1 };
   const ran = run('touch', [join(directory, 'run')], options);
   await rejectsWith(ran, 'ABORTED', /another program is still working on/);
   assert.equal(existsSync(join(directory, 'run')), false);
-  const gone = once(holder, 'exit');
-  holder.kill('SIGKILL');
-  await gone;
 });
 
 test('a command stuck in the kernel is given up after it could not be killed', {
