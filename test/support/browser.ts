@@ -3,7 +3,7 @@
  * file descriptors 3 and 4, so that nothing listens on a port.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import { EventEmitter, once } from 'node:events';
 import { existsSync } from 'node:fs';
 import type { Readable, Writable } from 'node:stream';
 import { test as plainTest, type TestContext } from 'node:test';
@@ -42,10 +42,8 @@ interface ProtocolMessage {
 }
 
 export class Browser {
-  readonly #pending = new Map<
-    number,
-    { resolve(answer: Answer): void; reject(error: Error): void }
-  >();
+  /** Each answer is an event with the name of its id. */
+  readonly #answers = new EventEmitter();
   readonly #events: { method: string; params: Answer }[] = [];
   #lastId = 0;
   #buffered = '';
@@ -54,8 +52,10 @@ export class Browser {
   private constructor(private readonly child: ChildProcess) {
     const [, , , , output] = child.stdio as unknown as Readable[];
     output?.setEncoding('utf8').on('data', (text: string) => this.#receive(text));
+    // Nobody waits any more.
+    this.#answers.on('error', () => undefined);
     child.once('exit', (code) => {
-      for (const { reject } of this.#pending.values()) reject(new Error(`chromium ended: ${code}`));
+      this.#answers.emit('error', new Error(`chromium ended: ${code}`));
     });
   }
 
@@ -94,18 +94,12 @@ export class Browser {
   async send(method: string, params: object = {}): Promise<Answer> {
     this.#lastId += 1;
     const id = this.#lastId;
-    const message = {
-      id,
-      method,
-      params,
-      ...(this.#session === undefined ? {} : { sessionId: this.#session }),
-    };
     const [, , , input] = this.child.stdio as unknown as Writable[];
-    const answer = new Promise<Answer>((resolve, reject) =>
-      this.#pending.set(id, { resolve, reject }),
-    );
-    input?.write(`${JSON.stringify(message)}\0`);
-    return answer;
+    const answered = once(this.#answers, `${id}`);
+    input?.write(`${JSON.stringify({ id, method, params, sessionId: this.#session })}\0`);
+    const [{ result = {}, error }] = (await answered) as [ProtocolMessage];
+    if (error !== undefined) throw new Error(error.message);
+    return result;
   }
 
   /** Loads a page and waits until it is drawn. */
@@ -161,18 +155,10 @@ export class Browser {
     const parts = (this.#buffered + text).split('\0');
     this.#buffered = parts.pop() ?? '';
     for (const part of parts) {
-      this.#dispatch(JSON.parse(part) as ProtocolMessage);
+      const message = JSON.parse(part) as ProtocolMessage;
+      const { id, method, params = {} } = message;
+      if (id !== undefined) this.#answers.emit(`${id}`, message);
+      else if (method !== undefined) this.#events.push({ method, params });
     }
-  }
-
-  #dispatch({ id, method, params = {}, result = {}, error }: ProtocolMessage): void {
-    if (id === undefined) {
-      if (method !== undefined) this.#events.push({ method, params });
-      return;
-    }
-    const pending = this.#pending.get(id);
-    this.#pending.delete(id);
-    if (error === undefined) pending?.resolve(result);
-    else pending?.reject(new Error(error.message));
   }
 }
