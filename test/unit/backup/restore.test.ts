@@ -162,7 +162,8 @@ function flipped(bytes: Buffer, random: Random): Buffer {
 
 test('a kill between any two steps of replacing an image leaves the old one or the new one', async () => {
   for (const killedAfter of ['next manifest', 'image'] as const) {
-    const directory = workspace.path(killedAfter.replace(' ', '-'));
+    // A short name: sockets lie below it.
+    const directory = workspace.path(killedAfter.slice(0, 1));
     mkdirSync(directory);
     history = new BackupHistory(directory, seededRandom(killedAfter));
     for (let count = 0; count < 2; count += 1) await history.add();
