@@ -9,6 +9,7 @@ import { beforeEach, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { PoolEvent } from '../../src/backends/backend.js';
 import type { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
+import { errorCode } from '../../src/base/errors.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { assertSound } from '../support/metadata-check.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
@@ -34,10 +35,14 @@ beforeEach(async () => {
   ({ directory } = fixture);
   events = [];
   backend = await open();
+  await newSubject();
+});
+
+async function newSubject(): Promise<void> {
   volumeId = newVolume();
   taken = [];
   await backend.createVolume(volumeId, BigInt(SIZE));
-});
+}
 
 const open = (changeLists = true): Promise<ReflinkBackend> =>
   fixture.open({ changeLists, onEvent: (event) => events.push(event) });
@@ -195,6 +200,80 @@ test('a base that is dropped leaves the older ones usable', options, async () =>
   await backend.dropBase(first);
   assert.deepEqual(names(), []);
 });
+
+/**
+ * Runs a piece of work, and `change` as soon as that many native calls of the work have begun or ended. False: there
+ * were not so many.
+ */
+async function changeDuring(
+  work: () => Promise<void>,
+  change: () => Promise<void>,
+  after: number,
+): Promise<boolean> {
+  const { native } = fixture;
+  const call = native.run.bind(native);
+  let passed = 0;
+  const pass = async (): Promise<void> => {
+    passed += 1;
+    if (passed !== after) return;
+    native.run = call;
+    await change();
+  };
+  native.run = async (...args) => {
+    // Callers that come meanwhile share what it opens.
+    if (args[0] === 'openDirectories') return call(...args);
+    await pass();
+    try {
+      return await call(...args);
+    } finally {
+      await pass();
+    }
+  };
+  try {
+    await work();
+  } finally {
+    native.run = call;
+  }
+  return passed >= after;
+}
+
+for (const change of ['completed', 'dropped'] as const) {
+  test(
+    `a base stays usable while the next one, which its lists lead through, is ${change}`,
+    options,
+    async () => {
+      for (const look of ['list', 'scan'] as const) {
+        for (let after = 1, isDone = false; !isDone; after += 1) {
+          await newSubject();
+          const [first, second] = [await take(), await take()];
+          await remove(first, second);
+          if (change === 'completed') await remove(second, null);
+          const last = await take();
+          if (change === 'dropped') await remove(second, last);
+          const scan = async (): Promise<void> => {
+            try {
+              await assertSoundDelta(last, first);
+            } catch (thrown) {
+              // Lists may be joined while they are read: a stream asks again.
+              assert.ok(['ENOENT', 'LIST_INVALID'].includes(String(errorCode(thrown))));
+              await assertSoundDelta(last, first);
+            }
+          };
+          const list = async (): Promise<void> => assert.ok((await usable()).includes(first));
+          const next = async (): Promise<void> =>
+            change === 'dropped' ? backend.dropBase(second) : remove(second, last);
+          try {
+            isDone = !(await changeDuring(look === 'list' ? list : scan, next, after));
+          } catch (thrown) {
+            throw new Error(`${look}, after ${after} beginnings and ends of calls`, {
+              cause: thrown,
+            });
+          }
+        }
+      }
+    },
+  );
+}
 
 test(
   'a damaged list invalidates its base and those before it, with the reason',

@@ -62,10 +62,15 @@ function parseMark(name: string): { snapshotId: string; mark: Mark } | null {
     : null;
 }
 
+/**
+ * The files first: where one is gone a list was made before that, and is found. Both together are read at one moment
+ * only if no list is removed meanwhile.
+ */
 export async function retainedContents(
   native: NativeRunner,
   opened: OpenDirectories,
 ): Promise<RetainedContents> {
+  const files = await readdir(opened.layout.snapshots);
   const steps = new Map<string, Step[]>();
   const marks = new Map<string, Mark>();
   for (const { name, allocatedBytes } of await basesOf(native, opened)) {
@@ -77,8 +82,6 @@ export async function retainedContents(
     }
     if (mark !== null) marks.set(mark.snapshotId, mark.mark);
   }
-  const isEmpty = steps.size === 0 && marks.size === 0;
-  const files = isEmpty ? [] : await readdir(opened.layout.snapshots);
   return { steps, marks, files: new Set(files.filter(isObjectName)) };
 }
 

@@ -36,6 +36,8 @@ import type { SnapshotFiles } from './snapshot-files.js';
 
 export class RetainedLists {
   readonly #building = new SingleFlight<string, void>();
+  /** Counts the beginnings and ends of removals. */
+  #removals = 0;
 
   constructor(
     private readonly native: NativeRunner,
@@ -50,7 +52,7 @@ export class RetainedLists {
       const stored = nextId === null ? null : await this.#stepBytes(opened, snapshotId, nextId);
       if (stored !== null) return { snapshotId, storedBytes: stored };
       const hasFile = await this.#hasFile(opened, snapshotId);
-      if (!hasFile) return baseOf(await retainedContents(this.native, opened), snapshotId);
+      if (!hasFile) return baseOf(await this.#contents(opened), snapshotId);
       await makeBases(opened);
       if (nextId === null) return this.#hide(opened, snapshotId);
       if (!(await this.#linkNewest(opened, snapshotId, nextId))) {
@@ -66,7 +68,7 @@ export class RetainedLists {
   async needsFile(opened: OpenDirectories, snapshotId: string): Promise<boolean> {
     const mark = join(basesIn(opened.layout.root), markName(snapshotId, 'hidden'));
     if ((await statOrNull(mark)) === null) return false;
-    return !hasSteps(await retainedContents(this.native, opened), snapshotId);
+    return !hasSteps(await this.#contents(opened), snapshotId);
   }
 
   /** After the file of the snapshot was removed. */
@@ -76,7 +78,7 @@ export class RetainedLists {
 
   /** Deleted snapshots whose files stay. */
   async hidden(opened: OpenDirectories): Promise<Set<string>> {
-    const { marks, files } = await retainedContents(this.native, opened);
+    const { marks, files } = await this.#contents(opened);
     return new Set([...marks.keys()].filter((id) => marks.get(id) === 'hidden' && files.has(id)));
   }
 
@@ -91,7 +93,7 @@ export class RetainedLists {
   }
 
   async all(opened: OpenDirectories): Promise<RetainedBases> {
-    const contents = await retainedContents(this.native, opened);
+    const contents = await this.#contents(opened);
     const { steps, marks, files } = contents;
     const begun = [...steps.keys()].filter((id) => !files.has(id));
     const bases: RetainedBases = { usable: [], invalidated: [] };
@@ -109,7 +111,7 @@ export class RetainedLists {
    */
   drop(snapshotId: string): Promise<void> {
     return this.directory.use(async (opened) => {
-      const contents = await retainedContents(this.native, opened);
+      const contents = await this.#contents(opened);
       const own = (contents.steps.get(snapshotId) ?? []).find(
         ({ targetId }) => stepsToFile(contents, targetId) !== null,
       );
@@ -131,7 +133,7 @@ export class RetainedLists {
   /**
    * The lists from a retained base to a snapshot that exists. Makes the list from the snapshot where the retained
    * ones end if it is missing, which takes as long as a scan of the two. Null: nothing is retained of the base.
-   * FAILED_PRECONDITION if the pool lacks room for that list.
+   * FAILED_PRECONDITION if the pool lacks room for that list, NOT_FOUND as `find`.
    */
   sourceFor(
     targetId: string,
@@ -139,13 +141,13 @@ export class RetainedLists {
     target: SnapshotFile,
   ): Promise<ChangeListSource | null> {
     return this.directory.use(async (opened) => {
-      const contents = await retainedContents(this.native, opened);
-      const steps = stepsToFile(contents, baseId);
-      if (steps === null || steps.length === 0) return null;
-      const reachedId = steps.at(-1)?.targetId ?? baseId;
-      const rest = await this.#rest(opened, contents, targetId, reachedId);
-      const bases = basesIn(this.directory.layout.root);
-      const paths = [...steps.map(({ name }) => join(bases, name)), ...rest];
+      let paths: string[] | null = null;
+      while (paths === null) {
+        const contents = await this.#contents(opened);
+        const steps = findBase(contents, baseId) && stepsToFile(contents, baseId);
+        if (steps === null || steps.length === 0) return null;
+        paths = await this.#paths(opened, contents, steps, targetId);
+      }
       if (paths.length > MAX_LISTS) {
         throw CsiError.failedPrecondition(
           `no delta from snapshot ${baseId} to ${targetId}: ${paths.length} lists lie between them, of which ` +
@@ -159,18 +161,13 @@ export class RetainedLists {
 
   /** Null: nothing was retained of the snapshot. Throws NOT_FOUND with the reason if the base is no longer usable. */
   find(baseId: string): Promise<RetainedBase | null> {
-    return this.directory.use(async (opened) => {
-      const contents = await retainedContents(this.native, opened);
-      const base = baseOf(contents, baseId);
-      if (base !== null || !(contents.steps.has(baseId) || contents.marks.has(baseId))) return base;
-      throw invalidatedBase(baseId, reasonOf(contents, baseId));
-    });
+    return this.directory.use(async (opened) => findBase(await this.#contents(opened), baseId));
   }
 
   /** Records that a scan has refused the list: the base at which it begins is lost. False: it is no such list. */
   async discard(path: string): Promise<boolean> {
     return this.directory.use(async (opened) => {
-      const { steps, files } = await retainedContents(this.native, opened);
+      const { steps, files } = await this.#contents(opened);
       const bases = basesIn(opened.layout.root);
       const step = [...steps.values()]
         .flat()
@@ -191,16 +188,20 @@ export class RetainedLists {
     if (!isNeeded) await removeMarks(opened, snapshotId);
   }
 
-  async #rest(
+  /** Null: the snapshot where the lists ended has become a base of its own meanwhile, and they go on. */
+  async #paths(
     opened: OpenDirectories,
-    { steps }: RetainedContents,
+    contents: RetainedContents,
+    steps: readonly Step[],
     targetId: string,
-    reachedId: string,
-  ): Promise<string[]> {
+  ): Promise<string[] | null> {
+    const bases = basesIn(this.directory.layout.root);
+    const paths = steps.map(({ name }) => join(bases, name));
+    const reachedId = steps.at(-1)?.targetId ?? '';
     const stored = await this.lists.chain(targetId, reachedId);
-    if (stored !== null) return stored;
+    if (stored !== null) return [...paths, ...stored];
     const name = stepName(reachedId, targetId);
-    const isStored = (steps.get(reachedId) ?? []).some((step) => step.name === name);
+    const isStored = (contents.steps.get(reachedId) ?? []).some((step) => step.name === name);
     if (!isStored) {
       if (!(await this.lists.hasRoom(opened))) {
         throw CsiError.failedPrecondition(
@@ -208,12 +209,29 @@ export class RetainedLists {
             `at most ${FREE_PERCENT} % of the pool are free; free some space, or make a full backup`,
         );
       }
-      await this.#building.run(name, async () => {
-        await makeBases(opened);
-        await this.#buildStep(opened, reachedId, targetId);
-      });
+      try {
+        await this.#building.run(name, async () => {
+          await makeBases(opened);
+          await this.#buildStep(opened, reachedId, targetId);
+        });
+      } catch (thrown) {
+        if (await this.#hasFile(opened, reachedId)) throw thrown;
+        return null;
+      }
     }
-    return [join(basesIn(this.directory.layout.root), name)];
+    return [...paths, join(bases, name)];
+  }
+
+  /**
+   * As it was at one moment as far as bases go: what makes a list unnecessary is there before the list is removed, so
+   * only what is read while one is removed may lack both.
+   */
+  async #contents(opened: OpenDirectories): Promise<RetainedContents> {
+    for (;;) {
+      const removals = this.#removals;
+      const contents = await retainedContents(this.native, opened);
+      if (this.#removals === removals) return contents;
+    }
   }
 
   async #hide(opened: OpenDirectories, snapshotId: string): Promise<RetainedBase | Unretained> {
@@ -276,7 +294,12 @@ export class RetainedLists {
   }
 
   async #remove(opened: OpenDirectories, name: string): Promise<void> {
-    await rm(join(basesIn(opened.layout.root), name), { force: true });
+    this.#removals += 1;
+    try {
+      await rm(join(basesIn(opened.layout.root), name), { force: true });
+    } finally {
+      this.#removals += 1;
+    }
   }
 
   async #hasFile(opened: OpenDirectories, snapshotId: string): Promise<boolean> {
@@ -318,6 +341,14 @@ function baseOf(contents: RetainedContents, snapshotId: string): RetainedBase | 
     return { snapshotId, storedBytes, pending: true };
   }
   return hasSteps(contents, snapshotId) ? { snapshotId, storedBytes } : null;
+}
+
+/** As `baseOf`. Throws NOT_FOUND with the reason if something is retained, and not usable. */
+function findBase(contents: RetainedContents, snapshotId: string): RetainedBase | null {
+  const base = baseOf(contents, snapshotId);
+  const { steps, marks } = contents;
+  if (base !== null || !(steps.has(snapshotId) || marks.has(snapshotId))) return base;
+  throw invalidatedBase(snapshotId, reasonOf(contents, snapshotId));
 }
 
 /** Whether stored lists lead from the snapshot to another one that has a file. */
