@@ -37,6 +37,8 @@ const STEP_NODES = 65_536;
 export class RetainedSteps {
   readonly #directory: string;
   readonly #building = new SingleFlight<string, void>();
+  /** Counts the beginnings and ends of removals. */
+  #removals = 0;
 
   constructor(
     private readonly native: NativeRunner,
@@ -46,9 +48,13 @@ export class RetainedSteps {
     this.#directory = join(poolDirectory, 'lists');
   }
 
+  /** As it was at one moment: a list that another one takes the place of is removed when that is there. */
   async all(): Promise<Step[]> {
-    const found = await Promise.all((await this.#names()).map((name) => this.#step(name)));
-    return found.filter((step) => step !== null);
+    for (;;) {
+      const removals = this.#removals;
+      const found = await Promise.all((await this.#names()).map((name) => this.#step(name)));
+      if (this.#removals === removals) return found.filter((step) => step !== null);
+    }
   }
 
   /**
@@ -98,7 +104,12 @@ export class RetainedSteps {
   }
 
   async remove({ path }: Step): Promise<void> {
-    await rm(path, { force: true });
+    this.#removals += 1;
+    try {
+      await rm(path, { force: true });
+    } finally {
+      this.#removals += 1;
+    }
   }
 
   /** Removes unfinished lists, such as a kill leaves, and returns their names. */

@@ -69,8 +69,9 @@ export class ThinBases {
   }
 
   async list(): Promise<RetainedBases> {
-    const contents = await this.#contents();
+    // Bookmarks first, as in #contents.
     const known = await this.deps.bookmarks.list();
+    const contents = await this.#contents();
     const usable = new Map<string, RetainedBase>();
     const broken = new Map(known.invalidated.map((base) => [base.snapshotId, base]));
     for (const base of known.usable) usable.set(base.snapshotId, { ...base, pending: true });
@@ -131,8 +132,16 @@ export class ThinBases {
       throw invalidatedBase(baseId, reason ?? reasonOf(left, baseId));
     }
     if (whole === null) {
-      if (path.length === 0) return null;
-      path.push(await this.#lastStep(contents, path.at(-1)?.targetId ?? baseId, target));
+      const reachedId = path.at(-1)?.targetId;
+      if (reachedId === undefined) return null;
+      try {
+        path.push(await this.#lastStep(contents, reachedId, target));
+      } catch (thrown) {
+        const left = await this.#contents();
+        if (this.#continues(left, reachedId) || !left.steps.has(reachedId)) throw thrown;
+        // Its bookmark has become a list meanwhile.
+        return this.source(target, baseId);
+      }
     }
     if (path.length > MAX_LISTS) {
       throw CsiError.failedPrecondition(
@@ -165,17 +174,19 @@ export class ThinBases {
     }
   }
 
+  /** Snapshots, bookmarks, lists: where one of these is gone, the next one was made before that, and is found. */
   async #contents(): Promise<Contents> {
     const { ledger } = this.deps;
+    const devices = (await ledger.devices()).filter(({ kind }) => kind === 'snapshot');
+    const bookmarks = await ledger.bookmarks();
     const steps = new Map<string, Step[]>();
     for (const step of await this.deps.steps.all()) {
       steps.set(step.baseId, [...(steps.get(step.baseId) ?? []), step]);
     }
-    const devices = (await ledger.devices()).filter(({ kind }) => kind === 'snapshot');
     return {
       steps,
       snapshots: new Map(devices.map((device) => [device.objectId, device])),
-      bookmarks: new Map((await ledger.bookmarks()).map((base) => [base.snapshotId, base])),
+      bookmarks: new Map(bookmarks.map((base) => [base.snapshotId, base])),
     };
   }
 

@@ -15,8 +15,13 @@ let lists: Step[];
 /** What was done to lists and bookmarks. */
 let done: string[];
 let bases: ThinBases;
+/** Called when a call of what the bases stand on begins, and when it ends. */
+let onCall: () => Promise<void>;
 
-beforeEach(() => {
+beforeEach(begin);
+
+function begin(): void {
+  onCall = async () => undefined;
   snapshots = new Map(['s1', 's2', 's3', 's4'].map((id) => [id, deviceOf(id)]));
   bookmarks = new Map();
   lists = [];
@@ -37,6 +42,10 @@ beforeEach(() => {
     all: async () => lists,
     targetTime: async ({ targetId }: Step) => timeOf(targetId),
     build: async (base: { id: string }, target: { id: string }) => {
+      assert.ok(
+        snapshots.has(base.id) || bookmarks.has(base.id),
+        `the bookmark ${base.id} is gone`,
+      );
       done.push(`list ${base.id}-${target.id}`);
       return addList(base.id, target.id);
     },
@@ -54,11 +63,27 @@ beforeEach(() => {
       bookmarks.delete(id);
     },
     source: async (id: string) => ({ path: `bookmark of ${id}` }),
-    list: async () => ({ usable: [], invalidated: [] }),
+    list: async () => ({ usable: [...bookmarks.values()], invalidated: [] }),
   };
-  const parts = { ledger, metadata, steps, bookmarks: files, poolName: 'default' };
-  bases = new ThinBases(parts as never);
-});
+  const parts = { ledger, metadata, steps, bookmarks: files };
+  const watched = Object.entries(parts).map(([name, part]) => [name, withCalls(part)]);
+  bases = new ThinBases({ ...Object.fromEntries(watched), poolName: 'default' });
+}
+
+type Calls = Record<string, (...args: never[]) => Promise<unknown>>;
+
+function withCalls(part: Calls): Calls {
+  const watched = Object.entries(part).map(([name, call]) => [
+    name,
+    async (...args: never[]) => {
+      await onCall();
+      const found = await call(...args);
+      await onCall();
+      return found;
+    },
+  ]);
+  return Object.fromEntries(watched);
+}
 
 function deviceOf(objectId: string): DeviceRecord {
   const common = { kind: 'snapshot', state: 'live', sizeBytes: 1n << 20n, open: false } as const;
@@ -94,6 +119,35 @@ test('a bookmark goes after the list that takes its place is there, and stays if
   assert.deepEqual(await bases.retain('s3', 's4'), { snapshotId: 's3', storedBytes: 0n });
   assert.deepEqual(done, []);
 });
+
+for (const look of ['list', 'source'] as const) {
+  test(`${look}: a base stays usable while the bookmark that its lists lead to becomes a list`, async () => {
+    for (let after = 1, isReached = true; isReached; after += 1) {
+      begin();
+      for (const id of ['s1', 's2']) snapshots.delete(id);
+      addList('s1', 's2');
+      addBookmark('s2');
+      let passed = 0;
+      isReached = false;
+      onCall = async () => {
+        passed += 1;
+        if (passed !== after) return;
+        isReached = true;
+        onCall = async () => undefined;
+        await bases.retain('s2', 's4');
+      };
+      if (look === 'source') assert.deepEqual(await pathsFrom('s1'), ['s1.to.s2', 's2.to.s4']);
+      else {
+        const usable = (await bases.list()).usable.map(({ snapshotId }) => snapshotId);
+        assert.deepEqual(
+          usable.sort(),
+          ['s1', 's2'],
+          `after ${after} beginnings and ends of calls`,
+        );
+      }
+    }
+  });
+}
 
 test('a lost bookmark breaks the lists that lead to it, and no others', async () => {
   for (const id of ['s1', 's2', 's3']) snapshots.delete(id);
