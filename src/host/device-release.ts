@@ -6,6 +6,7 @@
  * process that has the device open keeps it until it closes it. Knows nothing of volumes and pools.
  */
 import { stat } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
 import { errorCode, SystemError } from '../base/errors.js';
 import { pollUntil } from '../base/poll.js';
 import { withTimeout } from '../base/timeout.js';
@@ -27,8 +28,10 @@ const INTERVAL_MS = 50;
  * several waiting calls must leave threads to others.
  */
 const LONG_WAIT_INTERVAL_MS = 1000;
-/** For naming the holders, at the end of a wait that has used up most of the call's time. */
-const HOLDERS_TIMEOUT_MS = 500;
+/** Naming the holders begins so long before the end of a wait, which may use up the call's time. */
+const NAMING_MS = 2000;
+/** What it may take after the wait. */
+const NAMING_LATE_MS = 500;
 
 /**
  * Repeats `release` while it fails with EBUSY. Rejects with EBUSY and the holders' names, at once if the
@@ -43,20 +46,36 @@ export async function releaseDevice(
 ): Promise<void> {
   const attempt = (): Promise<boolean> => isReleasedBy(release);
   if (await attempt()) return;
-  if (!(await isMountedHere(await findPath()))) {
-    const shortMs = Math.min(wait.timeoutMs, DEFAULT_WAIT.timeoutMs);
-    const longMs = wait.timeoutMs - shortMs;
+  const ended = new AbortController();
+  try {
+    const isMounted = await isMountedHere(await findPath());
+    const timeoutMs = isMounted ? 0 : wait.timeoutMs;
+    const naming = nameHolders(findPath, timeoutMs - NAMING_MS, ended.signal);
+    // Nobody waits for it if the device is released.
+    naming.catch(() => undefined);
+    const shortMs = Math.min(timeoutMs, DEFAULT_WAIT.timeoutMs);
     const short = { ...wait, intervalMs: INTERVAL_MS, timeoutMs: shortMs };
-    if (await pollUntil(attempt, short)) return;
+    if (shortMs > 0 && (await pollUntil(attempt, short))) return;
+    const longMs = timeoutMs - shortMs;
     const long = { ...wait, intervalMs: LONG_WAIT_INTERVAL_MS, timeoutMs: longMs };
     if (longMs > 0 && (await pollUntil(attempt, long))) return;
+    const path = (await findPath()) ?? '';
+    const lateMs = isMounted ? NAMING_MS : NAMING_LATE_MS;
+    const holders = await withTimeout(naming, lateMs, () => `${path} is in use`);
+    throw new SystemError('EBUSY', 'release', path, holders);
+  } finally {
+    ended.abort();
   }
+}
+
+async function nameHolders(
+  findPath: () => Promise<string | null>,
+  afterMs: number,
+  signal: AbortSignal,
+): Promise<string> {
+  if (afterMs > 0) await delay(afterMs, undefined, { signal });
   const path = await findPath();
-  const holders =
-    path === null
-      ? 'its device is being released'
-      : await withTimeout(describeHolders(path), HOLDERS_TIMEOUT_MS, () => `${path} is in use`);
-  throw new SystemError('EBUSY', 'release', path ?? '', holders);
+  return path === null ? 'its device is being released' : describeHolders(path);
 }
 
 async function isReleasedBy(release: () => Promise<unknown>): Promise<boolean> {

@@ -95,7 +95,7 @@ for (const [title, deviation] of Object.entries(DRIVERS)) {
     const history = await VolumeHistory.begin({
       ...(await start(t, deviation)),
       random: seededRandom(`backups-${title}`),
-      directory: workspace.path(`history-${started}`),
+      directory: workspace.path(`h${started}`),
       ...{ use: RAW, name: 'foreign', sizeBytes: 4 * MIB, growthBytes: MIB },
     });
     await history.live(isNightly ? 30 : 12);
