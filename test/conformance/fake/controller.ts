@@ -1,5 +1,5 @@
 /** The Controller service of the fake driver: raw block volumes, snapshots that are full copies. */
-import { rm, truncate } from 'node:fs/promises';
+import { rmSync, truncateSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
 import { BLOCK_BYTES, regrow } from './disk.js';
 import { demand, type Message, type Rpcs, refusal } from './refusal.js';
@@ -27,9 +27,9 @@ export function controllerRpcs(state: State): Rpcs {
         rpc: { type },
       })),
     }),
-    CreateVolume: (request) => state.inTurn(() => createVolume(state, request)),
-    DeleteVolume: (request) => state.inTurn(() => deleteVolume(state, request)),
-    ControllerExpandVolume: (request) => state.inTurn(() => expandVolume(state, request)),
+    CreateVolume: (request) => createVolume(state, request),
+    DeleteVolume: (request) => deleteVolume(state, request),
+    ControllerExpandVolume: (request) => expandVolume(state, request),
     ValidateVolumeCapabilities: (request) => {
       demand(request, 'volume_id', 'volume_capabilities');
       state.volume(request['volume_id']);
@@ -42,8 +42,8 @@ export function controllerRpcs(state: State): Rpcs {
     GetCapacity: (request) => ({
       available_capacity: unsupported(request['volume_capabilities']) === null ? LARGEST_BYTES : 0,
     }),
-    CreateSnapshot: (request) => state.inTurn(() => createSnapshot(state, request)),
-    DeleteSnapshot: (request) => state.inTurn(() => deleteSnapshot(state, request)),
+    CreateSnapshot: (request) => createSnapshot(state, request),
+    DeleteSnapshot: (request) => deleteSnapshot(state, request),
     GetSnapshot: (request) => {
       demand(request, 'snapshot_id');
       return { snapshot: snapshotMessage(state.snapshot(request['snapshot_id'])) };
@@ -91,7 +91,7 @@ function volumeMessage(volume: Volume): Message {
   };
 }
 
-async function createVolume(state: State, request: Message): Promise<Message> {
+function createVolume(state: State, request: Message): Message {
   demand(request, 'name', 'volume_capabilities');
   if (Buffer.byteLength(request['name']) > 128) {
     throw refusal('INVALID_ARGUMENT', 'name is longer than 128 bytes');
@@ -116,7 +116,7 @@ async function createVolume(state: State, request: Message): Promise<Message> {
     throw refusal('ALREADY_EXISTS', `another volume has the name '${name}'`);
   }
   const sizeBytes = sizeFor(request, from?.sizeBytes ?? 0);
-  const volume = await state.makeVolume({ name, sizeBytes, parameters, source }, from);
+  const volume = state.makeVolume({ name, sizeBytes, parameters, source }, from);
   return { volume: volumeMessage(volume) };
 }
 
@@ -150,7 +150,7 @@ function sizeFor(request: Message, leastBytes: number): number {
   return sizeBytes;
 }
 
-async function deleteVolume(state: State, request: Message): Promise<Message> {
+function deleteVolume(state: State, request: Message): Message {
   demand(request, 'volume_id');
   const volume = state.volumes.get(request['volume_id']);
   if (volume === undefined) return {};
@@ -161,11 +161,11 @@ async function deleteVolume(state: State, request: Message): Promise<Message> {
     throw refusal('FAILED_PRECONDITION', `volume '${volume.id}' has snapshots`);
   }
   state.volumes.delete(volume.id);
-  await rm(volume.path, { force: true });
+  rmSync(volume.path);
   return {};
 }
 
-async function expandVolume(state: State, request: Message): Promise<Message> {
+function expandVolume(state: State, request: Message): Message {
   demand(request, 'volume_id', 'capacity_range');
   const volume = state.volume(request['volume_id']);
   const { limit } = rangeOf(request);
@@ -174,14 +174,14 @@ async function expandVolume(state: State, request: Message): Promise<Message> {
   }
   const sizeBytes = sizeFor(request, 0);
   if (sizeBytes > volume.sizeBytes) {
-    await truncate(volume.path, sizeBytes);
+    truncateSync(volume.path, sizeBytes);
     volume.sizeBytes = sizeBytes;
-    if (volume.device !== null) await regrow(volume.device);
+    if (volume.device !== null) regrow(volume.device);
   }
   return { capacity_bytes: volume.sizeBytes, node_expansion_required: false };
 }
 
-async function createSnapshot(state: State, request: Message): Promise<Message> {
+function createSnapshot(state: State, request: Message): Message {
   demand(request, 'source_volume_id', 'name');
   const [name, volumeId] = [String(request['name']), String(request['source_volume_id'])];
   const known = [...state.snapshots.values()].find((snapshot) => snapshot.name === name);
@@ -189,18 +189,18 @@ async function createSnapshot(state: State, request: Message): Promise<Message> 
     if (known.volumeId === volumeId) return { snapshot: snapshotMessage(known) };
     throw refusal('ALREADY_EXISTS', `snapshot '${name}' is one of volume '${known.volumeId}'`);
   }
-  const snapshot = await state.makeSnapshot(state.volume(volumeId), name);
+  const snapshot = state.takeSnapshot(state.volume(volumeId), name);
   return { snapshot: snapshotMessage(snapshot) };
 }
 
-async function deleteSnapshot(state: State, request: Message): Promise<Message> {
+function deleteSnapshot(state: State, request: Message): Message {
   demand(request, 'snapshot_id');
   const snapshot = state.snapshots.get(request['snapshot_id']);
   if (snapshot === undefined) return {};
   if (snapshot.groupId !== '') {
     throw refusal('INVALID_ARGUMENT', `'${snapshot.id}' is a member of '${snapshot.groupId}'`);
   }
-  await state.forget(snapshot.id);
+  state.snapshots.delete(snapshot.id);
   return {};
 }
 

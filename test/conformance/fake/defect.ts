@@ -85,9 +85,7 @@ export function after(
     });
   }
   return inStep(name, (correct, state, all) => {
-    const changed = (result: unknown) => change(result as never, all.at(-1) as never, state);
-    const result = correct(...all);
-    return result instanceof Promise ? result.then(changed) : changed(result);
+    return change(correct(...all) as never, all.at(-1) as never, state);
   });
 }
 

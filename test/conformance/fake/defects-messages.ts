@@ -188,13 +188,10 @@ export const REQUEST_DEFECTS: Defects = {
     }),
   },
   'metadata.empty-delta, metadata.empty-allocated, metadata.empty-message': {
-    'answers FAILED_PRECONDITION when there is nothing to report': after(
-      'blocks',
-      async (blocks) => {
-        if (blocks.length === 0) throw refusal('FAILED_PRECONDITION', 'no metadata');
-        return blocks;
-      },
-    ),
+    'answers FAILED_PRECONDITION when there is nothing to report': after('blocks', (blocks) => {
+      if (blocks.length === 0) throw refusal('FAILED_PRECONDITION', 'no metadata');
+      return blocks;
+    }),
   },
   'delta.base-deleted': {
     'answers a delta from a deleted base with an empty list': deletedBaseIsEmpty(),

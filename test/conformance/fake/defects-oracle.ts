@@ -22,16 +22,16 @@ interface Place {
 
 /** Leaves blocks out of the deltas or the allocated lists. */
 function without(kind: 'delta' | 'allocated', isLost: (place: Place) => boolean): Defect {
-  return after('blocks', async (blocks, query, state) => {
+  return after('blocks', (blocks, query, state) => {
     const { base, target } = query;
     if ((kind === 'delta') === (base === null)) return blocks;
     const volume = state.volumes.get(target.volumeId);
-    const [mine, theirs] = [target, base ?? target].map(({ path }) => readFileSync(path));
     const count = blocks.length;
     return blocks.filter((block, index) => {
-      const [now, before] = [mine, theirs].map((file) => blockOf(file as Buffer, block));
       const isLast = (block + 1) * BLOCK_BYTES >= target.sizeBytes;
-      return !isLost({ block, isLast, index, count, now, before, query, volume } as Place);
+      const now = blockOf(target.bytes, block);
+      const before = blockOf((base ?? target).bytes, block);
+      return !isLost({ block, isLast, index, count, now, before, query, volume });
     });
   });
 }
@@ -58,11 +58,11 @@ const hasNoDeltas = (from: Source): Defect =>
 
 /** Empties restored volumes. */
 function restoringNothing(isSo: (snapshotId: string, state: State) => boolean): Defect {
-  return after('CreateVolume', async (answer, _request, state) => {
+  return after('CreateVolume', (answer, _request, state) => {
     const volume = state.volumes.get(answer['volume'].volume_id);
     const source = volume?.source?.['snapshot'];
     if (volume?.device === null && source && isSo(source.snapshot_id, state)) {
-      await makeFile(volume.path, volume.sizeBytes);
+      makeFile(volume.path, volume.sizeBytes);
     }
     return answer;
   });
@@ -124,9 +124,9 @@ export const ORACLE_DEFECTS: Defects = {
     ),
     'compares the base with the current volume instead of the target': after(
       'blocks',
-      async (blocks, { base, target }, state) => {
+      (blocks, { base, target }, state) => {
         const live = state.volumes.get(target.volumeId);
-        return base && live ? differingBlocks(live.path, base.path) : blocks;
+        return base && live ? differingBlocks(readFileSync(live.path), base.bytes) : blocks;
       },
     ),
   },

@@ -1,5 +1,5 @@
 /** Defects of the services besides SnapshotMetadata, of advertised capabilities, and of error statuses. */
-import { writeFile } from 'node:fs/promises';
+import { writeFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { after, answering, before, type Defect, type Defects, instead } from './defect.js';
 import { groupMessage } from './group.js';
@@ -94,8 +94,7 @@ const oneByOne = instead('CreateVolumeGroupSnapshot', (correct, state) => async 
   const id = `fake-group-${state.next()}`;
   const group: Group = { id, name, snapshotIds: [], createdMs: Date.now() };
   for (const source of sources) {
-    const members = await state.makeMembers([state.volume(source)], id);
-    group.snapshotIds.push(...(members ?? []).map((member) => member.id));
+    group.snapshotIds.push(state.takeSnapshot(state.volume(source), '', id).id);
     await delay(500);
   }
   state.groups.set(id, group);
@@ -147,7 +146,7 @@ export const RPC_DEFECTS: Defects = {
   'groups.delta': {
     'reports no changes in deltas to a member of a group': after(
       'blocks',
-      async (blocks, { base, target }) => (base !== null && target.groupId !== '' ? [] : blocks),
+      (blocks, { base, target }) => (base !== null && target.groupId !== '' ? [] : blocks),
     ),
   },
   'groups.delete': {
@@ -173,10 +172,10 @@ export const RPC_DEFECTS: Defects = {
   'groups.refused-leaves-nothing': {
     'refuses a group after it has taken the first member, and leaves that': before(
       'CreateVolumeGroupSnapshot',
-      async (request, state) => {
+      (request, state) => {
         const [first = '', ...others] = request['source_volume_ids'] as string[];
         if (others.some((id) => !state.volumes.has(id))) {
-          await state.makeSnapshot(state.volume(first), `half of ${request['name']}`);
+          state.takeSnapshot(state.volume(first), `half of ${request['name']}`);
         }
         return request;
       },
@@ -241,8 +240,8 @@ export const RPC_DEFECTS: Defects = {
   'volume.publish-twice': {
     'leaves a file at the target path when it unpublishes': after(
       'NodeUnpublishVolume',
-      async (answer, request) => {
-        await writeFile(request['target_path'], '');
+      (answer, request) => {
+        writeFileSync(request['target_path'], '');
         return answer;
       },
     ),

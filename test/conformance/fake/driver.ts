@@ -2,15 +2,14 @@
  * A correct CSI driver, small and slow, that shares only the CSI definition with the plugin. The
  * conformance suite must pass it. A deviation replaces parts of it.
  */
-import { mkdir } from 'node:fs/promises';
+import { mkdirSync } from 'node:fs';
+import { promisify } from 'node:util';
 import {
-  type Metadata,
+  type handleUnaryCall,
   Server,
   ServerCredentials,
-  type ServerUnaryCall,
-  type sendUnaryData,
   status,
-  type UntypedHandleCall,
+  type UntypedServiceImplementation,
 } from '@grpc/grpc-js';
 import protobuf from 'protobufjs';
 import { csiProto } from '../../../src/csi/proto.js';
@@ -34,76 +33,70 @@ export class FakeDriver {
   ) {
     this.socketPath = `${directory}/csi.sock`;
     this.#state = new State(directory, deviation);
+    const state = this.#state;
+    this.#serve('Identity', this.#unary(identityRpcs(state)));
+    this.#serve('Controller', this.#unary(controllerRpcs(state)));
+    this.#serve('Node', this.#unary(nodeRpcs(state)));
+    if (state.has('GROUP_CONTROLLER_SERVICE')) {
+      this.#serve('GroupController', this.#unary(groupRpcs(state)));
+    }
+    if (state.has('SNAPSHOT_METADATA_SERVICE')) this.#serve('SnapshotMetadata', this.#streams());
   }
 
   /** Starts a driver that keeps its files in the directory, which it creates. */
   static async start(directory: string, deviation: Deviation = {}): Promise<FakeDriver> {
-    await mkdir(directory, { recursive: true });
+    mkdirSync(directory, { recursive: true });
     const driver = new FakeDriver(directory, deviation);
-    await driver.#listen();
+    const [address, insecure] = [`unix://${driver.socketPath}`, ServerCredentials.createInsecure()];
+    await promisify(driver.#server.bindAsync).call(driver.#server, address, insecure);
     return driver;
   }
 
   /** Ends all calls and removes all devices and mounts. The files stay. */
-  async stop(): Promise<void> {
+  stop(): void {
     this.#server.forceShutdown();
-    await this.#state.release();
+    this.#state.release();
   }
 
-  async #listen(): Promise<void> {
-    const state = this.#state;
-    this.#serve('Identity', identityRpcs(state));
-    this.#serve('Controller', controllerRpcs(state));
-    this.#serve('Node', nodeRpcs(state));
-    if (state.has('GROUP_CONTROLLER_SERVICE')) this.#serve('GroupController', groupRpcs(state));
-    if (state.has('SNAPSHOT_METADATA_SERVICE')) this.#serveMetadata();
-    await new Promise<void>((resolve, reject) => {
-      this.#server.bindAsync(
-        `unix://${this.socketPath}`,
-        ServerCredentials.createInsecure(),
-        (error) => (error === null ? resolve() : reject(error)),
-      );
+  #unary(rpcs: Rpcs): UntypedServiceImplementation {
+    const handlers = Object.entries(rpcs).map(([name, correct]) => {
+      const rpc = this.deviation.rpc?.(name, correct, this.#state) ?? correct;
+      const handler: handleUnaryCall<Message, Message> = async ({ request }, answer) => {
+        try {
+          answer(null, await rpc(request));
+        } catch (thrown) {
+          answer(this.#refused(thrown));
+        }
+      };
+      return [name, handler];
     });
+    return Object.fromEntries(handlers);
   }
 
-  #serve(service: ServiceName, correct: Rpcs): void {
-    for (const [name, made] of Object.entries(correct)) {
-      const rpc = this.deviation.rpc?.(name, async (request) => made(request), this.#state) ?? made;
-      this.#register(service, name, (call: Unary, answer: sendUnaryData<Message>) => {
-        Promise.resolve()
-          .then(() => rpc(call.request))
-          .then((response) => answer(null, response))
-          .catch((thrown: unknown) => answer(this.#refused(thrown)));
-      });
-    }
-  }
-
-  #serveMetadata(): void {
+  #streams(): UntypedServiceImplementation {
     const correct = metadataSteps(this.#state);
     const steps = { ...correct, ...this.deviation.metadata?.(correct, this.#state) };
-    for (const name of ['GetMetadataAllocated', 'GetMetadataDelta']) {
-      this.#register('SnapshotMetadata', name, (call: MetadataCall) => {
-        stream(steps, call)
-          .then(() => call.end())
-          .catch((thrown: unknown) => call.emit('error', this.#refused(thrown)));
-      });
-    }
+    const handler = (call: MetadataCall): void => {
+      stream(steps, call)
+        .then(() => call.end())
+        .catch((thrown: unknown) => call.emit('error', this.#refused(thrown)));
+    };
+    return { GetMetadataAllocated: handler, GetMetadataDelta: handler };
   }
 
-  #register(service: ServiceName, name: string, handler: unknown): void {
-    const method = csiProto().services[service][name];
-    if (method === undefined) throw new Error(`there is no ${service}.${name}`);
-    if (this.deviation.unserved?.includes(name)) return;
-    this.#server.register(
-      method.path,
-      handler as UntypedHandleCall,
-      (message: Message) => padded(method.responseSerialize(message), message['padding'] ?? 0),
-      method.requestDeserialize,
-      method.responseStream ? 'serverStream' : 'unary',
-    );
+  /** gRPC answers UNIMPLEMENTED for an RPC without a handler. */
+  #serve(service: ServiceName, handlers: UntypedServiceImplementation): void {
+    const { unserved = [] } = this.deviation;
+    const served = Object.entries(handlers).filter(([name]) => !unserved.includes(name));
+    const methods = Object.entries(csiProto().services[service]).map(([name, method]) => {
+      const responseSerialize = (message: Message) =>
+        padded(method.responseSerialize(message), message['padding'] ?? 0);
+      return [name, { ...method, responseSerialize }];
+    });
+    this.#server.addService(Object.fromEntries(methods), Object.fromEntries(served));
   }
 
-  #refused(thrown: unknown): { code: status; details: string; metadata: Metadata } {
+  #refused(thrown: unknown): Refusal {
     const correct =
       thrown instanceof Refusal ? thrown : new Refusal(status.INTERNAL, `fake driver: ${thrown}`);
     return this.deviation.refuse?.(correct) ?? correct;
@@ -137,5 +130,3 @@ function padded(encoded: Buffer, bytes: number): Buffer {
     .finish();
   return Buffer.concat([encoded, field]);
 }
-
-type Unary = ServerUnaryCall<Message, Message>;

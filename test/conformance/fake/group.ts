@@ -1,23 +1,26 @@
-/** The GroupController service of the fake driver: copies with no write in between, or a refusal. */
+/** The GroupController service of the fake driver. */
 import { snapshotMessage, timestamp } from './controller.js';
 import { demand, type Message, type Rpcs, refusal } from './refusal.js';
-import type { Group, Snapshot, State, Volume } from './state.js';
-
-const ATTEMPTS = 50;
+import type { Group, State } from './state.js';
 
 export function groupRpcs(state: State): Rpcs {
   return {
     GroupControllerGetCapabilities: () => ({
       capabilities: [{ rpc: { type: 'CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT' } }],
     }),
-    CreateVolumeGroupSnapshot: (request) => state.inTurn(() => createGroup(state, request)),
-    DeleteVolumeGroupSnapshot: (request) => state.inTurn(() => deleteGroup(state, request)),
-    GetVolumeGroupSnapshot: (request) => {
+    CreateVolumeGroupSnapshot: (request) => createGroup(state, request),
+    DeleteVolumeGroupSnapshot: (request) => {
       demand(request, 'group_snapshot_id');
       const group = state.groups.get(request['group_snapshot_id']);
-      if (group === undefined) {
-        throw refusal('NOT_FOUND', `there is no group '${request['group_snapshot_id']}'`);
-      }
+      if (group === undefined) return {};
+      expectMembers(group, request);
+      for (const id of group.snapshotIds) state.snapshots.delete(id);
+      state.groups.delete(group.id);
+      return {};
+    },
+    GetVolumeGroupSnapshot: (request) => {
+      demand(request, 'group_snapshot_id');
+      const group = state.group(request['group_snapshot_id']);
       expectMembers(group, request);
       return { group_snapshot: groupMessage(state, group) };
     },
@@ -33,7 +36,7 @@ export function groupMessage(state: State, group: Group): Message {
   };
 }
 
-async function createGroup(state: State, request: Message): Promise<Message> {
+function createGroup(state: State, request: Message): Message {
   demand(request, 'name', 'source_volume_ids');
   const [name, sources] = [String(request['name']), request['source_volume_ids'] as string[]];
   if (new Set(sources).size !== sources.length) {
@@ -45,34 +48,12 @@ async function createGroup(state: State, request: Message): Promise<Message> {
     if (sameSet(sourceIds, sources)) return { group_snapshot: groupMessage(state, known) };
     throw refusal('ALREADY_EXISTS', `group '${name}' is one of volumes ${sourceIds.join(', ')}`);
   }
-  const volumes = sources.map((id) => state.volume(id));
+  const volumes = sources.map((source) => state.volume(source));
   const [id, createdMs] = [`fake-group-${state.next()}`, Date.now()];
-  const members = await takeSnapshots(state, volumes, id);
-  const group = { id, name, snapshotIds: members.map((member) => member.id), createdMs };
-  state.groups.set(group.id, group);
+  const snapshotIds = volumes.map((volume) => state.takeSnapshot(volume, '', id).id);
+  const group = { id, name, snapshotIds, createdMs };
+  state.groups.set(id, group);
   return { group_snapshot: groupMessage(state, group) };
-}
-
-async function takeSnapshots(
-  state: State,
-  volumes: Volume[],
-  groupId: string,
-): Promise<Snapshot[]> {
-  for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
-    const members = await state.makeMembers(volumes, groupId);
-    if (members !== null) return members;
-  }
-  throw refusal('ABORTED', `volumes ${volumes.map(({ id }) => id).join(', ')} were written to`);
-}
-
-async function deleteGroup(state: State, request: Message): Promise<Message> {
-  demand(request, 'group_snapshot_id');
-  const group = state.groups.get(request['group_snapshot_id']);
-  if (group === undefined) return {};
-  expectMembers(group, request);
-  for (const id of group.snapshotIds) await state.forget(id);
-  state.groups.delete(group.id);
-  return {};
 }
 
 function expectMembers(group: Group, request: Message): void {

@@ -22,7 +22,7 @@ export interface MetadataSteps {
   /** Throws a Refusal if the request is not allowed. */
   read(request: Message): Query;
   /** All blocks of the whole snapshot to report, in order. */
-  blocks(query: Query): Promise<readonly number[]>;
+  blocks(query: Query): readonly number[];
   entries(blocks: readonly number[], query: Query): Entry[];
   from(entries: Entry[], query: Query): Entry[];
   messages(entries: Entry[], query: Query): Message[];
@@ -36,8 +36,8 @@ export function metadataSteps(state: State): MetadataSteps {
   const type = state.options.metadataType ?? 'VARIABLE_LENGTH';
   return {
     read: (request) => read(state, request),
-    blocks: async ({ base, target }) =>
-      base === null ? target.allocated : differingBlocks(target.path, base.path),
+    blocks: ({ base, target }) =>
+      base === null ? target.allocated : differingBlocks(target.bytes, base.bytes),
     entries: (blocks) => entriesOf(blocks, type === 'VARIABLE_LENGTH'),
     from: (entries, { start }) => {
       const rest = entries.filter(({ offset, size }) => offset + size > start);
@@ -63,7 +63,7 @@ export function wire(entries: readonly Entry[]): Message[] {
 /** Runs the steps for one call. */
 export async function stream(steps: MetadataSteps, call: MetadataCall): Promise<void> {
   const query = steps.read(call.request);
-  const blocks = await steps.blocks(query);
+  const blocks = steps.blocks(query);
   const entries = steps.from(steps.entries(blocks, query), query);
   await steps.send(call, steps.messages(entries, query), query);
 }

@@ -13,10 +13,37 @@ export function nodeRpcs(state: State): Rpcs {
         .filter((type) => state.has(type))
         .map((type) => ({ rpc: { type } })),
     }),
-    NodeStageVolume: (request) => state.inTurn(() => stage(state, request)),
-    NodeUnstageVolume: (request) => state.inTurn(() => unstage(state, request)),
-    NodePublishVolume: (request) => state.inTurn(() => publish(state, request)),
-    NodeUnpublishVolume: (request) => state.inTurn(() => unpublish(state, request)),
+    NodeStageVolume: (request) => {
+      demand(request, 'volume_id', 'staging_target_path', 'volume_capability');
+      const volume = state.volume(request['volume_id']);
+      expectSupported(request);
+      const path = String(request['staging_target_path']);
+      if (volume.stagingPath !== null && volume.stagingPath !== path) {
+        throw refusal('FAILED_PRECONDITION', `volume '${volume.id}' is at ${volume.stagingPath}`);
+      }
+      state.stage(volume, path);
+      return {};
+    },
+    NodeUnstageVolume: (request) => {
+      demand(request, 'volume_id', 'staging_target_path');
+      const volume = state.volumes.get(request['volume_id']);
+      if (volume === undefined || volume.stagingPath !== request['staging_target_path']) return {};
+      if (volume.publications.size > 0) {
+        throw refusal('FAILED_PRECONDITION', `volume '${volume.id}' is published`);
+      }
+      state.unstage(volume);
+      return {};
+    },
+    NodePublishVolume: (request) => publish(state, request),
+    NodeUnpublishVolume: (request) => {
+      demand(request, 'volume_id', 'target_path');
+      const volume = state.volumes.get(request['volume_id']);
+      if (volume?.publications.delete(request['target_path'])) {
+        unbind(request['target_path']);
+        if (!state.has('STAGE_UNSTAGE_VOLUME')) state.unstage(volume);
+      }
+      return {};
+    },
     NodeGetVolumeStats: (request) => {
       demand(request, 'volume_id', 'volume_path');
       const volume = state.volume(request['volume_id']);
@@ -29,40 +56,15 @@ export function nodeRpcs(state: State): Rpcs {
   };
 }
 
-async function stage(state: State, request: Message): Promise<Message> {
-  demand(request, 'volume_id', 'staging_target_path', 'volume_capability');
-  const volume = state.volume(request['volume_id']);
-  const wrong = unsupported([request['volume_capability']]);
-  if (wrong !== null) throw refusal('FAILED_PRECONDITION', wrong);
-  const path = String(request['staging_target_path']);
-  if (volume.stagingPath !== null && volume.stagingPath !== path) {
-    throw refusal('FAILED_PRECONDITION', `volume '${volume.id}' is at ${volume.stagingPath}`);
-  }
-  await state.stage(volume, path);
-  return {};
-}
-
-async function unstage(state: State, request: Message): Promise<Message> {
-  demand(request, 'volume_id', 'staging_target_path');
-  const volume = state.volumes.get(request['volume_id']);
-  if (volume === undefined || volume.stagingPath !== request['staging_target_path']) return {};
-  if (volume.publications.size > 0) {
-    throw refusal('FAILED_PRECONDITION', `volume '${volume.id}' is published`);
-  }
-  await state.unstage(volume);
-  return {};
-}
-
-async function publish(state: State, request: Message): Promise<Message> {
+function publish(state: State, request: Message): Message {
   demand(request, 'volume_id', 'target_path', 'volume_capability');
   const volume = state.volume(request['volume_id']);
   const target = String(request['target_path']);
-  if (!state.has('STAGE_UNSTAGE_VOLUME')) await state.stage(volume, '');
+  if (!state.has('STAGE_UNSTAGE_VOLUME')) state.stage(volume, '');
   if (volume.device === null || volume.stagingPath !== request['staging_target_path']) {
     throw refusal('FAILED_PRECONDITION', `volume '${volume.id}' is not staged there`);
   }
-  const wrong = unsupported([request['volume_capability']]);
-  if (wrong !== null) throw refusal('FAILED_PRECONDITION', wrong);
+  expectSupported(request);
   const mode = String(request['volume_capability'].access_mode.mode);
   const readOnly = Boolean(request['readonly']);
   const known = volume.publications.get(target);
@@ -73,20 +75,13 @@ async function publish(state: State, request: Message): Promise<Message> {
   if (volume.publications.size > 0) {
     throw refusal('FAILED_PRECONDITION', `volume '${volume.id}' is published elsewhere`);
   }
-  await setReadOnly(volume.device, readOnly || mode === 'SINGLE_NODE_READER_ONLY');
-  await bind(volume.device, target);
+  setReadOnly(volume.device, readOnly || mode === 'SINGLE_NODE_READER_ONLY');
+  bind(volume.device, target);
   volume.publications.set(target, { readOnly, mode });
   return {};
 }
 
-async function unpublish(state: State, request: Message): Promise<Message> {
-  demand(request, 'volume_id', 'target_path');
-  const volume = state.volumes.get(request['volume_id']);
-  const target = String(request['target_path']);
-  if (volume?.publications.has(target)) {
-    await unbind(target);
-    volume.publications.delete(target);
-    if (!state.has('STAGE_UNSTAGE_VOLUME')) await state.unstage(volume);
-  }
-  return {};
+function expectSupported(request: Message): void {
+  const wrong = unsupported([request['volume_capability']]);
+  if (wrong !== null) throw refusal('FAILED_PRECONDITION', wrong);
 }
