@@ -34,6 +34,16 @@ export function describeBackend(
       get backend() {
         return this.harness.backend;
       },
+      async volume(sizeBytes = SIZE) {
+        const volumeId = newVolume();
+        await this.backend.createVolume(volumeId, sizeBytes);
+        return volumeId;
+      },
+      async snapshot(volumeId) {
+        const snapshotId = newSnapshot();
+        await this.backend.createSnapshots([{ volumeId, snapshotId }]);
+        return snapshotId;
+      },
     };
     before(async () => {
       harness = await make();
@@ -53,9 +63,7 @@ export function describeBackend(
     });
     after(() => harness?.dispose());
     describeVolumes(context);
-    describeMarks(context);
     describePool(context);
-    describeContents(context);
     describeSnapshots(context);
     describeCopies(context);
     describeScans(context);
@@ -68,10 +76,8 @@ export function describeBackend(
 function describeNoRetainedBases(context: ContractContext): void {
   test('a backend that retains no bases leaves none when a snapshot is deleted', async () => {
     const { backend } = context;
-    const volumeId = newVolume();
-    const snapshotId = newSnapshot();
-    await backend.createVolume(volumeId, SIZE);
-    await backend.createSnapshots([{ volumeId, snapshotId }]);
+    const volumeId = await context.volume();
+    const snapshotId = await context.snapshot(volumeId);
     const retained = await backend.retainBase(snapshotId, null);
     assert.ok(retained !== null && 'unretained' in retained, 'it says why');
     await backend.deleteSnapshot(snapshotId);
@@ -83,8 +89,7 @@ function describeNoRetainedBases(context: ContractContext): void {
 function describeVolumes(context: ContractContext): void {
   test('a new volume reads as zeros, and repeated creations make it once', async () => {
     const { backend, harness } = context;
-    const volumeId = newVolume();
-    await backend.createVolume(volumeId, SIZE);
+    const volumeId = await context.volume();
     await harness.write(volumeId, 8192, Buffer.alloc(4096, 7));
     await backend.createVolume(volumeId, SIZE);
     const content = await harness.read(volumeId);
@@ -94,33 +99,26 @@ function describeVolumes(context: ContractContext): void {
   });
 
   test('creating a volume that exists with another size is refused', async () => {
-    const volumeId = newVolume();
-    await context.backend.createVolume(volumeId, SIZE);
+    const volumeId = await context.volume();
     await assert.rejects(context.backend.createVolume(volumeId, 2n * SIZE));
   });
 
   test('deleting a volume twice, or one that never existed, succeeds', async () => {
-    const volumeId = newVolume();
-    await context.backend.deleteVolume(volumeId);
-    await context.backend.createVolume(volumeId, SIZE);
+    await context.backend.deleteVolume(newVolume());
+    const volumeId = await context.volume();
     await context.backend.deleteVolume(volumeId);
     await context.backend.deleteVolume(volumeId);
     assert.ok(!(await context.backend.list()).volumes.some(({ id }) => id === volumeId));
   });
-}
 
-function describeMarks(context: ContractContext): void {
   test('the initialized mark of a volume is permanent, and is removed with the volume', async () => {
     const { backend, harness } = context;
-    const [volumeId, other] = [newVolume(), newVolume()];
-    for (const id of [volumeId, other]) await backend.createVolume(id, SIZE);
+    const [volumeId, other] = [await context.volume(), await context.volume()];
     const before = await backend.list();
     assert.equal(await backend.isInitialized(volumeId), false);
     await backend.markInitialized([volumeId]);
     await backend.markInitialized([volumeId, volumeId]);
-    const snapshotId = newSnapshot();
-    await backend.createSnapshots([{ volumeId, snapshotId }]);
-    await backend.deleteSnapshot(snapshotId);
+    await backend.deleteSnapshot(await context.snapshot(volumeId));
     await backend.createVolume(volumeId, SIZE);
     for (const each of [backend, await harness.reopen()]) {
       assert.deepEqual(await each.list(), before);
@@ -136,8 +134,7 @@ function describeMarks(context: ContractContext): void {
 
   test('the initialized mark of a missing volume is swept, and those of existing volumes stay', async () => {
     const { backend } = context;
-    const [volumeId, gone] = [newVolume(), newVolume()];
-    await backend.createVolume(volumeId, SIZE);
+    const [volumeId, gone] = [await context.volume(), newVolume()];
     await backend.markInitialized([volumeId]);
     // As a deletion that was killed half way leaves it.
     await backend.markInitialized([gone]);
@@ -158,8 +155,7 @@ function describePool(context: ContractContext): void {
   });
 
   test('starting and checking a running pool changes nothing', async () => {
-    const volumeId = newVolume();
-    await context.backend.createVolume(volumeId, SIZE);
+    const volumeId = await context.volume();
     await context.harness.write(volumeId, 0, Buffer.alloc(4096, 3));
     await context.backend.start();
     await context.backend.check();
@@ -169,8 +165,7 @@ function describePool(context: ContractContext): void {
   test('the statistics agree with the capacity, and count the blocks and promises of volumes', async () => {
     const { backend } = context;
     const before = await backend.statistics();
-    const volumeId = newVolume();
-    await backend.createVolume(volumeId, 8n << 20n);
+    const volumeId = await context.volume(8n << 20n);
     const after = await backend.statistics();
     assert.equal(after.space?.capacity.totalBytes, (await backend.capacity()).totalBytes);
     const used = after.space?.volumes.get(volumeId) ?? -1n;
@@ -187,8 +182,7 @@ function describePool(context: ContractContext): void {
     assert.ok(empty.availableBytes <= empty.totalBytes);
     assert.equal(empty.availableBytes % empty.granularityBytes, 0n);
     const large = 256n << 20n;
-    const volumeId = newVolume();
-    await backend.createVolume(volumeId, large);
+    const volumeId = await context.volume(large);
     const promised = await backend.capacity();
     // What earlier tests deleted may come back meanwhile, since file systems free space later.
     assert.ok(promised.availableBytes <= empty.availableBytes - large + 8n * SIZE);
@@ -196,16 +190,12 @@ function describePool(context: ContractContext): void {
     const again = await backend.capacity();
     assert.ok(again.availableBytes > promised.availableBytes);
   });
-}
 
-function describeContents(context: ContractContext): void {
   test('the list has every volume and snapshot with its size, and names foreign objects', async () => {
     const { backend, harness } = context;
     const before = await backend.list();
-    const volumeId = newVolume();
-    const snapshotId = newSnapshot();
-    await backend.createVolume(volumeId, 2n * SIZE);
-    await backend.createSnapshots([{ volumeId, snapshotId }]);
+    const volumeId = await context.volume(2n * SIZE);
+    const snapshotId = await context.snapshot(volumeId);
     const held = await backend.list();
     assert.deepEqual(
       held.volumes.filter(({ id }) => !before.volumes.some((old) => old.id === id)),
@@ -221,10 +211,7 @@ function describeContents(context: ContractContext): void {
 
   test('leftovers of a killed run are swept and never listed, and nothing else is swept', async () => {
     const { backend, harness } = context;
-    const volumeId = newVolume();
-    const snapshotId = newSnapshot();
-    await backend.createVolume(volumeId, SIZE);
-    await backend.createSnapshots([{ volumeId, snapshotId }]);
+    await context.snapshot(await context.volume());
     const left = await harness.leaveTemporary([
       { of: 'volume', id: newVolume() },
       { of: 'snapshot', id: newSnapshot() },

@@ -4,20 +4,12 @@ import { closeSync, constants, openSync, writeSync } from 'node:fs';
 import { test } from 'node:test';
 import { NativePool } from '../../src/native/pool.js';
 import { rejectsWith } from '../support/expect-status.js';
-import { type ContractContext, newSnapshot, newVolume, SIZE } from './harness.js';
+import { type ContractContext, newVolume, SIZE } from './harness.js';
 
 export function describeAttachments(context: ContractContext): void {
-  describeDevices(context);
-  describeReadOnlyDevices(context);
-  describeRefusals(context);
-  describeSideBySide(context);
-}
-
-function describeDevices(context: ContractContext): void {
   test('attaching twice gives the same device, and a new backend object finds it', async () => {
     const { backend, harness } = context;
-    const volumeId = newVolume();
-    await backend.createVolume(volumeId, SIZE);
+    const volumeId = await context.volume();
     assert.equal(await backend.findAttachment(volumeId), null);
     const device = await backend.attach(volumeId, { readOnly: false });
     assert.deepEqual([device.readOnly, device.sizeBytes], [false, SIZE]);
@@ -30,8 +22,7 @@ function describeDevices(context: ContractContext): void {
 
   test('an attached device grows with its volume while it is open', async () => {
     const { backend } = context;
-    const volumeId = newVolume();
-    await backend.createVolume(volumeId, SIZE);
+    const volumeId = await context.volume();
     const { devicePath } = await backend.attach(volumeId, { readOnly: false });
     const fd = openSync(devicePath, constants.O_RDWR | constants.O_EXCL);
     assert.equal(await backend.expandVolume(volumeId, 2n * SIZE), 2n * SIZE);
@@ -43,22 +34,15 @@ function describeDevices(context: ContractContext): void {
 
   test('two volumes have two devices', async () => {
     const { backend } = context;
-    const ids = [newVolume(), newVolume()];
-    const paths = new Set<string>();
-    for (const id of ids) {
-      await backend.createVolume(id, SIZE);
-      paths.add((await backend.attach(id, { readOnly: false })).devicePath);
-    }
-    assert.equal(paths.size, 2);
+    const first = await backend.attach(await context.volume(), { readOnly: false });
+    const second = await backend.attach(await context.volume(), { readOnly: false });
+    assert.notEqual(first.devicePath, second.devicePath);
   });
-}
 
-function describeReadOnlyDevices(context: ContractContext): void {
   test('a device that is temporarily read-only can be attached and expanded', async () => {
     const { backend } = context;
     const native = new NativePool(1);
-    const volumeId = newVolume();
-    await backend.createVolume(volumeId, SIZE);
+    const volumeId = await context.volume();
     const { devicePath } = await backend.attach(volumeId, { readOnly: false });
     await native.run('setDeviceReadOnly', { devicePath, readOnly: true });
     const again = await backend.attach(volumeId, { readOnly: false });
@@ -74,8 +58,7 @@ function describeReadOnlyDevices(context: ContractContext): void {
 
   test('a volume is attached read-only on request, and not read-only and writable at once', async () => {
     const { backend } = context;
-    const volumeId = newVolume();
-    await backend.createVolume(volumeId, SIZE);
+    const volumeId = await context.volume();
     const device = await backend.attach(volumeId, { readOnly: true });
     assert.equal(device.readOnly, true);
     const fd = openSync(device.devicePath, 'r+');
@@ -83,13 +66,10 @@ function describeReadOnlyDevices(context: ContractContext): void {
     closeSync(fd);
     await rejectsWith(backend.attach(volumeId, { readOnly: false }), 'FAILED_PRECONDITION');
   });
-}
 
-function describeRefusals(context: ContractContext): void {
   test('an open device is not detached, and its volume is not deleted', async () => {
     const { backend } = context;
-    const volumeId = newVolume();
-    await backend.createVolume(volumeId, SIZE);
+    const volumeId = await context.volume();
     const { devicePath } = await backend.attach(volumeId, { readOnly: false });
     const fd = openSync(devicePath, constants.O_RDWR | constants.O_EXCL);
     await rejectsWith(backend.detach(volumeId), 'FAILED_PRECONDITION', /in use/);
@@ -110,16 +90,12 @@ function describeRefusals(context: ContractContext): void {
     assert.equal(await context.backend.findAttachment(newVolume()), null);
     await context.backend.detach(newVolume());
   });
-}
 
-function describeSideBySide(context: ContractContext): void {
   test('a volume can be attached, written and detached while its snapshot is restored elsewhere', async () => {
     const { backend, harness } = context;
-    const [volumeId, copy] = [newVolume(), newVolume()];
-    const snapshotId = newSnapshot();
-    await backend.createVolume(volumeId, SIZE);
+    const [volumeId, copy] = [await context.volume(), newVolume()];
     await harness.write(volumeId, 0, Buffer.alloc(4096, 1));
-    await backend.createSnapshots([{ volumeId, snapshotId }]);
+    const snapshotId = await context.snapshot(volumeId);
     await backend.restoreVolume(copy, snapshotId, SIZE);
     await harness.write(copy, 0, Buffer.alloc(4096, 2));
     await harness.write(volumeId, 0, Buffer.alloc(4096, 3));

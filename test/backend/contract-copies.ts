@@ -6,8 +6,7 @@ import { type ContractContext, newSnapshot, newVolume, SIZE, VOLUME_BYTES } from
 
 /** A volume whose block at 4096 holds the value, and which is open for writing. */
 async function writtenVolume(context: ContractContext, value: number): Promise<string> {
-  const volumeId = newVolume();
-  await context.backend.createVolume(volumeId, SIZE);
+  const volumeId = await context.volume();
   await context.harness.write(volumeId, 4096, Buffer.alloc(4096, value));
   return volumeId;
 }
@@ -19,7 +18,7 @@ async function drop(context: ContractContext, ...volumeIds: string[]): Promise<v
   }
 }
 
-function describeClones(context: ContractContext): void {
+export function describeCopies(context: ContractContext): void {
   test('a clone has the content of its source at that moment, unsynced writes included, and is independent of it', async () => {
     const { backend, harness } = context;
     const source = await writtenVolume(context, 1);
@@ -41,8 +40,7 @@ function describeClones(context: ContractContext): void {
     const clone = newVolume();
     await backend.cloneVolume(clone, source, SIZE);
     await drop(context, source);
-    const snapshotId = newSnapshot();
-    await backend.createSnapshots([{ volumeId: clone, snapshotId }]);
+    await context.snapshot(clone);
     assert.equal((await harness.read(clone))[4096], 5);
   });
 
@@ -50,8 +48,7 @@ function describeClones(context: ContractContext): void {
     const { backend } = context;
     const source = await writtenVolume(context, 1);
     await backend.expandVolume(source, 2n * SIZE);
-    const snapshotId = newSnapshot();
-    await backend.createSnapshots([{ volumeId: source, snapshotId }]);
+    const snapshotId = await context.snapshot(source);
     const copy = newVolume();
     await assert.rejects(backend.cloneVolume(copy, source, SIZE));
     await assert.rejects(backend.restoreVolume(copy, snapshotId, SIZE));
@@ -68,9 +65,7 @@ function describeClones(context: ContractContext): void {
     assert.ok(!(await backend.list()).volumes.some(({ id }) => id === clone));
     assert.deepEqual(await backend.sweep(), []);
   });
-}
 
-function describeExpansion(context: ContractContext): void {
   test('an expanded volume keeps its content and reads as zeros beyond it, and expansion can be repeated', async () => {
     const { backend, harness } = context;
     const volumeId = await writtenVolume(context, 6);
@@ -98,9 +93,7 @@ function describeExpansion(context: ContractContext): void {
   test('expanding a volume that does not exist fails', async () => {
     await assert.rejects(context.backend.expandVolume(newVolume(), SIZE));
   });
-}
 
-function describeGroups(context: ContractContext): void {
   test('a group snapshot has the content and size of each volume', async () => {
     const { backend, harness } = context;
     const volumes = [await writtenVolume(context, 1), await writtenVolume(context, 2)];
@@ -135,17 +128,11 @@ function describeGroups(context: ContractContext): void {
     }
     await context.harness.write(volumeId, 0, Buffer.alloc(4096, 1));
   });
-}
 
-export function describeCopies(context: ContractContext): void {
-  describeClones(context);
-  describeExpansion(context);
-  describeGroups(context);
   test('missing or incomplete volumes and snapshots are distinguished from complete ones', async () => {
     const { backend } = context;
     const volumeId = await writtenVolume(context, 1);
-    const snapshotId = newSnapshot();
-    await backend.createSnapshots([{ volumeId, snapshotId }]);
+    const snapshotId = await context.snapshot(volumeId);
     await backend.checkVolume(volumeId, SIZE);
     await backend.checkSnapshot(snapshotId, SIZE);
     await backend.expandVolume(volumeId, 2n * SIZE);

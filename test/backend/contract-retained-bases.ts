@@ -12,7 +12,7 @@ import { seededRandom } from '../support/random.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
 import { scanAll } from '../support/wire.js';
 import { testLists, work } from './contract-scans.js';
-import { type ContractContext, newSnapshot, newVolume, SIZE, VOLUME_BYTES } from './harness.js';
+import { type ContractContext, VOLUME_BYTES } from './harness.js';
 
 const ROUNDS = 5;
 
@@ -41,8 +41,7 @@ export function describeRetainedBases(context: ContractContext): void {
   test('a base that was dropped or never retained gives no list, and a retained base cannot be a target', async () => {
     const { backend } = context;
     const { volumeId, snapshotId: base } = await cut(context);
-    const target = newSnapshot();
-    await backend.createSnapshots([{ volumeId, snapshotId: target }]);
+    const target = await context.snapshot(volumeId);
     await backend.retainBase(base, target);
     await backend.deleteSnapshot(base);
     await backend.scanSource(target, base);
@@ -52,16 +51,12 @@ export function describeRetainedBases(context: ContractContext): void {
   });
 }
 
-async function cut({
-  backend,
-  harness,
-}: ContractContext): Promise<{ volumeId: string; snapshotId: string }> {
-  const volumeId = newVolume();
-  const snapshotId = newSnapshot();
-  await backend.createVolume(volumeId, SIZE);
-  await harness.write(volumeId, 0, Buffer.alloc(65536, 1));
-  await backend.createSnapshots([{ volumeId, snapshotId }]);
-  await harness.release(volumeId);
+/** A volume with a snapshot, both of which hold something. */
+async function cut(context: ContractContext): Promise<{ volumeId: string; snapshotId: string }> {
+  const volumeId = await context.volume();
+  await context.harness.write(volumeId, 0, Buffer.alloc(65536, 1));
+  const snapshotId = await context.snapshot(volumeId);
+  await context.harness.release(volumeId);
   return { volumeId, snapshotId };
 }
 
@@ -74,11 +69,10 @@ interface Cut {
 async function compareRounds(context: ContractContext, filler: NativePool): Promise<Tally> {
   const { backend, harness } = context;
   const random = seededRandom('kept bases contract');
-  const volumeId = newVolume();
+  const volumeId = await context.volume();
   const model = Buffer.alloc(VOLUME_BYTES);
   const bases: Cut[] = [];
   const tally = new Tally();
-  await backend.createVolume(volumeId, SIZE);
   let target: Cut | undefined;
   for (let round = 0; round < ROUNDS; round += 1) {
     if (target !== undefined) {
@@ -87,8 +81,8 @@ async function compareRounds(context: ContractContext, filler: NativePool): Prom
       bases.push(target);
     }
     await work(context, volumeId, { model, random });
-    target = { id: newSnapshot(), image: SnapshotImage.of(model, target?.image) };
-    await backend.createSnapshots([{ volumeId, snapshotId: target.id }]);
+    const image = SnapshotImage.of(model, target?.image);
+    target = { id: await context.snapshot(volumeId), image };
     const pending = bases.at(-1);
     if (pending !== undefined) {
       await backend.retainBase(pending.id, target.id);

@@ -7,7 +7,7 @@ import { assertSound, Tally } from '../support/metadata-check.js';
 import { type Random, seededRandom } from '../support/random.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
 import { scanAll } from '../support/wire.js';
-import { type ContractContext, newSnapshot, newVolume, SIZE, VOLUME_BYTES } from './harness.js';
+import { type ContractContext, newSnapshot, VOLUME_BYTES } from './harness.js';
 
 const ROUNDS = 5;
 
@@ -16,10 +16,8 @@ export function describeScans(context: ContractContext): void {
 
   test('a missing snapshot has no scan source, as target or as base', async () => {
     const { backend } = context;
-    const volumeId = newVolume();
-    const snapshotId = newSnapshot();
-    await backend.createVolume(volumeId, SIZE);
-    await backend.createSnapshots([{ volumeId, snapshotId }]);
+    const volumeId = await context.volume();
+    const snapshotId = await context.snapshot(volumeId);
     const gone = newSnapshot();
     await rejectsWith(backend.scanSource(gone, null), 'FAILED_PRECONDITION');
     await rejectsWith(backend.scanSource(snapshotId, gone), 'FAILED_PRECONDITION');
@@ -45,15 +43,13 @@ export function testLists(title: string, compare: (filler: NativePool) => Promis
 async function compareRounds(context: ContractContext, filler: NativePool): Promise<Tally> {
   const { backend, harness } = context;
   const random = seededRandom('backend contract');
-  const volumeId = newVolume();
+  const volumeId = await context.volume();
   const model = Buffer.alloc(VOLUME_BYTES);
   const cuts: { id: string; image: SnapshotImage }[] = [];
   const tally = new Tally();
-  await backend.createVolume(volumeId, SIZE);
   for (let round = 0; round < ROUNDS; round += 1) {
     await work(context, volumeId, { model, random });
-    const id = newSnapshot();
-    await backend.createSnapshots([{ volumeId, snapshotId: id }]);
+    const id = await context.snapshot(volumeId);
     cuts.push({ id, image: SnapshotImage.of(model, cuts.at(-1)?.image) });
     if (cuts.length > 3) await backend.deleteSnapshot(cuts.shift()?.id ?? '');
     for (const [index, target] of cuts.entries()) {

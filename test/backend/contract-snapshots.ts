@@ -14,7 +14,7 @@ async function contentOf(context: ContractContext, snapshotId: string): Promise<
   return content;
 }
 
-function describeCuts(context: ContractContext): void {
+export function describeSnapshots(context: ContractContext): void {
   test('a snapshot has the content of its moment, unsynced writes included', async () => {
     const { backend, harness } = context;
     const volumeId = newVolume();
@@ -44,11 +44,9 @@ function describeCuts(context: ContractContext): void {
 
   test('a snapshot outlives its volume', async () => {
     const { backend, harness } = context;
-    const volumeId = newVolume();
-    const snapshotId = newSnapshot();
-    await backend.createVolume(volumeId, SIZE);
+    const volumeId = await context.volume();
     await harness.write(volumeId, 4096, Buffer.alloc(4096, 5));
-    await backend.createSnapshots([{ volumeId, snapshotId }]);
+    const snapshotId = await context.snapshot(volumeId);
     await harness.release(volumeId);
     await backend.deleteVolume(volumeId);
     assert.equal((await contentOf(context, snapshotId))[4096], 5);
@@ -56,15 +54,11 @@ function describeCuts(context: ContractContext): void {
 
   test('taking a snapshot of a volume that does not exist fails and leaves nothing behind', async () => {
     const snapshotId = newSnapshot();
-    await assert.rejects(
-      context.backend.createSnapshots([{ volumeId: newVolume(), snapshotId: snapshotId }]),
-    );
+    await assert.rejects(context.backend.createSnapshots([{ volumeId: newVolume(), snapshotId }]));
     assert.ok(!(await context.backend.list()).snapshots.some(({ id }) => id === snapshotId));
     assert.deepEqual(await context.backend.sweep(), []);
   });
-}
 
-function describeRemovals(context: ContractContext): void {
   test('deleting or abandoning a snapshot twice, or one that never existed, succeeds', async () => {
     const { backend } = context;
     const volumeId = newVolume();
@@ -83,9 +77,8 @@ function describeRemovals(context: ContractContext): void {
 
   test('abandoning an incomplete snapshot removes what exists of it', async () => {
     const { backend, harness } = context;
-    const volumeId = newVolume();
+    const volumeId = await context.volume();
     const snapshotId = newSnapshot();
-    await backend.createVolume(volumeId, SIZE);
     const [left = ''] = await harness.leaveTemporary([{ of: 'snapshot', id: snapshotId }]);
     await backend.abandonSnapshots([{ volumeId, snapshotId }]);
     if (harness.attaches) assert.ok(!(await backend.sweep()).includes(left));
@@ -94,16 +87,12 @@ function describeRemovals(context: ContractContext): void {
     await backend.deleteVolume(volumeId);
     await backend.sweep();
   });
-}
 
-function describeRestores(context: ContractContext): void {
   test('a restored volume is an independent copy, with zeros beyond the content of the snapshot', async () => {
     const { backend, harness } = context;
-    const [volumeId, larger] = [newVolume(), newVolume()];
-    const snapshotId = newSnapshot();
-    await backend.createVolume(volumeId, SIZE);
+    const [volumeId, larger] = [await context.volume(), newVolume()];
     await harness.write(volumeId, VOLUME_BYTES - 4096, Buffer.alloc(4096, 9));
-    await backend.createSnapshots([{ volumeId, snapshotId }]);
+    const snapshotId = await context.snapshot(volumeId);
     await backend.restoreVolume(larger, snapshotId, 2n * SIZE);
     await backend.restoreVolume(larger, snapshotId, 2n * SIZE);
     const content = await harness.read(larger);
@@ -121,10 +110,4 @@ function describeRestores(context: ContractContext): void {
     assert.ok(!(await context.backend.list()).volumes.some(({ id }) => id === volumeId));
     assert.deepEqual(await context.backend.sweep(), []);
   });
-}
-
-export function describeSnapshots(context: ContractContext): void {
-  describeCuts(context);
-  describeRemovals(context);
-  describeRestores(context);
 }

@@ -37,6 +37,10 @@ export interface HalfMade {
 export interface ContractContext {
   readonly harness: BackendHarness;
   readonly backend: Backend;
+  /** A new volume. Resolves to its id. */
+  volume(sizeBytes?: bigint): Promise<string>;
+  /** A new snapshot of the volume. Resolves to its id. */
+  snapshot(volumeId: string): Promise<string>;
 }
 
 export const newVolume = (): string => newVolumeId(TEST_NODE_KEY);
