@@ -1,12 +1,14 @@
 /**
- * Judges a list of ranges by bytes: whether it covers every byte that differs, and how much it covers that
- * does not. The model is deliberately naive: sector by sector, no extents, no addresses.
+ * Judges a list of ranges by bytes, as the conformance suite does: whether it covers every byte that differs, and how
+ * much it covers that does not. The model is deliberately naive: sector by sector, no extents, no addresses.
  */
 import assert from 'node:assert/strict';
+import { judge as compare } from '../../src/conformance/oracle.js';
+import { totalBytes } from '../../src/conformance/ranges.js';
 import type { MetadataAnswer, Range } from './csi-client.js';
-import { CHUNK_BYTES, type SnapshotImage } from './snapshot-image.js';
+import type { SnapshotImage } from './snapshot-image.js';
 
-export const SECTOR_BYTES = 512;
+const SECTOR_BYTES = 512;
 
 /** The form CSI asks for, and merged ranges on top: no two touch. */
 export function assertWellFormed(answer: MetadataAnswer, sizeBytes: number): void {
@@ -48,57 +50,15 @@ export class Tally {
 }
 
 /** Compares a list with the bytes. For an allocated list the base is all zeros. */
-export function judge(base: SnapshotImage, target: SnapshotImage, ranges: readonly Range[]): Tally {
+function judge(base: SnapshotImage, target: SnapshotImage, ranges: readonly Range[]): Tally {
+  const { differingBytes, reportedBytes, missed } = compare({ base, target }, ranges);
   const tally = new Tally();
-  const cover = new Cover(ranges);
   tally.lists = 1;
   tally.sectors = Math.ceil(target.sizeBytes / SECTOR_BYTES);
-  const bytes = ranges.reduce((sum, range) => sum + range.size, 0n);
-  tally.reported = Math.ceil(Number(bytes) / SECTOR_BYTES);
-  for (let index = 0; index < target.chunks.length; index += 1) {
-    if (!base.sameChunk(target, index)) judgeChunk(tally, cover, { base, target, index });
-  }
+  tally.differing = differingBytes / SECTOR_BYTES;
+  tally.reported = Math.ceil(reportedBytes / SECTOR_BYTES);
+  tally.missedBytes = Number(totalBytes(missed));
   return tally;
-}
-
-function judgeChunk(
-  tally: Tally,
-  cover: Cover,
-  at: { base: SnapshotImage; target: SnapshotImage; index: number },
-): void {
-  const before = at.base.chunk(at.index);
-  const after = at.target.chunk(at.index);
-  const start = at.index * CHUNK_BYTES;
-  for (let offset = 0; offset < CHUNK_BYTES; offset += SECTOR_BYTES) {
-    const end = offset + SECTOR_BYTES;
-    if (before.compare(after, offset, end, offset, end) === 0) continue;
-    tally.differing += 1;
-    if (cover.holds(start + offset, start + end)) continue;
-    for (let byte = offset; byte < end; byte += 1) {
-      if (before[byte] === after[byte]) continue;
-      if (!cover.holds(start + byte, start + byte + 1)) tally.missedBytes += 1;
-    }
-  }
-}
-
-/** Looks offsets up in ranges; fast in ascending order. */
-class Cover {
-  readonly #ranges: readonly { start: number; end: number }[];
-  #at = 0;
-
-  constructor(ranges: readonly Range[]) {
-    this.#ranges = ranges.map(({ offset, size }) => ({
-      start: Number(offset),
-      end: Number(offset + size),
-    }));
-  }
-
-  holds(start: number, end: number): boolean {
-    while (this.#at > 0 && (this.#ranges[this.#at - 1]?.end ?? 0) > start) this.#at -= 1;
-    while ((this.#ranges[this.#at]?.end ?? Number.POSITIVE_INFINITY) <= start) this.#at += 1;
-    const range = this.#ranges[this.#at];
-    return range !== undefined && range.start <= start && end <= range.end;
-  }
 }
 
 /** Well-formed, and not one byte missed. Returns the figures. */

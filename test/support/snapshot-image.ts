@@ -1,18 +1,18 @@
 /**
- * The bytes of a snapshot, read once and kept in chunks: zero chunks as null, and chunks that an
- * earlier image has too as that image's, so that many snapshots of one volume cost what differs.
+ * The bytes of a snapshot, read once and kept in chunks for the oracle of the conformance suite: no chunks of zeros,
+ * and chunks that an earlier image has too as that image's, so that many snapshots of one volume cost what differs.
  */
 import assert from 'node:assert/strict';
 import { closeSync, openSync, readSync } from 'node:fs';
+import { CHUNK_BYTES, chunkOf, type Image } from '../../src/conformance/oracle.js';
 
-export const CHUNK_BYTES = 65536;
 const ZEROS = Buffer.alloc(CHUNK_BYTES);
 
-export class SnapshotImage {
+export class SnapshotImage implements Image {
   private constructor(
     readonly sizeBytes: number,
-    /** null: zeros. The last one is padded with zeros. */
-    readonly chunks: readonly (Buffer | null)[],
+    /** The last one is padded with zeros. */
+    readonly known: ReadonlyMap<number, Buffer>,
   ) {}
 
   /** Reads a file or block device of that size. */
@@ -39,7 +39,7 @@ export class SnapshotImage {
   }
 
   static zeros(sizeBytes: number): SnapshotImage {
-    return new SnapshotImage(sizeBytes, new Array(Math.ceil(sizeBytes / CHUNK_BYTES)).fill(null));
+    return new SnapshotImage(sizeBytes, new Map());
   }
 
   static #collect(
@@ -47,33 +47,33 @@ export class SnapshotImage {
     earlier: SnapshotImage | null,
     fill: (buffer: Buffer, offset: number) => void,
   ): SnapshotImage {
-    const chunks: (Buffer | null)[] = [];
+    const known = new Map<number, Buffer>();
     let buffer = Buffer.alloc(CHUNK_BYTES);
-    for (let offset = 0; offset < sizeBytes; offset += CHUNK_BYTES) {
+    for (let index = 0; index * CHUNK_BYTES < sizeBytes; index += 1) {
+      const offset = index * CHUNK_BYTES;
       const wanted = Math.min(CHUNK_BYTES, sizeBytes - offset);
       buffer.fill(0, wanted);
       fill(buffer.subarray(0, wanted), offset);
-      const known = earlier?.chunks[chunks.length] ?? null;
-      if (buffer.equals(ZEROS)) chunks.push(null);
-      else if (known?.equals(buffer)) chunks.push(known);
+      const before = earlier?.known.get(index);
+      if (buffer.equals(ZEROS)) continue;
+      if (before?.equals(buffer)) known.set(index, before);
       else {
-        chunks.push(buffer);
+        known.set(index, buffer);
         buffer = Buffer.alloc(CHUNK_BYTES);
       }
     }
-    return new SnapshotImage(sizeBytes, chunks);
+    return new SnapshotImage(sizeBytes, known);
   }
 
-  /** The chunk with zeros for null, and zeros beyond the end. */
-  chunk(index: number): Buffer {
-    return this.chunks[index] ?? ZEROS;
+  elsewhere(): Buffer {
+    return ZEROS;
   }
 
-  /** Whether both have the same bytes here; cheap for chunks they share. */
-  sameChunk(other: SnapshotImage, index: number): boolean {
-    const mine = this.chunks[index] ?? null;
-    const others = other.chunks[index] ?? null;
-    if (mine === others) return true;
-    return this.chunk(index).equals(other.chunk(index));
+  /** Fails unless both have the same bytes, as far as this one goes. */
+  assertSame(other: SnapshotImage): void {
+    for (let index = 0; index * CHUNK_BYTES < this.sizeBytes; index += 1) {
+      const isSame = chunkOf(this, index)?.equals(chunkOf(other, index) ?? ZEROS);
+      assert.ok(isSame, `chunk ${index} of 64 KiB has other bytes`);
+    }
   }
 }
