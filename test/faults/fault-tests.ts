@@ -1,6 +1,7 @@
 /**
- * The tests of a file of the table: each of its operations on each kind of pool with a fault at every step, or, in
- * the plain suite, on one kind of pool with some of them.
+ * The tests of a file of the table: each of its operations on each kind of pool, killed before every step, with each
+ * failure of every step on the first kind and with one failure of each kind of step on the others; or, in the plain
+ * suite, on one kind of pool with some of them.
  */
 import { after, test } from 'node:test';
 import type { VolumeKind } from '../support/contents.js';
@@ -36,11 +37,11 @@ export interface FaultTests {
 
 export function faultTests(label: string, tests: FaultTests): void {
   const { isWhole, pools = POOL_KINDS, title = 'a pool' } = tests;
-  const usual = isWhole ? { kills: all, failures: all } : { kills: one, failures: onePerKind() };
-  const { selection = usual } = tests;
   const tally = new FaultTally();
   after(() => console.log(`# ${tally}`));
   for (const kind of isWhole ? pools : pools.slice(0, 1)) {
+    const failures = isWhole && kind === pools[0] ? all : onePerKind();
+    const { selection = { kills: isWhole ? all : one, failures } } = tests;
     void test(`${title} on ${kind}`, { skip: skipUnlessRoot }, async (context) => {
       let scene = await settled(label, kind, tests);
       try {

@@ -151,21 +151,48 @@ export async function runOperation(
   tally.steps += steps.length;
   const kills = selection.kills(operation, steps);
   for (const step of kills) {
-    await inContext(`killed before ${step}`, () => killAt(scene, operation, step));
-    tally.killed += 1;
+    const isKilled = await inContext(`killed before ${step}`, () =>
+      reached(step, () => killAt(scene, operation, step)),
+    );
+    if (isKilled) tally.killed += 1;
+    else console.log(`# ${operation.name}: ${step} did not come again`);
   }
   const failures = operation.onlyKills === true ? [] : selection.failures(operation, steps);
   for (const step of failures) {
     for (const failure of (operation.failuresAt ?? failuresOf)(scene, step, steps)) {
-      await inContext(`${failure.what} at ${step}`, () => failAt(scene, operation, failure));
-      tally.failed += 1;
+      const hasFailed = await inContext(`${failure.what} at ${step}`, () =>
+        reached(step, () => failAt(scene, operation, failure)),
+      );
+      if (hasFailed) tally.failed += 1;
     }
   }
   if (kills.length === steps.length) {
     const again = await trace(scene, operation);
-    assert.deepEqual([...again].sort(), [...steps].sort(), 'two undisturbed traces differ');
+    const rows = (names: readonly string[]) => [...new Set(names.map(rowOf))].sort();
+    assert.deepEqual(rows(again), rows(steps), 'two undisturbed traces differ');
   }
 }
+
+/** What a step and its repetitions have in common: their name without the number. */
+const rowOf = (step: string): string => step.replace(/ #\d+$/, '');
+
+/**
+ * Repeats an attempt until the step has come: which of several ways a call takes may depend on how the file system has
+ * laid out a file, and on what else runs. How long a row of repetitions is depends on it too: false if the step is
+ * beyond the end of each one.
+ */
+async function reached(step: string, once: () => Promise<Trace>): Promise<boolean> {
+  for (let count = 1; ; count += 1) {
+    const { isReached, names } = await once();
+    if (isReached) return true;
+    const isInRow = !step.endsWith(' #1') && names.includes(`${rowOf(step)} #1`);
+    if (isInRow && count === ATTEMPTS_IN_ROW) return false;
+    assert.ok(count < ATTEMPTS, `the step has not come, but ${names.join('; ')}`);
+  }
+}
+
+const ATTEMPTS = 6;
+const ATTEMPTS_IN_ROW = 2;
 
 /** How a step of the plugin can fail. */
 function failuresOf(scene: Scene, step: string, steps: readonly string[]): Failure[] {
@@ -198,15 +225,21 @@ const CODES_OF_DEAD_PROGRAM: readonly StatusName[] = ['OK', 'INTERNAL', 'FAILED_
 
 /** The names of the steps of an undisturbed call. */
 async function trace(scene: Scene, operation: Operation): Promise<readonly string[]> {
-  const names = await attempt(scene, operation, undefined, async () => undefined);
+  const { names } = await attempt(scene, operation, undefined, async () => undefined);
   // A start that is undone is made again, and of what commands keep while they run nothing has to survive.
   const mayBeUndone = operation.isStart === true || operation.steps !== undefined;
   const lost = mayBeUndone ? [] : undurable(names);
   assert.deepEqual(lost, [], 'a power cut after the answer undoes something');
-  return names;
+  return names.filter((name) => !OF_THE_NUMBER.test(name));
 }
 
-function killAt(scene: Scene, operation: Operation, step: string): Promise<unknown> {
+/**
+ * The kernel keeps these settings of a loop device for the next user of its number, so whether a call has to change them
+ * depends on who that was: no fault finds them reliably.
+ */
+const OF_THE_NUMBER = /^(?:open|write) \/sys\/.*<loop>\/queue\//;
+
+function killAt(scene: Scene, operation: Operation, step: string): Promise<Trace> {
   return attempt(scene, operation, { step, does: 'die' }, async ({ whileDead, ...unanswered }) => {
     await whileDead?.();
     await scene.writesGoThrough();
@@ -215,7 +248,7 @@ function killAt(scene: Scene, operation: Operation, step: string): Promise<unkno
   });
 }
 
-function failAt(scene: Scene, operation: Operation, { fault, judge }: Failure): Promise<unknown> {
+function failAt(scene: Scene, operation: Operation, { fault, judge }: Failure): Promise<Trace> {
   return attempt(scene, operation, fault, async (unanswered, call) => {
     await scene.writesGoThrough();
     await scene.ledger.checkListed(unanswered);
@@ -223,9 +256,16 @@ function failAt(scene: Scene, operation: Operation, { fault, judge }: Failure): 
   });
 }
 
+/** The steps of a call. */
+interface Trace {
+  names: readonly string[];
+  /** Whether the fault has come. */
+  isReached: boolean;
+}
+
 /**
- * Prepares an attempt, calls, repeats the call after a fault, and checks what is promised. Resolves to the names of
- * the steps of the first call.
+ * Prepares an attempt, calls, repeats the call after a fault, and checks what is promised. Resolves to the steps of
+ * the first call.
  *
  * @param afterFault with the first call, which has ended
  */
@@ -234,7 +274,7 @@ async function attempt(
   operation: Operation,
   fault: Fault | undefined,
   afterFault: (attempt: Attempt, call: Promise<unknown>) => Promise<void>,
-): Promise<readonly string[]> {
+): Promise<Trace> {
   const before = scene.held();
   const known = scene.ledger.ids;
   const prepared = await operation.prepare(scene);
@@ -243,13 +283,12 @@ async function attempt(
   if (operation.isStart === true) steps.allowCheckpoints();
   const call = fault === undefined ? untilSettled(() => prepared.call()) : prepared.call();
   const [outcome] = await Promise.allSettled([call]);
-  const { isReached, names } = steps;
   // A step that has not come by now is none of it.
-  assert.ok(isReached || fault === undefined, `the step has not come, but ${names.join('; ')}`);
+  const { isReached, names } = steps;
   steps.begin();
-  await afterFault(prepared, call);
-  const answer = fault === undefined ? await call : await untilSettled(() => prepared.call());
-  if (fault?.does === 'die' && outcome.status === 'fulfilled') {
+  if (isReached) await afterFault(prepared, call);
+  const answer = isReached ? await untilSettled(() => prepared.call()) : await call;
+  if (isReached && fault?.does === 'die' && outcome.status === 'fulfilled') {
     assert.deepEqual(answer, outcome.value, 'repeated');
   }
   scene.ledger.remove(...(prepared.removes ?? []));
@@ -258,7 +297,7 @@ async function attempt(
   await scene.removeAllBut(known);
   await scene.ledger.check();
   await scene.assertHolds(before);
-  return names;
+  return { names, isReached };
 }
 
 async function restart(scene: Scene): Promise<void> {
@@ -267,9 +306,9 @@ async function restart(scene: Scene): Promise<void> {
 }
 
 /** Names the fault in what a failed check says. */
-async function inContext(what: string, run: () => Promise<unknown>): Promise<void> {
+async function inContext<T>(what: string, run: () => Promise<T>): Promise<T> {
   try {
-    await run();
+    return await run();
   } catch (thrown) {
     throw new Error(what, { cause: thrown });
   }

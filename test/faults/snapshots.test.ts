@@ -16,6 +16,8 @@ import { settleInPieces } from './pieces.js';
 
 faultTests('faults-snapshots', {
   isWhole: isNightly,
+  // An embedded pool is xfs in a file, which these calls do not grow.
+  pools: ['xfs', 'btrfs'],
   title: 'H19: no file system stays frozen, and no snapshot is lost,',
   residents: ['block', 'ext4', 'xfs', 'btrfs'],
   operations: [
