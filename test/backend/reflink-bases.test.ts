@@ -462,3 +462,16 @@ test('a start removes what a kill has left of joining lists', options, async () 
   assert.equal(lists().includes(left), false);
   assert.deepEqual(await answeredBy(last, first), [middle, last]);
 });
+
+test('a deletion removes the list that is being made of the snapshot', options, async () => {
+  const [, , last] = await takeListed();
+  for (const kind of ['map', 'delta', 'allocated']) {
+    writeFileSync(join(directory, 'lists', `${last}.${kind}.tmp`), '');
+  }
+  await remove(last, null);
+  await backend.dropBase(last);
+  assert.deepEqual(
+    lists().filter((name) => name.startsWith(last)),
+    [],
+  );
+});

@@ -152,3 +152,15 @@ test('the commands of docs/backends.md give an older pool its subvolume', option
   await backend.checkVolume(volumeId, MIB);
   assert.equal(readFileSync(at('volumes', volumeId), 'utf8').slice(0, 7), 'content');
 });
+
+test('the first list, for which btrfs has no map, leaves nothing unfinished', options, async () => {
+  const backend = await fixture.open({ changeLists: true });
+  const [volumeId, first, second] = [newVolume(), newSnapshot(), newSnapshot()];
+  await backend.createVolume(volumeId, MIB);
+  for (const snapshotId of [first, second]) {
+    writeFileSync(at('volumes', volumeId), snapshotId, { flag: 'r+', flush: true });
+    await backend.createSnapshots([{ volumeId, snapshotId }]);
+  }
+  assert.equal(await backend.storeChanges(second, first, null), null);
+  assert.deepEqual(readdirSync(at('lists')), [`${second}.delta`]);
+});

@@ -126,9 +126,7 @@ export class ChangeLists {
           started ?? (await this.#first(opened, targetId, baseId, files)),
         );
       } catch (thrown) {
-        for (const kind of LIST_KINDS) {
-          await rm(temporary(this.#at(opened, targetId, kind)), { force: true });
-        }
+        await this.#removeUnfinished(opened, targetId);
         throw thrown;
       }
     });
@@ -167,10 +165,17 @@ export class ChangeLists {
     });
   }
 
-  /** Removes what is stored of a snapshot. */
+  /** Removes what is stored of a snapshot, and what is being made: the next step finds no snapshot. */
   async remove(opened: OpenDirectories, snapshotId: string): Promise<void> {
     for (const kind of LIST_KINDS) {
       await rm(this.#at(opened, snapshotId, kind), { force: true });
+    }
+    await this.#removeUnfinished(opened, snapshotId);
+  }
+
+  async #removeUnfinished(opened: OpenDirectories, snapshotId: string): Promise<void> {
+    for (const kind of LIST_KINDS) {
+      await rm(temporary(this.#at(opened, snapshotId, kind)), { force: true });
     }
   }
 
@@ -271,6 +276,7 @@ export class ChangeLists {
       if (words !== undefined) throw thrown;
       if (errorCode(thrown) === 'SCAN_UNSUPPORTED' && (storesMap || usesMap)) {
         this.#hasMaps = false;
+        await this.#removeUnfinished(opened, id);
         return this.#step(opened, { request, storesMap: false, usesMap: false });
       }
       // The map of the base is damaged or of a file that has changed.
