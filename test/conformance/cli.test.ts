@@ -1,11 +1,10 @@
 /** `blockdelta conformance`: its options, reports, exit codes, and what it does at a signal. */
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
+import type { ChildProcess } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { after, test as plainTest } from 'node:test';
-import { packagePath } from '../../src/base/package-root.js';
 import { CHECKS } from '../../src/conformance/suite.js';
+import { type Ended, endOf, startCommand } from '../support/command.js';
 import { RecordingDriver } from '../support/recording-driver.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 import { Workspace } from '../support/workspace.js';
@@ -14,34 +13,19 @@ const workspace = new Workspace('conformance-cli');
 after(() => workspace.dispose());
 const running = runPlugin('conformance-cli');
 
-interface Ended {
-  code: number | null;
-  signal: NodeJS.Signals | null;
-  stdout: string;
-  stderr: string;
-}
-
 /** Runs the command; `watch` is called with all of stderr whenever there is more of it. */
 async function conformance(
   options: readonly string[],
   begun: (child: ChildProcess) => void = () => undefined,
   watch: (child: ChildProcess, stderr: string) => void = () => undefined,
 ): Promise<Ended> {
-  const { CSI_ENDPOINT: _endpoint, ...env } = process.env;
-  const main = packagePath('.test-build/src/main.js');
-  const child = spawn(process.execPath, [main, 'conformance', ...options], {
-    ...{ env, stdio: ['ignore', 'pipe', 'pipe'] },
-  });
+  const { child, output } = startCommand({ after: () => undefined }, ['conformance', ...options]);
   begun(child);
-  const output = { stdout: '', stderr: '' };
-  for (const name of ['stdout', 'stderr'] as const) {
-    child[name].setEncoding('utf8').on('data', (text: string) => {
-      output[name] += text;
-      watch(child, output.stderr);
-    });
-  }
-  const [code, signal] = await once(child, 'close');
-  return { code, signal, ...output };
+  child.stdout.on('data', (data: Buffer) => {
+    output.stdout += data.toString();
+  });
+  child.stderr.on('data', () => watch(child, output.stderr));
+  return endOf(child, output);
 }
 
 const inside = (endpoint: string): string[] => [
