@@ -2,49 +2,15 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import * as grpc from '@grpc/grpc-js';
 import { clientServices } from '../../src/csi/proto.js';
-import type { ServiceName } from '../../src/csi/service.js';
+import type { Service, ServiceName } from '../../src/csi/service.js';
 
 // biome-ignore lint/suspicious/noExplicitAny: messages are plain objects of the proto's shape
 export type Message = Record<string, any>;
-type Rpcs<Name extends string> = Record<
-  Name,
+/** The unary calls of a service. */
+type Rpcs<Name extends ServiceName> = Record<
+  keyof Service<Name>['unary'],
   (request: Message, options?: { deadlineMs?: number }) => Promise<Message>
 >;
-type IdentityRpc = 'GetPluginInfo' | 'GetPluginCapabilities' | 'Probe';
-type ControllerRpc =
-  | 'CreateVolume'
-  | 'DeleteVolume'
-  | 'ControllerPublishVolume'
-  | 'ControllerUnpublishVolume'
-  | 'ValidateVolumeCapabilities'
-  | 'ListVolumes'
-  | 'GetCapacity'
-  | 'ControllerGetCapabilities'
-  | 'CreateSnapshot'
-  | 'DeleteSnapshot'
-  | 'ListSnapshots'
-  | 'GetSnapshot'
-  | 'ControllerExpandVolume'
-  | 'ControllerGetVolume'
-  | 'ControllerGetVolumeHealth'
-  | 'ControllerListVolumeHealth'
-  | 'ControllerModifyVolume';
-type GroupRpc =
-  | 'GroupControllerGetCapabilities'
-  | 'CreateVolumeGroupSnapshot'
-  | 'DeleteVolumeGroupSnapshot'
-  | 'GetVolumeGroupSnapshot';
-type NodeRpc =
-  | 'NodeStageVolume'
-  | 'NodeUnstageVolume'
-  | 'NodePublishVolume'
-  | 'NodeUnpublishVolume'
-  | 'NodeGetVolumeStats'
-  | 'NodeGetVolumeHealth'
-  | 'NodeGetStorageHealth'
-  | 'NodeExpandVolume'
-  | 'NodeGetCapabilities'
-  | 'NodeGetInfo';
 
 export interface Range {
   offset: bigint;
@@ -72,37 +38,24 @@ export async function probeFails({ identity }: Pick<CsiClient, 'identity'>): Pro
 const DEADLINE_MS = process.env['BLOCKDELTA_GUEST'] === '1' ? 600_000 : 60_000;
 
 export class CsiClient {
-  readonly #clients: Record<ServiceName, grpc.Client>;
-  readonly identity: Rpcs<IdentityRpc>;
-  readonly controller: Rpcs<ControllerRpc>;
-  readonly groups: Rpcs<GroupRpc>;
-  readonly node: Rpcs<NodeRpc>;
+  readonly #client: grpc.Client;
+  readonly identity: Rpcs<'Identity'>;
+  readonly controller: Rpcs<'Controller'>;
+  readonly groups: Rpcs<'GroupController'>;
+  readonly node: Rpcs<'Node'>;
 
   /** @param deadlineMs of calls that name none */
   constructor(endpoint: string, deadlineMs = DEADLINE_MS) {
-    const services = clientServices();
-    const make = (name: ServiceName): grpc.Client =>
-      new (grpc.makeGenericClientConstructor(services[name], name))(
-        endpoint,
-        grpc.credentials.createInsecure(),
-        {
-          'grpc.default_authority': 'localhost',
-          // The first connect comes before the socket is there; a second's pause in each test adds up.
-          'grpc.initial_reconnect_backoff_ms': 50,
-          'grpc.max_reconnect_backoff_ms': 200,
-        },
-      );
-    this.#clients = {
-      Identity: make('Identity'),
-      Controller: make('Controller'),
-      GroupController: make('GroupController'),
-      Node: make('Node'),
-      SnapshotMetadata: make('SnapshotMetadata'),
-    };
-    this.identity = rpcs(this.#clients.Identity, deadlineMs);
-    this.controller = rpcs(this.#clients.Controller, deadlineMs);
-    this.groups = rpcs(this.#clients.GroupController, deadlineMs);
-    this.node = rpcs(this.#clients.Node, deadlineMs);
+    this.#client = new grpc.Client(endpoint, grpc.credentials.createInsecure(), {
+      'grpc.default_authority': 'localhost',
+      // The first connect comes before the socket is there; a second's pause in each test adds up.
+      'grpc.initial_reconnect_backoff_ms': 50,
+      'grpc.max_reconnect_backoff_ms': 200,
+    });
+    this.identity = this.#rpcs('Identity', deadlineMs);
+    this.controller = this.#rpcs('Controller', deadlineMs);
+    this.groups = this.#rpcs('GroupController', deadlineMs);
+    this.node = this.#rpcs('Node', deadlineMs);
   }
 
   /** The raw stream, for tests that cancel or stall it. */
@@ -110,8 +63,10 @@ export class CsiClient {
     rpc: 'GetMetadataAllocated' | 'GetMetadataDelta',
     request: Message,
   ): grpc.ClientReadableStream<Message> {
-    // biome-ignore lint/suspicious/noExplicitAny: generated methods
-    return (this.#clients.SnapshotMetadata as any)[rpc](request);
+    const { path, requestSerialize, responseDeserialize } = methodOf('SnapshotMetadata', rpc);
+    return this.#client.makeServerStreamRequest(
+      ...([path, requestSerialize, responseDeserialize, request] as const),
+    );
   }
 
   /** The whole list; rejects with the status if the stream does not end OK. */
@@ -147,23 +102,30 @@ export class CsiClient {
   }
 
   close(): void {
-    for (const client of Object.values(this.#clients)) client.close();
+    this.#client.close();
+  }
+
+  #rpcs<Name extends ServiceName>(service: Name, deadlineMs: number): Rpcs<Name> {
+    const call = (rpc: string, request: Message, deadline: number): Promise<Message> => {
+      const { path, requestSerialize, responseDeserialize } = methodOf(service, rpc);
+      return new Promise((resolve, reject) => {
+        this.#client.makeUnaryRequest(
+          ...([path, requestSerialize, responseDeserialize, request, { deadline }] as const),
+          (error, response) => (error === null ? resolve(response as Message) : reject(error)),
+        );
+      });
+    };
+    return new Proxy({} as Rpcs<Name>, {
+      get:
+        (_target, rpc: string) =>
+        (request: Message, options: { deadlineMs?: number } = {}) =>
+          call(rpc, request, Date.now() + (options.deadlineMs ?? deadlineMs)),
+    });
   }
 }
 
-function rpcs<Name extends string>(client: grpc.Client, deadlineMs: number): Rpcs<Name> {
-  return new Proxy({} as Rpcs<Name>, {
-    get:
-      (_target, rpc: string) =>
-      (request: Message, options: { deadlineMs?: number } = {}) =>
-        new Promise<Message>((resolve, reject) => {
-          const deadline = Date.now() + (options.deadlineMs ?? deadlineMs);
-          // biome-ignore lint/suspicious/noExplicitAny: generated methods
-          (client as any)[rpc](request, { deadline }, (error: unknown, response: Message) =>
-            error ? reject(error) : resolve(response),
-          );
-        }),
-  });
+function methodOf(service: ServiceName, rpc: string): grpc.MethodDefinition<Message, Message> {
+  return clientServices()[service][rpc] as grpc.MethodDefinition<Message, Message>;
 }
 
 /** The capability of a file system volume. */
