@@ -3,8 +3,9 @@
 // die.
 //
 // A step is a call of the C library that changes a file, a directory or an attribute below one of
-// the given directories or in /sys, a device, or a mount, or that starts a program. Node.js,
-// better-sqlite3 and the addon all call the C library for these; io_uring must be off
+// the given directories or in /sys, a device, or a mount, or that starts a program. Node.js with
+// libstdc++, better-sqlite3, the package ioctl and the addon all call the C library for these;
+// replaced is what they import (nm --dynamic --undefined-only). io_uring must be off
 // (UV_USE_IO_URING=0).
 //
 //   BLOCKDELTA_FAULTS_SOCKET  the socket to ask at; without it the library does nothing
@@ -53,7 +54,6 @@ static int root_count;
 // The process that is asked: a child between fork and exec is another one. 0: nobody is.
 static pid_t asked;
 static __thread int connection = -1;
-static __thread bool is_busy;
 
 __attribute__((constructor)) static void Start(void) {
   const char* const path = getenv("BLOCKDELTA_FAULTS_SOCKET");
@@ -143,9 +143,7 @@ static int Exchange(int fd, const char* question, size_t length) {
 
 // Whether the step may be taken; otherwise errno says how it has failed.
 static bool Ask(const char* call, const char* path, const char* other) {
-  if (is_busy || asked == 0 || getpid() != asked) return true;
-  const int before = errno;
-  is_busy = true;
+  if (asked == 0 || getpid() != asked) return true;
   int answer = kGo;
   if (connection == -1) connection = Connect();
   if (connection != -1) {
@@ -160,51 +158,33 @@ static bool Ask(const char* call, const char* path, const char* other) {
     kill(asked, SIGKILL);
     for (;;) pause();
   }
-  is_busy = false;
-  errno = answer == kGo ? before : answer;
+  errno = answer;
   return answer == kGo;
 }
 
-static bool IsIdle(void) { return asked == 0 || is_busy; }
-
 static bool AskFile(const char* call, int fd) {
-  if (IsIdle()) return true;
-  const int before = errno;
   char path[PATH_MAX];
-  const bool is_step = PathOf(fd, path) && Lasts(path);
-  errno = before;
-  return !is_step || Ask(call, path, NULL);
+  return asked == 0 || !PathOf(fd, path) || !Lasts(path) || Ask(call, path, NULL);
 }
 
 static bool AskPath(const char* call, int directory, const char* name) {
-  if (IsIdle()) return true;
-  const int before = errno;
   char path[PATH_MAX];
-  const bool is_step = Absolute(directory, name, path) && Lasts(path);
-  errno = before;
-  return !is_step || Ask(call, path, NULL);
+  return asked == 0 || !Absolute(directory, name, path) || !Lasts(path) || Ask(call, path, NULL);
 }
 
 static bool AskPaths(const char* call, int directory, const char* name, int other_directory,
                      const char* other_name) {
-  if (IsIdle()) return true;
-  const int before = errno;
   char path[PATH_MAX], other[PATH_MAX];
-  const bool is_step = Absolute(directory, name, path) &&
+  const bool is_step = asked != 0 && Absolute(directory, name, path) &&
                        Absolute(other_directory, other_name, other) &&
                        (Lasts(path) || Lasts(other));
-  errno = before;
   return !is_step || Ask(call, path, other);
 }
 
 // Mounts are steps wherever they are.
 static bool AskMount(const char* call, int directory, const char* name) {
-  if (IsIdle()) return true;
-  const int before = errno;
   char path[PATH_MAX];
-  const bool is_known = Absolute(directory, name, path);
-  errno = before;
-  return Ask(call, is_known ? path : "?", NULL);
+  return asked == 0 || Ask(call, Absolute(directory, name, path) ? path : "?", NULL);
 }
 
 #define NAME(request) \
@@ -264,16 +244,12 @@ static const char* NameOfIoctl(unsigned long request) {
 }
 
 static bool AskIoctl(int fd, unsigned long request, const void* argument) {
-  const char* const name = IsIdle() ? NULL : NameOfIoctl(request);
+  const char* const name = asked == 0 ? NULL : NameOfIoctl(request);
   if (name == NULL) return true;
-  const int before = errno;
   char path[PATH_MAX];
   if (!PathOf(fd, path)) snprintf(path, sizeof(path), "?");
-  errno = before;
-  if (_IOC_TYPE(request) == DM_IOCTL && argument != NULL) {
-    return Ask(name, path, ((const struct dm_ioctl*)argument)->name);
-  }
-  return Ask(name, path, NULL);
+  const bool has_name = _IOC_TYPE(request) == DM_IOCTL && argument != NULL;
+  return Ask(name, path, has_name ? ((const struct dm_ioctl*)argument)->name : NULL);
 }
 
 static bool Creates(int flags) {
@@ -285,52 +261,53 @@ static bool Creates(int flags) {
   static __typeof__(&name) next; \
   if (next == NULL) next = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
 
+// Whether the step may be taken: then errno is what it was before the question.
+#define MAY(question)               \
+  ({                                \
+    const int before = errno;       \
+    const bool answer = (question); \
+    if (answer) errno = before;     \
+    answer;                         \
+  })
+
 #define REPLACE(type, name, parameters, arguments, question) \
   type name parameters {                                     \
     NEXT(name);                                              \
-    return (question) ? next arguments : (type)-1;           \
+    return MAY(question) ? next arguments : (type)-1;        \
   }
 
-#define REPLACE_OPEN(name, parameters, arguments, directory)   \
-  int name parameters {                                        \
-    mode_t mode = 0;                                           \
-    if (Creates(flags)) {                                      \
-      va_list rest;                                            \
-      va_start(rest, flags);                                   \
-      mode = va_arg(rest, mode_t);                             \
-      va_end(rest);                                            \
-    }                                                          \
-    NEXT(name);                                                \
-    if (Creates(flags) && !AskPath("open", directory, path)) { \
-      return -1;                                               \
-    }                                                          \
-    return next arguments;                                     \
+#define REPLACE_OPEN(name, parameters, arguments, directory)                   \
+  int name parameters {                                                        \
+    mode_t mode = 0;                                                           \
+    if (Creates(flags)) {                                                      \
+      va_list rest;                                                            \
+      va_start(rest, flags);                                                   \
+      mode = va_arg(rest, mode_t);                                             \
+      va_end(rest);                                                            \
+    }                                                                          \
+    NEXT(name);                                                                \
+    const bool may = MAY(!Creates(flags) || AskPath("open", directory, path)); \
+    return may ? next arguments : -1;                                          \
   }
 
 REPLACE_OPEN(open, (const char* path, int flags, ...), (path, flags, mode), AT_FDCWD)
 REPLACE_OPEN(openat, (int at, const char* path, int flags, ...), (at, path, flags, mode), at)
-REPLACE(int, creat, (const char* path, mode_t mode), (path, mode), AskPath("open", AT_FDCWD, path))
 
 REPLACE(ssize_t, write, (int fd, const void* data, size_t size), (fd, data, size),
         AskFile("write", fd))
-REPLACE(ssize_t, pwrite, (int fd, const void* data, size_t size, off_t offset),
+REPLACE(ssize_t, pwrite64, (int fd, const void* data, size_t size, off64_t offset),
         (fd, data, size, offset), AskFile("write", fd))
 REPLACE(ssize_t, writev, (int fd, const struct iovec* data, int count), (fd, data, count),
         AskFile("write", fd))
-REPLACE(ssize_t, pwritev, (int fd, const struct iovec* data, int count, off_t offset),
+REPLACE(ssize_t, pwritev64, (int fd, const struct iovec* data, int count, off64_t offset),
         (fd, data, count, offset), AskFile("write", fd))
-REPLACE(ssize_t, pwritev2, (int fd, const struct iovec* data, int count, off_t offset, int flags),
-        (fd, data, count, offset, flags), AskFile("write", fd))
 REPLACE(ssize_t, sendfile, (int to, int from, off_t* offset, size_t size), (to, from, offset, size),
         AskFile("sendfile", to))
-REPLACE(ssize_t, copy_file_range,
-        (int from, off64_t* read_at, int to, off64_t* write_at, size_t size, unsigned flags),
-        (from, read_at, to, write_at, size, flags), AskFile("copy_file_range", to))
-REPLACE(int, ftruncate, (int fd, off_t size), (fd, size), AskFile("ftruncate", fd))
+REPLACE(int, ftruncate64, (int fd, off64_t size), (fd, size), AskFile("ftruncate", fd))
 REPLACE(int, truncate, (const char* path, off_t size), (path, size),
         AskPath("truncate", AT_FDCWD, path))
-REPLACE(int, fallocate, (int fd, int mode, off_t offset, off_t size), (fd, mode, offset, size),
-        AskFile("fallocate", fd))
+REPLACE(int, fallocate64, (int fd, int mode, off64_t offset, off64_t size),
+        (fd, mode, offset, size), AskFile("fallocate", fd))
 REPLACE(int, fsync, (int fd), (fd), AskFile("fsync", fd))
 REPLACE(int, fdatasync, (int fd), (fd), AskFile("fdatasync", fd))
 REPLACE(int, syncfs, (int fd), (fd), AskFile("syncfs", fd))
@@ -342,18 +319,12 @@ REPLACE(int, fchown, (int fd, uid_t user, gid_t group), (fd, user, group), AskFi
 
 REPLACE(int, rename, (const char* from, const char* to), (from, to),
         AskPaths("rename", AT_FDCWD, from, AT_FDCWD, to))
-REPLACE(int, renameat, (int at, const char* from, int other_at, const char* to),
-        (at, from, other_at, to), AskPaths("rename", at, from, other_at, to))
 REPLACE(int, renameat2, (int at, const char* from, int other_at, const char* to, unsigned flags),
         (at, from, other_at, to, flags), AskPaths("rename", at, from, other_at, to))
 REPLACE(int, link, (const char* from, const char* to), (from, to),
         AskPaths("link", AT_FDCWD, from, AT_FDCWD, to))
-REPLACE(int, linkat, (int at, const char* from, int other_at, const char* to, int flags),
-        (at, from, other_at, to, flags), AskPaths("link", at, from, other_at, to))
 REPLACE(int, symlink, (const char* target, const char* path), (target, path),
         AskPath("symlink", AT_FDCWD, path))
-REPLACE(int, symlinkat, (const char* target, int at, const char* path), (target, at, path),
-        AskPath("symlink", at, path))
 REPLACE(int, unlink, (const char* path), (path), AskPath("unlink", AT_FDCWD, path))
 REPLACE(int, remove, (const char* path), (path), AskPath("unlink", AT_FDCWD, path))
 REPLACE(int, unlinkat, (int at, const char* path, int flags), (at, path, flags),
@@ -364,65 +335,29 @@ REPLACE(int, mkdirat, (int at, const char* path, mode_t mode), (at, path, mode),
         AskPath("mkdir", at, path))
 REPLACE(int, mknod, (const char* path, mode_t mode, dev_t device), (path, mode, device),
         AskPath("mknod", AT_FDCWD, path))
-REPLACE(int, mknodat, (int at, const char* path, mode_t mode, dev_t device),
-        (at, path, mode, device), AskPath("mknod", at, path))
-REPLACE(int, setxattr,
-        (const char* path, const char* name, const void* data, size_t size, int flags),
-        (path, name, data, size, flags), AskPath("setxattr", AT_FDCWD, path))
-REPLACE(int, lsetxattr,
-        (const char* path, const char* name, const void* data, size_t size, int flags),
-        (path, name, data, size, flags), AskPath("setxattr", AT_FDCWD, path))
 REPLACE(int, fsetxattr, (int fd, const char* name, const void* data, size_t size, int flags),
         (fd, name, data, size, flags), AskFile("setxattr", fd))
-REPLACE(int, removexattr, (const char* path, const char* name), (path, name),
-        AskPath("removexattr", AT_FDCWD, path))
-REPLACE(int, fremovexattr, (int fd, const char* name), (fd, name), AskFile("removexattr", fd))
 
 REPLACE(int, mount,
         (const char* source, const char* path, const char* type, unsigned long flags,
          const void* options),
         (source, path, type, flags, options), AskMount("mount", AT_FDCWD, path))
-REPLACE(int, umount, (const char* path), (path), AskMount("umount", AT_FDCWD, path))
 REPLACE(int, umount2, (const char* path, int flags), (path, flags),
         AskMount("umount", AT_FDCWD, path))
-REPLACE(int, fsopen, (const char* type, unsigned flags), (type, flags), Ask("fsopen", type, NULL))
-REPLACE(int, fsmount, (int fd, unsigned flags, unsigned attributes), (fd, flags, attributes),
-        Ask("fsmount", "", NULL))
-REPLACE(int, open_tree, (int at, const char* path, unsigned flags), (at, path, flags),
-        (flags & OPEN_TREE_CLONE) == 0 || AskMount("open_tree", at, path))
-REPLACE(int, move_mount, (int at, const char* from, int other_at, const char* to, unsigned flags),
-        (at, from, other_at, to, flags), AskMount("move_mount", other_at, to))
 
 char* mkdtemp(char* template) {
   NEXT(mkdtemp);
-  return AskPath("mkdir", AT_FDCWD, template) ? next(template) : NULL;
+  return MAY(AskPath("mkdir", AT_FDCWD, template)) ? next(template) : NULL;
 }
 
-REPLACE(int, mkstemp, (char* template), (template), AskPath("open", AT_FDCWD, template))
-REPLACE(int, mkostemp, (char* template, int flags), (template, flags),
-        AskPath("open", AT_FDCWD, template))
-
-// An error number, not -1.
-int posix_fallocate(int fd, off_t offset, off_t size) {
-  NEXT(posix_fallocate);
-  return AskFile("fallocate", fd) ? next(fd, offset, size) : errno;
-}
+REPLACE(int, mkstemp64, (char* template), (template), AskPath("open", AT_FDCWD, template))
 
 // Offsets have 64 bits under either name.
 #define SAME(other, name) extern __typeof__(name) other __attribute__((alias(#name), copy(name)))
 
 SAME(open64, open);
 SAME(openat64, openat);
-SAME(pwrite64, pwrite);
-SAME(pwritev64, pwritev);
-SAME(pwritev64v2, pwritev2);
 SAME(sendfile64, sendfile);
-SAME(ftruncate64, ftruncate);
-SAME(truncate64, truncate);
-SAME(fallocate64, fallocate);
-SAME(posix_fallocate64, posix_fallocate);
-SAME(mkstemp64, mkstemp);
-SAME(mkostemp64, mkostemp);
 
 int ioctl(int fd, unsigned long request, ...) {
   va_list rest;
@@ -430,7 +365,7 @@ int ioctl(int fd, unsigned long request, ...) {
   void* const argument = va_arg(rest, void*);
   va_end(rest);
   NEXT(ioctl);
-  return AskIoctl(fd, request, argument) ? next(fd, request, argument) : -1;
+  return MAY(AskIoctl(fd, request, argument)) ? next(fd, request, argument) : -1;
 }
 
 // The program in the arguments of a command: the last one that lies where programs do, behind what
@@ -475,50 +410,18 @@ int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* 
                 const posix_spawnattr_t* attributes, char* const arguments[],
                 char* const environment[]) {
   NEXT(posix_spawn);
-  if (!IsIdle() && !Ask("spawn", path, NULL)) return errno;
+  if (!MAY(Ask("spawn", path, NULL))) return errno;
   return next(pid, path, actions, attributes, arguments, environment);
 }
 
-// By number: the call, and which of its arguments is the file.
-static const struct {
-  long number;
-  const char* call;
-  int file;
-} kFileCalls[] = {
-    {SYS_write, "write", 0},         {SYS_writev, "write", 0},
-    {SYS_pwrite64, "write", 0},      {SYS_pwritev, "write", 0},
-    {SYS_pwritev2, "write", 0},      {SYS_sendfile, "sendfile", 0},
-    {SYS_ftruncate, "ftruncate", 0}, {SYS_copy_file_range, "copy_file_range", 2},
-    {SYS_fallocate, "fallocate", 0}, {SYS_fsync, "fsync", 0},
-    {SYS_fdatasync, "fdatasync", 0}, {SYS_syncfs, "syncfs", 0},
-};
-
-// Steps that a caller makes by number.
+// Steps that a caller makes by number, as there was no function for them.
 static bool AskSyscall(long number, const long a[6]) {
-  for (size_t at = 0; at < sizeof(kFileCalls) / sizeof(kFileCalls[0]); at += 1) {
-    if (kFileCalls[at].number == number)
-      return AskFile(kFileCalls[at].call, (int)a[kFileCalls[at].file]);
-  }
   switch (number) {
-    case SYS_openat:
-      return !Creates((int)a[2]) || AskPath("open", (int)a[0], (const char*)a[1]);
+    case SYS_copy_file_range:
+      return AskFile("copy_file_range", (int)a[2]);
     // struct open_how begins with the flags.
     case SYS_openat2:
       return !Creates((int)*(const uint64_t*)a[2]) || AskPath("open", (int)a[0], (const char*)a[1]);
-    case SYS_renameat2:
-      return AskPaths("rename", (int)a[0], (const char*)a[1], (int)a[2], (const char*)a[3]);
-    case SYS_linkat:
-      return AskPaths("link", (int)a[0], (const char*)a[1], (int)a[2], (const char*)a[3]);
-    case SYS_unlinkat:
-      return AskPath((a[2] & AT_REMOVEDIR) != 0 ? "rmdir" : "unlink", (int)a[0], (const char*)a[1]);
-    case SYS_mkdirat:
-      return AskPath("mkdir", (int)a[0], (const char*)a[1]);
-    case SYS_symlinkat:
-      return AskPath("symlink", (int)a[1], (const char*)a[2]);
-    case SYS_ioctl:
-      return AskIoctl((int)a[0], (unsigned long)a[1], (const void*)a[2]);
-    case SYS_mount:
-      return AskMount("mount", AT_FDCWD, (const char*)a[1]);
     case SYS_umount2:
       return AskMount("umount", AT_FDCWD, (const char*)a[0]);
     case SYS_fsopen:
@@ -543,5 +446,5 @@ long syscall(long number, ...) {
   for (int index = 0; index < 6; index += 1) a[index] = va_arg(rest, long);
   va_end(rest);
   NEXT(syscall);
-  return AskSyscall(number, a) ? next(number, a[0], a[1], a[2], a[3], a[4], a[5]) : -1;
+  return MAY(AskSyscall(number, a)) ? next(number, a[0], a[1], a[2], a[3], a[4], a[5]) : -1;
 }
