@@ -96,36 +96,14 @@ class Builder {
     const uint64_t discarded = Part(changes, scenario_.discarded);
     const uint64_t written =
         std::min(changes - std::min(changes, added + discarded), scenario_.mapped);
-    switch (scenario_.pattern) {
-      case ChangePattern::kRandom:
-        WriteRandom(written);
-        break;
-      case ChangePattern::kSequential:
-        WriteSequential(written);
-        break;
-      case ChangePattern::kClustered:
-        WriteClustered(written);
-        break;
+    if (scenario_.pattern == ChangePattern::kSequential) {
+      WriteSequential(written);
+    } else {
+      const bool is_random = scenario_.pattern == ChangePattern::kRandom;
+      WriteClusters(written, is_random ? 1 : scenario_.cluster_blocks);
     }
     for (uint64_t i = 0; i < added; i++) Write(&devices_[0], NewBlock());
     Discard(discarded);
-  }
-
-  // Each block once.
-  void WriteRandom(uint64_t count) {
-    if (count > scenario_.mapped / 4) {
-      std::vector<uint64_t> order = blocks_;
-      for (uint64_t i = 0; i < count; i++) {
-        std::swap(order[i], order[i + Below(order.size() - i)]);
-        Write(&devices_[0], order[i]);
-      }
-      return;
-    }
-    std::unordered_set<uint64_t> seen;
-    while (seen.size() < count) {
-      const uint64_t block = RandomBlock();
-      if (seen.insert(block).second) Write(&devices_[0], block);
-    }
   }
 
   void WriteSequential(uint64_t count) {
@@ -133,8 +111,8 @@ class Builder {
     for (uint64_t i = 0; i < count; i++) Write(&devices_[0], blocks_[(first + i) % blocks_.size()]);
   }
 
-  void WriteClustered(uint64_t count) {
-    const uint64_t size = scenario_.cluster_blocks;
+  // Each cluster once.
+  void WriteClusters(uint64_t count, uint64_t size) {
     const uint64_t clusters = std::max<uint64_t>(1, blocks_.size() / size);
     std::unordered_set<uint64_t> seen;
     while (count > 0 && seen.size() < clusters) {

@@ -1,11 +1,11 @@
 // Writes a file of thin metadata: `make-thin-metadata -o FILE [options]`, listed when run without
 // any.
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <map>
+#include <sstream>
 #include <string>
-#include <variant>
 
 #include "test/native/thin_scenario.h"
 
@@ -34,65 +34,58 @@ An origin (device 1) and a chain of snapshots of it (devices 2 and up, oldest fi
   --seed N                (1)
 )";
 
-// True without a value, otherwise for one of these words.
-struct Flag {
-  bool* to;
-  const char* yes = nullptr;
-};
+// Takes the text of an option; whether it is valid.
+using Take = std::function<bool(const std::string& text)>;
 
-using Option = std::variant<std::string*, uint64_t*, double*, ChangePattern*, Flag>;
+template <typename Value>
+Take Into(Value* to) {
+  return [to](const std::string& text) {
+    std::istringstream in(text);
+    return in >> *to && in.eof();
+  };
+}
 
-bool Take(const Option& option, const std::string& text) {
-  char* end = nullptr;
-  const char* const begin = text.c_str();
-  if (auto* const flag = std::get_if<Flag>(&option)) {
-    *flag->to = flag->yes == nullptr || text == flag->yes;
-    return true;
-  }
-  if (auto* const pattern = std::get_if<ChangePattern*>(&option)) {
-    static const std::map<std::string, ChangePattern> patterns = {
-        {"random", ChangePattern::kRandom},
-        {"sequential", ChangePattern::kSequential},
-        {"clustered", ChangePattern::kClustered}};
-    const auto found = patterns.find(text);
-    if (found != patterns.end()) **pattern = found->second;
-    return found != patterns.end();
-  }
-  if (auto* const path = std::get_if<std::string*>(&option)) **path = text;
-  if (auto* const number = std::get_if<uint64_t*>(&option))
-    **number = std::strtoull(begin, &end, 0);
-  if (auto* const part = std::get_if<double*>(&option)) **part = std::strtod(begin, &end);
-  return !text.empty() && (end == nullptr || *end == '\0');
+Take Text(std::string* to) {
+  return [to](const std::string& text) { return !(*to = text).empty(); };
+}
+
+// One of these words. That of an option without a value is empty.
+template <typename Value>
+Take Word(Value* to, std::map<std::string, Value> words) {
+  return [to, words = std::move(words)](const std::string& text) {
+    const auto found = words.find(text);
+    if (found != words.end()) *to = found->second;
+    return found != words.end();
+  };
 }
 
 bool Parse(int argc, char** argv, std::string* out, ThinScenario* scenario) {
-  const std::map<std::string, Option> options = {
-      {"-o", out},
-      {"--mapped", &scenario->mapped},
-      {"--snaps", &scenario->snapshots},
-      {"--changed", &scenario->changed},
-      {"--pattern", &scenario->pattern},
-      {"--cluster", &scenario->cluster_blocks},
-      {"--new", &scenario->added},
-      {"--discard", &scenario->discarded},
-      {"--discard-leaves", &scenario->discarded_leaves},
-      {"--write-snapshots", &scenario->written_to_snapshots},
-      {"--empty-device", Flag{&scenario->empty_device}},
-      {"--density", &scenario->density},
-      {"--fill", &scenario->fill},
-      {"--layout", Flag{&scenario->shuffled_nodes, "shuffled"}},
-      {"--data-order", Flag{&scenario->shuffled_data, "random"}},
-      {"--metadata-snap", Flag{&scenario->metadata_snapshot}},
-      {"--after", &scenario->changed_after},
-      {"--data-block-sectors", &scenario->data_block_sectors},
-      {"--seed", &scenario->seed}};
+  const std::map<std::string, Take> options = {
+      {"-o", Text(out)},
+      {"--mapped", Into(&scenario->mapped)},
+      {"--snaps", Into(&scenario->snapshots)},
+      {"--changed", Into(&scenario->changed)},
+      {"--pattern", Word(&scenario->pattern, {{"random", ChangePattern::kRandom},
+                                              {"sequential", ChangePattern::kSequential},
+                                              {"clustered", ChangePattern::kClustered}})},
+      {"--cluster", Into(&scenario->cluster_blocks)},
+      {"--new", Into(&scenario->added)},
+      {"--discard", Into(&scenario->discarded)},
+      {"--discard-leaves", Into(&scenario->discarded_leaves)},
+      {"--write-snapshots", Into(&scenario->written_to_snapshots)},
+      {"--empty-device", Word(&scenario->empty_device, {{"", true}})},
+      {"--density", Into(&scenario->density)},
+      {"--fill", Into(&scenario->fill)},
+      {"--layout", Word(&scenario->shuffled_nodes, {{"shuffled", true}, {"linear", false}})},
+      {"--data-order", Word(&scenario->shuffled_data, {{"random", true}, {"linear", false}})},
+      {"--metadata-snap", Word(&scenario->metadata_snapshot, {{"", true}})},
+      {"--after", Into(&scenario->changed_after)},
+      {"--data-block-sectors", Into(&scenario->data_block_sectors)},
+      {"--seed", Into(&scenario->seed)}};
   for (int i = 1; i < argc; i++) {
     const auto option = options.find(argv[i]);
-    if (option == options.end()) return false;
-    const auto* const flag = std::get_if<Flag>(&option->second);
-    const bool has_value = flag == nullptr || flag->yes != nullptr;
-    if (has_value && ++i == argc) return false;
-    if (!Take(option->second, has_value ? argv[i] : "")) return false;
+    const bool has_value = i + 1 < argc && argv[i + 1][0] != '-';
+    if (option == options.end() || !option->second(has_value ? argv[++i] : "")) return false;
   }
   return !out->empty() && scenario->mapped > 0 && scenario->snapshots <= 4000 &&
          scenario->cluster_blocks > 0 && scenario->density > 0 && scenario->density <= 1 &&
