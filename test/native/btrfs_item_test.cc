@@ -8,8 +8,9 @@
 
 #include "native/scan/interval_walk.h"
 #include "test/native/random_seed.h"
+#include "test/native/status_assertions.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
 
 // As it lies on disk.
@@ -32,11 +33,6 @@ struct __attribute__((packed)) Item {
 };
 
 using Change = void (*)(Item*);
-
-Item Changed(Item item, Change change) {
-  change(&item);
-  return item;
-}
 
 std::optional<BtrfsItem> Parse(const std::vector<uint8_t>& bytes, uint64_t key = 65536) {
   return ParseBtrfsItem(key, Span<const uint8_t>(bytes.data(), bytes.size()));
@@ -65,13 +61,13 @@ void MoveOn(Item* item) {
 }
 
 TEST(BtrfsItemTest, TellsCompressedExtentsApartByAddressAndCompression) {
-  const Item item = Changed({}, [](Item* each) { each->compression = 3; });
+  const Item item = With(Item(), [](Item* each) { each->compression = 3; });
   const Extent extent = ExtentOf(item);
   EXPECT_EQ(Classify(extent.flags), ExtentClass::kData);
   EXPECT_EQ(extent.physical, 8192u);
   EXPECT_NE(extent.origin, 0u);
   for (const Change change : {Change([](Item* each) { each->compression = 1; }), Change(MoveOn)}) {
-    EXPECT_NE(ExtentOf(Changed(item, change)).origin, extent.origin);
+    EXPECT_NE(ExtentOf(With(item, change)).origin, extent.origin);
   }
 }
 
@@ -99,20 +95,20 @@ TEST(BtrfsItemTest, ComparesCompressedDataByAddressCompressionAndOffset) {
     EXPECT_TRUE(walk.Seek(65536, [] { return size_t{1}; }).ok());
     return walk.Current().reported;
   };
-  const Item item = Changed({}, [](Item* each) { each->compression = 3; });
+  const Item item = With(Item(), [](Item* each) { each->compression = 3; });
   EXPECT_FALSE(reported(item, item));
   for (const Change change : {Change([](Item* each) { each->compression = 2; }),
                               Change([](Item* each) { each->disk_bytenr += 4096; }),
                               Change([](Item* each) { each->offset += 4096; }),
                               Change([](Item* each) { each->compression = 0; })}) {
-    EXPECT_TRUE(reported(item, Changed(item, change)));
+    EXPECT_TRUE(reported(item, With(item, change)));
   }
 }
 
 TEST(BtrfsItemTest, TakesHolesAndPreallocationsForZeros) {
   for (const Change change : {Change([](Item* each) { each->disk_bytenr = 0; }),
                               Change([](Item* each) { each->type = 2; })}) {
-    EXPECT_EQ(Classify(ExtentOf(Changed({}, change)).flags), ExtentClass::kZero);
+    EXPECT_EQ(Classify(ExtentOf(With(Item(), change)).flags), ExtentClass::kZero);
   }
 }
 
@@ -124,9 +120,9 @@ TEST(BtrfsItemTest, ProvesNothingByItemsThatAreInlineEncryptedOrUnknown) {
         Change([](Item* each) { each->other_encoding = 256; }),
         Change([](Item* each) { each->compression = 4; }),
         Change([](Item* each) { each->compression = 1, each->disk_bytenr = 12345; })}) {
-    EXPECT_EQ(Classify(ExtentOf(Changed({}, change)).flags), ExtentClass::kOpaque);
+    EXPECT_EQ(Classify(ExtentOf(With(Item(), change)).flags), ExtentClass::kOpaque);
   }
-  std::vector<uint8_t> bytes = Changed({}, [](Item* each) { each->type = 0; }).Bytes();
+  std::vector<uint8_t> bytes = With(Item(), [](Item* each) { each->type = 0; }).Bytes();
   bytes.resize(25);
   EXPECT_EQ(Parse(bytes, 0)->extent.length, 131072u);
 }
@@ -136,11 +132,11 @@ TEST(BtrfsItemTest, RefusesItemsThatAreTooShortOrWrapAround) {
   for (size_t size = 0; size < whole.size(); size++) {
     EXPECT_FALSE(Parse({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)})) << size;
   }
-  EXPECT_FALSE(Parse(Changed({}, [](Item* each) { each->offset = UINT64_MAX; }).Bytes()));
+  EXPECT_FALSE(Parse(With(Item(), [](Item* each) { each->offset = UINT64_MAX; }).Bytes()));
 }
 
 TEST(BtrfsItemTest, KeepsExtentsOfAnyBytesWithinAFileOrRefusesThem) {
-  std::mt19937_64 random(test::Seed());
+  std::mt19937_64 random(Seed());
   constexpr uint64_t kSize = 1 << 20;
   for (int round = 0; round < 20'000; round++) {
     std::vector<uint8_t> bytes(random() % 64);
@@ -155,4 +151,4 @@ TEST(BtrfsItemTest, KeepsExtentsOfAnyBytesWithinAFileOrRefusesThem) {
 }
 
 }  // namespace
-}  // namespace blockdelta
+}  // namespace blockdelta::test

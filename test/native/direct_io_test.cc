@@ -18,7 +18,7 @@
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
 
 constexpr uint64_t kVolumeBytes = 8 << 20;
@@ -44,7 +44,7 @@ class Neighbour {
         random_(offset + 1) {}
 
   void Run(uint64_t until_ns, Failures* failures) {
-    ASSERT_VALUE(fd, OpenPath(device_, O_RDWR | O_DIRECT));
+    const UniqueFd fd = Open(device_, O_RDWR | O_DIRECT);
     for (uint32_t count = 1; ClockNs(CLOCK_MONOTONIC) < until_ns; count++) {
       if (!WriteSome(fd.get())) failures->writes++;
       if (count % kWritesToFsync == 0 && fsync(fd.get()) != 0) failures->fsyncs++;
@@ -86,11 +86,11 @@ class Neighbour {
 };
 
 // Writers share pages and no blocks, while snapshots come and go.
-void WriteTogether(const test::Volume& volume, const std::string& snapshot, uint32_t block_bytes) {
+void WriteTogether(const Volume& volume, const std::string& snapshot, uint32_t block_bytes) {
   ASSERT_VALUE(attached, AttachLoop(volume.path(), false, ""));
   const LoopDevice& device = attached.device;
   const uint64_t until_ns =
-      ClockNs(CLOCK_MONOTONIC) + (test::IsNightly() ? 60'000'000'000 : 1'500'000'000);
+      ClockNs(CLOCK_MONOTONIC) + (IsNightly() ? 60'000'000'000 : 1'500'000'000);
   Failures failures;
   std::vector<std::thread> threads;
   for (uint32_t offset = 0; offset < kPageBytes; offset += block_bytes) {
@@ -99,8 +99,7 @@ void WriteTogether(const test::Volume& volume, const std::string& snapshot, uint
     });
   }
   while (ClockNs(CLOCK_MONOTONIC) < until_ns) {
-    const NewSnapshotFile member = {volume.path(), {snapshot + ".tmp", snapshot}, device.path, {}};
-    EXPECT_OK(TakeSnapshots({member}));
+    EXPECT_OK(TakeSnapshots({{volume.path(), Names(snapshot), device.path, {}}}));
     SleepMs(100);
     EXPECT_OK(RemoveFile(snapshot));
   }
@@ -115,19 +114,17 @@ struct DirectIoCase {
   const char* kind;
   const char* mkfs_options;
   uint32_t block_bytes;
+  const char* mount_options = "";
 };
 
-class DirectIoOnPoolTest : public test::InPool, public testing::WithParamInterface<DirectIoCase> {
- protected:
-  DirectIoOnPoolTest() : InPool(GetParam().kind, "", GetParam().mkfs_options) {}
-};
+class DirectIoOnPoolTest : public InPoolOf<DirectIoCase> {};
 INSTANTIATE_TEST_SUITE_P(
     , DirectIoOnPoolTest,
     testing::Values(DirectIoCase{"xfs_with_blocks_of_1_KiB", "xfs", "-b size=1024", 1024},
                     DirectIoCase{"xfs_with_blocks_of_2_KiB", "xfs", "-b size=2048", 2048},
                     DirectIoCase{"xfs_with_blocks_of_4_KiB", "xfs", "-b size=4096", 1024},
                     DirectIoCase{"btrfs", "btrfs", "", 1024}),
-    [](const testing::TestParamInfo<DirectIoCase>& info) { return std::string(info.param.name); });
+    NameOf<DirectIoCase>);
 
 TEST_P(DirectIoOnPoolTest, H14WritesNeighbouringSectorsWithoutErrors) {
   // Attached before the first snapshot: newer kernels read the properties of the file then.
@@ -136,47 +133,42 @@ TEST_P(DirectIoOnPoolTest, H14WritesNeighbouringSectorsWithoutErrors) {
 
 // A volume attached the way that earlier releases did it.
 TEST(DirectIoTest, H14UnsafeDirectIoEndsAtTheNextAttachOrStartAndStaysOff) {
-  const std::unique_ptr<test::Pool> pool = test::Pool::Make("xfs", "", "-b size=1024");
+  const std::unique_ptr<Pool> pool = Pool::Make("xfs", "", "-b size=1024");
   if (pool == nullptr) return;
-  const std::string path = pool->At("volume");
-  ASSERT_OK(CreateSparseFile({path + ".tmp", path}, kVolumeBytes));
+  const std::string path = MakeFile(pool->At("volume"), kVolumeBytes);
   const std::string command = "losetup --find --direct-io=on " + path;
-  ASSERT_TRUE(test::RunCommand(command));
+  ASSERT_TRUE(RunCommand(command));
   ASSERT_VALUE(attached, AttachLoop(path, false, ""));
   EXPECT_TRUE(!attached.created && !attached.device.direct_io);
   EXPECT_CODE(SetLoopDirectIo(attached.device.path, true), "EOPNOTSUPP");
   EXPECT_OK(DetachLoop(path));
-  ASSERT_TRUE(test::RunCommand(command));
-  ASSERT_VALUE(changed, EndUnsafeDirectIo(pool->mount_point()));
-  EXPECT_EQ(changed, 1);
-  EXPECT_EQ(*EndUnsafeDirectIo(pool->mount_point()), 0u);
+  ASSERT_TRUE(RunCommand(command));
+  EXPECT_EQ(ValueOf(EndUnsafeDirectIo(pool->mount_point())), 1u);
+  EXPECT_EQ(ValueOf(EndUnsafeDirectIo(pool->mount_point())), 0u);
   EXPECT_OK(DetachLoop(path));
 }
 
 TEST(DirectIoTest, H15RefusedDiscardsDoNotPassToTheNextUserOfTheDeviceNumber) {
-  test::TempDirectory directory;
-  if (geteuid() != 0) {
-    GTEST_SKIP() << "needs root";
-  }
-  const std::string path = directory.At("image");
-  ASSERT_OK(CreateSparseFile({path + ".tmp", path}, kVolumeBytes));
+  const TempDirectory directory;
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  const std::string path = MakeFile(directory.At("image"), kVolumeBytes);
   for (const bool detach_ourselves : {true, false}) {
     ASSERT_VALUE(attached, AttachLoop(path, false, ""));
     const std::string device = attached.device.path;
-    EXPECT_TRUE(test::RunCommand("blkdiscard " + device));
+    EXPECT_TRUE(RunCommand("blkdiscard " + device));
     ASSERT_OK(RefuseLoopDiscards(attached.device.number));
     EXPECT_OK(RefuseLoopDiscards(attached.device.number));
-    EXPECT_FALSE(test::RunCommand("blkdiscard " + device));
+    EXPECT_FALSE(RunCommand("blkdiscard " + device));
     if (detach_ourselves) {
       EXPECT_OK(DetachLoop(path));
     } else {
-      EXPECT_TRUE(test::RunCommand("losetup --detach " + device));
+      EXPECT_TRUE(RunCommand("losetup --detach " + device));
     }
   }
   ASSERT_VALUE(attached, AttachLoop(path, false, ""));
-  EXPECT_TRUE(test::RunCommand("blkdiscard " + attached.device.path));
+  EXPECT_TRUE(RunCommand("blkdiscard " + attached.device.path));
   EXPECT_OK(DetachLoop(path));
 }
 
 }  // namespace
-}  // namespace blockdelta
+}  // namespace blockdelta::test

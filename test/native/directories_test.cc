@@ -16,24 +16,26 @@
 #include "test/native/pool.h"
 #include "test/native/status_assertions.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
 
 namespace fs = std::filesystem;
 
 // "yes", "no" or the code of a failure.
 std::string Answer(const Result<bool>& result) {
-  return result.ok() ? (*result ? "yes" : "no") : test::CodeOf(result);
+  return result.ok() ? (*result ? "yes" : "no") : CodeOf(result);
 }
 
-TEST(AnchoredPathTest, MakesAPlaceOnceAndRemovesItOnceAndOnlyIfEmpty) {
-  const test::TempDirectory scratch;
+class AnchoredPathTest : public InDirectory {};
+class DirectoryListTest : public InDirectory {};
+
+TEST_F(AnchoredPathTest, MakesAPlaceOnceAndRemovesItOnceAndOnlyIfEmpty) {
   for (const bool directory : {true, false}) {
-    ASSERT_VALUE(place, AnchoredPath::Open(scratch.At("place")));
+    ASSERT_VALUE(place, AnchoredPath::Open(At("place")));
     EXPECT_EQ(Answer(place.Make(directory)), "yes");
     EXPECT_EQ(Answer(place.Make(directory)), "no");
     EXPECT_EQ(Answer(place.IsMountPoint()), "no");
-    const std::string inside = scratch.At(directory ? "place/file" : "place");
+    const std::string inside = At(directory ? "place/file" : "place");
     std::ofstream(inside) << "content";
     EXPECT_CODE(place.Remove(), "ENOTEMPTY");
     fs::resize_file(inside, 0);
@@ -43,41 +45,37 @@ TEST(AnchoredPathTest, MakesAPlaceOnceAndRemovesItOnceAndOnlyIfEmpty) {
   }
 }
 
-TEST(AnchoredPathTest, RefusesASymbolicLinkInAPathAndKeepsOneAtItsEnd) {
-  const test::TempDirectory scratch;
-  fs::create_directories(scratch.At("real/inside"));
-  fs::create_directory_symlink(scratch.At("real"), scratch.At("link"));
-  EXPECT_CODE(AnchoredPath::Open(scratch.At("link/inside")), "ELOOP");
-  EXPECT_CODE(OpenResolved(scratch.At("link"), O_PATH), "ELOOP");
-  EXPECT_CODE(AnchoredPath::Open(scratch.At("absent/inside")), "ENOENT");
+TEST_F(AnchoredPathTest, RefusesASymbolicLinkInAPathAndKeepsOneAtItsEnd) {
+  fs::create_directories(At("real/inside"));
+  fs::create_directory_symlink(At("real"), At("link"));
+  EXPECT_CODE(AnchoredPath::Open(At("link/inside")), "ELOOP");
+  EXPECT_CODE(OpenResolved(At("link"), O_PATH), "ELOOP");
+  EXPECT_CODE(AnchoredPath::Open(At("absent/inside")), "ENOENT");
   EXPECT_CODE(AnchoredPath::Open("relative"), "EINVAL");
-  ASSERT_VALUE(place, AnchoredPath::Open(scratch.At("link")));
+  ASSERT_VALUE(place, AnchoredPath::Open(At("link")));
   EXPECT_CODE(place.Remove(), "ENOTEMPTY");
-  EXPECT_TRUE(fs::exists(scratch.At("real/inside")));
+  EXPECT_TRUE(fs::exists(At("real/inside")));
 }
 
-TEST(AnchoredPathTest, ActsInTheDirectoryOfAHeldPlaceWhereverItWasMoved) {
-  const test::TempDirectory scratch;
-  fs::create_directories(scratch.At("parent/place"));
-  Result<AnchoredPath> place = AnchoredPath::Open(scratch.At("parent/place"));
-  ASSERT_OK(place);
-  fs::rename(scratch.At("parent"), scratch.At("moved"));
-  fs::create_directories(scratch.At("other/place"));
-  fs::create_directory_symlink(scratch.At("other"), scratch.At("parent"));
-  EXPECT_EQ(Answer(place->Remove()), "yes");
-  EXPECT_FALSE(fs::exists(scratch.At("moved/place")));
-  EXPECT_TRUE(fs::exists(scratch.At("other/place")));
+TEST_F(AnchoredPathTest, ActsInTheDirectoryOfAHeldPlaceWhereverItWasMoved) {
+  fs::create_directories(At("parent/place"));
+  ASSERT_VALUE(place, AnchoredPath::Open(At("parent/place")));
+  fs::rename(At("parent"), At("moved"));
+  fs::create_directories(At("other/place"));
+  fs::create_directory_symlink(At("other"), At("parent"));
+  EXPECT_EQ(Answer(place.Remove()), "yes");
+  EXPECT_FALSE(fs::exists(At("moved/place")));
+  EXPECT_TRUE(fs::exists(At("other/place")));
 }
 
-TEST(AnchoredPathTest, UnmountsNothingElseInPlaceOfWhatIsNotMounted) {
-  const test::TempDirectory scratch;
-  fs::create_directory(scratch.At("plain"));
-  EXPECT_CODE(UnmountLayer(scratch.At("plain"), 999999999), "ESTALE");
-  EXPECT_EQ(Answer(UnmountLayer(scratch.At("absent"), 1)), "no");
-  EXPECT_EQ(Answer(UnmountLayer(scratch.At("absent/deeper"), 1)), "no");
+TEST_F(AnchoredPathTest, UnmountsNothingElseInPlaceOfWhatIsNotMounted) {
+  fs::create_directory(At("plain"));
+  EXPECT_CODE(UnmountLayer(At("plain"), 999999999), "ESTALE");
+  EXPECT_EQ(Answer(UnmountLayer(At("absent"), 1)), "no");
+  EXPECT_EQ(Answer(UnmountLayer(At("absent/deeper"), 1)), "no");
 }
 
-TEST(AnchoredPathTest, FindsALayerOnTopIfNoOtherIsMountedOnItsRoot) {
+TEST_F(AnchoredPathTest, FindsALayerOnTopIfNoOtherIsMountedOnItsRoot) {
   constexpr char kText[] =
       "22 1 254:0 / / rw - ext4 /dev/vda rw\n"
       "40 22 7:1 / /mnt/a\\040b rw - ext4 /dev/loop1 rw\n"
@@ -93,13 +91,8 @@ TEST(AnchoredPathTest, FindsALayerOnTopIfNoOtherIsMountedOnItsRoot) {
   EXPECT_FALSE(IsTopLayer("", 40));
 }
 
-uint64_t InodeOf(const std::string& path) {
-  struct stat state = {};
-  return stat(path.c_str(), &state) == 0 ? state.st_ino : 0;
-}
-
 // With the directories `one` and `two`.
-struct Root : test::TempDirectory {
+struct Root : TempDirectory {
   Root() {
     fs::create_directory(At("one"));
     fs::create_directory(At("two"));
@@ -110,9 +103,9 @@ TEST(OpenDirectoriesTest, OpensTheRootFirstAndThenEachDirectoryInIt) {
   const Root root;
   ASSERT_VALUE(opened, OpenDirectories(root.At("."), {"one", "two"}));
   ASSERT_EQ(opened.size(), 3U);
-  EXPECT_EQ(opened[0].inode, InodeOf(root.At(".")));
-  EXPECT_EQ(opened[1].inode, InodeOf(root.At("one")));
-  EXPECT_EQ(opened[2].inode, InodeOf(root.At("two")));
+  EXPECT_EQ(opened[0].inode, StateOf(root.At(".")).st_ino);
+  EXPECT_EQ(opened[1].inode, StateOf(root.At("one")).st_ino);
+  EXPECT_EQ(opened[2].inode, StateOf(root.At("two")).st_ino);
   // Names in it are reached wherever it was moved.
   fs::rename(root.At("one"), root.At("moved"));
   const std::string through = "/proc/self/fd/" + std::to_string(opened[1].fd.get());
@@ -141,22 +134,20 @@ TEST(OpenDirectoriesTest, LeavesNothingOpenWhenOneIsMissing) {
   EXPECT_EQ(descriptors(), before);
 }
 
-TEST(DirectoryListTest, ReportsSizesAllocationAndKindsAsStatDoes) {
-  const test::TempDirectory directory;
-  test::WriteBytes(directory.At("written"), 0, std::vector<uint8_t>(100000, 7));
-  test::WriteBytes(directory.At("sparse"), 0, {1});
-  ASSERT_EQ(truncate(directory.At("sparse").c_str(), 1LL << 40), 0);
-  ASSERT_EQ(mkdir(directory.At("directory").c_str(), 0700), 0);
+TEST_F(DirectoryListTest, ReportsSizesAllocationAndKindsAsStatDoes) {
+  WriteBytes(At("written"), 0, std::vector<uint8_t>(100000, 7));
+  WriteBytes(At("sparse"), 0, {1});
+  ASSERT_EQ(truncate(At("sparse").c_str(), 1LL << 40), 0);
+  ASSERT_EQ(mkdir(At("directory").c_str(), 0700), 0);
   // A link is not followed: it could name any file of the host.
-  ASSERT_EQ(symlink(directory.At("written").c_str(), directory.At("link").c_str()), 0);
-  ASSERT_EQ(symlink("nowhere", directory.At("dangling").c_str()), 0);
-  ASSERT_VALUE(files, ListDirectory(directory.At(".")));
+  ASSERT_EQ(symlink(At("written").c_str(), At("link").c_str()), 0);
+  ASSERT_EQ(symlink("nowhere", At("dangling").c_str()), 0);
+  ASSERT_VALUE(files, ListDirectory(At(".")));
   std::map<std::string, ListedFile> by_name;
   for (const ListedFile& file : files) by_name[file.name] = file;
   ASSERT_EQ(by_name.size(), 5u);
   for (const char* name : {"written", "sparse"}) {
-    struct stat state = {};
-    ASSERT_EQ(stat(directory.At(name).c_str(), &state), 0);
+    const struct stat state = StateOf(At(name));
     EXPECT_TRUE(by_name[name].regular);
     EXPECT_EQ(by_name[name].size_bytes, static_cast<uint64_t>(state.st_size));
     EXPECT_EQ(by_name[name].allocated_bytes, static_cast<uint64_t>(state.st_blocks) * 512);
@@ -164,19 +155,18 @@ TEST(DirectoryListTest, ReportsSizesAllocationAndKindsAsStatDoes) {
   for (const char* name : {"directory", "link", "dangling"}) EXPECT_FALSE(by_name[name].regular);
 }
 
-TEST(DirectoryListTest, ListsManyFilesOnceEachAndNamesWhatIsNoDirectory) {
-  const test::TempDirectory directory;
+TEST_F(DirectoryListTest, ListsManyFilesOnceEachAndNamesWhatIsNoDirectory) {
   std::set<std::string> expected;
   for (int i = 0; i < 3000; i++) expected.insert(std::to_string(i));
-  for (const std::string& name : expected) test::WriteBytes(directory.At(name), 0, {1});
-  ASSERT_VALUE(files, ListDirectory(directory.At(".")));
+  for (const std::string& name : expected) WriteBytes(At(name), 0, {1});
+  ASSERT_VALUE(files, ListDirectory(At(".")));
   std::set<std::string> seen;
   for (const ListedFile& file : files) seen.insert(file.name);
   EXPECT_EQ(seen, expected);
   EXPECT_EQ(files.size(), expected.size());
-  EXPECT_CODE(ListDirectory(directory.At("missing")), "ENOENT");
-  EXPECT_CODE(ListDirectory(directory.At("7")), "ENOTDIR");
+  EXPECT_CODE(ListDirectory(At("missing")), "ENOENT");
+  EXPECT_CODE(ListDirectory(At("7")), "ENOTDIR");
 }
 
 }  // namespace
-}  // namespace blockdelta
+}  // namespace blockdelta::test

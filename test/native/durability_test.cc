@@ -80,7 +80,7 @@ int unlink(const char* path) noexcept {
 
 }  // extern "C"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
 
 class Recording {
@@ -139,34 +139,29 @@ class Recording {
 
 using Nothing = std::vector<std::string>;
 
-NewFileNames Names(const std::string& path) { return {path + ".tmp", path}; }
+class DurabilityTest : public InDirectory {};
 
-TEST(DurabilityTest, NewAndRemovedFilesSurviveAPowerCut) {
-  const test::TempDirectory directory;
-  const std::string path = directory.At("volume");
+TEST_F(DurabilityTest, NewAndRemovedFilesSurviveAPowerCut) {
+  const std::string path = At("volume");
   {
     Recording recording;
     ASSERT_OK(CreateSparseFile(Names(path), 1 << 20));
     EXPECT_EQ(recording.Undurable(), Nothing());
-    EXPECT_TRUE(test::Exists(path));
+    EXPECT_TRUE(Exists(path));
   }
   Recording recording;
   ASSERT_OK(RemoveFile(path));
   EXPECT_EQ(recording.Undurable(), Nothing());
 }
 
-TEST(DurabilityTest, ClonesAndSnapshotsSurviveAPowerCut) {
-  const auto pool = test::Pool::Make("xfs");
+TEST_F(DurabilityTest, ClonesAndSnapshotsSurviveAPowerCut) {
+  const auto pool = Pool::Make("xfs");
   if (pool == nullptr) return;
-  const std::string volume = pool->At("volume");
+  const std::string volume = MakeFile(pool->At("volume"), 1 << 20);
   const std::string snapshot = pool->At("snapshot");
-  ASSERT_OK(CreateSparseFile(Names(volume), 1 << 20));
   {
-    NewSnapshotFile member;
-    member.source_path = volume;
-    member.names = Names(snapshot);
     Recording recording;
-    ASSERT_OK(TakeSnapshots({member}, std::nullopt));
+    ASSERT_OK(TakeSnapshots({{volume, Names(snapshot), {}, {}}}));
     EXPECT_EQ(recording.Undurable(), Nothing());
     // It became immutable under its name.
     EXPECT_TRUE(recording.IsFlushedUnderItsName(snapshot));
@@ -176,43 +171,34 @@ TEST(DurabilityTest, ClonesAndSnapshotsSurviveAPowerCut) {
   EXPECT_EQ(recording.Undurable(), Nothing());
 }
 
-TEST(DurabilityTest, ChangeListsSurviveAPowerCut) {
-  const test::TempDirectory directory;
+TEST_F(DurabilityTest, ChangeListsSurviveAPowerCut) {
   const auto snapshot = [](uint64_t n) {
     return ListedSnapshot{"snapshot-" + std::to_string(n), {100 + n, n, 1 << 20, 1000 + n}};
   };
   for (uint64_t n = 1; n <= 2; n++) {
-    const std::string path = directory.At(std::to_string(n));
+    const std::string path = At(std::to_string(n));
     Recording recording;
     ASSERT_VALUE(list, ChangeListWriter::Create(path + ".tmp", ChangeListKind::kDelta));
-    ASSERT_OK(list.Add({0, 4096 * n, 0, false}));
+    ASSERT_OK(list.Add({0, 4096 * n}));
     ASSERT_OK(list.Flush());
     ASSERT_OK(list.Publish(snapshot(n), snapshot(n - 1), path));
     EXPECT_EQ(recording.Undurable(), Nothing());
   }
   Recording recording;
-  ASSERT_OK(JoinChangeLists(
-      {directory.At("1"), directory.At("2"), directory.At("joined.tmp"), directory.At("joined")}));
+  ASSERT_OK(JoinChangeLists({At("1"), At("2"), At("joined.tmp"), At("joined")}));
   EXPECT_EQ(recording.Undurable(), Nothing());
 }
 
-TEST(DurabilityTest, BookmarksSurviveAPowerCut) {
-  const test::TempDirectory directory;
-  test::MappingTrees trees(4);
-  test::PoolPlan plan;
+TEST_F(DurabilityTest, BookmarksSurviveAPowerCut) {
+  MappingTrees trees(4);
+  PoolPlan plan;
   plan.devices = {{1, trees.Set(trees.Empty(), 5, 7 << 24), 1}};
-  test::WriteBytes(directory.At("metadata"), 0, test::MakePool(trees, plan).image);
-  BookmarkRequest request;
-  request.metadata = directory.At("metadata");
-  request.superblock = 0;
-  request.device = {1, std::nullopt};
-  request.size_bytes = 1 << 20;
-  request.temporary_path = directory.At("kept.tmp");
-  request.path = directory.At("kept");
+  WriteBytes(At("metadata"), 0, MakePool(trees, plan).image);
   Recording recording;
-  ASSERT_OK(CreateBookmark(request));
+  ASSERT_OK(
+      CreateBookmark({At("metadata"), 0, {1, std::nullopt}, 1 << 20, At("kept.tmp"), At("kept")}));
   EXPECT_EQ(recording.Undurable(), Nothing());
 }
 
 }  // namespace
-}  // namespace blockdelta
+}  // namespace blockdelta::test

@@ -15,25 +15,20 @@
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
 
 constexpr uint64_t kBlock = 4096;
 constexpr uint64_t kSize = 8 << 20;
 
 struct File {
-  explicit File(const std::string& path) : path(path) {
-    Result<UniqueFd> opened = OpenPath(path, O_RDWR);
-    EXPECT_OK(opened);
-    if (opened.ok()) fd = std::move(*opened);
-  }
+  explicit File(const std::string& path) : path(path), fd(Open(path, O_RDWR)) {}
 
   std::unique_ptr<TreeSearchSource> Tree(uint64_t size = kSize) const {
     EXPECT_OK(SyncFd(fd.get(), path));
-    Result<std::unique_ptr<TreeSearchSource>> source = TreeSearchSource::Open(fd.get(), path, size);
-    EXPECT_OK(source);
-    EXPECT_TRUE(source.ok() && *source != nullptr);
-    return source.ok() ? std::move(*source) : nullptr;
+    auto source = ValueOf(TreeSearchSource::Open(fd.get(), path, size));
+    EXPECT_NE(source, nullptr);
+    return source;
   }
   void Allocate(int mode, uint64_t offset, uint64_t size) const {
     EXPECT_EQ(fallocate(fd.get(), mode, static_cast<off_t>(offset), static_cast<off_t>(size)), 0);
@@ -87,15 +82,15 @@ std::vector<bool> DataBlocks(const std::string& path, uint64_t size, uint64_t of
   return blocks;
 }
 
-class FiemapSourceTest : public test::InEachPool {};
-INSTANTIATE_TEST_SUITE_P(, FiemapSourceTest, testing::Values("xfs", "btrfs"), test::KindOf);
+class FiemapSourceTest : public InEachPool {};
+INSTANTIATE_TEST_SUITE_P(, FiemapSourceTest, testing::Values("xfs", "btrfs"), KindOf);
 
 TEST_P(FiemapSourceTest, MapsExactlyTheWrittenBlocks) {
   const std::string path = At("file");
   std::vector<bool> expected;
   for (uint64_t block = 0; block < 3000; block++) {
     expected.push_back(block % 3 == 1 || block % 50 < 10);
-    if (expected[block]) test::WriteBytes(path, block * kBlock, std::vector<uint8_t>(kBlock, 1));
+    if (expected[block]) WriteBytes(path, block * kBlock, std::vector<uint8_t>(kBlock, 1));
   }
   const uint64_t size = 3100 * kBlock;
   expected.resize(3100);
@@ -111,13 +106,12 @@ TEST_P(FiemapSourceTest, MapsExactlyTheWrittenBlocks) {
 }
 
 TEST_P(FiemapSourceTest, ShowsWhatWasJustWrittenOverAPreallocationAsData) {
-  const std::string path = At("file");
   constexpr uint64_t kBlocks = 64;
-  ASSERT_OK(CreateSparseFile({path + ".tmp", path}, kBlocks * kBlock));
+  const std::string path = MakeFile(At("file"), kBlocks * kBlock);
   const File file(path);
   file.Allocate(0, 0, kBlocks * kBlock);
   EXPECT_OK(SyncFd(file.fd.get(), path));
-  test::WriteBytes(path, 7 * kBlock, std::vector<uint8_t>(kBlock, 1));
+  WriteBytes(path, 7 * kBlock, std::vector<uint8_t>(kBlock, 1));
   std::vector<bool> expected(kBlocks);
   expected[7] = true;
   EXPECT_EQ(DataBlocks(path, kBlocks * kBlock, 0, 1024), expected);
@@ -125,7 +119,7 @@ TEST_P(FiemapSourceTest, ShowsWhatWasJustWrittenOverAPreallocationAsData) {
 
 TEST_P(FiemapSourceTest, LeavesOutPreallocationAfterTheEnd) {
   const std::string path = At("file");
-  test::WriteBytes(path, 0, std::vector<uint8_t>(3 * kBlock, 1));
+  WriteBytes(path, 0, std::vector<uint8_t>(3 * kBlock, 1));
   File(path).Allocate(FALLOC_FL_KEEP_SIZE, 0, 1 << 20);
   // Blocks() fails on an extent that ends beyond the size.
   EXPECT_EQ(DataBlocks(path, 3 * kBlock, 0, 1024), std::vector<bool>(3, true));
@@ -145,25 +139,20 @@ struct MapCase {
   const char* mount_options;
   const char* mkfs_options;
   bool compresses;
+  const char* kind = "btrfs";
 };
 
-class TreeSearchSourceTest : public test::InPool, public testing::WithParamInterface<MapCase> {
- protected:
-  TreeSearchSourceTest() : InPool("btrfs", GetParam().mount_options, GetParam().mkfs_options) {}
-};
+class TreeSearchSourceTest : public InPoolOf<MapCase> {};
 INSTANTIATE_TEST_SUITE_P(, TreeSearchSourceTest,
                          testing::Values(MapCase{"default", "", "", false},
                                          MapCase{"explicit_holes", "", "-O ^no-holes", false},
                                          MapCase{"nodatacow", "nodatacow", "", false},
                                          MapCase{"compressed", "compress-force=zstd", "", true}),
-                         [](const testing::TestParamInfo<MapCase>& info) {
-                           return std::string(info.param.name);
-                         });
+                         NameOf<MapCase>);
 
 TEST_P(TreeSearchSourceTest, AgreesWithFiemapAndTheBytesFromAnyOffset) {
-  std::mt19937_64 random(test::Seed());
-  const std::string path = At("file");
-  ASSERT_OK(CreateSparseFile({path + ".tmp", path}, kSize));
+  std::mt19937_64 random(Seed());
+  const std::string path = MakeFile(At("file"), kSize);
   const File opened(path);
   for (int step = 0; step < 300; step++) {
     const uint64_t block = random() % (kSize / kBlock - 64);
@@ -175,8 +164,8 @@ TEST_P(TreeSearchSourceTest, AgreesWithFiemapAndTheBytesFromAnyOffset) {
     } else if (kind == 1) {
       opened.Allocate(0, block * kBlock, count * kBlock);
     } else {
-      test::WriteBytes(path, block * kBlock,
-                       std::vector<uint8_t>(count * kBlock, static_cast<uint8_t>(1 + random())));
+      WriteBytes(path, block * kBlock,
+                 std::vector<uint8_t>(count * kBlock, static_cast<uint8_t>(1 + random())));
     }
     if (step % 30 == 0) {
       EXPECT_OK(SyncFd(opened.fd.get(), path));
@@ -186,7 +175,7 @@ TEST_P(TreeSearchSourceTest, AgreesWithFiemapAndTheBytesFromAnyOffset) {
   ASSERT_NE(tree, nullptr);
   FiemapSource fiemap(opened.fd.get(), path, kSize);
   const std::vector<Mapped> expected = Blocks(&fiemap, 0, 1024);
-  const std::vector<uint8_t> bytes = test::ReadBytes(path);
+  const std::vector<uint8_t> bytes = ReadBytes(path);
   size_t compressed = 0;
   for (int round = 0; round < 40; round++) {
     const uint64_t offset = round == 0 ? 0 : random() % kSize;
@@ -210,12 +199,11 @@ TEST_P(TreeSearchSourceTest, AgreesWithFiemapAndTheBytesFromAnyOffset) {
 }
 
 TEST_P(TreeSearchSourceTest, FindsTheItemThatCoversAPositionAcrossLongHoles) {
-  const std::string path = At("file");
-  ASSERT_OK(CreateSparseFile({path + ".tmp", path}, uint64_t{1} << 50));
+  const std::string path = MakeFile(At("file"), uint64_t{1} << 50);
   const File file(path);
   const uint64_t far = (uint64_t{1} << 49) + 8 * kBlock;
   for (const uint64_t offset : {uint64_t{0}, 64 * kBlock, far}) {
-    test::WriteBytes(path, offset, std::vector<uint8_t>(2 * kBlock, 1));
+    WriteBytes(path, offset, std::vector<uint8_t>(2 * kBlock, 1));
   }
   const std::unique_ptr<TreeSearchSource> tree = file.Tree(uint64_t{1} << 50);
   ASSERT_NE(tree, nullptr);
@@ -238,10 +226,10 @@ TEST_P(TreeSearchSourceTest, FindsTheItemThatCoversAPositionAcrossLongHoles) {
   EXPECT_EQ(first_data((uint64_t{1} << 50) - 1), UINT64_MAX);
 }
 
-class TreeSearchTest : public test::InBtrfs {};
+class TreeSearchTest : public InBtrfs {};
 
 TEST_F(TreeSearchTest, ShowsASmallFileAsInline) {
-  test::WriteBytes(At("file"), 0, std::vector<uint8_t>(100, 1));
+  WriteBytes(At("file"), 0, std::vector<uint8_t>(100, 1));
   const File file(At("file"));
   const std::unique_ptr<TreeSearchSource> tree = file.Tree(100);
   tree->Seek(0);
@@ -253,14 +241,14 @@ TEST_F(TreeSearchTest, ShowsASmallFileAsInline) {
 
 TEST_F(TreeSearchTest, NoticesItemsThatWereRewrittenAndNoOthers) {
   const auto commit = [this] {
-    EXPECT_TRUE(test::RunCommand("btrfs filesystem sync " + pool_->mount_point()));
+    EXPECT_TRUE(RunCommand("btrfs filesystem sync " + pool_->mount_point()));
   };
   std::vector<uint8_t> bytes(kSize);
-  std::mt19937_64 random(test::Seed());
+  std::mt19937_64 random(Seed());
   for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
   for (uint64_t at = 0; at < kSize; at += 2 * kBlock) {
-    test::WriteBytes(At("file"), at, {bytes.begin(), bytes.begin() + kBlock});
-    test::WriteBytes(At("file"), at + kBlock, {bytes.begin(), bytes.begin() + kBlock});
+    WriteBytes(At("file"), at, {bytes.begin(), bytes.begin() + kBlock});
+    WriteBytes(At("file"), at + kBlock, {bytes.begin(), bytes.begin() + kBlock});
     if (at % (256 * kBlock) == 0) commit();
   }
   commit();
@@ -272,36 +260,32 @@ TEST_F(TreeSearchTest, NoticesItemsThatWereRewrittenAndNoOthers) {
     EXPECT_OK(Ioctl(file.fd.get(), BTRFS_IOC_FS_INFO, &info, "BTRFS_IOC_FS_INFO", file.path));
     return static_cast<uint64_t>(info.generation);
   };
-  const auto unchanged = [&tree](uint64_t since) {
-    Result<bool> result = tree->IsUnchangedSince(since);
-    EXPECT_OK(result);
-    return result.ok() && *result;
-  };
+  const auto unchanged = [&tree](uint64_t since) { return ValueOf(tree->IsUnchangedSince(since)); };
   const uint64_t start = generation() + 1;
   EXPECT_TRUE(unchanged(start));
   EXPECT_FALSE(unchanged(0));
   // A neighbour in the same leaf.
-  for (int i = 0; i < 10; i++) test::WriteBytes(At("other"), 0, {1, 2, 3});
+  for (int i = 0; i < 10; i++) WriteBytes(At("other"), 0, {1, 2, 3});
   commit();
   EXPECT_TRUE(unchanged(start));
-  EXPECT_TRUE(test::RunCommand("btrfs filesystem defragment -f " + At("file")));
+  EXPECT_TRUE(RunCommand("btrfs filesystem defragment -f " + At("file")));
   commit();
   EXPECT_FALSE(unchanged(start));
   const uint64_t later = generation() + 1;
   EXPECT_TRUE(unchanged(later));
-  test::WriteBytes(At("file"), 5 * kBlock, std::vector<uint8_t>(kBlock, 9));
+  WriteBytes(At("file"), 5 * kBlock, std::vector<uint8_t>(kBlock, 9));
   EXPECT_OK(SyncFd(file.fd.get(), file.path));
   EXPECT_FALSE(unchanged(later));
 }
 
 TEST_F(TreeSearchTest, IsNotUsedOnOtherFileSystems) {
-  const auto pool = test::Pool::Make("xfs");
+  const auto pool = Pool::Make("xfs");
   if (pool == nullptr) return;
-  test::WriteBytes(pool->At("file"), 0, std::vector<uint8_t>(kBlock, 1));
+  WriteBytes(pool->At("file"), 0, std::vector<uint8_t>(kBlock, 1));
   const File file(pool->At("file"));
   ASSERT_VALUE(source, TreeSearchSource::Open(file.fd.get(), file.path, kBlock));
   EXPECT_EQ(source, nullptr);
 }
 
 }  // namespace
-}  // namespace blockdelta
+}  // namespace blockdelta::test

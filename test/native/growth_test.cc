@@ -11,7 +11,7 @@
 #include "test/native/pool.h"
 #include "test/native/status_assertions.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
@@ -30,44 +30,36 @@ bool HasCapability(int number) {
 
 constexpr int kCapSysResource = 24;
 
-class GrowthTest : public test::InXfs {};
+class GrowthTest : public InXfs {};
 
 // Gives the volume's file and device a size, not its file system.
-bool GrowDevice(const test::Volume& volume, uint64_t size_bytes) {
-  Result<bool> grown = GrowFile(volume.path(), size_bytes);
-  Result<std::optional<LoopDevice>> device = ResizeLoop(volume.path());
-  const bool is_grown = grown.ok() && *grown && device.ok() && device->has_value() &&
-                        (*device)->size_bytes == size_bytes;
+bool GrowDevice(const Volume& volume, uint64_t size_bytes) {
+  const bool is_grown =
+      ValueOf(GrowFile(volume.path(), size_bytes)) &&
+      ValueOf(ResizeLoop(volume.path())).value_or(LoopDevice()).size_bytes == size_bytes;
   EXPECT_TRUE(is_grown);
   return is_grown;
 }
 
 TEST_F(GrowthTest, GrowsAFileWithZerosAndNeverShrinksIt) {
   const std::string path = At("volume");
-  test::WriteBytes(path, 0, std::vector<uint8_t>(8192, 7));
-  Result<bool> grown = GrowFile(path, 16384);
-  ASSERT_OK(grown);
-  EXPECT_TRUE(*grown);
+  WriteBytes(path, 0, std::vector<uint8_t>(8192, 7));
+  EXPECT_TRUE(ValueOf(GrowFile(path, 16384)));
   std::vector<uint8_t> expected(8192, 7);
   expected.resize(16384);
-  EXPECT_EQ(test::ReadBytes(path), expected);
-  for (const uint64_t size : {16384, 4096, 0}) {
-    grown = GrowFile(path, size);
-    ASSERT_OK(grown);
-    EXPECT_FALSE(*grown);
-  }
+  EXPECT_EQ(ReadBytes(path), expected);
+  for (const uint64_t size : {16384, 4096, 0}) EXPECT_FALSE(ValueOf(GrowFile(path, size)));
   EXPECT_EQ(SizeOf(path), 16384u);
   EXPECT_CODE(GrowFile(At("nowhere"), 16384), "ENOENT");
   EXPECT_CODE(GrowFile(path, UINT64_MAX), "EFBIG");
   EXPECT_CODE(GrowFile(pool_->mount_point(), 16384), "EISDIR");
-  EXPECT_OK(test::SetImmutable(path, true));
+  EXPECT_OK(SetImmutable(path, true));
   EXPECT_CODE(GrowFile(path, 32768), "EPERM");
 }
 
 TEST_F(GrowthTest, AllocatesAllBlocksOfAFileAndKeepsItsContentAndItsSizeWhereThereIsNoRoom) {
-  const std::string path = At("metadata");
-  EXPECT_OK(CreateSparseFile({path + ".tmp", path}, 2 * kMiB));
-  test::WriteBytes(path, 4096, {5});
+  const std::string path = MakeFile(At("metadata"), 2 * kMiB);
+  WriteBytes(path, 4096, {5});
   for (const uint64_t size : {2 * kMiB, 2 * kMiB, 4 * kMiB, 3 * kMiB}) {
     EXPECT_OK(AllocateFile(path, size));
     ASSERT_VALUE(state, StateOfFile(path));
@@ -78,7 +70,7 @@ TEST_F(GrowthTest, AllocatesAllBlocksOfAFileAndKeepsItsContentAndItsSizeWhereThe
   EXPECT_EQ(SizeOf(path), 4 * kMiB);
   std::vector<uint8_t> expected(4 * kMiB);
   expected[4096] = 5;
-  EXPECT_EQ(test::ReadBytes(path), expected);
+  EXPECT_EQ(ReadBytes(path), expected);
   EXPECT_CODE(AllocateFile(path, uint64_t{1} << 40), "ENOSPC");
   EXPECT_EQ(SizeOf(path), 4 * kMiB);
   EXPECT_CODE(AllocateFile(At("nowhere"), kMiB), "ENOENT");
@@ -87,26 +79,23 @@ TEST_F(GrowthTest, AllocatesAllBlocksOfAFileAndKeepsItsContentAndItsSizeWhereThe
 }
 
 TEST_F(GrowthTest, ResizesTheLoopDeviceOfAFileAndKeepsWhatWasWritten) {
-  const std::string plain = At("plain");
-  EXPECT_OK(CreateSparseFile({plain + ".tmp", plain}, kMiB));
+  const std::string plain = MakeFile(At("plain"), kMiB);
   for (const std::string& name : {plain, At("nowhere"), plain + "/below"}) {
-    ASSERT_VALUE(device, ResizeLoop(name));
-    EXPECT_FALSE(device.has_value());
+    EXPECT_FALSE(ValueOf(ResizeLoop(name)).has_value());
   }
-  test::Volume* const volume = Make("volume", "", 4 * kMiB);
-  test::WriteBytes(volume->loop(), 0, {5});
+  Volume* const volume = Make("volume", "", 4 * kMiB);
+  WriteBytes(volume->loop(), 0, {5});
   if (!GrowDevice(*volume, 8 * kMiB + 4096)) return;
-  test::WriteBytes(volume->loop(), 8 * kMiB, {6});
+  WriteBytes(volume->loop(), 8 * kMiB, {6});
   // Again: nothing changes.
-  ASSERT_VALUE(again, ResizeLoop(volume->path()));
-  EXPECT_EQ(again->path, volume->loop());
+  EXPECT_EQ(ValueOf(ResizeLoop(volume->path())).value_or(LoopDevice()).path, volume->loop());
   EXPECT_OK(DetachLoop(volume->path()));
-  const std::vector<uint8_t> bytes = test::ReadBytes(volume->path());
+  const std::vector<uint8_t> bytes = ReadBytes(volume->path());
   EXPECT_TRUE(bytes[0] == 5 && bytes[8 * kMiB] == 6);
 }
 
 TEST_F(GrowthTest, SwitchesDirectIoOnAnAttachedDeviceOnly) {
-  test::Volume* const volume = Make("volume", "", 4 * kMiB);
+  Volume* const volume = Make("volume", "", 4 * kMiB);
   for (const bool direct_io : {false, false, true, true}) {
     EXPECT_OK(SetLoopDirectIo(volume->loop(), direct_io));
     ASSERT_VALUE(found, AttachLoop(volume->path(), false, ""));
@@ -124,46 +113,42 @@ struct GrowthCase {
   const char* check;
 };
 
-class FileSystemGrowthTest : public test::InXfs, public testing::WithParamInterface<GrowthCase> {};
+class FileSystemGrowthTest : public InXfs, public testing::WithParamInterface<GrowthCase> {};
 INSTANTIATE_TEST_SUITE_P(, FileSystemGrowthTest,
                          testing::Values(GrowthCase{"xfs", FileSystemKind::kXfs, "xfs_repair -n"},
                                          GrowthCase{"btrfs", FileSystemKind::kBtrfs, "btrfs check"},
                                          GrowthCase{"ext4", FileSystemKind::kExt4, "e2fsck -fn"}),
-                         [](const testing::TestParamInfo<GrowthCase>& info) {
-                           return std::string(info.param.name);
-                         });
+                         NameOf<GrowthCase>);
 
 TEST_P(FileSystemGrowthTest, GrowsToItsDevice) {
   if (GetParam().kind == FileSystemKind::kExt4 && !HasCapability(kCapSysResource)) {
     GTEST_SKIP() << "needs CAP_SYS_RESOURCE";
   }
-  test::Volume* const volume = Make("volume", GetParam().name, 320 * kMiB);
-  test::WriteBytes(volume->mount_point() + "/file", 0, std::vector<uint8_t>(kMiB, 3));
-  // Nothing to grow.
-  Result<Growth> growth = GrowFileSystem(volume->mount_point(), volume->loop());
-  ASSERT_OK(growth);
-  EXPECT_EQ(growth->kind, GetParam().kind);
-  EXPECT_EQ(growth->before_bytes, growth->after_bytes);
-  const uint64_t capacity = growth->after_bytes;
+  Volume* const volume = Make("volume", GetParam().name, 320 * kMiB);
+  WriteBytes(volume->mount_point() + "/file", 0, std::vector<uint8_t>(kMiB, 3));
+  const auto grow = [&] {
+    const Growth growth = ValueOf(GrowFileSystem(volume->mount_point(), volume->loop()));
+    EXPECT_EQ(growth.kind, GetParam().kind);
+    return growth;
+  };
+  const Growth none = grow();
+  EXPECT_EQ(none.before_bytes, none.after_bytes);
   if (!GrowDevice(*volume, 1024 * kMiB)) return;
-  growth = GrowFileSystem(volume->mount_point(), volume->loop());
-  ASSERT_OK(growth);
-  EXPECT_EQ(growth->before_bytes, capacity);
-  EXPECT_TRUE(growth->after_bytes > 900 * kMiB && growth->after_bytes <= 1024 * kMiB);
-  const uint64_t grown = growth->after_bytes;
-  growth = GrowFileSystem(volume->mount_point(), volume->loop());
-  ASSERT_OK(growth);
-  EXPECT_TRUE(growth->before_bytes == grown && growth->after_bytes == grown);
-  EXPECT_EQ(test::ReadBytes(volume->mount_point() + "/file"), std::vector<uint8_t>(kMiB, 3));
+  const Growth first = grow();
+  EXPECT_EQ(first.before_bytes, none.after_bytes);
+  EXPECT_TRUE(first.after_bytes > 900 * kMiB && first.after_bytes <= 1024 * kMiB);
+  const Growth again = grow();
+  EXPECT_TRUE(again.before_bytes == first.after_bytes && again.after_bytes == first.after_bytes);
+  EXPECT_EQ(ReadBytes(volume->mount_point() + "/file"), std::vector<uint8_t>(kMiB, 3));
   EXPECT_TRUE(volume->Unmount());
-  EXPECT_TRUE(test::RunCommand(std::string(GetParam().check) + " " + volume->loop()));
+  EXPECT_TRUE(RunCommand(std::string(GetParam().check) + " " + volume->loop()));
 }
 
 TEST_F(GrowthTest, NamesAMissingCapabilityUnlessThereIsNothingToGrow) {
   if (HasCapability(kCapSysResource)) {
     GTEST_SKIP() << "has CAP_SYS_RESOURCE";
   }
-  test::Volume* const volume = Make("volume", "ext4", 64 * kMiB);
+  Volume* const volume = Make("volume", "ext4", 64 * kMiB);
   EXPECT_OK(GrowFileSystem(volume->mount_point(), volume->loop()));
   if (!GrowDevice(*volume, 128 * kMiB)) return;
   Result<Growth> growth = GrowFileSystem(volume->mount_point(), volume->loop());
@@ -176,15 +161,15 @@ TEST_F(GrowthTest, FindsNothingToGrowInANewExt4OfAnySize) {
   // About the ends of its groups of 8 and 128 MiB, where a last group may be left out.
   for (const uint64_t mib : {16, 33, 66, 128, 129, 131, 136, 257, 262, 300}) {
     // Gone before the next one: nothing else that mounts meanwhile is to hold them all.
-    const test::Volume volume(*pool_, "volume-" + std::to_string(mib), "ext4", mib * kMiB);
+    const Volume volume(*pool_, "volume-" + std::to_string(mib), "ext4", mib * kMiB);
     ASSERT_VALUE(growth, GrowFileSystem(volume.mount_point(), volume.loop()));
     EXPECT_EQ(growth.before_bytes, growth.after_bytes);
   }
 }
 
 TEST_F(GrowthTest, GrowsAFileSystemOnlyToTheDeviceItIsMountedFrom) {
-  test::Volume* const first = Make("first", "ext4", 64 * kMiB);
-  test::Volume* const second = Make("second", "btrfs", 128 * kMiB);
+  Volume* const first = Make("first", "ext4", 64 * kMiB);
+  Volume* const second = Make("second", "btrfs", 128 * kMiB);
   EXPECT_CODE(GrowFileSystem(first->mount_point(), second->loop()), "ESTALE");
   EXPECT_CODE(GrowFileSystem(second->mount_point(), first->loop()), "ESTALE");
   EXPECT_CODE(GrowFileSystem(first->mount_point(), first->path()), "ENOTBLK");
@@ -195,4 +180,4 @@ TEST_F(GrowthTest, GrowsAFileSystemOnlyToTheDeviceItIsMountedFrom) {
 }
 
 }  // namespace
-}  // namespace blockdelta
+}  // namespace blockdelta::test

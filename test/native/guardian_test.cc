@@ -12,19 +12,17 @@
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
 
 constexpr uint64_t kSize = 64 << 20;
 // For a test that would wait for ever otherwise.
 constexpr int kGiveUpMs = 60'000;
 
-class GuardianTest : public test::InXfs {};
+class GuardianTest : public InXfs {};
 
 Result<Freeze> Hold(Guardian* guardian, const std::string& mount_point) {
-  Result<UniqueFd> mount = OpenPath(mount_point, O_RDONLY | O_DIRECTORY);
-  if (!mount.ok()) return mount.TakeStatus();
-  return Freeze::Begin(guardian, std::move(*mount), mount_point);
+  return Freeze::Begin(guardian, Open(mount_point, O_RDONLY | O_DIRECTORY), mount_point);
 }
 
 // Starts a process that freezes the file systems and waits to be killed, when they are frozen.
@@ -74,8 +72,8 @@ bool CanWrite(const std::string& mount_point) {
 }
 
 bool IsFrozen(const std::string& mount_point) {
-  Result<UniqueFd> mount = OpenPath(mount_point, O_RDONLY | O_DIRECTORY);
-  const bool is_frozen = mount.ok() && ioctl(mount->get(), FIFREEZE, 0) == -1 && errno == EBUSY;
+  const UniqueFd mount = Open(mount_point, O_RDONLY | O_DIRECTORY);
+  const bool is_frozen = ioctl(mount.get(), FIFREEZE, 0) == -1 && errno == EBUSY;
   if (!is_frozen) static_cast<void>(ThawPath(mount_point));
   return is_frozen;
 }
@@ -84,7 +82,7 @@ TEST_F(GuardianTest, H19FileSystemsStayWritableWhenTheirPluginIsKilledWhileTheyA
   const std::vector<std::string> mount_points = {Make("ext4", "ext4", kSize)->mount_point(),
                                                  Make("xfs", "xfs", 300 << 20)->mount_point(),
                                                  Make("btrfs", "btrfs", 128 << 20)->mount_point()};
-  for (int round = 0; round < (test::IsNightly() ? 200 : 5); round++) {
+  for (int round = 0; round < (IsNightly() ? 200 : 5); round++) {
     const pid_t holder = StartHolder(mount_points);
     if (holder <= 0) return;
     for (const std::string& mount_point : mount_points) EXPECT_TRUE(IsFrozen(mount_point));
@@ -95,7 +93,7 @@ TEST_F(GuardianTest, H19FileSystemsStayWritableWhenTheirPluginIsKilledWhileTheyA
 }
 
 TEST_F(GuardianTest, H19AFileSystemIsThawedWhenItsGuardianIsKilled) {
-  test::Volume* const volume = Make("volume", "ext4", kSize);
+  Volume* const volume = Make("volume", "ext4", kSize);
   ASSERT_VALUE(guardian, Guardian::Start());
   ASSERT_VALUE(freeze, Hold(&guardian, volume->mount_point()));
   kill(guardian.pid(), SIGKILL);
@@ -106,7 +104,7 @@ TEST_F(GuardianTest, H19AFileSystemIsThawedWhenItsGuardianIsKilled) {
 }
 
 TEST_F(GuardianTest, AFileSystemThatAnotherHasThawedMeanwhileIsAFailure) {
-  test::Volume* const volume = Make("volume", "ext4", kSize);
+  Volume* const volume = Make("volume", "ext4", kSize);
   ASSERT_VALUE(guardian, Guardian::Start());
   ASSERT_VALUE(freeze, Hold(&guardian, volume->mount_point()));
   EXPECT_OK(ThawPath(volume->mount_point()));
@@ -114,20 +112,20 @@ TEST_F(GuardianTest, AFileSystemThatAnotherHasThawedMeanwhileIsAFailure) {
 }
 
 TEST_F(GuardianTest, H19AGuardianEndsWithItsParentThawsWhatIsLeftAndLeavesNoProcess) {
-  test::Volume* const volume = Make("volume", "ext4", kSize);
+  Volume* const volume = Make("volume", "ext4", kSize);
   pid_t pid = 0;
   {
     ASSERT_VALUE(guardian, Guardian::Start());
     pid = guardian.pid();
     EXPECT_EQ(getsid(pid), pid);
-    Result<UniqueFd> mount = OpenPath(volume->mount_point(), O_RDONLY | O_DIRECTORY);
-    EXPECT_OK(guardian.Freeze(mount->get(), volume->mount_point()));
-    EXPECT_CODE(guardian.Freeze(mount->get(), volume->mount_point()), "EBUSY");
-    EXPECT_CODE(guardian.Thaw({7, 0}, mount->get(), volume->mount_point()), "EBADF");
+    const UniqueFd mount = Open(volume->mount_point(), O_RDONLY | O_DIRECTORY);
+    EXPECT_OK(guardian.Freeze(mount.get(), volume->mount_point()));
+    EXPECT_CODE(guardian.Freeze(mount.get(), volume->mount_point()), "EBUSY");
+    EXPECT_CODE(guardian.Thaw({7, 0}, mount.get(), volume->mount_point()), "EBADF");
   }
   EXPECT_TRUE(kill(pid, 0) == -1 && errno == ESRCH);
   EXPECT_TRUE(volume->IsThawed());
 }
 
 }  // namespace
-}  // namespace blockdelta
+}  // namespace blockdelta::test

@@ -18,11 +18,11 @@
 #include "test/native/pool.h"
 #include "test/native/status_assertions.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
 
 // A directory of backing files, which are detached from all devices at the end.
-class LoopTest : public testing::Test {
+class LoopTest : public InDirectory {
  protected:
   static constexpr uint64_t kSize = 32 << 20;
 
@@ -32,33 +32,27 @@ class LoopTest : public testing::Test {
     }
   }
   void TearDown() override {
-    for (const std::string& path : files_) test::DetachWhenFree(path);
+    for (const std::string& path : files_) DetachWhenFree(path);
   }
 
-  std::string MakeFile(const std::string& name, uint64_t size = kSize) {
-    files_.push_back(directory_.At(name));
-    EXPECT_OK(CreateSparseFile({files_.back() + ".tmp", files_.back()}, size));
+  std::string Make(const std::string& name, uint64_t size = kSize) {
+    files_.push_back(MakeFile(At(name), size));
     return files_.back();
   }
-  std::string At(const std::string& name) const { return directory_.At(name); }
 
   static FileIdentity Identity(const std::string& path) {
-    const SnapshotIdentity identity = test::IdentityOf(path);
+    const SnapshotIdentity identity = IdentityOf(path);
     return {identity.device, identity.inode};
   }
   static std::optional<LoopDevice> Find(const std::string& path) {
-    Result<std::optional<LoopDevice>> found = FindLoop(Identity(path), path);
-    EXPECT_OK(found);
-    return found.ok() ? *found : std::nullopt;
+    return ValueOf(FindLoop(Identity(path), path));
   }
   // Of the file's device; empty without one.
   static std::string DevicePath(const std::string& path) {
-    const std::optional<LoopDevice> found = Find(path);
-    return found.has_value() ? found->path : "";
+    return Find(path).value_or(LoopDevice()).path;
   }
 
  private:
-  test::TempDirectory directory_;
   std::vector<std::string> files_;
 };
 
@@ -68,7 +62,7 @@ class AttachedLoopTest : public LoopTest {
   void SetUp() override {
     LoopTest::SetUp();
     if (IsSkipped()) return;
-    path_ = MakeFile("volume");
+    path_ = Make("volume");
     ASSERT_VALUE(attached, AttachLoop(path_, false, ""));
     device_ = attached.device;
   }
@@ -78,7 +72,7 @@ class AttachedLoopTest : public LoopTest {
 };
 
 TEST_F(LoopTest, AttachesARegularFileOnceAndReturnsItsDeviceToLaterCalls) {
-  const std::string path = MakeFile("volume", kSize + 4096);
+  const std::string path = Make("volume", kSize + 4096);
   ASSERT_VALUE(first, AttachLoop(path, false, "a label"));
   EXPECT_TRUE(first.created && !first.device.read_only);
   EXPECT_EQ(first.device.size_bytes, kSize + 4096);
@@ -87,7 +81,7 @@ TEST_F(LoopTest, AttachesARegularFileOnceAndReturnsItsDeviceToLaterCalls) {
   EXPECT_FALSE(second.created);
   EXPECT_EQ(second.device.path, first.device.path);
   EXPECT_CODE(AttachLoop(path, true, ""), "EEXIST");
-  EXPECT_TRUE(test::DetachWhenFree(path));
+  EXPECT_TRUE(DetachWhenFree(path));
   EXPECT_FALSE(Find(path).has_value());
   EXPECT_FALSE(*DetachLoop(path));
   EXPECT_FALSE(*DetachLoop(At("nowhere")));
@@ -97,7 +91,7 @@ TEST_F(LoopTest, AttachesARegularFileOnceAndReturnsItsDeviceToLaterCalls) {
 
 TEST_F(LoopTest, SetsTheLabelAndDirectIoInTheKernel) {
   const std::string label(100, 'x');
-  ASSERT_VALUE(attached, AttachLoop(MakeFile("volume"), false, label));
+  ASSERT_VALUE(attached, AttachLoop(Make("volume"), false, label));
   ASSERT_VALUE(fd, OpenLoop(attached.device.number, O_RDONLY));
   ASSERT_VALUE(info, LoopStatus(fd.get(), ""));
   EXPECT_EQ(std::string(reinterpret_cast<char*>(info.lo_file_name)), label.substr(0, 63));
@@ -105,15 +99,15 @@ TEST_F(LoopTest, SetsTheLabelAndDirectIoInTheKernel) {
 }
 
 TEST_F(LoopTest, RefusesWritesToADeviceAttachedReadOnly) {
-  const std::string path = MakeFile("volume");
+  const std::string path = Make("volume");
   ASSERT_VALUE(attached, AttachLoop(path, true, ""));
   EXPECT_TRUE(attached.device.read_only && attached.device.attached_read_only);
-  EXPECT_FALSE(test::RunCommand("dd if=/dev/zero count=1 of=" + attached.device.path));
+  EXPECT_FALSE(RunCommand("dd if=/dev/zero count=1 of=" + attached.device.path));
   EXPECT_CODE(AttachLoop(path, false, ""), "EEXIST");
 }
 
 TEST_F(LoopTest, GivesManyThreadsThatAttachOneFileOneDevice) {
-  const std::string path = MakeFile("volume");
+  const std::string path = Make("volume");
   std::vector<std::thread> threads;
   std::vector<std::string> devices(8);
   for (std::string& device : devices) {
@@ -131,7 +125,7 @@ TEST_F(LoopTest, LetsThreadsAttachAndDetachTheirOwnFilesUndisturbed) {
   std::vector<std::thread> threads;
   std::vector<Status> outcomes(6);
   for (size_t i = 0; i < outcomes.size(); i++) {
-    const std::string path = MakeFile("volume-" + std::to_string(i));
+    const std::string path = Make("volume-" + std::to_string(i));
     threads.emplace_back([path, outcome = &outcomes[i]] {
       for (int round = 0; round < 10 && outcome->ok(); round++) {
         Result<AttachedLoop> attached = AttachLoop(path, false, "");
@@ -154,32 +148,32 @@ TEST_F(AttachedLoopTest, IsListedOnceAndFoundByTheIdentityOfItsFileAndNotByItsPa
             1);
   const std::string moved = At("moved");
   EXPECT_EQ(rename(path_.c_str(), moved.c_str()), 0);
-  MakeFile("volume");  // Another file takes the name.
+  Make("volume");  // Another file takes the name.
   EXPECT_FALSE(Find(path_).has_value());
   EXPECT_FALSE(*DetachLoop(path_));
   EXPECT_TRUE(Find(moved).has_value());
-  EXPECT_TRUE(test::DetachWhenFree(moved));
+  EXPECT_TRUE(DetachWhenFree(moved));
 }
 
 TEST_F(AttachedLoopTest, StaysAttachedWhileItIsMounted) {
   const std::string mount = At("mount");
-  EXPECT_TRUE(test::RunCommand("mkfs.ext4 -q " + device_.path + " && mkdir " + mount +
-                               " && mount " + device_.path + " " + mount));
+  EXPECT_TRUE(RunCommand("mkfs.ext4 -q " + device_.path + " && mkdir " + mount + " && mount " +
+                         device_.path + " " + mount));
   EXPECT_CODE(DetachLoop(path_), "EBUSY");
-  EXPECT_TRUE(test::RunCommand("touch " + mount + "/file && sync " + mount + "/file"));
-  EXPECT_TRUE(test::RunCommand("umount " + mount));
-  EXPECT_TRUE(test::DetachWhenFree(path_));
+  EXPECT_TRUE(RunCommand("touch " + mount + "/file && sync " + mount + "/file"));
+  EXPECT_TRUE(RunCommand("umount " + mount));
+  EXPECT_TRUE(DetachWhenFree(path_));
 }
 
 TEST_F(AttachedLoopTest, StaysAttachedWhileAnotherProcessHasItOpen) {
   {
-    Result<UniqueFd> opener = OpenLoop(device_.number, O_RDONLY);
+    const UniqueFd opener = ValueOf(OpenLoop(device_.number, O_RDONLY));
     EXPECT_CODE(DetachLoop(path_), "EBUSY");
   }
   // Its last close by others must not detach it now.
   SleepMs(50);
   EXPECT_TRUE(Find(path_).has_value());
-  EXPECT_TRUE(test::DetachWhenFree(path_));
+  EXPECT_TRUE(DetachWhenFree(path_));
 }
 
 TEST_F(AttachedLoopTest, IsDetachedOnceABriefOpenerHasClosedIt) {
@@ -188,9 +182,7 @@ TEST_F(AttachedLoopTest, IsDetachedOnceABriefOpenerHasClosedIt) {
     SleepMs(20);
     opener->Close();
   });
-  Result<bool> detached = DetachLoop(path_);
-  EXPECT_OK(detached);
-  EXPECT_TRUE(detached.ok() && *detached);
+  EXPECT_TRUE(ValueOf(DetachLoop(path_)));
   closer.join();
   EXPECT_FALSE(Find(path_).has_value());
 }
@@ -211,13 +203,13 @@ TEST_F(AttachedLoopTest, IsIgnoredAfterLoopClrFdWhileAnotherProcessHasItOpen) {
   Result<UniqueFd> opener = OpenLoop(device_.number, O_RDONLY);
   EXPECT_OK(Ioctl(opener->get(), LOOP_CLR_FD, 0ul, "LOOP_CLR_FD", ""));
   EXPECT_OK(ListLoops());
-  EXPECT_OK(AttachLoop(MakeFile("other"), false, ""));
+  EXPECT_OK(AttachLoop(Make("other"), false, ""));
 }
 
 TEST_F(LoopTest, DetachesAFileFromBothDevicesThatOthersAttachedItTo) {
-  const std::string path = MakeFile("volume");
-  EXPECT_TRUE(test::RunCommand("losetup -f " + path + " && losetup -f " + path));
-  EXPECT_TRUE(test::DetachWhenFree(path));
+  const std::string path = Make("volume");
+  EXPECT_TRUE(RunCommand("losetup -f " + path + " && losetup -f " + path));
+  EXPECT_TRUE(DetachWhenFree(path));
   EXPECT_FALSE(Find(path).has_value());
 }
 
@@ -226,8 +218,8 @@ TEST_F(AttachedLoopTest, DoesNotPassItsReadOnlyFlagToTheNextVolume) {
   ASSERT_VALUE(again, AttachLoop(path_, false, ""));
   EXPECT_TRUE(again.device.read_only && !again.device.attached_read_only);
   // Detached by losetup, so that the flag stays on the device number.
-  EXPECT_TRUE(test::RunCommand("losetup -d " + device_.path));
-  ASSERT_VALUE(next, AttachLoop(MakeFile("next"), false, ""));
+  EXPECT_TRUE(RunCommand("losetup -d " + device_.path));
+  ASSERT_VALUE(next, AttachLoop(Make("next"), false, ""));
   EXPECT_FALSE(next.device.read_only);
 }
 
@@ -237,14 +229,12 @@ class DeadLoopTest : public LoopTest {
   void SetUp() override {
     LoopTest::SetUp();
     if (IsSkipped()) return;
-    if (!test::RunCommand("command -v xfs_io")) GTEST_SKIP() << "xfs_io is not installed";
-    pool_ = test::Pool::Make("xfs");
+    if (!RunCommand("command -v xfs_io")) GTEST_SKIP() << "xfs_io is not installed";
+    pool_ = Pool::Make("xfs");
     if (pool_ == nullptr) return;
-    const std::string path = pool_->At("volume");
-    ASSERT_OK(CreateSparseFile({path + ".tmp", path}, kSize));
-    ASSERT_VALUE(attached, AttachLoop(path, false, ""));
+    ASSERT_VALUE(attached, AttachLoop(MakeFile(pool_->At("volume"), kSize), false, ""));
     number_ = attached.device.number;
-    ASSERT_TRUE(test::RunCommand("xfs_io -x -c shutdown " + pool_->mount_point()));
+    ASSERT_TRUE(RunCommand("xfs_io -x -c shutdown " + pool_->mount_point()));
   }
   void TearDown() override {
     LoopTest::TearDown();
@@ -253,7 +243,7 @@ class DeadLoopTest : public LoopTest {
     EXPECT_OK(Ioctl(fd.get(), LOOP_CLR_FD, 0ul, "LOOP_CLR_FD", ""));
   }
 
-  std::unique_ptr<test::Pool> pool_;
+  std::unique_ptr<Pool> pool_;
   std::optional<uint32_t> number_;
 };
 
@@ -262,7 +252,7 @@ TEST_F(DeadLoopTest, IsIgnored) {
     ASSERT_VALUE(fd, OpenLoop(*number_, O_RDONLY));
     EXPECT_CODE(DescribeLoop(fd.get()), "EIO");
   }
-  const std::string path = MakeFile("volume");
+  const std::string path = Make("volume");
   EXPECT_FALSE(Find(path).has_value());
   ASSERT_OK(AttachLoop(path, false, ""));
   const std::optional<LoopDevice> found = Find(path);
@@ -274,7 +264,7 @@ TEST_F(DeadLoopTest, IsIgnored) {
   };
   EXPECT_TRUE(is_listed(found->number));
   EXPECT_FALSE(is_listed(*number_));
-  EXPECT_TRUE(test::DetachWhenFree(path));
+  EXPECT_TRUE(DetachWhenFree(path));
   EXPECT_FALSE(Find(path).has_value());
 }
 
@@ -297,7 +287,7 @@ class LoopFindTest : public AttachedLoopTest {
   void SetUp() override {
     LoopTest::SetUp();
     if (IsSkipped()) return;
-    ASSERT_VALUE(other, AttachLoop(MakeFile("other"), false, ""));
+    ASSERT_VALUE(other, AttachLoop(Make("other"), false, ""));
     other_ = other.device;
     AttachedLoopTest::SetUp();
   }
@@ -329,19 +319,18 @@ TEST_F(LoopFindTest, FindsAFileUnderAnotherNameByProbingEveryDevice) {
 
 TEST_F(LoopFindTest, IgnoresADeviceOfAFileHiddenUnderAMountAtTheSamePath) {
   const std::string directory = At("covered");
-  EXPECT_TRUE(test::RunCommand("mkdir " + directory));
-  const std::string path = MakeFile("covered/volume");
+  EXPECT_TRUE(RunCommand("mkdir " + directory));
+  const std::string path = Make("covered/volume");
   ASSERT_VALUE(below, AttachLoop(path, false, ""));
-  ASSERT_TRUE(test::RunCommand("mount -t tmpfs tmpfs " + directory));
-  EXPECT_OK(CreateSparseFile({path + ".tmp", path}, kSize));
+  ASSERT_TRUE(RunCommand("mount -t tmpfs tmpfs " + directory));
+  MakeFile(path, kSize);
   EXPECT_FALSE(Find(path).has_value());
-  Result<AttachedLoop> above = AttachLoop(path, false, "");
-  EXPECT_OK(above);
-  EXPECT_TRUE(above.ok() && above->created && DevicePath(path) == above->device.path);
-  EXPECT_TRUE(test::DetachWhenFree(path));
-  EXPECT_TRUE(test::RunCommand("umount " + directory));
+  const AttachedLoop above = ValueOf(AttachLoop(path, false, ""));
+  EXPECT_TRUE(above.created && DevicePath(path) == above.device.path);
+  EXPECT_TRUE(DetachWhenFree(path));
+  EXPECT_TRUE(RunCommand("umount " + directory));
   EXPECT_EQ(DevicePath(path), below.device.path);
 }
 
 }  // namespace
-}  // namespace blockdelta
+}  // namespace blockdelta::test

@@ -18,7 +18,7 @@
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
@@ -71,14 +71,13 @@ TEST(ParsersTest, ReadsBothHalvesOfTheBlockCountOfAnExt4Superblock) {
   ASSERT_TRUE(small.has_value());
   EXPECT_EQ(small->blocks, 40'000u);
   EXPECT_EQ(small->block_bytes, 4096u);
-  const std::optional<Ext4Layout> large = ParseExt4Superblock(Superblock(5'000'000'000).data());
+  const auto large = ParseExt4Superblock(Superblock(5'000'000'000).data());
   EXPECT_TRUE(large.has_value() && large->blocks == 5'000'000'000);
   // Without the 64-bit feature the upper half is something else.
   std::vector<uint8_t> old = Superblock(40'000);
   Put(&old, 0x60, 4, 0);
   Put(&old, 0x150, 4, 77);
-  const std::optional<Ext4Layout> small_again = ParseExt4Superblock(old.data());
-  EXPECT_TRUE(small_again.has_value() && small_again->blocks == 40'000);
+  EXPECT_EQ(ParseExt4Superblock(old.data()).value_or(Ext4Layout()).blocks, 40'000u);
 }
 
 TEST(ParsersTest, RequiresRoomForItsOwnTablesInANewExt4Group) {
@@ -100,7 +99,7 @@ TEST(ParsersTest, RefusesAnInconsistentSuperblockAndReadsOrRefusesRandomOnes) {
     Put(&bytes, offset, size, value);
     EXPECT_FALSE(ParseExt4Superblock(bytes.data()).has_value()) << offset;
   }
-  std::mt19937_64 random(test::Seed());
+  std::mt19937_64 random(Seed());
   for (int round = 0; round < 20'000; round++) {
     std::vector<uint8_t> bytes = Superblock(random());
     for (int change = 0; change < 3; change++) bytes[random() % bytes.size()] = random() & 0xff;
@@ -197,8 +196,7 @@ TEST(DmStatusTest, RefusesAPoolStatusWithAWordMissingOrChanged) {
   for (size_t i = 0; i < words.size(); i++) {
     EXPECT_CODE(ParseThinPoolStatus(join(i, nullptr)), kDmStatusInvalid);
     for (const std::string& word : wrong[i]) {
-      Result<ThinPoolStatus> status = ParseThinPoolStatus(join(i, &word));
-      EXPECT_FALSE(status.ok()) << join(i, &word);
+      EXPECT_CODE(ParseThinPoolStatus(join(i, &word)), kDmStatusInvalid) << join(i, &word);
     }
   }
   for (const char* line : {"", " ", "Fail Fail", "fail", "Failure", "Error 1", "rw"}) {
@@ -208,20 +206,17 @@ TEST(DmStatusTest, RefusesAPoolStatusWithAWordMissingOrChanged) {
 }
 
 TEST(DmStatusTest, ShowsTheRefusedLineAndNamesTheWord) {
-  Result<ThinPoolStatus> status = ParseThinPoolStatus("7 1/2 3/2 -");
-  EXPECT_EQ(test::MessageOf(status),
+  EXPECT_EQ(MessageOf(ParseThinPoolStatus("7 1/2 3/2 -")),
             "thin-pool status '7 1/2 3/2 -': the used data exceeds the total");
 }
 
 TEST(DmStatusTest, ReadsWhatAThinDeviceHasMapped) {
-  Result<ThinStatus> empty = ParseThinStatus("0 -");
-  EXPECT_TRUE(empty.ok() && !empty->is_failed && empty->mapped_sectors == 0);
-  Result<ThinStatus> some = ParseThinStatus("9472 65535");
-  EXPECT_TRUE(some.ok() && !some->is_failed && some->mapped_sectors == 9472);
-  for (const char* line : {"Fail", "Error"}) {
-    Result<ThinStatus> failed = ParseThinStatus(line);
-    EXPECT_TRUE(failed.ok() && failed->is_failed);
-  }
+  ASSERT_VALUE(empty, ParseThinStatus("0 -"));
+  EXPECT_TRUE(!empty.is_failed && empty.mapped_sectors == 0);
+  ASSERT_VALUE(some, ParseThinStatus("9472 65535"));
+  EXPECT_TRUE(!some.is_failed && some.mapped_sectors == 9472);
+  EXPECT_TRUE(ValueOf(ParseThinStatus("Fail")).is_failed);
+  EXPECT_TRUE(ValueOf(ParseThinStatus("Error")).is_failed);
   for (const char* line : {"", "-", "9472", "9472 x", "- 9472", "9472 65535 1", "-1 5", "Fail 1",
                            "18014398509481984 -", "0 - -"}) {
     EXPECT_CODE(ParseThinStatus(line), kDmStatusInvalid);
@@ -258,31 +253,28 @@ Bytes Chain(const std::vector<DmTarget>& targets) {
   return bytes;
 }
 
-const std::vector<DmTarget>& ThreeTargets() {
-  static const std::vector<DmTarget> targets = {{"linear", 0, 8, "254:0 0"},
-                                                {"error", 8, 16, "  "},
-                                                {"fifteen-letters", 24, 1, "254:0 24 x "}};
-  return targets;
-}
+const DmTarget kThreeTargets[] = {
+    {"linear", 0, 8, "254:0 0"}, {"error", 8, 16, "  "}, {"fifteen-letters", 24, 1, "254:0 24 x "}};
+
+Bytes ThreeTargets() { return Chain({std::begin(kThreeTargets), std::end(kThreeTargets)}); }
 
 TEST(DmStatusTest, ReadsTargetsBackWithTheLongestTypeAndWithoutTrailingBlanks) {
-  ASSERT_VALUE(targets, ParseTargets(SpanOf(Chain(ThreeTargets())), 3));
+  ASSERT_VALUE(targets, ParseTargets(SpanOf(ThreeTargets()), 3));
   ASSERT_EQ(targets.size(), 3u);
   for (size_t i = 0; i < 3; i++) {
-    EXPECT_EQ(targets[i].type, ThreeTargets()[i].type);
-    EXPECT_EQ(targets[i].start_sectors, ThreeTargets()[i].start_sectors);
-    EXPECT_EQ(targets[i].length_sectors, ThreeTargets()[i].length_sectors);
+    EXPECT_EQ(targets[i].type, kThreeTargets[i].type);
+    EXPECT_EQ(targets[i].start_sectors, kThreeTargets[i].start_sectors);
+    EXPECT_EQ(targets[i].length_sectors, kThreeTargets[i].length_sectors);
   }
   // Without the blanks at their ends: as equal to the one that was loaded.
   EXPECT_EQ(targets[0].text, "254:0 0");
   EXPECT_EQ(targets[1].text, "");
   EXPECT_EQ(targets[2].text, "254:0 24 x");
-  Result<std::vector<DmTarget>> none = ParseTargets(Span<const uint8_t>(), 0);
-  EXPECT_TRUE(none.ok() && none->empty());
+  EXPECT_TRUE(ValueOf(ParseTargets(Span<const uint8_t>(), 0)).empty());
 }
 
 TEST(DmStatusTest, RefusesTargetsThatEndEarlyLeadAstrayOverlapOrHaveGaps) {
-  const Bytes whole = Chain(ThreeTargets());
+  const Bytes whole = ThreeTargets();
   const auto is_refused = [](const Bytes& bytes, uint32_t count) {
     return ParseTargets(SpanOf(bytes), count).status().Is(kDmStatusInvalid);
   };
@@ -327,12 +319,9 @@ Bytes Records(const std::vector<std::string>& names, size_t next_at, size_t text
 
 TEST(DmStatusTest, ReadsTheChainsOfDeviceAndTargetTypeNames) {
   const std::vector<std::string> names = {"pool", std::string(127, 'n'), "x"};
-  Result<std::vector<std::string>> devices = ParseDeviceNames(SpanOf(Records(names, 8, 12)));
-  EXPECT_TRUE(devices.ok() && *devices == names);
-  Result<std::vector<std::string>> types = ParseTargetTypes(SpanOf(Records(names, 0, 16)));
-  EXPECT_TRUE(types.ok() && *types == names);
-  devices = ParseDeviceNames(Span<const uint8_t>());
-  EXPECT_TRUE(devices.ok() && devices->empty());
+  EXPECT_EQ(ValueOf(ParseDeviceNames(SpanOf(Records(names, 8, 12)))), names);
+  EXPECT_EQ(ValueOf(ParseTargetTypes(SpanOf(Records(names, 0, 16)))), names);
+  EXPECT_TRUE(ValueOf(ParseDeviceNames(Span<const uint8_t>())).empty());
 }
 
 TEST(DmStatusTest, RefusesNamesThatEndEarlyOrLeadAstray) {
@@ -355,4 +344,4 @@ TEST(DmStatusTest, PutsAMessageBehindItsSectorAndEndsItWithANul) {
 }
 
 }  // namespace
-}  // namespace blockdelta
+}  // namespace blockdelta::test

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 #include "native/device/files.h"
@@ -75,25 +76,22 @@ bool DetachWhenFree(const std::string& path) {
   }
 }
 
-bool WithMounted(const std::string& file, const std::string& options,
+void WithMounted(const std::string& file, const std::string& options,
                  const std::function<void(const std::string& mount)>& use) {
   const TempDirectory directory;
   const std::string mount = directory.At("mount");
-  const bool mounted =
-      RunCommand("mkdir " + mount + " && mount -o ro,loop," + options + " " + file + " " + mount);
-  EXPECT_TRUE(mounted) << file;
-  if (!mounted) return false;
+  ASSERT_TRUE(
+      RunCommand("mkdir " + mount + " && mount -o ro,loop," + options + " " + file + " " + mount))
+      << file;
   use(mount);
   EXPECT_TRUE(RunCommand("umount " + mount));
-  return true;
 }
 
 Volume::Volume(const Pool& pool, const std::string& name, const std::string& kind,
                uint64_t size_bytes)
     : pool_(pool.mount_point()), path_(pool.At(name)) {
-  const Status created = CreateSparseFile({path_ + ".tmp", path_}, size_bytes);
-  Result<AttachedLoop> attached = AttachLoop(path_, false, "");
-  GTEST_CHECK_(created.ok() && attached.ok()) << path_;
+  Result<AttachedLoop> attached = AttachLoop(MakeFile(path_, size_bytes), false, "");
+  GTEST_CHECK_(attached.ok()) << path_;
   loop_ = attached->device.path;
   if (kind.empty()) return;
   mount_ = directory_.At("mount");
@@ -108,10 +106,7 @@ Volume::~Volume() {
 }
 
 NewSnapshotFile Volume::Member(const std::string& snapshot) const {
-  NewSnapshotFile member;
-  member.source_path = path_;
-  member.names = {pool_ + "/" + snapshot + ".tmp", pool_ + "/" + snapshot};
-  member.loop_path = loop_;
+  NewSnapshotFile member = {path_, Names(pool_ + "/" + snapshot), loop_, {}};
   if (!mount_.empty()) member.freeze_path = mount_;
   return member;
 }
@@ -122,48 +117,46 @@ bool Volume::Unmount() {
   return unmounted;
 }
 
-bool Volume::IsThawed() const {
-  Result<bool> thawed = ThawPath(mount_);
-  EXPECT_OK(thawed);
-  return thawed.ok() && !*thawed;
-}
+bool Volume::IsThawed() const { return !ValueOf(ThawPath(mount_)); }
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 
+struct stat StateOf(const std::string& path) {
+  struct stat state = {};
+  EXPECT_EQ(stat(path.c_str(), &state), 0) << path;
+  return state;
+}
+
+UniqueFd Open(const std::string& path, int flags) { return ValueOf(OpenPath(path, flags, 0600)); }
+
+NewFileNames Names(const std::string& path) { return {path + ".tmp", path}; }
+
+std::string MakeFile(const std::string& path, uint64_t size_bytes) {
+  EXPECT_OK(CreateSparseFile(Names(path), size_bytes));
+  return path;
+}
+
 void WriteBytes(const std::string& path, uint64_t offset, const std::vector<uint8_t>& bytes) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-  const ssize_t written = pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-  EXPECT_EQ(written, static_cast<ssize_t>(bytes.size()));
-  close(fd);
+  const UniqueFd fd = Open(path, O_WRONLY | O_CREAT);
+  EXPECT_EQ(pwrite(fd.get(), bytes.data(), bytes.size(), static_cast<off_t>(offset)),
+            static_cast<ssize_t>(bytes.size()));
 }
 
 std::vector<uint8_t> ReadBytes(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  struct stat state = {};
-  EXPECT_TRUE(fd >= 0 && fstat(fd, &state) == 0) << path;
-  if (fd < 0) return {};
-  std::vector<uint8_t> bytes(static_cast<size_t>(state.st_size));
-  size_t filled = 0;
-  while (filled < bytes.size()) {
-    const ssize_t got =
-        pread(fd, bytes.data() + filled, bytes.size() - filled, static_cast<off_t>(filled));
-    EXPECT_GT(got, 0) << path;
-    if (got <= 0) break;
-    filled += static_cast<size_t>(got);
-  }
-  close(fd);
+  std::vector<uint8_t> bytes(static_cast<size_t>(StateOf(path).st_size));
+  std::ifstream file(path, std::ios::binary);
+  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  EXPECT_TRUE(file.good()) << path;
   return bytes;
 }
 
 Status SetImmutable(const std::string& path, bool immutable) {
-  Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  if (!fd.ok()) return fd.TakeStatus();
-  return SetImmutableFd(fd->get(), immutable, path);
+  const UniqueFd fd = Open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  return SetImmutableFd(fd.get(), immutable, path);
 }
 
 SnapshotIdentity IdentityOf(const std::string& path) {
-  struct stat state = {};
-  EXPECT_EQ(stat(path.c_str(), &state), 0);
+  const struct stat state = StateOf(path);
   return {path, state.st_dev, state.st_ino, static_cast<uint64_t>(state.st_size)};
 }
 

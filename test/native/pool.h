@@ -1,4 +1,4 @@
-// Real file systems for tests: an image on a loop device, mounted in a private directory.
+// Real files, and real file systems: an image on a loop device, mounted in a private directory.
 //
 // Everything is gone when the objects are; what a crash leaves behind, scripts/test-native removes.
 #ifndef BLOCKDELTA_TEST_NATIVE_POOL_H_
@@ -6,10 +6,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "native/device/take_snapshots.h"
@@ -34,6 +36,14 @@ class TempDirectory {
 
  private:
   std::string path_;
+};
+
+// A test in a directory of its own.
+class InDirectory : public testing::Test {
+ protected:
+  std::string At(const std::string& name) const { return directory_.At(name); }
+
+  const TempDirectory directory_;
 };
 
 class Pool {
@@ -92,7 +102,6 @@ class InPool : public testing::Test {
   }
 
   const std::unique_ptr<Pool> pool_;  // Not null in a test.
-  const TempDirectory directory_;
 
  private:
   std::vector<std::unique_ptr<Volume>> volumes_;
@@ -113,20 +122,57 @@ class InEachPool : public InPool, public testing::WithParamInterface<const char*
  protected:
   InEachPool() : InPool(GetParam()) {}
 };
-
 // Names an instance of such a test.
 inline std::string KindOf(const testing::TestParamInfo<const char*>& info) { return info.param; }
+
+// Run for each `Case`, which has a name, and a kind and options of a pool.
+template <typename Case>
+class InPoolOf : public InPool, public testing::WithParamInterface<Case> {
+ protected:
+  InPoolOf() : InPoolOf(testing::WithParamInterface<Case>::GetParam()) {}
+
+ private:
+  explicit InPoolOf(const Case& each) : InPool(each.kind, each.mount_options, each.mkfs_options) {}
+};
+template <typename Case>
+std::string NameOf(const testing::TestParamInfo<Case>& info) {
+  return info.param.name;
+}
 
 // Detaches the file from its devices; false if there was none. A tool that has one open, or another
 // mount namespace with a copy of a mount that was just unmounted, holds it for a moment: tries
 // again, and fails the test if the device is still attached after half a minute.
 bool DetachWhenFree(const std::string& path);
 
-// Mounts the file system in a file, read only, for as long as `use` runs; whether it could.
-bool WithMounted(const std::string& file, const std::string& options,
+// Mounts the file system in a file, read only, for as long as `use` runs.
+void WithMounted(const std::string& file, const std::string& options,
                  const std::function<void(const std::string& mount)>& use);
 
+// Calls `step` again and again on a thread of its own, for as long as it lives.
+class Background {
+ public:
+  explicit Background(std::function<void()> step)
+      : thread_([this, step = std::move(step)] {
+          while (!stops_) step();
+        }) {}
+  ~Background() { Stop(); }
+  void Stop() {
+    stops_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
+ private:
+  std::atomic<bool> stops_ = false;
+  std::thread thread_;
+};
+
 bool Exists(const std::string& path);
+struct stat StateOf(const std::string& path);
+UniqueFd Open(const std::string& path, int flags);
+// Of a new file with that path.
+NewFileNames Names(const std::string& path);
+// Makes a sparse file; its path.
+std::string MakeFile(const std::string& path, uint64_t size_bytes);
 void WriteBytes(const std::string& path, uint64_t offset, const std::vector<uint8_t>& bytes);
 std::vector<uint8_t> ReadBytes(const std::string& path);
 // Sets or clears the immutable flag of a file.

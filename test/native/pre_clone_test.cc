@@ -9,14 +9,13 @@
 #include <atomic>
 #include <mutex>
 #include <random>
-#include <thread>
 
 #include "native/device/take_snapshots.h"
 #include "test/native/pool.h"
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
 
 constexpr uint64_t kBlock = 4096;
@@ -26,11 +25,8 @@ constexpr uint64_t kSize = kBlocks * kBlock;
 // A file in a pool, in more pieces than a plain clone is used for.
 class Source {
  public:
-  explicit Source(const test::Pool& pool) : path_(pool.At("volume")), random_(test::Seed()) {
-    EXPECT_OK(CreateSparseFile({path_ + ".tmp", path_}, kSize));
-    Result<UniqueFd> fd = OpenPath(path_, O_RDWR);
-    EXPECT_OK(fd);
-    if (fd.ok()) fd_ = std::move(*fd);
+  explicit Source(const Pool& pool)
+      : path_(MakeFile(pool.At("volume"), kSize)), fd_(Open(path_, O_RDWR)), random_(Seed()) {
     for (uint64_t block = 0; block < kBlocks; block += 2) Write(block, 1);
     EXPECT_OK(SyncFd(fd_.get(), path_));
   }
@@ -71,7 +67,7 @@ class Source {
 
  private:
   const std::string path_;
-  UniqueFd fd_;
+  const UniqueFd fd_;
   std::mt19937_64 random_;
 };
 
@@ -79,17 +75,11 @@ class Source {
 class Worker {
  public:
   explicit Worker(Source* source)
-      : thread_([this, source] {
-          while (!stop_) {
-            const std::lock_guard<std::mutex> lock(mutex_);
-            source->Step();
-            steps_++;
-          }
+      : background_([this, source] {
+          const std::lock_guard<std::mutex> lock(mutex_);
+          source->Step();
+          steps_++;
         }) {}
-  ~Worker() {
-    stop_ = true;
-    thread_.join();
-  }
 
   std::mutex& mutex() { return mutex_; }
   // Waits until a few dozen blocks were written.
@@ -101,13 +91,10 @@ class Worker {
  private:
   std::mutex mutex_;
   std::atomic<uint64_t> steps_ = 0;
-  std::atomic<bool> stop_ = false;
-  std::thread thread_;
+  Background background_;
 };
 
-Result<NewFile> NewClone(const test::Pool& pool) {
-  return NewFile::Create({pool.At("clone.tmp"), pool.At("clone")});
-}
+Result<NewFile> NewClone(const Pool& pool) { return NewFile::Create(Names(pool.At("clone"))); }
 
 bool IsImmutable(const NewFile& file) {
   int flags = 0;
@@ -116,17 +103,17 @@ bool IsImmutable(const NewFile& file) {
 }
 
 void ExpectEqual(const Source& source, const NewFile& clone) {
-  EXPECT_TRUE(test::ReadBytes(source.path()) == test::ReadBytes(clone.temporary()));
+  EXPECT_TRUE(ReadBytes(source.path()) == ReadBytes(clone.temporary()));
 }
 
-class PreCloneTest : public test::InXfs {};
+class PreCloneTest : public InXfs {};
 
 TEST_F(PreCloneTest, HoldsWhatTheSourceHoldsWhenItsWriterIsPaused) {
   for (const char* const options : {"", "-b size=1024"}) {
-    const auto pool = test::Pool::Make("xfs", "", options);
+    const auto pool = Pool::Make("xfs", "", options);
     if (pool == nullptr) return;
     Source source(*pool);
-    const int rounds = test::IsNightly() ? 60 : 3;
+    const int rounds = IsNightly() ? 60 : 3;
     for (int round = 0; round < rounds; round++) {
       ASSERT_VALUE(clone, NewClone(*pool));
       PreClone pre_clone(source.fd(), source.path(), &clone);
@@ -155,7 +142,7 @@ TEST_F(PreCloneTest, ClonesTheWholeFileWhereTheCloneMayHaveChanged) {
     // Change times of older kernels have the grain of the timer, 10 ms at most.
     SleepMs(20);
     EXPECT_OK(SetImmutableFd(clone.fd(), false, clone.temporary()));
-    if (rewrites) test::WriteBytes(clone.temporary(), 0, std::vector<uint8_t>(kBlock, 0));
+    if (rewrites) WriteBytes(clone.temporary(), 0, std::vector<uint8_t>(kBlock, 0));
     EXPECT_OK(SetImmutableFd(clone.fd(), true, clone.temporary()));
     EXPECT_OK(pre_clone.Complete());
     EXPECT_EQ(pre_clone.completed_ranges(), 1u);
@@ -187,7 +174,7 @@ TEST_F(PreCloneTest, ClonesAFileWhoseSizeChangedOrThatEndsWithinABlock) {
 
 TEST_F(PreCloneTest, ChangesNothingAheadForFewExtentsOrOnBtrfs) {
   for (const char* const kind : {"xfs", "btrfs"}) {
-    const auto pool = test::Pool::Make(kind);
+    const auto pool = Pool::Make(kind);
     if (pool == nullptr) return;
     Source source(*pool);
     if (kind == std::string("xfs")) {
@@ -196,7 +183,7 @@ TEST_F(PreCloneTest, ChangesNothingAheadForFewExtentsOrOnBtrfs) {
     ASSERT_VALUE(clone, NewClone(*pool));
     PreClone pre_clone(source.fd(), source.path(), &clone);
     pre_clone.Prepare();
-    EXPECT_EQ(test::ReadBytes(clone.temporary()).size(), 0u);
+    EXPECT_EQ(ReadBytes(clone.temporary()).size(), 0u);
     EXPECT_OK(pre_clone.Complete());
     EXPECT_EQ(pre_clone.completed_ranges(), 1u);
     ExpectEqual(source, clone);
@@ -210,8 +197,8 @@ TEST_F(PreCloneTest, LeavesAFileThatCanBeRemovedIfItIsNotCompleted) {
     PreClone pre_clone(source.fd(), source.path(), &clone);
     pre_clone.Prepare();
   }
-  EXPECT_FALSE(test::Exists(At("clone.tmp")));
+  EXPECT_FALSE(Exists(At("clone.tmp")));
 }
 
 }  // namespace
-}  // namespace blockdelta
+}  // namespace blockdelta::test

@@ -1,4 +1,4 @@
-// GoogleTest assertions about Status and Result.
+// What most tests need: assertions about Status and Result, and changed copies.
 #ifndef BLOCKDELTA_TEST_NATIVE_STATUS_ASSERTIONS_H_
 #define BLOCKDELTA_TEST_NATIVE_STATUS_ASSERTIONS_H_
 
@@ -34,6 +34,20 @@ inline std::string MessageOf(const Status& status) {
 template <typename T>
 std::string MessageOf(const Result<T>& result) {
   return MessageOf(result.status());
+}
+
+// The value; without one, fails the test and gives an empty one.
+template <typename T>
+T ValueOf(Result<T> result) {
+  EXPECT_TRUE(IsOk(result));
+  return result.ok() ? std::move(*result) : T();
+}
+
+// A copy with one thing changed.
+template <typename T, typename Change>
+T With(T value, const Change& change) {
+  change(&value);
+  return value;
 }
 
 }  // namespace blockdelta::test

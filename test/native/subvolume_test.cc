@@ -7,36 +7,30 @@
 
 #include <atomic>
 #include <cstring>
-#include <thread>
 
 #include "native/device/take_snapshots.h"
 #include "test/native/pool.h"
 #include "test/native/status_assertions.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
 
 constexpr uint64_t kSize = 128 << 20;
 
-UniqueFd OpenDirectory(const std::string& path) {
-  Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_DIRECTORY);
-  EXPECT_OK(fd);
-  return fd.ok() ? std::move(*fd) : UniqueFd();
-}
+UniqueFd OpenDirectory(const std::string& path) { return Open(path, O_RDONLY | O_DIRECTORY); }
 
 // On btrfs, with the subvolume `volumes`.
-class SubvolumeTest : public test::InPool {
+class SubvolumeTest : public InPool {
  protected:
   explicit SubvolumeTest(const std::string& mount_options = "") : InPool("btrfs", mount_options) {
     if (pool_ == nullptr) return;
-    Result<bool> made = MakeSubvolume({At("volumes.tmp"), At("volumes")});
-    EXPECT_TRUE(made.ok() && *made);
+    EXPECT_TRUE(ValueOf(MakeSubvolume(Names(At("volumes")))));
   }
 };
 
 // Gives the file extents that read as zeros, one for each second block that was a hole.
 void Fragment(const std::string& path) {
-  ASSERT_VALUE(fd, OpenPath(path, O_RDWR));
+  const UniqueFd fd = Open(path, O_RDWR);
   for (uint64_t at = 0; at < kSize; at += 8192) {
     ASSERT_EQ(fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, static_cast<off_t>(at), 4096), 0);
   }
@@ -45,30 +39,28 @@ void Fragment(const std::string& path) {
 
 TEST_F(SubvolumeTest, IsMadePrivateAndOnce) {
   const std::string path = At("volumes");
-  struct stat state = {};
-  ASSERT_EQ(stat(path.c_str(), &state), 0);
-  EXPECT_EQ(state.st_mode & 07777u, 0700u);
+  EXPECT_EQ(StateOf(path).st_mode & 07777u, 0700u);
   EXPECT_TRUE(*IsSubvolume(OpenDirectory(path).get(), path));
-  EXPECT_FALSE(*MakeSubvolume({path + ".tmp", path}));
-  EXPECT_FALSE(test::Exists(path + ".tmp"));
+  EXPECT_FALSE(ValueOf(MakeSubvolume(Names(path))));
+  EXPECT_FALSE(Exists(path + ".tmp"));
 }
 
 TEST_F(SubvolumeTest, ReplacesAnEmptyLeftOverAndNoOther) {
-  const NewFileNames names = {At("other.tmp"), At("other")};
-  ASSERT_TRUE(test::RunCommand("btrfs subvolume create " + names.temporary));
+  const NewFileNames names = Names(At("other"));
+  ASSERT_TRUE(RunCommand("btrfs subvolume create " + names.temporary));
   EXPECT_TRUE(*MakeSubvolume(names));
-  ASSERT_TRUE(test::RunCommand("mkdir " + names.temporary + " && touch " + names.temporary +
-                               "/file && rmdir " + names.final));
+  ASSERT_TRUE(RunCommand("mkdir " + names.temporary + " && touch " + names.temporary +
+                         "/file && rmdir " + names.final));
   EXPECT_CODE(MakeSubvolume(names), "ENOTEMPTY");
-  EXPECT_TRUE(test::Exists(names.temporary + "/file"));
+  EXPECT_TRUE(Exists(names.temporary + "/file"));
 }
 
 TEST_F(SubvolumeTest, IsNotMadeOnAnotherFileSystemAndTransactionsAreNotCommittedThere) {
   EXPECT_OK(CommitTransaction(OpenDirectory(At("volumes")).get(), "volumes"));
-  const auto xfs = test::Pool::Make("xfs");
+  const auto xfs = Pool::Make("xfs");
   if (xfs == nullptr) return;
-  EXPECT_FALSE(*MakeSubvolume({xfs->At("volumes.tmp"), xfs->At("volumes")}));
-  EXPECT_FALSE(test::Exists(xfs->At("volumes")));
+  EXPECT_FALSE(ValueOf(MakeSubvolume(Names(xfs->At("volumes")))));
+  EXPECT_FALSE(Exists(xfs->At("volumes")));
   const UniqueFd mount = OpenDirectory(xfs->mount_point());
   EXPECT_FALSE(*IsSubvolume(mount.get(), xfs->mount_point()));
   EXPECT_CODE(CommitTransaction(mount.get(), "other"), "ENOTTY");
@@ -85,35 +77,34 @@ TEST_F(SubvolumeTest, RefusesNamesThatAreNone) {
 TEST_F(SubvolumeTest, ACopyHasUnsyncedWritesAndKeepsThem) {
   const std::string file = At("volumes/file");
   const std::vector<uint8_t> old_bytes(8192, 1);
-  test::WriteBytes(file, 0, old_bytes);
-  struct stat state = {};
-  ASSERT_EQ(stat(file.c_str(), &state), 0);
+  WriteBytes(file, 0, old_bytes);
+  const ino_t inode = StateOf(file).st_ino;
   const std::string path = At("copy");
   {
     ASSERT_VALUE(copy, SubvolumeCopy::Make(OpenDirectory(At("volumes")).get(), path));
-    test::WriteBytes(file, 0, std::vector<uint8_t>(8192, 2));
-    ASSERT_OK(copy.Open("file", state.st_ino));
-    EXPECT_EQ(test::ReadBytes(path + "/file"), old_bytes);
-    EXPECT_CODE(copy.Open("file", state.st_ino + 1), "ESTALE");
-    EXPECT_CODE(copy.Open("missing", state.st_ino), "ENOENT");
+    WriteBytes(file, 0, std::vector<uint8_t>(8192, 2));
+    ASSERT_OK(copy.Open("file", inode));
+    EXPECT_EQ(ReadBytes(path + "/file"), old_bytes);
+    EXPECT_CODE(copy.Open("file", inode + 1), "ESTALE");
+    EXPECT_CODE(copy.Open("missing", inode), "ENOENT");
     EXPECT_CODE(OpenPath(path + "/file", O_RDWR), "EROFS");
   }
-  EXPECT_FALSE(test::Exists(path));
+  EXPECT_FALSE(Exists(path));
 }
 
 TEST_F(SubvolumeTest, OnlyCopiesAreRemoved) {
   EXPECT_FALSE(*RemoveSubvolumeCopy(At("copy")));
   EXPECT_CODE(RemoveSubvolumeCopy(At("volumes")), "EINVAL");
-  EXPECT_TRUE(test::Exists(At("volumes")));
-  ASSERT_TRUE(test::RunCommand("mkdir " + At("directory")));
+  EXPECT_TRUE(Exists(At("volumes")));
+  ASSERT_TRUE(RunCommand("mkdir " + At("directory")));
   EXPECT_CODE(RemoveSubvolumeCopy(At("directory")), "EINVAL");
-  ASSERT_TRUE(test::RunCommand("ln -s volumes " + At("link")));
+  ASSERT_TRUE(RunCommand("ln -s volumes " + At("link")));
   EXPECT_FALSE(RemoveSubvolumeCopy(At("link")).ok());
-  test::WriteBytes(At("volumes/file"), 0, {1});
-  ASSERT_TRUE(test::RunCommand("btrfs subvolume snapshot -r " + At("volumes") + " " + At("copy")));
+  WriteBytes(At("volumes/file"), 0, {1});
+  ASSERT_TRUE(RunCommand("btrfs subvolume snapshot -r " + At("volumes") + " " + At("copy")));
   EXPECT_TRUE(*RemoveSubvolumeCopy(At("copy")));
-  EXPECT_FALSE(test::Exists(At("copy")));
-  EXPECT_TRUE(test::Exists(At("volumes/file")));
+  EXPECT_FALSE(Exists(At("copy")));
+  EXPECT_TRUE(Exists(At("volumes/file")));
 }
 
 // A mounted volume in the subvolume, split into many extents, whose snapshots lie beside it.
@@ -128,19 +119,19 @@ class CopiedSnapshotTest : public SubvolumeTest {
 
   // Of the file "file" in the volume, and in a snapshot of one.
   void Write(const std::vector<uint8_t>& bytes) {
-    test::WriteBytes(volume_->mount_point() + "/file", 0, bytes);
+    WriteBytes(volume_->mount_point() + "/file", 0, bytes);
   }
   std::vector<uint8_t> FileIn(const std::string& snapshot) const {
     std::vector<uint8_t> bytes;
-    test::WithMounted(At(snapshot), "ro",
-                      [&](const std::string& mount) { bytes = test::ReadBytes(mount + "/file"); });
+    WithMounted(At(snapshot), "ro",
+                [&](const std::string& mount) { bytes = ReadBytes(mount + "/file"); });
     return bytes;
   }
   Result<TakenSnapshots> Take(const std::string& name) const {
     return TakeSnapshots({volume_->Member(name)}, At("copy"));
   }
 
-  test::Volume* volume_ = nullptr;
+  Volume* volume_ = nullptr;
 };
 
 TEST_F(CopiedSnapshotTest, HasTheLatestWritesAndLeavesNoCopyNorOneOfAKilledCall) {
@@ -148,15 +139,14 @@ TEST_F(CopiedSnapshotTest, HasTheLatestWritesAndLeavesNoCopyNorOneOfAKilledCall)
     const std::vector<uint8_t> bytes(100'000, round);
     Write(bytes);
     if (round == 3) {
-      ASSERT_TRUE(
-          test::RunCommand("btrfs subvolume snapshot -r " + At("volumes") + " " + At("copy")));
+      ASSERT_TRUE(RunCommand("btrfs subvolume snapshot -r " + At("volumes") + " " + At("copy")));
     }
     const std::string name = "snapshot" + std::to_string(round);
     ASSERT_VALUE(outcome, Take(name));
     EXPECT_GT(outcome.frozen_ns, 0u);
     EXPECT_TRUE(volume_->IsThawed());
     EXPECT_TRUE((*StateOfFile(At(name)))->immutable);
-    EXPECT_FALSE(test::Exists(At("copy")));
+    EXPECT_FALSE(Exists(At("copy")));
     EXPECT_EQ(FileIn(name), bytes);
   }
 }
@@ -171,57 +161,53 @@ TEST_F(CopiedSnapshotTest, AFileOfSeveralPiecesIsClonedWholeAndGrown) {
   }
   Write(bytes);
   ASSERT_OK(Take("snapshot"));
-  EXPECT_FALSE(test::Exists(At("copy")));
+  EXPECT_FALSE(Exists(At("copy")));
   EXPECT_EQ((*StateOfFile(At("snapshot")))->size_bytes, kSize);
   EXPECT_TRUE(FileIn("snapshot") == bytes);
   ASSERT_OK(CloneVolume(volume_->Member("volumes/clone"), 2 * kSize, At("copy")));
   EXPECT_EQ((*StateOfFile(At("volumes/clone")))->size_bytes, 2 * kSize);
   EXPECT_TRUE(FileIn("volumes/clone") == bytes);
-  EXPECT_FALSE(test::Exists(At("copy")));
+  EXPECT_FALSE(Exists(At("copy")));
 }
 
 TEST_F(CopiedSnapshotTest, AFileIsClonedItselfIfItHasFewExtentsOrNoCopyCanBeMade) {
   // Nothing but a copy would touch this.
-  ASSERT_TRUE(test::RunCommand("mkdir " + At("copy")));
-  const test::Volume* const few = Make("volumes/few", "ext4", kSize);
+  ASSERT_TRUE(RunCommand("mkdir " + At("copy")));
+  const Volume* const few = Make("volumes/few", "ext4", kSize);
   ASSERT_OK(TakeSnapshots({few->Member("few-snapshot")}, At("copy")));
   Write({9});
   ASSERT_OK(Take("snapshot"));
-  EXPECT_TRUE(test::Exists(At("copy")));
+  EXPECT_TRUE(Exists(At("copy")));
   EXPECT_EQ(FileIn("snapshot"), std::vector<uint8_t>({9}));
 }
 
 TEST_F(CopiedSnapshotTest, OneCopyServesAGroupWithARawAndADetachedVolume) {
-  const test::Volume* const second = Make("volumes/second", "ext4", kSize);
-  const test::Volume* const raw = Make("volumes/raw", "", 16 << 20);
+  const Volume* const second = Make("volumes/second", "ext4", kSize);
+  const Volume* const raw = Make("volumes/raw", "", 16 << 20);
   Fragment(second->path());
   Write({1});
-  test::WriteBytes(second->mount_point() + "/file", 0, {2});
-  test::WriteBytes(raw->loop(), 4096, {3});
-  const std::string detached = At("volumes/detached");
-  ASSERT_OK(CreateSparseFile({detached + ".tmp", detached}, 8192));
-  test::WriteBytes(detached, 0, {4});
-  const NewSnapshotFile last = {detached, {At("s4.tmp"), At("s4")}, {}, {}};
+  WriteBytes(second->mount_point() + "/file", 0, {2});
+  WriteBytes(raw->loop(), 4096, {3});
+  const std::string detached = MakeFile(At("volumes/detached"), 8192);
+  WriteBytes(detached, 0, {4});
+  const NewSnapshotFile last = {detached, Names(At("s4")), {}, {}};
   ASSERT_OK(TakeSnapshots({volume_->Member("s1"), second->Member("s2"), raw->Member("s3"), last},
                           At("copy")));
   EXPECT_EQ(FileIn("s1"), std::vector<uint8_t>({1}));
   EXPECT_EQ(FileIn("s2"), std::vector<uint8_t>({2}));
-  EXPECT_EQ(test::ReadBytes(At("s3"))[4096], 3);
-  EXPECT_EQ(test::ReadBytes(At("s4"))[0], 4);
+  EXPECT_EQ(ReadBytes(At("s3"))[4096], 3);
+  EXPECT_EQ(ReadBytes(At("s4"))[0], 4);
   EXPECT_TRUE(volume_->IsThawed() && second->IsThawed());
-  EXPECT_FALSE(test::Exists(At("copy")));
+  EXPECT_FALSE(Exists(At("copy")));
 }
 
 TEST_F(CopiedSnapshotTest, HasWhatAWriterHadFinishedBefore) {
   Write({0, 0, 0, 0});
-  ASSERT_VALUE(fd, OpenPath(volume_->mount_point() + "/file", O_RDWR));
+  const UniqueFd fd = Open(volume_->mount_point() + "/file", O_RDWR);
   std::atomic<uint32_t> finished{0};
-  std::atomic<bool> stops{false};
-  std::thread writer([&] {
-    for (uint32_t next = 1; !stops; next++) {
-      if (pwrite(fd.get(), &next, sizeof next, 0) != sizeof next) break;
-      finished = next;
-    }
+  const Background writer([&] {
+    const uint32_t next = finished + 1;
+    if (pwrite(fd.get(), &next, sizeof next, 0) == sizeof next) finished = next;
   });
   for (int round = 0; round < 3; round++) {
     const uint32_t before = finished;
@@ -235,8 +221,6 @@ TEST_F(CopiedSnapshotTest, HasWhatAWriterHadFinishedBefore) {
     EXPECT_GE(found, before);
     EXPECT_LE(found, after + 1);
   }
-  stops = true;
-  writer.join();
 }
 
 class InPlaceSnapshotTest : public CopiedSnapshotTest {
@@ -245,12 +229,12 @@ class InPlaceSnapshotTest : public CopiedSnapshotTest {
 };
 
 TEST_F(InPlaceSnapshotTest, FilesWrittenInPlaceAreClonedWithoutACopy) {
-  ASSERT_TRUE(test::RunCommand("mkdir " + At("copy")));
+  ASSERT_TRUE(RunCommand("mkdir " + At("copy")));
   Write({6});
   ASSERT_OK(Take("snapshot"));
-  EXPECT_TRUE(test::Exists(At("copy")));
+  EXPECT_TRUE(Exists(At("copy")));
   EXPECT_EQ(FileIn("snapshot"), std::vector<uint8_t>({6}));
 }
 
 }  // namespace
-}  // namespace blockdelta
+}  // namespace blockdelta::test

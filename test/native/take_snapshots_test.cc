@@ -10,11 +10,9 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "native/device/freeze.h"
@@ -23,7 +21,7 @@
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
 
 constexpr uint64_t kMiB = 1 << 20;
@@ -32,36 +30,33 @@ constexpr uint64_t kSize = 64 * kMiB;
 // Whether none of them is there under either name.
 bool NothingLeft(const std::vector<NewSnapshotFile>& members) {
   return std::none_of(members.begin(), members.end(), [](const NewSnapshotFile& member) {
-    return test::Exists(member.names.temporary) || test::Exists(member.names.final);
+    return Exists(member.names.temporary) || Exists(member.names.final);
   });
 }
 
-class TakeSnapshotTest : public test::InXfs {};
+class TakeSnapshotTest : public InXfs {};
 
 TEST_F(TakeSnapshotTest, FreezesAMountedVolumeAndHasItsLatestWrites) {
-  test::Volume* const volume = Make("volume", "ext4", kSize);
-  test::WriteBytes(volume->mount_point() + "/file", 0, {1, 2, 3});
+  Volume* const volume = Make("volume", "ext4", kSize);
+  WriteBytes(volume->mount_point() + "/file", 0, {1, 2, 3});
   ASSERT_VALUE(outcome, TakeSnapshots({volume->Member("snapshot")}));
   EXPECT_GT(outcome.frozen_ns, 0u);
   EXPECT_LT(ClockNs(CLOCK_REALTIME) - outcome.taken_at_ns, 60'000'000'000);
   EXPECT_TRUE(volume->IsThawed());
   const std::string snapshot = At("snapshot");
-  struct stat state = {};
-  EXPECT_EQ(stat(snapshot.c_str(), &state), 0);
-  EXPECT_EQ(state.st_mode & 07777u, 0400u);
+  EXPECT_EQ(StateOf(snapshot).st_mode & 07777u, 0400u);
   EXPECT_TRUE((*StateOfFile(snapshot))->immutable);
-  EXPECT_FALSE(test::Exists(snapshot + ".tmp"));
-  test::WithMounted(snapshot, "ro", [](const std::string& mount) {
-    EXPECT_EQ(test::ReadBytes(mount + "/file"), std::vector<uint8_t>({1, 2, 3}));
+  EXPECT_FALSE(Exists(snapshot + ".tmp"));
+  WithMounted(snapshot, "ro", [](const std::string& mount) {
+    EXPECT_EQ(ReadBytes(mount + "/file"), std::vector<uint8_t>({1, 2, 3}));
   });
   EXPECT_CODE(TakeSnapshots({volume->Member("snapshot")}), "EEXIST");
   EXPECT_TRUE((*StateOfFile(snapshot))->immutable);
 }
 
 TEST_F(TakeSnapshotTest, FreezesAMountedBtrfsFoundByItsDevice) {
-  test::Volume* const volume = Make("volume", "btrfs", 128 << 20);
-  ASSERT_VALUE(outcome, TakeSnapshots({volume->Member("snapshot")}));
-  EXPECT_GT(outcome.frozen_ns, 0u);
+  Volume* const volume = Make("volume", "btrfs", 128 << 20);
+  EXPECT_GT(ValueOf(TakeSnapshots({volume->Member("snapshot")})).frozen_ns, 0u);
   EXPECT_TRUE(volume->IsThawed());
   NewSnapshotFile member = Make("other", "", kSize)->Member("second");
   member.freeze_path = volume->mount_point();
@@ -69,33 +64,31 @@ TEST_F(TakeSnapshotTest, FreezesAMountedBtrfsFoundByItsDevice) {
 }
 
 TEST_F(TakeSnapshotTest, HasWhatWasWrittenToAnAttachedDevice) {
-  test::Volume* const volume = Make("volume", "", kSize);
+  Volume* const volume = Make("volume", "", kSize);
   // The last one who closes a device writes its page cache back.
-  Result<UniqueFd> held = OpenPath(volume->loop(), O_RDONLY);
-  ASSERT_OK(held);
-  test::WriteBytes(volume->loop(), kSize - 4096, std::vector<uint8_t>(4096, 9));
-  ASSERT_VALUE(outcome, TakeSnapshots({volume->Member("snapshot")}));
-  EXPECT_EQ(outcome.frozen_ns, 0u);
-  const std::vector<uint8_t> bytes = test::ReadBytes(At("snapshot"));
+  const UniqueFd held = Open(volume->loop(), O_RDONLY);
+  WriteBytes(volume->loop(), kSize - 4096, std::vector<uint8_t>(4096, 9));
+  EXPECT_EQ(ValueOf(TakeSnapshots({volume->Member("snapshot")})).frozen_ns, 0u);
+  const std::vector<uint8_t> bytes = ReadBytes(At("snapshot"));
   EXPECT_TRUE(bytes.size() == kSize && bytes[kSize - 4096] == 9 && bytes[kSize - 1] == 9);
 }
 
 TEST_F(TakeSnapshotTest, HasASealThatALaterWriteBreaks) {
-  test::Volume* const volume = Make("volume", "", kSize);
+  Volume* const volume = Make("volume", "", kSize);
   ASSERT_OK(TakeSnapshots({volume->Member("snapshot")}));
-  const SnapshotIdentity snapshot = test::IdentityOf(At("snapshot"));
+  const SnapshotIdentity snapshot = IdentityOf(At("snapshot"));
   EXPECT_OK(SnapshotFile::Open(snapshot));
-  EXPECT_OK(test::SetImmutable(snapshot.path, false));
-  test::WriteBytes(snapshot.path, 0, {1});
-  EXPECT_OK(test::SetImmutable(snapshot.path, true));
+  EXPECT_OK(SetImmutable(snapshot.path, false));
+  WriteBytes(snapshot.path, 0, {1});
+  EXPECT_OK(SetImmutable(snapshot.path, true));
   EXPECT_CODE(SnapshotFile::Open(snapshot), "SCAN_MUTABLE");
 }
 
 TEST_F(TakeSnapshotTest, RefusesADeviceLockedByAToolAndLocksOutTools) {
-  test::Volume* const volume = Make("volume", "", kSize);
+  Volume* const volume = Make("volume", "", kSize);
   const NewSnapshotFile member = volume->Member("snapshot");
   {
-    ASSERT_VALUE(tool, OpenPath(volume->loop(), O_RDONLY));
+    const UniqueFd tool = Open(volume->loop(), O_RDONLY);
     ASSERT_EQ(flock(tool.get(), LOCK_EX | LOCK_NB), 0);
     Result<TakenSnapshots> taken = TakeSnapshots({member});
     EXPECT_CODE(taken, "EBUSY");
@@ -105,26 +98,24 @@ TEST_F(TakeSnapshotTest, RefusesADeviceLockedByAToolAndLocksOutTools) {
     EXPECT_TRUE(NothingLeft({member}));
   }
   Result<SourceVolume> source = SourceVolume::Open(member);
-  Result<UniqueFd> tool = OpenPath(volume->loop(), O_RDONLY);
   ASSERT_OK(source);
-  ASSERT_OK(tool);
-  EXPECT_TRUE(flock(tool->get(), LOCK_EX | LOCK_NB) == -1 && errno == EWOULDBLOCK);
+  const UniqueFd tool = Open(volume->loop(), O_RDONLY);
+  EXPECT_TRUE(flock(tool.get(), LOCK_EX | LOCK_NB) == -1 && errno == EWOULDBLOCK);
   // Processes that only read the device, such as udev, do not conflict.
-  EXPECT_EQ(flock(tool->get(), LOCK_SH | LOCK_NB), 0);
+  EXPECT_EQ(flock(tool.get(), LOCK_SH | LOCK_NB), 0);
   EXPECT_OK(TakeSnapshots({member}));
 }
 
 TEST_F(TakeSnapshotTest, RefusesAFrozenFileSystemAndLeavesItFrozen) {
-  test::Volume* const volume = Make("volume", "ext4", kSize);
-  EXPECT_TRUE(test::RunCommand("fsfreeze -f " + volume->mount_point()));
+  Volume* const volume = Make("volume", "ext4", kSize);
+  EXPECT_TRUE(RunCommand("fsfreeze -f " + volume->mount_point()));
   EXPECT_CODE(TakeSnapshots({volume->Member("snapshot")}), "EBUSY");
-  EXPECT_FALSE(test::Exists(At("snapshot.tmp")));
-  ASSERT_VALUE(thawed, ThawPath(volume->mount_point()));
-  EXPECT_TRUE(thawed);
+  EXPECT_FALSE(Exists(At("snapshot.tmp")));
+  EXPECT_TRUE(ValueOf(ThawPath(volume->mount_point())));
 }
 
 TEST_F(TakeSnapshotTest, FreezesOnlyTheFileSystemOnTheVolumesOwnDevice) {
-  test::Volume* const volume = Make("volume", "ext4", kSize);
+  Volume* const volume = Make("volume", "ext4", kSize);
   const NewSnapshotFile once = volume->Member("snapshot");
   NewSnapshotFile member = once;
   // The pool itself: with it frozen the clone would wait for ever.
@@ -135,44 +126,38 @@ TEST_F(TakeSnapshotTest, FreezesOnlyTheFileSystemOnTheVolumesOwnDevice) {
   EXPECT_CODE(TakeSnapshots({once}), "ESTALE");
   member.loop_path.reset();
   EXPECT_CODE(TakeSnapshots({member}), "EINVAL");
-  EXPECT_FALSE(test::Exists(At("snapshot.tmp")));
+  EXPECT_FALSE(Exists(At("snapshot.tmp")));
 }
 
 TEST_F(TakeSnapshotTest, RefusesALoopDeviceThatNowHasAnotherFile) {
-  test::Volume* const volume = Make("volume", "ext4", kSize);
+  Volume* const volume = Make("volume", "ext4", kSize);
   NewSnapshotFile member = volume->Member("snapshot");
-  member.source_path = At("other-volume");
-  EXPECT_OK(CreateSparseFile({member.source_path + ".tmp", member.source_path}, kSize));
+  member.source_path = MakeFile(At("other-volume"), kSize);
   EXPECT_CODE(TakeSnapshots({member}), "ESTALE");
 }
 
 TEST_F(TakeSnapshotTest, ClonesAMountedVolumeWithZerosBehindItsEnd) {
-  test::Volume* const volume = Make("volume", "ext4", kSize);
-  test::WriteBytes(volume->mount_point() + "/file", 0, {1, 2, 3});
+  Volume* const volume = Make("volume", "ext4", kSize);
+  WriteBytes(volume->mount_point() + "/file", 0, {1, 2, 3});
   NewSnapshotFile member = volume->Member("clone");
   EXPECT_CODE(CloneVolume(member, kSize - 1), "EINVAL");
-  EXPECT_FALSE(test::Exists(At("clone.tmp")));
-  Result<TakenSnapshots> outcome = CloneVolume(member, kSize + 8192);
-  ASSERT_OK(outcome);
-  EXPECT_TRUE(outcome->frozen_ns > 0 && volume->IsThawed());
+  EXPECT_FALSE(Exists(At("clone.tmp")));
+  EXPECT_GT(ValueOf(CloneVolume(member, kSize + 8192)).frozen_ns, 0u);
+  EXPECT_TRUE(volume->IsThawed());
   ASSERT_VALUE(state, StateOfFile(At("clone")));
   ASSERT_TRUE(state.has_value());
   EXPECT_FALSE(state->immutable);
   EXPECT_EQ(state->size_bytes, kSize + 8192);
-  struct stat mode = {};
-  EXPECT_EQ(stat(At("clone").c_str(), &mode), 0);
-  EXPECT_EQ(mode.st_mode & 07777u, 0600u);
-  const std::vector<uint8_t> bytes = test::ReadBytes(At("clone"));
+  EXPECT_EQ(StateOf(At("clone")).st_mode & 07777u, 0600u);
+  const std::vector<uint8_t> bytes = ReadBytes(At("clone"));
   EXPECT_TRUE(bytes[kSize] == 0 && bytes[kSize + 8191] == 0);
   EXPECT_CODE(CloneVolume(member, kSize + 8192), "EEXIST");
-  test::WithMounted(At("clone"), "noload", [](const std::string& mount) {
-    EXPECT_EQ(test::ReadBytes(mount + "/file"), std::vector<uint8_t>({1, 2, 3}));
+  WithMounted(At("clone"), "noload", [](const std::string& mount) {
+    EXPECT_EQ(ReadBytes(mount + "/file"), std::vector<uint8_t>({1, 2, 3}));
   });
   // Without a device, nothing is frozen.
-  member = {volume->path(), {At("other.tmp"), At("other")}, {}, {}};
-  outcome = CloneVolume(member, kSize);
-  ASSERT_OK(outcome);
-  EXPECT_EQ(outcome->frozen_ns, 0u);
+  member = {volume->path(), Names(At("other")), {}, {}};
+  EXPECT_EQ(ValueOf(CloneVolume(member, kSize)).frozen_ns, 0u);
 }
 
 constexpr uint64_t kSmall = 16 * kMiB;
@@ -186,18 +171,15 @@ class OrderedWriter {
   OrderedWriter(const std::vector<std::string>& places, int flags, unsigned pause_ms = 0)
       : pause_ms_(pause_ms) {
     for (const std::string& place : places) {
-      Result<UniqueFd> fd = OpenPath(place, O_WRONLY | O_CREAT | flags, 0600);
-      EXPECT_OK(fd);
-      if (fd.ok()) fds_.push_back(std::move(*fd));
+      fds_.push_back(Open(place, O_WRONLY | O_CREAT | flags));
     }
-    thread_ = std::thread([this] { Run(); });
+    background_ = std::make_unique<Background>([this] { Step(); });
   }
   ~OrderedWriter() { Stop(); }
 
   // How far it came; fails the test if it could not write.
   uint64_t Stop() {
-    stop_ = true;
-    if (thread_.joinable()) thread_.join();
+    background_->Stop();
     EXPECT_FALSE(broken_);
     return rounds_;
   }
@@ -208,49 +190,43 @@ class OrderedWriter {
   }
 
  private:
-  void Run() {
-    const std::unique_ptr<void, void (*)(void*)> block(std::aligned_alloc(kBlock, kBlock), free);
-    std::memset(block.get(), 0, kBlock);
-    for (uint64_t n = 1; !stop_ && !broken_; n++) {
-      std::memcpy(block.get(), &n, sizeof n);
-      for (const UniqueFd& fd : fds_) {
-        const bool written = pwrite(fd.get(), block.get(), kBlock, 0) == kBlock;
-        if (!written || fsync(fd.get()) == -1) broken_ = true;
-      }
-      rounds_ = n;
-      if (pause_ms_ > 0) SleepMs(pause_ms_);
+  void Step() {
+    if (broken_) return SleepMs(1);
+    alignas(kBlock) uint8_t block[kBlock] = {};
+    const uint64_t next = rounds_ + 1;
+    std::memcpy(block, &next, sizeof next);
+    for (const UniqueFd& fd : fds_) {
+      const bool written = pwrite(fd.get(), block, kBlock, 0) == kBlock;
+      if (!written || fsync(fd.get()) == -1) broken_ = true;
     }
+    rounds_ = next;
+    if (pause_ms_ > 0) SleepMs(pause_ms_);
   }
 
   const unsigned pause_ms_;
   std::vector<UniqueFd> fds_;
-  std::atomic<bool> stop_ = false;
   std::atomic<bool> broken_ = false;
   std::atomic<uint64_t> rounds_ = 0;
-  std::thread thread_;
+  std::unique_ptr<Background> background_;
 };
 
 uint64_t NumberIn(const std::string& path) {
   uint64_t number = 0;
-  Result<UniqueFd> fd = OpenPath(path, O_RDONLY);
-  EXPECT_OK(fd);
-  if (fd.ok()) {
-    EXPECT_TRUE(pread(fd->get(), &number, sizeof number, 0) == sizeof number);
-  }
+  EXPECT_TRUE(pread(Open(path, O_RDONLY).get(), &number, sizeof number, 0) == sizeof number);
   return number;
 }
 
 // The number in the file "n" of a snapshot with a file system.
 uint64_t NumberInside(const std::string& snapshot, const std::string& options) {
   uint64_t number = 0;
-  test::WithMounted(snapshot, options,
-                    [&](const std::string& mount) { number = NumberIn(mount + "/n"); });
+  WithMounted(snapshot, options,
+              [&](const std::string& mount) { number = NumberIn(mount + "/n"); });
   return number;
 }
 
 // Scatters extents over the volume, so that cloning it takes its time.
-void Scatter(const test::Volume& volume) {
-  ASSERT_VALUE(fd, OpenPath(volume.path(), O_WRONLY));
+void Scatter(const Volume& volume) {
+  const UniqueFd fd = Open(volume.path(), O_WRONLY);
   for (uint64_t offset = 2 * kBlock; offset < kSmall; offset += 4 * kBlock) {
     EXPECT_EQ(pwrite(fd.get(), "x", 1, static_cast<off_t>(offset)), 1);
   }
@@ -260,25 +236,25 @@ void Scatter(const test::Volume& volume) {
 // Splits the volume's file into thousands of extents: every fourth block of a file inside that a
 // snapshot also has is written again. (A block of an ext4 this small covers parts of two of the
 // pool's.)
-void Split(const test::Volume& volume) {
+void Split(const Volume& volume) {
   constexpr uint64_t kBytes = 24 * kMiB;
   const std::string path = volume.mount_point() + "/split";
-  test::WriteBytes(path, 0, std::vector<uint8_t>(kBytes, 1));
+  WriteBytes(path, 0, std::vector<uint8_t>(kBytes, 1));
   EXPECT_OK(SyncPath(path));
   EXPECT_OK(TakeSnapshots(
       {volume.Member("before-" + volume.path().substr(volume.path().rfind('/') + 1))}));
   for (uint64_t offset = 0; offset < kBytes; offset += 4 * kBlock) {
-    test::WriteBytes(path, offset, std::vector<uint8_t>(kBlock, 2));
+    WriteBytes(path, offset, std::vector<uint8_t>(kBlock, 2));
   }
   EXPECT_OK(SyncPath(path));
   EXPECT_OK(SyncPath(volume.path()));
-  ASSERT_VALUE(fd, OpenPath(volume.path(), O_RDONLY));
+  const UniqueFd fd = Open(volume.path(), O_RDONLY);
   struct fsxattr attributes = {};
   EXPECT_OK(Ioctl(fd.get(), FS_IOC_FSGETXATTR, &attributes, "FS_IOC_FSGETXATTR", volume.path()));
   EXPECT_GT(attributes.fsx_nextents, 2000u) << volume.path();
 }
 
-class GroupSnapshotsTest : public test::InXfs {
+class GroupSnapshotsTest : public InXfs {
  protected:
   void CheckMounted(bool splits);
   void CheckRaw(unsigned pause_ms, int rounds);
@@ -287,8 +263,8 @@ class GroupSnapshotsTest : public test::InXfs {
 // Takes snapshots of two mounted volumes that are written to in turn. `splits`: in so many pieces
 // that their files are cloned ahead of the freeze.
 void GroupSnapshotsTest::CheckMounted(bool splits) {
-  test::Volume* const first = Make("first", "xfs", 320 * kMiB);
-  test::Volume* const second = Make("second", "ext4", kSize);
+  Volume* const first = Make("first", "xfs", 320 * kMiB);
+  Volume* const second = Make("second", "ext4", kSize);
   if (splits) {
     Split(*first);
     Split(*second);
@@ -319,9 +295,9 @@ TEST_F(GroupSnapshotsTest, TakesBusyMountedVolumesOfManyExtentsAtOnePointInTime)
 // between them that is slow to clone. A group that is taken is of one point in time; whether it is
 // taken depends on the timing.
 void GroupSnapshotsTest::CheckRaw(unsigned pause_ms, int rounds) {
-  test::Volume* const first = Make("first", "", kSmall);
-  test::Volume* const slow = Make("slow", "", kSmall);
-  test::Volume* const second = Make("second", "", kSmall);
+  Volume* const first = Make("first", "", kSmall);
+  Volume* const slow = Make("slow", "", kSmall);
+  Volume* const second = Make("second", "", kSmall);
   Scatter(*slow);
   OrderedWriter writer({first->loop(), second->loop()}, O_DIRECT, pause_ms);
   for (int round = 0; round < rounds; round++) {
@@ -344,18 +320,18 @@ void GroupSnapshotsTest::CheckRaw(unsigned pause_ms, int rounds) {
 }
 
 TEST_F(GroupSnapshotsTest, TakesOccasionallyWrittenRawDevicesAtOnePointInTime) {
-  CheckRaw(25, test::IsNightly() ? 100 : 10);
+  CheckRaw(25, IsNightly() ? 100 : 10);
 }
 
 TEST_F(GroupSnapshotsTest, TakesConstantlyWrittenRawDevicesAtOnePointInTimeOrNotAtAll) {
-  CheckRaw(0, test::IsNightly() ? 10 : 4);
+  CheckRaw(0, IsNightly() ? 10 : 4);
 }
 
 TEST_F(GroupSnapshotsTest, NeverAssumesThatRawDevicesWithoutWriteCountersAreIdle) {
-  test::Volume* const first = Make("first", "", kSize);
-  test::Volume* const second = Make("second", "", kSize);
-  test::Volume* const mounted = Make("mounted", "ext4", kSize);
-  const auto count = [](const test::Volume& volume, char value) {
+  Volume* const first = Make("first", "", kSize);
+  Volume* const second = Make("second", "", kSize);
+  Volume* const mounted = Make("mounted", "ext4", kSize);
+  const auto count = [](const Volume& volume, char value) {
     std::ofstream(("/sys/block" + volume.loop().substr(4) + "/queue/iostats").c_str()) << value;
   };
   count(*first, '0');
@@ -376,22 +352,21 @@ TEST_F(GroupSnapshotsTest, NeverAssumesThatRawDevicesWithoutWriteCountersAreIdle
 }
 
 TEST_F(GroupSnapshotsTest, TakesIdleRawDevicesTogether) {
-  test::Volume* const first = Make("first", "", kSize);
-  test::Volume* const second = Make("second", "", kSize);
+  Volume* const first = Make("first", "", kSize);
+  Volume* const second = Make("second", "", kSize);
   // Not written back yet: taking the snapshots does that, and it does not count as a write.
-  test::WriteBytes(first->loop(), 0, std::vector<uint8_t>(kMiB, 1));
-  test::WriteBytes(second->loop(), 0, std::vector<uint8_t>(kMiB, 2));
-  ASSERT_VALUE(outcome, TakeSnapshots({first->Member("a"), second->Member("b")}));
-  EXPECT_EQ(outcome.frozen_ns, 0u);
-  EXPECT_EQ(test::ReadBytes(At("a"))[kMiB - 1], 1);
-  EXPECT_EQ(test::ReadBytes(At("b"))[kMiB - 1], 2);
+  WriteBytes(first->loop(), 0, std::vector<uint8_t>(kMiB, 1));
+  WriteBytes(second->loop(), 0, std::vector<uint8_t>(kMiB, 2));
+  EXPECT_EQ(ValueOf(TakeSnapshots({first->Member("a"), second->Member("b")})).frozen_ns, 0u);
+  EXPECT_EQ(ReadBytes(At("a"))[kMiB - 1], 1);
+  EXPECT_EQ(ReadBytes(At("b"))[kMiB - 1], 2);
   EXPECT_TRUE((*StateOfFile(At("a")))->immutable && (*StateOfFile(At("b")))->immutable);
 }
 
 TEST_F(GroupSnapshotsTest, AllowsOneConstantlyWrittenRawDeviceBesideIdleOnes) {
-  test::Volume* const busy = Make("busy", "", kSize);
-  test::Volume* const idle = Make("idle", "", kSize);
-  test::Volume* const mounted = Make("mounted", "ext4", kSize);
+  Volume* const busy = Make("busy", "", kSize);
+  Volume* const idle = Make("idle", "", kSize);
+  Volume* const mounted = Make("mounted", "ext4", kSize);
   Scatter(*busy);
   Scatter(*idle);
   OrderedWriter writer({busy->loop(), mounted->mount_point() + "/n"}, O_DIRECT);
@@ -407,8 +382,8 @@ TEST_F(GroupSnapshotsTest, AllowsOneConstantlyWrittenRawDeviceBesideIdleOnes) {
 }
 
 TEST_F(GroupSnapshotsTest, LeavesNothingAndThawsAllWhenOneMemberFails) {
-  test::Volume* const first = Make("first", "ext4", kSize);
-  test::Volume* const second = Make("second", "ext4", kSize);
+  Volume* const first = Make("first", "ext4", kSize);
+  Volume* const second = Make("second", "ext4", kSize);
   const std::vector<NewSnapshotFile> members = {first->Member("a"), second->Member("b")};
   const auto expect = [&](const std::vector<NewSnapshotFile>& changed, const char* code) {
     EXPECT_CODE(TakeSnapshots(changed), code);
@@ -416,35 +391,28 @@ TEST_F(GroupSnapshotsTest, LeavesNothingAndThawsAllWhenOneMemberFails) {
   };
   expect({}, "EINVAL");
   expect({members[0], members[0]}, "EINVAL");
-  const test::TempDirectory elsewhere;
-  std::vector<NewSnapshotFile> changed = members;
-  changed[1].names = {elsewhere.At("b.tmp"), elsewhere.At("b")};
-  expect(changed, "EXDEV");
-  changed = members;
-  changed[1].source_path = At("nowhere");
-  expect(changed, "ENOENT");
-  changed[1].source_path = first->path();
-  expect(changed, "ESTALE");
-  changed = members;
-  changed[1].freeze_path = first->mount_point();
-  expect(changed, "ESTALE");
+  const TempDirectory elsewhere;
+  const auto expect_with = [&](const auto& change, const char* code) {
+    expect({members[0], With(members[1], change)}, code);
+  };
+  expect_with([&](auto* member) { member->names = Names(elsewhere.At("b")); }, "EXDEV");
+  expect_with([&](auto* member) { member->source_path = At("nowhere"); }, "ENOENT");
+  expect_with([&](auto* member) { member->source_path = first->path(); }, "ESTALE");
+  expect_with([&](auto* member) { member->freeze_path = first->mount_point(); }, "ESTALE");
   // Found only when the names are given, after the first member has got its own.
-  changed = members;
-  changed[1].names.final = At("no-such-directory/b");
-  expect(changed, "ENOENT");
-  EXPECT_TRUE(test::RunCommand("fsfreeze -f " + second->mount_point()));
+  expect_with([&](auto* member) { member->names.final = At("no-such-directory/b"); }, "ENOENT");
+  EXPECT_TRUE(RunCommand("fsfreeze -f " + second->mount_point()));
   expect(members, "EBUSY");
-  ASSERT_VALUE(still_frozen, ThawPath(second->mount_point()));
-  EXPECT_TRUE(still_frozen);
+  EXPECT_TRUE(ValueOf(ThawPath(second->mount_point())));
   EXPECT_OK(TakeSnapshots(members));
 }
 
 TEST_F(GroupSnapshotsTest, FreezesAVolumeOnceThatIsAMemberTwice) {
-  test::Volume* const volume = Make("volume", "btrfs", 128 * kMiB);
+  Volume* const volume = Make("volume", "btrfs", 128 * kMiB);
   EXPECT_OK(TakeSnapshots({volume->Member("a"), volume->Member("b")}));
   EXPECT_TRUE(volume->IsThawed());
-  EXPECT_EQ(test::ReadBytes(At("a")), test::ReadBytes(At("b")));
+  EXPECT_EQ(ReadBytes(At("a")), ReadBytes(At("b")));
 }
 
 }  // namespace
-}  // namespace blockdelta
+}  // namespace blockdelta::test

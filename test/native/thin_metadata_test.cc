@@ -22,18 +22,13 @@
 #include "test/native/thin_image_source.h"
 #include "test/native/thin_scenario.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
-
-using test::DiskNode;
-using test::ThinImageSource;
-using test::ThinPool;
-using test::TreeDevice;
 
 void ExpectComplaint(const Status& status, const std::string& complaint) {
   EXPECT_CODE(status, kThinMetadataInvalid);
-  EXPECT_NE(test::MessageOf(status).find(complaint), std::string::npos)
-      << complaint << ", but " << test::MessageOf(status);
+  EXPECT_NE(MessageOf(status).find(complaint), std::string::npos)
+      << complaint << ", but " << MessageOf(status);
 }
 
 TEST(Crc32cTest, GivesTheValuesOfRfc3720ByInstructionAndByTables) {
@@ -54,7 +49,7 @@ TEST(Crc32cTest, GivesTheValuesOfRfc3720ByInstructionAndByTables) {
 }
 
 TEST(Crc32cTest, AgreesBetweenProcessorAndTables) {
-  std::mt19937_64 random(test::Seed());
+  std::mt19937_64 random(Seed());
   std::vector<uint8_t> bytes(9000);
   for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random());
   for (int round = 0; round < 2000; round++) {
@@ -85,24 +80,6 @@ struct Sample {
   alignas(8) uint8_t block[kMetadataBlockBytes] = {};
   NodeExpectation expected = {kNumber, {100, 1000}, kMappingValueBytes, kBlocks};
 };
-
-TEST(ThinNodeTest, ReadsAValidNode) {
-  for (const bool is_leaf : {true, false}) {
-    const Sample sample(is_leaf);
-    ASSERT_VALUE(node, sample.Check());
-    EXPECT_EQ(node.is_leaf(), is_leaf);
-    EXPECT_EQ(node.count(), 10u);
-    EXPECT_EQ(node.key(3), 130u);
-    EXPECT_EQ(node.value(3), 53u);
-    EXPECT_EQ(node.ChildRange(3, {100, 1000}).low, 130u);
-    EXPECT_EQ(node.ChildRange(3, {100, 1000}).high, 140u);
-    EXPECT_EQ(node.ChildRange(9, {100, 1000}).high, 1000u);
-    EXPECT_EQ(node.Find(99), 10u);
-    EXPECT_EQ(node.Find(100), 0u);
-    EXPECT_EQ(node.Find(139), 3u);
-    EXPECT_EQ(node.Find(UINT64_MAX), 9u);
-  }
-}
 
 TEST(ThinNodeTest, RefusesANodeWithAnyBitChanged) {
   Sample sample(true);
@@ -194,26 +171,24 @@ TEST(ThinNodeTest, NamesWhatIsWrongWithANodeAndWhatItFound) {
     if (each.complaint.empty()) {
       EXPECT_OK(node);
     } else {
-      EXPECT_EQ(test::MessageOf(node), "block 17 of metadata: " + each.complaint);
+      EXPECT_EQ(MessageOf(node), "block 17 of metadata: " + each.complaint);
       EXPECT_CODE(node, kThinMetadataInvalid);
     }
   }
 }
 
 ThinPool PoolOf(uint64_t mapped, uint64_t snapshots, bool is_held = false) {
-  test::ThinScenario scenario;
+  ThinScenario scenario;
   scenario.mapped = mapped;
   scenario.snapshots = snapshots;
   scenario.empty_device = !is_held;
   scenario.metadata_snapshot = is_held;
   scenario.changed_after = is_held ? 10 : 0;
-  return test::MakeThinPool(scenario);
+  return MakeThinPool(scenario);
 }
 
 Superblock SuperblockOf(BlockSource* source, uint64_t number) {
-  Result<Superblock> superblock = ReadSuperblock(source, number);
-  EXPECT_OK(superblock);
-  return superblock.ok() ? *superblock : Superblock();
+  return ValueOf(ReadSuperblock(source, number));
 }
 
 using namespace superblock_format;
@@ -328,10 +303,9 @@ bool AreSame(const std::vector<ThinDevice>& found, const std::vector<TreeDevice>
 }
 
 TEST(ThinDeviceTest, ReadsCurrentAndHeldDevicesOfKernelWrittenMetadata) {
-  test::TempDirectory directory;
+  TempDirectory directory;
   const std::string path = directory.At("metadata");
-  if (!test::RunCommand("zstd -d --sparse test/fixtures/thin-metadata-kernel-6.1.bin.zst -o " +
-                        path)) {
+  if (!RunCommand("zstd -d --sparse test/fixtures/thin-metadata-kernel-6.1.bin.zst -o " + path)) {
     GTEST_SKIP() << "zstd is not installed";
   }
   ASSERT_VALUE(source, OpenBlockSource(path));
@@ -512,4 +486,4 @@ TEST(ThinLookupTest, ConfirmsTwoRootsByOnePathOfOneTreeEachAndTheSuperblockTwice
 }
 
 }  // namespace
-}  // namespace blockdelta
+}  // namespace blockdelta::test

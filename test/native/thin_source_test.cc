@@ -19,7 +19,7 @@
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
 
 constexpr uint64_t kBlocks = 3000;
@@ -29,8 +29,7 @@ uint8_t PatternByte(uint64_t number, size_t at) {
 }
 
 // A file whose blocks contain their numbers.
-std::string MakeFile(const test::TempDirectory& directory, uint64_t bytes) {
-  const std::string path = directory.At("blocks");
+std::string MakeBlocks(const std::string& path, uint64_t bytes) {
   std::vector<char> content(bytes);
   for (uint64_t i = 0; i < bytes; i++) {
     content[i] = static_cast<char>(PatternByte(i / kMetadataBlockBytes, i % kMetadataBlockBytes));
@@ -62,10 +61,10 @@ std::vector<uint64_t> RandomNumbers(std::mt19937_64* random) {
 }
 
 void ReadRandomBatches(BlockSource* source) {
-  std::mt19937_64 random(test::Seed());
+  std::mt19937_64 random(Seed());
   EXPECT_EQ(source->block_count(), kBlocks);
   BlockBuffer buffer(kBlocks);
-  for (int round = 0; round < (test::IsNightly() ? 1000 : 60); round++) {
+  for (int round = 0; round < (IsNightly() ? 1000 : 60); round++) {
     const std::vector<uint64_t> numbers = RandomNumbers(&random);
     std::fill(buffer.data(), buffer.block(numbers.size()), uint8_t{0xee});
     ASSERT_OK(source->Read({numbers.data(), numbers.size()}, buffer.data()));
@@ -79,12 +78,12 @@ void ReadRandomBatches(BlockSource* source) {
 class Loop {
  public:
   explicit Loop(const std::string& file) : name_(file + ".loop") {
-    made_ = geteuid() == 0 &&
-            test::RunCommand("ln -s \"$(losetup --find --show " + file + ")\" " + name_);
-    if (!made_) test::Skip("no loop device can be attached here");
+    made_ =
+        geteuid() == 0 && RunCommand("ln -s \"$(losetup --find --show " + file + ")\" " + name_);
+    if (!made_) Skip("no loop device can be attached here");
   }
   ~Loop() {
-    if (made_) test::RunCommand("losetup --detach \"$(readlink " + name_ + ")\"");
+    if (made_) RunCommand("losetup --detach \"$(readlink " + name_ + ")\"");
   }
 
   bool made() const { return made_; }
@@ -95,9 +94,10 @@ class Loop {
   bool made_;
 };
 
-TEST(ThinSourceTest, ReadsTheBlocksOfAFileOrADeviceInAnyOrderEachInItsPlace) {
-  test::TempDirectory directory;
-  const std::string path = MakeFile(directory, kBlocks * kMetadataBlockBytes);
+class ThinSourceTest : public InDirectory {};
+
+TEST_F(ThinSourceTest, ReadsTheBlocksOfAFileOrADeviceInAnyOrderEachInItsPlace) {
+  const std::string path = MakeBlocks(At("blocks"), kBlocks * kMetadataBlockBytes);
   const Loop loop(path);
   ASSERT_VALUE(cached, FileSource::Open(path));
   ReadRandomBatches(&cached);
@@ -113,24 +113,22 @@ TEST(ThinSourceTest, ReadsTheBlocksOfAFileOrADeviceInAnyOrderEachInItsPlace) {
   ReadRandomBatches(device.get());
 }
 
-TEST(ThinSourceTest, SeesWhatIsWrittenToADevicePastItsPageCache) {
-  test::TempDirectory directory;
-  const Loop loop(MakeFile(directory, 16 * kMetadataBlockBytes));
+TEST_F(ThinSourceTest, SeesWhatIsWrittenToADevicePastItsPageCache) {
+  const Loop loop(MakeBlocks(At("blocks"), 16 * kMetadataBlockBytes));
   if (!loop.made()) return;
   // The page cache of the device has the old content.
-  test::RunCommand("dd if=" + loop.path() + " of=/dev/null bs=64k");
+  RunCommand("dd if=" + loop.path() + " of=/dev/null bs=64k");
   ASSERT_VALUE(source, OpenBlockSource(loop.path()));
-  EXPECT_TRUE(test::RunCommand("tr '\\0' '\\252' </dev/zero | dd of=" + directory.At("blocks") +
-                               " bs=4096 count=1 iflag=fullblock conv=notrunc,fsync"));
+  EXPECT_TRUE(RunCommand("tr '\\0' '\\252' </dev/zero | dd of=" + At("blocks") +
+                         " bs=4096 count=1 iflag=fullblock conv=notrunc,fsync"));
   BlockBuffer buffer(1);
   const uint64_t number = 0;
   EXPECT_OK(source->Read({&number, 1}, buffer.data()));
   EXPECT_EQ(static_cast<int>(buffer.data()[100]), 0xaa);
 }
 
-TEST(ThinSourceTest, RefusesABlockNumberBeyondTheEndOfAFileOrADevice) {
-  test::TempDirectory directory;
-  const std::string path = MakeFile(directory, 10 * kMetadataBlockBytes + 100);
+TEST_F(ThinSourceTest, RefusesABlockNumberBeyondTheEndOfAFileOrADevice) {
+  const std::string path = MakeBlocks(At("blocks"), 10 * kMetadataBlockBytes + 100);
   ASSERT_VALUE(source, OpenBlockSource(path));
   EXPECT_EQ(source->block_count(), 10u);
   BlockBuffer buffer(2);
@@ -138,14 +136,13 @@ TEST(ThinSourceTest, RefusesABlockNumberBeyondTheEndOfAFileOrADevice) {
     const uint64_t numbers[] = {3, number};
     const Status status = source->Read({numbers, 2}, buffer.data());
     EXPECT_CODE(status, "THIN_METADATA_INVALID");
-    EXPECT_EQ(test::MessageOf(status), "block " + std::to_string(number) + " of " + path +
-                                           ": expected to be one of the 10 blocks there are");
+    EXPECT_EQ(MessageOf(status), "block " + std::to_string(number) + " of " + path +
+                                     ": expected to be one of the 10 blocks there are");
   }
 }
 
-TEST(ThinSourceTest, NamesTheBlockAtWhichAFileWasTruncatedWhileItWasRead) {
-  test::TempDirectory directory;
-  const std::string path = MakeFile(directory, 200 * kMetadataBlockBytes);
+TEST_F(ThinSourceTest, NamesTheBlockAtWhichAFileWasTruncatedWhileItWasRead) {
+  const std::string path = MakeBlocks(At("blocks"), 200 * kMetadataBlockBytes);
   ASSERT_VALUE(source, FileSource::Open(path));
   std::vector<uint64_t> numbers;
   for (uint64_t i = 90; i < 110; i++) numbers.push_back(i);
@@ -155,7 +152,7 @@ TEST(ThinSourceTest, NamesTheBlockAtWhichAFileWasTruncatedWhileItWasRead) {
     const Status status = source.Read({numbers.data(), numbers.size()}, buffer.data());
     EXPECT_CODE(status, "THIN_METADATA_INVALID");
     const std::string block = "block " + std::to_string(std::max<off_t>(90, bytes / 4096)) + " of ";
-    EXPECT_EQ(test::MessageOf(status).substr(0, block.size()), block);
+    EXPECT_EQ(MessageOf(status).substr(0, block.size()), block);
   }
   const uint64_t first = 0;
   EXPECT_CODE(source.Read({&first, 1}, buffer.data()), "THIN_METADATA_INVALID");
@@ -185,10 +182,9 @@ uint64_t ReadCalls() {
   return 0;
 }
 
-TEST(ThinSourceTest, ReadsAcrossShortGapsButNotAcrossLongOnes) {
-  test::TempDirectory directory;
-  const std::string path = MakeFile(directory, kBlocks * kMetadataBlockBytes);
-  ASSERT_VALUE(fd, OpenPath(path, O_RDONLY));
+TEST_F(ThinSourceTest, ReadsAcrossShortGapsButNotAcrossLongOnes) {
+  const std::string path = MakeBlocks(At("blocks"), kBlocks * kMetadataBlockBytes);
+  const UniqueFd fd = Open(path, O_RDONLY);
   BlockBuffer buffer(kBlocks);
   if (ReadCalls() == 0) GTEST_SKIP() << "the kernel does not count system calls";
   const auto calls = [&](const std::vector<uint64_t>& numbers) {
@@ -212,23 +208,21 @@ TEST(ThinSourceTest, ReadsAcrossShortGapsButNotAcrossLongOnes) {
   EXPECT_TRUE(IsBlock(buffer.block(6), 30));
   const Status status = ReadWithGaps(fd, EveryBlock(5, 12), &buffer);
   EXPECT_CODE(status, "THIN_METADATA_INVALID");
-  EXPECT_EQ(test::MessageOf(status).rfind("block 35 of ", 0), 0u);
+  EXPECT_EQ(MessageOf(status).rfind("block 35 of ", 0), 0u);
 }
 
-TEST(ThinSourceTest, OpensOnlyFilesAndBlockDevices) {
-  test::TempDirectory directory;
-  EXPECT_CODE(OpenBlockSource(directory.At("nothing")), "ENOENT");
+TEST_F(ThinSourceTest, OpensOnlyFilesAndBlockDevices) {
+  EXPECT_CODE(OpenBlockSource(At("nothing")), "ENOENT");
   EXPECT_CODE(OpenBlockSource("/dev/null"), "EINVAL");
-  EXPECT_CODE(OpenBlockSource(directory.At(".")), "EINVAL");
-  const std::string fifo = directory.At("fifo");
+  EXPECT_CODE(OpenBlockSource(At(".")), "EINVAL");
+  const std::string fifo = At("fifo");
   EXPECT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   EXPECT_CODE(OpenBlockSource(fifo), "EINVAL");
   EXPECT_CODE(FileSource::Open("/dev/null"), "EINVAL");
 }
 
-TEST(ThinSourceTest, NamesTheUnreadableBlockOfADeviceAndNoneOfItsNeighbours) {
-  test::TempDirectory directory;
-  const std::string path = MakeFile(directory, 256 * kMetadataBlockBytes);
+TEST_F(ThinSourceTest, NamesTheUnreadableBlockOfADeviceAndNoneOfItsNeighbours) {
+  const std::string path = MakeBlocks(At("blocks"), 256 * kMetadataBlockBytes);
   const Loop loop(path);
   if (!loop.made()) return;
   // A loop device fails where its file has nothing any more.
@@ -239,9 +233,9 @@ TEST(ThinSourceTest, NamesTheUnreadableBlockOfADeviceAndNoneOfItsNeighbours) {
   BlockBuffer buffer(numbers.size());
   const Status status = source->Read({numbers.data(), numbers.size()}, buffer.data());
   EXPECT_CODE(status, "EIO");
-  EXPECT_NE(test::MessageOf(status).find("block 100"), std::string::npos);
+  EXPECT_NE(MessageOf(status).find("block 100"), std::string::npos);
   EXPECT_OK(source->Read({numbers.data(), 20}, buffer.data()));
 }
 
 }  // namespace
-}  // namespace blockdelta
+}  // namespace blockdelta::test

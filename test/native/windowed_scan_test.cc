@@ -11,7 +11,7 @@
 #include "test/native/random_seed.h"
 #include "test/native/wire.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
 
 constexpr uint64_t kBlock = 4096;
@@ -168,10 +168,10 @@ struct Found {
   std::string failure;
 };
 
-Found Compare(const World& world, const std::vector<test::Message>& messages) {
+Found Compare(const World& world, const std::vector<Message>& messages) {
   std::vector<bool> reported(world.blocks());
-  for (const test::Message& message : messages) {
-    for (const test::Range& range : message.ranges) {
+  for (const Message& message : messages) {
+    for (const Range& range : message.ranges) {
       for (uint64_t at = range.offset; at < range.offset + range.size; at += kBlock) {
         EXPECT_FALSE(reported[at / kBlock]);
         reported[at / kBlock] = true;
@@ -204,7 +204,7 @@ Found Scan(World* world, const Weather& weather) {
   }
   const FillOutcome outcome = filler.Finish();
   EXPECT_TRUE(outcome.done);
-  const auto messages = test::WireReader(buffer.data(), outcome.bytes).Messages();
+  const auto messages = WireReader(buffer.data(), outcome.bytes).Messages();
   EXPECT_TRUE(messages.has_value());
   if (!messages.has_value()) return {};
   Found found = Compare(*world, *messages);
@@ -214,17 +214,17 @@ Found Scan(World* world, const Weather& weather) {
 }
 
 TEST(WindowedScanTest, FindsExactlyTheDifferingBlocksOfAQuietPoolAndReadsNothingTwice) {
-  World world(test::Seed(), 5000);
+  World world(Seed(), 5000);
   const Found found = Scan(&world, {0, 0, 0, 0});
   EXPECT_EQ(found.missed + found.reported_though_equal + found.rescans, 0u);
   EXPECT_EQ(found.unproved_bytes, 0u);
 }
 
 TEST(WindowedScanTest, MissesNoDifferingBlockWhateverMoves) {
-  const uint64_t rounds = test::IsNightly() ? 2000 : 150;
+  const uint64_t rounds = IsNightly() ? 2000 : 150;
   uint64_t rescans = 0;
   for (uint64_t i = 0; i < rounds; i++) {
-    World world(test::Seed() + i, 1500);
+    World world(Seed() + i, 1500);
     const Weather weather = {world.Below(1000), world.Below(30), world.Below(100), world.Below(4)};
     const Found found = Scan(&world, weather);
     EXPECT_EQ(found.missed, 0u) << "in world " << i;
@@ -235,7 +235,7 @@ TEST(WindowedScanTest, MissesNoDifferingBlockWhateverMoves) {
 }
 
 TEST(WindowedScanTest, ReportsAndCountsEverythingEqualByAddressWhenNothingStandsStill) {
-  World world(test::Seed(), 1500);
+  World world(Seed(), 1500);
   const Found found = Scan(&world, {0, 0, 1000, 0});
   EXPECT_EQ(found.missed, 0u);
   EXPECT_GT(found.reported_though_equal, 0);
@@ -243,9 +243,9 @@ TEST(WindowedScanTest, ReportsAndCountsEverythingEqualByAddressWhenNothingStands
 }
 
 TEST(WindowedScanTest, FailsInTheEndOnAMapThatIsNeverInOrder) {
-  World world(test::Seed(), 1500);
+  World world(Seed(), 1500);
   EXPECT_EQ(Scan(&world, {0, 0, 0, 1000}).failure, std::string("SCAN_MAP_INVALID"));
 }
 
 }  // namespace
-}  // namespace blockdelta
+}  // namespace blockdelta::test
