@@ -16,19 +16,11 @@
 
 #include "native/base/crc32c.h"
 #include "native/base/posix.h"
-#include "native/scan/change_list_file.h"
-#include "native/scan/change_list_union.h"
-#include "native/scan/fill.h"
 #include "test/fuzz/fuzz_input.h"
-#include "test/fuzz/fuzz_scan.h"
-#include "test/native/wire.h"
+#include "test/native/chunks.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
-
-using test::Check;
-using test::FuzzInput;
-using test::Range;
 
 constexpr size_t kPage = 4096;
 constexpr size_t kBody = 40;
@@ -40,6 +32,7 @@ constexpr uint32_t kDelta = 1;
 constexpr uint32_t kMap = 3;
 
 using Bytes = std::vector<uint8_t>;
+using Wide = unsigned __int128;
 
 template <typename Number>
 void Put(Bytes* file, size_t at, Number value) {
@@ -71,24 +64,31 @@ struct Image {
   uint32_t listed = 0;
 };
 
+// Whether there is a number of at most 64 bits; anyway, what there is of one.
+bool ReadVarint(const uint8_t** at, const uint8_t* stop, uint64_t* value) {
+  Wide read = 0;
+  bool is_whole = false;
+  for (unsigned shift = 0; shift < 70 && *at < stop && !is_whole; shift += 7) {
+    const uint8_t byte = *(*at)++;
+    read |= static_cast<Wide>(byte & 0x7F) << shift;
+    is_whole = (byte & 0x80) == 0;
+  }
+  *value = static_cast<uint64_t>(read);
+  return is_whole && read <= UINT64_MAX;
+}
+
 // The header of a page mostly fits the page's entries: `end` follows from them.
-uint64_t EndOf(const uint8_t* body, size_t used, uint64_t first, uint64_t count, bool is_map) {
+uint64_t EndOf(const uint8_t* at, size_t used, uint64_t first, uint64_t count, bool is_map) {
+  const uint8_t* const stop = at + used;
   uint64_t end = first;
-  size_t at = 0;
-  const auto next = [&] {
-    uint64_t value = 0;
-    for (unsigned shift = 0; at < used && shift < 64; shift += 7) {
-      const uint8_t byte = body[at++];
-      value |= static_cast<uint64_t>(byte & 0x7F) << shift;
-      if ((byte & 0x80) == 0) break;
-    }
-    return value;
-  };
   for (uint64_t i = 0; i < count; i++) {
-    const uint64_t gap = next();
-    const uint64_t length = next();
+    uint64_t gap = 0;
+    uint64_t length = 0;
+    ReadVarint(&at, stop, &gap);
+    ReadVarint(&at, stop, &length);
     end += (gap + (is_map ? length >> 1 : length)) * kUnit;
-    if (is_map && (length & 1) == 0) next();
+    uint64_t code = 0;
+    if (is_map && (length & 1) == 0) ReadVarint(&at, stop, &code);
   }
   return end;
 }
@@ -137,75 +137,41 @@ Image ReadImage(FuzzInput* input, uint32_t kind, uint64_t size) {
 struct Entry {
   uint64_t start;
   uint64_t end;
-  std::optional<uint64_t> physical;
 };
 
-// The slow reader of one page. Numbers of 128 bits cannot wrap. Nothing: the page is invalid.
-class SlowPage {
- public:
-  SlowPage(const uint8_t* page, bool is_map, uint64_t size)
-      : page_(page), is_map_(is_map), size_(size) {}
-
-  bool Read(uint64_t* previous_end, std::vector<Entry>* entries) {
-    const auto count = Get<uint16_t>(page_ + 4);
-    const auto used = Get<uint16_t>(page_ + 6);
-    const auto first = Get<uint64_t>(page_ + 24);
-    const auto end = Get<uint64_t>(page_ + 32);
-    if (count == 0 || used > kPage - kBody || first < *previous_end || end > size_) return false;
-    at_ = page_ + kBody;
-    stop_ = at_ + used;
-    unsigned __int128 position = first;
-    uint64_t physical_end = 0;
-    for (unsigned i = 0; i < count; i++) {
-      if (!ReadEntry(i == 0, end, &position, &physical_end, entries)) return false;
-    }
-    *previous_end = end;
-    return at_ == stop_ && position == end;
-  }
-
- private:
-  bool ReadEntry(bool is_first, uint64_t end, unsigned __int128* position, uint64_t* physical_end,
-                 std::vector<Entry>* entries) {
+// The slow reader of one page. Numbers of 128 bits cannot wrap. False: the page is invalid.
+bool ReadPage(const uint8_t* page, bool is_map, uint64_t size, uint64_t* previous_end,
+              std::vector<Entry>* entries) {
+  const auto count = Get<uint16_t>(page + 4);
+  const auto used = Get<uint16_t>(page + 6);
+  const auto first = Get<uint64_t>(page + 24);
+  const auto end = Get<uint64_t>(page + 32);
+  if (count == 0 || used > kPage - kBody || first < *previous_end || end > size) return false;
+  const uint8_t* at = page + kBody;
+  const uint8_t* const stop = at + used;
+  Wide position = first;
+  uint64_t physical_end = 0;
+  for (unsigned i = 0; i < count; i++) {
     uint64_t gap = 0;
     uint64_t length = 0;
-    if (!Varint(&gap) || !Varint(&length) || (is_first && gap != 0)) return false;
-    std::optional<uint64_t> physical;
-    const bool is_opaque = is_map_ && (length & 1) != 0;
-    if (is_map_) length >>= 1;
-    if (is_map_ && !is_opaque) {
+    if (!ReadVarint(&at, stop, &gap) || !ReadVarint(&at, stop, &length)) return false;
+    const bool has_address = is_map && (length & 1) == 0;
+    if (is_map) length >>= 1;
+    if (has_address) {
       uint64_t code = 0;
-      if (!Varint(&code)) return false;
-      const uint64_t units = *physical_end + ((code & 1) != 0 ? ~(code >> 1) : code >> 1);
-      const unsigned __int128 last = (static_cast<unsigned __int128>(units) + length) * kUnit;
-      if (last > UINT64_MAX) return false;
-      physical = units * kUnit;
-      *physical_end = units + length;
+      if (!ReadVarint(&at, stop, &code)) return false;
+      const uint64_t units = physical_end + ((code & 1) != 0 ? ~(code >> 1) : code >> 1);
+      if ((Wide{units} + length) * kUnit > UINT64_MAX) return false;
+      physical_end = units + length;
     }
-    const unsigned __int128 start = *position + static_cast<unsigned __int128>(gap) * kUnit;
-    *position = start + static_cast<unsigned __int128>(length) * kUnit;
-    if (length == 0 || *position > end) return false;
-    entries->push_back({static_cast<uint64_t>(start), static_cast<uint64_t>(*position), physical});
-    return true;
+    const Wide start = position + Wide{gap} * kUnit;
+    position = start + Wide{length} * kUnit;
+    if ((i == 0 && gap != 0) || length == 0 || position > end) return false;
+    entries->push_back({static_cast<uint64_t>(start), static_cast<uint64_t>(position)});
   }
-
-  bool Varint(uint64_t* value) {
-    unsigned __int128 read = 0;
-    for (unsigned shift = 0; shift < 70 && at_ < stop_; shift += 7) {
-      const uint8_t byte = *at_++;
-      read |= static_cast<unsigned __int128>(byte & 0x7F) << shift;
-      if ((byte & 0x80) != 0) continue;
-      *value = static_cast<uint64_t>(read);
-      return read <= UINT64_MAX;
-    }
-    return false;
-  }
-
-  const uint8_t* const page_;
-  const bool is_map_;
-  const uint64_t size_;
-  const uint8_t* at_ = nullptr;
-  const uint8_t* stop_ = nullptr;
-};
+  *previous_end = end;
+  return at == stop && position == end;
+}
 
 bool IsHeadValid(const Image& image, uint64_t size) {
   return image.pages == image.bytes.size() / kPage - 1 && image.entry_bytes <= size &&
@@ -217,8 +183,8 @@ std::optional<std::vector<Entry>> SlowEntries(const Image& image, uint64_t size)
   std::vector<Entry> entries;
   uint64_t previous_end = 0;
   for (size_t at = kPage; at < image.bytes.size(); at += kPage) {
-    SlowPage page(image.bytes.data() + at, image.kind == kMap, size);
-    if (!page.Read(&previous_end, &entries)) return std::nullopt;
+    const uint8_t* const page = image.bytes.data() + at;
+    if (!ReadPage(page, image.kind == kMap, size, &previous_end, &entries)) return std::nullopt;
   }
   return entries;
 }
@@ -291,7 +257,7 @@ void Run(FuzzInput* input) {
   limits.max_entries_per_message = 1 + (head >> 5 & 3);
   limits.max_extents = 1 + input->Byte();
   limits.send_empty = (head & 0x80) != 0;
-  limits.offset = std::min(input->Number() * kUnit, size);
+  const uint64_t offset = std::min(input->Number() * kUnit, size);
   const size_t count = is_map ? 1 : 1 + input->Byte() % kMaxFiles;
   std::vector<ChangeListFile> files;
   std::vector<Entry> expected;
@@ -310,22 +276,22 @@ void Run(FuzzInput* input) {
     StoredMapSource source(&files.front());
     return FillFromMaps(&source, nullptr, size, each, buffer);
   };
-  unsigned calls = 0;
-  const auto ranges = test::ScanInCalls(fill, size, limits, 4096, &calls);
-  Check(ranges.ok() || ranges.status().Is(kListInvalid));
+  Result<Scan> scan = RunScan(fill, size, offset, 4096, [&] { return limits; });
+  Check(scan.ok() || scan.status().Is(kListInvalid));
   // A call reads the pages from its offset on, so only a single one from the start reads all.
   if (!is_valid) {
-    Check(limits.offset > 0 || calls > 1 || !ranges.ok());
+    Check(offset > 0 || !scan.ok() || scan->calls > 1);
     return;
   }
-  Check(ranges.ok() && *ranges == Joined(std::move(expected), limits.offset, size));
+  Check(scan.ok() && scan->ranges == Joined(std::move(expected), offset, size));
 }
 
 }  // namespace
-}  // namespace blockdelta
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  blockdelta::test::FuzzInput input(data, size);
-  blockdelta::Run(&input);
+  FuzzInput input(data, size);
+  Run(&input);
   return 0;
 }
+
+}  // namespace blockdelta::test

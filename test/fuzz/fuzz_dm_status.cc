@@ -11,21 +11,17 @@
 #include "native/device/dm_status.h"
 #include "test/fuzz/fuzz_input.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
-
-using test::Check;
 
 // With single blanks between the words and none at the ends.
 std::string Plain(std::string_view line) {
   std::string plain;
-  bool in_word = false;
-  for (const char letter : line) {
-    if (letter != ' ') {
-      if (!in_word && !plain.empty()) plain += ' ';
-      plain += letter;
-    }
-    in_word = letter != ' ';
+  for (size_t at = 0; (at = line.find_first_not_of(' ', at)) != std::string_view::npos;) {
+    const std::string_view word = line.substr(at, line.find(' ', at) - at);
+    if (!plain.empty()) plain += ' ';
+    plain += word;
+    at += word.size();
   }
   return plain;
 }
@@ -106,11 +102,9 @@ void FuzzNames(Result<std::vector<std::string>> names, size_t size) {
 }
 
 }  // namespace
-}  // namespace blockdelta
 
 // The first byte chooses the reader, and for targets their number.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace blockdelta;
   if (size == 0) return 0;
   // A copy of its own: a read behind its end is found.
   const std::vector<uint8_t> bytes(data + 1, data + size);
@@ -130,3 +124,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   return 0;
 }
+
+}  // namespace blockdelta::test

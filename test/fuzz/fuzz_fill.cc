@@ -6,18 +6,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "native/scan/fill.h"
-#include "native/scan/list_source.h"
 #include "test/fuzz/fuzz_input.h"
-#include "test/fuzz/fuzz_scan.h"
 #include "test/native/model.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
-
-using test::Check;
-using test::FuzzInput;
-using test::Map;
 
 constexpr size_t kMaxExtents = 48;
 
@@ -57,52 +50,35 @@ bool IsValid(uint64_t size, Map* map) {
   return true;
 }
 
-struct Scene {
-  Map target;
-  Map base;
-  bool has_base;
-  uint64_t size;
-  size_t buffer_bytes;
-  FillLimits limits;
-};
-
-Scene ReadScene(FuzzInput* input) {
-  Scene scene;
-  scene.size = input->Number() & INT64_MAX;
-  scene.buffer_bytes = 64 + input->Byte() * 4;
+void Run(FuzzInput* input) {
+  const uint64_t size = input->Number() & INT64_MAX;
+  const size_t buffer_bytes = 64 + input->Byte() * 4;
   const uint64_t head = input->Byte();
-  scene.has_base = (head & 1) != 0;
-  scene.limits.send_empty = (head & 2) != 0;
-  scene.limits.max_entries = 1 + (head >> 2 & 7);
-  scene.limits.max_entries_per_message = 1 + (head >> 5 & 3);
-  scene.limits.max_extents = 1 + input->Number() % 1000;
-  scene.limits.offset = std::min(input->Number(), scene.size);
-  scene.target = ReadMap(input);
-  scene.base = ReadMap(input);
-  return scene;
-}
-
-void Run(Scene scene) {
-  const std::vector<uint64_t> target_words = test::WordsOf(scene.target);
-  const std::vector<uint64_t> base_words = test::WordsOf(scene.base);
-  const bool valid = IsValid(scene.size, &scene.target) && IsValid(scene.size, &scene.base);
-  const auto fill = [&](const FillLimits& limits, Span<uint8_t> buffer) {
-    ListSource target({target_words.data(), target_words.size()}, scene.size);
-    ListSource base({base_words.data(), base_words.size()}, scene.size);
-    return FillFromMaps(&target, scene.has_base ? &base : nullptr, scene.size, limits, buffer);
-  };
-  const auto ranges = test::ScanInCalls(fill, scene.size, scene.limits, scene.buffer_bytes);
-  Check(ranges.ok() || (ranges.status().Is(kScanMapInvalid) && !valid));
-  if (!valid) return;
-  Check(*ranges == test::ExpectedRanges(scene.target, scene.has_base ? &scene.base : nullptr,
-                                        scene.size, scene.limits.offset));
+  const bool has_base = (head & 1) != 0;
+  FillLimits limits;
+  limits.send_empty = (head & 2) != 0;
+  limits.max_entries = 1 + (head >> 2 & 7);
+  limits.max_entries_per_message = 1 + (head >> 5 & 3);
+  limits.max_extents = 1 + input->Number() % 1000;
+  const uint64_t offset = std::min(input->Number(), size);
+  Map target = ReadMap(input);
+  Map base = ReadMap(input);
+  const Call scan_of = ScanOf(target, has_base ? &base : nullptr, size);
+  Result<Scan> scan = RunScan(scan_of, size, offset, buffer_bytes, [&] { return limits; });
+  if (IsValid(size, &target) && IsValid(size, &base)) {
+    Check(scan.ok());
+    Check(scan->ranges == ExpectedRanges(target, has_base ? &base : nullptr, size, offset));
+  } else {
+    Check(scan.ok() || scan.status().Is(kScanMapInvalid));
+  }
 }
 
 }  // namespace
-}  // namespace blockdelta
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  blockdelta::test::FuzzInput input(data, size);
-  blockdelta::Run(blockdelta::ReadScene(&input));
+  FuzzInput input(data, size);
+  Run(&input);
   return 0;
 }
+
+}  // namespace blockdelta::test

@@ -21,24 +21,18 @@
 #include <vector>
 
 #include "native/scan/message_writer.h"
-#include "native/thin/block_source.h"
-#include "native/thin/delta_walk.h"
-#include "native/thin/metadata_block.h"
 #include "native/thin/superblock.h"
 #include "native/thin/thin_fill.h"
 #include "test/fuzz/fuzz_input.h"
-#include "test/fuzz/fuzz_scan.h"
-#include "test/native/thin_image.h"
+#include "test/native/chunks.h"
+#include "test/native/thin_image_source.h"
 #include "test/native/thin_scenario.h"
-#include "test/native/wire.h"
+#include "test/native/thin_walk.h"
 
 namespace blockdelta::test {
 
-// A small sound image, and changes to it.
-using ThinImageBytes = std::vector<uint8_t>;
-
 // As the generator makes it: full-sized nodes, snapshots, discards, a held copy.
-inline ThinImageBytes MakePoolImage() {
+inline ThinImageSource MakePoolImage() {
   ThinScenario scenario;
   scenario.mapped = 200;
   scenario.density = 0.6;
@@ -48,11 +42,11 @@ inline ThinImageBytes MakePoolImage() {
   scenario.metadata_snapshot = true;
   scenario.changed_after = 5;
   scenario.empty_device = true;
-  return MakeThinPool(scenario).image;
+  return ThinImageSource(MakeThinPool(scenario).image);
 }
 
 // Nodes of few entries, so that trees of some blocks are high.
-inline ThinImageBytes MakeHighImage() {
+inline ThinImageSource MakeHighImage() {
   MappingTrees trees(4);
   PoolPlan plan;
   uint64_t root = trees.Empty();
@@ -65,52 +59,45 @@ inline ThinImageBytes MakeHighImage() {
     plan.devices.push_back({device + 1, root, device, device});
     trees.Share();
   }
-  return MakePool(trees, plan).image;
+  return ThinImageSource(MakePool(trees, plan).image);
 }
 
-// What a block of it is, by its place: block 0 and the held copy are superblocks.
-inline void SealBlock(ThinImageBytes* image, uint64_t number) {
-  uint8_t* const block = &(*image)[number * kMetadataBlockBytes];
-  const bool is_superblock =
-      ReadLe64(block + superblock_format::kMagic) == superblock_format::kMagicNumber;
-  DiskNode::At(block)->Seal(is_superblock || number == 0 ? kSuperblockSalt : kNodeSalt);
-}
-
-inline const ThinImageBytes& SoundImage(bool is_high) {
-  static const ThinImageBytes pool = MakePoolImage();
-  static const ThinImageBytes high = MakeHighImage();
-  return is_high ? high : pool;
-}
-
+// Changes a small sound image.
 class ImageChanges {
  public:
   // Changed blocks get their right checksums if `seals`.
-  ImageChanges(FuzzInput* input, bool seals) : input_(*input), seals_(seals) {
+  ImageChanges(FuzzInput* input, bool seals) : input_(*input) {
+    static const ThinImageSource pool = MakePoolImage();
+    static const ThinImageSource high = MakeHighImage();
     const uint64_t head = input_.Byte();
-    image_ = SoundImage((head & 1) != 0);
-    if ((head & 2) != 0) image_.resize((1 + input_.Byte() % blocks()) * kMetadataBlockBytes);
+    image_ = (head & 1) != 0 ? high : pool;
+    if ((head & 2) != 0) image_.Truncate(1 + input_.Byte() % image_.block_count());
     for (uint64_t left = head >> 2 & 15; left > 0; left--) Change();
     for (const uint64_t number : changed_) {
-      if (seals_) SealBlock(&image_, number);
+      if (seals) Seal(number);
     }
   }
 
-  const ThinImageBytes& image() const { return image_; }
+  const std::vector<uint8_t>& Bytes() const { return image_.bytes(); }
 
  private:
-  uint64_t blocks() const { return image_.size() / kMetadataBlockBytes; }
-  uint8_t* block(uint64_t number) { return &image_[number * kMetadataBlockBytes]; }
+  // What a block is, by its place: block 0 and the held copy are superblocks.
+  void Seal(uint64_t number) {
+    const uint64_t magic = ReadLe64(image_.block(number) + superblock_format::kMagic);
+    const bool is_superblock = number == 0 || magic == superblock_format::kMagicNumber;
+    image_.node(number)->Seal(is_superblock ? kSuperblockSalt : kNodeSalt);
+  }
 
   void Write(size_t offset, uint64_t value, size_t bytes) {
-    std::memcpy(block(at_) + offset % (kMetadataBlockBytes - 8), &value, bytes);
+    std::memcpy(image_.block(at_) + offset % (kMetadataBlockBytes - 8), &value, bytes);
   }
 
   void Change() {
     constexpr size_t kHeader[] = {4, 8, 16, 20, 24, 0};
     const uint64_t what = input_.Byte();
-    at_ = input_.Byte() % blocks();
+    at_ = input_.Byte() % image_.block_count();
     changed_.insert(at_);
-    const uint64_t room = ReadLe32(block(at_) + node_format::kMaxEntries);
+    const uint64_t room = image_.node(at_)->max_entries;
     switch (what % 6) {
       case 0:
         return Write(kHeader[input_.Byte() % 6], input_.Number(0xE0), 4);
@@ -122,8 +109,10 @@ class ImageChanges {
       case 3:
         return Write(input_.Number(0xE0), input_.Byte(), 1);
       case 4: {
-        const uint64_t from = input_.Byte() % blocks();
-        if (from != at_) std::memcpy(block(at_), block(from), kMetadataBlockBytes);
+        const uint64_t from = input_.Byte() % image_.block_count();
+        if (from != at_) {
+          std::memcpy(image_.block(at_), image_.block(from), kMetadataBlockBytes);
+        }
         return Write(kOwnNumberOffset, at_, 8);
       }
       default:
@@ -134,8 +123,7 @@ class ImageChanges {
   }
 
   FuzzInput& input_;
-  const bool seals_;
-  ThinImageBytes image_;
+  ThinImageSource image_{{}};
   std::set<uint64_t> changed_;
   uint64_t at_ = 0;
 };
@@ -176,14 +164,14 @@ class ThinMetadataModel {
     return devices;
   }
 
-  // Virtual block to data block of one device.
-  std::optional<std::map<uint64_t, uint64_t>> Mappings(uint64_t root, uint64_t data_blocks) const {
+  // Of one device.
+  std::optional<Mappings> MappingsOf(uint64_t root, uint64_t data_blocks) const {
     const auto tree = Tree(root, UINT64_MAX, 8);
     if (!tree.has_value()) return std::nullopt;
-    std::map<uint64_t, uint64_t> mappings;
+    Mappings mappings;
     for (const auto& [block, value] : *tree) {
-      mappings[block] = ReadLe64(value.data()) >> 24;
-      if (data_blocks != 0 && mappings[block] >= data_blocks) return std::nullopt;
+      mappings[block] = ReadLe64(value.data());
+      if (data_blocks != 0 && mappings[block] >> 24 >= data_blocks) return std::nullopt;
     }
     return mappings;
   }
@@ -237,87 +225,24 @@ class ThinMetadataModel {
 
 inline void CheckRefusal(const Status& status) { Check(status.Is(kThinMetadataInvalid)); }
 
-class FuzzedSource final : public BlockSource {
- public:
-  FuzzedSource(const ThinImageBytes& image, size_t batch) : image_(image), batch_(batch) {}
-
-  const std::string& path() const override { return path_; }
-  uint64_t block_count() const override { return image_.size() / kMetadataBlockBytes; }
-  size_t batch_blocks() const override { return batch_; }
-  Status Read(Span<const uint64_t> numbers, uint8_t* out) override {
-    reads_ += numbers.size();
-    // Keys of a level do not overlap, so no level can have more nodes than there are blocks.
-    Check(reads_ <= 1000 * kMaxTreeHeight * block_count() + 1000);
-    for (size_t i = 0; i < numbers.size(); i++) {
-      if (numbers[i] >= block_count()) return InvalidBlock(path_, numbers[i], "is not there");
-      std::memcpy(out + i * kMetadataBlockBytes, &image_[numbers[i] * kMetadataBlockBytes],
-                  kMetadataBlockBytes);
-    }
-    return Status();
-  }
-
- private:
-  const std::string path_ = "image";
-  const ThinImageBytes& image_;
-  const size_t batch_;
-  uint64_t reads_ = 0;
-};
-
-using BlockKinds = std::map<uint64_t, DeltaKind>;
-using ModelMappings = std::map<uint64_t, uint64_t>;
-
-inline BlockKinds ExpectedKinds(const ModelMappings* left, const ModelMappings& right,
-                                uint64_t first, bool include_same) {
-  BlockKinds kinds;
-  for (auto at = right.lower_bound(first); at != right.end(); ++at) {
-    if (left == nullptr || left->count(at->first) == 0) {
-      kinds[at->first] = DeltaKind::kRightOnly;
-    } else if (left->at(at->first) != at->second) {
-      kinds[at->first] = DeltaKind::kDifferent;
-    } else if (include_same) {
-      kinds[at->first] = DeltaKind::kSame;
-    }
-  }
-  if (left == nullptr) return kinds;
-  for (auto at = left->lower_bound(first); at != left->end(); ++at) {
-    if (right.count(at->first) == 0) kinds[at->first] = DeltaKind::kLeftOnly;
-  }
-  return kinds;
-}
-
-inline Result<BlockKinds> Walk(DeltaWalk* walk, uint64_t first) {
-  BlockKinds kinds;
-  Status status = walk->Seek({first, UINT64_MAX});
-  if (!status.ok()) return status;
-  uint64_t examined = first;
-  for (unsigned steps = 0; !walk->done(); steps++) {
-    Check(steps < 100'000);
-    Result<Span<const DeltaRun>> runs = walk->Read();
-    if (!runs.ok()) return runs.TakeStatus();
-    for (const DeltaRun& run : *runs) {
-      Check(run.begin >= examined && run.length > 0 && run.end() <= walk->examined());
-      for (uint64_t i = run.begin; i < run.end(); i++) Check(kinds.emplace(i, run.kind).second);
-    }
-    examined = walk->examined();
-  }
-  return kinds;
-}
-
 class ThinMetadataFuzz {
  public:
   ThinMetadataFuzz(FuzzInput* input, bool seals)
       : input_(*input),
         head_(input->Byte()),
-        changes_(input, seals),
-        source_(changes_.image(), (head_ & 1) != 0 ? 64 : 1),
-        model_(changes_.image()) {}
+        source_(ImageChanges(input, seals).Bytes(), (head_ & 1) != 0 ? 64 : 1),
+        model_(source_.bytes()) {
+    // Keys of a level do not overlap, so no level can have more nodes than there are blocks.
+    source_.AfterRead([this](uint8_t*) {
+      Check(source_.reads() <= 1000 * kMaxTreeHeight * source_.block_count() + 1000);
+    });
+  }
 
   void Run() {
     for (const uint64_t number : {uint64_t{0}, HeldRoot()}) {
       if (number >= source_.block_count()) continue;
       Result<Superblock> superblock =
-          ParseSuperblock(&changes_.image()[number * kMetadataBlockBytes], number,
-                          source_.block_count(), source_.path());
+          ParseSuperblock(source_.block(number), number, source_.block_count(), source_.path());
       if (superblock.ok()) {
         ReadDevices(*superblock, number);
       } else {
@@ -327,9 +252,7 @@ class ThinMetadataFuzz {
   }
 
  private:
-  uint64_t HeldRoot() const {
-    return ReadLe64(changes_.image().data() + superblock_format::kHeldRoot);
-  }
+  uint64_t HeldRoot() { return ReadLe64(source_.block(0) + superblock_format::kHeldRoot); }
 
   void ReadDevices(const Superblock& superblock, uint64_t number) {
     const auto expected = model_.Devices(superblock.mapping_root, superblock.details_root);
@@ -355,34 +278,42 @@ class ThinMetadataFuzz {
     if (number == 0 && (head_ & 8) != 0) Fill(superblock, target, has_base ? &base : nullptr);
   }
 
+  // What the model reads of the two; nothing where one is not sound. Without a base, that is empty.
+  std::optional<std::array<Mappings, 2>> Sides(const Superblock& superblock,
+                                               const ThinDevice& target,
+                                               const ThinDevice* base) const {
+    const auto right = model_.MappingsOf(target.root, superblock.data_blocks);
+    std::optional<Mappings> left = Mappings();
+    if (base != nullptr) left = model_.MappingsOf(base->root, superblock.data_blocks);
+    if (!right.has_value() || !left.has_value()) return std::nullopt;
+    return {{*left, *right}};
+  }
+
   void WalkTrees(const Superblock& superblock, const ThinDevice& target, const ThinDevice* base) {
-    const bool include_same = (head_ & 4) != 0;
-    const uint64_t first = (head_ & 16) != 0 ? input_.Number(0xE0) : 0;
-    MappingReader reader(&source_, superblock.data_blocks);
     DeltaSides sides;
     if (base != nullptr) sides.roots.left = base->root;
     sides.roots.right = target.root;
-    sides.include_same = include_same;
-    DeltaWalk walk(&reader, sides);
-    Result<BlockKinds> kinds = Walk(&walk, first);
-    const auto right = model_.Mappings(target.root, superblock.data_blocks);
-    const auto left =
-        model_.Mappings(base != nullptr ? base->root : target.root, superblock.data_blocks);
+    sides.include_same = (head_ & 4) != 0;
+    const uint64_t first = (head_ & 16) != 0 ? input_.Number(0xE0) : 0;
+    MappingReader reader(&source_, superblock.data_blocks);
+    Result<BlockKinds> kinds = WalkAll(&reader, sides, {first, UINT64_MAX});
     if (!kinds.ok()) CheckRefusal(kinds.status());
-    if (!right.has_value() || !left.has_value()) {
+    const auto known = Sides(superblock, target, base);
+    if (!known.has_value()) {
       // Read whole, so that nothing unsound can have been left out.
-      Check(!kinds.ok() || first != 0 || (base != nullptr && !include_same));
+      Check(!kinds.ok() || first != 0 || (base != nullptr && !sides.include_same));
       return;
     }
     Check(kinds.ok());
-    Check(*kinds == ExpectedKinds(base != nullptr ? &*left : nullptr, *right, first, include_same));
+    Check(*kinds ==
+          ExpectedKinds((*known)[0], (*known)[1], sides.include_same, {first, UINT64_MAX}));
   }
 
   // The image as a file, for what opens one.
   std::string WriteFile() {
     // Above what the process may inherit, so that the name is as long each time.
     static const int fd = fcntl(memfd_create("metadata", MFD_CLOEXEC), F_DUPFD_CLOEXEC, 100);
-    const ThinImageBytes& image = changes_.image();
+    const std::vector<uint8_t>& image = source_.bytes();
     Check(fd >= 0 && ftruncate(fd, static_cast<off_t>(image.size())) == 0);
     Check(pwrite(fd, image.data(), image.size(), 0) == static_cast<ssize_t>(image.size()));
     return "/proc/self/fd/" + std::to_string(fd);
@@ -401,36 +332,20 @@ class ThinMetadataFuzz {
     limits.max_entries_per_message = limits.max_entries;
     limits.max_extents = 1 + input_.Byte();
     limits.send_empty = false;
-    const auto ranges = ScanInCalls(
-        [&](const FillLimits& each, Span<uint8_t> buffer) {
-          return FillFromThin(request, size, each, buffer, 1);
-        },
-        size, limits, MessageWriter::kMinBufferBytes);
-    if (!ranges.ok()) return CheckRefusal(ranges.status());
-    CheckRanges(superblock, target, base, size, *ranges);
-  }
-
-  void CheckRanges(const Superblock& superblock, const ThinDevice& target, const ThinDevice* base,
-                   uint64_t size, const std::vector<Range>& ranges) const {
-    const auto right = model_.Mappings(target.root, superblock.data_blocks);
-    const auto left =
-        model_.Mappings(base != nullptr ? base->root : target.root, superblock.data_blocks);
-    if (!right.has_value() || !left.has_value()) return;
-    std::vector<Range> expected;
-    const uint64_t block_bytes = superblock.data_block_bytes;
-    for (const auto& [block, kind] :
-         ExpectedKinds(base != nullptr ? &*left : nullptr, *right, 0, false)) {
-      if (block >= (size + block_bytes - 1) / block_bytes) break;
-      const uint64_t begin = block * block_bytes;
-      AddRange(&expected, begin, std::min(block_bytes, size - begin));
-    }
-    Check(ranges == expected);
+    const auto fill = [&](const FillLimits& each, Span<uint8_t> buffer) {
+      return FillFromThin(request, size, each, buffer, 1);
+    };
+    Result<Scan> scan =
+        RunScan(fill, size, 0, MessageWriter::kMinBufferBytes, [&] { return limits; });
+    if (!scan.ok()) return CheckRefusal(scan.status());
+    const auto known = Sides(superblock, target, base);
+    if (!known.has_value()) return;
+    Check(scan->ranges == RangesOf(ExpectedKinds((*known)[0], (*known)[1]), block_bytes, 0, size));
   }
 
   FuzzInput& input_;
   const uint64_t head_;
-  ImageChanges changes_;
-  FuzzedSource source_;
+  ThinImageSource source_;
   ThinMetadataModel model_;
 };
 

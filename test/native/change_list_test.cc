@@ -14,7 +14,7 @@
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
 
 using change_list::kPageBytes;
@@ -42,7 +42,7 @@ Entries RandomEntries(Random* random, ChangeListKind kind, size_t count, uint64_
   while (entries.size() < count) {
     const uint64_t length = 1 + (Below(random, 20) == 0 ? Below(random, 5000) : Below(random, 16));
     if (at + length > units) break;
-    ChangeListEntry entry = {at * kUnitBytes, (at + length) * kUnitBytes, 0, false};
+    ChangeListEntry entry = {at * kUnitBytes, (at + length) * kUnitBytes};
     if (is_map) {
       entry.opaque = Below(random, 8) == 0;
       if (!entry.opaque) entry.physical = Below(random, uint64_t{1} << 50) * kUnitBytes;
@@ -100,17 +100,21 @@ bool Equal(const Entries& left, const Entries& right) {
   return std::equal(left.begin(), left.end(), right.begin(), right.end(), IsSame);
 }
 
-TEST(ChangeListTest, ReadsBackWhatWasWrittenFromAnyOffset) {
-  const test::TempDirectory directory;
-  Random random(test::Seed());
+class ChangeListTest : public InDirectory {
+ protected:
+  const std::string path_ = At("list");
+};
+class ChangeListUnionTest : public InDirectory {};
+
+TEST_F(ChangeListTest, ReadsBackWhatWasWrittenFromAnyOffset) {
+  Random random(Seed());
   for (const auto kind :
        {ChangeListKind::kDelta, ChangeListKind::kAllocated, ChangeListKind::kMap}) {
     for (int round = 0; round < 20; round++) {
-      const std::string path = directory.At("list");
       const Entries entries = RandomEntries(&random, kind, Below(&random, 5000), kUnits);
       const ListedSnapshot base = kind == ChangeListKind::kDelta ? Snapshot(1) : ListedSnapshot();
-      Write(path, kind, entries, Snapshot(2), base, &random);
-      ASSERT_VALUE(file, ChangeListFile::Open(path));
+      Write(path_, kind, entries, Snapshot(2), base, &random);
+      ASSERT_VALUE(file, ChangeListFile::Open(path_));
       EXPECT_EQ(file.head().kind, kind);
       EXPECT_EQ(file.head().entries, entries.size());
       EXPECT_TRUE(file.head().target == Snapshot(2) && file.head().base == base);
@@ -123,91 +127,79 @@ TEST(ChangeListTest, ReadsBackWhatWasWrittenFromAnyOffset) {
         ASSERT_VALUE(found, ReadFrom(file, offset, 1 + Below(&random, 8)));
         ASSERT_TRUE(Equal(found, expected)) << "from " << offset;
       }
-      EXPECT_FALSE(test::Exists(path + ".tmp"));
+      EXPECT_FALSE(Exists(path_ + ".tmp"));
     }
   }
 }
 
-TEST(ChangeListTest, JoinsAdjacentRangesAndExtentsThatContinueOnTheDevice) {
-  const test::TempDirectory directory;
-  const std::string path = directory.At("list");
-  Write(path, ChangeListKind::kAllocated, {{0, 4096, 0, false}, {4096, 8192, 0, false}},
-        Snapshot(1), {});
-  ASSERT_VALUE(ranges, ReadAll(path));
-  EXPECT_TRUE(Equal(ranges, {{0, 8192, 0, false}}));
-  Write(path, ChangeListKind::kMap,
+TEST_F(ChangeListTest, JoinsAdjacentRangesAndExtentsThatContinueOnTheDevice) {
+  Write(path_, ChangeListKind::kAllocated, {{0, 4096}, {4096, 8192}}, Snapshot(1), {});
+  ASSERT_VALUE(ranges, ReadAll(path_));
+  EXPECT_TRUE(Equal(ranges, {{0, 8192}}));
+  Write(path_, ChangeListKind::kMap,
         {{0, 4096, 1 << 20, false},
          {4096, 8192, (1 << 20) + 4096, false},
          {8192, 12288, 1 << 30, false},
          {12288, 16384, 0, true}},
         Snapshot(1), {});
-  ASSERT_VALUE(extents, ReadAll(path));
+  ASSERT_VALUE(extents, ReadAll(path_));
   EXPECT_TRUE(
       Equal(extents,
             {{0, 8192, 1 << 20, false}, {8192, 12288, 1 << 30, false}, {12288, 16384, 0, true}}));
 }
 
-TEST(ChangeListTest, RefusesEntriesThatAreEmptyOutOfOrderOrNotInUnits) {
-  const test::TempDirectory directory;
-  ASSERT_VALUE(writer, ChangeListWriter::Create(directory.At("list"), ChangeListKind::kAllocated));
-  EXPECT_CODE(writer.Add({4096, 4096, 0, false}), "EINVAL");
-  EXPECT_CODE(writer.Add({0, 4095, 0, false}), "EINVAL");
-  EXPECT_OK(writer.Add({4096, 8192, 0, false}));
-  EXPECT_CODE(writer.Add({0, 512, 0, false}), "EINVAL");
+TEST_F(ChangeListTest, RefusesEntriesThatAreEmptyOutOfOrderOrNotInUnits) {
+  ASSERT_VALUE(writer, ChangeListWriter::Create(At("list"), ChangeListKind::kAllocated));
+  EXPECT_CODE(writer.Add({4096, 4096}), "EINVAL");
+  EXPECT_CODE(writer.Add({0, 4095}), "EINVAL");
+  EXPECT_OK(writer.Add({4096, 8192}));
+  EXPECT_CODE(writer.Add({0, 512}), "EINVAL");
   EXPECT_OK(writer.Flush());
-  EXPECT_CODE(writer.Add({4096, 16384, 0, false}), "EINVAL");
+  EXPECT_CODE(writer.Add({4096, 16384}), "EINVAL");
 }
 
 // A list of a few pages, as bytes.
-std::vector<uint8_t> SomeList(const std::string& path, int target = 2) {
+std::vector<uint8_t> SomeList(const std::string& path) {
   Random random(7);
   const Entries entries = RandomEntries(&random, ChangeListKind::kDelta, 3000, kUnits);
-  Write(path, ChangeListKind::kDelta, entries, Snapshot(target), Snapshot(1));
-  return test::ReadBytes(path);
+  Write(path, ChangeListKind::kDelta, entries, Snapshot(2), Snapshot(1));
+  return ReadBytes(path);
 }
 
-void Overwrite(const std::string& path, const std::vector<uint8_t>& bytes) {
+// Of reading the file, with these bytes.
+std::string CodeOfBytes(const std::string& path, const std::vector<uint8_t>& bytes) {
   unlink(path.c_str());
-  test::WriteBytes(path, 0, bytes);
+  WriteBytes(path, 0, bytes);
+  return CodeOf(ReadAll(path));
 }
 
-TEST(ChangeListTest, NeverBelievesAFileWithAChangedByte) {
-  const test::TempDirectory directory;
-  const std::string path = directory.At("list");
-  const std::vector<uint8_t> bytes = SomeList(path);
+TEST_F(ChangeListTest, NeverBelievesAFileWithAChangedByte) {
+  const std::vector<uint8_t> bytes = SomeList(path_);
   ASSERT_GE(bytes.size(), 3 * kPageBytes);
   for (size_t at = 0; at < bytes.size(); at += at < 256 ? 1 : 37) {
     std::vector<uint8_t> changed = bytes;
     changed[at] ^= static_cast<uint8_t>(1 + at % 255);
-    Overwrite(path, changed);
-    ASSERT_EQ(test::CodeOf(ReadAll(path)), "LIST_INVALID") << "byte " << at;
+    ASSERT_EQ(CodeOfBytes(path_, changed), "LIST_INVALID") << "byte " << at;
   }
 }
 
-TEST(ChangeListTest, NeverBelievesATruncatedOrExtendedFile) {
-  const test::TempDirectory directory;
-  const std::string path = directory.At("list");
-  const std::vector<uint8_t> bytes = SomeList(path);
-  for (size_t size = 0; size < bytes.size(); size += 1021) {
-    Overwrite(path, {bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(size)});
-    ASSERT_EQ(test::CodeOf(ReadAll(path)), "LIST_INVALID") << size << " bytes";
+TEST_F(ChangeListTest, NeverBelievesATruncatedOrExtendedFile) {
+  const std::vector<uint8_t> bytes = SomeList(path_);
+  std::vector<size_t> sizes;
+  for (size_t size = 0; size < bytes.size(); size += 1021) sizes.push_back(size);
+  for (size_t size = kPageBytes; size <= bytes.size() + kPageBytes; size += kPageBytes) {
+    if (size != bytes.size()) sizes.push_back(size);
   }
-  for (size_t pages = 1; pages * kPageBytes < bytes.size(); pages++) {
-    Overwrite(path, {bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(pages * kPageBytes)});
-    ASSERT_EQ(test::CodeOf(ReadAll(path)), "LIST_INVALID") << pages << " pages";
+  for (const size_t size : sizes) {
+    const auto resize = [&](auto* file) { file->resize(size); };
+    ASSERT_EQ(CodeOfBytes(path_, With(bytes, resize)), "LIST_INVALID") << size << " bytes";
   }
-  std::vector<uint8_t> longer = bytes;
-  longer.resize(bytes.size() + kPageBytes);
-  Overwrite(path, longer);
-  EXPECT_CODE(ReadAll(path), "LIST_INVALID");
 }
 
-TEST(ChangeListTest, NeverBelievesPagesInAnotherPlaceOrOfAnotherFile) {
-  const test::TempDirectory directory;
-  const std::string path = directory.At("list");
-  const std::vector<uint8_t> bytes = SomeList(path);
+TEST_F(ChangeListTest, NeverBelievesPagesInAnotherPlaceOrOfAnotherFile) {
+  const std::vector<uint8_t> bytes = SomeList(path_);
   // The same entries, so that only its file id tells a page from this one.
-  const std::vector<uint8_t> other = SomeList(directory.At("other"));
+  const std::vector<uint8_t> other = SomeList(At("other"));
   ASSERT_EQ(bytes.size(), other.size());
   const auto page = [](const std::vector<uint8_t>& from, size_t number) {
     const auto start = from.begin() + static_cast<ptrdiff_t>(number * kPageBytes);
@@ -217,8 +209,7 @@ TEST(ChangeListTest, NeverBelievesPagesInAnotherPlaceOrOfAnotherFile) {
     std::vector<uint8_t> changed = bytes;
     std::copy(replacement.begin(), replacement.end(),
               changed.begin() + static_cast<ptrdiff_t>(number * kPageBytes));
-    Overwrite(path, changed);
-    return test::CodeOf(ReadAll(path));
+    return CodeOfBytes(path_, changed);
   };
   EXPECT_EQ(with(0, page(other, 0)), "LIST_INVALID");
   EXPECT_EQ(with(1, page(other, 1)), "LIST_INVALID");
@@ -228,38 +219,31 @@ TEST(ChangeListTest, NeverBelievesPagesInAnotherPlaceOrOfAnotherFile) {
   EXPECT_EQ(with(1, page(bytes, 1)), "");
 }
 
-TEST(ChangeListTest, NeverTakesAnUnfinishedFileForAList) {
-  const test::TempDirectory directory;
-  const std::string path = directory.At("list");
-  {
-    ASSERT_VALUE(writer, ChangeListWriter::Create(path, ChangeListKind::kAllocated));
-    EXPECT_CODE(ReadAll(path), "LIST_INVALID");
-    EXPECT_OK(writer.Add({0, 4096, 0, false}));
-    EXPECT_OK(writer.Flush());
-    EXPECT_CODE(ReadAll(path), "LIST_INVALID");
-  }
-  EXPECT_CODE(ReadAll(directory.At("none")), "ENOENT");
+TEST_F(ChangeListTest, NeverTakesAnUnfinishedFileForAList) {
+  ASSERT_VALUE(writer, ChangeListWriter::Create(path_, ChangeListKind::kAllocated));
+  EXPECT_CODE(ReadAll(path_), "LIST_INVALID");
+  EXPECT_OK(writer.Add({0, 4096}));
+  EXPECT_OK(writer.Flush());
+  EXPECT_CODE(ReadAll(path_), "LIST_INVALID");
+  EXPECT_CODE(ReadAll(At("none")), "ENOENT");
 }
 
-TEST(ChangeListTest, ContinuesOnlyTheFileThatTheStepBeforeLeft) {
-  const test::TempDirectory directory;
-  const std::string path = directory.At("list");
-  ASSERT_VALUE(writer, ChangeListWriter::Create(path, ChangeListKind::kAllocated));
-  EXPECT_OK(writer.Add({0, 4096, 0, false}));
+TEST_F(ChangeListTest, ContinuesOnlyTheFileThatTheStepBeforeLeft) {
+  ASSERT_VALUE(writer, ChangeListWriter::Create(path_, ChangeListKind::kAllocated));
+  EXPECT_OK(writer.Add({0, 4096}));
   EXPECT_OK(writer.Flush());
   const ChangeListProgress progress = writer.progress();
-  EXPECT_OK(ChangeListWriter::Continue(path, ChangeListKind::kAllocated, progress));
-  ASSERT_EQ(truncate(path.c_str(), kPageBytes), 0);
-  EXPECT_CODE(ChangeListWriter::Continue(path, ChangeListKind::kAllocated, progress),
+  EXPECT_OK(ChangeListWriter::Continue(path_, ChangeListKind::kAllocated, progress));
+  ASSERT_EQ(truncate(path_.c_str(), kPageBytes), 0);
+  EXPECT_CODE(ChangeListWriter::Continue(path_, ChangeListKind::kAllocated, progress),
               "LIST_INVALID");
-  unlink(path.c_str());
-  EXPECT_CODE(ChangeListWriter::Continue(path, ChangeListKind::kAllocated, progress),
+  unlink(path_.c_str());
+  EXPECT_CODE(ChangeListWriter::Continue(path_, ChangeListKind::kAllocated, progress),
               "LIST_INVALID");
 }
 
 // The union by the slow way: one flag for each unit.
-std::vector<test::Range> NaiveUnion(const std::vector<Entries>& lists, uint64_t size,
-                                    uint64_t offset) {
+std::vector<Range> NaiveUnion(const std::vector<Entries>& lists, uint64_t size, uint64_t offset) {
   std::vector<bool> units(size / kUnitBytes);
   for (const Entries& list : lists) {
     for (const ChangeListEntry& entry : list) {
@@ -268,16 +252,16 @@ std::vector<test::Range> NaiveUnion(const std::vector<Entries>& lists, uint64_t 
       }
     }
   }
-  std::vector<test::Range> ranges;
+  std::vector<Range> ranges;
   for (uint64_t at = offset; at < size; at += kUnitBytes) {
-    if (units[at / kUnitBytes]) test::AddRange(&ranges, at, kUnitBytes);
+    if (units[at / kUnitBytes]) AddRange(&ranges, at, kUnitBytes);
   }
   return ranges;
 }
 
 // Steps between snapshots of a volume that grows, and the request for their union.
 struct RandomChain {
-  RandomChain(const test::TempDirectory& directory, Random* random, size_t count, size_t most) {
+  RandomChain(const TempDirectory& directory, Random* random, size_t count, size_t most) {
     uint64_t units = 1000 + Below(random, 3000);
     for (size_t i = 0; i < count; i++) {
       const int number = static_cast<int>(i);
@@ -301,13 +285,12 @@ struct RandomChain {
   ListedSnapshot target;
 };
 
-TEST(ChangeListUnionTest, IsTheUnionOfAllListsFromAnyOffsetInAnyChunks) {
-  const test::TempDirectory directory;
-  Random random(test::Seed());
+TEST_F(ChangeListUnionTest, IsTheUnionOfAllListsFromAnyOffsetInAnyChunks) {
+  Random random(Seed());
   for (int round = 0; round < 30; round++) {
-    const RandomChain chain(directory, &random, 1 + Below(&random, round == 0 ? 300 : 12), 300);
+    const RandomChain chain(directory_, &random, 1 + Below(&random, round == 0 ? 300 : 12), 300);
     const uint64_t size = chain.request.size_bytes;
-    const test::Call call = [&](const FillLimits& limits, Span<uint8_t> buffer) {
+    const auto call = [&](const FillLimits& limits, Span<uint8_t> buffer) {
       return FillFromLists(chain.request, limits, buffer);
     };
     const auto limits = [&] {
@@ -316,18 +299,16 @@ TEST(ChangeListUnionTest, IsTheUnionOfAllListsFromAnyOffsetInAnyChunks) {
     };
     for (int i = 0; i < 4; i++) {
       const uint64_t offset = i == 0 ? 0 : Below(&random, size / kUnitBytes + 1) * kUnitBytes;
-      const test::Scan scan = test::RunScan(call, size, offset, 4096, limits);
-      EXPECT_TRUE(scan.complete);
+      ASSERT_VALUE(scan, RunScan(call, size, offset, 4096, limits));
       ASSERT_EQ(scan.ranges, NaiveUnion(chain.lists, size, offset)) << "from " << offset;
     }
   }
 }
 
-TEST(ChangeListUnionTest, JoinedListsHaveTheSameUnionAndTheEndsOfBoth) {
-  const test::TempDirectory directory;
-  Random random(test::Seed());
+TEST_F(ChangeListUnionTest, JoinedListsHaveTheSameUnionAndTheEndsOfBoth) {
+  Random random(Seed());
   for (int round = 0; round < 30; round++) {
-    const RandomChain chain(directory, &random, 2 + Below(&random, 6), 2000);
+    const RandomChain chain(directory_, &random, 2 + Below(&random, 6), 2000);
     std::vector<std::string> paths = chain.request.paths;
     while (paths.size() > 1) {
       const size_t at = Below(&random, paths.size() - 1);
@@ -339,7 +320,7 @@ TEST(ChangeListUnionTest, JoinedListsHaveTheSameUnionAndTheEndsOfBoth) {
     ASSERT_VALUE(joined, ChangeListFile::Open(paths[0]));
     EXPECT_TRUE(joined.head().base == chain.base && joined.head().target == chain.target);
     ASSERT_VALUE(entries, ReadFrom(joined, 0, 4));
-    std::vector<test::Range> ranges;
+    std::vector<Range> ranges;
     for (const ChangeListEntry& entry : entries) {
       ranges.push_back({entry.start, entry.end - entry.start});
     }
@@ -348,12 +329,11 @@ TEST(ChangeListUnionTest, JoinedListsHaveTheSameUnionAndTheEndsOfBoth) {
 }
 
 // Three lists from snapshot 0 to snapshot 3.
-ChangeListRequest Chain(const test::TempDirectory& directory) {
+ChangeListRequest Chain(const TempDirectory& directory) {
   ChangeListRequest request;
   for (int i = 0; i < 3; i++) {
     request.paths.push_back(directory.At("step-" + std::to_string(i)));
-    Write(request.paths.back(), ChangeListKind::kDelta, {{0, 4096, 0, false}}, Snapshot(i + 1),
-          Snapshot(i));
+    Write(request.paths.back(), ChangeListKind::kDelta, {{0, 4096}}, Snapshot(i + 1), Snapshot(i));
   }
   request.base_id = Snapshot(0).id;
   request.target_id = Snapshot(3).id;
@@ -363,20 +343,18 @@ ChangeListRequest Chain(const test::TempDirectory& directory) {
 
 // Of answering the request, and of verifying that it can be answered.
 std::string CodeOfUnion(const ChangeListRequest& request) {
-  const std::string code = test::CodeOfLists(request);
-  EXPECT_EQ(test::CodeOf(VerifyChangeLists(request)), code);
+  const std::string code = CodeOf(ScanLists(request));
+  EXPECT_EQ(CodeOf(VerifyChangeLists(request)), code);
   return code;
 }
 
-TEST(ChangeListUnionTest, JoinsOnlyTwoStepsThatFollowEachOther) {
-  const test::TempDirectory directory;
-  const ChangeListRequest chain = Chain(directory);
+TEST_F(ChangeListUnionTest, JoinsOnlyTwoStepsThatFollowEachOther) {
+  const ChangeListRequest chain = Chain(directory_);
   const auto code_of_join = [&](const std::string& older, const std::string& newer) {
-    return test::CodeOf(
-        JoinChangeLists({older, newer, directory.At("joined.tmp"), directory.At("joined")}));
+    return CodeOf(JoinChangeLists({older, newer, At("joined.tmp"), At("joined")}));
   };
   EXPECT_EQ(code_of_join(chain.paths[0], chain.paths[1]), "");
-  unlink(directory.At("joined").c_str());
+  unlink(At("joined").c_str());
   EXPECT_EQ(code_of_join(chain.paths[1], chain.paths[0]), "LIST_INVALID");
   EXPECT_EQ(code_of_join(chain.paths[0], chain.paths[2]), "LIST_INVALID");
   EXPECT_EQ(code_of_join(chain.paths[0] + "-gone", chain.paths[1]), "LIST_INVALID");
@@ -387,16 +365,14 @@ TEST(ChangeListUnionTest, JoinsOnlyTwoStepsThatFollowEachOther) {
   EXPECT_EQ(code_of_join(chain.paths[0], chain.paths[1]), "LIST_INVALID");
   Write(chain.paths[0], ChangeListKind::kAllocated, {}, Snapshot(1), {});
   EXPECT_EQ(code_of_join(chain.paths[0], chain.paths[1]), "LIST_INVALID");
-  Write(chain.paths[0], ChangeListKind::kDelta, {{0, kUnitBytes, 0, false}}, Snapshot(1),
-        Snapshot(0));
-  test::WriteBytes(chain.paths[0], kPageBytes + 100, {1});
+  Write(chain.paths[0], ChangeListKind::kDelta, {{0, kUnitBytes}}, Snapshot(1), Snapshot(0));
+  WriteBytes(chain.paths[0], kPageBytes + 100, {1});
   EXPECT_EQ(code_of_join(chain.paths[0], chain.paths[1]), "LIST_INVALID");
-  EXPECT_FALSE(test::Exists(directory.At("joined")));
+  EXPECT_FALSE(Exists(At("joined")));
 }
 
-TEST(ChangeListUnionTest, RefusesListsThatAreNoChainBetweenTheTwoSnapshots) {
-  const test::TempDirectory directory;
-  const ChangeListRequest request = Chain(directory);
+TEST_F(ChangeListUnionTest, RefusesListsThatAreNoChainBetweenTheTwoSnapshots) {
+  const ChangeListRequest request = Chain(directory_);
   EXPECT_EQ(CodeOfUnion(request), "");
   using Change = void (*)(ChangeListRequest*);
   for (const Change change : {Change([](auto* r) { std::swap(r->paths[0], r->paths[1]); }),
@@ -406,15 +382,12 @@ TEST(ChangeListUnionTest, RefusesListsThatAreNoChainBetweenTheTwoSnapshots) {
                               Change([](auto* r) { r->base_id = Snapshot(1).id; }),
                               Change([](auto* r) { r->base_id.clear(); }),
                               Change([](auto* r) { r->size_bytes += kUnitBytes; })}) {
-    ChangeListRequest other = request;
-    change(&other);
-    EXPECT_EQ(CodeOfUnion(other), "LIST_INVALID");
+    EXPECT_EQ(CodeOfUnion(With(request, change)), "LIST_INVALID");
   }
 }
 
-TEST(ChangeListUnionTest, RefusesAStepThatBeginsWithAnotherVersionOfTheSnapshotInBetween) {
-  const test::TempDirectory directory;
-  const ChangeListRequest request = Chain(directory);
+TEST_F(ChangeListUnionTest, RefusesAStepThatBeginsWithAnotherVersionOfTheSnapshotInBetween) {
+  const ChangeListRequest request = Chain(directory_);
   ListedSnapshot changed = Snapshot(1);
   changed.file.change_time_ns++;
   Write(request.paths[1], ChangeListKind::kDelta, {}, Snapshot(2), changed);
@@ -424,9 +397,8 @@ TEST(ChangeListUnionTest, RefusesAStepThatBeginsWithAnotherVersionOfTheSnapshotI
 }
 
 // The bytes that the smaller snapshot lacks may differ, and no list of the chain says so.
-TEST(ChangeListUnionTest, RefusesAStepToASmallerSnapshot) {
-  const test::TempDirectory directory;
-  const ChangeListRequest request = Chain(directory);
+TEST_F(ChangeListUnionTest, RefusesAStepToASmallerSnapshot) {
+  const ChangeListRequest request = Chain(directory_);
   const ListedSnapshot smaller = Snapshot(1, kSize / 2);
   Write(request.paths[1], ChangeListKind::kDelta, {}, Snapshot(2), smaller);
   Write(request.paths[0], ChangeListKind::kDelta, {}, smaller, Snapshot(0, kSize / 2));
@@ -435,14 +407,13 @@ TEST(ChangeListUnionTest, RefusesAStepToASmallerSnapshot) {
   EXPECT_EQ(CodeOfUnion(request), "LIST_INVALID");
 }
 
-TEST(ChangeListUnionTest, RefusesAMapInPlaceOfAListAndTwoListsOfAllocatedRanges) {
-  const test::TempDirectory directory;
+TEST_F(ChangeListUnionTest, RefusesAMapInPlaceOfAListAndTwoListsOfAllocatedRanges) {
   ChangeListRequest request;
-  request.paths = {directory.At("a"), directory.At("b")};
+  request.paths = {At("a"), At("b")};
   request.target_id = Snapshot(1).id;
   request.size_bytes = kSize;
   for (const std::string& path : request.paths) {
-    Write(path, ChangeListKind::kAllocated, {{0, 4096, 0, false}}, Snapshot(1), {});
+    Write(path, ChangeListKind::kAllocated, {{0, 4096}}, Snapshot(1), {});
   }
   EXPECT_EQ(CodeOfUnion(request), "LIST_INVALID");
   request.paths.pop_back();
@@ -452,4 +423,4 @@ TEST(ChangeListUnionTest, RefusesAMapInPlaceOfAListAndTwoListsOfAllocatedRanges)
 }
 
 }  // namespace
-}  // namespace blockdelta
+}  // namespace blockdelta::test

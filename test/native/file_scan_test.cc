@@ -8,23 +8,19 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <optional>
 #include <random>
-#include <thread>
 
-#include "native/device/files.h"
 #include "native/device/take_snapshots.h"
 #include "native/scan/address_fence.h"
 #include "native/scan/build_change_list.h"
-#include "native/scan/change_list_union.h"
 #include "native/scan/snapshot_map.h"
 #include "test/native/chunks.h"
 #include "test/native/pool.h"
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
 
 constexpr uint64_t kBlock = 4096;
@@ -32,16 +28,15 @@ constexpr uint64_t kSize = 4 << 20;
 
 // Takes a snapshot of a volume's file; whether that worked.
 bool Take(const std::string& volume, const std::string& snapshot) {
-  const NewSnapshotFile member = {
-      volume, {snapshot + ".tmp", snapshot}, std::nullopt, std::nullopt};
-  Result<TakenSnapshots> outcome = TakeSnapshots({member});
+  Result<TakenSnapshots> outcome = TakeSnapshots({{volume, Names(snapshot), {}, {}}});
   EXPECT_OK(outcome);
   return outcome.ok();
 }
 
 // Expects every byte that differs (from zero, if there is no base) to be in a range.
-void CheckCovers(const std::vector<test::Range>& ranges, const std::vector<uint8_t>& target,
+void CheckCovers(const Result<std::vector<Range>>& ranges, const std::vector<uint8_t>& target,
                  const std::vector<uint8_t>& base) {
+  ASSERT_OK(ranges);
   size_t at = 0;
   const auto same_up_to = [&](uint64_t end) {
     for (; at < end; at++) {
@@ -51,7 +46,7 @@ void CheckCovers(const std::vector<test::Range>& ranges, const std::vector<uint8
     }
     return true;
   };
-  for (const test::Range& range : ranges) {
+  for (const Range& range : *ranges) {
     if (!same_up_to(range.offset)) return;
     at = range.offset + range.size;
   }
@@ -80,14 +75,14 @@ class Churn {
       case 2:
         return Allocate(0, block, count);
       default:
-        test::WriteBytes(path_, block * kBlock, std::vector<uint8_t>(count * kBlock, fill));
+        WriteBytes(path_, block * kBlock, std::vector<uint8_t>(count * kBlock, fill));
     }
   }
 
  private:
   // Not every file system does every kind.
   void Allocate(int mode, uint64_t block, uint64_t count) {
-    ASSERT_VALUE(fd, OpenPath(path_, O_RDWR));
+    const UniqueFd fd = Open(path_, O_RDWR);
     static_cast<void>(fallocate(fd.get(), mode, static_cast<off_t>(block * kBlock),
                                 static_cast<off_t>(count * kBlock)));
   }
@@ -97,24 +92,17 @@ class Churn {
   const bool only_writes_;
 };
 
-Result<FillOutcome> FillOnce(const SnapshotIdentity& target,
-                             const std::optional<SnapshotIdentity>& base) {
-  std::vector<uint8_t> buffer(1 << 20);
-  return FillFromFiles(target, base, {0, 0, 100'000, 8192, 1 << 20, false},
-                       Span<uint8_t>(buffer.data(), buffer.size()));
-}
-
 FillLimits WideLimits() { return {0, 0, 1000, 1000, 1000, false}; }
 
-std::vector<test::Range> ScanFiles(const SnapshotIdentity& target,
-                                   const std::optional<SnapshotIdentity>& base,
-                                   const test::NextLimits& limits) {
-  const test::Call call = [&](const FillLimits& each, Span<uint8_t> buffer) {
+Result<std::vector<Range>> ScanFiles(const SnapshotIdentity& target,
+                                     const std::optional<SnapshotIdentity>& base,
+                                     const NextLimits& limits = WideLimits) {
+  const auto fill = [&](const FillLimits& each, Span<uint8_t> buffer) {
     return FillFromFiles(target, base, each, buffer);
   };
-  const test::Scan scan = test::RunScan(call, target.size_bytes, 0, 1 << 18, limits);
-  EXPECT_TRUE(scan.complete);
-  return scan.ranges;
+  Result<Scan> scan = RunScan(fill, target.size_bytes, 0, 1 << 18, limits);
+  if (!scan.ok()) return scan.TakeStatus();
+  return scan->ranges;
 }
 
 // Takes CAP_SYS_ADMIN, which a search of btrfs trees needs, from this thread while it lives.
@@ -150,12 +138,7 @@ struct RandomVolumeCase {
   bool searches_trees = true;
 };
 
-class RandomVolumeScanTest : public test::InPool,
-                             public testing::WithParamInterface<RandomVolumeCase> {
- protected:
-  RandomVolumeScanTest()
-      : InPool(GetParam().kind, GetParam().mount_options, GetParam().mkfs_options) {}
-};
+class RandomVolumeScanTest : public InPoolOf<RandomVolumeCase> {};
 INSTANTIATE_TEST_SUITE_P(
     , RandomVolumeScanTest,
     testing::Values(RandomVolumeCase{"xfs", "xfs", ""}, RandomVolumeCase{"btrfs", "btrfs", ""},
@@ -167,29 +150,25 @@ INSTANTIATE_TEST_SUITE_P(
                                      true},
                     RandomVolumeCase{"only_compressed_btrfs_by_fiemap", "btrfs",
                                      "compress-force=zstd", "", true, false}),
-    [](const testing::TestParamInfo<RandomVolumeCase>& info) {
-      return std::string(info.param.name);
-    });
+    NameOf<RandomVolumeCase>);
 
 TEST_P(RandomVolumeScanTest, MissesNoDifferingByte) {
-  const std::string volume = At("volume");
-  EXPECT_OK(CreateSparseFile({volume + ".tmp", volume}, kSize));
-  Churn churn(volume, test::Seed(), GetParam().only_writes);
+  const std::string volume = MakeFile(At("volume"), kSize);
+  Churn churn(volume, Seed(), GetParam().only_writes);
   const auto limits = [&churn] {
     return FillLimits{0, 0, 1 + churn.Below(50), 1 + churn.Below(20), 1 + churn.Below(60), true};
   };
-  const int rounds = test::IsNightly() ? 200 : 12;
+  const int rounds = IsNightly() ? 200 : 12;
   std::string base;
   for (int round = 0; round < rounds; round++) {
     for (uint64_t i = churn.Below(60); i > 0; i--) churn.Step();
     const std::string target = At("snapshot-" + std::to_string(round));
     if (!Take(volume, target)) return;
-    const std::vector<uint8_t> bytes = test::ReadBytes(target);
+    const std::vector<uint8_t> bytes = ReadBytes(target);
     const WithoutTreeSearch without(!GetParam().searches_trees);
-    CheckCovers(ScanFiles(test::IdentityOf(target), std::nullopt, limits), bytes, {});
+    CheckCovers(ScanFiles(IdentityOf(target), std::nullopt, limits), bytes, {});
     if (!base.empty()) {
-      CheckCovers(ScanFiles(test::IdentityOf(target), test::IdentityOf(base), limits), bytes,
-                  test::ReadBytes(base));
+      CheckCovers(ScanFiles(IdentityOf(target), IdentityOf(base), limits), bytes, ReadBytes(base));
     }
     // Some bases get deleted, so that their blocks are used again.
     if (!base.empty() && churn.Below(2) == 0) {
@@ -201,177 +180,145 @@ TEST_P(RandomVolumeScanTest, MissesNoDifferingByte) {
 
 // A volume, a snapshot of it, and another after its first block was written.
 struct TwoSnapshots {
-  explicit TwoSnapshots(const test::Pool& pool) : base(pool.At("base")), target(pool.At("target")) {
+  explicit TwoSnapshots(const Pool& pool) : base(pool.At("base")), target(pool.At("target")) {
     const std::string volume = pool.At("volume");
-    test::WriteBytes(volume, 0, std::vector<uint8_t>(8 * kBlock, 1));
+    WriteBytes(volume, 0, std::vector<uint8_t>(8 * kBlock, 1));
     Take(volume, base);
-    test::WriteBytes(volume, 0, std::vector<uint8_t>(kBlock, 2));
+    WriteBytes(volume, 0, std::vector<uint8_t>(kBlock, 2));
     Take(volume, target);
   }
   std::string base;
   std::string target;
 };
 
-class FileScanTest : public test::InXfs {};
+class FileScanTest : public InXfs {};
 
 TEST_F(FileScanTest, ReportsWhatATargetHasBeyondTheEndOfItsBase) {
   const TwoSnapshots pair(*pool_);
   const std::string grown = At("grown");
-  test::WriteBytes(At("volume"), 12 * kBlock, std::vector<uint8_t>(kBlock, 3));
+  WriteBytes(At("volume"), 12 * kBlock, std::vector<uint8_t>(kBlock, 3));
   Take(At("volume"), grown);
-  ASSERT_VALUE(outcome, FillOnce(test::IdentityOf(grown), test::IdentityOf(pair.target)));
-  EXPECT_TRUE(outcome.done && outcome.entry_bytes == kBlock);
+  ASSERT_VALUE(ranges, ScanFiles(IdentityOf(grown), IdentityOf(pair.target)));
+  EXPECT_EQ(Text(ranges), Text({{12 * kBlock, kBlock}}));
 }
 
 TEST(FileScanOnBtrfsTest, ReportsOnlyWhatChangedInsideCompressedExtents) {
-  const auto pool = test::Pool::Make("btrfs", "compress-force=zstd");
+  const auto pool = Pool::Make("btrfs", "compress-force=zstd");
   if (pool == nullptr) return;
   const std::string volume = pool->At("volume");
-  test::WriteBytes(volume, 0, std::vector<uint8_t>(kSize, 1));
+  WriteBytes(volume, 0, std::vector<uint8_t>(kSize, 1));
   const std::string base = pool->At("base");
   Take(volume, base);
   // In the middle of an extent, and over all of another.
-  test::WriteBytes(volume, kBlock, std::vector<uint8_t>(2 * kBlock, 2));
-  test::WriteBytes(volume, 1 << 20, std::vector<uint8_t>(128 << 10, 3));
+  WriteBytes(volume, kBlock, std::vector<uint8_t>(2 * kBlock, 2));
+  WriteBytes(volume, 1 << 20, std::vector<uint8_t>(128 << 10, 3));
   const std::string target = pool->At("target");
   Take(volume, target);
-  const auto scan = [&] {
-    return ScanFiles(test::IdentityOf(target), test::IdentityOf(base), WideLimits);
-  };
-  const std::vector<test::Range> changed = {{kBlock, 2 * kBlock}, {1 << 20, 128 << 10}};
+  const auto scan = [&] { return ValueOf(ScanFiles(IdentityOf(target), IdentityOf(base))); };
+  const std::vector<Range> changed = {{kBlock, 2 * kBlock}, {1 << 20, 128 << 10}};
   EXPECT_TRUE(scan() == changed);
   const WithoutTreeSearch without(true);
-  CheckCovers(scan(), test::ReadBytes(target), test::ReadBytes(base));
+  CheckCovers(scan(), ReadBytes(target), ReadBytes(base));
 }
 
 TEST(FileScanOnBtrfsTest, SearchesTheTreeForASnapshotOfThisMoment) {
-  const auto pool = test::Pool::Make("btrfs", "commit=300");
+  const auto pool = Pool::Make("btrfs", "commit=300");
   if (pool == nullptr) return;
   const TwoSnapshots pair(*pool);
-  ASSERT_VALUE(file, SnapshotFile::Open(test::IdentityOf(pair.target)));
+  ASSERT_VALUE(file, SnapshotFile::Open(IdentityOf(pair.target)));
   ASSERT_VALUE(addresses, AddressFence::ForOne(file));
   ASSERT_VALUE(map, SnapshotMap::Open(file, true));
   MapFence fence(&addresses, &map, nullptr);
   EXPECT_OK(fence.Raise());
   EXPECT_NE(map.tree(), nullptr);
-  Result<bool> holds = fence.Holds();
-  EXPECT_TRUE(holds.ok() && *holds);
+  EXPECT_TRUE(ValueOf(fence.Holds()));
   // An item that covers what another item covered, as after a defragmentation.
-  EXPECT_TRUE(test::RunCommand("btrfs filesystem defragment -f -czstd " + pair.target +
-                               " && btrfs filesystem sync " + pool->mount_point()));
-  holds = fence.Holds();
-  EXPECT_TRUE(holds.ok() && !*holds);
+  EXPECT_TRUE(RunCommand("btrfs filesystem defragment -f -czstd " + pair.target +
+                         " && btrfs filesystem sync " + pool->mount_point()));
+  EXPECT_FALSE(ValueOf(fence.Holds()));
   EXPECT_OK(fence.Raise());
   EXPECT_EQ(map.tree(), nullptr);
 }
 
-class FileScanRefusalTest : public test::InEachPool {};
-INSTANTIATE_TEST_SUITE_P(, FileScanRefusalTest, testing::Values("xfs", "btrfs"), test::KindOf);
+class FileScanRefusalTest : public InEachPool {};
+INSTANTIATE_TEST_SUITE_P(, FileScanRefusalTest, testing::Values("xfs", "btrfs"), KindOf);
 
 TEST_P(FileScanRefusalTest, RefusesSnapshotsThatHaveChanged) {
   const TwoSnapshots pair(*pool_);
-  const SnapshotIdentity target = test::IdentityOf(pair.target);
-  const SnapshotIdentity base = test::IdentityOf(pair.base);
-  ASSERT_VALUE(outcome, FillOnce(target, base));
-  EXPECT_TRUE(outcome.done && outcome.entry_bytes == kBlock);
-  SnapshotIdentity other = target;
-  other.inode++;
-  EXPECT_CODE(FillOnce(other, base), "SCAN_REPLACED");
-  EXPECT_CODE(FillOnce(target, other), "SCAN_REPLACED");
-  other = base;
-  other.size_bytes++;
-  EXPECT_CODE(FillOnce(target, other), "SCAN_REPLACED");
-  EXPECT_CODE(FillOnce(other, std::nullopt), "SCAN_REPLACED");
-  other = base;
-  other.path += "-gone";
-  EXPECT_CODE(FillOnce(target, other), "SCAN_REPLACED");
+  const SnapshotIdentity target = IdentityOf(pair.target);
+  const SnapshotIdentity base = IdentityOf(pair.base);
+  ASSERT_VALUE(ranges, ScanFiles(target, base));
+  EXPECT_EQ(Text(ranges), Text({{0, kBlock}}));
+  const SnapshotIdentity other_file = With(target, [](auto* file) { file->inode++; });
+  EXPECT_CODE(ScanFiles(other_file, base), "SCAN_REPLACED");
+  EXPECT_CODE(ScanFiles(target, other_file), "SCAN_REPLACED");
+  const SnapshotIdentity larger = With(base, [](auto* file) { file->size_bytes++; });
+  EXPECT_CODE(ScanFiles(target, larger), "SCAN_REPLACED");
+  EXPECT_CODE(ScanFiles(larger, std::nullopt), "SCAN_REPLACED");
+  const SnapshotIdentity gone = With(base, [](auto* file) { file->path += "-gone"; });
+  EXPECT_CODE(ScanFiles(target, gone), "SCAN_REPLACED");
   for (const std::string& path : {pair.base, pair.target}) {
-    EXPECT_OK(test::SetImmutable(path, false));
-    EXPECT_CODE(FillOnce(target, base), "SCAN_MUTABLE");
-    EXPECT_OK(test::SetImmutable(path, true));
+    EXPECT_OK(SetImmutable(path, false));
+    EXPECT_CODE(ScanFiles(target, base), "SCAN_MUTABLE");
+    EXPECT_OK(SetImmutable(path, true));
   }
-  EXPECT_OK(FillOnce(target, base));
+  EXPECT_OK(ScanFiles(target, base));
 }
 
 // Root clears the flag and sets it again: the file may have changed meanwhile.
 void Touch(const std::string& path) {
   // Change times of older kernels have the grain of the timer, 10 ms at most.
   SleepMs(20);
-  EXPECT_OK(test::SetImmutable(path, false));
-  EXPECT_OK(test::SetImmutable(path, true));
+  EXPECT_OK(SetImmutable(path, false));
+  EXPECT_OK(SetImmutable(path, true));
 }
 
 TEST_F(FileScanTest, CountsAFileAsChangedWhenItsImmutableFlagWasClearedAndSetAgain) {
   const TwoSnapshots pair(*pool_);
-  ASSERT_VALUE(file, SnapshotFile::Open(test::IdentityOf(pair.base)));
+  ASSERT_VALUE(file, SnapshotFile::Open(IdentityOf(pair.base)));
   EXPECT_OK(file.CheckUnchanged());
   Touch(pair.base);
   EXPECT_CODE(file.CheckUnchanged(), "SCAN_MUTABLE");
 }
 
 TEST(FileScanOnBtrfsTest, TrustsAddressesOfBtrfsUntilATransactionIsCommitted) {
-  const auto pool = test::Pool::Make("btrfs", "commit=3600");
+  const auto pool = Pool::Make("btrfs", "commit=3600");
   if (pool == nullptr) return;
   const TwoSnapshots snapshots(*pool);
-  Result<SnapshotFile> target = SnapshotFile::Open(test::IdentityOf(snapshots.target));
-  Result<SnapshotFile> base = SnapshotFile::Open(test::IdentityOf(snapshots.base));
-  ASSERT_OK(target);
-  ASSERT_OK(base);
-  Result<AddressFence> fence = AddressFence::ForPair(*target, *base);
-  ASSERT_OK(fence);
-  ASSERT_OK(fence->Raise());
-  EXPECT_TRUE(*fence->Holds());
+  ASSERT_VALUE(target, SnapshotFile::Open(IdentityOf(snapshots.target)));
+  ASSERT_VALUE(base, SnapshotFile::Open(IdentityOf(snapshots.base)));
+  ASSERT_VALUE(fence, AddressFence::ForPair(target, base));
+  ASSERT_OK(fence.Raise());
+  EXPECT_TRUE(ValueOf(fence.Holds()));
   // The second one belongs to the transaction after the one that was running.
   for (const char* name : {"first", "second"}) {
-    test::WriteBytes(pool->At(name), 0, {1});
-    EXPECT_TRUE(test::RunCommand("sync -f " + pool->mount_point()));
+    WriteBytes(pool->At(name), 0, {1});
+    EXPECT_TRUE(RunCommand("sync -f " + pool->mount_point()));
   }
-  EXPECT_FALSE(*fence->Holds());
+  EXPECT_FALSE(ValueOf(fence.Holds()));
 }
 
 TEST_F(FileScanTest, RefusesADeltaOnAnUnsupportedFileSystemOrAcrossTwoAndNamesTheType) {
-  const auto btrfs = test::Pool::Make("btrfs");
-  const auto ext4 = test::Pool::Make("ext4");
+  const auto btrfs = Pool::Make("btrfs");
+  const auto ext4 = Pool::Make("ext4");
   if (btrfs == nullptr || ext4 == nullptr) return;
   const TwoSnapshots here(*pool_);
   const TwoSnapshots there(*btrfs);
-  EXPECT_CODE(FillOnce(test::IdentityOf(here.target), test::IdentityOf(there.base)),
-              "SCAN_UNSUPPORTED");
+  EXPECT_CODE(ScanFiles(IdentityOf(here.target), IdentityOf(there.base)), "SCAN_UNSUPPORTED");
   for (const char* name : {"base", "target"}) {
-    test::WriteBytes(ext4->At(name), 0, std::vector<uint8_t>(kBlock, 1));
-    EXPECT_OK(test::SetImmutable(ext4->At(name), true));
+    WriteBytes(ext4->At(name), 0, std::vector<uint8_t>(kBlock, 1));
+    EXPECT_OK(SetImmutable(ext4->At(name), true));
   }
-  Result<FillOutcome> outcome =
-      FillOnce(test::IdentityOf(ext4->At("target")), test::IdentityOf(ext4->At("base")));
+  Result<std::vector<Range>> outcome =
+      ScanFiles(IdentityOf(ext4->At("target")), IdentityOf(ext4->At("base")));
   EXPECT_CODE(outcome, "SCAN_UNSUPPORTED");
-  EXPECT_NE(test::MessageOf(outcome).find("0xef53"), std::string::npos);
+  EXPECT_NE(MessageOf(outcome).find("0xef53"), std::string::npos);
 }
 
-// Moves the extents of two files for as long as it lives; the random bytes cannot be compressed, so
-// they stay plain data at a new address each time.
-class Mover {
- public:
-  explicit Mover(const test::Pool& pool, const TwoSnapshots& pair)
-      : thread_([this, mount = pool.mount_point(), pair] {
-          while (!stop_) {
-            test::RunCommand("btrfs filesystem defragment -f -czstd " + pair.base + " " +
-                             pair.target + "; btrfs balance start -d " + mount);
-          }
-        }) {}
-  ~Mover() {
-    stop_ = true;
-    thread_.join();
-  }
-
- private:
-  std::atomic<bool> stop_ = false;
-  std::thread thread_;
-};
-
 TEST(FileScanOnBtrfsTest, MissesNoByteWhileBtrfsMovesTheExtentsOfBothSnapshots) {
-  const auto pool = test::Pool::Make("btrfs");
+  const auto pool = Pool::Make("btrfs");
   if (pool == nullptr) return;
-  std::mt19937_64 random(test::Seed());
+  std::mt19937_64 random(Seed());
   std::vector<uint8_t> bytes(kSize);
   const auto shuffle = [&](uint64_t step) {
     for (uint64_t at = 0; at < bytes.size(); at += step) bytes[at] = static_cast<uint8_t>(random());
@@ -380,25 +327,28 @@ TEST(FileScanOnBtrfsTest, MissesNoByteWhileBtrfsMovesTheExtentsOfBothSnapshots) 
   const std::string volume = pool->At("other-volume");
   for (std::string* path : {&pair.base, &pair.target}) {
     shuffle(path == &pair.base ? 1 : 3 * kBlock);
-    test::WriteBytes(volume, 0, bytes);
+    WriteBytes(volume, 0, bytes);
     *path = *path + "-other";
     if (!Take(volume, *path)) return;
   }
-  const std::vector<uint8_t> base = test::ReadBytes(pair.base);
-  const std::vector<uint8_t> target = test::ReadBytes(pair.target);
-  const Mover mover(*pool, pair);
-  const uint64_t end = ClockNs(CLOCK_MONOTONIC) + (test::IsNightly() ? 60 : 4) * 1'000'000'000ull;
+  const std::vector<uint8_t> base = ReadBytes(pair.base);
+  const std::vector<uint8_t> target = ReadBytes(pair.target);
+  // The random bytes cannot be compressed, so they stay plain data at a new address each time.
+  const Background mover([&] {
+    RunCommand("btrfs filesystem defragment -f -czstd " + pair.base + " " + pair.target +
+               "; btrfs balance start -d " + pool->mount_point());
+  });
+  const uint64_t end = ClockNs(CLOCK_MONOTONIC) + (IsNightly() ? 60 : 4) * 1'000'000'000ull;
   while (ClockNs(CLOCK_MONOTONIC) < end) {
-    CheckCovers(ScanFiles(test::IdentityOf(pair.target), test::IdentityOf(pair.base), WideLimits),
-                target, base);
+    CheckCovers(ScanFiles(IdentityOf(pair.target), IdentityOf(pair.base)), target, base);
   }
 }
 
 SnapshotToList ToList(const std::string& path) {
-  return {path.substr(path.rfind('/') + 1), test::IdentityOf(path)};
+  return {path.substr(path.rfind('/') + 1), IdentityOf(path)};
 }
 
-ChangeListNames NamesOf(const std::string& path) { return {path + ".tmp", path}; }
+ChangeListNames ListNames(const std::string& path) { return {path + ".tmp", path}; }
 
 // The list of a snapshot is beside it.
 std::string DeltaOf(const std::string& path) { return path + ".delta"; }
@@ -406,7 +356,7 @@ std::string AllocatedOf(const std::string& path) { return path + ".allocated"; }
 std::string MapOf(const std::string& path) { return path + ".map"; }
 
 BuildChangeListRequest DeltaRequest(const std::string& target, const std::string& base) {
-  return {ToList(target), ToList(base), NamesOf(DeltaOf(target)), std::nullopt, std::nullopt, 40};
+  return {ToList(target), ToList(base), ListNames(DeltaOf(target)), std::nullopt, std::nullopt, 40};
 }
 
 // Runs all steps. Returns how many there were, or the failure of one.
@@ -426,37 +376,36 @@ ChangeListRequest UnionOf(const std::vector<std::string>& snapshots, size_t base
   request.target_id = ToList(snapshots[target]).id;
   request.base_id = ToList(snapshots[base]).id;
   request.size_bytes = kSize;
-  request.target = test::IdentityOf(snapshots[target]);
-  request.base = test::IdentityOf(snapshots[base]);
+  request.target = IdentityOf(snapshots[target]);
+  request.base = IdentityOf(snapshots[base]);
   return request;
 }
 
-class BuildChangeListTest : public test::InEachPool {
+class BuildChangeListTest : public InEachPool {
  protected:
   bool is_xfs() const { return std::string(GetParam()) == "xfs"; }
 };
-INSTANTIATE_TEST_SUITE_P(, BuildChangeListTest, testing::Values("xfs", "btrfs"), test::KindOf);
+INSTANTIATE_TEST_SUITE_P(, BuildChangeListTest, testing::Values("xfs", "btrfs"), KindOf);
 
 TEST_P(BuildChangeListTest, MissesNoDifferingByteBetweenAnyTwoSnapshotsOfAChain) {
-  const std::string volume = At("volume");
-  EXPECT_OK(CreateSparseFile({volume + ".tmp", volume}, kSize));
-  Churn churn(volume, test::Seed());
+  const std::string volume = MakeFile(At("volume"), kSize);
+  Churn churn(volume, Seed());
   std::vector<std::string> snapshots;
   std::vector<std::vector<uint8_t>> bytes;
   int steps = 0;
-  const int rounds = test::IsNightly() ? 40 : 8;
+  const int rounds = IsNightly() ? 40 : 8;
   for (int round = 0; round < rounds; round++) {
     for (uint64_t i = churn.Below(60); i > 0; i--) churn.Step();
     snapshots.push_back(At("snapshot-" + std::to_string(round)));
     const std::string& target = snapshots.back();
     ASSERT_TRUE(Take(volume, target));
-    bytes.push_back(test::ReadBytes(target));
-    BuildChangeListRequest request = {ToList(target), std::nullopt, NamesOf(AllocatedOf(target)),
+    bytes.push_back(ReadBytes(target));
+    BuildChangeListRequest request = {ToList(target), std::nullopt, ListNames(AllocatedOf(target)),
                                       std::nullopt,   std::nullopt, 30};
-    if (is_xfs()) request.map_names = NamesOf(MapOf(target));
+    if (is_xfs()) request.map_names = ListNames(MapOf(target));
     if (round > 0) {
       request.base = ToList(snapshots[snapshots.size() - 2]);
-      request.names = NamesOf(DeltaOf(target));
+      request.names = ListNames(DeltaOf(target));
       if (is_xfs()) request.base_map = MapOf(snapshots[snapshots.size() - 2]);
     }
     ASSERT_VALUE(built, Build(request));
@@ -466,9 +415,9 @@ TEST_P(BuildChangeListTest, MissesNoDifferingByteBetweenAnyTwoSnapshotsOfAChain)
       allocated.paths = {AllocatedOf(target)};
       allocated.target_id = ToList(target).id;
       allocated.size_bytes = kSize;
-      allocated.target = test::IdentityOf(target);
-      const std::vector<test::Range> ranges = test::ScanLists(allocated);
-      EXPECT_EQ(ranges, ScanFiles(test::IdentityOf(target), std::nullopt, WideLimits));
+      allocated.target = IdentityOf(target);
+      ASSERT_VALUE(ranges, ScanLists(allocated));
+      EXPECT_EQ(ranges, ValueOf(ScanFiles(IdentityOf(target), std::nullopt)));
       CheckCovers(ranges, bytes[0], {});
       continue;
     }
@@ -476,24 +425,23 @@ TEST_P(BuildChangeListTest, MissesNoDifferingByteBetweenAnyTwoSnapshotsOfAChain)
     const std::string& base = snapshots[snapshots.size() - 2];
     const size_t last = snapshots.size() - 1;
     if (is_xfs()) {
-      EXPECT_EQ(test::ScanLists(UnionOf(snapshots, last - 1, last)),
-                ScanFiles(test::IdentityOf(target), test::IdentityOf(base), WideLimits));
+      EXPECT_EQ(ValueOf(ScanLists(UnionOf(snapshots, last - 1, last))),
+                ValueOf(ScanFiles(IdentityOf(target), IdentityOf(base))));
     }
     for (size_t from = 0; from < last; from++) {
-      CheckCovers(test::ScanLists(UnionOf(snapshots, from, last)), bytes[last], bytes[from]);
+      CheckCovers(ScanLists(UnionOf(snapshots, from, last)), bytes[last], bytes[from]);
     }
   }
   EXPECT_GT(steps, rounds);
 }
 
 // Three snapshots of a volume whose blocks are written one after the other.
-std::vector<std::string> ThreeSnapshots(const test::Pool& pool) {
-  const std::string volume = pool.At("volume");
-  EXPECT_OK(CreateSparseFile({volume + ".tmp", volume}, kSize));
+std::vector<std::string> ThreeSnapshots(const Pool& pool) {
+  const std::string volume = MakeFile(pool.At("volume"), kSize);
   std::vector<std::string> snapshots;
   for (uint8_t i = 0; i < 3; i++) {
     for (uint64_t block = i; block < 200; block += 3) {
-      test::WriteBytes(volume, block * kBlock, std::vector<uint8_t>(kBlock, i + 1));
+      WriteBytes(volume, block * kBlock, std::vector<uint8_t>(kBlock, i + 1));
     }
     snapshots.push_back(pool.At("snapshot-" + std::to_string(i)));
     EXPECT_TRUE(Take(volume, snapshots.back()));
@@ -516,7 +464,7 @@ TEST_P(BuildChangeListTest, RefusesASnapshotThatIsTouchedBetweenTwoSteps) {
 TEST_P(BuildChangeListTest, RefusesAListOfAFileThatWasTouchedAfterIt) {
   const std::vector<std::string> snapshots = ThreeSnapshots(*pool_);
   const auto code = [&](size_t base, size_t target) {
-    return test::CodeOfLists(UnionOf(snapshots, base, target));
+    return CodeOf(ScanLists(UnionOf(snapshots, base, target)));
   };
   ASSERT_OK(Build(DeltaRequest(snapshots[1], snapshots[0])));
   ASSERT_OK(Build(DeltaRequest(snapshots[2], snapshots[1])));
@@ -537,10 +485,10 @@ TEST_P(BuildChangeListTest, RefusesAListOfAFileThatWasTouchedAfterIt) {
 TEST_P(BuildChangeListTest, UsesAStoredMapOnlyOfTheBaseAndOnlyWhereExtentsStayInPlace) {
   const std::vector<std::string> snapshots = ThreeSnapshots(*pool_);
   BuildChangeListRequest request = DeltaRequest(snapshots[1], snapshots[0]);
-  request.map_names = NamesOf(MapOf(snapshots[1]));
+  request.map_names = ListNames(MapOf(snapshots[1]));
   if (!is_xfs()) {
     EXPECT_CODE(Build(request), "SCAN_UNSUPPORTED");
-    EXPECT_FALSE(test::Exists(MapOf(snapshots[1])));
+    EXPECT_FALSE(Exists(MapOf(snapshots[1])));
     return;
   }
   ASSERT_OK(Build(request));
@@ -558,4 +506,4 @@ TEST_P(BuildChangeListTest, UsesAStoredMapOnlyOfTheBaseAndOnlyWhereExtentsStayIn
 }
 
 }  // namespace
-}  // namespace blockdelta
+}  // namespace blockdelta::test

@@ -10,21 +10,14 @@
 #include <string>
 #include <vector>
 
-#include "native/scan/list_source.h"
 #include "native/scan/message_writer.h"
 #include "native/scan/pattern_source.h"
-#include "test/native/chunks.h"
 #include "test/native/model.h"
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
-#include "test/native/wire.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
-
-using test::Message;
-using test::Range;
-using test::WireReader;
 
 // Exactly as large as it says, so that a sanitizer sees a write behind it.
 struct Buffer {
@@ -36,11 +29,9 @@ struct Buffer {
 };
 
 std::vector<Message> Read(const Buffer& buffer, const MessageWriter& writer) {
-  auto messages = WireReader(buffer.bytes.get(), writer.bytes()).Messages();
-  EXPECT_TRUE(messages.has_value());
-  if (!messages.has_value()) return {};
-  EXPECT_EQ(messages->size(), writer.messages());
-  return *messages;
+  const auto messages = WireReader(buffer.bytes.get(), writer.bytes()).Messages();
+  EXPECT_TRUE(messages.has_value() && messages->size() == writer.messages());
+  return messages.value_or(std::vector<Message>());
 }
 
 TEST(MessageWriterTest, WritesWhatProtobufWouldBehindAGrpcPrefix) {
@@ -71,7 +62,7 @@ Range SomeRange(std::mt19937_64* random) {
 }
 
 TEST(MessageWriterTest, WritesWhatWasAddedByItselfInARowOrAfterRewindingAndFillsItsBuffer) {
-  std::mt19937_64 random(test::Seed());
+  std::mt19937_64 random(Seed());
   for (int round = 0; round < 2000; round++) {
     const Buffer buffer(round < 600 ? static_cast<size_t>(round) : random() % 20'000);
     const uint64_t capacity = random() >> (1 + random() % 63);
@@ -117,7 +108,7 @@ TEST(MessageWriterTest, WritesWhatWasAddedByItselfInARowOrAfterRewindingAndFills
       EXPECT_TRUE(messages[i].ranges.size() == per_message || i + 1 == messages.size());
       read.insert(read.end(), messages[i].ranges.begin(), messages[i].ranges.end());
     }
-    ASSERT_EQ(test::Text(read), test::Text(added));
+    ASSERT_EQ(Text(read), Text(added));
   }
 }
 
@@ -133,25 +124,9 @@ TEST(MessageWriterTest, NeverExceeds3Point5MiBAMessage) {
   EXPECT_GT(messages[0].bytes, 3584 * 1024 - 64);
 }
 
-using test::Map;
-
 constexpr uint64_t kMany = 1 << 20;
 
 FillLimits Unlimited() { return {0, 0, kMany, kMany, kMany, false}; }
-
-test::Call CallOn(const std::vector<uint64_t>& target, const std::vector<uint64_t>* base,
-                  uint64_t size) {
-  return [&target, base, size](const FillLimits& limits, Span<uint8_t> buffer) {
-    ListSource target_source(Span<const uint64_t>(target.data(), target.size()), size);
-    ListSource base_source(
-        base != nullptr ? Span<const uint64_t>(base->data(), base->size()) : Span<const uint64_t>(),
-        size);
-    return FillFromMaps(&target_source, base != nullptr ? &base_source : nullptr, size, limits,
-                        buffer);
-  };
-}
-
-using test::Text;
 
 struct Case {
   const char* name;
@@ -194,10 +169,8 @@ const Case kDeltas[] = {
 
 TEST(FillTest, GivesDeltasWorkedOutByHand) {
   for (const Case& c : kDeltas) {
-    const auto target = test::WordsOf(c.target);
-    const auto base = test::WordsOf(c.base);
-    const test::Scan scan =
-        test::RunScan(CallOn(target, &base, 100), 100, c.offset, 4096, Unlimited);
+    const Call call = ScanOf(c.target, &c.base, 100);
+    ASSERT_VALUE(scan, RunScan(call, 100, c.offset, 4096, Unlimited));
     EXPECT_EQ(Text(scan.ranges), c.expected) << c.name;
   }
 }
@@ -210,38 +183,31 @@ TEST(FillTest, RefusesAMapOutOfOrder) {
            Map{{10, 1, UINT64_MAX, 0}},        // offset wraps around
            Map{{10, UINT64_MAX - 2, 5, 0}},    // address wraps around
        }) {
-    const auto words = test::WordsOf(bad);
-    uint8_t buffer[4096];
-    EXPECT_CODE(CallOn(words, nullptr, 100)(Unlimited(), Span<uint8_t>(buffer, sizeof buffer)),
-                "SCAN_MAP_INVALID");
-    const std::vector<uint64_t> good;
-    EXPECT_CODE(CallOn(good, &words, 100)(Unlimited(), Span<uint8_t>(buffer, sizeof buffer)),
-                "SCAN_MAP_INVALID");
+    for (const Call& call : {ScanOf(bad, nullptr, 100), ScanOf({}, &bad, 100)}) {
+      EXPECT_CODE(RunScan(call, 100, 0, 4096, Unlimited), "SCAN_MAP_INVALID");
+    }
   }
 }
 
 TEST(FillTest, SendsAnEmptyMessageAtTheEndIfAskedAndThereWasNoOther) {
-  const auto words = test::WordsOf({{10, 1, 5, 0}});
-  const auto asking = [] {
-    FillLimits limits = Unlimited();
-    limits.send_empty = true;
-    return limits;
+  // Of a map with one extent, or none.
+  const auto messages = [](bool has_extent, uint64_t size, uint64_t offset, bool asks) {
+    const Call call = ScanOf(has_extent ? Map{{10, 1, 5, 0}} : Map(), nullptr, size);
+    const auto limits = [&] { return FillLimits{0, 0, kMany, kMany, kMany, asks}; };
+    return ValueOf(RunScan(call, size, offset, 4096, limits)).messages;
   };
-  const std::vector<uint64_t> empty;
-  EXPECT_EQ(test::RunScan(CallOn(empty, nullptr, 9), 9, 0, 4096, asking).messages, 1u);
-  EXPECT_EQ(test::RunScan(CallOn(empty, nullptr, 0), 0, 0, 4096, asking).messages, 1u);
-  EXPECT_EQ(test::RunScan(CallOn(empty, nullptr, 9), 9, 9, 4096, asking).messages, 1u);
-  EXPECT_EQ(test::RunScan(CallOn(empty, nullptr, 9), 9, 0, 4096, Unlimited).messages, 0u);
-  EXPECT_EQ(test::RunScan(CallOn(words, nullptr, 20), 20, 0, 4096, asking).messages_without_entries,
-            0u);
+  EXPECT_EQ(messages(false, 9, 0, true), 1u);
+  EXPECT_EQ(messages(false, 0, 0, true), 1u);
+  EXPECT_EQ(messages(false, 9, 9, true), 1u);
+  EXPECT_EQ(messages(false, 9, 0, false), 0u);
+  EXPECT_EQ(messages(true, 20, 0, true), 1u);
 }
 
 TEST(FillTest, HandsOnARangeThatALimitInterruptsWithoutWritingIt) {
-  const auto words = test::WordsOf({{10, 1, 5, 0}, {15, 90, 5, 8}, {20, 1, 5, 0}});
-  uint8_t buffer[4096];
+  const Map map = {{10, 1, 5, 0}, {15, 90, 5, 8}, {20, 1, 5, 0}};
   FillLimits limits = Unlimited();
   limits.max_extents = 2;
-  ASSERT_VALUE(outcome, CallOn(words, nullptr, 100)(limits, Span<uint8_t>(buffer, sizeof buffer)));
+  ASSERT_VALUE(outcome, ScanOf(map, nullptr, 100)(limits, Buffer(4096).span()));
   EXPECT_EQ(outcome.messages, 0u);
   EXPECT_EQ(outcome.next_range_start, 10u);
   EXPECT_TRUE(outcome.next_offset > 10 && outcome.next_offset <= 20);
@@ -289,26 +255,22 @@ void CheckRandomCase(uint64_t seed) {
   const bool has_base = random.Below(4) != 0;
   const uint64_t offset = random.Below(3) == 0 ? 0 : random.Below(size + 1);
   const size_t buffer = random.Below(2) == 0 ? 64 + random.Below(200) : 4096;
-  const auto target_words = test::WordsOf(target);
-  const auto base_words = test::WordsOf(base);
-  const test::Scan scan =
-      test::RunScan(CallOn(target_words, has_base ? &base_words : nullptr, size), size, offset,
-                    buffer, [&random] {
-                      FillLimits limits = Unlimited();
-                      if (random.Below(2) == 0) limits.max_entries = 1 + random.Below(6);
-                      if (random.Below(2) == 0) limits.max_extents = 1 + random.Below(12);
-                      limits.max_entries_per_message = 1 + random.Below(4);
-                      return limits;
-                    });
-  const auto expected = test::ExpectedRanges(target, has_base ? &base : nullptr, size, offset);
-  if (scan.complete && scan.ranges == expected) return;
-  ADD_FAILURE() << "case " << seed << " got " << Text(scan.ranges) << "instead of "
-                << Text(expected);
+  const auto limits = [&random] {
+    FillLimits limits = Unlimited();
+    if (random.Below(2) == 0) limits.max_entries = 1 + random.Below(6);
+    if (random.Below(2) == 0) limits.max_extents = 1 + random.Below(12);
+    limits.max_entries_per_message = 1 + random.Below(4);
+    return limits;
+  };
+  const Call call = ScanOf(target, has_base ? &base : nullptr, size);
+  const Scan scan = ValueOf(RunScan(call, size, offset, buffer, limits));
+  const auto expected = ExpectedRanges(target, has_base ? &base : nullptr, size, offset);
+  EXPECT_EQ(Text(scan.ranges), Text(expected)) << "case " << seed;
 }
 
 TEST(FillTest, GivesTheRangesOfTheModelWhateverMapsLimitsBuffersAndOffsets) {
-  const int cases = test::IsNightly() ? 300'000 : 15'000;
-  for (int i = 0; i < cases; i++) CheckRandomCase(test::Seed() + static_cast<uint64_t>(i));
+  const int cases = IsNightly() ? 300'000 : 15'000;
+  for (int i = 0; i < cases; i++) CheckRandomCase(Seed() + static_cast<uint64_t>(i));
 }
 
 struct Pattern {
@@ -326,17 +288,17 @@ TEST(FillTest, GivesTheExtentsOfAPatternWhateverTheChunks) {
       for (uint64_t at = 0; at < size && map.size() < 200; at += stride) {
         map.push_back({at, at, std::min(extent, size - at), 0});
       }
-      const test::Call call = [&, size = size, extent = extent, stride = stride](
-                                  const FillLimits& limits, Span<uint8_t> buffer) {
+      const auto call = [size = size, extent = extent, stride = stride](const FillLimits& limits,
+                                                                        Span<uint8_t> buffer) {
         PatternSource source(size, extent, stride);
         return FillFromMaps(&source, nullptr, size, limits, buffer);
       };
-      const test::Scan scan =
-          test::RunScan(call, size, offset, 4096, [] { return FillLimits{0, 0, 2, 1, 3, false}; });
-      EXPECT_TRUE(scan.ranges == test::ExpectedRanges(map, nullptr, size, offset));
+      const auto limits = [] { return FillLimits{0, 0, 2, 1, 3, false}; };
+      ASSERT_VALUE(scan, RunScan(call, size, offset, 4096, limits));
+      EXPECT_TRUE(scan.ranges == ExpectedRanges(map, nullptr, size, offset));
     }
   }
 }
 
 }  // namespace
-}  // namespace blockdelta
+}  // namespace blockdelta::test

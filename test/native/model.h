@@ -1,7 +1,7 @@
-// What a scan should find, worked out the slow and obvious way.
+// A scan of maps in memory, and what it should find, worked out the slow and obvious way.
 //
-// Takes every boundary of both maps and asks for each piece between two of them, by searching
-// the whole lists, whether it is to be reported. Shares no code with the walk.
+// The model takes every boundary of both maps and asks for each piece between two of them, by
+// searching the whole lists, whether it is to be reported. Shares no code with the walk.
 #ifndef BLOCKDELTA_TEST_NATIVE_MODEL_H_
 #define BLOCKDELTA_TEST_NATIVE_MODEL_H_
 
@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "native/scan/extent.h"
-#include "test/native/wire.h"
+#include "native/scan/list_source.h"
+#include "test/native/chunks.h"
 
 namespace blockdelta::test {
 
@@ -24,6 +25,17 @@ inline std::vector<uint64_t> WordsOf(const Map& map) {
     words.insert(words.end(), {extent.logical, extent.physical, extent.length, extent.flags});
   }
   return words;
+}
+
+// The scan itself, of such lists. Without a base, that is null.
+inline Call ScanOf(const Map& target, const Map* base, uint64_t size) {
+  return [size, target_words = WordsOf(target), has_base = base != nullptr,
+          base_words = WordsOf(base != nullptr ? *base : Map())](const FillLimits& limits,
+                                                                 Span<uint8_t> buffer) {
+    ListSource target_source({target_words.data(), target_words.size()}, size);
+    ListSource base_source({base_words.data(), base_words.size()}, size);
+    return FillFromMaps(&target_source, has_base ? &base_source : nullptr, size, limits, buffer);
+  };
 }
 
 // '0' zeros, '?' opaque, '=' data. The masks are written out: they are part of what is tested.

@@ -6,24 +6,16 @@
 #include <random>
 #include <string>
 
-#include "native/thin/delta_walk.h"
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
 #include "test/native/thin_image_source.h"
+#include "test/native/thin_walk.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 namespace {
 
-using test::Family;
-using test::Mappings;
-using test::MappingTrees;
-using test::RandomFamily;
-using test::ThinImageSource;
-
-// A run a block, written out.
-using Blocks = std::map<uint64_t, DeltaKind>;
-
-std::string Text(const Blocks& blocks) {
+// As failures show them.
+std::string Text(const BlockKinds& blocks) {
   std::string text;
   for (const auto& [block, kind] : blocks) {
     text += "slrd"[static_cast<int>(kind)] + std::to_string(block) + " ";
@@ -31,53 +23,13 @@ std::string Text(const Blocks& blocks) {
   return text;
 }
 
-Blocks Expected(const Mappings* left, const Mappings& right, KeyRange range, bool include_same) {
-  Blocks blocks;
-  for (const auto& [block, value] : right) {
-    const auto other = left == nullptr ? right.end() : left->find(block);
-    const bool is_alone = left == nullptr || other == left->end();
-    if (is_alone) {
-      blocks[block] = DeltaKind::kRightOnly;
-    } else if (other->second >> 24 != value >> 24) {
-      blocks[block] = DeltaKind::kDifferent;
-    } else if (include_same) {
-      blocks[block] = DeltaKind::kSame;
-    }
-  }
-  if (left != nullptr) {
-    for (const auto& [block, value] : *left) {
-      if (right.count(block) == 0) blocks[block] = DeltaKind::kLeftOnly;
-    }
-  }
-  blocks.erase(blocks.begin(), blocks.lower_bound(range.low));
-  blocks.erase(blocks.lower_bound(range.high), blocks.end());
-  return blocks;
-}
-
-// The whole walk from one root, if any, to the other; checks what must hold of every step.
-Result<Blocks> Walk(MappingReader* reader, std::optional<uint64_t> left, uint64_t right,
-                    bool include_same = false, KeyRange range = KeyRange()) {
+// From one root, if any, to the other.
+Result<BlockKinds> Walk(MappingReader* reader, std::optional<uint64_t> left, uint64_t right,
+                        bool include_same = false, KeyRange range = KeyRange()) {
   DeltaSides sides;
   sides.roots = {left, right};
   sides.include_same = include_same;
-  DeltaWalk walk(reader, sides);
-  Blocks blocks;
-  Status status = walk.Seek(range);
-  if (!status.ok()) return status;
-  uint64_t examined = range.low;
-  while (!walk.done()) {
-    Result<Span<const DeltaRun>> runs = walk.Read();
-    if (!runs.ok()) return runs.TakeStatus();
-    EXPECT_GE(walk.examined(), examined);
-    for (const DeltaRun& run : *runs) {
-      EXPECT_TRUE(run.begin >= examined && run.end() <= walk.examined());
-      for (uint64_t block = run.begin; block < run.end(); block++) {
-        EXPECT_TRUE(blocks.emplace(block, run.kind).second);
-      }
-    }
-    examined = walk.examined();
-  }
-  return blocks;
+  return WalkAll(reader, sides, range);
 }
 
 KeyRange RandomRange(std::mt19937_64* random) {
@@ -87,11 +39,11 @@ KeyRange RandomRange(std::mt19937_64* random) {
 }
 
 TEST(ThinDeltaTest, FindsExactlyWhereTheDataBlocksOfTwoMappingTreesDiffer) {
-  std::mt19937_64 random(test::Seed());
+  std::mt19937_64 random(Seed());
   const size_t batches[] = {1, 5, 64, 4096};
-  for (int round = 0; round < (test::IsNightly() ? 5000 : 400); round++) {
+  for (int round = 0; round < (IsNightly() ? 5000 : 400); round++) {
     const Family family = RandomFamily(&random);
-    ThinImageSource source(test::NodeImage(family.trees), batches[random() % 4]);
+    ThinImageSource source(MakePool(family.trees, {}).image, batches[random() % 4]);
     const uint64_t left_root = family.roots[random() % family.roots.size()];
     const uint64_t right_root = family.roots[random() % family.roots.size()];
     const Mappings left = family.trees.Content(left_root);
@@ -100,10 +52,10 @@ TEST(ThinDeltaTest, FindsExactlyWhereTheDataBlocksOfTwoMappingTreesDiffer) {
     for (const bool include_same : {false, true}) {
       const KeyRange range = RandomRange(&random);
       ASSERT_VALUE(found, Walk(&reader, left_root, right_root, include_same, range));
-      EXPECT_EQ(Text(found), Text(Expected(&left, right, range, include_same)));
+      EXPECT_EQ(Text(found), Text(ExpectedKinds(left, right, include_same, range)));
     }
     ASSERT_VALUE(found, Walk(&reader, std::nullopt, right_root));
-    EXPECT_EQ(Text(found), Text(Expected(nullptr, right, KeyRange(), false)));
+    EXPECT_EQ(Text(found), Text(ExpectedKinds({}, right)));
   }
 }
 
@@ -111,7 +63,7 @@ TEST(ThinDeltaTest, FindsExactlyWhereTheDataBlocksOfTwoMappingTreesDiffer) {
 // where another node of one side comes between, the walk meets it alone on each side, and reads it
 // twice.
 TEST(ThinDeltaTest, ReadsEachUnsharedNodeOnceAndHardlyAnyOther) {
-  std::mt19937_64 random(test::Seed());
+  std::mt19937_64 random(Seed());
   size_t all_needed = 0;
   size_t all_read = 0;
   for (int round = 0; round < 300; round++) {
@@ -119,7 +71,7 @@ TEST(ThinDeltaTest, ReadsEachUnsharedNodeOnceAndHardlyAnyOther) {
     const uint64_t left_root = family.roots[0];
     const uint64_t right_root = family.roots[1];
     if (family.trees.Height(left_root) != family.trees.Height(right_root)) continue;
-    ThinImageSource source(test::NodeImage(family.trees), 64);
+    ThinImageSource source(MakePool(family.trees, {}).image, 64);
     MappingReader reader(&source, 0);
     ASSERT_OK(Walk(&reader, left_root, right_root));
     const std::set<uint64_t> left = family.trees.Nodes(left_root);
@@ -140,10 +92,10 @@ TEST(ThinDeltaTest, ReadsEachUnsharedNodeOnceAndHardlyAnyOther) {
 
 // What is wrong with a node, test/fuzz varies: here, that each node that is read is checked.
 TEST(ThinDeltaTest, FailsWhenItReadsAnInvalidNodeAndNamesIt) {
-  std::mt19937_64 random(test::Seed());
+  std::mt19937_64 random(Seed());
   for (int round = 0; round < 400; round++) {
     const Family family = RandomFamily(&random);
-    ThinImageSource source(test::NodeImage(family.trees), 16);
+    ThinImageSource source(MakePool(family.trees, {}).image, 16);
     const bool include_same = random() % 2 == 0;
     const auto walk = [&] {
       MappingReader reader(&source, uint64_t{1} << 30);
@@ -154,7 +106,7 @@ TEST(ThinDeltaTest, FailsWhenItReadsAnInvalidNodeAndNamesIt) {
     const uint64_t number = std::next(source.reads_of().begin(),
                                       static_cast<ptrdiff_t>(random() % source.reads_of().size()))
                                 ->first;
-    test::DiskNode* const node = source.node(number);
+    DiskNode* const node = source.node(number);
     const uint32_t count = node->entries;
     const uint64_t kind = count == 0 ? 0 : random() % 4;
     if (kind == 0) node->number++;
@@ -167,10 +119,10 @@ TEST(ThinDeltaTest, FailsWhenItReadsAnInvalidNodeAndNamesIt) {
     } else {
       node->Seal();
     }
-    Result<Blocks> found = walk();
+    Result<BlockKinds> found = walk();
     EXPECT_CODE(found, kThinMetadataInvalid);
     const std::string name = "block " + std::to_string(number) + " of memory";
-    EXPECT_EQ(test::MessageOf(found).rfind(name, 0), 0);
+    EXPECT_EQ(MessageOf(found).rfind(name, 0), 0);
   }
 }
 
@@ -182,10 +134,10 @@ TEST(ThinDeltaTest, H24ASharedNodeIsCheckedAgainstItsParentsRangeInBothTrees) {
   trees.Share();
   const uint64_t right = trees.Set(left, 60, uint64_t{99} << 24);
   for (const uint64_t damaged : {left, right}) {
-    ThinImageSource source(test::NodeImage(trees), 16);
-    test::DiskNode* const root = source.node(damaged);
+    ThinImageSource source(MakePool(trees, {}).image, 16);
+    DiskNode* const root = source.node(damaged);
     const uint64_t shared = root->words()[1];
-    test::DiskNode* const leaf = source.node(shared);
+    DiskNode* const leaf = source.node(shared);
     ASSERT_TRUE(root->entries > 2 && leaf->is_leaf());
     EXPECT_EQ(source.node(left)->words()[1], source.node(right)->words()[1]);
     const uint64_t last_key = leaf->keys()[leaf->entries - 1];
@@ -196,9 +148,9 @@ TEST(ThinDeltaTest, H24ASharedNodeIsCheckedAgainstItsParentsRangeInBothTrees) {
     EXPECT_OK(Walk(&reader, left, right, true));
     root->keys()[2] = last_key;
     root->Seal();
-    Result<Blocks> found = Walk(&reader, left, right, true);
+    Result<BlockKinds> found = Walk(&reader, left, right, true);
     EXPECT_CODE(found, kThinMetadataInvalid);
-    EXPECT_EQ(test::MessageOf(found).rfind("block " + std::to_string(shared) + " of memory", 0),
+    EXPECT_EQ(MessageOf(found).rfind("block " + std::to_string(shared) + " of memory", 0),
               size_t{0});
   }
 }
@@ -207,27 +159,27 @@ TEST(ThinDeltaTest, FailsWhenLeavesLieAtDifferentDepthsOrATreeLeadsBackIntoItsel
   MappingTrees trees(3);
   uint64_t root = trees.Empty();
   for (uint64_t key = 0; key < 12; key++) root = trees.Set(root, key, key << 24);
-  ThinImageSource source(test::NodeImage(trees), 16);
+  ThinImageSource source(MakePool(trees, {}).image, 16);
   MappingReader reader(&source, 0);
   uint64_t* const child = &source.node(root)->words()[1];
   // It becomes the leaf that is lowest in it.
   while (!source.node(*child)->is_leaf()) *child = source.node(*child)->words()[0];
   source.node(root)->Seal();
-  Result<Blocks> uneven = Walk(&reader, std::nullopt, root);
+  Result<BlockKinds> uneven = Walk(&reader, std::nullopt, root);
   EXPECT_CODE(uneven, kThinMetadataInvalid);
-  EXPECT_NE(test::MessageOf(uneven).find("as the other nodes of its level"), std::string::npos);
+  EXPECT_NE(MessageOf(uneven).find("as the other nodes of its level"), std::string::npos);
   // A circle of two.
   const uint64_t leaf = trees.Set(trees.Empty(), 0, 1 << 24);
   const uint64_t lower = trees.Raise(leaf);
   const uint64_t upper = trees.Raise(lower);
-  ThinImageSource circle(test::NodeImage(trees), 16);
+  ThinImageSource circle(MakePool(trees, {}).image, 16);
   circle.node(lower)->words()[0] = upper;
   circle.node(lower)->Seal();
   MappingReader circling(&circle, 0);
-  Result<Blocks> found = Walk(&circling, std::nullopt, upper);
+  Result<BlockKinds> found = Walk(&circling, std::nullopt, upper);
   EXPECT_CODE(found, kThinMetadataInvalid);
-  EXPECT_NE(test::MessageOf(found).find("10 levels"), std::string::npos);
+  EXPECT_NE(MessageOf(found).find("10 levels"), std::string::npos);
 }
 
 }  // namespace
-}  // namespace blockdelta
+}  // namespace blockdelta::test

@@ -41,12 +41,6 @@ class ImageMaker {
     Allocate();  // The superblock's.
   }
 
-  std::vector<uint8_t> Nodes() {
-    for (size_t node = 1; node < trees_.nodes().size(); node++) Place(node);
-    for (size_t node = 1; node < trees_.nodes().size(); node++) WriteNode(node);
-    return std::move(bytes_);
-  }
-
   ThinPool Pool() {
     numbers_.resize(trees_.nodes().size());
     if (plan_.is_complete) {
@@ -100,7 +94,6 @@ class ImageMaker {
   void Seal(uint64_t number, uint32_t salt) { DiskNode::At(block(number))->Seal(salt); }
 
   void Place(uint64_t node) {
-    numbers_.resize(trees_.nodes().size());
     numbers_[node] = Allocate();
     references_.back() = 0;
   }
@@ -294,7 +287,5 @@ void DiskNode::Seal(uint32_t salt) {
 ThinPool MakePool(const MappingTrees& trees, const PoolPlan& plan) {
   return ImageMaker(trees, plan).Pool();
 }
-
-std::vector<uint8_t> NodeImage(const MappingTrees& trees) { return ImageMaker(trees, {}).Nodes(); }
 
 }  // namespace blockdelta::test

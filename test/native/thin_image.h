@@ -69,9 +69,6 @@ struct ThinPool {
 
 ThinPool MakePool(const MappingTrees& trees, const PoolPlan& plan);
 
-// Only the nodes, each in the block of its number.
-std::vector<uint8_t> NodeImage(const MappingTrees& trees);
-
 }  // namespace blockdelta::test
 
 #endif  // BLOCKDELTA_TEST_NATIVE_THIN_IMAGE_H_

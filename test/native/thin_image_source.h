@@ -34,6 +34,7 @@ class ThinImageSource final : public BlockSource {
     return Status();
   }
 
+  const std::vector<uint8_t>& bytes() const { return bytes_; }
   uint8_t* block(uint64_t number) { return bytes_.data() + number * kMetadataBlockBytes; }
   DiskNode* node(uint64_t number) { return DiskNode::At(block(number)); }
   void Truncate(uint64_t blocks) { bytes_.resize(blocks * kMetadataBlockBytes); }

@@ -59,41 +59,33 @@ class WireReader {
       at_ += 5;
       messages.emplace_back();
       messages.back().bytes = 5 + length;
-      while (at_ < stop) {
-        if (!ReadField(stop, &messages.back())) return std::nullopt;
+      Message* const message = &messages.back();
+      if (!ReadFields(stop, &message->type, &message->capacity, &message->ranges)) {
+        return std::nullopt;
       }
     }
     return messages;
   }
 
  private:
-  bool ReadField(const uint8_t* stop, Message* message) {
-    switch (*at_++) {
-      case 1 << 3:
-        return ReadVarint(stop, &message->type);
-      case 2 << 3:
-        return ReadVarint(stop, &message->capacity);
-      case 3 << 3 | 2:
-        return ReadRange(stop, message);
-      default:
-        return false;
-    }
-  }
-
-  bool ReadRange(const uint8_t* stop, Message* message) {
-    uint64_t length = 0;
-    if (!ReadVarint(stop, &length) || length > static_cast<uint64_t>(stop - at_)) return false;
-    const uint8_t* const end = at_ + length;
-    Range range = {0, 0};
-    while (at_ < end) {
+  // Fields 1 and 2 are numbers, field 3 is a range: the message has some, a range has none.
+  bool ReadFields(const uint8_t* stop, uint64_t* first, uint64_t* second,
+                  std::vector<Range>* ranges) {
+    while (at_ < stop) {
       const uint8_t tag = *at_++;
-      if (tag != 1 << 3 && tag != 2 << 3) return false;
       uint64_t value = 0;
       // proto3 leaves fields out that are zero.
-      if (!ReadVarint(end, &value) || value == 0) return false;
-      (tag == 1 << 3 ? range.offset : range.size) = value;
+      if (!ReadVarint(stop, &value) || value == 0) return false;
+      if (tag == 1 << 3 || tag == 2 << 3) {
+        *(tag == 1 << 3 ? first : second) = value;
+        continue;
+      }
+      Range range = {0, 0};
+      if (tag != (3 << 3 | 2) || ranges == nullptr) return false;
+      if (value > static_cast<uint64_t>(stop - at_)) return false;
+      if (!ReadFields(at_ + value, &range.offset, &range.size, nullptr)) return false;
+      ranges->push_back(range);
     }
-    message->ranges.push_back(range);
     return true;
   }
 
