@@ -274,14 +274,15 @@ export const DELETE_GROUP: Operation = {
 export const CHANGE_LIST: Operation = {
   name: 'the change list of a new snapshot',
   prepare: async (scene) => {
-    const history = await History.make(scene, 1);
+    // The first list of a plugin finds out whether the file system has maps.
+    const history = await History.make(scene, 2);
     const name = scene.name('snapshot');
     await history.write();
     return {
       makes: 1,
       call: async () => {
         const id = await scene.orchestrator.snapshot(history.volume, name);
-        await history.listMade(history.snapshots[0] as string, id);
+        await history.listMade(history.snapshots.at(-1) as string, id);
         return id;
       },
       check: async (answer) => {
@@ -387,10 +388,18 @@ class History {
     if (this.retained.has(base)) return;
     const file = join(this.scene.poolPath, 'lists', `${target}.delta`);
     const deadline = Date.now() + LIST_TIMEOUT_MS;
-    for (; !existsSync(file); await delay(20)) {
+    do {
       assert.ok(Date.now() < deadline, `${file} is not made`);
+      await delay(20);
       await this.scene.client.delta(base, target);
-    }
+    } while (!existsSync(file) || !this.#isFlushed());
+  }
+
+  /** The step after a list has its name. */
+  #isFlushed(): boolean {
+    const { names } = this.scene.steps;
+    const last = (start: string): number => names.findLastIndex((name) => name.startsWith(start));
+    return last('rename <pool>/lists/') <= last('fsync <pool>/lists ');
   }
 
   /** From every snapshot, also a deleted one, to every later one that exists. */
