@@ -26,10 +26,9 @@ class LoopTest : public InDirectory {
  protected:
   static constexpr uint64_t kSize = 32 << 20;
 
-  void SetUp() override {
-    if (geteuid() != 0 || access("/dev/loop-control", R_OK | W_OK) != 0) {
-      GTEST_SKIP() << "needs root and /dev/loop-control";
-    }
+  LoopTest() {
+    const bool may_attach = geteuid() == 0 && access("/dev/loop-control", R_OK | W_OK) == 0;
+    if (!may_attach) Skip("needs root and /dev/loop-control");
   }
   void TearDown() override {
     for (const std::string& path : files_) DetachWhenFree(path);
@@ -60,8 +59,6 @@ class LoopTest : public InDirectory {
 class AttachedLoopTest : public LoopTest {
  protected:
   void SetUp() override {
-    LoopTest::SetUp();
-    if (IsSkipped()) return;
     path_ = Make("volume");
     ASSERT_VALUE(attached, AttachLoop(path_, false, ""));
     device_ = attached.device;
@@ -227,8 +224,6 @@ TEST_F(AttachedLoopTest, DoesNotPassItsReadOnlyFlagToTheNextVolume) {
 class DeadLoopTest : public LoopTest {
  protected:
   void SetUp() override {
-    LoopTest::SetUp();
-    if (IsSkipped()) return;
     if (!RunCommand("command -v xfs_io")) GTEST_SKIP() << "xfs_io is not installed";
     pool_ = Pool::Make("xfs");
     if (pool_ == nullptr) return;
@@ -285,8 +280,6 @@ class UnopenedLoop {
 class LoopFindTest : public AttachedLoopTest {
  protected:
   void SetUp() override {
-    LoopTest::SetUp();
-    if (IsSkipped()) return;
     ASSERT_VALUE(other, AttachLoop(Make("other"), false, ""));
     other_ = other.device;
     AttachedLoopTest::SetUp();
