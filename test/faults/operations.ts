@@ -392,14 +392,15 @@ class History {
       assert.ok(Date.now() < deadline, `${file} is not made`);
       await delay(20);
       await this.scene.client.delta(base, target);
-    } while (!existsSync(file) || !this.#isFlushed());
+    } while (!existsSync(file) || !this.#isDone());
   }
 
-  /** The step after a list has its name. */
-  #isFlushed(): boolean {
+  /** Once a list has its name and is flushed, the map of its base goes, whether there is one or not. */
+  #isDone(): boolean {
     const { names } = this.scene.steps;
     const last = (start: string): number => names.findLastIndex((name) => name.startsWith(start));
-    return last('rename <pool>/lists/') <= last('fsync <pool>/lists ');
+    const named = last('rename <pool>/lists/<snap>.delta.tmp ');
+    return named <= last('unlink <pool>/lists/<snap>.map ');
   }
 
   /** From every snapshot, also a deleted one, to every later one that exists. */
