@@ -17,6 +17,9 @@ ARCH ?= host
 CXXFLAGS := -std=c++17 -g -O1 -fno-exceptions -fno-omit-frame-pointer -Wall -Wextra -Werror -I. -pthread \
   -D_FILE_OFFSET_BITS=64 -fno-sanitize-recover=undefined
 LDFLAGS :=
+# In a variable, because a comma ends an argument of a function.
+SANITIZERS := address,undefined
+
 ifeq ($(ARCH),arm64)
   COMPILER := aarch64-linux-gnu-g++
   CXXFLAGS += -fsanitize=undefined
@@ -24,7 +27,7 @@ ifeq ($(ARCH),arm64)
 else
   COMPILER ?= $(if $(shell command -v clang++),clang++,g++)
   CXXFLAGS += $(if $(filter coverage,$(VARIANT)),-fprofile-instr-generate -fcoverage-mapping,\
-    -fsanitize=$(or $(VARIANT),address,undefined))
+    -fsanitize=$(or $(VARIANT),$(SANITIZERS)))
 endif
 ifeq ($(COMPILER),clang++)
   LDFLAGS += $(if $(shell command -v ld.lld),-fuse-ld=lld)
