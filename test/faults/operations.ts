@@ -395,12 +395,12 @@ class History {
     } while (!existsSync(file) || !this.#isDone());
   }
 
-  /** Once a list has its name and is flushed, the map of its base goes, whether there is one or not. */
+  /** The step after a list has its name. */
   #isDone(): boolean {
     const { names } = this.scene.steps;
     const last = (start: string): number => names.findLastIndex((name) => name.startsWith(start));
     const named = last('rename <pool>/lists/<snap>.delta.tmp ');
-    return named <= last('unlink <pool>/lists/<snap>.map ');
+    return named <= last('fsync <pool>/lists ');
   }
 
   /** From every snapshot, also a deleted one, to every later one that exists. */
