@@ -1,11 +1,14 @@
 /** `thin-delta` and `thin-ls` as processes on metadata files, compared with the tools they replace. */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import { closeSync, copyFileSync, openSync, writeSync } from 'node:fs';
 import { after, test } from 'node:test';
-import { packagePath } from '../../src/base/package-root.js';
 import { endOf, runCommand, startCommand } from '../support/command.js';
-import { makeThinMetadata, skipWithoutThinTools, thinTool } from '../support/thin-tools.js';
+import {
+  kernelMetadata,
+  makeThinMetadata,
+  skipWithoutThinTools,
+  thinTool,
+} from '../support/thin-tools.js';
 import { Workspace } from '../support/workspace.js';
 
 const DATA_BLOCK_BYTES = 65536n;
@@ -27,40 +30,23 @@ function metadataOf(options: string): Promise<string> {
 const SMALL = '--mapped 5000 --changed 0.1 --new 0.2 --discard 0.2';
 const HELD = '--mapped 5000 --changed 0.1 --metadata-snap --after 500';
 
-type Pair = readonly [left: number, right: number];
-
 const KERNEL = 'metadata that a kernel wrote';
+const LARGE_BLOCKS =
+  '--mapped 5000 --changed 0.4 --new 0.3 --discard 0.3 --empty-device --data-block-sectors 1024';
 
 // thin-oracle.test.ts compares many more lists, and unit/cli/formats.test.ts has the other formats.
-for (const [options, isHeld, pairs] of [
-  [
-    '--mapped 5000 --changed 0.4 --new 0.3 --discard 0.3 --empty-device --data-block-sectors 1024',
-    false,
-    [
-      [3, 2],
-      [1, 4],
-      [4, 4],
-    ],
-  ],
-  [HELD, true, [[1, 3]]],
-  [
-    KERNEL,
-    true,
-    [
-      [1, 2],
-      [4, 1],
-    ],
-  ],
-] as readonly [options: string, isHeld: boolean, pairs: readonly Pair[]][]) {
+for (const [options, isHeld, ...pairs] of [
+  [LARGE_BLOCKS, false, '3 2', '1 4', '4 4'],
+  [HELD, true, '1 3'],
+  [KERNEL, true, '1 2', '4 1'],
+] as const) {
   test(`xml is what thin_delta prints: ${options}`, { skip: skipWithoutThinTools }, async (t) => {
-    let metadata = workspace.path('kernel');
-    if (options === KERNEL) {
-      const packed = packagePath('test/fixtures/thin-metadata-kernel-6.1.bin.zst');
-      execFileSync('zstd', ['-q', '-d', '--sparse', packed, '-o', metadata]);
-    } else metadata = await metadataOf(options);
+    const fromKernel = options === KERNEL ? kernelMetadata(workspace.path('kernel')) : null;
+    const metadata = await (fromKernel ?? metadataOf(options));
     for (const snap of isHeld ? [[], ['-m']] : [[]]) {
-      for (const [left, right] of pairs) {
-        const words = [...snap, '--thin1', String(left), '--thin2', String(right), metadata];
+      for (const pair of pairs) {
+        const [left = '', right = ''] = pair.split(' ');
+        const words = [...snap, '--thin1', left, '--thin2', right, metadata];
         const ended = await runCommand(t, ['thin-delta', ...words]);
         assert.deepEqual([ended.code, ended.stderr], [0, '']);
         const expected = await thinTool('thin_delta', words);
@@ -70,26 +56,23 @@ for (const [options, isHeld, pairs] of [
   });
 }
 
+const rowsOf = (text: string, separator: string | RegExp): string[][] =>
+  text
+    .trim()
+    .split('\n')
+    .map((line) => line.trim().split(separator));
+
 test('devices are listed as by thin_ls', { skip: skipWithoutThinTools }, async (t) => {
   const metadata = await metadataOf(HELD);
   const fields = 'DEV,MAPPED_BLOCKS,TRANSACTION,CREATE_TIME,SNAP_TIME';
   for (const snap of [[], ['-m']]) {
     const words = [...snap, '--no-headers', '-o', fields, metadata];
-    const expected = (await thinTool('thin_ls', words))
-      .trim()
-      .split('\n')
-      .map((line) => line.trim().split(/ +/));
+    const expected = rowsOf(await thinTool('thin_ls', words), / +/);
     const { code, stdout } = await runCommand(t, ['thin-ls', ...snap, '--format', 'csv', metadata]);
     assert.equal(code, 0);
-    const found = stdout
-      .trimEnd()
-      .split('\n')
-      .slice(1)
-      .map((line) => line.split(','));
-    assert.deepEqual(
-      found.map(([id, blocks, , ...rest]) => [id, blocks, ...rest]),
-      expected,
-    );
+    const [, ...found] = rowsOf(stdout, ',');
+    const withoutBytes = found.map(([id, blocks, , ...rest]) => [id, blocks, ...rest]);
+    assert.deepEqual(withoutBytes, expected);
     for (const [, blocks = '', bytes] of found) {
       assert.equal(bytes, String(BigInt(blocks) * DATA_BLOCK_BYTES));
     }

@@ -6,8 +6,7 @@ import assert from 'node:assert/strict';
 import { mkdirSync, truncateSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { after, type TestContext } from 'node:test';
-import type { AsyncLedger, OpenLedger } from '../../src/backends/thin/ledger/ledger-client.js';
-import { openLedger } from '../../src/backends/thin/ledger/ledger-client.js';
+import { type OpenLedger, openLedger } from '../../src/backends/thin/ledger/ledger-client.js';
 import { labelBlock, labelOffset } from '../../src/backends/thin/pool/device-label.js';
 import { EmbeddedDevices } from '../../src/backends/thin/pool/embedded-devices.js';
 import { GivenDevices } from '../../src/backends/thin/pool/pool-devices.js';
@@ -87,20 +86,18 @@ class Machine {
     return pool;
   }
 
-  async growth({
-    metadata = this.metadata,
-    data = this.data,
-    ledger = null as AsyncLedger | null,
-  } = {}) {
+  /** A kill can come before each step of it. */
+  async growth(paths: { metadata?: string; data?: string } = {}): Promise<PoolGrowth> {
+    const { metadata, data } = { metadata: this.metadata, data: this.data, ...paths };
     const { pool, devices } = await this.#parts(metadata, data);
+    const real = await this.ledger();
+    const setLabelledBytes = async (bytes: bigint): Promise<void> => {
+      this.kernel.before('setLabelledBytes');
+      await real.setLabelledBytes(bytes);
+    };
     return new PoolGrowth({
-      ...{
-        pool,
-        devices,
-        ledger: ledger ?? (await this.ledger()),
-        queue: new SerialQueue('the pool'),
-      },
-      opened: { metadataPath: metadata, dataPath: data },
+      ...{ pool, devices, ledger: { ...real, setLabelledBytes } },
+      ...{ queue: new SerialQueue('the pool'), opened: { metadataPath: metadata, dataPath: data } },
       ...{ dataBlockBytes: BLOCK, features: FEATURES, onEvent: () => undefined },
     });
   }
@@ -141,6 +138,12 @@ function monitor(pool: ThinPool, growth: PoolGrowth, metadata = READABLE) {
   return { events, probe: () => made.probe() };
 }
 
+/** These events, and no other. */
+function assertSaid(events: readonly string[], ...expected: readonly RegExp[]): void {
+  assert.equal(events.length, expected.length, events.join());
+  for (const [index, said] of expected.entries()) assert.match(events[index] ?? '', said);
+}
+
 async function machine(t: TestContext): Promise<Machine> {
   const made = new Machine();
   t.after(() => made.dispose());
@@ -148,6 +151,10 @@ async function machine(t: TestContext): Promise<Machine> {
   made.data = await made.disk('data');
   return made;
 }
+
+/** Fails as a start on wrong devices does. */
+const refused = (work: Promise<unknown>, said: RegExp): Promise<void> =>
+  rejectsWith(work, 'FAILED_PRECONDITION', said);
 
 async function read(path: string, position: bigint, length: number): Promise<Buffer> {
   const handle = await open(path, 'r');
@@ -178,8 +185,7 @@ test('formatting leaves a label beyond the blocks that the pool uses', async (t)
   // A pool that was formatted is never formatted again.
   one.stop();
   one.kernel.formatted = false;
-  const said = /does not hold the metadata of pool/;
-  await rejectsWith(one.start(), 'FAILED_PRECONDITION', said);
+  await refused(one.start(), /does not hold the metadata of pool/);
   assert.equal(one.kernel.active.size, 0);
 });
 
@@ -190,14 +196,9 @@ test('another disk, or a disk of another pool, is refused and not changed', asyn
   await two.start();
   one.stop();
   const { uuid } = await two.record();
-  const said = { code: 'FAILED_PRECONDITION' } as const;
-  await rejectsWith(
-    one.start(one.metadata, two.data),
-    said.code,
-    new RegExp(`label is of pool ${uuid}`),
-  );
-  await rejectsWith(one.start(one.metadata, blank), said.code, /there is no label/);
-  await rejectsWith(one.start(one.metadata, short), said.code, /it ends before that/);
+  await refused(one.start(one.metadata, two.data), new RegExp(`label is of pool ${uuid}`));
+  await refused(one.start(one.metadata, blank), /there is no label/);
+  await refused(one.start(one.metadata, short), /it ends before that/);
   assert.equal(one.kernel.active.size, 0);
   const content = await read(blank, 0n, Number(DATA_BYTES));
   assert.ok(content.equals(Buffer.alloc(content.length)));
@@ -206,11 +207,10 @@ test('another disk, or a disk of another pool, is refused and not changed', asyn
 
 test('a new pool is created only if both ends of both devices are zeros', async (t) => {
   const one = await machine(t);
-  const said = /is not empty, so no pool is created/;
   for (const device of [one.metadata, one.data]) {
     for (const at of [0n, MIB - 1n, DATA_BYTES - 1n, DATA_BYTES - MIB]) {
       await write(device, at, Buffer.of(1));
-      await rejectsWith(one.start(), 'FAILED_PRECONDITION', said);
+      await refused(one.start(), /is not empty, so no pool is created/);
       await write(device, at, Buffer.of(0));
     }
   }
@@ -226,14 +226,13 @@ test('an interrupted formatting resumes, with its original disk only', async (t)
   // Remains without a superblock are ignored only in files of the pool.
   await write(one.metadata, 8192n, Buffer.of(1));
   const said = `^${one.metadata} is not empty.* the remains of a format that was interrupted`;
-  await rejectsWith(one.start(), 'FAILED_PRECONDITION', new RegExp(said));
+  await refused(one.start(), new RegExp(said));
   one.areOurs = true;
   await one.killedBefore('dmCreate', () => one.start());
   one.areOurs = false;
   // The kernel came as far as to write the superblock.
   one.kernel.formatted = true;
-  const other = one.start(one.metadata, blank);
-  await rejectsWith(other, 'FAILED_PRECONDITION', /there is no label/);
+  await refused(one.start(one.metadata, blank), /there is no label/);
   await one.start();
   assert.equal((await one.record()).state, 'ready');
 });
@@ -245,26 +244,15 @@ test('the label moves before the pool grows over it, with a kill at any step', a
       await one.start();
       const grown = 2n * DATA_BYTES;
       await one.grow('data', grown);
-      one.kernel.before = (method) => {
-        if (method === step) throw new Error('killed');
-      };
-      const real = await one.ledger();
-      const ledger: AsyncLedger = {
-        ...real,
-        setLabelledBytes: async (bytes) => {
-          if (step === 'setLabelledBytes') throw new Error('killed');
-          await real.setLabelledBytes(bytes);
-        },
-      };
-      const stepped = (await one.growth({ ledger })).step();
-      if (step === 'none') await stepped;
-      else await assert.rejects(stepped, /killed/);
-      one.kernel.before = () => undefined;
+      const growth = await one.growth();
+      if (step === 'none') await growth.step();
+      else await one.killedBefore(step, () => growth.step());
 
-      const { uuid: poolUuid, labelledBytes } = await real.pool();
-      const place = labelOffset(labelledBytes ?? 0n);
+      const { uuid: poolUuid, labelledBytes: deviceBytes } = await one.record();
+      assert.ok(deviceBytes !== null);
+      const place = labelOffset(deviceBytes);
       assert.ok(one.reach <= place, 'the pool could overwrite its label');
-      const block = labelBlock({ poolUuid, deviceBytes: labelledBytes ?? 0n });
+      const block = labelBlock({ poolUuid, deviceBytes });
       assert.deepEqual(await read(one.data, place, 4096), block);
       one.stop();
       await one.start();
@@ -283,17 +271,16 @@ test('a pool never grows onto a disk that is not its own', async (t) => {
   const other = await one.disk('other', 2n * DATA_BYTES);
   await one.start();
   const { labelledBytes } = await one.record();
-  const said = { code: 'FAILED_PRECONDITION' } as const;
   // The paths lead to others now than when the pool was activated.
   for (const paths of [{ data: other }, { metadata: other }]) {
-    await rejectsWith((await one.growth(paths)).step(), said.code, /paths in BLOCKDELTA_POOLS/);
+    await refused((await one.growth(paths)).step(), /paths in BLOCKDELTA_POOLS/);
   }
   const content = await read(other, 0n, Number(2n * DATA_BYTES));
   assert.ok(content.equals(Buffer.alloc(content.length)));
   // The same device, and what is on it is not the pool's any more.
   await one.grow('data', 2n * DATA_BYTES);
   await write(one.data, labelOffset(DATA_BYTES), Buffer.alloc(4096, 7));
-  await rejectsWith((await one.growth()).step(), said.code, /there is no label/);
+  await refused((await one.growth()).step(), /there is no label/);
   const place = await read(one.data, labelOffset(2n * DATA_BYTES), 4096);
   assert.ok(place.equals(Buffer.alloc(4096)));
   assert.equal(one.reach, labelOffset(DATA_BYTES));
@@ -319,12 +306,8 @@ test('larger metadata is used before larger data, and also without it', async (t
   one.kernel.mode = 'rw';
   await probe();
   assert.equal(one.reach, labelOffset(2n * DATA_BYTES));
-  const said = [
-    ...[/cannot grow: .* there is no label/, /has no data space left/],
-    ...[/can grow again/, /has recovered/],
-  ];
-  assert.equal(events.length, said.length);
-  for (const [index, expected] of said.entries()) assert.match(events[index] ?? '', expected);
+  const label = /cannot grow: .* there is no label/;
+  assertSaid(events, label, /has no data space left/, /can grow again/, /has recovered/);
 });
 
 test('unreadable metadata is logged once, and once more when it is readable again', async (t) => {
@@ -340,9 +323,7 @@ test('unreadable metadata is logged once, and once more when it is readable agai
   await probe();
   isDead = false;
   await probe();
-  assert.equal(events.length, 2);
-  assert.match(events[0] ?? '', /cannot be monitored: the metadata cannot be read/);
-  assert.match(events[1] ?? '', /has recovered/);
+  assertSaid(events, /cannot be monitored: the metadata cannot be read/, /has recovered/);
 });
 
 test('data grows no further than the metadata can count', async (t) => {
@@ -355,19 +336,18 @@ test('data grows no further than the metadata can count', async (t) => {
   one.kernel.usedMetadataBlocks = DATA_BYTES / 4096n - needed;
   const { labelledBytes } = await one.record();
   await probe();
-  assert.match(
-    events[0] ?? '',
+  const said = [
     new RegExp(`need more than ${needed} free blocks .* enlarge its metadata`),
-  );
-  assert.match(events[1] ?? '', /less than a quarter of its metadata left/);
+    /less than a quarter of its metadata left/,
+  ];
+  assertSaid(events, ...said);
   assert.equal(one.reach, labelOffset(DATA_BYTES));
   assert.equal((await one.record()).labelledBytes, labelledBytes);
   // The room is there as soon as the metadata device is larger.
   await one.grow('metadata', DATA_BYTES + 4096n);
   await probe();
   assert.equal(one.reach, labelOffset(4n << 40n));
-  assert.match(events[2] ?? '', /can grow again/);
-  assert.equal(events.length, 3);
+  assertSaid(events, ...said, /can grow again/);
 });
 
 /** The files of an embedded pool. */

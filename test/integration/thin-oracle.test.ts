@@ -3,17 +3,20 @@
  * metadata and on what a kernel wrote.
  */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { after, type TestContext, test } from 'node:test';
-import { packagePath } from '../../src/base/package-root.js';
 import { loadAddon, type ScanSource } from '../../src/native/addon.js';
-import type { ThinScanSource, ThinSuperblock } from '../../src/native/thin-addon.js';
+import type { ThinScanSource } from '../../src/native/thin-addon.js';
 import type { Range } from '../support/csi-client.js';
 import { isNightly } from '../support/nightly.js';
 import { type Random, seededRandom } from '../support/random.js';
 import { merged } from '../support/ranges.js';
-import { makeThinMetadata, skipWithoutThinTools, thinTool } from '../support/thin-tools.js';
+import {
+  kernelMetadata,
+  makeThinMetadata,
+  skipWithoutThinTools,
+  thinTool,
+} from '../support/thin-tools.js';
 import { decodeFrames } from '../support/wire.js';
 import { Workspace } from '../support/workspace.js';
 
@@ -34,16 +37,10 @@ interface Run {
 const KINDS = ['same', 'left_only', 'right_only', 'different'] as const;
 const FILL_BUFFER_BYTES = 256 * 1024;
 
-interface DeltaQuestion {
-  metadata: string;
-  superblock: bigint;
-  base: number | null;
-  target: number;
-  includeSame: boolean;
-}
+type Question = Omit<Parameters<typeof addon.thinDelta>[0], 'firstBlock' | 'maxRecords'>;
 
 /** By thinDelta, in calls of random size. */
-function runsOf(question: DeltaQuestion, random: Random): Run[] {
+function runsOf(question: Question, random: Random): Run[] {
   const runs: Run[] = [];
   let firstBlock = 0n;
   for (;;) {
@@ -133,127 +130,101 @@ function append(runs: Run[], run: Run): void {
   else runs.push({ ...run });
 }
 
-interface Pool {
-  path: string;
-  superblock: bigint;
-  /** What makes the tools look where we do. */
-  toolOptions: string[];
-  fields: ThinSuperblock;
-  deviceIds: number[];
-}
-
-function openPool(path: string, isHeld: boolean): Pool {
-  const current = must(addon.thinSuperblock({ metadata: path, superblock: 0n })).superblock;
-  const superblock = isHeld ? (current.heldRoot ?? 0n) : 0n;
-  const listed = must(addon.thinDevices({ metadata: path, superblock, deviceIds: null }));
-  return {
-    path,
-    superblock,
-    toolOptions: isHeld ? ['-m'] : [],
-    fields: current,
-    deviceIds: listed.devices.map(({ deviceId }) => deviceId),
-  };
-}
-
 function must<T>(result: ({ ok: true } & T) | { ok: false; message: string }): T {
   if (!result.ok) throw new Error(result.message);
   return result;
 }
 
-function source(
-  pool: Pool,
-  base: number | null,
-  target: number,
-  sizeBytes: bigint,
-): ThinScanSource {
-  return {
-    kind: 'thin',
-    metadata: pool.path,
-    superblock: pool.superblock,
-    sizeBytes,
-    target: { deviceId: target, root: null },
-    base: base === null ? null : { deviceId: base, root: null },
-    bookmark: null,
-  };
-}
-
 /** Blocks that no scan of these files reaches. */
 const ALL_BLOCKS = 1n << 24n;
 
-function someSize(pool: Pool, lastBlock: bigint, random: Random): bigint {
-  const { dataBlockBytes } = pool.fields;
-  if (random.below(2) === 0) return ALL_BLOCKS * dataBlockBytes;
-  return 1n + (BigInt(random.below(2 ** 31)) * (lastBlock + 2n) * dataBlockBytes) / 2n ** 31n;
-}
+/** The metadata of a pool as it is, or as its metadata snapshot holds it, beside what the tools say of it. */
+class Pool {
+  readonly deviceIds: number[];
+  readonly #place: { metadata: string; superblock: bigint };
+  readonly #blockBytes: bigint;
+  /** What makes the tools look where we do. */
+  readonly #toolPlace: string[];
 
-async function compareDelta(pool: Pool, base: number, target: number, random: Random) {
-  const { path: metadata, superblock } = pool;
-  const options = [...pool.toolOptions, '--thin1', `${base}`, '--thin2', `${target}`, metadata];
-  const expected = deltaRecords(await thinTool('thin_delta', options));
-  const question = { metadata, superblock, base, target };
-  assert.deepEqual(runsOf({ ...question, includeSame: true }, random), expected);
-  assert.deepEqual(
-    runsOf({ ...question, includeSame: false }, random),
-    expected.filter(({ kind }) => kind !== 'same'),
-  );
-  const sizeBytes = someSize(pool, expected.at(-1)?.begin ?? 0n, random);
-  const ranges = toRanges(expected, pool.fields.dataBlockBytes, sizeBytes);
-  assert.deepEqual(rangesOf(source(pool, base, target, sizeBytes), random), ranges);
-  return { sizeBytes, ranges };
-}
-
-/** The base is compared with as if it were deleted: by what was kept of it. */
-function compareKept(
-  pool: Pool,
-  base: number,
-  target: number,
-  live: Awaited<ReturnType<typeof compareDelta>>,
-  random: Random,
-): void {
-  const path = workspace.path('kept');
-  rmSync(path, { force: true });
-  must(
-    addon.createThinBookmark({
-      metadata: pool.path,
-      superblock: pool.superblock,
-      device: { deviceId: base, root: null },
-      sizeBytes: live.sizeBytes,
-      temporaryPath: `${path}.tmp`,
-      path,
-    }),
-  );
-  const kept = { ...source(pool, null, target, live.sizeBytes), bookmark: { path } };
-  assert.deepEqual(rangesOf(kept, random), live.ranges);
-}
-
-async function compareMapped(pool: Pool, random: Random): Promise<void> {
-  const { path: metadata, superblock } = pool;
-  const dumped = dumpedMappings(await thinTool('thin_dump', [...pool.toolOptions, metadata]));
-  assert.deepEqual([...dumped.keys()], pool.deviceIds);
-  for (const [target, runs] of dumped) {
-    const question = { metadata, superblock, base: null, target, includeSame: false };
-    assert.deepEqual(runsOf(question, random), runs);
-    const sizeBytes = someSize(pool, runs.at(-1)?.begin ?? 0n, random);
-    assert.deepEqual(
-      rangesOf(source(pool, null, target, sizeBytes), random),
-      toRanges(runs, pool.fields.dataBlockBytes, sizeBytes),
-    );
+  constructor(
+    metadata: string,
+    isHeld: boolean,
+    private readonly random: Random,
+  ) {
+    const current = must(addon.thinSuperblock({ metadata, superblock: 0n })).superblock;
+    this.#place = { metadata, superblock: isHeld ? (current.heldRoot ?? 0n) : 0n };
+    this.#blockBytes = current.dataBlockBytes;
+    this.#toolPlace = isHeld ? ['-m', metadata] : [metadata];
+    this.deviceIds = this.#devices().map(({ deviceId }) => deviceId);
   }
-}
 
-async function compareDetails(pool: Pool): Promise<void> {
-  const columns = 'DEV,MAPPED_BLOCKS,CREATE_TIME,SNAP_TIME';
-  const options = ['--no-headers', '-o', columns, ...pool.toolOptions, pool.path];
-  const expected = (await thinTool('thin_ls', options))
-    .trim()
-    .split('\n')
-    .map((line) => line.trim().split(/\s+/).join(' '));
-  const request = { metadata: pool.path, superblock: pool.superblock, deviceIds: null };
-  const found = must(addon.thinDevices(request)).devices.map(
-    ({ deviceId, mappedBlocks, creationTime, snapshottedTime }) =>
-      `${deviceId} ${mappedBlocks} ${creationTime} ${snapshottedTime}`,
-  );
-  assert.deepEqual(found, expected);
+  async compareDetails(): Promise<void> {
+    const columns = ['--no-headers', '-o', 'DEV,MAPPED_BLOCKS,CREATE_TIME,SNAP_TIME'];
+    const expected = (await thinTool('thin_ls', [...columns, ...this.#toolPlace]))
+      .trim()
+      .split('\n')
+      .map((line) => line.trim().split(/\s+/).join(' '));
+    const found = this.#devices().map(
+      ({ deviceId, mappedBlocks, creationTime, snapshottedTime }) =>
+        `${deviceId} ${mappedBlocks} ${creationTime} ${snapshottedTime}`,
+    );
+    assert.deepEqual(found, expected);
+  }
+
+  async compareMapped(): Promise<void> {
+    const dumped = dumpedMappings(await thinTool('thin_dump', this.#toolPlace));
+    assert.deepEqual([...dumped.keys()], this.deviceIds);
+    for (const [target, runs] of dumped) {
+      const question = { ...this.#place, base: null, target, includeSame: false };
+      assert.deepEqual(runsOf(question, this.random), runs);
+      this.#compareRanges(null, target, runs);
+    }
+  }
+
+  /** @param isLine whether to compare also with the base as if it were deleted: by what was kept of it */
+  async compareDelta(base: number, target: number, isLine: boolean): Promise<void> {
+    const options = ['--thin1', `${base}`, '--thin2', `${target}`, ...this.#toolPlace];
+    const expected = deltaRecords(await thinTool('thin_delta', options));
+    const changed = expected.filter(({ kind }) => kind !== 'same');
+    const question = { ...this.#place, base, target };
+    assert.deepEqual(runsOf({ ...question, includeSame: true }, this.random), expected);
+    assert.deepEqual(runsOf({ ...question, includeSame: false }, this.random), changed);
+    const { sizeBytes, ranges } = this.#compareRanges(base, target, expected);
+    if (!isLine) return;
+    const path = workspace.path('kept');
+    rmSync(path, { force: true });
+    const device = { deviceId: base, root: null };
+    const temporaryPath = `${path}.tmp`;
+    must(addon.createThinBookmark({ ...this.#place, device, sizeBytes, temporaryPath, path }));
+    const kept = { ...this.#source(null, target, sizeBytes), bookmark: { path } };
+    assert.deepEqual(rangesOf(kept, this.random), ranges);
+  }
+
+  /** The ranges of a volume of some size. */
+  #compareRanges(base: number | null, target: number, runs: readonly Run[]) {
+    const sizeBytes = this.#someSize(runs.at(-1)?.begin ?? 0n);
+    const ranges = toRanges(runs, this.#blockBytes, sizeBytes);
+    assert.deepEqual(rangesOf(this.#source(base, target, sizeBytes), this.random), ranges);
+    return { sizeBytes, ranges };
+  }
+
+  #source(base: number | null, target: number, sizeBytes: bigint): ThinScanSource {
+    return {
+      ...{ kind: 'thin', ...this.#place, sizeBytes, bookmark: null },
+      target: { deviceId: target, root: null },
+      base: base === null ? null : { deviceId: base, root: null },
+    };
+  }
+
+  #someSize(lastBlock: bigint): bigint {
+    if (this.random.below(2) === 0) return ALL_BLOCKS * this.#blockBytes;
+    const part = BigInt(this.random.below(2 ** 31));
+    return 1n + (part * (lastBlock + 2n) * this.#blockBytes) / 2n ** 31n;
+  }
+
+  #devices() {
+    return must(addon.thinDevices({ ...this.#place, deviceIds: null })).devices;
+  }
 }
 
 interface Story {
@@ -293,16 +264,15 @@ function randomStory(random: Random): Story {
 async function compareFile(path: string, story: Story, random: Random): Promise<number> {
   let cases = 0;
   for (const isHeld of story.isHeld ? [true, false] : [false]) {
-    const pool = openPool(path, isHeld);
-    await compareDetails(pool);
-    await compareMapped(pool, random);
+    const pool = new Pool(path, isHeld, random);
+    await pool.compareDetails();
+    await pool.compareMapped();
     for (let pair = 0; pair < PAIRS; pair += 1) {
       const base = random.pick(pool.deviceIds);
       const target = random.pick(pool.deviceIds);
-      const live = await compareDelta(pool, base, target, random);
       const snapshots = pool.deviceIds.length - (story.options.includes('--empty-device') ? 1 : 0);
       const isLine = base > 1 && base < target && target <= snapshots;
-      if (story.isPure && isLine) compareKept(pool, base, target, live, random);
+      await pool.compareDelta(base, target, story.isPure && isLine);
       cases += 1;
     }
   }
@@ -332,22 +302,19 @@ test('lists of what a kernel wrote are those of thin_delta, live and held, both 
   skip: skipWithoutThinTools,
 }, async () => {
   const random = seededRandom('thin oracle, kernel');
-  const path = workspace.path('kernel');
-  const packed = packagePath('test/fixtures/thin-metadata-kernel-6.1.bin.zst');
-  execFileSync('zstd', ['-q', '-d', '--sparse', packed, '-o', path]);
+  const path = await kernelMetadata(workspace.path('kernel'));
   for (const isHeld of [false, true]) {
-    const pool = openPool(path, isHeld);
+    const pool = new Pool(path, isHeld, random);
     assert.deepEqual(pool.deviceIds, [1, 2, 3, 4]);
-    await compareDetails(pool);
-    await compareMapped(pool, random);
+    await pool.compareDetails();
+    await pool.compareMapped();
     for (const base of pool.deviceIds) {
       for (const target of pool.deviceIds) {
         if (base === target) continue;
         // The tool takes long to print them: neighbours one way here, and the other way there.
         const isNear = Math.abs(base - target) === 1 && isHeld === base < target;
         if (!isNightly && !isNear) continue;
-        const live = await compareDelta(pool, base, target, random);
-        if (base > 1 && base < target) compareKept(pool, base, target, live, random);
+        await pool.compareDelta(base, target, base > 1 && base < target);
       }
     }
   }

@@ -18,6 +18,13 @@ export async function makeThinMetadata(path: string, options: readonly string[])
   await run(packagePath('scripts/make-thin-metadata'), ['-o', path, ...options]);
 }
 
+/** Writes what a kernel once wrote. */
+export async function kernelMetadata(path: string): Promise<string> {
+  const packed = packagePath('test/fixtures/thin-metadata-kernel-6.1.bin.zst');
+  await run('zstd', ['-q', '-d', '--sparse', packed, '-o', path]);
+  return path;
+}
+
 /** What a tool prints. Rejects if it fails. */
 export async function thinTool(name: string, args: readonly string[]): Promise<string> {
   return (await run(name, args, { maxBuffer: MAX_OUTPUT_BYTES })).stdout;
