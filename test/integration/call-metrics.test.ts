@@ -1,13 +1,20 @@
 /** What is counted of RPCs and streams, on a real socket. */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError } from '../../src/base/errors.js';
 import type { CallContext, MessageWriter } from '../../src/csi/service.js';
 import { Metrics } from '../../src/metrics/metrics.js';
+import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { MetricsText } from '../support/metrics-text.js';
-import { defer, fakeService, frame, startServer, untilCutOff } from './server-fixture.js';
+import {
+  defer,
+  frame,
+  metadataService,
+  startServer,
+  unaryService,
+  untilCutOff,
+} from './server-fixture.js';
 
 const MESSAGE = frame(1n << 30n, [[0, 4096]]);
 /** Without its length prefix. */
@@ -20,15 +27,11 @@ async function start(
 ) {
   const metrics = new Metrics({ command: 'test', freshMs: 0 });
   const services = [
-    fakeService('Node', {
-      unary: {
-        NodeGetInfo: async () => ({ node_id: 'n' }),
-        NodeStageVolume: () => Promise.reject(CsiError.notFound('volume v does not exist')),
-      },
+    unaryService('Node', {
+      NodeGetInfo: async () => ({ node_id: 'n' }),
+      NodeStageVolume: () => Promise.reject(CsiError.notFound('volume v does not exist')),
     }),
-    fakeService('SnapshotMetadata', {
-      streams: { GetMetadataAllocated: (_request, context, writer) => send(writer, context) },
-    }),
+    metadataService((_request, context, writer) => send(writer, context)),
   ];
   const { client } = await startServer(t, { services, observer: metrics.calls });
   const read = async () => new MetricsText(await metrics.registry.metrics());
@@ -41,13 +44,12 @@ async function readUntil(
   name: string,
   value: number,
 ): Promise<MetricsText> {
-  const deadline = Date.now() + 60_000;
-  for (;;) {
-    const found = await read();
-    if (found.value(name, ALLOCATED) === value) return found;
-    assert.ok(Date.now() < deadline, `${name} is ${found.value(name, ALLOCATED)}, not ${value}`);
-    await delay(5);
-  }
+  let found = await read();
+  await eventually(`${name} is ${value}`, async () => {
+    found = await read();
+    return found.value(name, ALLOCATED) === value;
+  });
+  return found;
 }
 
 test('RPCs are counted by method and code, with their duration', async (t) => {

@@ -3,29 +3,16 @@ import assert from 'node:assert/strict';
 import { execFile, spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type TestContext, test } from 'node:test';
+import { test } from 'node:test';
 import { promisify, stripVTControlCharacters } from 'node:util';
 import { CsiError, StatusCode } from '../../src/base/errors.js';
 import { packagePath } from '../../src/base/package-root.js';
-import type { DecodedMessage } from '../../src/csi/request-decoder.js';
 import { runCommand } from '../support/command.js';
-import {
-  type FakeStream,
-  fakeService,
-  frame,
-  startServer,
-  type TestServer,
-  temporaryDirectory,
-} from './server-fixture.js';
+import { type FakeStream, frame, startMetadata, temporaryDirectory } from './server-fixture.js';
 
 const MIB = 2 ** 20;
 const CAPACITY = BigInt(64 * MIB);
 const UTF8 = { LANG: 'C.UTF-8' };
-
-function serving(t: TestContext, handler: FakeStream): Promise<TestServer> {
-  const streams = { GetMetadataAllocated: handler, GetMetadataDelta: handler };
-  return startServer(t, { services: [fakeService('SnapshotMetadata', { streams })] });
-}
 
 const sendRows: FakeStream = async (_request, _context, writer) => {
   await writer.send(frame(CAPACITY, [[0, MIB]]));
@@ -33,11 +20,7 @@ const sendRows: FakeStream = async (_request, _context, writer) => {
 };
 
 test('map draws the data of a snapshot, or what changed since a base, with totals and a legend', async (t) => {
-  const seen: DecodedMessage[] = [];
-  const { endpoint } = await serving(t, async (request, context, writer) => {
-    seen.push(request);
-    await sendRows(request, context, writer);
-  });
+  const { endpoint, seen } = await startMetadata(t, sendRows);
   const { stdout } = await runCommand(t, ['map', 'snap-1', '--endpoint', endpoint], UTF8);
   const lines = stdout.split('\n');
   assert.deepEqual(lines.slice(0, 5), [
@@ -60,7 +43,7 @@ test('map draws the data of a snapshot, or what changed since a base, with total
 });
 
 test('map --json has the totals and the bytes of each cell, as strings', async (t) => {
-  const { endpoint } = await serving(t, sendRows);
+  const { endpoint } = await startMetadata(t, sendRows);
   const ended = await runCommand(t, ['map', 's', '--json', '--endpoint', endpoint]);
   assert.equal(ended.code, 0, ended.stderr);
   const { cells, ...rest } = JSON.parse(ended.stdout) as { cells: string[] };
@@ -78,7 +61,7 @@ test('map --json has the totals and the bytes of each cell, as strings', async (
 });
 
 test('map --grain draws the chunks that a tool would read, and says what they cost', async (t) => {
-  const { endpoint } = await serving(t, async (_request, _context, writer) => {
+  const { endpoint } = await startMetadata(t, async (_request, _context, writer) => {
     await writer.send(frame(CAPACITY, [[0, 4096]]));
     await writer.send(frame(CAPACITY, [[5 * MIB + 4096, 4096]]));
   });
@@ -95,7 +78,7 @@ test('map --grain draws the chunks that a tool would read, and says what they co
 });
 
 test('map --html writes one page and prints the totals, or says which file it could not write', async (t) => {
-  const { endpoint } = await serving(t, sendRows);
+  const { endpoint } = await startMetadata(t, sendRows);
   const directory = temporaryDirectory(t);
   const write = (file: string) =>
     runCommand(t, ['map', 's', '--html', file, '--endpoint', endpoint]);
@@ -106,14 +89,11 @@ test('map --html writes one page and prints the totals, or says which file it co
   assert.deepEqual(readdirSync(directory), ['map.html']);
   const { code, stderr } = await write('/nowhere/map.html');
   assert.equal(code, 1);
-  assert.match(
-    stderr,
-    /^blockdelta: cannot write the page \/nowhere\/map\.html \(ENOENT\): name a file/,
-  );
+  assert.match(stderr, /^blockdelta: cannot write the page \/nowhere\/map\.html \(ENOENT\): name/);
 });
 
 test('a list that is refused gives no picture and the exit code of delta', async (t) => {
-  const { endpoint } = await serving(t, async () => {
+  const { endpoint } = await startMetadata(t, async () => {
     throw new CsiError(StatusCode.FAILED_PRECONDITION, 'the base is too old');
   });
   const directory = temporaryDirectory(t);
@@ -129,20 +109,19 @@ test('a list that is refused gives no picture and the exit code of delta', async
 const MAIN = packagePath('.test-build/src/main.js');
 const hasScript = spawnSync('script', ['--version']).status === 0;
 
-/** On a terminal of 100 columns and 30 lines, of the program `script`. */
+/** On a terminal of 100 columns and 30 lines, of the program `script`; without the progress on stderr. */
 async function onTerminal(endpoint: string, env: Record<string, string>): Promise<string> {
-  const command = `stty cols 100 rows 30; exec "${process.execPath}" "${MAIN}" map s --endpoint "${endpoint}"`;
+  const command = `stty cols 100 rows 30; exec "${process.execPath}" "${MAIN}" map s --endpoint "${endpoint}" 2>/dev/null`;
+  const args = ['-qec', command, '/dev/null'];
   const given = { PATH: process.env['PATH'] ?? '', TERM: 'xterm-256color', ...UTF8, ...env };
-  const { stdout } = await promisify(execFile)('script', ['-qec', command, '/dev/null'], {
-    env: given,
-  });
+  const { stdout } = await promisify(execFile)('script', args, { env: given });
   return stdout.replaceAll('\r\n', '\n');
 }
 
 test('on a terminal the picture is coloured and as wide as the window; NO_COLOR switches colours off', {
   skip: hasScript ? false : 'script is not installed: install the package bsdutils',
 }, async (t) => {
-  const { endpoint } = await serving(t, sendRows);
+  const { endpoint } = await startMetadata(t, sendRows);
   const coloured = await onTerminal(endpoint, {});
   const plain = await onTerminal(endpoint, { NO_COLOR: '1' });
   assert.ok(coloured.includes('\x1b[38;5;196m█'), coloured);

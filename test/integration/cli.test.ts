@@ -9,33 +9,21 @@ import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, StatusCode, type StatusName } from '../../src/base/errors.js';
 import { packagePath } from '../../src/base/package-root.js';
-import type { DecodedMessage } from '../../src/csi/request-decoder.js';
 import { endOf, runCommand, startCommand } from '../support/command.js';
 import { eventually } from '../support/eventually.js';
 import { skipUnlessRoot } from '../support/workspace.js';
 import {
   type FakeStream,
-  fakeService,
   frame,
   makeServer,
+  metadataService,
   type Row,
-  startServer,
-  type TestServer,
+  startMetadata,
   temporaryDirectory,
   untilCutOff,
 } from './server-fixture.js';
 
 const CAPACITY = 2n ** 40n;
-
-function serving(t: TestContext, handler: FakeStream): Promise<TestServer> {
-  return startServer(t, { services: [metadataService(handler)] });
-}
-
-function metadataService(handler: FakeStream) {
-  return fakeService('SnapshotMetadata', {
-    streams: { GetMetadataAllocated: handler, GetMetadataDelta: handler },
-  });
-}
 
 const ROWS: readonly Row[] = [
   [0, 4096],
@@ -46,59 +34,37 @@ const sendRows: FakeStream = async (_request, _context, writer) => {
 };
 
 test('allocated requests one snapshot and prints its ranges as a table', async (t) => {
-  const seen: DecodedMessage[] = [];
-  const { endpoint } = await serving(t, async (request, context, writer) => {
-    seen.push(request);
-    await sendRows(request, context, writer);
-  });
+  const { endpoint, seen } = await startMetadata(t, sendRows);
   const ended = await runCommand(t, ['allocated', 'snap-1', '--endpoint', endpoint]);
-  assert.deepEqual(ended, {
-    code: 0,
-    signal: null,
-    stdout: [
-      '       OFFSET           SIZE',
-      '            0           4096  4 KiB',
-      ' 549755813888           1536  1.5 KiB',
-      '',
-    ].join('\n'),
-    stderr: '',
-  });
-  assert.deepEqual(seen, [
-    { snapshot_id: 'snap-1', starting_offset: '0', max_results: 0, secrets: {} },
-  ]);
+  const stdout = [
+    '       OFFSET           SIZE',
+    '            0           4096  4 KiB',
+    ' 549755813888           1536  1.5 KiB',
+    '',
+  ].join('\n');
+  assert.deepEqual(ended, { code: 0, signal: null, stdout, stderr: '' });
+  const asked = { snapshot_id: 'snap-1', starting_offset: '0', max_results: 0, secrets: {} };
+  assert.deepEqual(seen, [asked]);
 });
 
 test('delta requests two snapshots and passes its options on', async (t) => {
-  const seen: DecodedMessage[] = [];
-  const { endpoint } = await serving(t, async (request, context, writer) => {
-    seen.push(request);
-    await sendRows(request, context, writer);
-  });
+  const { endpoint, seen } = await startMetadata(t, sendRows);
   const args = ['delta', 'base', 'target', '--starting-offset', '4095', '--max-results', '7'];
   const ended = await runCommand(t, [...args, '--format', 'csv'], { CSI_ENDPOINT: endpoint });
   assert.equal(ended.code, 0, ended.stderr);
   assert.equal(ended.stdout, 'byte_offset,size_bytes\n0,4096\n549755813888,1536\n');
-  assert.deepEqual(seen, [
-    {
-      base_snapshot_id: 'base',
-      target_snapshot_id: 'target',
-      starting_offset: '4095',
-      max_results: 7,
-      secrets: {},
-    },
-  ]);
+  const ids = { base_snapshot_id: 'base', target_snapshot_id: 'target' };
+  assert.deepEqual(seen, [{ ...ids, starting_offset: '4095', max_results: 7, secrets: {} }]);
 });
 
 test('the summary replaces the list, in the requested format', async (t) => {
-  const { endpoint } = await serving(t, sendRows);
+  const { endpoint } = await startMetadata(t, sendRows);
   const args = ['allocated', 's', '--endpoint', endpoint, '--summary', '--format', 'ndjson'];
   const ended = await runCommand(t, args);
   const summary = JSON.parse(ended.stdout) as Record<string, unknown>;
-  assert.equal(summary['ranges'], 2);
-  assert.equal(summary['size_bytes'], '5632');
-  assert.equal(summary['volume_capacity_bytes'], CAPACITY.toString());
-  assert.equal(summary['messages'], 1);
-  assert.equal(summary['resumes'], 0);
+  const { ranges, size_bytes, volume_capacity_bytes, messages, resumes } = summary;
+  assert.deepEqual([ranges, size_bytes, messages, resumes], [2, '5632', 1, 0]);
+  assert.equal(volume_capacity_bytes, CAPACITY.toString());
 });
 
 const EXITS: readonly [StatusName, number][] = [
@@ -111,7 +77,7 @@ const EXITS: readonly [StatusName, number][] = [
 
 test("each status has its exit code, with the plugin's message on stderr", async (t) => {
   let name: StatusName;
-  const { endpoint } = await serving(t, async () => {
+  const { endpoint } = await startMetadata(t, async () => {
     throw new CsiError(StatusCode[name], 'words for the user');
   });
   for (const [status, code] of EXITS) {
@@ -145,10 +111,9 @@ const MISUSES: readonly (readonly string[])[] = [
 
 test('wrong usage: exit code 2, with a message on stderr and nothing on stdout', async (t) => {
   for (const args of MISUSES) {
-    const ended = await runCommand(t, args);
-    assert.equal(ended.code, 2, `${args.join(' ')}: ${ended.stderr}`);
-    assert.notEqual(ended.stderr, '');
-    assert.equal(ended.stdout, '');
+    const { code, stdout, stderr } = await runCommand(t, args);
+    assert.deepEqual([code, stdout], [2, ''], `${args.join(' ')}: ${stderr}`);
+    assert.notEqual(stderr, '');
   }
 });
 
@@ -183,7 +148,7 @@ const endless: FakeStream = async (request, context, writer) => {
 };
 
 test('a closed pipe is not an error, and ends the stream in the plugin', async (t) => {
-  const made = await serving(t, endless);
+  const made = await startMetadata(t, endless);
   const { child, output } = startCommand(t, ['allocated', 's', '--endpoint', made.endpoint]);
   child.stdout.once('data', () => child.stdout.destroy());
   const ended = await endOf(child, output);
@@ -193,7 +158,7 @@ test('a closed pipe is not an error, and ends the stream in the plugin', async (
 
 test('an unread pipe pauses the stream instead of filling memory', async (t) => {
   let sent = 0;
-  const { endpoint } = await serving(t, (request, context, writer) =>
+  const { endpoint } = await startMetadata(t, (request, context, writer) =>
     endless(request, context, {
       send: async (chunk) => {
         await writer.send(chunk);
@@ -210,7 +175,7 @@ test('an unread pipe pauses the stream instead of filling memory', async (t) => 
 });
 
 test('SIGINT: exit code 130, and the stream in the plugin ends', async (t) => {
-  const made = await serving(t, async (_request, context, writer) => {
+  const made = await startMetadata(t, async (_request, context, writer) => {
     await writer.send(frame(CAPACITY, ROWS));
     await untilCutOff(context);
   });
@@ -234,9 +199,7 @@ test('a list survives a kill and restart of the plugin', async (t) => {
       const first = Math.ceil(Number(request['starting_offset']) / 8192);
       for (let index = first; index < total; index += 1) {
         await writer.send(frame(CAPACITY, [rowAt(index)]));
-        if (index === stopAt) {
-          await untilCutOff(context);
-        }
+        if (index === stopAt) await untilCutOff(context);
       }
     };
   };
@@ -260,31 +223,28 @@ test('a list survives a kill and restart of the plugin', async (t) => {
   second.client.close();
 });
 
-/** Each with a path in the directory, what is said of it, and what makes it. */
-const SOCKETS: readonly [string, RegExp, ((path: string) => Promise<void> | void)?][] = [
-  ['no.sock', /there is no socket at .*no\.sock: start the plugin, or correct the endpoint/],
-  [
-    'dead.sock',
-    /gave up after 5 attempts.*nothing listens on the socket .*: the plugin that made it has ended/,
-    async (path) => {
-      const server = createServer().listen(`${path}.made`);
-      await once(server, 'listening');
-      // A server removes its own path when it closes.
-      renameSync(`${path}.made`, path);
-      await new Promise((done) => server.close(done));
-    },
-  ],
-];
-
-for (const [name, message, make] of SOCKETS) {
-  test(`a socket such as ${name} is named as what it is, with exit code 6`, async (t) => {
-    const path = join(temporaryDirectory(t), name);
-    await make?.(path);
-    const ended = await runCommand(t, ['allocated', 's', '--endpoint', `unix://${path}`]);
-    assert.equal(ended.code, 6);
-    assert.match(ended.stderr, message);
-  });
+async function assertUnreachable(t: TestContext, path: string, said: RegExp): Promise<void> {
+  const ended = await runCommand(t, ['allocated', 's', '--endpoint', `unix://${path}`]);
+  assert.equal(ended.code, 6);
+  assert.match(ended.stderr, said);
 }
+
+test('a socket that is missing is named as that, with exit code 6', (t) => {
+  const said = /there is no socket at .*no\.sock: start the plugin, or correct the endpoint/;
+  return assertUnreachable(t, join(temporaryDirectory(t), 'no.sock'), said);
+});
+
+test('a socket that its plugin has left is named as that, with exit code 6', async (t) => {
+  const path = join(temporaryDirectory(t), 'dead.sock');
+  const server = createServer().listen(`${path}.made`);
+  await once(server, 'listening');
+  // A server removes its own path when it closes.
+  renameSync(`${path}.made`, path);
+  await new Promise((done) => server.close(done));
+  const said =
+    /gave up after 5 attempts.*nothing listens on the socket .*: the plugin that made it has/;
+  await assertUnreachable(t, path, said);
+});
 
 test('a socket without permission is said to be one', { skip: skipUnlessRoot }, async (t) => {
   const directory = temporaryDirectory(t);

@@ -1,8 +1,7 @@
 /** What the router keeps of a call on its way to a node and back: bytes, status, deadline, cancellation, pace. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -11,68 +10,42 @@ import { CsiError, StatusCode } from '../../src/base/errors.js';
 import { createLogger } from '../../src/base/logger.js';
 import { parseRouteConfig } from '../../src/config/route.js';
 import { formatHostPort } from '../../src/config/tls.js';
-import type { DecodedMessage } from '../../src/csi/request-decoder.js';
 import { destinationOf } from '../../src/csi/routed-calls.js';
-import {
-  type AnyService,
-  type CallContext,
-  EncodedResponse,
-  type MessageWriter,
-} from '../../src/csi/service.js';
+import { type AnyService, EncodedResponse, type MessageWriter } from '../../src/csi/service.js';
 import { nodeKey } from '../../src/domain/identifiers.js';
 import { createPluginServer } from '../../src/plugin/server.js';
 import { createRouter } from '../../src/router/router.js';
-import { Authority, tlsSettings } from '../support/certificates.js';
+import { tlsSettings } from '../support/certificates.js';
 import { CsiClient } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
-import { loopbackAddress } from '../support/loopback.js';
 import { encodeMessage, RawConnection } from '../support/raw-call.js';
-import { defer, fakeService, frame, startServer, untilCutOff } from './server-fixture.js';
+import {
+  defer,
+  type FakeHandler,
+  frame,
+  metadataService,
+  startRoutedNode,
+  unaryService,
+  untilCutOff,
+} from './server-fixture.js';
 
 const UUID = '00000000-0000-4000-8000-000000000001';
 const VOLUME = `vol-${nodeKey('node-a')}-${UUID}`;
 const SNAPSHOT = `snap-${nodeKey('node-a')}-${UUID}`;
 const CONTROLLER = '/csi.v1.Controller';
 
-interface Routed {
-  endpoint: string;
-  client: CsiClient;
-  raw: RawConnection;
-  /** Of the router. */
-  log(): string;
-  /** Of the node. */
-  nodeLog(): string;
-}
-
-/** A node with these services, and a router before it. */
-async function route(t: TestContext, services: AnyService[]): Promise<Routed> {
-  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-routed-'));
-  const authority = new Authority(directory);
-  const files = authority.issue('node', 'blockdelta-node');
-  const address = loopbackAddress();
-  const node = await startServer(t, {
-    services,
-    routed: {
-      destination: destinationOf('blockdelta.csi', 'node-a'),
-      settings: {
-        address,
-        tls: {
-          ...{ certificateFile: files.certificate, keyFile: files.key, caFile: files.ca },
-          peerName: 'blockdelta-router',
-        },
-      },
-    },
-  });
+/** A node with these services, and a router before it; the log is the router's. */
+async function route(t: TestContext, services: AnyService[]) {
+  const node = await startRoutedNode(t, destinationOf('blockdelta.csi', 'node-a'), { services });
+  const directory = node.certificates;
   const list = join(directory, 'nodes.json');
-  writeFileSync(
-    list,
-    JSON.stringify({ nodes: [{ id: 'node-a', address: formatHostPort(address) }] }),
-  );
+  const nodes = [{ id: 'node-a', address: formatHostPort(node.address) }];
+  writeFileSync(list, JSON.stringify({ nodes }));
   const endpoint = `unix://${join(directory, 'router.sock')}`;
   const config = parseRouteConfig({
     CSI_ENDPOINT: endpoint,
     BLOCKDELTA_ROUTE_NODES: `file:${list}`,
-    ...tlsSettings(authority.issue('router', 'blockdelta-router')),
+    ...tlsSettings(node.router),
   });
   const lines: string[] = [];
   const logger = createLogger('debug', { write: (line) => lines.push(line) });
@@ -89,25 +62,17 @@ async function route(t: TestContext, services: AnyService[]): Promise<Routed> {
     server.force();
     await server.stop();
     router.close();
-    rmSync(directory, { recursive: true });
   });
   return { endpoint, client, raw, log: () => lines.join(''), nodeLog: node.logText };
 }
 
-type Unary = (request: DecodedMessage, context: CallContext) => Promise<object>;
-
 /** A node whose Controller has that one RPC. */
-const routeRpc = (t: TestContext, rpc: string, handler: Unary): Promise<Routed> =>
-  route(t, [fakeService('Controller', { unary: { [rpc]: handler } })]);
+const routeRpc = (t: TestContext, rpc: string, handler: FakeHandler) =>
+  route(t, [unaryService('Controller', { [rpc]: handler })]);
 
 /** A node whose SnapshotMetadata sends so. */
-const routeStream = (t: TestContext, send: (writer: MessageWriter) => Promise<void>) => {
-  const streams = {
-    GetMetadataAllocated: (_request: object, _context: object, writer: MessageWriter) =>
-      send(writer),
-  };
-  return route(t, [fakeService('SnapshotMetadata', { streams })]);
-};
+const routeStream = (t: TestContext, send: (writer: MessageWriter) => Promise<void>) =>
+  route(t, [metadataService((_request, _context, writer) => send(writer))]);
 
 /** A client whose messages are bytes, on a channel of its own: grpc-js would share one. */
 function otherClient(t: TestContext, endpoint: string) {

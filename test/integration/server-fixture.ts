@@ -7,7 +7,7 @@ import type { TestContext } from 'node:test';
 import * as grpc from '@grpc/grpc-js';
 import type { CsiError } from '../../src/base/errors.js';
 import { createLogger } from '../../src/base/logger.js';
-import type { CallObserver } from '../../src/csi/call-observer.js';
+import type { HostPort } from '../../src/config/values.js';
 import type { Call } from '../../src/csi/calls.js';
 import { CSI_PACKAGE, clientServices, csiProto } from '../../src/csi/proto.js';
 import type { DecodedMessage } from '../../src/csi/request-decoder.js';
@@ -18,9 +18,15 @@ import type {
   ServiceName,
   StreamContext,
 } from '../../src/csi/service.js';
-import type { RoutedListen } from '../../src/plugin/connections.js';
-import { type CallLimits, createPluginServer, type PluginServer } from '../../src/plugin/server.js';
+import {
+  type CallLimits,
+  createPluginServer,
+  type PluginServer,
+  type PluginServerOptions,
+} from '../../src/plugin/server.js';
+import { Authority, type CertificateFiles } from '../support/certificates.js';
 import { CsiClient } from '../support/csi-client.js';
+import { loopbackAddress } from '../support/loopback.js';
 
 export type LogLine = Record<string, unknown>;
 export type Row = readonly [offset: number | bigint, size: number | bigint];
@@ -37,19 +43,12 @@ export interface TestServer {
   logText(): string;
 }
 
-export interface TestServerOptions {
-  services?: AnyService[];
+export interface TestServerOptions extends Partial<Omit<PluginServerOptions, 'config' | 'logger'>> {
   graceMs?: number;
   limits?: Partial<CallLimits>;
   socketMode?: number;
   /** Does not open the services, as while the pools start. */
   starting?: boolean;
-  startTimeoutMs?: number;
-  plainStreams?: boolean;
-  requestMs?: number;
-  /** Also listens for routers. */
-  routed?: RoutedListen;
-  observer?: CallObserver;
 }
 
 export function temporaryDirectory(t: TestContext): string {
@@ -78,20 +77,15 @@ export function makeServer(directory: string, options: TestServerOptions = {}): 
   const socketPath = join(directory, 'csi.sock');
   const endpoint = `unix://${socketPath}`;
   const lines: string[] = [];
+  const { graceMs: shutdownGraceMs = 5000, limits, socketMode = 0o600, ...others } = options;
   const server = createPluginServer({
-    services: options.services ?? [],
+    services: [],
+    ...others,
     config: {
-      socketPath,
+      ...{ socketPath, socketMode, shutdownGraceMs },
       ...{ maxConnections: 128, maxCalls: 1000, maxStreams: 64, streamStallMs: 60_000 },
-      ...options.limits,
-      socketMode: options.socketMode ?? 0o600,
-      shutdownGraceMs: options.graceMs ?? 5000,
+      ...limits,
     },
-    startTimeoutMs: options.startTimeoutMs ?? 30_000,
-    requestMs: options.requestMs ?? 20_000,
-    plainStreams: options.plainStreams ?? false,
-    routed: options.routed ?? null,
-    observer: options.observer,
     logger: createLogger('debug', { write: (line) => lines.push(line) }),
   });
   return {
@@ -105,6 +99,41 @@ export function makeServer(directory: string, options: TestServerOptions = {}): 
     },
     logText: () => lines.join(''),
   };
+}
+
+/** A node that also listens for routers, and who may call it there. */
+export interface RoutedNode extends TestServer {
+  /** The directory of all certificates. */
+  certificates: string;
+  authority: Authority;
+  address: HostPort;
+  files: CertificateFiles;
+  /** A client certificate that the node accepts. */
+  router: CertificateFiles;
+}
+
+export async function startRoutedNode(
+  t: TestContext,
+  destination: string,
+  options: TestServerOptions & { handshakeMs?: number } = {},
+): Promise<RoutedNode> {
+  const certificates = temporaryDirectory(t);
+  const authority = new Authority(certificates);
+  const address = loopbackAddress();
+  const files = authority.issue('node', 'blockdelta-node');
+  const router = authority.issue('router', 'blockdelta-router');
+  const tls = {
+    ...{ certificateFile: files.certificate, keyFile: files.key, caFile: files.ca },
+    peerName: 'blockdelta-router',
+  };
+  const server = await startServer(t, {
+    ...options,
+    routed: {
+      ...{ destination, pollMs: 50, handshakeMs: options.handshakeMs ?? 5000 },
+      settings: { address, tls },
+    },
+  });
+  return Object.assign(server, { certificates, authority, address, files, router });
 }
 
 /** The reason, once the call is ended early. Services do not watch for it and see no signal. */
@@ -127,6 +156,28 @@ export function fakeService(
   handlers: { unary?: Record<string, FakeHandler>; streams?: Record<string, FakeStream> },
 ): AnyService {
   return { name, unary: {}, streams: {}, ...handlers } as AnyService;
+}
+
+export const unaryService = (name: ServiceName, unary: Record<string, FakeHandler>): AnyService =>
+  fakeService(name, { unary });
+
+/** One that answers so, whichever list is asked for. */
+export const metadataService = (stream: FakeStream): AnyService =>
+  fakeService('SnapshotMetadata', {
+    streams: { GetMetadataAllocated: stream, GetMetadataDelta: stream },
+  });
+
+/** A server of lists, and the requests that it has got. */
+export async function startMetadata(
+  t: TestContext,
+  handler: FakeStream,
+): Promise<TestServer & { seen: DecodedMessage[] }> {
+  const seen: DecodedMessage[] = [];
+  const service = metadataService((request, context, writer) => {
+    seen.push(request);
+    return handler(request, context, writer);
+  });
+  return Object.assign(await startServer(t, { services: [service] }), { seen });
 }
 
 /** One message of a list with its length prefix, as native code makes them. */

@@ -9,69 +9,30 @@ import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import * as grpc from '@grpc/grpc-js';
 import { StatusCode } from '../../src/base/errors.js';
 import { formatHostPort } from '../../src/config/tls.js';
-import type { HostPort } from '../../src/config/values.js';
 import { DESTINATION_HEADER, destinationOf } from '../../src/csi/routed-calls.js';
-import type { AnyService, ServiceName } from '../../src/csi/service.js';
+import type { ServiceName } from '../../src/csi/service.js';
 import { Authority, type CertificateFiles } from '../support/certificates.js';
 import { eventually } from '../support/eventually.js';
-import { loopbackAddress } from '../support/loopback.js';
 import {
-  fakeService,
   type RawClient,
+  type RoutedNode,
   rawClient,
-  startServer,
-  type TestServer,
-  temporaryDirectory,
+  startRoutedNode,
+  unaryService,
 } from './server-fixture.js';
 
 const DESTINATION = destinationOf('test.csi', 'node-a');
 
-interface Node extends TestServer {
-  /** The directory of all certificates. */
-  certificates: string;
-  authority: Authority;
-  address: HostPort;
-  files: CertificateFiles;
-  /** A client certificate that the node accepts. */
-  router: CertificateFiles;
-}
+const probe = unaryService('Identity', { Probe: async () => ({ ready: { value: true } }) });
 
-const probe = fakeService('Identity', {
-  unary: { Probe: async () => ({ ready: { value: true } }) },
-});
-
-async function startNode(
+const startNode = (
   t: TestContext,
-  services: AnyService[] = [probe],
-  limits: Partial<{ handshakeMs: number; requestMs: number; maxConnections: number }> = {},
-): Promise<Node> {
-  const directory = temporaryDirectory(t);
-  const authority = new Authority(directory);
-  const address = loopbackAddress();
-  const files = authority.issue('node', 'blockdelta-node');
-  const router = authority.issue('router', 'blockdelta-router');
-  const { handshakeMs = 5000, requestMs = 20_000, maxConnections = 128 } = limits;
-  const server = await startServer(t, {
-    services,
-    requestMs,
-    limits: { maxConnections },
-    routed: {
-      ...{ destination: DESTINATION, pollMs: 50, handshakeMs },
-      settings: {
-        address,
-        tls: {
-          ...{ certificateFile: files.certificate, keyFile: files.key, caFile: files.ca },
-          peerName: 'blockdelta-router',
-        },
-      },
-    },
-  });
-  return Object.assign(server, { certificates: directory, authority, address, files, router });
-}
+  options: Parameters<typeof startRoutedNode>[2] = {},
+): Promise<RoutedNode> => startRoutedNode(t, DESTINATION, { services: [probe], ...options });
 
 function clientOf(
   t: TestContext,
-  node: Node,
+  node: RoutedNode,
   service: ServiceName,
   files: CertificateFiles = node.router,
 ): RawClient {
@@ -110,20 +71,14 @@ function call(
 }
 
 /** Connects with TLS; resolves to whether the node has kept the connection when it has sent its first bytes. */
-async function isAccepted(node: Node, options: ConnectionOptions): Promise<boolean> {
-  const socket = connectTls({
-    ...{ host: node.address.host, port: node.address.port },
-    ...{ ALPNProtocols: ['h2'], rejectUnauthorized: false, ...options },
-  });
-  const ended = Promise.race([once(socket, 'close'), once(socket, 'error')]).catch(() => undefined);
-  socket.on('error', () => undefined);
+async function isAccepted(node: RoutedNode, options: ConnectionOptions): Promise<boolean> {
+  const offered = { ALPNProtocols: ['h2'], rejectUnauthorized: false, ...options };
+  const socket = connectTls({ ...node.address, ...offered });
+  const ended = once(socket, 'close');
   // The preface of HTTP/2 and empty settings: an accepted connection is answered.
   socket.write('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0');
-  const answered = once(socket, 'data').then(
-    () => true,
-    () => false,
-  );
-  const accepted = await Promise.race([answered, ended.then(() => false)]);
+  const answered = once(socket, 'data').then(() => true);
+  const accepted = await Promise.race([answered, ended.then(() => false)]).catch(() => false);
   socket.destroy();
   return accepted;
 }
@@ -158,10 +113,8 @@ test('H26: only TLS 1.3 with a trusted certificate of the right DNS name is acce
 });
 
 test('the CSI Node service is not served over TCP', async (t) => {
-  const node = await startNode(t, [
-    probe,
-    fakeService('Node', { unary: { NodeGetInfo: async () => ({ node_id: 'node-a' }) } }),
-  ]);
+  const getInfo = unaryService('Node', { NodeGetInfo: async () => ({ node_id: 'node-a' }) });
+  const node = await startNode(t, { services: [probe, getInfo] });
   await assert.rejects(call(clientOf(t, node, 'Node'), 'NodeGetInfo'), {
     code: StatusCode.UNIMPLEMENTED,
   });
@@ -202,7 +155,7 @@ test('new certificates are used once they can be, and the old ones until then', 
 });
 
 test('H26: peers that do not complete a handshake are dropped, and keep nobody out', async (t) => {
-  const node = await startNode(t, [probe], { handshakeMs: 1000 });
+  const node = await startNode(t, { handshakeMs: 1000 });
   const silent: Socket[] = [];
   t.after(() => {
     for (const socket of silent) socket.destroy();
@@ -222,11 +175,9 @@ test('H26: peers that do not complete a handshake are dropped, and keep nobody o
 });
 
 test('peers that are known and send nothing are dropped after the time for a request', async (t) => {
-  const node = await startNode(t, [probe], { requestMs: 300 });
-  const socket = connectTls({
-    ...{ host: node.address.host, port: node.address.port, ALPNProtocols: ['h2'] },
-    ...{ rejectUnauthorized: false, ...keyAndCertificate(node.router) },
-  });
+  const node = await startNode(t, { requestMs: 300 });
+  const options = { ALPNProtocols: ['h2'], rejectUnauthorized: false };
+  const socket = connectTls({ ...node.address, ...options, ...keyAndCertificate(node.router) });
   socket.on('error', () => undefined);
   // A client that does not read does not notice the end either.
   socket.resume();

@@ -13,20 +13,19 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import type * as grpc from '@grpc/grpc-js';
 import { CsiError } from '../../src/base/errors.js';
-import type { DecodedMessage } from '../../src/csi/request-decoder.js';
-import type { CallContext } from '../../src/csi/service.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { encodeMessage, RawConnection } from '../support/raw-call.js';
 import { refused } from '../support/refusal.js';
 import {
   defer,
-  fakeService,
   frame,
   type LogLine,
   makeServer,
+  metadataService,
   startServer,
   temporaryDirectory,
+  unaryService,
   untilCutOff,
 } from './server-fixture.js';
 
@@ -89,15 +88,13 @@ test('malformed requests are refused, logged like any call, and reach no handler
   const names: unknown[] = [];
   const made = await startServer(t, {
     services: [
-      fakeService('Controller', {
-        unary: {
-          CreateVolume: async ({ name }) => {
-            names.push(name);
-            return {};
-          },
+      unaryService('Controller', {
+        CreateVolume: async ({ name }) => {
+          names.push(name);
+          return {};
         },
       }),
-      fakeService('SnapshotMetadata', { streams: { GetMetadataDelta: async () => undefined } }),
+      metadataService(async () => undefined),
     ],
   });
   const connection = new RawConnection(made.endpoint);
@@ -126,7 +123,7 @@ test('malformed requests are refused, logged like any call, and reach no handler
   await refused(connection.call(other, field1(Buffer.from([0xff]))), 'UNIMPLEMENTED');
 });
 
-const getInfo = fakeService('Node', { unary: { NodeGetInfo: async () => ({ node_id: 'n' }) } });
+const getInfo = unaryService('Node', { NodeGetInfo: async () => ({ node_id: 'n' }) });
 
 test('ID8: calls of services that are not open yet wait, and end with a stop', async (t) => {
   const [first, second] = [
@@ -147,7 +144,7 @@ test('ID8: calls of services that are not open yet wait, and end with a stop', a
 });
 
 test('ID8: after the time for a start, services that are not open are UNAVAILABLE', async (t) => {
-  const identity = fakeService('Identity', { unary: { Probe: async () => ({ ready: null }) } });
+  const identity = unaryService('Identity', { Probe: async () => ({ ready: null }) });
   const options = { services: [identity], starting: true, startTimeoutMs: 20 };
   const { server, client } = await startServer(t, options);
   await client.identity.Probe({});
@@ -162,19 +159,13 @@ test('G2 and G3: the caller gets the code and the message, the log the cause as 
   const secret = new Error('stack and path for engineers');
   const made = await startServer(t, {
     services: [
-      fakeService('Controller', {
-        unary: {
-          DeleteVolume: async () => {
-            throw CsiError.failedPrecondition('volume v has snapshots', {
-              cause: secret,
-              details: { snapshots: 3n },
-            });
-          },
-          CreateVolume: async () => {
-            throw secret;
-          },
-          ListVolumes: async () => ({ entries: 'not a list' }),
+      unaryService('Controller', {
+        DeleteVolume: async () => {
+          const details = { snapshots: 3n };
+          throw CsiError.failedPrecondition('volume v has snapshots', { cause: secret, details });
         },
+        CreateVolume: () => Promise.reject(secret),
+        ListVolumes: async () => ({ entries: 'not a list' }),
       }),
     ],
   });
@@ -201,23 +192,15 @@ test('G2 and G3: the caller gets the code and the message, the log the cause as 
 });
 
 test('each call is logged in one line with its objects, code and duration', async (t) => {
-  const made = await startServer(t, {
-    services: [
-      fakeService('Node', {
-        unary: {
-          NodePublishVolume: async (_request, context) => {
-            context.note({ bytes: 2n ** 60n, mounted: true });
-            return {};
-          },
-        },
-      }),
-    ],
+  const publish = unaryService('Node', {
+    NodePublishVolume: async (_request, context) => {
+      context.note({ bytes: 2n ** 60n, mounted: true });
+      return {};
+    },
   });
-  await made.client.node.NodePublishVolume({
-    volume_id: 'vol-1',
-    target_path: '/target',
-    staging_target_path: '/staging',
-  });
+  const made = await startServer(t, { services: [publish] });
+  const asked = { volume_id: 'vol-1', target_path: '/target', staging_target_path: '/staging' };
+  await made.client.node.NodePublishVolume(asked);
   const lines = made.log.filter((line) => line['level'] === 'info');
   assert.equal(lines.length, 1);
   const { op, ms, time, ...rest } = lines[0] as LogLine;
@@ -227,9 +210,7 @@ test('each call is logged in one line with its objects, code and duration', asyn
   assert.deepEqual(rest, {
     level: 'info',
     method: 'Node.NodePublishVolume',
-    volume_id: 'vol-1',
-    target_path: '/target',
-    staging_target_path: '/staging',
+    ...asked,
     bytes: '1152921504606846976',
     mounted: true,
     code: 'OK',
@@ -241,16 +222,14 @@ test('each call is logged in one line with its objects, code and duration', asyn
 function slowController(obeys: boolean) {
   const started = defer();
   const release = defer();
-  const service = fakeService('Controller', {
-    unary: {
-      DeleteVolume: async (_request: DecodedMessage, given: CallContext) => {
-        started.resolve();
-        const cutOff = new Promise<never>((_, reject) => {
-          if (obeys) void untilCutOff(given).then(reject);
-        });
-        await Promise.race([release.promise, cutOff]);
-        return {};
-      },
+  const service = unaryService('Controller', {
+    DeleteVolume: async (_request, given) => {
+      started.resolve();
+      const cutOff = new Promise<never>((_, reject) => {
+        if (obeys) void untilCutOff(given).then(reject);
+      });
+      await Promise.race([release.promise, cutOff]);
+      return {};
     },
   });
   return { service, started, release };
@@ -284,19 +263,15 @@ for (const obeys of [true, false]) {
 
 test('a stop with a paused stream ends after the grace period and releases the handler', async (t) => {
   const ended = defer<unknown>();
-  const endless = fakeService('SnapshotMetadata', {
-    streams: {
-      GetMetadataAllocated: async (_request, _context, writer) => {
-        const rows = Array.from({ length: 8192 }, (_, index) => [index * 8192, 4096] as const);
-        const chunk = frame(2n ** 50n, rows);
-        try {
-          for (;;) await writer.send(chunk);
-        } catch (error) {
-          ended.resolve(error);
-          throw error;
-        }
-      },
-    },
+  const rows = Array.from({ length: 8192 }, (_, index) => [index * 8192, 4096] as const);
+  const chunk = frame(2n ** 50n, rows);
+  const endless = metadataService(async (_request, _context, writer) => {
+    try {
+      for (;;) await writer.send(chunk);
+    } catch (error) {
+      ended.resolve(error);
+      throw error;
+    }
   });
   const made = await startServer(t, { services: [endless], graceMs: 100 });
   const call = made.client.open('GetMetadataAllocated', { snapshot_id: 's' });

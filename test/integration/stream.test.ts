@@ -13,9 +13,9 @@ import { eventually } from '../support/eventually.js';
 import { seededRandom } from '../support/random.js';
 import {
   defer,
-  fakeService,
   frame,
   type LogLine,
+  metadataService,
   type Row,
   rawClient,
   startServer,
@@ -28,11 +28,8 @@ const CAPACITY = 2n ** 50n;
 type Send = (writer: MessageWriter, context: CallContext) => Promise<void>;
 
 function start(t: TestContext, send: Send, plainStreams = false): Promise<TestServer> {
-  const streams = {
-    GetMetadataAllocated: (_request: object, context: CallContext, writer: MessageWriter) =>
-      send(writer, context),
-  };
-  return startServer(t, { plainStreams, services: [fakeService('SnapshotMetadata', { streams })] });
+  const service = metadataService((_request, context, writer) => send(writer, context));
+  return startServer(t, { plainStreams, services: [service] });
 }
 
 /** The log line of the end of the call. */
@@ -129,6 +126,15 @@ for (const plainStreams of [false, true]) {
   });
 }
 
+/** Reads, and counts messages. */
+function count(call: grpc.ClientReadableStream<Message>): () => number {
+  let received = 0;
+  call.on('data', () => {
+    received += 1;
+  });
+  return () => received;
+}
+
 const BROKEN: readonly [string, Buffer][] = [
   ['ends within a prefix', LARGE.subarray(0, 4)],
   ['ends within a message', LARGE.subarray(0, 100)],
@@ -140,12 +146,9 @@ for (const [what, chunk] of BROKEN) {
   test(`a chunk that ${what} is INTERNAL, and nothing of it is sent`, async (t) => {
     const { client } = await start(t, (writer) => writer.send(chunk));
     const call = open(client);
-    let received = 0;
-    call.on('data', () => {
-      received += 1;
-    });
+    const received = count(call);
     assert.equal(await endOf(call), 13);
-    assert.equal(received, 0);
+    assert.equal(received(), 0);
   });
 }
 
@@ -156,14 +159,11 @@ for (const sent of [0, 2]) {
       throw CsiError.failedPrecondition('the base was replaced; make a full backup');
     });
     const call = open(client);
-    let received = 0;
-    call.on('data', () => {
-      received += 1;
-    });
+    const received = count(call);
     const [failure] = (await once(call, 'error')) as [grpc.ServiceError];
     assert.equal(failure.code, 9);
     assert.equal(failure.details, 'the base was replaced; make a full backup');
-    assert.equal(received, sent);
+    assert.equal(received(), sent);
   });
 }
 
