@@ -15,8 +15,8 @@ import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
 import { loadAddon } from '../../src/native/addon.js';
-import { type Ended, runCommand } from '../support/command.js';
-import { mountCapability } from '../support/csi-client.js';
+import { runCommand } from '../support/command.js';
+import { specOf } from '../support/contents.js';
 import { detachLoop } from '../support/loops.js';
 import { MIB } from '../support/orchestrator.js';
 import { runPlugin, test } from '../support/running-plugin.js';
@@ -29,35 +29,18 @@ interface Result {
 
 const running = runPlugin('doctor', { pools: { main: 'xfs' } });
 
-function environment(more: Record<string, string> = {}): Record<string, string> {
-  return {
-    CSI_ENDPOINT: running.plugin.endpoint,
-    BLOCKDELTA_NODE_ID: 'test-node',
-    BLOCKDELTA_STATE_DIR: running.workspace.path('plugin'),
-    BLOCKDELTA_POOLS: `main=${running.poolPath('main')}`,
-    ...more,
-  };
-}
-
 /** What depends on the machine that runs the test and not on the plugin. */
-const OF_THE_MACHINE = [
-  'kernel',
-  'capabilities',
-  'programs',
-  'cgroup',
-  'udev rule',
-  'device-mapper',
-];
+const OF_THE_MACHINE = /^(kernel|capabilities|programs|cgroup|udev rule|device-mapper)$/;
 
 /** The findings about the plugin, by check. A temporary directory may be a tmpfs or an overlay. */
 async function findings(t: TestContext, more: Record<string, string> = {}): Promise<Result[]> {
-  const ended = await runCommand(t, ['doctor', '--json'], environment(more));
+  const ended = await runCommand(t, ['doctor', '--json'], { ...running.settings, ...more });
   const results = JSON.parse(ended.stdout) as Result[];
   const total = results.flatMap((result) => result.findings);
   assert.equal(ended.code, total.length === 0 ? 0 : 1, ended.stderr);
   for (const { found, remedy } of total) assert.ok(found !== '' && remedy !== '');
   return results
-    .filter(({ check }) => !OF_THE_MACHINE.includes(check))
+    .filter(({ check }) => !OF_THE_MACHINE.test(check))
     .map((result) => ({
       ...result,
       findings: result.findings.filter(({ found }) => !/does not outlive/.test(found)),
@@ -79,18 +62,15 @@ async function onlyFinding(
 
 test('a healthy plugin with volumes in use has no findings', async (t) => {
   const { orchestrator } = running;
-  const mounted = await orchestrator.create('mounted', {
-    capability: mountCapability('ext4'),
-    sizeBytes: 32 * MIB,
-  });
+  const mounted = await orchestrator.create('mounted', specOf('ext4'));
   const raw = await orchestrator.create('raw');
   await orchestrator.bringUp(mounted);
   await orchestrator.bringUp(raw);
   assert.deepEqual(await findings(t), []);
-  const table = await runCommand(t, ['doctor'], environment());
-  assert.match(table.stdout, /^ok {7}pools +main$/m);
-  assert.match(table.stdout, /^ok {7}contents +2 volumes and snapshots compared$/m);
-  assert.match(table.stdout, / capabilities +of the plugin \(process \d+\)$/m);
+  const { stdout } = await runCommand(t, ['doctor'], running.settings);
+  assert.match(stdout, /^ok {7}pools +main$/m);
+  assert.match(stdout, /^ok {7}contents +2 volumes and snapshots compared$/m);
+  assert.match(stdout, / capabilities +of the plugin \(process \d+\)$/m);
   await orchestrator.takeDown(mounted);
   await orchestrator.takeDown(raw);
 });
@@ -104,13 +84,8 @@ test('a volume whose file is gone, and one that was truncated, are found', async
   renameSync(`${file}.aside`, file);
   truncateSync(file, MIB);
   const [check, found, remedy] = await onlyFinding(t);
-  assert.deepEqual(
-    [check, found],
-    [
-      'contents',
-      `${volume.id} has ${MIB} bytes in pool 'main' and ${volume.sizeBytes} in the catalogue`,
-    ],
-  );
+  const said = `${volume.id} has ${MIB} bytes in pool 'main' and ${volume.sizeBytes} in the catalogue`;
+  assert.deepEqual([check, found], ['contents', said]);
   assert.match(remedy, /something truncated it/);
   truncateSync(file, volume.sizeBytes);
 });
@@ -122,7 +97,7 @@ test('an object without a row is found, and neither doctor nor gc touches it', a
   assert.equal(check, 'contents');
   assert.ok(found.startsWith(`${path} in pool 'main': it holds data`), found);
   assert.match(remedy, /backup of the catalogue/);
-  await runCommand(t, ['gc'], environment());
+  await runCommand(t, ['gc'], running.settings);
   assert.ok(existsSync(path));
   unlinkSync(path);
 });
@@ -139,20 +114,15 @@ test('a loop device of a removed volume is found; one of another file is not', a
     return attached.device.path;
   });
   const [check, found, remedy] = await onlyFinding(t);
-  assert.deepEqual(
-    [check, found],
-    ['orphans', `loop device of a removed volume ${devices[0]} of pool 'main' is left over`],
-  );
+  const said = `loop device of a removed volume ${devices[0]} of pool 'main' is left over`;
+  assert.deepEqual([check, found], ['orphans', said]);
   assert.match(remedy, /gc --apply/);
   devices.forEach(detachLoop);
 });
 
 test('a mount that the plugin did not make, and a missing one, are found', async (t) => {
   const { orchestrator } = running;
-  const volume = await orchestrator.create('elsewhere', {
-    capability: mountCapability('ext4'),
-    sizeBytes: 32 * MIB,
-  });
+  const volume = await orchestrator.create('elsewhere', specOf('ext4'));
   const target = await orchestrator.bringUp(volume);
   const elsewhere = running.workspace.path('elsewhere');
   mkdirSync(elsewhere);
@@ -204,7 +174,7 @@ test('a missing capability is found', async (t) => {
   await running.plugin.stop();
   const drop = '-linux_immutable';
   const by = ['setpriv', `--bounding-set=${drop}`, `--inh-caps=${drop}`];
-  const { code, stdout } = await runCommand(t, ['doctor', '--json'], environment(), by);
+  const { code, stdout } = await runCommand(t, ['doctor', '--json'], running.settings, by);
   assert.equal(code, 1);
   const results = JSON.parse(stdout) as Result[];
   const text = JSON.stringify(results.find(({ check }) => check === 'capabilities'));
@@ -221,6 +191,6 @@ test('a missing and a damaged catalogue are one finding each, and nothing is pri
   assert.deepEqual([check, /there is no catalogue/.test(found)], ['catalogue', true]);
   writeFileSync(join(empty, 'catalogue.sqlite'), 'damaged'.repeat(1000));
   assert.match((await onlyFinding(t, env))[1], /is not an SQLite database/);
-  const ended: Ended = await runCommand(t, ['doctor'], environment(env));
-  assert.match(ended.stdout, /FINDING {2}catalogue/);
+  const { stdout } = await runCommand(t, ['doctor'], { ...running.settings, ...env });
+  assert.match(stdout, /FINDING {2}catalogue/);
 });

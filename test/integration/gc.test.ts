@@ -34,26 +34,15 @@ interface Found {
 
 const running = runPlugin('gc', { pools: { main: 'xfs', second: 'btrfs' } });
 
-function environment(): Record<string, string> {
-  return {
-    BLOCKDELTA_STATE_DIR: running.workspace.path('plugin'),
-    BLOCKDELTA_POOLS: `main=${running.poolPath('main')},second=${running.poolPath('second')}`,
-  };
-}
-
-async function gc(t: TestContext, ...args: string[]): Promise<Found> {
-  const ended = await runCommand(t, ['gc', '--json', ...args], environment());
-  assert.equal(ended.code, 0, ended.stderr);
-  return JSON.parse(ended.stdout) as Found;
-}
+const gc = async (t: TestContext, ...args: string[]): Promise<Found> =>
+  JSON.parse(await running.output(t, 'gc', '--json', ...args));
 
 const volumePath = (id: string): string => running.poolPath('main', 'volumes', id);
 const anId = (): string => newVolumeId(nodeKey('test-node'));
 
 function attach(backingPath: string): string {
   const answer = loadAddon().loopAttach({ backingPath, readOnly: false, label: 'gc test' });
-  assert.ok(answer.ok, 'loopAttach');
-  return answer.device.path;
+  return answer.ok ? answer.device.path : assert.fail('loopAttach');
 }
 
 function makeFile(path: string): string {
@@ -79,7 +68,7 @@ test('devices that cannot be listed are an error, and not taken for none', async
   const hidden = ['-c', 'mount -t tmpfs none /sys && exec "$@"', 'sh'];
   const by = ['unshare', '--mount', '--propagation', 'private', 'sh', ...hidden];
   for (const name of ['gc', 'volumes', 'doctor']) {
-    const { code, stdout, stderr } = await runCommand(t, [name], environment(), by);
+    const { code, stdout, stderr } = await runCommand(t, [name], running.settings, by);
     assert.equal(code, 1);
     assert.match(stdout + stderr, /the loop devices of this machine cannot be listed/);
   }
@@ -131,12 +120,10 @@ for (const lacksRows of [false, true]) {
       [[temporary, false]],
     );
     assert.match(dry.objects[0]?.proof ?? '', /its name is that of a file that a call was making/);
-    const beside = await runCommand(t, ['gc', '--apply'], environment());
+    const beside = await runCommand(t, ['gc', '--apply'], running.settings);
     assert.equal(beside.code, 1);
-    assert.match(
-      beside.stderr,
-      /nothing was removed: .* is in use by another process.*; stop the plugin first/,
-    );
+    const inUse = /nothing was removed: .* is in use by another process.*; stop the plugin first/;
+    assert.match(beside.stderr, inUse);
     assert.ok(existsSync(temporary));
 
     await running.plugin.stop();
@@ -152,7 +139,7 @@ for (const lacksRows of [false, true]) {
     ];
     assert.equal(loopsStay.length, lacksRows ? 7 : 5);
     const before = loopsStay.map(backingOf);
-    const ended = await runCommand(t, ['gc', '--apply', '--json'], environment());
+    const ended = await runCommand(t, ['gc', '--apply', '--json'], running.settings);
     const { objects } = JSON.parse(ended.stdout) as Found;
     const removed = objects.filter((object) => object.removed).map(({ object }) => object);
     assert.deepEqual(removed.sort(), [temporary, ...loopsGone].sort(), ended.stdout);
@@ -163,11 +150,8 @@ for (const lacksRows of [false, true]) {
     assert.equal(ended.code, objects.some(({ failure }) => failure !== null) ? 1 : 0, ended.stderr);
 
     closeSync(descriptor);
-    for (const device of loopsStay.filter(
-      (each) => !loopsOf(volumePath(published.id)).includes(each),
-    )) {
-      detachLoop(device);
-    }
+    const inUseBy = loopsOf(volumePath(published.id));
+    loopsStay.filter((device) => !inUseBy.includes(device)).forEach(detachLoop);
     for (const path of stay) unlinkSync(path);
     await running.start();
     await orchestrator.takeDown(published);

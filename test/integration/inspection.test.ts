@@ -11,7 +11,7 @@ import {
 import { withoutRows } from '../../src/cli/inspection/orphans.js';
 import { newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
 import { runCommand } from '../support/command.js';
-import { mountCapability } from '../support/csi-client.js';
+import { specOf } from '../support/contents.js';
 import { MIB } from '../support/orchestrator.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 
@@ -19,31 +19,15 @@ type Row = Record<string, unknown>;
 
 const running = runPlugin('inspection', { pools: { main: 'xfs' } });
 
-function environment(): Record<string, string> {
-  return {
-    BLOCKDELTA_STATE_DIR: running.workspace.path('plugin'),
-    BLOCKDELTA_POOLS: `main=${running.poolPath('main')}`,
-  };
-}
+const rows = async (t: TestContext, command: string): Promise<Row[]> =>
+  JSON.parse(await running.output(t, command, '--json'));
 
-async function rows(t: TestContext, command: string): Promise<Row[]> {
-  const ended = await runCommand(t, [command, '--json'], environment());
-  assert.equal(ended.code, 0, ended.stderr);
-  return JSON.parse(ended.stdout) as Row[];
-}
-
-async function table(t: TestContext, command: string): Promise<string> {
-  const ended = await runCommand(t, [command], environment());
-  assert.equal(ended.code, 0, ended.stderr);
-  return ended.stdout;
-}
+/** As a command beside the plugin finds it. */
+const found = () => inspectNode(nodeSettings(undefined, running.settings));
 
 test('the lists show names, pools, states, devices and mounts, also without the plugin', async (t) => {
   const { orchestrator } = running;
-  const used = await orchestrator.create('used', {
-    capability: mountCapability('ext4'),
-    sizeBytes: 32 * MIB,
-  });
+  const used = await orchestrator.create('used', specOf('ext4'));
   const idle = await orchestrator.create('idle', { sizeBytes: 16 * MIB });
   const target = await orchestrator.bringUp(used);
   const snapshotId = await orchestrator.snapshot(used, 'first');
@@ -56,10 +40,11 @@ test('the lists show names, pools, states, devices and mounts, also without the 
   assert.deepEqual([mountedAt, publishedAt], [[used.stagingPath, target], [target]]);
   const other = await rowOf(idle.id);
   assert.deepEqual([other['device'], other['sizeBytes']], [null, String(16 * MIB)]);
-  assert.match(await table(t, 'volumes'), new RegExp(`${idle.id} +main +16 MiB .* ready +- +idle`));
+  const listed = new RegExp(`${idle.id} +main +16 MiB .* ready +- +idle`);
+  assert.match(await running.output(t, 'volumes'), listed);
   const snapshot = new RegExp(`${snapshotId} +${used.id} +main .* first`);
-  assert.match(await table(t, 'snapshots'), snapshot);
-  assert.match(await table(t, 'pools'), /^main +reflink +.*GiB .* 2 +1 /m);
+  assert.match(await running.output(t, 'snapshots'), snapshot);
+  assert.match(await running.output(t, 'pools'), /^main +reflink +.*GiB .* 2 +1 /m);
 
   const moved = async (path: string, expected: string): Promise<void> => {
     renameSync(path, `${path}.aside`);
@@ -87,9 +72,8 @@ test('volumes that come and go meanwhile are neither lost nor without a row', as
     }
     return true;
   })();
-  const settings = nodeSettings(environment()['BLOCKDELTA_STATE_DIR'], environment());
   for (let round = 0; round < 15; round += 1) {
-    const node = await inspectNode(settings);
+    const node = await found();
     const [view] = node.views;
     assert.ok(view !== undefined && view.problem === null, view?.problem ?? 'no pool');
     assert.deepEqual(withoutRows(node, view), []);
@@ -106,16 +90,15 @@ test('volumes that come and go meanwhile are neither lost nor without a row', as
 
 test('an object without a row counts only while its pool still holds it', async () => {
   const volume = await running.orchestrator.create('with-a-row');
-  const settings = nodeSettings(environment()['BLOCKDELTA_STATE_DIR'], environment());
-  const { catalogue, views } = await inspectNode(settings);
+  const { catalogue, views } = await found();
   const [view] = views;
   assert.ok(view !== undefined);
   const id = newVolumeId(nodeKey('test-node'));
   const object = { id, sizeBytes: 1n, usedBytes: 0n, file: null };
   const seen: PoolView = { ...view, volumes: [...view.volumes, object] };
   const idsAfter = async (later: PoolView): Promise<string[]> => {
-    const found = await withoutRemoved([seen], catalogue, async () => [later]);
-    return found.flatMap(({ volumes }) => volumes.map((each) => each.id));
+    const left = await withoutRemoved([seen], catalogue, async () => [later]);
+    return left.flatMap(({ volumes }) => volumes.map((each) => each.id));
   };
   const known = view.volumes.map((each) => each.id);
   assert.ok(known.includes(volume.id));
@@ -130,11 +113,9 @@ test('an object without a row counts only while its pool still holds it', async 
 });
 
 test('a wrong state directory is named with what to do', async (t) => {
-  const env = { ...environment(), BLOCKDELTA_STATE_DIR: '/nowhere' };
+  const env = { ...running.settings, BLOCKDELTA_STATE_DIR: '/nowhere' };
   const ended = await runCommand(t, ['volumes'], env);
   assert.equal(ended.code, 1);
-  assert.match(
-    ended.stderr,
-    /there is no catalogue \/nowhere\/catalogue.sqlite: name .*--state-dir/,
-  );
+  const said = /there is no catalogue \/nowhere\/catalogue.sqlite: name .*--state-dir/;
+  assert.match(ended.stderr, said);
 });

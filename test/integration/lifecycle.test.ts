@@ -10,8 +10,7 @@ import type { HeldVolume, VolumeSpec } from '../support/orchestrator.js';
 import { startReport } from '../support/plugin-log.js';
 import { seededRandom } from '../support/random.js';
 import { refused } from '../support/refusal.js';
-import { runPlugin, test } from '../support/running-plugin.js';
-import { loopsBelow, mountsBelow } from '../support/workspace.js';
+import { NOTHING, runPlugin, test } from '../support/running-plugin.js';
 
 const KINDS: readonly VolumeKind[] = ['block', 'ext4', 'xfs'];
 const CYCLES = isNightly ? 100 : 15;
@@ -45,22 +44,6 @@ async function work(contents: Contents, volume: HeldVolume): Promise<void> {
   for (let times = 0; times < 5; times += 1) await contents.work(volume.targetPath, random);
 }
 
-async function remove(...volumes: HeldVolume[]): Promise<void> {
-  for (const volume of volumes) {
-    await orchestrator.takeDown(volume);
-    await orchestrator.delete(volume);
-  }
-}
-
-/** Mounts and loop devices of volumes: those of the pool are left out. */
-function held(): { mounts: string[]; loops: string[] } {
-  const pool = running.poolPath('main');
-  const mounts = mountsBelow(running.workspace.directory).filter((path) => path !== pool);
-  return { mounts, loops: loopsBelow(pool).sort() };
-}
-
-const NOTHING = { mounts: [], loops: [] };
-
 for (const kind of KINDS) {
   test(`copies of a volume (${kind}) are used beside it, and its snapshots without it`, async () => {
     const { volume, contents } = await living(kind);
@@ -89,14 +72,14 @@ for (const kind of KINDS) {
       await each.contents.verify(each.volume.targetPath);
     }
     const delta = await running.client.delta(first, second);
-    await remove(...copies.map((copy) => copy.volume), volume);
-    assert.deepEqual(held(), NOTHING);
+    await orchestrator.remove(...copies.map((copy) => copy.volume), volume);
+    assert.deepEqual(running.held(), NOTHING);
     assert.deepEqual(await running.client.delta(first, second), delta);
     for (const snapshotId of [second, first]) {
       const restored = await newVolume(kind, { snapshotId });
       const wanted = snapshotId === first ? then : contents;
       await wanted.verify(await orchestrator.bringUp(restored));
-      await remove(restored);
+      await orchestrator.remove(restored);
       await orchestrator.deleteSnapshot(snapshotId);
     }
   });
@@ -109,17 +92,17 @@ for (const kind of ['block', 'ext4'] as const) {
       for (let time = 0; time < 5; time += 1) await call(volume);
     };
     await orchestrator.bringUp(volume);
-    const once = held();
+    const once = running.held();
     assert.equal(once.mounts.length, 2);
     await repeat((one) => orchestrator.publish(one));
-    assert.deepEqual(held(), once);
+    assert.deepEqual(running.held(), once);
     await repeat((one) => orchestrator.stage(one));
-    assert.deepEqual(held(), once);
+    assert.deepEqual(running.held(), once);
     await repeat((one) => orchestrator.unpublish(one));
-    assert.deepEqual(held().mounts, [once.mounts[0]]);
+    assert.deepEqual(running.held().mounts, [once.mounts[0]]);
     assert.equal(existsSync(volume.targetPath), false);
     await repeat((one) => orchestrator.unstage(one));
-    assert.deepEqual(held(), NOTHING);
+    assert.deepEqual(running.held(), NOTHING);
     await orchestrator.delete(volume);
   });
 }
@@ -133,18 +116,18 @@ test('a restart or crash of the plugin under volumes in use does not disturb the
     // Kept open throughout, as by a workload.
     used.push({ volume, contents, file: await open(path, isBlock ? 'r+' : 'w') });
   }
-  const before = held();
+  const before = running.held();
   for (const how of ['restart', 'crash'] as const) {
     await running[how]();
     assert.deepEqual(startReport(running.plugin.log).differences, []);
-    assert.deepEqual(held(), before);
+    assert.deepEqual(running.held(), before);
     for (const { volume, contents } of used) {
       await work(contents, volume);
       await orchestrator.bringUp(volume);
       await contents.verify(volume.targetPath);
       await refused(orchestrator.delete(volume), 'FAILED_PRECONDITION');
     }
-    assert.deepEqual(held(), before);
+    assert.deepEqual(running.held(), before);
   }
   for (const each of used) {
     await each.file.sync();
@@ -156,7 +139,7 @@ test('a restart or crash of the plugin under volumes in use does not disturb the
   for (const { volume } of used) await orchestrator.unpublish(volume);
   await running.restart();
   for (const { volume } of used) await orchestrator.unstage(volume);
-  assert.deepEqual(held(), NOTHING);
+  assert.deepEqual(running.held(), NOTHING);
   for (const { volume, snapshotId = '' } of used) {
     await orchestrator.deleteSnapshot(snapshotId);
     await orchestrator.delete(volume);
@@ -169,9 +152,9 @@ test('after a reboot nothing is staged; staging again repairs and finds all data
   for (const { volume } of used) execFileSync('sync', ['-f', volume.stagingPath]);
   await running.plugin.kill();
   // What a reboot takes: mounts and loop devices. Files, records and directories stay.
-  for (const path of held().mounts.reverse()) execFileSync('umount', [path]);
-  for (const device of held().loops) execFileSync('losetup', ['-d', device]);
-  assert.deepEqual(held(), NOTHING);
+  for (const path of running.held().mounts.reverse()) execFileSync('umount', [path]);
+  for (const device of running.held().loops) execFileSync('losetup', ['-d', device]);
+  assert.deepEqual(running.held(), NOTHING);
   await running.start();
   // The orchestrator may find its pods gone, and then cleans up what it remembers.
   const [lost, ...others] = used as [Living, ...Living[]];
@@ -180,9 +163,9 @@ test('after a reboot nothing is staged; staging again repairs and finds all data
   for (const { volume, contents } of [...others, lost]) {
     await contents.verify(await orchestrator.bringUp(volume));
   }
-  assert.equal(held().mounts.length, 2 * used.length);
-  await remove(...used.map(({ volume }) => volume));
-  assert.deepEqual(held(), NOTHING);
+  assert.equal(running.held().mounts.length, 2 * used.length);
+  await orchestrator.remove(...used.map(({ volume }) => volume));
+  assert.deepEqual(running.held(), NOTHING);
 });
 
 test(`${CYCLES} rounds of stage, publish, unpublish and unstage leave nothing behind`, async () => {
@@ -194,21 +177,19 @@ test(`${CYCLES} rounds of stage, publish, unpublish and unstage leave nothing be
     await orchestrator.takeDown(volume);
   };
   for (let times = 0; times < 5; times += 1) await cycle();
-  const before = heldBy(running.plugin.process.pid);
+  const before = openIn(running.plugin.process.pid);
   for (let times = 0; times < CYCLES; times += 1) await cycle();
-  const after = heldBy(running.plugin.process.pid);
-  assert.deepEqual(held(), NOTHING);
+  const after = openIn(running.plugin.process.pid);
+  assert.deepEqual(running.held(), NOTHING);
   assert.ok(after.files <= before.files + 3, `${before.files} open files, then ${after.files}`);
-  assert.ok(
-    after.threads <= before.threads + 3,
-    `${before.threads} threads, then ${after.threads}`,
-  );
+  const threads = [before.threads, after.threads];
+  assert.ok(after.threads <= before.threads + 3, `threads before and after: ${threads}`);
   assert.deepEqual(after.children, [], 'processes the plugin started and did not wait for');
   await contents.verify(await orchestrator.bringUp(volume));
-  await remove(volume);
+  await orchestrator.remove(volume);
 });
 
-function heldBy(pid: number | undefined): { files: number; threads: number; children: string[] } {
+function openIn(pid: number | undefined): { files: number; threads: number; children: string[] } {
   const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim();
   return {
     files: readdirSync(`/proc/${pid}/fd`).length,

@@ -6,7 +6,6 @@ import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { afterEach, beforeEach, type TestContext } from 'node:test';
 import { endOf, runCommand, startCommand } from '../support/command.js';
-import { blockCapability } from '../support/csi-client.js';
 import { MIB } from '../support/orchestrator.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 import { skipUnlessRoot } from '../support/workspace.js';
@@ -18,10 +17,7 @@ const history = { first: '', second: '', third: '', device: '' };
 const running = runPlugin('nbd-command', {
   pools: { main: 'xfs' },
   async prepare({ orchestrator }) {
-    const volume = await orchestrator.create('source', {
-      capability: blockCapability(),
-      sizeBytes: SIZE,
-    });
+    const volume = await orchestrator.create('source', { sizeBytes: SIZE });
     history.device = await orchestrator.bringUp(volume);
     write(0, 2 * MIB);
     write(40 * MIB, BLOCK);
@@ -41,15 +37,9 @@ function write(offset: number, size: number): void {
   execFileSync('dd', ['if=/dev/urandom', ...place, ...how]);
 }
 
-const temporary = (): string => running.workspace.path('');
-const environment = () => ({
-  CSI_ENDPOINT: running.plugin.endpoint,
-  BLOCKDELTA_RUNTIME_DIR: temporary(),
-});
-
 async function serving(t: TestContext, ...args: string[]) {
   const socket = running.workspace.path('export.sock');
-  const { child, output } = startCommand(t, ['nbd', ...args, '--socket', socket], environment());
+  const { child, output } = startCommand(t, ['nbd', ...args, '--socket', socket], running.settings);
   const isReady = new Promise<void>((resolve) => {
     child.stdout.on('data', (data: Buffer) => {
       output.stdout += data.toString();
@@ -59,7 +49,7 @@ async function serving(t: TestContext, ...args: string[]) {
   const ended = endOf(child, output);
   await Promise.race([isReady, ended]);
   assert.equal(child.exitCode, null, output.stderr);
-  const stop = async () => {
+  const stop = () => {
     child.kill('SIGTERM');
     return ended;
   };
@@ -83,11 +73,11 @@ function copyOf(uri: string, ...options: string[]): Buffer {
 
 let before: readonly string[];
 beforeEach(() => {
-  if (skipUnlessRoot === false) before = readdirSync(temporary());
+  if (skipUnlessRoot === false) before = readdirSync(running.workspace.directory);
 });
 afterEach(async () => {
   if (skipUnlessRoot !== false) return;
-  assert.deepEqual(readdirSync(temporary()).sort(), [...before].sort());
+  assert.deepEqual(readdirSync(running.workspace.directory).sort(), [...before].sort());
   assert.equal((await running.orchestrator.volumeIds()).length, 1);
 });
 
@@ -127,17 +117,12 @@ test('with a base, what changed is data, and a copy of only that makes the base 
   execFileSync('rm', [copy]);
 });
 
-for (const { title, options, data } of [
-  {
-    title: 'a grain rounds what is data outwards to chunks',
-    options: ['--grain', '1Mi'],
-    data: 2 * MIB,
-  },
-  { title: 'an empty delta is one hole', options: [], data: 0 },
-]) {
+for (const [title, target, base, options, data] of [
+  ['a grain rounds what is data outwards', 'second', 'first', ['--grain', '1Mi'], 2 * MIB],
+  ['an empty delta is one hole', 'third', 'second', [], 0],
+] as const) {
   test(title, async (t) => {
-    const pair = data === 0 ? [history.third, history.second] : [history.second, history.first];
-    const { uri, stop } = await serving(t, pair[0] ?? '', '--base', pair[1] ?? '', ...options);
+    const { uri, stop } = await serving(t, history[target], '--base', history[base], ...options);
     assert.equal(total(uri, 'data'), data);
     assert.equal(total(uri, 'hole,zero'), SIZE - data);
     await stop();
@@ -167,7 +152,7 @@ test('the end of nbdkit ends the command, which says so', async (t) => {
 test('a base that is gone, an unknown snapshot and a taken socket are refused', async (t) => {
   const socket = running.workspace.path('export.sock');
   const refused = async (code: number, ...args: string[]): Promise<string> => {
-    const ended = await runCommand(t, ['nbd', ...args], environment());
+    const ended = await runCommand(t, ['nbd', ...args], running.settings);
     assert.equal(ended.code, code, ended.stderr);
     return ended.stderr;
   };

@@ -23,14 +23,21 @@ const SIZE = 32 * MIB;
 const running = runPlugin('restore-commands', { pools: { pool: 'xfs' }, poolSizeMiB: 1024 });
 const random = seededRandom('restore commands');
 
-const run = (t: TestContext, ...args: string[]): Promise<Ended> =>
-  runCommand(t, args, environment());
+/** A command that must succeed; resolves to what it prints. */
+const run = (t: TestContext, ...args: string[]): Promise<string> => running.output(t, ...args);
 
-const temporary = (): string => running.workspace.path();
-const environment = (): Record<string, string> => ({
-  CSI_ENDPOINT: running.plugin.endpoint,
-  BLOCKDELTA_RUNTIME_DIR: temporary(),
-});
+/** A command that must fail so. */
+async function fails(
+  t: TestContext,
+  code: number,
+  said: RegExp,
+  ...args: string[]
+): Promise<Ended> {
+  const ended = await runCommand(t, args, running.settings);
+  assert.equal(ended.code, code, ended.stderr);
+  assert.match(ended.stderr, said);
+  return ended;
+}
 
 /** A volume with three snapshots, each with a backup; made by the first test, and copied by those that change it. */
 const history = {
@@ -44,7 +51,8 @@ test('backups are made, each by what has changed since the last', async (t) => {
   const volume = await orchestrator.create('backed up', { sizeBytes: SIZE });
   await orchestrator.bringUp(volume);
   const directory = running.workspace.path('backups');
-  const place = { endpoint: running.plugin.endpoint, directory, temporary: temporary() };
+  const temporary = running.workspace.directory;
+  const place = { endpoint: running.plugin.endpoint, directory, temporary };
   for (let index = 0; index < 3; index += 1) {
     writeRandom(volume, random, index * MIB, 3 * MIB);
     const snapshot = await orchestrator.snapshot(volume, `snapshot-${index}`);
@@ -75,37 +83,33 @@ function attachLoop(path: string): string {
 
 const snapshotFile = (id: string): string => running.poolPath('pool', 'snapshots', id);
 
+function assertHolds(bytes: Buffer, snapshot: string): void {
+  assert.ok(bytes.equals(readFileSync(snapshotFile(snapshot))), 'other bytes were restored');
+}
+
 test('a backup is restored to a file, to a device and to a new volume', async (t) => {
   const { directory, snapshots } = history;
   const [first = '', , third = ''] = snapshots;
   const file = running.workspace.path('restored');
-  const toFile = await run(t, 'restore', directory, '--snapshot', first, '--to', file, '--json');
-  assert.equal(toFile.code, 0, toFile.stderr);
-  assert.ok(readFileSync(file).equals(readFileSync(snapshotFile(first))));
-  const again = await run(t, 'restore', directory, '--to', file);
-  assert.deepEqual([again.code, /--force/.test(again.stderr)], [1, true]);
+  await run(t, 'restore', directory, '--snapshot', first, '--to', file, '--json');
+  assertHolds(readFileSync(file), first);
+  await fails(t, 1, /--force/, 'restore', directory, '--to', file);
 
   const backing = running.workspace.path('device');
   writeFileSync(backing, Buffer.alloc(SIZE + MIB, 9));
   const device = attachLoop(backing);
   try {
-    const toDevice = await run(t, 'restore', directory, '--to', device);
-    assert.equal(toDevice.code, 0, toDevice.stderr);
+    await run(t, 'restore', directory, '--to', device);
     const found = readFileSync(backing);
-    assert.ok(found.subarray(0, SIZE).equals(readFileSync(snapshotFile(third))));
+    assertHolds(found.subarray(0, SIZE), third);
     assert.ok(found.subarray(SIZE).equals(Buffer.alloc(MIB, 9)), 'what follows stays as it is');
   } finally {
     detachLoop(device);
   }
 
-  const toVolume = await run(t, 'restore', directory, '--to', 'volume:copy', '--json');
-  assert.equal(toVolume.code, 0, toVolume.stderr);
-  const { target } = JSON.parse(toVolume.stdout) as { target: string };
-  assert.ok(
-    readFileSync(running.poolPath('pool', 'volumes', target)).equals(
-      readFileSync(snapshotFile(third)),
-    ),
-  );
+  const made = await run(t, 'restore', directory, '--to', 'volume:copy', '--json');
+  const { target } = JSON.parse(made) as { target: string };
+  assertHolds(readFileSync(running.poolPath('pool', 'volumes', target)), third);
   await running.plugin.client.controller.DeleteVolume({ volume_id: target });
 });
 
@@ -115,17 +119,16 @@ test('a device that is too small or in use is refused, and stays as it is', asyn
   writeFileSync(backing, Buffer.alloc(MIB, 5));
   const device = attachLoop(backing);
   try {
-    const small = await run(t, 'restore', directory, '--to', device);
-    assert.deepEqual([small.code, /larger device/.test(small.stderr)], [5, true]);
+    await fails(t, 5, /larger device/, 'restore', directory, '--to', device);
     truncateSync(backing, SIZE);
     execFileSync('losetup', ['-c', device]);
     execFileSync('mkfs.ext4', ['-q', device]);
     const mountPoint = running.workspace.path('mounted');
     execFileSync('mkdir', [mountPoint]);
     execFileSync('mount', [device, mountPoint]);
-    const used = await run(t, 'restore', directory, '--to', device);
-    execFileSync('umount', [mountPoint]);
-    assert.deepEqual([used.code, /in use/.test(used.stderr)], [5, true]);
+    await fails(t, 5, /in use/, 'restore', directory, '--to', device).finally(() =>
+      execFileSync('umount', [mountPoint]),
+    );
     execFileSync('fsck.ext4', ['-fn', device]);
   } finally {
     detachLoop(device);
@@ -137,48 +140,46 @@ test('verify compares with a snapshot, and names what is damaged or different', 
   const [first = '', , third = ''] = snapshots;
   const directory = copied(running.workspace.path('damaged'));
   const intact = await run(t, 'verify', directory, '--against', third);
-  assert.deepEqual([intact.code, intact.stderr], [0, '']);
-  assert.match(intact.stdout, /3 backups of 1 volume: nothing is wrong/);
+  assert.match(intact, /3 backups of 1 volume: nothing is wrong/);
   const [image = ''] = imagesIn(directory);
   const bytes = readFileSync(image);
   bytes[bytes.length - 5000] = (bytes[bytes.length - 5000] ?? 0) ^ 1;
   writeFileSync(image, bytes);
-  const damaged = await run(t, 'verify', directory, '--json');
-  assert.equal(damaged.code, 5);
-  const { problems } = JSON.parse(damaged.stdout) as { problems: { path: string }[] };
+  const { stdout } = await fails(t, 5, /(?:)/, 'verify', directory, '--json');
+  const { problems } = JSON.parse(stdout) as { problems: { path: string }[] };
   assert.deepEqual(
     problems.map(({ path }) => path),
     [image],
   );
   const target = running.workspace.path('never');
-  const refused = await run(t, 'restore', directory, '--snapshot', first, '--to', target);
-  assert.deepEqual([refused.code, existsSync(target)], [5, false]);
+  await fails(t, 5, /./, 'restore', directory, '--snapshot', first, '--to', target);
+  assert.ok(!existsSync(target));
   assert.equal(imagesIn(directory).length, 3);
 });
+
+/** The snapshot and the method of each backup of the one volume. */
+function listedIn(json: string): string[][] {
+  const [row] = JSON.parse(json) as { backups: { snapshot: string; method: string }[] }[];
+  return (row?.backups ?? []).map(({ snapshot, method }) => [snapshot, method]);
+}
 
 test('backups are listed and pruned, and what stays has its content', async (t) => {
   const { snapshots } = history;
   const directory = copied(running.workspace.path('pruned'));
-  const listed = await run(t, 'backups', directory, '--json');
-  const [row] = JSON.parse(listed.stdout) as { backups: { snapshot: string; method: string }[] }[];
-  assert.deepEqual(
-    row?.backups.map(({ snapshot, method }) => [snapshot, method]),
-    snapshots.map((snapshot, index) => [snapshot, index === 0 ? 'full' : 'delta']),
-  );
-  const wrong = await run(t, 'prune', directory);
-  assert.equal(wrong.code, 2);
+  const expected = snapshots.map((snapshot, index) => [snapshot, index === 0 ? 'full' : 'delta']);
+  assert.deepEqual(listedIn(await run(t, 'backups', directory, '--json')), expected);
+  await fails(t, 2, /./, 'prune', directory);
   const planned = await run(t, 'prune', directory, '--keep-last', '2', '--dry-run', '--json');
-  assert.match(planned.stdout, new RegExp(`"removed":\\["${snapshots[0]}"\\]`));
+  assert.match(planned, new RegExp(`"removed":\\["${snapshots[0]}"\\]`));
   assert.equal(imagesIn(directory).length, 3);
-  const pruned = await run(t, 'prune', directory, '--keep-last', '2');
-  assert.equal(pruned.code, 0, pruned.stderr);
+  await run(t, 'prune', directory, '--keep-last', '2');
   const left = imagesIn(directory);
   assert.equal(left.length, 2);
   for (const [index, image] of left.entries()) {
     await assertSame(snapshotFile(snapshots[index + 1] ?? ''), image);
   }
-  assert.equal((await run(t, 'verify', directory)).code, 0);
-  assert.equal((await run(t, 'backups', join(directory, 'nowhere'))).code, 4);
+  await run(t, 'verify', directory);
+  await fails(t, 4, /./, 'backups', join(directory, 'nowhere'));
 });
 
 test('a relative path means what it means in the working directory of the command', async (t) => {
@@ -194,33 +195,27 @@ test('a relative path means what it means in the working directory of the comman
   for (const image of imagesIn(absolute)) {
     execFileSync('qemu-img', ['convert', '-f', 'raw', '-O', 'qcow2', other, image]);
   }
-  const runHere = (...args: string[]): Promise<Ended> =>
-    runCommand(t, args, environment(), ['env', '-C', here]);
+  const runHere = async (...args: string[]): Promise<string> => {
+    const ended = await runCommand(t, args, running.settings, ['env', '-C', here]);
+    assert.equal(ended.code, 0, ended.stderr);
+    return ended.stdout;
+  };
 
   for (const target of [join(here, 'restored'), 'restored-here']) {
-    const restored = await runHere('restore', relative, '--snapshot', first, '--to', target);
-    assert.equal(restored.code, 0, restored.stderr);
-    const bytes = readFileSync(resolve(here, target));
-    assert.ok(bytes.equals(readFileSync(snapshotFile(first))), 'other bytes were restored');
+    await runHere('restore', relative, '--snapshot', first, '--to', target);
+    assertHolds(readFileSync(resolve(here, target)), first);
   }
-  const verified = await runHere('verify', relative, '--against', newest);
-  assert.deepEqual([verified.code, verified.stderr], [0, '']);
+  await runHere('verify', relative, '--against', newest);
   const last = await running.orchestrator.snapshot(volume, 'last');
   const backup = await runHere('backup', last, '--to', relative, '--json');
-  assert.equal(backup.code, 0, backup.stderr);
-  assert.equal((JSON.parse(backup.stdout) as BackupJson).base_snapshot_id, newest);
-  const pruned = await runHere('prune', relative, '--keep-last', '1');
-  assert.equal(pruned.code, 0, pruned.stderr);
-  const listed = await runHere('backups', relative, '--json');
-  const [row] = JSON.parse(listed.stdout) as { backups: { snapshot: string }[] }[];
+  assert.equal((JSON.parse(backup) as BackupJson).base_snapshot_id, newest);
+  await runHere('prune', relative, '--keep-last', '1');
   assert.deepEqual(
-    row?.backups.map(({ snapshot }) => snapshot),
+    listedIn(await runHere('backups', relative, '--json')).map(([snapshot]) => snapshot),
     [last],
   );
-  const restored = await runHere('restore', relative, '--to', 'last');
-  assert.equal(restored.code, 0, restored.stderr);
-  assert.ok(readFileSync(join(here, 'last')).equals(readFileSync(snapshotFile(last))));
-  const drawn = await runHere('map', last, '--html', 'map.html');
-  assert.equal(drawn.code, 0, drawn.stderr);
+  await runHere('restore', relative, '--to', 'last');
+  assertHolds(readFileSync(join(here, 'last')), last);
+  await runHere('map', last, '--html', 'map.html');
   assert.match(readFileSync(join(here, 'map.html'), 'utf8'), /<html/);
 });

@@ -121,6 +121,14 @@ export class Orchestrator {
     await this.clientNow().controller.DeleteVolume({ volume_id: volume.id });
   }
 
+  /** Ends the use of volumes, one after the other, and deletes them. */
+  async remove(...volumes: readonly HeldVolume[]): Promise<void> {
+    for (const volume of volumes) {
+      await this.takeDown(volume);
+      await this.delete(volume);
+    }
+  }
+
   /** Resolves to the snapshot's id. */
   async snapshot(volume: HeldVolume, name: string): Promise<string> {
     const { snapshot } = await this.clientNow().controller.CreateSnapshot({

@@ -2,12 +2,21 @@
  * One workspace and one plugin for all tests of a file, removed after them, also when the start fails. The
  * fixture of most integration tests.
  */
+import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, test as plainTest, type TestContext } from 'node:test';
+import { runCommand } from './command.js';
 import type { CsiClient } from './csi-client.js';
 import { Orchestrator } from './orchestrator.js';
 import { type AnyPlugin, Plugin, type PluginOptions } from './plugin.js';
-import { makePoolFileSystem, type PoolKind, skipUnlessRoot, Workspace } from './workspace.js';
+import {
+  loopsBelow,
+  makePoolFileSystem,
+  mountsBelow,
+  type PoolKind,
+  skipUnlessRoot,
+  Workspace,
+} from './workspace.js';
 
 export interface RunningPluginOptions {
   /**
@@ -20,6 +29,9 @@ export interface RunningPluginOptions {
   /** Called once the plugin runs, before the first test. */
   prepare?: (running: RunningPlugin) => Promise<void> | void;
 }
+
+/** What `held` is when no volume is in use. */
+export const NOTHING = { mounts: [], loops: [] };
 
 /** With a plugin of any kind; see RunningPlugin below. */
 export class RunningPluginBy<P extends AnyPlugin> {
@@ -51,11 +63,40 @@ export class RunningPluginBy<P extends AnyPlugin> {
     return this.plugin.client;
   }
 
+  /** Of a command beside the plugin. */
+  get settings(): Record<string, string> {
+    const { pools } = this.#options;
+    return {
+      CSI_ENDPOINT: this.plugin.endpoint,
+      BLOCKDELTA_NODE_ID: 'test-node',
+      BLOCKDELTA_STATE_DIR: this.workspace.path('plugin'),
+      BLOCKDELTA_RUNTIME_DIR: this.workspace.directory,
+      ...(pools === undefined ? {} : { BLOCKDELTA_POOLS: pools }),
+    };
+  }
+
+  /** What a command prints that must succeed. */
+  async output(t: TestContext, ...args: string[]): Promise<string> {
+    const { code, stdout, stderr } = await runCommand(t, args, this.settings);
+    assert.equal(code, 0, stderr);
+    return stdout;
+  }
+
   /** A path inside the pool of that name. */
   poolPath(pool: string, ...names: string[]): string {
     const root = this.poolPaths[pool];
     if (root === undefined) throw new Error(`no file system was made for pool '${pool}'`);
     return join(root, ...names);
+  }
+
+  /** The mounts and loop devices of volumes: those of the pools are left out. */
+  held(): { mounts: string[]; loops: string[] } {
+    const pools = Object.values(this.poolPaths);
+    const mounts = mountsBelow(this.workspace.directory);
+    return {
+      mounts: mounts.filter((path) => !pools.includes(path)),
+      loops: pools.flatMap(loopsBelow).sort(),
+    };
   }
 
   async setUp(label: string, options: RunningPluginOptions): Promise<void> {
@@ -76,8 +117,9 @@ export class RunningPluginBy<P extends AnyPlugin> {
     await this.start();
   }
 
-  async start(): Promise<P> {
-    this.#plugin = await this.launch(this.workspace, this.#options);
+  /** @param options for this time, instead of those of the file */
+  async start(options = this.#options): Promise<P> {
+    this.#plugin = await this.launch(this.workspace, options);
     return this.#plugin;
   }
 
