@@ -3,20 +3,20 @@
  * one, and resumes a stream that a driver breaks.
  */
 import assert from 'node:assert/strict';
-import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { execFile, execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { once } from 'node:events';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { promisify } from 'node:util';
 import { Server, ServerCredentials, type ServerWritableStream, status } from '@grpc/grpc-js';
 import { packagePath } from '../../src/base/package-root.js';
 import { clientServices } from '../../src/csi/proto.js';
 import { BLOCK_OPERATIONS, BlockWriter } from '../support/block-writer.js';
-import { Plugin } from '../support/plugin.js';
 import { seededRandom } from '../support/random.js';
-import { snapshotPath, type TestSnapshot, TestVolume } from '../support/test-volume.js';
-import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
+import { runPlugin } from '../support/running-plugin.js';
+import { type TestSnapshot, TestVolume } from '../support/test-volume.js';
+import { skipUnlessRoot } from '../support/workspace.js';
 
 const VOLUME_BYTES = 16 << 20;
 const PROTO = packagePath('proto/csi.proto');
@@ -61,34 +61,24 @@ const CLIENTS: Readonly<Record<string, Client>> = {
     missing:
       has('g++', '--version') && has('pkg-config', 'grpc++') ? null : 'needs g++ and libgrpc++-dev',
     build: () => {
-      const inputs = [PROTO, join(EXAMPLES, 'cpp', 'client.cc'), process.arch];
+      const source = join(EXAMPLES, 'cpp', 'client.cc');
+      const inputs = [PROTO, source, process.arch];
       // Compiling takes half a minute of processor: what was made of the same sources is kept.
       const hash = createHash('sha256');
       for (const input of inputs) hash.update(existsSync(input) ? readFileSync(input) : input);
       const out = packagePath(`.native-build/example-client-${hash.digest('hex').slice(0, 16)}`);
       const program = join(out, 'client');
-      if (
-        has(
-          'sh',
-          '-c',
-          `[ -x '${program}' ] && ldd '${program}' && ! ldd '${program}' | grep 'not found'`,
-        )
-      )
-        return [program];
+      const runs = `[ -x '${program}' ] && ldd '${program}' && ! ldd '${program}' | grep 'not found'`;
+      if (has('sh', '-c', runs)) return [program];
       mkdirSync(out, { recursive: true });
       const plugin = execFileSync('which', ['grpc_cpp_plugin'], { encoding: 'utf8' }).trim();
       protoc(`--cpp_out=${out}`, `--grpc_out=${out}`, `--plugin=protoc-gen-grpc=${plugin}`);
-      const libraries = execFileSync('pkg-config', ['--cflags', '--libs', 'grpc++', 'protobuf'], {
-        encoding: 'utf8',
-      });
-      const sources = [
-        join(EXAMPLES, 'cpp', 'client.cc'),
-        join(out, 'csi.pb.cc'),
-        join(out, 'csi.grpc.pb.cc'),
-      ];
+      const asked = ['--cflags', '--libs', 'grpc++', 'protobuf'];
+      const libraries = execFileSync('pkg-config', asked, { encoding: 'utf8' }).trim().split(/\s+/);
+      const generated = ['csi.pb.cc', 'csi.grpc.pb.cc'].map((name) => join(out, name));
       const made = `${program}.${process.pid}`;
       const options = ['-std=c++17', '-Wall', `-I${out}`, '-o', made];
-      execFileSync('g++', [...options, ...sources, ...libraries.trim().split(/\s+/)]);
+      execFileSync('g++', [...options, source, ...generated, ...libraries]);
       renameSync(made, program);
       return [program];
     },
@@ -100,40 +90,26 @@ function protoc(...outputs: string[]): void {
   execFileSync('protoc', [`-I${parent}`, '-I/usr/include', ...outputs, PROTO]);
 }
 
-let workspace: Workspace;
-let plugin: Plugin;
-let pool: string;
-let volume: TestVolume;
 let first: TestSnapshot;
 let second: TestSnapshot;
-
-before(async () => {
-  if (skipUnlessRoot !== false) return;
-  workspace = new Workspace('example-clients');
-  pool = makePoolFileSystem(workspace, 'xfs');
-  plugin = await Plugin.start(workspace, { pools: `main=${pool}` });
-  volume = await TestVolume.create(plugin.client, workspace, { sizeBytes: VOLUME_BYTES });
-  await volume.publish();
-  const writer = new BlockWriter(volume.targetPath, VOLUME_BYTES, seededRandom('examples'));
-  for (let count = 0; count < 60; count += 1) writer.randomOperation(BLOCK_OPERATIONS);
-  first = await volume.snapshot();
-  for (let count = 0; count < 40; count += 1) writer.randomOperation(BLOCK_OPERATIONS);
-  second = await volume.snapshot();
-  writer.close();
+const running = runPlugin('example-clients', {
+  pools: { main: 'xfs' },
+  async prepare({ client, workspace }) {
+    const volume = await TestVolume.create(client, workspace, { sizeBytes: VOLUME_BYTES });
+    await volume.publish();
+    const writer = new BlockWriter(volume.targetPath, VOLUME_BYTES, seededRandom('examples'));
+    writer.randomOperations(60, BLOCK_OPERATIONS);
+    first = await volume.snapshot();
+    writer.randomOperations(40, BLOCK_OPERATIONS);
+    second = await volume.snapshot();
+    writer.close();
+    await volume.unpublish();
+  },
 });
+after(() => rmSync(BUILD, { recursive: true, force: true }));
 
-after(async () => {
-  if (skipUnlessRoot !== false) return;
-  try {
-    await volume?.unpublish();
-    await plugin?.stop();
-  } finally {
-    rmSync(BUILD, { recursive: true, force: true });
-    workspace.dispose();
-  }
-});
-
-const fileOf = ({ id }: TestSnapshot): string => snapshotPath(pool, id);
+const bytesOf = ({ id }: TestSnapshot): Buffer => readFileSync(fileOf(id));
+const fileOf = (id: string): string => running.poolPath('main', 'snapshots', id);
 
 for (const [name, client] of Object.entries(CLIENTS)) {
   describe(`the example in ${name}`, {
@@ -147,39 +123,32 @@ for (const [name, client] of Object.entries(CLIENTS)) {
     /** What the client prints, without its line end. */
     async function run(...args: string[]): Promise<string> {
       const [program = '', ...before] = command;
-      const child = spawn(program, [...before, ...args], { stdio: ['ignore', 'pipe', 'inherit'] });
-      let text = '';
-      child.stdout.on('data', (chunk: Buffer) => {
-        text += chunk.toString();
-      });
-      const [exitCode] = await once(child, 'close');
-      assert.equal(exitCode, 0);
-      return text.trim();
+      const { stdout } = await promisify(execFile)(program, [...before, ...args]);
+      return stdout.trim();
     }
 
-    const socket = (): string => workspace.path('plugin.sock');
-
     test('rebuilds a snapshot, and brings it to a later one by what changed, or by a full image', async () => {
-      const image = workspace.path(`${name}.raw`);
-      assert.match(await run(socket(), fileOf(first), image, first.id), /^full \d+ \d+$/);
-      assert.ok(readFileSync(image).equals(readFileSync(fileOf(first))));
-      const done = await run(socket(), fileOf(second), image, second.id, first.id);
-      assert.match(done, /^delta [1-9]\d* \d+$/);
-      assert.ok(readFileSync(image).equals(readFileSync(fileOf(second))));
+      const image = running.workspace.path(`${name}.raw`);
+      const socket = running.workspace.path('plugin.sock');
+      const made = (of: TestSnapshot, ...base: string[]) =>
+        run(socket, fileOf(of.id), image, of.id, ...base);
+      assert.match(await made(first), /^full \d+ \d+$/);
+      assert.ok(readFileSync(image).equals(bytesOf(first)));
+      assert.match(await made(second, first.id), /^delta [1-9]\d* \d+$/);
+      assert.ok(readFileSync(image).equals(bytesOf(second)));
       writeFileSync(image, 'something else');
-      const gone = `${first.id.slice(0, -4)}0000`;
-      assert.match(await run(socket(), fileOf(second), image, second.id, gone), /^full/);
-      assert.ok(readFileSync(image).equals(readFileSync(fileOf(second))));
+      assert.match(await made(second, `${first.id.slice(0, -4)}0000`), /^full/);
+      assert.ok(readFileSync(image).equals(bytesOf(second)));
     });
 
     test('resumes a stream where it broke', async () => {
       const content = seededRandom('broken stream').bytes(1 << 20);
-      const source = workspace.path(`${name}.source`);
+      const source = running.workspace.path(`${name}.source`);
       writeFileSync(source, content);
-      const breaking = workspace.path(`${name}.sock`);
+      const breaking = running.workspace.path(`${name}.sock`);
       const offsets: number[] = [];
       const server = await breakingDriver(breaking, content.length, offsets);
-      const image = workspace.path(`${name}-resumed.raw`);
+      const image = running.workspace.path(`${name}-resumed.raw`);
       assert.match(await run(breaking, source, image, 'snapshot'), /^full 4 /);
       server.forceShutdown();
       assert.deepEqual(offsets, [0, 262_144, 524_288, 786_432, 1_048_576]);

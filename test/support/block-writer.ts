@@ -99,6 +99,10 @@ export class BlockWriter {
     this.apply(this.random.pick(operations), offset, length);
   }
 
+  randomOperations(count: number, operations: readonly BlockOperation[]): void {
+    for (let done = 0; done < count; done += 1) this.randomOperation(operations);
+  }
+
   apply(operation: BlockOperation, offset: number, length: number): void {
     this.#operations[operation](offset, length);
   }

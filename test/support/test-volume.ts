@@ -21,18 +21,13 @@ export interface TestSnapshot {
 let made = 0;
 
 export class TestVolume {
-  readonly #orchestrator: Orchestrator;
-  readonly #held: HeldVolume;
   #snapshots = 0;
 
   private constructor(
     private readonly client: CsiClient,
-    orchestrator: Orchestrator,
-    held: HeldVolume,
-  ) {
-    this.#orchestrator = orchestrator;
-    this.#held = held;
-  }
+    private readonly orchestrator: Orchestrator,
+    private readonly held: HeldVolume,
+  ) {}
 
   static async create(
     client: CsiClient,
@@ -50,29 +45,29 @@ export class TestVolume {
   }
 
   get id(): string {
-    return this.#held.id;
+    return this.held.id;
   }
 
   get sizeBytes(): number {
-    return this.#held.sizeBytes;
+    return this.held.sizeBytes;
   }
 
   /** The block device or directory that a workload would see. */
   get targetPath(): string {
-    return this.#held.targetPath;
+    return this.held.targetPath;
   }
 
   async publish(readonly = false): Promise<void> {
-    await this.#orchestrator.stage(this.#held);
-    await this.#orchestrator.publish(this.#held, { readonly });
+    await this.orchestrator.stage(this.held);
+    await this.orchestrator.publish(this.held, { readonly });
   }
 
   unpublish(): Promise<void> {
-    return this.#orchestrator.takeDown(this.#held);
+    return this.orchestrator.takeDown(this.held);
   }
 
   delete(): Promise<void> {
-    return this.#orchestrator.delete(this.#held);
+    return this.orchestrator.delete(this.held);
   }
 
   async snapshot(): Promise<TestSnapshot> {
@@ -86,7 +81,7 @@ export class TestVolume {
   }
 
   deleteSnapshot(snapshotId: string): Promise<void> {
-    return this.#orchestrator.deleteSnapshot(snapshotId);
+    return this.orchestrator.deleteSnapshot(snapshotId);
   }
 }
 
