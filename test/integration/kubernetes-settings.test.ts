@@ -4,26 +4,28 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdirSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { after, before, test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
 import { nodeKey, nodeKeyOf } from '../../src/domain/identifiers.js';
 import { type Container, cluster, container } from '../support/cluster.js';
+import { mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
+import { loopbackAddress } from '../support/loopback.js';
 import { skipWithoutKubectl } from '../support/manifests.js';
+import { createRequest, MIB } from '../support/orchestrator.js';
 import { Plugin } from '../support/plugin.js';
 import { type FakePod, PodsApi } from '../support/pods-api.js';
 import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
 
 const skip = skipUnlessRoot || skipWithoutKubectl;
 const NODE = 'node-a';
+const { host: NODE_HOST } = loopbackAddress();
+const { host: ROUTER_HOST } = loopbackAddress();
 let workspace: Workspace;
 let plugin: Plugin;
 let router: Plugin;
 let api: PodsApi;
-let routerMetrics: number;
 
 /** The settings of a container, with the places that only a cluster has replaced. */
 function settings(of: Container, places: Readonly<Record<string, string>>): Record<string, string> {
@@ -39,17 +41,8 @@ function pods(): FakePod[] {
   return cluster('directory').pods.map(({ owner, labels }) => ({
     metadata: { name: owner, namespace: 'blockdelta', labels },
     spec: { nodeName: labels['app.kubernetes.io/component'] === 'node' ? NODE : 'elsewhere' },
-    status: { phase: 'Running', podIP: '127.0.0.1' },
+    status: { phase: 'Running', podIP: NODE_HOST },
   }));
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  return typeof address === 'object' && address !== null ? address.port : assert.fail();
 }
 
 before(async () => {
@@ -57,7 +50,6 @@ before(async () => {
   workspace = new Workspace('kubernetes');
   const certificates = workspace.path('certificates');
   execFileSync(packagePath('deploy/kubernetes/certificates.sh'), [certificates]);
-  const port = await freePort();
   const { node, controller } = cluster('directory');
   const directory = workspace.path('csi');
   mkdirSync(directory);
@@ -66,7 +58,7 @@ before(async () => {
       '/csi/csi.sock': workspace.path('plugin.sock'),
       '/var/lib/blockdelta': workspace.path('state'),
       '/srv/blockdelta': makePoolFileSystem(workspace, 'xfs', 1024),
-      '0.0.0.0:9810': `127.0.0.1:${port}`,
+      '0.0.0.0:9810': `${NODE_HOST}:9810`,
       '/etc/blockdelta/tls': `${certificates}/node`,
     }),
   });
@@ -75,11 +67,9 @@ before(async () => {
     .of('Role')
     .filter(({ metadata }) => metadata.name === 'blockdelta-router');
   api = await PodsApi.start(roles, pods(), config);
-  routerMetrics = await freePort();
   const env = settings(container(controller, 'router'), {
     '/csi/csi.sock': `${directory}/csi.sock`,
-    '0.0.0.0:9811': `127.0.0.1:${routerMetrics}`,
-    '9810': String(port),
+    '0.0.0.0:9811': `${ROUTER_HOST}:9811`,
     '/etc/blockdelta/tls': `${certificates}/router`,
   });
   router = await Plugin.route({
@@ -103,16 +93,13 @@ test('a volume of each StorageClass is made through the router, on its node', {
   assert.equal(info['name'], driver?.metadata.name);
   for (const { metadata, parameters } of cluster('directory').of('StorageClass')) {
     const segments = { 'blockdelta.csi/node': NODE };
-    const answer = await router.client.controller.CreateVolume({
-      name: `pvc-${metadata.name}`,
-      capacity_range: { required_bytes: String(320n << 20n) },
-      volume_capabilities: [
-        {
-          mount: { fs_type: parameters['csi.storage.k8s.io/fstype'] },
-          access_mode: { mode: 'SINGLE_NODE_WRITER' },
-        },
-      ],
+    const request = createRequest(`pvc-${metadata.name}`, {
+      capability: mountCapability(parameters['csi.storage.k8s.io/fstype']),
+      sizeBytes: 320 * MIB,
       parameters: { ...parameters, 'csi.storage.k8s.io/pvc/name': 'claim' },
+    });
+    const answer = await router.client.controller.CreateVolume({
+      ...request,
       accessibility_requirements: { requisite: [{ segments }], preferred: [{ segments }] },
     });
     const { volume_id, accessible_topology } = answer['volume'];
@@ -127,7 +114,7 @@ test('the probes find the router alive and ready, with the rights it has; it ask
 }, async () => {
   const { livenessProbe, readinessProbe } = container(cluster('directory').controller, 'router');
   for (const probe of [livenessProbe, readinessProbe]) {
-    const response = await fetch(`http://127.0.0.1:${routerMetrics}${probe?.httpGet.path}`);
+    const response = await fetch(`http://${ROUTER_HOST}:9811${probe?.httpGet.path}`);
     assert.equal(response.status, 200, probe?.httpGet.path);
   }
   const isWatched = () => api.requests.some((text) => text.startsWith('watch'));

@@ -53,18 +53,16 @@ export const XFS_SIZE = 320n * MIB;
 
 export type Capability = ReturnType<typeof mountCapability>;
 
-export function mountCapability(
+export const mountCapability = (
   fsType = '',
   mode = 'SINGLE_NODE_WRITER',
   flags: string[] = [],
-): Message {
-  const mount = { fs_type: fsType, mount_flags: flags, volume_mount_group: '' };
-  return { mount, block: null, access_mode: { mode } };
-}
+): Message => ({ mount: { fs_type: fsType, mount_flags: flags }, access_mode: { mode } });
 
-export function blockCapability(mode = 'SINGLE_NODE_WRITER'): Message {
-  return { mount: null, block: {}, access_mode: { mode } };
-}
+export const blockCapability = (mode = 'SINGLE_NODE_WRITER'): Message => ({
+  block: {},
+  access_mode: { mode },
+});
 
 /** One pool and one service for all tests of a file, gone after them. */
 export function useNode(label: string, isWanted = skipUnlessRoot === false): NodeFixture {

@@ -11,18 +11,21 @@ import {
   readdirSync,
   readFileSync,
   rmSync,
+  statfsSync,
   statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import fs from 'node:fs/promises';
 import { syncBuiltinESMExports } from 'node:module';
+import type { TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError } from '../../src/base/errors.js';
 import type { VolumeRecord } from '../../src/catalogue/records.js';
-import { newSnapshotId, newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
+import { newSnapshotId, newVolumeId, nodeKey, uuidOf } from '../../src/domain/identifiers.js';
 import { isToolAtWork } from '../../src/host/device-holders.js';
 import { FILE_SYSTEMS } from '../../src/host/file-systems.js';
+import { probe } from '../../src/host/filesystem.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { copyMountNamespace } from '../support/mount-namespace.js';
 import { test } from '../support/running-plugin.js';
@@ -37,6 +40,11 @@ const CAPABILITIES = [mountCapability(), blockCapability()];
 
 const stagingOf = ({ volumeId }: VolumeRecord): string => node.stagingPath(volumeId);
 const dataOf = (volume: VolumeRecord): string => readFileSync(`${stagingOf(volume)}/data`, 'utf8');
+const run = (name: string, ...args: string[]): string =>
+  execFileSync(name, args, { encoding: 'utf8' });
+/** Its lines in mountinfo. */
+const mountsOf = ({ volumeId }: VolumeRecord): string =>
+  run('grep', volumeId, '/proc/self/mountinfo');
 
 test('NS2, NS3: an unknown volume is NOT_FOUND, a relative path INVALID_ARGUMENT', async () => {
   const request = {
@@ -195,15 +203,68 @@ for (const fsType of FILE_SYSTEMS) {
   });
 }
 
+test('NS9: the options of the StorageClass are those of mkfs and of every mount', async () => {
+  const cases = [
+    ['ext4', '-i 65536 -m 3', 'noatime,commit=17', /noatime.*commit=17/],
+    ['xfs', '-m rmapbt=0 -i size=1024', 'logbsize=64k,nodiratime', /nodiratime.*logbsize=64k/],
+    ['btrfs', '-n 4096 -m single', 'compress=zstd:5,nosuid', /nosuid.*compress=zstd:5/],
+  ] as const;
+  for (const [type, mkfsOptions, mountOptions, shown] of cases) {
+    const parameters = { mkfsOptions, mountOptions };
+    const volume = await node.makeVolume({ sizeBytes: XFS_SIZE, parameters });
+    for (let time = 0; time < 2; time += 1) {
+      await node.stage(volume, mountCapability(type, 'SINGLE_NODE_WRITER', ['nodev']));
+      const options = mountsOf(volume);
+      assert.match(options, shown);
+      assert.match(options, /nodev/);
+      const device = await node.attachedPath(volume);
+      if (type === 'ext4') assert.equal(statfsSync(stagingOf(volume)).files, 5120);
+      if (type === 'xfs') assert.match(run('xfs_info', stagingOf(volume)), /isize=1024/);
+      if (type === 'btrfs') {
+        assert.match(run('btrfs', 'inspect-internal', 'dump-super', device), /nodesize\s+4096/);
+      }
+      await node.unstage(volume);
+    }
+  }
+  assert.deepEqual(node.held(), NOTHING);
+});
+
+test('copies of a btrfs and their source are mounted at once, each with its own data', async () => {
+  const source = await node.staged(mountCapability('btrfs'), { sizeBytes: XFS_SIZE });
+  writeFileSync(`${stagingOf(source)}/data`, 'cut', { flush: true });
+  const sourceSnapshotId = await node.snapshot(source);
+  await node.unstage(source);
+  const copy = (pristine: boolean) =>
+    node.makeVolume({ sizeBytes: XFS_SIZE, sourceSnapshotId, pristine });
+  const volumes = [source, await copy(true), await copy(false)];
+  const [, ...copies] = volumes;
+  for (const [index, volume] of volumes.entries()) {
+    await node.stage(volume, mountCapability(index === 1 ? '' : 'btrfs'));
+    writeFileSync(`${stagingOf(volume)}/own`, volume.volumeId, { flush: true });
+  }
+  for (const volume of volumes) {
+    assert.equal(readFileSync(`${stagingOf(volume)}/own`, 'utf8'), volume.volumeId);
+    assert.equal(readFileSync(`${stagingOf(volume)}/data`, 'utf8'), 'cut');
+  }
+  for (const volume of copies) {
+    const signature = await probe(await node.attachedPath(volume));
+    assert.ok(signature.kind === 'filesystem' && signature.uuid === uuidOf(volume.volumeId));
+  }
+  for (const volume of volumes) await node.unstage(volume);
+  for (const volume of volumes.reverse()) {
+    await node.stage(volume, mountCapability('btrfs'));
+    assert.equal(readFileSync(`${stagingOf(volume)}/own`, 'utf8'), volume.volumeId);
+  }
+  for (const volume of volumes) await node.unstage(volume);
+  assert.deepEqual(node.held(), NOTHING);
+});
+
 test('mount flags are applied, and do not appear in an error', async () => {
   const volume = await node.staged(mountCapability('ext4', WRITER, ['noatime,nodev']));
-  const line = execFileSync('grep', [volume.volumeId, '/proc/self/mountinfo']);
-  assert.match(line.toString(), /noatime/);
+  assert.match(mountsOf(volume), /noatime/);
   await node.unstage(volume);
-  await assert.rejects(
-    node.stage(volume, mountCapability('ext4', WRITER, ['tiger=1'])),
-    ({ message }: Error) => !/tiger/.test(message),
-  );
+  const unknown = node.stage(volume, mountCapability('ext4', WRITER, ['tiger=1']));
+  await assert.rejects(unknown, ({ message }: Error) => !/tiger/.test(message));
   assert.deepEqual(node.held(), NOTHING);
 });
 
@@ -243,45 +304,47 @@ test("a volume's staging path is not available to another volume", async () => {
   }
 });
 
-test('the device of a volume staged at two paths is detached with the last one', async () => {
-  const volume = await node.staged();
-  const second = { staging_target_path: node.stagingPath('second') };
-  await node.stage(volume, mountCapability(), second);
-  const raw = { staging_target_path: node.stagingPath('third') };
-  await rejectsWith(node.stage(volume, blockCapability(), raw), 'FAILED_PRECONDITION', /in use/);
-  await node.unstage(volume);
-  assert.equal(node.held().loops.length, 1);
-  await node.unstage(volume, second);
-  assert.deepEqual(node.held(), NOTHING);
-});
+// A btrfs is told by its device from others with its id.
+for (const fsType of ['ext4', 'btrfs']) {
+  test(`the device of a volume (${fsType}) staged at two paths is detached with the last one`, async () => {
+    const capability = mountCapability(fsType);
+    const volume = await node.staged(capability, { sizeBytes: XFS_SIZE });
+    const second = { staging_target_path: node.stagingPath('second') };
+    await node.stage(volume, capability, second);
+    const raw = { staging_target_path: node.stagingPath('third') };
+    await rejectsWith(node.stage(volume, blockCapability(), raw), 'FAILED_PRECONDITION', /in use/);
+    await node.publish(volume, capability, { readonly: true });
+    const target = node.targetPath(volume.volumeId);
+    assert.throws(() => writeFileSync(`${target}/x`, ''), /EROFS/);
+    await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /still published/);
+    await node.unpublish(volume);
+    await node.unstage(volume);
+    assert.equal(node.held().loops.length, 1);
+    await node.unstage(volume, second);
+    assert.deepEqual(node.held(), NOTHING);
+  });
+}
 
 /** How often /proc/self/mountinfo is read while `work` runs: it grows with the volumes of a node. */
-async function readsDuring(work: () => Promise<unknown>): Promise<number> {
-  const { readFile } = fs;
-  let reads = 0;
-  fs.readFile = ((...args: Parameters<typeof readFile>) => {
-    if (args[0] === '/proc/self/mountinfo') reads += 1;
-    return readFile(...args);
-  }) as typeof readFile;
+async function readsDuring(t: TestContext, work: () => Promise<unknown>): Promise<number> {
+  const { mock } = t.mock.method(fs, 'readFile');
   syncBuiltinESMExports();
-  try {
-    await work();
-  } finally {
-    fs.readFile = readFile;
+  await work().finally(() => {
+    mock.restore();
     syncBuiltinESMExports();
-  }
-  return reads;
+  });
+  return mock.calls.filter((call) => call.arguments[0] === '/proc/self/mountinfo').length;
 }
 
 for (const kind of ['ext4', 'xfs', 'block']) {
-  test(`NodeStageVolume of ${kind} reads the mounts first, and after each change`, async () => {
+  test(`NodeStageVolume of ${kind} reads the mounts first, and after each change`, async (t) => {
     const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
     const capability = kind === 'block' ? blockCapability() : mountCapability(kind);
     for (const round of ['new', 'used']) {
       const stage = () => node.stage(volume, capability);
       // At the beginning, with the new device, with the new mount.
-      assert.equal(await readsDuring(stage), kind === 'block' ? 1 : 3, round);
-      assert.equal(await readsDuring(stage), 1, `${round}, repeated`);
+      assert.equal(await readsDuring(t, stage), kind === 'block' ? 1 : 3, round);
+      assert.equal(await readsDuring(t, stage), 1, `${round}, repeated`);
       await node.unstage(volume);
     }
   });
