@@ -6,7 +6,14 @@ import { SpanKind, SpanStatusCode } from '@opentelemetry/api';
 import { CsiError, StatusCode } from '../../src/base/errors.js';
 import { NativePool } from '../../src/native/pool.js';
 import { recordSpans } from '../support/span-recorder.js';
-import { fakeService, frame, type RawClient, rawClient, startServer } from './server-fixture.js';
+import {
+  frame,
+  metadataService,
+  type RawClient,
+  rawClient,
+  startServer,
+  unaryService,
+} from './server-fixture.js';
 
 const spans = recordSpans();
 const TRACE = '0af7651916cd43dd8448eb211c80319c';
@@ -26,12 +33,10 @@ function call(client: RawClient, rpc: string, request: object): Promise<number> 
 test('a call is a span in the trace of its caller, with its device tasks below it', async (t) => {
   const native = new NativePool(1);
   t.after(() => native.close());
-  const node = fakeService('Node', {
-    unary: {
-      NodeGetInfo: async () => {
-        await native.run('loopList', undefined as never);
-        return { node_id: 'n' };
-      },
+  const node = unaryService('Node', {
+    NodeGetInfo: async () => {
+      await native.run('loopList', undefined as never);
+      return { node_id: 'n' };
     },
   });
   const { endpoint } = await startServer(t, { services: [node] });
@@ -52,8 +57,8 @@ test('a call is a span in the trace of its caller, with its device tasks below i
 });
 
 test('the span of a failed call has its code and message', async (t) => {
-  const node = fakeService('Node', {
-    unary: { NodeGetInfo: () => Promise.reject(CsiError.notFound('volume v does not exist')) },
+  const node = unaryService('Node', {
+    NodeGetInfo: () => Promise.reject(CsiError.notFound('volume v does not exist')),
   });
   const { endpoint } = await startServer(t, { services: [node] });
   await call(rawClient(t, endpoint, 'Node'), 'NodeGetInfo', {});
@@ -67,12 +72,8 @@ test('the span of a failed call has its code and message', async (t) => {
 
 test('a stream is one span, however many messages it has', async (t) => {
   const message = frame(1n << 30n, [[0, 4096]]);
-  const metadata = fakeService('SnapshotMetadata', {
-    streams: {
-      GetMetadataAllocated: async (_request, _context, writer) => {
-        for (let sent = 0; sent < 20; sent += 1) await writer.send(message);
-      },
-    },
+  const metadata = metadataService(async (_request, _context, writer) => {
+    for (let sent = 0; sent < 20; sent += 1) await writer.send(message);
   });
   const { client } = await startServer(t, { services: [metadata] });
   assert.equal((await client.allocated('s')).messages, 20);
