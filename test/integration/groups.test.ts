@@ -9,7 +9,6 @@ import { join } from 'node:path';
 import { BLOCK_OPERATIONS, BlockWriter } from '../support/block-writer.js';
 import { SIZES, specOf, type VolumeKind } from '../support/contents.js';
 import { Disturbance } from '../support/disturbance.js';
-import { assertSound } from '../support/metadata-check.js';
 import { isNightly } from '../support/nightly.js';
 import type { HeldVolume, VolumeSpec } from '../support/orchestrator.js';
 import { assertOneMoment, OrderedWriter, readNumber } from '../support/ordered-writer.js';
@@ -18,6 +17,7 @@ import { refused, statusOf } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 import { snapshotFiles } from '../support/snapshot-files.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
+import { type Cut, soundLists } from '../support/snapshot-window.js';
 
 const FROZEN_CUTS = isNightly ? 100 : 2;
 const RAW_CUTS = isNightly ? 100 : 4;
@@ -55,18 +55,11 @@ async function newPlace(kind: VolumeKind, source: VolumeSpec = {}) {
   return { volume, path: kind === 'block' ? target : join(target, 'number') };
 }
 
-async function remove(...volumes: readonly HeldVolume[]): Promise<void> {
-  for (const volume of volumes) {
-    await orchestrator.takeDown(volume);
-    await orchestrator.delete(volume);
-  }
-}
-
 /** The number that a volume restored from the snapshot shows. */
 async function restoredNumber(kind: VolumeKind, snapshotId = ''): Promise<number> {
   const { volume, path } = await newPlace(kind, { snapshotId });
   const number = readNumber(path);
-  await remove(volume);
+  await orchestrator.remove(volume);
   return number;
 }
 
@@ -103,7 +96,7 @@ async function cutWhileWriting(
   } finally {
     await writer.stop();
   }
-  await remove(places[0].volume, places[1].volume, slow);
+  await orchestrator.remove(places[0].volume, places[1].volume, slow);
   assert.deepEqual(await orchestrator.snapshotIds(), []);
   assert.ok(writer.finished > cuts, 'the writer got on');
   return count;
@@ -153,7 +146,7 @@ test('a group of constantly written raw volumes is taken, or FAILED_PRECONDITION
   }
   // At rest they can be cut.
   await orchestrator.deleteGroup(await orchestrator.groupSnapshot(volumes, 'at rest'));
-  await remove(...volumes);
+  await orchestrator.remove(...volumes);
 });
 
 for (const pool of ['main', 'other']) {
@@ -163,20 +156,19 @@ for (const pool of ['main', 'other']) {
     const make = async (name: string) => {
       const volume = await orchestrator.create(name, { sizeBytes, parameters: { pool } });
       const writer = new BlockWriter(await orchestrator.bringUp(volume), sizeBytes, random);
-      return { volume, writer, cuts: [] as { id: string; image: SnapshotImage }[] };
+      return { volume, writer, cuts: [] as Cut[] };
     };
     const pair = [await make('first'), await make('second')] as const;
     const volumes = pair.map(({ volume }) => volume);
     const keep = (index: 0 | 1, id = ''): void => {
       const { cuts } = pair[index];
       const file = running.poolPath(pool, 'snapshots', id);
-      cuts.push({ id, image: SnapshotImage.read(file, sizeBytes, cuts.at(-1)?.image ?? null) });
+      const image = SnapshotImage.read(file, sizeBytes, cuts.at(-1)?.image ?? null);
+      cuts.push({ snapshot: { id }, image });
     };
     const groups = [];
     for (const name of ['one', 0, 'two', 1, 'three'] as const) {
-      for (const { writer } of pair) {
-        for (let done = 0; done < 40; done += 1) writer.randomOperation(BLOCK_OPERATIONS);
-      }
+      for (const { writer } of pair) writer.randomOperations(40, BLOCK_OPERATIONS);
       if (typeof name === 'number') {
         keep(name, await orchestrator.snapshot(pair[name].volume, `alone ${name}`));
       } else {
@@ -188,17 +180,10 @@ for (const pool of ['main', 'other']) {
     for (const { cuts, writer } of pair) {
       writer.close();
       assert.equal(cuts.length, 4);
-      for (const [index, target] of cuts.entries()) {
-        const allocated = await running.client.allocated(target.id);
-        assertSound(SnapshotImage.zeros(sizeBytes), target.image, allocated, 'allocated');
-        for (const base of cuts.slice(0, index)) {
-          const delta = await running.client.delta(base.id, target.id);
-          assertSound(base.image, target.image, delta, `delta from ${base.id} to ${target.id}`);
-        }
-      }
+      await soundLists(running.client, cuts);
     }
     for (const group of groups) await orchestrator.deleteGroup(group);
     for (const id of await orchestrator.snapshotIds()) await orchestrator.deleteSnapshot(id);
-    await remove(...volumes);
+    await orchestrator.remove(...volumes);
   });
 }

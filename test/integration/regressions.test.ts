@@ -6,30 +6,23 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before } from 'node:test';
-import { inspect } from 'node:util';
-import { loadAddon, type SnapshotFile } from '../../src/native/addon.js';
+import type { SnapshotFile } from '../../src/native/addon.js';
 import type { BlockWriter } from '../support/block-writer.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { addresses, countWith, listExtents } from '../support/extent-list.js';
 import { setImmutable } from '../support/ioctls.js';
-import { ReflinkBench } from '../support/reflink-bench.js';
+import { nativeHere } from '../support/native-here.js';
+import { useBench } from '../support/reflink-bench.js';
 import { test } from '../support/running-plugin.js';
 import { snapshotPath, volumePath } from '../support/test-volume.js';
-import { decodeFrames } from '../support/wire.js';
-import { type PoolKind, skipUnlessRoot } from '../support/workspace.js';
+import { scanAll } from '../support/wire.js';
+import type { PoolKind } from '../support/workspace.js';
 
 const MIB = 1 << 20;
 const BLOCK = 4096;
 const KINDS: readonly PoolKind[] = ['xfs', 'xfs-1k', 'btrfs', 'btrfs-zstd', 'btrfs-nodatacow'];
 
-let bench: ReflinkBench;
-
-before(async () => {
-  if (skipUnlessRoot === false) bench = await ReflinkBench.make('regressions', KINDS);
-});
-
-after(() => bench?.dispose());
+const bench = useBench('regressions', KINDS);
 
 /** Counts blocks with the same address in both files and different bytes. */
 function countDeceptive(basePath: string, targetPath: string): number {
@@ -77,11 +70,8 @@ test('no list is served from a deleted base that was not retained, although it w
     // Nothing shares these blocks now, so the write reuses the addresses of the base.
     work.writer.write(0, Buffer.alloc(MIB, 2));
     const target = await work.volume.snapshot();
-    await rejectsWith(
-      bench.client.delta(base.id, target.id),
-      'NOT_FOUND',
-      /lists are off.*full backup/,
-    );
+    const delta = bench.client.delta(base.id, target.id);
+    await rejectsWith(delta, 'NOT_FOUND', /lists are off.*full backup/);
     await rejectsWith(bench.client.allocated(base.id), 'NOT_FOUND');
     await bench.end(work);
   }
@@ -127,50 +117,22 @@ test('changes smaller than 4 KiB are reported at the block size of the pool', as
   await bench.end(work);
 });
 
-/** Creates two immutable files in their own directory and lists the delta between them. */
-function fillBetween(
-  directory: string,
-  base: Buffer,
-  target: Buffer,
-): { flags: string[]; reported: bigint } {
-  mkdirSync(directory);
-  const describe = (name: string, content: Buffer): SnapshotFile => {
-    const path = join(directory, name);
-    writeFileSync(path, content);
+test('two small btrfs files with inline extents at the same address are not considered equal', async () => {
+  const place = join(bench.pool('btrfs'), 'inline');
+  mkdirSync(place);
+  const describe = (name: string, byte: number): SnapshotFile => {
+    const path = join(place, name);
+    writeFileSync(path, Buffer.alloc(100, byte));
     execFileSync('sync', ['-f', path]);
     setImmutable(path, true);
     const { dev, ino } = statSync(path, { bigint: true });
-    return { path, device: dev, inode: ino, sizeBytes: BigInt(content.length) };
+    return { path, device: dev, inode: ino, sizeBytes: 100n };
   };
-  const source = {
-    kind: 'files' as const,
-    base: describe('base', base),
-    target: describe('target', target),
-  };
-  const request = {
-    source,
-    offset: 0n,
-    rangeStart: 0n,
-    maxEntries: 100,
-    maxEntriesPerMessage: 100,
-    maxExtents: 1000,
-    sendEmpty: true,
-  };
-  const buffer = new ArrayBuffer(65_536);
-  const result = loadAddon().fillMetadata(request, buffer);
-  assert.ok(result.ok, inspect(result));
-  const ranges = decodeFrames(new Uint8Array(buffer, 0, result.bytes)).flatMap(
-    (message) => message.ranges,
-  );
-  const flags = listExtents(source.target.path).flatMap((extent) => extent.flags);
-  return { flags, reported: ranges.reduce((sum, range) => sum + range.size, 0n) };
-}
-
-test('two small btrfs files with inline extents at the same address are not considered equal', () => {
-  const place = join(bench.pool('btrfs'), 'inline');
-  const { flags, reported } = fillBetween(place, Buffer.alloc(100, 1), Buffer.alloc(100, 2));
+  const [base, target] = [describe('base', 1), describe('target', 2)];
+  const { ranges } = await scanAll(nativeHere(), { kind: 'files', base, target });
+  const flags = listExtents(target.path).flatMap((extent) => extent.flags);
   assert.ok(flags.includes('inline'), `the files are not inline: ${flags}`);
-  assert.equal(reported, 100n);
+  assert.deepEqual(ranges, [{ offset: 0n, size: 100n }]);
 });
 
 test('later writes to a volume without copy-on-write do not reach its snapshot', async () => {

@@ -6,21 +6,22 @@ import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, type TestContext } from 'node:test';
+import type { TestContext } from 'node:test';
 import { Disturbance } from '../support/disturbance.js';
 import { addresses } from '../support/extent-list.js';
-import { assertSound, Tally } from '../support/metadata-check.js';
+import { Tally } from '../support/metadata-check.js';
 import { isNightly } from '../support/nightly.js';
-import { ReflinkBench, type Writing } from '../support/reflink-bench.js';
+import { type ReflinkBench, useBench, type Writing } from '../support/reflink-bench.js';
 import { test } from '../support/running-plugin.js';
-import { SnapshotImage } from '../support/snapshot-image.js';
+import type { SnapshotImage } from '../support/snapshot-image.js';
+import { soundLists } from '../support/snapshot-window.js';
 import {
   readSnapshot,
   snapshotPath,
   type TestSnapshot,
   volumePath,
 } from '../support/test-volume.js';
-import { type PoolKind, skipUnlessRoot } from '../support/workspace.js';
+import type { PoolKind } from '../support/workspace.js';
 
 const MIB = 1 << 20;
 const SIZE = 16 * MIB;
@@ -29,32 +30,16 @@ const BLOCK = 4096;
 const ROUNDS = 3;
 const NIGHTLY_MS = 120_000;
 
+const KINDS = ['xfs', 'btrfs'] as const;
 const STORED = ['without stored lists', 'while lists are stored'] as const;
 type Stored = (typeof STORED)[number];
 
-const benches = new Map<Stored, ReflinkBench>();
-let bench: ReflinkBench;
-
-before(async () => {
-  if (skipUnlessRoot !== false) return;
-  for (const stored of STORED) {
-    const isStored = stored === 'while lists are stored';
-    const label = isStored ? 'relocation-lists' : 'relocation';
-    const mode = isStored ? 'on' : 'off';
-    benches.set(stored, await ReflinkBench.make(label, ['xfs', 'btrfs'], mode));
-  }
-  use('without stored lists');
-});
-
-after(async () => {
-  for (const each of benches.values()) await each.dispose();
-});
-
-function use(stored: Stored): void {
-  const chosen = benches.get(stored);
-  assert.ok(chosen !== undefined);
-  bench = chosen;
-}
+const BENCHES: Readonly<Record<Stored, ReflinkBench>> = {
+  'without stored lists': useBench('relocation', KINDS),
+  'while lists are stored': useBench('relocation-lists', KINDS, 'on'),
+};
+/** That of the test that runs. */
+let bench = BENCHES['without stored lists'];
 
 /** The lists that are stored so far are as good as gone: the next ones are made while the tool is at work. */
 function forgetLists(kind: PoolKind): void {
@@ -96,15 +81,9 @@ async function streamAll({ work, cuts }: Series, goesOn: () => boolean): Promise
   const tally = new Tally();
   do {
     forgetLists(work.kind);
-    for (const [index, target] of cuts.entries()) {
-      const zeros = SnapshotImage.zeros(SIZE);
-      const list = await bench.client.allocated(target.snapshot.id);
-      tally.add(assertSound(zeros, target.image, list, 'allocated'));
-      for (const base of cuts.slice(0, index)) {
-        const delta = await bench.client.delta(base.snapshot.id, target.snapshot.id);
-        tally.add(assertSound(base.image, target.image, delta, 'delta'));
-      }
-    }
+    const { allocated, deltas } = await soundLists(bench.client, cuts);
+    tally.add(allocated);
+    tally.add(deltas);
   } while (goesOn());
   return tally;
 }
@@ -157,7 +136,7 @@ async function streamWhile(context: TestContext, series: Series, tool: Tool) {
   const settled = await streamAll(series, () => false);
   context.diagnostic(`afterwards: ${settled}`);
   context.diagnostic(`${logged('storedLists')} stored lists answered deltas so far`);
-  assert.equal(logged('storedLists') > 0, bench === benches.get('while lists are stored'));
+  assert.equal(logged('storedLists') > 0, bench === BENCHES['while lists are stored']);
   return { ...moved, output: mover.output };
 }
 
@@ -215,7 +194,7 @@ const TOOLS: readonly Tool[] = [
 for (const tool of TOOLS) {
   for (const stored of tool.stored) {
     test(`${tool.title}, and no list misses a byte, ${stored}`, async (context) => {
-      use(stored);
+      bench = BENCHES[stored];
       const { kind, movesSnapshots } = tool;
       const series = await makeSeries(kind);
       if (tool.movesVolume) {
@@ -234,14 +213,14 @@ for (const tool of TOOLS) {
 }
 
 test('the newest snapshot of a volume under defragmentation holds what was written', async () => {
-  use('while lists are stored');
+  bench = BENCHES['while lists are stored'];
   const work = await bench.write('btrfs', SIZE);
   const volume = volumePath(bench.pool('btrfs'), work.volume.id);
   const mover = Disturbance.script('btrfs filesystem defragment -f -t 256M "$1"', [volume]);
   try {
     let base: TestSnapshot | null = null;
     for (let round = 0; round < 4; round += 1) {
-      for (let count = 0; count < 50; count += 1) work.writer.randomOperation(['write', 'punch']);
+      work.writer.randomOperations(50, ['write', 'punch']);
       const target = await work.volume.snapshot();
       await bench.soundSnapshot('btrfs', target, work.writer.model);
       if (base !== null) await bench.soundDelta('btrfs', base, target);

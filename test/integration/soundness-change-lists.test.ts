@@ -14,17 +14,16 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { after, before } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { loadAddon } from '../../src/native/addon.js';
 import { BLOCK_OPERATIONS } from '../support/block-writer.js';
 import { Disturbance } from '../support/disturbance.js';
 import { isNightly } from '../support/nightly.js';
 import { type Random, seededRandom } from '../support/random.js';
-import { ReflinkBench } from '../support/reflink-bench.js';
+import { useBench } from '../support/reflink-bench.js';
 import { test } from '../support/running-plugin.js';
 import { SnapshotWindow } from '../support/snapshot-window.js';
-import { type PoolKind, skipUnlessRoot } from '../support/workspace.js';
+import type { PoolKind } from '../support/workspace.js';
 
 const KINDS: readonly PoolKind[] = ['xfs', 'xfs-1k', 'btrfs', 'btrfs-zstd'];
 const VOLUME_BYTES = 16 << 20;
@@ -38,12 +37,7 @@ const MOVERS: Partial<Record<PoolKind, string>> = {
   xfs: 'for to in "$1"/volumes/* "$1"/snapshots/*; do xfs_io -c "dedupe $to 0 1048576 65536" "$to"; done; xfs_fsr "$1"',
 };
 
-let bench: ReflinkBench;
-
-before(async () => {
-  if (skipUnlessRoot === false) bench = await ReflinkBench.make('soundness-lists', KINDS, 'on');
-});
-after(() => bench?.dispose());
+const bench = useBench('soundness-lists', KINDS, 'on');
 
 function filesIn(directory: string): string[] {
   if (!existsSync(directory)) return [];
@@ -60,15 +54,7 @@ function tamper(directory: string, random: Random): string {
   // Removed meanwhile, as the map of a snapshot is when the next list is there.
   const size = statSync(path, { throwIfNoEntry: false })?.size;
   if (size === undefined) return 'gone';
-  const kind = random.pick([
-    'keep',
-    'keep',
-    'remove',
-    'truncate',
-    'flip',
-    'replace',
-    'clear',
-  ] as const);
+  const kind = random.pick(['keep', 'keep', 'remove', 'truncate', 'flip', 'replace', 'clear']);
   if (kind === 'remove') rmSync(path);
   if (kind === 'truncate') truncateSync(path, random.below(size));
   if (kind === 'clear') truncateSync(path, 0);
@@ -96,9 +82,7 @@ for (const kind of KINDS) {
     const { volume, writer, window, lists } = await bedOn(kind, random);
     const done: string[] = [];
     for (let round = 0; round < ROUNDS; round += 1) {
-      for (let count = 0; count < OPERATIONS_A_ROUND; count += 1) {
-        writer.randomOperation(BLOCK_OPERATIONS);
-      }
+      writer.randomOperations(OPERATIONS_A_ROUND, BLOCK_OPERATIONS);
       const { snapshot } = await window.cut(null);
       // The first snapshot of a volume has none before it.
       if (round > 0 && random.below(4) > 0) {
@@ -110,10 +94,8 @@ for (const kind of KINDS) {
     context.diagnostic(done.join(', '));
     window.report((line) => context.diagnostic(`${kind}: ${line}`));
     for (const stored of ['.delta', '.allocated']) {
-      assert.ok(
-        filesIn(lists).some((path) => path.endsWith(stored)),
-        `no list ${stored} was stored`,
-      );
+      const found = filesIn(lists).some((path) => path.endsWith(stored));
+      assert.ok(found, `no list ${stored} was stored`);
     }
     writer.close();
     await volume.unpublish();
@@ -130,9 +112,7 @@ for (const kind of KINDS) {
     context.after(() => mover?.stop());
     let joined = 0;
     for (let round = 0; round < ROUNDS; round += 1) {
-      for (let count = 0; count < OPERATIONS_A_ROUND; count += 1) {
-        writer.randomOperation(BLOCK_OPERATIONS);
-      }
+      writer.randomOperations(OPERATIONS_A_ROUND, BLOCK_OPERATIONS);
       const { snapshot } = await window.cut(null);
       while (round > 0 && !existsSync(listOf(snapshot.id))) await delay(10);
       // The one before may have been deleted while it was the newest; then its list is joined last.

@@ -7,72 +7,42 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { closeSync, fsyncSync, openSync, readSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../src/base/errors.js';
 import { listExtents } from '../support/extent-list.js';
 import { cloneRange, setImmutable } from '../support/ioctls.js';
 import { assertSound, Tally } from '../support/metadata-check.js';
 import { isNightly } from '../support/nightly.js';
-import { ReflinkBench } from '../support/reflink-bench.js';
+import { useBench } from '../support/reflink-bench.js';
 import { test } from '../support/running-plugin.js';
-import type { SnapshotImage } from '../support/snapshot-image.js';
 import { readSnapshot, snapshotPath, type TestSnapshot } from '../support/test-volume.js';
-import { type PoolKind, skipUnlessRoot } from '../support/workspace.js';
+import type { PoolKind } from '../support/workspace.js';
 
 const MIB = 1 << 20;
 const SIZE = 32 * MIB;
 const BLOCK = 4096;
 const ROUNDS = isNightly ? 200 : 12;
 
-let bench: ReflinkBench;
+const bench = useBench('fence', ['xfs', 'btrfs', 'btrfs-nodatacow']);
 
-before(async () => {
-  if (skipUnlessRoot === false) {
-    bench = await ReflinkBench.make('fence', ['xfs', 'btrfs', 'btrfs-nodatacow']);
-  }
-});
+type Pair = Awaited<ReturnType<typeof makePair>>;
 
-after(() => bench?.dispose());
-
-interface Pair {
-  kind: PoolKind;
-  base: TestSnapshot;
-  target: TestSnapshot;
-}
-
-/** Every second block holds data, other data in the target than in the base: thousands of extents. */
-async function makePair(kind: PoolKind): Promise<Pair> {
+/**
+ * The last two snapshots of a volume that is filled again and again: all of its blocks with a step of 1, with one of
+ * 2 every second, which makes thousands of extents.
+ */
+async function makePair(kind: PoolKind, ...steps: readonly number[]) {
   const { volume, writer } = await bench.write(kind, SIZE);
-  const fill = (): void => {
-    for (let offset = 0; offset < SIZE; offset += 2 * BLOCK) {
-      writer.write(offset, Buffer.alloc(BLOCK, bench.random.bytes(16)));
-    }
-  };
-  fill();
-  const base = await volume.snapshot();
-  fill();
-  const target = await volume.snapshot();
-  writer.close();
-  return { kind, base, target };
-}
-
-/** Without holes, which defragmentation leaves as they are; a third of the blocks differs. */
-async function makeFullPair(): Promise<Pair> {
-  const { volume, writer } = await bench.write('btrfs', SIZE);
-  const fill = (step: number): void => {
+  const taken: TestSnapshot[] = [];
+  for (const step of steps) {
     for (let offset = 0; offset < SIZE; offset += step * BLOCK) {
       writer.write(offset, Buffer.alloc(BLOCK, bench.random.bytes(16)));
     }
-  };
-  fill(1);
-  await volume.snapshot();
-  fill(2);
-  const base = await volume.snapshot();
-  fill(3);
-  const target = await volume.snapshot();
+    taken.push(await volume.snapshot());
+  }
   writer.close();
-  return { kind: 'btrfs', base, target };
+  const [base, target] = taken.slice(-2) as [TestSnapshot, TestSnapshot];
+  return { kind, base, target };
 }
 
 const fileOf = ({ kind }: Pair, snapshot: TestSnapshot): string =>
@@ -97,24 +67,17 @@ async function interrupted(
   }
   const answer = await asked;
   if (answer instanceof Error) {
-    assert.equal(
-      (answer as { code?: unknown }).code,
-      StatusCode.FAILED_PRECONDITION,
-      answer.message,
-    );
+    const { code } = answer as { code?: unknown };
+    assert.equal(code, StatusCode.FAILED_PRECONDITION, answer.message);
     return null;
   }
   return assertSound(images.base, images.target, answer as never, 'interrupted delta');
 }
 
-interface Images {
-  base: SnapshotImage;
-  target: SnapshotImage;
-  /** How long an undisturbed delta takes. */
-  scanMs: number;
-}
+type Images = Awaited<ReturnType<typeof readImages>>;
 
-async function readImages(pair: Pair): Promise<Images> {
+/** Of both snapshots, and how long an undisturbed delta takes. */
+async function readImages(pair: Pair) {
   const pool = bench.pool(pair.kind);
   const base = readSnapshot(pool, pair.base);
   const target = readSnapshot(pool, pair.target, base);
@@ -161,7 +124,7 @@ const addressOf = (path: string): number => listExtents(path)[0]?.physical ?? -1
 
 for (const kind of ['xfs', 'btrfs-nodatacow'] as const) {
   test(`data at an address that the other snapshot had a moment ago on ${kind} is never reported as unchanged`, async (context) => {
-    const pair = await makePair(kind);
+    const pair = await makePair(kind, 2, 2);
     const [base, target] = [fileOf(pair, pair.base), fileOf(pair, pair.target)];
     const images = await readImages(pair);
     const place = (name: string): string => join(bench.pool(kind), `copy-${name}`);
@@ -194,7 +157,8 @@ for (const kind of ['xfs', 'btrfs-nodatacow'] as const) {
 
 test('a scan of btrfs misses nothing while both files are defragmented', async (context) => {
   const tally = new Tally();
-  const pair = await makeFullPair();
+  // Without holes, which defragmentation leaves as they are; a third of the blocks differs.
+  const pair = await makePair('btrfs', 1, 2, 3);
   const images = await readImages(pair);
   const [base, target] = [fileOf(pair, pair.base), fileOf(pair, pair.target)];
   const before = countExtents(base);

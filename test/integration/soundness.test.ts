@@ -3,18 +3,18 @@
  * deleted at random, and every list among the remaining ones compared with their bytes.
  */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import { after, before, type TestContext } from 'node:test';
+import type { TestContext } from 'node:test';
 import { BLOCK_OPERATIONS, COMPRESSIBLE_OPERATIONS } from '../support/block-writer.js';
+import { countWith, listExtents } from '../support/extent-list.js';
 import { assertFiles, FileWriter } from '../support/file-writer.js';
 import { isNightly } from '../support/nightly.js';
 import { seededRandom } from '../support/random.js';
-import { ReflinkBench } from '../support/reflink-bench.js';
+import { useBench } from '../support/reflink-bench.js';
 import { test } from '../support/running-plugin.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
 import { SnapshotWindow } from '../support/snapshot-window.js';
 import { snapshotPath } from '../support/test-volume.js';
-import { type PoolKind, skipUnlessRoot } from '../support/workspace.js';
+import type { PoolKind } from '../support/workspace.js';
 
 const MIB = 1 << 20;
 
@@ -29,24 +29,8 @@ const FILE_SYSTEMS = [
   { fsType: 'xfs', sizeBytes: 300 * MIB },
 ];
 
-let bench: ReflinkBench;
-
 // soundness-change-lists.test.ts does the same with stored lists.
-before(async () => {
-  if (skipUnlessRoot === false) bench = await ReflinkBench.make('soundness', KINDS);
-});
-after(() => bench?.dispose());
-
-/** Compressed extents of a file, and all of them. */
-function countEncoded(path: string): { encoded: number; extents: number } {
-  const lines = execFileSync('filefrag', ['-v', path], { encoding: 'utf8' })
-    .split('\n')
-    .filter((line) => /^ *\d+:/.test(line));
-  return {
-    encoded: lines.filter((line) => line.includes('encoded')).length,
-    extents: lines.length,
-  };
-}
+const bench = useBench('soundness', KINDS);
 
 /** Restores a snapshot as a new volume and gives it to `look`, published. */
 async function restored(
@@ -68,15 +52,13 @@ async function soundOnBlocks(context: TestContext, kind: PoolKind): Promise<void
   const window = new SnapshotWindow(bench.client, volume, bench.pool(kind), random);
   const compression = { encoded: 0, extents: 0 };
   for (let round = 0; round < BLOCK_ROUNDS; round += 1) {
-    for (let count = 0; count < BLOCK_OPERATIONS_A_ROUND; count += 1) {
-      writer.randomOperation(operations);
-    }
+    writer.randomOperations(BLOCK_OPERATIONS_A_ROUND, operations);
     const { snapshot, image } = await window.cut(null);
     image.assertSame(SnapshotImage.of(writer.model, image));
     await window.check();
-    const found = countEncoded(snapshotPath(bench.pool(kind), snapshot.id));
-    compression.encoded += found.encoded;
-    compression.extents += found.extents;
+    const found = listExtents(snapshotPath(bench.pool(kind), snapshot.id));
+    compression.encoded += countWith(found, 'encoded');
+    compression.extents += found.length;
   }
   window.report((line) => context.diagnostic(`${kind}: ${line}`));
   if (kind === 'btrfs-zstd') {
@@ -102,12 +84,8 @@ async function soundOnFiles(
   const volume = await bench.volume(kind, { sizeBytes, fsType });
   await volume.publish();
   const writer = new FileWriter(volume.targetPath, random);
-  const window = new SnapshotWindow<ReadonlyMap<string, Buffer>>(
-    bench.client,
-    volume,
-    bench.pool(kind),
-    random,
-  );
+  type Files = ReadonlyMap<string, Buffer>;
+  const window = new SnapshotWindow<Files>(bench.client, volume, bench.pool(kind), random);
   for (let round = 0; round < FILE_ROUNDS; round += 1) {
     for (let count = 0; count < FILE_OPERATIONS_A_ROUND; count += 1) writer.randomOperation();
     await window.cut(writer.remember());

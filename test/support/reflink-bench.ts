@@ -2,15 +2,16 @@
  * A plugin on pools of several kinds, raw block volumes with a workload, and checks of both. Without stored
  * change lists unless asked for, so that the extents of the snapshots are what is judged.
  */
-import assert from 'node:assert/strict';
+import { after } from 'node:test';
 import { BlockWriter } from './block-writer.js';
 import type { CsiClient } from './csi-client.js';
 import { assertSound, type Tally } from './metadata-check.js';
-import { Plugin } from './plugin.js';
+import type { Plugin } from './plugin.js';
 import { type Random, seededRandom } from './random.js';
+import { type RunningPlugin, runPlugin } from './running-plugin.js';
 import { SnapshotImage } from './snapshot-image.js';
 import { readSnapshot, type TestSnapshot, TestVolume } from './test-volume.js';
-import { makePoolFileSystem, type PoolKind, Workspace } from './workspace.js';
+import type { PoolKind } from './workspace.js';
 
 const MIB = 1 << 20;
 
@@ -20,60 +21,41 @@ export interface Writing {
   writer: BlockWriter;
 }
 
+/** One bench for all tests of a file, gone after them. */
+export function useBench(
+  label: string,
+  kinds: readonly PoolKind[],
+  changeLists: 'on' | 'off' = 'off',
+): ReflinkBench {
+  const writers: BlockWriter[] = [];
+  // Before the volumes go.
+  after(() => {
+    for (const writer of writers) writer.close();
+  });
+  const running = runPlugin(label, {
+    pools: Object.fromEntries(kinds.map((kind) => [kind, kind])),
+    env: { BLOCKDELTA_CHANGE_LISTS: changeLists },
+  });
+  return new ReflinkBench(running, seededRandom(label), writers);
+}
+
 export class ReflinkBench {
-  readonly workspace: Workspace;
-  readonly random: Random;
-  readonly #pools = new Map<PoolKind, string>();
-  readonly #writers: BlockWriter[] = [];
-  #plugin: Plugin | undefined;
-
-  private constructor(
-    label: string,
-    private readonly changeLists: 'on' | 'off',
-  ) {
-    this.workspace = new Workspace(label);
-    this.random = seededRandom(label);
-  }
-
-  static async make(
-    label: string,
-    kinds: readonly PoolKind[],
-    changeLists: 'on' | 'off' = 'off',
-  ): Promise<ReflinkBench> {
-    const bench = new ReflinkBench(label, changeLists);
-    for (const kind of kinds) {
-      bench.#pools.set(kind, makePoolFileSystem(bench.workspace, kind, 2048));
-    }
-    await bench.start();
-    return bench;
-  }
+  constructor(
+    private readonly running: RunningPlugin,
+    readonly random: Random,
+    private readonly writers: BlockWriter[],
+  ) {}
 
   get plugin(): Plugin {
-    assert.ok(this.#plugin !== undefined, 'the plugin has not been started');
-    return this.#plugin;
+    return this.running.plugin;
   }
 
   get client(): CsiClient {
-    return this.plugin.client;
-  }
-
-  /** Also after a kill: on the same pools and the same state. */
-  async start(): Promise<void> {
-    const list = [...this.#pools].map(([kind, directory]) => `${kind}=${directory}`);
-    const env = { BLOCKDELTA_CHANGE_LISTS: this.changeLists };
-    this.#plugin = await Plugin.start(this.workspace, { pools: list.join(','), env });
-  }
-
-  async dispose(): Promise<void> {
-    for (const writer of this.#writers) writer.close();
-    await this.#plugin?.stop();
-    this.workspace.dispose();
+    return this.running.client;
   }
 
   pool(kind: PoolKind): string {
-    const directory = this.#pools.get(kind);
-    assert.ok(directory !== undefined, `no pool on ${kind}`);
-    return directory;
+    return this.running.poolPath(kind);
   }
 
   /** A published raw block volume. */
@@ -81,7 +63,7 @@ export class ReflinkBench {
     const volume = await this.volume(kind, { sizeBytes });
     await volume.publish();
     const writer = new BlockWriter(volume.targetPath, sizeBytes, random);
-    this.#writers.push(writer);
+    this.writers.push(writer);
     return { kind, volume, writer };
   }
 
@@ -89,7 +71,7 @@ export class ReflinkBench {
     kind: PoolKind,
     options: { sizeBytes: number; fsType?: string; sourceSnapshotId?: string },
   ): Promise<TestVolume> {
-    return TestVolume.create(this.client, this.workspace, { pool: kind, ...options });
+    return TestVolume.create(this.client, this.running.workspace, { pool: kind, ...options });
   }
 
   async end({ volume, writer }: Writing): Promise<void> {

@@ -15,13 +15,32 @@ const LIVE = 4;
 /** How many deleted snapshots are still asked for as bases. */
 const GONE = 6;
 
-export interface LiveSnapshot<Note> {
-  snapshot: TestSnapshot;
+export interface Cut {
+  snapshot: Pick<TestSnapshot, 'id'>;
   image: SnapshotImage;
+}
+
+interface LiveSnapshot<Note> extends Cut {
+  snapshot: TestSnapshot;
   /** Whatever the test wants to remember of that moment. */
   note: Note;
   /** Counts the snapshots of the volume. */
   order: number;
+}
+
+/** Every allocated list, and every delta from an older one to a newer one, against the bytes. */
+export async function soundLists(client: CsiClient, cuts: readonly Cut[]) {
+  const [allocated, deltas] = [new Tally(), new Tally()];
+  for (const [index, { snapshot, image }] of cuts.entries()) {
+    const { id } = snapshot;
+    const zeros = SnapshotImage.zeros(image.sizeBytes);
+    allocated.add(assertSound(zeros, image, await client.allocated(id), `allocated list of ${id}`));
+    for (const base of cuts.slice(0, index)) {
+      const delta = await client.delta(base.snapshot.id, id);
+      deltas.add(assertSound(base.image, image, delta, `delta from ${base.snapshot.id} to ${id}`));
+    }
+  }
+  return { allocated, deltas };
 }
 
 export class SnapshotWindow<Note = null> {
@@ -62,18 +81,12 @@ export class SnapshotWindow<Note = null> {
     this.#gone = [...this.#gone, gone].slice(-GONE);
   }
 
-  /** Every allocated list and every delta from an older to a newer one, against the bytes. */
+  /** Every list that a client could ask for, against the bytes. */
   async check(): Promise<void> {
-    for (const [index, target] of this.live.entries()) {
-      const zeros = SnapshotImage.zeros(target.image.sizeBytes);
-      const allocated = await this.client.allocated(target.snapshot.id);
-      const label = `allocated list of ${target.snapshot.id}`;
-      this.allocated.add(assertSound(zeros, target.image, allocated, label));
-      for (const base of this.live.slice(0, index)) {
-        const delta = await this.client.delta(base.snapshot.id, target.snapshot.id);
-        const between = `delta from ${base.snapshot.id} to ${target.snapshot.id}`;
-        this.deltas.add(assertSound(base.image, target.image, delta, between));
-      }
+    const { allocated, deltas } = await soundLists(this.client, this.live);
+    this.allocated.add(allocated);
+    this.deltas.add(deltas);
+    for (const target of this.live) {
       for (const base of this.#gone) {
         if (base.order < target.order) await this.#checkFromDeleted(base, target);
       }
