@@ -8,17 +8,10 @@ import { dirname } from 'node:path';
 import { after, type TestContext } from 'node:test';
 import type { Deviation } from '../conformance/fake/defect.js';
 import { FakeDriver } from '../conformance/fake/driver.js';
-import {
-  assertSame,
-  backedUp,
-  type Place,
-  startBackup,
-  writeRandom,
-  writeZeros,
-} from '../support/backups.js';
+import { assertSame, backedUp, startBackup, writeRandom, writeZeros } from '../support/backups.js';
 import { CsiClient } from '../support/csi-client.js';
 import { isNightly } from '../support/nightly.js';
-import { type HeldVolume, MIB, Orchestrator } from '../support/orchestrator.js';
+import { MIB, Orchestrator } from '../support/orchestrator.js';
 import { seededRandom } from '../support/random.js';
 import { test } from '../support/running-plugin.js';
 import { RAW, VolumeHistory } from '../support/volume-history.js';
@@ -28,16 +21,9 @@ const workspace = new Workspace('backup-foreign');
 after(() => workspace.dispose());
 const random = seededRandom('backup-foreign');
 
-interface Started {
-  client: CsiClient;
-  socketPath: string;
-  path(...names: string[]): string;
-  orchestrator: Orchestrator;
-}
-
 let started = 0;
 /** A driver in a directory of its own. */
-async function start(t: TestContext, deviation: Deviation): Promise<Started> {
+async function start(t: TestContext, deviation: Deviation) {
   started += 1;
   const directory = String(started);
   const path = (...names: string[]): string => workspace.path(directory, ...names);
@@ -51,13 +37,7 @@ async function start(t: TestContext, deviation: Deviation): Promise<Started> {
   return { client, socketPath, path, orchestrator: new Orchestrator({ path }, () => client) };
 }
 
-interface Foreign {
-  orchestrator: Orchestrator;
-  volume: HeldVolume;
-  place: Place;
-}
-
-async function foreign(t: TestContext, deviation: Deviation): Promise<Foreign> {
+async function foreign(t: TestContext, deviation: Deviation) {
   const { client, socketPath, path, orchestrator } = await start(t, deviation);
   const volume = await orchestrator.create('volume', { sizeBytes: 8 * MIB });
   if (deviation.without?.includes('STAGE_UNSTAGE_VOLUME')) {
@@ -75,6 +55,8 @@ async function foreign(t: TestContext, deviation: Deviation): Promise<Foreign> {
   const place = { endpoint: `unix://${socketPath}`, directory: path('b'), temporary };
   return { orchestrator, volume, place };
 }
+
+type Foreign = Awaited<ReturnType<typeof foreign>>;
 
 /** Random changes and a snapshot of them. */
 async function change({ orchestrator, volume }: Foreign, name: string): Promise<string> {

@@ -130,10 +130,7 @@ for (const kind of ['raw volume', 'file system']) {
   test(`every backup of a ${kind} holds what the volume held, over its history`, async () => {
     const { orchestrator, plugin, workspace } = running;
     for (const id of await orchestrator.snapshotIds()) await orchestrator.deleteSnapshot(id);
-    for (const volume of volumes.splice(0)) {
-      await orchestrator.takeDown(volume);
-      await orchestrator.delete(volume);
-    }
+    await orchestrator.remove(...volumes.splice(0));
     const options = {
       ...{ orchestrator, socketPath: plugin.endpoint.slice('unix://'.length), name: kind },
       random: seededRandom(`backup-history-${kind}`),

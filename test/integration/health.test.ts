@@ -105,10 +105,8 @@ test('a backing file shorter than the volume is DATA_LOSS until its size is rest
   const got = await controller.ControllerGetVolume({ volume_id: volume.id });
   for (const { volume_condition } of [entries[0].status, got['status']]) {
     assert.equal(volume_condition.abnormal, true, 'LV7, GV4');
-    assert.match(
-      volume_condition.message,
-      /^BackingFileTruncated: its file was truncated to 4194304 of/,
-    );
+    const said = /^BackingFileTruncated: its file was truncated to 4194304 of/;
+    assert.match(volume_condition.message, said);
   }
   truncateSync(fileOf(volume), 8 * MIB);
   await gone(volume);

@@ -1,15 +1,7 @@
 /** The process around the services: its socket, its files, its namespaces, and a state directory older than the pool. */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import {
-  cpSync,
-  readdirSync,
-  readFileSync,
-  readlinkSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { cpSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { packagePath } from '../../src/base/package-root.js';
 import { blockCapability, mountCapability } from '../support/csi-client.js';
@@ -46,13 +38,10 @@ test('E1, E7, E11: every service answers on the one socket for as long as the pr
 
 test('E8: nothing is written except to stderr, the state directory and the pools', async () => {
   const { process: child } = running.plugin;
-  const opened = readdirSync(`/proc/${child.pid}/fd`).flatMap((fd) => {
-    try {
-      return [readlinkSync(`/proc/${child.pid}/fd/${fd}`)];
-    } catch {
-      return [];
-    }
-  });
+  const find = [`/proc/${child.pid}/fd`, '-type', 'l', '-printf', '%l\\n'];
+  // It fails if a file is closed meanwhile.
+  const opened = spawnSync('find', find, { encoding: 'utf8' }).stdout.split('\n');
+  assert.ok(opened.length > 10);
   const files = opened.filter((path) => path.startsWith('/') && !path.startsWith('/dev/'));
   const allowed = ['plugin', 'xfs.pool'].map((name) => running.workspace.path(name));
   const strays = files.filter((file) => !allowed.some((path) => file.startsWith(`${path}/`)));
@@ -76,8 +65,7 @@ test('no snapshot is taken of a file system that another process has frozen, and
   const snapshotId = await cut();
   assert.deepEqual(readdirSync(running.poolPath('main', 'snapshots')), [snapshotId]);
   await orchestrator.deleteSnapshot(snapshotId);
-  await orchestrator.takeDown(volume);
-  await orchestrator.delete(volume);
+  await orchestrator.remove(volume);
 });
 
 test('a pool that another catalogue serves is refused, and left as it is', async (t) => {
@@ -147,9 +135,8 @@ test('what a restored catalogue calls pristine is not formatted, nor are its cop
   await refused(otherwise, 'FAILED_PRECONDITION', /type ext4.*nothing was formatted/);
   assert.deepEqual(readFileSync(join(await orchestrator.bringUp(mounted), 'data')), content);
   await orchestrator.bringUp(untouched);
-  for (const volume of [mounted, untouched]) await orchestrator.takeDown(volume);
-  for (const volume of [raw, clone, restored, mounted, untouched])
-    await orchestrator.delete(volume);
+  await orchestrator.remove(mounted, untouched);
+  for (const volume of [raw, clone, restored]) await orchestrator.delete(volume);
   await orchestrator.deleteSnapshot(snapshotId);
 });
 

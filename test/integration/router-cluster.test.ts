@@ -11,10 +11,12 @@ import { StatusCode } from '../../src/base/errors.js';
 import { BlockWriter } from '../support/block-writer.js';
 import { Authority, tlsSettings } from '../support/certificates.js';
 import type { CsiClient, Message } from '../support/csi-client.js';
+import { eventually } from '../support/eventually.js';
 import { TestNetwork } from '../support/network.js';
 import { MIB, Orchestrator } from '../support/orchestrator.js';
 import { Plugin } from '../support/plugin.js';
 import { seededRandom } from '../support/random.js';
+import { statusOf } from '../support/refusal.js';
 import { test } from '../support/running-plugin.js';
 import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
 
@@ -91,12 +93,8 @@ test('a volume is expanded, snapshotted, compared and restored through the route
   }
   assert.equal(await orchestrator.expand(volume, 128 * MIB), 128 * MIB);
   await orchestrator.nodeExpand(volume);
-  const copy = await orchestrator.create('restored', {
-    snapshotId: snapshot,
-    sizeBytes: volume.sizeBytes,
-  });
-  await orchestrator.takeDown(volume);
-  for (const each of [copy, volume]) await orchestrator.delete(each);
+  const spec = { snapshotId: snapshot, sizeBytes: volume.sizeBytes };
+  await orchestrator.remove(volume, await orchestrator.create('restored', spec));
   for (const each of [base, snapshot]) await orchestrator.deleteSnapshot(each);
   assert.deepEqual(await orchestrator.volumeIds(), []);
 });
@@ -116,7 +114,7 @@ test('a node whose cable is pulled is UNAVAILABLE before the deadline of the cal
     [StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED].includes(code as 14),
   );
   network.join(1);
-  while ((await get().catch(() => null)) === null) await delay(50);
+  await eventually('calls are answered', async () => (await statusOf(get())) === 'OK');
   await orchestrator.delete(volume);
 });
 
@@ -143,11 +141,8 @@ test('certificates are replaced on both sides while a stream runs', async () => 
   while (router.log.split('the TLS files have changed').length < 2) await delay(50);
   while (!plugin?.log.includes('the TLS files have changed')) await delay(50);
   const { controller } = router.client;
-  while (
-    (await controller.ControllerGetVolume({ volume_id: volume.id }).catch(() => null)) === null
-  ) {
-    await delay(50);
-  }
+  const get = () => controller.ControllerGetVolume({ volume_id: volume.id });
+  await eventually('calls are answered', async () => (await statusOf(get())) === 'OK');
   stream.resume();
   await once(stream, 'end');
   assert.equal(count, expected.ranges.length);

@@ -17,7 +17,7 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs';
-import { after, before, test } from 'node:test';
+import { after, before, test as plainTest } from 'node:test';
 import { giveIdentity } from '../../../src/host/btrfs-identity.js';
 import { FILE_SYSTEMS, type FileSystem, MINIMUM_BYTES } from '../../../src/host/file-systems.js';
 import {
@@ -38,12 +38,12 @@ import { crc32c } from '../../support/crc32c.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { partitionTable } from '../../support/foreign-signatures.js';
 import { mount, unmount } from '../../support/mounts.js';
-import { test as rootTest } from '../../support/running-plugin.js';
+import { test } from '../../support/running-plugin.js';
 import { skipUnlessRoot, Workspace } from '../../support/workspace.js';
 
 const MIB = 1n << 20n;
 
-test('blkid tags are distinguished: file system, foreign, partition table, nothing', () => {
+plainTest('blkid tags are distinguished: file system, foreign, partition table, nothing', () => {
   const cases: [string, string][] = [
     ['DEVNAME=/dev/x\nUUID=u\nTYPE=ext4\nUSAGE=filesystem\n', 'a file system of type ext4'],
     ['TYPE=btrfs\nUSAGE=filesystem\n', 'a file system of type btrfs'],
@@ -58,21 +58,24 @@ test('blkid tags are distinguished: file system, foreign, partition table, nothi
   }
 });
 
-test('xfs is always mounted with nouuid, read-only is one decision, and no flag makes the staging mount trusted, or an ext4 panic', () => {
-  const trust = ['nosuid', 'nodev'];
-  assert.deepEqual(mountOptions('xfs', [], false), ['rw', ...trust, 'nouuid']);
-  assert.deepEqual(mountOptions('xfs', ['nouuid', 'ro'], true), ['ro', ...trust, 'nouuid']);
-  const mild = 'errors=remount-ro';
-  const flags = ['suid,dev', 'rw,noatime', 'errors=panic,discard'];
-  const mounted = ['ro', ...trust, 'noatime', 'discard', mild];
-  assert.deepEqual(mountOptions('ext4', flags, true), mounted);
-  assert.deepEqual(publishedOptions([], ['dev', 'noatime']), ['noatime', 'nosuid', 'nodev']);
-  assert.deepEqual(publishedOptions(['suid'], []), ['suid', 'nodev']);
-  assert.deepEqual(publishedOptions(['suid'], ['nosuid']), ['nosuid', 'nodev']);
-  assert.deepEqual(publishedOptions([], ['nosuid,suid']), ['suid', 'nodev']);
-});
+plainTest(
+  'xfs is always mounted with nouuid, read-only is one decision, and no flag makes the staging mount trusted, or an ext4 panic',
+  () => {
+    const trust = ['nosuid', 'nodev'];
+    assert.deepEqual(mountOptions('xfs', [], false), ['rw', ...trust, 'nouuid']);
+    assert.deepEqual(mountOptions('xfs', ['nouuid', 'ro'], true), ['ro', ...trust, 'nouuid']);
+    const mild = 'errors=remount-ro';
+    const flags = ['suid,dev', 'rw,noatime', 'errors=panic,discard'];
+    const mounted = ['ro', ...trust, 'noatime', 'discard', mild];
+    assert.deepEqual(mountOptions('ext4', flags, true), mounted);
+    assert.deepEqual(publishedOptions([], ['dev', 'noatime']), ['noatime', 'nosuid', 'nodev']);
+    assert.deepEqual(publishedOptions(['suid'], []), ['suid', 'nodev']);
+    assert.deepEqual(publishedOptions(['suid'], ['nosuid']), ['nosuid', 'nodev']);
+    assert.deepEqual(publishedOptions([], ['nosuid,suid']), ['suid', 'nodev']);
+  },
+);
 
-test('the last one of mutually exclusive options of a bind takes effect', () => {
+plainTest('the last one of mutually exclusive options of a bind takes effect', () => {
   const of = (...options: string[]) => attributesOf({ readOnly: false, options });
   assert.deepEqual(of('nosuid', 'suid'), { set: 0, clear: 2 });
   assert.deepEqual(of('suid', 'nosuid').set, 2);
@@ -91,10 +94,7 @@ before(() => {
 });
 after(() => workspace?.dispose());
 
-interface Device {
-  image: string;
-  path: string;
-}
+type Device = Record<'image' | 'path', string>;
 
 function attach(image: string): Device {
   const options = ['--show', '-f', '--direct-io=on', image];
@@ -129,32 +129,29 @@ async function whileMounted<T>(
 }
 
 for (const type of FILE_SYSTEMS) {
-  rootTest(
-    `the smallest ${type} can be written to, and grow exactly if its device is larger`,
-    async () => {
-      const smallest = MINIMUM_BYTES[type];
-      const empty = device(smallest);
-      assert.deepEqual(await probe(empty.path), { kind: 'none' });
-      await makeFileSystem(type, empty.path, smallest);
-      await checkFileSystem(type, empty.path);
-      const signature = await probe(empty.path);
-      assert.ok(signature.kind === 'filesystem' && signature.type === type);
-      await whileMounted(type, empty, (path) =>
-        writeFileSync(`${path}/file`, Buffer.alloc(4 << 20, 1), { flush: true }),
-      );
-      assert.equal(await isGrowable(type, empty.path, smallest), false);
-      assert.equal(await isGrowable(type, empty.path, 2n * smallest), true);
-    },
-  );
+  test(`the smallest ${type} can be written to, and grow exactly if its device is larger`, async () => {
+    const smallest = MINIMUM_BYTES[type];
+    const empty = device(smallest);
+    assert.deepEqual(await probe(empty.path), { kind: 'none' });
+    await makeFileSystem(type, empty.path, smallest);
+    await checkFileSystem(type, empty.path);
+    const signature = await probe(empty.path);
+    assert.ok(signature.kind === 'filesystem' && signature.type === type);
+    await whileMounted(type, empty, (path) =>
+      writeFileSync(`${path}/file`, Buffer.alloc(4 << 20, 1), { flush: true }),
+    );
+    assert.equal(await isGrowable(type, empty.path, smallest), false);
+    assert.equal(await isGrowable(type, empty.path, 2n * smallest), true);
+  });
 
-  rootTest(`making ${type} on a large sparse device writes little`, async () => {
+  test(`making ${type} on a large sparse device writes little`, async () => {
     const { image } = await made(type, 200n * 1024n * MIB);
     execFileSync('sync', [image]);
     const allocated = statSync(image).blocks * 512;
     assert.ok(allocated < 300 << 20, `${allocated} bytes`);
   });
 
-  rootTest(`a device with ${type} in use is not formatted`, async () => {
+  test(`a device with ${type} in use is not formatted`, async () => {
     const used = await made(type);
     await whileMounted(type, used, async (path) => {
       writeFileSync(`${path}/file`, 'content');
@@ -165,7 +162,7 @@ for (const type of FILE_SYSTEMS) {
   });
 }
 
-rootTest('ext4 with a journal to replay is mounted read-only, and loses nothing', async () => {
+test('ext4 with a journal to replay is mounted read-only, and loses nothing', async () => {
   const { image, path } = await made('ext4', 200n * MIB);
   await whileMounted('ext4', { image, path }, (mounted) => {
     writeFileSync(`${mounted}/file`, 'content', { flush: true });
@@ -179,7 +176,7 @@ rootTest('ext4 with a journal to replay is mounted read-only, and loses nothing'
   assert.equal(await whileMounted('ext4', copy, read, mountOptions('ext4', [], true)), 'content');
 });
 
-rootTest('what is not one file system is named, and a missing device is an error', async () => {
+test('what is not one file system is named, and a missing device is an error', async () => {
   const foreign = device(20n * MIB);
   writeFileSync(foreign.path, partitionTable());
   assert.deepEqual(await probe(foreign.path), { kind: 'foreign', type: 'dos partition table' });
@@ -192,7 +189,7 @@ rootTest('what is not one file system is named, and a missing device is an error
   await assert.rejects(probe('/dev/blockdelta-no-such-device'), /ENOENT/);
 });
 
-rootTest('ext4 of any size is not growable right after it was made', async () => {
+test('ext4 of any size is not growable right after it was made', async () => {
   // The last group of some of these is too small to be made.
   for (const sizeBytes of [16n, 17n, 64n, 129n, 257n, 1025n, 1153n].map((mib) => mib * MIB)) {
     for (const odd of [0n, 4096n, 512n * 1024n]) {
@@ -202,43 +199,37 @@ rootTest('ext4 of any size is not growable right after it was made', async () =>
   }
 });
 
-rootTest(
-  'ext4 is grown to its device with its data, but not while it is in use or damaged',
-  async () => {
-    const grown = await made('ext4', 64n * MIB);
-    await whileMounted('ext4', grown, (path) => writeFileSync(`${path}/data`, 'kept'));
-    execFileSync('truncate', ['-s', '20G', grown.image]);
-    execFileSync('losetup', ['-c', grown.path]);
-    await whileMounted('ext4', grown, () =>
-      rejectsWith(growUnmountedExt4(grown.path), 'FAILED_PRECONDITION', /could not be grown/),
-    );
-    // Growing it again changes nothing.
-    for (let time = 0; time < 2; time += 1) await growUnmountedExt4(grown.path);
-    assert.equal(await isGrowable('ext4', grown.path, 20480n * MIB), false);
-    await whileMounted('ext4', grown, (path) => {
-      const { blocks, bsize } = statfsSync(path);
-      assert.ok(blocks * bsize > 18 * 1024 ** 3);
-      assert.equal(readFileSync(`${path}/data`, 'utf8'), 'kept');
-    });
-    execFileSync('debugfs', ['-w', '-R', 'clri <2>', grown.path], { stdio: 'pipe' });
-    execFileSync('debugfs', ['-w', '-R', 'set_super_value state 2', grown.path], { stdio: 'pipe' });
-    await rejectsWith(
-      checkFileSystem('ext4', grown.path),
-      'FAILED_PRECONDITION',
-      /damaged or in use/,
-    );
-    await rejectsWith(growUnmountedExt4(grown.path), 'FAILED_PRECONDITION', /repair it by hand/);
-  },
-);
+test('ext4 is grown to its device with its data, but not while it is in use or damaged', async () => {
+  const grown = await made('ext4', 64n * MIB);
+  await whileMounted('ext4', grown, (path) => writeFileSync(`${path}/data`, 'kept'));
+  execFileSync('truncate', ['-s', '20G', grown.image]);
+  execFileSync('losetup', ['-c', grown.path]);
+  await whileMounted('ext4', grown, () =>
+    rejectsWith(growUnmountedExt4(grown.path), 'FAILED_PRECONDITION', /could not be grown/),
+  );
+  // Growing it again changes nothing.
+  for (let time = 0; time < 2; time += 1) await growUnmountedExt4(grown.path);
+  assert.equal(await isGrowable('ext4', grown.path, 20480n * MIB), false);
+  await whileMounted('ext4', grown, (path) => {
+    const { blocks, bsize } = statfsSync(path);
+    assert.ok(blocks * bsize > 18 * 1024 ** 3);
+    assert.equal(readFileSync(`${path}/data`, 'utf8'), 'kept');
+  });
+  execFileSync('debugfs', ['-w', '-R', 'clri <2>', grown.path], { stdio: 'pipe' });
+  execFileSync('debugfs', ['-w', '-R', 'set_super_value state 2', grown.path], { stdio: 'pipe' });
+  const checked = checkFileSystem('ext4', grown.path);
+  await rejectsWith(checked, 'FAILED_PRECONDITION', /damaged or in use/);
+  await rejectsWith(growUnmountedExt4(grown.path), 'FAILED_PRECONDITION', /repair it by hand/);
+});
 
-rootTest('only ext4 may need a capability to be grown while mounted', async () => {
+test('only ext4 may need a capability to be grown while mounted', async () => {
   assert.equal(await canGrowMounted('xfs'), true);
   assert.equal(await canGrowMounted('btrfs'), true);
   const bits = /^CapEff:\s*([0-9a-f]+)$/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[1];
   assert.equal(await canGrowMounted('ext4'), ((BigInt(`0x${bits}`) >> 24n) & 1n) === 1n);
 });
 
-rootTest('an option in force that was not requested is found, a requested one is not', async () => {
+test('an option in force that was not requested is found, a requested one is not', async () => {
   const ext4 = await made('ext4');
   const asked = ['rw', 'errors=remount-ro'];
   const inForce = async (type: FileSystem, { path }: Device, ...more: string[]) =>
@@ -273,48 +264,41 @@ rootTest('an option in force that was not requested is found, a requested one is
   });
 });
 
-rootTest(
-  'a copy of a btrfs with a log gets its own id once, and keeps the content of the log',
-  async () => {
-    const source = await made('btrfs', 128n * MIB);
-    // While it is copied, which takes long on a busy machine, the source must not commit by itself.
-    const slow = mountOptions('btrfs', ['commit=300'], false);
-    await whileMounted(
-      'btrfs',
-      source,
-      (path) => {
-        const descriptor = openSync(`${path}/data`, 'w');
-        writeSync(descriptor, 'a'.repeat(100_000));
-        execFileSync('sync', ['-f', path]);
-        writeSync(descriptor, 'b'.repeat(100_000), 0);
-        fsyncSync(descriptor);
-        closeSync(descriptor);
-        copyFileSync(source.image, `${source.image}.copy`);
-      },
-      slow,
-    );
-    const copy = attach(`${source.image}.copy`);
-    assert.equal(
-      (await btrfsIdentity(copy.path)).hasLog,
-      true,
-      'without a log this proves nothing',
-    );
-    const uuid = randomUUID();
-    // Again is nothing: btrfstune itself would refuse an id that is in use.
-    for (let time = 0; time < 3; time += 1) await giveIdentity(copy.path, uuid, target);
-    assert.deepEqual(await btrfsIdentity(copy.path), { uuid, hasLog: false });
-    execFileSync('btrfs', ['check', copy.path], { stdio: 'pipe' });
-    await whileMounted('btrfs', copy, async (path) => {
-      assert.equal(readFileSync(`${path}/data`, 'utf8'), 'b'.repeat(100_000));
-      const inUse = giveIdentity(copy.path, randomUUID(), target);
-      await rejectsWith(inUse, 'ABORTED', /still held; try again/);
-    });
-    assert.equal((await btrfsIdentity(copy.path)).uuid, uuid);
-    markChanging(copy.image);
-    const cut = giveIdentity(copy.path, randomUUID(), target);
-    await rejectsWith(cut, 'FAILED_PRECONDITION', /restore it again/);
-  },
-);
+test('a copy of a btrfs with a log gets its own id once, and keeps the content of the log', async () => {
+  const source = await made('btrfs', 128n * MIB);
+  // While it is copied, which takes long on a busy machine, the source must not commit by itself.
+  const slow = mountOptions('btrfs', ['commit=300'], false);
+  await whileMounted(
+    'btrfs',
+    source,
+    (path) => {
+      const descriptor = openSync(`${path}/data`, 'w');
+      writeSync(descriptor, 'a'.repeat(100_000));
+      execFileSync('sync', ['-f', path]);
+      writeSync(descriptor, 'b'.repeat(100_000), 0);
+      fsyncSync(descriptor);
+      closeSync(descriptor);
+      copyFileSync(source.image, `${source.image}.copy`);
+    },
+    slow,
+  );
+  const copy = attach(`${source.image}.copy`);
+  assert.equal((await btrfsIdentity(copy.path)).hasLog, true, 'without a log this proves nothing');
+  const uuid = randomUUID();
+  // Again is nothing: btrfstune itself would refuse an id that is in use.
+  for (let time = 0; time < 3; time += 1) await giveIdentity(copy.path, uuid, target);
+  assert.deepEqual(await btrfsIdentity(copy.path), { uuid, hasLog: false });
+  execFileSync('btrfs', ['check', copy.path], { stdio: 'pipe' });
+  await whileMounted('btrfs', copy, async (path) => {
+    assert.equal(readFileSync(`${path}/data`, 'utf8'), 'b'.repeat(100_000));
+    const inUse = giveIdentity(copy.path, randomUUID(), target);
+    await rejectsWith(inUse, 'ABORTED', /still held; try again/);
+  });
+  assert.equal((await btrfsIdentity(copy.path)).uuid, uuid);
+  markChanging(copy.image);
+  const cut = giveIdentity(copy.path, randomUUID(), target);
+  await rejectsWith(cut, 'FAILED_PRECONDITION', /restore it again/);
+});
 
 /** As a power failure after btrfstune's first write: the flag CHANGING_FSID_V2, and a checksum that fits. */
 function markChanging(image: string): void {

@@ -8,7 +8,7 @@ import { topMount } from '../../../src/host/mounter.js';
 import type { MountEntry } from '../../../src/host/mountinfo.js';
 import { NativePool } from '../../../src/native/pool.js';
 import { rejectsWith } from '../../support/expect-status.js';
-import { test as rootTest } from '../../support/running-plugin.js';
+import { test } from '../../support/running-plugin.js';
 import { mountsBelow, Workspace } from '../../support/workspace.js';
 
 let workspace: Workspace;
@@ -43,7 +43,7 @@ const bindOf = (source: string, { mountId }: MountEntry, target: string) => ({
   ...{ readOnly: false, options: [] as string[] },
 });
 
-rootTest('a source that was replaced meanwhile is not bound, and its flags stay', async () => {
+test('a source that was replaced meanwhile is not bound, and its flags stay', async () => {
   const [source, target] = [directory('stale-source'), directory('stale-target')];
   const below = await tmpfs(source);
   await tmpfs(source);
@@ -58,23 +58,20 @@ rootTest('a source that was replaced meanwhile is not bound, and its flags stay'
   assert.deepEqual(mountsBelow(target), []);
 });
 
-rootTest(
-  'only the layer that was checked is unmounted, no busy one, and nothing below a foreign one',
-  async () => {
-    const path = directory('layered');
-    const own = await tmpfs(path);
-    const foreign = await tmpfs(path);
-    const isOwn = ({ mountId }: MountEntry): boolean => mountId === own.mountId;
-    assert.equal((await unmountLayers(native, path, isOwn)).found, false);
-    const run = native.run('unmountLayer', { path, mountId: own.mountId });
-    await assert.rejects(run, { code: 'ESTALE' });
-    assert.equal((await topOf(path)).mountId, foreign.mountId);
-    assert.equal(mountsBelow(path).length, 2);
-    const held = openSync(path, 'r');
-    const busy = unmountLayers(native, path, () => true);
-    await rejectsWith(busy, 'FAILED_PRECONDITION', /\/layered cannot be unmounted/);
-    closeSync(held);
-    assert.equal((await unmountLayers(native, path, () => true)).found, true);
-    assert.equal((await unmountLayers(native, path, () => true)).found, false);
-  },
-);
+test('only the layer that was checked is unmounted, no busy one, and nothing below a foreign one', async () => {
+  const path = directory('layered');
+  const own = await tmpfs(path);
+  const foreign = await tmpfs(path);
+  const isOwn = ({ mountId }: MountEntry): boolean => mountId === own.mountId;
+  assert.equal((await unmountLayers(native, path, isOwn)).found, false);
+  const run = native.run('unmountLayer', { path, mountId: own.mountId });
+  await assert.rejects(run, { code: 'ESTALE' });
+  assert.equal((await topOf(path)).mountId, foreign.mountId);
+  assert.equal(mountsBelow(path).length, 2);
+  const held = openSync(path, 'r');
+  const busy = unmountLayers(native, path, () => true);
+  await rejectsWith(busy, 'FAILED_PRECONDITION', /\/layered cannot be unmounted/);
+  closeSync(held);
+  assert.equal((await unmountLayers(native, path, () => true)).found, true);
+  assert.equal((await unmountLayers(native, path, () => true)).found, false);
+});
