@@ -1,112 +1,101 @@
-/** Fixtures of the device-mapper tests: native calls, disks, and thin pools on them. */
+/** Tests of device-mapper devices, each with disks of its own, and of thin pools on them. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import { SystemError } from '../../src/base/errors.js';
 import type { DmDevice, ThinPoolStatus } from '../../src/native/dm-addon.js';
-import type { NativePool } from '../../src/native/pool.js';
+import { writeDurably } from '../support/contents.js';
 import { DmFixture, type FaultyDisk } from '../support/dm-fixture.js';
 import { sharedThreads } from '../support/shared-threads.js';
 import { mountsBelow, Workspace } from '../support/workspace.js';
-import { guestTest } from './guest.js';
+import { testWith } from './guest.js';
 
 export const MIB = 1n << 20n;
 export const BLOCK = 65536;
 const BLOCK_SECTORS = BLOCK / 512;
 
-export interface DmScene {
-  native: NativePool;
-  disks: DmFixture;
-  workspace: Workspace;
+/** Device-mapper devices of one test, and the disks below them. */
+export class DmScene {
+  readonly native = sharedThreads();
+  readonly workspace = new Workspace('dm');
+  readonly disks = new DmFixture(this.native, this.workspace);
+  readonly #own = randomBytes(4).toString('hex');
+
   /** A device name of this test's own; the fixture removes what stands on its disks. */
-  name(label: string): string;
-  find(label: string): Promise<DmDevice | null>;
-}
+  readonly name = (label: string): string => `blockdelta-test-${this.#own}-${label}`;
 
-/** A test with a scene of its own, of which nothing is left. */
-export function dmTest(title: string, run: (scene: DmScene) => Promise<void>): void {
-  guestTest(title, async (context) => {
-    const native = sharedThreads();
-    const workspace = new Workspace('dm');
-    const disks = new DmFixture(native, workspace);
-    const own = randomBytes(4).toString('hex');
-    const name = (label: string): string => `blockdelta-test-${own}-${label}`;
-    try {
-      const find = async (label: string) =>
-        (await native.run('dmFind', { name: name(label) })).device;
-      await run({ native, disks, workspace, name, find });
-    } catch (thrown) {
-      // Should clearing up fail because of it, this is what counts.
-      context.diagnostic(String(thrown));
-      throw thrown;
-    } finally {
-      for (const mountPoint of mountsBelow(workspace.directory).reverse()) {
-        execFileSync('umount', [mountPoint]);
-      }
-      await disks.dispose();
-      workspace.dispose();
+  async create(label: string, { readOnly = false, uuid = '', ...target }: Target) {
+    const request = { name: this.name(label), uuid, readOnly, ...target };
+    return (await this.native.run('dmCreate', request)).device;
+  }
+
+  readonly find = async (label: string): Promise<DmDevice | null> =>
+    (await this.native.run('dmFind', { name: this.name(label) })).device;
+
+  async remove(label: string): Promise<boolean> {
+    const request = { name: this.name(label), deferred: false };
+    return (await this.native.run('dmRemove', request)).removed;
+  }
+
+  async dispose(): Promise<void> {
+    for (const mountPoint of mountsBelow(this.workspace.directory).reverse()) {
+      execFileSync('umount', [mountPoint]);
     }
-  });
+    await this.disks.dispose();
+    this.workspace.dispose();
+  }
 }
 
-export interface PoolOptions {
-  metadata?: FaultyDisk;
-  data?: FaultyDisk;
-  lowWaterBlocks?: number;
-  features?: readonly string[];
+interface Target {
+  type: string;
+  table: string;
+  sizeSectors: bigint;
+  readOnly?: boolean;
+  uuid?: string;
+}
+
+export function dmTest(title: string, run: (scene: DmScene) => Promise<void>): void {
+  testWith(title, () => new DmScene(), run);
 }
 
 /** Of the device that the scene names so, or of none that is active. */
 export type Member = readonly [label: string | null, originId: number, snapshotId: number];
 
-/** A thin pool of blocks of 64 KiB; volumes are activated under names of the scene. */
-export class TestPool {
-  private constructor(
-    private readonly scene: DmScene,
-    readonly name: string,
-    readonly metadata: FaultyDisk,
-    readonly data: FaultyDisk,
-  ) {}
+/** A scene with a thin pool of blocks of 64 KiB; its device is the one named `pool`. */
+export class TestPool extends DmScene {
+  metadata!: FaultyDisk;
+  data!: FaultyDisk;
+  table = '';
 
-  static async start(scene: DmScene, options: PoolOptions = {}): Promise<TestPool> {
-    const metadata = options.metadata ?? (await scene.disks.disk('metadata', 16n * MIB));
-    const data = options.data ?? (await scene.disks.disk('data', 64n * MIB));
-    const pool = new TestPool(scene, scene.name('pool'), metadata, data);
-    const features = options.features ?? ['error_if_no_space'];
-    await scene.native.run('dmCreate', {
-      name: pool.name,
-      uuid: '',
-      readOnly: false,
-      sizeSectors: data.sizeBytes / 512n,
-      type: 'thin-pool',
-      table: pool.table(options.lowWaterBlocks ?? 0, features),
-    });
-    return pool;
-  }
-
-  table(lowWaterBlocks: number, features: readonly string[]): string {
-    const parts = [this.metadata.path, this.data.path, BLOCK_SECTORS, lowWaterBlocks];
-    return [...parts, features.length, ...features].join(' ');
+  async start({ dataBytes = 64n * MIB, lowWaterBlocks = 0 }: PoolOptions): Promise<void> {
+    this.metadata = await this.disks.disk('metadata', 16n * MIB);
+    this.data = await this.disks.disk('data', dataBytes);
+    const words = [this.metadata.path, this.data.path, BLOCK_SECTORS, lowWaterBlocks];
+    this.table = [...words, 1, 'error_if_no_space'].join(' ');
+    const target = { type: 'thin-pool', table: this.table, sizeSectors: dataBytes / 512n };
+    await this.create('pool', target);
   }
 
   async send(...messages: string[]): Promise<ThinPoolStatus> {
-    return (await this.scene.native.run('thinMessages', { pool: this.name, messages })).status;
+    const request = { pool: this.name('pool'), messages };
+    return (await this.native.run('thinMessages', request)).status;
   }
 
   cut(...members: Member[]) {
-    return this.scene.native.run('takeThinSnapshots', {
-      pool: this.name,
+    return this.native.run('takeThinSnapshots', {
+      pool: this.name('pool'),
       members: members.map(([label, originId, snapshotId]) => ({
-        deviceName: label === null ? null : this.scene.name(label),
+        deviceName: label === null ? null : this.name(label),
         ...{ originId, snapshotId },
       })),
     });
   }
 
   async status(commit = false): Promise<ThinPoolStatus> {
-    const { status } = await this.scene.native.run('thinPoolStatus', { name: this.name, commit });
-    assert.ok(status !== null, `there is no pool ${this.name}`);
+    const request = { name: this.name('pool'), commit };
+    const { status } = await this.native.run('thinPoolStatus', request);
+    assert.ok(status !== null, 'there is no pool');
     return status;
   }
 
@@ -116,16 +105,8 @@ export class TestPool {
     deviceId: number,
     { sizeBytes = 16n * MIB, readOnly = false } = {},
   ): Promise<DmDevice> {
-    const pool = await this.scene.find('pool');
-    const { device } = await this.scene.native.run('dmCreate', {
-      name: this.scene.name(label),
-      uuid: '',
-      readOnly,
-      sizeSectors: sizeBytes / 512n,
-      type: 'thin',
-      table: `${pool?.path} ${deviceId}`,
-    });
-    return device;
+    const table = `${(await this.find('pool'))?.path} ${deviceId}`;
+    return this.create(label, { type: 'thin', table, sizeSectors: sizeBytes / 512n, readOnly });
   }
 
   /** A new one, activated. */
@@ -135,23 +116,28 @@ export class TestPool {
   }
 }
 
-/** Fills blocks with a byte and sees them written. */
-export async function writeBlocks(
-  path: string,
-  value: number,
-  first: number,
-  count = 1,
-): Promise<void> {
-  const device = await open(path, 'r+');
-  try {
-    for (let block = first; block < first + count; block += 1) {
-      await device.write(Buffer.alloc(BLOCK, value), 0, BLOCK, block * BLOCK);
-    }
-    await device.sync();
-  } finally {
-    await device.close();
-  }
+export interface PoolOptions {
+  dataBytes?: bigint;
+  lowWaterBlocks?: number;
 }
+
+export function poolTest(
+  title: string,
+  run: (pool: TestPool) => Promise<void>,
+  options: PoolOptions = {},
+): void {
+  const start = async (pool: TestPool): Promise<void> => {
+    await pool.start(options);
+    await run(pool);
+  };
+  testWith(title, () => new TestPool(), start);
+}
+
+/** Fills blocks with a byte and sees them written. */
+export const writeBlocks = (path: string, value: number, first: number, count = 1): Promise<void> =>
+  writeDurably(path, 'r+', (device) =>
+    device.write(Buffer.alloc(count * BLOCK, value), 0, count * BLOCK, first * BLOCK),
+  );
 
 /** The byte that a block is filled with. */
 export async function readBlock(path: string, block: number): Promise<number> {

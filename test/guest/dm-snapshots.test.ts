@@ -8,29 +8,27 @@ import type { DmDevice } from '../../src/native/dm-addon.js';
 import { assertOneMoment, OrderedWriter, readNumber } from '../support/ordered-writer.js';
 import { seededRandom } from '../support/random.js';
 import {
-  type DmScene,
-  dmTest,
   fails,
   type Member,
   MIB,
   readBlock,
-  TestPool,
+  type TestPool,
+  poolTest as test,
   writeBlocks,
 } from './dm-setup.js';
 
-async function assertNoneSuspended({ find }: DmScene, labels: string[]): Promise<void> {
-  for (const label of labels) assert.equal((await find(label))?.suspended, false, label);
+async function assertNoneSuspended(pool: TestPool, ...labels: string[]): Promise<void> {
+  for (const label of labels) assert.equal((await pool.find(label))?.suspended, false, label);
 }
 
 async function assertAbsent(pool: TestPool, ...ids: number[]): Promise<void> {
   for (const id of ids) await fails(pool.send(`delete ${id}`), 'ENODATA');
 }
 
-dmTest('snapshots of inactive origins need no suspension', async (scene) => {
-  const pool = await TestPool.start(scene);
+test('snapshots of inactive origins need no suspension', async (pool) => {
   const { path } = await pool.volume('one', 1);
   await writeBlocks(path, 6, 2);
-  await scene.native.run('dmRemove', { name: scene.name('one'), deferred: false });
+  await pool.remove('one');
   const outcome = await pool.cut([null, 1, 2], [null, 1, 3]);
   assert.equal(outcome.suspendedNs, 0n);
   assert.equal(outcome.status.mode, 'rw');
@@ -40,27 +38,22 @@ dmTest('snapshots of inactive origins need no suspension', async (scene) => {
   }
 });
 
-dmTest(
-  'a snapshot is taken between its call and its answer, and has everything that was synced',
-  async (scene) => {
-    const pool = await TestPool.start(scene);
-    const { path } = await pool.volume('one', 1);
-    await writeBlocks(path, 1, 0);
-    const before = BigInt(Date.now()) * 1_000_000n;
-    const outcome = await pool.cut(['one', 1, 2], ['one', 1, 3]);
-    const after = BigInt(Date.now() + 1) * 1_000_000n;
-    assert.ok(before <= outcome.takenAtNs && outcome.takenAtNs <= after);
-    assert.ok(outcome.suspendedNs > 0n && outcome.suspendedNs <= after - before);
-    await writeBlocks(path, 2, 0);
-    for (const id of [2, 3]) {
-      const copy = await pool.activate(`copy-${id}`, id, { readOnly: true });
-      assert.equal(await readBlock(copy.path, 0), 1);
-    }
-  },
-);
+test('a snapshot is taken between its call and its answer, and has everything that was synced', async (pool) => {
+  const { path } = await pool.volume('one', 1);
+  await writeBlocks(path, 1, 0);
+  const before = BigInt(Date.now()) * 1_000_000n;
+  const outcome = await pool.cut(['one', 1, 2], ['one', 1, 3]);
+  const after = BigInt(Date.now() + 1) * 1_000_000n;
+  assert.ok(before <= outcome.takenAtNs && outcome.takenAtNs <= after);
+  assert.ok(outcome.suspendedNs > 0n && outcome.suspendedNs <= after - before);
+  await writeBlocks(path, 2, 0);
+  for (const id of [2, 3]) {
+    const copy = await pool.activate(`copy-${id}`, id, { readOnly: true });
+    assert.equal(await readBlock(copy.path, 0), 1);
+  }
+});
 
-dmTest('snapshots of raw devices under writes are one point in time', async (scene) => {
-  const pool = await TestPool.start(scene);
+test('snapshots of raw devices under writes are one point in time', async (pool) => {
   const one = await pool.volume('one', 1);
   const two = await pool.volume('two', 2);
   const random = seededRandom('a cut of thin devices');
@@ -74,9 +67,9 @@ dmTest('snapshots of raw devices under writes are one point in time', async (sce
     const begunAfter = writer.begun;
     const copies: number[] = [];
     for (const id of ids) {
-      const { path, name } = await pool.activate(`copy-${id}`, id, { readOnly: true });
-      copies.push(readNumber(path));
-      await scene.native.run('dmRemove', { name, deferred: false });
+      const label = `copy-${id}`;
+      copies.push(readNumber((await pool.activate(label, id, { readOnly: true })).path));
+      await pool.remove(label);
     }
     assertMoment(copies, finishedBefore, begunAfter);
   }
@@ -88,65 +81,63 @@ function assertMoment(copies: number[], finishedBefore: number, begunAfter: numb
   assertOneMoment([first, second], { finishedBefore, begunAfter });
 }
 
-interface Mounted extends DmDevice {
-  mountPoint: string;
+/** Mounts a device, which has a file system. Returns where. */
+function mount({ workspace }: TestPool, { minor, path }: DmDevice, ...options: string[]): string {
+  const mountPoint = workspace.path(`mount-${minor}`);
+  mkdirSync(mountPoint, { recursive: true });
+  execFileSync('mount', [...options, path, mountPoint]);
+  return mountPoint;
 }
 
+/** A volume with a new file system, mounted. Resolves to where. */
 async function mounted(
-  { workspace }: DmScene,
-  device: DmDevice,
-  mkfs: readonly string[],
-  options: readonly string[] = [],
-): Promise<Mounted> {
-  const [program = '', ...rest] = mkfs;
-  if (program !== '') execFileSync(program, [...rest, device.path], { stdio: 'ignore' });
-  const mountPoint = workspace.path(`mount-${device.minor}`);
-  mkdirSync(mountPoint, { recursive: true });
-  execFileSync('mount', [...options, device.path, mountPoint]);
-  return { ...device, mountPoint };
+  pool: TestPool,
+  fsType: string,
+  ...volume: Parameters<TestPool['volume']>
+): Promise<string> {
+  const device = await pool.volume(...volume);
+  execFileSync(`mkfs.${fsType}`, ['-q', device.path], { stdio: 'ignore' });
+  return mount(pool, device);
 }
 
 const LARGE = 320n * MIB;
 
-dmTest('mounted ext4 and xfs are frozen for a snapshot, and clean in it', async (scene) => {
-  const data = await scene.disks.disk('data', 1024n * MIB);
-  const pool = await TestPool.start(scene, { data });
-  const ext4 = await mounted(scene, await pool.volume('ext4', 1, LARGE), ['mkfs.ext4', '-q']);
-  const xfs = await mounted(scene, await pool.volume('xfs', 2, LARGE), ['mkfs.xfs', '-q']);
-  // What is not written back yet belongs to the cut.
-  writeFileSync(`${ext4.mountPoint}/before`, Buffer.alloc(300_000, 1));
-  writeFileSync(`${xfs.mountPoint}/before`, Buffer.alloc(300_000, 2));
-  const places = [`${ext4.mountPoint}/number`, `${xfs.mountPoint}/number`] as const;
-  const writer = await OrderedWriter.start(places);
-  await delay(100);
-  const finished = writer.finished;
-  await pool.cut(['ext4', 1, 3], ['xfs', 2, 4]);
-  const begun = writer.begun;
-  await writer.stop();
-  const copy3 = await pool.activate('copy-3', 3, { sizeBytes: LARGE });
-  const copy4 = await pool.activate('copy-4', 4, { sizeBytes: LARGE });
-  execFileSync('e2fsck', ['-fn', copy3.path], { stdio: 'ignore' });
-  const first = await mounted(scene, copy3, [], ['-o', 'ro']);
-  const second = await mounted(scene, copy4, [], ['-o', 'nouuid']);
-  const numbers = [first, second].map(({ mountPoint }) => readNumber(`${mountPoint}/number`));
-  assertMoment(numbers, finished, begun);
-  for (const { mountPoint } of [first, second]) {
-    execFileSync('test', ['-s', `${mountPoint}/before`]);
-  }
-  for (const { mountPoint } of [first, second, ext4, xfs]) execFileSync('umount', [mountPoint]);
-  // A frozen xfs keeps a record in its log, which the mount has replayed.
-  execFileSync('xfs_repair', ['-n', copy4.path], { stdio: 'ignore' });
-});
+test(
+  'mounted ext4 and xfs are frozen for a snapshot, and clean in it',
+  async (pool) => {
+    const ext4 = await mounted(pool, 'ext4', 'ext4', 1, LARGE);
+    const xfs = await mounted(pool, 'xfs', 'xfs', 2, LARGE);
+    // What is not written back yet belongs to the cut.
+    writeFileSync(`${ext4}/before`, Buffer.alloc(300_000, 1));
+    writeFileSync(`${xfs}/before`, Buffer.alloc(300_000, 2));
+    const writer = await OrderedWriter.start([`${ext4}/number`, `${xfs}/number`]);
+    await delay(100);
+    const finished = writer.finished;
+    await pool.cut(['ext4', 1, 3], ['xfs', 2, 4]);
+    const begun = writer.begun;
+    await writer.stop();
+    const copy3 = await pool.activate('copy-3', 3, { sizeBytes: LARGE });
+    const copy4 = await pool.activate('copy-4', 4, { sizeBytes: LARGE });
+    execFileSync('e2fsck', ['-fn', copy3.path], { stdio: 'ignore' });
+    const copies = [mount(pool, copy3, '-o', 'ro'), mount(pool, copy4, '-o', 'nouuid')];
+    const numbers = copies.map((copy) => readNumber(`${copy}/number`));
+    assertMoment(numbers, finished, begun);
+    for (const copy of copies) execFileSync('test', ['-s', `${copy}/before`]);
+    for (const mountPoint of [...copies, ext4, xfs]) execFileSync('umount', [mountPoint]);
+    // A frozen xfs keeps a record in its log, which the mount has replayed.
+    execFileSync('xfs_repair', ['-n', copy4.path], { stdio: 'ignore' });
+  },
+  { dataBytes: 1024n * MIB },
+);
 
-dmTest('if one snapshot of a group fails none is made, and all origins resume', async (scene) => {
-  const pool = await TestPool.start(scene);
+test('if one snapshot of a group fails none is made, and all origins resume', async (pool) => {
   const labels = ['one', 'two', 'three'];
   const paths: string[] = [];
   for (const [i, label] of labels.entries()) paths.push((await pool.volume(label, i + 1)).path);
   await pool.send('create_thin 13');
   const members = labels.map((label, i): Member => [label, i + 1, 11 + i]);
   await fails(pool.cut(...members), 'EEXIST');
-  await assertNoneSuspended(scene, labels);
+  await assertNoneSuspended(pool, ...labels);
   await assertAbsent(pool, 11, 12);
   for (const path of paths) await writeBlocks(path, 1, 0);
   // That of somebody else stays.
@@ -155,23 +146,24 @@ dmTest('if one snapshot of a group fails none is made, and all origins resume', 
   await pool.send('delete 11', 'delete 12', 'delete 13');
 });
 
-dmTest('no snapshot is taken if another process has suspended one of the origins', async (s) => {
-  const pool = await TestPool.start(s);
+/** Each of two volumes and its snapshot. */
+const PAIR: readonly Member[] = [
+  ['one', 1, 3],
+  ['two', 2, 4],
+];
+
+test('no snapshot is taken if another process has suspended one of the origins', async (pool) => {
   await pool.volume('one', 1);
   await pool.volume('two', 2);
   const how = { noFlush: false, lockFileSystem: true };
-  await s.native.run('dmSuspend', { name: s.name('two'), ...how });
-  const members = [
-    ['one', 1, 3],
-    ['two', 2, 4],
-  ] as const;
-  const failure = await fails(pool.cut(...members), 'EBUSY');
-  assert.equal(failure.path, s.name('two'));
-  await assertNoneSuspended(s, ['one']);
-  assert.equal((await s.find('two'))?.suspended, true, 'it is for somebody else to resume it');
-  await s.native.run('dmResume', { name: s.name('two') });
+  await pool.native.run('dmSuspend', { name: pool.name('two'), ...how });
+  const failure = await fails(pool.cut(...PAIR), 'EBUSY');
+  assert.equal(failure.path, pool.name('two'));
+  await assertNoneSuspended(pool, 'one');
+  assert.equal((await pool.find('two'))?.suspended, true, 'it is for somebody else to resume it');
+  await pool.native.run('dmResume', { name: pool.name('two') });
   await assertAbsent(pool, 3, 4);
-  await pool.cut(...members);
+  await pool.cut(...PAIR);
 });
 
 const thaw = (mountPoint: string) => spawnSync('fsfreeze', ['-u', mountPoint]).status === 0;
@@ -180,34 +172,28 @@ const [major = 0, minor = 0] = release().split('.').map(Number);
 /** Linux 6.8 and later count freezes; before, there was one at a time. */
 const FREEZES_ARE_COUNTED = major > 6 || (major === 6 && minor >= 8);
 
-dmTest('an origin whose file system another process has frozen stays frozen', async (scene) => {
-  const pool = await TestPool.start(scene);
+test('an origin whose file system another process has frozen stays frozen', async (pool) => {
   await pool.volume('one', 1);
-  const two = await mounted(scene, await pool.volume('two', 2), ['mkfs.ext4', '-q']);
-  execFileSync('fsfreeze', ['-f', two.mountPoint]);
+  const two = await mounted(pool, 'ext4', 'two', 2);
+  execFileSync('fsfreeze', ['-f', two]);
   try {
-    const members = [
-      ['one', 1, 3],
-      ['two', 2, 4],
-    ] as const;
     if (FREEZES_ARE_COUNTED) {
-      await pool.cut(...members);
+      await pool.cut(...PAIR);
       await pool.send('delete 3', 'delete 4');
     } else {
-      const failure = await fails(pool.cut(...members), 'EBUSY');
-      assert.equal(failure.path, scene.name('two'));
+      const failure = await fails(pool.cut(...PAIR), 'EBUSY');
+      assert.equal(failure.path, pool.name('two'));
       await assertAbsent(pool, 3, 4);
     }
-    await assertNoneSuspended(scene, ['one', 'two']);
-    assert.ok(thaw(two.mountPoint), 'it was frozen still');
-    await pool.cut(...members);
+    await assertNoneSuspended(pool, 'one', 'two');
+    assert.ok(thaw(two), 'it was frozen still');
+    await pool.cut(...PAIR);
   } finally {
-    thaw(two.mountPoint);
+    thaw(two);
   }
 });
 
-dmTest('no snapshot is taken of a device that is not the origin in this pool', async (scene) => {
-  const pool = await TestPool.start(scene);
+test('no snapshot is taken of a device that is not the origin in this pool', async (pool) => {
   await pool.volume('one', 1);
   await pool.send('create_thin 2');
   for (const [code, ...members] of [
@@ -221,12 +207,12 @@ dmTest('no snapshot is taken of a device that is not the origin in this pool', a
     await fails(pool.cut(...members), code);
   }
   for (const [code, name, deviceName] of [
-    ['ESTALE', pool.name, pool.data.name],
-    ['ENXIO', scene.name('none'), null],
+    ['ESTALE', pool.name('pool'), pool.data.name],
+    ['ENXIO', pool.name('none'), null],
   ] as const) {
     const request = { pool: name, members: [{ deviceName, originId: 1, snapshotId: 3 }] };
-    await fails(scene.native.run('takeThinSnapshots', request), code);
+    await fails(pool.native.run('takeThinSnapshots', request), code);
   }
-  await assertNoneSuspended(scene, ['one']);
+  await assertNoneSuspended(pool, 'one');
   await assertAbsent(pool, 3);
 });

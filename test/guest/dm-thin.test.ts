@@ -3,17 +3,15 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import {
   BLOCK,
-  type DmScene,
-  dmTest,
   fails,
   MIB,
   readBlock,
-  TestPool,
+  type TestPool,
+  poolTest as test,
   writeBlocks,
 } from './dm-setup.js';
 
-dmTest('a new pool reports its usage, and a missing device has no status', async (scene) => {
-  const pool = await TestPool.start(scene);
+test('a new pool reports its usage, and a missing device has no status', async (pool) => {
   const status = await pool.status();
   assert.deepEqual(
     { ...status, usedMetadataBlocks: 0n },
@@ -32,74 +30,67 @@ dmTest('a new pool reports its usage, and a missing device has no status', async
     },
   );
   assert.match(status.discards, /^(no_)?discard_passdown$/);
-  const { native, name } = scene;
-  const none = { name: name('none'), commit: false };
+  const { native, data } = pool;
+  const none = { name: pool.name('none'), commit: false };
   assert.equal((await native.run('thinPoolStatus', none)).status, null);
   assert.equal((await native.run('thinStatus', none)).status, null);
-  await fails(native.run('thinPoolStatus', { name: pool.data.name, commit: false }), 'EINVAL');
-  await fails(native.run('thinStatus', { name: pool.name }), 'EINVAL');
+  await fails(native.run('thinPoolStatus', { name: data.name, commit: false }), 'EINVAL');
+  await fails(native.run('thinStatus', { name: pool.name('pool') }), 'EINVAL');
 });
 
-dmTest(
-  'each message has its own errors, and the messages before a failed one are applied',
-  async (scene) => {
-    const pool = await TestPool.start(scene);
-    const top = 2 ** 24 - 1;
-    await pool.send('create_thin 0', `create_thin ${top}`, 'create_snap 5 0');
-    await pool.activate('zero', 0);
-    for (const [code, ...messages] of [
-      ['EEXIST', 'create_thin 0'],
-      ['EEXIST', 'create_snap 5 0'],
-      ['EINVAL', `create_thin ${top + 1}`],
-      ['EINVAL', `create_snap ${top + 1} 0`],
-      ['ENODATA', 'create_snap 6 7'],
-      ['ENODATA', 'delete 7'],
-      ['EBUSY', 'delete 0'],
-      ['EINVAL', 'set_transaction_id 1 2'],
-      ['EINVAL', 'release_metadata_snap'],
-      ['EINVAL', ''],
-      ['EINVAL'],
-      ['ENODATA', 'create_thin 8', 'delete 7', 'create_thin 9'],
-      ['EEXIST', 'create_thin 8'],
-    ] as const)
-      await fails(pool.send(...messages), code);
-    await pool.send('create_thin 9');
-    const unknown = await fails(pool.send('make_tea'), 'EINVAL');
-    assert.match(unknown.message, /make_tea/);
-    assert.equal((await pool.send('set_transaction_id 0 9')).transactionId, 9n);
-    assert.notEqual((await pool.send('reserve_metadata_snap')).heldRoot, null);
-    await fails(pool.send('reserve_metadata_snap'), 'EBUSY');
-    assert.equal((await pool.send('release_metadata_snap')).heldRoot, null);
-    const absent = { pool: scene.name('none'), messages: ['delete 1'] };
-    await fails(scene.native.run('thinMessages', absent), 'ENXIO');
-  },
-);
+test('each message has its own errors, and the messages before a failed one are applied', async (pool) => {
+  const top = 2 ** 24 - 1;
+  await pool.send('create_thin 0', `create_thin ${top}`, 'create_snap 5 0');
+  await pool.activate('zero', 0);
+  for (const [code, ...messages] of [
+    ['EEXIST', 'create_thin 0'],
+    ['EEXIST', 'create_snap 5 0'],
+    ['EINVAL', `create_thin ${top + 1}`],
+    ['EINVAL', `create_snap ${top + 1} 0`],
+    ['ENODATA', 'create_snap 6 7'],
+    ['ENODATA', 'delete 7'],
+    ['EBUSY', 'delete 0'],
+    ['EINVAL', 'set_transaction_id 1 2'],
+    ['EINVAL', 'release_metadata_snap'],
+    ['EINVAL', ''],
+    ['EINVAL'],
+    ['ENODATA', 'create_thin 8', 'delete 7', 'create_thin 9'],
+    ['EEXIST', 'create_thin 8'],
+  ] as const)
+    await fails(pool.send(...messages), code);
+  await pool.send('create_thin 9');
+  const unknown = await fails(pool.send('make_tea'), 'EINVAL');
+  assert.match(unknown.message, /make_tea/);
+  assert.equal((await pool.send('set_transaction_id 0 9')).transactionId, 9n);
+  assert.notEqual((await pool.send('reserve_metadata_snap')).heldRoot, null);
+  await fails(pool.send('reserve_metadata_snap'), 'EBUSY');
+  assert.equal((await pool.send('release_metadata_snap')).heldRoot, null);
+  const absent = { pool: pool.name('none'), messages: ['delete 1'] };
+  await fails(pool.native.run('thinMessages', absent), 'ENXIO');
+});
 
-async function mapped({ native, name }: DmScene, label: string): Promise<bigint> {
-  const { status } = await native.run('thinStatus', { name: name(label) });
+async function mapped(pool: TestPool, label: string): Promise<bigint> {
+  const { status } = await pool.native.run('thinStatus', { name: pool.name(label) });
   assert.equal(status?.mode, 'ok');
   return status.mappedSectors;
 }
 
-dmTest('a thin device reports how much of it is mapped', async (scene) => {
-  const pool = await TestPool.start(scene);
+test('a thin device reports how much of it is mapped', async (pool) => {
   const { path } = await pool.volume('one', 1);
-  assert.equal(await mapped(scene, 'one'), 0n);
+  assert.equal(await mapped(pool, 'one'), 0n);
   await writeBlocks(path, 1, 3, 2);
-  assert.equal(await mapped(scene, 'one'), 256n);
+  assert.equal(await mapped(pool, 'one'), 256n);
   assert.equal((await pool.status()).usedDataBlocks, 2n);
   assert.equal(spawnSync('blkdiscard', ['-o', `${3 * BLOCK}`, '-l', `${BLOCK}`, path]).status, 0);
-  assert.equal(await mapped(scene, 'one'), 128n);
+  assert.equal(await mapped(pool, 'one'), 128n);
 });
 
-dmTest('a thin table with an unknown device id cannot be loaded', async (scene) => {
-  const pool = await TestPool.start(scene);
+test('a thin table with an unknown device id cannot be loaded', async (pool) => {
   await fails(pool.activate('one', 1), 'ENODATA');
-  assert.equal((await scene.native.run('dmFind', { name: scene.name('one') })).device, null);
+  assert.equal(await pool.find('one'), null);
 });
 
-dmTest('a read-only thin device can be read and refuses writes and discards', async (scene) => {
-  const pool = await TestPool.start(scene);
+test('a read-only thin device can be read and refuses writes and discards', async (pool) => {
   const { path } = await pool.volume('one', 1);
   await writeBlocks(path, 8, 0);
   await pool.send('create_snap 2 1');
@@ -110,30 +101,23 @@ dmTest('a read-only thin device can be read and refuses writes and discards', as
   spawnSync('blockdev', ['--setrw', copy.path]);
   await assert.rejects(writeBlocks(copy.path, 1, 0));
   assert.notEqual(spawnSync('blkdiscard', [copy.path]).status, 0);
-  assert.equal(await mapped(scene, 'two'), 128n);
+  assert.equal(await mapped(pool, 'two'), 128n);
 });
 
-dmTest('a pool grows while it is used, and cannot shrink', async (scene) => {
-  const data = await scene.disks.disk('data', 64n * MIB);
-  const pool = await TestPool.start(scene, { data });
+test('a pool grows while it is used, and cannot shrink', async (pool) => {
   const { path } = await pool.volume('one', 1);
-  const reload = async (sizeBytes: bigint): Promise<unknown> =>
-    scene.native.run('dmReload', {
-      name: pool.name,
-      readOnly: false,
-      sizeSectors: sizeBytes / 512n,
-      type: 'thin-pool',
-      table: pool.table(0, ['error_if_no_space']),
-      noFlush: false,
-      lockFileSystem: false,
+  const reload = (sizeBytes: bigint) =>
+    pool.native.run('dmReload', {
+      ...{ name: pool.name('pool'), type: 'thin-pool', table: pool.table },
+      ...{ sizeSectors: sizeBytes / 512n, readOnly: false, noFlush: false, lockFileSystem: false },
     });
-  await data.grow(128n * MIB);
+  await pool.data.grow(128n * MIB);
   await reload(128n * MIB);
   assert.equal((await pool.status()).totalDataBlocks, 2048n);
   await writeBlocks(path, 1, 0);
   // Refused when it is to go live: the old table must come back.
   await fails(reload(64n * MIB), 'EINVAL');
-  const { device } = await scene.native.run('dmFind', { name: pool.name });
+  const device = await pool.find('pool');
   assert.equal(device?.suspended, false);
   assert.equal(device?.sizeBytes, 128n * MIB);
   assert.equal((await pool.status()).mode, 'rw');
@@ -143,20 +127,13 @@ dmTest('a pool grows while it is used, and cannot shrink', async (scene) => {
 
 const FULL_BLOCKS = 64;
 
-async function fullPool(scene: DmScene): Promise<{ pool: TestPool; path: string }> {
-  const data = await scene.disks.disk('data', BigInt(FULL_BLOCKS * BLOCK));
-  const pool = await TestPool.start(scene, { data });
-  const { path } = await pool.volume('one', 1);
-  await writeBlocks(path, 1, 0, FULL_BLOCKS);
-  // More than there is: what is written in place still works.
-  await assert.rejects(writeBlocks(path, 1, FULL_BLOCKS));
-  return { pool, path };
-}
-
-dmTest(
+test(
   'a pool without data space reports it, still accepts messages, and recovers',
-  async (scene) => {
-    const { pool, path } = await fullPool(scene);
+  async (pool) => {
+    const { path } = await pool.volume('one', 1);
+    await writeBlocks(path, 1, 0, FULL_BLOCKS);
+    // More than there is: what is written in place still works.
+    await assert.rejects(writeBlocks(path, 1, FULL_BLOCKS));
     const status = await pool.status();
     assert.equal(status.mode, 'out_of_data_space');
     assert.equal(status.usedDataBlocks, status.totalDataBlocks);
@@ -165,57 +142,54 @@ dmTest(
     assert.equal((await pool.send('create_thin 2')).mode, 'out_of_data_space');
     await pool.send('delete 2');
     await fails(pool.cut(['one', 1, 3]), 'THIN_POOL_MODE');
-    assert.equal((await scene.find('one'))?.suspended, false);
+    assert.equal((await pool.find('one'))?.suspended, false);
     await fails(pool.send('delete 3'), 'ENODATA');
     assert.equal(spawnSync('blkdiscard', ['-l', `${8 * BLOCK}`, path]).status, 0);
     assert.equal((await pool.status(true)).mode, 'rw');
     await writeBlocks(path, 3, FULL_BLOCKS);
   },
+  { dataBytes: BigInt(FULL_BLOCKS * BLOCK) },
 );
 
-dmTest('a failed pool reports only that it has failed', async (scene) => {
-  const pool = await TestPool.start(scene);
+test('a failed pool reports only that it has failed', async (pool) => {
   const { path } = await pool.volume('one', 1);
   await writeBlocks(path, 1, 0);
   await pool.metadata.fail();
   await fails(pool.send('create_thin 2'), 'THIN_POOL_MODE');
   const { mode } = await pool.status();
   assert.equal(mode, 'fail');
-  const { status } = await scene.native.run('thinStatus', { name: scene.name('one') });
+  const { status } = await pool.native.run('thinStatus', { name: pool.name('one') });
   assert.equal(status?.mode, 'fail');
   await assert.rejects(writeBlocks(path, 1, 20));
   await fails(pool.send('create_thin 3'), 'EOPNOTSUPP');
 });
 
-dmTest(
-  'a pool whose metadata cannot be written becomes read-only and needs a check',
-  async (scene) => {
-    const pool = await TestPool.start(scene);
-    const { path } = await pool.volume('one', 1);
-    await writeBlocks(path, 4, 0);
-    await pool.metadata.failWrites();
-    const failure = await fails(pool.send('create_thin 2'), 'THIN_POOL_MODE');
-    assert.match(failure.message, /ro needs_check after 'create_thin 2'/);
-    const status = await pool.status();
-    assert.equal(status.mode, 'ro');
-    assert.equal(status.needsCheck, true);
-    await fails(pool.send('create_thin 3'), 'EOPNOTSUPP');
-    assert.equal(await readBlock(path, 0), 4);
-    await fails(pool.cut(['one', 1, 5]), 'THIN_POOL_MODE');
-    assert.equal((await scene.find('one'))?.suspended, false);
-  },
-);
-
-dmTest('the low-water mark ends a wait', async (scene) => {
-  const pool = await TestPool.start(scene, { lowWaterBlocks: 1000 });
+test('a pool whose metadata cannot be written becomes read-only and needs a check', async (pool) => {
   const { path } = await pool.volume('one', 1);
-  const { native } = scene;
-  const { device } = await native.run('dmFind', { name: pool.name });
-  assert.ok(device !== null);
-  const request = { name: pool.name, eventNumber: device.eventNumber, timeoutMs: 30_000 };
-  const waiting = native.run('dmWait', request);
-  await writeBlocks(path, 1, 0, 30);
-  const event = await waiting;
-  assert.equal(event.isTimedOut, false);
-  assert.ok(event.eventNumber > device.eventNumber);
+  await writeBlocks(path, 4, 0);
+  await pool.metadata.failWrites();
+  const failure = await fails(pool.send('create_thin 2'), 'THIN_POOL_MODE');
+  assert.match(failure.message, /ro needs_check after 'create_thin 2'/);
+  const status = await pool.status();
+  assert.equal(status.mode, 'ro');
+  assert.equal(status.needsCheck, true);
+  await fails(pool.send('create_thin 3'), 'EOPNOTSUPP');
+  assert.equal(await readBlock(path, 0), 4);
+  await fails(pool.cut(['one', 1, 5]), 'THIN_POOL_MODE');
+  assert.equal((await pool.find('one'))?.suspended, false);
 });
+
+test(
+  'the low-water mark ends a wait',
+  async (pool) => {
+    const { path } = await pool.volume('one', 1);
+    const { eventNumber = 0 } = (await pool.find('pool')) ?? {};
+    const request = { name: pool.name('pool'), eventNumber, timeoutMs: 30_000 };
+    const waiting = pool.native.run('dmWait', request);
+    await writeBlocks(path, 1, 0, 30);
+    const event = await waiting;
+    assert.equal(event.isTimedOut, false);
+    assert.ok(event.eventNumber > eventNumber);
+  },
+  { lowWaterBlocks: 1000 },
+);

@@ -6,26 +6,19 @@ import { open } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { majorOf, minorOf } from '../../src/host/mountinfo.js';
 import type { DmDevice } from '../../src/native/dm-addon.js';
-import { type DmScene, dmTest, fails, MIB, readBlock, writeBlocks } from './dm-setup.js';
+import { type DmScene, fails, MIB, readBlock, dmTest as test, writeBlocks } from './dm-setup.js';
 
 const SIZE = 8n * MIB;
 
-async function linear({ native, disks, name }: DmScene, label: string): Promise<DmDevice> {
-  const disk = await disks.disk(`below-${label}`, SIZE);
-  const { device } = await native.run('dmCreate', {
-    name: name(label),
-    uuid: `BLOCKDELTA-TEST-${name(label)}`,
-    readOnly: false,
-    sizeSectors: SIZE / 512n,
-    type: 'linear',
-    table: `${disk.path} 0`,
-  });
-  return device;
+async function linear(scene: DmScene, label: string): Promise<DmDevice> {
+  const { path } = await scene.disks.disk(`below-${label}`, SIZE);
+  const target = { type: 'linear', table: `${path} 0`, sizeSectors: SIZE / 512n };
+  return scene.create(label, { ...target, uuid: `BLOCKDELTA-TEST-${scene.name(label)}` });
 }
 
 const tableOf = (device: DmDevice): string => device.targets[0]?.table ?? '';
 
-dmTest('the kernel reports its version and its targets', async ({ native }) => {
+test('the kernel reports its version and its targets', async ({ native }) => {
   const version = await native.run('dmVersion', {});
   assert.equal(version.major, 4);
   for (const type of ['thin-pool', 'linear', 'zero']) {
@@ -35,7 +28,7 @@ dmTest('the kernel reports its version and its targets', async ({ native }) => {
   await fails(native.run('dmHasTarget', { type: 'sixteen-letters-' }), 'EINVAL');
 });
 
-dmTest('a device is made, found, listed and removed', async (scene) => {
+test('a device is made, found, listed and removed', async (scene) => {
   const { native, name, find } = scene;
   const made = await linear(scene, 'one');
   const device = await find('one');
@@ -53,53 +46,45 @@ dmTest('a device is made, found, listed and removed', async (scene) => {
   assert.equal(await readBlock(made.path, 0), 7);
   const { devices } = await native.run('dmList', { prefix: name('') });
   assert.deepEqual(devices, [{ name: made.name, uuid: made.uuid }]);
-  assert.deepEqual(await removal(scene, 'one'), true);
-  assert.deepEqual(await removal(scene, 'one'), false);
+  assert.deepEqual(await scene.remove('one'), true);
+  assert.deepEqual(await scene.remove('one'), false);
   assert.equal(await find('one'), null);
 });
 
-async function removal({ native, name }: DmScene, label: string): Promise<boolean> {
-  return (await native.run('dmRemove', { name: name(label), deferred: false })).removed;
-}
-
 const ZERO = { readOnly: false, sizeSectors: 8n, type: 'zero', table: '' };
 
-dmTest(
-  'a name or uuid in use is refused, and the device that has it is unchanged',
-  async (scene) => {
-    const { native, name, find } = scene;
-    const { uuid } = await linear(scene, 'one');
-    await fails(native.run('dmCreate', { ...ZERO, name: name('one'), uuid: '' }), 'EEXIST');
-    await fails(native.run('dmCreate', { ...ZERO, name: name('two'), uuid }), 'EEXIST');
-    assert.equal((await find('one'))?.sizeBytes, SIZE);
-    assert.equal(await find('two'), null);
-  },
-);
+test('a name or uuid in use is refused, and the device that has it is unchanged', async (scene) => {
+  const { native, name, find } = scene;
+  const { uuid } = await linear(scene, 'one');
+  await fails(native.run('dmCreate', { ...ZERO, name: name('one'), uuid: '' }), 'EEXIST');
+  await fails(native.run('dmCreate', { ...ZERO, name: name('two'), uuid }), 'EEXIST');
+  assert.equal((await find('one'))?.sizeBytes, SIZE);
+  assert.equal(await find('two'), null);
+});
 
-dmTest(
-  'names of 127 bytes and uuids of 128 are accepted in full, longer ones are refused',
-  async ({ native }) => {
-    const name = 'blockdelta-'.padEnd(127, 'n');
-    const uuid = 'BLOCKDELTA-'.padEnd(128, 'u');
-    try {
-      const { device } = await native.run('dmCreate', { ...ZERO, name, uuid });
-      assert.equal(device.name, name);
-      assert.equal(device.uuid, uuid);
-      assert.deepEqual((await native.run('dmList', { prefix: name })).devices, [{ name, uuid }]);
-      await fails(native.run('dmFind', { name: `${name}n` }), 'EINVAL');
-      await fails(native.run('dmRemove', { name: `${name}n`, deferred: false }), 'EINVAL');
-    } finally {
-      await native.run('dmRemove', { name, deferred: false });
-    }
-    for (const bad of [`${name}n`, 'a/b', '', 'a\0b']) {
-      await fails(native.run('dmCreate', { ...ZERO, name: bad, uuid: '' }), 'EINVAL');
-    }
-    await fails(native.run('dmCreate', { ...ZERO, name, uuid: `${uuid}u` }), 'EINVAL');
-    assert.deepEqual((await native.run('dmList', { prefix: 'blockdelta-nnn' })).devices, []);
-  },
-);
+test('names of 127 bytes and uuids of 128 are accepted in full, longer ones are refused', async ({
+  native,
+}) => {
+  const name = 'blockdelta-'.padEnd(127, 'n');
+  const uuid = 'BLOCKDELTA-'.padEnd(128, 'u');
+  try {
+    const { device } = await native.run('dmCreate', { ...ZERO, name, uuid });
+    assert.equal(device.name, name);
+    assert.equal(device.uuid, uuid);
+    assert.deepEqual((await native.run('dmList', { prefix: name })).devices, [{ name, uuid }]);
+    await fails(native.run('dmFind', { name: `${name}n` }), 'EINVAL');
+    await fails(native.run('dmRemove', { name: `${name}n`, deferred: false }), 'EINVAL');
+  } finally {
+    await native.run('dmRemove', { name, deferred: false });
+  }
+  for (const bad of [`${name}n`, 'a/b', '', 'a\0b']) {
+    await fails(native.run('dmCreate', { ...ZERO, name: bad, uuid: '' }), 'EINVAL');
+  }
+  await fails(native.run('dmCreate', { ...ZERO, name, uuid: `${uuid}u` }), 'EINVAL');
+  assert.deepEqual((await native.run('dmList', { prefix: 'blockdelta-nnn' })).devices, []);
+});
 
-dmTest('a device that cannot be created leaves nothing behind', async ({ native, name, find }) => {
+test('a device that cannot be created leaves nothing behind', async ({ native, name, find }) => {
   for (const [bad, ...codes] of [
     [{ type: 'no-such-target' }, 'EINVAL'],
     [{ type: 'linear', table: '/none 0' }, 'ENODEV', 'ENOENT'],
@@ -112,7 +97,7 @@ dmTest('a device that cannot be created leaves nothing behind', async ({ native,
   assert.equal(await find('bad'), null);
 });
 
-dmTest('a table is replaced under an open device, which grows', async (scene) => {
+test('a table is replaced under an open device, which grows', async (scene) => {
   const { native, name } = scene;
   const before = await linear(scene, 'one');
   const handle = await open(before.path, 'r+');
@@ -126,11 +111,11 @@ dmTest('a table is replaced under an open device, which grows', async (scene) =>
     assert.equal(device.openCount, 1);
   } finally {
     await handle.close();
-    await removal(scene, 'one');
+    await scene.remove('one');
   }
 });
 
-dmTest('after a failed change the device runs on its old table', async (scene) => {
+test('after a failed change the device runs on its old table', async (scene) => {
   const { native, name, find } = scene;
   const before = await linear(scene, 'one');
   const how = { noFlush: false, lockFileSystem: true };
@@ -146,7 +131,7 @@ dmTest('after a failed change the device runs on its old table', async (scene) =
   await fails(native.run('dmReload', absent), 'ENXIO');
 });
 
-dmTest('a suspended device holds writes back until it is resumed', async (scene) => {
+test('a suspended device holds writes back until it is resumed', async (scene) => {
   const { native, name, find } = scene;
   const { path } = await linear(scene, 'one');
   const request = { name: name('one'), noFlush: false, lockFileSystem: false };
@@ -167,7 +152,7 @@ dmTest('a suspended device holds writes back until it is resumed', async (scene)
   await fails(native.run('dmResume', { name: name('none') }), 'ENXIO');
 });
 
-dmTest('a suspension freezes a mounted file system only on request', async (scene) => {
+test('a suspension freezes a mounted file system only on request', async (scene) => {
   const { native, name, workspace } = scene;
   const { path } = await linear(scene, 'one');
   execFileSync('mkfs.ext4', ['-q', path]);
@@ -186,36 +171,33 @@ dmTest('a suspension freezes a mounted file system only on request', async (scen
   execFileSync('e2fsck', ['-fn', path], { stdio: 'ignore' });
 });
 
-dmTest(
-  'an open device is busy, and a deferred removal takes effect when it is closed',
-  async (s) => {
-    const { path } = await linear(s, 'one');
-    const handle = await open(path, 'r');
-    try {
-      await fails(removal(s, 'one'), 'EBUSY');
-      const { removed } = await s.native.run('dmRemove', { name: s.name('one'), deferred: true });
-      assert.equal(removed, false);
-      const device = await s.find('one');
-      assert.equal(device?.isBeingRemoved, true);
-      assert.equal(device.openCount, 1);
-      await readBlock(path, 0);
-    } finally {
-      await handle.close();
-    }
-    assert.equal(await s.find('one'), null);
-  },
-);
-
-dmTest('a removal waits for a process that has the device open briefly', async (s) => {
+test('an open device is busy, and a deferred removal takes effect when it is closed', async (s) => {
   const { path } = await linear(s, 'one');
   const handle = await open(path, 'r');
-  const removing = removal(s, 'one');
+  try {
+    await fails(s.remove('one'), 'EBUSY');
+    const { removed } = await s.native.run('dmRemove', { name: s.name('one'), deferred: true });
+    assert.equal(removed, false);
+    const device = await s.find('one');
+    assert.equal(device?.isBeingRemoved, true);
+    assert.equal(device.openCount, 1);
+    await readBlock(path, 0);
+  } finally {
+    await handle.close();
+  }
+  assert.equal(await s.find('one'), null);
+});
+
+test('a removal waits for a process that has the device open briefly', async (s) => {
+  const { path } = await linear(s, 'one');
+  const handle = await open(path, 'r');
+  const removing = s.remove('one');
   await delay(200);
   await handle.close();
   assert.equal(await removing, true);
 });
 
-dmTest('a device node that is missing or wrong is created', async (scene) => {
+test('a device node that is missing or wrong is created', async (scene) => {
   const { find } = scene;
   const { path } = await linear(scene, 'one');
   const { rdev } = statSync(path);
@@ -235,7 +217,7 @@ dmTest('a device node that is missing or wrong is created', async (scene) => {
   }
 });
 
-dmTest('more devices than fit into the first buffer are listed', async ({ native, name }) => {
+test('more devices than fit into the first buffer are listed', async ({ native, name }) => {
   const names = Array.from({ length: 130 }, (_, i) => name(`${i}-`.padEnd(100, 'n')));
   try {
     for (const each of names) await native.run('dmCreate', { ...ZERO, name: each, uuid: '' });
@@ -246,7 +228,7 @@ dmTest('more devices than fit into the first buffer are listed', async ({ native
   }
 });
 
-dmTest('a wait ends when the device is removed, or at its timeout', async (scene) => {
+test('a wait ends when the device is removed, or at its timeout', async (scene) => {
   const { native, name } = scene;
   const { eventNumber } = await linear(scene, 'one');
   const request = { name: name('one'), eventNumber, timeoutMs: 200 };
@@ -258,7 +240,7 @@ dmTest('a wait ends when the device is removed, or at its timeout', async (scene
   const waiting = native.run('dmWait', { ...request, timeoutMs: 60_000 });
   waiting.catch(() => undefined);
   await delay(200);
-  await removal(scene, 'one');
+  await scene.remove('one');
   await fails(waiting, 'ENXIO');
   await fails(native.run('dmWait', { ...request, timeoutMs: 60_001 }), 'EINVAL');
 });

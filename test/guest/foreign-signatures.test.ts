@@ -24,7 +24,7 @@ import type { NativePool } from '../../src/native/pool.js';
 import { luksHeader, partitionTable } from '../support/foreign-signatures.js';
 import { sharedThreads } from '../support/shared-threads.js';
 import { Workspace } from '../support/workspace.js';
-import { guestTest, isGuest } from './guest.js';
+import { isGuest, test } from './guest.js';
 
 const RULE = '/etc/udev/rules.d/56-blockdelta.rules';
 const UDEVD = '/lib/systemd/systemd-udevd';
@@ -55,29 +55,18 @@ function image(name: string, make: (device: string, path: string) => void): void
   images.set(name, path);
 }
 
+/** A command of LVM that neither asks udevd nor waits for it. */
+function lvm(command: string, ...words: string[]): void {
+  const settings = ['devices/obtain_device_list_from_udev', 'activation/udev_sync'];
+  const config = [...settings, 'activation/udev_rules'].map((name) => `${name}=0`).join(' ');
+  sh('lvm', command, '--config', config, '-q', ...words);
+}
+
 function makeImages(): void {
-  const local = [
-    '--config',
-    'devices/obtain_device_list_from_udev=0 activation/udev_sync=0 activation/udev_rules=0',
-  ];
   image('lvm', (device) => {
-    sh('lvm', 'pvcreate', ...local, '-q', device);
-    sh('lvm', 'vgcreate', ...local, '-q', GROUP, device);
-    sh(
-      'lvm',
-      'lvcreate',
-      ...local,
-      '-q',
-      '-y',
-      '-Wn',
-      '-Zn',
-      '-an',
-      '-l',
-      '2',
-      '-n',
-      'tenant',
-      GROUP,
-    );
+    lvm('pvcreate', device);
+    lvm('vgcreate', GROUP, device);
+    lvm('lvcreate', ...'-y -Wn -Zn -an -l 2 -n tenant'.split(' '), GROUP);
   });
   image('md', (device) => {
     const options = ['--run', '--force', '--level=1', '--raid-devices=1', '--metadata=1.2'];
@@ -183,45 +172,42 @@ after(async () => {
   workspace.dispose();
 });
 
-guestTest(
-  'H5: with the rule nothing inside a volume, of a file or thin, is activated on the host',
-  async () => {
-    useRule(true);
-    // The file system whose id the tenant has copied is the host's own, and in use.
-    const own = workspace.path('own.image');
-    copyFileSync(images.get('btrfs') as string, own);
-    mkdirSync(workspace.path('own'));
-    sh('mount', '-o', 'loop', own, workspace.path('own'));
-    const log = kernelLog();
-    const volumes = await attachAll();
-    // And a device under the names that thin volumes have, with swap in it.
-    const lower = volumes.find(({ name }) => name === 'swap') as Volume;
-    const name = `blockdelta-${basename(lower.path)}`;
-    const uuid = `BLOCKDELTA-0123-${basename(lower.path)}`;
-    const table = `0 ${SIZE / 512n} linear ${lower.device} 0`;
-    sh('dmsetup', 'create', name, '--uuid', uuid, '--table', table);
-    const number = sh('dmsetup', 'info', '-c', '--noheadings', '-o', 'blkdevname', name).trim();
-    const thin = { name: 'thin', path: '', device: `/dev/${number}` };
-    settle();
-    sh('udevadm', 'trigger', '--settle', '--action=change', thin.device);
-    settle();
-    const all = [...volumes, thin];
-    const found = activated(all, log).filter(
-      (line) => !line.includes(`dm-name-${name}`) && !line.includes(`dm-uuid-${uuid}`),
-    );
-    const ready = all.map(({ device }) => /^SYSTEMD_READY=(.*)$/m.exec(properties(device))?.[1]);
-    sh('dmsetup', 'remove', name);
-    await detachAll(volumes);
-    sh('umount', workspace.path('own'));
-    assert.deepEqual(found, []);
-    assert.deepEqual(
-      ready,
-      all.map(() => '0'),
-    );
-  },
-);
+test('H5: with the rule nothing inside a volume, of a file or thin, is activated on the host', async () => {
+  useRule(true);
+  // The file system whose id the tenant has copied is the host's own, and in use.
+  const own = workspace.path('own.image');
+  copyFileSync(images.get('btrfs') as string, own);
+  mkdirSync(workspace.path('own'));
+  sh('mount', '-o', 'loop', own, workspace.path('own'));
+  const log = kernelLog();
+  const volumes = await attachAll();
+  // And a device under the names that thin volumes have, with swap in it.
+  const lower = volumes.find(({ name }) => name === 'swap') as Volume;
+  const name = `blockdelta-${basename(lower.path)}`;
+  const uuid = `BLOCKDELTA-0123-${basename(lower.path)}`;
+  const table = `0 ${SIZE / 512n} linear ${lower.device} 0`;
+  sh('dmsetup', 'create', name, '--uuid', uuid, '--table', table);
+  const number = sh('dmsetup', 'info', '-c', '--noheadings', '-o', 'blkdevname', name).trim();
+  const thin = { name: 'thin', path: '', device: `/dev/${number}` };
+  settle();
+  sh('udevadm', 'trigger', '--settle', '--action=change', thin.device);
+  settle();
+  const all = [...volumes, thin];
+  const found = activated(all, log).filter(
+    (line) => !line.includes(`dm-name-${name}`) && !line.includes(`dm-uuid-${uuid}`),
+  );
+  const ready = all.map(({ device }) => /^SYSTEMD_READY=(.*)$/m.exec(properties(device))?.[1]);
+  sh('dmsetup', 'remove', name);
+  await detachAll(volumes);
+  sh('umount', workspace.path('own'));
+  assert.deepEqual(found, []);
+  assert.deepEqual(
+    ready,
+    all.map(() => '0'),
+  );
+});
 
-guestTest('H5: without the rule the host activates what tenants have written', async () => {
+test('H5: without the rule the host activates what tenants have written', async () => {
   useRule(false);
   const log = kernelLog();
   const volumes = await attachAll();

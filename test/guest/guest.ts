@@ -1,14 +1,24 @@
 /** Tests that only make sense in the guest that scripts/test-guest starts; elsewhere they are skipped. */
-import { type TestContext, test } from 'node:test';
+import { test as plainTest, type TestContext } from 'node:test';
 
 export const guestSkip: string | false =
   process.env['BLOCKDELTA_GUEST'] === '1' ? false : 'runs in a guest only: scripts/test-guest';
 
 export const isGuest = guestSkip === false;
 
-export function guestTest(
+export function test(title: string, run: (context: TestContext) => Promise<void> | void): void {
+  void plainTest(title, { skip: guestSkip }, run);
+}
+
+/** A test with something of its own, which is disposed of at the end, whatever comes of the test. */
+export function testWith<T extends { dispose(): Promise<void> | void }>(
   title: string,
-  run: (context: TestContext) => Promise<void> | void,
+  make: () => T | Promise<T>,
+  run: (made: T) => Promise<void>,
 ): void {
-  void test(title, { skip: guestSkip }, run);
+  test(title, async (context) => {
+    const made = await make();
+    context.after(() => made.dispose());
+    await run(made);
+  });
 }

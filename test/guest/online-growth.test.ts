@@ -10,7 +10,7 @@ import { canGrowMounted } from '../../src/host/growth.js';
 import { loopOn } from '../support/loops.js';
 import { nativeHere } from '../support/native-here.js';
 import { Workspace } from '../support/workspace.js';
-import { guestTest } from './guest.js';
+import { test } from './guest.js';
 
 const MIB = 1024n * 1024n;
 
@@ -19,7 +19,7 @@ for (const [what, options, code] of [
   ['has recorded errors', [], 'EPERM'],
   ['is of a kind that grows only unmounted', ['-O', 'sparse_super2'], 'EOPNOTSUPP'],
 ] as const) {
-  guestTest(`an ext4 that ${what} is refused with ${code} whatever the capabilities`, async () => {
+  test(`an ext4 that ${what} is refused with ${code} whatever the capabilities`, async () => {
     const workspace = new Workspace('guest');
     const native = nativeHere();
     try {

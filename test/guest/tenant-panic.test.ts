@@ -5,7 +5,7 @@ import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { newSnapshotId, nodeKey } from '../../src/domain/identifiers.js';
 import { blockCapability, mountCapability, useNode } from '../integration/node-fixture.js';
-import { guestTest, isGuest } from './guest.js';
+import { isGuest, test } from './guest.js';
 
 const node = useNode('tenant-panic', isGuest);
 
@@ -17,24 +17,21 @@ function craft(device: string): void {
   }
 }
 
-guestTest(
-  'H1: a crafted ext4 that asks for a panic becomes read-only, and the node keeps running',
-  async () => {
-    const volume = await node.makeVolume();
-    await node.stage(volume, blockCapability());
-    craft(await node.attachedPath(volume));
-    await node.unstage(volume);
-    const snapshotId = newSnapshotId(nodeKey('test-node'));
-    await node.backend.createSnapshots([{ volumeId: volume.volumeId, snapshotId }]);
-    const restored = await node.makeVolume({ sourceSnapshotId: snapshotId, pristine: false });
-    for (const one of [volume, restored]) {
-      await node.stage(one, mountCapability('ext4'));
-      const staging = node.stagingPath(one.volumeId);
-      writeFileSync(join(staging, 'before'), '');
-      assert.throws(() => readdirSync(join(staging, 'trap')), /-117|EUCLEAN|EIO/);
-      assert.throws(() => writeFileSync(join(staging, 'after'), ''), /EROFS|EIO/);
-      await node.unstage(one);
-    }
-    assert.deepEqual(node.held(), { mounts: [], loops: [] });
-  },
-);
+test('H1: a crafted ext4 that asks for a panic becomes read-only, and the node keeps running', async () => {
+  const volume = await node.makeVolume();
+  await node.stage(volume, blockCapability());
+  craft(await node.attachedPath(volume));
+  await node.unstage(volume);
+  const snapshotId = newSnapshotId(nodeKey('test-node'));
+  await node.backend.createSnapshots([{ volumeId: volume.volumeId, snapshotId }]);
+  const restored = await node.makeVolume({ sourceSnapshotId: snapshotId, pristine: false });
+  for (const one of [volume, restored]) {
+    await node.stage(one, mountCapability('ext4'));
+    const staging = node.stagingPath(one.volumeId);
+    writeFileSync(join(staging, 'before'), '');
+    assert.throws(() => readdirSync(join(staging, 'trap')), /-117|EUCLEAN|EIO/);
+    assert.throws(() => writeFileSync(join(staging, 'after'), ''), /EROFS|EIO/);
+    await node.unstage(one);
+  }
+  assert.deepEqual(node.held(), { mounts: [], loops: [] });
+});

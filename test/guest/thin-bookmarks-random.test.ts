@@ -13,8 +13,8 @@ import {
   PAGES_A_BLOCK,
   poolTest,
   type ThinPoolOnDisks,
-  type WorldSnapshot,
-  type WorldVolume,
+  type ThinSnapshot,
+  type ThinVolume,
 } from './thin-pool-on-disks.js';
 
 const STEPS = isNightly ? 1500 : 60;
@@ -26,72 +26,39 @@ const MAX_KNOWN = 50;
 
 const FROM_KEPT = 'lists from kept bases';
 
-type Step =
-  | 'write'
-  | 'discard'
-  | 'cut'
-  | 'group'
-  | 'delete'
-  | 'complete'
-  | 'copy'
-  | 'grow'
-  | 'restart plugin'
-  | 'restart pool'
-  | 'power cut'
-  | 'check';
-
-const WEIGHTS: Readonly<Record<Step, number>> = {
-  write: 36,
-  discard: 12,
-  cut: 14,
-  group: 3,
-  delete: 13,
-  complete: 6,
-  copy: 3,
-  grow: 1,
-  'restart plugin': 1,
-  'restart pool': 2,
-  'power cut': 3,
-  check: 12,
-};
-
 class RandomLife {
   readonly counts = new Map<string, number>();
   /** In the order of their cuts. */
-  readonly snapshots: WorldSnapshot[] = [];
-  readonly live = new Set<WorldSnapshot>();
-  readonly #steps: Readonly<Record<Step, () => Promise<unknown>>> = {
-    write: async () => this.#write(this.#anyVolume()),
-    discard: async () => this.#discard(this.#anyVolume()),
-    cut: async () => this.#add(await this.world.cut(this.#anyVolume())),
-    group: async () => this.#add(await this.world.cut(...this.world.volumes.values())),
-    delete: () => this.#delete(),
-    complete: () => this.#complete(),
-    copy: () => this.#copy(),
-    grow: () => this.#grow(),
-    'restart plugin': () => this.world.rig.restart(),
-    'restart pool': async () => {
-      await this.world.stop();
-      await this.world.start();
-    },
-    'power cut': () => this.#powerCut(),
-    check: () => this.check(),
+  readonly snapshots: ThinSnapshot[] = [];
+  readonly live = new Set<ThinSnapshot>();
+  /** How often each comes, in relation to the others. */
+  readonly #steps: Readonly<Record<string, readonly [weight: number, () => unknown]>> = {
+    write: [36, () => this.#write(this.#anyVolume())],
+    discard: [12, () => this.#discard(this.#anyVolume())],
+    cut: [14, async () => this.#add(await this.pool.cut(this.#anyVolume()))],
+    group: [3, async () => this.#add(await this.pool.cut(...this.pool.volumes.values()))],
+    delete: [13, () => this.#delete()],
+    complete: [6, () => this.#complete()],
+    copy: [3, () => this.#copy()],
+    grow: [1, () => this.#grow()],
+    'restart plugin': [1, () => this.pool.restart()],
+    'restart pool': [2, () => this.#restartPool()],
+    'power cut': [3, () => this.#powerCut()],
+    check: [12, () => this.check()],
   };
 
   constructor(
-    private readonly world: ThinPoolOnDisks,
+    private readonly pool: ThinPoolOnDisks,
     private readonly random: Random,
   ) {}
 
   async step(): Promise<void> {
-    let at = this.random.below(Object.values(WEIGHTS).reduce((sum, weight) => sum + weight, 0));
-    for (const [step, weight] of Object.entries(WEIGHTS) as [Step, number][]) {
-      at -= weight;
-      if (at >= 0) continue;
-      this.#count(step);
-      await this.#steps[step]();
-      break;
-    }
+    const all = Object.entries(this.#steps).flatMap(([name, [weight, run]]) =>
+      Array.from({ length: weight }, () => ({ name, run })),
+    );
+    const { name, run } = this.random.pick(all);
+    this.#count(name);
+    await run();
     if (this.live.size > MAX_LIVE) await this.#delete();
     await this.#dropOldest();
   }
@@ -101,20 +68,20 @@ class RandomLife {
     const target = this.#anyTarget();
     if (target === null) return;
     if (this.random.below(3) === 0) {
-      const content = await this.world.contentOf(target);
+      const content = await this.pool.contentOf(target);
       assert.ok(content.equals(target.image), 'the target holds what it held');
     }
-    const { usable, invalidated } = await this.world.backend.retainedBases();
+    const { usable, invalidated } = await this.pool.backend.retainedBases();
     const usableIds = new Set(usable.map(({ snapshotId }) => snapshotId));
     const invalidatedIds = new Set(invalidated.map(({ snapshotId }) => snapshotId));
     for (const base of this.snapshots.slice(0, this.snapshots.indexOf(target))) {
       const known = this.live.has(base) || usableIds.has(base.id);
       if (base.volumeId === target.volumeId && known) {
-        const list = await this.world.soundDelta(base, target);
+        const list = await this.pool.soundDelta(base, target);
         this.#count(this.live.has(base) ? 'lists from live bases' : FROM_KEPT);
         this.#count('ranges', list.ranges.length);
       } else if (!this.live.has(base)) {
-        const refused = this.world.backend.scanSource(target.id, base.id);
+        const refused = this.pool.backend.scanSource(target.id, base.id);
         await rejectsWith(
           refused,
           invalidatedIds.has(base.id) ? 'NOT_FOUND' : 'FAILED_PRECONDITION',
@@ -129,7 +96,7 @@ class RandomLife {
     return [...this.counts].map(([what, count]) => `${what} ${count}`).join(', ');
   }
 
-  #write(volume: WorldVolume): void {
+  #write(volume: ThinVolume): void {
     const blocks = volume.image.tags.length / PAGES_A_BLOCK;
     for (let count = 1 + this.random.below(6); count > 0; count -= 1) {
       // Most of it in few blocks, so that the same ones are written again and again.
@@ -144,13 +111,13 @@ class RandomLife {
     if (this.random.below(8) === 0) volume.sync();
   }
 
-  #discard(volume: WorldVolume): void {
+  #discard(volume: ThinVolume): void {
     const pages = volume.image.tags.length;
     const page = this.random.below(pages);
     volume.discard(page, 1 + this.random.below(Math.min(pages - page, 5 * PAGES_A_BLOCK)));
   }
 
-  #add(snapshots: readonly WorldSnapshot[]): void {
+  #add(snapshots: readonly ThinSnapshot[]): void {
     for (const cut of snapshots) {
       this.snapshots.push(cut);
       this.live.add(cut);
@@ -162,38 +129,38 @@ class RandomLife {
     const base = this.#anyLive();
     if (base === null) return;
     const target = this.#next(base);
-    const before = target === undefined ? null : await this.world.soundDelta(base, target);
+    const before = target === undefined ? null : await this.pool.soundDelta(base, target);
     this.live.delete(base);
     if (this.random.below(10) === 0) {
-      await this.world.backend.deleteSnapshot(base.id);
+      await this.pool.backend.deleteSnapshot(base.id);
       return;
     }
     // As a list if there is a next one, or as a bookmark as well, which is then completed or not.
-    await this.world.keepAndDelete(base, this.random.below(3) === 0 ? undefined : target);
+    await this.pool.keepAndDelete(base, this.random.below(3) === 0 ? undefined : target);
     if (target === undefined || before === null) return;
-    const after = await this.world.soundDelta(base, target);
+    const after = await this.pool.soundDelta(base, target);
     assert.deepEqual(after.ranges, before.ranges, 'a kept base says what the living one said');
     this.#count('equal before and after');
   }
 
   /** Puts lists in place of bookmarks. */
   async #complete(): Promise<void> {
-    const { backend } = this.world;
+    const { backend } = this.pool;
     for (const { snapshotId, pending } of (await backend.retainedBases()).usable) {
       const base = this.snapshots.find(({ id }) => id === snapshotId);
       const next = base === undefined ? undefined : this.#next(base);
       if (pending !== true || base === undefined || next === undefined) continue;
-      const before = await this.world.soundDelta(base, next);
+      const before = await this.pool.soundDelta(base, next);
       const retained = await backend.retainBase(snapshotId, next.id);
       assert.ok(retained !== null && retained.pending === undefined, 'the list was made');
-      const after = await this.world.soundDelta(base, next);
+      const after = await this.pool.soundDelta(base, next);
       assert.deepEqual(after.ranges, before.ranges, 'a list says what its bookmark said');
       this.#count('bookmarks completed');
     }
   }
 
   /** The next snapshot of the volume that exists. */
-  #next(base: WorldSnapshot): WorldSnapshot | undefined {
+  #next(base: ThinSnapshot): ThinSnapshot | undefined {
     return this.snapshots
       .slice(this.snapshots.indexOf(base) + 1)
       .find((cut) => this.live.has(cut) && cut.volumeId === base.volumeId);
@@ -201,21 +168,26 @@ class RandomLife {
 
   async #copy(): Promise<void> {
     const source = this.#anyLive();
-    if (this.world.volumes.size >= MAX_VOLUMES) await this.world.remove(this.#anyVolume());
+    if (this.pool.volumes.size >= MAX_VOLUMES) await this.pool.remove(this.#anyVolume());
     const volume =
       source === null || this.random.below(2) === 0
-        ? await this.world.clone(this.#anyVolume())
-        : await this.world.restore(source);
+        ? await this.pool.clone(this.#anyVolume())
+        : await this.pool.restore(source);
     await volume.attach();
   }
 
   async #grow(): Promise<void> {
     const volume = this.#anyVolume();
-    if (volume.image.sizeBytes < 8 << 20) await this.world.grow(volume, volume.image.sizeBytes * 2);
+    if (volume.image.sizeBytes < 8 << 20) await this.pool.grow(volume, volume.image.sizeBytes * 2);
+  }
+
+  async #restartPool(): Promise<void> {
+    await this.pool.stop();
+    await this.pool.start();
   }
 
   async #powerCut(): Promise<void> {
-    await this.world.powerCut(() => {
+    await this.pool.powerCut(() => {
       this.#write(this.#anyVolume());
       if (this.random.below(2) === 0) this.#discard(this.#anyVolume());
     });
@@ -223,10 +195,10 @@ class RandomLife {
 
   /** Of the lost ones first: where cuts lose all there is, they would crowd out what can be compared. */
   async #dropOldest(): Promise<void> {
-    const { usable, invalidated } = await this.world.backend.retainedBases();
+    const { usable, invalidated } = await this.pool.backend.retainedBases();
     const ids = [...invalidated, ...usable].map(({ snapshotId }) => snapshotId);
     for (const id of ids.slice(0, Math.max(0, ids.length - MAX_KEPT))) {
-      await this.world.backend.dropBase(id);
+      await this.pool.backend.dropBase(id);
     }
     if (this.snapshots.length > MAX_KNOWN) {
       const held = new Set(ids);
@@ -235,17 +207,17 @@ class RandomLife {
     }
   }
 
-  #anyVolume(): WorldVolume {
-    return this.random.pick([...this.world.volumes.values()]);
+  #anyVolume(): ThinVolume {
+    return this.random.pick([...this.pool.volumes.values()]);
   }
 
   /** Mostly the newest, which all bases are older than: few of them survive a power cut. */
-  #anyTarget(): WorldSnapshot | null {
+  #anyTarget(): ThinSnapshot | null {
     const newest = this.snapshots.findLast((cut) => this.live.has(cut)) ?? null;
     return this.random.below(3) === 0 ? this.#anyLive() : newest;
   }
 
-  #anyLive(): WorldSnapshot | null {
+  #anyLive(): ThinSnapshot | null {
     return this.live.size === 0 ? null : this.random.pick([...this.live]);
   }
 
@@ -257,15 +229,15 @@ class RandomLife {
 for (const passDiscards of [false, true]) {
   poolTest(
     `no list from a retained base misses a block if discards ${passDiscards ? 'are passed down' : 'stay in the pool'}`,
-    { backend: { passDiscards } },
-    async (world, context) => {
+    async (pool) => {
       const random = seededRandom(`kept bases, discards ${passDiscards ? 'passed down' : 'kept'}`);
-      const life = new RandomLife(world, random);
-      await world.written(0);
+      const life = new RandomLife(pool, random);
+      await pool.written(0);
       for (let step = 0; step < STEPS; step += 1) await life.step();
       await life.check();
-      context.diagnostic(String(life));
+      console.log(`# ${life}`);
       assert.ok(life.counts.has(FROM_KEPT), 'there was something to compare');
     },
+    { backend: { passDiscards } },
   );
 }

@@ -3,18 +3,17 @@
  * death the pool holds one or the other, never anything in between.
  */
 import assert from 'node:assert/strict';
-import type { Backend, SnapshotMember } from '../../src/backends/backend.js';
-import { newSnapshotId, newVolumeId } from '../../src/domain/identifiers.js';
-import { TEST_NODE_KEY } from '../support/records.js';
-import { BLOCK_BYTES, TaggedBlocks } from '../support/tagged-blocks.js';
+import type { Backend } from '../../src/backends/backend.js';
+import { TaggedImage } from '../support/tagged-image.js';
+import { BLOCK_BYTES, newSnapshot, newVolume, writeBlock } from './thin-pool-on-disks.js';
 
 export const BLOCKS = 16;
-export const VOLUME_BYTES = BigInt(BLOCKS * BLOCK_BYTES);
+const SIZE = BLOCKS * BLOCK_BYTES;
+export const VOLUME_BYTES = BigInt(SIZE);
 
-export const newVolume = (): string => newVolumeId(TEST_NODE_KEY);
-export const newSnapshot = (): string => newSnapshotId(TEST_NODE_KEY);
+export const noContent = (): TaggedImage => TaggedImage.zeros(SIZE);
 
-export type Contents = Map<string, TaggedBlocks>;
+export type Contents = Map<string, TaggedImage>;
 
 /** What a pool holds, by ids. */
 export class PoolModel {
@@ -27,9 +26,14 @@ export class PoolModel {
     return new PoolModel(new Map(this.volumes), new Map(this.snapshots));
   }
 
-  volume(id: string): TaggedBlocks {
-    const found = this.volumes.get(id);
-    assert.ok(found !== undefined, `the model has no volume ${id}`);
+  withVolume(id: string, content: TaggedImage): PoolModel {
+    return new PoolModel(new Map([...this.volumes, [id, content]]), new Map(this.snapshots));
+  }
+
+  /** Of a volume or a snapshot. */
+  contentOf(id: string): TaggedImage {
+    const found = this.volumes.get(id) ?? this.snapshots.get(id);
+    assert.ok(found !== undefined, `the model has no ${id}`);
     return found;
   }
 
@@ -61,8 +65,9 @@ export type MakeChange = (backend: Backend, model: PoolModel, cast: Cast) => Pro
 async function anotherVolume(backend: Backend, model: PoolModel) {
   const id = newVolume();
   await backend.createVolume(id, VOLUME_BYTES);
-  const content = TaggedBlocks.zeros(BLOCKS);
-  await content.write((await backend.attach(id, { readOnly: false })).devicePath, 3, 77);
+  const { devicePath } = await backend.attach(id, { readOnly: false });
+  const content = noContent();
+  await writeBlock(content, devicePath, 3);
   model.volumes.set(id, content);
   return { id, content };
 }
@@ -70,45 +75,36 @@ async function anotherVolume(backend: Backend, model: PoolModel) {
 export const CHANGES: Readonly<Record<string, MakeChange>> = {
   'making a volume': async (_, model) => {
     const id = newVolume();
-    const after = model.copy();
-    after.volumes.set(id, TaggedBlocks.zeros(BLOCKS));
     return {
-      act: (backend) => backend.createVolume(id, VOLUME_BYTES),
-      undo: (backend) => backend.deleteVolume(id),
-      after,
+      act: (next) => next.createVolume(id, VOLUME_BYTES),
+      undo: (next) => next.deleteVolume(id),
+      after: model.withVolume(id, noContent()),
     };
   },
   'cutting two volumes': async (_, model, { attached, detached }) => {
     const after = model.copy();
-    const members: SnapshotMember[] = [attached, detached].map((volumeId) => ({
-      volumeId,
-      snapshotId: newSnapshot(),
-    }));
-    for (const { volumeId, snapshotId } of members) {
-      after.snapshots.set(snapshotId, model.volume(volumeId).copy());
-    }
-    const undo = (backend: Backend) => backend.abandonSnapshots(members);
-    return { act: (backend) => backend.createSnapshots(members), undo, after };
+    const members = [attached, detached].map((volumeId) => {
+      const snapshotId = newSnapshot();
+      after.snapshots.set(snapshotId, model.contentOf(volumeId));
+      return { volumeId, snapshotId };
+    });
+    const undo = (next: Backend) => next.abandonSnapshots(members);
+    return { act: (next) => next.createSnapshots(members), undo, after };
   },
   'restoring a snapshot': async (_, model, { snapshot }) => {
     const id = newVolume();
-    const after = model.copy();
-    const content = model.snapshots.get(snapshot) as TaggedBlocks;
-    after.volumes.set(id, content.copy());
     return {
-      act: (backend) => backend.restoreVolume(id, snapshot, VOLUME_BYTES),
-      undo: (backend) => backend.deleteVolume(id),
-      after,
+      act: (next) => next.restoreVolume(id, snapshot, VOLUME_BYTES),
+      undo: (next) => next.deleteVolume(id),
+      after: model.withVolume(id, model.contentOf(snapshot)),
     };
   },
   'cloning a volume in use': async (_, model, { attached }) => {
     const id = newVolume();
-    const after = model.copy();
-    after.volumes.set(id, model.volume(attached).copy());
     return {
-      act: (backend) => backend.cloneVolume(id, attached, VOLUME_BYTES),
-      undo: (backend) => backend.abandonClone(id, attached),
-      after,
+      act: (next) => next.cloneVolume(id, attached, VOLUME_BYTES),
+      undo: (next) => next.abandonClone(id, attached),
+      after: model.withVolume(id, model.contentOf(attached)),
     };
   },
   'deleting a volume that is attached': async (backend, model) => {
@@ -121,7 +117,7 @@ export const CHANGES: Readonly<Record<string, MakeChange>> = {
     const snapshotId = newSnapshot();
     await backend.createSnapshots([{ volumeId: attached, snapshotId }]);
     const after = model.copy();
-    model.snapshots.set(snapshotId, model.volume(attached).copy());
+    model.snapshots.set(snapshotId, model.contentOf(attached));
     const act = async (next: Backend) => {
       await next.retainBase(snapshotId, null);
       await next.deleteSnapshot(snapshotId);
@@ -130,13 +126,12 @@ export const CHANGES: Readonly<Record<string, MakeChange>> = {
   },
   'expanding a volume in use': async (backend, model) => {
     const { id, content } = await anotherVolume(backend, model);
-    const after = model.copy();
-    after.volumes.set(id, content.copy(2 * BLOCKS));
+    const after = model.withVolume(id, content.copy(2 * SIZE));
     return { act: (next) => next.expandVolume(id, 2n * VOLUME_BYTES), after };
   },
   'attaching a volume': async (_, model, { detached }) => ({
-    act: (backend) => backend.attach(detached, { readOnly: false }),
-    undo: (backend) => backend.detach(detached),
+    act: (next) => next.attach(detached, { readOnly: false }),
+    undo: (next) => next.detach(detached),
     after: model,
   }),
   'detaching a volume': async (backend, model, { detached }) => {

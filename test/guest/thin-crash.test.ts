@@ -5,34 +5,24 @@
  */
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
 import type { Backend } from '../../src/backends/backend.js';
 import { kindOf, Steps } from '../faults/steps.js';
 import { BackendProcess } from '../support/backend-process.js';
 import { isNightly } from '../support/nightly.js';
-import { TaggedBlocks } from '../support/tagged-blocks.js';
-import { Workspace } from '../support/workspace.js';
-import { guestTest, isGuest } from './guest.js';
+import type { TaggedImage } from '../support/tagged-image.js';
+import { isGuest, test } from './guest.js';
 import {
   BLOCKS,
   type Cast,
   CHANGES,
   type Change,
   type MakeChange,
-  newSnapshot,
-  newVolume,
+  noContent,
   PoolModel,
   VOLUME_BYTES,
 } from './thin-changes.js';
-import { ThinRig } from './thin-rig.js';
-
-interface Death {
-  /** Of all deaths. */
-  number: number;
-  /** Of the whole machine, not of the process alone. */
-  cutsPower: boolean;
-  /** The change is taken back afterwards, and not repeated. */
-  takesBack: boolean;
-}
+import { newSnapshot, newVolume, ThinPoolOnDisks, writeBlock } from './thin-pool-on-disks.js';
 
 class CrashingPool {
   /** Of this process, or of the child that has taken the pool over. */
@@ -41,42 +31,53 @@ class CrashingPool {
   #attachedPath = '';
   readonly #cast: Cast = { attached: newVolume(), detached: newVolume(), snapshot: newSnapshot() };
 
-  private constructor(private readonly rig: ThinRig) {
-    this.#backend = rig.backend;
+  private constructor(readonly pool: ThinPoolOnDisks) {
+    this.#backend = pool.backend;
   }
 
   static async make(): Promise<CrashingPool> {
-    const pool = new CrashingPool(await ThinRig.make('crash'));
-    await pool.#settle();
-    return pool;
+    const crashing = new CrashingPool(await ThinPoolOnDisks.make());
+    await crashing.#settle();
+    return crashing;
   }
 
   /** The names of the steps of each change, undisturbed, one after the other in one process. */
-  async traces(changes: readonly MakeChange[], steps: Steps): Promise<string[][]> {
+  async traces(steps: Steps): Promise<Map<string, readonly string[]>> {
     const child = await this.#startChild(steps);
-    const traces: string[][] = [];
+    const traces = new Map<string, readonly string[]>();
     this.#backend = child.backend;
     try {
-      for (const make of changes) {
+      for (const [name, make] of Object.entries(CHANGES)) {
         const change = await this.#prepare(make, 0);
         steps.begin();
         await change.act(child.backend);
-        traces.push([...steps.names]);
+        traces.set(name, [...steps.names]);
         steps.begin();
-        await this.#finish(change, false, false);
+        this.#model = change.after;
+        await this.#assertHolds();
         await this.#tidy();
       }
       await child.stop();
     } finally {
       await child.end();
     }
-    this.#backend = await this.rig.next();
+    this.#backend = await this.pool.next();
     return traces;
   }
 
-  /** A process dies before that step of the change, which is then finished or taken back by the next one. */
-  async dieBefore(step: string, make: MakeChange, steps: Steps, death: Death): Promise<void> {
-    const change = await this.#prepare(make, death.number);
+  /**
+   * A process dies before that step of the change, or the power goes. The next process finishes the change, or takes
+   * it back.
+   *
+   * @param death its number
+   */
+  async dieBefore(
+    step: string,
+    make: MakeChange,
+    steps: Steps,
+    { death, cutsPower }: { death: number; cutsPower: boolean },
+  ): Promise<void> {
+    const change = await this.#prepare(make, death);
     const child = await this.#startChild(steps);
     try {
       steps.begin({ step, does: 'die' });
@@ -87,24 +88,24 @@ class CrashingPool {
       await child.end();
     }
     // What is attached outlives the process; a read of a device that was left suspended ends when it is resumed.
-    const attached = this.#model.volume(this.#cast.attached);
-    if (death.cutsPower) await this.rig.fixture.powerCut();
-    const outlives = death.cutsPower || attached.verify(this.#attachedPath, 'the attached volume');
-    this.#backend = await this.rig.next();
+    const attached = this.#model.contentOf(this.#cast.attached);
+    if (cutsPower) await this.pool.disks.powerCut();
+    const outlives = cutsPower || attached.verify(this.#attachedPath, 'the attached volume');
+    this.#backend = await this.pool.next();
     await outlives;
     const known = [...this.#model.ids, ...change.after.ids];
     const strange = (await this.#backend.sweep()).filter(
       (name) => !known.some((id) => name.startsWith(id)),
     );
     assert.deepEqual(strange, [], 'swept, and of no object');
-    await this.#finish(change, true, death.takesBack);
+    await this.#finish(change, (death & 2) === 0);
     await this.#tidy();
   }
 
   /** It takes the pool over from the backend of this process. */
   async #startChild(steps: Steps): Promise<BackendProcess> {
     await this.#backend.stop();
-    return BackendProcess.start(this.rig.options, steps.environment);
+    return BackendProcess.start(this.pool.options, steps.environment);
   }
 
   async assertEmptied(): Promise<void> {
@@ -113,19 +114,11 @@ class CrashingPool {
     for (const id of this.#model.snapshots.keys()) await backend.deleteSnapshot(id);
     const { usable, invalidated } = await backend.retainedBases();
     for (const { snapshotId } of [...usable, ...invalidated]) await backend.dropBase(snapshotId);
-    await this.#assertHolds(new PoolModel());
-    assert.equal((await this.rig.status()).usedDataBlocks, 0n, 'data blocks leaked');
+    this.#model = new PoolModel();
+    await this.#assertHolds();
+    assert.equal((await this.pool.status()).usedDataBlocks, 0n, 'data blocks leaked');
     await backend.stop();
-    this.rig.assertSound();
-  }
-
-  /** The pool's own files, which its steps are named after. */
-  get directory(): string {
-    return this.rig.directory;
-  }
-
-  dispose(): Promise<void> {
-    return this.rig.dispose();
+    this.pool.assertSound();
   }
 
   /** The volumes and the snapshot that all changes are about. */
@@ -133,58 +126,56 @@ class CrashingPool {
     const { attached, detached, snapshot } = this.#cast;
     for (const id of [attached, detached]) {
       await this.#backend.createVolume(id, VOLUME_BYTES);
-      this.#model.volumes.set(id, TaggedBlocks.zeros(BLOCKS));
-      for (const block of [1, 2, 8]) await this.#write(id, block, block + 1);
+      this.#model.volumes.set(id, noContent());
+      await this.#write(id, 1, 2, 8);
     }
     await this.#backend.createSnapshots([{ volumeId: attached, snapshotId: snapshot }]);
-    this.#model.snapshots.set(snapshot, this.#model.volume(attached).copy());
+    this.#model.snapshots.set(snapshot, this.#model.contentOf(attached));
   }
 
   async #prepare(make: MakeChange, steps: number): Promise<Change> {
-    await this.#write(this.#cast.attached, steps % BLOCKS, 100 + steps);
+    await this.#write(this.#cast.attached, steps % BLOCKS);
     await this.#backend.detach(this.#cast.detached);
     return make(this.#backend, this.#model, this.#cast);
   }
 
-  /** Rolls an unfinished change back, or repeats it. */
-  async #finish(change: Change, died: boolean, takeBack: boolean): Promise<void> {
-    if (died) {
-      const found = await this.#ids();
-      const conforming = [this.#model.ids, change.after.ids];
-      assert.ok(
-        conforming.some((ids) => `${ids}` === `${found}`),
-        `${found} is neither of ${conforming}`,
-      );
+  /** Takes an unfinished change back, and repeats it unless that is all. */
+  async #finish({ act, undo, after }: Change, takesBack: boolean): Promise<void> {
+    const found = await this.#ids();
+    const conforming = [this.#model.ids, after.ids];
+    const isConforming = conforming.some((ids) => isDeepStrictEqual(ids, found));
+    assert.ok(isConforming, `${found} is neither of ${conforming}`);
+    await undo?.(this.#backend);
+    if (undo === undefined || !takesBack) {
+      await act(this.#backend);
+      this.#model = after;
     }
-    if (died && change.undo !== undefined) await change.undo(this.#backend);
-    const isUndone = change.undo !== undefined && takeBack;
-    if (died && !isUndone) await change.act(this.#backend);
-    if (!died || !isUndone) this.#model = change.after;
-    await this.#assertHolds(this.#model);
+    await this.#assertHolds();
   }
 
   /** Asserts that the pool holds exactly the model's objects and content, and no device is suspended. */
-  async #assertHolds(model: PoolModel): Promise<void> {
-    assert.deepEqual(await this.#ids(), model.ids);
+  async #assertHolds(): Promise<void> {
+    const { ids, volumes, snapshots } = this.#model;
+    assert.deepEqual(await this.#ids(), ids);
     assert.deepEqual((await this.#backend.list()).unknown, []);
-    const { mode, heldRoot } = await this.rig.status();
+    const { mode, heldRoot } = await this.pool.status();
     assert.deepEqual({ mode, heldRoot }, { mode: 'rw', heldRoot: null });
-    assert.equal(await this.rig.deviceCount(), model.ids.length, 'thin devices in the pool');
-    assert.deepEqual(await this.rig.suspendedDevices(), []);
-    for (const [id, content] of model.volumes) await this.#verify(id, content);
-    for (const [id, content] of model.snapshots) {
+    assert.equal(await this.pool.deviceCount(), ids.length, 'thin devices in the pool');
+    assert.deepEqual(await this.pool.suspendedDevices(), []);
+    for (const [id, content] of volumes) await this.#verify(id, content);
+    for (const [id, content] of snapshots) {
       if (id !== this.#cast.snapshot) await this.#verifySnapshot(id, content);
     }
   }
 
-  async #verify(volumeId: string, content: TaggedBlocks): Promise<void> {
+  async #verify(volumeId: string, content: TaggedImage): Promise<void> {
     const wasAttached = (await this.#backend.findAttachment(volumeId)) !== null;
     const { devicePath } = await this.#backend.attach(volumeId, { readOnly: false });
     await content.verify(devicePath, volumeId);
     if (!wasAttached) await this.#backend.detach(volumeId);
   }
 
-  async #verifySnapshot(snapshotId: string, content: TaggedBlocks): Promise<void> {
+  async #verifySnapshot(snapshotId: string, content: TaggedImage): Promise<void> {
     const id = newVolume();
     await this.#backend.restoreVolume(id, snapshotId, VOLUME_BYTES);
     await this.#verify(id, content);
@@ -207,11 +198,11 @@ class CrashingPool {
     }
   }
 
-  async #write(volumeId: string, block: number, value: number): Promise<void> {
+  async #write(volumeId: string, ...blocks: number[]): Promise<void> {
     const { devicePath } = await this.#backend.attach(volumeId, { readOnly: false });
     if (volumeId === this.#cast.attached) this.#attachedPath = devicePath;
-    const content = this.#model.volume(volumeId).copy();
-    await content.write(devicePath, block, value);
+    const content = this.#model.contentOf(volumeId).copy();
+    for (const block of blocks) await writeBlock(content, devicePath, block);
     this.#model.volumes.set(volumeId, content);
   }
 
@@ -221,30 +212,23 @@ class CrashingPool {
   }
 }
 
-let pool: CrashingPool;
+let crashing: CrashingPool;
 let steps: Steps;
-let workspace: Workspace;
 before(async () => {
   if (!isGuest) return;
-  pool = await CrashingPool.make();
-  workspace = new Workspace('steps');
-  steps = await Steps.listen(workspace.path('socket'), { pool: pool.directory });
+  crashing = await CrashingPool.make();
+  const { workspace, directory } = crashing.pool;
+  steps = await Steps.listen(workspace.path('steps'), { pool: directory });
 });
 after(async () => {
   if (!isGuest) return;
   await steps.close();
-  await pool.dispose();
-  workspace.dispose();
+  await crashing.pool.dispose();
 });
 
-const traces = new Map<string, readonly string[]>();
+let traces = new Map<string, readonly string[]>();
 const seen = new Set<string>();
 const tally = { deaths: 0, died: 0 };
-
-async function trace(): Promise<Map<string, readonly string[]>> {
-  const found = await pool.traces(Object.values(CHANGES), steps);
-  return new Map(Object.keys(CHANGES).map((name, index) => [name, found[index] ?? []]));
-}
 
 /** Those whose kind no change before had, or the one in the middle. */
 function thinned(names: readonly string[]): readonly string[] {
@@ -252,25 +236,20 @@ function thinned(names: readonly string[]): readonly string[] {
   return first.length > 0 ? first : names.slice(names.length >> 1).slice(0, 1);
 }
 
-guestTest('the steps of every change are found', async () => {
-  for (const [name, names] of await trace()) {
-    assert.ok(names.length > 0, name);
-    traces.set(name, names);
-  }
+test('the steps of every change are found', async () => {
+  traces = await crashing.traces(steps);
+  for (const [name, names] of traces) assert.ok(names.length > 0, name);
 });
 
 for (const [name, make] of Object.entries(CHANGES)) {
-  guestTest(`${name}: no death before any step loses or leaks anything`, async () => {
+  test(`${name}: no death before any step loses or leaks anything`, async () => {
     const names = traces.get(name) ?? [];
     for (const step of isNightly ? names : thinned(names)) {
       for (const cutsPower of isNightly ? [false, true] : [tally.deaths % 2 === 1]) {
-        const death = { number: tally.deaths, cutsPower, takesBack: (tally.deaths & 2) === 0 };
         try {
-          await pool.dieBefore(step, make, steps, death);
-        } catch (thrown) {
-          throw new Error(`${cutsPower ? 'the power' : 'life'} ended before ${step}`, {
-            cause: thrown,
-          });
+          await crashing.dieBefore(step, make, steps, { death: tally.deaths, cutsPower });
+        } catch (cause) {
+          throw new Error(`${cutsPower ? 'the power' : 'life'} ended before ${step}`, { cause });
         }
         tally.deaths += 1;
       }
@@ -279,17 +258,13 @@ for (const [name, make] of Object.entries(CHANGES)) {
   });
 }
 
-guestTest(
-  'leftovers of all crashes are removed, and the pool is as empty as at the beginning',
-  async (t) => {
-    if (isNightly) {
-      for (const [name, names] of await trace()) {
-        assert.deepEqual([...names].sort(), [...(traces.get(name) ?? [])].sort(), name);
-      }
+test('leftovers of all crashes are removed, and the pool is as empty as at the beginning', async (t) => {
+  if (isNightly) {
+    for (const [name, names] of await crashing.traces(steps)) {
+      assert.deepEqual([...names].sort(), [...(traces.get(name) ?? [])].sort(), name);
     }
-    await pool.assertEmptied();
-    const all = [...traces.values()].flat().length;
-    const changes = `${traces.size} operations`;
-    t.diagnostic(`${tally.died} of ${all} steps of ${changes} were killed`);
-  },
-);
+  }
+  await crashing.assertEmptied();
+  const all = [...traces.values()].flat().length;
+  t.diagnostic(`${tally.died} of ${all} steps of ${traces.size} operations were killed`);
+});

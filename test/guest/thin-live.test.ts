@@ -7,17 +7,17 @@ import { CsiError, StatusCode } from '../../src/base/errors.js';
 import { type SnapshotChoice, ThinTrees } from '../../src/cli/thin/pool-metadata.js';
 import { XML_TAIL, xmlHead, xmlRows } from '../../src/cli/thin/printers.js';
 import { readRuns } from '../../src/cli/thin/runs.js';
+import { Disturbance } from '../support/disturbance.js';
 import { thinTool } from '../support/thin-tools.js';
-import { type DmScene, dmTest, TestPool, writeBlocks } from './dm-setup.js';
+import { type TestPool, poolTest as test, writeBlocks } from './dm-setup.js';
 
 /** What `thin-delta --format xml` prints. */
 async function xmlOf(
-  { native }: DmScene,
-  metadata: string,
+  { native, metadata }: TestPool,
   choice: SnapshotChoice,
   [base, target]: readonly [number, number],
 ): Promise<string> {
-  const trees = await ThinTrees.open(native, metadata, choice);
+  const trees = await ThinTrees.open(native, metadata.path, choice);
   const { signal } = new AbortController();
   let xml = xmlHead(trees.superblock, base, target);
   for await (const { runs } of readRuns(trees, { base, target, includeSame: true }, signal)) {
@@ -26,34 +26,30 @@ async function xmlOf(
   return xml + XML_TAIL;
 }
 
-async function idsIn({ native }: DmScene, metadata: string): Promise<number[]> {
-  const trees = await ThinTrees.open(native, metadata, false);
+async function idsIn({ native, metadata }: TestPool): Promise<number[]> {
+  const trees = await ThinTrees.open(native, metadata.path, false);
   return (await trees.devices()).map(({ deviceId }) => deviceId);
 }
 
 /** A volume with 40 blocks, and two snapshots of it between which seven changed. */
-async function poolWithSnapshots(scene: DmScene): Promise<{ pool: TestPool; volume: string }> {
-  const pool = await TestPool.start(scene);
+async function withSnapshots(pool: TestPool): Promise<string> {
   const { path } = await pool.volume('volume', 1);
   await writeBlocks(path, 1, 0, 40);
   await pool.cut(['volume', 1, 2]);
   await writeBlocks(path, 2, 10, 5);
   await writeBlocks(path, 2, 60, 2);
   await pool.cut(['volume', 1, 3]);
-  return { pool, volume: path };
+  return path;
 }
 
-/** Writes to the volume, over and over, until the work has ended. */
-async function underWrites(volume: string, work: () => Promise<void>): Promise<void> {
-  let isOver = false;
-  const writing = (async () => {
-    for (let round = 3; !isOver; round += 1) await writeBlocks(volume, round & 255, round % 200, 8);
-  })();
+/** With such a volume, which is written to over and over until the work has ended. */
+async function underWrites(pool: TestPool, work: () => Promise<void>): Promise<void> {
+  const volume = await withSnapshots(pool);
+  const writes = new Disturbance((round) => writeBlocks(volume, (3 + round) & 255, round % 200, 8));
   try {
     await work();
   } finally {
-    isOver = true;
-    await writing;
+    await writes.stop();
   }
 }
 
@@ -64,46 +60,39 @@ const BETWEEN_SNAPSHOTS = [
   '    <right_only begin="60" length="2"/>',
 ].join('\n');
 
-dmTest('snapshots are compared while their volume is written to', async (scene) => {
-  const { pool, volume } = await poolWithSnapshots(scene);
-  await underWrites(volume, async () => {
-    for (let metadata = 0; metadata < 6; metadata += 1) {
-      const xml = await xmlOf(scene, pool.metadata.path, false, [2, 3]);
+test('snapshots are compared while their volume is written to', async (pool) => {
+  await underWrites(pool, async () => {
+    for (let round = 0; round < 6; round += 1) {
+      const xml = await xmlOf(pool, false, [2, 3]);
       assert.ok(xml.includes(`<diff left="2" right="3">\n${BETWEEN_SNAPSHOTS}\n  </diff>`), xml);
     }
   });
 });
 
-dmTest(
-  'under a metadata snapshot all devices are compared as thin_delta compares them',
-  async (scene) => {
-    const { pool, volume } = await poolWithSnapshots(scene);
-    const { path } = pool.metadata;
-    await underWrites(volume, async () => {
-      await pool.send('reserve_metadata_snap');
-      for (const pair of [
-        [2, 3],
-        [3, 1],
-        [1, 2],
-      ] as const) {
-        const words = ['-m', '--thin1', `${pair[0]}`, '--thin2', `${pair[1]}`, path];
-        assert.equal(await xmlOf(scene, path, true, pair), await thinTool('thin_delta', words));
-      }
-      await pool.send('release_metadata_snap');
-      await assert.rejects(xmlOf(scene, path, true, [2, 3]), {
-        code: StatusCode.FAILED_PRECONDITION,
-        message: /no metadata snapshot is held/,
-      });
+test('under a metadata snapshot all devices are compared as thin_delta compares them', async (pool) => {
+  await underWrites(pool, async () => {
+    await pool.send('reserve_metadata_snap');
+    for (const pair of [
+      [2, 3],
+      [3, 1],
+      [1, 2],
+    ] as const) {
+      const words = ['-m', '--thin1', `${pair[0]}`, '--thin2', `${pair[1]}`, pool.metadata.path];
+      assert.equal(await xmlOf(pool, true, pair), await thinTool('thin_delta', words));
+    }
+    await pool.send('release_metadata_snap');
+    await assert.rejects(xmlOf(pool, true, [2, 3]), {
+      code: StatusCode.FAILED_PRECONDITION,
+      message: /no metadata snapshot is held/,
     });
-  },
-);
+  });
+});
 
-dmTest('a volume under writes gives a list of one point in time, or none', async (scene) => {
-  const { pool, volume } = await poolWithSnapshots(scene);
-  await underWrites(volume, async () => {
-    for (let metadata = 0; metadata < 5; metadata += 1) {
+test('a volume under writes gives a list of one point in time, or none', async (pool) => {
+  await underWrites(pool, async () => {
+    for (let round = 0; round < 5; round += 1) {
       try {
-        const xml = await xmlOf(scene, pool.metadata.path, false, [3, 1]);
+        const xml = await xmlOf(pool, false, [3, 1]);
         assert.ok(xml.endsWith(XML_TAIL), xml);
       } catch (thrown) {
         assert.ok(thrown instanceof CsiError, String(thrown));
@@ -113,12 +102,11 @@ dmTest('a volume under writes gives a list of one point in time, or none', async
   });
 });
 
-dmTest('devices are listed as of the last commit, past the page cache', async (scene) => {
-  const { pool } = await poolWithSnapshots(scene);
-  const { path } = pool.metadata;
-  assert.deepEqual(await idsIn(scene, path), [1, 2, 3]);
+test('devices are listed as of the last commit, past the page cache', async (pool) => {
+  await withSnapshots(pool);
+  assert.deepEqual(await idsIn(pool), [1, 2, 3]);
   await pool.send('create_thin 9');
-  assert.deepEqual(await idsIn(scene, path), [1, 2, 3, 9]);
+  assert.deepEqual(await idsIn(pool), [1, 2, 3, 9]);
   await pool.send('delete 2');
-  assert.deepEqual(await idsIn(scene, path), [1, 3, 9]);
+  assert.deepEqual(await idsIn(pool), [1, 3, 9]);
 });

@@ -1,50 +1,65 @@
 /**
- * A thin pool on two disks that can fail, with restarts of the plugin and power cuts, for tests of sound
- * lists: it models the content of every volume, written through its device as by a workload.
+ * A thin pool on two disks that can fail, and the real backend on it, one after another as processes die and the
+ * power goes. Models the content of the volumes that are written through it, as by a workload.
  */
 import assert from 'node:assert/strict';
-import { closeSync, fsyncSync, openSync } from 'node:fs';
-import type { TestContext } from 'node:test';
-import type { ThinBackend } from '../../src/backends/thin/thin-backend.js';
+import { execFileSync } from 'node:child_process';
+import { closeSync, fsyncSync, mkdirSync, openSync } from 'node:fs';
+import { join } from 'node:path';
+import type { PoolEvent } from '../../src/backends/backend.js';
+import type { Ledger } from '../../src/backends/thin/ledger/sqlite-ledger.js';
+import { ThinBackend } from '../../src/backends/thin/thin-backend.js';
 import { newSnapshotId, newVolumeId } from '../../src/domain/identifiers.js';
+import type { ThinPoolStatus } from '../../src/native/dm-addon.js';
+import type { BackendOptions } from '../support/backend-process.js';
 import type { MetadataAnswer } from '../support/csi-client.js';
-import { openLedgerHere } from '../support/direct-database.js';
+import { openLedgerHere, openLedgerInline } from '../support/direct-database.js';
+import { DISK_PREFIX, DmFixture, type FaultyDisk } from '../support/dm-fixture.js';
+import { eventually } from '../support/eventually.js';
 import { blockDiscard, flushCache } from '../support/ioctls.js';
+import { type NativeHere, nativeHere } from '../support/native-here.js';
 import { TEST_NODE_KEY } from '../support/records.js';
-import { missedPages, PAGE_BYTES, TaggedImage } from '../support/tagged-image.js';
+import { assertSound, PAGE_BYTES, TaggedImage } from '../support/tagged-image.js';
 import { scanAll } from '../support/wire.js';
-import { guestTest } from './guest.js';
-import { type RigOptions, ThinRig } from './thin-rig.js';
+import { Workspace } from '../support/workspace.js';
+import { testWith } from './guest.js';
 
 const MIB = 1n << 20n;
-const DATA_BLOCK_BYTES = 65_536;
-export const PAGES_A_BLOCK = DATA_BLOCK_BYTES / PAGE_BYTES;
+export const BLOCK_BYTES = 65_536;
+export const PAGES_A_BLOCK = BLOCK_BYTES / PAGE_BYTES;
+
+export const newVolume = (): string => newVolumeId(TEST_NODE_KEY);
+export const newSnapshot = (): string => newSnapshotId(TEST_NODE_KEY);
+
+/** Durable when it resolves, of a volume whose content is modelled by somebody else. */
+export const writeBlock = (content: TaggedImage, devicePath: string, block: number) =>
+  content.writeDurably(devicePath, block * PAGES_A_BLOCK, PAGES_A_BLOCK);
 
 /** A snapshot and what it holds, alive or not. */
-export interface WorldSnapshot {
+export interface ThinSnapshot {
   id: string;
   volumeId: string;
   image: TaggedImage;
 }
 
-export class WorldVolume {
+export class ThinVolume {
   #fd: number | null = null;
 
   constructor(
-    private readonly world: ThinPoolOnDisks,
+    private readonly pool: ThinPoolOnDisks,
     readonly id: string,
     public image: TaggedImage,
   ) {}
 
   async attach(): Promise<void> {
     if (this.#fd !== null) return;
-    const { devicePath } = await this.world.backend.attach(this.id, { readOnly: false });
+    const { devicePath } = await this.pool.backend.attach(this.id, { readOnly: false });
     this.#fd = openSync(devicePath, 'r+');
   }
 
   async detach(): Promise<void> {
     this.close();
-    await this.world.backend.detach(this.id);
+    await this.pool.backend.detach(this.id);
   }
 
   close(): void {
@@ -90,55 +105,171 @@ export class WorldVolume {
   }
 }
 
+export interface PoolOptions {
+  metadataBytes?: bigint;
+  dataBytes?: bigint;
+  /** Data that is not kept, at no cost: for pools of which only the metadata matters. */
+  dataIsZero?: boolean;
+  /** For calls that run beside what the test does meanwhile. */
+  native?: () => NativeHere;
+  backend?: Partial<BackendOptions>;
+}
+
+/** For a backend: on files of its own, and not on the disks. */
+export const EMBEDDED = { devices: null, embeddedPoolBytes: 1n << 30n };
+
 export class ThinPoolOnDisks {
-  readonly volumes = new Map<string, WorldVolume>();
+  readonly volumes = new Map<string, ThinVolume>();
+  /** Events of the backends. */
+  readonly events: string[] = [];
+  #backend: ThinBackend;
 
-  constructor(readonly rig: ThinRig) {}
-
-  get backend(): ThinBackend {
-    return this.rig.backend;
+  private constructor(
+    readonly workspace: Workspace,
+    readonly native: NativeHere,
+    readonly disks: DmFixture,
+    readonly metadata: FaultyDisk,
+    readonly data: FaultyDisk,
+    private readonly changed: Partial<BackendOptions> = {},
+  ) {
+    this.#backend = this.makeBackend();
   }
 
-  async volume(sizeBytes = 4 << 20): Promise<WorldVolume> {
-    const id = newVolumeId(TEST_NODE_KEY);
-    await this.backend.createVolume(id, BigInt(sizeBytes));
-    return this.#add(id, TaggedImage.zeros(sizeBytes));
+  /** The pool is made and started. */
+  static async make(options: PoolOptions = {}): Promise<ThinPoolOnDisks> {
+    const workspace = new Workspace('thin');
+    const native = (options.native ?? nativeHere)();
+    const disks = new DmFixture(native, workspace);
+    const { metadataBytes = 16n * MIB, dataBytes = 256n * MIB } = options;
+    const metadata = await disks.disk('metadata', metadataBytes);
+    const kind = options.dataIsZero === true ? 'zeroDisk' : 'disk';
+    const data = await disks[kind]('data', dataBytes);
+    mkdirSync(workspace.path('pool'));
+    const pool = new ThinPoolOnDisks(workspace, native, disks, metadata, data, options.backend);
+    await pool.backend.start();
+    return pool;
+  }
+
+  get backend(): ThinBackend {
+    return this.#backend;
+  }
+
+  get directory(): string {
+    return this.workspace.path('pool');
+  }
+
+  /** Of the backend, but for its events. */
+  get options(): BackendOptions {
+    return {
+      ...{ pool: 'default', directory: this.directory, owner: 'test' },
+      devices: { metadata: this.metadata.path, data: this.data.path },
+      ...{ embeddedPoolBytes: null, dataBlockBytes: BigInt(BLOCK_BYTES) },
+      ...{ overcommitPercent: 1000n, reservePercent: 0n },
+      ...{ passDiscards: true, errorWhenFull: true, lowWaterPercent: 25n },
+      ...this.changed,
+    };
+  }
+
+  /** A backend as of a new process, on the same pool, started. The one before has stopped. */
+  async next(): Promise<ThinBackend> {
+    this.#backend = this.makeBackend();
+    await this.#backend.start('existing');
+    return this.#backend;
+  }
+
+  async restart(): Promise<void> {
+    await this.#backend.stop();
+    await this.next();
+  }
+
+  async status(): Promise<ThinPoolStatus> {
+    const request = { name: await this.poolName(), commit: true };
+    const { status } = await this.native.run('thinPoolStatus', request);
+    assert.ok(status !== null, 'the pool is active');
+    return status;
+  }
+
+  async poolName(): Promise<string> {
+    const pools = (await this.deviceNames()).filter((name) => name.startsWith('blockdelta-pool-'));
+    const [name] = pools;
+    assert.ok(name !== undefined && pools.length === 1, 'one pool is active');
+    return name;
+  }
+
+  async send(...messages: string[]): Promise<void> {
+    await this.native.run('thinMessages', { pool: await this.poolName(), messages });
+  }
+
+  /** Of all device-mapper devices of the plugin. */
+  async deviceNames(): Promise<string[]> {
+    const { devices } = await this.native.run('dmList', { prefix: 'blockdelta-' });
+    const names = devices.map(({ name }) => name).sort();
+    return names.filter((name) => !name.startsWith(DISK_PREFIX));
+  }
+
+  /** All thin devices that the metadata on the disk knows. */
+  async thinDevices() {
+    const request = { metadata: this.metadata.path, superblock: 0n, deviceIds: null };
+    return (await this.native.run('thinDevices', request)).devices;
+  }
+
+  async deviceCount(): Promise<number> {
+    await this.status();
+    return (await this.thinDevices()).length;
+  }
+
+  async suspendedDevices(): Promise<string[]> {
+    const names = await this.deviceNames();
+    const found = await Promise.all(names.map((name) => this.native.run('dmFind', { name })));
+    return found.flatMap(({ device }) => (device?.suspended === true ? [device.name] : []));
+  }
+
+  /** Waits for an event like that. */
+  async told(event: RegExp): Promise<void> {
+    await eventually(`${event} is told`, () => event.test(this.events.join('\n')));
+  }
+
+  /** Of a pool that is not active. */
+  assertSound(): void {
+    execFileSync('thin_check', [this.metadata.path], { stdio: 'pipe' });
+  }
+
+  volume(sizeBytes = 4 << 20): Promise<ThinVolume> {
+    return this.#add(TaggedImage.zeros(sizeBytes), (id, size) =>
+      this.backend.createVolume(id, size),
+    );
   }
 
   /** An attached one, with its first blocks written. */
-  async written(blocks: number, sizeBytes?: number): Promise<WorldVolume> {
+  async written(blocks: number, sizeBytes?: number): Promise<ThinVolume> {
     const volume = await this.volume(sizeBytes);
     await volume.attach();
     for (let block = 0; block < blocks; block += 1) volume.writeBlock(block);
     return volume;
   }
 
-  async restore(of: WorldSnapshot): Promise<WorldVolume> {
-    const id = newVolumeId(TEST_NODE_KEY);
-    await this.backend.restoreVolume(id, of.id, BigInt(of.image.sizeBytes));
-    return this.#add(id, of.image.copy());
+  restore({ id: of, image }: ThinSnapshot): Promise<ThinVolume> {
+    return this.#add(image, (id, size) => this.backend.restoreVolume(id, of, size));
   }
 
-  async clone(of: WorldVolume): Promise<WorldVolume> {
-    const id = newVolumeId(TEST_NODE_KEY);
-    await this.backend.cloneVolume(id, of.id, BigInt(of.image.sizeBytes));
-    return this.#add(id, of.image.copy());
+  clone({ id: of, image }: ThinVolume): Promise<ThinVolume> {
+    return this.#add(image, (id, size) => this.backend.cloneVolume(id, of, size));
   }
 
-  async remove(volume: WorldVolume): Promise<void> {
+  async remove(volume: ThinVolume): Promise<void> {
     await volume.detach();
     await this.backend.deleteVolume(volume.id);
     this.volumes.delete(volume.id);
   }
 
-  async grow(volume: WorldVolume, sizeBytes: number): Promise<void> {
+  async grow(volume: ThinVolume, sizeBytes: number): Promise<void> {
     await this.backend.expandVolume(volume.id, BigInt(sizeBytes));
     volume.image = volume.image.copy(sizeBytes);
   }
 
-  async cut(...volumes: WorldVolume[]): Promise<WorldSnapshot[]> {
+  async cut(...volumes: ThinVolume[]): Promise<ThinSnapshot[]> {
     const snapshots = volumes.map(({ id, image }) => ({
-      id: newSnapshotId(TEST_NODE_KEY),
+      id: newSnapshot(),
       volumeId: id,
       image: image.copy(),
     }));
@@ -148,7 +279,7 @@ export class ThinPoolOnDisks {
     return snapshots;
   }
 
-  async cutOne(volume: WorldVolume): Promise<WorldSnapshot> {
+  async cutOne(volume: ThinVolume): Promise<ThinSnapshot> {
     const [cut] = await this.cut(volume);
     assert.ok(cut !== undefined);
     return cut;
@@ -159,13 +290,13 @@ export class ThinPoolOnDisks {
    *
    * @param next the next one of its volume; a list to it is retained then
    */
-  async keepAndDelete({ id }: WorldSnapshot, next?: WorldSnapshot): Promise<void> {
+  async keepAndDelete({ id }: ThinSnapshot, next?: ThinSnapshot): Promise<void> {
     assert.notEqual(await this.backend.retainBase(id, next?.id ?? null), null);
     await this.backend.deleteSnapshot(id);
   }
 
   /** What the snapshot really holds: restored, and read. */
-  async contentOf(of: WorldSnapshot): Promise<TaggedImage> {
+  async contentOf(of: ThinSnapshot): Promise<TaggedImage> {
     const copy = await this.restore(of);
     await copy.attach();
     const content = copy.read();
@@ -174,29 +305,26 @@ export class ThinPoolOnDisks {
   }
 
   /** The list, which must miss nothing of what differs. */
-  async soundDelta(base: WorldSnapshot, target: WorldSnapshot): Promise<MetadataAnswer> {
-    const list = await scanAll(this.rig.native, await this.backend.scanSource(target.id, base.id));
-    const missed = missedPages(target.image.changedSince(base.image), list.ranges);
-    assert.deepEqual(missed, [], `pages missed from ${base.id} to ${target.id}`);
+  async soundDelta(base: ThinSnapshot, target: ThinSnapshot): Promise<MetadataAnswer> {
+    const list = await scanAll(this.native, await this.backend.scanSource(target.id, base.id));
+    assertSound(base.image, target.image, list, `list from ${base.id} to ${target.id}`);
     return list;
   }
 
   /** Blocks that a list from the base to the target reports. */
-  async reported(base: WorldSnapshot, target: WorldSnapshot): Promise<number[]> {
+  async reported(base: ThinSnapshot, target: ThinSnapshot): Promise<number[]> {
     const { ranges } = await this.soundDelta(base, target);
     return ranges.flatMap(({ offset, size }) => {
-      const first = Number(offset) / DATA_BLOCK_BYTES;
-      return Array.from(
-        { length: Math.ceil(Number(size) / DATA_BLOCK_BYTES) },
-        (_, i) => first + i,
-      );
+      const first = Number(offset) / BLOCK_BYTES;
+      const length = Math.ceil(Number(size) / BLOCK_BYTES);
+      return Array.from({ length }, (_, index) => first + index);
     });
   }
 
-  /** Why the base is lost; null: it is not. */
-  async lossOf({ id }: WorldSnapshot): Promise<string | null> {
+  /** Why the base is lost; empty: it is not. */
+  async lossOf({ id }: ThinSnapshot): Promise<string> {
     const { invalidated } = await this.backend.retainedBases();
-    return invalidated.find(({ snapshotId }) => snapshotId === id)?.reason ?? null;
+    return invalidated.find(({ snapshotId }) => snapshotId === id)?.reason ?? '';
   }
 
   /** Closes and detaches everything, as before an orderly shutdown. */
@@ -206,7 +334,7 @@ export class ThinPoolOnDisks {
   }
 
   async start(): Promise<void> {
-    await this.rig.next();
+    await this.next();
     for (const volume of this.volumes.values()) await volume.attach();
   }
 
@@ -220,18 +348,45 @@ export class ThinPoolOnDisks {
     // The plugin stops first: how it handles failing disks is not under test here.
     await this.backend.stop();
     lastWork();
-    await this.rig.metadata.fail();
+    await this.metadata.fail();
     for (const volume of this.volumes.values()) volume.close();
-    await this.rig.fixture.powerCut();
-    const ledger = openLedgerHere(`${this.rig.directory}/pool.sqlite`);
-    ledger.recordStart('the boot before', this.rig.options.passDiscards);
-    ledger.close();
+    await this.disks.powerCut();
+    this.withLedger((ledger) => ledger.recordStart('the boot before', this.options.passDiscards));
     await this.start();
     for (const volume of this.volumes.values()) volume.image = volume.read();
   }
 
-  #add(id: string, image: TaggedImage): WorldVolume {
-    const volume = new WorldVolume(this, id, image);
+  /** While no backend has it, or only to read. */
+  withLedger<T>(use: (ledger: Ledger) => T): T {
+    const ledger = openLedgerHere(join(this.directory, 'pool.sqlite'));
+    try {
+      return use(ledger);
+    } finally {
+      ledger.close();
+    }
+  }
+
+  async dispose(): Promise<void> {
+    for (const volume of this.volumes.values()) volume.close();
+    await this.#backend.stop().catch(() => undefined);
+    await this.disks.dispose();
+    this.workspace.dispose();
+  }
+
+  /** Another one on the same pool. */
+  makeBackend(changed: Partial<BackendOptions> = {}): ThinBackend {
+    const onEvent = ({ level, message }: PoolEvent) => this.events.push(`${level}: ${message}`);
+    const options = { ...this.options, ...changed, onEvent };
+    return new ThinBackend(this.native, options, openLedgerInline);
+  }
+
+  async #add(
+    image: TaggedImage,
+    make: (id: string, sizeBytes: bigint) => Promise<void>,
+  ): Promise<ThinVolume> {
+    const id = newVolume();
+    await make(id, BigInt(image.sizeBytes));
+    const volume = new ThinVolume(this, id, image.copy());
     this.volumes.set(id, volume);
     return volume;
   }
@@ -240,22 +395,8 @@ export class ThinPoolOnDisks {
 /** A test with a pool of its own. */
 export function poolTest(
   title: string,
-  options: RigOptions,
-  story: (world: ThinPoolOnDisks, context: TestContext) => Promise<void>,
+  run: (pool: ThinPoolOnDisks) => Promise<void>,
+  options: PoolOptions = {},
 ): void {
-  guestTest(title, async (context) => {
-    const backend = { overcommitPercent: 1000n, ...options.backend };
-    const rig = await ThinRig.make('world', { dataBytes: 256n * MIB, ...options, backend });
-    const world = new ThinPoolOnDisks(rig);
-    try {
-      await story(world, context);
-    } catch (thrown) {
-      // What fails behind this, because of it, would be all that is seen.
-      console.log(thrown);
-      throw thrown;
-    } finally {
-      for (const volume of world.volumes.values()) volume.close();
-      await rig.dispose();
-    }
-  });
+  testWith(title, () => ThinPoolOnDisks.make(options), run);
 }

@@ -1,83 +1,44 @@
 /** The life of a thin pool on a real kernel: made, stopped, started, taken over. */
 import assert from 'node:assert/strict';
-import { closeSync, openSync, writeSync } from 'node:fs';
-import type { ThinPoolOptions } from '../../src/backends/thin/thin-backend.js';
-import { newVolume, SIZE } from '../backend/harness.js';
-import { ThinHarness, type ThinKind } from '../backend/thin-harness.js';
+import { writeFileSync } from 'node:fs';
 import { rejectsWith } from '../support/expect-status.js';
-import { guestTest } from './guest.js';
+import { EMBEDDED, poolTest } from './thin-pool-on-disks.js';
 
-const BLOCK = 65536;
-
-function poolTest(
-  title: string,
-  kind: ThinKind,
-  run: (harness: ThinHarness) => Promise<void>,
-  options: Partial<ThinPoolOptions> = {},
-): void {
-  guestTest(title, async () => {
-    const harness = await ThinHarness.make(kind, options);
-    try {
-      await run(harness);
-    } finally {
-      await harness.dispose();
-    }
-  });
-}
-
-/** A volume with a block of one byte; attached. */
-async function writtenVolume(harness: ThinHarness, value: number): Promise<string> {
-  const volumeId = newVolume();
-  await harness.backend.createVolume(volumeId, SIZE);
-  await harness.write(volumeId, 0, Buffer.alloc(BLOCK, value));
-  return volumeId;
-}
-
-for (const kind of ['embedded', 'given'] as const) {
-  poolTest(`a pool (${kind}) is stopped, and restarts unchanged`, kind, async (harness) => {
-    const { backend } = harness;
-    await backend.start();
-    const identity = await backend.identity();
-    const volumeId = await writtenVolume(harness, 5);
-    await harness.release(volumeId);
-    await backend.detach(volumeId);
-    await backend.stop();
-    assert.deepEqual(await harness.dmNames(), [], 'nothing of it is active');
-    await rejectsWith(backend.attach(volumeId, { readOnly: false }), 'FAILED_PRECONDITION');
-    await backend.start('existing');
-    assert.equal(await backend.identity(), identity);
-    assert.equal((await harness.read(volumeId))[0], 5);
-  });
+for (const [kind, changed] of Object.entries({ embedded: EMBEDDED, given: {} })) {
+  poolTest(
+    `a pool (${kind}) is stopped, and restarts unchanged`,
+    async (pool) => {
+      const { backend } = pool;
+      const identity = await backend.identity();
+      const volume = await pool.written(1);
+      await pool.stop();
+      assert.deepEqual(await pool.deviceNames(), [], 'nothing of it is active');
+      await rejectsWith(backend.attach(volume.id, { readOnly: false }), 'FAILED_PRECONDITION');
+      await backend.start('existing');
+      assert.equal(await backend.identity(), identity);
+      await volume.attach();
+      assert.ok(volume.read().equals(volume.image));
+    },
+    { backend: changed },
+  );
 }
 
 poolTest(
   'a running pool is taken over after a restart of the plugin',
-  'embedded',
-  async (harness) => {
-    const { backend } = harness;
-    await backend.start();
-    const volumeId = await writtenVolume(harness, 6);
-    const device = await backend.findAttachment(volumeId);
+  async (pool) => {
+    const { backend } = pool;
+    const volume = await pool.written(1);
+    const device = await backend.findAttachment(volume.id);
     await backend.stop();
-    const running = await harness.dmNames();
+    const running = await pool.deviceNames();
     assert.equal(running.length, 2, 'what is attached keeps the pool');
     await backend.start('existing');
-    assert.deepEqual(await harness.dmNames(), running);
-    assert.deepEqual(await backend.findAttachment(volumeId), device);
-    assert.equal((await harness.read(volumeId))[0], 6);
+    assert.deepEqual(await pool.deviceNames(), running);
+    assert.deepEqual(await backend.findAttachment(volume.id), device);
+    assert.ok(volume.read().equals(volume.image));
   },
+  { backend: EMBEDDED },
 );
-
-/** Counts what the harness's backend asks of the kernel, by method. */
-function countCalls({ native }: ThinHarness): Map<string, number> {
-  const counts = new Map<string, number>();
-  const run = native.run.bind(native);
-  native.run = (method, request) => {
-    counts.set(method, (counts.get(method) ?? 0) + 1);
-    return run(method, request);
-  };
-  return counts;
-}
 
 for (const features of [
   { passDiscards: true, errorWhenFull: true },
@@ -85,45 +46,46 @@ for (const features of [
 ]) {
   poolTest(
     `the table of a running pool is not replaced by an equal one (${JSON.stringify(features)})`,
-    'embedded',
-    async (harness) => {
-      const counts = countCalls(harness);
-      const { backend } = harness;
-      const volumeId = newVolume();
-      await backend.start();
-      await backend.createVolume(volumeId, SIZE);
-      await backend.attach(volumeId, { readOnly: false });
-      await backend.stop();
+    async (pool) => {
+      await pool.written(0);
+      await pool.backend.stop();
+      let reloads = 0;
+      const { run } = pool.native;
+      pool.native.run = (method, request) => {
+        if (method === 'dmReload') reloads += 1;
+        return run(method, request);
+      };
       // Each start looks after the pool as the monitor does every few seconds.
-      await backend.start('existing');
-      assert.equal(counts.get('dmReload') ?? 0, 0, 'the pool was held still for nothing');
+      await pool.backend.start('existing');
+      assert.equal(reloads, 0, 'the pool was held still for nothing');
     },
-    features,
+    { backend: { ...EMBEDDED, ...features } },
   );
 }
 
 poolTest(
   'a volume that a killed snapshot left suspended is resumed at the start',
-  'embedded',
-  async (h) => {
-    const { backend } = h;
-    await backend.start();
-    const volumeId = await writtenVolume(h, 7);
-    await backend.stop();
-    const name = `blockdelta-${volumeId}`;
-    await h.native.run('dmSuspend', { name, noFlush: false, lockFileSystem: true });
-    await backend.start('existing');
-    assert.equal((await h.native.run('dmFind', { name })).device?.suspended, false);
-    await h.write(volumeId, 0, Buffer.alloc(BLOCK, 8));
+  async (pool) => {
+    const volume = await pool.written(1);
+    await pool.backend.stop();
+    const name = `blockdelta-${volume.id}`;
+    await pool.native.run('dmSuspend', { name, noFlush: false, lockFileSystem: true });
+    await pool.backend.start('existing');
+    assert.deepEqual(await pool.suspendedDevices(), []);
+    volume.writeBlock(0);
   },
+  { backend: EMBEDDED },
 );
 
-poolTest('no pool is created on devices that are not empty', 'given', async (harness) => {
-  const { backend, devices } = harness;
-  const fd = openSync(devices?.data ?? '', 'r+');
-  writeSync(fd, 'somebody', 65536);
-  closeSync(fd);
+poolTest('no pool is created on devices that are not empty', async (pool) => {
+  await pool.stop();
+  const metadata = await pool.disks.disk('new-metadata', 32n << 20n);
+  const data = await pool.disks.disk('new-data', 64n << 20n);
+  const bytes = Buffer.concat([Buffer.alloc(65536), Buffer.from('somebody')]);
+  writeFileSync(data.path, bytes, { flag: 'r+' });
+  const devices = { metadata: metadata.path, data: data.path };
+  const backend = pool.makeBackend({ directory: pool.workspace.path('new'), devices });
   await rejectsWith(backend.start(), 'FAILED_PRECONDITION', /is not empty/);
-  assert.deepEqual(await harness.dmNames(), []);
+  assert.deepEqual(await pool.deviceNames(), []);
   await rejectsWith(backend.start('existing'), 'FAILED_PRECONDITION', /its ledger is new/);
 });

@@ -7,92 +7,66 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { rejectsWith } from '../support/expect-status.js';
 import {
-  poolTest,
   type ThinPoolOnDisks,
-  type WorldSnapshot,
-  type WorldVolume,
+  type ThinSnapshot,
+  type ThinVolume,
+  poolTest as test,
 } from './thin-pool-on-disks.js';
 
-const PASS = {};
-
-const namesIn = (world: ThinPoolOnDisks, directory: string): string[] =>
-  readdirSync(join(world.rig.directory, directory));
+const namesIn = (pool: ThinPoolOnDisks, directory: string): string[] =>
+  readdirSync(join(pool.directory, directory));
 
 /** Snapshots of an attached volume that has grown and changed in between. */
 async function history(
-  world: ThinPoolOnDisks,
+  pool: ThinPoolOnDisks,
   count: number,
-): Promise<{ volume: WorldVolume; cuts: WorldSnapshot[] }> {
-  const volume = await world.written(12);
-  const cuts: WorldSnapshot[] = [];
+): Promise<{ volume: ThinVolume; cuts: ThinSnapshot[] }> {
+  const volume = await pool.written(12);
+  const cuts: ThinSnapshot[] = [];
   for (let round = 0; round < count; round += 1) {
-    cuts.push(await world.cutOne(volume));
+    cuts.push(await pool.cutOne(volume));
     volume.write(round * 16 + 1, 2);
     volume.writeBlock(20 + round);
     volume.discardBlock(8 + (round % 4));
-    if (round === 1) await world.grow(volume, volume.image.sizeBytes * 2);
+    if (round === 1) await pool.grow(volume, volume.image.sizeBytes * 2);
   }
   return { volume, cuts };
 }
 
-function at<Item>(items: readonly Item[], index: number): Item {
-  const item = items.at(index);
-  assert.ok(item !== undefined);
-  return item;
-}
+test('a snapshot with a later one is retained as a list, and only the newest as a bookmark', async (pool) => {
+  const { volume, cuts } = await history(pool, 4);
+  const newest = cuts[3] as ThinSnapshot;
+  for (const [index, cut] of cuts.entries()) await pool.keepAndDelete(cut, cuts[index + 1]);
+  assert.equal(namesIn(pool, 'lists').length, 3);
+  assert.deepEqual(namesIn(pool, 'bases'), [newest.id]);
+  const target = await pool.cutOne(volume);
+  // Over the bookmark of the newest one, from which the request makes the last list.
+  for (const base of cuts) await pool.soundDelta(base, target);
+  const completed = await pool.backend.retainBase(newest.id, target.id);
+  assert.equal(completed?.pending, undefined);
+  assert.deepEqual(namesIn(pool, 'bases'), []);
+  await pool.restart();
+  for (const base of cuts) await pool.soundDelta(base, target);
+  const { usable, invalidated } = await pool.backend.retainedBases();
+  assert.deepEqual(usable.map(({ snapshotId }) => snapshotId).sort(), cuts.map((c) => c.id).sort());
+  assert.deepEqual(invalidated, []);
+});
 
-async function assertSoundFromAll(
-  world: ThinPoolOnDisks,
-  bases: readonly WorldSnapshot[],
-  target: WorldSnapshot,
-): Promise<void> {
-  for (const base of bases) await world.soundDelta(base, target);
-}
-
-poolTest(
-  'a snapshot with a later one is retained as a list, and only the newest as a bookmark',
-  PASS,
-  async (world) => {
-    const { volume, cuts } = await history(world, 4);
-    for (const [index, cut] of cuts.entries()) await world.keepAndDelete(cut, cuts[index + 1]);
-    assert.equal(namesIn(world, 'lists').length, 3);
-    assert.deepEqual(namesIn(world, 'bases'), [at(cuts, 3).id]);
-    const target = await world.cutOne(volume);
-    // Over the bookmark of the newest one, from which the request makes the last list.
-    await assertSoundFromAll(world, cuts, target);
-    const completed = await world.backend.retainBase(at(cuts, 3).id, target.id);
-    assert.equal(completed?.pending, undefined);
-    assert.deepEqual(namesIn(world, 'bases'), []);
-    await world.rig.restart();
-    await assertSoundFromAll(world, cuts, target);
-    const { usable, invalidated } = await world.backend.retainedBases();
-    assert.deepEqual(
-      usable.map(({ snapshotId }) => snapshotId).sort(),
-      cuts.map((c) => c.id).sort(),
-    );
-    assert.deepEqual(invalidated, []);
-  },
-);
-
-poolTest(
-  'an unclean stop that invalidates bookmarks leaves lists to snapshots that exist',
-  PASS,
-  async (world) => {
-    const { volume, cuts } = await history(world, 3);
-    const [first, second, third] = [at(cuts, 0), at(cuts, 1), at(cuts, 2)];
-    await world.keepAndDelete(first, second);
-    await world.keepAndDelete(second, third);
-    await world.powerCut(() => volume.discardBlock(2));
-    assert.equal(await world.lossOf(first), null);
-    const target = await world.cutOne(volume);
-    await assertSoundFromAll(world, [first, second], target);
-    // Now the last step is a bookmark, and the next unclean stop breaks it and what leads to it.
-    await world.keepAndDelete(target);
-    await world.keepAndDelete(third, target);
-    await world.powerCut(() => volume.discardBlock(3));
-    const next = await world.cutOne(volume);
-    assert.match((await world.lossOf(target)) ?? '', /discards/);
-    assert.match((await world.lossOf(first)) ?? '', /comes after it and is deleted too.*discards/);
-    await rejectsWith(world.backend.scanSource(next.id, first.id), 'NOT_FOUND', /discards/);
-  },
-);
+test('an unclean stop that invalidates bookmarks leaves lists to snapshots that exist', async (pool) => {
+  const { volume, cuts } = await history(pool, 3);
+  const [first, second, third] = cuts as [ThinSnapshot, ThinSnapshot, ThinSnapshot];
+  await pool.keepAndDelete(first, second);
+  await pool.keepAndDelete(second, third);
+  await pool.powerCut(() => volume.discardBlock(2));
+  assert.equal(await pool.lossOf(first), '');
+  const target = await pool.cutOne(volume);
+  for (const base of [first, second]) await pool.soundDelta(base, target);
+  // Now the last step is a bookmark, and the next unclean stop breaks it and what leads to it.
+  await pool.keepAndDelete(target);
+  await pool.keepAndDelete(third, target);
+  await pool.powerCut(() => volume.discardBlock(3));
+  const next = await pool.cutOne(volume);
+  assert.match(await pool.lossOf(target), /discards/);
+  assert.match(await pool.lossOf(first), /comes after it and is deleted too.*discards/);
+  await rejectsWith(pool.backend.scanSource(next.id, first.id), 'NOT_FOUND', /discards/);
+});

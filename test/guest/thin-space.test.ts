@@ -4,10 +4,17 @@
  */
 import assert from 'node:assert/strict';
 import { closeSync, fdatasyncSync, openSync, writeSync } from 'node:fs';
+import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
-import { BLOCK_BYTES, TaggedBlocks } from '../support/tagged-blocks.js';
-import { newSnapshot, newVolume } from './thin-changes.js';
-import { rigTest, type ThinRig, told, until } from './thin-rig.js';
+import { TaggedImage } from '../support/tagged-image.js';
+import {
+  BLOCK_BYTES,
+  newSnapshot,
+  newVolume,
+  poolTest,
+  type ThinPoolOnDisks,
+  writeBlock,
+} from './thin-pool-on-disks.js';
 
 const MIB = 1n << 20n;
 
@@ -17,55 +24,62 @@ const WRITTEN_BACK = { code: 'EIO' };
 /** Of the data device: its last MiB has the pool's label. */
 const deviceBytes = (blocks: number): bigint => BigInt(blocks * BLOCK_BYTES) + MIB;
 
-rigTest(
+/** A volume of so many blocks, each of which is written durably or fails as its device does. */
+async function newContent({ backend }: ThinPoolOnDisks, blocks: number) {
+  const volumeId = newVolume();
+  await backend.createVolume(volumeId, BigInt(blocks * BLOCK_BYTES));
+  const { devicePath } = await backend.attach(volumeId, { readOnly: false });
+  const content = TaggedImage.zeros(blocks * BLOCK_BYTES);
+  const write = async (first: number, end = first + 1): Promise<void> => {
+    for (let block = first; block < end; block += 1) await writeBlock(content, devicePath, block);
+  };
+  return { volumeId, write, verify: (what: string) => content.verify(devicePath, what) };
+}
+
+async function recovered(pool: ThinPoolOnDisks): Promise<void> {
+  await eventually('the pool has space', async () => {
+    const { mode, usedDataBlocks, totalDataBlocks } = await pool.status();
+    return mode === 'rw' && usedDataBlocks < totalDataBlocks;
+  });
+}
+
+poolTest(
   'a pool without data space fails new writes only, reports it, and recovers with more space',
-  { dataBytes: deviceBytes(DATA_BLOCKS) },
-  async (rig) => {
-    const { backend } = rig;
-    const blocks = DATA_BLOCKS;
-    const [volumeId, snapshotId] = [newVolume(), newSnapshot()];
-    await backend.createVolume(volumeId, BigInt(blocks * BLOCK_BYTES));
-    const { devicePath } = await backend.attach(volumeId, { readOnly: false });
-    const content = TaggedBlocks.zeros(blocks);
-    const half = blocks / 2;
-    for (let block = 0; block < half; block += 1) await content.write(devicePath, block, 1);
+  async (pool) => {
+    const { backend } = pool;
+    const { volumeId, write, verify } = await newContent(pool, DATA_BLOCKS);
+    const half = DATA_BLOCKS / 2;
+    await write(0, half);
+    const snapshotId = newSnapshot();
     await backend.createSnapshots([{ volumeId, snapshotId }]);
-    assert.deepEqual(rig.events, []);
+    assert.deepEqual(pool.events, []);
     // Each of them takes a block of its own now, and they are as many as there are left.
     const few = half - 4;
-    for (let block = 0; block < few; block += 1) await content.write(devicePath, block, 2);
-    await told(rig, /^warn: .*less than/m);
-    for (let block = few; block < half; block += 1) await content.write(devicePath, block, 2);
+    await write(0, few);
+    await pool.told(/^warn: .*less than/m);
+    await write(few, half);
 
-    await assert.rejects(content.write(devicePath, half, 3), WRITTEN_BACK);
-    await content.write(devicePath, 7, 4);
-    await content.verify(devicePath, 'the full volume');
-    await told(rig, /^error: .*no data space/m);
+    await assert.rejects(write(half), WRITTEN_BACK);
+    await write(7);
+    await verify('the full volume');
+    await pool.told(/^error: .*no data space/m);
     assert.equal((await backend.capacity()).freeBytes, 0n);
     await backend.check();
 
     await backend.deleteSnapshot(snapshotId);
-    await until('the pool has recovered', async () => {
-      const { mode, usedDataBlocks, totalDataBlocks } = await rig.status();
-      return mode === 'rw' && usedDataBlocks < totalDataBlocks;
-    });
-    for (let block = half; block < blocks; block += 1) await content.write(devicePath, block, 5);
-    await content.verify(devicePath, 'the volume after the deletion');
+    await recovered(pool);
+    await write(half, DATA_BLOCKS);
+    await verify('the volume after the deletion');
 
-    const other = newVolume();
-    await backend.createVolume(other, BigInt(blocks * BLOCK_BYTES));
-    const second = await backend.attach(other, { readOnly: false });
-    const late = TaggedBlocks.zeros(blocks);
-    await assert.rejects(late.write(second.devicePath, 0, 6), WRITTEN_BACK);
-    await rig.data.grow(deviceBytes(2 * DATA_BLOCKS));
-    await until('the pool has grown', async () => {
-      const { mode, usedDataBlocks, totalDataBlocks } = await rig.status();
-      return mode === 'rw' && usedDataBlocks < totalDataBlocks;
-    });
-    await late.write(second.devicePath, 0, 6);
-    await late.verify(second.devicePath, 'the late volume');
-    await content.verify(devicePath, 'the volume after the growth');
+    const late = await newContent(pool, DATA_BLOCKS);
+    await assert.rejects(late.write(0), WRITTEN_BACK);
+    await pool.data.grow(deviceBytes(2 * DATA_BLOCKS));
+    await recovered(pool);
+    await late.write(0);
+    await late.verify('the late volume');
+    await verify('the volume after the growth');
   },
+  { dataBytes: deviceBytes(DATA_BLOCKS) },
 );
 
 const SCATTERED = 40_000;
@@ -87,56 +101,53 @@ function scatter(devicePath: string): string {
   }
 }
 
-rigTest(
+poolTest(
   'a pool without metadata space is read-only, refuses changes and reports the remedy',
-  { metadataBytes: MIB / 2n, dataBytes: 16_384n * MIB, dataIsZero: true },
-  async (rig) => {
-    const { backend } = rig;
+  async (pool) => {
+    const { backend } = pool;
     const sizeBytes = BigInt(SCATTERED * BLOCK_BYTES);
     const [volumeId, refused] = [newVolume(), newVolume()];
     await backend.createVolume(volumeId, sizeBytes);
     const { devicePath } = await backend.attach(volumeId, { readOnly: false });
     assert.match(scatter(devicePath), /EIO|ENOSPC/);
-    assert.equal((await rig.status()).mode, 'ro');
+    assert.equal((await pool.status()).mode, 'ro');
     // The kernel asks for a check as soon as what runs out of space is a commit.
     const remedy = /Enlarge the metadata device|run thin_check/;
     await rejectsWith(backend.check(), 'FAILED_PRECONDITION', remedy);
-    await told(rig, remedy);
+    await pool.told(remedy);
     await rejectsWith(backend.createVolume(refused, MIB), 'FAILED_PRECONDITION');
     const snapshotId = newSnapshot();
     const cut = backend.createSnapshots([{ volumeId, snapshotId }]);
     await rejectsWith(cut, 'FAILED_PRECONDITION');
-    assert.deepEqual(await rig.suspendedDevices(), []);
+    assert.deepEqual(await pool.suspendedDevices(), []);
 
     const ids = (await backend.list()).volumes.map(({ id }) => id);
     assert.deepEqual(ids, [volumeId]);
     await backend.detach(volumeId);
   },
+  { metadataBytes: MIB / 2n, dataBytes: 16_384n * MIB, dataIsZero: true },
 );
 
 /** Thin devices of nobody, far from the plugin's ids; whatever they take is metadata. */
-async function fillMetadata(rig: ThinRig): Promise<void> {
-  const pool = await rig.poolName();
-  for (let deviceId = 9_000_000; ; deviceId += 1) {
-    await rig.native.run('thinMessages', { pool, messages: [`create_thin ${deviceId}`] });
-  }
+async function fillMetadata(pool: ThinPoolOnDisks): Promise<void> {
+  for (let deviceId = 9_000_000; ; deviceId += 1) await pool.send(`create_thin ${deviceId}`);
 }
 
-rigTest(
+poolTest(
   'a pool whose metadata is full but sound is writable again with a larger metadata device',
-  { metadataBytes: MIB / 2n, dataBytes: 16n * MIB },
-  async (rig) => {
-    const { backend } = rig;
-    await assert.rejects(fillMetadata(rig));
-    const { mode, needsCheck } = await rig.status();
+  async (pool) => {
+    const { backend } = pool;
+    await assert.rejects(fillMetadata(pool));
+    const { mode, needsCheck } = await pool.status();
     assert.deepEqual({ mode, needsCheck }, { mode: 'ro', needsCheck: false });
     const volumeId = newVolume();
     const remedy = /Enlarge the metadata device/;
     await rejectsWith(backend.createVolume(volumeId, MIB), 'FAILED_PRECONDITION', remedy);
-    await told(rig, remedy);
-    await rig.metadata.grow(4n * MIB);
-    await until('the pool is writable again', async () => (await rig.status()).mode === 'rw');
+    await pool.told(remedy);
+    await pool.metadata.grow(4n * MIB);
+    await eventually('the pool is writable again', async () => (await pool.status()).mode === 'rw');
     await backend.createVolume(volumeId, MIB);
     await backend.check();
   },
+  { metadataBytes: MIB / 2n, dataBytes: 16n * MIB },
 );

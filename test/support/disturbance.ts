@@ -5,6 +5,8 @@ export class Disturbance {
   #isStopped = false;
   /** Rounds that were finished. */
   rounds = 0;
+  /** It was stopped, or a round has failed. */
+  hasEnded = false;
   /** The end of what a script has said. */
   output = '';
   readonly #done: Promise<void>;
@@ -36,6 +38,10 @@ export class Disturbance {
   }
 
   async #run(round: (number: number) => Promise<void>): Promise<void> {
-    for (; !this.#isStopped; this.rounds += 1) await round(this.rounds);
+    try {
+      for (; !this.#isStopped; this.rounds += 1) await round(this.rounds);
+    } finally {
+      this.hasEnded = true;
+    }
   }
 }

@@ -7,17 +7,17 @@
  */
 import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { closeSync, ftruncateSync, openSync } from 'node:fs';
+import { readdirSync, readFileSync, truncateSync } from 'node:fs';
+import { basename } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { SystemError } from '../../src/base/errors.js';
-import type { DmDevice } from '../../src/native/dm-addon.js';
 import type { NativeRunner } from '../../src/native/pool.js';
 import { loopOn } from './loops.js';
 import type { Workspace } from './workspace.js';
 
 const SECTOR_BYTES = 512n;
 /** Of what the tests make themselves; pools and volumes have names of their own. */
-const PREFIX = 'blockdelta-disk-';
+export const DISK_PREFIX = 'blockdelta-disk-';
 /** How long an opener that is on its way out may keep a device. */
 const REMOVAL_MS = 10_000;
 
@@ -28,24 +28,16 @@ interface Table {
 
 /** A block device that works, refuses writes, or refuses everything, and changes that at any moment. */
 export class FaultyDisk {
-  #sizeBytes: bigint;
-
   constructor(
     private readonly native: NativeRunner,
     readonly name: string,
     /** /dev/dm-N, as long as the disk exists. */
     readonly path: string,
-    sizeBytes: bigint,
+    private sizeBytes: bigint,
     private readonly working: Table,
     /** Null: nothing below it. */
     private readonly file: string | null,
-  ) {
-    this.#sizeBytes = sizeBytes;
-  }
-
-  get sizeBytes(): bigint {
-    return this.#sizeBytes;
-  }
+  ) {}
 
   /** From now on every read and write fails. What was written before stays. */
   async fail(): Promise<void> {
@@ -65,12 +57,10 @@ export class FaultyDisk {
 
   async grow(sizeBytes: bigint): Promise<void> {
     if (this.file !== null) {
-      const fd = openSync(this.file, 'r+');
-      ftruncateSync(fd, Number(sizeBytes));
-      closeSync(fd);
+      truncateSync(this.file, Number(sizeBytes));
       await this.native.run('loopResize', { backingPath: this.file });
     }
-    this.#sizeBytes = sizeBytes;
+    this.sizeBytes = sizeBytes;
     await this.work();
   }
 
@@ -79,7 +69,7 @@ export class FaultyDisk {
     await this.native.run('dmReload', {
       name: this.name,
       readOnly: false,
-      sizeSectors: this.#sizeBytes / SECTOR_BYTES,
+      sizeSectors: this.sizeBytes / SECTOR_BYTES,
       ...table,
       noFlush: true,
       lockFileSystem: false,
@@ -114,14 +104,16 @@ export class DmFixture {
    */
   async powerCut(): Promise<void> {
     for (const disk of this.#disks) await disk.fail();
-    await this.#removeUsers();
+    for (const { path } of this.#disks) await this.#removeUsers(basename(path));
     for (const disk of this.#disks) await disk.work();
   }
 
   /** Removes everything that was made, and what stands on it. */
   async dispose(): Promise<void> {
-    await this.#removeUsers();
-    for (const { name } of this.#disks.splice(0)) await this.#remove(name);
+    for (const { name, path } of this.#disks.splice(0)) {
+      await this.#removeUsers(basename(path));
+      await this.#remove(name);
+    }
   }
 
   async #make(
@@ -130,7 +122,7 @@ export class DmFixture {
     working: Table,
     file: string | null,
   ): Promise<FaultyDisk> {
-    const name = `${PREFIX}${label}-${this.#run}`;
+    const name = `${DISK_PREFIX}${label}-${this.#run}`;
     const { device } = await this.native.run('dmCreate', {
       name,
       uuid: '',
@@ -143,27 +135,13 @@ export class DmFixture {
     return disk;
   }
 
-  /** Removes the devices that stand on these disks, those that nothing stands on first. */
-  async #removeUsers(): Promise<void> {
-    for (let users = await this.#users(); users.length > 0; users = await this.#users()) {
-      const free = users.filter((user) => !users.some((other) => standsOn(other, user)));
-      if (free.length === 0) throw new Error(`devices in a circle: ${users.map((u) => u.name)}`);
-      for (const { name } of free) await this.#remove(name);
+  /** Removes the devices that stand on that one, the uppermost first. */
+  async #removeUsers(kernelName: string): Promise<void> {
+    for (const user of readdirSync(`/sys/block/${kernelName}/holders`)) {
+      const name = readFileSync(`/sys/block/${user}/dm/name`, 'utf8').trim();
+      await this.#removeUsers(user);
+      await this.#remove(name);
     }
-  }
-
-  /** All devices above the disks, at any distance. */
-  async #users(): Promise<DmDevice[]> {
-    const { devices: names } = await this.native.run('dmList', { prefix: 'blockdelta-' });
-    const found = await Promise.all(names.map(({ name }) => this.native.run('dmFind', { name })));
-    const rest = found.flatMap(({ device }) => (device === null ? [] : [device]));
-    const disks = rest.filter(({ name }) => this.#disks.some((disk) => disk.name === name));
-    const users: DmDevice[] = [];
-    for (let below = disks; below.length > 0; ) {
-      below = rest.filter((device) => below.some((lower) => standsOn(device, lower)));
-      users.push(...below.filter((device) => !users.includes(device)));
-    }
-    return users;
   }
 
   async #remove(name: string): Promise<void> {
@@ -179,16 +157,6 @@ export class DmFixture {
       }
     }
   }
-}
-
-/** Whether a table of the upper device names the lower one. */
-function standsOn(upper: DmDevice, lower: DmDevice): boolean {
-  const number = `${lower.major}:${lower.minor}`;
-  return upper.targets.some(({ type, table }) => {
-    // A thin device whose pool has failed does not tell its table any more.
-    if (type === 'thin' && table === 'Fail') return lower.targets[0]?.type === 'thin-pool';
-    return table.split(' ').includes(number);
-  });
 }
 
 function ignoreAbsence(thrown: unknown): void {
