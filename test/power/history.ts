@@ -7,20 +7,26 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { CsiClient } from '../support/csi-client.js';
 import { blockDiscard } from '../support/ioctls.js';
-import type { HeldGroup, HeldVolume, Orchestrator } from '../support/orchestrator.js';
+import {
+  type HeldGroup,
+  type HeldVolume,
+  MIB,
+  type Orchestrator,
+  untilReleased,
+} from '../support/orchestrator.js';
 import type { Random } from '../support/random.js';
-import { statusOf } from '../support/refusal.js';
-import { BLOCK_BYTES, type Entry } from './ledger.js';
+import { PAGE_BYTES, TaggedImage } from '../support/tagged-image.js';
+import type { Entry, Written } from './ledger.js';
 
-const BLOCKS = 1024;
-const GROWTH_BLOCKS = 256;
-const MAX_BLOCKS = 2048;
+const SIZE = 4 * MIB;
+const GROWTH = MIB;
+const MAX_SIZE = 8 * MIB;
 const MAX_VOLUMES = 4;
 const MAX_SNAPSHOTS = 5;
 
 interface Living {
   volume: HeldVolume;
-  blocks: number;
+  sizeBytes: number;
   snapshots: string[];
 }
 
@@ -28,7 +34,6 @@ export class History {
   readonly #volumes: Living[] = [];
   readonly #groups: HeldGroup[] = [];
   #names = 0;
-  #values = 0;
 
   constructor(
     private readonly orchestrator: Orchestrator,
@@ -51,14 +56,14 @@ export class History {
     const third = await this.#snapshot(a);
     await this.#listed(third);
     await this.#deleteSnapshot(a, second);
-    const b = await this.#create({ snapshotId: first }, a.blocks);
+    const b = await this.#create({ snapshotId: first }, a.sizeBytes);
     this.#write(b, true);
     // The newest one: its file stays until the next list begins there.
     await this.#deleteSnapshot(a, third);
     await this.#expand(a);
     this.#write(a, false);
     await this.#listed(await this.#snapshot(a));
-    const c = await this.#create({ volumeId: a.volume.id }, a.blocks, false);
+    const c = await this.#create({ volumeId: a.volume.id }, a.sizeBytes, false);
     const group = await this.#group([a, b]);
     await this.#deleteSnapshot(a, first);
     await this.#deleteGroup(group);
@@ -89,7 +94,7 @@ export class History {
     } else if (choice < 9) this.#write(volume, random.below(2) === 0);
     else if (choice < 13 && snapshots.length > 0) {
       await this.#deleteSnapshot(volume, random.pick(snapshots));
-    } else if (choice === 13 && volume.blocks < MAX_BLOCKS) await this.#expand(volume);
+    } else if (choice === 13 && volume.sizeBytes < MAX_SIZE) await this.#expand(volume);
     else if (choice === 14 && this.#volumes.length > 1) {
       await this.#group(this.#volumes.slice(-2));
     } else if (choice === 15 && this.#groups.length > 0) {
@@ -98,9 +103,9 @@ export class History {
     else if (choice >= 16 && this.#volumes.length < MAX_VOLUMES) {
       const kind = random.below(3);
       if (kind === 0) await this.#create();
-      else if (kind === 1) await this.#create({ volumeId: volume.volume.id }, volume.blocks);
+      else if (kind === 1) await this.#create({ volumeId: volume.volume.id }, volume.sizeBytes);
       else if (snapshots.length > 0) {
-        await this.#create({ snapshotId: random.pick(snapshots) }, volume.blocks);
+        await this.#create({ snapshotId: random.pick(snapshots) }, volume.sizeBytes);
       }
     } else if (snapshots.length > 1) {
       const [base = '', target = ''] = [snapshots[0], snapshots.at(-1)];
@@ -112,42 +117,41 @@ export class History {
 
   async #create(
     from?: { snapshotId: string } | { volumeId: string },
-    blocks = BLOCKS,
+    sizeBytes = SIZE,
     isUsed = true,
   ): Promise<Living> {
     const name = this.#name();
-    const sizeBytes = blocks * BLOCK_BYTES;
-    const volume = await settled(() => this.orchestrator.create(name, { sizeBytes, ...from }));
+    const volume = await untilReleased(() =>
+      this.orchestrator.create(name, { sizeBytes, ...from }),
+    );
     this.acknowledged({
-      ...{ kind: 'create', volumeId: volume.id, name, blocks },
+      ...{ kind: 'create', volumeId: volume.id, name, sizeBytes },
       ...(from === undefined ? {} : { from }),
     });
     if (isUsed) {
-      await settled(() => this.orchestrator.stage(volume));
+      await untilReleased(() => this.orchestrator.stage(volume));
       this.acknowledged({ kind: 'other', what: 'NodeStageVolume' });
-      await settled(() => this.orchestrator.publish(volume));
+      await untilReleased(() => this.orchestrator.publish(volume));
       this.acknowledged({ kind: 'other', what: 'NodePublishVolume' });
     }
-    const living = { volume, blocks, snapshots: [] };
+    const living = { volume, sizeBytes, snapshots: [] };
     this.#volumes.push(living);
     return living;
   }
 
-  #write({ volume, blocks }: Living, synced: boolean): void {
-    const written: [number, number][] = [];
+  #write({ volume, sizeBytes }: Living, synced: boolean): void {
+    const written: Written[] = [];
     const fd = openSync(volume.targetPath, 'r+');
     try {
       for (let run = 0; run < 4; run += 1) {
         const length = 1 + this.random.below(8);
-        const first = this.random.below(blocks - length);
-        const isDiscard = this.random.below(4) === 0;
-        if (isDiscard) blockDiscard(fd, first * BLOCK_BYTES, length * BLOCK_BYTES);
-        for (let block = first; block < first + length; block += 1) {
-          this.#values += 1;
-          const value = isDiscard ? 0 : this.#values;
-          written.push([block, value]);
-          if (!isDiscard) writeSync(fd, blockOf(value), 0, BLOCK_BYTES, block * BLOCK_BYTES);
-        }
+        const first = this.random.below(sizeBytes / PAGE_BYTES - length);
+        const { tags, bytes } = TaggedImage.newPages(length);
+        if (this.random.below(4) === 0) {
+          blockDiscard(fd, first * PAGE_BYTES, bytes.length);
+          tags.fill(0);
+        } else writeSync(fd, bytes, 0, bytes.length, first * PAGE_BYTES);
+        written.push([first, [...tags]]);
       }
       if (synced) fsyncSync(fd);
     } finally {
@@ -158,7 +162,7 @@ export class History {
 
   async #snapshot({ volume, snapshots }: Living): Promise<string> {
     const name = this.#name();
-    const snapshotId = await settled(() => this.orchestrator.snapshot(volume, name));
+    const snapshotId = await untilReleased(() => this.orchestrator.snapshot(volume, name));
     this.acknowledged({ kind: 'snapshot', name, member: { snapshotId, volumeId: volume.id } });
     snapshots.push(snapshotId);
     return snapshotId;
@@ -171,38 +175,33 @@ export class History {
   }
 
   async #deleteSnapshot({ snapshots }: Living, snapshotId: string): Promise<void> {
-    await settled(() => this.orchestrator.deleteSnapshot(snapshotId));
+    await untilReleased(() => this.orchestrator.deleteSnapshot(snapshotId));
     this.acknowledged({ kind: 'delete snapshot', snapshotId });
     snapshots.splice(snapshots.indexOf(snapshotId), 1);
   }
 
   async #expand(living: Living): Promise<void> {
-    const blocks = living.blocks + GROWTH_BLOCKS;
-    await settled(() => this.orchestrator.expand(living.volume, blocks * BLOCK_BYTES));
-    living.blocks = blocks;
-    this.acknowledged({ kind: 'expand', volumeId: living.volume.id, blocks });
+    const sizeBytes = living.sizeBytes + GROWTH;
+    await untilReleased(() => this.orchestrator.expand(living.volume, sizeBytes));
+    living.sizeBytes = sizeBytes;
+    this.acknowledged({ kind: 'expand', volumeId: living.volume.id, sizeBytes });
   }
 
   async #group(sources: readonly Living[]): Promise<HeldGroup> {
     const name = this.#name();
-    const group = await settled(() =>
-      this.orchestrator.groupSnapshot(
-        sources.map(({ volume }) => volume),
-        name,
-      ),
-    );
-    const members = sources.map(({ volume }, index) => {
-      return { snapshotId: group.snapshotIds[index] ?? '', volumeId: volume.id };
+    const volumes = sources.map(({ volume }) => volume);
+    const group = await untilReleased(() => this.orchestrator.groupSnapshot(volumes, name));
+    const members = volumes.map(({ id: volumeId }, index) => {
+      return { snapshotId: group.snapshotIds[index] ?? '', volumeId };
     });
-    this.acknowledged({ kind: 'group', groupId: group.id, name, members });
+    this.acknowledged({ kind: 'group', name, members });
     this.#groups.push(group);
     return group;
   }
 
   async #deleteGroup(group: HeldGroup): Promise<void> {
-    await settled(() => this.orchestrator.deleteGroup(group));
-    const { id: groupId, snapshotIds } = group;
-    this.acknowledged({ kind: 'delete group', groupId, snapshotIds });
+    await untilReleased(() => this.orchestrator.deleteGroup(group));
+    this.acknowledged({ kind: 'delete group', group });
     this.#groups.splice(this.#groups.indexOf(group), 1);
   }
 
@@ -211,10 +210,10 @@ export class History {
     for (const group of [...this.#groups]) await this.#deleteGroup(group);
     for (const snapshotId of [...snapshots]) await this.#deleteSnapshot(living, snapshotId);
     if (existsSync(volume.targetPath)) {
-      await settled(() => this.orchestrator.takeDown(volume));
+      await untilReleased(() => this.orchestrator.takeDown(volume));
       this.acknowledged({ kind: 'other', what: 'NodeUnpublishVolume and NodeUnstageVolume' });
     }
-    await settled(() => this.orchestrator.delete(volume));
+    await untilReleased(() => this.orchestrator.delete(volume));
     this.acknowledged({ kind: 'delete', volumeId: volume.id });
     this.#volumes.splice(this.#volumes.indexOf(living), 1);
   }
@@ -223,21 +222,4 @@ export class History {
     this.#names += 1;
     return `object ${this.#names}`;
   }
-}
-
-/** Something is in use for longer than a call waits, while a list is made in a slow guest: repeated, but not for ever. */
-async function settled<T>(call: () => Promise<T>): Promise<T> {
-  for (let repeats = 0; ; repeats += 1) {
-    const attempt = call();
-    const status = await statusOf(attempt);
-    if (!['ABORTED', 'FAILED_PRECONDITION'].includes(status) || repeats === 20) return attempt;
-    await delay(500);
-  }
-}
-
-function blockOf(value: number): Buffer {
-  const block = Buffer.alloc(BLOCK_BYTES);
-  const pattern = Buffer.alloc(4);
-  pattern.writeUInt32LE(value);
-  return block.fill(pattern);
 }

@@ -2,12 +2,12 @@
  * What a plugin has acknowledged, in order, and what each acknowledgement promises of a disk that loses its power
  * afterwards. Knows neither disks nor the plugin.
  *
- * Volumes are made of blocks that hold one number each, and 0 for zeros. No number is written twice, so a block
- * says which write it is from.
+ * Volumes are made of pages that hold one number each. No number is written twice, so a page says which write it is
+ * from.
  */
 import assert from 'node:assert/strict';
-
-export const BLOCK_BYTES = 4096;
+import type { HeldGroup } from '../support/orchestrator.js';
+import { TaggedImage } from '../support/tagged-image.js';
 
 export interface Member {
   snapshotId: string;
@@ -20,69 +20,66 @@ export type Entry =
       kind: 'create';
       volumeId: string;
       name: string;
-      blocks: number;
+      sizeBytes: number;
       from?: { snapshotId: string } | { volumeId: string };
     }
   | { kind: 'delete'; volumeId: string }
-  | { kind: 'expand'; volumeId: string; blocks: number }
-  | { kind: 'write'; volumeId: string; written: [block: number, value: number][]; synced: boolean }
+  | { kind: 'expand'; volumeId: string; sizeBytes: number }
+  | { kind: 'write'; volumeId: string; written: Written[]; synced: boolean }
   | { kind: 'snapshot'; name: string; member: Member }
-  | { kind: 'group'; groupId: string; name: string; members: Member[] }
+  | { kind: 'group'; name: string; members: Member[] }
   | { kind: 'delete snapshot'; snapshotId: string }
-  | { kind: 'delete group'; groupId: string; snapshotIds: string[] }
+  | { kind: 'delete group'; group: HeldGroup }
   /** Promises nothing new. */
   | { kind: 'other'; what: string };
+
+/** Numbers of pages that follow each other, from the first one on; 0: it was discarded. */
+export type Written = readonly [page: number, tags: readonly number[]];
 
 export interface SnapshotPromise {
   volumeId: string;
   /** Snapshots have been taken in this order. */
   sequence: number;
-  values: Uint32Array;
+  image: TaggedImage;
 }
 
-/** The values that each block of a volume may have. */
+/** What each page of a volume may hold. */
 export class VolumePromise {
-  private constructor(
-    private durable: Uint32Array,
+  constructor(
+    private durable: TaggedImage,
     /** In the order in which they were written since the last flush. */
-    private unflushed: [block: number, value: number][] = [],
+    private unflushed: readonly Written[] = [],
   ) {}
 
-  static of(values: Uint32Array): VolumePromise {
-    return new VolumePromise(values);
-  }
-
-  get blocks(): number {
-    return this.durable.length;
+  get sizeBytes(): number {
+    return this.durable.sizeBytes;
   }
 
   /** As somebody reads it who has not lost power. */
-  current(): Uint32Array {
-    const values = this.durable.slice();
-    for (const [block, value] of this.unflushed) values[block] = value;
-    return values;
+  current(): TaggedImage {
+    const image = this.durable.copy();
+    for (const [page, tags] of this.unflushed) image.tags.set(tags, page);
+    return image;
   }
 
-  allows(block: number, value: number): boolean {
-    if ((this.durable[block] ?? 0) === value) return true;
-    return this.unflushed.some(([written, to]) => written === block && to === value);
+  allows(page: number, tag: number): boolean {
+    if (this.durable.tags[page] === tag) return true;
+    return this.unflushed.some(([first, tags]) => tags[page - first] === tag);
   }
 
   copy(): VolumePromise {
-    return new VolumePromise(this.durable, [...this.unflushed]);
+    return new VolumePromise(this.durable, this.unflushed);
   }
 
-  write(written: readonly [number, number][], synced: boolean): void {
-    this.unflushed.push(...written);
+  write(written: readonly Written[], synced: boolean): void {
+    this.unflushed = [...this.unflushed, ...written];
     if (!synced) return;
     this.durable = this.current();
     this.unflushed = [];
   }
 
-  expand(blocks: number): void {
-    const durable = new Uint32Array(blocks);
-    durable.set(this.durable);
-    this.durable = durable;
+  expand(sizeBytes: number): void {
+    this.durable = this.durable.copy(sizeBytes);
   }
 }
 
@@ -109,16 +106,16 @@ export class Promises {
   #add(entry: Entry): void {
     switch (entry.kind) {
       case 'create':
-        this.volumes.set(entry.volumeId, VolumePromise.of(this.#initial(entry)));
+        this.volumes.set(entry.volumeId, new VolumePromise(this.#initial(entry)));
         break;
       case 'delete':
         this.volumes.delete(entry.volumeId);
         break;
       case 'expand':
-        this.#volume(entry.volumeId).expand(entry.blocks);
+        existing(this.volumes, entry.volumeId).expand(entry.sizeBytes);
         break;
       case 'write':
-        this.#volume(entry.volumeId).write(entry.written, entry.synced);
+        existing(this.volumes, entry.volumeId).write(entry.written, entry.synced);
         break;
       case 'snapshot':
         this.#take(entry.member);
@@ -130,7 +127,7 @@ export class Promises {
         this.#retain(entry.snapshotId);
         break;
       case 'delete group':
-        for (const snapshotId of entry.snapshotIds) this.#retain(snapshotId);
+        for (const snapshotId of entry.group.snapshotIds) this.#retain(snapshotId);
         break;
       case 'other':
         break;
@@ -138,30 +135,28 @@ export class Promises {
   }
 
   #take({ snapshotId, volumeId }: Member): void {
-    const values = this.#volume(volumeId).current();
+    const image = existing(this.volumes, volumeId).current();
     const sequence = this.snapshots.size + this.bases.size;
-    this.snapshots.set(snapshotId, { volumeId, sequence, values });
+    this.snapshots.set(snapshotId, { volumeId, sequence, image });
   }
 
   #retain(snapshotId: string): void {
-    const snapshot = this.snapshots.get(snapshotId);
-    assert.ok(snapshot !== undefined, snapshotId);
+    this.bases.set(snapshotId, existing(this.snapshots, snapshotId));
     this.snapshots.delete(snapshotId);
-    this.bases.set(snapshotId, snapshot);
   }
 
-  #initial({ from, blocks }: Extract<Entry, { kind: 'create' }>): Uint32Array {
-    const values = new Uint32Array(blocks);
-    if (from !== undefined && 'volumeId' in from) values.set(this.#volume(from.volumeId).current());
-    if (from !== undefined && 'snapshotId' in from) {
-      values.set(this.snapshots.get(from.snapshotId)?.values ?? []);
-    }
-    return values;
+  #initial({ from, sizeBytes }: Extract<Entry, { kind: 'create' }>): TaggedImage {
+    if (from === undefined) return TaggedImage.zeros(sizeBytes);
+    const source =
+      'volumeId' in from
+        ? existing(this.volumes, from.volumeId).current()
+        : existing(this.snapshots, from.snapshotId).image;
+    return source.copy(sizeBytes);
   }
+}
 
-  #volume(volumeId: string): VolumePromise {
-    const volume = this.volumes.get(volumeId);
-    assert.ok(volume !== undefined, volumeId);
-    return volume;
-  }
+function existing<T>(objects: ReadonlyMap<string, T>, id: string): T {
+  const found = objects.get(id);
+  assert.ok(found !== undefined, id);
+  return found;
 }

@@ -6,12 +6,12 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { CsiClient, MetadataAnswer } from '../support/csi-client.js';
-import { assertWellFormed } from '../support/metadata-check.js';
-import { createRequest, Orchestrator } from '../support/orchestrator.js';
+import type { CsiClient } from '../support/csi-client.js';
+import type { HeldVolume, Orchestrator } from '../support/orchestrator.js';
 import { startReport } from '../support/plugin-log.js';
 import { statusOf } from '../support/refusal.js';
-import { BLOCK_BYTES, type Entry, type Promises, type SnapshotPromise } from './ledger.js';
+import { assertSound, TaggedImage } from '../support/tagged-image.js';
+import type { Entry, Promises, SnapshotPromise } from './ledger.js';
 import { startOn } from './plugin.js';
 
 export interface Cut {
@@ -57,7 +57,7 @@ export async function checkCut(directory: string, cut: Cut, figures: Figures): P
 class CutCheck {
   readonly #pool: string;
   /** Of the volumes that exist, what their files hold. */
-  readonly #volumes = new Map<string, Uint32Array>();
+  readonly #volumes = new Map<string, TaggedImage>();
   /** That are listed. */
   #snapshots = new Set<string>();
 
@@ -71,18 +71,14 @@ class CutCheck {
   }
 
   async run(): Promise<void> {
-    const plugin = await startOn(this.mountPoint, this.directory);
+    const { plugin, orchestrator } = await startOn(this.mountPoint, this.directory);
     try {
       assert.deepEqual(startReport(plugin.log).differences, [], 'catalogue and pool agree');
-      const orchestrator = new Orchestrator(
-        { path: (...names) => join(this.directory, ...names) },
-        () => plugin.client,
-      );
       await this.#checkVolumes(plugin.client);
       await this.#checkSnapshots(orchestrator);
       this.#checkDirectories();
       await this.#checkLists(plugin.client, this.#listed());
-      await repeat(plugin.client, this.cut.running);
+      await repeat(orchestrator, this.cut.running);
       await this.#goOn(plugin.client, orchestrator);
       this.figures.cuts += 1;
     } finally {
@@ -95,34 +91,27 @@ class CutCheck {
     const { entries } = await client.controller.ListVolumes({});
     for (const { volume } of entries) {
       const id = String(volume.volume_id);
-      const values = readValues(join(this.#pool, 'volumes', id));
-      assert.equal(
-        BigInt(volume.capacity_bytes),
-        BigInt(values.length * BLOCK_BYTES),
-        `size of ${id}`,
-      );
-      this.#volumes.set(id, values);
+      const image = this.#imageOf('volumes', id);
+      assert.equal(Number(volume.capacity_bytes), image.sizeBytes, `size of ${id}`);
+      this.#volumes.set(id, image);
     }
     assertListed('volumes', this.#volumes, before.volumes, after.volumes);
-    for (const [id, values] of this.#volumes) {
+    for (const [id, { sizeBytes, tags }] of this.#volumes) {
       const allowed = [before.volumes.get(id), after.volumes.get(id)];
-      assert.ok(
-        allowed.some((volume) => volume?.blocks === values.length),
-        `volume ${id} has ${values.length} blocks`,
+      const isAllowed = allowed.some((volume) => volume?.sizeBytes === sizeBytes);
+      assert.ok(isAllowed, `volume ${id} has ${sizeBytes} bytes`);
+      const wrong = [...tags.keys()].filter(
+        (page) => !allowed.some((volume) => volume?.allows(page, tags[page] ?? 0)),
       );
-      const wrong = [...values.keys()].filter(
-        (block) => !allowed.some((volume) => volume?.allows(block, values[block] ?? 0)),
-      );
-      assert.deepEqual(wrong, [], `blocks of volume ${id} that hold what was never promised`);
+      assert.deepEqual(wrong, [], `pages of volume ${id} that hold what was never promised`);
     }
   }
 
   async #checkSnapshots(orchestrator: Orchestrator): Promise<void> {
     this.#snapshots = new Set(await orchestrator.snapshotIds());
     assertListed('snapshots', this.#snapshots, this.cut.before.snapshots, this.cut.after.snapshots);
-    for (const [id, { values }] of this.#listed()) {
-      const found = readValues(join(this.#pool, 'snapshots', id));
-      assert.ok(Buffer.from(found.buffer).equals(Buffer.from(values.buffer)), `the bytes of ${id}`);
+    for (const [id, { image }] of this.#listed()) {
+      assert.ok(this.#imageOf('snapshots', id).equals(image), `the bytes of ${id}`);
       this.figures.snapshots += 1;
     }
   }
@@ -146,12 +135,12 @@ class CutCheck {
     targets: readonly (readonly [string, SnapshotPromise])[],
   ): Promise<void> {
     for (const [id, target] of targets) {
-      assertSound(new Uint32Array(), target.values, await client.allocated(id), `list of ${id}`);
+      assertSound(TaggedImage.zeros(0), target.image, await client.allocated(id), `list of ${id}`);
       const bases = some(this.#basesOf(target), this.figures.cuts);
       for (const [baseId, base] of bases) {
         const label = `delta from ${baseId} to ${id}`;
         if (this.#snapshots.has(baseId)) {
-          assertSound(base.values, target.values, await client.delta(baseId, id), label);
+          assertSound(base.image, target.image, await client.delta(baseId, id), label);
         } else await this.#checkRetained(client, { baseId, base, id, target });
         this.figures.lists += 1;
       }
@@ -165,7 +154,7 @@ class CutCheck {
     const status = await statusOf(delta);
     if (status === 'OK') {
       this.figures.fromDeleted += 1;
-      assertSound(base.values, target.values, await delta, label);
+      assertSound(base.image, target.image, await delta, label);
       return;
     }
     assert.equal(status, 'NOT_FOUND', label);
@@ -180,13 +169,18 @@ class CutCheck {
   async #goOn(client: CsiClient, orchestrator: Orchestrator): Promise<void> {
     const ids = await orchestrator.volumeIds();
     for (const volumeId of ids.filter((each) => this.#volumes.has(each))) {
-      const request = { source_volume_id: volumeId, name: `${volumeId} after the cut` };
-      const { snapshot } = await client.controller.CreateSnapshot(request);
-      const values = readValues(join(this.#pool, 'volumes', volumeId));
+      const volume = orchestrator.hold('', { volume_id: volumeId });
+      const id = await orchestrator.snapshot(volume, `${volumeId} after the cut`);
+      const image = this.#imageOf('volumes', volumeId);
       this.#snapshots = new Set(await orchestrator.snapshotIds());
-      const target = { volumeId, values, sequence: Number.POSITIVE_INFINITY };
-      await this.#checkLists(client, [[String(snapshot.snapshot_id), target]]);
+      const target = { volumeId, image, sequence: Number.POSITIVE_INFINITY };
+      await this.#checkLists(client, [[id, target]]);
     }
+  }
+
+  /** Fails if a page of the file holds several numbers. */
+  #imageOf(directory: 'volumes' | 'snapshots', id: string): TaggedImage {
+    return TaggedImage.of(readFileSync(join(this.#pool, directory, id)));
   }
 
   /** What is promised of the listed snapshots. */
@@ -231,81 +225,30 @@ function some<T>(all: readonly T[], turn: number): T[] {
 }
 
 /** The call that was cut off succeeds now. */
-async function repeat(client: CsiClient, entry: Entry | null): Promise<void> {
+async function repeat(orchestrator: Orchestrator, entry: Entry | null): Promise<unknown> {
+  const volume = (id: string): HeldVolume => orchestrator.hold('', { volume_id: id });
   switch (entry?.kind) {
     case 'create': {
-      const { name, blocks, from } = entry;
-      const spec = { sizeBytes: blocks * BLOCK_BYTES, ...from };
-      await client.controller.CreateVolume(createRequest(name, spec));
-      break;
+      const { name, sizeBytes, from } = entry;
+      return orchestrator.create(name, { sizeBytes, ...from });
     }
     case 'delete':
-      await client.controller.DeleteVolume({ volume_id: entry.volumeId });
-      break;
-    case 'expand': {
-      const bytes = entry.blocks * BLOCK_BYTES;
-      await client.controller.ControllerExpandVolume({
-        volume_id: entry.volumeId,
-        capacity_range: { required_bytes: bytes, limit_bytes: bytes },
-      });
-      break;
-    }
-    case 'snapshot': {
-      const { name, member } = entry;
-      await client.controller.CreateSnapshot({ source_volume_id: member.volumeId, name });
-      break;
-    }
+      return orchestrator.delete(volume(entry.volumeId));
+    case 'expand':
+      return orchestrator.expand(volume(entry.volumeId), entry.sizeBytes);
+    case 'snapshot':
+      return orchestrator.snapshot(volume(entry.member.volumeId), entry.name);
     case 'group': {
-      const { name, members } = entry;
-      const source_volume_ids = members.map(({ volumeId }) => volumeId);
-      await client.groups.CreateVolumeGroupSnapshot({ source_volume_ids, name });
-      break;
+      const sources = entry.members.map(({ volumeId }) => volume(volumeId));
+      return orchestrator.groupSnapshot(sources, entry.name);
     }
     case 'delete snapshot':
-      await client.controller.DeleteSnapshot({ snapshot_id: entry.snapshotId });
-      break;
-    case 'delete group': {
-      const { groupId: group_snapshot_id, snapshotIds: snapshot_ids } = entry;
-      await client.groups.DeleteVolumeGroupSnapshot({ group_snapshot_id, snapshot_ids });
-      break;
-    }
+      return orchestrator.deleteSnapshot(entry.snapshotId);
+    case 'delete group':
+      return orchestrator.deleteGroup(entry.group);
+    default:
+      return undefined;
   }
-}
-
-function assertSound(
-  base: Uint32Array,
-  target: Uint32Array,
-  answer: MetadataAnswer,
-  label: string,
-): void {
-  assertWellFormed(answer, target.length * BLOCK_BYTES);
-  const covered = new Uint8Array(target.length);
-  for (const { offset, size } of answer.ranges) {
-    const first = Math.ceil(Number(offset) / BLOCK_BYTES);
-    covered.fill(1, first, Math.floor(Number(offset + size) / BLOCK_BYTES));
-  }
-  const missed = [...target.keys()].filter(
-    (block) => target[block] !== (base[block] ?? 0) && covered[block] === 0,
-  );
-  assert.deepEqual(missed, [], `blocks that the ${label} misses`);
-}
-
-/** The number in each block of a file. Fails if a block holds several. */
-function readValues(path: string): Uint32Array {
-  const bytes = readFileSync(path);
-  const words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length / 4);
-  const wordsInBlock = BLOCK_BYTES / 4;
-  const values = new Uint32Array(Math.ceil(words.length / wordsInBlock));
-  for (let block = 0; block < values.length; block += 1) {
-    const found = words.subarray(block * wordsInBlock, (block + 1) * wordsInBlock);
-    const [value = 0] = found;
-    assert.ok(
-      found.every((word) => word === value),
-      `block ${block} of ${path} holds two values`,
-    );
-    values[block] = value;
-  }
-  return values;
 }
 
 function run(program: string, ...args: string[]): string {

@@ -11,7 +11,6 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync, openSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { sendDeviceMapperMessage } from '../support/ioctls.js';
-import { Orchestrator } from '../support/orchestrator.js';
 import { seededRandom } from '../support/random.js';
 import { History } from './history.js';
 import type { Entry } from './ledger.js';
@@ -39,11 +38,7 @@ for (const each of disks) {
   acknowledged({ kind: 'other', what: 'the directories are durable' });
   const paths = `${mountPoint}.paths`;
   mkdirSync(paths);
-  const plugin = await startOn(mountPoint, paths);
-  const orchestrator = new Orchestrator(
-    { path: (...names) => join(paths, ...names) },
-    () => plugin.client,
-  );
+  const { plugin, orchestrator } = await startOn(mountPoint, paths);
   const random = seededRandom(`power cuts of ${name}`);
   const history = new History(orchestrator, plugin.client, pool, random, acknowledged);
   if (length === 'short') await history.short();

@@ -114,7 +114,7 @@ export class Orchestrator {
 
   async takeDown(volume: HeldVolume): Promise<void> {
     await this.unpublish(volume);
-    await unstaged(() => this.unstage(volume));
+    await untilReleased(() => this.unstage(volume));
   }
 
   async delete(volume: HeldVolume): Promise<void> {
@@ -230,21 +230,18 @@ function contentSource({ snapshotId, volumeId }: VolumeSpec): Message {
   return { volume_content_source: { volume: { volume_id: volumeId } } };
 }
 
-/** What an orchestrator answers with another NodeUnstageVolume: others may still hold the device. */
-const UNSTAGE_AGAIN: readonly string[] = ['FAILED_PRECONDITION', 'ABORTED', 'UNAVAILABLE'];
-const UNSTAGE_TIMEOUT_MS = 120_000;
+/** What an orchestrator answers with the same call again: others may still hold the device. */
+const IN_USE: readonly string[] = ['FAILED_PRECONDITION', 'ABORTED', 'UNAVAILABLE'];
+const IN_USE_TIMEOUT_MS = 120_000;
 const LONGEST_PAUSE_MS = 2000;
 
-/** Repeats a NodeUnstageVolume that did not succeed yet, with growing pauses, for two minutes at most. */
-export async function unstaged(call: () => Promise<unknown>): Promise<void> {
-  const deadline = Date.now() + UNSTAGE_TIMEOUT_MS;
+/** Repeats a call as long as something is in use, with growing pauses, for two minutes at most. */
+export async function untilReleased<T>(call: () => Promise<T>): Promise<T> {
+  const deadline = Date.now() + IN_USE_TIMEOUT_MS;
   for (let pause = 50; ; pause = Math.min(2 * pause, LONGEST_PAUSE_MS)) {
     const attempt = call();
     const status = await statusOf(attempt);
-    if (!UNSTAGE_AGAIN.includes(status) || Date.now() > deadline) {
-      await attempt;
-      return;
-    }
+    if (!IN_USE.includes(status) || Date.now() > deadline) return attempt;
     await delay(pause);
   }
 }
