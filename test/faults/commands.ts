@@ -115,7 +115,7 @@ function failuresAt(kinds: 'backup' | 'copies' | 'programs') {
     add('the plugin dies', restart, async () => undefined);
     if (kinds === 'copies') return found;
     const another = async (): Promise<void> => {
-      const args = ['backup', stateOf(scene).snapshots[2] as string, '--to', repositoryOf(scene)];
+      const args = ['backup', snapshotOf(scene, 2), '--to', repositoryOf(scene)];
       const { code, stderr } = await undisturbed(scene, ...args);
       assert.equal(code, 1);
       assert.match(stderr, /another command is writing backups of volume .*\.lock/);
@@ -164,12 +164,8 @@ function assertNothingUnfinished(scene: Scene): void {
 
 // Backups of the resident, on a file system of their own, made once and copied for each attempt
 
-interface State {
-  /** Of the resident, each after some writes. */
-  snapshots: readonly string[];
-}
-
-const states = new WeakMap<Scene, State>();
+/** Of the resident, each after some writes. */
+const snapshots = new WeakMap<Scene, readonly string[]>();
 const SNAPSHOTS = 3;
 
 const repositoryOf = (scene: Scene): string => scene.workspace.path('backups', 'repository');
@@ -177,26 +173,22 @@ const repositoryOf = (scene: Scene): string => scene.workspace.path('backups', '
 const templateOf = (scene: Scene, backups: number): string =>
   scene.workspace.path(`template-${backups}`);
 
-function stateOf(scene: Scene): State {
-  const state = states.get(scene);
-  assert.ok(state !== undefined);
-  return state;
-}
+const snapshotOf = (scene: Scene, index: number): string => snapshots.get(scene)?.[index] as string;
 
 export async function makeBackups(scene: Scene): Promise<void> {
   const { contents, volume } = scene.resident('block');
-  const snapshots: string[] = [];
+  const taken: string[] = [];
   mkdirSync(scene.workspace.path('backups'));
   execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64m', 'none', scene.workspace.path('backups')]);
   for (let count = 1; count <= SNAPSHOTS; count += 1) {
     await contents.work(volume.targetPath, scene.random);
     const id = await scene.snapshot(volume);
-    snapshots.push(id);
+    taken.push(id);
     if (count > 1)
       cpSync(templateOf(scene, count - 1), templateOf(scene, count), { recursive: true });
     succeeded(await undisturbed(scene, 'backup', id, '--to', templateOf(scene, count)));
   }
-  states.set(scene, { snapshots });
+  snapshots.set(scene, taken);
 }
 
 /** The plugin goes on, and a command is not started again but repeated. */
@@ -235,7 +227,7 @@ function onRepository(
 
 /** The file that holds what the snapshot has. */
 function truthOf(scene: Scene, index: number): string {
-  return join(scene.poolPath, 'snapshots', stateOf(scene).snapshots[index] as string);
+  return join(scene.poolPath, 'snapshots', snapshotOf(scene, index));
 }
 
 /** What is there is sound, and the image of the snapshot has its bytes. */
@@ -250,8 +242,7 @@ async function verify(scene: Scene, index: number, backups: number): Promise<voi
   assert.equal(names.filter((name) => name.endsWith('.json')).length, backups, names.join());
   const images = names.filter((name) => name.endsWith('.qcow2'));
   assert.equal(images.length, backups, names.join());
-  const id = stateOf(scene).snapshots[index] as string;
-  const image = images.find((name) => name.includes(id));
+  const image = images.find((name) => name.includes(snapshotOf(scene, index)));
   await assertSame(truthOf(scene, index), join(path, String(image)));
 }
 
@@ -260,10 +251,8 @@ function backup(method: 'full' | 'delta', backups: number): Operation {
   return onRepository(`backup, ${method}`, backups, 'backup', (scene, repository) => ({
     // The temporary volume, until the call is repeated.
     makes: 1,
-    call: () => {
-      const id = stateOf(scene).snapshots[backups] as string;
-      return command(scene, ['backup', id, '--to', repository, '--json']);
-    },
+    call: () =>
+      command(scene, ['backup', snapshotOf(scene, backups), '--to', repository, '--json']),
     check: async (answer) => {
       assert.equal(JSON.parse((answer as Ended).stdout).method, method);
       await verify(scene, backups, backups + 1);
@@ -317,7 +306,7 @@ export const PRUNE: Operation = onRepository('prune', 3, 'programs', (scene, rep
 /** From its start until it is told to end. */
 export const NBD: Operation = onRepository('nbd', 0, 'programs', (scene) => {
   const socket = scene.workspace.path('export.sock');
-  const args = ['nbd', stateOf(scene).snapshots[0] as string, '--socket', socket];
+  const args = ['nbd', snapshotOf(scene, 0), '--socket', socket];
   return {
     makes: 1,
     // The URI says that it serves.

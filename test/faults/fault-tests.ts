@@ -21,7 +21,7 @@ export interface FaultTests {
   /** All steps on all kinds of pool; else a selection, on one. */
   isWhole: boolean;
   /** Kinds of volumes that are in use all the time. */
-  residents: readonly VolumeKind[];
+  residents?: readonly VolumeKind[];
   operations: readonly Operation[];
   /** Makes what all operations need, beside the residents. */
   settle?(scene: Scene): Promise<void>;
@@ -69,7 +69,7 @@ export function faultTests(label: string, tests: FaultTests): void {
 async function settled(
   label: string,
   kind: PoolKind,
-  { residents, env, settle }: FaultTests,
+  { residents = [], env, settle }: FaultTests,
 ): Promise<Scene> {
   const scene = await Scene.make(`${label}-${kind}`, kind, env);
   try {

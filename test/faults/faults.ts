@@ -96,11 +96,6 @@ export class FaultTally {
 }
 
 /** The errno that a step can really end with: what allocates, what flushes, what opens, what waits. */
-export function errnoOf(step: string): string | null {
-  const call = step.split(' ')[0] ?? '';
-  return ERRNO_OF_CALL[call] ?? null;
-}
-
 const ERRNO_OF_CALL: Readonly<Record<string, string>> = {
   ...{ write: 'ENOSPC', ftruncate: 'ENOSPC', fallocate: 'ENOSPC', FICLONE: 'ENOSPC' },
   ...{ FICLONERANGE: 'ENOSPC', BTRFS_IOC_SNAP_CREATE_V2: 'ENOSPC' },
@@ -219,8 +214,8 @@ function failuresOf(scene: Scene, step: string, steps: readonly string[]): Failu
     };
     found.push({ what, fault, judge });
   };
-  const errno = errnoOf(step);
-  if (errno !== null) {
+  const errno = ERRNO_OF_CALL[step.split(' ')[0] ?? ''];
+  if (errno !== undefined) {
     const number = constants.errno[errno as keyof typeof constants.errno];
     add(errno, { step, does: 'fail', errno: number }, codesOf(step, errno));
   }

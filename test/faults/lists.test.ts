@@ -5,7 +5,6 @@ import { CHANGE_LIST, DELETE_VOLUME_WITH_BASES, deleteBase } from './operations.
 
 faultTests('faults-lists', {
   isWhole: isNightly,
-  residents: [],
   env: { BLOCKDELTA_CHANGE_LISTS: 'on', BLOCKDELTA_RETAINED_BASES_COUNT: '4' },
   operations: [
     CHANGE_LIST,

@@ -18,7 +18,6 @@ faultTests('faults-node', {
   isWhole: isNightly,
   // What these calls do to a pool, such as attaching a file, is the same on each kind.
   pools: ['xfs'],
-  residents: [],
   env: { BLOCKDELTA_LEGACY_CSI: '0.3,0.1' },
   operations: [
     ...KINDS.map(stageVolume),

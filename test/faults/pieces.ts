@@ -8,10 +8,9 @@ import assert from 'node:assert/strict';
 import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Contents } from '../support/contents.js';
+import { type Contents, writeDurably } from '../support/contents.js';
 import type { Scene } from './scene.js';
 
 /** Cloning in pieces begins at 1000 extents on XFS and 10,000 on btrfs, where a piece has 16,384. */
@@ -39,10 +38,8 @@ export async function settleInPieces(scene: Scene): Promise<void> {
   const volume = await scene.volume('xfs');
   const target = await scene.orchestrator.bringUp(volume);
   await writePieces(join(target, 'pieces'), PIECES[scene.kind === 'btrfs' ? 'btrfs' : 'xfs']);
-  const file = await open(join(target, FILE), 'wx');
-  await file.write(Buffer.alloc(BLOCKS * BLOCK_BYTES));
-  await file.sync();
-  await file.close();
+  const zeros = Buffer.alloc(BLOCKS * BLOCK_BYTES);
+  await writeDurably(join(target, FILE), 'wx', (file) => file.write(zeros));
   const contents = new Numbers(target);
   scene.atEnd(() => contents.stop());
   await contents.goOn();
@@ -51,14 +48,13 @@ export async function settleInPieces(scene: Scene): Promise<void> {
 
 /** Writes every second block of a new file, so that each is a piece of its own in the file below. */
 async function writePieces(path: string, pieces: number): Promise<void> {
-  const file = await open(path, 'wx');
-  execFileSync('fallocate', ['--length', String(2 * pieces * BLOCK_BYTES), path]);
-  const block = Buffer.alloc(BLOCK_BYTES, 1);
-  for (let index = 0; index < pieces; index += 1) {
-    await file.write(block, 0, BLOCK_BYTES, 2 * index * BLOCK_BYTES);
-  }
-  await file.sync();
-  await file.close();
+  await writeDurably(path, 'wx', async (file) => {
+    execFileSync('fallocate', ['--length', String(2 * pieces * BLOCK_BYTES), path]);
+    const block = Buffer.alloc(BLOCK_BYTES, 1);
+    for (let index = 0; index < pieces; index += 1) {
+      await file.write(block, 0, BLOCK_BYTES, 2 * index * BLOCK_BYTES);
+    }
+  });
 }
 
 class Numbers implements Contents {

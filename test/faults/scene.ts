@@ -12,6 +12,7 @@ import type { ChildProcess } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import {
   type Contents,
   emptyContents,
@@ -269,7 +270,7 @@ export class Scene {
   /** Waits, since some devices go when their last user ends. */
   async assertHolds(wanted: Record<string, string[]>): Promise<void> {
     const deadline = Date.now() + SETTLED_MS;
-    while (!isEqual(this.held(), wanted) && Date.now() < deadline) await delay(20);
+    while (!isDeepStrictEqual(this.held(), wanted) && Date.now() < deadline) await delay(20);
     assert.deepEqual(this.held(), wanted, 'left behind, or gone');
   }
 }
@@ -318,8 +319,4 @@ function filesBelow(directory: string): string[] {
   if (!existsSync(directory)) return [];
   const names = readdirSync(directory, { recursive: true, encoding: 'utf8' });
   return [...new Set(names.map((name) => name.replace(/\d{8}T\d{9}Z/, '<time>')))].sort();
-}
-
-function isEqual(left: unknown, right: unknown): boolean {
-  return JSON.stringify(left) === JSON.stringify(right);
 }

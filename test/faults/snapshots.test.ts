@@ -45,7 +45,6 @@ for (const pool of ['xfs', 'btrfs'] as const) {
     isWhole: isNightly,
     title: 'a mounted volume in many pieces',
     pools: [pool],
-    residents: [],
     settle: settleInPieces,
     operations: [createSnapshot('xfs', IN_PIECES)],
     // The other kinds of steps fail above.

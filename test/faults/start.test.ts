@@ -12,7 +12,6 @@ import {
 
 faultTests('faults-start', {
   isWhole: isNightly,
-  residents: [],
   operations: [
     START,
     startAfter(createVolume('block'), 'rename <pool>/volumes/<vol>.tmp <pool>/volumes/<vol> #1'),
@@ -23,7 +22,6 @@ faultTests('faults-start', {
 
 faultTests('faults-first-start', {
   isWhole: isNightly,
-  residents: [],
   pools: ['embedded'],
   operations: [FIRST_START],
 });
