@@ -222,19 +222,16 @@ function bareEnv(): Record<string, string> {
   return { PATH: bare, HOME: home, npm_config_cache: workspace.path('empty-cache') };
 }
 
+/** What it prints. */
 function run(
   program: string,
   args: string[],
-  options: { cwd?: string; env?: Record<string, string> } = {},
+  { cwd, env }: { cwd?: string; env?: Record<string, string> } = {},
 ): string {
-  const { status, stdout, stderr } = spawnSync(program, args, {
-    cwd: options.cwd,
-    env: { ...process.env, TMPDIR: workspace.directory, ...options.env },
-    encoding: 'utf8',
-    maxBuffer: 64 * MIB,
+  return execFileSync(program, args, {
+    ...{ cwd, env: { ...process.env, TMPDIR: workspace.directory, ...env } },
+    ...{ encoding: 'utf8', stdio: 'pipe', maxBuffer: 64 * MIB },
   });
-  assert.equal(status, 0, `${program} ${args.join(' ')}:\n${stdout}${stderr}`);
-  return stdout;
 }
 
 const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
