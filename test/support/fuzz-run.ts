@@ -178,16 +178,18 @@ interface Ordeal {
   alsoStaged?: (volumeId: string) => string[];
 }
 
-/** Deletes what the requests have made. */
+/** Deletes what the requests have made. A volume may have been published at any path, also at one to stage at. */
 async function cleanUp(
   { client, orchestrator }: RunningPlugin,
   world: FuzzWorld,
   alsoStaged: (volumeId: string) => string[],
 ): Promise<void> {
-  const quietly = (call: Promise<unknown>) => call.catch(() => undefined);
+  const refusals: string[] = [];
+  const quietly = (call: Promise<unknown>) =>
+    call.catch(({ message }: ServiceError) => refusals.push(message));
   const volumeIds = await orchestrator.volumeIds();
   for (const volume_id of volumeIds) {
-    for (const target_path of world.targetPaths) {
+    for (const target_path of [...world.targetPaths, ...world.stagingPaths]) {
       await quietly(client.node.NodeUnpublishVolume({ volume_id, target_path }));
     }
     for (const staging_target_path of [...world.stagingPaths, ...alsoStaged(volume_id)]) {
@@ -203,7 +205,12 @@ async function cleanUp(
     else groups.set(id, [...(groups.get(id) ?? []), snapshot_id]);
   }
   for (const [id, snapshotIds] of groups) await orchestrator.deleteGroup({ id, snapshotIds });
-  for (const volume_id of volumeIds) await client.controller.DeleteVolume({ volume_id });
+  for (const volume_id of volumeIds) {
+    await client.controller.DeleteVolume({ volume_id }).catch((cause) => {
+      const told = refusals.filter((refusal) => refusal.includes(volume_id));
+      throw new Error(`${cause.message}\n${told.join('\n')}`, { cause });
+    });
+  }
 }
 
 const WAS_LATE = /not complete in time|Stream refused by server/;
