@@ -10,7 +10,7 @@ import { pathToFileURL } from 'node:url';
 import { type Document, parseDocument } from '../../../src/bench/report/document.js';
 import { formatHtml } from '../../../src/bench/report/html.js';
 import { fullReport } from '../../support/bench-report.js';
-import { Browser, test } from '../../support/browser.js';
+import { openPage, test } from '../../support/browser.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 const WIDTH = 1000;
@@ -51,11 +51,11 @@ test('a browser shows every chart of the page, without an error or a request', a
   const file = join(temporaryDirectory(), 'report.html');
   const report = givenReport();
   writeFileSync(file, formatHtml(report));
-  const browser = await Browser.start(WIDTH, HEIGHT);
-  t.after(() => browser.close());
+  const { page, problems, close } = await openPage(WIDTH, HEIGHT);
+  t.after(close);
 
-  await browser.open(pathToFileURL(file).href);
-  const charts = await browser.evaluate<Drawn[]>(CHARTS);
+  await page.goto(pathToFileURL(file).href);
+  const charts = await page.evaluate<Drawn[]>(CHARTS);
   const measured = report.rows.filter(
     ({ ours, peer }) => ours.rounds.length + peer.rounds.length > 0,
   );
@@ -68,13 +68,12 @@ test('a browser shows every chart of the page, without an error or a request', a
     assert.deepEqual(outside, [], title);
   }
   const screenshot = process.env['BLOCKDELTA_BENCH_SCREENSHOT'];
-  if (screenshot !== undefined) writeFileSync(screenshot, await browser.screenshot());
+  if (screenshot !== undefined) writeFileSync(screenshot, await page.screenshot());
 
   const background = `getComputedStyle(document.body).backgroundColor`;
-  const light = await browser.evaluate<string>(background);
-  const features = [{ name: 'prefers-color-scheme', value: 'dark' }];
-  await browser.send('Emulation.setEmulatedMedia', { features });
-  const dark = await browser.evaluate<string>(background);
+  const light = await page.evaluate<string>(background);
+  await page.emulateMedia({ colorScheme: 'dark' });
+  const dark = await page.evaluate<string>(background);
   assert.deepEqual([light, dark], ['rgb(255, 255, 255)', 'rgb(13, 17, 23)']);
-  assert.deepEqual(browser.problems, []);
+  assert.deepEqual(problems, []);
 });

@@ -9,7 +9,7 @@ import { after, before } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { CellCounter } from '../../../src/map/cells.js';
 import { formatPage, type Subject } from '../../../src/map/page.js';
-import { Browser, hasBrowser, test } from '../../support/browser.js';
+import { hasBrowser, type OpenPage, openPage, test } from '../../support/browser.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 const WIDTH = 1000;
@@ -27,16 +27,20 @@ function cells(): CellCounter {
   return counter;
 }
 
-let browser: Browser;
+let browser: OpenPage;
 before(async () => {
-  if (hasBrowser) browser = await Browser.start(WIDTH, HEIGHT);
+  if (hasBrowser) browser = await openPage(WIDTH, HEIGHT);
 });
 after(() => browser?.close());
+
+/** The value of an expression on the page. */
+const evaluate = <T>(expression: string): Promise<T> => browser.page.evaluate<T>(expression);
 
 async function open(page: string): Promise<void> {
   const file = join(temporaryDirectory(), 'map.html');
   writeFileSync(file, page);
-  await browser.open(pathToFileURL(file).href);
+  await browser.page.goto(pathToFileURL(file).href);
+  await evaluate(TWO_FRAMES);
 }
 
 const VIEW = `document.getElementById('view').textContent`;
@@ -76,33 +80,27 @@ const TWO_FRAMES = `new Promise((done) => {
 })`;
 
 async function box(): Promise<{ left: number; top: number; width: number; step: number }> {
-  return browser.evaluate(`(() => {
+  return evaluate(`(() => {
     const grid = document.getElementById('grid');
     const { left, top, width } = grid.getBoundingClientRect();
     return { left, top, width, step: Number(grid.dataset.step) };
   })()`);
 }
 
-async function pointAt(x: number, y: number): Promise<void> {
-  await browser.send('Input.dispatchMouseEvent', { type: 'mouseMoved', x, y });
-}
-
-async function press(key: string): Promise<void> {
-  await browser.send('Input.dispatchKeyEvent', { type: 'keyDown', key });
-  await browser.send('Input.dispatchKeyEvent', { type: 'keyUp', key });
-}
+const pointAt = (x: number, y: number): Promise<void> => browser.page.mouse.move(x, y);
+const press = (key: string): Promise<void> => browser.page.keyboard.press(key);
 
 test('the page draws every cell in the colour of its share, without an error or a request', async () => {
   await open(formatPage(DELTA, cells()));
-  assert.equal(await browser.evaluate(VIEW), '0 B to 8 GiB: 1 GiB changed; one cell is 2 MiB');
-  const drawn = await browser.evaluate<Record<string, number>>(DRAWN);
+  assert.equal(await evaluate(VIEW), '0 B to 8 GiB: 1 GiB changed; one cell is 2 MiB');
+  const drawn = await evaluate<Record<string, number>>(DRAWN);
   // 4096 cells of 2 MiB: an eighth full, one with 4 KiB.
   const { blank, ...levels } = drawn;
   assert.deepEqual(levels, { 0: 3583, 1: 1, 5: 512 });
   assert.ok(blank !== undefined && blank > 0);
-  const facts = await browser.evaluate<string>(`document.querySelector('dl').innerText`);
+  const facts = await evaluate<string>(`document.querySelector('dl').innerText`);
   assert.match(facts, /1073745920 \(1 GiB\), 12.5 % of the volume, in 2 ranges/);
-  const wide = await browser.evaluate<number>(`document.documentElement.scrollWidth`);
+  const wide = await evaluate<number>(`document.documentElement.scrollWidth`);
   assert.ok(wide <= WIDTH, `${wide} pixels`);
   assert.deepEqual(browser.problems, []);
 });
@@ -111,7 +109,7 @@ test('the tooltip names the offsets and the bytes of the cell below the pointer'
   await open(formatPage(DELTA, cells()));
   const { left, top, width, step } = await box();
   await pointAt(left + step + 4, top + 4);
-  assert.deepEqual(await browser.evaluate(TIP), {
+  assert.deepEqual(await evaluate(TIP), {
     text: 'at 2 MiB, 2 MiB long\nbytes 2097152 to 4194303\n2097152 B changed, 100 %',
     hidden: false,
     inside: true,
@@ -120,26 +118,24 @@ test('the tooltip names the offsets and the bytes of the cell below the pointer'
   const at = 2048;
   const [x, y] = [at % columns, Math.floor(at / columns)];
   await pointAt(left + x * step + 4, top + y * step + 4);
-  assert.deepEqual(await browser.evaluate(TIP), {
+  assert.deepEqual(await evaluate(TIP), {
     text: 'at 4 GiB, 2 MiB long\nbytes 4294967296 to 4297064447\n4096 B changed, 0.2 %',
     hidden: false,
     inside: true,
   });
   const screenshot = process.env['BLOCKDELTA_MAP_SCREENSHOT'];
-  if (screenshot !== undefined) writeFileSync(screenshot, await browser.screenshot());
+  if (screenshot !== undefined) writeFileSync(screenshot, await browser.page.screenshot());
   await pointAt(left + 4, top - 20);
-  assert.equal((await browser.evaluate<{ hidden: boolean }>(TIP)).hidden, true);
+  assert.equal((await evaluate<{ hidden: boolean }>(TIP)).hidden, true);
   assert.deepEqual(browser.problems, []);
 });
 
 test('wheel, keys and buttons zoom and move, never beyond the volume', async () => {
   await open(formatPage(DELTA, cells()));
   const { left, top } = await box();
-  const wheel = { type: 'mouseWheel', x: left + 4, y: top + 4, deltaX: 0 };
-  for (let turn = 0; turn < 3; turn += 1) {
-    await browser.send('Input.dispatchMouseEvent', { ...wheel, deltaY: -100 });
-  }
-  const seen = async (pattern: RegExp) => assert.match(await browser.evaluate(VIEW), pattern);
+  await pointAt(left + 4, top + 4);
+  for (let turn = 0; turn < 3; turn += 1) await browser.page.mouse.wheel(0, -100);
+  const seen = async (pattern: RegExp) => assert.match(await evaluate(VIEW), pattern);
   await seen(/^0 B to 1 GiB: 1 GiB changed; one cell is 256 KiB$/);
   await press('PageDown');
   await seen(/^1 GiB to 2 GiB: 0 B changed/);
@@ -151,9 +147,9 @@ test('wheel, keys and buttons zoom and move, never beyond the volume', async () 
   await seen(/one cell is 32 KiB$/);
   for (let turn = 0; turn < 30; turn += 1) await press('-');
   await seen(/^0 B to 8 GiB: /);
-  await browser.evaluate(`document.getElementById('in').click()`);
+  await evaluate(`document.getElementById('in').click()`);
   await seen(/^2 GiB to 6 GiB: 4 KiB changed/);
-  await browser.evaluate(`document.getElementById('whole').click()`);
+  await evaluate(`document.getElementById('whole').click()`);
   await seen(/^0 B to 8 GiB: /);
   assert.deepEqual(browser.problems, []);
 });
@@ -161,14 +157,13 @@ test('wheel, keys and buttons zoom and move, never beyond the volume', async () 
 test('the page is dark where the system is, and light in print', async () => {
   await open(formatPage(DELTA, cells()));
   const background = `getComputedStyle(document.body).backgroundColor`;
-  const dark = { name: 'prefers-color-scheme', value: 'dark' };
   const seen: unknown[] = [];
-  for (const media of ['screen', 'print']) {
-    for (const features of [[], [dark]]) {
-      await browser.send('Emulation.setEmulatedMedia', { media, features });
-      await browser.evaluate(TWO_FRAMES);
-      const { blank, ...levels } = await browser.evaluate<Record<string, number>>(DRAWN);
-      seen.push([await browser.evaluate(background), levels['0'], levels['5'], levels['-1']]);
+  for (const media of ['screen', 'print'] as const) {
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await browser.page.emulateMedia({ media, colorScheme });
+      await evaluate(TWO_FRAMES);
+      const { blank, ...levels } = await evaluate<Record<string, number>>(DRAWN);
+      seen.push([await evaluate(background), levels['0'], levels['5'], levels['-1']]);
     }
   }
   const [light, night] = ['rgb(255, 255, 255)', 'rgb(13, 17, 23)'];
@@ -183,9 +178,9 @@ test('ids of a hostile driver stay text', async () => {
   const snapshotId = `</script><script>window.broken=1</script><img src=x onerror="window.broken=1">`;
   const subject = { snapshotId, baseId: `'"><b>&amp;`, grain: null };
   await open(formatPage(subject, cells()));
-  const heading = await browser.evaluate(`document.querySelector('h1').textContent`);
+  const heading = await evaluate(`document.querySelector('h1').textContent`);
   assert.equal(heading, `Changes from '"><b>&amp; to ${snapshotId}`);
-  assert.equal(await browser.evaluate(`typeof window.broken`), 'undefined');
+  assert.equal(await evaluate(`typeof window.broken`), 'undefined');
   assert.deepEqual(browser.problems, []);
 });
 
