@@ -90,7 +90,7 @@ export class RetainedSteps {
     return Number((await this.native.run('changeListHead', { path })).target.generation);
   }
 
-  /** Puts one list in place of the older one, which ends where the newer one begins. The newer one stays. */
+  /** Makes one list of the older one and of a newer one, which begins where that ends. Both stay. */
   async join(older: Step, newer: Step): Promise<void> {
     const names = this.#namesOf(older.baseId, newer.targetId);
     const [olderPath, newerPath] = [older.path, newer.path];
@@ -100,7 +100,6 @@ export class RetainedSteps {
       await rm(names.temporaryPath, { force: true });
       throw thrown;
     }
-    await this.remove(older);
   }
 
   async remove({ path }: Step): Promise<void> {

@@ -87,14 +87,14 @@ export class ThinBases {
     return { usable: [...usable.values()], invalidated: [...broken.values()] };
   }
 
-  /** Lists that end at the snapshot are joined with the one that begins there, so that older bases stay usable. */
+  /** Lists that end at the snapshot are joined with those that begin there, so that older bases stay usable. */
   async drop(snapshotId: string): Promise<void> {
     const { bookmarks, steps } = this.deps;
     const contents = await this.#contents();
     const own = contents.steps.get(snapshotId) ?? [];
-    const onward = own.find(({ targetId }) => this.#leadsOn(contents, targetId));
     const before = [...contents.steps.values()].flat().filter((s) => s.targetId === snapshotId);
-    if (onward !== undefined && !contents.snapshots.has(snapshotId)) {
+    if (before.length > 0 && !contents.snapshots.has(snapshotId)) {
+      const onward = await this.#onward(contents, own);
       for (const each of before) await this.#join(each, onward);
     }
     for (const step of own) await steps.remove(step);
@@ -228,6 +228,22 @@ export class ThinBases {
     return null;
   }
 
+  /**
+   * Of the lists that begin at one snapshot those that deltas to all later ones need, to the earliest first: none
+   * behind one whose target continues, for a delta to a later snapshot passes there.
+   */
+  async #onward(contents: Contents, own: readonly Step[]): Promise<Step[]> {
+    const timed: { step: Step; time: number }[] = [];
+    for (const step of own) {
+      if (!this.#leadsOn(contents, step.targetId)) continue;
+      const time = await this.#time(step);
+      if (Number.isFinite(time)) timed.push({ step, time });
+    }
+    const ordered = timed.sort((a, b) => a.time - b.time).map(({ step }) => step);
+    const last = ordered.findIndex(({ targetId }) => this.#continues(contents, targetId));
+    return last < 0 ? ordered : ordered.slice(0, last + 1);
+  }
+
   /** Infinity: the list is damaged, and is removed. */
   async #time(step: Step): Promise<number> {
     try {
@@ -280,9 +296,10 @@ export class ThinBases {
   }
 
   /** A list that cannot be joined stays, and the base at which it begins ends at a snapshot that is gone. */
-  async #join(older: Step, newer: Step): Promise<void> {
+  async #join(older: Step, onward: readonly Step[]): Promise<void> {
     try {
-      await this.deps.steps.join(older, newer);
+      for (const newer of onward) await this.deps.steps.join(older, newer);
+      if (onward.length > 0) await this.deps.steps.remove(older);
     } catch (thrown) {
       if (!(thrown instanceof SystemError)) throw thrown;
     }

@@ -51,7 +51,6 @@ function begin(): void {
     },
     join: async (older: Step, newer: Step) => {
       addList(older.baseId, newer.targetId);
-      lists = lists.filter((each) => each !== older);
     },
     remove: async (step: Step) => {
       lists = lists.filter((each) => each !== step);
@@ -181,6 +180,20 @@ test('lists that end at a base that is dropped are joined with its own', async (
   addList('s2', 's4');
   await bases.drop('s2');
   assert.deepEqual(await pathsFrom('s1'), ['s1.to.s4']);
+});
+
+test('dropping a base keeps older ones usable for each later snapshot, and joins no more lists than that needs', async () => {
+  for (const id of ['s1', 's2', 's4']) snapshots.delete(id);
+  addList('s1', 's2');
+  // As deltas to s6 and s5 have left them, and one to s4, which is only a base by now.
+  for (const targetId of ['s6', 's5', 's4']) addList('s2', targetId);
+  for (const id of ['s5', 's6']) snapshots.set(id, deviceOf(id));
+  addList('s4', 's6');
+  await bases.drop('s2');
+  const paths = lists.map(({ path }) => path).sort();
+  assert.deepEqual(paths, ['s1.to.s4', 's1.to.s5', 's4.to.s6']);
+  assert.deepEqual((await bases.source(deviceOf('s5'), 's1'))?.paths, ['s1.to.s5']);
+  assert.deepEqual((await bases.source(deviceOf('s6'), 's1'))?.paths, ['s1.to.s4', 's4.to.s6']);
 });
 
 test('a list to a later snapshot is none to one that it passes, and the base is not lost', async () => {
