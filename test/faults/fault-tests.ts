@@ -74,6 +74,7 @@ async function settled(
   const scene = await Scene.make(`${label}-${kind}`, kind, env);
   try {
     await scene.start();
+    if (kind === 'embedded') await scene.growPool();
     for (const resident of residents) await scene.settle(resident);
     await settle?.(scene);
     return scene;

@@ -179,7 +179,9 @@ const AFTERWARDS = 'unlink <pool>/lists/<snap>.map';
  * attempt on they are cloned the other way. Files that always have more are an operation of their own.
  */
 const CLONING: ReadonlySet<string> = new Set(
-  ['FICLONE', 'FICLONERANGE', 'ftruncate'].map((call) => `${call} <pool>/snapshots/<snap>.tmp`),
+  ['FICLONE', 'FICLONERANGE', 'ftruncate', 'FS_IOC_SETFLAGS'].map(
+    (call) => `${call} <pool>/snapshots/<snap>.tmp`,
+  ),
 );
 
 /** What a step and its repetitions have in common: their name without the number. */

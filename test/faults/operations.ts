@@ -14,7 +14,7 @@ import {
   type VolumeKind,
 } from '../support/contents.js';
 import { assertSound } from '../support/metadata-check.js';
-import type { HeldGroup, HeldVolume, VolumeSpec } from '../support/orchestrator.js';
+import { type HeldGroup, type HeldVolume, MIB, type VolumeSpec } from '../support/orchestrator.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
 import type { Attempt, Operation } from './faults.js';
 import type { Resident, Scene } from './scene.js';
@@ -44,6 +44,27 @@ export const cloneVolume = onKind('CreateVolume * from a volume', async (scene, 
   const { volume, contents } = scene.resident(kind);
   return creation(scene, kind, { volumeId: volume.id }, contents.copy());
 });
+
+/** In an embedded pool without a reserve, whose image grows for it: it is larger than what is free, each time. */
+export const CREATE_WITH_GROWTH: Operation = {
+  name: 'CreateVolume with growth of the pool',
+  mainStep: 'fallocate <host>/pool.img #1',
+  prepare: async (scene) => {
+    const name = scene.name('created');
+    const { bavail, bsize } = statfsSync(scene.poolPath);
+    const sizeBytes = (Math.floor((bavail * bsize) / MIB) + 4) * MIB;
+    const spec = { ...specOf('block'), sizeBytes };
+    return {
+      makes: 1,
+      call: () => scene.orchestrator.create(name, spec),
+      check: async (answer) => {
+        const volume = scene.keep(answer as HeldVolume);
+        assert.equal(volume.sizeBytes, sizeBytes);
+        assert.ok(statfsSync(scene.poolPath).bavail > bavail, 'the pool has grown');
+      },
+    };
+  },
+};
 
 function creation(scene: Scene, kind: VolumeKind, source: VolumeSpec, contents: Contents): Attempt {
   const name = scene.name('created');

@@ -5,7 +5,7 @@
  * Background work that would differ from run to run is off unless the scene is about it: change lists and
  * retained bases by settings. The catalogue is backed up at the start only, which is done when the plugin is
  * ready; what watches the pool's space (the guard of low space, the growth of an embedded image) takes no step
- * while there is enough.
+ * while there is enough, and an embedded pool has grown before.
  */
 import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';
@@ -21,7 +21,7 @@ import {
   writeDurably,
 } from '../support/contents.js';
 import type { CsiClient } from '../support/csi-client.js';
-import { type HeldVolume, Orchestrator, type VolumeSpec } from '../support/orchestrator.js';
+import { type HeldVolume, MIB, Orchestrator, type VolumeSpec } from '../support/orchestrator.js';
 import { Plugin, type PluginOptions } from '../support/plugin.js';
 import { startReport } from '../support/plugin-log.js';
 import { seededRandom } from '../support/random.js';
@@ -36,6 +36,9 @@ export const POOL_KINDS: readonly PoolKind[] = ['xfs', 'btrfs', 'embedded'];
 const NEVER_MS = 60_000;
 /** What is taken down lazily by the kernel, such as a loop device that a killed tool had open, has so long. */
 const SETTLED_MS = 20_000;
+
+/** More than the volumes of a scene and of an attempt hold. */
+const AMPLE_BYTES = 2 * 1024 * MIB;
 
 /** The file of a resident that is written again after each fault. */
 const WRITTEN = 'written-after-each-fault';
@@ -209,6 +212,13 @@ export class Scene {
     const found = this.residents.find((resident) => resident.kind === kind);
     if (found === undefined) throw new Error(`no ${kind} volume was settled`);
     return found;
+  }
+
+  /** What an embedded pool has grown by for one attempt it has in the next one. */
+  async growPool(): Promise<void> {
+    const volume = await this.volume('block', { sizeBytes: AMPLE_BYTES });
+    await this.orchestrator.delete(volume);
+    this.ledger.remove(volume.id);
   }
 
   async snapshot(volume: HeldVolume): Promise<string> {

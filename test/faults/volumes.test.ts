@@ -4,6 +4,7 @@ import { faultTests } from './fault-tests.js';
 import {
   CONTROLLER_PUBLISH,
   CONTROLLER_UNPUBLISH,
+  CREATE_WITH_GROWTH,
   cloneVolume,
   createVolume,
   deleteVolume,
@@ -31,4 +32,11 @@ faultTests('faults-volumes', {
     CONTROLLER_PUBLISH,
     CONTROLLER_UNPUBLISH,
   ],
+});
+
+faultTests('faults-growth', {
+  isWhole: isNightly,
+  pools: ['embedded'],
+  env: { BLOCKDELTA_RESERVE_PERCENT: '0', BLOCKDELTA_EMBEDDED_POOL_SIZE: '16Gi' },
+  operations: [CREATE_WITH_GROWTH],
 });
