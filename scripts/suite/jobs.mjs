@@ -71,7 +71,7 @@ export function planJobs(options) {
     // Two makes at once would write the same objects: one builds them for both.
     const sanitized = add({ ...build('native tests and fuzz targets', ['scripts/fuzz', '--build-all']), needs: packages });
     const needs = [sanitized];
-    add(tests('native tests', ['scripts/test-native'], { needs }));
+    add(tests('native tests', ['scripts/test-native'], { limitSeconds, needs }));
     if (options.nightly) {
       const built = { needs: [native, types, sanitized] };
       add(tests('mutations', ['node', 'scripts/test-mutations.mjs'], { limitSeconds: 3600, ...built }));
