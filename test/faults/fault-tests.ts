@@ -5,6 +5,7 @@
  */
 import { after, test } from 'node:test';
 import type { VolumeKind } from '../support/contents.js';
+import { MIB } from '../support/orchestrator.js';
 import { skipUnlessRoot } from '../support/workspace.js';
 import {
   all,
@@ -16,6 +17,9 @@ import {
   type Selection,
 } from './faults.js';
 import { POOL_KINDS, type PoolKind, Scene } from './scene.js';
+
+/** More than the volumes of a scene and of an attempt hold. */
+const AMPLE_BYTES = 2 * 1024 * MIB;
 
 export interface FaultTests {
   /** All steps on all kinds of pool; else a selection, on one. */
@@ -74,7 +78,8 @@ async function settled(
   const scene = await Scene.make(`${label}-${kind}`, kind, env);
   try {
     await scene.start();
-    if (kind === 'embedded') await scene.growPool();
+    // What an embedded pool has grown by for one attempt it has in the next one.
+    if (kind === 'embedded') await scene.passBy({ sizeBytes: AMPLE_BYTES });
     for (const resident of residents) await scene.settle(resident);
     await settle?.(scene);
     return scene;

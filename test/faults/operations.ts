@@ -444,12 +444,13 @@ const LIST_TIMEOUT_MS = 120_000;
 
 // Starts
 
-/** The plugin was killed, and has nothing to do but to start. */
+/** The plugin was killed, and has nothing to do but to start, and to put its last transactions into the catalogue. */
 export const START: Operation = {
   name: 'a start after a kill',
   isStart: true,
   onlyKills: true,
   prepare: async (scene) => {
+    await scene.passBy();
     await scene.kill();
     return { call: () => startIfDead(scene) };
   },
@@ -483,7 +484,7 @@ export const FIRST_START: Operation = {
   onlyKills: true,
   prepare: async (scene) => {
     await scene.stop();
-    const name = scene.name('state').replace(' ', '-');
+    const name = 'first-state';
     scene.useState(name);
     return {
       call: () => startIfDead(scene),

@@ -21,7 +21,7 @@ import {
   writeDurably,
 } from '../support/contents.js';
 import type { CsiClient } from '../support/csi-client.js';
-import { type HeldVolume, MIB, Orchestrator, type VolumeSpec } from '../support/orchestrator.js';
+import { type HeldVolume, Orchestrator, type VolumeSpec } from '../support/orchestrator.js';
 import { Plugin, type PluginOptions } from '../support/plugin.js';
 import { startReport } from '../support/plugin-log.js';
 import { seededRandom } from '../support/random.js';
@@ -36,9 +36,6 @@ export const POOL_KINDS: readonly PoolKind[] = ['xfs', 'btrfs', 'embedded'];
 const NEVER_MS = 60_000;
 /** What is taken down lazily by the kernel, such as a loop device that a killed tool had open, has so long. */
 const SETTLED_MS = 20_000;
-
-/** More than the volumes of a scene and of an attempt hold. */
-const AMPLE_BYTES = 2 * 1024 * MIB;
 
 /** The file of a resident that is written again after each fault. */
 const WRITTEN = 'written-after-each-fault';
@@ -214,9 +211,9 @@ export class Scene {
     return found;
   }
 
-  /** What an embedded pool has grown by for one attempt it has in the next one. */
-  async growPool(): Promise<void> {
-    const volume = await this.volume('block', { sizeBytes: AMPLE_BYTES });
+  /** Makes a volume and deletes it. */
+  async passBy(source: VolumeSpec = {}): Promise<void> {
+    const volume = await this.volume('block', source);
     await this.orchestrator.delete(volume);
     this.ledger.remove(volume.id);
   }
