@@ -4,15 +4,14 @@ import assert from 'node:assert/strict';
 import { linkSync, rmSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import { before, test } from 'node:test';
+import { before } from 'node:test';
 import { releaseLoop } from '../../src/backends/loop-release.js';
 import type { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
-import { skipUnlessRoot } from '../support/workspace.js';
+import { test } from '../support/running-plugin.js';
 import { newVolume } from './harness.js';
 import { ReflinkFixture } from './reflink-fixture.js';
 
 const MIB = 1n << 20n;
-const skip = skipUnlessRoot;
 
 const fixture = new ReflinkFixture('space', 'xfs', 2048, before);
 
@@ -31,7 +30,7 @@ function assertNear(found: bigint, wanted: bigint): void {
 
 const aligned = (bytes: bigint): bigint => (bytes / 4096n) * 4096n;
 
-test('a pool does not offer its reserve to new volumes', { skip }, async () => {
+test('a pool does not offer its reserve to new volumes', async () => {
   const {
     totalBytes,
     freeBytes: free,
@@ -43,9 +42,7 @@ test('a pool does not offer its reserve to new volumes', { skip }, async () => {
   assert.equal(availableBytes, aligned(free - reserveBytes));
 });
 
-test('an overcommitted pool offers a multiple of its free space, less what existing volumes may claim', {
-  skip,
-}, async () => {
+test('an overcommitted pool offers a multiple of its free space, less what existing volumes may claim', async () => {
   const backend = await pool(250n, 0n);
   const before = await backend.capacity();
   assert.equal(before.availableBytes, aligned((before.freeBytes * 250n) / 100n));
@@ -58,9 +55,7 @@ test('an overcommitted pool offers a multiple of its free space, less what exist
   await backend.deleteVolume(volumeId);
 });
 
-test('a pool whose reserve uses up the free space offers zero, and never less', {
-  skip,
-}, async () => {
+test('a pool whose reserve uses up the free space offers zero, and never less', async () => {
   const backend = await pool(100n, 50n);
   const volumeId = newVolume();
   const { totalBytes } = await backend.capacity();
@@ -69,7 +64,7 @@ test('a pool whose reserve uses up the free space offers zero, and never less', 
   await backend.deleteVolume(volumeId);
 });
 
-test('a device whose backing file was removed from the pool is reported', { skip }, async () => {
+test('a device whose backing file was removed from the pool is reported', async () => {
   const backend = await pool(100n, 0n);
   const volumeId = newVolume();
   await backend.createVolume(volumeId, MIB);
@@ -85,9 +80,7 @@ test('a device whose backing file was removed from the pool is reported', { skip
   rmSync(kept);
 });
 
-test('a recent capacity counts volumes that were created meanwhile, and never offers more than a new one', {
-  skip,
-}, async () => {
+test('a recent capacity counts volumes that were created meanwhile, and never offers more than a new one', async () => {
   const backend = await pool(100n, 5n);
   const before = await backend.capacity('recent');
   const volumes = [newVolume(), newVolume(), newVolume()];

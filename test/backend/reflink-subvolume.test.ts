@@ -4,9 +4,9 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { beforeEach, test } from 'node:test';
+import { beforeEach } from 'node:test';
 import type { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
-import { skipUnlessRoot } from '../support/workspace.js';
+import { test } from '../support/running-plugin.js';
 import { newSnapshot, newVolume } from './harness.js';
 import { ReflinkFixture } from './reflink-fixture.js';
 
@@ -14,7 +14,6 @@ const MIB = 1n << 20n;
 const SIZE = 128n * MIB;
 /** Inode number of the top of a subvolume. */
 const TOP = 256;
-const options = { skip: skipUnlessRoot };
 
 const fixture = new ReflinkFixture('subvolume', 'btrfs', 1024, beforeEach);
 const started = (): Promise<ReflinkBackend> => fixture.open();
@@ -40,7 +39,7 @@ async function mounted(backend: ReflinkBackend, volumeId: string): Promise<strin
   return mountPoint;
 }
 
-test('a new pool on btrfs has its volumes in a subvolume, and keeps it', options, async () => {
+test('a new pool on btrfs has its volumes in a subvolume, and keeps it', async () => {
   const [volumeId, snapshotId] = [newVolume(), newSnapshot()];
   const backend = await started();
   const { ino, mode } = statSync(at('volumes'));
@@ -51,7 +50,7 @@ test('a new pool on btrfs has its volumes in a subvolume, and keeps it', options
   assert.deepEqual([volumes.length, snapshots.length], [1, 1]);
 });
 
-test('a pool whose volumes are in a plain directory is served as it is', options, async () => {
+test('a pool whose volumes are in a plain directory is served as it is', async () => {
   mkdirSync(at('volumes'));
   const { ino } = statSync(at('volumes'));
   const backend = await started();
@@ -64,35 +63,31 @@ test('a pool whose volumes are in a plain directory is served as it is', options
   await backend.checkSnapshot(snapshotId, SIZE);
 });
 
-test(
-  'a snapshot of a mounted volume in pieces is cloned from a copy, which goes',
-  options,
-  async () => {
-    const backend = await started();
-    const [volumeId, snapshotId, cloneId] = [newVolume(), newSnapshot(), newVolume()];
-    const mountPoint = await mounted(backend, volumeId);
-    fragment(at('volumes', volumeId));
-    writeFileSync(join(mountPoint, 'file'), 'content');
-    // A copy that is left over from a killed call is replaced, so a copy was made.
-    btrfs('subvolume', 'snapshot', '-r', at('volumes'), at(`${snapshotId}.copy`));
-    await backend.createSnapshots([{ volumeId, snapshotId }]);
-    assert.deepEqual(copies(), []);
-    await backend.checkSnapshot(snapshotId, SIZE);
-    btrfs('subvolume', 'snapshot', '-r', at('volumes'), at(`${cloneId}.copy`));
-    await backend.cloneVolume(cloneId, volumeId, SIZE);
-    assert.deepEqual(copies(), []);
-    const restoredId = newVolume();
-    await backend.restoreVolume(restoredId, snapshotId, SIZE);
-    for (const id of [cloneId, restoredId]) {
-      const mountPoint = fixture.workspace.path(id);
-      mkdirSync(mountPoint);
-      execFileSync('mount', ['-o', 'ro,loop', at('volumes', id), mountPoint]);
-      assert.equal(readFileSync(join(mountPoint, 'file'), 'utf8'), 'content');
-    }
-  },
-);
+test('a snapshot of a mounted volume in pieces is cloned from a copy, which goes', async () => {
+  const backend = await started();
+  const [volumeId, snapshotId, cloneId] = [newVolume(), newSnapshot(), newVolume()];
+  const mountPoint = await mounted(backend, volumeId);
+  fragment(at('volumes', volumeId));
+  writeFileSync(join(mountPoint, 'file'), 'content');
+  // A copy that is left over from a killed call is replaced, so a copy was made.
+  btrfs('subvolume', 'snapshot', '-r', at('volumes'), at(`${snapshotId}.copy`));
+  await backend.createSnapshots([{ volumeId, snapshotId }]);
+  assert.deepEqual(copies(), []);
+  await backend.checkSnapshot(snapshotId, SIZE);
+  btrfs('subvolume', 'snapshot', '-r', at('volumes'), at(`${cloneId}.copy`));
+  await backend.cloneVolume(cloneId, volumeId, SIZE);
+  assert.deepEqual(copies(), []);
+  const restoredId = newVolume();
+  await backend.restoreVolume(restoredId, snapshotId, SIZE);
+  for (const id of [cloneId, restoredId]) {
+    const mountPoint = fixture.workspace.path(id);
+    mkdirSync(mountPoint);
+    execFileSync('mount', ['-o', 'ro,loop', at('volumes', id), mountPoint]);
+    assert.equal(readFileSync(join(mountPoint, 'file'), 'utf8'), 'content');
+  }
+});
 
-test('a sweep removes the copies that kills have left, and no foreign one', options, async () => {
+test('a sweep removes the copies that kills have left, and no foreign one', async () => {
   const backend = await started();
   const [left, foreign] = [`${newSnapshot()}.copy`, 'foreign.copy'];
   for (const name of [left, foreign]) {
@@ -102,7 +97,7 @@ test('a sweep removes the copies that kills have left, and no foreign one', opti
   assert.deepEqual(copies(), [foreign]);
 });
 
-test('what is mounted over the subvolume is not taken for it', options, async () => {
+test('what is mounted over the subvolume is not taken for it', async () => {
   const backend = await started();
   btrfs('subvolume', 'create', at('other'));
   for (const mount of [
@@ -124,18 +119,14 @@ test('what is mounted over the subvolume is not taken for it', options, async ()
   await backend.checkVolume(volumeId, MIB);
 });
 
-test(
-  'a kill while the subvolume is being made is made good by the next start',
-  options,
-  async () => {
-    btrfs('subvolume', 'create', at('volumes.tmp'));
-    await started();
-    assert.equal(statSync(at('volumes')).ino, TOP);
-    assert.equal(existsSync(at('volumes.tmp')), false);
-  },
-);
+test('a kill while the subvolume is being made is made good by the next start', async () => {
+  btrfs('subvolume', 'create', at('volumes.tmp'));
+  await started();
+  assert.equal(statSync(at('volumes')).ino, TOP);
+  assert.equal(existsSync(at('volumes.tmp')), false);
+});
 
-test('the commands of docs/backends.md give an older pool its subvolume', options, async () => {
+test('the commands of docs/backends.md give an older pool its subvolume', async () => {
   mkdirSync(at('volumes'), { mode: 0o700 });
   const volumeId = newVolume();
   await (await started()).createVolume(volumeId, MIB);
@@ -153,7 +144,7 @@ test('the commands of docs/backends.md give an older pool its subvolume', option
   assert.equal(readFileSync(at('volumes', volumeId), 'utf8').slice(0, 7), 'content');
 });
 
-test('the first list, for which btrfs has no map, leaves nothing unfinished', options, async () => {
+test('the first list, for which btrfs has no map, leaves nothing unfinished', async () => {
   const backend = await fixture.open({ changeLists: true });
   const [volumeId, first, second] = [newVolume(), newSnapshot(), newSnapshot()];
   await backend.createVolume(volumeId, MIB);

@@ -1,17 +1,12 @@
 import { writeFileSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
-import { NativePool } from '../../src/native/pool.js';
-import {
-  makePoolFileSystem,
-  type PoolKind,
-  skipUnlessRoot,
-  Workspace,
-} from '../support/workspace.js';
+import type { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
+import { type PoolKind, skipUnlessRoot } from '../support/workspace.js';
 import { describeBackend } from './backend-contract.js';
 import { DeviceHarness } from './device-harness.js';
 import type { BackendHarness, HalfMade } from './harness.js';
+import { ReflinkPool } from './reflink-fixture.js';
 
 const EMBEDDED_BYTES = 1n << 30n;
 
@@ -24,7 +19,7 @@ const LABELS = {
 
 for (const kind of ['xfs', 'xfs-1k', 'btrfs', 'ext4'] as const) {
   const keepsBases = kind !== 'xfs-1k';
-  describeBackend(LABELS[kind], () => ReflinkHarness.make(kind, keepsBases), {
+  describeBackend(LABELS[kind], async () => new ReflinkHarness(kind, keepsBases), {
     ...{ skip: skipUnlessRoot, attaches: true, keepsBases },
   });
 }
@@ -32,24 +27,17 @@ for (const kind of ['xfs', 'xfs-1k', 'btrfs', 'ext4'] as const) {
 class ReflinkHarness extends DeviceHarness implements BackendHarness {
   readonly discardGranularity = 4096;
   readonly backend: ReflinkBackend;
-  readonly #backends: ReflinkBackend[] = [];
+  readonly #pool = new ReflinkPool();
+  readonly #options: { embeddedPoolBytes: bigint; changeLists: boolean };
 
-  private constructor(
-    private readonly workspace: Workspace,
-    private readonly native: NativePool,
-    private readonly directory: string,
-    private readonly embedded: boolean,
-    private readonly changeLists: boolean,
+  constructor(
+    private readonly kind: PoolKind,
+    changeLists: boolean,
   ) {
     super();
-    this.backend = this.#makeBackend();
-  }
-
-  static async make(kind: PoolKind, changeLists: boolean): Promise<ReflinkHarness> {
-    const workspace = new Workspace(`contract-${kind}`);
-    const directory = makePoolFileSystem(workspace, kind);
-    const isEmbedded = kind === 'ext4';
-    return new ReflinkHarness(workspace, new NativePool(2), directory, isEmbedded, changeLists);
+    this.#pool.make(`contract-${kind}`, kind);
+    this.#options = { embeddedPoolBytes: EMBEDDED_BYTES, changeLists };
+    this.backend = this.#pool.backend(this.#options);
   }
 
   async leaveTemporary(objects: readonly HalfMade[]): Promise<string[]> {
@@ -64,45 +52,28 @@ class ReflinkHarness extends DeviceHarness implements BackendHarness {
   }
 
   async reallyFree(): Promise<bigint> {
-    const places = this.embedded ? [this.directory, this.#root] : [this.directory];
+    // The image of an embedded pool grows by what its host has free.
+    const places = new Set([this.#pool.directory, this.#root]);
     const free = await Promise.all(
-      places.map(async (place) => {
+      [...places].map(async (place) => {
         const { bavail, bsize } = await statfs(place, { bigint: true });
         return bavail * bsize;
       }),
     );
-    // An image of a pool grows by what its host has free.
     return free.reduce((sum, bytes) => sum + bytes);
   }
 
-  async reopen(): Promise<ReflinkBackend> {
-    const backend = this.#makeBackend();
-    await backend.start();
-    return backend;
+  reopen(): Promise<ReflinkBackend> {
+    return this.#pool.open(this.#options);
   }
 
   async dispose(): Promise<void> {
     this.releaseAll();
-    for (const backend of this.#backends) await backend.stop();
-    await this.native.close();
-    this.workspace.dispose();
+    await this.#pool.dispose();
   }
 
   get #root(): string {
-    return this.embedded ? join(this.directory, 'mount') : this.directory;
-  }
-
-  #makeBackend(): ReflinkBackend {
-    const backend = new ReflinkBackend(this.native, {
-      pool: 'default',
-      directory: this.directory,
-      embeddedPoolBytes: EMBEDDED_BYTES,
-      overcommitPercent: 100n,
-      reservePercent: 0n,
-      owner: 'contract',
-      changeLists: this.changeLists,
-    });
-    this.#backends.push(backend);
-    return backend;
+    const { directory } = this.#pool;
+    return this.kind === 'ext4' ? join(directory, 'mount') : directory;
   }
 }
