@@ -64,7 +64,7 @@ export class FakeThinKernel implements NativeRunner {
 
   run: NativeRunner['run'] = async (method, request) => {
     this.before(method);
-    const answer = this.#answer(method, request);
+    const answer = this.answer(method, request);
     this.after(method);
     return { ok: true, ...answer } as never;
   };
@@ -73,7 +73,7 @@ export class FakeThinKernel implements NativeRunner {
     this.#create({ name, uuid, type, table, readOnly: false, sizeSectors: 2048n });
   }
 
-  #answer(method: string, request: unknown): object {
+  protected answer(method: string, request: unknown): object {
     const { name = '' } = request as { name?: string };
     switch (method) {
       case 'dmFind':

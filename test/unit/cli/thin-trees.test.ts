@@ -6,83 +6,72 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
 import { ThinTrees } from '../../../src/cli/thin/pool-metadata.js';
-import { ChangedRanges, type Run, readRuns } from '../../../src/cli/thin/runs.js';
-import type { NativeRunner } from '../../../src/native/pool.js';
+import { type Run, readRuns } from '../../../src/cli/thin/runs.js';
+import { ThinDeltaKind, type ThinSuperblock } from '../../../src/native/thin-addon.js';
 import {
-  ThinDeltaKind,
-  type ThinDeviceDetails,
-  type ThinSuperblock,
-} from '../../../src/native/thin-addon.js';
-import { failure as failureOf, SUPERBLOCK } from '../../support/fake-thin-kernel.js';
+  FakeThinKernel,
+  failure as failureOf,
+  SUPERBLOCK,
+} from '../../support/fake-thin-kernel.js';
 
-const { SAME, LEFT_ONLY, RIGHT_ONLY, DIFFERENT } = ThinDeltaKind;
+const { SAME, LEFT_ONLY, DIFFERENT } = ThinDeltaKind;
 const PATH = '/dev/mapper/vg-pool_tmeta';
 
-type Method = 'thinSuperblock' | 'thinDevices' | 'thinDelta';
+type Method = keyof FakeThinPool['calls'];
 
-/** The on-disk metadata of a thin pool, also while the pool commits between two calls. */
-class FakeThinPool {
-  superblock: ThinSuperblock = { ...SUPERBLOCK };
+/** A pool whose trees are read, also while it commits between two calls. */
+class FakeThinPool extends FakeThinKernel {
   /** The copy that a metadata snapshot holds; null: as the current one. */
   held: ThinSuperblock | null = null;
-  readonly devices = new Map<number, ThinDeviceDetails>();
   /** Answers of thinDelta, one after the other. */
   batches: readonly (readonly (readonly [kind: number, begin: number, length: number])[])[] = [[]];
   /** How often each function was called. */
-  readonly calls: Record<Method, number> = { thinSuperblock: 0, thinDevices: 0, thinDelta: 0 };
+  readonly calls = { thinSuperblock: 0, thinDevices: 0, thinDelta: 0 };
   /** Devices in one answer at most. */
   devicesPerAnswer = 65_536;
   /** Called before each answer: what happens in the pool meanwhile. */
   meanwhile: (method: Method, call: number) => void = () => undefined;
 
+  override before = (method: string): void => {
+    const name = method as Method;
+    this.calls[name] += 1;
+    this.meanwhile(name, this.calls[name]);
+  };
+
   addDevice(deviceId: number, root: bigint): void {
     const times = { transactionId: 0n, creationTime: 1, snapshottedTime: 1 };
-    this.devices.set(deviceId, { deviceId, root, mappedBlocks: 10n, ...times });
+    this.thin.set(deviceId, { deviceId, root, mappedBlocks: 10n, ...times });
   }
 
-  /** A commit that wrote to a device: its root moves, and all above it. */
+  /** A commit that wrote to a device: its root moves. */
   write(deviceId: number): void {
-    const device = this.devices.get(deviceId);
-    if (device !== undefined) device.root += 1000n;
-    this.superblock = { ...this.superblock, mappingRoot: this.superblock.mappingRoot + 1n };
+    const device = this.thin.get(deviceId);
+    if (device !== undefined) this.addDevice(deviceId, device.root + 1000n);
     this.commit();
   }
 
   /** A commit after which all roots are in the blocks where they were. */
   commit(): void {
-    this.superblock = { ...this.superblock, checksum: this.superblock.checksum + 1 };
+    this.checksum += 1;
   }
 
-  get runner(): NativeRunner {
-    const run = async (method: string, request: unknown): Promise<unknown> => {
-      const name = method as Method;
-      this.calls[name] += 1;
-      this.meanwhile(name, this.calls[name]);
-      if (name === 'thinSuperblock') {
-        const { superblock: block } = request as { superblock: bigint };
-        const asked = block === 0n ? this.superblock : (this.held ?? this.superblock);
-        return { superblock: { ...asked } };
-      }
-      if (name === 'thinDevices') return this.#devices(request as never);
-      return this.#delta(request as never);
-    };
-    return { run: run as NativeRunner['run'] };
-  }
-
-  #devices({ deviceIds }: { deviceIds: readonly number[] | null }) {
-    const known = [...this.devices.values()].map((device) => ({ ...device }));
-    if (deviceIds === null) {
-      const devices = known.slice(0, this.devicesPerAnswer);
-      return { devices, truncated: devices.length < known.length };
+  protected override answer(method: string, request: never): object {
+    if (method === 'thinDelta') return this.#delta(request);
+    const { superblock, deviceIds } = request as { superblock: bigint; deviceIds: unknown };
+    if (method === 'thinSuperblock' && superblock !== 0n && this.held !== null) {
+      return { superblock: this.held };
     }
-    const asked = new Set(deviceIds);
-    return { devices: known.filter(({ deviceId }) => asked.has(deviceId)), truncated: false };
+    if (method === 'thinDevices' && deviceIds === null) {
+      const devices = [...this.thin.values()].slice(0, this.devicesPerAnswer);
+      return { devices, truncated: devices.length < this.thin.size };
+    }
+    return super.answer(method, request);
   }
 
   /** `firstBlock` is what the answer before told: the number of the batch, times a thousand. */
   #delta({ firstBlock, includeSame }: { firstBlock: bigint; includeSame: boolean }) {
     const index = Number(firstBlock) / 1000;
-    const runs = (this.batches[index] ?? []).filter(([kind]) => includeSame || kind !== 0);
+    const runs = (this.batches[index] ?? []).filter(([kind]) => includeSame || kind !== SAME);
     const words = BigUint64Array.from(runs.flat().map(BigInt));
     const done = index === this.batches.length - 1;
     return { words, nextBlock: BigInt((index + 1) * 1000), done, nodes: 5 };
@@ -108,7 +97,7 @@ function during(pool: FakeThinPool, on: Method, happens: () => void, number?: nu
 }
 
 async function rootsOf(pool: FakeThinPool, signal?: AbortSignal): Promise<bigint[]> {
-  const devices = await (await ThinTrees.open(pool.runner, PATH, false)).devices(signal);
+  const devices = await (await ThinTrees.open(pool, PATH, false)).devices(signal);
   return devices.map(({ root }) => root);
 }
 
@@ -118,7 +107,7 @@ async function runsOf(
   signal = new AbortController().signal,
 ): Promise<{ runs: Run[]; failure: unknown }> {
   const runs: Run[] = [];
-  const trees = await ThinTrees.open(pool.runner, PATH, false);
+  const trees = await ThinTrees.open(pool, PATH, false);
   const request = { base: 1, target: 2, includeSame: true };
   try {
     for await (const batch of readRuns(trees, request, signal)) runs.push(...batch.runs);
@@ -139,16 +128,16 @@ function write(pool: FakeThinPool, device: number, failure?: string): () => void
 
 test('trees are those of the current superblock, or of the metadata snapshot at the given block', async () => {
   const pool = poolOfTwo();
-  const trees = await ThinTrees.open(pool.runner, PATH, false);
+  const trees = await ThinTrees.open(pool, PATH, false);
   assert.equal(trees.superblock, trees.current);
   assert.deepEqual(await trees.rootsOf([2, 1]), [12n, 11n]);
   const none = { code: StatusCode.NOT_FOUND, message: /no thin device 3 in .*tmeta/ };
   await assert.rejects(trees.rootsOf([1, 3]), none);
   const unreserved = refused(/no metadata snapshot is held in .*tmeta: .*reserve_metadata_snap/);
-  await assert.rejects(ThinTrees.open(pool.runner, PATH, true), unreserved);
-  pool.superblock.heldRoot = 55n;
-  assert.equal((await ThinTrees.open(pool.runner, PATH, 55n)).heldRoot, 55n);
-  await assert.rejects(ThinTrees.open(pool.runner, PATH, 56n), refused(/is at block 55, not 56/));
+  await assert.rejects(ThinTrees.open(pool, PATH, true), unreserved);
+  pool.heldRoot = 55n;
+  assert.equal((await ThinTrees.open(pool, PATH, 55n)).heldRoot, 55n);
+  await assert.rejects(ThinTrees.open(pool, PATH, 56n), refused(/is at block 55, not 56/));
 });
 
 test('a list is read again after any commit during the read, and what failed there does not count', async () => {
@@ -176,15 +165,15 @@ test('a list that keeps changing, or cannot be read, is refused with the remedy'
 
 test('a list is refused when its metadata snapshot was released, or replaced at the same block', async () => {
   const pool = poolOfTwo();
-  pool.superblock.heldRoot = 55n;
-  pool.held = { ...pool.superblock };
-  const trees = await ThinTrees.open(pool.runner, PATH, true);
+  pool.heldRoot = 55n;
+  pool.held = SUPERBLOCK;
+  const trees = await ThinTrees.open(pool, PATH, true);
   pool.commit();
   await trees.devices();
-  pool.superblock.heldRoot = null;
+  pool.heldRoot = null;
   await assert.rejects(trees.devices(), refused(/released during the read/));
-  pool.superblock.heldRoot = 55n;
-  pool.held = { ...pool.held, checksum: 99 };
+  pool.heldRoot = 55n;
+  pool.held = { ...SUPERBLOCK, checksum: 99 };
   await assert.rejects(trees.devices(), refused(/released during the read/));
 });
 
@@ -261,18 +250,4 @@ test('an aborted delta makes no further call', async () => {
   const { failure } = await runsOf(pool, interrupt.signal);
   assert.match(String(failure), /enough/);
   assert.equal(pool.calls.thinDelta, 1);
-});
-
-test('all runs but the equal ones are changed ranges, in bytes', () => {
-  const ranges = new ChangedRanges(65536n);
-  const first = ranges.accept([
-    run(LEFT_ONLY, 0n, 1n),
-    run(DIFFERENT, 1n, 2n),
-    run(SAME, 3n, 1n),
-    run(RIGHT_ONLY, 4n, 1n),
-  ]);
-  assert.deepEqual(first, [{ offset: 0n, size: 3n * 65536n }]);
-  assert.deepEqual(ranges.accept([run(DIFFERENT, 5n, 1n)]), []);
-  assert.deepEqual(ranges.finish(), [{ offset: 4n * 65536n, size: 2n * 65536n }]);
-  assert.deepEqual(ranges.finish(), []);
 });
