@@ -63,10 +63,12 @@ const FIELDS: Readonly<Record<string, string>> = {
 
 /** One rendered overlay with the questions that tests ask. */
 export class Cluster {
+  readonly manifests: readonly Manifest[];
   readonly pods: Pod[];
 
-  constructor(readonly manifests: readonly Manifest[]) {
-    this.pods = manifests
+  constructor(readonly overlay: string) {
+    this.manifests = render(`${KUBERNETES}/overlays/${overlay}`);
+    this.pods = this.manifests
       .filter(({ kind }) => kind === 'DaemonSet' || kind === 'Deployment')
       .map(({ kind, metadata, spec: { template } }) => ({
         owner: `${kind} ${metadata.name}`,
@@ -136,18 +138,18 @@ export function flag({ args }: Container, name: string): string | undefined {
 /** A test for each overlay. */
 export function forEveryOverlay(
   title: string,
-  check: (cluster: Cluster, overlay: string) => void | Promise<void>,
+  check: (cluster: Cluster) => void | Promise<void>,
 ): void {
   test(title, { skip: skipWithoutKubectl }, async (t) => {
     for (const overlay of OVERLAYS) {
-      await t.test(overlay, () => check(cluster(overlay), overlay));
+      await t.test(overlay, () => check(cluster(overlay)));
     }
   });
 }
 
 const rendered = new Map<string, Cluster>();
 export function cluster(overlay: string): Cluster {
-  const known = rendered.get(overlay) ?? new Cluster(render(`${KUBERNETES}/overlays/${overlay}`));
+  const known = rendered.get(overlay) ?? new Cluster(overlay);
   rendered.set(overlay, known);
   return known;
 }

@@ -36,7 +36,7 @@ const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
 /** What is true only where an overlay has a component. */
 const WITH_GROUPS = ['group-snapshots', 'complete'];
 const WITH_METADATA = ['snapshot-metadata', 'complete'];
-const isRouted = (overlay: string): boolean => overlay !== 'single-node';
+const isRouted = ({ overlay }: Cluster): boolean => overlay !== 'single-node';
 
 const plugin = (of: Cluster) => container(of.node, 'plugin');
 const rolesOf = (of: Cluster) => [...of.of('Role'), ...of.of('ClusterRole')];
@@ -194,34 +194,31 @@ forEveryOverlay('what the plugin mounts reaches the kubelet, at the same path', 
   assert.deepEqual([...unshared], []);
 });
 
-forEveryOverlay(
-  'only the plugin is privileged, and all root file systems are read-only',
-  (cluster, overlay) => {
-    const capabilities: string[] = read('docs/security.md').match(/CAP_[A-Z_]+/g) ?? [];
-    for (const pod of cluster.pods) {
-      for (const { name, securityContext } of pod.containers) {
-        assert.equal(securityContext['readOnlyRootFilesystem'], true, name);
-        assert.equal(securityContext['privileged'] === true, name === 'plugin', name);
-        if (name === 'plugin') continue;
-        assert.equal(securityContext['allowPrivilegeEscalation'], false, name);
-        const { drop, add = [] } = securityContext['capabilities'] as Record<string, string[]>;
-        assert.deepEqual(drop, ['ALL'], name);
-        for (const added of add) assert.ok(capabilities.includes(`CAP_${added}`), added);
-      }
-      for (const field of ['hostNetwork', 'hostPID', 'hostIPC']) {
-        assert.equal(pod.spec[field], undefined, `${pod.owner}: ${field}`);
-      }
+forEveryOverlay('the plugin alone is privileged, root file systems are read-only', (cluster) => {
+  const capabilities: string[] = read('docs/security.md').match(/CAP_[A-Z_]+/g) ?? [];
+  for (const pod of cluster.pods) {
+    for (const { name, securityContext } of pod.containers) {
+      assert.equal(securityContext['readOnlyRootFilesystem'], true, name);
+      assert.equal(securityContext['privileged'] === true, name === 'plugin', name);
+      if (name === 'plugin') continue;
+      assert.equal(securityContext['allowPrivilegeEscalation'], false, name);
+      const { drop, add = [] } = securityContext['capabilities'] as Record<string, string[]>;
+      assert.deepEqual(drop, ['ALL'], name);
+      for (const added of add) assert.ok(capabilities.includes(`CAP_${added}`), added);
     }
-    // Behind a router nothing of the controller runs as root or sees the host.
-    const { spec, volumes } = cluster.controller;
-    const { runAsUser, runAsNonRoot } = spec['securityContext'] as Record<string, unknown>;
-    assert.deepEqual([runAsNonRoot, runAsUser !== 0], [isRouted(overlay), isRouted(overlay)]);
-    assert.deepEqual(
-      volumes.flatMap(({ hostPath }) => hostPath?.path ?? []),
-      isRouted(overlay) ? [] : [`/var/lib/kubelet/plugins/${DRIVER}`],
-    );
-  },
-);
+    for (const field of ['hostNetwork', 'hostPID', 'hostIPC']) {
+      assert.equal(pod.spec[field], undefined, `${pod.owner}: ${field}`);
+    }
+  }
+  // Behind a router nothing of the controller runs as root or sees the host.
+  const { spec, volumes } = cluster.controller;
+  const { runAsUser, runAsNonRoot } = spec['securityContext'] as Record<string, unknown>;
+  assert.deepEqual([runAsNonRoot, runAsUser !== 0], [isRouted(cluster), isRouted(cluster)]);
+  assert.deepEqual(
+    volumes.flatMap(({ hostPath }) => hostPath?.path ?? []),
+    isRouted(cluster) ? [] : [`/var/lib/kubelet/plugins/${DRIVER}`],
+  );
+});
 
 forEveryOverlay('the plugin has no limits, is evicted last and probed patiently', (cluster) => {
   const { resources, livenessProbe } = plugin(cluster);
@@ -322,56 +319,50 @@ forEveryOverlay('ports have one user in a pod, and whatever names a port finds i
   }
 });
 
-forEveryOverlay(
-  'all containers find the CSI socket, and only one serves it',
-  (cluster, overlay) => {
-    for (const pod of cluster.pods) {
-      const servers = pod.containers.filter(({ env = [] }) =>
-        env.some(({ name }) => name === 'CSI_ENDPOINT'),
-      );
-      const isController = pod === cluster.controller;
-      assert.equal(servers.length, isController && !isRouted(overlay) ? 0 : 1, pod.owner);
-      for (const server of servers) {
-        assert.equal(cluster.environment(server)['CSI_ENDPOINT'], 'unix:///csi/csi.sock');
-      }
-      for (const { name, args, volumeMounts } of pod.containers) {
-        const mount = volumeMounts.find(({ mountPath }) => mountPath === '/csi');
-        assert.equal(mount?.name, isController ? 'socket-directory' : 'plugin-directory', name);
-        for (const arg of args.filter((each) => each.startsWith('--csi-address'))) {
-          assert.equal(arg, '--csi-address=/csi/csi.sock', name);
-        }
+forEveryOverlay('all containers find the CSI socket, and one serves it', (cluster) => {
+  for (const pod of cluster.pods) {
+    const servers = pod.containers.filter(({ env = [] }) =>
+      env.some(({ name }) => name === 'CSI_ENDPOINT'),
+    );
+    const isController = pod === cluster.controller;
+    assert.equal(servers.length, isController && !isRouted(cluster) ? 0 : 1, pod.owner);
+    for (const server of servers) {
+      assert.equal(cluster.environment(server)['CSI_ENDPOINT'], 'unix:///csi/csi.sock');
+    }
+    for (const { name, args, volumeMounts } of pod.containers) {
+      const mount = volumeMounts.find(({ mountPath }) => mountPath === '/csi');
+      assert.equal(mount?.name, isController ? 'socket-directory' : 'plugin-directory', name);
+      for (const arg of args.filter((each) => each.startsWith('--csi-address'))) {
+        assert.equal(arg, '--csi-address=/csi/csi.sock', name);
       }
     }
-  },
-);
+  }
+});
 
-forEveryOverlay(
-  'a router goes with certificates and NetworkPolicies, one node without them',
-  (cluster, overlay) => {
-    const env = cluster.environment(plugin(cluster));
-    const routers = cluster.controller.containers.filter(({ name }) => name === 'router');
-    assert.equal(routers.length, isRouted(overlay) ? 1 : 0);
-    assert.equal(env['BLOCKDELTA_LISTEN_ADDRESS'] !== undefined, isRouted(overlay));
-    assert.equal(cluster.has('NetworkPolicy', 'blockdelta-node'), isRouted(overlay));
-    assert.equal(cluster.has('PodDisruptionBudget', 'blockdelta-controller'), isRouted(overlay));
-    for (const router of routers.map((each) => cluster.environment(each))) {
-      assert.ok(env['BLOCKDELTA_LISTEN_ADDRESS']?.endsWith(`:${router['BLOCKDELTA_ROUTE_PORT']}`));
-      const rest = router['BLOCKDELTA_ROUTE_NODES']?.slice('kubernetes:blockdelta/'.length) ?? '';
-      const labels = Object.fromEntries(rest.split(',').map((part) => part.split('=')));
-      assert.deepEqual(cluster.selectedBy(labels), [cluster.node]);
-      const usages: Record<string, string> = {
-        'blockdelta-router': 'client auth',
-        'blockdelta-node': 'server auth',
-      };
-      const peers = [env, router].map((each) => each['BLOCKDELTA_TLS_PEER_NAME']);
-      assert.deepEqual(peers, Object.keys(usages));
-      for (const { spec } of cluster.of('Certificate')) {
-        const usage = usages[spec.dnsNames?.[0] ?? ''];
-        if (usage !== undefined) assert.ok(spec.usages.includes(usage));
-      }
+forEveryOverlay('a router needs certificates and NetworkPolicies, one node none', (cluster) => {
+  const env = cluster.environment(plugin(cluster));
+  const routers = cluster.controller.containers.filter(({ name }) => name === 'router');
+  assert.equal(routers.length, isRouted(cluster) ? 1 : 0);
+  assert.equal(env['BLOCKDELTA_LISTEN_ADDRESS'] !== undefined, isRouted(cluster));
+  assert.equal(cluster.has('NetworkPolicy', 'blockdelta-node'), isRouted(cluster));
+  assert.equal(cluster.has('PodDisruptionBudget', 'blockdelta-controller'), isRouted(cluster));
+  for (const router of routers.map((each) => cluster.environment(each))) {
+    assert.ok(env['BLOCKDELTA_LISTEN_ADDRESS']?.endsWith(`:${router['BLOCKDELTA_ROUTE_PORT']}`));
+    const rest = router['BLOCKDELTA_ROUTE_NODES']?.slice('kubernetes:blockdelta/'.length) ?? '';
+    const labels = Object.fromEntries(rest.split(',').map((part) => part.split('=')));
+    assert.deepEqual(cluster.selectedBy(labels), [cluster.node]);
+    const usages: Record<string, string> = {
+      'blockdelta-router': 'client auth',
+      'blockdelta-node': 'server auth',
+    };
+    const peers = [env, router].map((each) => each['BLOCKDELTA_TLS_PEER_NAME']);
+    assert.deepEqual(peers, Object.keys(usages));
+    for (const { spec } of cluster.of('Certificate')) {
+      const usage = usages[spec.dnsNames?.[0] ?? ''];
+      if (usage !== undefined) assert.ok(spec.usages.includes(usage));
     }
-  },
-);
+  }
+});
 
 test('Prometheus scrapes the plugin as the job that the alert rules expect', { skip }, () => {
   const [, job] = /scrape job named `([\w-]+)`/.exec(read('docs/alerts.md')) ?? [];
@@ -411,28 +402,23 @@ forEveryOverlay('nobody may read Secrets or use wildcards', (cluster) => {
   }
 });
 
-forEveryOverlay(
-  'a role comes with its sidecar, and only sidecars with roles have a token',
-  (cluster) => {
-    const talkers = /^(csi-(provisioner|resizer|snapshotter|snapshot-metadata)|router)$/;
-    const names = cluster.controller.containers.map(({ name }) => name);
-    const bound = bindingsOf(cluster).map(({ roleRef }) => roleRef.name.replace('group-', ''));
-    for (const role of bound) {
-      const name = role.replace(/^blockdelta-/, '');
-      assert.ok(names.includes(name === 'router' ? name : `csi-${name}`), role);
+forEveryOverlay('a role has its sidecar, and only sidecars with roles have tokens', (cluster) => {
+  const talkers = /^(csi-(provisioner|resizer|snapshotter|snapshot-metadata)|router)$/;
+  const names = cluster.controller.containers.map(({ name }) => name);
+  const bound = bindingsOf(cluster).map(({ roleRef }) => roleRef.name.replace('group-', ''));
+  for (const role of bound) {
+    const name = role.replace(/^blockdelta-/, '');
+    assert.ok(names.includes(name === 'router' ? name : `csi-${name}`), role);
+  }
+  for (const pod of cluster.pods) {
+    assert.equal(pod.spec['automountServiceAccountToken'], false);
+    for (const { name, volumeMounts } of pod.containers) {
+      const token = volumeMounts.some(({ mountPath }) => mountPath.startsWith('/var/run/secrets'));
+      assert.equal(token, talkers.test(name), name);
+      if (token) assert.ok(bound.includes(`blockdelta-${name.replace('csi-', '')}`), name);
     }
-    for (const pod of cluster.pods) {
-      assert.equal(pod.spec['automountServiceAccountToken'], false);
-      for (const { name, volumeMounts } of pod.containers) {
-        const token = volumeMounts.some(({ mountPath }) =>
-          mountPath.startsWith('/var/run/secrets'),
-        );
-        assert.equal(token, talkers.test(name), name);
-        if (token) assert.ok(bound.includes(`blockdelta-${name.replace('csi-', '')}`), name);
-      }
-    }
-  },
-);
+  }
+});
 
 forEveryOverlay('every image has a fixed version, which docs/kubernetes.md names', (cluster) => {
   const { version } = JSON.parse(read('package.json'));
@@ -456,22 +442,19 @@ test('docs/kubernetes.md explains every flag in use, and no other', { skip }, ()
   assert.deepEqual([...new Set(flags)].sort(), explained.sort());
 });
 
-forEveryOverlay(
-  'group snapshots and snapshot metadata are on only in their overlays',
-  (cluster, overlay) => {
-    const { containers } = cluster.controller;
-    const snapshotter = cluster.environment(container(cluster.controller, 'csi-snapshotter'));
-    const groups = WITH_GROUPS.includes(overlay);
-    assert.equal(snapshotter['FEATURE_GATES'], `CSIVolumeGroupSnapshot=${groups}`);
-    assert.equal(cluster.has('VolumeGroupSnapshotClass', 'blockdelta'), groups);
-    const services = cluster.of('SnapshotMetadataService');
-    const sidecars = containers.filter(({ name }) => name === 'csi-snapshot-metadata');
-    const count = WITH_METADATA.includes(overlay) ? 1 : 0;
-    assert.deepEqual([services.length, sidecars.length], [count, count]);
-    const args = containers.flatMap((each) => each.args);
-    assert.ok(!args.some((arg) => arg.startsWith('--node-deployment')));
-  },
-);
+forEveryOverlay('group snapshots and metadata services are in their overlays only', (cluster) => {
+  const { containers } = cluster.controller;
+  const snapshotter = cluster.environment(container(cluster.controller, 'csi-snapshotter'));
+  const groups = WITH_GROUPS.includes(cluster.overlay);
+  assert.equal(snapshotter['FEATURE_GATES'], `CSIVolumeGroupSnapshot=${groups}`);
+  assert.equal(cluster.has('VolumeGroupSnapshotClass', 'blockdelta'), groups);
+  const services = cluster.of('SnapshotMetadataService');
+  const sidecars = containers.filter(({ name }) => name === 'csi-snapshot-metadata');
+  const count = WITH_METADATA.includes(cluster.overlay) ? 1 : 0;
+  assert.deepEqual([services.length, sidecars.length], [count, count]);
+  const args = containers.flatMap((each) => each.args);
+  assert.ok(!args.some((arg) => arg.startsWith('--node-deployment')));
+});
 
 test('clients reach the sidecar under a name of its certificate, through the Service', {
   skip,
