@@ -5,6 +5,8 @@ import { packagePath } from '../../src/base/package-root.js';
 import { CSI_PACKAGE, csiProto } from '../../src/csi/proto.js';
 import type { Message } from './csi-client.js';
 
+export const CSI_PROTO = readFileSync(packagePath('proto/csi.proto'), 'utf8');
+
 export type FieldKind = 'string' | 'strings' | 'map' | 'integer' | 'enum';
 
 export interface FieldPlace {
@@ -96,13 +98,13 @@ export function requestOf(rpc: string, values: Message): Message {
   );
 }
 
-function rootWithComments(): protobuf.Root {
+/** The definition of CSI with its comments, which the plugin does not load; or another text. */
+export function rootWithComments(text = CSI_PROTO): protobuf.Root {
   const root = new protobuf.Root();
   root.loadSync(
     ['descriptor', 'timestamp', 'wrappers'].map((name) => `google/protobuf/${name}.proto`),
   );
-  const source = readFileSync(packagePath('proto/csi.proto'), 'utf8');
-  protobuf.parse(source, root, { keepCase: true, alternateCommentMode: true });
+  protobuf.parse(text, root, { keepCase: true, alternateCommentMode: true });
   root.resolveAll();
   return root;
 }

@@ -5,28 +5,18 @@ import protobuf from 'protobufjs';
 import { packagePath } from '../../../src/base/package-root.js';
 import { clientServices, csiProto, servedServices } from '../../../src/csi/proto.js';
 import { received } from '../../support/received-request.js';
+import { CSI_PROTO, rootWithComments } from '../../support/request-fields.js';
 import { assertSame, type Description, describe } from './proto-description.js';
 
-const source = readFileSync(packagePath('proto/csi.proto'), 'utf8');
 const descriptor = JSON.parse(
   readFileSync(packagePath('test/fixtures/csi-descriptor-superset.json'), 'utf8'),
 ) as Description;
 
-function rootOf(text: string): protobuf.Root {
-  const root = new protobuf.Root();
-  root.loadSync(
-    ['descriptor', 'timestamp', 'wrappers'].map((name) => `google/protobuf/${name}.proto`),
-  );
-  protobuf.parse(text, root, { keepCase: true, alternateCommentMode: true });
-  root.resolveAll();
-  return root;
-}
-
 test('the proto holds every service, rpc, message, field and value of the descriptor, and no other', () => {
-  const description = describe(rootOf(source));
+  const description = describe(rootWithComments());
   assertSame(description, descriptor);
-  const spoilt = source.replace('group_snapshot_id = 6;', 'group_snapshot_id = 8;');
-  assert.throws(() => assertSame(describe(rootOf(spoilt)), descriptor), /number: 8/);
+  const spoilt = CSI_PROTO.replace('group_snapshot_id = 6;', 'group_snapshot_id = 8;');
+  assert.throws(() => assertSame(describe(rootWithComments(spoilt)), descriptor), /number: 8/);
   assert.equal(Object.keys(description.services).length, 5);
   assert.equal(Object.keys(description.messages).length, 105);
   assert.equal(Object.keys(description.enums).length, 10);
