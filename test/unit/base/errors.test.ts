@@ -21,33 +21,23 @@ test('errors that Node.js has no name for have that of Linux', () => {
   }
 });
 
-const ERRNOS: readonly [string, StatusCode][] = [
-  ['ENOSPC', StatusCode.RESOURCE_EXHAUSTED],
-  ['EDQUOT', StatusCode.RESOURCE_EXHAUSTED],
-  ['EFBIG', StatusCode.OUT_OF_RANGE],
-  ['EBUSY', StatusCode.FAILED_PRECONDITION],
-  ['EROFS', StatusCode.FAILED_PRECONDITION],
-  ['ESTALE', StatusCode.ABORTED],
-  ['EPERM', StatusCode.FAILED_PRECONDITION],
-  ['EACCES', StatusCode.FAILED_PRECONDITION],
-  ['SCAN_REPLACED', StatusCode.FAILED_PRECONDITION],
-  ['SCAN_MUTABLE', StatusCode.FAILED_PRECONDITION],
-  ['SCAN_UNSUPPORTED', StatusCode.FAILED_PRECONDITION],
-  ['SCAN_BUSY', StatusCode.ABORTED],
-  ['SCAN_MAP_INVALID', StatusCode.FAILED_PRECONDITION],
-  ['THIN_METADATA_INVALID', StatusCode.FAILED_PRECONDITION],
-  ['THIN_POOL_MODE', StatusCode.FAILED_PRECONDITION],
-  ['ENOENT', StatusCode.INTERNAL],
-  ['EEXIST', StatusCode.INTERNAL],
-  ['EIO', StatusCode.INTERNAL],
-  ['constructor', StatusCode.INTERNAL],
+const ERRNOS: readonly [StatusCode, string][] = [
+  [StatusCode.RESOURCE_EXHAUSTED, 'ENOSPC EDQUOT'],
+  [StatusCode.OUT_OF_RANGE, 'EFBIG'],
+  [StatusCode.FAILED_PRECONDITION, 'EBUSY EROFS EPERM EACCES SCAN_REPLACED SCAN_MUTABLE'],
+  [StatusCode.FAILED_PRECONDITION, 'SCAN_UNSUPPORTED SCAN_MAP_INVALID'],
+  [StatusCode.FAILED_PRECONDITION, 'THIN_METADATA_INVALID THIN_POOL_MODE'],
+  [StatusCode.ABORTED, 'ESTALE SCAN_BUSY'],
+  [StatusCode.INTERNAL, 'ENOENT EEXIST EIO constructor'],
 ];
 
 test('an errno of a system call has one meaning everywhere', () => {
-  for (const [errno, code] of ERRNOS) {
-    const thrown = new SystemError(errno, 'ioctl', '/dev/loop0', `${errno} on /dev/loop0`);
-    const error = CsiError.from(thrown);
-    assert.deepEqual([error.code, error.cause], [code, thrown], errno);
+  for (const [code, errnos] of ERRNOS) {
+    for (const errno of errnos.split(' ')) {
+      const thrown = new SystemError(errno, 'ioctl', '/dev/loop0', `${errno} on /dev/loop0`);
+      const error = CsiError.from(thrown);
+      assert.deepEqual([error.code, error.cause], [code, thrown], errno);
+    }
   }
 });
 

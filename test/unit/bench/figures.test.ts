@@ -59,41 +59,23 @@ test('the shift is the median of all differences', () => {
   assert.equal(hodgesLehmann([1, 2, 300], [11, 12, 13]), 10);
 });
 
-const HIGHER: Partial<Row> = { better: 'higher' };
+const of = (rounds: number[], peer = PEER, rest: Partial<Row> = {}) => row('a', rounds, peer, rest);
+const higher = (rounds: number[]) => of(rounds, PEER, { better: 'higher' });
+const bounded = (rounds: number[]) => targetRow('io-random-write', rounds, PEER);
 const CHANGES: readonly [what: string, a: Row, b: Row, change: string][] = [
-  ['slower', row('a', before, PEER), row('a', scaled(1.2), PEER), 'worse'],
-  ['faster', row('a', scaled(1.2), PEER), row('a', before, PEER), 'better'],
+  ['slower', of(before), of(scaled(1.2)), 'worse'],
+  ['faster', of(scaled(1.2)), of(before), 'better'],
+  ['more, where more is better', higher(before), higher(scaled(1.2)), 'better'],
   [
-    'more, where more is better',
-    row('a', before, PEER, HIGHER),
-    row('a', scaled(1.2), PEER, HIGHER),
-    'better',
-  ],
-  [
-    'slower, and the peer as well, as on a slower machine',
-    row('a', before, PEER),
-    row('a', scaled(2), scaled(2, PEER)),
+    'slower, as is the peer, on a slower machine',
+    of(before),
+    of(scaled(2), scaled(2, PEER)),
     'same',
   ],
-  [
-    'rounds that overlap',
-    row('a', before, PEER),
-    row('a', [4.9, 5.6, 5.7, 5.8, 5.9], PEER),
-    'same',
-  ],
-  ['a small shift', row('a', before, PEER), row('a', scaled(1.04), PEER), 'same'],
-  [
-    'below a target of at least a bound',
-    targetRow('io-random-write', before, PEER),
-    targetRow('io-random-write', scaled(0.5), PEER),
-    'worse',
-  ],
-  [
-    'of three rounds',
-    row('a', [1, 2, 3], [1, 1, 1]),
-    row('a', [11, 12, 13], [1, 1, 1]),
-    'too few rounds',
-  ],
+  ['rounds that overlap', of(before), of([4.9, 5.6, 5.7, 5.8, 5.9]), 'same'],
+  ['a small shift', of(before), of(scaled(1.04)), 'same'],
+  ['below a target of at least a bound', bounded(before), bounded(scaled(0.5)), 'worse'],
+  ['of three rounds', of([1, 2, 3], [1, 1, 1]), of([11, 12, 13], [1, 1, 1]), 'too few rounds'],
 ];
 for (const [what, a, b, change] of CHANGES) {
   test(`figures that are ${what} are a change: ${change}`, () => {
@@ -113,7 +95,7 @@ test('of rows that did not change, about one in a hundred is reported at five ro
   let changed = 0;
   const runs = 3000;
   for (let run = 0; run < runs; run += 1) {
-    const change = changeOf(row('a', noise(), PEER), row('a', noise(), PEER));
+    const change = changeOf(of(noise()), of(noise()));
     if (change !== 'same') changed += 1;
   }
   assert.ok(changed / runs < 0.02, `${changed} of ${runs}`);

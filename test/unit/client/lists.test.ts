@@ -109,13 +109,7 @@ function failure(code: number): Error {
 
 const messageOf = (ranges: readonly Range[]): MetadataMessage => message(ranges, SCRIPTED_BYTES);
 
-interface Reading {
-  ranges: Range[];
-  offsets: bigint[];
-  resumes: number;
-}
-
-async function read(open: OpenMetadata, startingOffset = 0n): Promise<Reading> {
+async function read(open: OpenMetadata, startingOffset = 0n) {
   const offsets: bigint[] = [];
   const progress = createProgress();
   const ranges: Range[] = [];

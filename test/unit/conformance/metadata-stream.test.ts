@@ -116,38 +116,23 @@ test('a refusal has its code, its message and whether it has details', async () 
 
 test('no broken end looks like OK', async () => {
   const whole = frameOf(MESSAGE);
-  const open = (stream: ServerHttp2Stream): void => {
-    stream.respond(HEADERS);
-    stream.write(whole);
-  };
-  const rows: Record<string, [code: number, behaviour: Behaviour]> = {
-    'reset by the driver': [
-      StatusCode.UNAVAILABLE,
-      (stream) => {
-        open(stream);
-        stream.close(2);
-      },
-    ],
-    'a connection that breaks': [
-      StatusCode.UNAVAILABLE,
-      (stream) => {
-        open(stream);
-        setTimeout(() => stream.session?.destroy(), 20);
-      },
-    ],
-    'an end without a status': [
-      StatusCode.UNAVAILABLE,
-      (stream) => {
-        open(stream);
-        stream.end();
-      },
-    ],
-    'OK in the middle of a message': [
-      StatusCode.INTERNAL,
-      (stream) => answer(stream, whole.subarray(0, -1), { 'grpc-status': '0' }),
-    ],
-  };
-  for (const [what, [code, behaviour]] of Object.entries(rows)) {
+  /** Ends so behind a message. */
+  const cut =
+    (end: (stream: ServerHttp2Stream) => void): Behaviour =>
+    (stream) => {
+      stream.respond(HEADERS);
+      stream.write(whole);
+      end(stream);
+    };
+  const { UNAVAILABLE, INTERNAL } = StatusCode;
+  const half: Behaviour = (stream) => answer(stream, whole.subarray(0, -1), { 'grpc-status': '0' });
+  const breaks = ({ session }: ServerHttp2Stream) => setTimeout(() => session?.destroy(), 20);
+  for (const [what, code, behaviour] of [
+    ['reset by the driver', UNAVAILABLE, cut((stream) => stream.close(2))],
+    ['a connection that breaks', UNAVAILABLE, cut(breaks)],
+    ['an end without a status', UNAVAILABLE, cut((stream) => stream.end())],
+    ['OK in the middle of a message', INTERNAL, half],
+  ] as const) {
     const [, found, message] = await withStream(behaviour, endOf);
     assert.equal(found, code, `${what}: ${message}`);
   }

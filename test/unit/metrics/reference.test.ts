@@ -88,13 +88,8 @@ interface Rule {
   annotations: { summary: string; runbook: string };
 }
 
-interface Panel {
-  title: string;
-  targets?: { expr: string }[];
-}
-
 interface Dashboard {
-  panels: Panel[];
+  panels: { title: string; targets?: { expr: string }[] }[];
   templating: { list: { name: string; query: string | { query: string } }[] };
 }
 

@@ -26,12 +26,7 @@ const LIMITS = {
 
 const SOURCES: Readonly<Record<string, Record<string, unknown>>> = {
   pattern: { kind: 'pattern', sizeBytes: 1n << 50n, extentBytes: 4096n, strideBytes: 8192n },
-  extents: {
-    kind: 'extents',
-    sizeBytes: 1n << 40n,
-    target: new BigUint64Array(4),
-    base: null,
-  },
+  extents: { kind: 'extents', sizeBytes: 1n << 40n, target: new BigUint64Array(4), base: null },
   files: {
     kind: 'files',
     target: { path: '/nonexistent', device: 1n, inode: 1n, sizeBytes: 4096n },
@@ -102,12 +97,7 @@ test('H22: extents whose memory a later field takes away are refused: an empty l
     target[index + 1] = 4096n;
     target[index + 2] = 1n;
   }
-  const source = {
-    kind: 'extents',
-    sizeBytes: 1n << 40n,
-    target,
-    base: null,
-  };
+  const source = { kind: 'extents', sizeBytes: 1n << 40n, target, base: null };
   const hostile = withGetter(source, 'base', () => {
     if (target.length > 0) detach(target.buffer);
   });
