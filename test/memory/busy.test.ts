@@ -18,7 +18,7 @@ import { refused, statusOf } from '../support/refusal.js';
 /** In place of 5 s. */
 const WAIT_MS = 100;
 
-const running = runMemoryPlugin('busy', {
+const running = runMemoryPlugin({
   env: { BLOCKDELTA_CONTROLLER_PUBLISH: 'on' },
   lockWaitMs: WAIT_MS,
   prepare: async ({ orchestrator }) => {

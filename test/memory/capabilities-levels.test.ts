@@ -54,20 +54,20 @@ const CAPABILITIES: Advertised = {
 
 let plugin: MemoryPlugin | undefined;
 let connection: RawConnection;
-after(() => plugin?.tearDown());
+after(() => plugin?.stop());
 
 async function startAt(
   level: CsiLevel | null,
   publish: 'on' | 'off',
   more = {},
 ): Promise<MemoryPlugin> {
-  await plugin?.tearDown();
+  await plugin?.stop();
   const env = {
     BLOCKDELTA_CONTROLLER_PUBLISH: publish,
     ...(level === null ? {} : { BLOCKDELTA_CSI_LEVEL: level }),
     ...more,
   };
-  plugin = new MemoryPlugin('levels', { env });
+  plugin = new MemoryPlugin({ env });
   await plugin.start();
   connection = new RawConnection(plugin.endpoint);
   return plugin;

@@ -1,6 +1,6 @@
 /** ControllerPublishVolume and ControllerUnpublishVolume, where they are switched on. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { afterEach, beforeEach, test } from 'node:test';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { forgetNodeId } from '../support/direct-database.js';
 import { MemoryPlugin, runMemoryPlugin } from '../support/memory-plugin.js';
@@ -10,11 +10,8 @@ import { refused } from '../support/refusal.js';
 const NODE = 'test-node';
 const MAXIMUM = 3;
 
-const running = runMemoryPlugin('controller-publish', {
-  env: {
-    BLOCKDELTA_CONTROLLER_PUBLISH: 'on',
-    BLOCKDELTA_MAX_VOLUMES_PER_NODE: String(MAXIMUM),
-  },
+const running = runMemoryPlugin({
+  env: { BLOCKDELTA_CONTROLLER_PUBLISH: 'on', BLOCKDELTA_MAX_VOLUMES_PER_NODE: String(MAXIMUM) },
 });
 const { orchestrator } = running;
 const controller = () => running.client.controller;
@@ -33,20 +30,17 @@ async function nodesOf(volume: HeldVolume): Promise<string[]> {
   return status.published_node_ids;
 }
 
-/** A test with a volume that nobody holds in the end. */
-function testWith(title: string, work: (volume: HeldVolume) => Promise<void>): void {
-  test(title, async () => {
-    const volume = await orchestrator.create(title);
-    try {
-      await work(volume);
-    } finally {
-      await unpublish(volume, '');
-      await orchestrator.delete(volume);
-    }
-  });
-}
+/** Of each test, and held by nobody in the end. */
+let volume: HeldVolume;
+beforeEach(async () => {
+  volume = await orchestrator.create('volume');
+});
+afterEach(async () => {
+  await unpublish(volume, '');
+  await orchestrator.delete(volume);
+});
 
-testWith('CP3, CP9, CP10: what cannot be published on this node is refused', async (volume) => {
+test('CP3, CP9, CP10: what cannot be published on this node is refused', async () => {
   for (const node_id of ['nobody', 'Test-Node', 'n'.repeat(256)]) {
     await refused(publish(volume, { node_id }), 'NOT_FOUND', /test-node only/);
   }
@@ -60,24 +54,21 @@ testWith('CP3, CP9, CP10: what cannot be published on this node is refused', asy
   assert.deepEqual(await nodesOf(volume), []);
 });
 
-testWith(
-  'CP4, CP5, CP8, CP11: publishing again answers the same, in another way it is ALREADY_EXISTS, and the volume stays',
-  async (volume) => {
-    const first = await publish(volume);
-    assert.deepEqual(first, { publish_context: {} });
-    assert.deepEqual(await publish(volume), first);
-    await running.restart();
-    assert.deepEqual(await publish(volume), first);
-    await refused(publish(volume, { readonly: true }), 'ALREADY_EXISTS', /readonly/);
-    for (const capability of [mountCapability(), blockCapability('SINGLE_NODE_READER_ONLY')]) {
-      const call = publish(volume, { volume_capability: capability });
-      await refused(call, 'ALREADY_EXISTS', /volume_capability/);
-    }
-    const message = /published on node test-node/;
-    await refused(orchestrator.delete(volume), 'FAILED_PRECONDITION', message);
-    assert.deepEqual(await nodesOf(volume), [NODE]);
-  },
-);
+test('CP4, CP5, CP8, CP11: publishing again answers the same, in another way it is ALREADY_EXISTS, and the volume stays', async () => {
+  const first = await publish(volume);
+  assert.deepEqual(first, { publish_context: {} });
+  assert.deepEqual(await publish(volume), first);
+  await running.restart();
+  assert.deepEqual(await publish(volume), first);
+  await refused(publish(volume, { readonly: true }), 'ALREADY_EXISTS', /readonly/);
+  for (const capability of [mountCapability(), blockCapability('SINGLE_NODE_READER_ONLY')]) {
+    const call = publish(volume, { volume_capability: capability });
+    await refused(call, 'ALREADY_EXISTS', /volume_capability/);
+  }
+  const message = /published on node test-node/;
+  await refused(orchestrator.delete(volume), 'FAILED_PRECONDITION', message);
+  assert.deepEqual(await nodesOf(volume), [NODE]);
+});
 
 test('CP7: a node at its maximum accepts no more volumes until one is unpublished', async () => {
   const volumes: HeldVolume[] = [];
@@ -98,23 +89,20 @@ test('CP7: a node at its maximum accepts no more volumes until one is unpublishe
   }
 });
 
-testWith(
-  'CU2, CU3, LV6: the lists name the node until it, or every node, is unpublished',
-  async (volume) => {
-    const other = await orchestrator.create('not listed');
-    for (const node_id of [NODE, '']) {
-      await unpublish(volume, node_id);
-      assert.deepEqual(await nodesOf(volume), []);
-      await publish(volume);
-      await unpublish(volume, 'nobody');
-      assert.deepEqual(await nodesOf(volume), [NODE], 'another node is another matter');
-      assert.deepEqual(await nodesOf(other), []);
-      await unpublish(volume, node_id);
-    }
+test('CU2, CU3, LV6: the lists name the node until it, or every node, is unpublished', async () => {
+  const other = await orchestrator.create('not listed');
+  for (const node_id of [NODE, '']) {
+    await unpublish(volume, node_id);
     assert.deepEqual(await nodesOf(volume), []);
-    await orchestrator.delete(other);
-  },
-);
+    await publish(volume);
+    await unpublish(volume, 'nobody');
+    assert.deepEqual(await nodesOf(volume), [NODE], 'another node is another matter');
+    assert.deepEqual(await nodesOf(other), []);
+    await unpublish(volume, node_id);
+  }
+  assert.deepEqual(await nodesOf(volume), []);
+  await orchestrator.delete(other);
+});
 
 test('a volume deleted and recreated under its name is not published', async () => {
   const first = await orchestrator.create('reused');
@@ -131,8 +119,8 @@ test('a volume published by a node that had another id is FAILED_PRECONDITION un
     BLOCKDELTA_CONTROLLER_PUBLISH: 'on',
     BLOCKDELTA_NODE_ID: 'node-one',
   };
-  const moved = new MemoryPlugin('publish-moved', { env });
-  t.after(() => moved.tearDown());
+  const moved = new MemoryPlugin({ env });
+  t.after(() => moved.stop());
   const start = async (nodeId: string, publishing: string): Promise<void> => {
     await moved.stop();
     // As a catalogue that recorded no node id.

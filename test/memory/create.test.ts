@@ -18,7 +18,7 @@ const zone = { segments: { [KEY]: 'test-node', 'example.com/zone': 'z1' } };
 const [BLOCK, EXT4, XFS] = [blockCapability(), mountCapability('ext4'), mountCapability('xfs')];
 const BTRFS = mountCapability('btrfs');
 
-const running = runMemoryPlugin('create', { pools: ['main', 'other'] });
+const running = runMemoryPlugin({ pools: ['main', 'other'] });
 const { orchestrator } = running;
 const controller = () => running.client.controller;
 const create = (request: Message): Promise<Message> => controller().CreateVolume(request);
@@ -33,6 +33,7 @@ const sized = (capacity_range: Message, capability = BLOCK): Message => ({
 });
 const capable = (capability: Message): Message => ({ volume_capabilities: [BLOCK, capability] });
 const placed = (accessibility_requirements: Message): Message => ({ accessibility_requirements });
+const elsewhere = placed({ requisite: [there] });
 const from = (volume_content_source: Message): Message => ({ volume_content_source });
 const withParameters = (parameters: Message, capability = BLOCK): Message => ({
   ...{ parameters, volume_capabilities: [capability], capacity_range: exactly(16 * MIB) },
@@ -41,122 +42,9 @@ const mutable = (mutable_parameters: Message): Message => ({ mutable_parameters 
 
 /** Other fields in the request, by what they are. */
 type Requests = Readonly<Record<string, Message>>;
-const REFUSED: readonly (readonly [StatusName, RegExp, Requests])[] = [
-  [
-    'INVALID_ARGUMENT',
-    /^volume_capabilities\[1\]/,
-    {
-      'a capability without an access type': capable({ access_mode: WRITER }),
-      'a capability without an access mode': capable({ block: {} }),
-      'an empty capability': capable({}),
-      ...Object.fromEntries(
-        ['READER_ONLY', 'SINGLE_WRITER', 'MULTI_WRITER'].map((mode) => [
-          `CV5: access mode MULTI_NODE_${mode}`,
-          capable(blockCapability(`MULTI_NODE_${mode}`)),
-        ]),
-      ),
-      'CV5: file system ntfs': capable(mountCapability('ntfs')),
-      'CV5: a file system named like an option': capable(mountCapability('-t')),
-      'CV5: a mount flag that is not listed': capable({
-        ...{ mount: { mount_flags: ['noatime', 'loop=/dev/loop0'] }, access_mode: WRITER },
-      }),
-      'CV5: a mount group, which is not advertised': capable({
-        ...{ mount: { volume_mount_group: '1000' }, access_mode: WRITER },
-      }),
-    },
-  ],
-  [
-    'INVALID_ARGUMENT',
-    /^parameters\['(Pool|mkfsOptions|mountOptions)'\]/,
-    {
-      'CV13: an unknown parameter': withParameters({ pool: 'main', Pool: 'main' }),
-      'CV13: a mkfs option that copies files': withParameters({ mkfsOptions: '-d /etc' }, EXT4),
-      'CV13: a mkfs option of XFS': withParameters({ mkfsOptions: '-m reflink=1' }, EXT4),
-      'CV13: the mount option remount': withParameters({ mountOptions: 'remount' }, EXT4),
-      'CV13: the mount option loop': withParameters({ mountOptions: 'loop=/dev/loop0' }, EXT4),
-    },
-  ],
-  [
-    'INVALID_ARGUMENT',
-    /'none'.*main, other/,
-    { 'CV13: an unknown pool': withParameters({ pool: 'none' }) },
-  ],
-  [
-    'INVALID_ARGUMENT',
-    /^mutable_parameters/,
-    {
-      'CV15: a mutable pool': mutable({ pool: 'main' }),
-      'CV15: a negative read-ahead': mutable({ readAheadKiB: '-1' }),
-      'CV15: an unknown scheduler': mutable({ readAheadKiB: '64', ioScheduler: 'cfq' }),
-    },
-  ],
-  [
-    'INVALID_ARGUMENT',
-    /volume_content_source/,
-    {
-      'CV10: no source': from({}),
-      'CV10: a snapshot without an id': from({ snapshot: {} }),
-      'CV10: a volume without an id': from({ volume: {} }),
-    },
-  ],
-  [
-    'INVALID_ARGUMENT',
-    /^accessibility_requirements/,
-    {
-      'CV17: an empty requirement': placed({}),
-      'CV17: two empty lists': placed({ requisite: [], preferred: [] }),
-      'CV21: a preferred place that is not requisite': placed({
-        ...{ requisite: [here], preferred: [there] },
-      }),
-      'a key that is none': placed({ requisite: [{ segments: { 'a/b/c': 'v' } }] }),
-      'a value that is none': placed({ requisite: [{ segments: { [KEY]: 'a value' } }] }),
-    },
-  ],
-  [
-    'RESOURCE_EXHAUSTED',
-    /test-node/,
-    {
-      'CV18: requisite nodes that are all others': placed({ requisite: [there] }),
-      'CV19: another node alone': placed({ requisite: [there], preferred: [there] }),
-      'CV18: a zone, which this node knows nothing of': placed({ requisite: [zone] }),
-    },
-  ],
-  [
-    'INVALID_ARGUMENT',
-    /capacity_range/,
-    {
-      'a range without bounds': sized({}),
-      'required over limit': sized({ required_bytes: 2 * MIB, limit_bytes: MIB }),
-      'a negative size': sized({ required_bytes: -1 }),
-      'a negative limit': sized({ required_bytes: MIB, limit_bytes: -1 }),
-    },
-  ],
-  [
-    'OUT_OF_RANGE',
-    /capacity_range/,
-    {
-      'CV6: no whole block between required and limit': sized(exactly(5 * MIB + 1)),
-      'CV8: a limit below the minimum': sized({ limit_bytes: 4096 }),
-      'CV8: less than ext4 takes': sized(exactly(15 * MIB), EXT4),
-      'CV8: less than ext4, the default, takes': sized(exactly(15 * MIB), mountCapability()),
-      'CV8: less than xfs takes': sized(exactly(300 * MIB - 4096), XFS),
-      'CV8: less than a btrfs can grow to': sized(exactly(256 * MIB - 4096), BTRFS),
-      'CV8: more than the pool': sized(exactly(100 * GIB)),
-      'CV8: more than any pool': sized({ required_bytes: '9223372036854775807' }),
-    },
-  ],
-  [
-    'NOT_FOUND',
-    /none-exist-id/,
-    {
-      'a missing source, for another place too,': {
-        ...from({ snapshot: { snapshot_id: 'none-exist-id' } }),
-        ...placed({ requisite: [there] }),
-      },
-    },
-  ],
-];
-for (const [code, field, requests] of REFUSED) {
+
+/** A test of each request: it is refused so, and creates nothing. */
+function refuses(code: StatusName, field: RegExp, requests: Requests): void {
   for (const [title, change] of Object.entries(requests)) {
     test(`${title} is ${code}, and nothing is created`, async () => {
       const before = await orchestrator.volumeIds();
@@ -165,6 +53,91 @@ for (const [code, field, requests] of REFUSED) {
     });
   }
 }
+
+refuses('INVALID_ARGUMENT', /^volume_capabilities\[1\]/, {
+  'a capability without an access type': capable({ access_mode: WRITER }),
+  'a capability without an access mode': capable({ block: {} }),
+  'an empty capability': capable({}),
+  ...Object.fromEntries(
+    ['READER_ONLY', 'SINGLE_WRITER', 'MULTI_WRITER'].map((mode) => [
+      `CV5: access mode MULTI_NODE_${mode}`,
+      capable(blockCapability(`MULTI_NODE_${mode}`)),
+    ]),
+  ),
+  'CV5: file system ntfs': capable(mountCapability('ntfs')),
+  'CV5: a file system named like an option': capable(mountCapability('-t')),
+  'CV5: a mount flag that is not listed': capable({
+    ...{ mount: { mount_flags: ['noatime', 'loop=/dev/loop0'] }, access_mode: WRITER },
+  }),
+  'CV5: a mount group, which is not advertised': capable({
+    ...{ mount: { volume_mount_group: '1000' }, access_mode: WRITER },
+  }),
+});
+
+refuses('INVALID_ARGUMENT', /^parameters\['(Pool|mkfsOptions|mountOptions)'\]/, {
+  'CV13: an unknown parameter': withParameters({ pool: 'main', Pool: 'main' }),
+  'CV13: a mkfs option that copies files': withParameters({ mkfsOptions: '-d /etc' }, EXT4),
+  'CV13: a mkfs option of XFS': withParameters({ mkfsOptions: '-m reflink=1' }, EXT4),
+  'CV13: the mount option remount': withParameters({ mountOptions: 'remount' }, EXT4),
+  'CV13: the mount option loop': withParameters({ mountOptions: 'loop=/dev/loop0' }, EXT4),
+});
+
+refuses('INVALID_ARGUMENT', /'none'.*main, other/, {
+  'CV13: an unknown pool': withParameters({ pool: 'none' }),
+});
+
+refuses('INVALID_ARGUMENT', /^mutable_parameters/, {
+  'CV15: a mutable pool': mutable({ pool: 'main' }),
+  'CV15: a negative read-ahead': mutable({ readAheadKiB: '-1' }),
+  'CV15: an unknown scheduler': mutable({ readAheadKiB: '64', ioScheduler: 'cfq' }),
+});
+
+refuses('INVALID_ARGUMENT', /volume_content_source/, {
+  'CV10: no source': from({}),
+  'CV10: a snapshot without an id': from({ snapshot: {} }),
+  'CV10: a volume without an id': from({ volume: {} }),
+});
+
+refuses('INVALID_ARGUMENT', /^accessibility_requirements/, {
+  'CV17: an empty requirement': placed({}),
+  'CV17: two empty lists': placed({ requisite: [], preferred: [] }),
+  'CV21: a preferred place that is not requisite': placed({
+    ...{ requisite: [here], preferred: [there] },
+  }),
+  'a key that is none': placed({ requisite: [{ segments: { 'a/b/c': 'v' } }] }),
+  'a value that is none': placed({ requisite: [{ segments: { [KEY]: 'a value' } }] }),
+});
+
+refuses('RESOURCE_EXHAUSTED', /test-node/, {
+  'CV18: requisite nodes that are all others': elsewhere,
+  'CV19: another node alone': placed({ requisite: [there], preferred: [there] }),
+  'CV18: a zone, which this node knows nothing of': placed({ requisite: [zone] }),
+});
+
+refuses('INVALID_ARGUMENT', /capacity_range/, {
+  'a range without bounds': sized({}),
+  'required over limit': sized({ required_bytes: 2 * MIB, limit_bytes: MIB }),
+  'a negative size': sized({ required_bytes: -1 }),
+  'a negative limit': sized({ required_bytes: MIB, limit_bytes: -1 }),
+});
+
+refuses('OUT_OF_RANGE', /capacity_range/, {
+  'CV6: no whole block between required and limit': sized(exactly(5 * MIB + 1)),
+  'CV8: a limit below the minimum': sized({ limit_bytes: 4096 }),
+  'CV8: less than ext4 takes': sized(exactly(15 * MIB), EXT4),
+  'CV8: less than ext4, the default, takes': sized(exactly(15 * MIB), mountCapability()),
+  'CV8: less than xfs takes': sized(exactly(300 * MIB - 4096), XFS),
+  'CV8: less than a btrfs can grow to': sized(exactly(256 * MIB - 4096), BTRFS),
+  'CV8: more than the pool, for elsewhere too,': { ...sized(exactly(100 * GIB)), ...elsewhere },
+  'CV8: more than any pool': sized({ required_bytes: '9223372036854775807' }),
+});
+
+refuses('NOT_FOUND', /none-exist-id/, {
+  'a missing source, for elsewhere too,': {
+    ...from({ snapshot: { snapshot_id: 'none-exist-id' } }),
+    ...elsewhere,
+  },
+});
 
 const SIZES: readonly (readonly [string, Message | null, number, Message?])[] = [
   ['CV7: no range gives 1 GiB', null, GIB],
@@ -277,7 +250,7 @@ const OTHER: Readonly<Record<string, readonly [RegExp, Message]>> = {
   'fewer capabilities': [/volume_capabilities/, capable(mountCapability())],
   'other mutable parameters': [/mutable_parameters/, mutable({ readAheadKiB: '64' })],
   'other parameters': [/parameters/, { parameters: { pool: 'other' } }],
-  'another place': [/accessibility_requirements/, placed({ requisite: [there] })],
+  'another place': [/accessibility_requirements/, elsewhere],
 };
 test('CV2, CV3, G16: a taken name answers its volume, also after a restart, if all of it matches', async () => {
   const first = await create(TAKEN);

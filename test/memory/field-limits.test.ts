@@ -45,7 +45,7 @@ const REQUIRED: Readonly<Record<string, string>> = {
 
 let conforming: ConformingRequests;
 let connection: RawConnection;
-runMemoryPlugin('limits', {
+runMemoryPlugin({
   env: { BLOCKDELTA_CONTROLLER_PUBLISH: 'on', BLOCKDELTA_CSI_LEVEL: '1.13' },
   prepare: async ({ endpoint, orchestrator }) => {
     connection = new RawConnection(endpoint);

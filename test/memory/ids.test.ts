@@ -28,7 +28,7 @@ const IDS: readonly string[] = [
   ...["' OR 1=1 --", '%s%n', 'a\nb', 'a b', '__proto__', 'constructor', '🗄️', 'i'.repeat(128)],
 ];
 
-const running = runMemoryPlugin('ids', {
+const running = runMemoryPlugin({
   env: { BLOCKDELTA_CONTROLLER_PUBLISH: 'on' },
   prepare: async ({ orchestrator, endpoint }) => {
     known = await orchestrator.create('known');

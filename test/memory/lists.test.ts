@@ -8,7 +8,7 @@ import { refused } from '../support/refusal.js';
 
 const COUNT = 7;
 
-const running = runMemoryPlugin('lists', { pools: ['main', 'other'], prepare: fill });
+const running = runMemoryPlugin({ pools: ['main', 'other'], prepare: fill });
 const { orchestrator } = running;
 const volumes: HeldVolume[] = [];
 const snapshotIds: string[] = [];

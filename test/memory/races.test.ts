@@ -10,7 +10,7 @@ import { statusOf } from '../support/refusal.js';
 /** In either order, and twice. */
 const ROUNDS = 4;
 
-const running = runMemoryPlugin('races');
+const running = runMemoryPlugin();
 const { orchestrator } = running;
 
 interface Race {

@@ -12,7 +12,7 @@ import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js'
 import { refused } from '../support/refusal.js';
 
 const BLOCK = 4096;
-const running = runMemoryPlugin('snapshots', {
+const running = runMemoryPlugin({
   pools: ['main', 'other'],
   env: { BLOCKDELTA_CSI_LEVEL: '1.13' },
   prepare: async () => {

@@ -2,8 +2,7 @@
  * Three plugins in this process, on pools in memory, and a router in front of them over TCP on the loopback
  * interface: for the rules of routing. Needs no root.
  */
-import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -16,6 +15,7 @@ import { Authority, tlsSettings } from './certificates.js';
 import { CsiClient } from './csi-client.js';
 import { loopbackAddress } from './loopback.js';
 import { MemoryPlugin } from './memory-plugin.js';
+import { temporaryDirectory } from './temporary.js';
 
 export interface ClusterNode {
   readonly id: string;
@@ -23,39 +23,21 @@ export interface ClusterNode {
   readonly plugin: MemoryPlugin;
 }
 
-export interface MemoryClusterOptions {
-  /** Settings of each node; by default of none. */
-  env?: Record<string, string>;
-  /** Settings of the router. */
-  routerEnv?: Record<string, string>;
-  poolBytes?: readonly bigint[];
-}
-
 export class MemoryCluster {
-  readonly directory = mkdtempSync(join(tmpdir(), 'blockdelta-cluster-'));
+  readonly directory = temporaryDirectory();
   readonly nodes: ClusterNode[] = [];
-  readonly authority: Authority;
-  readonly #options: MemoryClusterOptions;
+  readonly #authority: Authority;
   readonly #lines: string[] = [];
   #client: CsiClient | undefined;
   #close: () => Promise<void> = async () => undefined;
 
-  constructor(options: MemoryClusterOptions = {}) {
-    this.#options = options;
-    this.authority = new Authority(this.directory);
-    const files = this.authority.issue('node', 'blockdelta-node');
-    for (const [index, id] of ['node-a', 'node-b', 'node-c'].entries()) {
+  constructor() {
+    this.#authority = new Authority(this.directory);
+    const files = this.#authority.issue('node', 'blockdelta-node');
+    for (const id of ['node-a', 'node-b', 'node-c']) {
       const address = formatHostPort(loopbackAddress());
-      const poolBytes = options.poolBytes?.[index];
-      const plugin = new MemoryPlugin(id, {
-        ...(poolBytes === undefined ? {} : { poolBytes }),
-        env: {
-          BLOCKDELTA_NODE_ID: id,
-          BLOCKDELTA_LISTEN_ADDRESS: address,
-          ...tlsSettings(files),
-          ...options.env,
-        },
-      });
+      const own = { BLOCKDELTA_NODE_ID: id, BLOCKDELTA_LISTEN_ADDRESS: address };
+      const plugin = new MemoryPlugin({ env: { ...own, ...tlsSettings(files) } });
       this.nodes.push({ id, address, plugin });
     }
   }
@@ -95,8 +77,7 @@ export class MemoryCluster {
     const config = parseRouteConfig({
       CSI_ENDPOINT: this.endpoint,
       BLOCKDELTA_ROUTE_NODES: `file:${join(this.directory, 'nodes.json')}`,
-      ...tlsSettings(this.authority.issue('router', 'blockdelta-router')),
-      ...this.#options.routerEnv,
+      ...tlsSettings(this.#authority.issue('router', 'blockdelta-router')),
     });
     const logger = createLogger('debug', { write: (line) => this.#lines.push(line) });
     const router = await createRouter(config, logger);
@@ -116,14 +97,13 @@ export class MemoryCluster {
 
   async tearDown(): Promise<void> {
     await this.#close();
-    for (const { plugin } of this.nodes) await plugin.tearDown();
-    rmSync(this.directory, { recursive: true });
+    for (const { plugin } of this.nodes) await plugin.stop();
   }
 }
 
 /** Registers the hooks for the tests of the calling file. */
-export function runMemoryCluster(options: MemoryClusterOptions = {}): MemoryCluster {
-  const cluster = new MemoryCluster(options);
+export function runMemoryCluster(): MemoryCluster {
+  const cluster = new MemoryCluster();
   before(async () => {
     try {
       await cluster.start();

@@ -3,8 +3,7 @@
  * for the rules that hold on every backend. Needs no root and no device. Node calls that attach a volume
  * answer UNIMPLEMENTED.
  */
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { BackendRegistry } from '../../src/backends/registry.js';
@@ -24,13 +23,13 @@ import { RetainedBases } from '../../src/volumes/retained-bases.js';
 import { MemoryBackend, MemoryStorage } from '../backend/memory-backend.js';
 import { CsiClient } from './csi-client.js';
 import { Orchestrator } from './orchestrator.js';
+import { temporaryDirectory } from './temporary.js';
 
 const POOL_BYTES = 2n << 30n;
 
 export interface MemoryPluginOptions {
   /** Names of the pools; 'main' if left out. */
   pools?: readonly string[];
-  poolBytes?: bigint;
   /** How long a call waits for a busy object. */
   lockWaitMs?: number;
   env?: Record<string, string>;
@@ -39,7 +38,7 @@ export interface MemoryPluginOptions {
 }
 
 export class MemoryPlugin {
-  readonly #directory: string;
+  readonly #directory = temporaryDirectory();
   readonly #options: MemoryPluginOptions;
   readonly #lines: string[] = [];
   #client: CsiClient | undefined;
@@ -56,8 +55,7 @@ export class MemoryPlugin {
   /** The locks of the plugin that runs now. */
   locks = new OperationLocks();
 
-  constructor(label: string, options: MemoryPluginOptions) {
-    this.#directory = mkdtempSync(join(tmpdir(), `blockdelta-${label}-`));
+  constructor(options: MemoryPluginOptions) {
     this.#options = options;
     for (const pool of options.pools ?? ['main']) {
       const storage = new MemoryStorage();
@@ -102,8 +100,7 @@ export class MemoryPlugin {
     const native = new NativePool(1);
     this.#close.push(() => native.close());
     const pools = [...this.storages].map(
-      ([pool, storage]) =>
-        new MemoryBackend(storage, { pool, totalBytes: this.#options.poolBytes ?? POOL_BYTES }),
+      ([pool, storage]) => new MemoryBackend(storage, { pool, totalBytes: POOL_BYTES }),
     );
     for (const backend of pools) {
       this.#backends.set(backend.pool, backend);
@@ -167,25 +164,20 @@ export class MemoryPlugin {
     await this.stop();
     await this.start();
   }
-
-  async tearDown(): Promise<void> {
-    await this.stop();
-    rmSync(this.#directory, { recursive: true });
-  }
 }
 
 /** Registers the hooks for the tests of the calling file. */
-export function runMemoryPlugin(label: string, options: MemoryPluginOptions = {}): MemoryPlugin {
-  const running = new MemoryPlugin(label, options);
+export function runMemoryPlugin(options: MemoryPluginOptions = {}): MemoryPlugin {
+  const running = new MemoryPlugin(options);
   before(async () => {
     try {
       await running.start();
       await options.prepare?.(running);
     } catch (thrown) {
-      await running.tearDown();
+      await running.stop();
       throw thrown;
     }
   });
-  after(() => running.tearDown());
+  after(() => running.stop());
   return running;
 }
