@@ -127,16 +127,6 @@ test('run takes its locks before it returns, starts nothing without them, and re
   locks.acquire([volumeKey('a')]);
 });
 
-test('at the end of the wait a call is ABORTED with the name of the object, and lets others pass', async () => {
-  const locks = new OperationLocks({ waitMs: 20 });
-  const release = locks.acquire([volumeKey('a')]);
-  const first = locks.acquireInTurn([volumeKey('a'), volumeKey('b')], never());
-  await rejectsWith(first, 'ABORTED', /volume a is pending; try again/);
-  (await locks.acquireInTurn([volumeKey('b')], never()))();
-  release();
-  locks.acquire([volumeKey('a')]);
-});
-
 test('the signal of a call ends its wait with its reason', async () => {
   const locks = new OperationLocks();
   locks.acquire([volumeKey('a')]);

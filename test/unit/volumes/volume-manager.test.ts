@@ -153,17 +153,6 @@ test('a volume that is larger than its record is recorded with its size, and ref
   }
 });
 
-test('topology is checked after the source and the size, and nothing is created', async () => {
-  const topologyProblem = 'elsewhere';
-  const gone = create('volume', { topologyProblem, sourceVolumeId: 'vol-gone' });
-  await rejectsWith(gone, 'NOT_FOUND');
-  const range = rangeOf(1n << 50n);
-  await rejectsWith(create('volume', { topologyProblem, range }), 'OUT_OF_RANGE');
-  const call = create('volume', { topologyProblem });
-  await rejectsWith(call, 'RESOURCE_EXHAUSTED', /elsewhere/);
-  assert.equal(managers.backend.storage.volumes.size, 0);
-});
-
 test('mutable parameters of the request take precedence over those of the class', async () => {
   const made = await create('volume', {
     parameters: { readAheadKiB: '64', loopDirectIo: 'false', mountOptions: 'noatime' },
