@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { HANDLE_FIELDS, handlesIn } from '../../../src/csi/handle-fields.js';
+import { HANDLE_FIELDS } from '../../../src/csi/handle-fields.js';
 import { CSI_PACKAGE, csiProto } from '../../../src/csi/proto.js';
 import { fieldsOf } from '../../support/request-fields.js';
 
@@ -26,19 +26,4 @@ test('the table of handle fields lists every id that a request of the proto carr
       .map(([rpc, paths]) => [rpc, [...paths].sort()])
       .sort();
   assert.deepEqual(sorted(HANDLE_FIELDS), sorted(found));
-});
-
-test('handles are found in nested messages and lists, and what is unset is left out', () => {
-  const source = { snapshot: { snapshot_id: 'snap-1' } };
-  assert.deepEqual(handlesIn('CreateVolume', { volume_content_source: source }), [
-    { field: 'volume_content_source.snapshot.snapshot_id', handle: 'snap-1' },
-  ]);
-  assert.deepEqual(handlesIn('CreateVolume', { volume_content_source: null }), []);
-  const group = { group_snapshot_id: '', snapshot_ids: ['snap-1', '', 'snap-2'] };
-  assert.deepEqual(handlesIn('GetVolumeGroupSnapshot', group), [
-    { field: 'snapshot_ids[0]', handle: 'snap-1' },
-    { field: 'snapshot_ids[2]', handle: 'snap-2' },
-  ]);
-  assert.deepEqual(handlesIn('Probe', {}), []);
-  assert.deepEqual(handlesIn('constructor', {}), []);
 });
