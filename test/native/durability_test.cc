@@ -155,10 +155,9 @@ TEST_F(DurabilityTest, NewAndRemovedFilesSurviveAPowerCut) {
 }
 
 TEST_F(DurabilityTest, ClonesAndSnapshotsSurviveAPowerCut) {
-  const auto pool = Pool::Make("xfs");
-  if (pool == nullptr) return;
-  const std::string volume = MakeFile(pool->At("volume"), 1 << 20);
-  const std::string snapshot = pool->At("snapshot");
+  const Pool pool("xfs");
+  const std::string volume = MakeFile(pool.At("volume"), 1 << 20);
+  const std::string snapshot = pool.At("snapshot");
   {
     Recording recording;
     ASSERT_OK(TakeSnapshots({{volume, Names(snapshot), {}, {}}}));
@@ -167,7 +166,7 @@ TEST_F(DurabilityTest, ClonesAndSnapshotsSurviveAPowerCut) {
     EXPECT_TRUE(recording.IsFlushedUnderItsName(snapshot));
   }
   Recording recording;
-  ASSERT_OK(CloneFile(snapshot, Names(pool->At("copy")), 2 << 20));
+  ASSERT_OK(CloneFile(snapshot, Names(pool.At("copy")), 2 << 20));
   EXPECT_EQ(recording.Undurable(), Nothing());
 }
 

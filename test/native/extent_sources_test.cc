@@ -151,26 +151,11 @@ INSTANTIATE_TEST_SUITE_P(, TreeSearchSourceTest,
                          NameOf<MapCase>);
 
 TEST_P(TreeSearchSourceTest, AgreesWithFiemapAndTheBytesFromAnyOffset) {
-  std::mt19937_64 random(Seed());
   const std::string path = MakeFile(At("file"), kSize);
+  // btrfs compresses nothing more in a file that was once preallocated.
+  RandomWriter writer(path, Seed(), GetParam().compresses);
+  for (int step = 0; step < 600; step++) writer.Step();
   const File opened(path);
-  for (int step = 0; step < 300; step++) {
-    const uint64_t block = random() % (kSize / kBlock - 64);
-    const uint64_t count = 1 + random() % 64;
-    // btrfs compresses nothing more in a file that was once preallocated.
-    const uint64_t kind = GetParam().compresses ? 2 : random() % 8;
-    if (kind == 0) {
-      opened.Allocate(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, block * kBlock, count * kBlock);
-    } else if (kind == 1) {
-      opened.Allocate(0, block * kBlock, count * kBlock);
-    } else {
-      WriteBytes(path, block * kBlock,
-                 std::vector<uint8_t>(count * kBlock, static_cast<uint8_t>(1 + random())));
-    }
-    if (step % 30 == 0) {
-      EXPECT_OK(SyncFd(opened.fd.get(), path));
-    }
-  }
   const std::unique_ptr<TreeSearchSource> tree = opened.Tree();
   ASSERT_NE(tree, nullptr);
   FiemapSource fiemap(opened.fd.get(), path, kSize);
@@ -178,8 +163,8 @@ TEST_P(TreeSearchSourceTest, AgreesWithFiemapAndTheBytesFromAnyOffset) {
   const std::vector<uint8_t> bytes = ReadBytes(path);
   size_t compressed = 0;
   for (int round = 0; round < 40; round++) {
-    const uint64_t offset = round == 0 ? 0 : random() % kSize;
-    const std::vector<Mapped> found = Blocks(tree.get(), offset, 1 + random() % 1024);
+    const uint64_t offset = round == 0 ? 0 : writer.Below(kSize);
+    const std::vector<Mapped> found = Blocks(tree.get(), offset, 1 + writer.Below(1024));
     for (size_t block = (offset + kBlock - 1) / kBlock; block < found.size(); block++) {
       const Mapped& mine = found[block];
       const Mapped& theirs = expected[block];
@@ -241,7 +226,7 @@ TEST_F(TreeSearchTest, ShowsASmallFileAsInline) {
 
 TEST_F(TreeSearchTest, NoticesItemsThatWereRewrittenAndNoOthers) {
   const auto commit = [this] {
-    EXPECT_TRUE(RunCommand("btrfs filesystem sync " + pool_->mount_point()));
+    EXPECT_TRUE(RunCommand("btrfs filesystem sync " + pool_.mount_point()));
   };
   std::vector<uint8_t> bytes(kSize);
   std::mt19937_64 random(Seed());
@@ -279,10 +264,9 @@ TEST_F(TreeSearchTest, NoticesItemsThatWereRewrittenAndNoOthers) {
 }
 
 TEST_F(TreeSearchTest, IsNotUsedOnOtherFileSystems) {
-  const auto pool = Pool::Make("xfs");
-  if (pool == nullptr) return;
-  WriteBytes(pool->At("file"), 0, std::vector<uint8_t>(kBlock, 1));
-  const File file(pool->At("file"));
+  const Pool pool("xfs");
+  WriteBytes(pool.At("file"), 0, std::vector<uint8_t>(kBlock, 1));
+  const File file(pool.At("file"));
   ASSERT_VALUE(source, TreeSearchSource::Open(file.fd.get(), file.path, kBlock));
   EXPECT_EQ(source, nullptr);
 }

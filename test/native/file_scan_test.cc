@@ -53,45 +53,6 @@ void CheckCovers(const Result<std::vector<Range>>& ranges, const std::vector<uin
   same_up_to(target.size());
 }
 
-// Writes, zeros, holes and preallocations at random; only writes if `only_writes`.
-class Churn {
- public:
-  Churn(std::string path, uint64_t seed, bool only_writes = false)
-      : path_(std::move(path)), random_(seed), only_writes_(only_writes) {}
-
-  uint64_t Below(uint64_t limit) {
-    return std::uniform_int_distribution<uint64_t>(0, limit - 1)(random_);
-  }
-
-  void Step() {
-    const uint64_t block = Below(kSize / kBlock);
-    const uint64_t count = std::min(1 + Below(8), kSize / kBlock - block);
-    const auto fill = static_cast<uint8_t>(Below(4) == 0 ? 0 : random_());
-    switch (only_writes_ ? 6 : Below(6)) {
-      case 0:
-        return Allocate(FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, block, count);
-      case 1:
-        return Allocate(FALLOC_FL_ZERO_RANGE, block, count);
-      case 2:
-        return Allocate(0, block, count);
-      default:
-        WriteBytes(path_, block * kBlock, std::vector<uint8_t>(count * kBlock, fill));
-    }
-  }
-
- private:
-  // Not every file system does every kind.
-  void Allocate(int mode, uint64_t block, uint64_t count) {
-    const UniqueFd fd = Open(path_, O_RDWR);
-    static_cast<void>(fallocate(fd.get(), mode, static_cast<off_t>(block * kBlock),
-                                static_cast<off_t>(count * kBlock)));
-  }
-
-  const std::string path_;
-  std::mt19937_64 random_;
-  const bool only_writes_;
-};
-
 FillLimits WideLimits() { return {0, 0, 1000, 1000, 1000, false}; }
 
 Result<std::vector<Range>> ScanFiles(const SnapshotIdentity& target,
@@ -154,14 +115,14 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(RandomVolumeScanTest, MissesNoDifferingByte) {
   const std::string volume = MakeFile(At("volume"), kSize);
-  Churn churn(volume, Seed(), GetParam().only_writes);
-  const auto limits = [&churn] {
-    return FillLimits{0, 0, 1 + churn.Below(50), 1 + churn.Below(20), 1 + churn.Below(60), true};
+  RandomWriter writer(volume, Seed(), GetParam().only_writes);
+  const auto limits = [&writer] {
+    return FillLimits{0, 0, 1 + writer.Below(50), 1 + writer.Below(20), 1 + writer.Below(60), true};
   };
   const int rounds = IsNightly() ? 200 : 12;
   std::string base;
   for (int round = 0; round < rounds; round++) {
-    for (uint64_t i = churn.Below(60); i > 0; i--) churn.Step();
+    for (uint64_t i = writer.Below(60); i > 0; i--) writer.Step();
     const std::string target = At("snapshot-" + std::to_string(round));
     if (!Take(volume, target)) return;
     const std::vector<uint8_t> bytes = ReadBytes(target);
@@ -171,7 +132,7 @@ TEST_P(RandomVolumeScanTest, MissesNoDifferingByte) {
       CheckCovers(ScanFiles(IdentityOf(target), IdentityOf(base), limits), bytes, ReadBytes(base));
     }
     // Some bases get deleted, so that their blocks are used again.
-    if (!base.empty() && churn.Below(2) == 0) {
+    if (!base.empty() && writer.Below(2) == 0) {
       EXPECT_OK(RemoveFile(base));
     }
     base = target;
@@ -194,7 +155,7 @@ struct TwoSnapshots {
 class FileScanTest : public InXfs {};
 
 TEST_F(FileScanTest, ReportsWhatATargetHasBeyondTheEndOfItsBase) {
-  const TwoSnapshots pair(*pool_);
+  const TwoSnapshots pair(pool_);
   const std::string grown = At("grown");
   WriteBytes(At("volume"), 12 * kBlock, std::vector<uint8_t>(kBlock, 3));
   Take(At("volume"), grown);
@@ -203,16 +164,15 @@ TEST_F(FileScanTest, ReportsWhatATargetHasBeyondTheEndOfItsBase) {
 }
 
 TEST(FileScanOnBtrfsTest, ReportsOnlyWhatChangedInsideCompressedExtents) {
-  const auto pool = Pool::Make("btrfs", "compress-force=zstd");
-  if (pool == nullptr) return;
-  const std::string volume = pool->At("volume");
+  const Pool pool("btrfs", "compress-force=zstd");
+  const std::string volume = pool.At("volume");
   WriteBytes(volume, 0, std::vector<uint8_t>(kSize, 1));
-  const std::string base = pool->At("base");
+  const std::string base = pool.At("base");
   Take(volume, base);
   // In the middle of an extent, and over all of another.
   WriteBytes(volume, kBlock, std::vector<uint8_t>(2 * kBlock, 2));
   WriteBytes(volume, 1 << 20, std::vector<uint8_t>(128 << 10, 3));
-  const std::string target = pool->At("target");
+  const std::string target = pool.At("target");
   Take(volume, target);
   const auto scan = [&] { return ValueOf(ScanFiles(IdentityOf(target), IdentityOf(base))); };
   const std::vector<Range> changed = {{kBlock, 2 * kBlock}, {1 << 20, 128 << 10}};
@@ -222,9 +182,8 @@ TEST(FileScanOnBtrfsTest, ReportsOnlyWhatChangedInsideCompressedExtents) {
 }
 
 TEST(FileScanOnBtrfsTest, SearchesTheTreeForASnapshotOfThisMoment) {
-  const auto pool = Pool::Make("btrfs", "commit=300");
-  if (pool == nullptr) return;
-  const TwoSnapshots pair(*pool);
+  const Pool pool("btrfs", "commit=300");
+  const TwoSnapshots pair(pool);
   ASSERT_VALUE(file, SnapshotFile::Open(IdentityOf(pair.target)));
   ASSERT_VALUE(addresses, AddressFence::ForOne(file));
   ASSERT_VALUE(map, SnapshotMap::Open(file, true));
@@ -234,7 +193,7 @@ TEST(FileScanOnBtrfsTest, SearchesTheTreeForASnapshotOfThisMoment) {
   EXPECT_TRUE(ValueOf(fence.Holds()));
   // An item that covers what another item covered, as after a defragmentation.
   EXPECT_TRUE(RunCommand("btrfs filesystem defragment -f -czstd " + pair.target +
-                         " && btrfs filesystem sync " + pool->mount_point()));
+                         " && btrfs filesystem sync " + pool.mount_point()));
   EXPECT_FALSE(ValueOf(fence.Holds()));
   EXPECT_OK(fence.Raise());
   EXPECT_EQ(map.tree(), nullptr);
@@ -244,7 +203,7 @@ class FileScanRefusalTest : public InEachPool {};
 INSTANTIATE_TEST_SUITE_P(, FileScanRefusalTest, testing::Values("xfs", "btrfs"), KindOf);
 
 TEST_P(FileScanRefusalTest, RefusesSnapshotsThatHaveChanged) {
-  const TwoSnapshots pair(*pool_);
+  const TwoSnapshots pair(pool_);
   const SnapshotIdentity target = IdentityOf(pair.target);
   const SnapshotIdentity base = IdentityOf(pair.base);
   ASSERT_VALUE(ranges, ScanFiles(target, base));
@@ -274,7 +233,7 @@ void Touch(const std::string& path) {
 }
 
 TEST_F(FileScanTest, CountsAFileAsChangedWhenItsImmutableFlagWasClearedAndSetAgain) {
-  const TwoSnapshots pair(*pool_);
+  const TwoSnapshots pair(pool_);
   ASSERT_VALUE(file, SnapshotFile::Open(IdentityOf(pair.base)));
   EXPECT_OK(file.CheckUnchanged());
   Touch(pair.base);
@@ -282,9 +241,8 @@ TEST_F(FileScanTest, CountsAFileAsChangedWhenItsImmutableFlagWasClearedAndSetAga
 }
 
 TEST(FileScanOnBtrfsTest, TrustsAddressesOfBtrfsUntilATransactionIsCommitted) {
-  const auto pool = Pool::Make("btrfs", "commit=3600");
-  if (pool == nullptr) return;
-  const TwoSnapshots snapshots(*pool);
+  const Pool pool("btrfs", "commit=3600");
+  const TwoSnapshots snapshots(pool);
   ASSERT_VALUE(target, SnapshotFile::Open(IdentityOf(snapshots.target)));
   ASSERT_VALUE(base, SnapshotFile::Open(IdentityOf(snapshots.base)));
   ASSERT_VALUE(fence, AddressFence::ForPair(target, base));
@@ -292,39 +250,37 @@ TEST(FileScanOnBtrfsTest, TrustsAddressesOfBtrfsUntilATransactionIsCommitted) {
   EXPECT_TRUE(ValueOf(fence.Holds()));
   // The second one belongs to the transaction after the one that was running.
   for (const char* name : {"first", "second"}) {
-    WriteBytes(pool->At(name), 0, {1});
-    EXPECT_TRUE(RunCommand("sync -f " + pool->mount_point()));
+    WriteBytes(pool.At(name), 0, {1});
+    EXPECT_TRUE(RunCommand("sync -f " + pool.mount_point()));
   }
   EXPECT_FALSE(ValueOf(fence.Holds()));
 }
 
 TEST_F(FileScanTest, RefusesADeltaOnAnUnsupportedFileSystemOrAcrossTwoAndNamesTheType) {
-  const auto btrfs = Pool::Make("btrfs");
-  const auto ext4 = Pool::Make("ext4");
-  if (btrfs == nullptr || ext4 == nullptr) return;
-  const TwoSnapshots here(*pool_);
-  const TwoSnapshots there(*btrfs);
+  const Pool btrfs("btrfs");
+  const Pool ext4("ext4");
+  const TwoSnapshots here(pool_);
+  const TwoSnapshots there(btrfs);
   EXPECT_CODE(ScanFiles(IdentityOf(here.target), IdentityOf(there.base)), "SCAN_UNSUPPORTED");
   for (const char* name : {"base", "target"}) {
-    WriteBytes(ext4->At(name), 0, std::vector<uint8_t>(kBlock, 1));
-    EXPECT_OK(SetImmutable(ext4->At(name), true));
+    WriteBytes(ext4.At(name), 0, std::vector<uint8_t>(kBlock, 1));
+    EXPECT_OK(SetImmutable(ext4.At(name), true));
   }
   Result<std::vector<Range>> outcome =
-      ScanFiles(IdentityOf(ext4->At("target")), IdentityOf(ext4->At("base")));
+      ScanFiles(IdentityOf(ext4.At("target")), IdentityOf(ext4.At("base")));
   EXPECT_CODE(outcome, "SCAN_UNSUPPORTED");
   EXPECT_NE(MessageOf(outcome).find("0xef53"), std::string::npos);
 }
 
 TEST(FileScanOnBtrfsTest, MissesNoByteWhileBtrfsMovesTheExtentsOfBothSnapshots) {
-  const auto pool = Pool::Make("btrfs");
-  if (pool == nullptr) return;
+  const Pool pool("btrfs");
   std::mt19937_64 random(Seed());
   std::vector<uint8_t> bytes(kSize);
   const auto shuffle = [&](uint64_t step) {
     for (uint64_t at = 0; at < bytes.size(); at += step) bytes[at] = static_cast<uint8_t>(random());
   };
-  TwoSnapshots pair(*pool);
-  const std::string volume = pool->At("other-volume");
+  TwoSnapshots pair(pool);
+  const std::string volume = pool.At("other-volume");
   for (std::string* path : {&pair.base, &pair.target}) {
     shuffle(path == &pair.base ? 1 : 3 * kBlock);
     WriteBytes(volume, 0, bytes);
@@ -336,7 +292,7 @@ TEST(FileScanOnBtrfsTest, MissesNoByteWhileBtrfsMovesTheExtentsOfBothSnapshots) 
   // The random bytes cannot be compressed, so they stay plain data at a new address each time.
   const Background mover([&] {
     RunCommand("btrfs filesystem defragment -f -czstd " + pair.base + " " + pair.target +
-               "; btrfs balance start -d " + pool->mount_point());
+               "; btrfs balance start -d " + pool.mount_point());
   });
   const uint64_t end = ClockNs(CLOCK_MONOTONIC) + (IsNightly() ? 60 : 4) * 1'000'000'000ull;
   while (ClockNs(CLOCK_MONOTONIC) < end) {
@@ -389,13 +345,13 @@ INSTANTIATE_TEST_SUITE_P(, BuildChangeListTest, testing::Values("xfs", "btrfs"),
 
 TEST_P(BuildChangeListTest, MissesNoDifferingByteBetweenAnyTwoSnapshotsOfAChain) {
   const std::string volume = MakeFile(At("volume"), kSize);
-  Churn churn(volume, Seed());
+  RandomWriter writer(volume, Seed());
   std::vector<std::string> snapshots;
   std::vector<std::vector<uint8_t>> bytes;
   int steps = 0;
   const int rounds = IsNightly() ? 40 : 8;
   for (int round = 0; round < rounds; round++) {
-    for (uint64_t i = churn.Below(60); i > 0; i--) churn.Step();
+    for (uint64_t i = writer.Below(60); i > 0; i--) writer.Step();
     snapshots.push_back(At("snapshot-" + std::to_string(round)));
     const std::string& target = snapshots.back();
     ASSERT_TRUE(Take(volume, target));
@@ -450,7 +406,7 @@ std::vector<std::string> ThreeSnapshots(const Pool& pool) {
 }
 
 TEST_P(BuildChangeListTest, RefusesASnapshotThatIsTouchedBetweenTwoSteps) {
-  const std::vector<std::string> snapshots = ThreeSnapshots(*pool_);
+  const std::vector<std::string> snapshots = ThreeSnapshots(pool_);
   for (const std::string& touched : {snapshots[0], snapshots[1]}) {
     const BuildChangeListRequest request = DeltaRequest(snapshots[1], snapshots[0]);
     ASSERT_VALUE(first, BuildChangeList(request, std::nullopt));
@@ -462,7 +418,7 @@ TEST_P(BuildChangeListTest, RefusesASnapshotThatIsTouchedBetweenTwoSteps) {
 }
 
 TEST_P(BuildChangeListTest, RefusesAListOfAFileThatWasTouchedAfterIt) {
-  const std::vector<std::string> snapshots = ThreeSnapshots(*pool_);
+  const std::vector<std::string> snapshots = ThreeSnapshots(pool_);
   const auto code = [&](size_t base, size_t target) {
     return CodeOf(ScanLists(UnionOf(snapshots, base, target)));
   };
@@ -483,7 +439,7 @@ TEST_P(BuildChangeListTest, RefusesAListOfAFileThatWasTouchedAfterIt) {
 }
 
 TEST_P(BuildChangeListTest, UsesAStoredMapOnlyOfTheBaseAndOnlyWhereExtentsStayInPlace) {
-  const std::vector<std::string> snapshots = ThreeSnapshots(*pool_);
+  const std::vector<std::string> snapshots = ThreeSnapshots(pool_);
   BuildChangeListRequest request = DeltaRequest(snapshots[1], snapshots[0]);
   request.map_names = ListNames(MapOf(snapshots[1]));
   if (!is_xfs()) {

@@ -81,8 +81,8 @@ class FilesOnPoolTest : public InEachPool {};
 INSTANTIATE_TEST_SUITE_P(, FilesOnPoolTest, testing::Values("xfs", "btrfs"), KindOf);
 
 TEST_P(FilesOnPoolTest, ClonesBytesAndZerosBehindThem) {
-  EXPECT_TRUE(ValueOf(ProbeReflink(pool_->mount_point())));
-  EXPECT_TRUE(RunCommand("test -z \"$(find " + pool_->mount_point() + " -name '.reflink*')\""));
+  EXPECT_TRUE(ValueOf(ProbeReflink(pool_.mount_point())));
+  EXPECT_TRUE(RunCommand("test -z \"$(find " + pool_.mount_point() + " -name '.reflink*')\""));
   const std::string source = At("source");
   const std::string clone = At("clone");
   std::vector<uint8_t> bytes(12345, 7);
@@ -124,7 +124,7 @@ TEST_P(FilesOnPoolTest, RefusesToCloneASealedFileThatWasWrittenOrTruncated) {
 class FilesOnBtrfsTest : public InBtrfs {};
 
 TEST_F(FilesOnBtrfsTest, ClonesFilesWithoutCopyOnWriteAsSuchAndOthersAsOthers) {
-  EXPECT_TRUE(RunCommand("cd " + pool_->mount_point() +
+  EXPECT_TRUE(RunCommand("cd " + pool_.mount_point() +
                          " && touch cow nocow && chattr +C nocow && mkdir dir && chattr +C dir"));
   const auto flags = [](const std::string& path) {
     int value = 0;
@@ -142,14 +142,13 @@ TEST_F(FilesOnBtrfsTest, ClonesFilesWithoutCopyOnWriteAsSuchAndOthersAsOthers) {
 }
 
 TEST_F(FilesTest, ReportsMissingCloneSupportAndLeavesNothing) {
-  const auto pool = Pool::Make("ext4");
-  if (pool == nullptr) return;
-  EXPECT_FALSE(ValueOf(ProbeReflink(pool->mount_point())));
-  WriteBytes(pool->At("source"), 0, {1});
-  EXPECT_OK(SetImmutable(pool->At("source"), true));
-  EXPECT_CODE(CloneFile(pool->At("source"), Names(pool->At("clone")), 10), "EOPNOTSUPP");
-  EXPECT_TRUE(!Exists(pool->At("clone.tmp")) && !Exists(pool->At("clone")));
-  EXPECT_CODE(ProbeReflink(pool->At("nowhere")), "ENOENT");
+  const Pool pool("ext4");
+  EXPECT_FALSE(ValueOf(ProbeReflink(pool.mount_point())));
+  WriteBytes(pool.At("source"), 0, {1});
+  EXPECT_OK(SetImmutable(pool.At("source"), true));
+  EXPECT_CODE(CloneFile(pool.At("source"), Names(pool.At("clone")), 10), "EOPNOTSUPP");
+  EXPECT_TRUE(!Exists(pool.At("clone.tmp")) && !Exists(pool.At("clone")));
+  EXPECT_CODE(ProbeReflink(pool.At("nowhere")), "ENOENT");
 }
 
 }  // namespace

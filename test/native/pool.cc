@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <system_error>
 
 #include "native/device/files.h"
@@ -20,6 +21,7 @@ namespace {
 
 // mkfs.xfs makes nothing below 300 MiB.
 constexpr char kImageSize[] = "400M";
+constexpr uint64_t kBlock = 4096;
 
 std::string MakeTempDirectory() {
   const char* parent = std::getenv("TMPDIR");
@@ -40,26 +42,15 @@ TempDirectory::~TempDirectory() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-std::unique_ptr<Pool> Pool::Make(const std::string& kind, const std::string& mount_options,
-                                 const std::string& mkfs_options) {
-  if (geteuid() != 0) {
-    Skip("needs root");
-    return nullptr;
-  }
-  if (!RunCommand("command -v mkfs." + kind)) {
-    Skip("mkfs." + kind + " is not installed");
-    return nullptr;
-  }
-  std::unique_ptr<Pool> pool(new Pool());
-  const std::string image = pool->directory_.At("image");
+Pool::Pool(const std::string& kind, const std::string& mount_options,
+           const std::string& mkfs_options) {
+  const std::string image = directory_.At("image");
   const std::string options = "-o loop" + (mount_options.empty() ? "" : "," + mount_options);
-  const bool made =
-      RunCommand("truncate -s " + std::string(kImageSize) + " " + image + " && mkfs." + kind +
-                 " -q " + mkfs_options + " " + image + " && mkdir " + pool->mount_point() +
-                 " && mount " + options + " " + image + " " + pool->mount_point());
-  if (made) return pool;
-  Skip(kind + " cannot be mounted on a loop device here");
-  return nullptr;
+  GTEST_CHECK_(RunCommand("truncate -s " + std::string(kImageSize) + " " + image + " && mkfs." +
+                          kind + " -q " + mkfs_options + " " + image + " && mkdir " +
+                          mount_point() + " && mount " + options + " " + image + " " +
+                          mount_point()))
+      << kind << " cannot be mounted here: needs root, loop devices and mkfs." << kind;
 }
 
 Pool::~Pool() { RunCommand("umount " + mount_point() + " || umount -l " + mount_point()); }
@@ -118,6 +109,30 @@ bool Volume::Unmount() {
 }
 
 bool Volume::IsThawed() const { return !ValueOf(ThawPath(mount_)); }
+
+RandomWriter::RandomWriter(const std::string& path, uint64_t seed, bool only_writes)
+    : path_(path),
+      fd_(Open(path, O_RDWR)),
+      blocks_(static_cast<uint64_t>(StateOf(path).st_size) / kBlock),
+      only_writes_(only_writes),
+      random_(seed) {}
+
+void RandomWriter::Step() {
+  constexpr int kModes[] = {FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, FALLOC_FL_ZERO_RANGE, 0};
+  const uint64_t count = 1 + Below(8);
+  const auto offset = static_cast<off_t>(Below(blocks_ - count + 1) * kBlock);
+  const auto fill = static_cast<uint8_t>(Below(4) == 0 ? 0 : random_());
+  const std::vector<uint8_t> bytes(count * kBlock, fill);
+  const auto size = static_cast<off_t>(bytes.size());
+  const uint64_t kind = Below(8);
+  if (kind < std::size(kModes) && !only_writes_) {
+    EXPECT_EQ(fallocate(fd_.get(), kModes[kind], offset, size), 0) << path_;
+  } else if (kind == std::size(kModes)) {
+    EXPECT_OK(SyncFd(fd_.get(), path_));
+  } else {
+    EXPECT_EQ(pwrite(fd_.get(), bytes.data(), bytes.size(), offset), size) << path_;
+  }
+}
 
 bool Exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
 

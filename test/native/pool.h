@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,9 +19,6 @@
 #include "native/scan/snapshot_file.h"
 
 namespace blockdelta::test {
-
-// GTEST_SKIP returns from a void function. Functions that return something else call this.
-inline void Skip(const std::string& reason) { GTEST_SKIP() << reason; }
 
 // Runs a shell command without output; whether it succeeded.
 bool RunCommand(const std::string& command);
@@ -48,18 +46,16 @@ class InDirectory : public testing::Test {
 
 class Pool {
  public:
-  // `kind`: "xfs", "btrfs" or "ext4". Null, and the test skipped with the reason, if it cannot be
-  // made here. Both kinds of options may be empty.
-  static std::unique_ptr<Pool> Make(const std::string& kind, const std::string& mount_options = "",
-                                    const std::string& mkfs_options = "");
+  // `kind`: "xfs", "btrfs" or "ext4". Both kinds of options may be empty. Ends the program where
+  // that does not work.
+  explicit Pool(const std::string& kind, const std::string& mount_options = "",
+                const std::string& mkfs_options = "");
   ~Pool();
 
   std::string At(const std::string& name) const { return directory_.At("mount/" + name); }
   std::string mount_point() const { return directory_.At("mount"); }
 
  private:
-  Pool() = default;
-
   TempDirectory directory_;
 };
 
@@ -93,15 +89,15 @@ class InPool : public testing::Test {
  protected:
   explicit InPool(const std::string& kind, const std::string& mount_options = "",
                   const std::string& mkfs_options = "")
-      : pool_(Pool::Make(kind, mount_options, mkfs_options)) {}
+      : pool_(kind, mount_options, mkfs_options) {}
 
-  std::string At(const std::string& name) const { return pool_->At(name); }
+  std::string At(const std::string& name) const { return pool_.At(name); }
   Volume* Make(const std::string& name, const std::string& kind, uint64_t size_bytes) {
-    volumes_.push_back(std::make_unique<Volume>(*pool_, name, kind, size_bytes));
+    volumes_.push_back(std::make_unique<Volume>(pool_, name, kind, size_bytes));
     return volumes_.back().get();
   }
 
-  const std::unique_ptr<Pool> pool_;  // Not null in a test.
+  const Pool pool_;
 
  private:
   std::vector<std::unique_ptr<Volume>> volumes_;
@@ -164,6 +160,26 @@ class Background {
  private:
   std::atomic<bool> stops_ = false;
   std::thread thread_;
+};
+
+// Works on random places of a file: writes, zeros, holes, preallocations, and a few fsyncs.
+class RandomWriter {
+ public:
+  // `only_writes`: neither holes nor preallocations.
+  RandomWriter(const std::string& path, uint64_t seed, bool only_writes = false);
+
+  uint64_t Below(uint64_t limit) {
+    return std::uniform_int_distribution<uint64_t>(0, limit - 1)(random_);
+  }
+  // Up to 8 blocks of 4 KiB.
+  void Step();
+
+ private:
+  const std::string path_;
+  const UniqueFd fd_;
+  const uint64_t blocks_;
+  const bool only_writes_;
+  std::mt19937_64 random_;
 };
 
 bool Exists(const std::string& path);

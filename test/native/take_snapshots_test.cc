@@ -119,7 +119,7 @@ TEST_F(TakeSnapshotTest, FreezesOnlyTheFileSystemOnTheVolumesOwnDevice) {
   const NewSnapshotFile once = volume->Member("snapshot");
   NewSnapshotFile member = once;
   // The pool itself: with it frozen the clone would wait for ever.
-  member.freeze_path = pool_->mount_point();
+  member.freeze_path = pool_.mount_point();
   EXPECT_CODE(TakeSnapshots({member}), "ESTALE");
   // A mount point that nothing is mounted on any more.
   EXPECT_TRUE(volume->Unmount());
