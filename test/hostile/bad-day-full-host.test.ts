@@ -22,14 +22,13 @@ const MOST = 450n * MIB;
 const SHIFT = 4096;
 
 let native: NativePool;
-let random: string;
-const workspaces: Workspace[] = [];
+// Not on the hosts, which are full.
+const own = new Workspace('full-host');
+const random = own.path('random');
+const workspaces = [own];
 before(() => {
   if (skipUnlessRoot !== false) return;
   native = new NativePool(2);
-  workspaces.push(new Workspace('full-host'));
-  // Not on the hosts, which are full.
-  random = workspaces[0]?.path('random') ?? '';
   const count = `count=${MOST / MIB + 1n}`;
   execFileSync('dd', ['if=/dev/urandom', `of=${random}`, 'bs=1M', count, 'status=none']);
 });
@@ -38,16 +37,8 @@ after(async () => {
   await native?.close();
 });
 
-interface Host {
-  workspace: Workspace;
-  directory: string;
-  image: string;
-  mountPoint: string;
-  events: PoolEvent[];
-  open(options?: Partial<ReflinkPoolOptions>): Promise<ReflinkBackend>;
-}
-
-function newHost(label: string): Host {
+type Host = ReturnType<typeof newHost>;
+function newHost(label: string) {
   const workspace = new Workspace(`full-host-${label}`);
   workspaces.push(workspace);
   const directory = join(makePoolFileSystem(workspace, 'ext4', HOST_MIB), 'pool');
@@ -64,7 +55,7 @@ function newHost(label: string): Host {
     return backend;
   };
   const image = join(directory, 'pool.img');
-  return { workspace, directory, image, mountPoint: join(directory, 'mount'), events, open };
+  return { directory, image, mountPoint: join(directory, 'mount'), events, open };
 }
 
 /** A foreign file takes every block that the host has left, root's reserve included. */
@@ -113,11 +104,6 @@ function assertHolds(path: string, { from, sizeBytes }: Written): void {
 function assertStored(device: string, written: Written): void {
   execFileSync('blockdev', ['--flushbufs', device]);
   assertHolds(device, written);
-}
-
-function freeBytes(path: string): bigint {
-  const { bavail, bsize } = statfsSync(path, { bigint: true });
-  return bavail * bsize;
 }
 
 /** A new volume that is attached. */
@@ -280,8 +266,10 @@ test('H15: volumes can overwrite blocks shared with snapshots and copies while t
   assertHolds(copy.devicePath, first);
   writeAll(devicePath, sizeBytes);
   // The pool looks after itself: nobody asks it for anything from here on.
-  const room = () => freeBytes(host.mountPoint) > sizeBytes + 50n * MIB;
-  await eventually('the pool has grown', room);
+  await eventually('the pool has grown', () => {
+    const { bavail, bsize } = statfsSync(host.mountPoint, { bigint: true });
+    return bavail * bsize > sizeBytes + 50n * MIB;
+  });
   assertStored(copy.devicePath, writeAll(copy.devicePath, sizeBytes));
   assertHolds(join(host.mountPoint, 'snapshots', snapshotId), first);
   await backend.detach(copyId);

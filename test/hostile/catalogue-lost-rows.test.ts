@@ -1,12 +1,13 @@
 /** A catalogue that was damaged, rolled back or restored: the plugin detects it, and no volume is lost. */
 import assert from 'node:assert/strict';
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import type { TestContext } from 'node:test';
+import Database from 'better-sqlite3';
 import { packagePath } from '../../src/base/package-root.js';
 import { mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { type HeldVolume, MIB } from '../support/orchestrator.js';
-import { Plugin } from '../support/plugin.js';
 import { refused } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 
@@ -22,24 +23,8 @@ async function whileStopped(work: () => void): Promise<void> {
   await running.start();
 }
 
-function catalogueCommand(action: 'unknown' | 'confirm'): string {
-  const main = packagePath('.test-build/src/main.js');
-  const env = { ...process.env, BLOCKDELTA_STATE_DIR: state() };
-  const { status, stdout, stderr } = spawnSync(process.execPath, [main, 'catalogue', action], {
-    env,
-    encoding: 'utf8',
-  });
-  assert.equal(status, 0, stderr);
-  return stdout;
-}
-
-/** The start ends with 1 and these words. */
-async function failedStart(words: RegExp): Promise<void> {
-  const pools = `main=${running.poolPath('main')}`;
-  const failed = Plugin.launch(running.workspace, { pools });
-  assert.equal(await failed.exitCode(), 1, failed.log);
-  assert.match(failed.log, words);
-}
+const catalogueCommand = (t: TestContext, action: 'unknown' | 'confirm'): Promise<string> =>
+  running.output(t, 'catalogue', action);
 
 /** The commands that the documentation gives for the restore, on this state directory. */
 function restoreAsDocumented(): void {
@@ -78,7 +63,7 @@ const refusesNew = (words = '') => {
   return refused(orchestrator.create('another'), 'FAILED_PRECONDITION', message);
 };
 
-test('H21: a catalogue that was rolled back refuses changes until exactly what it lost is confirmed', async () => {
+test('H21: a catalogue that was rolled back refuses changes until exactly what it lost is confirmed', async (t) => {
   const capability = mountCapability('ext4');
   const known = await orchestrator.create('known', { capability, sizeBytes: 32 * MIB });
   const snapshotId = await orchestrator.snapshot(known, 'snapshot');
@@ -91,20 +76,20 @@ test('H21: a catalogue that was rolled back refuses changes until exactly what i
   const rollBack = (): void => writeFileSync(state('catalogue.sqlite'), older);
   await whileStopped(rollBack);
   assert.match(running.plugin.log, /"level":"error".*every change is refused/);
-  assert.equal(catalogueCommand('unknown'), `main ${lost.id}\n`);
+  assert.equal(await catalogueCommand(t, 'unknown'), `main ${lost.id}\n`);
   await assertRefusesChanges(known, snapshotId, lost.id);
   await running.restart();
   await refusesNew();
 
-  assert.equal(catalogueCommand('confirm'), `main ${lost.id}\n`);
+  assert.equal(await catalogueCommand(t, 'confirm'), `main ${lost.id}\n`);
   await refusesNew();
   await running.restart();
-  assert.equal(catalogueCommand('unknown'), '');
+  assert.equal(await catalogueCommand(t, 'unknown'), '');
   assert.ok(existsSync(running.poolPath('main', 'volumes', lost.id)), 'a lost volume was removed');
   const next = await orchestrator.create('next');
 
   await whileStopped(rollBack);
-  assert.equal(catalogueCommand('unknown'), `main ${next.id}\n`);
+  assert.equal(await catalogueCommand(t, 'unknown'), `main ${next.id}\n`);
   await refusesNew(`.*${next.id}`);
   for (const { id } of [lost, next]) rmSync(running.poolPath('main', 'volumes', id));
   await running.restart();
@@ -112,26 +97,22 @@ test('H21: a catalogue that was rolled back refuses changes until exactly what i
   await orchestrator.delete(known);
 });
 
-test('H21: incomplete objects in a catalogue that has lost rows are not rolled back, because they may be in use', async () => {
+test('H21: incomplete objects in a catalogue that has lost rows are not rolled back, because they may be in use', async (t) => {
   const used = await orchestrator.create('used');
   await orchestrator.bringUp(used);
   await orchestrator.takeDown(used);
   const unused = await orchestrator.create('unused');
-  const database = state('catalogue.sqlite');
   const lost = await orchestrator.create('lost');
-  const sql = (statements: string): void => {
-    const script =
-      "const D=require('better-sqlite3');const d=new D(process.argv[1]);d.exec(process.argv[2]);d.close()";
-    execFileSync(process.execPath, ['-e', script, database, statements], { cwd: packagePath('.') });
-  };
-  await whileStopped(() =>
-    sql(`UPDATE volumes SET state = 'creating' WHERE volume_id <> '${lost.id}';
-      DELETE FROM volumes WHERE volume_id = '${lost.id}'`),
-  );
+  await whileStopped(() => {
+    const database = new Database(state('catalogue.sqlite'));
+    database.exec(`UPDATE volumes SET state = 'creating' WHERE volume_id <> '${lost.id}';
+      DELETE FROM volumes WHERE volume_id = '${lost.id}'`);
+    database.close();
+  });
   for (const { id } of [used, unused, lost]) {
     assert.ok(existsSync(running.poolPath('main', 'volumes', id)), `${id} was removed`);
   }
-  catalogueCommand('confirm');
+  await catalogueCommand(t, 'confirm');
   await running.restart();
   assert.deepEqual(await orchestrator.volumeIds(), [used.id]);
   assert.match(running.plugin.log, new RegExp(`volume ${used.id} was in use`));
@@ -154,8 +135,9 @@ test('H21: a corrupt catalogue fails the start with its path, and the documented
 
   writeFileSync(state('catalogue.sqlite'), Buffer.alloc(65536, 0x5a));
   rmSync(state('catalogue.sqlite-wal'), { force: true });
-  await failedStart(
-    /the catalogue .*catalogue\.sqlite is not an SQLite database; stop the plugin.*Restoring/,
+  await assert.rejects(
+    running.start(),
+    /\(exit code 1\):.*the catalogue .*catalogue\.sqlite is not an SQLite database; stop the plugin.*Restoring/s,
   );
   assert.deepEqual(readdirSync(state('backups')), backups, 'a failed start touched the backups');
   restoreAsDocumented();

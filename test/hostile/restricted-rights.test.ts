@@ -107,9 +107,8 @@ test('H4: with the documented capabilities a root directory of mode 0 blocks not
     await orchestrator.publish(volume);
     await orchestrator.takeDown(volume);
     await orchestrator.bringUp(volume);
-    await orchestrator.takeDown(volume);
+    await orchestrator.remove(volume);
     await orchestrator.deleteSnapshot(snapshot);
-    await orchestrator.delete(volume);
   }
 });
 
@@ -184,10 +183,7 @@ async function liveAsFileSystem(restricted: Restricted, type: string): Promise<v
   const copied = await orchestrator.bringUp(copy);
   assert.deepEqual(readFileSync(join(copied, 'early')), EARLY);
   assert.equal(existsSync(join(copied, 'late')), false);
-  for (const held of [copy, volume]) {
-    await orchestrator.takeDown(held);
-    await orchestrator.delete(held);
-  }
+  await orchestrator.remove(copy, volume);
   for (const id of [first, second]) await orchestrator.deleteSnapshot(id);
 }
 
@@ -212,9 +208,8 @@ async function liveAsDevice({ orchestrator, plugin }: Restricted): Promise<void>
   const snapshot = await orchestrator.snapshot(volume, 'of-raw');
   const allocated = await plugin.client.allocated(snapshot);
   assert.deepEqual(allocated.ranges, [{ offset: 0n, size: BigInt(LATE.length) }]);
-  await orchestrator.takeDown(volume);
+  await orchestrator.remove(volume);
   await orchestrator.deleteSnapshot(snapshot);
-  await orchestrator.delete(volume);
 }
 
 test('the unit stops the plugin alone, and gives it the time it takes', () => {

@@ -4,10 +4,9 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { closeSync, openSync, readSync, truncateSync, writeFileSync } from 'node:fs';
+import { closeSync, openSync, readSync } from 'node:fs';
 import { after, test } from 'node:test';
-import type { Objection } from '../../src/host/file-systems.js';
-import { FILE_SYSTEMS, type FileSystem } from '../../src/host/file-systems.js';
+import { FILE_SYSTEMS, type FileSystem, type Objection } from '../../src/host/file-systems.js';
 import { btrfsObjection, identityOf, isBtrfsGrowable } from '../../src/host/superblock-btrfs.js';
 import { ext4Objection, isExt4Growable } from '../../src/host/superblock-ext4.js';
 import { isXfsGrowable, xfsObjection } from '../../src/host/superblock-xfs.js';
@@ -58,13 +57,9 @@ after(() => workspace.dispose());
 function realSuperblock(type: FileSystem): Buffer {
   const { offset, length } = JUDGED[type];
   const image = workspace.path(type);
-  writeFileSync(image, '');
-  truncateSync(image, Number(DEVICE_BYTES));
+  execFileSync('truncate', ['-s', `${DEVICE_BYTES}`, image]);
   const force = type === 'ext4' ? '-F' : '-f';
-  execFileSync(`mkfs.${type}`, [force, '-q', image], {
-    env: { ...process.env, PATH: `${process.env['PATH']}:/usr/sbin:/sbin` },
-    stdio: ['ignore', 'ignore', 'pipe'],
-  });
+  execFileSync(`mkfs.${type}`, [force, '-q', image], { stdio: ['ignore', 'ignore', 'pipe'] });
   const file = openSync(image, 'r');
   const block = Buffer.alloc(length);
   readSync(file, block, 0, length, offset);

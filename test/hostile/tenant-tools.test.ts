@@ -52,27 +52,18 @@ const ownStatus = async (options: RunOptions): Promise<Map<string, string>> =>
 const capabilities = (status: Map<string, string>): bigint[] =>
   ['CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb'].map((name) => BigInt(`0x${status.get(name)}`));
 
-/** The processes of that name that use the device as a program's argument. */
-function toolsOn(devicePath: string, name: string): number[] {
+/** The processes of that name with such an argument, mostly a device. */
+function toolsOn(argument: string, name: string): number[] {
   return readdirSync('/proc')
     .filter((entry) => /^\d+$/.test(entry))
     .filter((pid) => {
       try {
         const words = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
-        return words[0]?.endsWith(`/${name}`) === true && words.includes(devicePath);
+        return words[0]?.endsWith(`/${name}`) === true && words.includes(argument);
       } catch {
         return false;
       }
     })
-    .map(Number);
-}
-
-/** This process's children that execute that program. */
-function childrenOf(name: string): number[] {
-  const pids = readFileSync(`/proc/self/task/${process.pid}/children`, 'utf8').trim();
-  return pids
-    .split(' ')
-    .filter((pid) => pid !== '' && readFileSync(`/proc/${pid}/comm`, 'utf8') === `${name}\n`)
     .map(Number);
 }
 
@@ -205,10 +196,9 @@ test('H2: a running tool does not keep the devices of other volumes busy', async
   const target = workspace.path('mounted');
   mkdirSync(target);
   execFileSync('mount', [other, target]);
-  const sleeping = run('sleep', ['600'], { device: path, timeoutMs: 60_000 }).catch(
-    () => undefined,
-  );
-  const asleep = (): number[] => childrenOf('sleep');
+  const time = `600.${process.pid}`;
+  const sleeping = run('sleep', [time], { device: path, timeoutMs: 60_000 }).catch(() => undefined);
+  const asleep = (): number[] => toolsOn(time, 'sleep');
   await eventually('the tool runs', () => asleep().length === 1);
   execFileSync('umount', [target]);
   await (await open(other, constants.O_RDONLY | constants.O_EXCL)).close();
