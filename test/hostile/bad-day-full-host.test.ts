@@ -3,17 +3,17 @@ import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, rmSync, statfsSync, statSync, truncateSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before } from 'node:test';
+import { after, before, beforeEach } from 'node:test';
 import type { PoolEvent } from '../../src/backends/backend.js';
 import type { ReflinkPoolOptions } from '../../src/backends/reflink/pool-directory.js';
-import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
-import { NativePool } from '../../src/native/pool.js';
+import type { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
 import { newSnapshot, newVolume } from '../backend/harness.js';
+import { ReflinkFixture } from '../backend/reflink-fixture.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { isNightly } from '../support/nightly.js';
 import { test } from '../support/running-plugin.js';
-import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
+import { skipUnlessRoot, Workspace } from '../support/workspace.js';
 
 const MIB = 1n << 20n;
 const HOST_MIB = isNightly ? 20480 : 2048;
@@ -21,46 +21,35 @@ const HOST_MIB = isNightly ? 20480 : 2048;
 const MOST = 450n * MIB;
 const SHIFT = 4096;
 
-let native: NativePool;
-// Not on the hosts, which are full.
-const own = new Workspace('full-host');
-const random = own.path('random');
-const workspaces = [own];
+// Not on the host, which is full.
+const workspace = new Workspace('full-host-random');
+const random = workspace.path('random');
 before(() => {
   if (skipUnlessRoot !== false) return;
-  native = new NativePool(2);
   const count = `count=${MOST / MIB + 1n}`;
   execFileSync('dd', ['if=/dev/urandom', `of=${random}`, 'bs=1M', count, 'status=none']);
 });
-after(async () => {
-  for (const workspace of workspaces) workspace.dispose();
-  await native?.close();
+after(() => workspace.dispose());
+
+const host = new ReflinkFixture('full-host', 'ext4', HOST_MIB, beforeEach);
+const events: PoolEvent[] = [];
+beforeEach(() => {
+  events.length = 0;
 });
 
-type Host = ReturnType<typeof newHost>;
-function newHost(label: string) {
-  const workspace = new Workspace(`full-host-${label}`);
-  workspaces.push(workspace);
-  const directory = join(makePoolFileSystem(workspace, 'ext4', HOST_MIB), 'pool');
-  mkdirSync(directory);
-  const events: PoolEvent[] = [];
-  const open = async (options: Partial<ReflinkPoolOptions> = {}): Promise<ReflinkBackend> => {
-    const backend = new ReflinkBackend(native, {
-      ...{ pool: 'default', directory, owner: 'full host', embeddedPoolBytes: null },
-      ...{ overcommitPercent: 100n, reservePercent: 5n },
-      onEvent: (event) => events.push(event),
-      ...options,
-    });
-    await backend.start();
-    return backend;
-  };
-  const image = join(directory, 'pool.img');
-  return { directory, image, mountPoint: join(directory, 'mount'), events, open };
+const directory = (): string => join(host.directory, 'pool');
+const image = (): string => join(directory(), 'pool.img');
+const mountPoint = (): string => join(directory(), 'mount');
+
+async function open(options: Partial<ReflinkPoolOptions> = {}): Promise<ReflinkBackend> {
+  mkdirSync(directory(), { recursive: true });
+  const onEvent = (event: PoolEvent): unknown => events.push(event);
+  return host.open({ directory: directory(), reservePercent: 5n, onEvent, ...options });
 }
 
 /** A foreign file takes every block that the host has left, root's reserve included. */
-function fillUp(host: Host): string {
-  const filler = join(host.directory, '..', 'somebody-elses');
+function fillUp(): string {
+  const filler = join(host.directory, 'somebody-elses');
   let mebibytes = 0;
   for (const step of [256, 16, 1]) {
     const taken = () =>
@@ -115,106 +104,93 @@ async function attached(backend: ReflinkBackend, sizeBytes: bigint) {
 }
 
 test('H15: a volume keeps everything written to it after others have filled the host', async () => {
-  const host = newHost('written');
-  const backend = await host.open();
+  const backend = await open();
   // More than the image has at first, so that it has grown.
   const { volumeId, devicePath } = await attached(backend, MOST);
-  fillUp(host);
+  fillUp();
   const first = writeAll(devicePath, MOST, false);
   assertStored(devicePath, first);
   await backend.detach(volumeId);
   await backend.stop();
-  const again = await host.open();
+  const again = await open();
   const { devicePath: next } = await again.attach(volumeId, { readOnly: false });
   assertHolds(next, first);
   assertStored(next, writeAll(next, MOST));
   await again.detach(volumeId);
-  await again.stop();
 });
 
 test('H15: an embedded pool allocates on the host what its volumes may claim, and grows with it', async () => {
-  const host = newHost('grows');
-  const backend = await host.open();
+  const backend = await open();
   const first = await backend.capacity();
-  assert.ok(allocated(host.image) <= 513n * MIB, `${allocated(host.image)} at the start`);
+  assert.ok(allocated(image()) <= 513n * MIB, `${allocated(image())} at the start`);
   assert.ok(first.availableBytes > (BigInt(HOST_MIB) * MIB * 6n) / 10n, `${first.availableBytes}`);
   // One after the other: of volumes that are made at once, some count twice for a moment, and the image grows for that.
   for (let made = 0; made < 4; made += 1) await backend.createVolume(newVolume(), 200n * MIB);
   const { availableBytes } = await backend.capacity();
   const fallen = first.availableBytes - availableBytes;
   assert.ok(fallen >= 780n * MIB, `${fallen}`);
-  assert.ok(allocated(host.image) >= 800n * MIB, 'promises are held');
-  assert.ok(allocated(host.image) <= 1000n * MIB, `${allocated(host.image)} for 800 MiB`);
+  assert.ok(allocated(image()) >= 800n * MIB, 'promises are held');
+  assert.ok(allocated(image()) <= 1000n * MIB, `${allocated(image())} for 800 MiB`);
   // What is said to be left can be promised, to the last byte, and no more.
   const last = newVolume();
   await backend.createVolume(last, availableBytes);
-  fillUp(host);
+  fillUp();
   await rejectsWith(backend.createVolume(newVolume(), 600n * MIB), 'RESOURCE_EXHAUSTED', /host/);
   const expanded = backend.expandVolume(last, availableBytes + 600n * MIB);
   await rejectsWith(expanded, 'RESOURCE_EXHAUSTED', /host/);
-  await backend.stop();
 });
 
 test('H15: neither discards nor deletions give blocks of the image back to the host', async () => {
-  const host = newHost('discards');
-  const backend = await host.open();
+  const backend = await open();
   const { volumeId, devicePath } = await attached(backend, 300n * MIB);
   writeAll(devicePath, 300n * MIB);
-  const before = allocated(host.image);
+  const before = allocated(image());
   execFileSync('blkdiscard', [devicePath]);
   await backend.detach(volumeId);
-  const trim = () => spawnSync('fstrim', [host.mountPoint], { stdio: 'ignore' });
+  const trim = () => spawnSync('fstrim', [mountPoint()], { stdio: 'ignore' });
   trim();
   await backend.deleteVolume(volumeId);
   trim();
-  execFileSync('sync', ['-f', host.mountPoint]);
+  execFileSync('sync', ['-f', mountPoint()]);
   // More is possible: ext4 counts its extent tree, which grows as blocks are written for the first time.
-  assert.ok(allocated(host.image) >= before, `${allocated(host.image)} of ${before} are left`);
-  await backend.stop();
+  assert.ok(allocated(image()) >= before, `${allocated(image())} of ${before} are left`);
 });
 
 test('H15: a start allocates blocks that were punched out of the image', async () => {
-  const host = newHost('punched');
-  const first = await host.open();
-  const before = allocated(host.image);
+  const first = await open();
+  const before = allocated(image());
   await first.stop();
-  const hole = ['--punch-hole', '--offset', '400MiB', '--length', '50MiB', host.image];
+  const hole = ['--punch-hole', '--offset', '400MiB', '--length', '50MiB', image()];
   execFileSync('fallocate', hole);
-  assert.ok(allocated(host.image) < before);
-  await (await host.open()).stop();
-  assert.ok(allocated(host.image) >= before);
+  assert.ok(allocated(image()) < before);
+  await (await open()).stop();
+  assert.ok(allocated(image()) >= before);
 });
 
 test('H15: a sparse image is allocated in full, and keeps its content', async () => {
-  const host = newHost('converted');
-  const sparse = await host.open({
-    embeddedPoolAllocation: 'sparse',
-    embeddedPoolBytes: 1024n * MIB,
-  });
-  assert.match(host.events[0]?.message ?? '', /is sparse .*lose/);
-  assert.ok(allocated(host.image) < 100n * MIB);
+  const sparse = await open({ embeddedPoolAllocation: 'sparse', embeddedPoolBytes: 1024n * MIB });
+  assert.match(events[0]?.message ?? '', /is sparse .*lose/);
+  assert.ok(allocated(image()) < 100n * MIB);
   const { volumeId, devicePath } = await attached(sparse, 100n * MIB);
   const written = writeAll(devicePath, 100n * MIB);
-  host.events.length = 0;
-  const full = await host.open({ embeddedPoolBytes: 1024n * MIB });
-  assert.deepEqual(host.events, []);
-  assert.ok(allocated(host.image) >= 1024n * MIB);
+  events.length = 0;
+  const full = await open({ embeddedPoolBytes: 1024n * MIB });
+  assert.deepEqual(events, []);
+  assert.ok(allocated(image()) >= 1024n * MIB);
   assertStored(devicePath, written);
   assert.ok((await full.capacity()).availableBytes > 0n);
   await full.detach(volumeId);
-  await full.stop();
 });
 
 test('H15: a sparse image that does not fit on the host is reported, and offers no more capacity', async () => {
-  const host = newHost('reported');
-  const sparse = await host.open({ embeddedPoolAllocation: 'sparse' });
+  const sparse = await open({ embeddedPoolAllocation: 'sparse' });
   const volumeId = newVolume();
   await sparse.createVolume(volumeId, 64n * MIB);
   await sparse.stop();
-  const filler = fillUp(host);
-  host.events.length = 0;
-  const full = await host.open();
-  assert.match(host.events[0]?.message ?? '', /does not hold all .*lost .*free space/);
+  const filler = fillUp();
+  events.length = 0;
+  const full = await open();
+  assert.match(events[0]?.message ?? '', /does not hold all .*lost .*free space/);
   const { availableBytes, lacksBacking } = await full.capacity();
   assert.deepEqual({ availableBytes, lacksBacking }, { availableBytes: 0n, lacksBacking: true });
   const small = full.createVolume(newVolume(), 16n * MIB);
@@ -223,35 +199,31 @@ test('H15: a sparse image that does not fit on the host is reported, and offers 
   await full.detach(volumeId);
   await full.stop();
   rmSync(filler);
-  const again = await host.open();
+  const again = await open();
   assert.ok((await again.capacity()).availableBytes > 0n);
-  await again.stop();
 });
 
 test('H15: the next start completes a growth that was killed between its steps', async () => {
-  const host = newHost('killed');
-  const first = await host.open();
+  const first = await open();
   const before = await first.capacity();
   const sizeBytes = 768n * MIB;
   // Behind the end of the file; in the file, not in the device; in the device, not in the pool.
-  execFileSync('fallocate', ['--keep-size', '--length', '640MiB', host.image]);
-  const second = await host.open();
+  execFileSync('fallocate', ['--keep-size', '--length', '640MiB', image()]);
+  const second = await open();
   assert.ok((await second.capacity()).availableBytes + 64n * MIB > before.availableBytes);
-  await native.run('allocateFile', { path: host.image, sizeBytes });
-  await host.open();
-  assert.ok(statfsSync(host.mountPoint).blocks * 4096 > 650 * Number(MIB));
-  truncateSync(host.image, Number(896n * MIB));
-  await native.run('loopResize', { backingPath: host.image });
-  const last = await host.open();
-  assert.ok(statfsSync(host.mountPoint).blocks * 4096 > 780 * Number(MIB));
-  assert.ok(allocated(host.image) >= 896n * MIB);
+  await host.native.run('allocateFile', { path: image(), sizeBytes });
+  await open();
+  assert.ok(statfsSync(mountPoint()).blocks * 4096 > 650 * Number(MIB));
+  truncateSync(image(), Number(896n * MIB));
+  await host.native.run('loopResize', { backingPath: image() });
+  const last = await open();
+  assert.ok(statfsSync(mountPoint()).blocks * 4096 > 780 * Number(MIB));
+  assert.ok(allocated(image()) >= 896n * MIB);
   await last.createVolume(newVolume(), 500n * MIB);
-  await last.stop();
 });
 
 test('H15: volumes can overwrite blocks shared with snapshots and copies while the host has space', async () => {
-  const host = newHost('rewritten');
-  const backend = await host.open();
+  const backend = await open();
   const [copyId, snapshotId] = [newVolume(), newSnapshot()];
   const sizeBytes = 200n * MIB;
   const { volumeId, devicePath } = await attached(backend, sizeBytes);
@@ -267,28 +239,25 @@ test('H15: volumes can overwrite blocks shared with snapshots and copies while t
   writeAll(devicePath, sizeBytes);
   // The pool looks after itself: nobody asks it for anything from here on.
   await eventually('the pool has grown', () => {
-    const { bavail, bsize } = statfsSync(host.mountPoint, { bigint: true });
+    const { bavail, bsize } = statfsSync(mountPoint(), { bigint: true });
     return bavail * bsize > sizeBytes + 50n * MIB;
   });
   assertStored(copy.devicePath, writeAll(copy.devicePath, sizeBytes));
-  assertHolds(join(host.mountPoint, 'snapshots', snapshotId), first);
+  assertHolds(join(mountPoint(), 'snapshots', snapshotId), first);
   await backend.detach(copyId);
   await backend.detach(volumeId);
-  await backend.stop();
 });
 
 test('H15: a pool filled by snapshots fails writes, and loses nothing silently', async () => {
-  const host = newHost('inside');
-  const backend = await host.open({ embeddedPoolBytes: 512n * MIB });
+  const backend = await open({ embeddedPoolBytes: 512n * MIB });
   const snapshotId = newSnapshot();
   const sizeBytes = 250n * MIB;
   const { volumeId, devicePath } = await attached(backend, sizeBytes);
   const written = writeAll(devicePath, sizeBytes);
   await backend.createSnapshots([{ volumeId, snapshotId }]);
   assert.throws(() => writeAll(devicePath, sizeBytes), /No space|Input\/output/);
-  const snapshot = join(host.mountPoint, 'snapshots', snapshotId);
+  const snapshot = join(mountPoint(), 'snapshots', snapshotId);
   assert.equal(BigInt(statSync(snapshot).size), sizeBytes);
   assertHolds(snapshot, written);
   await backend.detach(volumeId);
-  await backend.stop();
 });

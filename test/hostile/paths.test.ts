@@ -17,8 +17,6 @@ import {
   writeFileSync,
 } from 'node:fs';
 import type { TestContext } from 'node:test';
-import { SystemError } from '../../src/base/errors.js';
-import type { NativeRunner } from '../../src/native/pool.js';
 import { growStaged } from '../../src/node/growth.js';
 import { resolveUsable } from '../../src/node/paths.js';
 import { blockCapability, mountCapability, NOTHING, useNode } from '../integration/node-fixture.js';
@@ -101,8 +99,7 @@ test('H6: an id deletes nothing unless a record or a mount proves that it belong
 });
 
 test('H6: marks and directories of the pool stay, whatever request names them', async () => {
-  const volume = await node.staged(blockCapability());
-  await node.unstage(volume);
+  const volume = await node.used(blockCapability());
   const mark = `${pool}/used/${volume.volumeId}`;
   const before = readdirSync(pool);
   for (const [rpc, field] of RELEASE) {
@@ -260,8 +257,7 @@ testKinds(
     await rejectsWith(answer, 'FAILED_PRECONDITION', new RegExp(`${moved}/target; nothing was`));
     assert.ok(existsSync(target_path), 'it has the name of a target of ours, and is another one');
     umount(`${moved}/target`);
-    await node.unpublish(volume, { target_path });
-    await node.unstage(volume);
+    await node.cleared(volume, target_path);
   },
 );
 
@@ -308,18 +304,14 @@ test('an ext4 staged below a directory shared twice can be grown unmounted', asy
   const capability = mountOf('ext4');
   assert.ok(capability.accessType === 'mount');
   const context = callContext({ note: (fields) => assert.fail(JSON.stringify(fields)) });
-  // A kernel that grows this ext4 only while it is not mounted.
-  const native: NativeRunner = {
-    run: (name, request) =>
-      name === 'growFileSystem'
-        ? Promise.reject(new SystemError('EOPNOTSUPP', 'ioctl', directory, 'refused'))
-        : node.native.run(name, request),
-  };
   const staging = { volume, attachment, capability, directory, context };
   const source = attachment.devicePath;
-  await growStaged({ ...node.deps, native }, staging, 'ext4', () =>
+  // A kernel that grows this ext4 only while it is not mounted.
+  node.failing = { method: 'growFileSystem', code: 'EOPNOTSUPP' };
+  await growStaged(node.deps, staging, 'ext4', () =>
     mount({ source, target: directory, fsType: 'ext4', options: [] }),
   );
+  node.failing = null;
   assert.ok(statfsSync(directory).blocks > (before * 3) / 2);
   await node.unstage(volume, { staging_target_path: directory });
   umount(kubelet, host);
@@ -368,8 +360,7 @@ testKinds(
     }
     umount(pod);
     assert.deepEqual(node.held(), before);
-    await node.unpublish(volume, { target_path });
-    await node.unstage(volume);
+    await node.cleared(volume, target_path);
   },
 );
 
@@ -391,8 +382,7 @@ testKinds(
     assert.equal(existsSync(first), false);
     assert.equal(await node.catalogue.publicationAt(first), null);
     umount(bound);
-    await node.unpublish(volume, { target_path: second });
-    await node.unstage(volume);
+    await node.cleared(volume, second);
   },
 );
 

@@ -8,7 +8,7 @@ import { totalmem } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { ExecError, type RunOptions, run } from '../../src/host/exec.js';
 import { checkFileSystem } from '../../src/host/filesystem.js';
-import { mountCapability, useNode } from '../integration/node-fixture.js';
+import { mountCapability, NOTHING, SIZE, useNode } from '../integration/node-fixture.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { writeHostileExt4 } from '../support/hostile-ext4.js';
@@ -21,10 +21,10 @@ const node = useNode('tenant-tools');
 const { workspace } = node;
 
 let made = 0;
-function device(size = '64M'): string {
+function device(): string {
   made += 1;
   const image = workspace.path(`image-${made}`);
-  execFileSync('truncate', ['-s', size, image]);
+  execFileSync('truncate', ['-s', '64M', image]);
   return execFileSync('losetup', ['--show', '-f', image], { encoding: 'utf8' }).trim();
 }
 
@@ -151,19 +151,17 @@ test('H2: a tool that takes too long is killed at its timeout', async () => {
 });
 
 test('H2: a volume whose check exceeds the memory limit is not staged, and nothing is left behind', async () => {
-  const volume = await node.makeVolume();
-  await node.stage(volume, mountCapability('ext4'));
-  await node.unstage(volume);
+  const volume = await node.used(mountCapability('ext4'), SIZE);
   const { devicePath } = await node.backend.attach(volume.volumeId, { readOnly: false });
   writeHostileExt4(devicePath, 'memory');
   await node.backend.detach(volume.volumeId);
-  const staged = node.stage({ ...volume, pristine: false }, mountCapability('ext4'));
+  const staged = node.stage(volume, mountCapability('ext4'));
   const told = new RegExp(
     `^volume ${volume.volumeId}: .*fsck.ext4 .* MiB of memory and 1\\d\\d s of`,
     's',
   );
   await rejectsWith(staged, 'FAILED_PRECONDITION', told);
-  assert.deepEqual(node.held(), { mounts: [], loops: [] });
+  assert.deepEqual(node.held(), NOTHING);
   assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
 });
 
