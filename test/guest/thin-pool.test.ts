@@ -1,4 +1,4 @@
-/** The life of a thin pool on a real kernel: made, stopped, started, taken over. */
+/** The life of a thin pool on a real kernel: made, stopped, started; plugin.test.ts has one that is taken over. */
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { rejectsWith } from '../support/expect-status.js';
@@ -22,23 +22,6 @@ for (const [kind, changed] of Object.entries({ embedded: EMBEDDED, given: {} }))
     { backend: changed },
   );
 }
-
-poolTest(
-  'a running pool is taken over after a restart of the plugin',
-  async (pool) => {
-    const { backend } = pool;
-    const volume = await pool.written(1);
-    const device = await backend.findAttachment(volume.id);
-    await backend.stop();
-    const running = await pool.deviceNames();
-    assert.equal(running.length, 2, 'what is attached keeps the pool');
-    await backend.start('existing');
-    assert.deepEqual(await pool.deviceNames(), running);
-    assert.deepEqual(await backend.findAttachment(volume.id), device);
-    assert.ok(volume.read().equals(volume.image));
-  },
-  { backend: EMBEDDED },
-);
 
 for (const features of [
   { passDiscards: true, errorWhenFull: true },
