@@ -103,10 +103,8 @@ TEST_F(LoopTest, GivesManyThreadsThatAttachOneFileOneDevice) {
   std::vector<std::thread> threads;
   std::vector<std::string> devices(8);
   for (std::string& device : devices) {
-    threads.emplace_back([&device, &path] {
-      Result<AttachedLoop> attached = AttachLoop(path, false, "");
-      if (attached.ok()) device = attached->device.path;
-    });
+    threads.emplace_back(
+        [&device, &path] { device = ValueOf(AttachLoop(path, false, "")).device.path; });
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(std::set<std::string>(devices.begin(), devices.end()).size(), 1u);
@@ -115,22 +113,15 @@ TEST_F(LoopTest, GivesManyThreadsThatAttachOneFileOneDevice) {
 
 TEST_F(LoopTest, LetsThreadsAttachAndDetachTheirOwnFilesUndisturbed) {
   std::vector<std::thread> threads;
-  std::vector<Status> outcomes(6);
-  for (size_t i = 0; i < outcomes.size(); i++) {
-    const std::string path = Make("volume-" + std::to_string(i));
-    threads.emplace_back([path, outcome = &outcomes[i]] {
-      for (int round = 0; round < 10 && outcome->ok(); round++) {
-        Result<AttachedLoop> attached = AttachLoop(path, false, "");
-        *outcome = attached.TakeStatus();
-        if (!outcome->ok()) return;
-        Result<bool> detached = DetachLoop(path);
-        *outcome = detached.TakeStatus();
-        if (outcome->ok() && !*detached) *outcome = Status::Errno(ENXIO, "detach", path);
+  for (int i = 0; i < 6; i++) {
+    threads.emplace_back([path = Make("volume-" + std::to_string(i))] {
+      for (int round = 0; round < 10; round++) {
+        ASSERT_OK(AttachLoop(path, false, ""));
+        EXPECT_TRUE(ValueOf(DetachLoop(path)));
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const Status& outcome : outcomes) EXPECT_OK(outcome);
 }
 
 TEST_F(AttachedLoopTest, IsListedOnceAndFoundByTheIdentityOfItsFileAndNotByItsPath) {
