@@ -9,11 +9,11 @@ import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { StartError } from '../../src/plugin/server.js';
 import { bindSocketPath } from '../../src/plugin/socket-path.js';
-import { fakeService, makeServer, temporaryDirectory } from '../integration/server-fixture.js';
+import { makeServer, temporaryDirectory, unaryService } from '../integration/server-fixture.js';
 import { isNightly } from '../support/nightly.js';
 
 const ROUNDS = isNightly ? 200 : 20;
-const IDENTITY = fakeService('Identity', { unary: { Probe: async () => ({}) } });
+const IDENTITY = unaryService('Identity', { Probe: async () => ({}) });
 
 async function listen(path: string): Promise<Server> {
   const server = createServer();

@@ -12,10 +12,10 @@ import { promisify } from 'node:util';
 import type { DecodedMessage } from '../../src/csi/request-decoder.js';
 import {
   defer,
-  fakeService,
   rawClient,
   startServer,
   type TestServer,
+  unaryService,
 } from '../integration/server-fixture.js';
 import { CsiClient } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
@@ -30,9 +30,7 @@ const REQUEST_BYTES = 3 * MIB;
 const GRACE_MS = 60_000;
 const READY = 2;
 
-const identity = fakeService('Identity', {
-  unary: { Probe: async () => ({ ready: { value: true } }) },
-});
+const identity = unaryService('Identity', { Probe: async () => ({ ready: { value: true } }) });
 
 /** A client of its own that has made a call, and is idle now. */
 async function idleClient(t: TestContext, made: TestServer): Promise<CsiClient> {
@@ -55,12 +53,10 @@ async function rawSocket(t: TestContext, made: TestServer, says?: Buffer): Promi
 /** A Node service whose NodeGetInfo answers when `going` resolves. */
 function waitingNode() {
   const going = defer();
-  const node = fakeService('Node', {
-    unary: {
-      NodeGetInfo: async () => {
-        await going.promise;
-        return { node_id: 'n' };
-      },
+  const node = unaryService('Node', {
+    NodeGetInfo: async () => {
+      await going.promise;
+      return { node_id: 'n' };
     },
   });
   return { going, node };
@@ -232,13 +228,11 @@ test('H12: a call over the limit is UNAVAILABLE, except for health checks', asyn
 test('H12: the total size of requests in flight is bounded', async (t) => {
   const going = defer();
   const held: DecodedMessage[] = [];
-  const controller = fakeService('Controller', {
-    unary: {
-      CreateVolume: async (request) => {
-        held.push(request);
-        await going.promise;
-        return {};
-      },
+  const controller = unaryService('Controller', {
+    CreateVolume: async (request) => {
+      held.push(request);
+      await going.promise;
+      return {};
     },
   });
   const made = await startServer(t, { services: [controller] });
