@@ -3,8 +3,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { newSnapshotId, nodeKey } from '../../src/domain/identifiers.js';
-import { blockCapability, mountCapability, useNode } from '../integration/node-fixture.js';
+import { blockCapability, mountCapability, NOTHING, useNode } from '../integration/node-fixture.js';
 import { isGuest, test } from './guest.js';
 
 const node = useNode('tenant-panic', isGuest);
@@ -22,9 +21,8 @@ test('H1: a crafted ext4 that asks for a panic becomes read-only, and the node k
   await node.stage(volume, blockCapability());
   craft(await node.attachedPath(volume));
   await node.unstage(volume);
-  const snapshotId = newSnapshotId(nodeKey('test-node'));
-  await node.backend.createSnapshots([{ volumeId: volume.volumeId, snapshotId }]);
-  const restored = await node.makeVolume({ sourceSnapshotId: snapshotId, pristine: false });
+  const sourceSnapshotId = await node.snapshot(volume);
+  const restored = await node.makeVolume({ sourceSnapshotId, pristine: false });
   for (const one of [volume, restored]) {
     await node.stage(one, mountCapability('ext4'));
     const staging = node.stagingPath(one.volumeId);
@@ -33,5 +31,5 @@ test('H1: a crafted ext4 that asks for a panic becomes read-only, and the node k
     assert.throws(() => writeFileSync(join(staging, 'after'), ''), /EROFS|EIO/);
     await node.unstage(one);
   }
-  assert.deepEqual(node.held(), { mounts: [], loops: [] });
+  assert.deepEqual(node.held(), NOTHING);
 });

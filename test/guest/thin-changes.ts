@@ -4,8 +4,9 @@
  */
 import assert from 'node:assert/strict';
 import type { Backend } from '../../src/backends/backend.js';
+import { newSnapshot, newVolume } from '../backend/harness.js';
 import { TaggedImage } from '../support/tagged-image.js';
-import { BLOCK_BYTES, newSnapshot, newVolume, writeBlock } from './thin-pool-on-disks.js';
+import { BLOCK_BYTES, writeBlock } from './thin-pool-on-disks.js';
 
 export const BLOCKS = 16;
 const SIZE = BLOCKS * BLOCK_BYTES;

@@ -7,6 +7,7 @@ import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
 import type { Backend } from '../../src/backends/backend.js';
+import { newSnapshot, newVolume } from '../backend/harness.js';
 import { kindOf, Steps } from '../faults/steps.js';
 import { BackendProcess } from '../support/backend-process.js';
 import { isNightly } from '../support/nightly.js';
@@ -22,7 +23,7 @@ import {
   PoolModel,
   VOLUME_BYTES,
 } from './thin-changes.js';
-import { newSnapshot, newVolume, ThinPoolOnDisks, writeBlock } from './thin-pool-on-disks.js';
+import { ThinPoolOnDisks, writeBlock } from './thin-pool-on-disks.js';
 
 class CrashingPool {
   /** Of this process, or of the child that has taken the pool over. */

@@ -4,9 +4,9 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
+import { newVolume } from '../backend/harness.js';
 import { rejectsWith } from '../support/expect-status.js';
 import {
-  newVolume,
   poolTest,
   type ThinPoolOnDisks,
   type ThinSnapshot,

@@ -9,8 +9,8 @@ import { join } from 'node:path';
 import type { PoolEvent } from '../../src/backends/backend.js';
 import type { Ledger } from '../../src/backends/thin/ledger/sqlite-ledger.js';
 import { ThinBackend } from '../../src/backends/thin/thin-backend.js';
-import { newSnapshotId, newVolumeId } from '../../src/domain/identifiers.js';
 import type { ThinPoolStatus } from '../../src/native/dm-addon.js';
+import { newSnapshot, newVolume } from '../backend/harness.js';
 import type { BackendOptions } from '../support/backend-process.js';
 import type { MetadataAnswer } from '../support/csi-client.js';
 import { openLedgerHere, openLedgerInline } from '../support/direct-database.js';
@@ -18,7 +18,6 @@ import { DISK_PREFIX, DmFixture, type FaultyDisk } from '../support/dm-fixture.j
 import { eventually } from '../support/eventually.js';
 import { blockDiscard, flushCache } from '../support/ioctls.js';
 import { type NativeHere, nativeHere } from '../support/native-here.js';
-import { TEST_NODE_KEY } from '../support/records.js';
 import { assertSound, PAGE_BYTES, TaggedImage } from '../support/tagged-image.js';
 import { scanAll } from '../support/wire.js';
 import { Workspace } from '../support/workspace.js';
@@ -27,9 +26,6 @@ import { testWith } from './guest.js';
 const MIB = 1n << 20n;
 export const BLOCK_BYTES = 65_536;
 export const PAGES_A_BLOCK = BLOCK_BYTES / PAGE_BYTES;
-
-export const newVolume = (): string => newVolumeId(TEST_NODE_KEY);
-export const newSnapshot = (): string => newSnapshotId(TEST_NODE_KEY);
 
 /** Durable when it resolves, of a volume whose content is modelled by somebody else. */
 export const writeBlock = (content: TaggedImage, devicePath: string, block: number) =>

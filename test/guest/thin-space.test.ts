@@ -4,17 +4,11 @@
  */
 import assert from 'node:assert/strict';
 import { closeSync, fdatasyncSync, openSync, writeSync } from 'node:fs';
+import { newSnapshot, newVolume } from '../backend/harness.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { TaggedImage } from '../support/tagged-image.js';
-import {
-  BLOCK_BYTES,
-  newSnapshot,
-  newVolume,
-  poolTest,
-  type ThinPoolOnDisks,
-  writeBlock,
-} from './thin-pool-on-disks.js';
+import { BLOCK_BYTES, poolTest, type ThinPoolOnDisks, writeBlock } from './thin-pool-on-disks.js';
 
 const MIB = 1n << 20n;
 
