@@ -1,11 +1,10 @@
 /** A full state directory: calls that free space still work, and nothing new is created. */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
-import { closeSync, existsSync, mkdirSync, openSync, rmSync, statSync, writeSync } from 'node:fs';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, mkdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { openLedger } from '../../src/backends/thin/ledger/ledger-client.js';
-import { errorCode } from '../../src/base/errors.js';
 import { mountCapability } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { isNightly } from '../support/nightly.js';
@@ -38,25 +37,11 @@ function tmpfs(workspace: Workspace): string {
   return path;
 }
 
-/** Writes until there is no byte left. */
+/** Writes until there is no block left. */
 function fill(directory: string, name = 'filler'): void {
-  const fd = openSync(join(directory, name), 'a');
-  try {
-    for (const size of [1 << 20, 4096, 1]) {
-      for (const chunk = Buffer.alloc(size, 0x55); writeAll(fd, chunk); );
-    }
-  } finally {
-    closeSync(fd);
-  }
-}
-
-function writeAll(fd: number, chunk: Buffer): boolean {
-  try {
-    return writeSync(fd, chunk) === chunk.length;
-  } catch (thrown) {
-    if (errorCode(thrown) === 'ENOSPC') return false;
-    throw thrown;
-  }
+  const to = [`of=${join(directory, name)}`, 'bs=4K', 'oflag=append', 'conv=notrunc'];
+  const { stderr } = spawnSync('dd', ['if=/dev/zero', ...to], { encoding: 'utf8' });
+  assert.match(stderr, /No space left/);
 }
 
 async function start(workspace: Workspace, pool: string, state: string) {

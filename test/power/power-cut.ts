@@ -54,6 +54,8 @@ export async function checkCut(directory: string, cut: Cut, figures: Figures): P
   }
 }
 
+type Named = [id: string, snapshot: SnapshotPromise];
+
 class CutCheck {
   readonly #pool: string;
   /** Of the volumes that exist, what their files hold. */
@@ -130,10 +132,7 @@ class CutCheck {
   }
 
   /** Every list to the target says at least what differs. */
-  async #checkLists(
-    client: CsiClient,
-    targets: readonly (readonly [string, SnapshotPromise])[],
-  ): Promise<void> {
+  async #checkLists(client: CsiClient, targets: readonly Named[]): Promise<void> {
     for (const [id, target] of targets) {
       assertSound(TaggedImage.zeros(0), target.image, await client.allocated(id), `list of ${id}`);
       const bases = some(this.#basesOf(target), this.figures.cuts);
@@ -141,14 +140,14 @@ class CutCheck {
         const label = `delta from ${baseId} to ${id}`;
         if (this.#snapshots.has(baseId)) {
           assertSound(base.image, target.image, await client.delta(baseId, id), label);
-        } else await this.#checkRetained(client, { baseId, base, id, target });
+        } else await this.#checkRetained(client, [baseId, base], [id, target]);
         this.figures.lists += 1;
       }
       this.figures.lists += 1;
     }
   }
 
-  async #checkRetained(client: CsiClient, { baseId, base, id, target }: Pair): Promise<void> {
+  async #checkRetained(client: CsiClient, [baseId, base]: Named, [id, target]: Named) {
     const label = `delta from the deleted ${baseId} to ${id}`;
     const delta = client.delta(baseId, id);
     const status = await statusOf(delta);
@@ -184,24 +183,17 @@ class CutCheck {
   }
 
   /** What is promised of the listed snapshots. */
-  #listed(): [string, SnapshotPromise][] {
+  #listed(): Named[] {
     const { before, after } = this.cut;
     const all = new Map([...before.snapshots, ...after.snapshots]);
     return [...all].filter(([id]) => this.#snapshots.has(id));
   }
 
-  #basesOf({ volumeId, sequence }: SnapshotPromise): [string, SnapshotPromise][] {
+  #basesOf({ volumeId, sequence }: SnapshotPromise): Named[] {
     const { before, after } = this.cut;
     const all = new Map([...before.bases, ...after.bases, ...this.#listed()]);
     return [...all].filter(([, base]) => base.volumeId === volumeId && base.sequence < sequence);
   }
-}
-
-interface Pair {
-  baseId: string;
-  base: SnapshotPromise;
-  id: string;
-  target: SnapshotPromise;
 }
 
 /** What both promise is listed, and nothing that neither does. */
