@@ -67,48 +67,6 @@ async function createUntilFull(orchestrator: Orchestrator, state: string): Promi
   throw new Error('volumes are made without end on a full disk');
 }
 
-async function fillAndTearDown(workspace: Workspace, state: string): Promise<void> {
-  const pool = makePoolFileSystem(workspace, 'xfs');
-  const first = await start(workspace, pool, state);
-  const volumes: HeldVolume[] = [];
-  const snapshotIds: string[] = [];
-  const capability = mountCapability('ext4');
-  for (let index = 0; index < VOLUMES; index += 1) {
-    const spec = { capability, sizeBytes: 16 * MIB };
-    const volume = await first.orchestrator.create(`volume ${index}`, spec);
-    await first.orchestrator.bringUp(volume);
-    volumes.push(volume);
-    snapshotIds.push(await first.orchestrator.snapshot(volume, `snapshot ${index}`));
-  }
-  // A start, too, finds the directory full.
-  await first.plugin.kill();
-  fill(state);
-  const { plugin, orchestrator } = await start(workspace, pool, state);
-  volumes.push(...(await createUntilFull(orchestrator, state)));
-  for (const [index, volume] of volumes.entries()) {
-    await orchestrator.unpublish(volume);
-    await orchestrator.unstage(volume);
-    const snapshotId = snapshotIds[index];
-    if (snapshotId !== undefined) await orchestrator.deleteSnapshot(snapshotId);
-    await orchestrator.delete(volume);
-    // Somebody else takes what the reserve has left.
-    if (index === 2) fill(state, 'more filler');
-    if (existsSync(join(state, RESERVE))) continue;
-    // What the reserve has left is not for new volumes.
-    await refused(orchestrator.create('more'), 'RESOURCE_EXHAUSTED', /no space left/);
-  }
-  // The log alone may have had room for all of it.
-  const gaveUp = !existsSync(join(state, RESERVE));
-  if (gaveUp) assert.match(plugin.log, /"level":"warn".*is full: released the space reserve/);
-  assert.deepEqual(await orchestrator.volumeIds(), []);
-  for (const name of ['filler', 'filler again', 'more filler']) rmSync(join(state, name));
-  const next = await orchestrator.create('more');
-  if (gaveUp) assert.match(plugin.log, /restored the space reserve/);
-  assert.equal(statSync(join(state, RESERVE)).size, 2 * MIB);
-  await orchestrator.delete(next);
-  assert.equal(await plugin.stop(), 0);
-}
-
 const STATES: Readonly<Record<string, (workspace: Workspace) => string>> = {
   tmpfs,
   ext4: (workspace) => makePoolFileSystem(workspace, 'ext4', 32),
@@ -116,7 +74,46 @@ const STATES: Readonly<Record<string, (workspace: Workspace) => string>> = {
 for (const [type, make] of Object.entries(STATES)) {
   test(`H21: with a full state directory on ${type} pods are torn down and volumes deleted, and none is created`, async () => {
     const workspace = newWorkspace(type);
-    await fillAndTearDown(workspace, make(workspace));
+    const state = make(workspace);
+    const pool = makePoolFileSystem(workspace, 'xfs');
+    const first = await start(workspace, pool, state);
+    const volumes: HeldVolume[] = [];
+    const snapshotIds: string[] = [];
+    const capability = mountCapability('ext4');
+    for (let index = 0; index < VOLUMES; index += 1) {
+      const spec = { capability, sizeBytes: 16 * MIB };
+      const volume = await first.orchestrator.create(`volume ${index}`, spec);
+      await first.orchestrator.bringUp(volume);
+      volumes.push(volume);
+      snapshotIds.push(await first.orchestrator.snapshot(volume, `snapshot ${index}`));
+    }
+    // A start, too, finds the directory full.
+    await first.plugin.kill();
+    fill(state);
+    const { plugin, orchestrator } = await start(workspace, pool, state);
+    volumes.push(...(await createUntilFull(orchestrator, state)));
+    for (const [index, volume] of volumes.entries()) {
+      await orchestrator.unpublish(volume);
+      await orchestrator.unstage(volume);
+      const snapshotId = snapshotIds[index];
+      if (snapshotId !== undefined) await orchestrator.deleteSnapshot(snapshotId);
+      await orchestrator.delete(volume);
+      // Somebody else takes what the reserve has left.
+      if (index === 2) fill(state, 'more filler');
+      if (existsSync(join(state, RESERVE))) continue;
+      // What the reserve has left is not for new volumes.
+      await refused(orchestrator.create('more'), 'RESOURCE_EXHAUSTED', /no space left/);
+    }
+    // The log alone may have had room for all of it.
+    const gaveUp = !existsSync(join(state, RESERVE));
+    if (gaveUp) assert.match(plugin.log, /"level":"warn".*is full: released the space reserve/);
+    assert.deepEqual(await orchestrator.volumeIds(), []);
+    for (const name of ['filler', 'filler again', 'more filler']) rmSync(join(state, name));
+    const next = await orchestrator.create('more');
+    if (gaveUp) assert.match(plugin.log, /restored the space reserve/);
+    assert.equal(statSync(join(state, RESERVE)).size, 2 * MIB);
+    await orchestrator.delete(next);
+    assert.equal(await plugin.stop(), 0);
   });
 }
 

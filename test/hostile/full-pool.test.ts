@@ -27,10 +27,8 @@ async function inUse(type: string, label: string): Promise<HeldVolume> {
 }
 
 async function end(volume: HeldVolume, snapshotIds: readonly string[]): Promise<void> {
-  const { orchestrator } = running;
-  await orchestrator.takeDown(volume);
-  for (const id of snapshotIds) await orchestrator.deleteSnapshot(id);
-  await orchestrator.delete(volume);
+  await running.orchestrator.remove(volume);
+  for (const id of snapshotIds) await running.orchestrator.deleteSnapshot(id);
 }
 
 const snapshot = (volume: HeldVolume, name: string): Promise<string> =>
