@@ -3,8 +3,6 @@
 #include <linux/capability.h>
 #include <sys/prctl.h>
 
-#include <memory>
-
 #include "native/device/file_system_growth.h"
 #include "native/device/files.h"
 #include "native/device/loop_attach.h"
