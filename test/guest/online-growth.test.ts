@@ -10,7 +10,7 @@ import { canGrowMounted } from '../../src/host/growth.js';
 import { loopOn } from '../support/loops.js';
 import { nativeHere } from '../support/native-here.js';
 import { Workspace } from '../support/workspace.js';
-import { testWith } from './guest.js';
+import { test } from './guest.js';
 
 const MIB = 1024n * 1024n;
 
@@ -19,21 +19,24 @@ for (const [what, options, code] of [
   ['has recorded errors', [], 'EPERM'],
   ['is of a kind that grows only unmounted', ['-O', 'sparse_super2'], 'EOPNOTSUPP'],
 ] as const) {
-  const title = `an ext4 that ${what} is refused with ${code} whatever the capabilities`;
-  const make = (): Workspace => new Workspace('guest');
-  testWith(title, make, async (workspace) => {
+  test(`an ext4 that ${what} is refused with ${code} whatever the capabilities`, async () => {
+    const workspace = new Workspace('guest');
     const native = nativeHere();
-    const path = workspace.path('volume');
-    const devicePath = await loopOn(native, path, 32n * MIB);
-    const mountPoint = workspace.path('mount');
-    mkdirSync(mountPoint);
-    execFileSync('mkfs.ext4', ['-q', ...options, devicePath]);
-    execFileSync('mount', [devicePath, mountPoint]);
-    assert.equal(await canGrowMounted('ext4'), true);
-    const errors = `/sys/fs/ext4/${basename(devicePath)}/trigger_fs_error`;
-    if (code === 'EPERM') writeFileSync(errors, 'by a test');
-    await native.run('growFile', { path, sizeBytes: 2048n * MIB });
-    await native.run('loopResize', { backingPath: path });
-    await assert.rejects(native.run('growFileSystem', { mountPoint, devicePath }), { code });
+    try {
+      const path = workspace.path('volume');
+      const devicePath = await loopOn(native, path, 32n * MIB);
+      const mountPoint = workspace.path('mount');
+      mkdirSync(mountPoint);
+      execFileSync('mkfs.ext4', ['-q', ...options, devicePath]);
+      execFileSync('mount', [devicePath, mountPoint]);
+      assert.equal(await canGrowMounted('ext4'), true);
+      const errors = `/sys/fs/ext4/${basename(devicePath)}/trigger_fs_error`;
+      if (code === 'EPERM') writeFileSync(errors, 'by a test');
+      await native.run('growFile', { path, sizeBytes: 2048n * MIB });
+      await native.run('loopResize', { backingPath: path });
+      await assert.rejects(native.run('growFileSystem', { mountPoint, devicePath }), { code });
+    } finally {
+      workspace.dispose();
+    }
   });
 }
