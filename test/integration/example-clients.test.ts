@@ -15,7 +15,6 @@ import { clientServices } from '../../src/csi/proto.js';
 import { BLOCK_OPERATIONS, BlockWriter } from '../support/block-writer.js';
 import { seededRandom } from '../support/random.js';
 import { runPlugin } from '../support/running-plugin.js';
-import { type TestSnapshot, TestVolume } from '../support/test-volume.js';
 import { skipUnlessRoot } from '../support/workspace.js';
 
 const VOLUME_BYTES = 16 << 20;
@@ -90,25 +89,25 @@ function protoc(...outputs: string[]): void {
   execFileSync('protoc', [`-I${parent}`, '-I/usr/include', ...outputs, PROTO]);
 }
 
-let first: TestSnapshot;
-let second: TestSnapshot;
+let first: string;
+let second: string;
 const running = runPlugin('example-clients', {
   pools: { main: 'xfs' },
-  async prepare({ client, workspace }) {
-    const volume = await TestVolume.create(client, workspace, { sizeBytes: VOLUME_BYTES });
-    await volume.publish();
-    const writer = new BlockWriter(volume.targetPath, VOLUME_BYTES, seededRandom('examples'));
+  async prepare({ orchestrator }) {
+    const volume = await orchestrator.create('source', { sizeBytes: VOLUME_BYTES });
+    const device = await orchestrator.bringUp(volume);
+    const writer = new BlockWriter(device, VOLUME_BYTES, seededRandom('examples'));
     writer.randomOperations(60, BLOCK_OPERATIONS);
-    first = await volume.snapshot();
+    first = await orchestrator.snapshot(volume);
     writer.randomOperations(40, BLOCK_OPERATIONS);
-    second = await volume.snapshot();
+    second = await orchestrator.snapshot(volume);
     writer.close();
-    await volume.unpublish();
+    await orchestrator.takeDown(volume);
   },
 });
 after(() => rmSync(BUILD, { recursive: true, force: true }));
 
-const bytesOf = ({ id }: TestSnapshot): Buffer => readFileSync(fileOf(id));
+const bytesOf = (id: string): Buffer => readFileSync(fileOf(id));
 const fileOf = (id: string): string => running.poolPath('main', 'snapshots', id);
 
 for (const [name, client] of Object.entries(CLIENTS)) {
@@ -130,14 +129,13 @@ for (const [name, client] of Object.entries(CLIENTS)) {
     test('rebuilds a snapshot, and brings it to a later one by what changed, or by a full image', async () => {
       const image = running.workspace.path(`${name}.raw`);
       const socket = running.workspace.path('plugin.sock');
-      const made = (of: TestSnapshot, ...base: string[]) =>
-        run(socket, fileOf(of.id), image, of.id, ...base);
+      const made = (of: string, ...base: string[]) => run(socket, fileOf(of), image, of, ...base);
       assert.match(await made(first), /^full \d+ \d+$/);
       assert.ok(readFileSync(image).equals(bytesOf(first)));
-      assert.match(await made(second, first.id), /^delta [1-9]\d* \d+$/);
+      assert.match(await made(second, first), /^delta [1-9]\d* \d+$/);
       assert.ok(readFileSync(image).equals(bytesOf(second)));
       writeFileSync(image, 'something else');
-      assert.match(await made(second, `${first.id.slice(0, -4)}0000`), /^full/);
+      assert.match(await made(second, `${first.slice(0, -4)}0000`), /^full/);
       assert.ok(readFileSync(image).equals(bytesOf(second)));
     });
 

@@ -164,7 +164,7 @@ for (const pool of ['main', 'other']) {
       const { cuts } = pair[index];
       const file = running.poolPath(pool, 'snapshots', id);
       const image = SnapshotImage.read(file, sizeBytes, cuts.at(-1)?.image ?? null);
-      cuts.push({ snapshot: { id }, image });
+      cuts.push({ id, image });
     };
     const groups = [];
     for (const name of ['one', 0, 'two', 1, 'three'] as const) {

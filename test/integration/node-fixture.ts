@@ -299,7 +299,7 @@ export class NodeFixture {
     return attachment.devicePath;
   }
 
-  /** 1 if the kernel refuses to open the device for writing. */
+  /** Whether the kernel refuses writes to the device. */
   async deviceReadOnly(volume: VolumeRecord): Promise<boolean> {
     const path = await this.attachedPath(volume);
     return execFileSync('blockdev', ['--getro', path], { encoding: 'utf8' }).trim() === '1';

@@ -14,7 +14,6 @@ import { setImmutable } from '../support/ioctls.js';
 import { nativeHere } from '../support/native-here.js';
 import { useBench } from '../support/reflink-bench.js';
 import { test } from '../support/running-plugin.js';
-import { snapshotPath, volumePath } from '../support/test-volume.js';
 import { scanAll } from '../support/wire.js';
 import type { PoolKind } from '../support/workspace.js';
 
@@ -39,16 +38,16 @@ function countDeceptive(basePath: string, targetPath: string): number {
 
 test('overwrites inside compressed extents are reported although their addresses look unchanged', async (context) => {
   const work = await bench.write('btrfs-zstd');
-  const fileOf = ({ id }: { id: string }): string => snapshotPath(bench.pool('btrfs-zstd'), id);
+  const fileOf = (id: string): string => bench.snapshotPath('btrfs-zstd', id);
   let deceptive = 0;
   for (let offset = 0; offset < 2 * MIB; offset += 131_072) {
     // On disk this takes one block, and the overwrite the next one: its address looks like the
     // second block of the compressed extent.
     work.writer.write(offset, Buffer.alloc(131_072, 'compressible '));
-    const base = await work.volume.snapshot();
+    const base = await bench.snapshot(work);
     assert.ok(countWith(listExtents(fileOf(base)), 'encoded') > 0, 'nothing was compressed');
     work.writer.write(offset + BLOCK, Buffer.alloc(2 * BLOCK, `other ${offset} `));
-    const target = await work.volume.snapshot();
+    const target = await bench.snapshot(work);
     deceptive += countDeceptive(fileOf(base), fileOf(target));
     const tally = await bench.soundDelta('btrfs-zstd', base, target);
     assert.equal(tally.differing, 16);
@@ -62,17 +61,17 @@ test('no list is served from a deleted base that was not retained, although it w
   for (const kind of ['xfs', 'btrfs-nodatacow'] as const) {
     const work = await bench.write(kind);
     work.writer.write(0, Buffer.alloc(MIB, 1));
-    const base = await work.volume.snapshot();
-    const newer = await work.volume.snapshot();
-    assert.deepEqual((await bench.client.delta(base.id, newer.id)).ranges, []);
-    await work.volume.deleteSnapshot(base.id);
-    await work.volume.deleteSnapshot(newer.id);
+    const base = await bench.snapshot(work);
+    const newer = await bench.snapshot(work);
+    assert.deepEqual((await bench.client.delta(base, newer)).ranges, []);
+    await bench.orchestrator.deleteSnapshot(base);
+    await bench.orchestrator.deleteSnapshot(newer);
     // Nothing shares these blocks now, so the write reuses the addresses of the base.
     work.writer.write(0, Buffer.alloc(MIB, 2));
-    const target = await work.volume.snapshot();
-    const delta = bench.client.delta(base.id, target.id);
+    const target = await bench.snapshot(work);
+    const delta = bench.client.delta(base, target);
     await rejectsWith(delta, 'NOT_FOUND', /lists are off.*full backup/);
-    await rejectsWith(bench.client.allocated(base.id), 'NOT_FOUND');
+    await rejectsWith(bench.client.allocated(base), 'NOT_FOUND');
     await bench.end(work);
   }
 });
@@ -93,10 +92,10 @@ for (const { over, kinds, prepare } of [
     for (const kind of kinds) {
       const work = await bench.write(kind);
       prepare(work.writer);
-      const base = await work.volume.snapshot();
+      const base = await bench.snapshot(work);
       await bench.soundSnapshot(kind, base, work.writer.model);
       work.writer.write(MIB, bench.random.bytes(65_536));
-      const target = await work.volume.snapshot();
+      const target = await bench.snapshot(work);
       await bench.soundSnapshot(kind, target, work.writer.model);
       assert.ok((await bench.soundDelta(kind, base, target)).differing >= 128);
       await bench.end(work);
@@ -107,11 +106,11 @@ for (const { over, kinds, prepare } of [
 test('changes smaller than 4 KiB are reported at the block size of the pool', async () => {
   const work = await bench.write('xfs-1k');
   work.writer.write(0, bench.random.bytes(8 * MIB));
-  const base = await work.volume.snapshot();
+  const base = await bench.snapshot(work);
   for (let offset = 3072; offset < 8 * MIB; offset += 65_536) {
     work.writer.write(offset, bench.random.bytes(1024));
   }
-  const target = await work.volume.snapshot();
+  const target = await bench.snapshot(work);
   const tally = await bench.soundDelta('xfs-1k', base, target);
   assert.equal(tally.differing, 128 * 2);
   await bench.end(work);
@@ -138,13 +137,13 @@ test('two small btrfs files with inline extents at the same address are not cons
 test('later writes to a volume without copy-on-write do not reach its snapshot', async () => {
   const work = await bench.write('btrfs-nodatacow');
   work.writer.write(0, bench.random.bytes(MIB));
-  const flags = execFileSync('lsattr', [volumePath(bench.pool('btrfs-nodatacow'), work.volume.id)]);
+  const flags = execFileSync('lsattr', [bench.pool('btrfs-nodatacow', 'volumes', work.volume.id)]);
   assert.match(flags.toString().split(' ')[0] ?? '', /C/);
-  const base = await work.volume.snapshot();
+  const base = await bench.snapshot(work);
   const before = Buffer.from(work.writer.model);
   for (const round of [1, 2, 3]) {
     work.writer.write(4096 * round, bench.random.bytes(65_536));
-    const target = await work.volume.snapshot();
+    const target = await bench.snapshot(work);
     assert.ok((await bench.soundDelta('btrfs-nodatacow', base, target)).differing >= 128);
   }
   await bench.soundSnapshot('btrfs-nodatacow', base, before);
@@ -154,11 +153,11 @@ test('later writes to a volume without copy-on-write do not reach its snapshot',
 test('preallocated blocks are zeros: not allocated, and not changed against a hole', async () => {
   for (const kind of ['xfs', 'btrfs'] as const) {
     const work = await bench.write(kind);
-    const base = await work.volume.snapshot();
+    const base = await bench.snapshot(work);
     work.writer.apply('zero-out', MIB, 2 * MIB);
-    const target = await work.volume.snapshot();
-    assert.deepEqual((await bench.client.allocated(target.id)).ranges, []);
-    assert.deepEqual((await bench.client.delta(base.id, target.id)).ranges, []);
+    const target = await bench.snapshot(work);
+    assert.deepEqual((await bench.client.allocated(target)).ranges, []);
+    assert.deepEqual((await bench.client.delta(base, target)).ranges, []);
     await bench.end(work);
   }
 });

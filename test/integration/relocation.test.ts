@@ -13,14 +13,7 @@ import { Tally } from '../support/metadata-check.js';
 import { isNightly } from '../support/nightly.js';
 import { type ReflinkBench, useBench, type Writing } from '../support/reflink-bench.js';
 import { test } from '../support/running-plugin.js';
-import type { SnapshotImage } from '../support/snapshot-image.js';
-import { soundLists } from '../support/snapshot-window.js';
-import {
-  readSnapshot,
-  snapshotPath,
-  type TestSnapshot,
-  volumePath,
-} from '../support/test-volume.js';
+import { type Cut, soundLists } from '../support/snapshot-window.js';
 import type { PoolKind } from '../support/workspace.js';
 
 const MIB = 1 << 20;
@@ -52,7 +45,7 @@ function forgetLists(kind: PoolKind): void {
 
 interface Series {
   work: Writing;
-  cuts: { snapshot: TestSnapshot; image: SnapshotImage }[];
+  cuts: Cut[];
 }
 
 /** Snapshots of a full volume in many small extents, some shared by all of them and some by none. */
@@ -64,16 +57,15 @@ async function makeSeries(kind: PoolKind): Promise<Series> {
       if (round > 0 && bench.random.below(4) !== 0) continue;
       work.writer.write(offset, Buffer.alloc(BLOCK, bench.random.bytes(16)));
     }
-    const snapshot = await work.volume.snapshot();
-    const image = readSnapshot(bench.pool(kind), snapshot, series.cuts.at(-1)?.image);
-    series.cuts.push({ snapshot, image });
+    const id = await bench.snapshot(work);
+    series.cuts.push({ id, image: bench.read(kind, id, series.cuts.at(-1)?.image) });
   }
   return series;
 }
 
 const files = ({ work, cuts }: Series): { volume: string; snapshots: string[] } => ({
-  volume: volumePath(bench.pool(work.kind), work.volume.id),
-  snapshots: cuts.map(({ snapshot }) => snapshotPath(bench.pool(work.kind), snapshot.id)),
+  volume: bench.pool(work.kind, 'volumes', work.volume.id),
+  snapshots: cuts.map(({ id }) => bench.snapshotPath(work.kind, id)),
 });
 
 /** Every list of the series, over and over as long as that is asked for. */
@@ -200,8 +192,8 @@ for (const tool of TOOLS) {
       if (tool.movesVolume) {
         // The same bytes once more, which then lie elsewhere and can be deduped.
         series.work.writer.apply('rewrite', 0, SIZE);
-        const snapshot = await series.work.volume.snapshot();
-        series.cuts.push({ snapshot, image: readSnapshot(bench.pool(kind), snapshot) });
+        const id = await bench.snapshot(series.work);
+        series.cuts.push({ id, image: bench.read(kind, id) });
       }
       const found = await streamWhile(context, series, tool);
       assert.equal(found.snapshots > 0, movesSnapshots, `snapshots moved: ${found.output}`);
@@ -215,13 +207,13 @@ for (const tool of TOOLS) {
 test('the newest snapshot of a volume under defragmentation holds what was written', async () => {
   bench = BENCHES['while lists are stored'];
   const work = await bench.write('btrfs', SIZE);
-  const volume = volumePath(bench.pool('btrfs'), work.volume.id);
+  const volume = bench.pool('btrfs', 'volumes', work.volume.id);
   const mover = Disturbance.script('btrfs filesystem defragment -f -t 256M "$1"', [volume]);
   try {
-    let base: TestSnapshot | null = null;
+    let base: string | null = null;
     for (let round = 0; round < 4; round += 1) {
       work.writer.randomOperations(50, ['write', 'punch']);
-      const target = await work.volume.snapshot();
+      const target = await bench.snapshot(work);
       await bench.soundSnapshot('btrfs', target, work.writer.model);
       if (base !== null) await bench.soundDelta('btrfs', base, target);
       base = target;

@@ -71,22 +71,21 @@ function tamper(directory: string, random: Random): string {
 /** A published raw volume in that pool, its writer, the window of its snapshots, and where lists are. */
 async function bedOn(kind: PoolKind, random: Random) {
   const work = await bench.write(kind, VOLUME_BYTES, random);
-  const pool = bench.pool(kind);
-  const window = new SnapshotWindow(bench.client, work.volume, pool, random);
-  return { ...work, window, lists: join(pool, 'lists'), retained: join(pool, 'bases') };
+  const window = new SnapshotWindow(bench, work, random);
+  return { work, window, lists: bench.pool(kind, 'lists'), retained: bench.pool(kind, 'bases') };
 }
 
 for (const kind of KINDS) {
   test(`no delta from stored lists on ${kind} misses a byte, whatever happens to the files`, async (context) => {
     const random = seededRandom(`stored lists on ${kind}`);
-    const { volume, writer, window, lists } = await bedOn(kind, random);
+    const { work, window, lists } = await bedOn(kind, random);
     const done: string[] = [];
     for (let round = 0; round < ROUNDS; round += 1) {
-      writer.randomOperations(OPERATIONS_A_ROUND, BLOCK_OPERATIONS);
-      const { snapshot } = await window.cut(null);
+      work.writer.randomOperations(OPERATIONS_A_ROUND, BLOCK_OPERATIONS);
+      const { id } = await window.cut(null);
       // The first snapshot of a volume has none before it.
       if (round > 0 && random.below(4) > 0) {
-        while (!existsSync(join(lists, `${snapshot.id}.delta`))) await delay(10);
+        while (!existsSync(join(lists, `${id}.delta`))) await delay(10);
       }
       done.push(tamper(lists, random));
       await window.check();
@@ -97,24 +96,21 @@ for (const kind of KINDS) {
       const found = filesIn(lists).some((path) => path.endsWith(stored));
       assert.ok(found, `no list ${stored} was stored`);
     }
-    writer.close();
-    await volume.unpublish();
+    await bench.end(work);
   });
-}
 
-for (const kind of KINDS) {
   test(`deletions from a random chain on ${kind} join its lists, which miss no byte, whatever moves blocks`, async (context) => {
     const random = seededRandom(`joined lists on ${kind}`);
-    const { volume, writer, window, lists, retained } = await bedOn(kind, random);
+    const { work, window, lists, retained } = await bedOn(kind, random);
     const listOf = (id: string): string => join(lists, `${id}.delta`);
     const script = MOVERS[kind];
     const mover = script === undefined ? null : Disturbance.script(script, [bench.pool(kind)]);
     context.after(() => mover?.stop());
     let joined = 0;
     for (let round = 0; round < ROUNDS; round += 1) {
-      writer.randomOperations(OPERATIONS_A_ROUND, BLOCK_OPERATIONS);
-      const { snapshot } = await window.cut(null);
-      while (round > 0 && !existsSync(listOf(snapshot.id))) await delay(10);
+      work.writer.randomOperations(OPERATIONS_A_ROUND, BLOCK_OPERATIONS);
+      const { id } = await window.cut(null);
+      while (round > 0 && !existsSync(listOf(id))) await delay(10);
       // The one before may have been deleted while it was the newest; then its list is joined last.
       while (filesIn(retained).some((path) => path.endsWith('.hidden'))) await delay(10);
       while (window.live.length > 2 && random.below(3) > 0) {
@@ -122,9 +118,9 @@ for (const kind of KINDS) {
         joined += 1;
       }
       // No request was answered since the deletions, so nothing has made a list of an older snapshot anew.
-      const ids = window.live.map((each) => each.snapshot.id);
-      const begins = ids.slice(1).map((id) => {
-        const head = loadAddon().changeListHead({ path: listOf(id) });
+      const ids = window.live.map((each) => each.id);
+      const begins = ids.slice(1).map((each) => {
+        const head = loadAddon().changeListHead({ path: listOf(each) });
         return head.ok ? head.base?.id : head.message;
       });
       assert.deepEqual(begins, ids.slice(0, -1), 'each list begins at the snapshot before');
@@ -133,7 +129,6 @@ for (const kind of KINDS) {
     window.report((line) => context.diagnostic(`${kind}, ${joined} joined: ${line}`));
     assert.ok(joined > 0, 'nothing was joined');
     assert.ok(window.fromDeleted.differing > 0, 'no delta from a deleted snapshot was compared');
-    writer.close();
-    await volume.unpublish();
+    await bench.end(work);
   });
 }

@@ -15,7 +15,6 @@ import { assertSound, Tally } from '../support/metadata-check.js';
 import { isNightly } from '../support/nightly.js';
 import { useBench } from '../support/reflink-bench.js';
 import { test } from '../support/running-plugin.js';
-import { readSnapshot, snapshotPath, type TestSnapshot } from '../support/test-volume.js';
 import type { PoolKind } from '../support/workspace.js';
 
 const MIB = 1 << 20;
@@ -32,21 +31,23 @@ type Pair = Awaited<ReturnType<typeof makePair>>;
  * 2 every second, which makes thousands of extents.
  */
 async function makePair(kind: PoolKind, ...steps: readonly number[]) {
-  const { volume, writer } = await bench.write(kind, SIZE);
-  const taken: TestSnapshot[] = [];
+  const work = await bench.write(kind, SIZE);
+  const taken: string[] = [];
   for (const step of steps) {
     for (let offset = 0; offset < SIZE; offset += step * BLOCK) {
-      writer.write(offset, Buffer.alloc(BLOCK, bench.random.bytes(16)));
+      work.writer.write(offset, Buffer.alloc(BLOCK, bench.random.bytes(16)));
     }
-    taken.push(await volume.snapshot());
+    taken.push(await bench.snapshot(work));
   }
-  writer.close();
-  const [base, target] = taken.slice(-2) as [TestSnapshot, TestSnapshot];
+  work.writer.close();
+  const [base, target] = taken.slice(-2) as [string, string];
   return { kind, base, target };
 }
 
-const fileOf = ({ kind }: Pair, snapshot: TestSnapshot): string =>
-  snapshotPath(bench.pool(kind), snapshot.id);
+const pathsOf = ({ kind, base, target }: Pair): [string, string] => [
+  bench.snapshotPath(kind, base),
+  bench.snapshotPath(kind, target),
+];
 
 /**
  * Streams the delta, stops the plugin somewhere in it, does `meanwhile`, and lets it go on. The list
@@ -57,7 +58,7 @@ async function interrupted(
   images: Images,
   meanwhile: () => void,
 ): Promise<Tally | null> {
-  const asked = bench.client.delta(pair.base.id, pair.target.id).catch((thrown: unknown) => thrown);
+  const asked = bench.client.delta(pair.base, pair.target).catch((thrown: unknown) => thrown);
   await delay(bench.random.unit() * images.scanMs);
   bench.plugin.process.kill('SIGSTOP');
   try {
@@ -78,11 +79,10 @@ type Images = Awaited<ReturnType<typeof readImages>>;
 
 /** Of both snapshots, and how long an undisturbed delta takes. */
 async function readImages(pair: Pair) {
-  const pool = bench.pool(pair.kind);
-  const base = readSnapshot(pool, pair.base);
-  const target = readSnapshot(pool, pair.target, base);
+  const base = bench.read(pair.kind, pair.base);
+  const target = bench.read(pair.kind, pair.target, base);
   const start = performance.now();
-  await bench.client.delta(pair.base.id, pair.target.id);
+  await bench.client.delta(pair.base, pair.target);
   return { base, target, scanMs: performance.now() - start };
 }
 
@@ -125,7 +125,7 @@ const addressOf = (path: string): number => listExtents(path)[0]?.physical ?? -1
 for (const kind of ['xfs', 'btrfs-nodatacow'] as const) {
   test(`data at an address that the other snapshot had a moment ago on ${kind} is never reported as unchanged`, async (context) => {
     const pair = await makePair(kind, 2, 2);
-    const [base, target] = [fileOf(pair, pair.base), fileOf(pair, pair.target)];
+    const [base, target] = pathsOf(pair);
     const images = await readImages(pair);
     const place = (name: string): string => join(bench.pool(kind), `copy-${name}`);
     const [baseHome, targetHome] = [new Copy(place('b'), base), new Copy(place('t'), target)];
@@ -160,7 +160,7 @@ test('a scan of btrfs misses nothing while both files are defragmented', async (
   // Without holes, which defragmentation leaves as they are; a third of the blocks differs.
   const pair = await makePair('btrfs', 1, 2, 3);
   const images = await readImages(pair);
-  const [base, target] = [fileOf(pair, pair.base), fileOf(pair, pair.target)];
+  const [base, target] = pathsOf(pair);
   const before = countExtents(base);
   const slice = SIZE / ROUNDS;
   for (let round = 0; round < ROUNDS; round += 1) {

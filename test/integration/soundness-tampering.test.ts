@@ -21,7 +21,6 @@ import { setImmutable } from '../support/ioctls.js';
 import { assertWellFormed } from '../support/metadata-check.js';
 import { useBench, type Writing } from '../support/reflink-bench.js';
 import { test } from '../support/running-plugin.js';
-import { snapshotPath, type TestSnapshot } from '../support/test-volume.js';
 import { skipUnlessRoot } from '../support/workspace.js';
 
 const MIB = 1 << 20;
@@ -29,17 +28,17 @@ const SIZE = 8 * MIB;
 
 const bench = useBench('tampering', ['xfs', 'btrfs']);
 let work: Writing;
-let base: TestSnapshot;
-let target: TestSnapshot;
+let base: string;
+let target: string;
 
 async function prepare(kind: 'xfs' | 'btrfs'): Promise<void> {
   work = await bench.write(kind, SIZE);
   work.writer.write(0, bench.random.bytes(4 * MIB));
-  base = await work.volume.snapshot();
+  base = await bench.snapshot(work);
   // Zeros in the target where the base has data: what a base cut short would hide.
   work.writer.apply('punch', 2 * MIB, MIB);
   work.writer.write(0, bench.random.bytes(65_536));
-  target = await work.volume.snapshot();
+  target = await bench.snapshot(work);
 }
 
 beforeEach(async () => {
@@ -48,22 +47,22 @@ beforeEach(async () => {
 
 afterEach(async () => {
   if (skipUnlessRoot !== false) return;
-  for (const { id } of [base, target]) await work.volume.deleteSnapshot(id);
+  for (const snapshot of [base, target]) await bench.orchestrator.deleteSnapshot(snapshot);
   await bench.end(work);
 });
 
-const fileOf = ({ id }: TestSnapshot): string => snapshotPath(bench.pool(work.kind), id);
+const fileOf = (snapshot: string): string => bench.snapshotPath(work.kind, snapshot);
 
 /** Does something to a snapshot file that its immutable flag forbids, and sets the flag again. */
-function tamper(snapshot: TestSnapshot, change: (path: string) => void): void {
+function tamper(snapshot: string, change: (path: string) => void): void {
   const path = fileOf(snapshot);
   setImmutable(path, false);
   change(path);
   if (existsSync(path)) setImmutable(path, true);
 }
 
-const delta = (): Promise<unknown> => bench.client.delta(base.id, target.id);
-const allocated = ({ id }: TestSnapshot): Promise<unknown> => bench.client.allocated(id);
+const delta = (): Promise<unknown> => bench.client.delta(base, target);
+const allocated = (snapshot: string): Promise<unknown> => bench.client.allocated(snapshot);
 
 test('a snapshot file is immutable and read-only from the moment it is ready', () => {
   for (const snapshot of [base, target]) {
@@ -84,8 +83,8 @@ test('SM9: a snapshot that was made mutable gives no delta, as target or as base
 });
 
 test('a snapshot that was made mutable on btrfs gives no delta either', async () => {
-  await work.volume.deleteSnapshot(base.id);
-  await work.volume.deleteSnapshot(target.id);
+  await bench.orchestrator.deleteSnapshot(base);
+  await bench.orchestrator.deleteSnapshot(target);
   await bench.end(work);
   await prepare('btrfs');
   for (const snapshot of [base, target]) {
@@ -138,6 +137,6 @@ test('space preallocated beyond the end of a snapshot is not in its lists', asyn
       rmSync(`${path}-times`);
     });
   }
-  assertWellFormed(await bench.client.allocated(target.id), SIZE);
+  assertWellFormed(await bench.client.allocated(target), SIZE);
   await bench.soundDelta('xfs', base, target);
 });

@@ -5,15 +5,16 @@
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import { BLOCK_OPERATIONS, COMPRESSIBLE_OPERATIONS } from '../support/block-writer.js';
+import { mountCapability } from '../support/csi-client.js';
 import { countWith, listExtents } from '../support/extent-list.js';
 import { assertFiles, FileWriter } from '../support/file-writer.js';
 import { isNightly } from '../support/nightly.js';
+import type { HeldVolume } from '../support/orchestrator.js';
 import { seededRandom } from '../support/random.js';
 import { useBench } from '../support/reflink-bench.js';
 import { test } from '../support/running-plugin.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
 import { SnapshotWindow } from '../support/snapshot-window.js';
-import { snapshotPath } from '../support/test-volume.js';
 import type { PoolKind } from '../support/workspace.js';
 
 const MIB = 1 << 20;
@@ -34,29 +35,29 @@ const bench = useBench('soundness', KINDS);
 
 /** Restores a snapshot as a new volume and gives it to `look`, published. */
 async function restored(
-  source: { pool: PoolKind; fsType: string; id: string; sizeBytes: number },
+  kind: PoolKind,
+  { capability, sizeBytes }: HeldVolume,
+  snapshotId: string,
   look: (targetPath: string) => void,
 ): Promise<void> {
-  const { pool, fsType, sizeBytes, id } = source;
-  const volume = await bench.volume(pool, { fsType, sizeBytes, sourceSnapshotId: id });
-  await volume.publish();
+  const volume = await bench.volume(kind, { capability, sizeBytes, snapshotId });
   look(volume.targetPath);
-  await volume.unpublish();
-  await volume.delete();
+  await bench.orchestrator.remove(volume);
 }
 
 async function soundOnBlocks(context: TestContext, kind: PoolKind): Promise<void> {
   const random = seededRandom(`raw block volume on ${kind}`);
   const operations = kind === 'btrfs-zstd' ? COMPRESSIBLE_OPERATIONS : BLOCK_OPERATIONS;
-  const { volume, writer } = await bench.write(kind, BLOCK_VOLUME_BYTES, random);
-  const window = new SnapshotWindow(bench.client, volume, bench.pool(kind), random);
+  const work = await bench.write(kind, BLOCK_VOLUME_BYTES, random);
+  const { volume, writer } = work;
+  const window = new SnapshotWindow(bench, work, random);
   const compression = { encoded: 0, extents: 0 };
   for (let round = 0; round < BLOCK_ROUNDS; round += 1) {
     writer.randomOperations(BLOCK_OPERATIONS_A_ROUND, operations);
-    const { snapshot, image } = await window.cut(null);
+    const { id, image } = await window.cut(null);
     image.assertSame(SnapshotImage.of(writer.model, image));
     await window.check();
-    const found = listExtents(snapshotPath(bench.pool(kind), snapshot.id));
+    const found = listExtents(bench.snapshotPath(kind, id));
     compression.encoded += countWith(found, 'encoded');
     compression.extents += found.length;
   }
@@ -67,12 +68,10 @@ async function soundOnBlocks(context: TestContext, kind: PoolKind): Promise<void
   }
   const last = window.live.at(-1);
   assert.ok(last !== undefined);
-  const source = { pool: kind, fsType: '', ...last.snapshot };
-  await restored(source, (path) =>
+  await restored(kind, volume, last.id, (path) =>
     last.image.assertSame(SnapshotImage.read(path, BLOCK_VOLUME_BYTES, last.image)),
   );
-  writer.close();
-  await volume.unpublish();
+  await bench.end(work);
 }
 
 async function soundOnFiles(
@@ -81,11 +80,10 @@ async function soundOnFiles(
   { fsType, sizeBytes }: { fsType: string; sizeBytes: number },
 ): Promise<void> {
   const random = seededRandom(`${fsType} on ${kind}`);
-  const volume = await bench.volume(kind, { sizeBytes, fsType });
-  await volume.publish();
+  const volume = await bench.volume(kind, { sizeBytes, capability: mountCapability(fsType) });
   const writer = new FileWriter(volume.targetPath, random);
   type Files = ReadonlyMap<string, Buffer>;
-  const window = new SnapshotWindow<Files>(bench.client, volume, bench.pool(kind), random);
+  const window = new SnapshotWindow<Files>(bench, { kind, volume }, random);
   for (let round = 0; round < FILE_ROUNDS; round += 1) {
     for (let count = 0; count < FILE_OPERATIONS_A_ROUND; count += 1) writer.randomOperation();
     await window.cut(writer.remember());
@@ -93,8 +91,8 @@ async function soundOnFiles(
   }
   window.report((line) => context.diagnostic(`${kind}, ${fsType}: ${line}`));
   const one = random.pick(window.live);
-  await restored({ pool: kind, fsType, ...one.snapshot }, (path) => assertFiles(path, one.note));
-  await volume.unpublish();
+  await restored(kind, volume, one.id, (path) => assertFiles(path, one.note));
+  await bench.orchestrator.remove(volume);
 }
 
 for (const kind of KINDS) {

@@ -5,12 +5,12 @@
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, type TestContext, test } from 'node:test';
+import { coverage } from '../../src/conformance/ranges.js';
 import { loadAddon, type ScanSource } from '../../src/native/addon.js';
 import type { ThinScanSource } from '../../src/native/thin-addon.js';
 import type { Range } from '../support/csi-client.js';
 import { isNightly } from '../support/nightly.js';
 import { type Random, seededRandom } from '../support/random.js';
-import { merged } from '../support/ranges.js';
 import {
   kernelMetadata,
   makeThinMetadata,
@@ -92,7 +92,7 @@ function toRanges(runs: readonly Run[], blockBytes: bigint, sizeBytes: bigint): 
     if (kind === 'same' || offset >= sizeBytes) return [];
     return [{ offset, size: (end < sizeBytes ? end : sizeBytes) - offset }];
   });
-  return merged(ranges);
+  return coverage(ranges);
 }
 
 /** The records of thin_delta's output. */

@@ -2,6 +2,7 @@
  * A conforming orchestrator: creates the directories that CSI requires of it, calls in order, and retries
  * ABORTED. It keeps no state beyond what it returns.
  */
+import { randomUUID } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -130,7 +131,7 @@ export class Orchestrator {
   }
 
   /** Resolves to the snapshot's id. */
-  async snapshot(volume: HeldVolume, name: string): Promise<string> {
+  async snapshot(volume: HeldVolume, name = `snapshot ${randomUUID()}`): Promise<string> {
     const { snapshot } = await this.clientNow().controller.CreateSnapshot({
       source_volume_id: volume.id,
       name,

@@ -7,8 +7,8 @@ import { StatusCode } from '../../src/base/errors.js';
 import type { CsiClient } from './csi-client.js';
 import { assertSound, Tally } from './metadata-check.js';
 import type { Random } from './random.js';
+import type { ReflinkBench, Writing } from './reflink-bench.js';
 import { SnapshotImage } from './snapshot-image.js';
-import { readSnapshot, type TestSnapshot, type TestVolume } from './test-volume.js';
 
 /** How many snapshots are kept. */
 const LIVE = 4;
@@ -16,12 +16,12 @@ const LIVE = 4;
 const GONE = 6;
 
 export interface Cut {
-  snapshot: Pick<TestSnapshot, 'id'>;
+  /** Of the snapshot. */
+  id: string;
   image: SnapshotImage;
 }
 
 interface LiveSnapshot<Note> extends Cut {
-  snapshot: TestSnapshot;
   /** Whatever the test wants to remember of that moment. */
   note: Note;
   /** Counts the snapshots of the volume. */
@@ -31,13 +31,12 @@ interface LiveSnapshot<Note> extends Cut {
 /** Every allocated list, and every delta from an older one to a newer one, against the bytes. */
 export async function soundLists(client: CsiClient, cuts: readonly Cut[]) {
   const [allocated, deltas] = [new Tally(), new Tally()];
-  for (const [index, { snapshot, image }] of cuts.entries()) {
-    const { id } = snapshot;
+  for (const [index, { id, image }] of cuts.entries()) {
     const zeros = SnapshotImage.zeros(image.sizeBytes);
     allocated.add(assertSound(zeros, image, await client.allocated(id), `allocated list of ${id}`));
     for (const base of cuts.slice(0, index)) {
-      const delta = await client.delta(base.snapshot.id, id);
-      deltas.add(assertSound(base.image, image, delta, `delta from ${base.snapshot.id} to ${id}`));
+      const delta = await client.delta(base.id, id);
+      deltas.add(assertSound(base.image, image, delta, `delta from ${base.id} to ${id}`));
     }
   }
   return { allocated, deltas };
@@ -54,9 +53,8 @@ export class SnapshotWindow<Note = null> {
   #taken = 0;
 
   constructor(
-    private readonly client: CsiClient,
-    private readonly volume: TestVolume,
-    private readonly poolDirectory: string,
+    private readonly bench: ReflinkBench,
+    private readonly work: Pick<Writing, 'kind' | 'volume'>,
     private readonly random: Random,
   ) {}
 
@@ -65,10 +63,10 @@ export class SnapshotWindow<Note = null> {
     while (this.live.length >= LIVE || (this.live.length > 1 && this.random.below(4) === 0)) {
       await this.drop(this.random.below(this.live.length));
     }
-    const snapshot = await this.volume.snapshot();
-    const image = readSnapshot(this.poolDirectory, snapshot, this.live.at(-1)?.image ?? null);
+    const id = await this.bench.snapshot(this.work);
+    const image = this.bench.read(this.work.kind, id, this.live.at(-1)?.image);
     this.#taken += 1;
-    const made = { snapshot, image, note, order: this.#taken };
+    const made = { id, image, note, order: this.#taken };
     this.live.push(made);
     return made;
   }
@@ -77,13 +75,13 @@ export class SnapshotWindow<Note = null> {
   async drop(index: number): Promise<void> {
     const [gone] = this.live.splice(index, 1);
     if (gone === undefined) return;
-    await this.volume.deleteSnapshot(gone.snapshot.id);
+    await this.bench.orchestrator.deleteSnapshot(gone.id);
     this.#gone = [...this.#gone, gone].slice(-GONE);
   }
 
   /** Every list that a client could ask for, against the bytes. */
   async check(): Promise<void> {
-    const { allocated, deltas } = await soundLists(this.client, this.live);
+    const { allocated, deltas } = await soundLists(this.bench.client, this.live);
     this.allocated.add(allocated);
     this.deltas.add(deltas);
     for (const target of this.live) {
@@ -95,9 +93,9 @@ export class SnapshotWindow<Note = null> {
 
   /** A delta from a deleted snapshot may be refused, and may not miss a byte. */
   async #checkFromDeleted(base: LiveSnapshot<Note>, target: LiveSnapshot<Note>): Promise<void> {
-    const between = `delta from deleted ${base.snapshot.id} to ${target.snapshot.id}`;
+    const between = `delta from deleted ${base.id} to ${target.id}`;
     try {
-      const delta = await this.client.delta(base.snapshot.id, target.snapshot.id);
+      const delta = await this.bench.client.delta(base.id, target.id);
       this.fromDeleted.add(assertSound(base.image, target.image, delta, between));
     } catch (thrown) {
       const { code, message } = thrown as { code?: number; message?: string };
