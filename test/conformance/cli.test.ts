@@ -4,7 +4,7 @@ import type { ChildProcess } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { after, test as plainTest } from 'node:test';
 import { CHECKS } from '../../src/conformance/suite.js';
-import { type Ended, endOf, startCommand } from '../support/command.js';
+import { type Ended, startCommand } from '../support/command.js';
 import { RecordingDriver } from '../support/recording-driver.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 import { Workspace } from '../support/workspace.js';
@@ -19,13 +19,11 @@ async function conformance(
   begun: (child: ChildProcess) => void = () => undefined,
   watch: (child: ChildProcess, stderr: string) => void = () => undefined,
 ): Promise<Ended> {
-  const { child, output } = startCommand({ after: () => undefined }, ['conformance', ...options]);
+  const command = ['conformance', ...options];
+  const { child, output, ended } = startCommand({ after: () => undefined }, command);
   begun(child);
-  child.stdout.on('data', (data: Buffer) => {
-    output.stdout += data.toString();
-  });
   child.stderr.on('data', () => watch(child, output.stderr));
-  return endOf(child, output);
+  return ended;
 }
 
 const inside = (endpoint: string): string[] => [

@@ -23,7 +23,7 @@ import { verifyVolume } from '../../src/backup/verify.js';
 import { newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
 import { loadAddon } from '../../src/native/addon.js';
 import { assertSame } from '../support/backups.js';
-import { type Ended, endOf, runCommand, startCommand } from '../support/command.js';
+import { type Ended, runCommand, startCommand } from '../support/command.js';
 import { MIB } from '../support/orchestrator.js';
 import type { Attempt, Failure, Operation } from './faults.js';
 import { killChildren, type Scene } from './scene.js';
@@ -50,13 +50,10 @@ async function command(
   onOutput?: () => void,
 ): Promise<Ended> {
   const env = { ...environment(scene), ...scene.commandSteps.environment };
-  const { child, output } = startCommand(ENDS_ITSELF, args, env);
+  const { child, ended } = startCommand(ENDS_ITSELF, args, env);
   current = child;
-  child.stdout.on('data', (data: Buffer) => {
-    output.stdout += data.toString();
-    onOutput?.();
-  });
-  return succeeded(await endOf(child, output));
+  if (onOutput !== undefined) child.stdout.on('data', onOutput);
+  return succeeded(await ended);
 }
 
 /** One that prepares or checks, without faults. */

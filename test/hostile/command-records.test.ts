@@ -16,7 +16,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import { type Ended, endOf, runCommand, startCommand } from '../support/command.js';
+import { type Ended, runCommand, startCommand } from '../support/command.js';
 import { blockCapability } from '../support/csi-client.js';
 import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
 import { runPlugin, test } from '../support/running-plugin.js';
@@ -89,8 +89,8 @@ async function killedServer(t: TestContext, name: string): Promise<{ volume: str
   const before = existsSync(runtime()) ? readdirSync(runtime()) : [];
   const snapshot = await running.orchestrator.snapshot(source, name);
   const socket = running.workspace.path('export.sock');
-  const { child, output } = startCommand(t, ['nbd', snapshot, '--socket', socket], environment());
-  const ended = endOf(child, output);
+  const command = ['nbd', snapshot, '--socket', socket];
+  const { child, output, ended } = startCommand(t, command, environment());
   await Promise.race([once(child.stdout, 'data'), ended]);
   assert.equal(child.exitCode, null, output.stderr);
   child.kill('SIGKILL');

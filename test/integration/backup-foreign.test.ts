@@ -8,7 +8,7 @@ import { dirname } from 'node:path';
 import { after, type TestContext } from 'node:test';
 import type { Deviation } from '../conformance/fake/defect.js';
 import { FakeDriver } from '../conformance/fake/driver.js';
-import { assertSame, backedUp, startBackup, writeRandom, writeZeros } from '../support/backups.js';
+import { assertSame, backedUp, runBackup } from '../support/backups.js';
 import { CsiClient } from '../support/csi-client.js';
 import { isNightly } from '../support/nightly.js';
 import { MIB, Orchestrator } from '../support/orchestrator.js';
@@ -16,6 +16,7 @@ import { seededRandom } from '../support/random.js';
 import { test } from '../support/running-plugin.js';
 import { RAW, VolumeHistory } from '../support/volume-history.js';
 import { Workspace } from '../support/workspace.js';
+import { writeAt } from '../support/write-at.js';
 
 const workspace = new Workspace('backup-foreign');
 after(() => workspace.dispose());
@@ -61,9 +62,10 @@ type Foreign = Awaited<ReturnType<typeof foreign>>;
 /** Random changes and a snapshot of them. */
 async function change({ orchestrator, volume }: Foreign, name: string): Promise<string> {
   for (let n = 0; n < 8; n += 1) {
-    writeRandom(volume, random, random.below(8 * MIB - 8192), 1 + random.below(8192));
+    const offset = random.below(8 * MIB - 8192);
+    writeAt(volume.targetPath, offset, random.bytes(1 + random.below(8192)));
   }
-  writeZeros(volume, random.below(2047) * 4096, 4096);
+  writeAt(volume.targetPath, random.below(2047) * 4096, Buffer.alloc(4096));
   return orchestrator.snapshot(volume, name);
 }
 
@@ -102,7 +104,7 @@ for (const [title, without] of Object.entries(LACKING)) {
     const [first, second] = [await change(driver, 'one'), await change(driver, 'two')];
     const more: string[] = [];
     if (without.length > 1) {
-      const { code, stderr } = await startBackup(t, place, first).ended;
+      const { code, stderr } = await runBackup(t, place, first);
       assert.equal(code, 1);
       assert.match(stderr, /--volume/);
       more.push('--volume', volume.id);
@@ -167,7 +169,7 @@ test('another snapshot with the id of one that has a backup is refused', async (
   const [first, second] = [await change(driver, 'one'), await change(driver, 'two')];
   await backedUp(t, driver.place, first);
   laterSeconds = 60;
-  const { code, stderr } = await startBackup(t, driver.place, first).ended;
+  const { code, stderr } = await runBackup(t, driver.place, first);
   assert.equal(code, 5, stderr);
   assert.match(stderr, /is a backup of another snapshot with that id/);
   const result = await backedUp(t, driver.place, second);

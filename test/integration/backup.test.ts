@@ -5,19 +5,13 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import {
-  assertSame,
-  backedUp,
-  type Place,
-  startBackup,
-  writeRandom,
-  writeZeros,
-} from '../support/backups.js';
+import { assertSame, backedUp, type Place, runBackup } from '../support/backups.js';
 import { isNightly } from '../support/nightly.js';
 import { type HeldVolume, MIB } from '../support/orchestrator.js';
 import { seededRandom } from '../support/random.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 import { fileSystemUse, proveHistory, RAW } from '../support/volume-history.js';
+import { writeAt } from '../support/write-at.js';
 
 const SIZE = 64 * MIB;
 const RETAINED = 3;
@@ -44,7 +38,7 @@ const place = (): Place => ({
 });
 
 const write = (volume: HeldVolume, offset: number, length: number): void =>
-  writeRandom(volume, random, offset, length);
+  writeAt(volume.targetPath, offset, random.bytes(length));
 
 test('a full backup, then incremental ones, also after the base was deleted', async (t) => {
   const { orchestrator } = running;
@@ -57,7 +51,7 @@ test('a full backup, then incremental ones, also after the base was deleted', as
   await assertSame(volume.targetPath, full.image);
 
   write(volume, MIB, 4096);
-  writeZeros(volume, 2 * MIB, 4096);
+  writeAt(volume.targetPath, 2 * MIB, Buffer.alloc(4096));
   write(volume, SIZE - 4096, 4096);
   const second = await orchestrator.snapshot(volume, 'chain-2');
   const delta = await backedUp(t, place(), second);
@@ -101,7 +95,7 @@ test('--base none makes a full backup, --base ID takes that one, and one without
   assert.equal(chosen.base_snapshot_id, first);
   assert.equal(BigInt(chosen.range_bytes) % 65536n, 0n);
   await assertSame(volume.targetPath, chosen.image);
-  const { code, stderr } = await startBackup(t, place(), third, '--base', 'none-such').ended;
+  const { code, stderr } = await runBackup(t, place(), third, '--base', 'none-such');
   assert.equal(code, 4);
   assert.match(stderr, /has no backup of snapshot none-such of volume/);
 });

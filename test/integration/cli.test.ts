@@ -9,7 +9,7 @@ import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, StatusCode, type StatusName } from '../../src/base/errors.js';
 import { packagePath } from '../../src/base/package-root.js';
-import { endOf, runCommand, startCommand } from '../support/command.js';
+import { runCommand, startCommand } from '../support/command.js';
 import { eventually } from '../support/eventually.js';
 import { skipUnlessRoot } from '../support/workspace.js';
 import {
@@ -149,10 +149,10 @@ const endless: FakeStream = async (request, context, writer) => {
 
 test('a closed pipe is not an error, and ends the stream in the plugin', async (t) => {
   const made = await startMetadata(t, endless);
-  const { child, output } = startCommand(t, ['allocated', 's', '--endpoint', made.endpoint]);
+  const { child, ended } = startCommand(t, ['allocated', 's', '--endpoint', made.endpoint]);
   child.stdout.once('data', () => child.stdout.destroy());
-  const ended = await endOf(child, output);
-  assert.deepEqual([ended.code, ended.signal, ended.stderr], [0, null, '']);
+  const { code, signal, stderr } = await ended;
+  assert.deepEqual([code, signal, stderr], [0, null, '']);
   await eventually('the stream ends', () => made.log.some((line) => line['ended'] === true));
 });
 
@@ -167,6 +167,7 @@ test('an unread pipe pauses the stream instead of filling memory', async (t) => 
     }),
   );
   const { child } = startCommand(t, ['allocated', 's', '--endpoint', endpoint]);
+  child.stdout.pause();
   await eventually('the stream starts', () => sent > 0);
   await delay(1500);
   // The pipe, the client's queue, both windows and gRPC's own queue.
@@ -179,9 +180,7 @@ test('SIGINT: exit code 130, and the stream in the plugin ends', async (t) => {
     await writer.send(frame(CAPACITY, ROWS));
     await untilCutOff(context);
   });
-  const { child, output } = startCommand(t, ['allocated', 's', '--endpoint', made.endpoint]);
-  const ended = endOf(child, output);
-  child.stdout.resume();
+  const { child, ended } = startCommand(t, ['allocated', 's', '--endpoint', made.endpoint]);
   await eventually('the call starts', () => made.log.length > 0);
   await delay(200);
   child.kill('SIGINT');

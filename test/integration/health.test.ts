@@ -4,22 +4,14 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import {
-  closeSync,
-  openSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  truncateSync,
-  writeFileSync,
-  writeSync,
-} from 'node:fs';
+import { readFileSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { detachLoop } from '../support/loops.js';
 import { type HeldVolume, MIB } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
+import { writeAt } from '../support/write-at.js';
 
 const running = runPlugin('health', { pools: { main: 'xfs' }, poolSizeMiB: 2048 });
 const { orchestrator } = running;
@@ -268,9 +260,7 @@ test('btrfs content that was changed on the device is DATA_LOSS once it is read'
   const stored = fileOf(volume);
   const offset = readFileSync(stored).indexOf(pattern);
   assert.ok(offset > 0, 'the file is stored as it is');
-  const handle = openSync(stored, 'r+');
-  writeSync(handle, Buffer.alloc(4096, 'damage'), 0, 4096, offset);
-  closeSync(handle);
+  writeAt(stored, offset, Buffer.alloc(4096, 'damage'));
   await orchestrator.bringUp(volume);
   await bothTell(volume);
   assert.throws(() => readFileSync(file), /EIO/);

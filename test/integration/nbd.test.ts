@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { afterEach, beforeEach, type TestContext } from 'node:test';
-import { endOf, runCommand, startCommand } from '../support/command.js';
+import { runCommand, startCommand } from '../support/command.js';
 import { MIB } from '../support/orchestrator.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 import { skipUnlessRoot } from '../support/workspace.js';
@@ -39,14 +39,13 @@ function write(offset: number, size: number): void {
 
 async function serving(t: TestContext, ...args: string[]) {
   const socket = running.workspace.path('export.sock');
-  const { child, output } = startCommand(t, ['nbd', ...args, '--socket', socket], running.settings);
+  const command = ['nbd', ...args, '--socket', socket];
+  const { child, output, ended } = startCommand(t, command, running.settings);
   const isReady = new Promise<void>((resolve) => {
-    child.stdout.on('data', (data: Buffer) => {
-      output.stdout += data.toString();
+    child.stdout.on('data', () => {
       if (output.stdout.endsWith('\n')) resolve();
     });
   });
-  const ended = endOf(child, output);
   await Promise.race([isReady, ended]);
   assert.equal(child.exitCode, null, output.stderr);
   const stop = () => {

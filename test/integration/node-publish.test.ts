@@ -2,21 +2,18 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import {
-  closeSync,
   existsSync,
-  fsyncSync,
   mkdirSync,
-  openSync,
   readdirSync,
   readFileSync,
   rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
-  writeSync,
 } from 'node:fs';
 import { rejectsWith } from '../support/expect-status.js';
 import { test } from '../support/running-plugin.js';
+import { writeAt } from '../support/write-at.js';
 import { blockCapability, type Capability, mountCapability, useNode } from './node-fixture.js';
 
 const node = useNode('node-publish');
@@ -31,15 +28,7 @@ const KINDS: readonly (readonly [string, (mode?: string) => Capability])[] = [
 ];
 
 /** Opening a read-only device for writing succeeds; writing to it does not. */
-function writeBlock(path: string): void {
-  const descriptor = openSync(path, 'r+');
-  try {
-    writeSync(descriptor, Buffer.alloc(4096, 1), 0, 4096, 0);
-    fsyncSync(descriptor);
-  } finally {
-    closeSync(descriptor);
-  }
-}
+const writeBlock = (path: string): void => writeAt(path, 0, Buffer.alloc(4096, 1));
 
 test('NP2, NP3, NP8: without a staging there is no publication', async () => {
   const volume = await node.makeVolume();

@@ -11,12 +11,13 @@ import {
 } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { TestContext } from 'node:test';
-import { assertSame, type BackupJson, backedUp, writeRandom } from '../support/backups.js';
+import { assertSame, type BackupJson, backedUp } from '../support/backups.js';
 import { type Ended, runCommand } from '../support/command.js';
 import { detachLoop } from '../support/loops.js';
 import type { HeldVolume } from '../support/orchestrator.js';
 import { seededRandom } from '../support/random.js';
 import { runPlugin, test } from '../support/running-plugin.js';
+import { writeAt } from '../support/write-at.js';
 
 const MIB = 1 << 20;
 const SIZE = 32 * MIB;
@@ -54,7 +55,7 @@ test('backups are made, each by what has changed since the last', async (t) => {
   const temporary = running.workspace.directory;
   const place = { endpoint: running.plugin.endpoint, directory, temporary };
   for (let index = 0; index < 3; index += 1) {
-    writeRandom(volume, random, index * MIB, 3 * MIB);
+    writeAt(volume.targetPath, index * MIB, random.bytes(3 * MIB));
     const snapshot = await orchestrator.snapshot(volume, `snapshot-${index}`);
     history.snapshots.push(snapshot);
     const { method } = await backedUp(t, place, snapshot);

@@ -4,17 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import {
-  closeSync,
-  copyFileSync,
-  existsSync,
-  openSync,
-  renameSync,
-  rmSync,
-  truncateSync,
-  unlinkSync,
-  writeSync,
-} from 'node:fs';
+import { copyFileSync, existsSync, renameSync, rmSync, truncateSync, unlinkSync } from 'node:fs';
 import { afterEach, beforeEach } from 'node:test';
 import { rejectsWith } from '../support/expect-status.js';
 import { setImmutable } from '../support/ioctls.js';
@@ -22,6 +12,7 @@ import { assertWellFormed } from '../support/metadata-check.js';
 import { useBench, type Writing } from '../support/reflink-bench.js';
 import { test } from '../support/running-plugin.js';
 import { skipUnlessRoot } from '../support/workspace.js';
+import { writeAt } from '../support/write-at.js';
 
 const MIB = 1 << 20;
 const SIZE = 8 * MIB;
@@ -96,11 +87,7 @@ test('a snapshot that was made mutable on btrfs gives no delta either', async ()
 });
 
 const resized = (bytes: number) => (path: string) => truncateSync(path, bytes);
-const written = (path: string): void => {
-  const file = openSync(path, 'r+');
-  writeSync(file, Buffer.alloc(4096, 0xee), 0, 4096, 65_536);
-  closeSync(file);
-};
+const written = (path: string): void => writeAt(path, 65_536, Buffer.alloc(4096, 0xee));
 const CHANGED = /changed after it was taken/;
 
 for (const [what, change, said] of [

@@ -1,8 +1,8 @@
 /** `thin-delta` and `thin-ls` as processes on metadata files, compared with the tools they replace. */
 import assert from 'node:assert/strict';
-import { closeSync, copyFileSync, openSync, writeSync } from 'node:fs';
+import { copyFileSync, writeFileSync } from 'node:fs';
 import { after, test } from 'node:test';
-import { endOf, runCommand, startCommand } from '../support/command.js';
+import { runCommand, startCommand } from '../support/command.js';
 import {
   kernelMetadata,
   makeThinMetadata,
@@ -83,9 +83,7 @@ test('devices are listed as by thin_ls', { skip: skipWithoutThinTools }, async (
 test('metadata that cannot be read: an exit code, with a message on stderr only', async (t) => {
   const damaged = workspace.path('damaged');
   copyFileSync(await metadataOf(SMALL), damaged);
-  const file = openSync(damaged, 'r+');
-  writeSync(file, Buffer.alloc(4096), 0, 4096, 0);
-  closeSync(file);
+  writeFileSync(damaged, Buffer.alloc(4096), { flag: 'r+' });
   for (const [words, code, message] of [
     [['thin-delta', '--base', '2', '--target', '3', damaged], 5, /block 0 .*thin_check/],
     [['thin-ls', damaged], 5, /block 0 .*thin_check/],
@@ -99,7 +97,7 @@ test('metadata that cannot be read: an exit code, with a message on stderr only'
 
 test('an unread stderr does not change the exit code', async (t) => {
   const words = ['thin-delta', '--thin1', '2', '--thin2', '9', await metadataOf(SMALL)];
-  const { child, output } = startCommand(t, words);
+  const { child, ended } = startCommand(t, words);
   child.stderr.destroy();
-  assert.equal((await endOf(child, output)).code, 4);
+  assert.equal((await ended).code, 4);
 });

@@ -14,7 +14,7 @@ import { formatJson, parseDocument } from '../../src/bench/report/document.js';
 import { SUITES } from '../../src/bench/suites/index.js';
 import { SPEED_TABLE } from '../../src/bench/targets.js';
 import { fullReport } from '../support/bench-report.js';
-import { endOf, runCommand, startCommand } from '../support/command.js';
+import { runCommand, startCommand } from '../support/command.js';
 import { Plugin } from '../support/plugin.js';
 import {
   loopsBelow,
@@ -89,14 +89,15 @@ test('a driver of another process is measured, and keeps no object of the run', 
   };
   assert.deepEqual(await objects(), []);
 
-  const { child, output } = startCommand(t, ['bench', ...driver, '--rounds', '100000'], ENV);
+  const rounds = ['--rounds', '100000'];
+  const { child, output, ended } = startCommand(t, ['bench', ...driver, ...rounds], ENV);
   await new Promise<void>((resolve) => {
     child.stderr.on('data', () => {
       if (output.stderr.includes('no written block is missing')) resolve();
     });
   });
   child.kill('SIGTERM');
-  const { code } = await endOf(child, output);
+  const { code } = await ended;
   assert.equal(code, 130, output.stderr);
   assert.deepEqual(await objects(), []);
   assert.deepEqual(mountsBelow(workspace.path('published')), []);

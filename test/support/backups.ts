@@ -1,12 +1,8 @@
 /** `blockdelta backup` as a process beside a running plugin, and what a test needs to judge its images. */
 import assert from 'node:assert/strict';
-import type { ChildProcess } from 'node:child_process';
-import { closeSync, fsyncSync, openSync, writeSync } from 'node:fs';
 import type { TestContext } from 'node:test';
 import { checkImage, compareImages } from '../../src/nbd/image.js';
-import { type Ended, endOf, startCommand } from './command.js';
-import type { HeldVolume } from './orchestrator.js';
-import type { Random } from './random.js';
+import { type Ended, runCommand } from './command.js';
 
 /** The result of `--json`. */
 export interface BackupJson {
@@ -27,26 +23,14 @@ export interface Place {
   temporary: string;
 }
 
-export interface StartedBackup {
-  readonly child: ChildProcess;
-  readonly ended: Promise<Ended>;
-}
-
-export function startBackup(
+export function runBackup(
   t: TestContext,
   { endpoint, directory, temporary }: Place,
   snapshot: string,
   ...more: string[]
-): StartedBackup {
+): Promise<Ended> {
   const args = ['backup', snapshot, '--to', directory, '--json', ...more];
-  const { child, output } = startCommand(t, args, {
-    CSI_ENDPOINT: endpoint,
-    BLOCKDELTA_RUNTIME_DIR: temporary,
-  });
-  child.stdout.on('data', (data: Buffer) => {
-    output.stdout += data.toString();
-  });
-  return { child, ended: endOf(child, output) };
+  return runCommand(t, args, { CSI_ENDPOINT: endpoint, BLOCKDELTA_RUNTIME_DIR: temporary });
 }
 
 /** Runs a backup that must succeed. */
@@ -56,33 +40,9 @@ export async function backedUp(
   snapshot: string,
   ...more: string[]
 ): Promise<BackupJson> {
-  const { code, stdout, stderr } = await startBackup(t, place, snapshot, ...more).ended;
+  const { code, stdout, stderr } = await runBackup(t, place, snapshot, ...more);
   assert.equal(code, 0, stderr);
   return JSON.parse(stdout) as BackupJson;
-}
-
-type Published = Pick<HeldVolume, 'targetPath'>;
-
-/** Writes random bytes to a published block volume, and flushes them. */
-export function writeRandom(
-  volume: Published,
-  random: Random,
-  offset: number,
-  length: number,
-): void {
-  write(volume, offset, random.bytes(length));
-}
-
-/** Writes zeros, and flushes them. */
-export function writeZeros(volume: Published, offset: number, length: number): void {
-  write(volume, offset, Buffer.alloc(length));
-}
-
-function write({ targetPath }: Published, offset: number, bytes: Buffer): void {
-  const device = openSync(targetPath, 'r+');
-  writeSync(device, bytes, 0, bytes.length, offset);
-  fsyncSync(device);
-  closeSync(device);
 }
 
 /** The image reads as the device or file, and qemu-img finds nothing wrong with it. */

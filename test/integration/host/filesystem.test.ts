@@ -40,6 +40,7 @@ import { partitionTable } from '../../support/foreign-signatures.js';
 import { mount, unmount } from '../../support/mounts.js';
 import { test } from '../../support/running-plugin.js';
 import { skipUnlessRoot, Workspace } from '../../support/workspace.js';
+import { writeAt } from '../../support/write-at.js';
 
 const MIB = 1n << 20n;
 
@@ -307,8 +308,5 @@ function markChanging(image: string): void {
   block.writeBigUInt64LE(block.readBigUInt64LE(56) | (1n << 36n), 56);
   block.fill(0, 0, 32);
   block.writeUInt32LE(crc32c(block.subarray(32)), 0);
-  const descriptor = openSync(image, 'r+');
-  writeSync(descriptor, block, 0, block.length, place);
-  fsyncSync(descriptor);
-  closeSync(descriptor);
+  writeAt(image, place, block);
 }
