@@ -6,7 +6,7 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { closeSync, fsyncSync, mkdirSync, openSync, rmSync, writeSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { backUp } from '../../src/backup/backup.js';
@@ -17,9 +17,12 @@ import { chooseBackup } from '../../src/backup/select.js';
 import { verifyVolume } from '../../src/backup/verify.js';
 import { CsiDriver } from '../../src/client/driver.js';
 import { checkImage, compareImages, convertImage } from '../../src/nbd/image.js';
+import { BlockWriter } from './block-writer.js';
+import { FileWriter } from './file-writer.js';
 import type { HeldVolume, Orchestrator } from './orchestrator.js';
 import type { Random } from './random.js';
 import { openRuntime } from './runtime.js';
+import { writeAt } from './write-at.js';
 
 /** What uses the volume. Changes are durable when `change` returns, and nothing writes after it. */
 export interface Use {
@@ -36,43 +39,24 @@ function run(program: string, ...args: string[]): string {
 
 const sizeOf = (device: string): number => Number(run('blockdev', '--getsize64', device));
 
-/** Random writes, zeros and discards, most of them in few places. */
+/** Most of what is written is in few places. */
 export const RAW: Use = {
   prepare: (device) => writeAt(device, 0, Buffer.alloc(64 * BLOCK, 1)),
   change(device, random) {
-    const blocks = sizeOf(device) / BLOCK;
-    for (let count = 1 + random.below(8); count > 0; count -= 1) {
-      const block = random.below(random.below(3) === 0 ? blocks : 64);
-      const length = Math.min(1 + random.below(random.below(4) === 0 ? 64 : 3), blocks - block);
-      const kind = random.below(6);
-      if (kind === 0) writeAt(device, block * BLOCK, Buffer.alloc(length * BLOCK));
-      else if (kind === 1) discard(device, block * BLOCK, length * BLOCK);
-      else {
-        // Not aligned to blocks at either end.
-        const skipped = random.below(8) * 512;
-        const bytes = random.bytes(length * BLOCK - skipped);
-        writeAt(device, block * BLOCK + skipped, bytes);
-      }
+    const sizeBytes = random.below(3) === 0 ? sizeOf(device) : 64 * BLOCK;
+    const writer = new BlockWriter(device, sizeBytes, random);
+    try {
+      writer.randomOperations(1 + random.below(8), ['write', 'write', 'zeros', 'discard']);
+    } finally {
+      writer.close();
     }
+    run('sync', device);
   },
 };
 
-function writeAt(device: string, offset: number, bytes: Buffer): void {
-  const handle = openSync(device, 'r+');
-  try {
-    writeSync(handle, bytes, 0, bytes.length, offset);
-    fsyncSync(handle);
-  } finally {
-    closeSync(handle);
-  }
-}
-
-function discard(device: string, offset: number, length: number): void {
-  run('blkdiscard', '--force', '-o', String(offset), '-l', String(length), device);
-}
-
-/** Files of an ext4 that is mounted for each change: written, overwritten, deleted, trimmed. */
+/** Files of an ext4 that is mounted for each change. */
 export function fileSystemUse(mountPoint: string): Use {
+  let writer: FileWriter | undefined;
   return {
     prepare(device) {
       mkdirSync(mountPoint, { recursive: true });
@@ -83,16 +67,8 @@ export function fileSystemUse(mountPoint: string): Use {
       run('resize2fs', device);
       run('mount', '-t', 'ext4', device, mountPoint);
       try {
-        for (let count = 1 + random.below(8); count > 0; count -= 1) {
-          const path = join(mountPoint, `file-${random.below(12)}`);
-          if (random.below(4) === 0) rmSync(path, { force: true });
-          else {
-            const file = openSync(path, random.below(2) === 0 ? 'w' : 'a');
-            writeSync(file, random.bytes(1 + random.below(100_000)));
-            closeSync(file);
-          }
-        }
-        if (random.below(4) === 0) run('fstrim', mountPoint);
+        writer ??= new FileWriter(mountPoint, random);
+        for (let count = 1 + random.below(8); count > 0; count -= 1) writer.randomOperation();
       } finally {
         run('umount', mountPoint);
       }
