@@ -19,13 +19,14 @@ import {
 import type { TestContext } from 'node:test';
 import { growStaged } from '../../src/node/growth.js';
 import { resolveUsable } from '../../src/node/paths.js';
-import { blockCapability, mountCapability, NOTHING, useNode } from '../integration/node-fixture.js';
+import { useNode } from '../integration/node-fixture.js';
 import { callContext } from '../support/call-context.js';
+import { blockCapability, mountCapability } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { mount } from '../support/mounts.js';
 import { isNightly } from '../support/nightly.js';
 import { mountOf } from '../support/records.js';
-import { test } from '../support/running-plugin.js';
+import { NOTHING, test } from '../support/running-plugin.js';
 import { mountsBelow } from '../support/workspace.js';
 
 const ROUNDS = isNightly ? 400 : 40;

@@ -19,12 +19,13 @@ import { basename } from 'node:path';
 import { type CsiError, StatusCode } from '../../src/base/errors.js';
 import type { VolumeRecord } from '../../src/catalogue/records.js';
 import { newVolumeId, nodeKey, uuidOf } from '../../src/domain/identifiers.js';
-import { blockCapability, mountCapability, NOTHING, useNode } from '../integration/node-fixture.js';
+import { useNode } from '../integration/node-fixture.js';
+import { blockCapability, mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { partitionTable } from '../support/foreign-signatures.js';
 import { MIB } from '../support/records.js';
-import { test } from '../support/running-plugin.js';
+import { NOTHING, test } from '../support/running-plugin.js';
 
 const node = useNode('tenant-images');
 

@@ -9,13 +9,8 @@ import { join } from 'node:path';
 import type { VolumeRecord } from '../../src/catalogue/records.js';
 import { FILE_SYSTEMS } from '../../src/host/file-systems.js';
 import { topMount } from '../../src/host/mounter.js';
-import {
-  blockCapability,
-  type Capability,
-  mountCapability,
-  useNode,
-  XFS_SIZE,
-} from '../integration/node-fixture.js';
+import { useNode, XFS_SIZE } from '../integration/node-fixture.js';
+import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test } from '../support/running-plugin.js';
 
@@ -32,7 +27,7 @@ interface InUse {
 }
 
 /** A volume that is staged so, where somebody has planted the traps as root in a pod would, and published. */
-async function trapped(capability: Capability): Promise<InUse> {
+async function trapped(capability: Message): Promise<InUse> {
   const volume = await node.staged(capability, { sizeBytes: XFS_SIZE });
   const staging = node.stagingPath(volume.volumeId);
   plant(staging);

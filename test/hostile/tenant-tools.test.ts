@@ -8,11 +8,12 @@ import { totalmem } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { ExecError, type RunOptions, run } from '../../src/host/exec.js';
 import { checkFileSystem } from '../../src/host/filesystem.js';
-import { mountCapability, NOTHING, SIZE, useNode } from '../integration/node-fixture.js';
+import { SIZE, useNode } from '../integration/node-fixture.js';
+import { mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { writeHostileExt4 } from '../support/hostile-ext4.js';
-import { test } from '../support/running-plugin.js';
+import { NOTHING, test } from '../support/running-plugin.js';
 
 const FIRST_USER = 0x7000_0000;
 const MOUNT_RIGHTS = (1n << 21n) | (1n << 2n);

@@ -9,13 +9,13 @@ import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync 
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { promisify } from 'node:util';
-import { Server, ServerCredentials, type ServerWritableStream, status } from '@grpc/grpc-js';
+import { CsiError, StatusCode } from '../../src/base/errors.js';
 import { packagePath } from '../../src/base/package-root.js';
-import { clientServices } from '../../src/csi/proto.js';
 import { BLOCK_OPERATIONS, BlockWriter } from '../support/block-writer.js';
 import { seededRandom } from '../support/random.js';
 import { runPlugin } from '../support/running-plugin.js';
 import { skipUnlessRoot } from '../support/workspace.js';
+import { frame, startMetadata } from './server-fixture.js';
 
 const VOLUME_BYTES = 16 << 20;
 const PROTO = packagePath('proto/csi.proto');
@@ -139,47 +139,22 @@ for (const [name, client] of Object.entries(CLIENTS)) {
       assert.ok(readFileSync(image).equals(bytesOf(second)));
     });
 
-    test('resumes a stream where it broke', async () => {
+    test('resumes a stream where it broke', async (t) => {
       const content = seededRandom('broken stream').bytes(1 << 20);
       const source = running.workspace.path(`${name}.source`);
       writeFileSync(source, content);
-      const breaking = running.workspace.path(`${name}.sock`);
-      const offsets: number[] = [];
-      const server = await breakingDriver(breaking, content.length, offsets);
+      const part = content.length / 4;
+      const { socketPath, seen } = await startMetadata(t, async (request, _context, writer) => {
+        const offset = Number(request['starting_offset']);
+        const isAtEnd = offset === content.length;
+        await writer.send(frame(content.length, isAtEnd ? [] : [[offset, part]]));
+        if (!isAtEnd) throw new CsiError(StatusCode.UNAVAILABLE, 'going away');
+      });
       const image = running.workspace.path(`${name}-resumed.raw`);
-      assert.match(await run(breaking, source, image, 'snapshot'), /^full 4 /);
-      server.forceShutdown();
-      assert.deepEqual(offsets, [0, 262_144, 524_288, 786_432, 1_048_576]);
+      assert.match(await run(socketPath, source, image, 'snapshot'), /^full 4 /);
+      const offsets = seen.map((request) => Number(request['starting_offset']));
+      assert.deepEqual(offsets, [0, part, 2 * part, 3 * part, 4 * part]);
       assert.ok(readFileSync(image).equals(content));
     });
   });
-}
-
-/** A driver that breaks each stream after its first message, and ends the one that starts at the end. */
-async function breakingDriver(socket: string, size: number, offsets: number[]): Promise<Server> {
-  const part = size / 4;
-  const server = new Server();
-  // biome-ignore lint/suspicious/noExplicitAny: messages are plain objects of the proto's shape
-  type Call = ServerWritableStream<any, any>;
-  server.addService(clientServices().SnapshotMetadata as never, {
-    GetMetadataAllocated: (call: Call) => {
-      const offset = Number(call.request.starting_offset);
-      offsets.push(offset);
-      const range = { byte_offset: String(offset), size_bytes: String(part) };
-      call.write({
-        block_metadata_type: 'VARIABLE_LENGTH',
-        volume_capacity_bytes: String(size),
-        block_metadata: offset < size ? [range] : [],
-      });
-      if (offset < size) call.emit('error', { code: status.UNAVAILABLE, details: 'going away' });
-      else call.end();
-    },
-    GetMetadataDelta: (call: Call) => call.emit('error', { code: status.NOT_FOUND, details: '' }),
-  });
-  await new Promise<void>((resolve, reject) => {
-    server.bindAsync(`unix://${socket}`, ServerCredentials.createInsecure(), (error) =>
-      error === null ? resolve() : reject(error),
-    );
-  });
-  return server;
 }

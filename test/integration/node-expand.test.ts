@@ -10,20 +10,12 @@ import { canGrowMounted } from '../../src/host/growth.js';
 import { notPermitted } from '../../src/node/expand-volume.js';
 import { growStaged } from '../../src/node/growth.js';
 import { callContext } from '../support/call-context.js';
+import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { mount } from '../support/mounts.js';
 import { MIB, mountOf } from '../support/records.js';
-import { test } from '../support/running-plugin.js';
-import {
-  blockCapability,
-  mountCapability,
-  NOTHING,
-  SIZE,
-  useNode,
-  XFS_SIZE,
-} from './node-fixture.js';
-
-type Message = Record<string, unknown>;
+import { NOTHING, test } from '../support/running-plugin.js';
+import { SIZE, useNode, XFS_SIZE } from './node-fixture.js';
 
 const node = useNode('node-expand');
 

@@ -22,8 +22,10 @@ import type { NodeConfig, NodeDependencies } from '../../src/node/dependencies.j
 import { createNodeService } from '../../src/node/node.js';
 import { OperationLocks } from '../../src/volumes/operation-locks.js';
 import { callContext } from '../support/call-context.js';
+import { type Message, mountCapability } from '../support/csi-client.js';
 import { received } from '../support/received-request.js';
 import { MIB, volumeRecord } from '../support/records.js';
+import { NOTHING } from '../support/running-plugin.js';
 import {
   loopsBelow,
   makePoolFileSystem,
@@ -31,8 +33,6 @@ import {
   skipUnlessRoot,
   Workspace,
 } from '../support/workspace.js';
-
-type Message = Record<string, unknown>;
 
 export const NODE_CONFIG: NodeConfig = {
   nodeId: 'test-node',
@@ -51,19 +51,6 @@ export const NODE_CONFIG: NodeConfig = {
 export const SIZE = 64n * MIB;
 export const XFS_SIZE = 320n * MIB;
 
-export type Capability = ReturnType<typeof mountCapability>;
-
-export const mountCapability = (
-  fsType = '',
-  mode = 'SINGLE_NODE_WRITER',
-  flags: string[] = [],
-): Message => ({ mount: { fs_type: fsType, mount_flags: flags }, access_mode: { mode } });
-
-export const blockCapability = (mode = 'SINGLE_NODE_WRITER'): Message => ({
-  block: {},
-  access_mode: { mode },
-});
-
 /** One pool and one service for all tests of a file, gone after them. */
 export function useNode(label: string, isWanted = skipUnlessRoot === false): NodeFixture {
   const node = new NodeFixture(new Workspace(label));
@@ -76,11 +63,6 @@ export function useNode(label: string, isWanted = skipUnlessRoot === false): Nod
   });
   return node;
 }
-
-/** What `held` is when no volume is in use. */
-export const NOTHING = { mounts: [], loops: [] };
-
-export type NodeRpc = keyof UnaryHandlers<'Node'>;
 
 export class NodeFixture {
   readonly locks = new OperationLocks();
@@ -153,7 +135,7 @@ export class NodeFixture {
   }
 
   async call(
-    rpc: NodeRpc,
+    rpc: keyof UnaryHandlers<'Node'>,
     request: Message,
     context: Partial<CallContext> = {},
   ): Promise<Record<string, unknown>> {
@@ -178,7 +160,7 @@ export class NodeFixture {
 
   /** A new volume that is staged so. */
   async staged(
-    capability: Capability = mountCapability(),
+    capability: Message = mountCapability(),
     fields: Partial<VolumeRecord> = {},
   ): Promise<VolumeRecord> {
     const volume = await this.makeVolume(fields);
@@ -187,7 +169,7 @@ export class NodeFixture {
   }
 
   /** A volume that was used so, and is not staged. */
-  async used(capability: Capability, sizeBytes = XFS_SIZE): Promise<VolumeRecord> {
+  async used(capability: Message, sizeBytes = XFS_SIZE): Promise<VolumeRecord> {
     const volume = await this.staged(capability, { sizeBytes });
     await this.unstage(volume);
     return { ...volume, pristine: false };

@@ -11,10 +11,11 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
+import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test } from '../support/running-plugin.js';
 import { writeAt } from '../support/write-at.js';
-import { blockCapability, type Capability, mountCapability, useNode } from './node-fixture.js';
+import { useNode } from './node-fixture.js';
 
 const node = useNode('node-publish');
 const { workspace } = node;
@@ -22,7 +23,7 @@ const { workspace } = node;
 const WRITER = 'SINGLE_NODE_WRITER';
 const READER = 'SINGLE_NODE_READER_ONLY';
 const MULTI = 'SINGLE_NODE_MULTI_WRITER';
-const KINDS: readonly (readonly [string, (mode?: string) => Capability])[] = [
+const KINDS: readonly (readonly [string, (mode?: string) => Message])[] = [
   ['mount', (mode) => mountCapability('ext4', mode)],
   ['block', (mode) => blockCapability(mode)],
 ];
@@ -92,7 +93,7 @@ for (const [kind, make] of KINDS) {
       const target = node.targetPath(volume.volumeId);
       const readonly = mode === READER;
       for (let time = 0; time < 3; time += 1) await node.publish(volume, make(mode), { readonly });
-      const others: [Capability, object][] = [
+      const others: [Message, object][] = [
         [make(mode), { readonly: !readonly }],
         [make(mode === MULTI ? WRITER : MULTI), { readonly }],
         [kind === 'mount' ? blockCapability(mode) : mountCapability('ext4', mode), { readonly }],

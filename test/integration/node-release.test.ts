@@ -6,25 +6,19 @@ import { dirname } from 'node:path';
 import { CsiError } from '../../src/base/errors.js';
 import type { VolumeRecord } from '../../src/catalogue/records.js';
 import { describeHolders } from '../../src/host/device-holders.js';
+import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
-import { test } from '../support/running-plugin.js';
-import {
-  blockCapability,
-  type Capability,
-  mountCapability,
-  NOTHING,
-  useNode,
-  XFS_SIZE,
-} from './node-fixture.js';
+import { NOTHING, test } from '../support/running-plugin.js';
+import { useNode, XFS_SIZE } from './node-fixture.js';
 
 const node = useNode('node-release');
 
-const KINDS: readonly [string, Capability][] = [
+const KINDS: readonly [string, Message][] = [
   ['mount', mountCapability('ext4')],
   ['block', blockCapability()],
 ];
 
-async function published(capability: Capability): Promise<VolumeRecord> {
+async function published(capability: Message): Promise<VolumeRecord> {
   const volume = await node.staged(capability, { sizeBytes: XFS_SIZE });
   await node.publish(volume, capability);
   return volume;

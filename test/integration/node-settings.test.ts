@@ -9,9 +9,10 @@ import type { VolumeRecord } from '../../src/catalogue/records.js';
 import { applyBlockSettings } from '../../src/host/block-settings.js';
 import { majorOf, minorOf } from '../../src/host/mountinfo.js';
 import { applyVolumeSettings } from '../../src/node/volume-settings.js';
+import { blockCapability, mountCapability } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
-import { test } from '../support/running-plugin.js';
-import { blockCapability, mountCapability, NOTHING, useNode } from './node-fixture.js';
+import { NOTHING, test } from '../support/running-plugin.js';
+import { useNode } from './node-fixture.js';
 
 const node = useNode('node-settings');
 

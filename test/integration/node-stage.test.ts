@@ -26,10 +26,11 @@ import { newSnapshotId, newVolumeId, nodeKey, uuidOf } from '../../src/domain/id
 import { isToolAtWork } from '../../src/host/device-holders.js';
 import { FILE_SYSTEMS } from '../../src/host/file-systems.js';
 import { probe } from '../../src/host/filesystem.js';
+import { blockCapability, mountCapability } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { copyMountNamespace } from '../support/mount-namespace.js';
-import { test } from '../support/running-plugin.js';
-import { blockCapability, mountCapability, NOTHING, useNode, XFS_SIZE } from './node-fixture.js';
+import { NOTHING, test } from '../support/running-plugin.js';
+import { useNode, XFS_SIZE } from './node-fixture.js';
 
 const node = useNode('node-stage');
 const { workspace } = node;

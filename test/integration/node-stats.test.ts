@@ -6,10 +6,11 @@ import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { nodeCapabilities, rpcCapabilities } from '../../src/csi/capabilities.js';
 import { nodeConditionOf } from '../../src/health/node-health.js';
+import { blockCapability, mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test } from '../support/running-plugin.js';
-import { blockCapability, mountCapability, NODE_CONFIG, SIZE, useNode } from './node-fixture.js';
+import { NODE_CONFIG, SIZE, useNode } from './node-fixture.js';
 
 const node = useNode('node-stats');
 const { workspace } = node;

@@ -5,7 +5,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import * as grpc from '@grpc/grpc-js';
+import type * as grpc from '@grpc/grpc-js';
 import { CsiError, StatusCode } from '../../src/base/errors.js';
 import { createLogger } from '../../src/base/logger.js';
 import { parseRouteConfig } from '../../src/config/route.js';
@@ -24,6 +24,7 @@ import {
   type FakeHandler,
   frame,
   metadataService,
+  rawClient,
   startRoutedNode,
   unaryService,
   untilCutOff,
@@ -74,18 +75,6 @@ const routeRpc = (t: TestContext, rpc: string, handler: FakeHandler) =>
 const routeStream = (t: TestContext, send: (writer: MessageWriter) => Promise<void>) =>
   route(t, [metadataService((_request, _context, writer) => send(writer))]);
 
-/** A client whose messages are bytes, on a channel of its own: grpc-js would share one. */
-function otherClient(t: TestContext, endpoint: string) {
-  const client = new grpc.Client(endpoint, grpc.credentials.createInsecure(), {
-    'grpc.use_local_subchannel_pool': 1,
-  });
-  t.after(() => client.close());
-  const same = (bytes: Buffer): Buffer => bytes;
-  const request = encodeMessage('DeleteVolumeRequest', { volume_id: VOLUME });
-  return (rpc: string, done: grpc.requestCallback<Buffer>): grpc.ClientUnaryCall =>
-    client.makeUnaryRequest(`${CONTROLLER}/${rpc}`, same, same, request, done);
-}
-
 /** Field 500, a string that the proto does not know. */
 const UNKNOWN = Buffer.from([0xa2, 0x1f, 0x03, 0x61, 0x62, 0x63]);
 
@@ -135,7 +124,11 @@ test('the deadline of a call and its cancellation reach the node', async (t) => 
   const [remainingMs = Number.NaN] = began;
   assert.ok(remainingMs > 0 && remainingMs <= 3100, `${remainingMs} ms remained`);
   await eventually('the node has noticed', () => ends.length === 1);
-  const call = otherClient(t, endpoint)('DeleteVolume', () => undefined);
+  const raw = rawClient(t, endpoint, 'Controller');
+  const call = raw['DeleteVolume']?.(
+    { volume_id: VOLUME },
+    () => undefined,
+  ) as grpc.ClientUnaryCall;
   await eventually('the call has reached the node', () => began.length === 2);
   call.cancel();
   await eventually('the node has noticed', () => ends.length === 2);
@@ -196,16 +189,15 @@ test('a client that does not read holds the node back, and a cancelled stream en
 
 test('a node sees the clients of the router as different ones', async (t) => {
   const peers: object[] = [];
-  const { client, endpoint } = await routeRpc(t, 'DeleteVolume', async (_request, context) => {
+  const { client, raw } = await routeRpc(t, 'DeleteVolume', async (_request, context) => {
     peers.push(context.peer);
     return {};
   });
   const call = () => client.controller.DeleteVolume({ volume_id: VOLUME });
   await call();
   await call();
-  await new Promise<void>((resolve, reject) => {
-    otherClient(t, endpoint)('DeleteVolume', (error) => (error ? reject(error) : resolve()));
-  });
+  const request = encodeMessage('DeleteVolumeRequest', { volume_id: VOLUME });
+  await raw.unary(`${CONTROLLER}/DeleteVolume`, request);
   const [first, again, second] = peers;
   assert.equal(first, again);
   assert.notEqual(first, second);

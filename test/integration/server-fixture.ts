@@ -9,7 +9,7 @@ import type { CsiError } from '../../src/base/errors.js';
 import { createLogger } from '../../src/base/logger.js';
 import type { HostPort } from '../../src/config/values.js';
 import type { Call } from '../../src/csi/calls.js';
-import { CSI_PACKAGE, clientServices, csiProto } from '../../src/csi/proto.js';
+import { clientServices } from '../../src/csi/proto.js';
 import type { DecodedMessage } from '../../src/csi/request-decoder.js';
 import type {
   AnyService,
@@ -27,6 +27,7 @@ import {
 import { Authority, type CertificateFiles } from '../support/certificates.js';
 import { CsiClient } from '../support/csi-client.js';
 import { loopbackAddress } from '../support/loopback.js';
+import { encodeMessage } from '../support/raw-call.js';
 
 export type LogLine = Record<string, unknown>;
 export type Row = readonly [offset: number | bigint, size: number | bigint];
@@ -182,19 +183,14 @@ export async function startMetadata(
 
 /** One message of a list with its length prefix, as native code makes them. */
 export function frame(capacity: number | bigint, rows: readonly Row[]): Buffer {
-  const type = csiProto().root.lookupType(`${CSI_PACKAGE}.GetMetadataAllocatedResponse`);
-  const message = type
-    .encode(
-      type.fromObject({
-        block_metadata_type: 2,
-        volume_capacity_bytes: String(capacity),
-        block_metadata: rows.map(([offset, size]) => ({
-          byte_offset: String(offset),
-          size_bytes: String(size),
-        })),
-      }),
-    )
-    .finish();
+  const message = encodeMessage('GetMetadataAllocatedResponse', {
+    block_metadata_type: 2,
+    volume_capacity_bytes: String(capacity),
+    block_metadata: rows.map(([offset, size]) => ({
+      byte_offset: String(offset),
+      size_bytes: String(size),
+    })),
+  });
   const prefix = Buffer.alloc(5);
   prefix.writeUInt32BE(message.length, 1);
   return Buffer.concat([prefix, message]);

@@ -129,10 +129,11 @@ function methodOf(service: ServiceName, rpc: string): grpc.MethodDefinition<Mess
 }
 
 /** The capability of a file system volume. */
-export const mountCapability = (fsType = '', mode = 'SINGLE_NODE_WRITER'): Message => ({
-  mount: { fs_type: fsType },
-  access_mode: { mode },
-});
+export const mountCapability = (
+  fsType = '',
+  mode = 'SINGLE_NODE_WRITER',
+  flags: string[] = [],
+): Message => ({ mount: { fs_type: fsType, mount_flags: flags }, access_mode: { mode } });
 
 /** The capability of a raw block volume. */
 export const blockCapability = (mode = 'SINGLE_NODE_WRITER'): Message => ({

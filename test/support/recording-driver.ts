@@ -2,6 +2,7 @@
  * A CSI driver that only records its calls, for tests of which calls the conformance runner makes, and in
  * which order.
  */
+import { promisify } from 'node:util';
 import * as grpc from '@grpc/grpc-js';
 import { clientServices } from '../../src/csi/proto.js';
 import type { Message } from './csi-client.js';
@@ -49,12 +50,8 @@ export class RecordingDriver {
       const handlers = Object.keys(definition).map((rpc) => [rpc, driver.#handler(rpc)]);
       driver.#server.addService(definition, Object.fromEntries(handlers));
     }
-    await new Promise<void>((resolve, reject) => {
-      const secure = grpc.ServerCredentials.createInsecure();
-      driver.#server.bindAsync(driver.endpoint, secure, (error) =>
-        error === null ? resolve() : reject(error),
-      );
-    });
+    const insecure = grpc.ServerCredentials.createInsecure();
+    await promisify(driver.#server.bindAsync).call(driver.#server, driver.endpoint, insecure);
     return driver;
   }
 

@@ -23,10 +23,7 @@ export async function doEverything(
   plugin: Pick<Plugin, 'client'>,
 ): Promise<Done> {
   const { client } = plugin;
-  const orchestrator = new Orchestrator(
-    { path: (...names) => workspace.path(...names) },
-    () => client,
-  );
+  const orchestrator = new Orchestrator(workspace, () => client);
   const volume = await orchestrator.create('pvc-1', {
     ...{ capability: mountCapability('ext4'), sizeBytes: 64 * MIB },
     parameters: { pool: 'main' },
