@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { closeSync, ftruncateSync, openSync, writeSync } from 'node:fs';
 import { tailFrom } from '../../src/conformance/ranges.js';
-import type { Message, Range } from '../support/csi-client.js';
+import { type Message, type Range, rangesIn } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { cloneRange } from '../support/ioctls.js';
@@ -76,14 +76,12 @@ async function read(rpc: Rpc, request: Message, wanted = Infinity): Promise<Part
   const part: Part = { ranges: [], entries: [] };
   try {
     for await (const message of stream as AsyncIterable<Message>) {
-      const blocks = message['block_metadata'] as Message[];
+      const ranges = rangesIn(message);
       assert.ok(encodeMessage(`${rpc}Response`, message).length < 3.5 * MIB);
       assert.equal(message['block_metadata_type'], 'VARIABLE_LENGTH');
       assert.equal(message['volume_capacity_bytes'], String(LARGE_BYTES));
-      part.entries.push(blocks.length);
-      for (const { byte_offset, size_bytes } of blocks) {
-        part.ranges.push({ offset: BigInt(byte_offset), size: BigInt(size_bytes) });
-      }
+      part.entries.push(ranges.length);
+      part.ranges.push(...ranges);
       if (part.ranges.length >= wanted) break;
     }
   } finally {

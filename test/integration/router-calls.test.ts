@@ -20,11 +20,14 @@ import { CsiClient } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { encodeMessage, RawConnection } from '../support/raw-call.js';
 import {
-  defer,
+  CAPACITY,
+  endless,
   type FakeHandler,
   frame,
+  LARGE,
   metadataService,
   rawClient,
+  rowsFrom,
   startRoutedNode,
   unaryService,
   untilCutOff,
@@ -124,26 +127,20 @@ test('the deadline of a call and its cancellation reach the node', async (t) => 
   const [remainingMs = Number.NaN] = began;
   assert.ok(remainingMs > 0 && remainingMs <= 3100, `${remainingMs} ms remained`);
   await eventually('the node has noticed', () => ends.length === 1);
-  const raw = rawClient(t, endpoint, 'Controller');
-  const call = raw['DeleteVolume']?.(
-    { volume_id: VOLUME },
-    () => undefined,
-  ) as grpc.ClientUnaryCall;
+  const other = rawClient(t, endpoint, 'Controller');
+  const request = { volume_id: VOLUME };
+  const call = other['DeleteVolume']?.(request, () => undefined) as grpc.ClientUnaryCall;
   await eventually('the call has reached the node', () => began.length === 2);
   call.cancel();
   await eventually('the node has noticed', () => ends.length === 2);
   assert.equal(ends[1]?.code, StatusCode.CANCELLED);
 });
 
-const entries = (index: number, count = 100): Buffer =>
-  frame(
-    1n << 40n,
-    Array.from({ length: count }, (_, row) => [index * 1_000_000 + row * 8192, 4096] as const),
-  );
-
 test('messages that a node sent before an error arrive, and then its status', async (t) => {
   const { client } = await routeStream(t, async (writer) => {
-    for (let index = 0; index < 20; index += 1) await writer.send(entries(index));
+    for (let first = 0; first < 2000; first += 100) {
+      await writer.send(frame(CAPACITY, rowsFrom(first, 100)));
+    }
     throw CsiError.failedPrecondition('the snapshot has changed');
   });
   const stream = client.open('GetMetadataAllocated', { snapshot_id: SNAPSHOT });
@@ -158,33 +155,21 @@ test('messages that a node sent before an error arrive, and then its status', as
 });
 
 test('a client that does not read holds the node back, and a cancelled stream ends at the node', async (t) => {
-  let sent = 0;
-  const ended = defer<CsiError>();
-  const { client } = await routeStream(t, async (writer) => {
-    try {
-      for (let index = 0; index < 5000; index += 1) {
-        // About 100 KiB each.
-        await writer.send(entries(index, 8192));
-        sent += 1;
-      }
-    } catch (thrown) {
-      ended.resolve(CsiError.from(thrown));
-      throw thrown;
-    }
-  });
+  const sender = endless(LARGE);
+  const { client } = await routeStream(t, sender.send);
   const stream = client.open('GetMetadataAllocated', { snapshot_id: SNAPSHOT });
   stream.on('error', () => undefined);
   await once(stream, 'data');
   stream.pause();
   let before = -1;
-  while (before !== sent) {
-    before = sent;
+  while (before !== sender.sent()) {
+    before = sender.sent();
     await delay(300);
   }
   // Windows and buffers of both connections, and those of this client.
-  assert.ok(sent < 60, `${sent} messages were sent`);
+  assert.ok(before < 60, `${before} messages were sent`);
   stream.cancel();
-  assert.equal((await ended.promise).code, StatusCode.CANCELLED);
+  assert.equal((await sender.ended).code, StatusCode.CANCELLED);
 });
 
 test('a node sees the clients of the router as different ones', async (t) => {

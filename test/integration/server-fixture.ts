@@ -196,6 +196,32 @@ export function frame(capacity: number | bigint, rows: readonly Row[]): Buffer {
   return Buffer.concat([prefix, message]);
 }
 
+/** Every other page of 4 KiB, from the first of them on. */
+export const rowsFrom = (first: number, count: number): Row[] =>
+  Array.from({ length: count }, (_, index) => [(first + index) * 8192, 4096] as const);
+
+export const CAPACITY = 2n ** 50n;
+/** About 106 KB, the default maximum of a message. */
+export const LARGE = frame(CAPACITY, rowsFrom(0, 8192));
+
+/** Sends that chunk without end; records how it ended. */
+export function endless(chunk: Buffer) {
+  const ended = defer<CsiError>();
+  let sent = 0;
+  const send = async (writer: MessageWriter): Promise<never> => {
+    try {
+      for (;;) {
+        await writer.send(chunk);
+        sent += 1;
+      }
+    } catch (thrown) {
+      ended.resolve(thrown as CsiError);
+      throw thrown;
+    }
+  };
+  return { send, ended: ended.promise, sent: () => sent };
+}
+
 /** A plain gRPC client of one service: methods by name, gRPC's options, gRPC's calls. */
 export type RawClient = grpc.Client & Record<string, (...given: unknown[]) => unknown>;
 

@@ -19,7 +19,8 @@ import { encodeMessage, RawConnection } from '../support/raw-call.js';
 import { refused } from '../support/refusal.js';
 import {
   defer,
-  frame,
+  endless,
+  LARGE,
   type LogLine,
   makeServer,
   metadataService,
@@ -262,25 +263,16 @@ for (const obeys of [true, false]) {
 }
 
 test('a stop with a paused stream ends after the grace period and releases the handler', async (t) => {
-  const ended = defer<unknown>();
-  const rows = Array.from({ length: 8192 }, (_, index) => [index * 8192, 4096] as const);
-  const chunk = frame(2n ** 50n, rows);
-  const endless = metadataService(async (_request, _context, writer) => {
-    try {
-      for (;;) await writer.send(chunk);
-    } catch (error) {
-      ended.resolve(error);
-      throw error;
-    }
-  });
-  const made = await startServer(t, { services: [endless], graceMs: 100 });
+  const sender = endless(LARGE);
+  const service = metadataService((_request, _context, writer) => sender.send(writer));
+  const made = await startServer(t, { services: [service], graceMs: 100 });
   const call = made.client.open('GetMetadataAllocated', { snapshot_id: 's' });
   const failed = new Promise<grpc.ServiceError>((resolve) => call.once('error', resolve));
   call.once('data', () => call.pause());
   await new Promise((resolve) => call.once('pause', resolve));
   const stopped = await made.server.stop();
   assert.deepEqual(stopped, { forced: true, unfinished: 0 });
-  assert.match(String(await ended.promise), /stopping/);
+  assert.match(String(await sender.ended), /stopping/);
   call.resume();
   assert.ok([1, 13, 14].includes((await failed).code), 'not OK');
 });

@@ -12,18 +12,19 @@ import type { CsiClient, Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { seededRandom } from '../support/random.js';
 import {
+  CAPACITY,
   defer,
+  endless,
   frame,
+  LARGE,
   type LogLine,
   metadataService,
-  type Row,
   rawClient,
+  rowsFrom,
   startServer,
   type TestServer,
   untilCutOff,
 } from './server-fixture.js';
-
-const CAPACITY = 2n ** 50n;
 
 type Send = (writer: MessageWriter, context: CallContext) => Promise<void>;
 
@@ -38,13 +39,6 @@ async function logged(made: TestServer): Promise<LogLine> {
   await eventually('the call is logged', () => find() !== undefined);
   return find() ?? assert.fail();
 }
-
-function rowsFrom(first: number, count: number): Row[] {
-  return Array.from({ length: count }, (_, index) => [(first + index) * 8192, 4096] as const);
-}
-
-/** About 106 KB, the default maximum of a message. */
-const LARGE = frame(CAPACITY, rowsFrom(0, 8192));
 
 function open(client: CsiClient): grpc.ClientReadableStream<Message> {
   const call = client.open('GetMetadataAllocated', { snapshot_id: 's' });
@@ -102,7 +96,7 @@ for (const plainStreams of [false, true]) {
   });
 
   test(`a client that reads nothing is told of its deadline by a reset, ${way}`, async (t) => {
-    const sender = endless();
+    const sender = endless(LARGE);
     const made = await start(t, sender.send, plainStreams);
     const session = connect('http://localhost', {
       createConnection: () => createConnection(made.socketPath),
@@ -167,27 +161,9 @@ for (const sent of [0, 2]) {
   });
 }
 
-/** Sends without end; records how it ended. */
-function endless(chunk: Buffer = LARGE) {
-  const ended = defer<unknown>();
-  let sent = 0;
-  const send: Send = async (writer) => {
-    try {
-      for (;;) {
-        await writer.send(chunk);
-        sent += 1;
-      }
-    } catch (error) {
-      ended.resolve(error);
-      throw error;
-    }
-  };
-  return { send, ended: ended.promise as Promise<CsiError>, sent: () => sent };
-}
-
 for (const pace of ['paused', 'running']) {
   test(`SM18, SM20: a cancel releases the handler of a ${pace} stream, which is never OK`, async (t) => {
-    const sender = endless();
+    const sender = endless(LARGE);
     const made = await start(t, sender.send);
     const call = open(made.client);
     await pauseAfterFirst(call);
@@ -201,7 +177,7 @@ for (const pace of ['paused', 'running']) {
   });
 
   test(`SM18: a deadline releases the handler of a ${pace} stream, which is never OK`, async (t) => {
-    const sender = endless();
+    const sender = endless(LARGE);
     const made = await start(t, sender.send);
     const call = rawClient(t, made.endpoint, 'SnapshotMetadata')['GetMetadataAllocated']?.(
       { snapshot_id: 's' },

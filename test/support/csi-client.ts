@@ -24,6 +24,13 @@ export interface MetadataAnswer {
   messages: number;
 }
 
+/** The ranges of one message of a list. */
+export const rangesIn = (message: Message): Range[] =>
+  message['block_metadata'].map(({ byte_offset, size_bytes }: Message) => ({
+    offset: BigInt(byte_offset),
+    size: BigInt(size_bytes),
+  }));
+
 /** Resolves once a Probe fails: a plugin may repeat its last good answer for a second. */
 export async function probeFails({ identity }: Pick<CsiClient, 'identity'>): Promise<void> {
   const fails = (): Promise<boolean> =>
@@ -79,12 +86,7 @@ export class CsiClient {
       answer.messages += 1;
       answer.type = message['block_metadata_type'];
       answer.capacity = BigInt(message['volume_capacity_bytes']);
-      for (const block of message['block_metadata'] as Message[]) {
-        answer.ranges.push({
-          offset: BigInt(block['byte_offset']),
-          size: BigInt(block['size_bytes']),
-        });
-      }
+      answer.ranges.push(...rangesIn(message));
     }
     return answer;
   }

@@ -4,7 +4,7 @@ import { type ScanOptions, scan } from '../../src/metadata/scanner.js';
 import type { ScanSource } from '../../src/native/addon.js';
 import type { NativeFiller } from '../../src/native/pool.js';
 import { ScanThreads } from '../../src/native/scan-threads.js';
-import type { Message, MetadataAnswer, Range } from './csi-client.js';
+import { type MetadataAnswer, type Range, rangesIn } from './csi-client.js';
 import { decodeMessage } from './raw-call.js';
 import { patientTurn } from './turn.js';
 
@@ -30,10 +30,7 @@ export function decodeFrames(bytes: Uint8Array): DecodedMessage[] {
     messages.push({
       type: message['block_metadata_type'],
       capacity: BigInt(message['volume_capacity_bytes']),
-      ranges: message['block_metadata'].map((block: Message) => ({
-        offset: BigInt(block['byte_offset']),
-        size: BigInt(block['size_bytes']),
-      })),
+      ranges: rangesIn(message),
     });
     at = end;
   }
