@@ -22,7 +22,7 @@ const skip = skipUnlessRoot || skipWithoutKubectl;
 const NODE = 'node-a';
 const { host: NODE_HOST } = loopbackAddress();
 const { host: ROUTER_HOST } = loopbackAddress();
-let workspace: Workspace;
+const workspace = new Workspace('kubernetes');
 let plugin: Plugin;
 let router: Plugin;
 let api: PodsApi;
@@ -47,7 +47,6 @@ function pods(): FakePod[] {
 
 before(async () => {
   if (skip !== false) return;
-  workspace = new Workspace('kubernetes');
   const certificates = workspace.path('certificates');
   execFileSync(packagePath('deploy/kubernetes/certificates.sh'), [certificates]);
   const { node, controller } = cluster('directory');
@@ -82,7 +81,7 @@ after(async () => {
   await router?.stop();
   api?.close();
   await plugin?.stop();
-  workspace?.dispose();
+  workspace.dispose();
 });
 
 test('a volume of each StorageClass is made through the router, on its node', {

@@ -8,6 +8,7 @@ import type { VolumeRecord } from '../../src/catalogue/records.js';
 import { describeHolders } from '../../src/host/device-holders.js';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
+import { attachLoop } from '../support/loops.js';
 import { NOTHING, test } from '../support/running-plugin.js';
 import { useNode, XFS_SIZE } from './node-fixture.js';
 
@@ -121,7 +122,7 @@ test('what uses the device of a raw volume is named: a bind, and a loop of the k
   execFileSync('mount', ['--bind', device, own]);
   const bound = node.unstage(volume);
   await rejectsWith(bound, 'FAILED_PRECONDITION', /pod-uid shows the device of volume/);
-  const loop = execFileSync('losetup', ['-f', '--show', own], { encoding: 'utf8' }).trim();
+  const loop = attachLoop(own);
   const named = `^${device} is the backing device of ${loop}, the kubelet's own.*losetup -d ${loop}`;
   try {
     // With the kubelet's own mount of the device node, and without it.

@@ -13,7 +13,7 @@ import { dirname, join, resolve } from 'node:path';
 import type { TestContext } from 'node:test';
 import { assertSame, type BackupJson, backedUp } from '../support/backups.js';
 import { type Ended, runCommand } from '../support/command.js';
-import { detachLoop } from '../support/loops.js';
+import { attachLoop, detachLoop } from '../support/loops.js';
 import type { HeldVolume } from '../support/orchestrator.js';
 import { seededRandom } from '../support/random.js';
 import { runPlugin, test } from '../support/running-plugin.js';
@@ -77,10 +77,6 @@ const imagesIn = (directory: string): string[] =>
     .filter((name) => name.endsWith('.qcow2'))
     .sort()
     .map((name) => join(directory, history.volume.id, name));
-
-function attachLoop(path: string): string {
-  return execFileSync('losetup', ['--find', '--show', path], { encoding: 'utf8' }).trim();
-}
 
 const snapshotFile = (id: string): string => running.poolPath('pool', 'snapshots', id);
 

@@ -23,8 +23,8 @@ import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/worksp
 const NODE = 'node-1';
 const BLOCK = 4096;
 
+const place = new Workspace('router');
 let network: TestNetwork;
-let place: Workspace;
 let authority: Authority;
 let plugin: Plugin | undefined;
 let router: Plugin;
@@ -34,7 +34,6 @@ const nodes = () => `file:${place.path('nodes.json')}`;
 
 before(async () => {
   if (skipUnlessRoot !== false) return;
-  place = new Workspace('router');
   network = await TestNetwork.create(1);
   authority = new Authority(place.directory);
   const address = `${network.address(1)}:9810`;
@@ -57,11 +56,11 @@ after(async () => {
   await router?.kill();
   await plugin?.kill();
   await network?.dispose();
-  place?.dispose();
+  place.dispose();
 });
 
 /** The controller through the router, the node by its own socket, as sidecars and kubelet do it. */
-const orchestrator = new Orchestrator({ path: (...names) => place.path(...names) }, () =>
+const orchestrator = new Orchestrator(place, () =>
   Object.create(router.client, { node: { value: client().node } }),
 );
 

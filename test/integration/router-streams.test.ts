@@ -32,7 +32,7 @@ const GROWTH_MIB = 160;
 
 const idOf = (node: number): string => `node-${node}`;
 
-let place: Workspace;
+const place = new Workspace('streams');
 let network: TestNetwork;
 let router: Plugin;
 const cleanup = new Cleanup();
@@ -40,7 +40,6 @@ const servers: ServerProcess[] = [];
 
 before(async () => {
   if (skipUnlessRoot !== false) return;
-  place = new Workspace('streams');
   network = await TestNetwork.create(NODES.length);
   const authority = new Authority(place.directory);
   const files = tlsSettings(authority.issue('node', 'blockdelta-node'));
@@ -67,7 +66,7 @@ after(async () => {
   await router?.kill();
   await cleanup.runAll();
   await network?.dispose();
-  place?.dispose();
+  place.dispose();
 });
 
 /** Of all messages of a stream, in their order and with their lengths. */

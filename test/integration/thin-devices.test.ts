@@ -25,6 +25,7 @@ import { FakeThinKernel } from '../support/fake-thin-kernel.js';
 import { loopOn } from '../support/loops.js';
 import { test } from '../support/running-plugin.js';
 import { Workspace } from '../support/workspace.js';
+import { writeAt } from '../support/write-at.js';
 
 const MIB = 1n << 20n;
 const BLOCK = 65536n;
@@ -163,12 +164,8 @@ async function read(path: string, position: bigint, length: number): Promise<Buf
   return buffer;
 }
 
-async function write(path: string, position: bigint, bytes: Buffer): Promise<void> {
-  const handle = await open(path, 'r+');
-  await handle.write(bytes, 0, bytes.length, Number(position));
-  await handle.sync();
-  await handle.close();
-}
+const write = (path: string, position: bigint, bytes: Buffer): void =>
+  writeAt(path, Number(position), bytes);
 
 test('formatting leaves a label beyond the blocks that the pool uses', async (t) => {
   const one = await machine(t);
@@ -209,9 +206,9 @@ test('a new pool is created only if both ends of both devices are zeros', async 
   const one = await machine(t);
   for (const device of [one.metadata, one.data]) {
     for (const at of [0n, MIB - 1n, DATA_BYTES - 1n, DATA_BYTES - MIB]) {
-      await write(device, at, Buffer.of(1));
+      write(device, at, Buffer.of(1));
       await refused(one.start(), /is not empty, so no pool is created/);
-      await write(device, at, Buffer.of(0));
+      write(device, at, Buffer.of(0));
     }
   }
   assert.equal((await one.record()).state, 'new');
@@ -224,7 +221,7 @@ test('an interrupted formatting resumes, with its original disk only', async (t)
   await one.killedBefore('dmCreate', () => one.start());
   assert.equal((await one.record()).state, 'formatting');
   // Remains without a superblock are ignored only in files of the pool.
-  await write(one.metadata, 8192n, Buffer.of(1));
+  write(one.metadata, 8192n, Buffer.of(1));
   const said = `^${one.metadata} is not empty.* the remains of a format that was interrupted`;
   await refused(one.start(), new RegExp(said));
   one.areOurs = true;
@@ -260,7 +257,7 @@ test('the label moves before the pool grows over it, with a kill at any step', a
       assert.equal(one.reach, labelOffset(grown));
       one.stop();
       // The pool's own by now.
-      await write(one.data, labelOffset(DATA_BYTES), Buffer.alloc(4096, 7));
+      write(one.data, labelOffset(DATA_BYTES), Buffer.alloc(4096, 7));
       await one.start();
     });
   }
@@ -279,7 +276,7 @@ test('a pool never grows onto a disk that is not its own', async (t) => {
   assert.ok(content.equals(Buffer.alloc(content.length)));
   // The same device, and what is on it is not the pool's any more.
   await one.grow('data', 2n * DATA_BYTES);
-  await write(one.data, labelOffset(DATA_BYTES), Buffer.alloc(4096, 7));
+  write(one.data, labelOffset(DATA_BYTES), Buffer.alloc(4096, 7));
   await refused((await one.growth()).step(), /there is no label/);
   const place = await read(one.data, labelOffset(2n * DATA_BYTES), 4096);
   assert.ok(place.equals(Buffer.alloc(4096)));
@@ -294,7 +291,7 @@ test('larger metadata is used before larger data, and also without it', async (t
   await one.grow('metadata', 2n * DATA_BYTES);
   await one.grow('data', 2n * DATA_BYTES);
   // The label cannot be moved.
-  await write(one.data, labelOffset(DATA_BYTES), Buffer.alloc(4096, 7));
+  write(one.data, labelOffset(DATA_BYTES), Buffer.alloc(4096, 7));
   const growth = await one.growth();
   const { events, probe } = monitor(pool, growth);
   await probe();
@@ -302,7 +299,7 @@ test('larger metadata is used before larger data, and also without it', async (t
   assert.equal(one.reach, labelOffset(DATA_BYTES));
   one.kernel.mode = 'out_of_data_space';
   await probe();
-  await write(one.data, labelOffset(DATA_BYTES), old);
+  write(one.data, labelOffset(DATA_BYTES), old);
   one.kernel.mode = 'rw';
   await probe();
   assert.equal(one.reach, labelOffset(2n * DATA_BYTES));

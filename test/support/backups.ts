@@ -47,8 +47,8 @@ export async function backedUp(
 
 /** The image reads as the device or file, and qemu-img finds nothing wrong with it. */
 export async function assertSame(device: string, image: string): Promise<void> {
-  const { corruptions, errors } = await checkImage(image);
-  assert.deepEqual({ corruptions, errors }, { corruptions: 0, errors: 0 }, image);
+  const { corruptions, leaks, errors } = await checkImage(image);
+  assert.deepEqual([corruptions, leaks, errors], [0, 0, 0], image);
   const a = { path: device, format: 'raw' } as const;
   const { isSame, detail } = await compareImages(a, { path: image, format: 'qcow2' });
   assert.ok(isSame, `${image}: ${detail}`);

@@ -17,6 +17,12 @@ export async function loopOn(
   return (await native.run('loopAttach', request)).device.path;
 }
 
+/** The new device of a file. */
+export function attachLoop(file: string, ...options: string[]): string {
+  const command = ['--find', '--show', ...options, file];
+  return execFileSync('losetup', command, { encoding: 'utf8' }).trim();
+}
+
 export function loopsOf(backingFile: string): string[] {
   return execFileSync('losetup', ['-n', '-O', 'NAME', '-j', backingFile], { encoding: 'utf8' })
     .split('\n')

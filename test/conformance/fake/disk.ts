@@ -47,10 +47,6 @@ export function flush(device: string): void {
   run('sync', device);
 }
 
-export function attach(path: string): string {
-  return run('losetup', '--find', '--show', path).trim();
-}
-
 /** A loop device stays read-only for its next user if it was made so. */
 export function detach(device: string): void {
   setReadOnly(device, false);

@@ -1,13 +1,13 @@
 /** Runs the conformance suite, in this process, against fake drivers on a real socket. */
 import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
-import { after, before } from 'node:test';
+import { after } from 'node:test';
 import type { CheckResult } from '../../../src/conformance/report.js';
 import { runSuite } from '../../../src/conformance/runner.js';
 import { CHECKS } from '../../../src/conformance/suite.js';
 import { suiteOptions } from '../../support/conformance-run.js';
 import { test } from '../../support/running-plugin.js';
-import { skipUnlessRoot, Workspace } from '../../support/workspace.js';
+import { Workspace } from '../../support/workspace.js';
 import { CONFORMING_DRIVERS } from './conforming.js';
 import type { Defects, Deviation } from './defect.js';
 import { FakeDriver } from './driver.js';
@@ -21,12 +21,9 @@ const MAX_ATTEMPTS = 20;
 const CONTROLS = ['identity.*', 'capability.*', 'node.info', 'volume.create-missing-fields'];
 const METADATA_CONTROLS = [...CONTROLS, 'metadata.order', 'metadata.id-missing'];
 
-let workspace: Workspace | undefined;
+const workspace = new Workspace('conformance-fake');
 let judged = 0;
-before(() => {
-  if (skipUnlessRoot === false) workspace = new Workspace('conformance-fake');
-});
-after(() => workspace?.dispose());
+after(() => workspace.dispose());
 
 interface Judged {
   seed?: number;
@@ -39,7 +36,6 @@ async function judge(
   only: readonly string[],
   { seed = 1, volumeSizeBytes = VOLUME_BYTES, timeoutMs = TIMEOUT_MS }: Judged = {},
 ): Promise<readonly CheckResult[]> {
-  assert.ok(workspace !== undefined);
   judged += 1;
   const driver = await FakeDriver.start(workspace.path(`driver-${judged}`), deviation);
   const workDirectory = workspace.path(`work-${judged}`);

@@ -4,7 +4,8 @@
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { allocatedBlocks, attach, detach, flush, makeFile, unbind } from './disk.js';
+import { attachLoop } from '../../support/loops.js';
+import { allocatedBlocks, detach, flush, makeFile, unbind } from './disk.js';
 import { type Message, refusal } from './refusal.js';
 
 export interface Volume {
@@ -118,7 +119,7 @@ export class State {
   }
 
   stage(volume: Volume, stagingPath: string): void {
-    volume.device ??= attach(volume.path);
+    volume.device ??= attachLoop(volume.path);
     volume.stagingPath = stagingPath;
   }
 

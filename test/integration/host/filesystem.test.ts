@@ -17,7 +17,7 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs';
-import { after, before, test as plainTest } from 'node:test';
+import { after, test as plainTest } from 'node:test';
 import { giveIdentity } from '../../../src/host/btrfs-identity.js';
 import { FILE_SYSTEMS, type FileSystem, MINIMUM_BYTES } from '../../../src/host/file-systems.js';
 import {
@@ -37,9 +37,10 @@ import { btrfsIdentity, isGrowable } from '../../../src/host/superblock.js';
 import { crc32c } from '../../support/crc32c.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { partitionTable } from '../../support/foreign-signatures.js';
+import { attachLoop } from '../../support/loops.js';
 import { mount, unmount } from '../../support/mounts.js';
 import { test } from '../../support/running-plugin.js';
-import { skipUnlessRoot, Workspace } from '../../support/workspace.js';
+import { Workspace } from '../../support/workspace.js';
 import { writeAt } from '../../support/write-at.js';
 
 const MIB = 1n << 20n;
@@ -84,23 +85,15 @@ plainTest('the last one of mutually exclusive options of a bind takes effect', (
   assert.deepEqual(of('discard', 'rw', 'noatime', 'atime'), { set: 0, clear: 0x70 });
 });
 
-let workspace: Workspace;
-let target = '';
+const workspace = new Workspace('filesystem');
+after(() => workspace.dispose());
+const target = workspace.path('mount');
+mkdirSync(target);
 let next = 0;
-before(() => {
-  if (skipUnlessRoot !== false) return;
-  workspace = new Workspace('filesystem');
-  target = workspace.path('mount');
-  mkdirSync(target);
-});
-after(() => workspace?.dispose());
 
 type Device = Record<'image' | 'path', string>;
 
-function attach(image: string): Device {
-  const options = ['--show', '-f', '--direct-io=on', image];
-  return { image, path: execFileSync('losetup', options, { encoding: 'utf8' }).trim() };
-}
+const attach = (image: string): Device => ({ image, path: attachLoop(image, '--direct-io=on') });
 
 function device(sizeBytes: bigint): Device {
   next += 1;

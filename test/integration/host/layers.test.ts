@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { closeSync, mkdirSync, openSync } from 'node:fs';
-import { after, before } from 'node:test';
+import { after } from 'node:test';
 import { bindLayer, setLayerFlags, unmountLayers } from '../../../src/host/layers.js';
 import { topMount } from '../../../src/host/mounter.js';
 import type { MountEntry } from '../../../src/host/mountinfo.js';
@@ -11,11 +11,8 @@ import { rejectsWith } from '../../support/expect-status.js';
 import { test } from '../../support/running-plugin.js';
 import { mountsBelow, Workspace } from '../../support/workspace.js';
 
-let workspace: Workspace;
+const workspace = new Workspace('layers');
 const native = new NativePool(2);
-before(() => {
-  workspace = new Workspace('layers');
-});
 after(async () => {
   await native.close();
   workspace.dispose();
