@@ -1,6 +1,5 @@
 /** `blockdelta conformance`: its options, reports, exit codes, and what it does at a signal. */
 import assert from 'node:assert/strict';
-import type { ChildProcess } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { after, test as plainTest } from 'node:test';
 import { CHECKS } from '../../src/conformance/suite.js';
@@ -13,18 +12,9 @@ const workspace = new Workspace('conformance-cli');
 after(() => workspace.dispose());
 const running = runPlugin('conformance-cli');
 
-/** Runs the command; `watch` is called with all of stderr whenever there is more of it. */
-async function conformance(
-  options: readonly string[],
-  begun: (child: ChildProcess) => void = () => undefined,
-  watch: (child: ChildProcess, stderr: string) => void = () => undefined,
-): Promise<Ended> {
-  const command = ['conformance', ...options];
-  const { child, output, ended } = startCommand({ after: () => undefined }, command);
-  begun(child);
-  child.stderr.on('data', () => watch(child, output.stderr));
-  return ended;
-}
+const started = (options: readonly string[]) =>
+  startCommand({ after: () => undefined }, ['conformance', ...options]);
+const conformance = (options: readonly string[]): Promise<Ended> => started(options).ended;
 
 const inside = (endpoint: string): string[] => [
   ...['--endpoint', endpoint, '--work-directory', workspace.path('work'), '--access', 'block'],
@@ -104,17 +94,15 @@ async function interrupted(
   options: readonly string[],
 ): Promise<Ended> {
   const left = [...signals];
-  let send = (_signal: NodeJS.Signals): void => undefined;
   const silent = await RecordingDriver.start(workspace, {
     [rpc]: () => {
       const signal = left.shift();
-      if (signal !== undefined) send(signal);
+      if (signal !== undefined) child.kill(signal);
       return new Promise(() => undefined);
     },
   });
-  return conformance([...inside(silent.endpoint), ...options], (child) => {
-    send = (signal) => child.kill(signal);
-  }).finally(() => silent.stop());
+  const { child, ended } = started([...inside(silent.endpoint), ...options]);
+  return ended.finally(() => silent.stop());
 }
 
 plainTest(
@@ -135,15 +123,11 @@ plainTest('a second signal of another kind ends a run that is still deleting', a
 
 test('SIGINT ends a run with 130 and leaves nothing behind', async () => {
   const only = ['--verbose', '--only', 'delta.content', '--only', 'delta.chain'];
-  let isInterrupted = false;
-  const { code, stderr } = await conformance(
-    [...inside(running.plugin.endpoint), ...only],
-    undefined,
-    (child, said) => {
-      if (isInterrupted || !/^delta\.content \.\.\.$/m.test(said)) return;
-      isInterrupted = child.kill('SIGINT');
-    },
-  );
+  const { child, output, ended } = started([...inside(running.plugin.endpoint), ...only]);
+  child.stderr.on('data', () => {
+    if (!child.killed && /^delta\.content \.\.\.$/m.test(output.stderr)) child.kill('SIGINT');
+  });
+  const { code, stderr } = await ended;
   assert.equal(code, 130, stderr);
   assert.doesNotMatch(stderr, /^delta\.chain/m, 'no check began after the signal');
   assert.deepEqual(await running.orchestrator.volumeIds(), []);
