@@ -9,8 +9,9 @@ import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { StartError } from '../../src/plugin/server.js';
 import { bindSocketPath } from '../../src/plugin/socket-path.js';
-import { makeServer, temporaryDirectory, unaryService } from '../integration/server-fixture.js';
+import { makeServer, unaryService } from '../integration/server-fixture.js';
 import { isNightly } from '../support/nightly.js';
+import { temporaryDirectory } from '../support/temporary.js';
 
 const ROUNDS = isNightly ? 200 : 20;
 const IDENTITY = unaryService('Identity', { Probe: async () => ({}) });
@@ -52,7 +53,7 @@ function refuses(error: unknown): boolean {
 }
 
 test('H9: a start waits for a concurrent one, and then finds the socket served', async (t) => {
-  const directory = temporaryDirectory(t);
+  const directory = temporaryDirectory();
   const made = makeServer(directory, { services: [IDENTITY] });
   await leaveStaleSocket(directory, made.socketPath);
   const stale = statSync(made.socketPath).ino;
@@ -70,8 +71,8 @@ test('H9: a start waits for a concurrent one, and then finds the socket served',
   made.client.close();
 });
 
-test('H9: of concurrent starts on a stale socket one serves, and the others report it', async (t) => {
-  const directory = temporaryDirectory(t);
+test('H9: of concurrent starts on a stale socket one serves, and the others report it', async () => {
+  const directory = temporaryDirectory();
   for (let round = 0; round < ROUNDS; round += 1) {
     const made = [0, 1, 2, 3].map(() => makeServer(directory, { services: [IDENTITY] }));
     const path = made[0]?.socketPath as string;
@@ -91,7 +92,7 @@ test('H9: of concurrent starts on a stale socket one serves, and the others repo
 });
 
 test('a process that keeps the directory locked delays a start, but does not prevent it', async (t) => {
-  const directory = temporaryDirectory(t);
+  const directory = temporaryDirectory();
   const path = join(directory, 'csi.sock');
   await leaveStaleSocket(directory, path);
   await lock(t, directory);

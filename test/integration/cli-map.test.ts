@@ -8,7 +8,8 @@ import { promisify, stripVTControlCharacters } from 'node:util';
 import { CsiError, StatusCode } from '../../src/base/errors.js';
 import { packagePath } from '../../src/base/package-root.js';
 import { runCommand } from '../support/command.js';
-import { type FakeStream, frame, startMetadata, temporaryDirectory } from './server-fixture.js';
+import { temporaryDirectory } from '../support/temporary.js';
+import { type FakeStream, frame, startMetadata } from './server-fixture.js';
 
 const MIB = 2 ** 20;
 const CAPACITY = BigInt(64 * MIB);
@@ -79,7 +80,7 @@ test('map --grain draws the chunks that a tool would read, and says what they co
 
 test('map --html writes one page and prints the totals, or says which file it could not write', async (t) => {
   const { endpoint } = await startMetadata(t, sendRows);
-  const directory = temporaryDirectory(t);
+  const directory = temporaryDirectory();
   const write = (file: string) =>
     runCommand(t, ['map', 's', '--html', file, '--endpoint', endpoint]);
   const { stdout } = await write(join(directory, 'map.html'));
@@ -96,7 +97,7 @@ test('a list that is refused gives no picture and the exit code of delta', async
   const { endpoint } = await startMetadata(t, async () => {
     throw new CsiError(StatusCode.FAILED_PRECONDITION, 'the base is too old');
   });
-  const directory = temporaryDirectory(t);
+  const directory = temporaryDirectory();
   const html = ['--html', join(directory, 'map.html')];
   const args = ['map', 's', '--base', 'b', '--endpoint', endpoint, ...html];
   const ended = await runCommand(t, args);

@@ -11,6 +11,7 @@ import { CsiError, StatusCode, type StatusName } from '../../src/base/errors.js'
 import { packagePath } from '../../src/base/package-root.js';
 import { runCommand, startCommand } from '../support/command.js';
 import { eventually } from '../support/eventually.js';
+import { temporaryDirectory } from '../support/temporary.js';
 import { skipUnlessRoot } from '../support/workspace.js';
 import {
   type FakeStream,
@@ -19,7 +20,6 @@ import {
   metadataService,
   type Row,
   startMetadata,
-  temporaryDirectory,
   untilCutOff,
 } from './server-fixture.js';
 
@@ -190,7 +190,7 @@ test('SIGINT: exit code 130, and the stream in the plugin ends', async (t) => {
 });
 
 test('a list survives a kill and restart of the plugin', async (t) => {
-  const directory = temporaryDirectory(t);
+  const directory = temporaryDirectory();
   const total = 300;
   const rowAt = (index: number): Row => [index * 8192, 4096];
   const handlerUntil = (stopAt: number): FakeStream => {
@@ -230,11 +230,11 @@ async function assertUnreachable(t: TestContext, path: string, said: RegExp): Pr
 
 test('a socket that is missing is named as that, with exit code 6', (t) => {
   const said = /there is no socket at .*no\.sock: start the plugin, or correct the endpoint/;
-  return assertUnreachable(t, join(temporaryDirectory(t), 'no.sock'), said);
+  return assertUnreachable(t, join(temporaryDirectory(), 'no.sock'), said);
 });
 
 test('a socket that its plugin has left is named as that, with exit code 6', async (t) => {
-  const path = join(temporaryDirectory(t), 'dead.sock');
+  const path = join(temporaryDirectory(), 'dead.sock');
   const server = createServer().listen(`${path}.made`);
   await once(server, 'listening');
   // A server removes its own path when it closes.
@@ -246,7 +246,7 @@ test('a socket that its plugin has left is named as that, with exit code 6', asy
 });
 
 test('a socket without permission is said to be one', { skip: skipUnlessRoot }, async (t) => {
-  const directory = temporaryDirectory(t);
+  const directory = temporaryDirectory();
   const path = join(directory, 'closed.sock');
   const server = createServer().listen(path);
   await once(server, 'listening');

@@ -1,7 +1,5 @@
 /** A plugin server in this process with fake services, on a real socket, and clients to call it. */
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import * as grpc from '@grpc/grpc-js';
@@ -28,6 +26,7 @@ import { Authority, type CertificateFiles } from '../support/certificates.js';
 import { CsiClient } from '../support/csi-client.js';
 import { loopbackAddress } from '../support/loopback.js';
 import { encodeMessage } from '../support/raw-call.js';
+import { temporaryDirectory } from '../support/temporary.js';
 
 export type LogLine = Record<string, unknown>;
 export type Row = readonly [offset: number | bigint, size: number | bigint];
@@ -52,18 +51,12 @@ export interface TestServerOptions extends Partial<Omit<PluginServerOptions, 'co
   starting?: boolean;
 }
 
-export function temporaryDirectory(t: TestContext): string {
-  const directory = mkdtempSync(join(tmpdir(), 'blockdelta-server-'));
-  t.after(() => rmSync(directory, { recursive: true, force: true }));
-  return directory;
-}
-
 /** Starts a server that is stopped after the test. */
 export async function startServer(
   t: TestContext,
   options: TestServerOptions = {},
 ): Promise<TestServer> {
-  const made = makeServer(temporaryDirectory(t), options);
+  const made = makeServer(temporaryDirectory(), options);
   await made.server.start();
   if (!options.starting) made.server.open([]);
   t.after(async () => {
@@ -118,7 +111,7 @@ export async function startRoutedNode(
   destination: string,
   options: TestServerOptions & { handshakeMs?: number } = {},
 ): Promise<RoutedNode> {
-  const certificates = temporaryDirectory(t);
+  const certificates = temporaryDirectory();
   const authority = new Authority(certificates);
   const address = loopbackAddress();
   const files = authority.issue('node', 'blockdelta-node');

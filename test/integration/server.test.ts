@@ -17,6 +17,7 @@ import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { encodeMessage, RawConnection } from '../support/raw-call.js';
 import { refused } from '../support/refusal.js';
+import { temporaryDirectory } from '../support/temporary.js';
 import {
   defer,
   endless,
@@ -25,13 +26,12 @@ import {
   makeServer,
   metadataService,
   startServer,
-  temporaryDirectory,
   unaryService,
   untilCutOff,
 } from './server-fixture.js';
 
 test('a path that is not a socket is left alone, and its directory is not made', async (t) => {
-  const directory = temporaryDirectory(t);
+  const directory = temporaryDirectory();
   const made = makeServer(directory);
   t.after(() => made.client.close());
   writeFileSync(made.socketPath, 'precious');

@@ -58,6 +58,8 @@ export class Steps {
 /** One process that works with the pool. */
 export class SimulatedProcess {
   readonly steps = new Steps();
+  /** On this thread: the tests open hundreds. */
+  readonly ledger: ReturnType<typeof openLedgerHere>;
   readonly pool: ThinPool;
   readonly queue = new SerialQueue('the pool');
   readonly metadata: MetadataReader;
@@ -66,12 +68,10 @@ export class SimulatedProcess {
   readonly volumes: ThinVolumes;
   readonly snapshots: ThinSnapshots;
 
-  private constructor(
-    kernel: FakeThinKernel,
-    /** On this thread: the tests open hundreds. */
-    readonly ledger: Ledger & { close(): void },
-    timeoutMs: number,
-  ) {
+  constructor(kernel: FakeThinKernel, directory: string, timeoutMs = 0) {
+    const ledger = openLedgerHere(join(directory, 'pool.sqlite'));
+    ledger.makePool(65536n);
+    this.ledger = ledger;
     kernel.before = () => this.steps.begin();
     kernel.after = () => this.steps.end();
     const counted = this.#counted(ledger);
@@ -95,12 +95,6 @@ export class SimulatedProcess {
       bookmarks: {} as Bookmarks,
       bases: { snapshotIsGone: async () => undefined } as unknown as ThinBases,
     });
-  }
-
-  static start(kernel: FakeThinKernel, directory: string, timeoutMs = 0): SimulatedProcess {
-    const ledger = openLedgerHere(join(directory, 'pool.sqlite'));
-    ledger.makePool(65536n);
-    return new SimulatedProcess(kernel, ledger, timeoutMs);
   }
 
   #counted(ledger: Ledger): AsyncLedger {
@@ -151,7 +145,7 @@ export class SimulatedPool {
 
   start(timeoutMs?: number): SimulatedProcess {
     this.#process?.ledger.close();
-    this.#process = SimulatedProcess.start(this.kernel, this.#directory, timeoutMs);
+    this.#process = new SimulatedProcess(this.kernel, this.#directory, timeoutMs);
     return this.#process;
   }
 

@@ -104,7 +104,7 @@ export class VolumeHistory {
   readonly #driver: CsiDriver;
   readonly #repository: Repository;
   readonly #points: Point[] = [];
-  readonly #counts = { full: 0, delta: 0, fromDeleted: 0, grown: 0, pruned: 0, rebased: 0 };
+  readonly #counts = { delta: 0, grown: 0 };
 
   private constructor(
     private readonly options: HistoryOptions,
@@ -189,10 +189,7 @@ export class VolumeHistory {
     });
     const { base, volume, reason } = backup.manifest;
     assert.equal(volume.sizeBytes, BigInt((await stat(point.truth)).size), 'the size of the image');
-    const based = this.#points.find(({ snapshotId }) => snapshotId === base?.snapshotId);
-    if (base === null) this.#counts.full += 1;
-    else this.#counts.delta += 1;
-    if (base !== null && based?.isLive === false) this.#counts.fromDeleted += 1;
+    if (base !== null) this.#counts.delta += 1;
     assert.ok(base !== null || reason !== null, 'a full backup that nobody asked for has a reason');
     point.backup = backup;
     return backup;
@@ -243,14 +240,12 @@ export class VolumeHistory {
     try {
       const plan = planPrune(await this.#repository.backupsOf(this.volume.id), { last });
       await prune(this.#repository, plan, { signal });
-      this.#counts.rebased += plan.rebased.length;
     } finally {
       lock.release();
     }
     const { backups } = await this.#repository.backupsOf(this.volume.id);
     for (const point of this.#points) {
       const left = backups.find(({ manifest }) => manifest.snapshot.id === point.snapshotId);
-      if (point.backup !== null && left === undefined) this.#counts.pruned += 1;
       point.backup = left ?? null;
     }
     const left = this.#points.filter(({ backup }) => backup !== null).length;
@@ -269,9 +264,8 @@ export class VolumeHistory {
   }
 
   toString(): string {
-    const { full, delta, fromDeleted, grown, pruned, rebased } = this.#counts;
-    const taken = this.#points.length;
-    return `${taken} snapshots, ${full} full and ${delta} incremental backups, ${fromDeleted} of them from deleted snapshots, grown ${grown} times, ${pruned} backups pruned and ${rebased} rebased`;
+    const { delta, grown } = this.#counts;
+    return `${this.#points.length} snapshots, ${delta} incremental backups, grown ${grown} times`;
   }
 
   #live(): Point[] {
