@@ -7,18 +7,14 @@ import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type * as grpc from '@grpc/grpc-js';
 import { CsiError, StatusCode } from '../../src/base/errors.js';
-import { createLogger } from '../../src/base/logger.js';
-import { parseRouteConfig } from '../../src/config/route.js';
 import { formatHostPort } from '../../src/config/tls.js';
 import { destinationOf } from '../../src/csi/routed-calls.js';
 import { type AnyService, EncodedResponse, type MessageWriter } from '../../src/csi/service.js';
 import { nodeKey } from '../../src/domain/identifiers.js';
-import { createPluginServer } from '../../src/plugin/server.js';
-import { createRouter } from '../../src/router/router.js';
 import { tlsSettings } from '../support/certificates.js';
-import { CsiClient } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { encodeMessage, RawConnection } from '../support/raw-call.js';
+import { startRouter } from '../support/router-here.js';
 import {
   CAPACITY,
   endless,
@@ -46,28 +42,14 @@ async function route(t: TestContext, services: AnyService[]) {
   const nodes = [{ id: 'node-a', address: formatHostPort(node.address) }];
   writeFileSync(list, JSON.stringify({ nodes }));
   const endpoint = `unix://${join(directory, 'router.sock')}`;
-  const config = parseRouteConfig({
-    CSI_ENDPOINT: endpoint,
-    BLOCKDELTA_ROUTE_NODES: `file:${list}`,
-    ...tlsSettings(node.router),
-  });
-  const lines: string[] = [];
-  const logger = createLogger('debug', { write: (line) => lines.push(line) });
-  const router = await createRouter(config, logger);
-  const server = createPluginServer({ services: [router.identity], config, logger });
-  await server.start();
-  await router.discover();
-  server.open(router.services);
-  const client = new CsiClient(endpoint);
+  const settings = { BLOCKDELTA_ROUTE_NODES: `file:${list}`, ...tlsSettings(node.router) };
+  const { client, log, close } = await startRouter(endpoint, settings);
   const raw = new RawConnection(endpoint);
   t.after(async () => {
-    client.close();
     raw.close();
-    server.force();
-    await server.stop();
-    router.close();
+    await close();
   });
-  return { endpoint, client, raw, log: () => lines.join(''), nodeLog: node.logText };
+  return { endpoint, client, raw, log, nodeLog: node.logText };
 }
 
 /** A node whose Controller has that one RPC. */

@@ -6,15 +6,12 @@ import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { createLogger } from '../../src/base/logger.js';
-import { parseRouteConfig } from '../../src/config/route.js';
 import { formatHostPort } from '../../src/config/tls.js';
-import { createPluginServer } from '../../src/plugin/server.js';
-import { createRouter } from '../../src/router/router.js';
 import { Authority, tlsSettings } from './certificates.js';
-import { CsiClient } from './csi-client.js';
+import type { CsiClient } from './csi-client.js';
 import { loopbackAddress } from './loopback.js';
 import { MemoryPlugin } from './memory-plugin.js';
+import { startRouter } from './router-here.js';
 import { temporaryDirectory } from './temporary.js';
 
 export interface ClusterNode {
@@ -27,9 +24,7 @@ export class MemoryCluster {
   readonly directory = temporaryDirectory();
   readonly nodes: ClusterNode[] = [];
   readonly #authority: Authority;
-  readonly #lines: string[] = [];
-  #client: CsiClient | undefined;
-  #close: () => Promise<void> = async () => undefined;
+  #router: Awaited<ReturnType<typeof startRouter>> | undefined;
 
   constructor() {
     this.#authority = new Authority(this.directory);
@@ -44,8 +39,8 @@ export class MemoryCluster {
 
   /** Of the router. */
   get client(): CsiClient {
-    if (this.#client === undefined) throw new Error('the cluster has not been started');
-    return this.#client;
+    if (this.#router === undefined) throw new Error('the cluster has not been started');
+    return this.#router.client;
   }
 
   get endpoint(): string {
@@ -54,7 +49,7 @@ export class MemoryCluster {
 
   /** The router's log. */
   get log(): string {
-    return this.#lines.join('');
+    return this.#router?.log() ?? '';
   }
 
   node(index: number): ClusterNode {
@@ -74,29 +69,15 @@ export class MemoryCluster {
   async start(): Promise<void> {
     for (const { plugin } of this.nodes) await plugin.start();
     this.list(this.nodes);
-    const config = parseRouteConfig({
-      CSI_ENDPOINT: this.endpoint,
+    this.#router = await startRouter(this.endpoint, {
       BLOCKDELTA_ROUTE_NODES: `file:${join(this.directory, 'nodes.json')}`,
       ...tlsSettings(this.#authority.issue('router', 'blockdelta-router')),
     });
-    const logger = createLogger('debug', { write: (line) => this.#lines.push(line) });
-    const router = await createRouter(config, logger);
-    const server = createPluginServer({ services: [router.identity], config, logger });
-    await server.start();
-    await router.discover();
-    server.open(router.services);
-    this.#client = new CsiClient(this.endpoint);
-    this.#close = async () => {
-      this.#client?.close();
-      server.force();
-      await server.stop();
-      router.close();
-    };
     while (!(await this.client.identity.Probe({}))['ready'].value) await delay(10);
   }
 
   async tearDown(): Promise<void> {
-    await this.#close();
+    await this.#router?.close();
     for (const { plugin } of this.nodes) await plugin.stop();
   }
 }

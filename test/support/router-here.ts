@@ -1,0 +1,25 @@
+/** A router in this process, on a real socket, as `route` runs it but for its listener and the signal that stops it. */
+import { createLogger } from '../../src/base/logger.js';
+import { parseRouteConfig } from '../../src/config/route.js';
+import { createPluginServer } from '../../src/plugin/server.js';
+import { createRouter } from '../../src/router/router.js';
+import { CsiClient } from './csi-client.js';
+
+export async function startRouter(endpoint: string, env: Record<string, string>) {
+  const config = parseRouteConfig({ CSI_ENDPOINT: endpoint, ...env });
+  const lines: string[] = [];
+  const logger = createLogger('debug', { write: (line) => lines.push(line) });
+  const router = await createRouter(config, logger);
+  const server = createPluginServer({ services: [router.identity], config, logger });
+  await server.start();
+  await router.discover();
+  server.open(router.services);
+  const client = new CsiClient(endpoint);
+  const close = async (): Promise<void> => {
+    client.close();
+    server.force();
+    await server.stop();
+    router.close();
+  };
+  return { client, log: () => lines.join(''), close };
+}
