@@ -3,7 +3,7 @@
  * have one indirect block whose pointers all lead back to itself, so that 64 MiB stand for a thousand TiB.
  */
 import { execFileSync } from 'node:child_process';
-import { closeSync, openSync, readSync, writeSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 
 const BLOCK_BYTES = 1024;
 const POINTERS = BLOCK_BYTES / 4;
@@ -21,23 +21,18 @@ export type Cost = 'time' | 'memory';
 export function writeHostileExt4(path: string, cost: Cost): void {
   const options = ['-F', '-q', '-b', `${BLOCK_BYTES}`, '-I', `${INODE_BYTES}`, '-O', FEATURES];
   execFileSync('mkfs.ext4', [...options, path], { stdio: 'ignore' });
-  const fd = openSync(path, 'r+');
-  try {
-    const superblock = readAt(fd, SUPERBLOCK, BLOCK_BYTES);
-    const inodes = superblock.readUInt32LE(40);
-    const table = readAt(fd, SUPERBLOCK + BLOCK_BYTES, 32).readUInt32LE(8) * BLOCK_BYTES;
-    const pointers = Buffer.alloc(BLOCK_BYTES);
-    for (let at = 0; at < BLOCK_BYTES; at += 4) pointers.writeUInt32LE(LOOP_BLOCK, at);
-    writeSync(fd, pointers, 0, BLOCK_BYTES, LOOP_BLOCK * BLOCK_BYTES);
-    const inode = cost === 'time' ? hugeFile() : hugeDirectory();
-    for (let number = FIRST_FREE_INODE; number <= inodes; number += 1) {
-      writeSync(fd, inode, 0, INODE_BYTES, table + (number - 1) * INODE_BYTES);
-    }
-    superblock.writeUInt16LE(0, 58);
-    writeSync(fd, superblock, 0, BLOCK_BYTES, SUPERBLOCK);
-  } finally {
-    closeSync(fd);
+  const image = readFileSync(path);
+  const inodes = image.readUInt32LE(SUPERBLOCK + 40);
+  const table = image.readUInt32LE(SUPERBLOCK + BLOCK_BYTES + 8) * BLOCK_BYTES;
+  for (let at = 0; at < BLOCK_BYTES; at += 4) {
+    image.writeUInt32LE(LOOP_BLOCK, LOOP_BLOCK * BLOCK_BYTES + at);
   }
+  const inode = cost === 'time' ? hugeFile() : hugeDirectory();
+  for (let number = FIRST_FREE_INODE; number <= inodes; number += 1) {
+    inode.copy(image, table + (number - 1) * INODE_BYTES);
+  }
+  image.writeUInt16LE(0, SUPERBLOCK + 58);
+  writeFileSync(path, image, { flag: 'r+' });
 }
 
 function hugeFile(): Buffer {
@@ -60,11 +55,5 @@ function inode(mode: number, blocks: number, slot: number): Buffer {
   for (const time of [8, 12, 16]) bytes.writeUInt32LE(1_700_000_000, time);
   bytes.writeUInt16LE(1, 26);
   bytes.writeUInt32LE(LOOP_BLOCK, 40 + slot * 4);
-  return bytes;
-}
-
-function readAt(fd: number, position: number, length: number): Buffer {
-  const bytes = Buffer.alloc(length);
-  readSync(fd, bytes, 0, length, position);
   return bytes;
 }

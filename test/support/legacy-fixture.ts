@@ -1,20 +1,14 @@
 /** A plugin that serves CSI 0.3 and 0.1 beside v1, with clients of both, for all tests of a file. */
 import { after } from 'node:test';
 import { LegacyClient, type OldVersion } from './legacy-client.js';
-import { type RunningPlugin, runPlugin } from './running-plugin.js';
+import { type RunningPlugin, type RunningPluginOptions, runPlugin } from './running-plugin.js';
 import { Workspace } from './workspace.js';
 
-export interface LegacyFixture {
-  running: RunningPlugin;
-  /** BLOCKDELTA_LEGACY_STAGING_DIR */
-  staging: string;
-  clientOf(version: OldVersion): LegacyClient;
-}
-
+/** `staging`: BLOCKDELTA_LEGACY_STAGING_DIR. */
 export function runLegacyPlugin(
   label: string,
-  options: { poolSizeMiB?: number; env?: Record<string, string> } = {},
-): LegacyFixture {
+  options: Pick<RunningPluginOptions, 'poolSizeMiB' | 'env'> = {},
+) {
   // CSI allows nothing beside the socket, which is in the plugin's workspace.
   const staged = new Workspace(`${label}-staged`);
   const staging = staged.path('staging');
@@ -25,9 +19,9 @@ export function runLegacyPlugin(
     await running.endPlugin();
     staged.dispose();
   });
-  const running = runPlugin(label, {
+  const running: RunningPlugin = runPlugin(label, {
+    ...options,
     pools: { main: 'xfs' },
-    ...(options.poolSizeMiB === undefined ? {} : { poolSizeMiB: options.poolSizeMiB }),
     env: {
       BLOCKDELTA_LEGACY_CSI: '0.3,0.1',
       BLOCKDELTA_LEGACY_STAGING_DIR: staging,
@@ -40,13 +34,10 @@ export function runLegacyPlugin(
       }
     },
   });
-  return {
-    running,
-    staging,
-    clientOf: (version) => {
-      const client = clients.get(version);
-      if (client === undefined) throw new Error('no plugin is running');
-      return client;
-    },
+  const clientOf = (version: OldVersion): LegacyClient => {
+    const client = clients.get(version);
+    if (client === undefined) throw new Error('no plugin is running');
+    return client;
   };
+  return { running, staging, clientOf };
 }

@@ -75,16 +75,12 @@ export class PodsApi {
     const isWatch = searchParams.get('watch') === 'true';
     const title = `${isWatch ? 'watch' : 'list'} ${resource} ${namespace}`;
     response.setHeader('content-type', 'application/json');
-    if (!this.#isGranted(isWatch ? 'watch' : 'list', resource, namespace)) {
-      this.requests.push(`${title} refused`);
-      response.statusCode = 403;
-      response.end('{"kind":"Status","apiVersion":"v1","reason":"Forbidden","code":403}');
-      return;
-    }
-    this.requests.push(title);
-    if (this.isBroken) {
-      response.statusCode = 503;
-      response.end('{"kind":"Status","apiVersion":"v1","code":503}');
+    const isGranted = this.#isGranted(isWatch ? 'watch' : 'list', resource, namespace);
+    this.requests.push(isGranted ? title : `${title} refused`);
+    if (!isGranted || this.isBroken) {
+      const code = isGranted ? 503 : 403;
+      response.statusCode = code;
+      response.end(JSON.stringify({ kind: 'Status', apiVersion: 'v1', code }));
       return;
     }
     if (isWatch) {
