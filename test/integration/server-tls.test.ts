@@ -100,7 +100,7 @@ test('H26: only TLS 1.3 with a trusted certificate of the right DNS name is acce
     'another authority': keyAndCertificate(stranger.issue('foreign', 'blockdelta-router')),
     'another name': keyAndCertificate(authority.issue('other', 'somebody-else')),
     'the name as common name only': keyAndCertificate(
-      authority.issue('cn', '', { commonName: 'blockdelta-router' }),
+      authority.issue('cn', '', 'blockdelta-router'),
     ),
     'a wildcard': keyAndCertificate(authority.issue('wild', '*.example')),
     'no HTTP/2': { ...good, ALPNProtocols: [] },

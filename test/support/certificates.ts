@@ -39,14 +39,8 @@ export class Authority {
    * A certificate with this DNS name.
    *
    * @param label of the files, which are made anew and moved over older ones
-   * @param names further options: other names, days of validity
    */
-  issue(
-    label: string,
-    dnsName: string,
-    options: { days?: number; commonName?: string; trusts?: Authority } = {},
-  ): CertificateFiles {
-    const { days = 2, commonName = dnsName, trusts = this } = options;
+  issue(label: string, dnsName: string, commonName = dnsName): CertificateFiles {
     this.#issued += 1;
     const made = join(this.#directory, `${this.#name}-${this.#issued}`);
     const files = {
@@ -56,11 +50,11 @@ export class Authority {
     };
     const names = dnsName === '' ? [] : ['-addext', `subjectAltName=DNS:${dnsName}`];
     openssl(
-      ...['req', '-x509', ...EC_KEY, '-days', String(days), '-subj', `/CN=${commonName}`, ...names],
+      ...['req', '-x509', ...EC_KEY, '-days', '2', '-subj', `/CN=${commonName}`, ...names],
       ...['-CA', this.file, '-CAkey', this.#path('key'), '-addext', 'basicConstraints=CA:FALSE'],
       ...['-keyout', `${made}.key`, '-out', `${made}.pem`],
     );
-    writeFileSync(`${made}-ca.pem`, readFileSync(trusts.file));
+    writeFileSync(`${made}-ca.pem`, readFileSync(this.file));
     renameSync(`${made}.pem`, files.certificate);
     renameSync(`${made}.key`, files.key);
     renameSync(`${made}-ca.pem`, files.ca);

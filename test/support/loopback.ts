@@ -2,6 +2,6 @@
 import { randomInt } from 'node:crypto';
 import type { HostPort } from '../../src/config/values.js';
 
-export function loopbackAddress(port = 9810): HostPort {
-  return { host: `127.${randomInt(1, 255)}.${randomInt(0, 255)}.${randomInt(1, 255)}`, port };
+export function loopbackAddress(): HostPort {
+  return { host: `127.${randomInt(1, 255)}.${randomInt(0, 255)}.${randomInt(1, 255)}`, port: 9810 };
 }

@@ -15,11 +15,6 @@ export function seededRandom(label: string): Random {
   return new Random(seed);
 }
 
-/** Bytes derived from a label: the same for the same label. For content that must only be distinguishable. */
-export function seededBytes(label: string, length: number): Buffer {
-  return new Random(seedOf(label)).bytes(length);
-}
-
 function givenSeed(): number | undefined {
   const given = process.env['BLOCKDELTA_TEST_SEED'];
   if (given === undefined) return undefined;
