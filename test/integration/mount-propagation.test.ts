@@ -1,6 +1,6 @@
 /**
  * A plugin in a mount namespace of its own: its mounts are seen outside, or it refuses to make them.
- * unit/host/propagation.test.ts judges more kinds of mounts.
+ * unit/host/mounts.test.ts judges more kinds of mounts.
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
