@@ -82,14 +82,14 @@ class RandomLife {
     const invalidatedIds = new Set(invalidated.map(({ snapshotId }) => snapshotId));
     for (const base of this.snapshots.slice(0, this.snapshots.indexOf(target))) {
       const known = this.live.has(base) || usableIds.has(base.id);
-      const hasGap = !this.live.has(base) && this.#hasGap(base, target, invalidatedIds);
-      if (
-        hasGap &&
-        (await statusOf(this.pool.soundDelta(base, target))) === 'FAILED_PRECONDITION'
-      ) {
-        this.#count('refused over a gap');
-      } else if (base.volumeId === target.volumeId && known) {
-        const list = await this.pool.soundDelta(base, target);
+      if (base.volumeId === target.volumeId && known) {
+        const delta = this.pool.soundDelta(base, target);
+        const mayBeRefused = !this.live.has(base) && this.#hasGap(base, target, invalidatedIds);
+        if (mayBeRefused && (await statusOf(delta)) === 'FAILED_PRECONDITION') {
+          this.#count('refused over a gap');
+          continue;
+        }
+        const list = await delta;
         this.#count(this.live.has(base) ? 'lists from live bases' : FROM_KEPT);
         this.#count('ranges', list.ranges.length);
       } else if (!this.live.has(base)) {
