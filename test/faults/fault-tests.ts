@@ -79,7 +79,7 @@ async function settled(
   try {
     await scene.start();
     // What an embedded pool has grown by for one attempt it has in the next one.
-    if (kind === 'embedded') await scene.passBy({ sizeBytes: AMPLE_BYTES });
+    if (kind === 'embedded') await scene.makeAndDelete({ sizeBytes: AMPLE_BYTES });
     for (const resident of residents) await scene.settle(resident);
     await settle?.(scene);
     return scene;

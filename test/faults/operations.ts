@@ -450,7 +450,7 @@ export const START: Operation = {
   isStart: true,
   onlyKills: true,
   prepare: async (scene) => {
-    await scene.passBy();
+    await scene.makeAndDelete();
     await scene.kill();
     return { call: () => startIfDead(scene) };
   },

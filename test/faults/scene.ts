@@ -212,7 +212,7 @@ export class Scene {
   }
 
   /** Makes a volume and deletes it. */
-  async passBy(source: VolumeSpec = {}): Promise<void> {
+  async makeAndDelete(source: VolumeSpec = {}): Promise<void> {
     const volume = await this.volume('block', source);
     await this.orchestrator.delete(volume);
     this.ledger.remove(volume.id);
