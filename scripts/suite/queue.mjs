@@ -135,7 +135,14 @@ export class JobQueue {
     const [program, ...words] = isolated(timed);
     const child = spawn(program, words, {
       detached: true,
-      env: { ...process.env, ...job.env, TMPDIR: directory, BLOCKDELTA_TEST_RUNNING: places.running },
+      env: {
+        ...process.env,
+        ...job.env,
+        TMPDIR: directory,
+        BLOCKDELTA_TEST_RUNNING: places.running,
+        // scripts/test-native enters no namespace within this one, whose mounts are looked at afterwards.
+        OWN_MOUNTS: '1',
+      },
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     const keep = (chunk) => {
