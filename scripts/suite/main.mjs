@@ -9,8 +9,8 @@
  *   scripts/test --tier TIER           one tier, also with patterns: unit, memory, node or guest;
  *                                      checks (formats, lint, words) and native have no test files
  *   scripts/test --name REGEX          only tests whose name matches, or whose parent's does
- *   scripts/test --jobs N              as many at a time; one more than there are processors, because
- *                                      about a fifth of the time a test waits for a clock or a device
+ *   scripts/test --jobs N              as many at a time; two more than there are processors, because
+ *                                      about a third of the time a test waits for a clock or a device
  *   scripts/test --record              writes the times of this run to scripts/suite/times.json
  *
  * Patterns are regular expressions. Random tests and fuzz targets run from fixed seeds, the same each
@@ -59,7 +59,7 @@ function parse() {
     options: {
       tier: { type: 'string', multiple: true, default: [] },
       name: { type: 'string' },
-      jobs: { type: 'string', default: `${availableParallelism() + 1}` },
+      jobs: { type: 'string', default: `${availableParallelism() + 2}` },
       nightly: { type: 'boolean', default: false },
       record: { type: 'boolean', default: false },
       help: { type: 'boolean', short: 'h', default: false },

@@ -22,7 +22,7 @@ import { skipUnlessRoot, Workspace } from '../support/workspace.js';
 const NODES = [1, 2, 3];
 const STREAMS = 50;
 const RPC = 'GetMetadataAllocated';
-const LONG_MS = 300_000;
+const LONG_MS = 120_000;
 /** About 1.5 MB on the wire; the slowest reader takes a second, and in a nightly run some. */
 const ENTRIES = isNightly ? 400_000 : 120_000;
 /** After every message, ms: one reader in five does not pause. */

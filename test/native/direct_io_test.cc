@@ -82,7 +82,7 @@ void WriteTogether(const Volume& volume, const std::string& snapshot, uint32_t b
   ASSERT_VALUE(attached, AttachLoop(volume.path(), false, ""));
   const LoopDevice& device = attached.device;
   const uint64_t until_ns =
-      ClockNs(CLOCK_MONOTONIC) + (IsNightly() ? 60'000'000'000 : 1'500'000'000);
+      ClockNs(CLOCK_MONOTONIC) + (IsNightly() ? 20'000'000'000 : 1'500'000'000);
   std::vector<std::thread> threads;
   for (uint32_t offset = 0; offset < kPageBytes; offset += block_bytes) {
     threads.emplace_back([&device, offset, block_bytes, until_ns] {

@@ -320,7 +320,7 @@ void GroupSnapshotsTest::CheckRaw(unsigned pause_ms, int rounds) {
 }
 
 TEST_F(GroupSnapshotsTest, TakesOccasionallyWrittenRawDevicesAtOnePointInTime) {
-  CheckRaw(25, IsNightly() ? 100 : 10);
+  CheckRaw(25, IsNightly() ? 40 : 10);
 }
 
 TEST_F(GroupSnapshotsTest, TakesConstantlyWrittenRawDevicesAtOnePointInTimeOrNotAtAll) {
