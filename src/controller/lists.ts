@@ -11,7 +11,7 @@ import {
   parseVolumeCapabilities,
   requireString,
 } from '../csi/fields.js';
-import { type Page, pageScope, paginateFetched, parsePage } from '../csi/pagination.js';
+import { type Page, pageScope, paginate, parsePage } from '../csi/pagination.js';
 import { type RequestOf, type ResponseOf, ResponseParts } from '../csi/service.js';
 import { parseTopology } from '../csi/topology.js';
 import { isWithin, nodeSegment } from '../domain/topology.js';
@@ -26,7 +26,7 @@ export async function listVolumes(
   request: RequestOf<'ListVolumes'>,
 ): Promise<ResponseOf<'ListVolumes'> | ResponseParts<ResponseOf<'ListVolumes'>>> {
   const { catalogue } = deps;
-  const pages = paginateFetched(
+  const pages = paginate(
     (after, limit) => catalogue.listVolumes({ after, limit }),
     (volume) => volume.volumeId,
     { ...parsePage(request), scope: pageScope('ListVolumes') },
@@ -93,7 +93,7 @@ export async function listSnapshots(
   const sourceVolumeId = optionalString(request.source_volume_id, 'source_volume_id');
   parseSecrets(request.secrets, 'secrets');
   const filter = { snapshotId, volumeId: sourceVolumeId };
-  const pages = paginateFetched(
+  const pages = paginate(
     (after, limit) => deps.catalogue.listSnapshots({ after, limit }, filter),
     (snapshot) => snapshot.snapshotId,
     { ...parsePage(request), scope: pageScope('ListSnapshots', snapshotId, sourceVolumeId) },

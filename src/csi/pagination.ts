@@ -68,37 +68,18 @@ export function decodeToken(scope: PageScope, token: string): string | null {
   return id;
 }
 
-/**
- * The page that a request asks for.
- *
- * @param sortedItems all items that pass the filter, ascending by id in the order of `<`, each id
- *   once and not empty
- * @throws CsiError ABORTED if the token is not one of this scope
- */
-export function paginate<T>(
-  sortedItems: readonly T[],
-  idOf: (item: T) => string,
-  request: PageRequest,
-): Page<T> {
-  const afterId = decodeToken(request.scope, request.startingToken);
-  const begin = afterId === null ? 0 : indexAfter(sortedItems, idOf, afterId);
-  const end = request.maxEntries === 0 ? sortedItems.length : begin + request.maxEntries;
-  const entries = sortedItems.slice(begin, end);
-  const last = entries.at(-1);
-  const remain = end < sortedItems.length && last !== undefined;
-  return { entries, nextToken: remain ? encodeToken(request.scope, idOf(last)) : '' };
-}
-
 /** How many entries are fetched and encoded at once: a few milliseconds of the event loop. */
 const BATCH_ENTRIES = 500;
 
 /**
- * The same for a list that is fetched in batches. Only the last batch of a page has a token.
+ * The page that a request asks for, of a list that is fetched in batches. Only the last batch has a token.
  *
- * @param fetch at most so many items, ascending by id, whose ids are greater than that one; '' begins
+ * @param fetch at most so many items, ascending by id in the order of `<`, whose ids are greater than
+ *   that one; '' begins
+ * @throws CsiError ABORTED if the token is not one of this scope
  */
-export async function* paginateFetched<T>(
-  fetch: (after: string, limit: number) => Promise<readonly T[]>,
+export async function* paginate<T>(
+  fetch: (after: string, limit: number) => Promise<readonly T[]> | readonly T[],
   idOf: (item: T) => string,
   request: PageRequest,
 ): AsyncGenerator<Page<T>> {
@@ -115,17 +96,6 @@ export async function* paginateFetched<T>(
     if (left === 0) return yield { entries, nextToken: encodeToken(request.scope, after) };
     yield { entries, nextToken: '' };
   }
-}
-
-function indexAfter<T>(sorted: readonly T[], idOf: (item: T) => string, id: string): number {
-  let low = 0;
-  let high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >>> 1;
-    if (idOf(sorted[middle] as T) <= id) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 function scopeDigest(scope: PageScope): Buffer {

@@ -64,11 +64,18 @@ async function listVolumeHealth(
 ): Promise<ResponseOf<'ControllerListVolumeHealth'>> {
   const wanted = { ...parsePage(request), scope: pageScope('ControllerListVolumeHealth') };
   parseSecrets(request.secrets);
-  const page = paginate(await adverse(deps), ([volumeId]) => volumeId, wanted);
-  return {
-    entries: page.entries.map(([volumeId, conditions]) => healthMessage(volumeId, conditions)),
-    next_token: page.nextToken,
-  };
+  const found = await adverse(deps);
+  const pages = paginate(
+    (after, limit) => found.filter(([volumeId]) => volumeId > after).slice(0, limit),
+    ([volumeId]) => volumeId,
+    wanted,
+  );
+  const response = { entries: [] as VolumeHealth[], next_token: '' };
+  for await (const { entries, nextToken } of pages) {
+    response.entries.push(...entries.map((entry) => healthMessage(...entry)));
+    response.next_token = nextToken;
+  }
+  return response;
 }
 
 /** The volumes with something wrong, in the order of their ids. */

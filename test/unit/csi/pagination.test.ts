@@ -1,24 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
-import {
-  decodeToken,
-  encodeToken,
-  type Page,
-  pageScope,
-  paginate,
-} from '../../../src/csi/pagination.js';
-import { seededRandom } from '../../support/random.js';
+import { decodeToken, encodeToken, pageScope } from '../../../src/csi/pagination.js';
 
 const UUID = '5f0c9be2-70f4-4d6a-9a3b-0d2f6c1e8a47';
 const SCOPE = pageScope('ListVolumes');
 
 function aborts(call: () => unknown, message: RegExp): void {
   assert.throws(call, { code: StatusCode.ABORTED, message });
-}
-
-function page(ids: readonly string[], maxEntries: number, startingToken = ''): Page<string> {
-  return paginate(ids, (id) => id, { maxEntries, startingToken, scope: SCOPE });
 }
 
 test('a token gives back the id it was made of, and the empty one begins at the first entry', () => {
@@ -62,31 +51,4 @@ test('what is not a token at all, or has any one character changed, is refused',
     malformed.push(...others.map((other) => genuine.slice(0, at) + other + genuine.slice(at + 1)));
   });
   for (const token of malformed) aborts(() => decodeToken(SCOPE, token), /starting_token/);
-});
-
-test('paging with entries coming and going misses none that stayed and repeats none', () => {
-  const numbers = seededRandom('paging');
-  const random = (limit: number) => numbers.below(limit);
-  for (let round = 0; round < 300; round += 1) {
-    const present = new Set(Array.from({ length: random(40) }, () => `id-${random(60)}`));
-    const stayed = new Set(present);
-    const listed: string[] = [];
-    let token = '';
-    do {
-      const limit = 1 + random(5);
-      const { entries, nextToken } = page([...present].sort(), limit, token);
-      assert.ok(entries.length <= limit, `round ${round}`);
-      listed.push(...entries);
-      token = nextToken;
-      for (let change = random(4); change > 0; change -= 1) {
-        const id = `id-${random(60)}`;
-        if (present.delete(id)) stayed.delete(id);
-        else present.add(id);
-      }
-    } while (token !== '');
-    assert.equal(new Set(listed).size, listed.length, `round ${round}: repeated`);
-    for (const id of stayed) {
-      assert.ok(listed.includes(id), `round ${round}: ${id} was missed`);
-    }
-  }
 });
