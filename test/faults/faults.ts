@@ -150,7 +150,7 @@ export async function runOperation(
       reached(step, () => killAt(scene, operation, step)),
     );
     if (isKilled) tally.killed += 1;
-    else console.log(`# ${operation.name}: ${step} did not come again`);
+    else console.log(`# ${operation.name}: ${step} did not come again: ${WHY_NOT}`);
   }
   const failures = operation.onlyKills === true ? [] : selection.failures(operation, steps);
   for (const step of failures) {
@@ -203,6 +203,8 @@ async function reached(step: string, once: () => Promise<Trace>): Promise<boolea
   }
 }
 
+const WHY_NOT =
+  'the extents of the file, and what else runs, decide whether and how often it comes';
 const ATTEMPTS = 6;
 const ATTEMPTS_BEFORE_PASSED = 2;
 
