@@ -19,7 +19,7 @@ import {
   type ThinVolume,
 } from './thin-pool-on-disks.js';
 
-const STEPS = isNightly ? 1500 : 60;
+const STEPS = isNightly ? 600 : 60;
 const MAX_VOLUMES = 3;
 const MAX_LIVE = 10;
 const MAX_KEPT = 24;

@@ -6,8 +6,8 @@ import { seededRandom } from '../support/random.js';
 import { sharedThreads } from '../support/shared-threads.js';
 import { PAGES_A_BLOCK, poolTest, type ThinSnapshot } from './thin-pool-on-disks.js';
 
-const SNAPSHOTS = isNightly ? 400 : 30;
-const PAIRS = isNightly ? 80 : 8;
+const SNAPSHOTS = isNightly ? 200 : 30;
+const PAIRS = isNightly ? 40 : 8;
 const BLOCKS = 1024;
 const SIZE = BLOCKS * 65_536;
 
