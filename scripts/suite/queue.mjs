@@ -65,7 +65,8 @@ export class JobQueue {
    */
   constructor(jobs, options) {
     this.#waiting = [...jobs].sort((a, b) => (b.seconds ?? 0) - (a.seconds ?? 0));
-    this.#longest = this.#waiting[0];
+    const needed = new Set(jobs.flatMap((job) => job.needs ?? []));
+    this.#longest = this.#waiting.find((job) => !needed.has(job));
     this.#slots = options.slots;
     this.#options = options;
   }
