@@ -11,8 +11,8 @@ import {
   parseVolumeCapabilities,
   requireString,
 } from '../csi/fields.js';
-import { type Page, pageScope, paginate, parsePage } from '../csi/pagination.js';
-import { type RequestOf, type ResponseOf, ResponseParts } from '../csi/service.js';
+import { listResponse, pageScope, paginate, parsePage } from '../csi/pagination.js';
+import type { RequestOf, ResponseOf, ResponseParts } from '../csi/service.js';
 import { parseTopology } from '../csi/topology.js';
 import { isWithin, nodeSegment } from '../domain/topology.js';
 import { probeAll } from '../health/storage-observations.js';
@@ -42,35 +42,6 @@ export async function listVolumes(
       status: await statusMessage(deps, volume, publications),
     }));
   });
-}
-
-interface ListOf<Entry> {
-  entries: Entry[];
-  next_token: string;
-}
-
-/** One response, or one part for each batch of a longer list, so that no step blocks the event loop for long. */
-async function listResponse<T, Entry>(
-  pages: AsyncGenerator<Page<T>>,
-  entriesOf: (items: readonly T[]) => Promise<Entry[]> | Entry[],
-): Promise<ListOf<Entry> | ResponseParts<ListOf<Entry>>> {
-  const message = async ({ entries, nextToken }: Page<T>): Promise<ListOf<Entry>> => ({
-    entries: await entriesOf(entries),
-    next_token: nextToken,
-  });
-  const parts = (async function* () {
-    for await (const page of pages) yield message(page);
-  })();
-  const first = await parts.next();
-  const second = await parts.next();
-  if (second.done === true) return first.value as ListOf<Entry>;
-  return new ResponseParts(
-    (async function* () {
-      yield first.value as ListOf<Entry>;
-      yield second.value;
-      yield* parts;
-    })(),
-  );
 }
 
 export async function getVolume(

@@ -6,6 +6,7 @@
 import { createHash } from 'node:crypto';
 import { CsiError } from '../base/errors.js';
 import { parseInt32NonNegative } from './fields.js';
+import { ResponseParts } from './service.js';
 
 /** CSI's limit for a token. */
 const MAX_TOKEN_CHARACTERS = 128;
@@ -96,6 +97,35 @@ export async function* paginate<T>(
     if (left === 0) return yield { entries, nextToken: encodeToken(request.scope, after) };
     yield { entries, nextToken: '' };
   }
+}
+
+interface ListOf<Entry> {
+  entries: Entry[];
+  next_token: string;
+}
+
+/** One response, or one part for each batch of a longer list, so that no step blocks the event loop for long. */
+export async function listResponse<T, Entry>(
+  pages: AsyncGenerator<Page<T>>,
+  entriesOf: (items: readonly T[]) => Promise<Entry[]> | Entry[],
+): Promise<ListOf<Entry> | ResponseParts<ListOf<Entry>>> {
+  const message = async ({ entries, nextToken }: Page<T>): Promise<ListOf<Entry>> => ({
+    entries: await entriesOf(entries),
+    next_token: nextToken,
+  });
+  const parts = (async function* () {
+    for await (const page of pages) yield message(page);
+  })();
+  const first = await parts.next();
+  const second = await parts.next();
+  if (second.done === true) return first.value as ListOf<Entry>;
+  return new ResponseParts(
+    (async function* () {
+      yield first.value as ListOf<Entry>;
+      yield second.value;
+      yield* parts;
+    })(),
+  );
 }
 
 function scopeDigest(scope: PageScope): Buffer {

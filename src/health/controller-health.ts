@@ -10,8 +10,8 @@ import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { parseSecrets, requireFields, requireString } from '../csi/fields.js';
 import type { VolumeHealth } from '../csi/messages.js';
-import { pageScope, paginate, parsePage } from '../csi/pagination.js';
-import type { RequestOf, ResponseOf, UnaryHandlers } from '../csi/service.js';
+import { listResponse, pageScope, paginate, parsePage } from '../csi/pagination.js';
+import type { RequestOf, ResponseOf, ResponseParts, UnaryHandlers } from '../csi/service.js';
 import { readyVolume } from '../volumes/ready-volume.js';
 import {
   type HealthDependencies,
@@ -61,7 +61,9 @@ async function getVolumeHealth(
 async function listVolumeHealth(
   deps: HealthDependencies,
   request: RequestOf<'ControllerListVolumeHealth'>,
-): Promise<ResponseOf<'ControllerListVolumeHealth'>> {
+): Promise<
+  ResponseOf<'ControllerListVolumeHealth'> | ResponseParts<ResponseOf<'ControllerListVolumeHealth'>>
+> {
   const wanted = { ...parsePage(request), scope: pageScope('ControllerListVolumeHealth') };
   parseSecrets(request.secrets);
   const found = await adverse(deps);
@@ -70,12 +72,7 @@ async function listVolumeHealth(
     ([volumeId]) => volumeId,
     wanted,
   );
-  const response = { entries: [] as VolumeHealth[], next_token: '' };
-  for await (const { entries, nextToken } of pages) {
-    response.entries.push(...entries.map((entry) => healthMessage(...entry)));
-    response.next_token = nextToken;
-  }
-  return response;
+  return listResponse(pages, (entries) => entries.map((entry) => healthMessage(...entry)));
 }
 
 /** The volumes with something wrong, in the order of their ids. */
