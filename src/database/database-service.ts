@@ -6,7 +6,7 @@
  * then fail until the reserve has been restored, so that they do not consume what others need to free
  * space with.
  */
-import { workerData } from 'piscina';
+import { workerData } from 'node:worker_threads';
 import { CsiError, StatusCode } from '../base/errors.js';
 import type { CallKind, DatabaseCall, DatabaseCalls } from './calls.js';
 import type { SqliteConnection } from './connection.js';

@@ -5,7 +5,6 @@
  * copy no bytes. JavaScript allocates the buffer: memory of native code would be cloned, or
  * refused.
  */
-import { move, transferableSymbol, valueSymbol } from 'piscina';
 import {
   type Addon,
   type FillRequest,
@@ -36,18 +35,25 @@ export interface FillAnswer {
 
 export default function perform(task: UnaryTask | FillTask | IdleTask): unknown {
   if (task.method === null) return null;
-  if (task.method === 'fillMetadata') {
-    const result = addon.fillMetadata(task.request, task.buffer);
-    const answer: FillAnswer = { result, buffer: task.buffer };
-    return move({
-      get [transferableSymbol]() {
-        return answer.buffer;
-      },
-      get [valueSymbol]() {
-        return answer;
-      },
-    });
-  }
+  if (task.method === 'fillMetadata') return fill(task);
   const call = addon[task.method] as (request: unknown) => unknown;
   return call(task.request);
+}
+
+/** At the first scan: most threads never scan, and this takes a third of the time in which one starts. */
+const loadPiscina = () => import('piscina');
+let loading: ReturnType<typeof loadPiscina> | undefined;
+
+async function fill({ request, buffer }: FillTask): Promise<unknown> {
+  loading ??= loadPiscina();
+  const piscina = await loading;
+  const answer: FillAnswer = { result: addon.fillMetadata(request, buffer), buffer };
+  return piscina.move({
+    get [piscina.transferableSymbol]() {
+      return answer.buffer;
+    },
+    get [piscina.valueSymbol]() {
+      return answer;
+    },
+  });
 }
