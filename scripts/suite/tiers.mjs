@@ -16,7 +16,7 @@ export const TIERS = ['checks', 'native', ...Object.keys(DIRECTORIES)];
 export const PLAIN_TIERS = TIERS.filter((tier) => tier !== 'nightly');
 
 /** What a file uses that does more in a nightly run: more rounds, or new seeds. */
-const DOES_MORE = /\b(isNightly|seededRandom)\b/;
+const DOES_MORE = /\b(isNightly|nightlyTest|seededRandom)\b/;
 
 /** Test files of a tier as paths below test/ without the ending, such as 'unit/csi/fields'. */
 export function filesOf(tier) {

@@ -1,6 +1,6 @@
 /**
  * What a real udevd does with volumes that contain LVM, RAID, LUKS, swap or btrfs signatures: nothing with the
- * shipped rule. Without the rule it activates them, which proves that the tests detect activation.
+ * shipped rule. Without the rule it activates them, which proves in nightly runs that the tests detect activation.
  */
 
 import assert from 'node:assert/strict';
@@ -24,7 +24,7 @@ import type { NativePool } from '../../src/native/pool.js';
 import { luksHeader, partitionTable } from '../support/foreign-signatures.js';
 import { sharedThreads } from '../support/shared-threads.js';
 import { Workspace } from '../support/workspace.js';
-import { isGuest, test } from './guest.js';
+import { isGuest, nightlyTest, test } from './guest.js';
 
 const RULE = '/etc/udev/rules.d/56-blockdelta.rules';
 const UDEVD = '/lib/systemd/systemd-udevd';
@@ -207,7 +207,7 @@ test('H5: with the rule nothing inside a volume, of a file or thin, is activated
   );
 });
 
-test('H5: without the rule the host activates what tenants have written', async () => {
+nightlyTest('H5: without the rule the host activates what tenants have written', async () => {
   useRule(false);
   const log = kernelLog();
   const volumes = await attachAll();

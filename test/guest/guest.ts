@@ -1,5 +1,6 @@
 /** Tests that only make sense in the guest that scripts/test-guest starts; elsewhere they are skipped. */
 import { test as plainTest, type TestContext } from 'node:test';
+import { isNightly } from '../support/nightly.js';
 
 export const guestSkip: string | false =
   process.env['BLOCKDELTA_GUEST'] === '1' ? false : 'runs in a guest only: scripts/test-guest';
@@ -9,6 +10,9 @@ export const isGuest = guestSkip === false;
 export function test(title: string, run: (context: TestContext) => Promise<void> | void): void {
   void plainTest(title, { skip: guestSkip }, run);
 }
+
+/** A test of nightly runs alone. */
+export const nightlyTest: typeof test = isNightly ? test : () => undefined;
 
 /** A test with something of its own, which is disposed of at the end, whatever comes of the test. */
 export function testWith<T extends { dispose(): Promise<void> | void }>(

@@ -26,7 +26,6 @@ import { loadAddon } from '../../src/native/addon.js';
 import { type Message, mountCapability } from '../support/csi-client.js';
 import { Disturbance } from '../support/disturbance.js';
 import { scrape } from '../support/metrics-text.js';
-import { isNightly } from '../support/nightly.js';
 import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
 import { PluginHere } from '../support/plugin-here.js';
 import { limitsOf, makePodCgroup } from '../support/pod-cgroup.js';
@@ -34,14 +33,14 @@ import { seededRandom } from '../support/random.js';
 import { refused } from '../support/refusal.js';
 import { RunningPluginBy } from '../support/running-plugin.js';
 import { documentedSeries, doEverything, metricsAddressOf } from '../support/scraped-plugin.js';
-import { proveHistory, proveIncrement, RAW } from '../support/volume-history.js';
+import { proveHistory, RAW } from '../support/volume-history.js';
 import { readBlock, writeBlocks } from './dm-setup.js';
-import { isGuest, test } from './guest.js';
+import { isGuest, nightlyTest, test } from './guest.js';
 
 const POOL = 'main';
 const FILES = 'files';
 const BLOCK = 65536n;
-const RETAINED = isNightly ? 3 : 1;
+const RETAINED = 3;
 
 const running = new RunningPluginBy(PluginHere.start);
 before(async () => {
@@ -269,7 +268,7 @@ test('two xfs of one uuid are mounted at once: a volume and its restored snapsho
 });
 
 /** Each of the programs starts slowly in the guest. */
-test('every backup of a thin volume holds what the volume held', async () => {
+nightlyTest('every backup of a thin volume holds what the volume held', async () => {
   const options = {
     orchestrator: running.orchestrator,
     socketPath: running.plugin.endpoint.slice('unix://'.length),
@@ -280,7 +279,7 @@ test('every backup of a thin volume holds what the volume held', async () => {
     sizeBytes: 16 * MIB,
     growthBytes: 4 * MIB,
   };
-  await (isNightly ? proveHistory(options, RETAINED) : proveIncrement(options));
+  await proveHistory(options, RETAINED);
 });
 
 type Row = Record<string, unknown>;

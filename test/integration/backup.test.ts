@@ -132,6 +132,6 @@ for (const kind of ['raw volume', 'file system']) {
       use: kind === 'raw volume' ? RAW : fileSystemUse(workspace.path('mounted')),
       ...{ sizeBytes: 24 * MIB, growthBytes: 4 * MIB },
     };
-    await proveHistory(options, RETAINED, isNightly ? [11, 8, 4] : [5, 3, 1]);
+    await proveHistory(options, RETAINED, isNightly ? [11, 8, 4] : [4, 2, 1]);
   });
 }

@@ -17,12 +17,14 @@ import { statusOf } from '../support/refusal.js';
 import { NOTHING, runPlugin, test } from '../support/running-plugin.js';
 
 const ROUNDS = isNightly ? 50 : 4;
-const LIVES = isNightly ? 300 : 20;
+const LIVES = isNightly ? 300 : 10;
 const CLIENTS = 16;
 
 const running = runPlugin('concurrency', {
   pools: { main: 'xfs' },
   poolSizeMiB: 8192,
+  // As many as the plugin has by default.
+  env: { BLOCKDELTA_SCAN_THREADS: '2', BLOCKDELTA_DEVICE_THREADS: '4' },
   prepare: () => {
     second = new CsiClient(running.plugin.endpoint);
     other = new Orchestrator(running.workspace, () => second);

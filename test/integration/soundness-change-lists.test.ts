@@ -27,7 +27,7 @@ import type { PoolKind } from '../support/workspace.js';
 
 const KINDS: readonly PoolKind[] = ['xfs', 'xfs-1k', 'btrfs', 'btrfs-zstd'];
 const VOLUME_BYTES = 16 << 20;
-const ROUNDS = isNightly ? 60 : 8;
+const ROUNDS = isNightly ? 60 : 5;
 const OPERATIONS_A_ROUND = 40;
 
 /** Moves whatever blocks it may, again and again. */

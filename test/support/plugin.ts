@@ -41,6 +41,7 @@ export function pluginEnvironment(
     BLOCKDELTA_NODE_ID: 'test-node',
     BLOCKDELTA_EMBEDDED_POOL_SIZE: '4Gi',
     // Each thread that is started costs as much as loading a tenth of the plugin.
+    BLOCKDELTA_SCAN_THREADS: '1',
     BLOCKDELTA_DEVICE_THREADS: '2',
     // The tests are in the plugin's mount namespace, and /tmp of a container may be a private mount.
     BLOCKDELTA_MOUNT_PROPAGATION: 'off',

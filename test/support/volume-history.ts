@@ -273,15 +273,6 @@ export class VolumeHistory {
   }
 }
 
-/** A backup of a snapshot whose base is deleted, beside the first one. */
-export async function proveIncrement(options: HistoryOptions): Promise<void> {
-  const history = await VolumeHistory.begin(options);
-  await history.backUpFromDeleted();
-  await history.check();
-  await history.restore(1);
-  await history.end();
-}
-
 /**
  * Snapshots of a driver that retains that many deleted ones of a volume as bases: so many at random, three times,
  * and in between a base that was deleted and one that has expired.

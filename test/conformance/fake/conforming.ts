@@ -16,7 +16,11 @@ export const CONFORMING_DRIVERS: Readonly<Record<string, ConformingDriver>> = {
   'sends tuples of any length, starting with the one that contains the offset': {},
   'sends tuples of one length': {
     metadataType: 'FIXED_LENGTH',
-    only: ['metadata.*', 'delta.*', 'allocated.*', 'groups.delta'],
+    only: [
+      ...['metadata.order', 'metadata.fixed-length', 'metadata.entry-size', 'metadata.resume'],
+      ...['metadata.offset-*', 'metadata.max-results', 'metadata.empty-*', 'metadata.constant-*'],
+      ...['delta.*', 'allocated.*', 'groups.delta'],
+    ],
   },
   'clips the first tuple at the offset': {
     only: ['metadata.offset-*', 'metadata.resume'],
