@@ -8,8 +8,8 @@ export interface Scale {
 
 const MOST_TICKS = 6;
 const STEPS = [1, 2, 5];
-/** Powers of ten are not exact below 1. */
-const CLOSE = 1.0001;
+/** Powers of ten are not exact below 1; more than that lets figures leave the range. */
+const CLOSE = 1 + 1e-9;
 
 /** From zero, or from the lowest figure if one is negative. */
 export function linear(values: readonly number[], from: number, to: number): Scale {
@@ -32,7 +32,7 @@ export function logarithmic(values: readonly number[], from: number, to: number)
   const bottom = STEPS.map((step) => step * 10 ** Math.floor(Math.log10(least)))
     .filter((step) => step <= least * CLOSE)
     .at(-1) as number;
-  const top = Math.max(niceStep(Math.max(...positive)), bottom * 2);
+  const top = Math.max(niceStep(Math.max(...positive)), niceStep(bottom * 2));
   const decades = Math.log10(top / bottom);
   const ticks: number[] = [];
   for (let power = Math.floor(Math.log10(bottom)); power <= Math.log10(top) + 1; power += 1) {
@@ -47,7 +47,7 @@ export function logarithmic(values: readonly number[], from: number, to: number)
 /** 1, 2 or 5 times a power of ten, not below the given one. */
 function niceStep(least: number): number {
   const power = 10 ** Math.floor(Math.log10(least));
-  const factor = [1, 2, 5, 10].find((each) => each * power >= least * 0.999) ?? 10;
+  const factor = [1, 2, 5, 10].find((each) => each * power >= least / CLOSE) ?? 10;
   return factor * power;
 }
 

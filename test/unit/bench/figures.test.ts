@@ -123,6 +123,7 @@ test('a logarithmic axis ends at round numbers next to its figures, and has thos
   assert.deepEqual([ticks, at(1), at(20)], [[1, 2, 5, 10, 20], 0, 100]);
   const labels = logarithmic([1e4, 1e7], 0, 100).ticks.map(tickLabel);
   assert.equal(labels.join(', '), '10 k, 20 k, 50 k, 100 k, 200 k, 500 k, 1 M, 2 M, 5 M, 10 M');
+  assert.deepEqual(logarithmic([20_020], 0, 100).ticks, [20_000, 50_000]);
   assert.equal(logarithmic([-3, 0, 5, 10], 0, 100).at(-3), 0);
   assert.ok(Number.isFinite(logarithmic([0], 0, 100).at(0)));
 });
