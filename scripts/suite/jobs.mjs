@@ -67,7 +67,7 @@ export function planJobs(options) {
   }
   const limitSeconds = options.nightly ? LIMIT_SECONDS.nightly : LIMIT_SECONDS.plain;
   if (isWhole && options.tiers.includes('native')) {
-    const fuzz = options.nightly ? ['--seconds', '150'] : ['--fixed'];
+    const fuzz = options.nightly ? ['--seconds', '120'] : ['--fixed'];
     // Two makes at once would write the same objects: one builds them for both.
     const sanitized = add({ ...build('native tests and fuzz targets', ['scripts/fuzz', '--build-all']), needs: packages });
     const needs = [sanitized];
