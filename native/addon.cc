@@ -1,4 +1,4 @@
-// The addon's export table. Contracts: src/native/addon.ts.
+// The addon's export table. Contracts: src/driver/native/addon.ts.
 #include <napi.h>
 
 #include "native/binding/functions.h"

@@ -1,5 +1,5 @@
 // The list that the peers of the suite `stream` send: every second block of 4 KiB holds data. The
-// same as that of src/bench/streams/pattern.ts.
+// same as that of src/tools/bench/streams/pattern.ts.
 #ifndef BLOCKDELTA_NATIVE_BENCH_SYNTHETIC_LIST_H_
 #define BLOCKDELTA_NATIVE_BENCH_SYNTHETIC_LIST_H_
 

@@ -1,6 +1,6 @@
 // The functions of the addon: one declaration each, by the file that defines it.
 //
-// src/native/*.ts documents their requests, results and failures.
+// src/driver/native/*.ts documents their requests, results and failures.
 #ifndef BLOCKDELTA_NATIVE_BINDING_FUNCTIONS_H_
 #define BLOCKDELTA_NATIVE_BINDING_FUNCTIONS_H_
 

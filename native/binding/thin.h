@@ -9,7 +9,7 @@ namespace blockdelta {
 
 // Reads a ThinDeviceRef.
 ThinDeviceRef ReadThinDevice(const char* name, Fields* fields);
-// Reads every field of a ThinScanSource (src/native/thin-addon.ts) except sizeBytes.
+// Reads every field of a ThinScanSource (src/driver/native/thin-addon.ts) except sizeBytes.
 ThinScanRequest ReadThinScan(Fields* source);
 
 }  // namespace blockdelta

@@ -8,7 +8,7 @@
 
 namespace blockdelta {
 
-// Named as in thin_delta(8); the numbers equal ThinDeltaKind in src/native/thin-addon.ts.
+// Named as in thin_delta(8); the numbers equal ThinDeltaKind in src/driver/native/thin-addon.ts.
 enum class DeltaKind : uint8_t {
   kSame = 0,       // Mapped on both sides, to the same data.
   kLeftOnly = 1,   // Mapped on the left side only: discarded since.

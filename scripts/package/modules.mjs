@@ -11,7 +11,7 @@ export const root = resolve(import.meta.dirname, '../..');
 /** What node-gyp builds from our binding.gyp: an addon (Node-API, so one for all releases of Node.js) and two programs. */
 export const OWN_BINARIES = ['blockdelta.node', 'blockdelta-confine', 'blockdelta-guardian'];
 
-/** Directory of our prebuilt binaries for a processor, as src/native/binaries.ts looks it up. */
+/** Directory of our prebuilt binaries for a processor, as src/base/system/binaries.ts looks it up. */
 export const ownPrebuilds = (arch) => join(root, 'prebuilds', `linux-${arch}`);
 
 /**

@@ -3,7 +3,7 @@ import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import * as grpc from '@grpc/grpc-js';
-import { clientServices } from '../../dist/csi/proto.js';
+import { clientServices } from '../../dist/base/csi/proto.js';
 
 const READY_MS = 120_000;
 

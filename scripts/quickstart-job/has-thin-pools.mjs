@@ -1,5 +1,5 @@
 /** Exits 0 if this kernel has thin pools; else says what it lacks. */
-import { loadAddon } from '../../dist/native/addon.js';
+import { loadAddon } from '../../dist/driver/native/addon.js';
 
 const answer = loadAddon().dmHasTarget({ type: 'thin-pool' });
 if (!answer.ok || !answer.present) {

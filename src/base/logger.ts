@@ -5,7 +5,8 @@
 import { type DestinationStream, destination, type Logger, pino, stdSerializers } from 'pino';
 
 export type { Logger } from 'pino';
-export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error';
+export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error'] as const;
+export type LogLevel = (typeof LOG_LEVELS)[number];
 
 /** @param stream destination of the lines; default: stderr, written before the call returns */
 export function createLogger(level: LogLevel, stream?: DestinationStream): Logger {

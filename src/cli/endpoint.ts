@@ -1,6 +1,6 @@
 /** The option --endpoint of the commands that are clients, and its default. */
 import type { Command } from 'commander';
-import { parseClientEndpoint } from '../client/endpoint.js';
+import { parseClientEndpoint } from '../tools/client/endpoint.js';
 
 /**
  * The socket path of an endpoint, by default that of CSI_ENDPOINT. Ends the command with a usage error if

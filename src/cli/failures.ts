@@ -1,7 +1,7 @@
 /** Which exit code and which message each failure of a command has. */
 import { CsiError } from '../base/errors.js';
-import { isServiceError } from '../client/connection.js';
-import { InterruptedError } from '../client/resumable-stream.js';
+import { isServiceError } from '../tools/client/connection.js';
+import { InterruptedError } from '../tools/client/resumable-stream.js';
 import { ExitCode, exitCodeOfStatus } from './exit-codes.js';
 import { type CommandFailure, messageOf } from './output.js';
 

@@ -1,16 +1,16 @@
 /**
  * `blockdelta map SNAPSHOT`: a list of SnapshotMetadata as a picture, in the terminal or as an HTML page. Reads the
- * list as `allocated` and `delta` do; src/map/ draws it.
+ * list as `allocated` and `delta` do; src/tools/map/ draws it.
  */
 import { writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { errorCode } from '../base/errors.js';
-import { type MetadataRequest, openMetadata } from '../client/connection.js';
-import { GrainMerger } from '../client/grain.js';
-import { createProgress, readMetadata } from '../client/resumable-stream.js';
-import { CellCounter, type Cells, coarsen } from '../map/cells.js';
-import { factsOf, formatPage, type Grain, type Subject, titleOf } from '../map/page.js';
-import { renderGrid, type Window } from '../map/terminal.js';
+import { type MetadataRequest, openMetadata } from '../tools/client/connection.js';
+import { GrainMerger } from '../tools/client/grain.js';
+import { createProgress, readMetadata } from '../tools/client/resumable-stream.js';
+import { CellCounter, type Cells, coarsen } from '../tools/map/cells.js';
+import { factsOf, formatPage, type Grain, type Subject, titleOf } from '../tools/map/page.js';
+import { renderGrid, type Window } from '../tools/map/terminal.js';
 import { socketPathOf } from './endpoint.js';
 import { grainOption } from './metadata/commands.js';
 import { runListCommand, shareOf, withSocketProblem } from './metadata/list-command.js';

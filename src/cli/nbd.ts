@@ -8,14 +8,18 @@ import { join } from 'node:path';
 import type { Command } from 'commander';
 import { CsiError, errorCode } from '../base/errors.js';
 import { humanSize } from '../base/human-size.js';
-import { openMetadata } from '../client/connection.js';
-import { CsiDriver } from '../client/driver.js';
-import { GrainMerger } from '../client/grain.js';
-import type { Entry } from '../client/list.js';
-import { publishSnapshot, removeLeftVolumes } from '../client/published-volume.js';
-import { createProgress, type MetadataProgress, readMetadata } from '../client/resumable-stream.js';
-import { serveRanges } from '../nbd/servers.js';
-import { makeSocketDirectory } from '../nbd/socket-directory.js';
+import { openMetadata } from '../tools/client/connection.js';
+import { CsiDriver } from '../tools/client/driver.js';
+import { GrainMerger } from '../tools/client/grain.js';
+import type { Entry } from '../tools/client/list.js';
+import { publishSnapshot, removeLeftVolumes } from '../tools/client/published-volume.js';
+import {
+  createProgress,
+  type MetadataProgress,
+  readMetadata,
+} from '../tools/client/resumable-stream.js';
+import { serveRanges } from '../tools/nbd/servers.js';
+import { makeSocketDirectory } from '../tools/nbd/socket-directory.js';
 import { socketPathOf } from './endpoint.js';
 import { grainOption } from './metadata/commands.js';
 import { runListCommand } from './metadata/list-command.js';

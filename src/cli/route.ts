@@ -7,10 +7,11 @@
 import type { Command } from 'commander';
 import type { Logger } from '../base/logger.js';
 import { packageVersion } from '../base/version.js';
-import { parseRouteConfig, ROUTE_SETTINGS, type RouteConfig } from '../config/route.js';
-import { Metrics } from '../metrics/metrics.js';
-import { createPluginServer } from '../plugin/server.js';
+import { SETTINGS } from '../driver/config/config.js';
+import { Metrics } from '../driver/metrics/metrics.js';
+import { createPluginServer } from '../driver/plugin/server.js';
 import { createRouter, type Router } from '../router/router.js';
+import { parseRouteConfig, ROUTE_SETTINGS, type RouteConfig } from '../router/settings.js';
 import { EXIT_HELP, runService, settingsHelp, watchSignals } from './service-process.js';
 
 export function addRouteCommand(program: Command): void {
@@ -21,7 +22,9 @@ export function addRouteCommand(program: Command): void {
     )
     .addHelpText('after', `\n${settingsHelp(ROUTE_SETTINGS)}\n\n${EXIT_HELP}`)
     .action(async () => {
-      process.exit(await runService(() => parseRouteConfig(process.env), run));
+      process.exit(
+        await runService(() => parseRouteConfig(process.env, Object.keys(SETTINGS)), run),
+      );
     });
 }
 

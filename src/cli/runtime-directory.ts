@@ -1,7 +1,7 @@
 /** The runtime directory of a command, by its environment. */
 import { RuntimeDirectory, runtimePath } from '../base/runtime-directory.js';
-import { tryLock } from '../native/file-lock.js';
-import { removeLeftSockets } from '../nbd/socket-directory.js';
+import { tryLock } from '../base/system/file-lock.js';
+import { removeLeftSockets } from '../tools/nbd/socket-directory.js';
 import { complain } from './output.js';
 
 /**

@@ -5,15 +5,15 @@
  * SIGTERM or SIGINT waits for calls in flight, the second cancels them.
  */
 import type { Command } from 'commander';
+import { destinationOf } from '../base/csi/routed-calls.js';
 import type { Logger } from '../base/logger.js';
 import { packageVersion } from '../base/version.js';
-import { type Config, parseConfig, SETTINGS, unknownNames } from '../config/config.js';
-import { destinationOf } from '../csi/routed-calls.js';
-import type { LegacyRpc } from '../legacy/interfaces.js';
-import { PluginMetrics } from '../metrics/plugin-metrics.js';
-import { type Composition, composeServices } from '../plugin/composition.js';
-import { createIdentityService } from '../plugin/identity.js';
-import { createPluginServer, type PluginServer } from '../plugin/server.js';
+import { type Config, parseConfig, SETTINGS, unknownNames } from '../driver/config/config.js';
+import type { LegacyRpc } from '../driver/legacy/interfaces.js';
+import { PluginMetrics } from '../driver/metrics/plugin-metrics.js';
+import { type Composition, composeServices } from '../driver/plugin/composition.js';
+import { createIdentityService } from '../driver/plugin/identity.js';
+import { createPluginServer, type PluginServer } from '../driver/plugin/server.js';
 import { EXIT_HELP, runService, settingsHelp, watchSignals } from './service-process.js';
 
 export function addServeCommand(program: Command): void {
@@ -104,7 +104,7 @@ async function legacyRpcsOf(
   composition: () => Composition | null,
 ): Promise<LegacyRpc[]> {
   if (legacyVersions.length === 0) return [];
-  const { legacyRpcs } = await import('../legacy/interfaces.js');
+  const { legacyRpcs } = await import('../driver/legacy/interfaces.js');
   return legacyRpcs(legacyVersions, {
     directory,
     publicationsOf: async (volumeId) => composition()?.publicationsOf(volumeId) ?? [],

@@ -4,8 +4,8 @@
  */
 import { CsiError, StatusCode } from '../base/errors.js';
 import { createLogger, type Logger, type LogLevel } from '../base/logger.js';
-import { ConfigError } from '../config/config.js';
-import { type PluginServer, StartError } from '../plugin/server.js';
+import { ConfigError } from '../base/settings/values.js';
+import { type PluginServer, StartError } from '../driver/plugin/server.js';
 import { ExitCode } from './exit-codes.js';
 
 /** Time from the end of the grace period, or from a second signal, until the process kills itself. */

@@ -1,7 +1,7 @@
 /** GetCapacity over nodes: which nodes a topology means, and the sum of their answers. Pure. */
-import type { RequestOf } from '../csi/service.js';
-import { parseTopology } from '../csi/topology.js';
-import { isWithin, nodeSegment } from '../domain/topology.js';
+import type { RequestOf } from '../base/csi/service.js';
+import { isWithin, nodeSegment } from '../base/csi/topology.js';
+import { parseTopology } from '../base/csi/topology-fields.js';
 import { decode, encode } from './messages.js';
 
 /** All nodes if the request has no topology. */

@@ -5,14 +5,15 @@
  * that is down would keep all sidecars from starting. A node of an older version may so be asked for what
  * it cannot do, and answers UNIMPLEMENTED.
  */
-import type { CsiLevel } from '../config/config.js';
+
+import type { CsiLevel } from '../base/csi/capabilities.js';
 import {
   controllerCapabilities,
   GROUP_CAPABILITIES,
   pluginServices,
   rpcCapabilities,
   VOLUME_EXPANSION,
-} from '../csi/capabilities.js';
+} from '../base/csi/capabilities.js';
 import { encode, fieldsOf } from './messages.js';
 
 /** The response of a plugin of this version that has everything which is optional, encoded. */

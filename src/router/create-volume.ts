@@ -12,10 +12,11 @@
  * The question is the request itself with a topology that no node has: a node then answers ALREADY_EXISTS
  * if it has the name, and creates nothing in any case.
  */
+
+import type { CallContext, RequestOf } from '../base/csi/service.js';
+import { isMet, isWithin, nodeSegment, type TopologyRequirement } from '../base/csi/topology.js';
+import { parseTopologyRequirement } from '../base/csi/topology-fields.js';
 import { CsiError, StatusCode } from '../base/errors.js';
-import type { CallContext, RequestOf } from '../csi/service.js';
-import { parseTopologyRequirement } from '../csi/topology.js';
-import { isMet, isWithin, nodeSegment, type TopologyRequirement } from '../domain/topology.js';
 import { encode, withField } from './messages.js';
 import type { NodeConnection } from './node-connection.js';
 

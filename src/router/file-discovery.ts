@@ -6,7 +6,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
-import { StartError } from '../plugin/socket-path.js';
+import { StartError } from '../base/listening/socket-path.js';
 import { type NodeEntry, type NodeSource, parseNodeList } from './node-list.js';
 
 const POLL_MS = 1000;

@@ -3,8 +3,8 @@
  * functions; knows no connection and no RPC.
  */
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2';
+import type { EncodedMessage } from '../base/csi/service.js';
 import { CsiError, type StatusCode } from '../base/errors.js';
-import type { EncodedMessage } from '../csi/service.js';
 
 const PREFIX_BYTES = 5;
 /** gRPC's limit: eight digits. */

@@ -1,5 +1,5 @@
 /** CSI Identity of the router: it answers for itself, whatever its nodes do, but for their capabilities. */
-import type { AnyService } from '../csi/service.js';
+import type { AnyService } from '../base/csi/service.js';
 import { pluginCapabilities, type RouterDependencies } from './services.js';
 
 export function createRouterIdentity(deps: RouterDependencies): AnyService {

@@ -6,9 +6,9 @@
  */
 import type { CoreV1Api, Informer, ObjectCache, V1Pod } from '@kubernetes/client-node';
 import type { Logger } from 'pino';
-import type { NodeSourceSettings } from '../config/route.js';
 import type { NodeEntry, NodeSource } from './node-list.js';
 import { PodList } from './pod-list.js';
+import type { NodeSourceSettings } from './settings.js';
 
 /** After the API server has ended a watch with an error, or could not be reached. */
 const RETRY_MS = 3000;

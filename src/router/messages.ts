@@ -3,8 +3,8 @@
  * proto does not know. Knows the wire format of protobuf and no RPC.
  */
 import protobuf from 'protobufjs';
+import { CONVERSION, csiMessage } from '../base/csi/proto.js';
 import { CsiError } from '../base/errors.js';
-import { CONVERSION, csiMessage } from '../csi/proto.js';
 
 /** One field of a message: its number, and its bytes with the tag. */
 export interface RawField {

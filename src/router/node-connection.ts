@@ -10,11 +10,11 @@
  */
 import { type ClientHttp2Stream, constants, type OutgoingHttpHeaders } from 'node:http2';
 import type { Logger } from 'pino';
+import { nodeKey } from '../base/csi/handles.js';
+import { CALLER_HEADER, DESTINATION_HEADER, destinationOf } from '../base/csi/routed-calls.js';
 import { CsiError, StatusCode } from '../base/errors.js';
-import { parseHostPort } from '../config/values.js';
-import { CALLER_HEADER, DESTINATION_HEADER, destinationOf } from '../csi/routed-calls.js';
-import { nodeKey } from '../domain/identifiers.js';
-import type { TlsFiles } from '../plugin/tls-files.js';
+import { parseHostPort } from '../base/settings/values.js';
+import type { TlsFiles } from '../base/listening/tls-files.js';
 import {
   framed,
   MessageSplitter,

@@ -2,7 +2,7 @@
  * Which nodes the router serves, and where they listen. A source of nodes (file-discovery.ts,
  * kubernetes-discovery.ts) gives whole lists; the last one counts.
  */
-import { parseHostPort, parseNodeId } from '../config/values.js';
+import { parseHostPort, parseNodeId } from '../base/settings/values.js';
 
 export interface NodeEntry {
   readonly id: string;

@@ -1,8 +1,8 @@
 /** The nodes that the router serves, by the keys in their handles, each with its connection. */
 import type { Logger } from 'pino';
+import { nodeKey } from '../base/csi/handles.js';
 import { CsiError } from '../base/errors.js';
-import { nodeKey } from '../domain/identifiers.js';
-import type { TlsFiles } from '../plugin/tls-files.js';
+import type { TlsFiles } from '../base/listening/tls-files.js';
 import { NodeConnection } from './node-connection.js';
 import type { NodeEntry } from './node-list.js';
 

@@ -1,16 +1,16 @@
 /** Builds the router from its settings: certificates, the source of nodes, connections, services. */
 
 import type { Logger } from 'pino';
+import type { AnyService } from '../base/csi/service.js';
+import { TlsFiles } from '../base/listening/tls-files.js';
 import { packageVersion } from '../base/version.js';
-import type { NodeSourceSettings, RouteConfig } from '../config/route.js';
-import type { AnyService } from '../csi/service.js';
-import { TlsFiles } from '../plugin/tls-files.js';
 import { FileDiscovery } from './file-discovery.js';
 import { createRouterIdentity } from './identity.js';
 import { KubernetesDiscovery } from './kubernetes-discovery.js';
 import type { NodeSource } from './node-list.js';
 import { Nodes } from './nodes.js';
 import { createRouterServices } from './services.js';
+import type { NodeSourceSettings, RouteConfig } from './settings.js';
 
 export interface Router {
   /** Served from the start. */

@@ -2,10 +2,11 @@
  * Which node a call goes to: the table of all RPCs, and the rule for handles. Pure; docs/router.md has the
  * same table, and a test compares both with the proto.
  */
+
+import { type GivenHandle, handlesIn } from '../base/csi/handle-fields.js';
+import { nodeKeyOf } from '../base/csi/handles.js';
+import type { RpcName } from '../base/csi/service.js';
 import { CsiError } from '../base/errors.js';
-import { type GivenHandle, handlesIn } from '../csi/handle-fields.js';
-import type { RpcName } from '../csi/service.js';
-import { nodeKeyOf } from '../domain/identifiers.js';
 
 /**
  * - router: the router answers.

@@ -6,10 +6,10 @@
  * none, goes to any node, so that there is one place that knows what is valid.
  */
 import { randomBytes } from 'node:crypto';
-import { CsiError } from '../base/errors.js';
-import type { CsiLevel } from '../config/config.js';
-import { parsePage } from '../csi/pagination.js';
-import { CSI_PACKAGE, servedServices } from '../csi/proto.js';
+import type { CsiLevel } from '../base/csi/capabilities.js';
+import { nodeKeyOf } from '../base/csi/handles.js';
+import { parsePage } from '../base/csi/pagination.js';
+import { CSI_PACKAGE, servedServices } from '../base/csi/proto.js';
 import {
   type AnyService,
   type CallContext,
@@ -17,8 +17,8 @@ import {
   type RelayWriter,
   type RequestOf,
   type ServiceName,
-} from '../csi/service.js';
-import { nodeKeyOf } from '../domain/identifiers.js';
+} from '../base/csi/service.js';
+import { CsiError } from '../base/errors.js';
 import { capacityRequest, nodesWithin, totalCapacity } from './capacity.js';
 import { capabilitiesFor, commonEntries } from './common-capabilities.js';
 import { VolumePlacement } from './create-volume.js';

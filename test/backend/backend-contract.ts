@@ -1,5 +1,5 @@
 /**
- * What every backend must do (src/backends/backend.ts), as one suite that each of them runs. A
+ * What every backend must do (src/driver/backends/backend.ts), as one suite that each of them runs. A
  * harness says how to write to a volume and read it, which is all that differs between them. What a test makes is
  * removed after it.
  */

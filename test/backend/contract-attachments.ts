@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { closeSync, constants, openSync, writeSync } from 'node:fs';
 import { test } from 'node:test';
-import { NativePool } from '../../src/native/pool.js';
+import { NativePool } from '../../src/driver/native/pool.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { type ContractContext, newVolume, SIZE } from './harness.js';
 

@@ -4,8 +4,8 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Backend } from '../../src/backends/backend.js';
-import type { NativePool } from '../../src/native/pool.js';
+import type { Backend } from '../../src/driver/backends/backend.js';
+import type { NativePool } from '../../src/driver/native/pool.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { assertSound, Tally } from '../support/metadata-check.js';
 import { seededRandom } from '../support/random.js';

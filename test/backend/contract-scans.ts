@@ -1,7 +1,7 @@
 /** The part of the backend contract about scan sources: run through the scanner, compared with the bytes. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { NativePool } from '../../src/native/pool.js';
+import { NativePool } from '../../src/driver/native/pool.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { assertSound, Tally } from '../support/metadata-check.js';
 import { type Random, seededRandom } from '../support/random.js';

@@ -3,7 +3,7 @@
  * when it is first used, and holds it open, since the last close of a block device writes it out.
  */
 import { closeSync, fsyncSync, openSync, readSync, writeSync } from 'node:fs';
-import type { Backend } from '../../src/backends/backend.js';
+import type { Backend } from '../../src/driver/backends/backend.js';
 import { blockDiscard } from '../support/ioctls.js';
 
 export abstract class DeviceHarness {

@@ -1,6 +1,7 @@
 /** What the contract suite needs from a backend besides the contract: how to read and write its volumes. */
-import type { Backend } from '../../src/backends/backend.js';
-import { newSnapshotId, newVolumeId } from '../../src/domain/identifiers.js';
+
+import { newSnapshotId, newVolumeId } from '../../src/base/csi/handles.js';
+import type { Backend } from '../../src/driver/backends/backend.js';
 import { TEST_NODE_KEY } from '../support/records.js';
 
 export const VOLUME_BYTES = 4 << 20;

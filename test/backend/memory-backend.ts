@@ -6,6 +6,8 @@
  * again when nothing refers to them any more, so an unsound scan fails here too.
  * There is no device: attach answers UNIMPLEMENTED.
  */
+
+import { CsiError } from '../../src/base/errors.js';
 import type {
   Attachment,
   Backend,
@@ -18,10 +20,9 @@ import type {
   SnapshotMember,
   StorageCondition,
   TakenSnapshots,
-} from '../../src/backends/backend.js';
-import { CsiError } from '../../src/base/errors.js';
-import type { FileSystem } from '../../src/host/file-systems.js';
-import type { ScanSource } from '../../src/native/addon.js';
+} from '../../src/driver/backends/backend.js';
+import type { FileSystem } from '../../src/driver/host/file-systems.js';
+import type { ScanSource } from '../../src/driver/native/addon.js';
 
 export const BLOCK_BYTES = 4096;
 

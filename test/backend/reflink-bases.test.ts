@@ -7,9 +7,9 @@ import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'no
 import { basename, join } from 'node:path';
 import { beforeEach } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { PoolEvent } from '../../src/backends/backend.js';
-import type { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
 import { errorCode } from '../../src/base/errors.js';
+import type { PoolEvent } from '../../src/driver/backends/backend.js';
+import type { ReflinkBackend } from '../../src/driver/backends/reflink/reflink-backend.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { assertSound } from '../support/metadata-check.js';
 import { test } from '../support/running-plugin.js';

@@ -1,8 +1,8 @@
 /** Reflink pools on file systems of their own, and the backends that tests open on them. */
 import { after, type before } from 'node:test';
 
-import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
-import { NativePool } from '../../src/native/pool.js';
+import { ReflinkBackend } from '../../src/driver/backends/reflink/reflink-backend.js';
+import { NativePool } from '../../src/driver/native/pool.js';
 import {
   makePoolFileSystem,
   type PoolKind,

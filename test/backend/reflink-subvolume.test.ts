@@ -5,7 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeEach } from 'node:test';
-import type { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
+import type { ReflinkBackend } from '../../src/driver/backends/reflink/reflink-backend.js';
 import { test } from '../support/running-plugin.js';
 import { newSnapshot, newVolume } from './harness.js';
 import { ReflinkFixture } from './reflink-fixture.js';

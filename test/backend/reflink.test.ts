@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
+import type { ReflinkBackend } from '../../src/driver/backends/reflink/reflink-backend.js';
 import { type PoolKind, skipUnlessRoot } from '../support/workspace.js';
 import { describeBackend } from './backend-contract.js';
 import { DeviceHarness } from './device-harness.js';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
-import { CHECKS } from '../../src/conformance/suite.js';
+import { CHECKS } from '../../src/tools/conformance/suite.js';
 import { REQUEST_DEFECTS, SHAPE_DEFECTS } from './fake/defects-messages.js';
 import { ORACLE_DEFECTS } from './fake/defects-oracle.js';
 import { RESUME_DEFECTS } from './fake/defects-resume.js';

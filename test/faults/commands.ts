@@ -18,10 +18,10 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { Repository } from '../../src/backup/repository.js';
-import { verifyVolume } from '../../src/backup/verify.js';
-import { newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
-import { loadAddon } from '../../src/native/addon.js';
+import { newVolumeId, nodeKey } from '../../src/base/csi/handles.js';
+import { loadAddon } from '../../src/driver/native/addon.js';
+import { Repository } from '../../src/tools/backup/repository.js';
+import { verifyVolume } from '../../src/tools/backup/verify.js';
 import { assertSame } from '../support/backups.js';
 import { type Ended, runCommand, startCommand } from '../support/command.js';
 import { MIB } from '../support/orchestrator.js';

@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import { SystemError } from '../../src/base/errors.js';
-import type { DmDevice, ThinPoolStatus } from '../../src/native/dm-addon.js';
+import type { DmDevice, ThinPoolStatus } from '../../src/driver/native/dm-addon.js';
 import { writeDurably } from '../support/contents.js';
 import { DmFixture, type FaultyDisk } from '../support/dm-fixture.js';
 import { sharedThreads } from '../support/shared-threads.js';

@@ -4,7 +4,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { release } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { DmDevice } from '../../src/native/dm-addon.js';
+import type { DmDevice } from '../../src/driver/native/dm-addon.js';
 import { assertOneMoment, OrderedWriter, readNumber } from '../support/ordered-writer.js';
 import { seededRandom } from '../support/random.js';
 import {

@@ -4,8 +4,8 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, rmSync, statSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { majorOf, minorOf } from '../../src/host/mountinfo.js';
-import type { DmDevice } from '../../src/native/dm-addon.js';
+import { majorOf, minorOf } from '../../src/base/system/mountinfo.js';
+import type { DmDevice } from '../../src/driver/native/dm-addon.js';
 import { type DmScene, fails, MIB, readBlock, dmTest as test, writeBlocks } from './dm-setup.js';
 
 const SIZE = 8n * MIB;

@@ -17,10 +17,10 @@ import {
 } from 'node:fs';
 import { basename, join } from 'node:path';
 import { after, before } from 'node:test';
-import { releaseLoop } from '../../src/backends/loop-release.js';
+import { newVolumeId, nodeKey } from '../../src/base/csi/handles.js';
 import { packagePath } from '../../src/base/package-root.js';
-import { newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
-import type { NativePool } from '../../src/native/pool.js';
+import { releaseLoop } from '../../src/driver/backends/loop-release.js';
+import type { NativePool } from '../../src/driver/native/pool.js';
 import { luksHeader, partitionTable } from '../support/foreign-signatures.js';
 import { sharedThreads } from '../support/shared-threads.js';
 import { Workspace } from '../support/workspace.js';

@@ -4,8 +4,8 @@
  */
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
-import { hostFreeBytes } from '../../src/backends/image-files.js';
-import type { ThinBackend } from '../../src/backends/thin/thin-backend.js';
+import { hostFreeBytes } from '../../src/driver/backends/image-files.js';
+import type { ThinBackend } from '../../src/driver/backends/thin/thin-backend.js';
 import { describeBackend } from '../backend/backend-contract.js';
 import { DeviceHarness } from '../backend/device-harness.js';
 import type { BackendHarness, HalfMade } from '../backend/harness.js';

@@ -3,7 +3,7 @@
  * death the pool holds one or the other, never anything in between.
  */
 import assert from 'node:assert/strict';
-import type { Backend } from '../../src/backends/backend.js';
+import type { Backend } from '../../src/driver/backends/backend.js';
 import { newSnapshot, newVolume } from '../backend/harness.js';
 import { TaggedImage } from '../support/tagged-image.js';
 import { BLOCK_BYTES, writeBlock } from './thin-pool-on-disks.js';

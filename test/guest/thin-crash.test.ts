@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { after, before } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
-import type { Backend } from '../../src/backends/backend.js';
+import type { Backend } from '../../src/driver/backends/backend.js';
 import { newSnapshot, newVolume } from '../backend/harness.js';
 import { kindOf, Steps } from '../faults/steps.js';
 import { BackendProcess } from '../support/backend-process.js';

@@ -18,9 +18,9 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { OpenDirectories } from '../../src/backends/reflink/open-directories.js';
-import { PoolLayout } from '../../src/backends/reflink/pool-layout.js';
-import { NativePool } from '../../src/native/pool.js';
+import { OpenDirectories } from '../../src/driver/backends/reflink/open-directories.js';
+import { PoolLayout } from '../../src/driver/backends/reflink/pool-layout.js';
+import { NativePool } from '../../src/driver/native/pool.js';
 import type { Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { setImmutable } from '../support/ioctls.js';

@@ -4,7 +4,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { after } from 'node:test';
-import { openLedger } from '../../src/backends/thin/ledger/ledger-client.js';
+import { openLedger } from '../../src/driver/backends/thin/ledger/ledger-client.js';
 import { mountCapability } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { isNightly } from '../support/nightly.js';

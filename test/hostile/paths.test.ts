@@ -17,8 +17,8 @@ import {
   writeFileSync,
 } from 'node:fs';
 import type { TestContext } from 'node:test';
-import { growStaged } from '../../src/node/growth.js';
-import { resolveUsable } from '../../src/node/paths.js';
+import { growStaged } from '../../src/driver/node/growth.js';
+import { resolveUsable } from '../../src/driver/node/paths.js';
 import { useNode } from '../integration/node-fixture.js';
 import { callContext } from '../support/call-context.js';
 import { blockCapability, mountCapability } from '../support/csi-client.js';

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import protobuf from 'protobufjs';
-import { CSI_PACKAGE, csiProto, loadProto } from '../../src/csi/proto.js';
+import { CSI_PACKAGE, csiProto, loadProto } from '../../src/base/csi/proto.js';
 import { ConformingRequests } from '../support/conforming-requests.js';
 import type { Message } from '../support/csi-client.js';
 import { runLegacyPlugin } from '../support/legacy-fixture.js';

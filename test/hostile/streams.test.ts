@@ -3,14 +3,14 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type * as grpc from '@grpc/grpc-js';
-import type { Backend } from '../../src/backends/backend.js';
-import type { AsyncCatalogue } from '../../src/catalogue/catalogue-client.js';
-import { createSnapshotMetadataService } from '../../src/metadata/snapshot-metadata.js';
-import type { FillRequest } from '../../src/native/addon.js';
-import type { NativeFiller } from '../../src/native/pool.js';
-import { ScanThreads } from '../../src/native/scan-threads.js';
-import type { FillAnswer } from '../../src/native/worker.js';
-import { OperationLocks, snapshotKey } from '../../src/volumes/operation-locks.js';
+import type { Backend } from '../../src/driver/backends/backend.js';
+import type { AsyncCatalogue } from '../../src/driver/catalogue/catalogue-client.js';
+import { createSnapshotMetadataService } from '../../src/driver/metadata/snapshot-metadata.js';
+import type { FillRequest } from '../../src/driver/native/addon.js';
+import type { NativeFiller } from '../../src/driver/native/pool.js';
+import { ScanThreads } from '../../src/driver/native/scan-threads.js';
+import type { FillAnswer } from '../../src/driver/native/worker.js';
+import { OperationLocks, snapshotKey } from '../../src/driver/volumes/operation-locks.js';
 import {
   frame,
   type RawClient,

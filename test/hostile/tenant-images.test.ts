@@ -16,9 +16,9 @@ import {
   writeSync,
 } from 'node:fs';
 import { basename } from 'node:path';
+import { newVolumeId, nodeKey, uuidOf } from '../../src/base/csi/handles.js';
 import { type CsiError, StatusCode } from '../../src/base/errors.js';
-import type { VolumeRecord } from '../../src/catalogue/records.js';
-import { newVolumeId, nodeKey, uuidOf } from '../../src/domain/identifiers.js';
+import type { VolumeRecord } from '../../src/driver/catalogue/records.js';
 import { useNode } from '../integration/node-fixture.js';
 import { blockCapability, mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';

@@ -6,10 +6,18 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { closeSync, openSync, readSync } from 'node:fs';
 import { after, test } from 'node:test';
-import { FILE_SYSTEMS, type FileSystem, type Objection } from '../../src/host/file-systems.js';
-import { btrfsObjection, identityOf, isBtrfsGrowable } from '../../src/host/superblock-btrfs.js';
-import { ext4Objection, isExt4Growable } from '../../src/host/superblock-ext4.js';
-import { isXfsGrowable, xfsObjection } from '../../src/host/superblock-xfs.js';
+import {
+  FILE_SYSTEMS,
+  type FileSystem,
+  type Objection,
+} from '../../src/driver/host/file-systems.js';
+import {
+  btrfsObjection,
+  identityOf,
+  isBtrfsGrowable,
+} from '../../src/driver/host/superblock-btrfs.js';
+import { ext4Objection, isExt4Growable } from '../../src/driver/host/superblock-ext4.js';
+import { isXfsGrowable, xfsObjection } from '../../src/driver/host/superblock-xfs.js';
 import { isNightly } from '../support/nightly.js';
 import { type Random, seededRandom } from '../support/random.js';
 import { Workspace } from '../support/workspace.js';

@@ -6,8 +6,8 @@ import { constants, existsSync, mkdirSync, readdirSync, readFileSync } from 'nod
 import { open } from 'node:fs/promises';
 import { totalmem } from 'node:os';
 import { fileURLToPath } from 'node:url';
-import { ExecError, type RunOptions, run } from '../../src/host/exec.js';
-import { checkFileSystem } from '../../src/host/filesystem.js';
+import { ExecError, type RunOptions, run } from '../../src/base/process/exec.js';
+import { checkFileSystem } from '../../src/driver/host/filesystem.js';
 import { SIZE, useNode } from '../integration/node-fixture.js';
 import { mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';

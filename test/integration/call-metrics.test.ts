@@ -1,9 +1,9 @@
 /** What is counted of RPCs and streams, on a real socket. */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import type { CallContext, MessageWriter } from '../../src/base/csi/service.js';
 import { CsiError } from '../../src/base/errors.js';
-import type { CallContext, MessageWriter } from '../../src/csi/service.js';
-import { Metrics } from '../../src/metrics/metrics.js';
+import { Metrics } from '../../src/driver/metrics/metrics.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { MetricsText } from '../support/metrics-text.js';

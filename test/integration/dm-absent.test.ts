@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { loadAddon } from '../../src/native/addon.js';
+import { loadAddon } from '../../src/driver/native/addon.js';
 import { skipUnlessRoot } from '../support/workspace.js';
 
 const hasDeviceMapper = /\bdevice-mapper$/m.test(readFileSync('/proc/misc', 'utf8'));

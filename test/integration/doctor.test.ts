@@ -13,8 +13,8 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import { newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
-import { loadAddon } from '../../src/native/addon.js';
+import { newVolumeId, nodeKey } from '../../src/base/csi/handles.js';
+import { loadAddon } from '../../src/driver/native/addon.js';
 import { runCommand } from '../support/command.js';
 import { specOf } from '../support/contents.js';
 import { detachLoop } from '../support/loops.js';

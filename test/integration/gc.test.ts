@@ -14,8 +14,8 @@ import {
 } from 'node:fs';
 import { basename } from 'node:path';
 import type { TestContext } from 'node:test';
-import { newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
-import { loadAddon } from '../../src/native/addon.js';
+import { newVolumeId, nodeKey } from '../../src/base/csi/handles.js';
+import { loadAddon } from '../../src/driver/native/addon.js';
 import { runCommand } from '../support/command.js';
 import { detachLoop, loopsOf } from '../support/loops.js';
 import { type HeldVolume, MIB } from '../support/orchestrator.js';

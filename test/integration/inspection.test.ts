@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { renameSync } from 'node:fs';
 import type { TestContext } from 'node:test';
+import { newVolumeId, nodeKey } from '../../src/base/csi/handles.js';
 import {
   inspectNode,
   nodeSettings,
@@ -9,7 +10,6 @@ import {
   withoutRemoved,
 } from '../../src/cli/inspection/node.js';
 import { withoutRows } from '../../src/cli/inspection/orphans.js';
-import { newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
 import { runCommand } from '../support/command.js';
 import { specOf } from '../support/contents.js';
 import { MIB } from '../support/orchestrator.js';

@@ -6,21 +6,21 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, statfsSync } from 'node:fs';
 import { after, before } from 'node:test';
-import { ReflinkBackend } from '../../src/backends/reflink/reflink-backend.js';
-import { SystemError } from '../../src/base/errors.js';
-import { type OpenCatalogue, openCatalogue } from '../../src/catalogue/catalogue-client.js';
-import type { VolumeRecord } from '../../src/catalogue/records.js';
+import { newSnapshotId, nodeKey } from '../../src/base/csi/handles.js';
 import type {
   AnyUnaryHandler,
   CallContext,
   Service,
   UnaryHandlers,
-} from '../../src/csi/service.js';
-import { newSnapshotId, nodeKey } from '../../src/domain/identifiers.js';
-import { NativePool } from '../../src/native/pool.js';
-import type { NodeConfig, NodeDependencies } from '../../src/node/dependencies.js';
-import { createNodeService } from '../../src/node/node.js';
-import { OperationLocks } from '../../src/volumes/operation-locks.js';
+} from '../../src/base/csi/service.js';
+import { SystemError } from '../../src/base/errors.js';
+import { ReflinkBackend } from '../../src/driver/backends/reflink/reflink-backend.js';
+import { type OpenCatalogue, openCatalogue } from '../../src/driver/catalogue/catalogue-client.js';
+import type { VolumeRecord } from '../../src/driver/catalogue/records.js';
+import { NativePool } from '../../src/driver/native/pool.js';
+import type { NodeConfig, NodeDependencies } from '../../src/driver/node/dependencies.js';
+import { createNodeService } from '../../src/driver/node/node.js';
+import { OperationLocks } from '../../src/driver/volumes/operation-locks.js';
 import { callContext } from '../support/call-context.js';
 import { type Message, mountCapability } from '../support/csi-client.js';
 import { received } from '../support/received-request.js';

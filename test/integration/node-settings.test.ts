@@ -5,10 +5,10 @@
 import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import type { VolumeRecord } from '../../src/catalogue/records.js';
-import { applyBlockSettings } from '../../src/host/block-settings.js';
-import { majorOf, minorOf } from '../../src/host/mountinfo.js';
-import { applyVolumeSettings } from '../../src/node/volume-settings.js';
+import { majorOf, minorOf } from '../../src/base/system/mountinfo.js';
+import type { VolumeRecord } from '../../src/driver/catalogue/records.js';
+import { applyBlockSettings } from '../../src/driver/host/block-settings.js';
+import { applyVolumeSettings } from '../../src/driver/node/volume-settings.js';
 import { blockCapability, mountCapability } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { NOTHING, test } from '../support/running-plugin.js';

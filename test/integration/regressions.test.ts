@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { SnapshotFile } from '../../src/native/addon.js';
+import type { SnapshotFile } from '../../src/driver/native/snapshot-file.js';
 import type { BlockWriter } from '../support/block-writer.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { addresses, countWith, listExtents } from '../support/extent-list.js';

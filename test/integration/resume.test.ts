@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { closeSync, ftruncateSync, openSync, writeSync } from 'node:fs';
-import { tailFrom } from '../../src/conformance/ranges.js';
+import { tailFrom } from '../../src/tools/conformance/ranges.js';
 import { type Message, type Range, rangesIn } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';

@@ -1,11 +1,11 @@
 /** Deltas whose base was deleted, as a client sees them: over a pool in memory that retains bases. */
 import assert from 'node:assert/strict';
 import { after, afterEach, beforeEach, test } from 'node:test';
-import type { SnapshotRecord, VolumeRecord } from '../../src/catalogue/records.js';
-import type { AnyStreamHandler, MessageWriter } from '../../src/csi/service.js';
-import { createSnapshotMetadataService } from '../../src/metadata/snapshot-metadata.js';
-import { NativePool } from '../../src/native/pool.js';
-import { ScanThreads } from '../../src/native/scan-threads.js';
+import type { AnyStreamHandler, MessageWriter } from '../../src/base/csi/service.js';
+import type { SnapshotRecord, VolumeRecord } from '../../src/driver/catalogue/records.js';
+import { createSnapshotMetadataService } from '../../src/driver/metadata/snapshot-metadata.js';
+import { NativePool } from '../../src/driver/native/pool.js';
+import { ScanThreads } from '../../src/driver/native/scan-threads.js';
 import { callContext } from '../support/call-context.js';
 import type { Range } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';

@@ -6,11 +6,15 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type * as grpc from '@grpc/grpc-js';
+import { nodeKey } from '../../src/base/csi/handles.js';
+import { destinationOf } from '../../src/base/csi/routed-calls.js';
+import {
+  type AnyService,
+  EncodedResponse,
+  type MessageWriter,
+} from '../../src/base/csi/service.js';
 import { CsiError, StatusCode } from '../../src/base/errors.js';
-import { formatHostPort } from '../../src/config/tls.js';
-import { destinationOf } from '../../src/csi/routed-calls.js';
-import { type AnyService, EncodedResponse, type MessageWriter } from '../../src/csi/service.js';
-import { nodeKey } from '../../src/domain/identifiers.js';
+import { formatHostPort } from '../../src/base/settings/tls.js';
 import { tlsSettings } from '../support/certificates.js';
 import { eventually } from '../support/eventually.js';
 import { encodeMessage, RawConnection } from '../support/raw-call.js';

@@ -3,25 +3,25 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import * as grpc from '@grpc/grpc-js';
-import type { CsiError } from '../../src/base/errors.js';
-import { createLogger } from '../../src/base/logger.js';
-import type { HostPort } from '../../src/config/values.js';
-import type { Call } from '../../src/csi/calls.js';
-import { clientServices } from '../../src/csi/proto.js';
-import type { DecodedMessage } from '../../src/csi/request-decoder.js';
+import { clientServices } from '../../src/base/csi/proto.js';
 import type {
   AnyService,
   CallContext,
   MessageWriter,
   ServiceName,
   StreamContext,
-} from '../../src/csi/service.js';
+} from '../../src/base/csi/service.js';
+import type { CsiError } from '../../src/base/errors.js';
+import { createLogger } from '../../src/base/logger.js';
+import type { HostPort } from '../../src/base/settings/values.js';
+import type { Call } from '../../src/driver/csi/calls.js';
+import type { DecodedMessage } from '../../src/driver/csi/request-decoder.js';
 import {
   type CallLimits,
   createPluginServer,
   type PluginServer,
   type PluginServerOptions,
-} from '../../src/plugin/server.js';
+} from '../../src/driver/plugin/server.js';
 import { Authority, type CertificateFiles } from '../support/certificates.js';
 import { CsiClient } from '../support/csi-client.js';
 import { loopbackAddress } from '../support/loopback.js';

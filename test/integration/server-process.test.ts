@@ -7,7 +7,7 @@ import { connect, createServer } from 'node:net';
 import { release } from 'node:os';
 import { test as plainTest, type TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { SETTINGS } from '../../src/config/config.js';
+import { SETTINGS } from '../../src/driver/config/config.js';
 import { runCommand } from '../support/command.js';
 import { Plugin, type PluginOptions } from '../support/plugin.js';
 import { logLines } from '../support/plugin-log.js';

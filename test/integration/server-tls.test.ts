@@ -7,10 +7,10 @@ import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import * as grpc from '@grpc/grpc-js';
+import { DESTINATION_HEADER, destinationOf } from '../../src/base/csi/routed-calls.js';
+import type { ServiceName } from '../../src/base/csi/service.js';
 import { StatusCode } from '../../src/base/errors.js';
-import { formatHostPort } from '../../src/config/tls.js';
-import { DESTINATION_HEADER, destinationOf } from '../../src/csi/routed-calls.js';
-import type { ServiceName } from '../../src/csi/service.js';
+import { formatHostPort } from '../../src/base/settings/tls.js';
 import { Authority, type CertificateFiles } from '../support/certificates.js';
 import { eventually } from '../support/eventually.js';
 import {

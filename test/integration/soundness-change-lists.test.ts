@@ -15,7 +15,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { loadAddon } from '../../src/native/addon.js';
+import { loadAddon } from '../../src/driver/native/addon.js';
 import { BLOCK_OPERATIONS } from '../support/block-writer.js';
 import { Disturbance } from '../support/disturbance.js';
 import { isNightly } from '../support/nightly.js';

@@ -6,20 +6,23 @@ import assert from 'node:assert/strict';
 import { mkdirSync, truncateSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { after, type TestContext } from 'node:test';
-import { type OpenLedger, openLedger } from '../../src/backends/thin/ledger/ledger-client.js';
-import { labelBlock, labelOffset } from '../../src/backends/thin/pool/device-label.js';
-import { EmbeddedDevices } from '../../src/backends/thin/pool/embedded-devices.js';
-import { GivenDevices } from '../../src/backends/thin/pool/pool-devices.js';
-import { PoolGrowth } from '../../src/backends/thin/pool/pool-growth.js';
-import { PoolMonitor } from '../../src/backends/thin/pool/pool-monitor.js';
-import { PoolNames } from '../../src/backends/thin/pool/pool-names.js';
-import { PoolOpening } from '../../src/backends/thin/pool/pool-opening.js';
-import { ThinPool } from '../../src/backends/thin/pool/thin-pool.js';
 import { CsiError, SystemError } from '../../src/base/errors.js';
 import { SerialQueue } from '../../src/base/serial-queue.js';
-import type { FileState } from '../../src/native/addon.js';
-import { deviceSizeBytes } from '../../src/native/block-device.js';
-import { NativePool, type NativeRunner } from '../../src/native/pool.js';
+import {
+  type OpenLedger,
+  openLedger,
+} from '../../src/driver/backends/thin/ledger/ledger-client.js';
+import { labelBlock, labelOffset } from '../../src/driver/backends/thin/pool/device-label.js';
+import { EmbeddedDevices } from '../../src/driver/backends/thin/pool/embedded-devices.js';
+import { GivenDevices } from '../../src/driver/backends/thin/pool/pool-devices.js';
+import { PoolGrowth } from '../../src/driver/backends/thin/pool/pool-growth.js';
+import { PoolMonitor } from '../../src/driver/backends/thin/pool/pool-monitor.js';
+import { PoolNames } from '../../src/driver/backends/thin/pool/pool-names.js';
+import { PoolOpening } from '../../src/driver/backends/thin/pool/pool-opening.js';
+import { ThinPool } from '../../src/driver/backends/thin/pool/thin-pool.js';
+import type { FileState } from '../../src/driver/native/addon.js';
+import { deviceSizeBytes } from '../../src/driver/native/block-device.js';
+import { NativePool, type NativeRunner } from '../../src/driver/native/pool.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { FakeThinKernel } from '../support/fake-thin-kernel.js';
 import { loopOn } from '../support/loops.js';

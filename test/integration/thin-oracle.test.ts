@@ -5,9 +5,9 @@
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, type TestContext, test } from 'node:test';
-import { coverage } from '../../src/conformance/ranges.js';
-import { loadAddon, type ScanSource } from '../../src/native/addon.js';
-import type { ThinScanSource } from '../../src/native/thin-addon.js';
+import { loadAddon, type ScanSource } from '../../src/driver/native/addon.js';
+import type { ThinScanSource } from '../../src/driver/native/thin-addon.js';
+import { coverage } from '../../src/tools/conformance/ranges.js';
 import type { Range } from '../support/csi-client.js';
 import { isNightly } from '../support/nightly.js';
 import { type Random, seededRandom } from '../support/random.js';

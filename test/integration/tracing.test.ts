@@ -10,7 +10,7 @@ import {
   SimpleSpanProcessor,
 } from '@opentelemetry/sdk-trace-node';
 import { CsiError, StatusCode } from '../../src/base/errors.js';
-import { NativePool } from '../../src/native/pool.js';
+import { NativePool } from '../../src/driver/native/pool.js';
 import {
   frame,
   metadataService,

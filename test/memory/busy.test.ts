@@ -9,7 +9,7 @@ import {
   snapshotNameKey,
   volumeKey,
   volumeNameKey,
-} from '../../src/volumes/operation-locks.js';
+} from '../../src/driver/volumes/operation-locks.js';
 import type { Message } from '../support/csi-client.js';
 import { runMemoryPlugin } from '../support/memory-plugin.js';
 import { type HeldVolume, MIB } from '../support/orchestrator.js';

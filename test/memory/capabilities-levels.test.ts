@@ -5,9 +5,9 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, test } from 'node:test';
+import type { CsiLevel } from '../../src/base/csi/capabilities.js';
+import { nodeKey } from '../../src/base/csi/handles.js';
 import { packagePath } from '../../src/base/package-root.js';
-import type { CsiLevel } from '../../src/config/config.js';
-import { nodeKey } from '../../src/domain/identifiers.js';
 import type { Message } from '../support/csi-client.js';
 import { MemoryPlugin } from '../support/memory-plugin.js';
 import { createRequest } from '../support/orchestrator.js';

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { StatusName } from '../../src/base/errors.js';
-import { knownParameters } from '../../src/volumes/volume-parameters.js';
+import { knownParameters } from '../../src/driver/volumes/volume-parameters.js';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { openCatalogueHere } from '../support/direct-database.js';
 import { runMemoryPlugin } from '../support/memory-plugin.js';

@@ -4,13 +4,13 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { HANDLE_FIELDS } from '../../src/csi/handle-fields.js';
+import { HANDLE_FIELDS } from '../../src/base/csi/handle-fields.js';
 import {
   newGroupSnapshotId,
   newSnapshotId,
   newVolumeId,
   nodeKey,
-} from '../../src/domain/identifiers.js';
+} from '../../src/base/csi/handles.js';
 import type { Message } from '../support/csi-client.js';
 import { forgetNodeId, openCatalogueHere } from '../support/direct-database.js';
 import { runMemoryPlugin } from '../support/memory-plugin.js';

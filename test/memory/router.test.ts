@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { afterEach, test } from 'node:test';
-import { nodeKey, nodeKeyOf } from '../../src/domain/identifiers.js';
+import { nodeKey, nodeKeyOf } from '../../src/base/csi/handles.js';
 import type { Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { FuzzRun } from '../support/fuzz-run.js';

@@ -4,8 +4,8 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { SnapshotMember } from '../../src/backends/backend.js';
 import { CsiError } from '../../src/base/errors.js';
+import type { SnapshotMember } from '../../src/driver/backends/backend.js';
 import { blockCapability, type Message } from '../support/csi-client.js';
 import { runMemoryPlugin } from '../support/memory-plugin.js';
 import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { existsSync, readdirSync } from 'node:fs';
 import type { ServiceDefinition } from '@grpc/grpc-js';
 import type protobuf from 'protobufjs';
-import { loadProto } from '../../src/csi/proto.js';
+import { loadProto } from '../../src/base/csi/proto.js';
 import type { Message } from '../support/csi-client.js';
 import { assertUnharmed } from '../support/fuzz-run.js';
 import { type FuzzWorld, plausibleRequest } from '../support/fuzz-world.js';

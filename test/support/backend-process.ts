@@ -5,9 +5,9 @@
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import type { Backend } from '../../src/backends/backend.js';
-import type { ThinPoolOptions } from '../../src/backends/thin/thin-backend.js';
 import { packagePath } from '../../src/base/package-root.js';
+import type { Backend } from '../../src/driver/backends/backend.js';
+import type { ThinPoolOptions } from '../../src/driver/backends/thin/thin-backend.js';
 
 export type BackendOptions = Omit<ThinPoolOptions, 'onEvent'>;
 

@@ -1,5 +1,5 @@
 /** The program of backend-process.ts: makes the calls that it is sent. Native calls run on the only thread. */
-import { ThinBackend } from '../../src/backends/thin/thin-backend.js';
+import { ThinBackend } from '../../src/driver/backends/thin/thin-backend.js';
 import type { BackendAnswer, BackendCall, BackendOptions } from './backend-process.js';
 import { openLedgerInline } from './direct-database.js';
 import { nativeHere } from './native-here.js';

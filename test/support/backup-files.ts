@@ -1,5 +1,5 @@
 /** Manifests for tests of the repository, without images behind them. */
-import type { Manifest } from '../../src/backup/manifest.js';
+import type { Manifest } from '../../src/tools/backup/manifest.js';
 
 const DIGEST = 'ab'.repeat(32);
 

@@ -1,7 +1,7 @@
 /** `blockdelta backup` as a process beside a running plugin, and what a test needs to judge its images. */
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
-import { checkImage, compareImages } from '../../src/nbd/image.js';
+import { checkImage, compareImages } from '../../src/tools/nbd/image.js';
 import { type Ended, runCommand } from './command.js';
 
 /** The result of `--json`. */

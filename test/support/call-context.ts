@@ -1,5 +1,5 @@
 /** The context of a call that did not come over a socket. */
-import type { CallContext } from '../../src/csi/service.js';
+import type { CallContext } from '../../src/base/csi/service.js';
 
 /** Nobody cancels, there is no deadline, and notes are dropped, unless `fields` says otherwise. */
 export const callContext = (fields: Partial<CallContext> = {}): CallContext => ({

@@ -1,8 +1,8 @@
 /** A CSI client over a real socket: every RPC of every service as a promise, streams as collected ranges. */
 import { setTimeout as delay } from 'node:timers/promises';
 import * as grpc from '@grpc/grpc-js';
-import { clientServices } from '../../src/csi/proto.js';
-import type { Service, ServiceName } from '../../src/csi/service.js';
+import { clientServices } from '../../src/base/csi/proto.js';
+import type { Service, ServiceName } from '../../src/base/csi/service.js';
 
 // biome-ignore lint/suspicious/noExplicitAny: messages are plain objects of the proto's shape
 export type Message = Record<string, any>;

@@ -2,20 +2,24 @@
  * Databases opened on the test's own thread, so that a test calls them synchronously. The plugin opens
  * them on threads (openCatalogue, openLedger).
  */
-import type { AsyncLedger, OpenLedger } from '../../src/backends/thin/ledger/ledger-client.js';
+
+import type { SqliteConnection } from '../../src/base/sqlite-connection.js';
+import type {
+  AsyncLedger,
+  OpenLedger,
+} from '../../src/driver/backends/thin/ledger/ledger-client.js';
 import {
   type Ledger,
   ledgerCalls,
   ledgerDefinition,
-} from '../../src/backends/thin/ledger/sqlite-ledger.js';
+} from '../../src/driver/backends/thin/ledger/sqlite-ledger.js';
 import {
   type Catalogue,
   catalogueCalls,
   catalogueDefinition,
-} from '../../src/catalogue/sqlite-catalogue.js';
-import type { SqliteConnection } from '../../src/database/connection.js';
-import type { DatabaseDefinition } from '../../src/database/definition.js';
-import { openSound } from '../../src/database/sound-database.js';
+} from '../../src/driver/catalogue/sqlite-catalogue.js';
+import type { DatabaseDefinition } from '../../src/driver/database/definition.js';
+import { openSound } from '../../src/driver/database/sound-database.js';
 
 export type DirectCatalogue = Catalogue & { close(): void };
 

@@ -11,7 +11,7 @@ import { readdirSync, readFileSync, truncateSync } from 'node:fs';
 import { basename } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { SystemError } from '../../src/base/errors.js';
-import type { NativeRunner } from '../../src/native/pool.js';
+import type { NativeRunner } from '../../src/driver/native/pool.js';
 import { loopOn } from './loops.js';
 import type { Workspace } from './workspace.js';
 

@@ -3,16 +3,17 @@
  * transactions and devices, without content. For tests of the order of steps; simulated-thin-pool.ts runs
  * the backend's rooms on it.
  */
-import type { PoolRecord } from '../../src/backends/thin/ledger/ledger.js';
+
 import { SystemError } from '../../src/base/errors.js';
+import type { PoolRecord } from '../../src/driver/backends/thin/ledger/ledger.js';
 import type {
   DmDevice,
   NewThinSnapshot,
   ThinPoolMode,
   ThinPoolStatus,
-} from '../../src/native/dm-addon.js';
-import type { NativeRunner } from '../../src/native/pool.js';
-import type { ThinDeviceDetails, ThinSuperblock } from '../../src/native/thin-addon.js';
+} from '../../src/driver/native/dm-addon.js';
+import type { NativeRunner } from '../../src/driver/native/pool.js';
+import type { ThinDeviceDetails, ThinSuperblock } from '../../src/driver/native/thin-addon.js';
 
 interface TableRequest {
   name: string;

@@ -1,4 +1,4 @@
-/** The few ioctls tests need: fixed sizes, main thread (see src/native/block-device.ts on the package). */
+/** The few ioctls tests need: fixed sizes, main thread (see src/driver/native/block-device.ts on the package). */
 import { closeSync, openSync } from 'node:fs';
 import { createRequire } from 'node:module';
 

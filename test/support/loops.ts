@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import type { NativeRunner } from '../../src/native/pool.js';
+import type { NativeRunner } from '../../src/driver/native/pool.js';
 import { clearLoop, removeLoopNumber } from './ioctls.js';
 
 /** A new sparse file, which must be able to take direct I/O, and its device. */

@@ -6,7 +6,7 @@ import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { formatHostPort } from '../../src/config/tls.js';
+import { formatHostPort } from '../../src/base/settings/tls.js';
 import { Authority, tlsSettings } from './certificates.js';
 import type { CsiClient } from './csi-client.js';
 import { loopbackAddress } from './loopback.js';

@@ -3,8 +3,8 @@
  * much it covers that does not. The model is deliberately naive: sector by sector, no extents, no addresses.
  */
 import assert from 'node:assert/strict';
-import { judge } from '../../src/conformance/oracle.js';
-import { describeRanges } from '../../src/conformance/ranges.js';
+import { judge } from '../../src/tools/conformance/oracle.js';
+import { describeRanges } from '../../src/tools/conformance/ranges.js';
 import type { MetadataAnswer } from './csi-client.js';
 import type { SnapshotImage } from './snapshot-image.js';
 

@@ -1,10 +1,10 @@
 /** Mounts and unmounts of a test, through the plugin's own code and one worker thread of the test's process. */
 import { after } from 'node:test';
-import { unmountLayers } from '../../src/host/layers.js';
-import { type MountRequest, mount as mountWith } from '../../src/host/mounter.js';
-import type { MountEntry } from '../../src/host/mountinfo.js';
-import { kernelPath } from '../../src/host/target.js';
-import { NativePool } from '../../src/native/pool.js';
+import type { MountEntry } from '../../src/base/system/mountinfo.js';
+import { unmountLayers } from '../../src/driver/host/layers.js';
+import { type MountRequest, mount as mountWith } from '../../src/driver/host/mounter.js';
+import { kernelPath } from '../../src/driver/host/target.js';
+import { NativePool } from '../../src/driver/native/pool.js';
 
 let native: NativePool | null = null;
 after(() => native?.close());

@@ -3,14 +3,9 @@
  * call a good deal of it. For backends, of whose calls none waits for what this process does meanwhile.
  */
 import { SystemError } from '../../src/base/errors.js';
-import {
-  type FillRequest,
-  type FillResult,
-  loadAddon,
-  type NativeFailure,
-  type NativeResult,
-} from '../../src/native/addon.js';
-import type { NativeFiller, NativeRunner } from '../../src/native/pool.js';
+import type { NativeFailure, NativeResult } from '../../src/base/system/native-result.js';
+import { type FillRequest, type FillResult, loadAddon } from '../../src/driver/native/addon.js';
+import type { NativeFiller, NativeRunner } from '../../src/driver/native/pool.js';
 
 type Calls = Record<string, (request: unknown) => { ok: true } | NativeFailure>;
 

@@ -5,7 +5,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { createLogger } from '../../src/base/logger.js';
 import { run } from '../../src/cli/serve.js';
-import { parseConfig } from '../../src/config/config.js';
+import { parseConfig } from '../../src/driver/config/config.js';
 import { CsiClient } from './csi-client.js';
 import { type AnyPlugin, type PluginOptions, pluginEnvironment } from './plugin.js';
 import type { Workspace } from './workspace.js';

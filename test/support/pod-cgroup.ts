@@ -1,7 +1,7 @@
 /** Cgroups of pods as a kubelet makes them, and the limits that a device has in them. */
 import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { majorOf, minorOf } from '../../src/host/mountinfo.js';
+import { majorOf, minorOf } from '../../src/base/system/mountinfo.js';
 
 const CGROUP_ROOT = '/sys/fs/cgroup';
 

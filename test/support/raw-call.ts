@@ -1,7 +1,7 @@
 /** Sends the exact bytes of a request, valid or not, to any path. */
 import * as grpc from '@grpc/grpc-js';
-import { CSI_PACKAGE, clientServices, csiProto } from '../../src/csi/proto.js';
-import type { ServiceName } from '../../src/csi/service.js';
+import { CSI_PACKAGE, clientServices, csiProto } from '../../src/base/csi/proto.js';
+import type { ServiceName } from '../../src/base/csi/service.js';
 import type { Message } from './csi-client.js';
 
 /** One RPC of the proto, as a caller sees it. */

@@ -4,7 +4,7 @@
  */
 import { promisify } from 'node:util';
 import * as grpc from '@grpc/grpc-js';
-import { clientServices } from '../../src/csi/proto.js';
+import { clientServices } from '../../src/base/csi/proto.js';
 import type { Message } from './csi-client.js';
 import type { Workspace } from './workspace.js';
 

@@ -1,8 +1,8 @@
 /** Catalogue records with plausible fields, for tests that care about one or two of them. */
 
-import type { SnapshotRecord, VolumeRecord } from '../../src/catalogue/records.js';
-import { newSnapshotId, newVolumeId, nodeKey } from '../../src/domain/identifiers.js';
-import type { VolumeCapability } from '../../src/domain/volume-capability.js';
+import { newSnapshotId, newVolumeId, nodeKey } from '../../src/base/csi/handles.js';
+import type { VolumeCapability } from '../../src/base/csi/volume-capability.js';
+import type { SnapshotRecord, VolumeRecord } from '../../src/driver/catalogue/records.js';
 
 export const TEST_NODE_KEY = nodeKey('test-node');
 export const MIB = 1n << 20n;

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import type { ServiceError } from '@grpc/grpc-js';
 import { StatusCode, type StatusName } from '../../src/base/errors.js';
-import { statusName } from '../../src/conformance/driver.js';
+import { statusName } from '../../src/tools/conformance/refusal.js';
 
 /** The call fails with one of these codes, a message for humans and no details. Resolves to the message. */
 export async function refused(

@@ -1,8 +1,8 @@
 /** The fields of requests as the proto describes them, nested ones too, each with its place. */
 import { readFileSync } from 'node:fs';
 import protobuf from 'protobufjs';
+import { CSI_PACKAGE, csiProto } from '../../src/base/csi/proto.js';
 import { packagePath } from '../../src/base/package-root.js';
-import { CSI_PACKAGE, csiProto } from '../../src/csi/proto.js';
 import type { Message } from './csi-client.js';
 
 export const CSI_PROTO = readFileSync(packagePath('proto/csi.proto'), 'utf8');

@@ -5,7 +5,7 @@
  * Every absolute path lies below the workspace, so that a vulnerable plugin does no harm.
  */
 import protobuf from 'protobufjs';
-import { csiMessage } from '../../src/csi/proto.js';
+import { csiMessage } from '../../src/base/csi/proto.js';
 import type { Message } from './csi-client.js';
 import { type FuzzWorld, NAMES, plausibleRequest } from './fuzz-world.js';
 import type { Random } from './random.js';

@@ -1,8 +1,8 @@
 /** A router in this process, on a real socket, as `route` runs it but for its listener and the signal that stops it. */
 import { createLogger } from '../../src/base/logger.js';
-import { parseRouteConfig } from '../../src/config/route.js';
-import { createPluginServer } from '../../src/plugin/server.js';
+import { createPluginServer } from '../../src/driver/plugin/server.js';
 import { createRouter } from '../../src/router/router.js';
+import { parseRouteConfig } from '../../src/router/settings.js';
 import { CsiClient } from './csi-client.js';
 
 export async function startRouter(endpoint: string, env: Record<string, string>) {

@@ -6,7 +6,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { packagePath } from '../../src/base/package-root.js';
-import { majorOf, minorOf } from '../../src/host/mountinfo.js';
+import { majorOf, minorOf } from '../../src/base/system/mountinfo.js';
 
 export const UNIT_PATH = packagePath('deploy/systemd/blockdelta.service');
 const READ_ONLY_ROOT = packagePath('deploy/systemd/read-only-root');

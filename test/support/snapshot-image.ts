@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { closeSync, openSync, readSync } from 'node:fs';
-import { CHUNK_BYTES, chunkOf, type Image } from '../../src/conformance/oracle.js';
+import { CHUNK_BYTES, chunkOf, type Image } from '../../src/tools/conformance/oracle.js';
 
 const ZEROS = Buffer.alloc(CHUNK_BYTES);
 

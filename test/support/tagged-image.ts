@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { readSync, writeSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
-import { Cover } from '../../src/conformance/ranges.js';
+import { Cover } from '../../src/tools/conformance/ranges.js';
 import { writeDurably } from './contents.js';
 import type { MetadataAnswer } from './csi-client.js';
 import { assertWellFormed } from './metadata-check.js';

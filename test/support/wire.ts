@@ -1,9 +1,9 @@
 /** Reads what the scanner writes: whole gRPC frames of GetMetadata*Response messages. */
 import assert from 'node:assert/strict';
-import { type ScanOptions, scan } from '../../src/metadata/scanner.js';
-import type { ScanSource } from '../../src/native/addon.js';
-import type { NativeFiller } from '../../src/native/pool.js';
-import { ScanThreads } from '../../src/native/scan-threads.js';
+import { type ScanOptions, scan } from '../../src/driver/metadata/scanner.js';
+import type { ScanSource } from '../../src/driver/native/addon.js';
+import type { NativeFiller } from '../../src/driver/native/pool.js';
+import { ScanThreads } from '../../src/driver/native/scan-threads.js';
 import { type MetadataAnswer, type Range, rangesIn } from './csi-client.js';
 import { decodeMessage } from './raw-call.js';
 import { patientTurn } from './turn.js';

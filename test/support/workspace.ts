@@ -16,7 +16,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
-import { loadAddon } from '../../src/native/addon.js';
+import { loadAddon } from '../../src/driver/native/addon.js';
 import { fileBelowLoop } from './ioctls.js';
 import { detachLoop } from './loops.js';
 

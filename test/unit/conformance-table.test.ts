@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
-import { CHECKS } from '../../src/conformance/suite.js';
+import { CHECKS } from '../../src/tools/conformance/suite.js';
 
 interface Row {
   rule: string;

@@ -12,12 +12,12 @@ import { addAllocatedCommand, addDeltaCommand } from '../../src/cli/metadata/com
 import { addNbdCommand } from '../../src/cli/nbd.js';
 import { addThinDeltaCommand } from '../../src/cli/thin/delta-command.js';
 import { addThinLsCommand } from '../../src/cli/thin/ls-command.js';
-import { SETTINGS } from '../../src/config/config.js';
-import { CHECKS } from '../../src/conformance/suite.js';
-import { mkfsOptionNames, mountOptionNames } from '../../src/host/file-system-options.js';
-import { FILE_SYSTEMS } from '../../src/host/file-systems.js';
-import { MUTABLE_PARAMETERS } from '../../src/volumes/device-settings.js';
-import { VOLUME_PARAMETERS } from '../../src/volumes/volume-parameters.js';
+import { SETTINGS } from '../../src/driver/config/config.js';
+import { mkfsOptionNames, mountOptionNames } from '../../src/driver/host/file-system-options.js';
+import { FILE_SYSTEMS } from '../../src/driver/host/file-systems.js';
+import { MUTABLE_PARAMETERS } from '../../src/driver/volumes/device-settings.js';
+import { VOLUME_PARAMETERS } from '../../src/driver/volumes/volume-parameters.js';
+import { CHECKS } from '../../src/tools/conformance/suite.js';
 import { containerCapabilities } from '../support/container.js';
 import { settingWords } from '../support/service-unit.js';
 

@@ -1,12 +1,12 @@
 /** `blockdelta backup SNAPSHOT --to DIR`: its options, its progress, and what it prints. */
 import { join } from 'node:path';
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { type BackupResult, backUp, type Phase } from '../../backup/backup.js';
-import type { BaseChoice } from '../../backup/bases.js';
-import { imagePathOf } from '../../backup/repository.js';
 import { humanSize, withHumanSize } from '../../base/human-size.js';
-import { CsiDriver } from '../../client/driver.js';
-import { parseGrain } from '../../client/grain.js';
+import { type BackupResult, backUp, type Phase } from '../../tools/backup/backup.js';
+import type { BaseChoice } from '../../tools/backup/bases.js';
+import { imagePathOf } from '../../tools/backup/repository.js';
+import { CsiDriver } from '../../tools/client/driver.js';
+import { parseGrain } from '../../tools/client/grain.js';
 import { socketPathOf } from '../endpoint.js';
 import { runListCommand } from '../metadata/list-command.js';
 import { complain, print } from '../output.js';

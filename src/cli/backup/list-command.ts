@@ -1,7 +1,7 @@
 /** `blockdelta backups`: lists what a directory of backups holds. */
 import type { Command } from 'commander';
-import { type Backup, Repository, type VolumeBackups } from '../../backup/repository.js';
 import { humanSize } from '../../base/human-size.js';
+import { type Backup, Repository, type VolumeBackups } from '../../tools/backup/repository.js';
 import { failureOf } from '../failures.js';
 import { complain, print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';

@@ -1,9 +1,9 @@
 /** `blockdelta prune`: removes backups that no rule keeps. */
 import { type Command, Option } from 'commander';
-import { type KeepRules, RULE_NAMES } from '../../backup/keep-rules.js';
-import { type PrunePlan, planPrune, prune } from '../../backup/prune.js';
-import { Repository } from '../../backup/repository.js';
 import { CsiError } from '../../base/errors.js';
+import { type KeepRules, RULE_NAMES } from '../../tools/backup/keep-rules.js';
+import { type PrunePlan, planPrune, prune } from '../../tools/backup/prune.js';
+import { Repository } from '../../tools/backup/repository.js';
 import { failureOf } from '../failures.js';
 import { print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';

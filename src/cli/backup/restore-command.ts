@@ -1,15 +1,15 @@
 /** `blockdelta restore`: writes a backup to a file, a block device or a new volume. */
 import type { Command } from 'commander';
-import { Repository } from '../../backup/repository.js';
+import { Repository } from '../../tools/backup/repository.js';
 import {
   assertIntact,
   isBlockDevice,
   restoreToDevice,
   restoreToFile,
   restoreToVolume,
-} from '../../backup/restore.js';
-import { type ChosenBackup, chooseBackup } from '../../backup/select.js';
-import { CsiDriver } from '../../client/driver.js';
+} from '../../tools/backup/restore.js';
+import { type ChosenBackup, chooseBackup } from '../../tools/backup/select.js';
+import { CsiDriver } from '../../tools/client/driver.js';
 import { socketPathOf } from '../endpoint.js';
 import { failureOf } from '../failures.js';
 import { print, runToExitCode } from '../output.js';

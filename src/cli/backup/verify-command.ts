@@ -1,13 +1,13 @@
 /** `blockdelta verify`: examines backups, and compares one with its snapshot byte by byte. */
 import type { Command } from 'commander';
-import { imagePathOf, type Problem, Repository } from '../../backup/repository.js';
-import { chooseBackup } from '../../backup/select.js';
-import { verifyVolume } from '../../backup/verify.js';
 import { CsiError } from '../../base/errors.js';
-import { CsiDriver } from '../../client/driver.js';
-import { publishSnapshot, removeLeftVolumes } from '../../client/published-volume.js';
-import { describeSnapshot } from '../../client/snapshot-info.js';
-import { compareImages } from '../../nbd/image.js';
+import { imagePathOf, type Problem, Repository } from '../../tools/backup/repository.js';
+import { chooseBackup } from '../../tools/backup/select.js';
+import { verifyVolume } from '../../tools/backup/verify.js';
+import { CsiDriver } from '../../tools/client/driver.js';
+import { publishSnapshot, removeLeftVolumes } from '../../tools/client/published-volume.js';
+import { describeSnapshot } from '../../tools/client/snapshot-info.js';
+import { compareImages } from '../../tools/nbd/image.js';
 import { socketPathOf } from '../endpoint.js';
 import { failureOf } from '../failures.js';
 import { print, runToExitCode } from '../output.js';

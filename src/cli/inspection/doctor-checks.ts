@@ -7,16 +7,16 @@ import { hostname, release } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { humanSize } from '../../base/human-size.js';
-import { probeReady } from '../../client/connection.js';
-import { SETTINGS, unknownNames } from '../../config/config.js';
-import { missingPrograms } from '../../host/exec.js';
+import { missingPrograms } from '../../base/process/exec.js';
+import { SETTINGS, unknownNames } from '../../driver/config/config.js';
 import {
   CAPABILITY_USES,
   type Capability,
   heldCapabilities,
-} from '../../host/process-capabilities.js';
-import { loadAddon } from '../../native/addon.js';
-import { foundObjects } from '../../volumes/unknown-objects.js';
+} from '../../driver/host/process-capabilities.js';
+import { loadAddon } from '../../driver/native/addon.js';
+import { foundObjects } from '../../driver/volumes/unknown-objects.js';
+import { probeReady } from '../../tools/client/connection.js';
 import { socketProblem } from '../socket.js';
 import { usedPercent } from './list-commands.js';
 import { type NodeView, type PoolView, textOf } from './node.js';

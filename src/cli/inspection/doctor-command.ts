@@ -1,8 +1,8 @@
 /** `blockdelta doctor`: examines the node and the plugin, and says what is wrong and what to do about it. */
 import { join } from 'node:path';
 import type { Command } from 'commander';
-import { parseClientEndpoint } from '../../client/endpoint.js';
-import { lockHolder } from '../../database/sound-database.js';
+import { lockHolder } from '../../driver/database/sound-database.js';
+import { parseClientEndpoint } from '../../tools/client/endpoint.js';
 import { ExitCode } from '../exit-codes.js';
 import { messageOf, print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';

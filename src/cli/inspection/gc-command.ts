@@ -6,7 +6,7 @@
  */
 import { join } from 'node:path';
 import type { Command } from 'commander';
-import { type CatalogueLock, lockCatalogue } from '../../catalogue/lock.js';
+import { type CatalogueLock, lockCatalogue } from '../../driver/catalogue/lock.js';
 import { ExitCode } from '../exit-codes.js';
 import { complain, messageOf, print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';

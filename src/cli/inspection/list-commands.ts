@@ -1,7 +1,7 @@
 /** `blockdelta volumes`, `snapshots` and `pools`: what this node holds, as a table or as JSON. */
 import type { Command } from 'commander';
 import { humanSize } from '../../base/human-size.js';
-import type { SnapshotRecord, VolumeRecord } from '../../catalogue/records.js';
+import type { SnapshotRecord, VolumeRecord } from '../../driver/catalogue/records.js';
 import { ExitCode } from '../exit-codes.js';
 import { messageOf, print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';

@@ -7,19 +7,29 @@
  */
 import { existsSync, readdirSync, readFileSync, statfsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { isCopyName, isObjectName, isTemporaryName } from '../../backends/reflink/pool-layout.js';
-import type { DeviceRecord } from '../../backends/thin/ledger/ledger.js';
-import { ledgerContents } from '../../backends/thin/ledger/ledger-contents.js';
-import { PoolNames } from '../../backends/thin/pool/pool-names.js';
 import { CsiError, errorCode } from '../../base/errors.js';
-import { type CatalogueContents, catalogueContents } from '../../catalogue/contents.js';
-import type { SnapshotRecord, VolumeRecord } from '../../catalogue/records.js';
-import { type PoolConfig, SETTINGS } from '../../config/config.js';
-import { parsePools } from '../../config/pools.js';
-import { parseDirectory } from '../../config/values.js';
-import { type MountEntry, mountsAt, mountsOfDevice, readMountInfo } from '../../host/mountinfo.js';
-import { type LoopDevice, loadAddon, type NativeFailure } from '../../native/addon.js';
-import type { DmDevice, ThinPoolStatus } from '../../native/dm-addon.js';
+import { parseDirectory } from '../../base/settings/values.js';
+import {
+  type MountEntry,
+  mountsAt,
+  mountsOfDevice,
+  readMountInfo,
+} from '../../base/system/mountinfo.js';
+import type { NativeFailure } from '../../base/system/native-result.js';
+import {
+  isCopyName,
+  isObjectName,
+  isTemporaryName,
+} from '../../driver/backends/reflink/pool-layout.js';
+import type { DeviceRecord } from '../../driver/backends/thin/ledger/ledger.js';
+import { ledgerContents } from '../../driver/backends/thin/ledger/ledger-contents.js';
+import { PoolNames } from '../../driver/backends/thin/pool/pool-names.js';
+import { type CatalogueContents, catalogueContents } from '../../driver/catalogue/contents.js';
+import type { SnapshotRecord, VolumeRecord } from '../../driver/catalogue/records.js';
+import { SETTINGS } from '../../driver/config/config.js';
+import { type PoolConfig, parsePools } from '../../driver/config/pools.js';
+import { type LoopDevice, loadAddon } from '../../driver/native/addon.js';
+import type { DmDevice, ThinPoolStatus } from '../../driver/native/dm-addon.js';
 
 /** Inode number of the top of a subvolume. */
 const SUBVOLUME_TOP = 256n;

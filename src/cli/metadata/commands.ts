@@ -4,14 +4,18 @@
  */
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { humanSize } from '../../base/human-size.js';
-import { type MetadataRequest, openMetadata, prepareClient } from '../../client/connection.js';
-import { GrainMerger, parseGrain } from '../../client/grain.js';
-import type { Entry } from '../../client/list.js';
+import {
+  type MetadataRequest,
+  openMetadata,
+  prepareClient,
+} from '../../tools/client/connection.js';
+import { GrainMerger, parseGrain } from '../../tools/client/grain.js';
+import type { Entry } from '../../tools/client/list.js';
 import {
   createProgress,
   type MetadataProgress,
   readMetadata,
-} from '../../client/resumable-stream.js';
+} from '../../tools/client/resumable-stream.js';
 import { socketPathOf } from '../endpoint.js';
 import { complain, print } from '../output.js';
 import { ProgressLine } from '../progress.js';

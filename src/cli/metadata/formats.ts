@@ -3,7 +3,7 @@
  * readers are inexact above 2^53.
  */
 import { humanSize, rounded, withHumanSize } from '../../base/human-size.js';
-import type { Entry } from '../../client/list.js';
+import type { Entry } from '../../tools/client/list.js';
 
 export const FORMATS = ['table', 'ndjson', 'csv'] as const;
 export type Format = (typeof FORMATS)[number];

@@ -1,5 +1,5 @@
 /** How a command runs that reads a list of SnapshotMetadata. */
-import { InterruptedError } from '../../client/resumable-stream.js';
+import { InterruptedError } from '../../tools/client/resumable-stream.js';
 import { ExitCode } from '../exit-codes.js';
 import { failureOf } from '../failures.js';
 import { complain, runToExitCode } from '../output.js';

@@ -3,7 +3,7 @@
  * the pool's metadata. Needs no plugin.
  */
 import { type Command, Option } from 'commander';
-import type { NativeRunner } from '../../native/pool.js';
+import type { NativeRunner } from '../../driver/native/pool.js';
 import { print } from '../output.js';
 import { ProgressLine } from '../progress.js';
 import {

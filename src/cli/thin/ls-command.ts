@@ -1,7 +1,7 @@
 /** `blockdelta thin-ls`: lists the thin devices of any dm-thin pool from its metadata. Needs no plugin. */
 import { type Command, Option } from 'commander';
-import type { NativeRunner } from '../../native/pool.js';
-import type { ThinDeviceDetails } from '../../native/thin-addon.js';
+import type { NativeRunner } from '../../driver/native/pool.js';
+import type { ThinDeviceDetails } from '../../driver/native/thin-addon.js';
 import { FORMATS, type Format } from '../metadata/formats.js';
 import { print } from '../output.js';
 import {

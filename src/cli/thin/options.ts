@@ -1,6 +1,6 @@
 /** Options that `thin-delta` and `thin-ls` share. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { NativePool, type NativeRunner } from '../../native/pool.js';
+import { NativePool, type NativeRunner } from '../../driver/native/pool.js';
 import type { ExitCode } from '../exit-codes.js';
 import { failureOf } from '../failures.js';
 import { complain, runToExitCode } from '../output.js';

@@ -1,6 +1,6 @@
 /** Prints a delta of two thin devices: as byte ranges, as totals, or as thin_delta does. */
 import { rounded, withHumanSize } from '../../base/human-size.js';
-import { ThinDeltaKind, type ThinSuperblock } from '../../native/thin-addon.js';
+import { ThinDeltaKind, type ThinSuperblock } from '../../driver/native/thin-addon.js';
 import { createListFormatter, FORMATS, type Format, recordOf } from '../metadata/formats.js';
 import { type Batch, ChangedRanges, type Run, type RunKind } from './runs.js';
 

@@ -1,7 +1,7 @@
 /** The runs of blocks in which two thin devices agree or differ, in batches, and the byte ranges of a delta. */
 import { CsiError } from '../../base/errors.js';
-import type { Entry } from '../../client/list.js';
-import { ThinDeltaKind } from '../../native/thin-addon.js';
+import { ThinDeltaKind } from '../../driver/native/thin-addon.js';
+import type { Entry } from '../../tools/client/list.js';
 import { attempt, outcomeOf, type ThinTrees } from './pool-metadata.js';
 
 export type RunKind = (typeof ThinDeltaKind)[keyof typeof ThinDeltaKind];

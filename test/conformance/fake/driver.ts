@@ -12,8 +12,8 @@ import {
   type UntypedServiceImplementation,
 } from '@grpc/grpc-js';
 import protobuf from 'protobufjs';
-import { csiProto } from '../../../src/csi/proto.js';
-import type { ServiceName } from '../../../src/csi/service.js';
+import { csiProto } from '../../../src/base/csi/proto.js';
+import type { ServiceName } from '../../../src/base/csi/service.js';
 import { controllerRpcs } from './controller.js';
 import type { Deviation } from './defect.js';
 import { groupRpcs } from './group.js';

@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { mkdir } from 'node:fs/promises';
 import { after } from 'node:test';
-import type { CheckResult } from '../../../src/conformance/report.js';
-import { runSuite } from '../../../src/conformance/runner.js';
-import { CHECKS } from '../../../src/conformance/suite.js';
+import type { CheckResult } from '../../../src/tools/conformance/report.js';
+import { runSuite } from '../../../src/tools/conformance/runner.js';
+import { CHECKS } from '../../../src/tools/conformance/suite.js';
 import { suiteOptions } from '../../support/conformance-run.js';
 import { test } from '../../support/running-plugin.js';
 import { Workspace } from '../../support/workspace.js';

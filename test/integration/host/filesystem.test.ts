@@ -18,8 +18,13 @@ import {
   writeSync,
 } from 'node:fs';
 import { after, test as plainTest } from 'node:test';
-import { giveIdentity } from '../../../src/host/btrfs-identity.js';
-import { FILE_SYSTEMS, type FileSystem, MINIMUM_BYTES } from '../../../src/host/file-systems.js';
+import { readMountInfo } from '../../../src/base/system/mountinfo.js';
+import { giveIdentity } from '../../../src/driver/host/btrfs-identity.js';
+import {
+  FILE_SYSTEMS,
+  type FileSystem,
+  MINIMUM_BYTES,
+} from '../../../src/driver/host/file-systems.js';
 import {
   checkFileSystem,
   describeSignature,
@@ -28,12 +33,11 @@ import {
   parseSignature,
   probe,
   publishedOptions,
-} from '../../../src/host/filesystem.js';
-import { canGrowMounted, growUnmountedExt4 } from '../../../src/host/growth.js';
-import { attributesOf } from '../../../src/host/layers.js';
-import { unaskedInForce } from '../../../src/host/mounted-file-system.js';
-import { readMountInfo } from '../../../src/host/mountinfo.js';
-import { btrfsIdentity, isGrowable } from '../../../src/host/superblock.js';
+} from '../../../src/driver/host/filesystem.js';
+import { canGrowMounted, growUnmountedExt4 } from '../../../src/driver/host/growth.js';
+import { attributesOf } from '../../../src/driver/host/layers.js';
+import { unaskedInForce } from '../../../src/driver/host/mounted-file-system.js';
+import { btrfsIdentity, isGrowable } from '../../../src/driver/host/superblock.js';
 import { crc32c } from '../../support/crc32c.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { partitionTable } from '../../support/foreign-signatures.js';

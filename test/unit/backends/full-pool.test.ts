@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { namingFullPool } from '../../../src/backends/full-pool.js';
 import { CsiError, StatusCode, SystemError } from '../../../src/base/errors.js';
+import { namingFullPool } from '../../../src/driver/backends/full-pool.js';
 import { newVolume } from '../../backend/harness.js';
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
 import { rejectsWith } from '../../support/expect-status.js';

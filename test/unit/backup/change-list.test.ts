@@ -4,9 +4,9 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { type ListRequest, readChangeList } from '../../../src/backup/change-list.js';
 import { StatusCode } from '../../../src/base/errors.js';
-import type { MetadataMessage, MetadataRequest } from '../../../src/client/connection.js';
+import { type ListRequest, readChangeList } from '../../../src/tools/backup/change-list.js';
+import type { MetadataMessage, MetadataRequest } from '../../../src/tools/client/connection.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 const MIB = 1n << 20n;

@@ -3,9 +3,18 @@ import assert from 'node:assert/strict';
 import { readdirSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, beforeEach, test } from 'node:test';
-import { checksumSegments, SEGMENT_BYTES } from '../../../src/backup/checksums.js';
-import { formatManifest, type Manifest, parseManifest } from '../../../src/backup/manifest.js';
-import { type Backup, chainOf, encodeId, Repository } from '../../../src/backup/repository.js';
+import { checksumSegments, SEGMENT_BYTES } from '../../../src/tools/backup/checksums.js';
+import {
+  formatManifest,
+  type Manifest,
+  parseManifest,
+} from '../../../src/tools/backup/manifest.js';
+import {
+  type Backup,
+  chainOf,
+  encodeId,
+  Repository,
+} from '../../../src/tools/backup/repository.js';
 import { testManifest } from '../../support/backup-files.js';
 import { rejectsWith, throwsWith } from '../../support/expect-status.js';
 import { seededRandom } from '../../support/random.js';

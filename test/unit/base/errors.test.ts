@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, errorCode, StatusCode, SystemError } from '../../../src/base/errors.js';
-import { statusOf } from '../../../src/csi/handler.js';
+import { statusOf } from '../../../src/driver/csi/call-status.js';
 
 test('a CsiError is passed on as it is', () => {
   const error = CsiError.notFound('volume v does not exist');

@@ -25,7 +25,7 @@ import {
   type RuntimeEntry,
   runtimePath,
 } from '../../../src/base/runtime-directory.js';
-import { makeSocketDirectory, removeLeftSockets } from '../../../src/nbd/socket-directory.js';
+import { makeSocketDirectory, removeLeftSockets } from '../../../src/tools/nbd/socket-directory.js';
 import { throwsWith } from '../../support/expect-status.js';
 import { openRuntime } from '../../support/runtime.js';
 import { temporaryDirectory } from '../../support/temporary.js';

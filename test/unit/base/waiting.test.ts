@@ -5,10 +5,10 @@ import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises'
 import { bestEffort } from '../../../src/base/best-effort.js';
 import { FairTurns, type Held, type Turn } from '../../../src/base/fair-turns.js';
 import { pollUntil } from '../../../src/base/poll.js';
-import { Recent } from '../../../src/base/recent.js';
 import { SerialQueue } from '../../../src/base/serial-queue.js';
 import { SingleFlight } from '../../../src/base/single-flight.js';
 import { withTimeout } from '../../../src/base/timeout.js';
+import { Recent } from '../../../src/driver/plugin/recent.js';
 
 const HOUR_MS = 3_600_000;
 const never = new Promise<string>(() => undefined);

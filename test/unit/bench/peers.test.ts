@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { pbkdf2Sync } from 'node:crypto';
 import { test } from 'node:test';
-import { compilePeer, findProgram, isMissing } from '../../../src/bench/peers.js';
-import { ProcessMeter } from '../../../src/bench/process-meter.js';
+import { compilePeer, findProgram, isMissing } from '../../../src/tools/bench/peers.js';
+import { ProcessMeter } from '../../../src/tools/bench/process-meter.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 test('a missing program is reported with the package to install', () => {

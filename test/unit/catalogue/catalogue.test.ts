@@ -2,14 +2,14 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import { openCatalogue } from '../../../src/catalogue/catalogue-client.js';
+import { SqliteConnection } from '../../../src/base/sqlite-connection.js';
+import { openCatalogue } from '../../../src/driver/catalogue/catalogue-client.js';
 import type {
   GroupSnapshotRecord,
   NewSnapshot,
   VolumeRecord,
-} from '../../../src/catalogue/records.js';
-import { CATALOGUE_STEPS } from '../../../src/catalogue/schema.js';
-import { SqliteConnection } from '../../../src/database/connection.js';
+} from '../../../src/driver/catalogue/records.js';
+import { CATALOGUE_STEPS } from '../../../src/driver/catalogue/schema.js';
 import { type DirectCatalogue, openCatalogueHere } from '../../support/direct-database.js';
 import { throwsWith } from '../../support/expect-status.js';
 import { BLOCK, mountOf, snapshotRecord, volumeRecord } from '../../support/records.js';

@@ -13,10 +13,10 @@ import {
 import { join } from 'node:path';
 import { beforeEach, test } from 'node:test';
 import { pino } from 'pino';
-import { CatalogueBackups, outdated } from '../../../src/catalogue/backups.js';
-import { openCatalogue } from '../../../src/catalogue/catalogue-client.js';
-import { SqliteConnection } from '../../../src/database/connection.js';
-import { walDamage } from '../../../src/database/wal-check.js';
+import { SqliteConnection } from '../../../src/base/sqlite-connection.js';
+import { CatalogueBackups, outdated } from '../../../src/driver/catalogue/backups.js';
+import { openCatalogue } from '../../../src/driver/catalogue/catalogue-client.js';
+import { walDamage } from '../../../src/driver/database/wal-check.js';
 import { openCatalogueHere } from '../../support/direct-database.js';
 import { eventually } from '../../support/eventually.js';
 import { throwsWith } from '../../support/expect-status.js';

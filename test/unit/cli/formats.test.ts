@@ -10,7 +10,7 @@ import {
   type Printer,
 } from '../../../src/cli/thin/printers.js';
 import type { Run } from '../../../src/cli/thin/runs.js';
-import { ThinDeltaKind } from '../../../src/native/thin-addon.js';
+import { ThinDeltaKind } from '../../../src/driver/native/thin-addon.js';
 import { SUPERBLOCK } from '../../support/fake-thin-kernel.js';
 
 const ENTRIES = [

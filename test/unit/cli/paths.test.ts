@@ -4,9 +4,9 @@ import { readdirSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { test } from 'node:test';
 import { Command } from 'commander';
+import { run } from '../../../src/base/process/exec.js';
 import { nodeSettings } from '../../../src/cli/inspection/node.js';
-import { run } from '../../../src/host/exec.js';
-import { runProgram } from '../../../src/nbd/program.js';
+import { runProgram } from '../../../src/tools/nbd/program.js';
 import { rejectsWith } from '../../support/expect-status.js';
 
 const CLI = new URL('../../../src/cli/', import.meta.url);

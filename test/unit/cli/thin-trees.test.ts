@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
 import { ThinTrees } from '../../../src/cli/thin/pool-metadata.js';
 import { type Run, readRuns } from '../../../src/cli/thin/runs.js';
-import { ThinDeltaKind, type ThinSuperblock } from '../../../src/native/thin-addon.js';
+import { ThinDeltaKind, type ThinSuperblock } from '../../../src/driver/native/thin-addon.js';
 import {
   FakeThinKernel,
   failure as failureOf,

@@ -2,15 +2,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
-import type { MetadataMessage, MetadataRequest } from '../../../src/client/connection.js';
-import { GrainMerger, parseGrain } from '../../../src/client/grain.js';
-import { type Entry, InvalidListError, MetadataList } from '../../../src/client/list.js';
+import type { MetadataMessage, MetadataRequest } from '../../../src/tools/client/connection.js';
+import { GrainMerger, parseGrain } from '../../../src/tools/client/grain.js';
+import { type Entry, InvalidListError, MetadataList } from '../../../src/tools/client/list.js';
 import {
   createProgress,
   InterruptedError,
   type OpenMetadata,
   readMetadata,
-} from '../../../src/client/resumable-stream.js';
+} from '../../../src/tools/client/resumable-stream.js';
 import { seededRandom } from '../../support/random.js';
 
 const CAPACITY = 1000;

@@ -1,8 +1,13 @@
 import assert from 'node:assert/strict';
 import { hostname } from 'node:os';
 import { test } from 'node:test';
-import { type Config, parseConfig, SETTINGS, unknownNames } from '../../../src/config/config.js';
-import { formatHostPort } from '../../../src/config/tls.js';
+import { formatHostPort } from '../../../src/base/settings/tls.js';
+import {
+  type Config,
+  parseConfig,
+  SETTINGS,
+  unknownNames,
+} from '../../../src/driver/config/config.js';
 
 const CSI_ENDPOINT = 'unix:///run/blockdelta/csi.sock';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { parseRouteConfig } from '../../../src/config/route.js';
+import { parseRouteConfig } from '../../../src/router/settings.js';
 
 const BASE = {
   CSI_ENDPOINT: 'unix:///run/router.sock',
@@ -49,5 +49,5 @@ test('a source of nodes that cannot be one is refused with examples', () => {
 
 test('a misspelt setting is refused, and a setting of a node is not', () => {
   refuses({ BLOCKDELTA_ROUTE_NODE: 'file:/x' }, /did you mean BLOCKDELTA_ROUTE_NODES/);
-  assert.ok(parseRouteConfig({ ...BASE, BLOCKDELTA_POOLS: 'main=/pool' }));
+  assert.ok(parseRouteConfig({ ...BASE, BLOCKDELTA_POOLS: 'main=/pool' }, ['BLOCKDELTA_POOLS']));
 });

@@ -4,10 +4,10 @@ import { createServer, type IncomingHttpHeaders, type ServerHttp2Stream } from '
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import { clientServices } from '../../../src/base/csi/proto.js';
 import { StatusCode } from '../../../src/base/errors.js';
-import { MetadataStream } from '../../../src/conformance/metadata-stream.js';
-import { clientServices } from '../../../src/csi/proto.js';
 import { framed } from '../../../src/router/grpc-wire.js';
+import { MetadataStream } from '../../../src/tools/conformance/metadata-stream.js';
 import type { Message } from '../../support/csi-client.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 

@@ -7,14 +7,14 @@ import {
   type Image,
   judge,
   zeroImage,
-} from '../../../src/conformance/oracle.js';
+} from '../../../src/tools/conformance/oracle.js';
 import {
   Cover,
   coverage,
   difference,
   type Entry,
   tailFrom,
-} from '../../../src/conformance/ranges.js';
+} from '../../../src/tools/conformance/ranges.js';
 import { type Random, seededRandom } from '../../support/random.js';
 
 const SPACE = 64;

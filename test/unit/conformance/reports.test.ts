@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
-import type { CheckResult, Report } from '../../../src/conformance/report.js';
-import { formatJson } from '../../../src/conformance/report-json.js';
-import { formatJunit } from '../../../src/conformance/report-junit.js';
-import { formatTable } from '../../../src/conformance/report-table.js';
+import type { CheckResult, Report } from '../../../src/tools/conformance/report.js';
+import { formatJson } from '../../../src/tools/conformance/report-json.js';
+import { formatJunit } from '../../../src/tools/conformance/report-junit.js';
+import { formatTable } from '../../../src/tools/conformance/report-table.js';
 
 interface XmlElement {
   name: string;

@@ -2,11 +2,11 @@
 import assert from 'node:assert/strict';
 import { beforeEach, type TestContext, test } from 'node:test';
 import { CsiError } from '../../../src/base/errors.js';
-import type { ControllerDependencies } from '../../../src/controller/dependencies.js';
-import { getVolume, listVolumes } from '../../../src/controller/lists.js';
-import { storageConditionOf } from '../../../src/health/controller-health.js';
-import { PoolProbe } from '../../../src/health/storage-observations.js';
-import type { VolumeCondition } from '../../../src/health/volume-health.js';
+import type { ControllerDependencies } from '../../../src/driver/controller/dependencies.js';
+import { getVolume, listVolumes } from '../../../src/driver/controller/lists.js';
+import { storageConditionOf } from '../../../src/driver/health/controller-health.js';
+import { PoolProbe } from '../../../src/driver/health/storage-observations.js';
+import type { VolumeCondition } from '../../../src/driver/health/volume-health.js';
 import { received } from '../../support/received-request.js';
 import { managersOfEachTest } from '../volumes/manager-fixture.js';
 import { controllerOf } from './controller-fixture.js';

@@ -1,6 +1,6 @@
 /** What the handlers of the controller need, with managers on pools in memory. */
-import type { ControllerDependencies } from '../../../src/controller/dependencies.js';
-import { VolumeManager } from '../../../src/volumes/volume-manager.js';
+import type { ControllerDependencies } from '../../../src/driver/controller/dependencies.js';
+import { VolumeManager } from '../../../src/driver/volumes/volume-manager.js';
 import type { Managers } from '../volumes/manager-fixture.js';
 
 export function controllerOf(

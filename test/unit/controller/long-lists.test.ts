@@ -1,9 +1,9 @@
 /** Lists of a node with many snapshots: what is read and made for an answer, not how long that takes. */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import type { ControllerDependencies } from '../../../src/controller/dependencies.js';
-import { listSnapshots, listVolumes } from '../../../src/controller/lists.js';
-import { type ResponseOf, ResponseParts } from '../../../src/csi/service.js';
+import { type ResponseOf, ResponseParts } from '../../../src/base/csi/service.js';
+import type { ControllerDependencies } from '../../../src/driver/controller/dependencies.js';
+import { listSnapshots, listVolumes } from '../../../src/driver/controller/lists.js';
 import { received } from '../../support/received-request.js';
 import { snapshotRecord, volumeRecord } from '../../support/records.js';
 import { type Managers, openManagers } from '../volumes/manager-fixture.js';

@@ -1,7 +1,6 @@
 /** What a field must be, and the words in which a wrong one is refused. test/memory asks every field of every RPC. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CsiError, StatusCode } from '../../../src/base/errors.js';
 import {
   optionalString,
   parseBoolean,
@@ -15,8 +14,9 @@ import {
   requireName,
   requirePresent,
   requireString,
-} from '../../../src/csi/fields.js';
-import { csiProto } from '../../../src/csi/proto.js';
+} from '../../../src/base/csi/fields.js';
+import { csiProto } from '../../../src/base/csi/proto.js';
+import { CsiError, StatusCode } from '../../../src/base/errors.js';
 
 const access_mode = { mode: 'SINGLE_NODE_WRITER' };
 const capabilityOf = (capability: unknown) => parseVolumeCapability(capability as never, 'c');

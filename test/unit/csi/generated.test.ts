@@ -4,8 +4,8 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { CONVERSION } from '../../../src/base/csi/proto.js';
 import { packagePath } from '../../../src/base/package-root.js';
-import { CONVERSION } from '../../../src/csi/proto.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 /** The flags of the generator for these options of the decoder. */
@@ -23,8 +23,8 @@ function filesOf(directory: string): Map<string, string> {
 }
 
 const GENERATED: readonly [directory: string, ...protos: string[]][] = [
-  ['src/csi/generated', 'proto/csi.proto'],
-  ['src/legacy/generated', 'proto/csi-v0.3.proto', 'proto/csi-v0.1.proto'],
+  ['src/base/csi/generated', 'proto/csi.proto'],
+  ['src/driver/legacy/generated', 'proto/csi-v0.3.proto', 'proto/csi-v0.1.proto'],
 ];
 
 for (const [place, ...protos] of GENERATED) {

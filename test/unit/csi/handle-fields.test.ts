@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { HANDLE_FIELDS } from '../../../src/csi/handle-fields.js';
-import { CSI_PACKAGE, csiProto } from '../../../src/csi/proto.js';
+import { HANDLE_FIELDS } from '../../../src/base/csi/handle-fields.js';
+import { CSI_PACKAGE, csiProto } from '../../../src/base/csi/proto.js';
 import { fieldsOf } from '../../support/request-fields.js';
 
 const SERVICES = ['Identity', 'Controller', 'GroupController', 'Node', 'SnapshotMetadata'];

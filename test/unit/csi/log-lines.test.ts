@@ -3,11 +3,11 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import protobuf from 'protobufjs';
+import { csiMessage, csiProto } from '../../../src/base/csi/proto.js';
 import { CsiError, type StatusCode } from '../../../src/base/errors.js';
 import { packagePath } from '../../../src/base/package-root.js';
-import { FAILURE_LEVELS, levelOfCall, ROUTINE_RPCS } from '../../../src/csi/log-levels.js';
-import { csiMessage, csiProto } from '../../../src/csi/proto.js';
-import { redact, STRIPPED } from '../../../src/csi/redact.js';
+import { FAILURE_LEVELS, levelOfCall, ROUTINE_RPCS } from '../../../src/driver/csi/log-levels.js';
+import { redact, STRIPPED } from '../../../src/driver/csi/redact.js';
 
 const SECRET = 'hunter2';
 /** Sensitive fields that the proto does not mark. */

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { decodeToken, encodeToken, pageScope } from '../../../src/base/csi/pagination.js';
 import { StatusCode } from '../../../src/base/errors.js';
-import { decodeToken, encodeToken, pageScope } from '../../../src/csi/pagination.js';
 
 const UUID = '5f0c9be2-70f4-4d6a-9a3b-0d2f6c1e8a47';
 const SCOPE = pageScope('ListVolumes');

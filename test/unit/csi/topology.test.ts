@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { parseTopology } from '../../../src/csi/topology.js';
-import { nodeKey } from '../../../src/domain/identifiers.js';
-import { isWithin, nodeSegment } from '../../../src/domain/topology.js';
+import { nodeKey } from '../../../src/base/csi/handles.js';
+import { isWithin, nodeSegment } from '../../../src/base/csi/topology.js';
+import { parseTopology } from '../../../src/base/csi/topology-fields.js';
 import { throwsWith } from '../../support/expect-status.js';
 
 const KEY = 'blockdelta.csi/node';

@@ -7,15 +7,16 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { test } from 'node:test';
 import { parse } from 'yaml';
+import type { VolumeCapability } from '../../../src/base/csi/volume-capability.js';
 import { packagePath } from '../../../src/base/package-root.js';
+import { SOCKET_PATH_MAX } from '../../../src/base/settings/values.js';
 import { LAST_RESORT_MS } from '../../../src/cli/service-process.js';
-import { parseConfig, SETTINGS, SOCKET_PATH_MAX } from '../../../src/config/config.js';
-import { parseRouteConfig, ROUTE_SETTINGS } from '../../../src/config/route.js';
-import { isOrchestratorKey } from '../../../src/csi/orchestrator-keys.js';
-import type { VolumeCapability } from '../../../src/domain/volume-capability.js';
-import { isFileSystem } from '../../../src/host/file-systems.js';
-import { parseDeviceSettings } from '../../../src/volumes/device-settings.js';
-import { parseVolumeParameters } from '../../../src/volumes/volume-parameters.js';
+import { parseConfig, SETTINGS } from '../../../src/driver/config/config.js';
+import { isOrchestratorKey } from '../../../src/driver/csi/orchestrator-keys.js';
+import { isFileSystem } from '../../../src/driver/host/file-systems.js';
+import { parseDeviceSettings } from '../../../src/driver/volumes/device-settings.js';
+import { parseVolumeParameters } from '../../../src/driver/volumes/volume-parameters.js';
+import { parseRouteConfig, ROUTE_SETTINGS } from '../../../src/router/settings.js';
 import {
   type Cluster,
   cluster,

@@ -6,13 +6,13 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import hcl from '@cdktn/hcl2json';
+import { ACCESS_MODES } from '../../../src/base/csi/volume-capability.js';
 import { packagePath } from '../../../src/base/package-root.js';
 import { LAST_RESORT_MS } from '../../../src/cli/service-process.js';
-import { parseConfig, SETTINGS } from '../../../src/config/config.js';
-import { parseRouteConfig, ROUTE_SETTINGS } from '../../../src/config/route.js';
-import { ACCESS_MODES } from '../../../src/domain/volume-capability.js';
-import { isFileSystem } from '../../../src/host/file-systems.js';
-import { parseVolumeParameters } from '../../../src/volumes/volume-parameters.js';
+import { parseConfig, SETTINGS } from '../../../src/driver/config/config.js';
+import { isFileSystem } from '../../../src/driver/host/file-systems.js';
+import { parseVolumeParameters } from '../../../src/driver/volumes/volume-parameters.js';
+import { parseRouteConfig, ROUTE_SETTINGS } from '../../../src/router/settings.js';
 
 const DIRECTORY = 'deploy/nomad';
 const JOBS = { controller: 'controller', node: 'node', 'single-node': 'monolith' };

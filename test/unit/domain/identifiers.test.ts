@@ -6,7 +6,7 @@ import {
   newSnapshotId,
   newVolumeId,
   nodeKey,
-} from '../../../src/domain/identifiers.js';
+} from '../../../src/base/csi/handles.js';
 
 const SNAPSHOT_ID = /^snap-[0-9a-f]{12}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 

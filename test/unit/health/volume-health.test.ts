@@ -1,7 +1,7 @@
 /** What signs mean: statuses, reasons, their order and their bounds. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { PoolCapacity, StorageCondition } from '../../../src/backends/backend.js';
+import type { PoolCapacity, StorageCondition } from '../../../src/driver/backends/backend.js';
 import {
   type FileSystemObservations,
   FULL_BYTES,
@@ -9,7 +9,7 @@ import {
   type StorageObservations,
   summary,
   volumeConditions,
-} from '../../../src/health/volume-health.js';
+} from '../../../src/driver/health/volume-health.js';
 
 const GIB = 1n << 30n;
 

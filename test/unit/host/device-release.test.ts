@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CsiError, SystemError } from '../../../src/base/errors.js';
-import { releaseDevice } from '../../../src/host/device-release.js';
+import { releaseDevice } from '../../../src/driver/host/device-release.js';
 import { rejectsWith } from '../../support/expect-status.js';
 
 const busy = (): Promise<never> =>

@@ -4,8 +4,8 @@ import { execFileSync } from 'node:child_process';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { askFileSystem } from '../../../src/host/file-system-answer.js';
-import { fileSystemTroubles } from '../../../src/host/file-system-errors.js';
+import { askFileSystem } from '../../../src/driver/host/file-system-answer.js';
+import { fileSystemTroubles } from '../../../src/driver/host/file-system-errors.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 const NONE = { shutDown: false, silent: false, errors: 0, corruptions: 0 };

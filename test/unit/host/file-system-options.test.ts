@@ -5,8 +5,8 @@ import {
   parseMkfsOptions,
   parseMountOptions,
   parseStoredMountOptions,
-} from '../../../src/host/file-system-options.js';
-import { FILE_SYSTEMS, type FileSystem } from '../../../src/host/file-systems.js';
+} from '../../../src/driver/host/file-system-options.js';
+import { FILE_SYSTEMS, type FileSystem } from '../../../src/driver/host/file-systems.js';
 import { throwsWith } from '../../support/expect-status.js';
 
 const FIELD = "parameters['mkfsOptions']";

@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { findPodCgroup, liftLimits, setLimits } from '../../../src/host/io-limits.js';
+import { findPodCgroup, liftLimits, setLimits } from '../../../src/driver/host/io-limits.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { test as rootTest } from '../../support/running-plugin.js';
 import { temporaryDirectory } from '../../support/temporary.js';

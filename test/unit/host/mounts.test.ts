@@ -12,9 +12,9 @@ import {
   mountsOfDevice,
   parseMountInfo,
   readMountInfo,
-} from '../../../src/host/mountinfo.js';
-import { isHidden, type Surroundings } from '../../../src/host/propagation.js';
-import { protectedReason } from '../../../src/host/protected-paths.js';
+} from '../../../src/base/system/mountinfo.js';
+import { isHidden, type Surroundings } from '../../../src/driver/host/propagation.js';
+import { protectedReason } from '../../../src/driver/host/protected-paths.js';
 
 const FIXTURE = [
   '22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw,errors=remount-ro',

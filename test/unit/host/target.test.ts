@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, renameSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
-import { makeTarget, removeTarget } from '../../../src/host/layers.js';
-import { NativePool } from '../../../src/native/pool.js';
+import { makeTarget, removeTarget } from '../../../src/driver/host/layers.js';
+import { NativePool } from '../../../src/driver/native/pool.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 

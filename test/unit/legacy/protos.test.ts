@@ -3,9 +3,9 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import type protobuf from 'protobufjs';
+import { loadProto } from '../../../src/base/csi/proto.js';
 import { packagePath } from '../../../src/base/package-root.js';
-import { loadProto } from '../../../src/csi/proto.js';
-import { legacyRpcs } from '../../../src/legacy/interfaces.js';
+import { legacyRpcs } from '../../../src/driver/legacy/interfaces.js';
 import { assertSame, type Description, describe } from '../csi/proto-description.js';
 
 /** With the numbers of rpcs, messages and enums that the specifications have. */

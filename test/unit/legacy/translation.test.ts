@@ -5,11 +5,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import protobuf from 'protobufjs';
+import { csiMessage } from '../../../src/base/csi/proto.js';
+import { type AnyUnaryHandler, ResponseParts } from '../../../src/base/csi/service.js';
 import { CsiError } from '../../../src/base/errors.js';
-import { csiMessage } from '../../../src/csi/proto.js';
-import { requestDecoder } from '../../../src/csi/request-decoder.js';
-import { type AnyUnaryHandler, ResponseParts } from '../../../src/csi/service.js';
-import { legacyRpcs } from '../../../src/legacy/interfaces.js';
+import { requestDecoder } from '../../../src/driver/csi/request-decoder.js';
+import { legacyRpcs } from '../../../src/driver/legacy/interfaces.js';
 import type { Message } from '../../support/csi-client.js';
 import { rejectsWith } from '../../support/expect-status.js';
 

@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { stripVTControlCharacters } from 'node:util';
-import type { Entry } from '../../../src/client/list.js';
-import { CellCounter, coarsen, MAX_CELLS, shareOfCell } from '../../../src/map/cells.js';
-import { LEVELS, levelOf } from '../../../src/map/levels.js';
-import { renderGrid, type Window } from '../../../src/map/terminal.js';
+import type { Entry } from '../../../src/tools/client/list.js';
+import { CellCounter, coarsen, MAX_CELLS, shareOfCell } from '../../../src/tools/map/cells.js';
+import { LEVELS, levelOf } from '../../../src/tools/map/levels.js';
+import { renderGrid, type Window } from '../../../src/tools/map/terminal.js';
 import { seededRandom } from '../../support/random.js';
 
 test('every cell counts exactly the bytes of the list that lie in it, at every size of cells', () => {

@@ -7,8 +7,8 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { CellCounter } from '../../../src/map/cells.js';
-import { formatPage, type Subject } from '../../../src/map/page.js';
+import { CellCounter } from '../../../src/tools/map/cells.js';
+import { formatPage, type Subject } from '../../../src/tools/map/page.js';
 import { hasBrowser, type OpenPage, openPage, test } from '../../support/browser.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { MAX_ENTRIES_PER_MESSAGE, scan } from '../../../src/metadata/scanner.js';
-import type { FillRequest, FillResult, ScanSource } from '../../../src/native/addon.js';
-import type { NativeFiller } from '../../../src/native/pool.js';
-import { ScanThreads } from '../../../src/native/scan-threads.js';
-import type { FillAnswer } from '../../../src/native/worker.js';
+import { MAX_ENTRIES_PER_MESSAGE, scan } from '../../../src/driver/metadata/scanner.js';
+import type { FillRequest, FillResult, ScanSource } from '../../../src/driver/native/addon.js';
+import type { NativeFiller } from '../../../src/driver/native/pool.js';
+import { ScanThreads } from '../../../src/driver/native/scan-threads.js';
+import type { FillAnswer } from '../../../src/driver/native/worker.js';
 import { patientTurn } from '../../support/turn.js';
 
 const SOURCE: ScanSource = { kind: 'pattern', sizeBytes: 1000n, extentBytes: 1n, strideBytes: 2n };

@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Gauge, Registry } from 'prom-client';
-import type { Backend } from '../../../src/backends/backend.js';
-import type { UnavailablePool } from '../../../src/backends/registry.js';
 import { CsiError } from '../../../src/base/errors.js';
-import type { CatalogueStatistics } from '../../../src/catalogue/statistics.js';
-import { Exposition } from '../../../src/metrics/exposition.js';
-import { Readiness } from '../../../src/metrics/readiness.js';
-import { StorageMetrics } from '../../../src/metrics/storage-metrics.js';
+import type { Backend } from '../../../src/driver/backends/backend.js';
+import type { UnavailablePool } from '../../../src/driver/backends/registry.js';
+import type { CatalogueStatistics } from '../../../src/driver/catalogue/statistics.js';
+import { Exposition } from '../../../src/driver/metrics/exposition.js';
+import { Readiness } from '../../../src/driver/metrics/readiness.js';
+import { StorageMetrics } from '../../../src/driver/metrics/storage-metrics.js';
 import { MemoryBackend } from '../../backend/memory-backend.js';
 import { MetricsText } from '../../support/metrics-text.js';
 

@@ -5,8 +5,8 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { parse } from 'yaml';
 import { packagePath } from '../../../src/base/package-root.js';
-import { PluginMetrics } from '../../../src/metrics/plugin-metrics.js';
-import { MAX_VOLUMES } from '../../../src/metrics/storage-metrics.js';
+import { PluginMetrics } from '../../../src/driver/metrics/plugin-metrics.js';
+import { MAX_VOLUMES } from '../../../src/driver/metrics/storage-metrics.js';
 import { NO_PROMETHEUS, prometheusProgram } from '../../support/prometheus.js';
 
 const RULES = 'deploy/prometheus/alerts.yaml';

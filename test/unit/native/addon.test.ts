@@ -4,7 +4,8 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { loadAddon, type NativeFailure } from '../../../src/native/addon.js';
+import type { NativeFailure } from '../../../src/base/system/native-result.js';
+import { loadAddon } from '../../../src/driver/native/addon.js';
 
 type AnyFunction = (...given: unknown[]) => NativeFailure | { ok: true };
 

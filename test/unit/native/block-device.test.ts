@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { deviceSizeBytes } from '../../../src/native/block-device.js';
+import { deviceSizeBytes } from '../../../src/driver/native/block-device.js';
 
 test('what is no block device is a SystemError that names the call and the path', async () => {
   const path = '/proc/self/exe';

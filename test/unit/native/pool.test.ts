@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { test } from 'node:test';
-import { NativePool } from '../../../src/native/pool.js';
+import { NativePool } from '../../../src/driver/native/pool.js';
 import { rejectsWith } from '../../support/expect-status.js';
 
-const POOL = new URL('../../../src/native/pool.js', import.meta.url).href;
+const POOL = new URL('../../../src/driver/native/pool.js', import.meta.url).href;
 
 /** Closes a pool of two threads under a task that is over at once and one that takes a while. */
 const PROGRAM = `

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { SystemError } from '../../../src/base/errors.js';
-import type { NativeRunner } from '../../../src/native/pool.js';
-import { observeTasks } from '../../../src/native/task-observer.js';
+import type { NativeRunner } from '../../../src/driver/native/pool.js';
+import { observeTasks } from '../../../src/driver/native/task-observer.js';
 
 /** A runner whose every task returns this value, or fails. */
 function runnerOf(value: object): NativeRunner {

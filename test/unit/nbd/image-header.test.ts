@@ -4,10 +4,10 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, it } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
-import { createImage } from '../../../src/nbd/image.js';
-import { imageChain, parseHeader, readImageHeader } from '../../../src/nbd/image-header.js';
-import { runProgram } from '../../../src/nbd/program.js';
-import { serveImage } from '../../../src/nbd/servers.js';
+import { createImage } from '../../../src/tools/nbd/image.js';
+import { imageChain, parseHeader, readImageHeader } from '../../../src/tools/nbd/image-header.js';
+import { runProgram } from '../../../src/tools/nbd/program.js';
+import { serveImage } from '../../../src/tools/nbd/servers.js';
 import { seededRandom } from '../../support/random.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 

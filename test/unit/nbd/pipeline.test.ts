@@ -18,16 +18,16 @@ import {
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { RuntimeEntry } from '../../../src/base/runtime-directory.js';
-import { copyRanges } from '../../../src/nbd/copy.js';
+import { copyRanges } from '../../../src/tools/nbd/copy.js';
 import {
   checkImage,
   compareImages,
   convertImage,
   createImage,
   imageInfo,
-} from '../../../src/nbd/image.js';
-import { serveImage, serveRanges } from '../../../src/nbd/servers.js';
-import { makeSocketDirectory } from '../../../src/nbd/socket-directory.js';
+} from '../../../src/tools/nbd/image.js';
+import { serveImage, serveRanges } from '../../../src/tools/nbd/servers.js';
+import { makeSocketDirectory } from '../../../src/tools/nbd/socket-directory.js';
 import { openRuntime } from '../../support/runtime.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 

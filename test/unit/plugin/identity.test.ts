@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { AnyUnaryHandler, CallContext, UnaryHandlers } from '../../../src/base/csi/service.js';
 import { CsiError } from '../../../src/base/errors.js';
 import { packageVersion } from '../../../src/base/version.js';
-import type { AnyUnaryHandler, CallContext, UnaryHandlers } from '../../../src/csi/service.js';
-import { createIdentityService } from '../../../src/plugin/identity.js';
+import { createIdentityService } from '../../../src/driver/plugin/identity.js';
 
 const broken = async (): Promise<never> => {
   throw CsiError.failedPrecondition('pool default is not mounted');

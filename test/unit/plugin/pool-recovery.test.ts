@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
-import { BackendRegistry } from '../../../src/backends/registry.js';
 import { CsiError } from '../../../src/base/errors.js';
-import { PoolRecovery, type PoolRecoveryDependencies } from '../../../src/plugin/pool-recovery.js';
+import { BackendRegistry } from '../../../src/driver/backends/registry.js';
+import {
+  PoolRecovery,
+  type PoolRecoveryDependencies,
+} from '../../../src/driver/plugin/pool-recovery.js';
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
 import { eventually } from '../../support/eventually.js';
 

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { RunMarker } from '../../../src/plugin/run-marker.js';
+import { RunMarker } from '../../../src/driver/plugin/run-marker.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 async function run(directory: string, end: 'stop' | 'kill'): Promise<string> {

@@ -4,7 +4,7 @@ import { mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { createLogger } from '../../../src/base/logger.js';
-import { StartError } from '../../../src/plugin/socket-path.js';
+import { StartError } from '../../../src/base/listening/socket-path.js';
 import { FileDiscovery } from '../../../src/router/file-discovery.js';
 import { KubernetesDiscovery } from '../../../src/router/kubernetes-discovery.js';
 import type { NodeEntry } from '../../../src/router/node-list.js';

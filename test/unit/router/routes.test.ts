@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { HANDLE_FIELDS } from '../../../src/base/csi/handle-fields.js';
+import { nodeKey } from '../../../src/base/csi/handles.js';
+import { csiProto, servedServices } from '../../../src/base/csi/proto.js';
 import { packagePath } from '../../../src/base/package-root.js';
-import { ROUTE_SETTINGS } from '../../../src/config/route.js';
-import { HANDLE_FIELDS } from '../../../src/csi/handle-fields.js';
-import { csiProto, servedServices } from '../../../src/csi/proto.js';
-import { nodeKey } from '../../../src/domain/identifiers.js';
 import { ownerIn, ROUTES } from '../../../src/router/routes.js';
+import { ROUTE_SETTINGS } from '../../../src/router/settings.js';
 
 const handle = (kind: string, node: string): string => `${kind}-${nodeKey(node)}-${randomUUID()}`;
 

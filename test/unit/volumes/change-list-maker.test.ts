@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { CsiError, SystemError } from '../../../src/base/errors.js';
-import { ChangeListMaker } from '../../../src/volumes/change-list-maker.js';
-import { OperationLocks, snapshotKey } from '../../../src/volumes/operation-locks.js';
+import { ChangeListMaker } from '../../../src/driver/volumes/change-list-maker.js';
+import { OperationLocks, snapshotKey } from '../../../src/driver/volumes/operation-locks.js';
 
 type Step = [target: string, base: string | null, progress: unknown];
 

@@ -4,7 +4,7 @@ import {
   hasLimits,
   MUTABLE_PARAMETERS,
   parseDeviceSettings,
-} from '../../../src/volumes/device-settings.js';
+} from '../../../src/driver/volumes/device-settings.js';
 import { throwsWith } from '../../support/expect-status.js';
 
 const parse = (map: Record<string, string>) => parseDeviceSettings(map, 'mutable_parameters');

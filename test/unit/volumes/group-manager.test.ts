@@ -1,12 +1,15 @@
 /** The rules of group snapshots, on in-memory pools. */
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
-import type { SnapshotMember } from '../../../src/backends/backend.js';
 import { CsiError } from '../../../src/base/errors.js';
-import type { VolumeRecord } from '../../../src/catalogue/records.js';
-import type { GroupSnapshot, GroupSnapshotRequest } from '../../../src/volumes/group-manager.js';
-import { shared, snapshotKey } from '../../../src/volumes/operation-locks.js';
-import { reconcile } from '../../../src/volumes/reconcile.js';
+import type { SnapshotMember } from '../../../src/driver/backends/backend.js';
+import type { VolumeRecord } from '../../../src/driver/catalogue/records.js';
+import type {
+  GroupSnapshot,
+  GroupSnapshotRequest,
+} from '../../../src/driver/volumes/group-manager.js';
+import { shared, snapshotKey } from '../../../src/driver/volumes/operation-locks.js';
+import { reconcile } from '../../../src/driver/volumes/reconcile.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { managersOfEachTest } from './manager-fixture.js';
 

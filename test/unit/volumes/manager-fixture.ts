@@ -3,20 +3,21 @@ import { randomUUID } from 'node:crypto';
 import { EventEmitter, once } from 'node:events';
 import { join } from 'node:path';
 import { afterEach, beforeEach } from 'node:test';
-import { BackendRegistry } from '../../../src/backends/registry.js';
 import { createLogger } from '../../../src/base/logger.js';
+import { BackendRegistry } from '../../../src/driver/backends/registry.js';
 import {
   type AsyncCatalogue,
   type OpenCatalogue,
   openCatalogue,
-} from '../../../src/catalogue/catalogue-client.js';
-import type { SnapshotRecord, VolumeRecord } from '../../../src/catalogue/records.js';
-import { GroupManager } from '../../../src/volumes/group-manager.js';
-import { OperationLocks } from '../../../src/volumes/operation-locks.js';
-import { RetainedBases } from '../../../src/volumes/retained-bases.js';
-import type { RetainedBaseLimits } from '../../../src/volumes/retention.js';
-import { SnapshotManager } from '../../../src/volumes/snapshot-manager.js';
-import { type ManagerDependencies, VolumeManager } from '../../../src/volumes/volume-manager.js';
+} from '../../../src/driver/catalogue/catalogue-client.js';
+import type { SnapshotRecord, VolumeRecord } from '../../../src/driver/catalogue/records.js';
+import type { ManagerDependencies } from '../../../src/driver/volumes/dependencies.js';
+import { GroupManager } from '../../../src/driver/volumes/group-manager.js';
+import { OperationLocks } from '../../../src/driver/volumes/operation-locks.js';
+import { RetainedBases } from '../../../src/driver/volumes/retained-bases.js';
+import type { RetainedBaseLimits } from '../../../src/driver/volumes/retention.js';
+import { SnapshotManager } from '../../../src/driver/volumes/snapshot-manager.js';
+import { VolumeManager } from '../../../src/driver/volumes/volume-manager.js';
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
 import { TEST_NODE_KEY, volumeRecord } from '../../support/records.js';
 import { temporaryDirectory } from '../../support/temporary.js';

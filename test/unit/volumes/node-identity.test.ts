@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
-import { newVolumeId, nodeKey } from '../../../src/domain/identifiers.js';
-import { type NodeIdentity, settleNodeIdentity } from '../../../src/volumes/node-identity.js';
+import { newVolumeId, nodeKey } from '../../../src/base/csi/handles.js';
+import {
+  type NodeIdentity,
+  settleNodeIdentity,
+} from '../../../src/driver/volumes/node-identity.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { volumeRecord } from '../../support/records.js';
 import { managersOfEachTest } from './manager-fixture.js';

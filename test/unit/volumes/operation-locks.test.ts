@@ -12,7 +12,7 @@ import {
   snapshotNameKey,
   volumeKey,
   volumeNameKey,
-} from '../../../src/volumes/operation-locks.js';
+} from '../../../src/driver/volumes/operation-locks.js';
 import { rejectsWith, throwsWith } from '../../support/expect-status.js';
 import { type Random, seededRandom } from '../../support/random.js';
 

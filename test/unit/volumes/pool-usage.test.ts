@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Backend, PoolCapacity } from '../../../src/backends/backend.js';
-import { PoolUsageLog } from '../../../src/volumes/pool-usage.js';
+import type { Backend, PoolCapacity } from '../../../src/driver/backends/backend.js';
+import { PoolUsageLog } from '../../../src/driver/volumes/pool-usage.js';
 import { eventually } from '../../support/eventually.js';
 import { seededRandom } from '../../support/random.js';
 

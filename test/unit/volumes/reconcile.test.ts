@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
 import { beforeEach, mock, test } from 'node:test';
-import { BackendRegistry } from '../../../src/backends/registry.js';
+import { newGroupSnapshotId } from '../../../src/base/csi/handles.js';
 import { CsiError } from '../../../src/base/errors.js';
-import type { OpenCatalogue } from '../../../src/catalogue/catalogue-client.js';
+import { BackendRegistry } from '../../../src/driver/backends/registry.js';
+import type { OpenCatalogue } from '../../../src/driver/catalogue/catalogue-client.js';
 import type {
   SnapshotRecord,
   SnapshotState,
   VolumeRecord,
-} from '../../../src/catalogue/records.js';
-import { newGroupSnapshotId } from '../../../src/domain/identifiers.js';
-import { claimPool, reconcile } from '../../../src/volumes/reconcile.js';
+} from '../../../src/driver/catalogue/records.js';
+import { claimPool, reconcile } from '../../../src/driver/volumes/reconcile.js';
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { snapshotRecord, TEST_NODE_KEY, volumeRecord } from '../../support/records.js';

@@ -1,8 +1,8 @@
 /** Deleting snapshots with and without retaining a base, on an in-memory pool that retains bases. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { reconcile } from '../../../src/volumes/reconcile.js';
-import { SnapshotManager } from '../../../src/volumes/snapshot-manager.js';
+import { reconcile } from '../../../src/driver/volumes/reconcile.js';
+import { SnapshotManager } from '../../../src/driver/volumes/snapshot-manager.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { snapshotRecord } from '../../support/records.js';
 import { managersOfEachTest, openManagers, retainedBasesOf } from './manager-fixture.js';

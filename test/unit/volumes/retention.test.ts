@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { RetainedBases } from '../../../src/backends/backend.js';
-import type { RetainedBaseRecord } from '../../../src/catalogue/records.js';
-import { judgeBases } from '../../../src/volumes/retention.js';
+import type { RetainedBases } from '../../../src/driver/backends/backend.js';
+import type { RetainedBaseRecord } from '../../../src/driver/catalogue/records.js';
+import { judgeBases } from '../../../src/driver/volumes/retention.js';
 
 const HOUR_NS = 3_600_000_000_000n;
 const NOW = 1000n * HOUR_NS;

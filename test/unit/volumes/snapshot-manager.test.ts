@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { volumeKey } from '../../../src/volumes/operation-locks.js';
+import { volumeKey } from '../../../src/driver/volumes/operation-locks.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { snapshotRecord } from '../../support/records.js';
 import { holdUp, managersOfEachTest } from './manager-fixture.js';

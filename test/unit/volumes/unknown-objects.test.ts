@@ -1,8 +1,8 @@
 /** The list of objects without a row, as pools that come back add to it. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Backend } from '../../../src/backends/backend.js';
-import { foundObjects, LostRows } from '../../../src/volumes/unknown-objects.js';
+import type { Backend } from '../../../src/driver/backends/backend.js';
+import { foundObjects, LostRows } from '../../../src/driver/volumes/unknown-objects.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 test('pools that are searched at the same time all add what they hold', async () => {

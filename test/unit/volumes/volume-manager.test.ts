@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
-import type { VolumeRecord } from '../../../src/catalogue/records.js';
-import { volumeKey } from '../../../src/volumes/operation-locks.js';
-import type { VolumeRequest } from '../../../src/volumes/volume-rules.js';
+import type { VolumeRecord } from '../../../src/driver/catalogue/records.js';
+import { volumeKey } from '../../../src/driver/volumes/operation-locks.js';
+import type { VolumeRequest } from '../../../src/driver/volumes/volume-rules.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { BLOCK, MIB } from '../../support/records.js';
 import { holdUp, managersOfEachTest } from './manager-fixture.js';

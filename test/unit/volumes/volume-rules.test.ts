@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { PoolCapacity } from '../../../src/backends/backend.js';
-import type { CapacityRange } from '../../../src/domain/volume-capability.js';
-import { chooseSize, expandedSize, largestSize } from '../../../src/volumes/volume-rules.js';
+import type { CapacityRange } from '../../../src/base/csi/volume-capability.js';
+import type { PoolCapacity } from '../../../src/driver/backends/backend.js';
+import { chooseSize, expandedSize, largestSize } from '../../../src/driver/volumes/volume-rules.js';
 import { throwsWith } from '../../support/expect-status.js';
 import { BLOCK, MIB, mountOf } from '../../support/records.js';
 

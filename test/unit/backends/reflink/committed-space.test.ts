@@ -1,9 +1,9 @@
 /** What is kept of the last look at a pool's volumes is never less than what they may claim. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CommittedSpace } from '../../../../src/backends/reflink/committed-space.js';
-import type { PoolLayout } from '../../../../src/backends/reflink/pool-layout.js';
-import type { NativeRunner } from '../../../../src/native/pool.js';
+import { CommittedSpace } from '../../../../src/driver/backends/reflink/committed-space.js';
+import type { PoolLayout } from '../../../../src/driver/backends/reflink/pool-layout.js';
+import type { NativeRunner } from '../../../../src/driver/native/pool.js';
 import { seededRandom } from '../../../support/random.js';
 
 const LAYOUT = { volumes: '/pool/volumes' } as PoolLayout;

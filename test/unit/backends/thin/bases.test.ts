@@ -1,9 +1,12 @@
 /** What a thin pool retains as lists, and when a bookmark goes: the order of steps, with lists in memory. */
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
-import type { Step } from '../../../../src/backends/thin/bookmarks/retained-steps.js';
-import { ThinBases } from '../../../../src/backends/thin/bookmarks/thin-bases.js';
-import type { BookmarkRecord, DeviceRecord } from '../../../../src/backends/thin/ledger/ledger.js';
+import type { Step } from '../../../../src/driver/backends/thin/bookmarks/retained-steps.js';
+import { ThinBases } from '../../../../src/driver/backends/thin/bookmarks/thin-bases.js';
+import type {
+  BookmarkRecord,
+  DeviceRecord,
+} from '../../../../src/driver/backends/thin/ledger/ledger.js';
 import { rejectsWith } from '../../../support/expect-status.js';
 
 /** The pool has snapshots s1, s2, … of one volume; the time of each is its number. */

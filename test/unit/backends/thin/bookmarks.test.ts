@@ -3,11 +3,14 @@ import assert from 'node:assert/strict';
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import { Bookmarks } from '../../../../src/backends/thin/bookmarks/bookmarks.js';
-import type { OpenLedger } from '../../../../src/backends/thin/ledger/ledger-client.js';
-import { openLedger } from '../../../../src/backends/thin/ledger/ledger-client.js';
-import type { NativeRunner } from '../../../../src/native/pool.js';
-import type { ThinDeviceDetails, ThinSuperblock } from '../../../../src/native/thin-addon.js';
+import { Bookmarks } from '../../../../src/driver/backends/thin/bookmarks/bookmarks.js';
+import type { OpenLedger } from '../../../../src/driver/backends/thin/ledger/ledger-client.js';
+import { openLedger } from '../../../../src/driver/backends/thin/ledger/ledger-client.js';
+import type { NativeRunner } from '../../../../src/driver/native/pool.js';
+import type {
+  ThinDeviceDetails,
+  ThinSuperblock,
+} from '../../../../src/driver/native/thin-addon.js';
 import { rejectsWith } from '../../../support/expect-status.js';
 import { FakeThinKernel, SUPERBLOCK } from '../../../support/fake-thin-kernel.js';
 import { temporaryDirectory } from '../../../support/temporary.js';

@@ -5,8 +5,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
-import { ThinBackend } from '../../../../src/backends/thin/thin-backend.js';
-import type { NativeRunner } from '../../../../src/native/pool.js';
+import { ThinBackend } from '../../../../src/driver/backends/thin/thin-backend.js';
+import type { NativeRunner } from '../../../../src/driver/native/pool.js';
 import { rejectsWith } from '../../../support/expect-status.js';
 import type { FakeThinKernel } from '../../../support/fake-thin-kernel.js';
 import {

@@ -5,15 +5,15 @@ import type {
   DeviceRecord,
   DeviceState,
   PoolRecord,
-} from '../../../../src/backends/thin/ledger/ledger.js';
-import { assertSameDevices } from '../../../../src/backends/thin/metadata/metadata-match.js';
+} from '../../../../src/driver/backends/thin/ledger/ledger.js';
+import { assertSameDevices } from '../../../../src/driver/backends/thin/metadata/metadata-match.js';
 import {
   historyOfActive,
   historyOfInactive,
   isKnownTransaction,
-} from '../../../../src/backends/thin/pool/pool-history.js';
-import { passesDown } from '../../../../src/backends/thin/pool/pool-table.js';
-import type { ThinSuperblock } from '../../../../src/native/thin-addon.js';
+} from '../../../../src/driver/backends/thin/pool/pool-history.js';
+import { passesDown } from '../../../../src/driver/backends/thin/pool/pool-table.js';
+import type { ThinSuperblock } from '../../../../src/driver/native/thin-addon.js';
 import { POOL_RECORD, SUPERBLOCK } from '../../../support/fake-thin-kernel.js';
 
 const STOPPED = { transactionId: 9n, time: 7, mappingRoot: 100n, detailsRoot: 101n };

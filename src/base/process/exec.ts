@@ -1,0 +1,336 @@
+/**
+ * The only place that starts a process.
+ *
+ * No shell, a fixed environment, stdin from /dev/null, bounded output. Each command runs behind
+ * blockdelta-confine (sandbox.ts), which takes away the rights that it does not need and has the kernel
+ * kill it when the thread that started it ends, so a plugin that is killed leaves no mkfs behind that would
+ * race with its successor's. (The signal survives the exec of mount, which is set-user-ID: for root the
+ * ids do not change.) A command that a kill would damage runs to its end instead, and holds a flock on its
+ * device (device-holders.ts) meanwhile.
+ *
+ * A command that does not end in time is killed, or, if it must not be killed, no longer awaited. One that
+ * hangs in the kernel and cannot be killed is abandoned, so that no promise stays pending indefinitely. Knows
+ * nothing of file systems or of CSI requests.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { constants } from 'node:fs';
+import { access } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CsiError, errorCode } from '../errors.js';
+import { type Argument, argumentWords } from './program-arguments.js';
+import {
+  describeLimits,
+  type Limits,
+  NOT_CONFINED_EXIT_CODE,
+  type Rights,
+  sandbox,
+} from './sandbox.js';
+
+/** Fixed: a service manager's PATH often lacks the sbin directories. */
+const SEARCH_PATH = [
+  '/usr/local/sbin',
+  '/usr/local/bin',
+  '/usr/sbin',
+  '/usr/bin',
+  '/sbin',
+  '/bin',
+] as const;
+
+/** Debian's package for each program the plugin runs. */
+const PACKAGES: Readonly<Record<string, string>> = {
+  env: 'coreutils',
+  unshare: 'util-linux',
+  flock: 'util-linux',
+  mount: 'mount',
+  blkid: 'util-linux',
+  'mkfs.ext4': 'e2fsprogs',
+  'fsck.ext4': 'e2fsprogs',
+  resize2fs: 'e2fsprogs',
+  'mkfs.xfs': 'xfsprogs',
+  'mkfs.btrfs': 'btrfs-progs',
+  btrfstune: 'btrfs-progs',
+};
+
+/** Needed only for btrfs volumes. */
+const OPTIONAL: readonly string[] = ['mkfs.btrfs', 'btrfstune'];
+
+/** Before a command that outlives the plugin, so that the pipes it leaves do not end it. */
+const OUTLIVING = ['env', '--ignore-signal=PIPE'] as const;
+
+/** The exit code of flock(1) if another process has the lock. No tool of ours uses it. */
+export const LOCKED_EXIT_CODE = 75;
+const LOCK_TIMEOUT_S = 10;
+
+const DEFAULT_TIMEOUT_MS = 60_000;
+const KILL_GRACE_MS = 5_000;
+/** How long another process may keep the pipes open after the command has ended. */
+const DRAIN_GRACE_MS = 1_000;
+const STDOUT_MAX_BYTES = 1 << 20;
+const STDERR_TAIL_BYTES = 4096;
+
+const ENVIRONMENT = { LC_ALL: 'C', PATH: SEARCH_PATH.join(':') };
+/** One arena for all threads: each would take 64 MiB of address space from what a program is given. */
+const LIMITED_ENVIRONMENT = { ...ENVIRONMENT, MALLOC_ARENA_MAX: '1' };
+
+export interface RunOptions extends Rights {
+  timeoutMs?: number;
+  /** Exit codes that do not count as failures. */
+  accept?: readonly number[];
+  /** Strings that must not appear in an error, such as mount flags. */
+  secrets?: readonly string[];
+  /**
+   * The device of a command that must not stop half way: it continues if the plugin is killed, and no
+   * time-out kills it either. While it runs it holds an exclusive flock on the device, so that a
+   * second one cannot run beside it. ABORTED if it is still running at the timeout, or
+   * another process has the lock.
+   */
+  outlivesLocking?: string;
+  /** How long a command waits for the lock of its device: 10 s, longer than udev probes a device. */
+  lockTimeoutS?: number;
+  /** How long a killed command may take to vanish before it counts as stuck: 5 s. */
+  killGraceMs?: number;
+}
+
+export interface RunResult {
+  exitCode: number;
+  stdout: string;
+  /** The last 4 KiB. */
+  stderr: string;
+}
+
+type ExecFailure = 'EXIT' | 'SIGNAL' | 'ETIMEDOUT' | 'EOVERFLOW' | 'ESTUCK';
+
+/** A command that failed: the program's name, how it ended, what it said last. Never its arguments. */
+export class ExecError extends Error {
+  override readonly name = 'ExecError';
+  constructor(
+    readonly code: ExecFailure,
+    readonly command: string,
+    readonly exitCode: number | null,
+    readonly signal: string | null,
+    readonly stderr: string,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+/**
+ * Runs a program to its end. Rejects with ExecError, with FAILED_PRECONDITION if it is not installed, with INTERNAL
+ * if a path is relative, and as `outlivesLocking` says.
+ */
+export async function run(
+  command: string,
+  args: readonly Argument[],
+  options: RunOptions = {},
+): Promise<RunResult> {
+  const words = argumentWords(command, args);
+  const { outlivesLocking: locked } = options;
+  const { line, limits } = await sandbox(options, locked !== undefined);
+  const guard =
+    locked === undefined ? [] : [await findProgram(OUTLIVING[0]), ...OUTLIVING.slice(1)];
+  if (locked !== undefined) guard.push(...(await locking(locked, options)));
+  const [first, ...rest] = [...guard, ...line, await findProgram(command), ...words];
+  const child = spawn(first as string, rest, {
+    cwd: '/',
+    env: limits === null ? ENVIRONMENT : LIMITED_ENVIRONMENT,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: locked !== undefined,
+  });
+  return new Execution(command, child, options, limits).result();
+}
+
+/** The lock belongs to the open file, which the command inherits, so it is released however the command ends. */
+async function locking(device: string, options: RunOptions): Promise<string[]> {
+  const wait = [
+    '-w',
+    String(options.lockTimeoutS ?? LOCK_TIMEOUT_S),
+    '-E',
+    String(LOCKED_EXIT_CODE),
+  ];
+  const words = argumentWords('flock', ['--no-fork', '-x', ...wait, { path: device }]);
+  return [await findProgram('flock'), ...words];
+}
+
+/** Rejects, as `run` would, if a program that every node needs is missing. Cheap: it starts nothing. */
+export async function assertPrograms(
+  programs: readonly string[] = Object.keys(PACKAGES).filter((name) => !OPTIONAL.includes(name)),
+): Promise<void> {
+  await Promise.all(programs.map((program) => findProgram(program)));
+}
+
+/** What is not installed, of all programs that the plugin runs: each with Debian's package for it. */
+export async function missingPrograms(): Promise<
+  { program: string; package: string; optional: boolean }[]
+> {
+  const missing = await Promise.all(
+    Object.entries(PACKAGES).map(async ([program, debian]) => {
+      const isThere = await findProgram(program).then(
+        () => true,
+        () => false,
+      );
+      return isThere ? [] : [{ program, package: debian, optional: OPTIONAL.includes(program) }];
+    }),
+  );
+  return missing.flat();
+}
+
+/**
+ * The path of an installed program. FAILED_PRECONDITION, with Debian's package for it, if there is none.
+ *
+ * @param debian the package of a program that the plugin itself never runs
+ */
+export async function findProgram(name: string, debian = PACKAGES[name]): Promise<string> {
+  for (const directory of SEARCH_PATH) {
+    const path = join(directory, name);
+    try {
+      await access(path, constants.X_OK);
+      return path;
+    } catch {
+      // Tried in the next directory.
+    }
+  }
+  const remedy = debian === undefined ? '' : `; install the Debian package ${debian}`;
+  throw CsiError.failedPrecondition(`the program ${name} is not installed on this node${remedy}`);
+}
+
+function stillWorking(program: string, device: string): CsiError {
+  return CsiError.aborted(
+    `${program} is still working on ${device}, and must not be stopped half way; try again when it has ended`,
+  );
+}
+
+/** One running child and the promise of its end. */
+class Execution {
+  readonly #stdout: Buffer[] = [];
+  #stdoutBytes = 0;
+  #stderr = Buffer.alloc(0);
+  /** Why we killed it; null if it ended by itself. */
+  #killedFor: 'timeout' | 'output' | null = null;
+  readonly #timers: NodeJS.Timeout[] = [];
+
+  constructor(
+    private readonly command: string,
+    private readonly child: ChildProcess,
+    private readonly options: RunOptions,
+    private readonly limits: Limits | null,
+  ) {}
+
+  result(): Promise<RunResult> {
+    const { child, options } = this;
+    return new Promise<RunResult>((resolve, reject) => {
+      let settled = false;
+      const settle = (exitCode: number | null, signal: string | null, thrown?: unknown): void => {
+        if (settled) return;
+        settled = true;
+        for (const timer of this.#timers) clearTimeout(timer);
+        this.#detach();
+        const failure = thrown ?? this.#failure(exitCode, signal);
+        if (failure !== null) reject(failure);
+        else resolve({ exitCode: exitCode ?? 0, stdout: this.#output(), stderr: this.#tail() });
+      };
+      child.stdout?.on('data', (chunk: Buffer) => this.#keepStdout(chunk, settle));
+      child.stderr?.on('data', (chunk: Buffer) => this.#keepStderr(chunk));
+      child.on('error', (thrown) => settle(null, null, this.#spawnFailure(thrown)));
+      child.on('close', (code, signal) => settle(code, signal));
+      child.on('exit', (code, signal) => this.#after(DRAIN_GRACE_MS, () => settle(code, signal)));
+      const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
+      this.#after(timeoutMs, () => this.#kill('timeout', settle));
+    });
+  }
+
+  #after(delayMs: number, action: () => void): void {
+    this.#timers.push(setTimeout(action, delayMs));
+  }
+
+  #kill(
+    reason: 'timeout' | 'output',
+    settle: (exitCode: null, signal: null, thrown: unknown) => void,
+  ): void {
+    const { outlivesLocking: device } = this.options;
+    if (device !== undefined) {
+      settle(null, null, stillWorking(this.command, device));
+      return;
+    }
+    if (this.#killedFor !== null) return;
+    this.#killedFor = reason;
+    this.child.kill('SIGKILL');
+    this.#after(this.options.killGraceMs ?? KILL_GRACE_MS, () => settle(null, null, this.#stuck()));
+  }
+
+  #keepStdout(chunk: Buffer, settle: (exitCode: null, signal: null, thrown: unknown) => void) {
+    this.#stdoutBytes += chunk.length;
+    if (this.#stdoutBytes > STDOUT_MAX_BYTES) this.#kill('output', settle);
+    else this.#stdout.push(chunk);
+  }
+
+  #keepStderr(chunk: Buffer): void {
+    this.#stderr = Buffer.concat([this.#stderr, chunk]).subarray(-STDERR_TAIL_BYTES);
+  }
+
+  /** Lets the plugin exit while the child, or a process that has its pipes, still runs. */
+  #detach(): void {
+    this.child.stdout?.destroy();
+    this.child.stderr?.destroy();
+    this.child.unref();
+  }
+
+  #output(): string {
+    return Buffer.concat(this.#stdout).toString('utf8');
+  }
+
+  #tail(): string {
+    const secrets = this.options.secrets ?? [];
+    return secrets
+      .filter((secret) => secret !== '')
+      .reduce((text, secret) => text.replaceAll(secret, '***'), this.#stderr.toString('utf8'))
+      .trim();
+  }
+
+  #failure(exitCode: number | null, signal: string | null): Error | null {
+    if (this.#killedFor === 'timeout') {
+      const timeoutMs = this.options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
+      return this.#error('ETIMEDOUT', exitCode, signal, `was killed after ${timeoutMs} ms`);
+    }
+    if (this.#killedFor === 'output') {
+      return this.#error(
+        'EOVERFLOW',
+        exitCode,
+        signal,
+        `wrote more than ${STDOUT_MAX_BYTES} bytes`,
+      );
+    }
+    if (exitCode === null) return this.#error('SIGNAL', null, signal, `was ended by ${signal}`);
+    if ((this.options.accept ?? [0]).includes(exitCode)) return null;
+    const { outlivesLocking: device } = this.options;
+    if (exitCode === LOCKED_EXIT_CODE && device !== undefined) {
+      return stillWorking('another program', device);
+    }
+    if (exitCode === NOT_CONFINED_EXIT_CODE) return this.#notConfined();
+    return this.#error('EXIT', exitCode, null, `failed with exit code ${exitCode}`);
+  }
+
+  #notConfined(): CsiError {
+    return CsiError.failedPrecondition(
+      `${this.command} was not started, because the rights it does not need could not be taken from it ` +
+        `(${this.#tail()}); give the plugin the capabilities it needs`,
+    );
+  }
+
+  #stuck(): ExecError {
+    const text = `could not be killed: process ${this.child.pid} is stuck in the kernel`;
+    return this.#error('ESTUCK', null, null, text);
+  }
+
+  #spawnFailure(thrown: Error): Error {
+    return this.#error('EXIT', null, null, `could not be started: ${errorCode(thrown)}`);
+  }
+
+  #error(code: ExecFailure, exitCode: number | null, signal: string | null, text: string) {
+    const stderr = this.#tail();
+    const said = stderr === '' ? '' : `: ${stderr}`;
+    const given = this.limits === null ? '' : `; ${describeLimits(this.limits)}`;
+    const message = `${this.command} ${text}${said}${given}`;
+    return new ExecError(code, this.command, exitCode, signal, stderr, message);
+  }
+}

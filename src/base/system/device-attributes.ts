@@ -1,0 +1,44 @@
+/**
+ * What sysfs says about a block device, by its device number.
+ *
+ * The label (the backing file of a loop device, the name of a dm device) is a hint for where the
+ * identity cannot be asked for any more, such as a backing file that was removed while mounted. It
+ * is not proof: never detach or write by it.
+ */
+import { readFile } from 'node:fs/promises';
+import { errorCode } from '../errors.js';
+
+/** Of sysfs, whatever the device's own sectors are. */
+const SECTOR_BYTES = 512n;
+
+export interface DeviceNumber {
+  major: number;
+  minor: number;
+}
+
+/** Null for a device that is gone, or of neither kind. */
+export async function deviceLabel(device: DeviceNumber): Promise<string | null> {
+  return (await attribute(device, 'loop/backing_file')) ?? (await attribute(device, 'dm/name'));
+}
+
+/** Whether the kernel refuses to open the device for writing. */
+export async function isDeviceReadOnly(device: DeviceNumber): Promise<boolean> {
+  return (await attribute(device, 'ro')) === '1';
+}
+
+/** Null for a device that is gone. */
+export async function deviceSizeBytes(device: DeviceNumber): Promise<bigint | null> {
+  const sectors = await attribute(device, 'size');
+  return sectors === null ? null : BigInt(sectors) * SECTOR_BYTES;
+}
+
+async function attribute(device: DeviceNumber, name: string): Promise<string | null> {
+  try {
+    const path = `/sys/dev/block/${device.major}:${device.minor}/${name}`;
+    return (await readFile(path, 'utf8')).trim();
+  } catch (thrown) {
+    const code = errorCode(thrown);
+    if (code === 'ENOENT' || code === 'ENXIO' || code === 'ENODEV') return null;
+    throw thrown;
+  }
+}

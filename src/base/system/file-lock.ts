@@ -1,0 +1,22 @@
+/** Locks of open files that the kernel releases when their process ends. */
+import { loadBinary } from './binaries.js';
+import { type NativeResult, toSystemError } from './native-result.js';
+
+/** The part of the addon that locks files. */
+export interface FileLockAddon {
+  /**
+   * Takes an exclusive flock on an open file of this process without waiting. The lock ends when
+   * the file is closed.
+   */
+  tryLock(request: { descriptor: number }): NativeResult<{ locked: boolean }>;
+}
+
+/**
+ * Takes an exclusive flock without waiting; it lasts until the descriptor is closed. False: another process has it.
+ * Throws SystemError.
+ */
+export function tryLock(descriptor: number): boolean {
+  const answer = (loadBinary('blockdelta.node') as FileLockAddon).tryLock({ descriptor });
+  if (answer.ok) return answer.locked;
+  throw toSystemError(answer);
+}

@@ -1,0 +1,29 @@
+/** Releases the devices of volumes and pools, waiting for other programs that still use them. */
+
+import { CsiError, errorCode, type SystemError } from '../../base/errors.js';
+import { type ReleaseWait, releaseDevice } from '../host/device-release.js';
+import type { NativeRunner } from '../native/pool.js';
+
+/** Detaches a file from its loop device; succeeds if it is not attached. Fails as `releaseDevice` does. */
+export function releaseLoop(
+  native: NativeRunner,
+  backingPath: string,
+  wait?: ReleaseWait,
+): Promise<void> {
+  return releaseDevice(
+    () => native.run('loopDetach', { backingPath }),
+    async () => (await native.run('loopFind', { backingPath })).device?.path ?? null,
+    wait,
+  );
+}
+
+/** The error if `thrown` says that others hold the device of a volume; null otherwise. */
+export function deviceInUse(volumeId: string, thrown: unknown): CsiError | null {
+  if (errorCode(thrown) !== 'EBUSY') return null;
+  const holders = (thrown as SystemError).message;
+  return CsiError.failedPrecondition(
+    `volume ${volumeId} is in use: ${holders}; unpublish and unstage the volume, end what else holds its ` +
+      'device, and try again',
+    { cause: thrown },
+  );
+}

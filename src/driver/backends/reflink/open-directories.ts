@@ -1,0 +1,114 @@
+/**
+ * The directories of a pool, held open for one operation.
+ *
+ * Every system call resolves a path anew, so a mount or unmount between two calls could send the second
+ * one to another file system. Here each directory is opened once, verified through its descriptor, and
+ * every name in it is reached through that descriptor (/proc/self/fd/N/name, shared by all threads of the
+ * process). The descriptors are closed when the operation ends, because they would keep the operator from
+ * unmounting the pool. Knows directories, not what they hold.
+ */
+import { closeSync } from 'node:fs';
+import { mkdir, open, readFile } from 'node:fs/promises';
+import { basename, dirname } from 'node:path';
+import { errorCode, SystemError } from '../../../base/errors.js';
+import type { NativeRunner } from '../../native/pool.js';
+import { PoolLayout } from './pool-layout.js';
+
+/** Distinguishes directories for as long as their file system stays mounted. */
+export interface DirectoryIdentity {
+  device: bigint;
+  inode: bigint;
+}
+
+interface OpenDirectory extends DirectoryIdentity {
+  descriptor: number;
+  /** The path it was opened by, for messages. */
+  path: string;
+}
+
+export class OpenDirectories {
+  /** Its paths lead through the descriptors; valid until close(). */
+  readonly layout: PoolLayout;
+  private constructor(
+    private readonly root: OpenDirectory,
+    private readonly parts: readonly OpenDirectory[],
+  ) {
+    const [volumes, snapshots, initialized] = parts.map(pathOf);
+    if (volumes === undefined || snapshots === undefined || initialized === undefined) {
+      throw new Error('a pool has three directories');
+    }
+    this.layout = new PoolLayout(pathOf(root), { volumes, snapshots, initialized });
+  }
+
+  /** Follows a symbolic link to the pool, but none inside it. Rejects with the errors of open(2). */
+  static async open(native: NativeRunner, layout: PoolLayout): Promise<OpenDirectories> {
+    const paths = layout.directories;
+    const names = paths.map((path) => basename(path));
+    const { directories } = await native.run('openDirectories', { root: layout.root, names });
+    const [root, ...parts] = directories.map((directory, at) => ({
+      ...directory,
+      path: [layout.root, ...paths][at] ?? layout.root,
+    }));
+    if (root === undefined) throw new Error('openDirectories opened no root');
+    return new OpenDirectories(root, parts);
+  }
+
+  /** The pool's root directory first. */
+  get identities(): DirectoryIdentity[] {
+    return [this.root, ...this.parts].map(({ device, inode }) => ({ device, inode }));
+  }
+
+  /**
+   * A directory of the pool that something is mounted over; null: none. By mount, because st_dev does not tell: a
+   * btrfs subvolume has one of its own without being mounted, and a directory of the same file system may be bound there.
+   */
+  async displaced(): Promise<string | null> {
+    const own = await mountOf(this.root);
+    for (const part of this.parts) if ((await mountOf(part)) !== own) return part.path;
+    return null;
+  }
+
+  /** The error with real paths in place of those through descriptors, which mean nothing to an operator. */
+  withRealPaths(thrown: unknown): unknown {
+    const code = errorCode(thrown);
+    if (!(thrown instanceof Error) || code === undefined) return thrown;
+    const { path = '', syscall = '' } = thrown as NodeJS.ErrnoException;
+    const message = this.#realPaths(thrown.message);
+    const named = new SystemError(code, syscall, this.#realPaths(path), message);
+    return Object.assign(named, { cause: thrown });
+  }
+
+  /** Waits for nothing: what is open for its path alone has nothing to write back. */
+  close(): void {
+    for (const { descriptor } of [this.root, ...this.parts]) closeSync(descriptor);
+  }
+
+  #realPaths(text: string): string {
+    return [this.root, ...this.parts].reduce(
+      (replaced, directory) =>
+        replaced.replaceAll(new RegExp(`${pathOf(directory)}(?!\\d)`, 'g'), () => directory.path),
+      text,
+    );
+  }
+}
+
+/** A directory in the pool's, unless it exists; durable when it resolves, whoever made it. */
+export async function makeDirectory(path: string): Promise<void> {
+  await mkdir(path, { recursive: true, mode: 0o700 });
+  const parent = await open(dirname(path));
+  try {
+    await parent.sync();
+  } finally {
+    await parent.close();
+  }
+}
+
+/** The id of the mount that the open directory is in. */
+async function mountOf({ descriptor }: OpenDirectory): Promise<string> {
+  const info = await readFile(`/proc/self/fdinfo/${descriptor}`, 'utf8');
+  const mount = /^mnt_id:\s*(\d+)$/m.exec(info)?.[1];
+  if (mount === undefined) throw new Error(`/proc/self/fdinfo/${descriptor} names no mount`);
+  return mount;
+}
+
+const pathOf = ({ descriptor }: OpenDirectory): string => `/proc/self/fd/${descriptor}`;

@@ -1,0 +1,279 @@
+/**
+ * The directory of a reflink pool: prepared and claimed at the start, verified by every operation.
+ *
+ *   <directory>/pool-owner   uuid of the catalogue that serves the pool
+ *   <directory>/pool.img     only with an embedded pool; see embedded-pool.ts
+ *   <root>/pool-id           the pool's own uuid; root is the directory or where the image is mounted
+ *
+ * Every operation opens the directories, verifies that they are those of the start, and works through
+ * their descriptors, so a file system that is mounted over the pool receives nothing meant for it.
+ *
+ * Knows where volumes and snapshots are, and nothing about them.
+ */
+import { randomUUID } from 'node:crypto';
+import { mkdir, rename, writeFile } from 'node:fs/promises';
+import { basename, dirname } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { CsiError, errorCode } from '../../../base/errors.js';
+import { withTimeout } from '../../../base/timeout.js';
+import type { NativeRunner } from '../../native/pool.js';
+import type { PoolSpace } from '../pool-account.js';
+import { claimDirectory, type PoolClaim, readOrNull } from '../pool-claim.js';
+import { EmbeddedPool, type EmbeddedPoolOptions } from './embedded-pool.js';
+import { type DirectoryIdentity, OpenDirectories } from './open-directories.js';
+import { PoolLayout, temporary } from './pool-layout.js';
+import { poolUsage } from './pool-space.js';
+
+export interface ReflinkPoolOptions extends PoolClaim, EmbeddedPoolOptions {}
+
+/** A directory on a dead disk never answers. */
+const OPEN_TIMEOUT_MS = 5000;
+
+interface Opening {
+  /** How many operations use the directories, or wait for them; the last one closes them. */
+  users: number;
+  directories: Promise<OpenDirectories>;
+}
+
+const ignore = (): void => undefined;
+
+export class PoolDirectory {
+  readonly #native: NativeRunner;
+  readonly #options: ReflinkPoolOptions;
+  readonly #embedded: EmbeddedPool;
+  #layout: PoolLayout;
+  #usesEmbedded = false;
+  /** As OpenDirectories lists them; empty before the start. */
+  #identities: DirectoryIdentity[] = [];
+  #uuid: string | null = null;
+  /** The directories that are being opened; null: none are. */
+  #opening: Opening | null = null;
+
+  constructor(native: NativeRunner, options: ReflinkPoolOptions) {
+    this.#native = native;
+    this.#options = options;
+    this.#embedded = new EmbeddedPool(native, options);
+    this.#layout = new PoolLayout(options.directory);
+  }
+
+  get layout(): PoolLayout {
+    return this.#layout;
+  }
+
+  /** Whether the pool is an image in the directory; known once it has started. */
+  get usesEmbedded(): boolean {
+    return this.#usesEmbedded;
+  }
+
+  async start(expected: 'any' | 'existing'): Promise<void> {
+    const { directory } = this.#options;
+    if (expected === 'existing') await this.#assertExists();
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    await claimDirectory(this.#native, this.#options);
+    if (await this.#needsEmbedded()) {
+      // Set first: from here on stop() has something to release.
+      this.#usesEmbedded = true;
+      await this.#embedded.start();
+      this.#layout = new PoolLayout(this.#embedded.mountPoint);
+    }
+    await this.#native.run('makeSubvolume', {
+      temporaryPath: temporary(this.#layout.volumes),
+      finalPath: this.#layout.volumes,
+    });
+    for (const path of this.#layout.directories) {
+      await mkdir(path, { recursive: true, mode: 0o700 });
+    }
+    await this.#native.run('flush', { path: this.#layout.root });
+    await this.#recordIdentities();
+    // Devices attached by an earlier release may still be in use.
+    await this.#native.run('endUnsafeDirectIo', { directory: this.#layout.volumes });
+  }
+
+  async stop(): Promise<void> {
+    if (this.#usesEmbedded) await this.#embedded.stop();
+  }
+
+  async identity(): Promise<string> {
+    this.#uuid = await this.use(async ({ layout: { root, identityFile: file } }) => {
+      const known = await readOrNull(file);
+      if (known !== null) return known;
+      const uuid = randomUUID();
+      await writeFile(temporary(file), `${uuid}\n`, { mode: 0o600, flush: true });
+      await rename(temporary(file), file);
+      await this.#native.run('flush', { path: root });
+      return uuid;
+    });
+    return this.#uuid;
+  }
+
+  /**
+   * FAILED_PRECONDITION if the pool's directories cannot be reached, are no longer those of the start, or
+   * do not answer in time.
+   */
+  async check(): Promise<void> {
+    await this.use(async () => undefined);
+  }
+
+  /**
+   * Runs `work` on the pool's directories, which stay open meanwhile: mounts over the pool have no effect,
+   * and a file that is not found does not exist. Throws as `check` does; errors of `work` name real paths.
+   */
+  async use<T>(work: (opened: OpenDirectories) => Promise<T>): Promise<T> {
+    const opening = this.#join();
+    try {
+      const opened = await withTimeout(opening.directories, OPEN_TIMEOUT_MS, (): never => {
+        throw CsiError.failedPrecondition(
+          `pool '${this.#options.pool}' in ${this.#layout.root} does not answer; check its disk and the kernel log`,
+        );
+      });
+      return await work(opened).catch((thrown: unknown) => {
+        throw opened.withRealPaths(thrown);
+      });
+    } finally {
+      opening.users -= 1;
+      // Also when they are opened long after the last one has given up.
+      if (opening.users === 0) void opening.directories.then((opened) => opened.close(), ignore);
+    }
+  }
+
+  /**
+   * Opening a directory of a dead disk never ends and holds a thread, so callers that come while the directories are
+   * being opened share them. One that comes later opens them anew, since something may be mounted over them by then.
+   */
+  #join(): Opening {
+    let opening = this.#opening;
+    if (opening === null) {
+      const directories = this.#openChecked();
+      opening = { users: 0, directories };
+      this.#opening = opening;
+      const settled = (): void => {
+        this.#opening = null;
+      };
+      directories.then(settled, settled);
+    }
+    opening.users += 1;
+    return opening;
+  }
+
+  /** FAILED_PRECONDITION if the file with this st_dev is not in the pool's directory, but mounted over it. */
+  assertOwn(path: string, { device }: { device: bigint }): void {
+    const { root, directories } = this.#layout;
+    const position = [root, ...directories].indexOf(dirname(path));
+    if (device === this.#identities[position]?.device) return;
+    throw this.#unreachable(`something is mounted over ${path}; unmount it`);
+  }
+
+  /** The pool's size, and the free space that the storage below can really provide. */
+  async space({ layout: { root } }: OpenDirectories): Promise<PoolSpace> {
+    return this.#usesEmbedded ? this.#embedded.space(root) : poolUsage(root);
+  }
+
+  /** Whether the pool grows on demand, before more of it is committed. */
+  get grows(): boolean {
+    return this.#usesEmbedded && this.#embedded.grows;
+  }
+
+  /** Grows the pool if needed (EmbeddedPool.ensureFree). One call at a time. */
+  async ensureFree(
+    { layout: { root } }: OpenDirectories,
+    bytes: bigint,
+    reservePercent: bigint,
+  ): Promise<void> {
+    await this.#embedded.ensureFree(root, bytes, reservePercent);
+  }
+
+  /** Whether ensureFree would have nothing to do. RESOURCE_EXHAUSTED as there. */
+  async hasFree(
+    { layout: { root } }: OpenDirectories,
+    bytes: bigint,
+    reservePercent: bigint,
+  ): Promise<boolean> {
+    return (await this.#embedded.missingBytes(root, bytes, reservePercent)) <= 0n;
+  }
+
+  /** Records the directories as they are now as the pool's. */
+  async #recordIdentities(): Promise<void> {
+    const opened = await this.#open();
+    try {
+      await this.#assertNothingOver(opened);
+      this.#identities = opened.identities;
+    } finally {
+      opened.close();
+    }
+  }
+
+  async #openChecked(): Promise<OpenDirectories> {
+    const opened = await this.#open();
+    try {
+      await this.#assertSame(opened);
+      return opened;
+    } catch (thrown) {
+      opened.close();
+      throw thrown;
+    }
+  }
+
+  async #open(): Promise<OpenDirectories> {
+    try {
+      return await OpenDirectories.open(this.#native, this.#layout);
+    } catch (thrown) {
+      const code = errorCode(thrown) ?? 'unknown error';
+      const path = (thrown as NodeJS.ErrnoException).path ?? this.#layout.root;
+      throw this.#unreachable(
+        `${basename(path)} in ${this.#layout.root}: ${code}; is its file system mounted?`,
+        thrown,
+      );
+    }
+  }
+
+  async #assertNothingOver(opened: OpenDirectories): Promise<void> {
+    const displaced = await opened.displaced();
+    if (displaced === null) return;
+    throw this.#unreachable(`something is mounted over ${displaced}; unmount it`);
+  }
+
+  async #assertSame(opened: OpenDirectories): Promise<void> {
+    const found = opened.identities;
+    // What is mounted over a directory has another identity, unless it is the directory itself.
+    if (isDeepStrictEqual(found, this.#identities)) return;
+    await this.#assertNothingOver(opened);
+    const isSameRoot = isDeepStrictEqual(found[0], this.#identities[0]);
+    const areSame = found.every(({ inode }, at) => inode === this.#identities[at]?.inode);
+    // A file system that was mounted again may have other device numbers, of its own or of the subvolume; the
+    // pool's uuid identifies it.
+    if ((!isSameRoot || areSame) && this.#uuid !== null) {
+      if ((await readOrNull(opened.layout.identityFile)) === this.#uuid) {
+        this.#identities = found;
+        return;
+      }
+    }
+    throw this.#unreachable(
+      `${this.#layout.root} is not the directory that the plugin started with: its file system was ` +
+        'unmounted, or another one is mounted over it; mount the pool, or unmount what covers it',
+    );
+  }
+
+  #unreachable(why: string, cause?: unknown): CsiError {
+    return CsiError.failedPrecondition(`pool '${this.#options.pool}' cannot be reached: ${why}`, {
+      cause,
+    });
+  }
+
+  async #assertExists(): Promise<void> {
+    const { pool, directory } = this.#options;
+    if ((await readOrNull(this.#layout.identityFile)) !== null) return;
+    if (await this.#embedded.exists()) return;
+    throw CsiError.failedPrecondition(
+      `pool '${pool}' is in the catalogue, but ${directory} holds no pool: ` +
+        "is the pool's file system mounted, and the directory the right one?",
+    );
+  }
+
+  /** An image is needed where FICLONE does not work; an existing image stays in use. */
+  async #needsEmbedded(): Promise<boolean> {
+    if (await this.#embedded.exists()) return true;
+    const { directory } = this.#options;
+    const { supported } = await this.#native.run('probeReflink', { directory });
+    return !supported;
+  }
+}

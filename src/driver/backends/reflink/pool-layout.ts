@@ -1,0 +1,87 @@
+/**
+ * The directories of a reflink pool, and which names in them belong to the plugin.
+ *
+ *   volumes/<volume id>          sparse file, the content of a volume; on btrfs `volumes` is a subvolume
+ *   snapshots/<snapshot id>      clone of a volume's file: mode 0400, immutable
+ *   <either>/<id>.tmp            being created; removed at the next start
+ *   used/<volume id>             empty; the volume is initialized: it may hold data of its users
+ *   <object id>.copy             btrfs only: read-only snapshot of `volumes`, from which the snapshot or volume
+ *                                is being cloned; removed at the next start
+ *   lists/, bases/               change lists, and what is retained of deleted snapshots; change-lists.ts,
+ *                                retained-contents.ts
+ *   pool-id                      the pool's uuid
+ *
+ * Paths are built from well-formed handles only.
+ */
+import { join } from 'node:path';
+import { CsiError } from '../../../base/errors.js';
+
+const OBJECT_NAME = /^(?:vol|snap)-[0-9a-f]{12}-[0-9a-f-]{36}$/;
+const TEMPORARY_SUFFIX = '.tmp';
+const COPY_SUFFIX = '.copy';
+
+export class PoolLayout {
+  readonly volumes: string;
+  readonly snapshots: string;
+  readonly initialized: string;
+  readonly identityFile: string;
+
+  /** @param parts paths of its directories, if they are not reached through the root */
+  constructor(
+    readonly root: string,
+    parts = {
+      volumes: join(root, 'volumes'),
+      snapshots: join(root, 'snapshots'),
+      initialized: join(root, 'used'),
+    },
+  ) {
+    this.volumes = parts.volumes;
+    this.snapshots = parts.snapshots;
+    this.initialized = parts.initialized;
+    this.identityFile = join(root, 'pool-id');
+  }
+
+  /** All of them exist in a usable pool. */
+  get directories(): string[] {
+    return [this.volumes, this.snapshots, this.initialized];
+  }
+
+  volume(volumeId: string): string {
+    return join(this.volumes, checked(volumeId));
+  }
+
+  initializedMark(volumeId: string): string {
+    return join(this.initialized, checked(volumeId));
+  }
+
+  snapshot(snapshotId: string): string {
+    return join(this.snapshots, checked(snapshotId));
+  }
+
+  /** @param objectId the snapshot or volume that is being made */
+  copyFor(objectId: string): string {
+    return join(this.root, `${checked(objectId)}${COPY_SUFFIX}`);
+  }
+}
+
+export function temporary(path: string): string {
+  return `${path}${TEMPORARY_SUFFIX}`;
+}
+
+export function isObjectName(name: string): boolean {
+  return OBJECT_NAME.test(name);
+}
+
+/** Whether the name is a temporary one of the plugin, and not a foreign file with the same ending. */
+export function isTemporaryName(name: string): boolean {
+  return name.endsWith(TEMPORARY_SUFFIX) && isObjectName(name.slice(0, -TEMPORARY_SUFFIX.length));
+}
+
+export function isCopyName(name: string): boolean {
+  return name.endsWith(COPY_SUFFIX) && isObjectName(name.slice(0, -COPY_SUFFIX.length));
+}
+
+function checked(id: string): string {
+  if (!isObjectName(id)) throw CsiError.internal(`'${id}' is not a handle of this plugin`);
+  return id;
+}

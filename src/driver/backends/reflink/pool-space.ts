@@ -1,0 +1,83 @@
+/**
+ * The space of a reflink pool: what its file system has free, and how much of that is committed to
+ * sparse volume files. Reads sizes, changes nothing.
+ */
+import type { BigIntStats } from 'node:fs';
+import { stat, statfs } from 'node:fs/promises';
+import { errorCode } from '../../../base/errors.js';
+import type { NativeRunner } from '../../native/pool.js';
+import type { PoolCapacity, PoolStatistics } from '../backend.js';
+import { type PoolSpace, poolAccount, type SpacePolicy } from '../pool-account.js';
+import { filesIn, type PoolFile } from './pool-files.js';
+import { isObjectName, type PoolLayout } from './pool-layout.js';
+
+const MINIMUM_VOLUME_BYTES = 1n << 20n;
+/** Whole file system blocks, so that no tail block is shared between content and slack. */
+const GRANULARITY_BYTES = 4096n;
+const SIZES = { minimumVolumeBytes: MINIMUM_VOLUME_BYTES, granularityBytes: GRANULARITY_BYTES };
+
+/** @param committedBytes what existing volumes may still claim: the parts of them that were never written */
+export function poolCapacity(
+  space: PoolSpace,
+  committedBytes: bigint,
+  policy: SpacePolicy,
+): PoolCapacity {
+  return poolAccount(space, committedBytes, SIZES, policy);
+}
+
+export async function poolStatistics(
+  native: NativeRunner,
+  layout: PoolLayout,
+  space: PoolSpace,
+  policy: SpacePolicy,
+): Promise<PoolStatistics> {
+  const volumes = new Map<string, bigint>();
+  let promisedBytes = 0n;
+  for (const file of await volumeFiles(native, layout)) {
+    volumes.set(file.name, file.allocatedBytes);
+    promisedBytes += unwrittenBytes(file);
+  }
+  const capacity = poolAccount(space, promisedBytes, SIZES, policy);
+  return { space: { capacity, promisedBytes, volumes }, thin: null };
+}
+
+/** Size and free space of the pool's file system. `root` is a path to the pool. */
+export async function poolUsage(root: string): Promise<{ totalBytes: bigint; freeBytes: bigint }> {
+  const pool = await statfs(root, { bigint: true });
+  return { totalBytes: pool.blocks * pool.bsize, freeBytes: pool.bavail * pool.bsize };
+}
+
+/** How much of the volumes was written, and how much was never written. */
+export interface VolumeBytes {
+  written: bigint;
+  unwritten: bigint;
+}
+
+/** Looks at every volume. */
+export async function volumeBytes(native: NativeRunner, layout: PoolLayout): Promise<VolumeBytes> {
+  let written = 0n;
+  let unwritten = 0n;
+  for (const file of await volumeFiles(native, layout)) {
+    written += file.allocatedBytes;
+    unwritten += unwrittenBytes(file);
+  }
+  return { written, unwritten };
+}
+
+async function volumeFiles(native: NativeRunner, layout: PoolLayout): Promise<PoolFile[]> {
+  return (await filesIn(native, layout.volumes)).filter(({ name }) => isObjectName(name));
+}
+
+function unwrittenBytes({ allocatedBytes, sizeBytes }: PoolFile): bigint {
+  return allocatedBytes < sizeBytes ? sizeBytes - allocatedBytes : 0n;
+}
+
+/** Null if the file does not exist, as when it was removed after a readdir. */
+export async function statOrNull(path: string): Promise<BigIntStats | null> {
+  try {
+    return await stat(path, { bigint: true });
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return null;
+    throw thrown;
+  }
+}

@@ -1,0 +1,128 @@
+/**
+ * The snapshots of a reflink pool: clones of volume files, immutable from when they are taken until they
+ * are removed. Knows volumes only as sources.
+ */
+import { CsiError, errorCode } from '../../../base/errors.js';
+import type { FileState, NewSnapshotFile, ScanSource } from '../../native/addon.js';
+import type { NativeRunner } from '../../native/pool.js';
+import type { SnapshotFile } from '../../native/snapshot-file.js';
+import type { SnapshotMember, TakenSnapshots } from '../backend.js';
+import type { OpenDirectories } from './open-directories.js';
+import type { PoolDirectory } from './pool-directory.js';
+import { temporary } from './pool-layout.js';
+import { isMissing, type NamedSource, type VolumeFiles } from './volume-files.js';
+
+export class SnapshotFiles {
+  constructor(
+    private readonly native: NativeRunner,
+    private readonly pool: string,
+    private readonly directory: PoolDirectory,
+    private readonly volumes: VolumeFiles,
+  ) {}
+
+  path(snapshotId: string): string {
+    return this.directory.layout.snapshot(snapshotId);
+  }
+
+  async create(members: readonly SnapshotMember[]): Promise<TakenSnapshots> {
+    const sources: NamedSource[] = [];
+    try {
+      return await this.directory.use(async (opened) => {
+        const requests: NewSnapshotFile[] = [];
+        for (const { volumeId, snapshotId } of members) {
+          const source = await this.volumes.snapshotSource(opened, volumeId);
+          sources.push({ ...source, volumeId });
+          const finalPath = opened.layout.snapshot(snapshotId);
+          requests.push({ ...source, temporaryPath: temporary(finalPath), finalPath });
+        }
+        await this.volumes.assertWrites(opened, sources);
+        const [first] = members;
+        const copyPath = first === undefined ? null : opened.layout.copyFor(first.snapshotId);
+        const request = { members: requests, copyPath };
+        const { takenAtNs } = await this.native.run('takeSnapshots', request);
+        const sizesBytes: bigint[] = [];
+        for (const { snapshotId } of members) {
+          sizesBytes.push((await this.#state(opened, snapshotId)).sizeBytes);
+        }
+        return { creationTimeNs: takenAtNs, sizesBytes };
+      });
+    } catch (thrown) {
+      throw await this.volumes.explainFailure(thrown, sources);
+    }
+  }
+
+  /** Removes the snapshot's file, and the temporary one that a kill may have left. */
+  async delete(snapshotId: string): Promise<void> {
+    await this.directory.use(async ({ layout }) => {
+      const path = layout.snapshot(snapshotId);
+      await this.native.run('removeFile', { path: temporary(path) });
+      await this.native.run('removeFile', { path });
+    });
+  }
+
+  async abandon(members: readonly SnapshotMember[]): Promise<void> {
+    // All of them first: a frozen file system blocks its users.
+    for (const { volumeId } of members) await this.volumes.thaw(volumeId);
+    for (const { snapshotId } of members) await this.delete(snapshotId);
+  }
+
+  /** For a scan: paths through the mount point, and the identity that workers check after opening them. */
+  async scanSource(
+    targetId: string,
+    baseId: string | null,
+  ): Promise<Extract<ScanSource, { kind: 'files' }>> {
+    return this.directory.use(async (opened) => ({
+      kind: 'files',
+      target: await this.#file(opened, targetId),
+      base: baseId === null ? null : await this.#file(opened, baseId),
+    }));
+  }
+
+  async check(snapshotId: string, sizeBytes: bigint): Promise<void> {
+    const state = await this.directory.use((opened) => this.#state(opened, snapshotId));
+    if (!state.regular) throw this.#changed(snapshotId, 'is not a regular file', undefined);
+    if (state.sizeBytes !== sizeBytes) {
+      const found = `has ${state.sizeBytes} bytes where ${sizeBytes} were taken`;
+      throw this.#changed(snapshotId, found, undefined);
+    }
+    if (!state.matchesSeal) {
+      throw this.#changed(snapshotId, 'was written to after it was taken', undefined);
+    }
+    if (!state.immutable) throw this.#changed(snapshotId, 'is no longer immutable', undefined);
+  }
+
+  /** The error to throw when reading the snapshot's file has failed. */
+  explain(snapshotId: string, thrown: unknown): unknown {
+    if (isMissing(thrown, this.path(snapshotId))) return this.#lost(snapshotId, thrown);
+    if (errorCode(thrown) !== 'SCAN_MUTABLE') return thrown;
+    return this.#changed(snapshotId, 'may have been changed since it was taken', thrown);
+  }
+
+  async #file(opened: OpenDirectories, snapshotId: string): Promise<SnapshotFile> {
+    const { device, inode, sizeBytes } = await this.#state(opened, snapshotId);
+    return { path: this.path(snapshotId), device, inode, sizeBytes };
+  }
+
+  #changed(snapshotId: string, found: string, cause: unknown): CsiError {
+    return CsiError.failedPrecondition(
+      `the file ${this.path(snapshotId)} of snapshot ${snapshotId} in pool '${this.pool}' ${found}: ` +
+        'another program changed it, so it is no longer the snapshot; use another snapshot or a backup',
+      { cause },
+    );
+  }
+
+  async #state({ layout }: OpenDirectories, snapshotId: string): Promise<FileState> {
+    const { state } = await this.native.run('fileState', { path: layout.snapshot(snapshotId) });
+    if (state === null) throw this.#lost(snapshotId, undefined);
+    this.directory.assertOwn(this.path(snapshotId), state);
+    return state;
+  }
+
+  #lost(snapshotId: string, cause: unknown): CsiError {
+    return CsiError.failedPrecondition(
+      `snapshot ${snapshotId} has lost its file ${this.path(snapshotId)} in pool ` +
+        `'${this.pool}'; make a full backup of another snapshot`,
+      { cause },
+    );
+  }
+}

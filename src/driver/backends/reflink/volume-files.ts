@@ -1,0 +1,311 @@
+/**
+ * The volumes of a reflink pool: sparse files, and the loop devices they are attached to.
+ *
+ * The kernel reports which file is attached, by device and inode, each time. Every operation opens the
+ * pool's directories first: in a pool whose disk is missing, no file would exist and nothing would seem
+ * attached. Knows nothing of snapshots but the file to restore from.
+ */
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { CsiError, errorCode, SystemError } from '../../../base/errors.js';
+import { mountsAt, mountsOfDevice, readMountInfo } from '../../../base/system/mountinfo.js';
+import type { ReleaseWait } from '../../host/device-release.js';
+import type { FileState, LoopDevice } from '../../native/addon.js';
+import type { NativeRunner } from '../../native/pool.js';
+import type { Attachment, StorageCondition } from '../backend.js';
+import { deviceInUse, releaseLoop } from '../loop-release.js';
+import { assertWrites, explainFailedWrite, type PoolFreeSpace } from './freeze-failures.js';
+import type { OpenDirectories } from './open-directories.js';
+import type { PoolDirectory } from './pool-directory.js';
+import { temporary } from './pool-layout.js';
+import { statOrNull } from './pool-space.js';
+
+/** What a snapshot is taken of: the volume's file, and what to flush and freeze. */
+export interface SnapshotSource {
+  sourcePath: string;
+  loopPath: string | null;
+  /** A mount point of its file system; null if it is not mounted writable. */
+  freezePath: string | null;
+}
+
+export type NamedSource = SnapshotSource & { volumeId: string };
+
+export class VolumeFiles {
+  constructor(
+    private readonly native: NativeRunner,
+    private readonly pool: string,
+    private readonly directory: PoolDirectory,
+  ) {}
+
+  /** The real path, for messages. */
+  path(volumeId: string): string {
+    return this.directory.layout.volume(volumeId);
+  }
+
+  async create(volumeId: string, sizeBytes: bigint): Promise<void> {
+    await this.directory.use(async (opened) => {
+      const names = await this.#names(opened, volumeId, sizeBytes);
+      if (names !== null) await this.native.run('createSparseFile', { ...names, sizeBytes });
+    });
+  }
+
+  /** Rejects with SCAN_MUTABLE, or ENOENT of the snapshot's file, unexplained. */
+  async restore(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void> {
+    await this.directory.use(async (opened) => {
+      const names = await this.#names(opened, volumeId, sizeBytes);
+      if (names === null) return;
+      const sourcePath = opened.layout.snapshot(snapshotId);
+      await this.native.run('cloneFile', { sourcePath, ...names, sizeBytes });
+    });
+  }
+
+  async clone(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
+    const sources: NamedSource[] = [];
+    try {
+      await this.directory.use(async (opened) => {
+        const names = await this.#names(opened, volumeId, sizeBytes);
+        if (names === null) return;
+        const source = await this.snapshotSource(opened, sourceVolumeId);
+        sources.push({ ...source, volumeId: sourceVolumeId });
+        await this.assertWrites(opened, sources);
+        const copyPath = opened.layout.copyFor(volumeId);
+        await this.native.run('cloneVolume', { ...source, ...names, copyPath, sizeBytes });
+      });
+    } catch (thrown) {
+      throw await this.explainFailure(thrown, sources);
+    }
+  }
+
+  async check(volumeId: string, sizeBytes: bigint): Promise<void> {
+    const state = await this.directory.use((opened) => this.#state(opened, volumeId));
+    if (state === null) throw this.#lost(volumeId, undefined);
+    if (state.regular && state.sizeBytes >= sizeBytes) return;
+    const found = state.regular ? `has ${state.sizeBytes} bytes` : 'is not a regular file';
+    throw CsiError.failedPrecondition(
+      `volume ${volumeId} should have ${sizeBytes} bytes, and its file ${this.path(volumeId)} in pool ` +
+        `'${this.pool}' ${found}: another program changed it; restore it from a snapshot or a backup`,
+    );
+  }
+
+  async expand(volumeId: string, sizeBytes: bigint): Promise<bigint> {
+    try {
+      return await this.directory.use(async (opened) => {
+        const path = opened.layout.volume(volumeId);
+        await this.#state(opened, volumeId);
+        await this.native.run('growFile', { path, sizeBytes });
+        // Also if the file has the size: a kill may have prevented the resize of the device.
+        const { device } = await this.native.run('loopResize', { backingPath: path });
+        const state = await this.#state(opened, volumeId);
+        if (state === null) throw this.#lost(volumeId, undefined);
+        return device === null ? state.sizeBytes : device.sizeBytes;
+      });
+    } catch (thrown) {
+      throw isMissing(thrown, this.path(volumeId)) ? this.#lost(volumeId, thrown) : thrown;
+    }
+  }
+
+  async delete(volumeId: string): Promise<void> {
+    await this.directory.use(async (opened) => {
+      await this.#detach(opened, volumeId);
+      const path = opened.layout.volume(volumeId);
+      await this.native.run('removeFile', { path: temporary(path) });
+      await this.native.run('removeFile', { path });
+    });
+  }
+
+  async attach(volumeId: string, readOnly: boolean): Promise<Attachment> {
+    try {
+      return await this.directory.use(async (opened) => {
+        await this.#state(opened, volumeId);
+        const backingPath = opened.layout.volume(volumeId);
+        const request = { backingPath, readOnly, label: volumeId };
+        return attachment((await this.native.run('loopAttach', request)).device);
+      });
+    } catch (thrown) {
+      throw this.#explainAttach(volumeId, readOnly, thrown);
+    }
+  }
+
+  async detach(volumeId: string, wait?: ReleaseWait): Promise<void> {
+    await this.directory.use((opened) => this.#detach(opened, volumeId, wait));
+  }
+
+  async findAttachment(volumeId: string): Promise<Attachment | null> {
+    const loop = await this.directory.use((opened) => this.#loop(opened, volumeId));
+    return loop === null ? null : attachment(loop);
+  }
+
+  async condition(volumeId: string): Promise<StorageCondition> {
+    const path = this.path(volumeId);
+    // Called for every volume of a list, so it opens no directories, and searches the node's loop devices
+    // only for a volume without a file.
+    await this.directory.check();
+    const file = await statOrNull(path);
+    // The pool may have been unmounted meanwhile, or something mounted over it.
+    if (file === null) await this.directory.check();
+    else this.directory.assertOwn(path, { device: file.dev });
+    const runsOnRemoved = file === null && (await isAttachedRemoved(path));
+    return { storedBytes: file?.size ?? null, runsOnRemoved };
+  }
+
+  async snapshotSource(opened: OpenDirectories, volumeId: string): Promise<SnapshotSource> {
+    const loop = await this.#loop(opened, volumeId);
+    return {
+      sourcePath: opened.layout.volume(volumeId),
+      loopPath: loop?.path ?? null,
+      freezePath: loop === null ? null : await writableMount(loop.path),
+    };
+  }
+
+  /** Thaws the volume's file system if a snapshot that was killed left it frozen. */
+  async thaw(volumeId: string): Promise<void> {
+    const { freezePath } = await this.directory.use((opened) =>
+      this.snapshotSource(opened, volumeId),
+    );
+    if (freezePath !== null) await this.native.run('thaw', { path: freezePath });
+  }
+
+  /** Rejects volumes whose file systems can no longer write. */
+  async assertWrites(opened: OpenDirectories, sources: readonly NamedSource[]): Promise<void> {
+    const room = this.#room(async () => (await this.directory.space(opened)).freeBytes);
+    for (const source of sources) await assertWrites(source, room);
+  }
+
+  /** The error to throw when taking snapshots of these volumes has failed. */
+  async explainFailure(thrown: unknown, sources: readonly NamedSource[]): Promise<unknown> {
+    if (!(thrown instanceof SystemError)) return thrown;
+    const source = sources.find(({ volumeId: id, freezePath, loopPath }) =>
+      [this.path(id), freezePath, loopPath].includes(thrown.path),
+    );
+    const volumeId = source?.volumeId ?? 'of the group';
+    if (source !== undefined && isMissing(thrown, this.path(volumeId))) {
+      return this.#lost(volumeId, thrown);
+    }
+    if (thrown.code === 'EBUSY' && thrown.syscall === 'FIFREEZE') {
+      return CsiError.failedPrecondition(
+        `the file system of volume ${volumeId} at ${source?.freezePath} was frozen by another program; ` +
+          'thaw it first: the plugin freezes it itself while it takes the snapshot',
+        { cause: thrown },
+      );
+    }
+    if (thrown.code === 'EBUSY' && thrown.syscall === 'flock') {
+      return CsiError.aborted(
+        `a tool of an earlier call is still working on volume ${volumeId}, whose file system is ` +
+          'incomplete until it ends; try again then',
+        { cause: thrown },
+      );
+    }
+    if (thrown.code === 'SNAPSHOT_BUSY') {
+      return CsiError.failedPrecondition(
+        `volume ${volumeId} and another one are being written to and have no mounted file system that ` +
+          'could be frozen, so no snapshots can be taken at one point in time; pause their writers, or take ' +
+          'single snapshots',
+        { cause: thrown },
+      );
+    }
+    if (source === undefined) return thrown;
+    const room = this.#room(() =>
+      this.directory.use(async (opened) => (await this.directory.space(opened)).freeBytes),
+    );
+    return (await explainFailedWrite(source, thrown, room)) ?? thrown;
+  }
+
+  #room(freeBytes: () => Promise<bigint>): PoolFreeSpace {
+    return { pool: this.pool, freeBytes };
+  }
+
+  async #loop(opened: OpenDirectories, volumeId: string): Promise<LoopDevice | null> {
+    const backingPath = opened.layout.volume(volumeId);
+    const { device, fileDevice } = await this.native.run('loopFind', { backingPath });
+    if (fileDevice !== null) this.directory.assertOwn(this.path(volumeId), { device: fileDevice });
+    return device;
+  }
+
+  async #detach(opened: OpenDirectories, volumeId: string, wait?: ReleaseWait): Promise<void> {
+    await this.#state(opened, volumeId);
+    try {
+      await releaseLoop(this.native, opened.layout.volume(volumeId), wait);
+    } catch (thrown) {
+      throw deviceInUse(volumeId, thrown) ?? thrown;
+    }
+  }
+
+  /** Null if there is no file. FAILED_PRECONDITION if the path leads out of the pool's file system. */
+  async #state({ layout }: OpenDirectories, volumeId: string): Promise<FileState | null> {
+    const { state } = await this.native.run('fileState', { path: layout.volume(volumeId) });
+    if (state !== null) this.directory.assertOwn(this.path(volumeId), state);
+    return state;
+  }
+
+  /** Names for a file to create; null if it exists with this size. */
+  async #names(
+    opened: OpenDirectories,
+    volumeId: string,
+    sizeBytes: bigint,
+  ): Promise<{ temporaryPath: string; finalPath: string } | null> {
+    const state = await this.#state(opened, volumeId);
+    const finalPath = opened.layout.volume(volumeId);
+    if (state === null) return { temporaryPath: temporary(finalPath), finalPath };
+    if (state.sizeBytes === sizeBytes) return null;
+    throw CsiError.internal(
+      `${this.path(volumeId)} has ${state.sizeBytes} bytes where ${sizeBytes} were expected`,
+    );
+  }
+
+  #lost(volumeId: string, cause: unknown): CsiError {
+    return CsiError.failedPrecondition(
+      `volume ${volumeId} has lost its file ${this.path(volumeId)} in pool '${this.pool}'; ` +
+        'restore it from a snapshot or a backup',
+      { cause },
+    );
+  }
+
+  #explainAttach(volumeId: string, readOnly: boolean, thrown: unknown): unknown {
+    if (isMissing(thrown, this.path(volumeId))) return this.#lost(volumeId, thrown);
+    if (errorCode(thrown) === 'EEXIST') {
+      return CsiError.failedPrecondition(
+        `volume ${volumeId} is attached ${readOnly ? 'writable' : 'read-only'}; unstage it first`,
+        { cause: thrown },
+      );
+    }
+    return thrown;
+  }
+}
+
+/** Whether a call failed because the object's file does not exist. */
+export function isMissing(thrown: unknown, path: string): boolean {
+  return thrown instanceof SystemError && thrown.code === 'ENOENT' && thrown.path === path;
+}
+
+function attachment(device: LoopDevice): Attachment {
+  return { devicePath: device.path, readOnly: device.readOnly, sizeBytes: device.sizeBytes };
+}
+
+/**
+ * A writable mount point of the device's file system; any of them can freeze it. Ignores a mount that is
+ * covered by another, because its path leads to the other file system.
+ */
+export async function writableMount(devicePath: string): Promise<string | null> {
+  const { rdev } = await stat(devicePath);
+  const mounts = await readMountInfo();
+  const found = mountsOfDevice(mounts, rdev).find(
+    (entry) => !entry.superReadOnly && mountsAt(mounts, entry.mountPoint).at(-1) === entry,
+  );
+  return found?.mountPoint ?? null;
+}
+
+/** What sysfs appends to the last path of a backing file that was unlinked. */
+const REMOVED_SUFFIX = ' (deleted)';
+
+/** By path, because the file has no inode to compare: good enough for a report, not for detaching. */
+async function isAttachedRemoved(path: string): Promise<boolean> {
+  for (const name of await readdir('/sys/block')) {
+    if (!name.startsWith('loop')) continue;
+    try {
+      const label = await readFile(`/sys/block/${name}/loop/backing_file`, 'utf8');
+      if (label.trimEnd() === `${path}${REMOVED_SUFFIX}`) return true;
+    } catch (thrown) {
+      if (!['ENOENT', 'ENXIO', 'ENODEV'].includes(errorCode(thrown) ?? '')) throw thrown;
+    }
+  }
+  return false;
+}

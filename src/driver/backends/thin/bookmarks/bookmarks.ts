@@ -1,0 +1,212 @@
+/**
+ * A thin pool's bookmarks: what it retains of deleted snapshots, a file each in `bases/` of the pool's
+ * directory and a row in its ledger. docs/retained-bases.md explains why a delta from one is sound.
+ *
+ * An invalidated bookmark never becomes valid again: its row gives the reason until it is dropped. Callers
+ * hold the locks of the snapshots. Knows no limits (volumes/retained-bases.ts does).
+ */
+import { mkdir, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CsiError } from '../../../../base/errors.js';
+import type { ThinPoolStatus } from '../../../native/dm-addon.js';
+import type { NativeRunner } from '../../../native/pool.js';
+import type { ThinBookmark, ThinDeviceDetails } from '../../../native/thin-addon.js';
+import type { OnEvent, RetainedBase, RetainedBases } from '../../backend.js';
+import { invalidatedBase } from '../../lost-objects.js';
+import type { BookmarkRecord, DeviceRecord } from '../ledger/ledger.js';
+import type { AsyncLedger } from '../ledger/ledger-client.js';
+import { CURRENT, type MetadataReader } from '../metadata/metadata-reader.js';
+import type { PoolHistory } from '../pool/pool-history.js';
+import { unsoundByHistory, unsoundByMetadata, unsoundByStatus } from './bookmark-rules.js';
+
+export interface BookmarkDependencies {
+  native: NativeRunner;
+  ledger: AsyncLedger;
+  metadata: Pick<MetadataReader, 'device' | 'superblock'>;
+  /** The configured name of the pool. */
+  poolName: string;
+  onEvent: OnEvent;
+  /** The pool's directory. */
+  directory: string;
+  metadataPath: string;
+}
+
+export class Bookmarks {
+  readonly #directory: string;
+
+  constructor(private readonly deps: BookmarkDependencies) {
+    this.#directory = join(deps.directory, 'bases');
+  }
+
+  /**
+   * Invalidates the bookmarks that have become unsound since the last run. Called at a start, before the
+   * pool is used and before the ledger overwrites how the last run ended.
+   */
+  async review(history: PoolHistory): Promise<void> {
+    const { ledger, metadata } = this.deps;
+    const files = await this.#files();
+    const bases = await ledger.bookmarks();
+    if (bases.length === 0) return;
+    const superblock = await metadata.superblock().catch(() => null);
+    for (const base of bases) {
+      const missing = files.includes(base.snapshotId) ? null : FILE_IS_GONE;
+      const reason =
+        unsoundByHistory(history, base) ??
+        (superblock === null ? UNREADABLE : unsoundByMetadata(superblock, base)) ??
+        missing;
+      if (reason !== null) await ledger.invalidateBookmark(base.snapshotId, reason);
+    }
+  }
+
+  /** Invalidates all bookmarks if the status shows that the pool may have rolled something back. */
+  async observe(status: ThinPoolStatus): Promise<void> {
+    const reason = unsoundByStatus(status);
+    if (reason !== null) await this.invalidateAll(reason);
+  }
+
+  /** For events in the running pool after which no bookmark is sound. */
+  async invalidateAll(reason: string): Promise<void> {
+    const { ledger, poolName, onEvent } = this.deps;
+    const count = await ledger.invalidateAllBookmarks(reason);
+    if (count === 0) return;
+    onEvent({
+      level: 'warn',
+      message:
+        `pool '${poolName}': ${count} retained bases are invalid because ${reason}; ` +
+        'the next backups based on them have to be full ones',
+    });
+  }
+
+  /** Null: the pool has no such snapshot. */
+  async create(snapshotId: string): Promise<RetainedBase | null> {
+    const { ledger, metadataPath: metadata, native } = this.deps;
+    const known = await ledger.bookmark(snapshotId);
+    const device = await ledger.device(snapshotId);
+    if (known !== null && (known.invalidReason === null || device === null))
+      return retainedBase(known);
+    if (device?.kind !== 'snapshot') return null;
+    // Invalid, but the snapshot still exists and has held its blocks all the time: a new one is sound.
+    if (known !== null) await this.drop(snapshotId);
+    const { deviceId, lineage, sizeBytes } = device;
+    const { root } = await this.#details(device);
+    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
+    const path = this.#path(snapshotId);
+    const { fileBytes, creationTime } = await native.run('createThinBookmark', {
+      metadata,
+      superblock: CURRENT,
+      device: { deviceId, root },
+      sizeBytes,
+      temporaryPath: `${path}.tmp`,
+      path,
+    });
+    const base = {
+      snapshotId,
+      lineage,
+      sizeBytes,
+      creationTime,
+      storedBytes: fileBytes,
+      invalidReason: null,
+    };
+    const reason = await this.#checkMetadata(base);
+    if (reason !== null) {
+      throw CsiError.failedPrecondition(
+        `no base can be retained of snapshot ${snapshotId}, because ${reason}; delete it without, or find out what ` +
+          'changed the metadata of the pool',
+      );
+    }
+    await ledger.insertBookmark(base);
+    return retainedBase(base);
+  }
+
+  async list(): Promise<RetainedBases> {
+    const bases = await this.deps.ledger.bookmarks();
+    return {
+      usable: bases.filter(({ invalidReason }) => invalidReason === null).map(retainedBase),
+      invalidated: bases.flatMap(({ snapshotId, invalidReason: reason }) =>
+        reason === null ? [] : [{ snapshotId, reason }],
+      ),
+    };
+  }
+
+  async drop(snapshotId: string): Promise<void> {
+    await this.deps.ledger.removeBookmark(snapshotId);
+    await rm(this.#path(snapshotId), { force: true });
+  }
+
+  /**
+   * The bookmark as the base of a scan of a live snapshot. NOT_FOUND if it was invalidated;
+   * FAILED_PRECONDITION if there is none, or if a delta from it to the target would not be sound.
+   */
+  async source(snapshotId: string, target: DeviceRecord): Promise<ThinBookmark> {
+    const refuse = (why: string): CsiError =>
+      CsiError.failedPrecondition(
+        `no delta from snapshot ${snapshotId} to ${target.objectId}: ${why}; make a full backup`,
+      );
+    const base = await this.deps.ledger.bookmark(snapshotId);
+    if (base === null)
+      throw refuse('the base is not in the pool, and no bookmark of it was retained');
+    if (base.invalidReason !== null) throw invalidatedBase(snapshotId, base.invalidReason);
+    if (base.lineage !== target.lineage) {
+      throw refuse(`the base is of volume ${base.lineage}, the target of volume ${target.lineage}`);
+    }
+    const { creationTime } = await this.#details(target);
+    if (creationTime <= base.creationTime) {
+      throw refuse(
+        `the target was taken at pool time ${creationTime}, not after the base at ${base.creationTime}`,
+      );
+    }
+    const reason = await this.#invalidateIfUnsound(base);
+    if (reason !== null) throw invalidatedBase(snapshotId, reason);
+    return { path: this.#path(snapshotId) };
+  }
+
+  /** Removes files without a row, such as a kill leaves, and returns their names. */
+  async sweep(): Promise<string[]> {
+    const known = new Set((await this.deps.ledger.bookmarks()).map((base) => base.snapshotId));
+    const swept = (await this.#files()).filter((name) => !known.has(name));
+    for (const name of swept) await rm(join(this.#directory, name), { force: true });
+    return swept;
+  }
+
+  /** Invalidates a bookmark that has become unsound, and returns the reason; null: it is sound. */
+  async #invalidateIfUnsound(base: BookmarkRecord): Promise<string | null> {
+    const reason = await this.#checkMetadata(base);
+    if (reason !== null || (await this.#files()).includes(base.snapshotId)) return reason;
+    await this.deps.ledger.invalidateBookmark(base.snapshotId, FILE_IS_GONE);
+    return FILE_IS_GONE;
+  }
+
+  /** Why the bookmark is unsound by the superblock, which then invalidates all bookmarks of the pool. */
+  async #checkMetadata(base: BookmarkRecord): Promise<string | null> {
+    const reason = unsoundByMetadata(await this.deps.metadata.superblock(), base);
+    if (reason !== null) await this.invalidateAll(reason);
+    return reason;
+  }
+
+  async #details({ objectId, deviceId, madeAt }: DeviceRecord): Promise<ThinDeviceDetails> {
+    const details = await this.deps.metadata.device(deviceId);
+    if (details?.transactionId === madeAt) return details;
+    throw CsiError.failedPrecondition(
+      `snapshot ${objectId} is lost: the metadata of its pool has no device ${deviceId} that was created for it; ` +
+        'use another snapshot or a backup',
+    );
+  }
+
+  /** Creates the directory, which does not exist before the first bookmark. */
+  async #files(): Promise<string[]> {
+    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
+    return readdir(this.#directory);
+  }
+
+  #path(snapshotId: string): string {
+    return join(this.#directory, snapshotId);
+  }
+}
+
+const FILE_IS_GONE = 'the file of its bookmark is gone';
+const UNREADABLE = 'the superblock of its pool could not be read at a start';
+
+const retainedBase = ({ snapshotId, storedBytes }: BookmarkRecord): RetainedBase => ({
+  snapshotId,
+  storedBytes,
+});

@@ -1,0 +1,214 @@
+/**
+ * An open thin pool: constructs its parts once the ledger is open, and closes them again.
+ */
+import { bestEffort } from '../../../base/best-effort.js';
+import { CsiError } from '../../../base/errors.js';
+import { SerialQueue } from '../../../base/serial-queue.js';
+import { withTimeout } from '../../../base/timeout.js';
+import type { NativeRunner } from '../../native/pool.js';
+import type { OnEvent } from '../backend.js';
+import { Bookmarks } from './bookmarks/bookmarks.js';
+import { RetainedSteps } from './bookmarks/retained-steps.js';
+import { ThinBases } from './bookmarks/thin-bases.js';
+import type { OpenLedger } from './ledger/ledger-client.js';
+import { MetadataReader } from './metadata/metadata-reader.js';
+import { attachedVolumes, recoverDevices } from './pool/device-mapper.js';
+import type { PoolDevices } from './pool/pool-devices.js';
+import { PoolGrowth } from './pool/pool-growth.js';
+import { assertWritable, isWritable } from './pool/pool-health.js';
+import { PoolMonitor } from './pool/pool-monitor.js';
+import { PoolNames } from './pool/pool-names.js';
+import { bootId, PoolOpening, type PreparedPool } from './pool/pool-opening.js';
+import type { PoolFeatures } from './pool/pool-table.js';
+import { PoolTransactions } from './pool/pool-transaction.js';
+import { ThinPool } from './pool/thin-pool.js';
+import { ThinCopies } from './thin-copies.js';
+import { ThinSnapshots } from './thin-snapshots.js';
+import { ThinVolumes } from './thin-volumes.js';
+import { VolumeDevices } from './volume-devices.js';
+
+/** For a stop: an orchestrator kills a process that takes much longer. */
+const CLOSE_TIMEOUT_MS = 10_000;
+
+export interface OpenPoolDependencies {
+  native: NativeRunner;
+  ledger: OpenLedger;
+  devices: PoolDevices;
+  /** The configured name of the pool. */
+  pool: string;
+  directory: string;
+  features: PoolFeatures;
+  onEvent: OnEvent;
+}
+
+export class OpenPool {
+  readonly ledger: OpenLedger;
+  readonly pool: ThinPool;
+  readonly metadata: MetadataReader;
+  readonly transactions: PoolTransactions;
+  readonly attachments: VolumeDevices;
+  readonly volumes: ThinVolumes;
+  readonly snapshots: ThinSnapshots;
+  readonly bookmarks: Bookmarks;
+  readonly bases: ThinBases;
+  readonly steps: RetainedSteps;
+  readonly #monitor: PoolMonitor;
+  readonly #deps: OpenPoolDependencies;
+
+  private constructor(
+    deps: OpenPoolDependencies,
+    pool: ThinPool,
+    { opened, dataBlockBytes }: Pick<PreparedPool, 'opened' | 'dataBlockBytes'>,
+  ) {
+    const { native, ledger, features, onEvent } = deps;
+    const { metadataPath } = opened;
+    const queue = new SerialQueue(`pool '${pool.pool}'`);
+    this.#deps = deps;
+    this.ledger = ledger;
+    this.pool = pool;
+    this.metadata = new MetadataReader({ native, ledger, pool, queue, metadataPath });
+    const { metadata } = this;
+    this.transactions = new PoolTransactions({ ledger, pool, queue, metadata });
+    this.attachments = new VolumeDevices(native, ledger, pool, queue);
+    const parts = {
+      ledger,
+      pool,
+      metadata,
+      transactions: this.transactions,
+      devices: this.attachments,
+    };
+    const copies = new ThinCopies({ ...parts, native });
+    this.volumes = new ThinVolumes({ ...parts, copies });
+    this.bookmarks = new Bookmarks({
+      ...parts,
+      native,
+      directory: deps.directory,
+      metadataPath,
+      poolName: pool.pool,
+      onEvent,
+    });
+    this.steps = new RetainedSteps(native, metadataPath, deps.directory);
+    this.bases = new ThinBases({
+      ...{ ledger, metadata, poolName: pool.pool },
+      ...{ bookmarks: this.bookmarks, steps: this.steps },
+    });
+    this.snapshots = new ThinSnapshots({
+      ...parts,
+      ...{ copies, metadataPath, poolName: pool.pool, volumes: this.volumes },
+      ...{ bookmarks: this.bookmarks, bases: this.bases },
+    });
+    const growing = { ledger, pool, queue, devices: deps.devices, opened, dataBlockBytes };
+    const growth = new PoolGrowth({ ...growing, features, onEvent });
+    this.#monitor = new PoolMonitor({
+      ...{ pool, growth, metadata, onEvent, lowWaterPercent: features.lowWaterPercent },
+      onStatus: (status) => this.bookmarks.observe(status),
+    });
+  }
+
+  /** FAILED_PRECONDITION if the pool is not the one that the ledger knows, or cannot be activated. */
+  static async open(deps: OpenPoolDependencies): Promise<OpenPool> {
+    const { native, ledger } = deps;
+    const names = new PoolNames((await ledger.pool()).uuid);
+    await recoverDevices(native, names);
+    const pool = new ThinPool(native, deps.pool, names);
+    try {
+      return await OpenPool.#open(deps, pool);
+    } catch (thrown) {
+      // An active pool keeps its devices. The first failure is the one to report.
+      const active = await pool.find().catch(() => 'unknown');
+      if (active === null) await bestEffort(() => deps.devices.release());
+      throw thrown;
+    }
+  }
+
+  static async #open(deps: OpenPoolDependencies, pool: ThinPool): Promise<OpenPool> {
+    const prepared = await new PoolOpening({ ...deps, pool }).prepare();
+    const open = new OpenPool(deps, pool, prepared);
+    // Before the pool is active: a start that is killed after activation no longer sees this history.
+    await open.bookmarks.review(prepared.history);
+    const { distrust } = prepared.history;
+    if (distrust !== null) await open.bases.distrust(distrust);
+    await prepared.activate();
+    await deps.ledger.recordStart(await bootId(), prepared.passesDiscards);
+    await open.#settle();
+    open.#monitor.start();
+    return open;
+  }
+
+  /** FAILED_PRECONDITION with the remedy if the pool cannot be changed, or its metadata cannot be read. */
+  async check(): Promise<void> {
+    assertWritable(this.pool.pool, await this.pool.status());
+    await this.metadata.assertReadable();
+  }
+
+  /**
+   * Deactivates the pool if no volume is attached, and closes the ledger in any case. The next start takes
+   * over a pool that stays active, also one whose devices do not answer in time.
+   */
+  async close(): Promise<void> {
+    const { pool, onEvent } = this.#deps;
+    await withTimeout(this.#close(), CLOSE_TIMEOUT_MS, () =>
+      onEvent({
+        level: 'error',
+        message: `pool '${pool}' does not answer and is left active; check its devices and the kernel log`,
+      }),
+    );
+  }
+
+  async #close(): Promise<void> {
+    await this.#monitor.stop();
+    try {
+      await this.#deactivate();
+    } finally {
+      await this.ledger.close();
+    }
+  }
+
+  /**
+   * Settles what the last run left unfinished. If that fails the pool is served as far as possible: its check
+   * reports why, and every change settles first.
+   */
+  async #settle(): Promise<void> {
+    const { ledger, pool, metadata, transactions } = this;
+    const status = await pool.status();
+    if (isWritable(status)) {
+      await this.#attempt('its metadata snapshot was not released', () => metadata.releaseOurs());
+      await this.#attempt('an interrupted change is not settled', () => transactions.settle());
+    }
+    await this.#monitor.probe();
+    const attached = new Set(await attachedVolumes(this.#deps.native, pool.names));
+    if (!isWritable(await pool.status({ commit: true }))) return;
+    for (const { objectId, open } of await ledger.devices()) {
+      if (open && !attached.has(objectId)) await ledger.setOpen(objectId, false);
+    }
+  }
+
+  /** Reported, so that nobody repairs the metadata of an active pool. */
+  #reportActive(why: string): void {
+    const { pool, onEvent } = this.#deps;
+    onEvent({ level: 'info', message: `pool '${pool}' is left active: ${why}` });
+  }
+
+  async #attempt(what: string, work: () => Promise<unknown>): Promise<void> {
+    try {
+      await work();
+    } catch (thrown) {
+      const { pool, onEvent } = this.#deps;
+      const { message } = CsiError.from(thrown);
+      onEvent({ level: 'error', message: `pool '${pool}': ${what}: ${message}` });
+    }
+  }
+
+  async #deactivate(): Promise<void> {
+    const { native, devices } = this.#deps;
+    const { names } = this.pool;
+    const attached = await attachedVolumes(native, names);
+    if (attached.length > 0) return this.#reportActive(`${attached.length} volumes are attached`);
+    if ((await this.pool.find()) !== null) {
+      if (!(await this.pool.remove())) return this.#reportActive('its device is held open');
+      const { transactionId, time, mappingRoot, detailsRoot } = await this.metadata.superblock();
+      await this.ledger.recordStop({ transactionId, time, mappingRoot, detailsRoot });
+    }
+    await devices.release();
+  }
+}

@@ -1,0 +1,101 @@
+/**
+ * The two block devices below a thin pool, one for its metadata and one for its data: the interface that
+ * the pool sees, and the case in which the operator names them. The other case is a pool on image files
+ * of its own (embedded-devices.ts).
+ */
+import type { Stats } from 'node:fs';
+import { stat } from 'node:fs/promises';
+import { CsiError, errorCode } from '../../../../base/errors.js';
+import { majorOf, minorOf } from '../../../../base/system/mountinfo.js';
+
+export interface PoolDevices {
+  /** Created by the plugin, so nobody else has ever written to them. */
+  readonly areOurs: boolean;
+  /** Whether both exist. Creates nothing. */
+  exist(): Promise<boolean>;
+  /** Creates what is missing, reading as zeros, if the plugin creates these devices. */
+  create(): Promise<void>;
+  /** Attaches them if needed. Idempotent. FAILED_PRECONDITION if one is missing. */
+  open(): Promise<OpenDevices>;
+  /**
+   * Grows the metadata device if possible. Whether it has grown. RESOURCE_EXHAUSTED if the storage below
+   * has no room.
+   */
+  growMetadata(): Promise<boolean>;
+  /**
+   * Space that the storage below can really provide to a pool that uses this much of its data device;
+   * null: the devices own all of their space.
+   */
+  freeBelow(usedBytes: bigint): Promise<bigint | null>;
+  /** Releases what open() acquired. The pool must not be active. */
+  release(): Promise<void>;
+}
+
+export interface OpenDevices {
+  metadataPath: string;
+  dataPath: string;
+}
+
+/** Devices that the operator names. They are used as they are. */
+export class GivenDevices implements PoolDevices {
+  readonly areOurs = false;
+
+  constructor(
+    private readonly pool: string,
+    /** Paths such as those of /dev/disk/by-id. */
+    private readonly paths: { metadata: string; data: string },
+  ) {}
+
+  async exist(): Promise<boolean> {
+    const { metadata, data } = this.paths;
+    return (await isBlockDevice(metadata)) && (await isBlockDevice(data));
+  }
+
+  async create(): Promise<void> {}
+
+  async open(): Promise<OpenDevices> {
+    const { metadata, data } = this.paths;
+    if ((await blockNumber(metadata)) === (await blockNumber(data))) {
+      throw CsiError.failedPrecondition(
+        `pool '${this.pool}': ${metadata} and ${data} are one device, but a thin pool needs two; name two ` +
+          'in BLOCKDELTA_POOLS',
+      );
+    }
+    return { metadataPath: metadata, dataPath: data };
+  }
+
+  async growMetadata(): Promise<boolean> {
+    return false;
+  }
+
+  async freeBelow(): Promise<null> {
+    return null;
+  }
+
+  async release(): Promise<void> {}
+}
+
+/** "major:minor", as device-mapper tables name a device. FAILED_PRECONDITION if the path leads to none. */
+export async function blockNumber(path: string): Promise<string> {
+  const found = await statOrNull(path);
+  if (found === null || !found.isBlockDevice()) {
+    throw CsiError.failedPrecondition(
+      `${path} ${found === null ? 'does not exist' : 'is not a block device'}: a thin pool needs two block ` +
+        'devices; check BLOCKDELTA_POOLS, and whether the disk came up',
+    );
+  }
+  return `${majorOf(found.rdev)}:${minorOf(found.rdev)}`;
+}
+
+async function isBlockDevice(path: string): Promise<boolean> {
+  return (await statOrNull(path))?.isBlockDevice() ?? false;
+}
+
+async function statOrNull(path: string): Promise<Stats | null> {
+  try {
+    return await stat(path);
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return null;
+    throw thrown;
+  }
+}

@@ -1,0 +1,126 @@
+/**
+ * Watches a running pool: grows it in time, and logs when it gets into trouble and when it has recovered.
+ *
+ * Polls every few seconds without forcing a commit. Waiting for device-mapper events would occupy a thread
+ * per pool, and the thresholds that raise them leave minutes to react.
+ */
+import { CsiError } from '../../../../base/errors.js';
+import type { ThinPoolStatus } from '../../../native/dm-addon.js';
+import type { OnEvent, PoolEvent } from '../../backend.js';
+import type { MetadataReader } from '../metadata/metadata-reader.js';
+import { isMetadataShort, type PoolGrowth } from './pool-growth.js';
+import { whyUnwritable } from './pool-health.js';
+import type { ThinPool } from './thin-pool.js';
+
+const INTERVAL_MS = 5000;
+
+/** Logged when a problem is over. */
+const RECOVERED = { pool: 'has recovered', growth: 'can grow again' } as const;
+
+type Subject = keyof typeof RECOVERED;
+
+export interface MonitorDependencies {
+  pool: ThinPool;
+  growth: PoolGrowth;
+  metadata: Pick<MetadataReader, 'assertReadable'>;
+  lowWaterPercent: bigint;
+  onEvent: OnEvent;
+  /** Called with every status that was read. */
+  onStatus(status: ThinPoolStatus): Promise<void>;
+}
+
+export class PoolMonitor {
+  readonly #deps: MonitorDependencies;
+  #timer: NodeJS.Timeout | null = null;
+  #probing: Promise<void> = Promise.resolve();
+  /** The last message of each subject: a message is logged again only after a change. */
+  readonly #reported = new Map<Subject, string | null>();
+
+  constructor(deps: MonitorDependencies) {
+    this.#deps = deps;
+  }
+
+  start(): void {
+    this.#timer = setTimeout(() => {
+      this.#probing = this.probe().finally(() => {
+        if (this.#timer !== null) this.start();
+      });
+    }, INTERVAL_MS).unref();
+  }
+
+  /** No probe is running when it resolves. */
+  async stop(): Promise<void> {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    await this.#probing;
+  }
+
+  /** Never rejects. */
+  async probe(): Promise<void> {
+    const { pool, metadata, onStatus } = this.#deps;
+    try {
+      // Before it grows: growing repairs a pool with full metadata, and hides that it rolled back.
+      const status = await pool.status();
+      await onStatus(status);
+      // Before it grows: growth may wait behind a change of the pool that is waiting for space.
+      const before = this.#event(status);
+      if (before?.level === 'error') this.#report('pool', before);
+      this.#report('growth', await this.#grow());
+      const event = this.#event(await pool.status());
+      if (event === null) await metadata.assertReadable();
+      this.#report('pool', event);
+    } catch (thrown) {
+      const { message } = CsiError.from(thrown);
+      this.#report('pool', {
+        level: 'error',
+        message: `pool '${pool.pool}' cannot be monitored: ${message}`,
+      });
+    }
+  }
+
+  /** Null: it has grown, or need not. A pool that cannot grow continues to serve, so this is a warning. */
+  async #grow(): Promise<PoolEvent | null> {
+    const { pool, growth } = this.#deps;
+    try {
+      await growth.step();
+      return null;
+    } catch (thrown) {
+      const { message } = CsiError.from(thrown);
+      return { level: 'warn', message: `pool '${pool.pool}' cannot grow: ${message}` };
+    }
+  }
+
+  /** Null: nothing is wrong. */
+  #event(status: ThinPoolStatus): PoolEvent | null {
+    const { pool, lowWaterPercent } = this.#deps;
+    const found = whyUnwritable(status);
+    if (found !== null) return { level: 'error', message: `pool '${pool.pool}' ${found}` };
+    const { usedDataBlocks: used, totalDataBlocks: total } = status;
+    // used === total: full, though no write has failed yet; the next one will.
+    if (status.mode === 'out_of_data_space' || used === total) {
+      return {
+        level: 'error',
+        message: `pool '${pool.pool}' has no data space left; add space, or delete volumes and snapshots`,
+      };
+    }
+    if (isMetadataShort(status)) {
+      return {
+        level: 'warn',
+        message: `pool '${pool.pool}' has less than a quarter of its metadata left; enlarge its metadata device`,
+      };
+    }
+    if ((total - used) * 100n > total * lowWaterPercent) return null;
+    return {
+      level: 'warn',
+      message: `pool '${pool.pool}' has less than ${lowWaterPercent} % of its space left`,
+    };
+  }
+
+  #report(subject: Subject, event: PoolEvent | null): void {
+    const message = event?.message ?? null;
+    if (message === (this.#reported.get(subject) ?? null)) return;
+    this.#reported.set(subject, message);
+    const { onEvent, pool } = this.#deps;
+    onEvent(event ?? { level: 'info', message: `pool '${pool.pool}' ${RECOVERED[subject]}` });
+  }
+}

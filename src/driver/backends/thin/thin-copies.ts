@@ -1,0 +1,124 @@
+/**
+ * Copies of one or several volumes at one point in time; attached volumes are suspended meanwhile. The
+ * caller decides whether a copy becomes a snapshot or a volume.
+ */
+import { CsiError, SystemError } from '../../../base/errors.js';
+import { isToolAtWork } from '../../host/device-holders.js';
+import type { NativeRunner } from '../../native/pool.js';
+import { lostVolume } from '../lost-objects.js';
+import type { DeviceRecord, NewDevice } from './ledger/ledger.js';
+import { MAX_TIME, type MetadataReader } from './metadata/metadata-reader.js';
+import { whyUnwritable } from './pool/pool-health.js';
+import type { PoolTransactions } from './pool/pool-transaction.js';
+import type { ThinPool } from './pool/thin-pool.js';
+import type { VolumeDevices } from './volume-devices.js';
+
+export interface CopyMember {
+  source: DeviceRecord;
+  copy: NewDevice;
+}
+
+export interface CopyDependencies {
+  native: NativeRunner;
+  pool: ThinPool;
+  metadata: MetadataReader;
+  transactions: PoolTransactions;
+  devices: VolumeDevices;
+}
+
+export class ThinCopies {
+  constructor(private readonly deps: CopyDependencies) {}
+
+  /** Returns when the copies were taken, by the wall clock, ns since the epoch. A failure leaves no copy. */
+  async take(members: readonly CopyMember[]): Promise<bigint> {
+    const sources = await Promise.all(members.map(({ source }) => this.#deviceOf(source)));
+    const { native, pool, transactions } = this.deps;
+    const copies = members.map(({ copy }) => copy);
+    try {
+      return await transactions.create(copies, async (made) => {
+        await this.assertTimeLeft(members.length);
+        const requests = made.map(({ deviceId }, index) => ({
+          deviceName: sources[index] ?? null,
+          originId: (members[index] as CopyMember).source.deviceId,
+          snapshotId: deviceId,
+        }));
+        const request = { pool: pool.names.pool, members: requests };
+        return (await native.run('takeThinSnapshots', request)).takenAtNs;
+      });
+    } catch (thrown) {
+      throw await this.#explain(thrown, members);
+    }
+  }
+
+  /**
+   * FAILED_PRECONDITION if the pool's time cannot advance that far. Call in the pool's queue, so that it
+   * does not advance between the check and the messages.
+   */
+  async assertTimeLeft(snapshots: number): Promise<void> {
+    const { time } = await this.deps.metadata.superblock();
+    if (time + snapshots <= MAX_TIME) return;
+    throw CsiError.failedPrecondition(
+      `pool '${this.deps.pool.pool}' has counted ${time} snapshots and clones, and the kernel's counter ends at ` +
+        `${MAX_TIME}: no more can be created in it; move its volumes to a new pool`,
+    );
+  }
+
+  /** The name of the device to suspend; null: not attached, so nobody is writing. */
+  async #deviceOf(source: DeviceRecord): Promise<string | null> {
+    const device = await this.deps.devices.find(source.objectId);
+    if (device === null) return null;
+    if (await isToolAtWork(device.path)) {
+      throw CsiError.aborted(
+        `a tool of an earlier call is still working on volume ${source.objectId}, whose file system is ` +
+          'incomplete until it ends; try again then',
+      );
+    }
+    return device.name;
+  }
+
+  async #explain(thrown: unknown, members: readonly CopyMember[]): Promise<unknown> {
+    if (!(thrown instanceof SystemError)) return thrown;
+    if (thrown.code === 'THIN_POOL_MODE') return this.#explainMode(thrown);
+    const { pool } = this.deps;
+    if (thrown.code === 'ENODATA') {
+      const lost = await this.#lostSource(members);
+      return lost === null ? thrown : lostVolume(lost.objectId, pool.pool, thrown);
+    }
+    const volumeId = members
+      .map(({ source }) => source.objectId)
+      .find((id) => pool.names.volume(id) === thrown.path);
+    if (thrown.code !== 'EBUSY' || volumeId === undefined) return thrown;
+    return CsiError.failedPrecondition(
+      `the device or file system of volume ${volumeId} was suspended or frozen by another program; resume ` +
+        'or thaw it first: the plugin suspends it itself while it takes the snapshot',
+      { cause: thrown },
+    );
+  }
+
+  /** Why the pool was in no state to take the copies. */
+  async #explainMode(thrown: SystemError): Promise<CsiError> {
+    const { pool } = this.deps;
+    const status = await pool.status();
+    const cause = { cause: thrown };
+    if (status.mode === 'out_of_data_space') {
+      return CsiError.resourceExhausted(
+        `pool '${pool.pool}' has no data space left, so a file system may not be able to flush and freeze for a ` +
+          'snapshot; add space, or delete volumes and snapshots',
+        cause,
+      );
+    }
+    const found = whyUnwritable(status);
+    if (found !== null) return CsiError.failedPrecondition(`pool '${pool.pool}' ${found}`, cause);
+    return CsiError.aborted(
+      `pool '${pool.pool}' was not writable for a moment (${thrown.message}), and no snapshot was taken; try again`,
+      cause,
+    );
+  }
+
+  /** The first source that the pool does not have: the kernel does not report which one it missed. */
+  async #lostSource(members: readonly CopyMember[]): Promise<DeviceRecord | null> {
+    const sources = members.map(({ source }) => source);
+    const found = await this.deps.metadata.devices(sources.map(({ deviceId }) => deviceId));
+    return sources.find(({ deviceId }) => !found.has(deviceId)) ?? null;
+  }
+}

@@ -1,0 +1,159 @@
+/**
+ * The volumes of a pool as block devices: attaches, finds, grows and detaches them.
+ *
+ * A device is found by its name and verified by its uuid each time. The ledger has the size of a volume;
+ * if a kill has left the device smaller, the next attach grows it.
+ */
+import { CsiError, errorCode } from '../../../base/errors.js';
+import type { SerialQueue } from '../../../base/serial-queue.js';
+import { type ReleaseWait, releaseDevice } from '../../host/device-release.js';
+import type { DmDevice } from '../../native/dm-addon.js';
+import type { NativeRunner } from '../../native/pool.js';
+import type { Attachment } from '../backend.js';
+import { deviceInUse } from '../loop-release.js';
+import { lostVolume } from '../lost-objects.js';
+import type { DeviceRecord } from './ledger/ledger.js';
+import type { AsyncLedger } from './ledger/ledger-client.js';
+import { isWritable } from './pool/pool-health.js';
+import { SECTOR_BYTES } from './pool/pool-table.js';
+import type { ThinPool } from './pool/thin-pool.js';
+
+export class VolumeDevices {
+  constructor(
+    private readonly native: NativeRunner,
+    private readonly ledger: AsyncLedger,
+    private readonly pool: ThinPool,
+    /** A suspended pool accepts no new table for a volume. */
+    private readonly queue: SerialQueue,
+  ) {}
+
+  /** The volume's device; null: not attached. */
+  async find(volumeId: string): Promise<DmDevice | null> {
+    const { names } = this.pool;
+    const name = names.volume(volumeId);
+    const { device } = await this.native.run('dmFind', { name });
+    // Without a table: left by a process that was killed while it created the device.
+    if (device === null || device.targets.length === 0) return null;
+    const uuids = [false, true].map((readOnly) => names.volumeUuid(volumeId, { readOnly }));
+    if (uuids.includes(device.uuid)) return device;
+    throw CsiError.failedPrecondition(
+      `the device-mapper device ${name} is not volume ${volumeId} of pool '${this.pool.pool}': its uuid ` +
+        `is '${device.uuid}'; remove the device`,
+    );
+  }
+
+  async findAttachment(volumeId: string): Promise<Attachment | null> {
+    const device = await this.find(volumeId);
+    return device === null ? null : attachment(device);
+  }
+
+  async attach(record: DeviceRecord, readOnly: boolean): Promise<Attachment> {
+    const { objectId: volumeId } = record;
+    const found = await this.find(volumeId);
+    if (found !== null) return this.#reattach(record, found, readOnly);
+    // Before the device exists: an unclean stop may lose what is written from now on.
+    if (!readOnly) await this.ledger.setOpen(volumeId, true);
+    const name = this.pool.names.volume(volumeId);
+    await this.native.run('dmRemove', { name, deferred: false });
+    const uuid = this.pool.names.volumeUuid(volumeId, { readOnly });
+    const request = { name, uuid, readOnly, ...(await this.#table(record)) };
+    try {
+      const { device } = await this.queue.run(() => this.native.run('dmCreate', request));
+      return attachment(device);
+    } catch (thrown) {
+      throw errorCode(thrown) === 'ENODATA' ? lostVolume(volumeId, this.pool.pool, thrown) : thrown;
+    }
+  }
+
+  /** Grows an attached device to the volume's size. The device afterwards; null: not attached. */
+  async grow(record: DeviceRecord): Promise<DmDevice | null> {
+    const found = await this.find(record.objectId);
+    if (found === null || found.sizeBytes >= record.sizeBytes) {
+      if (found?.suspended === true) await this.resume(record.objectId);
+      return found;
+    }
+    // Waits for I/O in flight, the common and best tested way of suspending a thin device.
+    const readOnly = this.#isReadOnly(record.objectId, found);
+    const flags = { readOnly, noFlush: false, lockFileSystem: false };
+    const request = { name: found.name, ...flags, ...(await this.#table(record)) };
+    const { device } = await this.queue.run(async () => {
+      await this.#assertCanSuspend(record.objectId);
+      return this.native.run('dmReload', request);
+    });
+    return device;
+  }
+
+  /** As Backend.detach. */
+  async detach(volumeId: string, wait?: ReleaseWait): Promise<void> {
+    await this.#release(volumeId, wait);
+    const record = await this.ledger.device(volumeId);
+    if (record === null || !record.open) return;
+    // The commit makes what was written durable. Without it the volume stays open in the ledger.
+    // In the queue, because the status of a suspended pool is answered without a commit.
+    if (isWritable(await this.queue.run(() => this.pool.status({ commit: true })))) {
+      await this.ledger.setOpen(volumeId, false);
+    }
+  }
+
+  /** Resumes a device that was left suspended by a kill while a snapshot was taken. */
+  async resume(volumeId: string): Promise<void> {
+    const device = await this.find(volumeId);
+    if (device?.suspended === true) await this.native.run('dmResume', { name: device.name });
+  }
+
+  /**
+   * FAILED_PRECONDITION if writers may be waiting for space: suspending the device would wait for them, and
+   * block every change of the pool that could provide the space.
+   */
+  async #assertCanSuspend(volumeId: string): Promise<void> {
+    const { mode, whenFull } = await this.pool.status();
+    if (mode !== 'out_of_data_space' || whenFull === 'error_if_no_space') return;
+    throw CsiError.failedPrecondition(
+      `the device of volume ${volumeId} cannot be grown while pool '${this.pool.pool}' has no data space and ` +
+        'writers are waiting for it; add space, or delete volumes and snapshots, and try again',
+    );
+  }
+
+  async #release(volumeId: string, wait?: ReleaseWait): Promise<void> {
+    const name = this.pool.names.volume(volumeId);
+    await this.find(volumeId);
+    try {
+      await releaseDevice(
+        () => this.native.run('dmRemove', { name, deferred: false }),
+        async () => (await this.find(volumeId))?.path ?? null,
+        wait,
+      );
+    } catch (thrown) {
+      throw deviceInUse(volumeId, thrown) ?? thrown;
+    }
+  }
+
+  async #reattach(record: DeviceRecord, found: DmDevice, readOnly: boolean): Promise<Attachment> {
+    if (this.#isReadOnly(record.objectId, found) !== readOnly) {
+      throw CsiError.failedPrecondition(
+        `volume ${record.objectId} is attached ${readOnly ? 'writable' : 'read-only'}; unstage it first`,
+      );
+    }
+    if (found.suspended) await this.native.run('dmResume', { name: found.name });
+    return attachment((await this.grow(record)) ?? found);
+  }
+
+  /** Whether it was attached read-only, whatever BLKROSET has changed since. */
+  #isReadOnly(volumeId: string, { uuid }: DmDevice): boolean {
+    return uuid === this.pool.names.volumeUuid(volumeId, { readOnly: true });
+  }
+
+  async #table(
+    record: DeviceRecord,
+  ): Promise<{ sizeSectors: bigint; type: string; table: string }> {
+    return {
+      sizeSectors: record.sizeBytes / SECTOR_BYTES,
+      type: 'thin',
+      table: `${await this.pool.number()} ${record.deviceId}`,
+    };
+  }
+}
+
+function attachment(device: DmDevice): Attachment {
+  return { devicePath: device.path, readOnly: device.readOnly, sizeBytes: device.sizeBytes };
+}

@@ -1,0 +1,162 @@
+/**
+ * The records of the catalogue: only what the kernel cannot know. Types alone.
+ *
+ * Times are ns since the epoch and sizes are bytes, both bigint. `null` means absent.
+ */
+
+import type { StringMap } from '../../base/csi/string-map.js';
+import type { VolumeCapability } from '../../base/csi/volume-capability.js';
+
+/**
+ * creating: a CreateVolume that has not answered is making it, or was interrupted; deleting: its deletion
+ * has begun; deleted: gone, and kept as the lineage of its snapshots.
+ */
+export type VolumeState = 'creating' | 'ready' | 'deleting' | 'deleted';
+export type SnapshotState = 'creating' | 'ready' | 'deleting';
+
+export interface VolumeRecord {
+  volumeId: string;
+  name: string;
+  pool: string;
+  sizeBytes: bigint;
+  state: VolumeState;
+  /** As requested at creation; the idempotence rules compare them. */
+  parameters: StringMap;
+  /** As requested at creation; ControllerModifyVolume does not change them. */
+  createdMutableParameters: StringMap;
+  /** In force now, including those of `parameters` that have the same meaning. */
+  mutableParameters: StringMap;
+  capabilities: readonly VolumeCapability[];
+  /** The snapshot that the content came from; it may have been deleted since. */
+  sourceSnapshotId: string | null;
+  /** The volume it was cloned from; it may have been deleted since. */
+  sourceVolumeId: string | null;
+  /**
+   * True until the volume is first handed out: only the plugin has written to it, so creating a file
+   * system on it, even a second time after a kill, destroys nothing. Never sufficient alone: the pool
+   * has to agree (isPristine in volumes/).
+   */
+  pristine: boolean;
+  /**
+   * Created larger than its source and not handed out since: its file system must grow to the promised
+   * size first.
+   */
+  awaitsGrowth: boolean;
+  createdNs: bigint;
+}
+
+export interface SnapshotRecord {
+  snapshotId: string;
+  /** Null for a member of a group snapshot; members have no names. */
+  name: string | null;
+  /** The group snapshot that it is a member of. */
+  groupSnapshotId: string | null;
+  volumeId: string;
+  pool: string;
+  sizeBytes: bigint;
+  state: SnapshotState;
+  /** Increases with the order in which the snapshots of this node were taken. */
+  sequence: bigint;
+  creationTimeNs: bigint;
+  parameters: StringMap;
+  /** The volume was pristine when the snapshot was taken, and so is a volume restored from it. */
+  pristine: boolean;
+}
+
+/** A snapshot before the catalogue has assigned its sequence. */
+export type NewSnapshot = Omit<SnapshotRecord, 'sequence'>;
+
+/** Snapshots of several volumes, taken together. Its members are the snapshots that name it. */
+export interface GroupSnapshotRecord {
+  groupSnapshotId: string;
+  name: string;
+  /** Always that of its members too. */
+  state: SnapshotState;
+  creationTimeNs: bigint;
+  parameters: StringMap;
+}
+
+/** A ControllerPublishVolume, where that is served: a promise to the caller that the kernel knows nothing of. */
+export interface ControllerPublicationRecord {
+  volumeId: string;
+  nodeId: string;
+  capability: VolumeCapability;
+  readOnly: boolean;
+}
+
+/** The capability that a volume was staged with. Whether it is staged now, mountinfo says. */
+export interface StagingRecord {
+  volumeId: string;
+  stagingPath: string;
+  /** As in a PublicationRecord. */
+  resolvedPath: string | null;
+  capability: VolumeCapability;
+}
+
+export interface PublicationRecord {
+  targetPath: string;
+  /**
+   * The path without symbolic links, as it was when the volume was published there: what is unpublished
+   * later, wherever the path leads by then. Null if an older version has recorded the publication.
+   */
+  resolvedPath: string | null;
+  volumeId: string;
+  stagingPath: string;
+  capability: VolumeCapability;
+  readOnly: boolean;
+  /** The pod it is published for, if the orchestrator says so. The I/O limits apply to that pod. */
+  podUid: string | null;
+}
+
+/** A deleted snapshot that deltas can still be computed from, or the reason why they cannot. */
+export interface RetainedBaseRecord {
+  snapshotId: string;
+  volumeId: string;
+  pool: string;
+  /** The sequence, size and creation time of the snapshot. */
+  sequence: bigint;
+  sizeBytes: bigint;
+  creationTimeNs: bigint;
+  deletedNs: bigint;
+  /** Space that the base takes in its pool. */
+  storedBytes: bigint;
+  /** Null while the base is valid. */
+  invalidated: { reason: string; timeNs: bigint } | null;
+  /** A later snapshot of its volume exists or may still be taken, so that a delta may be requested. */
+  useful: boolean;
+}
+
+/** What a deleted snapshot's retained base adds to the snapshot's own row. */
+export interface NewRetainedBase {
+  snapshotId: string;
+  deletedNs: bigint;
+  storedBytes: bigint;
+  /** Why nothing could be retained; null if the base is valid. */
+  invalidReason: string | null;
+}
+
+/** Part of a list that is ordered by id. */
+export interface ListPage {
+  /** Only ids greater than this one; '' starts at the beginning. */
+  after: string;
+  limit: number;
+}
+
+/** '' matches all. */
+export interface SnapshotFilter {
+  snapshotId: string;
+  volumeId: string;
+}
+
+export interface MemberSize {
+  snapshotId: string;
+  sizeBytes: bigint;
+}
+
+/** What a start has to finish or to roll back. */
+export interface UnfinishedWork {
+  volumes: VolumeRecord[];
+  /** Without members of groups. */
+  snapshots: SnapshotRecord[];
+  groups: GroupSnapshotRecord[];
+}

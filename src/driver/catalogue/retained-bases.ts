@@ -1,0 +1,74 @@
+/**
+ * The catalogue's calls about retained bases. Each one is a transaction. volumes/retained-bases.ts
+ * decides how many there are, and for how long.
+ */
+
+import type { SqliteConnection } from '../../base/sqlite-connection.js';
+import { freesSpace, reads } from '../database/calls.js';
+import type { NewRetainedBase, RetainedBaseRecord, SnapshotRecord } from './records.js';
+import * as rows from './rows.js';
+
+const SELECT = `
+  SELECT *,
+    EXISTS (SELECT 1 FROM volumes
+      WHERE volumes.volume_id = kept_bases.volume_id AND volumes.state <> 'deleted')
+    OR EXISTS (SELECT 1 FROM snapshots
+      WHERE snapshots.volume_id = kept_bases.volume_id
+        AND snapshots.sequence > kept_bases.sequence) AS useful
+  FROM kept_bases`;
+
+export function retainedBaseCalls(database: SqliteConnection) {
+  return {
+    retainedBaseById: reads((snapshotId: string): RetainedBaseRecord | null => {
+      const row = database.get(`${SELECT} WHERE snapshot_id = ?`, snapshotId);
+      return row === undefined ? null : rows.retainedBaseRow(row);
+    }),
+    /** The valid and the invalidated bases of a pool, in the order in which the snapshots were taken. */
+    listRetainedBases: reads((pool: string): RetainedBaseRecord[] =>
+      database.all(`${SELECT} WHERE pool = ? ORDER BY sequence`, pool).map(rows.retainedBaseRow),
+    ),
+    /** The valid bases of a volume, in the order in which the snapshots were taken. */
+    retainedBasesOf: reads((pool: string, volumeId: string): RetainedBaseRecord[] =>
+      database
+        .all(
+          `${SELECT} WHERE pool = ? AND volume_id = ? AND lost_reason IS NULL ORDER BY sequence`,
+          pool,
+          volumeId,
+        )
+        .map(rows.retainedBaseRow),
+    ),
+    invalidateRetainedBase: freesSpace((snapshotId: string, reason: string, timeNs: bigint): void =>
+      database.run(
+        'UPDATE kept_bases SET lost_reason = ?, lost_ns = ? WHERE snapshot_id = ?',
+        reason,
+        timeNs,
+        snapshotId,
+      ),
+    ),
+    removeRetainedBase: freesSpace((snapshotId: string): void =>
+      database.run('DELETE FROM kept_bases WHERE snapshot_id = ?', snapshotId),
+    ),
+  };
+}
+
+/** Runs inside the transaction that removes the snapshot's row. */
+export function insertRetainedBase(
+  database: SqliteConnection,
+  snapshot: SnapshotRecord,
+  { deletedNs, storedBytes, invalidReason }: NewRetainedBase,
+): void {
+  database.run(
+    `INSERT INTO kept_bases (snapshot_id, volume_id, pool, sequence, size_bytes, creation_time_ns,
+       deleted_ns, stored_bytes, lost_reason, lost_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    snapshot.snapshotId,
+    snapshot.volumeId,
+    snapshot.pool,
+    snapshot.sequence,
+    snapshot.sizeBytes,
+    snapshot.creationTimeNs,
+    deletedNs,
+    storedBytes,
+    invalidReason,
+    invalidReason === null ? null : deletedNs,
+  );
+}

@@ -1,0 +1,121 @@
+/** Converts rows of the catalogue's tables to records. The tables are STRICT, so the types hold. */
+
+import type { StringMap } from '../../base/csi/string-map.js';
+import type { VolumeCapability } from '../../base/csi/volume-capability.js';
+import type { Row } from '../../base/sqlite-connection.js';
+import type {
+  ControllerPublicationRecord,
+  GroupSnapshotRecord,
+  PublicationRecord,
+  RetainedBaseRecord,
+  SnapshotRecord,
+  SnapshotState,
+  StagingRecord,
+  VolumeRecord,
+  VolumeState,
+} from './records.js';
+
+const text = (row: Row, column: string): string => row[column] as string;
+const integer = (row: Row, column: string): bigint => row[column] as bigint;
+const optionalText = (row: Row, column: string): string | null => row[column] as string | null;
+const json = <T>(row: Row, column: string): T => JSON.parse(text(row, column)) as T;
+
+export function volumeRow(row: Row): VolumeRecord {
+  return {
+    volumeId: text(row, 'volume_id'),
+    name: text(row, 'name'),
+    pool: text(row, 'pool'),
+    sizeBytes: integer(row, 'size_bytes'),
+    state: text(row, 'state') as VolumeState,
+    parameters: json<StringMap>(row, 'parameters'),
+    createdMutableParameters: json<StringMap>(row, 'created_mutable_parameters'),
+    mutableParameters: json<StringMap>(row, 'mutable_parameters'),
+    capabilities: json<VolumeCapability[]>(row, 'capabilities'),
+    sourceSnapshotId: optionalText(row, 'source_snapshot_id'),
+    sourceVolumeId: optionalText(row, 'source_volume_id'),
+    pristine: integer(row, 'fresh') === 1n,
+    awaitsGrowth: integer(row, 'awaits_growth') === 1n,
+    createdNs: integer(row, 'created_ns'),
+  };
+}
+
+export function snapshotRow(row: Row): SnapshotRecord {
+  return {
+    snapshotId: text(row, 'snapshot_id'),
+    name: optionalText(row, 'name'),
+    groupSnapshotId: optionalText(row, 'group_snapshot_id'),
+    volumeId: text(row, 'volume_id'),
+    pool: text(row, 'pool'),
+    sizeBytes: integer(row, 'size_bytes'),
+    state: text(row, 'state') as SnapshotState,
+    sequence: integer(row, 'sequence'),
+    creationTimeNs: integer(row, 'creation_time_ns'),
+    parameters: json<StringMap>(row, 'parameters'),
+    pristine: integer(row, 'fresh') === 1n,
+  };
+}
+
+export const volume = (row: Row | undefined): VolumeRecord | null =>
+  row === undefined ? null : volumeRow(row);
+
+export const snapshot = (row: Row | undefined): SnapshotRecord | null =>
+  row === undefined ? null : snapshotRow(row);
+
+export const group = (row: Row | undefined): GroupSnapshotRecord | null =>
+  row === undefined ? null : groupRow(row);
+
+export function staging(row: Row): StagingRecord {
+  return {
+    volumeId: text(row, 'volume_id'),
+    stagingPath: text(row, 'staging_path'),
+    resolvedPath: optionalText(row, 'resolved_path'),
+    capability: json<VolumeCapability>(row, 'capability'),
+  };
+}
+
+export function publicationRow(row: Row): PublicationRecord {
+  return {
+    targetPath: text(row, 'target_path'),
+    resolvedPath: optionalText(row, 'resolved_path'),
+    volumeId: text(row, 'volume_id'),
+    stagingPath: text(row, 'staging_path'),
+    capability: json<VolumeCapability>(row, 'capability'),
+    readOnly: integer(row, 'read_only') === 1n,
+    podUid: optionalText(row, 'pod_uid'),
+  };
+}
+
+export function groupRow(row: Row): GroupSnapshotRecord {
+  return {
+    groupSnapshotId: text(row, 'group_snapshot_id'),
+    name: text(row, 'name'),
+    state: text(row, 'state') as SnapshotState,
+    creationTimeNs: integer(row, 'creation_time_ns'),
+    parameters: json<StringMap>(row, 'parameters'),
+  };
+}
+
+export function retainedBaseRow(row: Row): RetainedBaseRecord {
+  const reason = optionalText(row, 'lost_reason');
+  return {
+    snapshotId: text(row, 'snapshot_id'),
+    volumeId: text(row, 'volume_id'),
+    pool: text(row, 'pool'),
+    sequence: integer(row, 'sequence'),
+    sizeBytes: integer(row, 'size_bytes'),
+    creationTimeNs: integer(row, 'creation_time_ns'),
+    deletedNs: integer(row, 'deleted_ns'),
+    storedBytes: integer(row, 'stored_bytes'),
+    invalidated: reason === null ? null : { reason, timeNs: integer(row, 'lost_ns') },
+    useful: integer(row, 'useful') === 1n,
+  };
+}
+
+export function controllerPublicationRow(row: Row): ControllerPublicationRecord {
+  return {
+    volumeId: text(row, 'volume_id'),
+    nodeId: text(row, 'node_id'),
+    capability: json<VolumeCapability>(row, 'capability'),
+    readOnly: integer(row, 'read_only') === 1n,
+  };
+}

@@ -1,0 +1,166 @@
+/**
+ * The catalogue in SQLite: each method is one transaction (WAL, synchronous=FULL) and durable when it
+ * returns. A violated uniqueness is a CsiError ALREADY_EXISTS.
+ *
+ * Synchronous, and every commit waits for the disk, so this module runs on a thread of its own; the
+ * event loop calls it through catalogue-client.ts. It holds the database exclusively: a second plugin
+ * with the same state directory is refused. Knows rows, and no rules of CSI.
+ */
+
+import { CsiError } from '../../base/errors.js';
+import type { SqliteConnection } from '../../base/sqlite-connection.js';
+import { reads, writes } from '../database/calls.js';
+import { serveDatabase } from '../database/database-service.js';
+import type { DatabaseDefinition } from '../database/definition.js';
+import type { UnfinishedWork } from './records.js';
+import { retainedBaseCalls } from './retained-bases.js';
+import * as rows from './rows.js';
+import { CATALOGUE_STEPS } from './schema.js';
+import { groupCalls, snapshotCalls } from './snapshots.js';
+import { statisticsCalls } from './statistics.js';
+import { controllerPublicationCalls, publicationCalls, stagingCalls } from './uses.js';
+import { volumeCalls } from './volumes.js';
+
+export type Catalogue = ReturnType<typeof catalogueCalls>;
+
+/** A predecessor that was killed a moment ago may still hold the lock. */
+const LOCK_TIMEOUT_MS = 2000;
+
+export default serveDatabase(catalogueDefinition, catalogueCalls);
+
+export function catalogueDefinition(file: string): DatabaseDefinition {
+  return {
+    label: 'the catalogue',
+    file,
+    remedy:
+      'stop the plugin and restore a backup of it, as docs/backends.md describes under "Restoring the catalogue"',
+    steps: CATALOGUE_STEPS,
+    exclusive: true,
+    lockTimeoutMs: LOCK_TIMEOUT_MS,
+  };
+}
+
+export function catalogueCalls(database: SqliteConnection) {
+  return {
+    ...poolCalls(database),
+    ...volumeCalls(database),
+    ...snapshotCalls(database),
+    ...groupCalls(database),
+    ...retainedBaseCalls(database),
+    ...stagingCalls(database),
+    ...publicationCalls(database),
+    ...controllerPublicationCalls(database),
+    ...statisticsCalls(database),
+    /** Everything that a start has to finish or to roll back. */
+    unfinished: reads((): UnfinishedWork => unfinished(database)),
+    ...nodeCalls(database),
+    /** Which of the ids belong to no volume and no snapshot in any state. */
+    unknownAmong: reads((ids: readonly string[]): string[] => unknownAmong(database, ids)),
+    /**
+     * Copies the catalogue, while it is in use, to a new file that can replace it. The copy is not
+     * flushed to the disk.
+     *
+     * It omits objects that are being created: after a restore they would look like creations that a
+     * kill interrupted, and the next start would remove them although they have been in use since.
+     * Without a row, their storage is unknown to the restored catalogue and remains untouched.
+     */
+    backUp: writes((file: string): void => backUp(database, file)),
+  };
+}
+
+function poolCalls(database: SqliteConnection) {
+  const poolUuid = (name: string): string | null =>
+    (database.get('SELECT uuid FROM pools WHERE name = ?', name)?.['uuid'] ?? null) as
+      | string
+      | null;
+  return {
+    /** Identifies this catalogue as the owner of its pools. Generated with the catalogue. */
+    uuid: reads((): string => String(database.get('SELECT uuid FROM catalogue')?.['uuid'])),
+    /** The recorded identity of a pool; null if none is recorded. */
+    poolUuid: reads(poolUuid),
+    /**
+     * Returns the pool's recorded identity, after recording `uuid` if the name is new.
+     * FAILED_PRECONDITION if that identity is recorded under another name.
+     */
+    registerPool: writes((name: string, uuid: string): string => {
+      const other = database.get('SELECT name FROM pools WHERE uuid = ? AND name <> ?', uuid, name);
+      if (other !== undefined) {
+        throw CsiError.failedPrecondition(
+          `pool '${name}' is recorded in the catalogue as '${String(other['name'])}': a pool keeps its ` +
+            'name; use that name in BLOCKDELTA_POOLS',
+        );
+      }
+      database.run(
+        'INSERT INTO pools (name, uuid) VALUES (?, ?) ON CONFLICT (name) DO NOTHING',
+        name,
+        uuid,
+      );
+      return poolUuid(name) ?? uuid;
+    }),
+  };
+}
+
+function unfinished(database: SqliteConnection): UnfinishedWork {
+  const where = "WHERE state IN ('creating', 'deleting')";
+  return {
+    volumes: database.all(`SELECT * FROM volumes ${where}`).map(rows.volumeRow),
+    snapshots: database
+      .all(`SELECT * FROM snapshots ${where} AND group_snapshot_id IS NULL`)
+      .map(rows.snapshotRow),
+    groups: database.all(`SELECT * FROM group_snapshots ${where}`).map(rows.groupRow),
+  };
+}
+
+function unknownAmong(database: SqliteConnection, ids: readonly string[]): string[] {
+  const unknown = database.all(
+    `SELECT value FROM json_each(?)
+       WHERE value NOT IN (SELECT volume_id FROM volumes)
+         AND value NOT IN (SELECT snapshot_id FROM snapshots)`,
+    JSON.stringify(ids),
+  );
+  return unknown.map((row) => String(row['value']));
+}
+
+function nodeCalls(database: SqliteConnection) {
+  return {
+    /** The id of the node that this catalogue serves; null if it is not recorded. */
+    nodeId: reads(
+      (): string | null =>
+        (database.get('SELECT node_id FROM catalogue')?.['node_id'] ?? null) as string | null,
+    ),
+    /** Records the node, once, and the keys of earlier node ids. */
+    adoptNodeId: writes((nodeId: string, formerKeys: readonly string[]): void => {
+      database.run('UPDATE catalogue SET node_id = ? WHERE node_id IS NULL', nodeId);
+      for (const key of formerKeys) {
+        database.run('INSERT OR IGNORE INTO former_node_keys (node_key) VALUES (?)', key);
+      }
+    }),
+    /** The recorded keys, and those of all handles, also of deleted volumes and retained bases. */
+    nodeKeys: reads((): string[] => nodeKeys(database)),
+  };
+}
+
+/** The key follows the prefix of a handle and its hyphen. */
+function nodeKeys(database: SqliteConnection): string[] {
+  const found = database.all(
+    `SELECT node_key FROM former_node_keys
+       UNION SELECT substr(volume_id, 5, 12) FROM volumes
+       UNION SELECT substr(snapshot_id, 6, 12) FROM snapshots
+       UNION SELECT substr(snapshot_id, 6, 12) FROM kept_bases
+       UNION SELECT substr(group_snapshot_id, 7, 12) FROM group_snapshots`,
+  );
+  return found.map((row) => String(row['node_key']));
+}
+
+function backUp(database: SqliteConnection, file: string): void {
+  const name = `'${file.replaceAll("'", "''")}'`;
+  database.exec(`VACUUM INTO ${name}`);
+  database.exec(`ATTACH ${name} AS copy`);
+  try {
+    database.exec("DELETE FROM copy.snapshots WHERE state = 'creating'");
+    database.exec("DELETE FROM copy.group_snapshots WHERE state = 'creating'");
+    database.exec("DELETE FROM copy.volumes WHERE state = 'creating'");
+  } finally {
+    database.exec('DETACH copy');
+  }
+}

@@ -1,0 +1,87 @@
+/** The catalogue's calls for monitoring: how many objects there are. */
+
+import type { Row, SqliteConnection } from '../../base/sqlite-connection.js';
+import { reads } from '../database/calls.js';
+
+export interface CatalogueStatistics {
+  pools: PoolCounts[];
+  /** The oldest ready volumes, up to the limit, so that the selection does not change with every call. */
+  volumes: VolumeCounts[];
+  /** Ready volumes beyond the limit. */
+  omittedVolumes: number;
+}
+
+/** How many objects of a pool are ready, and its retained bases. */
+export interface PoolCounts {
+  pool: string;
+  volumes: number;
+  snapshots: number;
+  usableBases: number;
+  usableBaseBytes: bigint;
+  invalidatedBases: number;
+}
+
+export interface VolumeCounts {
+  volumeId: string;
+  name: string;
+  pool: string;
+  sizeBytes: bigint;
+  /** Ready snapshots of it. */
+  snapshots: number;
+}
+
+export function statisticsCalls(database: SqliteConnection) {
+  return {
+    /** @param limit how many volumes are listed */
+    statistics: reads((limit: number): CatalogueStatistics => {
+      const volumes = database
+        .all(
+          `SELECT volume_id, name, pool, size_bytes,
+             (SELECT COUNT(*) FROM snapshots
+                WHERE volume_id = volumes.volume_id AND state = 'ready') AS snapshots
+           FROM volumes WHERE state = 'ready' ORDER BY created_ns, volume_id LIMIT ?`,
+          limit,
+        )
+        .map(volumeCounts);
+      const pools = database
+        .all(
+          `SELECT name,
+             (SELECT COUNT(*) FROM volumes
+                WHERE pool = pools.name AND state = 'ready') AS volumes,
+             (SELECT COUNT(*) FROM snapshots
+                WHERE pool = pools.name AND state = 'ready') AS snapshots,
+             (SELECT COUNT(*) FROM kept_bases
+                WHERE pool = pools.name AND lost_reason IS NULL) AS usable,
+             (SELECT COALESCE(SUM(stored_bytes), 0) FROM kept_bases
+                WHERE pool = pools.name AND lost_reason IS NULL) AS usable_bytes,
+             (SELECT COUNT(*) FROM kept_bases
+                WHERE pool = pools.name AND lost_reason IS NOT NULL) AS invalidated
+           FROM pools ORDER BY name`,
+        )
+        .map(poolCounts);
+      const all = pools.reduce((sum, pool) => sum + pool.volumes, 0);
+      return { pools, volumes, omittedVolumes: all - volumes.length };
+    }),
+  };
+}
+
+function volumeCounts(row: Row): VolumeCounts {
+  return {
+    volumeId: String(row['volume_id']),
+    name: String(row['name']),
+    pool: String(row['pool']),
+    sizeBytes: row['size_bytes'] as bigint,
+    snapshots: Number(row['snapshots']),
+  };
+}
+
+function poolCounts(row: Row): PoolCounts {
+  return {
+    pool: String(row['name']),
+    volumes: Number(row['volumes']),
+    snapshots: Number(row['snapshots']),
+    usableBases: Number(row['usable']),
+    usableBaseBytes: row['usable_bytes'] as bigint,
+    invalidatedBases: Number(row['invalidated']),
+  };
+}

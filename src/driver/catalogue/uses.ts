@@ -1,0 +1,108 @@
+/**
+ * The catalogue's calls about where volumes are used: stagings, publications on the node, and
+ * publications by the controller. They record what was requested; mountinfo says what is mounted. Knows
+ * no rules of CSI.
+ */
+
+import type { SqliteConnection } from '../../base/sqlite-connection.js';
+import { freesSpace, reads, takesSpace } from '../database/calls.js';
+import type { ControllerPublicationRecord, PublicationRecord, StagingRecord } from './records.js';
+import * as rows from './rows.js';
+
+export function stagingCalls(database: SqliteConnection) {
+  return {
+    stagings: reads((volumeId: string): StagingRecord[] =>
+      database.all('SELECT * FROM stagings WHERE volume_id = ?', volumeId).map(rows.staging),
+    ),
+    putStaging: takesSpace((staging: StagingRecord): void =>
+      database.run(
+        `INSERT OR REPLACE INTO stagings (volume_id, staging_path, resolved_path, capability)
+         VALUES (?, ?, ?, ?)`,
+        staging.volumeId,
+        staging.stagingPath,
+        staging.resolvedPath,
+        JSON.stringify(staging.capability),
+      ),
+    ),
+    removeStaging: freesSpace((volumeId: string, stagingPath: string): void =>
+      database.run(
+        'DELETE FROM stagings WHERE volume_id = ? AND staging_path = ?',
+        volumeId,
+        stagingPath,
+      ),
+    ),
+  };
+}
+
+export function publicationCalls(database: SqliteConnection) {
+  return {
+    publications: reads((volumeId: string): PublicationRecord[] =>
+      database
+        .all('SELECT * FROM publications WHERE volume_id = ?', volumeId)
+        .map(rows.publicationRow),
+    ),
+    publicationAt: reads((targetPath: string): PublicationRecord | null => {
+      const row = database.get('SELECT * FROM publications WHERE target_path = ?', targetPath);
+      return row === undefined ? null : rows.publicationRow(row);
+    }),
+    putPublication: takesSpace((publication: PublicationRecord): void =>
+      database.run(
+        `INSERT OR REPLACE INTO publications
+           (target_path, resolved_path, volume_id, staging_path, capability, read_only, pod_uid)
+           VALUES (?, ?, ?, ?, ?, ?, ?)`,
+        publication.targetPath,
+        publication.resolvedPath,
+        publication.volumeId,
+        publication.stagingPath,
+        JSON.stringify(publication.capability),
+        publication.readOnly ? 1 : 0,
+        publication.podUid,
+      ),
+    ),
+    removePublication: freesSpace((targetPath: string): void =>
+      database.run('DELETE FROM publications WHERE target_path = ?', targetPath),
+    ),
+  };
+}
+
+export function controllerPublicationCalls(database: SqliteConnection) {
+  return {
+    controllerPublications: reads((volumeId: string): ControllerPublicationRecord[] =>
+      database
+        .all('SELECT * FROM controller_publications WHERE volume_id = ?', volumeId)
+        .map(rows.controllerPublicationRow),
+    ),
+    /** The publications of these volumes; without an argument, of all volumes. */
+    listControllerPublications: reads(
+      (volumeIds?: readonly string[]): ControllerPublicationRecord[] => {
+        const order = 'ORDER BY volume_id, node_id';
+        const all = 'SELECT * FROM controller_publications';
+        const found =
+          volumeIds === undefined
+            ? database.all(`${all} ${order}`)
+            : database.all(
+                `${all} WHERE volume_id IN (SELECT value FROM json_each(?)) ${order}`,
+                JSON.stringify(volumeIds),
+              );
+        return found.map(rows.controllerPublicationRow);
+      },
+    ),
+    putControllerPublication: takesSpace((publication: ControllerPublicationRecord): void =>
+      database.run(
+        `INSERT OR REPLACE INTO controller_publications (volume_id, node_id, capability, read_only)
+           VALUES (?, ?, ?, ?)`,
+        publication.volumeId,
+        publication.nodeId,
+        JSON.stringify(publication.capability),
+        publication.readOnly ? 1 : 0,
+      ),
+    ),
+    removeControllerPublication: freesSpace((volumeId: string, nodeId: string): void =>
+      database.run(
+        'DELETE FROM controller_publications WHERE volume_id = ? AND node_id = ?',
+        volumeId,
+        nodeId,
+      ),
+    ),
+  };
+}

@@ -1,0 +1,122 @@
+/**
+ * CSI GroupController: snapshots of several volumes at one point in time.
+ *
+ * Each handler parses its request and calls the manager, which takes the locks. To every other service the
+ * members are ordinary snapshots, except that they are deleted only with their group.
+ */
+
+import { GROUP_CAPABILITIES, rpcCapabilities } from '../../base/csi/capabilities.js';
+import { parseSecrets, requireFields, requireName, requireString } from '../../base/csi/fields.js';
+import type { CallContext, RequestOf, ResponseOf, Service } from '../../base/csi/service.js';
+import { CsiError } from '../../base/errors.js';
+import type {
+  GroupManager,
+  GroupSnapshot,
+  GroupSnapshotRequest,
+} from '../volumes/group-manager.js';
+import { type SnapshotMessageConfig, snapshotMessage, timestampMessage } from './messages.js';
+import { parseSnapshotParameters } from './requests.js';
+
+export interface GroupControllerDependencies {
+  config: SnapshotMessageConfig;
+  groups: GroupManager;
+}
+
+export function createGroupControllerService(
+  deps: GroupControllerDependencies,
+): Service<'GroupController'> {
+  return {
+    name: 'GroupController',
+    unary: {
+      GroupControllerGetCapabilities: async () => ({
+        capabilities: rpcCapabilities(GROUP_CAPABILITIES),
+      }),
+      CreateVolumeGroupSnapshot: (request, context) => createGroup(deps, request, context),
+      DeleteVolumeGroupSnapshot: (request, context) => deleteGroup(deps, request, context),
+      GetVolumeGroupSnapshot: (request) => getGroup(deps, request),
+    },
+    streams: {},
+  };
+}
+
+async function createGroup(
+  deps: GroupControllerDependencies,
+  request: RequestOf<'CreateVolumeGroupSnapshot'>,
+  context: CallContext,
+): Promise<ResponseOf<'CreateVolumeGroupSnapshot'>> {
+  const created = await deps.groups.create(parseCreate(request), context.signal);
+  const { group, members } = created;
+  context.note({
+    group_snapshot_id: group.groupSnapshotId,
+    pool: members[0]?.pool ?? '',
+    members: members.length,
+    sizeBytes: members.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0n),
+  });
+  return groupResponse(deps, created);
+}
+
+async function deleteGroup(
+  deps: GroupControllerDependencies,
+  request: RequestOf<'DeleteVolumeGroupSnapshot'>,
+  context: CallContext,
+): Promise<ResponseOf<'DeleteVolumeGroupSnapshot'>> {
+  const { groupSnapshotId, snapshotIds } = parseReference(request);
+  await deps.groups.delete(groupSnapshotId, snapshotIds, context.signal);
+  return {};
+}
+
+async function getGroup(
+  deps: GroupControllerDependencies,
+  request: RequestOf<'GetVolumeGroupSnapshot'>,
+): Promise<ResponseOf<'GetVolumeGroupSnapshot'>> {
+  const { groupSnapshotId, snapshotIds } = parseReference(request);
+  return groupResponse(deps, await deps.groups.find(groupSnapshotId, snapshotIds));
+}
+
+function parseCreate(request: RequestOf<'CreateVolumeGroupSnapshot'>): GroupSnapshotRequest {
+  requireFields(request, 'name', 'source_volume_ids');
+  parseSecrets(request.secrets, 'secrets');
+  const sourceVolumeIds = parseIds(request.source_volume_ids, 'source_volume_ids');
+  refuseRepeated(sourceVolumeIds, 'source_volume_ids');
+  return {
+    name: requireName(request.name, 'name'),
+    sourceVolumeIds,
+    parameters: parseSnapshotParameters(request.parameters),
+  };
+}
+
+/** Missing snapshot ids are an error only after the group was found, since it may be deleted already. */
+function parseReference(request: RequestOf<'GetVolumeGroupSnapshot'>): {
+  groupSnapshotId: string;
+  snapshotIds: string[];
+} {
+  const groupSnapshotId = requireString(request.group_snapshot_id, 'group_snapshot_id');
+  parseSecrets(request.secrets, 'secrets');
+  return { groupSnapshotId, snapshotIds: parseIds(request.snapshot_ids, 'snapshot_ids') };
+}
+
+function parseIds(ids: readonly string[], field: string): string[] {
+  return ids.map((id, index) => requireString(id, `${field}[${index}]`));
+}
+
+function refuseRepeated(ids: readonly string[], field: string): void {
+  const seen = new Set<string>();
+  for (const id of ids) {
+    if (seen.has(id)) throw CsiError.invalidArgument(`${field} names ${id} more than once`);
+    seen.add(id);
+  }
+}
+
+function groupResponse(
+  { config }: GroupControllerDependencies,
+  { group, members }: GroupSnapshot,
+): ResponseOf<'GetVolumeGroupSnapshot'> {
+  return {
+    group_snapshot: {
+      group_snapshot_id: group.groupSnapshotId,
+      snapshots: members.map((member) => snapshotMessage(member, config)),
+      creation_time: timestampMessage(group.creationTimeNs),
+      ready_to_use: true,
+    },
+  };
+}

@@ -1,0 +1,67 @@
+/**
+ * ControllerModifyVolume: validates all parameters, applies them to the device and the pods that use the
+ * volume, and records them. On a failure the previous parameters are applied again, so that the call has
+ * no effect. A key that is absent keeps its value.
+ */
+
+import { bestEffort } from '../../base/best-effort.js';
+import { parseSecrets, requireFields, requireString } from '../../base/csi/fields.js';
+import type { CallContext, RequestOf, ResponseOf } from '../../base/csi/service.js';
+import { CsiError, StatusCode } from '../../base/errors.js';
+import type { VolumeRecord } from '../catalogue/records.js';
+import { volumeKey } from '../volumes/operation-locks.js';
+import type { ControllerDependencies } from './dependencies.js';
+import { parseMutableParameters } from './requests.js';
+
+/**
+ * CSI calls mutable_parameters REQUIRED, but an empty map is absent on the wire, and callers whose class
+ * has no parameters send it (csi-sanity does, and expects OK). It means no change. An unknown volume is
+ * NOT_FOUND in that case too.
+ */
+export async function modifyVolume(
+  deps: ControllerDependencies,
+  request: RequestOf<'ControllerModifyVolume'>,
+  context: CallContext,
+): Promise<ResponseOf<'ControllerModifyVolume'>> {
+  requireFields(request, 'volume_id');
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  await deps.locks.run(
+    [volumeKey(volumeId)],
+    async () => {
+      const volume = await deps.volumes.find(volumeId);
+      parseSecrets(request.secrets, 'secrets');
+      const changes = parseMutableParameters(request.mutable_parameters);
+      if (Object.keys(changes).length === 0) return;
+      await change(deps, volume, { ...volume.mutableParameters, ...changes });
+    },
+    context.signal,
+  );
+  return {};
+}
+
+async function change(
+  deps: ControllerDependencies,
+  volume: VolumeRecord,
+  mutableParameters: VolumeRecord['mutableParameters'],
+): Promise<void> {
+  // A pool that fails must not be reported as a wrong parameter.
+  await deps.registry.owning(volume.pool).check();
+  try {
+    await apply(deps, { ...volume, mutableParameters });
+    await deps.catalogue.setMutableParameters(volume.volumeId, mutableParameters);
+  } catch (thrown) {
+    await bestEffort(() => deps.settings.apply(volume));
+    throw thrown;
+  }
+}
+
+/** A setting that this node, or the volume in its present use, does not support is an invalid value. */
+async function apply(deps: ControllerDependencies, volume: VolumeRecord): Promise<void> {
+  try {
+    await deps.settings.apply(volume);
+  } catch (thrown) {
+    if (!(thrown instanceof CsiError) || thrown.code !== StatusCode.FAILED_PRECONDITION)
+      throw thrown;
+    throw CsiError.invalidArgument(`mutable_parameters: ${thrown.message}`, { cause: thrown });
+  }
+}

@@ -1,0 +1,139 @@
+/**
+ * ControllerPublishVolume and ControllerUnpublishVolume, if they are enabled: which volume may be used on
+ * this node, and how. Local storage needs no attachment, so a publication is only a record, which
+ * NodePublishVolume enforces (isPublishedReadOnly).
+ *
+ * Both lock the volume. What is left of the node's maximum is checked by one publication at a time.
+ */
+import { isDeepStrictEqual } from 'node:util';
+import {
+  optionalString,
+  parseBoolean,
+  parseMap,
+  parseSecrets,
+  parseVolumeCapability,
+  requireFields,
+  requireString,
+} from '../../base/csi/fields.js';
+import type { CallContext, RequestOf, ResponseOf, UnaryHandler } from '../../base/csi/service.js';
+import { CsiError } from '../../base/errors.js';
+import { SerialQueue } from '../../base/serial-queue.js';
+import type { ControllerPublicationRecord } from '../catalogue/records.js';
+import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
+import { volumeKey } from '../volumes/operation-locks.js';
+import type { ControllerDependencies } from './dependencies.js';
+import { assertServed } from './requests.js';
+
+/** CSI's limit for node_id. */
+const MAX_NODE_ID_BYTES = 256;
+
+/** The handler of ControllerPublishVolume. Create it once: it serializes the publications. */
+export function volumePublisher(
+  deps: ControllerDependencies,
+): UnaryHandler<'ControllerPublishVolume'> {
+  const queue = new SerialQueue('controller publications');
+  return async (request, context) => {
+    requireFields(request, 'volume_id', 'node_id', 'volume_capability');
+    const volumeId = requireString(request.volume_id, 'volume_id');
+    const nodeId = requireString(request.node_id, 'node_id', { maxBytes: MAX_NODE_ID_BYTES });
+    await deps.locks.run(
+      [volumeKey(volumeId)],
+      async () => {
+        await deps.volumes.find(volumeId);
+        assertThisNode(deps, nodeId);
+        const publication = parsePublication(request, volumeId, nodeId);
+        await queue.run(() => publish(deps, publication));
+      },
+      context.signal,
+    );
+    return { publish_context: {} };
+  };
+}
+
+export async function unpublishVolume(
+  deps: ControllerDependencies,
+  request: RequestOf<'ControllerUnpublishVolume'>,
+  context: CallContext,
+): Promise<ResponseOf<'ControllerUnpublishVolume'>> {
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  const nodeId = optionalString(request.node_id, 'node_id', { maxBytes: MAX_NODE_ID_BYTES });
+  parseSecrets(request.secrets, 'secrets');
+  await deps.locks.run(
+    [volumeKey(volumeId)],
+    async () => {
+      // An unknown volume or node has no record, and so is not published.
+      for (const publication of await deps.catalogue.controllerPublications(volumeId)) {
+        if (nodeId !== '' && publication.nodeId !== nodeId) continue;
+        await deps.catalogue.removeControllerPublication(volumeId, publication.nodeId);
+      }
+    },
+    context.signal,
+  );
+  return {};
+}
+
+function assertThisNode({ config }: ControllerDependencies, nodeId: string): void {
+  if (nodeId === config.nodeId) return;
+  throw CsiError.notFound(
+    `node_id: node ${nodeId} is not this node; the volume can be published on ${config.nodeId} only`,
+  );
+}
+
+function parsePublication(
+  request: RequestOf<'ControllerPublishVolume'>,
+  volumeId: string,
+  nodeId: string,
+): ControllerPublicationRecord {
+  parseSecrets(request.secrets, 'secrets');
+  const context = parseMap(request.volume_context, 'volume_context');
+  if (Object.keys(context).some((key) => !isOrchestratorKey(key))) {
+    throw CsiError.invalidArgument(
+      `volume_context is not the one volume ${volumeId} was created with`,
+    );
+  }
+  const capability = parseVolumeCapability(request.volume_capability, 'volume_capability');
+  assertServed(capability, 'volume_capability');
+  return { volumeId, nodeId, capability, readOnly: parseBoolean(request.readonly, 'readonly') };
+}
+
+async function publish(
+  { catalogue, config }: ControllerDependencies,
+  publication: ControllerPublicationRecord,
+): Promise<void> {
+  const { volumeId, nodeId } = publication;
+  const existing = await catalogue.controllerPublications(volumeId);
+  const here = existing.find((record) => record.nodeId === nodeId);
+  if (here !== undefined) return assertSame(here, publication);
+  const [elsewhere] = existing;
+  if (elsewhere !== undefined) {
+    throw CsiError.failedPrecondition(
+      `volume ${volumeId} is published on node ${elsewhere.nodeId}, and can be used on one node at a time; unpublish it there first`,
+    );
+  }
+  const { maxVolumesPerNode } = config;
+  const all = maxVolumesPerNode === 0 ? [] : await catalogue.listControllerPublications();
+  const count = all.filter((record) => record.nodeId === nodeId).length;
+  if (maxVolumesPerNode > 0 && count >= maxVolumesPerNode) {
+    throw CsiError.resourceExhausted(
+      `node ${nodeId} has ${count} volumes published and BLOCKDELTA_MAX_VOLUMES_PER_NODE is ` +
+        `${maxVolumesPerNode}; unpublish one first`,
+    );
+  }
+  await catalogue.putControllerPublication(publication);
+}
+
+function assertSame(
+  here: ControllerPublicationRecord,
+  requested: ControllerPublicationRecord,
+): void {
+  const other =
+    here.readOnly !== requested.readOnly
+      ? 'readonly'
+      : isDeepStrictEqual(here.capability, requested.capability)
+        ? null
+        : 'volume_capability';
+  if (other === null) return;
+  throw CsiError.alreadyExists(
+    `volume ${requested.volumeId} is published on node ${requested.nodeId} with a different ${other}; unpublish it first`,
+  );
+}

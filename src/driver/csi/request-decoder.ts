@@ -1,0 +1,52 @@
+/**
+ * Decodes the bytes of a request to its message, or to the reason why they are not valid.
+ *
+ * Decoding never throws: gRPC would end such a call itself, with INTERNAL and without a log line. Two
+ * faults that the protobuf library accepts are refused here: text that is not UTF-8, which it would
+ * convert to other text, and a string that extends beyond the end of the request.
+ */
+import { isUtf8 } from 'node:buffer';
+import protobuf from 'protobufjs';
+import { CONVERSION } from '../../base/csi/proto.js';
+import { CsiError } from '../../base/errors.js';
+
+/** A message of any type. RequestOf in csi/service.ts is the message of one RPC. */
+export type DecodedMessage = Readonly<Record<string, unknown>>;
+
+/** The decoded message; or an empty one, and INVALID_ARGUMENT with the reason. */
+export interface DecodedRequest {
+  readonly message: DecodedMessage;
+  readonly refusal: CsiError | null;
+  /** As received. */
+  readonly encoded: Buffer;
+}
+
+export function requestDecoder(type: protobuf.Type): (bytes: Buffer) => DecodedRequest {
+  return (bytes) => {
+    try {
+      const message = type.toObject(type.decode(new StrictReader(bytes)), CONVERSION);
+      return { message, refusal: null, encoded: bytes };
+    } catch (thrown) {
+      return { message: {}, refusal: refusalOf(type.name, thrown), encoded: bytes };
+    }
+  };
+}
+
+function refusalOf(typeName: string, thrown: unknown): CsiError {
+  const reason = thrown instanceof Error ? thrown.message : String(thrown);
+  return CsiError.invalidArgument(`the request is not a valid ${typeName}: ${reason}`, {
+    cause: thrown,
+  });
+}
+
+class StrictReader extends protobuf.BufferReader {
+  override string(): string {
+    const length = this.uint32();
+    const end = this.pos + length;
+    if (end > this.len) throw new Error(`a string of ${length} bytes exceeds the request`);
+    const text = Buffer.from(this.buf.buffer, this.buf.byteOffset + this.pos, length);
+    if (!isUtf8(text)) throw new Error('a string is not valid UTF-8');
+    this.pos = end;
+    return text.toString('utf8');
+  }
+}

@@ -1,0 +1,325 @@
+/**
+ * The only file that calls write, end and emit('error') on a streaming call.
+ *
+ * Services pass chunks of encoded messages. This file sends them no faster than the client reads, and
+ * ends a stream with OK only if its handler completed and the call was not aborted. It does not decode
+ * messages.
+ *
+ * Where frames are proven (csi/frame-proof.ts), a chunk is written to the call's HTTP/2 stream as it is: many
+ * messages at once, without a copy. Otherwise gRPC copies and writes message by message.
+ */
+import { Metadata, type ServerWritableStream } from '@grpc/grpc-js';
+import type { AnyStreamHandler, EncodedMessage, RelayWriter } from '../../base/csi/service.js';
+import { CsiError, StatusCode } from '../../base/errors.js';
+import { inCallSpan } from './call-span.js';
+import { statusOf } from './call-status.js';
+import { type CallStream, closeLater, isWritable } from './call-stream.js';
+import type { Call, CallRegistry, Rpc } from './calls.js';
+import { originOf } from './incoming-calls.js';
+import type { DecodedRequest } from './request-decoder.js';
+import type { OpenStream, StreamPlaces } from './stream-places.js';
+
+export type StreamCall = ServerWritableStream<DecodedRequest, Buffer>;
+
+/** The prefix of every message in a chunk: a zero byte, and the message's length in big-endian order. */
+const PREFIX_BYTES = 5;
+/** Messages passed to gRPC and not sent yet: enough to keep it busy, and a bound for tiny messages. */
+const MAX_IN_FLIGHT = 64;
+/** Messages are written together up to this size. Each write that a client has taken counts as progress. */
+const SLICE_BYTES = 128 << 10;
+/** Slices written and not sent yet: one that is being sent, and one that follows it. */
+const MAX_SLICES_IN_FLIGHT = 2;
+/** How long a client may take to receive the status after its deadline: it has stopped waiting. */
+const LATE_STATUS_MS = 250;
+/** The same for a client that reads nothing: its stream and the memory of it end then. */
+const STALLED_STATUS_MS = 20_000;
+/** Forwarded bytes that are not sent yet; a single message may be larger. */
+const MAX_FORWARDED_BYTES = 512 << 10;
+
+export interface StreamLimits {
+  places: StreamPlaces;
+  /** How long a client may read nothing before its stream is ended. */
+  stallMs: number;
+  /** Whether frames may be written to the HTTP/2 stream of a call. */
+  writesFrames: boolean;
+}
+
+/**
+ * @param find resolves to the handler, possibly only when the plugin has started, or rejects with the
+ *   error to return; the signal is the call's
+ * @returns a handler for a method whose responses are sent as they are
+ */
+export function createStreamHandler(
+  rpc: Rpc,
+  calls: CallRegistry,
+  limits: StreamLimits,
+  find: (signal: AbortSignal) => Promise<AnyStreamHandler>,
+): (grpcCall: StreamCall) => Promise<void> {
+  return async (grpcCall) => {
+    const call = calls.open(rpc, grpcCall);
+    const writer = new CallWriter(grpcCall, call, limits);
+    call.observer.streamStarted(rpc, writer.sums);
+    let error: CsiError | null = null;
+    try {
+      calls.admit(rpc);
+      limits.places.enter(writer);
+      const handler = await find(call.signal);
+      await inCallSpan(rpc, grpcCall.metadata, async () => {
+        await handler(call.request as never, call, writer);
+        // A handler that returned because of the abort has not sent everything.
+        call.signal.throwIfAborted();
+      });
+    } catch (thrown) {
+      error = call.errorOf(thrown);
+    }
+    limits.places.leave(writer);
+    writer.close();
+    call.observer.streamEnded(rpc, writer.sums, error !== null && isGone(error));
+    call.note({ ...writer.sums, waitMs: Math.round(writer.sums.waitMs) });
+    if (error === null) grpcCall.end();
+    else if (!grpcCall.cancelled) sendError(grpcCall, error, writer.stalledSince !== null);
+    // gRPC sends the status behind the messages, so a client that does not read would never learn of its deadline.
+    const stream = originOf(grpcCall.metadata)?.stream ?? null;
+    if (error?.code === StatusCode.DEADLINE_EXCEEDED && stream) closeLater(stream, LATE_STATUS_MS);
+    call.finish(error);
+  };
+}
+
+/** Whether the client has ended the call. */
+function isGone({ code }: CsiError): boolean {
+  return code === StatusCode.CANCELLED || code === StatusCode.DEADLINE_EXCEEDED;
+}
+
+/**
+ * If the client does not read, messages that wait for it are dropped together with their memory.
+ * Otherwise the error follows what was sent. Neither `end` with a status nor `destroy` does that; the
+ * 'error' event makes grpc-js send code and message.
+ */
+function sendError(grpcCall: StreamCall, error: CsiError, isStalled: boolean): void {
+  const origin = originOf(grpcCall.metadata);
+  if (!isStalled || origin === undefined) {
+    grpcCall.emit('error', statusOf(error));
+    return;
+  }
+  grpcCall.destroy();
+  origin.abandon(statusOf(error));
+  if (origin.stream !== null) closeLater(origin.stream, STALLED_STATUS_MS);
+}
+
+class CallWriter implements RelayWriter, OpenStream {
+  /** Totals of what was sent; a wait is a pause until gRPC, and thus the client, has taken messages. */
+  readonly sums = { messages: 0, wireBytes: 0, waits: 0, waitMs: 0 };
+  readonly #grpcCall: StreamCall;
+  readonly #call: Call;
+  readonly #stallMs: number;
+  /** Takes frames as they are; null: messages go through gRPC. */
+  readonly #stream: CallStream | null;
+  #stallTimer: NodeJS.Timeout;
+  /** When the client last took a message (performance.now()). */
+  #progressAt = 0;
+  /** Why nothing can be sent any more. */
+  #failure: unknown = null;
+  #inFlight = 0;
+  /** The lengths of these messages, the oldest first, and their sum. */
+  readonly #lengths: number[] = [];
+  #bytesInFlight = 0;
+  #sending = false;
+  #waiter: { level: number; resolve: () => void; reject: (reason: unknown) => void } | null = null;
+
+  constructor(grpcCall: StreamCall, call: Call, { stallMs, writesFrames }: StreamLimits) {
+    this.#grpcCall = grpcCall;
+    this.#call = call;
+    this.#stallMs = stallMs;
+    this.#stream = writesFrames ? (originOf(grpcCall.metadata)?.stream ?? null) : null;
+    // One listener and one timer for the whole call: one for each wait would cost more than the messages.
+    if (call.signal.aborted) this.#aborted();
+    else call.signal.addEventListener('abort', this.#aborted);
+    this.#stallTimer = setTimeout(this.#checkStall, stallMs).unref();
+  }
+
+  get peer(): object {
+    return this.#call.peer;
+  }
+
+  get stalledSince(): number | null {
+    return this.#inFlight > 0 ? this.#progressAt : null;
+  }
+
+  end(reason: CsiError): void {
+    this.#call.abort(reason);
+  }
+
+  async send(chunk: Uint8Array): Promise<void> {
+    if (this.#sending) throw new Error('send was called before the previous call had ended');
+    const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
+    const stream = this.#stream;
+    const slices = cutChunk(bytes, stream === null ? 0 : SLICE_BYTES);
+    this.#sending = true;
+    try {
+      for (const slice of slices) {
+        if (stream !== null) {
+          if (this.#inFlight >= MAX_SLICES_IN_FLIGHT) await this.#wait(MAX_SLICES_IN_FLIGHT - 1);
+          await this.#writeFrames(stream, slice.bytes.byteLength, slice.messages, [slice.bytes]);
+        } else {
+          if (this.#inFlight >= MAX_IN_FLIGHT) await this.#wait(MAX_IN_FLIGHT / 2);
+          this.#write(slice.bytes.subarray(PREFIX_BYTES));
+        }
+      }
+      // HTTP/2 sends from this memory, and gRPC copies a message only when it sends it: the chunk may be reused
+      // only after the last one.
+      if (this.#inFlight > 0) await this.#wait(0);
+    } finally {
+      this.#sending = false;
+    }
+  }
+
+  async forward(message: EncodedMessage): Promise<void> {
+    const { framePieces } = message;
+    if (this.#stream !== null && framePieces !== undefined) {
+      const bytes = message.byteLength + PREFIX_BYTES;
+      await this.#writeFrames(this.#stream, bytes, 1, framePieces);
+    } else {
+      // The serializer of streams returns what it is given, and gRPC uses no more of a Buffer than this.
+      this.#write(message as Buffer);
+    }
+    while (this.#bytesInFlight > MAX_FORWARDED_BYTES || this.#inFlight >= MAX_IN_FLIGHT) {
+      await this.#wait(this.#inFlight - 1);
+    }
+  }
+
+  /** Refuses all further sends. */
+  close(): void {
+    clearTimeout(this.#stallTimer);
+    this.#call.signal.removeEventListener('abort', this.#aborted);
+    this.#fail(new Error('the call has ended: nothing can be sent'));
+  }
+
+  #write(message: Buffer): void {
+    this.#begin(message.byteLength, 1, message.byteLength);
+    this.#grpcCall.write(message, this.#written);
+  }
+
+  /** @param bytes of all pieces together, prefixes included */
+  async #writeFrames(
+    stream: CallStream,
+    bytes: number,
+    messages: number,
+    pieces: readonly Buffer[],
+  ): Promise<void> {
+    if (this.#failure !== null) throw this.#failure;
+    if (!stream.headersSent) this.#grpcCall.sendMetadata(new Metadata());
+    this.#begin(bytes, messages, bytes - messages * PREFIX_BYTES);
+    if (!isWritable(stream)) {
+      // gRPC has ended it, because the deadline has passed or the client is gone: the signal says which at once.
+      await this.#wait(this.#inFlight - 1);
+      return;
+    }
+    for (const piece of pieces.slice(0, -1)) stream.write(piece);
+    stream.write(pieces.at(-1), this.#written);
+  }
+
+  /** Counts a write that follows at once. */
+  #begin(bytes: number, messages: number, wireBytes: number): void {
+    if (this.#failure !== null) throw this.#failure;
+    if (this.#inFlight === 0) this.#progressAt = performance.now();
+    this.#inFlight += 1;
+    this.#lengths.push(bytes);
+    this.#bytesInFlight += bytes;
+    if (this.sums.messages === 0) {
+      this.#call.observer.firstMessageSent(this.#call.rpc, this.#call.seconds);
+    }
+    this.sums.messages += messages;
+    this.sums.wireBytes += wireBytes;
+  }
+
+  /** Resolves when at most `level` messages are in flight; rejects when nothing can be sent any more. */
+  async #wait(level: number): Promise<void> {
+    if (this.#failure !== null) throw this.#failure;
+    const started = performance.now();
+    await new Promise<void>((resolve, reject) => {
+      this.#waiter = { level, resolve, reject };
+    });
+    this.sums.waits += 1;
+    this.sums.waitMs += performance.now() - started;
+  }
+
+  /** Not called for messages that were in flight when the client cancelled. */
+  readonly #written = (error?: Error | null): void => {
+    this.#inFlight -= 1;
+    this.#bytesInFlight -= this.#lengths.shift() ?? 0;
+    this.#progressAt = performance.now();
+    if (error) {
+      this.#fail(CsiError.cancelled('the stream to the caller is broken', { cause: error }));
+    } else if (this.#waiter !== null && this.#inFlight <= this.#waiter.level) {
+      const { resolve } = this.#waiter;
+      this.#waiter = null;
+      resolve();
+    }
+  };
+
+  readonly #aborted = (): void => this.#fail(this.#call.signal.reason);
+
+  readonly #checkStall = (): void => {
+    const since = this.stalledSince ?? performance.now();
+    const leftMs = since + this.#stallMs - performance.now();
+    if (leftMs > 0) {
+      this.#stallTimer = setTimeout(this.#checkStall, leftMs).unref();
+      return;
+    }
+    this.end(
+      CsiError.aborted(
+        `the caller has read nothing for ${Math.round(this.#stallMs / 1000)} s; ` +
+          'call again with starting_offset after the last range received',
+      ),
+    );
+  };
+
+  #fail(reason: unknown): void {
+    this.#failure ??= reason;
+    const waiter = this.#waiter;
+    this.#waiter = null;
+    waiter?.reject(this.#failure);
+  }
+}
+
+/** Whole messages, with their prefixes. */
+interface Slice {
+  readonly bytes: Buffer;
+  readonly messages: number;
+}
+
+/**
+ * Cuts a chunk into slices of at most this size, or of one message. Throws, before anything is sent, if messages do
+ * not fill it exactly.
+ */
+function cutChunk(bytes: Buffer, maxBytes: number): Slice[] {
+  const slices: Slice[] = [];
+  let start = 0;
+  let messages = 0;
+  let offset = 0;
+  while (offset < bytes.length) {
+    const end = endOfMessage(bytes, offset);
+    if (messages > 0 && end - start > maxBytes) {
+      slices.push({ bytes: bytes.subarray(start, offset), messages });
+      start = offset;
+      messages = 0;
+    }
+    messages += 1;
+    offset = end;
+  }
+  if (messages > 0) slices.push({ bytes: bytes.subarray(start), messages });
+  return slices;
+}
+
+function endOfMessage(bytes: Buffer, offset: number): number {
+  if (bytes.length - offset < PREFIX_BYTES || bytes[offset] !== 0) throw brokenChunk(offset);
+  const end = offset + PREFIX_BYTES + bytes.readUInt32BE(offset + 1);
+  if (end > bytes.length) throw brokenChunk(offset);
+  return end;
+}
+
+function brokenChunk(offset: number): CsiError {
+  return CsiError.internal('the list of ranges could not be encoded', {
+    details: { offset, reason: 'no message starts at the offset, or it exceeds the chunk' },
+  });
+}

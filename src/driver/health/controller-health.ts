@@ -1,0 +1,108 @@
+/**
+ * Volume health as the controller sees it: of the storage, and so the same from everywhere.
+ *
+ * What only the node can see (file systems, devices under published paths) is in node-health.ts. An
+ * answer is given without locks; where something adverse was seen the volume is read again, so
+ * that one that is just being deleted is not reported as lost.
+ */
+
+import { parseSecrets, requireFields, requireString } from '../../base/csi/fields.js';
+import { listResponse, pageScope, paginate, parsePage } from '../../base/csi/pagination.js';
+import type {
+  RequestOf,
+  ResponseOf,
+  ResponseParts,
+  UnaryHandlers,
+} from '../../base/csi/service.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { VolumeRecord } from '../catalogue/records.js';
+import type { VolumeHealth } from '../csi/messages.js';
+import { readyVolume } from '../volumes/ready-volume.js';
+import {
+  type HealthDependencies,
+  PoolProbe,
+  PROBE_AGE_MS,
+  probeAll,
+} from './storage-observations.js';
+import {
+  type HealthEntry,
+  summary,
+  type VolumeCondition,
+  volumeConditions,
+} from './volume-health.js';
+
+export function controllerHealthRpcs(deps: HealthDependencies): UnaryHandlers<'Controller'> {
+  return {
+    ControllerGetVolumeHealth: (request) => getVolumeHealth(deps, request),
+    ControllerListVolumeHealth: (request) => listVolumeHealth(deps, request),
+  };
+}
+
+/** The same in one sentence, for the answers of CSI 1.12 and before, which may be long lists. */
+export function storageConditionOf(
+  deps: HealthDependencies,
+): (volume: VolumeRecord) => Promise<VolumeCondition> {
+  const probe = new PoolProbe(deps, PROBE_AGE_MS);
+  return async (volume) => {
+    const conditions = volumeConditions(await probe.volume(volume), null);
+    const isReal = conditions.length > 0 && (await isReady(deps.catalogue, volume.volumeId));
+    return summary(isReal ? conditions : []);
+  };
+}
+
+async function getVolumeHealth(
+  deps: HealthDependencies,
+  request: RequestOf<'ControllerGetVolumeHealth'>,
+): Promise<ResponseOf<'ControllerGetVolumeHealth'>> {
+  requireFields(request, 'volume_id');
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  const volume = await readyVolume(deps.catalogue, volumeId);
+  parseSecrets(request.secrets);
+  const conditions = volumeConditions(await new PoolProbe(deps).volume(volume), null);
+  if (conditions.length > 0) await readyVolume(deps.catalogue, volumeId);
+  return { volume_health: healthMessage(volumeId, conditions) };
+}
+
+async function listVolumeHealth(
+  deps: HealthDependencies,
+  request: RequestOf<'ControllerListVolumeHealth'>,
+): Promise<
+  ResponseOf<'ControllerListVolumeHealth'> | ResponseParts<ResponseOf<'ControllerListVolumeHealth'>>
+> {
+  const wanted = { ...parsePage(request), scope: pageScope('ControllerListVolumeHealth') };
+  parseSecrets(request.secrets);
+  const found = await adverse(deps);
+  const pages = paginate(
+    (after, limit) => found.filter(([volumeId]) => volumeId > after).slice(0, limit),
+    ([volumeId]) => volumeId,
+    wanted,
+  );
+  return listResponse(pages, (entries) => entries.map((entry) => healthMessage(...entry)));
+}
+
+/** The volumes with something wrong, in the order of their ids. */
+async function adverse(
+  deps: HealthDependencies,
+): Promise<(readonly [volumeId: string, conditions: HealthEntry[]])[]> {
+  const probe = new PoolProbe(deps);
+  const volumes = await deps.catalogue.listVolumes();
+  const probed = await probeAll(volumes, async (volume) => {
+    const conditions = volumeConditions(await probe.volume(volume), null);
+    return [volume.volumeId, conditions] as const;
+  });
+  const found = probed.filter(([, conditions]) => conditions.length > 0);
+  if (found.length === 0) return [];
+  const still = new Set((await deps.catalogue.listVolumes()).map(({ volumeId }) => volumeId));
+  return found.filter(([volumeId]) => still.has(volumeId));
+}
+
+async function isReady(catalogue: AsyncCatalogue, volumeId: string): Promise<boolean> {
+  return (await catalogue.volumeById(volumeId))?.state === 'ready';
+}
+
+export function healthMessage(volumeId: string, conditions: readonly HealthEntry[]): VolumeHealth {
+  return {
+    volume_id: volumeId,
+    health_statuses: conditions.map(({ status, reason, message }) => ({ status, reason, message })),
+  };
+}

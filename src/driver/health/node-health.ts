@@ -1,0 +1,95 @@
+/**
+ * Volume and pool health as this node sees it: of the storage, and of the file systems and devices
+ * where volumes are staged and published.
+ *
+ * Takes no locks, for the same reason as in node/volume-stats.ts.
+ */
+import {
+  parsePath,
+  parseSecrets,
+  requireAbsolutePath,
+  requireFields,
+  requireString,
+} from '../../base/csi/fields.js';
+import type { RequestOf, ResponseOf, UnaryHandlers } from '../../base/csi/service.js';
+import { readyVolume } from '../volumes/ready-volume.js';
+import { type VolumeView, viewForRelease } from '../volumes/volume-view.js';
+import { healthMessage } from './controller-health.js';
+import { type HealthDependencies, PoolProbe, PROBE_AGE_MS } from './storage-observations.js';
+import { observeUse } from './use-observations.js';
+import {
+  type HealthEntry,
+  poolConditions,
+  type StorageObservations,
+  summary,
+  type VolumeCondition,
+  volumeConditions,
+} from './volume-health.js';
+
+export interface NodeHealthDependencies extends HealthDependencies {
+  /** The names of the configured pools. */
+  pools: readonly string[];
+}
+
+export function nodeHealthRpcs(deps: NodeHealthDependencies): UnaryHandlers<'Node'> {
+  return {
+    NodeGetVolumeHealth: (request) => getVolumeHealth(deps, request),
+    NodeGetStorageHealth: (request) => getStorageHealth(deps, request),
+  };
+}
+
+/** The same in one sentence, for the answers of CSI 1.12 and before, which are asked for every minute. */
+export function nodeConditionOf(
+  deps: HealthDependencies,
+): (view: VolumeView) => Promise<VolumeCondition> {
+  const probe = new PoolProbe(deps, PROBE_AGE_MS);
+  return async (view) => summary(await conditionsOf(deps, probe, view));
+}
+
+async function getVolumeHealth(
+  deps: HealthDependencies,
+  request: RequestOf<'NodeGetVolumeHealth'>,
+): Promise<ResponseOf<'NodeGetVolumeHealth'>> {
+  requireFields(request, 'volume_id');
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  const paths = (['volume_publish_path', 'staging_target_path'] as const).map(
+    (field) => [field, parsePath(request[field], field)] as const,
+  );
+  const volume = await readyVolume(deps.catalogue, volumeId);
+  for (const [field, path] of paths) if (path !== '') requireAbsolutePath(path, field);
+  const view = await viewForRelease(deps, volume);
+  const conditions = await conditionsOf(deps, new PoolProbe(deps), view);
+  if (conditions.length > 0) await readyVolume(deps.catalogue, volumeId);
+  return { volume_health: healthMessage(volumeId, conditions) };
+}
+
+/** The paths of a request change nothing: the node checks every place where the volume is staged or published. */
+async function conditionsOf(
+  deps: HealthDependencies,
+  probe: PoolProbe,
+  view: VolumeView,
+): Promise<HealthEntry[]> {
+  return volumeConditions(await storageOf(probe, view), await observeUse(deps, view));
+}
+
+/** A pool that could not be asked for the device is not asked again: it may take its time to say so. */
+async function storageOf(
+  probe: PoolProbe,
+  { volume, poolFailure }: VolumeView,
+): Promise<StorageObservations> {
+  if (poolFailure === null) return probe.volume(volume);
+  const pool = { failure: poolFailure.message, capacity: null };
+  return { sizeBytes: volume.sizeBytes, pool, condition: null };
+}
+
+async function getStorageHealth(
+  deps: NodeHealthDependencies,
+  request: RequestOf<'NodeGetStorageHealth'>,
+): Promise<ResponseOf<'NodeGetStorageHealth'>> {
+  parseSecrets(request.secrets);
+  const probe = new PoolProbe(deps);
+  const conditions = await Promise.all(
+    deps.pools.map(async (name) => poolConditions(name, await probe.pool(name))),
+  );
+  return { backend_health: conditions.flat() };
+}

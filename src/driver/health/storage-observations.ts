@@ -1,0 +1,112 @@
+/**
+ * Observes the health of a pool and of a volume's storage, independent of the volume's use.
+ *
+ * Takes no lock and changes nothing: orchestrators ask often, and most of all when something is
+ * wrong. A question to a dead pool ends after the time its backend allows for it.
+ */
+
+import { CsiError } from '../../base/errors.js';
+import { SingleFlight } from '../../base/single-flight.js';
+import { withTimeout } from '../../base/timeout.js';
+import type { Backend, PoolCapacity } from '../backends/backend.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { VolumeRecord } from '../catalogue/records.js';
+import type { PoolObservations, StorageObservations } from './volume-health.js';
+
+export interface HealthDependencies {
+  catalogue: AsyncCatalogue;
+  /** Throws if the pool is not configured. */
+  backendOf(pool: string): Backend;
+}
+
+/** The maximum age of a pool probe that a VolumeCondition is based on. */
+export const PROBE_AGE_MS = 1000;
+/** How many volumes are probed at once: one for each thread that queries devices. */
+const AT_ONCE = 4;
+
+/** The results in the order of the items. */
+export async function probeAll<T, R>(
+  items: readonly T[],
+  probe: (item: T) => Promise<R>,
+): Promise<R[]> {
+  const results: R[] = [];
+  for (let begin = 0; begin < items.length; begin += AT_ONCE) {
+    results.push(...(await Promise.all(items.slice(begin, begin + AT_ONCE).map(probe))));
+  }
+  return results;
+}
+
+/** A pool that answered a probe may still hang on the next query. */
+const TIMEOUT_MS = 10_000;
+
+interface Probe {
+  observations: Promise<PoolObservations>;
+  /** When it was answered: a dead pool takes seconds for that. Infinity: not yet. */
+  answeredAt: number;
+}
+
+/** Probes each pool at most once within the maximum age, however many of its volumes are asked about. */
+export class PoolProbe {
+  readonly #probes = new Map<string, Probe>();
+  /** Under way: a disk that hangs must not block one more thread with each probe. */
+  readonly #capacities = new SingleFlight<string, PoolCapacity>();
+
+  /** @param maxAgeMs how long an answer is good; for one request, as long as that takes */
+  constructor(
+    private readonly deps: HealthDependencies,
+    private readonly maxAgeMs = Number.POSITIVE_INFINITY,
+    private readonly timeoutMs = TIMEOUT_MS,
+  ) {}
+
+  pool(name: string): Promise<PoolObservations> {
+    const known = this.#probes.get(name);
+    if (known !== undefined && performance.now() - known.answeredAt < this.maxAgeMs) {
+      return known.observations;
+    }
+    const observations = this.#probe(name).finally(() => {
+      probe.answeredAt = performance.now();
+    });
+    const probe: Probe = { observations, answeredAt: Number.POSITIVE_INFINITY };
+    this.#probes.set(name, probe);
+    return observations;
+  }
+
+  async volume(volume: VolumeRecord): Promise<StorageObservations> {
+    const { sizeBytes } = volume;
+    const pool = await this.pool(volume.pool);
+    if (pool.failure !== null) return { sizeBytes, pool, condition: null };
+    const probe = this.#probes.get(volume.pool);
+    try {
+      const backend = this.deps.backendOf(volume.pool);
+      const condition = await this.#inTime(volume.pool, backend.condition(volume.volumeId));
+      return { sizeBytes, pool, condition };
+    } catch (thrown) {
+      // The pool died after its probe: the volumes after this one must not each wait for it.
+      if (this.#probes.get(volume.pool) === probe) this.#probes.delete(volume.pool);
+      return { sizeBytes, pool: unreachable(thrown), condition: null };
+    }
+  }
+
+  async #probe(name: string): Promise<PoolObservations> {
+    try {
+      const backend = this.deps.backendOf(name);
+      // First, because it is never asked twice at once.
+      await backend.check();
+      const asked = this.#capacities.run(name, () => backend.capacity());
+      return { failure: null, capacity: await this.#inTime(name, asked) };
+    } catch (thrown) {
+      return unreachable(thrown);
+    }
+  }
+
+  /** Rejects if the answer takes too long; the question itself continues. */
+  #inTime<T>(pool: string, question: Promise<T>): Promise<T> {
+    return withTimeout(question, this.timeoutMs, (): never => {
+      throw CsiError.failedPrecondition(`pool '${pool}' does not answer; check its disk`);
+    });
+  }
+}
+
+function unreachable(thrown: unknown): PoolObservations {
+  return { failure: CsiError.from(thrown).message, capacity: null };
+}

@@ -1,0 +1,167 @@
+/**
+ * Who holds a block device: a tool that outlives its plugin, an exclusive opener such as a mount, a device
+ * stacked on it, such as the kubelet's own, or any process, in words for an error message.
+ *
+ * The words come from /proc and /sys, which show the plugin only the processes of its own PID namespace: a
+ * holder outside of it stays unnamed. Process names and paths are chosen by those processes and are cleaned
+ * before they are shown. Knows nothing of volumes and pools.
+ */
+import { constants } from 'node:fs';
+import { open, readdir, readFile, readlink, stat } from 'node:fs/promises';
+import { basename } from 'node:path';
+import { errorCode, printable } from '../../base/errors.js';
+import { LOCKED_EXIT_CODE, run } from '../../base/process/exec.js';
+import {
+  majorOf,
+  minorOf,
+  mountInfoOfProcess,
+  mountsOfDevice,
+} from '../../base/system/mountinfo.js';
+import { loopBackingDevice } from '../native/block-device.js';
+
+/** On a block device: fails while it is mounted or opened in the same way. */
+const OPEN_EXCLUSIVELY = constants.O_RDONLY | constants.O_EXCL;
+/** How many holders a message names. */
+const MAX_NAMED = 3;
+const MAX_PATH_LENGTH = 256;
+const BLOCK_DEVICES = '/sys/block';
+/** Part of every path where the kubelet keeps the device nodes of raw volumes. */
+const KUBELET_DEVICES = '/volumeDevices/';
+/** What the kernel shows for a device node whose bind mount is gone, as that of a pod that was removed. */
+const UNMOUNTED = '/';
+
+/**
+ * Whether a tool that outlives its plugin (exec.ts) works on the device. Such a tool holds an exclusive flock
+ * on the device node, which udev respects as well; udev's own lock is shared and does not count.
+ */
+export async function isToolAtWork(devicePath: string): Promise<boolean> {
+  const { exitCode } = await run(
+    'flock',
+    ['--no-fork', '-s', '-n', '-E', String(LOCKED_EXIT_CODE), { path: devicePath }, 'true'],
+    { accept: [0, LOCKED_EXIT_CODE] },
+  );
+  return exitCode === LOCKED_EXIT_CODE;
+}
+
+/**
+ * Whether the device is mounted, in any mount namespace, or opened exclusively by a tool or by
+ * device-mapper. A process that merely has it open does not count.
+ */
+export async function isHeldExclusively(devicePath: string): Promise<boolean> {
+  try {
+    await (await open(devicePath, OPEN_EXCLUSIVELY)).close();
+    return false;
+  } catch (thrown) {
+    if (errorCode(thrown) === 'EBUSY') return true;
+    throw thrown;
+  }
+}
+
+/**
+ * The device and who holds it: "/dev/loop7 is mounted at /x in the mount namespace of process 12 (sh)".
+ * Processes that end meanwhile are left out. Never rejects.
+ */
+export async function describeHolders(devicePath: string): Promise<string> {
+  const holders = await findHolders(devicePath).catch(() => []);
+  if (holders.length > 0) return `${devicePath} is ${holders.slice(0, MAX_NAMED).join(' and ')}`;
+  return `${devicePath} is mounted or held open by a process that the plugin does not see (on the host, fuser -m names it)`;
+}
+
+async function findHolders(devicePath: string): Promise<string[]> {
+  const { rdev } = await stat(devicePath);
+  return [
+    ...(await devicesAbove(rdev)),
+    ...(await loopDevicesAbove(rdev)),
+    ...(await mountsElsewhere(rdev)),
+    ...(await openDescriptors(devicePath, rdev)),
+  ];
+}
+
+/** Device-mapper and other stacked devices. */
+async function devicesAbove(rdev: number): Promise<string[]> {
+  const directory = `/sys/dev/block/${majorOf(rdev)}:${minorOf(rdev)}/holders`;
+  const names = await readdir(directory).catch(() => []);
+  return names.map((name) => `part of the device ${name}`);
+}
+
+/**
+ * The kubelet attaches a loop device of its own to the device node of every raw volume. No process has it
+ * open, and the kernel lists it nowhere as a holder: its backing file tells. A kubelet that was killed or
+ * a pod that was removed by force leaves it behind.
+ */
+async function loopDevicesAbove(rdev: number): Promise<string[]> {
+  const found: string[] = [];
+  for (const name of await readdir(BLOCK_DEVICES)) {
+    if (!/^loop\d+$/.test(name)) continue;
+    const file = `${BLOCK_DEVICES}/${name}/loop/backing_file`;
+    // Not there: nothing is attached. The kernel ends the path with a line break.
+    const backing = (await readFile(file, 'utf8').catch(() => '')).replace(/\n$/, '');
+    if (backing === '' || !(await isBackedBy(`/dev/${name}`, backing, rdev))) continue;
+    const above = `the backing device of /dev/${name}`;
+    found.push(
+      backing === UNMOUNTED || backing.includes(KUBELET_DEVICES)
+        ? `${above}, the kubelet's own for a raw volume (${printable(backing, MAX_PATH_LENGTH)}); if no pod uses the volume it ` +
+            `was left behind: losetup -d /dev/${name}`
+        : `${above} (${printable(backing, MAX_PATH_LENGTH)})`,
+    );
+  }
+  return found;
+}
+
+/**
+ * A path may be another mount namespace's, or belong to a mount that is gone. Then the loop device itself
+ * tells; it is not asked otherwise, because its file may be on a server that does not answer.
+ */
+async function isBackedBy(loopPath: string, backing: string, rdev: number): Promise<boolean> {
+  const isPossible =
+    backing === UNMOUNTED || backing.includes(KUBELET_DEVICES) || backing.startsWith('/dev/');
+  if (!isPossible) return false;
+  return (await loopBackingDevice(loopPath).catch(() => 0)) === rdev;
+}
+
+/** One mount for each mount namespace that has the device mounted. */
+async function mountsElsewhere(rdev: number): Promise<string[]> {
+  const own = await readlink('/proc/self/ns/mnt');
+  const seen = new Set<string>();
+  const found: string[] = [];
+  for (const pid of await processes()) {
+    const namespace = await readlink(`/proc/${pid}/ns/mnt`).catch(() => null);
+    if (namespace === null || seen.has(namespace)) continue;
+    seen.add(namespace);
+    const [entry] = mountsOfDevice(await mountInfoOfProcess(pid).catch(() => []), rdev);
+    if (entry === undefined) continue;
+    const at = `mounted at ${printable(entry.mountPoint, MAX_PATH_LENGTH)}`;
+    found.push(namespace === own ? at : `${at} in the mount namespace of ${await nameOf(pid)}`);
+  }
+  return found;
+}
+
+async function openDescriptors(devicePath: string, rdev: number): Promise<string[]> {
+  const found: string[] = [];
+  for (const pid of await processes()) {
+    const directory = `/proc/${pid}/fd`;
+    for (const descriptor of await readdir(directory).catch(() => [])) {
+      if (!(await leadsTo(`${directory}/${descriptor}`, devicePath, rdev))) continue;
+      found.push(`open in ${await nameOf(pid)}`);
+      break;
+    }
+  }
+  return found;
+}
+
+/** Calls stat, which may hang on a file of a dead server, only for what looks like a device node. */
+async function leadsTo(link: string, devicePath: string, rdev: number): Promise<boolean> {
+  const target = await readlink(link).catch(() => '');
+  if (!target.startsWith('/dev/') && basename(target) !== basename(devicePath)) return false;
+  const state = await stat(link).catch(() => null);
+  return state?.isBlockDevice() === true && state.rdev === rdev;
+}
+
+async function processes(): Promise<string[]> {
+  return (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
+}
+
+async function nameOf(pid: string): Promise<string> {
+  const name = await readFile(`/proc/${pid}/comm`, 'utf8').catch(() => '');
+  return `process ${pid} (${printable(name.trim())})`;
+}

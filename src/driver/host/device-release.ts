@@ -1,0 +1,95 @@
+/**
+ * Waiting until nothing else holds a device that is being released.
+ *
+ * A process may hold a device after it was unmounted here: a copied mount namespace keeps every mount
+ * of the original until it ends or drops them (containers and sandboxes begin with such a copy), and a
+ * process that has the device open keeps it until it closes it. Knows nothing of volumes and pools.
+ */
+import { stat } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+import { errorCode, SystemError } from '../../base/errors.js';
+import { pollUntil } from '../../base/poll.js';
+import { mountsOfDevice, readMountInfo } from '../../base/system/mountinfo.js';
+import { withTimeout } from '../../base/timeout.js';
+import { describeHolders } from './device-holders.js';
+
+/** How long to wait for a device that others hold. */
+export interface ReleaseWait {
+  timeoutMs: number;
+  /** Ends the wait at once, with its reason. */
+  signal?: AbortSignal;
+}
+
+/** For a caller that says nothing else: programs that only read a device close it within this time. */
+const DEFAULT_WAIT: ReleaseWait = { timeoutMs: 3000 };
+const INTERVAL_MS = 50;
+/**
+ * After the usual time an attempt a second is enough: each may take a device thread for 200 ms, and
+ * several waiting calls must leave threads to others.
+ */
+const LONG_WAIT_INTERVAL_MS = 1000;
+/** Naming the holders begins so long before the end of a wait, which may use up the call's time. */
+const NAMING_MS = 2000;
+/** What it may take after the wait. */
+const NAMING_LATE_MS = 500;
+
+/**
+ * Repeats `release` while it fails with EBUSY. Rejects with EBUSY and the holders' names, at once if the
+ * device is mounted in our own mount namespace, otherwise at the end of the wait.
+ *
+ * @param findPath where the device is now; null: it is gone
+ */
+export async function releaseDevice(
+  release: () => Promise<unknown>,
+  findPath: () => Promise<string | null>,
+  wait: ReleaseWait = DEFAULT_WAIT,
+): Promise<void> {
+  const attempt = (): Promise<boolean> => isReleasedBy(release);
+  if (await attempt()) return;
+  const ended = new AbortController();
+  try {
+    const isMounted = await isMountedHere(await findPath());
+    const timeoutMs = isMounted ? 0 : wait.timeoutMs;
+    const naming = nameHolders(findPath, timeoutMs - NAMING_MS, ended.signal);
+    // Nobody waits for it if the device is released.
+    naming.catch(() => undefined);
+    const shortMs = Math.min(timeoutMs, DEFAULT_WAIT.timeoutMs);
+    const short = { ...wait, intervalMs: INTERVAL_MS, timeoutMs: shortMs };
+    if (shortMs > 0 && (await pollUntil(attempt, short))) return;
+    const longMs = timeoutMs - shortMs;
+    const long = { ...wait, intervalMs: LONG_WAIT_INTERVAL_MS, timeoutMs: longMs };
+    if (longMs > 0 && (await pollUntil(attempt, long))) return;
+    const path = (await findPath()) ?? '';
+    const lateMs = isMounted ? NAMING_MS : NAMING_LATE_MS;
+    const holders = await withTimeout(naming, lateMs, () => `${path} is in use`);
+    throw new SystemError('EBUSY', 'release', path, holders);
+  } finally {
+    ended.abort();
+  }
+}
+
+async function nameHolders(
+  findPath: () => Promise<string | null>,
+  afterMs: number,
+  signal: AbortSignal,
+): Promise<string> {
+  if (afterMs > 0) await delay(afterMs, undefined, { signal });
+  const path = await findPath();
+  return path === null ? 'its device is being released' : describeHolders(path);
+}
+
+async function isReleasedBy(release: () => Promise<unknown>): Promise<boolean> {
+  try {
+    await release();
+    return true;
+  } catch (thrown) {
+    if (errorCode(thrown) === 'EBUSY') return false;
+    throw thrown;
+  }
+}
+
+async function isMountedHere(devicePath: string | null): Promise<boolean> {
+  if (devicePath === null) return false;
+  const { rdev } = await stat(devicePath);
+  return mountsOfDevice(await readMountInfo(), rdev).length > 0;
+}

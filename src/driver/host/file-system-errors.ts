@@ -1,0 +1,90 @@
+/**
+ * What the kernel reports about a mounted file system: counted errors, a shutdown, no answer.
+ *
+ * ext4 keeps its count on disk until fsck.ext4 clears it, btrfs until `btrfs device stats -z`; XFS
+ * counts nothing, it shuts down. An ext4 that has shut down still answers some calls but says so
+ * among its mount options (Linux 6.15), an XFS fails to open its root. Nothing is written.
+ */
+import { readdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { errorCode } from '../../base/errors.js';
+import type { MountEntry } from '../../base/system/mountinfo.js';
+import { ANSWER_MS, askFileSystem } from './file-system-answer.js';
+
+export interface FileSystemTroubles {
+  shutDown: boolean;
+  silent: boolean;
+  errors: number;
+  /** Of those, content that was read back as something else than what was written. */
+  corruptions: number;
+}
+
+const SHUT_DOWN_OPTIONS: readonly string[] = ['shutdown', 'emergency_ro'];
+/** In the error_stats of a btrfs device: what is not a failed request but wrong content. */
+const CORRUPTIONS: readonly string[] = ['corruption_errs', 'generation_errs'];
+
+/**
+ * @param deviceName of the block device, such as `loop3`
+ * @param answerMs how long the file system may take to answer
+ */
+export async function fileSystemTroubles(
+  entry: Pick<MountEntry, 'mountId' | 'mountPoint' | 'fsType' | 'superOptions'>,
+  deviceName: string,
+  answerMs = ANSWER_MS,
+): Promise<FileSystemTroubles> {
+  const answer = await askFileSystem(entry, answerMs);
+  const counted = entry.fsType === 'btrfs' ? btrfsErrors(deviceName) : ext4Errors(deviceName);
+  return {
+    shutDown: answer?.hasGivenUp === true || isShutDown(entry),
+    silent: answer === null,
+    ...(await counted),
+  };
+}
+
+/** By its mount options alone, which not every file system sets. Does not access it. */
+export function isShutDown({ superOptions }: Pick<MountEntry, 'superOptions'>): boolean {
+  return superOptions.some((option) => SHUT_DOWN_OPTIONS.includes(option));
+}
+
+type Counted = Pick<FileSystemTroubles, 'errors' | 'corruptions'>;
+
+/** Zero for anything but ext4. */
+async function ext4Errors(deviceName: string): Promise<Counted> {
+  const text = await readOrEmpty(join('/sys/fs/ext4', deviceName, 'errors_count'));
+  return { errors: Number(text.trim() || 0), corruptions: 0 };
+}
+
+async function btrfsErrors(deviceName: string): Promise<Counted> {
+  const counted = { errors: 0, corruptions: 0 };
+  for (const fsid of await namesIn('/sys/fs/btrfs')) {
+    const root = join('/sys/fs/btrfs', fsid);
+    if (!(await namesIn(join(root, 'devices'))).includes(deviceName)) continue;
+    for (const device of await namesIn(join(root, 'devinfo'))) {
+      const text = await readOrEmpty(join(root, 'devinfo', device, 'error_stats'));
+      for (const [, name, count] of text.matchAll(/^(\w+) (\d+)$/gm)) {
+        counted.errors += Number(count);
+        if (CORRUPTIONS.includes(name ?? '')) counted.corruptions += Number(count);
+      }
+    }
+  }
+  return counted;
+}
+
+async function namesIn(directory: string): Promise<string[]> {
+  return readdir(directory).catch(absent<string[]>([]));
+}
+
+async function readOrEmpty(file: string): Promise<string> {
+  return readFile(file, 'utf8').catch(absent(''));
+}
+
+/** Sysfs entries go with their device. */
+function absent<T>(value: T): (thrown: unknown) => T {
+  return (thrown) => {
+    const code = errorCode(thrown);
+    if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'ENODEV' || code === 'EINVAL') {
+      return value;
+    }
+    throw thrown;
+  };
+}

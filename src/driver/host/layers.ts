@@ -1,0 +1,161 @@
+/**
+ * Single mounts, bound and unmounted by their number in mountinfo: never another mount that has since
+ * appeared at the same path, and never through a symbolic link put in the path since.
+ *
+ * Paths are resolved ones. Targets are made and removed in the directory they were found in. Knows
+ * nothing of volumes.
+ */
+import { CsiError, SystemError } from '../../base/errors.js';
+import { type MountEntry, mountsAt, readMountInfo } from '../../base/system/mountinfo.js';
+import type { NativeRunner } from '../native/pool.js';
+import { assertEmpty, assertNoLink, assertTargetFits, type TargetType } from './target.js';
+
+export interface Bind extends LayerFlags {
+  source: string;
+  /** Of the two the one that says what the source is: of a mounted file system, or of a device node. */
+  sourceMountId: number | null;
+  sourceDevice: number | null;
+}
+
+export interface LayerFlags {
+  target: string;
+  readOnly: boolean;
+  /** Those that are not of one mount but of its file system are passed over. */
+  options: readonly string[];
+}
+
+/** MOUNT_ATTR_* of linux/mount.h. */
+const ATIME_MASK = 0x70;
+const ATTRIBUTES: Readonly<Record<string, { set: number; clear: number }>> = {
+  ro: { set: 0x1, clear: 0 },
+  // The kernel's default, as for mount(8).
+  defaults: { set: 0, clear: 0 },
+  atime: { set: 0, clear: ATIME_MASK },
+  norelatime: { set: 0, clear: 0 },
+  nostrictatime: { set: 0, clear: 0 },
+  nosuid: { set: 0x2, clear: 0 },
+  suid: { set: 0, clear: 0x2 },
+  nodev: { set: 0x4, clear: 0 },
+  dev: { set: 0, clear: 0x4 },
+  noexec: { set: 0x8, clear: 0 },
+  exec: { set: 0, clear: 0x8 },
+  noatime: { set: 0x10, clear: ATIME_MASK },
+  strictatime: { set: 0x20, clear: ATIME_MASK },
+  relatime: { set: 0, clear: ATIME_MASK },
+  nodiratime: { set: 0x80, clear: 0 },
+  diratime: { set: 0, clear: 0x80 },
+  nosymfollow: { set: 0x20_0000, clear: 0 },
+  symfollow: { set: 0, clear: 0x20_0000 },
+};
+
+/** Of options that exclude one another the last one counts. `rw` changes nothing: what is read-only stays so. */
+export function attributesOf({ readOnly, options }: Omit<LayerFlags, 'target'>): {
+  set: number;
+  clear: number;
+} {
+  let [set, clear] = [0, 0];
+  for (const option of readOnly ? [...options, 'ro'] : options) {
+    const wanted = ATTRIBUTES[option];
+    if (wanted === undefined) continue;
+    set = (set & ~wanted.clear) | wanted.set;
+    clear |= wanted.clear;
+  }
+  return { set, clear };
+}
+
+/** Whether an option is of a mount, and not of its file system. `ro` and `rw` are of both. */
+export function isOfMount(option: string): boolean {
+  return option === 'rw' || Object.hasOwn(ATTRIBUTES, option);
+}
+
+/** How often the top layer may change under an unmount before that gives up. */
+const MAX_CHANGES = 100;
+
+/** Binds the source to an empty target that nothing is mounted on; it has its flags from the first moment on. */
+export async function bindLayer(native: NativeRunner, bind: Bind): Promise<void> {
+  const { source, sourceMountId, sourceDevice, target } = bind;
+  const attributes = attributesOf(bind);
+  await refusing(`${source} cannot be bound to ${target}`, () =>
+    native.run('bindMount', { source, sourceMountId, sourceDevice, target, ...attributes }),
+  );
+}
+
+/** Gives the top layer its flags, if it is still this one. */
+export async function setLayerFlags(
+  native: NativeRunner,
+  { mountId }: MountEntry,
+  flags: LayerFlags,
+): Promise<void> {
+  const { target: path } = flags;
+  await refusing(`${path} cannot be given its mount options`, () =>
+    native.run('setMountAttributes', { path, mountId, ...attributesOf(flags) }),
+  );
+}
+
+/** What unmounting has done. */
+export interface Unmounted {
+  /** There was a layer to unmount. */
+  found: boolean;
+  /** The mounts that are left, on this path and elsewhere. */
+  mounts: readonly MountEntry[];
+}
+
+/**
+ * Unmounts the layers on the path, from the top down to the first one that does not belong to the
+ * caller. FAILED_PRECONDITION if one is busy.
+ *
+ * @param before the current mounts, if the caller has just read them
+ */
+export async function unmountLayers(
+  native: NativeRunner,
+  path: string,
+  belongs: (entry: MountEntry) => boolean | Promise<boolean>,
+  before?: readonly MountEntry[],
+): Promise<Unmounted> {
+  let found = false;
+  let mounts = before ?? (await readMountInfo());
+  for (let changes = 0; ; mounts = await readMountInfo()) {
+    const top = mountsAt(mounts, path).at(-1);
+    if (top === undefined || !(await belongs(top))) return { found, mounts };
+    try {
+      await native.run('unmountLayer', { path, mountId: top.mountId });
+      found = true;
+    } catch (thrown) {
+      if (!(thrown instanceof SystemError)) throw thrown;
+      changes += 1;
+      // Something else is on top by now: to be judged anew.
+      if (thrown.code === 'ESTALE' && changes < MAX_CHANGES) continue;
+      throw CsiError.failedPrecondition(
+        `${path} cannot be unmounted: it is busy or cannot be reached; end what uses it and try again (${thrown.message})`,
+        { cause: thrown },
+      );
+    }
+  }
+}
+
+/** Makes an empty directory or file to mount on. An empty one there already is taken as it is. */
+export async function makeTarget(
+  native: NativeRunner,
+  path: string,
+  type: TargetType,
+): Promise<void> {
+  if (await assertTargetFits(path, type)) return;
+  const directory = type === 'directory';
+  await refusing(`${path} cannot be made`, () => native.run('makeTarget', { path, directory }));
+}
+
+/** Removes an empty directory or file that nothing is mounted on. Absent: done. Anything else is left and refused. */
+export async function removeTarget(native: NativeRunner, path: string): Promise<void> {
+  await assertNoLink(path);
+  if ((await assertEmpty(path)) === null) return;
+  await refusing(`${path} cannot be removed`, () => native.run('removeTarget', { path }));
+}
+
+async function refusing(what: string, call: () => Promise<unknown>): Promise<void> {
+  try {
+    await call();
+  } catch (thrown) {
+    if (!(thrown instanceof SystemError)) throw thrown;
+    throw CsiError.failedPrecondition(`${what} (${thrown.message})`, { cause: thrown });
+  }
+}

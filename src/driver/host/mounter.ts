@@ -1,0 +1,110 @@
+/**
+ * Mounting file systems on this node, idempotent by what mountinfo says.
+ *
+ * Paths are as the kernel sees them: absolute, without a symbolic link in the last component (see
+ * target.ts). Options may be sensitive and appear in no error. Knows nothing of volumes; single layers are
+ * the business of layers.ts.
+ */
+import { stat } from 'node:fs/promises';
+import { CsiError, SystemError } from '../../base/errors.js';
+import {
+  isOfDevice,
+  type MountEntry,
+  mountsAt,
+  readMountInfo,
+} from '../../base/system/mountinfo.js';
+import type { NativeRunner } from '../native/pool.js';
+import { attributesOf, isOfMount } from './layers.js';
+import { kernelPath } from './target.js';
+
+export interface MountRequest {
+  /** A block device. */
+  source: string;
+  target: string;
+  fsType: string;
+  /** As for `mount -o`, one option each. */
+  options: readonly string[];
+  /** The target has no symbolic link in it: one that has come in the way since is refused, not followed. */
+  isResolved?: boolean;
+  /** The current mounts, if the caller has just read them. */
+  before?: readonly MountEntry[];
+}
+
+/**
+ * Mounts the file system of a block device. There already, as the top layer: done. Returns the mounts after
+ * it. FAILED_PRECONDITION if the kernel refuses. No time limit ends it: the kernel replays a journal to its
+ * end, whoever waits for that.
+ */
+export async function mount(
+  native: NativeRunner,
+  request: MountRequest,
+): Promise<readonly MountEntry[]> {
+  const { source, target, fsType, options } = request;
+  const { rdev } = await stat(source);
+  const path = request.isResolved === true ? target : await kernelPath(target);
+  if (path === null) {
+    throw CsiError.failedPrecondition(
+      `${source} (${fsType}) cannot be mounted on ${target}: no such directory`,
+    );
+  }
+  const isDone = (mounts: readonly MountEntry[]): boolean => {
+    const top = mountsAt(mounts, path).at(-1);
+    return top !== undefined && isOfDevice(top, rdev) && top.fsType === fsType;
+  };
+  const before = request.before ?? (await readMountInfo());
+  if (isDone(before)) return before;
+  const readOnly = options.includes('ro');
+  try {
+    await native.run('mountFileSystem', {
+      ...{ source, fsType, target: path },
+      options: [readOnly ? 'ro' : 'rw', ...options.filter((option) => !isOfMount(option))],
+      set: attributesOf({ readOnly, options }).set,
+    });
+  } catch (thrown) {
+    if (!(thrown instanceof SystemError)) throw thrown;
+    const cause = withoutValues(thrown, options);
+    throw CsiError.failedPrecondition(
+      `${source} (${fsType}) cannot be mounted on ${target}${remedyOf(thrown)} (${cause.message})`,
+      { cause },
+    );
+  }
+  const after = await readMountInfo();
+  if (isDone(after)) return after;
+  throw CsiError.internal(`mounting ${source} on ${target} had no effect that mountinfo shows`);
+}
+
+/** The kernel may quote a value that it does not take. A value is replaced where it is a word of its own. */
+function withoutValues(failure: SystemError, options: readonly string[]): SystemError {
+  const values = options
+    .filter((option) => option.includes('='))
+    .map((option) => option.slice(option.indexOf('=') + 1).replaceAll(/[^\w]/g, '\\$&'))
+    .filter((value) => value !== '');
+  const message = values.reduce(
+    (text, value) => text.replaceAll(new RegExp(`(?<![\\w/])${value}(?!\\w)`, 'g'), '***'),
+    failure.message,
+  );
+  return new SystemError(failure.code, failure.syscall, failure.path, message);
+}
+
+function remedyOf({ code }: SystemError): string {
+  switch (code) {
+    case 'ELOOP':
+      return ': a symbolic link has come into the path since it was resolved; nothing is mounted. Try again';
+    case 'EBUSY':
+      return ': the device or the directory is in use; end what uses it and try again';
+    case 'EINVAL':
+      return ': the kernel refuses the file system or an option; its log (dmesg) has the reason';
+    default:
+      return '';
+  }
+}
+
+export async function isMountPoint(path: string): Promise<boolean> {
+  return (await topMount(path)) !== null;
+}
+
+/** What is seen mounted at the path; null if it is no mount point. */
+export async function topMount(path: string): Promise<MountEntry | null> {
+  const target = await kernelPath(path);
+  return target === null ? null : (mountsAt(await readMountInfo(), target).at(-1) ?? null);
+}

@@ -1,0 +1,295 @@
+/**
+ * CSI SnapshotMetadata: which ranges of a snapshot hold data, and which differ between two snapshots.
+ *
+ * Either the complete list is sent, or the stream ends with an error that says why. The snapshots are
+ * locked in shared mode while a stream is open, so that neither can be deleted, and a retained base cannot
+ * be dropped. The locks are released when the client disconnects or stops reading.
+ *
+ * A deleted snapshot that is no longer retained as a base is NOT_FOUND in any case: for CSI it has not
+ * existed since its deletion, and the code must not change when the record of the reason expires.
+ */
+
+import {
+  parseInt32NonNegative,
+  parseInt64,
+  parseSecrets,
+  requirePresent,
+  requireString,
+} from '../../base/csi/fields.js';
+import type { MessageWriter, RequestOf, Service, StreamContext } from '../../base/csi/service.js';
+import { CsiError, SystemError } from '../../base/errors.js';
+import type { Backend } from '../backends/backend.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { SnapshotRecord } from '../catalogue/records.js';
+import type { ScanSource } from '../native/addon.js';
+import type { ScanThreads } from '../native/scan-threads.js';
+import type { ChangeListMaker } from '../volumes/change-list-maker.js';
+import { type OperationLocks, shared, snapshotKey } from '../volumes/operation-locks.js';
+import { snapshotDeleting } from '../volumes/ready-volume.js';
+import type { ScanKind, ScanObserver } from './scan-observer.js';
+import { scan } from './scanner.js';
+
+export interface SnapshotMetadataDependencies {
+  catalogue: AsyncCatalogue;
+  locks: OperationLocks;
+  scanThreads: ScanThreads;
+  backendOf(pool: string): Backend;
+  /** Makes the list of a snapshot that a request has found none for, or a damaged one. Absent: lists are off. */
+  changeLists?: Pick<ChangeListMaker, 'schedule' | 'replace'> | undefined;
+  observer?: ScanObserver | undefined;
+}
+
+type MetadataRequest = RequestOf<'GetMetadataAllocated'> | RequestOf<'GetMetadataDelta'>;
+
+/** The parameters that both RPCs share. */
+interface MetadataParams {
+  startingOffset: bigint;
+  maxResults: number;
+}
+
+export function createSnapshotMetadataService(
+  deps: SnapshotMetadataDependencies,
+): Service<'SnapshotMetadata'> {
+  return {
+    name: 'SnapshotMetadata',
+    unary: {},
+    streams: {
+      GetMetadataAllocated: (request, context, writer) => allocated(deps, request, context, writer),
+      GetMetadataDelta: (request, context, writer) => delta(deps, request, context, writer),
+    },
+  };
+}
+
+async function allocated(
+  deps: SnapshotMetadataDependencies,
+  request: RequestOf<'GetMetadataAllocated'>,
+  context: StreamContext,
+  writer: MessageWriter,
+): Promise<void> {
+  requirePresent(request.snapshot_id, 'snapshot_id');
+  const snapshotId = requireString(request.snapshot_id, 'snapshot_id');
+  const work = async (): Promise<void> => {
+    const target = await findSnapshot(deps, snapshotId);
+    const params = parseParams(request, target);
+    await stream(deps, { target, base: null, params }, context, writer);
+  };
+  await deps.locks.run([shared(snapshotKey(snapshotId))], work, context.signal);
+}
+
+async function delta(
+  deps: SnapshotMetadataDependencies,
+  request: RequestOf<'GetMetadataDelta'>,
+  context: StreamContext,
+  writer: MessageWriter,
+): Promise<void> {
+  requirePresent(request.base_snapshot_id, 'base_snapshot_id');
+  requirePresent(request.target_snapshot_id, 'target_snapshot_id');
+  const baseId = requireString(request.base_snapshot_id, 'base_snapshot_id');
+  const targetId = requireString(request.target_snapshot_id, 'target_snapshot_id');
+  const keys = [shared(snapshotKey(baseId)), shared(snapshotKey(targetId))];
+  await deps.locks.run(
+    keys,
+    async () => {
+      const base = await findBase(deps, baseId);
+      const target = await findSnapshot(deps, targetId);
+      assertOrdered(base, target);
+      const params = parseParams(request, target);
+      await stream(deps, { target, base, params }, context, writer);
+    },
+    context.signal,
+  );
+}
+
+async function findSnapshot(
+  deps: SnapshotMetadataDependencies,
+  snapshotId: string,
+): Promise<SnapshotRecord> {
+  const snapshot = await deps.catalogue.snapshotById(snapshotId);
+  if (snapshot !== null) return assertReady(snapshot);
+  const retained = await deps.catalogue.retainedBaseById(snapshotId);
+  const deleted =
+    retained?.invalidated === null
+      ? ': it was deleted, and is retained as the base of deltas only'
+      : ': it was deleted';
+  throw CsiError.notFound(
+    `snapshot ${snapshotId} does not exist on this node${retained === null ? '' : deleted}`,
+  );
+}
+
+function assertReady(snapshot: SnapshotRecord): SnapshotRecord {
+  const { snapshotId } = snapshot;
+  if (snapshot.state === 'deleting') {
+    const isMember = snapshot.groupSnapshotId !== null;
+    throw snapshotDeleting(snapshotId, isMember ? 'DeleteVolumeGroupSnapshot' : 'DeleteSnapshot');
+  }
+  if (snapshot.state !== 'ready') {
+    throw CsiError.failedPrecondition(
+      `snapshot ${snapshotId} is not ready to use: its creation has not completed; call CreateSnapshot again`,
+    );
+  }
+  return snapshot;
+}
+
+/** A base may be a deleted snapshot, if its pool has retained what deltas need of it. */
+async function findBase(deps: SnapshotMetadataDependencies, snapshotId: string): Promise<ScanBase> {
+  const snapshot = await deps.catalogue.snapshotById(snapshotId);
+  if (snapshot !== null) return assertReady(snapshot);
+  const retained = await deps.catalogue.retainedBaseById(snapshotId);
+  if (retained?.invalidated === null) return { ...retained, isRetained: true };
+  throw CsiError.notFound(
+    retained === null
+      ? `snapshot ${snapshotId} does not exist on this node`
+      : `snapshot ${snapshotId} was deleted, and it can no longer be the base of a delta because ` +
+          `${retained.invalidated.reason}; make a full backup`,
+  );
+}
+
+function assertOrdered(base: ScanBase, target: SnapshotRecord): void {
+  if (base.volumeId !== target.volumeId) {
+    throw CsiError.invalidArgument(
+      `base_snapshot_id ${base.snapshotId} is of volume ${base.volumeId} and target_snapshot_id ` +
+        `${target.snapshotId} of volume ${target.volumeId}; give two snapshots of one volume`,
+    );
+  }
+  if (base.sequence >= target.sequence) {
+    throw CsiError.invalidArgument(
+      `base_snapshot_id ${base.snapshotId} was not taken before target_snapshot_id ${target.snapshotId}: ` +
+        'give the older snapshot as the base',
+    );
+  }
+}
+
+function parseParams(request: MetadataRequest, target: SnapshotRecord): MetadataParams {
+  const startingOffset = parseInt64(request.starting_offset, 'starting_offset');
+  if (startingOffset < 0n || startingOffset > target.sizeBytes) {
+    throw CsiError.outOfRange(
+      `starting_offset is ${startingOffset}: snapshot ${target.snapshotId} takes 0 to ${target.sizeBytes}`,
+    );
+  }
+  parseSecrets(request.secrets, 'secrets');
+  return {
+    startingOffset,
+    maxResults: parseInt32NonNegative(request.max_results, 'max_results'),
+  };
+}
+
+/**
+ * A snapshot file that was truncated or extended is no longer the snapshot. That applies to the base too:
+ * where it has lost data it reads as zeros, and zeros in the target would seem unchanged.
+ */
+function assertWhole({ target, base }: ScanJob, source: ScanSource): void {
+  if (source.kind === 'lists' && source.thin !== null) {
+    assertSize(target, source.sizeBytes);
+    return;
+  }
+  if (source.kind !== 'files' && source.kind !== 'lists') {
+    assertSize(target, source.sizeBytes);
+    return;
+  }
+  if (source.target !== null) assertSize(target, source.target.sizeBytes);
+  if (base !== null && source.base !== null) assertSize(base, source.base.sizeBytes);
+}
+
+function assertSize(snapshot: ScanBase, found: bigint): void {
+  if (found === snapshot.sizeBytes) return;
+  throw CsiError.failedPrecondition(
+    `snapshot ${snapshot.snapshotId} should have ${snapshot.sizeBytes} bytes and its pool holds ${found}: ` +
+      'another process has modified it; make a full backup of another snapshot',
+  );
+}
+
+/** A snapshot, or a retained base. */
+interface ScanBase
+  extends Pick<SnapshotRecord, 'snapshotId' | 'volumeId' | 'sequence' | 'sizeBytes'> {
+  isRetained?: boolean;
+}
+
+interface ScanJob {
+  target: SnapshotRecord;
+  base: ScanBase | null;
+  params: MetadataParams;
+}
+
+const kindOf = (base: ScanBase | null): ScanKind => (base === null ? 'allocated' : 'delta');
+
+/**
+ * What to scan in place of stored lists of which one was refused: the files, or, as a retained base has none, what
+ * other lists there are. Null: the scan failed for another reason. What was sent so far came from lists that were
+ * verified, so it stands. Throws the reason if there is no other sound source.
+ */
+async function withoutLists(
+  deps: SnapshotMetadataDependencies,
+  { target, base }: ScanJob,
+  source: ScanSource,
+  thrown: unknown,
+): Promise<ScanSource | null> {
+  if (source.kind !== 'lists' || !(thrown instanceof SystemError)) return null;
+  if (source.target === null && source.thin === null) return null;
+  if (thrown.code !== 'LIST_INVALID' && !source.paths.includes(thrown.path)) return null;
+  await deps.changeLists?.replace(target, kindOf(base), thrown);
+  if (source.target !== null && (base === null || source.base !== null)) {
+    return { kind: 'files', target: source.target, base: source.base };
+  }
+  return deps.backendOf(target.pool).scanSource(target.snapshotId, base?.snapshotId ?? null);
+}
+
+/** A list may be joined with another while it is read, and one of another chain may be damaged as well. */
+const MAX_SOURCES = 4;
+
+async function stream(
+  deps: SnapshotMetadataDependencies,
+  job: ScanJob,
+  context: StreamContext,
+  writer: MessageWriter,
+): Promise<void> {
+  const { target, base, params } = job;
+  const backend = deps.backendOf(target.pool);
+  const source = await backend.scanSource(target.snapshotId, base?.snapshotId ?? null);
+  assertWhole(job, source);
+  const turn = { group: target.pool, peer: context.peer, signal: context.signal };
+  const storedLists = source.kind === 'lists' ? source.paths.length : 0;
+  const scanned = { chunks: 0, extents: 0, rescans: 0, unprovedBytes: 0n };
+  const sums = { entries: 0, entryBytes: 0n, ...scanned, storedLists };
+  const kind = kindOf(base);
+  let startingOffset = params.startingOffset;
+  const send = async (from: ScanSource): Promise<void> => {
+    const options = { ...params, startingOffset, turn };
+    for await (const { bytes, result } of scan(deps.scanThreads, from, options)) {
+      sums.chunks += 1;
+      sums.entries += result.entries;
+      sums.entryBytes += result.entryBytes;
+      sums.extents += result.extents;
+      sums.rescans += result.rescans;
+      sums.unprovedBytes += result.unprovedBytes;
+      await writer.send(bytes);
+      startingOffset = result.nextRangeStart;
+    }
+  };
+  deps.observer?.scanStarted(kind, sums, params.startingOffset > 0n);
+  try {
+    let from = source;
+    for (let count = 1; ; count += 1) {
+      try {
+        await send(from);
+        break;
+      } catch (thrown) {
+        const other = count < MAX_SOURCES ? await withoutLists(deps, job, from, thrown) : null;
+        if (other === null) throw thrown;
+        // From the start of a range that was found and not sent yet.
+        from = other;
+      }
+    }
+  } catch (thrown) {
+    if (thrown instanceof SystemError) {
+      // A missing file is only a symptom if the whole pool is unavailable, or has dropped the base: report that.
+      await backend.check();
+      if (base?.isRetained === true) await backend.scanSource(target.snapshotId, base.snapshotId);
+    }
+    throw thrown;
+  } finally {
+    deps.observer?.scanEnded(kind, sums);
+    // Not before the end: both would read the same maps at once.
+    if (source.kind === 'files') deps.changeLists?.schedule(target.snapshotId, kind);
+    context.note(sums);
+  }
+}

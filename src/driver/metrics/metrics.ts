@@ -1,0 +1,66 @@
+/**
+ * The metrics of one process: a registry of its own, what every server counts, and the listener. What only
+ * one kind of server counts is added to it from outside.
+ */
+import { Registry } from 'prom-client';
+import { servedServices } from '../../base/csi/proto.js';
+import type { HostPort } from '../../base/settings/values.js';
+import { packageVersion } from '../../base/version.js';
+import type { ObservedRpc } from '../csi/call-observer.js';
+import { CallMetrics } from './call-metrics.js';
+import { Exposition, type Source } from './exposition.js';
+import { MetricsListener } from './listener.js';
+import { addProcessMetrics } from './process-metrics.js';
+import { type Health, Readiness } from './readiness.js';
+
+export interface MetricsOptions {
+  /** The command that runs, for the build's labels. */
+  command: string;
+  /** How long a collection serves later requests too, ms. */
+  freshMs?: number;
+}
+
+export class Metrics {
+  readonly registry = new Registry();
+  readonly calls: CallMetrics;
+  readonly #exposition: Exposition;
+  #listener: MetricsListener | null = null;
+
+  constructor({ command, freshMs }: MetricsOptions) {
+    addProcessMetrics(this.registry, { version: packageVersion(), command });
+    this.calls = new CallMetrics(this.registry, streamedRpcs());
+    this.#exposition = new Exposition(this.registry, freshMs);
+  }
+
+  /** Updates metrics of the registry before each collection. */
+  add(source: Source): void {
+    this.#exposition.add(source);
+  }
+
+  /**
+   * Serves until close(). Returns the address as host:port. Throws a CsiError if the address cannot be
+   * listened on.
+   */
+  async listen(address: HostPort, health: Health): Promise<string> {
+    const readiness = new Readiness(health);
+    this.#listener = await MetricsListener.listen(address, {
+      contentType: this.#exposition.contentType,
+      metrics: () => this.#exposition.text(),
+      notReady: () => readiness.notReady(),
+    });
+    return this.#listener.address;
+  }
+
+  async close(): Promise<void> {
+    await this.#listener?.close();
+    this.#listener = null;
+  }
+}
+
+function streamedRpcs(): ObservedRpc[] {
+  return Object.entries(servedServices()).flatMap(([service, methods]) =>
+    Object.entries(methods)
+      .filter(([, { responseStream }]) => responseStream)
+      .map(([name]) => ({ service, name })),
+  );
+}

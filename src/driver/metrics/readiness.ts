@@ -1,0 +1,43 @@
+/**
+ * Whether the server is ready, asked at most once a second and never twice at once: every question may
+ * reach disks.
+ */
+import { SingleFlight } from '../../base/single-flight.js';
+import { withTimeout } from '../../base/timeout.js';
+
+/** As Probe asks it: rejects with the reason if the server does not work. */
+export type Health = () => Promise<'starting' | 'ready'>;
+
+const FRESH_MS = 1000;
+const TIMEOUT_MS = 6000;
+
+export class Readiness {
+  readonly #health: Health;
+  readonly #questions = new SingleFlight<'ready', string | null>();
+  #last: { answer: string | null; at: number } | null = null;
+
+  constructor(health: Health) {
+    this.#health = health;
+  }
+
+  /** Null: ready; otherwise why not. Never rejects. */
+  async notReady(): Promise<string | null> {
+    if (this.#last !== null && performance.now() - this.#last.at < FRESH_MS) {
+      return this.#last.answer;
+    }
+    const asked = this.#questions.run('ready', async () => {
+      const answer = await this.#ask();
+      this.#last = { answer, at: performance.now() };
+      return answer;
+    });
+    return withTimeout(asked, TIMEOUT_MS, () => 'the check of its pools does not end');
+  }
+
+  async #ask(): Promise<string | null> {
+    try {
+      return (await this.#health()) === 'ready' ? null : 'it is starting';
+    } catch (thrown) {
+      return thrown instanceof Error ? thrown.message : String(thrown);
+    }
+  }
+}

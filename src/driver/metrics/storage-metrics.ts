@@ -1,0 +1,262 @@
+/**
+ * Pools and volumes, read when metrics are collected: each pool and the catalogue once, all at the same time,
+ * within a time limit. One that does not answer is reported as down, and is not asked again until it has
+ * answered, so that a dead disk holds one question and no scrape.
+ *
+ * Values are JavaScript numbers: bytes beyond 2^53 are rounded.
+ */
+import { setImmediate } from 'node:timers/promises';
+import { Counter, Gauge, type Registry } from 'prom-client';
+import { SingleFlight } from '../../base/single-flight.js';
+import { withTimeout } from '../../base/timeout.js';
+import type { Backend, PoolEvent, PoolStatistics } from '../backends/backend.js';
+import type { BackendRegistry } from '../backends/registry.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { CatalogueStatistics } from '../catalogue/statistics.js';
+
+/** Well below the 10 s after which Prometheus gives up a scrape. */
+const ANSWER_MS = 4000;
+/** Series grow with volumes, and Prometheus pays for each: no more volumes than this get their own. */
+export const MAX_VOLUMES = 1000;
+const VOLUMES_AT_ONCE = 100;
+const EVENT_LEVELS: readonly PoolEvent['level'][] = ['info', 'warn', 'error'];
+const THIN_MODES = ['rw', 'ro', 'out_of_data_space', 'fail', 'error'];
+
+export interface StorageSources {
+  registry: Pick<BackendRegistry, 'all' | 'unavailable'>;
+  catalogue: Pick<AsyncCatalogue, 'statistics'>;
+}
+
+/** What was found of one pool. */
+interface PoolFindings {
+  pool: string;
+  /** Null: unknown, because the pool could not be started. */
+  kind: string | null;
+  isUp: boolean;
+  statistics: PoolStatistics | null;
+}
+
+export class StorageMetrics {
+  readonly #volumesShown: number;
+  readonly #answerMs: number;
+  readonly #pools = new SingleFlight<Backend, PoolFindings>();
+  readonly #counts = new SingleFlight<'catalogue', CatalogueStatistics>();
+  readonly #gauges: ReturnType<typeof poolGauges>;
+  readonly #volumeGauges: ReturnType<typeof volumeGauges>;
+  readonly #events: Counter<'pool' | 'level'>;
+  readonly #catalogueUp: Gauge;
+  #sources: StorageSources | null = null;
+
+  /**
+   * @param showsVolumes whether each volume gets series of its own, up to MAX_VOLUMES
+   * @param answerMs how long a collection waits for pools and catalogue
+   */
+  constructor(registry: Registry, showsVolumes: boolean, answerMs = ANSWER_MS) {
+    this.#answerMs = answerMs;
+    this.#volumesShown = showsVolumes ? MAX_VOLUMES : 0;
+    this.#gauges = poolGauges(registry);
+    this.#volumeGauges = volumeGauges(registry);
+    this.#catalogueUp = new Gauge({
+      name: 'blockdelta_catalogue_up',
+      help: '1 if the catalogue answered in time, otherwise 0',
+      registers: [registry],
+    });
+    this.#events = new Counter({
+      name: 'blockdelta_pool_events_total',
+      help: 'what pools have logged by themselves, by level',
+      labelNames: ['pool', 'level'],
+      registers: [registry],
+    });
+  }
+
+  /** From now on these are read. */
+  observe(sources: StorageSources): void {
+    this.#sources = sources;
+  }
+
+  poolEvent(pool: string, level: PoolEvent['level']): void {
+    this.#events.inc({ pool, level });
+  }
+
+  /** Never rejects. */
+  async collect(): Promise<void> {
+    if (this.#sources === null) return;
+    const { registry, catalogue } = this.#sources;
+    const [counts, ...found] = await Promise.all([
+      this.#count(catalogue),
+      ...registry.all.map((backend) => this.#find(backend)),
+    ]);
+    for (const { pool } of registry.unavailable) {
+      found.push({ pool, kind: null, isUp: false, statistics: null });
+    }
+    for (const gauge of [...Object.values(this.#gauges), ...Object.values(this.#volumeGauges)]) {
+      gauge.reset();
+    }
+    this.#catalogueUp.set(counts === null ? 0 : 1);
+    for (const pool of found) this.#setPool(pool);
+    if (counts === null) return;
+    this.#setCounts(counts);
+    await this.#setVolumes(counts, found);
+  }
+
+  async #find(backend: Backend): Promise<PoolFindings> {
+    const { pool, kind } = backend;
+    const asked = this.#pools.run(backend, () => readPool(backend));
+    return withTimeout(asked, this.#answerMs, () => ({
+      pool,
+      kind,
+      isUp: false,
+      statistics: null,
+    }));
+  }
+
+  async #count(catalogue: StorageSources['catalogue']): Promise<CatalogueStatistics | null> {
+    const asked = this.#counts.run('catalogue', () => catalogue.statistics(this.#volumesShown));
+    return withTimeout(asked, this.#answerMs, () => null).catch(() => null);
+  }
+
+  #setPool({ pool, kind, isUp, statistics }: PoolFindings): void {
+    const gauges = this.#gauges;
+    gauges.up.set({ pool }, isUp ? 1 : 0);
+    // So that the first event is a change of the series.
+    for (const level of EVENT_LEVELS) this.#events.inc({ pool, level }, 0);
+    if (kind !== null) gauges.info.set({ pool, kind }, 1);
+    if (statistics === null) return;
+    const { space, thin } = statistics;
+    if (space !== null) {
+      const { totalBytes, freeBytes, reserveBytes, availableBytes, lacksBacking } = space.capacity;
+      gauges.size.set({ pool }, Number(totalBytes));
+      gauges.free.set({ pool }, Number(freeBytes));
+      gauges.used.set({ pool }, Number(totalBytes - freeBytes));
+      gauges.reserve.set({ pool }, Number(reserveBytes));
+      gauges.available.set({ pool }, Number(availableBytes));
+      gauges.promised.set({ pool }, Number(space.promisedBytes));
+      gauges.lacksBacking.set({ pool }, lacksBacking === true ? 1 : 0);
+      const { metadata } = space.capacity;
+      if (metadata !== undefined) {
+        gauges.thinMetadata.set({ pool }, Number(metadata.totalBytes));
+        gauges.thinMetadataUsed.set({ pool }, Number(metadata.usedBytes));
+      }
+    }
+    if (thin === null) return;
+    for (const mode of THIN_MODES) gauges.thinMode.set({ pool, mode }, mode === thin.mode ? 1 : 0);
+    gauges.thinNeedsCheck.set({ pool }, thin.needsCheck ? 1 : 0);
+    if (thin.data === null) return;
+    gauges.thinData.set({ pool }, Number(thin.data.totalBytes));
+    gauges.thinDataUsed.set({ pool }, Number(thin.data.usedBytes));
+  }
+
+  #setCounts(counts: CatalogueStatistics): void {
+    const gauges = this.#gauges;
+    for (const { pool, ...of } of counts.pools) {
+      gauges.volumes.set({ pool }, of.volumes);
+      gauges.snapshots.set({ pool }, of.snapshots);
+      gauges.bases.set({ pool, state: 'usable' }, of.usableBases);
+      gauges.bases.set({ pool, state: 'invalidated' }, of.invalidatedBases);
+      gauges.baseBytes.set({ pool }, Number(of.usableBaseBytes));
+    }
+    this.#volumeGauges.omitted.set(counts.omittedVolumes);
+  }
+
+  /** A part of them at a time, and other work runs in between. */
+  async #setVolumes(counts: CatalogueStatistics, found: readonly PoolFindings[]): Promise<void> {
+    const space = new Map(found.map(({ pool, statistics }) => [pool, statistics?.space?.volumes]));
+    const volumes = this.#volumeGauges;
+    for (const [index, counted] of counts.volumes.entries()) {
+      if (index % VOLUMES_AT_ONCE === 0) await setImmediate();
+      const { volumeId: volume, pool, name, sizeBytes, snapshots } = counted;
+      const labels = { pool, volume };
+      volumes.info.set({ ...labels, name }, 1);
+      volumes.size.set(labels, Number(sizeBytes));
+      volumes.snapshots.set(labels, snapshots);
+      const used = space.get(pool)?.get(volume);
+      if (used !== undefined) volumes.used.set(labels, Number(used));
+    }
+  }
+}
+
+/** Numbers may be known of a pool that cannot serve, such as a read-only one. Never rejects. */
+async function readPool(backend: Backend): Promise<PoolFindings> {
+  const { pool, kind } = backend;
+  const isUp = await backend.check().then(
+    () => true,
+    () => false,
+  );
+  const statistics = await backend.statistics().catch(() => null);
+  return { pool, kind, isUp: isUp && statistics !== null, statistics };
+}
+
+function poolGauges(registry: Registry) {
+  const gauge = <Label extends string>(name: string, help: string, ...more: Label[]) =>
+    new Gauge<'pool' | Label>({
+      name: `blockdelta_${name}`,
+      help,
+      labelNames: ['pool', ...more],
+      registers: [registry],
+    });
+  return {
+    up: gauge('pool_up', '1 if the pool works and answered in time, otherwise 0'),
+    info: gauge('pool_info', 'always 1; the label says which backend serves the pool', 'kind'),
+    size: gauge('pool_size_bytes', 'size of the pool'),
+    used: gauge('pool_used_bytes', 'size of the pool less its free space'),
+    free: gauge('pool_free_bytes', 'free space that the storage below can provide now'),
+    reserve: gauge('pool_reserve_bytes', 'part of the free space that new volumes may not use'),
+    available: gauge('pool_available_bytes', 'what new volumes may take, as GetCapacity answers'),
+    promised: gauge(
+      'pool_promised_bytes',
+      'what existing volumes may still claim: their blocks that were never written',
+    ),
+    lacksBacking: gauge(
+      'pool_lacks_backing',
+      '1 if the storage below may be unable to provide what was promised to volumes',
+    ),
+    volumes: gauge('pool_volumes', 'volumes that are ready'),
+    snapshots: gauge('pool_snapshots', 'snapshots that are ready'),
+    bases: gauge(
+      'pool_retained_bases',
+      'deleted snapshots that can be the base of a delta, and those that no longer can',
+      'state',
+    ),
+    baseBytes: gauge('pool_retained_bases_bytes', 'space that the usable ones take'),
+    thinMode: gauge(
+      'pool_thin_mode',
+      '1 for the mode that device-mapper reports of a thin pool, 0 for the others',
+      'mode',
+    ),
+    thinNeedsCheck: gauge(
+      'pool_thin_needs_check',
+      '1 if the metadata of a thin pool needs a check',
+    ),
+    thinData: gauge('pool_thin_data_bytes', 'size of the data device of a thin pool'),
+    thinDataUsed: gauge('pool_thin_data_used_bytes', 'data blocks in use in a thin pool'),
+    thinMetadata: gauge('pool_thin_metadata_bytes', 'size of the metadata device of a thin pool'),
+    thinMetadataUsed: gauge(
+      'pool_thin_metadata_used_bytes',
+      'metadata blocks in use in a thin pool',
+    ),
+  };
+}
+
+function volumeGauges(registry: Registry) {
+  const gauge = <Label extends string>(name: string, help: string, ...more: Label[]) =>
+    new Gauge<'pool' | 'volume' | Label>({
+      name: `blockdelta_${name}`,
+      help,
+      labelNames: ['pool', 'volume', ...more],
+      registers: [registry],
+    });
+  return {
+    info: gauge('volume_info', 'always 1; the label has the name of CreateVolume', 'name'),
+    size: gauge('volume_size_bytes', 'size of the volume'),
+    used: gauge(
+      'volume_used_bytes',
+      'space of its blocks in the pool; blocks that snapshots share count too',
+    ),
+    snapshots: gauge('volume_snapshots', 'ready snapshots of the volume'),
+    omitted: new Gauge({
+      name: 'blockdelta_volumes_omitted',
+      help: 'volumes without metrics of their own, because there are too many or they are off',
+      registers: [registry],
+    }),
+  };
+}

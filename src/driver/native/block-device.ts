@@ -1,0 +1,78 @@
+/**
+ * Instant ioctls of fixed size on block devices, on the main thread.
+ *
+ * The `ioctl` package is not context-aware (it loads in one thread only), does not check buffer
+ * sizes and aborts the process on a wrong argument type. Nothing else in the plugin may import it,
+ * and every call here passes an integer fd, a uint32 request, and a Buffer of exactly the size the
+ * kernel writes. An ioctl that can block belongs in the addon.
+ */
+import { type FileHandle, open } from 'node:fs/promises';
+import { errorCode, SystemError } from '../../base/errors.js';
+import { loadPackage } from '../../base/system/binaries.js';
+
+type Ioctl = (fd: number, request: number, argument: Buffer) => number;
+const ioctl = loadPackage('ioctl') as Ioctl;
+
+/** BLKGETSIZE64 (linux/fs.h), as the uint32 that the package expects. */
+const BLKGETSIZE64 = 0x80081272;
+
+/** Size of a block device, bytes. */
+export async function deviceSizeBytes(devicePath: string): Promise<bigint> {
+  const handle = await open(devicePath, 'r');
+  try {
+    return readUint64(handle, BLKGETSIZE64, 'BLKGETSIZE64', devicePath);
+  } finally {
+    await handle.close();
+  }
+}
+
+function readUint64(handle: FileHandle, request: number, name: string, path: string): bigint {
+  const value = Buffer.alloc(8);
+  try {
+    ioctl(handle.fd, request, value);
+  } catch (thrown) {
+    const code = errorCode(thrown) ?? 'EIO';
+    throw new SystemError(code, name, path, `${name} on ${path} failed: ${code}`);
+  }
+  return value.readBigUInt64LE(0);
+}
+
+/** LOOP_CLR_FD (linux/loop.h). Takes no argument. */
+const LOOP_CLR_FD = 0x4c01;
+
+/**
+ * Detaches a loop device through a descriptor of it, so that its number cannot be reused between a check and the
+ * call. While others have it open, the kernel detaches it at their last close.
+ */
+export function detachOpenLoop({ fd }: { fd: number }, path: string): void {
+  try {
+    ioctl(fd, LOOP_CLR_FD, Buffer.alloc(8));
+  } catch (thrown) {
+    const code = errorCode(thrown) ?? 'EIO';
+    throw new SystemError(code, 'LOOP_CLR_FD', path, `LOOP_CLR_FD on ${path} failed: ${code}`);
+  }
+}
+
+/** LOOP_GET_STATUS64, and struct loop_info64 (linux/loop.h). */
+const LOOP_GET_STATUS64 = 0x4c05;
+const LOOP_INFO_BYTES = 232;
+const LO_RDEVICE = 16;
+
+/**
+ * st_rdev of the block device that a loop device is attached to; 0: it is attached to a file. The kernel
+ * asks the file's own file system for that: only for files that are known to be local.
+ */
+export async function loopBackingDevice(loopPath: string): Promise<number> {
+  const handle = await open(loopPath, 'r');
+  const info = Buffer.alloc(LOOP_INFO_BYTES);
+  try {
+    ioctl(handle.fd, LOOP_GET_STATUS64, info);
+  } catch (thrown) {
+    const code = errorCode(thrown) ?? 'EIO';
+    const message = `LOOP_GET_STATUS64 on ${loopPath} failed: ${code}`;
+    throw new SystemError(code, 'LOOP_GET_STATUS64', loopPath, message);
+  } finally {
+    await handle.close();
+  }
+  return Number(info.readBigUInt64LE(LO_RDEVICE));
+}

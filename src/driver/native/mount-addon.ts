@@ -1,0 +1,58 @@
+/** The mount part of the addon's contract; conventions as in addon.ts. */
+import type { NativeResult } from '../../base/system/native-result.js';
+
+/** Mounts on this node. Paths are resolved: ELOOP if a path contains a symbolic link. */
+export interface MountAddon {
+  /**
+   * Mounts the file system of a block device on a directory that nothing is mounted on: fsopen(2),
+   * fsconfig(2), fsmount(2), move_mount(2). `options` are those of the file system and its superblock,
+   * as `name` or `name=value`, with `ro` or `rw` among them; `set` has the MOUNT_ATTR_* flags of the
+   * mount. ELOOP if a symbolic link is in the target, EBUSY if something is mounted on it; otherwise
+   * the errno of the step that failed, with what the kernel says of it, which may contain options.
+   * Returns after the journal is replayed: that takes minutes.
+   */
+  mountFileSystem(request: {
+    source: string;
+    fsType: string;
+    options: string[];
+    set: number;
+    target: string;
+  }): NativeResult<object>;
+  /**
+   * Unmounts the top layer on a path if it has this mount id in mountinfo. `unmounted` false:
+   * nothing is mounted there. ESTALE if another layer is on top, EBUSY if the mount is in use.
+   * Never unmounts another mount, whatever other processes mount concurrently. Returns after the
+   * file system is written back.
+   */
+  unmountLayer(request: { path: string; mountId: number }): NativeResult<{ unmounted: boolean }>;
+  /**
+   * Binds a mounted file system (`sourceMountId`) or a device node (`sourceDevice`, its st_rdev) to
+   * an empty directory or file. The MOUNT_ATTR_* flags in `set` and `clear` apply before the mount
+   * becomes visible. ESTALE if the source has another identity, EBUSY if something is mounted on
+   * the target.
+   */
+  bindMount(request: {
+    source: string;
+    sourceMountId: number | null;
+    sourceDevice: number | null;
+    target: string;
+    set: number;
+    clear: number;
+  }): NativeResult<object>;
+  /**
+   * mount_setattr(2) on the top layer of a path; ESTALE unless it has this mount id in mountinfo.
+   */
+  setMountAttributes(request: {
+    path: string;
+    mountId: number;
+    set: number;
+    clear: number;
+  }): NativeResult<object>;
+  /** Creates a directory (mode 0750) or an empty file (0640). `made` false: the path exists. */
+  makeTarget(request: { path: string; directory: boolean }): NativeResult<{ made: boolean }>;
+  /**
+   * Removes an empty directory or regular file. `removed` false: the path does not exist. ENOTEMPTY
+   * for anything else, EBUSY for a mount point.
+   */
+  removeTarget(request: { path: string }): NativeResult<{ removed: boolean }>;
+}

@@ -1,0 +1,55 @@
+/**
+ * The code of a pool thread: loads the addon once and calls one function per task.
+ *
+ * Knows nothing of what the functions do. A scan buffer arrives and leaves by transfer, so threads
+ * copy no bytes. JavaScript allocates the buffer: memory of native code would be cloned, or
+ * refused.
+ */
+
+import type { NativeResult } from '../../base/system/native-result.js';
+import { type Addon, type FillRequest, type FillResult, loadAddon } from './addon.js';
+
+const addon = loadAddon();
+
+export interface UnaryTask {
+  method: Exclude<keyof Addon, 'fillMetadata'>;
+  request: unknown;
+}
+export interface FillTask {
+  method: 'fillMetadata';
+  request: FillRequest;
+  buffer: ArrayBuffer;
+}
+/** Warms up a thread: answered once the addon is loaded. */
+export interface IdleTask {
+  method: null;
+}
+export interface FillAnswer {
+  result: NativeResult<FillResult>;
+  buffer: ArrayBuffer;
+}
+
+export default function perform(task: UnaryTask | FillTask | IdleTask): unknown {
+  if (task.method === null) return null;
+  if (task.method === 'fillMetadata') return fill(task);
+  const call = addon[task.method] as (request: unknown) => unknown;
+  return call(task.request);
+}
+
+/** At the first scan: most threads never scan, and this takes a third of the time in which one starts. */
+const loadPiscina = () => import('piscina');
+let loading: ReturnType<typeof loadPiscina> | undefined;
+
+async function fill({ request, buffer }: FillTask): Promise<unknown> {
+  loading ??= loadPiscina();
+  const piscina = await loading;
+  const answer: FillAnswer = { result: addon.fillMetadata(request, buffer), buffer };
+  return piscina.move({
+    get [piscina.transferableSymbol]() {
+      return answer.buffer;
+    },
+    get [piscina.valueSymbol]() {
+      return answer;
+    },
+  });
+}

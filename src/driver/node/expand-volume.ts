@@ -1,0 +1,143 @@
+/**
+ * NodeExpandVolume: the file system of a volume in use grown to the size that ControllerExpandVolume
+ * gave the volume. A raw block volume has that size already.
+ *
+ * The device is grown first if needed, since a killed controller may have grown only the storage. Every
+ * step may be repeated: what is large enough stays as it is. Requests arrive parsed.
+ */
+
+import type { ResponseOf } from '../../base/csi/service.js';
+import type { CapacityRange, VolumeCapability } from '../../base/csi/volume-capability.js';
+import { CsiError, SystemError } from '../../base/errors.js';
+import type { VolumeRecord } from '../catalogue/records.js';
+import { canGrowMounted } from '../host/growth.js';
+import { deviceSizeBytes } from '../native/block-device.js';
+import {
+  findUse,
+  type Occupant,
+  usesOf,
+  type VolumeView,
+  viewVolume,
+} from '../volumes/volume-view.js';
+import type { NodeDependencies } from './dependencies.js';
+import { growMounted } from './growth.js';
+
+export interface Expansion {
+  volumePath: string;
+  /** Null: to the size the volume has. */
+  range: CapacityRange | null;
+  /** Null: as the path shows. */
+  capability: VolumeCapability | null;
+}
+
+export async function expandVolume(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  { volumePath, range, capability }: Expansion,
+): Promise<ResponseOf<'NodeExpandVolume'>> {
+  const view = await viewVolume(deps, volume);
+  const found = await findUse(view, volumePath);
+  if (found.kind !== 'mount' && found.kind !== 'block') {
+    throw CsiError.notFound(
+      `volume ${volume.volumeId} is neither staged nor published at ${volumePath}; a volume that is not ` +
+        'in use needs no expansion on the node: it is grown when it is staged',
+    );
+  }
+  assertKind(volume, capability, found);
+  assertInRange(volume, range);
+  const devicePath = view.attachment?.devicePath ?? '';
+  const sizeBytes = await deviceOfSize(deps, volume, devicePath);
+  if (found.kind === 'mount') await growInUse(deps, view, devicePath, sizeBytes);
+  return { capacity_bytes: sizeBytes.toString() };
+}
+
+function assertKind(
+  volume: VolumeRecord,
+  capability: VolumeCapability | null,
+  found: Exclude<Occupant, { kind: 'nothing' }>,
+): void {
+  if (capability === null || capability.accessType === found.kind) return;
+  throw CsiError.invalidArgument(
+    `volume_capability asks for ${capability.accessType} access, and volume ${volume.volumeId} is in use with ${found.kind} access`,
+  );
+}
+
+function assertInRange({ volumeId, sizeBytes }: VolumeRecord, range: CapacityRange | null): void {
+  if (range === null) return;
+  if (range.requiredBytes > sizeBytes) {
+    throw CsiError.outOfRange(
+      `capacity_range.required_bytes is ${range.requiredBytes} and volume ${volumeId} has ${sizeBytes}: call ControllerExpandVolume first`,
+    );
+  }
+  if (range.limitBytes !== 0n && range.limitBytes < sizeBytes) {
+    throw CsiError.outOfRange(
+      `capacity_range.limit_bytes is ${range.limitBytes} and volume ${volumeId} has ${sizeBytes}: volumes do not shrink`,
+    );
+  }
+}
+
+/** Resolves to the device's size. */
+async function deviceOfSize(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  devicePath: string,
+): Promise<bigint> {
+  const { volumeId, pool, sizeBytes } = volume;
+  await deps.backendOf(pool).expandVolume(volumeId, sizeBytes);
+  const found = await deviceSizeBytes(devicePath);
+  if (found >= sizeBytes) return found;
+  throw CsiError.failedPrecondition(
+    `${devicePath} of volume ${volumeId} has ${found} bytes instead of ${sizeBytes} and did not grow; ` +
+      'unpublish, unstage and stage the volume',
+  );
+}
+
+/** Requires a writable mount: the kernel does not grow a file system through a read-only one. */
+async function growInUse(
+  deps: NodeDependencies,
+  view: VolumeView,
+  devicePath: string,
+  deviceBytes: bigint,
+): Promise<void> {
+  const { volumeId } = view.volume;
+  const writable = usesOf(view).mounts.find((entry) => !entry.readOnly && !entry.superReadOnly);
+  if (writable === undefined) {
+    throw CsiError.failedPrecondition(
+      `the file system of volume ${volumeId} is mounted read-only and cannot be grown; ` +
+        'it is grown when the volume is staged for writing',
+    );
+  }
+  try {
+    const { fsType, mountPoint } = writable;
+    await growMounted(deps, { volumeId, fsType, mountPoint, devicePath, deviceBytes });
+  } catch (thrown) {
+    if (!(thrown instanceof SystemError && thrown.code === 'EPERM')) throw thrown;
+    const isAble = await canGrowMounted('ext4');
+    throw notPermitted(volumeId, writable.fsType, isAble, thrown);
+  }
+}
+
+/**
+ * What EPERM of growing a mounted file system means: a capability that is missing, or, of an ext4 where
+ * this process has it (`isAble`), errors that the file system remembers.
+ */
+export function notPermitted(
+  volumeId: string,
+  fsType: string,
+  isAble: boolean,
+  cause: SystemError,
+): CsiError {
+  const what = `the ${fsType} file system of volume ${volumeId} cannot be grown while mounted`;
+  if (fsType === 'ext4' && isAble) {
+    return CsiError.failedPrecondition(
+      `${what}: it has recorded errors; unpublish, unstage and stage the volume: it is checked and grown then`,
+      { cause },
+    );
+  }
+  const capability = fsType === 'ext4' ? 'CAP_SYS_RESOURCE' : 'CAP_SYS_ADMIN';
+  return CsiError.failedPrecondition(
+    `${what}: the plugin lacks ${capability}; ` +
+      'give it that, or unpublish and unstage the volume: it is grown when it is staged again',
+    { cause },
+  );
+}

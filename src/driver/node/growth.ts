@@ -1,0 +1,171 @@
+/**
+ * The file system of a volume that is staged, grown to its device.
+ *
+ * A file system that cannot be grown is staged all the same: the log line of the call holds the failure, and
+ * NodeExpandVolume reports it. Only a copy that was made larger than its source must have reached that size
+ * once before it is staged.
+ */
+
+import { stat } from 'node:fs/promises';
+import type { CallContext } from '../../base/csi/service.js';
+import type { MountAccess, VolumeCapability } from '../../base/csi/volume-capability.js';
+import { CsiError, errorCode, StatusCode } from '../../base/errors.js';
+import {
+  isOfDevice,
+  type MountEntry,
+  mountsOfDevice,
+  readMountInfo,
+} from '../../base/system/mountinfo.js';
+import type { Attachment } from '../backends/backend.js';
+import type { VolumeRecord } from '../catalogue/records.js';
+import { type FileSystem, MINIMUM_BYTES } from '../host/file-systems.js';
+import { checkFileSystem } from '../host/filesystem.js';
+import { canGrowMounted, growUnmountedExt4 } from '../host/growth.js';
+import { unmountLayers } from '../host/layers.js';
+import { isGrowable } from '../host/superblock.js';
+import { isReaderOnly } from '../volumes/volume-view.js';
+import type { NodeDependencies } from './dependencies.js';
+
+/**
+ * Room that resize2fs gets: it wrote 11 MiB growing 1 GiB to 1 TiB, and blocks that a snapshot shares
+ * are written anew.
+ */
+const RESIZE_ROOM_BYTES = 64n << 20n;
+const RESIZE_ROOM_DIVISOR = 1024n;
+
+export interface FileSystemStaging {
+  volume: VolumeRecord;
+  attachment: Attachment;
+  capability: MountAccess & VolumeCapability;
+  directory: string;
+  context: CallContext;
+}
+
+/**
+ * Whether the requested mount grows the file system. XFS and btrfs mounted read-only are grown when next
+ * staged for writing. Nothing is grown that this process lacks the capability to grow.
+ */
+export async function growsMounted(
+  { capability }: Pick<FileSystemStaging, 'capability'>,
+  type: FileSystem,
+): Promise<boolean> {
+  return !isReaderOnly(capability) && (await canGrowMounted(type));
+}
+
+/** Grows an ext4 that is not mounted; of its device's size already: done. */
+export async function growUnmounted(
+  deps: Pick<NodeDependencies, 'backendOf'>,
+  staging: FileSystemStaging,
+): Promise<void> {
+  const { devicePath, sizeBytes } = staging.attachment;
+  if (!(await isGrowable('ext4', devicePath, sizeBytes))) return;
+  try {
+    await assertRoom(deps, staging.volume);
+    await growUnmountedExt4(devicePath);
+  } catch (thrown) {
+    // It is still being grown, and must not be mounted.
+    if (thrown instanceof CsiError && thrown.code === StatusCode.ABORTED) throw thrown;
+    carryOn(staging, thrown);
+    await checkFileSystem('ext4', devicePath);
+  }
+}
+
+/** resize2fs that runs out of space half way leaves a file system that fsck -p refuses. */
+async function assertRoom(
+  deps: Pick<NodeDependencies, 'backendOf'>,
+  { volumeId, pool, sizeBytes }: VolumeRecord,
+): Promise<void> {
+  const { freeBytes } = await deps.backendOf(pool).capacity();
+  const neededBytes = RESIZE_ROOM_BYTES + sizeBytes / RESIZE_ROOM_DIVISOR;
+  if (freeBytes >= neededBytes) return;
+  throw CsiError.resourceExhausted(
+    `the ext4 file system of volume ${volumeId} is not grown: pool '${pool}' has ${freeBytes} bytes free, and ` +
+      `growing it safely while it is not mounted takes ${neededBytes}; delete volumes or snapshots, then stage it again`,
+  );
+}
+
+/** A mounted file system, and the device it is to fill. */
+export interface MountedFileSystem {
+  volumeId: string;
+  fsType: string;
+  mountPoint: string;
+  devicePath: string;
+  deviceBytes: bigint;
+}
+
+/** Grows a mounted file system to its device's size; of that size already: done. */
+export async function growMounted(
+  { native }: Pick<NodeDependencies, 'native'>,
+  { volumeId, fsType, mountPoint, devicePath, deviceBytes }: MountedFileSystem,
+): Promise<void> {
+  try {
+    await native.run('growFileSystem', { mountPoint, devicePath });
+  } catch (thrown) {
+    throw tooSmallToGrow(volumeId, fsType, deviceBytes, thrown) ?? thrown;
+  }
+}
+
+/**
+ * Grows the file system of a staging directory; of its device's size already: done. An ext4 that grows only
+ * while it is not mounted is unmounted for that, unless it is mounted elsewhere too or `mountAgain` is null.
+ */
+export async function growStaged(
+  deps: Pick<NodeDependencies, 'native' | 'backendOf'>,
+  staging: FileSystemStaging,
+  type: FileSystem,
+  mountAgain: (() => Promise<unknown>) | null,
+): Promise<void> {
+  const { attachment, directory } = staging;
+  const { devicePath, sizeBytes: deviceBytes } = attachment;
+  const { volumeId } = staging.volume;
+  try {
+    const mounted = { volumeId, fsType: type, mountPoint: directory, devicePath, deviceBytes };
+    await growMounted(deps, mounted);
+  } catch (thrown) {
+    const isOffline = type === 'ext4' && errorCode(thrown) === 'EOPNOTSUPP';
+    if (
+      !isOffline ||
+      mountAgain === null ||
+      (await mountPointsOf(attachment, await readMountInfo())) > 1
+    ) {
+      carryOn(staging, thrown);
+      return;
+    }
+    const { rdev } = await stat(devicePath);
+    await unmountLayers(deps.native, directory, (entry) => isOfDevice(entry, rdev));
+    await growUnmounted(deps, staging);
+    await mountAgain();
+  }
+}
+
+/** What EINVAL of growing a btrfs means where its device has less than the kernel grows one to; null: something else. */
+function tooSmallToGrow(
+  volumeId: string,
+  fsType: string,
+  deviceBytes: bigint,
+  thrown: unknown,
+): CsiError | null {
+  const least = MINIMUM_BYTES.btrfs;
+  if (fsType !== 'btrfs' || deviceBytes >= least || errorCode(thrown) !== 'EINVAL') return null;
+  return CsiError.failedPrecondition(
+    `the btrfs file system of volume ${volumeId} cannot be grown to its device of ${deviceBytes} bytes: the kernel ` +
+      `grows none to less than ${least}; expand the volume to that, or more, with ControllerExpandVolume`,
+    { cause: thrown },
+  );
+}
+
+/** On how many paths the device's file system is mounted; below a directory that is shared twice it is there twice. */
+export async function mountPointsOf(
+  { devicePath }: Attachment,
+  mounts: readonly MountEntry[],
+): Promise<number> {
+  const { rdev } = await stat(devicePath);
+  const entries = mountsOfDevice(mounts, rdev);
+  return new Set(entries.map(({ mountPoint }) => mountPoint)).size;
+}
+
+function carryOn({ volume, context }: FileSystemStaging, thrown: unknown): void {
+  if (volume.awaitsGrowth) throw thrown;
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  context.note({ growthFailure: message });
+}

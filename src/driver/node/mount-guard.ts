@@ -1,0 +1,145 @@
+/**
+ * A volume's file system mounted, if what its superblock says is what this host accepts.
+ *
+ * Whoever can write a volume writes its superblock, and root's tools and the kernel act by it. So it is
+ * read before any of them gets the device, and again right before the mount, since a tool may have put a
+ * backup of the superblock in its place. The options in force are checked afterwards. Makes no file system.
+ */
+
+import { uuidOf } from '../../base/csi/handles.js';
+import { CsiError } from '../../base/errors.js';
+import type { MountEntry } from '../../base/system/mountinfo.js';
+import type { Attachment } from '../backends/backend.js';
+import type { VolumeRecord } from '../catalogue/records.js';
+import { isHeldExclusively } from '../host/device-holders.js';
+import type { FileSystem } from '../host/file-systems.js';
+import { UNTRUSTED } from '../host/filesystem.js';
+import { setLayerFlags } from '../host/layers.js';
+import { otherBtrfsMounted, unaskedInForce } from '../host/mounted-file-system.js';
+import { mount } from '../host/mounter.js';
+import { btrfsIdentity, superblockObjection } from '../host/superblock.js';
+import { usesOf, type VolumeView } from '../volumes/volume-view.js';
+import type { NodeDependencies } from './dependencies.js';
+import { mountPointsOf } from './growth.js';
+
+type Dependencies = Pick<NodeDependencies, 'native' | 'catalogue' | 'backendOf'>;
+
+export interface FileSystemOnDevice {
+  volume: VolumeRecord;
+  attachment: Attachment;
+  type: FileSystem;
+}
+
+export interface GuardedMount extends FileSystemOnDevice {
+  directory: string;
+  options: readonly string[];
+  /** The current mounts. */
+  before: readonly MountEntry[];
+}
+
+/** The fsids of btrfs on their way to a mount. */
+const arriving = new Set<string>();
+
+/** Throws FAILED_PRECONDITION if the host does not take what the superblock says. For a device that is not mounted. */
+export async function assertAccepted(
+  deps: Dependencies,
+  { volume, attachment, type }: FileSystemOnDevice,
+): Promise<void> {
+  const { devicePath, sizeBytes } = attachment;
+  // XFS reads its superblock from the device, and what is read here comes through the page cache.
+  await deps.native.run('flush', { path: devicePath });
+  const objection = await superblockObjection(type, devicePath, sizeBytes);
+  if (objection === null) return;
+  throw CsiError.failedPrecondition(
+    `the ${type} file system of volume ${volume.volumeId} is not mounted: it has ${objection.found}, which this ` +
+      `host does not accept from a volume; ${objection.remedy}`,
+  );
+}
+
+/** Mounts the file system. If it is mounted already, the kernel takes no options and nothing is checked. */
+export async function mountGuarded(deps: Dependencies, guarded: GuardedMount): Promise<void> {
+  const { attachment, type, directory, options, before } = guarded;
+  const source = attachment.devicePath;
+  const mountIt = (): Promise<readonly MountEntry[]> =>
+    mount(deps.native, {
+      ...{ source, target: directory, fsType: type, options },
+      ...{ isResolved: true, before },
+    });
+  if ((await mountPointsOf(attachment, before)) > 0) {
+    await mountIt();
+    return;
+  }
+  await assertAccepted(deps, guarded);
+  const after = type === 'btrfs' ? await underOwnIdentity(deps, guarded, mountIt) : await mountIt();
+  const unasked = await unaskedInForce(type, source, options, after);
+  if (unasked === null) return;
+  throw CsiError.failedPrecondition(
+    `the ${type} file system of volume ${guarded.volume.volumeId} came up with ${unasked}, which nobody asked for, ` +
+      'and is unmounted again: another process writes to its device; end the process that has it open, then try again',
+  );
+}
+
+/**
+ * btrfs takes two devices with one fsid for one file system. Whoever writes a volume can give it any:
+ * that of another one, or the one that another volume will need when it is staged.
+ */
+async function underOwnIdentity<T>(
+  deps: Dependencies,
+  { volume, attachment }: GuardedMount,
+  mountIt: () => Promise<T>,
+): Promise<T> {
+  const { uuid } = await btrfsIdentity(attachment.devicePath);
+  if (arriving.has(uuid)) throw idOfOther(volume, uuid);
+  arriving.add(uuid);
+  try {
+    const isMounted = (await otherBtrfsMounted(attachment.devicePath)).includes(uuid);
+    if (isMounted || (await isIdOfOther(deps, volume, uuid))) throw idOfOther(volume, uuid);
+    return await mountIt();
+  } finally {
+    arriving.delete(uuid);
+  }
+}
+
+function idOfOther({ volumeId }: VolumeRecord, uuid: string): CsiError {
+  return CsiError.failedPrecondition(
+    `the btrfs file system of volume ${volumeId} is not mounted: its id ${uuid} is that of another one on this host; ` +
+      'give it one of its own with btrfstune -m on the raw device, or restore a snapshot of it',
+  );
+}
+
+/** A copy of a volume gets the UUID in its volume's id. */
+async function isIdOfOther(
+  { catalogue }: Dependencies,
+  { volumeId }: VolumeRecord,
+  uuid: string,
+): Promise<boolean> {
+  const own = uuidOf(volumeId);
+  if (uuid === own) return false;
+  const owner = await catalogue.volumeById(volumeId.slice(0, -own.length) + uuid);
+  return owner !== null && owner.state !== 'deleted';
+}
+
+/** Takes set-user-ID programs and device nodes out of a staging mount that an older plugin has made. */
+export async function distrust(
+  { native }: Pick<Dependencies, 'native'>,
+  entry: MountEntry,
+): Promise<void> {
+  const { mountPoint: target } = entry;
+  await setLayerFlags(native, entry, { target, readOnly: false, options: UNTRUSTED });
+}
+
+/**
+ * Detaches a device that is attached without a recorded use. That happens if a process still had a raw
+ * device open when it was unpublished: the process could write to it while its file system is mounted.
+ * Throws if something holds the device. A device that is mounted in another mount namespace stays attached:
+ * its file system was checked when that mount was made, and a new mount shares it. Returns whether it
+ * detached the device.
+ */
+export async function releaseUnused(deps: Dependencies, view: VolumeView): Promise<boolean> {
+  const { mounts, nodes } = usesOf(view);
+  if (view.attachment === null || mounts.length > 0 || nodes.length > 0) return false;
+  if (await isHeldExclusively(view.attachment.devicePath)) return false;
+  const { volumeId, pool } = view.volume;
+  await deps.backendOf(pool).detach(volumeId);
+  return true;
+}

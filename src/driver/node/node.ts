@@ -1,0 +1,264 @@
+/**
+ * CSI Node: volumes of this node made usable for its workloads.
+ *
+ * Parses requests and takes locks; stage-volume, unstage-volume, publish-volume, unpublish-volume,
+ * expand-volume and volume-stats do the work. Checks presence first, then existence, values and state.
+ *
+ *   NodeStageVolume, NodeUnstageVolume      volume, staging path
+ *   NodePublishVolume, NodeUnpublishVolume  volume, target path
+ *   NodeExpandVolume                        volume
+ *   the others                              none: they change nothing
+ */
+
+import { nodeCapabilities, rpcCapabilities } from '../../base/csi/capabilities.js';
+import {
+  parseBoolean,
+  parseCapacityRange,
+  parseMap,
+  parsePath,
+  parseSecrets,
+  parseVolumeCapability,
+  requireAbsolutePath,
+  requireFields,
+  requireString,
+} from '../../base/csi/fields.js';
+import type { CallContext, RequestOf, ResponseOf, Service } from '../../base/csi/service.js';
+import { nodeSegment } from '../../base/csi/topology.js';
+import type { VolumeCapability } from '../../base/csi/volume-capability.js';
+import { CsiError } from '../../base/errors.js';
+import { readMountInfo } from '../../base/system/mountinfo.js';
+import type { VolumeRecord } from '../catalogue/records.js';
+import { isOrchestratorKey, podUidOf } from '../csi/orchestrator-keys.js';
+import { assertMountFlags } from '../host/file-system-options.js';
+import { isFileSystem } from '../host/file-systems.js';
+import { pathKey, volumeKey } from '../volumes/operation-locks.js';
+import { readyVolume, volumeNotFound } from '../volumes/ready-volume.js';
+import { unsupportedReason } from '../volumes/volume-rules.js';
+import { isPublishedReadOnly } from '../volumes/volume-view.js';
+import type { NodeDependencies } from './dependencies.js';
+import { expandVolume } from './expand-volume.js';
+import { assertSeenByCaller, publicationPlace, resolveUsable, stagingPlace } from './paths.js';
+import { publishVolume } from './publish-volume.js';
+import { stageVolume } from './stage-volume.js';
+import { releasePublication, unpublishUnknown } from './unpublish-volume.js';
+import { unstageUnknown, unstageVolume } from './unstage-volume.js';
+import { volumeStats } from './volume-stats.js';
+
+export function createNodeService(deps: NodeDependencies): Service<'Node'> {
+  return {
+    name: 'Node',
+    unary: {
+      NodeStageVolume: (request, context) => stage(deps, request, context),
+      NodeUnstageVolume: (request, context) => unstage(deps, request, context),
+      NodePublishVolume: (request, context) => publish(deps, request, context),
+      NodeUnpublishVolume: (request, context) => unpublish(deps, request, context),
+      NodeGetVolumeStats: (request) => stats(deps, request),
+      NodeExpandVolume: (request, context) => expand(deps, request, context),
+      NodeGetCapabilities: async () => ({
+        capabilities: rpcCapabilities(nodeCapabilities(deps.config)),
+      }),
+      NodeGetInfo: async () => ({
+        node_id: deps.config.nodeId,
+        max_volumes_per_node: String(deps.config.maxVolumesPerNode),
+        accessible_topology: { segments: nodeSegment(deps.config) },
+      }),
+    },
+    streams: {},
+  };
+}
+
+async function stage(
+  deps: NodeDependencies,
+  request: RequestOf<'NodeStageVolume'>,
+  context: CallContext,
+): Promise<ResponseOf<'NodeStageVolume'>> {
+  requireFields(request, 'volume_id', 'staging_target_path', 'volume_capability');
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  const path = parsePath(request.staging_target_path, 'staging_target_path');
+  await deps.locks.run(
+    [volumeKey(volumeId), pathKey(path)],
+    async () => {
+      const volume = await readyVolume(deps.catalogue, volumeId);
+      const stagingPath = requireAbsolutePath(path, 'staging_target_path');
+      const mounts = await readMountInfo();
+      const field = 'staging_target_path';
+      const resolvedPath = await resolveUsable(deps, stagingPath, field, mounts);
+      await assertSeenByCaller(deps, { path: stagingPath, field, resolved: resolvedPath }, mounts);
+      const capability = parseServed(volume, request);
+      const record = { volumeId, stagingPath, resolvedPath, capability };
+      await stageVolume(deps, volume, record, mounts, context);
+    },
+    context.signal,
+  );
+  return {};
+}
+
+async function unstage(
+  deps: NodeDependencies,
+  request: RequestOf<'NodeUnstageVolume'>,
+  context: CallContext,
+): Promise<ResponseOf<'NodeUnstageVolume'>> {
+  requireFields(request, 'volume_id', 'staging_target_path');
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  const path = parsePath(request.staging_target_path, 'staging_target_path');
+  await deps.locks.run(
+    [volumeKey(volumeId), pathKey(path)],
+    async () => {
+      const volume = await known(deps, volumeId);
+      const stagingPath = pathToClear(volume, volumeId, path, 'staging_target_path');
+      const place = await stagingPlace(deps, volumeId, stagingPath);
+      if (volume === null) await unstageUnknown(deps, volumeId, place);
+      else await unstageVolume(deps, volume, place, context);
+    },
+    context.signal,
+  );
+  return {};
+}
+
+async function publish(
+  deps: NodeDependencies,
+  request: RequestOf<'NodePublishVolume'>,
+  context: CallContext,
+): Promise<ResponseOf<'NodePublishVolume'>> {
+  requireFields(request, 'volume_id', 'target_path', 'volume_capability');
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  const path = parsePath(request.target_path, 'target_path');
+  await deps.locks.run(
+    [volumeKey(volumeId), pathKey(path)],
+    async () => {
+      const volume = await readyVolume(deps.catalogue, volumeId);
+      const targetPath = requireAbsolutePath(path, 'target_path');
+      const mounts = await readMountInfo();
+      const field = 'target_path';
+      const resolvedPath = await resolveUsable(deps, targetPath, field, mounts);
+      await assertSeenByCaller(deps, { path: targetPath, field, resolved: resolvedPath }, mounts);
+      const asked = parseBoolean(request.readonly, 'readonly');
+      const readOnly = asked || (await isPublishedReadOnly(deps, volumeId));
+      const capability = parseServed(volume, request);
+      const staging = parsePath(request.staging_target_path, 'staging_target_path');
+      if (staging === '') {
+        throw CsiError.failedPrecondition(
+          `staging_target_path is empty: volume ${volumeId} must be staged before it is published`,
+        );
+      }
+      const stagingPath = requireAbsolutePath(staging, 'staging_target_path');
+      const place = await stagingPlace(deps, volumeId, stagingPath);
+      const podUid = podUidOf(parseMap(request.volume_context, 'volume_context'));
+      const use = { volumeId, stagingPath, capability, readOnly, podUid };
+      const publication = { targetPath, resolvedPath, ...use };
+      await publishVolume(deps, volume, publication, place, context.callerMakesTargets);
+    },
+    context.signal,
+  );
+  return {};
+}
+
+async function unpublish(
+  deps: NodeDependencies,
+  request: RequestOf<'NodeUnpublishVolume'>,
+  context: CallContext,
+): Promise<ResponseOf<'NodeUnpublishVolume'>> {
+  requireFields(request, 'volume_id', 'target_path');
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  const path = parsePath(request.target_path, 'target_path');
+  await deps.locks.run(
+    [volumeKey(volumeId), pathKey(path)],
+    async () => {
+      const volume = await known(deps, volumeId);
+      const targetPath = pathToClear(volume, volumeId, path, 'target_path');
+      const place = await publicationPlace(deps, volumeId, targetPath);
+      const keepsTarget = context.callerMakesTargets ?? false;
+      if (volume === null) await unpublishUnknown(deps, volumeId, place, keepsTarget);
+      else await releasePublication(deps, volume, place, keepsTarget);
+    },
+    context.signal,
+  );
+  return {};
+}
+
+async function stats(
+  deps: NodeDependencies,
+  request: RequestOf<'NodeGetVolumeStats'>,
+): Promise<ResponseOf<'NodeGetVolumeStats'>> {
+  requireFields(request, 'volume_id', 'volume_path');
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  const path = parsePath(request.volume_path, 'volume_path');
+  parsePath(request.staging_target_path, 'staging_target_path');
+  return volumeStats(deps, await readyVolume(deps.catalogue, volumeId), path);
+}
+
+async function expand(
+  deps: NodeDependencies,
+  request: RequestOf<'NodeExpandVolume'>,
+  context: CallContext,
+): Promise<ResponseOf<'NodeExpandVolume'>> {
+  requireFields(request, 'volume_id', 'volume_path');
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  const volumePath = parsePath(request.volume_path, 'volume_path');
+  return deps.locks.run(
+    [volumeKey(volumeId)],
+    async () => {
+      const volume = await readyVolume(deps.catalogue, volumeId);
+      parseSecrets(request.secrets);
+      parsePath(request.staging_target_path, 'staging_target_path');
+      const range = parseCapacityRange(request.capacity_range, 'capacity_range');
+      const capability = parseOptionalCapability(request.volume_capability);
+      return expandVolume(deps, volume, { volumePath, range, capability });
+    },
+    context.signal,
+  );
+}
+
+function parseOptionalCapability(
+  value: RequestOf<'NodeExpandVolume'>['volume_capability'],
+): VolumeCapability | null {
+  if (value === null) return null;
+  const capability = parseVolumeCapability(value, 'volume_capability');
+  const reason = unsupportedReason(capability);
+  if (reason !== null) throw CsiError.invalidArgument(`volume_capability: ${reason}`);
+  return capability;
+}
+
+/** A volume that has something to clean up, in whatever state; null if the id means nothing here. */
+async function known(deps: NodeDependencies, volumeId: string): Promise<VolumeRecord | null> {
+  const volume = await deps.catalogue.volumeById(volumeId);
+  return volume?.state === 'deleted' ? null : volume;
+}
+
+function pathToClear(
+  volume: VolumeRecord | null,
+  volumeId: string,
+  path: string,
+  field: string,
+): string {
+  // With neither a volume nor a path there is nothing that could be cleaned up.
+  if (volume === null && !path.startsWith('/')) throw volumeNotFound(volumeId);
+  return requireAbsolutePath(path, field);
+}
+
+/** The capability, if we serve it; judges the rest of what stage and publish have in common as well. */
+function parseServed(
+  volume: VolumeRecord,
+  request: RequestOf<'NodeStageVolume'> | RequestOf<'NodePublishVolume'>,
+): VolumeCapability {
+  parseSecrets(request.secrets);
+  parseMap(request.publish_context, 'publish_context');
+  const context = parseMap(request.volume_context, 'volume_context');
+  if (!Object.keys(context).every(isOrchestratorKey)) {
+    throw CsiError.invalidArgument(
+      `volume_context is not the one volume ${volume.volumeId} was created with`,
+    );
+  }
+  const capability = parseVolumeCapability(request.volume_capability, 'volume_capability');
+  const reason = unsupportedReason(capability);
+  if (reason !== null) {
+    throw CsiError.failedPrecondition(
+      `volume ${volume.volumeId} cannot be used with this volume_capability: ${reason}`,
+    );
+  }
+  if (capability.accessType === 'mount') {
+    const type = isFileSystem(capability.fsType) ? capability.fsType : null;
+    assertMountFlags(capability.mountFlags, 'volume_capability.mount.mount_flags', type);
+  }
+  return capability;
+}

@@ -1,0 +1,288 @@
+/**
+ * Publishing: from a staged volume to the target path of one workload, and back.
+ *
+ * The target is made and removed here. A file system is published by a bind mount of the staging
+ * directory, a raw block volume by one of its device node. The record is written before anything is
+ * mounted and removed after everything is gone. SINGLE_NODE_MULTI_WRITER allows several targets at a
+ * time, the other access modes one. Requests arrive parsed.
+ */
+
+import { isDeepStrictEqual } from 'node:util';
+import { bestEffort } from '../../base/best-effort.js';
+import type { VolumeCapability } from '../../base/csi/volume-capability.js';
+import { CsiError } from '../../base/errors.js';
+import { isDeviceReadOnly } from '../../base/system/device-attributes.js';
+import { majorOf, minorOf, mountsAt } from '../../base/system/mountinfo.js';
+import type { PublicationRecord, StagingRecord, VolumeRecord } from '../catalogue/records.js';
+import {
+  type Bind,
+  bindLayer,
+  type LayerFlags,
+  makeTarget,
+  removeTarget,
+  setLayerFlags,
+  unmountLayers,
+} from '../host/layers.js';
+import { assertNoLink, assertTargetFits } from '../host/target.js';
+import {
+  blockDeviceAt,
+  foreignMount,
+  isReaderOnly,
+  livePublications,
+  NOTHING,
+  type Occupant,
+  occupantAt,
+  stagedAt,
+  type VolumeView,
+  viewVolume,
+} from '../volumes/volume-view.js';
+import type { NodeDependencies } from './dependencies.js';
+import { optionsPublishedWith } from './file-system.js';
+import type { Place } from './paths.js';
+import { releasePublication } from './unpublish-volume.js';
+import { limitPod } from './volume-settings.js';
+
+/** A publication on its way: the request and what was found for it. */
+interface Publishing {
+  view: VolumeView;
+  request: PublicationRecord;
+  /** The target as the kernel sees it. */
+  target: string;
+}
+
+/**
+ * Publishes the volume; published there in the same way already: done.
+ *
+ * @param keepsTarget the caller has made the target, which stays also if publishing fails
+ */
+export async function publishVolume(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  request: PublicationRecord,
+  staging: Place<StagingRecord>,
+  keepsTarget = false,
+): Promise<void> {
+  const target = await targetOf(request);
+  const view = await viewVolume(deps, volume);
+  const publishing = { view, request, target };
+  await assertNotLedAway(deps, publishing);
+  const occupant = await occupantAt(view, target);
+  if (occupant.kind === 'mount' || occupant.kind === 'block') {
+    return confirmPublished(deps, publishing, occupant);
+  }
+  const source = await stagedSource(view, request, staging);
+  await assertNotElsewhere(deps, publishing);
+  await clearTarget(deps, publishing, occupant);
+  const type = request.capability.accessType === 'block' ? 'file' : 'directory';
+  // Before the record, which says that what is there is ours to remove.
+  await assertTargetFits(target, type);
+  await deps.catalogue.putPublication(request);
+  try {
+    await makeTarget(deps.native, target, type);
+    // Before the mount, so that no workload sees the device without limits or wrongly writable.
+    await limit(deps, publishing);
+    if (request.capability.accessType === 'block') await setDeviceFlags(deps, publishing);
+    await bindLayer(deps.native, { ...source, ...mountFlags(publishing) });
+  } catch (thrown) {
+    const place = { path: request.targetPath, resolved: target, record: request };
+    await bestEffort(() => releasePublication(deps, volume, place, keepsTarget));
+    throw thrown;
+  }
+}
+
+async function targetOf({ targetPath, resolvedPath }: PublicationRecord): Promise<string> {
+  if (resolvedPath === null) {
+    throw CsiError.failedPrecondition(
+      `the parent directory of target_path ${targetPath} does not exist; its creation is the caller's part`,
+    );
+  }
+  await assertNoLink(resolvedPath);
+  return resolvedPath;
+}
+
+/** A record is found by the path: one whose path leads elsewhere by now must not lose its mount. */
+async function assertNotLedAway(
+  deps: NodeDependencies,
+  { view, request, target }: Publishing,
+): Promise<void> {
+  const record = await deps.catalogue.publicationAt(request.targetPath);
+  const before = record?.resolvedPath ?? null;
+  if (record === null || before === null || before === target) return;
+  if (mountsAt(view.mounts, before).length === 0) return;
+  throw CsiError.failedPrecondition(
+    `target_path ${request.targetPath} leads to ${target} now; volume ${record.volumeId} was published there when it ` +
+      `led to ${before}, and is still mounted. Unpublish volume ${record.volumeId} there first`,
+  );
+}
+
+/** What no caller asks for. */
+const ASIDE = { podUid: null, resolvedPath: null };
+
+async function confirmPublished(
+  deps: NodeDependencies,
+  publishing: Publishing,
+  occupant: Exclude<Occupant, { kind: 'nothing' }>,
+): Promise<void> {
+  const { view, request } = publishing;
+  const record = await deps.catalogue.publicationAt(request.targetPath);
+  const isSame =
+    occupant.kind === request.capability.accessType &&
+    (record === null || record.volumeId !== request.volumeId
+      ? await kernelAgrees(view, request, occupant)
+      : isDeepStrictEqual({ ...record, ...ASIDE }, { ...request, ...ASIDE }));
+  if (!isSame) {
+    throw CsiError.alreadyExists(
+      `volume ${request.volumeId} is published at ${request.targetPath} with other arguments; unpublish it there first`,
+    );
+  }
+  if (!isDeepStrictEqual(record, request)) await deps.catalogue.putPublication(request);
+  await limit(deps, publishing);
+  // A kill may have come between the mount and its flags.
+  if (request.capability.accessType === 'block') await setDeviceFlags(deps, publishing);
+  else await setLayerFlags(deps.native, occupant.entry, mountFlags(publishing));
+}
+
+/** Without a record, the kernel alone says how the volume is published. */
+async function kernelAgrees(
+  view: VolumeView,
+  request: PublicationRecord,
+  occupant: Exclude<Occupant, { kind: 'nothing' }>,
+): Promise<boolean> {
+  const { capability } = request;
+  if (capability.accessType === 'block') {
+    const rdev = view.node?.rdev ?? 0;
+    const device = { major: majorOf(rdev), minor: minorOf(rdev) };
+    return (await isDeviceReadOnly(device)) === isReadOnly(request);
+  }
+  const { entry } = occupant;
+  const isType = capability.fsType === '' || capability.fsType === entry.fsType;
+  return isType && (entry.readOnly || entry.superReadOnly) === isReadOnly(request);
+}
+
+/** What to bind: the staging directory, or the device. FAILED_PRECONDITION if it is not staged so. */
+async function stagedSource(
+  view: VolumeView,
+  request: PublicationRecord,
+  { resolved: directory, record }: Place<StagingRecord>,
+): Promise<Pick<Bind, 'source' | 'sourceMountId' | 'sourceDevice'>> {
+  const { volumeId, stagingPath, capability } = request;
+  const staged = directory === null ? NOTHING : await stagedAt(view, directory);
+  if (directory === null || (staged.kind !== 'mount' && staged.kind !== 'block')) {
+    throw CsiError.failedPrecondition(
+      `volume ${volumeId} is not staged at ${stagingPath}; stage it there first`,
+    );
+  }
+  const reason = exceeds(staged, record?.capability, request);
+  if (reason !== null) {
+    throw CsiError.failedPrecondition(
+      `volume ${volumeId} is staged at ${stagingPath} ${reason}; unstage it and stage it as it is to be published`,
+    );
+  }
+  if (capability.accessType === 'mount') {
+    return { source: directory, sourceMountId: staged.entry.mountId, sourceDevice: null };
+  }
+  const source = view.attachment?.devicePath ?? '';
+  return { source, sourceMountId: null, sourceDevice: view.node?.rdev ?? 0 };
+}
+
+/** Why a publication asks for more than what was staged; null if it does not. */
+function exceeds(
+  staged: Exclude<Occupant, { kind: 'nothing' }>,
+  capability: VolumeCapability | undefined,
+  request: PublicationRecord,
+): string | null {
+  if (staged.kind !== request.capability.accessType) return `with ${staged.kind} access`;
+  if (request.capability.accessType === 'mount') {
+    const { fsType } = request.capability;
+    if (fsType !== '' && fsType !== staged.entry.fsType) return `with ${staged.entry.fsType}`;
+  }
+  const isStagedReadOnly =
+    staged.kind === 'mount'
+      ? staged.entry.superReadOnly
+      : capability !== undefined && isReaderOnly(capability);
+  return isStagedReadOnly && !isReadOnly(request) ? 'read-only' : null;
+}
+
+/**
+ * The table of second publications (CSI, NodePublishVolume), for another target. Records whose mount
+ * is gone, such as from before a reboot, are dropped on the way.
+ */
+async function assertNotElsewhere(deps: NodeDependencies, publishing: Publishing): Promise<void> {
+  const { view, request } = publishing;
+  const live = await livePublications(deps, view);
+  for (const elsewhere of live) {
+    const reason = conflict(elsewhere, request);
+    if (reason === null) continue;
+    throw CsiError.failedPrecondition(
+      `volume ${request.volumeId} is published at ${elsewhere.targetPath} already, and ${reason}; unpublish it there first`,
+    );
+  }
+  const paths = [request, ...live].map(({ targetPath }) => targetPath);
+  for (const record of await deps.catalogue.publications(request.volumeId)) {
+    if (!paths.includes(record.targetPath)) await forget(deps, record);
+  }
+}
+
+/** What only the record proves to be ours is removed with it; what cannot be removed stays. */
+async function forget(deps: NodeDependencies, record: PublicationRecord): Promise<void> {
+  const { targetPath, resolvedPath } = record;
+  if (resolvedPath !== null) await bestEffort(() => removeTarget(deps.native, resolvedPath));
+  await deps.catalogue.removePublication(targetPath);
+}
+
+/** Why the volume cannot have two targets at once; null if it can. */
+function conflict(elsewhere: PublicationRecord, request: PublicationRecord): string | null {
+  const { accessMode, accessType } = request.capability;
+  if (accessMode !== 'SINGLE_NODE_MULTI_WRITER') {
+    return `access mode ${accessMode} allows one target at a time`;
+  }
+  if (!isDeepStrictEqual(elsewhere.capability, request.capability)) {
+    return 'with another volume_capability';
+  }
+  if (accessType === 'block' && isReadOnly(elsewhere) !== isReadOnly(request)) {
+    return `${isReadOnly(elsewhere) ? 'read-only' : 'for writing'}: a raw device is the one or the other for all its users`;
+  }
+  return null;
+}
+
+/** A device node left at our own target that has become another device's is taken away. */
+async function clearTarget(
+  deps: NodeDependencies,
+  publishing: Publishing,
+  occupant: Occupant,
+): Promise<void> {
+  if (occupant.kind === 'nothing') return;
+  const { request, target } = publishing;
+  const record = await deps.catalogue.publicationAt(request.targetPath);
+  const isOurs = record?.volumeId === request.volumeId && record.capability.accessType === 'block';
+  if (!isOurs || (await blockDeviceAt(target)) === null) {
+    throw foreignMount(request.targetPath, occupant.entry.source);
+  }
+  await unmountLayers(deps.native, target, (entry) => entry.mountId === occupant.entry.mountId);
+}
+
+async function limit(deps: NodeDependencies, { view, request }: Publishing): Promise<void> {
+  if (request.podUid === null || view.attachment === null) return;
+  await limitPod(deps, view.volume, request.podUid, view.attachment.devicePath);
+}
+
+async function setDeviceFlags(
+  { native }: NodeDependencies,
+  { view, request }: Publishing,
+): Promise<void> {
+  if (view.attachment === null) return;
+  const { devicePath } = view.attachment;
+  await native.run('setDeviceReadOnly', { devicePath, readOnly: isReadOnly(request) });
+}
+
+/** A read-only mount of a device node does not prevent writes to the device. */
+function mountFlags({ view, request, target }: Publishing): LayerFlags {
+  const { capability } = request;
+  if (capability.accessType === 'block') return { target, readOnly: false, options: [] };
+  const options = optionsPublishedWith(view.volume, capability);
+  return { target, readOnly: isReadOnly(request), options };
+}
+
+function isReadOnly(request: PublicationRecord): boolean {
+  return request.readOnly || isReaderOnly(request.capability);
+}

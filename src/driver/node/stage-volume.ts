@@ -1,0 +1,254 @@
+/**
+ * Staging: from a volume to a mounted file system, or a device node, in the staging directory.
+ *
+ * Raw block volumes have their device node bound to `<staging path>/device`, so that the kernel
+ * knows that they are staged, and where. The order makes a kill at any point harmless: record,
+ * attach, make ready, mount (file-system.ts for file systems). Requests arrive parsed.
+ */
+
+import { stat } from 'node:fs/promises';
+import { isDeepStrictEqual } from 'node:util';
+import { bestEffort } from '../../base/best-effort.js';
+import type { CallContext } from '../../base/csi/service.js';
+import type { VolumeCapability } from '../../base/csi/volume-capability.js';
+import { CsiError } from '../../base/errors.js';
+import { type MountEntry, mountsAt, readMountInfo } from '../../base/system/mountinfo.js';
+import type { Attachment } from '../backends/backend.js';
+import type { StagingRecord, VolumeRecord } from '../catalogue/records.js';
+import { isToolAtWork } from '../host/device-holders.js';
+import { isFileSystem } from '../host/file-systems.js';
+import { bindLayer, makeTarget } from '../host/layers.js';
+import { topMount } from '../host/mounter.js';
+import { assertNoLink, entryAt } from '../host/target.js';
+import { markInitialized } from '../volumes/pristine.js';
+import {
+  foreignMount,
+  isReaderOnly,
+  livePublications,
+  type Occupant,
+  stagedAt,
+  stagedDevicePath,
+  usesOf,
+  type VolumeView,
+  viewVolume,
+} from '../volumes/volume-view.js';
+import type { NodeDependencies } from './dependencies.js';
+import { stageFileSystem } from './file-system.js';
+import { growStaged, growsMounted } from './growth.js';
+import { distrust, releaseUnused } from './mount-guard.js';
+import type { Place } from './paths.js';
+import { clearStagedDevice, releaseStaging } from './unstage-volume.js';
+import { applyToDevice } from './volume-settings.js';
+
+/**
+ * Stages the volume; staged there with this capability already: done.
+ *
+ * @param current the current mounts; they are read again only after a step that changes them
+ */
+export async function stageVolume(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  request: StagingRecord,
+  current: readonly MountEntry[],
+  context: CallContext,
+): Promise<void> {
+  const directory = await stagingDirectory(request);
+  const record = await recordOf(deps, request);
+  const place = { path: request.stagingPath, resolved: directory, record };
+  if (volume.awaitsGrowth) await releaseHalfStaged(deps, volume, place, current);
+  const view = await viewVolume(deps, volume, volume.awaitsGrowth ? undefined : current);
+  assertNotLedAway(view, place);
+  const staged = await stagedAt(view, directory);
+  if (staged.kind === 'foreign') throw foreignMount(request.stagingPath, staged.entry.source);
+  if (staged.kind !== 'nothing') return confirmStaged(deps, view, staged, request, context);
+  assertCompatible(view, request.capability);
+  await assertNoToolAtWork(view);
+  const { left, found } = await clearStagedDevice(deps, view, place);
+  if (left !== null) throw foreignMount(stagedDevicePath(request.stagingPath), left.source);
+  const isReleased = request.capability.accessType === 'mount' && (await releaseUnused(deps, view));
+  await deps.catalogue.putStaging(request);
+  try {
+    const attachment = await attachWritable(deps, view);
+    await applyToDevice(deps, volume, attachment.devicePath);
+    const { capability } = request;
+    if (capability.accessType === 'block') {
+      await stageDevice(deps, volume, attachment, directory);
+    } else {
+      // A new device has a number that another file system may have been mounted from.
+      const isUnchanged = view.attachment !== null && !isReleased && !found;
+      const mounts = isUnchanged ? view.mounts : await readMountInfo();
+      const staging = { volume, attachment, capability, directory, context };
+      await stageFileSystem(deps, staging, mounts);
+    }
+    await settleGrowth(deps, volume, capability, directory);
+  } catch (thrown) {
+    await bestEffort(() => releaseStaging(deps, volume, { ...place, record: request }));
+    throw thrown;
+  }
+}
+
+/**
+ * A copy larger than its source that is staged and still awaits its growth was left so by a kill: it
+ * starts over, since what can only grow unmounted would else be in the way of every repeated call.
+ */
+async function releaseHalfStaged(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  place: Place<StagingRecord>,
+  mounts: readonly MountEntry[],
+): Promise<void> {
+  const published = await livePublications(deps, await viewVolume(deps, volume, mounts));
+  if (published.length === 0) await releaseStaging(deps, volume, place);
+}
+
+async function recordOf(
+  { catalogue }: NodeDependencies,
+  { volumeId, stagingPath }: StagingRecord,
+): Promise<StagingRecord | null> {
+  const records = await catalogue.stagings(volumeId);
+  return records.find((known) => known.stagingPath === stagingPath) ?? null;
+}
+
+/** A record is found by the path: one whose path leads elsewhere by now must not lose its mount. */
+function assertNotLedAway(
+  view: VolumeView,
+  { path, resolved, record }: Place<StagingRecord>,
+): void {
+  const before = record?.resolvedPath ?? null;
+  if (before === null || before === resolved) return;
+  const places = [before, stagedDevicePath(before)];
+  if (places.every((place) => mountsAt(view.mounts, place).length === 0)) return;
+  throw CsiError.failedPrecondition(
+    `staging_target_path ${path} leads to ${resolved} now; volume ${view.volume.volumeId} was staged there when it ` +
+      `led to ${before}, and is still mounted. Unstage it there first`,
+  );
+}
+
+/** The kernel grows no xfs or btrfs by a mount that cannot write: such a copy awaits it further on. */
+async function settleGrowth(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  capability: VolumeCapability,
+  directory: string,
+): Promise<void> {
+  if (!volume.awaitsGrowth) return;
+  const isReadOnlyMount = capability.accessType === 'mount' && isReaderOnly(capability);
+  if (isReadOnlyMount && (await topMount(directory))?.fsType !== 'ext4') return;
+  await deps.catalogue.markVolumeGrown(volume.volumeId);
+}
+
+async function stagingDirectory({
+  stagingPath: path,
+  resolvedPath: directory,
+}: StagingRecord): Promise<string> {
+  if (directory !== null) await assertNoLink(directory);
+  const found = directory === null ? null : await entryAt(directory);
+  if (directory === null || found === null) {
+    throw CsiError.failedPrecondition(
+      `staging_target_path ${path} does not exist; its creation is the caller's part`,
+    );
+  }
+  if (!found.isDirectory()) {
+    throw CsiError.failedPrecondition(`staging_target_path ${path} is not a directory`);
+  }
+  return directory;
+}
+
+/**
+ * For a volume that is staged already: checks the capability, against the kernel if there is no record.
+ * Completes what an interrupted call may have left: the device's settings, the file system's size.
+ */
+async function confirmStaged(
+  deps: NodeDependencies,
+  { volume, attachment }: VolumeView,
+  staged: Exclude<Occupant, { kind: 'nothing' }>,
+  request: StagingRecord,
+  context: CallContext,
+): Promise<void> {
+  const { volumeId, stagingPath, capability } = request;
+  const record = await recordOf(deps, request);
+  const isSame =
+    record === null
+      ? kernelAgrees(staged, capability)
+      : staged.kind === capability.accessType && isDeepStrictEqual(record.capability, capability);
+  if (!isSame) {
+    throw CsiError.alreadyExists(
+      `volume ${volumeId} is staged at ${stagingPath} with another volume_capability; unstage it first`,
+    );
+  }
+  if (record === null || record.resolvedPath === null) await deps.catalogue.putStaging(request);
+  if (attachment === null) return;
+  await applyToDevice(deps, volume, attachment.devicePath);
+  const { entry } = staged;
+  if (capability.accessType === 'mount' && isFileSystem(entry.fsType)) {
+    await distrust(deps, entry);
+    const staging = { volume, attachment, capability, directory: entry.mountPoint, context };
+    if (await growsMounted(staging, entry.fsType)) {
+      await growStaged(deps, staging, entry.fsType, null);
+    }
+  }
+  await settleGrowth(deps, volume, capability, staged.entry.mountPoint);
+}
+
+function kernelAgrees(
+  staged: Exclude<Occupant, { kind: 'nothing' }>,
+  capability: VolumeCapability,
+): boolean {
+  if (staged.kind !== capability.accessType) return false;
+  if (capability.accessType === 'block') return true;
+  const isType = capability.fsType === '' || capability.fsType === staged.entry.fsType;
+  return isType && staged.entry.superReadOnly === isReaderOnly(capability);
+}
+
+/** Refuses a raw device beside its mounted file system, and one file system both writable and read-only. */
+function assertCompatible(view: VolumeView, capability: VolumeCapability): void {
+  const { mounts, nodes } = usesOf(view);
+  const conflict =
+    capability.accessType === 'block'
+      ? mounts[0]
+      : (nodes[0] ?? mounts.find((entry) => entry.superReadOnly !== isReaderOnly(capability)));
+  if (conflict === undefined) return;
+  throw CsiError.failedPrecondition(
+    `volume ${view.volume.volumeId} is in use in another way at ${conflict.mountPoint}; unpublish and unstage it there first`,
+  );
+}
+
+/** An earlier read-only publication that was killed may have left the device, or its number, read-only. */
+async function attachWritable(deps: NodeDependencies, view: VolumeView): Promise<Attachment> {
+  const { pool, sizeBytes, volumeId } = view.volume;
+  const backend = deps.backendOf(pool);
+  await backend.checkVolume(volumeId, sizeBytes);
+  const attachment = await backend.attach(volumeId, { readOnly: false });
+  if ((await livePublications(deps, view)).length === 0) {
+    const { devicePath } = attachment;
+    await deps.native.run('setDeviceReadOnly', { devicePath, readOnly: false });
+  }
+  return attachment;
+}
+
+/**
+ * Before anything is judged by what the device holds. A plugin that was killed, or a call whose time was
+ * over, leaves such tools behind; they keep the device attached.
+ */
+async function assertNoToolAtWork({ volume, attachment }: VolumeView): Promise<void> {
+  if (attachment === null || !(await isToolAtWork(attachment.devicePath))) return;
+  throw CsiError.aborted(
+    `a tool of an earlier call is still working on volume ${volume.volumeId} (${attachment.devicePath}); ` +
+      'try again when it has ended',
+  );
+}
+
+async function stageDevice(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  attachment: Attachment,
+  directory: string,
+): Promise<void> {
+  await markInitialized(deps.catalogue, deps.backendOf(volume.pool), volume);
+  const target = stagedDevicePath(directory);
+  await makeTarget(deps.native, target, 'file');
+  const { devicePath: source } = attachment;
+  const { rdev: sourceDevice } = await stat(source);
+  const plain = { target, readOnly: false, options: [] };
+  await bindLayer(deps.native, { source, sourceDevice, sourceMountId: null, ...plain });
+}

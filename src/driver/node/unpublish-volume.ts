@@ -1,0 +1,145 @@
+/**
+ * Unpublishing: the target path of a workload is unmounted and removed, and nothing stays behind.
+ *
+ * Only mounts of the volume are unmounted, and only an empty directory or file is removed that a record
+ * or such a mount proves to be ours. What is on record is released where the path led when it was
+ * published, wherever it leads now. Works without a record, without a known volume and without the
+ * volume's pool, so that a node can always be cleaned up.
+ */
+import { CsiError } from '../../base/errors.js';
+import { type MountEntry, mountsAt } from '../../base/system/mountinfo.js';
+import type { PublicationRecord, VolumeRecord } from '../catalogue/records.js';
+import { removeTarget, unmountLayers } from '../host/layers.js';
+import { assertEmpty, assertNoLink, kernelPath } from '../host/target.js';
+import {
+  type Belongs,
+  belongsTo,
+  foreignMount,
+  forRecord,
+  isReaderOnly,
+  livePublications,
+  recordedPlaces,
+  usesOf,
+  viewForRelease,
+} from '../volumes/volume-view.js';
+import type { NodeDependencies } from './dependencies.js';
+import type { Place } from './paths.js';
+import { liftPod } from './volume-settings.js';
+
+type Native = Pick<NodeDependencies, 'native'>;
+
+/**
+ * Nothing there: done. FAILED_PRECONDITION if it is busy, not the volume's, or somewhere else by now.
+ *
+ * @param keepsTarget the target is the caller's and stays
+ */
+export async function releasePublication(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  place: Place<PublicationRecord>,
+  keepsTarget: boolean,
+): Promise<void> {
+  const { path, record } = place;
+  const { node, mounts } = await viewForRelease(deps, volume);
+  const belongs = belongsTo(volume.volumeId, node);
+  const wasMounted = await unmountTarget(deps, place, forRecord(record, belongs), mounts);
+  if (record !== null && !wasMounted) await assertNotMoved(deps, volume, record);
+  await clearTarget(deps, place, { wasMounted, keepsTarget });
+  await restoreDevice(deps, volume, path, record?.podUid ?? null);
+  if (record !== null) await deps.catalogue.removePublication(path);
+}
+
+/** Without a catalogue entry, the only proof is a mount of a device that bears the volume's id. */
+export async function unpublishUnknown(
+  deps: Native,
+  volumeId: string,
+  place: Place<PublicationRecord>,
+  keepsTarget: boolean,
+): Promise<void> {
+  const wasMounted = await unmountTarget(deps, place, belongsTo(volumeId, null));
+  await clearTarget(deps, place, { wasMounted, keepsTarget });
+}
+
+/** Returns whether something of the volume was mounted there, and no more is. */
+async function unmountTarget(
+  { native }: Native,
+  { path, resolved }: Place<PublicationRecord>,
+  belongs: Belongs,
+  before?: readonly MountEntry[],
+): Promise<boolean> {
+  if (resolved === null || !(await isPlain(resolved))) return false;
+  await assertNoLink(resolved);
+  const { found, mounts } = await unmountLayers(native, resolved, belongs, before);
+  const left = mountsAt(mounts, resolved).at(-1);
+  if (left !== undefined) throw foreignMount(path, left.source);
+  return found;
+}
+
+/** False: a symbolic link has come in the way since it was resolved, or a parent is gone. */
+async function isPlain(resolved: string): Promise<boolean> {
+  return (await kernelPath(resolved)) === resolved;
+}
+
+/** Removes the target if a record, or a mount that was there, proves that it is ours, and the caller does not keep it. */
+async function clearTarget(
+  { native }: Native,
+  { resolved, record }: Place<PublicationRecord>,
+  { wasMounted, keepsTarget }: { wasMounted: boolean; keepsTarget: boolean },
+): Promise<void> {
+  if (resolved === null || !(await isPlain(resolved))) return;
+  const isOurs = record !== null || wasMounted;
+  if (isOurs && !keepsTarget) await removeTarget(native, resolved);
+  else await assertEmpty(resolved);
+}
+
+/**
+ * A mount point that was renamed, or one of whose parents was, takes its mount along. As long as another
+ * publication is there, a mount without a record may belong to that: kubelet binds raw devices and subpaths
+ * of its own. If it is a renamed one after all, unstaging finds it.
+ */
+async function assertNotMoved(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  { targetPath, resolvedPath }: PublicationRecord,
+): Promise<void> {
+  const view = await viewForRelease(deps, volume);
+  const { mounts, nodes } = usesOf(view);
+  const known = await recordedPlaces(deps, volume.volumeId, targetPath);
+  const strays = [...mounts, ...nodes].filter(({ mountPoint }) => !known.has(mountPoint));
+  const live = await livePublications(deps, view);
+  const hasOthers = live.some((record) => record.targetPath !== targetPath);
+  const stray = hasOthers
+    ? strays.find(({ mountPoint }) => mountPoint === resolvedPath)
+    : strays[0];
+  if (stray === undefined) return;
+  throw CsiError.failedPrecondition(
+    `volume ${volume.volumeId} is not seen at ${targetPath} any more, where it was published, but is mounted at ` +
+      `${stray.mountPoint}; nothing was touched. Either a directory was renamed or another mount hides it: unmount ` +
+      'it there, or what hides it, then unpublish it again',
+  );
+}
+
+/**
+ * The device is writable again once no read-only publication of it is left, and without limits for a
+ * pod that does not use it any more. Without the pool the device is not known for certain and stays as
+ * it is; staging, publishing and unstaging set it anew.
+ */
+async function restoreDevice(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  targetPath: string,
+  podUid: string | null,
+): Promise<void> {
+  const view = await viewForRelease(deps, volume);
+  if (view.attachment === null) return;
+  const others = (await livePublications(deps, view)).filter(
+    (record) => record.targetPath !== targetPath,
+  );
+  const { devicePath } = view.attachment;
+  if (podUid !== null && others.every((record) => record.podUid !== podUid)) {
+    // The limits end with the pod; failing to lift them must not keep the volume published.
+    await liftPod(deps, podUid, devicePath).catch(() => undefined);
+  }
+  if (others.some((record) => record.readOnly || isReaderOnly(record.capability))) return;
+  await deps.native.run('setDeviceReadOnly', { devicePath, readOnly: false });
+}

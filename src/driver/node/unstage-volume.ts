@@ -1,0 +1,205 @@
+/**
+ * Unstaging: reverses everything that staging did, down to the block device.
+ *
+ * What is mounted in the staging directory is unmounted if it is the volume's, whether or not the
+ * catalogue has a record; foreign mounts stay. The device is detached when its last use has ended. After
+ * a kill at any point the next call finds what is left and continues. If the pool does not answer, the
+ * mounts are still removed; the device and its record stay for the call that reaches the pool again.
+ */
+
+import type { CallContext } from '../../base/csi/service.js';
+import { CsiError } from '../../base/errors.js';
+import { type MountEntry, mountsAt } from '../../base/system/mountinfo.js';
+import type { StagingRecord, VolumeRecord } from '../catalogue/records.js';
+import type { ReleaseWait } from '../host/device-release.js';
+import { removeTarget, unmountLayers } from '../host/layers.js';
+import { assertNoLink, entryAt, kernelPath } from '../host/target.js';
+import {
+  type Belongs,
+  belongsTo,
+  foreignMount,
+  forRecord,
+  livePublications,
+  recordedPlaces,
+  stagedDevicePath,
+  usesOf,
+  type VolumeView,
+  viewForRelease,
+} from '../volumes/volume-view.js';
+import type { NodeDependencies } from './dependencies.js';
+import type { Place } from './paths.js';
+import { resetDevice } from './volume-settings.js';
+
+type Native = Pick<NodeDependencies, 'native'>;
+
+/** For the answer to reach the caller before it gives up. */
+const ANSWER_TIME_MS = 1000;
+/** For a caller that sets no deadline. */
+const DEFAULT_RELEASE_MS = 60_000;
+
+/**
+ * Undoes what staging did. Not staged there: done. FAILED_PRECONDITION while published from there, and if
+ * others hold the device until shortly before the call's deadline.
+ */
+export async function unstageVolume(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  place: Place<StagingRecord>,
+  context: CallContext,
+): Promise<void> {
+  const view = await viewForRelease(deps, volume);
+  const published = (await livePublications(deps, view)).find(
+    (record) => record.stagingPath === place.path,
+  );
+  if (published !== undefined) {
+    throw CsiError.failedPrecondition(
+      `volume ${volume.volumeId} is still published at ${published.targetPath}; unpublish it before unstaging`,
+    );
+  }
+  await releaseFrom(deps, view, place, context);
+}
+
+function releaseWait({ deadline, signal }: CallContext): ReleaseWait {
+  if (!Number.isFinite(deadline)) return { timeoutMs: DEFAULT_RELEASE_MS, signal };
+  const leftMs = Math.max(deadline - Date.now(), 0);
+  return { timeoutMs: leftMs - Math.min(ANSWER_TIME_MS, leftMs / 4), signal };
+}
+
+/** Clears the staging directory of a volume that the catalogue does not know. */
+export async function unstageUnknown(
+  deps: Native,
+  volumeId: string,
+  place: Place<StagingRecord>,
+): Promise<void> {
+  const belongs = belongsTo(volumeId, null);
+  const mounts = await releaseDirectory(deps, place, belongs);
+  if (mounts !== null) await releaseDevice(deps, place, belongs, mounts);
+}
+
+/**
+ * Unmounts and detaches, without asking for publications. The record goes last. Waits a few seconds for the
+ * device.
+ */
+export async function releaseStaging(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  place: Place<StagingRecord>,
+): Promise<void> {
+  await releaseFrom(deps, await viewForRelease(deps, volume), place);
+}
+
+/** @param context its deadline limits how long the device is waited for */
+async function releaseFrom(
+  deps: NodeDependencies,
+  before: VolumeView,
+  place: Place<StagingRecord>,
+  context?: CallContext,
+): Promise<void> {
+  const { volume } = before;
+  const belongs = belongsTo(volume.volumeId, before.node);
+  const mounts = await releaseDirectory(deps, place, belongs, before.mounts);
+  if (mounts !== null) await clearStagedDevice(deps, { ...before, mounts }, place);
+  const view = await viewForRelease(deps, volume);
+  if (view.poolFailure !== null) throw view.poolFailure;
+  if (await isFree(deps, view, place.path)) await detach(deps, view, context);
+  await deps.catalogue.removeStaging(volume.volumeId, place.path);
+}
+
+/**
+ * Frees `<staging path>/device` for the volume: from its own device node, and from one that has become
+ * another device's since the volume was staged here. Another volume's is left alone and returned.
+ */
+export async function clearStagedDevice(
+  deps: Native,
+  view: VolumeView,
+  place: Place<StagingRecord>,
+): Promise<ReleasedDevice> {
+  const belongs = forRecord(place.record, belongsTo(view.volume.volumeId, view.node));
+  return releaseDevice(deps, place, belongs, view.mounts);
+}
+
+/** Unmounts the volume's file system. Returns the mounts left; null if the directory is gone or replaced. */
+async function releaseDirectory(
+  { native }: Native,
+  { path, resolved }: Place<StagingRecord>,
+  belongs: Belongs,
+  before?: readonly MountEntry[],
+): Promise<readonly MountEntry[] | null> {
+  if (resolved === null || (await kernelPath(resolved)) !== resolved) return null;
+  await assertNoLink(resolved);
+  const { mounts } = await unmountLayers(native, resolved, belongs, before);
+  const layers = mountsAt(mounts, resolved);
+  const top = layers.at(-1);
+  for (const entry of layers) {
+    if (top !== undefined && (await belongs(entry))) throw foreignMount(path, top.source);
+  }
+  return mounts;
+}
+
+/** What freeing the device node of a staging directory has done. */
+interface ReleasedDevice {
+  /** The volume's was mounted there. */
+  found: boolean;
+  /** What is still mounted there, which is not the volume's. */
+  left: MountEntry | null;
+}
+
+/**
+ * The file is removed if it is empty, and a record or a mount of the volume proves it to be ours. Nothing
+ * inside a mount is.
+ */
+async function releaseDevice(
+  { native }: Native,
+  { resolved, record }: Place<StagingRecord>,
+  belongs: Belongs,
+  before: readonly MountEntry[],
+): Promise<ReleasedDevice> {
+  if (resolved === null || mountsAt(before, resolved).length > 0) {
+    return { found: false, left: null };
+  }
+  const path = stagedDevicePath(resolved);
+  const { found, mounts } = await unmountLayers(native, path, belongs, before);
+  const left = mountsAt(mounts, path).at(-1) ?? null;
+  if (left === null && (found || record?.capability.accessType === 'block')) {
+    const entry = await entryAt(path);
+    if (entry?.isFile() === true && entry.size === 0) await removeTarget(native, path);
+  }
+  return { found, left };
+}
+
+/** False: another recorded staging or publication uses the device. Throws if there is a use without a record. */
+async function isFree(
+  deps: NodeDependencies,
+  view: VolumeView,
+  stagingPath: string,
+): Promise<boolean> {
+  const { mounts, nodes } = usesOf(view);
+  const uses = [...mounts, ...nodes];
+  if (uses.length === 0) return true;
+  const known = await recordedPlaces(deps, view.volume.volumeId, stagingPath);
+  const unknown = uses.find((entry) => !known.has(entry.mountPoint));
+  if (unknown === undefined) return false;
+  const { volumeId } = view.volume;
+  // A bound device node may be left from another volume that had the number before.
+  const use = nodes.includes(unknown)
+    ? `${unknown.mountPoint} shows the device of volume ${volumeId}`
+    : `volume ${volumeId} is still mounted at ${unknown.mountPoint}`;
+  throw CsiError.failedPrecondition(
+    `${use}, and this plugin has no record of that; unmount it there`,
+  );
+}
+
+/** Another user gets the number of a loop device next: it must be neither read-only nor keep our settings. */
+async function detach(
+  deps: NodeDependencies,
+  view: VolumeView,
+  context?: CallContext,
+): Promise<void> {
+  if (view.attachment !== null) {
+    const { devicePath } = view.attachment;
+    await deps.native.run('setDeviceReadOnly', { devicePath, readOnly: false });
+    await resetDevice(deps, devicePath);
+  }
+  const wait = context === undefined ? undefined : releaseWait(context);
+  await deps.backendOf(view.volume.pool).detach(view.volume.volumeId, wait);
+}

@@ -1,0 +1,117 @@
+/**
+ * The mutable parameters of a volume, put into effect: its block device's settings, and the limits of
+ * the pods it is published to.
+ *
+ * Every call sets all of them, so a failed change is reverted by setting the earlier parameters. Limits
+ * apply only to known pods; a volume without limits needs no cgroup v2 on the node.
+ */
+import { stat } from 'node:fs/promises';
+import { CsiError } from '../../base/errors.js';
+import type { DeviceNumber } from '../../base/system/device-attributes.js';
+import { majorOf, minorOf } from '../../base/system/mountinfo.js';
+import type { VolumeRecord } from '../catalogue/records.js';
+import { applyBlockSettings } from '../host/block-settings.js';
+import { findPodCgroup, isCgroup2, liftLimits, setLimits } from '../host/io-limits.js';
+import {
+  type DeviceSettings,
+  hasLimits,
+  parseDeviceSettings,
+  type SettingsApplier,
+} from '../volumes/device-settings.js';
+import { livePublications, viewVolume } from '../volumes/volume-view.js';
+import type { NodeDependencies } from './dependencies.js';
+
+/** For the controller, which knows no devices. */
+export function settingsApplier(deps: NodeDependencies): SettingsApplier {
+  return { apply: (volume) => applyVolumeSettings(deps, volume) };
+}
+
+/** To the device and all pods that use it. Nothing to do where the volume is not attached. */
+export async function applyVolumeSettings(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+): Promise<void> {
+  const settings = settingsOf(volume);
+  const view = await viewVolume(deps, volume);
+  if (view.attachment === null) return;
+  const { devicePath } = view.attachment;
+  await applyBlockSettings(deps.native, devicePath, settings);
+  for (const { podUid } of await livePublications(deps, view)) {
+    if (podUid === null) continue;
+    if (hasLimits(settings)) await limitPod(deps, volume, podUid, devicePath);
+    else await liftPod(deps, podUid, devicePath);
+  }
+}
+
+/** To the device alone, as staging does it. */
+export async function applyToDevice(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  devicePath: string,
+): Promise<void> {
+  await applyBlockSettings(deps.native, devicePath, settingsOf(volume));
+}
+
+/** Before the device is detached, so that its number starts with default settings again. Best effort. */
+export async function resetDevice(deps: NodeDependencies, devicePath: string): Promise<void> {
+  const settings = { readAheadKiB: null, ioScheduler: null, loopDirectIo: null };
+  await applyBlockSettings(deps.native, devicePath, settings).catch(() => undefined);
+}
+
+/** Before the pod can use the volume. FAILED_PRECONDITION if limits are asked for that cannot be had. */
+export async function limitPod(
+  deps: NodeDependencies,
+  volume: VolumeRecord,
+  podUid: string,
+  devicePath: string,
+): Promise<void> {
+  const settings = settingsOf(volume);
+  if (!hasLimits(settings)) return;
+  const cgroup = await podCgroup(deps, volume, podUid);
+  await setLimits(cgroup, await numberOf(devicePath), settings.limits);
+}
+
+/**
+ * Removes the volume's limits from the pod: the volume has none any more, or it leaves the pod and another
+ * volume may get its device's number. If the node cannot set limits, there are none to remove.
+ */
+export async function liftPod(
+  deps: NodeDependencies,
+  podUid: string,
+  devicePath: string,
+): Promise<void> {
+  const cgroup = await findPodCgroup(deps.config.cgroupRoot, podUid);
+  if (cgroup !== null) await liftLimits(cgroup, await numberOf(devicePath));
+}
+
+async function podCgroup(
+  deps: NodeDependencies,
+  { volumeId }: VolumeRecord,
+  podUid: string,
+): Promise<string> {
+  const { cgroupRoot } = deps.config;
+  const refused = (reason: string): CsiError =>
+    CsiError.failedPrecondition(
+      `volume ${volumeId} has read or write limits, which cannot be set for pod ${podUid}: ${reason}`,
+    );
+  if (!(await isCgroup2(cgroupRoot))) {
+    throw refused(
+      `${cgroupRoot} is not a cgroup v2 hierarchy; use a node that has one, or set BLOCKDELTA_CGROUP_ROOT to its path`,
+    );
+  }
+  const cgroup = await findPodCgroup(cgroupRoot, podUid);
+  if (cgroup === null) {
+    throw refused(
+      `${cgroupRoot} has no cgroup of that pod; is the host's cgroup tree mounted there?`,
+    );
+  }
+  return cgroup;
+}
+
+const settingsOf = ({ mutableParameters }: VolumeRecord): DeviceSettings =>
+  parseDeviceSettings(mutableParameters, 'mutable_parameters');
+
+async function numberOf(devicePath: string): Promise<DeviceNumber> {
+  const { rdev } = await stat(devicePath);
+  return { major: majorOf(rdev), minor: minorOf(rdev) };
+}

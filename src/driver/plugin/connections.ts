@@ -1,0 +1,249 @@
+/**
+ * The connections to the plugin's socket, and those of routers over TCP: how many are open, which one is closed at the limit, and how they
+ * end. gRPC receives a connection when its client has sent its first bytes.
+ *
+ * Idle connections stay open, because sidecars hold one for hours and exit when it is closed. Only at the
+ * limit is one closed for a new one: first the connections that never made a call, the oldest first, then
+ * the one whose last call was the longest ago. Its client receives GOAWAY and can connect again. Knows
+ * nothing of services.
+ */
+import { setMaxListeners } from 'node:events';
+import { createServer, type Server as Listener, type Socket } from 'node:net';
+import {
+  type Server as GrpcServer,
+  type Metadata,
+  ServerCredentials,
+  ServerInterceptingCall,
+  type ServerInterceptor,
+} from '@grpc/grpc-js';
+import type { Logger } from 'pino';
+import { RoutedCallers } from '../../base/csi/routed-calls.js';
+import { type CallConnection, IncomingCalls } from '../csi/incoming-calls.js';
+import { TlsListener, type TlsListenerOptions } from './tls-listener.js';
+
+/** How long the last response may take to reach a client before its connection is closed. */
+export const LAST_RESPONSE_MS = 200;
+
+type Injector = ReturnType<GrpcServer['createConnectionInjector']>;
+
+export interface ConnectionsOptions {
+  /** How many may be open at once. */
+  limit: number;
+  logger: Logger;
+  /** How long a new client may send nothing, and how long a request may take to become complete. */
+  requestMs?: number;
+}
+
+/** How routers reach this node. */
+export type RoutedListen = Omit<TlsListenerOptions, 'logger' | 'accept'> & {
+  /** What calls must name as their destination (csi/routed-calls.ts). */
+  readonly destination: string;
+};
+
+const REQUEST_MS = 20_000;
+
+export class Connections {
+  readonly #limit: number;
+  readonly #log: Logger;
+  readonly #requestMs: number;
+  readonly #incoming: IncomingCalls;
+  readonly #open = new Map<number, Connection>();
+  #listener: Listener | null = null;
+  #tlsListener: TlsListener | null = null;
+  #count = 0;
+  #closed: (() => void) | null = null;
+
+  constructor({ limit, logger, requestMs }: ConnectionsOptions) {
+    this.#limit = limit;
+    this.#log = logger;
+    this.#requestMs = requestMs ?? REQUEST_MS;
+    this.#incoming = new IncomingCalls(this.#requestMs);
+  }
+
+  get size(): number {
+    return this.#open.size;
+  }
+
+  /** For the gRPC server that receives the connections: counts the calls of each. */
+  readonly interceptor: ServerInterceptor = (_method, call) => {
+    const connection = this.#open.get(call.getConnectionInfo().remotePort ?? 0);
+    if (connection === undefined) return new ServerInterceptingCall(call);
+    return this.#incoming.intercept(call, connection);
+  };
+
+  /** Resolves when the socket is bound; rejects if it cannot be. */
+  async listen(path: string, grpc: GrpcServer): Promise<void> {
+    const listener = createServer((socket) => this.#accept(socket, grpc));
+    await new Promise<void>((resolve, reject) => {
+      listener.once('error', reject);
+      listener.listen(path, () => {
+        listener.off('error', reject);
+        resolve();
+      });
+    });
+    // Such as EMFILE, which may pass.
+    listener.on('error', (error) =>
+      this.#log.warn({ err: error }, 'cannot accept a client on the socket'),
+    );
+    this.#listener = listener;
+  }
+
+  /** Also listens on TCP. Resolves when the address is bound; throws a StartError if it cannot be. */
+  async listenTls(grpc: GrpcServer, { destination, ...options }: RoutedListen): Promise<void> {
+    this.#tlsListener = await TlsListener.listen({
+      ...options,
+      logger: this.#log,
+      accept: (socket) => this.#accept(socket, grpc, new RoutedCallers(destination)),
+    });
+  }
+
+  /** Accepts no more connections. Closes those without calls at once, the others after their last call. */
+  stop(): void {
+    this.#listener?.close();
+    this.#listener = null;
+    this.#tlsListener?.stop();
+    this.#tlsListener = null;
+    for (const connection of this.#open.values()) connection.retire();
+  }
+
+  /** Resolves when all are closed. */
+  closed(): Promise<void> {
+    if (this.#open.size === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      this.#closed = resolve;
+    });
+  }
+
+  /** Closes the remaining ones, with or without calls. */
+  destroy(): void {
+    for (const connection of this.#open.values()) connection.destroy();
+  }
+
+  /** @param routed for a connection of a router: the clients behind it */
+  #accept(socket: Socket, grpc: GrpcServer, routed: RoutedCallers | null = null): void {
+    socket.on('error', () => undefined);
+    if (this.#open.size >= this.#limit && !this.#makeRoom()) {
+      this.#log.warn(
+        { limit: this.#limit },
+        'a client was refused: the limit of connections is reached, and none is idle',
+      );
+      socket.destroy();
+      return;
+    }
+    this.#count += 1;
+    const number = this.#count;
+    const connection = new Connection(socket, number, routed, this.#log);
+    this.#open.set(number, connection);
+    socket.once('close', () => {
+      this.#open.delete(number);
+      if (this.#open.size === 0) this.#closed?.();
+    });
+    connection.start(grpc, this.#requestMs);
+  }
+
+  /** Closes an idle connection; false if there is none. */
+  #makeRoom(): boolean {
+    let least: Connection | null = null;
+    for (const connection of this.#open.values()) {
+      if (connection.isBusy) continue;
+      if (least === null || connection.lastUse < least.lastUse) least = connection;
+    }
+    least?.retire('the limit of connections is reached');
+    return least !== null;
+  }
+}
+
+class Connection implements CallConnection {
+  readonly #socket: Socket;
+  readonly #routed: RoutedCallers | null;
+  readonly #log: Logger;
+  readonly #closed = new AbortController();
+  #injector: Injector | null = null;
+  #running = 0;
+  #isRetiring = false;
+  /**
+   * When its last call ended (performance.now()). Negative while it has made none, so that such connections
+   * come before all others, the oldest first.
+   */
+  lastUse: number;
+
+  constructor(socket: Socket, number: number, routed: RoutedCallers | null, log: Logger) {
+    this.#socket = socket;
+    this.#routed = routed;
+    this.#log = log;
+    this.lastUse = number - Number.MAX_SAFE_INTEGER;
+    // Each call of the connection that waits for its turn listens.
+    setMaxListeners(0, this.#closed.signal);
+    // gRPC reports these with each call of the connection, by which the connection is found again. A client
+    // of a Unix socket has no address, and a port over TCP could be one of these numbers.
+    Object.defineProperty(socket, 'remoteAddress', { value: routed === null ? 'unix' : 'tcp' });
+    Object.defineProperty(socket, 'remotePort', { value: number });
+  }
+
+  get closed(): AbortSignal {
+    return this.#closed.signal;
+  }
+
+  callerOf(metadata: Metadata): object {
+    return this.#routed?.callerOf(metadata) ?? this;
+  }
+
+  /** Whether a call whose request is complete runs, or the connection is being closed already. */
+  get isBusy(): boolean {
+    return this.#running > 0 || this.#isRetiring;
+  }
+
+  /** Until its client has sent its first bytes, a connection costs nothing but its socket. */
+  start(grpc: GrpcServer, firstBytesMs: number): void {
+    const socket = this.#socket;
+    const timer = setTimeout(() => socket.destroy(), firstBytesMs);
+    timer.unref();
+    socket.once('close', () => {
+      clearTimeout(timer);
+      this.#closed.abort();
+      this.#injector?.destroy();
+    });
+    socket.once('readable', () => {
+      clearTimeout(timer);
+      if (this.#isRetiring || socket.readableLength === 0) {
+        socket.destroy();
+        return;
+      }
+      this.#injector = grpc.createConnectionInjector(ServerCredentials.createInsecure());
+      this.#injector.injectConnection(socket);
+    });
+  }
+
+  callBegan(): void {
+    this.#running += 1;
+  }
+
+  callEnded(): void {
+    this.#running -= 1;
+    this.lastUse = performance.now();
+    if (this.#isRetiring) this.#endSoon();
+  }
+
+  retire(reason?: string): void {
+    if (this.#isRetiring) return;
+    this.#isRetiring = true;
+    if (reason !== undefined) this.#log.warn({ reason }, 'closing a connection');
+    if (this.#injector === null) {
+      this.#socket.destroy();
+      return;
+    }
+    // HTTP/2 closes its side after the last call and would wait for the client to close the other.
+    this.#socket.once('finish', () => this.#socket.destroy());
+    this.#injector.destroy();
+    this.#endSoon();
+  }
+
+  destroy(): void {
+    this.#socket.destroy();
+  }
+
+  /** Needed because a connection whose client does not read never closes by itself. */
+  #endSoon(): void {
+    if (this.#running === 0) setTimeout(() => this.#socket.destroy(), LAST_RESPONSE_MS).unref();
+  }
+}

@@ -1,0 +1,131 @@
+/**
+ * Watches the pools while the plugin runs: takes up those that could not be started as soon as they can be,
+ * checks the started ones, and logs each change of a pool once.
+ *
+ * The registry holds what was found. Knows nothing of what a pool needs before it is served; the caller's
+ * `prepare` does that.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import { bestEffort } from '../../base/best-effort.js';
+import { CsiError } from '../../base/errors.js';
+import type { Logger } from '../../base/logger.js';
+import { withTimeout } from '../../base/timeout.js';
+import type { Backend } from '../backends/backend.js';
+import type { BackendRegistry } from '../backends/registry.js';
+
+export interface PoolRecoveryDependencies {
+  registry: BackendRegistry;
+  /** Starts a pool; see StartedPools. */
+  startAgain(pool: string): Promise<Backend>;
+  /** Reconciles a started pool with the catalogue, before the first call reaches it. */
+  prepare(backend: Backend): Promise<void>;
+  logger: Pick<Logger, 'info' | 'warn' | 'debug'>;
+  /** Replaced in tests. */
+  times?: Partial<RecoveryTimes>;
+}
+
+export interface RecoveryTimes {
+  /** Before the second attempt at a pool; each later wait is twice as long. */
+  firstRetryMs: number;
+  /** The longest wait between two attempts. */
+  longestRetryMs: number;
+  /** Between two checks of the started pools. */
+  checkMs: number;
+  /** How long a stop waits for an attempt that a dead disk does not let end. */
+  stopMs: number;
+}
+
+const TIMES: RecoveryTimes = {
+  firstRetryMs: 1000,
+  longestRetryMs: 30_000,
+  checkMs: 10_000,
+  stopMs: 5000,
+};
+
+export class PoolRecovery {
+  readonly #deps: PoolRecoveryDependencies;
+  readonly #times: RecoveryTimes;
+  readonly #stopped = new AbortController();
+  #loops: Promise<void>[] = [];
+
+  constructor(deps: PoolRecoveryDependencies) {
+    this.#deps = deps;
+    this.#times = { ...TIMES, ...deps.times };
+  }
+
+  /** Begins to watch. Call it when all pools that were started are reconciled and served. */
+  start(): void {
+    const missing = this.#deps.registry.unavailable.map(({ pool }) => this.#recover(pool));
+    this.#loops = [...missing, this.#checkRegularly()];
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    const { stopMs } = this.#times;
+    await withTimeout(Promise.all(this.#loops), stopMs, () => undefined);
+  }
+
+  /** Checks all started pools at once and records the outcome. Each check is bounded by its backend. */
+  async check(): Promise<void> {
+    await Promise.all(this.#deps.registry.all.map((backend) => this.#checkOne(backend)));
+  }
+
+  async #recover(pool: string): Promise<void> {
+    let waitMs = this.#times.firstRetryMs;
+    while (await this.#waits(waitMs)) {
+      if (await this.#attempt(pool)) return;
+      waitMs = Math.min(2 * waitMs, this.#times.longestRetryMs);
+    }
+  }
+
+  async #attempt(pool: string): Promise<boolean> {
+    const { registry, startAgain, prepare, logger } = this.#deps;
+    let backend: Backend | null = null;
+    try {
+      backend = await startAgain(pool);
+      await prepare(backend);
+    } catch (thrown) {
+      const failure = CsiError.from(thrown);
+      if (backend !== null) await bestEffort(async () => backend?.stop());
+      registry.register({ pool, failure });
+      logger.debug({ pool, err: failure }, 'the pool still cannot be started');
+      return false;
+    }
+    // A stopping plugin serves no more; its teardown stops the backend.
+    if (this.#stopped.signal.aborted) return true;
+    registry.register(backend);
+    logger.info({ pool }, 'the pool could be started and is served from now on');
+    return true;
+  }
+
+  async #checkRegularly(): Promise<void> {
+    while (await this.#waits(this.#times.checkMs)) await this.check();
+  }
+
+  async #checkOne(backend: Backend): Promise<void> {
+    const { registry, logger } = this.#deps;
+    const { pool } = backend;
+    const failure = await failureOf(backend);
+    const before = registry.states.find((state) => state.pool === pool)?.failure ?? null;
+    registry.recordCheck(pool, failure);
+    if (failure !== null && before === null) {
+      logger.warn({ pool, err: failure }, 'the pool does not work any more; calls for it fail');
+    } else if (failure === null && before !== null) {
+      logger.info({ pool }, 'the pool works again');
+    }
+  }
+
+  /** False: the plugin stops. */
+  async #waits(ms: number): Promise<boolean> {
+    const { signal } = this.#stopped;
+    await delay(ms, undefined, { signal, ref: false }).catch(() => undefined);
+    return !signal.aborted;
+  }
+}
+
+/** Both checks at once, so that a dead pool takes the time of one. What the node lacks is said first. */
+async function failureOf(backend: Backend): Promise<CsiError | null> {
+  const checks = await Promise.allSettled([backend.checkNode(), backend.check()]);
+  const failed = checks.find((each) => each.status === 'rejected');
+  return failed === undefined ? null : CsiError.from(failed.reason);
+}

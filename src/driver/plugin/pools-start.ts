@@ -1,0 +1,155 @@
+/**
+ * Builds and starts the pools of this node from the settings: the only place that knows which backend
+ * serves which kind of pool.
+ */
+
+import { bestEffort } from '../../base/best-effort.js';
+import { CsiError } from '../../base/errors.js';
+import type { Logger } from '../../base/logger.js';
+import type { Backend, PoolEvent } from '../backends/backend.js';
+import { namingFullPool } from '../backends/full-pool.js';
+import { ReflinkBackend } from '../backends/reflink/reflink-backend.js';
+import { BackendRegistry, type ConfiguredPool } from '../backends/registry.js';
+import { ThinBackend } from '../backends/thin/thin-backend.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { Config } from '../config/config.js';
+import type { PoolConfig } from '../config/pools.js';
+import type { PluginMetrics } from '../metrics/plugin-metrics.js';
+import type { NativeRunner } from '../native/pool.js';
+import { claimPool } from '../volumes/reconcile.js';
+import type { Teardown } from './teardown.js';
+
+interface StartDependencies {
+  catalogue: AsyncCatalogue;
+  native: NativeRunner;
+  /** A separate pool of threads. Stops with the plugin, after everything that was started later. */
+  startThreads(count: number, pool: string): Promise<NativeRunner>;
+  logger: Logger;
+  metrics?: PluginMetrics | null;
+}
+
+/** The pools after the first attempt at each, and the means for further ones. */
+export interface StartedPools {
+  registry: BackendRegistry;
+  /**
+   * Starts and claims a pool that could not be started. Rejects with the failure to register, and leaves
+   * nothing of the attempt behind. Not for a pool that is started.
+   */
+  startAgain(pool: string): Promise<Backend>;
+}
+
+/**
+ * Each thin pool has threads of its own: device-mapper ioctls wait for I/O of the pool's devices, and for
+ * each other when a disk hangs, and must not occupy the threads of other pools then.
+ */
+const THREADS_OF_THIN_POOL = 3;
+
+/**
+ * A pool that cannot be started is registered with its failure: a missing disk must not make the volumes
+ * of other pools unavailable. Throws if no pool can be started.
+ *
+ * @param teardown gets what stops the pools again
+ */
+export async function startBackends(
+  config: Config,
+  dependencies: StartDependencies,
+  teardown: Teardown,
+): Promise<StartedPools> {
+  const { logger } = dependencies;
+  const starters = new Map<string, () => Promise<Backend>>();
+  const pools: ConfiguredPool[] = [];
+  for (const pool of config.pools) {
+    const start = await poolStarter(config, pool, dependencies, teardown);
+    starters.set(pool.name, start);
+    try {
+      pools.push(await start());
+    } catch (thrown) {
+      pools.push({ pool: pool.name, failure: CsiError.from(thrown) });
+    }
+  }
+  const registry = new BackendRegistry(pools);
+  const [first] = registry.unavailable;
+  if (first !== undefined && registry.all.length === 0) throw first.failure.cause ?? first.failure;
+  for (const { pool, failure } of registry.unavailable) {
+    logger.error({ pool, err: failure }, 'the pool could not be started and is not served');
+  }
+  return {
+    registry,
+    startAgain: (pool) => {
+      const start = starters.get(pool);
+      if (start === undefined) throw new Error(`pool '${pool}' is not configured`);
+      return start();
+    },
+  };
+}
+
+/** Each attempt has a backend of its own, so that it finds nothing of the one before. */
+async function poolStarter(
+  config: Config,
+  pool: PoolConfig,
+  { catalogue, native: shared, startThreads, logger, metrics = null }: StartDependencies,
+  teardown: Teardown,
+): Promise<() => Promise<Backend>> {
+  const native =
+    pool.kind === 'thin' ? await startThreads(THREADS_OF_THIN_POOL, pool.name) : shared;
+  const owner = await catalogue.uuid();
+  let current: Backend | null = null;
+  teardown.add(async () => current?.stop());
+  return async () => {
+    const parts = { config, native, owner, logger, metrics };
+    const backend = namingFullPool(makeBackend(pool, parts));
+    current = backend;
+    try {
+      const known = await catalogue.poolUuid(backend.pool);
+      await backend.start(known === null ? 'any' : 'existing');
+      await claimPool(catalogue, backend);
+      return backend;
+    } catch (thrown) {
+      await bestEffort(() => backend.stop());
+      throw unavailable(backend.pool, thrown);
+    }
+  };
+}
+
+function unavailable(pool: string, thrown: unknown): CsiError {
+  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  return CsiError.failedPrecondition(
+    `pool '${pool}' could not be started: ${message}; the plugin tries again until that is repaired`,
+    { cause: thrown },
+  );
+}
+
+interface BackendParts {
+  config: Config;
+  native: NativeRunner;
+  /** Uuid of the catalogue. */
+  owner: string;
+  logger: Logger;
+  metrics: PluginMetrics | null;
+}
+
+function makeBackend(
+  pool: PoolConfig,
+  { config, native: unobserved, owner, logger, metrics }: BackendParts,
+): Backend {
+  const { embeddedPoolBytes, embeddedPoolAllocation, overcommitPercent, reservePercent } = config;
+  const { name, directory } = pool;
+  const native = metrics?.observedRunner(unobserved, name) ?? unobserved;
+  const options = {
+    ...{ pool: name, directory, owner, embeddedPoolBytes },
+    ...{ overcommitPercent, reservePercent },
+    onEvent: ({ level, message }: PoolEvent) => {
+      metrics?.storage.poolEvent(name, level);
+      logger[level]({ pool: name }, message);
+    },
+  };
+  if (pool.kind === 'reflink') {
+    const { changeLists } = config;
+    return new ReflinkBackend(native, { ...options, embeddedPoolAllocation, changeLists });
+  }
+  return new ThinBackend(native, {
+    ...options,
+    ...config.thin,
+    devices: pool.devices,
+  });
+}

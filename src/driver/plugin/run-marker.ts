@@ -1,0 +1,87 @@
+/**
+ * Tells a start how the last run of the plugin on this state directory ended.
+ *
+ *   <state directory>/running   exists from a start until an orderly stop; holds the machine's boot id
+ *
+ * The file is durable before the pools are opened and removed after they are closed, so a kill, a crash and a
+ * power failure leave it behind, and the boot id tells the last of them from the others. Call it only while
+ * the catalogue is open, whose lock keeps a second plugin away. A directory without space for the file only
+ * costs the report.
+ */
+import { open, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { bestEffort } from '../../base/best-effort.js';
+import { errorCode } from '../../base/errors.js';
+
+/** not recorded: the first start, or the first one of a version that records it after an older one. */
+export type LastStop = 'clean' | 'killed or crashed' | 'the machine stopped' | 'not recorded';
+
+const BOOT_ID = '/proc/sys/kernel/random/boot_id';
+
+export class RunMarker {
+  readonly #file: string;
+  #bootId = '';
+  /** The boot id of the run that left the file; null: none did, or its work is settled. */
+  #left: string | null = null;
+
+  constructor(private readonly stateDirectory: string) {
+    this.#file = join(stateDirectory, 'running');
+  }
+
+  /**
+   * Returns how the last run ended, and records that this one runs.
+   *
+   * @param isFirstStart there was no catalogue before
+   */
+  async begin(isFirstStart: boolean): Promise<LastStop> {
+    this.#bootId = (await readFile(BOOT_ID, 'utf8')).trim();
+    this.#left = await this.#read();
+    if (this.#left === null) {
+      await bestEffort(() => this.#write());
+      return isFirstStart ? 'not recorded' : 'clean';
+    }
+    return this.#left === this.#bootId ? 'killed or crashed' : 'the machine stopped';
+  }
+
+  /** Call when the plugin has started: only then is what an unclean stop left settled. */
+  async started(): Promise<void> {
+    if (this.#left !== null && this.#left !== this.#bootId) await bestEffort(() => this.#write());
+    this.#left = null;
+  }
+
+  /** Call when everything else is closed. A start that failed keeps what it found for the next one. */
+  async end(): Promise<void> {
+    if (this.#left !== null) return;
+    await rm(this.#file, { force: true });
+    await this.#flushDirectory();
+  }
+
+  async #read(): Promise<string | null> {
+    try {
+      return (await readFile(this.#file, 'utf8')).trim();
+    } catch (thrown) {
+      if (errorCode(thrown) === 'ENOENT') return null;
+      throw thrown;
+    }
+  }
+
+  async #write(): Promise<void> {
+    const handle = await open(this.#file, 'w', 0o600);
+    try {
+      await handle.writeFile(`${this.#bootId}\n`);
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await this.#flushDirectory();
+  }
+
+  async #flushDirectory(): Promise<void> {
+    const directory = await open(this.stateDirectory, 'r');
+    try {
+      await directory.sync();
+    } finally {
+      await directory.close();
+    }
+  }
+}

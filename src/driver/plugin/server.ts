@@ -1,0 +1,295 @@
+/**
+ * The gRPC server on its Unix socket, and for routers on TCP: binding, calls that wait for services which are still starting,
+ * and stopping. Knows services by their interface only.
+ */
+import { chmod } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+import { type MethodDefinition, Server, type UntypedHandleCall } from '@grpc/grpc-js';
+import type { Logger } from 'pino';
+import {
+  CSI_PACKAGE,
+  csiProto,
+  requestTypeOf,
+  sendAsIs,
+  servedServices,
+} from '../../base/csi/proto.js';
+import type {
+  AnyService,
+  AnyStreamHandler,
+  AnyUnaryHandler,
+  ServiceName,
+} from '../../base/csi/service.js';
+import { CsiError } from '../../base/errors.js';
+import { bindSocketPath, StartError } from '../../base/listening/socket-path.js';
+import { withTimeout } from '../../base/timeout.js';
+import type { Config } from '../config/config.js';
+import type { CallObserver } from '../csi/call-observer.js';
+import { CallRegistry } from '../csi/calls.js';
+import { proveFrames } from '../csi/frame-proof.js';
+import { createUnaryHandler } from '../csi/handler.js';
+import { requestDecoder } from '../csi/request-decoder.js';
+import { createStreamHandler, type StreamLimits } from '../csi/stream.js';
+import { StreamPlaces } from '../csi/stream-places.js';
+import type { LegacyRpc } from '../legacy/interfaces.js';
+import { Connections, LAST_RESPONSE_MS, type RoutedListen } from './connections.js';
+
+export { StartError } from '../../base/listening/socket-path.js';
+
+/** Creating a pool takes seconds. After this time calls get UNAVAILABLE instead of waiting for a dead disk. */
+const START_TIMEOUT_MS = 30_000;
+/** HTTP/2 streams of one connection at once. Its client holds back further calls. */
+const CALLS_PER_CONNECTION = 128;
+/** A node serves a router everything but what only its own host may ask for. */
+const ROUTED_SERVICES: readonly ServiceName[] = [
+  'Identity',
+  'Controller',
+  'GroupController',
+  'SnapshotMetadata',
+];
+/** How long handlers may take to notice that their calls were aborted. */
+const RELEASE_MS = 2000;
+
+export interface StopResult {
+  /** Whether calls had to be aborted. */
+  forced: boolean;
+  /** Handlers that were still running at the end of the wait. */
+  unfinished: number;
+}
+
+export interface PluginServer {
+  /** Binds the socket and the TCP address. Calls to services that are not open yet wait. Throws StartError. */
+  start(): Promise<void>;
+  /** Adds the services that had to start first. From then on, absent RPCs are UNIMPLEMENTED. */
+  open(services: readonly AnyService[]): void;
+  /** Refuses new calls, waits for those in flight, and aborts them after the grace time. */
+  stop(): Promise<StopResult>;
+  /** Aborts all calls at once and completes a stop that is in progress. */
+  force(): void;
+}
+
+export type CallLimits = Pick<
+  Config,
+  'maxConnections' | 'maxCalls' | 'maxStreams' | 'streamStallMs'
+>;
+
+export interface PluginServerOptions {
+  /** The services that are ready from the start. */
+  services: readonly AnyService[];
+  config: Pick<Config, 'socketPath' | 'socketMode' | 'shutdownGraceMs'> & CallLimits;
+  logger: Logger;
+  /** The RPCs of interfaces before v1, served on the socket beside it. */
+  legacy?: readonly LegacyRpc[];
+  /** Where routers reach this node; null or left out: nowhere. */
+  routed?: RoutedListen | null;
+  /** How long a call waits for services that are still starting. */
+  startTimeoutMs?: number;
+  /** How long a new client may send nothing, and a request may take to become complete. */
+  requestMs?: number;
+  /** Sends every message of a stream through gRPC. */
+  plainStreams?: boolean;
+  /** Counts the calls. */
+  observer?: CallObserver | undefined;
+}
+
+export function createPluginServer(options: PluginServerOptions): PluginServer {
+  return new GrpcPluginServer(options);
+}
+
+class GrpcPluginServer implements PluginServer {
+  readonly #config: PluginServerOptions['config'];
+  readonly #log: Logger;
+  readonly #calls: CallRegistry;
+  readonly #services = new Map<ServiceName, AnyService>();
+  readonly #streamLimits: StreamLimits;
+  readonly #connections: Connections;
+  // Channelz stays enabled: without it grpc-js 1.14.7 loses track of its connections, and forceShutdown
+  // leaves them all open. Its cost is not measurable.
+  readonly #grpc: Server;
+  readonly #routed: { readonly listen: RoutedListen; readonly grpc: Server } | null;
+  readonly #forced = new AbortController();
+  readonly #startTimeoutMs: number;
+  readonly #plainStreams: boolean;
+  /** Aborted when calls need not wait for services any longer: they are open, or the plugin stops. */
+  readonly #settled = new AbortController();
+  #isOpen = false;
+  #stopping: Promise<StopResult> | null = null;
+
+  constructor(options: PluginServerOptions) {
+    const { services, config, logger, legacy = [], routed, observer, ...times } = options;
+    this.#startTimeoutMs = times.startTimeoutMs ?? START_TIMEOUT_MS;
+    this.#config = config;
+    this.#log = logger;
+    this.#calls = new CallRegistry(logger, config.maxCalls, observer);
+    this.#streamLimits = {
+      places: new StreamPlaces(config.maxStreams),
+      stallMs: config.streamStallMs,
+      writesFrames: false,
+    };
+    this.#plainStreams = times.plainStreams ?? false;
+    this.#connections = new Connections({
+      limit: config.maxConnections,
+      logger,
+      ...(times.requestMs === undefined ? {} : { requestMs: times.requestMs }),
+    });
+    for (const service of services) this.#services.set(service.name, service);
+    this.#grpc = this.#createGrpc(Object.keys(servedServices()) as ServiceName[]);
+    for (const each of legacy) this.#registerLegacy(each);
+    this.#routed = routed ? { listen: routed, grpc: this.#createGrpc(ROUTED_SERVICES) } : null;
+  }
+
+  #createGrpc(services: readonly ServiceName[]): Server {
+    const grpc = new Server({
+      'grpc.max_concurrent_streams': CALLS_PER_CONNECTION,
+      interceptors: [this.#connections.interceptor],
+    });
+    for (const name of services) this.#register(grpc, name);
+    return grpc;
+  }
+
+  async start(): Promise<void> {
+    await this.#proveFrames();
+    const { socketPath } = this.#config;
+    await bindSocketPath(socketPath, () => this.#bindNarrow(), { logger: this.#log });
+    if (this.#routed === null) return;
+    await this.#connections.listenTls(this.#routed.grpc, this.#routed.listen);
+  }
+
+  async #proveFrames(): Promise<void> {
+    if (this.#plainStreams) return;
+    this.#streamLimits.writesFrames = await proveFrames();
+    if (this.#streamLimits.writesFrames) return;
+    this.#log.warn(
+      'streams take the slower way through gRPC: frames written to an HTTP/2 stream did not arrive unchanged',
+    );
+  }
+
+  async #bindNarrow(): Promise<void> {
+    const { socketPath, socketMode } = this.#config;
+    // The socket is created with the narrow mode and widened afterwards, so others can never connect
+    // too early. The umask is that of the whole process: nothing else may create files meanwhile.
+    const umask = process.umask(0o177);
+    try {
+      await this.#bind(socketPath);
+    } finally {
+      process.umask(umask);
+    }
+    await chmod(socketPath, socketMode);
+  }
+
+  open(services: readonly AnyService[]): void {
+    for (const service of services) this.#services.set(service.name, service);
+    this.#isOpen = true;
+    this.#settled.abort();
+  }
+
+  stop(): Promise<StopResult> {
+    this.#stopping ??= this.#stop();
+    return this.#stopping;
+  }
+
+  force(): void {
+    this.#forced.abort();
+    void this.stop();
+  }
+
+  async #stop(): Promise<StopResult> {
+    this.#settled.abort();
+    this.#connections.stop();
+    const idle = this.#calls.idle();
+    const inTime = await within(this.#config.shutdownGraceMs, idle, this.#forced.signal);
+    if (!inTime) this.#calls.abortAll(CsiError.unavailable('the plugin is stopping; call again'));
+    const ended = Promise.all([idle, this.#connections.closed()]);
+    await within(LAST_RESPONSE_MS, ended, inTime ? undefined : this.#forced.signal);
+    this.#connections.destroy();
+    this.#grpc.forceShutdown();
+    this.#routed?.grpc.forceShutdown();
+    if (inTime) return { forced: false, unfinished: 0 };
+    await within(RELEASE_MS, this.#calls.idle());
+    return { forced: true, unfinished: this.#calls.size };
+  }
+
+  async #bind(path: string): Promise<void> {
+    try {
+      await this.#connections.listen(path, this.#grpc);
+    } catch (thrown) {
+      const reason = thrown instanceof Error ? thrown.message : String(thrown);
+      throw new StartError(`cannot listen on unix://${path}: ${reason}`);
+    }
+  }
+
+  /** Registers every method of the proto: one without a handler answers UNIMPLEMENTED with a message of ours. */
+  #register(grpc: Server, name: ServiceName): void {
+    const { root } = csiProto();
+    const fullService = `${CSI_PACKAGE}.${name}`;
+    for (const [rpcName, definition] of Object.entries(servedServices()[name])) {
+      const requestType = requestTypeOf(root, fullService, rpcName);
+      const rpc = { service: name, fullService, name: rpcName, requestType };
+      const handler = definition.responseStream
+        ? createStreamHandler(rpc, this.#calls, this.#streamLimits, (signal) =>
+            this.#find<AnyStreamHandler>(name, rpcName, signal, (found) => found.streams),
+          )
+        : createUnaryHandler({ ...rpc, encode: encoderOf(definition) }, this.#calls, (signal) =>
+            this.#find<AnyUnaryHandler>(name, rpcName, signal, (found) => found.unary),
+          );
+      grpc.register(
+        definition.path,
+        handler as UntypedHandleCall,
+        sendAsIs,
+        requestDecoder(requestType),
+        definition.responseStream ? 'serverStream' : 'unary',
+      );
+    }
+  }
+
+  #registerLegacy({ service, name, definition, requestType, handler }: LegacyRpc): void {
+    const find = (v1: ServiceName, rpc: string, signal: AbortSignal) =>
+      this.#find<AnyUnaryHandler>(v1, rpc, signal, (found) => found.unary);
+    const translation = handler(find);
+    const rpc = { service, fullService: service, name, requestType, encode: encoderOf(definition) };
+    this.#grpc.register(
+      definition.path,
+      createUnaryHandler(rpc, this.#calls, async () => translation) as UntypedHandleCall,
+      sendAsIs,
+      requestDecoder(requestType),
+      'unary',
+    );
+  }
+
+  /**
+   * Waits for a service that is still starting: orchestrators and test suites call as soon as the socket
+   * exists, and not all of them retry.
+   */
+  async #find<Handler>(
+    name: ServiceName,
+    rpc: string,
+    signal: AbortSignal,
+    table: (service: AnyService) => Readonly<Record<string, Handler>>,
+  ): Promise<Handler> {
+    if (!this.#services.has(name) && !this.#isOpen) {
+      const awaited = AbortSignal.any([signal, this.#settled.signal]);
+      await delay(this.#startTimeoutMs, undefined, { signal: awaited }).catch(() => undefined);
+      signal.throwIfAborted();
+    }
+    const service = this.#services.get(name);
+    if (service === undefined && !this.#isOpen) {
+      throw CsiError.unavailable(`the plugin is starting: ${name}.${rpc} is not served yet`);
+    }
+    const handler = service === undefined ? undefined : table(service)[rpc];
+    if (handler !== undefined) return handler;
+    throw CsiError.unimplemented(`${name}.${rpc} is not implemented by this plugin`);
+  }
+}
+
+/** Whether it happened in time. Time is up at once when the signal aborts. */
+async function within(
+  ms: number,
+  event: Promise<unknown>,
+  cutShort?: AbortSignal,
+): Promise<boolean> {
+  const ended = event.then(() => true);
+  return withTimeout(ended, ms, () => false, cutShort);
+}
+
+function encoderOf(definition: MethodDefinition<object, object>): (response: object) => Buffer {
+  return (response) => definition.responseSerialize(response);
+}

@@ -1,0 +1,131 @@
+/**
+ * Makes stored change lists in the background: after a snapshot is taken, and after a request that found none.
+ *
+ * One list at a time for the whole node, in steps of a fraction of a second, with a pause as long as each
+ * step between them. A step shares the locks of its snapshots with readers and is given up if they are not
+ * free: a deletion waits for one step at most. Failures are logged and forgotten, because a list is only a
+ * faster way to an answer; the next request asks for it again. Knows no files and no extents.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import { bestEffort } from '../../base/best-effort.js';
+import { CsiError, type SystemError } from '../../base/errors.js';
+import type { Logger } from '../../base/logger.js';
+import type { BackendRegistry } from '../backends/registry.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { SnapshotRecord } from '../catalogue/records.js';
+import { heldBefore } from './held-snapshots.js';
+import { type OperationLocks, shared, snapshotKey } from './operation-locks.js';
+import type { RetainedBases } from './retained-bases.js';
+
+/** It could not be made, or a scan has refused it. */
+export type ListProblem = 'not made' | 'refused';
+
+export interface ChangeListMakerDependencies {
+  catalogue: AsyncCatalogue;
+  registry: BackendRegistry;
+  locks: OperationLocks;
+  /** Pending bases wait for the list of the next snapshot. */
+  retainedBases: Pick<RetainedBases, 'completePending'>;
+  logger: Logger;
+  /** Absent: nobody counts. */
+  observe?: ((kind: ListKind, problem: ListProblem) => void) | undefined;
+}
+
+/** Of a snapshot: what differs from the one before it, or what it holds. */
+export type ListKind = 'delta' | 'allocated';
+
+interface WantedList {
+  snapshotId: string;
+  kind: ListKind;
+}
+
+/** The lists that wait; beyond it, requests for lists are dropped. */
+const MAX_WAITING = 1024;
+
+export class ChangeListMaker {
+  readonly #waiting = new Map<string, WantedList>();
+  readonly #stopped = new AbortController();
+  #running: Promise<void> | null = null;
+
+  constructor(private readonly deps: ChangeListMakerDependencies) {}
+
+  /** Asks for a list of the snapshot; a delta begins at the snapshot before it. Returns at once. */
+  schedule(snapshotId: string, kind: ListKind = 'delta'): void {
+    if (this.#stopped.signal.aborted || this.#waiting.size >= MAX_WAITING) return;
+    this.#waiting.set(`${kind} ${snapshotId}`, { snapshotId, kind });
+    this.#running ??= this.#run().finally(() => {
+      this.#running = null;
+    });
+  }
+
+  /** Removes the list that a scan has refused, and asks for a new one. Does not fail. */
+  async replace(
+    { snapshotId, pool }: SnapshotRecord,
+    kind: ListKind,
+    refusal: SystemError,
+  ): Promise<void> {
+    const { logger, registry } = this.deps;
+    logger.warn(
+      { snapshotId, pool, path: refusal.path, err: refusal },
+      'a stored change list is not used; the scan goes on with the extents, and the list is made again',
+    );
+    this.deps.observe?.(kind, 'refused');
+    await bestEffort(() => registry.owning(pool).discardChanges(refusal.path));
+    this.schedule(snapshotId, kind);
+  }
+
+  /** Resolves when nothing is being made and nothing waits. */
+  async idle(): Promise<void> {
+    await this.#running;
+  }
+
+  /** Gives up what waits; resolves when the running step has ended. */
+  async stop(): Promise<void> {
+    this.#stopped.abort();
+    this.#waiting.clear();
+    await this.idle();
+  }
+
+  async #run(): Promise<void> {
+    for (const [key, wanted] of this.#waiting) {
+      this.#waiting.delete(key);
+      try {
+        await this.#make(wanted);
+      } catch (thrown) {
+        this.deps.observe?.(wanted.kind, 'not made');
+        const err = CsiError.from(thrown);
+        this.deps.logger.debug({ ...wanted, err }, 'could not make the change list of a snapshot');
+      }
+    }
+  }
+
+  async #make({ snapshotId, kind }: WantedList): Promise<void> {
+    const { catalogue, locks, registry, retainedBases } = this.deps;
+    let progress: object | null = null;
+    do {
+      const target = await catalogue.snapshotById(snapshotId);
+      if (target?.state !== 'ready') return;
+      const backend = registry.owning(target.pool);
+      const base = kind === 'delta' ? await heldBefore(catalogue, backend, target) : null;
+      if (kind === 'delta' && base === null) return;
+      const baseId = base?.snapshotId ?? null;
+      const keys = [snapshotId, baseId].filter((id) => id !== null);
+      const began = performance.now();
+      const from: object | null = progress;
+      const step = (): Promise<object | null> => backend.storeChanges(snapshotId, baseId, from);
+      progress = await locks.run(
+        keys.map((id) => shared(snapshotKey(id))),
+        step,
+      );
+      if (progress === null && kind === 'delta') {
+        await retainedBases.completePending(backend, target);
+      }
+      await this.#pause(performance.now() - began);
+    } while (progress !== null && !this.#stopped.signal.aborted);
+  }
+
+  async #pause(ms: number): Promise<void> {
+    const { signal } = this.#stopped;
+    await delay(ms, undefined, { signal }).catch(() => undefined);
+  }
+}

@@ -1,0 +1,232 @@
+/**
+ * Locks on volumes, snapshots, names and paths for the duration of an operation. An operation takes all of
+ * its locks at once or none. A call waits for them some seconds, in the order of arrival, and then fails
+ * with ABORTED, which callers repeat: orchestrators call twice for one object as a matter of course, and
+ * report a call that fails at once to their users.
+ *
+ * Whoever waits holds nothing, so nobody waits for each other in a circle. An operation that holds locks
+ * and needs more asks without waiting.
+ *
+ * Ids, names and paths share one key space, which `volumeKey` and its siblings build. The locks exist in
+ * this process only.
+ */
+import { normalize } from 'node:path/posix';
+import { CsiError } from '../../base/errors.js';
+
+export interface LockRequest {
+  key: string;
+  /** Any number of shared holders, or one exclusive holder. */
+  mode: 'exclusive' | 'shared';
+  /** Names the object in errors. */
+  label: string;
+}
+
+export type Release = () => void;
+
+export interface LockOptions {
+  /** How long a call waits. Shorter than the least time that sidecars allow a call, 10 s. */
+  waitMs?: number;
+  /** How many calls wait at once; further ones fail at once. */
+  maxWaiting?: number;
+}
+
+const WAIT_MS = 5000;
+const MAX_WAITING = 256;
+
+/**
+ * The stronger mode in which somebody who came before wants each key. By key, because a group has as many
+ * keys as members: comparing each with each would stop the event loop for seconds.
+ */
+type Precedence = Map<string, LockRequest['mode']>;
+
+interface Waiting {
+  wanted: readonly LockRequest[];
+  grant(): void;
+}
+
+interface Holders {
+  exclusive: boolean;
+  shared: number;
+}
+
+export const volumeKey = (volumeId: string): LockRequest =>
+  exclusive(`id:${volumeId}`, `volume ${volumeId}`);
+export const volumeNameKey = (name: string): LockRequest =>
+  exclusive(`volume-name:${name}`, `volume name '${name}'`);
+export const snapshotKey = (snapshotId: string): LockRequest =>
+  exclusive(`id:${snapshotId}`, `snapshot ${snapshotId}`);
+export const snapshotNameKey = (name: string): LockRequest =>
+  exclusive(`snapshot-name:${name}`, `snapshot name '${name}'`);
+export const groupSnapshotKey = (groupSnapshotId: string): LockRequest =>
+  exclusive(`id:${groupSnapshotId}`, `group snapshot ${groupSnapshotId}`);
+export const groupSnapshotNameKey = (name: string): LockRequest =>
+  exclusive(`group-snapshot-name:${name}`, `group snapshot name '${name}'`);
+/** Normalizes the path's spelling, because requests are locked before their paths are checked. */
+export const pathKey = (path: string): LockRequest =>
+  exclusive(`path:${normalize(path).replace(/\/$/, '')}`, `path ${path}`);
+export const shared = (request: LockRequest): LockRequest => ({ ...request, mode: 'shared' });
+
+function exclusive(key: string, label: string): LockRequest {
+  return { key, mode: 'exclusive', label };
+}
+
+export class OperationLocks {
+  readonly #held = new Map<string, Holders>();
+  /** In the order of arrival. */
+  readonly #waiting = new Set<Waiting>();
+  readonly #waitMs: number;
+  readonly #maxWaiting: number;
+
+  constructor({ waitMs = WAIT_MS, maxWaiting = MAX_WAITING }: LockOptions = {}) {
+    this.#waitMs = waitMs;
+    this.#maxWaiting = maxWaiting;
+  }
+
+  /**
+   * Takes all locks or none, without waiting and without regard to who waits. Throws ABORTED naming the
+   * busy object. The release is idempotent.
+   */
+  acquire(requests: readonly LockRequest[]): Release {
+    const wanted = strongest(requests);
+    const busy = wanted.find((request) => this.isBusy(request));
+    if (busy !== undefined) throw pending(busy);
+    return this.#take(wanted);
+  }
+
+  /**
+   * Waits until it can take all locks at once, behind those that came before and want the same. Rejects
+   * with ABORTED naming the busy object when the wait is over, with the signal's reason when it aborts.
+   *
+   * @param signal of the call: it ends the wait
+   */
+  async acquireInTurn(requests: readonly LockRequest[], signal: AbortSignal): Promise<Release> {
+    signal.throwIfAborted();
+    const wanted = strongest(requests);
+    const before: Precedence = new Map();
+    for (const each of this.#waiting) addPrecedence(before, each.wanted);
+    const busy = this.#obstacle(wanted, before);
+    if (busy === null) return this.#take(wanted);
+    if (this.#waiting.size >= this.#maxWaiting) throw pending(busy);
+    return new Promise((resolve, reject) => {
+      const end = (): void => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', onAbort);
+        this.#waiting.delete(waiting);
+      };
+      const fail = (reason: unknown): void => {
+        end();
+        // Those behind may have waited for this one alone.
+        this.#grantWaiting();
+        reject(reason);
+      };
+      const waiting: Waiting = {
+        wanted,
+        grant: () => {
+          end();
+          resolve(this.#take(wanted));
+        },
+      };
+      const onAbort = (): void => fail(signal.reason);
+      const timer = setTimeout(() => fail(pending(this.#obstacle(wanted) ?? busy)), this.#waitMs);
+      signal.addEventListener('abort', onAbort, { once: true });
+      this.#waiting.add(waiting);
+    });
+  }
+
+  /**
+   * Runs `work` under the locks.
+   *
+   * @param signal of the call, which then waits for the locks; without it the locks are free or the call
+   *   fails, for an operation that holds others already
+   */
+  async run<T>(
+    requests: readonly LockRequest[],
+    work: () => Promise<T>,
+    signal?: AbortSignal,
+  ): Promise<T> {
+    const release =
+      signal === undefined ? this.acquire(requests) : await this.acquireInTurn(requests, signal);
+    try {
+      return await work();
+    } finally {
+      release();
+    }
+  }
+
+  /** Whether the key is held in shared mode, as a metadata stream holds its snapshots. */
+  isShared(request: LockRequest): boolean {
+    return (this.#held.get(request.key)?.shared ?? 0) > 0;
+  }
+
+  /** Whether the lock could not be taken now. */
+  isBusy(request: LockRequest): boolean {
+    const holders = this.#held.get(request.key);
+    if (holders === undefined) return false;
+    return holders.exclusive || (request.mode === 'exclusive' && holders.shared > 0);
+  }
+
+  /** What keeps the locks from being taken: a holder, or one of the requests that have precedence. */
+  #obstacle(
+    wanted: readonly LockRequest[],
+    precedence: Precedence = new Map(),
+  ): LockRequest | null {
+    return wanted.find((request) => this.isBusy(request) || excludes(request, precedence)) ?? null;
+  }
+
+  /** Serves everybody who waits and can be served without overtaking another who wants the same. */
+  #grantWaiting(): void {
+    const before: Precedence = new Map();
+    for (const waiting of this.#waiting) {
+      if (this.#obstacle(waiting.wanted, before) === null) waiting.grant();
+      else addPrecedence(before, waiting.wanted);
+    }
+  }
+
+  #take(wanted: readonly LockRequest[]): Release {
+    for (const { key, mode } of wanted) {
+      const holders = this.#held.get(key) ?? { exclusive: false, shared: 0 };
+      if (mode === 'exclusive') holders.exclusive = true;
+      else holders.shared += 1;
+      this.#held.set(key, holders);
+    }
+    let released = false;
+    return () => {
+      if (released) return;
+      released = true;
+      for (const request of wanted) this.#drop(request);
+      this.#grantWaiting();
+    };
+  }
+
+  #drop(request: LockRequest): void {
+    const holders = this.#held.get(request.key);
+    if (holders === undefined) return;
+    if (request.mode === 'exclusive') holders.exclusive = false;
+    else holders.shared -= 1;
+    if (!holders.exclusive && holders.shared === 0) this.#held.delete(request.key);
+  }
+}
+
+function pending({ label }: LockRequest): CsiError {
+  return CsiError.aborted(`an operation on ${label} is pending; try again when it has completed`);
+}
+
+function excludes({ key, mode }: LockRequest, precedence: Precedence): boolean {
+  const other = precedence.get(key);
+  return other === 'exclusive' || (other === 'shared' && mode === 'exclusive');
+}
+
+function addPrecedence(precedence: Precedence, requests: readonly LockRequest[]): void {
+  for (const { key, mode } of requests) {
+    if (mode === 'exclusive' || !precedence.has(key)) precedence.set(key, mode);
+  }
+}
+
+/** One request for each key: the exclusive one if there is one. */
+function strongest(requests: readonly LockRequest[]): LockRequest[] {
+  const byKey = new Map<string, LockRequest>();
+  for (const request of requests) {
+    if (request.mode === 'exclusive' || !byKey.has(request.key)) byKey.set(request.key, request);
+  }
+  return [...byKey.values()];
+}

@@ -1,0 +1,135 @@
+/**
+ * Logs when a pool fills up and when it empties again: one line when its used share rises to 80, 90 or 95 % or
+ * it is full, and one when it falls clearly below the lowest of these that it had reached.
+ *
+ * A pool that hovers around a threshold is logged once: what was reached counts until the share is RETREAT
+ * percent below it. The metadata of a thin pool is watched alike. Knows capacities, not what fills them.
+ */
+
+import type { Logger } from '../../base/logger.js';
+import { SingleFlight } from '../../base/single-flight.js';
+import { withTimeout } from '../../base/timeout.js';
+import type { Backend, PoolCapacity } from '../backends/backend.js';
+
+const INTERVAL_MS = 60_000;
+/** How long a start or a stop waits at most. */
+const ANSWER_MS = 4000;
+/** Percent of the total, ascending. */
+const THRESHOLDS = [80n, 90n, 95n] as const;
+const FULL = 100n;
+const RETREAT = 2n;
+/** With less free space volumes can no longer be snapshotted, and writers fail any moment. */
+const FULL_BELOW_BYTES = 4n << 20n;
+const SPACE_AGAIN_BYTES = 2n * FULL_BELOW_BYTES;
+
+type UsedBackend = Pick<Backend, 'pool' | 'capacity'>;
+
+export interface PoolUsageOptions {
+  /** The pools that are served now. */
+  pools(): readonly UsedBackend[];
+  logger: Pick<Logger, 'info' | 'warn' | 'error'>;
+  intervalMs?: number;
+  /** How long a check waits for a pool. */
+  answerMs?: number;
+}
+
+interface Usage {
+  /** What is used up: space or metadata. */
+  what: 'space' | 'metadata';
+  totalBytes: bigint;
+  freeBytes: bigint;
+}
+
+export class PoolUsageLog {
+  /** The threshold that each subject has reached; 0: none. */
+  readonly #reached = new Map<string, bigint>();
+  readonly #questions = new SingleFlight<UsedBackend, PoolCapacity>();
+  #timer: NodeJS.Timeout | null = null;
+  #checking: Promise<void> = Promise.resolve();
+  #isStopped = false;
+
+  constructor(private readonly options: PoolUsageOptions) {}
+
+  /** Checks now, and again at intervals. Resolves after the first check. */
+  async start(): Promise<void> {
+    await this.check();
+    this.#schedule();
+  }
+
+  /** No check runs when it resolves. */
+  async stop(): Promise<void> {
+    this.#isStopped = true;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    await this.#checking;
+  }
+
+  /**
+   * Never rejects: a pool whose capacity is unknown is reported by others. Waits ANSWER_MS for a pool whose disk
+   * is dead, and its question stays the only one until it is answered.
+   */
+  async check(): Promise<void> {
+    await Promise.all(this.options.pools().map((backend) => this.#checkOne(backend)));
+  }
+
+  async #checkOne(backend: UsedBackend): Promise<void> {
+    const asked = this.#questions.run(backend, () => backend.capacity());
+    const answerMs = this.options.answerMs ?? ANSWER_MS;
+    const capacity = await withTimeout(asked, answerMs, () => null).catch(() => null);
+    if (capacity === null) return;
+    for (const usage of usagesOf(capacity)) this.#observe(backend.pool, usage);
+  }
+
+  #schedule(): void {
+    if (this.#isStopped) return;
+    this.#timer = setTimeout(() => {
+      this.#checking = this.check().finally(() => this.#schedule());
+    }, this.options.intervalMs ?? INTERVAL_MS).unref();
+  }
+
+  #observe(pool: string, usage: Usage): void {
+    const { what, totalBytes, freeBytes } = usage;
+    if (totalBytes === 0n) return;
+    const key = `${pool} ${what}`;
+    const before = this.#reached.get(key) ?? 0n;
+    const now = reachedNow(usage, before);
+    this.#reached.set(key, now);
+    if (now === before) return;
+    const usedPercent = Number(percentOf(usage));
+    const fields = { pool, what, usedPercent, totalBytes, freeBytes };
+    const { logger } = this.options;
+    if (now < before) {
+      const left = THRESHOLDS.find((each) => each > now);
+      const found =
+        left === undefined ? `has ${what} again` : `is below ${left} % of its ${what} again`;
+      logger.info(fields, `pool '${pool}' ${found}`);
+    } else if (now === FULL) {
+      logger.error(fields, `pool '${pool}' is out of ${what}: ${REMEDY[what]}`);
+    } else {
+      logger.warn(fields, `pool '${pool}' has used ${now} % of its ${what}: ${REMEDY[what]}`);
+    }
+  }
+}
+
+const REMEDY = {
+  space: 'add space, or delete volumes and snapshots',
+  metadata: 'enlarge the metadata device, or delete volumes and snapshots',
+} as const;
+
+function usagesOf({ totalBytes, freeBytes, metadata }: PoolCapacity): Usage[] {
+  const space: Usage = { what: 'space', totalBytes, freeBytes };
+  if (metadata === undefined) return [space];
+  const { totalBytes: total, usedBytes: used } = metadata;
+  return [space, { what: 'metadata', totalBytes: total, freeBytes: total - used }];
+}
+
+/** The highest threshold in force, given the one before. */
+function reachedNow(usage: Usage, before: bigint): bigint {
+  const used = percentOf(usage);
+  const needed = before === FULL ? SPACE_AGAIN_BYTES : FULL_BELOW_BYTES;
+  if (usage.freeBytes <= 0n || (usage.what === 'space' && usage.freeBytes < needed)) return FULL;
+  const holds = (level: bigint): boolean => used >= (level <= before ? level - RETREAT : level);
+  return THRESHOLDS.filter(holds).at(-1) ?? 0n;
+}
+
+const percentOf = ({ totalBytes, freeBytes }: Usage): bigint =>
+  ((totalBytes - (freeBytes < 0n ? 0n : freeBytes)) * 100n) / totalBytes;

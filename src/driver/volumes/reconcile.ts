@@ -1,0 +1,251 @@
+/**
+ * Reconciles the catalogue with the pools before the plugin serves: completes or rolls back what a kill
+ * has interrupted, and compares the rows with what the pools hold.
+ *
+ * It removes only temporary files and objects that an unfinished row names. A volume that is larger than
+ * its record was being expanded, and its record is updated. Any other difference is reported and left
+ * for the operator.
+ */
+
+import { CsiError } from '../../base/errors.js';
+import type { Backend, PoolContents, PoolObject } from '../backends/backend.js';
+import type { BackendRegistry } from '../backends/registry.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { SnapshotRecord, UnfinishedWork, VolumeRecord } from '../catalogue/records.js';
+import type { RetainedBases } from './retained-bases.js';
+import { finishDeletion, labelOf, rollBack, type SnapshotSet, stateOf } from './snapshot-sets.js';
+import { finishExpansion, grownVolumes } from './volume-expansion.js';
+
+export interface ReconcileReport {
+  /** Deletions and expansions that were completed. */
+  finished: string[];
+  /** Creations that were rolled back, and temporary files that were removed. */
+  undone: string[];
+  /** Differences that were left as they are. */
+  differences: string[];
+}
+
+export interface ReconcileDependencies {
+  catalogue: AsyncCatalogue;
+  registry: BackendRegistry;
+  retainedBases: RetainedBases;
+  /**
+   * The catalogue has lost rows. A creation that it calls unfinished may have been completed since, and a
+   * retained base without a record may have had one, so neither is removed.
+   */
+  lacksRows?: boolean;
+  /**
+   * Handles this pool alone, which the registry has, while other pools are served: their unfinished rows are
+   * calls in progress. Left out: everything.
+   */
+  pool?: string;
+}
+
+const NOTHING: UnfinishedWork = { volumes: [], snapshots: [], groups: [] };
+
+export async function reconcile(deps: ReconcileDependencies): Promise<ReconcileReport> {
+  const { catalogue, registry } = deps;
+  const report: ReconcileReport = { finished: [], undone: [], differences: [] };
+  const unfinished = deps.lacksRows ? NOTHING : await unfinishedWork(deps);
+  for (const group of unfinished.groups) {
+    await attempt(report, `group snapshot ${group.groupSnapshotId}`, async () => {
+      const members = await catalogue.snapshotsOfGroup(group.groupSnapshotId);
+      await settleSnapshots(deps, { group, members }, report);
+    });
+  }
+  for (const snapshot of unfinished.snapshots) {
+    await attempt(report, `snapshot ${snapshot.snapshotId}`, () =>
+      settleSnapshots(deps, { group: null, members: [snapshot] }, report),
+    );
+  }
+  for (const volume of unfinished.volumes) {
+    await attempt(report, `volume ${volume.volumeId}`, () =>
+      settleVolume(catalogue, registry, volume, report),
+    );
+  }
+  for (const backend of registry.all) {
+    await attempt(report, `pool '${backend.pool}'`, () => reconcilePool(deps, backend, report));
+  }
+  return report;
+}
+
+async function unfinishedWork({ catalogue, pool }: ReconcileDependencies): Promise<UnfinishedWork> {
+  const all = await catalogue.unfinished();
+  if (pool === undefined) return all;
+  const members = await Promise.all(
+    all.groups.map(({ groupSnapshotId }) => catalogue.snapshotsOfGroup(groupSnapshotId)),
+  );
+  return {
+    volumes: all.volumes.filter((volume) => volume.pool === pool),
+    snapshots: all.snapshots.filter((snapshot) => snapshot.pool === pool),
+    groups: all.groups.filter((_, index) => members[index]?.[0]?.pool === pool),
+  };
+}
+
+async function reconcilePool(
+  { catalogue, retainedBases, lacksRows }: ReconcileDependencies,
+  backend: Backend,
+  report: ReconcileReport,
+): Promise<void> {
+  const swept = await backend.sweep();
+  report.undone.push(...swept.map((name) => `temporary file ${name} in pool '${backend.pool}'`));
+  const contents = await backend.list();
+  const volumes = (await catalogue.listVolumes()).filter(({ pool }) => pool === backend.pool);
+  for (const grown of grownVolumes(volumes, contents)) {
+    const label = `expansion of volume ${grown.volume.volumeId}`;
+    await attempt(report, label, async () => {
+      const sizeBytes = await finishExpansion(catalogue, backend, grown);
+      grown.volume.sizeBytes = sizeBytes;
+      report.finished.push(`${label} to ${sizeBytes} bytes`);
+    });
+  }
+  await markInitializedVolumes(volumes, contents, backend);
+  if (!lacksRows) {
+    await attempt(report, `the check of the retained bases of pool '${backend.pool}'`, () =>
+      retainedBases.settle(backend),
+    );
+  }
+  await compare({ catalogue, backend, volumes, contents }, report);
+}
+
+/** Marks initialized volumes whose mark is missing: older versions wrote none, or the file was absent. */
+async function markInitializedVolumes(
+  volumes: readonly VolumeRecord[],
+  contents: PoolContents,
+  backend: Backend,
+): Promise<void> {
+  const held = new Set(contents.volumes.map(({ id }) => id));
+  const marked = await backend.initializedVolumes();
+  const missing = volumes
+    .filter((each) => !each.pristine && held.has(each.volumeId) && !marked.has(each.volumeId))
+    .map(({ volumeId }) => volumeId);
+  if (missing.length > 0) await backend.markInitialized(missing);
+}
+
+/**
+ * Refuses a directory that is not the pool that the catalogue knows, for example because its disk is not
+ * mounted. Precedes every other operation on a pool.
+ */
+export async function claimPool(catalogue: AsyncCatalogue, backend: Backend): Promise<void> {
+  const found = await backend.identity();
+  const recorded = await catalogue.registerPool(backend.pool, found);
+  if (recorded !== found) {
+    throw CsiError.failedPrecondition(
+      `pool '${backend.pool}' has the identity ${found} and the catalogue knows it as ${recorded}: ` +
+        "is the pool's file system mounted, and the directory the right one?",
+    );
+  }
+}
+
+async function attempt(
+  report: ReconcileReport,
+  label: string,
+  work: () => Promise<void>,
+): Promise<void> {
+  try {
+    await work();
+  } catch (thrown) {
+    report.differences.push(`${label} is unfinished: ${CsiError.from(thrown).message}`);
+  }
+}
+
+/** Handles all members of a group or none, so that no group is left with some of them. */
+async function settleSnapshots(
+  deps: ReconcileDependencies,
+  set: SnapshotSet,
+  report: ReconcileReport,
+): Promise<void> {
+  if (stateOf(set) === 'deleting') {
+    await finishDeletion(deps, set);
+    report.finished.push(`deletion of ${labelOf(set)}`);
+  } else {
+    await rollBack(deps, set);
+    report.undone.push(labelOf(set));
+  }
+}
+
+async function settleVolume(
+  catalogue: AsyncCatalogue,
+  registry: BackendRegistry,
+  volume: VolumeRecord,
+  report: ReconcileReport,
+): Promise<void> {
+  const { volumeId, sourceVolumeId } = volume;
+  const backend = registry.owning(volume.pool);
+  // Only a ready volume is handed out, so its row is outdated: the pool's mark outlives a restored catalogue.
+  if (volume.state === 'creating' && (await backend.isInitialized(volumeId))) {
+    await catalogue.setVolumeState(volumeId, 'ready');
+    report.differences.push(
+      `volume ${volumeId} was in use, but the catalogue had it as being created: it is ready`,
+    );
+    return;
+  }
+  if (volume.state === 'creating' && sourceVolumeId !== null) {
+    await backend.abandonClone(volumeId, sourceVolumeId);
+  } else {
+    await backend.deleteVolume(volumeId);
+  }
+  await catalogue.removeVolume(volume.volumeId);
+  if (volume.state === 'creating') report.undone.push(`volume ${volume.volumeId}`);
+  else report.finished.push(`deletion of volume ${volume.volumeId}`);
+}
+
+interface Comparison {
+  catalogue: AsyncCatalogue;
+  backend: Backend;
+  /** The pool's volumes, with their current sizes. */
+  volumes: readonly VolumeRecord[];
+  contents: PoolContents;
+}
+
+async function compare(
+  { catalogue, backend, volumes, contents }: Comparison,
+  report: ReconcileReport,
+): Promise<void> {
+  const where = `pool '${backend.pool}'`;
+  const snapshots = (await catalogue.listSnapshots()).filter(
+    (snapshot) => snapshot.pool === backend.pool,
+  );
+  const listed = await catalogue.unfinished();
+  const members = await Promise.all(
+    listed.groups.map((group) => catalogue.snapshotsOfGroup(group.groupSnapshotId)),
+  );
+  const pending = new Set([
+    ...listed.volumes.map((volume) => volume.volumeId),
+    ...[...listed.snapshots, ...members.flat()].map((snapshot) => snapshot.snapshotId),
+  ]);
+  report.differences.push(
+    ...differences(where, contents.volumes, volumes.map(asVolumeObject), pending),
+    ...differences(where, contents.snapshots, snapshots.map(asSnapshotObject), pending),
+    ...contents.unknown.map((name) => `${where} holds ${name}, which blockdelta did not create`),
+  );
+}
+
+const asVolumeObject = (volume: VolumeRecord): PoolObject => ({
+  id: volume.volumeId,
+  sizeBytes: volume.sizeBytes,
+});
+const asSnapshotObject = (snapshot: SnapshotRecord): PoolObject => ({
+  id: snapshot.snapshotId,
+  sizeBytes: snapshot.sizeBytes,
+});
+
+function differences(
+  where: string,
+  held: readonly PoolObject[],
+  known: readonly PoolObject[],
+  pending: ReadonlySet<string>,
+): string[] {
+  const found = new Map(held.map((object) => [object.id, object.sizeBytes]));
+  const expected = new Set(known.map((object) => object.id));
+  const missing = known.flatMap((object) => {
+    const sizeBytes = found.get(object.id);
+    if (sizeBytes === undefined) return [`${where} has lost ${object.id}`];
+    if (sizeBytes === object.sizeBytes) return [];
+    return [`${where}: ${object.id} has ${sizeBytes} bytes and should have ${object.sizeBytes}`];
+  });
+  const unknown = held
+    .filter((object) => !expected.has(object.id) && !pending.has(object.id))
+    .map((object) => `${where} holds ${object.id}, which the catalogue does not know`);
+  return [...missing, ...unknown];
+}

@@ -1,0 +1,286 @@
+/**
+ * Retained bases: deleted snapshots that deltas can still be computed from. Decides which there are and
+ * for how long, and logs what is invalidated.
+ *
+ * Only the pool knows how a base is stored and whether a delta from it would still be sound. This file
+ * applies the limits. An invalidated base leaves its reason on record for a while, for the backup tool
+ * that asks for a delta from it next.
+ */
+
+import { bestEffort } from '../../base/best-effort.js';
+import { CsiError } from '../../base/errors.js';
+import type { Logger } from '../../base/logger.js';
+import type { Backend } from '../backends/backend.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { NewRetainedBase, RetainedBaseRecord, SnapshotRecord } from '../catalogue/records.js';
+import { heldAfter, type Placed, pendingBases } from './held-snapshots.js';
+import { type OperationLocks, shared, snapshotKey } from './operation-locks.js';
+import { judgeBases, type RetainedBaseLimits, type Verdict } from './retention.js';
+
+export interface RetainedBasesDependencies {
+  catalogue: AsyncCatalogue;
+  locks: OperationLocks;
+  limits: RetainedBaseLimits;
+  logger: Logger;
+}
+
+export class RetainedBases {
+  constructor(private readonly deps: RetainedBasesDependencies) {}
+
+  /**
+   * Removes snapshots from their pool and returns the bases to record when the snapshots' rows go. The
+   * caller holds the locks of the snapshots. Can be killed anywhere and called again.
+   *
+   * A snapshot of which nothing can be retained is deleted all the same: otherwise a full pool could not
+   * be emptied. ABORTED while the next snapshot of its volume is being deleted, and still is after a wait.
+   */
+  async removeSnapshots(
+    backend: Backend,
+    snapshots: readonly SnapshotRecord[],
+  ): Promise<NewRetainedBase[]> {
+    const bases: NewRetainedBase[] = [];
+    for (const snapshot of snapshots) {
+      const base = await this.#remove(backend, snapshot);
+      if (base !== null) bases.push(base);
+    }
+    return bases;
+  }
+
+  /**
+   * Stores what is needed of the pending bases before this snapshot of their volume, and frees their blocks. The
+   * caller holds no lock of the snapshots. Skips what is busy; the next deletion or start does it.
+   */
+  async completePending(backend: Backend, snapshot: Placed): Promise<void> {
+    await this.#completeBefore(backend, snapshot, null);
+  }
+
+  /** As `settle`, after a deletion. A failure is logged, because the deletion itself has succeeded. */
+  async prune(backend: Backend): Promise<void> {
+    try {
+      await this.settle(backend);
+    } catch (thrown) {
+      const { logger } = this.deps;
+      logger.warn(
+        { pool: backend.pool, err: thrown },
+        'could not apply the limits of retained bases; the next deletion or start tries again',
+      );
+    }
+  }
+
+  /**
+   * Makes the catalogue and the pool agree on the retained bases, and removes those over the limits.
+   * Skips bases that are being read, created or removed at the moment; the next call handles them.
+   */
+  async settle(backend: Backend): Promise<void> {
+    // An invalidation may make others necessary: of the bases whose lists lead through that one.
+    for (let round = 0; round < MAX_ROUNDS; round += 1) {
+      if (!(await this.#settleOnce(backend))) break;
+    }
+    await this.#completeAll(backend);
+  }
+
+  /** Whether anything was invalidated. */
+  async #settleOnce(backend: Backend): Promise<boolean> {
+    const { catalogue, limits } = this.deps;
+    // In this order, because a base that is created in between is in the pool before it has a record.
+    const records = await catalogue.listRetainedBases(backend.pool);
+    const held = await backend.retainedBases();
+    const nowNs = now();
+    const verdicts = judgeBases({ records, held, limits, nowNs });
+    for (const verdict of verdicts) await this.#carryOut(backend, verdict);
+    const valid = records.filter(({ invalidated }) => invalidated === null);
+    const recorded = new Set(valid.map(idOf));
+    const unrecorded = [...held.usable, ...held.invalidated]
+      .map(idOf)
+      .filter((id) => !recorded.has(id));
+    for (const snapshotId of unrecorded) await this.#dropUnrecorded(backend, snapshotId);
+    return verdicts.some(({ invalidation }) => invalidation !== null);
+  }
+
+  async #remove(backend: Backend, snapshot: SnapshotRecord): Promise<NewRetainedBase | null> {
+    const { limits, locks } = this.deps;
+    const { snapshotId, creationTimeNs } = snapshot;
+    // A creation time of 0: the snapshot was never completed, so no caller has seen it.
+    if (limits.perVolume === 0 || creationTimeNs === 0n) {
+      await backend.deleteSnapshot(snapshotId);
+      return creationTimeNs === 0n ? null : unretained(snapshotId, NONE_ARE_RETAINED);
+    }
+    await this.#completeBefore(backend, snapshot, snapshotId);
+    const signal = AbortSignal.timeout(NEXT_IS_DELETED_MS);
+    for (;;) {
+      const next = await this.#next(backend, snapshot);
+      const wanted = next === null ? [] : [shared(snapshotKey(next.snapshotId))];
+      const done = await locks.run(
+        wanted,
+        async () => {
+          // It may have been deleted while this call waited.
+          const now = await this.#next(backend, snapshot);
+          if (now?.snapshotId !== next?.snapshotId) return null;
+          const base = await this.#retain(backend, snapshot, next?.snapshotId ?? null);
+          if (next !== null) {
+            await bestEffort(() => backend.joinChanges(snapshotId, next.snapshotId));
+          }
+          await backend.deleteSnapshot(snapshotId);
+          return { base };
+        },
+        signal,
+      );
+      if (done !== null) return done.base;
+    }
+  }
+
+  /** The next snapshot that the pool holds; a pool that cannot list its bases is taken to have none pending. */
+  async #next(backend: Backend, snapshot: SnapshotRecord): Promise<Placed | null> {
+    const { catalogue } = this.deps;
+    try {
+      return await heldAfter(catalogue, backend, snapshot);
+    } catch {
+      return catalogue.snapshotAfter(snapshot.volumeId, snapshot.sequence);
+    }
+  }
+
+  async #retain(
+    backend: Backend,
+    snapshot: SnapshotRecord,
+    nextId: string | null,
+  ): Promise<NewRetainedBase | null> {
+    const { snapshotId } = snapshot;
+    try {
+      const retained = await backend.retainBase(snapshotId, nextId);
+      if (retained === null) return null;
+      if ('unretained' in retained) return unretained(snapshotId, retained.unretained);
+      const { storedBytes } = retained;
+      return { snapshotId, deletedNs: now(), storedBytes, invalidReason: null };
+    } catch (thrown) {
+      const failure = CsiError.from(thrown);
+      this.#logInvalidated(snapshot, failure);
+      return unretained(snapshotId, failure.message);
+    }
+  }
+
+  /** @param lockedId a snapshot whose lock the caller holds */
+  async #completeBefore(
+    backend: Backend,
+    snapshot: Placed,
+    lockedId: string | null,
+  ): Promise<void> {
+    const { catalogue } = this.deps;
+    try {
+      const pending = await pendingBases(catalogue, backend, snapshot.volumeId);
+      for (const base of pending) {
+        if (base.sequence < snapshot.sequence)
+          await this.#complete(backend, base, snapshot, lockedId);
+      }
+    } catch (thrown) {
+      const { volumeId } = snapshot;
+      const err = CsiError.from(thrown);
+      this.deps.logger.warn(
+        { pool: backend.pool, volumeId, err },
+        'could not store the change list of a retained base; it holds its blocks until the next deletion or start',
+      );
+    }
+  }
+
+  async #completeAll(backend: Backend): Promise<void> {
+    const { catalogue } = this.deps;
+    const { usable } = await backend.retainedBases();
+    for (const { snapshotId } of usable.filter((base) => base.pending)) {
+      const record = await catalogue.retainedBaseById(snapshotId);
+      if (record === null) continue;
+      const newest = await catalogue.snapshotAfter(record.volumeId, record.sequence);
+      if (newest !== null) await this.#completeBefore(backend, newest, null);
+    }
+  }
+
+  async #complete(
+    backend: Backend,
+    base: RetainedBaseRecord,
+    within: Placed,
+    lockedId: string | null,
+  ): Promise<void> {
+    const { catalogue, locks } = this.deps;
+    const { snapshotId } = base;
+    // The snapshot that is being deleted is no longer ready, and the pool still holds it.
+    const ready = await heldAfter(catalogue, backend, base);
+    const next = ready === null || ready.sequence > within.sequence ? within : ready;
+    const keys = [snapshotKey(snapshotId)];
+    if (next.snapshotId !== lockedId) keys.push(shared(snapshotKey(next.snapshotId)));
+    if (keys.some((key) => locks.isBusy(key))) return;
+    await locks.run(keys, async () => {
+      const retained = await backend.retainBase(snapshotId, next.snapshotId);
+      if (retained === null || 'unretained' in retained) return;
+      await bestEffort(() => backend.joinChanges(snapshotId, next.snapshotId));
+      await backend.deleteSnapshot(snapshotId);
+    });
+  }
+
+  /** Takes the lock that streams share, so that no stream loses its base. Skips a base that is busy. */
+  async #carryOut(backend: Backend, { record, invalidation }: Verdict): Promise<void> {
+    const { catalogue, locks } = this.deps;
+    const { snapshotId } = record;
+    const key = snapshotKey(snapshotId);
+    if (locks.isBusy(key)) return;
+    await locks.run([key], async () => {
+      const found = await catalogue.retainedBaseById(snapshotId);
+      if (found === null) return;
+      if (invalidation === null) {
+        await backend.dropBase(snapshotId);
+        await catalogue.removeRetainedBase(snapshotId);
+      } else if (found.invalidated === null) {
+        const { reason, expected } = invalidation;
+        await catalogue.invalidateRetainedBase(snapshotId, reason, now());
+        await backend.dropBase(snapshotId);
+        if (expected) this.#logExpired(record, reason);
+        else this.#logInvalidated(record, CsiError.failedPrecondition(reason));
+      }
+    });
+  }
+
+  /**
+   * Removes a base that the pool holds and no record names: a kill came between the two, or the catalogue
+   * was restored from a backup.
+   */
+  async #dropUnrecorded(backend: Backend, snapshotId: string): Promise<void> {
+    const { catalogue, locks } = this.deps;
+    const key = snapshotKey(snapshotId);
+    if (locks.isBusy(key)) return;
+    await locks.run([key], async () => {
+      // The snapshot still has a row: its deletion is unfinished, and records the base.
+      if ((await catalogue.snapshotById(snapshotId)) !== null) return;
+      const record = await catalogue.retainedBaseById(snapshotId);
+      if (record === null || record.invalidated !== null) await backend.dropBase(snapshotId);
+    });
+  }
+
+  #logExpired({ snapshotId, volumeId, pool }: RetainedBaseRecord, reason: string): void {
+    const { logger } = this.deps;
+    logger.info({ snapshotId, volumeId, pool, reason }, 'a retained base has expired');
+  }
+
+  #logInvalidated(
+    { snapshotId, volumeId, pool }: Pick<SnapshotRecord, 'snapshotId' | 'volumeId' | 'pool'>,
+    { message: reason, cause }: CsiError,
+  ): void {
+    this.deps.logger.warn(
+      { snapshotId, volumeId, pool, reason, ...(cause === undefined ? {} : { err: cause }) },
+      'a retained base is invalid: the next backup based on it has to be a full one',
+    );
+  }
+}
+
+/** Bases whose lists lead through each other are invalidated in as many rounds at most; the next call goes on. */
+const MAX_ROUNDS = 3;
+/** How long a deletion waits for that of the next snapshot, which may store a list. */
+const NEXT_IS_DELETED_MS = 60_000;
+
+const NONE_ARE_RETAINED = 'no bases are retained here (BLOCKDELTA_RETAINED_BASES_COUNT)';
+
+/** @param why a clause that follows "because" */
+function unretained(snapshotId: string, why: string): NewRetainedBase {
+  const invalidReason = `it could not be retained when it was deleted: ${why}`;
+  return { snapshotId, deletedNs: now(), storedBytes: 0n, invalidReason };
+}
+
+const idOf = ({ snapshotId }: { snapshotId: string }): string => snapshotId;
+
+const now = (): bigint => BigInt(Date.now()) * 1_000_000n;

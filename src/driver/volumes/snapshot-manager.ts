@@ -1,0 +1,77 @@
+/** The rules of CreateSnapshot and DeleteSnapshot. snapshot-sets.ts does the work, as for groups. */
+
+import type { StringMap } from '../../base/csi/string-map.js';
+import { CsiError } from '../../base/errors.js';
+import type { SnapshotRecord } from '../catalogue/records.js';
+import type { ManagerDependencies } from './dependencies.js';
+import { snapshotNameKey, volumeKey } from './operation-locks.js';
+import { createSnapshots, deleteSnapshots } from './snapshot-sets.js';
+
+export interface SnapshotRequest {
+  name: string;
+  sourceVolumeId: string;
+  parameters: StringMap;
+}
+
+interface SingleSnapshot {
+  group: null;
+  members: readonly [SnapshotRecord];
+}
+
+export class SnapshotManager {
+  constructor(private readonly deps: ManagerDependencies) {}
+
+  /**
+   * The snapshot of that name: taken now, or there already. Locks the name and the volume.
+   *
+   * @param signal of the call, here and below: it waits for its locks; without it the call does not wait
+   */
+  async create(
+    { name, sourceVolumeId, parameters }: SnapshotRequest,
+    signal?: AbortSignal,
+  ): Promise<SnapshotRecord> {
+    const { locks } = this.deps;
+    const keys = [snapshotNameKey(name), volumeKey(sourceVolumeId)];
+    const work = (): Promise<SingleSnapshot> =>
+      createSnapshots<SingleSnapshot>(this.deps, {
+        name,
+        parameters,
+        isGroup: false,
+        sources: [{ volumeId: sourceVolumeId, field: 'source_volume_id' }],
+        find: () => this.#find(name),
+        assertSame: ({ members: [known] }) => {
+          if (known.volumeId === sourceVolumeId) return;
+          throw CsiError.alreadyExists(
+            `name '${name}' is taken by snapshot ${known.snapshotId} of volume ${known.volumeId}`,
+          );
+        },
+      });
+    const { members } = await locks.run(keys, work, signal);
+    return members[0];
+  }
+
+  /**
+   * Deletes the snapshot; succeeds if it does not exist. INVALID_ARGUMENT for a member of a group
+   * snapshot, which can only be deleted with its group.
+   */
+  async delete(snapshotId: string, signal?: AbortSignal): Promise<void> {
+    // Without a lock: a snapshot never joins or leaves a group, and a deleted one may be read as a base.
+    const known = await this.deps.catalogue.snapshotById(snapshotId);
+    if (known === null) return;
+    refuseMember(known);
+    await deleteSnapshots(this.deps, { group: null, members: [known] }, [], signal);
+  }
+
+  async #find(name: string): Promise<SingleSnapshot | null> {
+    const snapshot = await this.deps.catalogue.snapshotByName(name);
+    return snapshot === null ? null : { group: null, members: [snapshot] };
+  }
+}
+
+function refuseMember({ snapshotId, groupSnapshotId: group }: SnapshotRecord): void {
+  if (group === null) return;
+  throw CsiError.invalidArgument(
+    `snapshot ${snapshotId} is a member of group snapshot ${group} and cannot be deleted alone; ` +
+      'delete the group with DeleteVolumeGroupSnapshot',
+  );
+}

@@ -1,0 +1,342 @@
+/**
+ * Takes, rolls back and deletes snapshots: a single one, or all members of a group snapshot at one point
+ * in time. A single snapshot is a set of one member without a group. Idempotent by name, safe to kill at
+ * any point.
+ *
+ * As with volumes, the rows come first in state `creating`, then the backend takes all snapshots, then
+ * all rows become `ready`; for a deletion they become `deleting`, the backend deletes the snapshots, and
+ * the rows go. The rows of a set change in one transaction each time. All sources lie in one pool,
+ * because one point in time is something that only a pool can provide, and stay locked until the
+ * snapshots are taken, so the rows' sequence is the order in which the snapshots were taken.
+ */
+
+import { bestEffort } from '../../base/best-effort.js';
+import { newGroupSnapshotId, newSnapshotId } from '../../base/csi/handles.js';
+import type { StringMap } from '../../base/csi/string-map.js';
+import { CsiError } from '../../base/errors.js';
+import type { Backend, SnapshotMember, TakenSnapshots } from '../backends/backend.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type {
+  GroupSnapshotRecord,
+  NewRetainedBase,
+  NewSnapshot,
+  SnapshotRecord,
+  SnapshotState,
+  VolumeRecord,
+} from '../catalogue/records.js';
+import type { ManagerDependencies } from './dependencies.js';
+import { type LockRequest, type Release, snapshotKey, volumeKey } from './operation-locks.js';
+import { isPristine } from './pristine.js';
+import { volumeDeleting } from './ready-volume.js';
+
+export interface SnapshotSet {
+  /** Null for a single snapshot. */
+  group: GroupSnapshotRecord | null;
+  /** At least one, in the order in which the sources were requested. */
+  members: readonly SnapshotRecord[];
+}
+
+export interface SnapshotSetRequest<S extends SnapshotSet> {
+  name: string;
+  parameters: StringMap;
+  isGroup: boolean;
+  /** Volume ids without repetition, each with the field of the request that names it. */
+  sources: readonly { volumeId: string; field: string }[];
+  /** The set of that name. */
+  find(): Promise<S | null>;
+  /** Throws ALREADY_EXISTS if the set of that name was requested with other values. */
+  assertSame(known: S): void;
+}
+
+export const stateOf = ({ group, members }: SnapshotSet): SnapshotState | undefined =>
+  group?.state ?? members[0]?.state;
+
+/** Names the set in messages. */
+export function labelOf({ group, members }: SnapshotSet): string {
+  if (group !== null) return `group snapshot ${group.groupSnapshotId}`;
+  return `snapshot ${members[0]?.snapshotId}`;
+}
+
+/** The pool of all of them. FAILED_PRECONDITION if there are several. */
+export function onlyPool(volumes: readonly Pick<VolumeRecord, 'volumeId' | 'pool'>[]): string {
+  const [first, ...others] = volumes;
+  if (first === undefined) throw CsiError.internal('a set of no snapshots has no pool');
+  const other = others.find(({ pool }) => pool !== first.pool);
+  if (other === undefined) return first.pool;
+  throw CsiError.failedPrecondition(
+    `volume ${first.volumeId} is in pool '${first.pool}' and volume ${other.volumeId} in pool ` +
+      `'${other.pool}': only volumes of one pool can be snapshotted at one point in time; make a group for each pool`,
+  );
+}
+
+/** The set of that name: taken now, or there already. The caller holds the locks of the name and the sources. */
+export async function createSnapshots<S extends SnapshotSet>(
+  deps: ManagerDependencies,
+  request: SnapshotSetRequest<S>,
+): Promise<S> {
+  const known = await request.find();
+  if (known === null) return take(deps, request);
+  if (stateOf(known) === 'creating') {
+    // No caller has seen it, so the request cannot contradict it. The backend thaws the sources.
+    const held = request.sources.map(({ volumeId }) => volumeId);
+    await deps.locks.run(otherVolumes(known.members, held), () => rollBack(deps, known));
+    return take(deps, request);
+  }
+  request.assertSame(known);
+  if (stateOf(known) === 'ready') {
+    const backend = deps.registry.owning(onlyPool(known.members));
+    for (const { snapshotId, sizeBytes } of known.members) {
+      await backend.checkSnapshot(snapshotId, sizeBytes);
+    }
+    return known;
+  }
+  throw CsiError.aborted(
+    `${labelOf(known)} named '${request.name}' is being deleted; try again when it is gone`,
+  );
+}
+
+/** A failure leaves neither storage nor rows behind. */
+async function take<S extends SnapshotSet>(
+  deps: ManagerDependencies,
+  request: SnapshotSetRequest<S>,
+): Promise<S> {
+  const { catalogue, registry } = deps;
+  const volumes: VolumeRecord[] = [];
+  for (const { volumeId, field } of request.sources) {
+    volumes.push(await findSourceVolume(catalogue, volumeId, field));
+  }
+  const backend = registry.owning(onlyPool(volumes));
+  const set = await insertRows(deps, backend, volumes, request);
+  try {
+    const taken = await backend.createSnapshots(membersOf(set.members));
+    assertComplete(set.members, taken);
+    await commitRows(catalogue, set, taken);
+  } catch (thrown) {
+    await bestEffort(async () => {
+      for (const { snapshotId } of set.members) await backend.deleteSnapshot(snapshotId);
+      await removeRows(catalogue, set, []);
+    });
+    throw thrown;
+  }
+  const found = await request.find();
+  // A deletion by id does not lock the name.
+  if (found === null || stateOf(found) !== 'ready') {
+    throw CsiError.aborted(`${labelOf(set)} was deleted while it was being created; try again`);
+  }
+  for (const { snapshotId } of set.members) deps.changeLists?.schedule(snapshotId);
+  return found;
+}
+
+/** NOT_FOUND unless the volume exists, FAILED_PRECONDITION while it is being deleted. */
+async function findSourceVolume(
+  catalogue: AsyncCatalogue,
+  volumeId: string,
+  field: string,
+): Promise<VolumeRecord> {
+  const volume = await catalogue.volumeById(volumeId);
+  if (volume?.state === 'deleting') throw volumeDeleting(volumeId);
+  if (volume?.state !== 'ready') {
+    throw CsiError.notFound(`${field}: volume ${volumeId} does not exist on this node`);
+  }
+  return volume;
+}
+
+/** FAILED_PRECONDITION if the pool does not hold a volume completely. */
+async function insertRows(
+  { catalogue, nodeKey }: ManagerDependencies,
+  backend: Backend,
+  volumes: readonly VolumeRecord[],
+  {
+    name,
+    parameters,
+    isGroup,
+  }: Pick<SnapshotSetRequest<SnapshotSet>, 'name' | 'parameters' | 'isGroup'>,
+): Promise<SnapshotSet> {
+  const groupSnapshotId = isGroup ? newGroupSnapshotId(nodeKey) : null;
+  const pending = await Promise.all(
+    volumes.map(async (volume): Promise<NewSnapshot> => {
+      await backend.checkVolume(volume.volumeId, volume.sizeBytes);
+      return {
+        snapshotId: newSnapshotId(nodeKey),
+        name: isGroup ? null : name,
+        groupSnapshotId,
+        volumeId: volume.volumeId,
+        pool: volume.pool,
+        sizeBytes: volume.sizeBytes,
+        state: 'creating',
+        creationTimeNs: 0n,
+        parameters: isGroup ? {} : parameters,
+        pristine: await isPristine(backend, volume),
+      };
+    }),
+  );
+  if (groupSnapshotId === null) {
+    const members = await Promise.all(pending.map((each) => catalogue.insertSnapshot(each)));
+    return { group: null, members };
+  }
+  const group = {
+    ...{ groupSnapshotId, name, parameters },
+    ...{ state: 'creating' as const, creationTimeNs: 0n },
+  };
+  return { group, members: await catalogue.insertGroup(group, pending) };
+}
+
+async function commitRows(
+  catalogue: AsyncCatalogue,
+  { group, members }: SnapshotSet,
+  taken: TakenSnapshots,
+): Promise<void> {
+  const sizes = members.map(({ snapshotId }, index) => ({
+    snapshotId,
+    sizeBytes: sizeAt(taken, index),
+  }));
+  if (group !== null) {
+    await catalogue.commitGroup(group.groupSnapshotId, taken.creationTimeNs, sizes);
+    return;
+  }
+  for (const { snapshotId, sizeBytes } of sizes) {
+    await catalogue.commitSnapshot(snapshotId, taken.creationTimeNs, sizeBytes);
+  }
+}
+
+/** `bases`: what is retained of members; none, one or several. */
+async function removeRows(
+  catalogue: AsyncCatalogue,
+  { group, members }: SnapshotSet,
+  bases: readonly NewRetainedBase[],
+): Promise<void> {
+  if (group !== null) {
+    await catalogue.removeGroup(group.groupSnapshotId, bases);
+    return;
+  }
+  for (const { snapshotId } of members) {
+    const base = bases.find((each) => each.snapshotId === snapshotId);
+    await catalogue.removeSnapshot(snapshotId, base ?? null);
+  }
+}
+
+/**
+ * Deletes the set and retains its members as bases. Locks the members, together with `locksToo`.
+ * FAILED_PRECONDITION while a member is being read, and still is at the end of the wait for the locks:
+ * then nothing is deleted.
+ *
+ * @param signal of the call, which then waits for the locks
+ */
+export async function deleteSnapshots(
+  deps: ManagerDependencies,
+  set: SnapshotSet,
+  locksToo: readonly LockRequest[],
+  signal?: AbortSignal,
+): Promise<void> {
+  const { catalogue, registry, retainedBases } = deps;
+  const backend = registry.owning(onlyPool(set.members));
+  const release = await lockToDelete(deps, set, locksToo, signal);
+  try {
+    const members = await existingMembers(catalogue, set);
+    if (members.length === 0) return;
+    // Precedes the rows' change, because a set in state `deleting` cannot be kept.
+    await backend.check();
+    await markDeleting(catalogue, { ...set, members });
+    await finishDeletion(deps, { ...set, members });
+  } finally {
+    release();
+  }
+  await retainedBases.prune(backend);
+}
+
+async function lockToDelete(
+  { locks }: ManagerDependencies,
+  { members }: SnapshotSet,
+  locksToo: readonly LockRequest[],
+  signal?: AbortSignal,
+): Promise<Release> {
+  const keys = [...locksToo, ...members.map(({ snapshotId }) => snapshotKey(snapshotId))];
+  try {
+    return signal === undefined ? locks.acquire(keys) : await locks.acquireInTurn(keys, signal);
+  } catch (thrown) {
+    const read = members.find(({ snapshotId }) => locks.isShared(snapshotKey(snapshotId)));
+    if (read === undefined || signal?.aborted === true) throw thrown;
+    throw CsiError.failedPrecondition(
+      `snapshot ${read.snapshotId} is being read (a metadata stream or a restore); try again when that has ended`,
+    );
+  }
+}
+
+/** Reads the members again under their locks: another call may have deleted them, or completed them. */
+async function existingMembers(
+  catalogue: AsyncCatalogue,
+  { members }: SnapshotSet,
+): Promise<SnapshotRecord[]> {
+  const found = await Promise.all(
+    members.map(({ snapshotId }) => catalogue.snapshotById(snapshotId)),
+  );
+  return found.filter((member) => member !== null);
+}
+
+async function markDeleting(
+  catalogue: AsyncCatalogue,
+  { group, members }: SnapshotSet,
+): Promise<void> {
+  if (group !== null) {
+    await catalogue.setGroupState(group.groupSnapshotId, 'deleting');
+    return;
+  }
+  for (const { snapshotId } of members) await catalogue.setSnapshotState(snapshotId, 'deleting');
+}
+
+type SettleDependencies = Pick<ManagerDependencies, 'catalogue' | 'registry' | 'retainedBases'>;
+
+/** Completes the deletion of a set in state `deleting`. */
+export async function finishDeletion(
+  { catalogue, registry, retainedBases }: SettleDependencies,
+  set: SnapshotSet,
+): Promise<void> {
+  const backend = registry.owning(onlyPool(set.members));
+  const bases = await retainedBases.removeSnapshots(backend, set.members);
+  await removeRows(catalogue, set, bases);
+}
+
+/**
+ * Removes a set in state `creating`, which a killed process or a failed rollback has left. Its source
+ * volumes are thawed, so no other operation may use them meanwhile.
+ */
+export async function rollBack(
+  { catalogue, registry }: SettleDependencies,
+  set: SnapshotSet,
+): Promise<void> {
+  await registry.owning(onlyPool(set.members)).abandonSnapshots(membersOf(set.members));
+  await removeRows(catalogue, set, []);
+}
+
+/** A volume may have grown since its size was recorded. A smaller snapshot lacks some of the content. */
+function assertComplete(snapshots: readonly SnapshotRecord[], taken: TakenSnapshots): void {
+  for (const [index, { volumeId, sizeBytes }] of snapshots.entries()) {
+    const found = sizeAt(taken, index);
+    if (found >= sizeBytes) continue;
+    throw CsiError.failedPrecondition(
+      `the snapshot of volume ${volumeId} would have ${found} bytes, but the volume should have ` +
+        `${sizeBytes}: something other than the plugin has truncated it; restore it from a snapshot or a backup`,
+    );
+  }
+}
+
+/** The actual size of the member at that index. */
+function sizeAt({ sizesBytes }: TakenSnapshots, index: number): bigint {
+  const sizeBytes = sizesBytes[index];
+  if (sizeBytes === undefined) {
+    throw CsiError.internal(`the backend reported no size for snapshot ${index} of the set`);
+  }
+  return sizeBytes;
+}
+
+const membersOf = (snapshots: readonly SnapshotRecord[]): SnapshotMember[] =>
+  snapshots.map(({ volumeId, snapshotId }) => ({ volumeId, snapshotId }));
+
+/** Locks of the snapshots' volumes, except those that the caller holds already. */
+function otherVolumes(
+  snapshots: readonly SnapshotRecord[],
+  heldIds: readonly string[],
+): LockRequest[] {
+  const ids = new Set(snapshots.map(({ volumeId }) => volumeId));
+  return [...ids].filter((volumeId) => !heldIds.includes(volumeId)).map(volumeKey);
+}

@@ -1,0 +1,154 @@
+/**
+ * Finds out whether the catalogue has lost rows.
+ *
+ * A row is written before the storage of its object and removed after it, wherever a kill comes. An
+ * object that a pool holds without a row therefore proves that rows were lost: an older catalogue was
+ * restored, a disk lost writes that it had acknowledged, or the pool's owner was changed by hand. The
+ * plugin does not rely on the names, sizes and lineage in such a catalogue until an operator has
+ * confirmed the state.
+ *
+ * The operator confirms the individual objects that were found, in a file of the state directory.
+ * Objects that lose their rows later are reported again.
+ */
+import { readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CsiError, errorCode } from '../../base/errors.js';
+import { SerialQueue } from '../../base/serial-queue.js';
+import type { Backend } from '../backends/backend.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+
+/** A volume or snapshot that a pool holds without a row. */
+export interface UnknownObject {
+  pool: string;
+  id: string;
+}
+
+const FOUND = 'unknown-objects.json';
+const CONFIRMED = 'confirmed-objects.json';
+/** How many objects a message lists. */
+const LISTED = 3;
+
+/** What the pools hold without a row, and nobody has confirmed. */
+export class LostRows {
+  #objects: readonly UnknownObject[] = [];
+  readonly #queue = new SerialQueue('the list of unknown objects');
+
+  constructor(
+    private readonly stateDirectory: string,
+    private readonly catalogue: Pick<AsyncCatalogue, 'unknownAmong'>,
+  ) {}
+
+  /** In the pools that were searched so far. */
+  get objects(): readonly UnknownObject[] {
+    return this.#objects;
+  }
+
+  get found(): boolean {
+    return this.#objects.length > 0;
+  }
+
+  /**
+   * Searches further pools, and writes all that was found to the file that `blockdelta catalogue` reads.
+   *
+   * @param backends not served yet: an object that is being deleted loses its storage before its row
+   */
+  async search(backends: readonly Backend[]): Promise<void> {
+    const unknown: UnknownObject[] = [];
+    for (const backend of backends) {
+      // The start reports a pool that cannot list its objects as a difference.
+      const contents = await backend.list().catch(() => null);
+      if (contents === null) continue;
+      const ids = [...contents.volumes, ...contents.snapshots].map(({ id }) => id);
+      const found = await this.catalogue.unknownAmong(ids);
+      unknown.push(...found.map((id) => ({ pool: backend.pool, id })));
+    }
+    // Pools that come back at the same time write one file.
+    await this.#queue.run(() => this.#add(unknown));
+  }
+
+  async #add(unknown: readonly UnknownObject[]): Promise<void> {
+    const confirmed =
+      unknown.length === 0
+        ? new Set<string>()
+        : new Set((await confirmedObjects(this.stateDirectory)).map(keyOf));
+    const open = unknown.filter((object) => !confirmed.has(keyOf(object)));
+    // A pool may be searched again, when its first attempt to start has failed afterwards.
+    const known = new Map([...this.#objects, ...open].map((object) => [keyOf(object), object]));
+    this.#objects = [...known.values()];
+    const file = join(this.stateDirectory, FOUND);
+    if (this.found) await write(file, this.#objects);
+    else await rm(file, { force: true });
+  }
+
+  /** As refuseChange. */
+  refusal(rpc: string): CsiError {
+    return refuseChange(rpc, this.#objects);
+  }
+}
+
+/** What the last start has found and nobody had confirmed. */
+export function foundObjects(stateDirectory: string): Promise<UnknownObject[]> {
+  return read(join(stateDirectory, FOUND));
+}
+
+export function confirmedObjects(stateDirectory: string): Promise<UnknownObject[]> {
+  return read(join(stateDirectory, CONFIRMED));
+}
+
+/** Adds objects to those that are confirmed. */
+export async function confirmObjects(
+  stateDirectory: string,
+  objects: readonly UnknownObject[],
+): Promise<void> {
+  const all = new Map<string, UnknownObject>();
+  for (const object of [...(await confirmedObjects(stateDirectory)), ...objects]) {
+    all.set(keyOf(object), object);
+  }
+  await write(join(stateDirectory, CONFIRMED), [...all.values()]);
+}
+
+/** FAILED_PRECONDITION for a call that changes what the catalogue records, while it lacks rows. */
+function refuseChange(rpc: string, unknown: readonly UnknownObject[]): CsiError {
+  const [first] = unknown;
+  const listed = unknown.slice(0, LISTED).map(({ pool, id }) => `${id} in pool '${pool}'`);
+  const more = unknown.length > listed.length ? ` and ${unknown.length - listed.length} more` : '';
+  return CsiError.failedPrecondition(
+    `${rpc} is refused: the catalogue has lost rows, because the pools hold ${unknown.length} objects without a ` +
+      `row (${listed.join(', ')}${more}). Restore a newer backup of the catalogue, or confirm with ` +
+      "'blockdelta catalogue confirm' that these objects are to be left alone, and restart the plugin",
+    { details: { pool: first?.pool ?? '', objects: unknown.length } },
+  );
+}
+
+const keyOf = ({ pool, id }: UnknownObject): string => `${pool} ${id}`;
+
+async function read(file: string): Promise<UnknownObject[]> {
+  let text: string;
+  try {
+    text = await readFile(file, 'utf8');
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return [];
+    throw thrown;
+  }
+  try {
+    return (JSON.parse(text) as unknown[]).map(parse);
+  } catch (thrown) {
+    throw CsiError.failedPrecondition(
+      `${file} is not a list of objects with a pool and an id each; remove it and confirm again`,
+      { cause: thrown },
+    );
+  }
+}
+
+function parse(value: unknown): UnknownObject {
+  const { pool, id } = value as Partial<Record<keyof UnknownObject, unknown>>;
+  if (typeof pool !== 'string' || typeof id !== 'string') throw new Error('no pool or no id');
+  return { pool, id };
+}
+
+async function write(file: string, objects: readonly UnknownObject[]): Promise<void> {
+  const temporary = `${file}.tmp`;
+  const content = `${JSON.stringify(objects, null, 2)}\n`;
+  await writeFile(temporary, content, { mode: 0o600, flush: true });
+  await rename(temporary, file);
+}

@@ -1,0 +1,73 @@
+/**
+ * Expands a volume, in use or not. Safe to kill at any point.
+ *
+ * The storage grows first, then the record. After a kill in between, the volume is larger than its
+ * record; the next call or the next start (reconcile.ts) records the actual size. Nothing else about the
+ * volume changes, so nothing has to be rolled back.
+ */
+
+import type { CapacityRange } from '../../base/csi/volume-capability.js';
+import type { Backend, PoolContents } from '../backends/backend.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { VolumeRecord } from '../catalogue/records.js';
+import type { ManagerDependencies } from './dependencies.js';
+import type { PoolAdmission } from './pool-admission.js';
+import { assertUnderLimit, expandedSize } from './volume-rules.js';
+
+/** Returns the volume with its new size. The caller holds its lock. */
+export async function expandVolume(
+  { catalogue, registry }: Pick<ManagerDependencies, 'catalogue' | 'registry'>,
+  admission: PoolAdmission,
+  volume: VolumeRecord,
+  range: CapacityRange,
+): Promise<VolumeRecord> {
+  const backend = registry.owning(volume.pool);
+  // Growing a truncated file would present zeros in place of the lost content.
+  await backend.checkVolume(volume.volumeId, volume.sizeBytes);
+  let target = volume.sizeBytes;
+  return admission.run(
+    backend,
+    (pool) => {
+      target = expandedSize(volume, range, pool);
+      return target - volume.sizeBytes;
+    },
+    async () => {
+      // Also when the storage has the size already: a kill may have come before its device grew.
+      const sizeBytes = await backend.expandVolume(volume.volumeId, target);
+      if (sizeBytes !== volume.sizeBytes) {
+        await catalogue.setVolumeSize(volume.volumeId, sizeBytes);
+      }
+      assertUnderLimit(sizeBytes, range.limitBytes);
+      return { ...volume, sizeBytes };
+    },
+  );
+}
+
+/** A volume whose storage is larger than its record. */
+export interface GrownVolume {
+  volume: VolumeRecord;
+  storedBytes: bigint;
+}
+
+/** The pool's volumes whose expansion was interrupted. */
+export function grownVolumes(
+  volumes: readonly VolumeRecord[],
+  contents: PoolContents,
+): GrownVolume[] {
+  const held = new Map(contents.volumes.map(({ id, sizeBytes }) => [id, sizeBytes]));
+  return volumes
+    .map((volume) => ({ volume, storedBytes: held.get(volume.volumeId) ?? 0n }))
+    .filter(({ volume, storedBytes }) => storedBytes > volume.sizeBytes);
+}
+
+/** Grows the volume's device to its storage, which may be ahead, and records the size. Returns it. */
+export async function finishExpansion(
+  catalogue: AsyncCatalogue,
+  backend: Backend,
+  { volume, storedBytes }: GrownVolume,
+): Promise<bigint> {
+  const { volumeId } = volume;
+  const sizeBytes = await backend.expandVolume(volumeId, storedBytes);
+  await catalogue.setVolumeSize(volumeId, sizeBytes);
+  return sizeBytes;
+}

@@ -1,0 +1,216 @@
+/**
+ * Creates, expands and deletes volumes. Idempotent by name, safe to kill at any point.
+ *
+ * The order of the steps makes it safe: a row in state `creating` precedes the first byte, and the state
+ * `ready` follows the last one; the state `deleting` precedes the removal, and the row goes after it. The
+ * next call or the next start (reconcile.ts) completes or rolls back what a kill interrupts. Requests
+ * come parsed; nothing of gRPC is known here.
+ */
+
+import { bestEffort } from '../../base/best-effort.js';
+import { newVolumeId } from '../../base/csi/handles.js';
+import type { StringMap } from '../../base/csi/string-map.js';
+import type { CapacityRange } from '../../base/csi/volume-capability.js';
+import { CsiError } from '../../base/errors.js';
+import type { Backend, PoolCapacity } from '../backends/backend.js';
+import type { VolumeRecord } from '../catalogue/records.js';
+import type { ManagerDependencies } from './dependencies.js';
+import { isMutableParameter } from './device-settings.js';
+import { volumeKey, volumeNameKey } from './operation-locks.js';
+import { PoolAdmission } from './pool-admission.js';
+import { readyVolume } from './ready-volume.js';
+import { expandVolume } from './volume-expansion.js';
+import { chooseSize, incompatibleField, type VolumeRequest } from './volume-rules.js';
+import {
+  assertSourceFileSystem,
+  assertSourcePool,
+  findSource,
+  makeStorage,
+  sourceLocks,
+} from './volume-source.js';
+
+export class VolumeManager {
+  readonly #admission = new PoolAdmission();
+
+  constructor(private readonly deps: ManagerDependencies) {}
+
+  /**
+   * The volume of that name: created now, or there already. Locks the name and the source.
+   *
+   * @param signal of the call, here and below: it waits for its locks; without it the call does not wait
+   */
+  async create(request: VolumeRequest, signal?: AbortSignal): Promise<VolumeRecord> {
+    const keys = [volumeNameKey(request.name), ...sourceLocks(request)];
+    return this.deps.locks.run(keys, () => this.#createLocked(request), signal);
+  }
+
+  /** Deletes the volume; succeeds if it does not exist. */
+  async delete(volumeId: string, signal?: AbortSignal): Promise<void> {
+    const { catalogue, locks } = this.deps;
+    const known = await catalogue.volumeById(volumeId);
+    if (known === null || known.state === 'deleted') return;
+    // The name too, so that no CreateVolume finds the volume partly deleted.
+    const keys = [volumeKey(volumeId), volumeNameKey(known.name)];
+    await locks.run(keys, () => this.#deleteLocked(volumeId), signal);
+  }
+
+  /** Expands the volume to at least the required size. Locks it. */
+  async expand(
+    volumeId: string,
+    range: CapacityRange,
+    signal?: AbortSignal,
+  ): Promise<VolumeRecord> {
+    const work = async (): Promise<VolumeRecord> =>
+      expandVolume(this.deps, this.#admission, await this.find(volumeId), range);
+    return this.deps.locks.run([volumeKey(volumeId)], work, signal);
+  }
+
+  /** As readyVolume. */
+  async find(volumeId: string): Promise<VolumeRecord> {
+    return readyVolume(this.deps.catalogue, volumeId);
+  }
+
+  async #deleteLocked(volumeId: string): Promise<void> {
+    const { catalogue, retainedBases, registry } = this.deps;
+    const volume = await catalogue.volumeById(volumeId);
+    if (volume === null || volume.state === 'deleted') return;
+    const backend = registry.owning(volume.pool);
+    await this.#assertUnused(volume, backend);
+    // Precedes the state `deleting`, because it fails while the device is in use.
+    await backend.detach(volumeId);
+    await catalogue.setVolumeState(volumeId, 'deleting');
+    await backend.deleteVolume(volumeId);
+    await catalogue.removeVolume(volumeId);
+    await retainedBases.prune(backend);
+  }
+
+  async #createLocked(request: VolumeRequest): Promise<VolumeRecord> {
+    const known = await this.deps.catalogue.volumeByName(request.name);
+    if (known === null) return this.#createNew(request);
+    if (known.state === 'creating') {
+      // No caller has seen it, so the request cannot contradict it.
+      await this.#rollBack(known, request);
+      return this.#createNew(request);
+    }
+    if (known.state === 'deleting') {
+      throw CsiError.aborted(
+        `volume ${known.volumeId} named '${request.name}' is being deleted; try again when it is gone`,
+      );
+    }
+    const field = incompatibleField(known, request);
+    if (field !== null) {
+      throw CsiError.alreadyExists(
+        `name '${request.name}' is taken by volume ${known.volumeId}, created with another ${field}`,
+      );
+    }
+    await this.deps.registry.owning(known.pool).checkVolume(known.volumeId, known.sizeBytes);
+    return known;
+  }
+
+  async #createNew(request: VolumeRequest): Promise<VolumeRecord> {
+    const { catalogue, registry, nodeKey } = this.deps;
+    const source = await findSource(catalogue, registry, request);
+    assertSourceFileSystem(source, request.capabilities);
+    const pool = request.parameters['pool'];
+    const backend =
+      pool === undefined && source !== null
+        ? registry.owning(source.pool)
+        : registry.select(pool ?? '');
+    const size = (capacity: PoolCapacity): bigint => {
+      const { range, capabilities } = request;
+      const sourceBytes = source?.sizeBytes ?? null;
+      const sourceCapabilities = source?.capabilities ?? [];
+      const sizeBytes = chooseSize({
+        ...{ range, capabilities, sourceBytes, sourceCapabilities },
+        pool: capacity,
+      });
+      assertSourcePool(backend, source);
+      if (request.topologyProblem !== null) {
+        throw CsiError.resourceExhausted(request.topologyProblem);
+      }
+      return sizeBytes;
+    };
+    return this.#admission.run(backend, size, async (sizeBytes) => {
+      const volume: VolumeRecord = {
+        volumeId: newVolumeId(nodeKey),
+        name: request.name,
+        pool: backend.pool,
+        sizeBytes,
+        state: 'creating',
+        parameters: request.parameters,
+        capabilities: request.capabilities,
+        sourceSnapshotId: request.sourceSnapshotId,
+        sourceVolumeId: request.sourceVolumeId,
+        createdMutableParameters: request.mutableParameters,
+        mutableParameters: { ...mutableOf(request.parameters), ...request.mutableParameters },
+        pristine: source === null || source.pristine,
+        awaitsGrowth: source !== null && sizeBytes > source.sizeBytes,
+        createdNs: BigInt(Date.now()) * 1_000_000n,
+      };
+      await catalogue.insertVolume(volume);
+      return this.#createStorage(volume);
+    });
+  }
+
+  /** Turns a row in state `creating` into a ready volume. A failure leaves neither storage nor row behind. */
+  async #createStorage(volume: VolumeRecord): Promise<VolumeRecord> {
+    const { catalogue, locks, registry } = this.deps;
+    const backend = registry.owning(volume.pool);
+    return locks.run([volumeKey(volume.volumeId)], async () => {
+      try {
+        await makeStorage(backend, volume);
+      } catch (thrown) {
+        await bestEffort(() => this.#remove(volume));
+        throw thrown;
+      }
+      await catalogue.setVolumeState(volume.volumeId, 'ready');
+      return { ...volume, state: 'ready' };
+    });
+  }
+
+  /** Removes what the current call has created. A failed clone has thawed its source already. */
+  async #remove({ volumeId, pool }: VolumeRecord): Promise<void> {
+    await this.deps.registry.owning(pool).deleteVolume(volumeId);
+    await this.deps.catalogue.removeVolume(volumeId);
+  }
+
+  /**
+   * Removes what a killed process or a failed rollback has left. The source of a clone is thawed, so no
+   * other operation may use it meanwhile; the request holds the lock of its own source already.
+   */
+  async #rollBack(volume: VolumeRecord, request: VolumeRequest): Promise<void> {
+    const { volumeId, sourceVolumeId } = volume;
+    if (sourceVolumeId === null) return this.#remove(volume);
+    const keys = sourceVolumeId === request.sourceVolumeId ? [] : [volumeKey(sourceVolumeId)];
+    await this.deps.locks.run(keys, async () => {
+      await this.deps.registry.owning(volume.pool).abandonClone(volumeId, sourceVolumeId);
+      await this.deps.catalogue.removeVolume(volumeId);
+    });
+  }
+
+  async #assertUnused(volume: VolumeRecord, backend: Backend): Promise<void> {
+    if (this.deps.controllerPublish) await this.#assertUnpublished(volume.volumeId);
+    // Records of stagings and publications outlive a reboot. They count only while the device is attached.
+    if ((await backend.findAttachment(volume.volumeId)) === null) return;
+    const publications = await this.deps.catalogue.publications(volume.volumeId);
+    const stagings = await this.deps.catalogue.stagings(volume.volumeId);
+    const path = publications[0]?.targetPath ?? stagings[0]?.stagingPath;
+    if (path === undefined) return;
+    throw CsiError.failedPrecondition(
+      `volume ${volume.volumeId} is still in use at ${path}; unpublish and unstage it first`,
+    );
+  }
+
+  async #assertUnpublished(volumeId: string): Promise<void> {
+    const [publication] = await this.deps.catalogue.controllerPublications(volumeId);
+    if (publication === undefined) return;
+    throw CsiError.failedPrecondition(
+      `volume ${volumeId} is still published on node ${publication.nodeId}; unpublish it first`,
+    );
+  }
+}
+
+/** Those parameters of a StorageClass that ControllerModifyVolume can change later. */
+function mutableOf(parameters: StringMap): StringMap {
+  return Object.fromEntries(Object.entries(parameters).filter(([key]) => isMutableParameter(key)));
+}

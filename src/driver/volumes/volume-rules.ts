@@ -1,0 +1,198 @@
+/**
+ * Pure rules about volumes: which capabilities are supported, which size a volume gets, and when two
+ * requests mean the same volume. Sizes are bytes.
+ */
+
+import type { StringMap } from '../../base/csi/string-map.js';
+import type { CapacityRange, VolumeCapability } from '../../base/csi/volume-capability.js';
+import { CsiError } from '../../base/errors.js';
+import type { PoolCapacity } from '../backends/backend.js';
+import type { VolumeRecord } from '../catalogue/records.js';
+import {
+  DEFAULT_FILE_SYSTEM,
+  FILE_SYSTEMS,
+  type FileSystem,
+  isFileSystem,
+  MINIMUM_BYTES,
+  MKFS_MINIMUM_BYTES,
+} from '../host/file-systems.js';
+
+const MIB = 1n << 20n;
+
+/** The size of a volume whose request names none. */
+export const DEFAULT_VOLUME_BYTES = 1024n * MIB;
+
+const ACCESS_MODES: readonly string[] = [
+  'SINGLE_NODE_WRITER',
+  'SINGLE_NODE_READER_ONLY',
+  'SINGLE_NODE_SINGLE_WRITER',
+  'SINGLE_NODE_MULTI_WRITER',
+];
+
+/** Why a capability is not supported, in a few words; null if it is. */
+export function unsupportedReason(capability: VolumeCapability): string | null {
+  if (!ACCESS_MODES.includes(capability.accessMode)) {
+    return `access mode ${capability.accessMode} is not supported: only the volume's own node can reach it`;
+  }
+  if (capability.accessType === 'block') return null;
+  if (capability.fsType !== '' && !isFileSystem(capability.fsType)) {
+    return `fs_type '${capability.fsType.slice(0, 40)}' is not supported: use ${FILE_SYSTEMS.join(', ')}`;
+  }
+  if (capability.volumeMountGroup !== '') {
+    return 'volume_mount_group is not supported: VOLUME_MOUNT_GROUP is not advertised';
+  }
+  return null;
+}
+
+export interface SizeRequest {
+  range: CapacityRange | null;
+  capabilities: readonly VolumeCapability[];
+  pool: PoolCapacity;
+  /** The size of the snapshot to restore or the volume to clone; null for an empty volume. */
+  sourceBytes: bigint | null;
+  /** Those of the volume that the content comes from: a larger copy grows that file system. */
+  sourceCapabilities?: readonly VolumeCapability[];
+}
+
+/** The size a new volume gets. Throws OUT_OF_RANGE if no size fits. */
+export function chooseSize(request: SizeRequest): bigint {
+  const { range, pool, sourceBytes } = request;
+  const required = range?.requiredBytes ?? 0n;
+  const limit = range?.limitBytes ?? 0n;
+  const floor = leastSize(request, required);
+  const requested =
+    required === 0n && sourceBytes === null ? largest([floor, DEFAULT_VOLUME_BYTES]) : floor;
+  const size = fitUnder(limit, roundUp(requested, pool.granularityBytes), pool.granularityBytes);
+  if (size < floor) {
+    throw CsiError.outOfRange(
+      `capacity_range.limit_bytes is ${limit}: the smallest volume that fits the request has ` +
+        `${roundUp(floor, pool.granularityBytes)} bytes`,
+    );
+  }
+  if (size > pool.totalBytes) throw beyondPool(size, pool);
+  return size;
+}
+
+/** A copy of its source's size needs no growth, so it may be smaller than a file system that is to grow. */
+function leastSize(
+  { capabilities, pool, sourceBytes, sourceCapabilities = [] }: SizeRequest,
+  required: bigint,
+): bigint {
+  if (sourceBytes === null) return largest([required, smallestSize(capabilities, pool)]);
+  const least = largest([
+    required,
+    sourceBytes,
+    smallestSize(capabilities, pool, MKFS_MINIMUM_BYTES),
+  ]);
+  if (least === sourceBytes) return least;
+  const isMounted = capabilities.some(({ accessType }) => accessType === 'mount');
+  const grown = [...capabilities, ...(isMounted ? sourceCapabilities : [])];
+  return largest([least, smallestSize(grown, pool)]);
+}
+
+/**
+ * The size that an expansion results in: at least the required size, and at least that of a new volume
+ * with these capabilities, because the kernel grows some file systems to no less. Throws OUT_OF_RANGE.
+ */
+export function expandedSize(
+  { sizeBytes: currentBytes, capabilities }: Pick<VolumeRecord, 'sizeBytes' | 'capabilities'>,
+  { requiredBytes, limitBytes }: CapacityRange,
+  pool: PoolCapacity,
+): bigint {
+  const wanted = largest([requiredBytes, smallestSize(capabilities, pool)]);
+  const size =
+    requiredBytes <= currentBytes ? currentBytes : roundUp(wanted, pool.granularityBytes);
+  assertUnderLimit(size, limitBytes);
+  if (size > currentBytes && size > pool.totalBytes) throw beyondPool(size, pool);
+  return size;
+}
+
+/** Throws OUT_OF_RANGE. A limit of 0 is none. */
+export function assertUnderLimit(sizeBytes: bigint, limitBytes: bigint): void {
+  if (limitBytes === 0n || sizeBytes <= limitBytes) return;
+  throw CsiError.outOfRange(
+    `capacity_range.limit_bytes is ${limitBytes}: the volume has or would get ${sizeBytes} bytes, ` +
+      'and volumes only grow',
+  );
+}
+
+/** The largest volume that the pool has space for now. */
+export function largestSize(pool: PoolCapacity): bigint {
+  const whole = (pool.totalBytes / pool.granularityBytes) * pool.granularityBytes;
+  return pool.availableBytes < whole ? pool.availableBytes : whole;
+}
+
+function beyondPool(size: bigint, pool: PoolCapacity): CsiError {
+  return CsiError.outOfRange(
+    `capacity_range requires ${size} bytes: the whole pool has ${pool.totalBytes}`,
+  );
+}
+
+/** The smallest size that suits all of the capabilities. */
+export function smallestSize(
+  capabilities: readonly VolumeCapability[],
+  pool: PoolCapacity,
+  minimumBytes: Readonly<Record<FileSystem, bigint>> = MINIMUM_BYTES,
+): bigint {
+  const minima = capabilities.map((capability) => {
+    if (capability.accessType === 'block') return 0n;
+    return minimumBytes[isFileSystem(capability.fsType) ? capability.fsType : DEFAULT_FILE_SYSTEM];
+  });
+  return largest([pool.minimumVolumeBytes, ...minima]);
+}
+
+const largest = (values: readonly bigint[]): bigint => values.reduce((a, b) => (a > b ? a : b), 0n);
+
+export function roundUp(value: bigint, granularity: bigint): bigint {
+  return ((value + granularity - 1n) / granularity) * granularity;
+}
+
+/** The largest size that exceeds neither the limit nor the requested size. A limit of 0 is none. */
+function fitUnder(limit: bigint, requested: bigint, granularity: bigint): bigint {
+  if (limit === 0n || requested <= limit) return requested;
+  return (limit / granularity) * granularity;
+}
+
+export interface VolumeRequest {
+  name: string;
+  range: CapacityRange | null;
+  capabilities: readonly VolumeCapability[];
+  parameters: StringMap;
+  mutableParameters: StringMap;
+  /** At most one of the two sources is set. */
+  sourceSnapshotId: string | null;
+  sourceVolumeId: string | null;
+  /** Why this node does not meet the accessibility requirements; null if it does. */
+  topologyProblem: string | null;
+}
+
+/** The field of a repeated CreateVolume that contradicts the existing volume; null if there is none. */
+export function incompatibleField(volume: VolumeRecord, request: VolumeRequest): string | null {
+  const { range } = request;
+  if (range !== null) {
+    if (volume.sizeBytes < range.requiredBytes) return 'capacity_range';
+    if (range.limitBytes !== 0n && volume.sizeBytes > range.limitBytes) return 'capacity_range';
+  }
+  if (volume.sourceSnapshotId !== request.sourceSnapshotId) return 'volume_content_source';
+  if (volume.sourceVolumeId !== request.sourceVolumeId) return 'volume_content_source';
+  if (canonical(volume.parameters) !== canonical(request.parameters)) return 'parameters';
+  // As requested at creation: a repeated CreateVolume does not repeat a later ControllerModifyVolume.
+  if (canonical(volume.createdMutableParameters) !== canonical(request.mutableParameters)) {
+    return 'mutable_parameters';
+  }
+  if (request.topologyProblem !== null) return 'accessibility_requirements';
+  if (asSet(volume.capabilities) !== asSet(request.capabilities)) return 'volume_capabilities';
+  return null;
+}
+
+const canonical = (map: StringMap): string =>
+  JSON.stringify(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)));
+
+const asSet = (capabilities: readonly VolumeCapability[]): string =>
+  JSON.stringify(
+    capabilities
+      .map((capability) =>
+        JSON.stringify(Object.entries(capability).sort(([a], [b]) => (a < b ? -1 : 1))),
+      )
+      .sort(),
+  );

@@ -1,0 +1,151 @@
+/** The content source of a new volume: none, a snapshot, or another volume. */
+
+import type { VolumeCapability } from '../../base/csi/volume-capability.js';
+import { CsiError } from '../../base/errors.js';
+import type { Backend, PoolObjectId } from '../backends/backend.js';
+import type { BackendRegistry } from '../backends/registry.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { VolumeRecord } from '../catalogue/records.js';
+import { type FileSystem, isFileSystem } from '../host/file-systems.js';
+import { type LockRequest, shared, snapshotKey, volumeKey } from './operation-locks.js';
+import { isPristine } from './pristine.js';
+import { snapshotDeleting, volumeDeleting } from './ready-volume.js';
+
+type SourceIds = Pick<VolumeRecord, 'sourceSnapshotId' | 'sourceVolumeId'>;
+
+export interface VolumeSource {
+  /** Names it in errors. */
+  label: string;
+  pool: string;
+  sizeBytes: bigint;
+  /** Only the plugin has ever written to its content. */
+  pristine: boolean;
+  /** Those of the volume that the content was written to. */
+  capabilities: readonly VolumeCapability[];
+  /** What a copy of a file system volume holds for certain; null: nothing yet, or it is not known. */
+  fileSystem: FileSystem | null;
+}
+
+/** Before the file system is known. */
+type FoundSource = Omit<VolumeSource, 'fileSystem'>;
+
+/**
+ * A snapshot may be read by several operations at once. A volume must not be deleted, staged, expanded or
+ * snapshotted while it is cloned: each of these would race with the freezing of its file system.
+ */
+export function sourceLocks({ sourceSnapshotId, sourceVolumeId }: SourceIds): LockRequest[] {
+  if (sourceSnapshotId !== null) return [shared(snapshotKey(sourceSnapshotId))];
+  return sourceVolumeId === null ? [] : [volumeKey(sourceVolumeId)];
+}
+
+/**
+ * Null if the volume is to be empty. NOT_FOUND if the source does not exist, FAILED_PRECONDITION if its
+ * pool does not hold it completely. The caller holds the locks of `sourceLocks`.
+ */
+export async function findSource(
+  catalogue: AsyncCatalogue,
+  registry: BackendRegistry,
+  { sourceSnapshotId, sourceVolumeId }: SourceIds,
+): Promise<VolumeSource | null> {
+  if (sourceSnapshotId !== null) {
+    const snapshot = await catalogue.snapshotById(sourceSnapshotId);
+    if (snapshot?.state === 'deleting') throw snapshotDeleting(sourceSnapshotId, 'DeleteSnapshot');
+    const volume = snapshot === null ? null : await catalogue.volumeById(snapshot.volumeId);
+    const label = `snapshot ${sourceSnapshotId}`;
+    const source = { ...existing(snapshot, label), capabilities: volume?.capabilities ?? [] };
+    const backend = registry.owning(source.pool);
+    await backend.checkSnapshot(sourceSnapshotId, source.sizeBytes);
+    const object = { snapshotId: sourceSnapshotId };
+    return { ...source, fileSystem: await fileSystemOf(backend, object, source, volume) };
+  }
+  if (sourceVolumeId === null) return null;
+  const volume = await catalogue.volumeById(sourceVolumeId);
+  if (volume?.state === 'deleting') throw volumeDeleting(sourceVolumeId);
+  const found = existing(volume, `volume ${sourceVolumeId}`);
+  const source = { ...found, capabilities: volume?.capabilities ?? [] };
+  const backend = registry.owning(source.pool);
+  await backend.checkVolume(sourceVolumeId, source.sizeBytes);
+  const pristine = await isPristine(backend, {
+    volumeId: sourceVolumeId,
+    pristine: source.pristine,
+  });
+  const { storedBytes } = await backend.condition(sourceVolumeId);
+  // An interrupted expansion has left more storage than the record says.
+  const isGrown = storedBytes !== null && storedBytes > source.sizeBytes;
+  const current = { ...source, pristine, sizeBytes: isGrown ? storedBytes : source.sizeBytes };
+  const object = { volumeId: sourceVolumeId };
+  return { ...current, fileSystem: await fileSystemOf(backend, object, current, volume) };
+}
+
+/**
+ * The superblock tells, where the pool can read it. Otherwise the record does: of a volume that is no copy
+ * and was made for one file system, which staging has made there.
+ */
+async function fileSystemOf(
+  backend: Backend,
+  object: PoolObjectId,
+  { pristine, capabilities }: FoundSource,
+  volume: VolumeRecord | null,
+): Promise<FileSystem | null> {
+  const types = capabilities.map((each) => (each.accessType === 'mount' ? each.fsType : null));
+  // Nothing was ever written; or a raw device, whose content is its user's own matter.
+  if (pristine || types.length === 0 || types.includes(null)) return null;
+  const found = await backend.fileSystemIn(object);
+  if (found !== null) return found;
+  const isCopy =
+    volume === null || volume.sourceSnapshotId !== null || volume.sourceVolumeId !== null;
+  const [type = ''] = new Set(types);
+  return !isCopy && new Set(types).size === 1 && type !== null && isFileSystem(type) ? type : null;
+}
+
+/**
+ * INVALID_ARGUMENT if a volume with this content could never be mounted as requested. A request for no
+ * particular file system gets that of the source.
+ */
+export function assertSourceFileSystem(
+  source: VolumeSource | null,
+  capabilities: readonly VolumeCapability[],
+): void {
+  if (source === null || source.fileSystem === null) return;
+  for (const [index, capability] of capabilities.entries()) {
+    if (capability.accessType === 'block' || capability.fsType === '') continue;
+    if (capability.fsType === source.fileSystem) continue;
+    throw CsiError.invalidArgument(
+      `volume_capabilities[${index}].mount.fs_type is '${capability.fsType}' and ${source.label} holds ` +
+        `${source.fileSystem}: a copy keeps the file system of its source. Use a class with fs_type ` +
+        `${source.fileSystem}, or copy the files to a new volume`,
+    );
+  }
+}
+
+function existing(
+  found: (Omit<FoundSource, 'label' | 'capabilities'> & { state: string }) | null,
+  label: string,
+): Omit<FoundSource, 'capabilities'> {
+  if (found?.state !== 'ready') {
+    throw CsiError.notFound(`volume_content_source: ${label} does not exist on this node`);
+  }
+  const { pool, sizeBytes, pristine } = found;
+  return { label, pool, sizeBytes, pristine };
+}
+
+/** Reflinks do not cross file systems. */
+export function assertSourcePool(backend: Backend, source: VolumeSource | null): void {
+  if (source === null || source.pool === backend.pool) return;
+  throw CsiError.invalidArgument(
+    `parameters['pool'] is '${backend.pool}' and ${source.label} is in pool '${source.pool}': ` +
+      'a volume is created in the pool of its source',
+  );
+}
+
+/** Creates the volume's storage with its content. */
+export async function makeStorage(backend: Backend, volume: VolumeRecord): Promise<void> {
+  const { volumeId, sizeBytes, sourceSnapshotId, sourceVolumeId } = volume;
+  if (sourceSnapshotId !== null) {
+    await backend.restoreVolume(volumeId, sourceSnapshotId, sizeBytes);
+  } else if (sourceVolumeId !== null) {
+    await backend.cloneVolume(volumeId, sourceVolumeId, sizeBytes);
+  } else {
+    await backend.createVolume(volumeId, sizeBytes);
+  }
+}

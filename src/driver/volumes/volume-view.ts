@@ -1,0 +1,279 @@
+/**
+ * One volume as this node's kernel shows it now: where it is attached, and where it is mounted.
+ *
+ * Nothing is cached. The catalogue's records of stagings and publications say what was requested, so they
+ * count only where a mount confirms them.
+ */
+
+import { stat } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { isVolumeId } from '../../base/csi/handles.js';
+import type { VolumeCapability } from '../../base/csi/volume-capability.js';
+import { CsiError, errorCode } from '../../base/errors.js';
+import { deviceLabel } from '../../base/system/device-attributes.js';
+import {
+  isOfDevice,
+  type MountEntry,
+  majorOf,
+  minorOf,
+  mountsAt,
+  mountsOfDevice,
+  mountsOfFileSystem,
+  readMountInfo,
+} from '../../base/system/mountinfo.js';
+import type { Attachment, Backend } from '../backends/backend.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { PublicationRecord, VolumeRecord } from '../catalogue/records.js';
+import { splitFlags } from '../host/filesystem.js';
+import { kernelPath } from '../host/target.js';
+
+export interface ViewSources {
+  backendOf(pool: string): Backend;
+}
+
+/** The file in the staging directory of a raw block volume that the device node is bound to. */
+const STAGED_DEVICE = 'device';
+
+export interface VolumeView {
+  volume: VolumeRecord;
+  attachment: Attachment | null;
+  /** st_rdev of the device node, and st_dev of the file system that holds the node. Null if not attached. */
+  node: { rdev: number; dev: number } | null;
+  mounts: readonly MountEntry[];
+  /** Why the pool could not be read, in a view for release: then the device is unknown. */
+  poolFailure: CsiError | null;
+}
+
+/** What is mounted on a path. */
+export type Occupant =
+  | { kind: 'nothing' }
+  /** The volume's file system. */
+  | { kind: 'mount'; entry: MountEntry }
+  /** The volume's device node. */
+  | { kind: 'block'; entry: MountEntry }
+  | { kind: 'foreign'; entry: MountEntry };
+
+/** The volume itself at a path. */
+export type Use = Extract<Occupant, { kind: 'mount' | 'block' }>;
+
+export const NOTHING: Occupant = { kind: 'nothing' };
+
+/** Whether a mount, or the device node bound there, belongs to the volume. */
+export type Belongs = (entry: MountEntry) => Promise<boolean>;
+
+/** @param mounts the current mounts, if the caller has just read them */
+export async function viewVolume(
+  deps: ViewSources,
+  volume: VolumeRecord,
+  mounts?: readonly MountEntry[],
+): Promise<VolumeView> {
+  const found = await findDevice(deps, volume);
+  return { volume, ...found, mounts: mounts ?? (await readMountInfo()), poolFailure: null };
+}
+
+/** For releasing and reporting, which must also work when the pool is dead or absent from the configuration. */
+export async function viewForRelease(
+  deps: ViewSources,
+  volume: VolumeRecord,
+  mounts?: readonly MountEntry[],
+): Promise<VolumeView> {
+  try {
+    return await viewVolume(deps, volume, mounts);
+  } catch (thrown) {
+    const poolFailure = thrown instanceof CsiError ? thrown : unreachable(volume, thrown);
+    const current = mounts ?? (await readMountInfo());
+    return { volume, attachment: null, node: null, mounts: current, poolFailure };
+  }
+}
+
+async function findDevice(
+  deps: ViewSources,
+  volume: VolumeRecord,
+): Promise<Pick<VolumeView, 'attachment' | 'node'>> {
+  const attachment = await deps.backendOf(volume.pool).findAttachment(volume.volumeId);
+  return { attachment, node: attachment === null ? null : await stat(attachment.devicePath) };
+}
+
+function unreachable(volume: VolumeRecord, thrown: unknown): CsiError {
+  return CsiError.failedPrecondition(
+    `pool '${volume.pool}' cannot be read to find the device of volume ${volume.volumeId}: ` +
+      `${errorCode(thrown) ?? 'unknown error'}; check its disk, then try again`,
+    { cause: thrown },
+  );
+}
+
+/** The topmost mount on a path, which is given as mountinfo writes it. */
+export async function occupantAt(view: VolumeView, path: string): Promise<Occupant> {
+  const entry = mountsAt(view.mounts, path).at(-1);
+  if (entry === undefined) return NOTHING;
+  if (view.node !== null && isOfDevice(entry, view.node.rdev)) return { kind: 'mount', entry };
+  const rdev = await blockDeviceAt(path);
+  if (rdev !== null && rdev === view.node?.rdev) return { kind: 'block', entry };
+  return { kind: 'foreign', entry };
+}
+
+/**
+ * Compares with the attached device, or with the device's label if the volume's file is gone, its pool
+ * cannot be read or the volume is unknown (`node` null). For one of the plugin's ids, the label suffices
+ * to unmount.
+ */
+export function belongsTo(volumeId: string, node: VolumeView['node']): Belongs {
+  return async (entry) => {
+    if (node !== null && isOfDevice(entry, node.rdev)) return true;
+    const rdev = await blockDeviceAt(entry.mountPoint);
+    if (node !== null && rdev === node.rdev) return true;
+    if (!isVolumeId(volumeId)) return false;
+    const device = rdev === null ? entry.device : { major: majorOf(rdev), minor: minorOf(rdev) };
+    return (await deviceLabel(device))?.includes(volumeId) === true;
+  };
+}
+
+/**
+ * At the path of a recorded raw device, any block device node belongs to the volume: the node may be
+ * another device's by now, because it does not prevent the volume's own device from being detached.
+ */
+export function forRecord(
+  record: { capability: VolumeCapability } | null,
+  belongs: Belongs,
+): Belongs {
+  if (record?.capability.accessType !== 'block') return belongs;
+  return async (entry) =>
+    (await belongs(entry)) || (await blockDeviceAt(entry.mountPoint)) !== null;
+}
+
+/** How the volume is staged in a directory. Another device's node there counts as nothing. */
+export async function stagedAt(view: VolumeView, directory: string): Promise<Occupant> {
+  const occupant = await occupantAt(view, directory);
+  if (occupant.kind !== 'nothing') return occupant;
+  const device = await occupantAt(view, stagedDevicePath(directory));
+  return device.kind === 'block' ? device : NOTHING;
+}
+
+/** How the volume is used, staged or published, at a path from a request, which may be any string. */
+export async function findUse(view: VolumeView, volumePath: string): Promise<Occupant> {
+  const path = await plainPath(volumePath);
+  if (path === null) return NOTHING;
+  const occupant = await occupantAt(view, path);
+  return occupant.kind === 'nothing' ? stagedAt(view, path) : occupant;
+}
+
+/**
+ * As `findUse`, and by the device's label if the device is unknown: a volume remains in use without its
+ * pool or its file. For reports only. Null: the volume is not there.
+ */
+export async function findRemainingUse(view: VolumeView, volumePath: string): Promise<Use | null> {
+  const found = await findUse(view, volumePath);
+  if (found.kind === 'mount' || found.kind === 'block') return found;
+  const path = view.node === null ? await plainPath(volumePath) : null;
+  if (path === null) return null;
+  for (const place of [path, stagedDevicePath(path)]) {
+    const entry = mountsAt(view.mounts, place).at(-1);
+    if (entry === undefined) continue;
+    if (!(await belongsTo(view.volume.volumeId, null)(entry))) return null;
+    return { kind: (await blockDeviceAt(place)) === null ? 'mount' : 'block', entry };
+  }
+  return null;
+}
+
+async function plainPath(volumePath: string): Promise<string | null> {
+  const isPlain = volumePath.startsWith('/') && !volumePath.split('/').includes('..');
+  return isPlain ? kernelPath(volumePath) : null;
+}
+
+export function stagedDevicePath(directory: string): string {
+  return join(directory, STAGED_DEVICE);
+}
+
+/** All mounts of the volume's file system, and all paths that its device node is bound to. */
+export function usesOf(view: VolumeView): { mounts: MountEntry[]; nodes: MountEntry[] } {
+  const { node, attachment } = view;
+  if (node === null || attachment === null) return { mounts: [], nodes: [] };
+  const name = basename(attachment.devicePath);
+  return {
+    mounts: mountsOfDevice(view.mounts, node.rdev),
+    nodes: mountsOfFileSystem(view.mounts, node.dev).filter(
+      (entry) => basename(entry.root) === name,
+    ),
+  };
+}
+
+/** The recorded publications that mountinfo confirms, including those that another mount hides. */
+export async function livePublications(
+  { catalogue }: { catalogue: AsyncCatalogue },
+  view: VolumeView,
+): Promise<PublicationRecord[]> {
+  const live: PublicationRecord[] = [];
+  for (const record of await catalogue.publications(view.volume.volumeId)) {
+    const path = record.resolvedPath ?? (await kernelPath(record.targetPath));
+    if (path === null) continue;
+    if (await isUsedAt(view, path)) live.push(record);
+  }
+  return live;
+}
+
+/** The paths where the volume is recorded as staged or published, except the given path. */
+export async function recordedPlaces(
+  { catalogue }: { catalogue: AsyncCatalogue },
+  volumeId: string,
+  except: string,
+): Promise<Set<string>> {
+  const stagings = await catalogue.stagings(volumeId);
+  const publications = await catalogue.publications(volumeId);
+  const records = [
+    ...stagings.map(({ stagingPath, resolvedPath }) => ({ path: stagingPath, resolvedPath })),
+    ...publications.map(({ targetPath, resolvedPath }) => ({ path: targetPath, resolvedPath })),
+  ].filter(({ path }) => path !== except);
+  const places = await Promise.all(
+    records.map(({ path, resolvedPath }) => resolvedPath ?? kernelPath(path)),
+  );
+  const found = places.filter((path) => path !== null);
+  return new Set(found.flatMap((path) => [path, stagedDevicePath(path)]));
+}
+
+/** If the pool cannot be read, the label decides here too. */
+async function isUsedAt(view: VolumeView, path: string): Promise<boolean> {
+  const { mounts, nodes } = usesOf(view);
+  if ([...mounts, ...nodes].some(({ mountPoint }) => mountPoint === path)) return true;
+  const occupant = await occupantAt(view, path);
+  if (occupant.kind === 'foreign' && view.poolFailure !== null) {
+    return belongsTo(view.volume.volumeId, null)(occupant.entry);
+  }
+  return occupant.kind === 'mount' || occupant.kind === 'block';
+}
+
+/** Whether the capability itself excludes writing. */
+export function isReaderOnly(capability: VolumeCapability): boolean {
+  if (capability.accessMode === 'SINGLE_NODE_READER_ONLY') return true;
+  return capability.accessType === 'mount' && splitFlags(capability.mountFlags).includes('ro');
+}
+
+/** Whether the controller has published the volume read-only. */
+export async function isPublishedReadOnly(
+  deps: { catalogue: AsyncCatalogue; config: { readonly controllerPublish: boolean } },
+  volumeId: string,
+): Promise<boolean> {
+  if (!deps.config.controllerPublish) return false;
+  const publications = await deps.catalogue.controllerPublications(volumeId);
+  return publications.some(({ readOnly }) => readOnly);
+}
+
+/** A mount that does not belong to the volume occupies the path. */
+export function foreignMount(path: string, source: string): CsiError {
+  return CsiError.failedPrecondition(
+    `${path} has something else mounted on it (${source}); it was left as it is: unmount it`,
+  );
+}
+
+/** Errors of stat(2) where there is nothing, or only the root of a file system that has shut down. */
+const NO_NODE: readonly unknown[] = ['ENOENT', 'EIO', 'ESTALE', 'ENOTCONN', 'EUCLEAN'];
+
+/** st_rdev of a block device node; null for anything else. */
+export async function blockDeviceAt(path: string): Promise<number | null> {
+  try {
+    const found = await stat(path);
+    return found.isBlockDevice() ? found.rdev : null;
+  } catch (thrown) {
+    if (NO_NODE.includes(errorCode(thrown))) return null;
+    throw thrown;
+  }
+}

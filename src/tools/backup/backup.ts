@@ -1,0 +1,271 @@
+/**
+ * Makes one backup: publishes the snapshot, finds what changed, copies it into an image over its base, and adds
+ * the image with its manifest to the repository. A run that ends early leaves nothing that looks complete; what
+ * it does leave is removed by the next one. Knows no command line.
+ */
+import { rm, stat, statfs } from 'node:fs/promises';
+import { join } from 'node:path';
+import { bestEffort } from '../../base/best-effort.js';
+import { CsiError, StatusCode } from '../../base/errors.js';
+import type { RuntimeDirectory } from '../../base/runtime-directory.js';
+import { deviceSizeBytes } from '../../base/system/device-attributes.js';
+import { majorOf, minorOf } from '../../base/system/mountinfo.js';
+import { packageVersion } from '../../base/version.js';
+import { openMetadata } from '../client/connection.js';
+import type { CsiDriver, DriverInfo } from '../client/driver.js';
+import { publishSnapshot, removeLeftVolumes } from '../client/published-volume.js';
+import { describeSnapshot, type SnapshotInfo } from '../client/snapshot-info.js';
+import { type BaseChoice, findBases, imageProblem } from './bases.js';
+import { type ChangeList, readChangeList } from './change-list.js';
+import { checksumSegments, SEGMENT_BYTES } from './checksums.js';
+import { copyIntoImage } from './copy-image.js';
+import type { Manifest } from './manifest.js';
+import { type Backup, type NewBackupPaths, Repository } from './repository.js';
+
+export interface BackupRequest {
+  driver: CsiDriver;
+  runtime: RuntimeDirectory;
+  snapshotId: string;
+  /** Of the snapshot, for a driver that cannot say it; null: the driver is asked. */
+  volumeId: string | null;
+  /** Of the repository. */
+  directory: string;
+  base: BaseChoice;
+  /** Ranges are rounded outwards to multiples of it. */
+  grainBytes: bigint;
+  signal: AbortSignal;
+  observer: BackupObserver;
+}
+
+export type Phase = 'publish' | 'list' | 'copy' | 'checksums';
+
+export interface BackupObserver {
+  /** `total` is null while nobody knows it. Of a list, both are positions in the volume. */
+  onProgress(phase: Phase, bytes: bigint, total: bigint | null): void;
+  /** Something that does not end the backup. */
+  onNotice(message: string): void;
+}
+
+export interface BackupResult {
+  readonly backup: Backup;
+  /** False: the repository had one of this snapshot. */
+  readonly isNew: boolean;
+}
+
+/**
+ * @throws ABORTED if another command writes backups of the volume, RESOURCE_EXHAUSTED if the destination is full,
+ *   InterruptedError or UNAVAILABLE if the driver cannot be reached, what the driver refuses with, and
+ *   the signal's reason
+ */
+export async function backUp(request: BackupRequest): Promise<BackupResult> {
+  const { driver, runtime, directory } = request;
+  const described = await describe(request);
+  const repository = new Repository(directory);
+  const lock = await repository.lock(described.volumeId);
+  try {
+    await removeLeftVolumes(driver, runtime);
+    const { backups } = await repository.backupsOf(described.volumeId);
+    const known = backups.find(({ manifest }) => manifest.snapshot.id === described.snapshotId);
+    if (known !== undefined) return { backup: await intact(known, described), isNew: false };
+    // In the order of the backups, at least.
+    const creationTime = described.creationTime ?? new Date();
+    const backup = await make(request, { ...described, creationTime }, repository);
+    return { backup, isNew: true };
+  } finally {
+    lock.release();
+  }
+}
+
+/** `creationTime` is null if the driver cannot say it. */
+type Described = Omit<SnapshotInfo, 'creationTime'> & { readonly creationTime: Date | null };
+
+async function describe({ driver, snapshotId, volumeId }: BackupRequest): Promise<Described> {
+  try {
+    const found = await describeSnapshot(driver, snapshotId);
+    if (volumeId === null || volumeId === found.volumeId) return found;
+    throw CsiError.invalidArgument(
+      `snapshot ${snapshotId} is one of volume ${found.volumeId}, not of ${volumeId}`,
+    );
+  } catch (thrown) {
+    if (volumeId === null || CsiError.from(thrown).code !== StatusCode.UNIMPLEMENTED) throw thrown;
+    return { snapshotId, volumeId, sizeBytes: 0n, creationTime: null };
+  }
+}
+
+/** FAILED_PRECONDITION if it is not a backup of this snapshot after all, or its image is not as it was. */
+async function intact(backup: Backup, { snapshotId, creationTime }: Described): Promise<Backup> {
+  const path = join(backup.directory, backup.name);
+  const { snapshot } = backup.manifest;
+  if (creationTime !== null && creationTime.getTime() !== Date.parse(snapshot.creationTime)) {
+    throw CsiError.failedPrecondition(
+      `snapshot ${snapshotId} was taken at ${creationTime.toISOString()}, and ${path} is a backup of another ` +
+        `snapshot with that id, taken at ${snapshot.creationTime}: use another directory`,
+    );
+  }
+  const problem = await imageProblem(backup);
+  if (problem === null) return backup;
+  throw CsiError.failedPrecondition(
+    `the snapshot has a backup that is damaged: ${problem}; restore the image from another copy, or remove ${path} ` +
+      'and run the backup again',
+  );
+}
+
+async function make(
+  request: BackupRequest,
+  snapshot: SnapshotInfo,
+  repository: Repository,
+): Promise<Backup> {
+  const { driver, runtime, observer, signal } = request;
+  const startedAt = new Date().toISOString();
+  const paths = await repository.begin(snapshot.volumeId, {
+    id: snapshot.snapshotId,
+    creationTime: snapshot.creationTime,
+  });
+  observer.onProgress('publish', 0n, null);
+  const published = await publishSnapshot(driver, runtime, snapshot);
+  try {
+    const device = published.devicePath;
+    const sizeBytes = await sizeOf(device, snapshot);
+    const source: Source = { snapshot, info: await driver.info(), device, sizeBytes, startedAt };
+    const backup = await copy(request, source, repository, paths);
+    await published.close().catch((thrown: unknown) => {
+      observer.onNotice(
+        `the backup is complete, but the temporary volume ${published.volumeId} stays until the next backup ` +
+          `(${thrown instanceof Error ? thrown.message : thrown})`,
+      );
+    });
+    return backup;
+  } catch (thrown) {
+    await bestEffort(() => published.close());
+    await bestEffort(() => rm(paths.imagePartial, { force: true }));
+    await bestEffort(() => rm(paths.rangesPartial, { force: true }));
+    signal.throwIfAborted();
+    throw thrown;
+  }
+}
+
+interface Source {
+  snapshot: SnapshotInfo;
+  info: DriverInfo;
+  device: string;
+  sizeBytes: bigint;
+  startedAt: string;
+}
+
+async function copy(
+  request: BackupRequest,
+  source: Source,
+  repository: Repository,
+  paths: NewBackupPaths,
+): Promise<Backup> {
+  const { runtime, observer, signal } = request;
+  const { device, sizeBytes } = source;
+  try {
+    const { list, base } = await findChanges(request, source, repository, paths);
+    const total = list.ranges.plan.bytes;
+    await copyIntoImage({
+      device,
+      sizeBytes,
+      ranges: list.ranges,
+      path: paths.imagePartial,
+      backing: base === null ? null : base.manifest.image.file,
+      runtime,
+      signal,
+      onProgress: (bytes) => observer.onProgress('copy', bytes < total ? bytes : total, total),
+    });
+    const { size } = await stat(paths.imagePartial, { bigint: true });
+    const { bytes, sha256 } = await checksumSegments(paths.imagePartial, {
+      signal,
+      onProgress: (done) => observer.onProgress('checksums', done, size),
+    });
+    const image = { file: paths.imageFile, bytes, segmentBytes: SEGMENT_BYTES, sha256 };
+    return await repository.commit(paths, manifestOf(source, list, base, image));
+  } catch (thrown) {
+    signal.throwIfAborted();
+    throw await withFullDestination(thrown, paths.directory);
+  }
+}
+
+async function findChanges(
+  { driver, base: choice, grainBytes, signal, observer }: BackupRequest,
+  { snapshot, info, sizeBytes }: Source,
+  repository: Repository,
+  paths: NewBackupPaths,
+): Promise<{ list: ChangeList; base: Backup | null }> {
+  const volume = await repository.backupsOf(snapshot.volumeId);
+  const target = { driver, driverName: info.name, snapshot, sizeBytes };
+  const { usable, reasons } = await findBases(choice, volume, target);
+  const list = await readChangeList({
+    open: (part, end) => openMetadata(driver.socketPath, part, end),
+    snapshotId: snapshot.snapshotId,
+    sizeBytes,
+    bases: usable.map(({ manifest }) => manifest.snapshot.id),
+    reasons,
+    grainBytes,
+    path: paths.rangesPartial,
+    signal,
+    onInterrupted: (error, position) => {
+      observer.onNotice(
+        `the list was interrupted (${error.message}); resuming at byte ${position}`,
+      );
+    },
+    onProgress: (position) => observer.onProgress('list', position, sizeBytes),
+  });
+  const base = usable.find(({ manifest }) => manifest.snapshot.id === list.baseId) ?? null;
+  return { list, base };
+}
+
+function manifestOf(
+  { snapshot, info, sizeBytes, startedAt }: Source,
+  { ranges, reason }: ChangeList,
+  base: Backup | null,
+  image: Manifest['image'],
+): Manifest {
+  return {
+    tool: `blockdelta ${packageVersion()}`,
+    driver: { name: info.name, version: info.version },
+    node: info.nodeId,
+    volume: { id: snapshot.volumeId, sizeBytes },
+    snapshot: { id: snapshot.snapshotId, creationTime: snapshot.creationTime.toISOString() },
+    base: base === null ? null : { snapshotId: base.manifest.snapshot.id, manifest: base.name },
+    method: base === null ? 'full' : 'delta',
+    reason,
+    ranges: {
+      count: ranges.cost.mergedRanges,
+      bytes: ranges.cost.mergedBytes,
+      listedBytes: ranges.cost.bytes,
+      grainBytes: ranges.grainBytes,
+      sha256: ranges.sha256,
+    },
+    image,
+    startedAt,
+    completedAt: new Date().toISOString(),
+  };
+}
+
+/** Of the published block device, or file. FAILED_PRECONDITION if it is smaller than the snapshot. */
+async function sizeOf(path: string, { snapshotId, sizeBytes }: SnapshotInfo): Promise<bigint> {
+  const found = await stat(path);
+  const size = found.isBlockDevice()
+    ? await deviceSizeBytes({ major: majorOf(found.rdev), minor: minorOf(found.rdev) })
+    : BigInt(found.size);
+  if (size !== null && size > 0n && size >= sizeBytes) return size;
+  throw CsiError.failedPrecondition(
+    `the driver published a device of ${size ?? 0n} bytes for snapshot ${snapshotId} of ${sizeBytes} bytes at ${path}; ` +
+      "see the driver's log",
+  );
+}
+
+/** Below this, a failed copy has met the end of the space. */
+const FULL_BELOW_BYTES = 8n << 20n;
+
+async function withFullDestination(thrown: unknown, directory: string): Promise<unknown> {
+  const { bavail, bsize } = await statfs(directory, { bigint: true });
+  const free = bavail * bsize;
+  if (free >= FULL_BELOW_BYTES) return thrown;
+  return CsiError.resourceExhausted(
+    `no space left for the backup in ${directory}: ${free} bytes are free; free some, or remove old backups with ` +
+      'blockdelta prune, and run the backup again',
+    { cause: thrown },
+  );
+}

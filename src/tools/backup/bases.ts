@@ -1,0 +1,135 @@
+/**
+ * Which backups a new one may be based on: those of older snapshots of the volume whose images are all at hand.
+ * Each backup that is left out has its reason, for the record of a full backup. Reads no image.
+ */
+import { stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CsiError, StatusCode } from '../../base/errors.js';
+import type { CsiDriver } from '../client/driver.js';
+import { describeSnapshot, type SnapshotInfo } from '../client/snapshot-info.js';
+import { type Backup, chainOf, imagePathOf, type VolumeBackups } from './repository.js';
+
+/** 'auto': the newest that the driver answers for; 'none': a full backup; otherwise one snapshot. */
+export type BaseChoice = 'auto' | 'none' | { readonly snapshotId: string };
+
+export interface Bases {
+  /** In the order in which they are tried. */
+  readonly usable: readonly Backup[];
+  /** Why others are not usable. */
+  readonly reasons: readonly string[];
+}
+
+/** The driver is asked for a delta from each until it gives one. */
+const MAX_BASES = 30;
+/** qemu opens every image of a chain at once. */
+const MAX_CHAIN = 200;
+
+interface Target {
+  driver: CsiDriver;
+  driverName: string;
+  snapshot: SnapshotInfo;
+  /** Of the device that is copied. */
+  sizeBytes: bigint;
+}
+
+/** NOT_FOUND if the choice is a snapshot without a backup. */
+export async function findBases(
+  choice: BaseChoice,
+  volume: VolumeBackups,
+  target: Target,
+): Promise<Bases> {
+  if (choice === 'none') return { usable: [], reasons: [] };
+  const candidates = candidatesOf(choice, volume, target.snapshot);
+  const reasons = volume.problems.map(({ found }) => found);
+  if (candidates.length === 0)
+    reasons.push('there is no backup of an earlier snapshot of the volume');
+  const usable: Backup[] = [];
+  for (const backup of candidates.slice(0, MAX_BASES)) {
+    const reason = await unusable(backup, volume, target);
+    if (reason === null) usable.push(backup);
+    else reasons.push(reason);
+  }
+  return { usable, reasons };
+}
+
+function candidatesOf(
+  choice: Exclude<BaseChoice, 'none'>,
+  { backups, volumeId, directory }: VolumeBackups,
+  snapshot: SnapshotInfo,
+): Backup[] {
+  if (choice === 'auto') {
+    const isEarlier = ({ manifest }: Backup): boolean =>
+      Date.parse(manifest.snapshot.creationTime) < snapshot.creationTime.getTime();
+    return backups.filter(isEarlier).reverse();
+  }
+  const found = backups.find(({ manifest }) => manifest.snapshot.id === choice.snapshotId);
+  if (found !== undefined) return [found];
+  throw CsiError.notFound(
+    `${directory} has no backup of snapshot ${choice.snapshotId} of volume ${volumeId}: name a snapshot that has ` +
+      'one, or let the base be chosen with --base auto',
+  );
+}
+
+/** Null: nothing is known against it. */
+async function unusable(
+  backup: Backup,
+  volume: VolumeBackups,
+  target: Target,
+): Promise<string | null> {
+  const { manifest } = backup;
+  const { id } = manifest.snapshot;
+  if (manifest.driver.name !== target.driverName) {
+    return `the backup of snapshot ${id} was made with the driver ${manifest.driver.name}`;
+  }
+  if (manifest.volume.sizeBytes > target.sizeBytes) {
+    return `the backup of snapshot ${id} is of ${manifest.volume.sizeBytes} bytes, more than this snapshot has`;
+  }
+  let chain: Backup[];
+  try {
+    chain = chainOf(backup, volume);
+  } catch (thrown) {
+    return CsiError.from(thrown).message;
+  }
+  if (chain.length >= MAX_CHAIN) {
+    return `the backup of snapshot ${id} is based on ${chain.length - 1} others, and a chain has at most ${MAX_CHAIN}`;
+  }
+  for (const link of chain) {
+    const problem = await imageProblem(link);
+    if (problem !== null) return problem;
+  }
+  return (await isReplaced(backup, target.driver))
+    ? `snapshot ${id} of the driver is not the one that the backup is of: its creation time differs`
+    : null;
+}
+
+/** What a look at the file shows: the checksums are for verify. Null: nothing. */
+export async function imageProblem(backup: Backup): Promise<string | null> {
+  const path = imagePathOf(backup);
+  const found = await stat(path, { bigint: true }).catch(() => null);
+  if (found === null) {
+    return `the image ${path}, named by ${join(backup.directory, backup.name)}, is missing`;
+  }
+  const { bytes } = backup.manifest.image;
+  return found.size === bytes
+    ? null
+    : `the image ${path} has ${found.size} bytes, and its manifest says ${bytes}`;
+}
+
+const SAYS_NOTHING: readonly StatusCode[] = [
+  StatusCode.NOT_FOUND,
+  StatusCode.FAILED_PRECONDITION,
+  StatusCode.UNIMPLEMENTED,
+];
+
+/** Whether another snapshot has the id by now: its delta would be another one. */
+async function isReplaced({ manifest }: Backup, driver: CsiDriver): Promise<boolean> {
+  try {
+    const { creationTime } = await describeSnapshot(driver, manifest.snapshot.id);
+    return creationTime.getTime() !== Date.parse(manifest.snapshot.creationTime);
+  } catch (thrown) {
+    const { code } = CsiError.from(thrown);
+    // Deleted, which a driver may retain as a base; not ready, which its delta will show; or a driver that cannot say.
+    if (SAYS_NOTHING.includes(code)) return false;
+    throw thrown;
+  }
+}

@@ -1,0 +1,145 @@
+/**
+ * Finds what a backup has to copy: the delta from the newest base that the driver still answers for, or else
+ * the allocated ranges, or else everything. Every step down is sound, and its reason is recorded. Knows how
+ * lists fail, not how data is copied.
+ */
+import { StatusCode } from '../../base/errors.js';
+import { isServiceError, type MetadataRequest } from '../client/connection.js';
+import { type Entry, InvalidListError } from '../client/list.js';
+import {
+  createProgress,
+  InterruptedError,
+  type OpenMetadata,
+  readMetadata,
+} from '../client/resumable-stream.js';
+import { type RangesFile, writeRanges } from './ranges-file.js';
+
+export interface ListRequest {
+  open: OpenMetadata;
+  snapshotId: string;
+  /** Of the device that is copied. */
+  sizeBytes: bigint;
+  /** Ids of snapshots whose images are at hand, in the order in which they are tried. */
+  bases: readonly string[];
+  /** Why there is no base, or why newer ones are not among them; for the record of a full backup. */
+  reasons: readonly string[];
+  grainBytes: bigint;
+  /** The list is written here. */
+  path: string;
+  signal: AbortSignal;
+  /** Called before a broken stream is opened again. */
+  onInterrupted?(error: Error, position: bigint): void;
+  onProgress?(position: bigint): void;
+}
+
+export interface ChangeList {
+  /** Null for a full backup. */
+  readonly baseId: string | null;
+  /** Why the backup is full; null for a delta. */
+  readonly reason: string | null;
+  readonly ranges: RangesFile;
+}
+
+/** Statuses that say of one base, or of one RPC, that no list can be had: another way is tried. */
+const NO_LIST: ReadonlySet<number> = new Set([
+  StatusCode.INVALID_ARGUMENT,
+  StatusCode.NOT_FOUND,
+  StatusCode.FAILED_PRECONDITION,
+  StatusCode.OUT_OF_RANGE,
+  StatusCode.UNIMPLEMENTED,
+  // After the attempts of client/resumable-stream: a driver that cannot make this list.
+  StatusCode.UNKNOWN,
+  StatusCode.INTERNAL,
+]);
+
+/**
+ * @throws InterruptedError if the driver cannot be reached, any refusal that another base would meet as
+ *   well, and the signal's reason
+ */
+export async function readChangeList(request: ListRequest): Promise<ChangeList> {
+  const reasons = [...request.reasons];
+  for (const baseId of request.bases) {
+    const found = await attempt(request, 'GetMetadataDelta', {
+      base_snapshot_id: baseId,
+      target_snapshot_id: request.snapshotId,
+    });
+    if (typeof found !== 'string') return { baseId, reason: null, ranges: found };
+    reasons.push(`the driver gives no delta from snapshot ${baseId}: ${found}`);
+  }
+  const found = await attempt(request, 'GetMetadataAllocated', {
+    snapshot_id: request.snapshotId,
+  });
+  if (typeof found !== 'string') {
+    return { baseId: null, reason: reasons.join('; ') || null, ranges: found };
+  }
+  reasons.push(`the driver does not list the allocated ranges either: ${found}`);
+  return { baseId: null, reason: reasons.join('; ') || null, ranges: await everything(request) };
+}
+
+/** The ranges, or why this list cannot be had. */
+async function attempt(
+  request: ListRequest,
+  rpc: MetadataRequest['rpc'],
+  ids: Record<string, string>,
+): Promise<RangesFile | string> {
+  const progress = createProgress();
+  const { signal, sizeBytes, grainBytes, path, onInterrupted, onProgress } = request;
+  const part = { rpc, ids, startingOffset: 0n, maxResults: 0 };
+  const entries = readMetadata(request.open, part, {
+    signal,
+    progress,
+    onInterrupted: (error, position) => onInterrupted?.(error, position),
+  });
+  const listed = withinDevice(entries, () => progress.capacityBytes ?? 0n, sizeBytes);
+  try {
+    return await writeRanges(listed, {
+      path,
+      grainBytes,
+      sizeBytes,
+      ...(onProgress === undefined ? {} : { onProgress }),
+    });
+  } catch (thrown) {
+    signal.throwIfAborted();
+    const refusal = refusalIn(thrown);
+    if (refusal === null) throw thrown;
+    return refusal;
+  }
+}
+
+/**
+ * The list fitted to the device: what lies beyond its end is left out, and what lies beyond the capacity that
+ * the list is for, because the driver has made the device larger, is added.
+ */
+async function* withinDevice(
+  batches: AsyncIterable<Entry[]>,
+  capacityBytes: () => bigint,
+  sizeBytes: bigint,
+): AsyncGenerator<Entry[]> {
+  for await (const batch of batches) {
+    yield batch.flatMap(({ offset, size }) => {
+      const end = offset + size < sizeBytes ? offset + size : sizeBytes;
+      return end > offset ? [{ offset, size: end - offset }] : [];
+    });
+  }
+  const capacity = capacityBytes();
+  if (capacity < sizeBytes) yield [{ offset: capacity, size: sizeBytes - capacity }];
+}
+
+/** The driver's words, for a failure after which another list may be tried. */
+function refusalIn(thrown: unknown): string | null {
+  if (thrown instanceof InvalidListError) return thrown.message;
+  const error = thrown instanceof InterruptedError ? thrown.cause : thrown;
+  return isServiceError(error) && NO_LIST.has(error.code) ? error.details : null;
+}
+
+/** All of the device. */
+function everything({ sizeBytes, path }: ListRequest): Promise<RangesFile> {
+  const grainBytes = WHOLE_GRAIN_BYTES;
+  return writeRanges(once({ offset: 0n, size: sizeBytes }), { path, grainBytes, sizeBytes });
+}
+
+const WHOLE_GRAIN_BYTES = 4096n;
+
+async function* once(entry: Entry): AsyncGenerator<Entry[]> {
+  if (entry.size > 0n) yield [entry];
+}

@@ -1,0 +1,204 @@
+/**
+ * The manifest of one backup: what an image is of, what it is based on, and its checksums. A JSON file beside the
+ * image; an image without one is no backup. Sizes are strings in the file, because most JSON readers are inexact
+ * above 2^53. docs/backup.md describes the fields.
+ *
+ * A manifest is read as something that anybody may have written: every field is checked, and names of files can
+ * only be names in the manifest's own directory.
+ */
+import { createHash } from 'node:crypto';
+import { CsiError } from '../../base/errors.js';
+import { isPlainName } from '../nbd/image-header.js';
+
+export const MANIFEST_VERSION = 1;
+
+export interface Manifest {
+  /** Name and version of the program that made the backup. */
+  readonly tool: string;
+  readonly driver: { readonly name: string; readonly version: string };
+  /** Node id of the driver; empty if it has none. */
+  readonly node: string;
+  readonly volume: { readonly id: string; readonly sizeBytes: bigint };
+  /** `creationTime` is in ISO 8601, UTC. */
+  readonly snapshot: { readonly id: string; readonly creationTime: string };
+  /** The backup that the image is based on: its snapshot, and the file of its manifest. Null: a full backup. */
+  readonly base: { readonly snapshotId: string; readonly manifest: string } | null;
+  readonly method: 'full' | 'delta';
+  /** Why a full backup was made; null if a delta was, or a full one was requested. */
+  readonly reason: string | null;
+  /** What was copied. `listedBytes`: before the ranges were rounded to the grain. */
+  readonly ranges: {
+    readonly count: number;
+    readonly bytes: bigint;
+    readonly listedBytes: bigint;
+    readonly grainBytes: bigint;
+    readonly sha256: string;
+  };
+  readonly image: {
+    readonly file: string;
+    readonly bytes: bigint;
+    readonly segmentBytes: number;
+    /** Of each segment. */
+    readonly sha256: readonly string[];
+  };
+  /** ISO 8601, UTC. */
+  readonly startedAt: string;
+  readonly completedAt: string;
+}
+
+export function formatManifest(manifest: Manifest): string {
+  const body = { version: MANIFEST_VERSION, ...manifest };
+  const plain = JSON.parse(JSON.stringify(body, bigintAsText)) as Record<string, unknown>;
+  return `${JSON.stringify({ ...plain, checksum: checksumOf(plain) }, null, 2)}\n`;
+}
+
+/** FAILED_PRECONDITION, with the path and what was found, if it is no intact manifest of a version this one knows. */
+export function parseManifest(text: string, path: string): Manifest {
+  const refuse = (what: string): CsiError =>
+    CsiError.failedPrecondition(
+      `the manifest ${path} ${what}; restore the file from another copy, or make a new full backup`,
+    );
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    throw refuse('is not JSON');
+  }
+  const fields = new Fields(parsed, '', refuse);
+  const version = fields.number('version');
+  if (version !== MANIFEST_VERSION) {
+    throw refuse(`has version ${version}, and this program reads version ${MANIFEST_VERSION}`);
+  }
+  const { checksum, ...body } = parsed as Record<string, unknown>;
+  if (checksum !== checksumOf(body)) throw refuse('does not have the checksum that it states');
+  return readFields(fields, refuse);
+}
+
+function readFields(fields: Fields, refuse: (what: string) => CsiError): Manifest {
+  const [driver, volume, snapshot] = ['driver', 'volume', 'snapshot'].map((name) =>
+    fields.object(name),
+  ) as [Fields, Fields, Fields];
+  const base = fields.isNull('base') ? null : fields.object('base');
+  const [ranges, image] = [fields.object('ranges'), fields.object('image')];
+  const method = fields.text('method');
+  if (method !== 'full' && method !== 'delta') throw refuse(`has the unknown method '${method}'`);
+  if ((base === null) !== (method === 'full')) {
+    throw refuse(`has method '${method}' and ${base === null ? 'no' : 'a'} base`);
+  }
+  return {
+    tool: fields.text('tool'),
+    driver: { name: driver.text('name'), version: driver.text('version') },
+    node: fields.text('node'),
+    volume: { id: volume.text('id'), sizeBytes: volume.bytes('sizeBytes') },
+    snapshot: { id: snapshot.text('id'), creationTime: snapshot.time('creationTime') },
+    base:
+      base === null
+        ? null
+        : { snapshotId: base.text('snapshotId'), manifest: base.fileName('manifest') },
+    method,
+    reason: fields.isNull('reason') ? null : fields.text('reason'),
+    ranges: {
+      count: ranges.number('count'),
+      bytes: ranges.bytes('bytes'),
+      listedBytes: ranges.bytes('listedBytes'),
+      grainBytes: ranges.bytes('grainBytes'),
+      sha256: ranges.digest('sha256'),
+    },
+    image: {
+      file: image.fileName('file'),
+      bytes: image.bytes('bytes'),
+      segmentBytes: image.segmentBytes('segmentBytes'),
+      sha256: image.digests('sha256'),
+    },
+    startedAt: fields.time('startedAt'),
+    completedAt: fields.time('completedAt'),
+  };
+}
+
+/** The fields of an object in the file, each read as what it must be. */
+class Fields {
+  readonly #values: Readonly<Record<string, unknown>>;
+
+  constructor(
+    value: unknown,
+    private readonly place: string,
+    private readonly refuse: (what: string) => CsiError,
+  ) {
+    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value);
+    if (!isObject) throw refuse(`has no object ${place === '' ? 'at the top' : place}`);
+    this.#values = value as Record<string, unknown>;
+  }
+
+  isNull(name: string): boolean {
+    return this.#values[name] === null;
+  }
+
+  object(name: string): Fields {
+    return new Fields(this.#values[name], this.#path(name), this.refuse);
+  }
+
+  text(name: string): string {
+    const value = this.#values[name];
+    return typeof value === 'string' ? value : this.#wrong(name, 'text');
+  }
+
+  number(name: string): number {
+    const value = this.#values[name];
+    const isWhole = typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
+    return isWhole ? value : this.#wrong(name, 'a whole number');
+  }
+
+  bytes(name: string): bigint {
+    const text = this.text(name);
+    return /^\d{1,19}$/.test(text) ? BigInt(text) : this.#wrong(name, 'a number of bytes as text');
+  }
+
+  time(name: string): string {
+    const text = this.text(name);
+    return Number.isNaN(Date.parse(text)) ? this.#wrong(name, 'a time') : text;
+  }
+
+  segmentBytes(name: string): number {
+    const bytes = this.number(name);
+    const isUsable = bytes >= MIN_SEGMENT_BYTES && bytes <= MAX_SEGMENT_BYTES;
+    return isUsable ? bytes : this.#wrong(name, 'a size from 1 MiB to 256 MiB');
+  }
+
+  fileName(name: string): string {
+    const text = this.text(name);
+    return isPlainName(text) ? text : this.#wrong(name, 'the name of a file beside it');
+  }
+
+  digest(name: string): string {
+    const text = this.text(name);
+    return DIGEST.test(text) ? text : this.#wrong(name, 'a SHA-256 digest');
+  }
+
+  digests(name: string): string[] {
+    const value = this.#values[name];
+    const areDigests =
+      Array.isArray(value) && value.every((each) => typeof each === 'string' && DIGEST.test(each));
+    return areDigests ? (value as string[]) : this.#wrong(name, 'a list of SHA-256 digests');
+  }
+
+  #path(name: string): string {
+    return this.place === '' ? name : `${this.place}.${name}`;
+  }
+
+  #wrong(name: string, expected: string): never {
+    throw this.refuse(`has no valid ${this.#path(name)}: expected ${expected}`);
+  }
+}
+
+const MIN_SEGMENT_BYTES = 1 << 20;
+/** Read into memory as a whole. */
+const MAX_SEGMENT_BYTES = 256 << 20;
+const DIGEST = /^[0-9a-f]{64}$/;
+
+const bigintAsText = (_key: string, value: unknown): unknown =>
+  typeof value === 'bigint' ? value.toString() : value;
+
+/** Over the fields in the order in which they stand in the file. */
+function checksumOf(body: Record<string, unknown>): string {
+  return createHash('sha256').update(JSON.stringify(body)).digest('hex');
+}

@@ -1,0 +1,59 @@
+/** Which backup a command means, by volume and snapshot. */
+import { CsiError } from '../../base/errors.js';
+import { type Backup, chainOf, type Repository, type VolumeBackups } from './repository.js';
+
+export interface BackupChoice {
+  /** Empty: the only volume of the repository. */
+  readonly volumeId: string;
+  /** Empty: the newest backup. */
+  readonly snapshotId: string;
+}
+
+export interface ChosenBackup {
+  readonly volume: VolumeBackups;
+  readonly backup: Backup;
+  /** The full backup first. */
+  readonly chain: readonly Backup[];
+}
+
+/** NOT_FOUND if there is no such backup; FAILED_PRECONDITION if its chain is not complete, or the choice is not clear. */
+export async function chooseBackup(
+  repository: Repository,
+  { volumeId, snapshotId }: BackupChoice,
+): Promise<ChosenBackup> {
+  const volume = await chooseVolume(repository, volumeId, snapshotId);
+  const { backups, directory, problems } = volume;
+  const backup =
+    snapshotId === ''
+      ? backups.at(-1)
+      : backups.find(({ manifest }) => manifest.snapshot.id === snapshotId);
+  if (backup === undefined) {
+    const damaged = problems.map(({ found }) => `; ${found}`).join('');
+    const which = snapshotId === '' ? 'any snapshot' : `snapshot ${snapshotId}`;
+    throw CsiError.notFound(`${directory} has no backup of ${which}${damaged}`);
+  }
+  return { volume, backup, chain: chainOf(backup, volume) };
+}
+
+async function chooseVolume(
+  repository: Repository,
+  volumeId: string,
+  snapshotId: string,
+): Promise<VolumeBackups> {
+  if (volumeId !== '') return repository.backupsOf(volumeId);
+  const volumes = await repository.all();
+  const holding = volumes.filter(
+    ({ backups }) =>
+      snapshotId === '' || backups.some(({ manifest }) => manifest.snapshot.id === snapshotId),
+  );
+  const [first, ...others] = holding;
+  if (first !== undefined && others.length === 0) return first;
+  if (first === undefined) {
+    const what = snapshotId === '' ? 'no backups' : `no backup of snapshot ${snapshotId}`;
+    throw CsiError.notFound(`${repository.directory} has ${what}`);
+  }
+  const ids = holding.map((each) => each.volumeId).join(', ');
+  throw CsiError.failedPrecondition(
+    `${repository.directory} has backups of several volumes (${ids}); name one with --volume`,
+  );
+}

@@ -1,0 +1,114 @@
+/**
+ * Examines backups: whether every link of a chain is there, every image is the file that its manifest describes, and
+ * its tables are sound. Reads everything and changes nothing.
+ */
+import { join } from 'node:path';
+import { CsiError } from '../../base/errors.js';
+import { ExecError } from '../../base/process/exec.js';
+import { checkImage } from '../nbd/image.js';
+import { readImageHeader } from '../nbd/image-header.js';
+import { checksumSegments } from './checksums.js';
+import {
+  type Backup,
+  chainOf,
+  imagePathOf,
+  type Problem,
+  type VolumeBackups,
+} from './repository.js';
+
+export interface VerifyOptions {
+  signal: AbortSignal;
+  /** Called with the bytes of images that were read so far. */
+  onProgress?(bytes: bigint): void;
+}
+
+/** What is wrong with the backups of a volume; each problem names its file. */
+export async function verifyVolume(
+  volume: VolumeBackups,
+  options: VerifyOptions,
+): Promise<Problem[]> {
+  const problems = [...volume.problems];
+  for (const backup of volume.backups) {
+    const path = join(volume.directory, backup.name);
+    problems.push(...(await problemOf(path, async () => void chainOf(backup, volume))));
+  }
+  return [...problems, ...(await verifyImages(volume.backups, options))];
+}
+
+/** What is wrong with the images of the backups. */
+export async function verifyImages(
+  backups: readonly Backup[],
+  { signal, onProgress }: VerifyOptions,
+): Promise<Problem[]> {
+  const problems: Problem[] = [];
+  let before = 0n;
+  for (const backup of backups) {
+    signal.throwIfAborted();
+    const path = imagePathOf(backup);
+    const found = await problemOf(path, () =>
+      verifyImage(backup, backups, { signal, onProgress: (bytes) => onProgress?.(before + bytes) }),
+    );
+    problems.push(...found);
+    before += backup.manifest.image.bytes;
+  }
+  return problems;
+}
+
+async function verifyImage(
+  backup: Backup,
+  others: readonly Backup[],
+  options: VerifyOptions,
+): Promise<void> {
+  const { image, base, volume } = backup.manifest;
+  const path = imagePathOf(backup);
+  // Before any program of qemu reads it.
+  await verifyChecksums(path, image, options);
+  const header = await readImageHeader(path);
+  if (header.sizeBytes !== volume.sizeBytes) {
+    throw refused(
+      `has a device of ${header.sizeBytes} bytes, and the manifest says ${volume.sizeBytes}`,
+    );
+  }
+  const below = others.find(({ name }) => name === base?.manifest)?.manifest.image.file;
+  if (base === null ? header.backing !== null : header.backing !== below) {
+    throw refused(
+      `is based on ${header.backing ?? 'nothing'}, and the manifest says ${below ?? base?.manifest ?? 'nothing'}`,
+    );
+  }
+  const { corruptions, errors } = await checkImage(path, options.signal);
+  if (corruptions + errors > 0) {
+    throw refused(
+      `has damaged tables: qemu-img check found ${corruptions} corruptions, ${errors} errors`,
+    );
+  }
+}
+
+async function verifyChecksums(
+  path: string,
+  { bytes, segmentBytes, sha256 }: Backup['manifest']['image'],
+  options: VerifyOptions,
+): Promise<void> {
+  const found = await checksumSegments(path, { ...options, segmentBytes });
+  if (found.bytes !== bytes) {
+    throw refused(`has ${found.bytes} bytes, and the manifest says ${bytes}`);
+  }
+  const at = found.sha256.findIndex((digest, index) => digest !== sha256[index]);
+  if (at === -1 && found.sha256.length === sha256.length) return;
+  const start = Math.max(at, 0) * segmentBytes;
+  throw refused(
+    `is damaged within the ${segmentBytes} bytes at ${start}: their checksum is another one`,
+  );
+}
+
+async function problemOf(path: string, examine: () => Promise<void>): Promise<Problem[]> {
+  try {
+    await examine();
+    return [];
+  } catch (thrown) {
+    if ((thrown as Error).name === 'AbortError') throw thrown;
+    const { message } = thrown instanceof ExecError ? thrown : CsiError.from(thrown);
+    return [{ path, found: message }];
+  }
+}
+
+const refused = (found: string): CsiError => CsiError.failedPrecondition(`the image ${found}`);

@@ -1,0 +1,90 @@
+/** The plugin as a process of its own, as `blockdelta serve` starts it, in a workspace. */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { setTimeout as delay } from 'node:timers/promises';
+import { CsiConnection } from './csi-connection.js';
+import { ProcessMeter } from './process-meter.js';
+import type { Settings } from './suite.js';
+import type { Workspace } from './workspace.js';
+
+const READY_TIMEOUT_MS = 60_000;
+const POLL_MS = 20;
+const STOP_TIMEOUT_MS = 30_000;
+const LOG_LINES = 5;
+
+export interface PluginOptions {
+  /** Name of the socket and the state directory in the workspace. */
+  name?: string;
+  /** BLOCKDELTA_... settings besides the socket, the state directory and the node's id. */
+  env?: Record<string, string>;
+}
+
+export class PluginProcess {
+  readonly meter: ProcessMeter;
+  readonly #log: string[] = [];
+  readonly #ended: Promise<unknown>;
+
+  private constructor(
+    readonly endpoint: string,
+    readonly connection: CsiConnection,
+    private readonly child: ChildProcess,
+  ) {
+    this.meter = new ProcessMeter(child.pid ?? 0);
+    this.#ended = once(child, 'close');
+    child.stderr?.on('data', (chunk: Buffer) => {
+      this.#log.push(chunk.toString());
+      this.#log.splice(0, this.#log.length - LOG_LINES);
+    });
+  }
+
+  /** Resolves when Probe says that the plugin is ready. The cleanup of the settings stops it. */
+  static async start(
+    settings: Pick<Settings, 'cleanup'>,
+    workspace: Workspace,
+    options: PluginOptions = {},
+  ): Promise<PluginProcess> {
+    const name = options.name ?? 'plugin';
+    const endpoint = `unix://${workspace.path(`${name}.sock`)}`;
+    // The program this process runs, so that the same build is measured.
+    const main = new URL('../../main.js', import.meta.url).pathname;
+    const child = spawn(process.execPath, [main, 'serve'], {
+      env: {
+        PATH: `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`,
+        CSI_ENDPOINT: endpoint,
+        BLOCKDELTA_STATE_DIR: workspace.path(name),
+        BLOCKDELTA_NODE_ID: 'bench',
+        // The benchmark is in the plugin's mount namespace, and /tmp of a container may be a private mount.
+        BLOCKDELTA_MOUNT_PROPAGATION: 'off',
+        BLOCKDELTA_LOG_LEVEL: 'warn',
+        ...options.env,
+      },
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    const plugin = new PluginProcess(endpoint, new CsiConnection(endpoint), child);
+    settings.cleanup.defer(() => plugin.stop());
+    await plugin.#untilReady();
+    return plugin;
+  }
+
+  /** SIGTERM, and SIGKILL if that is not enough. */
+  async stop(): Promise<void> {
+    this.connection.close();
+    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
+    const timer = setTimeout(() => this.child.kill('SIGKILL'), STOP_TIMEOUT_MS);
+    this.child.kill('SIGTERM');
+    await this.#ended;
+    clearTimeout(timer);
+  }
+
+  async #untilReady(): Promise<void> {
+    const deadline = Date.now() + READY_TIMEOUT_MS;
+    while (this.child.exitCode === null && Date.now() < deadline) {
+      const answer = await this.connection
+        .call('Identity', 'Probe', {}, { deadlineMs: 1000, waitForReady: true })
+        .catch(() => null);
+      if ((answer?.['ready'] as { value?: boolean } | null)?.value === true) return;
+      await delay(POLL_MS);
+    }
+    throw new Error(`the plugin did not become ready; its log ends with: ${this.#log.join('')}`);
+  }
+}

@@ -1,0 +1,215 @@
+/**
+ * Volumes that a command needs for a while, as block devices: a snapshot restored to a temporary volume that is
+ * read, or a new volume that is written. Goes the way of a conforming orchestrator.
+ *
+ * Each one has an entry in the runtime directory, with its paths and a record of what was requested, written before
+ * each step, so that a later command finds and removes what a killed one has left.
+ *
+ * What a record says is not enough to delete a volume: the driver has to say it too. CSI shows the names of volumes
+ * nowhere, neither in ListVolumes nor in ControllerGetVolume; but CreateVolume is idempotent by name, so its answer to
+ * the recorded request is the driver's own word for which volume has that name. Only that one is deleted, and its name
+ * has a random part that nobody else uses. If the volume is gone already, this makes it once more for a moment.
+ */
+import { CsiError, StatusCode } from '../../base/errors.js';
+import type { RuntimeDirectory, RuntimeEntry } from '../../base/runtime-directory.js';
+import type { CsiDriver, Message } from './driver.js';
+import type { SnapshotInfo } from './snapshot-info.js';
+import {
+  BLOCK_CAPABILITY,
+  createRequest,
+  nameOf,
+  readRecord,
+  type VolumeRecord,
+  writeRecord,
+} from './volume-record.js';
+
+export interface PublishedVolume {
+  readonly volumeId: string;
+  /** A block device. */
+  readonly devicePath: string;
+  /** 0: the driver does not say. */
+  readonly sizeBytes: bigint;
+  /** The volume stays when it is closed. */
+  keep(): void;
+  /** Unpublishes the volume and deletes it, unless it is kept. */
+  close(): Promise<void>;
+}
+
+const KIND = 'volume';
+const TEMPORARY_PREFIX = 'blockdelta-volume';
+/** Undoing must end, also beside a driver that is gone. */
+const CLOSE_TIMEOUT_MS = 120_000;
+
+/** A temporary volume with the content of the snapshot, published read-only. */
+export async function publishSnapshot(
+  driver: CsiDriver,
+  runtime: RuntimeDirectory,
+  { snapshotId, sizeBytes }: Pick<SnapshotInfo, 'snapshotId' | 'sizeBytes'>,
+): Promise<PublishedVolume> {
+  return publish(driver, runtime, { sizeBytes, snapshotId, namePrefix: TEMPORARY_PREFIX });
+}
+
+/** A new volume that reads as zeros, published to be written. Its name is the given one with a random part. */
+export async function publishNewVolume(
+  driver: CsiDriver,
+  runtime: RuntimeDirectory,
+  { name, sizeBytes }: { name: string; sizeBytes: bigint },
+): Promise<PublishedVolume> {
+  return publish(driver, runtime, { sizeBytes, snapshotId: null, namePrefix: name });
+}
+
+/**
+ * Removes what killed commands have left of their use of this driver, and reports each volume, and what could not be
+ * removed. The driver must be ready.
+ */
+export async function removeLeftVolumes(
+  driver: CsiDriver,
+  runtime: RuntimeDirectory,
+): Promise<void> {
+  await runtime.sweep(KIND, async (entry) => {
+    const record = readRecord(entry);
+    // Killed before it asked the driver for anything, or after it had undone everything.
+    if (record === null) return entry.discard();
+    if (record.socketPath !== driver.socketPath) return;
+    const { isTemporary, volumeId: recorded } = record;
+    const volumeId = isTemporary ? await idOf(driver, entry, record) : recorded;
+    await undo(driver, entry, { volumeId, isTemporary });
+    if (volumeId !== null) {
+      const end = isTemporary ? 'removed' : 'unpublished and kept';
+      runtime.report(`${end} volume ${volumeId}, which an interrupted command had left`);
+    } else if (recorded !== null) {
+      runtime.report(
+        `volume ${recorded} of an interrupted command was not looked for: the driver makes none of its name, ` +
+          `${nameOf(record, entry)}, so it should be gone`,
+      );
+    }
+  });
+}
+
+type Wanted = Pick<VolumeRecord, 'sizeBytes' | 'snapshotId' | 'namePrefix'>;
+
+async function publish(
+  driver: CsiDriver,
+  runtime: RuntimeDirectory,
+  wanted: Wanted,
+): Promise<PublishedVolume> {
+  const info = await driver.info();
+  const { socketPath } = driver;
+  if (info.nodeId === '') {
+    throw CsiError.failedPrecondition(
+      `${socketPath} serves no Node service, so no volume can be published here; use the socket of the node's plugin`,
+    );
+  }
+  const segments = segmentsOf(info);
+  const entry = runtime.make(KIND);
+  let record: VolumeRecord = { ...wanted, socketPath, segments, volumeId: null, isTemporary: true };
+  const note = (change: Partial<VolumeRecord>): void => {
+    record = { ...record, ...change };
+    writeRecord(entry, record);
+  };
+  const close = async (): Promise<void> => {
+    const undoing = driver.withSignal(AbortSignal.timeout(CLOSE_TIMEOUT_MS));
+    try {
+      const volumeId = record.volumeId ?? (await idOf(undoing, entry, record));
+      await undo(undoing, entry, { volumeId, isTemporary: record.isTemporary });
+    } finally {
+      undoing.close();
+      entry.release();
+    }
+  };
+  try {
+    note({});
+    const volume = await create(driver, entry, record);
+    const volumeId = String(volume['volume_id']);
+    note({ volumeId });
+    const devicePath = await expose(driver, entry, volume, wanted.snapshotId !== null);
+    const sizeBytes = BigInt(volume['capacity_bytes'] ?? 0);
+    return { volumeId, devicePath, sizeBytes, keep: () => note({ isTemporary: false }), close };
+  } catch (thrown) {
+    await close().catch(() => undefined);
+    throw thrown;
+  }
+}
+
+function segmentsOf({ plugin, topology }: Awaited<ReturnType<CsiDriver['info']>>) {
+  if (topology === null || !plugin.has('VOLUME_ACCESSIBILITY_CONSTRAINTS')) return null;
+  return topology['segments'] as Record<string, string>;
+}
+
+async function create(
+  driver: CsiDriver,
+  entry: RuntimeEntry,
+  record: VolumeRecord,
+): Promise<Message> {
+  const { volume } = await driver.call('CreateVolume', createRequest(record, entry));
+  return volume as Message;
+}
+
+/** Resolves to the path of the device. */
+async function expose(
+  driver: CsiDriver,
+  entry: RuntimeEntry,
+  volume: Message,
+  readonly: boolean,
+): Promise<string> {
+  const { controller, node, nodeId } = await driver.info();
+  const common: Message = {
+    volume_id: volume['volume_id'],
+    volume_capability: BLOCK_CAPABILITY,
+    volume_context: volume['volume_context'] ?? {},
+  };
+  if (controller.has('PUBLISH_UNPUBLISH_VOLUME')) {
+    const request = { ...common, node_id: nodeId, readonly };
+    const { publish_context: context } = await driver.call('ControllerPublishVolume', request);
+    common['publish_context'] = context ?? {};
+  }
+  if (node.has('STAGE_UNSTAGE_VOLUME')) {
+    common['staging_target_path'] = entry.makeDirectory(STAGING);
+    await driver.call('NodeStageVolume', common);
+  }
+  const target = entry.pathOf(TARGET);
+  await driver.call('NodePublishVolume', { ...common, target_path: target, readonly });
+  return target;
+}
+
+const STAGING = 'staging';
+const TARGET = 'device';
+
+/** Can be repeated. The id is that of a volume that is known to be ours; null: it was never created. */
+async function undo(
+  driver: CsiDriver,
+  entry: RuntimeEntry,
+  { volumeId, isTemporary }: Pick<VolumeRecord, 'volumeId' | 'isTemporary'>,
+): Promise<void> {
+  if (volumeId !== null) {
+    const { controller, node, nodeId } = await driver.info();
+    const id = { volume_id: volumeId };
+    await driver.call('NodeUnpublishVolume', { ...id, target_path: entry.pathOf(TARGET) });
+    if (node.has('STAGE_UNSTAGE_VOLUME')) {
+      const staging = { ...id, staging_target_path: entry.pathOf(STAGING) };
+      await driver.call('NodeUnstageVolume', staging);
+    }
+    if (controller.has('PUBLISH_UNPUBLISH_VOLUME')) {
+      await driver.call('ControllerUnpublishVolume', { ...id, node_id: nodeId });
+    }
+    if (isTemporary) await driver.call('DeleteVolume', id);
+  }
+  entry.discard();
+}
+
+/** The id of the volume that has the record's name; null: there is none, and the driver makes none. */
+async function idOf(
+  driver: CsiDriver,
+  entry: RuntimeEntry,
+  record: VolumeRecord,
+): Promise<string | null> {
+  try {
+    return String((await create(driver, entry, record))['volume_id']);
+  } catch (thrown) {
+    const { code } = CsiError.from(thrown);
+    // The snapshot is gone, or something of that name was never made by this request.
+    const isRefused = code === StatusCode.NOT_FOUND || code === StatusCode.ALREADY_EXISTS;
+    if (isRefused || code === StatusCode.RESOURCE_EXHAUSTED) return null;
+    throw thrown;
+  }
+}

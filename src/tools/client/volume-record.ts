@@ -1,0 +1,110 @@
+/**
+ * What a command remembers of a volume that it uses for a while: enough to ask the driver for the volume by its name
+ * again. Knows the file's form, not what is done with it.
+ */
+import { CsiError } from '../../base/errors.js';
+import type { RuntimeEntry } from '../../base/runtime-directory.js';
+import type { Message } from './driver.js';
+
+export interface VolumeRecord {
+  readonly socketPath: string;
+  /** Of the volume's name. The rest is the id of the entry, so no record can name anything but its own volume. */
+  readonly namePrefix: string;
+  /** 0: the driver chooses. */
+  readonly sizeBytes: bigint;
+  /** What the volume is made from; null: nothing. */
+  readonly snapshotId: string | null;
+  /** Where it has to be accessible; null: anywhere. */
+  readonly segments: Readonly<Record<string, string>> | null;
+  /** Null before CreateVolume was answered: then it may exist all the same. */
+  readonly volumeId: string | null;
+  /** Whether the volume goes when it is closed. */
+  readonly isTemporary: boolean;
+}
+
+export const BLOCK_CAPABILITY = { block: {}, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
+
+export const nameOf = ({ namePrefix }: VolumeRecord, { id }: RuntimeEntry): string =>
+  `${namePrefix}-${id}`;
+
+/** The same for the same record, so that the driver answers a repetition with the same volume. */
+export function createRequest(record: VolumeRecord, entry: RuntimeEntry): Message {
+  const { sizeBytes, snapshotId, segments } = record;
+  const places = [{ segments }];
+  return {
+    name: nameOf(record, entry),
+    volume_capabilities: [BLOCK_CAPABILITY],
+    ...(sizeBytes === 0n ? {} : { capacity_range: { required_bytes: `${sizeBytes}` } }),
+    ...(snapshotId === null
+      ? {}
+      : { volume_content_source: { snapshot: { snapshot_id: snapshotId } } }),
+    ...(segments === null
+      ? {}
+      : { accessibility_requirements: { requisite: places, preferred: places } }),
+  };
+}
+
+const FILE = 'record.json';
+const VERSION = 1;
+/** Ids have at most 128 bytes each, a topology some segments of them. */
+const MAX_BYTES = 65_536;
+
+export function writeRecord(entry: RuntimeEntry, { sizeBytes, ...rest }: VolumeRecord): void {
+  entry.write(FILE, JSON.stringify({ version: VERSION, sizeBytes: `${sizeBytes}`, ...rest }));
+}
+
+/** Null: there is none. FAILED_PRECONDITION if the file is not ours, or does not hold what it should. */
+export function readRecord(entry: RuntimeEntry): VolumeRecord | null {
+  const text = entry.read(FILE, MAX_BYTES);
+  if (text === null) return null;
+  const record = parseRecord(text);
+  if (record !== null) return record;
+  throw CsiError.failedPrecondition(
+    `${FILE} is no record of a volume: remove the directory, and with the driver the volume whose name ends in ` +
+      `${entry.id}, if there is one`,
+  );
+}
+
+function parseRecord(text: string): VolumeRecord | null {
+  let found: Partial<Record<keyof VolumeRecord | 'version', unknown>> | null;
+  try {
+    found = JSON.parse(text) as typeof found;
+  } catch {
+    return null;
+  }
+  // A text or a number has no such fields.
+  const {
+    version,
+    socketPath,
+    namePrefix,
+    sizeBytes,
+    snapshotId,
+    segments,
+    volumeId,
+    isTemporary,
+  } = found ?? {};
+  const isWhole =
+    version === VERSION &&
+    isText(socketPath) &&
+    isText(namePrefix) &&
+    isText(sizeBytes) &&
+    /^\d{1,19}$/.test(sizeBytes) &&
+    (snapshotId === null || isText(snapshotId)) &&
+    (segments === null || isTextMap(segments)) &&
+    (volumeId === null || isText(volumeId)) &&
+    typeof isTemporary === 'boolean';
+  if (!isWhole) return null;
+  const size = BigInt(sizeBytes);
+  return { socketPath, namePrefix, sizeBytes: size, snapshotId, segments, volumeId, isTemporary };
+}
+
+const isText = (value: unknown): value is string => typeof value === 'string' && value !== '';
+
+function isTextMap(value: unknown): value is Record<string, string> {
+  return (
+    typeof value === 'object' &&
+    value !== null &&
+    !Array.isArray(value) &&
+    Object.values(value).every((each) => typeof each === 'string')
+  );
+}

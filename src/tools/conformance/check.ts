@@ -1,0 +1,51 @@
+/**
+ * What a check is, and how it reports its result: it returns (passed), throws ConformanceFailure
+ * (failed) or throws CheckSkipped (not applicable to this driver). Knows no RPC.
+ */
+import type { Advertised, Need } from './advertised.js';
+import type { Driver } from './driver.js';
+import type { SuiteOptions } from './options.js';
+import type { Random } from './random.js';
+import type { SharedVolumes } from './shared-volumes.js';
+import type { Volumes } from './volumes.js';
+
+export interface Check {
+  /** Stable: scripts select by it. */
+  readonly id: string;
+  /** The part of the specification, as "service: RPC or heading". */
+  readonly section: string;
+  /** Number of the rule in the project's own list of rules; for engineers. */
+  readonly rule: string;
+  readonly title: string;
+  /**
+   * 'must': the specification requires it. 'should': the specification recommends it, or leaves it open
+   * and callers depend on it. Both fail a run; a user who does not need it skips it by its id.
+   */
+  readonly level: 'must' | 'should';
+  readonly needs: readonly Need[];
+  run(context: CheckContext): Promise<void>;
+}
+
+export interface CheckContext {
+  readonly options: SuiteOptions;
+  readonly driver: Driver;
+  readonly advertised: Advertised;
+  /** Creates objects for this check; they are deleted after it. */
+  readonly volumes: Volumes;
+  /** Volumes and snapshots that many checks read and none may change. */
+  readonly shared: SharedVolumes;
+  /** Seeded by the run's seed and the check's id, so that a check does the same alone and in a full run. */
+  readonly random: Random;
+  /** Aborted when the check times out. */
+  readonly signal: AbortSignal;
+  figure(name: string, value: number, unit: string): void;
+  /** For readers of the report: what is worth knowing although it fails nothing. The same text appears once. */
+  note(text: string): void;
+}
+
+/** A measured value that decides nothing. */
+export interface Figure {
+  readonly name: string;
+  readonly value: number;
+  readonly unit: string;
+}

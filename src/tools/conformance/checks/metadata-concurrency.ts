@@ -1,0 +1,191 @@
+/** Lists during other activity: concurrent streams, slow readers, snapshots created and deleted. */
+import { setTimeout as delay } from 'node:timers/promises';
+import { StatusCode } from '../../../base/errors.js';
+import { BlockContent, readImage } from '../block-content.js';
+import type { Check, CheckContext } from '../check.js';
+import { ConformanceFailure } from '../failure.js';
+import { allocatedOf, deltaOf } from '../list-request.js';
+import { drain, expectSameBytesListed, readList } from '../lists.js';
+import { changeFiles } from '../mount-content.js';
+import type { Entry } from '../ranges.js';
+import { describeRefusal } from '../refusal.js';
+
+const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
+const NARROW_BYTES = 256;
+const OPERATIONS = 60;
+const FILE_CHANGES = 20;
+/** The first pause of a slow reader; meanwhile the driver can buffer a short list. */
+const FIRST_PAUSE_MS = 1000;
+/** Pauses between later messages: how many, and how long. */
+const PAUSES = 100;
+const PAUSE_MS = 5;
+
+async function twoStreams(context: CheckContext): Promise<void> {
+  const lists = await context.shared.lists();
+  const alone: (readonly Entry[])[] = [];
+  for (const list of lists) alone.push((await readList(context, list)).entries);
+  const together = [...lists.entries()].flatMap(([index, list]) =>
+    [0, 3].map(async (maxResults) => {
+      const { entries } = await readList(context, list, { maxResults });
+      expectSameBytesListed(`${list.rpc} beside other streams`, alone[index] ?? [], entries);
+    }),
+  );
+  await Promise.all(together);
+}
+
+async function slowReader(context: CheckContext): Promise<void> {
+  for (const list of await context.shared.lists()) {
+    const whole = await readList(context, list);
+    const stream = context.driver.openList(list, { maxResults: 2 }, { windowBytes: NARROW_BYTES });
+    const entries: Entry[] = [];
+    try {
+      await delay(FIRST_PAUSE_MS, undefined, { signal: context.signal });
+      for (let count = 0; ; count += 1) {
+        const message = await stream.next();
+        if (message === null) break;
+        entries.push(...message.entries);
+        if (count < PAUSES) await delay(PAUSE_MS, undefined, { signal: context.signal });
+      }
+      if (stream.end.code !== StatusCode.OK) {
+        throw new ConformanceFailure(`${list.rpc} read slowly`, 'OK', describeRefusal(stream.end));
+      }
+    } finally {
+      await stream.close();
+    }
+    expectSameBytesListed(`${list.rpc} read slowly`, whole.entries, entries);
+  }
+}
+
+async function busyVolume(context: CheckContext): Promise<void> {
+  const { volumes, driver, random, shared } = context;
+  const volume = await volumes.create({ access: shared.access });
+  const path = await volumes.publish(volume);
+  const content = new BlockContent(volume.sizeBytes);
+  const change = (): Promise<void> =>
+    shared.access === 'block'
+      ? content.change(path, random, OPERATIONS)
+      : changeFiles(path, random, FILE_CHANGES);
+  await change();
+  const base = await volumes.snapshot(volume);
+  await change();
+  const target = await volumes.snapshot(volume);
+  const list = deltaOf(base, target);
+  const whole = await readList(context, list);
+  const stream = driver.openList(list, { maxResults: 1 }, { windowBytes: NARROW_BYTES });
+  try {
+    const first = await stream.next();
+    await change();
+    await volumes.snapshot(volume);
+    const rest = await drain(stream);
+    const subject = 'GetMetadataDelta while its volume is written to and snapshotted';
+    if (rest.end.code !== StatusCode.OK) {
+      throw new ConformanceFailure(subject, 'OK', describeRefusal(rest.end));
+    }
+    expectSameBytesListed(subject, whole.entries, [...(first?.entries ?? []), ...rest.entries]);
+  } finally {
+    await stream.close();
+  }
+}
+
+async function readWhileStreaming(context: CheckContext): Promise<void> {
+  const { volumes, driver, shared } = context;
+  const { target } = await shared.history();
+  const list = allocatedOf(target);
+  const whole = await readList(context, list);
+  const stream = driver.openList(list, { maxResults: 1 }, { windowBytes: NARROW_BYTES });
+  try {
+    const first = await stream.next();
+    const size = target.sizeBytes === 0 ? {} : { sizeBytes: target.sizeBytes };
+    const spec = { access: shared.access, snapshotId: target.id, ...size };
+    const restored = await volumes.create(spec);
+    const path = await volumes.publish(restored);
+    if (shared.access === 'block') await readImage(path, restored.sizeBytes);
+    const rest = await drain(stream);
+    const subject = 'GetMetadataAllocated while a volume is restored from the snapshot and read';
+    if (rest.end.code !== StatusCode.OK) {
+      throw new ConformanceFailure(subject, 'OK', describeRefusal(rest.end));
+    }
+    expectSameBytesListed(subject, whole.entries, [...(first?.entries ?? []), ...rest.entries]);
+  } finally {
+    await stream.close();
+  }
+}
+
+async function deleteWhileStreaming(context: CheckContext): Promise<void> {
+  const { volumes, driver, shared } = context;
+  const { volume } = await shared.history();
+  const snapshot = await volumes.snapshot(volume);
+  const list = allocatedOf(snapshot);
+  const whole = await readList(context, list);
+  const stream = driver.openList(list, { maxResults: 1 }, { windowBytes: NARROW_BYTES });
+  try {
+    const first = await stream.next();
+    const { refusal } = await driver.attempt('DeleteSnapshot', { snapshot_id: snapshot.id });
+    const busy: readonly number[] = [StatusCode.FAILED_PRECONDITION, StatusCode.ABORTED];
+    if (refusal === null) volumes.forgetSnapshot(snapshot);
+    else if (!busy.includes(refusal.code)) {
+      throw new ConformanceFailure(
+        'DeleteSnapshot of a snapshot that is being listed',
+        'OK, FAILED_PRECONDITION or ABORTED',
+        describeRefusal(refusal),
+      );
+    }
+    const rest = await drain(stream);
+    if (rest.end.code !== StatusCode.OK) return;
+    const subject =
+      'GetMetadataAllocated, ended OK, of a snapshot that was deleted during the stream';
+    expectSameBytesListed(subject, whole.entries, [...(first?.entries ?? []), ...rest.entries]);
+  } finally {
+    await stream.close();
+  }
+}
+
+const SECTION = 'SnapshotMetadata: GetMetadataAllocated, GetMetadataDelta';
+
+export const metadataConcurrencyChecks: readonly Check[] = [
+  {
+    id: 'metadata.two-streams',
+    section: SECTION,
+    rule: 'SM18',
+    title: 'concurrent streams return what each returns alone',
+    level: 'must',
+    needs: NEEDS,
+    run: twoStreams,
+  },
+  {
+    id: 'metadata.slow-reader',
+    section: SECTION,
+    rule: 'SM18',
+    title: 'a slow reader gets the whole list',
+    level: 'must',
+    needs: NEEDS,
+    run: slowReader,
+  },
+  {
+    id: 'metadata.busy-volume',
+    section: SECTION,
+    rule: 'SM27',
+    title: 'writes and a new snapshot during a stream do not change the list',
+    level: 'must',
+    needs: NEEDS,
+    run: busyVolume,
+  },
+  {
+    id: 'metadata.read-while-streaming',
+    section: SECTION,
+    rule: 'SM27',
+    title: 'a volume restored from a snapshot can be read while the snapshot is listed',
+    level: 'must',
+    needs: NEEDS,
+    run: readWhileStreaming,
+  },
+  {
+    id: 'metadata.delete-while-streaming',
+    section: 'Controller: DeleteSnapshot',
+    rule: 'SM28',
+    title: 'deleting a snapshot during its stream never makes an incomplete list end OK',
+    level: 'must',
+    needs: NEEDS,
+    run: deleteWhileStreaming,
+  },
+];

@@ -1,0 +1,246 @@
+/** Lists after a volume was expanded, restored or cloned, or its source or base was deleted. */
+import { StatusCode } from '../../../base/errors.js';
+import { BlockContent, expectSameBytes, readImage } from '../block-content.js';
+import type { Check, CheckContext } from '../check.js';
+import { CheckSkipped, ConformanceFailure, expect } from '../failure.js';
+import { allocatedOf, deltaOf } from '../list-request.js';
+import { drain, expectSameBytesListed, readList } from '../lists.js';
+import { changeFiles } from '../mount-content.js';
+import type { Snapshot, Volume, VolumeSpec } from '../objects.js';
+import { expectSound, type Image, OverReport, zeroImage } from '../oracle.js';
+import { describeRefusal } from '../refusal.js';
+
+const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
+const OPERATIONS = 80;
+const FILE_CHANGES = 30;
+
+async function resized(context: CheckContext): Promise<void> {
+  const { volumes, random } = context;
+  const volume = await volumes.create({ access: 'block' });
+  const path = await volumes.publish(volume);
+  const sizeBefore = volume.sizeBytes;
+  const content = new BlockContent(sizeBefore);
+  await content.change(path, random, OPERATIONS);
+  const base = await volumes.snapshot(volume);
+  const before = content.image();
+  await volumes.expand(volume, sizeBefore * 2);
+  content.sizeBytes = volume.sizeBytes;
+  await content.change(path, random, OPERATIONS, sizeBefore);
+  await content.change(path, random, OPERATIONS);
+  content.noteLeftOut(context);
+  const target = await volumes.snapshot(volume);
+  const after = content.image();
+  await expectCapacity(context, base, sizeBefore);
+  await expectCapacity(context, target, volume.sizeBytes);
+  const delta = await readList(context, deltaOf(base, target));
+  const subject = 'GetMetadataDelta across an expansion';
+  const sums = new OverReport();
+  sums.add(expectSound(subject, { base: before, target: after }, delta.entries));
+  for (const { capacityBytes } of delta.messages) {
+    expect(
+      capacityBytes === BigInt(volume.sizeBytes),
+      subject,
+      `volume_capacity_bytes ${volume.sizeBytes}, the target's size`,
+      () => `${capacityBytes}`,
+    );
+  }
+  await expectAllocated(context, target, content.initialImage(), after);
+  context.figure('over-report factor', sums.factor, 'reported per differing byte');
+}
+
+async function expectCapacity(
+  context: CheckContext,
+  snapshot: Snapshot,
+  sizeBytes: number,
+): Promise<void> {
+  const { messages } = await readList(context, allocatedOf(snapshot));
+  for (const { capacityBytes } of messages) {
+    expect(
+      capacityBytes === BigInt(sizeBytes),
+      'GetMetadataAllocated of a volume that was expanded',
+      `volume_capacity_bytes ${sizeBytes}, the size when the snapshot was taken`,
+      () => `${capacityBytes}`,
+    );
+  }
+}
+
+async function expectAllocated(
+  context: CheckContext,
+  snapshot: Snapshot,
+  base: Image,
+  target: Image,
+): Promise<void> {
+  const { entries } = await readList(context, allocatedOf(snapshot));
+  const comparison = { base, target, zerosMayBeMissing: true };
+  expectSound('GetMetadataAllocated', comparison, entries);
+}
+
+/** A raw block volume with known bytes, and a snapshot of it. */
+async function makeSource(
+  context: CheckContext,
+): Promise<{ volume: Volume; snapshot: Snapshot; image: Image }> {
+  const { volumes, random } = context;
+  const volume = await volumes.create({ access: 'block' });
+  const content = new BlockContent(volume.sizeBytes);
+  const path = await volumes.publish(volume);
+  await content.change(path, random, OPERATIONS);
+  const snapshot = await volumes.snapshot(volume);
+  const image = content.image();
+  await volumes.unpublish(volume);
+  return { volume, snapshot, image };
+}
+
+/** Fails unless a new volume holds the bytes of its source and its own snapshots have complete lists. */
+async function expectDescendant(
+  context: CheckContext,
+  spec: VolumeSpec,
+  source: Image,
+): Promise<void> {
+  const { volumes, random } = context;
+  const volume = await volumes.create({ ...spec, sizeBytes: source.sizeBytes });
+  const path = await volumes.publish(volume);
+  expectSameBytes('the new volume', source, await readImage(path, volume.sizeBytes));
+  const content = new BlockContent(volume.sizeBytes, source);
+  const first = { snapshot: await volumes.snapshot(volume), image: content.image() };
+  await content.change(path, random, OPERATIONS);
+  content.noteLeftOut(context);
+  const second = { snapshot: await volumes.snapshot(volume), image: content.image() };
+  const zeros = zeroImage(volume.sizeBytes);
+  // Inherited data is allocated, too, although it was not written to this volume.
+  await expectAllocated(context, first.snapshot, zeros, first.image);
+  await expectAllocated(context, second.snapshot, zeros, second.image);
+  const { entries } = await readList(context, deltaOf(first.snapshot, second.snapshot));
+  const sums = new OverReport();
+  sums.add(expectSound('GetMetadataDelta', { base: first.image, target: second.image }, entries));
+  context.figure('over-report factor', sums.factor, 'reported per differing byte');
+}
+
+async function restored(context: CheckContext): Promise<void> {
+  const { snapshot, image } = await makeSource(context);
+  await expectDescendant(context, { access: 'block', snapshotId: snapshot.id }, image);
+}
+
+async function cloned(context: CheckContext): Promise<void> {
+  const { volume, image } = await makeSource(context);
+  await expectDescendant(context, { access: 'block', volumeId: volume.id }, image);
+}
+
+interface Pair {
+  readonly volume: Volume;
+  readonly base: Snapshot;
+  readonly target: Snapshot;
+}
+
+/** Two snapshots with changes in between, of the access type that the run uses. */
+async function makePair(context: CheckContext): Promise<Pair> {
+  const { volumes, random, shared } = context;
+  const volume = await volumes.create({ access: shared.access });
+  const path = await volumes.publish(volume);
+  const content = new BlockContent(volume.sizeBytes);
+  const change = (): Promise<void> =>
+    shared.access === 'block'
+      ? content.change(path, random, OPERATIONS)
+      : changeFiles(path, random, FILE_CHANGES);
+  await change();
+  const base = await volumes.snapshot(volume);
+  await change();
+  const target = await volumes.snapshot(volume);
+  await volumes.unpublish(volume);
+  return { volume, base, target };
+}
+
+async function deletedSource(context: CheckContext): Promise<void> {
+  const { volume, base, target } = await makePair(context);
+  const lists = [allocatedOf(target), deltaOf(base, target)];
+  const before = [];
+  for (const list of lists) before.push(await readList(context, list));
+  const refusal = await context.volumes.delete(volume);
+  if (refusal !== null) {
+    const found = describeRefusal(refusal);
+    expect(
+      refusal.code === StatusCode.FAILED_PRECONDITION,
+      'DeleteVolume of a volume with snapshots',
+      'OK or FAILED_PRECONDITION',
+      () => found,
+    );
+    throw new CheckSkipped(`the driver does not delete volumes that have snapshots: ${found}`);
+  }
+  for (const [index, list] of lists.entries()) {
+    const { entries } = await readList(context, list);
+    const subject = `${list.rpc} after the volume was deleted`;
+    expectSameBytesListed(subject, before[index]?.entries ?? [], entries);
+  }
+}
+
+async function baseDeleted(context: CheckContext): Promise<void> {
+  const { volumes, driver } = context;
+  const { base, target } = await makePair(context);
+  const whole = await readList(context, deltaOf(base, target));
+  await volumes.deleteSnapshot(base);
+  const stream = driver.openList(deltaOf(base, target));
+  try {
+    const { entries, end } = await drain(stream);
+    const subject = 'GetMetadataDelta from a deleted base';
+    const refused: readonly number[] = [StatusCode.NOT_FOUND, StatusCode.FAILED_PRECONDITION];
+    if (refused.includes(end.code)) return;
+    if (end.code !== StatusCode.OK) {
+      const found = describeRefusal(end);
+      throw new ConformanceFailure(subject, 'NOT_FOUND, FAILED_PRECONDITION or the list', found);
+    }
+    context.note('the driver serves the delta from a deleted base');
+    expectSameBytesListed(subject, whole.entries, entries);
+  } finally {
+    await stream.close();
+  }
+}
+
+const DELTA = 'SnapshotMetadata: GetMetadataDelta';
+
+export const metadataLineageChecks: readonly Check[] = [
+  {
+    id: 'delta.resized',
+    section: DELTA,
+    rule: 'SM24',
+    title:
+      'a delta across an expansion covers the added space, and the capacity is the size of the target',
+    level: 'must',
+    needs: [...NEEDS, 'expand', 'block'],
+    run: resized,
+  },
+  {
+    id: 'delta.restored',
+    section: DELTA,
+    rule: 'SM24',
+    title: 'lists of a volume restored from a snapshot are complete, including inherited data',
+    level: 'must',
+    needs: [...NEEDS, 'block'],
+    run: restored,
+  },
+  {
+    id: 'delta.cloned',
+    section: DELTA,
+    rule: 'SM24',
+    title: 'lists of a cloned volume are complete, including inherited data',
+    level: 'must',
+    needs: [...NEEDS, 'clone', 'block'],
+    run: cloned,
+  },
+  {
+    id: 'delta.base-deleted',
+    section: DELTA,
+    rule: 'SM26',
+    title: 'a delta from a deleted base is refused or complete',
+    level: 'must',
+    needs: NEEDS,
+    run: baseDeleted,
+  },
+  {
+    id: 'metadata.deleted-source',
+    section: 'Controller: DeleteVolume',
+    rule: 'DV4',
+    title: 'snapshots that outlive their volume keep their lists',
+    level: 'must',
+    needs: NEEDS,
+    run: deletedSource,
+  },
+];

@@ -1,0 +1,104 @@
+/**
+ * Compares lists with the bytes of mounted volumes. What a file system writes cannot be predicted, so
+ * the snapshots are restored as raw block volumes, where the driver supports that, and read.
+ */
+import { StatusCode } from '../../../base/errors.js';
+import { readImage } from '../block-content.js';
+import type { Check, CheckContext } from '../check.js';
+import { CheckSkipped, ConformanceFailure } from '../failure.js';
+import { allocatedOf, deltaOf } from '../list-request.js';
+import { readList } from '../lists.js';
+import { changeFiles } from '../mount-content.js';
+import type { Snapshot } from '../objects.js';
+import { expectSound, type Image, type Judgement, zeroImage } from '../oracle.js';
+import { describeRefusal } from '../refusal.js';
+
+const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish', 'mount'] as const;
+const CHANGES = 60;
+/** Statuses of a driver that does not restore the snapshot of a file system as a raw block volume. */
+const UNSUPPORTED: readonly number[] = [
+  StatusCode.INVALID_ARGUMENT,
+  StatusCode.FAILED_PRECONDITION,
+  StatusCode.UNIMPLEMENTED,
+];
+
+/** Snapshots of a mounted volume with files changed in between. */
+async function makeSnapshots(context: CheckContext, count: number): Promise<Snapshot[]> {
+  const { volumes, random } = context;
+  const volume = await volumes.create({ access: 'mount' });
+  const path = await volumes.publish(volume);
+  const snapshots: Snapshot[] = [];
+  for (let round = 0; round < count; round += 1) {
+    await changeFiles(path, random, CHANGES);
+    snapshots.push(await volumes.snapshot(volume));
+  }
+  await volumes.unpublish(volume);
+  return snapshots;
+}
+
+async function imageOf(context: CheckContext, snapshot: Snapshot): Promise<Image> {
+  const { volumes, driver } = context;
+  const name = volumes.name();
+  const spec = { access: 'block', snapshotId: snapshot.id } as const;
+  const request = volumes.createRequest(name, { ...spec, sizeBytes: snapshot.sizeBytes });
+  const { response, refusal } = await driver.settle('CreateVolume', request);
+  if (refusal !== null) {
+    const found = describeRefusal(refusal);
+    if (UNSUPPORTED.includes(refusal.code)) {
+      throw new CheckSkipped(
+        `the content cannot be read: restoring the snapshot as a raw block volume was refused: ${found}`,
+      );
+    }
+    throw new ConformanceFailure('CreateVolume from a snapshot', 'OK', found);
+  }
+  const restored = volumes.adopt(name, 'block', response['volume']);
+  const image = await readImage(await volumes.publish(restored), restored.sizeBytes);
+  await volumes.unpublish(restored);
+  await volumes.delete(restored);
+  return image;
+}
+
+function addFigures(context: CheckContext, { differingBytes, reportedBytes }: Judgement): void {
+  context.figure('differing bytes', differingBytes, 'bytes');
+  context.figure('reported bytes', reportedBytes, 'bytes');
+  const factor = differingBytes === 0 ? 0 : reportedBytes / differingBytes;
+  context.figure('over-report factor', factor, 'reported per differing byte');
+}
+
+async function deltaContentMount(context: CheckContext): Promise<void> {
+  const [first, second] = (await makeSnapshots(context, 2)) as [Snapshot, Snapshot];
+  // Before the images: a driver that refuses lists of mounted volumes may not restore their snapshots either.
+  const { entries } = await readList(context, deltaOf(first, second));
+  const base = await imageOf(context, first);
+  const target = await imageOf(context, second);
+  addFigures(context, expectSound('GetMetadataDelta', { base, target }, entries));
+}
+
+async function allocatedContentMount(context: CheckContext): Promise<void> {
+  const [snapshot] = (await makeSnapshots(context, 1)) as [Snapshot];
+  const { entries } = await readList(context, allocatedOf(snapshot));
+  const target = await imageOf(context, snapshot);
+  const comparison = { base: zeroImage(target.sizeBytes), target, zerosMayBeMissing: true };
+  addFigures(context, expectSound('GetMetadataAllocated', comparison, entries));
+}
+
+export const metadataMountChecks: readonly Check[] = [
+  {
+    id: 'delta.content-mount',
+    section: 'SnapshotMetadata: GetMetadataDelta',
+    rule: 'SM24',
+    title: 'every byte that changed on a mounted volume is reported',
+    level: 'must',
+    needs: NEEDS,
+    run: deltaContentMount,
+  },
+  {
+    id: 'allocated.content-mount',
+    section: 'SnapshotMetadata: GetMetadataAllocated',
+    rule: 'SM23',
+    title: 'every byte that was written to a mounted volume is reported',
+    level: 'must',
+    needs: NEEDS,
+    run: allocatedContentMount,
+  },
+];

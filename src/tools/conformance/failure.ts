@@ -1,0 +1,30 @@
+/** How a check ends that does not pass. Knows no RPC. */
+
+/** The driver breaks the rule. */
+export class ConformanceFailure extends Error {
+  override readonly name = 'ConformanceFailure';
+  constructor(
+    /** What was called, such as "GetMetadataDelta with max_results 7". */
+    readonly subject: string,
+    readonly expected: string,
+    readonly found: string,
+    options?: ErrorOptions,
+  ) {
+    super(`${subject}: expected ${expected}, found ${found}`, options);
+  }
+}
+
+/** The check does not apply to this driver. */
+export class CheckSkipped extends Error {
+  override readonly name = 'CheckSkipped';
+}
+
+/** Throws a ConformanceFailure unless the condition holds. `found` is only called then. */
+export function expect(
+  condition: boolean,
+  subject: string,
+  expected: string,
+  found: () => string,
+): asserts condition {
+  if (!condition) throw new ConformanceFailure(subject, expected, found());
+}

@@ -1,0 +1,173 @@
+/** Reads whole lists, and compares lists of the same snapshots. */
+import { StatusCode } from '../../base/errors.js';
+import type { CheckContext } from './check.js';
+import { CheckSkipped, ConformanceFailure, expect } from './failure.js';
+import type { ListRequest } from './list-request.js';
+import type { MetadataMessage, MetadataStream, StreamEnd } from './metadata-stream.js';
+import { coverage, describeRanges, difference, type Entry, tailFrom } from './ranges.js';
+import { describeRefusal, statusName } from './refusal.js';
+
+export interface MetadataList {
+  readonly messages: readonly MetadataMessage[];
+  readonly entries: readonly Entry[];
+  readonly end: StreamEnd;
+}
+
+export interface ListFields {
+  readonly startingOffset?: bigint;
+  readonly maxResults?: number;
+}
+
+export function describeList(list: ListRequest, fields: ListFields = {}): string {
+  const parts = [
+    ...(fields.startingOffset === undefined ? [] : [`starting_offset ${fields.startingOffset}`]),
+    ...(fields.maxResults === undefined ? [] : [`max_results ${fields.maxResults}`]),
+  ];
+  return parts.length === 0 ? list.rpc : `${list.rpc} with ${parts.join(' and ')}`;
+}
+
+/** Reads to the end of the stream, whatever its status. */
+export async function drain(stream: MetadataStream): Promise<MetadataList> {
+  const messages: MetadataMessage[] = [];
+  for (;;) {
+    const message = await stream.next();
+    if (message === null) break;
+    messages.push(message);
+  }
+  return { messages, entries: messages.flatMap(({ entries }) => entries), end: stream.end };
+}
+
+/** Statuses that do not judge the request: the client made them itself, or a repetition may end otherwise. */
+const NO_JUDGEMENT: readonly number[] = [
+  StatusCode.CANCELLED,
+  StatusCode.DEADLINE_EXCEEDED,
+  StatusCode.UNAVAILABLE,
+  StatusCode.ABORTED,
+];
+
+/**
+ * Reads a list that must end OK.
+ * @throws SharedFailure if the driver also refuses the shared list of the same RPC
+ */
+export async function readList(
+  context: CheckContext,
+  list: ListRequest,
+  fields: ListFields = {},
+): Promise<MetadataList> {
+  const stream = context.driver.openList(list, fields);
+  try {
+    const read = await drain(stream);
+    if (read.end.code === StatusCode.OK) return read;
+    if (read.messages.length === 0) {
+      // If the shared volumes cannot be made, nothing is known about other lists.
+      const general = await generalRefusal(context, list).catch(() => null);
+      if (general !== null) throw general;
+    }
+    throw new ConformanceFailure(describeList(list, fields), 'OK', describeRefusal(read.end));
+  } finally {
+    await stream.close();
+  }
+}
+
+function generalRefusal(context: CheckContext, { rpc }: ListRequest) {
+  return context.shared.generalRefusal(rpc, (correct) => refusalOf(context, correct));
+}
+
+/** Null: the driver sends a first message, or ends OK. Undefined: its status does not judge the request. */
+async function refusalOf(
+  context: CheckContext,
+  list: ListRequest,
+): Promise<string | null | undefined> {
+  const stream = context.driver.openList(list);
+  try {
+    if ((await stream.next()) !== null || stream.end.code === StatusCode.OK) return null;
+    if (NO_JUDGEMENT.includes(stream.end.code)) return undefined;
+    return `${describeList(list)}: ${describeRefusal(stream.end)}`;
+  } finally {
+    await stream.close();
+  }
+}
+
+/**
+ * For checks of wrong requests: their refusal says nothing where the driver refuses correct requests as well, as some
+ * do for volumes with a file system.
+ *
+ * @throws CheckSkipped in that case
+ */
+export async function skipUnlessServed(context: CheckContext, list: ListRequest): Promise<void> {
+  const general = await generalRefusal(context, list);
+  if (general !== null) throw new CheckSkipped(general.message);
+}
+
+/** Requests a list that must be refused before the first message. */
+export async function expectListRefused(
+  context: CheckContext,
+  list: ListRequest,
+  fields: ListFields,
+  codes: readonly number[],
+): Promise<void> {
+  await skipUnlessServed(context, list);
+  const subject = describeList(list, fields);
+  const expected = codes.map(statusName).join(' or ');
+  const stream = context.driver.openList(list, fields);
+  try {
+    if ((await stream.next()) !== null) {
+      throw new ConformanceFailure(subject, expected, 'a list');
+    }
+    const found = stream.end;
+    expect(codes.includes(found.code), subject, expected, () =>
+      found.code === StatusCode.OK ? 'OK and no message' : describeRefusal(found),
+    );
+  } finally {
+    await stream.close();
+  }
+}
+
+/** Fails unless both lists cover the same bytes. */
+export function expectSameBytesListed(
+  subject: string,
+  wanted: readonly Entry[],
+  found: readonly Entry[],
+): void {
+  const [all, got] = [coverage(wanted), coverage(found)];
+  const lost = difference(all, got);
+  expect(
+    lost.length === 0,
+    subject,
+    'the bytes of the whole list',
+    () => `it lacks ${describeRanges(lost)}`,
+  );
+  const added = difference(got, all);
+  expect(
+    added.length === 0,
+    subject,
+    'the bytes of the whole list',
+    () => `it also names ${describeRanges(added)}`,
+  );
+}
+
+/**
+ * Fails unless a list from an offset is the tail of the whole list. Only its first entry may begin before
+ * the offset, and it must end after it.
+ */
+export function expectTail(
+  subject: string,
+  whole: readonly Entry[],
+  tail: readonly Entry[],
+  start: bigint,
+): void {
+  const [first] = tail;
+  if (first !== undefined) {
+    expect(
+      first.offset + first.size > start,
+      subject,
+      `a first entry that ends after ${start}`,
+      () => describeRanges([first]),
+    );
+  }
+  const early = tail.slice(1).filter(({ offset }) => offset < start);
+  expect(early.length === 0, subject, `no entry but the first before ${start}`, () =>
+    describeRanges(early),
+  );
+  expectSameBytesListed(subject, tailFrom(coverage(whole), start), tailFrom(coverage(tail), start));
+}

@@ -1,0 +1,134 @@
+/**
+ * Volumes and snapshots that many checks read and none changes, created on first use. They are raw block
+ * volumes if the run may use those, else mounted ones.
+ */
+import { BlockContent } from './block-content.js';
+import type { Driver } from './driver.js';
+import type { ListRequest } from './list-request.js';
+import { allocatedOf, deltaOf } from './list-request.js';
+import { changeFiles } from './mount-content.js';
+import type { Snapshot, Volume } from './objects.js';
+import { type AccessType, type SuiteOptions, volumeSizeOf } from './options.js';
+import { Random } from './random.js';
+import type { Volumes } from './volumes.js';
+
+/** Snapshots of one volume, in the order they were taken. */
+export interface History {
+  readonly volume: Volume;
+  readonly base: Snapshot;
+  readonly target: Snapshot;
+  /** Two snapshots taken after the volume was unpublished, with nothing written in between. */
+  readonly twins: readonly [Snapshot, Snapshot];
+}
+
+/** Writes, enough for lists of many entries spread over the volume. */
+const FIRST_OPERATIONS = 300;
+const LATER_OPERATIONS = 200;
+const FILE_CHANGES = 60;
+
+/**
+ * One cause of many failures: the shared volumes cannot be made, or the driver refuses their lists. Every check that
+ * meets a cause gets the same object, so that the runner can report it once.
+ */
+export class SharedFailure extends Error {
+  override readonly name = 'SharedFailure';
+}
+
+export class SharedVolumes {
+  #history: Promise<History> | null = null;
+  #unrelated: Promise<Snapshot> | null = null;
+  /** By RPC, for those that the driver refuses. */
+  readonly #refusals = new Map<string, SharedFailure>();
+  /** RPCs that have been answered with a list. */
+  readonly #served = new Set<string>();
+
+  constructor(
+    private readonly volumes: Volumes,
+    private readonly options: SuiteOptions,
+  ) {}
+
+  get access(): AccessType {
+    return this.options.access.includes('block') ? 'block' : 'mount';
+  }
+
+  history(): Promise<History> {
+    this.#history ??= this.#makeHistory().catch(failShared);
+    return this.#history;
+  }
+
+  /** A snapshot of another volume, which was never written to. */
+  unrelated(): Promise<Snapshot> {
+    this.#unrelated ??= this.#makeUnrelated().catch(failShared);
+    return this.#unrelated;
+  }
+
+  /** One request for each RPC; both lists have entries. */
+  async lists(): Promise<[ListRequest, ListRequest]> {
+    const { base, target } = await this.history();
+    return [allocatedOf(target), deltaOf(base, target)];
+  }
+
+  /**
+   * Whether the driver refuses an RPC for the shared snapshots, too, where nothing is wrong with the request. Null: it
+   * does not, or that is not known.
+   *
+   * @param ask how the driver refuses a list; null: it serves the list, undefined: not known
+   */
+  async generalRefusal(
+    rpc: ListRequest['rpc'],
+    ask: (list: ListRequest) => Promise<string | null | undefined>,
+  ): Promise<SharedFailure | null> {
+    const known = this.#refusals.get(rpc);
+    if (known !== undefined) return known;
+    if (this.#served.has(rpc)) return null;
+    const list = (await this.lists()).find((request) => request.rpc === rpc) as ListRequest;
+    const refusal = await ask(list);
+    if (refusal === null) this.#served.add(rpc);
+    if (refusal === null || refusal === undefined) return null;
+    const failure = new SharedFailure(
+      `the driver refuses lists of ${this.access} volumes that are asked for correctly: ${refusal}`,
+    );
+    // Checks do not run at once, but one that was abandoned may still be asking.
+    if (!this.#refusals.has(rpc)) this.#refusals.set(rpc, failure);
+    return this.#refusals.get(rpc) ?? failure;
+  }
+
+  async cleanUp(driver: Driver): Promise<string[]> {
+    // Objects that are still being created would be left behind.
+    await Promise.allSettled([this.#history, this.#unrelated]);
+    return this.volumes.cleanUp(driver);
+  }
+
+  async #makeHistory(): Promise<History> {
+    const volume = await this.volumes.create({ access: this.access });
+    const path = await this.volumes.publish(volume);
+    const random = new Random(this.options.seed, 'shared');
+    const change = this.#changer(volume, path, random);
+    await change(FIRST_OPERATIONS);
+    const base = await this.volumes.snapshot(volume);
+    await change(LATER_OPERATIONS);
+    const target = await this.volumes.snapshot(volume);
+    // A mounted file system writes in the background, and when it is frozen for a snapshot.
+    await this.volumes.unpublish(volume);
+    const first = await this.volumes.snapshot(volume);
+    const second = await this.volumes.snapshot(volume);
+    return { volume, base, target, twins: [first, second] };
+  }
+
+  #changer(volume: Volume, path: string, random: Random): (count: number) => Promise<void> {
+    if (volume.access === 'mount') return () => changeFiles(path, random, FILE_CHANGES);
+    const content = new BlockContent(volume.sizeBytes);
+    return (count) => content.change(path, random, count);
+  }
+
+  async #makeUnrelated(): Promise<Snapshot> {
+    const sizeBytes = volumeSizeOf(this.options, this.access);
+    const volume = await this.volumes.create({ access: this.access, sizeBytes });
+    return this.volumes.snapshot(volume);
+  }
+}
+
+function failShared(cause: unknown): never {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  throw new SharedFailure(`the volumes that checks share cannot be made: ${why}`, { cause });
+}

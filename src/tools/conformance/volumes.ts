@@ -1,0 +1,304 @@
+/**
+ * Creates, publishes and deletes volumes, snapshots and groups in the order a conforming orchestrator
+ * does. `cleanUp` deletes whatever was created here, newest first, also after a failure.
+ */
+import { mkdir, rmdir } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { StatusCode } from '../../base/errors.js';
+import type { Advertised } from './advertised.js';
+import { type Cleanup, CleanupList } from './cleanup-list.js';
+import type { Driver } from './driver.js';
+import type { Message } from './objects.js';
+import { ConformanceFailure } from './failure.js';
+import {
+  capabilityOf,
+  type Group,
+  groupOf,
+  groupRequest,
+  type Snapshot,
+  snapshotOf,
+  sourceOf,
+  type Volume,
+  type VolumeSpec,
+} from './objects.js';
+import { type AccessType, type StringMap, type SuiteOptions, volumeSizeOf } from './options.js';
+import { describeRefusal, type Refusal } from './refusal.js';
+
+export interface VolumesDependencies {
+  readonly driver: Driver;
+  readonly options: SuiteOptions;
+  readonly advertised: Advertised;
+  /** Part of every name; different in every run. */
+  readonly runName: string;
+}
+
+const READY_PAUSE_MS = 200;
+/** Statuses after which the driver may have completed, or may still be running, the call. */
+const UNKNOWN_OUTCOME: readonly number[] = [
+  StatusCode.CANCELLED,
+  StatusCode.UNKNOWN,
+  StatusCode.DEADLINE_EXCEEDED,
+  StatusCode.ABORTED,
+  StatusCode.INTERNAL,
+  StatusCode.UNAVAILABLE,
+];
+export class Volumes {
+  readonly #cleanups = new CleanupList();
+  #made = 0;
+
+  constructor(
+    private readonly deps: VolumesDependencies,
+    /** Part of every name, such as the id of a check. */
+    private readonly label: string,
+  ) {}
+
+  /** A new, unique name. */
+  name(): string {
+    this.#made += 1;
+    return `${this.deps.runName}-${this.label}-${this.#made}`;
+  }
+
+  createRequest(name: string, spec: VolumeSpec): Message {
+    const { options, advertised } = this.deps;
+    const topology = advertised.nodeInfo?.topology ?? null;
+    const isConstrained =
+      topology !== null && advertised.plugin.has('VOLUME_ACCESSIBILITY_CONSTRAINTS');
+    return {
+      name,
+      capacity_range: {
+        required_bytes: String(spec.sizeBytes ?? volumeSizeOf(options, spec.access)),
+      },
+      volume_capabilities: [capabilityOf(spec.access, options.mountFileSystem)],
+      parameters: options.parameters,
+      ...sourceOf(spec),
+      ...(isConstrained
+        ? {
+            accessibility_requirements: {
+              requisite: [{ segments: topology }],
+              preferred: [{ segments: topology }],
+            },
+          }
+        : {}),
+    };
+  }
+
+  async create(spec: VolumeSpec): Promise<Volume> {
+    const name = this.name();
+    const request = this.createRequest(name, spec);
+    const { volume } = await this.#make('CreateVolume', request, ({ volume: made }) => ({
+      rpc: 'DeleteVolume',
+      request: { volume_id: made.volume_id },
+    }));
+    return this.adopt(name, spec.access, volume);
+  }
+
+  /** Registers a volume that a check has created with its own call, so that it is deleted at the end. */
+  adopt(name: string, access: AccessType, volume: Message): Volume {
+    const id = String(volume['volume_id']);
+    this.#cleanups.push({ key: `volume ${id}`, rpc: 'DeleteVolume', request: { volume_id: id } });
+    const capacity = Number(volume['capacity_bytes']);
+    const { options } = this.deps;
+    return {
+      id,
+      access,
+      capability: capabilityOf(access, options.mountFileSystem),
+      // 0 means unknown; then it is at least the requested size.
+      sizeBytes: capacity === 0 ? volumeSizeOf(options, access) : capacity,
+      context: (volume['volume_context'] ?? {}) as StringMap,
+      stagingPath: join(options.workDirectory, name, 'staging'),
+      targetPath: join(options.workDirectory, name, 'pod', 'target'),
+    };
+  }
+
+  /** Null if the volume is deleted; otherwise the refusal, for the caller to judge. */
+  async delete(volume: Volume): Promise<Refusal | null> {
+    const { refusal } = await this.deps.driver.settle('DeleteVolume', { volume_id: volume.id });
+    if (refusal === null) this.#cleanups.forget(`volume ${volume.id}`);
+    return refusal;
+  }
+
+  /** Expands on the controller, and on the node if required. Updates `volume.sizeBytes`. */
+  async expand(volume: Volume, sizeBytes: number): Promise<void> {
+    const { driver, advertised } = this.deps;
+    const isOnline = advertised.expansion.has('ONLINE');
+    if (!isOnline) await this.unpublish(volume);
+    const range = { capacity_range: { required_bytes: String(sizeBytes) } };
+    const common = { volume_id: volume.id, volume_capability: volume.capability, ...range };
+    const answer = await driver.call('ControllerExpandVolume', common);
+    volume.sizeBytes = Number(answer['capacity_bytes']);
+    if (!isOnline) await this.publish(volume);
+    if (answer['node_expansion_required'] !== true) return;
+    await driver.call('NodeExpandVolume', {
+      ...common,
+      volume_path: volume.targetPath,
+      ...(advertised.node?.has('STAGE_UNSTAGE_VOLUME')
+        ? { staging_target_path: volume.stagingPath }
+        : {}),
+    });
+  }
+
+  /** Attaches, stages and publishes. Resolves to the target path. */
+  async publish(volume: Volume): Promise<string> {
+    const { driver, advertised } = this.deps;
+    const publishContext = await this.#attach(volume);
+    const common = {
+      volume_id: volume.id,
+      volume_capability: volume.capability,
+      volume_context: volume.context,
+      publish_context: publishContext,
+    };
+    let staging = {};
+    if (advertised.node?.has('STAGE_UNSTAGE_VOLUME')) {
+      staging = { staging_target_path: volume.stagingPath };
+      await mkdir(volume.stagingPath, { recursive: true });
+      this.#cleanups.push({
+        key: `stage ${volume.id}`,
+        rpc: 'NodeUnstageVolume',
+        request: { volume_id: volume.id, ...staging },
+      });
+      await driver.call('NodeStageVolume', { ...common, ...staging });
+    }
+    await mkdir(dirname(volume.targetPath), { recursive: true });
+    this.#cleanups.push({
+      key: `publish ${volume.id}`,
+      rpc: 'NodeUnpublishVolume',
+      request: { volume_id: volume.id, target_path: volume.targetPath },
+    });
+    await driver.call('NodePublishVolume', {
+      ...common,
+      ...staging,
+      target_path: volume.targetPath,
+      readonly: false,
+    });
+    return volume.targetPath;
+  }
+
+  async unpublish(volume: Volume): Promise<void> {
+    for (const step of ['publish', 'stage', 'attach'])
+      await this.#cleanups.run(`${step} ${volume.id}`, this.deps.driver);
+  }
+
+  /** Repeats CreateSnapshot, as an orchestrator does, until the snapshot is ready to use. */
+  async snapshot(volume: Volume): Promise<Snapshot> {
+    const { options } = this.deps;
+    const request = {
+      source_volume_id: volume.id,
+      name: this.name(),
+      parameters: options.snapshotParameters,
+    };
+    const deadline = Date.now() + options.timeoutMs;
+    for (let isKnown = false; ; ) {
+      const { snapshot } = await this.#make('CreateSnapshot', request, ({ snapshot: made }) => ({
+        rpc: 'DeleteSnapshot',
+        request: { snapshot_id: made.snapshot_id },
+      }));
+      if (!isKnown) this.adoptSnapshot(snapshot);
+      isKnown = true;
+      if (snapshot.ready_to_use === true) return snapshotOf(snapshot);
+      if (Date.now() > deadline) {
+        throw new ConformanceFailure('CreateSnapshot', 'ready_to_use in time', 'false');
+      }
+      await delay(READY_PAUSE_MS);
+    }
+  }
+
+  adoptSnapshot(snapshot: Message): Snapshot {
+    const taken = snapshotOf(snapshot);
+    this.#cleanups.push({
+      key: `snapshot ${taken.id}`,
+      rpc: 'DeleteSnapshot',
+      request: { snapshot_id: taken.id },
+    });
+    return taken;
+  }
+
+  async deleteSnapshot(snapshot: Snapshot): Promise<void> {
+    await this.#cleanups.run(`snapshot ${snapshot.id}`, this.deps.driver);
+  }
+
+  /** For a snapshot that a check has deleted itself. */
+  forgetSnapshot(snapshot: Snapshot): void {
+    this.#cleanups.forget(`snapshot ${snapshot.id}`);
+  }
+
+  async createGroup(volumes: readonly Volume[], name = this.name()): Promise<Group> {
+    const request = {
+      name,
+      source_volume_ids: volumes.map(({ id }) => id),
+      parameters: this.deps.options.snapshotParameters,
+    };
+    const answer = await this.#make('CreateVolumeGroupSnapshot', request, (made) => ({
+      rpc: 'DeleteVolumeGroupSnapshot',
+      request: groupRequest(groupOf(made['group_snapshot'])),
+    }));
+    return this.adoptGroup(answer['group_snapshot']);
+  }
+
+  adoptGroup(answer: Message): Group {
+    const group = groupOf(answer);
+    this.#cleanups.push({
+      key: `group ${group.id}`,
+      rpc: 'DeleteVolumeGroupSnapshot',
+      request: groupRequest(group),
+    });
+    return group;
+  }
+
+  /** For a group that a check has deleted itself. */
+  forgetGroup(group: Group): void {
+    this.#cleanups.forget(`group ${group.id}`);
+  }
+
+  async deleteGroup(group: Group): Promise<void> {
+    await this.#cleanups.run(`group ${group.id}`, this.deps.driver);
+  }
+
+  /** Deletes what is left, newest first. Resolves to the failures. */
+  async cleanUp(driver: Driver): Promise<string[]> {
+    const problems = await this.#cleanups.runAll(driver);
+    const { workDirectory } = this.deps.options;
+    for (let count = 1; count <= this.#made; count += 1) {
+      const directory = join(workDirectory, `${this.deps.runName}-${this.label}-${count}`);
+      // rmdir only: the content of a volume that the driver left mounted must survive.
+      for (const part of ['pod', 'staging', '']) await removeEmpty(join(directory, part));
+    }
+    return problems;
+  }
+
+  /** Runs a create call. If its outcome is unknown, the cleanup finds out whether it created anything. */
+  async #make(
+    rpc: string,
+    request: Message,
+    cleanupOf: NonNullable<Cleanup['cleanupOf']>,
+  ): Promise<Message> {
+    const key = `${rpc} ${request['name']}`;
+    this.#cleanups.push({ key, rpc, request, cleanupOf });
+    const { response, refusal } = await this.deps.driver.settle(rpc, request);
+    if (refusal === null || !UNKNOWN_OUTCOME.includes(refusal.code)) this.#cleanups.forget(key);
+    if (refusal !== null) throw new ConformanceFailure(rpc, 'OK', describeRefusal(refusal));
+    return response;
+  }
+
+  async #attach(volume: Volume): Promise<StringMap> {
+    const { driver, advertised } = this.deps;
+    if (!advertised.controller.has('PUBLISH_UNPUBLISH_VOLUME')) return {};
+    const ids = { volume_id: volume.id, node_id: advertised.nodeInfo?.nodeId ?? '' };
+    this.#cleanups.push({
+      key: `attach ${volume.id}`,
+      rpc: 'ControllerUnpublishVolume',
+      request: ids,
+    });
+    const answer = await driver.call('ControllerPublishVolume', {
+      ...ids,
+      volume_capability: volume.capability,
+      volume_context: volume.context,
+      readonly: false,
+    });
+    return (answer['publish_context'] ?? {}) as StringMap;
+  }
+}
+
+async function removeEmpty(path: string): Promise<void> {
+  await rmdir(path).catch(() => undefined);
+}

@@ -1,0 +1,162 @@
+/**
+ * The header of a qcow2 image, and the images that it is based on. Nothing is opened by a qemu program before
+ * this file has accepted the header of every image of its chain: a header could make qemu read another
+ * file, or connect to a server, in place of an image.
+ *
+ * Accepted is what this room writes: version 3, without encryption or external data, based on a qcow2 image
+ * of the same directory, whose name is a plain file name.
+ */
+import { type FileHandle, open } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { CsiError, errorCode, printable } from '../../base/errors.js';
+
+export interface ImageHeader {
+  readonly path: string;
+  /** Of the device in the image. */
+  readonly sizeBytes: bigint;
+  readonly clusterBytes: number;
+  /** Name of the image it is based on, a file of the same directory; null for a full image. */
+  readonly backing: string | null;
+  /** Clusters are allocated in 32 parts. */
+  readonly hasSubclusters: boolean;
+  /** A writer did not close the image: its reference counts may be wrong. */
+  readonly isDirty: boolean;
+  /** qemu has found it damaged and refuses to write it. */
+  readonly isCorrupt: boolean;
+}
+
+const MAGIC = 0x514649fb;
+const VERSION = 3;
+const FIXED_BYTES = 104;
+/** qemu reads names of up to 1023 bytes, and header extensions only from the first cluster. */
+const NAME_MAX_BYTES = 1023;
+const HEADER_MAX_BYTES = 64 * 1024;
+const BACKING_FORMAT = 0xe2792aca;
+const CLUSTER_BITS = { min: 9, max: 21 };
+/** Bits of the incompatible features. */
+const Feature = { DIRTY: 1n, CORRUPT: 2n, EXTERNAL_DATA: 4n, SUBCLUSTERS: 16n } as const;
+/** The compression type is accepted: it only says how compressed clusters are read. */
+const KNOWN_FEATURES = 1n | 2n | 4n | 8n | 16n;
+/** qemu opens every image of a chain at once. */
+const CHAIN_MAX = 1000;
+
+/** NOT_FOUND if there is no such file, FAILED_PRECONDITION if it is no image that this room writes. */
+export async function readImageHeader(path: string): Promise<ImageHeader> {
+  let file: FileHandle;
+  try {
+    file = await open(path, 'r');
+  } catch (thrown) {
+    if (errorCode(thrown) !== 'ENOENT') throw thrown;
+    throw CsiError.notFound(`there is no image ${path}`);
+  }
+  try {
+    const bytes = Buffer.alloc(HEADER_MAX_BYTES);
+    const { bytesRead } = await file.read(bytes, 0, HEADER_MAX_BYTES, 0);
+    return parseHeader(bytes.subarray(0, bytesRead), path);
+  } finally {
+    await file.close();
+  }
+}
+
+/**
+ * The headers of an image and of all that it is based on, the image itself first.
+ *
+ * @throws as readImageHeader; a missing image is named together with the one that needs it
+ */
+export async function imageChain(path: string): Promise<ImageHeader[]> {
+  const chain = [await readImageHeader(path)];
+  for (;;) {
+    const last = chain.at(-1) as ImageHeader;
+    if (last.backing === null) return chain;
+    if (chain.length === CHAIN_MAX) {
+      throw refused(path, `is based on more than ${CHAIN_MAX} images, or on itself`);
+    }
+    const next = join(dirname(last.path), last.backing);
+    try {
+      chain.push(await readImageHeader(next));
+    } catch (thrown) {
+      const found = CsiError.from(thrown);
+      const message = `the image ${last.path} is based on ${last.backing}: ${found.message}`;
+      throw new CsiError(found.code, message, { cause: thrown });
+    }
+  }
+}
+
+/** Exported for tests. */
+export function parseHeader(bytes: Buffer, path: string): ImageHeader {
+  if (bytes.length < FIXED_BYTES || bytes.readUInt32BE(0) !== MAGIC) {
+    throw refused(path, 'is not a qcow2 image');
+  }
+  if (bytes.readUInt32BE(4) !== VERSION) {
+    throw refused(
+      path,
+      `is a qcow2 image of version ${bytes.readUInt32BE(4)}; expected ${VERSION}`,
+    );
+  }
+  const clusterBits = bytes.readUInt32BE(20);
+  if (clusterBits < CLUSTER_BITS.min || clusterBits > CLUSTER_BITS.max) {
+    throw refused(path, `has clusters of 2^${clusterBits} bytes, which no qcow2 image has`);
+  }
+  if (bytes.readUInt32BE(32) !== 0) throw refused(path, 'is encrypted');
+  const features = bytes.readBigUInt64BE(72);
+  if ((features & ~KNOWN_FEATURES) !== 0n) {
+    throw refused(path, `has unknown features (0x${features.toString(16)})`);
+  }
+  if ((features & Feature.EXTERNAL_DATA) !== 0n)
+    throw refused(path, 'has its data in another file');
+  return {
+    path,
+    sizeBytes: bytes.readBigUInt64BE(24),
+    clusterBytes: 2 ** clusterBits,
+    backing: backingName(bytes, path),
+    hasSubclusters: (features & Feature.SUBCLUSTERS) !== 0n,
+    isDirty: (features & Feature.DIRTY) !== 0n,
+    isCorrupt: (features & Feature.CORRUPT) !== 0n,
+  };
+}
+
+function backingName(bytes: Buffer, path: string): string | null {
+  const offset = bytes.readBigUInt64BE(8);
+  const length = bytes.readUInt32BE(16);
+  if (offset === 0n) return null;
+  if (length === 0 || length > NAME_MAX_BYTES || offset + BigInt(length) > BigInt(bytes.length)) {
+    throw refused(path, 'has a damaged header: the name of the image it is based on lies outside');
+  }
+  const start = Number(offset);
+  const name = bytes.subarray(start, start + length).toString('utf8');
+  if (!isPlainName(name)) {
+    throw refused(
+      path,
+      `is based on '${printable(name, 200)}', which is not the plain name of a file beside it`,
+    );
+  }
+  if (backingFormat(bytes) !== 'qcow2') {
+    throw refused(path, `does not say that ${name}, which it is based on, is a qcow2 image`);
+  }
+  return name;
+}
+
+/** A name in which qemu sees neither a path nor a protocol, such as nbd: or json:. */
+export function isPlainName(name: string): boolean {
+  return name !== '' && name !== '.' && name !== '..' && !/[/:\0]/.test(name);
+}
+
+/** From the header extensions, which follow the header. */
+function backingFormat(bytes: Buffer): string | null {
+  let position = bytes.readUInt32BE(100);
+  while (position + 8 <= bytes.length) {
+    const type = bytes.readUInt32BE(position);
+    const length = bytes.readUInt32BE(position + 4);
+    const start = position + 8;
+    if (type === 0 || start + length > bytes.length) return null;
+    if (type === BACKING_FORMAT) return bytes.subarray(start, start + length).toString('latin1');
+    position = start + Math.ceil(length / 8) * 8;
+  }
+  return null;
+}
+
+function refused(path: string, what: string): CsiError {
+  return CsiError.failedPrecondition(
+    `the image ${path} ${what}; restore the file from another copy, or make a new full backup`,
+  );
+}

@@ -1,0 +1,174 @@
+/**
+ * One process of nbdkit, nbdcopy, qemu-nbd or qemu-img: how it starts and how it ends.
+ *
+ * Each runs behind blockdelta-confine: without capabilities, but for that to write other users' files, and the
+ * kernel kills it when this process ends, however it ends. Unlike the programs of host/exec.ts these run for
+ * as long as a backup takes, so nothing limits their time; an AbortSignal kills them. Knows no program's
+ * arguments.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import type { Readable } from 'node:stream';
+import { CsiError, errorCode } from '../../base/errors.js';
+import { ExecError, findProgram } from '../../base/process/exec.js';
+import { type Argument, argumentWords } from '../../base/process/program-arguments.js';
+import { NOT_CONFINED_EXIT_CODE, sandbox } from '../../base/process/sandbox.js';
+
+/** Debian's package for each program. */
+const PACKAGES = {
+  nbdkit: 'nbdkit',
+  nbdcopy: 'libnbd-bin',
+  'qemu-nbd': 'qemu-utils',
+  'qemu-img': 'qemu-utils',
+} as const;
+export type ProgramName = keyof typeof PACKAGES;
+
+/** What writes images: root may keep them in a directory of another user. */
+const WRITERS: readonly ProgramName[] = ['qemu-nbd', 'qemu-img'];
+
+/** Nothing of the caller's environment may choose plugins, libraries or messages. */
+const ENVIRONMENT = { LC_ALL: 'C', PATH: '/usr/sbin:/usr/bin:/sbin:/bin' };
+
+const STDERR_TAIL_BYTES = 4096;
+
+export interface ProgramExit {
+  /** Null if a signal ended it. */
+  readonly exitCode: number | null;
+  readonly signal: string | null;
+}
+
+export interface StartOptions {
+  /** Kills the program. */
+  signal?: AbortSignal;
+}
+
+/** A program that was started. Its stdout and file descriptor 3 are pipes that somebody has to read. */
+export class Program {
+  readonly exited: Promise<ProgramExit>;
+  #exit: ProgramExit | null = null;
+  #stderr = Buffer.alloc(0);
+
+  private constructor(
+    readonly name: ProgramName,
+    private readonly child: ChildProcess,
+    signal: AbortSignal | undefined,
+  ) {
+    const kill = (): void => this.kill('SIGKILL');
+    this.exited = new Promise((resolve) => {
+      const end = (exit: ProgramExit): void => {
+        signal?.removeEventListener('abort', kill);
+        this.#exit ??= exit;
+        resolve(this.#exit);
+      };
+      child.on('close', (exitCode, ending) => end({ exitCode, signal: ending }));
+      child.on('error', (thrown) => {
+        this.#keepStderr(Buffer.from(`it could not be started: ${errorCode(thrown)}`));
+        end({ exitCode: null, signal: null });
+      });
+    });
+    child.stderr?.on('data', (chunk: Buffer) => this.#keepStderr(chunk));
+    signal?.addEventListener('abort', kill);
+    if (signal?.aborted === true) kill();
+  }
+
+  /** FAILED_PRECONDITION if the program is not installed, INTERNAL if a path is relative. */
+  static async start(
+    name: ProgramName,
+    args: readonly Argument[],
+    { signal }: StartOptions = {},
+  ): Promise<Program> {
+    const words = argumentWords(name, args);
+    const path = await findProgram(name, PACKAGES[name]);
+    const { line } = await sandbox({ files: WRITERS.includes(name) }, false);
+    signal?.throwIfAborted();
+    const [first, ...rest] = [...line, path, ...words];
+    const child = spawn(first as string, rest, {
+      cwd: '/',
+      env: ENVIRONMENT,
+      stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
+    });
+    return new Program(name, child, signal);
+  }
+
+  get stdout(): Readable {
+    return this.child.stdout as Readable;
+  }
+
+  /** What it writes to file descriptor 3. */
+  get extra(): Readable {
+    return this.child.stdio[3] as Readable;
+  }
+
+  /** Null while it runs. */
+  get exit(): ProgramExit | null {
+    return this.#exit;
+  }
+
+  /** The last 4 KiB that it wrote to stderr. */
+  get stderr(): string {
+    return this.#stderr.toString('utf8').trim();
+  }
+
+  kill(signal: 'SIGTERM' | 'SIGKILL'): void {
+    if (this.#exit === null) this.child.kill(signal);
+  }
+
+  /** The failure of a program that has ended, for people: what it was to do, how it ended, what it said. */
+  failure(purpose: string, { exitCode, signal }: ProgramExit): Error {
+    if (exitCode === NOT_CONFINED_EXIT_CODE) {
+      return CsiError.failedPrecondition(
+        `${this.name} was not started to ${purpose}, because the rights it does not need could not be taken ` +
+          `from it (${this.stderr})`,
+      );
+    }
+    const how =
+      exitCode === null
+        ? `was ended by ${signal ?? 'nobody'}`
+        : `failed with exit code ${exitCode}`;
+    const said = this.stderr === '' ? '' : `: ${this.stderr}`;
+    const message = `${this.name}, started to ${purpose}, ${how}${said}`;
+    const code = exitCode === null ? 'SIGNAL' : 'EXIT';
+    return new ExecError(code, this.name, exitCode, signal, this.stderr, message);
+  }
+
+  #keepStderr(chunk: Buffer): void {
+    this.#stderr = Buffer.concat([this.#stderr, chunk]).subarray(-STDERR_TAIL_BYTES);
+  }
+}
+
+const STDOUT_MAX_BYTES = 1 << 20;
+
+export interface ProgramResult {
+  readonly exitCode: number;
+  readonly stdout: string;
+}
+
+export interface RunOptions extends StartOptions {
+  /** What it is to do, for the message of a failure: "check the image PATH". */
+  purpose: string;
+  /** Exit codes that are not failures. */
+  accept?: readonly number[];
+  /** Called with what it writes to stdout, as it writes it; the result then has none. */
+  onOutput?(text: string): void;
+  /** Called with what it writes to file descriptor 3. */
+  onExtra?(text: string): void;
+}
+
+/** Runs a program to its end. Rejects with the signal's reason, FAILED_PRECONDITION or ExecError. */
+export async function runProgram(
+  name: ProgramName,
+  args: readonly Argument[],
+  { signal, purpose, accept = [0], onOutput, onExtra }: RunOptions,
+): Promise<ProgramResult> {
+  const program = await Program.start(name, args, signal === undefined ? {} : { signal });
+  let stdout = '';
+  program.stdout.setEncoding('utf8').on('data', (text: string) => {
+    if (onOutput !== undefined) onOutput(text);
+    else if (stdout.length < STDOUT_MAX_BYTES) stdout += text;
+  });
+  program.extra.setEncoding('utf8').on('data', (text: string) => onExtra?.(text));
+  const exit = await program.exited;
+  signal?.throwIfAborted();
+  const { exitCode } = exit;
+  if (exitCode === null || !accept.includes(exitCode)) throw program.failure(purpose, exit);
+  return { exitCode, stdout };
+}
