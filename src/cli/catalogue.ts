@@ -1,12 +1,12 @@
 /** `blockdelta catalogue`: lets an operator inspect and confirm the effect of lost catalogue rows. */
 import type { Command } from 'commander';
+import { stateDirectoryOf } from '../driver/inspection/node.js';
 import {
   confirmObjects,
   foundObjects,
   type UnknownObject,
 } from '../driver/volumes/unknown-objects.js';
 import { ExitCode } from './exit-codes.js';
-import { stateDirectoryOf } from './inspection/node.js';
 import { complain, messageOf, print } from './output.js';
 import { parsePath } from './paths.js';
 

@@ -8,8 +8,8 @@ import {
   nodeSettings,
   type PoolView,
   withoutRemoved,
-} from '../../src/cli/inspection/node.js';
-import { withoutRows } from '../../src/cli/inspection/orphans.js';
+} from '../../src/driver/inspection/node.js';
+import { withoutRows } from '../../src/driver/inspection/orphans.js';
 import { runCommand } from '../support/command.js';
 import { specOf } from '../support/contents.js';
 import { MIB } from '../support/orchestrator.js';

@@ -11,8 +11,8 @@ import { packagePath } from '../../src/base/package-root.js';
 /** The rooms of each wing. A room may import from those behind it in its wing, and from the wing base. */
 const WINGS: Readonly<Record<string, readonly string[]>> = {
   driver: [
-    ...['plugin', 'metrics', 'legacy', 'node', 'controller', 'metadata', 'health', 'volumes'],
-    ...['catalogue', 'backends', 'csi', 'host', 'database', 'native', 'config'],
+    ...['plugin', 'inspection', 'metrics', 'legacy', 'node', 'controller', 'metadata', 'health'],
+    ...['volumes', 'usage', 'catalogue', 'backends', 'csi', 'host', 'database', 'native', 'config'],
   ],
   router: [''],
   tools: ['bench', 'map', 'backup', 'nbd', 'client', 'conformance'],

@@ -2,18 +2,20 @@
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { lockHolder } from '../../driver/database/sound-database.js';
-import { parseClientEndpoint } from '../../tools/client/endpoint.js';
-import { ExitCode } from '../exit-codes.js';
-import { messageOf, print, runToExitCode } from '../output.js';
-import { parsePath } from '../paths.js';
 import {
+  type Check,
   type CheckResult,
   DOCTOR_CHECKS,
   type DoctorContext,
   type Finding,
-} from './doctor-checks.js';
+} from '../../driver/inspection/doctor-checks.js';
+import { inspectNode, type NodeView, nodeSettings } from '../../driver/inspection/node.js';
+import { parseClientEndpoint } from '../../tools/client/endpoint.js';
+import { ExitCode } from '../exit-codes.js';
+import { messageOf, print, runToExitCode } from '../output.js';
+import { parsePath } from '../paths.js';
 import { STATE_HELP } from './list-commands.js';
-import { inspectNode, type NodeView, nodeSettings } from './node.js';
+import { checkSocket } from './socket-check.js';
 import { formatJson } from './tables.js';
 
 interface DoctorOptions {
@@ -52,6 +54,8 @@ export function addDoctorCommand(program: Command): void {
     });
 }
 
+const SOCKET_CHECK: Check = { name: 'socket', run: checkSocket };
+
 type Named = CheckResult & { check: string };
 
 async function examine({ stateDir, endpoint }: DoctorOptions): Promise<Named[]> {
@@ -73,7 +77,7 @@ async function examine({ stateDir, endpoint }: DoctorOptions): Promise<Named[]> 
     ...{ node, catalogueProblem },
   };
   const results: Named[] = [];
-  for (const { name: check, run } of DOCTOR_CHECKS) {
+  for (const { name: check, run } of [...DOCTOR_CHECKS, SOCKET_CHECK]) {
     results.push({ check, ...(await attempted(() => run(context))) });
   }
   return results;

@@ -7,12 +7,12 @@
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { type CatalogueLock, lockCatalogue } from '../../driver/catalogue/lock.js';
+import { inspectNode, type NodeSettings, nodeSettings } from '../../driver/inspection/node.js';
+import { findOrphans, type Kept, type Orphan } from '../../driver/inspection/orphans.js';
 import { ExitCode } from '../exit-codes.js';
 import { complain, messageOf, print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
 import { STATE_HELP } from './list-commands.js';
-import { inspectNode, type NodeSettings, nodeSettings } from './node.js';
-import { findOrphans, type Kept, type Orphan } from './orphans.js';
 import { formatJson } from './tables.js';
 
 interface GcOptions {

@@ -2,10 +2,15 @@
 import type { Command } from 'commander';
 import { humanSize } from '../../base/human-size.js';
 import type { SnapshotRecord, VolumeRecord } from '../../driver/catalogue/records.js';
+import {
+  inspectNode,
+  type NodeView,
+  nodeSettings,
+  usedPercent,
+} from '../../driver/inspection/node.js';
 import { ExitCode } from '../exit-codes.js';
 import { messageOf, print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
-import { inspectNode, type NodeView, nodeSettings, type PoolView } from './node.js';
 import { type Column, formatJson, formatTable } from './tables.js';
 
 export const STATE_HELP = "the plugin's state directory (default: BLOCKDELTA_STATE_DIR)";
@@ -155,12 +160,6 @@ function snapshots(node: NodeView): Listing {
     return { json, cells: [snapshotId, volumeId, pool, size(sizeBytes), state, at, label] };
   });
   return { columns, rows: [...taken, ...retained] };
-}
-
-/** Used share of the pool, whole percent rounded up, so that only an empty pool shows 0. */
-export function usedPercent({ totalBytes, freeBytes }: PoolView): number | null {
-  if (totalBytes === null || freeBytes === null || totalBytes === 0n) return null;
-  return Math.ceil(Number(((totalBytes - freeBytes) * 1000n) / totalBytes) / 10);
 }
 
 function pools(node: NodeView): Listing {

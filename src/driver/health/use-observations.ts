@@ -17,7 +17,7 @@ import {
   stagedAt,
   stagedDevicePath,
   type VolumeView,
-} from '../volumes/volume-view.js';
+} from '../usage/volume-view.js';
 import type { HealthDependencies } from './storage-observations.js';
 import type { FileSystemObservations, UseObservations } from './volume-health.js';
 

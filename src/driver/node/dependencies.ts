@@ -5,7 +5,7 @@ import type { Config } from '../config/config.js';
 import type { VolumeCondition } from '../health/volume-health.js';
 import type { NativeRunner } from '../native/pool.js';
 import type { OperationLocks } from '../volumes/operation-locks.js';
-import type { VolumeView } from '../volumes/volume-view.js';
+import type { VolumeView } from '../usage/volume-view.js';
 
 export interface NodeDependencies {
   config: NodeConfig;

@@ -18,7 +18,7 @@ import {
   usesOf,
   type VolumeView,
   viewVolume,
-} from '../volumes/volume-view.js';
+} from '../usage/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 import { growMounted } from './growth.js';
 

@@ -31,7 +31,7 @@ import {
   publishedOptions,
 } from '../host/filesystem.js';
 import { isPristine, markInitialized } from '../volumes/pristine.js';
-import { isReaderOnly } from '../volumes/volume-view.js';
+import { isReaderOnly } from '../usage/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 import {
   type FileSystemStaging,

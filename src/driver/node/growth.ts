@@ -23,7 +23,7 @@ import { checkFileSystem } from '../host/filesystem.js';
 import { canGrowMounted, growUnmountedExt4 } from '../host/growth.js';
 import { unmountLayers } from '../host/layers.js';
 import { isGrowable } from '../host/superblock.js';
-import { isReaderOnly } from '../volumes/volume-view.js';
+import { isReaderOnly } from '../usage/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 
 /**

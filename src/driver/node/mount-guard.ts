@@ -18,7 +18,7 @@ import { setLayerFlags } from '../host/layers.js';
 import { otherBtrfsMounted, unaskedInForce } from '../host/mounted-file-system.js';
 import { mount } from '../host/mounter.js';
 import { btrfsIdentity, superblockObjection } from '../host/superblock.js';
-import { usesOf, type VolumeView } from '../volumes/volume-view.js';
+import { usesOf, type VolumeView } from '../usage/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 import { mountPointsOf } from './growth.js';
 

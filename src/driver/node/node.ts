@@ -34,7 +34,7 @@ import { isFileSystem } from '../host/file-systems.js';
 import { pathKey, volumeKey } from '../volumes/operation-locks.js';
 import { readyVolume, volumeNotFound } from '../volumes/ready-volume.js';
 import { unsupportedReason } from '../volumes/volume-rules.js';
-import { isPublishedReadOnly } from '../volumes/volume-view.js';
+import { isPublishedReadOnly } from '../usage/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 import { expandVolume } from './expand-volume.js';
 import { assertSeenByCaller, publicationPlace, resolveUsable, stagingPlace } from './paths.js';

@@ -35,7 +35,7 @@ import {
   stagedAt,
   type VolumeView,
   viewVolume,
-} from '../volumes/volume-view.js';
+} from '../usage/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 import { optionsPublishedWith } from './file-system.js';
 import type { Place } from './paths.js';

@@ -31,7 +31,7 @@ import {
   usesOf,
   type VolumeView,
   viewVolume,
-} from '../volumes/volume-view.js';
+} from '../usage/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 import { stageFileSystem } from './file-system.js';
 import { growStaged, growsMounted } from './growth.js';

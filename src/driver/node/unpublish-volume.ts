@@ -21,7 +21,7 @@ import {
   recordedPlaces,
   usesOf,
   viewForRelease,
-} from '../volumes/volume-view.js';
+} from '../usage/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 import type { Place } from './paths.js';
 import { liftPod } from './volume-settings.js';

@@ -25,7 +25,7 @@ import {
   usesOf,
   type VolumeView,
   viewForRelease,
-} from '../volumes/volume-view.js';
+} from '../usage/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 import type { Place } from './paths.js';
 import { resetDevice } from './volume-settings.js';

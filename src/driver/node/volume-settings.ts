@@ -18,7 +18,7 @@ import {
   parseDeviceSettings,
   type SettingsApplier,
 } from '../volumes/device-settings.js';
-import { livePublications, viewVolume } from '../volumes/volume-view.js';
+import { livePublications, viewVolume } from '../usage/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 
 /** For the controller, which knows no devices. */

@@ -16,7 +16,7 @@ import type { VolumeUsage } from '../csi/messages.js';
 import { askFileSystem } from '../host/file-system-answer.js';
 import { topMount } from '../host/mounter.js';
 import { deviceSizeBytes } from '../native/block-device.js';
-import { findRemainingUse, type Use, viewForRelease } from '../volumes/volume-view.js';
+import { findRemainingUse, type Use, viewForRelease } from '../usage/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 
 /**

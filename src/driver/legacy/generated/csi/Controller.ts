@@ -2,24 +2,24 @@
 
 import type * as grpc from '@grpc/grpc-js'
 import type { MethodDefinition } from '@grpc/proto-loader'
-import type { ControllerGetCapabilitiesRequest as _csi_ControllerGetCapabilitiesRequest, ControllerGetCapabilitiesRequest__Output as _csi_ControllerGetCapabilitiesRequest__Output } from '../csi/ControllerGetCapabilitiesRequest.js';
-import type { ControllerGetCapabilitiesResponse as _csi_ControllerGetCapabilitiesResponse, ControllerGetCapabilitiesResponse__Output as _csi_ControllerGetCapabilitiesResponse__Output } from '../csi/ControllerGetCapabilitiesResponse.js';
-import type { ControllerProbeRequest as _csi_ControllerProbeRequest, ControllerProbeRequest__Output as _csi_ControllerProbeRequest__Output } from '../csi/ControllerProbeRequest.js';
-import type { ControllerProbeResponse as _csi_ControllerProbeResponse, ControllerProbeResponse__Output as _csi_ControllerProbeResponse__Output } from '../csi/ControllerProbeResponse.js';
-import type { ControllerPublishVolumeRequest as _csi_ControllerPublishVolumeRequest, ControllerPublishVolumeRequest__Output as _csi_ControllerPublishVolumeRequest__Output } from '../csi/ControllerPublishVolumeRequest.js';
-import type { ControllerPublishVolumeResponse as _csi_ControllerPublishVolumeResponse, ControllerPublishVolumeResponse__Output as _csi_ControllerPublishVolumeResponse__Output } from '../csi/ControllerPublishVolumeResponse.js';
-import type { ControllerUnpublishVolumeRequest as _csi_ControllerUnpublishVolumeRequest, ControllerUnpublishVolumeRequest__Output as _csi_ControllerUnpublishVolumeRequest__Output } from '../csi/ControllerUnpublishVolumeRequest.js';
-import type { ControllerUnpublishVolumeResponse as _csi_ControllerUnpublishVolumeResponse, ControllerUnpublishVolumeResponse__Output as _csi_ControllerUnpublishVolumeResponse__Output } from '../csi/ControllerUnpublishVolumeResponse.js';
-import type { CreateVolumeRequest as _csi_CreateVolumeRequest, CreateVolumeRequest__Output as _csi_CreateVolumeRequest__Output } from '../csi/CreateVolumeRequest.js';
-import type { CreateVolumeResponse as _csi_CreateVolumeResponse, CreateVolumeResponse__Output as _csi_CreateVolumeResponse__Output } from '../csi/CreateVolumeResponse.js';
-import type { DeleteVolumeRequest as _csi_DeleteVolumeRequest, DeleteVolumeRequest__Output as _csi_DeleteVolumeRequest__Output } from '../csi/DeleteVolumeRequest.js';
-import type { DeleteVolumeResponse as _csi_DeleteVolumeResponse, DeleteVolumeResponse__Output as _csi_DeleteVolumeResponse__Output } from '../csi/DeleteVolumeResponse.js';
-import type { GetCapacityRequest as _csi_GetCapacityRequest, GetCapacityRequest__Output as _csi_GetCapacityRequest__Output } from '../csi/GetCapacityRequest.js';
-import type { GetCapacityResponse as _csi_GetCapacityResponse, GetCapacityResponse__Output as _csi_GetCapacityResponse__Output } from '../csi/GetCapacityResponse.js';
-import type { ListVolumesRequest as _csi_ListVolumesRequest, ListVolumesRequest__Output as _csi_ListVolumesRequest__Output } from '../csi/ListVolumesRequest.js';
-import type { ListVolumesResponse as _csi_ListVolumesResponse, ListVolumesResponse__Output as _csi_ListVolumesResponse__Output } from '../csi/ListVolumesResponse.js';
-import type { ValidateVolumeCapabilitiesRequest as _csi_ValidateVolumeCapabilitiesRequest, ValidateVolumeCapabilitiesRequest__Output as _csi_ValidateVolumeCapabilitiesRequest__Output } from '../csi/ValidateVolumeCapabilitiesRequest.js';
-import type { ValidateVolumeCapabilitiesResponse as _csi_ValidateVolumeCapabilitiesResponse, ValidateVolumeCapabilitiesResponse__Output as _csi_ValidateVolumeCapabilitiesResponse__Output } from '../csi/ValidateVolumeCapabilitiesResponse.js';
+import type { ControllerGetCapabilitiesRequest as _csi_ControllerGetCapabilitiesRequest, ControllerGetCapabilitiesRequest__Output as _csi_ControllerGetCapabilitiesRequest__Output } from './ControllerGetCapabilitiesRequest.js';
+import type { ControllerGetCapabilitiesResponse as _csi_ControllerGetCapabilitiesResponse, ControllerGetCapabilitiesResponse__Output as _csi_ControllerGetCapabilitiesResponse__Output } from './ControllerGetCapabilitiesResponse.js';
+import type { ControllerProbeRequest as _csi_ControllerProbeRequest, ControllerProbeRequest__Output as _csi_ControllerProbeRequest__Output } from './ControllerProbeRequest.js';
+import type { ControllerProbeResponse as _csi_ControllerProbeResponse, ControllerProbeResponse__Output as _csi_ControllerProbeResponse__Output } from './ControllerProbeResponse.js';
+import type { ControllerPublishVolumeRequest as _csi_ControllerPublishVolumeRequest, ControllerPublishVolumeRequest__Output as _csi_ControllerPublishVolumeRequest__Output } from './ControllerPublishVolumeRequest.js';
+import type { ControllerPublishVolumeResponse as _csi_ControllerPublishVolumeResponse, ControllerPublishVolumeResponse__Output as _csi_ControllerPublishVolumeResponse__Output } from './ControllerPublishVolumeResponse.js';
+import type { ControllerUnpublishVolumeRequest as _csi_ControllerUnpublishVolumeRequest, ControllerUnpublishVolumeRequest__Output as _csi_ControllerUnpublishVolumeRequest__Output } from './ControllerUnpublishVolumeRequest.js';
+import type { ControllerUnpublishVolumeResponse as _csi_ControllerUnpublishVolumeResponse, ControllerUnpublishVolumeResponse__Output as _csi_ControllerUnpublishVolumeResponse__Output } from './ControllerUnpublishVolumeResponse.js';
+import type { CreateVolumeRequest as _csi_CreateVolumeRequest, CreateVolumeRequest__Output as _csi_CreateVolumeRequest__Output } from './CreateVolumeRequest.js';
+import type { CreateVolumeResponse as _csi_CreateVolumeResponse, CreateVolumeResponse__Output as _csi_CreateVolumeResponse__Output } from './CreateVolumeResponse.js';
+import type { DeleteVolumeRequest as _csi_DeleteVolumeRequest, DeleteVolumeRequest__Output as _csi_DeleteVolumeRequest__Output } from './DeleteVolumeRequest.js';
+import type { DeleteVolumeResponse as _csi_DeleteVolumeResponse, DeleteVolumeResponse__Output as _csi_DeleteVolumeResponse__Output } from './DeleteVolumeResponse.js';
+import type { GetCapacityRequest as _csi_GetCapacityRequest, GetCapacityRequest__Output as _csi_GetCapacityRequest__Output } from './GetCapacityRequest.js';
+import type { GetCapacityResponse as _csi_GetCapacityResponse, GetCapacityResponse__Output as _csi_GetCapacityResponse__Output } from './GetCapacityResponse.js';
+import type { ListVolumesRequest as _csi_ListVolumesRequest, ListVolumesRequest__Output as _csi_ListVolumesRequest__Output } from './ListVolumesRequest.js';
+import type { ListVolumesResponse as _csi_ListVolumesResponse, ListVolumesResponse__Output as _csi_ListVolumesResponse__Output } from './ListVolumesResponse.js';
+import type { ValidateVolumeCapabilitiesRequest as _csi_ValidateVolumeCapabilitiesRequest, ValidateVolumeCapabilitiesRequest__Output as _csi_ValidateVolumeCapabilitiesRequest__Output } from './ValidateVolumeCapabilitiesRequest.js';
+import type { ValidateVolumeCapabilitiesResponse as _csi_ValidateVolumeCapabilitiesResponse, ValidateVolumeCapabilitiesResponse__Output as _csi_ValidateVolumeCapabilitiesResponse__Output } from './ValidateVolumeCapabilitiesResponse.js';
 
 export interface ControllerClient extends grpc.Client {
   ControllerGetCapabilities(argument: _csi_ControllerGetCapabilitiesRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_csi_ControllerGetCapabilitiesResponse__Output>): grpc.ClientUnaryCall;

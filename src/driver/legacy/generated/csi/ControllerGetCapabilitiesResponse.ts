@@ -1,6 +1,6 @@
 // Original file: proto/csi-v0.1.proto
 
-import type { ControllerServiceCapability as _csi_ControllerServiceCapability, ControllerServiceCapability__Output as _csi_ControllerServiceCapability__Output } from '../csi/ControllerServiceCapability.js';
+import type { ControllerServiceCapability as _csi_ControllerServiceCapability, ControllerServiceCapability__Output as _csi_ControllerServiceCapability__Output } from './ControllerServiceCapability.js';
 
 export interface ControllerGetCapabilitiesResponse {
   'capabilities'?: (_csi_ControllerServiceCapability)[];

@@ -1,8 +1,8 @@
 // Original file: proto/csi-v0.1.proto
 
-import type { Version as _csi_Version, Version__Output as _csi_Version__Output } from '../csi/Version.js';
-import type { CapacityRange as _csi_CapacityRange, CapacityRange__Output as _csi_CapacityRange__Output } from '../csi/CapacityRange.js';
-import type { VolumeCapability as _csi_VolumeCapability, VolumeCapability__Output as _csi_VolumeCapability__Output } from '../csi/VolumeCapability.js';
+import type { Version as _csi_Version, Version__Output as _csi_Version__Output } from './Version.js';
+import type { CapacityRange as _csi_CapacityRange, CapacityRange__Output as _csi_CapacityRange__Output } from './CapacityRange.js';
+import type { VolumeCapability as _csi_VolumeCapability, VolumeCapability__Output as _csi_VolumeCapability__Output } from './VolumeCapability.js';
 
 export interface CreateVolumeRequest {
   'version'?: (_csi_Version | null);

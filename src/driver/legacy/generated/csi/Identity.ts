@@ -2,10 +2,10 @@
 
 import type * as grpc from '@grpc/grpc-js'
 import type { MethodDefinition } from '@grpc/proto-loader'
-import type { GetPluginInfoRequest as _csi_GetPluginInfoRequest, GetPluginInfoRequest__Output as _csi_GetPluginInfoRequest__Output } from '../csi/GetPluginInfoRequest.js';
-import type { GetPluginInfoResponse as _csi_GetPluginInfoResponse, GetPluginInfoResponse__Output as _csi_GetPluginInfoResponse__Output } from '../csi/GetPluginInfoResponse.js';
-import type { GetSupportedVersionsRequest as _csi_GetSupportedVersionsRequest, GetSupportedVersionsRequest__Output as _csi_GetSupportedVersionsRequest__Output } from '../csi/GetSupportedVersionsRequest.js';
-import type { GetSupportedVersionsResponse as _csi_GetSupportedVersionsResponse, GetSupportedVersionsResponse__Output as _csi_GetSupportedVersionsResponse__Output } from '../csi/GetSupportedVersionsResponse.js';
+import type { GetPluginInfoRequest as _csi_GetPluginInfoRequest, GetPluginInfoRequest__Output as _csi_GetPluginInfoRequest__Output } from './GetPluginInfoRequest.js';
+import type { GetPluginInfoResponse as _csi_GetPluginInfoResponse, GetPluginInfoResponse__Output as _csi_GetPluginInfoResponse__Output } from './GetPluginInfoResponse.js';
+import type { GetSupportedVersionsRequest as _csi_GetSupportedVersionsRequest, GetSupportedVersionsRequest__Output as _csi_GetSupportedVersionsRequest__Output } from './GetSupportedVersionsRequest.js';
+import type { GetSupportedVersionsResponse as _csi_GetSupportedVersionsResponse, GetSupportedVersionsResponse__Output as _csi_GetSupportedVersionsResponse__Output } from './GetSupportedVersionsResponse.js';
 
 export interface IdentityClient extends grpc.Client {
   GetPluginInfo(argument: _csi_GetPluginInfoRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_csi_GetPluginInfoResponse__Output>): grpc.ClientUnaryCall;

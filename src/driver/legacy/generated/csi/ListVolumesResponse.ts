@@ -1,6 +1,6 @@
 // Original file: proto/csi-v0.1.proto
 
-import type { VolumeInfo as _csi_VolumeInfo, VolumeInfo__Output as _csi_VolumeInfo__Output } from '../csi/VolumeInfo.js';
+import type { VolumeInfo as _csi_VolumeInfo, VolumeInfo__Output as _csi_VolumeInfo__Output } from './VolumeInfo.js';
 
 export interface _csi_ListVolumesResponse_Entry {
   'volume_info'?: (_csi_VolumeInfo | null);

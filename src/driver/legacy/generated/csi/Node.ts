@@ -2,16 +2,16 @@
 
 import type * as grpc from '@grpc/grpc-js'
 import type { MethodDefinition } from '@grpc/proto-loader'
-import type { GetNodeIDRequest as _csi_GetNodeIDRequest, GetNodeIDRequest__Output as _csi_GetNodeIDRequest__Output } from '../csi/GetNodeIDRequest.js';
-import type { GetNodeIDResponse as _csi_GetNodeIDResponse, GetNodeIDResponse__Output as _csi_GetNodeIDResponse__Output } from '../csi/GetNodeIDResponse.js';
-import type { NodeGetCapabilitiesRequest as _csi_NodeGetCapabilitiesRequest, NodeGetCapabilitiesRequest__Output as _csi_NodeGetCapabilitiesRequest__Output } from '../csi/NodeGetCapabilitiesRequest.js';
-import type { NodeGetCapabilitiesResponse as _csi_NodeGetCapabilitiesResponse, NodeGetCapabilitiesResponse__Output as _csi_NodeGetCapabilitiesResponse__Output } from '../csi/NodeGetCapabilitiesResponse.js';
-import type { NodeProbeRequest as _csi_NodeProbeRequest, NodeProbeRequest__Output as _csi_NodeProbeRequest__Output } from '../csi/NodeProbeRequest.js';
-import type { NodeProbeResponse as _csi_NodeProbeResponse, NodeProbeResponse__Output as _csi_NodeProbeResponse__Output } from '../csi/NodeProbeResponse.js';
-import type { NodePublishVolumeRequest as _csi_NodePublishVolumeRequest, NodePublishVolumeRequest__Output as _csi_NodePublishVolumeRequest__Output } from '../csi/NodePublishVolumeRequest.js';
-import type { NodePublishVolumeResponse as _csi_NodePublishVolumeResponse, NodePublishVolumeResponse__Output as _csi_NodePublishVolumeResponse__Output } from '../csi/NodePublishVolumeResponse.js';
-import type { NodeUnpublishVolumeRequest as _csi_NodeUnpublishVolumeRequest, NodeUnpublishVolumeRequest__Output as _csi_NodeUnpublishVolumeRequest__Output } from '../csi/NodeUnpublishVolumeRequest.js';
-import type { NodeUnpublishVolumeResponse as _csi_NodeUnpublishVolumeResponse, NodeUnpublishVolumeResponse__Output as _csi_NodeUnpublishVolumeResponse__Output } from '../csi/NodeUnpublishVolumeResponse.js';
+import type { GetNodeIDRequest as _csi_GetNodeIDRequest, GetNodeIDRequest__Output as _csi_GetNodeIDRequest__Output } from './GetNodeIDRequest.js';
+import type { GetNodeIDResponse as _csi_GetNodeIDResponse, GetNodeIDResponse__Output as _csi_GetNodeIDResponse__Output } from './GetNodeIDResponse.js';
+import type { NodeGetCapabilitiesRequest as _csi_NodeGetCapabilitiesRequest, NodeGetCapabilitiesRequest__Output as _csi_NodeGetCapabilitiesRequest__Output } from './NodeGetCapabilitiesRequest.js';
+import type { NodeGetCapabilitiesResponse as _csi_NodeGetCapabilitiesResponse, NodeGetCapabilitiesResponse__Output as _csi_NodeGetCapabilitiesResponse__Output } from './NodeGetCapabilitiesResponse.js';
+import type { NodeProbeRequest as _csi_NodeProbeRequest, NodeProbeRequest__Output as _csi_NodeProbeRequest__Output } from './NodeProbeRequest.js';
+import type { NodeProbeResponse as _csi_NodeProbeResponse, NodeProbeResponse__Output as _csi_NodeProbeResponse__Output } from './NodeProbeResponse.js';
+import type { NodePublishVolumeRequest as _csi_NodePublishVolumeRequest, NodePublishVolumeRequest__Output as _csi_NodePublishVolumeRequest__Output } from './NodePublishVolumeRequest.js';
+import type { NodePublishVolumeResponse as _csi_NodePublishVolumeResponse, NodePublishVolumeResponse__Output as _csi_NodePublishVolumeResponse__Output } from './NodePublishVolumeResponse.js';
+import type { NodeUnpublishVolumeRequest as _csi_NodeUnpublishVolumeRequest, NodeUnpublishVolumeRequest__Output as _csi_NodeUnpublishVolumeRequest__Output } from './NodeUnpublishVolumeRequest.js';
+import type { NodeUnpublishVolumeResponse as _csi_NodeUnpublishVolumeResponse, NodeUnpublishVolumeResponse__Output as _csi_NodeUnpublishVolumeResponse__Output } from './NodeUnpublishVolumeResponse.js';
 
 export interface NodeClient extends grpc.Client {
   GetNodeID(argument: _csi_GetNodeIDRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_csi_GetNodeIDResponse__Output>): grpc.ClientUnaryCall;

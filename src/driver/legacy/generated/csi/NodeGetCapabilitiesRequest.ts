@@ -1,6 +1,6 @@
 // Original file: proto/csi-v0.1.proto
 
-import type { Version as _csi_Version, Version__Output as _csi_Version__Output } from '../csi/Version.js';
+import type { Version as _csi_Version, Version__Output as _csi_Version__Output } from './Version.js';
 
 export interface NodeGetCapabilitiesRequest {
   'version'?: (_csi_Version | null);

@@ -1,7 +1,7 @@
 // Original file: proto/csi-v0.1.proto
 
-import type { Version as _csi_Version, Version__Output as _csi_Version__Output } from '../csi/Version.js';
-import type { VolumeCapability as _csi_VolumeCapability, VolumeCapability__Output as _csi_VolumeCapability__Output } from '../csi/VolumeCapability.js';
+import type { Version as _csi_Version, Version__Output as _csi_Version__Output } from './Version.js';
+import type { VolumeCapability as _csi_VolumeCapability, VolumeCapability__Output as _csi_VolumeCapability__Output } from './VolumeCapability.js';
 
 export interface NodePublishVolumeRequest {
   'version'?: (_csi_Version | null);

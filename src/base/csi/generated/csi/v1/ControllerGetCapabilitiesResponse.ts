@@ -1,6 +1,6 @@
 // Original file: proto/csi.proto
 
-import type { ControllerServiceCapability as _csi_v1_ControllerServiceCapability, ControllerServiceCapability__Output as _csi_v1_ControllerServiceCapability__Output } from '../../csi/v1/ControllerServiceCapability.js';
+import type { ControllerServiceCapability as _csi_v1_ControllerServiceCapability, ControllerServiceCapability__Output as _csi_v1_ControllerServiceCapability__Output } from './ControllerServiceCapability.js';
 
 export interface ControllerGetCapabilitiesResponse {
   'capabilities'?: (_csi_v1_ControllerServiceCapability)[];

@@ -1,6 +1,6 @@
 // Original file: proto/csi.proto
 
-import type { TopologyRequirement as _csi_v1_TopologyRequirement, TopologyRequirement__Output as _csi_v1_TopologyRequirement__Output } from '../../csi/v1/TopologyRequirement.js';
+import type { TopologyRequirement as _csi_v1_TopologyRequirement, TopologyRequirement__Output as _csi_v1_TopologyRequirement__Output } from './TopologyRequirement.js';
 
 export interface CreateSnapshotRequest {
   'source_volume_id'?: (string);

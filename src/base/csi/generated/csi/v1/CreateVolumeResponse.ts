@@ -1,6 +1,6 @@
 // Original file: proto/csi.proto
 
-import type { Volume as _csi_v1_Volume, Volume__Output as _csi_v1_Volume__Output } from '../../csi/v1/Volume.js';
+import type { Volume as _csi_v1_Volume, Volume__Output as _csi_v1_Volume__Output } from './Volume.js';
 
 export interface CreateVolumeResponse {
   'volume'?: (_csi_v1_Volume | null);

@@ -1,7 +1,7 @@
 // Original file: proto/csi.proto
 
-import type { VolumeCapability as _csi_v1_VolumeCapability, VolumeCapability__Output as _csi_v1_VolumeCapability__Output } from '../../csi/v1/VolumeCapability.js';
-import type { Topology as _csi_v1_Topology, Topology__Output as _csi_v1_Topology__Output } from '../../csi/v1/Topology.js';
+import type { VolumeCapability as _csi_v1_VolumeCapability, VolumeCapability__Output as _csi_v1_VolumeCapability__Output } from './VolumeCapability.js';
+import type { Topology as _csi_v1_Topology, Topology__Output as _csi_v1_Topology__Output } from './Topology.js';
 
 export interface GetCapacityRequest {
   'volume_capabilities'?: (_csi_v1_VolumeCapability)[];

@@ -1,6 +1,6 @@
 // Original file: proto/csi.proto
 
-import type { GroupControllerServiceCapability as _csi_v1_GroupControllerServiceCapability, GroupControllerServiceCapability__Output as _csi_v1_GroupControllerServiceCapability__Output } from '../../csi/v1/GroupControllerServiceCapability.js';
+import type { GroupControllerServiceCapability as _csi_v1_GroupControllerServiceCapability, GroupControllerServiceCapability__Output as _csi_v1_GroupControllerServiceCapability__Output } from './GroupControllerServiceCapability.js';
 
 export interface GroupControllerGetCapabilitiesResponse {
   'capabilities'?: (_csi_v1_GroupControllerServiceCapability)[];

@@ -1,6 +1,6 @@
 // Original file: proto/csi.proto
 
-import type { Snapshot as _csi_v1_Snapshot, Snapshot__Output as _csi_v1_Snapshot__Output } from '../../csi/v1/Snapshot.js';
+import type { Snapshot as _csi_v1_Snapshot, Snapshot__Output as _csi_v1_Snapshot__Output } from './Snapshot.js';
 
 export interface _csi_v1_ListSnapshotsResponse_Entry {
   'snapshot'?: (_csi_v1_Snapshot | null);

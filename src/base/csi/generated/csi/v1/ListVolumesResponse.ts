@@ -1,7 +1,7 @@
 // Original file: proto/csi.proto
 
-import type { VolumeCondition as _csi_v1_VolumeCondition, VolumeCondition__Output as _csi_v1_VolumeCondition__Output } from '../../csi/v1/VolumeCondition.js';
-import type { Volume as _csi_v1_Volume, Volume__Output as _csi_v1_Volume__Output } from '../../csi/v1/Volume.js';
+import type { VolumeCondition as _csi_v1_VolumeCondition, VolumeCondition__Output as _csi_v1_VolumeCondition__Output } from './VolumeCondition.js';
+import type { Volume as _csi_v1_Volume, Volume__Output as _csi_v1_Volume__Output } from './Volume.js';
 
 export interface _csi_v1_ListVolumesResponse_Entry {
   'volume'?: (_csi_v1_Volume | null);

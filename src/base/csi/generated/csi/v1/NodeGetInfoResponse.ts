@@ -1,6 +1,6 @@
 // Original file: proto/csi.proto
 
-import type { Topology as _csi_v1_Topology, Topology__Output as _csi_v1_Topology__Output } from '../../csi/v1/Topology.js';
+import type { Topology as _csi_v1_Topology, Topology__Output as _csi_v1_Topology__Output } from './Topology.js';
 import type { Long } from '@grpc/proto-loader';
 
 export interface NodeGetInfoResponse {

@@ -1,7 +1,7 @@
 // Original file: proto/csi.proto
 
-import type { StorageHealthErrorType as _csi_v1_StorageHealthErrorType, StorageHealthErrorType__Output as _csi_v1_StorageHealthErrorType__Output } from '../../csi/v1/StorageHealthErrorType.js';
-import type { VolumeCapability as _csi_v1_VolumeCapability, VolumeCapability__Output as _csi_v1_VolumeCapability__Output } from '../../csi/v1/VolumeCapability.js';
+import type { StorageHealthErrorType as _csi_v1_StorageHealthErrorType, StorageHealthErrorType__Output as _csi_v1_StorageHealthErrorType__Output } from './StorageHealthErrorType.js';
+import type { VolumeCapability as _csi_v1_VolumeCapability, VolumeCapability__Output as _csi_v1_VolumeCapability__Output } from './VolumeCapability.js';
 
 export interface _csi_v1_NodeGetStorageHealthResponse_StorageBackendHealth {
   'status'?: (_csi_v1_StorageHealthErrorType);

@@ -1,6 +1,6 @@
 // Original file: proto/csi.proto
 
-import type { VolumeHealth as _csi_v1_VolumeHealth, VolumeHealth__Output as _csi_v1_VolumeHealth__Output } from '../../csi/v1/VolumeHealth.js';
+import type { VolumeHealth as _csi_v1_VolumeHealth, VolumeHealth__Output as _csi_v1_VolumeHealth__Output } from './VolumeHealth.js';
 
 export interface NodeGetVolumeHealthResponse {
   'volume_health'?: (_csi_v1_VolumeHealth | null);

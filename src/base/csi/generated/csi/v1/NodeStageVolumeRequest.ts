@@ -1,6 +1,6 @@
 // Original file: proto/csi.proto
 
-import type { VolumeCapability as _csi_v1_VolumeCapability, VolumeCapability__Output as _csi_v1_VolumeCapability__Output } from '../../csi/v1/VolumeCapability.js';
+import type { VolumeCapability as _csi_v1_VolumeCapability, VolumeCapability__Output as _csi_v1_VolumeCapability__Output } from './VolumeCapability.js';
 
 export interface NodeStageVolumeRequest {
   'volume_id'?: (string);

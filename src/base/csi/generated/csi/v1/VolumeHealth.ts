@@ -1,6 +1,6 @@
 // Original file: proto/csi.proto
 
-import type { VolumeHealthErrorType as _csi_v1_VolumeHealthErrorType, VolumeHealthErrorType__Output as _csi_v1_VolumeHealthErrorType__Output } from '../../csi/v1/VolumeHealthErrorType.js';
+import type { VolumeHealthErrorType as _csi_v1_VolumeHealthErrorType, VolumeHealthErrorType__Output as _csi_v1_VolumeHealthErrorType__Output } from './VolumeHealthErrorType.js';
 
 export interface _csi_v1_VolumeHealth_VolumeHealthEntry {
   'status'?: (_csi_v1_VolumeHealthErrorType);

@@ -1,6 +1,6 @@
 // Original file: null
 
-import type { OneofOptions as _google_protobuf_OneofOptions, OneofOptions__Output as _google_protobuf_OneofOptions__Output } from '../../google/protobuf/OneofOptions.js';
+import type { OneofOptions as _google_protobuf_OneofOptions, OneofOptions__Output as _google_protobuf_OneofOptions__Output } from './OneofOptions.js';
 
 export interface OneofDescriptorProto {
   'name'?: (string);

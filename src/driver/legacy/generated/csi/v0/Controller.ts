@@ -2,28 +2,28 @@
 
 import type * as grpc from '@grpc/grpc-js'
 import type { MethodDefinition } from '@grpc/proto-loader'
-import type { ControllerGetCapabilitiesRequest as _csi_v0_ControllerGetCapabilitiesRequest, ControllerGetCapabilitiesRequest__Output as _csi_v0_ControllerGetCapabilitiesRequest__Output } from '../../csi/v0/ControllerGetCapabilitiesRequest.js';
-import type { ControllerGetCapabilitiesResponse as _csi_v0_ControllerGetCapabilitiesResponse, ControllerGetCapabilitiesResponse__Output as _csi_v0_ControllerGetCapabilitiesResponse__Output } from '../../csi/v0/ControllerGetCapabilitiesResponse.js';
-import type { ControllerPublishVolumeRequest as _csi_v0_ControllerPublishVolumeRequest, ControllerPublishVolumeRequest__Output as _csi_v0_ControllerPublishVolumeRequest__Output } from '../../csi/v0/ControllerPublishVolumeRequest.js';
-import type { ControllerPublishVolumeResponse as _csi_v0_ControllerPublishVolumeResponse, ControllerPublishVolumeResponse__Output as _csi_v0_ControllerPublishVolumeResponse__Output } from '../../csi/v0/ControllerPublishVolumeResponse.js';
-import type { ControllerUnpublishVolumeRequest as _csi_v0_ControllerUnpublishVolumeRequest, ControllerUnpublishVolumeRequest__Output as _csi_v0_ControllerUnpublishVolumeRequest__Output } from '../../csi/v0/ControllerUnpublishVolumeRequest.js';
-import type { ControllerUnpublishVolumeResponse as _csi_v0_ControllerUnpublishVolumeResponse, ControllerUnpublishVolumeResponse__Output as _csi_v0_ControllerUnpublishVolumeResponse__Output } from '../../csi/v0/ControllerUnpublishVolumeResponse.js';
-import type { CreateSnapshotRequest as _csi_v0_CreateSnapshotRequest, CreateSnapshotRequest__Output as _csi_v0_CreateSnapshotRequest__Output } from '../../csi/v0/CreateSnapshotRequest.js';
-import type { CreateSnapshotResponse as _csi_v0_CreateSnapshotResponse, CreateSnapshotResponse__Output as _csi_v0_CreateSnapshotResponse__Output } from '../../csi/v0/CreateSnapshotResponse.js';
-import type { CreateVolumeRequest as _csi_v0_CreateVolumeRequest, CreateVolumeRequest__Output as _csi_v0_CreateVolumeRequest__Output } from '../../csi/v0/CreateVolumeRequest.js';
-import type { CreateVolumeResponse as _csi_v0_CreateVolumeResponse, CreateVolumeResponse__Output as _csi_v0_CreateVolumeResponse__Output } from '../../csi/v0/CreateVolumeResponse.js';
-import type { DeleteSnapshotRequest as _csi_v0_DeleteSnapshotRequest, DeleteSnapshotRequest__Output as _csi_v0_DeleteSnapshotRequest__Output } from '../../csi/v0/DeleteSnapshotRequest.js';
-import type { DeleteSnapshotResponse as _csi_v0_DeleteSnapshotResponse, DeleteSnapshotResponse__Output as _csi_v0_DeleteSnapshotResponse__Output } from '../../csi/v0/DeleteSnapshotResponse.js';
-import type { DeleteVolumeRequest as _csi_v0_DeleteVolumeRequest, DeleteVolumeRequest__Output as _csi_v0_DeleteVolumeRequest__Output } from '../../csi/v0/DeleteVolumeRequest.js';
-import type { DeleteVolumeResponse as _csi_v0_DeleteVolumeResponse, DeleteVolumeResponse__Output as _csi_v0_DeleteVolumeResponse__Output } from '../../csi/v0/DeleteVolumeResponse.js';
-import type { GetCapacityRequest as _csi_v0_GetCapacityRequest, GetCapacityRequest__Output as _csi_v0_GetCapacityRequest__Output } from '../../csi/v0/GetCapacityRequest.js';
-import type { GetCapacityResponse as _csi_v0_GetCapacityResponse, GetCapacityResponse__Output as _csi_v0_GetCapacityResponse__Output } from '../../csi/v0/GetCapacityResponse.js';
-import type { ListSnapshotsRequest as _csi_v0_ListSnapshotsRequest, ListSnapshotsRequest__Output as _csi_v0_ListSnapshotsRequest__Output } from '../../csi/v0/ListSnapshotsRequest.js';
-import type { ListSnapshotsResponse as _csi_v0_ListSnapshotsResponse, ListSnapshotsResponse__Output as _csi_v0_ListSnapshotsResponse__Output } from '../../csi/v0/ListSnapshotsResponse.js';
-import type { ListVolumesRequest as _csi_v0_ListVolumesRequest, ListVolumesRequest__Output as _csi_v0_ListVolumesRequest__Output } from '../../csi/v0/ListVolumesRequest.js';
-import type { ListVolumesResponse as _csi_v0_ListVolumesResponse, ListVolumesResponse__Output as _csi_v0_ListVolumesResponse__Output } from '../../csi/v0/ListVolumesResponse.js';
-import type { ValidateVolumeCapabilitiesRequest as _csi_v0_ValidateVolumeCapabilitiesRequest, ValidateVolumeCapabilitiesRequest__Output as _csi_v0_ValidateVolumeCapabilitiesRequest__Output } from '../../csi/v0/ValidateVolumeCapabilitiesRequest.js';
-import type { ValidateVolumeCapabilitiesResponse as _csi_v0_ValidateVolumeCapabilitiesResponse, ValidateVolumeCapabilitiesResponse__Output as _csi_v0_ValidateVolumeCapabilitiesResponse__Output } from '../../csi/v0/ValidateVolumeCapabilitiesResponse.js';
+import type { ControllerGetCapabilitiesRequest as _csi_v0_ControllerGetCapabilitiesRequest, ControllerGetCapabilitiesRequest__Output as _csi_v0_ControllerGetCapabilitiesRequest__Output } from './ControllerGetCapabilitiesRequest.js';
+import type { ControllerGetCapabilitiesResponse as _csi_v0_ControllerGetCapabilitiesResponse, ControllerGetCapabilitiesResponse__Output as _csi_v0_ControllerGetCapabilitiesResponse__Output } from './ControllerGetCapabilitiesResponse.js';
+import type { ControllerPublishVolumeRequest as _csi_v0_ControllerPublishVolumeRequest, ControllerPublishVolumeRequest__Output as _csi_v0_ControllerPublishVolumeRequest__Output } from './ControllerPublishVolumeRequest.js';
+import type { ControllerPublishVolumeResponse as _csi_v0_ControllerPublishVolumeResponse, ControllerPublishVolumeResponse__Output as _csi_v0_ControllerPublishVolumeResponse__Output } from './ControllerPublishVolumeResponse.js';
+import type { ControllerUnpublishVolumeRequest as _csi_v0_ControllerUnpublishVolumeRequest, ControllerUnpublishVolumeRequest__Output as _csi_v0_ControllerUnpublishVolumeRequest__Output } from './ControllerUnpublishVolumeRequest.js';
+import type { ControllerUnpublishVolumeResponse as _csi_v0_ControllerUnpublishVolumeResponse, ControllerUnpublishVolumeResponse__Output as _csi_v0_ControllerUnpublishVolumeResponse__Output } from './ControllerUnpublishVolumeResponse.js';
+import type { CreateSnapshotRequest as _csi_v0_CreateSnapshotRequest, CreateSnapshotRequest__Output as _csi_v0_CreateSnapshotRequest__Output } from './CreateSnapshotRequest.js';
+import type { CreateSnapshotResponse as _csi_v0_CreateSnapshotResponse, CreateSnapshotResponse__Output as _csi_v0_CreateSnapshotResponse__Output } from './CreateSnapshotResponse.js';
+import type { CreateVolumeRequest as _csi_v0_CreateVolumeRequest, CreateVolumeRequest__Output as _csi_v0_CreateVolumeRequest__Output } from './CreateVolumeRequest.js';
+import type { CreateVolumeResponse as _csi_v0_CreateVolumeResponse, CreateVolumeResponse__Output as _csi_v0_CreateVolumeResponse__Output } from './CreateVolumeResponse.js';
+import type { DeleteSnapshotRequest as _csi_v0_DeleteSnapshotRequest, DeleteSnapshotRequest__Output as _csi_v0_DeleteSnapshotRequest__Output } from './DeleteSnapshotRequest.js';
+import type { DeleteSnapshotResponse as _csi_v0_DeleteSnapshotResponse, DeleteSnapshotResponse__Output as _csi_v0_DeleteSnapshotResponse__Output } from './DeleteSnapshotResponse.js';
+import type { DeleteVolumeRequest as _csi_v0_DeleteVolumeRequest, DeleteVolumeRequest__Output as _csi_v0_DeleteVolumeRequest__Output } from './DeleteVolumeRequest.js';
+import type { DeleteVolumeResponse as _csi_v0_DeleteVolumeResponse, DeleteVolumeResponse__Output as _csi_v0_DeleteVolumeResponse__Output } from './DeleteVolumeResponse.js';
+import type { GetCapacityRequest as _csi_v0_GetCapacityRequest, GetCapacityRequest__Output as _csi_v0_GetCapacityRequest__Output } from './GetCapacityRequest.js';
+import type { GetCapacityResponse as _csi_v0_GetCapacityResponse, GetCapacityResponse__Output as _csi_v0_GetCapacityResponse__Output } from './GetCapacityResponse.js';
+import type { ListSnapshotsRequest as _csi_v0_ListSnapshotsRequest, ListSnapshotsRequest__Output as _csi_v0_ListSnapshotsRequest__Output } from './ListSnapshotsRequest.js';
+import type { ListSnapshotsResponse as _csi_v0_ListSnapshotsResponse, ListSnapshotsResponse__Output as _csi_v0_ListSnapshotsResponse__Output } from './ListSnapshotsResponse.js';
+import type { ListVolumesRequest as _csi_v0_ListVolumesRequest, ListVolumesRequest__Output as _csi_v0_ListVolumesRequest__Output } from './ListVolumesRequest.js';
+import type { ListVolumesResponse as _csi_v0_ListVolumesResponse, ListVolumesResponse__Output as _csi_v0_ListVolumesResponse__Output } from './ListVolumesResponse.js';
+import type { ValidateVolumeCapabilitiesRequest as _csi_v0_ValidateVolumeCapabilitiesRequest, ValidateVolumeCapabilitiesRequest__Output as _csi_v0_ValidateVolumeCapabilitiesRequest__Output } from './ValidateVolumeCapabilitiesRequest.js';
+import type { ValidateVolumeCapabilitiesResponse as _csi_v0_ValidateVolumeCapabilitiesResponse, ValidateVolumeCapabilitiesResponse__Output as _csi_v0_ValidateVolumeCapabilitiesResponse__Output } from './ValidateVolumeCapabilitiesResponse.js';
 
 export interface ControllerClient extends grpc.Client {
   ControllerGetCapabilities(argument: _csi_v0_ControllerGetCapabilitiesRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_csi_v0_ControllerGetCapabilitiesResponse__Output>): grpc.ClientUnaryCall;

@@ -1,6 +1,6 @@
 // Original file: proto/csi-v0.3.proto
 
-import type { ControllerServiceCapability as _csi_v0_ControllerServiceCapability, ControllerServiceCapability__Output as _csi_v0_ControllerServiceCapability__Output } from '../../csi/v0/ControllerServiceCapability.js';
+import type { ControllerServiceCapability as _csi_v0_ControllerServiceCapability, ControllerServiceCapability__Output as _csi_v0_ControllerServiceCapability__Output } from './ControllerServiceCapability.js';
 
 export interface ControllerGetCapabilitiesResponse {
   'capabilities'?: (_csi_v0_ControllerServiceCapability)[];

@@ -1,9 +1,9 @@
 // Original file: proto/csi-v0.3.proto
 
-import type { CapacityRange as _csi_v0_CapacityRange, CapacityRange__Output as _csi_v0_CapacityRange__Output } from '../../csi/v0/CapacityRange.js';
-import type { VolumeCapability as _csi_v0_VolumeCapability, VolumeCapability__Output as _csi_v0_VolumeCapability__Output } from '../../csi/v0/VolumeCapability.js';
-import type { VolumeContentSource as _csi_v0_VolumeContentSource, VolumeContentSource__Output as _csi_v0_VolumeContentSource__Output } from '../../csi/v0/VolumeContentSource.js';
-import type { TopologyRequirement as _csi_v0_TopologyRequirement, TopologyRequirement__Output as _csi_v0_TopologyRequirement__Output } from '../../csi/v0/TopologyRequirement.js';
+import type { CapacityRange as _csi_v0_CapacityRange, CapacityRange__Output as _csi_v0_CapacityRange__Output } from './CapacityRange.js';
+import type { VolumeCapability as _csi_v0_VolumeCapability, VolumeCapability__Output as _csi_v0_VolumeCapability__Output } from './VolumeCapability.js';
+import type { VolumeContentSource as _csi_v0_VolumeContentSource, VolumeContentSource__Output as _csi_v0_VolumeContentSource__Output } from './VolumeContentSource.js';
+import type { TopologyRequirement as _csi_v0_TopologyRequirement, TopologyRequirement__Output as _csi_v0_TopologyRequirement__Output } from './TopologyRequirement.js';
 
 export interface CreateVolumeRequest {
   'name'?: (string);

@@ -2,12 +2,12 @@
 
 import type * as grpc from '@grpc/grpc-js'
 import type { MethodDefinition } from '@grpc/proto-loader'
-import type { GetPluginCapabilitiesRequest as _csi_v0_GetPluginCapabilitiesRequest, GetPluginCapabilitiesRequest__Output as _csi_v0_GetPluginCapabilitiesRequest__Output } from '../../csi/v0/GetPluginCapabilitiesRequest.js';
-import type { GetPluginCapabilitiesResponse as _csi_v0_GetPluginCapabilitiesResponse, GetPluginCapabilitiesResponse__Output as _csi_v0_GetPluginCapabilitiesResponse__Output } from '../../csi/v0/GetPluginCapabilitiesResponse.js';
-import type { GetPluginInfoRequest as _csi_v0_GetPluginInfoRequest, GetPluginInfoRequest__Output as _csi_v0_GetPluginInfoRequest__Output } from '../../csi/v0/GetPluginInfoRequest.js';
-import type { GetPluginInfoResponse as _csi_v0_GetPluginInfoResponse, GetPluginInfoResponse__Output as _csi_v0_GetPluginInfoResponse__Output } from '../../csi/v0/GetPluginInfoResponse.js';
-import type { ProbeRequest as _csi_v0_ProbeRequest, ProbeRequest__Output as _csi_v0_ProbeRequest__Output } from '../../csi/v0/ProbeRequest.js';
-import type { ProbeResponse as _csi_v0_ProbeResponse, ProbeResponse__Output as _csi_v0_ProbeResponse__Output } from '../../csi/v0/ProbeResponse.js';
+import type { GetPluginCapabilitiesRequest as _csi_v0_GetPluginCapabilitiesRequest, GetPluginCapabilitiesRequest__Output as _csi_v0_GetPluginCapabilitiesRequest__Output } from './GetPluginCapabilitiesRequest.js';
+import type { GetPluginCapabilitiesResponse as _csi_v0_GetPluginCapabilitiesResponse, GetPluginCapabilitiesResponse__Output as _csi_v0_GetPluginCapabilitiesResponse__Output } from './GetPluginCapabilitiesResponse.js';
+import type { GetPluginInfoRequest as _csi_v0_GetPluginInfoRequest, GetPluginInfoRequest__Output as _csi_v0_GetPluginInfoRequest__Output } from './GetPluginInfoRequest.js';
+import type { GetPluginInfoResponse as _csi_v0_GetPluginInfoResponse, GetPluginInfoResponse__Output as _csi_v0_GetPluginInfoResponse__Output } from './GetPluginInfoResponse.js';
+import type { ProbeRequest as _csi_v0_ProbeRequest, ProbeRequest__Output as _csi_v0_ProbeRequest__Output } from './ProbeRequest.js';
+import type { ProbeResponse as _csi_v0_ProbeResponse, ProbeResponse__Output as _csi_v0_ProbeResponse__Output } from './ProbeResponse.js';
 
 export interface IdentityClient extends grpc.Client {
   GetPluginCapabilities(argument: _csi_v0_GetPluginCapabilitiesRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_csi_v0_GetPluginCapabilitiesResponse__Output>): grpc.ClientUnaryCall;

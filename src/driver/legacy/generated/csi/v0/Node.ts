@@ -2,20 +2,20 @@
 
 import type * as grpc from '@grpc/grpc-js'
 import type { MethodDefinition } from '@grpc/proto-loader'
-import type { NodeGetCapabilitiesRequest as _csi_v0_NodeGetCapabilitiesRequest, NodeGetCapabilitiesRequest__Output as _csi_v0_NodeGetCapabilitiesRequest__Output } from '../../csi/v0/NodeGetCapabilitiesRequest.js';
-import type { NodeGetCapabilitiesResponse as _csi_v0_NodeGetCapabilitiesResponse, NodeGetCapabilitiesResponse__Output as _csi_v0_NodeGetCapabilitiesResponse__Output } from '../../csi/v0/NodeGetCapabilitiesResponse.js';
-import type { NodeGetIdRequest as _csi_v0_NodeGetIdRequest, NodeGetIdRequest__Output as _csi_v0_NodeGetIdRequest__Output } from '../../csi/v0/NodeGetIdRequest.js';
-import type { NodeGetIdResponse as _csi_v0_NodeGetIdResponse, NodeGetIdResponse__Output as _csi_v0_NodeGetIdResponse__Output } from '../../csi/v0/NodeGetIdResponse.js';
-import type { NodeGetInfoRequest as _csi_v0_NodeGetInfoRequest, NodeGetInfoRequest__Output as _csi_v0_NodeGetInfoRequest__Output } from '../../csi/v0/NodeGetInfoRequest.js';
-import type { NodeGetInfoResponse as _csi_v0_NodeGetInfoResponse, NodeGetInfoResponse__Output as _csi_v0_NodeGetInfoResponse__Output } from '../../csi/v0/NodeGetInfoResponse.js';
-import type { NodePublishVolumeRequest as _csi_v0_NodePublishVolumeRequest, NodePublishVolumeRequest__Output as _csi_v0_NodePublishVolumeRequest__Output } from '../../csi/v0/NodePublishVolumeRequest.js';
-import type { NodePublishVolumeResponse as _csi_v0_NodePublishVolumeResponse, NodePublishVolumeResponse__Output as _csi_v0_NodePublishVolumeResponse__Output } from '../../csi/v0/NodePublishVolumeResponse.js';
-import type { NodeStageVolumeRequest as _csi_v0_NodeStageVolumeRequest, NodeStageVolumeRequest__Output as _csi_v0_NodeStageVolumeRequest__Output } from '../../csi/v0/NodeStageVolumeRequest.js';
-import type { NodeStageVolumeResponse as _csi_v0_NodeStageVolumeResponse, NodeStageVolumeResponse__Output as _csi_v0_NodeStageVolumeResponse__Output } from '../../csi/v0/NodeStageVolumeResponse.js';
-import type { NodeUnpublishVolumeRequest as _csi_v0_NodeUnpublishVolumeRequest, NodeUnpublishVolumeRequest__Output as _csi_v0_NodeUnpublishVolumeRequest__Output } from '../../csi/v0/NodeUnpublishVolumeRequest.js';
-import type { NodeUnpublishVolumeResponse as _csi_v0_NodeUnpublishVolumeResponse, NodeUnpublishVolumeResponse__Output as _csi_v0_NodeUnpublishVolumeResponse__Output } from '../../csi/v0/NodeUnpublishVolumeResponse.js';
-import type { NodeUnstageVolumeRequest as _csi_v0_NodeUnstageVolumeRequest, NodeUnstageVolumeRequest__Output as _csi_v0_NodeUnstageVolumeRequest__Output } from '../../csi/v0/NodeUnstageVolumeRequest.js';
-import type { NodeUnstageVolumeResponse as _csi_v0_NodeUnstageVolumeResponse, NodeUnstageVolumeResponse__Output as _csi_v0_NodeUnstageVolumeResponse__Output } from '../../csi/v0/NodeUnstageVolumeResponse.js';
+import type { NodeGetCapabilitiesRequest as _csi_v0_NodeGetCapabilitiesRequest, NodeGetCapabilitiesRequest__Output as _csi_v0_NodeGetCapabilitiesRequest__Output } from './NodeGetCapabilitiesRequest.js';
+import type { NodeGetCapabilitiesResponse as _csi_v0_NodeGetCapabilitiesResponse, NodeGetCapabilitiesResponse__Output as _csi_v0_NodeGetCapabilitiesResponse__Output } from './NodeGetCapabilitiesResponse.js';
+import type { NodeGetIdRequest as _csi_v0_NodeGetIdRequest, NodeGetIdRequest__Output as _csi_v0_NodeGetIdRequest__Output } from './NodeGetIdRequest.js';
+import type { NodeGetIdResponse as _csi_v0_NodeGetIdResponse, NodeGetIdResponse__Output as _csi_v0_NodeGetIdResponse__Output } from './NodeGetIdResponse.js';
+import type { NodeGetInfoRequest as _csi_v0_NodeGetInfoRequest, NodeGetInfoRequest__Output as _csi_v0_NodeGetInfoRequest__Output } from './NodeGetInfoRequest.js';
+import type { NodeGetInfoResponse as _csi_v0_NodeGetInfoResponse, NodeGetInfoResponse__Output as _csi_v0_NodeGetInfoResponse__Output } from './NodeGetInfoResponse.js';
+import type { NodePublishVolumeRequest as _csi_v0_NodePublishVolumeRequest, NodePublishVolumeRequest__Output as _csi_v0_NodePublishVolumeRequest__Output } from './NodePublishVolumeRequest.js';
+import type { NodePublishVolumeResponse as _csi_v0_NodePublishVolumeResponse, NodePublishVolumeResponse__Output as _csi_v0_NodePublishVolumeResponse__Output } from './NodePublishVolumeResponse.js';
+import type { NodeStageVolumeRequest as _csi_v0_NodeStageVolumeRequest, NodeStageVolumeRequest__Output as _csi_v0_NodeStageVolumeRequest__Output } from './NodeStageVolumeRequest.js';
+import type { NodeStageVolumeResponse as _csi_v0_NodeStageVolumeResponse, NodeStageVolumeResponse__Output as _csi_v0_NodeStageVolumeResponse__Output } from './NodeStageVolumeResponse.js';
+import type { NodeUnpublishVolumeRequest as _csi_v0_NodeUnpublishVolumeRequest, NodeUnpublishVolumeRequest__Output as _csi_v0_NodeUnpublishVolumeRequest__Output } from './NodeUnpublishVolumeRequest.js';
+import type { NodeUnpublishVolumeResponse as _csi_v0_NodeUnpublishVolumeResponse, NodeUnpublishVolumeResponse__Output as _csi_v0_NodeUnpublishVolumeResponse__Output } from './NodeUnpublishVolumeResponse.js';
+import type { NodeUnstageVolumeRequest as _csi_v0_NodeUnstageVolumeRequest, NodeUnstageVolumeRequest__Output as _csi_v0_NodeUnstageVolumeRequest__Output } from './NodeUnstageVolumeRequest.js';
+import type { NodeUnstageVolumeResponse as _csi_v0_NodeUnstageVolumeResponse, NodeUnstageVolumeResponse__Output as _csi_v0_NodeUnstageVolumeResponse__Output } from './NodeUnstageVolumeResponse.js';
 
 export interface NodeClient extends grpc.Client {
   NodeGetCapabilities(argument: _csi_v0_NodeGetCapabilitiesRequest, metadata: grpc.Metadata, options: grpc.CallOptions, callback: grpc.requestCallback<_csi_v0_NodeGetCapabilitiesResponse__Output>): grpc.ClientUnaryCall;

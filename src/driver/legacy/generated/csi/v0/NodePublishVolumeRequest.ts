@@ -1,6 +1,6 @@
 // Original file: proto/csi-v0.3.proto
 
-import type { VolumeCapability as _csi_v0_VolumeCapability, VolumeCapability__Output as _csi_v0_VolumeCapability__Output } from '../../csi/v0/VolumeCapability.js';
+import type { VolumeCapability as _csi_v0_VolumeCapability, VolumeCapability__Output as _csi_v0_VolumeCapability__Output } from './VolumeCapability.js';
 
 export interface NodePublishVolumeRequest {
   'volume_id'?: (string);

@@ -1,6 +1,6 @@
 // Original file: proto/csi-v0.3.proto
 
-import type { SnapshotStatus as _csi_v0_SnapshotStatus, SnapshotStatus__Output as _csi_v0_SnapshotStatus__Output } from '../../csi/v0/SnapshotStatus.js';
+import type { SnapshotStatus as _csi_v0_SnapshotStatus, SnapshotStatus__Output as _csi_v0_SnapshotStatus__Output } from './SnapshotStatus.js';
 import type { Long } from '@grpc/proto-loader';
 
 export interface Snapshot {

@@ -1,7 +1,7 @@
 // Original file: proto/csi-v0.3.proto
 
-import type { VolumeCapability as _csi_v0_VolumeCapability, VolumeCapability__Output as _csi_v0_VolumeCapability__Output } from '../../csi/v0/VolumeCapability.js';
-import type { Topology as _csi_v0_Topology, Topology__Output as _csi_v0_Topology__Output } from '../../csi/v0/Topology.js';
+import type { VolumeCapability as _csi_v0_VolumeCapability, VolumeCapability__Output as _csi_v0_VolumeCapability__Output } from './VolumeCapability.js';
+import type { Topology as _csi_v0_Topology, Topology__Output as _csi_v0_Topology__Output } from './Topology.js';
 
 export interface ValidateVolumeCapabilitiesRequest {
   'volume_id'?: (string);

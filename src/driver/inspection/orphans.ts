@@ -9,13 +9,9 @@ import { constants, readdirSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { errorCode } from '../../base/errors.js';
-import {
-  isCopyName,
-  isObjectName,
-  isTemporaryName,
-} from '../../driver/backends/reflink/pool-layout.js';
-import { loadAddon } from '../../driver/native/addon.js';
-import { detachOpenLoop } from '../../driver/native/block-device.js';
+import { isCopyName, isObjectName, isTemporaryName } from '../backends/reflink/pool-layout.js';
+import { loadAddon } from '../native/addon.js';
+import { detachOpenLoop } from '../native/block-device.js';
 import { dmDevice, knownIds, type NodeView, type PoolView, textOf } from './node.js';
 
 export interface Orphan {

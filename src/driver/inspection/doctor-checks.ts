@@ -8,18 +8,15 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { humanSize } from '../../base/human-size.js';
 import { missingPrograms } from '../../base/process/exec.js';
-import { SETTINGS, unknownNames } from '../../driver/config/config.js';
+import { SETTINGS, unknownNames } from '../config/config.js';
 import {
   CAPABILITY_USES,
   type Capability,
   heldCapabilities,
-} from '../../driver/host/process-capabilities.js';
-import { loadAddon } from '../../driver/native/addon.js';
-import { foundObjects } from '../../driver/volumes/unknown-objects.js';
-import { probeReady } from '../../tools/client/connection.js';
-import { socketProblem } from '../socket.js';
-import { usedPercent } from './list-commands.js';
-import { type NodeView, type PoolView, textOf } from './node.js';
+} from '../host/process-capabilities.js';
+import { loadAddon } from '../native/addon.js';
+import { foundObjects } from '../volumes/unknown-objects.js';
+import { type NodeView, type PoolView, textOf, usedPercent } from './node.js';
 import { findOrphans, withoutRows } from './orphans.js';
 
 export interface Finding {
@@ -81,7 +78,6 @@ export const DOCTOR_CHECKS: readonly Check[] = [
   { name: 'contents', run: contents },
   { name: 'mounts', run: mounts },
   { name: 'orphans', run: orphans },
-  { name: 'socket', run: socket },
 ];
 
 const nothing = (detail: string): CheckResult => ({ detail, findings: [] });
@@ -479,35 +475,4 @@ async function orphans({ node, plugin }: DoctorContext): Promise<CheckResult> {
       remedy: 'blockdelta gc shows the proof; stop the plugin and run blockdelta gc --apply',
     })),
   };
-}
-
-async function socket({ socketPath, env, plugin }: DoctorContext): Promise<CheckResult> {
-  if (socketPath === null) return nothing('not examined: set CSI_ENDPOINT or use --endpoint');
-  const problem = await socketProblem(socketPath);
-  if (problem !== null) {
-    const { message } = problem;
-    const found = plugin === null ? `${message} (no plugin holds the catalogue)` : message;
-    const remedy = 'see docs/errors.md, "The socket"';
-    return { detail: socketPath, findings: [{ found, remedy }] };
-  }
-  const findings: Finding[] = [];
-  const wanted = Number.parseInt(
-    env['BLOCKDELTA_SOCKET_MODE'] || SETTINGS.BLOCKDELTA_SOCKET_MODE.fallback,
-    8,
-  );
-  const mode = statSync(socketPath).mode & 0o777;
-  if ((mode & ~wanted) !== 0) {
-    findings.push({
-      found: `the socket ${socketPath} has mode ${mode.toString(8)}, more than ${wanted.toString(8)}`,
-      remedy: `chmod ${wanted.toString(8)} ${socketPath}: whoever can write to it controls all volumes`,
-    });
-  }
-  const answer = await probeReady(socketPath);
-  if (answer !== null) {
-    findings.push({
-      found: `the plugin is not ready: ${answer}`,
-      remedy: 'do what the message says',
-    });
-  }
-  return { detail: socketPath, findings };
 }

@@ -16,20 +16,16 @@ import {
   readMountInfo,
 } from '../../base/system/mountinfo.js';
 import type { NativeFailure } from '../../base/system/native-result.js';
-import {
-  isCopyName,
-  isObjectName,
-  isTemporaryName,
-} from '../../driver/backends/reflink/pool-layout.js';
-import type { DeviceRecord } from '../../driver/backends/thin/ledger/ledger.js';
-import { ledgerContents } from '../../driver/backends/thin/ledger/ledger-contents.js';
-import { PoolNames } from '../../driver/backends/thin/pool/pool-names.js';
-import { type CatalogueContents, catalogueContents } from '../../driver/catalogue/contents.js';
-import type { SnapshotRecord, VolumeRecord } from '../../driver/catalogue/records.js';
-import { SETTINGS } from '../../driver/config/config.js';
-import { type PoolConfig, parsePools } from '../../driver/config/pools.js';
-import { type LoopDevice, loadAddon } from '../../driver/native/addon.js';
-import type { DmDevice, ThinPoolStatus } from '../../driver/native/dm-addon.js';
+import { isCopyName, isObjectName, isTemporaryName } from '../backends/reflink/pool-layout.js';
+import type { DeviceRecord } from '../backends/thin/ledger/ledger.js';
+import { ledgerContents } from '../backends/thin/ledger/ledger-contents.js';
+import { PoolNames } from '../backends/thin/pool/pool-names.js';
+import { type CatalogueContents, catalogueContents } from '../catalogue/contents.js';
+import type { SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
+import { SETTINGS } from '../config/config.js';
+import { type PoolConfig, parsePools } from '../config/pools.js';
+import { type LoopDevice, loadAddon } from '../native/addon.js';
+import type { DmDevice, ThinPoolStatus } from '../native/dm-addon.js';
 
 /** Inode number of the top of a subvolume. */
 const SUBVOLUME_TOP = 256n;
@@ -367,4 +363,10 @@ function statOrNull(path: string) {
     if (errorCode(thrown) === 'ENOENT') return null;
     throw thrown;
   }
+}
+
+/** Used share of the pool, whole percent rounded up, so that only an empty pool shows 0. */
+export function usedPercent({ totalBytes, freeBytes }: PoolView): number | null {
+  if (totalBytes === null || freeBytes === null || totalBytes === 0n) return null;
+  return Math.ceil(Number(((totalBytes - freeBytes) * 1000n) / totalBytes) / 10);
 }
