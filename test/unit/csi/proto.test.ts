@@ -2,7 +2,12 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import protobuf from 'protobufjs';
-import { clientServices, csiProto, servedServices } from '../../../src/base/csi/proto.js';
+import {
+  CONVERSION,
+  clientServices,
+  csiProto,
+  servedServices,
+} from '../../../src/base/csi/proto.js';
 import { packagePath } from '../../../src/base/package-root.js';
 import { received } from '../../support/received-request.js';
 import { CSI_PROTO, rootWithComments } from '../../support/request-fields.js';
@@ -28,6 +33,14 @@ test('the proto that the plugin loads is the same as the one compared with the d
     key === 'removedIn' ? undefined : value,
   ) as Description;
   assertSame(describe(csiProto().root), withoutRemovals);
+});
+
+test('types are generated with the options of the decoder', () => {
+  const script = readFileSync(packagePath('scripts/generate-types'), 'utf8');
+  const flags = Object.entries(CONVERSION).map(([name, value]) =>
+    value === true ? `--${name}` : `--${name}=${(value as { name: string }).name}`,
+  );
+  assert.ok(script.includes(` ${flags.join(' ')} `), flags.join(' '));
 });
 
 test('the options have the extension numbers that other CSI code uses', () => {

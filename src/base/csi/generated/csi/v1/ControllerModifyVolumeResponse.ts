@@ -1,8 +1,0 @@
-// Original file: proto/csi.proto
-
-
-export interface ControllerModifyVolumeResponse {
-}
-
-export interface ControllerModifyVolumeResponse__Output {
-}

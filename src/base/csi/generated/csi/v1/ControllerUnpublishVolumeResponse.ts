@@ -1,8 +1,0 @@
-// Original file: proto/csi.proto
-
-
-export interface ControllerUnpublishVolumeResponse {
-}
-
-export interface ControllerUnpublishVolumeResponse__Output {
-}

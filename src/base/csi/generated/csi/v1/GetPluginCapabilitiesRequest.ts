@@ -1,8 +1,0 @@
-// Original file: proto/csi.proto
-
-
-export interface GetPluginCapabilitiesRequest {
-}
-
-export interface GetPluginCapabilitiesRequest__Output {
-}

@@ -1,8 +1,0 @@
-// Original file: proto/csi.proto
-
-
-export interface NodeGetCapabilitiesRequest {
-}
-
-export interface NodeGetCapabilitiesRequest__Output {
-}

@@ -1,8 +1,0 @@
-// Original file: proto/csi.proto
-
-
-export interface NodeUnpublishVolumeResponse {
-}
-
-export interface NodeUnpublishVolumeResponse__Output {
-}

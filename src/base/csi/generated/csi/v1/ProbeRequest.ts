@@ -1,8 +1,0 @@
-// Original file: proto/csi.proto
-
-
-export interface ProbeRequest {
-}
-
-export interface ProbeRequest__Output {
-}

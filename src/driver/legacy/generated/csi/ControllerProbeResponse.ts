@@ -1,8 +1,0 @@
-// Original file: proto/csi-v0.1.proto
-
-
-export interface ControllerProbeResponse {
-}
-
-export interface ControllerProbeResponse__Output {
-}
