@@ -13,8 +13,8 @@ import type { Logger } from 'pino';
 import { nodeKey } from '../base/csi/handles.js';
 import { CALLER_HEADER, DESTINATION_HEADER, destinationOf } from '../base/csi/routed-calls.js';
 import { CsiError, StatusCode } from '../base/errors.js';
-import { parseHostPort } from '../base/settings/values.js';
 import type { TlsFiles } from '../base/listening/tls-files.js';
+import { parseHostPort } from '../base/settings/values.js';
 import {
   framed,
   MessageSplitter,

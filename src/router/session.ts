@@ -9,8 +9,8 @@
 import { X509Certificate } from 'node:crypto';
 import { type ClientHttp2Session, connect as connectHttp2 } from 'node:http2';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
-import type { HostPort } from '../base/settings/values.js';
 import { carriesName, type TlsFiles } from '../base/listening/tls-files.js';
+import type { HostPort } from '../base/settings/values.js';
 
 /** From the start of a connection until the node has answered. */
 const CONNECT_MS = 3000;

@@ -123,7 +123,7 @@ for (const pool of KINDS) {
     const root = running.poolPath(pool);
     const decoy = running.poolPath(pool, 'decoy');
     mkdirSync(decoy);
-    for (const name of ['', 'volumes', 'snapshots', 'used']) {
+    for (const name of ['', 'volumes', 'snapshots', 'initialized']) {
       const place = join(root, name);
       for (const options of [
         ['-t', 'tmpfs', 'tenant', place],

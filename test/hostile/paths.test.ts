@@ -101,7 +101,7 @@ test('H6: an id deletes nothing unless a record or a mount proves that it belong
 
 test('H6: marks and directories of the pool stay, whatever request names them', async () => {
   const volume = await node.used(blockCapability());
-  const mark = `${pool}/used/${volume.volumeId}`;
+  const mark = `${pool}/initialized/${volume.volumeId}`;
   const before = readdirSync(pool);
   for (const [rpc, field] of RELEASE) {
     for (const volume_id of [volume.volumeId, ...UNKNOWN]) {

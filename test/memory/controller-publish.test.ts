@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
-import { forgetNodeId } from '../support/direct-database.js';
 import { MemoryPlugin, runMemoryPlugin } from '../support/memory-plugin.js';
 import { createRequest, type HeldVolume } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
@@ -114,44 +113,22 @@ test('a volume deleted and recreated under its name is not published', async () 
   await orchestrator.delete(second);
 });
 
-test('a volume published by a node that had another id is FAILED_PRECONDITION until that is unpublished', async (t) => {
-  const env: Record<string, string> = {
-    BLOCKDELTA_CONTROLLER_PUBLISH: 'on',
-    BLOCKDELTA_NODE_ID: 'node-one',
-  };
-  const moved = new MemoryPlugin({ env });
-  t.after(() => moved.stop());
-  const start = async (nodeId: string, publishing: string): Promise<void> => {
-    await moved.stop();
-    // As a catalogue that recorded no node id.
-    forgetNodeId(moved.path('state', 'catalogue.sqlite'));
-    env['BLOCKDELTA_NODE_ID'] = nodeId;
-    env['BLOCKDELTA_CONTROLLER_PUBLISH'] = publishing;
-    await moved.start();
-  };
-  const publication = (node_id: string): Message => ({
-    ...{ volume_id, node_id, volume_capability: blockCapability() },
-  });
-  const nodes = async (): Promise<string[]> => {
-    const { entries } = await moved.client.controller.ListVolumes({});
-    return entries[0].status.published_node_ids;
-  };
-  await moved.start();
-  const { volume } = await moved.client.controller.CreateVolume(createRequest('moving'));
+test('what was published before publishing was switched off blocks nothing', async (t) => {
+  const env: Record<string, string> = { BLOCKDELTA_CONTROLLER_PUBLISH: 'on' };
+  const switched = new MemoryPlugin({ env });
+  t.after(() => switched.stop());
+  await switched.start();
+  const { volume } = await switched.client.controller.CreateVolume(createRequest('switched'));
   const { volume_id } = volume;
-  await moved.client.controller.ControllerPublishVolume(publication('node-one'));
-  await start('node-two', 'on');
-  const second = moved.client.controller;
-  const call = second.ControllerPublishVolume(publication('node-two'));
-  await refused(call, 'FAILED_PRECONDITION', /node-one/);
-  assert.deepEqual(await nodes(), ['node-one']);
-  await second.ControllerUnpublishVolume({ volume_id, node_id: 'node-one' });
-  await second.ControllerPublishVolume(publication('node-two'));
-  await start('node-two', 'off');
-  // Old publications block nothing.
-  const { controller: third } = moved.client;
-  assert.deepEqual(await nodes(), []);
-  await refused(third.ControllerPublishVolume(publication('node-two')), 'UNIMPLEMENTED');
-  await refused(third.ControllerUnpublishVolume(publication('node-two')), 'UNIMPLEMENTED');
-  await third.DeleteVolume({ volume_id });
+  const publication = { volume_id, node_id: NODE, volume_capability: blockCapability() };
+  await switched.client.controller.ControllerPublishVolume(publication);
+  await switched.stop();
+  env['BLOCKDELTA_CONTROLLER_PUBLISH'] = 'off';
+  await switched.start();
+  const { controller } = switched.client;
+  const { entries } = await controller.ListVolumes({});
+  assert.deepEqual(entries[0].status.published_node_ids, []);
+  await refused(controller.ControllerPublishVolume(publication), 'UNIMPLEMENTED');
+  await refused(controller.ControllerUnpublishVolume(publication), 'UNIMPLEMENTED');
+  await controller.DeleteVolume({ volume_id });
 });

@@ -12,11 +12,10 @@ import {
   nodeKey,
 } from '../../src/base/csi/handles.js';
 import type { Message } from '../support/csi-client.js';
-import { forgetNodeId, openCatalogueHere } from '../support/direct-database.js';
 import { runMemoryPlugin } from '../support/memory-plugin.js';
 import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
 import { allRpcs, encodeMessage, RawConnection, type RpcDescription } from '../support/raw-call.js';
-import { TEST_NODE_KEY, volumeRecord } from '../support/records.js';
+import { TEST_NODE_KEY } from '../support/records.js';
 import { refused } from '../support/refusal.js';
 
 const NOBODY = '00000000-0000-0000-0000-000000000000';
@@ -193,32 +192,4 @@ test('one foreign member makes a group refused, and a snapshot of this node is n
   const group = call('CreateVolumeGroupSnapshot', { name: 'mixed', source_volume_ids });
   await refused(group, 'FAILED_PRECONDITION', /^source_volume_ids\[1\]: /);
   await assertAsBefore();
-});
-
-test('volumes from before a change of the node id keep working, and repeated deletions of them succeed', async () => {
-  const former = nodeKey('its-name-before');
-  const volume = volumeRecord({ volumeId: newVolumeId(former), pool: 'main', name: 'before' });
-  await running.stop();
-  const file = running.path('state', 'catalogue.sqlite');
-  forgetNodeId(file);
-  const catalogue = openCatalogueHere(file);
-  catalogue.insertVolume(volume);
-  catalogue.close();
-  const content = { sizeBytes: volume.sizeBytes, blocks: new Map() };
-  running.storages.get('main')?.volumes.set(volume.volumeId, content);
-  await running.start();
-  const held = orchestrator.hold('before', {
-    ...{ volume_id: volume.volumeId, capacity_bytes: String(volume.sizeBytes) },
-  });
-  const snapshot = await orchestrator.snapshot(held, 'of the old one');
-  assert.ok(snapshot.startsWith(`snap-${TEST_NODE_KEY}-`), 'new handles carry the present key');
-  await orchestrator.expand(held, 32 * MIB);
-  const spec = { volumeId: held.id, sizeBytes: 32 * MIB };
-  await orchestrator.delete(await orchestrator.create('clone', spec));
-  await orchestrator.deleteSnapshot(snapshot);
-  await orchestrator.delete(held);
-  await running.restart();
-  await orchestrator.delete(held);
-  const foreign = controller().DeleteVolume({ volume_id: newVolumeId(OTHER) });
-  await refused(foreign, 'FAILED_PRECONDITION');
 });

@@ -46,10 +46,3 @@ function openHere<T extends object>(
   const database = openSound(definition);
   return { ...callsOf(database), close: () => database.close() };
 }
-
-/** A catalogue as versions left it that recorded no node id. */
-export function forgetNodeId(file: string): void {
-  const database = openSound(catalogueDefinition(file));
-  database.exec('UPDATE catalogue SET node_id = NULL; DELETE FROM former_node_keys');
-  database.close();
-}

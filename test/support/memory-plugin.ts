@@ -119,7 +119,7 @@ export class MemoryPlugin {
     this.reconciled = await reconcile({ catalogue, registry, retainedBases, lacksRows: false });
     const scanThreads = new ScanThreads(native, 1);
     const identity = await settleNodeIdentity(
-      { catalogue, stateDirectory: config.stateDirectory, logger },
+      { catalogue, stateDirectory: config.stateDirectory },
       config.nodeId,
     );
     const parts = { catalogue, native, scanThreads, registry, locks, retainedBases, identity };

@@ -13,7 +13,7 @@ import { catalogueCalls, catalogueDefinition } from './sqlite-catalogue.js';
 
 export interface CatalogueContents {
   uuid: string;
-  /** Null: an older version has written the catalogue. */
+  /** Null before the first start has recorded it. */
   nodeId: string | null;
   pools: { name: string; uuid: string }[];
   /** In every state but deleted. */

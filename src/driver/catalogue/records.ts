@@ -97,7 +97,7 @@ export interface PublicationRecord {
   targetPath: string;
   /**
    * The path without symbolic links, as it was when the volume was published there: what is unpublished
-   * later, wherever the path leads by then. Null if an older version has recorded the publication.
+   * later, wherever the path leads by then. Null in a request, if a directory above it does not exist.
    */
   resolvedPath: string | null;
   volumeId: string;

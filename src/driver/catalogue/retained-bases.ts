@@ -11,11 +11,11 @@ import * as rows from './rows.js';
 const SELECT = `
   SELECT *,
     EXISTS (SELECT 1 FROM volumes
-      WHERE volumes.volume_id = kept_bases.volume_id AND volumes.state <> 'deleted')
+      WHERE volumes.volume_id = retained_bases.volume_id AND volumes.state <> 'deleted')
     OR EXISTS (SELECT 1 FROM snapshots
-      WHERE snapshots.volume_id = kept_bases.volume_id
-        AND snapshots.sequence > kept_bases.sequence) AS useful
-  FROM kept_bases`;
+      WHERE snapshots.volume_id = retained_bases.volume_id
+        AND snapshots.sequence > retained_bases.sequence) AS useful
+  FROM retained_bases`;
 
 export function retainedBaseCalls(database: SqliteConnection) {
   return {
@@ -31,7 +31,7 @@ export function retainedBaseCalls(database: SqliteConnection) {
     retainedBasesOf: reads((pool: string, volumeId: string): RetainedBaseRecord[] =>
       database
         .all(
-          `${SELECT} WHERE pool = ? AND volume_id = ? AND lost_reason IS NULL ORDER BY sequence`,
+          `${SELECT} WHERE pool = ? AND volume_id = ? AND invalid_reason IS NULL ORDER BY sequence`,
           pool,
           volumeId,
         )
@@ -39,14 +39,14 @@ export function retainedBaseCalls(database: SqliteConnection) {
     ),
     invalidateRetainedBase: freesSpace((snapshotId: string, reason: string, timeNs: bigint): void =>
       database.run(
-        'UPDATE kept_bases SET lost_reason = ?, lost_ns = ? WHERE snapshot_id = ?',
+        'UPDATE retained_bases SET invalid_reason = ?, invalid_ns = ? WHERE snapshot_id = ?',
         reason,
         timeNs,
         snapshotId,
       ),
     ),
     removeRetainedBase: freesSpace((snapshotId: string): void =>
-      database.run('DELETE FROM kept_bases WHERE snapshot_id = ?', snapshotId),
+      database.run('DELETE FROM retained_bases WHERE snapshot_id = ?', snapshotId),
     ),
   };
 }
@@ -58,8 +58,8 @@ export function insertRetainedBase(
   { deletedNs, storedBytes, invalidReason }: NewRetainedBase,
 ): void {
   database.run(
-    `INSERT INTO kept_bases (snapshot_id, volume_id, pool, sequence, size_bytes, creation_time_ns,
-       deleted_ns, stored_bytes, lost_reason, lost_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+    `INSERT INTO retained_bases (snapshot_id, volume_id, pool, sequence, size_bytes, creation_time_ns,
+       deleted_ns, stored_bytes, invalid_reason, invalid_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
     snapshot.snapshotId,
     snapshot.volumeId,
     snapshot.pool,

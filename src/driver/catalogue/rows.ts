@@ -33,7 +33,7 @@ export function volumeRow(row: Row): VolumeRecord {
     capabilities: json<VolumeCapability[]>(row, 'capabilities'),
     sourceSnapshotId: optionalText(row, 'source_snapshot_id'),
     sourceVolumeId: optionalText(row, 'source_volume_id'),
-    pristine: integer(row, 'fresh') === 1n,
+    pristine: integer(row, 'pristine') === 1n,
     awaitsGrowth: integer(row, 'awaits_growth') === 1n,
     createdNs: integer(row, 'created_ns'),
   };
@@ -51,7 +51,7 @@ export function snapshotRow(row: Row): SnapshotRecord {
     sequence: integer(row, 'sequence'),
     creationTimeNs: integer(row, 'creation_time_ns'),
     parameters: json<StringMap>(row, 'parameters'),
-    pristine: integer(row, 'fresh') === 1n,
+    pristine: integer(row, 'pristine') === 1n,
   };
 }
 
@@ -96,7 +96,7 @@ export function groupRow(row: Row): GroupSnapshotRecord {
 }
 
 export function retainedBaseRow(row: Row): RetainedBaseRecord {
-  const reason = optionalText(row, 'lost_reason');
+  const reason = optionalText(row, 'invalid_reason');
   return {
     snapshotId: text(row, 'snapshot_id'),
     volumeId: text(row, 'volume_id'),
@@ -106,7 +106,7 @@ export function retainedBaseRow(row: Row): RetainedBaseRecord {
     creationTimeNs: integer(row, 'creation_time_ns'),
     deletedNs: integer(row, 'deleted_ns'),
     storedBytes: integer(row, 'stored_bytes'),
-    invalidated: reason === null ? null : { reason, timeNs: integer(row, 'lost_ns') },
+    invalidated: reason === null ? null : { reason, timeNs: integer(row, 'invalid_ns') },
     useful: integer(row, 'useful') === 1n,
   };
 }

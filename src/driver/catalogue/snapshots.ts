@@ -197,7 +197,7 @@ function insertSnapshot(database: SqliteConnection, snapshot: NewSnapshot): Snap
   insertUnique(`snapshot name '${snapshot.name}'`, () =>
     database.run(
       `INSERT INTO snapshots (snapshot_id, name, group_snapshot_id, volume_id, pool, size_bytes,
-         state, creation_time_ns, parameters, fresh) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+         state, creation_time_ns, parameters, pristine) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
       snapshot.snapshotId,
       snapshot.name,
       snapshot.groupSnapshotId,

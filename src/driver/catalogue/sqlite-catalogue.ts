@@ -123,33 +123,16 @@ function unknownAmong(database: SqliteConnection, ids: readonly string[]): strin
 
 function nodeCalls(database: SqliteConnection) {
   return {
-    /** The id of the node that this catalogue serves; null if it is not recorded. */
+    /** The id of the node that this catalogue serves; null before the first start has recorded it. */
     nodeId: reads(
       (): string | null =>
         (database.get('SELECT node_id FROM catalogue')?.['node_id'] ?? null) as string | null,
     ),
-    /** Records the node, once, and the keys of earlier node ids. */
-    adoptNodeId: writes((nodeId: string, formerKeys: readonly string[]): void => {
-      database.run('UPDATE catalogue SET node_id = ? WHERE node_id IS NULL', nodeId);
-      for (const key of formerKeys) {
-        database.run('INSERT OR IGNORE INTO former_node_keys (node_key) VALUES (?)', key);
-      }
-    }),
-    /** The recorded keys, and those of all handles, also of deleted volumes and retained bases. */
-    nodeKeys: reads((): string[] => nodeKeys(database)),
+    /** Records the node, once. */
+    adoptNodeId: writes((nodeId: string): void =>
+      database.run('UPDATE catalogue SET node_id = ? WHERE node_id IS NULL', nodeId),
+    ),
   };
-}
-
-/** The key follows the prefix of a handle and its hyphen. */
-function nodeKeys(database: SqliteConnection): string[] {
-  const found = database.all(
-    `SELECT node_key FROM former_node_keys
-       UNION SELECT substr(volume_id, 5, 12) FROM volumes
-       UNION SELECT substr(snapshot_id, 6, 12) FROM snapshots
-       UNION SELECT substr(snapshot_id, 6, 12) FROM kept_bases
-       UNION SELECT substr(group_snapshot_id, 7, 12) FROM group_snapshots`,
-  );
-  return found.map((row) => String(row['node_key']));
 }
 
 function backUp(database: SqliteConnection, file: string): void {

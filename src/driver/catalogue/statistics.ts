@@ -50,12 +50,12 @@ export function statisticsCalls(database: SqliteConnection) {
                 WHERE pool = pools.name AND state = 'ready') AS volumes,
              (SELECT COUNT(*) FROM snapshots
                 WHERE pool = pools.name AND state = 'ready') AS snapshots,
-             (SELECT COUNT(*) FROM kept_bases
-                WHERE pool = pools.name AND lost_reason IS NULL) AS usable,
-             (SELECT COALESCE(SUM(stored_bytes), 0) FROM kept_bases
-                WHERE pool = pools.name AND lost_reason IS NULL) AS usable_bytes,
-             (SELECT COUNT(*) FROM kept_bases
-                WHERE pool = pools.name AND lost_reason IS NOT NULL) AS invalidated
+             (SELECT COUNT(*) FROM retained_bases
+                WHERE pool = pools.name AND invalid_reason IS NULL) AS usable,
+             (SELECT COALESCE(SUM(stored_bytes), 0) FROM retained_bases
+                WHERE pool = pools.name AND invalid_reason IS NULL) AS usable_bytes,
+             (SELECT COUNT(*) FROM retained_bases
+                WHERE pool = pools.name AND invalid_reason IS NOT NULL) AS invalidated
            FROM pools ORDER BY name`,
         )
         .map(poolCounts);

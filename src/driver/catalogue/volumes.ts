@@ -36,7 +36,7 @@ export function volumeCalls(database: SqliteConnection) {
         database.run(
           `INSERT INTO volumes (volume_id, name, pool, size_bytes, state, parameters,
              created_mutable_parameters, mutable_parameters, capabilities, source_snapshot_id,
-             source_volume_id, fresh, awaits_growth, created_ns)
+             source_volume_id, pristine, awaits_growth, created_ns)
            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
           volume.volumeId,
           volume.name,
@@ -60,7 +60,7 @@ export function volumeCalls(database: SqliteConnection) {
     ),
     /** Called before the volume is first handed out. It is never formatted after that. */
     markVolumeInitialized: writes((volumeId: string): void =>
-      database.run('UPDATE volumes SET fresh = 0 WHERE volume_id = ?', volumeId),
+      database.run('UPDATE volumes SET pristine = 0 WHERE volume_id = ?', volumeId),
     ),
     /** The volume's file system has the promised size: ends `awaitsGrowth`. */
     markVolumeGrown: writes((volumeId: string): void =>

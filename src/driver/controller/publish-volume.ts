@@ -101,18 +101,10 @@ async function publish(
   publication: ControllerPublicationRecord,
 ): Promise<void> {
   const { volumeId, nodeId } = publication;
-  const existing = await catalogue.controllerPublications(volumeId);
-  const here = existing.find((record) => record.nodeId === nodeId);
-  if (here !== undefined) return assertSame(here, publication);
-  const [elsewhere] = existing;
-  if (elsewhere !== undefined) {
-    throw CsiError.failedPrecondition(
-      `volume ${volumeId} is published on node ${elsewhere.nodeId}, and can be used on one node at a time; unpublish it there first`,
-    );
-  }
+  const [existing] = await catalogue.controllerPublications(volumeId);
+  if (existing !== undefined) return assertSame(existing, publication);
   const { maxVolumesPerNode } = config;
-  const all = maxVolumesPerNode === 0 ? [] : await catalogue.listControllerPublications();
-  const count = all.filter((record) => record.nodeId === nodeId).length;
+  const count = maxVolumesPerNode === 0 ? 0 : (await catalogue.listControllerPublications()).length;
   if (maxVolumesPerNode > 0 && count >= maxVolumesPerNode) {
     throw CsiError.resourceExhausted(
       `node ${nodeId} has ${count} volumes published and BLOCKDELTA_MAX_VOLUMES_PER_NODE is ` +

@@ -7,7 +7,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type { handleUnaryCall } from '@grpc/grpc-js';
 import { type AnyUnaryHandler, EncodedResponse, ResponseParts } from '../../base/csi/service.js';
-import type { CsiError, } from '../../base/errors.js';
+import type { CsiError } from '../../base/errors.js';
 import { inCallSpan } from './call-span.js';
 import { statusOf } from './call-status.js';
 import type { CallRegistry, Rpc } from './calls.js';

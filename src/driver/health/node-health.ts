@@ -12,8 +12,8 @@ import {
   requireString,
 } from '../../base/csi/fields.js';
 import type { RequestOf, ResponseOf, UnaryHandlers } from '../../base/csi/service.js';
-import { readyVolume } from '../volumes/ready-volume.js';
 import { type VolumeView, viewForRelease } from '../usage/volume-view.js';
+import { readyVolume } from '../volumes/ready-volume.js';
 import { healthMessage } from './controller-health.js';
 import { type HealthDependencies, PoolProbe, PROBE_AGE_MS } from './storage-observations.js';
 import { observeUse } from './use-observations.js';

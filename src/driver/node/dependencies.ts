@@ -4,8 +4,8 @@ import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { Config } from '../config/config.js';
 import type { VolumeCondition } from '../health/volume-health.js';
 import type { NativeRunner } from '../native/pool.js';
-import type { OperationLocks } from '../volumes/operation-locks.js';
 import type { VolumeView } from '../usage/volume-view.js';
+import type { OperationLocks } from '../volumes/operation-locks.js';
 
 export interface NodeDependencies {
   config: NodeConfig;

@@ -30,8 +30,8 @@ import {
   probe,
   publishedOptions,
 } from '../host/filesystem.js';
-import { isPristine, markInitialized } from '../volumes/pristine.js';
 import { isReaderOnly } from '../usage/volume-view.js';
+import { isPristine, markInitialized } from '../volumes/pristine.js';
 import type { NodeDependencies } from './dependencies.js';
 import {
   type FileSystemStaging,

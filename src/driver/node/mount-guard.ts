@@ -13,8 +13,6 @@ import type { Attachment } from '../backends/backend.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { isHeldExclusively } from '../host/device-holders.js';
 import type { FileSystem } from '../host/file-systems.js';
-import { UNTRUSTED } from '../host/filesystem.js';
-import { setLayerFlags } from '../host/layers.js';
 import { otherBtrfsMounted, unaskedInForce } from '../host/mounted-file-system.js';
 import { mount } from '../host/mounter.js';
 import { btrfsIdentity, superblockObjection } from '../host/superblock.js';
@@ -117,15 +115,6 @@ async function isIdOfOther(
   if (uuid === own) return false;
   const owner = await catalogue.volumeById(volumeId.slice(0, -own.length) + uuid);
   return owner !== null && owner.state !== 'deleted';
-}
-
-/** Takes set-user-ID programs and device nodes out of a staging mount that an older plugin has made. */
-export async function distrust(
-  { native }: Pick<Dependencies, 'native'>,
-  entry: MountEntry,
-): Promise<void> {
-  const { mountPoint: target } = entry;
-  await setLayerFlags(native, entry, { target, readOnly: false, options: UNTRUSTED });
 }
 
 /**

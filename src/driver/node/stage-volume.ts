@@ -20,7 +20,6 @@ import { isFileSystem } from '../host/file-systems.js';
 import { bindLayer, makeTarget } from '../host/layers.js';
 import { topMount } from '../host/mounter.js';
 import { assertNoLink, entryAt } from '../host/target.js';
-import { markInitialized } from '../volumes/pristine.js';
 import {
   foreignMount,
   isReaderOnly,
@@ -32,10 +31,11 @@ import {
   type VolumeView,
   viewVolume,
 } from '../usage/volume-view.js';
+import { markInitialized } from '../volumes/pristine.js';
 import type { NodeDependencies } from './dependencies.js';
 import { stageFileSystem } from './file-system.js';
 import { growStaged, growsMounted } from './growth.js';
-import { distrust, releaseUnused } from './mount-guard.js';
+import { releaseUnused } from './mount-guard.js';
 import type { Place } from './paths.js';
 import { clearStagedDevice, releaseStaging } from './unstage-volume.js';
 import { applyToDevice } from './volume-settings.js';
@@ -181,7 +181,6 @@ async function confirmStaged(
   await applyToDevice(deps, volume, attachment.devicePath);
   const { entry } = staged;
   if (capability.accessType === 'mount' && isFileSystem(entry.fsType)) {
-    await distrust(deps, entry);
     const staging = { volume, attachment, capability, directory: entry.mountPoint, context };
     if (await growsMounted(staging, entry.fsType)) {
       await growStaged(deps, staging, entry.fsType, null);

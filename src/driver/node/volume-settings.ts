@@ -12,13 +12,13 @@ import { majorOf, minorOf } from '../../base/system/mountinfo.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { applyBlockSettings } from '../host/block-settings.js';
 import { findPodCgroup, isCgroup2, liftLimits, setLimits } from '../host/io-limits.js';
+import { livePublications, viewVolume } from '../usage/volume-view.js';
 import {
   type DeviceSettings,
   hasLimits,
   parseDeviceSettings,
   type SettingsApplier,
 } from '../volumes/device-settings.js';
-import { livePublications, viewVolume } from '../usage/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 
 /** For the controller, which knows no devices. */

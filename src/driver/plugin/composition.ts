@@ -117,7 +117,7 @@ async function compose(
   const lastStop = await marker.begin(isFirstStart);
   teardown.add(() => marker.end());
   const { stateDirectory } = config;
-  const identity = await settleNodeIdentity({ catalogue, stateDirectory, logger }, config.nodeId);
+  const identity = await settleNodeIdentity({ catalogue, stateDirectory }, config.nodeId);
   const devices = await startPool(config.deviceThreads, teardown);
   metrics?.observeWorkers('device', () => devices.load);
   const mounts = await startPool(MOUNT_THREADS, teardown, 1);

@@ -53,9 +53,9 @@ function mapHandlers<Handler>(
   );
 }
 
-function isForeign(handle: string, { keys }: NodeIdentity): boolean {
-  const key = nodeKeyOf(handle);
-  return key !== null && !keys.has(key);
+function isForeign(handle: string, { key }: NodeIdentity): boolean {
+  const found = nodeKeyOf(handle);
+  return found !== null && found !== key;
 }
 
 /**

@@ -13,7 +13,7 @@ import { join } from 'node:path';
 import { bestEffort } from '../../base/best-effort.js';
 import { errorCode } from '../../base/errors.js';
 
-/** not recorded: the first start, or the first one of a version that records it after an older one. */
+/** not recorded: the first start. */
 export type LastStop = 'clean' | 'killed or crashed' | 'the machine stopped' | 'not recorded';
 
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';

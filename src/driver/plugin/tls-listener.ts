@@ -13,9 +13,9 @@ import {
   type Server as TlsServer,
 } from 'node:tls';
 import type { Logger } from 'pino';
-import { formatHostPort, type ListenSettings } from '../../base/settings/tls.js';
 import { StartError } from '../../base/listening/socket-path.js';
 import { carriesName, TlsFiles } from '../../base/listening/tls-files.js';
+import { formatHostPort, type ListenSettings } from '../../base/settings/tls.js';
 
 /** Handshakes at once. */
 const MAX_HANDSHAKES = 64;

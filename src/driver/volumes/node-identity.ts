@@ -1,5 +1,5 @@
 /**
- * Which node this catalogue serves, and which node keys its handles carry.
+ * Which node this catalogue serves.
  *
  * The node id is part of every handle and of every volume's topology, so a catalogue keeps the one it
  * began with. A start under another id would change the topology of all volumes without a word: it is
@@ -8,36 +8,23 @@
 
 import { nodeKey } from '../../base/csi/handles.js';
 import { CsiError } from '../../base/errors.js';
-import type { Logger } from '../../base/logger.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 
 export interface NodeIdentity {
   readonly nodeId: string;
-  /** The key in new handles. */
+  /** The key in its handles. A handle with any other key belongs to another node. */
   readonly key: string;
-  /**
-   * The keys of all handles that are this node's: its own, and those it has made under other node ids. A
-   * handle with any other key belongs to another node.
-   */
-  readonly keys: ReadonlySet<string>;
 }
 
 export interface NodeIdentityDependencies {
-  catalogue: Pick<AsyncCatalogue, 'nodeId' | 'adoptNodeId' | 'nodeKeys'>;
+  catalogue: Pick<AsyncCatalogue, 'nodeId' | 'adoptNodeId'>;
   /** Names the catalogue in the refusal. */
   stateDirectory: string;
-  logger: Pick<Logger, 'warn'>;
 }
 
-/**
- * Call it once, before anything is served. FAILED_PRECONDITION if the catalogue belongs to another node.
- *
- * A catalogue without a recorded id is new, or was written by a version that recorded none. That one gets
- * the present id even if its handles carry another key: the id they were made with cannot be computed
- * from the key, and may be the name of a pod that is gone.
- */
+/** Call it once, before anything is served. FAILED_PRECONDITION if the catalogue belongs to another node. */
 export async function settleNodeIdentity(
-  { catalogue, stateDirectory, logger }: NodeIdentityDependencies,
+  { catalogue, stateDirectory }: NodeIdentityDependencies,
   nodeId: string,
 ): Promise<NodeIdentity> {
   const recorded = await catalogue.nodeId();
@@ -48,16 +35,6 @@ export async function settleNodeIdentity(
         'to serve another node from this directory, retire this one first (docs/configuration.md, "Node identity")',
     );
   }
-  const key = nodeKey(nodeId);
-  const others = (await catalogue.nodeKeys()).filter((each) => each !== key);
-  if (recorded === null) {
-    await catalogue.adoptNodeId(nodeId, others);
-    if (others.length > 0) {
-      logger.warn(
-        { nodeId, key, otherKeys: others },
-        'the catalogue has handles from other node ids; they are served as before, in the topology of this one',
-      );
-    }
-  }
-  return { nodeId, key, keys: new Set([key, ...others]) };
+  if (recorded === null) await catalogue.adoptNodeId(nodeId);
+  return { nodeId, key: nodeKey(nodeId) };
 }

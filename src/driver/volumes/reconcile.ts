@@ -108,7 +108,7 @@ async function reconcilePool(
   await compare({ catalogue, backend, volumes, contents }, report);
 }
 
-/** Marks initialized volumes whose mark is missing: older versions wrote none, or the file was absent. */
+/** Marks initialized volumes whose mark is missing, because its file was removed. */
 async function markInitializedVolumes(
   volumes: readonly VolumeRecord[],
   contents: PoolContents,

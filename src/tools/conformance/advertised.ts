@@ -1,8 +1,8 @@
 /** The driver's capabilities, read once at the start, and the reason why a check is skipped. */
 
 import type { Driver } from './driver.js';
-import type { Message } from './objects.js';
 import { ConformanceFailure } from './failure.js';
+import type { Message } from './objects.js';
 import type { AccessType, StringMap } from './options.js';
 import { describeRefusal } from './refusal.js';
 

@@ -9,8 +9,8 @@ import { StatusCode } from '../../base/errors.js';
 import type { Advertised } from './advertised.js';
 import { type Cleanup, CleanupList } from './cleanup-list.js';
 import type { Driver } from './driver.js';
-import type { Message } from './objects.js';
 import { ConformanceFailure } from './failure.js';
+import type { Message } from './objects.js';
 import {
   capabilityOf,
   type Group,

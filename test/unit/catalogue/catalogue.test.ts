@@ -9,7 +9,6 @@ import type {
   NewSnapshot,
   VolumeRecord,
 } from '../../../src/driver/catalogue/records.js';
-import { CATALOGUE_STEPS } from '../../../src/driver/catalogue/schema.js';
 import { type DirectCatalogue, openCatalogueHere } from '../../support/direct-database.js';
 import { throwsWith } from '../../support/expect-status.js';
 import { BLOCK, mountOf, snapshotRecord, volumeRecord } from '../../support/records.js';
@@ -235,34 +234,4 @@ test('a catalogue of a newer plugin is refused and not changed', () => {
   inFile((raw) => raw.exec(`PRAGMA user_version = ${own}`));
   catalogue = openCatalogueHere(file);
   assert.equal(catalogue.registerPool('default', 'x'), 'uuid-1');
-});
-
-/** The volumes and snapshots in a catalogue of the first version. */
-function writeFirstVersion(path: string): void {
-  const older = new SqliteConnection(path, 0);
-  older.exec(`
-    ${CATALOGUE_STEPS[0]}
-    PRAGMA user_version = 1;
-    ATTACH '${file}' AS newer;
-    INSERT INTO pools SELECT * FROM newer.pools;
-    INSERT INTO volumes SELECT volume_id, name, pool, size_bytes, state, parameters, capabilities,
-      source_snapshot_id, fresh, created_ns FROM newer.volumes;
-    INSERT INTO snapshots SELECT sequence, snapshot_id, name, volume_id, pool, size_bytes, state,
-      creation_time_ns, parameters, fresh FROM newer.snapshots;
-  `);
-  older.close();
-}
-
-test('volumes and snapshots of an older catalogue keep their fields and their order', () => {
-  const made = volumes.map((volume) => catalogue.insertSnapshot(snapshotRecord(volume)));
-  catalogue.close();
-  const path = join(directory, 'older.db');
-  writeFirstVersion(path);
-  catalogue = openCatalogueHere(path);
-  for (const snapshot of made) {
-    assert.deepEqual(catalogue.snapshotById(snapshot.snapshotId), snapshot);
-  }
-  assert.deepEqual(catalogue.volumeById(volumes[0].volumeId), volumes[0]);
-  const next = catalogue.insertSnapshot(snapshotRecord(volumes[0]));
-  assert.ok(next.sequence > (made.at(-1)?.sequence ?? 0n), 'a later cut has a higher number');
 });

@@ -4,7 +4,7 @@
  *   volumes/<volume id>          sparse file, the content of a volume; on btrfs `volumes` is a subvolume
  *   snapshots/<snapshot id>      clone of a volume's file: mode 0400, immutable
  *   <either>/<id>.tmp            being created; removed at the next start
- *   used/<volume id>             empty; the volume is initialized: it may hold data of its users
+ *   initialized/<volume id>      empty; the volume is initialized: it may hold data of its users
  *   <object id>.copy             btrfs only: read-only snapshot of `volumes`, from which the snapshot or volume
  *                                is being cloned; removed at the next start
  *   lists/, bases/               change lists, and what is retained of deleted snapshots; change-lists.ts,
@@ -32,7 +32,7 @@ export class PoolLayout {
     parts = {
       volumes: join(root, 'volumes'),
       snapshots: join(root, 'snapshots'),
-      initialized: join(root, 'used'),
+      initialized: join(root, 'initialized'),
     },
   ) {
     this.volumes = parts.volumes;

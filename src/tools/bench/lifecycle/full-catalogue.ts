@@ -29,7 +29,7 @@ export function fillCatalogue(
   { volumes, snapshots }: CatalogueSize,
 ): void {
   mkdirSync(state, { recursive: true });
-  for (const name of ['volumes', 'snapshots', 'used']) mkdirSync(`${pool}/${name}`);
+  for (const name of ['volumes', 'snapshots', 'initialized']) mkdirSync(`${pool}/${name}`);
   writeFileSync(`${pool}/pool-id`, `${POOL_ID}\n`);
   const database = openSound(catalogueDefinition(`${state}/catalogue.sqlite`));
   const calls = catalogueCalls(database);
@@ -40,17 +40,18 @@ export function fillCatalogue(
   database.transaction(() => {
     for (const id of ids) {
       database.run(
-        `INSERT INTO volumes (volume_id, name, pool, size_bytes, state, parameters, capabilities, fresh, created_ns)
-         VALUES (?, ?, ?, ?, 'ready', '{}', ?, 0, 1)`,
+        `INSERT INTO volumes (volume_id, name, pool, size_bytes, state, parameters, created_mutable_parameters,
+           mutable_parameters, capabilities, pristine, awaits_growth, created_ns)
+         VALUES (?, ?, ?, ?, 'ready', '{}', '{}', '{}', ?, 0, 0, 1)`,
         ...[id, `filler ${id}`, poolName, VOLUME_BYTES, CAPABILITIES],
       );
       sparseFile(`${pool}/volumes/${id}`, VOLUME_BYTES);
-      sparseFile(`${pool}/used/${id}`, 0);
+      sparseFile(`${pool}/initialized/${id}`, 0);
     }
     for (let index = 0; index < snapshots; index += 1) {
       const id = newSnapshotId(key);
       database.run(
-        `INSERT INTO snapshots (snapshot_id, name, volume_id, pool, size_bytes, state, creation_time_ns, parameters, fresh)
+        `INSERT INTO snapshots (snapshot_id, name, volume_id, pool, size_bytes, state, creation_time_ns, parameters, pristine)
          VALUES (?, ?, ?, ?, ?, 'ready', 1, '{}', 0)`,
         ...[id, `filler ${id}`, ids[index % ids.length], poolName, VOLUME_BYTES],
       );

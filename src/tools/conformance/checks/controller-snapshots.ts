@@ -2,8 +2,8 @@
 import { StatusCode } from '../../../base/errors.js';
 import type { Check, CheckContext } from '../check.js';
 import { expectRefusal } from '../driver.js';
-import type { Message } from '../objects.js';
 import { expect } from '../failure.js';
+import type { Message } from '../objects.js';
 
 const NEEDS = ['snapshots', 'volumes'] as const;
 const INVALID = [StatusCode.INVALID_ARGUMENT] as const;

@@ -3,8 +3,8 @@ import { lstat } from 'node:fs/promises';
 import { errorCode, StatusCode } from '../../../base/errors.js';
 import type { Check, CheckContext } from '../check.js';
 import { expectRefusal } from '../driver.js';
-import type { Message } from '../objects.js';
 import { expect } from '../failure.js';
+import type { Message } from '../objects.js';
 import { volumeSizeOf } from '../options.js';
 
 const NEEDS = ['volumes'] as const;

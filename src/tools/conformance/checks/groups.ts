@@ -2,8 +2,8 @@
 import { StatusCode } from '../../../base/errors.js';
 import type { Check, CheckContext } from '../check.js';
 import { expectRefusal, type Outcome } from '../driver.js';
-import type { Message } from '../objects.js';
 import { CheckSkipped, ConformanceFailure, expect } from '../failure.js';
+import type { Message } from '../objects.js';
 import { type Group, groupOf, groupRequest, type Snapshot, type Volume } from '../objects.js';
 import { describeRefusal } from '../refusal.js';
 

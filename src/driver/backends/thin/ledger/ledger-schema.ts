@@ -38,18 +38,18 @@ export const LEDGER_STEPS: readonly string[] = [
   ) STRICT;
   CREATE INDEX devices_by_state ON devices(state) WHERE state <> 'live';
 
-  CREATE TABLE used_marks (
+  CREATE TABLE initialized_marks (
     volume_id TEXT PRIMARY KEY
   ) STRICT, WITHOUT ROWID;
 
-  CREATE TABLE kept_bases (
+  CREATE TABLE retained_bases (
     sequence INTEGER PRIMARY KEY AUTOINCREMENT,
     snapshot_id TEXT NOT NULL UNIQUE,
     lineage TEXT NOT NULL,
     size_bytes INTEGER NOT NULL,
     creation_time INTEGER NOT NULL,
     stored_bytes INTEGER NOT NULL,
-    lost TEXT
+    invalid_reason TEXT
   ) STRICT;
   `,
 ];

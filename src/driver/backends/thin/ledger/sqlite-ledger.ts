@@ -178,23 +178,27 @@ function markCalls(database: SqliteConnection) {
   return {
     markInitialized: takesSpace((volumeIds: readonly string[]): void =>
       database.run(
-        'INSERT OR IGNORE INTO used_marks (volume_id) SELECT value FROM json_each(?)',
+        'INSERT OR IGNORE INTO initialized_marks (volume_id) SELECT value FROM json_each(?)',
         JSON.stringify(volumeIds),
       ),
     ),
     isInitialized: reads(
       (volumeId: string): boolean =>
-        database.get('SELECT 1 FROM used_marks WHERE volume_id = ?', volumeId) !== undefined,
+        database.get('SELECT 1 FROM initialized_marks WHERE volume_id = ?', volumeId) !== undefined,
     ),
     initializedVolumes: reads((): string[] =>
-      database.all('SELECT volume_id FROM used_marks').map((row) => String(row['volume_id'])),
+      database
+        .all('SELECT volume_id FROM initialized_marks')
+        .map((row) => String(row['volume_id'])),
     ),
     unmarkInitialized: freesSpace((volumeId: string): void =>
-      database.run('DELETE FROM used_marks WHERE volume_id = ?', volumeId),
+      database.run('DELETE FROM initialized_marks WHERE volume_id = ?', volumeId),
     ),
     /** Removes the marks of volumes that do not exist. */
     sweepMarks: freesSpace((): void =>
-      database.run('DELETE FROM used_marks WHERE volume_id NOT IN (SELECT object_id FROM devices)'),
+      database.run(
+        'DELETE FROM initialized_marks WHERE volume_id NOT IN (SELECT object_id FROM devices)',
+      ),
     ),
   };
 }
@@ -203,10 +207,10 @@ function bookmarkCalls(database: SqliteConnection) {
   return {
     /** In the order in which they were inserted. */
     bookmarks: reads((): BookmarkRecord[] =>
-      database.all('SELECT * FROM kept_bases ORDER BY sequence').map(bookmarkRow),
+      database.all('SELECT * FROM retained_bases ORDER BY sequence').map(bookmarkRow),
     ),
     bookmark: reads((snapshotId: string): BookmarkRecord | null => {
-      const row = database.get('SELECT * FROM kept_bases WHERE snapshot_id = ?', snapshotId);
+      const row = database.get('SELECT * FROM retained_bases WHERE snapshot_id = ?', snapshotId);
       return row === undefined ? null : bookmarkRow(row);
     }),
     /** Does nothing if the snapshot has one. */
@@ -220,8 +224,8 @@ function bookmarkCalls(database: SqliteConnection) {
         invalidReason,
       }: BookmarkRecord): void =>
         database.run(
-          `INSERT INTO kept_bases (snapshot_id, lineage, size_bytes, creation_time, stored_bytes,
-            lost) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (snapshot_id) DO NOTHING`,
+          `INSERT INTO retained_bases (snapshot_id, lineage, size_bytes, creation_time, stored_bytes,
+            invalid_reason) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (snapshot_id) DO NOTHING`,
           snapshotId,
           lineage,
           sizeBytes,
@@ -233,17 +237,20 @@ function bookmarkCalls(database: SqliteConnection) {
     /** Keeps the first reason if it was invalidated before. */
     invalidateBookmark: freesSpace((snapshotId: string, reason: string): void =>
       database.run(
-        'UPDATE kept_bases SET lost = ? WHERE snapshot_id = ? AND lost IS NULL',
+        'UPDATE retained_bases SET invalid_reason = ? WHERE snapshot_id = ? AND invalid_reason IS NULL',
         reason,
         snapshotId,
       ),
     ),
     /** Invalidates all of them, or none if it fails. Returns how many were valid before. */
     invalidateAllBookmarks: freesSpace((reason: string): number =>
-      database.runCounting('UPDATE kept_bases SET lost = ? WHERE lost IS NULL', reason),
+      database.runCounting(
+        'UPDATE retained_bases SET invalid_reason = ? WHERE invalid_reason IS NULL',
+        reason,
+      ),
     ),
     removeBookmark: freesSpace((snapshotId: string): void =>
-      database.run('DELETE FROM kept_bases WHERE snapshot_id = ?', snapshotId),
+      database.run('DELETE FROM retained_bases WHERE snapshot_id = ?', snapshotId),
     ),
   };
 }
@@ -345,6 +352,6 @@ function bookmarkRow(row: Row): BookmarkRecord {
     sizeBytes: row['size_bytes'] as bigint,
     creationTime: Number(row['creation_time']),
     storedBytes: row['stored_bytes'] as bigint,
-    invalidReason: row['lost'] as string | null,
+    invalidReason: row['invalid_reason'] as string | null,
   };
 }
