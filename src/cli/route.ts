@@ -32,7 +32,9 @@ async function run(config: RouteConfig, log: Logger): Promise<void> {
   const router = await createRouter(config, log);
   const metrics = config.metricsAddress === null ? null : new Metrics({ command: 'route' });
   const server = createPluginServer({
-    ...{ services: [router.identity], config, logger: log },
+    services: [router.identity],
+    config,
+    logger: log,
     observer: metrics?.calls,
   });
   const stopRequested = watchSignals(server, config, log);

@@ -66,7 +66,9 @@ export async function run(
   const metrics = metricsAddress === null ? null : new PluginMetrics({ showsVolumes });
   const destination = destinationOf(config.driverName, config.nodeId);
   const server = createPluginServer({
-    ...{ services: [identity], config, logger: log },
+    services: [identity],
+    config,
+    logger: log,
     legacy: await legacyRpcsOf(config, () => composition),
     routed: listen === null ? null : { settings: listen, destination },
     observer: metrics?.calls,

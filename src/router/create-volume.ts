@@ -122,7 +122,8 @@ export class VolumePlacement {
   ): Promise<NodeConnection[]> {
     const measured = await Promise.all(
       candidates.map(async ({ node, rank }) => ({
-        ...{ node, rank },
+        node,
+        rank,
         bytes: await this.#deps.capacityOf(node, request, context),
       })),
     );

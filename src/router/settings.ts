@@ -120,7 +120,9 @@ export function parseRouteConfig(
   const metrics = given('BLOCKDELTA_METRICS_ADDRESS');
   const port = count('BLOCKDELTA_ROUTE_PORT', 1, 65_535);
   return Object.freeze({
-    ...{ endpoint: `unix://${socketPath}`, socketPath, driverName },
+    endpoint: `unix://${socketPath}`,
+    socketPath,
+    driverName,
     socketMode: parseSocketMode(text('BLOCKDELTA_SOCKET_MODE')),
     csiLevel: parseChoice('BLOCKDELTA_CSI_LEVEL', text('BLOCKDELTA_CSI_LEVEL'), CSI_LEVELS),
     topologyKey: parseTopologyKey(topologyKey),

@@ -134,7 +134,9 @@ function materialOf({ certificate, key, ca }: Files): TlsMaterial {
   // A context ignores a CA file without certificates, and then trusts nobody: such a file is a mistake.
   new X509Certificate(ca);
   const options: SecureContextOptions = {
-    ...{ cert: certificate, key, ca },
+    cert: certificate,
+    key,
+    ca,
     minVersion: 'TLSv1.3',
   };
   return { options, context: createSecureContext(options) };

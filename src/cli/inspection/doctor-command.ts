@@ -74,7 +74,8 @@ async function examine({ stateDir, endpoint }: DoctorOptions): Promise<Named[]> 
     socketPath: given === '' ? null : parseClientEndpoint(given),
     usesThin: settings.pools.some(({ kind }) => kind === 'thin'),
     plugin: holderOf(join(settings.stateDirectory, 'catalogue.sqlite')),
-    ...{ node, catalogueProblem },
+    node,
+    catalogueProblem,
   };
   const results: Named[] = [];
   for (const { name: check, run } of [...DOCTOR_CHECKS, SOCKET_CHECK]) {

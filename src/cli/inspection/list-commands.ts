@@ -108,7 +108,12 @@ function volumes(node: NodeView): Listing {
     const taken = node.catalogue.snapshots.filter((each) => each.volumeId === volumeId).length;
     const state = stateOf(node, volume, held !== null);
     const json = {
-      ...{ id: volumeId, name, pool, sizeBytes, usedBytes: held?.usedBytes ?? null, state },
+      id: volumeId,
+      name,
+      pool,
+      sizeBytes,
+      usedBytes: held?.usedBytes ?? null,
+      state,
       snapshots: taken,
       device: attached?.path ?? null,
       mountedAt,
@@ -142,8 +147,15 @@ function snapshots(node: NodeView): Listing {
     const state = stateOf(node, snapshot, held !== null);
     const at = time(snapshot.creationTimeNs);
     const json = {
-      ...{ id: snapshotId, name, volumeId, pool, sizeBytes, state },
-      ...{ groupSnapshotId, taken: at, reason: null },
+      id: snapshotId,
+      name,
+      volumeId,
+      pool,
+      sizeBytes,
+      state,
+      groupSnapshotId,
+      taken: at,
+      reason: null,
     };
     const label = name ?? `(of group ${groupSnapshotId})`;
     return { json, cells: [snapshotId, volumeId, pool, size(sizeBytes), state, at, label] };
@@ -153,8 +165,15 @@ function snapshots(node: NodeView): Listing {
     const state = invalidated === null ? 'retained base' : 'invalidated base';
     const at = time(base.creationTimeNs);
     const json = {
-      ...{ id: snapshotId, name: null, volumeId, pool, sizeBytes, state },
-      ...{ groupSnapshotId: null, taken: at, reason: invalidated?.reason ?? null },
+      id: snapshotId,
+      name: null,
+      volumeId,
+      pool,
+      sizeBytes,
+      state,
+      groupSnapshotId: null,
+      taken: at,
+      reason: invalidated?.reason ?? null,
     };
     const label = `(deleted ${time(base.deletedNs)})`;
     return { json, cells: [snapshotId, volumeId, pool, size(sizeBytes), state, at, label] };
@@ -179,7 +198,13 @@ function pools(node: NodeView): Listing {
     const used = usedPercent(view);
     const counts = [view.volumes.length, view.snapshots.length];
     const json = {
-      ...{ name, kind, directory, uuid: view.uuid, totalBytes, freeBytes, usedPercent: used },
+      name,
+      kind,
+      directory,
+      uuid: view.uuid,
+      totalBytes,
+      freeBytes,
+      usedPercent: used,
       volumes: counts[0],
       snapshots: counts[1],
       thin:

@@ -56,7 +56,9 @@ export async function mount(
   const readOnly = options.includes('ro');
   try {
     await native.run('mountFileSystem', {
-      ...{ source, fsType, target: path },
+      source,
+      fsType,
+      target: path,
       options: [readOnly ? 'ro' : 'rw', ...options.filter((option) => !isOfMount(option))],
       set: attributesOf({ readOnly, options }).set,
     });

@@ -430,11 +430,15 @@ function mounts({ node }: DoctorContext): CheckResult {
   const { stagings, publications } = node.catalogue;
   const places = [
     ...stagings.map(({ volumeId, stagingPath, resolvedPath, capability }) => ({
-      ...{ volumeId, what: 'staged', capability },
+      volumeId,
+      what: 'staged',
+      capability,
       path: resolvedPath ?? stagingPath,
     })),
     ...publications.map(({ volumeId, targetPath, resolvedPath, capability }) => ({
-      ...{ volumeId, what: 'published', capability },
+      volumeId,
+      what: 'published',
+      capability,
       path: resolvedPath ?? targetPath,
     })),
   ];

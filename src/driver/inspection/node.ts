@@ -165,7 +165,9 @@ async function inspectPool(pool: PoolConfig, mounts: readonly MountEntry[]): Pro
   const image = join(directory, 'pool.img');
   const isEmbedded = pool.kind === 'reflink' && existsSync(image);
   const view: PoolView = {
-    ...{ name, directory, owner },
+    name,
+    directory,
+    owner,
     kind: isEmbedded ? 'embedded reflink' : pool.kind,
     root: isEmbedded ? join(directory, 'mount') : directory,
     ...{
@@ -176,7 +178,11 @@ async function inspectPool(pool: PoolConfig, mounts: readonly MountEntry[]): Pro
       freeBytes: null,
       thin: null,
     },
-    ...{ volumes: [], snapshots: [], temporary: [], copies: [], foreign: [] },
+    volumes: [],
+    snapshots: [],
+    temporary: [],
+    copies: [],
+    foreign: [],
   };
   try {
     if (!existsSync(directory)) throw new Error(`${directory} does not exist`);

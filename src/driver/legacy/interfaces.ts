@@ -63,7 +63,10 @@ function rpcsOf({ proto, packageName, translations, fieldNames }: LegacyInterfac
       const translation = translations[name][rpc];
       if (translation === undefined) throw new Error(`${service}.${rpc} has no translation`);
       return {
-        ...{ service, name: rpc, definition, requestType: requestTypeOf(root, service, rpc) },
+        service,
+        name: rpc,
+        definition,
+        requestType: requestTypeOf(root, service, rpc),
         handler: (find: FindHandler) => async (request: never, context) =>
           translation(request, new V1Calls(find, context, packageName, fieldNames)),
       } satisfies LegacyRpc;

@@ -70,7 +70,11 @@ export class V1Calls {
     if (refusal !== null) throw refusal;
     const { signal, deadline, peer } = this.context;
     const context: CallContext = {
-      ...{ signal, deadline, peer, encodedRequest: encoded, callerMakesTargets: true },
+      signal,
+      deadline,
+      peer,
+      encodedRequest: encoded,
+      callerMakesTargets: true,
       note: (notes) => this.context.note(notes),
     };
     try {

@@ -94,7 +94,12 @@ export class ScanMetrics implements ScanObserver {
 
 function noTotals(): KindTotals {
   const ended = {
-    ...{ entries: 0, entryBytes: 0, chunks: 0, extents: 0, rescans: 0, unprovedBytes: 0 },
+    entries: 0,
+    entryBytes: 0,
+    chunks: 0,
+    extents: 0,
+    rescans: 0,
+    unprovedBytes: 0,
     storedLists: 0,
   };
   return { resumed: 0, ended, open: new Set() };

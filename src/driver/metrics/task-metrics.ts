@@ -84,7 +84,9 @@ export class TaskMetrics {
   #gauge(registers: Registry[], name: string, help: string, value: keyof WorkerLoad): void {
     const workers = this.#workers;
     new Gauge({
-      ...{ name, help, registers },
+      name,
+      help,
+      registers,
       labelNames: ['set'],
       collect() {
         for (const [set, read] of workers) this.set({ set }, read()[value]);

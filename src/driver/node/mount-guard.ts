@@ -60,8 +60,12 @@ export async function mountGuarded(deps: Dependencies, guarded: GuardedMount): P
   const source = attachment.devicePath;
   const mountIt = (): Promise<readonly MountEntry[]> =>
     mount(deps.native, {
-      ...{ source, target: directory, fsType: type, options },
-      ...{ isResolved: true, before },
+      source,
+      target: directory,
+      fsType: type,
+      options,
+      isResolved: true,
+      before,
     });
   if ((await mountPointsOf(attachment, before)) > 0) {
     await mountIt();

@@ -148,7 +148,9 @@ async function compose(
   const reconciling = { catalogue, retainedBases };
   report(logger, await reconcile({ ...reconciling, registry, lacksRows: lost.found }));
   const backups = new CatalogueBackups({
-    ...{ catalogue, logger, file: catalogueFile },
+    catalogue,
+    logger,
+    file: catalogueFile,
     directory: join(config.stateDirectory, 'backups'),
   });
   teardown.add(() => backups.stop());
@@ -170,7 +172,11 @@ async function compose(
   teardown.add(() => recovery.stop());
   recovery.start();
   const changeLists = new ChangeListMaker({
-    ...{ catalogue, registry, locks, retainedBases, logger },
+    catalogue,
+    registry,
+    locks,
+    retainedBases,
+    logger,
     observe: metrics?.scans.listProblem.bind(metrics.scans),
   });
   teardown.add(() => changeLists.stop());
@@ -180,7 +186,12 @@ async function compose(
   await marker.started();
   metrics?.observeStorage({ registry, catalogue });
   const parts = {
-    ...{ catalogue, scanThreads, registry, locks, retainedBases, identity },
+    catalogue,
+    scanThreads,
+    registry,
+    locks,
+    retainedBases,
+    identity,
     changeLists: config.changeLists ? changeLists : null,
     native: metrics?.observedRunner(native, null) ?? native,
     scanObserver: metrics?.scans,
@@ -248,18 +259,32 @@ export function createServices(config: Config, parts: Parts): AnyService[] {
   const nodeKey = identity.key;
   const changeLists = parts.changeLists ?? undefined;
   const managers = {
-    ...{ catalogue, locks, registry, retainedBases, nodeKey, controllerPublish },
+    catalogue,
+    locks,
+    registry,
+    retainedBases,
+    nodeKey,
+    controllerPublish,
     changeLists,
   };
   const volumes = new VolumeManager(managers);
   const snapshots = new SnapshotManager(managers);
   const observed = { catalogue, backendOf };
   const node: NodeDependencies = {
-    ...{ config, catalogue, locks, native, backendOf },
+    config,
+    catalogue,
+    locks,
+    native,
+    backendOf,
     conditionOf: nodeConditionOf(observed),
   };
   const controller = createControllerService({
-    ...{ config, catalogue, locks, registry, volumes, snapshots },
+    config,
+    catalogue,
+    locks,
+    registry,
+    volumes,
+    snapshots,
     settings: settingsApplier(node),
     ...(hasVolumeCondition(config) ? { conditionOf: storageConditionOf(observed) } : {}),
   });
@@ -269,7 +294,11 @@ export function createServices(config: Config, parts: Parts): AnyService[] {
     createGroupControllerService({ config, groups: new GroupManager(managers) }),
     withRpcs(createNodeService(node), nodeHealthRpcs({ ...observed, pools })),
     createSnapshotMetadataService({
-      ...{ catalogue, locks, scanThreads, backendOf, changeLists },
+      catalogue,
+      locks,
+      scanThreads,
+      backendOf,
+      changeLists,
       observer: parts.scanObserver,
     }),
   ];

@@ -136,8 +136,12 @@ function makeBackend(
   const { name, directory } = pool;
   const native = metrics?.observedRunner(unobserved, name) ?? unobserved;
   const options = {
-    ...{ pool: name, directory, owner, embeddedPoolBytes },
-    ...{ overcommitPercent, reservePercent },
+    pool: name,
+    directory,
+    owner,
+    embeddedPoolBytes,
+    overcommitPercent,
+    reservePercent,
     onEvent: ({ level, message }: PoolEvent) => {
       metrics?.storage.poolEvent(name, level);
       logger[level]({ pool: name }, message);

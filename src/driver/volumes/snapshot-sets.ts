@@ -175,8 +175,11 @@ async function insertRows(
     return { group: null, members };
   }
   const group = {
-    ...{ groupSnapshotId, name, parameters },
-    ...{ state: 'creating' as const, creationTimeNs: 0n },
+    groupSnapshotId,
+    name,
+    parameters,
+    state: 'creating' as const,
+    creationTimeNs: 0n,
   };
   return { group, members: await catalogue.insertGroup(group, pending) };
 }

@@ -121,7 +121,10 @@ export class VolumeManager {
       const sourceBytes = source?.sizeBytes ?? null;
       const sourceCapabilities = source?.capabilities ?? [];
       const sizeBytes = chooseSize({
-        ...{ range, capabilities, sourceBytes, sourceCapabilities },
+        range,
+        capabilities,
+        sourceBytes,
+        sourceCapabilities,
         pool: capacity,
       });
       assertSourcePool(backend, source);

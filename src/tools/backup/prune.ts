@@ -89,7 +89,8 @@ async function rebase(
     const base = onto && { snapshotId: onto.manifest.snapshot.id, manifest: onto.name };
     const next: Manifest = {
       ...manifest,
-      ...{ base, method: onto === null ? 'full' : 'delta' },
+      base,
+      method: onto === null ? 'full' : 'delta',
       reason:
         onto === null
           ? `it contains ${passed - 1} backups that it was based on, which were pruned`

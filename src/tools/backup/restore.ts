@@ -73,7 +73,10 @@ export async function restoreToDevice(
   const held = await openUnused(path);
   try {
     await convertImage({
-      ...{ from: imagePathOf(backup), to: path, isExisting: true, signal },
+      from: imagePathOf(backup),
+      to: path,
+      isExisting: true,
+      signal,
       ...given(onProgress),
     });
     await held.sync();
@@ -93,8 +96,12 @@ export async function restoreToVolume(
   const volume = await publishNewVolume(driver, runtime, { name, sizeBytes });
   try {
     await convertImage({
-      ...{ from: imagePathOf(backup), to: volume.devicePath, isExisting: true, isZero: true },
-      ...{ signal, ...given(onProgress) },
+      from: imagePathOf(backup),
+      to: volume.devicePath,
+      isExisting: true,
+      isZero: true,
+      signal,
+      ...given(onProgress),
     });
     volume.keep();
     return volume.volumeId;

@@ -252,8 +252,13 @@ export class RetainedLists {
     const { target, base } = await this.snapshots.scanSource(targetId, baseId);
     try {
       await this.native.run('verifyChangeLists', {
-        ...{ sizeBytes: target.sizeBytes, paths: [path] },
-        ...{ targetId, baseId, target, base, thin: null },
+        sizeBytes: target.sizeBytes,
+        paths: [path],
+        targetId,
+        baseId,
+        target,
+        base,
+        thin: null,
       });
     } catch (thrown) {
       if (errorCode(thrown) !== 'LIST_INVALID') throw thrown;

@@ -89,18 +89,29 @@ export class OpenPool {
     });
     this.steps = new RetainedSteps(native, metadataPath, deps.directory);
     this.bases = new ThinBases({
-      ...{ ledger, metadata, poolName: pool.pool },
-      ...{ bookmarks: this.bookmarks, steps: this.steps },
+      ledger,
+      metadata,
+      poolName: pool.pool,
+      bookmarks: this.bookmarks,
+      steps: this.steps,
     });
     this.snapshots = new ThinSnapshots({
       ...parts,
-      ...{ copies, metadataPath, poolName: pool.pool, volumes: this.volumes },
-      ...{ bookmarks: this.bookmarks, bases: this.bases },
+      copies,
+      metadataPath,
+      poolName: pool.pool,
+      volumes: this.volumes,
+      bookmarks: this.bookmarks,
+      bases: this.bases,
     });
     const growing = { ledger, pool, queue, devices: deps.devices, opened, dataBlockBytes };
     const growth = new PoolGrowth({ ...growing, features, onEvent });
     this.#monitor = new PoolMonitor({
-      ...{ pool, growth, metadata, onEvent, lowWaterPercent: features.lowWaterPercent },
+      pool,
+      growth,
+      metadata,
+      onEvent,
+      lowWaterPercent: features.lowWaterPercent,
       onStatus: (status) => this.bookmarks.observe(status),
     });
   }

@@ -58,7 +58,9 @@ async function byChanges(settings: Settings, driver: Driver): Promise<Curve> {
       name: 'driver-changes',
       title: `Delta by blocks of 4 KiB changed, in a full volume of ${volumeMiB} MiB`,
     },
-    ...{ x: 'blocks changed', y: TIME, lines: await timed(settings, driver, pairs) },
+    x: 'blocks changed',
+    y: TIME,
+    lines: await timed(settings, driver, pairs),
   };
 }
 
@@ -78,7 +80,9 @@ async function byVolumeSize(settings: Settings, driver: Driver): Promise<Curve> 
       name: 'driver-volume-size',
       title: `Delta by the size of a full volume, ${blocks} blocks changed`,
     },
-    ...{ x: 'volume (MiB)', y: TIME, lines: await timed(settings, driver, pairs) },
+    x: 'volume (MiB)',
+    y: TIME,
+    lines: await timed(settings, driver, pairs),
   };
 }
 
@@ -98,7 +102,9 @@ async function bySnapshots(settings: Settings, driver: Driver): Promise<Curve> {
       name: 'driver-snapshots',
       title: `Delta by the snapshots from base to target, ${blocks} blocks changed in each`,
     },
-    ...{ x: 'snapshots', y: TIME, lines: await timed(settings, driver, pairs) },
+    x: 'snapshots',
+    y: TIME,
+    lines: await timed(settings, driver, pairs),
   };
 }
 

@@ -24,12 +24,20 @@ const SMALL_MESSAGE = 256;
  */
 const SIZES = {
   full: {
-    ...{ large: 10_000_000, small: 4_000_000, objects: 1_000_000 },
-    ...{ compared: 1_000_000, warmUp: 100_000_000, warmUpObjects: 5_000_000 },
+    large: 10_000_000,
+    small: 4_000_000,
+    objects: 1_000_000,
+    compared: 1_000_000,
+    warmUp: 100_000_000,
+    warmUpObjects: 5_000_000,
   },
   tiny: {
-    ...{ large: 40_000, small: 20_000, objects: 20_000 },
-    ...{ compared: 10_000, warmUp: 40_000, warmUpObjects: 20_000 },
+    large: 40_000,
+    small: 20_000,
+    objects: 20_000,
+    compared: 10_000,
+    warmUp: 40_000,
+    warmUpObjects: 20_000,
   },
 } as const;
 

@@ -44,8 +44,11 @@ async function byMessageSize(settings: Settings, contenders: readonly Contender[
     return cpuMs / (entries / 1e6);
   });
   return {
-    ...{ name: 'stream-message-size', title: 'Server CPU by entries in a message' },
-    ...{ x: 'entries in a message', y: CPU, lines },
+    name: 'stream-message-size',
+    title: 'Server CPU by entries in a message',
+    x: 'entries in a message',
+    y: CPU,
+    lines,
   };
 }
 
@@ -66,8 +69,11 @@ async function byStreams(settings: Settings, contenders: readonly Contender[]): 
     return ((await contender.server.meter.cpuMs()) - before) / (entries / 1e6);
   });
   return {
-    ...{ name: 'stream-streams', title: 'Server CPU by streams at the same time' },
-    ...{ x: 'streams', y: CPU, lines },
+    name: 'stream-streams',
+    title: 'Server CPU by streams at the same time',
+    x: 'streams',
+    y: CPU,
+    lines,
   };
 }
 
@@ -83,8 +89,11 @@ async function byExtents(settings: Settings, contenders: readonly Contender[]): 
   const [ours] = contenders;
   if (ours !== undefined) lines.push(await firstMessages(settings, ours, extents, calls));
   return {
-    ...{ name: 'stream-extents', title: 'Time of a whole stream by its entries' },
-    ...{ x: 'entries', y: 'time (ms)', lines },
+    name: 'stream-extents',
+    title: 'Time of a whole stream by its entries',
+    x: 'entries',
+    y: 'time (ms)',
+    lines,
   };
 }
 

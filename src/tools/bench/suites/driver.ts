@@ -131,7 +131,8 @@ async function measure(
     side('one read of the volume', 'read'),
   ];
   const perSecond = (label: string, unit: string, amount: number, { rounds }: Side): Side => ({
-    ...{ label, unit },
+    label,
+    unit,
     rounds: rounds.map((ms) => amount / (ms / 1000)),
   });
   const facts = {
@@ -147,13 +148,17 @@ async function measure(
     {
       name: 'driver-delta',
       measures: `time of a whole GetMetadataDelta with ${CHANGED * 100} % of the blocks changed, beside reading the volume once`,
-      ...{ ours: deltas, peer: reads, ...none },
+      ours: deltas,
+      peer: reads,
+      ...none,
     },
     {
       name: 'driver-allocated',
       measures:
         'time of a whole GetMetadataAllocated of a full volume, beside reading the volume once',
-      ...{ ours: all, peer: reads, ...none },
+      ours: all,
+      peer: reads,
+      ...none,
     },
     {
       name: 'driver-coverage',

@@ -27,11 +27,15 @@ import { Workspace } from '../workspace.js';
 const SIZES = {
   // A snapshot of 500,000 extents takes seconds, and the chain needs 31.
   full: {
-    ...{ extents: 500_000, chain: { snapshots: 30, extents: 100_000 }, hotExtents: 32_768 },
+    extents: 500_000,
+    chain: { snapshots: 30, extents: 100_000 },
+    hotExtents: 32_768,
     curve: [10_000, 30_000, 100_000, 300_000],
   },
   tiny: {
-    ...{ extents: 1000, chain: { snapshots: 3, extents: 1000 }, hotExtents: 500 },
+    extents: 1000,
+    chain: { snapshots: 3, extents: 1000 },
+    hotExtents: 500,
     curve: [200, 1000],
   },
 } as const;
@@ -121,7 +125,8 @@ async function byExtents(settings: Settings): Promise<Curve> {
       name: 'reflink-extents',
       title: 'Delta by the extents of the volume, 1 % of them changed',
     },
-    ...{ x: 'extents', y: 'time of GetMetadataDelta (ms)' },
+    x: 'extents',
+    y: 'time of GetMetadataDelta (ms)',
     lines: [stored, direct, bare].filter(({ points }) => points.length > 0),
   };
 }
@@ -239,7 +244,9 @@ class Bed {
         name,
         measures: `list of everything allocated in a snapshot, nothing stored, beside ${program}`,
         ours: { label: 'plugin', unit: 'ms', rounds: found.get(ours) ?? [] },
-        ...{ peer, target: null, facts: {} },
+        peer,
+        target: null,
+        facts: {},
       });
     }
     return rows;

@@ -150,8 +150,13 @@ export class ThinBases {
       );
     }
     return {
-      ...{ kind: 'lists', sizeBytes: target.sizeBytes, paths: path.map((step) => step.path) },
-      ...{ targetId: target.objectId, baseId, target: null, base: null },
+      kind: 'lists',
+      sizeBytes: target.sizeBytes,
+      paths: path.map((step) => step.path),
+      targetId: target.objectId,
+      baseId,
+      target: null,
+      base: null,
       thin: { targetTime, baseTime: null },
     };
   }

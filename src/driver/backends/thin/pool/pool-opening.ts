@@ -132,7 +132,10 @@ export class PoolOpening {
     const { ledger, pool, features } = this.deps;
     const { uuid: poolUuid, dataBlockBytes } = record;
     const findings = {
-      ...{ pool: pool.pool, record, devices, areOurs: this.deps.devices.areOurs },
+      pool: pool.pool,
+      record,
+      devices,
+      areOurs: this.deps.devices.areOurs,
       readSuperblock: () => this.#superblock(devices),
       hasThinDevices: async () => (await this.#thinDevices(devices)).devices.length > 0,
       sizeOf: deviceSizeBytes,
