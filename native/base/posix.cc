@@ -31,7 +31,7 @@ Status SyncFd(int fd, const std::string& path) {
 
 Status SyncPath(const std::string& path) {
   Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_NONBLOCK);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   return SyncFd(fd->get(), path);
 }
 
@@ -58,7 +58,7 @@ std::string DirectoryOf(const std::string& path) {
 Status SyncDirectoryOf(const std::string& path) {
   const std::string directory = DirectoryOf(path);
   Result<UniqueFd> fd = OpenPath(directory, O_RDONLY | O_DIRECTORY);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   return SyncFd(fd->get(), directory);
 }
 

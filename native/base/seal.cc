@@ -18,7 +18,7 @@ std::string SealOf(const struct stat& state) {
 
 Status WriteSeal(int fd, const std::string& path) {
   Result<struct stat> state = StatFd(fd, path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   const std::string seal = SealOf(*state);
   if (RetryInterrupted([&] { return fsetxattr(fd, kAttribute, seal.data(), seal.size(), 0); }) ==
       -1) {

@@ -21,7 +21,8 @@ namespace blockdelta {
 // syncs it.
 Status WriteSeal(int fd, const std::string& path);
 
-// Whether the file matches its seal. True for a file without a seal: a restore may drop extended attributes.
+// Whether the file matches its seal. True for a file without a seal: a restore may drop extended
+// attributes.
 Result<bool> MatchesSeal(int fd, const struct stat& state, const std::string& path);
 
 }  // namespace blockdelta

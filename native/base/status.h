@@ -85,6 +85,19 @@ class [[nodiscard]] Result {
   Status status_;
 };
 
+// The failure of an outcome, moved out of it; success if it has none. For RETURN_IF_ERROR.
+inline Status TakeFailure(Status&& status) { return std::move(status); }
+inline Status TakeFailure(Status& status) { return std::move(status); }
+template <typename T>
+Status TakeFailure(Result<T>& result) {
+  return result.ok() ? Status() : result.TakeStatus();
+}
+
+// Ends the calling function with the failure of a Status, or of a Result that has a name, if there
+// is one.
+#define RETURN_IF_ERROR(outcome) \
+  if (auto failed = ::blockdelta::TakeFailure(outcome); !failed.ok()) return failed
+
 }  // namespace blockdelta
 
 #endif  // BLOCKDELTA_NATIVE_BASE_STATUS_H_

@@ -60,10 +60,10 @@ struct FoundLoop {
 Result<FoundLoop> FindByPath(const std::string& path) {
   Result<struct stat> state = StatPath(path);
   if (state.status().IsErrno(ENOENT) || state.status().IsErrno(ENOTDIR)) return FoundLoop();
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   const FileIdentity file = {state->st_dev, state->st_ino};
   Result<std::optional<LoopDevice>> device = FindLoop(file, path);
-  if (!device.ok()) return device.TakeStatus();
+  RETURN_IF_ERROR(device);
   return FoundLoop{file, *device};
 }
 

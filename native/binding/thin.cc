@@ -27,9 +27,9 @@ struct OpenMetadata {
 
 Result<OpenMetadata> Open(const std::string& path, uint64_t superblock_number) {
   Result<std::unique_ptr<BlockSource>> source = OpenBlockSource(path);
-  if (!source.ok()) return source.TakeStatus();
+  RETURN_IF_ERROR(source);
   Result<Superblock> superblock = ReadSuperblock(source->get(), superblock_number);
-  if (!superblock.ok()) return superblock.TakeStatus();
+  RETURN_IF_ERROR(superblock);
   return OpenMetadata{std::move(*source), *superblock};
 }
 

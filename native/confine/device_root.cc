@@ -69,7 +69,7 @@ Status BindReadOnly(const std::string& directory) {
   const std::string target = kNewRoot + directory;
   Result<struct stat> state = StatPath(directory);
   if (state.status().IsErrno(ENOENT)) return Status();
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   if (S_ISLNK(state->st_mode)) return CopyLink(directory, target);
   Status status = MakeDirectory(target);
   if (status.ok()) status = Mount(directory, target, MS_BIND);
@@ -101,8 +101,7 @@ Status SwitchRoot() {
   if (syscall(SYS_pivot_root, ".", ".") == 0) {
     if (umount2(".", MNT_DETACH) == -1) return Status::Errno(errno, "umount2", "/");
   } else {
-    Status status = Mount(".", "/", MS_MOVE);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(Mount(".", "/", MS_MOVE));
     if (chroot(".") == -1) return Status::Errno(errno, "chroot", kNewRoot);
   }
   if (chdir("/") == -1) return Status::Errno(errno, "chdir", "/");

@@ -61,7 +61,7 @@ Status SetOption(const std::string& name, const std::string& value, Request* req
     return Status();
   }
   Result<uint64_t> number = ParseNumber(value, name.c_str());
-  if (!number.ok()) return number.TakeStatus();
+  RETURN_IF_ERROR(number);
   if (name == "--parent") {
     request->parent = static_cast<pid_t>(*number);
   } else if (name == "--memory") {
@@ -84,8 +84,7 @@ Result<Request> Parse(const std::vector<std::string>& arguments) {
       continue;
     }
     if (next == arguments.size()) return Status::Errno(EINVAL, "parse", name, "missing value");
-    Status status = SetOption(name, arguments[next++], &request);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(SetOption(name, arguments[next++], &request));
   }
   for (next++; next < arguments.size(); next++) request.command.push_back(arguments[next]);
   if (request.command.empty() || request.command[0].rfind('/', 0) != 0) {
@@ -99,7 +98,7 @@ Status PreferForOomKill() {
   constexpr char kPath[] = "/proc/self/oom_score_adj";
   constexpr char kFirst[] = "1000";
   Result<UniqueFd> fd = OpenPath(kPath, O_WRONLY);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   if (write(fd->get(), kFirst, strlen(kFirst)) == -1) return Status::Errno(errno, "write", kPath);
   return Status();
 }
@@ -116,8 +115,7 @@ Status LowerLimits(const Request& request) {
       {RLIMIT_FSIZE, 0, "file size"},
   };
   for (const auto& [resource, value, name] : limits) {
-    Status status = LowerLimit(resource, value, name);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(LowerLimit(resource, value, name));
   }
   if (request.cpu_s == RLIM_INFINITY) return Status();
   const struct rlimit cpu = {request.cpu_s, request.cpu_s + kCpuGraceS};
@@ -128,7 +126,7 @@ Status LowerLimits(const Request& request) {
 // Isolates a tool that reads data written by a tenant: its own root and its own user.
 Status BecomeUserOfDevice(const std::string& device) {
   Result<dev_t> number = NumberOfDevice(device);
-  if (!number.ok()) return number.TakeStatus();
+  RETURN_IF_ERROR(number);
   const uid_t user = UserOfDevice(*number);
   Status status = EnterDeviceRoot(device, *number, user);
   if (status.ok()) status = BecomeUser(user);
@@ -163,9 +161,8 @@ Status Execute(const std::vector<std::string>& command) {
 
 Status Run(const std::vector<std::string>& arguments) {
   Result<Request> request = Parse(arguments);
-  if (!request.ok()) return request.TakeStatus();
-  Status status = Confine(*request);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(request);
+  RETURN_IF_ERROR(Confine(*request));
   return Execute(request->command);
 }
 

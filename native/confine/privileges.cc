@@ -50,8 +50,7 @@ Status LowerBoundingSet(CapabilitySet kept) {
 
 Status KeepCapabilities(CapabilitySet kept) {
   __user_cap_data_struct found[_LINUX_CAPABILITY_U32S_3] = {};
-  Status status = ReadCapabilities(found);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(ReadCapabilities(found));
   const CapabilitySet permitted =
       found[0].permitted | static_cast<CapabilitySet>(found[1].permitted) << 32;
   if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) == -1) {

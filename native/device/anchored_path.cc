@@ -33,7 +33,7 @@ Result<UniqueFd> OpenResolved(const std::string& path, int flags) {
 Result<uint64_t> MountIdOf(int fd, const std::string& path) {
   const std::string name = "/proc/self/fdinfo/" + std::to_string(fd);
   Result<UniqueFd> info = OpenPath(name, O_RDONLY);
-  if (!info.ok()) return info.TakeStatus();
+  RETURN_IF_ERROR(info);
   char text[512] = {};
   const ssize_t length = RetryInterrupted([&] { return read(info->get(), text, sizeof text - 1); });
   if (length == -1) return Status::Errno(errno, "read", name);
@@ -50,7 +50,7 @@ Result<AnchoredPath> AnchoredPath::Open(const std::string& path) {
     return Status::Errno(EINVAL, "openat2", path, "it has no directory and name");
   }
   Result<UniqueFd> parent = OpenResolved(DirectoryOf(path), O_PATH | O_DIRECTORY);
-  if (!parent.ok()) return parent.TakeStatus();
+  RETURN_IF_ERROR(parent);
   return AnchoredPath(std::move(*parent), path.substr(slash + 1), path);
 }
 
@@ -63,15 +63,15 @@ Result<UniqueFd> AnchoredPath::OpenTop() const {
 
 Result<uint64_t> AnchoredPath::TopMountId() const {
   Result<UniqueFd> top = OpenTop();
-  if (!top.ok()) return top.TakeStatus();
+  RETURN_IF_ERROR(top);
   return MountIdOf(top->get(), path_);
 }
 
 Result<bool> AnchoredPath::IsMountPoint() const {
   Result<uint64_t> top = TopMountId();
-  if (!top.ok()) return top.TakeStatus();
+  RETURN_IF_ERROR(top);
   Result<uint64_t> parent = MountIdOf(parent_.get(), path_);
-  if (!parent.ok()) return parent.TakeStatus();
+  RETURN_IF_ERROR(parent);
   return *top != *parent;
 }
 

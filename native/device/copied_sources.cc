@@ -17,12 +17,12 @@ constexpr size_t kPieceExtents = 16'384;
 Result<bool> HasManyExtents(const SourceVolume& source) {
   Result<std::unique_ptr<TreeSearchSource>> map =
       TreeSearchSource::Open(source.fd(), source.path(), source.size_bytes());
-  if (!map.ok()) return map.TakeStatus();
+  RETURN_IF_ERROR(map);
   if (*map == nullptr) return false;
   (*map)->Seek(0);
   for (size_t found = 0; found < kMinExtents;) {
     Result<Span<const Extent>> batch = (*map)->Read(kMaxBatchExtents);
-    if (!batch.ok()) return batch.TakeStatus();
+    RETURN_IF_ERROR(batch);
     if (batch->empty()) return false;
     found += batch->size();
   }
@@ -31,8 +31,7 @@ Result<bool> HasManyExtents(const SourceVolume& source) {
 
 Result<bool> IsWrittenInPlace(const SourceVolume& source) {
   int flags = 0;
-  Status status = Ioctl(source.fd(), FS_IOC_GETFLAGS, &flags, "FS_IOC_GETFLAGS", source.path());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Ioctl(source.fd(), FS_IOC_GETFLAGS, &flags, "FS_IOC_GETFLAGS", source.path()));
   return (flags & FS_NOCOW_FL) != 0;
 }
 
@@ -42,7 +41,7 @@ Result<uint64_t> EndOfPiece(ExtentSource* map, size_t wanted, uint64_t size_byte
   uint64_t end = size_bytes;
   for (size_t found = 0; found < wanted;) {
     Result<Span<const Extent>> batch = map->Read(kMaxBatchExtents);
-    if (!batch.ok()) return batch.TakeStatus();
+    RETURN_IF_ERROR(batch);
     if (batch->empty()) return size_bytes;
     found += batch->size();
     end = (*batch)[batch->size() - 1].end();
@@ -54,13 +53,13 @@ Result<uint64_t> EndOfPiece(ExtentSource* map, size_t wanted, uint64_t size_byte
 Status CloneInTransactions(int source_fd, const NewFile& file, uint64_t size_bytes) {
   Result<std::unique_ptr<TreeSearchSource>> map =
       TreeSearchSource::Open(source_fd, file.temporary(), size_bytes);
-  if (!map.ok()) return map.TakeStatus();
+  RETURN_IF_ERROR(map);
   if (*map == nullptr) return CloneInto(source_fd, file.fd(), file.temporary());
   Status status = TruncateFd(file.fd(), size_bytes, file.temporary());
   (*map)->Seek(0);
   for (uint64_t offset = 0; status.ok() && offset < size_bytes;) {
     Result<uint64_t> end = EndOfPiece(map->get(), kPieceExtents, size_bytes);
-    if (!end.ok()) return end.TakeStatus();
+    RETURN_IF_ERROR(end);
     struct file_clone_range piece = {};
     piece.src_fd = source_fd;
     piece.src_offset = piece.dest_offset = offset;
@@ -80,9 +79,9 @@ Status CloneInTransactions(int source_fd, const NewFile& file, uint64_t size_byt
 Result<bool> IsIn(const SourceVolume& source, int directory_fd, const std::string& directory) {
   if (DirectoryOf(source.path()) != directory) return false;
   Result<struct stat> top = StatFd(directory_fd, directory);
-  if (!top.ok()) return top.TakeStatus();
+  RETURN_IF_ERROR(top);
   Result<struct stat> file = StatFd(source.fd(), source.path());
-  if (!file.ok()) return file.TakeStatus();
+  RETURN_IF_ERROR(file);
   return file->st_dev == top->st_dev;
 }
 
@@ -99,9 +98,9 @@ Status CopiedSources::TryPrepare(const std::vector<SourceVolume>& sources) {
   if (!path_.has_value() || first == sources.end()) return Status();
   subvolume_path_ = DirectoryOf(first->path());
   Result<UniqueFd> directory = OpenPath(subvolume_path_, O_RDONLY | O_DIRECTORY);
-  if (!directory.ok()) return directory.TakeStatus();
+  RETURN_IF_ERROR(directory);
   Result<bool> is_subvolume = IsSubvolume(directory->get(), subvolume_path_);
-  if (!is_subvolume.ok()) return is_subvolume.TakeStatus();
+  RETURN_IF_ERROR(is_subvolume);
   if (!*is_subvolume) return Status();
   subvolume_ = std::move(*directory);
   bool any = false;
@@ -109,10 +108,10 @@ Status CopiedSources::TryPrepare(const std::vector<SourceVolume>& sources) {
     Result<bool> chosen = source.MustFreeze();
     if (*chosen) chosen = IsIn(source, subvolume_.get(), subvolume_path_);
     if (chosen.ok() && *chosen) chosen = HasManyExtents(source);
-    if (!chosen.ok()) return chosen.TakeStatus();
+    RETURN_IF_ERROR(chosen);
     if (*chosen) {
       Result<bool> in_place = IsWrittenInPlace(source);
-      if (!in_place.ok()) return in_place.TakeStatus();
+      RETURN_IF_ERROR(in_place);
       chosen = !*in_place;
     }
     chosen_.push_back(*chosen);
@@ -120,7 +119,7 @@ Status CopiedSources::TryPrepare(const std::vector<SourceVolume>& sources) {
   }
   if (!any) return Status();
   Result<bool> removed = RemoveSubvolumeCopy(*path_);
-  if (!removed.ok()) return removed.TakeStatus();
+  RETURN_IF_ERROR(removed);
   // The copy commits a transaction, and nothing pauses for this one.
   if (RetryInterrupted([&] { return syncfs(subvolume_.get()); }) == -1) {
     return Status::Errno(errno, "syncfs", subvolume_path_);
@@ -140,10 +139,10 @@ void CopiedSources::Copy() {
 
 Status CopiedSources::CloneInto(const SourceVolume& source, const NewFile& file) const {
   Result<struct stat> state = StatFd(source.fd(), source.path());
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   const std::string name = source.path().substr(source.path().rfind('/') + 1);
   Result<UniqueFd> copied = copy_->Open(name, state->st_ino);
-  if (!copied.ok()) return copied.TakeStatus();
+  RETURN_IF_ERROR(copied);
   return CloneInTransactions(copied->get(), file, static_cast<uint64_t>(state->st_size));
 }
 

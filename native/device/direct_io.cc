@@ -21,8 +21,7 @@ Result<bool> EndIfUnsafe(uint32_t number, uint64_t file_system, int directory_fd
   Result<bool> safe = MayWriteDirectly(directory_fd, device->sector_bytes, device->path);
   if (!safe.ok()) return safe;
   if (*safe) return false;
-  Status status = SetDirectIo(fd->get(), false, device->path);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(SetDirectIo(fd->get(), false, device->path));
   return true;
 }
 
@@ -43,15 +42,15 @@ Result<bool> MayWriteDirectly(int fd, uint32_t sector_bytes, const std::string& 
 
 Result<uint32_t> EndUnsafeDirectIo(const std::string& directory) {
   Result<UniqueFd> fd = OpenPath(directory, O_RDONLY | O_DIRECTORY);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   Result<struct stat> state = StatFd(fd->get(), directory);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   Result<std::vector<uint32_t>> numbers = AttachedLoops();
-  if (!numbers.ok()) return numbers.TakeStatus();
+  RETURN_IF_ERROR(numbers);
   uint32_t changed = 0;
   for (const uint32_t number : *numbers) {
     Result<bool> ended = EndIfUnsafe(number, state->st_dev, fd->get());
-    if (!ended.ok()) return ended.TakeStatus();
+    RETURN_IF_ERROR(ended);
     if (*ended) changed++;
   }
   return changed;

@@ -84,7 +84,7 @@ Result<std::vector<DmTarget>> ParseTargets(Span<const uint8_t> bytes, uint32_t c
   for (uint32_t i = 0; i < count; i++) {
     uint32_t next = 0;
     Result<DmTarget> target = ParseTarget(From(bytes, at), end_sectors, &next);
-    if (!target.ok()) return target.TakeStatus();
+    RETURN_IF_ERROR(target);
     end_sectors += target->length_sectors;
     const size_t end = at + sizeof(struct dm_target_spec) + target->text.size() + 1;
     targets.push_back(std::move(*target));

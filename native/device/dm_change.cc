@@ -19,8 +19,7 @@ uint32_t FlagsOf(const DmSuspension& suspension) {
 }
 
 Status CheckTable(const std::string& name, const DmTable& table) {
-  Status status = CheckDmName(name);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckDmName(name));
   const char* problem = nullptr;
   if (table.type.empty() || table.type.size() > kMaxTargetType) {
     problem = "the target type must have 1 to 15 bytes";
@@ -64,11 +63,10 @@ Status ClearInactive(const DmControl& control, const std::string& name) {
 // Restores the old table after a failed change. The kernel may have kept the old table, or made the
 // new one live and then failed to resume it; either way the device is suspended.
 Status Restore(const DmControl& control, const DmDevice& old) {
-  Status status = ClearInactive(control, old.name);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(ClearInactive(control, old.name));
   if (old.targets.empty()) return Status();
   Result<DmDevice> now = DescribeDm(control, old.name);
-  if (!now.ok()) return now.TakeStatus();
+  RETURN_IF_ERROR(now);
   const auto is_same = [](const DmTarget& a, const DmTarget& b) {
     return a.type == b.type && a.length_sectors == b.length_sectors && a.text == b.text;
   };
@@ -76,8 +74,7 @@ Status Restore(const DmControl& control, const DmDevice& old) {
                       std::equal(now->targets.begin(), now->targets.end(), old.targets.begin(),
                                  old.targets.end(), is_same);
   if (!is_old) {
-    status = LoadTargets(control, old.name, old.read_only, old.targets);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(LoadTargets(control, old.name, old.read_only, old.targets));
   }
   return MakeLive(control, old.name);
 }
@@ -122,26 +119,22 @@ Result<DmDevice> ReloadDm(const DmControl& control, const std::string& name, con
 
 Status SuspendDm(const DmControl& control, const std::string& name,
                  const DmSuspension& suspension) {
-  Status status = CheckDmName(name);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckDmName(name));
   const uint32_t flags = DM_SUSPEND_FLAG | FlagsOf(suspension);
   return control.Call({DM_DEV_SUSPEND, "DM_DEV_SUSPEND", name, "", flags, 0, {}}).TakeStatus();
 }
 
 Result<bool> ResumeDm(const DmControl& control, const std::string& name) {
-  Status status = CheckDmName(name);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckDmName(name));
   Result<DmReply> before = control.Call({DM_DEV_STATUS, "DM_DEV_STATUS", name, "", 0, 0, {}});
-  if (!before.ok()) return before.TakeStatus();
+  RETURN_IF_ERROR(before);
   if (!before->Has(DM_SUSPEND_FLAG)) return false;
-  status = MakeLive(control, name);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(MakeLive(control, name));
   return true;
 }
 
 Result<bool> RemoveDm(const DmControl& control, const std::string& name, bool deferred) {
-  Status status = CheckDmName(name);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckDmName(name));
   for (int tries = 1;; tries++) {
     const bool is_last = tries == kRemoveTries;
     const uint32_t flags = is_last && deferred ? DM_DEFERRED_REMOVE : 0;

@@ -99,7 +99,7 @@ Result<DmControl> DmControl::Open() {
     Result<UniqueFd> own = OpenOwnNode();
     if (own.ok()) fd = std::move(own);
   }
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   return DmControl(std::move(*fd));
 }
 

@@ -40,9 +40,9 @@ Result<std::string> EnsureDmNode(dev_t device) {
 Result<DmDevice> ToDevice(const std::string& name, const DmReply& reply) {
   const struct dm_ioctl& header = reply.header;
   Result<std::vector<DmTarget>> targets = ParseTargets(reply.span(), header.target_count);
-  if (!targets.ok()) return targets.TakeStatus();
+  RETURN_IF_ERROR(targets);
   Result<std::string> path = EnsureDmNode(header.dev);
-  if (!path.ok()) return path.TakeStatus();
+  RETURN_IF_ERROR(path);
   DmDevice device;
   device.name = name;
   device.uuid = header.uuid;
@@ -62,7 +62,7 @@ Result<DmDevice> ToDevice(const std::string& name, const DmReply& reply) {
 
 Result<uint32_t> EventNumber(const DmControl& control, const std::string& name) {
   Result<DmReply> reply = control.Call({DM_DEV_STATUS, "DM_DEV_STATUS", name, "", 0, 0, {}});
-  if (!reply.ok()) return reply.TakeStatus();
+  RETURN_IF_ERROR(reply);
   return reply->header.event_nr;
 }
 
@@ -70,7 +70,7 @@ Result<uint32_t> EventNumber(const DmControl& control, const std::string& name) 
 
 Result<DmVersion> InterfaceVersion(const DmControl& control) {
   Result<DmReply> reply = control.Call({DM_VERSION, "DM_VERSION", "", "", 0, 0, {}});
-  if (!reply.ok()) return reply.TakeStatus();
+  RETURN_IF_ERROR(reply);
   const uint32_t* version = reply->header.version;
   return DmVersion{version[0], version[1], version[2]};
 }
@@ -86,15 +86,14 @@ Result<bool> HasTarget(const DmControl& control, const std::string& type) {
   if (!reply.status().IsErrno(ENOTTY)) return reply.TakeStatus();
   // Kernels before 5.4 only list registered targets and load no module.
   reply = control.Call({DM_LIST_VERSIONS, "DM_LIST_VERSIONS", "", "", 0, 0, {}});
-  if (!reply.ok()) return reply.TakeStatus();
+  RETURN_IF_ERROR(reply);
   Result<std::vector<std::string>> types = ParseTargetTypes(reply->span());
-  if (!types.ok()) return types.TakeStatus();
+  RETURN_IF_ERROR(types);
   return std::find(types->begin(), types->end(), type) != types->end();
 }
 
 Result<DmDevice> DescribeDm(const DmControl& control, const std::string& name) {
-  Status status = CheckDmName(name);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckDmName(name));
   // One call returns a consistent view.
   Result<DmReply> reply = control.Call({DM_TABLE_STATUS,
                                         "DM_TABLE_STATUS",
@@ -103,29 +102,29 @@ Result<DmDevice> DescribeDm(const DmControl& control, const std::string& name) {
                                         DM_STATUS_TABLE_FLAG | DM_NOFLUSH_FLAG,
                                         0,
                                         {}});
-  if (!reply.ok()) return reply.TakeStatus();
+  RETURN_IF_ERROR(reply);
   return ToDevice(name, *reply);
 }
 
 Result<std::optional<DmDevice>> FindDm(const DmControl& control, const std::string& name) {
   Result<DmDevice> device = DescribeDm(control, name);
   if (device.status().IsErrno(ENXIO)) return std::optional<DmDevice>();
-  if (!device.ok()) return device.TakeStatus();
+  RETURN_IF_ERROR(device);
   return std::optional<DmDevice>(std::move(*device));
 }
 
 Result<std::vector<DmName>> ListDm(const DmControl& control, const std::string& prefix) {
   Result<DmReply> reply = control.Call({DM_LIST_DEVICES, "DM_LIST_DEVICES", "", "", 0, 0, {}});
-  if (!reply.ok()) return reply.TakeStatus();
+  RETURN_IF_ERROR(reply);
   Result<std::vector<std::string>> names = ParseDeviceNames(reply->span());
-  if (!names.ok()) return names.TakeStatus();
+  RETURN_IF_ERROR(names);
   std::vector<DmName> devices;
   for (std::string& name : *names) {
     if (name.compare(0, prefix.size(), prefix) != 0) continue;
     // The list contains uuids only since Linux 5.11.
     reply = control.Call({DM_DEV_STATUS, "DM_DEV_STATUS", name, "", 0, 0, {}});
     if (reply.status().IsErrno(ENXIO)) continue;  // Removed meanwhile.
-    if (!reply.ok()) return reply.TakeStatus();
+    RETURN_IF_ERROR(reply);
     devices.push_back({std::move(name), reply->header.uuid});
   }
   return devices;
@@ -133,13 +132,12 @@ Result<std::vector<DmName>> ListDm(const DmControl& control, const std::string& 
 
 Result<uint32_t> WaitForEvent(const DmControl& control, const std::string& name,
                               uint32_t event_number, uint32_t timeout_ms) {
-  Status status = CheckDmName(name);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckDmName(name));
   const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + timeout_ms * kNsPerMs;
   for (;;) {
     // Armed before the number is read, so that a later event ends the poll.
     Result<DmReply> armed = control.Call({DM_DEV_ARM_POLL, "DM_DEV_ARM_POLL", "", "", 0, 0, {}});
-    if (!armed.ok()) return armed.TakeStatus();
+    RETURN_IF_ERROR(armed);
     Result<uint32_t> now = EventNumber(control, name);
     if (!now.ok() || *now != event_number) return now;
     const uint64_t time = ClockNs(CLOCK_MONOTONIC);

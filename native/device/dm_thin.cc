@@ -12,15 +12,14 @@ constexpr size_t kMaxMessage = 255;
 // The status line of a device with one target of that type; nothing: no such device.
 Result<std::optional<std::string>> StatusLine(const DmControl& control, const std::string& name,
                                               const char* type, bool commit) {
-  Status status = CheckDmName(name);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckDmName(name));
   const uint32_t flags = commit ? 0 : DM_NOFLUSH_FLAG;
   Result<DmReply> reply =
       control.Call({DM_TABLE_STATUS, "DM_TABLE_STATUS", name, "", flags, 0, {}});
   if (reply.status().IsErrno(ENXIO)) return std::optional<std::string>();
-  if (!reply.ok()) return reply.TakeStatus();
+  RETURN_IF_ERROR(reply);
   Result<std::vector<DmTarget>> targets = ParseTargets(reply->span(), reply->header.target_count);
-  if (!targets.ok()) return targets.TakeStatus();
+  RETURN_IF_ERROR(targets);
   if (targets->size() != 1 || (*targets)[0].type != type) {
     return Status::Errno(EINVAL, "DM_TABLE_STATUS", name,
                          std::string("it is not a ") + type + " device");
@@ -46,7 +45,7 @@ Result<ThinPoolStatus> SendOne(const DmControl& control, const std::string& pool
     return Status::Errno(failure.error, "DM_TARGET_MSG", pool, message);
   }
   Result<std::optional<ThinPoolStatus>> status = PoolStatus(control, pool, false);
-  if (!status.ok()) return status.TakeStatus();
+  RETURN_IF_ERROR(status);
   if (!status->has_value()) return Status::Errno(ENXIO, "DM_TABLE_STATUS", pool);
   if ((*status)->KeepsMessages()) return **status;
   return Status::Reason(kThinPoolMode, "DM_TARGET_MSG", pool,
@@ -60,19 +59,19 @@ Result<ThinPoolStatus> SendOne(const DmControl& control, const std::string& pool
 Result<std::optional<ThinPoolStatus>> PoolStatus(const DmControl& control, const std::string& name,
                                                  bool commit) {
   Result<std::optional<std::string>> line = StatusLine(control, name, "thin-pool", commit);
-  if (!line.ok()) return line.TakeStatus();
+  RETURN_IF_ERROR(line);
   if (!line->has_value()) return std::optional<ThinPoolStatus>();
   Result<ThinPoolStatus> status = ParseThinPoolStatus(**line);
-  if (!status.ok()) return status.TakeStatus();
+  RETURN_IF_ERROR(status);
   return std::optional<ThinPoolStatus>(*status);
 }
 
 Result<std::optional<ThinStatus>> DeviceStatus(const DmControl& control, const std::string& name) {
   Result<std::optional<std::string>> line = StatusLine(control, name, "thin", false);
-  if (!line.ok()) return line.TakeStatus();
+  RETURN_IF_ERROR(line);
   if (!line->has_value()) return std::optional<ThinStatus>();
   Result<ThinStatus> status = ParseThinStatus(**line);
-  if (!status.ok()) return status.TakeStatus();
+  RETURN_IF_ERROR(status);
   return std::optional<ThinStatus>(*status);
 }
 
@@ -80,8 +79,7 @@ Result<ThinPoolStatus> SendMessages(const DmControl& control, const std::string&
                                     const std::vector<std::string>& messages) {
   if (messages.empty()) return Status::Errno(EINVAL, "DM_TARGET_MSG", pool, "no messages");
   for (const std::string& message : messages) {
-    Status status = CheckMessage(pool, message);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckMessage(pool, message));
   }
   for (size_t i = 0;; i++) {
     Result<ThinPoolStatus> status = SendOne(control, pool, messages[i]);

@@ -23,8 +23,7 @@ class Suspension {
   // EBUSY if it is already suspended: another process will resume it at an unknown time.
   static Result<Suspension> Begin(const DmControl& control, const std::string& name) {
     const uint64_t begun_ns = ClockNs(CLOCK_MONOTONIC);
-    Status status = SuspendDm(control, name, {false, true});
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(SuspendDm(control, name, {false, true}));
     return Suspension(&control, name, begun_ns);
   }
   Suspension(Suspension&& other) noexcept
@@ -45,7 +44,7 @@ class Suspension {
       SleepMs(kResumePauseMs);
       resumed = ResumeDm(*control, name_);
     }
-    if (!resumed.ok()) return resumed.TakeStatus();
+    RETURN_IF_ERROR(resumed);
     // The device was not suspended throughout, so its snapshot may be torn.
     if (!*resumed) {
       return Status::Errno(ESTALE, "DM_DEV_SUSPEND", name_, "another process resumed it");
@@ -88,7 +87,7 @@ Result<DmDevice> FindOrigin(const DmControl& control, const DmDevice& pool, cons
   }
   if (device->targets.size() == 1 && device->targets[0].type == "thin") {
     Result<ThinTable> table = ParseThinTable(device->targets[0].text);
-    if (!table.ok()) return table.TakeStatus();
+    RETURN_IF_ERROR(table);
     if (table->pool_major == pool.major && table->pool_minor == pool.minor &&
         table->device_id == origin_id) {
       return device;
@@ -105,7 +104,7 @@ Result<std::vector<Suspension>> SuspendAll(const DmControl& control, const DmDev
   for (const NewThinSnapshot& member : members) {
     if (!member.device_name.has_value()) continue;
     Result<DmDevice> origin = FindOrigin(control, pool, *member.device_name, member.origin_id);
-    if (!origin.ok()) return origin.TakeStatus();
+    RETURN_IF_ERROR(origin);
     origins[*member.device_name] = member.origin_id;
     // Write-back before the suspension keeps it short. A failure shows when the device is
     // suspended, which writes back again.
@@ -115,9 +114,9 @@ Result<std::vector<Suspension>> SuspendAll(const DmControl& control, const DmDev
   for (const auto& [name, origin_id] : origins) {
     // Checked again: write-back takes seconds, and the kernel accepts a second suspension.
     Result<DmDevice> origin = FindOrigin(control, pool, name, origin_id);
-    if (!origin.ok()) return origin.TakeStatus();
+    RETURN_IF_ERROR(origin);
     Result<Suspension> suspension = Suspension::Begin(control, name);
-    if (!suspension.ok()) return suspension.TakeStatus();
+    RETURN_IF_ERROR(suspension);
     suspensions.push_back(std::move(*suspension));
   }
   return suspensions;
@@ -152,7 +151,7 @@ Status ResumeAll(std::vector<Suspension>* suspensions, uint64_t* longest_ns) {
 
 Status RequireWritable(const DmControl& control, const std::string& pool) {
   Result<std::optional<ThinPoolStatus>> status = PoolStatus(control, pool, false);
-  if (!status.ok()) return status.TakeStatus();
+  RETURN_IF_ERROR(status);
   if (!status->has_value()) return Status::Errno(ENXIO, "DM_TABLE_STATUS", pool);
   if ((*status)->mode == ThinPoolMode::kReadWrite && !(*status)->needs_check) return Status();
   // Without data space, a file system may be unable to freeze and I/O may block for a minute.
@@ -168,9 +167,9 @@ Result<TakenThinSnapshots> TakeThinSnapshots(const DmControl& control, const std
   if (status.ok()) status = RequireWritable(control, pool);
   if (!status.ok()) return status;
   Result<DmDevice> pool_device = DescribeDm(control, pool);
-  if (!pool_device.ok()) return pool_device.TakeStatus();
+  RETURN_IF_ERROR(pool_device);
   Result<std::vector<Suspension>> suspensions = SuspendAll(control, *pool_device, members);
-  if (!suspensions.ok()) return suspensions.TakeStatus();
+  RETURN_IF_ERROR(suspensions);
   TakenThinSnapshots outcome;
   outcome.taken_at_ns = ClockNs(CLOCK_REALTIME);
   std::vector<uint32_t> made;

@@ -19,7 +19,7 @@ class FileLock {
   // it.
   static Result<FileLock> Acquire(const std::string& path) {
     Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-    if (!fd.ok()) return fd.TakeStatus();
+    RETURN_IF_ERROR(fd);
     const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + kTimeoutNs;
     while (flock(fd->get(), LOCK_EX | LOCK_NB) == -1) {
       if (errno != EWOULDBLOCK && errno != EINTR) return Status::Errno(errno, "flock", path);

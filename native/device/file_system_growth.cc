@@ -47,15 +47,14 @@ struct Target {
 
 Result<Target> OpenTarget(const std::string& mount_point, const std::string& device_path) {
   Result<UniqueFd> mount = OpenPath(mount_point, O_RDONLY | O_DIRECTORY);
-  if (!mount.ok()) return mount.TakeStatus();
+  RETURN_IF_ERROR(mount);
   Result<UniqueFd> device = OpenPath(device_path, O_RDONLY | O_NONBLOCK);
-  if (!device.ok()) return device.TakeStatus();
+  RETURN_IF_ERROR(device);
   Result<struct stat> state = StatFd(device->get(), device_path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   if (!S_ISBLK(state->st_mode)) return Status::Errno(ENOTBLK, "open", device_path);
   uint64_t bytes = 0;
-  Status status = Ioctl(device->get(), BLKGETSIZE64, &bytes, "BLKGETSIZE64", device_path);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Ioctl(device->get(), BLKGETSIZE64, &bytes, "BLKGETSIZE64", device_path));
   return Target{std::move(*mount), mount_point,    std::move(*device),
                 device_path,       state->st_rdev, bytes};
 }
@@ -122,7 +121,7 @@ Status GrowBtrfs(const Target& target) {
   constexpr char kCall[] = "BTRFS_IOC_RESIZE";
   Result<BtrfsDevice> device = FindBtrfsDevice(target.mount.get(), target.mount_point,
                                                target.device_number, target.device_path);
-  if (!device.ok()) return device.TakeStatus();
+  RETURN_IF_ERROR(device);
   if (device->device_count != 1) {
     return Status::Errno(EOPNOTSUPP, kCall, target.mount_point, "it spans several devices");
   }
@@ -167,18 +166,16 @@ Status Grow(const Target& target, FileSystemKind kind) {
 
 Result<Growth> GrowFileSystem(const std::string& mount_point, const std::string& device_path) {
   Result<Target> target = OpenTarget(mount_point, device_path);
-  if (!target.ok()) return target.TakeStatus();
-  Status status = CheckMountedFrom(target->mount.get(), mount_point, target->device_number,
-                                   device_path, "growFileSystem");
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(target);
+  RETURN_IF_ERROR(CheckMountedFrom(target->mount.get(), mount_point, target->device_number,
+                                   device_path, "growFileSystem"));
   Result<FileSystemKind> kind = KindOfFileSystem(target->mount.get(), mount_point);
-  if (!kind.ok()) return kind.TakeStatus();
+  RETURN_IF_ERROR(kind);
   Result<uint64_t> before = CapacityOf(*target);
-  if (!before.ok()) return before.TakeStatus();
-  status = Grow(*target, *kind);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(before);
+  RETURN_IF_ERROR(Grow(*target, *kind));
   Result<uint64_t> after = CapacityOf(*target);
-  if (!after.ok()) return after.TakeStatus();
+  RETURN_IF_ERROR(after);
   return Growth{*kind, *before, *after};
 }
 

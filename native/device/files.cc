@@ -32,7 +32,7 @@ Result<int> FlagsOf(int fd, const std::string& path) {
 // Sets or clears the flags of `mask`.
 Status ChangeFlags(int fd, int mask, bool set, const std::string& path) {
   Result<int> flags = FlagsOf(fd, path);
-  if (!flags.ok()) return flags.TakeStatus();
+  RETURN_IF_ERROR(flags);
   const int wanted = set ? *flags | mask : *flags & ~mask;
   if (wanted == *flags) return Status();
   return Ioctl(fd, FS_IOC_SETFLAGS, &wanted, "FS_IOC_SETFLAGS", path);
@@ -50,11 +50,11 @@ Result<bool> Grow(const std::string& path, uint64_t size_bytes,
                   const std::function<Status(int)>& prepare) {
   // An attach compares the size of the file with that of its new device.
   Result<FileLock> lock = FileLock::Acquire(path);
-  if (!lock.ok()) return lock.TakeStatus();
+  RETURN_IF_ERROR(lock);
   Result<UniqueFd> fd = OpenPath(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   Result<struct stat> state = StatFd(fd->get(), path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   if (!S_ISREG(state->st_mode)) {
     return Status::Errno(EINVAL, "growFile", path, "not a regular file");
   }
@@ -75,17 +75,17 @@ Status Changed(const std::string& path, const std::string& what) {
 Status CheckFrozen(int fd, const struct stat& state, const std::string& path) {
   if (!S_ISREG(state.st_mode)) return Changed(path, "is not a regular file");
   Result<int> flags = FlagsOf(fd, path);
-  if (!flags.ok()) return flags.TakeStatus();
+  RETURN_IF_ERROR(flags);
   if ((*flags & FS_IMMUTABLE_FL) == 0) return Changed(path, "is not immutable");
   Result<bool> unchanged = MatchesSeal(fd, state, path);
-  if (!unchanged.ok()) return unchanged.TakeStatus();
+  RETURN_IF_ERROR(unchanged);
   return *unchanged ? Status() : Changed(path, "was changed after it was taken");
 }
 
 // Toggling the immutable flag changes the change time.
 Status CheckUntouched(int fd, const struct stat& before, const std::string& path) {
   Result<struct stat> now = StatFd(fd, path);
-  if (!now.ok()) return now.TakeStatus();
+  RETURN_IF_ERROR(now);
   const bool is_same = now->st_ctim.tv_sec == before.st_ctim.tv_sec &&
                        now->st_ctim.tv_nsec == before.st_ctim.tv_nsec;
   return is_same ? Status() : Changed(path, "was changed during the clone");
@@ -106,13 +106,12 @@ Result<UniqueFd> MakeProbeFile(const std::string& directory) {
 }  // namespace
 
 Result<NewFile> NewFile::Create(NewFileNames names) {
-  Status status = CheckAbsent(names.final);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckAbsent(names.final));
   Result<bool> removed = RemoveFile(names.temporary);
-  if (!removed.ok()) return removed.TakeStatus();
+  RETURN_IF_ERROR(removed);
   Result<UniqueFd> fd =
       OpenPath(names.temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, kNewFileMode);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   return NewFile(std::move(names), std::move(*fd));
 }
 
@@ -122,8 +121,7 @@ NewFile::~NewFile() {
 }
 
 Status NewFile::Publish() {
-  Status status = SyncFd(fd(), temporary());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(SyncFd(fd(), temporary()));
   const int renamed =
       renameat2(AT_FDCWD, temporary().c_str(), AT_FDCWD, final().c_str(), RENAME_NOREPLACE);
   if (renamed == -1) return Status::Errno(errno, "renameat2", final());
@@ -133,7 +131,7 @@ Status NewFile::Publish() {
 
 Status CreateSparseFile(NewFileNames names, uint64_t size_bytes) {
   Result<NewFile> file = NewFile::Create(std::move(names));
-  if (!file.ok()) return file.TakeStatus();
+  RETURN_IF_ERROR(file);
   Status status = TruncateFd(file->fd(), size_bytes, file->temporary());
   if (status.ok()) status = file->Publish();
   if (!status.ok()) return status;
@@ -142,17 +140,16 @@ Status CreateSparseFile(NewFileNames names, uint64_t size_bytes) {
 
 Status CloneInto(int source_fd, int fd, const std::string& path) {
   Result<int> source_flags = FlagsOf(source_fd, path);
-  if (!source_flags.ok()) return source_flags.TakeStatus();
-  Status status = ChangeFlags(fd, FS_NOCOW_FL, (*source_flags & FS_NOCOW_FL) != 0, path);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(source_flags);
+  RETURN_IF_ERROR(ChangeFlags(fd, FS_NOCOW_FL, (*source_flags & FS_NOCOW_FL) != 0, path));
   return Ioctl(fd, FICLONE, static_cast<unsigned long>(source_fd), "FICLONE", path);
 }
 
 Status CloneFile(const std::string& source_path, NewFileNames names, uint64_t size_bytes) {
   Result<UniqueFd> source = OpenFile(source_path);
-  if (!source.ok()) return source.TakeStatus();
+  RETURN_IF_ERROR(source);
   Result<struct stat> state = StatFd(source->get(), source_path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   Status status = CheckFrozen(source->get(), *state, source_path);
   if (!status.ok()) return status;
   const auto source_bytes = static_cast<uint64_t>(state->st_size);
@@ -161,7 +158,7 @@ Status CloneFile(const std::string& source_path, NewFileNames names, uint64_t si
                          "the requested size is smaller than the source");
   }
   Result<NewFile> file = NewFile::Create(std::move(names));
-  if (!file.ok()) return file.TakeStatus();
+  RETURN_IF_ERROR(file);
   status = CloneInto(source->get(), file->fd(), file->temporary());
   if (status.ok()) status = CheckUntouched(source->get(), *state, source_path);
   if (status.ok()) status = TruncateFd(file->fd(), size_bytes, file->temporary());
@@ -198,9 +195,9 @@ Result<bool> ProbeReflink(const std::string& directory) {
   Result<UniqueFd> source = MakeProbeFile(directory);
   // Every file system that a pool uses in place has nameless files.
   if (source.status().IsErrno(EOPNOTSUPP)) return false;
-  if (!source.ok()) return source.TakeStatus();
+  RETURN_IF_ERROR(source);
   Result<UniqueFd> clone = MakeProbeFile(directory);
-  if (!clone.ok()) return clone.TakeStatus();
+  RETURN_IF_ERROR(clone);
   const ssize_t written =
       RetryInterrupted([&] { return write(source->get(), kProbeBytes, sizeof kProbeBytes); });
   if (written != static_cast<ssize_t>(sizeof kProbeBytes)) {
@@ -227,7 +224,7 @@ Result<bool> RemoveFile(const std::string& path) {
     return false;
   }
   if (IsMissing(fd.status())) return false;
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   Status status = SetImmutableFd(fd->get(), false, path);
   if (status.ok()) status = UnlinkPath(path);
   if (status.ok()) status = SyncDirectoryOf(path);
@@ -238,13 +235,13 @@ Result<bool> RemoveFile(const std::string& path) {
 Result<std::optional<FileState>> StateOfFile(const std::string& path) {
   Result<UniqueFd> fd = OpenFile(path);
   if (IsMissing(fd.status())) return std::optional<FileState>();
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   Result<struct stat> state = StatFd(fd->get(), path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   Result<int> flags = FlagsOf(fd->get(), path);
-  if (!flags.ok()) return flags.TakeStatus();
+  RETURN_IF_ERROR(flags);
   Result<bool> matches_seal = MatchesSeal(fd->get(), *state, path);
-  if (!matches_seal.ok()) return matches_seal.TakeStatus();
+  RETURN_IF_ERROR(matches_seal);
   return std::optional<FileState>(
       FileState{state->st_dev, state->st_ino, static_cast<uint64_t>(state->st_size),
                 static_cast<uint64_t>(state->st_blocks) * kStatBlockBytes,

@@ -9,7 +9,7 @@ Result<Freeze> Freeze::Begin(Guardian* guardian, UniqueFd mount_fd, std::string 
   if (held.status().IsErrno(EPERM)) {
     return Status::Errno(EPERM, "FIFREEZE", path, "it needs CAP_SYS_ADMIN");
   }
-  if (!held.ok()) return held.TakeStatus();
+  RETURN_IF_ERROR(held);
   return Freeze(guardian, *held, std::move(mount_fd), std::move(path));
 }
 
@@ -34,14 +34,14 @@ Status Freeze::Thaw() {
 
 Result<bool> ThawPath(const std::string& path) {
   Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_DIRECTORY);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   Result<Guardian> guardian = Guardian::Start();
-  if (!guardian.ok()) return guardian.TakeStatus();
+  RETURN_IF_ERROR(guardian);
   Result<Guardian::HeldMount> held = guardian->Adopt(fd->get(), path);
-  if (!held.ok()) return held.TakeStatus();
+  RETURN_IF_ERROR(held);
   Result<uint64_t> frozen_ns = guardian->Thaw(*held, fd->get(), path);
   if (frozen_ns.status().IsErrno(EINVAL)) return false;
-  if (!frozen_ns.ok()) return frozen_ns.TakeStatus();
+  RETURN_IF_ERROR(frozen_ns);
   return true;
 }
 

@@ -104,7 +104,7 @@ bool WaitFor(int socket, int timeout_ms) {
 
 Result<Guardian> Guardian::Start() {
   Result<std::string> program = ProgramPath();
-  if (!program.ok()) return program.TakeStatus();
+  RETURN_IF_ERROR(program);
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == -1) {
     return Status::Errno(errno, "socketpair", *program);
@@ -159,8 +159,7 @@ Result<Guardian::HeldMount> Guardian::Hold(Order order, int mount_fd, const std:
 Result<uint64_t> Guardian::Thaw(const HeldMount& held, int mount_fd, const std::string& path) {
   Reply reply = {};
   if (!Ask({Order::kThaw, held.slot}, -1, kAnswerMs, &reply)) {
-    Status status = Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path));
     return ClockNs(CLOCK_MONOTONIC) - held.begun_ns;
   }
   if (reply.error != 0) return Status::Errno(reply.error, "FITHAW", path);

@@ -35,7 +35,7 @@ Result<std::optional<LoopDevice>> FindAttached(const FileIdentity& backing,
   Result<std::optional<LoopDevice>> found = FindLoop(backing, path);
   if (!found.ok() || !found->has_value()) return found;
   Result<bool> kept = CancelAutoclear((*found)->number, backing);
-  if (!kept.ok()) return kept.TakeStatus();
+  RETURN_IF_ERROR(kept);
   if (!*kept) return std::optional<LoopDevice>();
   return found;
 }
@@ -58,10 +58,9 @@ Result<AttachedLoop> Reused(LoopDevice device, const std::string& backing_path, 
   if (device.attached_read_only == read_only) {
     Result<bool> direct =
         MayAttachDirectly(backing_fd, read_only, device.sector_bytes, backing_path);
-    if (!direct.ok()) return direct.TakeStatus();
+    RETURN_IF_ERROR(direct);
     if (device.direct_io && !*direct) {
-      Status status = SetLoopDirectIo(device.path, false);
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(SetLoopDirectIo(device.path, false));
       device.direct_io = false;
     }
     return AttachedLoop{std::move(device), false};
@@ -111,8 +110,7 @@ Result<UniqueFd> TakeFreeLoop(int control_fd, int backing_fd, Mode mode, const s
 Result<LoopDevice> Verify(int fd, const struct stat& backing, bool read_only) {
   // A number keeps BLKROSET from its previous use.
   const int writable = 0;
-  Status status = Ioctl(fd, BLKROSET, &writable, "BLKROSET", "loop device");
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Ioctl(fd, BLKROSET, &writable, "BLKROSET", "loop device"));
   Result<LoopDevice> device = DescribeLoop(fd);
   if (!device.ok()) return device;
   const auto size_bytes = static_cast<uint64_t>(backing.st_size);
@@ -127,11 +125,11 @@ Result<LoopDevice> Verify(int fd, const struct stat& backing, bool read_only) {
 Result<AttachedLoop> AttachNew(int backing_fd, const struct stat& backing, bool read_only,
                                const std::string& label) {
   Result<UniqueFd> control = OpenPath(kLoopControl, O_RDWR);
-  if (!control.ok()) return control.TakeStatus();
+  RETURN_IF_ERROR(control);
   Result<bool> direct = MayAttachDirectly(backing_fd, read_only, kSectorBytes, label);
-  if (!direct.ok()) return direct.TakeStatus();
+  RETURN_IF_ERROR(direct);
   Result<UniqueFd> fd = TakeFreeLoop(control->get(), backing_fd, {read_only, *direct}, label);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   Result<LoopDevice> device = Verify(fd->get(), backing, read_only);
   if (device.ok()) return AttachedLoop{std::move(*device), true};
   // If this fails too, the next attach finds the device.
@@ -144,15 +142,15 @@ Result<AttachedLoop> AttachNew(int backing_fd, const struct stat& backing, bool 
 Result<AttachedLoop> AttachLoop(const std::string& backing_path, bool read_only,
                                 const std::string& label) {
   Result<FileLock> lock = FileLock::Acquire(backing_path);
-  if (!lock.ok()) return lock.TakeStatus();
+  RETURN_IF_ERROR(lock);
   Result<UniqueFd> backing =
       OpenPath(backing_path, (read_only ? O_RDONLY : O_RDWR) | O_NOFOLLOW | O_NONBLOCK);
-  if (!backing.ok()) return backing.TakeStatus();
+  RETURN_IF_ERROR(backing);
   Result<struct stat> state = StatRegular(backing->get(), backing_path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   Result<std::optional<LoopDevice>> found =
       FindAttached({state->st_dev, state->st_ino}, backing_path);
-  if (!found.ok()) return found.TakeStatus();
+  RETURN_IF_ERROR(found);
   if (found->has_value()) {
     return Reused(std::move(**found), backing_path, read_only, backing->get());
   }

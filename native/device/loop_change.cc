@@ -29,8 +29,7 @@ bool IsZero(const std::string& path) {
 
 // `fd` keeps the device attached to its file: a concurrent detach waits for the close.
 Result<LoopDevice> Resize(int fd, const std::string& path, uint64_t file_bytes) {
-  Status status = Ioctl(fd, LOOP_SET_CAPACITY, 0ul, "LOOP_SET_CAPACITY", path);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Ioctl(fd, LOOP_SET_CAPACITY, 0ul, "LOOP_SET_CAPACITY", path));
   Result<LoopDevice> device = DescribeLoop(fd);
   if (!device.ok()) return device;
   if (device->size_bytes != file_bytes - file_bytes % kSectorBytes) {
@@ -47,32 +46,31 @@ Result<std::optional<LoopDevice>> ResizeLoop(const std::string& backing_path) {
   if (lock.status().IsErrno(ENOENT) || lock.status().IsErrno(ENOTDIR)) {
     return std::optional<LoopDevice>();
   }
-  if (!lock.ok()) return lock.TakeStatus();
+  RETURN_IF_ERROR(lock);
   Result<struct stat> state = StatFd(lock->fd(), backing_path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   const FileIdentity backing = {state->st_dev, state->st_ino};
   Result<std::optional<LoopDevice>> found = FindLoop(backing, backing_path);
   if (!found.ok() || !found->has_value()) return found;
   const std::string& path = (*found)->path;
   Result<UniqueFd> fd = OpenLoop((*found)->number, O_RDONLY);
   if (fd.status().IsErrno(ENXIO)) return std::optional<LoopDevice>();
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   // A process that ignores the lock may have detached the device, and its number may be reused.
   Result<struct loop_info64> info = LoopStatus(fd->get(), path);
   if (info.status().IsErrno(ENXIO)) return std::optional<LoopDevice>();
-  if (!info.ok()) return info.TakeStatus();
+  RETURN_IF_ERROR(info);
   if (!(BackingOf(*info) == backing)) return std::optional<LoopDevice>();
   Result<LoopDevice> device = Resize(fd->get(), path, static_cast<uint64_t>(state->st_size));
-  if (!device.ok()) return device.TakeStatus();
+  RETURN_IF_ERROR(device);
   return std::optional<LoopDevice>(std::move(*device));
 }
 
 Status SetDirectIo(int fd, bool direct_io, const std::string& device_path) {
   const unsigned long wanted = direct_io ? 1 : 0;
-  Status status = Ioctl(fd, LOOP_SET_DIRECT_IO, wanted, "LOOP_SET_DIRECT_IO", device_path);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Ioctl(fd, LOOP_SET_DIRECT_IO, wanted, "LOOP_SET_DIRECT_IO", device_path));
   Result<struct loop_info64> info = LoopStatus(fd, device_path);
-  if (!info.ok()) return info.TakeStatus();
+  RETURN_IF_ERROR(info);
   if (((info->lo_flags & LO_FLAGS_DIRECT_IO) != 0) != direct_io) {
     return Status::Errno(EIO, "LOOP_SET_DIRECT_IO", device_path,
                          "the device does not have the requested mode");
@@ -82,15 +80,15 @@ Status SetDirectIo(int fd, bool direct_io, const std::string& device_path) {
 
 Status SetLoopDirectIo(const std::string& device_path, bool direct_io) {
   Result<UniqueFd> fd = OpenPath(device_path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   if (!direct_io) return SetDirectIo(fd->get(), false, device_path);
   Result<LoopDevice> device = DescribeLoop(fd->get());
-  if (!device.ok()) return device.TakeStatus();
+  RETURN_IF_ERROR(device);
   if (device->attached_read_only) return SetDirectIo(fd->get(), true, device_path);
   Result<UniqueFd> backing = OpenBacking(*device);
-  if (!backing.ok()) return backing.TakeStatus();
+  RETURN_IF_ERROR(backing);
   Result<bool> safe = MayWriteDirectly(backing->get(), device->sector_bytes, device_path);
-  if (!safe.ok()) return safe.TakeStatus();
+  RETURN_IF_ERROR(safe);
   if (*safe) return SetDirectIo(fd->get(), true, device_path);
   return Status::Errno(
       EOPNOTSUPP, "LOOP_SET_DIRECT_IO", device_path,
@@ -100,7 +98,7 @@ Status SetLoopDirectIo(const std::string& device_path, bool direct_io) {
 
 Status SetDeviceReadOnly(const std::string& device_path, bool read_only) {
   Result<UniqueFd> fd = OpenPath(device_path, O_RDONLY | O_NONBLOCK);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   const int value = read_only ? 1 : 0;
   return Ioctl(fd->get(), BLKROSET, &value, "BLKROSET", device_path);
 }
@@ -109,7 +107,7 @@ Status RefuseLoopDiscards(uint32_t number) {
   const std::string path = QueuePath(number, "discard_max_bytes");
   if (IsZero(path)) return Status();
   Result<UniqueFd> fd = OpenPath(path, O_WRONLY);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   if (RetryInterrupted([&] { return write(fd->get(), "0", 1); }) == 1) return Status();
   return Status::Errno(errno, "write", path);
 }

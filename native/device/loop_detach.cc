@@ -40,7 +40,7 @@ Result<bool> Clear(const LoopDevice& device, const FileIdentity& backing) {
   if (fd.status().IsErrno(EBUSY)) return Busy(device.path, "mounted or held exclusively");
   // Being detached by the last close of another process.
   if (fd.status().IsErrno(ENXIO)) return false;
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   if (!Holds(fd->get(), device.path, backing)) return false;
   const int writable = 0;
   Status status = Ioctl(fd->get(), BLKROSET, &writable, "BLKROSET", device.path);
@@ -88,14 +88,14 @@ Result<bool> DetachOne(const LoopDevice& device, const FileIdentity& backing) {
 Result<bool> DetachLoop(const std::string& backing_path) {
   Result<FileLock> lock = FileLock::Acquire(backing_path);
   if (lock.status().IsErrno(ENOENT)) return false;
-  if (!lock.ok()) return lock.TakeStatus();
+  RETURN_IF_ERROR(lock);
   Result<struct stat> state = StatFd(lock->fd(), backing_path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   const FileIdentity backing = {state->st_dev, state->st_ino};
   bool detached = false;
   for (int i = 0; i < kMaxDevices; i++) {
     Result<std::optional<LoopDevice>> found = FindLoop(backing, backing_path);
-    if (!found.ok()) return found.TakeStatus();
+    RETURN_IF_ERROR(found);
     if (!found->has_value()) return detached;
     Result<bool> gone = DetachOne(**found, backing);
     if (!gone.ok()) return gone;

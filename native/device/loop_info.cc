@@ -48,14 +48,14 @@ bool IsInTransit(const Status& status) {
 // Nothing if the device has another file than `wanted`.
 Result<std::optional<LoopDevice>> DescribeNumber(uint32_t number, const FileIdentity* wanted) {
   Result<UniqueFd> fd = OpenLoop(number, O_RDONLY);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   if (wanted != nullptr) {
     Result<struct loop_info64> info = LoopStatus(fd->get(), LoopPath(number));
-    if (!info.ok()) return info.TakeStatus();
+    RETURN_IF_ERROR(info);
     if (!(BackingOf(*info) == *wanted)) return std::optional<LoopDevice>();
   }
   Result<LoopDevice> device = DescribeLoop(fd->get());
-  if (!device.ok()) return device.TakeStatus();
+  RETURN_IF_ERROR(device);
   if (wanted != nullptr && !(device->backing == *wanted)) return std::optional<LoopDevice>();
   return std::optional<LoopDevice>(std::move(*device));
 }
@@ -136,7 +136,7 @@ Result<UniqueFd> OpenLoop(uint32_t number, int flags) {
   }
   if (!fd.ok()) return fd;
   Result<struct stat> state = StatFd(fd->get(), path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   if (!S_ISBLK(state->st_mode) || state->st_rdev != device) {
     return Status::Errno(ENOTBLK, "open", path,
                          "the node is not loop device " + std::to_string(number));
@@ -146,8 +146,7 @@ Result<UniqueFd> OpenLoop(uint32_t number, int flags) {
 
 Result<struct loop_info64> LoopStatus(int fd, const std::string& path) {
   struct loop_info64 info = {};
-  Status status = Ioctl(fd, LOOP_GET_STATUS64, &info, "LOOP_GET_STATUS64", path);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Ioctl(fd, LOOP_GET_STATUS64, &info, "LOOP_GET_STATUS64", path));
   return info;
 }
 
@@ -155,20 +154,17 @@ FileIdentity BackingOf(const struct loop_info64& info) { return {info.lo_device,
 
 Result<LoopDevice> DescribeLoop(int fd) {
   Result<struct stat> state = StatFd(fd, "loop device");
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   const uint32_t number = minor(state->st_rdev);
   const std::string path = LoopPath(number);
   Result<struct loop_info64> info = LoopStatus(fd, path);
-  if (!info.ok()) return info.TakeStatus();
+  RETURN_IF_ERROR(info);
   uint64_t size_bytes = 0;
-  Status status = Ioctl(fd, BLKGETSIZE64, &size_bytes, "BLKGETSIZE64", path);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Ioctl(fd, BLKGETSIZE64, &size_bytes, "BLKGETSIZE64", path));
   int read_only = 0;
-  status = Ioctl(fd, BLKROGET, &read_only, "BLKROGET", path);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Ioctl(fd, BLKROGET, &read_only, "BLKROGET", path));
   int sector_bytes = 0;
-  status = Ioctl(fd, BLKSSZGET, &sector_bytes, "BLKSSZGET", path);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Ioctl(fd, BLKSSZGET, &sector_bytes, "BLKSSZGET", path));
   LoopDevice device = {};
   device.number = number;
   device.path = path;
@@ -187,7 +183,7 @@ Result<UniqueFd> OpenBacking(const LoopDevice& device) {
   Result<UniqueFd> fd = OpenPath(*name, O_PATH | O_NOFOLLOW);
   if (!fd.ok()) return fd;
   Result<struct stat> state = StatFd(fd->get(), *name);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   if (!(FileIdentity{state->st_dev, state->st_ino} == device.backing)) {
     return Status::Errno(ESTALE, "open", *name, "it is not the backing file of " + device.path);
   }
@@ -236,25 +232,24 @@ Result<bool> CancelAutoclear(uint32_t number, const FileIdentity& backing) {
   const std::string path = LoopPath(number);
   Result<UniqueFd> fd = OpenLoop(number, O_RDONLY);
   if (fd.status().IsErrno(ENXIO)) return false;
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   Result<struct loop_info64> info = LoopStatus(fd->get(), path);
   if (!info.ok() || !(BackingOf(*info) == backing)) return false;
   if ((info->lo_flags & LO_FLAGS_AUTOCLEAR) == 0) return true;
   info->lo_flags &= ~static_cast<uint32_t>(LO_FLAGS_AUTOCLEAR);
-  Status status = Ioctl(fd->get(), LOOP_SET_STATUS64, &*info, "LOOP_SET_STATUS64", path);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Ioctl(fd->get(), LOOP_SET_STATUS64, &*info, "LOOP_SET_STATUS64", path));
   return true;
 }
 
 Result<std::vector<LoopDevice>> ListLoops() {
   Result<std::vector<uint32_t>> numbers = AttachedLoops();
-  if (!numbers.ok()) return numbers.TakeStatus();
+  RETURN_IF_ERROR(numbers);
   std::vector<LoopDevice> devices;
   for (const uint32_t number : *numbers) {
     Result<std::optional<LoopDevice>> device = DescribeIfAttached(number);
     // One device on a dead file system must not hide all others.
     if (!device.ok() && IsOutOfReach(device.status())) continue;
-    if (!device.ok()) return device.TakeStatus();
+    RETURN_IF_ERROR(device);
     if (device->has_value()) devices.push_back(std::move(**device));
   }
   return devices;
@@ -262,7 +257,7 @@ Result<std::vector<LoopDevice>> ListLoops() {
 
 Result<std::optional<LoopDevice>> FindLoop(const FileIdentity& backing, const std::string& path) {
   Result<std::vector<uint32_t>> numbers = LoopNumbers();
-  if (!numbers.ok()) return numbers.TakeStatus();
+  RETURN_IF_ERROR(numbers);
   const std::string name = RealName(path);
   std::vector<uint32_t> others;
   for (const uint32_t number : *numbers) {

@@ -58,8 +58,7 @@ Result<UniqueFd> MakeMount(const FileSystemMount& mount) {
     return FailedStep(context.get(), "fsconfig", mount.source);
   }
   for (const std::string& option : mount.options) {
-    Status status = SetOption(context.get(), option, mount.source);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(SetOption(context.get(), option, mount.source));
   }
   if (Configure(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr) == -1) {
     return FailedStep(context.get(), "mount", mount.source);
@@ -74,12 +73,11 @@ Result<UniqueFd> MakeMount(const FileSystemMount& mount) {
 
 Status MountFileSystem(const FileSystemMount& mount) {
   Result<AnchoredPath> anchored = AnchoredPath::Open(mount.target);
-  if (!anchored.ok()) return anchored.TakeStatus();
+  RETURN_IF_ERROR(anchored);
   // Before the kernel spends minutes on a journal.
-  Status status = CheckFree(*anchored);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckFree(*anchored));
   Result<UniqueFd> made = MakeMount(mount);
-  if (!made.ok()) return made.TakeStatus();
+  RETURN_IF_ERROR(made);
   return PlaceMount(made->get(), *anchored);
 }
 

@@ -38,14 +38,14 @@ int Expire(const AnchoredPath& anchored) {
 Result<bool> TryUnmount(const AnchoredPath& anchored, uint64_t mount_id) {
   Result<uint64_t> top = anchored.TopMountId();
   if (top.status().IsErrno(ENOENT)) return false;
-  if (!top.ok()) return top.TakeStatus();
+  RETURN_IF_ERROR(top);
   if (*top != mount_id) return Covered(anchored.path());
   const int marked = Expire(anchored);
   if (marked != EAGAIN) {
     return Status::Errno(marked == 0 ? ESTALE : marked, "umount2", anchored.path());
   }
   Result<std::string> mountinfo = ReadMountInfo();
-  if (!mountinfo.ok()) return mountinfo.TakeStatus();
+  RETURN_IF_ERROR(mountinfo);
   if (!IsTopLayer(*mountinfo, mount_id)) return Covered(anchored.path());
   const int unmounted = Expire(anchored);
   if (unmounted != 0) return Status::Errno(unmounted, "umount2", anchored.path());
@@ -58,14 +58,14 @@ Result<UniqueFd> OpenCopy(const BindSource& source) {
   if (!fd.ok()) return fd;
   if (source.mount_id.has_value()) {
     Result<uint64_t> found = MountIdOf(fd->get(), source.path);
-    if (!found.ok()) return found.TakeStatus();
+    RETURN_IF_ERROR(found);
     if (*found != *source.mount_id) {
       return Status::Errno(ESTALE, "open_tree", source.path, "another mount is there");
     }
   }
   if (source.device.has_value()) {
     Result<struct stat> state = StatFd(fd->get(), source.path);
-    if (!state.ok()) return state.TakeStatus();
+    RETURN_IF_ERROR(state);
     if (!S_ISBLK(state->st_mode) || state->st_rdev != *source.device) {
       return Status::Errno(ESTALE, "open_tree", source.path, "another device is there");
     }
@@ -93,7 +93,7 @@ Status Apply(int mount_fd, const MountAttributes& attributes, const std::string&
 Result<bool> UnmountLayer(const std::string& path, uint64_t mount_id) {
   Result<AnchoredPath> anchored = AnchoredPath::Open(path);
   if (anchored.status().IsErrno(ENOENT)) return false;
-  if (!anchored.ok()) return anchored.TakeStatus();
+  RETURN_IF_ERROR(anchored);
   int busy = 0;
   for (int attempt = 1;; attempt++) {
     Result<bool> done = TryUnmount(*anchored, mount_id);
@@ -110,16 +110,15 @@ Result<bool> UnmountLayer(const std::string& path, uint64_t mount_id) {
 
 Status CheckFree(const AnchoredPath& target) {
   Result<bool> taken = target.IsMountPoint();
-  if (!taken.ok()) return taken.TakeStatus();
+  RETURN_IF_ERROR(taken);
   if (!*taken) return Status();
   return Status::Errno(EBUSY, "move_mount", target.path(), "something is mounted on it");
 }
 
 Status PlaceMount(int mount_fd, const AnchoredPath& target) {
-  Status status = CheckFree(target);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckFree(target));
   Result<UniqueFd> top = target.OpenTop();
-  if (!top.ok()) return top.TakeStatus();
+  RETURN_IF_ERROR(top);
   const long result = RetryInterrupted([&] {
     return syscall(SYS_move_mount, mount_fd, "", top->get(), "",
                    MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH);
@@ -131,22 +130,21 @@ Status PlaceMount(int mount_fd, const AnchoredPath& target) {
 Status BindMount(const BindSource& source, const std::string& target,
                  const MountAttributes& attributes) {
   Result<UniqueFd> copy = OpenCopy(source);
-  if (!copy.ok()) return copy.TakeStatus();
-  Status status = Apply(copy->get(), attributes, target);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(copy);
+  RETURN_IF_ERROR(Apply(copy->get(), attributes, target));
   Result<AnchoredPath> anchored = AnchoredPath::Open(target);
-  if (!anchored.ok()) return anchored.TakeStatus();
+  RETURN_IF_ERROR(anchored);
   return PlaceMount(copy->get(), *anchored);
 }
 
 Status SetMountAttributes(const std::string& path, uint64_t mount_id,
                           const MountAttributes& attributes) {
   Result<AnchoredPath> anchored = AnchoredPath::Open(path);
-  if (!anchored.ok()) return anchored.TakeStatus();
+  RETURN_IF_ERROR(anchored);
   Result<UniqueFd> top = anchored->OpenTop();
-  if (!top.ok()) return top.TakeStatus();
+  RETURN_IF_ERROR(top);
   Result<uint64_t> found = MountIdOf(top->get(), path);
-  if (!found.ok()) return found.TakeStatus();
+  RETURN_IF_ERROR(found);
   if (*found != mount_id) {
     return Status::Errno(ESTALE, "mount_setattr", path, "another mount is there");
   }

@@ -43,9 +43,9 @@ std::string Unescape(std::string_view word) {
 // Checked after the open: the path may lead elsewhere by now.
 Status SyncFileSystemAt(const std::string& mount_point, dev_t device) {
   Result<UniqueFd> fd = OpenPath(mount_point, O_RDONLY | O_NONBLOCK);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   Result<struct stat> state = StatFd(fd->get(), mount_point);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   if (state->st_dev != device) return Status();
   if (syncfs(fd->get()) == -1) return Status::Errno(errno, "syncfs", mount_point);
   return Status();
@@ -68,7 +68,7 @@ std::string_view WordOf(std::string_view line, int index) {
 
 Result<std::string> ReadMountInfo() {
   Result<UniqueFd> fd = OpenPath(kMountInfo, O_RDONLY);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   std::string text;
   for (char buffer[65536]; text.size() < kMaxMountInfo;) {
     const ssize_t length = RetryInterrupted([&] { return read(fd->get(), buffer, sizeof buffer); });
@@ -113,11 +113,11 @@ std::optional<std::string> MountPointOf(std::string_view mountinfo, dev_t device
 
 Status WriteBack(const std::string& device_path, dev_t device) {
   Result<std::string> mountinfo = ReadMountInfo();
-  if (!mountinfo.ok()) return mountinfo.TakeStatus();
+  RETURN_IF_ERROR(mountinfo);
   const std::optional<std::string> mount_point = MountPointOf(*mountinfo, device);
   if (mount_point.has_value()) return SyncFileSystemAt(*mount_point, device);
   Result<UniqueFd> fd = OpenPath(device_path, O_RDONLY);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   return SyncFd(fd->get(), device_path);
 }
 

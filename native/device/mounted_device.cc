@@ -67,14 +67,14 @@ Result<BtrfsDevice> FindBtrfsDevice(int mount_fd, const std::string& path, dev_t
 Status CheckMountedFrom(int mount_fd, const std::string& path, dev_t device,
                         const std::string& device_path, const char* call) {
   Result<FileSystemKind> kind = KindOfFileSystem(mount_fd, path);
-  if (!kind.ok()) return kind.TakeStatus();
+  RETURN_IF_ERROR(kind);
   // btrfs files have device numbers of their own.
   if (*kind == FileSystemKind::kBtrfs) {
     Result<BtrfsDevice> found = FindBtrfsDevice(mount_fd, path, device, device_path);
     return found.TakeStatus();
   }
   Result<struct stat> mounted = StatFd(mount_fd, path);
-  if (!mounted.ok()) return mounted.TakeStatus();
+  RETURN_IF_ERROR(mounted);
   if (mounted->st_dev != device) return NotOn(call, path, device_path);
   return Status();
 }

@@ -11,7 +11,7 @@ Status Add(int fd, const std::string& path, std::vector<OpenDirectory>* opened) 
   if (fd == -1) return Status::Errno(errno, "open", path);
   OpenDirectory directory = {UniqueFd(fd), 0, 0};
   Result<struct stat> state = StatFd(fd, path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   directory.device = state->st_dev;
   directory.inode = state->st_ino;
   opened->push_back(std::move(directory));

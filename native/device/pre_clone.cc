@@ -35,7 +35,7 @@ class HeldMap : public ExtentSource {
     source->Seek(0);
     for (;;) {
       Result<Span<const Extent>> batch = source->Read(kMaxBatchExtents);
-      if (!batch.ok()) return batch.TakeStatus();
+      RETURN_IF_ERROR(batch);
       if (batch->empty()) return map;
       for (const Extent& extent : *batch) {
         if (!map->Append(extent)) return std::unique_ptr<HeldMap>();
@@ -98,21 +98,18 @@ void PreClone::Prepare() {
 }
 
 Status PreClone::TryPrepare() {
-  Status status = Release();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Release());
   Result<struct stat> source = StatFd(source_fd_, source_path_);
-  if (!source.ok()) return source.TakeStatus();
+  RETURN_IF_ERROR(source);
   if (!is_cloned_) {
     Result<bool> is_worthwhile = IsWorthwhile();
-    if (!is_worthwhile.ok()) return is_worthwhile.TakeStatus();
+    RETURN_IF_ERROR(is_worthwhile);
     if (!*is_worthwhile) return Status();
     size_bytes_ = static_cast<uint64_t>(source->st_size);
-    status = CloneInPieces();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CloneInPieces());
     is_cloned_ = true;
   }
-  status = Refresh();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Refresh());
   return Hold();
 }
 
@@ -130,17 +127,15 @@ Result<bool> PreClone::IsWorthwhile() const {
 }
 
 Status PreClone::CloneInPieces() {
-  Status status = TruncateFd(file_->fd(), size_bytes_, file_->temporary());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(TruncateFd(file_->fd(), size_bytes_, file_->temporary()));
   FiemapSource map(source_fd_, source_path_, size_bytes_);
   for (uint64_t offset = 0; offset < size_bytes_;) {
     // The file is written to meanwhile, so each piece is looked up anew.
     map.Seek(offset);
     Result<Span<const Extent>> batch = map.Read(kPieceExtents);
-    if (!batch.ok()) return batch.TakeStatus();
+    RETURN_IF_ERROR(batch);
     const uint64_t end = batch->empty() ? size_bytes_ : (*batch)[batch->size() - 1].end();
-    status = CloneRange({offset, end});
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CloneRange({offset, end}));
     offset = end;
   }
   return Status();
@@ -151,9 +146,8 @@ Status PreClone::Refresh() {
   for (unsigned round = 0; round < kMaxRefreshes; round++) {
     FiemapSource map(file_->fd(), file_->temporary(), size_bytes_);
     Result<std::vector<Range>> ranges = Differences(&map);
-    if (!ranges.ok()) return ranges.TakeStatus();
-    Status status = CloneRanges(*ranges);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(ranges);
+    RETURN_IF_ERROR(CloneRanges(*ranges));
     // As many as are written to while the maps are read remain in every round.
     if (ranges->size() <= kFewRanges || ranges->size() > least / 2) break;
     least = ranges->size();
@@ -162,15 +156,14 @@ Status PreClone::Refresh() {
 }
 
 Status PreClone::Hold() {
-  Status status = SetImmutableFd(file_->fd(), true, file_->temporary());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(SetImmutableFd(file_->fd(), true, file_->temporary()));
   is_immutable_ = true;
   Result<struct stat> state = StatFd(file_->fd(), file_->temporary());
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   held_since_ = state->st_ctim;
   auto map = std::make_unique<FiemapSource>(file_->fd(), file_->temporary(), size_bytes_);
   Result<std::unique_ptr<HeldMap>> held = HeldMap::Read(map.get());
-  if (!held.ok()) return held.TakeStatus();
+  RETURN_IF_ERROR(held);
   held_map_ = std::move(map);
   if (*held != nullptr) held_map_ = std::move(*held);
   return Status();
@@ -178,7 +171,7 @@ Status PreClone::Hold() {
 
 Result<bool> PreClone::IsHeld() const {
   Result<struct stat> state = StatFd(file_->fd(), file_->temporary());
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   return state->st_ctim.tv_sec == held_since_.tv_sec &&
          state->st_ctim.tv_nsec == held_since_.tv_nsec;
 }
@@ -186,12 +179,12 @@ Result<bool> PreClone::IsHeld() const {
 Status PreClone::Complete() {
   if (held_map_ == nullptr) return CloneWhole();
   Result<struct stat> source = StatFd(source_fd_, source_path_);
-  if (!source.ok()) return source.TakeStatus();
+  RETURN_IF_ERROR(source);
   if (static_cast<uint64_t>(source->st_size) != size_bytes_) return CloneWhole();
   Result<std::vector<Range>> ranges = Differences(held_map_.get());
-  if (!ranges.ok()) return ranges.TakeStatus();
+  RETURN_IF_ERROR(ranges);
   Result<bool> is_held = IsHeld();
-  if (!is_held.ok()) return is_held.TakeStatus();
+  RETURN_IF_ERROR(is_held);
   if (!*is_held) return CloneWhole();
   // What moves the clone's extents from here on keeps their bytes.
   Status status = Release();
@@ -230,8 +223,7 @@ Status PreClone::CloneRange(const Range& range) const {
 
 Status PreClone::CloneRanges(const std::vector<Range>& ranges) const {
   for (const Range& range : ranges) {
-    Status status = CloneRange(range);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CloneRange(range));
   }
   return Status();
 }

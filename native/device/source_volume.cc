@@ -17,25 +17,24 @@ Result<SourceVolume> SourceVolume::Open(const NewSnapshotFile& member) {
                          "freezePath requires the loopPath of the volume");
   }
   Result<UniqueFd> file = OpenPath(member.source_path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  if (!file.ok()) return file.TakeStatus();
+  RETURN_IF_ERROR(file);
   Result<struct stat> state = StatFd(file->get(), member.source_path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   SourceVolume source;
   source.file_ = std::move(*file);
   source.path_ = member.source_path;
   source.size_bytes_ = static_cast<uint64_t>(state->st_size);
   source.freeze_path_ = member.freeze_path;
   if (!member.loop_path.has_value()) return source;
-  Status status = source.OpenLoopOf(member, *state);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(source.OpenLoopOf(member, *state));
   return source;
 }
 
 Status SourceVolume::OpenLoopOf(const NewSnapshotFile& member, const struct stat& file) {
   Result<UniqueFd> loop = OpenPath(*member.loop_path, O_RDONLY | O_NOFOLLOW);
-  if (!loop.ok()) return loop.TakeStatus();
+  RETURN_IF_ERROR(loop);
   Result<struct loop_info64> info = LoopStatus(loop->get(), *member.loop_path);
-  if (!info.ok()) return info.TakeStatus();
+  RETURN_IF_ERROR(info);
   if (!(BackingOf(*info) == FileIdentity{file.st_dev, file.st_ino})) {
     return Status::Errno(ESTALE, "LOOP_GET_STATUS64", *member.loop_path,
                          "its backing file is not " + path_);
@@ -46,7 +45,7 @@ Status SourceVolume::OpenLoopOf(const NewSnapshotFile& member, const struct stat
                          "another process holds a lock on " + *member.loop_path);
   }
   Result<struct stat> state = StatFd(loop->get(), *member.loop_path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   loop_ = std::move(*loop);
   loop_path_ = *member.loop_path;
   device_ = state->st_rdev;
@@ -56,20 +55,19 @@ Status SourceVolume::OpenLoopOf(const NewSnapshotFile& member, const struct stat
 Result<UniqueFd> SourceVolume::OpenMount() const {
   Result<UniqueFd> mount = OpenPath(*freeze_path_, O_RDONLY | O_DIRECTORY);
   if (!mount.ok()) return mount;
-  Status status = CheckMountedFrom(mount->get(), *freeze_path_, device_, loop_path_, "FIFREEZE");
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckMountedFrom(mount->get(), *freeze_path_, device_, loop_path_, "FIFREEZE"));
   return mount;
 }
 
 Result<Freeze> SourceVolume::BeginFreeze(Guardian* guardian) const {
   Result<UniqueFd> mount = OpenMount();
-  if (!mount.ok()) return mount.TakeStatus();
+  RETURN_IF_ERROR(mount);
   return Freeze::Begin(guardian, std::move(*mount), *freeze_path_);
 }
 
 Status SourceVolume::SyncFileSystem() const {
   Result<UniqueFd> mount = OpenMount();
-  if (!mount.ok()) return mount.TakeStatus();
+  RETURN_IF_ERROR(mount);
   // Since Linux 5.8, syncfs reports write-back errors; FIFREEZE does not, because failed pages are
   // clean by then.
   if (RetryInterrupted([&] { return syncfs(mount->get()); }) == -1) {
@@ -81,10 +79,8 @@ Status SourceVolume::SyncFileSystem() const {
 Status SourceVolume::Flush() const {
   // The loop device first: data in its page cache is not in the file yet.
   if (loop_.valid()) {
-    Status status = SyncFd(loop_.get(), loop_path_);
-    if (!status.ok()) return status;
-    status = Ioctl(loop_.get(), BLKFLSBUF, 0ul, "BLKFLSBUF", loop_path_);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(SyncFd(loop_.get(), loop_path_));
+    RETURN_IF_ERROR(Ioctl(loop_.get(), BLKFLSBUF, 0ul, "BLKFLSBUF", loop_path_));
   }
   return SyncFd(file_.get(), path_);
 }

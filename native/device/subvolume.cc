@@ -30,8 +30,7 @@ Status CheckName(const std::string& path) {
 
 // Opens the directory that holds the name. The ioctls refuse a descriptor of O_PATH.
 Result<UniqueFd> OpenParent(const std::string& path) {
-  Status status = CheckName(path);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckName(path));
   return OpenPath(DirectoryOf(path), O_RDONLY | O_DIRECTORY);
 }
 
@@ -54,10 +53,9 @@ struct btrfs_ioctl_vol_args Named(const std::string& path) {
 }  // namespace
 
 Result<bool> MakeSubvolume(const NewFileNames& names) {
-  Status status = CheckName(names.final);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckName(names.final));
   Result<UniqueFd> parent = OpenParent(names.temporary);
-  if (!parent.ok()) return parent.TakeStatus();
+  RETURN_IF_ERROR(parent);
   Result<bool> is_btrfs = IsBtrfs(parent->get(), names.temporary);
   if (!is_btrfs.ok() || !*is_btrfs) return is_btrfs;
   Result<struct stat> existing = StatPath(names.final);
@@ -68,9 +66,8 @@ Result<bool> MakeSubvolume(const NewFileNames& names) {
     return Status::Errno(errno, "rmdir", names.temporary);
   }
   const struct btrfs_ioctl_vol_args arguments = Named(names.temporary);
-  status = Ioctl(parent->get(), BTRFS_IOC_SUBVOL_CREATE, &arguments, "BTRFS_IOC_SUBVOL_CREATE",
-                 names.temporary);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Ioctl(parent->get(), BTRFS_IOC_SUBVOL_CREATE, &arguments,
+                        "BTRFS_IOC_SUBVOL_CREATE", names.temporary));
   if (chmod(names.temporary.c_str(), kMode) == -1) {
     return Status::Errno(errno, "chmod", names.temporary);
   }
@@ -87,14 +84,14 @@ Result<bool> MakeSubvolume(const NewFileNames& names) {
 
 Result<bool> IsSubvolume(int fd, const std::string& path) {
   Result<struct stat> state = StatFd(fd, path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   if (!S_ISDIR(state->st_mode) || state->st_ino != BTRFS_FIRST_FREE_OBJECTID) return false;
   return IsBtrfs(fd, path);
 }
 
 Result<SubvolumeCopy> SubvolumeCopy::Make(int source_fd, std::string path) {
   Result<UniqueFd> parent = OpenParent(path);
-  if (!parent.ok()) return parent.TakeStatus();
+  RETURN_IF_ERROR(parent);
   struct btrfs_ioctl_vol_args_v2 arguments = {};
   arguments.fd = source_fd;
   arguments.flags = BTRFS_SUBVOL_RDONLY;
@@ -115,7 +112,7 @@ Result<UniqueFd> SubvolumeCopy::Open(const std::string& name, uint64_t inode) co
   Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   if (!fd.ok()) return fd;
   Result<struct stat> state = StatFd(fd->get(), path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   if (!S_ISREG(state->st_mode) || state->st_ino != inode) {
     return Status::Errno(ESTALE, "open", path, "it is not the copy of the volume's file");
   }
@@ -124,11 +121,11 @@ Result<UniqueFd> SubvolumeCopy::Open(const std::string& name, uint64_t inode) co
 
 Result<bool> RemoveSubvolumeCopy(const std::string& path) {
   Result<UniqueFd> parent = OpenParent(path);
-  if (!parent.ok()) return parent.TakeStatus();
+  RETURN_IF_ERROR(parent);
   {
     Result<UniqueFd> copy = OpenPath(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
     if (copy.status().IsErrno(ENOENT)) return false;
-    if (!copy.ok()) return copy.TakeStatus();
+    RETURN_IF_ERROR(copy);
     Result<bool> is_subvolume = IsSubvolume(copy->get(), path);
     if (!is_subvolume.ok()) return is_subvolume;
     uint64_t flags = 0;
@@ -150,8 +147,7 @@ Result<bool> RemoveSubvolumeCopy(const std::string& path) {
 
 Status CommitTransaction(int fd, const std::string& path) {
   uint64_t transaction = 0;
-  Status status = Ioctl(fd, BTRFS_IOC_START_SYNC, &transaction, "BTRFS_IOC_START_SYNC", path);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Ioctl(fd, BTRFS_IOC_START_SYNC, &transaction, "BTRFS_IOC_START_SYNC", path));
   return Ioctl(fd, BTRFS_IOC_WAIT_SYNC, &transaction, "BTRFS_IOC_WAIT_SYNC", path);
 }
 

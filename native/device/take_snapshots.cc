@@ -78,13 +78,13 @@ Result<SnapshotGroup> SnapshotGroup::Open(const std::vector<NewSnapshotFile>& me
                            "two members have this path");
     }
     Result<SourceVolume> source = SourceVolume::Open(member);
-    if (!source.ok()) return source.TakeStatus();
+    RETURN_IF_ERROR(source);
     if (source->IsRaw()) group.raw_.push_back(group.sources_.size());
     group.sources_.push_back(std::move(*source));
   }
   for (const NewSnapshotFile& member : members) {
     Result<NewFile> file = NewFile::Create(member.names);
-    if (!file.ok()) return file.TakeStatus();
+    RETURN_IF_ERROR(file);
     group.files_.push_back(std::move(*file));
   }
   return group;
@@ -98,8 +98,7 @@ Result<TakenSnapshots> SnapshotGroup::Clone() {
   unsigned pause = 1;
   for (int tries = 1;; tries++) {
     std::optional<TakenSnapshots> outcome;
-    Status status = Try(&outcome);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(Try(&outcome));
     if (outcome.has_value()) return *outcome;
     if (tries >= kMinTries && ClockNs(CLOCK_MONOTONIC) >= deadline) {
       return Status::Reason(kSnapshotBusy, "takeSnapshots", sources_[raw_.back()].path(),
@@ -107,8 +106,7 @@ Result<TakenSnapshots> SnapshotGroup::Clone() {
                             "not count its writes), so they have no common point in time");
     }
     // Nothing is frozen here, so no writer waits for this.
-    status = EmptyClones();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(EmptyClones());
     SleepMs(pause);
     pause = std::min(pause * 2, kMaxPauseMs);
   }
@@ -119,7 +117,7 @@ Status SnapshotGroup::StartGuardian() {
                                    [](const SourceVolume& source) { return source.MustFreeze(); });
   if (!freezes) return Status();
   Result<Guardian> guardian = Guardian::Start();
-  if (!guardian.ok()) return guardian.TakeStatus();
+  RETURN_IF_ERROR(guardian);
   guardian_.emplace(std::move(*guardian));
   return Status();
 }
@@ -127,28 +125,23 @@ Status SnapshotGroup::StartGuardian() {
 Status SnapshotGroup::Try(std::optional<TakenSnapshots>* outcome) {
   PrepareClones();
   // Write-back before the freeze keeps the freeze short.
-  Status status = FlushAhead();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(FlushAhead());
   Result<std::vector<Freeze>> freezes = FreezeAll();
-  if (!freezes.ok()) return freezes.TakeStatus();
-  status = FlushAll();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(freezes);
+  RETURN_IF_ERROR(FlushAll());
   TakenSnapshots result = {ClockNs(CLOCK_REALTIME), 0};
   Result<std::vector<size_t>> written = CloneRaw();
-  if (!written.ok()) return written.TakeStatus();
+  RETURN_IF_ERROR(written);
   const bool is_good = written->empty();
   if (is_good) {
-    status = CloneOthers();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CloneOthers());
   }
   for (Freeze& freeze : *freezes) {
-    status = freeze.Thaw();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(freeze.Thaw());
     result.frozen_ns = std::max(result.frozen_ns, freeze.frozen_ns());
   }
   if (is_good) {
-    status = CloneCopied();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CloneCopied());
     *outcome = result;
   } else {
     const auto busy = raw_.begin() + static_cast<std::ptrdiff_t>(written->back());
@@ -177,7 +170,7 @@ Result<std::vector<Freeze>> SnapshotGroup::FreezeAll() {
     // Two members may have the same source.
     if (!source.MustFreeze() || !frozen.insert(source.device()).second) continue;
     Result<Freeze> freeze = source.BeginFreeze(&*guardian_);
-    if (!freeze.ok()) return freeze.TakeStatus();
+    RETURN_IF_ERROR(freeze);
     freezes.push_back(std::move(*freeze));
   }
   return freezes;
@@ -185,16 +178,14 @@ Result<std::vector<Freeze>> SnapshotGroup::FreezeAll() {
 
 Status SnapshotGroup::FlushAhead() const {
   for (const SourceVolume& source : sources_) {
-    Status status = source.MustFreeze() ? source.SyncFileSystem() : source.Flush();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(source.MustFreeze() ? source.SyncFileSystem() : source.Flush());
   }
   return Status();
 }
 
 Status SnapshotGroup::FlushAll() const {
   for (const SourceVolume& source : sources_) {
-    Status status = source.Flush();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(source.Flush());
   }
   return Status();
 }
@@ -207,17 +198,16 @@ Result<std::vector<size_t>> SnapshotGroup::CloneRaw() {
     if (position < watched) {
       Result<std::optional<WriteCounters>> counters =
           ReadWriteCounters(sources_[raw_[position]].device());
-      if (!counters.ok()) return counters.TakeStatus();
+      RETURN_IF_ERROR(counters);
       before[position] = *counters;
     }
-    Status status = CloneOne(raw_[position]);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CloneOne(raw_[position]));
   }
   std::vector<size_t> written;
   for (size_t position = 0; position < watched; position++) {
     Result<std::optional<WriteCounters>> after =
         ReadWriteCounters(sources_[raw_[position]].device());
-    if (!after.ok()) return after.TakeStatus();
+    RETURN_IF_ERROR(after);
     const bool stood_still = before[position].has_value() && *after == before[position];
     if (!stood_still) written.push_back(position);
   }
@@ -228,8 +218,7 @@ Status SnapshotGroup::CloneOthers() {
   copied_->Copy();
   for (size_t member = 0; member < sources_.size(); member++) {
     if (sources_[member].IsRaw() || copied_->IsChosen(member)) continue;
-    Status status = CloneOne(member);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CloneOne(member));
   }
   return Status();
 }
@@ -237,8 +226,7 @@ Status SnapshotGroup::CloneOthers() {
 Status SnapshotGroup::CloneCopied() {
   for (size_t member = 0; member < sources_.size(); member++) {
     if (!copied_->IsChosen(member)) continue;
-    Status status = copied_->CloneInto(sources_[member], files_[member]);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(copied_->CloneInto(sources_[member], files_[member]));
   }
   copied_->Clear();
   return Status();
@@ -252,8 +240,7 @@ Status SnapshotGroup::CloneOne(size_t member) {
 
 Status SnapshotGroup::EmptyClones() {
   for (const size_t member : raw_) {
-    Status status = TruncateFd(files_[member].fd(), 0, files_[member].temporary());
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(TruncateFd(files_[member].fd(), 0, files_[member].temporary()));
   }
   return Status();
 }
@@ -270,23 +257,19 @@ Status PublishAllFrozen(std::vector<NewFile>* files) {
   // Everything that can be slow or run out of space happens before the first file is published.
   for (const NewFile& file : *files) {
     // Sealed first: without CAP_DAC_OVERRIDE, a read-only file accepts no attribute.
-    Status status = WriteSeal(file.fd(), file.temporary());
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(WriteSeal(file.fd(), file.temporary()));
     if (fchmod(file.fd(), kFrozenMode) == -1) {
       return Status::Errno(errno, "fchmod", file.temporary());
     }
-    status = SyncFd(file.fd(), file.temporary());
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(SyncFd(file.fd(), file.temporary()));
   }
   std::set<std::string> directories;
   for (NewFile& file : *files) {
-    Status status = PublishFrozen(&file);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(PublishFrozen(&file));
     directories.insert(DirectoryOf(file.final()));
   }
   for (const std::string& directory : directories) {
-    Status status = SyncDirectoryOf(directory + "/");
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(SyncDirectoryOf(directory + "/"));
   }
   return Status();
 }
@@ -304,7 +287,7 @@ Result<TakenSnapshots> TakeSnapshots(const std::vector<NewSnapshotFile>& members
                                      std::optional<std::string> copy_path) {
   if (members.empty()) return Status::Errno(EINVAL, "takeSnapshots", "", "no members");
   Result<SnapshotGroup> group = SnapshotGroup::Open(members, std::move(copy_path));
-  if (!group.ok()) return group.TakeStatus();
+  RETURN_IF_ERROR(group);
   Result<TakenSnapshots> outcome = group->Clone();
   if (!outcome.ok()) return outcome;
   Status status = PublishAllFrozen(&group->files());
@@ -317,7 +300,7 @@ Result<TakenSnapshots> TakeSnapshots(const std::vector<NewSnapshotFile>& members
 Result<TakenSnapshots> CloneVolume(const NewSnapshotFile& member, uint64_t size_bytes,
                                    std::optional<std::string> copy_path) {
   Result<SnapshotGroup> group = SnapshotGroup::Open({member}, std::move(copy_path));
-  if (!group.ok()) return group.TakeStatus();
+  RETURN_IF_ERROR(group);
   if (group->sources()[0].size_bytes() > size_bytes) {
     return Status::Errno(EINVAL, "cloneVolume", member.source_path,
                          "the requested size is smaller than the source");

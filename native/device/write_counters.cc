@@ -26,7 +26,7 @@ std::optional<uint64_t> ParseNumber(std::string_view word) {
 
 Result<std::string> ReadAttribute(const std::string& path) {
   Result<UniqueFd> fd = OpenPath(path, O_RDONLY);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   std::string text(kMaxBytes, '\0');
   const ssize_t length = RetryInterrupted([&] { return read(fd->get(), &text[0], text.size()); });
   if (length == -1) return Status::Errno(errno, "read", path);
@@ -54,10 +54,10 @@ Result<std::optional<WriteCounters>> ReadWriteCounters(dev_t device) {
   const std::string directory =
       "/sys/dev/block/" + std::to_string(major(device)) + ":" + std::to_string(minor(device)) + "/";
   Result<std::string> counts = ReadAttribute(directory + "queue/iostats");
-  if (!counts.ok()) return counts.TakeStatus();
+  RETURN_IF_ERROR(counts);
   if (*counts != "1\n") return std::optional<WriteCounters>();
   Result<std::string> text = ReadAttribute(directory + "stat");
-  if (!text.ok()) return text.TakeStatus();
+  RETURN_IF_ERROR(text);
   const std::optional<WriteCounters> counters = ParseBlockStat(*text);
   if (counters.has_value()) return counters;
   return Status::Errno(EBADMSG, "read", directory + "stat", "unexpected format");

@@ -46,7 +46,7 @@ Result<AddressFence> AddressFence::ForPair(const SnapshotFile& target, const Sna
     return Unsupported(target.path(), "its base is on another file system");
   }
   Result<uint64_t> magic = Magic(target);
-  if (!magic.ok()) return magic.TakeStatus();
+  RETURN_IF_ERROR(magic);
   if (*magic != XFS_SUPER_MAGIC && *magic != BTRFS_SUPER_MAGIC) {
     return Unsupported(target.path(), "equal addresses on a file system of type " + Hex(*magic) +
                                           " do not prove equal content; use XFS or btrfs");
@@ -56,22 +56,21 @@ Result<AddressFence> AddressFence::ForPair(const SnapshotFile& target, const Sna
     return Unsupported(target.path(), "on btrfs this needs Linux 6.1 or later");
   }
   for (const SnapshotFile* file : {&target, &base}) {
-    Status status = file->CheckFrozen();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(file->CheckFrozen());
   }
   return AddressFence(target, moves, true);
 }
 
 Result<AddressFence> AddressFence::ForOne(const SnapshotFile& target) {
   Result<uint64_t> magic = Magic(target);
-  if (!magic.ok()) return magic.TakeStatus();
+  RETURN_IF_ERROR(magic);
   return AddressFence(target, *magic == BTRFS_SUPER_MAGIC, false);
 }
 
 Status AddressFence::Raise() {
   if (!moves_ || !compares_) return Status();
   Result<uint64_t> generation = Generation();
-  if (!generation.ok()) return generation.TakeStatus();
+  RETURN_IF_ERROR(generation);
   generation_ = *generation;
   return Status();
 }
@@ -79,15 +78,14 @@ Status AddressFence::Raise() {
 Result<bool> AddressFence::Holds() {
   if (!moves_ || !compares_) return true;
   Result<uint64_t> generation = Generation();
-  if (!generation.ok()) return generation.TakeStatus();
+  RETURN_IF_ERROR(generation);
   return *generation == generation_;
 }
 
 Result<uint64_t> AddressFence::Generation() const {
   struct btrfs_ioctl_fs_info_args info = {};
   info.flags = BTRFS_FS_INFO_FLAG_GENERATION;
-  Status status = Ioctl(fd_, BTRFS_IOC_FS_INFO, &info, "BTRFS_IOC_FS_INFO", path_);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Ioctl(fd_, BTRFS_IOC_FS_INFO, &info, "BTRFS_IOC_FS_INFO", path_));
   // The kernel clears the flags it does not support.
   if ((info.flags & BTRFS_FS_INFO_FLAG_GENERATION) == 0) {
     return Unsupported(path_, "this kernel does not report the generation of a btrfs");

@@ -16,15 +16,14 @@ constexpr size_t kBufferBytes = kEntriesPerScan * 24;
 // The file as it is now, frozen.
 Result<FileVersion> FrozenVersion(const SnapshotToList& snapshot) {
   Result<SnapshotFile> file = SnapshotFile::Open(snapshot.file);
-  if (!file.ok()) return file.TakeStatus();
-  Status status = file->CheckFrozen();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(file);
+  RETURN_IF_ERROR(file->CheckFrozen());
   return VersionOf(file->fd(), file->path());
 }
 
 Status CheckSame(const SnapshotToList& snapshot, const FileVersion& expected) {
   Result<FileVersion> now = FrozenVersion(snapshot);
-  if (!now.ok()) return now.TakeStatus();
+  RETURN_IF_ERROR(now);
   if (*now == expected) return Status();
   return Status::Scan(kScanMutable, snapshot.file.path,
                       snapshot.file.path + " was changed while its change list was made");
@@ -46,8 +45,7 @@ Status AddExtents(const std::vector<Extent>& extents, uint64_t start, uint64_t e
     if (kind == ExtentClass::kZero || from >= to) continue;
     const bool is_opaque = kind == ExtentClass::kOpaque;
     const uint64_t physical = is_opaque ? 0 : extent.physical + (from - extent.logical);
-    Status status = map->Add({from, to, physical, is_opaque});
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(map->Add({from, to, physical, is_opaque}));
   }
   return Status();
 }
@@ -63,12 +61,12 @@ class Step {
         request_.base.has_value() ? ChangeListKind::kDelta : ChangeListKind::kAllocated;
     Result<ChangeListWriter> list =
         OpenWriter(request_.names.temporary, kind, is_first ? nullptr : &progress_.list);
-    if (!list.ok()) return list.TakeStatus();
+    RETURN_IF_ERROR(list);
     list_.emplace(std::move(*list));
     if (request_.map_names.has_value()) {
       Result<ChangeListWriter> map = OpenWriter(request_.map_names->temporary, ChangeListKind::kMap,
                                                 is_first ? nullptr : &progress_.map);
-      if (!map.ok()) return map.TakeStatus();
+      RETURN_IF_ERROR(map);
       map_.emplace(std::move(*map));
     }
     return request_.base_map.has_value() ? OpenBaseMap() : Status();
@@ -79,7 +77,7 @@ class Step {
     bool is_scanned = false;
     while (!is_scanned && outcome.extents < request_.max_extents) {
       Result<bool> scanned = Scan(&outcome);
-      if (!scanned.ok()) return scanned.TakeStatus();
+      RETURN_IF_ERROR(scanned);
       is_scanned = *scanned;
     }
     Status status = Flush();
@@ -104,7 +102,7 @@ class Step {
     if (map.status().IsErrno(ENOENT)) {
       return change_list::Invalid(*request_.base_map, "it is gone");
     }
-    if (!map.ok()) return map.TakeStatus();
+    RETURN_IF_ERROR(map);
     if (!request_.base.has_value() || map->head().kind != ChangeListKind::kMap ||
         !(map->head().target == ListedSnapshot{request_.base->id, progress_.base})) {
       return change_list::Invalid(map->path(), "it is not the map of the base");
@@ -131,7 +129,7 @@ class Step {
     if (request_.base.has_value()) base = request_.base->file;
     Result<FillOutcome> filled = FillFromFiles(request_.target.file, std::move(base), limits,
                                                Span<uint8_t>(buffer_.data(), buffer_.size()), maps);
-    if (!filled.ok()) return filled.TakeStatus();
+    RETURN_IF_ERROR(filled);
     Status status = AddMessageEntries(
         Span<const uint8_t>(buffer_.data(), static_cast<size_t>(filled->bytes)), &*list_);
     if (status.ok() && map_.has_value()) {
@@ -157,8 +155,7 @@ class Step {
   Status Publish() {
     const ListedSnapshot target = {request_.target.id, progress_.target};
     if (map_.has_value()) {
-      Status status = map_->Publish(target, {}, request_.map_names->final);
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(map_->Publish(target, {}, request_.map_names->final));
     }
     ListedSnapshot base;
     if (request_.base.has_value()) base = {request_.base->id, progress_.base};
@@ -180,11 +177,11 @@ Result<BuildProgress> FirstProgress(const BuildChangeListRequest& request) {
   }
   BuildProgress progress;
   Result<FileVersion> target = FrozenVersion(request.target);
-  if (!target.ok()) return target.TakeStatus();
+  RETURN_IF_ERROR(target);
   progress.target = *target;
   if (!request.base.has_value()) return progress;
   Result<FileVersion> base = FrozenVersion(*request.base);
-  if (!base.ok()) return base.TakeStatus();
+  RETURN_IF_ERROR(base);
   progress.base = *base;
   return progress;
 }
@@ -195,13 +192,12 @@ Result<BuildOutcome> BuildChangeList(const BuildChangeListRequest& request,
                                      const std::optional<BuildProgress>& progress) {
   Result<BuildProgress> from =
       progress.has_value() ? Result<BuildProgress>(*progress) : FirstProgress(request);
-  if (!from.ok()) return from.TakeStatus();
+  RETURN_IF_ERROR(from);
   if (from->offset > request.target.file.size_bytes || from->range_start > from->offset) {
     return Status::Errno(EINVAL, "BuildChangeList", request.target.file.path);
   }
   Step step(request, *from);
-  Status status = step.Open(!progress.has_value());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(step.Open(!progress.has_value()));
   return step.Run();
 }
 

@@ -15,19 +15,18 @@ using change_list::kPageBytes;
 Result<ChangeListFile> ChangeListFile::Open(const std::string& path) {
   // O_NONBLOCK: if the path is a pipe, do not wait for its writer.
   Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   Result<struct stat> state = StatFd(fd->get(), path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   const auto bytes = static_cast<uint64_t>(state->st_size);
   if (!S_ISREG(state->st_mode) || bytes < kPageBytes || bytes % kPageBytes != 0) {
     return change_list::Invalid(path, "it is not a file of whole pages");
   }
   ChangeListFile file(std::move(*fd), path);
   std::vector<uint8_t> page(kPageBytes);
-  Status status = file.ReadPages(0, 1, page.data());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(file.ReadPages(0, 1, page.data()));
   Result<ChangeListHead> head = change_list::DecodeHead(page.data(), path);
-  if (!head.ok()) return head.TakeStatus();
+  RETURN_IF_ERROR(head);
   file.head_ = std::move(*head);
   if (bytes != file.file_bytes()) {
     return change_list::Invalid(path, "it has " + std::to_string(bytes) +
@@ -56,11 +55,11 @@ Status ChangeListCursor::Seek(uint64_t offset) {
   previous_end_ = 0;
   if (file_->head().pages == 0) return Status();
   Result<uint64_t> page = FindPage(offset);
-  if (!page.ok()) return page.TakeStatus();
+  RETURN_IF_ERROR(page);
   if (*page > 1) {
     // Load() compares the two: a bisection of pages that are out of order may end anywhere.
     Result<change_list::PageRange> before = ReadRange(*page - 1);
-    if (!before.ok()) return before.TakeStatus();
+    RETURN_IF_ERROR(before);
     previous_end_ = before->end;
   }
   Status status = Load(*page);
@@ -75,7 +74,7 @@ Result<uint64_t> ChangeListCursor::FindPage(uint64_t offset) {
   while (high - low > 1) {
     const uint64_t middle = low + (high - low) / 2;
     Result<change_list::PageRange> range = ReadRange(middle);
-    if (!range.ok()) return range.TakeStatus();
+    RETURN_IF_ERROR(range);
     if (range->first <= offset) {
       low = middle;
     } else {
@@ -87,8 +86,7 @@ Result<uint64_t> ChangeListCursor::FindPage(uint64_t offset) {
 
 Result<change_list::PageRange> ChangeListCursor::ReadRange(uint64_t number) {
   buffered_ = 0;
-  Status status = file_->ReadPages(number, 1, buffer_.data());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(file_->ReadPages(number, 1, buffer_.data()));
   return change_list::CheckPage(buffer_.data(), file_->head(), number, file_->path());
 }
 
@@ -113,7 +111,7 @@ Status ChangeListCursor::Load(uint64_t number) {
   const uint8_t* const page = buffer_.data() + (number - buffered_first_) * kPageBytes;
   Result<change_list::PageRange> range =
       change_list::CheckPage(page, file_->head(), number, file_->path());
-  if (!range.ok()) return range.TakeStatus();
+  RETURN_IF_ERROR(range);
   if (range->first < previous_end_) {
     return change_list::Invalid(file_->path(), "page " + std::to_string(number) +
                                                    " starts before the end of the one before it");

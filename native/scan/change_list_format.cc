@@ -11,11 +11,10 @@ namespace blockdelta {
 
 Result<FileVersion> VersionOf(int fd, const std::string& path) {
   Result<struct stat> state = StatFd(fd, path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   // The kernel writes an int although the request is declared with a long.
   long generation = 0;
-  Status status = Ioctl(fd, FS_IOC_GETVERSION, &generation, "FS_IOC_GETVERSION", path);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Ioctl(fd, FS_IOC_GETVERSION, &generation, "FS_IOC_GETVERSION", path));
   return FileVersion{state->st_ino, static_cast<uint32_t>(generation),
                      static_cast<uint64_t>(state->st_size),
                      static_cast<uint64_t>(state->st_ctim.tv_sec) * 1'000'000'000 +

@@ -24,8 +24,7 @@ class MergedRanges {
   Status Seek(uint64_t offset) {
     heap_.clear();
     for (ChangeListCursor& cursor : cursors_) {
-      Status status = cursor.Seek(offset);
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(cursor.Seek(offset));
       if (!cursor.at_end()) heap_.push_back({cursor.entry().start, &cursor});
     }
     std::make_heap(heap_.begin(), heap_.end(), StartsLater);
@@ -38,8 +37,7 @@ class MergedRanges {
 
   Status Next() {
     Top* const top = &heap_.front();
-    Status status = top->cursor->Next();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(top->cursor->Next());
     if (top->cursor->at_end()) {
       std::pop_heap(heap_.begin(), heap_.end(), StartsLater);
       heap_.pop_back();
@@ -82,11 +80,10 @@ Status CheckFile(const ListedSnapshot& listed, std::optional<SnapshotIdentity> f
                  const std::string& list_path) {
   if (!file.has_value()) return Status();
   Result<SnapshotFile> opened = SnapshotFile::Open(std::move(*file));
-  if (!opened.ok()) return opened.TakeStatus();
-  Status status = opened->CheckFrozen();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(opened);
+  RETURN_IF_ERROR(opened->CheckFrozen());
   Result<FileVersion> version = VersionOf(opened->fd(), opened->path());
-  if (!version.ok()) return version.TakeStatus();
+  RETURN_IF_ERROR(version);
   if (*version == listed.file) return Status();
   return change_list::Invalid(list_path, opened->path() + " is not the file that it was made from");
 }
@@ -131,8 +128,7 @@ Status CheckListed(const std::vector<ChangeListFile>& files, const ChangeListReq
     return change_list::Invalid(file.path(), "it is of snapshots of another kind of pool");
   }
   if (!request.thin.has_value()) return Status();
-  Status status = CheckTime(files.back().head().target, request.thin->target, files.back().path());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckTime(files.back().head().target, request.thin->target, files.back().path()));
   return CheckTime(files.front().head().base, request.thin->base, files.front().path());
 }
 
@@ -140,8 +136,8 @@ Status CheckChain(const std::vector<ChangeListFile>& files, const ChangeListRequ
   const ChangeListHead& first = files.front().head();
   const ChangeListHead& last = files.back().head();
   const bool is_delta = !request.base_id.empty();
-  Status status = CheckSteps(files, is_delta ? ChangeListKind::kDelta : ChangeListKind::kAllocated);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(
+      CheckSteps(files, is_delta ? ChangeListKind::kDelta : ChangeListKind::kAllocated));
   if (is_delta && first.base.id != request.base_id) {
     return change_list::Invalid(files.front().path(), "it starts from snapshot " + first.base.id +
                                                           ", not " + request.base_id);
@@ -161,7 +157,7 @@ Result<std::vector<ChangeListFile>> OpenLists(const std::vector<std::string>& pa
   for (const std::string& path : paths) {
     Result<ChangeListFile> file = ChangeListFile::Open(path);
     if (file.status().IsErrno(ENOENT)) return change_list::Invalid(path, "it is gone");
-    if (!file.ok()) return file.TakeStatus();
+    RETURN_IF_ERROR(file);
     files.push_back(std::move(*file));
   }
   return files;
@@ -170,7 +166,7 @@ Result<std::vector<ChangeListFile>> OpenLists(const std::vector<std::string>& pa
 // The lists of a request, which can answer it.
 Result<std::vector<ChangeListFile>> OpenChain(ChangeListRequest request) {
   Result<std::vector<ChangeListFile>> files = OpenLists(request.paths);
-  if (!files.ok()) return files.TakeStatus();
+  RETURN_IF_ERROR(files);
   if (files->empty()) return Status::Errno(EINVAL, "OpenChain", request.target_id);
   Status status = CheckChain(*files, request);
   if (status.ok()) {
@@ -210,13 +206,13 @@ Result<FillOutcome> FillFromLists(ChangeListRequest request, const FillLimits& l
                                   Span<uint8_t> buffer) {
   const uint64_t size_bytes = request.size_bytes;
   Result<std::vector<ChangeListFile>> files = OpenChain(std::move(request));
-  if (!files.ok()) return files.TakeStatus();
+  RETURN_IF_ERROR(files);
   return FillFromListFiles(*files, size_bytes, limits, buffer);
 }
 
 Status VerifyChangeLists(ChangeListRequest request) {
   Result<std::vector<ChangeListFile>> files = OpenChain(std::move(request));
-  if (!files.ok()) return files.TakeStatus();
+  RETURN_IF_ERROR(files);
   MergedRanges ranges(*files);
   Status status = ranges.Seek(0);
   while (status.ok() && !ranges.at_end()) status = ranges.Next();
@@ -227,8 +223,7 @@ Result<FillOutcome> FillFromListFiles(const std::vector<ChangeListFile>& files, 
                                       const FillLimits& limits, Span<uint8_t> buffer) {
   MessageWriter writer(buffer, size_bytes, limits.max_entries_per_message);
   MergedRanges ranges(files);
-  Status status = ranges.Seek(limits.offset);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(ranges.Seek(limits.offset));
   // The range that is not written yet, because the next one may continue it.
   uint64_t start = limits.range_start;
   uint64_t end = limits.offset;
@@ -251,8 +246,7 @@ Result<FillOutcome> FillFromListFiles(const std::vector<ChangeListFile>& files, 
       end = std::max(end, to);
     }
     taken++;
-    status = ranges.Next();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(ranges.Next());
   }
   const bool is_complete =
       !is_full && (ranges.at_end() || ranges.range().start >= size_bytes) && write();
@@ -272,12 +266,12 @@ Result<FillOutcome> FillFromListFiles(const std::vector<ChangeListFile>& files, 
 
 Result<uint64_t> JoinChangeLists(const JoinChangeListsRequest& request) {
   Result<std::vector<ChangeListFile>> files = OpenLists({request.older, request.newer});
-  if (!files.ok()) return files.TakeStatus();
+  RETURN_IF_ERROR(files);
   Status status = CheckSteps(*files, ChangeListKind::kDelta);
   if (!status.ok()) return status;
   Result<ChangeListWriter> writer =
       ChangeListWriter::Create(request.temporary, ChangeListKind::kDelta);
-  if (!writer.ok()) return writer.TakeStatus();
+  RETURN_IF_ERROR(writer);
   status = AddUnion(*files, &*writer);
   if (status.ok()) status = writer->Flush();
   if (status.ok()) {

@@ -45,15 +45,14 @@ Result<ChangeListWriter> ChangeListWriter::Create(const std::string& path, Chang
   Status removed = UnlinkPath(path);
   if (!removed.ok() && !removed.IsErrno(ENOENT)) return removed;
   Result<UniqueFd> fd = OpenPath(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   ChangeListProgress progress;
   if (getrandom(&progress.file_id, sizeof progress.file_id, 0) !=
       static_cast<ssize_t>(sizeof progress.file_id)) {
     return Status::Errno(errno, "getrandom", path);
   }
   // Room for the head, which is written last.
-  Status status = TruncateFd(fd->get(), kPageBytes, path);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(TruncateFd(fd->get(), kPageBytes, path));
   return ChangeListWriter(std::move(*fd), path, kind, progress);
 }
 
@@ -61,9 +60,9 @@ Result<ChangeListWriter> ChangeListWriter::Continue(const std::string& path, Cha
                                                     const ChangeListProgress& progress) {
   Result<UniqueFd> fd = OpenPath(path, O_RDWR | O_NOFOLLOW);
   if (fd.status().IsErrno(ENOENT)) return change_list::Invalid(path, "it is gone");
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   Result<struct stat> state = StatFd(fd->get(), path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   if (progress.pages > change_list::kMaxPages ||
       static_cast<uint64_t>(state->st_size) != (progress.pages + 1) * kPageBytes) {
     return change_list::Invalid(path, "it was changed while it was made");
@@ -96,8 +95,7 @@ bool ChangeListWriter::Joins(const ChangeListEntry& entry) const {
 Status ChangeListWriter::AddOpen() {
   if (open_.start == open_.end) return Status();
   if (!page_.Add(open_)) {
-    Status status = FinishPage();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(FinishPage());
     page_.Add(open_);
   }
   progress_.entries++;
@@ -169,8 +167,7 @@ Status AddMessageEntries(Span<const uint8_t> messages, ChangeListWriter* list) {
   uint64_t size = 0;
   while (entries.Next(&entry.start, &size)) {
     entry.end = entry.start + size;
-    Status status = list->Add(entry);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(list->Add(entry));
   }
   return Status();
 }

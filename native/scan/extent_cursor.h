@@ -35,8 +35,7 @@ class ExtentCursor {
   Status Advance(uint64_t offset, const Wanted& wanted) {
     if (offset < piece_end_) return Status();
     if (offset == extent_end_) {
-      Status status = Load(wanted);
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(Load(wanted));
     }
     SetPiece(offset);
     return Status();
@@ -89,8 +88,7 @@ class ExtentCursor {
   template <typename Wanted>
   Status Load(const Wanted& wanted) {
     if (next_ == last_) {
-      Status status = ReadBatch(wanted());
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(ReadBatch(wanted()));
     }
     if (next_ == last_) {
       extent_start_ = extent_end_ = kNever;
@@ -108,7 +106,7 @@ class ExtentCursor {
 
   Status ReadBatch(size_t wanted) {
     Result<Span<const Extent>> batch = source_->Read(wanted);
-    if (!batch.ok()) return batch.TakeStatus();
+    RETURN_IF_ERROR(batch);
     next_ = batch->begin();
     last_ = batch->end();
     return Status();

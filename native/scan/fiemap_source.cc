@@ -38,8 +38,7 @@ void FiemapSource::Seek(uint64_t offset) {
 Result<Span<const Extent>> FiemapSource::Read(size_t wanted) {
   batch_.clear();
   if (!at_end_) {
-    Status status = Map(std::min(wanted, kMaxBatchExtents));
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(Map(std::min(wanted, kMaxBatchExtents)));
   }
   return Span<const Extent>(batch_.data(), batch_.size());
 }

@@ -19,7 +19,7 @@ Result<FillOutcome> Fill(const SnapshotFile& target, const SnapshotFile* base,
                         "the extents of " + target.path() + " may move, so no map of them is kept");
   }
   Result<SnapshotMap> target_map = SnapshotMap::Open(target, moves);
-  if (!target_map.ok()) return target_map.TakeStatus();
+  RETURN_IF_ERROR(target_map);
   ExtentSource* target_source = &*target_map;
   std::optional<ExtentRecorder> recorder;
   if (maps.target != nullptr) target_source = &recorder.emplace(&*target_map, maps.target);
@@ -27,7 +27,7 @@ Result<FillOutcome> Fill(const SnapshotFile& target, const SnapshotFile* base,
   ExtentSource* base_source = maps.base;
   if (base != nullptr && base_source == nullptr) {
     Result<SnapshotMap> opened = SnapshotMap::Open(*base, moves);
-    if (!opened.ok()) return opened.TakeStatus();
+    RETURN_IF_ERROR(opened);
     base_source = &base_map.emplace(std::move(*opened));
   }
   MapFence fence(addresses, &*target_map, base_map.has_value() ? &*base_map : nullptr);
@@ -35,8 +35,7 @@ Result<FillOutcome> Fill(const SnapshotFile& target, const SnapshotFile* base,
   MessageWriter writer(buffer, target.size_bytes(), limits.max_entries_per_message);
   Filler filler(&walk, &writer, limits);
   WindowedScan scan(&fence, &walk, &filler);
-  Status status = scan.Run();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(scan.Run());
   FillOutcome outcome = filler.Finish();
   outcome.rescans = scan.rescans();
   return outcome;
@@ -45,7 +44,7 @@ Result<FillOutcome> Fill(const SnapshotFile& target, const SnapshotFile* base,
 Result<FillOutcome> FillAllocated(const SnapshotFile& target, const FillLimits& limits,
                                   Span<uint8_t> buffer, const StoredMaps& maps) {
   Result<AddressFence> fence = AddressFence::ForOne(target);
-  if (!fence.ok()) return fence.TakeStatus();
+  RETURN_IF_ERROR(fence);
   return Fill(target, nullptr, &*fence, limits, buffer, maps);
 }
 
@@ -53,12 +52,11 @@ Result<FillOutcome> FillDelta(const SnapshotFile& target, const SnapshotFile& ba
                               const FillLimits& limits, Span<uint8_t> buffer,
                               const StoredMaps& maps) {
   Result<AddressFence> fence = AddressFence::ForPair(target, base);
-  if (!fence.ok()) return fence.TakeStatus();
+  RETURN_IF_ERROR(fence);
   Result<FillOutcome> outcome = Fill(target, &base, &*fence, limits, buffer, maps);
   if (!outcome.ok()) return outcome;
   for (const SnapshotFile* file : {&target, &base}) {
-    Status status = file->CheckUnchanged();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(file->CheckUnchanged());
   }
   return outcome;
 }
@@ -69,10 +67,10 @@ Result<FillOutcome> FillFromFiles(SnapshotIdentity target, std::optional<Snapsho
                                   const FillLimits& limits, Span<uint8_t> buffer,
                                   const StoredMaps& maps) {
   Result<SnapshotFile> target_file = SnapshotFile::Open(std::move(target));
-  if (!target_file.ok()) return target_file.TakeStatus();
+  RETURN_IF_ERROR(target_file);
   if (!base.has_value()) return FillAllocated(*target_file, limits, buffer, maps);
   Result<SnapshotFile> base_file = SnapshotFile::Open(std::move(*base));
-  if (!base_file.ok()) return base_file.TakeStatus();
+  RETURN_IF_ERROR(base_file);
   return FillDelta(*target_file, *base_file, limits, buffer, maps);
 }
 

@@ -37,8 +37,7 @@ class IntervalWalk {
   // `wanted()`: as for ExtentCursor.
   template <typename Wanted>
   Status Seek(uint64_t offset, const Wanted& wanted) {
-    Status status = target_.Seek(offset, wanted);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(target_.Seek(offset, wanted));
     return base_.Seek(offset, wanted);
   }
 

@@ -22,9 +22,9 @@ Result<SnapshotFile> SnapshotFile::Open(SnapshotIdentity identity) {
     return Status::Scan(kScanReplaced, identity.path,
                         identity.path + " does not exist; make a full backup of another snapshot");
   }
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   Result<struct stat> state = StatFd(fd->get(), identity.path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   if (!S_ISREG(state->st_mode) || state->st_dev != identity.device ||
       state->st_ino != identity.inode ||
       static_cast<uint64_t>(state->st_size) != identity.size_bytes) {
@@ -32,7 +32,7 @@ Result<SnapshotFile> SnapshotFile::Open(SnapshotIdentity identity) {
                         identity.path + " is another file: its device, inode or size differs");
   }
   Result<bool> unchanged = MatchesSeal(fd->get(), *state, identity.path);
-  if (!unchanged.ok()) return unchanged.TakeStatus();
+  RETURN_IF_ERROR(unchanged);
   if (!*unchanged) {
     return Status::Scan(kScanMutable, identity.path,
                         identity.path +
@@ -44,8 +44,7 @@ Result<SnapshotFile> SnapshotFile::Open(SnapshotIdentity identity) {
 
 Status SnapshotFile::CheckFrozen() const {
   struct fsxattr attributes = {};
-  Status status = Ioctl(fd(), FS_IOC_FSGETXATTR, &attributes, "FS_IOC_FSGETXATTR", path());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Ioctl(fd(), FS_IOC_FSGETXATTR, &attributes, "FS_IOC_FSGETXATTR", path()));
   if ((attributes.fsx_xflags & FS_XFLAG_IMMUTABLE) == 0) {
     return Status::Scan(kScanMutable, path(),
                         path() + " is not immutable: its extents may have moved or changed");
@@ -58,7 +57,7 @@ Status SnapshotFile::CheckFrozen() const {
 
 Status SnapshotFile::CheckUnchanged() const {
   Result<struct stat> now = StatFd(fd(), path());
-  if (!now.ok()) return now.TakeStatus();
+  RETURN_IF_ERROR(now);
   if (now->st_size != opened_.st_size || !SameTime(now->st_ctim, opened_.st_ctim)) {
     return Status::Scan(kScanMutable, path(), path() + " was changed during the scan");
   }

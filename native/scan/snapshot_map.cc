@@ -14,7 +14,7 @@ Result<SnapshotMap> SnapshotMap::Open(const SnapshotFile& file, bool is_btrfs) {
   if (is_btrfs) {
     Result<std::unique_ptr<TreeSearchSource>> opened =
         TreeSearchSource::Open(file.fd(), file.path(), file.size_bytes());
-    if (!opened.ok()) return opened.TakeStatus();
+    RETURN_IF_ERROR(opened);
     tree = std::move(*opened);
   }
   return SnapshotMap(file, std::move(tree));
@@ -34,8 +34,7 @@ Status MapFence::Raise() {
   if (is_raised_) UseFiemap();
   is_raised_ = true;
   if (SearchesTrees()) {
-    Status status = SettleTrees();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(SettleTrees());
   }
   // After SettleTrees(), which may start a new transaction.
   return addresses_->Raise();
@@ -49,10 +48,10 @@ Result<bool> MapFence::Holds() {
 
 Status MapFence::SettleTrees() {
   Result<uint64_t> generation = addresses_->Generation();
-  if (!generation.ok()) return generation.TakeStatus();
+  RETURN_IF_ERROR(generation);
   since_ = *generation;
   Result<bool> unchanged = AreTreesUnchanged();
-  if (!unchanged.ok()) return unchanged.TakeStatus();
+  RETURN_IF_ERROR(unchanged);
   if (*unchanged) return Status();
   // A snapshot of this moment belongs to the transaction that is still running, and so would a
   // change. After its commit they can be told apart.
@@ -60,7 +59,7 @@ Status MapFence::SettleTrees() {
   if (committed.ok()) {
     since_ = *committed + 1;
     unchanged = AreTreesUnchanged();
-    if (!unchanged.ok()) return unchanged.TakeStatus();
+    RETURN_IF_ERROR(unchanged);
     if (*unchanged) return Status();
   }
   UseFiemap();
@@ -79,12 +78,10 @@ Result<bool> MapFence::AreTreesUnchanged() {
 Result<uint64_t> MapFence::Commit() const {
   uint64_t generation = 0;
   // Unlike syncfs, this does not write back the dirty data of the whole pool.
-  Status status = Ioctl(addresses_->fd(), BTRFS_IOC_START_SYNC, &generation, "BTRFS_IOC_START_SYNC",
-                        addresses_->path());
-  if (!status.ok()) return status;
-  status = Ioctl(addresses_->fd(), BTRFS_IOC_WAIT_SYNC, &generation, "BTRFS_IOC_WAIT_SYNC",
-                 addresses_->path());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Ioctl(addresses_->fd(), BTRFS_IOC_START_SYNC, &generation, "BTRFS_IOC_START_SYNC",
+                        addresses_->path()));
+  RETURN_IF_ERROR(Ioctl(addresses_->fd(), BTRFS_IOC_WAIT_SYNC, &generation, "BTRFS_IOC_WAIT_SYNC",
+                        addresses_->path()));
   return generation;
 }
 

@@ -31,7 +31,7 @@ constexpr uint64_t kReachGrowth = 16;
 Result<std::unique_ptr<TreeSearchSource>> TreeSearchSource::Open(int fd, std::string path,
                                                                  uint64_t size_bytes) {
   Result<struct stat> state = StatFd(fd, path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   std::unique_ptr<TreeSearchSource> source(
       new TreeSearchSource(fd, std::move(path), state->st_ino, size_bytes));
   Status status = source->Search(0, 0, 0, 1);
@@ -63,8 +63,7 @@ void TreeSearchSource::Seek(uint64_t offset) {
 Result<Span<const Extent>> TreeSearchSource::Read(size_t wanted) {
   batch_.clear();
   if (!at_end_ && !is_positioned_) {
-    Status status = FindCovering();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(FindCovering());
   }
   // A batch that holds nothing but the item before the position is not the end.
   while (batch_.empty() && !at_end_) {
@@ -76,8 +75,7 @@ Result<Span<const Extent>> TreeSearchSource::Read(size_t wanted) {
 }
 
 Result<bool> TreeSearchSource::IsUnchangedSince(uint64_t generation) {
-  Status status = Search(0, UINT64_MAX, generation, kMaxBatchExtents);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Search(0, UINT64_MAX, generation, kMaxBatchExtents));
   if (items_.size() == kMaxBatchExtents) return false;
   for (const Item& item : items_) {
     const std::optional<BtrfsItem> parsed = ParseBtrfsItem(item.key_offset, item.bytes);
@@ -142,8 +140,7 @@ Status TreeSearchSource::FindCovering() {
   while (empty_from > 0) {
     const uint64_t from = reach < position_ ? position_ - reach : 0;
     reach = reach > UINT64_MAX / kReachGrowth ? UINT64_MAX : reach * kReachGrowth;
-    Status status = Search(from, position_, 0, 1);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(Search(from, position_, 0, 1));
     if (!items_.empty()) {
       key_ = items_[0].key_offset;
       low = key_ + 1;
@@ -153,8 +150,7 @@ Status TreeSearchSource::FindCovering() {
   }
   while (low < empty_from) {
     const uint64_t middle = low + (empty_from - low) / 2;
-    Status status = Search(middle, position_, 0, 1);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(Search(middle, position_, 0, 1));
     if (items_.empty()) {
       empty_from = middle;
     } else {

@@ -6,8 +6,7 @@ namespace blockdelta {
 
 Status WindowedScan::Run() {
   while (!filler_->finished()) {
-    Status status = ScanWindow();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(ScanWindow());
   }
   return Status();
 }
@@ -16,7 +15,7 @@ Status WindowedScan::ScanWindow() {
   const Filler::Mark mark = filler_->mark();
   for (unsigned tries = 0; tries < kTries;) {
     Result<bool> sound = Attempt();
-    if (!sound.ok()) return sound.TakeStatus();
+    RETURN_IF_ERROR(sound);
     if (*sound) {
       window_ = std::min(window_ * 2, kMaxWindow);
       return Status();
@@ -43,8 +42,7 @@ Result<bool> WindowedScan::Attempt() {
 }
 
 Status WindowedScan::ReadMaps() {
-  Status status = fence_->Raise();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(fence_->Raise());
   return filler_->Seek();
 }
 

@@ -31,10 +31,9 @@ uint64_t bookmark_format::BodyPages(const BookmarkInfo& info) {
 
 Result<std::unique_ptr<Bookmark>> Bookmark::Open(const std::string& path) {
   Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_NOFOLLOW);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   std::unique_ptr<Bookmark> bookmark(new Bookmark(std::move(*fd), path));
-  Status status = bookmark->ReadHead();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(bookmark->ReadHead());
   return bookmark;
 }
 
@@ -46,7 +45,7 @@ Status Bookmark::Invalid(uint64_t page, const std::string& what) const {
 
 Status Bookmark::ReadHead() {
   Result<struct stat> state = StatFd(fd_.get(), path_);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   if (!S_ISREG(state->st_mode)) {
     return Status::Errno(EINVAL, "open", path_, "it is not a regular file");
   }
@@ -54,11 +53,9 @@ Status Bookmark::ReadHead() {
     return Invalid(0, "expected the head of a bookmark, found a file of " +
                           std::to_string(state->st_size) + " bytes");
   }
-  Status status = LoadPages(0);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(LoadPages(0));
   const uint8_t* const head = pages_.block(0);
-  status = CheckHead(head);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckHead(head));
   info_.form = static_cast<BookmarkForm>(ReadLe32(head + kForm));
   info_.creation_time = ReadLe32(head + kCreationTime);
   info_.data_block_bytes = ReadLe64(head + kDataBlockBytes);
@@ -109,8 +106,7 @@ Status Bookmark::LoadPages(uint64_t first) {
     read += static_cast<size_t>(bytes);
   }
   for (size_t i = 0; i < wanted; i++) {
-    Status status = CheckBlock(pages_.block(i), first + i, kSalt, "a page of a bookmark", path_);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(CheckBlock(pages_.block(i), first + i, kSalt, "a page of a bookmark", path_));
   }
   first_page_ = first;
   page_count_ = wanted;
@@ -119,8 +115,7 @@ Status Bookmark::LoadPages(uint64_t first) {
 
 Result<const uint8_t*> Bookmark::Page(uint64_t number) {
   if (number < first_page_ || number - first_page_ >= page_count_) {
-    Status status = LoadPages(number);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(LoadPages(number));
   }
   return static_cast<const uint8_t*>(pages_.block(number - first_page_));
 }
@@ -138,7 +133,7 @@ Status Bookmark::Next() {
 Result<KeyRange> Bookmark::RangeAt(uint64_t index) {
   const uint64_t number = 1 + index / kRangesPerPage;
   Result<const uint8_t*> page = Page(number);
-  if (!page.ok()) return page.TakeStatus();
+  RETURN_IF_ERROR(page);
   const uint8_t* const at = *page + kBody + index % kRangesPerPage * 16;
   const KeyRange range = {ReadLe64(at), ReadLe64(at + 8)};
   if (range.low < range.high && range.high <= info_.size_blocks) return range;
@@ -154,7 +149,7 @@ Status Bookmark::SeekRange(uint64_t block) {
   while (low < high) {
     const uint64_t middle = low + (high - low) / 2;
     Result<KeyRange> range = RangeAt(middle);
-    if (!range.ok()) return range.TakeStatus();
+    RETURN_IF_ERROR(range);
     if (range->high > block) {
       high = middle;
     } else {
@@ -173,7 +168,7 @@ Status Bookmark::NextRange() {
   range_ = {UINT64_MAX, UINT64_MAX};
   if (next_index_ == info_.ranges) return Status();
   Result<KeyRange> range = RangeAt(next_index_);
-  if (!range.ok()) return range.TakeStatus();
+  RETURN_IF_ERROR(range);
   if (previous_end > 0 && range->low <= previous_end) {
     return Invalid(1 + next_index_ / kRangesPerPage,
                    "expected a range above " + std::to_string(previous_end) + ", found one from " +
@@ -188,7 +183,7 @@ Status Bookmark::NextRange() {
 Result<uint64_t> Bookmark::FindBit(uint64_t block, bool wanted) {
   while (block < info_.size_blocks) {
     Result<const uint8_t*> page = Page(1 + block / kBlocksPerPage);
-    if (!page.ok()) return page.TakeStatus();
+    RETURN_IF_ERROR(page);
     const uint64_t word_index = block % kBlocksPerPage / kBitsPerWord;
     uint64_t word = ReadLe64(*page + kBody + word_index * sizeof(uint64_t));
     if (!wanted) word = ~word;
@@ -206,10 +201,10 @@ Result<uint64_t> Bookmark::FindBit(uint64_t block, bool wanted) {
 Status Bookmark::NextBits(uint64_t block) {
   range_ = {UINT64_MAX, UINT64_MAX};
   Result<uint64_t> low = FindBit(block, true);
-  if (!low.ok()) return low.TakeStatus();
+  RETURN_IF_ERROR(low);
   if (*low == info_.size_blocks) return Status();
   Result<uint64_t> high = FindBit(*low, false);
-  if (!high.ok()) return high.TakeStatus();
+  RETURN_IF_ERROR(high);
   range_ = {*low, *high};
   return Status();
 }

@@ -52,7 +52,7 @@ BookmarkWriter::BookmarkWriter(UniqueFd fd, std::string path, const BookmarkInfo
 
 Result<BookmarkWriter> BookmarkWriter::Create(const std::string& path, const BookmarkInfo& info) {
   Result<UniqueFd> fd = OpenPath(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, kMode);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   return BookmarkWriter(std::move(*fd), path, info);
 }
 
@@ -62,8 +62,7 @@ Status BookmarkWriter::Add(uint64_t begin, uint64_t end) {
 
 Status BookmarkWriter::AddRange(uint64_t begin, uint64_t end) {
   const uint64_t index = ranges_++;
-  Status status = GoTo(1 + index / kRangesPerPage);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(GoTo(1 + index / kRangesPerPage));
   uint8_t* const at = page_.data() + kBody + index % kRangesPerPage * 16;
   WriteLe64(at, begin);
   WriteLe64(at + 8, end);
@@ -73,8 +72,7 @@ Status BookmarkWriter::AddRange(uint64_t begin, uint64_t end) {
 Status BookmarkWriter::AddBits(uint64_t begin, uint64_t end) {
   while (begin < end) {
     const uint64_t page = begin / kBlocksPerPage;
-    Status status = GoTo(1 + page);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(GoTo(1 + page));
     const uint64_t page_begin = page * kBlocksPerPage;
     const uint64_t stop = std::min(end, page_begin + kBlocksPerPage);
     SetBits(page_.data() + kBody, begin - page_begin, stop - page_begin);
@@ -86,8 +84,7 @@ Status BookmarkWriter::AddBits(uint64_t begin, uint64_t end) {
 // Writes the pages before `page`.
 Status BookmarkWriter::GoTo(uint64_t page) {
   while (number_ < page) {
-    Status status = WritePage();
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(WritePage());
     number_++;
     std::memset(page_.data(), 0, kPageBytes);
   }

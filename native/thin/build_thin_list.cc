@@ -45,11 +45,11 @@ Status CheckOrder(const BuildThinListRequest& request, const Sides& sides) {
 
 Result<Sides> FindSides(const BuildThinListRequest& request) {
   Result<std::unique_ptr<BlockSource>> source = OpenBlockSource(request.metadata);
-  if (!source.ok()) return source.TakeStatus();
+  RETURN_IF_ERROR(source);
   std::vector<uint64_t> ids = {request.target.id};
   if (request.base.has_value()) ids.push_back(request.base->id);
   Result<DeviceLookup> lookup = LookUpDevices(source->get(), 0, ids);
-  if (!lookup.ok()) return lookup.TakeStatus();
+  RETURN_IF_ERROR(lookup);
   const std::vector<ThinDevice>& devices = lookup->devices;
   Sides sides;
   sides.scan.metadata = request.metadata;
@@ -63,7 +63,7 @@ Result<Sides> FindSides(const BuildThinListRequest& request) {
     status = TakeRoot(devices[1], request.metadata, &*sides.scan.base);
   } else if (status.ok() && request.bookmark_path.has_value()) {
     Result<std::unique_ptr<Bookmark>> bookmark = Bookmark::Open(*request.bookmark_path);
-    if (!bookmark.ok()) return bookmark.TakeStatus();
+    RETURN_IF_ERROR(bookmark);
     sides.base = {0, (*bookmark)->info().creation_time, request.base_bytes, 0};
   }
   if (status.ok()) status = CheckOrder(request, sides);
@@ -117,7 +117,7 @@ Result<BuildOutcome> BuildThinList(const BuildThinListRequest& request,
     return Status::Errno(EINVAL, "BuildThinList", request.metadata);
   }
   Result<Sides> sides = FindSides(request);
-  if (!sides.ok()) return sides.TakeStatus();
+  RETURN_IF_ERROR(sides);
   if (progress.has_value() && !(from.target == sides->target && from.base == sides->base)) {
     return Status::Scan(kScanReplaced, request.metadata,
                         "a snapshot was replaced while its change list was made");
@@ -129,15 +129,14 @@ Result<BuildOutcome> BuildThinList(const BuildThinListRequest& request,
   Result<ChangeListWriter> list =
       progress.has_value() ? ChangeListWriter::Continue(request.names.temporary, kind, from.list)
                            : ChangeListWriter::Create(request.names.temporary, kind);
-  if (!list.ok()) return list.TakeStatus();
+  RETURN_IF_ERROR(list);
   Result<FillOutcome> filled = Scan(request, *sides, from, &*list);
-  if (!filled.ok()) return filled.TakeStatus();
+  RETURN_IF_ERROR(filled);
   from.offset = filled->next_offset;
   from.range_start = filled->next_range_start;
   from.list = list->progress();
   if (filled->done) {
-    Status status = Publish(request, from, &*list);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(Publish(request, from, &*list));
   }
   BuildOutcome outcome;
   outcome.progress = from;

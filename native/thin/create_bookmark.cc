@@ -18,7 +18,7 @@ Status ForEachRange(ThinScan* scan, KeyRange blocks, const std::string& path, co
   Status status = walk->Seek(blocks);
   while (status.ok() && !walk->done()) {
     Result<Span<const DeltaRun>> runs = walk->Read();
-    if (!runs.ok()) return runs.TakeStatus();
+    RETURN_IF_ERROR(runs);
     for (const DeltaRun& run : *runs) {
       if (run.kind == DeltaKind::kDifferent) {
         return Status::Errno(EINVAL, "createThinBookmark", path,
@@ -53,7 +53,7 @@ Status CountRanges(ThinScan* scan, const BookmarkRequest& request, BookmarkInfo*
 // stays bounded.
 Status Write(ThinScan* scan, const BookmarkRequest& request, const BookmarkInfo& info) {
   Result<BookmarkWriter> writer = BookmarkWriter::Create(request.temporary_path, info);
-  if (!writer.ok()) return writer.TakeStatus();
+  RETURN_IF_ERROR(writer);
   Status status = ForEachRange(scan, {0, info.size_blocks}, request.metadata,
                                [&](uint64_t low, uint64_t high) { return writer->Add(low, high); });
   if (status.ok()) status = writer->Finish();
@@ -62,9 +62,8 @@ Status Write(ThinScan* scan, const BookmarkRequest& request, const BookmarkInfo&
 
 Result<WrittenBookmark> VerifyBookmark(const std::string& path) {
   Result<std::unique_ptr<Bookmark>> bookmark = Bookmark::Open(path);
-  if (!bookmark.ok()) return bookmark.TakeStatus();
-  Status status = (*bookmark)->Verify();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(bookmark);
+  RETURN_IF_ERROR((*bookmark)->Verify());
   return WrittenBookmark{(*bookmark)->file_bytes(), (*bookmark)->info()};
 }
 
@@ -83,7 +82,7 @@ Result<BookmarkInfo> WriteTemporary(const BookmarkRequest& request) {
   scan_request.target = request.device;
   scan_request.mark_young = true;
   Result<std::unique_ptr<ThinScan>> scan = ThinScan::Open(scan_request);
-  if (!scan.ok()) return scan.TakeStatus();
+  RETURN_IF_ERROR(scan);
   BookmarkInfo info;
   info.creation_time = (*scan)->creation_time();
   info.data_block_bytes = (*scan)->data_block_bytes();

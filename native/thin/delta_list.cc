@@ -21,7 +21,7 @@ Status List(ThinScan* scan, uint64_t first_block, size_t max_runs, DeltaList* li
   Status status = walk->Seek({first_block, UINT64_MAX});
   while (status.ok() && !walk->done() && scan->nodes() < kMaxNodesPerList) {
     Result<Span<const DeltaRun>> runs = walk->Read();
-    if (!runs.ok()) return runs.TakeStatus();
+    RETURN_IF_ERROR(runs);
     for (const DeltaRun& run : *runs) {
       list->next_block = run.begin;
       if (!Take(run, max_runs, &list->runs)) return Status();
@@ -36,7 +36,7 @@ Status List(ThinScan* scan, uint64_t first_block, size_t max_runs, DeltaList* li
 
 Result<DeltaList> ListDelta(const ThinScanRequest& request, uint64_t first_block, size_t max_runs) {
   Result<std::unique_ptr<ThinScan>> scan = ThinScan::Open(request);
-  if (!scan.ok()) return scan.TakeStatus();
+  RETURN_IF_ERROR(scan);
   DeltaList list;
   Status status = List(scan->get(), first_block, max_runs, &list);
   status = (*scan)->Confirm(std::move(status));

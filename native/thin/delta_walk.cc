@@ -22,8 +22,7 @@ Status DeltaWalk::Seek(KeyRange range) {
   range_ = range;
   range_.low = std::min(range.low, range.high);
   if (sides_.bookmark != nullptr) {
-    Status status = sides_.bookmark->Seek(range_.low);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(sides_.bookmark->Seek(range_.low));
   }
   return trees_.Seek(range_);
 }
@@ -143,8 +142,7 @@ Status DeltaWalk::TakeBookmarked(uint64_t bound) {
   while (bookmark->range().low < bound && runs_.size() < kRunsPerRead) {
     const uint64_t end = std::min(bookmark->range().high, bound);
     runs_.Add(DeltaKind::kLeftOnly, bookmark->range().low, end);
-    Status status = bookmark->Consume(end);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(bookmark->Consume(end));
   }
   return Status();
 }

@@ -62,12 +62,12 @@ Result<DeviceLookup> LookUpDevices(BlockSource* source, uint64_t number,
         devices.clear();
         for (const uint64_t id : ids) {
           Result<ThinDevice> device = FindThinDevice(source, current, id);
-          if (!device.ok()) return device.TakeStatus();
+          RETURN_IF_ERROR(device);
           devices.push_back(*device);
         }
         return Status();
       });
-  if (!superblock.ok()) return superblock.TakeStatus();
+  RETURN_IF_ERROR(superblock);
   return DeviceLookup{*superblock, std::move(devices)};
 }
 
@@ -79,7 +79,7 @@ Status ConfirmDevices(BlockSource* source, uint64_t number,
     roots.clear();
     for (const ThinDeviceRef& ref : refs) {
       Result<uint64_t> root = FindThinRoot(source, current, ref.id);
-      if (!root.ok()) return root.TakeStatus();
+      RETURN_IF_ERROR(root);
       roots.push_back(*root);
     }
     return Status();
@@ -88,14 +88,13 @@ Status ConfirmDevices(BlockSource* source, uint64_t number,
     return Replaced(*source, "a thin device was deleted during the scan: " +
                                  superblock.status().failure().message);
   }
-  if (!superblock.ok()) return superblock.TakeStatus();
+  RETURN_IF_ERROR(superblock);
   if (number != 0 && superblock->held_root != number) {
     return Replaced(*source, "the metadata snapshot in block " + std::to_string(number) + " of " +
                                  source->path() + " was released during the scan");
   }
   for (size_t i = 0; i < refs.size(); i++) {
-    Status status = ConfirmRoot(*source, refs[i], roots[i]);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(ConfirmRoot(*source, refs[i], roots[i]));
   }
   return Status();
 }

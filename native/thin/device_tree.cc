@@ -88,11 +88,10 @@ Status NoSuchDevice(const BlockSource& source, uint64_t id) {
 Result<ThinDeviceList> ListThinDevices(BlockSource* source, const Superblock& superblock,
                                        const WantedKeys& ids, size_t limit) {
   Result<std::vector<ThinDevice>> devices = ReadRoots(source, superblock, ids, limit);
-  if (!devices.ok()) return devices.TakeStatus();
+  RETURN_IF_ERROR(devices);
   ThinDeviceList list;
   list.truncated = devices->size() > limit;
-  Status status = AddDetails(source, superblock, ids, list.truncated, &*devices);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(AddDetails(source, superblock, ids, list.truncated, &*devices));
   list.devices = std::move(*devices);
   if (list.truncated) list.devices.resize(limit);
   return list;
@@ -100,7 +99,7 @@ Result<ThinDeviceList> ListThinDevices(BlockSource* source, const Superblock& su
 
 Result<ThinDevice> FindThinDevice(BlockSource* source, const Superblock& superblock, uint64_t id) {
   Result<ThinDeviceList> list = ListThinDevices(source, superblock, WantedKeys::Only({id}), 1);
-  if (!list.ok()) return list.TakeStatus();
+  RETURN_IF_ERROR(list);
   if (list->devices.empty()) return NoSuchDevice(*source, id);
   return list->devices[0];
 }
@@ -108,7 +107,7 @@ Result<ThinDevice> FindThinDevice(BlockSource* source, const Superblock& superbl
 Result<uint64_t> FindThinRoot(BlockSource* source, const Superblock& superblock, uint64_t id) {
   Result<std::vector<ThinDevice>> devices =
       ReadRoots(source, superblock, WantedKeys::Only({id}), 1);
-  if (!devices.ok()) return devices.TakeStatus();
+  RETURN_IF_ERROR(devices);
   if (devices->empty()) return NoSuchDevice(*source, id);
   return (*devices)[0].root;
 }

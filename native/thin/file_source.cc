@@ -20,21 +20,20 @@ constexpr uint64_t kMaxGap = 4;
 
 Result<uint64_t> SizeOf(int fd, const std::string& path) {
   Result<struct stat> state = StatFd(fd, path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   if (S_ISREG(state->st_mode)) return static_cast<uint64_t>(state->st_size);
   if (!S_ISBLK(state->st_mode)) {
     return Status::Errno(EINVAL, "open", path, "it is neither a block device nor a regular file");
   }
   uint64_t size = 0;
-  Status status = Ioctl(fd, BLKGETSIZE64, &size, "BLKGETSIZE64", path);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Ioctl(fd, BLKGETSIZE64, &size, "BLKGETSIZE64", path));
   return size;
 }
 
 template <typename Source>
 Result<std::unique_ptr<BlockSource>> Open(const std::string& path) {
   Result<Source> source = Source::Open(path);
-  if (!source.ok()) return source.TakeStatus();
+  RETURN_IF_ERROR(source);
   return std::unique_ptr<BlockSource>(std::make_unique<Source>(std::move(*source)));
 }
 
@@ -42,9 +41,9 @@ Result<std::unique_ptr<BlockSource>> Open(const std::string& path) {
 
 Result<FileSource> FileSource::Open(const std::string& path) {
   Result<UniqueFd> fd = OpenPath(path, O_RDONLY);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   Result<struct stat> state = StatFd(fd->get(), path);
-  if (!state.ok()) return state.TakeStatus();
+  RETURN_IF_ERROR(state);
   if (!S_ISREG(state->st_mode)) {
     return Status::Errno(EINVAL, "open", path, "it is not a regular file");
   }
@@ -60,9 +59,9 @@ Status FileSource::Read(Span<const uint64_t> numbers, uint8_t* out) {
 
 Result<DirectSource> DirectSource::Open(const std::string& path) {
   Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_DIRECT);
-  if (!fd.ok()) return fd.TakeStatus();
+  RETURN_IF_ERROR(fd);
   Result<uint64_t> size = SizeOf(fd->get(), path);
-  if (!size.ok()) return size.TakeStatus();
+  RETURN_IF_ERROR(size);
   return DirectSource(std::move(*fd), path, *size / kMetadataBlockBytes);
 }
 

@@ -105,8 +105,7 @@ Status ReadRun(const BlockFile& file, Run run, BlockBuffer* unwanted) {
   const size_t whole = bytes <= 0 ? 0 : static_cast<size_t>(bytes) / kMetadataBlockBytes;
   for (const Wanted& wanted : run) {
     if (wanted.number - run[0].number < whole) continue;
-    Status status = ReadAlone(file, wanted);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(ReadAlone(file, wanted));
   }
   return Status();
 }
@@ -152,7 +151,7 @@ void* DoWork(void* work) {
 Status ReadBlocks(const BlockFile& file, Span<const uint64_t> numbers, unsigned threads,
                   uint8_t* out) {
   Result<std::vector<Wanted>> wanted = Sort(file, numbers, out);
-  if (!wanted.ok()) return wanted.TakeStatus();
+  RETURN_IF_ERROR(wanted);
   const std::vector<Run> runs = Join(*wanted, file.max_gap);
   Work work(file, runs);
   // If a thread cannot be created, fewer threads do the work. std::thread would throw.

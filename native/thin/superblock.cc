@@ -119,24 +119,21 @@ Superblock Fields(const uint8_t* block, uint64_t number) {
 
 Result<Superblock> ParseSuperblock(const uint8_t* block, uint64_t number, uint64_t block_count,
                                    const std::string& path) {
-  Status status = CheckBlock(block, number, kSuperblockSalt, "a superblock", path);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(CheckBlock(block, number, kSuperblockSalt, "a superblock", path));
   const Superblock superblock = Fields(block, number);
   Inspection inspection(number, path);
   CheckHead(block, &inspection);
   CheckSizes(block, &inspection);
   CheckRoots(superblock, number, block_count, &inspection);
   CheckSpaceMaps(block, number, block_count, &inspection);
-  status = inspection.TakeStatus();
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(inspection.TakeStatus());
   return superblock;
 }
 
 Result<Superblock> ReadSuperblock(BlockSource* source, uint64_t number) {
   BlockBuffer buffer(1);
   for (int attempt = 1;; attempt++) {
-    Status status = source->Read(Span<const uint64_t>(&number, 1), buffer.data());
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(source->Read(Span<const uint64_t>(&number, 1), buffer.data()));
     Result<Superblock> superblock =
         ParseSuperblock(buffer.data(), number, source->block_count(), source->path());
     if (superblock.ok() || attempt == kAttempts) return superblock;

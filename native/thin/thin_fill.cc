@@ -39,7 +39,7 @@ class RunSource final : public ExtentSource {
       if (runs_.empty()) {
         if (scan_->nodes() >= max_nodes_ && is_underway_) return Pause();
         Result<Span<const DeltaRun>> runs = scan_->walk()->Read(likely_runs_);
-        if (!runs.ok()) return runs.TakeStatus();
+        RETURN_IF_ERROR(runs);
         runs_ = *runs;
         likely_runs_ -= std::min<uint64_t>(likely_runs_, runs->size());
         is_underway_ = true;
@@ -117,10 +117,9 @@ Result<FillOutcome> FillFromThin(const ThinScanRequest& request, uint64_t size_b
                                  const FillLimits& limits, Span<uint8_t> buffer,
                                  uint64_t max_nodes) {
   Result<std::unique_ptr<ThinScan>> scan = ThinScan::Open(request);
-  if (!scan.ok()) return scan.TakeStatus();
+  RETURN_IF_ERROR(scan);
   Result<FillOutcome> outcome = Fill(scan->get(), size_bytes, limits, buffer, max_nodes);
-  Status status = (*scan)->Confirm(outcome.TakeStatus());
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR((*scan)->Confirm(outcome.TakeStatus()));
   outcome->nodes = (*scan)->nodes();
   return outcome;
 }

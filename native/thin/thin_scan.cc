@@ -25,7 +25,7 @@ Status CheckTime(const std::string& path, uint32_t time) {
 
 Result<std::unique_ptr<ThinScan>> ThinScan::Open(const ThinScanRequest& request) {
   Result<std::unique_ptr<BlockSource>> source = OpenBlockSource(request.metadata);
-  if (!source.ok()) return source.TakeStatus();
+  RETURN_IF_ERROR(source);
   std::unique_ptr<ThinScan> scan(new ThinScan(std::move(*source)));
   Status status = scan->FindDevices(request);
   if (status.ok() && request.bookmark_path.has_value()) {
@@ -49,7 +49,7 @@ Result<std::unique_ptr<ThinScan>> ThinScan::Open(const ThinScanRequest& request)
 Status ThinScan::FindDevices(const ThinScanRequest& request) {
   // Always the current one: a copy does not contain the number of data blocks.
   Result<Superblock> current = ReadSuperblock(source_.get(), 0);
-  if (!current.ok()) return current.TakeStatus();
+  RETURN_IF_ERROR(current);
   superblock_ = *current;
   std::vector<uint64_t> ids = {request.target.id};
   if (request.base.has_value()) ids.push_back(request.base->id);
@@ -58,7 +58,7 @@ Status ThinScan::FindDevices(const ThinScanRequest& request) {
   std::vector<ThinDevice> found(ids.size());
   if (!has_roots || request.mark_young || request.bookmark_path.has_value()) {
     Result<DeviceLookup> lookup = LookUpDevices(source_.get(), request.superblock, ids);
-    if (!lookup.ok()) return lookup.TakeStatus();
+    RETURN_IF_ERROR(lookup);
     found = std::move(lookup->devices);
   }
   if (!has_roots) lookup_superblock_ = request.superblock;
@@ -78,7 +78,7 @@ uint64_t ThinScan::RootOf(const ThinDeviceRef& ref, const ThinDevice& found) {
 // descends from the base.
 Status ThinScan::OpenBookmark(const std::string& path) {
   Result<std::unique_ptr<Bookmark>> bookmark = Bookmark::Open(path);
-  if (!bookmark.ok()) return bookmark.TakeStatus();
+  RETURN_IF_ERROR(bookmark);
   bookmark_ = std::move(*bookmark);
   const BookmarkInfo& info = bookmark_->info();
   if (info.data_block_bytes != data_block_bytes()) {

@@ -102,7 +102,7 @@ Status TreeLevel::Load() {
   for (const Wanted& wanted : wanted_) {
     const size_t slot = used_++;
     Result<NodeView> view = reader_->Check(wanted.subtree, buffer_.block(slot));
-    if (!view.ok()) return view.TakeStatus();
+    RETURN_IF_ERROR(view);
     status = CheckDepth(*view, wanted.subtree.block);
     if (!status.ok()) return status;
     LevelNode node = ClipNode(*view, wanted.subtree.keys, range_);

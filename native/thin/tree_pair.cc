@@ -34,8 +34,7 @@ Status TreePair::Seek(KeyRange range) {
   if (roots_.left.has_value()) descent.next[kLeft] = Subtree{*roots_.left, KeyRange()};
   descent.next[kRight] = Subtree{roots_.right, KeyRange()};
   do {
-    Status status = ReadNext(&descent);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(ReadNext(&descent));
   } while (GoDown(&descent));
   return Adopt(&descent);
 }
@@ -49,8 +48,7 @@ Status TreePair::ReadNext(Descent* descent) const {
     blocks[count++] = next->block;
   }
   BlockBuffer read(kSides);
-  Status status = reader_->Read(Span<const uint64_t>(blocks, count), read.block(0));
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(reader_->Read(Span<const uint64_t>(blocks, count), read.block(0)));
   for (unsigned side = 0; side < kSides; side++) {
     const std::optional<Subtree>& next = descent->next[side];
     if (!next.has_value()) continue;
@@ -62,7 +60,7 @@ Status TreePair::ReadNext(Descent* descent) const {
     std::copy_n(read.block(next->block == blocks[0] ? 0 : 1), kMetadataBlockBytes,
                 node.block.block(0));
     Result<NodeView> view = reader_->Check(*next, node.block.block(0));
-    if (!view.ok()) return view.TakeStatus();
+    RETURN_IF_ERROR(view);
     node.node = ClipNode(*view, next->keys, range_);
     descent->paths[side].push_back(std::move(node));
   }
@@ -102,8 +100,7 @@ Status TreePair::Adopt(Descent* descent) {
     if (!last.view.is_leaf() && last.entry >= last.end) continue;
     const size_t above = height - path.size();
     for (size_t i = 0; i < path.size(); i++) {
-      Status status = levels_[above + i].Adopt(path[i].node, path[i].block.block(0), side);
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(levels_[above + i].Adopt(path[i].node, path[i].block.block(0), side));
     }
   }
   return Status();
@@ -119,8 +116,7 @@ Status TreePair::LoadMore() {
       }
       levels_.emplace_back(reader_, range_);
     }
-    Status status = Refill(levels_.size() - 1);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(Refill(levels_.size() - 1));
   }
   return Status();
 }
@@ -149,7 +145,7 @@ Status TreePair::Refill(size_t level) {
   const size_t window = NextWindow(level);
   while (levels_[level].wanted() < window) {
     Result<bool> picked = PickInto(level);
-    if (!picked.ok()) return picked.TakeStatus();
+    RETURN_IF_ERROR(picked);
     if (!*picked) break;
   }
   return levels_[level].wanted() > 0 ? levels_[level].Load() : Status();
@@ -162,8 +158,7 @@ Result<bool> TreePair::PickInto(size_t level) {
   for (;;) {
     if (left.drained() || right.drained()) {
       if (NeedsMoreOf(level)) {
-        Status status = Refill(level - 1);
-        if (!status.ok()) return status;
+        RETURN_IF_ERROR(Refill(level - 1));
         continue;
       }
       if (left.drained() && right.drained()) return false;

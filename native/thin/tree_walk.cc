@@ -31,8 +31,7 @@ class Walk {
                                 " levels, found it below that");
       }
       std::vector<Subtree> below;
-      Status status = ReadLevel(level, &below);
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(ReadLevel(level, &below));
       level = std::move(below);
     }
     return Status();
@@ -47,7 +46,7 @@ class Walk {
       Status status = ReadWindow(window);
       for (size_t i = 0; status.ok() && i < window.size() && !is_over_; i++) {
         Result<NodeView> node = Check(window[i], i);
-        if (!node.ok()) return node.TakeStatus();
+        RETURN_IF_ERROR(node);
         if (begin + i == 0) has_leaves = node->is_leaf();
         if (node->is_leaf() != has_leaves) {
           return InvalidBlock(source_->path(), window[i].number,

@@ -87,7 +87,7 @@ Result<Entries> ReadFrom(const ChangeListFile& file, uint64_t offset, size_t pag
 
 Result<Entries> ReadAll(const std::string& path) {
   Result<ChangeListFile> file = ChangeListFile::Open(path);
-  if (!file.ok()) return file.TakeStatus();
+  RETURN_IF_ERROR(file);
   return ReadFrom(*file, 0, 4);
 }
 

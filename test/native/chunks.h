@@ -63,7 +63,7 @@ inline Result<Scan> RunScan(const Call& call, uint64_t size, uint64_t offset, si
     limits.offset = offset;
     limits.range_start = range_start;
     Result<FillOutcome> outcome = call(limits, Span<uint8_t>(buffer.get(), buffer_bytes));
-    if (!outcome.ok()) return outcome.TakeStatus();
+    RETURN_IF_ERROR(outcome);
     const bool fits = outcome->bytes <= buffer_bytes;
     const auto messages = WireReader(buffer.get(), fits ? outcome->bytes : 0).Messages();
     const char* const broken = !fits || !messages.has_value()
@@ -88,7 +88,7 @@ inline Result<std::vector<Range>> ScanLists(const ChangeListRequest& request) {
       RunScan([&](const FillLimits& limits,
                   Span<uint8_t> buffer) { return FillFromLists(request, limits, buffer); },
               request.size_bytes, 0, 1 << 16, [] { return FillLimits{0, 0, 100, 30, 70, true}; });
-  if (!scan.ok()) return scan.TakeStatus();
+  RETURN_IF_ERROR(scan);
   return scan->ranges;
 }
 

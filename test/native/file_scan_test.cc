@@ -61,7 +61,7 @@ Result<std::vector<Range>> ScanFiles(const SnapshotIdentity& target,
     return FillFromFiles(target, base, each, buffer);
   };
   Result<Scan> scan = RunScan(fill, target.size_bytes, 0, 1 << 18, limits);
-  if (!scan.ok()) return scan.TakeStatus();
+  RETURN_IF_ERROR(scan);
   return scan->ranges;
 }
 
@@ -314,7 +314,7 @@ Result<int> Build(const BuildChangeListRequest& request) {
   std::optional<BuildProgress> progress;
   for (int steps = 1;; steps++) {
     Result<BuildOutcome> outcome = BuildChangeList(request, progress);
-    if (!outcome.ok()) return outcome.TakeStatus();
+    RETURN_IF_ERROR(outcome);
     if (outcome->done) return steps;
     progress = outcome->progress;
   }

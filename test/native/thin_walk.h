@@ -55,13 +55,12 @@ inline std::vector<Range> RangesOf(const BlockKinds& kinds, uint64_t block_bytes
 inline Result<BlockKinds> WalkAll(MappingReader* reader, const DeltaSides& sides,
                                   KeyRange range = KeyRange()) {
   DeltaWalk walk(reader, sides);
-  Status status = walk.Seek(range);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(walk.Seek(range));
   BlockKinds kinds;
   uint64_t examined = range.low;
   for (unsigned steps = 0; !walk.done(); steps++) {
     Result<Span<const DeltaRun>> runs = walk.Read();
-    if (!runs.ok()) return runs.TakeStatus();
+    RETURN_IF_ERROR(runs);
     bool is_sound = steps < 100'000 && walk.examined() >= examined;
     for (const DeltaRun& run : *runs) {
       is_sound &= run.begin >= examined && run.length > 0 && run.end() <= walk.examined();
