@@ -30,17 +30,22 @@ export function createUnaryHandler(
 ): handleUnaryCall<DecodedRequest, Buffer> {
   return async (grpcCall, callback) => {
     const call = calls.open(rpc, grpcCall);
+    let response: Buffer | null = null;
     let error: CsiError | null = null;
     try {
       calls.admit(rpc);
       const handler = await find(call.signal);
-      const response = await inCallSpan(rpc, grpcCall.metadata, async () =>
+      response = await inCallSpan(rpc, grpcCall.metadata, async () =>
         encoded(rpc, await handler(call.request as never, call), call.signal),
       );
-      callback(null, response);
     } catch (thrown) {
       error = call.errorOf(thrown);
-      callback(statusOf(error));
+    }
+    try {
+      callback(error === null ? null : statusOf(error), response);
+    } catch (thrown) {
+      // Not answered a second time.
+      error ??= call.errorOf(thrown);
     }
     call.finish(error);
   };

@@ -118,19 +118,7 @@ async function compose(
   teardown.add(() => marker.end());
   const { stateDirectory } = config;
   const identity = await settleNodeIdentity({ catalogue, stateDirectory }, config.nodeId);
-  const devices = await startPool(config.deviceThreads, teardown);
-  metrics?.observeWorkers('device', () => devices.load);
-  const mounts = await startPool(MOUNT_THREADS, teardown, 1);
-  metrics?.observeWorkers('mount', () => mounts.load);
-  const native = new DeviceThreads(devices, mounts);
-  const scans = await startPool(config.scanThreads, teardown);
-  const scanThreads = new ScanThreads(scans, config.scanThreads);
-  metrics?.observeWorkers('scan', () => ({ ...scans.load, queued: scanThreads.waiting }));
-  const startThreads = async (count: number, pool: string) => {
-    const threads = await startPool(count, teardown);
-    metrics?.observeWorkers(`thin-${pool}`, () => threads.load);
-    return threads;
-  };
+  const { native, scanThreads, startThreads } = await startAllThreads(config, teardown, metrics);
   const { registry, startAgain } = await startBackends(
     config,
     { catalogue, native, startThreads, logger, metrics },
@@ -147,22 +135,18 @@ async function compose(
   await lost.search(registry.all);
   const reconciling = { catalogue, retainedBases };
   report(logger, await reconcile({ ...reconciling, registry, lacksRows: lost.found }));
-  const backups = new CatalogueBackups({
-    catalogue,
-    logger,
-    file: catalogueFile,
-    directory: join(config.stateDirectory, 'backups'),
-  });
+  const directory = join(config.stateDirectory, 'backups');
+  const backups = new CatalogueBackups({ catalogue, logger, file: catalogueFile, directory });
   teardown.add(() => backups.stop());
   if (!lost.found) await backups.start();
-  else logger.error({ unknown: lost.objects }, lost.refusal('every change').message);
+  else reportLost(logger, lost);
   const prepare = async (backend: Backend): Promise<void> => {
     const before = lost.found;
     await lost.search([backend]);
     if (lost.found && !before) {
       // The backups of a catalogue that lacks rows would replace those of the whole one.
       await backups.stop();
-      logger.error({ unknown: lost.objects }, lost.refusal('every change').message);
+      reportLost(logger, lost);
     }
     const { pool } = backend;
     const only = { registry: new BackendRegistry([backend]), pool, lacksRows: lost.found };
@@ -207,6 +191,39 @@ async function compose(
     health: () => health.get(),
     publicationsOf: (volumeId) => catalogue.publications(volumeId),
   };
+}
+
+interface Threads {
+  native: NativeRunner;
+  scanThreads: ScanThreads;
+  /** For a thin pool. */
+  startThreads(count: number, pool: string): Promise<NativePool>;
+}
+
+async function startAllThreads(
+  config: Config,
+  teardown: Teardown,
+  metrics: PluginMetrics | null,
+): Promise<Threads> {
+  const [devices, mounts, scans] = await Promise.all([
+    startPool(config.deviceThreads, teardown),
+    startPool(MOUNT_THREADS, teardown, 1),
+    startPool(config.scanThreads, teardown),
+  ]);
+  const scanThreads = new ScanThreads(scans, config.scanThreads);
+  metrics?.observeWorkers('device', () => devices.load);
+  metrics?.observeWorkers('mount', () => mounts.load);
+  metrics?.observeWorkers('scan', () => ({ ...scans.load, queued: scanThreads.waiting }));
+  const startThreads = async (count: number, pool: string): Promise<NativePool> => {
+    const threads = await startPool(count, teardown);
+    metrics?.observeWorkers(`thin-${pool}`, () => threads.load);
+    return threads;
+  };
+  return { native: new DeviceThreads(devices, mounts), scanThreads, startThreads };
+}
+
+function reportLost(logger: Logger, lost: LostRows): void {
+  logger.error({ unknown: lost.objects }, lost.refusal('every change').message);
 }
 
 /**
