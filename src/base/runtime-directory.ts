@@ -117,7 +117,9 @@ export class RuntimeDirectory {
       } catch (thrown) {
         if (!(thrown instanceof CsiError) && errorCode(thrown) === undefined) throw thrown;
         const found = thrown instanceof Error ? thrown.message : String(thrown);
-        this.report(`${join(this.path, name)}, which no command uses any more, stays: ${found}`);
+        this.report(
+          `${join(this.path, name)} is no longer used by a command, but was not removed: ${found}`,
+        );
       } finally {
         entry?.release();
       }

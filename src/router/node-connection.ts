@@ -149,7 +149,7 @@ export class NodeConnection {
   async #request(kind: 'unary' | 'streams', call: NodeCall): Promise<ClientHttp2Stream> {
     if (this.#sessions === null) {
       throw CsiError.unavailable(
-        `node '${this.id}' is known, but nobody serves it now: start its plugin, or wait for it`,
+        `node '${this.id}' is known, but no plugin serves it now: start its plugin, or wait for it`,
       );
     }
     const headers: OutgoingHttpHeaders = requestHeaders(call.path, call.deadline, {

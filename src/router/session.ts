@@ -151,7 +151,9 @@ async function openSession(options: SessionOptions): Promise<ClientHttp2Session>
         reject(error);
       };
       session.once('error', fail);
-      session.once('close', () => fail(new Error('it closed the connection: it may not trust us')));
+      session.once('close', () =>
+        fail(new Error('it closed the connection; it may not trust the certificate of the router')),
+      );
       // With TLS 1.3 a client has connected before the server has checked its certificate. Only settings
       // show that the node accepts us.
       session.once('remoteSettings', () => {

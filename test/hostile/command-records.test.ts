@@ -126,7 +126,7 @@ test('odd records are reported each, stop nothing, and what killed commands have
   const lines = stderr.split('\n');
   for (const [index, { found }] of [...ODD_RECORDS, ...ODD_RECORDS].entries()) {
     const line = lines.find((each) => each.includes(`volume-${digits[index]}`)) ?? '';
-    assert.match(line, /which no command uses any more, stays: /);
+    assert.match(line, /is no longer used by a command, but was not removed: /);
     assert.match(line, found);
     rmSync(runtime(`volume-${digits[index]}`), { recursive: true });
   }

@@ -132,7 +132,7 @@ export function parseMkfsOptions(text: string, field: string, type: FileSystem |
   if (problems.every((problem) => problem !== null)) {
     const known = typesOf(type).map((one) => `${one}: ${mkfsOptionNames(one).join(' ')}`);
     throw CsiError.invalidArgument(
-      `${field}: ${problems[0]}; served are, for ${known.join('; for ')}`,
+      `${field}: ${problems[0]}; supported are, for ${known.join('; for ')}`,
     );
   }
   return words;
@@ -144,7 +144,7 @@ export function parseMountOptions(text: string, field: string, type: FileSystem 
   const wrong = options.find((option) => !isMountOption(option, type));
   if (wrong !== undefined) {
     throw CsiError.invalidArgument(
-      `${field}: '${printable(wrong)}' is not served; served are ${mountOptionNames(type).join(' ')}`,
+      `${field}: '${printable(wrong)}' is not supported; supported are ${mountOptionNames(type).join(' ')}`,
     );
   }
   return options;
@@ -172,8 +172,8 @@ export function assertMountFlags(
     const options = flag.split(',').filter((option) => !['', 'ro', 'rw'].includes(option));
     if (options.every((option) => isMountOption(option, type))) return;
     throw CsiError.invalidArgument(
-      `${field}[${index}] holds an option that is not served, or a value it cannot have; ` +
-        `served are ro rw ${mountOptionNames(type).join(' ')}`,
+      `${field}[${index}] holds an option that is not supported, or a value that it cannot have; ` +
+        `supported are ro rw ${mountOptionNames(type).join(' ')}`,
     );
   });
 }
@@ -204,7 +204,7 @@ function mkfsProblem(words: readonly string[], type: FileSystem): string | null 
     const value = words[index + 1];
     const rule = ownRule(MKFS_OPTIONS[type], option);
     if (rule === undefined) return `'${printable(option)}' is not an option for mkfs.${type}`;
-    if (value === undefined) return `${option} has no value behind it`;
+    if (value === undefined) return `${option} has no value`;
     if (seen.has(option)) return `${option} is given twice`;
     seen.add(option);
     if (!isAllowed(value, rule))

@@ -58,7 +58,7 @@ async function unaskedOfExt4(name: string, asked: readonly string[]): Promise<st
   }
   const inForce = text.split('\n');
   const onErrors = inForce.find((option) => option.startsWith('errors='));
-  if (onErrors !== 'errors=remount-ro') return onErrors ?? 'no behaviour on errors';
+  if (onErrors !== 'errors=remount-ro') return onErrors ?? 'no errors= option';
   const isBarrierless = (option: string): boolean =>
     option === 'nobarrier' && asked.includes('barrier=0');
   const odd = EXT4_CHOICES.find((option) => inForce.includes(option));

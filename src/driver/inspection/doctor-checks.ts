@@ -237,7 +237,7 @@ async function stateDirectory({ stateDirectory: path }: DoctorContext): Promise<
   const { mode, uid } = statSync(path);
   if ((mode & 0o022) !== 0 || uid !== 0) {
     findings.push({
-      found: `others than root can write to ${path}`,
+      found: `users other than root can write to ${path}`,
       remedy: `chown root ${path} and chmod 700 ${path}`,
     });
   }

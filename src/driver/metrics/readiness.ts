@@ -30,7 +30,7 @@ export class Readiness {
       this.#last = { answer, at: performance.now() };
       return answer;
     });
-    return withTimeout(asked, TIMEOUT_MS, () => 'the check of its pools does not end');
+    return withTimeout(asked, TIMEOUT_MS, () => 'the check of its pools takes too long');
   }
 
   async #ask(): Promise<string | null> {

@@ -63,7 +63,7 @@ export class StorageMetrics {
     });
     this.#events = new Counter({
       name: 'blockdelta_pool_events_total',
-      help: 'what pools have logged by themselves, by level',
+      help: 'what pools have logged outside of calls, by level',
       labelNames: ['pool', 'level'],
       registers: [registry],
     });

@@ -149,7 +149,7 @@ function tooSmallToGrow(
   if (fsType !== 'btrfs' || deviceBytes >= least || errorCode(thrown) !== 'EINVAL') return null;
   return CsiError.failedPrecondition(
     `the btrfs file system of volume ${volumeId} cannot be grown to its device of ${deviceBytes} bytes: the kernel ` +
-      `grows none to less than ${least}; expand the volume to that, or more, with ControllerExpandVolume`,
+      `cannot grow a btrfs to less than ${least} bytes; expand the volume to at least that with ControllerExpandVolume`,
     { cause: thrown },
   );
 }

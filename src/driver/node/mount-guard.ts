@@ -76,8 +76,8 @@ export async function mountGuarded(deps: Dependencies, guarded: GuardedMount): P
   const unasked = await unaskedInForce(type, source, options, after);
   if (unasked === null) return;
   throw CsiError.failedPrecondition(
-    `the ${type} file system of volume ${guarded.volume.volumeId} came up with ${unasked}, which nobody asked for, ` +
-      'and is unmounted again: another process writes to its device; end the process that has it open, then try again',
+    `the ${type} file system of volume ${guarded.volume.volumeId} was mounted with ${unasked}, although nobody asked for it, ` +
+      'and has been unmounted: another process writes to its device; end the process that has it open, then try again',
   );
 }
 

@@ -93,7 +93,7 @@ export async function publishVolume(
 async function targetOf({ targetPath, resolvedPath }: PublicationRecord): Promise<string> {
   if (resolvedPath === null) {
     throw CsiError.failedPrecondition(
-      `the parent directory of target_path ${targetPath} does not exist; its creation is the caller's part`,
+      `the parent directory of target_path ${targetPath} does not exist; the caller has to create it`,
     );
   }
   await assertNoLink(resolvedPath);
@@ -175,7 +175,7 @@ async function stagedSource(
   const reason = exceeds(staged, record?.capability, request);
   if (reason !== null) {
     throw CsiError.failedPrecondition(
-      `volume ${volumeId} is staged at ${stagingPath} ${reason}; unstage it and stage it as it is to be published`,
+      `volume ${volumeId} is staged at ${stagingPath} ${reason}; unstage it, then stage it the way it is going to be published`,
     );
   }
   if (capability.accessType === 'mount') {
@@ -240,7 +240,7 @@ function conflict(elsewhere: PublicationRecord, request: PublicationRecord): str
     return 'with another volume_capability';
   }
   if (accessType === 'block' && isReadOnly(elsewhere) !== isReadOnly(request)) {
-    return `${isReadOnly(elsewhere) ? 'read-only' : 'for writing'}: a raw device is the one or the other for all its users`;
+    return `${isReadOnly(elsewhere) ? 'read-only' : 'for writing'}: a raw device is either read-only or writable for all its users`;
   }
   return null;
 }

@@ -89,7 +89,7 @@ export async function stageVolume(
 
 /**
  * A copy larger than its source that is staged and still awaits its growth was left so by a kill: it
- * starts over, since what can only grow unmounted would else be in the way of every repeated call.
+ * begins again: a file system that can only grow unmounted would make every repeated call fail.
  */
 async function releaseHalfStaged(
   deps: NodeDependencies,
@@ -145,7 +145,7 @@ async function stagingDirectory({
   const found = directory === null ? null : await entryAt(directory);
   if (directory === null || found === null) {
     throw CsiError.failedPrecondition(
-      `staging_target_path ${path} does not exist; its creation is the caller's part`,
+      `staging_target_path ${path} does not exist; the caller has to create it`,
     );
   }
   if (!found.isDirectory()) {

@@ -227,7 +227,7 @@ function reportLost(logger: Logger, lost: LostRows): void {
 }
 
 /**
- * One pool that is away is told by health, metrics and the log. A failing Probe has the plugin restarted,
+ * Health, metrics and the log report a single pool that is away. A failing Probe has the plugin restarted,
  * and its clients with it, which helps no pool and takes the others away for a while.
  */
 function assertSomeWork(registry: BackendRegistry): void {

@@ -109,7 +109,7 @@ export class PoolRecovery {
     const before = registry.states.find((state) => state.pool === pool)?.failure ?? null;
     registry.recordCheck(pool, failure);
     if (failure !== null && before === null) {
-      logger.warn({ pool, err: failure }, 'the pool does not work any more; calls for it fail');
+      logger.warn({ pool, err: failure }, 'the pool has stopped working; calls for it fail');
     } else if (failure === null && before !== null) {
       logger.info({ pool }, 'the pool works again');
     }

@@ -176,7 +176,7 @@ async function settleVolume(
   if (volume.state === 'creating' && (await backend.isInitialized(volumeId))) {
     await catalogue.setVolumeState(volumeId, 'ready');
     report.differences.push(
-      `volume ${volumeId} was in use, but the catalogue had it as being created: it is ready`,
+      `volume ${volumeId} was in use, although the catalogue said that it was being created; it is marked as ready now`,
     );
     return;
   }

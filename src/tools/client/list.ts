@@ -62,7 +62,7 @@ export class MetadataList {
     const capacity = BigInt(message.volume_capacity_bytes);
     const type = message.block_metadata_type;
     if (capacity < 0n) {
-      throw new InvalidListError(`the list names a volume of ${capacity} bytes`);
+      throw new InvalidListError(`the list says that the volume has ${capacity} bytes`);
     }
     if (capacity !== (this.capacityBytes ?? capacity)) {
       throw new InvalidListError(

@@ -79,7 +79,7 @@ export async function removeLeftVolumes(
       runtime.report(`${end} volume ${volumeId}, which an interrupted command had left`);
     } else if (recorded !== null) {
       runtime.report(
-        `volume ${recorded} of an interrupted command was not looked for: the driver makes none of its name, ` +
+        `volume ${recorded} of an interrupted command was not looked for: the driver creates no volume of its name, ` +
           `${nameOf(record, entry)}, so it should be gone`,
       );
     }

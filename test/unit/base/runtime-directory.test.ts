@@ -163,7 +163,8 @@ for (const [what, make] of Object.entries(ODD_ENTRIES)) {
       entry.discard();
     });
     assert.deepEqual(treated, [next]);
-    const stays = /kind-0000000000000000, which no command uses any more, stays: .*remove it/;
+    const stays =
+      /kind-0000000000000000 is no longer used by a command, but was not removed: .*remove it/;
     assert.match(reports.join('\n'), stays);
   });
 }

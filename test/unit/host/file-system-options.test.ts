@@ -46,7 +46,7 @@ test('an mkfs option that is not listed, or whose value is not, is INVALID_ARGUM
       throwsWith(parse, 'INVALID_ARGUMENT', /mkfsOptions/);
     }
   }
-  const named = /'-F' is not an option for mkfs.ext4; served are, for ext4: -b -i -I/;
+  const named = /'-F' is not an option for mkfs.ext4; supported are, for ext4: -b -i -I/;
   throwsWith(() => parseMkfsOptions('-F x', FIELD, 'ext4'), 'INVALID_ARGUMENT', named);
   throwsWith(() => parseMkfsOptions('-z 1', FIELD, null), 'INVALID_ARGUMENT', /ext4.*xfs.*btrfs/);
 });

@@ -95,7 +95,7 @@ test('a started pool that fails its check is recorded and logged once, and so is
   for (let round = 0; round < 3; round += 1) await recovery.check();
   assert.equal(registry.states[0]?.failure, null);
   assert.deepEqual(lines, [
-    'warn near: the pool does not work any more; calls for it fail',
+    'warn near: the pool has stopped working; calls for it fail',
     'info near: the pool works again',
   ]);
 });
