@@ -8,7 +8,7 @@ import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after } from 'node:test';
 import type { StatusName } from '../../src/base/errors.js';
-import { SqliteConnection } from '../../src/base/sqlite-connection.js';
+import { SqliteConnection } from '../../src/driver/database/connection.js';
 import { blockCapability, CsiClient, mountCapability } from '../support/csi-client.js';
 import { isNightly } from '../support/nightly.js';
 import { type HeldVolume, MIB, Orchestrator, untilSettled } from '../support/orchestrator.js';

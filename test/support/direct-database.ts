@@ -3,7 +3,6 @@
  * them on threads (openCatalogue, openLedger).
  */
 
-import type { SqliteConnection } from '../../src/base/sqlite-connection.js';
 import type {
   AsyncLedger,
   OpenLedger,
@@ -18,6 +17,7 @@ import {
   catalogueCalls,
   catalogueDefinition,
 } from '../../src/driver/catalogue/sqlite-catalogue.js';
+import type { SqliteConnection } from '../../src/driver/database/connection.js';
 import type { DatabaseDefinition } from '../../src/driver/database/definition.js';
 import { openSound } from '../../src/driver/database/sound-database.js';
 

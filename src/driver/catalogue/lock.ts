@@ -4,7 +4,7 @@
  */
 import { existsSync } from 'node:fs';
 import { CsiError } from '../../base/errors.js';
-import { SqliteConnection } from '../../base/sqlite-connection.js';
+import { SqliteConnection } from '../database/connection.js';
 import { explainFailure } from '../database/definition.js';
 import { catalogueDefinition } from './sqlite-catalogue.js';
 

@@ -3,8 +3,8 @@
  * decides how many there are, and for how long.
  */
 
-import type { SqliteConnection } from '../../base/sqlite-connection.js';
 import { freesSpace, reads } from '../database/calls.js';
+import type { SqliteConnection } from '../database/connection.js';
 import type { NewRetainedBase, RetainedBaseRecord, SnapshotRecord } from './records.js';
 import * as rows from './rows.js';
 

@@ -2,7 +2,7 @@
 
 import type { StringMap } from '../../base/csi/string-map.js';
 import type { VolumeCapability } from '../../base/csi/volume-capability.js';
-import type { Row } from '../../base/sqlite-connection.js';
+import type { Row } from '../database/connection.js';
 import type {
   ControllerPublicationRecord,
   GroupSnapshotRecord,

@@ -4,8 +4,8 @@
  */
 
 import { CsiError } from '../../base/errors.js';
-import { insertUnique, type SqliteConnection } from '../../base/sqlite-connection.js';
 import { freesSpace, reads, takesSpace, writes } from '../database/calls.js';
+import { insertUnique, type SqliteConnection } from '../database/connection.js';
 import type {
   GroupSnapshotRecord,
   ListPage,

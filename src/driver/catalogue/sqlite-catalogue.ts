@@ -8,8 +8,8 @@
  */
 
 import { CsiError } from '../../base/errors.js';
-import type { SqliteConnection } from '../../base/sqlite-connection.js';
 import { reads, writes } from '../database/calls.js';
+import type { SqliteConnection } from '../database/connection.js';
 import { serveDatabase } from '../database/database-service.js';
 import type { DatabaseDefinition } from '../database/definition.js';
 import type { UnfinishedWork } from './records.js';

@@ -1,7 +1,7 @@
 /** The catalogue's calls for monitoring: how many objects there are. */
 
-import type { Row, SqliteConnection } from '../../base/sqlite-connection.js';
 import { reads } from '../database/calls.js';
+import type { Row, SqliteConnection } from '../database/connection.js';
 
 export interface CatalogueStatistics {
   pools: PoolCounts[];

@@ -4,8 +4,8 @@
  * no rules of CSI.
  */
 
-import type { SqliteConnection } from '../../base/sqlite-connection.js';
 import { freesSpace, reads, takesSpace } from '../database/calls.js';
+import type { SqliteConnection } from '../database/connection.js';
 import type { ControllerPublicationRecord, PublicationRecord, StagingRecord } from './records.js';
 import * as rows from './rows.js';
 

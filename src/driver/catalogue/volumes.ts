@@ -1,8 +1,8 @@
 /** The catalogue's calls about volumes. Each one is a transaction. Knows no rules of CSI. */
 
 import type { StringMap } from '../../base/csi/string-map.js';
-import { insertUnique, type SqliteConnection } from '../../base/sqlite-connection.js';
 import { freesSpace, reads, takesSpace, writes } from '../database/calls.js';
+import { insertUnique, type SqliteConnection } from '../database/connection.js';
 import type { ListPage, VolumeRecord, VolumeState } from './records.js';
 import * as rows from './rows.js';
 

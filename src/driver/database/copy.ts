@@ -22,7 +22,7 @@ import {
 } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, errorCode } from '../../base/errors.js';
-import type { SqliteConnection } from '../../base/sqlite-connection.js';
+import type { SqliteConnection } from './connection.js';
 import { type DatabaseDefinition, damaged } from './definition.js';
 import { lockHolder, openCopy } from './sound-database.js';
 import { logDamage, withLog } from './wal-check.js';

@@ -8,8 +8,8 @@
  */
 import { workerData } from 'node:worker_threads';
 import { CsiError, StatusCode } from '../../base/errors.js';
-import type { SqliteConnection } from '../../base/sqlite-connection.js';
 import type { CallKind, DatabaseCall, DatabaseCalls } from './calls.js';
+import type { SqliteConnection } from './connection.js';
 import { type DatabaseDefinition, isFull } from './definition.js';
 import { checkpoint, openSound, restartLog } from './sound-database.js';
 import { SpaceReserve } from './space-reserve.js';

@@ -3,7 +3,7 @@
  * version it claims.
  */
 
-import { SqliteConnection } from '../../base/sqlite-connection.js';
+import { SqliteConnection } from './connection.js';
 import { type DatabaseDefinition, damaged } from './definition.js';
 
 type Schema = Pick<DatabaseDefinition, 'label' | 'file' | 'remedy' | 'steps'>;

@@ -8,7 +8,7 @@
  * log holds CHECKPOINT_PAGES, because SQLite silently drops whatever a damaged log holds.
  */
 import { readFileSync, statSync } from 'node:fs';
-import { SqliteConnection } from '../../base/sqlite-connection.js';
+import { SqliteConnection } from './connection.js';
 import { type DatabaseDefinition, damaged, explainFailure } from './definition.js';
 import { migrate } from './migrate.js';
 import { walDamage } from './wal-check.js';

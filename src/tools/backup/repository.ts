@@ -12,13 +12,15 @@
  * percent-encoded. Knows nothing of drivers, and nothing of what is in an image.
  */
 import { createHash } from 'node:crypto';
-import { constants } from 'node:fs';
+import { closeSync, constants, openSync } from 'node:fs';
 import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { CsiError, errorCode } from '../../base/errors.js';
-import { SqliteConnection } from '../../base/sqlite-connection.js';
+import { tryLock } from '../../base/system/file-lock.js';
 import { readImageHeader } from '../nbd/image-header.js';
 import { formatManifest, type Manifest, parseManifest } from './manifest.js';
+
+const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDWR } = constants;
 
 export interface Backup {
   readonly manifest: Manifest;
@@ -261,25 +263,20 @@ export function chainOf(backup: Backup, { backups, directory }: VolumeBackups): 
 export const imagePathOf = ({ directory, manifest }: Backup): string =>
   join(directory, manifest.image.file);
 
+/** The file stays when the lock is released: another command may have opened it. */
 function lockFile(path: string, volumeId: string): { release(): void } {
-  const database = new SqliteConnection(path, 0);
+  const descriptor = openSync(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0o600);
+  const release = (): void => closeSync(descriptor);
   try {
-    database.exec('PRAGMA locking_mode = EXCLUSIVE');
-    database.exec('BEGIN EXCLUSIVE');
+    if (tryLock(descriptor)) return { release };
   } catch (thrown) {
-    database.close();
-    if (errorCode(thrown)?.startsWith('SQLITE_BUSY') !== true) throw thrown;
-    throw CsiError.aborted(
-      `another command is writing backups of volume ${volumeId} (${path}); try again when it has ended`,
-      { cause: thrown },
-    );
+    release();
+    throw thrown;
   }
-  return {
-    release: () => {
-      database.exec('ROLLBACK');
-      database.close();
-    },
-  };
+  release();
+  throw CsiError.aborted(
+    `another command is writing backups of volume ${volumeId} (${path}); try again when it has ended`,
+  );
 }
 
 async function namesIn(directory: string): Promise<string[]> {

@@ -1,6 +1,6 @@
 /** Manifests and the repository that holds them. */
 import assert from 'node:assert/strict';
-import { readdirSync, renameSync, writeFileSync } from 'node:fs';
+import { readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, beforeEach, test } from 'node:test';
 import { checksumSegments, SEGMENT_BYTES } from '../../../src/tools/backup/checksums.js';
@@ -102,6 +102,14 @@ test('two writers of a volume exclude each other', async () => {
   (await repository.lock('vol-2')).release();
   lock.release();
   (await repository.lock('vol-1')).release();
+});
+
+test('a lock file that is a link to another file is not followed', async () => {
+  const lock = join(repository.volumeDirectory('vol-1'), '.lock');
+  (await repository.lock('vol-1')).release();
+  rmSync(lock);
+  symlinkSync('/nowhere/else', lock);
+  await assert.rejects(repository.lock('vol-1'), { code: 'ELOOP' });
 });
 
 test('a kill while a backup is added or removed leaves no image that no manifest names', async () => {

@@ -2,13 +2,13 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
-import { SqliteConnection } from '../../../src/base/sqlite-connection.js';
 import { openCatalogue } from '../../../src/driver/catalogue/catalogue-client.js';
 import type {
   GroupSnapshotRecord,
   NewSnapshot,
   VolumeRecord,
 } from '../../../src/driver/catalogue/records.js';
+import { SqliteConnection } from '../../../src/driver/database/connection.js';
 import { type DirectCatalogue, openCatalogueHere } from '../../support/direct-database.js';
 import { throwsWith } from '../../support/expect-status.js';
 import { BLOCK, mountOf, snapshotRecord, volumeRecord } from '../../support/records.js';

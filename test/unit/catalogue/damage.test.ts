@@ -13,9 +13,9 @@ import {
 import { join } from 'node:path';
 import { beforeEach, test } from 'node:test';
 import { pino } from 'pino';
-import { SqliteConnection } from '../../../src/base/sqlite-connection.js';
 import { CatalogueBackups, outdated } from '../../../src/driver/catalogue/backups.js';
 import { openCatalogue } from '../../../src/driver/catalogue/catalogue-client.js';
+import { SqliteConnection } from '../../../src/driver/database/connection.js';
 import { walDamage } from '../../../src/driver/database/wal-check.js';
 import { openCatalogueHere } from '../../support/direct-database.js';
 import { eventually } from '../../support/eventually.js';

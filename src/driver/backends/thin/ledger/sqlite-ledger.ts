@@ -6,12 +6,8 @@
  */
 import { randomUUID } from 'node:crypto';
 import { CsiError } from '../../../../base/errors.js';
-import {
-  insertUnique,
-  type Row,
-  type SqliteConnection,
-} from '../../../../base/sqlite-connection.js';
 import { freesSpace, reads, takesSpace, takesSpaceIf, writes } from '../../../database/calls.js';
+import { insertUnique, type Row, type SqliteConnection } from '../../../database/connection.js';
 import { serveDatabase } from '../../../database/database-service.js';
 import type { DatabaseDefinition } from '../../../database/definition.js';
 import type {

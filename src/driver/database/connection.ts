@@ -10,7 +10,7 @@
  */
 import { chmodSync, closeSync, openSync } from 'node:fs';
 import Database from 'better-sqlite3';
-import { CsiError, errorCode } from './errors.js';
+import { CsiError, errorCode } from '../../base/errors.js';
 
 /** Integers are bigint. */
 export type Row = Readonly<Record<string, string | bigint | null>>;
