@@ -36,7 +36,7 @@ const SEARCH_PATH = [
   '/bin',
 ] as const;
 
-/** Debian's package for each program the plugin runs. */
+/** Debian's package for each program that the plugin runs. */
 const PACKAGES: Readonly<Record<string, string>> = {
   env: 'coreutils',
   unshare: 'util-linux',
@@ -49,6 +49,14 @@ const PACKAGES: Readonly<Record<string, string>> = {
   'mkfs.xfs': 'xfsprogs',
   'mkfs.btrfs': 'btrfs-progs',
   btrfstune: 'btrfs-progs',
+};
+
+/** And for those of the tools. */
+const PACKAGES_OF_TOOLS: Readonly<Record<string, string>> = {
+  nbdkit: 'nbdkit',
+  nbdcopy: 'libnbd-bin',
+  'qemu-nbd': 'qemu-utils',
+  'qemu-img': 'qemu-utils',
 };
 
 /** Needed only for btrfs volumes. */
@@ -115,17 +123,29 @@ export class ExecError extends Error {
   }
 }
 
+/** A program that was started, whose pipes somebody has to read. */
+export interface Started {
+  readonly child: ChildProcess;
+  /** What it was given; null: it has no limits. */
+  readonly limits: Limits | null;
+}
+
+export interface StartOptions extends Rights, Pick<RunOptions, 'outlivesLocking' | 'lockTimeoutS'> {
+  /** File descriptor 3 is a pipe too. */
+  hasExtraPipe?: boolean;
+}
+
 /**
- * Runs a program to its end. Rejects with ExecError, with FAILED_PRECONDITION if it is not installed, with INTERNAL
- * if a path is relative, and as `outlivesLocking` says.
+ * Starts a program. Rejects with FAILED_PRECONDITION if it is not installed, with INTERNAL if a path is relative, and as
+ * `outlivesLocking` says.
  */
-export async function run(
+export async function start(
   command: string,
   args: readonly Argument[],
-  options: RunOptions = {},
-): Promise<RunResult> {
+  options: StartOptions = {},
+): Promise<Started> {
   const words = argumentWords(command, args);
-  const { outlivesLocking: locked } = options;
+  const { outlivesLocking: locked, hasExtraPipe = false } = options;
   const { line, limits } = await sandbox(options, locked !== undefined);
   const guard =
     locked === undefined ? [] : [await findProgram(OUTLIVING[0]), ...OUTLIVING.slice(1)];
@@ -134,14 +154,24 @@ export async function run(
   const child = spawn(first as string, rest, {
     cwd: '/',
     env: limits === null ? ENVIRONMENT : LIMITED_ENVIRONMENT,
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: ['ignore', 'pipe', 'pipe', ...(hasExtraPipe ? (['pipe'] as const) : [])],
     detached: locked !== undefined,
   });
+  return { child, limits };
+}
+
+/** Runs a program to its end. Rejects with ExecError, and as `start` does. */
+export async function run(
+  command: string,
+  args: readonly Argument[],
+  options: RunOptions = {},
+): Promise<RunResult> {
+  const { child, limits } = await start(command, args, options);
   return new Execution(command, child, options, limits).result();
 }
 
 /** The lock belongs to the open file, which the command inherits, so it is released however the command ends. */
-async function locking(device: string, options: RunOptions): Promise<string[]> {
+async function locking(device: string, options: StartOptions): Promise<string[]> {
   const wait = [
     '-w',
     String(options.lockTimeoutS ?? LOCK_TIMEOUT_S),
@@ -175,12 +205,8 @@ export async function missingPrograms(): Promise<
   return missing.flat();
 }
 
-/**
- * The path of an installed program. FAILED_PRECONDITION, with Debian's package for it, if there is none.
- *
- * @param debian the package of a program that the plugin itself never runs
- */
-export async function findProgram(name: string, debian = PACKAGES[name]): Promise<string> {
+/** The path of an installed program. FAILED_PRECONDITION, with Debian's package for it, if there is none. */
+export async function findProgram(name: string): Promise<string> {
   for (const directory of SEARCH_PATH) {
     const path = join(directory, name);
     try {
@@ -190,6 +216,7 @@ export async function findProgram(name: string, debian = PACKAGES[name]): Promis
       // Tried in the next directory.
     }
   }
+  const debian = PACKAGES[name] ?? PACKAGES_OF_TOOLS[name];
   const remedy = debian === undefined ? '' : `; install the Debian package ${debian}`;
   throw CsiError.failedPrecondition(`the program ${name} is not installed on this node${remedy}`);
 }

@@ -1,32 +1,21 @@
 /**
- * One process of nbdkit, nbdcopy, qemu-nbd or qemu-img: how it starts and how it ends.
+ * One process of nbdkit, nbdcopy, qemu-nbd or qemu-img: its rights, and how it ends.
  *
- * Each runs behind blockdelta-confine: without capabilities, but for that to write other users' files, and the
- * kernel kills it when this process ends, however it ends. Unlike the programs of host/exec.ts these run for
- * as long as a backup takes, so nothing limits their time; an AbortSignal kills them. Knows no program's
- * arguments.
+ * Each runs without capabilities, but for that to write other users' files. Unlike what base/process/exec.ts
+ * runs to its end these run for as long as a backup takes, so nothing limits their time; an AbortSignal kills them.
+ * Knows no program's arguments.
  */
-import { type ChildProcess, spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import type { Readable } from 'node:stream';
 import { CsiError, errorCode } from '../../base/errors.js';
-import { ExecError, findProgram } from '../../base/process/exec.js';
-import { type Argument, argumentWords } from '../../base/process/program-arguments.js';
-import { NOT_CONFINED_EXIT_CODE, sandbox } from '../../base/process/sandbox.js';
+import { ExecError, start } from '../../base/process/exec.js';
+import type { Argument } from '../../base/process/program-arguments.js';
+import { NOT_CONFINED_EXIT_CODE } from '../../base/process/sandbox.js';
 
-/** Debian's package for each program. */
-const PACKAGES = {
-  nbdkit: 'nbdkit',
-  nbdcopy: 'libnbd-bin',
-  'qemu-nbd': 'qemu-utils',
-  'qemu-img': 'qemu-utils',
-} as const;
-export type ProgramName = keyof typeof PACKAGES;
+export type ProgramName = 'nbdkit' | 'nbdcopy' | 'qemu-nbd' | 'qemu-img';
 
 /** What writes images: root may keep them in a directory of another user. */
 const WRITERS: readonly ProgramName[] = ['qemu-nbd', 'qemu-img'];
-
-/** Nothing of the caller's environment may choose plugins, libraries or messages. */
-const ENVIRONMENT = { LC_ALL: 'C', PATH: '/usr/sbin:/usr/bin:/sbin:/bin' };
 
 const STDERR_TAIL_BYTES = 4096;
 
@@ -76,16 +65,9 @@ export class Program {
     args: readonly Argument[],
     { signal }: StartOptions = {},
   ): Promise<Program> {
-    const words = argumentWords(name, args);
-    const path = await findProgram(name, PACKAGES[name]);
-    const { line } = await sandbox({ files: WRITERS.includes(name) }, false);
     signal?.throwIfAborted();
-    const [first, ...rest] = [...line, path, ...words];
-    const child = spawn(first as string, rest, {
-      cwd: '/',
-      env: ENVIRONMENT,
-      stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
-    });
+    const rights = { files: WRITERS.includes(name) };
+    const { child } = await start(name, args, { ...rights, hasExtraPipe: true });
     return new Program(name, child, signal);
   }
 
