@@ -155,7 +155,7 @@ Result<ThinPoolStatus> ParseThinPoolStatus(std::string_view line) {
   status.metadata_low_water_blocks =
       words.Number("the metadata low water mark", kMaxMetadataBlocks);
   if (status.held_root == uint64_t{0}) words.Reject("the held root", "is the superblock itself");
-  RETURN_IF_ERROR(words.TakeStatus());
+  if (!words.ok()) return words.TakeStatus();
   return status;
 }
 
@@ -170,7 +170,7 @@ Result<ThinStatus> ParseThinStatus(std::string_view line) {
   // Not compared with the mapped sectors: the kernel reads the two at different times.
   static_cast<void>(words.NumberOrDash("the highest sector", kMaxSectors));
   words.ExpectEnd();
-  RETURN_IF_ERROR(words.TakeStatus());
+  if (!words.ok()) return words.TakeStatus();
   return status;
 }
 
@@ -190,7 +190,7 @@ Result<ThinTable> ParseThinTable(std::string_view line) {
   table.device_id = static_cast<uint32_t>(words.Number("the device id", kMaxThinId));
   if (!words.AtEnd()) words.Take("the external origin");
   words.ExpectEnd();
-  RETURN_IF_ERROR(words.TakeStatus());
+  if (!words.ok()) return words.TakeStatus();
   return table;
 }
 
