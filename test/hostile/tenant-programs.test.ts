@@ -117,15 +117,3 @@ test('H3: dev is refused, and a raw device remains usable at its target', async 
   closeSync(openSync(node.targetPath(volume.volumeId), 'r+'));
   await ended(volume);
 });
-
-test('H3: volumes that an older plugin mounted with suid and dev lose them when they are published again', async () => {
-  const { volume, staging, target } = await trapped(mountCapability('ext4'));
-  for (const path of [staging, target]) {
-    execFileSync('mount', ['-o', 'remount,bind,suid,dev', path]);
-    assert.deepEqual(await flags(path), []);
-  }
-  await node.stage(volume, mountCapability('ext4'));
-  await node.publish(volume, mountCapability('ext4'));
-  for (const path of [staging, target]) assert.deepEqual(await flags(path), ['nodev', 'nosuid']);
-  await ended(volume);
-});

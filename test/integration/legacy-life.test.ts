@@ -234,6 +234,6 @@ test('without the setting the old services are UNIMPLEMENTED, and what loads the
   connection.close();
   assert.equal(await plugin.stop(), 0);
   const loaded = readdirSync(coverage).map((name) => readFileSync(join(coverage, name), 'utf8'));
-  assert.match(loaded.join(), /\/src\/plugin\/server\.js/);
-  assert.doesNotMatch(loaded.join(), /\/src\/legacy\/|csi-v0/);
+  assert.match(loaded.join(), /\/src\/driver\/plugin\/server\.js/);
+  assert.doesNotMatch(loaded.join(), /\/src\/driver\/legacy\/|csi-v0/);
 });

@@ -199,7 +199,7 @@ test('H20: a btrfs below the least size to grow to is served, and grows to that 
   const capability = mountCapability('btrfs');
   const source = await filled('btrfs', small);
   const refusal = ({ volumeId }: VolumeRecord) =>
-    new RegExp(`${volumeId}.*none to less than ${least}.*ControllerExpand`);
+    new RegExp(`${volumeId}.*a btrfs to less than ${least} bytes.*ControllerExpand`);
   await node.stage(source, capability);
   await node.expand(source);
   await node.enlarge(source, between);

@@ -202,7 +202,11 @@ test(`NP7: ${MULTI}, block: all targets are read-only or none, as the device is`
   for (const readonly of [true, false]) {
     await node.publish(volume, capability, { target_path: first, readonly });
     const answer = node.publish(volume, capability, { target_path: second, readonly: !readonly });
-    await rejectsWith(answer, 'FAILED_PRECONDITION', /one or the other for all its users/);
+    await rejectsWith(
+      answer,
+      'FAILED_PRECONDITION',
+      /either read-only or writable for all its users/,
+    );
     assert.equal(await node.deviceReadOnly(volume), readonly);
     await node.publish(volume, capability, { target_path: second, readonly });
     await node.unpublish(volume, { target_path: first });

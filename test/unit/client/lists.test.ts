@@ -81,7 +81,7 @@ const VIOLATIONS: readonly [what: string, list: string, found: RegExp, startingO
     ['changes its capacity across a cut', '0+5 | /999', /capacity/],
     ['changes its type', '0+5, /1000/FIXED_LENGTH', /type/],
     ['starts again after a cut', '0+10 20+10 | 0+10', /from 30/],
-    ['is empty, of a volume of negative size', '/-4096', /a volume of -4096 bytes/],
+    ['is empty, of a volume of negative size', '/-4096', /the volume has -4096 bytes/],
     ['ends before the requested offset', '0+50', /requested from 50/, 50],
   ];
 
