@@ -69,7 +69,7 @@ export function encode(typeName: string, message: object): Buffer {
   return Buffer.from(type.encode(type.fromObject(message)).finish());
 }
 
-/** The decoded message, as csi/proto.ts describes. @throws CsiError INTERNAL, as fieldsOf does */
+/** The decoded message, as base/csi/proto.ts describes. @throws CsiError INTERNAL, as fieldsOf does */
 export function decode<Message>(typeName: string, bytes: Buffer): Message {
   const type = csiMessage(typeName);
   try {

@@ -1,6 +1,6 @@
 /**
- * Parsers of single request fields, from decoded values (csi/proto.ts describes them) to the types of
- * domain/. Knows the limits that CSI sets on fields, and no RPC.
+ * Parsers of single request fields, from decoded values (proto.ts describes them) to the types of
+ * this room. Knows the limits that CSI sets on fields, and no RPC.
  *
  * The parameters have the types that the decoder yields. The parsers check them at run time as well, so
  * that a decoder with other settings cannot turn a value into a different one.

@@ -1,4 +1,4 @@
-/** Parses topology messages and rejects those that break CSI's rules. domain/topology.ts defines their meaning. */
+/** Parses topology messages and rejects those that break CSI's rules. topology.ts defines their meaning. */
 import { CsiError } from '../errors.js';
 import { parseMap } from './fields.js';
 import type { StringMap } from './string-map.js';

@@ -12,7 +12,7 @@ export class ConfigError extends Error {
 /** The longest socket path that Node binds without truncating it (sun_path less its NUL). */
 export const SOCKET_PATH_MAX = 107;
 const NODE_ID_MAX = 128;
-/** The smallest useful embedded pool (backends/reflink/embedded-pool.ts, backends/thin/embedded-devices.ts). */
+/** The smallest useful embedded pool (backends/reflink/embedded-pool.ts, driver/backends/thin/pool/embedded-devices.ts). */
 const EMBEDDED_POOL_MINIMUM = '512Mi';
 
 export function parseEndpoint(value: string | undefined): string {

@@ -255,7 +255,6 @@ type NameWithDefault = {
 }[SettingName];
 
 const LEGACY_VERSIONS = ['0.3', '0.1'] as const;
-const SWITCH = ['on', 'off'] as const;
 const PROPAGATION = ['auto', 'required', 'off'] as const;
 const ON_OFF = ['on', 'off'] as const;
 const ALLOCATIONS = ['full', 'sparse'] as const;
@@ -322,7 +321,7 @@ export function parseConfig(env: Environment): Config {
       parseChoice(
         'BLOCKDELTA_CONTROLLER_PUBLISH',
         text('BLOCKDELTA_CONTROLLER_PUBLISH'),
-        SWITCH,
+        ON_OFF,
       ) === 'on',
     maxVolumesPerNode: count('BLOCKDELTA_MAX_VOLUMES_PER_NODE', 0, 100_000),
     topologyKey: parseTopologyKey(topologyKey),
@@ -335,7 +334,7 @@ export function parseConfig(env: Environment): Config {
     logLevel: parseChoice('BLOCKDELTA_LOG_LEVEL', text('BLOCKDELTA_LOG_LEVEL'), LOG_LEVELS),
     metricsAddress: metricsAddress(given('BLOCKDELTA_METRICS_ADDRESS')),
     metricsOfVolumes:
-      parseChoice('BLOCKDELTA_METRICS_VOLUMES', text('BLOCKDELTA_METRICS_VOLUMES'), SWITCH) ===
+      parseChoice('BLOCKDELTA_METRICS_VOLUMES', text('BLOCKDELTA_METRICS_VOLUMES'), ON_OFF) ===
       'on',
     shutdownGraceMs: 1000 * count('BLOCKDELTA_SHUTDOWN_GRACE_SECONDS', 0, 3600),
     maxConnections: count('BLOCKDELTA_MAX_CONNECTIONS', 8, 10_000),

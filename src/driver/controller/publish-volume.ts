@@ -104,12 +104,14 @@ async function publish(
   const [existing] = await catalogue.controllerPublications(volumeId);
   if (existing !== undefined) return assertSame(existing, publication);
   const { maxVolumesPerNode } = config;
-  const count = maxVolumesPerNode === 0 ? 0 : (await catalogue.listControllerPublications()).length;
-  if (maxVolumesPerNode > 0 && count >= maxVolumesPerNode) {
-    throw CsiError.resourceExhausted(
-      `node ${nodeId} has ${count} volumes published and BLOCKDELTA_MAX_VOLUMES_PER_NODE is ` +
-        `${maxVolumesPerNode}; unpublish one first`,
-    );
+  if (maxVolumesPerNode > 0) {
+    const count = (await catalogue.listControllerPublications()).length;
+    if (count >= maxVolumesPerNode) {
+      throw CsiError.resourceExhausted(
+        `node ${nodeId} has ${count} volumes published and BLOCKDELTA_MAX_VOLUMES_PER_NODE is ` +
+          `${maxVolumesPerNode}; unpublish one first`,
+      );
+    }
   }
   await catalogue.putControllerPublication(publication);
 }

@@ -10,7 +10,7 @@ import protobuf from 'protobufjs';
 import { CONVERSION } from '../../base/csi/proto.js';
 import { CsiError } from '../../base/errors.js';
 
-/** A message of any type. RequestOf in csi/service.ts is the message of one RPC. */
+/** A message of any type. RequestOf in base/csi/service.ts is the message of one RPC. */
 export type DecodedMessage = Readonly<Record<string, unknown>>;
 
 /** The decoded message; or an empty one, and INVALID_ARGUMENT with the reason. */

@@ -36,7 +36,7 @@ export interface ConnectionsOptions {
 
 /** How routers reach this node. */
 export type RoutedListen = Omit<TlsListenerOptions, 'logger' | 'accept'> & {
-  /** What calls must name as their destination (csi/routed-calls.ts). */
+  /** What calls must name as their destination (base/csi/routed-calls.ts). */
   readonly destination: string;
 };
 

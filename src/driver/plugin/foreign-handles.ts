@@ -3,7 +3,7 @@
  * know the object would otherwise take it for one that was deleted: DeleteSnapshot would succeed and leave
  * the snapshot where it is, and a delta would be "not found", which means a full backup.
  *
- * Comes before the handlers, for all services, and knows RPCs only by the table of csi/handle-fields.ts.
+ * Comes before the handlers, for all services, and knows RPCs only by the table of base/csi/handle-fields.ts.
  */
 
 import { type GivenHandle, handlesIn } from '../../base/csi/handle-fields.js';

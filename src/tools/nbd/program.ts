@@ -66,8 +66,8 @@ export class Program {
     { signal }: StartOptions = {},
   ): Promise<Program> {
     signal?.throwIfAborted();
-    const rights = { files: WRITERS.includes(name) };
-    const { child } = await start(name, args, { ...rights, hasExtraPipe: true });
+    const options = { files: WRITERS.includes(name), hasExtraPipe: true };
+    const { child } = await start(name, args, options);
     return new Program(name, child, signal);
   }
 

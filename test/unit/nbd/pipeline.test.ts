@@ -1,4 +1,4 @@
-/** nbdkit, nbdcopy, qemu-nbd and qemu-img as src/nbd runs them, on files: no root is needed. */
+/** nbdkit, nbdcopy, qemu-nbd and qemu-img as src/tools/nbd runs them, on files: no root is needed. */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';

@@ -54,10 +54,8 @@ async function byChanges(settings: Settings, driver: Driver): Promise<Curve> {
     base = target;
   }
   return {
-    ...{
-      name: 'driver-changes',
-      title: `Delta by blocks of 4 KiB changed, in a full volume of ${volumeMiB} MiB`,
-    },
+    name: 'driver-changes',
+    title: `Delta by blocks of 4 KiB changed, in a full volume of ${volumeMiB} MiB`,
     x: 'blocks changed',
     y: TIME,
     lines: await timed(settings, driver, pairs),
@@ -76,10 +74,8 @@ async function byVolumeSize(settings: Settings, driver: Driver): Promise<Curve> 
     pairs.push({ x: sizeMiB, base, target });
   }
   return {
-    ...{
-      name: 'driver-volume-size',
-      title: `Delta by the size of a full volume, ${blocks} blocks changed`,
-    },
+    name: 'driver-volume-size',
+    title: `Delta by the size of a full volume, ${blocks} blocks changed`,
     x: 'volume (MiB)',
     y: TIME,
     lines: await timed(settings, driver, pairs),
@@ -98,10 +94,8 @@ async function bySnapshots(settings: Settings, driver: Driver): Promise<Curve> {
     if (chain.some((wanted) => wanted === made)) pairs.push({ x: made, base, target });
   }
   return {
-    ...{
-      name: 'driver-snapshots',
-      title: `Delta by the snapshots from base to target, ${blocks} blocks changed in each`,
-    },
+    name: 'driver-snapshots',
+    title: `Delta by the snapshots from base to target, ${blocks} blocks changed in each`,
     x: 'snapshots',
     y: TIME,
     lines: await timed(settings, driver, pairs),

@@ -121,10 +121,8 @@ async function byExtents(settings: Settings): Promise<Curve> {
     await bed.end();
   }
   return {
-    ...{
-      name: 'reflink-extents',
-      title: 'Delta by the extents of the volume, 1 % of them changed',
-    },
+    name: 'reflink-extents',
+    title: 'Delta by the extents of the volume, 1 % of them changed',
     x: 'extents',
     y: 'time of GetMetadataDelta (ms)',
     lines: [stored, direct, bare].filter(({ points }) => points.length > 0),
