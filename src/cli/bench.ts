@@ -4,16 +4,16 @@
  */
 import { randomInt } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { Argument, type Command, InvalidArgumentError } from 'commander';
+import { Argument, Command, InvalidArgumentError } from 'commander';
 import { compare } from '../tools/bench/compare.js';
 import { formatComparison } from '../tools/bench/report/comparison.js';
 import { type Document, formatJson, parseDocument } from '../tools/bench/report/document.js';
 import { formatHtml } from '../tools/bench/report/html.js';
 import { formatMarkdown } from '../tools/bench/report/markdown.js';
 import { formatText } from '../tools/bench/report/text.js';
+import type { SpeedRow } from '../tools/bench/row.js';
 import { runSuites } from '../tools/bench/runner.js';
-import type { Suite } from '../tools/bench/suite.js';
-import { SUITES } from '../tools/bench/suites/index.js';
+import { SUITES, type Suites } from '../tools/bench/suites/index.js';
 import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
 import { complain, messageOf, print, runToExitCode } from './output.js';
@@ -28,7 +28,6 @@ interface BenchOptions {
   rounds: number;
   seed?: number;
   curves: boolean;
-  cold: boolean;
   tiny: boolean;
   json?: string;
   html?: string;
@@ -37,13 +36,12 @@ interface BenchOptions {
 }
 
 const DEFAULT_ROUNDS = 5;
-/** Measures the driver of the endpoint. */
+/** What measures a driver unless others are named. */
 const DRIVER = 'driver';
 
 const HELP = `
-Suites start what they measure, beside their peers, and remove what they have made. A peer that is
-not installed is reported with the package to install. With an endpoint, the default is the suite
-driver alone. Figures depend on the machine; ratios within one run mean something.
+A suite measures the driver at the endpoint or, without one, this plugin on a pool that it makes. It
+removes what it has made. Figures depend on the machine; ratios within one run mean something.
 
 Exit codes:
   0    every suite ran, whatever the figures are
@@ -58,20 +56,31 @@ Exit codes:
   1    a row is worse, beyond noise
   2    wrong usage, or a file is not a report`;
 
+/** What there is to measure, and what its rows are held against. */
+export interface Bench {
+  suites: Suites;
+  table: readonly SpeedRow[];
+}
+
 export function addBenchCommand(program: Command): void {
-  const bench = program
-    .command('bench')
-    .description('measure a CSI driver, and the parts of this plugin beside their peers');
+  program.addCommand(benchCommand({ suites: SUITES, table: [] }).copyInheritedSettings(program));
+}
+
+export function benchCommand({ suites, table }: Bench): Command {
+  const bench = new Command('bench').description('measure a CSI driver: its lists and its calls');
   bench
-    .addArgument(new Argument('[suite...]', 'the suites to run').choices(Object.keys(SUITES)))
+    .addArgument(new Argument('[suite...]', 'the suites to run').choices(Object.keys(suites)))
     .option('--all', 'run every suite', false)
-    .option('--endpoint <endpoint>', "the driver's socket, unix:///path, for the suite driver")
+    .option('--endpoint <endpoint>', "the driver's socket, unix:///path")
     .option('--parameters <key=value>', 'a parameter of its StorageClass; repeatable', addPair, {})
-    .option('--volume-size <bytes>', 'size of its volumes, in bytes or like 256Mi, 1Gi', parseSize)
+    .option(
+      '--volume-size <bytes>',
+      'size of volumes that are filled, in bytes or like 256Mi, 1Gi',
+      parseSize,
+    )
     .option('--rounds <number>', 'rounds of each row', parsePositive, DEFAULT_ROUNDS)
     .option('--seed <number>', 'repeat the order of the rounds of a run', parsePositive)
     .option('--curves', 'also measure how costs grow; takes longer', false)
-    .option('--cold', 'also measure with empty caches: empties those of the machine', false)
     .option('--tiny', 'tiny sizes, to see that the suites run; the figures mean nothing', false)
     .option(
       '--json <file>',
@@ -84,11 +93,12 @@ export function addBenchCommand(program: Command): void {
     .addHelpText('after', HELP)
     .action(async (names: string[]) => {
       const options = bench.opts<BenchOptions>();
-      if (options.list) return print(await listOfSuites());
-      process.exitCode = await runBench(bench, names, options);
+      if (options.list) return print(await listOf(suites));
+      process.exitCode = await runBench(bench, { suites, table }, names, options);
     });
   addCompareCommand(bench);
   addShowCommand(bench);
+  return bench;
 }
 
 function addCompareCommand(bench: Command): void {
@@ -136,11 +146,11 @@ function readReport(command: Command, file: string): Document {
 
 async function runBench(
   command: Command,
+  { suites, table }: Bench,
   asked: readonly string[],
   options: BenchOptions,
 ): Promise<ExitCode> {
-  const names = suitesOf(command, asked, options);
-  // Without one, the suite driver measures this plugin.
+  const names = suitesOf(command, suites, asked, options);
   const endpoint = options.endpoint === undefined ? null : socketPathOf(command, options.endpoint);
   if (endpoint !== null) {
     const problem = await socketProblem(endpoint);
@@ -152,17 +162,17 @@ async function runBench(
   let failed = false;
   const code = await runToExitCode(
     async (signal) => {
-      const suites = await Promise.all(names.map((name) => load(name)));
+      const loaded = await Promise.all(names.map((name) => suites[name]?.()));
       const document = await runSuites(
-        suites,
+        loaded.filter((suite) => suite !== undefined),
         {
           rounds: options.rounds,
           size: options.tiny ? 'tiny' : 'full',
-          endpoint: endpoint === null ? null : `unix://${endpoint}`,
+          socketPath: endpoint,
           parameters: options.parameters,
           volumeBytes: options.volumeSize ?? null,
-          cold: options.cold,
           curves: options.curves,
+          table,
           wholeTable: options.all,
           seed: options.seed ?? randomInt(1, 2 ** 31),
           say: (line) => process.stderr.write(`${line}\n`),
@@ -177,8 +187,13 @@ async function runBench(
   return code === ExitCode.OK && failed ? ExitCode.FAILURE : code;
 }
 
-function suitesOf(command: Command, asked: readonly string[], options: BenchOptions): string[] {
-  if (options.all) return Object.keys(SUITES);
+function suitesOf(
+  command: Command,
+  suites: Suites,
+  asked: readonly string[],
+  options: BenchOptions,
+): string[] {
+  if (options.all) return Object.keys(suites);
   if (asked.length > 0) return [...new Set(asked)];
   if (options.endpoint !== undefined) return [DRIVER];
   return command.error('error: name a suite, or --all, or --endpoint (--list prints the suites)');
@@ -194,16 +209,10 @@ async function write(
   else await print(markdown ? formatMarkdown(document) : formatText(document));
 }
 
-async function listOfSuites(): Promise<string> {
-  const suites = await Promise.all(Object.keys(SUITES).map((name) => load(name)));
-  const width = Math.max(...suites.map(({ name }) => name.length));
-  return suites.map(({ name, describes }) => `${name.padEnd(width)}  ${describes}\n`).join('');
-}
-
-async function load(name: string): Promise<Suite> {
-  const suite = await SUITES[name]?.();
-  if (suite === undefined) throw new Error(`there is no suite '${name}'`);
-  return suite;
+async function listOf(suites: Suites): Promise<string> {
+  const loaded = await Promise.all(Object.values(suites).map((load) => load()));
+  const width = Math.max(...loaded.map(({ name }) => name.length));
+  return loaded.map(({ name, describes }) => `${name.padEnd(width)}  ${describes}\n`).join('');
 }
 
 function addPair(value: string, before: Record<string, string>): Record<string, string> {

@@ -5,8 +5,8 @@
 import { writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { errorCode } from '../base/errors.js';
-import { type MetadataRequest, openMetadata } from '../tools/client/connection.js';
 import { GrainMerger } from '../tools/client/grain.js';
+import { type MetadataRequest, openMetadata } from '../tools/client/metadata-stream.js';
 import { createProgress, readMetadata } from '../tools/client/resumable-stream.js';
 import { CellCounter, type Cells, coarsen } from '../tools/map/cells.js';
 import { factsOf, formatPage, type Grain, type Subject, titleOf } from '../tools/map/page.js';

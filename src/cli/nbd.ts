@@ -8,10 +8,10 @@ import { join } from 'node:path';
 import type { Command } from 'commander';
 import { CsiError, errorCode } from '../base/errors.js';
 import { humanSize } from '../base/human-size.js';
-import { openMetadata } from '../tools/client/connection.js';
 import { CsiDriver } from '../tools/client/driver.js';
 import { GrainMerger } from '../tools/client/grain.js';
 import type { Entry } from '../tools/client/list.js';
+import { openMetadata } from '../tools/client/metadata-stream.js';
 import { publishSnapshot, removeLeftVolumes } from '../tools/client/published-volume.js';
 import {
   createProgress,

@@ -8,10 +8,11 @@ import { createHash } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { after, before } from 'node:test';
 import { Cleanup } from '../../src/tools/bench/cleanup.js';
-import { CsiConnection } from '../../src/tools/bench/csi-connection.js';
-import { ProcessMeter } from '../../src/tools/bench/process-meter.js';
-import { patternSnapshotId } from '../../src/tools/bench/streams/pattern.js';
-import { ServerProcess } from '../../src/tools/bench/streams/server-process.js';
+import { readAllocated } from '../../src/tools/bench/list-reader.js';
+import { CsiConnection } from '../../src/tools/client/connection.js';
+import { ProcessMeter } from '../bench/process-meter.js';
+import { patternSnapshotId } from '../bench/streams/pattern.js';
+import { ServerProcess } from '../bench/streams/server-process.js';
 import { Authority, tlsSettings } from '../support/certificates.js';
 import { TestNetwork } from '../support/network.js';
 import { isNightly } from '../support/nightly.js';
@@ -21,7 +22,6 @@ import { skipUnlessRoot, Workspace } from '../support/workspace.js';
 
 const NODES = [1, 2, 3];
 const STREAMS = 50;
-const RPC = 'GetMetadataAllocated';
 const LONG_MS = 120_000;
 /** About 1.5 MB on the wire; the slowest reader takes a second, and in a nightly run some. */
 const ENTRIES = isNightly ? 400_000 : 120_000;
@@ -75,16 +75,16 @@ async function digestOf(client: CsiConnection, node: number, pauseMs?: number): 
   const onMessage = (message: Buffer): void => {
     hash.update(`${message.length} `).update(message);
   };
-  await client.read(
-    RPC,
-    { snapshot_id: patternSnapshotId(ENTRIES, { nodeId: idOf(node) }) },
+  await readAllocated(
+    client,
+    patternSnapshotId(ENTRIES, { nodeId: idOf(node) }),
     pauseMs === undefined ? { onMessage } : { onMessage, pauseMs },
   );
   return hash.digest('hex');
 }
 
 async function round(expected: string): Promise<void> {
-  const clients = Array.from({ length: 5 }, () => new CsiConnection(router.endpoint));
+  const clients = Array.from({ length: 5 }, () => new CsiConnection(router.endpoint.slice('unix://'.length)));
   try {
     const digests = await Promise.all(
       Array.from({ length: STREAMS }, (_, index) => {
@@ -100,7 +100,7 @@ async function round(expected: string): Promise<void> {
 }
 
 test('fifty streams of mixed speed arrive byte for byte, in bounded memory', async () => {
-  const direct = new CsiConnection(servers[0]?.endpoint ?? '');
+  const direct = new CsiConnection(servers[0]?.socketPath ?? '');
   const expected = await digestOf(direct, 1);
   direct.close();
   await round(expected);

@@ -1,5 +1,5 @@
 /**
- * Each suite of `blockdelta bench` at tiny sizes, through the command: it ends, its report matches the schema, each of
+ * Each suite of `blockdelta bench` and of `scripts/bench` at tiny sizes, through the command: it ends, its report matches the schema, each of
  * its rows is measured or says why not, and nothing is left behind. The first run compiles the C++ peers, which takes
  * half a minute.
  */
@@ -12,7 +12,8 @@ import { Ajv } from 'ajv';
 import { packagePath } from '../../src/base/package-root.js';
 import { formatJson, parseDocument } from '../../src/tools/bench/report/document.js';
 import { SUITES } from '../../src/tools/bench/suites/index.js';
-import { SPEED_TABLE } from '../../src/tools/bench/targets.js';
+import { ALL_SUITES } from '../bench/suites/index.js';
+import { SPEED_TABLE } from '../bench/targets.js';
 import { fullReport } from '../support/bench-report.js';
 import { runCommand, startCommand } from '../support/command.js';
 import { Plugin } from '../support/plugin.js';
@@ -24,10 +25,18 @@ import {
   Workspace,
 } from '../support/workspace.js';
 
+/** What scripts/bench runs. */
+const BENCH = packagePath('.test-build/test/bench/main.js');
 /** They need neither root nor a pool. */
 const WITHOUT_ROOT = ['stream', 'hostile'];
 /** How many curves a suite has. */
-const CURVES: Readonly<Record<string, number>> = { stream: 3, lifecycle: 1, reflink: 1, driver: 3 };
+const CURVES: Readonly<Record<string, number>> = { stream: 1, driver: 3 };
+const OWN_CURVES: Readonly<Record<string, number>> = {
+  stream: 3,
+  lifecycle: 1,
+  reflink: 1,
+  driver: 3,
+};
 const OWN = mkdtempSync(join(tmpdir(), 'bench-suites-'));
 const ENV = { HOME: process.env['HOME'] ?? '/root', TMPDIR: OWN };
 
@@ -37,8 +46,11 @@ const validate = new Ajv({ strictTypes: false }).compile(
   JSON.parse(readFileSync(packagePath('docs/bench-report.schema.json'), 'utf8')),
 );
 
-async function reportOf(t: TestContext, ...args: string[]) {
-  const { code, stdout, stderr } = await runCommand(t, ['bench', ...args, '--json', '-'], ENV);
+async function reportOf(t: TestContext, isOwn: boolean, ...args: string[]) {
+  const json = ['--json', '-'];
+  const { code, stdout, stderr } = isOwn
+    ? await runCommand(t, [...args, ...json], ENV, [], BENCH)
+    : await runCommand(t, ['bench', ...args, ...json], ENV);
   assert.equal(code, 0, stderr);
   const document = parseDocument(stdout);
   assert.equal(validate(document), true, JSON.stringify(validate.errors));
@@ -46,22 +58,26 @@ async function reportOf(t: TestContext, ...args: string[]) {
   return document;
 }
 
-for (const name of Object.keys(SUITES)) {
-  const skip = WITHOUT_ROOT.includes(name) ? false : skipUnlessRoot;
-  test(`the suite ${name} runs at tiny sizes and measures each of its targets and curves`, {
+for (const [isOwn, name] of [
+  ...Object.keys(SUITES).map((each) => [false, each] as const),
+  ...Object.keys(ALL_SUITES).map((each) => [true, each] as const),
+]) {
+  const skip = isOwn && WITHOUT_ROOT.includes(name) ? false : skipUnlessRoot;
+  const command = isOwn ? 'scripts/bench' : 'blockdelta bench';
+  test(`${command} ${name} runs at tiny sizes and measures each of its targets and curves`, {
     skip,
   }, async (t) => {
-    const { rows, curves } = await reportOf(t, name, '--tiny', '--rounds', '2', '--curves');
+    const args = [name, '--tiny', '--rounds', '2', '--curves'];
+    const { rows, curves } = await reportOf(t, isOwn, ...args);
     const names = rows.map((row) => row.name);
-    for (const { name: row } of SPEED_TABLE.filter(({ suite }) => suite === name)) {
-      assert.ok(names.includes(row), row);
-    }
+    const wanted = isOwn ? SPEED_TABLE.filter(({ suite }) => suite === name) : [];
+    for (const { name: row } of wanted) assert.ok(names.includes(row), row);
     assert.ok(rows.length > 0);
     for (const { name: row, ours } of rows) {
       assert.ok(row.startsWith(`${name}-`), row);
       if (ours.rounds.length === 0) t.diagnostic(`${row}: ${ours.missing}`);
     }
-    assert.equal(curves.length, CURVES[name] ?? 0);
+    assert.equal(curves.length, (isOwn ? OWN_CURVES : CURVES)[name] ?? 0);
     for (const { name: curve, lines } of curves) {
       assert.ok(curve.startsWith(`${name}-`), curve);
       for (const { points } of lines) {
@@ -80,7 +96,7 @@ test('a driver of another process is measured, and keeps no object of the run', 
   const plugin = await Plugin.start(workspace, { pools: `main=${pool}` });
   t.after(() => plugin.kill());
   const driver = ['--endpoint', plugin.endpoint, '--volume-size', '16Mi', '--rounds', '2'];
-  const { rows } = await reportOf(t, ...driver);
+  const { rows } = await reportOf(t, false, ...driver);
   assert.ok(rows.every(({ facts }) => facts['driver'] === plugin.endpoint));
   const objects = async (): Promise<unknown[]> => {
     const { entries: volumes } = await plugin.client.controller.ListVolumes({});

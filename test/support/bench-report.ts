@@ -1,7 +1,7 @@
 /** Small reports of `blockdelta bench`, made by hand. */
 import { type Document, reported, SCHEMA } from '../../src/tools/bench/report/document.js';
 import { missingSide, type Row, ratios } from '../../src/tools/bench/row.js';
-import { targetOf } from '../../src/tools/bench/targets.js';
+import { targetOf } from '../bench/targets.js';
 
 export function row(name: string, ours: number[], peer: number[], rest: Partial<Row> = {}): Row {
   const sides = {

@@ -13,14 +13,15 @@ export interface Ended {
   stderr: string;
 }
 
-/** A command that runs. `by` is a program with its arguments that runs it, such as unshare(1). */
+/** A command that runs. `by` is a program with its arguments that runs it, such as unshare(1); `main` another script. */
 export function startCommand(
   t: Pick<TestContext, 'after'>,
   args: readonly string[],
   env: Record<string, string> = {},
   by: readonly string[] = [],
+  main = MAIN,
 ) {
-  const [program = '', ...rest] = [...by, process.execPath, MAIN, ...args];
+  const [program = '', ...rest] = [...by, process.execPath, main, ...args];
   const child = spawn(program, rest, {
     env: { PATH: process.env['PATH'] ?? '', ...env },
     stdio: ['ignore', 'pipe', 'pipe'],

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import type { ServiceError } from '@grpc/grpc-js';
 import { StatusCode } from '../../src/base/errors.js';
-import { ProcessMeter } from '../../src/tools/bench/process-meter.js';
+import { ProcessMeter } from '../bench/process-meter.js';
 import type { Message } from './csi-client.js';
 import { describeTree, type FuzzWorld, makeWorld } from './fuzz-world.js';
 import { startReport } from './plugin-log.js';

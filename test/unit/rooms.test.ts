@@ -15,14 +15,12 @@ const WINGS: Readonly<Record<string, readonly string[]>> = {
     ...['volumes', 'usage', 'catalogue', 'backends', 'csi', 'host', 'database', 'native', 'config'],
   ],
   router: [''],
-  tools: ['bench', 'map', 'backup', 'nbd', 'client', 'conformance'],
+  tools: ['bench', 'map', 'backup', 'nbd', 'conformance', 'client'],
   base: ['csi', 'process', 'listening', 'system', 'settings', ''],
 };
 /** One file for each command. They know every wing. */
 const COMMANDS = ['main', 'cli'];
-/** It measures parts of the plugin and of the router beside their peers. */
-const MEASURING = 'tools/bench';
-/** It judges drivers, this one too, and shares none of its tools with others. */
+/** It judges drivers, this one too, and nothing is built on it. */
 const ALONE = 'tools/conformance';
 
 const SOURCE = packagePath('src');
@@ -56,7 +54,7 @@ function roomOf(file: string): string {
 function mayImport(from: string, to: string): boolean {
   if (from === to || COMMANDS.includes(from)) return true;
   const isInWing = from.split('/')[0] === to.split('/')[0];
-  if (!isInWing) return to.startsWith('base') || (from === MEASURING && !COMMANDS.includes(to));
+  if (!isInWing) return to.startsWith('base');
   return to !== ALONE && rooms.indexOf(to) > rooms.indexOf(from);
 }
 

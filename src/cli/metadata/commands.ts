@@ -4,13 +4,13 @@
  */
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { humanSize } from '../../base/human-size.js';
+import { GrainMerger, parseGrain } from '../../tools/client/grain.js';
+import type { Entry } from '../../tools/client/list.js';
 import {
   type MetadataRequest,
   openMetadata,
   prepareClient,
-} from '../../tools/client/connection.js';
-import { GrainMerger, parseGrain } from '../../tools/client/grain.js';
-import type { Entry } from '../../tools/client/list.js';
+} from '../../tools/client/metadata-stream.js';
 import {
   createProgress,
   type MetadataProgress,

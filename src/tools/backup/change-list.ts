@@ -4,8 +4,9 @@
  * lists fail, not how data is copied.
  */
 import { StatusCode } from '../../base/errors.js';
-import { isServiceError, type MetadataRequest } from '../client/connection.js';
+import { isServiceError } from '../client/connection.js';
 import { type Entry, InvalidListError } from '../client/list.js';
+import type { MetadataRequest } from '../client/metadata-stream.js';
 import {
   createProgress,
   InterruptedError,

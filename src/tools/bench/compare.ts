@@ -77,7 +77,7 @@ function comparable(a: Row, b: Row): [Figures, Figures] {
     ({ target }) => ({
       figure: target?.label ?? '',
       rounds: target?.rounds ?? [],
-      lowerIsBetter: target !== null && 'atMost' in target,
+      lowerIsBetter: !!target && 'atMost' in target,
     }),
     (row) => ({ figure: 'ratio', rounds: ratios(row), lowerIsBetter: row.better !== 'higher' }),
   ];

@@ -2,8 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
-import { CsiConnection } from './csi-connection.js';
-import { ProcessMeter } from './process-meter.js';
+import { CsiDriver } from '../client/driver.js';
 import type { Settings } from './suite.js';
 import type { Workspace } from './workspace.js';
 
@@ -20,16 +19,13 @@ export interface PluginOptions {
 }
 
 export class PluginProcess {
-  readonly meter: ProcessMeter;
   readonly #log: string[] = [];
   readonly #ended: Promise<unknown>;
 
   private constructor(
-    readonly endpoint: string,
-    readonly connection: CsiConnection,
+    readonly driver: CsiDriver,
     private readonly child: ChildProcess,
   ) {
-    this.meter = new ProcessMeter(child.pid ?? 0);
     this.#ended = once(child, 'close');
     child.stderr?.on('data', (chunk: Buffer) => {
       this.#log.push(chunk.toString());
@@ -44,13 +40,13 @@ export class PluginProcess {
     options: PluginOptions = {},
   ): Promise<PluginProcess> {
     const name = options.name ?? 'plugin';
-    const endpoint = `unix://${workspace.path(`${name}.sock`)}`;
+    const socketPath = workspace.path(`${name}.sock`);
     // The program this process runs, so that the same build is measured.
     const main = new URL('../../main.js', import.meta.url).pathname;
     const child = spawn(process.execPath, [main, 'serve'], {
       env: {
         PATH: `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`,
-        CSI_ENDPOINT: endpoint,
+        CSI_ENDPOINT: `unix://${socketPath}`,
         BLOCKDELTA_STATE_DIR: workspace.path(name),
         BLOCKDELTA_NODE_ID: 'bench',
         // The benchmark is in the plugin's mount namespace, and /tmp of a container may be a private mount.
@@ -60,15 +56,20 @@ export class PluginProcess {
       },
       stdio: ['ignore', 'ignore', 'pipe'],
     });
-    const plugin = new PluginProcess(endpoint, new CsiConnection(endpoint), child);
+    const driver = new CsiDriver(socketPath, new AbortController().signal);
+    const plugin = new PluginProcess(driver, child);
     settings.cleanup.defer(() => plugin.stop());
     await plugin.#untilReady();
     return plugin;
   }
 
+  get pid(): number {
+    return this.child.pid ?? 0;
+  }
+
   /** SIGTERM, and SIGKILL if that is not enough. */
   async stop(): Promise<void> {
-    this.connection.close();
+    this.driver.close();
     if (this.child.exitCode !== null || this.child.signalCode !== null) return;
     const timer = setTimeout(() => this.child.kill('SIGKILL'), STOP_TIMEOUT_MS);
     this.child.kill('SIGTERM');
@@ -79,10 +80,10 @@ export class PluginProcess {
   async #untilReady(): Promise<void> {
     const deadline = Date.now() + READY_TIMEOUT_MS;
     while (this.child.exitCode === null && Date.now() < deadline) {
-      const answer = await this.connection
-        .call('Identity', 'Probe', {}, { deadlineMs: 1000, waitForReady: true })
+      const answer = await this.driver.connection
+        .unary('Probe', {}, { deadlineMs: 1000, waitForReady: true })
         .catch(() => null);
-      if ((answer?.['ready'] as { value?: boolean } | null)?.value === true) return;
+      if (answer?.['ready']?.value === true) return;
       await delay(POLL_MS);
     }
     throw new Error(`the plugin did not become ready; its log ends with: ${this.#log.join('')}`);

@@ -35,10 +35,26 @@ export interface Row {
   peer: Side;
   /** Which figures of a side are the better ones, for `bench compare`; lower if absent. */
   better?: 'lower' | 'higher';
-  /** Null: the row has no target. */
-  target: Target | null;
+  /** Without one, the row is judged by the speed table of the run, if that has its name. */
+  target?: Target | null;
   /** Sizes and checks without which the figures mean nothing. */
   facts: Readonly<Record<string, string | number | boolean>>;
+}
+
+/** A row that a run is expected to have, and the bound that its figures are held against. */
+export interface SpeedRow {
+  name: string;
+  suite: string;
+  /** What is compared with the bound. */
+  label: string;
+  unit: string;
+  judged: Judged;
+  bound: Bound;
+}
+
+/** @param rounds what is compared with the bound; empty if it was not measured */
+export function targetOf({ label, unit, judged, bound }: SpeedRow, rounds: number[]): Target {
+  return { label, unit, judged, rounds, ...bound };
 }
 
 /** How a cost grows with one quantity. */
@@ -75,7 +91,7 @@ export function judgedFigure(target: Target): number {
 export type Verdict = 'met' | 'missed' | 'not measured' | 'no target';
 
 export function verdict({ target }: Pick<Row, 'target'>): Verdict {
-  if (target === null) return 'no target';
+  if (!target) return 'no target';
   if (target.rounds.length === 0) return 'not measured';
   const figure = judgedFigure(target);
   const met = 'atMost' in target ? figure <= target.atMost : figure >= target.atLeast;
@@ -85,7 +101,7 @@ export function verdict({ target }: Pick<Row, 'target'>): Verdict {
 /** By how much a missed target is missed, as a fraction of its bound: 0.12 is 12 %. Null if it is not. */
 export function missedBy(row: Pick<Row, 'target'>): number | null {
   const { target } = row;
-  if (target === null || verdict(row) !== 'missed') return null;
+  if (!target || verdict(row) !== 'missed') return null;
   const figure = judgedFigure(target);
   return 'atMost' in target ? figure / target.atMost - 1 : 1 - figure / target.atLeast;
 }

@@ -1,18 +1,18 @@
 /** Runs suites one after the other and collects what they found. */
 import { tmpdir } from 'node:os';
+import { Random } from '../../base/random.js';
 import { Cleanup } from './cleanup.js';
 import { afterRun, describeMachine } from './machine.js';
-import { Random } from './random.js';
 import { type Document, reported, SCHEMA, type SuiteResult } from './report/document.js';
-import { type Curve, missingSide, type Row } from './row.js';
+import { type Curve, missingSide, type Row, ratios, type SpeedRow, targetOf } from './row.js';
 import type { Settings, Suite } from './suite.js';
-import { SPEED_TABLE, type SpeedRow, targetOf } from './targets.js';
 
 export interface RunOptions
-  extends Pick<Settings, 'rounds' | 'size' | 'endpoint' | 'parameters' | 'volumeBytes' | 'cold'> {
+  extends Pick<Settings, 'rounds' | 'size' | 'socketPath' | 'parameters' | 'volumeBytes'> {
   seed: number;
   curves: boolean;
-  /** Lists each row of the speed table, also those of suites that do not run. */
+  /** Its rows come first, in its order; without the rows of suites that do not run, unless `wholeTable`. */
+  table: readonly SpeedRow[];
   wholeTable: boolean;
   /** Each line of progress. */
   say(line: string): void;
@@ -53,7 +53,7 @@ export async function runSuites(
     size: options.size,
     seconds: (performance.now() - started) / 1000,
     suites: results,
-    rows: inOrder(rows, results, options.wholeTable).map(reported),
+    rows: inOrder(rows, results, options).map(reported),
     curves,
   };
 }
@@ -80,17 +80,17 @@ async function runSuite(
 function inOrder(
   rows: readonly Row[],
   results: readonly SuiteResult[],
-  wholeTable: boolean,
+  { table, wholeTable }: Pick<RunOptions, 'table' | 'wholeTable'>,
 ): Row[] {
   const byName = new Map(rows.map((row) => [row.name, row]));
-  const first = SPEED_TABLE.flatMap((wanted): Row[] => {
+  const first = table.flatMap((wanted): Row[] => {
     const row = byName.get(wanted.name);
-    if (row !== undefined) return [row];
+    if (row !== undefined) return [{ ...row, target: row.target ?? targetOf(wanted, ratios(row)) }];
     const suite = results.find(({ name }) => name === wanted.suite);
     if (suite === undefined && !wholeTable) return [];
     return [unmeasured(wanted, whyNot(wanted.suite, suite))];
   });
-  const named = new Set<string>(SPEED_TABLE.map(({ name }) => name));
+  const named = new Set(table.map(({ name }) => name));
   return [...first, ...rows.filter(({ name }) => !named.has(name))];
 }
 
@@ -100,13 +100,13 @@ function whyNot(name: string, suite: SuiteResult | undefined): string {
   return `the suite ${name} failed: ${suite.failure}`;
 }
 
-function unmeasured({ name, measure, beside }: SpeedRow, why: string): Row {
+function unmeasured(wanted: SpeedRow, why: string): Row {
   return {
-    name,
-    measures: `${measure}, beside ${beside}`,
+    name: wanted.name,
+    measures: 'a row of the speed table',
     ours: missingSide('ours', '', why),
     peer: missingSide('peer', '', why),
-    target: targetOf(name, []),
+    target: targetOf(wanted, []),
     facts: {},
   };
 }

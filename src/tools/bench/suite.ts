@@ -1,6 +1,7 @@
 /** What a suite is, and what each run of one is given. */
+
+import type { Random } from '../../base/random.js';
 import type { Cleanup } from './cleanup.js';
-import type { Random } from './random.js';
 import type { Curve, Row } from './row.js';
 
 export interface Suite {
@@ -18,14 +19,12 @@ export interface Settings {
   rounds: number;
   /** 'tiny' shows that a suite works, within seconds; its figures mean nothing. */
   size: 'full' | 'tiny';
-  /** The driver that the suite `driver` measures; null: each suite starts what it measures itself. */
-  endpoint: string | null;
+  /** Of the driver that is measured; null: each suite starts what it measures itself. */
+  socketPath: string | null;
   /** Of that driver's CreateVolume. */
   parameters: Readonly<Record<string, string>>;
-  /** Of the volumes of the suite `driver`; null: the suite chooses. */
+  /** Of the volumes that are filled; null: the suite chooses. */
   volumeBytes: number | null;
-  /** Also what takes minutes and empties the caches of the machine. */
-  cold: boolean;
   /** Of the seed that the report names. */
   random: Random;
   /** Undoes what the suite has made, also after a failure or SIGINT. */

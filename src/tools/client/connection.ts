@@ -1,40 +1,32 @@
 /**
- * A client of a running plugin: SnapshotMetadata streams over its unix socket.
- *
- * Each stream has its own connection. After a lost connection a gRPC channel fails calls for a while
- * without reconnecting, which is useless to a caller that resumes.
+ * One connection to the socket of any CSI driver: single attempts of calls, and streams as the bytes of their messages
+ * or decoded. Knows how to call, and neither which failures pass nor what calls are for.
  */
 import {
+  Client,
   type ClientReadableStream,
   credentials,
-  makeGenericClientConstructor,
+  Metadata,
+  type MethodDefinition,
   type ServiceError,
 } from '@grpc/grpc-js';
 import { clientServices } from '../../base/csi/proto.js';
 
+// biome-ignore lint/suspicious/noExplicitAny: messages are plain objects of the proto's shape
+export type Message = Record<string, any>;
 export type MetadataRpc = 'GetMetadataAllocated' | 'GetMetadataDelta';
 
-export interface MetadataRequest {
-  readonly rpc: MetadataRpc;
-  /** Snapshot ids by request field. */
-  readonly ids: Readonly<Record<string, string>>;
-  readonly startingOffset: bigint;
-  /** Most entries in one message; 0: the plugin chooses. */
-  readonly maxResults: number;
+export interface CallOptions {
+  deadlineMs?: number;
+  /** Cancels the call. */
+  signal?: AbortSignal;
+  /** Waits until somebody serves the socket, instead of failing. */
+  waitForReady?: boolean;
 }
 
-/** A response of either RPC, as decoded. */
-export interface MetadataMessage {
-  readonly block_metadata_type: string;
-  readonly volume_capacity_bytes: string;
-  readonly block_metadata: readonly {
-    readonly byte_offset: string;
-    readonly size_bytes: string;
-  }[];
-}
-
-/** Most messages in the queue; above it, flow control makes the plugin wait. */
-const MAX_QUEUED = 16;
+/** As long as a driver may take for a call that copies a volume. */
+const DEADLINE_MS = 300_000;
+const RECONNECT_MS = 100;
 
 export function isServiceError(error: unknown): error is ServiceError {
   return (
@@ -44,133 +36,76 @@ export function isServiceError(error: unknown): error is ServiceError {
   );
 }
 
-/** The messages of one stream. Throws a ServiceError unless it ends OK. Leaving the loop cancels the call. */
-export async function* openMetadata(
-  socketPath: string,
-  request: MetadataRequest,
-  signal: AbortSignal,
-): AsyncGenerator<MetadataMessage, void, undefined> {
-  const client = connect(socketPath);
-  const call = startCall(client, request);
-  const cancel = (): void => call.cancel();
-  signal.addEventListener('abort', cancel);
-  try {
-    if (signal.aborted) cancel();
-    yield* messagesOf(call);
-  } finally {
-    signal.removeEventListener('abort', cancel);
-    call.cancel();
-    client.close();
-  }
-}
+export class CsiConnection {
+  readonly #client: Client;
 
-type GenericClient = InstanceType<ReturnType<typeof makeGenericClientConstructor>>;
-
-function connect(socketPath: string): GenericClient {
-  const Client = makeGenericClientConstructor(
-    clientServices().SnapshotMetadata,
-    'SnapshotMetadata',
-  );
-  return new Client(`unix://${socketPath}`, credentials.createInsecure(), {
-    'grpc.default_authority': 'localhost',
-    'grpc.use_local_subchannel_pool': 1,
-    'grpc.max_receive_message_length': -1,
-  });
-}
-
-function startCall(
-  client: GenericClient,
-  request: MetadataRequest,
-): ClientReadableStream<MetadataMessage> {
-  const start = client[request.rpc] as (message: object) => ClientReadableStream<MetadataMessage>;
-  return start.call(client, {
-    ...request.ids,
-    starting_offset: request.startingOffset.toString(),
-    max_results: request.maxResults,
-  });
-}
-
-/**
- * Reads by events, because `for await (... of call)` discards messages that have arrived when an error
- * follows. A stream that keeps being interrupted would never make progress.
- */
-async function* messagesOf(
-  call: ClientReadableStream<MetadataMessage>,
-): AsyncGenerator<MetadataMessage, void, undefined> {
-  const queue: MetadataMessage[] = [];
-  let end: { error: unknown } | null = null;
-  let wake = (): void => undefined;
-  call.on('data', (message: MetadataMessage) => {
-    queue.push(message);
-    if (queue.length >= MAX_QUEUED) call.pause();
-    wake();
-  });
-  call.on('error', (error) => {
-    end ??= { error };
-    wake();
-  });
-  // 'end' also follows 'error'; then the error is already recorded.
-  call.on('end', () => {
-    end ??= { error: null };
-    wake();
-  });
-  for (;;) {
-    const message = queue.shift();
-    if (message !== undefined) {
-      if (call.isPaused()) call.resume();
-      yield message;
-    } else if (end !== null) {
-      const { error } = end as { error: unknown };
-      if (error !== null) throw error;
-      return;
-    } else {
-      await new Promise<void>((resolve) => {
-        wake = resolve;
-      });
-    }
-  }
-}
-
-const CONNECT_TIMEOUT_MS = 5000;
-
-/**
- * Loads and runs once what a call needs: the proto, and the code of gRPC, by connecting. Resolves also if it
- * cannot connect, which the call itself reports.
- */
-export async function prepareClient(socketPath: string): Promise<void> {
-  const client = connect(socketPath);
-  await new Promise<void>((resolve) => {
-    client.waitForReady(Date.now() + CONNECT_TIMEOUT_MS, () => resolve());
-  });
-  client.close();
-}
-
-const PROBE_TIMEOUT_MS = 10_000;
-
-/** Null: the plugin is ready. Otherwise what Probe answered. */
-export async function probeReady(socketPath: string): Promise<string | null> {
-  const Client = makeGenericClientConstructor(clientServices().Identity, 'Identity');
-  const client = new Client(`unix://${socketPath}`, credentials.createInsecure(), {
-    'grpc.default_authority': 'localhost',
-    'grpc.use_local_subchannel_pool': 1,
-  });
-  try {
-    return await new Promise((resolve) => {
-      const deadline = Date.now() + PROBE_TIMEOUT_MS;
-      const probe = client['Probe'] as ProbeCall;
-      probe.call(client, {}, { deadline }, (error, answer) => {
-        if (error !== null) resolve(error.details);
-        else resolve(answer?.ready?.value === false ? 'it is starting' : null);
-      });
+  constructor(readonly socketPath: string) {
+    this.#client = new Client(`unix://${socketPath}`, credentials.createInsecure(), {
+      'grpc.default_authority': 'localhost',
+      'grpc.use_local_subchannel_pool': 1,
+      'grpc.max_receive_message_length': -1,
+      // A driver that comes up is not waited for longer than that.
+      'grpc.initial_reconnect_backoff_ms': RECONNECT_MS,
+      'grpc.max_reconnect_backoff_ms': RECONNECT_MS,
     });
-  } finally {
-    client.close();
+  }
+
+  /** The response. Rejects with the driver's status, a ServiceError. */
+  unary(rpc: string, request: Message, options: CallOptions = {}): Promise<Message> {
+    const { deadlineMs = DEADLINE_MS, signal, waitForReady = false } = options;
+    const { path, requestSerialize, responseDeserialize } = methodOf(rpc);
+    return new Promise((resolve, reject) => {
+      const call = this.#client.makeUnaryRequest(
+        path,
+        requestSerialize,
+        responseDeserialize,
+        request,
+        new Metadata({ waitForReady }),
+        { deadline: Date.now() + deadlineMs },
+        (error, response) => {
+          signal?.removeEventListener('abort', cancel);
+          if (error === null) resolve(response as Message);
+          else reject(error);
+        },
+      );
+      const cancel = (): void => call.cancel();
+      signal?.addEventListener('abort', cancel);
+      if (signal?.aborted === true) cancel();
+    });
+  }
+
+  /** The messages of a list, decoded. */
+  list(rpc: MetadataRpc, request: Message): ClientReadableStream<Message> {
+    return this.#open(rpc, request, methodOf(rpc).responseDeserialize);
+  }
+
+  /** The messages of a list as their bytes. */
+  bytes(rpc: MetadataRpc, request: Message): ClientReadableStream<Buffer> {
+    return this.#open(rpc, request, (bytes: Buffer) => bytes);
+  }
+
+  /** Resolves when somebody serves the socket, or nobody has for that long. */
+  async connected(timeoutMs: number): Promise<void> {
+    await new Promise<void>((resolve) => {
+      this.#client.waitForReady(Date.now() + timeoutMs, () => resolve());
+    });
+  }
+
+  close(): void {
+    this.#client.close();
+  }
+
+  #open<T>(rpc: MetadataRpc, request: Message, deserialize: (bytes: Buffer) => T) {
+    const { path, requestSerialize } = methodOf(rpc);
+    return this.#client.makeServerStreamRequest(path, requestSerialize, deserialize, request);
   }
 }
 
-type ProbeCall = (
-  this: GenericClient,
-  request: object,
-  options: { deadline: number },
-  done: (error: ServiceError | null, answer?: { ready: { value: boolean } | null }) => void,
-) => void;
+/** The first service of CSI that has it: no two have an RPC of one name. */
+export function methodOf(rpc: string): MethodDefinition<Message, Message> {
+  for (const methods of Object.values(clientServices())) {
+    const definition = methods[rpc];
+    if (definition !== undefined) return definition as MethodDefinition<Message, Message>;
+  }
+  throw new Error(`CSI has no RPC ${rpc}`);
+}

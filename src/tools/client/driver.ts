@@ -1,37 +1,31 @@
 /**
  * The unary calls of any CSI driver over one socket: each with a deadline, and repeated while the driver is busy or
- * restarts, as a conforming caller does. Knows how to call, and what a driver can do; not what calls are for.
+ * restarts, as a conforming caller does. Knows what a driver can do; not what calls are for.
  */
-import { setTimeout as delay } from 'node:timers/promises';
-import { Client, credentials, Metadata, type ServiceError } from '@grpc/grpc-js';
-import { clientServices } from '../../base/csi/proto.js';
 import { CsiError, StatusCode } from '../../base/errors.js';
+import { CsiConnection, isServiceError, type Message } from './connection.js';
+import { whileBusy } from './retry.js';
 
-// biome-ignore lint/suspicious/noExplicitAny: messages are plain objects of the proto's shape
-export type Message = Record<string, any>;
+export type { Message };
 
 export interface DriverInfo {
   readonly name: string;
   readonly version: string;
   /** Empty: the socket serves no Node service. */
   readonly nodeId: string;
-  /** Where volumes have to be accessible; null: the driver says nothing. */
-  readonly topology: Message | null;
+  /** Where volumes have to be accessible, and what CreateVolume is told; null: the driver says nothing. */
+  readonly segments: Readonly<Record<string, string>> | null;
   readonly plugin: ReadonlySet<string>;
   readonly controller: ReadonlySet<string>;
   readonly node: ReadonlySet<string>;
 }
 
-const CALL_TIMEOUT_MS = 300_000;
 /** How long a driver that does not answer is waited for: it may be restarting. */
 const RESTART_TIMEOUT_MS = 60_000;
-const FIRST_PAUSE_MS = 50;
-const LONGEST_PAUSE_MS = 2000;
-/** Statuses after which a caller repeats the call: the driver is busy with the object, or starting. */
-const REPEATED: readonly number[] = [StatusCode.ABORTED, StatusCode.UNAVAILABLE];
+const PROBE_TIMEOUT_MS = 10_000;
 
 export class CsiDriver {
-  readonly #client: Client;
+  readonly connection: CsiConnection;
   #info: Promise<DriverInfo> | null = null;
 
   constructor(
@@ -39,16 +33,11 @@ export class CsiDriver {
     /** Ends all calls and their repetitions. */
     private readonly signal: AbortSignal,
   ) {
-    this.#client = new Client(`unix://${socketPath}`, credentials.createInsecure(), {
-      'grpc.default_authority': 'localhost',
-      'grpc.use_local_subchannel_pool': 1,
-      'grpc.max_receive_message_length': -1,
-      'grpc.initial_reconnect_backoff_ms': 100,
-    });
+    this.connection = new CsiConnection(socketPath);
   }
 
   close(): void {
-    this.#client.close();
+    this.connection.close();
   }
 
   /** What the driver says of itself; asked once. */
@@ -68,41 +57,23 @@ export class CsiDriver {
    * @param waitMs how long a driver that is busy or away is called again
    */
   async call(rpc: string, request: Message, waitMs = RESTART_TIMEOUT_MS): Promise<Message> {
-    const deadline = Date.now() + waitMs;
-    for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
-      this.signal.throwIfAborted();
+    const { signal } = this;
+    const attempt = async (): Promise<{ response: Message } | { thrown: unknown }> => {
+      signal.throwIfAborted();
       try {
-        return await this.#attempt(rpc, request);
+        return { response: await this.connection.unary(rpc, request, { signal }) };
       } catch (thrown) {
-        this.signal.throwIfAborted();
-        const { code, details } = thrown as ServiceError;
-        if (!REPEATED.includes(code) || Date.now() + pause > deadline) {
-          throw new CsiError(code as StatusCode, `${rpc}: ${details}`, { cause: thrown });
-        }
+        signal.throwIfAborted();
+        return { thrown };
       }
-      await delay(pause, undefined, { signal: this.signal }).catch(() => undefined);
-    }
-  }
-
-  #attempt(rpc: string, request: Message): Promise<Message> {
-    const definition = definitionOf(rpc);
-    return new Promise((resolve, reject) => {
-      const call = this.#client.makeUnaryRequest<Message, Message>(
-        definition.path,
-        definition.requestSerialize,
-        definition.responseDeserialize as (bytes: Buffer) => Message,
-        request,
-        new Metadata(),
-        { deadline: Date.now() + CALL_TIMEOUT_MS },
-        (error, response) => {
-          this.signal.removeEventListener('abort', cancel);
-          if (error === null) resolve(response as Message);
-          else reject(error);
-        },
-      );
-      const cancel = (): void => call.cancel();
-      this.signal.addEventListener('abort', cancel);
-    });
+    };
+    const codeOf = (outcome: Awaited<ReturnType<typeof attempt>>): number =>
+      'thrown' in outcome && isServiceError(outcome.thrown) ? outcome.thrown.code : StatusCode.OK;
+    const outcome = await whileBusy(attempt, codeOf, Date.now() + waitMs, signal);
+    if ('response' in outcome) return outcome.response;
+    const { thrown } = outcome;
+    if (!isServiceError(thrown)) throw thrown;
+    throw new CsiError(thrown.code as StatusCode, `${rpc}: ${thrown.details}`, { cause: thrown });
   }
 
   async #ask(): Promise<DriverInfo> {
@@ -112,11 +83,13 @@ export class CsiDriver {
     const controller = plugin.has('CONTROLLER_SERVICE')
       ? typesOf((await this.call('ControllerGetCapabilities', {}))['capabilities'], 'rpc')
       : new Set<string>();
-    const node = await this.#askNode();
-    return { name, version, plugin, controller, ...node };
+    const { topology, ...node } = await this.#askNode();
+    const isConstrained = plugin.has('VOLUME_ACCESSIBILITY_CONSTRAINTS');
+    const segments = isConstrained ? (topology?.['segments'] ?? null) : null;
+    return { name, version, plugin, controller, segments, ...node };
   }
 
-  async #askNode(): Promise<Pick<DriverInfo, 'node' | 'nodeId' | 'topology'>> {
+  async #askNode(): Promise<Pick<DriverInfo, 'node' | 'nodeId'> & { topology: Message | null }> {
     try {
       const { capabilities } = await this.call('NodeGetCapabilities', {});
       const info = await this.call('NodeGetInfo', {});
@@ -129,7 +102,8 @@ export class CsiDriver {
   }
 }
 
-function typesOf(capabilities: readonly Message[], kind: string): Set<string> {
+/** The types in a list of capabilities, of those that are of a kind: service, rpc, volume_expansion. */
+export function typesOf(capabilities: readonly Message[], kind: string): Set<string> {
   return new Set(
     capabilities.flatMap((capability) => {
       const type = (capability[kind] as Message | null | undefined)?.['type'] as unknown;
@@ -138,10 +112,15 @@ function typesOf(capabilities: readonly Message[], kind: string): Set<string> {
   );
 }
 
-function definitionOf(rpc: string) {
-  for (const methods of Object.values(clientServices())) {
-    const definition = methods[rpc];
-    if (definition !== undefined) return definition;
+/** Null: the plugin is ready. Otherwise what Probe answered. */
+export async function probeReady(socketPath: string): Promise<string | null> {
+  const connection = new CsiConnection(socketPath);
+  try {
+    const { ready } = await connection.unary('Probe', {}, { deadlineMs: PROBE_TIMEOUT_MS });
+    return ready?.value === false ? 'it is starting' : null;
+  } catch (thrown) {
+    return isServiceError(thrown) ? thrown.details : String(thrown);
+  } finally {
+    connection.close();
   }
-  throw new Error(`CSI has no RPC ${rpc}`);
 }

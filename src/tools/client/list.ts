@@ -3,7 +3,7 @@
  * order, no overlap, entries within the volume, one capacity. A list that violates this must not be used
  * for a backup, so it is an error; nothing is repaired.
  */
-import type { MetadataMessage } from './connection.js';
+import type { MetadataMessage } from './metadata-stream.js';
 
 export interface Entry {
   readonly offset: bigint;

@@ -13,9 +13,9 @@
 import { CsiError, StatusCode } from '../../base/errors.js';
 import type { RuntimeDirectory, RuntimeEntry } from '../../base/runtime-directory.js';
 import type { CsiDriver, Message } from './driver.js';
+import { BLOCK_CAPABILITY, publish as publishAt, undoSteps } from './publication.js';
 import type { SnapshotInfo } from './snapshot-info.js';
 import {
-  BLOCK_CAPABILITY,
   createRequest,
   nameOf,
   readRecord,
@@ -100,7 +100,7 @@ async function publish(
       `${socketPath} serves no Node service, so no volume can be published here; use the socket of the node's plugin`,
     );
   }
-  const segments = segmentsOf(info);
+  const { segments } = info;
   const entry = runtime.make(KIND);
   let record: VolumeRecord = { ...wanted, socketPath, segments, volumeId: null, isTemporary: true };
   const note = (change: Partial<VolumeRecord>): void => {
@@ -131,11 +131,6 @@ async function publish(
   }
 }
 
-function segmentsOf({ plugin, topology }: Awaited<ReturnType<CsiDriver['info']>>) {
-  if (topology === null || !plugin.has('VOLUME_ACCESSIBILITY_CONSTRAINTS')) return null;
-  return topology['segments'] as Record<string, string>;
-}
-
 async function create(
   driver: CsiDriver,
   entry: RuntimeEntry,
@@ -152,28 +147,22 @@ async function expose(
   volume: Message,
   readonly: boolean,
 ): Promise<string> {
-  const { controller, node, nodeId } = await driver.info();
-  const common: Message = {
-    volume_id: volume['volume_id'],
-    volume_capability: BLOCK_CAPABILITY,
-    volume_context: volume['volume_context'] ?? {},
+  entry.makeDirectory(STAGING);
+  const use = {
+    ...pathsOf(entry, String(volume['volume_id'])),
+    capability: BLOCK_CAPABILITY,
+    context: volume['volume_context'] ?? {},
+    readonly,
   };
-  if (controller.has('PUBLISH_UNPUBLISH_VOLUME')) {
-    const request = { ...common, node_id: nodeId, readonly };
-    const { publish_context: context } = await driver.call('ControllerPublishVolume', request);
-    common['publish_context'] = context ?? {};
-  }
-  if (node.has('STAGE_UNSTAGE_VOLUME')) {
-    common['staging_target_path'] = entry.makeDirectory(STAGING);
-    await driver.call('NodeStageVolume', common);
-  }
-  const target = entry.pathOf(TARGET);
-  await driver.call('NodePublishVolume', { ...common, target_path: target, readonly });
-  return target;
+  await publishAt((rpc, request) => driver.call(rpc, request), await driver.info(), use);
+  return use.targetPath;
 }
 
 const STAGING = 'staging';
-const TARGET = 'device';
+
+function pathsOf(entry: RuntimeEntry, volumeId: string) {
+  return { volumeId, stagingPath: entry.pathOf(STAGING), targetPath: entry.pathOf('device') };
+}
 
 /** Can be repeated. The id is that of a volume that is known to be ours; null: it was never created. */
 async function undo(
@@ -182,17 +171,9 @@ async function undo(
   { volumeId, isTemporary }: Pick<VolumeRecord, 'volumeId' | 'isTemporary'>,
 ): Promise<void> {
   if (volumeId !== null) {
-    const { controller, node, nodeId } = await driver.info();
-    const id = { volume_id: volumeId };
-    await driver.call('NodeUnpublishVolume', { ...id, target_path: entry.pathOf(TARGET) });
-    if (node.has('STAGE_UNSTAGE_VOLUME')) {
-      const staging = { ...id, staging_target_path: entry.pathOf(STAGING) };
-      await driver.call('NodeUnstageVolume', staging);
-    }
-    if (controller.has('PUBLISH_UNPUBLISH_VOLUME')) {
-      await driver.call('ControllerUnpublishVolume', { ...id, node_id: nodeId });
-    }
-    if (isTemporary) await driver.call('DeleteVolume', id);
+    const steps = undoSteps(await driver.info(), pathsOf(entry, volumeId));
+    for (const { rpc, request } of steps) await driver.call(rpc, request);
+    if (isTemporary) await driver.call('DeleteVolume', { volume_id: volumeId });
   }
   entry.discard();
 }

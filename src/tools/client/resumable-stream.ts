@@ -4,8 +4,9 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../base/errors.js';
-import { isServiceError, type MetadataMessage, type MetadataRequest } from './connection.js';
+import { isServiceError } from './connection.js';
 import { type Entry, MetadataList } from './list.js';
+import type { MetadataMessage, MetadataRequest } from './metadata-stream.js';
 
 export type OpenMetadata = (
   request: MetadataRequest,

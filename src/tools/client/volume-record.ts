@@ -5,6 +5,7 @@
 import { CsiError } from '../../base/errors.js';
 import type { RuntimeEntry } from '../../base/runtime-directory.js';
 import type { Message } from './driver.js';
+import { BLOCK_CAPABILITY, topologyRequirement } from './publication.js';
 
 export interface VolumeRecord {
   readonly socketPath: string;
@@ -22,15 +23,12 @@ export interface VolumeRecord {
   readonly isTemporary: boolean;
 }
 
-export const BLOCK_CAPABILITY = { block: {}, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
-
 export const nameOf = ({ namePrefix }: VolumeRecord, { id }: RuntimeEntry): string =>
   `${namePrefix}-${id}`;
 
 /** The same for the same record, so that the driver answers a repetition with the same volume. */
 export function createRequest(record: VolumeRecord, entry: RuntimeEntry): Message {
   const { sizeBytes, snapshotId, segments } = record;
-  const places = [{ segments }];
   return {
     name: nameOf(record, entry),
     volume_capabilities: [BLOCK_CAPABILITY],
@@ -38,9 +36,7 @@ export function createRequest(record: VolumeRecord, entry: RuntimeEntry): Messag
     ...(snapshotId === null
       ? {}
       : { volume_content_source: { snapshot: { snapshot_id: snapshotId } } }),
-    ...(segments === null
-      ? {}
-      : { accessibility_requirements: { requisite: places, preferred: places } }),
+    ...topologyRequirement(segments),
   };
 }
 

@@ -1,8 +1,7 @@
 /** The driver's capabilities, read once at the start, and the reason why a check is skipped. */
-
+import { typesOf } from '../client/driver.js';
 import type { Driver } from './driver.js';
 import { ConformanceFailure } from './failure.js';
-import type { Message } from './objects.js';
 import type { AccessType, StringMap } from './options.js';
 import { describeRefusal } from './refusal.js';
 
@@ -98,11 +97,6 @@ export class Advertised {
     }
     return access.includes(need as AccessType) ? null : `--access leaves out ${need} volumes`;
   }
-}
-
-function typesOf(capabilities: unknown, kind: string): Set<string> {
-  const entries = (capabilities ?? []) as Message[];
-  return new Set(entries.flatMap((entry) => (entry[kind] ? [String(entry[kind].type)] : [])));
 }
 
 async function nodeCapabilities(driver: Driver): Promise<Set<string> | null> {

@@ -2,10 +2,11 @@
  * What a check is, and how it reports its result: it returns (passed), throws ConformanceFailure
  * (failed) or throws CheckSkipped (not applicable to this driver). Knows no RPC.
  */
+
+import type { Random } from '../../base/random.js';
 import type { Advertised, Need } from './advertised.js';
 import type { Driver } from './driver.js';
 import type { SuiteOptions } from './options.js';
-import type { Random } from './random.js';
 import type { SharedVolumes } from './shared-volumes.js';
 import type { Volumes } from './volumes.js';
 

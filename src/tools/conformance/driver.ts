@@ -2,11 +2,11 @@
  * The client: unary calls with a deadline, metadata streams, and a record of every refused call. Knows how
  * to call, and nothing about which answers are right.
  */
-import { setTimeout as delay } from 'node:timers/promises';
-import { Client, credentials, Metadata, type ServiceError } from '@grpc/grpc-js';
+import type { ServiceError } from '@grpc/grpc-js';
 import { clientServices, csiMessage } from '../../base/csi/proto.js';
-import type { ServiceName } from '../../base/csi/service.js';
 import { StatusCode } from '../../base/errors.js';
+import { CsiConnection, isServiceError, methodOf } from '../client/connection.js';
+import { whileBusy } from '../client/retry.js';
 import { ConformanceFailure } from './failure.js';
 import type { ListRequest } from './list-request.js';
 import { MetadataStream, type MetadataStreamOptions } from './metadata-stream.js';
@@ -19,20 +19,12 @@ export type Outcome =
   | { readonly response: Message; readonly refusal: null }
   | { readonly response: null; readonly refusal: Refusal };
 
-const CHANNEL_OPTIONS = {
-  'grpc.default_authority': 'localhost',
-  'grpc.max_receive_message_length': -1,
-  'grpc.initial_reconnect_backoff_ms': 100,
-} as const;
-/** Statuses after which a caller retries: the driver is busy with the object, or starting. */
-const REPEATED: readonly number[] = [StatusCode.ABORTED, StatusCode.UNAVAILABLE];
-const FIRST_PAUSE_MS = 50;
-const LONGEST_PAUSE_MS = 1000;
-const NODE_SERVICES: readonly ServiceName[] = ['Identity', 'Node'];
+/** The services at the node's socket; the others are at the controller's. */
+const NODE_SERVICES = ['Identity', 'Node'] as const;
 
 export class Driver {
-  readonly #node: Client;
-  readonly #controller: Client;
+  readonly #node: CsiConnection;
+  readonly #controller: CsiConnection;
   /** Every refusal of a run; one check inspects their form. */
   readonly refusals: Refusal[];
   readonly presence: Presence;
@@ -43,10 +35,14 @@ export class Driver {
     shared: Driver | null = null,
   ) {
     const { socketPath, controllerSocketPath } = options;
-    this.#node = shared === null ? connect(socketPath) : shared.#node;
+    this.#node = shared === null ? new CsiConnection(socketPath) : shared.#node;
     const isOne = socketPath === controllerSocketPath;
     this.#controller =
-      shared === null ? (isOne ? this.#node : connect(controllerSocketPath)) : shared.#controller;
+      shared === null
+        ? isOne
+          ? this.#node
+          : new CsiConnection(controllerSocketPath)
+        : shared.#controller;
     this.refusals = shared === null ? [] : shared.refusals;
     this.presence =
       shared === null
@@ -68,27 +64,18 @@ export class Driver {
   async attempt(rpc: string, request: Message, timeoutMs?: number): Promise<Outcome> {
     const { cause } = this.presence;
     if (cause !== null) return { response: null, refusal: this.#record(unavailable(rpc, cause)) };
-    const { service, definition } = methodOf(rpc);
-    const client = NODE_SERVICES.includes(service) ? this.#node : this.#controller;
-    const deadline = Date.now() + (timeoutMs ?? this.options.timeoutMs);
-    return new Promise((resolve) => {
-      const call = client.makeUnaryRequest<Message, Message>(
-        definition.path,
-        definition.requestSerialize,
-        definition.responseDeserialize as (bytes: Buffer) => Message,
-        this.#withSecrets(rpc, request),
-        new Metadata(),
-        { deadline },
-        (error, response) => {
-          this.signal.removeEventListener('abort', cancel);
-          if (error === null) resolve({ response: response as Message, refusal: null });
-          else resolve({ response: null, refusal: this.#record(refusalOf(rpc, error)) });
-        },
-      );
-      const cancel = (): void => call.cancel();
-      this.signal.addEventListener('abort', cancel);
-      if (this.signal.aborted) cancel();
-    });
+    const isOfNode = NODE_SERVICES.some((service) => rpc in clientServices()[service]);
+    const connection = isOfNode ? this.#node : this.#controller;
+    try {
+      const response = await connection.unary(rpc, this.#withSecrets(rpc, request), {
+        deadlineMs: timeoutMs ?? this.options.timeoutMs,
+        signal: this.signal,
+      });
+      return { response, refusal: null };
+    } catch (thrown) {
+      if (!isServiceError(thrown)) throw thrown;
+      return { response: null, refusal: this.#record(refusalOf(rpc, thrown)) };
+    }
   }
 
   /**
@@ -97,15 +84,16 @@ export class Driver {
    */
   async settle(rpc: string, request: Message): Promise<Outcome> {
     const deadline = Date.now() + this.options.timeoutMs;
-    for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
+    const attempt = async (): Promise<Outcome> => {
       const outcome = await this.attempt(rpc, request, deadline - Date.now());
-      const isBusy = outcome.refusal !== null && REPEATED.includes(outcome.refusal.code);
       const isUnavailable = outcome.refusal?.code === StatusCode.UNAVAILABLE;
+      // With the cause.
       if (isUnavailable && !(await this.presence.isThere())) return this.attempt(rpc, request);
-      // As much time as the pause is left for an attempt: one that has too little would hide what the driver answers.
-      if (!isBusy || this.signal.aborted || Date.now() + 2 * pause > deadline) return outcome;
-      await delay(pause, undefined, { signal: this.signal }).catch(() => undefined);
-    }
+      return outcome;
+    };
+    const codeOf = ({ refusal }: Outcome): number =>
+      this.presence.cause === null ? (refusal?.code ?? StatusCode.OK) : StatusCode.OK;
+    return whileBusy(attempt, codeOf, deadline, this.signal);
   }
 
   /** The response of a call that must succeed. */
@@ -125,12 +113,12 @@ export class Driver {
       starting_offset: String(fields.startingOffset ?? 0n),
       max_results: fields.maxResults ?? 0,
     };
-    const { definition } = methodOf(list.rpc);
+    const { path, requestSerialize } = methodOf(list.rpc);
     return new MetadataStream({
       socketPath: this.options.controllerSocketPath,
       rpc: list.rpc,
-      path: definition.path,
-      request: definition.requestSerialize(this.#withSecrets(list.rpc, request)),
+      path,
+      request: requestSerialize(this.#withSecrets(list.rpc, request)),
       signal: this.signal,
       onRefusal: (refusal) => this.#record(refusal),
       ...options,
@@ -172,18 +160,6 @@ const unavailable = (rpc: string, message: string): Refusal => ({
   message,
   hasDetails: false,
 });
-
-function connect(socketPath: string): Client {
-  return new Client(`unix://${socketPath}`, credentials.createInsecure(), CHANNEL_OPTIONS);
-}
-
-function methodOf(rpc: string) {
-  for (const [service, methods] of Object.entries(clientServices())) {
-    const definition = methods[rpc];
-    if (definition !== undefined) return { service: service as ServiceName, definition };
-  }
-  throw new Error(`CSI has no RPC ${rpc}`);
-}
 
 function refusalOf(rpc: string, error: ServiceError): Refusal {
   const hasDetails = error.metadata?.get('grpc-status-details-bin').length > 0;

@@ -1,12 +1,13 @@
 /**
  * Runs checks one after the other, each with a timeout, and deletes what each has created. Knows no check.
  */
+
+import { Random } from '../../base/random.js';
 import { Advertised } from './advertised.js';
 import type { Check, CheckContext, Figure } from './check.js';
 import { Driver } from './driver.js';
 import { CheckSkipped, ConformanceFailure } from './failure.js';
 import type { SuiteOptions } from './options.js';
-import { Random } from './random.js';
 import type { CheckResult, Report, Result } from './report.js';
 import { SharedFailure, SharedVolumes } from './shared-volumes.js';
 import { Volumes } from './volumes.js';

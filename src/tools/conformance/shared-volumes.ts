@@ -2,6 +2,8 @@
  * Volumes and snapshots that many checks read and none changes, created on first use. They are raw block
  * volumes if the run may use those, else mounted ones.
  */
+
+import { Random } from '../../base/random.js';
 import { BlockContent } from './block-content.js';
 import type { Driver } from './driver.js';
 import type { ListRequest } from './list-request.js';
@@ -9,7 +11,6 @@ import { allocatedOf, deltaOf } from './list-request.js';
 import { changeFiles } from './mount-content.js';
 import type { Snapshot, Volume } from './objects.js';
 import { type AccessType, type SuiteOptions, volumeSizeOf } from './options.js';
-import { Random } from './random.js';
 import type { Volumes } from './volumes.js';
 
 /** Snapshots of one volume, in the order they were taken. */

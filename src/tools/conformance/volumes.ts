@@ -6,6 +6,7 @@ import { mkdir, rmdir } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../base/errors.js';
+import { publish, topologyRequirement, undoSteps } from '../client/publication.js';
 import type { Advertised } from './advertised.js';
 import { type Cleanup, CleanupList } from './cleanup-list.js';
 import type { Driver } from './driver.js';
@@ -61,9 +62,8 @@ export class Volumes {
 
   createRequest(name: string, spec: VolumeSpec): Message {
     const { options, advertised } = this.deps;
-    const topology = advertised.nodeInfo?.topology ?? null;
-    const isConstrained =
-      topology !== null && advertised.plugin.has('VOLUME_ACCESSIBILITY_CONSTRAINTS');
+    const isConstrained = advertised.plugin.has('VOLUME_ACCESSIBILITY_CONSTRAINTS');
+    const segments = isConstrained ? (advertised.nodeInfo?.topology ?? null) : null;
     return {
       name,
       capacity_range: {
@@ -72,14 +72,7 @@ export class Volumes {
       volume_capabilities: [capabilityOf(spec.access, options.mountFileSystem)],
       parameters: options.parameters,
       ...sourceOf(spec),
-      ...(isConstrained
-        ? {
-            accessibility_requirements: {
-              requisite: [{ segments: topology }],
-              preferred: [{ segments: topology }],
-            },
-          }
-        : {}),
+      ...topologyRequirement(segments),
     };
   }
 
@@ -140,43 +133,21 @@ export class Volumes {
 
   /** Attaches, stages and publishes. Resolves to the target path. */
   async publish(volume: Volume): Promise<string> {
-    const { driver, advertised } = this.deps;
-    const publishContext = await this.#attach(volume);
-    const common = {
-      volume_id: volume.id,
-      volume_capability: volume.capability,
-      volume_context: volume.context,
-      publish_context: publishContext,
-    };
-    let staging = {};
-    if (advertised.node?.has('STAGE_UNSTAGE_VOLUME')) {
-      staging = { staging_target_path: volume.stagingPath };
-      await mkdir(volume.stagingPath, { recursive: true });
-      this.#cleanups.push({
-        key: `stage ${volume.id}`,
-        rpc: 'NodeUnstageVolume',
-        request: { volume_id: volume.id, ...staging },
-      });
-      await driver.call('NodeStageVolume', { ...common, ...staging });
-    }
+    const { driver } = this.deps;
+    const { capabilities, use } = this.#useOf(volume);
+    await mkdir(volume.stagingPath, { recursive: true });
     await mkdir(dirname(volume.targetPath), { recursive: true });
-    this.#cleanups.push({
-      key: `publish ${volume.id}`,
-      rpc: 'NodeUnpublishVolume',
-      request: { volume_id: volume.id, target_path: volume.targetPath },
-    });
-    await driver.call('NodePublishVolume', {
-      ...common,
-      ...staging,
-      target_path: volume.targetPath,
-      readonly: false,
-    });
+    const call = (rpc: string, request: Message) => driver.call(rpc, request);
+    await publish(call, capabilities, use, (undo) =>
+      this.#cleanups.push({ key: `${undo.rpc} ${volume.id}`, ...undo }),
+    );
     return volume.targetPath;
   }
 
   async unpublish(volume: Volume): Promise<void> {
-    for (const step of ['publish', 'stage', 'attach'])
-      await this.#cleanups.run(`${step} ${volume.id}`, this.deps.driver);
+    const { capabilities, use } = this.#useOf(volume);
+    for (const { rpc } of undoSteps(capabilities, use))
+      await this.#cleanups.run(`${rpc} ${volume.id}`, this.deps.driver);
   }
 
   /** Repeats CreateSnapshot, as an orchestrator does, until the snapshot is ready to use. */
@@ -280,22 +251,14 @@ export class Volumes {
     return response;
   }
 
-  async #attach(volume: Volume): Promise<StringMap> {
-    const { driver, advertised } = this.deps;
-    if (!advertised.controller.has('PUBLISH_UNPUBLISH_VOLUME')) return {};
-    const ids = { volume_id: volume.id, node_id: advertised.nodeInfo?.nodeId ?? '' };
-    this.#cleanups.push({
-      key: `attach ${volume.id}`,
-      rpc: 'ControllerUnpublishVolume',
-      request: ids,
-    });
-    const answer = await driver.call('ControllerPublishVolume', {
-      ...ids,
-      volume_capability: volume.capability,
-      volume_context: volume.context,
-      readonly: false,
-    });
-    return (answer['publish_context'] ?? {}) as StringMap;
+  #useOf({ id, capability, context, stagingPath, targetPath }: Volume) {
+    const { controller, node, nodeInfo } = this.deps.advertised;
+    const capabilities = {
+      controller,
+      node: node ?? new Set<string>(),
+      nodeId: nodeInfo?.nodeId ?? '',
+    };
+    return { capabilities, use: { volumeId: id, capability, context, stagingPath, targetPath } };
   }
 }
 

@@ -1,9 +1,11 @@
 /** The C++ programs of the benchmark: what they print, and what is said where they cannot be compiled. */
+
 import assert from 'node:assert/strict';
 import { pbkdf2Sync } from 'node:crypto';
 import { test } from 'node:test';
-import { compilePeer, findProgram, isMissing } from '../../../src/tools/bench/peers.js';
-import { ProcessMeter } from '../../../src/tools/bench/process-meter.js';
+import { findProgram, isMissing } from '../../../src/tools/bench/programs.js';
+import { compilePeer } from '../../bench/peers.js';
+import { ProcessMeter } from '../../bench/process-meter.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 test('a missing program is reported with the package to install', () => {

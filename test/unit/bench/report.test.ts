@@ -10,7 +10,7 @@ import { formatMarkdown } from '../../../src/tools/bench/report/markdown.js';
 import { formatText } from '../../../src/tools/bench/report/text.js';
 import { missedBy, verdict } from '../../../src/tools/bench/row.js';
 import { type RunOptions, runSuites } from '../../../src/tools/bench/runner.js';
-import { SPEED_TABLE } from '../../../src/tools/bench/targets.js';
+import { SPEED_TABLE } from '../../bench/targets.js';
 import { fullReport, report, row, targetRow } from '../../support/bench-report.js';
 
 const schema = JSON.parse(readFileSync(packagePath('docs/bench-report.schema.json'), 'utf8'));
@@ -59,7 +59,7 @@ test('the table names each row, its verdict, and why a peer is missing', () => {
 
 test('Markdown has the targets in their order and the other rows in a table of their own', () => {
   const [, targets = '', others = ''] = formatMarkdown(fullReport()).split(/\n\n(?=\| row)/);
-  assert.match(targets, /\| `stream-cpu-256` \| server CPU .*\*\*missed by/);
+  assert.match(targets, /\| `stream-cpu-256` \| what stream-cpu-256 .*\*\*missed by/);
   assert.match(others, /`stream-cpu-objects`/);
 });
 
@@ -86,8 +86,8 @@ test('rounds below zero and rows of equal figures still have a chart', () => {
 const namesOf = (rows: readonly { name: string }[]) => rows.map(({ name }) => name);
 
 const OPTIONS: RunOptions = {
-  ...{ rounds: 5, size: 'tiny' as const, endpoint: null, cold: false, seed: 1, curves: true },
-  ...{ parameters: {}, volumeBytes: null, wholeTable: false },
+  ...{ rounds: 5, size: 'tiny' as const, socketPath: null, seed: 1, curves: true },
+  ...{ parameters: {}, volumeBytes: null, table: SPEED_TABLE, wholeTable: false },
   say: () => undefined,
 };
 

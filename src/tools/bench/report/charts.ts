@@ -24,7 +24,7 @@ const DOT = 3.5;
  * left of 1 is better. Rounds at or below zero, such as memory that shrank, stand at the left end.
  */
 export function targetsChart(rows: readonly Row[]): string {
-  const shown = rows.filter(({ target }) => target !== null && target.rounds.length > 0);
+  const shown = rows.filter(({ target }) => target && target.rounds.length > 0);
   if (shown.length === 0) return '';
   const lines = shown.map((row) => ({ row, ...againstBound(row) }));
   const every = lines.flatMap(({ rounds, judged }) => [...rounds, judged]);
@@ -147,7 +147,7 @@ export function curveChart(curve: Curve): string {
 /** How often the bound: for a lower bound the other way round, so that less is better in any case. */
 function againstBound(row: Row): { rounds: number[]; judged: number } {
   const { target } = row;
-  if (target === null) return { rounds: [], judged: Number.NaN };
+  if (!target) return { rounds: [], judged: Number.NaN };
   const share = (value: number): number =>
     'atMost' in target ? value / target.atMost : target.atLeast / value;
   return { rounds: target.rounds.map(share), judged: share(judgedFigure(target)) };

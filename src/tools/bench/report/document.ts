@@ -3,7 +3,15 @@
  * a field that changes its meaning, or goes, is a new version.
  */
 import type { Machine } from '../machine.js';
-import { type Curve, missedBy, type Row, ratios, type Verdict, verdict } from '../row.js';
+import {
+  type Curve,
+  missedBy,
+  type Row,
+  ratios,
+  type Target,
+  type Verdict,
+  verdict,
+} from '../row.js';
 import { type Spread, spread } from '../statistics.js';
 
 export const SCHEMA = 'blockdelta-bench/1';
@@ -32,6 +40,8 @@ export interface SuiteResult {
 
 /** A row with what follows from its figures, for readers that calculate nothing. */
 export interface ReportedRow extends Row {
+  /** Null: the row has none. */
+  target: Target | null;
   /** Ours divided by the peer's; null if one of them was not measured. */
   ratio: Spread | null;
   ratios: number[];
@@ -44,6 +54,7 @@ export function reported(row: Row): ReportedRow {
   const found = ratios(row);
   return {
     ...row,
+    target: row.target ?? null,
     ratios: found,
     ratio: found.length === 0 ? null : spread(found),
     verdict: verdict(row),

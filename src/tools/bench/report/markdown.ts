@@ -1,44 +1,26 @@
 /** A report as tables for docs/performance.md. */
 import { type Curve, type Row, verdict } from '../row.js';
 import { spread } from '../statistics.js';
-import { SPEED_TABLE, type TargetRow } from '../targets.js';
-import type { Document } from './document.js';
+import type { Document, ReportedRow } from './document.js';
 import { tickLabel } from './scale.js';
 import { figure, ratioCell, sideCell, targetCell, verdictCell } from './table.js';
 import { heading } from './text.js';
 
 export function formatMarkdown(document: Document): string {
-  const targets = new Map<string, TargetRow>(SPEED_TABLE.map((row) => [row.name, row]));
-  const promised = document.rows.filter(({ name }) => targets.has(name));
-  const others = document.rows.filter(({ name }) => !targets.has(name));
+  const promised = document.rows.filter(({ target }) => target !== null);
+  const others = document.rows.filter(({ target }) => target === null);
   const parts = [heading(document).split('\n').join('<br>\n')];
+  const cells = (row: ReportedRow): string[] => [`\`${row.name}\``, row.measures, ...figures(row)];
   if (promised.length > 0) {
-    const lines = promised.map((row) => {
-      const { measure = '', beside = '' } = targets.get(row.name) ?? {};
-      return [
-        `\`${row.name}\``,
-        measure,
-        beside,
-        ...figures(row),
-        targetCell(row.target),
-        mark(row),
-      ];
-    });
-    const head = ['row', 'measure', 'beside', 'ours', 'peer', 'ratio', 'target', 'verdict'];
-    parts.push(rows(head, lines));
+    const lines = promised.map((row) => [...cells(row), targetCell(row.target), mark(row)]);
+    parts.push(rows([...HEAD, 'target', 'verdict'], lines));
   }
-  if (others.length > 0) {
-    const lines = others.map((row) => [
-      `\`${row.name}\``,
-      row.measures,
-      ...figures(row),
-      mark(row),
-    ]);
-    parts.push(rows(['row', 'measure', 'ours', 'peer', 'ratio', 'verdict'], lines));
-  }
+  if (others.length > 0) parts.push(rows(HEAD, others.map(cells)));
   parts.push(...document.curves.map(curveTable));
   return `${parts.join('\n\n')}\n`;
 }
+
+const HEAD = ['row', 'measure', 'ours', 'peer', 'ratio'];
 
 /** A line of the chart is a line of the table; its medians. */
 function curveTable({ title, x, y, lines }: Curve): string {

@@ -1,13 +1,5 @@
 /** Rows as a table for a terminal. */
-import {
-  judgedFigure,
-  missedBy,
-  type Row,
-  ratios,
-  type Side,
-  type Target,
-  verdict,
-} from '../row.js';
+import { judgedFigure, missedBy, type Row, ratios, type Side, verdict } from '../row.js';
 import { spread } from '../statistics.js';
 
 const HEADINGS = ['row', 'ours', 'beside', 'ratio: median (min-max)', 'target', 'verdict'];
@@ -30,8 +22,8 @@ export function verdictCell(row: Row): string {
   return `missed by ${figure(by * 100)} %`;
 }
 
-export function targetCell(target: Target | null): string {
-  if (target === null) return 'none';
+export function targetCell(target: Row['target']): string {
+  if (!target) return 'none';
   const found = target.rounds.length === 0 ? '' : ` (${figure(judgedFigure(target))})`;
   const bound = 'atMost' in target ? `<= ${target.atMost}` : `>= ${target.atLeast}`;
   const stretch = target.stretch === undefined ? '' : `, stretch ${target.stretch}`;

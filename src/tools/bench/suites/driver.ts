@@ -2,16 +2,16 @@
  * Suite driver: SnapshotMetadata end to end, of any driver, through its socket alone. Writes a raw block volume, takes
  * snapshots, and measures the lists. Without an endpoint it measures this plugin on an XFS pool.
  */
-import { CsiConnection } from '../csi-connection.js';
-import { BLOCK_BYTES, BlockWriter } from '../driver/block-writer.js';
-import { Coverage } from '../driver/coverage.js';
-import { driverCurves } from '../driver/curves.js';
-import { Orchestrator } from '../driver/orchestrator.js';
-import { ownDriver } from '../driver/own-driver.js';
+import type { CsiConnection } from '../../client/connection.js';
+import { BLOCK_BYTES, BlockWriter } from '../block-writer.js';
+import { Coverage } from '../coverage.js';
+import { driverCurves } from '../curves.js';
+import { readAllocated, readDelta } from '../list-reader.js';
+import { measuredDriver } from '../measured-driver.js';
 import type { Curve, Row, Side } from '../row.js';
 import { spread } from '../statistics.js';
 import { type Settings, type Suite, shuffledRounds } from '../suite.js';
-import { Workspace } from '../workspace.js';
+import { BLOCK } from '../volumes.js';
 
 const MIB = 2 ** 20;
 const GIB = 2 ** 30;
@@ -31,49 +31,33 @@ export const suite: Suite = {
     'SnapshotMetadata of the driver at --endpoint, end to end; without one, of this plugin on XFS (root)',
 
   async run(settings: Settings): Promise<Row[]> {
-    const { orchestrator, connection } = await connect(settings, 'driver');
+    const { label, driver, volumes } = await measuredDriver(settings, 'driver');
     const { bytes } = SIZES[settings.size];
-    const volume = await orchestrator.createVolume(settings.volumeBytes ?? bytes);
-    const writer = await BlockWriter.open(volume.device, volume.sizeBytes, settings.random);
+    const volume = await volumes.create(BLOCK, settings.volumeBytes ?? bytes);
+    await volumes.bringUp(volume);
+    const { sizeBytes } = volume;
+    const writer = await BlockWriter.open(volume.targetPath, sizeBytes, settings.random);
     settings.cleanup.defer(() => writer.close());
-    settings.say(`writing a volume of ${volume.sizeBytes / MIB} MiB`);
-    const lists = await prepare(orchestrator, writer, volume.volumeId, volume.sizeBytes);
-    return measure(settings, connection, writer, lists, volume.sizeBytes);
+    settings.say(`writing a volume of ${sizeBytes / MIB} MiB`);
+    const lists = await prepare(() => volumes.snapshot(volume), writer, sizeBytes);
+    return measure(settings, driver.connection, writer, lists, { label, sizeBytes });
   },
 
   async curves(settings: Settings): Promise<Curve[]> {
-    return driverCurves(settings, await connect(settings, 'driver-curves'));
+    return driverCurves(settings, await measuredDriver(settings, 'driver-curves'));
   },
 };
 
-async function connect(
-  settings: Settings,
-  label: string,
-): Promise<{ orchestrator: Orchestrator; connection: CsiConnection }> {
-  const { cleanup } = settings;
-  const workspace = Workspace.make(settings, label);
-  const endpoint = settings.endpoint ?? (await ownDriver(settings, workspace));
-  const connection = new CsiConnection(endpoint);
-  cleanup.defer(() => connection.close());
-  const prefix = `blockdelta-bench-${process.pid}-${Date.now()}`;
-  const { parameters } = settings;
-  return {
-    connection,
-    orchestrator: new Orchestrator({ connection, workspace, cleanup, parameters, prefix }),
-  };
-}
-
 /** Two snapshots of a full volume, with a tenth of its blocks written in between. */
 async function prepare(
-  orchestrator: Orchestrator,
+  take: () => Promise<string>,
   writer: BlockWriter,
-  volumeId: string,
   sizeBytes: number,
 ): Promise<Lists> {
   const snapshotMs: number[] = [];
   const snapshot = async (): Promise<string> => {
     const started = performance.now();
-    const id = await orchestrator.createSnapshot(volumeId);
+    const id = await take();
     snapshotMs.push(performance.now() - started);
     return id;
   };
@@ -90,17 +74,13 @@ async function measure(
   connection: CsiConnection,
   writer: BlockWriter,
   { base, target, written, snapshotMs }: Lists,
-  sizeBytes: number,
+  { label, sizeBytes }: { label: string; sizeBytes: number },
 ): Promise<Row[]> {
-  const delta = { base_snapshot_id: base, target_snapshot_id: target };
-  const allocated = { snapshot_id: target };
   const changed = new Coverage(written);
-  await connection.read('GetMetadataDelta', delta, { onMessage: changed.onMessage });
+  await readDelta(connection, base, target, { onMessage: changed.onMessage });
   changed.end();
   const held = new Coverage([]);
-  const { messages } = await connection.read('GetMetadataAllocated', allocated, {
-    onMessage: held.onMessage,
-  });
+  const { messages } = await readAllocated(connection, target, { onMessage: held.onMessage });
   settings.say(
     `${changed.entries} changed and ${held.entries} allocated entries; no written block is missing`,
   );
@@ -115,8 +95,8 @@ async function measure(
     }
     const reading =
       contender === 'delta'
-        ? await connection.read('GetMetadataDelta', delta)
-        : await connection.read('GetMetadataAllocated', allocated);
+        ? await readDelta(connection, base, target)
+        : await readAllocated(connection, target);
     if (contender === 'delta') first.push(reading.firstMs);
     return performance.now() - started;
   });
@@ -136,21 +116,20 @@ async function measure(
     rounds: rounds.map((ms) => amount / (ms / 1000)),
   });
   const facts = {
-    driver: settings.endpoint ?? 'this plugin on XFS',
+    driver: label,
     'volume GiB': sizeBytes / GIB,
     'changed entries': changed.entries,
     'allocated entries': held.entries,
     'messages of allocated': messages,
     'snapshot ms': spread(snapshotMs).median.toFixed(1),
   };
-  const none = { target: null, facts };
   return [
     {
       name: 'driver-delta',
       measures: `time of a whole GetMetadataDelta with ${CHANGED * 100} % of the blocks changed, beside reading the volume once`,
       ours: deltas,
       peer: reads,
-      ...none,
+      facts,
     },
     {
       name: 'driver-allocated',
@@ -158,7 +137,7 @@ async function measure(
         'time of a whole GetMetadataAllocated of a full volume, beside reading the volume once',
       ours: all,
       peer: reads,
-      ...none,
+      facts,
     },
     {
       name: 'driver-coverage',
@@ -166,7 +145,7 @@ async function measure(
       ours: perSecond('delta', 'GiB/s', sizeBytes / GIB, deltas),
       peer: perSecond('one read', 'GiB/s', sizeBytes / GIB, reads),
       better: 'higher',
-      ...none,
+      facts,
     },
     {
       name: 'driver-entries',
@@ -174,21 +153,21 @@ async function measure(
       ours: perSecond('delta', 'entries/s', changed.entries, deltas),
       peer: perSecond('allocated', 'entries/s', held.entries, all),
       better: 'higher',
-      ...none,
+      facts,
     },
     {
       name: 'driver-first-message',
       measures: 'time to the first message of GetMetadataDelta, beside that to the last one',
       ours: { label: 'first', unit: 'ms', rounds: first },
       peer: deltas,
-      ...none,
+      facts,
     },
     {
       name: 'driver-over-report',
       measures: 'bytes reported as changed, beside the bytes of the blocks that were written',
       ours: { label: 'reported', unit: 'MiB', rounds: [changed.bytes / MIB] },
       peer: { label: 'written', unit: 'MiB', rounds: [(written.length * BLOCK_BYTES) / MIB] },
-      ...none,
+      facts,
     },
   ];
 }

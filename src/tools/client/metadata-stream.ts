@@ -1,0 +1,104 @@
+/**
+ * The decoded messages of one SnapshotMetadata stream, with flow control.
+ *
+ * Each stream has its own connection. After a lost connection a gRPC channel fails calls for a while
+ * without reconnecting, which is useless to a caller that resumes.
+ */
+import type { ClientReadableStream } from '@grpc/grpc-js';
+import { CsiConnection, type MetadataRpc } from './connection.js';
+
+export interface MetadataRequest {
+  readonly rpc: MetadataRpc;
+  /** Snapshot ids by request field. */
+  readonly ids: Readonly<Record<string, string>>;
+  readonly startingOffset: bigint;
+  /** Most entries in one message; 0: the plugin chooses. */
+  readonly maxResults: number;
+}
+
+/** A response of either RPC, as decoded. */
+export interface MetadataMessage {
+  readonly block_metadata_type: string;
+  readonly volume_capacity_bytes: string;
+  readonly block_metadata: readonly {
+    readonly byte_offset: string;
+    readonly size_bytes: string;
+  }[];
+}
+
+/** Most messages in the queue; above it, flow control makes the plugin wait. */
+const MAX_QUEUED = 16;
+
+/** The messages of one stream. Throws a ServiceError unless it ends OK. Leaving the loop cancels the call. */
+export async function* openMetadata(
+  socketPath: string,
+  { rpc, ids, startingOffset, maxResults }: MetadataRequest,
+  signal: AbortSignal,
+): AsyncGenerator<MetadataMessage, void, undefined> {
+  const connection = new CsiConnection(socketPath);
+  const request = { ...ids, starting_offset: `${startingOffset}`, max_results: maxResults };
+  const call = connection.list(rpc, request) as ClientReadableStream<MetadataMessage>;
+  const cancel = (): void => call.cancel();
+  signal.addEventListener('abort', cancel);
+  try {
+    if (signal.aborted) cancel();
+    yield* messagesOf(call);
+  } finally {
+    signal.removeEventListener('abort', cancel);
+    call.cancel();
+    connection.close();
+  }
+}
+
+/**
+ * Reads by events, because `for await (... of call)` discards messages that have arrived when an error
+ * follows. A stream that keeps being interrupted would never make progress.
+ */
+async function* messagesOf(
+  call: ClientReadableStream<MetadataMessage>,
+): AsyncGenerator<MetadataMessage, void, undefined> {
+  const queue: MetadataMessage[] = [];
+  let end: { error: unknown } | null = null;
+  let wake = (): void => undefined;
+  call.on('data', (message: MetadataMessage) => {
+    queue.push(message);
+    if (queue.length >= MAX_QUEUED) call.pause();
+    wake();
+  });
+  call.on('error', (error) => {
+    end ??= { error };
+    wake();
+  });
+  // 'end' also follows 'error'; then the error is already recorded.
+  call.on('end', () => {
+    end ??= { error: null };
+    wake();
+  });
+  for (;;) {
+    const message = queue.shift();
+    if (message !== undefined) {
+      if (call.isPaused()) call.resume();
+      yield message;
+    } else if (end !== null) {
+      const { error } = end as { error: unknown };
+      if (error !== null) throw error;
+      return;
+    } else {
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+      });
+    }
+  }
+}
+
+const CONNECT_TIMEOUT_MS = 5000;
+
+/**
+ * Loads and runs once what a call needs: the proto, and the code of gRPC, by connecting. Resolves also if it
+ * cannot connect, which the call itself reports.
+ */
+export async function prepareClient(socketPath: string): Promise<void> {
+  const connection = new CsiConnection(socketPath);
+  await connection.connected(CONNECT_TIMEOUT_MS);
+  connection.close();
+}

@@ -1,0 +1,90 @@
+/**
+ * The calls that bring a volume to a path of this node and away again, in the order of the specification, as far as a
+ * driver has them. Knows the order; not who calls, or what is done with the volume.
+ */
+import type { DriverInfo, Message } from './driver.js';
+
+/** A volume and the paths at which it is used. */
+export interface VolumeUse {
+  readonly volumeId: string;
+  readonly capability: Message;
+  readonly context: Message;
+  readonly stagingPath: string;
+  readonly targetPath: string;
+  readonly readonly?: boolean;
+}
+
+export interface Call {
+  readonly rpc: string;
+  readonly request: Message;
+}
+
+type Calls = (rpc: string, request: Message) => Promise<Message>;
+type Capabilities = Pick<DriverInfo, 'controller' | 'node' | 'nodeId'>;
+
+/**
+ * Attaches, stages and publishes. The staging path and the parent of the target must be there.
+ *
+ * @param before called before each step, with what undoes it: a step that fails may have done its work
+ */
+export async function publish(
+  call: Calls,
+  capabilities: Capabilities,
+  use: VolumeUse,
+  before: (undo: Call) => void = () => undefined,
+): Promise<void> {
+  const { detach, unstage, unpublish } = undosOf(capabilities, use);
+  const { volumeId, capability, context, stagingPath, targetPath, readonly = false } = use;
+  const common: Message = {
+    volume_id: volumeId,
+    volume_capability: capability,
+    volume_context: context,
+  };
+  if (detach !== null) {
+    before(detach);
+    const request = { ...common, node_id: capabilities.nodeId, readonly };
+    const { publish_context } = await call('ControllerPublishVolume', request);
+    common['publish_context'] = publish_context ?? {};
+  }
+  if (unstage !== null) {
+    before(unstage);
+    common['staging_target_path'] = stagingPath;
+    await call('NodeStageVolume', common);
+  }
+  before(unpublish);
+  await call('NodePublishVolume', { ...common, target_path: targetPath, readonly });
+}
+
+/** What undoes a publication, in order. Each can be repeated, and called for a step that never was. */
+export function undoSteps(capabilities: Capabilities, use: Paths): Call[] {
+  const { unpublish, unstage, detach } = undosOf(capabilities, use);
+  return [unpublish, unstage, detach].filter((step) => step !== null);
+}
+
+type Paths = Pick<VolumeUse, 'volumeId' | 'stagingPath' | 'targetPath'>;
+
+/** Null: the driver has no such step. */
+function undosOf({ controller, node, nodeId }: Capabilities, use: Paths) {
+  const { volumeId, stagingPath, targetPath } = use;
+  const step = (rpc: string, where: Message): Call => ({
+    rpc,
+    request: { volume_id: volumeId, ...where },
+  });
+  const stages = node.has('STAGE_UNSTAGE_VOLUME');
+  const attaches = controller.has('PUBLISH_UNPUBLISH_VOLUME');
+  return {
+    unpublish: step('NodeUnpublishVolume', { target_path: targetPath }),
+    unstage: stages ? step('NodeUnstageVolume', { staging_target_path: stagingPath }) : null,
+    detach: attaches ? step('ControllerUnpublishVolume', { node_id: nodeId }) : null,
+  };
+}
+
+/** Of a raw block volume that one pod writes to. */
+export const BLOCK_CAPABILITY = { block: {}, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
+
+/** The fields of CreateVolume that say where a volume must be accessible; none if the driver is not constrained. */
+export function topologyRequirement(segments: DriverInfo['segments']): Message {
+  if (segments === null) return {};
+  const places = [{ segments }];
+  return { accessibility_requirements: { requisite: places, preferred: places } };
+}

@@ -1,0 +1,90 @@
+/**
+ * The plugin's own path from a scan to the socket (server, service, scanner, workers, addon, stream writer) over
+ * snapshots that are in no catalogue and in no pool.
+ */
+
+import { destinationOf } from '../../../src/base/csi/routed-calls.js';
+import { createLogger } from '../../../src/base/logger.js';
+import { parseListen } from '../../../src/base/settings/tls.js';
+import type { Backend } from '../../../src/driver/backends/backend.js';
+import type { AsyncCatalogue } from '../../../src/driver/catalogue/catalogue-client.js';
+import type { SnapshotRecord } from '../../../src/driver/catalogue/records.js';
+import { createSnapshotMetadataService } from '../../../src/driver/metadata/snapshot-metadata.js';
+import { NativePool } from '../../../src/driver/native/pool.js';
+import { ScanThreads } from '../../../src/driver/native/scan-threads.js';
+import type { RoutedListen } from '../../../src/driver/plugin/connections.js';
+import { createPluginServer } from '../../../src/driver/plugin/server.js';
+import { OperationLocks } from '../../../src/driver/volumes/operation-locks.js';
+import { givenEndpoint, reportToParent } from './server-process.js';
+
+/** As many as the plugin has unless it is told otherwise. */
+const SCAN_THREADS = 2;
+const SHUTDOWN_GRACE_MS = 1000;
+
+/** What a snapshot is to the service; all are of one volume. */
+export interface BenchSnapshot {
+  sizeBytes: bigint;
+  /** Its position among the volume's snapshots. */
+  sequence: bigint;
+}
+
+/** Serves SnapshotMetadata on the endpoint that the parent gave, until the parent ends. */
+export async function serveScans(
+  scanSource: Backend['scanSource'],
+  snapshotOf: (snapshotId: string) => BenchSnapshot,
+): Promise<void> {
+  const endpoint = givenEndpoint();
+  const filler = new NativePool(SCAN_THREADS);
+  await filler.warm();
+  const backend: Pick<Backend, 'scanSource'> = { scanSource };
+  const catalogue: Pick<AsyncCatalogue, 'snapshotById'> = {
+    snapshotById: async (snapshotId) => recordOf(snapshotId, snapshotOf(snapshotId)),
+  };
+  const server = createPluginServer({
+    services: [
+      createSnapshotMetadataService({
+        catalogue: catalogue as AsyncCatalogue,
+        locks: new OperationLocks(),
+        scanThreads: new ScanThreads(filler, SCAN_THREADS),
+        backendOf: () => backend as Backend,
+      }),
+    ],
+    config: {
+      socketPath: endpoint.slice('unix://'.length),
+      socketMode: 0o600,
+      shutdownGraceMs: SHUTDOWN_GRACE_MS,
+      maxConnections: 128,
+      maxCalls: 1000,
+      maxStreams: 64,
+      streamStallMs: 60_000,
+    },
+    logger: createLogger('warn'),
+    routed: routedBy(process.env),
+  });
+  await server.start();
+  reportToParent();
+}
+
+/** Also listens for a router, with the settings of a node. */
+function routedBy(env: NodeJS.ProcessEnv): RoutedListen | null {
+  const settings = parseListen((name) => env[name] || undefined, 'blockdelta-router');
+  if (settings === null) return null;
+  const nodeId = env['BLOCKDELTA_NODE_ID'] ?? 'bench';
+  return { settings, destination: destinationOf('blockdelta.csi', nodeId) };
+}
+
+function recordOf(snapshotId: string, { sizeBytes, sequence }: BenchSnapshot): SnapshotRecord {
+  return {
+    snapshotId,
+    name: snapshotId,
+    volumeId: 'vol-bench',
+    pool: 'default',
+    sizeBytes,
+    state: 'ready',
+    groupSnapshotId: null,
+    sequence,
+    creationTimeNs: 1n,
+    parameters: {},
+    pristine: false,
+  };
+}
