@@ -10,8 +10,8 @@ import type { LegacyVersion } from '../config/config.js';
 import * as csi01 from './csi-0.1.js';
 import * as csi03 from './csi-0.3.js';
 import { OwnStaging, type OwnStagingOptions } from './own-staging.js';
-import type { AnyTranslation, LegacyServiceName } from './translation.js';
-import { type FieldNames, type FindHandler, V1Calls } from './v1-calls.js';
+import type { Translations } from './translation.js';
+import { type Edge, type FindHandler, V1Calls } from './v1-calls.js';
 
 export interface LegacyRpc {
   /** With its package: `csi.v0.Node`. */
@@ -23,44 +23,25 @@ export interface LegacyRpc {
   handler(find: FindHandler): AnyUnaryHandler;
 }
 
-interface LegacyInterface {
-  readonly proto: string;
-  readonly packageName: string;
-  readonly translations: Readonly<
-    Record<LegacyServiceName, Readonly<Record<string, AnyTranslation>>>
-  >;
-  readonly fieldNames: FieldNames;
-}
-
-const SERVICES: readonly LegacyServiceName[] = ['Identity', 'Controller', 'Node'];
+const SERVICES = ['Identity', 'Controller', 'Node'] as const;
 
 export function legacyRpcs(
   versions: readonly LegacyVersion[],
   staging: OwnStagingOptions,
 ): LegacyRpc[] {
   return versions.flatMap((version) =>
-    rpcsOf(version === '0.3' ? csi03Interface() : csi01Interface(staging)),
+    version === '0.3'
+      ? rpcsOf('proto/csi-v0.3.proto', csi03.edge, csi03.translations)
+      : rpcsOf('proto/csi-v0.1.proto', csi01.edge, csi01.translations(new OwnStaging(staging))),
   );
 }
 
-function csi03Interface(): LegacyInterface {
-  const { identity, controller, node, fieldNames } = csi03;
-  const translations = { Identity: identity, Controller: controller, Node: node };
-  return { proto: 'proto/csi-v0.3.proto', packageName: 'csi.v0', translations, fieldNames };
-}
-
-function csi01Interface(staging: OwnStagingOptions): LegacyInterface {
-  const translations = csi01.translations(new OwnStaging(staging));
-  const { fieldNames } = csi01;
-  return { proto: 'proto/csi-v0.1.proto', packageName: 'csi', translations, fieldNames };
-}
-
-function rpcsOf({ proto, packageName, translations, fieldNames }: LegacyInterface): LegacyRpc[] {
-  const { root, services } = loadProto(proto, packageName, SERVICES);
+function rpcsOf(proto: string, edge: Edge, translations: Translations): LegacyRpc[] {
+  const { root, services } = loadProto(proto, edge.packageName, SERVICES);
   return SERVICES.flatMap((name) => {
-    const service = `${packageName}.${name}`;
+    const service = `${edge.packageName}.${name}`;
     return Object.entries(services[name]).map(([rpc, definition]) => {
-      const translation = translations[name][rpc];
+      const translation = translations[rpc];
       if (translation === undefined) throw new Error(`${service}.${rpc} has no translation`);
       return {
         service,
@@ -68,7 +49,7 @@ function rpcsOf({ proto, packageName, translations, fieldNames }: LegacyInterfac
         definition,
         requestType: requestTypeOf(root, service, rpc),
         handler: (find: FindHandler) => async (request: never, context) =>
-          translation(request, new V1Calls(find, context, packageName, fieldNames)),
+          translation(request, new V1Calls(find, context, edge)),
       } satisfies LegacyRpc;
     });
   });

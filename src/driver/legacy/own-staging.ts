@@ -6,9 +6,8 @@
 import { mkdir, rmdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isVolumeId } from '../../base/csi/handles.js';
-import type { RequestOf } from '../../base/csi/service.js';
 import { CsiError, errorCode, StatusCode } from '../../base/errors.js';
-import type { Fields, V1Calls } from './v1-calls.js';
+import type { Message, V1Calls } from './v1-calls.js';
 
 export interface OwnStagingOptions {
   directory: string;
@@ -16,8 +15,12 @@ export interface OwnStagingOptions {
   publicationsOf(volumeId: string): Promise<readonly { readonly stagingPath: string }[]>;
 }
 
-type StageFields = Omit<Fields<RequestOf<'NodeStageVolume'>>, 'staging_target_path'>;
-type Target = Pick<RequestOf<'NodePublishVolume'>, 'target_path' | 'readonly'>;
+/** The fields of a NodeStageVolume but its path. */
+type StageFields = Message;
+interface Target {
+  readonly target_path: string;
+  readonly readonly: boolean;
+}
 
 export class OwnStaging {
   readonly #directory: string;
@@ -33,7 +36,7 @@ export class OwnStaging {
    * itself changes nothing. If the state is in the way, staging may be what is missing.
    */
   async publish(v1: V1Calls, use: StageFields, target: Target): Promise<void> {
-    const volumeId = use.volume_id ?? '';
+    const volumeId = String(use['volume_id'] ?? '');
     const staging_target_path = this.#pathOf(volumeId);
     const fields = { ...use, ...target, staging_target_path };
     const refusal = await refusalOf(v1.call('NodePublishVolume', fields));

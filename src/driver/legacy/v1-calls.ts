@@ -7,8 +7,6 @@ import { csiMessage, csiProto } from '../../base/csi/proto.js';
 import {
   type AnyUnaryHandler,
   type CallContext,
-  type RequestOf,
-  type ResponseOf,
   ResponseParts,
   type RpcName,
   type ServiceName,
@@ -16,15 +14,17 @@ import {
 import { CsiError, StatusCode } from '../../base/errors.js';
 import { requestDecoder } from '../csi/request-decoder.js';
 
-/** Fields of a message; those that are left out have their empty value. */
-export type Fields<T> = T extends readonly (infer Element)[]
-  ? readonly Fields<Element>[]
-  : T extends object
-    ? { readonly [Name in keyof T]?: Fields<T[Name]> | undefined }
-    : T;
+// biome-ignore lint/suspicious/noExplicitAny: messages are plain objects of the shape of their proto
+export type Message = Record<string, any>;
 
-/** For each RPC of v1: its fields that have another name in the older interface, with that name. */
-export type FieldNames = { readonly [R in RpcName]?: Readonly<Record<string, string>> };
+/** How requests of an older interface differ from those of v1 that mean the same. */
+export interface Edge {
+  readonly packageName: string;
+  /** For each RPC of v1: its fields that have another name in the older interface, with that name. */
+  readonly names: { readonly [R in RpcName]?: Readonly<Record<string, string>> };
+  /** Of values, by the field's name in v1. They may refuse a value. */
+  readonly conversions: Readonly<Record<string, (value: never) => unknown>>;
+}
 
 /** Resolves when the service is served; rejects with the error to return. */
 export type FindHandler = (
@@ -42,31 +42,37 @@ interface V1Rpc {
 const rpcs = new Map<RpcName, V1Rpc>();
 
 export class V1Calls {
-  /**
-   * @param context of the call of the older interface
-   * @param packageName of that interface, for messages
-   */
+  /** @param context of the call of the older interface */
   constructor(
     private readonly find: FindHandler,
     private readonly context: CallContext,
-    private readonly packageName: string,
-    private readonly names: FieldNames,
+    private readonly edge: Edge,
   ) {}
 
-  async call<R extends RpcName>(rpc: R, fields: Fields<RequestOf<R>>): Promise<ResponseOf<R>> {
+  /** The fields of a request of v1 that means the same. What v1 has not is left out. */
+  fieldsOf(rpc: RpcName, request: Message): Message {
+    const { names, conversions } = this.edge;
+    const fields = Object.keys(csiMessage(`${rpc}Request`).fields).flatMap((name) => {
+      const old = names[rpc]?.[name] ?? name;
+      const value = request[old];
+      if (value === undefined) return [];
+      const convert = conversions[name] ?? CONVERSIONS[name];
+      return [[name, convert === undefined ? value : convert(value as never)]];
+    });
+    return Object.fromEntries(fields) as Message;
+  }
+
+  async call(rpc: RpcName, fields: Message): Promise<Message> {
     const response = await this.list(rpc, fields);
     if (!(response instanceof ResponseParts)) return response;
     throw CsiError.internal(`${rpc} answered with a list in parts`);
   }
 
-  /** As `call`, for RPCs whose response may be too long for one message. */
-  async list<R extends RpcName>(
-    rpc: R,
-    fields: Fields<RequestOf<R>>,
-  ): Promise<ResponseOf<R> | ResponseParts<ResponseOf<R>>> {
+  /** As `call`, for RPCs whose response may be too long for one message. Fields left out have their empty value. */
+  async list(rpc: RpcName, fields: Message): Promise<Message | ResponseParts<Message>> {
     const { service, encode, decode } = rpcOf(rpc);
     const handler = await this.find(service, rpc, this.context.signal);
-    const { message, refusal, encoded } = decode(encode(fields as object));
+    const { message, refusal, encoded } = decode(encode(fields));
     if (refusal !== null) throw refusal;
     const { signal, deadline, peer } = this.context;
     const context: CallContext = {
@@ -78,7 +84,7 @@ export class V1Calls {
       note: (notes) => this.context.note(notes),
     };
     try {
-      return (await handler(message as never, context)) as ResponseOf<R>;
+      return await handler(message as never, context);
     } catch (thrown) {
       throw this.#withNames(rpc, CsiError.from(thrown));
     }
@@ -86,12 +92,28 @@ export class V1Calls {
 
   /** Refusals name the fields of v1, which the caller does not know. */
   #withNames(rpc: RpcName, error: CsiError): CsiError {
-    const names = Object.entries(this.names[rpc] ?? {});
+    const names = Object.entries(this.edge.names[rpc] ?? {});
     if (error.code !== StatusCode.INVALID_ARGUMENT || names.length === 0) return error;
     const translated = names.map(([name, old]) => `${name} is ${old}`).join(', ');
-    const message = `${error.message} (names in ${this.packageName}: ${translated})`;
+    const message = `${error.message} (names in ${this.edge.packageName}: ${translated})`;
     return new CsiError(error.code, message, { cause: error });
   }
+}
+
+/** Of both older versions, whose capabilities have the same fields. */
+const CONVERSIONS: Edge['conversions'] = {
+  volume_capability: (given: Message | null) => capability(given, 'volume_capability'),
+  volume_capabilities: (given: readonly Message[]) =>
+    given.map((each, index) => capability(each, `volume_capabilities[${index}]`)),
+};
+
+/** INVALID_ARGUMENT for a mode that the older versions do not have: v1 may give its number a meaning. */
+function capability(given: Message | null, field: string): Message | null {
+  const mode = given?.['access_mode']?.mode;
+  if (typeof mode !== 'number') return given;
+  throw CsiError.invalidArgument(
+    `${field}.access_mode.mode ${mode} is not known in this version of CSI`,
+  );
 }
 
 function rpcOf(rpc: RpcName): V1Rpc {
