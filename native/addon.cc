@@ -52,6 +52,8 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<MakeTargetBinding>(exports, "makeTarget");
   Export<RemoveTargetBinding>(exports, "removeTarget");
   Export<TryLockBinding>(exports, "tryLock");
+  Export<StartKillTimerBinding>(exports, "startKillTimer");
+  Export<StopKillTimerBinding>(exports, "stopKillTimer");
   Export<ThinSuperblockBinding>(exports, "thinSuperblock");
   Export<ThinDevicesBinding>(exports, "thinDevices");
   Export<ThinDeltaBinding>(exports, "thinDelta");

@@ -47,14 +47,18 @@ Napi::Value OpenDirectoriesBinding(const Napi::CallbackInfo& info);
 Napi::Value ListDirectoryBinding(const Napi::CallbackInfo& info);
 Napi::Value ThawBinding(const Napi::CallbackInfo& info);
 
-// mount.cc: mounts, their targets and file locks.
+// mount.cc: mounts and their targets.
 Napi::Value MountFileSystemBinding(const Napi::CallbackInfo& info);
 Napi::Value UnmountLayerBinding(const Napi::CallbackInfo& info);
 Napi::Value BindMountBinding(const Napi::CallbackInfo& info);
 Napi::Value SetMountAttributesBinding(const Napi::CallbackInfo& info);
 Napi::Value MakeTargetBinding(const Napi::CallbackInfo& info);
 Napi::Value RemoveTargetBinding(const Napi::CallbackInfo& info);
+
+// system.cc: file locks, and a timer that ends the process.
 Napi::Value TryLockBinding(const Napi::CallbackInfo& info);
+Napi::Value StartKillTimerBinding(const Napi::CallbackInfo& info);
+Napi::Value StopKillTimerBinding(const Napi::CallbackInfo& info);
 
 // thin.cc: dm-thin metadata.
 Napi::Value ThinSuperblockBinding(const Napi::CallbackInfo& info);

@@ -1,5 +1,3 @@
-#include <sys/file.h>
-
 #include <cstdint>
 #include <string>
 
@@ -83,17 +81,6 @@ Napi::Value RemoveTargetBinding(const Napi::CallbackInfo& info) {
   Result<AnchoredPath> anchored = AnchoredPath::Open(path);
   if (!anchored.ok()) return Failed(info.Env(), anchored.status());
   return BooleanResult(info.Env(), "removed", anchored->Remove());
-}
-
-Napi::Value TryLockBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "tryLock");
-  const auto descriptor = static_cast<int>(request.Integer("descriptor", INT32_MAX));
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  const int result = RetryInterrupted([&] { return flock(descriptor, LOCK_EX | LOCK_NB); });
-  if (result == -1 && errno != EWOULDBLOCK) {
-    return Failed(info.Env(), Status::Errno(errno, "flock", std::string()));
-  }
-  return BooleanResult(info.Env(), "locked", result == 0);
 }
 
 }  // namespace blockdelta

@@ -1,5 +1,7 @@
 /** `blockdelta catalogue`: lets an operator inspect and confirm the effect of lost catalogue rows. */
+import { join } from 'node:path';
 import type { Command } from 'commander';
+import { acceptLostChanges } from '../driver/catalogue/lost-changes.js';
 import { stateDirectoryOf } from '../driver/inspection/node.js';
 import {
   confirmObjects,
@@ -24,7 +26,7 @@ export function addCatalogueCommand(program: Command): void {
   catalogue
     .command('confirm')
     .description(
-      'confirm that the plugin leaves these objects alone; it accepts changes again after its next start',
+      'confirm that the plugin leaves these objects alone, or that the catalogue has lost changes; it accepts changes again after its next start',
     )
     .option('--state-dir <directory>', STATE_HELP, parsePath)
     .action(({ stateDir }) => run(stateDir, confirm));
@@ -48,6 +50,11 @@ async function showUnknown(_: string, objects: readonly UnknownObject[]): Promis
 }
 
 async function confirm(directory: string, objects: readonly UnknownObject[]): Promise<void> {
+  const lost = await acceptLostChanges(join(directory, 'catalogue.sqlite'));
+  if (lost > 0n) {
+    complain(`accepted that the catalogue has lost the last ${lost} changes; start the plugin`);
+    return;
+  }
   if (objects.length === 0) {
     complain(`no unknown objects to confirm in ${directory}`);
     return;

@@ -22,8 +22,11 @@ const FLUSH_ALL = ['syncfs', 'BTRFS_IOC_SYNC', 'BTRFS_IOC_START_SYNC'];
 
 /** Not of the plugin's files: mount points, directories of the orchestrator, devices, /sys and /proc. */
 const OTHERS = /^<(?:work|staging)>|^\//;
-/** What a power cut may take: a checkpoint copies what the log holds, and a start removes what is unfinished. */
-const MAY_BE_LOST = /\.sqlite$|\.tmp$/;
+/**
+ * What a power cut may take: a checkpoint copies what the log holds, a count of commits may lag behind, a lock ends with
+ * its process, and a start removes what is unfinished.
+ */
+const MAY_BE_LOST = /\.sqlite(-commits|-lock)?$|\.tmp$/;
 /** What may come back: a start removes lists of what is gone, and a list that was refused is refused again. */
 const MAY_COME_BACK = /\/(lists|bases)\/[^/]+$/;
 const MAY_BE_UNMARKED = /\/bases\/[^/]+\.(dropped|lost)$/;

@@ -73,7 +73,10 @@ test('H21: a catalogue that was rolled back refuses changes until exactly what i
   );
   const older = readFileSync(state('catalogue.sqlite'));
   const lost = await orchestrator.create('lost');
-  const rollBack = (): void => writeFileSync(state('catalogue.sqlite'), older);
+  const rollBack = (): void => {
+    writeFileSync(state('catalogue.sqlite'), older);
+    rmSync(state('catalogue.sqlite-commits'));
+  };
   await whileStopped(rollBack);
   assert.match(running.plugin.log, /"level":"error".*every change is refused/);
   assert.equal(await catalogueCommand(t, 'unknown'), `main ${lost.id}\n`);

@@ -1,12 +1,15 @@
 /**
- * A process that inserts volumes and snapshots into a catalogue for ever, one line with the ids each:
+ * A process that owns a catalogue and inserts volumes and snapshots into it for ever, one line with the ids each:
  *
  *   node catalogue-process.js <file>
  */
+import { lockCatalogue } from '../../src/driver/catalogue/lock.js';
 import { openCatalogueHere } from './direct-database.js';
 import { snapshotRecord, volumeRecord } from './records.js';
 
-const catalogue = openCatalogueHere(process.argv[2] ?? '');
+const file = process.argv[2] ?? '';
+await lockCatalogue(file);
+const catalogue = openCatalogueHere(file);
 catalogue.registerPool('default', 'uuid-1');
 
 function step(): void {

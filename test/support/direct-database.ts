@@ -17,9 +17,10 @@ import {
   catalogueCalls,
   catalogueDefinition,
 } from '../../src/driver/catalogue/sqlite-catalogue.js';
+import type { DatabaseCall } from '../../src/driver/database/calls.js';
 import type { SqliteConnection } from '../../src/driver/database/connection.js';
 import type { DatabaseDefinition } from '../../src/driver/database/definition.js';
-import { openSound } from '../../src/driver/database/sound-database.js';
+import { SoundDatabase } from '../../src/driver/database/sound-database.js';
 
 export type DirectCatalogue = Catalogue & { close(): void };
 
@@ -43,6 +44,16 @@ function openHere<T extends object>(
   definition: DatabaseDefinition,
   callsOf: (database: SqliteConnection) => T,
 ): T & { close(): void } {
-  const database = openSound(definition);
-  return { ...callsOf(database), close: () => database.close() };
+  const database = SoundDatabase.open(definition);
+  const calls = Object.entries(callsOf(database.connection)).map(([name, call]) => {
+    const { kind } = call as DatabaseCall;
+    const run = call as unknown as (...args: unknown[]) => unknown;
+    if (kind === 'reads') return [name, run];
+    return [name, (...args: unknown[]) => database.change(() => run(...args), failing)];
+  });
+  return { ...(Object.fromEntries(calls) as T), close: () => database.close() };
+}
+
+function failing(thrown: unknown): never {
+  throw thrown;
 }

@@ -1,7 +1,7 @@
 /** `blockdelta doctor`: examines the node and the plugin, and says what is wrong and what to do about it. */
 import { join } from 'node:path';
 import type { Command } from 'commander';
-import { lockHolder } from '../../driver/database/sound-database.js';
+import { catalogueOwner } from '../../driver/catalogue/lock.js';
 import {
   type Check,
   type CheckResult,
@@ -99,7 +99,7 @@ async function attempted(run: () => Promise<CheckResult> | CheckResult): Promise
 
 function holderOf(file: string): number | null {
   try {
-    return lockHolder(file);
+    return catalogueOwner(file);
   } catch {
     return null;
   }

@@ -69,9 +69,9 @@ async function listed(settings: NodeSettings): Promise<Collected> {
 }
 
 async function collect(settings: NodeSettings): Promise<Collected> {
-  // First, because it checks the catalogue, and SQLite would drop what it cannot read of a damaged one.
+  // First: a lock beside no catalogue would say nothing.
   await inspectNode(settings);
-  const lock = locked(settings);
+  const lock = await locked(settings);
   try {
     const { orphans, kept } = await findOrphans(await inspectNode(settings));
     const objects: Treated[] = [];
@@ -85,9 +85,9 @@ async function collect(settings: NodeSettings): Promise<Collected> {
   }
 }
 
-function locked({ stateDirectory }: NodeSettings): CatalogueLock {
+async function locked({ stateDirectory }: NodeSettings): Promise<CatalogueLock> {
   try {
-    return lockCatalogue(join(stateDirectory, 'catalogue.sqlite'));
+    return await lockCatalogue(join(stateDirectory, 'catalogue.sqlite'));
   } catch (thrown) {
     throw new Error(`nothing was removed: ${messageOf(thrown)}; stop the plugin first`);
   }

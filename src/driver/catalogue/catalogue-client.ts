@@ -9,24 +9,32 @@ import {
   openDatabase,
 } from '../database/database-thread.js';
 import type { DatabaseEvent } from '../database/thread-task.js';
+import { lockCatalogue } from './lock.js';
 import type { Catalogue } from './sqlite-catalogue.js';
 
 export type AsyncCatalogue = AsyncCalls<Catalogue>;
 export type OpenCatalogue = OpenDatabase<Catalogue>;
 
 /**
- * Opens or creates the catalogue's file. Rejects with FAILED_PRECONDITION if another process has it open,
- * or if it is damaged or not a catalogue.
+ * Becomes the catalogue's owner, and opens or creates its file. Rejects with FAILED_PRECONDITION if another process owns
+ * it, or if it is damaged or not a catalogue.
  */
-export function openCatalogue(
+export async function openCatalogue(
   file: string,
   onEvent?: (event: DatabaseEvent) => void,
   observer?: DatabaseObserver,
 ): Promise<OpenCatalogue> {
-  return openDatabase<Catalogue>({
-    worker: new URL('./sqlite-catalogue.js', import.meta.url),
-    file,
-    onEvent,
-    observer,
-  });
+  const lock = await lockCatalogue(file);
+  try {
+    const worker = new URL('./sqlite-catalogue.js', import.meta.url);
+    const { close, ...calls } = await openDatabase<Catalogue>({ worker, file, onEvent, observer });
+    const release = async (): Promise<void> => {
+      await close();
+      lock.release();
+    };
+    return { ...calls, close: release } as OpenCatalogue;
+  } catch (thrown) {
+    lock.release();
+    throw thrown;
+  }
 }

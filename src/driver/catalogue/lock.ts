@@ -1,32 +1,70 @@
 /**
- * The catalogue's lock, which a running plugin holds: for commands that change what a plugin relies on. Changes
- * nothing in the file.
+ * Who owns the catalogue: the plugin, or a command that changes what a plugin relies on. An flock on a file of its own,
+ * which holds the owner's process id, so that no other file is opened or closed for it. Node.js opens files close-on-exec,
+ * so no program that the owner starts keeps the lock.
  */
-import { existsSync } from 'node:fs';
-import { CsiError } from '../../base/errors.js';
-import { SqliteConnection } from '../database/connection.js';
-import { explainFailure } from '../database/definition.js';
-import { catalogueDefinition } from './sqlite-catalogue.js';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  ftruncateSync,
+  openSync,
+  readFileSync,
+  writeSync,
+} from 'node:fs';
+import { setTimeout as delay } from 'node:timers/promises';
+import { errorCode } from '../../base/errors.js';
+import { tryLock } from '../../base/system/file-lock.js';
+import { inUse } from '../database/definition.js';
 
 export interface CatalogueLock {
   release(): void;
 }
 
-/** FAILED_PRECONDITION if a plugin, or another such command, has it. Until it is released no plugin can start. */
-export function lockCatalogue(file: string): CatalogueLock {
-  if (!existsSync(file)) throw CsiError.notFound(`there is no catalogue ${file}`);
-  const database = new SqliteConnection(file, 0);
-  try {
-    database.exec('PRAGMA locking_mode = EXCLUSIVE');
-    database.exec('BEGIN EXCLUSIVE');
-  } catch (thrown) {
-    database.close();
-    throw explainFailure(catalogueDefinition(file), thrown);
+/** A predecessor that was killed a moment ago may still hold it. */
+const WAIT_MS = 2000;
+const PAUSE_MS = 50;
+const { O_RDWR, O_CREAT } = constants;
+
+const fileOf = (file: string): string => `${file}-lock`;
+
+/** Waits for an owner that is ending. FAILED_PRECONDITION if another process stays the owner. */
+export async function lockCatalogue(file: string): Promise<CatalogueLock> {
+  const deadline = Date.now() + WAIT_MS;
+  for (;;) {
+    const lock = take(file);
+    if (lock !== null) return lock;
+    if (Date.now() > deadline) throw inUse({ label: 'the catalogue', file });
+    await delay(PAUSE_MS);
   }
-  return {
-    release: () => {
-      database.exec('ROLLBACK');
-      database.close();
-    },
-  };
+}
+
+/** The owner's process id, in its own namespace; null: there is none. */
+export function catalogueOwner(file: string): number | null {
+  if (!existsSync(fileOf(file))) return null;
+  const descriptor = openSync(fileOf(file), O_RDWR);
+  try {
+    return tryLock(descriptor) ? null : Number.parseInt(readFileSync(descriptor, 'latin1'), 10);
+  } finally {
+    closeSync(descriptor);
+  }
+}
+
+/** Null: another process has it. */
+function take(file: string): CatalogueLock | null {
+  const descriptor = openSync(fileOf(file), O_RDWR | O_CREAT, 0o600);
+  try {
+    if (tryLock(descriptor)) {
+      ftruncateSync(descriptor);
+      writeSync(descriptor, `${process.pid}\n`, 0);
+      return { release: () => closeSync(descriptor) };
+    }
+  } catch (thrown) {
+    // A full disk takes no process id, and the lock holds without.
+    if (errorCode(thrown) === 'ENOSPC') return { release: () => closeSync(descriptor) };
+    closeSync(descriptor);
+    throw thrown;
+  }
+  closeSync(descriptor);
+  return null;
 }

@@ -3,8 +3,8 @@
  * returns. A violated uniqueness is a CsiError ALREADY_EXISTS.
  *
  * Synchronous, and every commit waits for the disk, so this module runs on a thread of its own; the
- * event loop calls it through catalogue-client.ts. It holds the database exclusively: a second plugin
- * with the same state directory is refused. Knows rows, and no rules of CSI.
+ * event loop calls it through catalogue-client.ts, which holds the lock that makes this process its owner. Knows rows,
+ * and no rules of CSI.
  */
 
 import { CsiError } from '../../base/errors.js';
@@ -23,7 +23,7 @@ import { volumeCalls } from './volumes.js';
 
 export type Catalogue = ReturnType<typeof catalogueCalls>;
 
-/** A predecessor that was killed a moment ago may still hold the lock. */
+/** A reader that begins after a kill puts the log in order first. */
 const LOCK_TIMEOUT_MS = 2000;
 
 export default serveDatabase(catalogueDefinition, catalogueCalls);
@@ -35,7 +35,6 @@ export function catalogueDefinition(file: string): DatabaseDefinition {
     remedy:
       'stop the plugin and restore a backup of it, as docs/backends.md describes under "Restoring the catalogue"',
     steps: CATALOGUE_STEPS,
-    exclusive: true,
     lockTimeoutMs: LOCK_TIMEOUT_MS,
   };
 }
@@ -64,7 +63,7 @@ export function catalogueCalls(database: SqliteConnection) {
      * kill interrupted, and the next start would remove them although they have been in use since.
      * Without a row, their storage is unknown to the restored catalogue and remains untouched.
      */
-    backUp: writes((file: string): void => backUp(database, file)),
+    backUp: reads((file: string): void => backUp(database, file)),
   };
 }
 

@@ -8,7 +8,7 @@
  * number. For the same reason nothing here calls `pragma()`, which creates a statement for each call
  * and drops it.
  */
-import { chmodSync, closeSync, openSync } from 'node:fs';
+import { chmodSync, closeSync, existsSync, openSync } from 'node:fs';
 import Database from 'better-sqlite3';
 import { CsiError, errorCode } from '../../base/errors.js';
 
@@ -39,14 +39,20 @@ export class SqliteConnection {
     return new SqliteConnection(bytes, 0);
   }
 
+  /** A file that is there. Checkpoints nothing, so the file and its log stay as they are. */
+  static readOnly(file: string, timeoutMs: number): SqliteConnection {
+    return new SqliteConnection(file, timeoutMs, true);
+  }
+
   /** @param timeoutMs how long to wait for another process's lock */
-  constructor(file: string | Buffer, timeoutMs: number) {
+  constructor(file: string | Buffer, timeoutMs: number, readonly = false) {
     if (typeof file === 'string' && file !== IN_MEMORY) {
+      // Opened here only if it is new: whoever closes a file gives up all locks of the process on it (fcntl(2)).
+      if (!existsSync(file)) closeSync(openSync(file, 'a', MODE));
       // SQLite gives its journal files the mode of this one. Recorded mount flags may be sensitive.
-      closeSync(openSync(file, 'a', MODE));
-      chmodSync(file, MODE);
+      if (!readonly) chmodSync(file, MODE);
     }
-    this.#database = new Database(file, { timeout: timeoutMs });
+    this.#database = new Database(file, { timeout: timeoutMs, readonly });
     this.#database.defaultSafeIntegers(true);
     referenced.push(this.#database, this.#statements);
   }
@@ -75,6 +81,16 @@ export class SqliteConnection {
 
   all(sql: string, ...values: unknown[]): Row[] {
     return this.#prepare(sql).all(...values) as Row[];
+  }
+
+  /** The bytes of the whole database, with what its log has committed, at one moment. */
+  bytes(): Buffer {
+    this.exec('BEGIN');
+    try {
+      return this.#database.serialize();
+    } finally {
+      this.exec('COMMIT');
+    }
   }
 
   transaction<T>(work: () => T): T {

@@ -1,41 +1,33 @@
 /**
- * A consistent copy of a database that another process may be writing to.
+ * A copy in memory of a database that another process may be writing to, made by SQLite itself in one short
+ * transaction that only reads.
  *
- * A plugin holds its catalogue exclusively, so SQLite lets nobody else open it. Reading the bytes of the file
- * and of its write-ahead log needs no lock and disturbs nobody. Copied separately, the two can still be
- * combined: a checkpoint changes only pages of the file that are in the log, so the log, copied after the
- * file, replaces every page that changed meanwhile, unless the log was begun anew in between. Its header has
- * new salts then, and the copy is made again. With an empty log, the time of the file's last change tells.
- * A log that is read while it is written can have a torn frame in its middle, like a damaged one; that of a
- * damaged log stays where it is.
+ * Such a transaction delays no writer, but while it lasts the write-ahead log cannot begin anew and grows. So it holds the
+ * copy of the bytes and nothing else, and a process that is stopped meanwhile is killed.
  */
-import { execFileSync, type StdioOptions } from 'node:child_process';
-import {
-  accessSync,
-  closeSync,
-  constants,
-  fstatSync,
-  openSync,
-  readFileSync,
-  readSync,
-  statSync,
-} from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, errorCode } from '../../base/errors.js';
-import type { SqliteConnection } from './connection.js';
-import { type DatabaseDefinition, damaged } from './definition.js';
-import { lockHolder, openCopy } from './sound-database.js';
-import { logDamage, withLog } from './wal-check.js';
+import { killUnlessDone } from '../../base/system/kill-timer.js';
+import { recordedCommits } from './commit-count.js';
+import { SqliteConnection } from './connection.js';
+import { type DatabaseDefinition, explainFailure } from './definition.js';
+import { openCopy } from './sound-database.js';
 
-const WAL_HEADER_BYTES = 32;
-/** Ten seconds or so: a plugin that commits without a pause begins its log anew every 20 ms. */
+/**
+ * How long a transaction that reads may take: some ten times what a copy needs, which is 1 ms for each MiB. A busy plugin
+ * writes up to 10 MiB a second to its log meanwhile.
+ */
+const READ_MS = 300;
+const READ_MS_PER_MIB = 20;
+/** For a log that has to be put in order after a kill. */
+const LOCK_TIMEOUT_MS = 2000;
 const ATTEMPTS = 250;
 const PAUSE_MS = 20;
 
 /**
- * Runs `read` on a copy of the database in memory: no file is left, however the process ends. The copy is brought to
- * this version's schema, so an older database can be read as well; the original stays as it is. NOT_FOUND if there is
- * none.
+ * Runs `read` on a copy of the database: no file is left, however the process ends. The copy is brought to this version's
+ * schema, so an older database can be read as well; the original stays as it is. NOT_FOUND if there is none.
  */
 export async function readCopy<T>(
   define: (file: string) => DatabaseDefinition,
@@ -43,9 +35,8 @@ export async function readCopy<T>(
   read: (database: SqliteConnection) => T,
 ): Promise<T> {
   const definition = define(file);
-  const { main, log, damage } = await copyOf(definition);
-  if (damage !== null) throw damaged(definition, `is damaged: ${damage}`);
-  const database = openCopy(definition, withLog(main, log));
+  const recorded = recordedCommits(definition);
+  const database = openCopy(definition, await bytesOf(definition), recorded);
   try {
     return read(database);
   } finally {
@@ -53,97 +44,57 @@ export async function readCopy<T>(
   }
 }
 
-interface CopiedBytes {
-  main: Buffer;
-  log: Buffer;
-  /** Of the log; null: none. */
-  damage: string | null;
-}
-
-async function copyOf({ label, file }: DatabaseDefinition): Promise<CopiedBytes> {
-  const space = new ReusedSpace();
+async function bytesOf(definition: DatabaseDefinition): Promise<Buffer> {
+  const { label, file } = definition;
   for (let attempt = 0; attempt < ATTEMPTS; attempt += 1) {
-    const found = consistentBytes(label, file, space);
-    if (found !== null) return found;
+    try {
+      if (existsSync(`${file}-wal`)) return bytesWithLog(file);
+      const found = bytesAlone(file);
+      if (found !== null) return found;
+    } catch (thrown) {
+      throw unreadable(definition, thrown);
+    }
     await delay(PAUSE_MS);
   }
   throw CsiError.aborted(`${label} ${file} changes too fast to be copied; try again`);
 }
 
-/** Null: the database changed meanwhile in a way that makes the two not fit. */
-function consistentBytes(label: string, file: string, space: ReusedSpace): CopiedBytes | null {
+function bytesWithLog(file: string): Buffer {
+  // What is not in the page cache is read from the disk here, before the transaction.
+  const mib = readFileSync(file).length / 2 ** 20;
+  const database = SqliteConnection.readOnly(file, LOCK_TIMEOUT_MS);
   try {
-    const before = headerOf(`${file}-wal`);
-    const { mtimeNs } = statSync(file, { bigint: true });
-    const main = lockHolder(file) === process.pid ? readElsewhere(file) : space.read(file);
-    const log = readOrEmpty(`${file}-wal`);
-    const after = headerOf(`${file}-wal`);
-    if (!log.subarray(0, WAL_HEADER_BYTES).equals(before) || !after.equals(before)) return null;
-    const damage = logDamage(log);
-    if (damage !== null && !readOrEmpty(`${file}-wal`).equals(log)) return null;
-    const isUnchanged = statSync(file, { bigint: true }).mtimeNs === mtimeNs;
-    return before.length > 0 || isUnchanged ? { main, log, damage } : null;
-  } catch (thrown) {
-    if (errorCode(thrown) !== 'ENOENT') throw unreadable(label, file, thrown);
-    throw CsiError.notFound(
+    return killUnlessDone(READ_MS + Math.ceil(READ_MS_PER_MIB * mib), () => database.bytes());
+  } finally {
+    database.close();
+  }
+}
+
+/**
+ * Of a database that nobody has open, by reading it: SQLite would make a log for a reader. Null: somebody has opened it
+ * meanwhile.
+ */
+function bytesAlone(file: string): Buffer | null {
+  const { mtimeNs } = statSync(file, { bigint: true });
+  const bytes = readFileSync(file);
+  const isSame = statSync(file, { bigint: true }).mtimeNs === mtimeNs;
+  return isSame && !existsSync(`${file}-wal`) ? bytes : null;
+}
+
+function unreadable(definition: DatabaseDefinition, thrown: unknown): CsiError {
+  const { label, file } = definition;
+  const code = errorCode(thrown) ?? 'unknown error';
+  const options = { cause: thrown };
+  if (code === 'ENOENT') {
+    return CsiError.notFound(
       `there is no ${label.replace(/^the /, '')} ${file}: name the plugin's state directory with --state-dir or BLOCKDELTA_STATE_DIR`,
-      { cause: thrown },
+      options,
     );
   }
-}
-
-function unreadable(label: string, file: string, thrown: unknown): CsiError {
-  const code = errorCode(thrown) ?? 'unknown error';
+  if (code.startsWith('SQLITE')) return explainFailure(definition, thrown);
   const remedy = code === 'EACCES' ? 'run the command as root' : 'check the disk and its mount';
-  return CsiError.failedPrecondition(`${label} ${file} cannot be read (${code}): ${remedy}`, {
-    cause: thrown,
-  });
-}
-
-/**
- * Reads one file again and again into the same memory, a multiple faster than into new memory: the shorter the
- * read, the fewer logs begin in it.
- */
-class ReusedSpace {
-  #bytes = Buffer.alloc(0);
-
-  /** Valid until the next call. Of a file that grows meanwhile, the part that is missing is in the log. */
-  read(file: string): Buffer {
-    const descriptor = openSync(file, 'r');
-    try {
-      const { size } = fstatSync(descriptor);
-      if (this.#bytes.length < size) this.#bytes = Buffer.alloc(Math.ceil(size * 1.25));
-      let length = 0;
-      for (;;) {
-        const read = readSync(descriptor, this.#bytes, length, this.#bytes.length - length, length);
-        if (read === 0) return this.#bytes.subarray(0, length);
-        length += read;
-      }
-    } finally {
-      closeSync(descriptor);
-    }
-  }
-}
-
-/**
- * Read by another process: a process that closes a file loses all locks that it holds on it (fcntl(2)). That
- * takes milliseconds, in which a busy writer begins its log anew, but there is no writer beside the lock.
- */
-function readElsewhere(file: string): Buffer {
-  accessSync(file, constants.R_OK);
-  const stdio: StdioOptions = ['ignore', 'pipe', 'inherit'];
-  return execFileSync('cat', ['--', file], { stdio, maxBuffer: Number.POSITIVE_INFINITY });
-}
-
-function headerOf(log: string): Buffer {
-  return readOrEmpty(log).subarray(0, WAL_HEADER_BYTES);
-}
-
-function readOrEmpty(file: string): Buffer {
-  try {
-    return readFileSync(file);
-  } catch (thrown) {
-    if (errorCode(thrown) === 'ENOENT') return Buffer.alloc(0);
-    throw thrown;
-  }
+  return CsiError.failedPrecondition(
+    `${label} ${file} cannot be read (${code}): ${remedy}`,
+    options,
+  );
 }

@@ -7,11 +7,11 @@
  * space with.
  */
 import { workerData } from 'node:worker_threads';
-import { CsiError, StatusCode } from '../../base/errors.js';
+import { CsiError, errorCode, StatusCode } from '../../base/errors.js';
 import type { CallKind, DatabaseCall, DatabaseCalls } from './calls.js';
 import type { SqliteConnection } from './connection.js';
 import { type DatabaseDefinition, isFull } from './definition.js';
-import { checkpoint, openSound, restartLog } from './sound-database.js';
+import { SoundDatabase } from './sound-database.js';
 import { SpaceReserve } from './space-reserve.js';
 import {
   answer,
@@ -46,7 +46,7 @@ export function serveDatabase<T extends object>(
 }
 
 interface ServedDatabase {
-  database: SqliteConnection;
+  database: SoundDatabase;
   calls: ReadonlyMap<string, DatabaseCall>;
 }
 
@@ -80,8 +80,10 @@ class DatabaseService<T extends object> {
     return this.#run(database, kind, () => call(...args));
   }
 
-  #run(database: SqliteConnection, kind: CallKind, call: () => unknown): unknown {
+  #run(database: SoundDatabase, kind: CallKind, work: () => unknown): unknown {
+    if (kind === 'reads') return work();
     if (kind === 'takesSpace') this.#assertReserve();
+    const call = (): unknown => database.change(work, (thrown) => this.#notRecorded(thrown));
     try {
       return call();
     } catch (thrown) {
@@ -91,8 +93,8 @@ class DatabaseService<T extends object> {
   }
 
   /** A log rewritten from its beginning needs no new space. Only an empty log needs the reserve. */
-  #withReserve(database: SqliteConnection, full: unknown, call: () => unknown): unknown {
-    if (restartLog(database)) {
+  #withReserve(database: SoundDatabase, full: unknown, call: () => unknown): unknown {
+    if (database.restartLog()) {
       try {
         return call();
       } catch (thrown) {
@@ -118,7 +120,7 @@ class DatabaseService<T extends object> {
   #opened(): ServedDatabase {
     if (this.#open === null) {
       const database = this.#openEvenIfFull();
-      this.#open = { database, calls: new Map(Object.entries(this.callsOf(database))) };
+      this.#open = { database, calls: new Map(Object.entries(this.callsOf(database.connection))) };
       if (!this.#reserve.restore()) {
         this.#report('warn', 'its directory has too little space for the space reserve');
       }
@@ -126,29 +128,35 @@ class DatabaseService<T extends object> {
     return this.#open;
   }
 
-  #openEvenIfFull(): SqliteConnection {
+  #openEvenIfFull(): SoundDatabase {
     try {
-      return openSound(this.definition);
+      return SoundDatabase.open(this.definition);
     } catch (thrown) {
       const isOutOfSpace =
         thrown instanceof CsiError && thrown.code === StatusCode.RESOURCE_EXHAUSTED;
       if (!isOutOfSpace || !this.#reserve.release()) throw thrown;
       this.#report('warn', 'its directory is full: released the space reserve to open it');
-      return openSound(this.definition);
+      return SoundDatabase.open(this.definition);
     }
   }
 
   /** An emptied log returns its blocks to the file system, so it is emptied only beside a reserve. */
-  #restoreReserve(database: SqliteConnection): void {
-    if (this.#reserve.restore()) checkpoint(database);
+  #restoreReserve(database: SoundDatabase): void {
+    if (this.#reserve.restore()) database.checkpoint();
   }
 
   #close(): void {
     const open = this.#open;
     this.#open = null;
-    if (open === null) return;
-    checkpoint(open.database);
-    open.database.close();
+    open?.database.close();
+  }
+
+  #notRecorded(thrown: unknown): void {
+    const code = errorCode(thrown) ?? 'unknown error';
+    this.#report(
+      'warn',
+      `its count of commits could not be written (${code}); the change is durable`,
+    );
   }
 
   #report(level: DatabaseEvent['level'], what: string): void {

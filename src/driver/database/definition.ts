@@ -12,8 +12,6 @@ export interface DatabaseDefinition {
   remedy: string;
   /** Schema steps; each leads from one PRAGMA user_version to the next. */
   steps: readonly string[];
-  /** Only one process may have it open. */
-  exclusive: boolean;
   /** How long to wait for another connection's lock. */
   lockTimeoutMs: number;
 }
@@ -23,6 +21,17 @@ type Named = Pick<DatabaseDefinition, 'label' | 'file' | 'remedy'>;
 /** FAILED_PRECONDITION: the file is damaged, or is not this database. */
 export function damaged({ label, file, remedy }: Named, found: string, cause?: unknown): CsiError {
   return CsiError.failedPrecondition(`${label} ${file} ${found}; ${remedy}`, { cause });
+}
+
+/** FAILED_PRECONDITION: another process owns it. */
+export function inUse(
+  { label, file }: Pick<Named, 'label' | 'file'>,
+  options?: ErrorOptions,
+): CsiError {
+  return CsiError.failedPrecondition(
+    `${label} ${file} is in use by another process: one plugin serves a state directory`,
+    options,
+  );
 }
 
 /** Translates the failure of a statement. Whatever does not concern the file becomes what CsiError.from makes of it. */
@@ -38,10 +47,7 @@ export function explainFailure(definition: Named, thrown: unknown): CsiError {
     );
   }
   if (code.startsWith('SQLITE_BUSY')) {
-    return CsiError.failedPrecondition(
-      `${label} ${file} is in use by another process: one plugin serves a state directory`,
-      options,
-    );
+    return inUse(definition, options);
   }
   if (code === 'SQLITE_NOTADB') return damaged(definition, 'is not an SQLite database', thrown);
   if (code.startsWith('SQLITE_CORRUPT')) return damaged(definition, 'is damaged', thrown);
@@ -55,7 +61,7 @@ export function explainFailure(definition: Named, thrown: unknown): CsiError {
 }
 
 /** SHMSIZE: the log's index, which is created when a database is opened, could not grow. */
-const FULL = ['SQLITE_FULL', 'SQLITE_IOERR_SHMSIZE'];
+const FULL = ['SQLITE_FULL', 'SQLITE_IOERR_SHMSIZE', 'ENOSPC', 'EDQUOT'];
 
 export function isFull(thrown: unknown): boolean {
   return FULL.includes(errorCode(thrown) ?? '');

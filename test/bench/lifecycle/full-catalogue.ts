@@ -8,7 +8,7 @@ import {
   catalogueCalls,
   catalogueDefinition,
 } from '../../../src/driver/catalogue/sqlite-catalogue.js';
-import { openSound } from '../../../src/driver/database/sound-database.js';
+import { SoundDatabase } from '../../../src/driver/database/sound-database.js';
 
 export interface CatalogueSize {
   volumes: number;
@@ -34,7 +34,8 @@ export function fillCatalogue(
   mkdirSync(state, { recursive: true });
   for (const name of ['volumes', 'snapshots', 'initialized']) mkdirSync(`${pool}/${name}`);
   writeFileSync(`${pool}/pool-id`, `${POOL_ID}\n`);
-  const database = openSound(catalogueDefinition(`${state}/catalogue.sqlite`));
+  const sound = SoundDatabase.open(catalogueDefinition(`${state}/catalogue.sqlite`));
+  const database = sound.connection;
   const calls = catalogueCalls(database);
   calls.registerPool(poolName, POOL_ID);
   writeFileSync(`${pool}/pool-owner`, `${calls.uuid()}\n`);
@@ -61,7 +62,7 @@ export function fillCatalogue(
       sparseFile(`${pool}/snapshots/${id}`, VOLUME_BYTES);
     }
   });
-  database.close();
+  sound.close();
 }
 
 function sparseFile(path: string, sizeBytes: number): void {

@@ -6,7 +6,10 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
 import { type ListRequest, readChangeList } from '../../../src/tools/backup/change-list.js';
-import type { MetadataMessage, MetadataRequest } from '../../../src/tools/client/metadata-stream.js';
+import type {
+  MetadataMessage,
+  MetadataRequest,
+} from '../../../src/tools/client/metadata-stream.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 const MIB = 1n << 20n;

@@ -1,11 +1,12 @@
-/** A catalogue read from a copy, beside the process that writes to it. */
+/** A catalogue read from a copy, beside the process that owns it. */
 import assert from 'node:assert/strict';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { test } from 'node:test';
+import { setImmediate } from 'node:timers/promises';
 import { packagePath } from '../../../src/base/package-root.js';
 import { catalogueContents } from '../../../src/driver/catalogue/contents.js';
 import { lockCatalogue } from '../../../src/driver/catalogue/lock.js';
@@ -30,6 +31,8 @@ test('copies taken while another process writes are whole and hold all that it h
   createInterface({ input: child.stdout }).on('line', (line) => said.push(line));
   await eventually('the first insert', () => said.length > 0);
   for (let round = 0; round < COPIES || said.length <= COPIES; round += 1) {
+    // For what the process has said.
+    await setImmediate();
     const acknowledged = [...said];
     const found = await catalogueContents(file);
     const ids = new Set(found.volumes.map(({ volumeId }) => volumeId));
@@ -115,15 +118,35 @@ test('a missing and a damaged catalogue are named by their own path', async () =
 
 test('reading a copy keeps the lock that the same process holds on the catalogue', async (t) => {
   const file = temporaryFile();
-  await openCatalogueHere(file).close();
-  const lock = lockCatalogue(file);
+  openCatalogueHere(file).close();
+  const lock = await lockCatalogue(file);
   t.after(() => lock.release());
   await catalogueContents(file);
-  const take = `new (require('better-sqlite3'))(${JSON.stringify(file)}, { timeout: 0 }).exec('BEGIN EXCLUSIVE')`;
-  const { status, stderr } = spawnSync(process.execPath, ['-e', take], {
-    cwd: packagePath('.'),
-    encoding: 'utf8',
-  });
+  const other = packagePath('.test-build/test/support/catalogue-process.js');
+  const { status, stderr } = spawnSync(process.execPath, [other, file], { encoding: 'utf8' });
   assert.notEqual(status, 0, 'another process got the lock');
-  assert.match(stderr, /database is locked/);
+  assert.match(stderr, /is in use by another process/);
 });
+
+test('a reader that is stopped in the middle is killed, delays no change, and the log begins anew', async (t) => {
+  const file = temporaryFile();
+  const catalogue = openCatalogueHere(file);
+  catalogue.registerPool('default', 'uuid-1');
+  const logBytes = (): number => statSync(`${file}-wal`).size;
+  const script = packagePath('.test-build/test/support/stopped-reader.js');
+  const child = spawn(process.execPath, [script, file, '3000'], { stdio: 'inherit' });
+  t.after(() => child.kill('SIGKILL'));
+  const ended = once(child, 'exit');
+  await eventually('the reader stops', () => /^State:\tT/m.test(statusOf(child.pid)));
+  // More than a checkpoint's worth: none of it can leave the log.
+  for (let count = 0; count < 60; count += 1) catalogue.insertVolume(volumeRecord());
+  const held = logBytes();
+  assert.ok(held > 1 << 19, `${held} bytes`);
+  assert.deepEqual(await ended, [null, 'SIGKILL']);
+  for (let count = 0; count < 200; count += 1) catalogue.insertVolume(volumeRecord());
+  assert.ok(logBytes() < held + (1 << 20), `${held} and then ${logBytes()} bytes`);
+  catalogue.close();
+  assert.equal((await catalogueContents(file)).volumes.length, 260);
+});
+
+const statusOf = (pid: number | undefined): string => readFileSync(`/proc/${pid}/status`, 'utf8');

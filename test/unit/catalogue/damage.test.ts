@@ -15,11 +15,12 @@ import { beforeEach, test } from 'node:test';
 import { pino } from 'pino';
 import { CatalogueBackups, outdated } from '../../../src/driver/catalogue/backups.js';
 import { openCatalogue } from '../../../src/driver/catalogue/catalogue-client.js';
+import { catalogueContents } from '../../../src/driver/catalogue/contents.js';
+import { acceptLostChanges } from '../../../src/driver/catalogue/lost-changes.js';
 import { SqliteConnection } from '../../../src/driver/database/connection.js';
-import { walDamage } from '../../../src/driver/database/wal-check.js';
 import { openCatalogueHere } from '../../support/direct-database.js';
 import { eventually } from '../../support/eventually.js';
-import { throwsWith } from '../../support/expect-status.js';
+import { rejectsWith, throwsWith } from '../../support/expect-status.js';
 import { Random } from '../../support/random.js';
 import { snapshotRecord, volumeRecord } from '../../support/records.js';
 import { temporaryDirectory } from '../../support/temporary.js';
@@ -115,7 +116,7 @@ function killedWithLog(): { log: Buffer; frameBytes: number } {
   for (let index = 0; index < 8; index += 1) catalogue.insertVolume(volumeRecord());
   const copy = join(directory, 'killed.sqlite');
   copyFileSync(file, copy);
-  copyFileSync(`${file}-wal`, `${copy}-wal`);
+  for (const part of ['-wal', '-commits']) copyFileSync(`${file}${part}`, `${copy}${part}`);
   catalogue.close();
   file = copy;
   return { log: readFileSync(`${copy}-wal`), frameBytes: 24 + 4096 };
@@ -123,7 +124,6 @@ function killedWithLog(): { log: Buffer; frameBytes: number } {
 
 test('H21: a log that is damaged before committed transactions is refused, not rolled back', () => {
   const { log, frameBytes } = killedWithLog();
-  assert.equal(walDamage(file), null);
   for (const at of [7, 40, 32 + frameBytes + 5, 32 + 3 * frameBytes + 1000]) {
     const torn = Buffer.from(log);
     torn.writeUInt8((torn.readUInt8(at) + 1) % 256, at);
@@ -135,17 +135,53 @@ test('H21: a log that is damaged before committed transactions is refused, not r
 
 test('H21: a log whose last transaction was torn by a power failure is read up to that transaction', () => {
   const { log } = killedWithLog();
+  const main = readFileSync(file);
+  const commits = Number(readFileSync(`${file}-commits`, 'latin1'));
   const end = log.length;
   for (const torn of [
     log.subarray(0, end - 3000),
     Buffer.concat([log.subarray(0, end - 9), Buffer.alloc(9)]),
   ]) {
+    // A kill after the commit of which the answer was never given, and a power failure that tore it.
+    writeFileSync(file, main);
     writeFileSync(`${file}-wal`, torn);
-    assert.equal(walDamage(file), null);
+    writeFileSync(`${file}-commits`, `${String(commits - 1).padStart(20, '0')}\n`);
+    const catalogue = openCatalogueHere(file);
+    assert.equal(catalogue.listVolumes().length, 7);
+    catalogue.close();
   }
+});
+
+test('H21: an acknowledged change that a damaged log lost is missed until an operator accepts its loss', async () => {
+  const { log, frameBytes } = killedWithLog();
+  const torn = Buffer.from(log);
+  torn.writeUInt8(0x5a, log.length - frameBytes + 30);
+  writeFileSync(`${file}-wal`, torn);
+  refusal(/has lost the last 1 changes that were acknowledged/);
+  await rejectsWith(catalogueContents(file), 'FAILED_PRECONDITION', /has lost the last 1 changes/);
+  assert.equal(await acceptLostChanges(file), 1n);
+  assert.equal(await acceptLostChanges(file), 0n);
+  assert.equal((await catalogueContents(file)).volumes.length, 7);
   const catalogue = openCatalogueHere(file);
   assert.equal(catalogue.listVolumes().length, 7);
   catalogue.close();
+});
+
+test('H21: a catalogue that is gone is not begun anew, and a backup takes its place once the count is removed', () => {
+  fill(2);
+  const catalogue = openCatalogueHere(file);
+  const backup = join(directory, 'backup.sqlite');
+  catalogue.backUp(backup);
+  catalogue.insertVolume(volumeRecord());
+  catalogue.close();
+  rmSync(file);
+  refusal(/is gone, with \d+ recorded changes/);
+  copyFileSync(backup, file);
+  refusal(/has lost the last 1 changes/);
+  rmSync(`${file}-commits`);
+  const restored = openCatalogueHere(file);
+  assert.equal(restored.listVolumes().length, 2);
+  restored.close();
 });
 
 test('H21: soon after the last change the file itself holds everything', async () => {

@@ -2,9 +2,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
-import type { MetadataMessage, MetadataRequest } from '../../../src/tools/client/metadata-stream.js';
 import { GrainMerger, parseGrain } from '../../../src/tools/client/grain.js';
 import { type Entry, InvalidListError, MetadataList } from '../../../src/tools/client/list.js';
+import type {
+  MetadataMessage,
+  MetadataRequest,
+} from '../../../src/tools/client/metadata-stream.js';
 import {
   createProgress,
   InterruptedError,

@@ -41,7 +41,6 @@ export function ledgerDefinition(file: string): DatabaseDefinition {
       'restore the one that was there at the last stop of the pool, or follow docs/backends.md under ' +
       '"A damaged ledger"',
     steps: LEDGER_STEPS,
-    exclusive: false,
     lockTimeoutMs: LOCK_TIMEOUT_MS,
   };
 }

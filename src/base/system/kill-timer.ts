@@ -1,0 +1,25 @@
+/** A timer of the kernel that ends this process, also while it is stopped. */
+import { loadBinary } from './binaries.js';
+import { type NativeResult, toSystemError } from './native-result.js';
+
+/** The part of the addon that has the timer (timer_create(2)). */
+interface KillTimerAddon {
+  /** Sends SIGKILL to this process after that time, unless the timer is stopped. */
+  startKillTimer(request: { milliseconds: number }): NativeResult<{ timer: number }>;
+  stopKillTimer(request: { timer: number }): NativeResult<object>;
+}
+
+/**
+ * Runs what must not take longer than that, because it holds something that others wait for: the process is killed then,
+ * whatever it does, and so it is when somebody has stopped it (SIGSTOP). Throws SystemError.
+ */
+export function killUnlessDone<T>(milliseconds: number, work: () => T): T {
+  const addon = loadBinary('blockdelta.node') as KillTimerAddon;
+  const started = addon.startKillTimer({ milliseconds });
+  if (!started.ok) throw toSystemError(started);
+  try {
+    return work();
+  } finally {
+    addon.stopKillTimer({ timer: started.timer });
+  }
+}

@@ -1,0 +1,102 @@
+/**
+ * How many changes a database has committed, in a small file beside it that the owner writes after each commit and
+ * before it answers.
+ *
+ * SQLite reads a write-ahead log up to the first frame with a wrong checksum and silently ignores the rest. That is right
+ * for the last transaction, which a power failure may tear, and for no other. A database that counts less than this file
+ * has lost changes that were acknowledged. One that counts more is sound: a kill came between the two.
+ */
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fdatasyncSync,
+  openSync,
+  readFileSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
+import type { SqliteConnection } from './connection.js';
+import { type DatabaseDefinition, damaged } from './definition.js';
+
+/** Overwritten in place, which needs no new space. */
+const DIGITS = 20;
+const { O_RDWR, O_CREAT } = constants;
+
+const fileOf = (file: string): string => `${file}-commits`;
+
+/** Null: nothing is recorded. FAILED_PRECONDITION if the file is not readable as a number. */
+export function recordedCommits(definition: DatabaseDefinition): bigint | null {
+  const file = fileOf(definition.file);
+  if (!existsSync(file)) return null;
+  const text = readFileSync(file, 'latin1');
+  if (new RegExp(`^\\d{${DIGITS}}\\n$`).test(text)) return BigInt(text);
+  throw damaged(definition, `has a damaged record of its commits, ${file}`);
+}
+
+/** Null: the database counts none. */
+export function countedCommits(database: SqliteConnection): bigint | null {
+  const has = "SELECT 1 FROM sqlite_schema WHERE name = 'commits'";
+  if (database.get(has) === undefined) return null;
+  return database.get('SELECT count FROM commits')?.['count'] as bigint;
+}
+
+/** FAILED_PRECONDITION if the database has lost commits that are recorded. */
+export function assertAllCommits(
+  definition: DatabaseDefinition,
+  database: SqliteConnection,
+  recorded: bigint | null,
+): void {
+  const lost = (recorded ?? 0n) - (countedCommits(database) ?? 0n);
+  if (lost <= 0n) return;
+  throw damaged(
+    definition,
+    `has lost the last ${lost} changes that were acknowledged: its write-ahead log is damaged, or an older file has ` +
+      'taken its place',
+  );
+}
+
+/** Records what is there as all that is expected. */
+export function acceptCommits({ file }: DatabaseDefinition, counted: bigint): void {
+  writeFileSync(fileOf(file), textOf(counted));
+}
+
+const textOf = (count: bigint): string => `${String(count).padStart(DIGITS, '0')}\n`;
+
+/** The owner's side: counts within the transaction of a change, and records the count behind it. */
+export class CommitCount {
+  readonly #descriptor: number;
+
+  /** Records what the database counts now. */
+  constructor(
+    private readonly database: SqliteConnection,
+    file: string,
+  ) {
+    database.transaction(() => {
+      if (countedCommits(database) !== null) return;
+      database.exec('CREATE TABLE commits (count INTEGER NOT NULL) STRICT');
+      database.exec('INSERT INTO commits VALUES (0)');
+    });
+    this.#descriptor = openSync(fileOf(file), O_RDWR | O_CREAT, 0o600);
+    this.record(countedCommits(database) ?? 0n);
+  }
+
+  /** The number of the transaction that is open. */
+  raise(): bigint {
+    const row = this.database.get('UPDATE commits SET count = count + 1 RETURNING count');
+    return row?.['count'] as bigint;
+  }
+
+  record(count: bigint): void {
+    writeSync(this.#descriptor, textOf(count), 0);
+  }
+
+  /** Until then a power failure may set the record back, never forward. */
+  flush(): void {
+    fdatasyncSync(this.#descriptor);
+  }
+
+  close(): void {
+    closeSync(this.#descriptor);
+  }
+}
