@@ -73,24 +73,15 @@ async function stage(
   context: CallContext,
 ): Promise<ResponseOf<'NodeStageVolume'>> {
   requireFields(request, 'volume_id', 'staging_target_path', 'volume_capability');
-  const volumeId = requireString(request.volume_id, 'volume_id');
-  const path = parsePath(request.staging_target_path, 'staging_target_path');
-  await deps.locks.run(
-    [volumeKey(volumeId), pathKey(path)],
-    async () => {
-      const volume = await readyVolume(deps.catalogue, volumeId);
-      const stagingPath = requireAbsolutePath(path, 'staging_target_path');
-      const mounts = await readMountInfo();
-      const field = 'staging_target_path';
-      const resolvedPath = await resolveUsable(deps, stagingPath, field, mounts);
-      await assertSeenByCaller(deps, { path: stagingPath, field, resolved: resolvedPath }, mounts);
-      const capability = parseServed(volume, request);
-      const record = { volumeId, stagingPath, resolvedPath, capability };
-      await stageVolume(deps, volume, record, mounts, context);
-    },
-    context.signal,
-  );
-  return {};
+  const field = 'staging_target_path';
+  return atPlace(deps, request.volume_id, [request[field], field], context, async (id, path) => {
+    const volume = await readyVolume(deps.catalogue, id);
+    const { mounts, ...place } = await usablePlace(deps, path, field);
+    const capability = parseServed(volume, request);
+    const { path: stagingPath, resolvedPath } = place;
+    const record = { volumeId: id, stagingPath, resolvedPath, capability };
+    await stageVolume(deps, volume, record, mounts, context);
+  });
 }
 
 async function unstage(
@@ -99,20 +90,13 @@ async function unstage(
   context: CallContext,
 ): Promise<ResponseOf<'NodeUnstageVolume'>> {
   requireFields(request, 'volume_id', 'staging_target_path');
-  const volumeId = requireString(request.volume_id, 'volume_id');
-  const path = parsePath(request.staging_target_path, 'staging_target_path');
-  await deps.locks.run(
-    [volumeKey(volumeId), pathKey(path)],
-    async () => {
-      const volume = await known(deps, volumeId);
-      const stagingPath = pathToClear(volume, volumeId, path, 'staging_target_path');
-      const place = await stagingPlace(deps, volumeId, stagingPath);
-      if (volume === null) await unstageUnknown(deps, volumeId, place);
-      else await unstageVolume(deps, volume, place, context);
-    },
-    context.signal,
-  );
-  return {};
+  const field = 'staging_target_path';
+  return atPlace(deps, request.volume_id, [request[field], field], context, async (id, path) => {
+    const volume = await known(deps, id);
+    const place = await stagingPlace(deps, id, pathToClear(volume, id, path, field));
+    if (volume === null) await unstageUnknown(deps, id, place);
+    else await unstageVolume(deps, volume, place, context);
+  });
 }
 
 async function publish(
@@ -121,36 +105,27 @@ async function publish(
   context: CallContext,
 ): Promise<ResponseOf<'NodePublishVolume'>> {
   requireFields(request, 'volume_id', 'target_path', 'volume_capability');
-  const volumeId = requireString(request.volume_id, 'volume_id');
-  const path = parsePath(request.target_path, 'target_path');
-  await deps.locks.run(
-    [volumeKey(volumeId), pathKey(path)],
-    async () => {
-      const volume = await readyVolume(deps.catalogue, volumeId);
-      const targetPath = requireAbsolutePath(path, 'target_path');
-      const mounts = await readMountInfo();
-      const field = 'target_path';
-      const resolvedPath = await resolveUsable(deps, targetPath, field, mounts);
-      await assertSeenByCaller(deps, { path: targetPath, field, resolved: resolvedPath }, mounts);
-      const asked = parseBoolean(request.readonly, 'readonly');
-      const readOnly = asked || (await isPublishedReadOnly(deps, volumeId));
-      const capability = parseServed(volume, request);
-      const staging = parsePath(request.staging_target_path, 'staging_target_path');
-      if (staging === '') {
-        throw CsiError.failedPrecondition(
-          `staging_target_path is empty: volume ${volumeId} must be staged before it is published`,
-        );
-      }
-      const stagingPath = requireAbsolutePath(staging, 'staging_target_path');
-      const place = await stagingPlace(deps, volumeId, stagingPath);
-      const podUid = podUidOf(parseMap(request.volume_context, 'volume_context'));
-      const use = { volumeId, stagingPath, capability, readOnly, podUid };
-      const publication = { targetPath, resolvedPath, ...use };
-      await publishVolume(deps, volume, publication, place, context.callerMakesTargets);
-    },
-    context.signal,
-  );
-  return {};
+  const field = 'target_path';
+  return atPlace(deps, request.volume_id, [request[field], field], context, async (id, path) => {
+    const volume = await readyVolume(deps.catalogue, id);
+    const target = await usablePlace(deps, path, field);
+    const asked = parseBoolean(request.readonly, 'readonly');
+    const readOnly = asked || (await isPublishedReadOnly(deps, id));
+    const capability = parseServed(volume, request);
+    const staging = parsePath(request.staging_target_path, 'staging_target_path');
+    if (staging === '') {
+      throw CsiError.failedPrecondition(
+        `staging_target_path is empty: volume ${id} must be staged before it is published`,
+      );
+    }
+    const stagingPath = requireAbsolutePath(staging, 'staging_target_path');
+    const place = await stagingPlace(deps, id, stagingPath);
+    const podUid = podUidOf(parseMap(request.volume_context, 'volume_context'));
+    const use = { volumeId: id, stagingPath, capability, readOnly, podUid };
+    const { path: targetPath, resolvedPath } = target;
+    const publication = { targetPath, resolvedPath, ...use };
+    await publishVolume(deps, volume, publication, place, context.callerMakesTargets);
+  });
 }
 
 async function unpublish(
@@ -159,21 +134,42 @@ async function unpublish(
   context: CallContext,
 ): Promise<ResponseOf<'NodeUnpublishVolume'>> {
   requireFields(request, 'volume_id', 'target_path');
-  const volumeId = requireString(request.volume_id, 'volume_id');
-  const path = parsePath(request.target_path, 'target_path');
-  await deps.locks.run(
-    [volumeKey(volumeId), pathKey(path)],
-    async () => {
-      const volume = await known(deps, volumeId);
-      const targetPath = pathToClear(volume, volumeId, path, 'target_path');
-      const place = await publicationPlace(deps, volumeId, targetPath);
-      const keepsTarget = context.callerMakesTargets ?? false;
-      if (volume === null) await unpublishUnknown(deps, volumeId, place, keepsTarget);
-      else await releasePublication(deps, volume, place, keepsTarget);
-    },
-    context.signal,
-  );
+  const field = 'target_path';
+  return atPlace(deps, request.volume_id, [request[field], field], context, async (id, path) => {
+    const volume = await known(deps, id);
+    const place = await publicationPlace(deps, id, pathToClear(volume, id, path, field));
+    const keepsTarget = context.callerMakesTargets ?? false;
+    if (volume === null) await unpublishUnknown(deps, id, place, keepsTarget);
+    else await releasePublication(deps, volume, place, keepsTarget);
+  });
+}
+
+type PathField = 'staging_target_path' | 'target_path';
+
+/**
+ * What the four calls that bring a volume to a path, or away from it, have in common: they lock both, and answer nothing.
+ * The path is checked no further than that it can be locked.
+ */
+async function atPlace(
+  { locks }: NodeDependencies,
+  givenId: string,
+  [givenPath, field]: readonly [string, PathField],
+  { signal }: CallContext,
+  work: (volumeId: string, path: string) => Promise<void>,
+): Promise<object> {
+  const volumeId = requireString(givenId, 'volume_id');
+  const path = parsePath(givenPath, field);
+  await locks.run([volumeKey(volumeId), pathKey(path)], () => work(volumeId, path), signal);
   return {};
+}
+
+/** The path in its plain form and where it leads, if a volume may be used there. */
+async function usablePlace(deps: NodeDependencies, given: string, field: PathField) {
+  const path = requireAbsolutePath(given, field);
+  const mounts = await readMountInfo();
+  const resolvedPath = await resolveUsable(deps, path, field, mounts);
+  await assertSeenByCaller(deps, { path, field, resolved: resolvedPath }, mounts);
+  return { path, resolvedPath, mounts };
 }
 
 async function stats(
