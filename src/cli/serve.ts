@@ -9,10 +9,11 @@ import { destinationOf } from '../base/csi/routed-calls.js';
 import type { Logger } from '../base/logger.js';
 import { packageVersion } from '../base/version.js';
 import { type Config, parseConfig, SETTINGS, unknownNames } from '../driver/config/config.js';
-import type { LegacyRpc } from '../driver/legacy/interfaces.js';
+import type { ServedRpc } from '../driver/csi/served-rpc.js';
 import { PluginMetrics } from '../driver/metrics/plugin-metrics.js';
 import { type Composition, composeServices } from '../driver/plugin/composition.js';
 import { createIdentityService } from '../driver/plugin/identity.js';
+import { nodeRpcs } from '../driver/plugin/node-rpcs.js';
 import { createPluginServer, type PluginServer } from '../driver/plugin/server.js';
 import { EXIT_HELP, runService, settingsHelp, watchSignals } from './service-process.js';
 
@@ -65,12 +66,14 @@ export async function run(
   const { metricsAddress, metricsOfVolumes: showsVolumes, listen } = config;
   const metrics = metricsAddress === null ? null : new PluginMetrics({ showsVolumes });
   const destination = destinationOf(config.driverName, config.nodeId);
+  const findVolume = async (name: string, signal: AbortSignal): Promise<string | null> =>
+    (await composition?.findVolume(name, signal)) ?? null;
   const server = createPluginServer({
     services: [identity],
     config,
     logger: log,
     legacy: await legacyRpcsOf(config, () => composition),
-    routed: listen === null ? null : { settings: listen, destination },
+    routed: listen === null ? null : { settings: listen, destination, rpcs: nodeRpcs(findVolume) },
     observer: metrics?.calls,
   });
   // Installed before the socket exists: whoever sees the socket may send a signal.
@@ -104,7 +107,7 @@ export async function run(
 async function legacyRpcsOf(
   { legacyVersions, legacyStagingDirectory: directory }: Config,
   composition: () => Composition | null,
-): Promise<LegacyRpc[]> {
+): Promise<ServedRpc[]> {
   if (legacyVersions.length === 0) return [];
   const { legacyRpcs } = await import('../driver/legacy/interfaces.js');
   return legacyRpcs(legacyVersions, {

@@ -8,31 +8,22 @@
  * passed over. So the router first asks all candidates whether they have the name, and one that cannot be
  * reached makes the call UNAVAILABLE: it might have the volume, and a second one would be lost for ever.
  * While it asks, another call with the same name is ABORTED.
- *
- * The question is the request itself with a topology that no node has: a node then answers ALREADY_EXISTS
- * if it has the name, and creates nothing in any case.
  */
 
 import type { CallContext, RequestOf } from '../base/csi/service.js';
 import { isMet, isWithin, nodeSegment, type TopologyRequirement } from '../base/csi/topology.js';
 import { parseTopologyRequirement } from '../base/csi/topology-fields.js';
 import { CsiError, StatusCode } from '../base/errors.js';
-import { encode, withField } from './messages.js';
 import type { NodeConnection } from './node-connection.js';
-
-/** Number of accessibility_requirements in CreateVolumeRequest; a test compares it with the proto. */
-export const REQUIREMENTS_FIELD = 7;
-/** A segment that no node has: nodes have one, under the topology key. */
-const NOWHERE = encode('TopologyRequirement', {
-  requisite: [{ segments: { 'blockdelta.router/question': 'exists' } }],
-});
 
 export interface CreateVolumeDependencies {
   readonly topologyKey: string;
   /** All nodes. */
   nodes(): readonly NodeConnection[];
-  /** Passes a request, by default the caller's own, to a node. */
-  ask(node: NodeConnection, context: CallContext, request?: Buffer): Promise<Buffer>;
+  /** Passes the caller's request to a node. */
+  ask(node: NodeConnection, context: CallContext): Promise<Buffer>;
+  /** Whether a node has a volume of that name. */
+  has(node: NodeConnection, name: string, context: CallContext): Promise<boolean>;
   /** How much a node could hold of such a volume, in bytes. */
   capacityOf(
     node: NodeConnection,
@@ -79,7 +70,7 @@ export class VolumePlacement {
     request: RequestOf<'CreateVolume'>,
     context: CallContext,
   ): Promise<Buffer> {
-    const holder = await this.#holderOf(candidates, context);
+    const holder = await this.#holderOf(candidates, request.name, context);
     if (holder !== null) return this.#deps.ask(holder, context);
     let refusal: unknown = null;
     for (const node of await this.#inOrder(candidates, request, context)) {
@@ -93,25 +84,21 @@ export class VolumePlacement {
     throw refusal;
   }
 
-  /** The node that has a volume of this name. */
+  /** The node that has a volume of this name; null: none has. Rejects if one of them does not say. */
   async #holderOf(
     candidates: readonly Candidate[],
+    name: string,
     context: CallContext,
   ): Promise<NodeConnection | null> {
-    const question = withField(context.encodedRequest, REQUIREMENTS_FIELD, NOWHERE);
-    const answers = await Promise.all(
-      candidates.map(async ({ node }) => {
-        try {
-          await this.#deps.ask(node, context, question);
-          return null;
-        } catch (thrown) {
-          return { node, error: CsiError.from(thrown) };
-        }
-      }),
+    const answers = await Promise.allSettled(
+      candidates.map(async ({ node }) =>
+        (await this.#deps.has(node, name, context)) ? node : null,
+      ),
     );
-    const holder = answers.find((answer) => answer?.error.code === StatusCode.ALREADY_EXISTS);
-    if (holder) return holder.node;
-    for (const answer of answers) if (answer && !isAnswer(answer.error)) throw answer.error;
+    const given = answers.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
+    const holder = given.find((node) => node !== null);
+    if (holder !== undefined) return holder;
+    for (const each of answers) if (each.status === 'rejected') throw each.reason;
     return null;
   }
 
@@ -168,19 +155,6 @@ function noCandidate(requirement: TopologyRequirement | null): CsiError {
     `no node that the router knows is in the requisite topologies (${segments}): list the node, or ` +
       'set the same BLOCKDELTA_TOPOLOGY_KEY for the router and the nodes',
   );
-}
-
-/** Whether the status is about the volume, so that the node was asked and does not have it. */
-function isAnswer({ code }: CsiError): boolean {
-  const notAnswers: readonly StatusCode[] = [
-    StatusCode.UNAVAILABLE,
-    StatusCode.ABORTED,
-    StatusCode.CANCELLED,
-    StatusCode.DEADLINE_EXCEEDED,
-    StatusCode.UNKNOWN,
-    StatusCode.INTERNAL,
-  ];
-  return !notAnswers.includes(code);
 }
 
 function isFull(thrown: unknown): boolean {

@@ -55,14 +55,6 @@ function parseFields(message: Buffer): RawField[] {
   return fields;
 }
 
-/** The request with a field replaced, wherever and however often it was set. */
-export function withField(request: Buffer, number: number, content: Buffer): Buffer {
-  const kept = fieldsOfRequest(request).filter((field) => field.number !== number);
-  const writer = new protobuf.BufferWriter();
-  writer.uint32((number << 3) | LENGTH_DELIMITED).bytes(content);
-  return Buffer.concat([...kept.map(({ bytes }) => bytes), writer.finish()]);
-}
-
 /** @param typeName relative to csi.v1 */
 export function encode(typeName: string, message: object): Buffer {
   const type = csiMessage(typeName);

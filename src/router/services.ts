@@ -8,6 +8,7 @@
 import { randomBytes } from 'node:crypto';
 import type { CsiLevel } from '../base/csi/capabilities.js';
 import { nodeKeyOf } from '../base/csi/handles.js';
+import { findVolumeMethod } from '../base/csi/node-proto.js';
 import { parsePage } from '../base/csi/pagination.js';
 import { CSI_PACKAGE, servedServices } from '../base/csi/proto.js';
 import {
@@ -18,7 +19,7 @@ import {
   type RequestOf,
   type ServiceName,
 } from '../base/csi/service.js';
-import { CsiError } from '../base/errors.js';
+import { CsiError, StatusCode } from '../base/errors.js';
 import { capacityRequest, nodesWithin, totalCapacity } from './capacity.js';
 import { capabilitiesFor, commonEntries } from './common-capabilities.js';
 import { VolumePlacement } from './create-volume.js';
@@ -84,8 +85,8 @@ class RoutedServices {
     this.#placement = new VolumePlacement({
       topologyKey: deps.topologyKey,
       nodes: () => deps.nodes.all,
-      ask: (node, context, request) =>
-        this.#ask(node, 'Controller', 'CreateVolume', context, request),
+      ask: (node, context) => this.#ask(node, 'Controller', 'CreateVolume', context),
+      has: (node, name, context) => this.#hasVolume(node, name, context),
       capacityOf: (node, request, context) => this.#capacityOf(node, request, context),
     });
   }
@@ -190,6 +191,21 @@ class RoutedServices {
       asked.map((node) => this.#ask(node, 'Controller', 'GetCapacity', context)),
     );
     return totalCapacity(answers);
+  }
+
+  async #hasVolume(node: NodeConnection, name: string, context: CallContext): Promise<boolean> {
+    const { path, requestSerialize, responseDeserialize } = findVolumeMethod();
+    const call = this.#callOf('Controller', 'CreateVolume', context, requestSerialize({ name }));
+    try {
+      const answer = responseDeserialize(await node.unary({ ...call, path }));
+      return (answer as { volume_id: string }).volume_id !== '';
+    } catch (thrown) {
+      if (CsiError.from(thrown).code !== StatusCode.UNIMPLEMENTED) throw thrown;
+      throw CsiError.unavailable(
+        `node '${node.id}' does not serve ${path}, so nothing says whether it has the volume: update its plugin`,
+        { cause: thrown },
+      );
+    }
   }
 
   async #capacityOf(

@@ -3,12 +3,14 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { afterEach, test } from 'node:test';
 import { nodeKey, nodeKeyOf } from '../../src/base/csi/handles.js';
+import { findVolumeMethod } from '../../src/base/csi/node-proto.js';
 import type { Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { FuzzRun } from '../support/fuzz-run.js';
 import { runMemoryCluster } from '../support/memory-cluster.js';
 import { createRequest, MIB } from '../support/orchestrator.js';
 import { seededRandom } from '../support/random.js';
+import { RawConnection } from '../support/raw-call.js';
 import { refused } from '../support/refusal.js';
 
 const cluster = runMemoryCluster();
@@ -29,6 +31,13 @@ afterEach(async () => {
   for (const { volume } of (await controller.ListVolumes({}))['entries']) {
     await controller.DeleteVolume({ volume_id: volume.volume_id });
   }
+});
+
+test('what only routers may ask a node is not served on its socket', async (t) => {
+  const { requestSerialize, path } = findVolumeMethod();
+  const direct = new RawConnection(cluster.node(0).plugin.endpoint);
+  t.after(() => direct.close());
+  await refused(direct.unary(path, requestSerialize({ name: 'x' })), 'UNIMPLEMENTED', /method/);
 });
 
 test('a volume is made on the node of its topology, and every call for it goes there', async () => {

@@ -15,11 +15,13 @@ import { NativePool } from '../../src/driver/native/pool.js';
 import { ScanThreads } from '../../src/driver/native/scan-threads.js';
 import { createServices } from '../../src/driver/plugin/composition.js';
 import { createIdentityService } from '../../src/driver/plugin/identity.js';
+import { nodeRpcs } from '../../src/driver/plugin/node-rpcs.js';
 import { createPluginServer } from '../../src/driver/plugin/server.js';
 import { settleNodeIdentity } from '../../src/driver/volumes/node-identity.js';
 import { OperationLocks } from '../../src/driver/volumes/operation-locks.js';
 import { claimPool, type ReconcileReport, reconcile } from '../../src/driver/volumes/reconcile.js';
 import { RetainedBases } from '../../src/driver/volumes/retained-bases.js';
+import { volumeNamed } from '../../src/driver/volumes/volume-named.js';
 import { MemoryBackend, MemoryStorage } from '../backend/memory-backend.js';
 import { CsiClient } from './csi-client.js';
 import { Orchestrator } from './orchestrator.js';
@@ -131,9 +133,10 @@ export class MemoryPlugin {
     });
     const { listen } = config;
     const destination = destinationOf(driverName, config.nodeId);
+    const rpcs = nodeRpcs((name, signal) => volumeNamed({ catalogue, locks }, name, signal));
     const server = createPluginServer({
       ...{ services: [probed], config, logger },
-      routed: listen === null ? null : { settings: listen, destination, pollMs: 100 },
+      routed: listen === null ? null : { settings: listen, destination, rpcs, pollMs: 100 },
     });
     await server.start();
     server.open(createServices(config, { ...parts, changeLists: null }));

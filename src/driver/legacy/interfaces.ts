@@ -2,33 +2,21 @@
  * The RPCs of the interfaces before v1 that are to be served, each with its translation. Only a plugin with
  * such a setting loads this file and the protos.
  */
-import type { MethodDefinition } from '@grpc/grpc-js';
-import type protobuf from 'protobufjs';
 import { loadProto, requestTypeOf } from '../../base/csi/proto.js';
-import type { AnyUnaryHandler } from '../../base/csi/service.js';
 import type { LegacyVersion } from '../config/config.js';
+import type { FindHandler, ServedRpc } from '../csi/served-rpc.js';
 import * as csi01 from './csi-0.1.js';
 import * as csi03 from './csi-0.3.js';
 import { OwnStaging, type OwnStagingOptions } from './own-staging.js';
 import type { Translations } from './translation.js';
-import { type Edge, type FindHandler, V1Calls } from './v1-calls.js';
-
-export interface LegacyRpc {
-  /** With its package: `csi.v0.Node`. */
-  readonly service: string;
-  readonly name: string;
-  readonly definition: MethodDefinition<object, object>;
-  readonly requestType: protobuf.Type;
-  /** @param find finds handlers of v1 */
-  handler(find: FindHandler): AnyUnaryHandler;
-}
+import { type Edge, V1Calls } from './v1-calls.js';
 
 const SERVICES = ['Identity', 'Controller', 'Node'] as const;
 
 export function legacyRpcs(
   versions: readonly LegacyVersion[],
   staging: OwnStagingOptions,
-): LegacyRpc[] {
+): ServedRpc[] {
   return versions.flatMap((version) =>
     version === '0.3'
       ? rpcsOf('proto/csi-v0.3.proto', csi03.edge, csi03.translations)
@@ -36,7 +24,7 @@ export function legacyRpcs(
   );
 }
 
-function rpcsOf(proto: string, edge: Edge, translations: Translations): LegacyRpc[] {
+function rpcsOf(proto: string, edge: Edge, translations: Translations): ServedRpc[] {
   const { root, services } = loadProto(proto, edge.packageName, SERVICES);
   return SERVICES.flatMap((name) => {
     const service = `${edge.packageName}.${name}`;
@@ -50,7 +38,7 @@ function rpcsOf(proto: string, edge: Edge, translations: Translations): LegacyRp
         requestType: requestTypeOf(root, service, rpc),
         handler: (find: FindHandler) => async (request: never, context) =>
           translation(request, new V1Calls(find, context, edge)),
-      } satisfies LegacyRpc;
+      } satisfies ServedRpc;
     });
   });
 }

@@ -5,7 +5,6 @@
 
 import { csiMessage, csiProto } from '../../base/csi/proto.js';
 import {
-  type AnyUnaryHandler,
   type CallContext,
   ResponseParts,
   type RpcName,
@@ -13,6 +12,7 @@ import {
 } from '../../base/csi/service.js';
 import { CsiError, StatusCode } from '../../base/errors.js';
 import { requestDecoder } from '../csi/request-decoder.js';
+import type { FindHandler } from '../csi/served-rpc.js';
 
 // biome-ignore lint/suspicious/noExplicitAny: messages are plain objects of the shape of their proto
 export type Message = Record<string, any>;
@@ -25,13 +25,6 @@ export interface Edge {
   /** Of values, by the field's name in v1. They may refuse a value. */
   readonly conversions: Readonly<Record<string, (value: never) => unknown>>;
 }
-
-/** Resolves when the service is served; rejects with the error to return. */
-export type FindHandler = (
-  service: ServiceName,
-  rpc: RpcName,
-  signal: AbortSignal,
-) => Promise<AnyUnaryHandler>;
 
 interface V1Rpc {
   readonly service: ServiceName;

@@ -48,6 +48,7 @@ import { RetainedBases } from '../volumes/retained-bases.js';
 import { SnapshotManager } from '../volumes/snapshot-manager.js';
 import { LostRows } from '../volumes/unknown-objects.js';
 import { VolumeManager } from '../volumes/volume-manager.js';
+import { volumeNamed } from '../volumes/volume-named.js';
 import { refusingForeignHandles } from './foreign-handles.js';
 import { PoolRecovery } from './pool-recovery.js';
 import { startBackends } from './pools-start.js';
@@ -65,6 +66,8 @@ export interface Composition {
    * Called for every Probe.
    */
   health(): Promise<void>;
+  /** The id of the volume that has the name; null: there is none. */
+  findVolume(name: string, signal: AbortSignal): Promise<string | null>;
   /** On record for the volume. */
   publicationsOf(volumeId: string): Promise<readonly PublicationRecord[]>;
   /** For the start line of the log. */
@@ -189,6 +192,7 @@ async function compose(
     facts: await startFacts(registry, lastStop),
     services: createServices(config, parts).map((service) => refusingChanges(service, lost)),
     health: () => health.get(),
+    findVolume: (name, signal) => volumeNamed({ catalogue, locks }, name, signal),
     publicationsOf: (volumeId) => catalogue.publications(volumeId),
   };
 }

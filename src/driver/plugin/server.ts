@@ -28,9 +28,9 @@ import { CallRegistry } from '../csi/calls.js';
 import { proveFrames } from '../csi/frame-proof.js';
 import { createUnaryHandler } from '../csi/handler.js';
 import { requestDecoder } from '../csi/request-decoder.js';
+import type { ServedRpc } from '../csi/served-rpc.js';
 import { createStreamHandler, type StreamLimits } from '../csi/stream.js';
 import { StreamPlaces } from '../csi/stream-places.js';
-import type { LegacyRpc } from '../legacy/interfaces.js';
 import { Connections, LAST_RESPONSE_MS, type RoutedListen } from './connections.js';
 
 export { StartError } from '../../base/listening/socket-path.js';
@@ -78,9 +78,9 @@ export interface PluginServerOptions {
   config: Pick<Config, 'socketPath' | 'socketMode' | 'shutdownGraceMs'> & CallLimits;
   logger: Logger;
   /** The RPCs of interfaces before v1, served on the socket beside it. */
-  legacy?: readonly LegacyRpc[];
-  /** Where routers reach this node; null or left out: nowhere. */
-  routed?: RoutedListen | null;
+  legacy?: readonly ServedRpc[];
+  /** Where routers reach this node, and what is served to them alone; null or left out: nowhere. */
+  routed?: (RoutedListen & { readonly rpcs?: readonly ServedRpc[] }) | null;
   /** How long a call waits for services that are still starting. */
   startTimeoutMs?: number;
   /** How long a new client may send nothing, and a request may take to become complete. */
@@ -133,8 +133,9 @@ class GrpcPluginServer implements PluginServer {
     });
     for (const service of services) this.#services.set(service.name, service);
     this.#grpc = this.#createGrpc(Object.keys(servedServices()) as ServiceName[]);
-    for (const each of legacy) this.#registerLegacy(each);
+    for (const each of legacy) this.#registerOther(this.#grpc, each);
     this.#routed = routed ? { listen: routed, grpc: this.#createGrpc(ROUTED_SERVICES) } : null;
+    for (const each of routed?.rpcs ?? []) this.#registerOther(this.#routed?.grpc, each);
   }
 
   #createGrpc(services: readonly ServiceName[]): Server {
@@ -241,14 +242,17 @@ class GrpcPluginServer implements PluginServer {
     }
   }
 
-  #registerLegacy({ service, name, definition, requestType, handler }: LegacyRpc): void {
+  #registerOther(
+    grpc: Server | undefined,
+    { service, name, definition, requestType, handler }: ServedRpc,
+  ): void {
     const find = (v1: ServiceName, rpc: string, signal: AbortSignal) =>
       this.#find<AnyUnaryHandler>(v1, rpc, signal, (found) => found.unary);
-    const translation = handler(find);
+    const found = handler(find);
     const rpc = { service, fullService: service, name, requestType, encode: encoderOf(definition) };
-    this.#grpc.register(
+    grpc?.register(
       definition.path,
-      createUnaryHandler(rpc, this.#calls, async () => translation) as UntypedHandleCall,
+      createUnaryHandler(rpc, this.#calls, async () => found) as UntypedHandleCall,
       sendAsIs,
       requestDecoder(requestType),
       'unary',

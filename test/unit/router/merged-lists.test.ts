@@ -7,7 +7,7 @@ import {
   type ListRequest,
   mergedPage,
 } from '../../../src/router/merged-lists.js';
-import { decode, encode, fieldsOf, withField } from '../../../src/router/messages.js';
+import { decode, encode, fieldsOf } from '../../../src/router/messages.js';
 
 interface List {
   entries: { volume: { volume_id: string } }[];
@@ -78,23 +78,6 @@ test('fields that the proto does not know are kept', async () => {
     Buffer.concat([entry, unknown]),
   );
   assert.deepEqual(bytes, Buffer.concat([entry, unknown]));
-});
-
-test('a field is replaced wherever it was, and all others stay as they are', () => {
-  const request = encode('CreateVolumeRequest', {
-    name: 'n',
-    accessibility_requirements: { requisite: [{ segments: { a: 'b' } }] },
-    parameters: { p: 'q' },
-  });
-  const replaced = withField(request, 7, encode('TopologyRequirement', {}));
-  const { accessibility_requirements, ...rest } = decode<Record<string, unknown>>(
-    'CreateVolumeRequest',
-    replaced,
-  );
-  assert.deepEqual(accessibility_requirements, { requisite: [], preferred: [] });
-  assert.equal(rest['name'], 'n');
-  assert.deepEqual(rest['parameters'], { p: 'q' });
-  assert.equal(fieldsOf(replaced).filter(({ number }) => number === 7).length, 1);
 });
 
 test('bytes that are no message are INTERNAL', () => {

@@ -1,0 +1,21 @@
+/** RPCs that the server serves besides the services of CSI v1, and how they find handlers of those. */
+import type { MethodDefinition } from '@grpc/grpc-js';
+import type protobuf from 'protobufjs';
+import type { AnyUnaryHandler, RpcName, ServiceName } from '../../base/csi/service.js';
+
+/** Resolves when the service is served; rejects with the error to return. */
+export type FindHandler = (
+  service: ServiceName,
+  rpc: RpcName,
+  signal: AbortSignal,
+) => Promise<AnyUnaryHandler>;
+
+export interface ServedRpc {
+  /** With its package: `csi.v0.Node`. */
+  readonly service: string;
+  readonly name: string;
+  readonly definition: MethodDefinition<object, object>;
+  readonly requestType: protobuf.Type;
+  /** @param find finds handlers of v1 */
+  handler(find: FindHandler): AnyUnaryHandler;
+}
