@@ -10,18 +10,18 @@
  */
 import { type ClientHttp2Stream, constants, type OutgoingHttpHeaders } from 'node:http2';
 import type { Logger } from 'pino';
-import { nodeKey } from '../base/csi/handles.js';
-import { CALLER_HEADER, DESTINATION_HEADER, destinationOf } from '../base/csi/routed-calls.js';
-import { CsiError, StatusCode } from '../base/errors.js';
-import type { TlsFiles } from '../base/listening/tls-files.js';
-import { parseHostPort } from '../base/settings/values.js';
 import {
   framed,
   MessageSplitter,
   requestHeaders,
   type SplitMessage,
   statusIn,
-} from './grpc-wire.js';
+} from '../base/csi/grpc-wire.js';
+import { nodeKey } from '../base/csi/handles.js';
+import { CALLER_HEADER, DESTINATION_HEADER, destinationOf } from '../base/csi/routed-calls.js';
+import { CsiError, StatusCode } from '../base/errors.js';
+import type { TlsFiles } from '../base/listening/tls-files.js';
+import { parseHostPort } from '../base/settings/values.js';
 import type { NodeEntry } from './node-list.js';
 import { Session } from './session.js';
 

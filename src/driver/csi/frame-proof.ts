@@ -12,11 +12,10 @@ import {
   type ServerInterceptor,
   type ServerWritableStream,
 } from '@grpc/grpc-js';
+import { framed, requestHeaders } from '../../base/csi/grpc-wire.js';
 import { withTimeout } from '../../base/timeout.js';
 import { type CallStream, callStreamOf, isWritable } from './call-stream.js';
 
-/** The zero byte and the length of the message, big-endian, before each message. */
-const PREFIX_BYTES = 5;
 const PROOF_MS = 2000;
 const PROOF_PATH = '/blockdelta.Proof/Frames';
 /** More than a flow control window, so that the client's window updates are part of the proof. */
@@ -68,12 +67,7 @@ async function proofAnswer(
   session: ClientHttp2Session,
 ): Promise<{ body: Buffer; status: unknown }> {
   session.on('error', () => undefined);
-  const request = session.request({
-    ':method': 'POST',
-    ':path': PROOF_PATH,
-    'content-type': 'application/grpc',
-    te: 'trailers',
-  });
+  const request = session.request(requestHeaders(PROOF_PATH, Number.POSITIVE_INFINITY));
   let status: unknown;
   request.on('trailers', (headers) => {
     status = headers['grpc-status'];
@@ -84,12 +78,7 @@ async function proofAnswer(
   return { body: Buffer.concat(pieces), status };
 }
 
-function proofFrame(bytes: number): Buffer {
-  const frame = Buffer.alloc(PREFIX_BYTES + bytes, bytes & 0xff);
-  frame[0] = 0;
-  frame.writeUInt32BE(bytes, 1);
-  return frame;
-}
+const proofFrame = (bytes: number): Buffer => framed(Buffer.alloc(bytes, bytes & 0xff));
 
 /** Two ends of a connection within the process. */
 function duplexPair(): [Duplex, Duplex] {

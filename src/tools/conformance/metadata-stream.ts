@@ -6,10 +6,23 @@
  * is read before it is requested, so that a small window makes the driver wait. Each stream has its own
  * connection.
  */
-import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from 'node:http2';
+import {
+  type ClientHttp2Session,
+  type ClientHttp2Stream,
+  connect,
+  constants,
+  type IncomingHttpHeaders,
+} from 'node:http2';
 import { connect as connectSocket } from 'node:net';
+import {
+  framed,
+  MessageSplitter,
+  requestHeaders,
+  type SplitMessage,
+  statusIn,
+} from '../../base/csi/grpc-wire.js';
 import { csiMessage } from '../../base/csi/proto.js';
-import { StatusCode } from '../../base/errors.js';
+import { CsiError, StatusCode } from '../../base/errors.js';
 import { ConformanceFailure } from './failure.js';
 import type { Entry } from './ranges.js';
 import type { Refusal } from './refusal.js';
@@ -43,8 +56,6 @@ export interface MetadataMessage {
 export type StreamEnd = Refusal;
 
 const DEFAULT_WINDOW_BYTES = 1 << 20;
-/** Before each message: a compression flag and the length. */
-const FRAME_HEADER_BYTES = 5;
 
 export class MetadataStream {
   readonly #session: ClientHttp2Session;
@@ -52,10 +63,11 @@ export class MetadataStream {
   readonly #target: StreamTarget;
   readonly #chunks: AsyncIterator<Buffer>;
   readonly #closed: Promise<void>;
-  /** Received and not decoded yet. Pieces are joined late: joining at each one is quadratic in large messages. */
-  #pieces: Buffer[] = [];
-  #pendingBytes = 0;
-  #trailers: Record<string, unknown> = {};
+  /** Messages of any size: what a driver may send is judged by a check. */
+  readonly #splitter = new MessageSplitter(Number.MAX_SAFE_INTEGER);
+  /** Received and not decoded yet. */
+  readonly #messages: SplitMessage[] = [];
+  #trailers: IncomingHttpHeaders = {};
   #error: Error | null = null;
   #end: StreamEnd | null = null;
 
@@ -71,13 +83,8 @@ export class MetadataStream {
     this.#session.on('error', (error) => {
       this.#error ??= error;
     });
-    this.#stream = this.#session.request({
-      ':method': 'POST',
-      ':path': target.path,
-      'content-type': 'application/grpc',
-      te: 'trailers',
-      ...(target.deadlineMs === undefined ? {} : { 'grpc-timeout': `${target.deadlineMs}m` }),
-    });
+    const { deadlineMs = Number.POSITIVE_INFINITY } = target;
+    this.#stream = this.#session.request(requestHeaders(target.path, Date.now() + deadlineMs));
     this.#stream.on('response', (headers) => this.#takeStatus(headers));
     this.#stream.on('trailers', (headers) => this.#takeStatus(headers));
     this.#stream.on('error', (error) => {
@@ -87,23 +94,18 @@ export class MetadataStream {
     this.#chunks = this.#stream[Symbol.asyncIterator]();
     target.signal.addEventListener('abort', this.#abort);
     if (target.signal.aborted) this.cancel();
-    const head = Buffer.alloc(FRAME_HEADER_BYTES);
-    head.writeUInt32BE(target.request.length, 1);
-    this.#stream.end(Buffer.concat([head, target.request]));
+    this.#stream.end(framed(target.request));
   }
 
   /** The next message; null at the end of the stream, and then `end` holds its status. */
   async next(): Promise<MetadataMessage | null> {
     for (;;) {
-      const message = this.#takeMessage();
-      if (message !== null) return message;
+      const message = this.#messages.shift();
+      if (message !== undefined) return decode(this.#target.rpc, message.toBuffer());
       if (this.#end !== null) return null;
       const chunk = await this.#readChunk();
       if (chunk === null) await this.#finish();
-      else {
-        this.#pieces.push(chunk);
-        this.#pendingBytes += chunk.length;
-      }
+      else this.#split(chunk);
     }
   }
 
@@ -141,32 +143,22 @@ export class MetadataStream {
     }
   }
 
-  #takeStatus(headers: Record<string, unknown>): void {
+  #split(chunk: Buffer): void {
+    try {
+      this.#messages.push(...this.#splitter.push(chunk));
+    } catch (thrown) {
+      this.cancel();
+      this.#endWith(StatusCode.INTERNAL, CsiError.from(thrown).message);
+    }
+  }
+
+  #takeStatus(headers: IncomingHttpHeaders): void {
     if (headers['grpc-status'] !== undefined) this.#trailers = headers;
-  }
-
-  #takeMessage(): MetadataMessage | null {
-    if (this.#pendingBytes < FRAME_HEADER_BYTES) return null;
-    if ((this.#pieces[0]?.length ?? 0) < FRAME_HEADER_BYTES) this.#join();
-    const end = FRAME_HEADER_BYTES + (this.#pieces[0] as Buffer).readUInt32BE(1);
-    if (this.#pendingBytes < end) return null;
-    const pending = this.#join();
-    this.#pieces = [pending.subarray(end)];
-    this.#pendingBytes -= end;
-    return decode(this.#target.rpc, pending.subarray(FRAME_HEADER_BYTES, end));
-  }
-
-  #join(): Buffer {
-    const [first] = this.#pieces;
-    const joined =
-      first !== undefined && this.#pieces.length === 1 ? first : Buffer.concat(this.#pieces);
-    this.#pieces = [joined];
-    return joined;
   }
 
   async #finish(): Promise<void> {
     await this.#closed;
-    const status = this.#trailers['grpc-status'];
+    const status = statusIn(this.#trailers);
     if (status === undefined) {
       const isOurs = this.#stream.rstCode === constants.NGHTTP2_CANCEL;
       const why = this.#error?.message ?? `reset with HTTP/2 code ${this.#stream.rstCode}`;
@@ -176,13 +168,13 @@ export class MetadataStream {
       );
       return;
     }
-    if (Number(status) === StatusCode.OK && this.#pendingBytes > 0) {
+    if (status === null && this.#splitter.isInside) {
       this.#endWith(StatusCode.INTERNAL, 'the stream ended OK in the middle of a message');
       return;
     }
     this.#endWith(
-      Number(status),
-      percentDecoded(String(this.#trailers['grpc-message'] ?? '')),
+      status?.code ?? StatusCode.OK,
+      status?.message ?? '',
       this.#trailers['grpc-status-details-bin'] !== undefined,
     );
     if (this.end.code !== StatusCode.OK) this.#target.onRefusal(this.end);
@@ -190,15 +182,6 @@ export class MetadataStream {
 
   #endWith(code: number, message: string, hasDetails = false): void {
     this.#end = { rpc: this.#target.rpc, code, message, hasDetails };
-  }
-}
-
-/** Returns the text unchanged if it is not valid percent-encoding. */
-function percentDecoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
   }
 }
 

@@ -4,9 +4,9 @@ import { createServer, type IncomingHttpHeaders, type ServerHttp2Stream } from '
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import { framed } from '../../../src/base/csi/grpc-wire.js';
 import { clientServices } from '../../../src/base/csi/proto.js';
 import { StatusCode } from '../../../src/base/errors.js';
-import { framed } from '../../../src/router/grpc-wire.js';
 import { MetadataStream } from '../../../src/tools/conformance/metadata-stream.js';
 import type { Message } from '../../support/csi-client.js';
 import { temporaryDirectory } from '../../support/temporary.js';

@@ -5,7 +5,7 @@ import {
   MessageSplitter,
   requestHeaders,
   statusIn,
-} from '../../../src/router/grpc-wire.js';
+} from '../../../src/base/csi/grpc-wire.js';
 import { parseNodeList } from '../../../src/router/node-list.js';
 
 test('messages are found whatever the pieces are in which they arrive', () => {

@@ -3,8 +3,8 @@
  * functions; knows no connection and no RPC.
  */
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2';
-import type { EncodedMessage } from '../base/csi/service.js';
-import { CsiError, type StatusCode } from '../base/errors.js';
+import { CsiError, type StatusCode } from '../errors.js';
+import type { EncodedMessage } from './service.js';
 
 const PREFIX_BYTES = 5;
 /** gRPC's limit: eight digits. */
@@ -23,7 +23,7 @@ export function framed(message: Buffer): Buffer {
 export function requestHeaders(
   path: string,
   deadline: number,
-  extra: OutgoingHttpHeaders,
+  extra: OutgoingHttpHeaders = {},
 ): OutgoingHttpHeaders {
   return {
     ':method': 'POST',
@@ -140,7 +140,7 @@ export class MessageSplitter {
     const length = prefix?.readUInt32BE(1) ?? 0;
     if (prefix?.[0] !== 0 || length > this.#maxBytes) {
       throw CsiError.internal(
-        `the node sent a message of ${length} bytes that is compressed or over ${this.#maxBytes} bytes`,
+        `a message of ${length} bytes arrived that is compressed or over ${this.#maxBytes} bytes`,
       );
     }
     return PREFIX_BYTES + length;
