@@ -17,7 +17,7 @@ import {
 import { loadAddon } from '../native/addon.js';
 import { foundObjects } from '../volumes/unknown-objects.js';
 import { type NodeView, type PoolView, textOf, usedPercent } from './node.js';
-import { findOrphans, withoutRows } from './orphans.js';
+import { differencesIn, findOrphans, withoutRows } from './orphans.js';
 
 export interface Finding {
   found: string;
@@ -381,27 +381,22 @@ function contents({ node }: DoctorContext): CheckResult {
   const findings: Finding[] = [];
   let count = 0;
   for (const view of node.views.filter(({ problem }) => problem === null)) {
-    const recorded = [
-      ...node.catalogue.volumes.map((each) => ({ ...each, id: each.volumeId, held: view.volumes })),
-      ...node.catalogue.snapshots.map((each) => ({
-        ...each,
-        id: each.snapshotId,
-        held: view.snapshots,
-      })),
-    ].filter(({ pool, state }) => pool === view.name && state === 'ready');
-    count += recorded.length;
-    for (const { id, sizeBytes, held } of recorded) {
-      const found = held.find((each) => each.id === id);
-      if (found === undefined) {
+    count += [...node.catalogue.volumes, ...node.catalogue.snapshots].filter(
+      ({ pool, state }) => pool === view.name && state === 'ready',
+    ).length;
+    for (const difference of differencesIn(node, view)) {
+      const { kind, id } = difference;
+      if (kind === 'lost') {
         findings.push({
           found: `pool '${view.name}' has lost ${id}`,
           remedy: 'put its file back, or restore a snapshot or a backup and delete it',
         });
-      } else if (found.sizeBytes !== sizeBytes) {
+      } else if (kind === 'resized') {
+        const { heldBytes, recordedBytes } = difference;
         findings.push({
-          found: `${id} has ${found.sizeBytes} bytes in pool '${view.name}' and ${sizeBytes} in the catalogue`,
+          found: `${id} has ${heldBytes} bytes in pool '${view.name}' and ${recordedBytes} in the catalogue`,
           remedy:
-            found.sizeBytes > sizeBytes
+            heldBytes > recordedBytes
               ? 'start the plugin again: it completes an interrupted expansion'
               : 'something truncated it: restore a snapshot or a backup',
         });

@@ -10,8 +10,10 @@ import { open } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { errorCode } from '../../base/errors.js';
 import { isCopyName, isObjectName, isTemporaryName } from '../backends/reflink/pool-layout.js';
+import type { SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
 import { loadAddon } from '../native/addon.js';
 import { detachOpenLoop } from '../native/block-device.js';
+import { compareObjects, type Difference } from '../volumes/pool-comparison.js';
 import { dmDevice, knownIds, type NodeView, type PoolView, textOf } from './node.js';
 
 export interface Orphan {
@@ -90,14 +92,31 @@ function foreignIn(view: PoolView): Kept[] {
   return view.foreign.map((object) => ({ pool: view.name, object, reason }));
 }
 
-/** Volumes and snapshots that the catalogue does not know. */
-export function withoutRows({ catalogue }: NodeView, view: PoolView): Kept[] {
+/** What the pool holds beside the catalogue's rows. The pool must have been inspected. */
+export function differencesIn({ catalogue }: NodeView, view: PoolView): Difference[] {
   const known = knownIds(catalogue);
-  return [...view.volumes, ...view.snapshots]
-    .filter(({ id }) => !known.has(id))
-    .map(({ id, file }) => ({
+  const isReady = ({ pool, state }: VolumeRecord | SnapshotRecord): boolean =>
+    pool === view.name && state === 'ready';
+  const volumes = catalogue.volumes.filter(isReady);
+  const snapshots = catalogue.snapshots.filter(isReady);
+  return compareObjects(
+    [...view.volumes, ...view.snapshots],
+    [
+      ...volumes.map(({ volumeId, sizeBytes }) => ({ id: volumeId, sizeBytes })),
+      ...snapshots.map(({ snapshotId, sizeBytes }) => ({ id: snapshotId, sizeBytes })),
+    ],
+    (id) => known.has(id),
+  );
+}
+
+/** Volumes and snapshots that the catalogue does not know. */
+export function withoutRows(node: NodeView, view: PoolView): Kept[] {
+  const held = [...view.volumes, ...view.snapshots];
+  return differencesIn(node, view)
+    .filter(({ kind }) => kind === 'unknown')
+    .map(({ id }) => ({
       pool: view.name,
-      object: file?.path ?? id,
+      object: held.find((each) => each.id === id)?.file?.path ?? id,
       reason: 'it holds data and the catalogue has no row of it: the catalogue has lost rows',
     }));
 }

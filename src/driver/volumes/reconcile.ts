@@ -12,6 +12,7 @@ import type { Backend, PoolContents, PoolObject } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { SnapshotRecord, UnfinishedWork, VolumeRecord } from '../catalogue/records.js';
+import { compareObjects, type Difference } from './pool-comparison.js';
 import type { RetainedBases } from './retained-bases.js';
 import { finishDeletion, labelOf, rollBack, type SnapshotSet, stateOf } from './snapshot-sets.js';
 import { finishExpansion, grownVolumes } from './volume-expansion.js';
@@ -214,11 +215,23 @@ async function compare(
     ...listed.volumes.map((volume) => volume.volumeId),
     ...[...listed.snapshots, ...members.flat()].map((snapshot) => snapshot.snapshotId),
   ]);
+  const isKnown = (id: string): boolean => pending.has(id);
+  const differences = [
+    ...compareObjects(contents.volumes, volumes.map(asVolumeObject), isKnown),
+    ...compareObjects(contents.snapshots, snapshots.map(asSnapshotObject), isKnown),
+  ];
   report.differences.push(
-    ...differences(where, contents.volumes, volumes.map(asVolumeObject), pending),
-    ...differences(where, contents.snapshots, snapshots.map(asSnapshotObject), pending),
+    ...differences.map((each) => inWords(where, each)),
     ...contents.unknown.map((name) => `${where} holds ${name}, which blockdelta did not create`),
   );
+}
+
+function inWords(where: string, difference: Difference): string {
+  const { kind, id } = difference;
+  if (kind === 'lost') return `${where} has lost ${id}`;
+  if (kind === 'unknown') return `${where} holds ${id}, which the catalogue does not know`;
+  const { heldBytes, recordedBytes } = difference;
+  return `${where}: ${id} has ${heldBytes} bytes and should have ${recordedBytes}`;
 }
 
 const asVolumeObject = (volume: VolumeRecord): PoolObject => ({
@@ -229,23 +242,3 @@ const asSnapshotObject = (snapshot: SnapshotRecord): PoolObject => ({
   id: snapshot.snapshotId,
   sizeBytes: snapshot.sizeBytes,
 });
-
-function differences(
-  where: string,
-  held: readonly PoolObject[],
-  known: readonly PoolObject[],
-  pending: ReadonlySet<string>,
-): string[] {
-  const found = new Map(held.map((object) => [object.id, object.sizeBytes]));
-  const expected = new Set(known.map((object) => object.id));
-  const missing = known.flatMap((object) => {
-    const sizeBytes = found.get(object.id);
-    if (sizeBytes === undefined) return [`${where} has lost ${object.id}`];
-    if (sizeBytes === object.sizeBytes) return [];
-    return [`${where}: ${object.id} has ${sizeBytes} bytes and should have ${object.sizeBytes}`];
-  });
-  const unknown = held
-    .filter((object) => !expected.has(object.id) && !pending.has(object.id))
-    .map((object) => `${where} holds ${object.id}, which the catalogue does not know`);
-  return [...missing, ...unknown];
-}
