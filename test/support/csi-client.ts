@@ -1,11 +1,14 @@
 /** A CSI client over a real socket: every RPC of every service as a promise, streams as collected ranges. */
 import { setTimeout as delay } from 'node:timers/promises';
-import * as grpc from '@grpc/grpc-js';
-import { clientServices } from '../../src/base/csi/proto.js';
+import type { ClientReadableStream } from '@grpc/grpc-js';
 import type { Service, ServiceName } from '../../src/base/csi/service.js';
+import {
+  CsiConnection,
+  type Message,
+  type MetadataRpc,
+} from '../../src/tools/client/connection.js';
 
-// biome-ignore lint/suspicious/noExplicitAny: messages are plain objects of the proto's shape
-export type Message = Record<string, any>;
+export type { Message };
 /** The unary calls of a service. */
 type Rpcs<Name extends ServiceName> = Record<
   keyof Service<Name>['unary'],
@@ -45,7 +48,7 @@ export async function probeFails({ identity }: Pick<CsiClient, 'identity'>): Pro
 const DEADLINE_MS = process.env['BLOCKDELTA_GUEST'] === '1' ? 600_000 : 60_000;
 
 export class CsiClient {
-  readonly #client: grpc.Client;
+  readonly #connection: CsiConnection;
   readonly identity: Rpcs<'Identity'>;
   readonly controller: Rpcs<'Controller'>;
   readonly groups: Rpcs<'GroupController'>;
@@ -53,32 +56,21 @@ export class CsiClient {
 
   /** @param deadlineMs of calls that name none */
   constructor(endpoint: string, deadlineMs = DEADLINE_MS) {
-    this.#client = new grpc.Client(endpoint, grpc.credentials.createInsecure(), {
-      'grpc.default_authority': 'localhost',
-      // The first connect comes before the socket is there; a second's pause in each test adds up.
-      'grpc.initial_reconnect_backoff_ms': 50,
-      'grpc.max_reconnect_backoff_ms': 200,
-    });
-    this.identity = this.#rpcs('Identity', deadlineMs);
-    this.controller = this.#rpcs('Controller', deadlineMs);
-    this.groups = this.#rpcs('GroupController', deadlineMs);
-    this.node = this.#rpcs('Node', deadlineMs);
+    this.#connection = new CsiConnection(endpoint.slice('unix://'.length));
+    this.identity = this.#rpcs(deadlineMs);
+    this.controller = this.#rpcs(deadlineMs);
+    this.groups = this.#rpcs(deadlineMs);
+    this.node = this.#rpcs(deadlineMs);
   }
 
   /** The raw stream, for tests that cancel or stall it. */
-  open(
-    rpc: 'GetMetadataAllocated' | 'GetMetadataDelta',
-    request: Message,
-  ): grpc.ClientReadableStream<Message> {
-    const { path, requestSerialize, responseDeserialize } = methodOf('SnapshotMetadata', rpc);
-    return this.#client.makeServerStreamRequest(
-      ...([path, requestSerialize, responseDeserialize, request] as const),
-    );
+  open(rpc: MetadataRpc, request: Message): ClientReadableStream<Message> {
+    return this.#connection.list(rpc, request);
   }
 
   /** The whole list; rejects with the status if the stream does not end OK. */
   async metadata(
-    rpc: 'GetMetadataAllocated' | 'GetMetadataDelta',
+    rpc: MetadataRpc,
     request: Message,
   ): Promise<MetadataAnswer> {
     const answer: MetadataAnswer = { type: '', capacity: -1n, ranges: [], messages: 0 };
@@ -104,30 +96,17 @@ export class CsiClient {
   }
 
   close(): void {
-    this.#client.close();
+    this.#connection.close();
   }
 
-  #rpcs<Name extends ServiceName>(service: Name, deadlineMs: number): Rpcs<Name> {
-    const call = (rpc: string, request: Message, deadline: number): Promise<Message> => {
-      const { path, requestSerialize, responseDeserialize } = methodOf(service, rpc);
-      return new Promise((resolve, reject) => {
-        this.#client.makeUnaryRequest(
-          ...([path, requestSerialize, responseDeserialize, request, { deadline }] as const),
-          (error, response) => (error === null ? resolve(response as Message) : reject(error)),
-        );
-      });
-    };
+  #rpcs<Name extends ServiceName>(deadlineMs: number): Rpcs<Name> {
     return new Proxy({} as Rpcs<Name>, {
       get:
         (_target, rpc: string) =>
         (request: Message, options: { deadlineMs?: number } = {}) =>
-          call(rpc, request, Date.now() + (options.deadlineMs ?? deadlineMs)),
+          this.#connection.unary(rpc, request, { deadlineMs, ...options }),
     });
   }
-}
-
-function methodOf(service: ServiceName, rpc: string): grpc.MethodDefinition<Message, Message> {
-  return clientServices()[service][rpc] as grpc.MethodDefinition<Message, Message>;
 }
 
 /** The capability of a file system volume. */
