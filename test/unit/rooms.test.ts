@@ -16,7 +16,7 @@ const WINGS: Readonly<Record<string, readonly string[]>> = {
   ],
   router: [''],
   tools: ['bench', 'map', 'backup', 'nbd', 'conformance', 'client'],
-  base: ['csi', 'process', 'listening', 'system', 'settings', ''],
+  base: ['listening', 'settings', 'csi', 'process', 'system', ''],
 };
 /** One file for each command. They know every wing. */
 const COMMANDS = ['main', 'cli'];

@@ -1,10 +1,15 @@
-/** The settings that the plugin and the router have in common. */
-
-export interface Setting {
-  /** null: none, or one that depends on other settings. */
-  readonly fallback: string | null;
-  readonly meaning: string;
-}
+/** The settings that the plugin and the router have in common, and what they mean. */
+import { CSI_LEVELS, type CsiLevel } from '../csi/capabilities.js';
+import { LOG_LEVELS, type LogLevel } from '../logger.js';
+import type { ReaderOf, Setting } from './reader.js';
+import {
+  type HostPort,
+  parseDriverName,
+  parseEndpoint,
+  parseHostPort,
+  parseSocketMode,
+  parseTopologyKey,
+} from './values.js';
 
 export const SERVICE_SETTINGS = {
   CSI_ENDPOINT: {
@@ -49,3 +54,55 @@ export const SERVICE_SETTINGS = {
     meaning: 'how long the client of such a stream may read nothing before the stream is ended',
   },
 } as const satisfies Readonly<Record<string, Setting>>;
+
+export interface ServiceConfig {
+  readonly endpoint: string;
+  /** The path after unix://. */
+  readonly socketPath: string;
+  readonly socketMode: number;
+  readonly driverName: string;
+  readonly topologyKey: string;
+  readonly csiLevel: CsiLevel;
+  readonly logLevel: LogLevel;
+  /** Where metrics and health are served over HTTP; null: nowhere. */
+  readonly metricsAddress: HostPort | null;
+  readonly shutdownGraceMs: number;
+  /** Connections to the socket at once. */
+  readonly maxConnections: number;
+  /** Calls in flight at once, streams included. */
+  readonly maxCalls: number;
+  /** Streams of changed ranges at once. */
+  readonly maxStreams: number;
+  /** How long the client of a stream may read nothing. */
+  readonly streamStallMs: number;
+}
+
+/** @throws ConfigError for the first invalid setting */
+export function parseServiceSettings({
+  given,
+  text,
+  count,
+  choice,
+}: ReaderOf<typeof SERVICE_SETTINGS>): ServiceConfig {
+  const socketPath = parseEndpoint(given('CSI_ENDPOINT'));
+  const driverName = parseDriverName(text('BLOCKDELTA_DRIVER_NAME'));
+  const metrics = given('BLOCKDELTA_METRICS_ADDRESS');
+  return {
+    endpoint: `unix://${socketPath}`,
+    socketPath,
+    socketMode: parseSocketMode(text('BLOCKDELTA_SOCKET_MODE')),
+    driverName,
+    topologyKey: parseTopologyKey(
+      given('BLOCKDELTA_TOPOLOGY_KEY') ?? `${driverName.toLowerCase()}/node`,
+    ),
+    csiLevel: choice('BLOCKDELTA_CSI_LEVEL', CSI_LEVELS),
+    logLevel: choice('BLOCKDELTA_LOG_LEVEL', LOG_LEVELS),
+    metricsAddress:
+      metrics === undefined ? null : parseHostPort('BLOCKDELTA_METRICS_ADDRESS', metrics),
+    shutdownGraceMs: 1000 * count('BLOCKDELTA_SHUTDOWN_GRACE_SECONDS', 0, 3600),
+    maxConnections: count('BLOCKDELTA_MAX_CONNECTIONS', 8, 10_000),
+    maxCalls: count('BLOCKDELTA_MAX_CALLS', 16, 100_000),
+    maxStreams: count('BLOCKDELTA_MAX_STREAMS', 1, 10_000),
+    streamStallMs: 1000 * count('BLOCKDELTA_STREAM_STALL_SECONDS', 1, 86_400),
+  };
+}

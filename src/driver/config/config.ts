@@ -7,45 +7,40 @@
 
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
-import { CSI_LEVELS, type CsiLevel } from '../../base/csi/capabilities.js';
-import { LOG_LEVELS, type LogLevel } from '../../base/logger.js';
 import { RUNTIME_DIRECTORY_SETTING } from '../../base/runtime-directory.js';
-import { SERVICE_SETTINGS, type Setting } from '../../base/settings/service-settings.js';
+import {
+  type Environment,
+  type ReaderOf,
+  refuseMisspelt,
+  type Setting,
+  settingsReader,
+} from '../../base/settings/reader.js';
+import {
+  parseServiceSettings,
+  SERVICE_SETTINGS,
+  type ServiceConfig,
+} from '../../base/settings/service-settings.js';
 import { type ListenSettings, parseListen } from '../../base/settings/tls.js';
 import { type UnknownSetting, unknownSettings } from '../../base/settings/unknown-settings.js';
 import {
-  ConfigError,
-  type HostPort,
   parseAge,
-  parseChoice,
   parseChoices,
   parseDirectory,
-  parseDriverName,
   parseEmbeddedPoolSize,
-  parseEndpoint,
-  parseHostPort,
-  parseInteger,
   parseNodeId,
   parseOutside,
   parseOvercommit,
   parseSize,
-  parseSocketMode,
-  parseTopologyKey,
 } from '../../base/settings/values.js';
 import { type PoolConfig, parsePools, parseThinBlockSize } from './pools.js';
 
 /** A version before v1 of the specification. */
 export type LegacyVersion = '0.3' | '0.1';
 
-export interface Config {
-  readonly endpoint: string;
-  /** The path after unix://. */
-  readonly socketPath: string;
-  readonly socketMode: number;
+export interface Config extends ServiceConfig {
   /** Where a router reaches the controller services of this node; null: nowhere. */
   readonly listen: ListenSettings | null;
   readonly nodeId: string;
-  readonly driverName: string;
   readonly stateDirectory: string;
   readonly pools: readonly PoolConfig[];
   /** Upper bound for the images of an embedded pool; null: whatever the host file system can hold. */
@@ -66,7 +61,6 @@ export interface Config {
   readonly retainedBasesAgeMs: number;
   /** How much space they may take in one pool. */
   readonly retainedBasesPoolBytes: bigint;
-  readonly csiLevel: CsiLevel;
   /** The interfaces before v1 that are served on the same socket. */
   readonly legacyVersions: readonly LegacyVersion[];
   /** Where volumes are staged for callers of v0.1, which has no staging. */
@@ -75,25 +69,12 @@ export interface Config {
   readonly controllerPublish: boolean;
   /** 0: the orchestrator decides. */
   readonly maxVolumesPerNode: number;
-  readonly topologyKey: string;
   /** Where cgroup v2 is mounted. */
   readonly cgroupRoot: string;
   /** Where mounts must be seen outside of the plugin's mount namespace. */
   readonly mountPropagation: 'auto' | 'required' | 'off';
-  readonly logLevel: LogLevel;
-  /** Where metrics and health are served over HTTP; null: nowhere. */
-  readonly metricsAddress: HostPort | null;
   /** Whether there are metrics for each volume. */
   readonly metricsOfVolumes: boolean;
-  readonly shutdownGraceMs: number;
-  /** Connections to the socket at once. */
-  readonly maxConnections: number;
-  /** Calls in flight at once, streams included. */
-  readonly maxCalls: number;
-  /** Streams of changed ranges at once. */
-  readonly maxStreams: number;
-  /** How long the client of a stream may read nothing. */
-  readonly streamStallMs: number;
   readonly scanThreads: number;
   readonly deviceThreads: number;
 }
@@ -109,15 +90,12 @@ export interface ThinSettings {
   readonly lowWaterPercent: bigint;
 }
 
-type Environment = Readonly<Record<string, string | undefined>>;
-
 /**
  * Every variable that the plugin reads. Parsing takes its defaults from here, and `serve --help` prints
  * this table, so that both know the same settings.
  */
 export const SETTINGS = {
-  CSI_ENDPOINT: SERVICE_SETTINGS.CSI_ENDPOINT,
-  BLOCKDELTA_SOCKET_MODE: SERVICE_SETTINGS.BLOCKDELTA_SOCKET_MODE,
+  ...SERVICE_SETTINGS,
   BLOCKDELTA_LISTEN_ADDRESS: {
     fallback: null,
     meaning:
@@ -140,7 +118,6 @@ export const SETTINGS = {
     fallback: null,
     meaning: 'name of this node, at most 128 printable characters (default: the host name)',
   },
-  BLOCKDELTA_DRIVER_NAME: SERVICE_SETTINGS.BLOCKDELTA_DRIVER_NAME,
   BLOCKDELTA_STATE_DIR: {
     fallback: '/var/lib/blockdelta',
     meaning: 'directory of the catalogue and of the default pool',
@@ -206,7 +183,6 @@ export const SETTINGS = {
     fallback: '1Gi',
     meaning: 'upper bound for all retained bases of one pool, such as 256Mi',
   },
-  BLOCKDELTA_CSI_LEVEL: SERVICE_SETTINGS.BLOCKDELTA_CSI_LEVEL,
   BLOCKDELTA_LEGACY_CSI: {
     fallback: null,
     meaning: 'older interfaces served beside v1: 0.3, 0.1 or 0.3,0.1 (default: none)',
@@ -223,7 +199,6 @@ export const SETTINGS = {
     fallback: '0',
     meaning: 'how many volumes may be published on this node; 0: the orchestrator decides',
   },
-  BLOCKDELTA_TOPOLOGY_KEY: SERVICE_SETTINGS.BLOCKDELTA_TOPOLOGY_KEY,
   BLOCKDELTA_CGROUP_ROOT: {
     fallback: '/sys/fs/cgroup',
     meaning: 'where cgroup v2 is mounted, for read and write limits of pods',
@@ -234,44 +209,26 @@ export const SETTINGS = {
       'refuse to stage and publish where the mounts would not be seen outside of the plugin: auto, where ' +
       'it has a mount namespace of its own; required, everywhere; off, nowhere',
   },
-  BLOCKDELTA_LOG_LEVEL: SERVICE_SETTINGS.BLOCKDELTA_LOG_LEVEL,
-  BLOCKDELTA_METRICS_ADDRESS: SERVICE_SETTINGS.BLOCKDELTA_METRICS_ADDRESS,
   BLOCKDELTA_METRICS_VOLUMES: {
     fallback: 'on',
     meaning: 'off: no metrics for single volumes',
   },
-  BLOCKDELTA_SHUTDOWN_GRACE_SECONDS: SERVICE_SETTINGS.BLOCKDELTA_SHUTDOWN_GRACE_SECONDS,
-  BLOCKDELTA_MAX_CONNECTIONS: SERVICE_SETTINGS.BLOCKDELTA_MAX_CONNECTIONS,
-  BLOCKDELTA_MAX_CALLS: SERVICE_SETTINGS.BLOCKDELTA_MAX_CALLS,
-  BLOCKDELTA_MAX_STREAMS: SERVICE_SETTINGS.BLOCKDELTA_MAX_STREAMS,
-  BLOCKDELTA_STREAM_STALL_SECONDS: SERVICE_SETTINGS.BLOCKDELTA_STREAM_STALL_SECONDS,
   BLOCKDELTA_SCAN_THREADS: { fallback: '2', meaning: 'threads that read block maps' },
   BLOCKDELTA_DEVICE_THREADS: { fallback: '4', meaning: 'threads that work on devices and files' },
 } as const satisfies Readonly<Record<string, Setting>>;
 
-type SettingName = keyof typeof SETTINGS;
-type NameWithDefault = {
-  [N in SettingName]: (typeof SETTINGS)[N]['fallback'] extends string ? N : never;
-}[SettingName];
-
 const LEGACY_VERSIONS = ['0.3', '0.1'] as const;
 const PROPAGATION = ['auto', 'required', 'off'] as const;
-const ON_OFF = ['on', 'off'] as const;
 const ALLOCATIONS = ['full', 'sparse'] as const;
 const DISCARDS = ['passdown', 'keep'] as const;
 const WHEN_FULL = ['error', 'queue'] as const;
 
-/** An empty variable counts as unset. @throws ConfigError for the first invalid setting */
+/** @throws ConfigError for the first invalid setting */
 export function parseConfig(env: Environment): Config {
-  const given = (name: SettingName) => env[name] || undefined;
-  const text = (name: NameWithDefault) => given(name) ?? SETTINGS[name].fallback;
-  const count = (name: NameWithDefault, minimum: number, maximum: number) =>
-    parseInteger(name, text(name), minimum, maximum);
-
-  refuseMisspelt(env);
-  const socketPath = parseEndpoint(given('CSI_ENDPOINT'));
-  const driverName = parseDriverName(text('BLOCKDELTA_DRIVER_NAME'));
-  const topologyKey = given('BLOCKDELTA_TOPOLOGY_KEY') ?? `${driverName.toLowerCase()}/node`;
+  refuseMisspelt(env, KNOWN);
+  const reader = settingsReader(SETTINGS, env);
+  const { given, text, count, choice, isOn } = reader;
+  const service = parseServiceSettings(reader);
   const stateDirectory = parseDirectory('BLOCKDELTA_STATE_DIR', text('BLOCKDELTA_STATE_DIR'));
   const pools = parsePools(given('BLOCKDELTA_POOLS'), stateDirectory);
   const legacyVersions = parseChoices(
@@ -280,25 +237,21 @@ export function parseConfig(env: Environment): Config {
     LEGACY_VERSIONS,
   );
   // CSI allows no other files beside the socket.
-  const ownTrees = [stateDirectory, dirname(socketPath), ...pools.map((pool) => pool.directory)];
+  const ownTrees = [
+    stateDirectory,
+    dirname(service.socketPath),
+    ...pools.map((pool) => pool.directory),
+  ];
   return Object.freeze({
-    endpoint: `unix://${socketPath}`,
-    socketPath,
-    socketMode: parseSocketMode(text('BLOCKDELTA_SOCKET_MODE')),
+    ...service,
     listen: parseListen(given, SETTINGS.BLOCKDELTA_TLS_PEER_NAME.fallback),
     nodeId: parseNodeId(given('BLOCKDELTA_NODE_ID') ?? hostname()),
-    driverName,
     stateDirectory,
     pools: Object.freeze(pools),
     embeddedPoolBytes: parseEmbeddedPoolSize(given('BLOCKDELTA_EMBEDDED_POOL_SIZE')),
-    embeddedPoolAllocation: parseChoice(
-      'BLOCKDELTA_EMBEDDED_POOL_ALLOCATE',
-      text('BLOCKDELTA_EMBEDDED_POOL_ALLOCATE'),
-      ALLOCATIONS,
-    ),
-    changeLists:
-      parseChoice('BLOCKDELTA_CHANGE_LISTS', text('BLOCKDELTA_CHANGE_LISTS'), ON_OFF) === 'on',
-    thin: thinSettings(text, count),
+    embeddedPoolAllocation: choice('BLOCKDELTA_EMBEDDED_POOL_ALLOCATE', ALLOCATIONS),
+    changeLists: isOn('BLOCKDELTA_CHANGE_LISTS'),
+    thin: thinSettings(reader),
     overcommitPercent: parseOvercommit(text('BLOCKDELTA_OVERCOMMIT')),
     reservePercent: BigInt(count('BLOCKDELTA_RESERVE_PERCENT', 0, 50)),
     retainedBasesPerVolume: count('BLOCKDELTA_RETAINED_BASES_COUNT', 0, 10_000),
@@ -310,70 +263,38 @@ export function parseConfig(env: Environment): Config {
       'BLOCKDELTA_RETAINED_BASES_SIZE',
       text('BLOCKDELTA_RETAINED_BASES_SIZE'),
     ),
-    csiLevel: parseChoice('BLOCKDELTA_CSI_LEVEL', text('BLOCKDELTA_CSI_LEVEL'), CSI_LEVELS),
     legacyVersions: Object.freeze(legacyVersions),
     legacyStagingDirectory: parseOutside(
       'BLOCKDELTA_LEGACY_STAGING_DIR',
       text('BLOCKDELTA_LEGACY_STAGING_DIR'),
       legacyVersions.includes('0.1') ? ownTrees : [],
     ),
-    controllerPublish:
-      parseChoice(
-        'BLOCKDELTA_CONTROLLER_PUBLISH',
-        text('BLOCKDELTA_CONTROLLER_PUBLISH'),
-        ON_OFF,
-      ) === 'on',
+    controllerPublish: isOn('BLOCKDELTA_CONTROLLER_PUBLISH'),
     maxVolumesPerNode: count('BLOCKDELTA_MAX_VOLUMES_PER_NODE', 0, 100_000),
-    topologyKey: parseTopologyKey(topologyKey),
     cgroupRoot: parseDirectory('BLOCKDELTA_CGROUP_ROOT', text('BLOCKDELTA_CGROUP_ROOT')),
-    mountPropagation: parseChoice(
-      'BLOCKDELTA_MOUNT_PROPAGATION',
-      text('BLOCKDELTA_MOUNT_PROPAGATION'),
-      PROPAGATION,
-    ),
-    logLevel: parseChoice('BLOCKDELTA_LOG_LEVEL', text('BLOCKDELTA_LOG_LEVEL'), LOG_LEVELS),
-    metricsAddress: metricsAddress(given('BLOCKDELTA_METRICS_ADDRESS')),
-    metricsOfVolumes:
-      parseChoice('BLOCKDELTA_METRICS_VOLUMES', text('BLOCKDELTA_METRICS_VOLUMES'), ON_OFF) ===
-      'on',
-    shutdownGraceMs: 1000 * count('BLOCKDELTA_SHUTDOWN_GRACE_SECONDS', 0, 3600),
-    maxConnections: count('BLOCKDELTA_MAX_CONNECTIONS', 8, 10_000),
-    maxCalls: count('BLOCKDELTA_MAX_CALLS', 16, 100_000),
-    maxStreams: count('BLOCKDELTA_MAX_STREAMS', 1, 10_000),
-    streamStallMs: 1000 * count('BLOCKDELTA_STREAM_STALL_SECONDS', 1, 86_400),
+    mountPropagation: choice('BLOCKDELTA_MOUNT_PROPAGATION', PROPAGATION),
+    metricsOfVolumes: isOn('BLOCKDELTA_METRICS_VOLUMES'),
     scanThreads: count('BLOCKDELTA_SCAN_THREADS', 1, 64),
     deviceThreads: count('BLOCKDELTA_DEVICE_THREADS', 1, 64),
   });
 }
 
-function metricsAddress(value: string | undefined): HostPort | null {
-  return value === undefined ? null : parseHostPort('BLOCKDELTA_METRICS_ADDRESS', value);
-}
+/** Also those of commands that run beside the plugin, in its environment. */
+const KNOWN = [...Object.keys(SETTINGS), RUNTIME_DIRECTORY_SETTING];
 
 /** Variables with the plugin's prefix that are settings neither of it nor of its commands. */
 export function unknownNames(env: Environment): UnknownSetting[] {
-  return unknownSettings(env, [...Object.keys(SETTINGS), RUNTIME_DIRECTORY_SETTING]);
+  return unknownSettings(env, KNOWN);
 }
 
-function refuseMisspelt(env: Environment): void {
-  const found = unknownNames(env).find(({ misspelt }) => misspelt);
-  if (found === undefined) return;
-  throw new ConfigError(`${found.name} is not a setting: did you mean ${found.nearest}?`);
-}
-
-function thinSettings(
-  text: (name: NameWithDefault) => string,
-  count: (name: NameWithDefault, minimum: number, maximum: number) => number,
-): ThinSettings {
-  const choose = <T extends string>(name: NameWithDefault, choices: readonly T[]) =>
-    parseChoice(name, text(name), choices);
+function thinSettings({ text, count, choice }: ReaderOf<typeof SETTINGS>): ThinSettings {
   return Object.freeze({
     dataBlockBytes: parseThinBlockSize(
       'BLOCKDELTA_THIN_BLOCK_SIZE',
       text('BLOCKDELTA_THIN_BLOCK_SIZE'),
     ),
-    passDiscards: choose('BLOCKDELTA_THIN_DISCARDS', DISCARDS) === 'passdown',
-    errorWhenFull: choose('BLOCKDELTA_THIN_WHEN_FULL', WHEN_FULL) === 'error',
+    passDiscards: choice('BLOCKDELTA_THIN_DISCARDS', DISCARDS) === 'passdown',
+    errorWhenFull: choice('BLOCKDELTA_THIN_WHEN_FULL', WHEN_FULL) === 'error',
     lowWaterPercent: BigInt(count('BLOCKDELTA_THIN_LOW_WATER_PERCENT', 1, 50)),
   });
 }
