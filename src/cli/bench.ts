@@ -4,7 +4,7 @@
  */
 import { randomInt } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { Argument, Command, InvalidArgumentError } from 'commander';
+import { Argument, type Command, InvalidArgumentError } from 'commander';
 import { compare } from '../tools/bench/compare.js';
 import { formatComparison } from '../tools/bench/report/comparison.js';
 import { type Document, formatJson, parseDocument } from '../tools/bench/report/document.js';
@@ -63,11 +63,13 @@ export interface Bench {
 }
 
 export function addBenchCommand(program: Command): void {
-  program.addCommand(benchCommand({ suites: SUITES, table: [] }).copyInheritedSettings(program));
+  addBench(program, { suites: SUITES, table: [] });
 }
 
-export function benchCommand({ suites, table }: Bench): Command {
-  const bench = new Command('bench').description('measure a CSI driver: its lists and its calls');
+export function addBench(program: Command, { suites, table }: Bench): void {
+  const bench = program
+    .command('bench')
+    .description('measure a CSI driver: its lists and its calls');
   bench
     .addArgument(new Argument('[suite...]', 'the suites to run').choices(Object.keys(suites)))
     .option('--all', 'run every suite', false)
@@ -98,7 +100,6 @@ export function benchCommand({ suites, table }: Bench): Command {
     });
   addCompareCommand(bench);
   addShowCommand(bench);
-  return bench;
 }
 
 function addCompareCommand(bench: Command): void {

@@ -43,14 +43,19 @@ const MAX_BASES = 4;
 export async function checkCut(directory: string, cut: Cut, figures: Figures): Promise<void> {
   const mountPoint = join(directory, 'cut');
   mkdirSync(mountPoint, { recursive: true });
-  run('mount', '-o', `loop,${cut.mountOptions}`, cut.image, mountPoint);
-  const device = run('findmnt', '--noheadings', '--output', 'SOURCE', mountPoint);
+  const device = run('losetup', '--find', '--show', cut.image);
   try {
-    await new CutCheck(directory, mountPoint, cut, figures).run();
+    run('mount', '-o', cut.mountOptions, device, mountPoint);
+    try {
+      await new CutCheck(directory, mountPoint, cut, figures).run();
+    } finally {
+      run('umount', mountPoint);
+      // btrfs remembers every device that it has seen, and the next copy says that it is the same one. Nobody else can
+      // have the device yet.
+      run('btrfs', 'device', 'scan', '--forget', device);
+    }
   } finally {
-    run('umount', mountPoint);
-    // btrfs remembers every device that it has seen, and the next copy says that it is the same one.
-    run('btrfs', 'device', 'scan', '--forget', device);
+    run('losetup', '--detach', device);
   }
 }
 
