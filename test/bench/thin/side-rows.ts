@@ -55,7 +55,7 @@ export async function peakRow(
 /** From starting `blockdelta thin-delta` to its end, with Node.js and all, beside thin_delta whole. */
 export async function processRow(settings: Settings, { path }: Metadata): Promise<Row> {
   const devices = ['--base', String(BASE_DEVICE), '--target', String(TARGET_DEVICE)];
-  const command = [besideThis('../../main.js'), 'thin-delta', '--format', 'csv'];
+  const command = [besideThis('../../../src/main.js'), 'thin-delta', '--format', 'csv'];
   const ours = (): Promise<number> =>
     timeProcess(process.execPath, [...command, ...devices, '--metadata', path]);
   const theirs = (): Promise<number> => timeThinDelta(path);
