@@ -1,4 +1,5 @@
-// Bindings of what Node.js lacks and tools use as well: file locks, and a timer that ends the process.
+// Bindings of what Node.js lacks and tools use as well: file locks, and a timer that ends the
+// process.
 #include <napi.h>
 #include <signal.h>
 #include <sys/file.h>

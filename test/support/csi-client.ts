@@ -9,6 +9,7 @@ import {
 } from '../../src/tools/client/connection.js';
 
 export type { Message };
+
 /** The unary calls of a service. */
 type Rpcs<Name extends ServiceName> = Record<
   keyof Service<Name>['unary'],
@@ -69,10 +70,7 @@ export class CsiClient {
   }
 
   /** The whole list; rejects with the status if the stream does not end OK. */
-  async metadata(
-    rpc: MetadataRpc,
-    request: Message,
-  ): Promise<MetadataAnswer> {
+  async metadata(rpc: MetadataRpc, request: Message): Promise<MetadataAnswer> {
     const answer: MetadataAnswer = { type: '', capacity: -1n, ranges: [], messages: 0 };
     for await (const message of this.open(rpc, request) as AsyncIterable<Message>) {
       answer.messages += 1;

@@ -102,14 +102,13 @@ export class CsiDriver {
   }
 }
 
-/** The types in a list of capabilities, of those that are of a kind: service, rpc, volume_expansion. */
+/**
+ * The types in a list of capabilities, of those that are of a kind: service, rpc, volume_expansion. One that the proto
+ * does not know is its number.
+ */
 export function typesOf(capabilities: readonly Message[], kind: string): Set<string> {
-  return new Set(
-    capabilities.flatMap((capability) => {
-      const type = (capability[kind] as Message | null | undefined)?.['type'] as unknown;
-      return typeof type === 'string' ? [type] : [];
-    }),
-  );
+  const types = capabilities.map((capability) => capability[kind]?.type as unknown);
+  return new Set(types.flatMap((type) => (type === undefined ? [] : [String(type)])));
 }
 
 /** Null: the plugin is ready. Otherwise what Probe answered. */
