@@ -137,7 +137,8 @@ test('a reader that is stopped in the middle is killed, delays no change, and th
   const child = spawn(process.execPath, [script, file, '3000'], { stdio: 'inherit' });
   t.after(() => child.kill('SIGKILL'));
   const ended = once(child, 'exit');
-  await eventually('the reader stops', () => /^State:\tT/m.test(statusOf(child.pid)));
+  const status = (): string => readFileSync(`/proc/${child.pid}/status`, 'utf8');
+  await eventually('the reader stops', () => /^State:\tT/m.test(status()));
   // More than a checkpoint's worth: none of it can leave the log.
   for (let count = 0; count < 60; count += 1) catalogue.insertVolume(volumeRecord());
   const held = logBytes();
@@ -148,5 +149,3 @@ test('a reader that is stopped in the middle is killed, delays no change, and th
   catalogue.close();
   assert.equal((await catalogueContents(file)).volumes.length, 260);
 });
-
-const statusOf = (pid: number | undefined): string => readFileSync(`/proc/${pid}/status`, 'utf8');
