@@ -39,12 +39,14 @@ export async function lockCatalogue(file: string): Promise<CatalogueLock> {
   }
 }
 
-/** The owner's process id, in its own namespace; null: there is none. */
+/** The owner's process id in its own namespace, 0 if it is not known; null: there is no owner. */
 export function catalogueOwner(file: string): number | null {
   if (!existsSync(fileOf(file))) return null;
   const descriptor = openSync(fileOf(file), O_RDWR);
   try {
-    return tryLock(descriptor) ? null : Number.parseInt(readFileSync(descriptor, 'latin1'), 10);
+    return tryLock(descriptor)
+      ? null
+      : Number.parseInt(readFileSync(descriptor, 'latin1'), 10) || 0;
   } finally {
     closeSync(descriptor);
   }

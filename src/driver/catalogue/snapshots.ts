@@ -74,12 +74,10 @@ export function snapshotCalls(database: SqliteConnection) {
      * Also removes the `deleted` row of its volume with that volume's last snapshot. The same
      * transaction records the retained base; null: there is none.
      */
-    removeSnapshot: freesSpace((snapshotId: string, base: NewRetainedBase | null): void =>
-      database.transaction(() => {
-        const snapshot = snapshotById(database, snapshotId);
-        if (snapshot !== null) removeSnapshot(database, snapshot, base);
-      }),
-    ),
+    removeSnapshot: freesSpace((snapshotId: string, base: NewRetainedBase | null): void => {
+      const snapshot = snapshotById(database, snapshotId);
+      if (snapshot !== null) removeSnapshot(database, snapshot, base);
+    }),
   };
 }
 
@@ -106,53 +104,46 @@ export function groupCalls(database: SqliteConnection) {
     /** Inserts the group and all its members; assigns the sequences. */
     insertGroup: takesSpace(
       (group: GroupSnapshotRecord, members: readonly NewSnapshot[]): SnapshotRecord[] =>
-        insertUnique(`group snapshot name '${group.name}'`, () =>
-          database.transaction(() => {
-            database.run(
-              `INSERT INTO group_snapshots (group_snapshot_id, name, state, creation_time_ns, parameters)
-                 VALUES (?, ?, ?, ?, ?)`,
-              group.groupSnapshotId,
-              group.name,
-              group.state,
-              group.creationTimeNs,
-              JSON.stringify(group.parameters),
-            );
-            return members.map((member) => insertSnapshot(database, member));
-          }),
-        ),
+        insertUnique(`group snapshot name '${group.name}'`, () => {
+          database.run(
+            `INSERT INTO group_snapshots (group_snapshot_id, name, state, creation_time_ns, parameters)
+               VALUES (?, ?, ?, ?, ?)`,
+            group.groupSnapshotId,
+            group.name,
+            group.state,
+            group.creationTimeNs,
+            JSON.stringify(group.parameters),
+          );
+          return members.map((member) => insertSnapshot(database, member));
+        }),
     ),
     /** Makes the group and all its members ready. */
     commitGroup: writes(
-      (groupSnapshotId: string, creationTimeNs: bigint, sizes: readonly MemberSize[]): void =>
-        database.transaction(() => {
-          for (const { snapshotId, sizeBytes } of sizes) {
-            commit(database, snapshotId, creationTimeNs, sizeBytes);
-          }
-          database.run(
-            "UPDATE group_snapshots SET state = 'ready', creation_time_ns = ? WHERE group_snapshot_id = ?",
-            creationTimeNs,
-            groupSnapshotId,
-          );
-        }),
+      (groupSnapshotId: string, creationTimeNs: bigint, sizes: readonly MemberSize[]): void => {
+        for (const { snapshotId, sizeBytes } of sizes) {
+          commit(database, snapshotId, creationTimeNs, sizeBytes);
+        }
+        database.run(
+          "UPDATE group_snapshots SET state = 'ready', creation_time_ns = ? WHERE group_snapshot_id = ?",
+          creationTimeNs,
+          groupSnapshotId,
+        );
+      },
     ),
     /** Sets the state of the group and of all its members. */
-    setGroupState: freesSpace((groupSnapshotId: string, state: SnapshotState): void =>
-      database.transaction(() => {
-        const where = 'WHERE group_snapshot_id = ?';
-        database.run(`UPDATE group_snapshots SET state = ? ${where}`, state, groupSnapshotId);
-        database.run(`UPDATE snapshots SET state = ? ${where}`, state, groupSnapshotId);
-      }),
-    ),
+    setGroupState: freesSpace((groupSnapshotId: string, state: SnapshotState): void => {
+      const where = 'WHERE group_snapshot_id = ?';
+      database.run(`UPDATE group_snapshots SET state = ? ${where}`, state, groupSnapshotId);
+      database.run(`UPDATE snapshots SET state = ? ${where}`, state, groupSnapshotId);
+    }),
     /** Removes the group, and its members as removeSnapshot does. Members may lack a retained base. */
-    removeGroup: freesSpace((groupSnapshotId: string, bases: readonly NewRetainedBase[]): void =>
-      database.transaction(() => {
-        const byId = new Map(bases.map((each) => [each.snapshotId, each]));
-        for (const member of snapshotsOfGroup(database, groupSnapshotId)) {
-          removeSnapshot(database, member, byId.get(member.snapshotId) ?? null);
-        }
-        database.run('DELETE FROM group_snapshots WHERE group_snapshot_id = ?', groupSnapshotId);
-      }),
-    ),
+    removeGroup: freesSpace((groupSnapshotId: string, bases: readonly NewRetainedBase[]): void => {
+      const byId = new Map(bases.map((each) => [each.snapshotId, each]));
+      for (const member of snapshotsOfGroup(database, groupSnapshotId)) {
+        removeSnapshot(database, member, byId.get(member.snapshotId) ?? null);
+      }
+      database.run('DELETE FROM group_snapshots WHERE group_snapshot_id = ?', groupSnapshotId);
+    }),
   };
 }
 

@@ -1,5 +1,5 @@
 /**
- * The catalogue in SQLite: each method is one transaction (WAL, synchronous=FULL) and durable when it
+ * The catalogue in SQLite: each change runs as one transaction (SoundDatabase) and is durable when it
  * returns. A violated uniqueness is a CsiError ALREADY_EXISTS.
  *
  * Synchronous, and every commit waits for the disk, so this module runs on a thread of its own; the

@@ -81,15 +81,13 @@ export function volumeCalls(database: SqliteConnection) {
      * Removes the volume with its stagings and its publications of both kinds. Keeps a `deleted` row
      * while snapshots refer to it.
      */
-    removeVolume: freesSpace((volumeId: string): void =>
-      database.transaction(() => {
-        for (const table of ['stagings', 'publications', 'controller_publications']) {
-          database.run(`DELETE FROM ${table} WHERE volume_id = ?`, volumeId);
-        }
-        setVolumeState(database, volumeId, 'deleted');
-        dropOrphanedLineage(database, volumeId);
-      }),
-    ),
+    removeVolume: freesSpace((volumeId: string): void => {
+      for (const table of ['stagings', 'publications', 'controller_publications']) {
+        database.run(`DELETE FROM ${table} WHERE volume_id = ?`, volumeId);
+      }
+      setVolumeState(database, volumeId, 'deleted');
+      dropOrphanedLineage(database, volumeId);
+    }),
   };
 }
 

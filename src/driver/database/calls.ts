@@ -10,7 +10,8 @@
 
 /**
  * What a call does with space in the database's directory: `reads` uses none, `takesSpace` begins
- * something new, `freesSpace` records that something goes away, `writes` is any other change.
+ * something new, `freesSpace` records that something goes away, `writes` is any other change. What is not `reads` runs
+ * in one transaction.
  */
 export type CallKind = 'reads' | 'writes' | 'takesSpace' | 'freesSpace';
 

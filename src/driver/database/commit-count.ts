@@ -25,19 +25,19 @@ const { O_RDWR, O_CREAT } = constants;
 
 const fileOf = (file: string): string => `${file}-commits`;
 
-/** Null: nothing is recorded. FAILED_PRECONDITION if the file is not readable as a number. */
-export function recordedCommits(definition: DatabaseDefinition): bigint | null {
+/** 0: nothing is recorded. FAILED_PRECONDITION if the file is not readable as a number. */
+export function recordedCommits(definition: DatabaseDefinition): bigint {
   const file = fileOf(definition.file);
-  if (!existsSync(file)) return null;
+  if (!existsSync(file)) return 0n;
   const text = readFileSync(file, 'latin1');
   if (new RegExp(`^\\d{${DIGITS}}\\n$`).test(text)) return BigInt(text);
   throw damaged(definition, `has a damaged record of its commits, ${file}`);
 }
 
-/** Null: the database counts none. */
-export function countedCommits(database: SqliteConnection): bigint | null {
+/** 0 in a database that has not begun to count. */
+export function countedCommits(database: SqliteConnection): bigint {
   const has = "SELECT 1 FROM sqlite_schema WHERE name = 'commits'";
-  if (database.get(has) === undefined) return null;
+  if (database.get(has) === undefined) return 0n;
   return database.get('SELECT count FROM commits')?.['count'] as bigint;
 }
 
@@ -45,9 +45,9 @@ export function countedCommits(database: SqliteConnection): bigint | null {
 export function assertAllCommits(
   definition: DatabaseDefinition,
   database: SqliteConnection,
-  recorded: bigint | null,
+  recorded: bigint,
 ): void {
-  const lost = (recorded ?? 0n) - (countedCommits(database) ?? 0n);
+  const lost = recorded - countedCommits(database);
   if (lost <= 0n) return;
   throw damaged(
     definition,
@@ -73,12 +73,11 @@ export class CommitCount {
     file: string,
   ) {
     database.transaction(() => {
-      if (countedCommits(database) !== null) return;
-      database.exec('CREATE TABLE commits (count INTEGER NOT NULL) STRICT');
-      database.exec('INSERT INTO commits VALUES (0)');
+      database.exec('CREATE TABLE IF NOT EXISTS commits (count INTEGER NOT NULL) STRICT');
+      database.exec('INSERT INTO commits SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM commits)');
     });
     this.#descriptor = openSync(fileOf(file), O_RDWR | O_CREAT, 0o600);
-    this.record(countedCommits(database) ?? 0n);
+    this.record(countedCommits(database));
   }
 
   /** The number of the transaction that is open. */

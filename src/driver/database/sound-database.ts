@@ -107,7 +107,7 @@ export class SoundDatabase {
 export function acceptLoss(definition: DatabaseDefinition): bigint {
   let lost = 0n;
   reading(definition, (database, recorded) => {
-    const counted = countedCommits(database) ?? 0n;
+    const counted = countedCommits(database);
     if (counted >= recorded) return;
     lost = recorded - counted;
     acceptCommits(definition, counted);
@@ -122,7 +122,7 @@ function reading(
 ): void {
   // Before the database, which only gains commits.
   const recorded = recordedCommits(definition);
-  if (recorded === null) return;
+  if (recorded === 0n) return;
   const { file, lockTimeoutMs } = definition;
   if (!existsSync(file)) throw damaged(definition, `is gone, with ${recorded} recorded changes`);
   const database = SqliteConnection.readOnly(file, lockTimeoutMs);
@@ -141,7 +141,7 @@ function reading(
 export function openCopy(
   definition: DatabaseDefinition,
   bytes: Buffer,
-  recorded: bigint | null,
+  recorded: bigint,
 ): SqliteConnection {
   const database = SqliteConnection.inMemory(bytes);
   try {

@@ -1,5 +1,5 @@
 /**
- * The ledger in SQLite: each method is one transaction, durable when it returns.
+ * The ledger in SQLite: each change runs as one transaction (SoundDatabase), durable when it returns.
  *
  * Synchronous, and every commit waits for the disk, so this module runs on a thread of its own; the
  * event loop calls it through ledger-client.ts. The pool's claim keeps other plugins away, not a lock here.
@@ -144,28 +144,22 @@ function transactionCalls(database: SqliteConnection) {
     begin: takesSpaceIf(
       (creates) => creates.length > 0,
       (creates: readonly NewDevice[], deletes: readonly string[]): OpenTransaction =>
-        database.transaction(() => begin(database, creates, deletes)),
+        begin(database, creates, deletes),
     ),
     /** Null: none is open. */
     openTransaction: reads((): OpenTransaction | null => openTransaction(database)),
     /** The pool has the id that the transaction opens: created devices are live, deleted ones are gone. */
-    apply: freesSpace((): void =>
-      database.transaction(() => {
-        database.run("DELETE FROM devices WHERE state = 'deleting'");
-        database.run("UPDATE devices SET state = 'live' WHERE state = 'creating'");
-        database.run(
-          'UPDATE pool SET transaction_id = opens, opens = NULL WHERE opens IS NOT NULL',
-        );
-      }),
-    ),
+    apply: freesSpace((): void => {
+      database.run("DELETE FROM devices WHERE state = 'deleting'");
+      database.run("UPDATE devices SET state = 'live' WHERE state = 'creating'");
+      database.run('UPDATE pool SET transaction_id = opens, opens = NULL WHERE opens IS NOT NULL');
+    }),
     /** None of the transaction has happened. Its ids are free, and are assigned again much later. */
-    undo: freesSpace((): void =>
-      database.transaction(() => {
-        database.run("DELETE FROM devices WHERE state = 'creating'");
-        database.run("UPDATE devices SET state = 'live' WHERE state = 'deleting'");
-        database.run('UPDATE pool SET opens = NULL');
-      }),
-    ),
+    undo: freesSpace((): void => {
+      database.run("DELETE FROM devices WHERE state = 'creating'");
+      database.run("UPDATE devices SET state = 'live' WHERE state = 'deleting'");
+      database.run('UPDATE pool SET opens = NULL');
+    }),
   };
 }
 
