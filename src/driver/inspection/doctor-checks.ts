@@ -17,7 +17,7 @@ import {
 import { loadAddon } from '../native/addon.js';
 import { foundObjects } from '../volumes/unknown-objects.js';
 import { type NodeView, type PoolView, textOf, usedPercent } from './node.js';
-import { differencesIn, findOrphans, withoutRows } from './orphans.js';
+import { differencesIn, findOrphans, withoutRow } from './orphans.js';
 
 export interface Finding {
   found: string;
@@ -400,14 +400,14 @@ function contents({ node }: DoctorContext): CheckResult {
               ? 'start the plugin again: it completes an interrupted expansion'
               : 'something truncated it: restore a snapshot or a backup',
         });
+      } else {
+        const { object, reason } = withoutRow(view, id);
+        findings.push({
+          found: `${object} in pool '${view.name}': ${reason}`,
+          remedy:
+            'restore a newer backup of the catalogue, or blockdelta catalogue confirm (docs/backends.md)',
+        });
       }
-    }
-    for (const { object, reason } of withoutRows(node, view)) {
-      findings.push({
-        found: `${object} in pool '${view.name}': ${reason}`,
-        remedy:
-          'restore a newer backup of the catalogue, or blockdelta catalogue confirm (docs/backends.md)',
-      });
     }
     for (const path of view.foreign) {
       findings.push({

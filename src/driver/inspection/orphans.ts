@@ -53,14 +53,16 @@ export async function findOrphans(node: NodeView): Promise<Orphans> {
     if (reason !== null) kept.push({ pool: view.name, object: view.directory, reason });
     return reason === null;
   });
+  // A catalogue that has lost rows may have lost those that say where a volume is published.
+  let lacksRows = false;
   for (const view of views) {
-    kept.push(...foreignIn(view), ...withoutRows(node, view));
+    const unknown = differencesIn(node, view).filter(({ kind }) => kind === 'unknown');
+    kept.push(...foreignIn(view), ...unknown.map(({ id }) => withoutRow(view, id)));
+    lacksRows ||= unknown.length > 0;
     if (view.problem !== null) continue;
     orphans.push(...view.temporary.map((path) => temporaryFile(view, path)));
     orphans.push(...view.copies.map((path) => subvolumeCopy(view, path)));
   }
-  // A catalogue that has lost rows may have lost those that say where a volume is published.
-  const lacksRows = views.some((view) => withoutRows(node, view).length > 0);
   for (const view of views) {
     const devices = [
       ...(await imageDevice(view)),
@@ -109,16 +111,14 @@ export function differencesIn({ catalogue }: NodeView, view: PoolView): Differen
   );
 }
 
-/** Volumes and snapshots that the catalogue does not know. */
-export function withoutRows(node: NodeView, view: PoolView): Kept[] {
-  const held = [...view.volumes, ...view.snapshots];
-  return differencesIn(node, view)
-    .filter(({ kind }) => kind === 'unknown')
-    .map(({ id }) => ({
-      pool: view.name,
-      object: held.find((each) => each.id === id)?.file?.path ?? id,
-      reason: 'it holds data and the catalogue has no row of it: the catalogue has lost rows',
-    }));
+/** A volume or snapshot that the catalogue does not know. */
+export function withoutRow(view: PoolView, id: string): Kept {
+  const held = [...view.volumes, ...view.snapshots].find((each) => each.id === id);
+  return {
+    pool: view.name,
+    object: held?.file?.path ?? id,
+    reason: 'it holds data and the catalogue has no row of it: the catalogue has lost rows',
+  };
 }
 
 function temporaryFile(view: PoolView, path: string): Orphan {
