@@ -74,11 +74,11 @@ async function stage(
 ): Promise<ResponseOf<'NodeStageVolume'>> {
   requireFields(request, 'volume_id', 'staging_target_path', 'volume_capability');
   const field = 'staging_target_path';
-  return atPlace(deps, request.volume_id, [request[field], field], context, async (id, path) => {
+  return atPlace(deps, request, field, context, async (id, path) => {
     const volume = await readyVolume(deps.catalogue, id);
-    const { mounts, ...place } = await usablePlace(deps, path, field);
+    const place = await usablePlace(deps, path, field);
+    const { path: stagingPath, resolvedPath, mounts } = place;
     const capability = parseServed(volume, request);
-    const { path: stagingPath, resolvedPath } = place;
     const record = { volumeId: id, stagingPath, resolvedPath, capability };
     await stageVolume(deps, volume, record, mounts, context);
   });
@@ -91,7 +91,7 @@ async function unstage(
 ): Promise<ResponseOf<'NodeUnstageVolume'>> {
   requireFields(request, 'volume_id', 'staging_target_path');
   const field = 'staging_target_path';
-  return atPlace(deps, request.volume_id, [request[field], field], context, async (id, path) => {
+  return atPlace(deps, request, field, context, async (id, path) => {
     const volume = await known(deps, id);
     const place = await stagingPlace(deps, id, pathToClear(volume, id, path, field));
     if (volume === null) await unstageUnknown(deps, id, place);
@@ -106,7 +106,7 @@ async function publish(
 ): Promise<ResponseOf<'NodePublishVolume'>> {
   requireFields(request, 'volume_id', 'target_path', 'volume_capability');
   const field = 'target_path';
-  return atPlace(deps, request.volume_id, [request[field], field], context, async (id, path) => {
+  return atPlace(deps, request, field, context, async (id, path) => {
     const volume = await readyVolume(deps.catalogue, id);
     const target = await usablePlace(deps, path, field);
     const asked = parseBoolean(request.readonly, 'readonly');
@@ -135,7 +135,7 @@ async function unpublish(
 ): Promise<ResponseOf<'NodeUnpublishVolume'>> {
   requireFields(request, 'volume_id', 'target_path');
   const field = 'target_path';
-  return atPlace(deps, request.volume_id, [request[field], field], context, async (id, path) => {
+  return atPlace(deps, request, field, context, async (id, path) => {
     const volume = await known(deps, id);
     const place = await publicationPlace(deps, id, pathToClear(volume, id, path, field));
     const keepsTarget = context.callerMakesTargets ?? false;
@@ -150,15 +150,15 @@ type PathField = 'staging_target_path' | 'target_path';
  * What the four calls that bring a volume to a path, or away from it, have in common: they lock both, and answer nothing.
  * The path is checked no further than that it can be locked.
  */
-async function atPlace(
+async function atPlace<Field extends PathField>(
   { locks }: NodeDependencies,
-  givenId: string,
-  [givenPath, field]: readonly [string, PathField],
+  request: Readonly<Record<'volume_id' | Field, string>>,
+  field: Field,
   { signal }: CallContext,
   work: (volumeId: string, path: string) => Promise<void>,
 ): Promise<object> {
-  const volumeId = requireString(givenId, 'volume_id');
-  const path = parsePath(givenPath, field);
+  const volumeId = requireString(request.volume_id, 'volume_id');
+  const path = parsePath(request[field], field);
   await locks.run([volumeKey(volumeId), pathKey(path)], () => work(volumeId, path), signal);
   return {};
 }
