@@ -6,6 +6,7 @@
  */
 import type { Command } from 'commander';
 import { destinationOf } from '../base/csi/routed-calls.js';
+import { CsiError } from '../base/errors.js';
 import type { Logger } from '../base/logger.js';
 import { packageVersion } from '../base/version.js';
 import { type Config, parseConfig, SETTINGS, unknownNames } from '../driver/config/config.js';
@@ -66,8 +67,10 @@ export async function run(
   const { metricsAddress, metricsOfVolumes: showsVolumes, listen } = config;
   const metrics = metricsAddress === null ? null : new PluginMetrics({ showsVolumes });
   const destination = destinationOf(config.driverName, config.nodeId);
-  const findVolume = async (name: string, signal: AbortSignal): Promise<string | null> =>
-    (await composition?.findVolume(name, signal)) ?? null;
+  const findVolume = async (name: string, signal: AbortSignal): Promise<string | null> => {
+    if (composition === null) throw CsiError.unavailable('the plugin is starting; call again');
+    return composition.findVolume(name, signal);
+  };
   const server = createPluginServer({
     services: [identity],
     config,

@@ -3,18 +3,14 @@
  * `serve` where they mean the same. Nothing else in the router reads process.env.
  */
 
-import {
-  type Environment,
-  refuseMisspelt,
-  type Setting,
-  settingsReader,
-} from '../base/settings/reader.js';
+import { type Environment, type Setting, settingsReader } from '../base/settings/reader.js';
 import {
   parseServiceSettings,
   SERVICE_SETTINGS,
   type ServiceConfig,
 } from '../base/settings/service-settings.js';
 import { parseTls, type TlsSettings } from '../base/settings/tls.js';
+import { refuseMisspelt } from '../base/settings/unknown-settings.js';
 import { ConfigError, parseDirectory } from '../base/settings/values.js';
 
 /** Where the list of nodes comes from. */

@@ -1,6 +1,5 @@
 /** Reads the settings of a table from an environment. An empty variable counts as unset. Knows no setting. */
-import { unknownSettings } from './unknown-settings.js';
-import { ConfigError, parseChoice, parseInteger } from './values.js';
+import { parseChoice, parseInteger } from './values.js';
 
 export interface Setting {
   /** null: none, or one that depends on other settings. */
@@ -48,11 +47,4 @@ export function settingsReader<Table extends Settings>(
     choice,
     isOn: (name) => choice(name, ON_OFF) === 'on',
   };
-}
-
-/** @throws ConfigError if the environment has a name that is almost one of these */
-export function refuseMisspelt(env: Environment, known: readonly string[]): void {
-  const found = unknownSettings(env, known).find(({ misspelt }) => misspelt);
-  if (found === undefined) return;
-  throw new ConfigError(`${found.name} is not a setting: did you mean ${found.nearest}?`);
 }

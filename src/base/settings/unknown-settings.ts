@@ -4,6 +4,8 @@
  * A variable that differs from a setting by a letter or two is a mistake, and starting without it could make
  * a pool in the wrong place. Other unknown names only deserve a warning: a newer version may know them.
  */
+import type { Environment } from './reader.js';
+import { ConfigError } from './values.js';
 
 const PREFIX = 'BLOCKDELTA_';
 /** Insertions, deletions, substitutions and swaps of neighbours that still count as a misspelling. */
@@ -20,10 +22,7 @@ export interface UnknownSetting {
   misspelt: boolean;
 }
 
-export function unknownSettings(
-  env: Readonly<Record<string, string | undefined>>,
-  known: readonly string[],
-): UnknownSetting[] {
+export function unknownSettings(env: Environment, known: readonly string[]): UnknownSetting[] {
   return Object.keys(env)
     .filter((name) => name.toUpperCase().startsWith(PREFIX) && (env[name] ?? '') !== '')
     .filter((name) => !known.includes(name) && !OF_KUBERNETES.test(name))
@@ -36,6 +35,13 @@ export function unknownSettings(
       const misspelt = first !== undefined && first.distance <= MISSPELT_DISTANCE;
       return { name, nearest: first?.each ?? '', misspelt };
     });
+}
+
+/** @throws ConfigError if the environment has a name that is almost one of these */
+export function refuseMisspelt(env: Environment, known: readonly string[]): void {
+  const found = unknownSettings(env, known).find(({ misspelt }) => misspelt);
+  if (found === undefined) return;
+  throw new ConfigError(`${found.name} is not a setting: did you mean ${found.nearest}?`);
 }
 
 /** Damerau-Levenshtein distance with neighbours swapped at most once. */

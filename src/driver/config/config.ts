@@ -11,7 +11,6 @@ import { RUNTIME_DIRECTORY_SETTING } from '../../base/runtime-directory.js';
 import {
   type Environment,
   type ReaderOf,
-  refuseMisspelt,
   type Setting,
   settingsReader,
 } from '../../base/settings/reader.js';
@@ -21,7 +20,11 @@ import {
   type ServiceConfig,
 } from '../../base/settings/service-settings.js';
 import { type ListenSettings, parseListen } from '../../base/settings/tls.js';
-import { type UnknownSetting, unknownSettings } from '../../base/settings/unknown-settings.js';
+import {
+  refuseMisspelt,
+  type UnknownSetting,
+  unknownSettings,
+} from '../../base/settings/unknown-settings.js';
 import {
   parseAge,
   parseChoices,

@@ -135,7 +135,8 @@ class GrpcPluginServer implements PluginServer {
     this.#grpc = this.#createGrpc(Object.keys(servedServices()) as ServiceName[]);
     for (const each of legacy) this.#registerOther(this.#grpc, each);
     this.#routed = routed ? { listen: routed, grpc: this.#createGrpc(ROUTED_SERVICES) } : null;
-    for (const each of routed?.rpcs ?? []) this.#registerOther(this.#routed?.grpc, each);
+    if (this.#routed === null) return;
+    for (const each of routed?.rpcs ?? []) this.#registerOther(this.#routed.grpc, each);
   }
 
   #createGrpc(services: readonly ServiceName[]): Server {
@@ -243,14 +244,14 @@ class GrpcPluginServer implements PluginServer {
   }
 
   #registerOther(
-    grpc: Server | undefined,
+    grpc: Server,
     { service, name, definition, requestType, handler }: ServedRpc,
   ): void {
     const find = (v1: ServiceName, rpc: string, signal: AbortSignal) =>
       this.#find<AnyUnaryHandler>(v1, rpc, signal, (found) => found.unary);
     const found = handler(find);
     const rpc = { service, fullService: service, name, requestType, encode: encoderOf(definition) };
-    grpc?.register(
+    grpc.register(
       definition.path,
       createUnaryHandler(rpc, this.#calls, async () => found) as UntypedHandleCall,
       sendAsIs,
