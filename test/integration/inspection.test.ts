@@ -76,7 +76,7 @@ test('volumes that come and go meanwhile are neither lost nor without a row', as
     const node = await found();
     const [view] = node.views;
     assert.ok(view !== undefined && view.problem === null, view?.problem ?? 'no pool');
-    assert.ok(differencesIn(node, view).every(({ kind }) => kind !== 'unknown'), 'rows are lost');
+    assert.ok(differencesIn(node, view).every(({ kind }) => kind !== 'unknown'));
     const held = new Set(view.volumes.map(({ id }) => id));
     const ready = node.catalogue.volumes.filter(({ state }) => state === 'ready');
     assert.deepEqual(
