@@ -239,14 +239,16 @@ TEST_F(TreeSearchTest, NoticesItemsThatWereRewrittenAndNoOthers) {
   commit();
   const File file(At("file"));
   const std::unique_ptr<TreeSearchSource> tree = file.Tree();
-  const auto generation = [&file] {
-    struct btrfs_ioctl_fs_info_args info = {};
-    info.flags = BTRFS_FS_INFO_FLAG_GENERATION;
-    EXPECT_OK(Ioctl(file.fd.get(), BTRFS_IOC_FS_INFO, &info, "BTRFS_IOC_FS_INFO", file.path));
-    return static_cast<uint64_t>(info.generation);
+  // The next change belongs to a later transaction, whatever the file system has begun on its own.
+  const auto committed = [&file] {
+    uint64_t transaction = 0;
+    for (const unsigned long request : {BTRFS_IOC_START_SYNC, BTRFS_IOC_WAIT_SYNC}) {
+      EXPECT_OK(Ioctl(file.fd.get(), request, &transaction, "sync", file.path));
+    }
+    return transaction;
   };
   const auto unchanged = [&tree](uint64_t since) { return ValueOf(tree->IsUnchangedSince(since)); };
-  const uint64_t start = generation() + 1;
+  const uint64_t start = committed() + 1;
   EXPECT_TRUE(unchanged(start));
   EXPECT_FALSE(unchanged(0));
   // A neighbour in the same leaf.
@@ -256,7 +258,8 @@ TEST_F(TreeSearchTest, NoticesItemsThatWereRewrittenAndNoOthers) {
   EXPECT_TRUE(RunCommand("btrfs filesystem defragment -f " + At("file")));
   commit();
   EXPECT_FALSE(unchanged(start));
-  const uint64_t later = generation() + 1;
+  WriteBytes(At("other"), 0, {4});
+  const uint64_t later = committed() + 1;
   EXPECT_TRUE(unchanged(later));
   WriteBytes(At("file"), 5 * kBlock, std::vector<uint8_t>(kBlock, 9));
   EXPECT_OK(SyncFd(file.fd.get(), file.path));
