@@ -151,6 +151,11 @@ export function errorCode(thrown: unknown): string | undefined {
   return (typeof errno === 'number' ? UNNAMED_ERRNOS[errno] : undefined) ?? code;
 }
 
+/** Of anything thrown, for a message. */
+export function messageOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
+}
+
 /** Text from a tenant or a request, for a message: printable ASCII of bounded length. */
 export function printable(text: string, maxLength = 40): string {
   return text.slice(0, maxLength).replace(/[^\x20-\x7e]/g, '?');

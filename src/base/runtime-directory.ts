@@ -27,7 +27,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
-import { CsiError, errorCode } from './errors.js';
+import { CsiError, errorCode, messageOf } from './errors.js';
 
 const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
 const OPEN_DIRECTORY = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
@@ -116,7 +116,7 @@ export class RuntimeDirectory {
         if (entry !== null) await treat(entry);
       } catch (thrown) {
         if (!(thrown instanceof CsiError) && errorCode(thrown) === undefined) throw thrown;
-        const found = thrown instanceof Error ? thrown.message : String(thrown);
+        const found = messageOf(thrown);
         this.report(
           `${join(this.path, name)} is no longer used by a command, but was not removed: ${found}`,
         );

@@ -2,6 +2,7 @@
  * Spans by OpenTelemetry's API. Without an SDK in the process, which nothing here loads, a span is an object
  * that does nothing. Knows neither calls nor devices.
  */
+
 import {
   type Attributes,
   context,
@@ -12,6 +13,7 @@ import {
   SpanStatusCode,
   trace,
 } from '@opentelemetry/api';
+import { messageOf } from './errors.js';
 
 /** Headers that came with a call, such as traceparent. */
 export interface Carrier {
@@ -39,7 +41,7 @@ export function inSpan<T>(options: SpanOptions, work: (span: Span) => Promise<T>
     try {
       return await work(span);
     } catch (thrown) {
-      const message = thrown instanceof Error ? thrown.message : String(thrown);
+      const message = messageOf(thrown);
       span.setStatus({ code: SpanStatusCode.ERROR, message });
       throw thrown;
     } finally {

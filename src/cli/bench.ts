@@ -2,9 +2,11 @@
  * `blockdelta bench` and `blockdelta bench compare`: their options, output and exit codes. The suites, the statistics
  * and the reports are in bench/.
  */
+
 import { randomInt } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { Argument, type Command, InvalidArgumentError } from 'commander';
+import { messageOf } from '../base/errors.js';
 import { compare } from '../tools/bench/compare.js';
 import { formatComparison } from '../tools/bench/report/comparison.js';
 import { type Document, formatJson, parseDocument } from '../tools/bench/report/document.js';
@@ -16,7 +18,7 @@ import { runSuites } from '../tools/bench/runner.js';
 import { SUITES, type Suites } from '../tools/bench/suites/index.js';
 import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
-import { complain, messageOf, print, runToExitCode } from './output.js';
+import { complain, print, runToExitCode } from './output.js';
 import { parseOutput, parsePath } from './paths.js';
 import { socketProblem } from './socket.js';
 

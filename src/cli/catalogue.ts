@@ -1,6 +1,8 @@
 /** `blockdelta catalogue`: lets an operator inspect and confirm the effect of lost catalogue rows. */
+
 import { join } from 'node:path';
 import type { Command } from 'commander';
+import { messageOf } from '../base/errors.js';
 import { acceptLostChanges } from '../driver/catalogue/lost-changes.js';
 import { stateDirectoryOf } from '../driver/inspection/node.js';
 import {
@@ -9,7 +11,7 @@ import {
   type UnknownObject,
 } from '../driver/volumes/unknown-objects.js';
 import { ExitCode } from './exit-codes.js';
-import { complain, messageOf, print } from './output.js';
+import { complain, print } from './output.js';
 import { parsePath } from './paths.js';
 
 const STATE_HELP = "the plugin's state directory (default: BLOCKDELTA_STATE_DIR)";

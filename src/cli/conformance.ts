@@ -2,9 +2,11 @@
  * `blockdelta conformance`: runs the conformance suite against any driver and prints the report. Holds the
  * options, the output and the exit codes; the checks are in tools/conformance/.
  */
+
 import { randomInt } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { messageOf } from '../base/errors.js';
 import type { Check } from '../tools/conformance/check.js';
 import type { AccessType, StringMap, SuiteOptions } from '../tools/conformance/options.js';
 import type { CheckResult, Report } from '../tools/conformance/report.js';
@@ -16,7 +18,7 @@ import { matches, runSuite } from '../tools/conformance/runner.js';
 import { CHECKS } from '../tools/conformance/suite.js';
 import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
-import { complain, messageOf, SIGNALS } from './output.js';
+import { complain, SIGNALS } from './output.js';
 import { parseOutput, parsePath } from './paths.js';
 import { ProgressLine } from './progress.js';
 import { socketProblem } from './socket.js';

@@ -1,9 +1,9 @@
 /** Which exit code and which message each failure of a command has. */
-import { CsiError } from '../base/errors.js';
+import { CsiError, messageOf } from '../base/errors.js';
 import { isServiceError } from '../tools/client/connection.js';
 import { InterruptedError } from '../tools/client/resumable-stream.js';
 import { ExitCode, exitCodeOfStatus } from './exit-codes.js';
-import { type CommandFailure, messageOf } from './output.js';
+import type { CommandFailure } from './output.js';
 
 /** Of anything that is thrown. What has no gRPC status is a failure without a code of its own. */
 export function failureOf(error: unknown): CommandFailure {

@@ -51,7 +51,3 @@ export async function print(text: string): Promise<void> {
 export function complain(message: string): void {
   process.stderr.write(`blockdelta: ${message}\n`);
 }
-
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
-}

@@ -2,7 +2,7 @@
  * What `serve` and `route` have in common: a process that serves until it is told to stop, from its
  * settings to its exit code. Knows a server by its interface only.
  */
-import { CsiError, StatusCode } from '../base/errors.js';
+import { CsiError, messageOf, StatusCode } from '../base/errors.js';
 import { createLogger, type Logger, type LogLevel } from '../base/logger.js';
 import { ConfigError } from '../base/settings/values.js';
 import { type PluginServer, StartError } from '../driver/plugin/server.js';
@@ -55,7 +55,7 @@ export async function runService<Config extends { readonly logLevel: LogLevel }>
     await run(config, log);
     return ExitCode.OK;
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
+    const message = messageOf(error);
     process.stderr.write(`blockdelta: ${message}\n`);
     // Every other message is complete. A stack beside it would hide it.
     const isDefect = error instanceof CsiError && error.code === StatusCode.INTERNAL;

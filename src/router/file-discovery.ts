@@ -4,8 +4,10 @@
  * The file is polled: it may be replaced by a rename, or through the symbolic links of a ConfigMap, and a
  * watch of the kernel covers neither for certain. A file that cannot be used leaves the last list in force.
  */
+
 import { readFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
+import { messageOf } from '../base/errors.js';
 import { StartError } from '../base/listening/socket-path.js';
 import { type NodeEntry, type NodeSource, parseNodeList } from './node-list.js';
 
@@ -76,8 +78,4 @@ export class FileDiscovery implements NodeSource {
       `the list of nodes ${this.#path} cannot be used; the last one stays in force. Correct the file`,
     );
   }
-}
-
-function messageOf(thrown: unknown): string {
-  return thrown instanceof Error ? thrown.message : String(thrown);
 }

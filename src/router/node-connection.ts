@@ -19,7 +19,7 @@ import {
 } from '../base/csi/grpc-wire.js';
 import { nodeKey } from '../base/csi/handles.js';
 import { CALLER_HEADER, DESTINATION_HEADER, destinationOf } from '../base/csi/routed-calls.js';
-import { CsiError, StatusCode } from '../base/errors.js';
+import { CsiError, messageOf, StatusCode } from '../base/errors.js';
 import type { TlsFiles } from '../base/listening/tls-files.js';
 import { parseHostPort } from '../base/settings/values.js';
 import type { NodeEntry } from './node-list.js';
@@ -166,7 +166,7 @@ export class NodeConnection {
   }
 
   #unavailable(what: string, thrown: unknown): CsiError {
-    const reason = thrown instanceof Error ? thrown.message : String(thrown);
+    const reason = messageOf(thrown);
     return CsiError.unavailable(
       `node '${this.id}' at ${this.address} ${what}: ${reason}. Call again when it is back`,
     );

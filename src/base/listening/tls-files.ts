@@ -8,10 +8,12 @@
  * key, so an error is logged only when two polls in a row have found it. Used by the node's listener and
  * by the router's connections; knows neither.
  */
+
 import { createHash, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { createSecureContext, type SecureContext, type SecureContextOptions } from 'node:tls';
 import type { Logger } from 'pino';
+import { messageOf } from '../errors.js';
 import type { TlsSettings } from '../settings/tls.js';
 import { StartError } from './socket-path.js';
 
@@ -150,9 +152,4 @@ function digestOf({ certificate, key, ca }: Files): string {
 
 function describe({ certificateFile, keyFile, caFile }: TlsSettings): string {
   return `${certificateFile}, ${keyFile} and ${caFile}`;
-}
-
-/** OpenSSL's messages name what does not fit, and never the key. */
-function messageOf(thrown: unknown): string {
-  return thrown instanceof Error ? thrown.message : String(thrown);
 }

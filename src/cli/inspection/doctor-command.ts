@@ -1,6 +1,8 @@
 /** `blockdelta doctor`: examines the node and the plugin, and says what is wrong and what to do about it. */
+
 import { join } from 'node:path';
 import type { Command } from 'commander';
+import { messageOf } from '../../base/errors.js';
 import { catalogueOwner } from '../../driver/catalogue/lock.js';
 import {
   type Check,
@@ -12,7 +14,7 @@ import {
 import { inspectNode, type NodeView, nodeSettings } from '../../driver/inspection/node.js';
 import { parseClientEndpoint } from '../../tools/client/endpoint.js';
 import { ExitCode } from '../exit-codes.js';
-import { messageOf, print, runToExitCode } from '../output.js';
+import { print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
 import { STATE_HELP } from './list-commands.js';
 import { checkSocket } from './socket-check.js';

@@ -4,13 +4,15 @@
  * Without --apply it only lists, also beside a running plugin. With --apply it holds the catalogue's lock, so that
  * no plugin runs or starts meanwhile, and finds the orphans again under the lock.
  */
+
 import { join } from 'node:path';
 import type { Command } from 'commander';
+import { messageOf } from '../../base/errors.js';
 import { type CatalogueLock, lockCatalogue } from '../../driver/catalogue/lock.js';
 import { inspectNode, type NodeSettings, nodeSettings } from '../../driver/inspection/node.js';
 import { findOrphans, type Kept, type Orphan } from '../../driver/inspection/orphans.js';
 import { ExitCode } from '../exit-codes.js';
-import { complain, messageOf, print, runToExitCode } from '../output.js';
+import { complain, print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
 import { STATE_HELP } from './list-commands.js';
 import { formatJson } from './tables.js';
@@ -76,7 +78,7 @@ async function collect(settings: NodeSettings): Promise<Collected> {
     const { orphans, kept } = await findOrphans(await inspectNode(settings));
     const objects: Treated[] = [];
     for (const orphan of orphans) {
-      const failure = await orphan.remove();
+      const failure = await orphan.remove().then(() => null, messageOf);
       objects.push(treated(orphan, failure === null, failure));
     }
     return { objects, kept };

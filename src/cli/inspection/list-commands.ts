@@ -1,5 +1,7 @@
 /** `blockdelta volumes`, `snapshots` and `pools`: what this node holds, as a table or as JSON. */
+
 import type { Command } from 'commander';
+import { messageOf } from '../../base/errors.js';
 import { humanSize } from '../../base/human-size.js';
 import type { SnapshotRecord, VolumeRecord } from '../../driver/catalogue/records.js';
 import {
@@ -9,7 +11,7 @@ import {
   usedPercent,
 } from '../../driver/inspection/node.js';
 import { ExitCode } from '../exit-codes.js';
-import { messageOf, print, runToExitCode } from '../output.js';
+import { print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
 import { type Column, formatJson, formatTable } from './tables.js';
 

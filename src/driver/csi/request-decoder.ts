@@ -8,7 +8,7 @@
 import { isUtf8 } from 'node:buffer';
 import protobuf from 'protobufjs';
 import { CONVERSION } from '../../base/csi/proto.js';
-import { CsiError } from '../../base/errors.js';
+import { CsiError, messageOf } from '../../base/errors.js';
 
 /** A message of any type. RequestOf in base/csi/service.ts is the message of one RPC. */
 export type DecodedMessage = Readonly<Record<string, unknown>>;
@@ -33,7 +33,7 @@ export function requestDecoder(type: protobuf.Type): (bytes: Buffer) => DecodedR
 }
 
 function refusalOf(typeName: string, thrown: unknown): CsiError {
-  const reason = thrown instanceof Error ? thrown.message : String(thrown);
+  const reason = messageOf(thrown);
   return CsiError.invalidArgument(`the request is not a valid ${typeName}: ${reason}`, {
     cause: thrown,
   });

@@ -2,6 +2,7 @@
  * Whether the server is ready, asked at most once a second and never twice at once: every question may
  * reach disks.
  */
+import { messageOf } from '../../base/errors.js';
 import { SingleFlight } from '../../base/single-flight.js';
 import { withTimeout } from '../../base/timeout.js';
 
@@ -37,7 +38,7 @@ export class Readiness {
     try {
       return (await this.#health()) === 'ready' ? null : 'it is starting';
     } catch (thrown) {
-      return thrown instanceof Error ? thrown.message : String(thrown);
+      return messageOf(thrown);
     }
   }
 }

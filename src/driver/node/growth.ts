@@ -9,7 +9,7 @@
 import { stat } from 'node:fs/promises';
 import type { CallContext } from '../../base/csi/service.js';
 import type { MountAccess, VolumeCapability } from '../../base/csi/volume-capability.js';
-import { CsiError, errorCode, StatusCode } from '../../base/errors.js';
+import { CsiError, errorCode, messageOf, StatusCode } from '../../base/errors.js';
 import {
   isOfDevice,
   type MountEntry,
@@ -166,6 +166,6 @@ export async function mountPointsOf(
 
 function carryOn({ volume, context }: FileSystemStaging, thrown: unknown): void {
   if (volume.awaitsGrowth) throw thrown;
-  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  const message = messageOf(thrown);
   context.note({ growthFailure: message });
 }

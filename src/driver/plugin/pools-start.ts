@@ -4,7 +4,7 @@
  */
 
 import { bestEffort } from '../../base/best-effort.js';
-import { CsiError } from '../../base/errors.js';
+import { CsiError, messageOf } from '../../base/errors.js';
 import type { Logger } from '../../base/logger.js';
 import type { Backend, PoolEvent } from '../backends/backend.js';
 import { namingFullPool } from '../backends/full-pool.js';
@@ -112,7 +112,7 @@ async function poolStarter(
 }
 
 function unavailable(pool: string, thrown: unknown): CsiError {
-  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  const message = messageOf(thrown);
   return CsiError.failedPrecondition(
     `pool '${pool}' could not be started: ${message}; the plugin tries again until that is repaired`,
     { cause: thrown },

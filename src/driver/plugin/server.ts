@@ -19,7 +19,7 @@ import type {
   AnyUnaryHandler,
   ServiceName,
 } from '../../base/csi/service.js';
-import { CsiError } from '../../base/errors.js';
+import { CsiError, messageOf } from '../../base/errors.js';
 import { bindSocketPath, StartError } from '../../base/listening/socket-path.js';
 import { withTimeout } from '../../base/timeout.js';
 import type { Config } from '../config/config.js';
@@ -214,7 +214,7 @@ class GrpcPluginServer implements PluginServer {
     try {
       await this.#connections.listen(path, this.#grpc);
     } catch (thrown) {
-      const reason = thrown instanceof Error ? thrown.message : String(thrown);
+      const reason = messageOf(thrown);
       throw new StartError(`cannot listen on unix://${path}: ${reason}`);
     }
   }

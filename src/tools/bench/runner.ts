@@ -1,5 +1,7 @@
 /** Runs suites one after the other and collects what they found. */
+
 import { tmpdir } from 'node:os';
+import { messageOf } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
 import { Cleanup } from './cleanup.js';
 import { afterRun, describeMachine } from './machine.js';
@@ -39,7 +41,7 @@ export async function runSuites(
       curves.push(...found.curves);
     } catch (error) {
       signal.throwIfAborted();
-      failure = error instanceof Error ? error.message : String(error);
+      failure = messageOf(error);
       options.say(`[${suite.name}] failed: ${failure}`);
     }
     const seconds = (performance.now() - suiteStarted) / 1000;

@@ -2,6 +2,7 @@
  * Runs checks one after the other, each with a timeout, and deletes what each has created. Knows no check.
  */
 
+import { messageOf } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
 import { Advertised } from './advertised.js';
 import type { Check, CheckContext, Figure } from './check.js';
@@ -278,7 +279,7 @@ class SuiteRun {
 function outcomeOf(thrown: unknown): Outcome {
   if (thrown instanceof CheckSkipped) return { result: 'skipped', detail: thrown.message };
   if (thrown instanceof ConformanceFailure) return { result: 'failed', detail: thrown.message };
-  const text = thrown instanceof Error ? thrown.message : String(thrown);
+  const text = messageOf(thrown);
   return { result: 'failed', detail: `the check failed unexpectedly: ${text}` };
 }
 

@@ -3,6 +3,7 @@
  * volumes if the run may use those, else mounted ones.
  */
 
+import { messageOf } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
 import { BlockContent } from './block-content.js';
 import type { Driver } from './driver.js';
@@ -130,6 +131,6 @@ export class SharedVolumes {
 }
 
 function failShared(cause: unknown): never {
-  const why = cause instanceof Error ? cause.message : String(cause);
+  const why = messageOf(cause);
   throw new SharedFailure(`the volumes that checks share cannot be made: ${why}`, { cause });
 }
