@@ -94,7 +94,7 @@ test('an object without a row counts only while its pool still holds it', async 
   const [view] = views;
   assert.ok(view !== undefined);
   const id = newVolumeId(nodeKey('test-node'));
-  const object = { id, sizeBytes: 1n, usedBytes: 0n, file: null };
+  const object = { id, sizeBytes: 1n, usedBytes: 0n, path: null };
   const seen: PoolView = { ...view, volumes: [...view.volumes, object] };
   const idsAfter = async (later: PoolView): Promise<string[]> => {
     const left = await withoutRemoved([seen], catalogue, async () => [later]);
@@ -110,6 +110,20 @@ test('an object without a row counts only while its pool still holds it', async 
   assert.deepEqual(await idsAfter(away), [...known, id]);
   const lookAgain = () => assert.fail('every object has a row');
   assert.equal((await withoutRemoved(views, catalogue, lookAgain))[0], view);
+});
+
+test('a deleted snapshot that its pool retains as the base of deltas proves no loss of rows', async () => {
+  const { orchestrator } = running;
+  const volume = await orchestrator.create('with-a-base');
+  const snapshotId = await orchestrator.snapshot(volume);
+  await orchestrator.deleteSnapshot(snapshotId);
+  const node = await found();
+  const retained = node.catalogue.retainedBases.map((base) => base.snapshotId);
+  assert.deepEqual(retained, [snapshotId]);
+  assert.deepEqual(
+    node.views.flatMap((view) => differencesIn(node, view)),
+    [],
+  );
 });
 
 test('a wrong state directory is named with what to do', async (t) => {

@@ -6,6 +6,7 @@ import { accessSync, constants, existsSync, readdirSync, statfsSync, statSync } 
 import { hostname, release } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { messageOf } from '../../base/errors.js';
 import { humanSize } from '../../base/human-size.js';
 import { missingPrograms } from '../../base/process/exec.js';
 import { SETTINGS, unknownNames } from '../config/config.js';
@@ -14,7 +15,7 @@ import {
   type Capability,
   heldCapabilities,
 } from '../host/process-capabilities.js';
-import { loadAddon } from '../native/addon.js';
+import { onThisThread } from '../native/this-thread.js';
 import { foundObjects } from '../volumes/unknown-objects.js';
 import { type NodeView, type PoolView, textOf, usedPercent } from './node.js';
 import { differencesIn, findOrphans, withoutRow } from './orphans.js';
@@ -167,16 +168,23 @@ function loopDriver(): CheckResult {
   }
 }
 
-function deviceMapper({ usesThin }: DoctorContext): CheckResult {
+async function deviceMapper({ usesThin }: DoctorContext): Promise<CheckResult> {
   if (!usesThin) return nothing('not needed: no thin pool is configured');
-  const version = loadAddon().dmVersion({});
-  const target = version.ok ? loadAddon().dmHasTarget({ type: 'thin-pool' }) : version;
-  if (target.ok && target.present) return nothing('thin-pool');
-  const found = target.ok
-    ? 'the kernel has no thin-pool target'
-    : `device-mapper cannot be used: ${target.message}`;
+  const found = await withoutThinPools();
+  if (found === null) return nothing('thin-pool');
   const remedy = "load the module dm_thin_pool on the host, and give the plugin the host's /dev";
   return { detail: 'thin-pool', findings: [{ found, remedy }] };
+}
+
+/** Why there can be none; null: there can. */
+async function withoutThinPools(): Promise<string | null> {
+  try {
+    await onThisThread.run('dmVersion', {});
+    const { present } = await onThisThread.run('dmHasTarget', { type: 'thin-pool' });
+    return present ? null : 'the kernel has no thin-pool target';
+  } catch (thrown) {
+    return `device-mapper cannot be used: ${messageOf(thrown)}`;
+  }
 }
 
 function cgroup({ env }: DoctorContext): CheckResult {
@@ -365,8 +373,8 @@ async function thinFindings({ thin }: PoolView, label: string): Promise<Finding[
   }
   if (status.heldRoot !== null) {
     await delay(HELD_MS);
-    const later = loadAddon().thinPoolStatus({ name: names.pool, commit: false });
-    if (later.ok && later.status?.heldRoot === status.heldRoot) {
+    const later = await onThisThread.run('thinPoolStatus', { name: names.pool, commit: false });
+    if (later.status?.heldRoot === status.heldRoot) {
       findings.push({
         found: `${label} holds a metadata snapshot (block ${status.heldRoot}), which takes up metadata space`,
         remedy: `end what reserved it; if nothing uses it: dmsetup message ${names.pool} 0 release_metadata_snap`,

@@ -5,9 +5,9 @@
  * read from copies, pools as files and through device-mapper's status. CSI knows neither names nor pools nor
  * files nor devices, so the plugin is not asked.
  */
-import { existsSync, readdirSync, readFileSync, statfsSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { CsiError, errorCode } from '../../base/errors.js';
+import { CsiError, errorCode, messageOf } from '../../base/errors.js';
 import { parseDirectory } from '../../base/settings/values.js';
 import {
   type MountEntry,
@@ -15,20 +15,21 @@ import {
   mountsOfDevice,
   readMountInfo,
 } from '../../base/system/mountinfo.js';
-import type { NativeFailure } from '../../base/system/native-result.js';
-import { isCopyName, isObjectName, isTemporaryName } from '../backends/reflink/pool-layout.js';
-import type { DeviceRecord } from '../backends/thin/ledger/ledger.js';
+import { OpenDirectories } from '../backends/reflink/open-directories.js';
+import type { PoolFile } from '../backends/reflink/pool-files.js';
+import { PoolLayout } from '../backends/reflink/pool-layout.js';
+import { poolListing } from '../backends/reflink/pool-listing.js';
+import { poolUsage, statOrNull } from '../backends/reflink/pool-space.js';
 import { ledgerContents } from '../backends/thin/ledger/ledger-contents.js';
-import { PoolNames } from '../backends/thin/pool/pool-names.js';
+import { DEVICE_PREFIX, PoolNames } from '../backends/thin/pool/pool-names.js';
 import { type CatalogueContents, catalogueContents } from '../catalogue/contents.js';
 import type { SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
 import { SETTINGS } from '../config/config.js';
 import { type PoolConfig, parsePools } from '../config/pools.js';
-import { type LoopDevice, loadAddon } from '../native/addon.js';
+import type { LoopDevice } from '../native/addon.js';
 import type { DmDevice, ThinPoolStatus } from '../native/dm-addon.js';
+import { onThisThread } from '../native/this-thread.js';
 
-/** Inode number of the top of a subvolume. */
-const SUBVOLUME_TOP = 256n;
 /** What opening the control device fails with on a kernel without device-mapper. */
 const WITHOUT_DEVICE_MAPPER = ['ENOENT', 'ENXIO', 'ENODEV'];
 
@@ -59,7 +60,7 @@ export interface HeldObject {
   /** Space it occupies; null: only the pool's metadata knows. */
   usedBytes: bigint | null;
   /** Of its file; null for a thin device. */
-  file: { path: string; device: bigint; inode: bigint } | null;
+  path: string | null;
 }
 
 export interface PoolView {
@@ -86,7 +87,7 @@ export interface PoolView {
   copies: string[];
   /** Paths of entries that are not ours. */
   foreign: string[];
-  thin: { names: PoolNames; status: ThinPoolStatus; devices: DeviceRecord[] } | null;
+  thin: { names: PoolNames; status: ThinPoolStatus } | null;
 }
 
 /** A volume as a block device. */
@@ -104,8 +105,8 @@ export interface NodeView extends NodeSettings {
   views: PoolView[];
   mounts: MountEntry[];
   loops: LoopDevice[];
-  /** Device-mapper devices with the plugin's prefix; none where there is no device-mapper. */
-  dmDevices: { name: string; uuid: string }[];
+  /** Names of device-mapper devices with the plugin's prefix; none where there is no device-mapper. */
+  dmDevices: string[];
   attached: AttachedDevice[];
 }
 
@@ -119,10 +120,12 @@ export async function inspectNode(settings: NodeSettings): Promise<NodeView> {
   const found = await inspectPools();
   const catalogue = unchangedBetween(before, await catalogueContents(file));
   const views = await withoutRemoved(found, catalogue, inspectPools);
-  const loops = attachedLoops();
-  const dmDevices = activeDmDevices();
+  const { devices: loops } = await asked('loop devices', onThisThread.run('loopList', undefined));
+  const dmDevices = await activeDmDevices();
   const partial = { ...settings, catalogue, views, mounts, loops, dmDevices };
-  return { ...partial, attached: views.flatMap((view) => attachedOf(view, partial)) };
+  const attached: AttachedDevice[] = [];
+  for (const view of views) attached.push(...(await attachedOf(view, partial)));
+  return { ...partial, attached };
 }
 
 /**
@@ -185,56 +188,46 @@ async function inspectPool(pool: PoolConfig, mounts: readonly MountEntry[]): Pro
   try {
     if (!existsSync(directory)) throw new Error(`${directory} does not exist`);
     if (pool.kind === 'thin') await inspectThin(view);
-    else inspectReflink(view, isEmbedded, mounts);
+    else await inspectReflink(view, isEmbedded, mounts);
   } catch (thrown) {
     view.isInactive = thrown instanceof InactivePool;
-    view.problem = thrown instanceof Error ? thrown.message : String(thrown);
+    view.problem = messageOf(thrown);
   }
   return view;
 }
 
-function inspectReflink(view: PoolView, isEmbedded: boolean, mounts: readonly MountEntry[]): void {
+async function inspectReflink(
+  view: PoolView,
+  isEmbedded: boolean,
+  mounts: readonly MountEntry[],
+): Promise<void> {
   const { root } = view;
   if (isEmbedded && mountsAt(mounts, root).length === 0) {
     throw new InactivePool(
       `its image is not mounted at ${root}; the plugin mounts it when it starts`,
     );
   }
-  view.uuid = textOf(join(root, 'pool-id'));
+  const layout = new PoolLayout(root);
+  view.uuid = textOf(layout.identityFile);
   if (view.uuid === null) throw new Error(`${root} holds no pool (it has no pool-id)`);
-  const { blocks, bavail, bsize } = statfsSync(root, { bigint: true });
-  view.totalBytes = blocks * bsize;
-  view.freeBytes = bavail * bsize;
-  for (const [part, held] of [
-    ['volumes', view.volumes] as const,
-    ['snapshots', view.snapshots] as const,
-  ]) {
-    for (const name of readdirSync(join(root, part)).sort()) {
-      const path = join(root, part, name);
-      const found = statOrNull(path);
-      if (found === null) continue;
-      if (isTemporaryName(name)) view.temporary.push(path);
-      else if (!isObjectName(name) || !found.isFile()) view.foreign.push(path);
-      else {
-        held.push({
-          id: name,
-          sizeBytes: found.size,
-          usedBytes: found.blocks * 512n,
-          file: { path, device: found.dev, inode: found.ino },
-        });
-      }
-    }
+  Object.assign(view, await poolUsage(root));
+  const opened = await OpenDirectories.open(onThisThread, layout);
+  try {
+    const { volumes, snapshots, ...leftovers } = await poolListing(onThisThread, opened, layout);
+    const held = (directory: string) => (file: PoolFile) => ({
+      id: file.name,
+      sizeBytes: file.sizeBytes,
+      usedBytes: file.allocatedBytes,
+      path: join(directory, file.name),
+    });
+    view.volumes = volumes.map(held(layout.volumes));
+    view.snapshots = snapshots.map(held(layout.snapshots));
+    Object.assign(view, leftovers);
+  } catch (thrown) {
+    throw opened.withRealPaths(thrown);
+  } finally {
+    opened.close();
   }
-  for (const name of readdirSync(root).filter(isCopyName).sort()) {
-    const path = join(root, name);
-    (isSubvolume(path) ? view.copies : view.foreign).push(path);
-  }
-}
-
-/** On btrfs. */
-function isSubvolume(path: string): boolean {
-  const found = statOrNull(path);
-  return found?.isDirectory() === true && found.ino === SUBVOLUME_TOP;
 }
 
 async function inspectThin(view: PoolView): Promise<void> {
@@ -244,75 +237,72 @@ async function inspectThin(view: PoolView): Promise<void> {
   for (const { objectId, kind, state, sizeBytes } of devices) {
     if (state !== 'live') continue;
     const held = kind === 'volume' ? view.volumes : view.snapshots;
-    held.push({ id: objectId, sizeBytes, usedBytes: null, file: null });
+    held.push({ id: objectId, sizeBytes, usedBytes: null, path: null });
   }
-  const answer = loadAddon().thinPoolStatus({ name: names.pool, commit: false });
-  if (!answer.ok) throw new Error(answer.message);
-  if (answer.status === null) {
+  const { status } = await onThisThread.run('thinPoolStatus', { name: names.pool, commit: false });
+  if (status === null) {
     throw new InactivePool(
       `its device ${names.pool} is not active; the plugin activates it when it starts`,
     );
   }
-  const { status } = answer;
-  view.thin = { names, status, devices };
+  view.thin = { names, status };
   if (status.mode === 'fail' || status.mode === 'error')
     throw new Error(`its mode is ${status.mode}`);
   view.totalBytes = status.totalDataBlocks * pool.dataBlockBytes;
   view.freeBytes = (status.totalDataBlocks - status.usedDataBlocks) * pool.dataBlockBytes;
 }
 
-function attachedOf(
+async function attachedOf(
   view: PoolView,
   { loops, dmDevices, mounts }: Pick<NodeView, 'loops' | 'dmDevices' | 'mounts'>,
-): AttachedDevice[] {
-  const found = (path: string, volumeId: string, readOnly: boolean): AttachedDevice => {
+): Promise<AttachedDevice[]> {
+  const devices: AttachedDevice[] = [];
+  const add = (volumeId: string, { path, readOnly }: Pick<LoopDevice, 'path' | 'readOnly'>) => {
     const mounted = mountsOfDevice(mounts, statSync(path).rdev);
-    return { pool: view.name, volumeId, path, readOnly, mounts: mounted };
+    devices.push({ pool: view.name, volumeId, path, readOnly, mounts: mounted });
   };
-  const byFile = view.volumes.flatMap(({ id, file }) => {
+  for (const { id, path } of view.volumes) {
+    const name = view.thin?.names.volume(id);
+    if (name !== undefined) {
+      const device = dmDevices.includes(name) ? await dmDevice(name) : null;
+      if (device !== null && view.thin?.names.isOurs(device)) add(id, device);
+      continue;
+    }
+    const file = path === null ? null : await statOrNull(path);
     const loop = loops.find(
-      ({ backingDevice, backingInode }) =>
-        backingDevice === file?.device && backingInode === file.inode,
+      ({ backingDevice, backingInode }) => backingDevice === file?.dev && backingInode === file.ino,
     );
-    return loop === undefined ? [] : [found(loop.path, id, loop.readOnly)];
-  });
-  const names = view.thin?.names;
-  if (names === undefined) return byFile;
-  const volumes = new Set(view.volumes.map(({ id }) => id));
-  return dmDevices.flatMap(({ name, uuid }) => {
-    const id = name.slice('blockdelta-'.length);
-    if (!names.isOurs({ uuid }) || !volumes.has(id)) return [];
-    const device = dmDevice(name);
-    return device === null ? [] : [found(device.path, id, device.readOnly)];
-  });
+    if (loop !== undefined) add(id, loop);
+  }
+  return devices;
 }
 
-function attachedLoops(): LoopDevice[] {
-  const answer = loadAddon().loopList();
-  if (!answer.ok) throw unlisted('loop devices', answer);
-  return answer.devices;
-}
-
-function activeDmDevices(): NodeView['dmDevices'] {
-  const answer = loadAddon().dmList({ prefix: 'blockdelta-' });
-  if (answer.ok) return answer.devices;
-  if (WITHOUT_DEVICE_MAPPER.includes(answer.code)) return [];
-  throw unlisted('device-mapper devices', answer);
+async function activeDmDevices(): Promise<NodeView['dmDevices']> {
+  try {
+    const { devices } = await onThisThread.run('dmList', { prefix: DEVICE_PREFIX });
+    return devices.map(({ name }) => name);
+  } catch (thrown) {
+    if (WITHOUT_DEVICE_MAPPER.includes(errorCode(thrown) ?? '')) return [];
+    return asked('device-mapper devices', Promise.reject(thrown));
+  }
 }
 
 /** @throws CsiError if device-mapper does not answer */
-export function dmDevice(name: string): DmDevice | null {
-  const answer = loadAddon().dmFind({ name });
-  if (!answer.ok) throw unlisted('device-mapper devices', answer);
-  return answer.device;
+export async function dmDevice(name: string): Promise<DmDevice | null> {
+  return (await asked('device-mapper devices', onThisThread.run('dmFind', { name }))).device;
 }
 
-/** An empty list in its place would say that nothing is in use. */
-function unlisted(what: string, { message }: NativeFailure): CsiError {
-  return CsiError.failedPrecondition(
-    `the ${what} of this machine cannot be listed, so nothing can be said of what is in use: ${message}; ` +
-      'run this as root, where /sys and /dev are those of the host',
-  );
+/** An empty list in place of a failure would say that nothing is in use. */
+async function asked<T>(what: string, answer: Promise<T>): Promise<T> {
+  try {
+    return await answer;
+  } catch (thrown) {
+    throw CsiError.failedPrecondition(
+      `the ${what} of this machine cannot be listed, so nothing can be said of what is in use: ${messageOf(thrown)}; ` +
+        'run this as root, where /sys and /dev are those of the host',
+      { cause: thrown },
+    );
+  }
 }
 
 /** Of all volumes and snapshots that have a row. */
@@ -356,16 +346,6 @@ export function textOf(file: string): string | null {
     return readFileSync(file, 'utf8').trim();
   } catch {
     return null;
-  }
-}
-
-function statOrNull(path: string) {
-  try {
-    return statSync(path, { bigint: true });
-  } catch (thrown) {
-    // Removed since the directory was read.
-    if (errorCode(thrown) === 'ENOENT') return null;
-    throw thrown;
   }
 }
 

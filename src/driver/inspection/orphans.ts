@@ -9,10 +9,10 @@ import { constants, readdirSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { errorCode } from '../../base/errors.js';
-import { isCopyName, isObjectName, isTemporaryName } from '../backends/reflink/pool-layout.js';
+import { isObjectName } from '../backends/reflink/pool-layout.js';
 import type { SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
-import { loadAddon } from '../native/addon.js';
 import { detachOpenLoop } from '../native/block-device.js';
+import { onThisThread } from '../native/this-thread.js';
 import { compareObjects, type Difference } from '../volumes/pool-comparison.js';
 import { dmDevice, knownIds, type NodeView, type PoolView, textOf } from './node.js';
 
@@ -29,8 +29,8 @@ export interface Orphan {
   object: string;
   /** Why it is ours, and why nothing needs it. */
   proof: string;
-  /** Resolves to null, or to why it was left. Checks again what it can. */
-  remove(): Promise<string | null>;
+  /** Checks again what may have changed. Rejects with the reason if it leaves the object. */
+  remove(): Promise<unknown>;
 }
 
 /** What looks like an orphan and is left alone. */
@@ -68,7 +68,7 @@ export async function findOrphans(node: NodeView): Promise<Orphans> {
       ...(await imageDevice(view)),
       ...(view.problem === null ? await idleLoops(node, view) : []),
       ...(view.problem === null ? await removedLoops(node, view) : []),
-      ...(view.problem === null ? idleThinDevices(node, view) : []),
+      ...(view.problem === null ? await idleThinDevices(node, view) : []),
     ];
     if (!lacksRows) orphans.push(...devices);
     else {
@@ -116,7 +116,7 @@ export function withoutRow(view: PoolView, id: string): Kept {
   const held = [...view.volumes, ...view.snapshots].find((each) => each.id === id);
   return {
     pool: view.name,
-    object: held?.file?.path ?? id,
+    object: held?.path ?? id,
     reason: 'it holds data and the catalogue has no row of it: the catalogue has lost rows',
   };
 }
@@ -129,11 +129,7 @@ function temporaryFile(view: PoolView, path: string): Orphan {
     proof:
       'its name is that of a file that a call was making; it gets its own name before the call answers, and no ' +
       'plugin runs that could be making it',
-    remove: async () => {
-      if (!isTemporaryName(basename(path))) return 'its name is not temporary';
-      const answer = loadAddon().removeFile({ path });
-      return answer.ok ? null : answer.message;
-    },
+    remove: () => onThisThread.run('removeFile', { path }),
   };
 }
 
@@ -145,11 +141,7 @@ function subvolumeCopy(view: PoolView, path: string): Orphan {
     proof:
       'its name is that of a copy of the subvolume of volumes which a call was cloning from; the call removes it ' +
       'before it answers, and no plugin runs that could be cloning from it',
-    remove: async () => {
-      if (!isCopyName(basename(path))) return 'its name is not that of a copy';
-      const answer = loadAddon().removeSubvolumeCopy({ path });
-      return answer.ok ? null : answer.message;
-    },
+    remove: () => onThisThread.run('removeSubvolumeCopy', { path }),
   };
 }
 
@@ -164,8 +156,8 @@ async function idleLoops(node: NodeView, view: PoolView): Promise<Orphan[]> {
   const found: Orphan[] = [];
   for (const { volumeId, path, mounts } of node.attached.filter(({ pool }) => pool === view.name)) {
     const record = node.catalogue.volumes.find((volume) => volume.volumeId === volumeId);
-    const file = view.volumes.find(({ id }) => id === volumeId)?.file;
-    if (record?.state !== 'ready' || file === null || file === undefined) continue;
+    const backingPath = view.volumes.find(({ id }) => id === volumeId)?.path ?? null;
+    if (record?.state !== 'ready' || backingPath === null) continue;
     if (isUsed(node, volumeId) || mounts.length > 0 || isBound(node, path)) continue;
     if (!(await isFree(path))) continue;
     found.push({
@@ -173,10 +165,7 @@ async function idleLoops(node: NodeView, view: PoolView): Promise<Orphan[]> {
       pool: view.name,
       object: path,
       proof: `its backing file is volume ${volumeId} (device and inode), which is neither staged nor published, and nothing has it mounted or open exclusively`,
-      remove: async () => {
-        const answer = loadAddon().loopDetach({ backingPath: file.path });
-        return answer.ok ? null : answer.message;
-      },
+      remove: () => onThisThread.run('loopDetach', { backingPath }),
     });
   }
   return found;
@@ -185,8 +174,10 @@ async function idleLoops(node: NodeView, view: PoolView): Promise<Orphan[]> {
 async function imageDevice(view: PoolView): Promise<Orphan[]> {
   if (view.kind !== 'embedded reflink') return [];
   const backingPath = join(view.directory, 'pool.img');
-  const answer = loadAddon().loopFind({ backingPath });
-  const path = answer.ok ? answer.device?.path : undefined;
+  const path = await onThisThread.run('loopFind', { backingPath }).then(
+    ({ device }) => device?.path,
+    () => undefined,
+  );
   if (path === undefined || view.problem === null || !(await isFree(path))) return [];
   return [
     {
@@ -194,10 +185,7 @@ async function imageDevice(view: PoolView): Promise<Orphan[]> {
       pool: view.name,
       object: path,
       proof: `its backing file is ${backingPath} (device and inode) in a directory that this catalogue owns, and nothing has it mounted or open exclusively`,
-      remove: async () => {
-        const detached = loadAddon().loopDetach({ backingPath });
-        return detached.ok ? null : detached.message;
-      },
+      remove: () => onThisThread.run('loopDetach', { backingPath }),
     },
   ];
 }
@@ -238,54 +226,40 @@ function removedVolume(loop: string, view: PoolView): string | null {
 }
 
 /** The descriptor keeps the device attached to what it is attached to, so the second check is of the same file. */
-async function detachRemoved(
-  device: string,
-  view: PoolView,
-  volumeId: string,
-): Promise<string | null> {
+async function detachRemoved(device: string, view: PoolView, volumeId: string): Promise<void> {
+  const handle = await open(device, constants.O_RDONLY | constants.O_EXCL);
   try {
-    const handle = await open(device, constants.O_RDONLY | constants.O_EXCL);
-    try {
-      if (removedVolume(basename(device), view) !== volumeId)
-        return 'it is attached to another file now';
-      detachOpenLoop(handle, device);
-    } finally {
-      await handle.close();
-    }
-    return null;
-  } catch (thrown) {
-    return thrown instanceof Error ? thrown.message : String(thrown);
+    if (removedVolume(basename(device), view) !== volumeId)
+      throw new Error('it is attached to another file now');
+    detachOpenLoop(handle, device);
+  } finally {
+    await handle.close();
   }
 }
 
-function idleThinDevices(node: NodeView, view: PoolView): Orphan[] {
+async function idleThinDevices(node: NodeView, view: PoolView): Promise<Orphan[]> {
   const names = view.thin?.names;
   if (names === undefined) return [];
-  return node.attached
-    .filter(({ pool }) => pool === view.name)
-    .flatMap(({ volumeId, path, mounts }): Orphan[] => {
-      const record = node.catalogue.volumes.find((volume) => volume.volumeId === volumeId);
-      const name = names.volume(volumeId);
-      if (record?.state !== 'ready' || isUsed(node, volumeId) || mounts.length > 0) return [];
-      if (isBound(node, path) || dmDevice(name)?.openCount !== 0) return [];
-      return [
-        {
-          kind: 'device of a thin volume',
-          pool: view.name,
-          object: path,
-          proof: `its device-mapper uuid names this pool and volume ${volumeId}, which is neither staged nor published, and nobody has it open`,
-          remove: async () => {
-            const found = loadAddon().dmFind({ name });
-            if (!found.ok) return found.message;
-            const { device } = found;
-            if (device === null) return null;
-            if (!names.isOurs(device) || device.openCount !== 0) return 'it is in use now';
-            const answer = loadAddon().dmRemove({ name, deferred: false });
-            return answer.ok ? null : answer.message;
-          },
-        },
-      ];
+  const found: Orphan[] = [];
+  for (const { volumeId, path, mounts } of node.attached.filter(({ pool }) => pool === view.name)) {
+    const record = node.catalogue.volumes.find((volume) => volume.volumeId === volumeId);
+    const name = names.volume(volumeId);
+    if (record?.state !== 'ready' || isUsed(node, volumeId) || mounts.length > 0) continue;
+    if (isBound(node, path) || (await dmDevice(name))?.openCount !== 0) continue;
+    found.push({
+      kind: 'device of a thin volume',
+      pool: view.name,
+      object: path,
+      proof: `its device-mapper uuid names this pool and volume ${volumeId}, which is neither staged nor published, and nobody has it open`,
+      remove: async () => {
+        const device = await dmDevice(name);
+        if (device === null) return;
+        if (!names.isOurs(device) || device.openCount !== 0) throw new Error('it is in use now');
+        await onThisThread.run('dmRemove', { name, deferred: false });
+      },
     });
+  }
+  return found;
 }
 
 /** Whether nothing has the device mounted, in any namespace, or open exclusively. */

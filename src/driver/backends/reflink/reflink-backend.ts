@@ -5,8 +5,8 @@
  * instead (embedded-pool.ts). This class puts the parts of one pool together; the files beside it do the
  * work. Knows ids, never names or lineage.
  */
-import { readdir, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { rm } from 'node:fs/promises';
+import { basename } from 'node:path';
 import { CsiError } from '../../../base/errors.js';
 import type { ReleaseWait } from '../../host/device-release.js';
 import type { FileSystem } from '../../host/file-systems.js';
@@ -35,8 +35,9 @@ import { CommittedSpace } from './committed-space.js';
 import { InitializedMarks } from './initialized-marks.js';
 import { LowSpaceGuard } from './low-space-guard.js';
 import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
-import { filesIn, type PoolFile } from './pool-files.js';
-import { isCopyName, isObjectName, isTemporaryName, temporary } from './pool-layout.js';
+import type { PoolFile } from './pool-files.js';
+import { temporary } from './pool-layout.js';
+import { poolListing } from './pool-listing.js';
 import { poolCapacity, poolStatistics, statOrNull } from './pool-space.js';
 import { sweepBases } from './retained-contents.js';
 import { RetainedLists } from './retained-lists.js';
@@ -226,15 +227,11 @@ export class ReflinkBackend implements Backend {
 
   list(): Promise<PoolContents> {
     return this.#directory.use(async (opened) => {
-      const { layout } = opened;
-      const real = this.#directory.layout;
-      const volumes = objectsAmong(await filesIn(this.#native, layout.volumes), real.volumes);
-      const snapshots = objectsAmong(await filesIn(this.#native, layout.snapshots), real.snapshots);
-      const hidden = await this.#retained.hidden(opened);
+      const found = await poolListing(this.#native, opened, this.#directory.layout);
       return {
-        volumes: volumes.objects,
-        snapshots: snapshots.objects.filter(({ id }) => !hidden.has(id)),
-        unknown: [...volumes.unknown, ...snapshots.unknown],
+        volumes: found.volumes.map(objectOf),
+        snapshots: found.snapshots.map(objectOf),
+        unknown: found.foreign,
       };
     });
   }
@@ -242,22 +239,14 @@ export class ReflinkBackend implements Backend {
   sweep(): Promise<string[]> {
     return this.#directory.use(async (opened) => {
       const { layout } = opened;
-      const swept: string[] = [];
-      for (const directory of [layout.volumes, layout.snapshots]) {
-        for (const name of (await readdir(directory)).filter(isTemporaryName)) {
-          await this.#native.run('removeFile', { path: join(directory, name) });
-          swept.push(name);
-        }
-      }
-      for (const name of (await readdir(layout.root)).filter(isCopyName)) {
-        await this.#native.run('removeSubvolumeCopy', { path: join(layout.root, name) });
-        swept.push(name);
-      }
+      const { temporary: unfinished, copies } = await poolListing(this.#native, opened, layout);
+      for (const path of unfinished) await this.#native.run('removeFile', { path });
+      for (const path of copies) await this.#native.run('removeSubvolumeCopy', { path });
       await this.#marks.sweep(opened);
       await this.#lists.sweep(opened);
       await sweepBases(this.#native, opened);
       await rm(temporary(layout.identityFile), { force: true });
-      return swept;
+      return [...unfinished, ...copies].map((path) => basename(path));
     });
   }
 
@@ -333,17 +322,4 @@ export class ReflinkBackend implements Backend {
 
 const LISTS_ARE_OFF = 'change lists are off (BLOCKDELTA_CHANGE_LISTS)';
 
-/** @param realPath the directory as operators know it */
-function objectsAmong(
-  files: readonly PoolFile[],
-  realPath: string,
-): { objects: PoolObject[]; unknown: string[] } {
-  const objects: PoolObject[] = [];
-  const unknown: string[] = [];
-  for (const { name, sizeBytes, regular } of files) {
-    if (isTemporaryName(name)) continue;
-    if (isObjectName(name) && regular) objects.push({ id: name, sizeBytes });
-    else unknown.push(join(realPath, name));
-  }
-  return { objects, unknown };
-}
+const objectOf = ({ name, sizeBytes }: PoolFile): PoolObject => ({ id: name, sizeBytes });

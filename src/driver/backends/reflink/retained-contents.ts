@@ -85,6 +85,11 @@ export async function retainedContents(
   return { steps, marks, files: new Set(files.filter(isObjectName)) };
 }
 
+/** Deleted snapshots whose files stay. */
+export function hiddenIn({ marks, files }: RetainedContents): Set<string> {
+  return new Set([...marks.keys()].filter((id) => marks.get(id) === 'hidden' && files.has(id)));
+}
+
 async function basesOf(native: NativeRunner, opened: OpenDirectories): Promise<PoolFile[]> {
   try {
     return await filesIn(native, basesIn(opened.layout.root));

@@ -22,6 +22,7 @@ import { statOrNull } from './pool-space.js';
 import {
   basesIn,
   changeMark,
+  hiddenIn,
   makeBases,
   markName,
   type RetainedContents,
@@ -78,8 +79,7 @@ export class RetainedLists {
 
   /** Deleted snapshots whose files stay. */
   async hidden(opened: OpenDirectories): Promise<Set<string>> {
-    const { marks, files } = await this.#contents(opened);
-    return new Set([...marks.keys()].filter((id) => marks.get(id) === 'hidden' && files.has(id)));
+    return hiddenIn(await this.#contents(opened));
   }
 
   /** In the order in which they were taken: of immutable files the last change is when they were made. */

@@ -1,0 +1,61 @@
+/**
+ * What lies in the directories of a reflink pool, told apart by name: for the backend, and for commands that look at a
+ * pool while a plugin may be changing it. Reads and changes nothing.
+ */
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { NativeRunner } from '../../native/pool.js';
+import type { OpenDirectories } from './open-directories.js';
+import { filesIn, type PoolFile } from './pool-files.js';
+import { isCopyName, isObjectName, isTemporaryName, type PoolLayout } from './pool-layout.js';
+import { statOrNull } from './pool-space.js';
+import { hiddenIn, retainedContents } from './retained-contents.js';
+
+/** Inode number of the top of a subvolume on btrfs. */
+const SUBVOLUME_TOP = 256n;
+
+export interface PoolListing {
+  volumes: PoolFile[];
+  /** Without those that are deleted and whose files stay as the base of deltas. */
+  snapshots: PoolFile[];
+  /** Paths of files that an interrupted call has left. */
+  temporary: string[];
+  /** Paths of copies of the subvolume `volumes` that an interrupted call has left, on btrfs. */
+  copies: string[];
+  /** Paths of entries that are not ours. */
+  foreign: string[];
+}
+
+/** @param named the pool's directories as the paths in the listing are to name them */
+export async function poolListing(
+  native: NativeRunner,
+  opened: OpenDirectories,
+  named: PoolLayout,
+): Promise<PoolListing> {
+  const { layout } = opened;
+  const listing: PoolListing = {
+    volumes: [],
+    snapshots: [],
+    temporary: [],
+    copies: [],
+    foreign: [],
+  };
+  for (const part of ['volumes', 'snapshots'] as const) {
+    for (const file of await filesIn(native, layout[part])) {
+      const path = join(named[part], file.name);
+      if (isTemporaryName(file.name)) listing.temporary.push(path);
+      else if (isObjectName(file.name) && file.regular) listing[part].push(file);
+      else listing.foreign.push(path);
+    }
+  }
+  // Read last: a snapshot that is being deleted is hidden before it loses its row.
+  const hidden = hiddenIn(await retainedContents(native, opened));
+  listing.snapshots = listing.snapshots.filter(({ name }) => !hidden.has(name));
+  for (const name of (await readdir(layout.root)).filter(isCopyName)) {
+    const found = await statOrNull(join(layout.root, name));
+    if (found === null) continue;
+    const isSubvolume = found.isDirectory() && found.ino === SUBVOLUME_TOP;
+    (isSubvolume ? listing.copies : listing.foreign).push(join(named.root, name));
+  }
+  return listing;
+}
