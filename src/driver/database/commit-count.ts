@@ -30,6 +30,8 @@ export function recordedCommits(definition: DatabaseDefinition): bigint {
   const file = fileOf(definition.file);
   if (!existsSync(file)) return 0n;
   const text = readFileSync(file, 'latin1');
+  // A kill, or a power failure before the first flush, came between its creation and its first record.
+  if (text === '') return 0n;
   if (new RegExp(`^\\d{${DIGITS}}\\n$`).test(text)) return BigInt(text);
   throw damaged(definition, `has a damaged record of its commits, ${file}`);
 }

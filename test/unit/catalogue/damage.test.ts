@@ -167,6 +167,15 @@ test('H21: an acknowledged change that a damaged log lost is missed until an ope
   catalogue.close();
 });
 
+test('H21: a count that a kill left before its first record is none, and one that is no number is refused', () => {
+  fill(1);
+  writeFileSync(`${file}-commits`, '');
+  fill(1);
+  assert.match(readFileSync(`${file}-commits`, 'latin1'), /^\d+\n$/);
+  writeFileSync(`${file}-commits`, '1');
+  refusal(/has a damaged record of its commits/);
+});
+
 test('H21: a catalogue that is gone is not begun anew, and a backup takes its place once the count is removed', () => {
   fill(2);
   const catalogue = openCatalogueHere(file);
