@@ -5,8 +5,8 @@
  * instead (embedded-pool.ts). This class puts the parts of one pool together; the files beside it do the
  * work. Knows ids, never names or lineage.
  */
-import { rm } from 'node:fs/promises';
-import { basename } from 'node:path';
+import { readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
 import { CsiError } from '../../../base/errors.js';
 import type { ReleaseWait } from '../../host/device-release.js';
 import type { FileSystem } from '../../host/file-systems.js';
@@ -36,7 +36,7 @@ import { InitializedMarks } from './initialized-marks.js';
 import { LowSpaceGuard } from './low-space-guard.js';
 import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
 import type { PoolFile } from './pool-files.js';
-import { temporary } from './pool-layout.js';
+import { isCopyName, isTemporaryName, temporary } from './pool-layout.js';
 import { poolListing } from './pool-listing.js';
 import { poolCapacity, poolStatistics, statOrNull } from './pool-space.js';
 import { sweepBases } from './retained-contents.js';
@@ -239,14 +239,22 @@ export class ReflinkBackend implements Backend {
   sweep(): Promise<string[]> {
     return this.#directory.use(async (opened) => {
       const { layout } = opened;
-      const { temporary: unfinished, copies } = await poolListing(this.#native, opened, layout);
-      for (const path of unfinished) await this.#native.run('removeFile', { path });
-      for (const path of copies) await this.#native.run('removeSubvolumeCopy', { path });
+      const swept: string[] = [];
+      for (const directory of [layout.volumes, layout.snapshots]) {
+        for (const name of (await readdir(directory)).filter(isTemporaryName)) {
+          await this.#native.run('removeFile', { path: join(directory, name) });
+          swept.push(name);
+        }
+      }
+      for (const name of (await readdir(layout.root)).filter(isCopyName)) {
+        await this.#native.run('removeSubvolumeCopy', { path: join(layout.root, name) });
+        swept.push(name);
+      }
       await this.#marks.sweep(opened);
       await this.#lists.sweep(opened);
       await sweepBases(this.#native, opened);
       await rm(temporary(layout.identityFile), { force: true });
-      return [...unfinished, ...copies].map((path) => basename(path));
+      return swept;
     });
   }
 
