@@ -373,8 +373,10 @@ async function thinFindings({ thin }: PoolView, label: string): Promise<Finding[
   }
   if (status.heldRoot !== null) {
     await delay(HELD_MS);
-    const later = await onThisThread.run('thinPoolStatus', { name: names.pool, commit: false });
-    if (later.status?.heldRoot === status.heldRoot) {
+    const asked = onThisThread.run('thinPoolStatus', { name: names.pool, commit: false });
+    // A pool that does not answer any more loses no other finding.
+    const later = await asked.catch(() => null);
+    if (later?.status?.heldRoot === status.heldRoot) {
       findings.push({
         found: `${label} holds a metadata snapshot (block ${status.heldRoot}), which takes up metadata space`,
         remedy: `end what reserved it; if nothing uses it: dmsetup message ${names.pool} 0 release_metadata_snap`,

@@ -220,8 +220,9 @@ async function inspectReflink(
       usedBytes: file.allocatedBytes,
       path: join(directory, file.name),
     });
-    view.volumes = volumes.map(held(layout.volumes));
-    view.snapshots = snapshots.map(held(layout.snapshots));
+    view.volumes = volumes.map(held(layout.volumes)).sort(byId);
+    view.snapshots = snapshots.map(held(layout.snapshots)).sort(byId);
+    for (const paths of Object.values(leftovers)) paths.sort();
     Object.assign(view, leftovers);
   } catch (thrown) {
     throw opened.withRealPaths(thrown);
@@ -229,6 +230,9 @@ async function inspectReflink(
     opened.close();
   }
 }
+
+/** Reports are the same each time; a directory has no order. */
+const byId = (a: HeldObject, b: HeldObject): number => (a.id < b.id ? -1 : 1);
 
 async function inspectThin(view: PoolView): Promise<void> {
   const { pool, devices } = await ledgerContents(join(view.directory, 'pool.sqlite'));
