@@ -116,9 +116,8 @@ export class RuntimeDirectory {
         if (entry !== null) await treat(entry);
       } catch (thrown) {
         if (!(thrown instanceof CsiError) && errorCode(thrown) === undefined) throw thrown;
-        const found = messageOf(thrown);
         this.report(
-          `${join(this.path, name)} is no longer used by a command, but was not removed: ${found}`,
+          `${join(this.path, name)} is no longer used by a command, but was not removed: ${messageOf(thrown)}`,
         );
       } finally {
         entry?.release();

@@ -2,7 +2,6 @@
  * Spans by OpenTelemetry's API. Without an SDK in the process, which nothing here loads, a span is an object
  * that does nothing. Knows neither calls nor devices.
  */
-
 import {
   type Attributes,
   context,
@@ -41,8 +40,7 @@ export function inSpan<T>(options: SpanOptions, work: (span: Span) => Promise<T>
     try {
       return await work(span);
     } catch (thrown) {
-      const message = messageOf(thrown);
-      span.setStatus({ code: SpanStatusCode.ERROR, message });
+      span.setStatus({ code: SpanStatusCode.ERROR, message: messageOf(thrown) });
       throw thrown;
     } finally {
       span.end();

@@ -2,7 +2,6 @@
  * `blockdelta bench` and `blockdelta bench compare`: their options, output and exit codes. The suites, the statistics
  * and the reports are in bench/.
  */
-
 import { randomInt } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { Argument, type Command, InvalidArgumentError } from 'commander';

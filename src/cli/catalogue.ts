@@ -1,5 +1,4 @@
 /** `blockdelta catalogue`: lets an operator inspect and confirm the effect of lost catalogue rows. */
-
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { messageOf } from '../base/errors.js';

@@ -2,7 +2,6 @@
  * `blockdelta conformance`: runs the conformance suite against any driver and prints the report. Holds the
  * options, the output and the exit codes; the checks are in tools/conformance/.
  */
-
 import { randomInt } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { type Command, InvalidArgumentError, Option } from 'commander';

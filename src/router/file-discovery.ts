@@ -4,7 +4,6 @@
  * The file is polled: it may be replaced by a rename, or through the symbolic links of a ConfigMap, and a
  * watch of the kernel covers neither for certain. A file that cannot be used leaves the last list in force.
  */
-
 import { readFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import { messageOf } from '../base/errors.js';

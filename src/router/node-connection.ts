@@ -166,9 +166,8 @@ export class NodeConnection {
   }
 
   #unavailable(what: string, thrown: unknown): CsiError {
-    const reason = messageOf(thrown);
     return CsiError.unavailable(
-      `node '${this.id}' at ${this.address} ${what}: ${reason}. Call again when it is back`,
+      `node '${this.id}' at ${this.address} ${what}: ${messageOf(thrown)}. Call again when it is back`,
     );
   }
 

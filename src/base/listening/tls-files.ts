@@ -8,7 +8,6 @@
  * key, so an error is logged only when two polls in a row have found it. Used by the node's listener and
  * by the router's connections; knows neither.
  */
-
 import { createHash, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { createSecureContext, type SecureContext, type SecureContextOptions } from 'node:tls';

@@ -1,5 +1,4 @@
 /** `blockdelta doctor`: examines the node and the plugin, and says what is wrong and what to do about it. */
-
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { messageOf } from '../../base/errors.js';

@@ -4,7 +4,6 @@
  * Without --apply it only lists, also beside a running plugin. With --apply it holds the catalogue's lock, so that
  * no plugin runs or starts meanwhile, and finds the orphans again under the lock.
  */
-
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { messageOf } from '../../base/errors.js';

@@ -1,5 +1,4 @@
 /** `blockdelta volumes`, `snapshots` and `pools`: what this node holds, as a table or as JSON. */
-
 import type { Command } from 'commander';
 import { messageOf } from '../../base/errors.js';
 import { humanSize } from '../../base/human-size.js';

@@ -33,8 +33,7 @@ export function requestDecoder(type: protobuf.Type): (bytes: Buffer) => DecodedR
 }
 
 function refusalOf(typeName: string, thrown: unknown): CsiError {
-  const reason = messageOf(thrown);
-  return CsiError.invalidArgument(`the request is not a valid ${typeName}: ${reason}`, {
+  return CsiError.invalidArgument(`the request is not a valid ${typeName}: ${messageOf(thrown)}`, {
     cause: thrown,
   });
 }

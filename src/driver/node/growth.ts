@@ -166,6 +166,5 @@ export async function mountPointsOf(
 
 function carryOn({ volume, context }: FileSystemStaging, thrown: unknown): void {
   if (volume.awaitsGrowth) throw thrown;
-  const message = messageOf(thrown);
-  context.note({ growthFailure: message });
+  context.note({ growthFailure: messageOf(thrown) });
 }

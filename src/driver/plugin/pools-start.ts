@@ -112,9 +112,8 @@ async function poolStarter(
 }
 
 function unavailable(pool: string, thrown: unknown): CsiError {
-  const message = messageOf(thrown);
   return CsiError.failedPrecondition(
-    `pool '${pool}' could not be started: ${message}; the plugin tries again until that is repaired`,
+    `pool '${pool}' could not be started: ${messageOf(thrown)}; the plugin tries again until that is repaired`,
     { cause: thrown },
   );
 }

@@ -1,5 +1,4 @@
 /** Runs suites one after the other and collects what they found. */
-
 import { tmpdir } from 'node:os';
 import { messageOf } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
