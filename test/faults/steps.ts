@@ -46,8 +46,9 @@ const IDS: readonly (readonly [RegExp, string])[] = [
  */
 const DATABASE_WRITE = /^write\t[^\t]*\.sqlite(?:\.tmp)?(?:-wal|-journal)?$/;
 
-/** What a commit ends with, and what a checkpoint of the log begins with. */
+/** What a commit ends with, and what a checkpoint of the log begins with, after it has flushed the count of commits. */
 const LOG_SYNC = /^fsync\t[^\t]*\.sqlite-wal$/;
+const COUNT_SYNC = /^fdatasync\t[^\t]*\.sqlite-commits$/;
 const EIO = 5;
 
 /** Builds the library that is preloaded, unless it is there. Needs make and a compiler. */
@@ -146,7 +147,8 @@ export class Steps {
       const before = last;
       last = question;
       const goesOn = question === before && DATABASE_WRITE.test(question);
-      const isCheckpoint = LOG_SYNC.test(question) && !before.startsWith('write\t');
+      const isCheckpoint =
+        COUNT_SYNC.test(question) || (LOG_SYNC.test(question) && !before.startsWith('write\t'));
       if (goesOn) answer(0);
       else if (isCheckpoint && this.#postpones) answer(EIO);
       else this.#answer(question, answer);
