@@ -44,10 +44,10 @@ export function describeRetainedBases(context: ContractContext): void {
     const target = await context.snapshot(volumeId);
     await backend.retainBase(base, target);
     await backend.deleteSnapshot(base);
-    await backend.scanSource(target, base);
-    await rejectsWith(backend.scanSource(base, null), 'FAILED_PRECONDITION');
+    await backend.scan(target, base);
+    await rejectsWith(backend.scan(base, null), 'FAILED_PRECONDITION');
     await backend.dropBase(base);
-    await rejectsWith(backend.scanSource(target, base), 'FAILED_PRECONDITION');
+    await rejectsWith(backend.scan(target, base), 'FAILED_PRECONDITION');
   });
 }
 
@@ -107,7 +107,7 @@ async function compare(
 ): Promise<Tally> {
   const tally = new Tally();
   for (const base of bases) {
-    const delta = await scanAll(filler, await backend.scanSource(target.id, base.id));
+    const delta = await scanAll(filler, (await backend.scan(target.id, base.id)).source);
     tally.add(assertSound(base.image, target.image, delta, 'delta from a deleted base'));
   }
   return tally;

@@ -19,10 +19,10 @@ export function describeScans(context: ContractContext): void {
     const volumeId = await context.volume();
     const snapshotId = await context.snapshot(volumeId);
     const gone = newSnapshot();
-    await rejectsWith(backend.scanSource(gone, null), 'FAILED_PRECONDITION');
-    await rejectsWith(backend.scanSource(snapshotId, gone), 'FAILED_PRECONDITION');
+    await rejectsWith(backend.scan(gone, null), 'FAILED_PRECONDITION');
+    await rejectsWith(backend.scan(snapshotId, gone), 'FAILED_PRECONDITION');
     await backend.deleteSnapshot(snapshotId);
-    await rejectsWith(backend.scanSource(snapshotId, null), 'FAILED_PRECONDITION');
+    await rejectsWith(backend.scan(snapshotId, null), 'FAILED_PRECONDITION');
   });
 }
 
@@ -54,10 +54,10 @@ async function compareRounds(context: ContractContext, filler: NativePool): Prom
     if (cuts.length > 3) await backend.deleteSnapshot(cuts.shift()?.id ?? '');
     for (const [index, target] of cuts.entries()) {
       const zeros = SnapshotImage.zeros(VOLUME_BYTES);
-      const list = await scanAll(filler, await backend.scanSource(target.id, null));
+      const list = await scanAll(filler, (await backend.scan(target.id, null)).source);
       tally.add(assertSound(zeros, target.image, list, 'allocated'));
       for (const base of cuts.slice(0, index)) {
-        const delta = await scanAll(filler, await backend.scanSource(target.id, base.id));
+        const delta = await scanAll(filler, (await backend.scan(target.id, base.id)).source);
         tally.add(assertSound(base.image, target.image, delta, 'delta'));
       }
     }

@@ -21,8 +21,8 @@ import type {
   StorageCondition,
   TakenSnapshots,
 } from '../../src/driver/backends/backend.js';
+import { directScan, type SnapshotScan } from '../../src/driver/backends/snapshot-scan.js';
 import type { FileSystem } from '../../src/driver/host/file-systems.js';
-import type { ScanSource } from '../../src/driver/native/addon.js';
 
 export const BLOCK_BYTES = 4096;
 
@@ -233,37 +233,43 @@ export class MemoryBackend implements Backend {
     return retainedBase([snapshotId, content]);
   }
 
-  async retainedBases(): Promise<RetainedBases> {
+  async retainedBases(snapshotIds?: readonly string[]): Promise<RetainedBases> {
     const { bases, invalidatedBases } = this.storage;
-    const invalidated = [...invalidatedBases].map(([snapshotId, reason]) => ({
-      snapshotId,
-      reason,
-    }));
-    const usable = [...bases].filter(([id]) => !invalidatedBases.has(id)).map(retainedBase);
+    const isWanted = (id: string): boolean => snapshotIds?.includes(id) ?? true;
+    const invalidated = [...invalidatedBases]
+      .filter(([id]) => isWanted(id))
+      .map(([snapshotId, reason]) => ({ snapshotId, reason }));
+    const usable = [...bases]
+      .filter(([id]) => isWanted(id) && !invalidatedBases.has(id))
+      .map(retainedBase);
     return { usable, invalidated };
   }
 
-  async storeChanges(): Promise<null> {
+  pendingBases(): ReadonlyMap<string, unknown> {
+    return new Map();
+  }
+
+  neededFor(): null {
+    return null;
+  }
+
+  async beginList(): Promise<null> {
     return null;
   }
 
   async joinChanges(): Promise<void> {}
-
-  async discardChanges(): Promise<void> {}
 
   async dropBase(snapshotId: string): Promise<void> {
     this.storage.bases.delete(snapshotId);
     this.storage.invalidatedBases.delete(snapshotId);
   }
 
-  async scanSource(targetId: string, baseId: string | null): Promise<ScanSource> {
+  async scan(targetId: string, baseId: string | null): Promise<SnapshotScan> {
     const target = this.#snapshot(targetId);
-    return {
-      kind: 'extents',
-      sizeBytes: target.sizeBytes,
-      target: extents(target),
-      base: baseId === null ? null : extents(this.#base(baseId)),
-    };
+    const { sizeBytes } = target;
+    const base = baseId === null ? null : extents(this.#base(baseId));
+    const source = { kind: 'extents', sizeBytes, target: extents(target), base } as const;
+    return directScan(source, { targetBytes: sizeBytes });
   }
 
   /** What a writer on the device would do. Whole blocks only. */

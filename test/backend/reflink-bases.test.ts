@@ -3,13 +3,25 @@
  * and its stored lists around a deletion.
  */
 import assert from 'node:assert/strict';
-import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import { basename, join } from 'node:path';
 import { beforeEach } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { errorCode } from '../../src/base/errors.js';
+import { errorCode, SystemError } from '../../src/base/errors.js';
 import type { PoolEvent } from '../../src/driver/backends/backend.js';
 import type { ReflinkBackend } from '../../src/driver/backends/reflink/reflink-backend.js';
+import type { SnapshotScan } from '../../src/driver/backends/snapshot-scan.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { assertSound } from '../support/metadata-check.js';
 import { test } from '../support/running-plugin.js';
@@ -62,9 +74,8 @@ async function take(): Promise<string> {
 }
 
 async function store(targetId: string, baseId: string): Promise<void> {
-  let progress: object | null = null;
-  do progress = await backend.storeChanges(targetId, baseId, progress);
-  while (progress !== null);
+  const list = await backend.beginList(targetId, baseId);
+  while (list !== null && !(await list.step()));
 }
 
 async function remove(id: string, nextId: string | null): Promise<void> {
@@ -80,7 +91,7 @@ const imageOf = (id: string): SnapshotImage => {
 };
 
 async function assertSoundDelta(targetId: string, baseId: string): Promise<void> {
-  const delta = await scanAll(fixture.native, await backend.scanSource(targetId, baseId));
+  const delta = await scanAll(fixture.native, (await backend.scan(targetId, baseId)).source);
   assertSound(imageOf(baseId), imageOf(targetId), delta, `delta from ${baseId}`);
 }
 
@@ -91,18 +102,22 @@ function damage(list: string): void {
   writeFileSync(list, bytes);
 }
 
-const names = (): string[] => readdirSync(join(directory, 'bases')).sort();
+const lists = (): string[] => readdirSync(join(directory, 'lists')).sort();
+
+/** Without maps. */
+const names = (): string[] => lists().filter((name) => name.includes('.to.'));
 
 const usable = async (): Promise<string[]> =>
   (await backend.retainedBases()).usable.map(({ snapshotId }) => snapshotId).sort();
 
 test('what is retained of a snapshot is verified before the snapshot is removed', async () => {
   const [first, second, third] = await takeListed();
-  const list = join(directory, 'lists', `${second}.delta`);
+  const list = join(directory, 'lists', `${first}.to.${second}`);
   damage(list);
+  const damaged = readFileSync(list);
   await remove(first, second);
-  assert.ok(!existsSync(list), 'a damaged list is not kept');
-  assert.deepEqual(names(), [`${first}.to.${second}`]);
+  assert.ok(!readFileSync(list).equals(damaged), 'a damaged list is not kept');
+  assert.deepEqual(names(), [`${first}.to.${second}`, `${second}.to.${third}`].sort());
   await assertSoundDelta(third, first);
   await assertSoundDelta(second, first);
 });
@@ -110,10 +125,9 @@ test('what is retained of a snapshot is verified before the snapshot is removed'
 test('a stored list takes no more space for being retained', async () => {
   const [first, second] = [await take(), await take()];
   await store(second, first);
-  const inodeOf = (path: string) => readFileSync(path).toString('hex');
-  const before = inodeOf(join(directory, 'lists', `${second}.delta`));
+  const { ino } = statSync(join(directory, 'lists', `${first}.to.${second}`));
   await remove(first, second);
-  assert.equal(inodeOf(join(directory, 'bases', `${first}.to.${second}`)), before);
+  assert.equal(statSync(join(directory, 'lists', `${first}.to.${second}`)).ino, ino);
 });
 
 test('a newest snapshot is hidden until there is a next one', async () => {
@@ -165,10 +179,13 @@ test('a kill between any two steps of a deletion leaves a sound base, or none', 
   await assertSoundDelta(fourth, third);
   await backend.deleteSnapshot(third);
   for (const base of [second, third]) await assertSoundDelta(fourth, base);
-  const unfinished = join(directory, 'bases', `${first}.to.${fourth}.tmp`);
-  writeFileSync(unfinished, '');
+  const unfinished = [
+    join(directory, 'lists', `${first}.to.${fourth}.0123.tmp`),
+    join(directory, 'bases', `${first}.hidden.tmp`),
+  ];
+  for (const path of unfinished) writeFileSync(path, '');
   await backend.sweep();
-  assert.ok(!existsSync(unfinished));
+  assert.ok(!unfinished.some((path) => existsSync(path)));
 });
 
 test('a base that is dropped leaves the older ones usable', async () => {
@@ -189,7 +206,7 @@ test('a base that is dropped leaves the older ones usable', async () => {
   await backend.dropBase(second);
   assert.deepEqual(names(), [`${first}.to.${third}`, `${third}.to.${last}`].sort());
   for (const base of [first, third]) await assertSoundDelta(last, base);
-  await rejectsWith(backend.scanSource(last, second), 'FAILED_PRECONDITION');
+  await rejectsWith(backend.scan(last, second), 'FAILED_PRECONDITION');
   await backend.dropBase(third);
   assert.deepEqual(names(), [`${first}.to.${last}`]);
   await assertSoundDelta(last, first);
@@ -271,18 +288,12 @@ test('a damaged list invalidates its base and those before it, with the reason',
   const [first, second, last] = [await take(), await take(), await take()];
   await remove(first, second);
   await remove(second, last);
-  const path = join(directory, 'bases', `${second}.to.${last}`);
+  const path = join(directory, 'lists', `${second}.to.${last}`);
   damage(path);
-  const source = await backend.scanSource(last, second);
-  await assert.rejects(scanAll(fixture.native, source), { code: 'LIST_INVALID' });
-  await backend.discardChanges(path);
+  await rejectsWith(afterRefusal(last, second), 'NOT_FOUND', /its stored change list is damaged/);
+  await rejectsWith(backend.scan(last, second), 'NOT_FOUND', /its stored change list is damaged/);
   await rejectsWith(
-    backend.scanSource(last, second),
-    'NOT_FOUND',
-    /its stored change list is damaged/,
-  );
-  await rejectsWith(
-    backend.scanSource(last, first),
+    backend.scan(last, first),
     'NOT_FOUND',
     new RegExp(`snapshot ${second}.*damaged`),
   );
@@ -291,19 +302,54 @@ test('a damaged list invalidates its base and those before it, with the reason',
   assert.deepEqual(await backend.retainedBases(), { usable: [], invalidated: [] });
 });
 
+/** What is scanned instead when a stored list was refused, as the plugin asks for it. */
+async function afterRefusal(targetId: string, baseId: string): Promise<SnapshotScan | null> {
+  const scan = await backend.scan(targetId, baseId);
+  const failure = await scanAll(fixture.native, scan.source).then(
+    () => assert.fail('no list is refused'),
+    (thrown: unknown) => thrown as SystemError,
+  );
+  assert.equal(failure.code, 'LIST_INVALID');
+  let refusals = 0;
+  try {
+    return await scan.instead(failure, () => {
+      refusals += 1;
+    });
+  } finally {
+    assert.equal(refusals, 1);
+  }
+}
+
+test('a list that cannot be read this time stays, and so does the base that depends on it', async () => {
+  const [first, second] = [await take(), await take()];
+  await remove(first, second);
+  const path = join(directory, 'lists', `${first}.to.${second}`);
+  const scan = await backend.scan(second, first);
+  for (const [code, at] of [
+    ['EMFILE', path],
+    ['EIO', path],
+    ['ENOENT', directory],
+  ] as const) {
+    const failure = new SystemError(code, 'open', at, code);
+    assert.equal(await scan.instead(failure, assert.fail), null);
+  }
+  await assertSoundDelta(second, first);
+});
+
 test('a chain of lists from deleted snapshots that does not fit together gives no list', async () => {
   const [first, second, last] = [await take(), await take(), await take()];
   await remove(first, second);
   await remove(second, last);
-  const other = join(directory, 'bases', `${second}.to.${last}`);
-  const own = join(directory, 'bases', `${first}.to.${second}`);
+  const other = join(directory, 'lists', `${second}.to.${last}`);
+  const own = join(directory, 'lists', `${first}.to.${second}`);
   writeFileSync(other, readFileSync(own));
   for (const base of [first, second]) {
-    const source = await backend.scanSource(last, base);
+    const { source } = await backend.scan(last, base);
     await assert.rejects(scanAll(fixture.native, source), { code: 'LIST_INVALID' });
   }
   rmSync(own);
-  await rejectsWith(backend.scanSource(last, first), 'FAILED_PRECONDITION');
+  await rejectsWith(afterRefusal(last, first), 'NOT_FOUND', /change list is damaged/);
+  await rejectsWith(backend.scan(last, first), 'NOT_FOUND', /change list is damaged/);
 });
 
 test('a list that a request needs beyond the retained ones is made for it, once', async () => {
@@ -326,11 +372,7 @@ test('without change lists nothing is retained, and what was retained before is 
   assert.deepEqual(await backend.retainBase(second, third), {
     unretained: 'change lists are off (BLOCKDELTA_CHANGE_LISTS)',
   });
-  await rejectsWith(
-    backend.scanSource(third, first),
-    'FAILED_PRECONDITION',
-    /change lists are off/,
-  );
+  await rejectsWith(backend.scan(third, first), 'FAILED_PRECONDITION', /change lists are off/);
   await backend.stop();
   backend = await open();
   await assertSoundDelta(third, first);
@@ -351,7 +393,7 @@ test('a pool that runs low frees hidden snapshots, the oldest first, and says so
   while (events.length < 2) await delay(20);
   assert.match(events[0]?.message ?? '', new RegExp(`bytes free.*${older}.*full one`));
   assert.match(events[1]?.message ?? '', new RegExp(newer));
-  await rejectsWith(backend.scanSource(target, older), 'NOT_FOUND', /running out of space/);
+  await rejectsWith(backend.scan(target, older), 'NOT_FOUND', /running out of space/);
   const { usable: left, invalidated } = await backend.retainedBases();
   assert.deepEqual([left.length, invalidated.length], [0, 2]);
   const another = await take();
@@ -369,68 +411,98 @@ async function takeListed(): Promise<[string, string, string]> {
   return [first, middle, last];
 }
 
-const lists = (): string[] => readdirSync(join(directory, 'lists')).sort();
-
-/** The snapshots whose lists answer the request; null: it is answered from extents. */
+/** The lists that answer the request; null: it is answered from extents. */
 async function answeredBy(targetId: string, baseId: string): Promise<string[] | null> {
-  const source = await backend.scanSource(targetId, baseId);
-  if (source.kind !== 'lists') return null;
-  return source.paths.map((path) => basename(path, '.delta'));
+  const { source } = await backend.scan(targetId, baseId);
+  return source.kind === 'lists' ? source.paths.map((path) => basename(path)) : null;
 }
+
+const listOf = (baseId: string, targetId: string): string => `${baseId}.to.${targetId}`;
 
 test('the lists on both sides of a snapshot are joined before it is deleted', async () => {
   const [first, middle, last] = await takeListed();
-  assert.deepEqual(await answeredBy(last, first), [middle, last]);
+  const both = [listOf(first, middle), listOf(middle, last)];
+  assert.deepEqual(await answeredBy(last, first), both);
   await backend.joinChanges(middle, last);
-  assert.deepEqual(await answeredBy(last, first), [last]);
+  assert.deepEqual(await answeredBy(last, first), [listOf(first, last)]);
   await backend.deleteSnapshot(middle);
-  assert.deepEqual(await answeredBy(last, first), [last]);
+  assert.deepEqual(await answeredBy(last, first), [listOf(first, last)]);
+  assert.deepEqual(names(), [listOf(first, last)], 'nothing was retained of it');
 });
 
 test('a deletion that stops after the lists were joined leaves every request answered', async () => {
   const [first, middle, last] = await takeListed();
   await backend.joinChanges(middle, last);
-  assert.deepEqual(await answeredBy(middle, first), [middle]);
-  assert.equal(await answeredBy(last, middle), null);
+  assert.deepEqual(await answeredBy(middle, first), [listOf(first, middle)]);
+  assert.deepEqual(await answeredBy(last, middle), [listOf(middle, last)]);
   const found = lists();
   await backend.joinChanges(middle, last);
   assert.deepEqual(lists(), found);
-  await store(last, middle);
-  assert.deepEqual(await answeredBy(last, middle), [last]);
 });
 
 test('lists that are missing or damaged are not joined, and nothing is left of the attempt', async () => {
   const [first, middle, last] = await takeListed();
-  const path = join(directory, 'lists', `${middle}.delta`);
+  const path = join(directory, 'lists', listOf(first, middle));
   damage(path);
   const found = lists();
   await backend.joinChanges(middle, last);
   assert.deepEqual(lists(), found);
-  assert.deepEqual(await answeredBy(last, middle), [last]);
-  await backend.discardChanges(path);
+  assert.deepEqual(await answeredBy(last, middle), [listOf(middle, last)]);
+  assert.equal((await afterRefusal(middle, first))?.storedLists, 0);
   await backend.joinChanges(middle, last);
-  assert.deepEqual(await answeredBy(last, middle), [last]);
+  assert.deepEqual(await answeredBy(last, middle), [listOf(middle, last)]);
   assert.equal(await answeredBy(last, first), null);
 });
 
-test('a start removes what a kill has left of joining lists', async () => {
+test('a start removes what a kill has left of joining lists, and of a deletion', async () => {
   const [first, middle, last] = await takeListed();
-  const left = `${last}.delta.joined.tmp`;
+  const left = `${listOf(first, last)}.0123.tmp`;
   writeFileSync(join(directory, 'lists', left), '');
+  await backend.deleteSnapshot(last);
+  writeFileSync(join(directory, 'lists', `${last}.map`), '');
+  writeFileSync(join(directory, 'lists', listOf(middle, last)), '');
+  await backend.stop();
+  backend = await open();
   await backend.sweep();
-  assert.equal(lists().includes(left), false);
-  assert.deepEqual(await answeredBy(last, first), [middle, last]);
+  assert.deepEqual(names(), [listOf(first, middle)]);
+  assert.deepEqual(await answeredBy(middle, first), [listOf(first, middle)]);
 });
 
-test('a deletion removes the list that is being made of the snapshot', async () => {
-  const [, , last] = await takeListed();
-  for (const kind of ['map', 'delta', 'allocated']) {
-    writeFileSync(join(directory, 'lists', `${last}.${kind}.tmp`), '');
+/** Takes a snapshot of a volume whose every other block holds data: one extent each. */
+async function takeOfMany(): Promise<string> {
+  const file = openSync(join(directory, 'volumes', volumeId), 'r+');
+  for (let at = 0; at < SIZE; at += 2 * BLOCK)
+    writeSync(file, Buffer.alloc(BLOCK, taken.length + 1), 0, BLOCK, at);
+  fsyncSync(file);
+  closeSync(file);
+  const id = newSnapshot();
+  await backend.createSnapshots([{ volumeId, snapshotId: id }]);
+  return id;
+}
+
+test('a list that is given up, or whose snapshot is deleted meanwhile, leaves nothing', async () => {
+  const [first, middle] = [await takeOfMany(), await takeOfMany()];
+  const { native } = fixture;
+  const call = native.run.bind(native);
+  // As of a volume with far more extents.
+  native.run = (method, request) =>
+    call(
+      method,
+      method === 'buildChangeList' ? ({ ...(request as object), maxExtents: 1 } as never) : request,
+    );
+  try {
+    for (const end of ['abandon', 'delete'] as const) {
+      const list = await backend.beginList(middle, first);
+      assert.ok(list !== null && !(await list.step()));
+      assert.ok(lists().some((name) => name.endsWith('.tmp')));
+      if (end === 'abandon') await list.abandon();
+      else {
+        await backend.deleteSnapshot(middle);
+        await assert.rejects(list.step());
+      }
+      assert.deepEqual(lists(), []);
+    }
+  } finally {
+    native.run = call;
   }
-  await remove(last, null);
-  await backend.dropBase(last);
-  assert.deepEqual(
-    lists().filter((name) => name.startsWith(last)),
-    [],
-  );
 });

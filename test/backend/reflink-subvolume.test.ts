@@ -152,6 +152,7 @@ test('the first list, for which btrfs has no map, leaves nothing unfinished', as
     writeFileSync(at('volumes', volumeId), snapshotId, { flag: 'r+', flush: true });
     await backend.createSnapshots([{ volumeId, snapshotId }]);
   }
-  assert.equal(await backend.storeChanges(second, first, null), null);
-  assert.deepEqual(readdirSync(at('lists')), [`${second}.delta`]);
+  const list = await backend.beginList(second, first);
+  assert.equal(await list?.step(), true);
+  assert.deepEqual(readdirSync(at('lists')), [`${first}.to.${second}`]);
 });

@@ -130,10 +130,10 @@ test('a base is compared only with later snapshots of its own volume', async (po
   await pool.keepAndDelete(base);
   await pool.soundDelta(base, later);
   for (const target of [earlier, ofRestored, ofCloned]) {
-    const refused = pool.backend.scanSource(target.id, base.id);
+    const refused = pool.backend.scan(target.id, base.id);
     await rejectsWith(refused, 'FAILED_PRECONDITION', /make a full backup/);
   }
-  await rejectsWith(pool.backend.scanSource(base.id, null), 'FAILED_PRECONDITION');
+  await rejectsWith(pool.backend.scan(base.id, null), 'FAILED_PRECONDITION');
 });
 
 test('the list of a volume expanded since the base includes the new blocks', async (pool) => {
@@ -158,7 +158,7 @@ test('metadata that was restored or rewritten while the plugin was stopped inval
   await pool.next();
   assert.match(await pool.lossOf(base), /changed/);
   const target = await pool.cutOne(volume);
-  const refused = pool.backend.scanSource(target.id, base.id);
+  const refused = pool.backend.scan(target.id, base.id);
   await rejectsWith(refused, 'NOT_FOUND', /retained base because/);
 });
 
@@ -213,7 +213,7 @@ test('discards that were passed down before a power failure invalidate the bases
   assert.match(await pool.lossOf(base), /discards/);
   assert.equal(await pool.lossOf(other.base), '', 'it was not attached');
   const target = await pool.cutOne(volume);
-  const refused = pool.backend.scanSource(target.id, base.id);
+  const refused = pool.backend.scan(target.id, base.id);
   await rejectsWith(refused, 'NOT_FOUND', /retained base because/);
 });
 

@@ -60,11 +60,11 @@ async function assertAsAnswered({ pool, volume, snapshot, retained }: Scene): Pr
     invalidated.map(({ snapshotId }) => snapshotId),
     [retained.id],
   );
-  await rejectsWith(backend.scanSource(snapshot.id, retained.id), 'NOT_FOUND');
+  await rejectsWith(backend.scan(snapshot.id, retained.id), 'NOT_FOUND');
   volume.writeBlock(5);
   volume.sync();
   assert.ok(volume.read().equals(volume.image), 'the volume, written again');
-  await backend.scanSource(snapshot.id, null);
+  await backend.scan(snapshot.id, null);
 }
 
 test('a change that cannot be written to the metadata device is not confirmed', async (scene) => {

@@ -302,7 +302,7 @@ export class ThinPoolOnDisks {
 
   /** The list, which must miss nothing of what differs. */
   async soundDelta(base: ThinSnapshot, target: ThinSnapshot): Promise<MetadataAnswer> {
-    const list = await scanAll(this.native, await this.backend.scanSource(target.id, base.id));
+    const list = await scanAll(this.native, (await this.backend.scan(target.id, base.id)).source);
     assertSound(base.image, target.image, list, `list from ${base.id} to ${target.id}`);
     return list;
   }

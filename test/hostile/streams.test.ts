@@ -4,6 +4,7 @@ import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type * as grpc from '@grpc/grpc-js';
 import type { Backend } from '../../src/driver/backends/backend.js';
+import { directScan } from '../../src/driver/backends/snapshot-scan.js';
 import type { AsyncCatalogue } from '../../src/driver/catalogue/catalogue-client.js';
 import { createSnapshotMetadataService } from '../../src/driver/metadata/snapshot-metadata.js';
 import type { FillRequest } from '../../src/driver/native/addon.js';
@@ -99,10 +100,10 @@ async function start(
   const filler = new HeldFiller();
   const locks = new OperationLocks();
   const volume = volumeRecord();
-  const backend: Pick<Backend, 'scanSource'> = {
-    scanSource: async () => ({
-      ...{ kind: 'pattern', sizeBytes: SIZE_BYTES, extentBytes: 4096n, strideBytes: 8192n },
-    }),
+  const pattern = { kind: 'pattern', extentBytes: 4096n, strideBytes: 8192n } as const;
+  const backend: Pick<Backend, 'scan'> = {
+    scan: async () =>
+      directScan({ ...pattern, sizeBytes: SIZE_BYTES }, { targetBytes: SIZE_BYTES }),
   };
   const catalogue: Pick<AsyncCatalogue, 'snapshotById'> = {
     snapshotById: async (snapshotId) => ({

@@ -15,6 +15,7 @@ import {
   untilReleased,
 } from '../support/orchestrator.js';
 import type { Random } from '../support/random.js';
+import { listsTo } from '../support/stored-lists.js';
 import { PAGE_BYTES, TaggedImage } from '../support/tagged-image.js';
 import type { Entry, Written } from './ledger.js';
 
@@ -170,7 +171,7 @@ export class History {
 
   /** Resolves when the list of the snapshot is stored. */
   async #listed(snapshotId: string): Promise<void> {
-    while (!existsSync(join(this.pool, 'lists', `${snapshotId}.delta`))) await delay(20);
+    while (listsTo(join(this.pool, 'lists'), snapshotId).length === 0) await delay(20);
     this.acknowledged({ kind: 'other', what: 'the change list is stored' });
   }
 

@@ -6,8 +6,9 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { SerialQueue } from '../../src/base/serial-queue.js';
 import type { SnapshotMember } from '../../src/driver/backends/backend.js';
+import type { ListRules } from '../../src/driver/backends/retained/list-rules.js';
 import type { Bookmarks } from '../../src/driver/backends/thin/bookmarks/bookmarks.js';
-import type { ThinBases } from '../../src/driver/backends/thin/bookmarks/thin-bases.js';
+import type { ThinLists } from '../../src/driver/backends/thin/bookmarks/thin-lists.js';
 import type { AsyncLedger } from '../../src/driver/backends/thin/ledger/ledger-client.js';
 import type { Ledger } from '../../src/driver/backends/thin/ledger/sqlite-ledger.js';
 import { MetadataReader } from '../../src/driver/backends/thin/metadata/metadata-reader.js';
@@ -93,7 +94,8 @@ export class SimulatedProcess {
       ...{ ...parts, metadata, transactions, devices, copies, metadataPath },
       ...{ poolName: 'default', volumes: this.volumes },
       bookmarks: {} as Bookmarks,
-      bases: { snapshotIsGone: async () => undefined } as unknown as ThinBases,
+      lists: {} as ThinLists,
+      rules: { removed: async () => undefined } as unknown as ListRules,
     });
   }
 

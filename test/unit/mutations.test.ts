@@ -74,3 +74,15 @@ function titlesIn(text: string): RegExp[] {
 function escaped(text: string): string {
   return text.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&');
 }
+
+test('docs/soundness.md names a test for what it assumes of each kernel', () => {
+  const rows = [...read('docs/soundness.md').matchAll(/^\| K\d+ \| .* \| (.*) \|$/gm)];
+  assert.ok(rows.length > 10);
+  for (const [, cell = ''] of rows) {
+    for (const each of cell.split('; ')) {
+      const [, file = '', names = ''] = /^`([^`]+)` (.+)$/.exec(each) ?? [];
+      const titles = file.endsWith('.cc') ? names.split(', ') : [names];
+      for (const title of titles) assert.ok(read(file).includes(title), `${file}: ${title}`);
+    }
+  }
+});

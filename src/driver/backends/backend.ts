@@ -11,7 +11,7 @@
 
 import type { ReleaseWait } from '../host/device-release.js';
 import type { FileSystem } from '../host/file-systems.js';
-import type { ScanSource } from '../native/addon.js';
+import type { SnapshotScan } from './snapshot-scan.js';
 
 /** A volume as a block device of this node. */
 export interface Attachment {
@@ -228,36 +228,48 @@ export interface Backend {
     snapshotId: string,
     nextSnapshotId: string | null,
   ): Promise<RetainedBase | Unretained | null>;
-  retainedBases(): Promise<RetainedBases>;
+  /** All of them, or those of these snapshots. */
+  retainedBases(snapshotIds?: readonly string[]): Promise<RetainedBases>;
+  /** Deleted snapshots that the pool holds because their base is pending: usually one for each volume, or none. */
+  pendingBases(): ReadonlyMap<string, unknown>;
   /** Deletes a retained base, and the snapshot that is still held for it, usable or not. Succeeds if there is none. */
   dropBase(snapshotId: string): Promise<void>;
 
   /**
-   * Makes one step of storing what changed from a base to a target, both snapshots of one volume, so that
-   * later deltas need not look for it; or, without a base, what the target holds. Both stay as they are. A
-   * step takes a fraction of a second. Returns what the next step continues from, null if there is nothing
-   * left to do, or this backend stores nothing. After a failure it starts again from null.
+   * Begins to store what changed from a base to a target, both snapshots of one volume, so that later deltas need not
+   * look for it; or, without a base, what the target holds. Both stay as they are. Null: it is stored, there is no room
+   * for it, or this backend stores nothing.
    */
-  storeChanges(
+  beginList(
     targetSnapshotId: string,
     baseSnapshotId: string | null,
-    progress: object | null,
-  ): Promise<object | null>;
+  ): Promise<UnfinishedList | null>;
   /**
    * Before a snapshot is deleted: stores what differs between its neighbours, as far as that follows from
    * what is stored. Changes nothing otherwise, and does not look at the snapshots.
    */
   joinChanges(snapshotId: string, nextSnapshotId: string): Promise<void>;
-  /** Removes a stored list that a scan has refused with LIST_INVALID; `path` is that of the failure. */
-  discardChanges(path: string): Promise<void>;
 
   /**
-   * Where a scan reads its extents: from one snapshot, or from a target and a base, which may be a retained
-   * one. Plain data without handles, so the caller must prevent the snapshots from being deleted and the
-   * base from being dropped meanwhile. NOT_FOUND if the retained base was invalidated, FAILED_PRECONDITION
+   * The snapshot from which a list has to be made before a deleted base can be compared with the target; null: none has.
+   * The caller of scan holds its lock too. May change as long as the caller does not.
+   */
+  neededFor(targetSnapshotId: string, baseSnapshotId: string): string | null;
+  /**
+   * How one snapshot is scanned, or a target and a base, which may be a retained one. The source is plain data
+   * without handles, so the caller must prevent the snapshots from being deleted and the base from being dropped
+   * meanwhile. NOT_FOUND if the retained base was invalidated, FAILED_PRECONDITION
    * if there is no sound scan for another reason.
    */
-  scanSource(targetSnapshotId: string, baseSnapshotId: string | null): Promise<ScanSource>;
+  scan(targetSnapshotId: string, baseSnapshotId: string | null): Promise<SnapshotScan>;
+}
+
+/** A list that is being stored. */
+export interface UnfinishedList {
+  /** One step, a fraction of a second. True: the list is stored. After a failure nothing is left of it. */
+  step(): Promise<boolean>;
+  /** Removes what is there of it. */
+  abandon(): Promise<void>;
 }
 
 /** What remains of a deleted snapshot so that it can still be the base of a delta. */

@@ -27,14 +27,10 @@ export function retainedBaseCalls(database: SqliteConnection) {
     listRetainedBases: reads((pool: string): RetainedBaseRecord[] =>
       database.all(`${SELECT} WHERE pool = ? ORDER BY sequence`, pool).map(rows.retainedBaseRow),
     ),
-    /** The valid bases of a volume, in the order in which the snapshots were taken. */
+    /** Those of a volume. */
     retainedBasesOf: reads((pool: string, volumeId: string): RetainedBaseRecord[] =>
       database
-        .all(
-          `${SELECT} WHERE pool = ? AND volume_id = ? AND invalid_reason IS NULL ORDER BY sequence`,
-          pool,
-          volumeId,
-        )
+        .all(`${SELECT} WHERE pool = ? AND volume_id = ? ORDER BY sequence`, pool, volumeId)
         .map(rows.retainedBaseRow),
     ),
     invalidateRetainedBase: freesSpace((snapshotId: string, reason: string, timeNs: bigint): void =>

@@ -76,6 +76,7 @@ export const CATALOGUE_STEPS: readonly string[] = [
     CHECK ((invalid_reason IS NULL) = (invalid_ns IS NULL))
   ) STRICT;
   CREATE INDEX retained_bases_by_pool ON retained_bases(pool, sequence);
+  CREATE INDEX retained_bases_by_volume ON retained_bases(volume_id, sequence);
 
   CREATE TABLE stagings (
     volume_id TEXT NOT NULL REFERENCES volumes(volume_id) ON DELETE CASCADE,

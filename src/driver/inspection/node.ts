@@ -15,8 +15,8 @@ import {
   mountsOfDevice,
   readMountInfo,
 } from '../../base/system/mountinfo.js';
+import type { DirectoryFile } from '../backends/directory-files.js';
 import { OpenDirectories } from '../backends/reflink/open-directories.js';
-import type { PoolFile } from '../backends/reflink/pool-files.js';
 import { PoolLayout } from '../backends/reflink/pool-layout.js';
 import { poolListing } from '../backends/reflink/pool-listing.js';
 import { poolUsage, statOrNull } from '../backends/reflink/pool-space.js';
@@ -214,7 +214,7 @@ async function inspectReflink(
   const opened = await OpenDirectories.open(onThisThread, layout);
   try {
     const { volumes, snapshots, ...leftovers } = await poolListing(onThisThread, opened, layout);
-    const held = (directory: string) => (file: PoolFile) => ({
+    const held = (directory: string) => (file: DirectoryFile) => ({
       id: file.name,
       sizeBytes: file.sizeBytes,
       usedBytes: file.allocatedBytes,

@@ -19,13 +19,14 @@ import {
 import type { MessageWriter, RequestOf, Service, StreamContext } from '../../base/csi/service.js';
 import { CsiError, SystemError } from '../../base/errors.js';
 import type { Backend } from '../backends/backend.js';
+import type { SnapshotScan } from '../backends/snapshot-scan.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { SnapshotRecord } from '../catalogue/records.js';
-import type { ScanSource } from '../native/addon.js';
 import type { ScanThreads } from '../native/scan-threads.js';
 import type { ChangeListMaker } from '../volumes/change-list-maker.js';
 import { type OperationLocks, shared, snapshotKey } from '../volumes/operation-locks.js';
 import { snapshotDeleting } from '../volumes/ready-volume.js';
+import { lockedForDelta } from './delta-locks.js';
 import type { ScanKind, ScanObserver } from './scan-observer.js';
 import { scan } from './scanner.js';
 
@@ -35,7 +36,7 @@ export interface SnapshotMetadataDependencies {
   scanThreads: ScanThreads;
   backendOf(pool: string): Backend;
   /** Makes the list of a snapshot that a request has found none for, or a damaged one. Absent: lists are off. */
-  changeLists?: Pick<ChangeListMaker, 'schedule' | 'replace'> | undefined;
+  changeLists?: Pick<ChangeListMaker, 'schedule' | 'refused'> | undefined;
   observer?: ScanObserver | undefined;
 }
 
@@ -86,18 +87,14 @@ async function delta(
   requirePresent(request.target_snapshot_id, 'target_snapshot_id');
   const baseId = requireString(request.base_snapshot_id, 'base_snapshot_id');
   const targetId = requireString(request.target_snapshot_id, 'target_snapshot_id');
-  const keys = [shared(snapshotKey(baseId)), shared(snapshotKey(targetId))];
-  await deps.locks.run(
-    keys,
-    async () => {
-      const base = await findBase(deps, baseId);
-      const target = await findSnapshot(deps, targetId);
-      assertOrdered(base, target);
-      const params = parseParams(request, target);
-      await stream(deps, { target, base, params }, context, writer);
-    },
-    context.signal,
-  );
+  const work = async (): Promise<void> => {
+    const base = await findBase(deps, baseId);
+    const target = await findSnapshot(deps, targetId);
+    assertOrdered(base, target);
+    const params = parseParams(request, target);
+    await stream(deps, { target, base, params }, context, writer);
+  };
+  await lockedForDelta(deps, { targetId, baseId }, work, context.signal);
 }
 
 async function findSnapshot(
@@ -177,17 +174,9 @@ function parseParams(request: MetadataRequest, target: SnapshotRecord): Metadata
  * A snapshot file that was truncated or extended is no longer the snapshot. That applies to the base too:
  * where it has lost data it reads as zeros, and zeros in the target would seem unchanged.
  */
-function assertWhole({ target, base }: ScanJob, source: ScanSource): void {
-  if (source.kind === 'lists' && source.thin !== null) {
-    assertSize(target, source.sizeBytes);
-    return;
-  }
-  if (source.kind !== 'files' && source.kind !== 'lists') {
-    assertSize(target, source.sizeBytes);
-    return;
-  }
-  if (source.target !== null) assertSize(target, source.target.sizeBytes);
-  if (base !== null && source.base !== null) assertSize(base, source.base.sizeBytes);
+function assertWhole({ target, base }: ScanJob, { targetBytes, baseBytes }: SnapshotScan): void {
+  assertSize(target, targetBytes);
+  if (base !== null && baseBytes !== null) assertSize(base, baseBytes);
 }
 
 function assertSize(snapshot: ScanBase, found: bigint): void {
@@ -212,27 +201,6 @@ interface ScanJob {
 
 const kindOf = (base: ScanBase | null): ScanKind => (base === null ? 'allocated' : 'delta');
 
-/**
- * What to scan in place of stored lists of which one was refused: the files, or, as a retained base has none, what
- * other lists there are. Null: the scan failed for another reason. What was sent so far came from lists that were
- * verified, so it stands. Throws the reason if there is no other sound source.
- */
-async function withoutLists(
-  deps: SnapshotMetadataDependencies,
-  { target, base }: ScanJob,
-  source: ScanSource,
-  thrown: unknown,
-): Promise<ScanSource | null> {
-  if (source.kind !== 'lists' || !(thrown instanceof SystemError)) return null;
-  if (source.target === null && source.thin === null) return null;
-  if (thrown.code !== 'LIST_INVALID' && !source.paths.includes(thrown.path)) return null;
-  await deps.changeLists?.replace(target, kindOf(base), thrown);
-  if (source.target !== null && (base === null || source.base !== null)) {
-    return { kind: 'files', target: source.target, base: source.base };
-  }
-  return deps.backendOf(target.pool).scanSource(target.snapshotId, base?.snapshotId ?? null);
-}
-
 /** A list may be joined with another while it is read, and one of another chain may be damaged as well. */
 const MAX_SOURCES = 4;
 
@@ -244,17 +212,17 @@ async function stream(
 ): Promise<void> {
   const { target, base, params } = job;
   const backend = deps.backendOf(target.pool);
-  const source = await backend.scanSource(target.snapshotId, base?.snapshotId ?? null);
-  assertWhole(job, source);
+  const first = await backend.scan(target.snapshotId, base?.snapshotId ?? null);
+  assertWhole(job, first);
   const turn = { group: target.pool, peer: context.peer, signal: context.signal };
-  const storedLists = source.kind === 'lists' ? source.paths.length : 0;
+  const { storedLists } = first;
   const scanned = { chunks: 0, extents: 0, rescans: 0, unprovedBytes: 0n };
   const sums = { entries: 0, entryBytes: 0n, ...scanned, storedLists };
   const kind = kindOf(base);
   let startingOffset = params.startingOffset;
-  const send = async (from: ScanSource): Promise<void> => {
+  const send = async ({ source }: SnapshotScan): Promise<void> => {
     const options = { ...params, startingOffset, turn };
-    for await (const { bytes, result } of scan(deps.scanThreads, from, options)) {
+    for await (const { bytes, result } of scan(deps.scanThreads, source, options)) {
       sums.chunks += 1;
       sums.entries += result.entries;
       sums.entryBytes += result.entryBytes;
@@ -267,13 +235,16 @@ async function stream(
   };
   deps.observer?.scanStarted(kind, sums, params.startingOffset > 0n);
   try {
-    let from = source;
+    let from = first;
     for (let count = 1; ; count += 1) {
       try {
         await send(from);
         break;
       } catch (thrown) {
-        const other = count < MAX_SOURCES ? await withoutLists(deps, job, from, thrown) : null;
+        if (!(thrown instanceof SystemError) || count === MAX_SOURCES) throw thrown;
+        const other = await from.instead(thrown, () =>
+          deps.changeLists?.refused(target, kind, thrown),
+        );
         if (other === null) throw thrown;
         // From the start of a range that was found and not sent yet.
         from = other;
@@ -283,13 +254,13 @@ async function stream(
     if (thrown instanceof SystemError) {
       // A missing file is only a symptom if the whole pool is unavailable, or has dropped the base: report that.
       await backend.check();
-      if (base?.isRetained === true) await backend.scanSource(target.snapshotId, base.snapshotId);
+      if (base?.isRetained === true) await backend.scan(target.snapshotId, base.snapshotId);
     }
     throw thrown;
   } finally {
     deps.observer?.scanEnded(kind, sums);
     // Not before the end: both would read the same maps at once.
-    if (source.kind === 'files') deps.changeLists?.schedule(target.snapshotId, kind);
+    if (first.wantsList) deps.changeLists?.schedule(target.snapshotId, kind);
     context.note(sums);
   }
 }

@@ -45,6 +45,7 @@ import { OperationLocks } from '../volumes/operation-locks.js';
 import { PoolUsageLog } from '../volumes/pool-usage.js';
 import { type ReconcileReport, reconcile } from '../volumes/reconcile.js';
 import { RetainedBases } from '../volumes/retained-bases.js';
+import { RetentionTimer } from '../volumes/retention-timer.js';
 import { SnapshotManager } from '../volumes/snapshot-manager.js';
 import { LostRows } from '../volumes/unknown-objects.js';
 import { VolumeManager } from '../volumes/volume-manager.js';
@@ -167,6 +168,9 @@ async function compose(
     observe: metrics?.scans.listProblem.bind(metrics.scans),
   });
   teardown.add(() => changeLists.stop());
+  const retention = new RetentionTimer({ pools: () => registry.all, retainedBases, logger });
+  teardown.add(() => retention.stop());
+  retention.start();
   const usage = new PoolUsageLog({ pools: () => registry.all, logger });
   teardown.add(() => usage.stop());
   await usage.start();

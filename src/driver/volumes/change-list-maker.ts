@@ -10,6 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { bestEffort } from '../../base/best-effort.js';
 import { CsiError, type SystemError } from '../../base/errors.js';
 import type { Logger } from '../../base/logger.js';
+import type { UnfinishedList } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { SnapshotRecord } from '../catalogue/records.js';
@@ -39,6 +40,11 @@ interface WantedList {
   kind: ListKind;
 }
 
+interface Making {
+  list: UnfinishedList;
+  baseId: string | null;
+}
+
 /** The lists that wait; beyond it, requests for lists are dropped. */
 const MAX_WAITING = 1024;
 
@@ -58,19 +64,13 @@ export class ChangeListMaker {
     });
   }
 
-  /** Removes the list that a scan has refused, and asks for a new one. Does not fail. */
-  async replace(
-    { snapshotId, pool }: SnapshotRecord,
-    kind: ListKind,
-    refusal: SystemError,
-  ): Promise<void> {
-    const { logger, registry } = this.deps;
-    logger.warn(
+  /** A scan has refused a list, which was removed: asks for a new one. */
+  refused({ snapshotId, pool }: SnapshotRecord, kind: ListKind, refusal: SystemError): void {
+    this.deps.logger.warn(
       { snapshotId, pool, path: refusal.path, err: refusal },
       'a stored change list is not used; the scan goes on with the extents, and the list is made again',
     );
     this.deps.observe?.(kind, 'refused');
-    await bestEffort(() => registry.owning(pool).discardChanges(refusal.path));
     this.schedule(snapshotId, kind);
   }
 
@@ -99,33 +99,52 @@ export class ChangeListMaker {
     }
   }
 
-  async #make({ snapshotId, kind }: WantedList): Promise<void> {
+  async #make(wanted: WantedList): Promise<void> {
+    let making: Making | null = null;
+    try {
+      do {
+        const began = performance.now();
+        making = await this.#step(wanted, making);
+        await this.#pause(performance.now() - began);
+      } while (making !== null && !this.#stopped.signal.aborted);
+    } finally {
+      const { list } = making ?? {};
+      if (list !== undefined) await bestEffort(() => list.abandon());
+    }
+  }
+
+  /** Null: the list is stored, or not wanted any more. */
+  async #step(wanted: WantedList, making: Making | null): Promise<Making | null> {
+    const { snapshotId, kind } = wanted;
     const { catalogue, locks, registry, retainedBases } = this.deps;
-    let progress: object | null = null;
-    do {
-      const target = await catalogue.snapshotById(snapshotId);
-      if (target?.state !== 'ready') return;
-      const backend = registry.owning(target.pool);
-      const base = kind === 'delta' ? await heldBefore(catalogue, backend, target) : null;
-      if (kind === 'delta' && base === null) return;
-      const baseId = base?.snapshotId ?? null;
-      const keys = [snapshotId, baseId].filter((id) => id !== null);
-      const began = performance.now();
-      const from: object | null = progress;
-      const step = (): Promise<object | null> => backend.storeChanges(snapshotId, baseId, from);
-      progress = await locks.run(
-        keys.map((id) => shared(snapshotKey(id))),
-        step,
-      );
-      if (progress === null && kind === 'delta') {
-        await retainedBases.completePending(backend, target);
-      }
-      await this.#pause(performance.now() - began);
-    } while (progress !== null && !this.#stopped.signal.aborted);
+    const target = await catalogue.snapshotById(snapshotId);
+    if (target?.state !== 'ready') return abandoned(making);
+    const backend = registry.owning(target.pool);
+    const base = kind === 'delta' ? await heldBefore(catalogue, backend, target) : null;
+    if (kind === 'delta' && base === null) return abandoned(making);
+    const baseId = base?.snapshotId ?? null;
+    // The snapshot from which it was being made is deleted.
+    if (making !== null && making.baseId !== baseId) await abandoned(making);
+    const keys = [snapshotId, baseId].filter((id) => id !== null);
+    const left = await locks.run(
+      keys.map((id) => shared(snapshotKey(id))),
+      async () => {
+        const list =
+          making?.baseId === baseId ? making.list : await backend.beginList(snapshotId, baseId);
+        return list === null || (await list.step()) ? null : { list, baseId };
+      },
+    );
+    if (left === null && kind === 'delta') await retainedBases.completePending(backend, target);
+    return left;
   }
 
   async #pause(ms: number): Promise<void> {
     const { signal } = this.#stopped;
     await delay(ms, undefined, { signal }).catch(() => undefined);
   }
+}
+
+async function abandoned(making: Making | null): Promise<null> {
+  await making?.list.abandon();
+  return null;
 }

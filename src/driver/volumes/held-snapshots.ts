@@ -15,11 +15,12 @@ export async function pendingBases(
   backend: Backend,
   volumeId: string,
 ): Promise<RetainedBaseRecord[]> {
-  const { usable } = await backend.retainedBases();
-  const pending = new Set(usable.filter((base) => base.pending).map((base) => base.snapshotId));
+  const pending = backend.pendingBases();
   if (pending.size === 0) return [];
   const records = await catalogue.retainedBasesOf(backend.pool, volumeId);
-  return records.filter(({ snapshotId }) => pending.has(snapshotId));
+  return records.filter(
+    ({ snapshotId, invalidated }) => invalidated === null && pending.has(snapshotId),
+  );
 }
 
 export async function heldBefore(

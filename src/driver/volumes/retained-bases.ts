@@ -25,6 +25,9 @@ export interface RetainedBasesDependencies {
 }
 
 export class RetainedBases {
+  /** When each pool was settled last, unless bases were added since. */
+  readonly #settledMs = new Map<string, number>();
+
   constructor(private readonly deps: RetainedBasesDependencies) {}
 
   /**
@@ -54,47 +57,70 @@ export class RetainedBases {
     await this.#completeBefore(backend, snapshot, null);
   }
 
-  /** As `settle`, after a deletion. A failure is logged, because the deletion itself has succeeded. */
-  async prune(backend: Backend): Promise<void> {
+  /**
+   * Applies the limits to the bases of volumes after a deletion, and completes what is pending of them. A failure is
+   * logged, because the deletion itself has succeeded.
+   */
+  async prune(backend: Backend, volumeIds: readonly string[]): Promise<void> {
+    const { catalogue, logger } = this.deps;
+    const { pool } = backend;
+    this.#settledMs.delete(pool);
     try {
-      await this.settle(backend);
+      for (const volumeId of new Set(volumeIds)) {
+        await this.#judge(backend, () => catalogue.retainedBasesOf(pool, volumeId), 'some');
+        for (const { snapshotId } of await pendingBases(catalogue, backend, volumeId))
+          await this.#completeLater(backend, snapshotId);
+      }
     } catch (thrown) {
-      const { logger } = this.deps;
       logger.warn(
-        { pool: backend.pool, err: thrown },
-        'could not apply the limits of retained bases; the next deletion or start tries again',
+        { pool, err: thrown },
+        'could not apply the limits of retained bases; they are applied again within a minute',
       );
     }
   }
 
   /**
-   * Makes the catalogue and the pool agree on the retained bases, and removes those over the limits.
-   * Skips bases that are being read, created or removed at the moment; the next call handles them.
+   * Makes the catalogue and the pool agree on the retained bases, removes those over the limits, and completes what is
+   * pending. Looks at the whole pool. Skips bases that are being read, created or removed at the moment; the next call
+   * handles them.
    */
   async settle(backend: Backend): Promise<void> {
-    // An invalidation may make others necessary: of the bases whose lists lead through that one.
-    for (let round = 0; round < MAX_ROUNDS; round += 1) {
-      if (!(await this.#settleOnce(backend))) break;
-    }
-    await this.#completeAll(backend);
+    const { catalogue } = this.deps;
+    this.#settledMs.set(backend.pool, Date.now());
+    await this.#judge(backend, () => catalogue.listRetainedBases(backend.pool), 'all');
+    for (const snapshotId of [...backend.pendingBases().keys()])
+      await this.#completeLater(backend, snapshotId);
   }
 
-  /** Whether anything was invalidated. */
-  async #settleOnce(backend: Backend): Promise<boolean> {
-    const { catalogue, limits } = this.deps;
-    // In this order, because a base that is created in between is in the pool before it has a record.
-    const records = await catalogue.listRetainedBases(backend.pool);
-    const held = await backend.retainedBases();
-    const nowNs = now();
-    const verdicts = judgeBases({ records, held, limits, nowNs });
-    for (const verdict of verdicts) await this.#carryOut(backend, verdict);
-    const valid = records.filter(({ invalidated }) => invalidated === null);
-    const recorded = new Set(valid.map(idOf));
-    const unrecorded = [...held.usable, ...held.invalidated]
-      .map(idOf)
-      .filter((id) => !recorded.has(id));
-    for (const snapshotId of unrecorded) await this.#dropUnrecorded(backend, snapshotId);
-    return verdicts.some(({ invalidation }) => invalidation !== null);
+  /** As `settle`, if a deletion came since the last time, or after an hour, because bases age. */
+  async settleIfDue(backend: Backend): Promise<void> {
+    const settledMs = this.#settledMs.get(backend.pool);
+    if (settledMs === undefined || Date.now() - settledMs > LONGEST_UNSETTLED_MS)
+      await this.settle(backend);
+  }
+
+  /** @param extent whether the records are those of the whole pool */
+  async #judge(
+    backend: Backend,
+    recordsNow: () => Promise<RetainedBaseRecord[]>,
+    extent: 'all' | 'some',
+  ): Promise<void> {
+    // An invalidation may make others necessary: of the bases whose lists lead through that one.
+    for (let round = 0; round < MAX_ROUNDS; round += 1) {
+      // In this order, because a base that is created in between is in the pool before it has a record.
+      const records = await recordsNow();
+      const held = await backend.retainedBases(extent === 'all' ? undefined : records.map(idOf));
+      const { limits } = this.deps;
+      const verdicts = judgeBases({ records, held, limits, nowNs: now() });
+      for (const verdict of verdicts) await this.#carryOut(backend, verdict);
+      const valid = records.filter(({ invalidated }) => invalidated === null);
+      const recorded = new Set(valid.map(idOf));
+      const unrecorded = [...held.usable, ...held.invalidated]
+        .map(idOf)
+        .filter((id) => !recorded.has(id));
+      for (const snapshotId of unrecorded) await this.#dropUnrecorded(backend, snapshotId);
+      if (!verdicts.some(({ invalidation }) => invalidation !== null)) return;
+    }
   }
 
   async #remove(backend: Backend, snapshot: SnapshotRecord): Promise<NewRetainedBase | null> {
@@ -181,15 +207,13 @@ export class RetainedBases {
     }
   }
 
-  async #completeAll(backend: Backend): Promise<void> {
+  /** If there is a later snapshot by now. */
+  async #completeLater(backend: Backend, pendingId: string): Promise<void> {
     const { catalogue } = this.deps;
-    const { usable } = await backend.retainedBases();
-    for (const { snapshotId } of usable.filter((base) => base.pending)) {
-      const record = await catalogue.retainedBaseById(snapshotId);
-      if (record === null) continue;
-      const newest = await catalogue.snapshotAfter(record.volumeId, record.sequence);
-      if (newest !== null) await this.#completeBefore(backend, newest, null);
-    }
+    const record = await catalogue.retainedBaseById(pendingId);
+    if (record === null) return;
+    const next = await catalogue.snapshotAfter(record.volumeId, record.sequence);
+    if (next !== null) await this.#completeBefore(backend, next, null);
   }
 
   async #complete(
@@ -270,6 +294,7 @@ export class RetainedBases {
 
 /** Bases whose lists lead through each other are invalidated in as many rounds at most; the next call goes on. */
 const MAX_ROUNDS = 3;
+const LONGEST_UNSETTLED_MS = 3_600_000;
 /** How long a deletion waits for that of the next snapshot, which may store a list. */
 const NEXT_IS_DELETED_MS = 60_000;
 

@@ -244,7 +244,10 @@ export async function deleteSnapshots(
   } finally {
     release();
   }
-  await retainedBases.prune(backend);
+  await retainedBases.prune(
+    backend,
+    set.members.map(({ volumeId }) => volumeId),
+  );
 }
 
 async function lockToDelete(

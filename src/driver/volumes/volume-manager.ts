@@ -81,7 +81,7 @@ export class VolumeManager {
     await catalogue.setVolumeState(volumeId, 'deleting');
     await backend.deleteVolume(volumeId);
     await catalogue.removeVolume(volumeId);
-    await retainedBases.prune(backend);
+    await retainedBases.prune(backend, [volumeId]);
   }
 
   async #createLocked(request: VolumeRequest): Promise<VolumeRecord> {

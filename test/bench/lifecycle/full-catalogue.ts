@@ -1,9 +1,10 @@
 /**
- * A pool and a catalogue of many volumes and snapshots, written directly: rows and sparse files, within seconds. What
- * a plugin would need hours for.
+ * A pool and a catalogue of many volumes and snapshots, half of which are deleted and retained as bases, written
+ * directly: rows and sparse files, within seconds. What a plugin would need hours for.
  */
 import { closeSync, ftruncateSync, mkdirSync, openSync, writeFileSync } from 'node:fs';
 import { newSnapshotId, newVolumeId, nodeKey } from '../../../src/base/csi/handles.js';
+import { listName } from '../../../src/driver/backends/retained/list-directory.js';
 import {
   catalogueCalls,
   catalogueDefinition,
@@ -18,6 +19,7 @@ export interface CatalogueSize {
 const POOL_ID = '00000000-0000-4000-8000-000000000000';
 /** Their sum is held against what the pool has room for. */
 const VOLUME_BYTES = 2 ** 20;
+const LIST_BYTES = 4096;
 const CAPABILITIES = JSON.stringify([{ accessType: 'block', accessMode: 'SINGLE_NODE_WRITER' }]);
 
 /**
@@ -32,7 +34,7 @@ export function fillCatalogue(
   { volumes, snapshots }: CatalogueSize,
 ): void {
   mkdirSync(state, { recursive: true });
-  for (const name of ['volumes', 'snapshots', 'initialized']) mkdirSync(`${pool}/${name}`);
+  for (const name of ['volumes', 'snapshots', 'initialized', 'lists']) mkdirSync(`${pool}/${name}`);
   writeFileSync(`${pool}/pool-id`, `${POOL_ID}\n`);
   const sound = SoundDatabase.open(catalogueDefinition(`${state}/catalogue.sqlite`));
   const database = sound.connection;
@@ -40,6 +42,7 @@ export function fillCatalogue(
   calls.registerPool(poolName, POOL_ID);
   writeFileSync(`${pool}/pool-owner`, `${calls.uuid()}\n`);
   const key = nodeKey(nodeId);
+  const deletedNs = BigInt(Date.now()) * 1_000_000n;
   const ids = Array.from({ length: volumes }, () => newVolumeId(key));
   database.transaction(() => {
     for (const id of ids) {
@@ -52,14 +55,22 @@ export function fillCatalogue(
       sparseFile(`${pool}/volumes/${id}`, VOLUME_BYTES);
       sparseFile(`${pool}/initialized/${id}`, 0);
     }
-    for (let index = 0; index < snapshots; index += 1) {
-      const id = newSnapshotId(key);
+    const taken = Array.from({ length: snapshots }, () => newSnapshotId(key));
+    for (const [index, id] of taken.entries()) {
       database.run(
         `INSERT INTO snapshots (snapshot_id, name, volume_id, pool, size_bytes, state, creation_time_ns, parameters, pristine)
          VALUES (?, ?, ?, ?, ?, 'ready', 1, '{}', 0)`,
         ...[id, `filler ${id}`, ids[index % ids.length], poolName, VOLUME_BYTES],
       );
-      sparseFile(`${pool}/snapshots/${id}`, VOLUME_BYTES);
+      // The oldest of each volume: a snapshot of the same volume follows after one of each of the others.
+      const next = taken[index + volumes];
+      if (index >= snapshots / 2 || next === undefined) {
+        sparseFile(`${pool}/snapshots/${id}`, VOLUME_BYTES);
+        continue;
+      }
+      sparseFile(`${pool}/lists/${listName({ baseId: id, targetId: next })}`, LIST_BYTES);
+      const base = { snapshotId: id, deletedNs, storedBytes: BigInt(LIST_BYTES) };
+      calls.removeSnapshot(id, { ...base, invalidReason: null });
     }
   });
   sound.close();

@@ -7,9 +7,11 @@ import { destinationOf } from '../../../src/base/csi/routed-calls.js';
 import { createLogger } from '../../../src/base/logger.js';
 import { parseListen } from '../../../src/base/settings/tls.js';
 import type { Backend } from '../../../src/driver/backends/backend.js';
+import { directScan } from '../../../src/driver/backends/snapshot-scan.js';
 import type { AsyncCatalogue } from '../../../src/driver/catalogue/catalogue-client.js';
 import type { SnapshotRecord } from '../../../src/driver/catalogue/records.js';
 import { createSnapshotMetadataService } from '../../../src/driver/metadata/snapshot-metadata.js';
+import type { ScanSource } from '../../../src/driver/native/addon.js';
 import { NativePool } from '../../../src/driver/native/pool.js';
 import { ScanThreads } from '../../../src/driver/native/scan-threads.js';
 import type { RoutedListen } from '../../../src/driver/plugin/connections.js';
@@ -30,13 +32,16 @@ export interface BenchSnapshot {
 
 /** Serves SnapshotMetadata on the endpoint that the parent gave, until the parent ends. */
 export async function serveScans(
-  scanSource: Backend['scanSource'],
+  sourceOf: (snapshotId: string, baseId: string | null) => Promise<ScanSource>,
   snapshotOf: (snapshotId: string) => BenchSnapshot,
 ): Promise<void> {
   const endpoint = givenEndpoint();
   const filler = new NativePool(SCAN_THREADS);
   await filler.warm();
-  const backend: Pick<Backend, 'scanSource'> = { scanSource };
+  const backend: Pick<Backend, 'scan'> = {
+    scan: async (targetId, baseId) =>
+      directScan(await sourceOf(targetId, baseId), { targetBytes: snapshotOf(targetId).sizeBytes }),
+  };
   const catalogue: Pick<AsyncCatalogue, 'snapshotById'> = {
     snapshotById: async (snapshotId) => recordOf(snapshotId, snapshotOf(snapshotId)),
   };

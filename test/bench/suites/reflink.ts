@@ -3,7 +3,6 @@
  * beside programs that only scan both extent maps and merge them, or only compare bytes.
  */
 
-import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { readAllocated, readDelta } from '../../../src/tools/bench/list-reader.js';
@@ -21,6 +20,7 @@ import { run } from '../../../src/tools/bench/run.js';
 import { type Settings, type Suite, shuffledRounds } from '../../../src/tools/bench/suite.js';
 import { BLOCK, type Volume, Volumes } from '../../../src/tools/bench/volumes.js';
 import { Workspace } from '../../../src/tools/bench/workspace.js';
+import { listsTo } from '../../support/stored-lists.js';
 import { type CompiledPeer, compilePeer } from '../peers.js';
 import { ProcessMeter } from '../process-meter.js';
 import { sizeOfExtents, writeBlocks, writeExtents } from '../storage/fragments.js';
@@ -191,7 +191,7 @@ class Bed {
     if (this.lists === 'off') return id;
     const before = await this.meter.cpuMs();
     const deadline = Date.now() + LIST_TIMEOUT_MS;
-    while (!existsSync(join(this.pool, 'lists', `${id}.delta`))) {
+    while (listsTo(join(this.pool, 'lists'), id).length === 0) {
       if (Date.now() > deadline) {
         throw new Error(`the plugin stored no change list of ${id} within ${LIST_TIMEOUT_MS} ms`);
       }

@@ -5,10 +5,13 @@ import { CsiError, SystemError } from '../../../src/base/errors.js';
 import { ChangeListMaker } from '../../../src/driver/volumes/change-list-maker.js';
 import { OperationLocks, snapshotKey } from '../../../src/driver/volumes/operation-locks.js';
 
-type Step = [target: string, base: string | null, progress: unknown];
+type Step = [target: string, base: string | null, number: number];
 
 /** A volume with snapshots s1, s2, s3; the pool needs two steps for each list. */
-function world(fails: (target: string) => boolean = () => false) {
+function world(
+  fails: (target: string) => boolean = () => false,
+  onStep: (number: number) => Promise<void> = async () => undefined,
+) {
   const ids = ['s1', 's2', 's3'];
   const record = (id: string | undefined) =>
     id === undefined
@@ -18,7 +21,7 @@ function world(fails: (target: string) => boolean = () => false) {
           sequence: BigInt(ids.indexOf(id) * 10),
         };
   const steps: Step[] = [];
-  const discarded: string[] = [];
+  const abandoned: string[] = [];
   /** Snapshots before which pending bases were completed. */
   const completed: string[] = [];
   /** Deleted snapshots of the volume that the pool still holds, by their sequence. */
@@ -26,22 +29,26 @@ function world(fails: (target: string) => boolean = () => false) {
   const catalogue = {
     snapshotById: async (id: string) => record(ids.find((each) => each === id)),
     retainedBasesOf: async () =>
-      [...pending].map(([snapshotId, sequence]) => ({ snapshotId, volumeId: 'v', sequence })),
+      [...pending].map(([snapshotId, sequence]) => ({
+        ...{ snapshotId, volumeId: 'v', sequence, invalidated: null },
+      })),
     snapshotBefore: async (_volume: string, sequence: bigint) =>
       record(ids[Number(sequence) / 10 - 1]),
   };
   const backend = {
-    retainedBases: async () => ({
-      usable: [...pending.keys()].map((snapshotId) => ({ snapshotId, pending: true })),
-      invalidated: [],
-    }),
-    storeChanges: async (target: string, base: string | null, progress: object | null) => {
-      steps.push([target, base, progress]);
-      if (fails(target)) throw CsiError.internal('broken');
-      return progress === null ? { step: 1 } : null;
-    },
-    discardChanges: async (path: string) => {
-      discarded.push(path);
+    pendingBases: () => pending,
+    beginList: async (target: string, base: string | null) => {
+      let made = 0;
+      return {
+        step: async () => {
+          made += 1;
+          steps.push([target, base, made]);
+          await onStep(made);
+          if (fails(target)) throw CsiError.internal('broken');
+          return made === 2;
+        },
+        abandon: async () => void abandoned.push(`${base} ${target}`),
+      };
     },
   };
   const locks = new OperationLocks();
@@ -56,7 +63,7 @@ function world(fails: (target: string) => boolean = () => false) {
     observe: (kind: string, problem: string) => problems.push(`${kind} ${problem}`),
   };
   const maker = new ChangeListMaker(deps as never);
-  return { maker, locks, steps, discarded, problems, completed, pending };
+  return { maker, locks, ids, steps, abandoned, problems, completed, pending };
 }
 
 test('a list is made from the snapshot before, step by step', async () => {
@@ -64,8 +71,8 @@ test('a list is made from the snapshot before, step by step', async () => {
   maker.schedule('s2');
   await maker.idle();
   assert.deepEqual(steps, [
-    ['s2', 's1', null],
-    ['s2', 's1', { step: 1 }],
+    ['s2', 's1', 1],
+    ['s2', 's1', 2],
   ]);
 });
 
@@ -89,8 +96,8 @@ test('what a snapshot holds is listed without another snapshot, also of the firs
   maker.schedule('gone', 'allocated');
   await maker.idle();
   assert.deepEqual(steps, [
-    ['s1', null, null],
-    ['s1', null, { step: 1 }],
+    ['s1', null, 1],
+    ['s1', null, 2],
   ]);
 });
 
@@ -105,6 +112,33 @@ test('a snapshot that is being deleted is left alone, and the next one gets its 
     steps.map(([target]) => target),
     ['s3', 's3'],
   );
+});
+
+test('a list is given up when one of its snapshots is deleted meanwhile, and at a stop', async () => {
+  for (const [gone, after] of [
+    ['s3', []],
+    [
+      's2',
+      [
+        ['s3', 's1', 1],
+        ['s3', 's1', 2],
+      ],
+    ],
+  ] as const) {
+    const made: ReturnType<typeof world> = world(undefined, async (number) => {
+      if (number === 1 && made.steps.length === 1) made.ids.splice(made.ids.indexOf(gone), 1);
+    });
+    made.maker.schedule('s3');
+    await made.maker.idle();
+    assert.deepEqual(made.steps, [['s3', 's2', 1], ...after]);
+    assert.deepEqual(made.abandoned, ['s2 s3']);
+  }
+  const stopped: ReturnType<typeof world> = world(undefined, async () => {
+    void stopped.maker.stop();
+  });
+  stopped.maker.schedule('s2');
+  await stopped.maker.idle();
+  assert.deepEqual(stopped.abandoned, ['s1 s2']);
 });
 
 test('a failure ends only its own list', async () => {
@@ -122,12 +156,11 @@ test('a failure ends only its own list', async () => {
   assert.deepEqual(problems, ['delta not made', 'delta not made']);
 });
 
-test('a refused list is removed and made again', async () => {
-  const { maker, steps, discarded, problems } = world();
+test('a refused list is made again', async () => {
+  const { maker, steps, problems } = world();
   const refusal = new SystemError('LIST_INVALID', 'scan', '/pool/lists/s3.delta', 'damaged');
-  await maker.replace({ snapshotId: 's3', pool: 'p' } as never, 'delta', refusal);
+  maker.refused({ snapshotId: 's3', pool: 'p' } as never, 'delta', refusal);
   await maker.idle();
-  assert.deepEqual(discarded, ['/pool/lists/s3.delta']);
   assert.deepEqual(problems, ['delta refused']);
   assert.equal(steps.length, 2);
 });

@@ -130,6 +130,7 @@ test('a start drops bases without a record, and invalidates records without a ba
   await its.backend.deleteSnapshot(unknown.snapshotId);
   await its.catalogue.removeSnapshot(unknown.snapshotId, null);
   await its.snapshots.delete(missing.snapshotId);
+  await reconcile(its.deps);
   assert.deepEqual([...its.backend.storage.bases.keys()], [missing.snapshotId]);
   await its.backend.dropBase(missing.snapshotId);
   assert.deepEqual((await reconcile(its.deps)).differences, []);
@@ -146,6 +147,25 @@ test('a pool that cannot list its bases fails no deletion, and the failure is lo
   assert.equal(its.log[0]?.['level'], 'warn');
   const report = await reconcile(its.deps);
   assert.match(report.differences[0] ?? '', /retained bases of pool 'default' is unfinished/);
+});
+
+test('a deletion looks at the bases of its volume alone; the pool is settled when it is due', async (t) => {
+  const [volume, other] = [await its.volume(), await its.volume()];
+  const lost = await its.snapshot(other);
+  await its.snapshots.delete(lost.snapshotId);
+  its.backend.storage.invalidatedBases.set(lost.snapshotId, 'the pool was repaired');
+  const list = t.mock.method(its.catalogue, 'listRetainedBases');
+  const deleted = await its.snapshot(volume);
+  await its.snapshots.delete(deleted.snapshotId);
+  await its.volumes.delete(volume.volumeId);
+  assert.equal(list.mock.callCount(), 0);
+  assert.deepEqual(await retainedIds(), [lost.snapshotId]);
+  const { retainedBases } = its.deps;
+  await retainedBases.settleIfDue(its.backend);
+  assert.deepEqual(await retainedIds(), []);
+  const looks = list.mock.callCount();
+  await retainedBases.settleIfDue(its.backend);
+  assert.equal(list.mock.callCount(), looks);
 });
 
 test('a snapshot whose creation was not completed is deleted without a base', async () => {

@@ -1,16 +1,20 @@
 /**
  * Frees the blocks of hidden snapshots when a reflink pool runs low, oldest first, before a writer of a volume
- * meets ENOSPC. Looks at the pool's free space ten times a second while it holds any, and otherwise not at all.
+ * meets ENOSPC. Looks at the pool's free space while it holds any, the more often the less there is.
  *
  * Knows nothing of volumes and records: the next change of retained bases finds what is gone.
  */
 import type { OnEvent } from '../backend.js';
+import type { ListRules } from '../retained/list-rules.js';
+import { type ListFiles, lowWater } from './list-files.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
-import { lowWater, type RetainedLists } from './retained-lists.js';
 
-/** At 2 GB/s a volume writes a fifth of the smallest low water mark in this time. */
-const PROBE_INTERVAL_MS = 100;
+/** Volumes are not expected to write faster. */
+const BYTES_PER_MS = 2_000_000n;
+/** In this time a volume writes a fifth of the smallest low water mark. */
+const SHORTEST_INTERVAL_MS = 100;
+const LONGEST_INTERVAL_MS = 10_000;
 /** After a probe that has failed: the pool cannot be reached. */
 const RETRY_INTERVAL_MS = 5000;
 
@@ -22,7 +26,8 @@ export class LowSpaceGuard {
   constructor(
     private readonly pool: string,
     private readonly directory: PoolDirectory,
-    private readonly retained: RetainedLists,
+    private readonly rules: ListRules,
+    private readonly files: Pick<ListFiles, 'giveUp'>,
     private readonly onEvent: OnEvent | undefined,
   ) {}
 
@@ -55,27 +60,32 @@ export class LowSpaceGuard {
 
   /** When to probe again; null: not before another snapshot is hidden. */
   async #probe(): Promise<number | null> {
+    const { held } = this.rules;
+    if (held.size === 0) return null;
     return this.directory.use(async (opened) => {
-      if (!(await this.#isLow(opened))) {
-        return (await this.retained.hidden(opened)).size > 0 ? PROBE_INTERVAL_MS : null;
-      }
-      const hidden = await this.retained.hiddenOldestFirst(opened);
-      for (const snapshotId of hidden) {
-        if (this.#isStopped || !(await this.#isLow(opened))) break;
+      let room = await this.#room(opened);
+      const oldestFirst = [...(room < 0n ? held : [])].sort(([, a], [, b]) =>
+        a.takenAt < b.takenAt ? -1 : 1,
+      );
+      for (const [snapshotId] of oldestFirst) {
+        if (this.#isStopped || room >= 0n) break;
         await this.#free(opened, snapshotId);
+        room = await this.#room(opened);
       }
-      return hidden.length > 0 ? PROBE_INTERVAL_MS : null;
+      const interval = Math.max(SHORTEST_INTERVAL_MS, Number(room / BYTES_PER_MS) / 2);
+      return Math.min(interval, LONGEST_INTERVAL_MS);
     });
   }
 
-  async #isLow(opened: OpenDirectories): Promise<boolean> {
+  /** How much can be written until the pool is low; negative: it is. */
+  async #room(opened: OpenDirectories): Promise<bigint> {
     const { totalBytes, freeBytes } = await this.directory.space(opened);
-    return freeBytes < lowWater(totalBytes);
+    return freeBytes - lowWater(totalBytes);
   }
 
   async #free(opened: OpenDirectories, snapshotId: string): Promise<void> {
     const before = await this.directory.space(opened);
-    await this.retained.dropFile(opened, snapshotId);
+    await this.rules.giveUp(snapshotId, () => this.files.giveUp(snapshotId));
     this.onEvent?.({
       level: 'warn',
       message:

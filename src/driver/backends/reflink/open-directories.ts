@@ -8,8 +8,8 @@
  * unmounting the pool. Knows directories, not what they hold.
  */
 import { closeSync } from 'node:fs';
-import { mkdir, open, readFile } from 'node:fs/promises';
-import { basename, dirname } from 'node:path';
+import { readFile } from 'node:fs/promises';
+import { basename } from 'node:path';
 import { errorCode, SystemError } from '../../../base/errors.js';
 import type { NativeRunner } from '../../native/pool.js';
 import { PoolLayout } from './pool-layout.js';
@@ -89,17 +89,6 @@ export class OpenDirectories {
         replaced.replaceAll(new RegExp(`${pathOf(directory)}(?!\\d)`, 'g'), () => directory.path),
       text,
     );
-  }
-}
-
-/** A directory in the pool's, unless it exists; durable when it resolves, whoever made it. */
-export async function makeDirectory(path: string): Promise<void> {
-  await mkdir(path, { recursive: true, mode: 0o700 });
-  const parent = await open(dirname(path));
-  try {
-    await parent.sync();
-  } finally {
-    await parent.close();
   }
 }
 

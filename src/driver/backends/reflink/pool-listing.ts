@@ -5,19 +5,19 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { NativeRunner } from '../../native/pool.js';
+import { type DirectoryFile, filesIn } from '../directory-files.js';
+import { marksIn } from './deleted-marks.js';
 import type { OpenDirectories } from './open-directories.js';
-import { filesIn, type PoolFile } from './pool-files.js';
 import { isCopyName, isObjectName, isTemporaryName, type PoolLayout } from './pool-layout.js';
 import { statOrNull } from './pool-space.js';
-import { hiddenIn, retainedContents } from './retained-contents.js';
 
 /** Inode number of the top of a subvolume on btrfs. */
 const SUBVOLUME_TOP = 256n;
 
 export interface PoolListing {
-  volumes: PoolFile[];
+  volumes: DirectoryFile[];
   /** Without those that are deleted and whose files stay as the base of deltas. */
-  snapshots: PoolFile[];
+  snapshots: DirectoryFile[];
   /** Paths of files that an interrupted call has left. */
   temporary: string[];
   /** Paths of copies of the subvolume `volumes` that an interrupted call has left, on btrfs. */
@@ -49,8 +49,8 @@ export async function poolListing(
     }
   }
   // Read last: a snapshot that is being deleted is hidden before it loses its row.
-  const hidden = hiddenIn(await retainedContents(native, opened));
-  listing.snapshots = listing.snapshots.filter(({ name }) => !hidden.has(name));
+  const marks = await marksIn(opened);
+  listing.snapshots = listing.snapshots.filter(({ name }) => marks.get(name) !== 'hidden');
   for (const name of (await readdir(layout.root)).filter(isCopyName)) {
     const found = await statOrNull(join(layout.root, name));
     if (found === null) continue;

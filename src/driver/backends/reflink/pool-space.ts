@@ -7,8 +7,8 @@ import { stat, statfs } from 'node:fs/promises';
 import { errorCode } from '../../../base/errors.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { PoolCapacity, PoolStatistics } from '../backend.js';
+import { type DirectoryFile, filesIn } from '../directory-files.js';
 import { type PoolSpace, poolAccount, type SpacePolicy } from '../pool-account.js';
-import { filesIn, type PoolFile } from './pool-files.js';
 import { isObjectName, type PoolLayout } from './pool-layout.js';
 
 const MINIMUM_VOLUME_BYTES = 1n << 20n;
@@ -64,11 +64,11 @@ export async function volumeBytes(native: NativeRunner, layout: PoolLayout): Pro
   return { written, unwritten };
 }
 
-async function volumeFiles(native: NativeRunner, layout: PoolLayout): Promise<PoolFile[]> {
+async function volumeFiles(native: NativeRunner, layout: PoolLayout): Promise<DirectoryFile[]> {
   return (await filesIn(native, layout.volumes)).filter(({ name }) => isObjectName(name));
 }
 
-function unwrittenBytes({ allocatedBytes, sizeBytes }: PoolFile): bigint {
+function unwrittenBytes({ allocatedBytes, sizeBytes }: DirectoryFile): bigint {
   return allocatedBytes < sizeBytes ? sizeBytes - allocatedBytes : 0n;
 }
 

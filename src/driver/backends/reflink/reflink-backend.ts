@@ -11,7 +11,6 @@ import { CsiError } from '../../../base/errors.js';
 import type { ReleaseWait } from '../../host/device-release.js';
 import type { FileSystem } from '../../host/file-systems.js';
 import { recognizedFileSystem } from '../../host/superblock.js';
-import type { ScanSource } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type {
   Attachment,
@@ -27,20 +26,22 @@ import type {
   SnapshotMember,
   StorageCondition,
   TakenSnapshots,
+  UnfinishedList,
   Unretained,
 } from '../backend.js';
+import type { DirectoryFile } from '../directory-files.js';
 import type { SpacePolicy } from '../pool-account.js';
-import { ChangeLists } from './change-lists.js';
+import { ListRules } from '../retained/list-rules.js';
+import { directScan, listScan, type SnapshotScan } from '../snapshot-scan.js';
 import { CommittedSpace } from './committed-space.js';
 import { InitializedMarks } from './initialized-marks.js';
+import { ListFiles } from './list-files.js';
+import { ListMaker } from './list-maker.js';
 import { LowSpaceGuard } from './low-space-guard.js';
 import { PoolDirectory, type ReflinkPoolOptions } from './pool-directory.js';
-import type { PoolFile } from './pool-files.js';
 import { isCopyName, isTemporaryName, temporary } from './pool-layout.js';
 import { poolListing } from './pool-listing.js';
 import { poolCapacity, poolStatistics, statOrNull } from './pool-space.js';
-import { sweepBases } from './retained-contents.js';
-import { RetainedLists } from './retained-lists.js';
 import { SnapshotFiles } from './snapshot-files.js';
 import { SpaceReservations } from './space-reservations.js';
 import { VolumeFiles } from './volume-files.js';
@@ -55,8 +56,9 @@ export class ReflinkBackend implements Backend {
   readonly #marks: InitializedMarks;
   readonly #committed: CommittedSpace;
   readonly #reservations: SpaceReservations;
-  readonly #lists: ChangeLists;
-  readonly #retained: RetainedLists;
+  readonly #stored: ListFiles;
+  readonly #maker: ListMaker;
+  readonly #rules: ListRules;
   readonly #guard: LowSpaceGuard;
   readonly #storesChanges: boolean;
 
@@ -73,9 +75,21 @@ export class ReflinkBackend implements Backend {
     this.#volumes = new VolumeFiles(native, pool, this.#directory);
     this.#snapshots = new SnapshotFiles(native, pool, this.#directory, this.#volumes);
     this.#marks = new InitializedMarks(native, this.#directory);
-    this.#lists = new ChangeLists(native, this.#directory);
-    this.#retained = new RetainedLists(native, this.#directory, this.#snapshots, this.#lists);
-    this.#guard = new LowSpaceGuard(pool, this.#directory, this.#retained, options.onEvent);
+    this.#stored = new ListFiles(native, this.#directory, this.#snapshots);
+    this.#rules = new ListRules(this.#stored, pool);
+    this.#maker = new ListMaker({
+      native,
+      directory: this.#directory,
+      files: this.#stored,
+      onMade: (list) => this.#rules.made(list),
+    });
+    this.#guard = new LowSpaceGuard(
+      pool,
+      this.#directory,
+      this.#rules,
+      this.#stored,
+      options.onEvent,
+    );
     this.#storesChanges = options.changeLists ?? false;
     this.#committed = new CommittedSpace(native);
     this.#reservations = new SpaceReservations(this.#committed, this.#directory, options);
@@ -87,6 +101,7 @@ export class ReflinkBackend implements Backend {
 
   async start(expected: 'any' | 'existing' = 'any'): Promise<void> {
     await this.#directory.start(expected);
+    await this.#rules.load();
     this.#reservations.start();
     this.#guard.start();
   }
@@ -164,12 +179,9 @@ export class ReflinkBackend implements Backend {
   }
 
   async deleteSnapshot(snapshotId: string): Promise<void> {
-    await this.#directory.use(async (opened) => {
-      if (await this.#retained.needsFile(opened, snapshotId)) return;
-      await this.#snapshots.delete(snapshotId);
-      await this.#lists.remove(opened, snapshotId);
-      await this.#retained.fileIsGone(opened, snapshotId);
-    });
+    if (this.#rules.needsHeld(snapshotId)) return;
+    await this.#directory.use((opened) => this.#stored.removeSnapshot(opened, snapshotId));
+    await this.#rules.removed(snapshotId);
   }
 
   checkSnapshot(snapshotId: string, sizeBytes: bigint): Promise<void> {
@@ -251,8 +263,7 @@ export class ReflinkBackend implements Backend {
         swept.push(name);
       }
       await this.#marks.sweep(opened);
-      await this.#lists.sweep(opened);
-      await sweepBases(this.#native, opened);
+      await this.#stored.sweep(opened);
       await rm(temporary(layout.identityFile), { force: true });
       return swept;
     });
@@ -263,61 +274,76 @@ export class ReflinkBackend implements Backend {
     nextId: string | null,
   ): Promise<RetainedBase | Unretained | null> {
     if (!this.#storesChanges) return { unretained: LISTS_ARE_OFF };
-    const retained = await this.#retained.retain(snapshotId, nextId);
+    const retained = await this.#rules.retain(snapshotId, nextId);
     if (nextId === null) this.#guard.start();
     return retained;
   }
 
-  retainedBases(): Promise<RetainedBases> {
-    return this.#directory.use((opened) => this.#retained.all(opened));
+  async retainedBases(snapshotIds?: readonly string[]): Promise<RetainedBases> {
+    return this.#rules.all(snapshotIds);
+  }
+
+  pendingBases(): ReadonlyMap<string, unknown> {
+    return this.#rules.held;
   }
 
   dropBase(snapshotId: string): Promise<void> {
-    return this.#retained.drop(snapshotId);
+    return this.#rules.drop(snapshotId);
   }
 
-  async scanSource(targetId: string, baseId: string | null): Promise<ScanSource> {
-    const retained = baseId === null ? null : await this.#fromRetained(targetId, baseId);
-    if (retained !== null) return retained;
-    const files = await this.#snapshots.scanSource(targetId, baseId);
-    if (!this.#storesChanges) return files;
-    return (await this.#lists.sourceFor(targetId, baseId, files)) ?? files;
+  neededFor(targetId: string, baseId: string): string | null {
+    return this.#storesChanges ? this.#rules.neededFor(targetId, baseId) : null;
   }
 
-  async storeChanges(
-    targetId: string,
-    baseId: string | null,
-    progress: object | null,
-  ): Promise<object | null> {
-    if (!this.#storesChanges) return null;
-    const files = await this.#snapshots.scanSource(targetId, baseId);
-    return this.#lists.step(targetId, baseId, files, progress);
-  }
-
-  async joinChanges(snapshotId: string, nextId: string): Promise<void> {
-    if (this.#storesChanges) await this.#lists.join(snapshotId, nextId);
-  }
-
-  async discardChanges(path: string): Promise<void> {
-    if (!(await this.#retained.discard(path))) await this.#lists.discard(path);
-  }
-
-  async #holds(snapshotId: string): Promise<boolean> {
-    return this.#directory.use(async ({ layout }) => {
-      const { state } = await this.#native.run('fileState', { path: layout.snapshot(snapshotId) });
-      return state !== null;
+  async scan(targetId: string, baseId: string | null): Promise<SnapshotScan> {
+    const isGone = baseId !== null && this.#rules.isGone(baseId);
+    const files = await this.#snapshots.files(targetId, isGone ? null : baseId);
+    if (isGone && !this.#storesChanges) {
+      throw CsiError.failedPrecondition(
+        `no delta from snapshot ${baseId} to ${targetId}: ${LISTS_ARE_OFF}; make a full backup`,
+      );
+    }
+    const { target, base } = files;
+    const { sizeBytes } = target;
+    const sizes = { targetBytes: sizeBytes, baseBytes: base?.sizeBytes ?? null };
+    const paths = this.#storesChanges ? await this.#listPaths(targetId, baseId) : null;
+    if (paths === null) return directScan(files, { ...sizes, wantsList: true });
+    return listScan({
+      ...sizes,
+      source: { kind: 'lists', sizeBytes, paths, targetId, baseId, target, base, thin: null },
+      discard: (path) => this.#discard(path),
+      direct: isGone ? null : directScan(files, sizes),
+      again: () => this.scan(targetId, baseId),
     });
   }
 
-  /** Null: the pool holds the base itself, or nothing of it. */
-  async #fromRetained(targetId: string, baseId: string): Promise<ScanSource | null> {
-    if (await this.#holds(baseId)) return null;
-    if ((await this.#retained.find(baseId)) === null) return null;
-    const { target } = await this.#snapshots.scanSource(targetId, null);
-    if (this.#storesChanges) return this.#retained.sourceFor(targetId, baseId, target);
-    throw CsiError.failedPrecondition(
-      `no delta from snapshot ${baseId} to ${targetId}: ${LISTS_ARE_OFF}; make a full backup`,
-    );
+  async #listPaths(targetId: string, baseId: string | null): Promise<string[] | null> {
+    if (baseId !== null) {
+      const lists = await this.#rules.listsFor(targetId, baseId);
+      return lists?.map((list) => this.#stored.lists.path(list)) ?? null;
+    }
+    const path = this.#stored.allocatedPath(targetId);
+    return (await this.#stored.head(path)) === null ? null : [path];
+  }
+
+  async beginList(targetId: string, baseId: string | null): Promise<UnfinishedList | null> {
+    if (!this.#storesChanges) return null;
+    const isStored =
+      baseId === null
+        ? (await this.#stored.head(this.#stored.allocatedPath(targetId))) !== null
+        : this.#rules.isStored(baseId, targetId);
+    if (isStored || (await this.#stored.lacksRoom()) !== null) return null;
+    return this.#maker.begin(targetId, baseId, await this.#snapshots.files(targetId, baseId));
+  }
+
+  async joinChanges(snapshotId: string, nextId: string): Promise<void> {
+    if (this.#storesChanges) await this.#rules.bridge(snapshotId, nextId);
+  }
+
+  async #discard(path: string): Promise<void> {
+    const ends = this.#stored.lists.endsOf(path);
+    if (ends !== null) await this.#rules.discard(ends);
+    else await this.#stored.discardAllocated(path);
   }
 
   /** Reserves what the volume's file will grow by, while `make` creates or grows it. */
@@ -330,4 +356,4 @@ export class ReflinkBackend implements Backend {
 
 const LISTS_ARE_OFF = 'change lists are off (BLOCKDELTA_CHANGE_LISTS)';
 
-const objectOf = ({ name, sizeBytes }: PoolFile): PoolObject => ({ id: name, sizeBytes });
+const objectOf = ({ name, sizeBytes }: DirectoryFile): PoolObject => ({ id: name, sizeBytes });

@@ -67,7 +67,7 @@ export class SnapshotFiles {
   }
 
   /** For a scan: paths through the mount point, and the identity that workers check after opening them. */
-  async scanSource(
+  async files(
     targetId: string,
     baseId: string | null,
   ): Promise<Extract<ScanSource, { kind: 'files' }>> {

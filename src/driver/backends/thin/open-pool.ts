@@ -7,9 +7,9 @@ import { SerialQueue } from '../../../base/serial-queue.js';
 import { withTimeout } from '../../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { OnEvent } from '../backend.js';
+import { ListRules } from '../retained/list-rules.js';
 import { Bookmarks } from './bookmarks/bookmarks.js';
-import { RetainedSteps } from './bookmarks/retained-steps.js';
-import { ThinBases } from './bookmarks/thin-bases.js';
+import { ThinLists } from './bookmarks/thin-lists.js';
 import type { OpenLedger } from './ledger/ledger-client.js';
 import { MetadataReader } from './metadata/metadata-reader.js';
 import { attachedVolumes, recoverDevices } from './pool/device-mapper.js';
@@ -50,8 +50,8 @@ export class OpenPool {
   readonly volumes: ThinVolumes;
   readonly snapshots: ThinSnapshots;
   readonly bookmarks: Bookmarks;
-  readonly bases: ThinBases;
-  readonly steps: RetainedSteps;
+  readonly lists: ThinLists;
+  readonly rules: ListRules;
   readonly #monitor: PoolMonitor;
   readonly #deps: OpenPoolDependencies;
 
@@ -86,15 +86,17 @@ export class OpenPool {
       metadataPath,
       poolName: pool.pool,
       onEvent,
+      onInvalid: (snapshotId, reason) => this.rules.lost(snapshotId, reason),
     });
-    this.steps = new RetainedSteps(native, metadataPath, deps.directory);
-    this.bases = new ThinBases({
-      ledger,
-      metadata,
+    this.lists = new ThinLists({
+      ...parts,
+      native,
+      directory: deps.directory,
+      metadataPath,
       poolName: pool.pool,
       bookmarks: this.bookmarks,
-      steps: this.steps,
     });
+    this.rules = new ListRules(this.lists, pool.pool);
     this.snapshots = new ThinSnapshots({
       ...parts,
       copies,
@@ -102,7 +104,8 @@ export class OpenPool {
       poolName: pool.pool,
       volumes: this.volumes,
       bookmarks: this.bookmarks,
-      bases: this.bases,
+      lists: this.lists,
+      rules: this.rules,
     });
     const growing = { ledger, pool, queue, devices: deps.devices, opened, dataBlockBytes };
     const growth = new PoolGrowth({ ...growing, features, onEvent });
@@ -138,7 +141,8 @@ export class OpenPool {
     // Before the pool is active: a start that is killed after activation no longer sees this history.
     await open.bookmarks.review(prepared.history);
     const { distrust } = prepared.history;
-    if (distrust !== null) await open.bases.distrust(distrust);
+    if (distrust !== null) await open.lists.distrust(distrust);
+    await open.rules.load();
     await prepared.activate();
     await deps.ledger.recordStart(await bootId(), prepared.passesDiscards);
     await open.#settle();

@@ -16,7 +16,6 @@ import { withTimeout } from '../../../base/timeout.js';
 import type { ReleaseWait } from '../../host/device-release.js';
 import type { FileSystem } from '../../host/file-systems.js';
 import { recognizedFileSystem } from '../../host/superblock.js';
-import type { ScanSource } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type {
   Attachment,
@@ -31,9 +30,11 @@ import type {
   SnapshotMember,
   StorageCondition,
   TakenSnapshots,
+  Unretained,
 } from '../backend.js';
 import type { SpacePolicy } from '../pool-account.js';
 import { claimDirectory, type PoolClaim } from '../pool-claim.js';
+import type { SnapshotScan } from '../snapshot-scan.js';
 import { openLedger } from './ledger/ledger-client.js';
 import { OpenPool } from './open-pool.js';
 import { assertDeviceMapper } from './pool/device-mapper.js';
@@ -232,39 +233,43 @@ export class ThinBackend implements Backend {
   }
 
   async sweep(): Promise<string[]> {
-    const { ledger, transactions, bookmarks, steps } = this.#open;
+    const { ledger, transactions, bookmarks, lists } = this.#open;
     const undone = await transactions.settle();
     await ledger.sweepMarks();
-    return [...undone, ...(await bookmarks.sweep()), ...(await steps.sweep())];
+    return [...undone, ...(await bookmarks.sweep()), ...(await lists.lists.sweep())];
   }
 
   async retainBase(
     snapshotId: string,
     nextSnapshotId: string | null = null,
-  ): Promise<RetainedBase | null> {
-    return this.#open.bases.retain(snapshotId, nextSnapshotId);
+  ): Promise<RetainedBase | Unretained | null> {
+    return this.#open.rules.retain(snapshotId, nextSnapshotId);
   }
 
-  async retainedBases(): Promise<RetainedBases> {
-    return this.#open.bases.list();
+  async retainedBases(snapshotIds?: readonly string[]): Promise<RetainedBases> {
+    return this.#open.rules.all(snapshotIds);
+  }
+
+  pendingBases(): ReadonlyMap<string, unknown> {
+    return this.#open.rules.held;
   }
 
   async dropBase(snapshotId: string): Promise<void> {
-    return this.#open.bases.drop(snapshotId);
+    return this.#open.rules.drop(snapshotId);
   }
 
-  async storeChanges(): Promise<null> {
+  neededFor(targetSnapshotId: string, baseSnapshotId: string): string | null {
+    return this.#open.rules.neededFor(targetSnapshotId, baseSnapshotId);
+  }
+
+  async beginList(): Promise<null> {
     return null;
   }
 
   async joinChanges(): Promise<void> {}
 
-  async discardChanges(path: string): Promise<void> {
-    return this.#open.bases.discard(path);
-  }
-
-  async scanSource(targetSnapshotId: string, baseSnapshotId: string | null): Promise<ScanSource> {
-    return this.#open.snapshots.scanSource(targetSnapshotId, baseSnapshotId);
+  async scan(targetSnapshotId: string, baseSnapshotId: string | null): Promise<SnapshotScan> {
+    return this.#open.snapshots.scan(targetSnapshotId, baseSnapshotId);
   }
 
   get #open(): OpenPool {

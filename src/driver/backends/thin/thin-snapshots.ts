@@ -2,12 +2,13 @@
  * The snapshots of a thin pool: thin devices that are never activated, so nothing can write to them.
  */
 import { CsiError } from '../../../base/errors.js';
-import type { ScanSource } from '../../native/addon.js';
-import type { ThinDeviceRef } from '../../native/thin-addon.js';
+import type { ThinDeviceRef, ThinScanSource } from '../../native/thin-addon.js';
 import type { SnapshotMember, TakenSnapshots } from '../backend.js';
 import { lostSnapshot } from '../lost-objects.js';
+import type { ListRules } from '../retained/list-rules.js';
+import { directScan, listScan, type SnapshotScan } from '../snapshot-scan.js';
 import type { Bookmarks } from './bookmarks/bookmarks.js';
-import type { ThinBases } from './bookmarks/thin-bases.js';
+import type { ThinLists } from './bookmarks/thin-lists.js';
 import type { DeviceRecord } from './ledger/ledger.js';
 import type { AsyncLedger } from './ledger/ledger-client.js';
 import { CURRENT, type FoundDevices, type MetadataReader } from './metadata/metadata-reader.js';
@@ -26,7 +27,8 @@ export interface SnapshotDependencies {
   copies: ThinCopies;
   volumes: ThinVolumes;
   bookmarks: Bookmarks;
-  bases: ThinBases;
+  lists: ThinLists;
+  rules: ListRules;
   metadataPath: string;
 }
 
@@ -59,9 +61,8 @@ export class ThinSnapshots {
   async delete(snapshotId: string): Promise<void> {
     const { ledger, transactions } = this.deps;
     await transactions.settle();
-    if ((await ledger.device(snapshotId)) === null) return;
-    await transactions.delete(snapshotId);
-    await this.deps.bases.snapshotIsGone(snapshotId);
+    if ((await ledger.device(snapshotId)) !== null) await transactions.delete(snapshotId);
+    await this.deps.rules.removed(snapshotId);
   }
 
   async check(snapshotId: string, sizeBytes: bigint): Promise<void> {
@@ -86,18 +87,18 @@ export class ThinSnapshots {
    * those that a metadata snapshot would show. Each chunk of the scan proves at its end, after its last read,
    * that the superblock still leads to these roots.
    */
-  async scanSource(targetId: string, baseId: string | null): Promise<ScanSource> {
-    const { ledger, bases, bookmarks, metadataPath } = this.deps;
+  async scan(targetId: string, baseId: string | null): Promise<SnapshotScan> {
+    const { ledger, bookmarks, metadataPath } = this.deps;
     const target = await this.record(targetId);
     const base = baseId === null ? null : await ledger.device(baseId);
-    const lists = baseId === null || base !== null ? null : await bases.source(target, baseId);
+    const lists = baseId === null || base !== null ? null : await this.#lists(target, baseId);
     if (lists !== null) return lists;
     const bookmark =
       baseId === null || base !== null ? null : await bookmarks.source(baseId, target);
     if (baseId !== null && base === null && bookmark === null) throw this.#lost(baseId);
     const wanted = [target, ...(base === null ? [] : [base])];
     const found = await this.#find(wanted);
-    return {
+    const source: ThinScanSource = {
       kind: 'thin',
       metadata: metadataPath,
       superblock: CURRENT,
@@ -106,6 +107,30 @@ export class ThinSnapshots {
       base: base === null ? null : this.#rootOf(base, found),
       bookmark,
     };
+    return directScan(source, { targetBytes: target.sizeBytes });
+  }
+
+  /** From a deleted base; null: no lists begin there. */
+  async #lists(target: DeviceRecord, baseId: string): Promise<SnapshotScan | null> {
+    const { lists, rules } = this.deps;
+    const targetId = target.objectId;
+    const found = await rules.listsFor(targetId, baseId);
+    if (found === null) return null;
+    const { sizeBytes } = target;
+    const thin = { targetTime: await lists.timeOf(target), baseTime: null };
+    const paths = found.map((list) => lists.lists.path(list));
+    return listScan({
+      source: { kind: 'lists', sizeBytes, paths, targetId, baseId, target: null, base: null, thin },
+      ...{ targetBytes: sizeBytes, baseBytes: null, direct: null },
+      discard: (path) => this.#discard(path),
+      again: () => this.scan(targetId, baseId),
+    });
+  }
+
+  async #discard(path: string): Promise<void> {
+    const { lists, rules } = this.deps;
+    const ends = lists.lists.endsOf(path);
+    if (ends !== null) await rules.discard(ends);
   }
 
   /** Asks the pool, in its queue, only for what the last commit does not show beyond doubt. */

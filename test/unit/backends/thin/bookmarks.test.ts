@@ -25,6 +25,8 @@ let directory: string;
 let ledger: OpenLedger;
 let bases: Bookmarks;
 let told: string[];
+/** What the rules of lists were told. */
+let invalid: [snapshotId: string | null, reason: string][];
 /** What the next look sees. */
 let seen: { superblock: ThinSuperblock; devices: ThinDeviceDetails[] };
 
@@ -44,9 +46,11 @@ beforeEach(async () => {
     superblock: async () => seen.superblock,
   };
   told = [];
+  invalid = [];
   bases = new Bookmarks({
     ...{ ledger, native, metadata, directory, metadataPath: '/dev/metadata', poolName: 'default' },
     onEvent: ({ level, message }) => told.push(`${level}: ${message}`),
+    onInvalid: (snapshotId, reason) => invalid.push([snapshotId, reason]),
   });
   await ledger.begin(
     ['snap-1', 'snap-2'].map((objectId) => ({
@@ -80,9 +84,8 @@ async function details(times: readonly number[]): Promise<ThinDeviceDetails[]> {
 }
 
 async function invalidReason(): Promise<string> {
-  const { usable, invalidated: found } = await bases.list();
-  assert.deepEqual(usable, []);
-  return found[0]?.reason ?? '';
+  const [found] = await ledger.bookmarks();
+  return found?.invalidReason ?? '';
 }
 
 /** Deletes the snapshot behind the back of the rules. */
@@ -99,10 +102,11 @@ const target = async () => {
 
 test('what is kept outlives the snapshot, is told again, and is the base of a scan', async () => {
   const kept = await bases.create('snap-1');
-  assert.deepEqual(kept, { snapshotId: 'snap-1', storedBytes: 4n });
+  const { snapshotId, storedBytes, invalidReason: reason } = kept ?? {};
+  assert.deepEqual([snapshotId, storedBytes, reason], ['snap-1', 4n, null]);
   await remove('snap-1');
   assert.deepEqual(await bases.create('snap-1'), kept);
-  assert.deepEqual(await bases.list(), { usable: [kept], invalidated: [] });
+  assert.deepEqual(await ledger.bookmarks(), [kept]);
   seen = { ...seen, devices: await details([6]) };
   assert.deepEqual(await bases.source('snap-1', await target()), { path: at('bases', 'snap-1') });
   await bases.drop('snap-1');
@@ -145,7 +149,7 @@ test('a loss of all bases is told once, with their number', async () => {
   await bases.create('snap-1');
   await bases.create('snap-2');
   for (const mode of ['fail', 'fail'] as const) await bases.observe({ ...STATUS, mode });
-  assert.equal(told.length, 1);
+  assert.deepEqual([told.length, invalid.length, invalid[0]?.[0]], [1, 2, null]);
   assert.match(
     told[0] ?? '',
     /^warn: pool 'default': 2 retained bases are invalid because .*full ones$/,
@@ -183,7 +187,7 @@ test('a pool that is seen read-only or failed, or asks for a check, loses all ba
   ] as const;
   await bases.create('snap-1');
   await bases.observe({ ...STATUS, mode: 'out_of_data_space' });
-  assert.equal((await bases.list()).invalidated.length, 0);
+  assert.equal(await invalidReason(), '');
   for (const state of states) {
     await bases.create('snap-1');
     await bases.observe({ ...STATUS, ...state });
@@ -196,7 +200,7 @@ test('a base that is lost while its snapshot lives is kept anew, and not once it
   const kept = await bases.create('snap-1');
   await bases.invalidateAll('of a test');
   assert.deepEqual(await bases.create('snap-1'), kept);
-  assert.deepEqual(await bases.list(), { usable: [kept], invalidated: [] });
+  assert.deepEqual(await ledger.bookmarks(), [kept]);
   await bases.invalidateAll('of a test');
   await remove('snap-1');
   await bases.create('snap-1');
@@ -223,7 +227,7 @@ test('a start drops files that no row knows, and loses a base whose file is gone
   assert.deepEqual((await bases.sweep()).sort(), ['snap-0', 'snap-1.tmp']);
   assert.deepEqual(await bases.sweep(), []);
   await bases.review(TRUSTED);
-  assert.equal((await bases.list()).usable.length, 1);
+  assert.equal(await invalidReason(), '');
   rmSync(at('bases', 'snap-1'));
   await bases.review(TRUSTED);
   assert.match(await invalidReason(), /is gone/);

@@ -89,7 +89,7 @@ test('a device that another tool made under the id of a lost snapshot is not tak
     assert.ok(device !== undefined);
     pool.kernel.thin.set(deviceId, { ...device, transactionId: device.transactionId + 1n });
     const lost = /snapshot s0 is lost/;
-    await rejectsWith(process.snapshots.scanSource('s0', null), 'FAILED_PRECONDITION', lost);
+    await rejectsWith(process.snapshots.scan('s0', null), 'FAILED_PRECONDITION', lost);
     const checked = process.snapshots.check('s0', SIMULATED_SIZE);
     await rejectsWith(checked, 'FAILED_PRECONDITION', lost);
   }));
@@ -143,19 +143,19 @@ test("a list begins without the pool's queue and beside another tool's metadata 
     const process = pool.start(0);
     pool.kernel.heldRoot = 5n;
     const before = pool.kernel.messages.length;
-    const source = await process.snapshots.scanSource('s0', null);
+    const { source } = await process.snapshots.scan('s0', null);
     assert.ok(source.kind === 'thin' && source.target.root !== null);
     assert.deepEqual(pool.kernel.messages.slice(before), []);
   }));
 
 test('a list takes a metadata snapshot if the pool commits during each look-up', () =>
   SimulatedPool.use(async (pool, process) => {
-    const quiet = await process.snapshots.scanSource('s0', null);
+    const { source: quiet } = await process.snapshots.scan('s0', null);
     const before = pool.kernel.messages.length;
     pool.kernel.after = (method) => {
       if (method === 'thinDevices') pool.kernel.checksum += 1;
     };
-    assert.deepEqual(await process.snapshots.scanSource('s0', null), quiet);
+    assert.deepEqual((await process.snapshots.scan('s0', null)).source, quiet);
     assert.deepEqual(pool.kernel.messages.slice(before), [
       'reserve_metadata_snap',
       'release_metadata_snap',
@@ -169,7 +169,7 @@ test('a list is looked up again if the pool commits during the first look-up', (
     pool.kernel.after = (method) => {
       if (method === 'thinDevices' && ++lookups === 1) pool.kernel.checksum += 1;
     };
-    await process.snapshots.scanSource('s0', null);
+    await process.snapshots.scan('s0', null);
     assert.equal(lookups, 2);
     assert.deepEqual(pool.kernel.messages.slice(before), []);
   }));

@@ -11,7 +11,7 @@ import { CsiError } from '../../../../base/errors.js';
 import type { ThinPoolStatus } from '../../../native/dm-addon.js';
 import type { NativeRunner } from '../../../native/pool.js';
 import type { ThinBookmark, ThinDeviceDetails } from '../../../native/thin-addon.js';
-import type { OnEvent, RetainedBase, RetainedBases } from '../../backend.js';
+import type { OnEvent } from '../../backend.js';
 import { invalidatedBase } from '../../lost-objects.js';
 import type { BookmarkRecord, DeviceRecord } from '../ledger/ledger.js';
 import type { AsyncLedger } from '../ledger/ledger-client.js';
@@ -26,6 +26,8 @@ export interface BookmarkDependencies {
   /** The configured name of the pool. */
   poolName: string;
   onEvent: OnEvent;
+  /** Called when bookmarks have become unsound in the running pool; null: all of them. */
+  onInvalid(snapshotId: string | null, reason: string): void;
   /** The pool's directory. */
   directory: string;
   metadataPath: string;
@@ -68,6 +70,7 @@ export class Bookmarks {
   async invalidateAll(reason: string): Promise<void> {
     const { ledger, poolName, onEvent } = this.deps;
     const count = await ledger.invalidateAllBookmarks(reason);
+    this.deps.onInvalid(null, reason);
     if (count === 0) return;
     onEvent({
       level: 'warn',
@@ -78,12 +81,11 @@ export class Bookmarks {
   }
 
   /** Null: the pool has no such snapshot. */
-  async create(snapshotId: string): Promise<RetainedBase | null> {
+  async create(snapshotId: string): Promise<BookmarkRecord | null> {
     const { ledger, metadataPath: metadata, native } = this.deps;
     const known = await ledger.bookmark(snapshotId);
     const device = await ledger.device(snapshotId);
-    if (known !== null && (known.invalidReason === null || device === null))
-      return retainedBase(known);
+    if (known !== null && (known.invalidReason === null || device === null)) return known;
     if (device?.kind !== 'snapshot') return null;
     // Invalid, but the snapshot still exists and has held its blocks all the time: a new one is sound.
     if (known !== null) await this.drop(snapshotId);
@@ -115,17 +117,7 @@ export class Bookmarks {
       );
     }
     await ledger.insertBookmark(base);
-    return retainedBase(base);
-  }
-
-  async list(): Promise<RetainedBases> {
-    const bases = await this.deps.ledger.bookmarks();
-    return {
-      usable: bases.filter(({ invalidReason }) => invalidReason === null).map(retainedBase),
-      invalidated: bases.flatMap(({ snapshotId, invalidReason: reason }) =>
-        reason === null ? [] : [{ snapshotId, reason }],
-      ),
-    };
+    return base;
   }
 
   async drop(snapshotId: string): Promise<void> {
@@ -173,6 +165,7 @@ export class Bookmarks {
     const reason = await this.#checkMetadata(base);
     if (reason !== null || (await this.#files()).includes(base.snapshotId)) return reason;
     await this.deps.ledger.invalidateBookmark(base.snapshotId, FILE_IS_GONE);
+    this.deps.onInvalid(base.snapshotId, FILE_IS_GONE);
     return FILE_IS_GONE;
   }
 
@@ -205,8 +198,3 @@ export class Bookmarks {
 
 const FILE_IS_GONE = 'the file of its bookmark is gone';
 const UNREADABLE = 'the superblock of its pool could not be read at a start';
-
-const retainedBase = ({ snapshotId, storedBytes }: BookmarkRecord): RetainedBase => ({
-  snapshotId,
-  storedBytes,
-});

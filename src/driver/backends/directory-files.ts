@@ -1,10 +1,10 @@
 /**
- * The files of a pool's directories with their sizes: one task on a worker thread for a whole directory,
+ * The files of a directory of a pool with their sizes: one task on a worker thread for a whole directory,
  * because a pool may hold tens of thousands of files.
  */
-import type { NativeRunner } from '../../native/pool.js';
+import type { NativeRunner } from '../native/pool.js';
 
-export interface PoolFile {
+export interface DirectoryFile {
   name: string;
   sizeBytes: bigint;
   /** As the file system counts them; blocks shared with other files included. */
@@ -14,8 +14,8 @@ export interface PoolFile {
 
 const FIGURES_PER_FILE = 3;
 
-/** @param path the directory, through an open pool */
-export async function filesIn(native: NativeRunner, path: string): Promise<PoolFile[]> {
+/** @param path of the directory */
+export async function filesIn(native: NativeRunner, path: string): Promise<DirectoryFile[]> {
   const { names, figures } = await native.run('listDirectory', { path });
   if (names === '') return [];
   return names.split('/').map((name, index) => {

@@ -1,0 +1,85 @@
+/**
+ * The directory `bases` of a reflink pool: what is known of its deleted snapshots, an empty file each.
+ *
+ *   <snapshot>.hidden             its file stays in the pool until a change list begins there
+ *   <snapshot>.dropped, .lost     why no delta can begin there any more
+ *   <any of these>.tmp            being made; removed at the next start
+ *
+ * Knows names. When a mark is made is not decided here.
+ */
+import { open, readdir, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { errorCode } from '../../../base/errors.js';
+import type { NativeRunner } from '../../native/pool.js';
+import { makeDirectory } from '../durable-directory.js';
+import type { OpenDirectories } from './open-directories.js';
+import { isObjectName, temporary } from './pool-layout.js';
+
+/** Of a deleted snapshot: its file stays for now, was removed for want of space, or its list is damaged. */
+export type Mark = 'hidden' | 'dropped' | 'lost';
+const MARKS: readonly Mark[] = ['hidden', 'dropped', 'lost'];
+
+const directoryOf = ({ layout: { root } }: OpenDirectories): string => join(root, 'bases');
+
+export const markPath = (opened: OpenDirectories, snapshotId: string, mark: Mark): string =>
+  join(directoryOf(opened), `${snapshotId}.${mark}`);
+
+export async function marksIn(opened: OpenDirectories): Promise<Map<string, Mark>> {
+  const marks = new Map<string, Mark>();
+  for (const name of await namesIn(opened)) {
+    const [id = '', suffix = '', ...rest] = name.split('.');
+    const mark = MARKS.find((each) => each === suffix);
+    if (isObjectName(id) && mark !== undefined && rest.length === 0) marks.set(id, mark);
+  }
+  return marks;
+}
+
+/** Durable when it resolves. */
+export async function setMark(
+  native: NativeRunner,
+  opened: OpenDirectories,
+  snapshotId: string,
+  mark: Mark,
+): Promise<void> {
+  await makeMarks(opened);
+  const path = markPath(opened, snapshotId, mark);
+  const file = await open(temporary(path), 'w', 0o600);
+  await file.close();
+  await rename(temporary(path), path);
+  await native.run('flush', { path: directoryOf(opened) });
+}
+
+/** Takes no space, so that it works in a full pool. */
+export async function changeMark(
+  opened: OpenDirectories,
+  snapshotId: string,
+  from: Mark,
+  to: Mark,
+): Promise<void> {
+  await rename(markPath(opened, snapshotId, from), markPath(opened, snapshotId, to));
+}
+
+export async function removeMarks(opened: OpenDirectories, snapshotId: string): Promise<void> {
+  for (const mark of MARKS) await rm(markPath(opened, snapshotId, mark), { force: true });
+}
+
+export function makeMarks(opened: OpenDirectories): Promise<void> {
+  return makeDirectory(directoryOf(opened));
+}
+
+/** Removes what killed runs have left unfinished. */
+export async function sweepMarks(opened: OpenDirectories): Promise<void> {
+  for (const name of await namesIn(opened)) {
+    if (name.endsWith(temporary(''))) await rm(join(directoryOf(opened), name), { force: true });
+  }
+}
+
+async function namesIn(opened: OpenDirectories): Promise<string[]> {
+  try {
+    return await readdir(directoryOf(opened));
+  } catch (thrown) {
+    // No snapshot was ever retained.
+    if (errorCode(thrown) === 'ENOENT') return [];
+    throw thrown;
+  }
+}

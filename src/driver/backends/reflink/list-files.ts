@@ -1,0 +1,238 @@
+/**
+ * What a reflink pool stores for its change lists, beside its snapshots (docs/change-lists.md): the lists, in the
+ * directory `lists` also
+ *
+ *   <snapshot>.allocated       which ranges hold data
+ *   <snapshot>.map             the extents of the newest snapshot of a volume, on XFS only
+ *
+ * and the marks of deleted snapshots. Which lists there have to be is not decided here.
+ */
+import { readdir, rename, rm } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { CsiError, SystemError } from '../../../base/errors.js';
+import type { ChangeListHead } from '../../native/change-list-addon.js';
+import type { NativeRunner } from '../../native/pool.js';
+import type { Unretained } from '../backend.js';
+import {
+  DAMAGED,
+  ListDirectory,
+  type ListedPair,
+  listName,
+  parseListName,
+} from '../retained/list-directory.js';
+import type { HeldSnapshot, StoredList } from '../retained/list-graph.js';
+import type { ListStore, StoredHistory } from '../retained/list-store.js';
+import {
+  changeMark,
+  makeMarks,
+  markPath,
+  marksIn,
+  removeMarks,
+  setMark,
+  sweepMarks,
+} from './deleted-marks.js';
+import type { OpenDirectories } from './open-directories.js';
+import type { PoolDirectory } from './pool-directory.js';
+import { isObjectName } from './pool-layout.js';
+import { statOrNull } from './pool-space.js';
+import type { SnapshotFiles } from './snapshot-files.js';
+
+/** Extents of one step: 50 ms of reading maps of shared files on XFS. */
+export const STEP_EXTENTS = 32768;
+/** Lists are made only while more than this share of the pool is free. */
+const FREE_PERCENT = 5n;
+
+const FREED = 'its blocks were freed when the pool was running out of space';
+
+export const listsIn = (root: string): string => join(root, 'lists');
+
+export class ListFiles implements ListStore {
+  readonly lists: ListDirectory;
+
+  constructor(
+    private readonly native: NativeRunner,
+    private readonly directory: PoolDirectory,
+    private readonly snapshots: SnapshotFiles,
+  ) {
+    this.lists = new ListDirectory(
+      native,
+      (work) => directory.use(({ layout: { root } }) => work(listsIn(root))),
+      () => listsIn(directory.layout.root),
+    );
+  }
+
+  load(): Promise<StoredHistory> {
+    return this.directory.use(async (opened) => {
+      const snapshots = new Set((await readdir(opened.layout.snapshots)).filter(isObjectName));
+      const held = new Map<string, HeldSnapshot>();
+      const losses = new Map<string, string>();
+      for (const [id, mark] of await marksIn(opened)) {
+        if (mark !== 'hidden') losses.set(id, mark === 'dropped' ? FREED : DAMAGED);
+        else if (snapshots.delete(id)) held.set(id, await this.#heldFile(opened, id));
+      }
+      return { lists: await this.lists.all(), snapshots, held, losses };
+    });
+  }
+
+  lacksRoom(): Promise<string | null> {
+    return this.directory.use(async (opened) => {
+      const { totalBytes, freeBytes } = await this.directory.space(opened);
+      if (freeBytes * 100n > totalBytes * FREE_PERCENT) return null;
+      return `at most ${FREE_PERCENT} % of its pool are free`;
+    });
+  }
+
+  has(snapshotId: string): Promise<boolean> {
+    return this.directory.use(async ({ layout }) => {
+      const { state } = await this.native.run('fileState', { path: layout.snapshot(snapshotId) });
+      return state !== null;
+    });
+  }
+
+  canEnd(snapshotId: string): Promise<boolean> {
+    return this.has(snapshotId);
+  }
+
+  async build(baseId: string, targetId: string): Promise<StoredList> {
+    const ends = { baseId, targetId };
+    return this.lists.build(ends, await this.#pair(baseId, targetId));
+  }
+
+  /**
+   * A deletion that was interrupted has taken the immutable flag from the base, after it had read the list: then the list
+   * is not compared with the base's file any more. What it says of the base as it was stays true.
+   */
+  async isSound(list: StoredList): Promise<boolean> {
+    const { identity, ...pair } = await this.#pair(list.baseId, list.targetId);
+    const base = (await this.#isImmutable(list.baseId)) ? identity.base : null;
+    return this.lists.isSound(list, { ...pair, identity: { ...identity, base } });
+  }
+
+  async #isImmutable(snapshotId: string): Promise<boolean> {
+    return this.directory.use(async ({ layout }) => {
+      const { state } = await this.native.run('fileState', { path: layout.snapshot(snapshotId) });
+      return state?.immutable ?? false;
+    });
+  }
+
+  join(older: StoredList, newer: StoredList): Promise<StoredList> {
+    return this.lists.join(older, newer);
+  }
+
+  remove(list: StoredList): Promise<void> {
+    return this.lists.remove(list);
+  }
+
+  lose(list: StoredList): Promise<string> {
+    return this.directory.use(async (opened) => {
+      const path = join(listsIn(opened.layout.root), listName(list));
+      if ((await statOrNull(path)) === null) {
+        await setMark(this.native, opened, list.baseId, 'lost');
+      } else {
+        await makeMarks(opened);
+        await rename(path, markPath(opened, list.baseId, 'lost'));
+      }
+      return DAMAGED;
+    });
+  }
+
+  hold(snapshotId: string): Promise<HeldSnapshot | Unretained> {
+    return this.directory.use(async (opened) => {
+      const { totalBytes, freeBytes } = await this.directory.space(opened);
+      if (freeBytes < lowWater(totalBytes))
+        return { unretained: 'its pool had too little free space' };
+      await setMark(this.native, opened, snapshotId, 'hidden');
+      return this.#heldFile(opened, snapshotId);
+    });
+  }
+
+  giveUp(snapshotId: string): Promise<string> {
+    return this.directory.use(async (opened) => {
+      await changeMark(opened, snapshotId, 'hidden', 'dropped');
+      await this.removeSnapshot(opened, snapshotId);
+      return FREED;
+    });
+  }
+
+  forget(snapshotId: string): Promise<void> {
+    return this.directory.use(async (opened) => {
+      const isHidden = (await statOrNull(markPath(opened, snapshotId, 'hidden'))) !== null;
+      if (isHidden) await this.removeSnapshot(opened, snapshotId);
+      await removeMarks(opened, snapshotId);
+    });
+  }
+
+  /** Removes the snapshot's file, and what is stored of it alone. */
+  async removeSnapshot({ layout }: OpenDirectories, snapshotId: string): Promise<void> {
+    await this.snapshots.delete(snapshotId);
+    for (const kind of ['allocated', 'map'])
+      await rm(join(listsIn(layout.root), `${snapshotId}.${kind}`), { force: true });
+  }
+
+  /** Removes what is unfinished, and what is stored of snapshots alone that do not exist. */
+  async sweep(opened: OpenDirectories): Promise<void> {
+    await sweepMarks(opened);
+    const snapshots = new Set(await readdir(opened.layout.snapshots));
+    await this.lists.sweep((name) => {
+      const [id = '', kind] = name.split('.');
+      return (
+        parseListName(name) === null && kind !== undefined && isObjectName(id) && !snapshots.has(id)
+      );
+    });
+  }
+
+  /** As scans and operators know it. */
+  allocatedPath(snapshotId: string): string {
+    return join(listsIn(this.directory.layout.root), `${snapshotId}.allocated`);
+  }
+
+  /** Removes a list of allocated ranges that a scan has refused. Ignores other paths. */
+  async discardAllocated(path: string): Promise<void> {
+    const [id = ''] = basename(path).split('.');
+    if (!isObjectName(id) || this.allocatedPath(id) !== path) return;
+    await this.directory.use(({ layout }) =>
+      rm(join(listsIn(layout.root), basename(path)), { force: true }),
+    );
+  }
+
+  /** Null: there is none, or it is damaged. */
+  async head(path: string): Promise<ChangeListHead | null> {
+    try {
+      return await this.native.run('changeListHead', { path });
+    } catch (thrown) {
+      if (thrown instanceof SystemError) return null;
+      throw thrown;
+    }
+  }
+
+  async #pair(baseId: string, targetId: string): Promise<ListedPair> {
+    const { target, base } = await this.snapshots.files(targetId, baseId);
+    if (base === null) throw CsiError.internal(`snapshot ${baseId} has no file to list`);
+    const files = { target: { id: targetId, file: target }, base: { id: baseId, file: base } };
+    const withoutMaps = { baseMapPath: null, mapNames: null, maxExtents: STEP_EXTENTS };
+    const { sizeBytes } = target;
+    return {
+      build: (names, progress) =>
+        this.native.run('buildChangeList', { ...files, ...withoutMaps, names, progress }),
+      identity: { sizeBytes, targetId, baseId, target, base, thin: null },
+    };
+  }
+
+  /** Of immutable files the last change is when they were made. */
+  async #heldFile({ layout }: OpenDirectories, snapshotId: string): Promise<HeldSnapshot> {
+    const found = await statOrNull(layout.snapshot(snapshotId));
+    return { storedBytes: 0n, takenAt: found?.ctimeNs ?? 0n };
+  }
+}
+
+/** A pool with less free space than this keeps no files of deleted snapshots. */
+export function lowWater(totalBytes: bigint): bigint {
+  const tenth = totalBytes / 10n;
+  const wanted = tenth < MIN_LOW_WATER ? MIN_LOW_WATER : tenth;
+  const capped = wanted < MAX_LOW_WATER ? wanted : MAX_LOW_WATER;
+  return capped < totalBytes / 4n ? capped : totalBytes / 4n;
+}
+
+/** What a fast disk takes in some seconds, so that the space is free before a writer needs it. */
+const MIN_LOW_WATER = 1n << 30n;
+const MAX_LOW_WATER = 16n << 30n;

@@ -1,0 +1,135 @@
+/**
+ * Makes the stored lists of a reflink pool's snapshots step by step, in the background: what differs from the snapshot
+ * before, with the map of its extents from which the next list goes on, or what a snapshot holds. When lists are made
+ * is not decided here.
+ */
+import { randomBytes } from 'node:crypto';
+import { rm } from 'node:fs/promises';
+import { errorCode } from '../../../base/errors.js';
+import type { ScanSource } from '../../native/addon.js';
+import type { ChangeListNames } from '../../native/change-list-addon.js';
+import type { NativeRunner } from '../../native/pool.js';
+import type { UnfinishedList } from '../backend.js';
+import { makeDirectory } from '../durable-directory.js';
+import { listName, namesOf } from '../retained/list-directory.js';
+import type { StoredList } from '../retained/list-graph.js';
+import { type ListFiles, listsIn, STEP_EXTENTS } from './list-files.js';
+import type { OpenDirectories } from './open-directories.js';
+import type { PoolDirectory } from './pool-directory.js';
+
+export type FilesSource = Extract<ScanSource, { kind: 'files' }>;
+
+export interface ListMakerDependencies {
+  native: NativeRunner;
+  directory: PoolDirectory;
+  files: ListFiles;
+  /** Called when a list of what differs is stored. */
+  onMade(list: StoredList): void;
+}
+
+export class ListMaker {
+  /** False once the file system has refused: it moves extents, so maps of them age. */
+  hasMaps = true;
+
+  constructor(readonly deps: ListMakerDependencies) {}
+
+  begin(targetId: string, baseId: string | null, { target, base }: FilesSource): UnfinishedList {
+    const listed = { id: targetId, file: target };
+    if (baseId === null || base === null) return new Unfinished(this, listed, null);
+    return new Unfinished(this, listed, { id: baseId, file: base });
+  }
+}
+
+type Listed = { id: string; file: FilesSource['target'] };
+
+class Unfinished implements UnfinishedList {
+  readonly #random = randomBytes(8).toString('hex');
+  readonly #name: string;
+  #progress: BigUint64Array | null = null;
+  /** Whether the map of the base is read; null: not known before the first step. */
+  #readsMap: boolean | null;
+  #storesMap: boolean;
+
+  constructor(
+    private readonly maker: ListMaker,
+    private readonly target: Listed,
+    private readonly base: Listed | null,
+  ) {
+    const ends = base === null ? null : { baseId: base.id, targetId: target.id };
+    this.#name = ends === null ? `${target.id}.allocated` : listName(ends);
+    this.#readsMap = base === null ? false : null;
+    this.#storesMap = base !== null && maker.hasMaps;
+  }
+
+  step(): Promise<boolean> {
+    return this.maker.deps.directory.use(async (opened) => {
+      try {
+        return await this.#step(opened);
+      } catch (thrown) {
+        await this.#clear(opened);
+        throw thrown;
+      }
+    });
+  }
+
+  async abandon(): Promise<void> {
+    await this.maker.deps.directory.use((opened) => this.#clear(opened));
+  }
+
+  async #step(opened: OpenDirectories): Promise<boolean> {
+    const { files, native, onMade } = this.maker.deps;
+    const { base, target } = this;
+    if (this.#progress === null) await makeDirectory(listsIn(opened.layout.root));
+    const baseMap = base === null ? null : this.#map(opened, base.id);
+    if (baseMap !== null) this.#readsMap ??= (await files.head(baseMap.finalPath)) !== null;
+    try {
+      const { done, progress } = await native.run('buildChangeList', {
+        target,
+        base,
+        names: this.#names(opened),
+        baseMapPath: this.#readsMap === true ? (baseMap?.finalPath ?? null) : null,
+        mapNames: this.#storesMap ? this.#map(opened, target.id) : null,
+        maxExtents: STEP_EXTENTS,
+        progress: this.#progress,
+      });
+      this.#progress = progress;
+      if (!done || base === null || baseMap === null) return done;
+      // The next list begins with the map of this one.
+      await rm(baseMap.finalPath, { force: true });
+      const ends = { baseId: base.id, targetId: target.id };
+      onMade(await files.lists.stored(listsIn(opened.layout.root), ends));
+      return true;
+    } catch (thrown) {
+      if (this.#progress !== null || !this.#usesLess(errorCode(thrown))) throw thrown;
+      await this.#clear(opened);
+      return this.#step(opened);
+    }
+  }
+
+  /** After the first step has failed: whether the list can be made with fewer maps. */
+  #usesLess(code: string | undefined): boolean {
+    if (code === 'SCAN_UNSUPPORTED' && (this.#storesMap || this.#readsMap === true)) {
+      this.maker.hasMaps = false;
+      this.#storesMap = false;
+      this.#readsMap = false;
+      return true;
+    }
+    // The map of the base is damaged or of a file that has changed.
+    if (code !== 'LIST_INVALID' || this.#readsMap !== true) return false;
+    this.#readsMap = false;
+    return true;
+  }
+
+  async #clear(opened: OpenDirectories): Promise<void> {
+    for (const { temporaryPath } of [this.#names(opened), this.#map(opened, this.target.id)])
+      await rm(temporaryPath, { force: true });
+  }
+
+  #names(opened: OpenDirectories): ChangeListNames {
+    return namesOf(listsIn(opened.layout.root), this.#name, this.#random);
+  }
+
+  #map(opened: OpenDirectories, snapshotId: string): ChangeListNames {
+    return namesOf(listsIn(opened.layout.root), `${snapshotId}.map`, this.#random);
+  }
+}

@@ -1,0 +1,178 @@
+/**
+ * The directory `lists` of a pool, with the change lists of its snapshots:
+ *
+ *   <base>.to.<target>                 what differs between two snapshots of a volume
+ *   <any file of it>.<random>.tmp      being made; removed at the next start
+ *
+ * Everybody who makes a list has a temporary file of his own, so two may make the same one at once. Native code verifies
+ * every list before it uses it, so nothing here has to be believed. Knows files, not how a pool makes its lists.
+ */
+import { randomBytes } from 'node:crypto';
+import { rm, stat } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { errorCode, SystemError } from '../../../base/errors.js';
+import type {
+  BuiltStep,
+  ChangeListNames,
+  ChangeListSource,
+} from '../../native/change-list-addon.js';
+import type { NativeRunner } from '../../native/pool.js';
+import { type DirectoryFile, filesIn } from '../directory-files.js';
+import { makeDirectory } from '../durable-directory.js';
+import type { StoredList } from './list-graph.js';
+
+const SEPARATOR = '.to.';
+const TEMPORARY = '.tmp';
+const BLOCK_BYTES = 512n;
+
+/** Why no delta can begin at a snapshot whose list was refused, as a clause that follows "because". */
+export const DAMAGED = 'its stored change list is damaged';
+
+export type ListEnds = Pick<StoredList, 'baseId' | 'targetId'>;
+
+/** Two snapshots of which a list can be made, and read. */
+export interface ListedPair {
+  /** One step of making the list. */
+  build(names: ChangeListNames, progress: BigUint64Array | null): Promise<BuiltStep>;
+  /** What a list of the two has to be of. */
+  readonly identity: Omit<ChangeListSource, 'kind' | 'paths'>;
+}
+
+/** Runs work on the directory, whose path is valid that long. */
+type Use = <T>(work: (directory: string) => Promise<T>) => Promise<T>;
+
+export const listName = ({ baseId, targetId }: ListEnds): string =>
+  `${baseId}${SEPARATOR}${targetId}`;
+
+/** Null: the name is not that of a complete list. No id has a dot. */
+export function parseListName(name: string): ListEnds | null {
+  const ends = name.split(SEPARATOR);
+  const [baseId, targetId] = ends;
+  if (!baseId || !targetId || ends.length > 2 || ends.some((id) => id.includes('.'))) return null;
+  return { baseId, targetId };
+}
+
+/** Of a file in the directory, with a temporary name that nobody else has. */
+export function namesOf(
+  directory: string,
+  name: string,
+  random = randomBytes(8).toString('hex'),
+): ChangeListNames {
+  const finalPath = join(directory, name);
+  return { temporaryPath: `${finalPath}.${random}${TEMPORARY}`, finalPath };
+}
+
+export class ListDirectory {
+  constructor(
+    private readonly native: NativeRunner,
+    private readonly use: Use,
+    /** Of the directory as scans and operators know it. */
+    private readonly realPath: () => string,
+  ) {}
+
+  all(): Promise<StoredList[]> {
+    return this.use(async (directory) =>
+      (await this.#files(directory)).flatMap(({ name, allocatedBytes: storedBytes }) => {
+        const ends = parseListName(name);
+        return ends === null ? [] : [{ ...ends, storedBytes }];
+      }),
+    );
+  }
+
+  /** See ListStore.build. */
+  build(ends: ListEnds, pair: ListedPair): Promise<StoredList> {
+    return this.use(async (directory) => {
+      await makeDirectory(directory);
+      const names = namesOf(directory, listName(ends));
+      await this.#finish(names.temporaryPath, async () => {
+        let progress: BigUint64Array | null = null;
+        for (let done = false; !done; ) {
+          const step: BuiltStep = await pair.build(names, progress);
+          ({ progress, done } = step);
+        }
+      });
+      if (await this.#reads(names.finalPath, pair)) return this.stored(directory, ends);
+      await rm(names.finalPath, { force: true });
+      const path = this.path(ends);
+      throw new SystemError('EIO', 'read', path, `${path} cannot be read as it was written`);
+    });
+  }
+
+  /** Reads the list in full. False: it is damaged, or of other snapshots. */
+  isSound(ends: ListEnds, pair: ListedPair): Promise<boolean> {
+    return this.use((directory) => this.#reads(join(directory, listName(ends)), pair));
+  }
+
+  /** See ListStore.join. */
+  join(older: ListEnds, newer: ListEnds): Promise<StoredList> {
+    return this.use(async (directory) => {
+      const ends = { baseId: older.baseId, targetId: newer.targetId };
+      const names = namesOf(directory, listName(ends));
+      const olderPath = join(directory, listName(older));
+      const newerPath = join(directory, listName(newer));
+      await this.#finish(names.temporaryPath, () =>
+        this.native.run('joinChangeLists', { olderPath, newerPath, names }),
+      );
+      return this.stored(directory, ends);
+    });
+  }
+
+  remove(ends: ListEnds): Promise<void> {
+    return this.use((directory) => rm(join(directory, listName(ends)), { force: true }));
+  }
+
+  /** Removes what is unfinished, and other files that are of no use; returns the names. */
+  sweep(isUseless: (name: string) => boolean = () => false): Promise<string[]> {
+    return this.use(async (directory) => {
+      const names = (await this.#files(directory)).map(({ name }) => name);
+      const swept = names.filter((name) => name.endsWith(TEMPORARY) || isUseless(name));
+      for (const name of swept) await rm(join(directory, name), { force: true });
+      return swept;
+    });
+  }
+
+  async stored(directory: string, ends: ListEnds): Promise<StoredList> {
+    const { blocks } = await stat(join(directory, listName(ends)), { bigint: true });
+    return { ...ends, storedBytes: blocks * BLOCK_BYTES };
+  }
+
+  path(ends: ListEnds): string {
+    return join(this.realPath(), listName(ends));
+  }
+
+  /** The list with this path; null: it is none of the pool's. */
+  endsOf(path: string): ListEnds | null {
+    const ends = parseListName(basename(path));
+    return ends !== null && this.path(ends) === path ? ends : null;
+  }
+
+  async #reads(path: string, { identity }: ListedPair): Promise<boolean> {
+    try {
+      await this.native.run('verifyChangeLists', { ...identity, paths: [path] });
+      return true;
+    } catch (thrown) {
+      if (errorCode(thrown) === 'LIST_INVALID') return false;
+      throw thrown;
+    }
+  }
+
+  /** What has failed leaves no file. */
+  async #finish(temporaryPath: string, make: () => Promise<unknown>): Promise<void> {
+    try {
+      await make();
+    } catch (thrown) {
+      await rm(temporaryPath, { force: true });
+      throw thrown;
+    }
+  }
+
+  async #files(directory: string): Promise<DirectoryFile[]> {
+    try {
+      return await filesIn(this.native, directory);
+    } catch (thrown) {
+      // No list was ever made.
+      if (errorCode(thrown) === 'ENOENT') return [];
+      throw thrown;
+    }
+  }
+}

@@ -1,0 +1,180 @@
+/**
+ * Which change lists a pool has and where they lead: in memory, from one look at the pool when it starts and from
+ * every change since. Awaits nothing, so each answer is of one moment. Knows ids, not what lists contain.
+ */
+
+/** What differs between two snapshots of a volume. Both are frozen, so it is a fact for ever. */
+export interface StoredList {
+  readonly baseId: string;
+  readonly targetId: string;
+  /** Space that it takes. */
+  readonly storedBytes: bigint;
+}
+
+/** A deleted snapshot of which the pool still has what a list can be made from. */
+export interface HeldSnapshot {
+  readonly storedBytes: bigint;
+  /** When it was taken, in units of its pool: the oldest is given up first. */
+  readonly takenAt: bigint;
+}
+
+/** Lists that follow each other, and the snapshot that they end at. */
+export interface Chain {
+  readonly lists: readonly StoredList[];
+  readonly endId: string;
+}
+
+export class ListGraph {
+  readonly #from = new Map<string, Map<string, StoredList>>();
+  readonly #to = new Map<string, Set<string>>();
+  readonly #deleted = new Set<string>();
+  readonly #held = new Map<string, HeldSnapshot>();
+  /** Why no delta can begin at a deleted snapshot, as a clause that follows "because". */
+  readonly #losses = new Map<string, string>();
+
+  add(list: StoredList): void {
+    const { baseId, targetId } = list;
+    const from = this.#from.get(baseId) ?? new Map<string, StoredList>();
+    this.#from.set(baseId, from.set(targetId, list));
+    this.#to.set(targetId, (this.#to.get(targetId) ?? new Set()).add(baseId));
+  }
+
+  remove({ baseId, targetId }: Pick<StoredList, 'baseId' | 'targetId'>): void {
+    const from = this.#from.get(baseId);
+    if (from?.delete(targetId) && from.size === 0) this.#from.delete(baseId);
+    const to = this.#to.get(targetId);
+    if (to?.delete(baseId) && to.size === 0) this.#to.delete(targetId);
+    // Known only because lists led there.
+    if (!this.isRetained(targetId) && !this.#to.has(targetId)) this.#deleted.delete(targetId);
+  }
+
+  list(baseId: string, targetId: string): StoredList | undefined {
+    return this.#from.get(baseId)?.get(targetId);
+  }
+
+  from(baseId: string): StoredList[] {
+    return [...(this.#from.get(baseId)?.values() ?? [])];
+  }
+
+  to(targetId: string): StoredList[] {
+    const bases = [...(this.#to.get(targetId) ?? [])];
+    return bases.flatMap((baseId) => this.list(baseId, targetId) ?? []);
+  }
+
+  /** From now on the snapshot is deleted. */
+  setDeleted(snapshotId: string): void {
+    this.#deleted.add(snapshotId);
+  }
+
+  setHeld(snapshotId: string, held: HeldSnapshot): void {
+    this.#deleted.add(snapshotId);
+    this.#held.set(snapshotId, held);
+    this.#losses.delete(snapshotId);
+  }
+
+  /** Nothing is held of the snapshot any more. */
+  setLost(snapshotId: string, loss: string): void {
+    this.#deleted.add(snapshotId);
+    this.setFreed(snapshotId);
+    this.#losses.set(snapshotId, loss);
+  }
+
+  setFreed(snapshotId: string): void {
+    this.#held.delete(snapshotId);
+  }
+
+  forget(snapshotId: string): void {
+    this.#deleted.delete(snapshotId);
+    this.setFreed(snapshotId);
+    this.#losses.delete(snapshotId);
+  }
+
+  isDeleted(snapshotId: string): boolean {
+    return this.#deleted.has(snapshotId);
+  }
+
+  held(snapshotId: string): HeldSnapshot | null {
+    return this.#held.get(snapshotId) ?? null;
+  }
+
+  /** Whether something was retained of a deleted snapshot, usable or not. */
+  isRetained(snapshotId: string): boolean {
+    const hasList = this.#deleted.has(snapshotId) && this.#from.has(snapshotId);
+    return hasList || this.#held.has(snapshotId) || this.#losses.has(snapshotId);
+  }
+
+  get retained(): string[] {
+    return [...this.#deleted].filter((id) => this.isRetained(id));
+  }
+
+  get allHeld(): ReadonlyMap<string, HeldSnapshot> {
+    return this.#held;
+  }
+
+  /** The fewest lists from one snapshot to another; null: none lead there. */
+  path(fromId: string, toId: string): readonly StoredList[] | null {
+    return this.#search(fromId, (id) => id === toId)?.lists ?? null;
+  }
+
+  /**
+   * From a deleted snapshot to the next one that further lists can be made from: one that exists or is held. Null:
+   * none is reached.
+   */
+  chain(baseId: string): Chain | null {
+    return this.#search(baseId, (id) => this.#isEnd(id));
+  }
+
+  /** Those of the snapshots that a chain begins at. Looks at each list once. */
+  withChain(snapshotIds: readonly string[]): Set<string> {
+    const known = new Map<string, boolean>();
+    const leads = (id: string): boolean => {
+      const found = known.get(id);
+      if (found !== undefined) return found;
+      // Names of files, which may lead in a circle.
+      known.set(id, false);
+      const isUsable = this.#isEnd(id) || this.from(id).some(({ targetId }) => leads(targetId));
+      known.set(id, isUsable);
+      return isUsable;
+    };
+    return new Set(snapshotIds.filter(leads));
+  }
+
+  /** Whether a list can be made from the snapshot: it exists or is held. */
+  #isEnd(id: string): boolean {
+    return !this.#deleted.has(id) || this.#held.has(id);
+  }
+
+  /** What was lost of the snapshot, or of the one at which the lists from it end. A clause that follows "because". */
+  reason(snapshotId: string): string {
+    let endId = snapshotId;
+    this.#search(snapshotId, (id) => {
+      endId = id;
+      return false;
+    });
+    const loss =
+      this.#losses.get(endId) ?? 'its change list to the next snapshot is not in the pool';
+    if (endId === snapshotId) return loss;
+    return `snapshot ${endId} comes after it and is deleted too, and ${loss}`;
+  }
+
+  #search(fromId: string, isEnd: (id: string) => boolean): Chain | null {
+    const reached = new Map<string, StoredList | null>([[fromId, null]]);
+    // A map is walked in the order of insertion, including what is inserted meanwhile.
+    for (const id of reached.keys()) {
+      if (isEnd(id)) return { lists: wayTo(id, reached), endId: id };
+      for (const list of this.from(id)) {
+        if (!reached.has(list.targetId)) reached.set(list.targetId, list);
+      }
+    }
+    return null;
+  }
+}
+
+/** @param reached the list by which each snapshot was reached; null: the first one */
+function wayTo(id: string, reached: ReadonlyMap<string, StoredList | null>): StoredList[] {
+  const lists: StoredList[] = [];
+  for (let by = reached.get(id) ?? null; by !== null; by = reached.get(by.baseId) ?? null) {
+    lists.unshift(by);
+  }
+  return lists;
+}

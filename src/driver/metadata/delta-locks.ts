@@ -1,0 +1,58 @@
+/**
+ * The locks under which a delta is made: of the base and the target, and, if the base is deleted and the lists from it
+ * end before the target, of the snapshot from which one more list is made. Deletions change which one that is, and a
+ * call that waits holds nothing, so it looks before and after it has the locks.
+ */
+import { CsiError } from '../../base/errors.js';
+import type { Backend } from '../backends/backend.js';
+import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import { type OperationLocks, shared, snapshotKey } from '../volumes/operation-locks.js';
+
+export interface DeltaLocksDependencies {
+  catalogue: Pick<AsyncCatalogue, 'snapshotById'>;
+  locks: OperationLocks;
+  backendOf(pool: string): Pick<Backend, 'neededFor'>;
+}
+
+interface Pair {
+  targetId: string;
+  baseId: string;
+}
+
+const MAX_ATTEMPTS = 5;
+
+/** ABORTED, naming what is busy, if the locks are not to be had. */
+export async function lockedForDelta(
+  deps: DeltaLocksDependencies,
+  pair: Pair,
+  work: () => Promise<void>,
+  signal: AbortSignal,
+): Promise<void> {
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
+    const neededId = await neededFor(deps, pair);
+    const ids = [pair.baseId, pair.targetId, ...(neededId === null ? [] : [neededId])];
+    const isDone = await deps.locks.run(
+      ids.map((id) => shared(snapshotKey(id))),
+      async () => {
+        if ((await neededFor(deps, pair)) !== neededId) return false;
+        await work();
+        return true;
+      },
+      signal,
+    );
+    if (isDone) return;
+  }
+  const { baseId, targetId } = pair;
+  throw CsiError.aborted(
+    `no delta from snapshot ${baseId} to ${targetId}: snapshots between the two are being deleted; try again`,
+  );
+}
+
+/** See Backend.neededFor. Null also for a target that there is not. */
+async function neededFor(
+  { catalogue, backendOf }: DeltaLocksDependencies,
+  { targetId, baseId }: Pair,
+): Promise<string | null> {
+  const target = await catalogue.snapshotById(targetId);
+  return target === null ? null : backendOf(target.pool).neededFor(targetId, baseId);
+}

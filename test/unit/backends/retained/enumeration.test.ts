@@ -1,0 +1,52 @@
+/**
+ * The rules of change lists in every history of a small world, with a kill at every access of the last operation, and
+ * with every two calls at once in every order: each delta lists every block that differs, or is refused; and none is
+ * refused that was promised. docs/soundness.md has the argument.
+ */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { Worker } from 'node:worker_threads';
+import { isNightly } from '../../../support/nightly.js';
+import { firstWorld } from './enumeration.js';
+import type { EnumerationAnswer, EnumerationRequest } from './enumeration-worker.js';
+import { interleave } from './interleaving.js';
+import { operationIn, started } from './operations.js';
+import type { World } from './world.js';
+
+/** Operations of a history, and those before two calls at once. */
+const [LENGTH, BEFORE] = isNightly ? [7, 3] : [6, 2];
+
+for (const kind of ['reflink', 'thin'] as const) {
+  test(`every delta is sound after each history in a ${kind} pool`, async (t) => {
+    const workerData: EnumerationRequest = { kind, length: LENGTH, before: BEFORE };
+    const worker = new Worker(new URL('./enumeration-worker.js', import.meta.url), { workerData });
+    const [[answer]] = (await Promise.all([once(worker, 'message'), once(worker, 'exit')])) as [
+      [EnumerationAnswer],
+      unknown,
+    ];
+    for (const line of answer.said) t.diagnostic(line);
+    assert.equal(answer.failure, null);
+  });
+}
+
+/** s0 is deleted and retained, its list leads to s1, and nothing has made the list from there to s2. */
+async function beforeTheList(): Promise<World> {
+  const world = firstWorld();
+  for (const name of ['snapshot v', 'snapshot v', 'write v0', 'snapshot v', 'delete s0'])
+    await operationIn(world, name).run(await started(world, 'reflink'));
+  return world;
+}
+
+test('a request and a deletion never make one list at the same time', async (t) => {
+  const world = await beforeTheList();
+  world.disk.sharesNames = true;
+  const calls = ['delta s0 s2', 'delete s1'].map((name) => operationIn(world, name));
+  t.diagnostic(`${await interleave(world, calls, 'reflink')} orders`);
+});
+
+test('a request and the deletions that wait for it do not wait in a circle', async (t) => {
+  const world = await beforeTheList();
+  const calls = ['delta s0 s2', 'delete s1', 'delete s2'].map((name) => operationIn(world, name));
+  t.diagnostic(`${await interleave(world, calls, 'reflink')} orders`);
+});
