@@ -48,7 +48,12 @@ export class TaskMetrics {
       buckets: CATALOGUE_SECONDS,
       registers,
     });
-    this.#gauge(registers, 'blockdelta_worker_threads', 'worker threads', 'threads');
+    this.#gauge(
+      registers,
+      'blockdelta_worker_threads',
+      'how many worker threads there may be',
+      'threads',
+    );
     this.#gauge(registers, 'blockdelta_worker_busy', 'worker threads that are working', 'busy');
     this.#gauge(
       registers,

@@ -1,5 +1,7 @@
 /**
- * A pool of pre-warmed worker threads that call the addon, so that the event loop never blocks.
+ * A pool of worker threads that call the addon, so that the event loop never blocks. Threads are started when they are
+ * needed, and those that need not stay end when they have been idle for a while. If one cannot be started (a limit of
+ * processes, no memory), tasks go on with those that run.
  *
  * A plugin has several pools, so that a scan does not wait behind a clone that takes seconds. A running
  * task is never aborted, which would kill its thread in the middle of an ioctl; the addon's
@@ -16,9 +18,10 @@ import { inSpan } from '../../base/tracing.js';
 import type { Addon, FillRequest } from './addon.js';
 import type { FillAnswer, FillTask, IdleTask, UnaryTask } from './worker.js';
 
-/** Idle threads of a fixed pool never end: starting one costs tens of milliseconds. */
+/** A piscina ends no thread by itself: this pool does. */
 const NEVER_MS = 2 ** 31 - 1;
-const IDLE_TIMEOUT_MS = 60_000;
+/** Starting a thread costs tens of milliseconds. */
+const IDLE_MS = 60_000;
 
 export type UnaryMethod = UnaryTask['method'];
 type RequestOf<M extends UnaryMethod> = Parameters<Addon[M]> extends [infer R] ? R : undefined;
@@ -45,33 +48,50 @@ export interface NativeFiller {
   fill(request: FillRequest, buffer: ArrayBuffer): Promise<FillAnswer>;
 }
 
+export interface PoolOptions {
+  /** Threads that stay when they are idle. */
+  kept?: number;
+  /** Runs the tasks while this pool has no thread and can start none. */
+  fallback?: NativePool;
+  idleMs?: number;
+}
+
+type Task = UnaryTask | FillTask | IdleTask;
+
+/** One thread. A piscina that grows by itself ends the process if it cannot (piscina 5). */
+type Thread = Piscina<Task>;
+
 export class NativePool implements NativeRunner, NativeFiller {
-  readonly #pool: Piscina<UnaryTask | FillTask | IdleTask>;
   readonly #threads: number;
   readonly #kept: number;
+  readonly #idleMs: number;
+  readonly #fallback: NativePool | null;
+  readonly #started = new Set<Thread>();
+  /** The one that worked last at the end, so that the others can end. */
+  readonly #idle: { thread: Thread; timer: NodeJS.Timeout | undefined }[] = [];
+  /** Tasks that wait for a thread. */
+  readonly #waiting: ((thread: Thread) => void)[] = [];
   readonly #running = new Set<Promise<unknown>>();
   #isClosing = false;
 
-  /** @param kept threads that stay when they are idle; the others are started when they are needed */
-  constructor(threads: number, kept = threads) {
+  /** @param threads how many there are at most */
+  constructor(threads: number, { kept = 0, fallback, idleMs = IDLE_MS }: PoolOptions = {}) {
     this.#threads = threads;
     this.#kept = kept;
-    this.#pool = new Piscina({
-      filename: new URL('./worker.js', import.meta.url).href,
-      minThreads: kept,
-      maxThreads: threads,
-      idleTimeout: kept === threads ? NEVER_MS : IDLE_TIMEOUT_MS,
-      concurrentTasksPerWorker: 1,
-    });
-    // A pool that fails to close emits 'error'; without a listener that would end the process.
-    this.#pool.on('error', () => undefined);
+    this.#fallback = fallback ?? null;
+    this.#idleMs = idleMs;
   }
 
-  /** How many threads there are, how many of them are working, and how many tasks wait for one. */
+  /** How many threads there may be, how many of them are working, and how many tasks wait for one. */
   get load(): WorkerLoad {
     const tasks = this.#running.size;
     const busy = Math.min(tasks, this.#threads);
     return { threads: this.#threads, busy, queued: tasks - busy };
+  }
+
+  /** How many threads run now. */
+  get started(): number {
+    return this.#started.size;
   }
 
   /** Resolves when every thread that is kept has loaded the addon; rejects if it cannot be loaded. */
@@ -97,20 +117,86 @@ export class NativePool implements NativeRunner, NativeFiller {
   /** Waits for running tasks, then ends the threads. Calls made meanwhile fail with UNAVAILABLE. */
   async close(): Promise<void> {
     this.#isClosing = true;
-    // Piscina's close() waits for one task only, and ending a thread while it runs another task
-    // would end the process.
+    // Ending a thread while it runs a task would end the process.
     await Promise.allSettled(this.#running);
-    await this.#pool.close();
+    for (const { timer } of this.#idle) clearTimeout(timer);
+    await Promise.all([...this.#started].map((thread) => thread.destroy()));
   }
 
-  async #run(task: UnaryTask | FillTask | IdleTask, transferList: ArrayBuffer[] = []) {
+  async #run(task: Task, transferList: ArrayBuffer[] = []): Promise<unknown> {
     if (this.#isClosing) throw CsiError.unavailable('the plugin is stopping');
-    const running: Promise<unknown> = this.#pool.run(task, { transferList });
+    const running = this.#runOnThread(task, transferList);
     this.#running.add(running);
     try {
       return await running;
     } finally {
       this.#running.delete(running);
     }
+  }
+
+  async #runOnThread(task: Task, transferList: ArrayBuffer[]): Promise<unknown> {
+    const thread = this.#takeIdle() ?? this.#start() ?? (await this.#nextFree());
+    if (thread === null) return this.#instead(task, transferList);
+    try {
+      return await thread.run(task, { transferList });
+    } finally {
+      this.#release(thread);
+    }
+  }
+
+  #takeIdle(): Thread | null {
+    const idle = this.#idle.pop();
+    clearTimeout(idle?.timer);
+    return idle?.thread ?? null;
+  }
+
+  /** Null: there are as many as there may be, or the system does not start one. */
+  #start(): Thread | null {
+    if (this.#started.size >= this.#threads) return null;
+    try {
+      const thread: Thread = new Piscina({
+        filename: new URL('./worker.js', import.meta.url).href,
+        ...{ minThreads: 1, maxThreads: 1, idleTimeout: NEVER_MS, concurrentTasksPerWorker: 1 },
+      });
+      // A piscina that fails to close emits 'error'; without a listener that would end the process.
+      thread.on('error', () => undefined);
+      this.#started.add(thread);
+      return thread;
+    } catch {
+      return null;
+    }
+  }
+
+  /** Null: there is no thread to wait for. */
+  async #nextFree(): Promise<Thread | null> {
+    if (this.#started.size === 0) return null;
+    return new Promise((resolve) => this.#waiting.push(resolve));
+  }
+
+  async #instead(task: Task, transferList: ArrayBuffer[]): Promise<unknown> {
+    if (this.#fallback !== null) return this.#fallback.#run(task, transferList);
+    throw CsiError.unavailable(
+      'no thread can be started for device work; raise the limit of processes (pids.max, TasksMax) or free some memory',
+    );
+  }
+
+  #release(thread: Thread): void {
+    const next = this.#waiting.shift();
+    if (next !== undefined) {
+      next(thread);
+      return;
+    }
+    const end = (): void => this.#end(thread);
+    const timer =
+      this.#started.size > this.#kept ? setTimeout(end, this.#idleMs).unref() : undefined;
+    this.#idle.push({ thread, timer });
+  }
+
+  #end(thread: Thread): void {
+    const index = this.#idle.findIndex((idle) => idle.thread === thread);
+    if (index < 0 || this.#started.size <= this.#kept) return;
+    this.#idle.splice(index, 1);
+    this.#started.delete(thread);
+    void thread.destroy();
   }
 }

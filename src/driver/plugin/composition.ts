@@ -33,7 +33,7 @@ import type { ScanObserver } from '../metadata/scan-observer.js';
 import { createSnapshotMetadataService } from '../metadata/snapshot-metadata.js';
 import type { PluginMetrics } from '../metrics/plugin-metrics.js';
 import { DeviceThreads } from '../native/device-threads.js';
-import { NativePool, type NativeRunner } from '../native/pool.js';
+import { NativePool, type NativeRunner, type PoolOptions } from '../native/pool.js';
 import { ScanThreads } from '../native/scan-threads.js';
 import type { NodeDependencies } from '../node/dependencies.js';
 import { createNodeService } from '../node/node.js';
@@ -78,7 +78,7 @@ export interface Composition {
 }
 
 const LOOP_CONTROL = '/dev/loop-control';
-/** How many file systems are mounted or unmounted at once; one thread is kept, the others end when they are idle. */
+/** How many file systems are mounted or unmounted at once. */
 const MOUNT_THREADS = 8;
 /** A Probe reports the node as it was at most that long ago; kubelet probes every few seconds. */
 const PROBE_AGE_MS = 1000;
@@ -213,17 +213,15 @@ async function startAllThreads(
   teardown: Teardown,
   metrics: PluginMetrics | null,
 ): Promise<Threads> {
-  const [devices, mounts, scans] = await Promise.all([
-    startPool(config.deviceThreads, teardown),
-    startPool(MOUNT_THREADS, teardown, 1),
-    startPool(config.scanThreads, teardown),
-  ]);
+  const devices = await startPool(config.deviceThreads, teardown, { kept: 1 });
+  const mounts = await startPool(MOUNT_THREADS, teardown, { fallback: devices });
+  const scans = await startPool(config.scanThreads, teardown, { fallback: devices });
   const scanThreads = new ScanThreads(scans, config.scanThreads);
   metrics?.observeWorkers('device', () => devices.load);
   metrics?.observeWorkers('mount', () => mounts.load);
   metrics?.observeWorkers('scan', () => ({ ...scans.load, queued: scanThreads.waiting }));
   const startThreads = async (count: number, pool: string): Promise<NativePool> => {
-    const threads = await startPool(count, teardown);
+    const threads = await startPool(count, teardown, { fallback: devices });
     metrics?.observeWorkers(`thin-${pool}`, () => threads.load);
     return threads;
   };
@@ -257,8 +255,12 @@ async function checkNode(): Promise<void> {
   }
 }
 
-async function startPool(threads: number, teardown: Teardown, kept = threads): Promise<NativePool> {
-  const pool = new NativePool(threads, kept);
+async function startPool(
+  threads: number,
+  teardown: Teardown,
+  options: PoolOptions,
+): Promise<NativePool> {
+  const pool = new NativePool(threads, options);
   teardown.add(() => pool.close());
   await pool.warm();
   return pool;

@@ -1,16 +1,20 @@
-/** The threads of the addon: closed while they are at work. */
+/** The threads of the addon: how they start and end, also where none can be started, or while they are at work. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { rmdirSync } from 'node:fs';
 import { test } from 'node:test';
 import { NativePool } from '../../../src/driver/native/pool.js';
+import { eventually } from '../../support/eventually.js';
 import { rejectsWith } from '../../support/expect-status.js';
+import { isNightly } from '../../support/nightly.js';
+import { inCgroup, makePidsCgroup } from '../../support/pids-cgroup.js';
 
 const POOL = new URL('../../../src/driver/native/pool.js', import.meta.url).href;
 
 /** Closes a pool of two threads under a task that is over at once and one that takes a while. */
 const PROGRAM = `
   const { NativePool } = await import(${JSON.stringify(POOL)});
-  const pool = new NativePool(2);
+  const pool = new NativePool(2, { kept: 2 });
   await pool.warm();
   const source = { kind: 'pattern', sizeBytes: 1n << 50n, extentBytes: 4096n, strideBytes: 8192n };
   const fill = (maxEntries, bytes) => pool.fill({
@@ -39,4 +43,68 @@ test('a pool that is being closed takes nothing new', async () => {
   const closed = pool.close();
   await rejectsWith(pool.run('dmVersion', {}), 'UNAVAILABLE', /stopping/);
   await closed;
+});
+
+const look = (pool: NativePool): Promise<unknown> => pool.run('fileState', { path: '/' });
+
+test('threads start when they are needed, and all but those that are kept end when they are idle', async () => {
+  const pool = new NativePool(3, { kept: 1, idleMs: 1 });
+  assert.equal(pool.started, 0);
+  await pool.warm();
+  assert.equal(pool.started, 1);
+  await Promise.all([1, 2, 3, 4, 5].map(() => look(pool)));
+  await eventually('the idle threads end', () => pool.started === 1);
+  await look(pool);
+  await pool.close();
+});
+
+const ROUNDS = isNightly ? 1000 : 20;
+const MIB = 1 << 20;
+
+test(`memory is flat over ${ROUNDS} starts and ends of a thread`, async (t) => {
+  const round = async (): Promise<void> => {
+    const pool = new NativePool(1);
+    await look(pool);
+    await pool.close();
+  };
+  for (let count = 0; count < 10; count += 1) await round();
+  const before = process.memoryUsage.rss();
+  for (let count = 0; count < ROUNDS; count += 1) await round();
+  const grown = (process.memoryUsage.rss() - before) / MIB;
+  t.diagnostic(`${grown.toFixed(1)} MiB more`);
+  // A thread that is not given back takes 4 MiB.
+  assert.ok(grown < 10 + ROUNDS / 10, `${grown} MiB more after ${ROUNDS} threads`);
+});
+
+/** The limit leaves room for no thread beside the one that is kept. */
+const LIMITED = `
+  import { readFileSync, writeFileSync } from 'node:fs';
+  const { NativePool } = await import(${JSON.stringify(POOL)});
+  const devices = new NativePool(4, { kept: 1 });
+  await devices.warm();
+  const mounts = new NativePool(8, { fallback: devices });
+  const alone = new NativePool(1);
+  const tasks = /^Threads:\\s+(\\d+)$/m.exec(readFileSync('/proc/self/status', 'utf8'))[1];
+  const look = (pool) => pool.run('fileState', { path: '/' });
+  writeFileSync(process.argv[1] + '/pids.max', tasks);
+  await Promise.all([1, 2, 3].flatMap(() => [look(devices), look(mounts)]));
+  await look(alone).catch(({ code, message }) => console.log(code, message));
+  writeFileSync(process.argv[1] + '/pids.max', 'max');
+  await Promise.all([look(devices), look(mounts), look(alone)]);
+  console.log(mounts.started, alone.started);
+  for (const pool of [alone, mounts, devices]) await pool.close();
+`;
+
+test('where no thread can be started, tasks go on with those that run, and others say what to do', (t) => {
+  const cgroup = makePidsCgroup(`blockdelta-test-${process.pid}`);
+  if (cgroup === null) return t.skip('no cgroup with the controller pids can be made here');
+  try {
+    const node = [process.execPath, '--input-type=module', '--eval', LIMITED, cgroup];
+    const [program = '', ...args] = inCgroup(cgroup, node);
+    const { status, stdout, stderr } = spawnSync(program, args, { encoding: 'utf8' });
+    assert.deepEqual({ status, stderr }, { status: 0, stderr: '' });
+    assert.match(stdout, /^14 no thread can be started.*raise the limit of processes.*\n1 1\n$/);
+  } finally {
+    rmdirSync(cgroup);
+  }
 });
