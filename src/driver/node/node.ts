@@ -122,9 +122,9 @@ async function publish(
     const place = await stagingPlace(deps, id, stagingPath);
     const podUid = podUidOf(parseMap(request.volume_context, 'volume_context'));
     const use = { volumeId: id, stagingPath, capability, readOnly, podUid };
-    const { path: targetPath, resolvedPath } = target;
+    const { path: targetPath, resolvedPath, mounts } = target;
     const publication = { targetPath, resolvedPath, ...use };
-    await publishVolume(deps, volume, publication, place, context.callerMakesTargets);
+    await publishVolume(deps, volume, publication, place, mounts, context.callerMakesTargets);
   });
 }
 

@@ -12,7 +12,7 @@ import { bestEffort } from '../../base/best-effort.js';
 import type { VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
 import { isDeviceReadOnly } from '../../base/system/device-attributes.js';
-import { majorOf, minorOf, mountsAt } from '../../base/system/mountinfo.js';
+import { type MountEntry, majorOf, minorOf, mountsAt } from '../../base/system/mountinfo.js';
 import type { PublicationRecord, StagingRecord, VolumeRecord } from '../catalogue/records.js';
 import {
   type Bind,
@@ -53,6 +53,7 @@ interface Publishing {
 /**
  * Publishes the volume; published there in the same way already: done.
  *
+ * @param mounts the current mounts
  * @param keepsTarget the caller has made the target, which stays also if publishing fails
  */
 export async function publishVolume(
@@ -60,10 +61,11 @@ export async function publishVolume(
   volume: VolumeRecord,
   request: PublicationRecord,
   staging: Place<StagingRecord>,
+  mounts: readonly MountEntry[],
   keepsTarget = false,
 ): Promise<void> {
   const target = await targetOf(request);
-  const view = await viewVolume(deps, volume);
+  const view = await viewVolume(deps, volume, mounts);
   const publishing = { view, request, target };
   await assertNotLedAway(deps, publishing);
   const occupant = await occupantAt(view, target);

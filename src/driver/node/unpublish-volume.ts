@@ -7,9 +7,9 @@
  * volume's pool, so that a node can always be cleaned up.
  */
 import { CsiError } from '../../base/errors.js';
-import { type MountEntry, mountsAt } from '../../base/system/mountinfo.js';
+import { type MountEntry, mountsAt, readMountInfo } from '../../base/system/mountinfo.js';
 import type { PublicationRecord, VolumeRecord } from '../catalogue/records.js';
-import { removeTarget, unmountLayers } from '../host/layers.js';
+import { removeTarget, type Unmounted, unmountLayers } from '../host/layers.js';
 import { assertEmpty, assertNoLink, kernelPath } from '../host/target.js';
 import {
   type Belongs,
@@ -20,6 +20,7 @@ import {
   livePublications,
   recordedPlaces,
   usesOf,
+  type VolumeView,
   viewForRelease,
 } from '../usage/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
@@ -40,12 +41,13 @@ export async function releasePublication(
   keepsTarget: boolean,
 ): Promise<void> {
   const { path, record } = place;
-  const { node, mounts } = await viewForRelease(deps, volume);
-  const belongs = belongsTo(volume.volumeId, node);
-  const wasMounted = await unmountTarget(deps, place, forRecord(record, belongs), mounts);
-  if (record !== null && !wasMounted) await assertNotMoved(deps, volume, record);
+  const before = await viewForRelease(deps, volume);
+  const belongs = forRecord(record, belongsTo(volume.volumeId, before.node));
+  const { found: wasMounted, mounts } = await unmountTarget(deps, place, belongs, before.mounts);
+  const view = { ...before, mounts };
+  if (record !== null && !wasMounted) await assertNotMoved(deps, view, record);
   await clearTarget(deps, place, { wasMounted, keepsTarget });
-  await restoreDevice(deps, volume, path, record?.podUid ?? null);
+  await restoreDevice(deps, view, path, record?.podUid ?? null);
   if (record !== null) await deps.catalogue.removePublication(path);
 }
 
@@ -56,23 +58,25 @@ export async function unpublishUnknown(
   place: Place<PublicationRecord>,
   keepsTarget: boolean,
 ): Promise<void> {
-  const wasMounted = await unmountTarget(deps, place, belongsTo(volumeId, null));
+  const mounts = await readMountInfo();
+  const belongs = belongsTo(volumeId, null);
+  const { found: wasMounted } = await unmountTarget(deps, place, belongs, mounts);
   await clearTarget(deps, place, { wasMounted, keepsTarget });
 }
 
-/** Returns whether something of the volume was mounted there, and no more is. */
+/** Resolves when nothing is mounted there any more. */
 async function unmountTarget(
   { native }: Native,
   { path, resolved }: Place<PublicationRecord>,
   belongs: Belongs,
-  before?: readonly MountEntry[],
-): Promise<boolean> {
-  if (resolved === null || !(await isPlain(resolved))) return false;
+  before: readonly MountEntry[],
+): Promise<Unmounted> {
+  if (resolved === null || !(await isPlain(resolved))) return { found: false, mounts: before };
   await assertNoLink(resolved);
-  const { found, mounts } = await unmountLayers(native, resolved, belongs, before);
-  const left = mountsAt(mounts, resolved).at(-1);
+  const unmounted = await unmountLayers(native, resolved, belongs, before);
+  const left = mountsAt(unmounted.mounts, resolved).at(-1);
   if (left !== undefined) throw foreignMount(path, left.source);
-  return found;
+  return unmounted;
 }
 
 /** False: a symbolic link has come in the way since it was resolved, or a parent is gone. */
@@ -99,10 +103,10 @@ async function clearTarget(
  */
 async function assertNotMoved(
   deps: NodeDependencies,
-  volume: VolumeRecord,
+  view: VolumeView,
   { targetPath, resolvedPath }: PublicationRecord,
 ): Promise<void> {
-  const view = await viewForRelease(deps, volume);
+  const { volume } = view;
   const { mounts, nodes } = usesOf(view);
   const known = await recordedPlaces(deps, volume.volumeId, targetPath);
   const strays = [...mounts, ...nodes].filter(({ mountPoint }) => !known.has(mountPoint));
@@ -126,11 +130,10 @@ async function assertNotMoved(
  */
 async function restoreDevice(
   deps: NodeDependencies,
-  volume: VolumeRecord,
+  view: VolumeView,
   targetPath: string,
   podUid: string | null,
 ): Promise<void> {
-  const view = await viewForRelease(deps, volume);
   if (view.attachment === null) return;
   const others = (await livePublications(deps, view)).filter(
     (record) => record.targetPath !== targetPath,

@@ -98,8 +98,9 @@ async function releaseFrom(
   const { volume } = before;
   const belongs = belongsTo(volume.volumeId, before.node);
   const mounts = await releaseDirectory(deps, place, belongs, before.mounts);
-  if (mounts !== null) await clearStagedDevice(deps, { ...before, mounts }, place);
-  const view = await viewForRelease(deps, volume);
+  const released =
+    mounts === null ? before : await clearStagedDevice(deps, { ...before, mounts }, place);
+  const view = { ...before, mounts: released.mounts };
   if (view.poolFailure !== null) throw view.poolFailure;
   if (await isFree(deps, view, place.path)) await detach(deps, view, context);
   await deps.catalogue.removeStaging(volume.volumeId, place.path);
@@ -142,6 +143,8 @@ interface ReleasedDevice {
   found: boolean;
   /** What is still mounted there, which is not the volume's. */
   left: MountEntry | null;
+  /** The mounts afterwards. */
+  mounts: readonly MountEntry[];
 }
 
 /**
@@ -155,7 +158,7 @@ async function releaseDevice(
   before: readonly MountEntry[],
 ): Promise<ReleasedDevice> {
   if (resolved === null || mountsAt(before, resolved).length > 0) {
-    return { found: false, left: null };
+    return { found: false, left: null, mounts: before };
   }
   const path = stagedDevicePath(resolved);
   const { found, mounts } = await unmountLayers(native, path, belongs, before);
@@ -164,7 +167,7 @@ async function releaseDevice(
     const entry = await entryAt(path);
     if (entry?.isFile() === true && entry.size === 0) await removeTarget(native, path);
   }
-  return { found, left };
+  return { found, left, mounts };
 }
 
 /** False: another recorded staging or publication uses the device. Throws if there is a use without a record. */
