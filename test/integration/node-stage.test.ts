@@ -25,7 +25,7 @@ import { CsiError } from '../../src/base/errors.js';
 import type { VolumeRecord } from '../../src/driver/catalogue/records.js';
 import { isToolAtWork } from '../../src/driver/host/device-holders.js';
 import { FILE_SYSTEMS } from '../../src/driver/host/file-systems.js';
-import { probe } from '../../src/driver/host/filesystem.js';
+import { btrfsIdentity } from '../../src/driver/host/superblock.js';
 import { blockCapability, mountCapability } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { copyMountNamespace } from '../support/mount-namespace.js';
@@ -248,8 +248,8 @@ test('copies of a btrfs and their source are mounted at once, each with its own 
     assert.equal(readFileSync(`${stagingOf(volume)}/data`, 'utf8'), 'cut');
   }
   for (const volume of copies) {
-    const signature = await probe(await node.attachedPath(volume));
-    assert.ok(signature.kind === 'filesystem' && signature.uuid === uuidOf(volume.volumeId));
+    const { uuid } = await btrfsIdentity(await node.attachedPath(volume));
+    assert.equal(uuid, uuidOf(volume.volumeId));
   }
   for (const volume of volumes) await node.unstage(volume);
   for (const volume of volumes.reverse()) {

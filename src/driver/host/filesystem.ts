@@ -13,7 +13,7 @@ import { type FileSystem, MKFS_MINIMUM_BYTES } from './file-systems.js';
 /** What low-level probing finds on a device. */
 export type Signature =
   | { kind: 'none' }
-  | { kind: 'filesystem'; type: string; uuid: string }
+  | { kind: 'filesystem'; type: string }
   /** Another format: a partition table, LVM, LUKS, swap, ... */
   | { kind: 'foreign'; type: string }
   /** Several signatures that contradict each other. */
@@ -105,7 +105,7 @@ export function parseSignature(text: string): Signature {
       : { kind: 'foreign', type: `${table} partition table` };
   }
   if (tags.get('USAGE') !== 'filesystem') return { kind: 'foreign', type };
-  return { kind: 'filesystem', type, uuid: tags.get('UUID') ?? '' };
+  return { kind: 'filesystem', type };
 }
 
 /** For people, in the middle of a sentence. */

@@ -15,7 +15,11 @@ const AT = {
   logBlockSize: 0x18,
   blocksPerGroup: 0x20,
   inodesPerGroup: 0x28,
+  mounts: 0x34,
+  mostMounts: 0x36,
   magic: 0x38,
+  state: 0x3a,
+  checkInterval: 0x44,
   revision: 0x4c,
   inodeSize: 0x58,
   compatible: 0x5c,
@@ -24,8 +28,10 @@ const AT = {
   journalUuid: 0xd0,
   journalInode: 0xe0,
   journalDevice: 0xe4,
+  lastOrphan: 0xe8,
   defaultMountOptions: 0x100,
   blocksHigh: 0x150,
+  errors: 0x194,
   mountOptions: 0x200,
 } as const;
 const MOUNT_OPTIONS_BYTES = 64;
@@ -35,7 +41,14 @@ const MAGIC = 0xef53;
 const LARGEST_LOG_BLOCK_SIZE = 6;
 const SMALLEST_INODE = 128;
 
+/** Of a file system that was unmounted, and has met no error. */
+const CLEAN = 1;
 const HAS_JOURNAL = 0x4;
+const NEEDS_RECOVERY = 0x4;
+const JOURNAL_DEVICE = 0x8;
+/** No ext2 and no ext3 has it. */
+const EXTENTS = 0x40;
+const ORPHANS_PRESENT = 0x10000;
 const IS_64BIT = 0x80;
 
 /** Not listed: what no mkfs of e2fsprogs makes, and what e2fsck of the node refuses anyway. */
@@ -58,9 +71,9 @@ const COMPATIBLE: Readonly<Record<string, number>> = {
  */
 const INCOMPATIBLE: Readonly<Record<string, number>> = {
   filetype: 0x2,
-  needs_recovery: 0x4,
+  needs_recovery: NEEDS_RECOVERY,
   meta_bg: 0x10,
-  extent: 0x40,
+  extent: EXTENTS,
   '64bit': IS_64BIT,
   flex_bg: 0x200,
   ea_inode: 0x400,
@@ -70,7 +83,10 @@ const INCOMPATIBLE: Readonly<Record<string, number>> = {
   encrypt: 0x10000,
   casefold: 0x20000,
 };
-const NAMES_OF_REFUSED: Readonly<Record<string, number>> = { journal_dev: 0x8, mmp: 0x100 };
+const NAMES_OF_REFUSED: Readonly<Record<string, number>> = {
+  journal_dev: JOURNAL_DEVICE,
+  mmp: 0x100,
+};
 
 const READ_ONLY_COMPATIBLE: Readonly<Record<string, number>> = {
   sparse_super: 0x1,
@@ -85,7 +101,7 @@ const READ_ONLY_COMPATIBLE: Readonly<Record<string, number>> = {
   'read-only': 0x1000,
   project: 0x2000,
   verity: 0x8000,
-  orphan_present: 0x10000,
+  orphan_present: ORPHANS_PRESENT,
 };
 
 /**
@@ -183,6 +199,26 @@ function optionObjection(block: Buffer): Objection | null {
     remedy:
       'take it away with tune2fs -o ^OPTION on the raw device; options that a StorageClass names are used',
   };
+}
+
+/**
+ * Whether it is an ext4 and neither an older one nor a journal, and fsck.ext4 -p would do nothing: it was unmounted, has
+ * no orphans and no errors on record, and no number of mounts or interval makes a check due.
+ */
+export function isExt4Clean(block: Buffer): boolean {
+  const mostMounts = block.readInt16LE(AT.mostMounts);
+  const incompatible = block.readUInt32LE(AT.incompatible);
+  const isCheckDue =
+    block.readUInt32LE(AT.checkInterval) !== 0 ||
+    (mostMounts > 0 && block.readUInt16LE(AT.mounts) >= mostMounts);
+  return (
+    block.readUInt16LE(AT.state) === CLEAN &&
+    (incompatible & (EXTENTS | JOURNAL_DEVICE | NEEDS_RECOVERY)) === EXTENTS &&
+    (block.readUInt32LE(AT.readOnlyCompatible) & ORPHANS_PRESENT) === 0 &&
+    block.readUInt32LE(AT.lastOrphan) === 0 &&
+    block.readUInt32LE(AT.errors) === 0 &&
+    !isCheckDue
+  );
 }
 
 /**

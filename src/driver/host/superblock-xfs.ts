@@ -23,6 +23,10 @@ const AT = {
 } as const;
 
 const MAGIC = 0x58465342;
+/** Of its fields; the rest of its sector is zeros. */
+const SUPERBLOCK_BYTES = 304;
+/** Free space and inodes. Of version 4 the next one, of free blocks, has no magic. */
+const GROUP_HEADERS = ['XAGF', 'XAGI'];
 const VERSION_MASK = 0xf;
 const VERSION_4 = 4;
 const VERSION_5 = 5;
@@ -42,6 +46,20 @@ const FEATURES = [
 /** Why the host must not mount this XFS; null if it may. */
 export function xfsObjection(block: Buffer, deviceBytes: bigint): Objection | null {
   return geometryObjection(block, deviceBytes) ?? deviceObjection(block) ?? featureObjection(block);
+}
+
+/** Whether the superblock's sector is followed by the headers of the first group, each in a sector of its own. */
+export function hasXfsHeaders(head: Buffer): boolean {
+  const sectorSize = head.readUInt16BE(AT.sectorSize);
+  if (!isPowerOfTwo(sectorSize, 512, 32768)) return false;
+  const isPadded = head.subarray(SUPERBLOCK_BYTES, sectorSize).every((byte) => byte === 0);
+  return (
+    isPadded &&
+    GROUP_HEADERS.every((magic, index) => {
+      const offset = sectorSize * (index + 1);
+      return head.toString('latin1', offset, offset + magic.length) === magic;
+    })
+  );
 }
 
 /** Whether the kernel would make the file system larger on a device of that size. It has passed `xfsObjection`. */

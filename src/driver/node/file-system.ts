@@ -15,6 +15,7 @@ import { type MountEntry, readMountInfo } from '../../base/system/mountinfo.js';
 import type { Attachment, Backend } from '../backends/backend.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { giveIdentity } from '../host/btrfs-identity.js';
+import { cleanFileSystem } from '../host/clean-file-system.js';
 import { parseMkfsOptions, parseStoredMountOptions } from '../host/file-system-options.js';
 import {
   DEFAULT_FILE_SYSTEM,
@@ -29,6 +30,7 @@ import {
   mountOptions,
   probe,
   publishedOptions,
+  type Signature,
 } from '../host/filesystem.js';
 import { isReaderOnly } from '../usage/volume-view.js';
 import { isPristine, markInitialized } from '../volumes/pristine.js';
@@ -122,7 +124,10 @@ async function findFileSystem(
   mounts: readonly MountEntry[],
 ): Promise<FileSystem> {
   const { volume, attachment, capability, directory } = staging;
-  const signature = await probe(attachment.devicePath);
+  const { devicePath, sizeBytes } = attachment;
+  const clean = await cleanFileSystem(devicePath, sizeBytes);
+  const signature: Signature =
+    clean === null ? await probe(devicePath) : { kind: 'filesystem', type: clean };
   const type = signature.kind === 'filesystem' ? signature.type : '';
   const isWanted = capability.fsType === '' || capability.fsType === type;
   if (!isFileSystem(type) || !isWanted) {
@@ -133,10 +138,9 @@ async function findFileSystem(
     );
   }
   if ((await mountPointsOf(attachment, mounts)) > 0) return type;
-  const { devicePath } = attachment;
   // Before a tool gets the device. None gets that of an xfs, which is judged before its mount like all others.
   if (type !== 'xfs') await assertAccepted(deps, { volume, attachment, type });
-  await checkFileSystem(type, devicePath);
+  if (clean === null) await checkFileSystem(type, devicePath);
   if (type === 'btrfs' && isCopy(volume)) {
     await giveIdentity(devicePath, uuidOf(volume.volumeId), directory);
   }

@@ -1,0 +1,116 @@
+/**
+ * Recognizes what nearly every staging finds: a device with exactly one of the plugin's file systems, clean, and no trace
+ * of anything else. Then blkid and fsck have nothing to add, and no process has to be started. In every other case
+ * they decide, so each rule here errs to that side.
+ *
+ * The bytes are hostile: only fixed places are looked at, and what may be mounted is decided later. Reads; never
+ * writes.
+ */
+import { type FileHandle, open } from 'node:fs/promises';
+import type { FileSystem } from './file-systems.js';
+import { isExt4Clean } from './superblock-ext4.js';
+import { hasXfsHeaders } from './superblock-xfs.js';
+
+const KIB = 1024;
+/** No signature that blkid knows lies between these, but those of ZFS and VMFS in the middle of a device. */
+const HEAD_BYTES = 264 * KIB;
+/** Where RAID, GPT and others end a device. */
+const TAIL_BYTES = 128 * KIB;
+
+interface Format {
+  /** Where its magic is, and the magic. */
+  offset: number;
+  magic: string;
+  /** Whether the beginning of the device is that of a clean file system, and of nothing else. */
+  isClean(head: Buffer): boolean;
+}
+
+/** Magic and what lies before it: a boot sector, a partition table or a label would be there. */
+const FORMATS: Readonly<Record<FileSystem, Format>> = {
+  ext4: {
+    offset: KIB + 0x38,
+    magic: '\x53\xef',
+    isClean: (head) => isZero(head.subarray(0, KIB)) && isExt4Clean(head.subarray(KIB, 2 * KIB)),
+  },
+  xfs: { offset: 0, magic: 'XFSB', isClean: hasXfsHeaders },
+  btrfs: {
+    offset: 64 * KIB + 0x40,
+    magic: '_BHRfS_M',
+    isClean: (head) => isZero(head.subarray(0, 64 * KIB)),
+  },
+};
+
+/** Magic numbers of other formats, and where they may be beside a superblock of ours. */
+const FOREIGN: readonly (readonly [magic: string, ...offsets: number[]])[] = [
+  ['LUKS\xba\xbe', 0],
+  ['SKUL\xba\xbe', 16 * KIB, 32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB],
+  ['LABELONE', 0, 512, 1024, 1536],
+  ['\x55\xaa', 510],
+  ['EFI PART', 512, 4096],
+  // Linux RAID, of versions 1.1 and 1.2.
+  ['\xfc\x4e\x2b\xa9', 0, 4096],
+  ['\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81', 4096 + 24],
+  // Swap, by page size.
+  ...['SWAPSPACE2', 'SWAP-SPACE'].map(
+    (magic) => [magic, ...[4, 8, 16, 32, 64].map((page) => page * KIB - magic.length)] as const,
+  ),
+  ['JFS1', 32 * KIB],
+  ['CD001', 32 * KIB + 1],
+  ['BEA01', 32 * KIB + 1],
+  ['NSR0', 32 * KIB + 1],
+  ['ReIsEr', 8 * KIB + 52, 64 * KIB + 52],
+  ['\x01\x16\x19\x70', 64 * KIB],
+  ['OCFSV2', KIB, 2 * KIB, 4 * KIB, 8 * KIB],
+  ['\x54\x19\x01\x00', 8 * KIB + 1372, 64 * KIB + 1372, 256 * KIB + 1372],
+  ['\x00\x01\x19\x54', 8 * KIB + 1372, 64 * KIB + 1372, 256 * KIB + 1372],
+  // ZFS, whose uberblocks are in no certain place.
+  ...['\x0c\xb1\xba\x00\x00\x00\x00\x00', '\x00\x00\x00\x00\x00\xba\xb1\x0c'].map(
+    (magic) => [magic, ...Array.from({ length: 128 }, (_, n) => (128 + n) * KIB)] as const,
+  ),
+];
+
+/** The file system, if that is all there is and it is clean; null: ask blkid and fsck. */
+export async function cleanFileSystem(
+  devicePath: string,
+  deviceBytes: bigint,
+): Promise<FileSystem | null> {
+  const end = Number(deviceBytes);
+  if (end < HEAD_BYTES + TAIL_BYTES || !Number.isSafeInteger(end)) return null;
+  const handle = await open(devicePath, 'r');
+  try {
+    const head = await bytesAt(handle, 0, HEAD_BYTES);
+    const tail = await bytesAt(handle, end - TAIL_BYTES, TAIL_BYTES);
+    if (head === null || tail === null || !isZero(tail)) return null;
+    const found = Object.entries(FORMATS).filter(([, { offset, magic }]) =>
+      has(head, magic, offset),
+    );
+    const [[type, format] = []] = found;
+    if (found.length !== 1 || format?.isClean(head) !== true) return null;
+    const isAlone = !FOREIGN.some(([magic, ...offsets]) =>
+      offsets.some((offset) => has(head, magic, offset)),
+    );
+    return isAlone ? (type as FileSystem) : null;
+  } finally {
+    await handle.close();
+  }
+}
+
+/** Null: the device is smaller, or cannot be read. */
+async function bytesAt(
+  handle: FileHandle,
+  position: number,
+  length: number,
+): Promise<Buffer | null> {
+  const buffer = Buffer.alloc(length);
+  const bytesRead = await handle.read(buffer, 0, length, position).then(
+    (read) => read.bytesRead,
+    () => 0,
+  );
+  return bytesRead === length ? buffer : null;
+}
+
+function has(bytes: Buffer, magic: string, offset: number): boolean {
+  return bytes.subarray(offset, offset + magic.length).equals(Buffer.from(magic, 'latin1'));
+}
+
+const isZero = (bytes: Buffer): boolean => bytes.equals(Buffer.alloc(bytes.length));
