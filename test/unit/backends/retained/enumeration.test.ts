@@ -15,7 +15,7 @@ import { operationIn, started } from './operations.js';
 import type { World } from './world.js';
 
 /** Operations of a history, and those before two calls at once. */
-const [LENGTH, BEFORE] = isNightly ? [7, 3] : [6, 2];
+const [LENGTH, BEFORE] = isNightly ? [7, 3] : [6, 3];
 
 for (const kind of ['reflink', 'thin'] as const) {
   test(`every delta is sound after each history in a ${kind} pool`, async (t) => {

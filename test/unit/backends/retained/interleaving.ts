@@ -61,7 +61,8 @@ async function tryOrder(
   const waiting: Waiting[] = [];
   const gate = async (access: string): Promise<void> => {
     const call = caller.getStore();
-    if (call === undefined) return;
+    // The two steps of a removal count as one here; kills come between them.
+    if (call === undefined || access.startsWith('unfreeze ')) return;
     await new Promise<void>((go) => waiting.push({ call, access, go }));
   };
   const plugin = await started(world, kind, gate);

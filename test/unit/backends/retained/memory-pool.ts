@@ -100,6 +100,8 @@ export class MemoryListStore implements ListStore {
   async build(baseId: string, targetId: string): Promise<StoredList> {
     const name = listName({ baseId, targetId });
     const [base, target] = [await this.#frozen(baseId), await this.#frozen(targetId)];
+    if (this.kind === 'thin' && this.disk.hidden.has(targetId))
+      throw CsiError.failedPrecondition(`snapshot ${targetId} is only a bookmark`);
     const data = {
       base: base.identity,
       target: target.identity,
