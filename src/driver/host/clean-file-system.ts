@@ -7,7 +7,8 @@
  * writes.
  */
 import { type FileHandle, open } from 'node:fs/promises';
-import type { FileSystem } from './file-systems.js';
+import { FILE_SYSTEMS, type FileSystem } from './file-systems.js';
+import { MAGIC } from './superblock.js';
 import { isExt4Clean } from './superblock-ext4.js';
 import { hasXfsHeaders } from './superblock-xfs.js';
 
@@ -17,27 +18,14 @@ const HEAD_BYTES = 264 * KIB;
 /** Where RAID, GPT and others end a device. */
 const TAIL_BYTES = 128 * KIB;
 
-interface Format {
-  /** Where its magic is, and the magic. */
-  offset: number;
-  magic: string;
-  /** Whether the beginning of the device is that of a clean file system, and of nothing else. */
-  isClean(head: Buffer): boolean;
-}
-
-/** Magic and what lies before it: a boot sector, a partition table or a label would be there. */
-const FORMATS: Readonly<Record<FileSystem, Format>> = {
-  ext4: {
-    offset: KIB + 0x38,
-    magic: '\x53\xef',
-    isClean: (head) => isZero(head.subarray(0, KIB)) && isExt4Clean(head.subarray(KIB, 2 * KIB)),
-  },
-  xfs: { offset: 0, magic: 'XFSB', isClean: hasXfsHeaders },
-  btrfs: {
-    offset: 64 * KIB + 0x40,
-    magic: '_BHRfS_M',
-    isClean: (head) => isZero(head.subarray(0, 64 * KIB)),
-  },
+/**
+ * Whether the beginning of a device with that magic is that of a clean file system, and of nothing else: what lies before
+ * the magic would be a boot sector, a partition table or a label.
+ */
+const IS_CLEAN: Readonly<Record<FileSystem, (head: Buffer) => boolean>> = {
+  ext4: (head) => isZero(head.subarray(0, KIB)) && isExt4Clean(head.subarray(KIB, 2 * KIB)),
+  xfs: hasXfsHeaders,
+  btrfs: (head) => isZero(head.subarray(0, 64 * KIB)),
 };
 
 /** Magic numbers of other formats, and where they may be beside a superblock of ours. */
@@ -81,15 +69,13 @@ export async function cleanFileSystem(
     const head = await bytesAt(handle, 0, HEAD_BYTES);
     const tail = await bytesAt(handle, end - TAIL_BYTES, TAIL_BYTES);
     if (head === null || tail === null || !isZero(tail)) return null;
-    const found = Object.entries(FORMATS).filter(([, { offset, magic }]) =>
-      has(head, magic, offset),
-    );
-    const [[type, format] = []] = found;
-    if (found.length !== 1 || format?.isClean(head) !== true) return null;
+    const found = FILE_SYSTEMS.filter((type) => has(head, MAGIC[type].bytes, MAGIC[type].offset));
+    const [type] = found;
+    if (type === undefined || found.length > 1 || !IS_CLEAN[type](head)) return null;
     const isAlone = !FOREIGN.some(([magic, ...offsets]) =>
-      offsets.some((offset) => has(head, magic, offset)),
+      offsets.some((offset) => has(head, Buffer.from(magic, 'latin1'), offset)),
     );
-    return isAlone ? (type as FileSystem) : null;
+    return isAlone ? type : null;
   } finally {
     await handle.close();
   }
@@ -109,8 +95,8 @@ async function bytesAt(
   return bytesRead === length ? buffer : null;
 }
 
-function has(bytes: Buffer, magic: string, offset: number): boolean {
-  return bytes.subarray(offset, offset + magic.length).equals(Buffer.from(magic, 'latin1'));
+function has(bytes: Buffer, magic: Buffer, offset: number): boolean {
+  return bytes.subarray(offset, offset + magic.length).equals(magic);
 }
 
 const isZero = (bytes: Buffer): boolean => bytes.equals(Buffer.alloc(bytes.length));

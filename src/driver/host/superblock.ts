@@ -58,7 +58,7 @@ export async function isGrowable(
 }
 
 /** Where the superblock of each file system has its magic, and the magic. */
-const MAGIC: Readonly<Record<FileSystem, { offset: number; bytes: Buffer }>> = {
+export const MAGIC: Readonly<Record<FileSystem, { offset: number; bytes: Buffer }>> = {
   ext4: { offset: 1024 + 0x38, bytes: Buffer.from([0x53, 0xef]) },
   xfs: { offset: 0, bytes: Buffer.from('XFSB') },
   btrfs: { offset: 65536 + 0x40, bytes: Buffer.from('_BHRfS_M') },

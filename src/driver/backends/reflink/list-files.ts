@@ -10,6 +10,7 @@
 import { readdir, rename, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { CsiError, SystemError } from '../../../base/errors.js';
+import type { FileState } from '../../native/addon.js';
 import type { ChangeListHead } from '../../native/change-list-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { Unretained } from '../backend.js';
@@ -82,11 +83,8 @@ export class ListFiles implements ListStore {
     });
   }
 
-  has(snapshotId: string): Promise<boolean> {
-    return this.directory.use(async ({ layout }) => {
-      const { state } = await this.native.run('fileState', { path: layout.snapshot(snapshotId) });
-      return state !== null;
-    });
+  async has(snapshotId: string): Promise<boolean> {
+    return (await this.#state(snapshotId)) !== null;
   }
 
   canEnd(snapshotId: string): Promise<boolean> {
@@ -104,15 +102,8 @@ export class ListFiles implements ListStore {
    */
   async isSound(list: StoredList): Promise<boolean> {
     const { identity, ...pair } = await this.#pair(list.baseId, list.targetId);
-    const base = (await this.#isImmutable(list.baseId)) ? identity.base : null;
+    const base = (await this.#state(list.baseId))?.immutable === true ? identity.base : null;
     return this.lists.isSound(list, { ...pair, identity: { ...identity, base } });
-  }
-
-  async #isImmutable(snapshotId: string): Promise<boolean> {
-    return this.directory.use(async ({ layout }) => {
-      const { state } = await this.native.run('fileState', { path: layout.snapshot(snapshotId) });
-      return state?.immutable ?? false;
-    });
   }
 
   join(older: StoredList, newer: StoredList): Promise<StoredList> {
@@ -203,6 +194,14 @@ export class ListFiles implements ListStore {
       if (thrown instanceof SystemError) return null;
       throw thrown;
     }
+  }
+
+  /** Of the snapshot's file; null: there is none. */
+  #state(snapshotId: string): Promise<FileState | null> {
+    return this.directory.use(async ({ layout }) => {
+      const { state } = await this.native.run('fileState', { path: layout.snapshot(snapshotId) });
+      return state;
+    });
   }
 
   async #pair(baseId: string, targetId: string): Promise<ListedPair> {
