@@ -36,12 +36,12 @@ export function describeBackend(
       },
       async volume(sizeBytes = SIZE) {
         const volumeId = newVolume();
-        await this.backend.createVolume(volumeId, sizeBytes);
+        await this.backend.volumes.create(volumeId, sizeBytes);
         return volumeId;
       },
       async snapshot(volumeId) {
         const snapshotId = newSnapshot();
-        await this.backend.createSnapshots([{ volumeId, snapshotId }]);
+        await this.backend.snapshots.create([{ volumeId, snapshotId }]);
         return snapshotId;
       },
     };
@@ -54,11 +54,11 @@ export function describeBackend(
       const { volumes, snapshots } = await backend.list();
       for (const { id } of volumes) {
         await harness?.release(id);
-        await backend.deleteVolume(id);
+        await backend.volumes.delete(id);
       }
-      for (const { id } of snapshots) await backend.deleteSnapshot(id);
-      for (const { snapshotId } of (await backend.retainedBases()).usable) {
-        await backend.dropBase(snapshotId);
+      for (const { id } of snapshots) await backend.snapshots.delete(id);
+      for (const { snapshotId } of backend.bases.all().usable) {
+        await backend.bases.drop(snapshotId);
       }
     });
     after(() => harness?.dispose());
@@ -78,11 +78,11 @@ function describeNoRetainedBases(context: ContractContext): void {
     const { backend } = context;
     const volumeId = await context.volume();
     const snapshotId = await context.snapshot(volumeId);
-    const retained = await backend.retainBase(snapshotId, null);
+    const retained = await backend.bases.retain(snapshotId, null);
     assert.ok(retained !== null && 'unretained' in retained, 'it says why');
-    await backend.deleteSnapshot(snapshotId);
-    assert.deepEqual(await backend.retainedBases(), { usable: [], invalidated: [] });
-    await backend.dropBase(snapshotId);
+    await backend.snapshots.delete(snapshotId);
+    assert.deepEqual(backend.bases.all(), { usable: [], invalidated: [] });
+    await backend.bases.drop(snapshotId);
   });
 }
 
@@ -91,7 +91,7 @@ function describeVolumes(context: ContractContext): void {
     const { backend, harness } = context;
     const volumeId = await context.volume();
     await harness.write(volumeId, 8192, Buffer.alloc(4096, 7));
-    await backend.createVolume(volumeId, SIZE);
+    await backend.volumes.create(volumeId, SIZE);
     const content = await harness.read(volumeId);
     assert.equal(content.length, VOLUME_BYTES);
     assert.ok(content.subarray(8192, 12288).equals(Buffer.alloc(4096, 7)), 'it was not made anew');
@@ -100,14 +100,14 @@ function describeVolumes(context: ContractContext): void {
 
   test('creating a volume that exists with another size is refused', async () => {
     const volumeId = await context.volume();
-    await assert.rejects(context.backend.createVolume(volumeId, 2n * SIZE));
+    await assert.rejects(context.backend.volumes.create(volumeId, 2n * SIZE));
   });
 
   test('deleting a volume twice, or one that never existed, succeeds', async () => {
-    await context.backend.deleteVolume(newVolume());
+    await context.backend.volumes.delete(newVolume());
     const volumeId = await context.volume();
-    await context.backend.deleteVolume(volumeId);
-    await context.backend.deleteVolume(volumeId);
+    await context.backend.volumes.delete(volumeId);
+    await context.backend.volumes.delete(volumeId);
     assert.ok(!(await context.backend.list()).volumes.some(({ id }) => id === volumeId));
   });
 
@@ -115,32 +115,32 @@ function describeVolumes(context: ContractContext): void {
     const { backend, harness } = context;
     const [volumeId, other] = [await context.volume(), await context.volume()];
     const before = await backend.list();
-    assert.equal(await backend.isInitialized(volumeId), false);
-    await backend.markInitialized([volumeId]);
-    await backend.markInitialized([volumeId, volumeId]);
-    await backend.deleteSnapshot(await context.snapshot(volumeId));
-    await backend.createVolume(volumeId, SIZE);
+    assert.equal(await backend.marks.has(volumeId), false);
+    await backend.marks.set([volumeId]);
+    await backend.marks.set([volumeId, volumeId]);
+    await backend.snapshots.delete(await context.snapshot(volumeId));
+    await backend.volumes.create(volumeId, SIZE);
     for (const each of [backend, await harness.reopen()]) {
       assert.deepEqual(await each.list(), before);
       assert.deepEqual(await each.sweep(), []);
       assert.deepEqual(
-        [await each.isInitialized(volumeId), await each.isInitialized(other)],
+        [await each.marks.has(volumeId), await each.marks.has(other)],
         [true, false],
       );
     }
-    await backend.deleteVolume(volumeId);
-    assert.equal(await backend.isInitialized(volumeId), false);
+    await backend.volumes.delete(volumeId);
+    assert.equal(await backend.marks.has(volumeId), false);
   });
 
   test('the initialized mark of a missing volume is swept, and those of existing volumes stay', async () => {
     const { backend } = context;
     const [volumeId, gone] = [await context.volume(), newVolume()];
-    await backend.markInitialized([volumeId]);
+    await backend.marks.set([volumeId]);
     // As a deletion that was killed half way leaves it.
-    await backend.markInitialized([gone]);
+    await backend.marks.set([gone]);
     assert.deepEqual(await backend.sweep(), []);
     assert.deepEqual(
-      [await backend.isInitialized(volumeId), await backend.isInitialized(gone)],
+      [await backend.marks.has(volumeId), await backend.marks.has(gone)],
       [true, false],
     );
   });
@@ -186,7 +186,7 @@ function describePool(context: ContractContext): void {
     const promised = await backend.capacity();
     // What earlier tests deleted may come back meanwhile, since file systems free space later.
     assert.ok(promised.availableBytes <= empty.availableBytes - large + 8n * SIZE);
-    await backend.deleteVolume(volumeId);
+    await backend.volumes.delete(volumeId);
     const again = await backend.capacity();
     assert.ok(again.availableBytes > promised.availableBytes);
   });

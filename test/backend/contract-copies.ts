@@ -14,7 +14,7 @@ async function writtenVolume(context: ContractContext, value: number): Promise<s
 async function drop(context: ContractContext, ...volumeIds: string[]): Promise<void> {
   for (const id of volumeIds) {
     await context.harness.release(id);
-    await context.backend.deleteVolume(id);
+    await context.backend.volumes.delete(id);
   }
 }
 
@@ -23,9 +23,9 @@ export function describeCopies(context: ContractContext): void {
     const { backend, harness } = context;
     const source = await writtenVolume(context, 1);
     const clone = newVolume();
-    await backend.cloneVolume(clone, source, 2n * SIZE);
+    await backend.volumes.create(clone, 2n * SIZE, { volumeId: source });
     await harness.write(source, 4096, Buffer.alloc(4096, 2));
-    await backend.cloneVolume(clone, source, 2n * SIZE);
+    await backend.volumes.create(clone, 2n * SIZE, { volumeId: source });
     const content = await harness.read(clone);
     assert.equal(content.length, 2 * VOLUME_BYTES);
     assert.equal(content[4096], 1, 'it was made once, with the content of that moment');
@@ -38,7 +38,7 @@ export function describeCopies(context: ContractContext): void {
     const { backend, harness } = context;
     const source = await writtenVolume(context, 5);
     const clone = newVolume();
-    await backend.cloneVolume(clone, source, SIZE);
+    await backend.volumes.create(clone, SIZE, { volumeId: source });
     await drop(context, source);
     await context.snapshot(clone);
     assert.equal((await harness.read(clone))[4096], 5);
@@ -47,21 +47,22 @@ export function describeCopies(context: ContractContext): void {
   test('a copy smaller than its source is refused, and leaves nothing behind', async () => {
     const { backend } = context;
     const source = await writtenVolume(context, 1);
-    await backend.expandVolume(source, 2n * SIZE);
+    await backend.volumes.expand(source, 2n * SIZE);
     const snapshotId = await context.snapshot(source);
     const copy = newVolume();
-    await assert.rejects(backend.cloneVolume(copy, source, SIZE));
-    await assert.rejects(backend.restoreVolume(copy, snapshotId, SIZE));
+    await assert.rejects(backend.volumes.create(copy, SIZE, { volumeId: source }));
+    await assert.rejects(backend.volumes.create(copy, SIZE, { snapshotId }));
     assert.ok(!(await backend.list()).volumes.some(({ id }) => id === copy));
     assert.deepEqual(await backend.sweep(), []);
   });
 
-  test('cloning a volume that does not exist fails and leaves nothing behind, and abandoning the clone succeeds', async () => {
+  test('cloning a volume that does not exist fails and leaves nothing behind, and its source can be thawed', async () => {
     const { backend } = context;
     const clone = newVolume();
     const source = newVolume();
-    await assert.rejects(backend.cloneVolume(clone, source, SIZE));
-    await backend.abandonClone(clone, source);
+    await assert.rejects(backend.volumes.create(clone, SIZE, { volumeId: source }));
+    await backend.volumes.thaw(source);
+    await backend.volumes.delete(clone);
     assert.ok(!(await backend.list()).volumes.some(({ id }) => id === clone));
     assert.deepEqual(await backend.sweep(), []);
   });
@@ -69,9 +70,9 @@ export function describeCopies(context: ContractContext): void {
   test('an expanded volume keeps its content and reads as zeros beyond it, and expansion can be repeated', async () => {
     const { backend, harness } = context;
     const volumeId = await writtenVolume(context, 6);
-    assert.equal(await backend.expandVolume(volumeId, 2n * SIZE), 2n * SIZE);
-    assert.equal(await backend.expandVolume(volumeId, 2n * SIZE), 2n * SIZE);
-    assert.equal(await backend.expandVolume(volumeId, SIZE), 2n * SIZE, 'never smaller');
+    assert.equal(await backend.volumes.expand(volumeId, 2n * SIZE), 2n * SIZE);
+    assert.equal(await backend.volumes.expand(volumeId, 2n * SIZE), 2n * SIZE);
+    assert.equal(await backend.volumes.expand(volumeId, SIZE), 2n * SIZE, 'never smaller');
     const content = await harness.read(volumeId);
     assert.equal(content.length, 2 * VOLUME_BYTES);
     assert.equal(content[4096], 6);
@@ -84,32 +85,32 @@ export function describeCopies(context: ContractContext): void {
     const { backend } = context;
     const volumeId = await writtenVolume(context, 8);
     const [before, after] = [newSnapshot(), newSnapshot()];
-    const first = await backend.createSnapshots([{ volumeId, snapshotId: before }]);
-    await backend.expandVolume(volumeId, 2n * SIZE);
-    const second = await backend.createSnapshots([{ volumeId, snapshotId: after }]);
+    const first = await backend.snapshots.create([{ volumeId, snapshotId: before }]);
+    await backend.volumes.expand(volumeId, 2n * SIZE);
+    const second = await backend.snapshots.create([{ volumeId, snapshotId: after }]);
     assert.deepEqual([first.sizesBytes, second.sizesBytes], [[SIZE], [2n * SIZE]]);
   });
 
   test('expanding a volume that does not exist fails', async () => {
-    await assert.rejects(context.backend.expandVolume(newVolume(), SIZE));
+    await assert.rejects(context.backend.volumes.expand(newVolume(), SIZE));
   });
 
   test('a group snapshot has the content and size of each volume', async () => {
     const { backend, harness } = context;
     const volumes = [await writtenVolume(context, 1), await writtenVolume(context, 2)];
     const [, second = ''] = volumes;
-    await backend.expandVolume(second, 2n * SIZE);
+    await backend.volumes.expand(second, 2n * SIZE);
     const members = volumes.map((volumeId) => ({ volumeId, snapshotId: newSnapshot() }));
-    const cut = await backend.createSnapshots(members);
+    const cut = await backend.snapshots.create(members);
     assert.deepEqual(cut.sizesBytes, [SIZE, 2n * SIZE]);
     for (const id of volumes) await harness.write(id, 4096, Buffer.alloc(4096, 9));
     for (const [index, { snapshotId }] of members.entries()) {
       const restored = newVolume();
-      await backend.restoreVolume(restored, snapshotId, 2n * SIZE);
+      await backend.volumes.create(restored, 2n * SIZE, { snapshotId });
       assert.equal((await harness.read(restored))[4096], index + 1);
       await drop(context, restored);
     }
-    await backend.abandonSnapshots(members);
+    for (const { snapshotId } of members) await backend.snapshots.delete(snapshotId);
   });
 
   test('a group snapshot with a missing volume leaves no snapshot of the others', async () => {
@@ -121,7 +122,7 @@ export function describeCopies(context: ContractContext): void {
       [member, lost],
       [lost, member],
     ]) {
-      await assert.rejects(backend.createSnapshots(members));
+      await assert.rejects(backend.snapshots.create(members));
       const held = (await backend.list()).snapshots.map(({ id }) => id);
       assert.ok(!held.includes(member.snapshotId) && !held.includes(lost.snapshotId));
       assert.deepEqual(await backend.sweep(), []);
@@ -133,17 +134,17 @@ export function describeCopies(context: ContractContext): void {
     const { backend } = context;
     const volumeId = await writtenVolume(context, 1);
     const snapshotId = await context.snapshot(volumeId);
-    await backend.checkVolume(volumeId, SIZE);
-    await backend.checkSnapshot(snapshotId, SIZE);
-    await backend.expandVolume(volumeId, 2n * SIZE);
+    await backend.volumes.check(volumeId, SIZE);
+    await backend.snapshots.check(snapshotId, SIZE);
+    await backend.volumes.expand(volumeId, 2n * SIZE);
     // It may have grown since its size was recorded.
-    await backend.checkVolume(volumeId, SIZE);
+    await backend.volumes.check(volumeId, SIZE);
     const refusals = [
-      () => backend.checkVolume(volumeId, 4n * SIZE),
-      () => backend.checkVolume(newVolume(), SIZE),
-      () => backend.checkSnapshot(snapshotId, 2n * SIZE),
-      () => backend.checkSnapshot(snapshotId, SIZE / 2n),
-      () => backend.checkSnapshot(newSnapshot(), SIZE),
+      () => backend.volumes.check(volumeId, 4n * SIZE),
+      () => backend.volumes.check(newVolume(), SIZE),
+      () => backend.snapshots.check(snapshotId, 2n * SIZE),
+      () => backend.snapshots.check(snapshotId, SIZE / 2n),
+      () => backend.snapshots.check(newSnapshot(), SIZE),
     ];
     for (const refusal of refusals) await rejectsWith(refusal(), 'FAILED_PRECONDITION');
   });
@@ -151,11 +152,11 @@ export function describeCopies(context: ContractContext): void {
   test('the condition of a volume reports its storage, and is null once that is removed', async () => {
     const { backend } = context;
     const volumeId = await writtenVolume(context, 1);
-    await backend.expandVolume(volumeId, 2n * SIZE);
-    const { storedBytes, runsOnRemoved } = await backend.condition(volumeId);
+    await backend.volumes.expand(volumeId, 2n * SIZE);
+    const { storedBytes, runsOnRemoved } = await backend.volumes.condition(volumeId);
     assert.deepEqual([storedBytes, runsOnRemoved], [2n * SIZE, false]);
     await drop(context, volumeId);
-    const gone = await backend.condition(volumeId);
+    const gone = await backend.volumes.condition(volumeId);
     assert.deepEqual(gone, { storedBytes: null, runsOnRemoved: false });
   });
 }

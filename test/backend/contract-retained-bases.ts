@@ -24,30 +24,30 @@ export function describeRetainedBases(context: ContractContext): void {
   test('a base is retained once, outlives its snapshot, and is dropped once', async () => {
     const { backend } = context;
     const { snapshotId } = await cut(context);
-    const kept = await backend.retainBase(snapshotId, null);
+    const kept = await backend.bases.retain(snapshotId, null);
     assert.ok(kept !== null && 'snapshotId' in kept);
     assert.equal(kept.snapshotId, snapshotId);
-    assert.deepEqual(await backend.retainBase(snapshotId, null), kept);
-    await backend.deleteSnapshot(snapshotId);
-    assert.deepEqual(await backend.retainBase(snapshotId, null), kept);
-    assert.deepEqual(await backend.retainedBases(), { usable: [kept], invalidated: [] });
+    assert.deepEqual(await backend.bases.retain(snapshotId, null), kept);
+    await backend.snapshots.delete(snapshotId);
+    assert.deepEqual(await backend.bases.retain(snapshotId, null), kept);
+    assert.deepEqual(backend.bases.all(), { usable: [kept], invalidated: [] });
     assert.ok(!(await backend.list()).snapshots.some(({ id }) => id === snapshotId));
-    await backend.dropBase(snapshotId);
-    await backend.dropBase(snapshotId);
-    assert.deepEqual(await backend.retainedBases(), { usable: [], invalidated: [] });
-    assert.equal(await backend.retainBase(snapshotId, null), null);
+    await backend.bases.drop(snapshotId);
+    await backend.bases.drop(snapshotId);
+    assert.deepEqual(backend.bases.all(), { usable: [], invalidated: [] });
+    assert.equal(await backend.bases.retain(snapshotId, null), null);
   });
 
   test('a base that was dropped or never retained gives no list, and a retained base cannot be a target', async () => {
     const { backend } = context;
     const { volumeId, snapshotId: base } = await cut(context);
     const target = await context.snapshot(volumeId);
-    await backend.retainBase(base, target);
-    await backend.deleteSnapshot(base);
-    await backend.scan(target, base);
-    await rejectsWith(backend.scan(base, null), 'FAILED_PRECONDITION');
-    await backend.dropBase(base);
-    await rejectsWith(backend.scan(target, base), 'FAILED_PRECONDITION');
+    await backend.bases.retain(base, target);
+    await backend.snapshots.delete(base);
+    await backend.changes.scan(target, base);
+    await rejectsWith(backend.changes.scan(base, null), 'FAILED_PRECONDITION');
+    await backend.bases.drop(base);
+    await rejectsWith(backend.changes.scan(target, base), 'FAILED_PRECONDITION');
   });
 }
 
@@ -76,8 +76,8 @@ async function compareRounds(context: ContractContext, filler: NativePool): Prom
   let target: Cut | undefined;
   for (let round = 0; round < ROUNDS; round += 1) {
     if (target !== undefined) {
-      await backend.retainBase(target.id, null);
-      await backend.deleteSnapshot(target.id);
+      await backend.bases.retain(target.id, null);
+      await backend.snapshots.delete(target.id);
       bases.push(target);
     }
     await work(context, volumeId, { model, random });
@@ -85,17 +85,17 @@ async function compareRounds(context: ContractContext, filler: NativePool): Prom
     target = { id: await context.snapshot(volumeId), image };
     const pending = bases.at(-1);
     if (pending !== undefined) {
-      await backend.retainBase(pending.id, target.id);
-      await backend.deleteSnapshot(pending.id);
+      await backend.bases.retain(pending.id, target.id);
+      await backend.snapshots.delete(pending.id);
     }
     tally.add(await compare(backend, filler, target, bases));
   }
   await harness.release(volumeId);
   assert.ok(target !== undefined);
   tally.add(await compare(await harness.reopen(), filler, target, bases));
-  for (const { id } of bases) await backend.dropBase(id);
-  await backend.deleteSnapshot(target.id);
-  await backend.deleteVolume(volumeId);
+  for (const { id } of bases) await backend.bases.drop(id);
+  await backend.snapshots.delete(target.id);
+  await backend.volumes.delete(volumeId);
   return tally;
 }
 
@@ -107,7 +107,7 @@ async function compare(
 ): Promise<Tally> {
   const tally = new Tally();
   for (const base of bases) {
-    const delta = await scanAll(filler, (await backend.scan(target.id, base.id)).source);
+    const delta = await scanAll(filler, (await backend.changes.scan(target.id, base.id)).source);
     tally.add(assertSound(base.image, target.image, delta, 'delta from a deleted base'));
   }
   return tally;

@@ -19,10 +19,10 @@ export function describeScans(context: ContractContext): void {
     const volumeId = await context.volume();
     const snapshotId = await context.snapshot(volumeId);
     const gone = newSnapshot();
-    await rejectsWith(backend.scan(gone, null), 'FAILED_PRECONDITION');
-    await rejectsWith(backend.scan(snapshotId, gone), 'FAILED_PRECONDITION');
-    await backend.deleteSnapshot(snapshotId);
-    await rejectsWith(backend.scan(snapshotId, null), 'FAILED_PRECONDITION');
+    await rejectsWith(backend.changes.scan(gone, null), 'FAILED_PRECONDITION');
+    await rejectsWith(backend.changes.scan(snapshotId, gone), 'FAILED_PRECONDITION');
+    await backend.snapshots.delete(snapshotId);
+    await rejectsWith(backend.changes.scan(snapshotId, null), 'FAILED_PRECONDITION');
   });
 }
 
@@ -51,20 +51,23 @@ async function compareRounds(context: ContractContext, filler: NativePool): Prom
     await work(context, volumeId, { model, random });
     const id = await context.snapshot(volumeId);
     cuts.push({ id, image: SnapshotImage.of(model, cuts.at(-1)?.image) });
-    if (cuts.length > 3) await backend.deleteSnapshot(cuts.shift()?.id ?? '');
+    if (cuts.length > 3) await backend.snapshots.delete(cuts.shift()?.id ?? '');
     for (const [index, target] of cuts.entries()) {
       const zeros = SnapshotImage.zeros(VOLUME_BYTES);
-      const list = await scanAll(filler, (await backend.scan(target.id, null)).source);
+      const list = await scanAll(filler, (await backend.changes.scan(target.id, null)).source);
       tally.add(assertSound(zeros, target.image, list, 'allocated'));
       for (const base of cuts.slice(0, index)) {
-        const delta = await scanAll(filler, (await backend.scan(target.id, base.id)).source);
+        const delta = await scanAll(
+          filler,
+          (await backend.changes.scan(target.id, base.id)).source,
+        );
         tally.add(assertSound(base.image, target.image, delta, 'delta'));
       }
     }
   }
   await harness.release(volumeId);
-  for (const { id } of cuts) await backend.deleteSnapshot(id);
-  await backend.deleteVolume(volumeId);
+  for (const { id } of cuts) await backend.snapshots.delete(id);
+  await backend.volumes.delete(volumeId);
   return tally;
 }
 

@@ -7,10 +7,10 @@ import { type ContractContext, newSnapshot, newVolume, SIZE, VOLUME_BYTES } from
 async function contentOf(context: ContractContext, snapshotId: string): Promise<Buffer> {
   const { backend, harness } = context;
   const volumeId = newVolume();
-  await backend.restoreVolume(volumeId, snapshotId, SIZE);
+  await backend.volumes.create(volumeId, SIZE, { snapshotId });
   const content = Buffer.from(await harness.read(volumeId));
   await harness.release(volumeId);
-  await backend.deleteVolume(volumeId);
+  await backend.volumes.delete(volumeId);
   return content;
 }
 
@@ -24,15 +24,15 @@ export function describeSnapshots(context: ContractContext): void {
       content.fill(value, offset, offset + length);
       await harness.write(volumeId, offset, Buffer.alloc(length, value));
     };
-    await backend.createVolume(volumeId, SIZE);
+    await backend.volumes.create(volumeId, SIZE);
     await write(0, 1 << 20, 1);
     await write(3 << 20, 65536, 2);
-    const cut = await backend.createSnapshots([{ volumeId, snapshotId: first }]);
+    const cut = await backend.snapshots.create([{ volumeId, snapshotId: first }]);
     const atFirst = Buffer.from(content);
     await write(4096, 4096, 3);
     await harness.discard(volumeId, 65536, 65536);
     content.fill(0, 65536, 131072);
-    const later = await backend.createSnapshots([{ volumeId, snapshotId: second }]);
+    const later = await backend.snapshots.create([{ volumeId, snapshotId: second }]);
     await write(0, 4096, 4);
     assert.ok((await contentOf(context, first)).equals(atFirst));
     content.fill(1, 0, 4096);
@@ -48,43 +48,40 @@ export function describeSnapshots(context: ContractContext): void {
     await harness.write(volumeId, 4096, Buffer.alloc(4096, 5));
     const snapshotId = await context.snapshot(volumeId);
     await harness.release(volumeId);
-    await backend.deleteVolume(volumeId);
+    await backend.volumes.delete(volumeId);
     assert.equal((await contentOf(context, snapshotId))[4096], 5);
   });
 
   test('taking a snapshot of a volume that does not exist fails and leaves nothing behind', async () => {
     const snapshotId = newSnapshot();
-    await assert.rejects(context.backend.createSnapshots([{ volumeId: newVolume(), snapshotId }]));
+    await assert.rejects(context.backend.snapshots.create([{ volumeId: newVolume(), snapshotId }]));
     assert.ok(!(await context.backend.list()).snapshots.some(({ id }) => id === snapshotId));
     assert.deepEqual(await context.backend.sweep(), []);
   });
 
-  test('deleting or abandoning a snapshot twice, or one that never existed, succeeds', async () => {
+  test('deleting a snapshot twice, or one that never existed, succeeds', async () => {
     const { backend } = context;
     const volumeId = newVolume();
     const snapshotId = newSnapshot();
-    await backend.deleteSnapshot(snapshotId);
-    await backend.abandonSnapshots([{ volumeId, snapshotId }]);
-    await backend.createVolume(volumeId, SIZE);
-    await backend.createSnapshots([{ volumeId, snapshotId }]);
-    await backend.abandonSnapshots([{ volumeId, snapshotId }]);
-    await backend.abandonSnapshots([{ volumeId, snapshotId }]);
-    await backend.createSnapshots([{ volumeId, snapshotId }]);
-    await backend.deleteSnapshot(snapshotId);
-    await backend.deleteSnapshot(snapshotId);
+    await backend.snapshots.delete(snapshotId);
+    await backend.volumes.create(volumeId, SIZE);
+    await backend.snapshots.create([{ volumeId, snapshotId }]);
+    await backend.snapshots.delete(snapshotId);
+    await backend.snapshots.delete(snapshotId);
     assert.ok(!(await backend.list()).snapshots.some(({ id }) => id === snapshotId));
   });
 
-  test('abandoning an incomplete snapshot removes what exists of it', async () => {
+  test('deleting an incomplete snapshot removes what exists of it', async () => {
     const { backend, harness } = context;
     const volumeId = await context.volume();
     const snapshotId = newSnapshot();
     const [left = ''] = await harness.leaveTemporary([{ of: 'snapshot', id: snapshotId }]);
-    await backend.abandonSnapshots([{ volumeId, snapshotId }]);
+    await backend.volumes.thaw(volumeId);
+    await backend.snapshots.delete(snapshotId);
     if (harness.attaches) assert.ok(!(await backend.sweep()).includes(left));
-    await backend.createSnapshots([{ volumeId, snapshotId }]);
-    await backend.deleteSnapshot(snapshotId);
-    await backend.deleteVolume(volumeId);
+    await backend.snapshots.create([{ volumeId, snapshotId }]);
+    await backend.snapshots.delete(snapshotId);
+    await backend.volumes.delete(volumeId);
     await backend.sweep();
   });
 
@@ -93,8 +90,8 @@ export function describeSnapshots(context: ContractContext): void {
     const [volumeId, larger] = [await context.volume(), newVolume()];
     await harness.write(volumeId, VOLUME_BYTES - 4096, Buffer.alloc(4096, 9));
     const snapshotId = await context.snapshot(volumeId);
-    await backend.restoreVolume(larger, snapshotId, 2n * SIZE);
-    await backend.restoreVolume(larger, snapshotId, 2n * SIZE);
+    await backend.volumes.create(larger, 2n * SIZE, { snapshotId });
+    await backend.volumes.create(larger, 2n * SIZE, { snapshotId });
     const content = await harness.read(larger);
     assert.equal(content.length, 2 * VOLUME_BYTES);
     assert.equal(content[VOLUME_BYTES - 1], 9);
@@ -106,7 +103,9 @@ export function describeSnapshots(context: ContractContext): void {
 
   test('restoring a snapshot that does not exist fails and leaves nothing behind', async () => {
     const volumeId = newVolume();
-    await assert.rejects(context.backend.restoreVolume(volumeId, newSnapshot(), SIZE));
+    await assert.rejects(
+      context.backend.volumes.create(volumeId, SIZE, { snapshotId: newSnapshot() }),
+    );
     assert.ok(!(await context.backend.list()).volumes.some(({ id }) => id === volumeId));
     assert.deepEqual(await context.backend.sweep(), []);
   });

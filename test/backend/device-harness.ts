@@ -24,7 +24,7 @@ export abstract class DeviceHarness {
 
   async read(volumeId: string): Promise<Buffer> {
     const fd = await this.#fd(volumeId);
-    const device = await this.backend.findAttachment(volumeId);
+    const device = await this.backend.attachments.find(volumeId);
     const content = Buffer.alloc(Number(device?.sizeBytes));
     readSync(fd, content, 0, content.length, 0);
     return content;
@@ -44,7 +44,7 @@ export abstract class DeviceHarness {
   async #fd(volumeId: string): Promise<number> {
     const known = this.#fds.get(volumeId);
     if (known !== undefined) return known;
-    const { devicePath } = await this.backend.attach(volumeId, { readOnly: false });
+    const { devicePath } = await this.backend.attachments.attach(volumeId, { readOnly: false });
     const fd = openSync(devicePath, 'r+');
     this.#fds.set(volumeId, fd);
     return fd;

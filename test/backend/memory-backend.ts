@@ -9,19 +9,20 @@
 
 import { CsiError } from '../../src/base/errors.js';
 import type {
-  Attachment,
+  Attachments,
   Backend,
+  InitializedVolumes,
+  PoolBases,
   PoolCapacity,
   PoolContents,
   PoolObjectId,
+  PoolSnapshots,
   PoolStatistics,
+  PoolVolumes,
   RetainedBase,
-  RetainedBases,
-  SnapshotMember,
-  StorageCondition,
-  TakenSnapshots,
+  SnapshotChanges,
 } from '../../src/driver/backends/backend.js';
-import { directScan, type SnapshotScan } from '../../src/driver/backends/snapshot-scan.js';
+import { directScan } from '../../src/driver/backends/snapshot-scan.js';
 import type { FileSystem } from '../../src/driver/host/file-systems.js';
 
 export const BLOCK_BYTES = 4096;
@@ -75,105 +76,10 @@ export class MemoryBackend implements Backend {
 
   async start(): Promise<void> {}
   async stop(): Promise<void> {}
-  async checkNode(): Promise<void> {}
-
   async check(): Promise<void> {}
 
   async identity(): Promise<string> {
     return this.storage.identity;
-  }
-
-  async fileSystemIn(object: PoolObjectId): Promise<FileSystem | null> {
-    const id = 'volumeId' in object ? object.volumeId : object.snapshotId;
-    return this.storage.fileSystems.get(id) ?? null;
-  }
-
-  async createVolume(volumeId: string, sizeBytes: bigint): Promise<void> {
-    if (this.#isThere(volumeId, sizeBytes)) return;
-    this.storage.volumes.set(volumeId, { sizeBytes, blocks: new Map() });
-  }
-
-  async restoreVolume(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void> {
-    if (this.#isThere(volumeId, sizeBytes)) return;
-    const { blocks } = atMost(sizeBytes, this.#snapshot(snapshotId));
-    this.storage.volumes.set(volumeId, { sizeBytes, blocks: new Map(blocks) });
-  }
-
-  async deleteVolume(volumeId: string): Promise<void> {
-    this.storage.volumes.delete(volumeId);
-    this.storage.used.delete(volumeId);
-  }
-
-  async checkVolume(volumeId: string, sizeBytes: bigint): Promise<void> {
-    const found = this.storage.volumes.get(volumeId)?.sizeBytes ?? 0n;
-    if (found < sizeBytes) throw CsiError.failedPrecondition(`volume ${volumeId} is not whole`);
-  }
-
-  async markInitialized(volumeIds: readonly string[]): Promise<void> {
-    for (const volumeId of volumeIds) this.storage.used.add(volumeId);
-  }
-
-  async isInitialized(volumeId: string): Promise<boolean> {
-    return this.storage.used.has(volumeId);
-  }
-
-  async initializedVolumes(): Promise<ReadonlySet<string>> {
-    return new Set(this.storage.used);
-  }
-
-  async cloneVolume(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
-    if (this.#isThere(volumeId, sizeBytes)) return;
-    const { blocks } = atMost(sizeBytes, this.#volume(sourceVolumeId));
-    this.storage.volumes.set(volumeId, { sizeBytes, blocks: new Map(blocks) });
-  }
-
-  async abandonClone(volumeId: string, _sourceVolumeId: string): Promise<void> {
-    await this.deleteVolume(volumeId);
-  }
-
-  async expandVolume(volumeId: string, sizeBytes: bigint): Promise<bigint> {
-    const volume = this.#volume(volumeId);
-    if (volume.sizeBytes < sizeBytes) volume.sizeBytes = sizeBytes;
-    return volume.sizeBytes;
-  }
-
-  async createSnapshots(members: readonly SnapshotMember[]): Promise<TakenSnapshots> {
-    const sources = members.map(({ volumeId }) => this.#volume(volumeId));
-    const taken = members.find(({ snapshotId }) => this.storage.snapshots.has(snapshotId));
-    if (taken !== undefined) {
-      throw CsiError.internal(`snapshot ${taken.snapshotId} is there already`);
-    }
-    members.forEach(({ snapshotId }, index) => {
-      const { sizeBytes, blocks } = sources[index] as Content;
-      this.storage.snapshots.set(snapshotId, { sizeBytes, blocks: new Map(blocks) });
-    });
-    return {
-      creationTimeNs: BigInt(Date.now()) * 1_000_000n,
-      sizesBytes: sources.map(({ sizeBytes }) => sizeBytes),
-    };
-  }
-
-  async deleteSnapshot(snapshotId: string): Promise<void> {
-    this.storage.snapshots.delete(snapshotId);
-  }
-
-  async checkSnapshot(snapshotId: string, sizeBytes: bigint): Promise<void> {
-    if (this.#snapshot(snapshotId).sizeBytes === sizeBytes) return;
-    throw CsiError.failedPrecondition(`snapshot ${snapshotId} is not whole`);
-  }
-
-  async abandonSnapshots(members: readonly SnapshotMember[]): Promise<void> {
-    for (const { snapshotId } of members) await this.deleteSnapshot(snapshotId);
-  }
-
-  async attach(): Promise<Attachment> {
-    throw CsiError.unimplemented('a volume in memory has no device');
-  }
-
-  async detach(): Promise<void> {}
-
-  async findAttachment(): Promise<Attachment | null> {
-    return null;
   }
 
   async capacity(): Promise<PoolCapacity> {
@@ -203,11 +109,6 @@ export class MemoryBackend implements Backend {
     return { space, thin: null };
   }
 
-  async condition(volumeId: string): Promise<StorageCondition> {
-    const storedBytes = this.storage.volumes.get(volumeId)?.sizeBytes ?? null;
-    return { storedBytes, runsOnRemoved: false };
-  }
-
   async list(): Promise<PoolContents> {
     const { volumes, snapshots, foreign } = this.storage;
     const objects = (of: Map<string, Content>) =>
@@ -224,53 +125,116 @@ export class MemoryBackend implements Backend {
     return swept;
   }
 
+  readonly volumes: PoolVolumes = {
+    create: async (volumeId, sizeBytes, source = null) => {
+      if (this.#isThere(volumeId, sizeBytes)) return;
+      const blocks = source === null ? [] : atMost(sizeBytes, this.#source(source)).blocks;
+      this.storage.volumes.set(volumeId, { sizeBytes, blocks: new Map(blocks) });
+    },
+    delete: async (volumeId) => {
+      this.storage.volumes.delete(volumeId);
+      this.storage.used.delete(volumeId);
+    },
+    expand: async (volumeId, sizeBytes) => {
+      const volume = this.#volume(volumeId);
+      if (volume.sizeBytes < sizeBytes) volume.sizeBytes = sizeBytes;
+      return volume.sizeBytes;
+    },
+    check: async (volumeId, sizeBytes) => {
+      const found = this.storage.volumes.get(volumeId)?.sizeBytes ?? 0n;
+      if (found < sizeBytes) throw CsiError.failedPrecondition(`volume ${volumeId} is not whole`);
+    },
+    condition: async (volumeId) => {
+      const storedBytes = this.storage.volumes.get(volumeId)?.sizeBytes ?? null;
+      return { storedBytes, runsOnRemoved: false };
+    },
+    fileSystemIn: async (object) => {
+      const id = 'volumeId' in object ? object.volumeId : object.snapshotId;
+      return this.storage.fileSystems.get(id) ?? null;
+    },
+    thaw: async () => undefined,
+  };
+
+  readonly snapshots: PoolSnapshots = {
+    create: async (members) => {
+      const sources = members.map(({ volumeId }) => this.#volume(volumeId));
+      const taken = members.find(({ snapshotId }) => this.storage.snapshots.has(snapshotId));
+      if (taken !== undefined) {
+        throw CsiError.internal(`snapshot ${taken.snapshotId} is there already`);
+      }
+      members.forEach(({ snapshotId }, index) => {
+        const { sizeBytes, blocks } = sources[index] as Content;
+        this.storage.snapshots.set(snapshotId, { sizeBytes, blocks: new Map(blocks) });
+      });
+      return {
+        creationTimeNs: BigInt(Date.now()) * 1_000_000n,
+        sizesBytes: sources.map(({ sizeBytes }) => sizeBytes),
+      };
+    },
+    delete: async (snapshotId) => {
+      this.storage.snapshots.delete(snapshotId);
+    },
+    check: async (snapshotId, sizeBytes) => {
+      if (this.#snapshot(snapshotId).sizeBytes === sizeBytes) return;
+      throw CsiError.failedPrecondition(`snapshot ${snapshotId} is not whole`);
+    },
+  };
+
+  readonly attachments: Attachments = {
+    attach: async () => {
+      throw CsiError.unimplemented('a volume in memory has no device');
+    },
+    detach: async () => undefined,
+    find: async () => null,
+  };
+
+  readonly marks: InitializedVolumes = {
+    set: async (volumeIds) => {
+      for (const volumeId of volumeIds) this.storage.used.add(volumeId);
+    },
+    has: async (volumeId) => this.storage.used.has(volumeId),
+    all: async () => new Set(this.storage.used),
+  };
+
   /** Keeps the content itself, so that its addresses stay taken. */
-  async retainBase(snapshotId: string): Promise<RetainedBase | null> {
-    const { bases, snapshots } = this.storage;
-    const content = bases.get(snapshotId) ?? snapshots.get(snapshotId);
-    if (content === undefined) return null;
-    bases.set(snapshotId, content);
-    return retainedBase([snapshotId, content]);
-  }
+  readonly bases: PoolBases = {
+    retain: async (snapshotId) => {
+      const { bases, snapshots } = this.storage;
+      const content = bases.get(snapshotId) ?? snapshots.get(snapshotId);
+      if (content === undefined) return null;
+      bases.set(snapshotId, content);
+      return retainedBase([snapshotId, content]);
+    },
+    all: (snapshotIds) => {
+      const { bases, invalidatedBases } = this.storage;
+      const isWanted = (id: string): boolean => snapshotIds?.includes(id) ?? true;
+      const invalidated = [...invalidatedBases]
+        .filter(([id]) => isWanted(id))
+        .map(([snapshotId, reason]) => ({ snapshotId, reason }));
+      const usable = [...bases]
+        .filter(([id]) => isWanted(id) && !invalidatedBases.has(id))
+        .map(retainedBase);
+      return { usable, invalidated };
+    },
+    held: new Map(),
+    drop: async (snapshotId) => {
+      this.storage.bases.delete(snapshotId);
+      this.storage.invalidatedBases.delete(snapshotId);
+    },
+  };
 
-  async retainedBases(snapshotIds?: readonly string[]): Promise<RetainedBases> {
-    const { bases, invalidatedBases } = this.storage;
-    const isWanted = (id: string): boolean => snapshotIds?.includes(id) ?? true;
-    const invalidated = [...invalidatedBases]
-      .filter(([id]) => isWanted(id))
-      .map(([snapshotId, reason]) => ({ snapshotId, reason }));
-    const usable = [...bases]
-      .filter(([id]) => isWanted(id) && !invalidatedBases.has(id))
-      .map(retainedBase);
-    return { usable, invalidated };
-  }
-
-  pendingBases(): ReadonlyMap<string, unknown> {
-    return new Map();
-  }
-
-  neededFor(): null {
-    return null;
-  }
-
-  async beginList(): Promise<null> {
-    return null;
-  }
-
-  async joinChanges(): Promise<void> {}
-
-  async dropBase(snapshotId: string): Promise<void> {
-    this.storage.bases.delete(snapshotId);
-    this.storage.invalidatedBases.delete(snapshotId);
-  }
-
-  async scan(targetId: string, baseId: string | null): Promise<SnapshotScan> {
-    const target = this.#snapshot(targetId);
-    const { sizeBytes } = target;
-    const base = baseId === null ? null : extents(this.#base(baseId));
-    const source = { kind: 'extents', sizeBytes, target: extents(target), base } as const;
-    return directScan(source, { targetBytes: sizeBytes });
-  }
+  readonly changes: SnapshotChanges = {
+    scan: async (targetId, baseId) => {
+      const target = this.#snapshot(targetId);
+      const { sizeBytes } = target;
+      const base = baseId === null ? null : extents(this.#base(baseId));
+      const source = { kind: 'extents', sizeBytes, target: extents(target), base } as const;
+      return directScan(source, { targetBytes: sizeBytes });
+    },
+    neededFor: () => null,
+    begin: async () => null,
+    join: async () => undefined,
+  };
 
   /** What a writer on the device would do. Whole blocks only. */
   write(volumeId: string, offset: number, bytes: Buffer): void {
@@ -303,6 +267,10 @@ export class MemoryBackend implements Backend {
     const volume = this.storage.volumes.get(volumeId);
     if (volume === undefined) throw CsiError.internal(`there is no volume ${volumeId}`);
     return volume;
+  }
+
+  #source(source: PoolObjectId): Content {
+    return 'volumeId' in source ? this.#volume(source.volumeId) : this.#snapshot(source.snapshotId);
   }
 
   #snapshot(snapshotId: string): Content {

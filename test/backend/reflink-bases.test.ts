@@ -53,7 +53,7 @@ beforeEach(async () => {
 async function newSubject(): Promise<void> {
   volumeId = newVolume();
   taken = [];
-  await backend.createVolume(volumeId, BigInt(SIZE));
+  await backend.volumes.create(volumeId, BigInt(SIZE));
 }
 
 const open = (changeLists = true): Promise<ReflinkBackend> =>
@@ -68,20 +68,20 @@ async function take(): Promise<string> {
   bytes.fill(number, 100 * BLOCK, 101 * BLOCK);
   writeFileSync(path, bytes, { flag: 'r+', flush: true });
   const id = newSnapshot();
-  await backend.createSnapshots([{ volumeId, snapshotId: id }]);
+  await backend.snapshots.create([{ volumeId, snapshotId: id }]);
   taken.push({ id, image: SnapshotImage.of(bytes) });
   return id;
 }
 
 async function store(targetId: string, baseId: string): Promise<void> {
-  const list = await backend.beginList(targetId, baseId);
+  const list = await backend.changes.begin(targetId, baseId);
   while (list !== null && !(await list.step()));
 }
 
 async function remove(id: string, nextId: string | null): Promise<void> {
-  await backend.retainBase(id, nextId);
-  if (nextId !== null) await backend.joinChanges(id, nextId);
-  await backend.deleteSnapshot(id);
+  await backend.bases.retain(id, nextId);
+  if (nextId !== null) await backend.changes.join(id, nextId);
+  await backend.snapshots.delete(id);
 }
 
 const imageOf = (id: string): SnapshotImage => {
@@ -91,7 +91,10 @@ const imageOf = (id: string): SnapshotImage => {
 };
 
 async function assertSoundDelta(targetId: string, baseId: string): Promise<void> {
-  const delta = await scanAll(fixture.native, (await backend.scan(targetId, baseId)).source);
+  const delta = await scanAll(
+    fixture.native,
+    (await backend.changes.scan(targetId, baseId)).source,
+  );
   assertSound(imageOf(baseId), imageOf(targetId), delta, `delta from ${baseId}`);
 }
 
@@ -108,7 +111,10 @@ const lists = (): string[] => readdirSync(join(directory, 'lists')).sort();
 const names = (): string[] => lists().filter((name) => name.includes('.to.'));
 
 const usable = async (): Promise<string[]> =>
-  (await backend.retainedBases()).usable.map(({ snapshotId }) => snapshotId).sort();
+  backend.bases
+    .all()
+    .usable.map(({ snapshotId }) => snapshotId)
+    .sort();
 
 test('what is retained of a snapshot is verified before the snapshot is removed', async () => {
   const [first, second, third] = await takeListed();
@@ -133,7 +139,7 @@ test('a stored list takes no more space for being retained', async () => {
 test('a newest snapshot is hidden until there is a next one', async () => {
   const [first, second] = [await take(), await take()];
   await remove(second, null);
-  assert.deepEqual((await backend.retainedBases()).usable, [
+  assert.deepEqual(backend.bases.all().usable, [
     { snapshotId: second, storedBytes: 0n, pending: true },
   ]);
   assert.deepEqual(
@@ -144,7 +150,7 @@ test('a newest snapshot is hidden until there is a next one', async () => {
   await assertSoundDelta(third, second);
   await remove(second, third);
   assert.deepEqual(
-    (await backend.retainedBases()).usable.map((base) => base.pending),
+    backend.bases.all().usable.map((base) => base.pending),
     [undefined],
   );
   assert.ok(!existsSync(join(directory, 'snapshots', second)), 'its blocks are freed');
@@ -155,29 +161,29 @@ test('a newest snapshot is hidden until there is a next one', async () => {
 test('a kill between any two steps of a deletion leaves a sound base, or none', async () => {
   const [first, second, third] = await takeListed();
   // After the list is retained.
-  await backend.retainBase(second, third);
+  await backend.bases.retain(second, third);
   await backend.sweep();
   await assertSoundDelta(third, second);
   // After the lists are joined.
-  await backend.joinChanges(second, third);
+  await backend.changes.join(second, third);
   await backend.sweep();
   await assertSoundDelta(third, second);
   await assertSoundDelta(third, first);
   // After the snapshot's file is gone, and its lists are not.
-  await backend.deleteSnapshot(second);
+  await backend.snapshots.delete(second);
   await backend.sweep();
   await remove(second, third);
   assert.deepEqual(await usable(), [second]);
   await assertSoundDelta(third, second);
   // While a newest one becomes hidden, and while it is completed.
-  await backend.retainBase(third, null);
+  await backend.bases.retain(third, null);
   await backend.sweep();
-  await backend.deleteSnapshot(third);
+  await backend.snapshots.delete(third);
   const fourth = await take();
-  await backend.retainBase(third, fourth);
+  await backend.bases.retain(third, fourth);
   await backend.sweep();
   await assertSoundDelta(fourth, third);
-  await backend.deleteSnapshot(third);
+  await backend.snapshots.delete(third);
   for (const base of [second, third]) await assertSoundDelta(fourth, base);
   const unfinished = [
     join(directory, 'lists', `${first}.to.${fourth}.0123.tmp`),
@@ -203,14 +209,14 @@ test('a base that is dropped leaves the older ones usable', async () => {
     names(),
     [`${first}.to.${second}`, `${second}.to.${third}`, `${third}.to.${last}`].sort(),
   );
-  await backend.dropBase(second);
+  await backend.bases.drop(second);
   assert.deepEqual(names(), [`${first}.to.${third}`, `${third}.to.${last}`].sort());
   for (const base of [first, third]) await assertSoundDelta(last, base);
-  await rejectsWith(backend.scan(last, second), 'FAILED_PRECONDITION');
-  await backend.dropBase(third);
+  await rejectsWith(backend.changes.scan(last, second), 'FAILED_PRECONDITION');
+  await backend.bases.drop(third);
   assert.deepEqual(names(), [`${first}.to.${last}`]);
   await assertSoundDelta(last, first);
-  await backend.dropBase(first);
+  await backend.bases.drop(first);
   assert.deepEqual(names(), []);
 });
 
@@ -271,7 +277,7 @@ for (const change of ['completed', 'dropped'] as const) {
         };
         const list = async (): Promise<void> => assert.ok((await usable()).includes(first));
         const next = async (): Promise<void> =>
-          change === 'dropped' ? backend.dropBase(second) : remove(second, last);
+          change === 'dropped' ? backend.bases.drop(second) : remove(second, last);
         try {
           isDone = !(await changeDuring(look === 'list' ? list : scan, next, after));
         } catch (thrown) {
@@ -291,20 +297,24 @@ test('a damaged list invalidates its base and those before it, with the reason',
   const path = join(directory, 'lists', `${second}.to.${last}`);
   damage(path);
   await rejectsWith(afterRefusal(last, second), 'NOT_FOUND', /its stored change list is damaged/);
-  await rejectsWith(backend.scan(last, second), 'NOT_FOUND', /its stored change list is damaged/);
   await rejectsWith(
-    backend.scan(last, first),
+    backend.changes.scan(last, second),
+    'NOT_FOUND',
+    /its stored change list is damaged/,
+  );
+  await rejectsWith(
+    backend.changes.scan(last, first),
     'NOT_FOUND',
     new RegExp(`snapshot ${second}.*damaged`),
   );
-  assert.deepEqual((await backend.retainedBases()).usable, []);
-  for (const id of [first, second]) await backend.dropBase(id);
-  assert.deepEqual(await backend.retainedBases(), { usable: [], invalidated: [] });
+  assert.deepEqual(backend.bases.all().usable, []);
+  for (const id of [first, second]) await backend.bases.drop(id);
+  assert.deepEqual(backend.bases.all(), { usable: [], invalidated: [] });
 });
 
 /** What is scanned instead when a stored list was refused, as the plugin asks for it. */
 async function afterRefusal(targetId: string, baseId: string): Promise<SnapshotScan | null> {
-  const scan = await backend.scan(targetId, baseId);
+  const scan = await backend.changes.scan(targetId, baseId);
   const failure = await scanAll(fixture.native, scan.source).then(
     () => assert.fail('no list is refused'),
     (thrown: unknown) => thrown as SystemError,
@@ -324,7 +334,7 @@ test('a list that cannot be read this time stays, and so does the base that depe
   const [first, second] = [await take(), await take()];
   await remove(first, second);
   const path = join(directory, 'lists', `${first}.to.${second}`);
-  const scan = await backend.scan(second, first);
+  const scan = await backend.changes.scan(second, first);
   for (const [code, at] of [
     ['EMFILE', path],
     ['EIO', path],
@@ -344,12 +354,12 @@ test('a chain of lists from deleted snapshots that does not fit together gives n
   const own = join(directory, 'lists', `${first}.to.${second}`);
   writeFileSync(other, readFileSync(own));
   for (const base of [first, second]) {
-    const { source } = await backend.scan(last, base);
+    const { source } = await backend.changes.scan(last, base);
     await assert.rejects(scanAll(fixture.native, source), { code: 'LIST_INVALID' });
   }
   rmSync(own);
   await rejectsWith(afterRefusal(last, first), 'NOT_FOUND', /change list is damaged/);
-  await rejectsWith(backend.scan(last, first), 'NOT_FOUND', /change list is damaged/);
+  await rejectsWith(backend.changes.scan(last, first), 'NOT_FOUND', /change list is damaged/);
 });
 
 test('a list that a request needs beyond the retained ones is made for it, once', async () => {
@@ -369,10 +379,14 @@ test('without change lists nothing is retained, and what was retained before is 
   await remove(first, second);
   await backend.stop();
   backend = await open(false);
-  assert.deepEqual(await backend.retainBase(second, third), {
+  assert.deepEqual(await backend.bases.retain(second, third), {
     unretained: 'change lists are off (BLOCKDELTA_CHANGE_LISTS)',
   });
-  await rejectsWith(backend.scan(third, first), 'FAILED_PRECONDITION', /change lists are off/);
+  await rejectsWith(
+    backend.changes.scan(third, first),
+    'FAILED_PRECONDITION',
+    /change lists are off/,
+  );
   await backend.stop();
   backend = await open();
   await assertSoundDelta(third, first);
@@ -383,8 +397,8 @@ test('a pool that runs low frees hidden snapshots, the oldest first, and says so
   await remove(older, null);
   const otherVolume = newVolume();
   const newer = newSnapshot();
-  await backend.createVolume(otherVolume, BigInt(SIZE));
-  await backend.createSnapshots([{ volumeId: otherVolume, snapshotId: newer }]);
+  await backend.volumes.create(otherVolume, BigInt(SIZE));
+  await backend.snapshots.create([{ volumeId: otherVolume, snapshotId: newer }]);
   await remove(newer, null);
   const target = await take();
   const filler = join(directory, 'filler');
@@ -393,12 +407,12 @@ test('a pool that runs low frees hidden snapshots, the oldest first, and says so
   while (events.length < 2) await delay(20);
   assert.match(events[0]?.message ?? '', new RegExp(`bytes free.*${older}.*full one`));
   assert.match(events[1]?.message ?? '', new RegExp(newer));
-  await rejectsWith(backend.scan(target, older), 'NOT_FOUND', /running out of space/);
-  const { usable: left, invalidated } = await backend.retainedBases();
+  await rejectsWith(backend.changes.scan(target, older), 'NOT_FOUND', /running out of space/);
+  const { usable: left, invalidated } = backend.bases.all();
   assert.deepEqual([left.length, invalidated.length], [0, 2]);
   const another = await take();
   await remove(target, another);
-  const unretained = await backend.retainBase(another, null);
+  const unretained = await backend.bases.retain(another, null);
   assert.ok(unretained !== null && 'unretained' in unretained, 'a low pool hides no snapshot');
   rmSync(filler);
 });
@@ -413,7 +427,7 @@ async function takeListed(): Promise<[string, string, string]> {
 
 /** The lists that answer the request; null: it is answered from extents. */
 async function answeredBy(targetId: string, baseId: string): Promise<string[] | null> {
-  const { source } = await backend.scan(targetId, baseId);
+  const { source } = await backend.changes.scan(targetId, baseId);
   return source.kind === 'lists' ? source.paths.map((path) => basename(path)) : null;
 }
 
@@ -423,20 +437,20 @@ test('the lists on both sides of a snapshot are joined before it is deleted', as
   const [first, middle, last] = await takeListed();
   const both = [listOf(first, middle), listOf(middle, last)];
   assert.deepEqual(await answeredBy(last, first), both);
-  await backend.joinChanges(middle, last);
+  await backend.changes.join(middle, last);
   assert.deepEqual(await answeredBy(last, first), [listOf(first, last)]);
-  await backend.deleteSnapshot(middle);
+  await backend.snapshots.delete(middle);
   assert.deepEqual(await answeredBy(last, first), [listOf(first, last)]);
   assert.deepEqual(names(), [listOf(first, last)], 'nothing was retained of it');
 });
 
 test('a deletion that stops after the lists were joined leaves every request answered', async () => {
   const [first, middle, last] = await takeListed();
-  await backend.joinChanges(middle, last);
+  await backend.changes.join(middle, last);
   assert.deepEqual(await answeredBy(middle, first), [listOf(first, middle)]);
   assert.deepEqual(await answeredBy(last, middle), [listOf(middle, last)]);
   const found = lists();
-  await backend.joinChanges(middle, last);
+  await backend.changes.join(middle, last);
   assert.deepEqual(lists(), found);
 });
 
@@ -445,11 +459,11 @@ test('lists that are missing or damaged are not joined, and nothing is left of t
   const path = join(directory, 'lists', listOf(first, middle));
   damage(path);
   const found = lists();
-  await backend.joinChanges(middle, last);
+  await backend.changes.join(middle, last);
   assert.deepEqual(lists(), found);
   assert.deepEqual(await answeredBy(last, middle), [listOf(middle, last)]);
   assert.equal((await afterRefusal(middle, first))?.storedLists, 0);
-  await backend.joinChanges(middle, last);
+  await backend.changes.join(middle, last);
   assert.deepEqual(await answeredBy(last, middle), [listOf(middle, last)]);
   assert.equal(await answeredBy(last, first), null);
 });
@@ -458,7 +472,7 @@ test('a start removes what a kill has left of joining lists, and of a deletion',
   const [first, middle, last] = await takeListed();
   const left = `${listOf(first, last)}.0123.tmp`;
   writeFileSync(join(directory, 'lists', left), '');
-  await backend.deleteSnapshot(last);
+  await backend.snapshots.delete(last);
   writeFileSync(join(directory, 'lists', `${last}.map`), '');
   writeFileSync(join(directory, 'lists', listOf(middle, last)), '');
   await backend.stop();
@@ -476,7 +490,7 @@ async function takeOfMany(): Promise<string> {
   fsyncSync(file);
   closeSync(file);
   const id = newSnapshot();
-  await backend.createSnapshots([{ volumeId, snapshotId: id }]);
+  await backend.snapshots.create([{ volumeId, snapshotId: id }]);
   return id;
 }
 
@@ -492,12 +506,12 @@ test('a list that is given up, or whose snapshot is deleted meanwhile, leaves no
     );
   try {
     for (const end of ['abandon', 'delete'] as const) {
-      const list = await backend.beginList(middle, first);
+      const list = await backend.changes.begin(middle, first);
       assert.ok(list !== null && !(await list.step()));
       assert.ok(lists().some((name) => name.endsWith('.tmp')));
       if (end === 'abandon') await list.abandon();
       else {
-        await backend.deleteSnapshot(middle);
+        await backend.snapshots.delete(middle);
         await assert.rejects(list.step());
       }
       assert.deepEqual(lists(), []);

@@ -47,36 +47,42 @@ test('an overcommitted pool offers a multiple of its free space, less what exist
   const before = await backend.capacity();
   assert.equal(before.availableBytes, aligned((before.freeBytes * 250n) / 100n));
   const volumeId = newVolume();
-  await backend.createVolume(volumeId, 64n * MIB);
+  await backend.volumes.create(volumeId, 64n * MIB);
   const after = await backend.capacity();
   const promised = before.availableBytes - after.availableBytes;
   const used = ((before.freeBytes - after.freeBytes) * 250n) / 100n;
   assert.ok(promised - used >= 63n * MIB && promised - used <= 65n * MIB, `${promised} ${used}`);
-  await backend.deleteVolume(volumeId);
+  await backend.volumes.delete(volumeId);
 });
 
 test('a pool whose reserve uses up the free space offers zero, and never less', async () => {
   const backend = await pool(100n, 50n);
   const volumeId = newVolume();
   const { totalBytes } = await backend.capacity();
-  await backend.createVolume(volumeId, aligned(totalBytes));
+  await backend.volumes.create(volumeId, aligned(totalBytes));
   assert.equal((await backend.capacity()).availableBytes, 0n);
-  await backend.deleteVolume(volumeId);
+  await backend.volumes.delete(volumeId);
 });
 
 test('a device whose backing file was removed from the pool is reported', async () => {
   const backend = await pool(100n, 0n);
   const volumeId = newVolume();
-  await backend.createVolume(volumeId, MIB);
-  await backend.attach(volumeId, { readOnly: false });
+  await backend.volumes.create(volumeId, MIB);
+  await backend.attachments.attach(volumeId, { readOnly: false });
   const file = join(fixture.directory, 'volumes', volumeId);
   const kept = join(fixture.directory, 'kept');
   linkSync(file, kept);
-  assert.deepEqual(await backend.condition(volumeId), { storedBytes: MIB, runsOnRemoved: false });
+  assert.deepEqual(await backend.volumes.condition(volumeId), {
+    storedBytes: MIB,
+    runsOnRemoved: false,
+  });
   rmSync(file);
-  assert.deepEqual(await backend.condition(volumeId), { storedBytes: null, runsOnRemoved: true });
+  assert.deepEqual(await backend.volumes.condition(volumeId), {
+    storedBytes: null,
+    runsOnRemoved: true,
+  });
   await releaseLoop(fixture.native, kept);
-  assert.equal((await backend.condition(volumeId)).runsOnRemoved, false);
+  assert.equal((await backend.volumes.condition(volumeId)).runsOnRemoved, false);
   rmSync(kept);
 });
 
@@ -84,10 +90,10 @@ test('a recent capacity counts volumes that were created meanwhile, and never of
   const backend = await pool(100n, 5n);
   const before = await backend.capacity('recent');
   const volumes = [newVolume(), newVolume(), newVolume()];
-  for (const volumeId of volumes) await backend.createVolume(volumeId, 64n * MIB);
+  for (const volumeId of volumes) await backend.volumes.create(volumeId, 64n * MIB);
   const created = await backend.capacity('recent');
   assertNear(before.availableBytes - created.availableBytes, 192n * MIB);
-  for (const volumeId of volumes) await backend.deleteVolume(volumeId);
+  for (const volumeId of volumes) await backend.volumes.delete(volumeId);
   const deleted = await backend.capacity('recent');
   const now = await backend.capacity();
   assert.ok(deleted.availableBytes <= now.availableBytes + MIB);

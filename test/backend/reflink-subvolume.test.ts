@@ -30,8 +30,8 @@ function fragment(file: string): void {
 }
 
 async function mounted(backend: ReflinkBackend, volumeId: string): Promise<string> {
-  await backend.createVolume(volumeId, SIZE);
-  const { devicePath } = await backend.attach(volumeId, { readOnly: false });
+  await backend.volumes.create(volumeId, SIZE);
+  const { devicePath } = await backend.attachments.attach(volumeId, { readOnly: false });
   execFileSync('mkfs.ext4', ['-q', devicePath]);
   const mountPoint = fixture.workspace.path('mounted');
   mkdirSync(mountPoint);
@@ -44,8 +44,8 @@ test('a new pool on btrfs has its volumes in a subvolume, and keeps it', async (
   const backend = await started();
   const { ino, mode } = statSync(at('volumes'));
   assert.deepEqual([ino, mode & 0o7777], [TOP, 0o700]);
-  await backend.createVolume(volumeId, MIB);
-  await (await started()).createSnapshots([{ volumeId, snapshotId }]);
+  await backend.volumes.create(volumeId, MIB);
+  await (await started()).snapshots.create([{ volumeId, snapshotId }]);
   const { volumes, snapshots } = await backend.list();
   assert.deepEqual([volumes.length, snapshots.length], [1, 1]);
 });
@@ -59,8 +59,8 @@ test('a pool whose volumes are in a plain directory is served as it is', async (
   const mountPoint = await mounted(backend, volumeId);
   fragment(at('volumes', volumeId));
   writeFileSync(join(mountPoint, 'file'), 'content');
-  await backend.createSnapshots([{ volumeId, snapshotId }]);
-  await backend.checkSnapshot(snapshotId, SIZE);
+  await backend.snapshots.create([{ volumeId, snapshotId }]);
+  await backend.snapshots.check(snapshotId, SIZE);
 });
 
 test('a snapshot of a mounted volume in pieces is cloned from a copy, which goes', async () => {
@@ -71,14 +71,14 @@ test('a snapshot of a mounted volume in pieces is cloned from a copy, which goes
   writeFileSync(join(mountPoint, 'file'), 'content');
   // A copy that is left over from a killed call is replaced, so a copy was made.
   btrfs('subvolume', 'snapshot', '-r', at('volumes'), at(`${snapshotId}.copy`));
-  await backend.createSnapshots([{ volumeId, snapshotId }]);
+  await backend.snapshots.create([{ volumeId, snapshotId }]);
   assert.deepEqual(copies(), []);
-  await backend.checkSnapshot(snapshotId, SIZE);
+  await backend.snapshots.check(snapshotId, SIZE);
   btrfs('subvolume', 'snapshot', '-r', at('volumes'), at(`${cloneId}.copy`));
-  await backend.cloneVolume(cloneId, volumeId, SIZE);
+  await backend.volumes.create(cloneId, SIZE, { volumeId });
   assert.deepEqual(copies(), []);
   const restoredId = newVolume();
-  await backend.restoreVolume(restoredId, snapshotId, SIZE);
+  await backend.volumes.create(restoredId, SIZE, { snapshotId });
   for (const id of [cloneId, restoredId]) {
     const mountPoint = fixture.workspace.path(id);
     mkdirSync(mountPoint);
@@ -110,13 +110,13 @@ test('what is mounted over the subvolume is not taken for it', async () => {
     await backend.check();
   }
   const volumeId = newVolume();
-  await backend.createVolume(volumeId, MIB);
+  await backend.volumes.create(volumeId, MIB);
   const elsewhere = fixture.workspace.path('elsewhere');
   writeFileSync(elsewhere, '');
   execFileSync('mount', ['--bind', elsewhere, at('volumes', volumeId)]);
-  await assert.rejects(backend.checkVolume(volumeId, MIB), /mounted over/);
+  await assert.rejects(backend.volumes.check(volumeId, MIB), /mounted over/);
   execFileSync('umount', [at('volumes', volumeId)]);
-  await backend.checkVolume(volumeId, MIB);
+  await backend.volumes.check(volumeId, MIB);
 });
 
 test('a kill while the subvolume is being made is made good by the next start', async () => {
@@ -129,7 +129,7 @@ test('a kill while the subvolume is being made is made good by the next start', 
 test('the commands of docs/backends.md give an older pool its subvolume', async () => {
   mkdirSync(at('volumes'), { mode: 0o700 });
   const volumeId = newVolume();
-  await (await started()).createVolume(volumeId, MIB);
+  await (await started()).volumes.create(volumeId, MIB);
   writeFileSync(at('volumes', volumeId), 'content', { flag: 'r+' });
   const page = readFileSync(new URL('../../../docs/backends.md', import.meta.url), 'utf8');
   const commands = /^ {6}mv volumes volumes\.old\n(?: {6}.*\n)+/m.exec(page)?.[0];
@@ -140,19 +140,19 @@ test('the commands of docs/backends.md give an older pool its subvolume', async 
     [statSync(at('volumes')).ino, statSync(at('volumes')).mode & 0o7777],
     [TOP, 0o700],
   );
-  await backend.checkVolume(volumeId, MIB);
+  await backend.volumes.check(volumeId, MIB);
   assert.equal(readFileSync(at('volumes', volumeId), 'utf8').slice(0, 7), 'content');
 });
 
 test('the first list, for which btrfs has no map, leaves nothing unfinished', async () => {
   const backend = await fixture.open({ changeLists: true });
   const [volumeId, first, second] = [newVolume(), newSnapshot(), newSnapshot()];
-  await backend.createVolume(volumeId, MIB);
+  await backend.volumes.create(volumeId, MIB);
   for (const snapshotId of [first, second]) {
     writeFileSync(at('volumes', volumeId), snapshotId, { flag: 'r+', flush: true });
-    await backend.createSnapshots([{ volumeId, snapshotId }]);
+    await backend.snapshots.create([{ volumeId, snapshotId }]);
   }
-  const list = await backend.beginList(second, first);
+  const list = await backend.changes.begin(second, first);
   assert.equal(await list?.step(), true);
   assert.deepEqual(readdirSync(at('lists')), [`${first}.to.${second}`]);
 });

@@ -77,7 +77,7 @@ class RandomLife {
       const content = await this.pool.contentOf(target);
       assert.ok(content.equals(target.image), 'the target holds what it held');
     }
-    const { usable, invalidated } = await this.pool.backend.retainedBases();
+    const { usable, invalidated } = this.pool.backend.bases.all();
     const usableIds = new Set(usable.map(({ snapshotId }) => snapshotId));
     const invalidatedIds = new Set(invalidated.map(({ snapshotId }) => snapshotId));
     for (const base of this.snapshots.slice(0, this.snapshots.indexOf(target))) {
@@ -93,7 +93,7 @@ class RandomLife {
         this.#count(this.live.has(base) ? 'lists from live bases' : FROM_KEPT);
         this.#count('ranges', list.ranges.length);
       } else if (!this.live.has(base)) {
-        const refused = this.pool.backend.scan(target.id, base.id);
+        const refused = this.pool.backend.changes.scan(target.id, base.id);
         await rejectsWith(
           refused,
           invalidatedIds.has(base.id) ? 'NOT_FOUND' : 'FAILED_PRECONDITION',
@@ -154,7 +154,7 @@ class RandomLife {
     this.live.delete(base);
     if (this.random.below(10) === 0) {
       this.#forgotten.push(base);
-      await this.pool.backend.deleteSnapshot(base.id);
+      await this.pool.backend.snapshots.delete(base.id);
       return;
     }
     // As a list if there is a next one, or as a bookmark as well, which is then completed or not.
@@ -168,12 +168,12 @@ class RandomLife {
   /** Puts lists in place of bookmarks. */
   async #complete(): Promise<void> {
     const { backend } = this.pool;
-    for (const { snapshotId, pending } of (await backend.retainedBases()).usable) {
+    for (const { snapshotId, pending } of backend.bases.all().usable) {
       const base = this.snapshots.find(({ id }) => id === snapshotId);
       const next = base === undefined ? undefined : this.#next(base);
       if (pending !== true || base === undefined || next === undefined) continue;
       const before = await this.pool.soundDelta(base, next);
-      const retained = await backend.retainBase(snapshotId, next.id);
+      const retained = await backend.bases.retain(snapshotId, next.id);
       assert.ok(retained !== null && !('pending' in retained), 'the list was made');
       const after = await this.pool.soundDelta(base, next);
       assert.deepEqual(after.ranges, before.ranges, 'a list says what its bookmark said');
@@ -220,15 +220,15 @@ class RandomLife {
    * volumes/retained-bases.ts does it, a list has taken the place of a bookmark by then if there is a later snapshot.
    */
   async #dropOldest(): Promise<void> {
-    const { usable, invalidated } = await this.pool.backend.retainedBases();
+    const { usable, invalidated } = this.pool.backend.bases.all();
     const ids = [...invalidated, ...usable].map(({ snapshotId }) => snapshotId);
     for (const id of ids.slice(0, Math.max(0, ids.length - MAX_KEPT))) {
       const base = this.snapshots.find((cut) => cut.id === id);
       const next = base === undefined ? undefined : this.#next(base);
       const isUsable = usable.some(({ snapshotId }) => snapshotId === id);
-      if (isUsable && next !== undefined) await this.pool.backend.retainBase(id, next.id);
+      if (isUsable && next !== undefined) await this.pool.backend.bases.retain(id, next.id);
       else if (base !== undefined) this.#forgotten.push(base);
-      await this.pool.backend.dropBase(id);
+      await this.pool.backend.bases.drop(id);
     }
     if (this.snapshots.length > MAX_KNOWN) {
       const held = new Set(ids);

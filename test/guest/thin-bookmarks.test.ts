@@ -40,7 +40,7 @@ test('the kernel decides sharing by time alone: no first write after the base is
   volume.write(5 * PAGES_A_BLOCK, 1);
   volume.write(6 * PAGES_A_BLOCK + 1, PAGES_A_BLOCK - 2);
   const between = await pool.cutOne(volume);
-  await pool.backend.deleteSnapshot(between.id);
+  await pool.backend.snapshots.delete(between.id);
   volume.write(7 * PAGES_A_BLOCK, 1);
   await pool.stop();
   await pool.start();
@@ -81,7 +81,7 @@ test(
   async (pool) => {
     const volume = await pool.written(1);
     const base = await pool.cutOne(volume);
-    assert.notEqual(await pool.backend.retainBase(base.id), null);
+    assert.notEqual(await pool.backend.bases.retain(base.id, null), null);
     await pool.powerCut();
     volume.writeBlock(1);
     const target = await pool.cutOne(volume);
@@ -98,11 +98,11 @@ test('no base is retained if the snapshot was written to or its bookmark cannot 
   const bases = join(pool.directory, 'bases');
   rmSync(bases, { recursive: true, force: true });
   mkdirSync(join(bases, `${base.id}.tmp`), { recursive: true });
-  await assert.rejects(pool.backend.retainBase(base.id));
+  await assert.rejects(pool.backend.bases.retain(base.id, null));
   rmSync(bases, { recursive: true });
   await writeInto(pool, base);
-  await assert.rejects(pool.backend.retainBase(base.id), { code: 'EINVAL' });
-  assert.deepEqual(await pool.backend.retainedBases(), { usable: [], invalidated: [] });
+  await assert.rejects(pool.backend.bases.retain(base.id, null), { code: 'EINVAL' });
+  assert.deepEqual(pool.backend.bases.all(), { usable: [], invalidated: [] });
 });
 
 /** What nobody should do: activates a snapshot by hand and writes to it. */
@@ -130,10 +130,10 @@ test('a base is compared only with later snapshots of its own volume', async (po
   await pool.keepAndDelete(base);
   await pool.soundDelta(base, later);
   for (const target of [earlier, ofRestored, ofCloned]) {
-    const refused = pool.backend.scan(target.id, base.id);
+    const refused = pool.backend.changes.scan(target.id, base.id);
     await rejectsWith(refused, 'FAILED_PRECONDITION', /make a full backup/);
   }
-  await rejectsWith(pool.backend.scan(base.id, null), 'FAILED_PRECONDITION');
+  await rejectsWith(pool.backend.changes.scan(base.id, null), 'FAILED_PRECONDITION');
 });
 
 test('the list of a volume expanded since the base includes the new blocks', async (pool) => {
@@ -158,7 +158,7 @@ test('metadata that was restored or rewritten while the plugin was stopped inval
   await pool.next();
   assert.match(await pool.lossOf(base), /changed/);
   const target = await pool.cutOne(volume);
-  const refused = pool.backend.scan(target.id, base.id);
+  const refused = pool.backend.changes.scan(target.id, base.id);
   await rejectsWith(refused, 'NOT_FOUND', /retained base because/);
 });
 
@@ -213,7 +213,7 @@ test('discards that were passed down before a power failure invalidate the bases
   assert.match(await pool.lossOf(base), /discards/);
   assert.equal(await pool.lossOf(other.base), '', 'it was not attached');
   const target = await pool.cutOne(volume);
-  const refused = pool.backend.scan(target.id, base.id);
+  const refused = pool.backend.changes.scan(target.id, base.id);
   await rejectsWith(refused, 'NOT_FOUND', /retained base because/);
 });
 

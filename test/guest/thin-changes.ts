@@ -65,8 +65,8 @@ export type MakeChange = (backend: Backend, model: PoolModel, cast: Cast) => Pro
 /** Attached and written to, for this change alone. */
 async function anotherVolume(backend: Backend, model: PoolModel) {
   const id = newVolume();
-  await backend.createVolume(id, VOLUME_BYTES);
-  const { devicePath } = await backend.attach(id, { readOnly: false });
+  await backend.volumes.create(id, VOLUME_BYTES);
+  const { devicePath } = await backend.attachments.attach(id, { readOnly: false });
   const content = noContent();
   await writeBlock(content, devicePath, 3);
   model.volumes.set(id, content);
@@ -77,8 +77,8 @@ export const CHANGES: Readonly<Record<string, MakeChange>> = {
   'making a volume': async (_, model) => {
     const id = newVolume();
     return {
-      act: (next) => next.createVolume(id, VOLUME_BYTES),
-      undo: (next) => next.deleteVolume(id),
+      act: (next) => next.volumes.create(id, VOLUME_BYTES),
+      undo: (next) => next.volumes.delete(id),
       after: model.withVolume(id, noContent()),
     };
   },
@@ -89,54 +89,60 @@ export const CHANGES: Readonly<Record<string, MakeChange>> = {
       after.snapshots.set(snapshotId, model.contentOf(volumeId));
       return { volumeId, snapshotId };
     });
-    const undo = (next: Backend) => next.abandonSnapshots(members);
-    return { act: (next) => next.createSnapshots(members), undo, after };
+    const undo = async (next: Backend) => {
+      for (const { volumeId } of members) await next.volumes.thaw(volumeId);
+      for (const { snapshotId } of members) await next.snapshots.delete(snapshotId);
+    };
+    return { act: (next) => next.snapshots.create(members), undo, after };
   },
   'restoring a snapshot': async (_, model, { snapshot }) => {
     const id = newVolume();
     return {
-      act: (next) => next.restoreVolume(id, snapshot, VOLUME_BYTES),
-      undo: (next) => next.deleteVolume(id),
+      act: (next) => next.volumes.create(id, VOLUME_BYTES, { snapshotId: snapshot }),
+      undo: (next) => next.volumes.delete(id),
       after: model.withVolume(id, model.contentOf(snapshot)),
     };
   },
   'cloning a volume in use': async (_, model, { attached }) => {
     const id = newVolume();
     return {
-      act: (next) => next.cloneVolume(id, attached, VOLUME_BYTES),
-      undo: (next) => next.abandonClone(id, attached),
+      act: (next) => next.volumes.create(id, VOLUME_BYTES, { volumeId: attached }),
+      undo: async (next) => {
+        await next.volumes.thaw(attached);
+        await next.volumes.delete(id);
+      },
       after: model.withVolume(id, model.contentOf(attached)),
     };
   },
   'deleting a volume that is attached': async (backend, model) => {
     const after = model.copy();
     const { id } = await anotherVolume(backend, model);
-    await backend.markInitialized([id]);
-    return { act: (next) => next.deleteVolume(id), after };
+    await backend.marks.set([id]);
+    return { act: (next) => next.volumes.delete(id), after };
   },
   'keeping a snapshot as a base, and deleting it': async (backend, model, { attached }) => {
     const snapshotId = newSnapshot();
-    await backend.createSnapshots([{ volumeId: attached, snapshotId }]);
+    await backend.snapshots.create([{ volumeId: attached, snapshotId }]);
     const after = model.copy();
     model.snapshots.set(snapshotId, model.contentOf(attached));
     const act = async (next: Backend) => {
-      await next.retainBase(snapshotId, null);
-      await next.deleteSnapshot(snapshotId);
+      await next.bases.retain(snapshotId, null);
+      await next.snapshots.delete(snapshotId);
     };
     return { act, after };
   },
   'expanding a volume in use': async (backend, model) => {
     const { id, content } = await anotherVolume(backend, model);
     const after = model.withVolume(id, content.copy(2 * SIZE));
-    return { act: (next) => next.expandVolume(id, 2n * VOLUME_BYTES), after };
+    return { act: (next) => next.volumes.expand(id, 2n * VOLUME_BYTES), after };
   },
   'attaching a volume': async (_, model, { detached }) => ({
-    act: (next) => next.attach(detached, { readOnly: false }),
-    undo: (next) => next.detach(detached),
+    act: (next) => next.attachments.attach(detached, { readOnly: false }),
+    undo: (next) => next.attachments.detach(detached),
     after: model,
   }),
   'detaching a volume': async (backend, model, { detached }) => {
-    await backend.attach(detached, { readOnly: false });
-    return { act: (next) => next.detach(detached), after: model };
+    await backend.attachments.attach(detached, { readOnly: false });
+    return { act: (next) => next.attachments.detach(detached), after: model };
   },
 };

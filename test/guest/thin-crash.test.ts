@@ -111,10 +111,10 @@ class CrashingPool {
 
   async assertEmptied(): Promise<void> {
     const backend = this.#backend;
-    for (const id of this.#model.volumes.keys()) await backend.deleteVolume(id);
-    for (const id of this.#model.snapshots.keys()) await backend.deleteSnapshot(id);
-    const { usable, invalidated } = await backend.retainedBases();
-    for (const { snapshotId } of [...usable, ...invalidated]) await backend.dropBase(snapshotId);
+    for (const id of this.#model.volumes.keys()) await backend.volumes.delete(id);
+    for (const id of this.#model.snapshots.keys()) await backend.snapshots.delete(id);
+    const { usable, invalidated } = backend.bases.all();
+    for (const { snapshotId } of [...usable, ...invalidated]) await backend.bases.drop(snapshotId);
     this.#model = new PoolModel();
     await this.#assertHolds();
     assert.equal((await this.pool.status()).usedDataBlocks, 0n, 'data blocks leaked');
@@ -126,17 +126,17 @@ class CrashingPool {
   async #settle(): Promise<void> {
     const { attached, detached, snapshot } = this.#cast;
     for (const id of [attached, detached]) {
-      await this.#backend.createVolume(id, VOLUME_BYTES);
+      await this.#backend.volumes.create(id, VOLUME_BYTES);
       this.#model.volumes.set(id, noContent());
       await this.#write(id, 1, 2, 8);
     }
-    await this.#backend.createSnapshots([{ volumeId: attached, snapshotId: snapshot }]);
+    await this.#backend.snapshots.create([{ volumeId: attached, snapshotId: snapshot }]);
     this.#model.snapshots.set(snapshot, this.#model.contentOf(attached));
   }
 
   async #prepare(make: MakeChange, steps: number): Promise<Change> {
     await this.#write(this.#cast.attached, steps % BLOCKS);
-    await this.#backend.detach(this.#cast.detached);
+    await this.#backend.attachments.detach(this.#cast.detached);
     return make(this.#backend, this.#model, this.#cast);
   }
 
@@ -170,17 +170,17 @@ class CrashingPool {
   }
 
   async #verify(volumeId: string, content: TaggedImage): Promise<void> {
-    const wasAttached = (await this.#backend.findAttachment(volumeId)) !== null;
-    const { devicePath } = await this.#backend.attach(volumeId, { readOnly: false });
+    const wasAttached = (await this.#backend.attachments.find(volumeId)) !== null;
+    const { devicePath } = await this.#backend.attachments.attach(volumeId, { readOnly: false });
     await content.verify(devicePath, volumeId);
-    if (!wasAttached) await this.#backend.detach(volumeId);
+    if (!wasAttached) await this.#backend.attachments.detach(volumeId);
   }
 
   async #verifySnapshot(snapshotId: string, content: TaggedImage): Promise<void> {
     const id = newVolume();
-    await this.#backend.restoreVolume(id, snapshotId, VOLUME_BYTES);
+    await this.#backend.volumes.create(id, VOLUME_BYTES, { snapshotId });
     await this.#verify(id, content);
-    await this.#backend.deleteVolume(id);
+    await this.#backend.volumes.delete(id);
   }
 
   /** Deletes what the change has made. */
@@ -189,18 +189,18 @@ class CrashingPool {
     for (const id of [...this.#model.volumes.keys()].filter(
       (v) => ![attached, detached].includes(v),
     )) {
-      await this.#backend.deleteVolume(id);
-      assert.equal(await this.#backend.isInitialized(id), false);
+      await this.#backend.volumes.delete(id);
+      assert.equal(await this.#backend.marks.has(id), false);
       this.#model.volumes.delete(id);
     }
     for (const id of [...this.#model.snapshots.keys()].filter((s) => s !== snapshot)) {
-      await this.#backend.deleteSnapshot(id);
+      await this.#backend.snapshots.delete(id);
       this.#model.snapshots.delete(id);
     }
   }
 
   async #write(volumeId: string, ...blocks: number[]): Promise<void> {
-    const { devicePath } = await this.#backend.attach(volumeId, { readOnly: false });
+    const { devicePath } = await this.#backend.attachments.attach(volumeId, { readOnly: false });
     if (volumeId === this.#cast.attached) this.#attachedPath = devicePath;
     const content = this.#model.contentOf(volumeId).copy();
     for (const block of blocks) await writeBlock(content, devicePath, block);

@@ -54,31 +54,31 @@ async function assertAsAnswered({ pool, volume, snapshot, retained }: Scene): Pr
   assert.equal(await pool.deviceCount(), 2);
   await volume.attach();
   assert.ok(volume.read().equals(volume.image), 'the volume after the repair');
-  const { usable, invalidated } = await backend.retainedBases();
+  const { usable, invalidated } = backend.bases.all();
   assert.deepEqual(usable, [], 'kept bases survive no failure of the metadata');
   assert.deepEqual(
     invalidated.map(({ snapshotId }) => snapshotId),
     [retained.id],
   );
-  await rejectsWith(backend.scan(snapshot.id, retained.id), 'NOT_FOUND');
+  await rejectsWith(backend.changes.scan(snapshot.id, retained.id), 'NOT_FOUND');
   volume.writeBlock(5);
   volume.sync();
   assert.ok(volume.read().equals(volume.image), 'the volume, written again');
-  await backend.scan(snapshot.id, null);
+  await backend.changes.scan(snapshot.id, null);
 }
 
 test('a change that cannot be written to the metadata device is not confirmed', async (scene) => {
   const { pool, volume, snapshot } = scene;
   const { backend } = pool;
   await pool.metadata.failWrites();
-  await assert.rejects(backend.createVolume(newVolume(), SIZE));
+  await assert.rejects(backend.volumes.create(newVolume(), SIZE));
   await rejectsWith(backend.check(), 'FAILED_PRECONDITION', /thin_check/);
   for (const refused of [
-    () => backend.createVolume(newVolume(), SIZE),
+    () => backend.volumes.create(newVolume(), SIZE),
     () => pool.cutOne(volume),
     () => pool.clone(volume),
     () => pool.restore(snapshot),
-    () => backend.deleteSnapshot(snapshot.id),
+    () => backend.snapshots.delete(snapshot.id),
   ]) {
     await assert.rejects(refused);
   }
@@ -100,11 +100,11 @@ test('a snapshot is not confirmed when the metadata device fails under it', asyn
 test('a deletion is finished after the repair, and not before', async (scene) => {
   const { pool } = scene;
   const doomed = newVolume();
-  await pool.backend.createVolume(doomed, SIZE);
+  await pool.backend.volumes.create(doomed, SIZE);
   await pool.metadata.failWrites();
-  await assert.rejects(pool.backend.deleteVolume(doomed));
+  await assert.rejects(pool.backend.volumes.delete(doomed));
   await repair(scene);
-  await pool.backend.deleteVolume(doomed);
+  await pool.backend.volumes.delete(doomed);
   await assertAsAnswered(scene);
 });
 
@@ -114,7 +114,7 @@ test('a missing metadata device is reported, and nothing is confirmed until it r
   await pool.metadata.fail();
   await rejectsWith(backend.check(), 'FAILED_PRECONDITION', /cannot be read/);
   await pool.told(/^error: pool 'default'/m);
-  await assert.rejects(backend.createVolume(newVolume(), SIZE));
+  await assert.rejects(backend.volumes.create(newVolume(), SIZE));
   await rejectsWith(backend.check(), 'FAILED_PRECONDITION');
   await repair(scene);
   await assertAsAnswered(scene);

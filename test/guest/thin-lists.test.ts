@@ -30,7 +30,7 @@ poolTest(
     console.log(`# metadata: ${(await pool.status()).usedMetadataBlocks} blocks`);
     while (snapshots.length > 0) {
       const [gone] = snapshots.splice(random.below(snapshots.length), 1);
-      await backend.deleteSnapshot(gone?.id ?? '');
+      await backend.snapshots.delete(gone?.id ?? '');
     }
     await pool.remove(volume);
     assert.equal(await pool.deviceCount(), 0);
@@ -64,7 +64,7 @@ poolTest(
     const changes = new Disturbance(async () => {
       write(4);
       volume.discard(random.below(BLOCKS - 32) * PAGES_A_BLOCK, 32 * PAGES_A_BLOCK);
-      await pool.backend.deleteSnapshot((await pool.cutOne(volume)).id);
+      await pool.backend.snapshots.delete((await pool.cutOne(volume)).id);
     });
     let scans = 0;
     try {
@@ -74,7 +74,7 @@ poolTest(
       await changes.stop();
     }
     console.log(`# ${scans} lists in ${changes.rounds} rounds of changes`);
-    await pool.backend.deleteSnapshot(base.id);
+    await pool.backend.snapshots.delete(base.id);
     await assert.rejects(pool.reported(base, target));
   },
   { dataBytes: 1n << 29n, native: sharedThreads },

@@ -49,13 +49,13 @@ export class ThinVolume {
 
   async attach(): Promise<void> {
     if (this.#fd !== null) return;
-    const { devicePath } = await this.pool.backend.attach(this.id, { readOnly: false });
+    const { devicePath } = await this.pool.backend.attachments.attach(this.id, { readOnly: false });
     this.#fd = openSync(devicePath, 'r+');
   }
 
   async detach(): Promise<void> {
     this.close();
-    await this.pool.backend.detach(this.id);
+    await this.pool.backend.attachments.detach(this.id);
   }
 
   close(): void {
@@ -232,7 +232,7 @@ export class ThinPoolOnDisks {
 
   volume(sizeBytes = 4 << 20): Promise<ThinVolume> {
     return this.#add(TaggedImage.zeros(sizeBytes), (id, size) =>
-      this.backend.createVolume(id, size),
+      this.backend.volumes.create(id, size),
     );
   }
 
@@ -245,21 +245,23 @@ export class ThinPoolOnDisks {
   }
 
   restore({ id: of, image }: ThinSnapshot): Promise<ThinVolume> {
-    return this.#add(image, (id, size) => this.backend.restoreVolume(id, of, size));
+    return this.#add(image, (id, size) =>
+      this.backend.volumes.create(id, size, { snapshotId: of }),
+    );
   }
 
   clone({ id: of, image }: ThinVolume): Promise<ThinVolume> {
-    return this.#add(image, (id, size) => this.backend.cloneVolume(id, of, size));
+    return this.#add(image, (id, size) => this.backend.volumes.create(id, size, { volumeId: of }));
   }
 
   async remove(volume: ThinVolume): Promise<void> {
     await volume.detach();
-    await this.backend.deleteVolume(volume.id);
+    await this.backend.volumes.delete(volume.id);
     this.volumes.delete(volume.id);
   }
 
   async grow(volume: ThinVolume, sizeBytes: number): Promise<void> {
-    await this.backend.expandVolume(volume.id, BigInt(sizeBytes));
+    await this.backend.volumes.expand(volume.id, BigInt(sizeBytes));
     volume.image = volume.image.copy(sizeBytes);
   }
 
@@ -269,7 +271,7 @@ export class ThinPoolOnDisks {
       volumeId: id,
       image: image.copy(),
     }));
-    await this.backend.createSnapshots(
+    await this.backend.snapshots.create(
       snapshots.map(({ id: snapshotId, volumeId }) => ({ snapshotId, volumeId })),
     );
     return snapshots;
@@ -287,8 +289,8 @@ export class ThinPoolOnDisks {
    * @param next the next one of its volume; a list to it is retained then
    */
   async keepAndDelete({ id }: ThinSnapshot, next?: ThinSnapshot): Promise<void> {
-    assert.notEqual(await this.backend.retainBase(id, next?.id ?? null), null);
-    await this.backend.deleteSnapshot(id);
+    assert.notEqual(await this.backend.bases.retain(id, next?.id ?? null), null);
+    await this.backend.snapshots.delete(id);
   }
 
   /** What the snapshot really holds: restored, and read. */
@@ -302,7 +304,10 @@ export class ThinPoolOnDisks {
 
   /** The list, which must miss nothing of what differs. */
   async soundDelta(base: ThinSnapshot, target: ThinSnapshot): Promise<MetadataAnswer> {
-    const list = await scanAll(this.native, (await this.backend.scan(target.id, base.id)).source);
+    const list = await scanAll(
+      this.native,
+      (await this.backend.changes.scan(target.id, base.id)).source,
+    );
     assertSound(base.image, target.image, list, `list from ${base.id} to ${target.id}`);
     return list;
   }
@@ -319,7 +324,7 @@ export class ThinPoolOnDisks {
 
   /** Why the base is lost; empty: it is not. */
   async lossOf({ id }: ThinSnapshot): Promise<string> {
-    const { invalidated } = await this.backend.retainedBases();
+    const { invalidated } = this.backend.bases.all();
     return invalidated.find(({ snapshotId }) => snapshotId === id)?.reason ?? '';
   }
 

@@ -13,7 +13,10 @@ for (const [kind, changed] of Object.entries({ embedded: EMBEDDED, given: {} }))
       const volume = await pool.written(1);
       await pool.stop();
       assert.deepEqual(await pool.deviceNames(), [], 'nothing of it is active');
-      await rejectsWith(backend.attach(volume.id, { readOnly: false }), 'FAILED_PRECONDITION');
+      await rejectsWith(
+        backend.attachments.attach(volume.id, { readOnly: false }),
+        'FAILED_PRECONDITION',
+      );
       await backend.start('existing');
       assert.equal(await backend.identity(), identity);
       await volume.attach();

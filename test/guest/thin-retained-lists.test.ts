@@ -42,13 +42,13 @@ test('a snapshot with a later one is retained as a list, and only the newest as 
   const target = await pool.cutOne(volume);
   // Over the bookmark of the newest one, from which the request makes the last list.
   for (const base of cuts) await pool.soundDelta(base, target);
-  const completed = await pool.backend.retainBase(newest.id, target.id);
+  const completed = await pool.backend.bases.retain(newest.id, target.id);
   assert.ok(completed !== null && !('pending' in completed));
-  await pool.backend.deleteSnapshot(newest.id);
+  await pool.backend.snapshots.delete(newest.id);
   assert.deepEqual(namesIn(pool, 'bases'), []);
   await pool.restart();
   for (const base of cuts) await pool.soundDelta(base, target);
-  const { usable, invalidated } = await pool.backend.retainedBases();
+  const { usable, invalidated } = pool.backend.bases.all();
   assert.deepEqual(usable.map(({ snapshotId }) => snapshotId).sort(), cuts.map((c) => c.id).sort());
   assert.deepEqual(invalidated, []);
 });
@@ -69,5 +69,5 @@ test('an unclean stop that invalidates bookmarks leaves lists to snapshots that 
   const next = await pool.cutOne(volume);
   assert.match(await pool.lossOf(target), /discards/);
   assert.match(await pool.lossOf(first), /comes after it and is deleted too.*discards/);
-  await rejectsWith(pool.backend.scan(next.id, first.id), 'NOT_FOUND', /discards/);
+  await rejectsWith(pool.backend.changes.scan(next.id, first.id), 'NOT_FOUND', /discards/);
 });

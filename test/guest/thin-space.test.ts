@@ -21,8 +21,8 @@ const deviceBytes = (blocks: number): bigint => BigInt(blocks * BLOCK_BYTES) + M
 /** A volume of so many blocks, each of which is written durably or fails as its device does. */
 async function newContent({ backend }: ThinPoolOnDisks, blocks: number) {
   const volumeId = newVolume();
-  await backend.createVolume(volumeId, BigInt(blocks * BLOCK_BYTES));
-  const { devicePath } = await backend.attach(volumeId, { readOnly: false });
+  await backend.volumes.create(volumeId, BigInt(blocks * BLOCK_BYTES));
+  const { devicePath } = await backend.attachments.attach(volumeId, { readOnly: false });
   const content = TaggedImage.zeros(blocks * BLOCK_BYTES);
   const write = async (first: number, end = first + 1): Promise<void> => {
     for (let block = first; block < end; block += 1) await writeBlock(content, devicePath, block);
@@ -45,7 +45,7 @@ poolTest(
     const half = DATA_BLOCKS / 2;
     await write(0, half);
     const snapshotId = newSnapshot();
-    await backend.createSnapshots([{ volumeId, snapshotId }]);
+    await backend.snapshots.create([{ volumeId, snapshotId }]);
     assert.deepEqual(pool.events, []);
     // Each of them takes a block of its own now, and they are as many as there are left.
     const few = half - 4;
@@ -60,7 +60,7 @@ poolTest(
     assert.equal((await backend.capacity()).freeBytes, 0n);
     await backend.check();
 
-    await backend.deleteSnapshot(snapshotId);
+    await backend.snapshots.delete(snapshotId);
     await recovered(pool);
     await write(half, DATA_BLOCKS);
     await verify('the volume after the deletion');
@@ -101,23 +101,23 @@ poolTest(
     const { backend } = pool;
     const sizeBytes = BigInt(SCATTERED * BLOCK_BYTES);
     const [volumeId, refused] = [newVolume(), newVolume()];
-    await backend.createVolume(volumeId, sizeBytes);
-    const { devicePath } = await backend.attach(volumeId, { readOnly: false });
+    await backend.volumes.create(volumeId, sizeBytes);
+    const { devicePath } = await backend.attachments.attach(volumeId, { readOnly: false });
     assert.match(scatter(devicePath), /EIO|ENOSPC/);
     assert.equal((await pool.status()).mode, 'ro');
     // The kernel asks for a check as soon as what runs out of space is a commit.
     const remedy = /Enlarge the metadata device|run thin_check/;
     await rejectsWith(backend.check(), 'FAILED_PRECONDITION', remedy);
     await pool.told(remedy);
-    await rejectsWith(backend.createVolume(refused, MIB), 'FAILED_PRECONDITION');
+    await rejectsWith(backend.volumes.create(refused, MIB), 'FAILED_PRECONDITION');
     const snapshotId = newSnapshot();
-    const cut = backend.createSnapshots([{ volumeId, snapshotId }]);
+    const cut = backend.snapshots.create([{ volumeId, snapshotId }]);
     await rejectsWith(cut, 'FAILED_PRECONDITION');
     assert.deepEqual(await pool.suspendedDevices(), []);
 
     const ids = (await backend.list()).volumes.map(({ id }) => id);
     assert.deepEqual(ids, [volumeId]);
-    await backend.detach(volumeId);
+    await backend.attachments.detach(volumeId);
   },
   { metadataBytes: MIB / 2n, dataBytes: 16_384n * MIB, dataIsZero: true },
 );
@@ -136,11 +136,11 @@ poolTest(
     assert.deepEqual({ mode, needsCheck }, { mode: 'ro', needsCheck: false });
     const volumeId = newVolume();
     const remedy = /Enlarge the metadata device/;
-    await rejectsWith(backend.createVolume(volumeId, MIB), 'FAILED_PRECONDITION', remedy);
+    await rejectsWith(backend.volumes.create(volumeId, MIB), 'FAILED_PRECONDITION', remedy);
     await pool.told(remedy);
     await pool.metadata.grow(4n * MIB);
     await eventually('the pool is writable again', async () => (await pool.status()).mode === 'rw');
-    await backend.createVolume(volumeId, MIB);
+    await backend.volumes.create(volumeId, MIB);
     await backend.check();
   },
   { metadataBytes: MIB / 2n, dataBytes: 16n * MIB },

@@ -98,8 +98,8 @@ function assertStored(device: string, written: Written): void {
 /** A new volume that is attached. */
 async function attached(backend: ReflinkBackend, sizeBytes: bigint) {
   const volumeId = newVolume();
-  await backend.createVolume(volumeId, sizeBytes);
-  const { devicePath } = await backend.attach(volumeId, { readOnly: false });
+  await backend.volumes.create(volumeId, sizeBytes);
+  const { devicePath } = await backend.attachments.attach(volumeId, { readOnly: false });
   return { volumeId, devicePath };
 }
 
@@ -110,13 +110,13 @@ test('H15: a volume keeps everything written to it after others have filled the 
   fillUp();
   const first = writeAll(devicePath, MOST, false);
   assertStored(devicePath, first);
-  await backend.detach(volumeId);
+  await backend.attachments.detach(volumeId);
   await backend.stop();
   const again = await open();
-  const { devicePath: next } = await again.attach(volumeId, { readOnly: false });
+  const { devicePath: next } = await again.attachments.attach(volumeId, { readOnly: false });
   assertHolds(next, first);
   assertStored(next, writeAll(next, MOST));
-  await again.detach(volumeId);
+  await again.attachments.detach(volumeId);
 });
 
 test('H15: an embedded pool allocates on the host what its volumes may claim, and grows with it', async () => {
@@ -125,7 +125,7 @@ test('H15: an embedded pool allocates on the host what its volumes may claim, an
   assert.ok(allocated(image()) <= 513n * MIB, `${allocated(image())} at the start`);
   assert.ok(first.availableBytes > (BigInt(HOST_MIB) * MIB * 6n) / 10n, `${first.availableBytes}`);
   // One after the other: of volumes that are made at once, some count twice for a moment, and the image grows for that.
-  for (let made = 0; made < 4; made += 1) await backend.createVolume(newVolume(), 200n * MIB);
+  for (let made = 0; made < 4; made += 1) await backend.volumes.create(newVolume(), 200n * MIB);
   const { availableBytes } = await backend.capacity();
   const fallen = first.availableBytes - availableBytes;
   assert.ok(fallen >= 780n * MIB, `${fallen}`);
@@ -133,10 +133,10 @@ test('H15: an embedded pool allocates on the host what its volumes may claim, an
   assert.ok(allocated(image()) <= 1000n * MIB, `${allocated(image())} for 800 MiB`);
   // What is said to be left can be promised, to the last byte, and no more.
   const last = newVolume();
-  await backend.createVolume(last, availableBytes);
+  await backend.volumes.create(last, availableBytes);
   fillUp();
-  await rejectsWith(backend.createVolume(newVolume(), 600n * MIB), 'RESOURCE_EXHAUSTED', /host/);
-  const expanded = backend.expandVolume(last, availableBytes + 600n * MIB);
+  await rejectsWith(backend.volumes.create(newVolume(), 600n * MIB), 'RESOURCE_EXHAUSTED', /host/);
+  const expanded = backend.volumes.expand(last, availableBytes + 600n * MIB);
   await rejectsWith(expanded, 'RESOURCE_EXHAUSTED', /host/);
 });
 
@@ -146,10 +146,10 @@ test('H15: neither discards nor deletions give blocks of the image back to the h
   writeAll(devicePath, 300n * MIB);
   const before = allocated(image());
   execFileSync('blkdiscard', [devicePath]);
-  await backend.detach(volumeId);
+  await backend.attachments.detach(volumeId);
   const trim = () => spawnSync('fstrim', [mountPoint()], { stdio: 'ignore' });
   trim();
-  await backend.deleteVolume(volumeId);
+  await backend.volumes.delete(volumeId);
   trim();
   execFileSync('sync', ['-f', mountPoint()]);
   // More is possible: ext4 counts its extent tree, which grows as blocks are written for the first time.
@@ -179,13 +179,13 @@ test('H15: a sparse image is allocated in full, and keeps its content', async ()
   assert.ok(allocated(image()) >= 1024n * MIB);
   assertStored(devicePath, written);
   assert.ok((await full.capacity()).availableBytes > 0n);
-  await full.detach(volumeId);
+  await full.attachments.detach(volumeId);
 });
 
 test('H15: a sparse image that does not fit on the host is reported, and offers no more capacity', async () => {
   const sparse = await open({ embeddedPoolAllocation: 'sparse' });
   const volumeId = newVolume();
-  await sparse.createVolume(volumeId, 64n * MIB);
+  await sparse.volumes.create(volumeId, 64n * MIB);
   await sparse.stop();
   const filler = fillUp();
   events.length = 0;
@@ -193,10 +193,10 @@ test('H15: a sparse image that does not fit on the host is reported, and offers 
   assert.match(events[0]?.message ?? '', /does not hold all .*lost .*free space/);
   const { availableBytes, lacksBacking } = await full.capacity();
   assert.deepEqual({ availableBytes, lacksBacking }, { availableBytes: 0n, lacksBacking: true });
-  const small = full.createVolume(newVolume(), 16n * MIB);
+  const small = full.volumes.create(newVolume(), 16n * MIB);
   await rejectsWith(small, 'RESOURCE_EXHAUSTED', /lacks \d+ bytes/);
-  await full.attach(volumeId, { readOnly: false });
-  await full.detach(volumeId);
+  await full.attachments.attach(volumeId, { readOnly: false });
+  await full.attachments.detach(volumeId);
   await full.stop();
   rmSync(filler);
   const again = await open();
@@ -219,7 +219,7 @@ test('H15: the next start completes a growth that was killed between its steps',
   const last = await open();
   assert.ok(statfsSync(mountPoint()).blocks * 4096 > 780 * Number(MIB));
   assert.ok(allocated(image()) >= 896n * MIB);
-  await last.createVolume(newVolume(), 500n * MIB);
+  await last.volumes.create(newVolume(), 500n * MIB);
 });
 
 test('H15: volumes can overwrite blocks shared with snapshots and copies while the host has space', async () => {
@@ -228,13 +228,13 @@ test('H15: volumes can overwrite blocks shared with snapshots and copies while t
   const sizeBytes = 200n * MIB;
   const { volumeId, devicePath } = await attached(backend, sizeBytes);
   const first = writeAll(devicePath, sizeBytes);
-  await backend.createSnapshots([{ volumeId, snapshotId }]);
+  await backend.snapshots.create([{ volumeId, snapshotId }]);
   for (let round = 0; round < 2; round += 1) {
     writeAll(devicePath, sizeBytes);
-    await backend.createSnapshots([{ volumeId, snapshotId: newSnapshot() }]);
+    await backend.snapshots.create([{ volumeId, snapshotId: newSnapshot() }]);
   }
-  await backend.restoreVolume(copyId, snapshotId, sizeBytes);
-  const copy = await backend.attach(copyId, { readOnly: false });
+  await backend.volumes.create(copyId, sizeBytes, { snapshotId });
+  const copy = await backend.attachments.attach(copyId, { readOnly: false });
   assertHolds(copy.devicePath, first);
   writeAll(devicePath, sizeBytes);
   // The pool looks after itself: nobody asks it for anything from here on.
@@ -244,8 +244,8 @@ test('H15: volumes can overwrite blocks shared with snapshots and copies while t
   });
   assertStored(copy.devicePath, writeAll(copy.devicePath, sizeBytes));
   assertHolds(join(mountPoint(), 'snapshots', snapshotId), first);
-  await backend.detach(copyId);
-  await backend.detach(volumeId);
+  await backend.attachments.detach(copyId);
+  await backend.attachments.detach(volumeId);
 });
 
 test('H15: a pool filled by snapshots fails writes, and loses nothing silently', async () => {
@@ -254,10 +254,10 @@ test('H15: a pool filled by snapshots fails writes, and loses nothing silently',
   const sizeBytes = 250n * MIB;
   const { volumeId, devicePath } = await attached(backend, sizeBytes);
   const written = writeAll(devicePath, sizeBytes);
-  await backend.createSnapshots([{ volumeId, snapshotId }]);
+  await backend.snapshots.create([{ volumeId, snapshotId }]);
   assert.throws(() => writeAll(devicePath, sizeBytes), /No space|Input\/output/);
   const snapshot = join(mountPoint(), 'snapshots', snapshotId);
   assert.equal(BigInt(statSync(snapshot).size), sizeBytes);
   assertHolds(snapshot, written);
-  await backend.detach(volumeId);
+  await backend.attachments.detach(volumeId);
 });

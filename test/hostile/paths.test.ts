@@ -301,7 +301,7 @@ test('an ext4 staged below a directory shared twice can be grown unmounted', asy
   await node.stage(volume, mountCapability('ext4'), { staging_target_path: directory });
   const before = statfsSync(directory).blocks;
   await node.enlarge(volume, 2n * volume.sizeBytes);
-  const attachment = await node.backend.attach(volume.volumeId, { readOnly: false });
+  const attachment = await node.backend.attachments.attach(volume.volumeId, { readOnly: false });
   const capability = mountOf('ext4');
   assert.ok(capability.accessType === 'mount');
   const context = callContext({ note: (fields) => assert.fail(JSON.stringify(fields)) });

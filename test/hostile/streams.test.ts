@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type * as grpc from '@grpc/grpc-js';
-import type { Backend } from '../../src/driver/backends/backend.js';
+import type { Backend, SnapshotChanges } from '../../src/driver/backends/backend.js';
 import { directScan } from '../../src/driver/backends/snapshot-scan.js';
 import type { AsyncCatalogue } from '../../src/driver/catalogue/catalogue-client.js';
 import { createSnapshotMetadataService } from '../../src/driver/metadata/snapshot-metadata.js';
@@ -101,7 +101,7 @@ async function start(
   const locks = new OperationLocks();
   const volume = volumeRecord();
   const pattern = { kind: 'pattern', extentBytes: 4096n, strideBytes: 8192n } as const;
-  const backend: Pick<Backend, 'scan'> = {
+  const changes: Pick<SnapshotChanges, 'scan'> = {
     scan: async () =>
       directScan({ ...pattern, sizeBytes: SIZE_BYTES }, { targetBytes: SIZE_BYTES }),
   };
@@ -114,7 +114,7 @@ async function start(
   const service = createSnapshotMetadataService({
     catalogue: catalogue as AsyncCatalogue,
     scanThreads: new ScanThreads(filler, THREADS),
-    backendOf: () => backend as Backend,
+    backendOf: () => ({ changes }) as Backend,
     locks,
   });
   return Object.assign(await startServer(t, { services: [service], limits }), { filler, locks });

@@ -350,10 +350,10 @@ test('H5: the kernel is never asked to scan a volume for partitions', async () =
   const { volumeId } = await node.makeVolume();
   const path = node.workspace.path('xfs.pool', 'volumes', volumeId);
   writeFileSync(path, partitionTable(), { flag: 'r+' });
-  const { devicePath } = await node.backend.attach(volumeId, { readOnly: false });
+  const { devicePath } = await node.backend.attachments.attach(volumeId, { readOnly: false });
   const device = basename(devicePath);
   assert.equal(readFileSync(`/sys/block/${device}/loop/partscan`, 'utf8'), '0\n');
   const parts = readdirSync(`/sys/block/${device}`).filter((name) => name.startsWith(`${device}p`));
   assert.deepEqual(parts, []);
-  await node.backend.detach(volumeId);
+  await node.backend.attachments.detach(volumeId);
 });

@@ -108,7 +108,7 @@ for (const type of FILE_SYSTEMS) {
     assert.equal(dataOf(target), 'kept');
     await node.unpublish(copy);
     // As a kill leaves it: larger, and staged.
-    await node.backend.expandVolume(copy.volumeId, 2n * LARGER);
+    await node.backend.volumes.expand(copy.volumeId, 2n * LARGER);
     await node.stage(copy, mountCapability(type));
     assert.equal(isLarge(staging, 2n * LARGER), await canGrowMounted(type));
     await node.unstage(copy);
@@ -288,7 +288,9 @@ for (const type of ['xfs', 'ext4'] as const) {
     await rejectsWith(failed, 'RESOURCE_EXHAUSTED');
     assert.deepEqual(node.held(), NOTHING);
     // As a kill between the mount and the growth leaves it.
-    const { devicePath: source } = await node.backend.attach(copy.volumeId, { readOnly: false });
+    const { devicePath: source } = await node.backend.attachments.attach(copy.volumeId, {
+      readOnly: false,
+    });
     await mount({ source, target: staging, fsType: type, options: ['rw', ...NOUUID[type]] });
     await node.stage(copy, mountCapability(type));
     assert.ok(isLarge(staging));
@@ -317,7 +319,7 @@ test('an ext4 that can only be grown unmounted is unmounted for it', async () =>
   const volume = await filled('ext4');
   const directory = stagingOf(volume);
   await node.enlarge(volume, LARGER);
-  const attachment = await node.backend.attach(volume.volumeId, { readOnly: false });
+  const attachment = await node.backend.attachments.attach(volume.volumeId, { readOnly: false });
   const source = attachment.devicePath;
   const mountIt = (target = directory): Promise<unknown> =>
     mount({ source, target, fsType: 'ext4', options: ['rw'] });
@@ -344,6 +346,6 @@ test('an ext4 that can only be grown unmounted is unmounted for it', async () =>
   assert.ok(isLarge(directory));
   assert.equal(dataOf(directory), 'kept');
   execFileSync('umount', [directory]);
-  await node.backend.detach(volume.volumeId);
+  await node.backend.attachments.detach(volume.volumeId);
   assert.deepEqual(node.held(), NOTHING);
 });

@@ -152,8 +152,8 @@ export class NodeFixture {
   async makeVolume(fields: Partial<VolumeRecord> = {}): Promise<VolumeRecord> {
     const volume = volumeRecord({ sizeBytes: SIZE, ...fields });
     const { volumeId, sourceSnapshotId, sizeBytes } = volume;
-    if (sourceSnapshotId === null) await this.backend.createVolume(volumeId, sizeBytes);
-    else await this.backend.restoreVolume(volumeId, sourceSnapshotId, sizeBytes);
+    if (sourceSnapshotId === null) await this.backend.volumes.create(volumeId, sizeBytes);
+    else await this.backend.volumes.create(volumeId, sizeBytes, { snapshotId: sourceSnapshotId });
     await this.catalogue.insertVolume(volume);
     return volume;
   }
@@ -188,7 +188,7 @@ export class NodeFixture {
 
   async snapshot({ volumeId }: VolumeRecord): Promise<string> {
     const snapshotId = newSnapshotId(nodeKey('test-node'));
-    await this.backend.createSnapshots([{ volumeId, snapshotId }]);
+    await this.backend.snapshots.create([{ volumeId, snapshotId }]);
     return snapshotId;
   }
 
@@ -254,7 +254,7 @@ export class NodeFixture {
 
   /** As ControllerExpandVolume does it. */
   async enlarge(volume: VolumeRecord, sizeBytes: bigint): Promise<void> {
-    await this.backend.expandVolume(volume.volumeId, sizeBytes);
+    await this.backend.volumes.expand(volume.volumeId, sizeBytes);
     await this.catalogue.setVolumeSize(volume.volumeId, sizeBytes);
   }
 
@@ -276,7 +276,7 @@ export class NodeFixture {
   }
 
   async attachedPath(volume: VolumeRecord): Promise<string> {
-    const attachment = await this.backend.findAttachment(volume.volumeId);
+    const attachment = await this.backend.attachments.find(volume.volumeId);
     if (attachment === null) throw new Error(`${volume.volumeId} is not attached`);
     return attachment.devicePath;
   }

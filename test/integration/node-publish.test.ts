@@ -154,7 +154,7 @@ for (const [kind, make] of KINDS) {
     await node.publish(volume, make());
     // After a reboot the mounts and loop devices are gone; files and records are there.
     for (const path of node.held().mounts.reverse()) execFileSync('umount', [path]);
-    await node.backend.detach(volume.volumeId);
+    await node.backend.attachments.detach(volume.volumeId);
     await node.stage(volume, make());
     const next = node.targetPath('after-reboot');
     await node.publish(volume, make(), { target_path: next });

@@ -56,12 +56,12 @@ for (const known of ['recorded', 'not recorded', 'unknown']) {
       await node.unpublish(volume);
       await node.unstage(volume);
       assert.deepEqual(node.held().mounts, []);
-      await node.backend.detach(volume.volumeId);
+      await node.backend.attachments.detach(volume.volumeId);
     } else {
       await node.cleared(volume, target);
       assert.deepEqual(readdirSync(staging), []);
     }
-    await node.backend.deleteVolume(volume.volumeId);
+    await node.backend.volumes.delete(volume.volumeId);
   });
 }
 

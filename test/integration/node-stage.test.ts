@@ -150,24 +150,24 @@ test('a volume too small for xfs is refused it, and stays pristine', async () =>
 test('a formatted volume that was never marked initialized is formatted again', async () => {
   const volume = await node.makeVolume({ sizeBytes: XFS_SIZE });
   const { backend } = node;
-  const markInitialized = backend.markInitialized.bind(backend);
-  backend.markInitialized = () => Promise.reject(new Error('dead'));
+  const markInitialized = backend.marks.set.bind(backend);
+  backend.marks.set = () => Promise.reject(new Error('dead'));
   for (const capability of [mountCapability('xfs'), blockCapability()]) {
     await assert.rejects(node.stage(volume, capability), /dead/);
     // The pool comes first: of the two marks, the catalogue's is never there alone.
     assert.equal((await node.catalogue.volumeById(volume.volumeId))?.pristine, true);
     assert.deepEqual(node.held(), NOTHING);
   }
-  backend.markInitialized = markInitialized;
+  backend.marks.set = markInitialized;
   await node.stage(volume, mountCapability('ext4'));
-  assert.equal(await backend.isInitialized(volume.volumeId), true);
+  assert.equal(await backend.marks.has(volume.volumeId), true);
   await node.unstage(volume);
 });
 
 test('a volume that its pool or a snapshot says was used is not formatted', async () => {
   const nothing = /no known signature.*nothing was formatted/;
   const volume = await node.makeVolume();
-  await node.backend.markInitialized([volume.volumeId]);
+  await node.backend.marks.set([volume.volumeId]);
   const asMount = () => node.stage(volume, mountCapability('ext4'));
   await rejectsWith(asMount(), 'FAILED_PRECONDITION', nothing);
   await node.stage(volume, blockCapability());
@@ -353,7 +353,9 @@ for (const kind of ['ext4', 'xfs', 'block']) {
 
 /** A volume left attached, as a killed plugin leaves it, and the tool on it. */
 async function startTool(volume: VolumeRecord): Promise<ChildProcess> {
-  const { devicePath } = await node.backend.attach(volume.volumeId, { readOnly: false });
+  const { devicePath } = await node.backend.attachments.attach(volume.volumeId, {
+    readOnly: false,
+  });
   const tool = spawn('flock', ['--no-fork', '-x', devicePath, 'sleep', '600'], { stdio: 'ignore' });
   while (!(await isToolAtWork(devicePath))) await delay(20);
   return tool;
@@ -405,14 +407,16 @@ test('a volume that a tool works on is not snapshotted, alone or in a group, nor
   const member = cut(volume);
   const group = [cut(other), member];
   const clone = () =>
-    node.backend.cloneVolume(newVolumeId(nodeKey('test-node')), volume.volumeId, XFS_SIZE);
-  await rejectsWith(node.backend.createSnapshots([member]), 'ABORTED', busy);
-  await rejectsWith(node.backend.createSnapshots(group), 'ABORTED', busy);
+    node.backend.volumes.create(newVolumeId(nodeKey('test-node')), XFS_SIZE, {
+      volumeId: volume.volumeId,
+    });
+  await rejectsWith(node.backend.snapshots.create([member]), 'ABORTED', busy);
+  await rejectsWith(node.backend.snapshots.create(group), 'ABORTED', busy);
   await rejectsWith(clone(), 'ABORTED', busy);
   await end(tool);
-  await node.backend.createSnapshots(group);
+  await node.backend.snapshots.create(group);
   await clone();
-  await node.backend.detach(volume.volumeId);
+  await node.backend.attachments.detach(volume.volumeId);
   assert.deepEqual(node.held(), NOTHING);
 });
 
@@ -442,7 +446,7 @@ test('NU3, NU4: what is published is not unstaged, until its volume is unknown',
     assert.equal(existsSync(target), false);
     assert.deepEqual(node.held().mounts, []);
     assert.deepEqual(readdirSync(stagingOf(volume)), []);
-    await node.backend.detach(volume.volumeId);
+    await node.backend.attachments.detach(volume.volumeId);
   }
 });
 

@@ -167,13 +167,13 @@ test('a name taken by a volume with another source, or none, is ALREADY_EXISTS',
 test('DV6: a deletion that failed half way is completed by the repeated call', async () => {
   const volume = await orchestrator.create('half way');
   const backend = running.backend();
-  const remove = backend.deleteVolume.bind(backend);
-  backend.deleteVolume = async (volumeId) => {
+  const remove = backend.volumes.delete.bind(backend);
+  backend.volumes.delete = async (volumeId) => {
     await remove(volumeId);
     throw CsiError.internal('the disk is away');
   };
   await refused(orchestrator.delete(volume), 'INTERNAL', /away/);
-  backend.deleteVolume = remove;
+  backend.volumes.delete = remove;
   await refused(create(createRequest('half way')), 'ABORTED', /half way|being deleted/);
   await orchestrator.delete(volume);
   assert.ok(!(await orchestrator.volumeIds()).includes(volume.id));

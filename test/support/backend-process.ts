@@ -12,6 +12,7 @@ import type { ThinPoolOptions } from '../../src/driver/backends/thin/thin-backen
 export type BackendOptions = Omit<ThinPoolOptions, 'onEvent'>;
 
 export interface BackendCall {
+  /** Of the backend, or of one of its facets: `volumes.create`. */
   method: string;
   args: unknown[];
 }
@@ -38,10 +39,11 @@ export class BackendProcess {
 
   /** Methods reject if the process dies, and otherwise with errors that have the message only. */
   get backend(): Backend {
-    const get = (_: object, method: string) => {
-      return (...args: unknown[]) => this.#ask({ method, args });
-    };
-    return new Proxy({}, { get }) as Backend;
+    const called = (method: string): object =>
+      new Proxy((...args: unknown[]) => this.#ask({ method, args }), {
+        get: (_, name) => called(method === '' ? String(name) : `${method}.${String(name)}`),
+      });
+    return called('') as Backend;
   }
 
   async stop(): Promise<void> {

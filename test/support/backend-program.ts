@@ -11,8 +11,12 @@ async function perform({ method, args }: BackendCall): Promise<unknown> {
     const options = { ...(args[0] as BackendOptions), onEvent: () => undefined };
     backend = new ThinBackend(nativeHere(), options, openLedgerInline);
   }
-  const call = Reflect.get(backend as object, method) as (...values: unknown[]) => Promise<unknown>;
-  return call.apply(backend, method === 'start' ? [] : args);
+  const path = method.split('.');
+  const name = path.pop() ?? '';
+  let owner = backend as object;
+  for (const facet of path) owner = Reflect.get(owner, facet) as object;
+  const call = Reflect.get(owner, name) as (...values: unknown[]) => unknown;
+  return call.apply(owner, method === 'start' ? [] : args);
 }
 
 process.on('message', (call: BackendCall) => {

@@ -15,6 +15,7 @@ import { MetadataReader } from '../../src/driver/backends/thin/metadata/metadata
 import { PoolNames } from '../../src/driver/backends/thin/pool/pool-names.js';
 import { PoolTransactions } from '../../src/driver/backends/thin/pool/pool-transaction.js';
 import { ThinPool } from '../../src/driver/backends/thin/pool/thin-pool.js';
+import { ThinChanges } from '../../src/driver/backends/thin/thin-changes.js';
 import { ThinCopies } from '../../src/driver/backends/thin/thin-copies.js';
 import { ThinSnapshots } from '../../src/driver/backends/thin/thin-snapshots.js';
 import { ThinVolumes } from '../../src/driver/backends/thin/thin-volumes.js';
@@ -68,6 +69,7 @@ export class SimulatedProcess {
   readonly devices: VolumeDevices;
   readonly volumes: ThinVolumes;
   readonly snapshots: ThinSnapshots;
+  readonly changes: ThinChanges;
 
   constructor(kernel: FakeThinKernel, directory: string, timeoutMs = 0) {
     const ledger = openLedgerHere(join(directory, 'pool.sqlite'));
@@ -90,12 +92,15 @@ export class SimulatedProcess {
     const { metadata, transactions, devices } = this;
     const copies = new ThinCopies({ ...parts, metadata, transactions, devices });
     this.volumes = new ThinVolumes({ ...parts, metadata, transactions, devices, copies });
+    const rules = { removed: async () => undefined } as unknown as ListRules;
     this.snapshots = new ThinSnapshots({
-      ...{ ...parts, metadata, transactions, devices, copies, metadataPath },
-      ...{ poolName: 'default', volumes: this.volumes },
+      ...{ ...parts, metadata, transactions, copies, poolName: 'default' },
+      rules,
+    });
+    this.changes = new ThinChanges({
+      ...{ ...parts, metadata, metadataPath, poolName: 'default', rules },
       bookmarks: {} as Bookmarks,
       lists: {} as ThinLists,
-      rules: { removed: async () => undefined } as unknown as ListRules,
     });
   }
 

@@ -115,91 +115,11 @@ export interface Backend {
   stop(): Promise<void>;
   /** A uuid stored in the pool itself, by which an unmounted or swapped pool is detected. */
   identity(): Promise<string>;
-  /** FAILED_PRECONDITION with the remedy if the node lacks what the backend needs of its kernel. Bounded in time. */
-  checkNode(): Promise<void>;
-  /** FAILED_PRECONDITION with the reason if the pool cannot serve. Cheap, and bounded in time. */
+  /**
+   * FAILED_PRECONDITION with the reason if the pool cannot serve, or the node lacks what it needs of the kernel. Cheap,
+   * and bounded in time.
+   */
   check(): Promise<void>;
-
-  /** Creates a volume that reads as zeros. Succeeds if it exists with this size. */
-  createVolume(volumeId: string, sizeBytes: bigint): Promise<void>;
-  /**
-   * Creates a writable volume with a snapshot's content, followed by zeros. sizeBytes >= the snapshot's.
-   * FAILED_PRECONDITION if the snapshot may have been modified since it was taken.
-   */
-  restoreVolume(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void>;
-  /**
-   * Detaches and removes the volume, its initialized mark last. FAILED_PRECONDITION if the device is in
-   * use. Does not affect its snapshots.
-   */
-  deleteVolume(volumeId: string): Promise<void>;
-
-  /**
-   * FAILED_PRECONDITION unless the pool holds the volume with at least this size. Cheap; called before the
-   * volume is copied, or published to anybody.
-   */
-  checkVolume(volumeId: string, sizeBytes: bigint): Promise<void>;
-
-  /**
-   * Records in the pool itself that the volumes may hold data of their users from now on, so that not even a
-   * catalogue restored from a backup can take one for pristine and format it. Durable when it returns;
-   * each mark is deleted with its volume.
-   */
-  markInitialized(volumeIds: readonly string[]): Promise<void>;
-  /** Also false for volumes that were used before pools recorded it; then only the catalogue knows. */
-  isInitialized(volumeId: string): Promise<boolean>;
-  /** Ids of all volumes marked as initialized. */
-  initializedVolumes(): Promise<ReadonlySet<string>>;
-
-  /**
-   * Creates a writable volume with the content that a snapshot of the source taken now would have, followed
-   * by zeros. sizeBytes >= the source's.
-   */
-  cloneVolume(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void>;
-  /** Cleans up after a cloneVolume that was killed, as abandonSnapshots does for snapshots. */
-  abandonClone(volumeId: string, sourceVolumeId: string): Promise<void>;
-  /**
-   * Grows the volume, and its device if it is attached, to at least this size; the new part reads as
-   * zeros. Never shrinks it. Returns the resulting size.
-   */
-  expandVolume(volumeId: string, sizeBytes: bigint): Promise<bigint>;
-
-  /**
-   * Takes snapshots of one or several volumes at one point in time. They contain everything written and
-   * synced before the call; mounted file systems are frozen meanwhile, so that they are clean as well.
-   * Durable when it returns; a failure leaves none of them. FAILED_PRECONDITION if several volumes are
-   * being written to and cannot be frozen.
-   */
-  createSnapshots(members: readonly SnapshotMember[]): Promise<TakenSnapshots>;
-  /** Deletes the snapshot, unless its base is pending: then the pool holds it on, hidden. */
-  deleteSnapshot(snapshotId: string): Promise<void>;
-  /**
-   * FAILED_PRECONDITION unless the pool holds a snapshot of exactly this size that cannot have been
-   * modified since it was taken.
-   */
-  checkSnapshot(snapshotId: string, sizeBytes: bigint): Promise<void>;
-  /**
-   * Cleans up after a createSnapshots that was killed: thaws the volumes' file systems and removes the
-   * snapshots. Not for one that failed: it has thawed what it froze, and by now somebody else may have
-   * frozen the file system.
-   */
-  abandonSnapshots(members: readonly SnapshotMember[]): Promise<void>;
-
-  /** Attaches the volume as a block device. Returns the existing device if it is attached the same way. */
-  attach(volumeId: string, options: { readOnly: boolean }): Promise<Attachment>;
-  /**
-   * Succeeds if it is not attached. FAILED_PRECONDITION, with the holders' names, if the device is still in
-   * use after the time that `wait` allows, or a few seconds.
-   */
-  detach(volumeId: string, wait?: ReleaseWait): Promise<void>;
-  /**
-   * The file system that a volume or snapshot begins with, by its superblock; null: none or another one, or
-   * the pool cannot read the object without attaching it.
-   */
-  fileSystemIn(object: PoolObjectId): Promise<FileSystem | null>;
-
-  /** As the kernel reports it; null if not attached. */
-  findAttachment(volumeId: string): Promise<Attachment | null>;
-
   /**
    * 'recent' may use figures of the last second, which saves a look at every volume: then availableBytes may
    * be too low, so it may admit a volume and must not refuse one.
@@ -207,8 +127,6 @@ export interface Backend {
   capacity(age?: 'now' | 'recent'): Promise<PoolCapacity>;
   /** For monitoring. FAILED_PRECONDITION if the pool cannot be reached. */
   statistics(): Promise<PoolStatistics>;
-  /** FAILED_PRECONDITION if the pool cannot be reached. */
-  condition(volumeId: string): Promise<StorageCondition>;
   list(): Promise<PoolContents>;
   /**
    * Removes temporary files left by a killed run, and returns their names; removes the marks of volumes
@@ -216,52 +134,137 @@ export interface Backend {
    */
   sweep(): Promise<string[]>;
 
+  /** Until the pool has started, these are FAILED_PRECONDITION. */
+  readonly volumes: PoolVolumes;
+  readonly snapshots: PoolSnapshots;
+  readonly attachments: Attachments;
+  readonly marks: InitializedVolumes;
+  readonly bases: PoolBases;
+  readonly changes: SnapshotChanges;
+}
+
+/** The storage of volumes. */
+export interface PoolVolumes {
+  /**
+   * Creates a writable volume with the content of the source, followed by zeros: of a snapshot, or of a volume as a
+   * snapshot of it taken now would have it. Succeeds if the volume exists with this size, which is at least the source's.
+   * FAILED_PRECONDITION if the snapshot may have been modified since it was taken.
+   */
+  create(volumeId: string, sizeBytes: bigint, source?: PoolObjectId | null): Promise<void>;
+  /**
+   * Detaches and removes the volume, its initialized mark last. FAILED_PRECONDITION if the device is in
+   * use. Does not affect its snapshots.
+   */
+  delete(volumeId: string): Promise<void>;
+  /**
+   * Grows the volume, and its device if it is attached, to at least this size; the new part reads as
+   * zeros. Never shrinks it. Returns the resulting size.
+   */
+  expand(volumeId: string, sizeBytes: bigint): Promise<bigint>;
+  /**
+   * FAILED_PRECONDITION unless the pool holds the volume with at least this size. Cheap; called before the
+   * volume is copied, or published to anybody.
+   */
+  check(volumeId: string, sizeBytes: bigint): Promise<void>;
+  /** FAILED_PRECONDITION if the pool cannot be reached. */
+  condition(volumeId: string): Promise<StorageCondition>;
+  /**
+   * The file system that a volume or snapshot begins with, by its superblock; null: none or another one, or
+   * the pool cannot read the object without attaching it.
+   */
+  fileSystemIn(object: PoolObjectId): Promise<FileSystem | null>;
+  /**
+   * Lets writers go on where a copy or a snapshot of the volume was killed in the middle. Not after one that failed: it
+   * has done so itself, and by now somebody else may have frozen the file system. Succeeds if there is no volume.
+   */
+  thaw(volumeId: string): Promise<void>;
+}
+
+export interface PoolSnapshots {
+  /**
+   * Takes snapshots of one or several volumes at one point in time. They contain everything written and
+   * synced before the call; mounted file systems are frozen meanwhile, so that they are clean as well.
+   * Durable when it returns; a failure leaves none of them. FAILED_PRECONDITION if several volumes are
+   * being written to and cannot be frozen.
+   */
+  create(members: readonly SnapshotMember[]): Promise<TakenSnapshots>;
+  /** Deletes the snapshot, and what a killed creation left of it, unless its base is pending: then it stays, hidden. */
+  delete(snapshotId: string): Promise<void>;
+  /**
+   * FAILED_PRECONDITION unless the pool holds a snapshot of exactly this size that cannot have been
+   * modified since it was taken.
+   */
+  check(snapshotId: string, sizeBytes: bigint): Promise<void>;
+}
+
+/** Volumes as block devices of this node. */
+export interface Attachments {
+  /** Returns the existing device if it is attached the same way. */
+  attach(volumeId: string, options: { readOnly: boolean }): Promise<Attachment>;
+  /**
+   * Succeeds if it is not attached. FAILED_PRECONDITION, with the holders' names, if the device is still in
+   * use after the time that `wait` allows, or a few seconds.
+   */
+  detach(volumeId: string, wait?: ReleaseWait): Promise<void>;
+  /** As the kernel reports it; null if not attached. */
+  find(volumeId: string): Promise<Attachment | null>;
+}
+
+/**
+ * Which volumes may hold data of their users, recorded in the pool itself, so that not even a catalogue restored from
+ * a backup can take one for pristine and format it. Each mark is deleted with its volume.
+ */
+export interface InitializedVolumes {
+  /** Durable when it returns. */
+  set(volumeIds: readonly string[]): Promise<void>;
+  has(volumeId: string): Promise<boolean>;
+  /** Ids of all marked volumes. */
+  all(): Promise<ReadonlySet<string>>;
+}
+
+/** Retained bases: what remains of deleted snapshots, so that they can still be the base of a delta. */
+export interface PoolBases {
   /**
    * Retains what later deltas need from a snapshot that is about to be deleted. Durable when it returns; may
    * take as long as a scan of the snapshot. Returns the existing retained base if there is one, also when the
    * snapshot is gone. Null: the pool has no such snapshot.
    *
-   * @param nextSnapshotId the next snapshot of its volume that the pool holds, pending ones included; null:
-   *   there is none
+   * @param nextId the next snapshot of its volume that the pool holds, pending ones included; null: there is none
    */
-  retainBase(
-    snapshotId: string,
-    nextSnapshotId: string | null,
-  ): Promise<RetainedBase | Unretained | null>;
+  retain(snapshotId: string, nextId: string | null): Promise<RetainedBase | Unretained | null>;
   /** All of them, or those of these snapshots. */
-  retainedBases(snapshotIds?: readonly string[]): Promise<RetainedBases>;
+  all(snapshotIds?: readonly string[]): RetainedBases;
   /** Deleted snapshots that the pool holds because their base is pending: usually one for each volume, or none. */
-  pendingBases(): ReadonlyMap<string, unknown>;
+  readonly held: ReadonlyMap<string, unknown>;
   /** Deletes a retained base, and the snapshot that is still held for it, usable or not. Succeeds if there is none. */
-  dropBase(snapshotId: string): Promise<void>;
+  drop(snapshotId: string): Promise<void>;
+}
 
-  /**
-   * Begins to store what changed from a base to a target, both snapshots of one volume, so that later deltas need not
-   * look for it; or, without a base, what the target holds. Both stay as they are. Null: it is stored, there is no room
-   * for it, or this backend stores nothing.
-   */
-  beginList(
-    targetSnapshotId: string,
-    baseSnapshotId: string | null,
-  ): Promise<UnfinishedList | null>;
-  /**
-   * Before a snapshot is deleted: stores what differs between its neighbours, as far as that follows from
-   * what is stored. Changes nothing otherwise, and does not look at the snapshots.
-   */
-  joinChanges(snapshotId: string, nextSnapshotId: string): Promise<void>;
-
-  /**
-   * The snapshot from which a list has to be made before a deleted base can be compared with the target; null: none has.
-   * The caller of scan holds its lock too. May change as long as the caller does not.
-   */
-  neededFor(targetSnapshotId: string, baseSnapshotId: string): string | null;
+/** What snapshots hold, and what differs between them. */
+export interface SnapshotChanges {
   /**
    * How one snapshot is scanned, or a target and a base, which may be a retained one. The source is plain data
    * without handles, so the caller must prevent the snapshots from being deleted and the base from being dropped
    * meanwhile. NOT_FOUND if the retained base was invalidated, FAILED_PRECONDITION
    * if there is no sound scan for another reason.
    */
-  scan(targetSnapshotId: string, baseSnapshotId: string | null): Promise<SnapshotScan>;
+  scan(targetId: string, baseId: string | null): Promise<SnapshotScan>;
+  /**
+   * The snapshot from which a list has to be made before a deleted base can be compared with the target; null: none has.
+   * The caller of scan holds its lock too. May change as long as the caller does not.
+   */
+  neededFor(targetId: string, baseId: string): string | null;
+  /**
+   * Begins to store what changed from a base to a target, both snapshots of one volume, so that later deltas need not
+   * look for it; or, without a base, what the target holds. Both stay as they are. Null: it is stored, there is no room
+   * for it, or this backend stores nothing.
+   */
+  begin(targetId: string, baseId: string | null): Promise<UnfinishedList | null>;
+  /**
+   * Before a snapshot is deleted: stores what differs between its neighbours, as far as that follows from
+   * what is stored. Changes nothing otherwise, and does not look at the snapshots.
+   */
+  join(snapshotId: string, nextId: string): Promise<void>;
 }
 
 /** A list that is being stored. */

@@ -9,37 +9,56 @@ import type { Backend } from './backend.js';
 const FULL: readonly unknown[] = ['ENOSPC', 'EDQUOT'];
 
 /** What the methods do that take space, as it follows "no space for". */
-const TAKES_SPACE: Partial<Record<keyof Backend, string>> = {
-  createVolume: 'the volume',
-  restoreVolume: 'the restored volume',
-  cloneVolume: 'the clone',
-  expandVolume: 'the larger volume',
-  createSnapshots: 'the snapshot',
-  markInitialized: 'the mark that the volume is initialized',
-  retainBase: 'the retained base',
-};
+const TAKES_SPACE: ReadonlyMap<string, string> = new Map([
+  ['volumes.create', 'the volume'],
+  ['volumes.expand', 'the larger volume'],
+  ['snapshots.create', 'the snapshot'],
+  ['marks.set', 'the mark that the volume is initialized'],
+  ['bases.retain', 'the retained base'],
+]);
+
+const FACETS: ReadonlySet<unknown> = new Set<keyof Backend>([
+  'volumes',
+  'snapshots',
+  'attachments',
+  'marks',
+  'bases',
+  'changes',
+]);
 
 /** The backend, with other errors where its pool has no space. An error that names the pool stays as it is. */
 export function namingFullPool(backend: Backend): Backend {
   return new Proxy(backend, {
     get: (target, name) => {
       const member: unknown = Reflect.get(target, name, target);
-      if (typeof member !== 'function') return member;
-      return (...args: unknown[]): unknown => {
-        const result: unknown = Reflect.apply(member, target, args);
-        if (!(result instanceof Promise)) return result;
-        return result.catch(async (thrown: unknown) => {
-          throw await explained(target, String(name), thrown);
-        });
-      };
+      if (!FACETS.has(name)) return explaining(backend, target, member, String(name));
+      const facet = member as object;
+      return new Proxy(facet, {
+        get: (part, method) => {
+          const called: unknown = Reflect.get(part, method, part);
+          return explaining(backend, part, called, `${String(name)}.${String(method)}`);
+        },
+      });
     },
   });
+}
+
+/** The member as it is, or as a function whose failures are explained. */
+function explaining(backend: Backend, owner: object, member: unknown, method: string): unknown {
+  if (typeof member !== 'function') return member;
+  return (...args: unknown[]): unknown => {
+    const result: unknown = Reflect.apply(member, owner, args);
+    if (!(result instanceof Promise)) return result;
+    return result.catch(async (thrown: unknown) => {
+      throw await explained(backend, method, thrown);
+    });
+  };
 }
 
 async function explained(backend: Backend, method: string, thrown: unknown): Promise<unknown> {
   if (!FULL.includes(errorCode(thrown))) return thrown;
   const { pool } = backend;
-  const what = TAKES_SPACE[method as keyof Backend] ?? 'the operation';
+  const what = TAKES_SPACE.get(method) ?? 'the operation';
   return CsiError.resourceExhausted(
     `pool '${pool}' has no space for ${what}: ${await freeBytes(backend)}; delete snapshots or volumes, or add ` +
       'space, then try again',

@@ -78,7 +78,7 @@ export class PoolProbe {
     const probe = this.#probes.get(volume.pool);
     try {
       const backend = this.deps.backendOf(volume.pool);
-      const condition = await this.#inTime(volume.pool, backend.condition(volume.volumeId));
+      const condition = await this.#inTime(volume.pool, backend.volumes.condition(volume.volumeId));
       return { sizeBytes, pool, condition };
     } catch (thrown) {
       // The pool died after its probe: the volumes after this one must not each wait for it.

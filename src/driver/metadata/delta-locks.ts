@@ -11,7 +11,7 @@ import { type OperationLocks, shared, snapshotKey } from '../volumes/operation-l
 export interface DeltaLocksDependencies {
   catalogue: Pick<AsyncCatalogue, 'snapshotById'>;
   locks: OperationLocks;
-  backendOf(pool: string): Pick<Backend, 'neededFor'>;
+  backendOf(pool: string): Pick<Backend, 'changes'>;
 }
 
 interface Pair {
@@ -48,11 +48,11 @@ export async function lockedForDelta(
   );
 }
 
-/** See Backend.neededFor. Null also for a target that there is not. */
+/** See SnapshotChanges.neededFor. Null also for a target that there is not. */
 async function neededFor(
   { catalogue, backendOf }: DeltaLocksDependencies,
   { targetId, baseId }: Pair,
 ): Promise<string | null> {
   const target = await catalogue.snapshotById(targetId);
-  return target === null ? null : backendOf(target.pool).neededFor(targetId, baseId);
+  return target === null ? null : backendOf(target.pool).changes.neededFor(targetId, baseId);
 }

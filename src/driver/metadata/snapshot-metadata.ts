@@ -212,7 +212,7 @@ async function stream(
 ): Promise<void> {
   const { target, base, params } = job;
   const backend = deps.backendOf(target.pool);
-  const first = await backend.scan(target.snapshotId, base?.snapshotId ?? null);
+  const first = await backend.changes.scan(target.snapshotId, base?.snapshotId ?? null);
   assertWhole(job, first);
   const turn = { group: target.pool, peer: context.peer, signal: context.signal };
   const { storedLists } = first;
@@ -254,7 +254,7 @@ async function stream(
     if (thrown instanceof SystemError) {
       // A missing file is only a symptom if the whole pool is unavailable, or has dropped the base: report that.
       await backend.check();
-      if (base?.isRetained === true) await backend.scan(target.snapshotId, base.snapshotId);
+      if (base?.isRetained === true) await backend.changes.scan(target.snapshotId, base.snapshotId);
     }
     throw thrown;
   } finally {

@@ -83,7 +83,7 @@ async function deviceOfSize(
   devicePath: string,
 ): Promise<bigint> {
   const { volumeId, pool, sizeBytes } = volume;
-  await deps.backendOf(pool).expandVolume(volumeId, sizeBytes);
+  await deps.backendOf(pool).volumes.expand(volumeId, sizeBytes);
   const found = await deviceSizeBytes(devicePath);
   if (found >= sizeBytes) return found;
   throw CsiError.failedPrecondition(

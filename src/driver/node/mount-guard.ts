@@ -133,6 +133,6 @@ export async function releaseUnused(deps: Dependencies, view: VolumeView): Promi
   if (view.attachment === null || mounts.length > 0 || nodes.length > 0) return false;
   if (await isHeldExclusively(view.attachment.devicePath)) return false;
   const { volumeId, pool } = view.volume;
-  await deps.backendOf(pool).detach(volumeId);
+  await deps.backendOf(pool).attachments.detach(volumeId);
   return true;
 }

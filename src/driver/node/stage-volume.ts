@@ -216,8 +216,8 @@ function assertCompatible(view: VolumeView, capability: VolumeCapability): void 
 async function attachWritable(deps: NodeDependencies, view: VolumeView): Promise<Attachment> {
   const { pool, sizeBytes, volumeId } = view.volume;
   const backend = deps.backendOf(pool);
-  await backend.checkVolume(volumeId, sizeBytes);
-  const attachment = await backend.attach(volumeId, { readOnly: false });
+  await backend.volumes.check(volumeId, sizeBytes);
+  const attachment = await backend.attachments.attach(volumeId, { readOnly: false });
   if ((await livePublications(deps, view)).length === 0) {
     const { devicePath } = attachment;
     await deps.native.run('setDeviceReadOnly', { devicePath, readOnly: false });

@@ -204,5 +204,5 @@ async function detach(
     await resetDevice(deps, devicePath);
   }
   const wait = context === undefined ? undefined : releaseWait(context);
-  await deps.backendOf(view.volume.pool).detach(view.volume.volumeId, wait);
+  await deps.backendOf(view.volume.pool).attachments.detach(view.volume.volumeId, wait);
 }

@@ -105,7 +105,10 @@ export class PoolRecovery {
   async #checkOne(backend: Backend): Promise<void> {
     const { registry, logger } = this.#deps;
     const { pool } = backend;
-    const failure = await failureOf(backend);
+    const failure = await backend.check().then(
+      () => null,
+      (thrown: unknown) => CsiError.from(thrown),
+    );
     const before = registry.states.find((state) => state.pool === pool)?.failure ?? null;
     registry.recordCheck(pool, failure);
     if (failure !== null && before === null) {
@@ -121,11 +124,4 @@ export class PoolRecovery {
     await delay(ms, undefined, { signal, ref: false }).catch(() => undefined);
     return !signal.aborted;
   }
-}
-
-/** Both checks at once, so that a dead pool takes the time of one. What the node lacks is said first. */
-async function failureOf(backend: Backend): Promise<CsiError | null> {
-  const checks = await Promise.allSettled([backend.checkNode(), backend.check()]);
-  const failed = checks.find((each) => each.status === 'rejected');
-  return failed === undefined ? null : CsiError.from(failed.reason);
 }

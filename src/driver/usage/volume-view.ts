@@ -90,7 +90,7 @@ async function findDevice(
   deps: ViewSources,
   volume: VolumeRecord,
 ): Promise<Pick<VolumeView, 'attachment' | 'node'>> {
-  const attachment = await deps.backendOf(volume.pool).findAttachment(volume.volumeId);
+  const attachment = await deps.backendOf(volume.pool).attachments.find(volume.volumeId);
   return { attachment, node: attachment === null ? null : await stat(attachment.devicePath) };
 }
 

@@ -130,7 +130,7 @@ export class ChangeListMaker {
       keys.map((id) => shared(snapshotKey(id))),
       async () => {
         const list =
-          making?.baseId === baseId ? making.list : await backend.beginList(snapshotId, baseId);
+          making?.baseId === baseId ? making.list : await backend.changes.begin(snapshotId, baseId);
         return list === null || (await list.step()) ? null : { list, baseId };
       },
     );

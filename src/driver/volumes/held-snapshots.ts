@@ -15,7 +15,7 @@ export async function pendingBases(
   backend: Backend,
   volumeId: string,
 ): Promise<RetainedBaseRecord[]> {
-  const pending = backend.pendingBases();
+  const pending = backend.bases.held;
   if (pending.size === 0) return [];
   const records = await catalogue.retainedBasesOf(backend.pool, volumeId);
   return records.filter(

@@ -14,7 +14,7 @@ export async function isPristine(
   backend: Backend,
   { volumeId, pristine }: Pick<VolumeRecord, 'volumeId' | 'pristine'>,
 ): Promise<boolean> {
-  return pristine && !(await backend.isInitialized(volumeId));
+  return pristine && !(await backend.marks.has(volumeId));
 }
 
 /**
@@ -27,6 +27,6 @@ export async function markInitialized(
   { volumeId, pristine }: VolumeRecord,
 ): Promise<void> {
   if (!pristine) return;
-  await backend.markInitialized([volumeId]);
+  await backend.marks.set([volumeId]);
   await catalogue.markVolumeInitialized(volumeId);
 }

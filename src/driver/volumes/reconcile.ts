@@ -116,11 +116,11 @@ async function markInitializedVolumes(
   backend: Backend,
 ): Promise<void> {
   const held = new Set(contents.volumes.map(({ id }) => id));
-  const marked = await backend.initializedVolumes();
+  const marked = await backend.marks.all();
   const missing = volumes
     .filter((each) => !each.pristine && held.has(each.volumeId) && !marked.has(each.volumeId))
     .map(({ volumeId }) => volumeId);
-  if (missing.length > 0) await backend.markInitialized(missing);
+  if (missing.length > 0) await backend.marks.set(missing);
 }
 
 /**
@@ -174,18 +174,16 @@ async function settleVolume(
   const { volumeId, sourceVolumeId } = volume;
   const backend = registry.owning(volume.pool);
   // Only a ready volume is handed out, so its row is outdated: the pool's mark outlives a restored catalogue.
-  if (volume.state === 'creating' && (await backend.isInitialized(volumeId))) {
+  if (volume.state === 'creating' && (await backend.marks.has(volumeId))) {
     await catalogue.setVolumeState(volumeId, 'ready');
     report.differences.push(
       `volume ${volumeId} was in use, although the catalogue said that it was being created; it is marked as ready now`,
     );
     return;
   }
-  if (volume.state === 'creating' && sourceVolumeId !== null) {
-    await backend.abandonClone(volumeId, sourceVolumeId);
-  } else {
-    await backend.deleteVolume(volumeId);
-  }
+  const isClone = volume.state === 'creating' && sourceVolumeId !== null;
+  if (isClone) await backend.volumes.thaw(sourceVolumeId);
+  await backend.volumes.delete(volumeId);
   await catalogue.removeVolume(volume.volumeId);
   if (volume.state === 'creating') report.undone.push(`volume ${volume.volumeId}`);
   else report.finished.push(`deletion of volume ${volume.volumeId}`);

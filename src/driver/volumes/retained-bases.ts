@@ -88,7 +88,7 @@ export class RetainedBases {
     const { catalogue } = this.deps;
     this.#settledMs.set(backend.pool, Date.now());
     await this.#judge(backend, () => catalogue.listRetainedBases(backend.pool), 'all');
-    for (const snapshotId of [...backend.pendingBases().keys()])
+    for (const snapshotId of [...backend.bases.held.keys()])
       await this.#completeLater(backend, snapshotId);
   }
 
@@ -109,7 +109,7 @@ export class RetainedBases {
     for (let round = 0; round < MAX_ROUNDS; round += 1) {
       // In this order, because a base that is created in between is in the pool before it has a record.
       const records = await recordsNow();
-      const held = await backend.retainedBases(extent === 'all' ? undefined : records.map(idOf));
+      const held = backend.bases.all(extent === 'all' ? undefined : records.map(idOf));
       const { limits } = this.deps;
       const verdicts = judgeBases({ records, held, limits, nowNs: now() });
       for (const verdict of verdicts) await this.#carryOut(backend, verdict);
@@ -128,7 +128,7 @@ export class RetainedBases {
     const { snapshotId, creationTimeNs } = snapshot;
     // A creation time of 0: the snapshot was never completed, so no caller has seen it.
     if (limits.perVolume === 0 || creationTimeNs === 0n) {
-      await backend.deleteSnapshot(snapshotId);
+      await backend.snapshots.delete(snapshotId);
       return creationTimeNs === 0n ? null : unretained(snapshotId, NONE_ARE_RETAINED);
     }
     await this.#completeBefore(backend, snapshot, snapshotId);
@@ -144,9 +144,9 @@ export class RetainedBases {
           if (now?.snapshotId !== next?.snapshotId) return null;
           const base = await this.#retain(backend, snapshot, next?.snapshotId ?? null);
           if (next !== null) {
-            await bestEffort(() => backend.joinChanges(snapshotId, next.snapshotId));
+            await bestEffort(() => backend.changes.join(snapshotId, next.snapshotId));
           }
-          await backend.deleteSnapshot(snapshotId);
+          await backend.snapshots.delete(snapshotId);
           return { base };
         },
         signal,
@@ -172,7 +172,7 @@ export class RetainedBases {
   ): Promise<NewRetainedBase | null> {
     const { snapshotId } = snapshot;
     try {
-      const retained = await backend.retainBase(snapshotId, nextId);
+      const retained = await backend.bases.retain(snapshotId, nextId);
       if (retained === null) return null;
       if ('unretained' in retained) return unretained(snapshotId, retained.unretained);
       const { storedBytes } = retained;
@@ -231,10 +231,10 @@ export class RetainedBases {
     if (next.snapshotId !== lockedId) keys.push(shared(snapshotKey(next.snapshotId)));
     if (keys.some((key) => locks.isBusy(key))) return;
     await locks.run(keys, async () => {
-      const retained = await backend.retainBase(snapshotId, next.snapshotId);
+      const retained = await backend.bases.retain(snapshotId, next.snapshotId);
       if (retained === null || 'unretained' in retained) return;
-      await bestEffort(() => backend.joinChanges(snapshotId, next.snapshotId));
-      await backend.deleteSnapshot(snapshotId);
+      await bestEffort(() => backend.changes.join(snapshotId, next.snapshotId));
+      await backend.snapshots.delete(snapshotId);
     });
   }
 
@@ -248,12 +248,12 @@ export class RetainedBases {
       const found = await catalogue.retainedBaseById(snapshotId);
       if (found === null) return;
       if (invalidation === null) {
-        await backend.dropBase(snapshotId);
+        await backend.bases.drop(snapshotId);
         await catalogue.removeRetainedBase(snapshotId);
       } else if (found.invalidated === null) {
         const { reason, expected } = invalidation;
         await catalogue.invalidateRetainedBase(snapshotId, reason, now());
-        await backend.dropBase(snapshotId);
+        await backend.bases.drop(snapshotId);
         if (expected) this.#logExpired(record, reason);
         else this.#logInvalidated(record, CsiError.failedPrecondition(reason));
       }
@@ -272,7 +272,7 @@ export class RetainedBases {
       // The snapshot still has a row: its deletion is unfinished, and records the base.
       if ((await catalogue.snapshotById(snapshotId)) !== null) return;
       const record = await catalogue.retainedBaseById(snapshotId);
-      if (record === null || record.invalidated !== null) await backend.dropBase(snapshotId);
+      if (record === null || record.invalidated !== null) await backend.bases.drop(snapshotId);
     });
   }
 

@@ -86,7 +86,7 @@ export async function createSnapshots<S extends SnapshotSet>(
   if (stateOf(known) === 'ready') {
     const backend = deps.registry.owning(onlyPool(known.members));
     for (const { snapshotId, sizeBytes } of known.members) {
-      await backend.checkSnapshot(snapshotId, sizeBytes);
+      await backend.snapshots.check(snapshotId, sizeBytes);
     }
     return known;
   }
@@ -108,12 +108,12 @@ async function take<S extends SnapshotSet>(
   const backend = registry.owning(onlyPool(volumes));
   const set = await insertRows(deps, backend, volumes, request);
   try {
-    const taken = await backend.createSnapshots(membersOf(set.members));
+    const taken = await backend.snapshots.create(membersOf(set.members));
     assertComplete(set.members, taken);
     await commitRows(catalogue, set, taken);
   } catch (thrown) {
     await bestEffort(async () => {
-      for (const { snapshotId } of set.members) await backend.deleteSnapshot(snapshotId);
+      for (const { snapshotId } of set.members) await backend.snapshots.delete(snapshotId);
       await removeRows(catalogue, set, []);
     });
     throw thrown;
@@ -155,7 +155,7 @@ async function insertRows(
   const groupSnapshotId = isGroup ? newGroupSnapshotId(nodeKey) : null;
   const pending = await Promise.all(
     volumes.map(async (volume): Promise<NewSnapshot> => {
-      await backend.checkVolume(volume.volumeId, volume.sizeBytes);
+      await backend.volumes.check(volume.volumeId, volume.sizeBytes);
       return {
         snapshotId: newSnapshotId(nodeKey),
         name: isGroup ? null : name,
@@ -310,7 +310,10 @@ export async function rollBack(
   { catalogue, registry }: SettleDependencies,
   set: SnapshotSet,
 ): Promise<void> {
-  await registry.owning(onlyPool(set.members)).abandonSnapshots(membersOf(set.members));
+  const { volumes, snapshots } = registry.owning(onlyPool(set.members));
+  // All of them first: a frozen file system blocks its users.
+  for (const { volumeId } of set.members) await volumes.thaw(volumeId);
+  for (const { snapshotId } of set.members) await snapshots.delete(snapshotId);
   await removeRows(catalogue, set, []);
 }
 

@@ -23,7 +23,7 @@ export async function expandVolume(
 ): Promise<VolumeRecord> {
   const backend = registry.owning(volume.pool);
   // Growing a truncated file would present zeros in place of the lost content.
-  await backend.checkVolume(volume.volumeId, volume.sizeBytes);
+  await backend.volumes.check(volume.volumeId, volume.sizeBytes);
   let target = volume.sizeBytes;
   return admission.run(
     backend,
@@ -33,7 +33,7 @@ export async function expandVolume(
     },
     async () => {
       // Also when the storage has the size already: a kill may have come before its device grew.
-      const sizeBytes = await backend.expandVolume(volume.volumeId, target);
+      const sizeBytes = await backend.volumes.expand(volume.volumeId, target);
       if (sizeBytes !== volume.sizeBytes) {
         await catalogue.setVolumeSize(volume.volumeId, sizeBytes);
       }
@@ -67,7 +67,7 @@ export async function finishExpansion(
   { volume, storedBytes }: GrownVolume,
 ): Promise<bigint> {
   const { volumeId } = volume;
-  const sizeBytes = await backend.expandVolume(volumeId, storedBytes);
+  const sizeBytes = await backend.volumes.expand(volumeId, storedBytes);
   await catalogue.setVolumeSize(volumeId, sizeBytes);
   return sizeBytes;
 }

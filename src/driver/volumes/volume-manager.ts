@@ -77,9 +77,9 @@ export class VolumeManager {
     const backend = registry.owning(volume.pool);
     await this.#assertUnused(volume, backend);
     // Precedes the state `deleting`, because it fails while the device is in use.
-    await backend.detach(volumeId);
+    await backend.attachments.detach(volumeId);
     await catalogue.setVolumeState(volumeId, 'deleting');
-    await backend.deleteVolume(volumeId);
+    await backend.volumes.delete(volumeId);
     await catalogue.removeVolume(volumeId);
     await retainedBases.prune(backend, [volumeId]);
   }
@@ -103,7 +103,7 @@ export class VolumeManager {
         `name '${request.name}' is taken by volume ${known.volumeId}, created with another ${field}`,
       );
     }
-    await this.deps.registry.owning(known.pool).checkVolume(known.volumeId, known.sizeBytes);
+    await this.deps.registry.owning(known.pool).volumes.check(known.volumeId, known.sizeBytes);
     return known;
   }
 
@@ -173,7 +173,7 @@ export class VolumeManager {
 
   /** Removes what the current call has created. A failed clone has thawed its source already. */
   async #remove({ volumeId, pool }: VolumeRecord): Promise<void> {
-    await this.deps.registry.owning(pool).deleteVolume(volumeId);
+    await this.deps.registry.owning(pool).volumes.delete(volumeId);
     await this.deps.catalogue.removeVolume(volumeId);
   }
 
@@ -182,19 +182,19 @@ export class VolumeManager {
    * other operation may use it meanwhile; the request holds the lock of its own source already.
    */
   async #rollBack(volume: VolumeRecord, request: VolumeRequest): Promise<void> {
-    const { volumeId, sourceVolumeId } = volume;
+    const { sourceVolumeId } = volume;
     if (sourceVolumeId === null) return this.#remove(volume);
     const keys = sourceVolumeId === request.sourceVolumeId ? [] : [volumeKey(sourceVolumeId)];
     await this.deps.locks.run(keys, async () => {
-      await this.deps.registry.owning(volume.pool).abandonClone(volumeId, sourceVolumeId);
-      await this.deps.catalogue.removeVolume(volumeId);
+      await this.deps.registry.owning(volume.pool).volumes.thaw(sourceVolumeId);
+      await this.#remove(volume);
     });
   }
 
   async #assertUnused(volume: VolumeRecord, backend: Backend): Promise<void> {
     if (this.deps.controllerPublish) await this.#assertUnpublished(volume.volumeId);
     // Records of stagings and publications outlive a reboot. They count only while the device is attached.
-    if ((await backend.findAttachment(volume.volumeId)) === null) return;
+    if ((await backend.attachments.find(volume.volumeId)) === null) return;
     const publications = await this.deps.catalogue.publications(volume.volumeId);
     const stagings = await this.deps.catalogue.stagings(volume.volumeId);
     const path = publications[0]?.targetPath ?? stagings[0]?.stagingPath;

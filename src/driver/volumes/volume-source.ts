@@ -54,7 +54,7 @@ export async function findSource(
     const label = `snapshot ${sourceSnapshotId}`;
     const source = { ...existing(snapshot, label), capabilities: volume?.capabilities ?? [] };
     const backend = registry.owning(source.pool);
-    await backend.checkSnapshot(sourceSnapshotId, source.sizeBytes);
+    await backend.snapshots.check(sourceSnapshotId, source.sizeBytes);
     const object = { snapshotId: sourceSnapshotId };
     return { ...source, fileSystem: await fileSystemOf(backend, object, source, volume) };
   }
@@ -64,12 +64,12 @@ export async function findSource(
   const found = existing(volume, `volume ${sourceVolumeId}`);
   const source = { ...found, capabilities: volume?.capabilities ?? [] };
   const backend = registry.owning(source.pool);
-  await backend.checkVolume(sourceVolumeId, source.sizeBytes);
+  await backend.volumes.check(sourceVolumeId, source.sizeBytes);
   const pristine = await isPristine(backend, {
     volumeId: sourceVolumeId,
     pristine: source.pristine,
   });
-  const { storedBytes } = await backend.condition(sourceVolumeId);
+  const { storedBytes } = await backend.volumes.condition(sourceVolumeId);
   // An interrupted expansion has left more storage than the record says.
   const isGrown = storedBytes !== null && storedBytes > source.sizeBytes;
   const current = { ...source, pristine, sizeBytes: isGrown ? storedBytes : source.sizeBytes };
@@ -90,7 +90,7 @@ async function fileSystemOf(
   const types = capabilities.map((each) => (each.accessType === 'mount' ? each.fsType : null));
   // Nothing was ever written; or a raw device, whose content is its user's own matter.
   if (pristine || types.length === 0 || types.includes(null)) return null;
-  const found = await backend.fileSystemIn(object);
+  const found = await backend.volumes.fileSystemIn(object);
   if (found !== null) return found;
   const isCopy =
     volume === null || volume.sourceSnapshotId !== null || volume.sourceVolumeId !== null;
@@ -141,11 +141,11 @@ export function assertSourcePool(backend: Backend, source: VolumeSource | null):
 /** Creates the volume's storage with its content. */
 export async function makeStorage(backend: Backend, volume: VolumeRecord): Promise<void> {
   const { volumeId, sizeBytes, sourceSnapshotId, sourceVolumeId } = volume;
-  if (sourceSnapshotId !== null) {
-    await backend.restoreVolume(volumeId, sourceSnapshotId, sizeBytes);
-  } else if (sourceVolumeId !== null) {
-    await backend.cloneVolume(volumeId, sourceVolumeId, sizeBytes);
-  } else {
-    await backend.createVolume(volumeId, sizeBytes);
-  }
+  const source =
+    sourceSnapshotId !== null
+      ? { snapshotId: sourceSnapshotId }
+      : sourceVolumeId !== null
+        ? { volumeId: sourceVolumeId }
+        : null;
+  await backend.volumes.create(volumeId, sizeBytes, source);
 }

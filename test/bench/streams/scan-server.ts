@@ -6,7 +6,7 @@
 import { destinationOf } from '../../../src/base/csi/routed-calls.js';
 import { createLogger } from '../../../src/base/logger.js';
 import { parseListen } from '../../../src/base/settings/tls.js';
-import type { Backend } from '../../../src/driver/backends/backend.js';
+import type { Backend, SnapshotChanges } from '../../../src/driver/backends/backend.js';
 import { directScan } from '../../../src/driver/backends/snapshot-scan.js';
 import type { AsyncCatalogue } from '../../../src/driver/catalogue/catalogue-client.js';
 import type { SnapshotRecord } from '../../../src/driver/catalogue/records.js';
@@ -38,7 +38,7 @@ export async function serveScans(
   const endpoint = givenEndpoint();
   const filler = new NativePool(SCAN_THREADS);
   await filler.warm();
-  const backend: Pick<Backend, 'scan'> = {
+  const changes: Pick<SnapshotChanges, 'scan'> = {
     scan: async (targetId, baseId) =>
       directScan(await sourceOf(targetId, baseId), { targetBytes: snapshotOf(targetId).sizeBytes }),
   };
@@ -51,7 +51,7 @@ export async function serveScans(
         catalogue: catalogue as AsyncCatalogue,
         locks: new OperationLocks(),
         scanThreads: new ScanThreads(filler, SCAN_THREADS),
-        backendOf: () => backend as Backend,
+        backendOf: () => ({ changes }) as Backend,
       }),
     ],
     config: {

@@ -12,9 +12,10 @@ function failing(code: string): { memory: MemoryBackend; pool: ReturnType<typeof
   const memory = new MemoryBackend(new MemoryStorage(), { pool: 'main', totalBytes: 1n << 30n });
   const fail = (): Promise<never> =>
     Promise.reject(new SystemError(code, 'ioctl', RAW, `ioctl ${RAW}: No space left on device`));
-  for (const method of ['createSnapshots', 'createVolume', 'cloneVolume', 'attach'] as const) {
-    memory[method] = fail;
-  }
+  memory.snapshots.create = fail;
+  memory.volumes.create = fail;
+  memory.volumes.thaw = fail;
+  memory.attachments.attach = fail;
   return { memory, pool: namingFullPool(memory) };
 }
 
@@ -22,10 +23,10 @@ test('a pool without space is named with its free bytes, and what was being done
   for (const code of ['ENOSPC', 'EDQUOT']) {
     const { pool } = failing(code);
     for (const [work, what] of [
-      [() => pool.createSnapshots([]), 'the snapshot'],
-      [() => pool.createVolume(newVolume(), 1n), 'the volume'],
-      [() => pool.cloneVolume(newVolume(), newVolume(), 1n), 'the clone'],
-      [() => pool.attach(newVolume(), { readOnly: false }), 'the operation'],
+      [() => pool.snapshots.create([]), 'the snapshot'],
+      [() => pool.volumes.create(newVolume(), 1n), 'the volume'],
+      [() => pool.volumes.thaw(newVolume()), 'the operation'],
+      [() => pool.attachments.attach(newVolume(), { readOnly: false }), 'the operation'],
     ] as const) {
       const expected = new RegExp(
         `^pool 'main' has no space for ${what}: \\d+ of its 1073741824 bytes are free; delete`,
@@ -41,16 +42,16 @@ test('a pool without space is named with its free bytes, and what was being done
 test('a pool whose space cannot be read is named all the same', async () => {
   const { memory, pool } = failing('ENOSPC');
   memory.capacity = () => Promise.reject(new Error('dead'));
-  await rejectsWith(pool.createSnapshots([]), 'RESOURCE_EXHAUSTED', /'main'.*cannot be read/);
+  await rejectsWith(pool.snapshots.create([]), 'RESOURCE_EXHAUSTED', /'main'.*cannot be read/);
 });
 
 test('other failures, answers and fields stay as they are', async () => {
   const { memory, pool } = failing('EIO');
-  const failure = await pool.createSnapshots([]).catch((error: unknown) => error);
+  const failure = await pool.snapshots.create([]).catch((error: unknown) => error);
   assert.ok(failure instanceof SystemError && failure.code === 'EIO');
   const known = CsiError.resourceExhausted('the host is full');
-  memory.createVolume = () => Promise.reject(known);
-  assert.equal(await pool.createVolume(newVolume(), 1n).catch((error: unknown) => error), known);
+  memory.volumes.create = () => Promise.reject(known);
+  assert.equal(await pool.volumes.create(newVolume(), 1n).catch((error: unknown) => error), known);
   assert.equal(known.code, StatusCode.RESOURCE_EXHAUSTED);
   assert.equal(pool.pool, 'main');
   assert.deepEqual(await pool.capacity(), await memory.capacity());

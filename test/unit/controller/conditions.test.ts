@@ -74,13 +74,13 @@ test('a pool that dies while a list is made is waited for by few of its volumes'
   const clock = stopClock(t);
   let asked = 0;
   let waited = 0;
-  const { condition } = managers.backend;
-  managers.backend.condition = async (volumeId) => {
+  const { condition } = managers.backend.volumes;
+  managers.backend.volumes.condition = async (volumeId) => {
     asked += 1;
-    if (asked <= 10) return condition.call(managers.backend, volumeId);
+    if (asked <= 10) return condition(volumeId);
     killPool(clock);
     waited += 1;
-    return managers.backend.check().then(() => condition.call(managers.backend, volumeId));
+    return managers.backend.check().then(() => condition(volumeId));
   };
   const conditions = await listed();
   assert.equal(conditions.filter(({ abnormal }) => !abnormal).length, 10);
@@ -93,8 +93,8 @@ test('a volume that is deleted meanwhile is not reported as lost', async () => {
   const request = received('ControllerGetVolume', { volume_id: volume.volumeId });
   const conditionOfOne = async (): Promise<unknown> =>
     (await getVolume(deps, request)).status?.volume_condition;
-  const { condition } = backend;
-  await backend.deleteVolume(volume.volumeId);
+  const { condition } = backend.volumes;
+  await backend.volumes.delete(volume.volumeId);
   const lost = {
     abnormal: true,
     message: 'BackingFileMissing: its file is gone from the pool; restore a snapshot or a backup',
@@ -103,9 +103,9 @@ test('a volume that is deleted meanwhile is not reported as lost', async () => {
   assert.deepEqual(await conditionOfOne(), lost);
   for (const ask of [async () => (await listed())[0], conditionOfOne]) {
     await managers.catalogue.setVolumeState(volume.volumeId, 'ready');
-    backend.condition = async (volumeId) => {
+    backend.volumes.condition = async (volumeId) => {
       await managers.catalogue.setVolumeState(volumeId, 'deleting');
-      return condition.call(backend, volumeId);
+      return condition(volumeId);
     };
     assert.deepEqual(await ask(), HEALTHY);
   }
@@ -115,7 +115,7 @@ test('a pool that hangs after its check, or while a volume is read, is unreachab
   const { catalogue, registry } = managers.deps;
   const probe = new PoolProbe({ catalogue, backendOf: (pool) => registry.owning(pool) }, 0, 10);
   const volume = await managers.volume();
-  managers.backend.condition = () => new Promise(() => undefined);
+  managers.backend.volumes.condition = () => new Promise(() => undefined);
   assert.match((await probe.volume(volume)).pool.failure ?? '', /does not answer/);
   let asked = 0;
   managers.backend.capacity = () => {

@@ -71,7 +71,7 @@ function observe({
 
 test('the figures of a pool are those that its backend reports', async () => {
   const backend = new MemoryBackend(undefined, { pool: 'main', totalBytes: 100n * MIB });
-  await backend.createVolume('v1', 10n * MIB);
+  await backend.volumes.create('v1', 10n * MIB);
   const found = await observe({ backends: [backend] })();
   const value = (name: string) => found.value(`blockdelta_pool_${name}`, { pool: 'main' });
   assert.equal(value('up'), 1);

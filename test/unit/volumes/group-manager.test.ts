@@ -42,7 +42,7 @@ async function assertNothing(): Promise<void> {
 test('a repeated request finds the group after its sources are deleted', async () => {
   const first = await managers.groups.create(request());
   for (const { volumeId } of volumes) {
-    await managers.backend.deleteVolume(volumeId);
+    await managers.backend.volumes.delete(volumeId);
     await managers.catalogue.removeVolume(volumeId);
   }
   assert.deepEqual(await managers.groups.create(request()), first);
@@ -74,8 +74,8 @@ test('GA6: volumes of two pools cannot be snapshotted together', async () => {
 
 test('GA7, GA8: a failed creation keeps its code and leaves neither rows nor storage', async () => {
   const { backend } = managers;
-  const cut = backend.createSnapshots.bind(backend);
-  backend.createSnapshots = async (members) => {
+  const cut = backend.snapshots.create.bind(backend);
+  backend.snapshots.create = async (members) => {
     await cut(members);
     throw CsiError.resourceExhausted('the pool is full');
   };
@@ -85,13 +85,13 @@ test('GA7, GA8: a failed creation keeps its code and leaves neither rows nor sto
 
 test('GA8: what a creation and its failed rollback have left is removed by the next call, and by the next start', async (t) => {
   const { backend, catalogue, deps } = managers;
-  const cut = backend.createSnapshots.bind(backend);
+  const cut = backend.snapshots.create.bind(backend);
   const fail = async () => {
-    t.mock.method(backend, 'createSnapshots', async (members: SnapshotMember[]) => {
+    t.mock.method(backend.snapshots, 'create', async (members: SnapshotMember[]) => {
       await cut(members.slice(0, 1));
       throw CsiError.internal('died in the middle');
     });
-    t.mock.method(backend, 'deleteSnapshot', () => Promise.reject(new Error('the disk is away')));
+    t.mock.method(backend.snapshots, 'delete', () => Promise.reject(new Error('the disk is away')));
     await rejectsWith(managers.groups.create(request()), 'INTERNAL', /middle/);
     t.mock.restoreAll();
     assert.equal((await catalogue.unfinished()).groups.length, 1);
@@ -152,13 +152,13 @@ test('GD5: a deletion that failed part way is completed by the next call; until 
   const group = await managers.groups.create(request());
   const { groupSnapshotId } = group.group;
   const { backend } = managers;
-  const remove = backend.deleteSnapshot.bind(backend);
-  backend.deleteSnapshot = async (snapshotId) => {
+  const remove = backend.snapshots.delete.bind(backend);
+  backend.snapshots.delete = async (snapshotId) => {
     if (snapshotId === memberIds(group)[1]) throw CsiError.internal('the disk is away');
     await remove(snapshotId);
   };
   await rejectsWith(managers.groups.delete(groupSnapshotId, memberIds(group)), 'INTERNAL');
-  backend.deleteSnapshot = remove;
+  backend.snapshots.delete = remove;
   await rejectsWith(managers.groups.create(request()), 'ABORTED', /being deleted/);
   const found = managers.groups.find(groupSnapshotId, memberIds(group));
   await rejectsWith(found, 'FAILED_PRECONDITION', /deletion has not completed/);

@@ -64,7 +64,7 @@ export async function openManagers(limits: Partial<RetainedBaseLimits> = {}): Pr
     volume: async (fields = {}) => {
       const record = volumeRecord(fields);
       await catalogue.insertVolume(record);
-      await registry.owning(record.pool).createVolume(record.volumeId, record.sizeBytes);
+      await registry.owning(record.pool).volumes.create(record.volumeId, record.sizeBytes);
       return record;
     },
     snapshot: ({ volumeId: sourceVolumeId }) =>
@@ -97,12 +97,12 @@ export function retainedBasesOf(
   });
 }
 
-/** Suspends calls of a backend method until `go`. `reached` resolves when one is suspended. */
-export function holdUp(backend: MemoryBackend, method: 'cloneVolume' | 'createSnapshots') {
-  const original = backend[method].bind(backend) as (...args: unknown[]) => Promise<never>;
+/** Suspends the creation of volumes or snapshots in a pool until `go`. `reached` resolves when one is suspended. */
+export function holdUp(facet: { create(...args: never[]): Promise<unknown> }) {
+  const original = facet.create.bind(facet) as (...args: unknown[]) => Promise<never>;
   const signs = new EventEmitter();
   const go = once(signs, 'go');
-  backend[method] = async (...args: unknown[]) => {
+  facet.create = async (...args: unknown[]) => {
     signs.emit('reached');
     await go;
     return original(...args);

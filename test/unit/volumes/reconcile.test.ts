@@ -35,7 +35,7 @@ async function group(of: readonly VolumeRecord[], state: SnapshotState): Promise
     fields,
     of.map((each) => snapshotRecord(each, { name: null, groupSnapshotId, state })),
   );
-  await backend.createSnapshots(members);
+  await backend.snapshots.create(members);
   return members;
 }
 
@@ -43,8 +43,8 @@ const nothing = { finished: [], undone: [], differences: [] };
 
 test('a volume larger than its record keeps its size, and its device follows', async () => {
   const grown = await volume();
-  await backend.expandVolume(grown.volumeId, grown.sizeBytes * 2n);
-  const { mock: asked } = mock.method(backend, 'expandVolume');
+  await backend.volumes.expand(grown.volumeId, grown.sizeBytes * 2n);
+  const { mock: asked } = mock.method(backend.volumes, 'expand');
   const report = await reconcile(deps);
   const sizeBytes = grown.sizeBytes * 2n;
   const finished = [`expansion of volume ${grown.volumeId} to ${sizeBytes} bytes`];
@@ -60,32 +60,38 @@ test('a volume larger than its record keeps its size, and its device follows', a
 test('a clone that was being created is rolled back, and its source is usable', async () => {
   const source = await volume();
   const half = await volume({ state: 'creating', sourceVolumeId: source.volumeId });
-  const { mock: abandoned } = mock.method(backend, 'abandonClone');
+  const { mock: thawed } = mock.method(backend.volumes, 'thaw');
   const report = await reconcile(deps);
   assert.deepEqual(report, { ...nothing, undone: [`volume ${half.volumeId}`] });
-  assert.equal(abandoned.calls[0]?.arguments[1], source.volumeId, 'the source is thawed');
+  assert.equal(thawed.calls[0]?.arguments[0], source.volumeId);
   assert.deepEqual([...storage.volumes.keys()], [source.volumeId]);
 });
 
-test('the members of a group that was being taken are abandoned together, so that all volumes are thawed', async () => {
+test('all volumes of a group that was being taken are thawed before the first member is removed', async () => {
   const members = await group([await volume(), await volume()], 'creating');
-  const abandoned: string[][] = [];
-  backend.abandonSnapshots = async (given) => {
-    abandoned.push(given.map(({ volumeId }) => volumeId));
-    for (const { snapshotId } of given) await backend.deleteSnapshot(snapshotId);
+  const calls: string[] = [];
+  const { delete: remove } = backend.snapshots;
+  backend.volumes.thaw = async (volumeId) => void calls.push(volumeId);
+  backend.snapshots.delete = async (snapshotId) => {
+    calls.push(snapshotId);
+    await remove(snapshotId);
   };
   await reconcile(deps);
-  assert.deepEqual(abandoned, [members.map(({ volumeId }) => volumeId)]);
+  const expected = [
+    ...members.map(({ volumeId }) => volumeId),
+    ...members.map(({ snapshotId }) => snapshotId),
+  ];
+  assert.deepEqual(calls, expected);
 });
 
 test('the deletion of a group is completed, with the lineage of its volumes', async () => {
   const of = [await volume(), await volume()];
   const members = await group(of, 'ready');
   const [{ volumeId, snapshotId, groupSnapshotId }] = members as [SnapshotRecord];
-  await backend.deleteVolume(volumeId);
+  await backend.volumes.delete(volumeId);
   await catalogue.removeVolume(volumeId);
   await catalogue.setGroupState(groupSnapshotId ?? '', 'deleting');
-  await backend.deleteSnapshot(snapshotId);
+  await backend.snapshots.delete(snapshotId);
   const report = await reconcile(deps);
   const finished = [`deletion of group snapshot ${groupSnapshotId}`];
   assert.deepEqual(report, { ...nothing, finished });
@@ -96,7 +102,7 @@ test('the deletion of a group is completed, with the lineage of its volumes', as
 
 test('a group that cannot be settled keeps all its members, and they are not reported as unknown', async () => {
   const members = await group([await volume(), await volume()], 'deleting');
-  backend.deleteSnapshot = async () => {
+  backend.snapshots.delete = async () => {
     throw CsiError.failedPrecondition('held by somebody');
   };
   const { differences } = await reconcile(deps);
@@ -115,7 +121,7 @@ test('missing, unknown and foreign objects and wrong sizes are reported and neve
   assert.ok(content !== undefined);
   content.sizeBytes = 1n;
   const strange = volumeRecord();
-  await backend.createVolume(strange.volumeId, strange.sizeBytes);
+  await backend.volumes.create(strange.volumeId, strange.sizeBytes);
   storage.foreign.add('/pool/volumes/readme.txt');
   const report = await reconcile(deps);
   assert.deepEqual([report.finished, report.undone], [[], []]);
@@ -169,8 +175,8 @@ test('a pool that comes later is reconciled alone: what is being created in the 
 test('an unfinished object that cannot be settled does not prevent the others from being settled', async () => {
   const stuck = await volume({ state: 'creating' });
   const half = await volume({ state: 'creating' });
-  const deleteVolume = backend.deleteVolume.bind(backend);
-  backend.deleteVolume = async (volumeId) => {
+  const deleteVolume = backend.volumes.delete.bind(backend);
+  backend.volumes.delete = async (volumeId) => {
     if (volumeId === stuck.volumeId) throw CsiError.failedPrecondition('held by somebody');
     await deleteVolume(volumeId);
   };
@@ -186,10 +192,10 @@ test('initialized volumes without a mark in their pool get one, pristine volumes
   const used = await volume({ pristine: false });
   const pristine = await volume({ pristine: true });
   await catalogue.insertVolume(volumeRecord({ pristine: false, name: 'without a file' }));
-  assert.equal(await backend.isInitialized(used.volumeId), false);
+  assert.equal(await backend.marks.has(used.volumeId), false);
   await reconcile(deps);
-  assert.equal(await backend.isInitialized(used.volumeId), true);
-  assert.equal(await backend.isInitialized(pristine.volumeId), false);
+  assert.equal(await backend.marks.has(used.volumeId), true);
+  assert.equal(await backend.marks.has(pristine.volumeId), false);
 });
 
 test('a pool that fails does not prevent the others from being reconciled', async () => {

@@ -40,13 +40,14 @@ test('a deleted snapshot is retained with its sequence, its size and its times',
 
 test('a kill between any two steps of a deletion ends with one base, by the next call or the next start', async (t) => {
   for (const finish of ['repeat', 'restart'] as const) {
-    for (const at of ['retainBase', 'deleteSnapshot', 'removeSnapshot'] as const) {
+    for (const at of ['retaining', 'deletion', 'row'] as const) {
       const its = await openManagers();
       const { snapshotId } = await its.snapshot(await its.volume());
-      const object = at === 'removeSnapshot' ? its.catalogue : its.backend;
-      t.mock.method(object as never, at as never, () => Promise.reject(new Error('killed')));
-      // A failing retainBase fails no deletion, so a kill before it is simulated by the step before it alone.
-      if (at === 'retainBase') await its.catalogue.setSnapshotState(snapshotId, 'deleting');
+      const killed = () => Promise.reject(new Error('killed'));
+      if (at === 'deletion') t.mock.method(its.backend.snapshots, 'delete', killed);
+      if (at === 'row') t.mock.method(its.catalogue, 'removeSnapshot', killed);
+      // A base that cannot be retained fails no deletion, so a kill before it is simulated by the step before it alone.
+      if (at === 'retaining') await its.catalogue.setSnapshotState(snapshotId, 'deleting');
       else await assert.rejects(its.snapshots.delete(snapshotId), /killed/);
       t.mock.restoreAll();
       if (finish === 'repeat') await its.snapshots.delete(snapshotId);
@@ -65,7 +66,7 @@ test('a kill between any two steps of a deletion ends with one base, by the next
 
 test('a snapshot that cannot be retained is deleted all the same, and the reason is logged and recorded', async () => {
   const { snapshotId } = await its.snapshot(await its.volume());
-  its.backend.retainBase = async () => {
+  its.backend.bases.retain = async () => {
     throw Object.assign(new Error('no space left'), { code: 'ENOSPC' });
   };
   await its.snapshots.delete(snapshotId);
@@ -115,7 +116,7 @@ test('a base that the pool has lost is logged once with its reason, and dropped 
   its.backend.storage.invalidatedBases.set(snapshotId, 'the pool was repaired');
   await reconcile(its.deps);
   await reconcile(its.deps);
-  assert.deepEqual(await its.backend.retainedBases(), { usable: [], invalidated: [] });
+  assert.deepEqual(its.backend.bases.all(), { usable: [], invalidated: [] });
   const record = await its.catalogue.retainedBaseById(snapshotId);
   assert.equal(record?.invalidated?.reason, 'the pool was repaired');
   assert.equal(its.log.length, 1);
@@ -126,13 +127,13 @@ test('a base that the pool has lost is logged once with its reason, and dropped 
 test('a start drops bases without a record, and invalidates records without a base', async () => {
   const volume = await its.volume();
   const [unknown, missing] = [await its.snapshot(volume), await its.snapshot(volume)];
-  await its.backend.retainBase(unknown.snapshotId);
-  await its.backend.deleteSnapshot(unknown.snapshotId);
+  await its.backend.bases.retain(unknown.snapshotId, null);
+  await its.backend.snapshots.delete(unknown.snapshotId);
   await its.catalogue.removeSnapshot(unknown.snapshotId, null);
   await its.snapshots.delete(missing.snapshotId);
   await reconcile(its.deps);
   assert.deepEqual([...its.backend.storage.bases.keys()], [missing.snapshotId]);
-  await its.backend.dropBase(missing.snapshotId);
+  await its.backend.bases.drop(missing.snapshotId);
   assert.deepEqual((await reconcile(its.deps)).differences, []);
   assert.deepEqual(await retainedIds(), []);
   assert.match(String(its.log.at(-1)?.['reason']), /no longer holds/);
@@ -140,7 +141,7 @@ test('a start drops bases without a record, and invalidates records without a ba
 
 test('a pool that cannot list its bases fails no deletion, and the failure is logged', async () => {
   const { snapshotId } = await its.snapshot(await its.volume());
-  its.backend.retainedBases = async () => {
+  its.backend.bases.all = () => {
     throw new Error('the disk is away');
   };
   await its.snapshots.delete(snapshotId);
@@ -172,7 +173,7 @@ test('a snapshot whose creation was not completed is deleted without a base', as
   const volume = await its.volume();
   const half = snapshotRecord(volume, { state: 'deleting', creationTimeNs: 0n });
   await its.catalogue.insertSnapshot(half);
-  await its.backend.createSnapshots([half]);
+  await its.backend.snapshots.create([half]);
   await its.snapshots.delete(half.snapshotId);
   assert.equal(await its.catalogue.retainedBaseById(half.snapshotId), null);
 });
@@ -186,13 +187,13 @@ test('members of a deleted group are retained as single snapshots are', async ()
     parameters: {},
   });
   const ids = members.map(({ snapshotId }) => snapshotId);
-  const remove = its.backend.deleteSnapshot.bind(its.backend);
-  its.backend.deleteSnapshot = async (snapshotId) => {
+  const remove = its.backend.snapshots.delete.bind(its.backend);
+  its.backend.snapshots.delete = async (snapshotId) => {
     if (snapshotId === ids[1]) throw new Error('killed');
     return remove(snapshotId);
   };
   await assert.rejects(its.groups.delete(group.groupSnapshotId, ids), /killed/);
-  its.backend.deleteSnapshot = remove;
+  its.backend.snapshots.delete = remove;
   await its.groups.delete(group.groupSnapshotId, ids);
   assert.deepEqual(await retainedIds(), ids);
   await rejectsWith(its.groups.find(group.groupSnapshotId, ids), 'NOT_FOUND');

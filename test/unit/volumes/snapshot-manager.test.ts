@@ -11,7 +11,7 @@ test('LS2: a snapshot that is being taken is not listed, and a repeated request 
   const { catalogue, snapshots, backend } = managers;
   const { volumeId } = await managers.volume();
   const request = { name: 'cut', sourceVolumeId: volumeId, parameters: {} };
-  const { reached, go } = holdUp(backend, 'createSnapshots');
+  const { reached, go } = holdUp(backend.snapshots);
   const cut = snapshots.create(request);
   await reached;
   assert.deepEqual(await catalogue.listSnapshots(), []);
@@ -26,7 +26,7 @@ test('CS8: a failed creation is an error and leaves no snapshot behind', async (
   const { volumeId } = await managers.volume();
   const request = { name: 'failed', sourceVolumeId: volumeId, parameters: {} };
   const full = Object.assign(new Error('no space'), { code: 'ENOSPC' });
-  t.mock.method(backend, 'createSnapshots', () => Promise.reject(full));
+  t.mock.method(backend.snapshots, 'create', () => Promise.reject(full));
   await assert.rejects(snapshots.create(request), { code: 'ENOSPC' });
   assert.equal(await catalogue.snapshotByName('failed'), null);
   t.mock.restoreAll();
@@ -39,7 +39,7 @@ test('what a failed rollback has left of another volume is removed under the loc
   const left = await catalogue.insertSnapshot(
     snapshotRecord(first, { name: 'left', state: 'creating' }),
   );
-  await backend.createSnapshots([{ volumeId: first.volumeId, snapshotId: left.snapshotId }]);
+  await backend.snapshots.create([{ volumeId: first.volumeId, snapshotId: left.snapshotId }]);
   const request = { name: 'left', sourceVolumeId: second.volumeId, parameters: {} };
   const release = deps.locks.acquire([volumeKey(first.volumeId)]);
   await rejectsWith(snapshots.create(request), 'ABORTED', /pending/);

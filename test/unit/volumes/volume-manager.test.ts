@@ -20,7 +20,7 @@ const rangeOf = (requiredBytes: bigint, limitBytes = 0n) => ({ requiredBytes, li
 
 test('a volume that is being cloned is locked until the clone exists', async () => {
   const source = await managers.volume();
-  const { reached, go } = holdUp(managers.backend, 'cloneVolume');
+  const { reached, go } = holdUp(managers.backend.volumes);
   const clone = create('clone', { sourceVolumeId: source.volumeId });
   await reached;
   await rejectsWith(managers.volumes.delete(source.volumeId), 'ABORTED', /pending/);
@@ -47,8 +47,8 @@ test('a volume that could not be rolled back is not handed out: the next call cr
   const source = await managers.volume();
   const { backend, catalogue } = managers;
   const clone = () => create('clone', { sourceVolumeId: source.volumeId });
-  t.mock.method(backend, 'cloneVolume', () => Promise.reject(new Error('dead')));
-  t.mock.method(backend, 'deleteVolume', () => Promise.reject(new Error('dead too')));
+  t.mock.method(backend.volumes, 'create', () => Promise.reject(new Error('dead')));
+  t.mock.method(backend.volumes, 'delete', () => Promise.reject(new Error('dead too')));
   await assert.rejects(clone(), /dead/);
   const left = await catalogue.volumeByName('clone');
   assert.equal(left?.state, 'creating');
@@ -63,10 +63,10 @@ async function halfClone(name: string, source: VolumeRecord): Promise<VolumeReco
   return managers.volume({ name, state: 'creating', sourceVolumeId: source.volumeId });
 }
 
-/** The sources of abandoned clones, which are thawed. */
+/** The volumes that were thawed, by id. */
 function recordThaws(): () => string[] {
-  const { mock: record } = mock.method(managers.backend, 'abandonClone');
-  return () => record.calls.map(({ arguments: [, sourceVolumeId] }) => sourceVolumeId);
+  const { mock: record } = mock.method(managers.backend.volumes, 'thaw');
+  return () => record.calls.map(({ arguments: [volumeId] }) => volumeId);
 }
 
 test('an unfinished volume contradicts no request: it is rolled back and created anew', async () => {
@@ -100,7 +100,7 @@ test('an incomplete clone of an earlier process is rolled back and its source is
 test('a failed clone thaws nothing: another process may have frozen its source', async () => {
   const source = await managers.volume();
   const thawed = recordThaws();
-  managers.backend.cloneVolume = () => Promise.reject(new Error('frozen by somebody else'));
+  managers.backend.volumes.create = () => Promise.reject(new Error('frozen by somebody else'));
   const clone = () => create('clone', { sourceVolumeId: source.volumeId });
   await assert.rejects(clone(), /frozen/);
   assert.deepEqual(thawed(), []);
@@ -110,7 +110,7 @@ test('a failed clone thaws nothing: another process may have frozen its source',
 test('a copy of a volume that is larger than its record has the size of the volume', async () => {
   const source = await managers.volume({ sizeBytes: 32n * MIB });
   const { volumeId } = source;
-  await managers.backend.expandVolume(volumeId, 48n * MIB);
+  await managers.backend.volumes.expand(volumeId, 48n * MIB);
   const clone = await create('clone', { sourceVolumeId: volumeId });
   assert.equal(clone.sizeBytes, 48n * MIB);
   const range = rangeOf(32n * MIB, 40n * MIB);
@@ -138,14 +138,14 @@ test('a copy of a volume that its pool calls initialized is never pristine, what
     return [snapshot, ...members, ...made].map(({ pristine }) => pristine);
   };
   assert.deepEqual(await copies('before'), [true, true, true, true]);
-  await managers.backend.markInitialized([volumeId]);
+  await managers.backend.marks.set([volumeId]);
   assert.deepEqual(await copies('after'), [false, false, false, false]);
 });
 
 test('a volume that is larger than its record is recorded with its size, and refused where a limit is lower', async () => {
   for (const limitBytes of [32n * MIB, 0n]) {
     const { volumeId } = await managers.volume();
-    await managers.backend.expandVolume(volumeId, 40n * MIB);
+    await managers.backend.volumes.expand(volumeId, 40n * MIB);
     const call = managers.volumes.expand(volumeId, rangeOf(32n * MIB, limitBytes));
     if (limitBytes === 0n) assert.equal((await call).sizeBytes, 40n * MIB);
     else await rejectsWith(call, 'OUT_OF_RANGE', /41943040/);

@@ -7,12 +7,13 @@
  */
 import { readdir, writeFile } from 'node:fs/promises';
 import type { NativeRunner } from '../../native/pool.js';
+import type { InitializedVolumes } from '../backend.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { isObjectName, type PoolLayout } from './pool-layout.js';
 import { statOrNull } from './pool-space.js';
 
-export class InitializedMarks {
+export class InitializedMarks implements InitializedVolumes {
   constructor(
     private readonly native: NativeRunner,
     private readonly directory: PoolDirectory,

@@ -60,12 +60,6 @@ export class SnapshotFiles {
     });
   }
 
-  async abandon(members: readonly SnapshotMember[]): Promise<void> {
-    // All of them first: a frozen file system blocks its users.
-    for (const { volumeId } of members) await this.volumes.thaw(volumeId);
-    for (const { snapshotId } of members) await this.delete(snapshotId);
-  }
-
   /** For a scan: paths through the mount point, and the identity that workers check after opening them. */
   async files(
     targetId: string,

@@ -11,7 +11,7 @@ import { mountsAt, mountsOfDevice, readMountInfo } from '../../../base/system/mo
 import type { ReleaseWait } from '../../host/device-release.js';
 import type { FileState, LoopDevice } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
-import type { Attachment, StorageCondition } from '../backend.js';
+import type { Attachment, Attachments, StorageCondition } from '../backend.js';
 import { deviceInUse, releaseLoop } from '../loop-release.js';
 import { assertWrites, explainFailedWrite, type PoolFreeSpace } from './freeze-failures.js';
 import type { OpenDirectories } from './open-directories.js';
@@ -29,7 +29,7 @@ export interface SnapshotSource {
 
 export type NamedSource = SnapshotSource & { volumeId: string };
 
-export class VolumeFiles {
+export class VolumeFiles implements Attachments {
   constructor(
     private readonly native: NativeRunner,
     private readonly pool: string,
@@ -112,7 +112,7 @@ export class VolumeFiles {
     });
   }
 
-  async attach(volumeId: string, readOnly: boolean): Promise<Attachment> {
+  async attach(volumeId: string, { readOnly }: { readOnly: boolean }): Promise<Attachment> {
     try {
       return await this.directory.use(async (opened) => {
         await this.#state(opened, volumeId);
@@ -129,7 +129,7 @@ export class VolumeFiles {
     await this.directory.use((opened) => this.#detach(opened, volumeId, wait));
   }
 
-  async findAttachment(volumeId: string): Promise<Attachment | null> {
+  async find(volumeId: string): Promise<Attachment | null> {
     const loop = await this.directory.use((opened) => this.#loop(opened, volumeId));
     return loop === null ? null : attachment(loop);
   }

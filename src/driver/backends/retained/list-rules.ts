@@ -14,7 +14,7 @@
 import { CsiError, errorCode } from '../../../base/errors.js';
 import { SerialQueue } from '../../../base/serial-queue.js';
 import { SingleFlight } from '../../../base/single-flight.js';
-import type { RetainedBase, RetainedBases, Unretained } from '../backend.js';
+import type { PoolBases, RetainedBase, RetainedBases, Unretained } from '../backend.js';
 import { invalidatedBase } from '../lost-objects.js';
 import { type HeldSnapshot, ListGraph, type StoredList } from './list-graph.js';
 import type { ListStore } from './list-store.js';
@@ -22,7 +22,7 @@ import type { ListStore } from './list-store.js';
 /** As many as native code opens at once. */
 export const MAX_LISTS = 1024;
 
-export class ListRules {
+export class ListRules implements PoolBases {
   #graph = new ListGraph();
   readonly #building = new SingleFlight<string, StoredList>();
   /** What removes bases takes turns: a list that one joins may end at the base that the next one removes. */
@@ -55,7 +55,7 @@ export class ListRules {
     this.#graph = graph;
   }
 
-  /** See Backend.retainBase. */
+  /** See PoolBases. */
   async retain(
     snapshotId: string,
     nextId: string | null,

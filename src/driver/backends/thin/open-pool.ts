@@ -6,7 +6,7 @@ import { CsiError } from '../../../base/errors.js';
 import { SerialQueue } from '../../../base/serial-queue.js';
 import { withTimeout } from '../../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
-import type { OnEvent } from '../backend.js';
+import type { InitializedVolumes, OnEvent } from '../backend.js';
 import { ListRules } from '../retained/list-rules.js';
 import { Bookmarks } from './bookmarks/bookmarks.js';
 import { ThinLists } from './bookmarks/thin-lists.js';
@@ -22,6 +22,7 @@ import { bootId, PoolOpening, type PreparedPool } from './pool/pool-opening.js';
 import type { PoolFeatures } from './pool/pool-table.js';
 import { PoolTransactions } from './pool/pool-transaction.js';
 import { ThinPool } from './pool/thin-pool.js';
+import { ThinChanges } from './thin-changes.js';
 import { ThinCopies } from './thin-copies.js';
 import { ThinSnapshots } from './thin-snapshots.js';
 import { ThinVolumes } from './thin-volumes.js';
@@ -49,6 +50,8 @@ export class OpenPool {
   readonly attachments: VolumeDevices;
   readonly volumes: ThinVolumes;
   readonly snapshots: ThinSnapshots;
+  readonly changes: ThinChanges;
+  readonly marks: InitializedVolumes;
   readonly bookmarks: Bookmarks;
   readonly lists: ThinLists;
   readonly rules: ListRules;
@@ -97,16 +100,15 @@ export class OpenPool {
       bookmarks: this.bookmarks,
     });
     this.rules = new ListRules(this.lists, pool.pool);
-    this.snapshots = new ThinSnapshots({
-      ...parts,
-      copies,
-      metadataPath,
-      poolName: pool.pool,
-      volumes: this.volumes,
-      bookmarks: this.bookmarks,
-      lists: this.lists,
-      rules: this.rules,
-    });
+    const { rules, bookmarks, lists } = this;
+    const poolName = pool.pool;
+    this.snapshots = new ThinSnapshots({ ...parts, copies, poolName, rules });
+    this.changes = new ThinChanges({ ...parts, metadataPath, poolName, bookmarks, lists, rules });
+    this.marks = {
+      set: (volumeIds) => ledger.markInitialized(volumeIds),
+      has: (volumeId) => ledger.isInitialized(volumeId),
+      all: async () => new Set(await ledger.initializedVolumes()),
+    };
     const growing = { ledger, pool, queue, devices: deps.devices, opened, dataBlockBytes };
     const growth = new PoolGrowth({ ...growing, features, onEvent });
     this.#monitor = new PoolMonitor({

@@ -13,28 +13,22 @@ import { join } from 'node:path';
 import { CsiError, errorCode } from '../../../base/errors.js';
 import { SingleFlight } from '../../../base/single-flight.js';
 import { withTimeout } from '../../../base/timeout.js';
-import type { ReleaseWait } from '../../host/device-release.js';
-import type { FileSystem } from '../../host/file-systems.js';
-import { recognizedFileSystem } from '../../host/superblock.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type {
-  Attachment,
+  Attachments,
   Backend,
+  InitializedVolumes,
   OnEvent,
+  PoolBases,
   PoolCapacity,
   PoolContents,
-  PoolObjectId,
+  PoolSnapshots,
   PoolStatistics,
-  RetainedBase,
-  RetainedBases,
-  SnapshotMember,
-  StorageCondition,
-  TakenSnapshots,
-  Unretained,
+  PoolVolumes,
+  SnapshotChanges,
 } from '../backend.js';
 import type { SpacePolicy } from '../pool-account.js';
 import { claimDirectory, type PoolClaim } from '../pool-claim.js';
-import type { SnapshotScan } from '../snapshot-scan.js';
 import { openLedger } from './ledger/ledger-client.js';
 import { OpenPool } from './open-pool.js';
 import { assertDeviceMapper } from './pool/device-mapper.js';
@@ -117,103 +111,38 @@ export class ThinBackend implements Backend {
     return (await this.#open.ledger.pool()).uuid;
   }
 
-  /** Bounded, because the pool's threads may all wait for its devices. */
-  checkNode(): Promise<void> {
-    return this.#checkNode(CHECK_TIMEOUT_MS);
-  }
-
+  /** Both checks at once, so that a dead pool takes the time of one. What the node lacks is said first. */
   async check(): Promise<void> {
-    await this.#answered(this.#checks.run('pool', async () => this.#open.check()));
+    const checkPool = () => this.#checks.run('pool', async () => this.#open.check());
+    const checks = await Promise.allSettled([
+      this.#checkNode(CHECK_TIMEOUT_MS),
+      this.#answered(checkPool(), CHECK_TIMEOUT_MS),
+    ]);
+    for (const each of checks) if (each.status === 'rejected') throw each.reason;
   }
 
-  #checkNode(timeoutMs: number): Promise<void> {
-    const checked = this.#nodeChecks.run('node', () => assertDeviceMapper(this.#native));
-    return this.#answered(checked, timeoutMs);
+  get volumes(): PoolVolumes {
+    return this.#open.volumes;
   }
 
-  #answered(checked: Promise<void>, timeoutMs = CHECK_TIMEOUT_MS): Promise<void> {
-    return withTimeout(checked, timeoutMs, (): never => {
-      throw CsiError.failedPrecondition(
-        `pool '${this.pool}' does not answer; check its devices and the kernel log`,
-      );
-    });
+  get snapshots(): PoolSnapshots {
+    return this.#open.snapshots;
   }
 
-  async createVolume(volumeId: string, sizeBytes: bigint): Promise<void> {
-    return this.#open.volumes.create(volumeId, sizeBytes);
+  get attachments(): Attachments {
+    return this.#open.attachments;
   }
 
-  async restoreVolume(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void> {
-    const { snapshots, volumes } = this.#open;
-    await volumes.restore(volumeId, await snapshots.record(snapshotId), sizeBytes);
+  get marks(): InitializedVolumes {
+    return this.#open.marks;
   }
 
-  async cloneVolume(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
-    return this.#open.volumes.clone(volumeId, sourceVolumeId, sizeBytes);
+  get bases(): PoolBases {
+    return this.#open.rules;
   }
 
-  async abandonClone(volumeId: string, sourceVolumeId: string): Promise<void> {
-    await this.#open.attachments.resume(sourceVolumeId);
-    await this.deleteVolume(volumeId);
-  }
-
-  async expandVolume(volumeId: string, sizeBytes: bigint): Promise<bigint> {
-    return this.#open.volumes.expand(volumeId, sizeBytes);
-  }
-
-  async deleteVolume(volumeId: string): Promise<void> {
-    return this.#open.volumes.delete(volumeId);
-  }
-
-  async checkVolume(volumeId: string, sizeBytes: bigint): Promise<void> {
-    return this.#open.volumes.check(volumeId, sizeBytes);
-  }
-
-  async markInitialized(volumeIds: readonly string[]): Promise<void> {
-    return this.#open.ledger.markInitialized(volumeIds);
-  }
-
-  async isInitialized(volumeId: string): Promise<boolean> {
-    return this.#open.ledger.isInitialized(volumeId);
-  }
-
-  async initializedVolumes(): Promise<ReadonlySet<string>> {
-    return new Set(await this.#open.ledger.initializedVolumes());
-  }
-
-  async createSnapshots(members: readonly SnapshotMember[]): Promise<TakenSnapshots> {
-    return this.#open.snapshots.create(members);
-  }
-
-  async deleteSnapshot(snapshotId: string): Promise<void> {
-    return this.#open.snapshots.delete(snapshotId);
-  }
-
-  async checkSnapshot(snapshotId: string, sizeBytes: bigint): Promise<void> {
-    return this.#open.snapshots.check(snapshotId, sizeBytes);
-  }
-
-  async abandonSnapshots(members: readonly SnapshotMember[]): Promise<void> {
-    return this.#open.snapshots.abandon(members);
-  }
-
-  async attach(volumeId: string, { readOnly }: { readOnly: boolean }): Promise<Attachment> {
-    const { attachments, volumes } = this.#open;
-    return attachments.attach(await volumes.record(volumeId), readOnly);
-  }
-
-  async detach(volumeId: string, wait?: ReleaseWait): Promise<void> {
-    return this.#open.attachments.detach(volumeId, wait);
-  }
-
-  /** A snapshot has no device, and only an attached volume has one. */
-  async fileSystemIn(object: PoolObjectId): Promise<FileSystem | null> {
-    const attachment = 'volumeId' in object ? await this.findAttachment(object.volumeId) : null;
-    return attachment === null ? null : recognizedFileSystem(attachment.devicePath);
-  }
-
-  async findAttachment(volumeId: string): Promise<Attachment | null> {
-    return this.#open.attachments.findAttachment(volumeId);
+  get changes(): SnapshotChanges {
+    return this.#open.changes;
   }
 
   async capacity(): Promise<PoolCapacity> {
@@ -222,10 +151,6 @@ export class ThinBackend implements Backend {
 
   async statistics(): Promise<PoolStatistics> {
     return thinStatistics(this.#open, this.#devices, this.#options);
-  }
-
-  async condition(volumeId: string): Promise<StorageCondition> {
-    return this.#open.volumes.condition(volumeId);
   }
 
   async list(): Promise<PoolContents> {
@@ -239,37 +164,18 @@ export class ThinBackend implements Backend {
     return [...undone, ...(await bookmarks.sweep()), ...(await lists.lists.sweep())];
   }
 
-  async retainBase(
-    snapshotId: string,
-    nextSnapshotId: string | null = null,
-  ): Promise<RetainedBase | Unretained | null> {
-    return this.#open.rules.retain(snapshotId, nextSnapshotId);
+  /** Bounded, because the pool's threads may all wait for its devices. */
+  #checkNode(timeoutMs: number): Promise<void> {
+    const checked = this.#nodeChecks.run('node', () => assertDeviceMapper(this.#native));
+    return this.#answered(checked, timeoutMs);
   }
 
-  async retainedBases(snapshotIds?: readonly string[]): Promise<RetainedBases> {
-    return this.#open.rules.all(snapshotIds);
-  }
-
-  pendingBases(): ReadonlyMap<string, unknown> {
-    return this.#open.rules.held;
-  }
-
-  async dropBase(snapshotId: string): Promise<void> {
-    return this.#open.rules.drop(snapshotId);
-  }
-
-  neededFor(targetSnapshotId: string, baseSnapshotId: string): string | null {
-    return this.#open.rules.neededFor(targetSnapshotId, baseSnapshotId);
-  }
-
-  async beginList(): Promise<null> {
-    return null;
-  }
-
-  async joinChanges(): Promise<void> {}
-
-  async scan(targetSnapshotId: string, baseSnapshotId: string | null): Promise<SnapshotScan> {
-    return this.#open.snapshots.scan(targetSnapshotId, baseSnapshotId);
+  #answered(checked: Promise<void>, timeoutMs: number): Promise<void> {
+    return withTimeout(checked, timeoutMs, (): never => {
+      throw CsiError.failedPrecondition(
+        `pool '${this.pool}' does not answer; check its devices and the kernel log`,
+      );
+    });
   }
 
   get #open(): OpenPool {

@@ -65,7 +65,7 @@ export class ThinCopies {
 
   /** The name of the device to suspend; null: not attached, so nobody is writing. */
   async #deviceOf(source: DeviceRecord): Promise<string | null> {
-    const device = await this.deps.devices.find(source.objectId);
+    const device = await this.deps.devices.device(source.objectId);
     if (device === null) return null;
     if (await isToolAtWork(device.path)) {
       throw CsiError.aborted(

@@ -3,8 +3,11 @@
  * and rows of its ledger. Leaves block devices to volume-devices.ts.
  */
 import { CsiError, errorCode } from '../../../base/errors.js';
-import type { StorageCondition } from '../backend.js';
+import type { FileSystem } from '../../host/file-systems.js';
+import { recognizedFileSystem } from '../../host/superblock.js';
+import type { PoolObjectId, PoolVolumes, StorageCondition } from '../backend.js';
 import { lostSnapshot, lostVolume } from '../lost-objects.js';
+import { snapshotRecord, volumeRecord } from './device-records.js';
 import type { DeviceRecord, NewDevice } from './ledger/ledger.js';
 import type { AsyncLedger } from './ledger/ledger-client.js';
 import type { MetadataReader } from './metadata/metadata-reader.js';
@@ -22,42 +25,24 @@ export interface VolumeDependencies {
   copies: ThinCopies;
 }
 
-export class ThinVolumes {
+export class ThinVolumes implements PoolVolumes {
   constructor(private readonly deps: VolumeDependencies) {}
 
-  /** FAILED_PRECONDITION if the pool has lost it. */
-  async record(volumeId: string): Promise<DeviceRecord> {
-    const record = await this.deps.ledger.device(volumeId);
-    if (record?.kind === 'volume') return record;
-    throw lostVolume(volumeId, this.deps.pool.pool);
-  }
-
-  async create(volumeId: string, sizeBytes: bigint): Promise<void> {
+  async create(
+    volumeId: string,
+    sizeBytes: bigint,
+    source: PoolObjectId | null = null,
+  ): Promise<void> {
     if (await this.#exists(volumeId, sizeBytes)) return;
-    await this.#create(volumeId, sizeBytes, async ({ deviceId }) => `create_thin ${deviceId}`);
-  }
-
-  /** A snapshot's device is never active, so nothing has to be suspended. */
-  async restore(volumeId: string, snapshot: DeviceRecord, sizeBytes: bigint): Promise<void> {
-    if (await this.#exists(volumeId, sizeBytes)) return;
-    assertHolds(volumeId, sizeBytes, snapshot);
-    const message = async ({ deviceId }: DeviceRecord): Promise<string> => {
-      await this.deps.copies.assertTimeLeft(1);
-      return `create_snap ${deviceId} ${snapshot.deviceId}`;
-    };
-    try {
-      await this.#create(volumeId, sizeBytes, message);
-    } catch (thrown) {
-      if (errorCode(thrown) !== 'ENODATA') throw thrown;
-      throw lostSnapshot(snapshot.objectId, this.deps.pool.pool, thrown);
+    if (source === null) {
+      await this.#create(volumeId, sizeBytes, async ({ deviceId }) => `create_thin ${deviceId}`);
+    } else if ('snapshotId' in source) {
+      await this.#restore(volumeId, sizeBytes, source.snapshotId);
+    } else {
+      const record = await this.#record(source.volumeId);
+      assertHolds(volumeId, sizeBytes, record);
+      await this.deps.copies.take([{ source: record, copy: newVolume(volumeId, sizeBytes) }]);
     }
-  }
-
-  async clone(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
-    if (await this.#exists(volumeId, sizeBytes)) return;
-    const source = await this.record(sourceVolumeId);
-    assertHolds(volumeId, sizeBytes, source);
-    await this.deps.copies.take([{ source, copy: newVolume(volumeId, sizeBytes) }]);
   }
 
   async expand(volumeId: string, sizeBytes: bigint): Promise<bigint> {
@@ -65,7 +50,7 @@ export class ThinVolumes {
     // The ledger first: after a kill, the next attach grows the device.
     const grown = await ledger.growVolume(volumeId, sizeBytes);
     if (grown === null) throw lostVolume(volumeId, pool.pool);
-    const device = await devices.grow(await this.record(volumeId));
+    const device = await devices.grow(await this.#record(volumeId));
     return device === null ? grown : device.sizeBytes;
   }
 
@@ -79,7 +64,7 @@ export class ThinVolumes {
 
   /** By the ledger alone: if the pool has lost the device, attaching it fails. */
   async check(volumeId: string, sizeBytes: bigint): Promise<void> {
-    const record = await this.record(volumeId);
+    const record = await this.#record(volumeId);
     if (record.sizeBytes >= sizeBytes) return;
     throw CsiError.failedPrecondition(
       `volume ${volumeId} should have ${sizeBytes} bytes, but the ledger of pool ` +
@@ -96,6 +81,38 @@ export class ThinVolumes {
       return { storedBytes: record.sizeBytes, runsOnRemoved: false };
     }
     return { storedBytes: null, runsOnRemoved: (await devices.find(volumeId)) !== null };
+  }
+
+  /** A snapshot has no device, and only an attached volume has one. */
+  async fileSystemIn(object: PoolObjectId): Promise<FileSystem | null> {
+    const device = 'volumeId' in object ? await this.deps.devices.find(object.volumeId) : null;
+    return device === null ? null : recognizedFileSystem(device.devicePath);
+  }
+
+  thaw(volumeId: string): Promise<void> {
+    return this.deps.devices.resume(volumeId);
+  }
+
+  #record(volumeId: string): Promise<DeviceRecord> {
+    const { ledger, pool } = this.deps;
+    return volumeRecord(ledger, pool.pool, volumeId);
+  }
+
+  /** A snapshot's device is never active, so nothing has to be suspended. */
+  async #restore(volumeId: string, sizeBytes: bigint, snapshotId: string): Promise<void> {
+    const { copies, ledger, pool } = this.deps;
+    const snapshot = await snapshotRecord(ledger, pool.pool, snapshotId);
+    assertHolds(volumeId, sizeBytes, snapshot);
+    const message = async ({ deviceId }: DeviceRecord): Promise<string> => {
+      await copies.assertTimeLeft(1);
+      return `create_snap ${deviceId} ${snapshot.deviceId}`;
+    };
+    try {
+      await this.#create(volumeId, sizeBytes, message);
+    } catch (thrown) {
+      if (errorCode(thrown) !== 'ENODATA') throw thrown;
+      throw lostSnapshot(snapshotId, pool.pool, thrown);
+    }
   }
 
   async #create(

@@ -9,16 +9,17 @@ import type { SerialQueue } from '../../../base/serial-queue.js';
 import { type ReleaseWait, releaseDevice } from '../../host/device-release.js';
 import type { DmDevice } from '../../native/dm-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
-import type { Attachment } from '../backend.js';
+import type { Attachment, Attachments } from '../backend.js';
 import { deviceInUse } from '../loop-release.js';
 import { lostVolume } from '../lost-objects.js';
+import { volumeRecord } from './device-records.js';
 import type { DeviceRecord } from './ledger/ledger.js';
 import type { AsyncLedger } from './ledger/ledger-client.js';
 import { isWritable } from './pool/pool-health.js';
 import { SECTOR_BYTES } from './pool/pool-table.js';
 import type { ThinPool } from './pool/thin-pool.js';
 
-export class VolumeDevices {
+export class VolumeDevices implements Attachments {
   constructor(
     private readonly native: NativeRunner,
     private readonly ledger: AsyncLedger,
@@ -28,7 +29,7 @@ export class VolumeDevices {
   ) {}
 
   /** The volume's device; null: not attached. */
-  async find(volumeId: string): Promise<DmDevice | null> {
+  async device(volumeId: string): Promise<DmDevice | null> {
     const { names } = this.pool;
     const name = names.volume(volumeId);
     const { device } = await this.native.run('dmFind', { name });
@@ -42,14 +43,14 @@ export class VolumeDevices {
     );
   }
 
-  async findAttachment(volumeId: string): Promise<Attachment | null> {
-    const device = await this.find(volumeId);
+  async find(volumeId: string): Promise<Attachment | null> {
+    const device = await this.device(volumeId);
     return device === null ? null : attachment(device);
   }
 
-  async attach(record: DeviceRecord, readOnly: boolean): Promise<Attachment> {
-    const { objectId: volumeId } = record;
-    const found = await this.find(volumeId);
+  async attach(volumeId: string, { readOnly }: { readOnly: boolean }): Promise<Attachment> {
+    const record = await volumeRecord(this.ledger, this.pool.pool, volumeId);
+    const found = await this.device(volumeId);
     if (found !== null) return this.#reattach(record, found, readOnly);
     // Before the device exists: an unclean stop may lose what is written from now on.
     if (!readOnly) await this.ledger.setOpen(volumeId, true);
@@ -67,7 +68,7 @@ export class VolumeDevices {
 
   /** Grows an attached device to the volume's size. The device afterwards; null: not attached. */
   async grow(record: DeviceRecord): Promise<DmDevice | null> {
-    const found = await this.find(record.objectId);
+    const found = await this.device(record.objectId);
     if (found === null || found.sizeBytes >= record.sizeBytes) {
       if (found?.suspended === true) await this.resume(record.objectId);
       return found;
@@ -83,7 +84,6 @@ export class VolumeDevices {
     return device;
   }
 
-  /** As Backend.detach. */
   async detach(volumeId: string, wait?: ReleaseWait): Promise<void> {
     await this.#release(volumeId, wait);
     const record = await this.ledger.device(volumeId);
@@ -97,7 +97,7 @@ export class VolumeDevices {
 
   /** Resumes a device that was left suspended by a kill while a snapshot was taken. */
   async resume(volumeId: string): Promise<void> {
-    const device = await this.find(volumeId);
+    const device = await this.device(volumeId);
     if (device?.suspended === true) await this.native.run('dmResume', { name: device.name });
   }
 
@@ -116,11 +116,11 @@ export class VolumeDevices {
 
   async #release(volumeId: string, wait?: ReleaseWait): Promise<void> {
     const name = this.pool.names.volume(volumeId);
-    await this.find(volumeId);
+    await this.device(volumeId);
     try {
       await releaseDevice(
         () => this.native.run('dmRemove', { name, deferred: false }),
-        async () => (await this.find(volumeId))?.path ?? null,
+        async () => (await this.device(volumeId))?.path ?? null,
         wait,
       );
     } catch (thrown) {

@@ -52,7 +52,7 @@ test('a pool without data space is not cut, and says that space is missing', () 
     pool.kernel.mode = 'out_of_data_space';
     for (const refused of [
       () => process.snapshots.create(membersOf('1', '2')),
-      () => process.volumes.clone('new', 'v1', SIMULATED_SIZE),
+      () => process.volumes.create('new', SIMULATED_SIZE, { volumeId: 'v1' }),
     ]) {
       await rejectsWith(refused(), 'RESOURCE_EXHAUSTED', /no data space left.* add space/);
       assert.deepEqual(pool.assertAgreement(process), ['s0', 'v1', 'v2']);
@@ -73,8 +73,7 @@ test('what the pool does not hold any more is told as lost', () =>
     const forget = (id: string) =>
       pool.kernel.thin.delete(process.ledger.device(id)?.deviceId as number);
     forget('s0');
-    const snapshot = await process.snapshots.record('s0');
-    const restored = process.volumes.restore('new', snapshot, SIMULATED_SIZE);
+    const restored = process.volumes.create('new', SIMULATED_SIZE, { snapshotId: 's0' });
     await rejectsWith(restored, 'FAILED_PRECONDITION', /snapshot s0 is lost/);
     forget('v2');
     const refused = process.snapshots.create(membersOf('1', '2'));
@@ -89,7 +88,7 @@ test('a device that another tool made under the id of a lost snapshot is not tak
     assert.ok(device !== undefined);
     pool.kernel.thin.set(deviceId, { ...device, transactionId: device.transactionId + 1n });
     const lost = /snapshot s0 is lost/;
-    await rejectsWith(process.snapshots.scan('s0', null), 'FAILED_PRECONDITION', lost);
+    await rejectsWith(process.changes.scan('s0', null), 'FAILED_PRECONDITION', lost);
     const checked = process.snapshots.check('s0', SIMULATED_SIZE);
     await rejectsWith(checked, 'FAILED_PRECONDITION', lost);
   }));
@@ -143,19 +142,19 @@ test("a list begins without the pool's queue and beside another tool's metadata 
     const process = pool.start(0);
     pool.kernel.heldRoot = 5n;
     const before = pool.kernel.messages.length;
-    const { source } = await process.snapshots.scan('s0', null);
+    const { source } = await process.changes.scan('s0', null);
     assert.ok(source.kind === 'thin' && source.target.root !== null);
     assert.deepEqual(pool.kernel.messages.slice(before), []);
   }));
 
 test('a list takes a metadata snapshot if the pool commits during each look-up', () =>
   SimulatedPool.use(async (pool, process) => {
-    const { source: quiet } = await process.snapshots.scan('s0', null);
+    const { source: quiet } = await process.changes.scan('s0', null);
     const before = pool.kernel.messages.length;
     pool.kernel.after = (method) => {
       if (method === 'thinDevices') pool.kernel.checksum += 1;
     };
-    assert.deepEqual((await process.snapshots.scan('s0', null)).source, quiet);
+    assert.deepEqual((await process.changes.scan('s0', null)).source, quiet);
     assert.deepEqual(pool.kernel.messages.slice(before), [
       'reserve_metadata_snap',
       'release_metadata_snap',
@@ -169,7 +168,7 @@ test('a list is looked up again if the pool commits during the first look-up', (
     pool.kernel.after = (method) => {
       if (method === 'thinDevices' && ++lookups === 1) pool.kernel.checksum += 1;
     };
-    await process.snapshots.scan('s0', null);
+    await process.changes.scan('s0', null);
     assert.equal(lookups, 2);
     assert.deepEqual(pool.kernel.messages.slice(before), []);
   }));
@@ -179,7 +178,7 @@ const attached = (
   run: (process: SimulatedProcess, kernel: FakeThinKernel, name: string) => Promise<void>,
 ): Promise<void> =>
   SimulatedPool.use(async (pool, process) => {
-    await process.devices.attach(await process.volumes.record('v1'), false);
+    await process.devices.attach('v1', { readOnly: false });
     await run(process, pool.kernel, process.pool.names.volume('v1'));
   });
 
@@ -215,7 +214,7 @@ test('a device does not grow while writers of its pool wait for space, and has i
     );
     assert.equal(kernel.active.get(name)?.sizeBytes, SIMULATED_SIZE);
     kernel.mode = 'rw';
-    await devices.attach(await volumes.record('v1'), false);
+    await devices.attach('v1', { readOnly: false });
     assert.equal(kernel.active.get(name)?.sizeBytes, 2n * SIMULATED_SIZE);
   }));
 
@@ -237,7 +236,7 @@ test('the check of the node ends although no thread answers, and asks once', asy
   const options = { pool: 'p', directory: '/nowhere', devices: null, embeddedPoolBytes: null };
   const backend = new ThinBackend({ run } as unknown as NativeRunner, options as never);
   const refused = () =>
-    rejectsWith(backend.checkNode(), 'FAILED_PRECONDITION', /pool 'p' does not answer/);
+    rejectsWith(backend.check(), 'FAILED_PRECONDITION', /pool 'p' does not answer/);
   await Promise.all([refused(), refused()]);
   assert.deepEqual(asked, ['dmVersion']);
 });

@@ -33,16 +33,22 @@ const CREATIONS: readonly Change[] = [
   CREATION,
   [
     'restoring a snapshot',
-    async ({ volumes, snapshots }) =>
-      volumes.restore('new', await snapshots.record('s0'), SIMULATED_SIZE),
+    ({ volumes }) => volumes.create('new', SIMULATED_SIZE, { snapshotId: 's0' }),
     'new,s0,v1,v2',
   ],
-  ['cloning a volume', ({ volumes }) => volumes.clone('new', 'v2', SIMULATED_SIZE), 'new,s0,v1,v2'],
+  [
+    'cloning a volume',
+    ({ volumes }) => volumes.create('new', SIMULATED_SIZE, { volumeId: 'v2' }),
+    'new,s0,v1,v2',
+  ],
   [
     'cutting two volumes',
-    async ({ snapshots, ledger }) => {
+    async ({ volumes, snapshots, ledger }) => {
       // As the layer above does: what an earlier try has left is taken back first.
-      if (ledger.device('s1') !== null) await snapshots.abandon(membersOf('1', '2'));
+      if (ledger.device('s1') !== null) {
+        for (const { volumeId } of membersOf('1', '2')) await volumes.thaw(volumeId);
+        for (const { snapshotId } of membersOf('1', '2')) await snapshots.delete(snapshotId);
+      }
       await snapshots.create(membersOf('1', '2'));
     },
     's0,s1,s2,v1,v2',
@@ -179,7 +185,7 @@ test('no snapshot is made when the pool cannot count it', () =>
     );
     await process.snapshots.create(membersOf('1'));
     await rejectsWith(
-      process.volumes.clone('new', 'v1', SIMULATED_SIZE),
+      process.volumes.create('new', SIMULATED_SIZE, { volumeId: 'v1' }),
       'FAILED_PRECONDITION',
       /no more can be created/,
     );

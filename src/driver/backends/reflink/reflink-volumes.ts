@@ -1,0 +1,80 @@
+/**
+ * The volumes of a reflink pool: their files, the space that these will take, and the marks of what users have written
+ * to. Leaves devices to volume-files.ts.
+ */
+import type { FileSystem } from '../../host/file-systems.js';
+import { recognizedFileSystem } from '../../host/superblock.js';
+import type { PoolObjectId, PoolVolumes, StorageCondition } from '../backend.js';
+import type { InitializedMarks } from './initialized-marks.js';
+import type { PoolDirectory } from './pool-directory.js';
+import { statOrNull } from './pool-space.js';
+import type { SnapshotFiles } from './snapshot-files.js';
+import type { SpaceReservations } from './space-reservations.js';
+import type { VolumeFiles } from './volume-files.js';
+
+export interface VolumeParts {
+  directory: PoolDirectory;
+  files: VolumeFiles;
+  snapshots: SnapshotFiles;
+  marks: InitializedMarks;
+  reservations: SpaceReservations;
+}
+
+export class ReflinkVolumes implements PoolVolumes {
+  constructor(private readonly parts: VolumeParts) {}
+
+  create(volumeId: string, sizeBytes: bigint, source: PoolObjectId | null = null): Promise<void> {
+    return this.#reserved(volumeId, sizeBytes, () => this.#make(volumeId, sizeBytes, source));
+  }
+
+  async delete(volumeId: string): Promise<void> {
+    const { files, marks } = this.parts;
+    await files.delete(volumeId);
+    await marks.remove(volumeId);
+  }
+
+  expand(volumeId: string, sizeBytes: bigint): Promise<bigint> {
+    const { files } = this.parts;
+    return this.#reserved(volumeId, sizeBytes, () => files.expand(volumeId, sizeBytes));
+  }
+
+  check(volumeId: string, sizeBytes: bigint): Promise<void> {
+    return this.parts.files.check(volumeId, sizeBytes);
+  }
+
+  condition(volumeId: string): Promise<StorageCondition> {
+    return this.parts.files.condition(volumeId);
+  }
+
+  fileSystemIn(object: PoolObjectId): Promise<FileSystem | null> {
+    return this.parts.directory.use(({ layout }) =>
+      recognizedFileSystem(
+        'volumeId' in object ? layout.volume(object.volumeId) : layout.snapshot(object.snapshotId),
+      ),
+    );
+  }
+
+  thaw(volumeId: string): Promise<void> {
+    return this.parts.files.thaw(volumeId);
+  }
+
+  async #make(volumeId: string, sizeBytes: bigint, source: PoolObjectId | null): Promise<void> {
+    const { files, snapshots } = this.parts;
+    if (source === null) return files.create(volumeId, sizeBytes);
+    if ('volumeId' in source) return files.clone(volumeId, source.volumeId, sizeBytes);
+    const { snapshotId } = source;
+    try {
+      await files.restore(volumeId, snapshotId, sizeBytes);
+    } catch (thrown) {
+      throw snapshots.explain(snapshotId, thrown);
+    }
+  }
+
+  /** Reserves what the volume's file will grow by, while `make` creates or grows it. */
+  async #reserved<T>(volumeId: string, sizeBytes: bigint, make: () => Promise<T>): Promise<T> {
+    const { directory, reservations } = this.parts;
+    const known = await directory.use(({ layout }) => statOrNull(layout.volume(volumeId)));
+    const more = sizeBytes - (known?.size ?? 0n);
+    return more > 0n ? reservations.run(more, make) : make();
+  }
+}
