@@ -167,7 +167,7 @@ test('a name taken by a volume with another source, or none, is ALREADY_EXISTS',
 test('DV6: a deletion that failed half way is completed by the repeated call', async () => {
   const volume = await orchestrator.create('half way');
   const backend = running.backend();
-  const remove = backend.volumes.delete.bind(backend);
+  const remove = backend.volumes.delete.bind(backend.volumes);
   backend.volumes.delete = async (volumeId) => {
     await remove(volumeId);
     throw CsiError.internal('the disk is away');

@@ -18,7 +18,9 @@ export interface DeviceNumber {
 
 /** Null for a device that is gone, or of neither kind. */
 export async function deviceLabel(device: DeviceNumber): Promise<string | null> {
-  return (await attribute(device, 'loop/backing_file')) ?? (await attribute(device, 'dm/name'));
+  const labels = ['loop/backing_file', 'dm/name'];
+  const [file, name] = await Promise.all(labels.map((label) => attribute(device, label)));
+  return file ?? name ?? null;
 }
 
 /** Whether the kernel refuses to open the device for writing. */

@@ -163,7 +163,7 @@ export interface PoolVolumes {
   expand(volumeId: string, sizeBytes: bigint): Promise<bigint>;
   /**
    * FAILED_PRECONDITION unless the pool holds the volume with at least this size. Cheap; called before the
-   * volume is copied, or published to anybody.
+   * volume is copied.
    */
   check(volumeId: string, sizeBytes: bigint): Promise<void>;
   /** FAILED_PRECONDITION if the pool cannot be reached. */
@@ -197,10 +197,19 @@ export interface PoolSnapshots {
   check(snapshotId: string, sizeBytes: bigint): Promise<void>;
 }
 
+export interface AttachOptions {
+  readOnly: boolean;
+  /** Left out: whatever size the volume has. */
+  atLeastBytes?: bigint;
+}
+
 /** Volumes as block devices of this node. */
 export interface Attachments {
-  /** Returns the existing device if it is attached the same way. */
-  attach(volumeId: string, options: { readOnly: boolean }): Promise<Attachment>;
+  /**
+   * Returns the existing device if it is attached the same way. A new one with `readOnly` false accepts writes, whatever
+   * its number was set to before. FAILED_PRECONDITION as PoolVolumes.check.
+   */
+  attach(volumeId: string, options: AttachOptions): Promise<Attachment>;
   /**
    * Succeeds if it is not attached. FAILED_PRECONDITION, with the holders' names, if the device is still in
    * use after the time that `wait` allows, or a few seconds.

@@ -63,20 +63,22 @@ async function changesFor(
 ): Promise<Change[]> {
   const { rdev } = await stat(devicePath);
   const directory = `/sys/dev/block/${majorOf(rdev)}:${minorOf(rdev)}`;
-  const changes = [
-    await readAhead(directory, settings.readAheadKiB),
-    await scheduler(directory, settings.ioScheduler),
-    await directIo(native, devicePath, directory, settings.loopDirectIo),
-  ];
+  const changes = await Promise.all([
+    readAhead(directory, settings.readAheadKiB),
+    scheduler(directory, settings.ioScheduler),
+    directIo(native, devicePath, directory, settings.loopDirectIo),
+  ]);
   return changes.filter((change) => change !== null);
 }
 
 /** By default what the kernel gives a new device: twice its best transfer size, 128 KiB at least. */
 async function readAhead(directory: string, asked: number | null): Promise<Change | null> {
   const path = `${directory}/queue/read_ahead_kb`;
-  const before = await attribute(path);
-  const best = Number(await attribute(`${directory}/queue/optimal_io_size`));
-  const wanted = String(asked ?? Math.max(DEFAULT_READ_AHEAD_KIB, (2 * best) / 1024));
+  const [before, best] = await Promise.all([
+    attribute(path),
+    attribute(`${directory}/queue/optimal_io_size`),
+  ]);
+  const wanted = String(asked ?? Math.max(DEFAULT_READ_AHEAD_KIB, (2 * Number(best)) / 1024));
   return textChange(`readAheadKiB ${wanted}`, asked !== null, { path, before, wanted });
 }
 

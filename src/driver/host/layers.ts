@@ -8,7 +8,7 @@
 import { CsiError, SystemError } from '../../base/errors.js';
 import { type MountEntry, mountsAt, readMountInfo } from '../../base/system/mountinfo.js';
 import type { NativeRunner } from '../native/pool.js';
-import { assertEmpty, assertNoLink, assertTargetFits, type TargetType } from './target.js';
+import { assertEmpty, assertTargetFits, type TargetType } from './target.js';
 
 export interface Bind extends LayerFlags {
   source: string;
@@ -146,7 +146,6 @@ export async function makeTarget(
 
 /** Removes an empty directory or file that nothing is mounted on. Absent: done. Anything else is left and refused. */
 export async function removeTarget(native: NativeRunner, path: string): Promise<void> {
-  await assertNoLink(path);
   if ((await assertEmpty(path)) === null) return;
   await refusing(`${path} cannot be removed`, () => native.run('removeTarget', { path }));
 }

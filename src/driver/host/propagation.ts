@@ -43,6 +43,7 @@ export async function hiddenMountReason(
   if (mode === 'off') return null;
   const parent = mountContaining(mounts, dirname(path));
   if (parent === null) return null;
+  if (mode === 'auto' && (await sharesMachinesMounts())) return null;
   const around = mode === 'auto' ? await surroundings() : null;
   if (!isHidden(parent, mounts, around)) return null;
   return parent.peerGroup === null
@@ -69,6 +70,15 @@ export function isHidden(
   // A service with a mount namespace of its own, or a container with the machine's processes. systemd makes
   // its services' mounts slaves of the machine's, and then shared among themselves.
   return !initMounts.some(({ peerGroup }) => peerGroup !== null && peerGroup === parent.peerGroup);
+}
+
+/** Whether this process is in the mount namespace of the machine's process 1; false also if that cannot be seen. */
+async function sharesMachinesMounts(): Promise<boolean> {
+  const namespaces = ['self/ns/pid', '1/ns/mnt', 'self/ns/mnt'];
+  const [pid, theirs, ours] = await Promise.all(
+    namespaces.map((each) => readlink(`/proc/${each}`).catch(() => each)),
+  );
+  return pid === INITIAL_PID_NAMESPACE && theirs === ours;
 }
 
 async function surroundings(): Promise<Surroundings> {

@@ -39,11 +39,17 @@ export async function entryAt(path: string): Promise<Stats | null> {
  */
 export async function assertNoLink(path: string): Promise<void> {
   try {
-    if ((await entryAt(path))?.isSymbolicLink() !== true) return;
+    await plainEntryAt(path);
   } catch (thrown) {
-    if (mountsAt(await readMountInfo(), path).length > 0) return;
-    throw thrown;
+    if (thrown instanceof CsiError || mountsAt(await readMountInfo(), path).length === 0)
+      throw thrown;
   }
+}
+
+/** What is at the path; null if nothing. FAILED_PRECONDITION if it is a symbolic link. */
+export async function plainEntryAt(path: string): Promise<Stats | null> {
+  const found = await entryAt(path);
+  if (found?.isSymbolicLink() !== true) return found;
   throw CsiError.failedPrecondition(
     `${path} is a symbolic link; remove it: mounts are made on real directories and files only`,
   );
@@ -51,8 +57,7 @@ export async function assertNoLink(path: string): Promise<void> {
 
 /** FAILED_PRECONDITION if something is there that makeTarget would not take. Returns whether there is one to take. */
 export async function assertTargetFits(path: string, type: TargetType): Promise<boolean> {
-  await assertNoLink(path);
-  const found = await entryAt(path);
+  const found = await plainEntryAt(path);
   if (found === null) return false;
   const fits = type === 'directory' ? found.isDirectory() : found.isFile();
   if (!fits) throw CsiError.failedPrecondition(`${path} exists and is not a ${type}; remove it`);
@@ -64,7 +69,7 @@ export async function assertTargetFits(path: string, type: TargetType): Promise<
 
 /** FAILED_PRECONDITION if the path holds anything but an empty directory or file. Returns what it holds. */
 export async function assertEmpty(path: string): Promise<Stats | null> {
-  const found = await entryAt(path);
+  const found = await plainEntryAt(path);
   if (found === null || (await isEmpty(path, found))) return found;
   throw CsiError.failedPrecondition(
     `${path} is neither a mount point nor an empty directory or file; it was left as it is: inspect it and move it away`,

@@ -71,14 +71,14 @@ export async function resolveUsable(
   current?: readonly MountEntry[],
 ): Promise<string | null> {
   const { stateDirectory, pools, socketPath } = config;
-  const trees = [stateDirectory, ...pools.map(({ directory }) => directory)];
-  const protection = {
-    trees: await withResolved(trees),
-    directories: await withResolved([dirname(socketPath)]),
-  };
-  const [resolved, mounts] = await Promise.all([kernelPath(path), current ?? readMountInfo()]);
+  const [resolved, mounts, trees, directories] = await Promise.all([
+    kernelPath(path),
+    current ?? readMountInfo(),
+    withResolved([stateDirectory, ...pools.map(({ directory }) => directory)]),
+    withResolved([dirname(socketPath)]),
+  ]);
   const reason =
-    protectedReason(path, resolved, protection, mounts) ??
+    protectedReason(path, resolved, { trees, directories }, mounts) ??
     (resolved === null ? null : await volumeAround(mounts, resolved));
   if (reason === null) return resolved;
   throw CsiError.invalidArgument(

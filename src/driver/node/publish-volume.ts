@@ -28,7 +28,7 @@ import {
   blockDeviceAt,
   foreignMount,
   isReaderOnly,
-  livePublications,
+  liveAmong,
   NOTHING,
   type Occupant,
   occupantAt,
@@ -211,7 +211,8 @@ function exceeds(
  */
 async function assertNotElsewhere(deps: NodeDependencies, publishing: Publishing): Promise<void> {
   const { view, request } = publishing;
-  const live = await livePublications(deps, view);
+  const recorded = await deps.catalogue.publications(request.volumeId);
+  const live = await liveAmong(view, recorded);
   for (const elsewhere of live) {
     const reason = conflict(elsewhere, request);
     if (reason === null) continue;
@@ -220,7 +221,7 @@ async function assertNotElsewhere(deps: NodeDependencies, publishing: Publishing
     );
   }
   const paths = [request, ...live].map(({ targetPath }) => targetPath);
-  for (const record of await deps.catalogue.publications(request.volumeId)) {
+  for (const record of recorded) {
     if (!paths.includes(record.targetPath)) await forget(deps, record);
   }
 }

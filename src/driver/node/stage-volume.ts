@@ -19,7 +19,7 @@ import { isToolAtWork } from '../host/device-holders.js';
 import { isFileSystem } from '../host/file-systems.js';
 import { bindLayer, makeTarget } from '../host/layers.js';
 import { topMount } from '../host/mounter.js';
-import { assertNoLink, entryAt } from '../host/target.js';
+import { plainEntryAt } from '../host/target.js';
 import {
   foreignMount,
   isReaderOnly,
@@ -74,9 +74,7 @@ export async function stageVolume(
     if (capability.accessType === 'block') {
       await stageDevice(deps, volume, attachment, directory);
     } else {
-      // A new device has a number that another file system may have been mounted from.
-      const isUnchanged = view.attachment !== null && !isReleased && !found;
-      const mounts = isUnchanged ? view.mounts : await readMountInfo();
+      const mounts = isReleased || found ? await readMountInfo() : view.mounts;
       const staging = { volume, attachment, capability, directory, context };
       await stageFileSystem(deps, staging, mounts);
     }
@@ -141,8 +139,7 @@ async function stagingDirectory({
   stagingPath: path,
   resolvedPath: directory,
 }: StagingRecord): Promise<string> {
-  if (directory !== null) await assertNoLink(directory);
-  const found = directory === null ? null : await entryAt(directory);
+  const found = directory === null ? null : await plainEntryAt(directory);
   if (directory === null || found === null) {
     throw CsiError.failedPrecondition(
       `staging_target_path ${path} does not exist; the caller has to create it`,
@@ -212,13 +209,15 @@ function assertCompatible(view: VolumeView, capability: VolumeCapability): void 
   );
 }
 
-/** An earlier read-only publication that was killed may have left the device, or its number, read-only. */
+/** An earlier read-only publication that was killed may have left the device read-only. */
 async function attachWritable(deps: NodeDependencies, view: VolumeView): Promise<Attachment> {
   const { pool, sizeBytes, volumeId } = view.volume;
-  const backend = deps.backendOf(pool);
-  await backend.volumes.check(volumeId, sizeBytes);
-  const attachment = await backend.attachments.attach(volumeId, { readOnly: false });
-  if ((await livePublications(deps, view)).length === 0) {
+  const { attachments } = deps.backendOf(pool);
+  const attachment = await attachments.attach(volumeId, {
+    readOnly: false,
+    atLeastBytes: sizeBytes,
+  });
+  if (view.attachment !== null && (await livePublications(deps, view)).length === 0) {
     const { devicePath } = attachment;
     await deps.native.run('setDeviceReadOnly', { devicePath, readOnly: false });
   }

@@ -47,7 +47,7 @@ export async function releasePublication(
   const view = { ...before, mounts };
   if (record !== null && !wasMounted) await assertNotMoved(deps, view, record);
   await clearTarget(deps, place, { wasMounted, keepsTarget });
-  await restoreDevice(deps, view, path, record?.podUid ?? null);
+  await restoreDevice(deps, view, path, record);
   if (record !== null) await deps.catalogue.removePublication(path);
 }
 
@@ -132,9 +132,12 @@ async function restoreDevice(
   deps: NodeDependencies,
   view: VolumeView,
   targetPath: string,
-  podUid: string | null,
+  record: PublicationRecord | null,
 ): Promise<void> {
-  if (view.attachment === null) return;
+  const podUid = record?.podUid ?? null;
+  // Only a raw device is ever set to read-only, and only pods have limits.
+  const isPlain = podUid === null && record?.capability.accessType === 'mount';
+  if (view.attachment === null || isPlain) return;
   const others = (await livePublications(deps, view)).filter(
     (record) => record.targetPath !== targetPath,
   );

@@ -192,16 +192,14 @@ async function isFree(
   );
 }
 
-/** Another user gets the number of a loop device next: it must be neither read-only nor keep our settings. */
+/** Another user gets the number of a loop device next: it must not keep our settings. */
 async function detach(
   deps: NodeDependencies,
   view: VolumeView,
   context?: CallContext,
 ): Promise<void> {
   if (view.attachment !== null) {
-    const { devicePath } = view.attachment;
-    await deps.native.run('setDeviceReadOnly', { devicePath, readOnly: false });
-    await resetDevice(deps, devicePath);
+    await resetDevice(deps, view.attachment.devicePath);
   }
   const wait = context === undefined ? undefined : releaseWait(context);
   await deps.backendOf(view.volume.pool).attachments.detach(view.volume.volumeId, wait);

@@ -202,8 +202,15 @@ export async function livePublications(
   { catalogue }: { catalogue: AsyncCatalogue },
   view: VolumeView,
 ): Promise<PublicationRecord[]> {
+  return liveAmong(view, await catalogue.publications(view.volume.volumeId));
+}
+
+export async function liveAmong(
+  view: VolumeView,
+  recorded: readonly PublicationRecord[],
+): Promise<PublicationRecord[]> {
   const live: PublicationRecord[] = [];
-  for (const record of await catalogue.publications(view.volume.volumeId)) {
+  for (const record of recorded) {
     const path = record.resolvedPath ?? (await kernelPath(record.targetPath));
     if (path === null) continue;
     if (await isUsedAt(view, path)) live.push(record);

@@ -74,7 +74,7 @@ test('GA6: volumes of two pools cannot be snapshotted together', async () => {
 
 test('GA7, GA8: a failed creation keeps its code and leaves neither rows nor storage', async () => {
   const { backend } = managers;
-  const cut = backend.snapshots.create.bind(backend);
+  const cut = backend.snapshots.create.bind(backend.snapshots);
   backend.snapshots.create = async (members) => {
     await cut(members);
     throw CsiError.resourceExhausted('the pool is full');
@@ -85,7 +85,7 @@ test('GA7, GA8: a failed creation keeps its code and leaves neither rows nor sto
 
 test('GA8: what a creation and its failed rollback have left is removed by the next call, and by the next start', async (t) => {
   const { backend, catalogue, deps } = managers;
-  const cut = backend.snapshots.create.bind(backend);
+  const cut = backend.snapshots.create.bind(backend.snapshots);
   const fail = async () => {
     t.mock.method(backend.snapshots, 'create', async (members: SnapshotMember[]) => {
       await cut(members.slice(0, 1));
@@ -152,7 +152,7 @@ test('GD5: a deletion that failed part way is completed by the next call; until 
   const group = await managers.groups.create(request());
   const { groupSnapshotId } = group.group;
   const { backend } = managers;
-  const remove = backend.snapshots.delete.bind(backend);
+  const remove = backend.snapshots.delete.bind(backend.snapshots);
   backend.snapshots.delete = async (snapshotId) => {
     if (snapshotId === memberIds(group)[1]) throw CsiError.internal('the disk is away');
     await remove(snapshotId);

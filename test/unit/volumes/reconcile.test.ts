@@ -175,7 +175,7 @@ test('a pool that comes later is reconciled alone: what is being created in the 
 test('an unfinished object that cannot be settled does not prevent the others from being settled', async () => {
   const stuck = await volume({ state: 'creating' });
   const half = await volume({ state: 'creating' });
-  const deleteVolume = backend.volumes.delete.bind(backend);
+  const deleteVolume = backend.volumes.delete.bind(backend.volumes);
   backend.volumes.delete = async (volumeId) => {
     if (volumeId === stuck.volumeId) throw CsiError.failedPrecondition('held by somebody');
     await deleteVolume(volumeId);

@@ -187,7 +187,7 @@ test('members of a deleted group are retained as single snapshots are', async ()
     parameters: {},
   });
   const ids = members.map(({ snapshotId }) => snapshotId);
-  const remove = its.backend.snapshots.delete.bind(its.backend);
+  const remove = its.backend.snapshots.delete.bind(its.backend.snapshots);
   its.backend.snapshots.delete = async (snapshotId) => {
     if (snapshotId === ids[1]) throw new Error('killed');
     return remove(snapshotId);

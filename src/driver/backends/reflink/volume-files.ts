@@ -11,7 +11,7 @@ import { mountsAt, mountsOfDevice, readMountInfo } from '../../../base/system/mo
 import type { ReleaseWait } from '../../host/device-release.js';
 import type { FileState, LoopDevice } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
-import type { Attachment, Attachments, StorageCondition } from '../backend.js';
+import type { Attachment, Attachments, AttachOptions, StorageCondition } from '../backend.js';
 import { deviceInUse, releaseLoop } from '../loop-release.js';
 import { assertWrites, explainFailedWrite, type PoolFreeSpace } from './freeze-failures.js';
 import type { OpenDirectories } from './open-directories.js';
@@ -77,13 +77,7 @@ export class VolumeFiles implements Attachments {
 
   async check(volumeId: string, sizeBytes: bigint): Promise<void> {
     const state = await this.directory.use((opened) => this.#state(opened, volumeId));
-    if (state === null) throw this.#lost(volumeId, undefined);
-    if (state.regular && state.sizeBytes >= sizeBytes) return;
-    const found = state.regular ? `has ${state.sizeBytes} bytes` : 'is not a regular file';
-    throw CsiError.failedPrecondition(
-      `volume ${volumeId} should have ${sizeBytes} bytes, and its file ${this.path(volumeId)} in pool ` +
-        `'${this.pool}' ${found}: another program changed it; restore it from a snapshot or a backup`,
-    );
+    this.#assertWhole(volumeId, state, sizeBytes);
   }
 
   async expand(volumeId: string, sizeBytes: bigint): Promise<bigint> {
@@ -112,10 +106,13 @@ export class VolumeFiles implements Attachments {
     });
   }
 
-  async attach(volumeId: string, { readOnly }: { readOnly: boolean }): Promise<Attachment> {
+  async attach(
+    volumeId: string,
+    { readOnly, atLeastBytes = 0n }: AttachOptions,
+  ): Promise<Attachment> {
     try {
       return await this.directory.use(async (opened) => {
-        await this.#state(opened, volumeId);
+        this.#assertWhole(volumeId, await this.#state(opened, volumeId), atLeastBytes);
         const backingPath = opened.layout.volume(volumeId);
         const request = { backingPath, readOnly, label: volumeId };
         return attachment((await this.native.run('loopAttach', request)).device);
@@ -227,6 +224,16 @@ export class VolumeFiles implements Attachments {
     } catch (thrown) {
       throw deviceInUse(volumeId, thrown) ?? thrown;
     }
+  }
+
+  #assertWhole(volumeId: string, state: FileState | null, sizeBytes: bigint): void {
+    if (state === null) throw this.#lost(volumeId, undefined);
+    if (state.regular && state.sizeBytes >= sizeBytes) return;
+    const found = state.regular ? `has ${state.sizeBytes} bytes` : 'is not a regular file';
+    throw CsiError.failedPrecondition(
+      `volume ${volumeId} should have ${sizeBytes} bytes, and its file ${this.path(volumeId)} in pool ` +
+        `'${this.pool}' ${found}: another program changed it; restore it from a snapshot or a backup`,
+    );
   }
 
   /** Null if there is no file. FAILED_PRECONDITION if the path leads out of the pool's file system. */

@@ -1,4 +1,5 @@
 /** What the ledger and the metadata of a thin pool say of one volume or snapshot. */
+import { CsiError } from '../../../base/errors.js';
 import type { ThinDeviceRef } from '../../native/thin-addon.js';
 import { lostSnapshot, lostVolume } from '../lost-objects.js';
 import type { DeviceRecord } from './ledger/ledger.js';
@@ -20,6 +21,15 @@ export async function volumeRecord(
   const record = await ledger.device(volumeId);
   if (record?.kind === 'volume') return record;
   throw lostVolume(volumeId, pool);
+}
+
+/** FAILED_PRECONDITION if the volume is smaller. By the ledger alone: if the pool has lost the device, attaching it fails. */
+export function assertWhole(record: DeviceRecord, pool: string, sizeBytes: bigint): void {
+  if (record.sizeBytes >= sizeBytes) return;
+  throw CsiError.failedPrecondition(
+    `volume ${record.objectId} should have ${sizeBytes} bytes, but the ledger of pool ` +
+      `'${pool}' has ${record.sizeBytes}; restore catalogue and ledger from the same point in time`,
+  );
 }
 
 /** As volumeRecord. */

@@ -7,7 +7,7 @@ import type { FileSystem } from '../../host/file-systems.js';
 import { recognizedFileSystem } from '../../host/superblock.js';
 import type { PoolObjectId, PoolVolumes, StorageCondition } from '../backend.js';
 import { lostSnapshot, lostVolume } from '../lost-objects.js';
-import { snapshotRecord, volumeRecord } from './device-records.js';
+import { assertWhole, snapshotRecord, volumeRecord } from './device-records.js';
 import type { DeviceRecord, NewDevice } from './ledger/ledger.js';
 import type { AsyncLedger } from './ledger/ledger-client.js';
 import type { MetadataReader } from './metadata/metadata-reader.js';
@@ -62,14 +62,8 @@ export class ThinVolumes implements PoolVolumes {
     await ledger.unmarkInitialized(volumeId);
   }
 
-  /** By the ledger alone: if the pool has lost the device, attaching it fails. */
   async check(volumeId: string, sizeBytes: bigint): Promise<void> {
-    const record = await this.#record(volumeId);
-    if (record.sizeBytes >= sizeBytes) return;
-    throw CsiError.failedPrecondition(
-      `volume ${volumeId} should have ${sizeBytes} bytes, but the ledger of pool ` +
-        `'${this.deps.pool.pool}' has ${record.sizeBytes}; restore catalogue and ledger from the same point in time`,
-    );
+    assertWhole(await this.#record(volumeId), this.deps.pool.pool, sizeBytes);
   }
 
   async condition(volumeId: string): Promise<StorageCondition> {

@@ -9,10 +9,10 @@ import type { SerialQueue } from '../../../base/serial-queue.js';
 import { type ReleaseWait, releaseDevice } from '../../host/device-release.js';
 import type { DmDevice } from '../../native/dm-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
-import type { Attachment, Attachments } from '../backend.js';
+import type { Attachment, Attachments, AttachOptions } from '../backend.js';
 import { deviceInUse } from '../loop-release.js';
 import { lostVolume } from '../lost-objects.js';
-import { volumeRecord } from './device-records.js';
+import { assertWhole, volumeRecord } from './device-records.js';
 import type { DeviceRecord } from './ledger/ledger.js';
 import type { AsyncLedger } from './ledger/ledger-client.js';
 import { isWritable } from './pool/pool-health.js';
@@ -48,8 +48,12 @@ export class VolumeDevices implements Attachments {
     return device === null ? null : attachment(device);
   }
 
-  async attach(volumeId: string, { readOnly }: { readOnly: boolean }): Promise<Attachment> {
+  async attach(
+    volumeId: string,
+    { readOnly, atLeastBytes = 0n }: AttachOptions,
+  ): Promise<Attachment> {
     const record = await volumeRecord(this.ledger, this.pool.pool, volumeId);
+    assertWhole(record, this.pool.pool, atLeastBytes);
     const found = await this.device(volumeId);
     if (found !== null) return this.#reattach(record, found, readOnly);
     // Before the device exists: an unclean stop may lose what is written from now on.
