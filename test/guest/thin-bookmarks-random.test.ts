@@ -147,8 +147,10 @@ class RandomLife {
 
   /** Kept, but for a few; the list from a base that is never written is the same before and after. */
   async #delete(): Promise<void> {
-    const base = this.#anyLive();
-    if (base === null) return;
+    const any = this.#anyLive();
+    if (any === null) return;
+    // Of the newest one a bookmark is kept, which is completed later or not; of any other a list.
+    const base = this.random.below(3) === 0 ? this.#newest(any) : any;
     const target = this.#next(base);
     const before = target === undefined ? null : await this.pool.soundDelta(base, target);
     this.live.delete(base);
@@ -157,8 +159,7 @@ class RandomLife {
       await this.pool.backend.snapshots.delete(base.id);
       return;
     }
-    // As a list if there is a next one, or as a bookmark as well, which is then completed or not.
-    await this.pool.keepAndDelete(base, this.random.below(3) === 0 ? undefined : target);
+    await this.pool.keepAndDelete(base, target);
     if (target === undefined || before === null) return;
     const after = await this.pool.soundDelta(base, target);
     assert.deepEqual(after.ranges, before.ranges, 'a kept base says what the living one said');
@@ -186,6 +187,12 @@ class RandomLife {
     return this.snapshots
       .slice(this.snapshots.indexOf(base) + 1)
       .find((cut) => this.live.has(cut) && cut.volumeId === base.volumeId);
+  }
+
+  /** The last one of its volume that exists. */
+  #newest(cut: ThinSnapshot): ThinSnapshot {
+    const next = this.#next(cut);
+    return next === undefined ? cut : this.#newest(next);
   }
 
   async #copy(): Promise<void> {

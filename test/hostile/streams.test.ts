@@ -101,7 +101,8 @@ async function start(
   const locks = new OperationLocks();
   const volume = volumeRecord();
   const pattern = { kind: 'pattern', extentBytes: 4096n, strideBytes: 8192n } as const;
-  const changes: Pick<SnapshotChanges, 'scan'> = {
+  const changes: Pick<SnapshotChanges, 'scan' | 'neededFor'> = {
+    neededFor: () => null,
     scan: async () =>
       directScan({ ...pattern, sizeBytes: SIZE_BYTES }, { targetBytes: SIZE_BYTES }),
   };

@@ -64,6 +64,7 @@ class DatabaseThread {
       minThreads: 1,
       maxThreads: 1,
       idleTimeout: NEVER_MS,
+      recordTiming: false,
       workerData: { file } satisfies DatabaseFile,
     });
     // A thread that fails to close emits 'error', which ends the process if nothing listens.

@@ -38,7 +38,8 @@ export async function serveScans(
   const endpoint = givenEndpoint();
   const filler = new NativePool(SCAN_THREADS);
   await filler.warm();
-  const changes: Pick<SnapshotChanges, 'scan'> = {
+  const changes: Pick<SnapshotChanges, 'scan' | 'neededFor'> = {
+    neededFor: () => null,
     scan: async (targetId, baseId) =>
       directScan(await sourceOf(targetId, baseId), { targetBytes: snapshotOf(targetId).sizeBytes }),
   };

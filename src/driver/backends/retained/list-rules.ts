@@ -95,12 +95,10 @@ export class ListRules implements PoolBases {
     }
   }
 
-  /** After the snapshot was removed: what leads to it from those that exist is of no use any more. */
+  /** After the snapshot was removed. */
   async removed(snapshotId: string): Promise<void> {
     const graph = this.#graph;
-    for (const list of graph.to(snapshotId)) {
-      if (!graph.isDeleted(list.baseId)) await this.#remove(list);
-    }
+    await this.#removeUseless(snapshotId);
     if (!graph.isDeleted(snapshotId)) {
       for (const list of graph.from(snapshotId)) await this.#remove(list);
     } else if (graph.held(snapshotId) !== null && graph.from(snapshotId).length > 0) {
@@ -121,6 +119,7 @@ export class ListRules implements PoolBases {
       for (const older of graph.to(snapshotId)) {
         if (await this.#joinWithAll(older, own)) await this.#remove(older);
       }
+      await this.#removeUseless(snapshotId);
       for (const list of own) await this.#remove(list);
       await this.store.forget(snapshotId);
       graph.forget(snapshotId);
@@ -230,6 +229,7 @@ export class ListRules implements PoolBases {
         graph.setFreed(snapshotId);
       } else {
         graph.setLost(snapshotId, await free());
+        await this.#removeUseless(snapshotId);
       }
     });
   }
@@ -274,6 +274,14 @@ export class ListRules implements PoolBases {
     } catch (thrown) {
       if (errorCode(thrown) === 'LIST_INVALID') return false;
       throw thrown;
+    }
+  }
+
+  /** From a snapshot that exists no list is needed to one that does not. */
+  async #removeUseless(goneId: string): Promise<void> {
+    const graph = this.#graph;
+    for (const list of graph.to(goneId)) {
+      if (!graph.isDeleted(list.baseId)) await this.#remove(list);
     }
   }
 

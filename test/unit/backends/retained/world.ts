@@ -6,7 +6,11 @@
 import { pino } from 'pino';
 import { bestEffort } from '../../../../src/base/best-effort.js';
 import { CsiError, StatusCode, SystemError } from '../../../../src/base/errors.js';
-import type { Backend } from '../../../../src/driver/backends/backend.js';
+import type {
+  Backend,
+  PoolSnapshots,
+  SnapshotChanges,
+} from '../../../../src/driver/backends/backend.js';
 import {
   listName,
   parseListName,
@@ -275,21 +279,18 @@ export class Plugin {
 
   #backendOf(): Backend {
     const { rules, store } = this;
-    const backend = {
-      pool: POOL,
-      check: async () => undefined,
-      neededFor: rules.neededFor.bind(rules),
-      retainBase: rules.retain.bind(rules),
-      retainedBases: async (ids?: readonly string[]) => rules.all(ids),
-      pendingBases: () => rules.held,
-      dropBase: rules.drop.bind(rules),
-      joinChanges: rules.bridge.bind(rules),
-      deleteSnapshot: async (id: string) => {
+    const changes: Pick<SnapshotChanges, 'neededFor' | 'join'> = {
+      neededFor: (targetId, baseId) => rules.neededFor(targetId, baseId),
+      join: (snapshotId, nextId) => rules.bridge(snapshotId, nextId),
+    };
+    const snapshots: Pick<PoolSnapshots, 'delete'> = {
+      delete: async (id) => {
         if (store.kind === 'reflink' && rules.needsHeld(id)) return;
         await store.removeSnapshot(id);
         await rules.removed(id);
       },
     };
+    const backend = { pool: POOL, check: async () => undefined, bases: rules, changes, snapshots };
     return backend as unknown as Backend;
   }
 }
