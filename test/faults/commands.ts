@@ -231,7 +231,7 @@ function truthOf(scene: Scene, index: number): string {
 async function verify(scene: Scene, index: number, backups: number): Promise<void> {
   const { signal } = new AbortController();
   const directory = repositoryOf(scene);
-  for (const volume of await new Repository(directory).all()) {
+  for (const volume of await (await Repository.open(directory)).all()) {
     assert.deepEqual(await verifyVolume(volume, { signal }), []);
   }
   const path = join(directory, scene.resident('block').volume.id);

@@ -37,7 +37,7 @@ const IDS: readonly (readonly [RegExp, string])[] = [
   [/(?<=\/)[0-9a-f]{6}(?=\.pid$|$)/g, '<socket>'],
   [/\b7:\d+/g, '<loop>'],
   [/-[A-Za-z0-9]{6}(?= |$)/g, '-<random>'],
-  [/\.[0-9a-f]{16}(?=\.tmp)/g, '.<random>'],
+  [/(?<=\.|\/\.restore-)[0-9a-f]{16}(?=\.(?:tmp|partial))/g, '<random>'],
   [/#\d+ \(deleted\)/g, '<nameless>'],
 ];
 

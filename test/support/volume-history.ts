@@ -109,9 +109,10 @@ export class VolumeHistory {
   private constructor(
     private readonly options: HistoryOptions,
     private readonly volume: HeldVolume,
+    repository: Repository,
   ) {
     this.#driver = new CsiDriver(options.socketPath, new AbortController().signal);
-    this.#repository = new Repository(join(options.directory, 'backups'));
+    this.#repository = repository;
   }
 
   static async begin(options: HistoryOptions): Promise<VolumeHistory> {
@@ -120,7 +121,8 @@ export class VolumeHistory {
     const volume = await orchestrator.create(name, { sizeBytes });
     await orchestrator.bringUp(volume);
     use.prepare(volume.targetPath);
-    return new VolumeHistory(options, volume);
+    const repository = await Repository.open(join(directory, 'backups'), { create: true });
+    return new VolumeHistory(options, volume, repository);
   }
 
   get incrementalBackups(): number {
@@ -182,6 +184,7 @@ export class VolumeHistory {
       snapshotId: point.snapshotId,
       volumeId: null,
       directory: this.#repository.directory,
+      allowShared: false,
       base: 'auto',
       grainBytes: BigInt(this.options.random.pick([512, 4096, 65536])),
       signal: new AbortController().signal,

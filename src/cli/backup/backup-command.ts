@@ -9,11 +9,11 @@ import { CsiDriver } from '../../tools/client/driver.js';
 import { parseGrain } from '../../tools/client/grain.js';
 import { socketPathOf } from '../endpoint.js';
 import { runListCommand } from '../metadata/list-command.js';
-import { complain, print } from '../output.js';
+import { complain, harmless, print } from '../output.js';
 import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { openRuntimeDirectory } from '../runtime-directory.js';
-import { ENDPOINT_HELP } from './shared-options.js';
+import { addAccess, ENDPOINT_HELP } from './shared-options.js';
 import { TransferProgress } from './transfer-progress.js';
 
 interface BackupOptions {
@@ -23,6 +23,7 @@ interface BackupOptions {
   volume?: string;
   endpoint?: string;
   json: boolean;
+  allowShared: boolean;
 }
 
 const DEFAULT_GRAIN = 4096n;
@@ -45,7 +46,8 @@ export function addBackupCommand(program: Command): void {
     )
     .option('--volume <id>', 'volume of the snapshot, for drivers that cannot say it')
     .option('--endpoint <endpoint>', ENDPOINT_HELP)
-    .option('--json', 'print the result as JSON', false)
+    .option('--json', 'print the result as JSON', false);
+  addAccess(command)
     .addHelpText('after', HELP)
     .action(async (snapshotId: string) => {
       const options = command.opts<BackupOptions>();
@@ -91,6 +93,7 @@ async function runBackup(
       snapshotId,
       volumeId: options.volume ?? null,
       directory: options.to,
+      allowShared: options.allowShared,
       base: baseOf(options.base),
       grainBytes: options.grain,
       signal,
@@ -104,7 +107,7 @@ async function runBackup(
     });
     line.end();
     const seconds = (performance.now() - started) / 1000;
-    await print(options.json ? asJson(result, seconds) : asText(result, seconds));
+    await print(options.json ? asJson(result, seconds) : harmless(asText(result, seconds)));
   } finally {
     line.end();
     driver.close();

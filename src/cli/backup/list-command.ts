@@ -3,28 +3,37 @@ import type { Command } from 'commander';
 import { humanSize } from '../../base/human-size.js';
 import { type Backup, Repository, type VolumeBackups } from '../../tools/backup/repository.js';
 import { failureOf } from '../failures.js';
-import { complain, print, runToExitCode } from '../output.js';
+import { complain, harmless, print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
+import { addAccess } from './shared-options.js';
 
 const HELP = `
 Exit codes:
   0  the list was printed, also if some manifests are damaged (see blockdelta verify)
   2  wrong usage
-  4  there is no such directory`;
+  4  there is no such directory
+  5  others can write to the directory`;
+
+interface ListOptions {
+  volume: string;
+  json: boolean;
+  allowShared: boolean;
+}
 
 export function addBackupsCommand(program: Command): void {
-  program
+  const command = program
     .command('backups')
     .description('list the backups in a directory')
     .argument('<directory>', 'the directory of the backups', parsePath)
     .option('--volume <id>', 'list the backups of this volume only', '')
-    .option('--json', 'print JSON', false)
+    .option('--json', 'print JSON', false);
+  addAccess(command)
     .addHelpText('after', HELP)
-    .action(async (directory: string, { volume, json }: { volume: string; json: boolean }) => {
+    .action(async (directory: string, { volume, json, allowShared }: ListOptions) => {
       process.exitCode = await runToExitCode(async () => {
-        const all = await new Repository(directory).all();
+        const all = await (await Repository.open(directory, { allowShared })).all();
         const volumes = all.filter(({ volumeId }) => ['', volumeId].includes(volume));
-        await print(json ? `${JSON.stringify(volumes.map(jsonOf))}\n` : tableOf(volumes));
+        await print(json ? `${JSON.stringify(volumes.map(jsonOf))}\n` : harmless(tableOf(volumes)));
         for (const { problems } of volumes) for (const { found } of problems) complain(found);
       }, failureOf);
     });

@@ -1,18 +1,19 @@
 /** `blockdelta prune`: removes backups that no rule keeps. */
 import { type Command, Option } from 'commander';
-import { CsiError } from '../../base/errors.js';
+import { CsiError, messageOf, StatusCode } from '../../base/errors.js';
 import { type KeepRules, RULE_NAMES } from '../../tools/backup/keep-rules.js';
 import { type PrunePlan, planPrune, prune } from '../../tools/backup/prune.js';
-import { Repository } from '../../tools/backup/repository.js';
+import { Repository, type VolumeBackups } from '../../tools/backup/repository.js';
 import { failureOf } from '../failures.js';
-import { print, runToExitCode } from '../output.js';
+import { harmless, print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
-import { parseCount } from './shared-options.js';
+import { addAccess, parseCount } from './shared-options.js';
 
 interface PruneOptions {
   volume: string;
   dryRun: boolean;
+  allowShared: boolean;
   json: boolean;
   [rule: `keep${string}`]: number | undefined;
 }
@@ -28,7 +29,8 @@ Exit codes:
   1    another failure; every backup that is listed is still complete
   2    wrong usage
   4    there is no such directory
-  5    a manifest is damaged, or a chain is not complete: nothing was removed
+  5    others can write to the directory, or a volume's manifests are damaged or contradict each
+       other, or a chain is not complete: nothing of that volume was removed
   130  stopped by SIGINT or SIGTERM`;
 
 export function addPruneCommand(program: Command): void {
@@ -40,6 +42,7 @@ export function addPruneCommand(program: Command): void {
     .option('--dry-run', 'print what would be done', false)
     .option('--json', 'print JSON', false)
     .addHelpText('after', HELP);
+  addAccess(command);
   for (const rule of RULE_NAMES) {
     const what = rule === 'last' ? 'the newest <count>' : `the newest of <count> ${periodOf(rule)}`;
     command.addOption(new Option(`--keep-${rule} <count>`, `keep ${what}`).argParser(parseCount));
@@ -68,40 +71,56 @@ function rulesIn(options: PruneOptions): KeepRules {
 
 async function pruneAll(
   directory: string,
-  { volume: volumeId, dryRun, json }: PruneOptions,
+  { volume: volumeId, dryRun, json, allowShared }: PruneOptions,
   rules: KeepRules,
   signal: AbortSignal,
 ): Promise<void> {
-  const repository = new Repository(directory);
+  const repository = await Repository.open(directory, { allowShared });
   const all = await repository.all();
   const volumes = all.filter((each) => ['', each.volumeId].includes(volumeId));
   if (volumes.length === 0) throw CsiError.notFound(`${directory} has no backups to prune`);
   let current = '';
   const line = new ProgressLine(() => ({ share: null, text: `pruning ${current}` }));
   const plans: PrunePlan[] = [];
+  const refused: string[] = [];
+  const pruneOne = async (volume: VolumeBackups): Promise<void> => {
+    const seen = planPrune(volume, rules);
+    if (dryRun) {
+      plans.push(seen);
+      return;
+    }
+    const lock = await repository.lock(volume.volumeId);
+    try {
+      refused.push(...lock.problems.map(({ path, found }) => `${path} stays: ${found}`));
+      const plan = planPrune(await repository.backupsOf(volume.volumeId), rules);
+      plans.push(plan);
+      const onBackup = ({ name }: { name: string }): void => {
+        current = name;
+      };
+      await prune(repository, plan, { signal, onBackup });
+    } finally {
+      lock.release();
+    }
+  };
   try {
     for (const volume of volumes) {
-      if (dryRun) {
-        plans.push(planPrune(volume, rules));
-        continue;
-      }
-      const lock = await repository.lock(volume.volumeId);
-      try {
-        const plan = planPrune(await repository.backupsOf(volume.volumeId), rules);
-        plans.push(plan);
-        const onBackup = ({ name }: { name: string }): void => {
-          current = name;
-        };
-        await prune(repository, plan, { signal, onBackup });
-      } finally {
-        lock.release();
-      }
+      await pruneOne(volume).catch((thrown: unknown) => {
+        if (!isRefusal(thrown)) throw thrown;
+        refused.push(messageOf(thrown));
+      });
     }
   } finally {
     line.end();
   }
-  await print(json ? `${JSON.stringify(plans.map(jsonOf))}\n` : plans.map(textOf).join(''));
+  await print(
+    json ? `${JSON.stringify(plans.map(jsonOf))}\n` : harmless(plans.map(textOf).join('')),
+  );
+  if (refused.length > 0) throw CsiError.failedPrecondition(refused.join('\n'));
 }
+
+/** What is wrong in one volume's directory hinders no other volume. */
+const isRefusal = (thrown: unknown): boolean =>
+  thrown instanceof CsiError && thrown.code === StatusCode.FAILED_PRECONDITION;
 
 function jsonOf({ volume, kept, removed, rebased }: PrunePlan): object {
   const ids = (backups: PrunePlan['kept']) => backups.map(({ manifest }) => manifest.snapshot.id);

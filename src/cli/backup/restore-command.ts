@@ -3,7 +3,7 @@ import type { Command } from 'commander';
 import { Repository } from '../../tools/backup/repository.js';
 import {
   assertIntact,
-  isBlockDevice,
+  blockDeviceAt,
   restoreToDevice,
   restoreToFile,
   restoreToVolume,
@@ -12,11 +12,11 @@ import { type ChosenBackup, chooseBackup } from '../../tools/backup/select.js';
 import { CsiDriver } from '../../tools/client/driver.js';
 import { socketPathOf } from '../endpoint.js';
 import { failureOf } from '../failures.js';
-import { print, runToExitCode } from '../output.js';
+import { complain, harmless, print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { openRuntimeDirectory } from '../runtime-directory.js';
-import { addChoice, ENDPOINT_HELP } from './shared-options.js';
+import { addAccess, addChoice, ENDPOINT_HELP } from './shared-options.js';
 import { TransferProgress } from './transfer-progress.js';
 
 interface RestoreCommandOptions {
@@ -25,6 +25,7 @@ interface RestoreCommandOptions {
   snapshot: string;
   endpoint?: string;
   force: boolean;
+  allowShared: boolean;
   json: boolean;
 }
 
@@ -37,7 +38,8 @@ Exit codes:
   1    another failure
   2    wrong usage
   4    there is no such backup
-  5    the backup is damaged or its chain is not complete, or the target cannot take it
+  5    the backup is damaged or its chain is not complete, others can write to its directory,
+       or the target cannot take it
   6    cannot reach the driver
   130  stopped by SIGINT or SIGTERM`;
 
@@ -47,7 +49,7 @@ export function addRestoreCommand(program: Command): void {
     .description('write a backup to a file, a block device or a new volume')
     .argument('<directory>', 'the directory of the backups', parsePath)
     .requiredOption('--to <target>', 'a file, a block device, or volume[:NAME]', parseTarget);
-  addChoice(command)
+  addAccess(addChoice(command))
     .option('--endpoint <endpoint>', `${ENDPOINT_HELP}, for --to volume`)
     .option('--force', 'replace a file that exists', false)
     .option('--json', 'print JSON', false)
@@ -78,7 +80,8 @@ async function restore(
   signal: AbortSignal,
 ): Promise<void> {
   const { snapshot: snapshotId, volume: volumeId } = options;
-  const chosen = await chooseBackup(new Repository(directory), { volumeId, snapshotId });
+  const repository = await Repository.open(directory, { allowShared: options.allowShared });
+  const chosen = await chooseBackup(repository, { volumeId, snapshotId });
   await verified(chosen, signal);
   const { sizeBytes } = chosen.backup.manifest.volume;
   const writing = new TransferProgress('restoring', sizeBytes);
@@ -87,6 +90,8 @@ async function restore(
     writing.done = BigInt(Math.floor(Number(sizeBytes) * share));
   };
   let target = options.to;
+  let isPartial = false;
+  const device = prefix === null ? await blockDeviceAt(target) : null;
   try {
     if (prefix !== null && socketPath !== null) {
       const driver = new CsiDriver(socketPath, signal);
@@ -99,14 +104,20 @@ async function restore(
       } finally {
         driver.close();
       }
-    } else if (await isBlockDevice(target)) {
-      await restoreToDevice(chosen, target, { signal, onProgress });
+    } else if (device !== null) {
+      const onWriting = (): void => {
+        isPartial = true;
+      };
+      await restoreToDevice(chosen, device, { signal, onProgress, onWriting });
+      isPartial = false;
     } else {
       const to = { path: target, replace: options.force };
       await restoreToFile(chosen, to, { signal, onProgress });
     }
   } finally {
     line.end();
+    if (isPartial)
+      complain(`${target} may hold a part of the backup: restore it again before it is used`);
   }
   const { snapshot } = chosen.backup.manifest;
   const images = chosen.chain.length;
@@ -114,7 +125,9 @@ async function restore(
   await print(
     options.json
       ? `${JSON.stringify(result)}\n`
-      : `restored snapshot ${snapshot.id} to ${target}: ${sizeBytes} bytes from ${images} images\n`,
+      : harmless(
+          `restored snapshot ${snapshot.id} to ${target}: ${sizeBytes} bytes from ${images} images\n`,
+        ),
   );
 }
 

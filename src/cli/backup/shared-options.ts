@@ -9,6 +9,11 @@ export function addChoice(command: Command): Command {
     .option('--snapshot <id>', 'the snapshot whose backup is meant (default: the newest)', '');
 }
 
+/** Of every command that opens a directory of backups. */
+export function addAccess(command: Command): Command {
+  return command.option('--allow-shared', 'trust all who can write to the directory', false);
+}
+
 export function parseCount(value: string): number {
   if (/^\d{1,6}$/.test(value)) return Number(value);
   throw new InvalidArgumentError('It must be a whole number.');

@@ -10,11 +10,11 @@ import { describeSnapshot } from '../../tools/client/snapshot-info.js';
 import { compareImages } from '../../tools/nbd/image.js';
 import { socketPathOf } from '../endpoint.js';
 import { failureOf } from '../failures.js';
-import { print, runToExitCode } from '../output.js';
+import { harmless, print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { openRuntimeDirectory } from '../runtime-directory.js';
-import { ENDPOINT_HELP } from './shared-options.js';
+import { addAccess, ENDPOINT_HELP } from './shared-options.js';
 import { TransferProgress } from './transfer-progress.js';
 
 interface VerifyCommandOptions {
@@ -22,6 +22,7 @@ interface VerifyCommandOptions {
   against?: string;
   endpoint?: string;
   json: boolean;
+  allowShared: boolean;
 }
 
 const HELP = `
@@ -30,7 +31,8 @@ Exit codes:
   1    another failure
   2    wrong usage
   4    there is no such directory, backup or snapshot
-  5    something is damaged, missing or different; each line names a file
+  5    something is damaged, missing or different, and each line names a file; or others can
+       write to the directory
   6    cannot reach the driver
   130  stopped by SIGINT or SIGTERM`;
 
@@ -42,7 +44,8 @@ export function addVerifyCommand(program: Command): void {
     .option('--volume <id>', 'examine the backups of this volume only', '')
     .option('--against <snapshot>', 'compare the backup of this snapshot with it, byte by byte')
     .option('--endpoint <endpoint>', `${ENDPOINT_HELP}, for --against`)
-    .option('--json', 'print JSON', false)
+    .option('--json', 'print JSON', false);
+  addAccess(command)
     .addHelpText('after', HELP)
     .action(async (directory: string, options: VerifyCommandOptions) => {
       const { against } = options;
@@ -60,7 +63,7 @@ async function verify(
   socketPath: string | null,
   signal: AbortSignal,
 ): Promise<void> {
-  const repository = new Repository(directory);
+  const repository = await Repository.open(directory, { allowShared: options.allowShared });
   const all = await repository.all();
   const volumes = all.filter(({ volumeId }) => ['', volumeId].includes(options.volume));
   if (volumes.length === 0) throw CsiError.notFound(`${directory} has no backups to verify`);
@@ -87,7 +90,7 @@ async function verify(
     line.end();
   }
   const result = { volumes: volumes.length, backups: images.length, problems };
-  await print(options.json ? `${JSON.stringify(result)}\n` : textOf(result));
+  await print(options.json ? `${JSON.stringify(result)}\n` : harmless(textOf(result)));
   if (problems.length > 0) {
     throw CsiError.failedPrecondition(
       `${problems.length} files of the backups are not as they should be`,

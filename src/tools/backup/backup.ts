@@ -30,6 +30,8 @@ export interface BackupRequest {
   volumeId: string | null;
   /** Of the repository. */
   directory: string;
+  /** As RepositoryAccess says. */
+  allowShared: boolean;
   base: BaseChoice;
   /** Ranges are rounded outwards to multiples of it. */
   grainBytes: bigint;
@@ -60,9 +62,11 @@ export interface BackupResult {
 export async function backUp(request: BackupRequest): Promise<BackupResult> {
   const { driver, runtime, directory } = request;
   const described = await describe(request);
-  const repository = new Repository(directory);
+  const { allowShared, observer } = request;
+  const repository = await Repository.open(directory, { allowShared, create: true });
   const lock = await repository.lock(described.volumeId);
   try {
+    for (const { found } of lock.problems) observer.onNotice(found);
     await removeLeftVolumes(driver, runtime);
     const { backups } = await repository.backupsOf(described.volumeId);
     const known = backups.find(({ manifest }) => manifest.snapshot.id === described.snapshotId);

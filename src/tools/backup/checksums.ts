@@ -2,7 +2,8 @@
  * Checksums of an image file: SHA-256 of each segment, so that a check says where a file is damaged and uses every
  * core. The digests are computed on libuv's threads.
  */
-import { type FileHandle, open } from 'node:fs/promises';
+import type { FileHandle } from 'node:fs/promises';
+import { openPlain } from '../nbd/plain-file.js';
 
 export const SEGMENT_BYTES = 16 << 20;
 /** Segments in memory at a time; two cores hash while one is read. */
@@ -20,7 +21,7 @@ export async function checksumSegments(
   path: string,
   { segmentBytes = SEGMENT_BYTES, signal, onProgress }: ChecksumOptions = {},
 ): Promise<{ bytes: bigint; sha256: string[] }> {
-  const file = await open(path, 'r');
+  const file = await openPlain(path);
   try {
     const { size } = await file.stat();
     const sha256: string[] = new Array(Math.ceil(size / segmentBytes)).fill('');

@@ -8,6 +8,7 @@ import { CsiError } from '../../base/errors.js';
 import type { RuntimeDirectory } from '../../base/runtime-directory.js';
 import { copyRanges } from '../nbd/copy.js';
 import { checkImage, createImage } from '../nbd/image.js';
+import { createPlain } from '../nbd/plain-file.js';
 import { serveImage, serveRanges } from '../nbd/servers.js';
 import { makeSocketDirectory } from '../nbd/socket-directory.js';
 import type { RangesFile } from './ranges-file.js';
@@ -16,7 +17,7 @@ export interface ImageCopy {
   /** The device that is read. */
   device: string;
   ranges: RangesFile;
-  /** The image that is made; a file of that name is replaced. */
+  /** The image that is made; there must be nothing of that name. */
   path: string;
   sizeBytes: bigint;
   /** Name of the image it is based on, in the same directory; null for a full image. */
@@ -33,6 +34,8 @@ const PROGRESS_INTERVAL_MS = 250;
 /** When it resolves, the image is on disk and qemu-img has found nothing wrong with it. */
 export async function copyIntoImage(copy: ImageCopy): Promise<void> {
   const { path, sizeBytes, backing, ranges, signal } = copy;
+  // For this user alone: qemu-img would let others read it.
+  await (await createPlain(path)).close();
   await createImage({ path, sizeBytes, backing, signal });
   // Nothing to copy needs no servers.
   if (ranges.cost.mergedRanges > 0) await copyData(copy);

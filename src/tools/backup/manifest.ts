@@ -11,6 +11,8 @@ import { CsiError } from '../../base/errors.js';
 import { isPlainName } from '../nbd/image-header.js';
 
 export const MANIFEST_VERSION = 1;
+/** Enough for the digests of an image of 14 TiB. */
+export const MANIFEST_MAX_BYTES = 64 << 20;
 
 export interface Manifest {
   /** Name and version of the program that made the backup. */
@@ -80,6 +82,11 @@ function readFields(fields: Fields, refuse: (what: string) => CsiError): Manifes
   ) as [Fields, Fields, Fields];
   const base = fields.isNull('base') ? null : fields.object('base');
   const [ranges, image] = [fields.object('ranges'), fields.object('image')];
+  const [bytes, segmentBytes] = [image.bytes('bytes'), image.segmentBytes('segmentBytes')];
+  const sha256 = image.digests('sha256');
+  if (BigInt(sha256.length) !== (bytes + BigInt(segmentBytes) - 1n) / BigInt(segmentBytes)) {
+    throw refuse(`has ${sha256.length} digests for ${bytes} bytes in segments of ${segmentBytes}`);
+  }
   const method = fields.text('method');
   if (method !== 'full' && method !== 'delta') throw refuse(`has the unknown method '${method}'`);
   if ((base === null) !== (method === 'full')) {
@@ -106,9 +113,9 @@ function readFields(fields: Fields, refuse: (what: string) => CsiError): Manifes
     },
     image: {
       file: image.fileName('file'),
-      bytes: image.bytes('bytes'),
-      segmentBytes: image.segmentBytes('segmentBytes'),
-      sha256: image.digests('sha256'),
+      bytes,
+      segmentBytes,
+      sha256,
     },
     startedAt: fields.time('startedAt'),
     completedAt: fields.time('completedAt'),

@@ -4,7 +4,7 @@
  */
 
 import { constants } from 'node:fs';
-import { copyFile, rm } from 'node:fs/promises';
+import { chmod, copyFile, rm } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
 import { rebaseImage } from '../nbd/image.js';
 import { checksumSegments, SEGMENT_BYTES } from './checksums.js';
@@ -17,6 +17,8 @@ import {
   type Repository,
   type VolumeBackups,
 } from './repository.js';
+
+const { COPYFILE_EXCL, COPYFILE_FICLONE } = constants;
 
 export interface PrunePlan {
   readonly volume: VolumeBackups;
@@ -79,7 +81,8 @@ async function rebase(
 ): Promise<void> {
   const partial = `${imagePathOf(backup)}.partial`;
   try {
-    await copyFile(imagePathOf(backup), partial, constants.COPYFILE_FICLONE);
+    await copyFile(imagePathOf(backup), partial, COPYFILE_EXCL | COPYFILE_FICLONE);
+    await chmod(partial, 0o600);
     const backing = onto?.manifest.image.file ?? null;
     await rebaseImage({ path: partial, backing, signal });
     const { bytes, sha256 } = await checksumSegments(partial, { signal });

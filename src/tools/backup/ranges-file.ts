@@ -3,6 +3,7 @@
  * a grain. Knows nothing of where the list comes from.
  */
 import { createHash } from 'node:crypto';
+import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
 import { type GrainCost, GrainMerger } from '../client/grain.js';
@@ -28,6 +29,8 @@ export interface RangesOptions {
   onProgress?(position: bigint): void;
 }
 
+const { O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY } = constants;
+
 /** nbdkit keeps the whole list in memory, about 24 bytes a range. */
 const MAX_RANGES = 8_000_000;
 const FLUSH_CHARACTERS = 1 << 18;
@@ -44,7 +47,7 @@ export async function writeRanges(
   const merger = new GrainMerger(grainBytes);
   const planner = new TransferPlanner();
   const hash = createHash('sha256');
-  const file = await open(path, 'w', 0o600);
+  const file = await open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0o600);
   let text = '';
   const put = (ranges: readonly Entry[]): void => {
     for (const { offset, size } of ranges) {

@@ -13,12 +13,14 @@
  */
 import { createHash } from 'node:crypto';
 import { closeSync, constants, openSync } from 'node:fs';
-import { mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
-import { CsiError, errorCode } from '../../base/errors.js';
+import { lstat, mkdir, open, readdir, rename, rm, unlink } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { CsiError, errorCode, messageOf } from '../../base/errors.js';
 import { tryLock } from '../../base/system/file-lock.js';
-import { readImageHeader } from '../nbd/image-header.js';
-import { formatManifest, type Manifest, parseManifest } from './manifest.js';
+import { CHAIN_MAX, readImageHeader } from '../nbd/image-header.js';
+import { createPlain, readPlain } from '../nbd/plain-file.js';
+import { formatManifest, MANIFEST_MAX_BYTES, type Manifest, parseManifest } from './manifest.js';
+import { ownDirectory } from './own-directory.js';
 
 const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDWR } = constants;
 
@@ -41,7 +43,7 @@ export interface VolumeBackups {
   readonly directory: string;
   /** By the creation time of the snapshots, oldest first. */
   readonly backups: readonly Backup[];
-  /** Manifests that cannot be read. */
+  /** Manifests that cannot be read, or contradict their place or each other. */
   readonly problems: readonly Problem[];
 }
 
@@ -56,13 +58,47 @@ export interface NewBackupPaths {
   readonly rangesPartial: string;
 }
 
+const IMAGE = '.qcow2';
 const PARTIAL = '.partial';
 const MANIFEST = '.json';
 const NEXT = '.json.next';
 const REMOVED = '.json.removed';
 
+export interface RepositoryAccess {
+  /** Others may be able to write there: they are trusted not to. */
+  allowShared?: boolean;
+  /** Makes the directory if it is not there. */
+  create?: boolean;
+}
+
+/** Excludes other writers of a volume's backups. */
+export interface VolumeLock {
+  /** What an interrupted command has left and could not be finished or removed. */
+  readonly problems: readonly Problem[];
+  release(): void;
+}
+
 export class Repository {
-  constructor(readonly directory: string) {}
+  private constructor(
+    /** Without links. */
+    readonly directory: string,
+    private readonly allowShared: boolean,
+  ) {}
+
+  /** NOT_FOUND if there is no such directory, FAILED_PRECONDITION if others can write there. */
+  static async open(
+    directory: string,
+    { allowShared = false, create = false }: RepositoryAccess = {},
+  ): Promise<Repository> {
+    if (create) await mkdir(directory, { recursive: true, mode: 0o700 });
+    try {
+      const own = allowShared ? directory : await ownDirectory(directory);
+      return new Repository(own, allowShared);
+    } catch (thrown) {
+      if (errorCode(thrown) !== 'ENOENT') throw thrown;
+      throw CsiError.notFound(`there is no directory ${directory}`);
+    }
+  }
 
   /** The backups of every volume that has a directory. NOT_FOUND if there is no such repository. */
   async all(): Promise<VolumeBackups[]> {
@@ -75,14 +111,14 @@ export class Repository {
     const names = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
     const volumes: VolumeBackups[] = [];
     for (const name of names.filter((each) => !each.startsWith('.')).sort()) {
-      volumes.push(await readVolume(join(this.directory, name), decodeId(name)));
+      volumes.push(await this.#read(join(this.directory, name), decodeId(name)));
     }
     return volumes;
   }
 
   /** All backups of a volume; none if there is no such directory. */
   async backupsOf(volumeId: string): Promise<VolumeBackups> {
-    return readVolume(this.volumeDirectory(volumeId), volumeId);
+    return this.#read(this.volumeDirectory(volumeId), volumeId);
   }
 
   volumeDirectory(volumeId: string): string {
@@ -93,17 +129,17 @@ export class Repository {
    * Excludes every other writer of the volume's backups until it is released, or this process ends. Finishes or
    * removes what an interrupted one has left. ABORTED if another one holds it.
    */
-  async lock(volumeId: string): Promise<{ release(): void }> {
+  async lock(volumeId: string): Promise<VolumeLock> {
     const directory = this.volumeDirectory(volumeId);
     await mkdir(directory, { recursive: true, mode: 0o700 });
+    if (!this.allowShared) await ownDirectory(directory);
     const lock = lockFile(join(directory, '.lock'), volumeId);
     try {
-      await this.#settle(directory);
+      return { ...lock, problems: await this.#settle(directory) };
     } catch (thrown) {
       lock.release();
       throw thrown;
     }
-    return lock;
   }
 
   /** The caller holds the lock of the volume. ALREADY_EXISTS if there is a backup of that snapshot. */
@@ -119,7 +155,7 @@ export class Repository {
       );
     }
     const stem = `${compactTime(snapshot.creationTime)}-${encodeId(snapshot.id)}`;
-    const imageFile = `${stem}.qcow2`;
+    const imageFile = `${stem}${IMAGE}`;
     return {
       directory,
       name: `${stem}${MANIFEST}`,
@@ -160,20 +196,37 @@ export class Repository {
     await this.#finishRemoval(directory, removed);
   }
 
-  async #settle(directory: string): Promise<void> {
+  async #read(directory: string, volumeId: string): Promise<VolumeBackups> {
+    if (!this.allowShared && (await isThere(directory))) await ownDirectory(directory);
+    return readVolume(directory, volumeId);
+  }
+
+  /** What cannot be settled stays, and is returned: it is no backup, and hinders none. */
+  async #settle(directory: string): Promise<Problem[]> {
+    const problems: Problem[] = [];
+    const attempt = async (name: string, work: () => Promise<void>): Promise<void> => {
+      try {
+        await work();
+      } catch (thrown) {
+        if (!(thrown instanceof CsiError) && errorCode(thrown) === undefined) throw thrown;
+        problems.push({ path: join(directory, name), found: messageOf(thrown) });
+      }
+    };
     for (const name of await namesIn(directory)) {
-      if (name.endsWith(NEXT)) await this.#finishPutting(directory, name);
-      else if (name.endsWith(REMOVED)) await this.#finishRemoval(directory, name);
+      if (name.endsWith(NEXT)) await attempt(name, () => this.#finishPutting(directory, name));
+      if (name.endsWith(REMOVED)) await attempt(name, () => this.#finishRemoval(directory, name));
     }
     for (const name of await namesIn(directory)) {
-      if (name.endsWith(PARTIAL)) await rm(join(directory, name), { force: true });
+      if (name.endsWith(PARTIAL)) await attempt(name, () => unlink(join(directory, name)));
     }
+    return problems;
   }
 
   /** The image is the one that the manifest describes if it is there and based on what that says. */
   async #finishPutting(directory: string, next: string): Promise<void> {
     const path = join(directory, next);
     const { image, base } = await readManifest(path);
+    assertNamesItsImage(path, stemOf(next, NEXT), image.file);
     const isThere = (await namesIn(directory)).includes(image.file);
     const backing = isThere
       ? (await readImageHeader(join(directory, image.file))).backing
@@ -190,6 +243,7 @@ export class Repository {
   async #finishRemoval(directory: string, removed: string): Promise<void> {
     const path = join(directory, removed);
     const { image } = await readManifest(path);
+    assertNamesItsImage(path, stemOf(removed, REMOVED), image.file);
     await rm(join(directory, image.file), { force: true });
     await flush(directory);
     await rm(path);
@@ -202,11 +256,11 @@ export class Repository {
 }
 
 async function readManifest(path: string): Promise<Manifest> {
-  return parseManifest(await readFile(path, 'utf8'), path);
+  return parseManifest(await readPlain(path, MANIFEST_MAX_BYTES), path);
 }
 
 async function writeManifest(path: string, manifest: Manifest): Promise<void> {
-  const file = await open(`${path}${PARTIAL}`, 'w', 0o600);
+  const file = await createPlain(`${path}${PARTIAL}`);
   try {
     await file.writeFile(formatManifest(manifest));
     await file.sync();
@@ -224,14 +278,50 @@ async function readVolume(directory: string, volumeId: string): Promise<VolumeBa
   for (const name of names) {
     const path = join(directory, name);
     try {
-      backups.push({ manifest: await readManifest(path), name, directory });
+      const manifest = await readManifest(path);
+      assertNamesItsImage(path, stemOf(name, MANIFEST), manifest.image.file);
+      backups.push({ manifest, name, directory });
     } catch (thrown) {
-      problems.push({ path, found: CsiError.from(thrown).message });
+      problems.push({ path, found: messageOf(thrown) });
     }
   }
   backups.sort((a, b) => timeOf(a) - timeOf(b) || (a.name < b.name ? -1 : 1));
+  problems.push(...contradictionsIn(directory, backups));
   // The name of a directory with a long id is cut off.
   return { volumeId: backups[0]?.manifest.volume.id ?? volumeId, directory, backups, problems };
+}
+
+/** A copy under another name would count as a backup of its own, and its image would go with it. */
+function assertNamesItsImage(path: string, stem: string, image: string): void {
+  if (image === `${stem}${IMAGE}`) return;
+  throw CsiError.failedPrecondition(
+    `${path} names the image ${image}; expected ${stem}${IMAGE}: it was renamed or copied; give it its own name, or remove it`,
+  );
+}
+
+function contradictionsIn(directory: string, backups: readonly Backup[]): Problem[] {
+  const found: Problem[] = [];
+  const ofSnapshot = new Map<string, Backup>();
+  for (const backup of backups) {
+    const { volume, snapshot } = backup.manifest;
+    const path = join(directory, backup.name);
+    const own = encodeId(volume.id);
+    if (own !== basename(directory)) {
+      found.push({
+        path,
+        found: `${path} is a backup of volume ${volume.id}: name the directory ${own}, or move the backup there`,
+      });
+    }
+    const other = ofSnapshot.get(snapshot.id);
+    if (other !== undefined) {
+      found.push({
+        path,
+        found: `${path} and ${other.name} are both backups of snapshot ${snapshot.id}: remove one of them`,
+      });
+    }
+    ofSnapshot.set(snapshot.id, backup);
+  }
+  return found;
 }
 
 /**
@@ -239,25 +329,36 @@ async function readVolume(directory: string, volumeId: string): Promise<VolumeBa
  * chain is not complete.
  */
 export function chainOf(backup: Backup, { backups, directory }: VolumeBackups): Backup[] {
+  const byName = byNameIn(backups);
   const chain = [backup];
   for (;;) {
-    const [first] = chain as [Backup];
+    const first = chain.at(-1) as Backup;
     const { base } = first.manifest;
-    if (base === null) return chain;
-    const below = backups.find(({ name }) => name === base.manifest);
+    if (base === null) return chain.reverse();
+    const below = byName.get(base.manifest);
     if (below === undefined || below.manifest.snapshot.id !== base.snapshotId) {
       throw CsiError.failedPrecondition(
         `the backup ${join(directory, first.name)} is based on ${base.manifest} of snapshot ${base.snapshotId}, which is ` +
           'missing or damaged: restore that file from another copy, or use an older backup',
       );
     }
-    if (chain.includes(below)) {
+    if (chain.length === CHAIN_MAX) {
       throw CsiError.failedPrecondition(
-        `the backup ${join(directory, first.name)} is based on itself by way of ${base.manifest}`,
+        `the backup ${join(directory, backup.name)} is based on more than ${CHAIN_MAX - 1} others, or on itself by way of ` +
+          base.manifest,
       );
     }
-    chain.unshift(below);
+    chain.push(below);
   }
+}
+
+const indexes = new WeakMap<readonly Backup[], ReadonlyMap<string, Backup>>();
+
+/** Made once for all chains of a volume: there may be as many as backups. */
+function byNameIn(backups: readonly Backup[]): ReadonlyMap<string, Backup> {
+  const known = indexes.get(backups) ?? new Map(backups.map((each) => [each.name, each]));
+  indexes.set(backups, known);
+  return known;
 }
 
 export const imagePathOf = ({ directory, manifest }: Backup): string =>
@@ -294,6 +395,10 @@ async function flush(path: string): Promise<void> {
   } finally {
     await file.close();
   }
+}
+
+async function isThere(path: string): Promise<boolean> {
+  return (await lstat(path).catch(() => null)) !== null;
 }
 
 const stemOf = (name: string, ending: string): string => name.slice(0, -ending.length);

@@ -2,14 +2,29 @@
  * Writes the content of a backup to a file, a block device or a new volume of a driver, with its holes. The images of
  * the chain are verified first, because a damaged one would be restored without any sign of it.
  */
+
+import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
-import { type FileHandle, open, readFile, rename, rm, stat } from 'node:fs/promises';
-import { dirname } from 'node:path';
+import {
+  type FileHandle,
+  open,
+  readdir,
+  readFile,
+  realpath,
+  rename,
+  rm,
+  stat,
+  unlink,
+} from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { bestEffort } from '../../base/best-effort.js';
 import { CsiError, errorCode } from '../../base/errors.js';
 import type { RuntimeDirectory } from '../../base/runtime-directory.js';
+import { tryLock } from '../../base/system/file-lock.js';
 import type { CsiDriver } from '../client/driver.js';
 import { publishNewVolume, removeLeftVolumes } from '../client/published-volume.js';
 import { convertImage } from '../nbd/image.js';
+import { createPlain, openPlain } from '../nbd/plain-file.js';
 import { imagePathOf } from './repository.js';
 import type { ChosenBackup } from './select.js';
 import { verifyImages } from './verify.js';
@@ -33,7 +48,10 @@ export async function assertIntact(
   );
 }
 
-/** The file appears under its name when it is complete. ALREADY_EXISTS if it exists and may not be replaced. */
+/**
+ * The file appears under its name when it is complete, for this user alone. ALREADY_EXISTS if it exists and may not be
+ * replaced; FAILED_PRECONDITION for a name among the devices of /dev.
+ */
 export async function restoreToFile(
   { backup }: ChosenBackup,
   { path, replace }: { path: string; replace: boolean },
@@ -42,26 +60,73 @@ export async function restoreToFile(
   if (!replace && (await exists(path))) {
     throw CsiError.alreadyExists(`${path} exists; use --force to replace it`);
   }
-  const partial = `${path}.partial`;
+  const directory = await directoryOf(path);
+  await removeUnfinished(directory);
+  const { file, path: partial } = await makeUnfinished(directory);
   try {
     await convertImage({ from: imagePathOf(backup), to: partial, signal, ...given(onProgress) });
-    await flush(partial);
-    await rename(partial, path);
-    await flush(dirname(path));
+    await file.sync();
+    await rename(partial, join(directory, basename(path)));
+    await flush(directory);
   } catch (thrown) {
     await rm(partial, { force: true });
     throw thrown;
+  } finally {
+    await file.close();
+  }
+}
+
+/** Without links. A typing error in the name of a device must not make a file beside the devices. */
+async function directoryOf(path: string): Promise<string> {
+  const directory = await realpath(dirname(path)).catch((thrown: unknown) => {
+    if (errorCode(thrown) !== 'ENOENT') throw thrown;
+    throw CsiError.notFound(`there is no directory ${dirname(path)} for ${path}`);
+  });
+  if (!/^\/dev(?!\/shm(\/|$))(\/|$)/.test(directory)) return directory;
+  throw CsiError.failedPrecondition(
+    `there is no device ${path}, and no file is made in ${directory}: name a device that is there, or a file elsewhere`,
+  );
+}
+
+/** A new file that this process holds until it ends, however it does. */
+async function makeUnfinished(directory: string): Promise<{ file: FileHandle; path: string }> {
+  for (;;) {
+    const path = join(directory, `.restore-${randomBytes(8).toString('hex')}.partial`);
+    const file = await createPlain(path);
+    // Between the two steps another command may have taken it for one that was left.
+    if (tryLock(file.fd) && (await file.stat()).nlink === 1) return { file, path };
+    await file.close();
+  }
+}
+
+/** What killed commands have left there: files of this user that none holds. */
+async function removeUnfinished(directory: string): Promise<void> {
+  const names = await readdir(directory);
+  for (const name of names.filter((each) => /^\.restore-[0-9a-f]{16}\.partial$/.test(each))) {
+    await bestEffort(async () => {
+      const path = join(directory, name);
+      const file = await openPlain(path);
+      try {
+        const { uid, nlink } = await file.stat();
+        if (uid === process.geteuid?.() && nlink === 1 && tryLock(file.fd)) await unlink(path);
+      } finally {
+        await file.close();
+      }
+    });
   }
 }
 
 /**
  * FAILED_PRECONDITION if the device is smaller than the backup, or in use. What follows the end of the backup stays as
- * it is.
+ * it is. After a failure the device may hold a part of the backup.
+ *
+ * @param path from blockDeviceAt
+ * @param onWriting called before the first byte is written
  */
 export async function restoreToDevice(
   { backup }: ChosenBackup,
   path: string,
-  { signal, onProgress }: RestoreOptions,
+  { signal, onProgress, onWriting }: RestoreOptions & { onWriting(): void },
 ): Promise<void> {
   const { sizeBytes } = backup.manifest.volume;
   const found = await deviceBytes(path);
@@ -72,6 +137,7 @@ export async function restoreToDevice(
   }
   const held = await openUnused(path);
   try {
+    onWriting();
     await convertImage({
       from: imagePathOf(backup),
       to: path,
@@ -110,11 +176,13 @@ export async function restoreToVolume(
   }
 }
 
-export async function isBlockDevice(path: string): Promise<boolean> {
+/** Where the path leads, if that is a block device: it is resolved once, and never again. */
+export async function blockDeviceAt(path: string): Promise<string | null> {
   try {
-    return (await stat(path)).isBlockDevice();
+    const resolved = await realpath(path);
+    return (await stat(resolved)).isBlockDevice() ? resolved : null;
   } catch (thrown) {
-    if (errorCode(thrown) === 'ENOENT') return false;
+    if (errorCode(thrown) === 'ENOENT') return null;
     throw thrown;
   }
 }

@@ -3,10 +3,10 @@
  * its tables are sound. Reads everything and changes nothing.
  */
 import { join } from 'node:path';
-import { CsiError } from '../../base/errors.js';
-import { ExecError } from '../../base/process/exec.js';
+import { CsiError, messageOf } from '../../base/errors.js';
 import { checkImage } from '../nbd/image.js';
 import { readImageHeader } from '../nbd/image-header.js';
+import { openPlain } from '../nbd/plain-file.js';
 import { checksumSegments } from './checksums.js';
 import {
   type Backup,
@@ -30,7 +30,7 @@ export async function verifyVolume(
   const problems = [...volume.problems];
   for (const backup of volume.backups) {
     const path = join(volume.directory, backup.name);
-    problems.push(...(await problemOf(path, async () => void chainOf(backup, volume))));
+    problems.push(...(await problemOf(path, options, async () => void chainOf(backup, volume))));
   }
   return [...problems, ...(await verifyImages(volume.backups, options))];
 }
@@ -45,7 +45,7 @@ export async function verifyImages(
   for (const backup of backups) {
     signal.throwIfAborted();
     const path = imagePathOf(backup);
-    const found = await problemOf(path, () =>
+    const found = await problemOf(path, { signal }, () =>
       verifyImage(backup, backups, { signal, onProgress: (bytes) => onProgress?.(before + bytes) }),
     );
     problems.push(...found);
@@ -88,10 +88,10 @@ async function verifyChecksums(
   { bytes, segmentBytes, sha256 }: Backup['manifest']['image'],
   options: VerifyOptions,
 ): Promise<void> {
+  // Before all of a file is read that may have no end.
+  const size = await sizeOf(path);
+  if (size !== bytes) throw refused(`has ${size} bytes, and the manifest says ${bytes}`);
   const found = await checksumSegments(path, { ...options, segmentBytes });
-  if (found.bytes !== bytes) {
-    throw refused(`has ${found.bytes} bytes, and the manifest says ${bytes}`);
-  }
   const at = found.sha256.findIndex((digest, index) => digest !== sha256[index]);
   if (at === -1 && found.sha256.length === sha256.length) return;
   const start = Math.max(at, 0) * segmentBytes;
@@ -100,14 +100,26 @@ async function verifyChecksums(
   );
 }
 
-async function problemOf(path: string, examine: () => Promise<void>): Promise<Problem[]> {
+async function sizeOf(path: string): Promise<bigint> {
+  const file = await openPlain(path);
+  try {
+    return (await file.stat({ bigint: true })).size;
+  } finally {
+    await file.close();
+  }
+}
+
+async function problemOf(
+  path: string,
+  { signal }: Pick<VerifyOptions, 'signal'>,
+  examine: () => Promise<void>,
+): Promise<Problem[]> {
   try {
     await examine();
     return [];
   } catch (thrown) {
-    if ((thrown as Error).name === 'AbortError') throw thrown;
-    const { message } = thrown instanceof ExecError ? thrown : CsiError.from(thrown);
-    return [{ path, found: message }];
+    signal.throwIfAborted();
+    return [{ path, found: messageOf(thrown) }];
   }
 }
 

@@ -6,9 +6,9 @@
  * Accepted is what this room writes: version 3, without encryption or external data, based on a qcow2 image
  * of the same directory, whose name is a plain file name.
  */
-import { type FileHandle, open } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { CsiError, errorCode, printable } from '../../base/errors.js';
+import { CsiError, messageOf, printable } from '../../base/errors.js';
+import { openPlain } from './plain-file.js';
 
 export interface ImageHeader {
   readonly path: string;
@@ -38,17 +38,11 @@ const Feature = { DIRTY: 1n, CORRUPT: 2n, EXTERNAL_DATA: 4n, SUBCLUSTERS: 16n } 
 /** The compression type is accepted: it only says how compressed clusters are read. */
 const KNOWN_FEATURES = 1n | 2n | 4n | 8n | 16n;
 /** qemu opens every image of a chain at once. */
-const CHAIN_MAX = 1000;
+export const CHAIN_MAX = 1000;
 
 /** NOT_FOUND if there is no such file, FAILED_PRECONDITION if it is no image that this room writes. */
 export async function readImageHeader(path: string): Promise<ImageHeader> {
-  let file: FileHandle;
-  try {
-    file = await open(path, 'r');
-  } catch (thrown) {
-    if (errorCode(thrown) !== 'ENOENT') throw thrown;
-    throw CsiError.notFound(`there is no image ${path}`);
-  }
+  const file = await openPlain(path);
   try {
     const bytes = Buffer.alloc(HEADER_MAX_BYTES);
     const { bytesRead } = await file.read(bytes, 0, HEADER_MAX_BYTES, 0);
@@ -75,9 +69,8 @@ export async function imageChain(path: string): Promise<ImageHeader[]> {
     try {
       chain.push(await readImageHeader(next));
     } catch (thrown) {
-      const found = CsiError.from(thrown);
-      const message = `the image ${last.path} is based on ${last.backing}: ${found.message}`;
-      throw new CsiError(found.code, message, { cause: thrown });
+      const message = `the image ${last.path} is based on ${last.backing}: ${messageOf(thrown)}`;
+      throw new CsiError(CsiError.from(thrown).code, message, { cause: thrown });
     }
   }
 }
@@ -98,6 +91,7 @@ export function parseHeader(bytes: Buffer, path: string): ImageHeader {
     throw refused(path, `has clusters of 2^${clusterBits} bytes, which no qcow2 image has`);
   }
   if (bytes.readUInt32BE(32) !== 0) throw refused(path, 'is encrypted');
+  if (bytes.readUInt32BE(60) !== 0) throw refused(path, 'has internal snapshots');
   const features = bytes.readBigUInt64BE(72);
   if ((features & ~KNOWN_FEATURES) !== 0n) {
     throw refused(path, `has unknown features (0x${features.toString(16)})`);

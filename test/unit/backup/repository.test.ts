@@ -63,10 +63,10 @@ test('a manifest that is no object, or lacks a field, names what is missing', ()
 let workspace: Workspace;
 let repository: Repository;
 
-beforeEach(() => {
+beforeEach(async () => {
   workspace?.dispose();
   workspace = new Workspace('repository');
-  repository = new Repository(workspace.path('backups'));
+  repository = await Repository.open(workspace.path('backups'), { create: true });
 });
 after(() => workspace.dispose());
 

@@ -51,7 +51,7 @@ describe('headers of qcow2 images', () => {
     const path = await foreignImage('lost.qcow2', '-b', 'gone.qcow2', '-F', 'qcow2');
     await assert.rejects(imageChain(path), {
       code: StatusCode.NOT_FOUND,
-      message: `the image ${path} is based on gone.qcow2: there is no image ${at('gone.qcow2')}`,
+      message: `the image ${path} is based on gone.qcow2: there is no file ${at('gone.qcow2')}`,
     });
   });
 

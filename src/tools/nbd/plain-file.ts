@@ -1,0 +1,60 @@
+/**
+ * Files that a command reads or makes where others may have put something else: a link, a pipe, a file of somebody else,
+ * or one without end. Knows nothing of what is in them.
+ */
+import { constants } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
+import { CsiError, errorCode } from '../../base/errors.js';
+
+const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = constants;
+
+/**
+ * Opens a regular file for reading; never through a link in the last component, and without waiting for the other end of
+ * a pipe. NOT_FOUND if there is none, FAILED_PRECONDITION if it is anything else or longer than `maxBytes`.
+ */
+export async function openPlain(path: string, maxBytes?: number): Promise<FileHandle> {
+  let file: FileHandle;
+  try {
+    file = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  } catch (thrown) {
+    const code = errorCode(thrown);
+    if (code === 'ENOENT') throw CsiError.notFound(`there is no file ${path}`, { cause: thrown });
+    // The kernel's codes for a link, and for a socket.
+    if (code === 'ELOOP' || code === 'ENXIO') throw notPlain(path, thrown);
+    throw thrown;
+  }
+  try {
+    const found = await file.stat();
+    if (!found.isFile()) throw notPlain(path);
+    if (maxBytes === undefined || found.size <= maxBytes) return file;
+    throw CsiError.failedPrecondition(
+      `${path} has ${found.size} bytes, and at most ${maxBytes} are read of such a file: it was not written by this ` +
+        'program; move it away',
+    );
+  } catch (thrown) {
+    await file.close();
+    throw thrown;
+  }
+}
+
+/** As openPlain, of which it is the text. */
+export async function readPlain(path: string, maxBytes: number): Promise<string> {
+  const file = await openPlain(path, maxBytes);
+  try {
+    return await file.readFile('utf8');
+  } finally {
+    await file.close();
+  }
+}
+
+/** A new file for this user alone. Rejects with EEXIST if there is anything of that name, a link included. */
+export function createPlain(path: string): Promise<FileHandle> {
+  return open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+}
+
+function notPlain(path: string, cause?: unknown): CsiError {
+  return CsiError.failedPrecondition(
+    `${path} is no regular file, and this program puts nothing else there; move it away`,
+    { cause },
+  );
+}

@@ -1,0 +1,292 @@
+/**
+ * What commands find in a directory of backups that others can write to, or have written: root does not work there unless
+ * it is told to trust them, and one odd file is named and hinders nothing else.
+ */
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import {
+  chmodSync,
+  chownSync,
+  copyFileSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, type TestContext, test } from 'node:test';
+import { formatManifest } from '../../src/tools/backup/manifest.js';
+import { type Backup, imagePathOf } from '../../src/tools/backup/repository.js';
+import { BackupHistory } from '../support/backup-history.js';
+import { type Ended, runCommand } from '../support/command.js';
+import { seededRandom } from '../support/random.js';
+import { Workspace } from '../support/workspace.js';
+
+const NOBODY = 65_534;
+const ANOTHER_USER = 12_345;
+/** A chain of so many takes minutes where each link is looked for among all. */
+const MANY = 3000;
+const SECRET = 'what only root may read';
+
+let workspace: Workspace;
+let history: BackupHistory;
+
+beforeEach(async (t) => {
+  workspace = new Workspace('repository');
+  history = await BackupHistory.begin(workspace.directory, seededRandom(t.name));
+  for (let count = 0; count < 2; count += 1) await history.add();
+  writeFileSync(workspace.path('secret'), SECRET, { mode: 0o600 });
+});
+afterEach(() => workspace.dispose());
+
+const repository = (...names: string[]): string => workspace.path('backups', ...names);
+const volume = (...names: string[]): string => repository('vol-1', ...names);
+const restored = (): string => workspace.path('restored');
+
+function nth(index: number): Backup {
+  const found = history.points[index]?.backup;
+  assert.ok(found !== undefined);
+  return found;
+}
+const imageName = (index: number): string => nth(index).manifest.image.file;
+const manifestPath = (index: number): string => volume(nth(index).name);
+
+const run = (t: TestContext, ...args: string[]): Promise<Ended> =>
+  runCommand(t, args, { BLOCKDELTA_RUNTIME_DIR: workspace.path('runtime') });
+
+/** Every command that needs no driver. */
+const COMMANDS: Readonly<Record<string, () => string[]>> = {
+  backups: () => ['backups', repository()],
+  verify: () => ['verify', repository()],
+  prune: () => ['prune', repository(), '--keep-last', '1'],
+  restore: () => ['restore', repository(), '--to', restored()],
+};
+
+async function assertRestores(t: TestContext, index: number): Promise<void> {
+  const { id } = nth(index).manifest.snapshot;
+  const to = ['--to', restored(), '--force'];
+  const ended = await run(t, 'restore', repository(), '--snapshot', id, ...to);
+  assert.equal(ended.code, 0, ended.stderr);
+  assert.ok(readFileSync(restored()).equals(history.points[index]?.bytes ?? Buffer.alloc(0)));
+}
+
+test('H27: no command works where others can exchange what it reads, unless it is told to trust them', async (t) => {
+  const shares: Readonly<Record<string, () => void>> = {
+    'others can write to .*/backups,': () => chmodSync(repository(), 0o777),
+    'others can write to .*/vol-1,': () => chmodSync(volume(), 0o770),
+    'belongs to user 12345': () => chownSync(repository(), ANOTHER_USER, ANOTHER_USER),
+    'vol-1 belongs to user 12345': () => chownSync(volume(), ANOTHER_USER, ANOTHER_USER),
+  };
+  for (const [found, share] of Object.entries(shares)) {
+    share();
+    for (const [name, args] of Object.entries(COMMANDS)) {
+      const before = readdirSync(volume());
+      const { code, stderr } = await run(t, ...args());
+      assert.equal(code, 5, `${name}: ${stderr}`);
+      assert.match(stderr, new RegExp(`${found}.*--allow-shared`), name);
+      assert.deepEqual(readdirSync(volume()), before, name);
+    }
+    const { code, stderr } = await run(t, 'verify', repository(), '--allow-shared');
+    assert.equal(code, 0, stderr);
+    for (const path of [repository(), volume()]) {
+      chownSync(path, 0, 0);
+      chmodSync(path, 0o700);
+    }
+  }
+});
+
+test('H27: a directory above the repository that others can write to is refused, one where they can only add is not', async (t) => {
+  const above = workspace.path('above');
+  mkdirSync(above);
+  renameSync(repository(), join(above, 'backups'));
+  const verify = () => run(t, 'verify', join(above, 'backups'));
+  chmodSync(above, 0o777);
+  const refused = await verify();
+  assert.equal(refused.code, 5, refused.stderr);
+  assert.match(refused.stderr, /others can write to .*\/above, so they can exchange the backups/);
+  chmodSync(above, 0o1777);
+  const sticky = await verify();
+  assert.equal(sticky.code, 0, sticky.stderr);
+});
+
+test('H28: links and pipes in place of the files of a backup are named, not followed, and wait for nobody', async (t) => {
+  const odd: Readonly<Record<string, (path: string) => void>> = {
+    link: (path) => symlinkSync(workspace.path('secret'), path),
+    pipe: (path) => execFileSync('mkfifo', [path]),
+    directory: (path) => mkdirSync(path),
+  };
+  for (const [kind, make] of Object.entries(odd)) {
+    for (const path of [manifestPath(1), volume(imageName(1))]) {
+      renameSync(path, workspace.path('kept'));
+      make(path);
+      const { code, stdout, stderr } = await run(t, 'verify', repository());
+      assert.equal(code, 5, `${kind}: ${stderr}`);
+      assert.match(stdout, new RegExp(`${path.split('/').at(-1)}.*no regular file`), kind);
+      assert.ok(!stdout.includes(SECRET));
+      const listed = await run(t, 'backups', repository());
+      assert.equal(listed.code, 0, listed.stderr);
+      await assertRestores(t, 0);
+      rmSync(path, { recursive: true });
+      renameSync(workspace.path('kept'), path);
+    }
+  }
+});
+
+test('H28: a lock that is a link, a pipe or a directory changes nothing elsewhere', async (t) => {
+  const odd = [
+    (path: string) => symlinkSync(workspace.path('secret'), path),
+    (path: string) => execFileSync('mkfifo', [path]),
+    (path: string) => mkdirSync(path),
+  ];
+  chmodSync(workspace.path('secret'), 0o644);
+  for (const make of odd) {
+    rmSync(volume('.lock'), { recursive: true, force: true });
+    make(volume('.lock'));
+    const { code } = await run(t, ...(COMMANDS['prune']?.() ?? []));
+    assert.ok(code === 0 || code === 1, String(code));
+    assert.equal(readFileSync(workspace.path('secret'), 'utf8'), SECRET);
+    assert.equal(statSync(workspace.path('secret')).mode & 0o777, 0o644);
+  }
+});
+
+test('H28: what lies at the names of unfinished files is removed or named, and written through never', async (t) => {
+  const names = [`${imageName(1)}.partial`, `${nth(1).name}.next.partial`];
+  for (const name of names) symlinkSync(workspace.path('secret'), volume(name));
+  mkdirSync(volume('x.partial'));
+  writeFileSync(volume('garbage.json.next'), '{');
+  execFileSync('mkfifo', [volume('pipe.json.removed')]);
+  const { code, stderr } = await run(t, ...(COMMANDS['prune']?.() ?? []));
+  assert.equal(code, 5, stderr);
+  for (const name of ['x.partial', 'garbage.json.next', 'pipe.json.removed']) {
+    assert.match(stderr, new RegExp(`${name} stays: `));
+  }
+  assert.equal(readFileSync(workspace.path('secret'), 'utf8'), SECRET);
+  for (const name of names) assert.ok(!existsSync(volume(name)), name);
+  // The rest was done all the same.
+  assert.deepEqual(
+    readdirSync(volume()).filter((name) => name.endsWith('.json')),
+    [nth(1).name],
+  );
+  await assertRestores(t, 1);
+});
+
+test('H28: a restore to a file writes through no link beside it, and leaves nothing unfinished', async (t) => {
+  mkdirSync(workspace.path('shared'));
+  chmodSync(workspace.path('shared'), 0o1777);
+  const target = workspace.path('shared', 'volume');
+  symlinkSync(workspace.path('secret'), `${target}.partial`);
+  writeFileSync(workspace.path('shared', '.restore-0123456789abcdef.partial'), 'left by a kill');
+  const foreign = workspace.path('shared', '.restore-fedcba9876543210.partial');
+  writeFileSync(foreign, 'of somebody else');
+  chownSync(foreign, NOBODY, NOBODY);
+  const { code, stderr } = await run(t, 'restore', repository(), '--to', target);
+  assert.equal(code, 0, stderr);
+  assert.equal(readFileSync(workspace.path('secret'), 'utf8'), SECRET);
+  assert.ok(lstatSync(target).isFile());
+  assert.equal(lstatSync(target).mode & 0o777, 0o600);
+  assert.deepEqual(readdirSync(workspace.path('shared')).sort(), [
+    '.restore-fedcba9876543210.partial',
+    'volume',
+    'volume.partial',
+  ]);
+});
+
+test('a restore makes no file beside the devices of /dev', async (t) => {
+  const { code, stderr } = await run(t, 'restore', repository(), '--to', '/dev/no-such-device');
+  assert.equal(code, 5, stderr);
+  assert.match(stderr, /there is no device \/dev\/no-such-device/);
+  assert.ok(!existsSync('/dev/no-such-device'));
+});
+
+test('H29: files without end are refused before they are read', async (t) => {
+  truncateSync(manifestPath(1), 500 << 20);
+  const listed = await run(t, 'backups', repository());
+  assert.equal(listed.code, 0);
+  assert.match(listed.stderr, /has 524288000 bytes, and at most \d+ are read/);
+  writeFileSync(manifestPath(1), formatManifest(nth(1).manifest));
+  truncateSync(volume(imageName(1)), 2 ** 42);
+  const verified = await run(t, 'verify', repository());
+  assert.equal(verified.code, 5);
+  assert.match(verified.stdout, /has 4398046511104 bytes, and the manifest says \d+/);
+});
+
+test('H29: thousands of manifests that are based on each other are refused, each once', async (t) => {
+  const { manifest } = nth(1);
+  const stem = (index: number): string => `many-${index}`;
+  for (let index = 0; index < MANY; index += 1) {
+    const base = { snapshotId: stem(index + 1), manifest: `${stem(index + 1)}.json` };
+    const snapshot = { ...manifest.snapshot, id: stem(index) };
+    const image = { ...manifest.image, file: `${stem(index)}.qcow2` };
+    writeFileSync(
+      volume(`${stem(index)}.json`),
+      formatManifest({ ...manifest, snapshot, base, image }),
+    );
+  }
+  const { code, stdout } = await run(t, 'verify', repository(), '--json');
+  assert.equal(code, 5);
+  const { problems } = JSON.parse(stdout) as { problems: { path: string; found: string }[] };
+  assert.match(problems[0]?.found ?? '', /is based on more than \d+ others/);
+  assert.ok(problems.length <= 2 * MANY, String(problems.length));
+  await assertRestores(t, 0);
+});
+
+test('an image with internal snapshots is none of this program', async (t) => {
+  execFileSync('qemu-img', ['snapshot', '-c', 'inside', volume(imageName(0))]);
+  const { code, stdout } = await run(t, 'verify', repository());
+  assert.equal(code, 5);
+  assert.match(stdout, new RegExp(`${imageName(0)}: `));
+});
+
+test('a copied or renamed manifest is no backup of its own, and prunes no image', async (t) => {
+  copyFileSync(manifestPath(0), volume('copy.json'));
+  const pruned = await run(t, ...(COMMANDS['prune']?.() ?? []));
+  assert.equal(pruned.code, 5, pruned.stderr);
+  assert.match(pruned.stderr, /copy\.json names the image .*; expected copy\.qcow2/);
+  for (const index of [0, 1]) await assertRestores(t, index);
+  rmSync(volume('copy.json'));
+  const id = nth(1).manifest.snapshot.id;
+  const twice = { ...nth(0).manifest, snapshot: { ...nth(0).manifest.snapshot, id } };
+  copyFileSync(imagePathOf(nth(0)), volume('twice.qcow2'));
+  const image = { ...twice.image, file: 'twice.qcow2' };
+  writeFileSync(volume('twice.json'), formatManifest({ ...twice, image }));
+  const refused = await run(t, ...(COMMANDS['prune']?.() ?? []));
+  assert.equal(refused.code, 5, refused.stderr);
+  assert.match(refused.stderr, /are both backups of snapshot/);
+});
+
+test('a directory under another name is named, with what to do, and is pruned by nobody', async (t) => {
+  renameSync(volume(), repository('renamed'));
+  for (const name of ['verify', 'prune']) {
+    const { code, stdout, stderr } = await run(t, ...(COMMANDS[name]?.() ?? []));
+    assert.equal(code, 5, name);
+    assert.match(stdout + stderr, /is a backup of volume vol-1: name the directory vol-1/);
+  }
+  assert.ok(!existsSync(volume()), 'no directory is made for a lock');
+  await assertRestores(t, 1);
+});
+
+test('one volume whose manifests are damaged hinders the pruning of no other', async (t) => {
+  execFileSync('cp', ['-a', volume(), repository('other')]);
+  const { code, stderr } = await run(t, ...(COMMANDS['prune']?.() ?? []));
+  assert.equal(code, 5, stderr);
+  assert.match(stderr, /name the directory vol-1/);
+  assert.equal(readdirSync(volume()).filter((name) => name.endsWith('.json')).length, 1);
+  assert.equal(readdirSync(repository('other')).filter((name) => name.endsWith('.json')).length, 2);
+});
+
+test('texts of manifests reach a terminal without control characters', async (t) => {
+  const { manifest } = nth(1);
+  const snapshot = { ...manifest.snapshot, id: 'evil\u001b[2J\u009b1m\u202e' };
+  writeFileSync(manifestPath(1), formatManifest({ ...manifest, snapshot }));
+  const { stdout } = await run(t, 'backups', repository());
+  assert.match(stdout, /evil\?\[2J\?1m\?/);
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not be there
+  assert.doesNotMatch(stdout, /[\u001b\u009b\u202e]/);
+});
