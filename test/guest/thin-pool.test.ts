@@ -13,10 +13,8 @@ for (const [kind, changed] of Object.entries({ embedded: EMBEDDED, given: {} }))
       const volume = await pool.written(1);
       await pool.stop();
       assert.deepEqual(await pool.deviceNames(), [], 'nothing of it is active');
-      await rejectsWith(
-        backend.attachments.attach(volume.id, { readOnly: false }),
-        'FAILED_PRECONDITION',
-      );
+      const attach = async () => backend.attachments.attach(volume.id, { readOnly: false });
+      await rejectsWith(attach(), 'FAILED_PRECONDITION');
       await backend.start('existing');
       assert.equal(await backend.identity(), identity);
       await volume.attach();

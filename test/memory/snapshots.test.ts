@@ -5,7 +5,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { CsiError } from '../../src/base/errors.js';
-import type { SnapshotMember } from '../../src/driver/backends/backend.js';
 import { blockCapability, type Message } from '../support/csi-client.js';
 import { runMemoryPlugin } from '../support/memory-plugin.js';
 import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
@@ -313,14 +312,12 @@ test('SM12: a snapshot whose creation has not completed is FAILED_PRECONDITION',
     throw CsiError.internal('the disk is away');
   };
   // Its row stays, because nothing can be rolled back either.
-  Object.assign(running.backend(), {
-    createSnapshots: async ([member]: SnapshotMember[]) => {
-      half = member?.snapshotId ?? '';
-      died();
-    },
-    deleteSnapshot: async () => died(),
-    abandonSnapshots: async () => died(),
-  });
+  const { snapshots } = running.backend();
+  snapshots.create = async ([member]) => {
+    half = member?.snapshotId ?? '';
+    return died();
+  };
+  snapshots.delete = async () => died();
   await refused(orchestrator.snapshot(source, 'half'), 'INTERNAL');
   await refused(running.client.allocated(half), 'FAILED_PRECONDITION', /not ready/);
 });

@@ -35,9 +35,8 @@ function world(
     snapshotBefore: async (_volume: string, sequence: bigint) =>
       record(ids[Number(sequence) / 10 - 1]),
   };
-  const backend = {
-    pendingBases: () => pending,
-    beginList: async (target: string, base: string | null) => {
+  const changes = {
+    begin: async (target: string, base: string | null) => {
       let made = 0;
       return {
         step: async () => {
@@ -52,7 +51,7 @@ function world(
     },
   };
   const locks = new OperationLocks();
-  const registry = { owning: () => backend };
+  const registry = { owning: () => ({ bases: { held: pending }, changes }) };
   const problems: string[] = [];
   const deps = {
     ...{ catalogue, registry, locks, logger: pino({ level: 'silent' }) },
