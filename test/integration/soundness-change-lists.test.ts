@@ -15,6 +15,7 @@ import {
 } from 'node:fs';
 import { basename, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { errorCode } from '../../src/base/errors.js';
 import { BLOCK_OPERATIONS } from '../support/block-writer.js';
 import { Disturbance } from '../support/disturbance.js';
 import { isNightly } from '../support/nightly.js';
@@ -51,12 +52,20 @@ function tamper(directory: string, random: Random): string {
   const files = filesIn(directory);
   if (files.length === 0) return 'nothing stored';
   const path = random.pick(files);
-  // Removed meanwhile, as the map of a snapshot is when the next list is there.
-  const size = statSync(path, { throwIfNoEntry: false })?.size;
-  if (size === undefined) return 'gone';
   const kind = random.pick(['keep', 'keep', 'remove', 'truncate', 'flip', 'replace', 'clear']);
+  try {
+    change(path, kind, files, random);
+    return kind;
+  } catch (thrown) {
+    // Removed meanwhile, as the map of a snapshot is when the next list is there.
+    if (errorCode(thrown) === 'ENOENT') return 'gone';
+    throw thrown;
+  }
+}
+
+function change(path: string, kind: string, files: readonly string[], random: Random): void {
   if (kind === 'remove') rmSync(path);
-  if (kind === 'truncate') truncateSync(path, random.below(size));
+  if (kind === 'truncate') truncateSync(path, random.below(statSync(path).size));
   if (kind === 'clear') truncateSync(path, 0);
   if (kind === 'replace') copyFileSync(random.pick(files), path);
   if (kind === 'flip') {
@@ -65,7 +74,6 @@ function tamper(directory: string, random: Random): string {
     bytes[at] = (bytes[at] ?? 0) ^ (1 + random.below(255));
     writeFileSync(path, bytes);
   }
-  return kind;
 }
 
 /** A published raw volume in that pool, its writer, the window of its snapshots, and where lists are. */
