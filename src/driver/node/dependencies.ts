@@ -27,7 +27,6 @@ export type NodeConfig = Pick<
   | 'cgroupRoot'
   | 'mountPropagation'
   | 'stateDirectory'
-  | 'legacyStagingDirectory'
   | 'pools'
   | 'socketPath'
 >;

@@ -70,13 +70,11 @@ export async function resolveUsable(
   field: string,
   current?: readonly MountEntry[],
 ): Promise<string | null> {
-  const { stateDirectory, legacyStagingDirectory, pools, socketPath } = config;
-  // Only staging makes something there, for the interfaces before v1.
-  const staging = field === 'target_path' ? [legacyStagingDirectory] : [];
+  const { stateDirectory, pools, socketPath } = config;
   const [resolved, mounts, trees, directories] = await Promise.all([
     kernelPath(path),
     current ?? readMountInfo(),
-    withResolved([stateDirectory, ...staging, ...pools.map(({ directory }) => directory)]),
+    withResolved([stateDirectory, ...pools.map(({ directory }) => directory)]),
     withResolved([dirname(socketPath)]),
   ]);
   const reason =
