@@ -71,7 +71,7 @@ export class RuntimeDirectory {
       const descriptor = openSync(path, OPEN_DIRECTORY);
       const found = fstatSync(descriptor);
       if (!isOwn(found)) throw unusable(path, `it belongs to user ${found.uid}`);
-      if ((found.mode & WRITABLE_BY_OTHERS) !== 0) {
+      if (canOthersWrite(found)) {
         throw unusable(path, 'others can write to it');
       }
       return new RuntimeDirectory(readlinkSync(at(descriptor)), descriptor, options);
@@ -260,7 +260,8 @@ function at(descriptor: number, name?: string): string {
   return name === undefined ? opened : `${opened}/${name}`;
 }
 
-const effectiveUser = (): number => process.geteuid?.() ?? 0;
+export const effectiveUser = (): number => process.geteuid?.() ?? 0;
+export const canOthersWrite = ({ mode }: Stats): boolean => (mode & WRITABLE_BY_OTHERS) !== 0;
 const isOwn = ({ uid }: Stats): boolean => uid === effectiveUser();
 
 function makeDirectory(path: string): void {

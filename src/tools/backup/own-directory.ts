@@ -6,8 +6,8 @@
 import { realpath, stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { CsiError } from '../../base/errors.js';
+import { canOthersWrite, effectiveUser } from '../../base/runtime-directory.js';
 
-const WRITABLE_BY_OTHERS = 0o022;
 /** Who may write there may not rename or remove what others own. */
 const STICKY = 0o1000;
 
@@ -22,13 +22,13 @@ export async function ownDirectory(path: string): Promise<string> {
 }
 
 async function assertOwn(directory: string, repository: string): Promise<void> {
-  const { uid, mode } = await stat(directory);
-  const user = process.geteuid?.() ?? 0;
-  const isAbove = directory !== repository;
-  if (uid !== 0 && uid !== user) {
+  const found = await stat(directory);
+  const { uid, mode } = found;
+  if (uid !== 0 && uid !== effectiveUser()) {
     throw shared(directory, repository, `${directory} belongs to user ${uid}`);
   }
-  if ((mode & WRITABLE_BY_OTHERS) !== 0 && !(isAbove && (mode & STICKY) !== 0)) {
+  const mayOnlyAdd = directory !== repository && (mode & STICKY) !== 0;
+  if (canOthersWrite(found) && !mayOnlyAdd) {
     throw shared(directory, repository, `others can write to ${directory}`);
   }
 }

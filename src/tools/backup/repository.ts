@@ -13,12 +13,12 @@
  */
 import { createHash } from 'node:crypto';
 import { closeSync, constants, openSync } from 'node:fs';
-import { lstat, mkdir, open, readdir, rename, rm, unlink } from 'node:fs/promises';
+import { mkdir, readdir, rename, rm, unlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { CsiError, errorCode, messageOf } from '../../base/errors.js';
 import { tryLock } from '../../base/system/file-lock.js';
 import { CHAIN_MAX, readImageHeader } from '../nbd/image-header.js';
-import { createPlain, readPlain } from '../nbd/plain-file.js';
+import { createPlain, flush, readPlain } from '../nbd/plain-file.js';
 import { formatManifest, MANIFEST_MAX_BYTES, type Manifest, parseManifest } from './manifest.js';
 import { ownDirectory } from './own-directory.js';
 
@@ -132,7 +132,7 @@ export class Repository {
   async lock(volumeId: string): Promise<VolumeLock> {
     const directory = this.volumeDirectory(volumeId);
     await mkdir(directory, { recursive: true, mode: 0o700 });
-    if (!this.allowShared) await ownDirectory(directory);
+    await this.#assertOwn(directory);
     const lock = lockFile(join(directory, '.lock'), volumeId);
     try {
       return { ...lock, problems: await this.#settle(directory) };
@@ -197,8 +197,18 @@ export class Repository {
   }
 
   async #read(directory: string, volumeId: string): Promise<VolumeBackups> {
-    if (!this.allowShared && (await isThere(directory))) await ownDirectory(directory);
+    await this.#assertOwn(directory);
     return readVolume(directory, volumeId);
+  }
+
+  /** One that is not there holds nothing that others could exchange. */
+  async #assertOwn(directory: string): Promise<void> {
+    if (this.allowShared) return;
+    try {
+      await ownDirectory(directory);
+    } catch (thrown) {
+      if (errorCode(thrown) !== 'ENOENT') throw thrown;
+    }
   }
 
   /** What cannot be settled stays, and is returned: it is no backup, and hinders none. */
@@ -385,20 +395,6 @@ async function namesIn(directory: string): Promise<string[]> {
     if (errorCode(thrown) === 'ENOENT') return [];
     throw thrown;
   });
-}
-
-/** Of a file or a directory. */
-async function flush(path: string): Promise<void> {
-  const file = await open(path, constants.O_RDONLY);
-  try {
-    await file.sync();
-  } finally {
-    await file.close();
-  }
-}
-
-async function isThere(path: string): Promise<boolean> {
-  return (await lstat(path).catch(() => null)) !== null;
 }
 
 const stemOf = (name: string, ending: string): string => name.slice(0, -ending.length);

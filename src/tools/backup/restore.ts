@@ -19,12 +19,12 @@ import {
 import { basename, dirname, join } from 'node:path';
 import { bestEffort } from '../../base/best-effort.js';
 import { CsiError, errorCode } from '../../base/errors.js';
-import type { RuntimeDirectory } from '../../base/runtime-directory.js';
+import { effectiveUser, type RuntimeDirectory } from '../../base/runtime-directory.js';
 import { tryLock } from '../../base/system/file-lock.js';
 import type { CsiDriver } from '../client/driver.js';
 import { publishNewVolume, removeLeftVolumes } from '../client/published-volume.js';
 import { convertImage } from '../nbd/image.js';
-import { createPlain, openPlain } from '../nbd/plain-file.js';
+import { createPlain, flush, openPlain } from '../nbd/plain-file.js';
 import { imagePathOf } from './repository.js';
 import type { ChosenBackup } from './select.js';
 import { verifyImages } from './verify.js';
@@ -108,7 +108,7 @@ async function removeUnfinished(directory: string): Promise<void> {
       const file = await openPlain(path);
       try {
         const { uid, nlink } = await file.stat();
-        if (uid === process.geteuid?.() && nlink === 1 && tryLock(file.fd)) await unlink(path);
+        if (uid === effectiveUser() && nlink === 1 && tryLock(file.fd)) await unlink(path);
       } finally {
         await file.close();
       }
@@ -215,15 +215,6 @@ async function exists(path: string): Promise<boolean> {
   } catch (thrown) {
     if (errorCode(thrown) === 'ENOENT') return false;
     throw thrown;
-  }
-}
-
-async function flush(path: string): Promise<void> {
-  const file = await open(path, constants.O_RDONLY);
-  try {
-    await file.sync();
-  } finally {
-    await file.close();
   }
 }
 

@@ -52,6 +52,16 @@ export function createPlain(path: string): Promise<FileHandle> {
   return open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
 }
 
+/** Of a file or a directory. */
+export async function flush(path: string): Promise<void> {
+  const file = await open(path, O_RDONLY);
+  try {
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
 function notPlain(path: string, cause?: unknown): CsiError {
   return CsiError.failedPrecondition(
     `${path} is no regular file, and this program puts nothing else there; move it away`,
