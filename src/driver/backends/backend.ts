@@ -127,6 +127,7 @@ export interface Backend {
   capacity(age?: 'now' | 'recent'): Promise<PoolCapacity>;
   /** For monitoring. FAILED_PRECONDITION if the pool cannot be reached. */
   statistics(): Promise<PoolStatistics>;
+  /** What it lists survives a power failure, unless it is removed. */
   list(): Promise<PoolContents>;
   /**
    * Removes temporary files left by a killed run, and returns their names; removes the marks of volumes

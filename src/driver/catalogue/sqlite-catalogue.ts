@@ -55,14 +55,7 @@ export function catalogueCalls(database: SqliteConnection) {
     ...nodeCalls(database),
     /** Which of the ids belong to no volume and no snapshot in any state. */
     unknownAmong: reads((ids: readonly string[]): string[] => unknownAmong(database, ids)),
-    /**
-     * Copies the catalogue, while it is in use, to a new file that can replace it. The copy is not
-     * flushed to the disk.
-     *
-     * It omits objects that are being created: after a restore they would look like creations that a
-     * kill interrupted, and the next start would remove them although they have been in use since.
-     * Without a row, their storage is unknown to the restored catalogue and remains untouched.
-     */
+    /** Copies the catalogue, while it is in use, to a new file that can replace it. The copy is not flushed to the disk. */
     backUp: reads((file: string): void => backUp(database, file)),
   };
 }
@@ -135,14 +128,5 @@ function nodeCalls(database: SqliteConnection) {
 }
 
 function backUp(database: SqliteConnection, file: string): void {
-  const name = `'${file.replaceAll("'", "''")}'`;
-  database.exec(`VACUUM INTO ${name}`);
-  database.exec(`ATTACH ${name} AS copy`);
-  try {
-    database.exec("DELETE FROM copy.snapshots WHERE state = 'creating'");
-    database.exec("DELETE FROM copy.group_snapshots WHERE state = 'creating'");
-    database.exec("DELETE FROM copy.volumes WHERE state = 'creating'");
-  } finally {
-    database.exec('DETACH copy');
-  }
+  database.exec(`VACUUM INTO '${file.replaceAll("'", "''")}'`);
 }

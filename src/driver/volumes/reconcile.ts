@@ -2,7 +2,8 @@
  * Reconciles the catalogue with the pools before the plugin serves: completes or rolls back what a kill
  * has interrupted, and compares the rows with what the pools hold.
  *
- * It removes only temporary files and objects that an unfinished row names. A volume that is larger than
+ * It removes only temporary files, what an unfinished row says is being deleted, and what such a row says is being
+ * created and is incomplete. A volume that is larger than
  * its record was being expanded, and its record is updated. Any other difference is reported and left
  * for the operator.
  */
@@ -12,13 +13,20 @@ import type { Backend, PoolContents, PoolObject } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { SnapshotRecord, UnfinishedWork, VolumeRecord } from '../catalogue/records.js';
+import { settleNewVolume } from './interrupted-volume.js';
 import { compareObjects, type Difference } from './pool-comparison.js';
 import type { RetainedBases } from './retained-bases.js';
-import { finishDeletion, labelOf, rollBack, type SnapshotSet, stateOf } from './snapshot-sets.js';
+import {
+  finishDeletion,
+  labelOf,
+  type SnapshotSet,
+  settleNewSnapshots,
+  stateOf,
+} from './snapshot-sets.js';
 import { finishExpansion, grownVolumes } from './volume-expansion.js';
 
 export interface ReconcileReport {
-  /** Deletions and expansions that were completed. */
+  /** Creations, deletions and expansions that were completed. */
   finished: string[];
   /** Creations that were rolled back, and temporary files that were removed. */
   undone: string[];
@@ -30,10 +38,7 @@ export interface ReconcileDependencies {
   catalogue: AsyncCatalogue;
   registry: BackendRegistry;
   retainedBases: RetainedBases;
-  /**
-   * The catalogue has lost rows. A creation that it calls unfinished may have been completed since, and a
-   * retained base without a record may have had one, so neither is removed.
-   */
+  /** The catalogue has lost rows. A retained base without a record may have had one, so none is removed. */
   lacksRows?: boolean;
   /**
    * Handles this pool alone, which the registry has, while other pools are served: their unfinished rows are
@@ -42,12 +47,10 @@ export interface ReconcileDependencies {
   pool?: string;
 }
 
-const NOTHING: UnfinishedWork = { volumes: [], snapshots: [], groups: [] };
-
 export async function reconcile(deps: ReconcileDependencies): Promise<ReconcileReport> {
   const { catalogue, registry } = deps;
   const report: ReconcileReport = { finished: [], undone: [], differences: [] };
-  const unfinished = deps.lacksRows ? NOTHING : await unfinishedWork(deps);
+  const unfinished = await unfinishedWork(deps);
   for (const group of unfinished.groups) {
     await attempt(report, `group snapshot ${group.groupSnapshotId}`, async () => {
       const members = await catalogue.snapshotsOfGroup(group.groupSnapshotId);
@@ -159,8 +162,9 @@ async function settleSnapshots(
   if (stateOf(set) === 'deleting') {
     await finishDeletion(deps, set);
     report.finished.push(`deletion of ${labelOf(set)}`);
+  } else if (await settleNewSnapshots(deps, set)) {
+    report.finished.push(`creation of ${labelOf(set)}`);
   } else {
-    await rollBack(deps, set);
     report.undone.push(labelOf(set));
   }
 }
@@ -171,22 +175,16 @@ async function settleVolume(
   volume: VolumeRecord,
   report: ReconcileReport,
 ): Promise<void> {
-  const { volumeId, sourceVolumeId } = volume;
-  const backend = registry.owning(volume.pool);
-  // Only a ready volume is handed out, so its row is outdated: the pool's mark outlives a restored catalogue.
-  if (volume.state === 'creating' && (await backend.marks.has(volumeId))) {
-    await catalogue.setVolumeState(volumeId, 'ready');
-    report.differences.push(
-      `volume ${volumeId} was in use, although the catalogue said that it was being created; it is marked as ready now`,
-    );
-    return;
+  const { volumeId } = volume;
+  if (volume.state === 'deleting') {
+    await registry.owning(volume.pool).volumes.delete(volumeId);
+    await catalogue.removeVolume(volumeId);
+    report.finished.push(`deletion of volume ${volumeId}`);
+  } else if (await settleNewVolume({ catalogue, registry }, volume)) {
+    report.finished.push(`creation of volume ${volumeId}`);
+  } else {
+    report.undone.push(`volume ${volumeId}`);
   }
-  const isClone = volume.state === 'creating' && sourceVolumeId !== null;
-  if (isClone) await backend.volumes.thaw(sourceVolumeId);
-  await backend.volumes.delete(volumeId);
-  await catalogue.removeVolume(volume.volumeId);
-  if (volume.state === 'creating') report.undone.push(`volume ${volume.volumeId}`);
-  else report.finished.push(`deletion of volume ${volume.volumeId}`);
 }
 
 interface Comparison {

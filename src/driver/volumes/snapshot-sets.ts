@@ -13,7 +13,7 @@
 import { bestEffort } from '../../base/best-effort.js';
 import { newGroupSnapshotId, newSnapshotId } from '../../base/csi/handles.js';
 import type { StringMap } from '../../base/csi/string-map.js';
-import { CsiError } from '../../base/errors.js';
+import { CsiError, StatusCode } from '../../base/errors.js';
 import type { Backend, SnapshotMember, TakenSnapshots } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type {
@@ -77,10 +77,9 @@ export async function createSnapshots<S extends SnapshotSet>(
   const known = await request.find();
   if (known === null) return take(deps, request);
   if (stateOf(known) === 'creating') {
-    // No caller has seen it, so the request cannot contradict it. The backend thaws the sources.
     const held = request.sources.map(({ volumeId }) => volumeId);
-    await deps.locks.run(otherVolumes(known.members, held), () => rollBack(deps, known));
-    return take(deps, request);
+    await deps.locks.run(otherVolumes(known.members, held), () => settleNewSnapshots(deps, known));
+    return createSnapshots(deps, request);
   }
   request.assertSame(known);
   if (stateOf(known) === 'ready') {
@@ -153,6 +152,8 @@ async function insertRows(
   }: Pick<SnapshotSetRequest<SnapshotSet>, 'name' | 'parameters' | 'isGroup'>,
 ): Promise<SnapshotSet> {
   const groupSnapshotId = isGroup ? newGroupSnapshotId(nodeKey) : null;
+  // Replaced when the snapshots are taken, unless a kill comes in between.
+  const creationTimeNs = BigInt(Date.now()) * 1_000_000n;
   const pending = await Promise.all(
     volumes.map(async (volume): Promise<NewSnapshot> => {
       await backend.volumes.check(volume.volumeId, volume.sizeBytes);
@@ -164,7 +165,7 @@ async function insertRows(
         pool: volume.pool,
         sizeBytes: volume.sizeBytes,
         state: 'creating',
-        creationTimeNs: 0n,
+        creationTimeNs,
         parameters: isGroup ? {} : parameters,
         pristine: await isPristine(backend, volume),
       };
@@ -179,7 +180,7 @@ async function insertRows(
     name,
     parameters,
     state: 'creating' as const,
-    creationTimeNs: 0n,
+    creationTimeNs,
   };
   return { group, members: await catalogue.insertGroup(group, pending) };
 }
@@ -303,18 +304,50 @@ export async function finishDeletion(
 }
 
 /**
- * Removes a set in state `creating`, which a killed process or a failed rollback has left. Its source
- * volumes are thawed, so no other operation may use them meanwhile.
+ * Completes a set in state `creating`, which a killed process or a failed call has left, if the pool holds all of its
+ * snapshots, and removes it otherwise. One that is complete may have been acknowledged: the catalogue may be a copy
+ * that was taken meanwhile. The source volumes are thawed, so no other operation may use them.
+ *
+ * @returns whether the set is ready now
  */
-export async function rollBack(
+export async function settleNewSnapshots(
   { catalogue, registry }: SettleDependencies,
   set: SnapshotSet,
-): Promise<void> {
-  const { volumes, snapshots } = registry.owning(onlyPool(set.members));
+): Promise<boolean> {
+  const backend = registry.owning(onlyPool(set.members));
   // All of them first: a frozen file system blocks its users.
-  for (const { volumeId } of set.members) await volumes.thaw(volumeId);
-  for (const { snapshotId } of set.members) await snapshots.delete(snapshotId);
+  for (const { volumeId } of set.members) await backend.volumes.thaw(volumeId);
+  const sizesBytes = await completeSizes(backend, set.members);
+  if (sizesBytes !== null) {
+    const creationTimeNs = set.members[0]?.creationTimeNs ?? 0n;
+    await commitRows(catalogue, set, { creationTimeNs, sizesBytes });
+    return true;
+  }
+  for (const { snapshotId } of set.members) await backend.snapshots.delete(snapshotId);
   await removeRows(catalogue, set, []);
+  return false;
+}
+
+/** The sizes of the snapshots, in their order; null unless the pool holds all of them as they were taken. */
+async function completeSizes(
+  backend: Backend,
+  members: readonly SnapshotRecord[],
+): Promise<bigint[] | null> {
+  const contents = await backend.list();
+  const held = new Map(contents.snapshots.map(({ id, sizeBytes }) => [id, sizeBytes]));
+  const sizes: bigint[] = [];
+  for (const { snapshotId, sizeBytes } of members) {
+    const found = held.get(snapshotId);
+    if (found === undefined || found < sizeBytes) return null;
+    try {
+      await backend.snapshots.check(snapshotId, found);
+    } catch (thrown) {
+      if (CsiError.from(thrown).code !== StatusCode.FAILED_PRECONDITION) throw thrown;
+      return null;
+    }
+    sizes.push(found);
+  }
+  return sizes;
 }
 
 /** A volume may have grown since its size was recorded. A smaller snapshot lacks some of the content. */

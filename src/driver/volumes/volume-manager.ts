@@ -16,6 +16,7 @@ import type { Backend, PoolCapacity } from '../backends/backend.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import type { ManagerDependencies } from './dependencies.js';
 import { isMutableParameter } from './device-settings.js';
+import { settleNewVolume } from './interrupted-volume.js';
 import { volumeKey, volumeNameKey } from './operation-locks.js';
 import { PoolAdmission } from './pool-admission.js';
 import { readyVolume } from './ready-volume.js';
@@ -88,9 +89,12 @@ export class VolumeManager {
     const known = await this.deps.catalogue.volumeByName(request.name);
     if (known === null) return this.#createNew(request);
     if (known.state === 'creating') {
-      // No caller has seen it, so the request cannot contradict it.
-      await this.#rollBack(known, request);
-      return this.#createNew(request);
+      const { sourceVolumeId } = known;
+      // The request holds the lock of its own source already.
+      const isHeld = sourceVolumeId === null || sourceVolumeId === request.sourceVolumeId;
+      const keys = isHeld ? [] : [volumeKey(sourceVolumeId)];
+      await this.deps.locks.run(keys, () => settleNewVolume(this.deps, known));
+      return this.#createLocked(request);
     }
     if (known.state === 'deleting') {
       throw CsiError.aborted(
@@ -175,20 +179,6 @@ export class VolumeManager {
   async #remove({ volumeId, pool }: VolumeRecord): Promise<void> {
     await this.deps.registry.owning(pool).volumes.delete(volumeId);
     await this.deps.catalogue.removeVolume(volumeId);
-  }
-
-  /**
-   * Removes what a killed process or a failed rollback has left. The source of a clone is thawed, so no
-   * other operation may use it meanwhile; the request holds the lock of its own source already.
-   */
-  async #rollBack(volume: VolumeRecord, request: VolumeRequest): Promise<void> {
-    const { sourceVolumeId } = volume;
-    if (sourceVolumeId === null) return this.#remove(volume);
-    const keys = sourceVolumeId === request.sourceVolumeId ? [] : [volumeKey(sourceVolumeId)];
-    await this.deps.locks.run(keys, async () => {
-      await this.deps.registry.owning(volume.pool).volumes.thaw(sourceVolumeId);
-      await this.#remove(volume);
-    });
   }
 
   async #assertUnused(volume: VolumeRecord, backend: Backend): Promise<void> {

@@ -38,6 +38,8 @@ export interface Managers {
   second: MemoryBackend;
   /** A ready volume, in the catalogue and in its pool. */
   volume(fields?: Partial<VolumeRecord>): Promise<VolumeRecord>;
+  /** A volume whose creation was killed before the pool held it: its row, in state `creating`. */
+  interrupted(fields?: Partial<VolumeRecord>): Promise<VolumeRecord>;
   /** A snapshot that the manager takes, under a new name. */
   snapshot(of: VolumeRecord): Promise<SnapshotRecord>;
   close(): Promise<void>;
@@ -65,6 +67,11 @@ export async function openManagers(limits: Partial<RetainedBaseLimits> = {}): Pr
       const record = volumeRecord(fields);
       await catalogue.insertVolume(record);
       await registry.owning(record.pool).volumes.create(record.volumeId, record.sizeBytes);
+      return record;
+    },
+    interrupted: async (fields = {}) => {
+      const record = volumeRecord({ ...fields, state: 'creating' });
+      await catalogue.insertVolume(record);
       return record;
     },
     snapshot: ({ volumeId: sourceVolumeId }) =>

@@ -21,9 +21,10 @@ let catalogue: OpenCatalogue;
 let backend: MemoryBackend;
 let storage: MemoryStorage;
 let volume: Managers['volume'];
+let interrupted: Managers['interrupted'];
 
 beforeEach(() => {
-  ({ deps, catalogue, backend, volume } = managers);
+  ({ deps, catalogue, backend, volume, interrupted } = managers);
   ({ storage } = backend);
 });
 
@@ -59,7 +60,7 @@ test('a volume larger than its record keeps its size, and its device follows', a
 
 test('a clone that was being created is rolled back, and its source is usable', async () => {
   const source = await volume();
-  const half = await volume({ state: 'creating', sourceVolumeId: source.volumeId });
+  const half = await interrupted({ sourceVolumeId: source.volumeId });
   const { mock: thawed } = mock.method(backend.volumes, 'thaw');
   const report = await reconcile(deps);
   assert.deepEqual(report, { ...nothing, undone: [`volume ${half.volumeId}`] });
@@ -67,8 +68,73 @@ test('a clone that was being created is rolled back, and its source is usable', 
   assert.deepEqual([...storage.volumes.keys()], [source.volumeId]);
 });
 
+test('what the pool holds complete is completed: the catalogue may be a copy that was taken during the call', async () => {
+  const source = await volume();
+  const clone = await volume({ state: 'creating', sourceVolumeId: source.volumeId });
+  const grown = await volume({ state: 'creating' });
+  await backend.volumes.expand(grown.volumeId, grown.sizeBytes * 2n);
+  const single = await catalogue.insertSnapshot(snapshotRecord(source, { state: 'creating' }));
+  await backend.snapshots.create([single]);
+  const members = await group([source, grown], 'creating');
+  const [member] = members as [SnapshotRecord];
+  const { mock: thawed } = mock.method(backend.volumes, 'thaw');
+  const report = await reconcile(deps);
+  assert.deepEqual(report, {
+    ...nothing,
+    finished: [
+      `creation of group snapshot ${member.groupSnapshotId}`,
+      `creation of snapshot ${single.snapshotId}`,
+      `creation of volume ${clone.volumeId}`,
+      `creation of volume ${grown.volumeId}`,
+      `expansion of volume ${grown.volumeId} to ${grown.sizeBytes * 2n} bytes`,
+    ],
+  });
+  assert.ok(thawed.calls.every((call) => call.arguments[0] !== clone.volumeId));
+  assert.equal(thawed.callCount(), 4);
+  for (const { snapshotId } of [single, ...members]) {
+    const found = await catalogue.snapshotById(snapshotId);
+    const sizeBytes = storage.snapshots.get(snapshotId)?.sizeBytes;
+    assert.deepEqual([found?.state, found?.sizeBytes], ['ready', sizeBytes]);
+    assert.equal(found?.creationTimeNs, single.creationTimeNs);
+  }
+  assert.equal((await catalogue.groupById(member.groupSnapshotId ?? ''))?.state, 'ready');
+  assert.deepEqual(await reconcile(deps), nothing);
+});
+
+test('a snapshot that is too small, or is no longer what was taken, is rolled back', async () => {
+  const source = await volume();
+  for (const damage of ['size', 'content']) {
+    const half = await catalogue.insertSnapshot(snapshotRecord(source, { state: 'creating' }));
+    await backend.snapshots.create([half]);
+    const content = storage.snapshots.get(half.snapshotId);
+    assert.ok(content !== undefined);
+    if (damage === 'size') content.sizeBytes = 1n;
+    else {
+      mock.method(backend.snapshots, 'check', () =>
+        Promise.reject(CsiError.failedPrecondition('it was written to')),
+      );
+    }
+    const report = await reconcile(deps);
+    assert.deepEqual(report, { ...nothing, undone: [`snapshot ${half.snapshotId}`] });
+    assert.equal(storage.snapshots.size, 0);
+  }
+});
+
+test('a snapshot that cannot be looked at now keeps its row and its storage', async () => {
+  const source = await volume();
+  const half = await catalogue.insertSnapshot(snapshotRecord(source, { state: 'creating' }));
+  await backend.snapshots.create([half]);
+  const broken = Object.assign(new Error('input/output error'), { code: 'EIO' });
+  mock.method(backend.snapshots, 'check', () => Promise.reject(broken));
+  const { differences } = await reconcile(deps);
+  assert.equal(differences.length, 1);
+  assert.equal((await catalogue.snapshotById(half.snapshotId))?.state, 'creating');
+  assert.ok(storage.snapshots.has(half.snapshotId));
+});
+
 test('all volumes of a group that was being taken are thawed before the first member is removed', async () => {
   const members = await group([await volume(), await volume()], 'creating');
+  storage.snapshots.delete(members[1]?.snapshotId ?? '');
   const calls: string[] = [];
   const { delete: remove } = backend.snapshots;
   backend.volumes.thaw = async (volumeId) => void calls.push(volumeId);
@@ -164,7 +230,7 @@ test('unfinished objects of a pool that could not be started are reported and le
 
 test('a pool that comes later is reconciled alone: what is being created in the others is left alone', async () => {
   const inProgress = await volume({ state: 'creating' });
-  const half = await volume({ pool: 'second', state: 'creating' });
+  const half = await interrupted({ pool: 'second' });
   const registry = new BackendRegistry([managers.second]);
   const report = await reconcile({ ...deps, registry, pool: 'second' });
   assert.deepEqual(report, { ...nothing, undone: [`volume ${half.volumeId}`] });
@@ -173,8 +239,8 @@ test('a pool that comes later is reconciled alone: what is being created in the 
 });
 
 test('an unfinished object that cannot be settled does not prevent the others from being settled', async () => {
-  const stuck = await volume({ state: 'creating' });
-  const half = await volume({ state: 'creating' });
+  const stuck = await interrupted();
+  const half = await interrupted();
   const deleteVolume = backend.volumes.delete.bind(backend.volumes);
   backend.volumes.delete = async (volumeId) => {
     if (volumeId === stuck.volumeId) throw CsiError.failedPrecondition('held by somebody');

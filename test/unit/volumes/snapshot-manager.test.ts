@@ -39,7 +39,6 @@ test('what a failed rollback has left of another volume is removed under the loc
   const left = await catalogue.insertSnapshot(
     snapshotRecord(first, { name: 'left', state: 'creating' }),
   );
-  await backend.snapshots.create([{ volumeId: first.volumeId, snapshotId: left.snapshotId }]);
   const request = { name: 'left', sourceVolumeId: second.volumeId, parameters: {} };
   const release = deps.locks.acquire([volumeKey(first.volumeId)]);
   await rejectsWith(snapshots.create(request), 'ABORTED', /pending/);

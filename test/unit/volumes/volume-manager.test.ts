@@ -58,11 +58,6 @@ test('a volume that could not be rolled back is not handed out: the next call cr
   assert.equal(await catalogue.volumeById(left?.volumeId ?? ''), null);
 });
 
-/** A clone whose creation was killed: its row, and incomplete storage in the pool. */
-async function halfClone(name: string, source: VolumeRecord): Promise<VolumeRecord> {
-  return managers.volume({ name, state: 'creating', sourceVolumeId: source.volumeId });
-}
-
 /** The volumes that were thawed, by id. */
 function recordThaws(): () => string[] {
   const { mock: record } = mock.method(managers.backend.volumes, 'thaw');
@@ -70,7 +65,7 @@ function recordThaws(): () => string[] {
 }
 
 test('an unfinished volume contradicts no request: it is rolled back and created anew', async () => {
-  const half = await managers.volume({ name: 'half', state: 'creating', sizeBytes: 32n * MIB });
+  const half = await managers.interrupted({ name: 'half', sizeBytes: 32n * MIB });
   const made = await create('half', { range: rangeOf(64n * MIB) });
   assert.deepEqual([made.sizeBytes, made.state], [64n * MIB, 'ready']);
   assert.equal(await managers.catalogue.volumeById(half.volumeId), null);
@@ -79,16 +74,28 @@ test('an unfinished volume contradicts no request: it is rolled back and created
   await rejectsWith(other, 'ALREADY_EXISTS', /parameters/);
 });
 
+test('a volume that the pool holds complete is what an interrupted call has made, and the request is compared with it', async () => {
+  const made = await managers.volume({ name: 'made', state: 'creating', sizeBytes: 32n * MIB });
+  const range = rangeOf(made.sizeBytes);
+  const other = create('made', { range, parameters: { mountOptions: 'noatime' } });
+  await rejectsWith(other, 'ALREADY_EXISTS', /parameters/);
+  const { parameters, capabilities } = made;
+  const found = await create('made', { range, parameters, capabilities });
+  assert.deepEqual([found.volumeId, found.state], [made.volumeId, 'ready']);
+});
+
 test('an incomplete clone of an earlier process is rolled back and its source is thawed', async () => {
   const source = await managers.volume();
-  const half = await halfClone('clone', source);
+  const interrupted = (name: string) =>
+    managers.interrupted({ name, sourceVolumeId: source.volumeId });
+  const half = await interrupted('clone');
   const thawed = recordThaws();
   const made = await create('clone', { sourceVolumeId: source.volumeId });
   assert.deepEqual(thawed(), [source.volumeId]);
   assert.equal(await managers.catalogue.volumeById(half.volumeId), null);
   assert.equal(made.sourceVolumeId, source.volumeId);
   // A request with another source, or none, also thaws the first one, once no operation uses it.
-  await halfClone('empty', source);
+  await interrupted('empty');
   const release = managers.deps.locks.acquire([volumeKey(source.volumeId)]);
   const empty = () => create('empty', { range: rangeOf(32n * MIB) });
   await rejectsWith(empty(), 'ABORTED', /pending/);

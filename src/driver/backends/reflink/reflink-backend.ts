@@ -166,6 +166,9 @@ export class ReflinkBackend implements Backend {
 
   list(): Promise<PoolContents> {
     return this.#directory.use(async (opened) => {
+      // A killed call may have given a file its name and not made it durable.
+      await this.#native.run('flush', { path: opened.layout.volumes });
+      await this.#native.run('flush', { path: opened.layout.snapshots });
       const found = await poolListing(this.#native, opened, this.#directory.layout);
       return {
         volumes: found.volumes.map(objectOf),
