@@ -20,6 +20,7 @@ const COMMANDS: Readonly<Record<string, () => Promise<AddCommand>>> = {
   verify: async () => (await import('./cli/backup/verify-command.js')).addVerifyCommand,
   backups: async () => (await import('./cli/backup/list-command.js')).addBackupsCommand,
   prune: async () => (await import('./cli/backup/prune-command.js')).addPruneCommand,
+  chain: async () => (await import('./cli/backup/chain-command.js')).addChainCommand,
   'thin-delta': async () => (await import('./cli/thin/delta-command.js')).addThinDeltaCommand,
   'thin-ls': async () => (await import('./cli/thin/ls-command.js')).addThinLsCommand,
   volumes: async () => (await import('./cli/inspection/list-commands.js')).addVolumesCommand,

@@ -104,7 +104,7 @@ async function serve(wanted: Wanted, signal: AbortSignal): Promise<void> {
     const volume = await publishSnapshot(driver, runtime, snapshot);
     undo.push(() => volume.close());
     const server = await serveRanges({
-      device: volume.devicePath,
+      from: { device: volume.devicePath },
       ranges,
       directory: directory.path,
       socketPath: wanted.socketPath,

@@ -22,8 +22,10 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, type TestContext, test } from 'node:test';
+import { type Backup, baseNameOf, imagePathOf } from '../../src/tools/backup/chains.js';
+import { snapshotStem } from '../../src/tools/backup/file-names.js';
 import { formatManifest } from '../../src/tools/backup/manifest.js';
-import { type Backup, imagePathOf } from '../../src/tools/backup/repository.js';
+
 import { BackupHistory } from '../support/backup-history.js';
 import { type Ended, runCommand } from '../support/command.js';
 import { seededRandom } from '../support/random.js';
@@ -172,7 +174,7 @@ test('H28: what lies at the names of unfinished files is removed or named, and w
   // The rest was done all the same.
   assert.deepEqual(
     readdirSync(volume()).filter((name) => name.endsWith('.json')),
-    [nth(1).name],
+    [nth(1).name.replace('.json', '@1.json')],
   );
   await assertRestores(t, 1);
 });
@@ -219,15 +221,13 @@ test('H29: files without end are refused before they are read', async (t) => {
 
 test('H29: thousands of manifests that are based on each other are refused, each once', async (t) => {
   const { manifest } = nth(1);
-  const stem = (index: number): string => `many-${index}`;
+  const id = (index: number): string => `many-${index}`;
   for (let index = 0; index < MANY; index += 1) {
-    const base = { snapshotId: stem(index + 1), manifest: `${stem(index + 1)}.json` };
-    const snapshot = { ...manifest.snapshot, id: stem(index) };
-    const image = { ...manifest.image, file: `${stem(index)}.qcow2` };
-    writeFileSync(
-      volume(`${stem(index)}.json`),
-      formatManifest({ ...manifest, snapshot, base, image }),
-    );
+    const base = { ...baseNameOf(nth(1)), snapshotId: id(index + 1) };
+    const snapshot = { ...manifest.snapshot, id: id(index) };
+    const name = nth(1).name.replace('snap-2.json', id(index));
+    const image = { ...manifest.image, file: `${name}.qcow2` };
+    writeFileSync(volume(`${name}.json`), formatManifest({ ...manifest, snapshot, base, image }));
   }
   const { code, stdout } = await run(t, 'verify', repository(), '--json');
   assert.equal(code, 5);
@@ -251,14 +251,15 @@ test('a copied or renamed manifest is no backup of its own, and prunes no image'
   assert.match(pruned.stderr, /copy\.json names the image .*; expected copy\.qcow2/);
   for (const index of [0, 1]) await assertRestores(t, index);
   rmSync(volume('copy.json'));
-  const id = nth(1).manifest.snapshot.id;
-  const twice = { ...nth(0).manifest, snapshot: { ...nth(0).manifest.snapshot, id } };
   copyFileSync(imagePathOf(nth(0)), volume('twice.qcow2'));
-  const image = { ...twice.image, file: 'twice.qcow2' };
-  writeFileSync(volume('twice.json'), formatManifest({ ...twice, image }));
+  const image = { ...nth(0).manifest.image, file: 'twice.qcow2' };
+  writeFileSync(volume('twice.json'), formatManifest({ ...nth(0).manifest, image }));
   const refused = await run(t, ...(COMMANDS['prune']?.() ?? []));
   assert.equal(refused.code, 5, refused.stderr);
-  assert.match(refused.stderr, /are both backups of snapshot/);
+  assert.match(
+    refused.stderr,
+    /twice\.json is a backup of snapshot snap-1, .*: give it and its image the name/,
+  );
 });
 
 test('a directory under another name is named, with what to do, and is pruned by nobody', async (t) => {
@@ -284,7 +285,9 @@ test('one volume whose manifests are damaged hinders the pruning of no other', a
 test('texts of manifests reach a terminal without control characters', async (t) => {
   const { manifest } = nth(1);
   const snapshot = { ...manifest.snapshot, id: 'evil\u001b[2J\u009b1m\u202e' };
-  writeFileSync(manifestPath(1), formatManifest({ ...manifest, snapshot }));
+  const stem = snapshotStem(snapshot.id, new Date(snapshot.creationTime));
+  const image = { ...manifest.image, file: `${stem}.qcow2` };
+  writeFileSync(volume(`${stem}.json`), formatManifest({ ...manifest, snapshot, image }));
   const { stdout } = await run(t, 'backups', repository());
   assert.match(stdout, /evil\?\[2J\?1m\?/);
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not be there

@@ -1,25 +1,28 @@
 /** Backups of a volume that changes at random, made of files: real images and manifests, without a driver. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { type Backup, baseNameOf, chainOf, imagesOf } from '../../src/tools/backup/chains.js';
 import { checksumSegments, SEGMENT_BYTES } from '../../src/tools/backup/checksums.js';
 import { copyIntoImage } from '../../src/tools/backup/copy-image.js';
 import { writeRanges } from '../../src/tools/backup/ranges-file.js';
-import { type Backup, Repository } from '../../src/tools/backup/repository.js';
+import { Repository } from '../../src/tools/backup/repository.js';
 import type { Entry } from '../../src/tools/client/list.js';
 import { testManifest } from './backup-files.js';
 import type { Random } from './random.js';
 import { openRuntime } from './runtime.js';
 
 const SIZE = 2 << 20;
+const BLOCK = 4096;
 
 export interface BackupPoint {
   backup: Backup;
   bytes: Buffer;
 }
 
-/** Each copied in whole into an image on top of the one before. */
+/** Each an image on top of the one before, which holds everything or what has changed. */
 export class BackupHistory {
   readonly points: BackupPoint[] = [];
+  #number = 0;
 
   private constructor(
     private readonly directory: string,
@@ -32,33 +35,49 @@ export class BackupHistory {
     return new BackupHistory(directory, random, repository);
   }
 
-  async add(): Promise<void> {
-    const base = this.points.at(-1)?.backup ?? null;
-    const number = this.points.length + 1;
+  /** @param blocks so many of 4 KiB are changed, some to zeros; left out: all of them */
+  async add(blocks?: number): Promise<void> {
+    const last = this.points.at(-1);
+    const base = last?.backup ?? null;
+    this.#number += 1;
+    const number = this.#number;
     const id = `snap-${number}`;
     const device = join(this.directory, 'device');
-    const bytes = this.random.bytes(SIZE);
+    const bytes = Buffer.from(
+      blocks === undefined || last === undefined ? this.random.bytes(SIZE) : last.bytes,
+    );
+    const changed: Entry[] = [];
+    for (let count = 0; count < (blocks ?? 0); count += 1) {
+      const at = this.random.below(SIZE / BLOCK) * BLOCK;
+      const content = count % 3 === 0 ? Buffer.alloc(BLOCK) : this.random.bytes(BLOCK);
+      bytes.set(content, at);
+      changed.push({ offset: BigInt(at), size: BigInt(BLOCK) });
+    }
+    changed.sort((a, b) => Number(a.offset - b.offset));
     writeFileSync(device, bytes);
     const lock = await this.repository.lock('vol-1');
     try {
       const creationTime = new Date(Date.UTC(2026, 0, number));
       const paths = await this.repository.begin('vol-1', { id, creationTime });
       const [path, sizeBytes] = [paths.rangesPartial, BigInt(SIZE)];
-      const ranges = await writeRanges(whole(), { path, grainBytes: 4096n, sizeBytes });
-      const backing = base?.manifest.image.file ?? null;
+      const ranges = await writeRanges(
+        batch(blocks === undefined || base === null ? WHOLE : changed),
+        { path, grainBytes: 4096n, sizeBytes },
+      );
+      const volume = await this.repository.backupsOf('vol-1');
+      const below = base === null ? [] : imagesOf(chainOf(base, volume));
       const runtime = openRuntime(join(this.directory, 'runtime'));
-      const image = { path: paths.imagePartial, sizeBytes, backing };
+      const image = { path: paths.imagePartial, sizeBytes, below };
       await copyIntoImage({
-        device,
+        from: { device },
         ranges,
         ...image,
         runtime,
         signal: new AbortController().signal,
       });
       const sums = await checksumSegments(paths.imagePartial);
-      const below = base && { snapshotId: base.manifest.snapshot.id, manifest: base.name };
       const backup = await this.repository.commit(paths, {
-        ...testManifest(id, number, below),
+        ...testManifest(id, number, base && baseNameOf(base)),
         volume: { id: 'vol-1', sizeBytes },
         image: { file: paths.imageFile, segmentBytes: SEGMENT_BYTES, ...sums },
       });
@@ -69,6 +88,8 @@ export class BackupHistory {
   }
 }
 
-async function* whole(): AsyncGenerator<readonly Entry[]> {
-  yield [{ offset: 0n, size: BigInt(SIZE) }];
+const WHOLE: readonly Entry[] = [{ offset: 0n, size: BigInt(SIZE) }];
+
+async function* batch(entries: readonly Entry[]): AsyncGenerator<readonly Entry[]> {
+  yield entries;
 }

@@ -1,7 +1,11 @@
 /** `blockdelta backup` as a process beside a running plugin, and what a test needs to judge its images. */
 import assert from 'node:assert/strict';
+import { dirname } from 'node:path';
 import type { TestContext } from 'node:test';
+import { chainOf, imagePathOf, imagesOf } from '../../src/tools/backup/chains.js';
+import { Repository } from '../../src/tools/backup/repository.js';
 import { checkImage, compareImages } from '../../src/tools/nbd/image.js';
+import type { ImageChain } from '../../src/tools/nbd/image-chain.js';
 import { type Ended, runCommand } from './command.js';
 
 /** The result of `--json`. */
@@ -45,11 +49,20 @@ export async function backedUp(
   return JSON.parse(stdout) as BackupJson;
 }
 
-/** The image reads as the device or file, and qemu-img finds nothing wrong with it. */
+/** The image, by its manifest, reads as the device or file, and qemu-img finds nothing wrong with it. */
 export async function assertSame(device: string, image: string): Promise<void> {
   const { corruptions, leaks, errors } = await checkImage(image);
   assert.deepEqual([corruptions, leaks, errors], [0, 0, 0], image);
-  const a = { path: device, format: 'raw' } as const;
-  const { isSame, detail } = await compareImages(a, { path: image, format: 'qcow2' });
+  const chain = await chainIn(image);
+  const { isSame, detail } = await compareImages({ device }, { chain });
   assert.ok(isSame, `${image}: ${detail}`);
+}
+
+/** The images that one in a repository consists of. */
+export async function chainIn(image: string): Promise<ImageChain> {
+  const repository = await Repository.open(dirname(dirname(image)), { allowShared: true });
+  const volume = (await repository.all()).find(({ directory }) => directory === dirname(image));
+  const backup = volume?.backups.find((each) => imagePathOf(each) === image);
+  assert.ok(volume !== undefined && backup !== undefined, `no manifest names ${image}`);
+  return imagesOf(chainOf(backup, volume));
 }

@@ -9,9 +9,11 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { RuntimeDirectory } from '../../src/base/runtime-directory.js';
 import { backUp } from '../../src/tools/backup/backup.js';
+import { type Backup, imagePathOf } from '../../src/tools/backup/chains.js';
 import { planPrune, prune } from '../../src/tools/backup/prune.js';
-import { type Backup, imagePathOf, Repository } from '../../src/tools/backup/repository.js';
+import { Repository } from '../../src/tools/backup/repository.js';
 import { assertIntact, restoreToFile } from '../../src/tools/backup/restore.js';
 import { chooseBackup } from '../../src/tools/backup/select.js';
 import { verifyVolume } from '../../src/tools/backup/verify.js';
@@ -103,6 +105,7 @@ const GROWTHS = 2;
 export class VolumeHistory {
   readonly #driver: CsiDriver;
   readonly #repository: Repository;
+  readonly #runtime: RuntimeDirectory;
   readonly #points: Point[] = [];
   readonly #counts = { delta: 0, grown: 0 };
 
@@ -113,6 +116,7 @@ export class VolumeHistory {
   ) {
     this.#driver = new CsiDriver(options.socketPath, new AbortController().signal);
     this.#repository = repository;
+    this.#runtime = openRuntime(join(options.directory, 'runtime'));
   }
 
   static async begin(options: HistoryOptions): Promise<VolumeHistory> {
@@ -152,7 +156,7 @@ export class VolumeHistory {
     const number = this.#points.length + 1;
     const snapshotId = await orchestrator.snapshot(this.volume, `${name}-${number}`);
     const truth = join(directory, `truth-${number}.raw`);
-    await convertImage({ from: device, fromFormat: 'raw', to: truth });
+    await convertImage({ from: { device }, to: truth });
     const point = { snapshotId, truth, isLive: true, backup: null };
     this.#points.push(point);
     return point;
@@ -180,7 +184,7 @@ export class VolumeHistory {
   async backUp(point: Point): Promise<Backup> {
     const { backup } = await backUp({
       driver: this.#driver,
-      runtime: openRuntime(join(this.options.directory, 'runtime')),
+      runtime: this.#runtime,
       snapshotId: point.snapshotId,
       volumeId: null,
       directory: this.#repository.directory,
@@ -242,7 +246,7 @@ export class VolumeHistory {
     const lock = await this.#repository.lock(this.volume.id);
     try {
       const plan = planPrune(await this.#repository.backupsOf(this.volume.id), { last });
-      await prune(this.#repository, plan, { signal });
+      await prune(this.#repository, plan, { runtime: this.#runtime, signal });
     } finally {
       lock.release();
     }

@@ -4,7 +4,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { humanSize, withHumanSize } from '../../base/human-size.js';
 import { type BackupResult, backUp, type Phase } from '../../tools/backup/backup.js';
 import type { BaseChoice } from '../../tools/backup/bases.js';
-import { imagePathOf } from '../../tools/backup/repository.js';
+import { imagePathOf } from '../../tools/backup/chains.js';
 import { CsiDriver } from '../../tools/client/driver.js';
 import { parseGrain } from '../../tools/client/grain.js';
 import { socketPathOf } from '../endpoint.js';

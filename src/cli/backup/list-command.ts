@@ -1,7 +1,8 @@
 /** `blockdelta backups`: lists what a directory of backups holds. */
 import type { Command } from 'commander';
 import { humanSize } from '../../base/human-size.js';
-import { type Backup, Repository, type VolumeBackups } from '../../tools/backup/repository.js';
+import type { Backup, VolumeBackups } from '../../tools/backup/chains.js';
+import { Repository } from '../../tools/backup/repository.js';
 import { failureOf } from '../failures.js';
 import { complain, harmless, print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';

@@ -1,13 +1,15 @@
 /** `blockdelta prune`: removes backups that no rule keeps. */
 import { type Command, Option } from 'commander';
 import { CsiError, messageOf, StatusCode } from '../../base/errors.js';
+import type { VolumeBackups } from '../../tools/backup/chains.js';
 import { type KeepRules, RULE_NAMES } from '../../tools/backup/keep-rules.js';
 import { type PrunePlan, planPrune, prune } from '../../tools/backup/prune.js';
-import { Repository, type VolumeBackups } from '../../tools/backup/repository.js';
+import { Repository } from '../../tools/backup/repository.js';
 import { failureOf } from '../failures.js';
 import { harmless, print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
+import { openRuntimeDirectory } from '../runtime-directory.js';
 import { addAccess, parseCount } from './shared-options.js';
 
 interface PruneOptions {
@@ -21,8 +23,8 @@ interface PruneOptions {
 const HELP = `
 The rules are those of restic: each keeps the newest backup of as many hours, days, ISO
 weeks, months or years (in UTC) as it says, and a backup stays if any rule keeps it. The
-newest backup always stays. What a kept backup needs of a removed one is copied into its
-image first.
+newest backup always stays. A kept backup that is based on a removed one gets another image
+first, which has what it needs of that one; no image that is there is changed.
 
 Exit codes:
   0    done
@@ -97,7 +99,7 @@ async function pruneAll(
       const onBackup = ({ name }: { name: string }): void => {
         current = name;
       };
-      await prune(repository, plan, { signal, onBackup });
+      await prune(repository, plan, { runtime: await openRuntimeDirectory(), signal, onBackup });
     } finally {
       lock.release();
     }

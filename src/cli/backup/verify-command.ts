@@ -1,7 +1,8 @@
 /** `blockdelta verify`: examines backups, and compares one with its snapshot byte by byte. */
 import type { Command } from 'commander';
 import { CsiError } from '../../base/errors.js';
-import { imagePathOf, type Problem, Repository } from '../../tools/backup/repository.js';
+import { imagePathOf, imagesOf, type Problem } from '../../tools/backup/chains.js';
+import { Repository } from '../../tools/backup/repository.js';
 import { chooseBackup } from '../../tools/backup/select.js';
 import { verifyVolume } from '../../tools/backup/verify.js';
 import { CsiDriver } from '../../tools/client/driver.js';
@@ -121,7 +122,7 @@ async function compare(
   socketPath: string,
   signal: AbortSignal,
 ): Promise<Problem[]> {
-  const { backup } = await chooseBackup(repository, choice);
+  const { backup, chain } = await chooseBackup(repository, choice);
   const driver = new CsiDriver(socketPath, signal);
   try {
     const runtime = await openRuntimeDirectory();
@@ -133,8 +134,9 @@ async function compare(
     );
     try {
       const path = imagePathOf(backup);
-      const device = { path: published.devicePath, format: 'raw' as const };
-      const { isSame, detail } = await compareImages({ path, format: 'qcow2' }, device, signal);
+      const image = { chain: imagesOf(chain) };
+      const device = { device: published.devicePath };
+      const { isSame, detail } = await compareImages(image, device, signal);
       return isSame
         ? []
         : [{ path, found: `differs from snapshot ${choice.snapshotId}: ${detail}` }];

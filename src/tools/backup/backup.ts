@@ -15,12 +15,14 @@ import type { CsiDriver, DriverInfo } from '../client/driver.js';
 import { openMetadata } from '../client/metadata-stream.js';
 import { publishSnapshot, removeLeftVolumes } from '../client/published-volume.js';
 import { describeSnapshot, type SnapshotInfo } from '../client/snapshot-info.js';
+import type { ImageChain } from '../nbd/image-chain.js';
 import { type BaseChoice, findBases, imageProblem } from './bases.js';
+import { type Backup, baseNameOf, chainOf, imagesOf } from './chains.js';
 import { type ChangeList, readChangeList } from './change-list.js';
 import { checksumSegments, SEGMENT_BYTES } from './checksums.js';
 import { copyIntoImage } from './copy-image.js';
 import type { Manifest } from './manifest.js';
-import { type Backup, type NewBackupPaths, Repository } from './repository.js';
+import { type NewBackupPaths, Repository } from './repository.js';
 
 export interface BackupRequest {
   driver: CsiDriver;
@@ -165,14 +167,14 @@ async function copy(
   const { runtime, observer, signal } = request;
   const { device, sizeBytes } = source;
   try {
-    const { list, base } = await findChanges(request, source, repository, paths);
+    const { list, base, below } = await findChanges(request, source, repository, paths);
     const total = list.ranges.plan.bytes;
     await copyIntoImage({
-      device,
+      from: { device },
       sizeBytes,
       ranges: list.ranges,
       path: paths.imagePartial,
-      backing: base === null ? null : base.manifest.image.file,
+      below,
       runtime,
       signal,
       onProgress: (bytes) => observer.onProgress('copy', bytes < total ? bytes : total, total),
@@ -195,7 +197,7 @@ async function findChanges(
   { snapshot, info, sizeBytes }: Source,
   repository: Repository,
   paths: NewBackupPaths,
-): Promise<{ list: ChangeList; base: Backup | null }> {
+): Promise<{ list: ChangeList; base: Backup | null; below: ImageChain }> {
   const volume = await repository.backupsOf(snapshot.volumeId);
   const target = { driver, driverName: info.name, snapshot, sizeBytes };
   const { usable, reasons } = await findBases(choice, volume, target);
@@ -216,7 +218,7 @@ async function findChanges(
     onProgress: (position) => observer.onProgress('list', position, sizeBytes),
   });
   const base = usable.find(({ manifest }) => manifest.snapshot.id === list.baseId) ?? null;
-  return { list, base };
+  return { list, base, below: base === null ? [] : imagesOf(chainOf(base, volume)) };
 }
 
 function manifestOf(
@@ -231,7 +233,7 @@ function manifestOf(
     node: info.nodeId,
     volume: { id: snapshot.volumeId, sizeBytes },
     snapshot: { id: snapshot.snapshotId, creationTime: snapshot.creationTime.toISOString() },
-    base: base === null ? null : { snapshotId: base.manifest.snapshot.id, manifest: base.name },
+    base: base && baseNameOf(base),
     method: base === null ? 'full' : 'delta',
     reason,
     ranges: {

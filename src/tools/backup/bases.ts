@@ -7,7 +7,8 @@ import { join } from 'node:path';
 import { CsiError, StatusCode } from '../../base/errors.js';
 import type { CsiDriver } from '../client/driver.js';
 import { describeSnapshot, type SnapshotInfo } from '../client/snapshot-info.js';
-import { type Backup, chainOf, imagePathOf, type VolumeBackups } from './repository.js';
+import { CHAIN_MAX } from '../nbd/image-chain.js';
+import { type Backup, chainOf, imagePathOf, type VolumeBackups } from './chains.js';
 
 /** 'auto': the newest that the driver answers for; 'none': a full backup; otherwise one snapshot. */
 export type BaseChoice = 'auto' | 'none' | { readonly snapshotId: string };
@@ -21,8 +22,6 @@ export interface Bases {
 
 /** The driver is asked for a delta from each until it gives one. */
 const MAX_BASES = 30;
-/** qemu opens every image of a chain at once. */
-const MAX_CHAIN = 200;
 
 interface Target {
   driver: CsiDriver;
@@ -90,8 +89,8 @@ async function unusable(
   } catch (thrown) {
     return CsiError.from(thrown).message;
   }
-  if (chain.length >= MAX_CHAIN) {
-    return `the backup of snapshot ${id} is based on ${chain.length - 1} others, and a chain has at most ${MAX_CHAIN}`;
+  if (chain.length >= CHAIN_MAX) {
+    return `the backup of snapshot ${id} is based on ${chain.length - 1} others, and a chain has at most ${CHAIN_MAX}`;
   }
   for (const link of chain) {
     const problem = await imageProblem(link);

@@ -1,27 +1,27 @@
 /**
- * Copies ranges of a device into a new qcow2 image: nbdkit serves the device with everything else as a
- * hole, qemu-nbd serves the image, nbdcopy copies. What the ranges leave out stays unallocated, so that it
+ * Copies ranges of a device, or of another image, into a qcow2 image: nbdkit serves the source with everything else as a
+ * hole, qemu-nbd serves the image, nbdcopy copies. What the ranges leave out stays unallocated in a new image, so that it
  * reads as the image below, or as zeros. Knows no snapshots and no manifests.
  */
 import { stat } from 'node:fs/promises';
+import { basename } from 'node:path';
 import { CsiError } from '../../base/errors.js';
 import type { RuntimeDirectory } from '../../base/runtime-directory.js';
 import { copyRanges } from '../nbd/copy.js';
 import { checkImage, createImage } from '../nbd/image.js';
+import type { Content, ImageChain } from '../nbd/image-chain.js';
 import { createPlain } from '../nbd/plain-file.js';
-import { serveImage, serveRanges } from '../nbd/servers.js';
+import { type NbdServer, serveImage, serveRanges } from '../nbd/servers.js';
 import { makeSocketDirectory } from '../nbd/socket-directory.js';
 import type { RangesFile } from './ranges-file.js';
 
-export interface ImageCopy {
-  /** The device that is read. */
-  device: string;
+export interface RangesCopy {
+  from: Content;
   ranges: RangesFile;
-  /** The image that is made; there must be nothing of that name. */
+  /** The image that is written. */
   path: string;
-  sizeBytes: bigint;
-  /** Name of the image it is based on, in the same directory; null for a full image. */
-  backing: string | null;
+  /** What it is based on, of the same directory; empty for a full image. */
+  below: ImageChain;
   /** For sockets. */
   runtime: RuntimeDirectory;
   signal: AbortSignal;
@@ -31,24 +31,36 @@ export interface ImageCopy {
 
 const PROGRESS_INTERVAL_MS = 250;
 
-/** When it resolves, the image is on disk and qemu-img has found nothing wrong with it. */
-export async function copyIntoImage(copy: ImageCopy): Promise<void> {
-  const { path, sizeBytes, backing, ranges, signal } = copy;
+/** Makes the image; there must be nothing of that name. When it resolves, it is on disk and sound, as assertSound says. */
+export async function copyIntoImage(copy: RangesCopy & { sizeBytes: bigint }): Promise<void> {
+  const { path, sizeBytes, below, signal } = copy;
   // For this user alone: qemu-img would let others read it.
   await (await createPlain(path)).close();
-  await createImage({ path, sizeBytes, backing, signal });
-  // Nothing to copy needs no servers.
-  if (ranges.cost.mergedRanges > 0) await copyData(copy);
+  await createImage({ path, sizeBytes, backing: backingName(below), signal });
+  await copyData(copy);
+  await assertSound(path, signal);
+}
+
+/** The name for the header of an image that is based on this chain. */
+export function backingName([first]: ImageChain): string | null {
+  return first === undefined ? null : basename(first);
+}
+
+/** INTERNAL if qemu-img finds anything wrong with a new image. */
+export async function assertSound(path: string, signal: AbortSignal): Promise<void> {
   const { corruptions, errors } = await checkImage(path, signal);
   if (corruptions === 0 && errors === 0) return;
   throw CsiError.internal(
     `the new image ${path} is not sound: qemu-img check found ${corruptions} corruptions and could not ` +
-      `examine ${errors} places; check the memory and the disk of this machine, and run the backup again`,
+      `examine ${errors} places; check the memory and the disk of this machine, and run the command again`,
   );
 }
 
-async function copyData(copy: ImageCopy): Promise<void> {
-  const { device, ranges, path, runtime, signal, onProgress } = copy;
+/** Into an image that is there. */
+export async function copyData(copy: RangesCopy): Promise<void> {
+  const { from, ranges, path, below, runtime, signal, onProgress } = copy;
+  // Nothing to copy needs no servers.
+  if (ranges.cost.mergedRanges === 0) return;
   const sockets = makeSocketDirectory(runtime);
   const timer = setInterval(() => {
     stat(path, { bigint: true }).then(
@@ -56,18 +68,24 @@ async function copyData(copy: ImageCopy): Promise<void> {
       () => undefined,
     );
   }, PROGRESS_INTERVAL_MS);
-  // A server that ends early must not leave the other one behind.
+  // A server that ends early must not leave the others behind.
   const servers = new AbortController();
-  const both = AbortSignal.any([signal, servers.signal]);
+  const place = { directory: sockets.path, signal: AbortSignal.any([signal, servers.signal]) };
+  const running: NbdServer[] = [];
+  const serve = async (starting: Promise<NbdServer>): Promise<NbdServer> => {
+    const server = await starting;
+    running.push(server);
+    return server;
+  };
   try {
-    const directory = sockets.path;
-    const from = await serveRanges({ device, ranges: ranges.path, directory, signal: both });
+    const device =
+      'device' in from ? from : await serve(serveImage({ ...from, readOnly: true, ...place }));
+    const source = await serve(serveRanges({ from: device, ranges: ranges.path, ...place }));
     const { cache, requestSize } = ranges.plan;
-    const to = await serveImage({ path, directory, cache, signal: both });
-    await copyRanges({ from: from.uri, to: to.uri, requestSize, signal });
+    const to = await serve(serveImage({ chain: [path, ...below], cache, ...place }));
+    await copyRanges({ from: source.uri, to: to.uri, requestSize, signal });
     // The image first: its last tables are written when its server ends.
-    await to.close();
-    await from.close();
+    for (const server of running.reverse()) await server.close();
   } finally {
     clearInterval(timer);
     servers.abort();

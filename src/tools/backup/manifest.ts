@@ -14,6 +14,15 @@ export const MANIFEST_VERSION = 1;
 /** Enough for the digests of an image of 14 TiB. */
 export const MANIFEST_MAX_BYTES = 64 << 20;
 
+/** A snapshot whose backup another one is based on. */
+export interface BaseName {
+  /** Name of the driver. */
+  readonly driver: string;
+  readonly snapshotId: string;
+  /** ISO 8601, UTC. */
+  readonly creationTime: string;
+}
+
 export interface Manifest {
   /** Name and version of the program that made the backup. */
   readonly tool: string;
@@ -23,8 +32,8 @@ export interface Manifest {
   readonly volume: { readonly id: string; readonly sizeBytes: bigint };
   /** `creationTime` is in ISO 8601, UTC. */
   readonly snapshot: { readonly id: string; readonly creationTime: string };
-  /** The backup that the image is based on: its snapshot, and the file of its manifest. Null: a full backup. */
-  readonly base: { readonly snapshotId: string; readonly manifest: string } | null;
+  /** Null: a full backup. */
+  readonly base: BaseName | null;
   readonly method: 'full' | 'delta';
   /** Why a full backup was made; null if a delta was, or a full one was requested. */
   readonly reason: string | null;
@@ -49,7 +58,7 @@ export interface Manifest {
 }
 
 export function formatManifest(manifest: Manifest): string {
-  const body = { version: MANIFEST_VERSION, ...manifest };
+  const body = { version: MANIFEST_VERSION, encryption: null, ...manifest };
   const plain = JSON.parse(JSON.stringify(body, bigintAsText)) as Record<string, unknown>;
   return `${JSON.stringify({ ...plain, checksum: checksumOf(plain) }, null, 2)}\n`;
 }
@@ -70,6 +79,9 @@ export function parseManifest(text: string, path: string): Manifest {
   const version = fields.number('version');
   if (version !== MANIFEST_VERSION) {
     throw refuse(`has version ${version}, and this program reads version ${MANIFEST_VERSION}`);
+  }
+  if (!fields.isNull('encryption')) {
+    throw refuse('is of an image that is encrypted in a way that this program does not know');
   }
   const { checksum, ...body } = parsed as Record<string, unknown>;
   if (checksum !== checksumOf(body)) throw refuse('does not have the checksum that it states');
@@ -101,7 +113,11 @@ function readFields(fields: Fields, refuse: (what: string) => CsiError): Manifes
     base:
       base === null
         ? null
-        : { snapshotId: base.text('snapshotId'), manifest: base.fileName('manifest') },
+        : {
+            driver: base.text('driver'),
+            snapshotId: base.text('snapshotId'),
+            creationTime: base.time('creationTime'),
+          },
     method,
     reason: fields.isNull('reason') ? null : fields.text('reason'),
     ranges: {

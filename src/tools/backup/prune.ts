@@ -1,22 +1,30 @@
 /**
- * Removes backups that no rule keeps, and never breaks a chain: what a kept backup needs of a removed one is copied
- * into its image first. A kill at any moment leaves every kept backup restorable; the next run goes on.
+ * Removes backups that no rule keeps, and never breaks a chain: a kept backup that is based on a removed one first gets
+ * another image, which has what it needs of that one. Nothing that is there changes, and what nobody needs any more goes
+ * last. A kill at any moment leaves every kept backup restorable; the next run goes on.
  */
 
 import { constants } from 'node:fs';
 import { chmod, copyFile, rm } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
-import { rebaseImage } from '../nbd/image.js';
-import { checksumSegments, SEGMENT_BYTES } from './checksums.js';
-import { type KeepRules, kept } from './keep-rules.js';
-import type { Manifest } from './manifest.js';
+import type { RuntimeDirectory } from '../../base/runtime-directory.js';
+import type { Entry } from '../client/list.js';
+import { mapImage, nameBacking } from '../nbd/image.js';
+import type { ImageChain } from '../nbd/image-chain.js';
 import {
   type Backup,
+  baseNameOf,
   chainOf,
   imagePathOf,
-  type Repository,
+  imagesOf,
   type VolumeBackups,
-} from './repository.js';
+} from './chains.js';
+import { checksumSegments, SEGMENT_BYTES } from './checksums.js';
+import { assertSound, backingName, copyData } from './copy-image.js';
+import { type KeepRules, kept } from './keep-rules.js';
+import type { Manifest } from './manifest.js';
+import { writeRanges } from './ranges-file.js';
+import type { Repository } from './repository.js';
 
 const { COPYFILE_EXCL, COPYFILE_FICLONE } = constants;
 
@@ -24,7 +32,7 @@ export interface PrunePlan {
   readonly volume: VolumeBackups;
   readonly kept: readonly Backup[];
   readonly removed: readonly Backup[];
-  /** Kept ones that are based on a removed one, and what they will be based on. */
+  /** Kept ones that are based on a removed one and get another image, and what they will be based on. */
   readonly rebased: readonly { backup: Backup; onto: Backup | null }[];
 }
 
@@ -54,55 +62,91 @@ export function planPrune(volume: VolumeBackups, rules: KeepRules): PrunePlan {
   };
 }
 
+export interface PruneOptions {
+  /** For sockets. */
+  runtime: RuntimeDirectory;
+  signal: AbortSignal;
+  onBackup?(backup: Backup): void;
+}
+
 /** The caller holds the lock of the volume, under which the plan was made. */
 export async function prune(
   repository: Repository,
   { volume, rebased, removed }: PrunePlan,
-  { signal, onBackup }: { signal: AbortSignal; onBackup?(backup: Backup): void },
+  { runtime, signal, onBackup }: PruneOptions,
 ): Promise<void> {
   for (const { backup, onto } of rebased) {
     signal.throwIfAborted();
     onBackup?.(backup);
-    await rebase(repository, volume, { backup, onto }, signal);
+    await rebase(repository, volume, { backup, onto, runtime, signal });
   }
+  const replaced = rebased.map(({ backup }) => backup);
+  const gone = volume.backups.filter((each) => removed.includes(each) || replaced.includes(each));
   // The newest first: nothing that is left is based on a removed one at any moment.
-  for (const backup of [...removed].reverse()) {
+  for (const backup of [...gone.reverse(), ...volume.superseded]) {
     signal.throwIfAborted();
     onBackup?.(backup);
     await repository.remove(backup);
   }
 }
 
+interface Rebase {
+  backup: Backup;
+  onto: Backup | null;
+  runtime: RuntimeDirectory;
+  signal: AbortSignal;
+}
+
 async function rebase(
   repository: Repository,
   volume: VolumeBackups,
-  { backup, onto }: { backup: Backup; onto: Backup | null },
-  signal: AbortSignal,
+  { backup, onto, runtime, signal }: Rebase,
 ): Promise<void> {
-  const partial = `${imagePathOf(backup)}.partial`;
+  const chain = imagesOf(chainOf(backup, volume));
+  const below = onto === null ? [] : imagesOf(chainOf(onto, volume));
+  const passed = chain.length - below.length - 1;
+  const { manifest } = backup;
+  const paths = await repository.beginNext(backup);
+  const { imagePartial: path, rangesPartial, imageFile } = paths;
   try {
-    await copyFile(imagePathOf(backup), partial, COPYFILE_EXCL | COPYFILE_FICLONE);
-    await chmod(partial, 0o600);
-    const backing = onto?.manifest.image.file ?? null;
-    await rebaseImage({ path: partial, backing, signal });
-    const { bytes, sha256 } = await checksumSegments(partial, { signal });
-    const { manifest } = backup;
-    const passed =
-      chainOf(backup, volume).length - (onto === null ? 0 : chainOf(onto, volume).length);
-    const base = onto && { snapshotId: onto.manifest.snapshot.id, manifest: onto.name };
+    await copyFile(imagePathOf(backup), path, COPYFILE_EXCL | COPYFILE_FICLONE);
+    await chmod(path, 0o600);
+    await nameBacking(path, backingName(below), signal);
+    const ranges = await writeRanges(heldBelow(chain, passed, signal), {
+      path: rangesPartial,
+      grainBytes: GRAIN_BYTES,
+      sizeBytes: manifest.volume.sizeBytes,
+    });
+    await copyData({ from: { chain }, ranges, path, below, runtime, signal });
+    await assertSound(path, signal);
+    const { bytes, sha256 } = await checksumSegments(path, { signal });
     const next: Manifest = {
       ...manifest,
-      base,
+      base: onto && baseNameOf(onto),
       method: onto === null ? 'full' : 'delta',
       reason:
         onto === null
-          ? `it contains ${passed - 1} backups that it was based on, which were pruned`
+          ? `it contains ${passed} backups that it was based on, which were pruned`
           : null,
-      image: { file: manifest.image.file, bytes, segmentBytes: SEGMENT_BYTES, sha256 },
+      image: { file: imageFile, bytes, segmentBytes: SEGMENT_BYTES, sha256 },
     };
-    await repository.putImage({ ...backup, manifest: next }, partial);
+    await repository.commit(paths, next);
   } catch (thrown) {
-    await rm(partial, { force: true });
+    for (const left of [path, rangesPartial]) await rm(left, { force: true });
     throw thrown;
+  }
+}
+
+/** That of the parts of a cluster. */
+const GRAIN_BYTES = 4096n;
+
+/** What the so many images below the first one hold of what is read, zeros included. */
+async function* heldBelow(
+  chain: ImageChain,
+  count: number,
+  signal: AbortSignal,
+): AsyncGenerator<Entry[]> {
+  for await (const ranges of mapImage(chain, signal)) {
+    yield ranges.filter(({ holder }) => holder !== null && holder >= 1 && holder <= count);
   }
 }

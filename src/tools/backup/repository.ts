@@ -2,50 +2,29 @@
  * A directory of backups: which backups of which volumes it holds, and how a new one becomes part of it.
  *
  *   DIR/<volume id>/<time>-<snapshot id>.qcow2    the image; incremental ones are based on another one
+ *   DIR/<volume id>/<time>-<snapshot id>@N.qcow2  the Nth image that pruning has made in place of the first
  *   DIR/<volume id>/<the same>.json               its manifest
  *   DIR/<volume id>/<the same>.json.next          a manifest that is complete before its image has its name
  *   DIR/<volume id>/<the same>.json.removed       that of a backup whose image is being removed
  *   DIR/<volume id>/<any>.partial                 unfinished
  *   DIR/<volume id>/.lock                         held by whoever writes there
  *
- * Whoever locks the volume next finishes or removes what a killed command has left of the last three. Ids are
- * percent-encoded. Knows nothing of drivers, and nothing of what is in an image.
+ * What has a manifest never changes and never gets another name. Whoever locks the volume next finishes or removes what a
+ * killed command has left of the last four. Ids are percent-encoded. Knows nothing of drivers, and nothing of what is
+ * in an image.
  */
-import { createHash } from 'node:crypto';
 import { closeSync, constants, openSync } from 'node:fs';
 import { mkdir, readdir, rename, rm, unlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { CsiError, errorCode, messageOf } from '../../base/errors.js';
 import { tryLock } from '../../base/system/file-lock.js';
-import { CHAIN_MAX, readImageHeader } from '../nbd/image-header.js';
 import { createPlain, flush, readPlain } from '../nbd/plain-file.js';
+import { type Backup, chooseComplete, type Problem, type VolumeBackups } from './chains.js';
+import { decodeId, encodeId, generationOf, snapshotStem } from './file-names.js';
 import { formatManifest, MANIFEST_MAX_BYTES, type Manifest, parseManifest } from './manifest.js';
 import { ownDirectory } from './own-directory.js';
 
 const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDWR } = constants;
-
-export interface Backup {
-  readonly manifest: Manifest;
-  /** Name of the manifest's file. */
-  readonly name: string;
-  /** The directory of its volume. */
-  readonly directory: string;
-}
-
-/** Something that is not as it should be, named by its path. */
-export interface Problem {
-  readonly path: string;
-  readonly found: string;
-}
-
-export interface VolumeBackups {
-  readonly volumeId: string;
-  readonly directory: string;
-  /** By the creation time of the snapshots, oldest first. */
-  readonly backups: readonly Backup[];
-  /** Manifests that cannot be read, or contradict their place or each other. */
-  readonly problems: readonly Problem[];
-}
 
 /** Where a new backup is made. */
 export interface NewBackupPaths {
@@ -154,38 +133,40 @@ export class Repository {
         `snapshot ${snapshot.id} has a backup: ${join(directory, known.name)}`,
       );
     }
-    const stem = `${compactTime(snapshot.creationTime)}-${encodeId(snapshot.id)}`;
-    const imageFile = `${stem}${IMAGE}`;
-    return {
-      directory,
-      name: `${stem}${MANIFEST}`,
-      imageFile,
-      imagePartial: join(directory, `${imageFile}${PARTIAL}`),
-      rangesPartial: join(directory, `${stem}.ranges${PARTIAL}`),
-    };
+    return newPaths(directory, snapshotStem(snapshot.id, snapshot.creationTime));
   }
 
-  /** Makes the finished image and its manifest part of the repository. Durable when it resolves. */
-  async commit(paths: NewBackupPaths, manifest: Manifest): Promise<Backup> {
-    const { directory, name, imagePartial, rangesPartial } = paths;
-    const backup = { manifest, name, directory };
-    await this.putImage(backup, imagePartial);
-    await rm(rangesPartial, { force: true });
-    return backup;
+  /** As begin, for another image of a snapshot that has one. */
+  async beginNext({ manifest, directory }: Backup): Promise<NewBackupPaths> {
+    const { id, creationTime } = manifest.snapshot;
+    const stem = snapshotStem(id, new Date(creationTime));
+    const generations = (await namesIn(directory)).map((name) =>
+      name.startsWith(stem) ? generationOf(name) : 0,
+    );
+    return newPaths(directory, `${stem}@${Math.max(...generations) + 1}`);
   }
 
   /**
-   * Gives a finished image its name, for a new backup or in place of one with the same content that is based on
-   * another image. A kill at any moment leaves what was there or what is to be; `lock` finds out which.
+   * Makes the finished image and its manifest part of the repository. Durable when it resolves; a kill at any moment
+   * leaves both or none, which `lock` finds out. ALREADY_EXISTS if there is an image of that name.
    */
-  async putImage({ directory, name, manifest }: Backup, partial: string): Promise<void> {
-    const next = stemOf(name, MANIFEST) + NEXT;
-    await flush(partial);
-    await writeManifest(join(directory, next), manifest);
-    await rename(partial, join(directory, manifest.image.file));
+  async commit(paths: NewBackupPaths, manifest: Manifest): Promise<Backup> {
+    const { directory, name, imagePartial, rangesPartial } = paths;
+    const image = join(directory, manifest.image.file);
+    if ((await namesIn(directory)).includes(manifest.image.file)) {
+      throw CsiError.alreadyExists(
+        `${image} exists and has no manifest: restore ${name} from another copy, or move the image away`,
+      );
+    }
+    const next = join(directory, stemOf(name, MANIFEST) + NEXT);
+    await flush(imagePartial);
+    await writeManifest(next, manifest);
+    await rename(imagePartial, image);
     await flush(directory);
-    await rename(join(directory, next), join(directory, name));
+    await rename(next, join(directory, name));
     await flush(directory);
+    await rm(rangesPartial, { force: true });
+    return { manifest, name, directory };
   }
 
   /** Removes a backup on which no other one is based. It is none any more before its image goes. */
@@ -223,7 +204,7 @@ export class Repository {
       }
     };
     for (const name of await namesIn(directory)) {
-      if (name.endsWith(NEXT)) await attempt(name, () => this.#finishPutting(directory, name));
+      if (name.endsWith(NEXT)) await attempt(name, () => this.#finishAdding(directory, name));
       if (name.endsWith(REMOVED)) await attempt(name, () => this.#finishRemoval(directory, name));
     }
     for (const name of await namesIn(directory)) {
@@ -232,20 +213,14 @@ export class Repository {
     return problems;
   }
 
-  /** The image is the one that the manifest describes if it is there and based on what that says. */
-  async #finishPutting(directory: string, next: string): Promise<void> {
+  /** The image has its name if and only if it is complete. */
+  async #finishAdding(directory: string, next: string): Promise<void> {
     const path = join(directory, next);
-    const { image, base } = await readManifest(path);
+    const { image } = await readManifest(path);
     assertNamesItsImage(path, stemOf(next, NEXT), image.file);
     const isThere = (await namesIn(directory)).includes(image.file);
-    const backing = isThere
-      ? (await readImageHeader(join(directory, image.file))).backing
-      : undefined;
-    if (isThere && backing === (await this.#imageOf(directory, base))) {
-      await rename(path, join(directory, stemOf(next, NEXT) + MANIFEST));
-    } else {
-      await rm(path);
-    }
+    if (isThere) await rename(path, join(directory, stemOf(next, NEXT) + MANIFEST));
+    else await rm(path);
     await flush(directory);
   }
 
@@ -257,11 +232,6 @@ export class Repository {
     await rm(join(directory, image.file), { force: true });
     await flush(directory);
     await rm(path);
-  }
-
-  async #imageOf(directory: string, base: Manifest['base']): Promise<string | null> {
-    if (base === null) return null;
-    return (await readManifest(join(directory, base.manifest))).image.file;
   }
 }
 
@@ -282,23 +252,31 @@ async function writeManifest(path: string, manifest: Manifest): Promise<void> {
 }
 
 async function readVolume(directory: string, volumeId: string): Promise<VolumeBackups> {
-  const names = (await namesIn(directory)).filter((name) => name.endsWith(MANIFEST));
-  const backups: Backup[] = [];
+  const files = await namesIn(directory);
+  const found: Backup[] = [];
   const problems: Problem[] = [];
-  for (const name of names) {
+  for (const name of files.filter((each) => each.endsWith(MANIFEST))) {
     const path = join(directory, name);
     try {
       const manifest = await readManifest(path);
       assertNamesItsImage(path, stemOf(name, MANIFEST), manifest.image.file);
-      backups.push({ manifest, name, directory });
+      assertNamedAfterItsSnapshot(path, stemOf(name, MANIFEST), manifest);
+      found.push({ manifest, name, directory });
     } catch (thrown) {
       problems.push({ path, found: messageOf(thrown) });
     }
   }
-  backups.sort((a, b) => timeOf(a) - timeOf(b) || (a.name < b.name ? -1 : 1));
+  found.sort(
+    (a, b) =>
+      timeOf(a) - timeOf(b) ||
+      generationOf(a.name) - generationOf(b.name) ||
+      (a.name < b.name ? -1 : 1),
+  );
+  const { backups, superseded } = chooseComplete(found, new Set(files));
   problems.push(...contradictionsIn(directory, backups));
   // The name of a directory with a long id is cut off.
-  return { volumeId: backups[0]?.manifest.volume.id ?? volumeId, directory, backups, problems };
+  const id = backups[0]?.manifest.volume.id ?? volumeId;
+  return { volumeId: id, directory, backups, superseded, problems };
 }
 
 /** A copy under another name would count as a backup of its own, and its image would go with it. */
@@ -306,6 +284,16 @@ function assertNamesItsImage(path: string, stem: string, image: string): void {
   if (image === `${stem}${IMAGE}`) return;
   throw CsiError.failedPrecondition(
     `${path} names the image ${image}; expected ${stem}${IMAGE}: it was renamed or copied; give it its own name, or remove it`,
+  );
+}
+
+/** So that a snapshot has several backups only as pruning makes them. */
+function assertNamedAfterItsSnapshot(path: string, stem: string, { snapshot }: Manifest): void {
+  const own = snapshotStem(snapshot.id, new Date(snapshot.creationTime));
+  if (stem === own || stem === `${own}@${generationOf(stem)}`) return;
+  throw CsiError.failedPrecondition(
+    `${path} is a backup of snapshot ${snapshot.id}, taken at ${snapshot.creationTime}: give it and its image the name ` +
+      `${own}, or remove it`,
   );
 }
 
@@ -334,46 +322,6 @@ function contradictionsIn(directory: string, backups: readonly Backup[]): Proble
   return found;
 }
 
-/**
- * The backup and all that it is based on, the full one first. FAILED_PRECONDITION that names the missing link if the
- * chain is not complete.
- */
-export function chainOf(backup: Backup, { backups, directory }: VolumeBackups): Backup[] {
-  const byName = byNameIn(backups);
-  const chain = [backup];
-  for (;;) {
-    const first = chain.at(-1) as Backup;
-    const { base } = first.manifest;
-    if (base === null) return chain.reverse();
-    const below = byName.get(base.manifest);
-    if (below === undefined || below.manifest.snapshot.id !== base.snapshotId) {
-      throw CsiError.failedPrecondition(
-        `the backup ${join(directory, first.name)} is based on ${base.manifest} of snapshot ${base.snapshotId}, which is ` +
-          'missing or damaged: restore that file from another copy, or use an older backup',
-      );
-    }
-    if (chain.length === CHAIN_MAX) {
-      throw CsiError.failedPrecondition(
-        `the backup ${join(directory, backup.name)} is based on more than ${CHAIN_MAX - 1} others, or on itself by way of ` +
-          base.manifest,
-      );
-    }
-    chain.push(below);
-  }
-}
-
-const indexes = new WeakMap<readonly Backup[], ReadonlyMap<string, Backup>>();
-
-/** Made once for all chains of a volume: there may be as many as backups. */
-function byNameIn(backups: readonly Backup[]): ReadonlyMap<string, Backup> {
-  const known = indexes.get(backups) ?? new Map(backups.map((each) => [each.name, each]));
-  indexes.set(backups, known);
-  return known;
-}
-
-export const imagePathOf = ({ directory, manifest }: Backup): string =>
-  join(directory, manifest.image.file);
-
 /** The file stays when the lock is released: another command may have opened it. */
 function lockFile(path: string, volumeId: string): { release(): void } {
   const descriptor = openSync(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0o600);
@@ -401,30 +349,13 @@ const stemOf = (name: string, ending: string): string => name.slice(0, -ending.l
 
 const timeOf = ({ manifest }: Backup): number => Date.parse(manifest.snapshot.creationTime);
 
-/** As 20261123T101500.123Z. */
-const compactTime = (time: Date): string => time.toISOString().replaceAll(/[-:]/g, '');
-
-/** Leaves room for a time and an ending in a file name of 255 bytes. */
-const ENCODED_MAX = 180;
-
-/** A name of a file: what is not a letter, digit, '-', '_' or an inner '.' as %XX; a long one ends with a digest. */
-export function encodeId(id: string): string {
-  const encoded = [...Buffer.from(id, 'utf8')]
-    .map((byte, index) => {
-      const character = String.fromCharCode(byte);
-      const isPlain = /[A-Za-z0-9_-]/.test(character) || (character === '.' && index > 0);
-      return isPlain ? character : `%${byte.toString(16).toUpperCase().padStart(2, '0')}`;
-    })
-    .join('');
-  if (encoded.length <= ENCODED_MAX) return encoded;
-  const digest = createHash('sha256').update(id).digest('hex').slice(0, 32);
-  return `${encoded.slice(0, ENCODED_MAX - 33)}~${digest}`;
-}
-
-function decodeId(name: string): string {
-  try {
-    return decodeURIComponent(name);
-  } catch {
-    return name;
-  }
+function newPaths(directory: string, stem: string): NewBackupPaths {
+  const imageFile = `${stem}${IMAGE}`;
+  return {
+    directory,
+    name: `${stem}${MANIFEST}`,
+    imageFile,
+    imagePartial: join(directory, `${imageFile}${PARTIAL}`),
+    rangesPartial: join(directory, `${stem}.ranges${PARTIAL}`),
+  };
 }

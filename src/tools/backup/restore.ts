@@ -25,7 +25,7 @@ import type { CsiDriver } from '../client/driver.js';
 import { publishNewVolume, removeLeftVolumes } from '../client/published-volume.js';
 import { convertImage } from '../nbd/image.js';
 import { createPlain, flush, openPlain } from '../nbd/plain-file.js';
-import { imagePathOf } from './repository.js';
+import { imagesOf } from './chains.js';
 import type { ChosenBackup } from './select.js';
 import { verifyImages } from './verify.js';
 
@@ -53,7 +53,7 @@ export async function assertIntact(
  * replaced; FAILED_PRECONDITION for a name among the devices of /dev.
  */
 export async function restoreToFile(
-  { backup }: ChosenBackup,
+  { chain }: ChosenBackup,
   { path, replace }: { path: string; replace: boolean },
   { signal, onProgress }: RestoreOptions,
 ): Promise<void> {
@@ -64,7 +64,12 @@ export async function restoreToFile(
   await removeUnfinished(directory);
   const { file, path: partial } = await makeUnfinished(directory);
   try {
-    await convertImage({ from: imagePathOf(backup), to: partial, signal, ...given(onProgress) });
+    await convertImage({
+      from: { chain: imagesOf(chain) },
+      to: partial,
+      signal,
+      ...given(onProgress),
+    });
     await file.sync();
     await rename(partial, join(directory, basename(path)));
     await flush(directory);
@@ -124,7 +129,7 @@ async function removeUnfinished(directory: string): Promise<void> {
  * @param onWriting called before the first byte is written
  */
 export async function restoreToDevice(
-  { backup }: ChosenBackup,
+  { backup, chain }: ChosenBackup,
   path: string,
   { signal, onProgress, onWriting }: RestoreOptions & { onWriting(): void },
 ): Promise<void> {
@@ -139,7 +144,7 @@ export async function restoreToDevice(
   try {
     onWriting();
     await convertImage({
-      from: imagePathOf(backup),
+      from: { chain: imagesOf(chain) },
       to: path,
       isExisting: true,
       signal,
@@ -153,7 +158,7 @@ export async function restoreToDevice(
 
 /** A new volume, whose name is `name` with a random part; resolves to its id. A failure leaves no volume. */
 export async function restoreToVolume(
-  { backup }: ChosenBackup,
+  { backup, chain }: ChosenBackup,
   { driver, runtime, name }: { driver: CsiDriver; runtime: RuntimeDirectory; name: string },
   { signal, onProgress }: RestoreOptions,
 ): Promise<string> {
@@ -162,7 +167,7 @@ export async function restoreToVolume(
   const volume = await publishNewVolume(driver, runtime, { name, sizeBytes });
   try {
     await convertImage({
-      from: imagePathOf(backup),
+      from: { chain: imagesOf(chain) },
       to: volume.devicePath,
       isExisting: true,
       isZero: true,

@@ -1,6 +1,7 @@
 /** Which backup a command means, by volume and snapshot. */
 import { CsiError } from '../../base/errors.js';
-import { type Backup, chainOf, type Repository, type VolumeBackups } from './repository.js';
+import { type Backup, chainOf, type VolumeBackups } from './chains.js';
+import type { Repository } from './repository.js';
 
 export interface BackupChoice {
   /** Empty: the only volume of the repository. */

@@ -7,14 +7,8 @@ import { CsiError, messageOf } from '../../base/errors.js';
 import { checkImage } from '../nbd/image.js';
 import { readImageHeader } from '../nbd/image-header.js';
 import { openPlain } from '../nbd/plain-file.js';
+import { type Backup, chainOf, imagePathOf, type Problem, type VolumeBackups } from './chains.js';
 import { checksumSegments } from './checksums.js';
-import {
-  type Backup,
-  chainOf,
-  imagePathOf,
-  type Problem,
-  type VolumeBackups,
-} from './repository.js';
 
 export interface VerifyOptions {
   signal: AbortSignal;
@@ -46,7 +40,7 @@ export async function verifyImages(
     signal.throwIfAborted();
     const path = imagePathOf(backup);
     const found = await problemOf(path, { signal }, () =>
-      verifyImage(backup, backups, { signal, onProgress: (bytes) => onProgress?.(before + bytes) }),
+      verifyImage(backup, { signal, onProgress: (bytes) => onProgress?.(before + bytes) }),
     );
     problems.push(...found);
     before += backup.manifest.image.bytes;
@@ -54,11 +48,7 @@ export async function verifyImages(
   return problems;
 }
 
-async function verifyImage(
-  backup: Backup,
-  others: readonly Backup[],
-  options: VerifyOptions,
-): Promise<void> {
+async function verifyImage(backup: Backup, options: VerifyOptions): Promise<void> {
   const { image, base, volume } = backup.manifest;
   const path = imagePathOf(backup);
   // Before any program of qemu reads it.
@@ -69,10 +59,10 @@ async function verifyImage(
       `has a device of ${header.sizeBytes} bytes, and the manifest says ${volume.sizeBytes}`,
     );
   }
-  const below = others.find(({ name }) => name === base?.manifest)?.manifest.image.file;
-  if (base === null ? header.backing !== null : header.backing !== below) {
+  // Which one is for the manifest to say: the header may name an image that was pruned since.
+  if ((header.backing === null) !== (base === null)) {
     throw refused(
-      `is based on ${header.backing ?? 'nothing'}, and the manifest says ${below ?? base?.manifest ?? 'nothing'}`,
+      `is based on ${header.backing ?? 'nothing'}, and the manifest says ${base?.snapshotId ?? 'nothing'}`,
     );
   }
   const { corruptions, errors } = await checkImage(path, options.signal);

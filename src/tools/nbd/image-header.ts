@@ -1,13 +1,11 @@
 /**
- * The header of a qcow2 image, and the images that it is based on. Nothing is opened by a qemu program before
- * this file has accepted the header of every image of its chain: a header could make qemu read another
- * file, or connect to a server, in place of an image.
+ * The header of a qcow2 image. Nothing is opened by a qemu program before this file has accepted the header of every
+ * image of its chain: a header could make qemu read another file in place of an image.
  *
  * Accepted is what this room writes: version 3, without encryption or external data, based on a qcow2 image
  * of the same directory, whose name is a plain file name.
  */
-import { dirname, join } from 'node:path';
-import { CsiError, messageOf, printable } from '../../base/errors.js';
+import { CsiError, printable } from '../../base/errors.js';
 import { openPlain } from './plain-file.js';
 
 export interface ImageHeader {
@@ -37,9 +35,6 @@ const CLUSTER_BITS = { min: 9, max: 21 };
 const Feature = { DIRTY: 1n, CORRUPT: 2n, EXTERNAL_DATA: 4n, SUBCLUSTERS: 16n } as const;
 /** The compression type is accepted: it only says how compressed clusters are read. */
 const KNOWN_FEATURES = 1n | 2n | 4n | 8n | 16n;
-/** qemu opens every image of a chain at once. */
-export const CHAIN_MAX = 1000;
-
 /** NOT_FOUND if there is no such file, FAILED_PRECONDITION if it is no image that this room writes. */
 export async function readImageHeader(path: string): Promise<ImageHeader> {
   const file = await openPlain(path);
@@ -49,29 +44,6 @@ export async function readImageHeader(path: string): Promise<ImageHeader> {
     return parseHeader(bytes.subarray(0, bytesRead), path);
   } finally {
     await file.close();
-  }
-}
-
-/**
- * The headers of an image and of all that it is based on, the image itself first.
- *
- * @throws as readImageHeader; a missing image is named together with the one that needs it
- */
-export async function imageChain(path: string): Promise<ImageHeader[]> {
-  const chain = [await readImageHeader(path)];
-  for (;;) {
-    const last = chain.at(-1) as ImageHeader;
-    if (last.backing === null) return chain;
-    if (chain.length === CHAIN_MAX) {
-      throw refused(path, `is based on more than ${CHAIN_MAX} images, or on itself`);
-    }
-    const next = join(dirname(last.path), last.backing);
-    try {
-      chain.push(await readImageHeader(next));
-    } catch (thrown) {
-      const message = `the image ${last.path} is based on ${last.backing}: ${messageOf(thrown)}`;
-      throw new CsiError(CsiError.from(thrown).code, message, { cause: thrown });
-    }
   }
 }
 

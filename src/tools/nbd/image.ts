@@ -1,12 +1,13 @@
 /**
- * qcow2 images as files: made, examined and converted by qemu-img. Every image is opened with its format
- * given, and after imageChain has accepted it and what it is based on.
+ * qcow2 images as files: made, examined and converted by qemu-img. Every image is opened with its format and what it is
+ * based on given, after their headers were accepted.
  */
 import { stat } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
 import { CsiError } from '../../base/errors.js';
-import { type ImageHeader, imageChain, isPlainName, readImageHeader } from './image-header.js';
-import { runProgram } from './program.js';
+import type { Argument } from '../../base/process/program-arguments.js';
+import { type Content, chainName, type ImageChain } from './image-chain.js';
+import { type ImageHeader, isPlainName, readImageHeader } from './image-header.js';
+import { Program, runProgram } from './program.js';
 
 /**
  * Clusters of 128 KiB have 32 subclusters of 4 KiB, so that a change of one block takes one block, with half
@@ -17,18 +18,18 @@ const LAYOUT = 'extended_l2=on,cluster_size=128k,compat=1.1';
 export interface NewImage {
   path: string;
   sizeBytes: bigint;
-  /** Name of the image it is based on, a qcow2 image in the same directory; null for a full image. */
+  /** Name of the image it is based on, for its header: a qcow2 image in the same directory; null for a full image. */
   backing: string | null;
   signal?: AbortSignal;
 }
 
 /** Makes an empty image. Replaces a file of that name. */
 export async function createImage({ path, sizeBytes, backing, signal }: NewImage): Promise<void> {
-  if (backing !== null) await checkBacking(path, backing);
+  checkBacking(path, backing);
   const args = [
     'create',
     '-q',
-    // The chain is checked above; qemu-img would open and lock all of it.
+    // Otherwise qemu-img opens what the header names.
     '-u',
     '-f',
     'qcow2',
@@ -41,13 +42,11 @@ export async function createImage({ path, sizeBytes, backing, signal }: NewImage
   await runProgram('qemu-img', args, { purpose: `create the image ${path}`, ...given(signal) });
 }
 
-async function checkBacking(path: string, backing: string): Promise<void> {
-  if (!isPlainName(backing)) {
-    throw CsiError.invalidArgument(
-      `the image ${path} cannot be based on '${backing}': expected the name of a file in the same directory`,
-    );
-  }
-  await imageChain(join(dirname(path), backing));
+function checkBacking(path: string, backing: string | null): void {
+  if (backing === null || isPlainName(backing)) return;
+  throw CsiError.invalidArgument(
+    `the image ${path} cannot be based on '${backing}': expected the name of a file in the same directory`,
+  );
 }
 
 export interface ImageInfo extends ImageHeader {
@@ -79,10 +78,9 @@ const CHECKED = [0, 2, 3];
 
 /** Examines the tables of one image, not the data and not what it is based on. */
 export async function checkImage(path: string, signal?: AbortSignal): Promise<ImageCheck> {
-  await readImageHeader(path);
   const { stdout } = await runProgram(
     'qemu-img',
-    ['check', '--output=json', '-f', 'qcow2', { path }],
+    ['check', '--output=json', await chainName([path])],
     {
       purpose: `check the image ${path}`,
       accept: CHECKED,
@@ -98,50 +96,47 @@ export async function checkImage(path: string, signal?: AbortSignal): Promise<Im
   };
 }
 
-export type ImageFormat = 'qcow2' | 'raw';
+/** The arguments that name a content; `format` is the option for the format of one that does not say it. */
+async function argumentsOf(content: Content, format: string): Promise<[Argument[], Argument]> {
+  return 'chain' in content
+    ? [[], await chainName(content.chain)]
+    : [[format, 'raw'], { path: content.device }];
+}
+
+const nameOf = (content: Content): string =>
+  'chain' in content ? (content.chain[0] ?? '') : content.device;
 
 export interface Conversion {
-  /** The image that is read, together with what it is based on. */
-  from: string;
-  fromFormat?: ImageFormat;
-  /** A file, or a block device. */
+  from: Content;
+  /** A raw file, or a block device. */
   to: string;
-  toFormat?: ImageFormat;
   /** The target exists and keeps its size: a block device. Otherwise it is made. */
   isExisting?: boolean;
   /** The existing target reads as zeros everywhere, so zeros need not be written. */
   isZero?: boolean;
-  /** zstd, for qcow2 only. */
-  isCompressed?: boolean;
   signal?: AbortSignal;
   /** 0 to 1. */
   onProgress?(share: number): void;
 }
 
-/** Copies the contents of an image into another file or device; holes stay holes where the target has them. */
+/** Copies a content into a file or device; holes stay holes where the target has them. */
 export async function convertImage(conversion: Conversion): Promise<void> {
-  const { from, to, fromFormat = 'qcow2', toFormat = 'raw' } = conversion;
-  const { isExisting = false, isZero = false, isCompressed = false } = conversion;
-  const { signal, onProgress } = conversion;
-  if (fromFormat === 'qcow2') await imageChain(from);
-  const layout = isCompressed ? `${LAYOUT},compression_type=zstd` : LAYOUT;
+  const { from, to, isExisting = false, isZero = false, signal, onProgress } = conversion;
+  const [format, source] = await argumentsOf(from, '-f');
   const args = [
     'convert',
     ...(onProgress === undefined ? [] : ['-p']),
-    // Out of order, where that costs nothing: a device, and the clusters of an image that is not compressed.
+    // Out of order, where that costs nothing.
     ...(isExisting ? ['-n', '-W'] : []),
     ...(isExisting && isZero ? ['--target-is-zero'] : []),
-    ...(isCompressed ? ['-c'] : []),
-    ...(toFormat === 'qcow2' && !isExisting ? ['-o', layout] : []),
-    '-f',
-    fromFormat,
+    ...format,
     '-O',
-    toFormat,
-    { path: from },
+    'raw',
+    source,
     { path: to },
   ];
   await runProgram('qemu-img', args, {
-    purpose: `copy ${from} to ${to}`,
+    purpose: `copy ${nameOf(from)} to ${to}`,
     ...given(signal),
     onOutput: (text) => {
       const share = lastShareIn(text);
@@ -151,60 +146,78 @@ export async function convertImage(conversion: Conversion): Promise<void> {
 }
 
 /**
- * Whether two images or devices have the same contents. A longer one is equal if its rest reads as zeros.
+ * Whether two contents are the same. A longer one is equal if its rest reads as zeros.
  * Use verify's checksums to learn whether a file is damaged: this reads all of both.
  */
 export async function compareImages(
-  a: { path: string; format: ImageFormat },
-  b: { path: string; format: ImageFormat },
+  a: Content,
+  b: Content,
   signal?: AbortSignal,
 ): Promise<{ isSame: boolean; detail: string }> {
-  for (const { path, format } of [a, b]) if (format === 'qcow2') await imageChain(path);
+  const [formatOfA, first] = await argumentsOf(a, '-f');
+  const [formatOfB, second] = await argumentsOf(b, '-F');
   const { exitCode, stdout } = await runProgram(
     'qemu-img',
-    ['compare', '-f', a.format, '-F', b.format, { path: a.path }, { path: b.path }],
-    { purpose: `compare ${a.path} with ${b.path}`, accept: [0, 1], ...given(signal) },
+    ['compare', ...formatOfA, ...formatOfB, first, second],
+    { purpose: `compare ${nameOf(a)} with ${nameOf(b)}`, accept: [0, 1], ...given(signal) },
   );
   return { isSame: exitCode === 0, detail: stdout.trim() };
 }
 
-export interface Rebase {
-  path: string;
-  /** Name of a qcow2 image in the same directory; null: nothing. */
-  backing: string | null;
-  /**
-   * Only the name changes: the caller knows that the new image has the contents of the old one. Otherwise
-   * what differs between the two is copied into the image, so that its contents stay the same.
-   */
-  isRenamed?: boolean;
-  signal?: AbortSignal;
-  /** 0 to 1. */
-  onProgress?(share: number): void;
+/** Changes the name of what an image is based on in its header, and nothing else. Work on a copy. */
+export async function nameBacking(
+  path: string,
+  backing: string | null,
+  signal?: AbortSignal,
+): Promise<void> {
+  checkBacking(path, backing);
+  await readImageHeader(path);
+  const named = backing === null ? ['-b', ''] : ['-F', 'qcow2', '-b', backing];
+  await runProgram('qemu-img', ['rebase', '-u', '-f', 'qcow2', ...named, { path }], {
+    purpose: `name ${backing ?? 'nothing'} in the image ${path}`,
+    ...given(signal),
+  });
 }
 
-/** Bases an image on another image, in place: an interrupted call may leave a damaged file. Work on a copy. */
-export async function rebaseImage(rebase: Rebase): Promise<void> {
-  const { path, backing, isRenamed = false, signal, onProgress } = rebase;
-  if (isRenamed) await readImageHeader(path);
-  else await imageChain(path);
-  if (backing !== null) await checkBacking(path, backing);
-  const args = [
-    'rebase',
-    ...(isRenamed ? ['-u'] : []),
-    ...(onProgress === undefined ? [] : ['-p']),
-    '-f',
-    'qcow2',
-    ...(backing === null ? ['-b', ''] : ['-F', 'qcow2', '-b', backing]),
-    { path },
-  ];
-  await runProgram('qemu-img', args, {
-    purpose: `base the image ${path} on ${backing ?? 'nothing'}`,
-    ...given(signal),
-    onOutput: (text) => {
-      const share = lastShareIn(text);
-      if (share !== null) onProgress?.(share);
+export interface MappedRange {
+  readonly offset: bigint;
+  readonly size: bigint;
+  /** Which image of the chain holds the range, by its index; null: none, and it reads as zeros. */
+  readonly holder: number | null;
+}
+
+/** Which image of a chain each part of the device is read from, from its beginning to its end. */
+export async function* mapImage(
+  chain: ImageChain,
+  signal?: AbortSignal,
+): AsyncGenerator<MappedRange[]> {
+  const args = ['map', '--output=json', await chainName(chain)];
+  const program = await Program.start('qemu-img', args, given(signal));
+  program.extra.resume();
+  let rest = '';
+  for await (const chunk of program.stdout.setEncoding('utf8')) {
+    const lines = (rest + chunk).split('\n');
+    rest = lines.pop() ?? '';
+    yield lines.flatMap(mappedRange);
+  }
+  const exit = await program.exited;
+  signal?.throwIfAborted();
+  if (exit.exitCode !== 0) throw program.failure(`map the image ${chain[0]}`, exit);
+  yield mappedRange(rest);
+}
+
+/** A line has one object of an array; other lines have none. */
+function mappedRange(line: string): MappedRange[] {
+  const object = /\{.*\}/.exec(line)?.[0];
+  if (object === undefined) return [];
+  const { start, length, depth, present } = JSON.parse(object) as Record<string, unknown>;
+  return [
+    {
+      offset: BigInt(start as number),
+      size: BigInt(length as number),
+      holder: present === true ? (depth as number) : null,
     },
-  });
+  ];
 }
 
 /** With -p, qemu-img writes "    (42.00/100%)\r" again and again. */

@@ -12,7 +12,7 @@ import { pollUntil } from '../../base/poll.js';
 import type { Argument } from '../../base/process/program-arguments.js';
 import { RUNTIME_DIRECTORY_SETTING } from '../../base/runtime-directory.js';
 import { withTimeout } from '../../base/timeout.js';
-import { imageChain } from './image-header.js';
+import { chainName, type ImageChain } from './image-chain.js';
 import { Program, type ProgramExit, type ProgramName } from './program.js';
 
 export interface NbdServer {
@@ -36,32 +36,32 @@ interface ServerPlace {
 }
 
 export interface RangesSource extends ServerPlace {
-  /** A block device or a raw file. */
-  device: string;
+  /** A block device or a raw file, or the socket of another server. */
+  from: { readonly device: string } | { readonly socketPath: string };
   /** A text file with a line "offset size" for each range; the rest of the device reads as a hole. */
   ranges: string;
   /** The socket, if not a name of its own in the directory. */
   socketPath?: string;
 }
 
-/** Serves a device read-only to any number of clients: the ranges are data, and everything else is a hole. */
+/** Serves a content read-only to any number of clients: the ranges are data, and everything else is a hole. */
 export async function serveRanges(source: RangesSource): Promise<NbdServer> {
-  const { device, ranges } = source;
-  return start('nbdkit', source, `serve ${device}`, (socket, pidFile) => [
+  const { from, ranges } = source;
+  const isDevice = 'device' in from;
+  const path = isDevice ? from.device : from.socketPath;
+  return start('nbdkit', source, `serve ${path}`, (socket, pidFile) => [
     '--foreground',
     '--readonly',
     { prefix: '--unix=', path: socket },
     { prefix: '--pidfile=', path: pidFile },
     '--filter=extentlist',
-    'file',
-    { prefix: 'file=', path: device },
+    ...(isDevice ? ['file', { prefix: 'file=', path }] : ['nbd', { prefix: 'socket=', path }]),
     { prefix: 'extentlist=', path: ranges },
   ]);
 }
 
 export interface ImageSource extends ServerPlace {
-  /** A qcow2 image. */
-  path: string;
+  chain: ImageChain;
   /** Clients at a time. */
   clients?: number;
   readOnly?: boolean;
@@ -73,26 +73,26 @@ export interface ImageSource extends ServerPlace {
 }
 
 /**
- * Serves a qcow2 image to be written. The server ends by itself when its last client leaves; close() waits
- * for that end. Rejects as imageChain does if the image or one that it is based on cannot be opened.
+ * Serves a qcow2 image. One that is written ends by itself when its last client leaves, and close() waits for that.
+ *
+ * @throws as readImageHeader if the image or one that it is based on must not be opened
  */
 export async function serveImage(source: ImageSource): Promise<NbdServer> {
-  const { path, clients = 1, readOnly = false, cache = 'writeback' } = source;
-  const chain = await imageChain(path);
-  const isDirect = cache === 'none' && (await allOpenDirectly(chain.map((image) => image.path)));
-  const purpose = `serve the image ${path}`;
+  const { chain, clients = 1, readOnly = false, cache = 'writeback' } = source;
+  const name = await chainName(chain);
+  const isDirect = cache === 'none' && (await allOpenDirectly(chain));
+  const purpose = `serve the image ${chain[0]}`;
   return start('qemu-nbd', source, purpose, (socket, pidFile) => [
     { prefix: '--socket=', path: socket },
     { prefix: '--pid-file=', path: pidFile },
-    '--format=qcow2',
     `--shared=${clients}`,
     `--cache=${isDirect ? 'none' : 'writeback'}`,
     // io_uring is faster by little, and often forbidden in containers.
     '--aio=threads',
     '--discard=unmap',
     '--detect-zeroes=off',
-    ...(readOnly ? ['--read-only'] : []),
-    { path },
+    ...(readOnly ? ['--read-only', '--persistent'] : []),
+    name,
   ]);
 }
 

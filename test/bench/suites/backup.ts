@@ -52,9 +52,9 @@ export const suite: Suite = {
     // What the incremental images are based on; these stay.
     const base = imageOf(place, { name: 'base.qcow2', source: first, base: null });
     await base.copy();
-    const next = { name: 'next.qcow2', source: large, base: { ...first, image: 'base.qcow2' } };
+    const next = { name: 'next.qcow2', source: large, base: { ...first, images: ['base.qcow2'] } };
     await imageOf(place, next).copy();
-    await check(place, 'next.qcow2', large);
+    await check(place, ['next.qcow2', 'base.qcow2'], large);
 
     const contenders = {
       full: imageOf(place, { name: 'full.qcow2', source: first, base: null }),
@@ -64,7 +64,7 @@ export const suite: Suite = {
       small: imageOf(place, {
         name: 'small.qcow2',
         source: small,
-        base: { ...large, image: 'next.qcow2' },
+        base: { ...large, images: ['next.qcow2', 'base.qcow2'] },
       }),
     };
     settings.say(`copies of ${place.bytes / MIB} MiB in ${settings.rounds} rounds`);
@@ -116,7 +116,8 @@ function convertOf({ path }: Place, { target }: Source): Contender {
 interface Image {
   name: string;
   source: Source;
-  base: (Source & { image: string }) | null;
+  /** `images`: the names of its image and of those that is based on. */
+  base: (Source & { images: string[] }) | null;
 }
 
 /** The list is read in the time that is measured: that is a part of each backup. */
@@ -140,11 +141,11 @@ function imageOf(place: Place, { name, source, base }: Image): Contender {
       });
       if ((list.baseId === null) !== (base === null)) throw new Error(`${name}: ${list.reason}`);
       await copyIntoImage({
-        device: source.target,
+        from: { device: source.target },
         ranges: list.ranges,
         path: file,
         sizeBytes,
-        backing: base?.image ?? null,
+        below: (base?.images ?? []).map(place.path),
         runtime: place.runtime,
         signal,
       });
@@ -170,10 +171,9 @@ async function secondsOf({ copy, file }: Contender, place: Place): Promise<numbe
 }
 
 /** Fails unless the chain of images has the snapshot's contents: a faster wrong copy is worth nothing. */
-async function check({ path }: Place, name: string, { target }: Source): Promise<void> {
-  const image = { path: path(name), format: 'qcow2' } as const;
-  const { isSame, detail } = await compareImages(image, { path: target, format: 'raw' });
-  if (!isSame) throw new Error(`${name} is not the snapshot: ${detail}`);
+async function check({ path }: Place, names: string[], { target }: Source): Promise<void> {
+  const { isSame, detail } = await compareImages({ chain: names.map(path) }, { device: target });
+  if (!isSame) throw new Error(`${names[0]} is not the snapshot: ${detail}`);
 }
 
 const RATE = 'MiB/s';

@@ -3,25 +3,31 @@ import assert from 'node:assert/strict';
 import { readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, beforeEach, test } from 'node:test';
+import { type Backup, chainOf } from '../../../src/tools/backup/chains.js';
 import { checksumSegments, SEGMENT_BYTES } from '../../../src/tools/backup/checksums.js';
+import { encodeId } from '../../../src/tools/backup/file-names.js';
 import {
+  type BaseName,
   formatManifest,
   type Manifest,
   parseManifest,
 } from '../../../src/tools/backup/manifest.js';
-import {
-  type Backup,
-  chainOf,
-  encodeId,
-  Repository,
-} from '../../../src/tools/backup/repository.js';
+import { Repository } from '../../../src/tools/backup/repository.js';
 import { testManifest } from '../../support/backup-files.js';
 import { rejectsWith, throwsWith } from '../../support/expect-status.js';
 import { seededRandom } from '../../support/random.js';
 import { Workspace } from '../../support/workspace.js';
 
 const full = testManifest('s1', 1);
-const delta = testManifest('s2', 2, { snapshotId: 's1', manifest: 'one.json' });
+const delta = testManifest('s2', 2, baseOf('s1', 1));
+
+function baseOf(snapshotId: string, day: number): BaseName {
+  return {
+    driver: 'a driver',
+    snapshotId,
+    creationTime: testManifest('', day).snapshot.creationTime,
+  };
+}
 
 test('a manifest is read as it was written, sizes beyond 2^53 included', () => {
   for (const manifest of [full, delta, { ...full, reason: 'it is the first one' }]) {
@@ -130,15 +136,53 @@ test('a kill while a backup is added or removed leaves no image that no manifest
 
 test('a chain begins with a full backup, and a missing link is named', async () => {
   const first = await add('s1', 1);
-  const second = await add('s2', 2, { snapshotId: 's1', manifest: first.name });
-  const third = await add('s3', 3, { snapshotId: 's2', manifest: second.name });
+  await add('s2', 2, baseOf('s1', 1));
+  const third = await add('s3', 3, baseOf('s2', 2));
   const volume = await repository.backupsOf('vol-1');
   assert.deepEqual(
     chainOf(third, volume).map(({ manifest }) => manifest.snapshot.id),
     ['s1', 's2', 's3'],
   );
   const lacking = { ...volume, backups: [first, third] };
-  throwsWith(() => chainOf(third, lacking), 'FAILED_PRECONDITION', new RegExp(second.name));
+  throwsWith(() => chainOf(third, lacking), 'FAILED_PRECONDITION', /that of snapshot s2/);
+});
+
+test('a snapshot may have several images: the newest that is there with all that it is based on is taken', async () => {
+  const first = await add('s1', 1);
+  const second = await add('s2', 2, baseOf('s1', 1));
+  const { directory } = second;
+  const lock = await repository.lock('vol-1');
+  const paths = await repository.beginNext(second);
+  assert.match(paths.name, /-s2@1\.json$/);
+  writeFileSync(paths.imagePartial, 'image');
+  const { manifest } = second;
+  const image = { ...manifest.image, file: paths.imageFile };
+  const next = await repository.commit(paths, { ...manifest, base: null, method: 'full', image });
+  lock.release();
+  const seen = async (): Promise<unknown> => {
+    const { backups, superseded, problems } = await repository.backupsOf('vol-1');
+    assert.deepEqual(problems, []);
+    return [backups, superseded].map((some) => some.map(({ name }) => name));
+  };
+  assert.deepEqual(await seen(), [[first.name, next.name], [second.name]]);
+  assert.match((await repository.beginNext(next)).name, /-s2@2\.json$/);
+  // As in a copy that is not complete.
+  renameSync(join(directory, paths.imageFile), workspace.path('image'));
+  assert.deepEqual(await seen(), [[first.name, second.name], [next.name]]);
+  rmSync(join(directory, first.manifest.image.file));
+  assert.deepEqual(await seen(), [[first.name, next.name], []]);
+});
+
+test('an image without a manifest is not replaced', async () => {
+  const { directory, name, manifest } = await add('s1', 1);
+  rmSync(join(directory, name));
+  await rejectsWith(add('s1', 1), 'ALREADY_EXISTS', /exists and has no manifest/);
+  assert.ok(readdirSync(directory).includes(manifest.image.file));
+});
+
+test('a manifest of an image that is encrypted is refused', () => {
+  const text = formatManifest(full).replace('"encryption": null', '"encryption": {}');
+  throwsWith(() => parseManifest(text, '/b/x.json'), 'FAILED_PRECONDITION', /encrypted/);
 });
 
 test('ids become file names, also long and hostile ones', () => {

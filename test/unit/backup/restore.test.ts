@@ -1,6 +1,9 @@
 /** Restoring and verifying backups that are damaged, or whose command was killed; and which ones rules keep. */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import {
+  chmodSync,
   copyFileSync,
   existsSync,
   mkdirSync,
@@ -14,17 +17,16 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { after, beforeEach, test } from 'node:test';
-import { checksumSegments } from '../../../src/tools/backup/checksums.js';
+import { imagePathOf } from '../../../src/tools/backup/chains.js';
 import { type KeepRules, kept } from '../../../src/tools/backup/keep-rules.js';
-import { formatManifest } from '../../../src/tools/backup/manifest.js';
-import { imagePathOf } from '../../../src/tools/backup/repository.js';
+import { planPrune, prune as pruneBackups } from '../../../src/tools/backup/prune.js';
 import { assertIntact, restoreToFile } from '../../../src/tools/backup/restore.js';
 import { chooseBackup } from '../../../src/tools/backup/select.js';
 import { verifyVolume } from '../../../src/tools/backup/verify.js';
-import { rebaseImage } from '../../../src/tools/nbd/image.js';
 import { BackupHistory } from '../../support/backup-history.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { type Random, seededRandom } from '../../support/random.js';
+import { openRuntime } from '../../support/runtime.js';
 import { Workspace } from '../../support/workspace.js';
 
 const { signal } = new AbortController();
@@ -104,7 +106,80 @@ function flipped(bytes: Buffer, random: Random): Buffer {
   return bytes;
 }
 
-test('a kill between any two steps of replacing an image leaves the old one or the new one', async () => {
+/** Keeps the newest backups only, and forgets the points of the others. */
+async function prune(last: number): Promise<void> {
+  const { repository } = history;
+  const runtime = openRuntime(workspace.path('runtime'));
+  const lock = await repository.lock('vol-1');
+  try {
+    const plan = planPrune(await repository.backupsOf('vol-1'), { last });
+    await pruneBackups(repository, plan, { runtime, signal });
+  } finally {
+    lock.release();
+  }
+  const { backups } = await repository.backupsOf('vol-1');
+  assert.equal(backups.length, Math.min(last, history.points.length));
+  history.points.splice(0, history.points.length - last > 0 ? history.points.length - last : 0);
+  for (const [index, point] of history.points.entries()) {
+    point.backup = backups[index] ?? assert.fail();
+  }
+}
+
+/** Every file of the repository but the lock, with its bytes. */
+function filesOf(directory: string): Map<string, string> {
+  const names = readdirSync(directory).filter((name) => name !== '.lock');
+  return new Map(
+    names.map((name) => {
+      const digest = createHash('sha256').update(readFileSync(join(directory, name)));
+      return [name, digest.digest('hex')];
+    }),
+  );
+}
+
+test('whatever is pruned in whatever order, what stays has its bytes, and no file ever changes', async () => {
+  const random = seededRandom('rounds of pruning');
+  const seen = new Map<string, string>();
+  for (let round = 0; round < 6; round += 1) {
+    for (let count = 1 + random.below(3); count > 0; count -= 1)
+      await history.add(1 + random.below(40));
+    if (round > 0) await prune(1 + random.below(4));
+    await assertAllRestore();
+    assert.deepEqual(await problems(), []);
+    for (const [name, digest] of filesOf(history.repository.volumeDirectory('vol-1'))) {
+      assert.equal(seen.get(name) ?? digest, digest, `${name} has changed`);
+      seen.set(name, digest);
+    }
+  }
+  const images = [...seen.keys()].filter((name) => /@[1-9]\.qcow2$/.test(name));
+  assert.ok(images.length > 1, 'images were made in place of others');
+});
+
+test('a copy that never changes nor removes a file restores by itself, after any number of rounds', async () => {
+  const copy = workspace.path('copy');
+  for (let round = 0; round < 3; round += 1) {
+    for (let count = 0; count < 2; count += 1) await history.add(20);
+    await prune(2);
+    const args = [
+      'copy',
+      '--immutable',
+      '--config',
+      '/dev/null',
+      history.repository.directory,
+      copy,
+    ];
+    execFileSync('rclone', args, { stdio: 'pipe' });
+  }
+  const { directory } = history.repository;
+  renameSync(directory, workspace.path('gone'));
+  renameSync(copy, directory);
+  chmodSync(directory, 0o700);
+  const { backups } = await history.repository.backupsOf('vol-1');
+  assert.equal(backups.length, 6, 'the copy has kept what was pruned');
+  await assertAllRestore();
+  assert.deepEqual(await problems(), []);
+});
+
+test('a kill between any two steps of adding an image leaves all of it or nothing', async () => {
   for (const killedAfter of ['next manifest', 'image'] as const) {
     // A short name: sockets lie below it.
     const directory = workspace.path(killedAfter.slice(0, 1));
@@ -114,24 +189,16 @@ test('a kill between any two steps of replacing an image leaves the old one or t
     const [, second] = history.points;
     assert.ok(second !== undefined);
     const image = imagePathOf(second.backup);
-    const partial = `${image}.partial`;
-    copyFileSync(image, partial);
-    await rebaseImage({ path: partial, backing: null });
-    const { bytes, sha256 } = await checksumSegments(partial);
-    const { manifest } = second.backup;
-    const full = { base: null, method: 'full' as const };
-    const next = { ...manifest, ...full, image: { ...manifest.image, bytes, sha256 } };
-    const nextPath = join(
-      second.backup.directory,
-      second.backup.name.replace(/json$/, 'json.next'),
-    );
-    writeFileSync(nextPath, formatManifest(next));
-    if (killedAfter === 'image') renameSync(partial, image);
+    const manifest = join(second.backup.directory, second.backup.name);
+    const next = manifest.replace(/json$/, 'json.next');
+    renameSync(manifest, next);
+    if (killedAfter === 'next manifest') renameSync(image, `${image}.partial`);
     (await history.repository.lock('vol-1')).release();
-    assert.ok(!existsSync(nextPath) && !existsSync(partial));
-    const [, found] = (await history.repository.backupsOf('vol-1')).backups;
-    assert.equal(found?.manifest.method, killedAfter === 'image' ? 'full' : 'delta');
-    await assertAllRestore();
+    assert.ok(!existsSync(next) && !existsSync(`${image}.partial`));
+    const { backups } = await history.repository.backupsOf('vol-1');
+    const isThere = killedAfter === 'image';
+    assert.deepEqual([backups.length, existsSync(image)], [isThere ? 2 : 1, isThere]);
+    await assertAllRestore(history.points.slice(0, backups.length));
   }
 });
 

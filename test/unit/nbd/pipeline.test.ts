@@ -25,6 +25,8 @@ import {
   convertImage,
   createImage,
   imageInfo,
+  type MappedRange,
+  mapImage,
 } from '../../../src/tools/nbd/image.js';
 import { serveImage, serveRanges } from '../../../src/tools/nbd/servers.js';
 import { makeSocketDirectory } from '../../../src/tools/nbd/socket-directory.js';
@@ -69,16 +71,16 @@ describe('copying ranges of a device into a chain of images', () => {
     return path;
   }
 
-  async function backUp(
-    device: string,
-    list: readonly Range[],
-    image: string,
-    backing: string | null,
-  ) {
+  async function backUp(device: string, list: readonly Range[], image: string, ...below: string[]) {
     const ranges = await writeRanges(`${image}.ranges`, list);
-    await createImage({ path: at(image), sizeBytes: BigInt(SIZE), backing });
-    const source = await serveRanges({ device: at(device), ranges, directory: sockets.path });
-    const target = await serveImage({ path: at(image), directory: sockets.path });
+    const chain = [image, ...below].map(at);
+    await createImage({ path: at(image), sizeBytes: BigInt(SIZE), backing: below[0] ?? null });
+    const source = await serveRanges({
+      from: { device: at(device) },
+      ranges,
+      directory: sockets.path,
+    });
+    const target = await serveImage({ chain, directory: sockets.path });
     const shares: number[] = [];
     await copyRanges({
       from: source.uri,
@@ -102,33 +104,30 @@ describe('copying ranges of a device into a chain of images', () => {
   ];
   const zeroed: Range[] = [{ offset: 10 * MIB, size: 2 * GRAIN }];
 
-  async function assertSame(raw: string, image: string): Promise<void> {
-    const one = { path: raw, format: 'raw' } as const;
-    const compared = await compareImages(one, { path: image, format: 'qcow2' });
-    assert.deepEqual(compared, { isSame: true, detail: 'Images are identical.' }, image);
+  async function assertSame(device: string, ...chain: string[]): Promise<void> {
+    const compared = await compareImages({ device }, { chain });
+    assert.deepEqual(compared, { isSame: true, detail: 'Images are identical.' }, chain[0]);
   }
 
   it('writes exactly the listed ranges of a full, an incremental and an empty image', async () => {
     await writeFile(at('first.raw'), '');
     await truncate(at('first.raw'), SIZE);
     await writeDevice('first.raw', written);
-    const shares = await backUp('first.raw', written, 'full.qcow2', null);
+    const shares = await backUp('first.raw', written, 'full.qcow2');
     assert.equal(shares.at(-1), 1);
     await copyFile(at('first.raw'), at('second.raw'));
     await writeDevice('second.raw', changed, zeroed);
+    const delta = ['delta.qcow2', 'full.qcow2'].map(at);
     await backUp('second.raw', [...changed, ...zeroed], 'delta.qcow2', 'full.qcow2');
-    await backUp('second.raw', [], 'empty.qcow2', 'delta.qcow2');
+    await backUp('second.raw', [], 'empty.qcow2', 'delta.qcow2', 'full.qcow2');
     await assertSame(at('first.raw'), at('full.qcow2'));
-    await assertSame(at('second.raw'), at('delta.qcow2'));
-    await assertSame(at('second.raw'), at('empty.qcow2'));
+    await assertSame(at('second.raw'), ...delta);
+    await assertSame(at('second.raw'), at('empty.qcow2'), ...delta);
     assert.equal((await checkImage(at('empty.qcow2'))).allocatedClusters, 0);
     const { backing, sizeBytes, allocatedBytes } = await imageInfo(at('delta.qcow2'));
     assert.deepEqual([backing, sizeBytes], ['full.qcow2', BigInt(SIZE)]);
     assert.ok(allocatedBytes < BigInt(MIB), `the image takes ${allocatedBytes} bytes`);
-    const differing = await compareImages(
-      { path: at('first.raw'), format: 'raw' },
-      { path: at('delta.qcow2'), format: 'qcow2' },
-    );
+    const differing = await compareImages({ device: at('first.raw') }, { chain: delta });
     assert.equal(differing.isSame, false);
     assert.match(differing.detail, new RegExp(`offset ${4 * GRAIN}`));
   });
@@ -142,11 +141,11 @@ describe('copying ranges of a device into a chain of images', () => {
     for (const path of [at('direct.qcow2'), join(place, 'memory.qcow2')]) {
       await createImage({ path, sizeBytes: BigInt(SIZE), backing: null });
       const source = await serveRanges({
-        device: at('first.raw'),
+        from: { device: at('first.raw') },
         ranges,
         directory: sockets.path,
       });
-      const target = await serveImage({ path, directory: sockets.path, cache: 'none' });
+      const target = await serveImage({ chain: [path], directory: sockets.path, cache: 'none' });
       await copyRanges({ from: source.uri, to: target.uri, requestSize: MIB });
       await target.close();
       await source.close();
@@ -161,7 +160,7 @@ describe('copying ranges of a device into a chain of images', () => {
     await chown(place, 65534, 65534);
     const path = join(place, 'image.qcow2');
     await createImage({ path, sizeBytes: BigInt(SIZE), backing: null });
-    const target = await serveImage({ path, directory: sockets.path });
+    const target = await serveImage({ chain: [path], directory: sockets.path });
     const rights = new Set<string>();
     for (const pid of await childrenOf(process.pid)) {
       const status = await readFile(`/proc/${pid}/status`, 'utf8');
@@ -172,8 +171,27 @@ describe('copying ranges of a device into a chain of images', () => {
     assert.deepEqual([...rights], ['0000000000000002']);
   });
 
+  it('tells which image of a chain holds each part of the device', async () => {
+    const found: MappedRange[] = [];
+    for await (const ranges of mapImage(['delta.qcow2', 'full.qcow2'].map(at)))
+      found.push(...ranges);
+    const total = found.reduce((sum, { size }) => sum + size, 0n);
+    assert.equal(total, BigInt(SIZE));
+    const of = (holder: number) =>
+      found
+        .filter((each) => each.holder === holder)
+        .reduce((sum, { size }) => sum + Number(size), 0);
+    assert.equal(of(0), GRAIN * 5, 'what has changed, zeros included');
+    assert.equal(
+      of(1),
+      MIB + GRAIN * 4 - GRAIN * 3,
+      'what the full image has and the other has not',
+    );
+  });
+
   it('restores a chain to a file with its holes', async () => {
-    await convertImage({ from: at('delta.qcow2'), to: at('restored.raw') });
+    const chain = ['delta.qcow2', 'full.qcow2'].map(at);
+    await convertImage({ from: { chain }, to: at('restored.raw') });
     assert.ok((await readFile(at('restored.raw'))).equals(await readFile(at('second.raw'))));
     const { blocks } = await stat(at('restored.raw'));
     assert.ok(blocks * 512 < 4 * MIB, `the restored file takes ${blocks * 512} bytes`);
@@ -184,8 +202,12 @@ describe('copying ranges of a device into a chain of images', () => {
     const ranges = await writeRanges('all.ranges', [{ offset: 0, size: SIZE }]);
     const path = at('unfinished.qcow2');
     await createImage({ path, sizeBytes: BigInt(SIZE), backing: null });
-    const source = await serveRanges({ device: at('first.raw'), ranges, directory: sockets.path });
-    const target = await serveImage({ path, directory: sockets.path, signal });
+    const source = await serveRanges({
+      from: { device: at('first.raw') },
+      ranges,
+      directory: sockets.path,
+    });
+    const target = await serveImage({ chain: [path], directory: sockets.path, signal });
     return { source, target, ends: { from: source.uri, to: target.uri, requestSize: GRAIN } };
   }
 
@@ -228,7 +250,11 @@ describe('copying ranges of a device into a chain of images', () => {
       ],
     ] as const) {
       await assert.rejects(async () => {
-        const source = await serveRanges({ device: at(device), ranges, directory: place });
+        const source = await serveRanges({
+          from: { device: at(device) },
+          ranges,
+          directory: place,
+        });
         await source.close();
       }, message);
     }

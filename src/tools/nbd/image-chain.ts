@@ -1,0 +1,47 @@
+/**
+ * An image together with what it is based on, as qemu's programs are told of it: every file is named, and none is found
+ * by what another one says. Names in headers are for other tools, and may be those of images that are gone.
+ */
+import { isAbsolute } from 'node:path';
+import { CsiError } from '../../base/errors.js';
+import { readImageHeader } from './image-header.js';
+
+/** Absolute paths, the image itself first, the full image last. */
+export type ImageChain = readonly string[];
+
+/** What is read as a device: a raw file or block device, or an image. */
+export type Content = { readonly device: string } | { readonly chain: ImageChain };
+
+/** qemu opens every image of a chain at once, and is given all names in one argument. */
+export const CHAIN_MAX = 200;
+
+/**
+ * A name that qemu's programs open as this chain and nothing else, once the headers of all its images were accepted.
+ *
+ * @throws as readImageHeader
+ */
+export async function chainName(chain: ImageChain): Promise<string> {
+  const name = describeChain(chain);
+  for (const path of chain) await readImageHeader(path);
+  return name;
+}
+
+function describeChain(chain: ImageChain): string {
+  const [path = ''] = chain;
+  if (chain.length > CHAIN_MAX) {
+    throw CsiError.failedPrecondition(
+      `the image ${path} is based on ${chain.length - 1} others, and at most ${CHAIN_MAX} images are opened at once: make ` +
+        'a full backup, or prune',
+    );
+  }
+  if (chain.length === 0 || !chain.every(isAbsolute)) {
+    throw CsiError.internal(
+      `a chain of images has no or relative paths ('${path}'); report this as a bug`,
+    );
+  }
+  let node: object | null = null;
+  for (const filename of chain.toReversed()) {
+    node = { driver: 'qcow2', file: { driver: 'file', filename }, backing: node };
+  }
+  return `json:${JSON.stringify(node)}`;
+}
