@@ -192,6 +192,15 @@ test('a directory that the configuration names through a link is protected at it
   assert.equal(await resolve(`${socket.real}/inner`), `${socket.real}/inner`);
 });
 
+test('H7: no volume is published where the interfaces before v1 stage, and is staged there for them', async () => {
+  const { legacyStagingDirectory } = node.deps.config;
+  mkdirSync(legacyStagingDirectory, { recursive: true });
+  const path = `${legacyStagingDirectory}/pod`;
+  const resolve = (field: string): Promise<string | null> => resolveUsable(node.deps, path, field);
+  await rejectsWith(resolve('target_path'), 'INVALID_ARGUMENT', /it lies in/);
+  assert.equal(await resolve('staging_target_path'), path);
+});
+
 test('H7: a path inside a volume is refused, because tenants control its content', async () => {
   const [outer, volume] = [await node.makeVolume(), await node.makeVolume()];
   await node.stage(outer, MOUNT);

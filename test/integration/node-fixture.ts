@@ -44,6 +44,7 @@ export const NODE_CONFIG: NodeConfig = {
   // The tests are in the mount namespace of the service.
   mountPropagation: 'off',
   stateDirectory: '',
+  legacyStagingDirectory: '/run/blockdelta-staging',
   pools: [],
   socketPath: '',
 };
@@ -104,6 +105,7 @@ export class NodeFixture {
           ...fixture.config,
           cgroupRoot: workspace.path('cgroup'),
           stateDirectory: workspace.path('state'),
+          legacyStagingDirectory: workspace.path('legacy'),
           pools: [{ kind: 'reflink', name: 'default', directory: pool }],
           socketPath: workspace.path('socket', 'csi.sock'),
         };

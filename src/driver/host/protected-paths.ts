@@ -81,6 +81,6 @@ function isSamePlace(tree: Place | null, place: Place | null): boolean {
   return isWithin(tree.path, place.path);
 }
 
-function isWithin(directory: string, path: string): boolean {
+export function isWithin(directory: string, path: string): boolean {
   return path === directory || path.startsWith(directory === '/' ? '/' : `${directory}/`);
 }

@@ -27,6 +27,7 @@ export type NodeConfig = Pick<
   | 'cgroupRoot'
   | 'mountPropagation'
   | 'stateDirectory'
+  | 'legacyStagingDirectory'
   | 'pools'
   | 'socketPath'
 >;

@@ -13,7 +13,7 @@ import { deviceLabel } from '../../base/system/device-attributes.js';
 import { type MountEntry, mountContaining, readMountInfo } from '../../base/system/mountinfo.js';
 import type { PublicationRecord, StagingRecord } from '../catalogue/records.js';
 import { hiddenMountReason } from '../host/propagation.js';
-import { protectedReason } from '../host/protected-paths.js';
+import { isWithin, protectedReason } from '../host/protected-paths.js';
 import { kernelPath } from '../host/target.js';
 import type { NodeDependencies } from './dependencies.js';
 
@@ -70,15 +70,18 @@ export async function resolveUsable(
   field: string,
   current?: readonly MountEntry[],
 ): Promise<string | null> {
-  const { stateDirectory, pools, socketPath } = config;
-  const [resolved, mounts, trees, directories] = await Promise.all([
+  const { stateDirectory, legacyStagingDirectory, pools, socketPath } = config;
+  const [resolved, mounts, trees, directories, stagings] = await Promise.all([
     kernelPath(path),
     current ?? readMountInfo(),
     withResolved([stateDirectory, ...pools.map(({ directory }) => directory)]),
     withResolved([dirname(socketPath)]),
+    withResolved([legacyStagingDirectory]),
   ]);
   const reason =
     protectedReason(path, resolved, { trees, directories }, mounts) ??
+    // By name alone: what is published shows what is staged there, under another name.
+    (field === 'target_path' ? reasonWithin(stagings, [path, resolved ?? path]) : null) ??
     (resolved === null ? null : await volumeAround(mounts, resolved));
   if (reason === null) return resolved;
   throw CsiError.invalidArgument(
@@ -110,6 +113,11 @@ export async function assertSeenByCaller(
 async function withResolved(paths: readonly string[]): Promise<string[]> {
   const resolved = await Promise.all(paths.map((path) => realpath(path).catch(() => path)));
   return [...new Set([...paths, ...resolved])];
+}
+
+function reasonWithin(trees: readonly string[], paths: readonly string[]): string | null {
+  const tree = trees.find((each) => paths.some((path) => isWithin(each, path)));
+  return tree === undefined ? null : `it lies in ${tree}`;
 }
 
 /** Of a path whose parent directory is in the file system of a volume. */
