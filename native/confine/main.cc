@@ -1,7 +1,9 @@
 // blockdelta-confine: drops privileges, then executes a program in its place.
 //
 //   blockdelta-confine [--parent PID] [--keep-mount-rights] [--keep-file-rights]
-//                      [--device PATH [--memory BYTES] [--cpu SECONDS]] -- PROGRAM [ARGUMENT...]
+//                      [--device PATH [--cpu SECONDS]] [--memory BYTES]
+//                      [--only-read PATH]... [--only-write PATH]... [--only-in DIRECTORY]...
+//                      -- PROGRAM [ARGUMENT...]
 //
 // Always applied: no capabilities (with --keep-mount-rights, only those of mount(8); with
 // --keep-file-rights, only the one that opens other users' files), no_new_privs, no core dumps.
@@ -11,6 +13,9 @@
 // own, in a root that contains programs, libraries and this one device (device_root.h). It cannot
 // start processes, use sockets (system_call_filter.h) or write files, and its address space and CPU
 // time are limited.
+//
+// --only-read, --only-write and --only-in are for programs that read files written by others: these
+// are all that it can open (file_access.h).
 //
 // PROGRAM is an absolute path. Exit status 126: the program was not started, and stderr says why.
 #include <linux/capability.h>
@@ -24,6 +29,7 @@
 
 #include "native/base/posix.h"
 #include "native/confine/device_root.h"
+#include "native/confine/file_access.h"
 #include "native/confine/privileges.h"
 #include "native/confine/system_call_filter.h"
 
@@ -43,6 +49,7 @@ struct Request {
   pid_t parent = 0;
   CapabilitySet kept = 0;
   std::string device;
+  FileAccess files;
   rlim_t memory_bytes = RLIM_INFINITY;
   rlim_t cpu_s = RLIM_INFINITY;
   std::vector<std::string> command;
@@ -58,6 +65,14 @@ Result<uint64_t> ParseNumber(const std::string& text, const char* option) {
 Status SetOption(const std::string& name, const std::string& value, Request* request) {
   if (name == "--device") {
     request->device = value;
+    return Status();
+  }
+  if (name == "--only-read" || name == "--only-write" || name == "--only-in") {
+    FileAccess& files = request->files;
+    std::vector<std::string>& paths = name == "--only-read"    ? files.reads
+                                      : name == "--only-write" ? files.writes
+                                                               : files.places;
+    paths.push_back(value);
     return Status();
   }
   Result<uint64_t> number = ParseNumber(value, name.c_str());
@@ -109,7 +124,6 @@ Status LowerLimits(const Request& request) {
     rlim_t value;
     const char* name;
   } limits[] = {
-      {RLIMIT_AS, request.memory_bytes, "address space"},
       {RLIMIT_NOFILE, kOpenFiles, "open files"},
       // Does not apply to block devices.
       {RLIMIT_FSIZE, 0, "file size"},
@@ -136,13 +150,17 @@ Status BecomeUserOfDevice(const std::string& device) {
 Status Confine(const Request& request) {
   const bool on_device = !request.device.empty();
   const bool may_be_killed = request.parent != 0;
+  const FileAccess& files = request.files;
+  const bool on_files = !files.reads.empty() || !files.writes.empty() || !files.places.empty();
   Status status = LowerLimit(RLIMIT_CORE, 0, "core");
   if (status.ok()) status = LowerBoundingSet(request.kept);
   if (status.ok() && on_device && may_be_killed) status = PreferForOomKill();
   if (status.ok() && on_device) status = BecomeUserOfDevice(request.device);
   if (status.ok()) status = KeepCapabilities(request.kept);
   if (status.ok()) status = ForbidNewPrivileges();
+  if (status.ok()) status = LowerLimit(RLIMIT_AS, request.memory_bytes, "address space");
   if (status.ok() && on_device) status = LowerLimits(request);
+  if (status.ok() && on_files) status = RestrictFiles(files);
   // A change of user clears the parent-death signal, so it is set afterwards.
   if (status.ok() && may_be_killed) status = DieWithParent(request.parent);
   if (status.ok() && on_device) status = FilterSystemCalls();

@@ -6,7 +6,7 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RuntimeDirectory } from '../../src/base/runtime-directory.js';
@@ -156,6 +156,7 @@ export class VolumeHistory {
     const number = this.#points.length + 1;
     const snapshotId = await orchestrator.snapshot(this.volume, `${name}-${number}`);
     const truth = join(directory, `truth-${number}.raw`);
+    writeFileSync(truth, '');
     await convertImage({ from: { device }, to: truth });
     const point = { snapshotId, truth, isLive: true, backup: null };
     this.#points.push(point);

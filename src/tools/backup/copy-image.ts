@@ -10,7 +10,6 @@ import type { RuntimeDirectory } from '../../base/runtime-directory.js';
 import { copyRanges } from '../nbd/copy.js';
 import { checkImage, createImage } from '../nbd/image.js';
 import type { Content, ImageChain } from '../nbd/image-chain.js';
-import { createPlain } from '../nbd/plain-file.js';
 import { type NbdServer, serveImage, serveRanges } from '../nbd/servers.js';
 import { makeSocketDirectory } from '../nbd/socket-directory.js';
 import type { RangesFile } from './ranges-file.js';
@@ -34,8 +33,6 @@ const PROGRESS_INTERVAL_MS = 250;
 /** Makes the image; there must be nothing of that name. When it resolves, it is on disk and sound, as assertSound says. */
 export async function copyIntoImage(copy: RangesCopy & { sizeBytes: bigint }): Promise<void> {
   const { path, sizeBytes, below, signal } = copy;
-  // For this user alone: qemu-img would let others read it.
-  await (await createPlain(path)).close();
   await createImage({ path, sizeBytes, backing: backingName(below), signal });
   await copyData(copy);
   await assertSound(path, signal);

@@ -7,6 +7,7 @@ import { CsiError } from '../../base/errors.js';
 import type { Argument } from '../../base/process/program-arguments.js';
 import { type Content, chainName, type ImageChain } from './image-chain.js';
 import { type ImageHeader, isPlainName, readImageHeader } from './image-header.js';
+import { createPlain } from './plain-file.js';
 import { Program, runProgram } from './program.js';
 
 /**
@@ -23,9 +24,10 @@ export interface NewImage {
   signal?: AbortSignal;
 }
 
-/** Makes an empty image. Replaces a file of that name. */
+/** Makes an empty image, for this user alone. Rejects with EEXIST if there is anything of that name. */
 export async function createImage({ path, sizeBytes, backing, signal }: NewImage): Promise<void> {
   checkBacking(path, backing);
+  await (await createPlain(path)).close();
   const args = [
     'create',
     '-q',
@@ -39,7 +41,12 @@ export async function createImage({ path, sizeBytes, backing, signal }: NewImage
     { path },
     `${sizeBytes}`,
   ];
-  await runProgram('qemu-img', args, { purpose: `create the image ${path}`, ...given(signal) });
+  const opens = { writes: [path] };
+  await runProgram('qemu-img', args, {
+    purpose: `create the image ${path}`,
+    opens,
+    ...given(signal),
+  });
 }
 
 function checkBacking(path: string, backing: string | null): void {
@@ -83,6 +90,7 @@ export async function checkImage(path: string, signal?: AbortSignal): Promise<Im
     ['check', '--output=json', await chainName([path])],
     {
       purpose: `check the image ${path}`,
+      opens: { reads: [path] },
       accept: CHECKED,
       ...given(signal),
     },
@@ -103,14 +111,16 @@ async function argumentsOf(content: Content, format: string): Promise<[Argument[
     : [[format, 'raw'], { path: content.device }];
 }
 
-const nameOf = (content: Content): string =>
-  'chain' in content ? (content.chain[0] ?? '') : content.device;
+const nameOf = (content: Content): string => filesOf(content)[0] ?? '';
+
+const filesOf = (content: Content): readonly string[] =>
+  'chain' in content ? content.chain : [content.device];
 
 export interface Conversion {
   from: Content;
   /** A raw file, or a block device. */
   to: string;
-  /** The target exists and keeps its size: a block device. Otherwise it is made. */
+  /** The target keeps its size: a block device. Otherwise it gets that of the content. */
   isExisting?: boolean;
   /** The existing target reads as zeros everywhere, so zeros need not be written. */
   isZero?: boolean;
@@ -119,7 +129,7 @@ export interface Conversion {
   onProgress?(share: number): void;
 }
 
-/** Copies a content into a file or device; holes stay holes where the target has them. */
+/** Copies a content into a file or device that is there; holes stay holes where the target has them. */
 export async function convertImage(conversion: Conversion): Promise<void> {
   const { from, to, isExisting = false, isZero = false, signal, onProgress } = conversion;
   const [format, source] = await argumentsOf(from, '-f');
@@ -137,6 +147,7 @@ export async function convertImage(conversion: Conversion): Promise<void> {
   ];
   await runProgram('qemu-img', args, {
     purpose: `copy ${nameOf(from)} to ${to}`,
+    opens: { reads: filesOf(from), writes: [to] },
     ...given(signal),
     onOutput: (text) => {
       const share = lastShareIn(text);
@@ -159,7 +170,12 @@ export async function compareImages(
   const { exitCode, stdout } = await runProgram(
     'qemu-img',
     ['compare', ...formatOfA, ...formatOfB, first, second],
-    { purpose: `compare ${nameOf(a)} with ${nameOf(b)}`, accept: [0, 1], ...given(signal) },
+    {
+      purpose: `compare ${nameOf(a)} with ${nameOf(b)}`,
+      opens: { reads: [...filesOf(a), ...filesOf(b)] },
+      accept: [0, 1],
+      ...given(signal),
+    },
   );
   return { isSame: exitCode === 0, detail: stdout.trim() };
 }
@@ -175,6 +191,7 @@ export async function nameBacking(
   const named = backing === null ? ['-b', ''] : ['-F', 'qcow2', '-b', backing];
   await runProgram('qemu-img', ['rebase', '-u', '-f', 'qcow2', ...named, { path }], {
     purpose: `name ${backing ?? 'nothing'} in the image ${path}`,
+    opens: { writes: [path] },
     ...given(signal),
   });
 }
@@ -192,7 +209,10 @@ export async function* mapImage(
   signal?: AbortSignal,
 ): AsyncGenerator<MappedRange[]> {
   const args = ['map', '--output=json', await chainName(chain)];
-  const program = await Program.start('qemu-img', args, given(signal));
+  const program = await Program.start('qemu-img', args, {
+    opens: { reads: chain },
+    ...given(signal),
+  });
   program.extra.resume();
   let rest = '';
   for await (const chunk of program.stdout.setEncoding('utf8')) {

@@ -1,7 +1,8 @@
 /**
  * One process of nbdkit, nbdcopy, qemu-nbd or qemu-img: its rights, and how it ends.
  *
- * Each runs without capabilities, but for that to write other users' files. Unlike what base/process/exec.ts
+ * Each runs without capabilities, but for that to write other users' files, and can open what it is given and nothing
+ * else. Unlike what base/process/exec.ts
  * runs to its end these run for as long as a backup takes, so nothing limits their time; an AbortSignal kills them.
  * Knows no program's arguments.
  */
@@ -10,7 +11,7 @@ import type { Readable } from 'node:stream';
 import { CsiError, errorCode } from '../../base/errors.js';
 import { ExecError, start } from '../../base/process/exec.js';
 import type { Argument } from '../../base/process/program-arguments.js';
-import { NOT_CONFINED_EXIT_CODE } from '../../base/process/sandbox.js';
+import { type FileAccess, NOT_CONFINED_EXIT_CODE } from '../../base/process/sandbox.js';
 
 export type ProgramName = 'nbdkit' | 'nbdcopy' | 'qemu-nbd' | 'qemu-img';
 
@@ -26,6 +27,8 @@ export interface ProgramExit {
 }
 
 export interface StartOptions {
+  /** All files that it can open. */
+  opens: FileAccess;
   /** Kills the program. */
   signal?: AbortSignal;
 }
@@ -63,10 +66,10 @@ export class Program {
   static async start(
     name: ProgramName,
     args: readonly Argument[],
-    { signal }: StartOptions = {},
+    { opens, signal }: StartOptions,
   ): Promise<Program> {
     signal?.throwIfAborted();
-    const options = { files: WRITERS.includes(name), hasExtraPipe: true };
+    const options = { files: WRITERS.includes(name), opens, hasExtraPipe: true };
     const { child } = await start(name, args, options);
     return new Program(name, child, signal);
   }
@@ -139,9 +142,9 @@ export interface RunOptions extends StartOptions {
 export async function runProgram(
   name: ProgramName,
   args: readonly Argument[],
-  { signal, purpose, accept = [0], onOutput, onExtra }: RunOptions,
+  { opens, signal, purpose, accept = [0], onOutput, onExtra }: RunOptions,
 ): Promise<ProgramResult> {
-  const program = await Program.start(name, args, signal === undefined ? {} : { signal });
+  const program = await Program.start(name, args, { opens, ...(signal && { signal }) });
   let stdout = '';
   program.stdout.setEncoding('utf8').on('data', (text: string) => {
     if (onOutput !== undefined) onOutput(text);

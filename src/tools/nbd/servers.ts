@@ -6,10 +6,11 @@
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import { access, open, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { CsiError, errorCode } from '../../base/errors.js';
 import { pollUntil } from '../../base/poll.js';
 import type { Argument } from '../../base/process/program-arguments.js';
+import type { FileAccess } from '../../base/process/sandbox.js';
 import { RUNTIME_DIRECTORY_SETTING } from '../../base/runtime-directory.js';
 import { withTimeout } from '../../base/timeout.js';
 import { chainName, type ImageChain } from './image-chain.js';
@@ -49,7 +50,8 @@ export async function serveRanges(source: RangesSource): Promise<NbdServer> {
   const { from, ranges } = source;
   const isDevice = 'device' in from;
   const path = isDevice ? from.device : from.socketPath;
-  return start('nbdkit', source, `serve ${path}`, (socket, pidFile) => [
+  const reads = isDevice ? [path, ranges] : [ranges];
+  return start('nbdkit', { ...source, reads }, `serve ${path}`, (socket, pidFile) => [
     '--foreground',
     '--readonly',
     { prefix: '--unix=', path: socket },
@@ -82,7 +84,9 @@ export async function serveImage(source: ImageSource): Promise<NbdServer> {
   const name = await chainName(chain);
   const isDirect = cache === 'none' && (await allOpenDirectly(chain));
   const purpose = `serve the image ${chain[0]}`;
-  return start('qemu-nbd', source, purpose, (socket, pidFile) => [
+  const [path = '', ...below] = chain;
+  const opens = readOnly ? { reads: chain } : { writes: [path], reads: below };
+  return start('qemu-nbd', { ...source, ...opens }, purpose, (socket, pidFile) => [
     { prefix: '--socket=', path: socket },
     { prefix: '--pid-file=', path: pidFile },
     `--shared=${clients}`,
@@ -119,7 +123,13 @@ const SOCKET_PATH_MAX = 107;
 /** Both programs write their process id to a file when they accept connections. */
 async function start(
   name: ProgramName,
-  { directory, signal, socketPath }: ServerPlace & { socketPath?: string },
+  {
+    directory,
+    signal,
+    socketPath,
+    reads = [],
+    writes = [],
+  }: ServerPlace & FileAccess & { socketPath?: string },
   purpose: string,
   argsOf: (socket: string, pidFile: string) => Argument[],
 ): Promise<NbdServer> {
@@ -129,7 +139,9 @@ async function start(
   const pidFile = `${own}.pid`;
   checkSocketPath(socket);
   const args = argsOf(socket, pidFile);
-  const program = await Program.start(name, args, signal === undefined ? {} : { signal });
+  const places = [...new Set([directory, dirname(socket)])];
+  const opens = { reads, writes, places };
+  const program = await Program.start(name, args, { opens, ...(signal && { signal }) });
   program.stdout.resume();
   program.extra.resume();
   const removeFiles = () =>

@@ -1,6 +1,8 @@
 /** Headers of images that qemu must not open: whoever can write the backup directory is not trusted. */
 import assert from 'node:assert/strict';
-import { readFile, writeFile } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { open, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, it } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
@@ -13,6 +15,7 @@ import { seededRandom } from '../../support/random.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 const SIZE = 1n << 30n;
+const SECRET = 'what only root may read';
 
 describe('headers of qcow2 images', () => {
   const directory = temporaryDirectory();
@@ -26,7 +29,7 @@ describe('headers of qcow2 images', () => {
   /** An image that qemu-img makes, with options that this room never uses. */
   async function foreignImage(name: string, ...options: string[]): Promise<string> {
     const args = ['create', '-q', '-u', '-f', 'qcow2', ...options, at(name), `${SIZE}`];
-    await runProgram('qemu-img', args, { purpose: 'make an image' });
+    execFileSync('qemu-img', args);
     return at(name);
   }
 
@@ -49,8 +52,7 @@ describe('headers of qcow2 images', () => {
   it('are not what programs find images by: each is named, and must be there', async () => {
     const path = await foreignImage('lost.qcow2', '-b', 'gone.qcow2', '-F', 'qcow2');
     const name = await chainName([path, at('full.qcow2')]);
-    const args = ['convert', '-O', 'raw', name, at('lost.raw')];
-    await runProgram('qemu-img', args, { purpose: 'read a chain' });
+    execFileSync('qemu-img', ['convert', '-O', 'raw', name, at('lost.raw')]);
     await assert.rejects(chainName([path, at('gone.qcow2')]), {
       code: StatusCode.NOT_FOUND,
       message: `there is no file ${at('gone.qcow2')}`,
@@ -83,6 +85,30 @@ describe('headers of qcow2 images', () => {
       readImageHeader(path),
       refusal(/does not say that full\.qcow2, .* is a qcow2/),
     );
+  });
+
+  it('make a program open nothing but what it was given, also one that was exchanged after all checks', async (t) => {
+    if (!readFileSync('/proc/kallsyms', 'latin1').includes('sys_landlock_restrict_self')) {
+      return t.skip('this kernel has no Landlock');
+    }
+    writeFileSync(at('secret'), SECRET, { mode: 0o600 });
+    const path = await foreignImage('exchanged.qcow2', '-b', at('secret'), '-F', 'raw');
+    const convert = (...reads: string[]): Promise<unknown> => {
+      writeFileSync(at('read.raw'), '');
+      const opens = { reads, writes: [at('read.raw')] };
+      const args = ['convert', '-O', 'raw', { path }, { path: at('read.raw') }];
+      return runProgram('qemu-img', args, { purpose: 'read an image', opens });
+    };
+    const head = async (): Promise<string> => {
+      const file = await open(at('read.raw'));
+      const { buffer, bytesRead } = await file.read(Buffer.alloc(SECRET.length));
+      await file.close();
+      return buffer.toString('latin1', 0, bytesRead);
+    };
+    await assert.rejects(convert(path), /Could not open '.*secret': Permission denied/);
+    assert.equal(await head(), '');
+    await convert(path, at('secret'));
+    assert.equal(await head(), SECRET);
   });
 
   it('are refused if the data is in another file', async () => {

@@ -191,6 +191,7 @@ describe('copying ranges of a device into a chain of images', () => {
 
   it('restores a chain to a file with its holes', async () => {
     const chain = ['delta.qcow2', 'full.qcow2'].map(at);
+    await writeFile(at('restored.raw'), '');
     await convertImage({ from: { chain }, to: at('restored.raw') });
     assert.ok((await readFile(at('restored.raw'))).equals(await readFile(at('second.raw'))));
     const { blocks } = await stat(at('restored.raw'));
@@ -201,6 +202,7 @@ describe('copying ranges of a device into a chain of images', () => {
   async function servers(signal = new AbortController().signal) {
     const ranges = await writeRanges('all.ranges', [{ offset: 0, size: SIZE }]);
     const path = at('unfinished.qcow2');
+    await rm(path, { force: true });
     await createImage({ path, sizeBytes: BigInt(SIZE), backing: null });
     const source = await serveRanges({
       from: { device: at('first.raw') },
