@@ -100,7 +100,7 @@ test('H21: a catalogue that was rolled back refuses changes until exactly what i
   await orchestrator.delete(known);
 });
 
-test('H21: what a catalogue that was copied during a call says is being created is completed, whoever copied it', async (t) => {
+test('H30: what a catalogue that was copied during a call says is being created is completed, whoever copied it', async (t) => {
   const used = await orchestrator.create('used');
   await orchestrator.bringUp(used);
   await orchestrator.takeDown(used);

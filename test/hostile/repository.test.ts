@@ -3,7 +3,7 @@
  * it is told to trust them, and one odd file is named and hinders nothing else.
  */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import {
   chmodSync,
   chownSync,
@@ -22,6 +22,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, type TestContext, test } from 'node:test';
+import { packagePath } from '../../src/base/package-root.js';
 import { type Backup, baseNameOf, imagePathOf } from '../../src/tools/backup/chains.js';
 import { snapshotStem } from '../../src/tools/backup/file-names.js';
 import { formatManifest } from '../../src/tools/backup/manifest.js';
@@ -292,4 +293,29 @@ test('texts of manifests reach a terminal without control characters', async (t)
   assert.match(stdout, /evil\?\[2J\?1m\?/);
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not be there
   assert.doesNotMatch(stdout, /[\u001b\u009b\u202e]/);
+});
+
+test('an ordinary user lists, verifies, restores and prunes what is theirs', async (t) => {
+  const own = ['setpriv', `--reuid=${NOBODY}`, `--regid=${NOBODY}`, '--clear-groups'];
+  const [program = '', ...rights] = own;
+  if (spawnSync(program, [...rights, 'test', '-r', packagePath('package.json')]).status !== 0) {
+    return t.skip('another user cannot read the checkout');
+  }
+  chmodSync(workspace.directory, 0o711);
+  mkdirSync(workspace.path('home'));
+  execFileSync('cp', ['-a', repository(), workspace.path('home')]);
+  execFileSync('chown', ['-R', `${NOBODY}:${NOBODY}`, workspace.path('home')]);
+  const env = { BLOCKDELTA_RUNTIME_DIR: workspace.path('home', 'runtime') };
+  const theirs = workspace.path('home', 'backups');
+  const to = workspace.path('home', 'restored');
+  for (const args of [
+    ['backups', theirs],
+    ['verify', theirs],
+    ['prune', theirs, '--keep-last', '1'],
+    ['restore', theirs, '--to', to],
+  ]) {
+    const { code, stderr } = await runCommand(t, args, env, own);
+    assert.equal(code, 0, `${args[0]}: ${stderr}`);
+  }
+  assert.ok(readFileSync(to).equals(history.points[1]?.bytes ?? Buffer.alloc(0)));
 });

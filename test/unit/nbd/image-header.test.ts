@@ -87,7 +87,7 @@ describe('headers of qcow2 images', () => {
     );
   });
 
-  it('make a program open nothing but what it was given, also one that was exchanged after all checks', async (t) => {
+  it('H35: make a program open nothing but what it was given, also one that was exchanged after all checks', async (t) => {
     if (!readFileSync('/proc/kallsyms', 'latin1').includes('sys_landlock_restrict_self')) {
       return t.skip('this kernel has no Landlock');
     }
