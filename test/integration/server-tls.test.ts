@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { connect, type Socket } from 'node:net';
+import { connect } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
@@ -154,24 +154,42 @@ test('new certificates are used once they can be, and the old ones until then', 
   assert.equal(await isAccepted(node, keyAndCertificate(old)), false);
 });
 
-test('H26: peers that do not complete a handshake are dropped, and keep nobody out', async (t) => {
-  const node = await startNode(t, { handshakeMs: 1000 });
-  const silent: Socket[] = [];
-  t.after(() => {
-    for (const socket of silent) socket.destroy();
-  });
+/** Connections that send nothing, from addresses of the loopback network; resolves to how many have ended. */
+async function openSilently(
+  t: TestContext,
+  node: RoutedNode,
+  localAddresses: readonly string[],
+): Promise<() => number> {
   let closed = 0;
-  for (let index = 0; index < 200; index += 1) {
-    const socket = connect(node.address);
+  for (const localAddress of localAddresses) {
+    const socket = connect({ ...node.address, localAddress });
+    t.after(() => socket.destroy());
     socket.on('error', () => undefined);
     socket.on('close', () => {
       closed += 1;
     });
     await once(socket, 'connect');
-    silent.push(socket);
   }
+  return () => closed;
+}
+
+test('H26, H31: peers that do not complete a handshake are dropped, and keep no known peer out', async (t) => {
+  const node = await startNode(t, { handshakeMs: 1000 });
   await call(clientOf(t, node, 'Identity'), 'Probe');
-  await eventually('all are closed', () => closed === silent.length);
+  const addresses = Array.from({ length: 200 }, (_, index) => `127.1.1.${index + 1}`);
+  const closed = await openSilently(t, node, addresses);
+  await call(clientOf(t, node, 'Identity'), 'Probe');
+  await eventually('all are closed', () => closed() === addresses.length);
+});
+
+test('H31: connections of a source above its rate end before TLS, others are served, and one line tells', async (t) => {
+  const node = await startNode(t, { handshakeMs: 60_000 });
+  const closed = await openSilently(t, node, new Array(500).fill('127.1.1.1'));
+  await call(clientOf(t, node, 'Identity'), 'Probe');
+  await eventually('the excess is closed', () => closed() > 400);
+  assert.ok(closed() <= 500 - 32);
+  const lines = node.logText().match(/127\.1\.1\.1 began more than 32 handshakes at once/g);
+  assert.equal(lines?.length, 1);
 });
 
 test('peers that are known and send nothing are dropped after the time for a request', async (t) => {
