@@ -15,6 +15,7 @@ import { PluginMetrics } from '../driver/metrics/plugin-metrics.js';
 import { type Composition, composeServices } from '../driver/plugin/composition.js';
 import { createIdentityService } from '../driver/plugin/identity.js';
 import { nodeRpcs } from '../driver/plugin/node-rpcs.js';
+import { affordableConnections, pluginFiles } from '../driver/plugin/open-files.js';
 import { createPluginServer, type PluginServer } from '../driver/plugin/server.js';
 import { EXIT_HELP, runService, settingsHelp, watchSignals } from './service-process.js';
 
@@ -64,7 +65,8 @@ export async function run(
     vendorVersion: packageVersion(),
     health,
   });
-  const { metricsAddress, metricsOfVolumes: showsVolumes, listen } = config;
+  const { metricsAddress, metricsOfVolumes: showsVolumes, listen, maxConnections: wanted } = config;
+  const maxConnections = await affordableConnections(wanted, pluginFiles(config), log);
   const metrics = metricsAddress === null ? null : new PluginMetrics({ showsVolumes });
   const destination = destinationOf(config.driverName, config.nodeId);
   const findVolume = async (name: string, signal: AbortSignal): Promise<string | null> => {
@@ -73,7 +75,7 @@ export async function run(
   };
   const server = createPluginServer({
     services: [identity],
-    config,
+    config: { ...config, maxConnections },
     logger: log,
     legacy: await legacyRpcsOf(config, () => composition),
     routed: listen === null ? null : { settings: listen, destination, rpcs: nodeRpcs(findVolume) },

@@ -41,6 +41,8 @@ export type RoutedListen = Omit<TlsListenerOptions, 'logger' | 'accept'> & {
 };
 
 const REQUEST_MS = 20_000;
+/** How many of those that are being closed may be open beyond the limit. */
+const MAX_CLOSING = 16;
 
 export class Connections {
   readonly #limit: number;
@@ -125,7 +127,7 @@ export class Connections {
     if (this.#open.size >= this.#limit && !this.#makeRoom()) {
       this.#log.warn(
         { limit: this.#limit },
-        'a client was refused: the limit of connections is reached, and none is idle',
+        'a client was refused: the limit of connections is reached, and none can be closed for it',
       );
       socket.destroy();
       return;
@@ -141,8 +143,9 @@ export class Connections {
     connection.start(grpc, this.#requestMs);
   }
 
-  /** Closes an idle connection; false if there is none. */
+  /** Closes an idle connection; false if there is none, or many are being closed already. */
   #makeRoom(): boolean {
+    if (this.#open.size >= this.#limit + MAX_CLOSING) return false;
     let least: Connection | null = null;
     for (const connection of this.#open.values()) {
       if (connection.isBusy) continue;
