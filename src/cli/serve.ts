@@ -5,7 +5,7 @@
  * SIGTERM or SIGINT waits for calls in flight, the second cancels them.
  */
 import type { Command } from 'commander';
-import { destinationOf } from '../base/csi/routed-calls.js';
+import { nodeUri } from '../base/csi/routed-calls.js';
 import { CsiError } from '../base/errors.js';
 import type { Logger } from '../base/logger.js';
 import { packageVersion } from '../base/version.js';
@@ -68,7 +68,7 @@ export async function run(
   const { metricsAddress, metricsOfVolumes: showsVolumes, listen, maxConnections: wanted } = config;
   const maxConnections = await affordableConnections(wanted, pluginFiles(config), log);
   const metrics = metricsAddress === null ? null : new PluginMetrics({ showsVolumes });
-  const destination = destinationOf(config.driverName, config.nodeId);
+  const uri = nodeUri(config.driverName, config.nodeId);
   const findVolume = async (name: string, signal: AbortSignal): Promise<string | null> => {
     if (composition === null) throw CsiError.unavailable('the plugin is starting; call again');
     return composition.findVolume(name, signal);
@@ -78,7 +78,7 @@ export async function run(
     config: { ...config, maxConnections },
     logger: log,
     legacy: await legacyRpcsOf(config, () => composition),
-    routed: listen === null ? null : { settings: listen, destination, rpcs: nodeRpcs(findVolume) },
+    routed: listen === null ? null : { settings: listen, nodeUri: uri, rpcs: nodeRpcs(findVolume) },
     observer: metrics?.calls,
   });
   // Installed before the socket exists: whoever sees the socket may send a signal.

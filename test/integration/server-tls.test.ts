@@ -7,7 +7,7 @@ import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import * as grpc from '@grpc/grpc-js';
-import { DESTINATION_HEADER, destinationOf } from '../../src/base/csi/routed-calls.js';
+import { DESTINATION_HEADER, nodeUri } from '../../src/base/csi/routed-calls.js';
 import type { ServiceName } from '../../src/base/csi/service.js';
 import { StatusCode } from '../../src/base/errors.js';
 import { formatHostPort } from '../../src/base/settings/tls.js';
@@ -21,14 +21,15 @@ import {
   unaryService,
 } from './server-fixture.js';
 
-const DESTINATION = destinationOf('test.csi', 'node-a');
+const DRIVER = 'test.csi';
+const DESTINATION = nodeUri(DRIVER, 'node-a');
 
 const probe = unaryService('Identity', { Probe: async () => ({ ready: { value: true } }) });
 
 const startNode = (
   t: TestContext,
   options: Parameters<typeof startRoutedNode>[2] = {},
-): Promise<RoutedNode> => startRoutedNode(t, DESTINATION, { services: [probe], ...options });
+): Promise<RoutedNode> => startRoutedNode(t, DRIVER, { services: [probe], ...options });
 
 function clientOf(
   t: TestContext,
@@ -124,14 +125,10 @@ test('the CSI Node service is not served over TCP', async (t) => {
 test('H26: a call that names another node, another driver or none is refused and says so', async (t) => {
   const node = await startNode(t);
   const client = clientOf(t, node, 'Identity');
-  for (const destination of [
-    destinationOf('test.csi', 'node-b'),
-    destinationOf('other.csi', 'node-a'),
-    '',
-  ]) {
+  for (const destination of [nodeUri(DRIVER, 'node-b'), nodeUri('other.csi', 'node-a'), '']) {
     await assert.rejects(call(client, 'Probe', headers(destination)), {
       code: StatusCode.UNAVAILABLE,
-      details: /this is node 'test.csi node-a', and the call is for/,
+      details: /this is 'blockdelta:\/\/test\.csi\/node\/node-a', and the call is for/,
     });
   }
   assert.deepEqual(await call(client, 'Probe'), { ready: { value: true } });
@@ -148,7 +145,7 @@ test('new certificates are used once they can be, and the old ones until then', 
   // Another authority altogether, on both sides.
   const next = new Authority(node.certificates, 'next');
   const newRouter = next.issue('router', 'blockdelta-router');
-  next.issue('node', 'blockdelta-node');
+  next.issueNode('node', 'node-a', DRIVER);
   while (!(await isAccepted(node, keyAndCertificate(newRouter)))) await delay(20);
   const old = node.authority.issue('old-router', 'blockdelta-router');
   assert.equal(await isAccepted(node, keyAndCertificate(old)), false);

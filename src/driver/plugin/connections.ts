@@ -35,10 +35,7 @@ export interface ConnectionsOptions {
 }
 
 /** How routers reach this node. */
-export type RoutedListen = Omit<TlsListenerOptions, 'logger' | 'accept'> & {
-  /** What calls must name as their destination (base/csi/routed-calls.ts). */
-  readonly destination: string;
-};
+export type RoutedListen = Omit<TlsListenerOptions, 'logger' | 'accept'>;
 
 const REQUEST_MS = 20_000;
 /** How many of those that are being closed may be open beyond the limit. */
@@ -91,11 +88,11 @@ export class Connections {
   }
 
   /** Also listens on TCP. Resolves when the address is bound; throws a StartError if it cannot be. */
-  async listenTls(grpc: GrpcServer, { destination, ...options }: RoutedListen): Promise<void> {
+  async listenTls(grpc: GrpcServer, options: RoutedListen): Promise<void> {
     this.#tlsListener = await TlsListener.listen({
       ...options,
       logger: this.#log,
-      accept: (socket) => this.#accept(socket, grpc, new RoutedCallers(destination)),
+      accept: (socket) => this.#accept(socket, grpc, new RoutedCallers(options.nodeUri)),
     });
   }
 

@@ -26,6 +26,8 @@ const REFUSAL_LOG_MS = 10_000;
 
 export interface TlsListenerOptions {
   readonly settings: ListenSettings;
+  /** Of this node: its certificate carries it, and calls must name it (base/csi/routed-calls.ts). */
+  readonly nodeUri: string;
   readonly logger: Logger;
   /** How often the files are read again. */
   readonly pollMs?: number;
@@ -72,8 +74,8 @@ export class TlsListener {
 
   /** Throws a StartError if the files cannot be used or the address cannot be bound. */
   static async listen(options: TlsListenerOptions): Promise<TlsListener> {
-    const { settings, logger, pollMs } = options;
-    const files = await TlsFiles.open(settings.tls, logger, pollMs);
+    const { settings, logger } = options;
+    const files = await TlsFiles.open(settings.tls, logger, options);
     const listener = new TlsListener(options, files);
     try {
       await listener.#bind();
