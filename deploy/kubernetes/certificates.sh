@@ -1,23 +1,36 @@
 #!/bin/sh
-# Makes the certificates that the overlays without cert-manager need, with openssl alone, and prints the
-# commands that put them into the cluster.
+# Makes the certificates of nodes, and those that the overlays without cert-manager need, with openssl alone,
+# and prints the commands that put them into the cluster.
 #
-#   certificates.sh DIRECTORY
+#   certificates.sh DIRECTORY [NODE...]
 #
-# A second run with the same directory keeps the authorities and renews the certificates. Whoever can read
-# DIRECTORY can make every volume of the cluster disappear: keep it off shared disks.
+# A second run with the same directory keeps the authorities and renews the certificates, also those of nodes
+# that an earlier run named. Whoever can read DIRECTORY can make every volume of the cluster disappear: keep it
+# off shared disks.
 set -eu
 
 namespace=blockdelta
+driver=blockdelta.csi
 days=365
 
-usage() { echo "usage: certificates.sh DIRECTORY" >&2; exit 2; }
-[ $# = 1 ] || usage
+usage() { echo "usage: certificates.sh DIRECTORY [NODE...]" >&2; exit 2; }
+[ $# -ge 1 ] || usage
 case "$1" in -*) usage ;; esac
+directory=$1
+shift
+# Other characters are percent-encoded in a certificate (docs/router.md), and a slash would lead elsewhere.
+for node in "$@"; do
+  case "$node" in
+    "" | .* | *[!A-Za-z0-9._-]*)
+      echo "certificates.sh: '$node' is not the name of a node: letters, digits, '.', '_' and '-'" >&2
+      exit 2
+      ;;
+  esac
+done
 command -v openssl >/dev/null || { echo "certificates.sh: openssl is not installed" >&2; exit 1; }
 umask 077
-mkdir -p "$1"
-cd "$1"
+mkdir -p "$directory"
+cd "$directory"
 
 # NAME: an authority for ten years, if there is none yet.
 authority() {
@@ -29,15 +42,12 @@ authority() {
     -out "$1/tls.crt"
 }
 
-# NAME AUTHORITY USAGE DNS-NAME...: a new key and certificate, with its authority beside it.
+# NAME AUTHORITY USAGE ALTERNATIVE-NAMES: a new key and certificate, with its authority beside it.
 certificate() {
-  name=$1 signer=$2 usage=$3
-  shift 3
-  names=
-  for dns in "$@"; do names="${names:+$names,}DNS:$dns"; done
+  name=$1 signer=$2 usage=$3 names=$4
   mkdir -p "$name"
   openssl ecparam -name prime256v1 -genkey -noout -out "$name/tls.key.new"
-  openssl req -new -sha256 -key "$name/tls.key.new" -subj "/CN=$1" -out "$name/request"
+  openssl req -new -sha256 -key "$name/tls.key.new" -subj "/CN=${name##*/}" -out "$name/request"
   printf '%s\n' basicConstraints=critical,CA:FALSE keyUsage=critical,digitalSignature \
     "extendedKeyUsage=$usage" "subjectAltName=$names" >"$name/extensions"
   openssl x509 -req -sha256 -in "$name/request" -CA "$signer/tls.crt" -CAkey "$signer/tls.key" \
@@ -52,15 +62,26 @@ certificate() {
 # The names are BLOCKDELTA_TLS_PEER_NAME of the other side. Both authorities are separate: a certificate that
 # backup programs trust must not open the nodes.
 authority blockdelta-ca
-certificate node blockdelta-ca serverAuth blockdelta-node
-certificate router blockdelta-ca clientAuth blockdelta-router
+for node in "$@"; do mkdir -p "nodes/$node"; done
+for path in nodes/*/; do
+  [ -d "$path" ] || continue
+  node=$(basename "$path")
+  certificate "nodes/$node" blockdelta-ca serverAuth "DNS:blockdelta-node,URI:blockdelta://$driver/node/$node"
+done
+certificate router blockdelta-ca clientAuth DNS:blockdelta-router
 authority blockdelta-snapshot-metadata-ca
 certificate snapshot-metadata blockdelta-snapshot-metadata-ca serverAuth \
-  "blockdelta-snapshot-metadata.$namespace.svc" "blockdelta-snapshot-metadata.$namespace.svc.cluster.local"
+  "DNS:blockdelta-snapshot-metadata.$namespace.svc,DNS:blockdelta-snapshot-metadata.$namespace.svc.cluster.local"
 
 here=$(pwd)
 echo "# The certificates end in $days days. Put them into the cluster:"
 echo "kubectl create namespace $namespace --dry-run=client -o yaml | kubectl apply -f -"
-for name in node router snapshot-metadata; do
+for name in router snapshot-metadata; do
   echo "kubectl -n $namespace create secret generic blockdelta-$name-tls --from-file='$here/$name' --dry-run=client -o yaml | kubectl apply -f -"
+done
+echo "# Put those of each node into /etc/blockdelta/tls on that node, and on no other, for root alone:"
+for path in nodes/*/; do
+  [ -d "$path" ] || continue
+  node=$(basename "$path")
+  echo "tar -C '$here/nodes/$node' -c . | ssh 'root@$node' 'mkdir -p /etc/blockdelta/tls && tar -C /etc/blockdelta/tls -x'"
 done

@@ -9,6 +9,7 @@ import type { Logger } from '../base/logger.js';
 import { packageVersion } from '../base/version.js';
 import { SETTINGS } from '../driver/config/config.js';
 import { Metrics } from '../driver/metrics/metrics.js';
+import { affordableConnections, routerFiles } from '../driver/plugin/open-files.js';
 import { createPluginServer } from '../driver/plugin/server.js';
 import { createRouter, type Router } from '../router/router.js';
 import { parseRouteConfig, ROUTE_SETTINGS, type RouteConfig } from '../router/settings.js';
@@ -29,11 +30,13 @@ export function addRouteCommand(program: Command): void {
 }
 
 async function run(config: RouteConfig, log: Logger): Promise<void> {
+  const files = routerFiles(config);
+  const maxConnections = await affordableConnections(config.maxConnections, files, log);
   const router = await createRouter(config, log);
   const metrics = config.metricsAddress === null ? null : new Metrics({ command: 'route' });
   const server = createPluginServer({
     services: [router.identity],
-    config,
+    config: { ...config, maxConnections },
     logger: log,
     observer: metrics?.calls,
   });

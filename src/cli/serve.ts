@@ -5,7 +5,7 @@
  * SIGTERM or SIGINT waits for calls in flight, the second cancels them.
  */
 import type { Command } from 'commander';
-import { destinationOf } from '../base/csi/routed-calls.js';
+import { nodeUri } from '../base/csi/routed-calls.js';
 import { CsiError } from '../base/errors.js';
 import type { Logger } from '../base/logger.js';
 import { packageVersion } from '../base/version.js';
@@ -15,6 +15,7 @@ import { PluginMetrics } from '../driver/metrics/plugin-metrics.js';
 import { type Composition, composeServices } from '../driver/plugin/composition.js';
 import { createIdentityService } from '../driver/plugin/identity.js';
 import { nodeRpcs } from '../driver/plugin/node-rpcs.js';
+import { affordableConnections, pluginFiles } from '../driver/plugin/open-files.js';
 import { createPluginServer, type PluginServer } from '../driver/plugin/server.js';
 import { EXIT_HELP, runService, settingsHelp, watchSignals } from './service-process.js';
 
@@ -64,19 +65,20 @@ export async function run(
     vendorVersion: packageVersion(),
     health,
   });
-  const { metricsAddress, metricsOfVolumes: showsVolumes, listen } = config;
+  const { metricsAddress, metricsOfVolumes: showsVolumes, listen, maxConnections: wanted } = config;
+  const maxConnections = await affordableConnections(wanted, pluginFiles(config), log);
   const metrics = metricsAddress === null ? null : new PluginMetrics({ showsVolumes });
-  const destination = destinationOf(config.driverName, config.nodeId);
+  const uri = nodeUri(config.driverName, config.nodeId);
   const findVolume = async (name: string, signal: AbortSignal): Promise<string | null> => {
     if (composition === null) throw CsiError.unavailable('the plugin is starting; call again');
     return composition.findVolume(name, signal);
   };
   const server = createPluginServer({
     services: [identity],
-    config,
+    config: { ...config, maxConnections },
     logger: log,
     legacy: await legacyRpcsOf(config, () => composition),
-    routed: listen === null ? null : { settings: listen, destination, rpcs: nodeRpcs(findVolume) },
+    routed: listen === null ? null : { settings: listen, nodeUri: uri, rpcs: nodeRpcs(findVolume) },
     observer: metrics?.calls,
   });
   // Installed before the socket exists: whoever sees the socket may send a signal.

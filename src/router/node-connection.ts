@@ -18,7 +18,7 @@ import {
   statusIn,
 } from '../base/csi/grpc-wire.js';
 import { nodeKey } from '../base/csi/handles.js';
-import { CALLER_HEADER, DESTINATION_HEADER, destinationOf } from '../base/csi/routed-calls.js';
+import { CALLER_HEADER, DESTINATION_HEADER, nodeUri } from '../base/csi/routed-calls.js';
 import { CsiError, messageOf, StatusCode } from '../base/errors.js';
 import type { TlsFiles } from '../base/listening/tls-files.js';
 import { parseHostPort } from '../base/settings/values.js';
@@ -57,7 +57,7 @@ export class NodeConnection {
   /** In the handles of its objects. */
   readonly key: string;
   readonly address: string | null;
-  readonly #destination: string;
+  readonly #nodeUri: string;
   readonly #log: Logger;
   /** Streams have a connection of their own, so that short calls do not wait behind their data. */
   readonly #sessions: { readonly unary: Session; readonly streams: Session } | null;
@@ -68,13 +68,14 @@ export class NodeConnection {
     this.id = entry.id;
     this.key = nodeKey(entry.id);
     this.address = entry.address;
-    this.#destination = destinationOf(driverName, entry.id);
+    this.#nodeUri = nodeUri(driverName, entry.id);
     this.#log = logger.child({ node: this.id, address: this.address });
     if (entry.address === null) {
       this.#sessions = null;
       return;
     }
-    const options = { address: parseHostPort('address', entry.address), tls, peerName };
+    const address = parseHostPort('address', entry.address);
+    const options = { address, tls, peerName, nodeUri: this.#nodeUri };
     this.#sessions = {
       unary: new Session({ ...options, onChange: (failure) => this.#report(failure) }),
       streams: new Session({ ...options, onChange: () => undefined }),
@@ -153,7 +154,7 @@ export class NodeConnection {
       );
     }
     const headers: OutgoingHttpHeaders = requestHeaders(call.path, call.deadline, {
-      [DESTINATION_HEADER]: this.#destination,
+      [DESTINATION_HEADER]: this.#nodeUri,
       [CALLER_HEADER]: call.caller,
     });
     try {

@@ -9,7 +9,7 @@
 import { X509Certificate } from 'node:crypto';
 import { type ClientHttp2Session, connect as connectHttp2 } from 'node:http2';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
-import { carriesName, type TlsFiles } from '../base/listening/tls-files.js';
+import { carriesName, misnamedNode, type TlsFiles } from '../base/listening/tls-files.js';
 import type { HostPort } from '../base/settings/values.js';
 
 /** From the start of a connection until the node has answered. */
@@ -28,6 +28,8 @@ export interface SessionOptions {
   readonly tls: TlsFiles;
   /** The DNS name that the node's certificate must carry. */
   readonly peerName: string;
+  /** The node that it must name. */
+  readonly nodeUri: string;
   /** Called when the node became reachable, and when it ceased to be, with the reason. */
   onChange(failure: string | null): void;
 }
@@ -172,16 +174,19 @@ async function openSession(options: SessionOptions): Promise<ClientHttp2Session>
   return session;
 }
 
-function openSocket({ address, tls, peerName }: SessionOptions): TLSSocket {
+function openSocket({ address, tls, peerName, nodeUri }: SessionOptions): TLSSocket {
   const socket = connectTls({
     ...address,
     secureContext: tls.current.context,
     servername: peerName,
     ALPNProtocols: ['h2'],
-    checkServerIdentity: (_host, { raw }) =>
-      carriesName(new X509Certificate(raw), peerName)
-        ? undefined
-        : new Error(`its certificate does not carry the DNS name ${peerName}`),
+    checkServerIdentity: (_host, { raw }) => {
+      const certificate = new X509Certificate(raw);
+      const problem = carriesName(certificate, peerName)
+        ? misnamedNode(certificate, nodeUri)
+        : `its certificate does not carry the DNS name ${peerName}`;
+      return problem === null ? undefined : new Error(problem);
+    },
   });
   socket.setNoDelay(true);
   socket.on('error', () => undefined);

@@ -5,10 +5,10 @@ import { run } from '../../src/tools/bench/run.js';
 const EC_KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
 const DAYS = '2';
 
-/** The TLS settings of each name, which is the DNS name of its certificate. All are signed by one new authority. */
+/** The TLS settings of each, whose certificate has these subject alternative names. All are signed by one new authority. */
 export async function issueCertificates<Name extends string>(
   directory: string,
-  names: readonly Name[],
+  names: Readonly<Record<Name, string>>,
 ): Promise<Record<Name, Record<string, string>>> {
   const authority = { key: join(directory, 'ca.key'), file: join(directory, 'ca.pem') };
   const request = ['req', '-x509', ...EC_KEY, '-days', DAYS];
@@ -19,12 +19,12 @@ export async function issueCertificates<Name extends string>(
     options,
   );
   const issued = await Promise.all(
-    names.map(async (name) => {
+    Object.entries<string>(names).map(async ([name, alternatives]) => {
       const files = { key: join(directory, `${name}.key`), file: join(directory, `${name}.pem`) };
       const signed = ['-CA', authority.file, '-CAkey', authority.key];
       const extensions = [
         '-addext',
-        `subjectAltName=DNS:${name}`,
+        `subjectAltName=${alternatives}`,
         '-addext',
         'basicConstraints=CA:FALSE',
       ];

@@ -48,7 +48,7 @@ function pods(): FakePod[] {
 before(async () => {
   if (skip !== false) return;
   const certificates = workspace.path('certificates');
-  execFileSync(packagePath('deploy/kubernetes/certificates.sh'), [certificates]);
+  execFileSync(packagePath('deploy/kubernetes/certificates.sh'), [certificates, NODE]);
   const { node, controller } = cluster('directory');
   const directory = workspace.path('csi');
   mkdirSync(directory);
@@ -58,7 +58,7 @@ before(async () => {
       '/var/lib/blockdelta': workspace.path('state'),
       '/srv/blockdelta': makePoolFileSystem(workspace, 'xfs', 1024),
       '0.0.0.0:9810': `${NODE_HOST}:9810`,
-      '/etc/blockdelta/tls': `${certificates}/node`,
+      '/etc/blockdelta/tls': `${certificates}/nodes/${NODE}`,
     }),
   });
   const config = workspace.path('kubeconfig');

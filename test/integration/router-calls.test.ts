@@ -7,7 +7,6 @@ import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type * as grpc from '@grpc/grpc-js';
 import { nodeKey } from '../../src/base/csi/handles.js';
-import { destinationOf } from '../../src/base/csi/routed-calls.js';
 import {
   type AnyService,
   EncodedResponse,
@@ -40,7 +39,7 @@ const CONTROLLER = '/csi.v1.Controller';
 
 /** A node with these services, and a router before it; the log is the router's. */
 async function route(t: TestContext, services: AnyService[]) {
-  const node = await startRoutedNode(t, destinationOf('blockdelta.csi', 'node-a'), { services });
+  const node = await startRoutedNode(t, 'blockdelta.csi', { services });
   const directory = node.certificates;
   const list = join(directory, 'nodes.json');
   const nodes = [{ id: 'node-a', address: formatHostPort(node.address) }];

@@ -37,7 +37,7 @@ before(async () => {
   network = await TestNetwork.create(1);
   authority = new Authority(place.directory);
   const address = `${network.address(1)}:9810`;
-  const files = tlsSettings(authority.issue('node', 'blockdelta-node'));
+  const files = tlsSettings(authority.issueNode('node', NODE));
   plugin = await Plugin.start(place, {
     pools: `main=${makePoolFileSystem(place, 'xfs', 1024)}`,
     by: network.on(1),
@@ -134,7 +134,7 @@ test('certificates are replaced on both sides while a stream runs', async () => 
   await once(stream, 'data');
   stream.pause();
   const next = new Authority(place.directory, 'next');
-  next.issue('node', 'blockdelta-node');
+  next.issueNode('node', NODE);
   next.issue('router', 'blockdelta-router');
   // Node and router use the new ones when none of the old connections is left for a new call.
   while (router.log.split('the TLS files have changed').length < 2) await delay(50);

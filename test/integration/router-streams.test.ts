@@ -42,9 +42,9 @@ before(async () => {
   if (skipUnlessRoot !== false) return;
   network = await TestNetwork.create(NODES.length);
   const authority = new Authority(place.directory);
-  const files = tlsSettings(authority.issue('node', 'blockdelta-node'));
   for (const node of NODES) {
     const address = { BLOCKDELTA_LISTEN_ADDRESS: `${network.address(node)}:9810` };
+    const files = tlsSettings(authority.issueNode(idOf(node), idOf(node)));
     const env = { ...address, BLOCKDELTA_NODE_ID: idOf(node), ...files };
     const socket = place.path(`${idOf(node)}.sock`);
     const by = network.on(node);

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import * as grpc from '@grpc/grpc-js';
 import { clientServices } from '../../src/base/csi/proto.js';
+import { nodeUri } from '../../src/base/csi/routed-calls.js';
 import type {
   AnyService,
   CallContext,
@@ -106,15 +107,16 @@ export interface RoutedNode extends TestServer {
   router: CertificateFiles;
 }
 
+/** Its id is node-a. */
 export async function startRoutedNode(
   t: TestContext,
-  destination: string,
+  driverName: string,
   options: TestServerOptions & { handshakeMs?: number } = {},
 ): Promise<RoutedNode> {
   const certificates = temporaryDirectory();
   const authority = new Authority(certificates);
   const address = loopbackAddress();
-  const files = authority.issue('node', 'blockdelta-node');
+  const files = authority.issueNode('node', 'node-a', driverName);
   const router = authority.issue('router', 'blockdelta-router');
   const tls = {
     ...{ certificateFile: files.certificate, keyFile: files.key, caFile: files.ca },
@@ -123,7 +125,8 @@ export async function startRoutedNode(
   const server = await startServer(t, {
     ...options,
     routed: {
-      ...{ destination, pollMs: 50, handshakeMs: options.handshakeMs ?? 5000 },
+      ...{ pollMs: 50, handshakeMs: options.handshakeMs ?? 5000 },
+      nodeUri: nodeUri(driverName, 'node-a'),
       settings: { address, tls },
     },
   });

@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { connect, type Socket } from 'node:net';
+import { connect } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import * as grpc from '@grpc/grpc-js';
-import { DESTINATION_HEADER, destinationOf } from '../../src/base/csi/routed-calls.js';
+import { DESTINATION_HEADER, nodeUri } from '../../src/base/csi/routed-calls.js';
 import type { ServiceName } from '../../src/base/csi/service.js';
 import { StatusCode } from '../../src/base/errors.js';
 import { formatHostPort } from '../../src/base/settings/tls.js';
@@ -21,14 +21,15 @@ import {
   unaryService,
 } from './server-fixture.js';
 
-const DESTINATION = destinationOf('test.csi', 'node-a');
+const DRIVER = 'test.csi';
+const DESTINATION = nodeUri(DRIVER, 'node-a');
 
 const probe = unaryService('Identity', { Probe: async () => ({ ready: { value: true } }) });
 
 const startNode = (
   t: TestContext,
   options: Parameters<typeof startRoutedNode>[2] = {},
-): Promise<RoutedNode> => startRoutedNode(t, DESTINATION, { services: [probe], ...options });
+): Promise<RoutedNode> => startRoutedNode(t, DRIVER, { services: [probe], ...options });
 
 function clientOf(
   t: TestContext,
@@ -124,14 +125,10 @@ test('the CSI Node service is not served over TCP', async (t) => {
 test('H26: a call that names another node, another driver or none is refused and says so', async (t) => {
   const node = await startNode(t);
   const client = clientOf(t, node, 'Identity');
-  for (const destination of [
-    destinationOf('test.csi', 'node-b'),
-    destinationOf('other.csi', 'node-a'),
-    '',
-  ]) {
+  for (const destination of [nodeUri(DRIVER, 'node-b'), nodeUri('other.csi', 'node-a'), '']) {
     await assert.rejects(call(client, 'Probe', headers(destination)), {
       code: StatusCode.UNAVAILABLE,
-      details: /this is node 'test.csi node-a', and the call is for/,
+      details: /this is 'blockdelta:\/\/test\.csi\/node\/node-a', and the call is for/,
     });
   }
   assert.deepEqual(await call(client, 'Probe'), { ready: { value: true } });
@@ -148,30 +145,48 @@ test('new certificates are used once they can be, and the old ones until then', 
   // Another authority altogether, on both sides.
   const next = new Authority(node.certificates, 'next');
   const newRouter = next.issue('router', 'blockdelta-router');
-  next.issue('node', 'blockdelta-node');
+  next.issueNode('node', 'node-a', DRIVER);
   while (!(await isAccepted(node, keyAndCertificate(newRouter)))) await delay(20);
   const old = node.authority.issue('old-router', 'blockdelta-router');
   assert.equal(await isAccepted(node, keyAndCertificate(old)), false);
 });
 
-test('H26: peers that do not complete a handshake are dropped, and keep nobody out', async (t) => {
-  const node = await startNode(t, { handshakeMs: 1000 });
-  const silent: Socket[] = [];
-  t.after(() => {
-    for (const socket of silent) socket.destroy();
-  });
+/** Connections that send nothing, from addresses of the loopback network; resolves to how many have ended. */
+async function openSilently(
+  t: TestContext,
+  node: RoutedNode,
+  localAddresses: readonly string[],
+): Promise<() => number> {
   let closed = 0;
-  for (let index = 0; index < 200; index += 1) {
-    const socket = connect(node.address);
+  for (const localAddress of localAddresses) {
+    const socket = connect({ ...node.address, localAddress });
+    t.after(() => socket.destroy());
     socket.on('error', () => undefined);
     socket.on('close', () => {
       closed += 1;
     });
     await once(socket, 'connect');
-    silent.push(socket);
   }
+  return () => closed;
+}
+
+test('H26, H31: peers that do not complete a handshake are dropped, and keep no known peer out', async (t) => {
+  const node = await startNode(t, { handshakeMs: 1000 });
   await call(clientOf(t, node, 'Identity'), 'Probe');
-  await eventually('all are closed', () => closed === silent.length);
+  const addresses = Array.from({ length: 200 }, (_, index) => `127.1.1.${index + 1}`);
+  const closed = await openSilently(t, node, addresses);
+  await call(clientOf(t, node, 'Identity'), 'Probe');
+  await eventually('all are closed', () => closed() === addresses.length);
+});
+
+test('H31: connections of a source above its rate end before TLS, others are served, and one line tells', async (t) => {
+  const node = await startNode(t, { handshakeMs: 60_000 });
+  const closed = await openSilently(t, node, new Array(500).fill('127.1.1.1'));
+  await call(clientOf(t, node, 'Identity'), 'Probe');
+  await eventually('the excess is closed', () => closed() > 400);
+  assert.ok(closed() <= 500 - 32);
+  const lines = node.logText().match(/127\.1\.1\.1 began more than 32 handshakes at once/g);
+  assert.equal(lines?.length, 1);
 });
 
 test('peers that are known and send nothing are dropped after the time for a request', async (t) => {

@@ -268,7 +268,7 @@ test('a node that is down is UNAVAILABLE and named, and served again when it is 
   );
 });
 
-test('a list that changes is followed, and an address of another node is refused by it', async () => {
+test('H32: a list that changes is followed, and an address of another node is not taken for it', async () => {
   const { controller } = cluster.client;
   const { volume_id } = (await createOn('node-c', 'list')) as { volume_id: string };
   const [a, b, c] = cluster.nodes;
@@ -283,7 +283,9 @@ test('a list that changes is followed, and an address of another node is refused
   cluster.list([a, b]);
   await until(/^14 .*which is not in the list/);
   cluster.list([a, b, { id: 'node-c', address: a.address }]);
-  await until(/^14 .*this is node 'blockdelta.csi node-a', and the call is for/);
+  await until(
+    /^14 .*names blockdelta:\/\/blockdelta\.csi\/node\/node-a instead of .*\/node-c alone/,
+  );
   cluster.list(cluster.nodes);
   await until(/^OK$/);
 });

@@ -2,6 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { nodeUri } from '../../src/base/csi/routed-calls.js';
 
 /** The files of one side. */
 export interface CertificateFiles {
@@ -35,12 +36,36 @@ export class Authority {
     return this.#path('pem');
   }
 
+  /** The certificate of a node. */
+  issueNode(label: string, nodeId: string, driverName = 'blockdelta.csi'): CertificateFiles {
+    const name = 'blockdelta-node';
+    return this.issue(label, name, name, [nodeUri(driverName, nodeId)]);
+  }
+
   /**
    * A certificate with this DNS name.
    *
    * @param label of the files, which are made anew and moved over older ones
    */
-  issue(label: string, dnsName: string, commonName = dnsName): CertificateFiles {
+  issue(
+    label: string,
+    dnsName: string,
+    commonName = dnsName,
+    uris: readonly string[] = [],
+  ): CertificateFiles {
+    const all = [...(dnsName === '' ? [] : [`DNS:${dnsName}`]), ...uris.map((uri) => `URI:${uri}`)];
+    const names = all.length === 0 ? [] : ['-addext', `subjectAltName=${all.join(',')}`];
+    return this.#issue(label, commonName, names);
+  }
+
+  /** A certificate with the extensions of the section `san` in a configuration of openssl. */
+  issueFrom(label: string, configuration: string): CertificateFiles {
+    const text = readFileSync(configuration, 'utf8');
+    writeFileSync(configuration, `[req]\ndistinguished_name=dn\n[dn]\n${text}`);
+    return this.#issue(label, label, ['-config', configuration, '-extensions', 'san']);
+  }
+
+  #issue(label: string, commonName: string, names: readonly string[]): CertificateFiles {
     this.#issued += 1;
     const made = join(this.#directory, `${this.#name}-${this.#issued}`);
     const files = {
@@ -48,7 +73,6 @@ export class Authority {
       key: join(this.#directory, `${label}.key`),
       ca: join(this.#directory, `${label}-ca.pem`),
     };
-    const names = dnsName === '' ? [] : ['-addext', `subjectAltName=DNS:${dnsName}`];
     openssl(
       ...['req', '-x509', ...EC_KEY, '-days', '2', '-subj', `/CN=${commonName}`, ...names],
       ...['-CA', this.file, '-CAkey', this.#path('key'), '-addext', 'basicConstraints=CA:FALSE'],

@@ -28,10 +28,10 @@ export class MemoryCluster {
 
   constructor() {
     this.#authority = new Authority(this.directory);
-    const files = this.#authority.issue('node', 'blockdelta-node');
     for (const id of ['node-a', 'node-b', 'node-c']) {
       const address = formatHostPort(loopbackAddress());
       const own = { BLOCKDELTA_NODE_ID: id, BLOCKDELTA_LISTEN_ADDRESS: address };
+      const files = this.#authority.issueNode(id, id);
       const plugin = new MemoryPlugin({ env: { ...own, ...tlsSettings(files) } });
       this.nodes.push({ id, address, plugin });
     }

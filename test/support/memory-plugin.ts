@@ -6,7 +6,7 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
-import { destinationOf } from '../../src/base/csi/routed-calls.js';
+import { nodeUri } from '../../src/base/csi/routed-calls.js';
 import { createLogger } from '../../src/base/logger.js';
 import { BackendRegistry } from '../../src/driver/backends/registry.js';
 import { openCatalogue } from '../../src/driver/catalogue/catalogue-client.js';
@@ -132,11 +132,11 @@ export class MemoryPlugin {
       health: async () => 'ready',
     });
     const { listen } = config;
-    const destination = destinationOf(driverName, config.nodeId);
+    const uri = nodeUri(driverName, config.nodeId);
     const rpcs = nodeRpcs((name, signal) => volumeNamed({ catalogue, locks }, name, signal));
     const server = createPluginServer({
       ...{ services: [probed], config, logger },
-      routed: listen === null ? null : { settings: listen, destination, rpcs, pollMs: 100 },
+      routed: listen === null ? null : { settings: listen, nodeUri: uri, rpcs, pollMs: 100 },
     });
     await server.start();
     server.open(createServices(config, { ...parts, changeLists: null }));

@@ -3,13 +3,13 @@
  * of its own clients they come. Both sides of it: the names of the headers, and how a node reads them.
  *
  * An address does not identify a node: pods take over each other's, and lists of nodes are edited by hand. So
- * every call names the node that it is for, and a node refuses all others. A check when a connection opens
- * would not do, because gRPC connections are replaced at any time.
+ * a node proves by its certificate who it is (base/listening/tls-files.ts), and every call names the node that
+ * it is for, so that a node refuses all others whoever calls.
  */
 import type { Metadata } from '@grpc/grpc-js';
 import { CsiError, printable } from '../errors.js';
 
-/** Value: see `destinationOf`. */
+/** Value: see `nodeUri`. */
 export const DESTINATION_HEADER = 'blockdelta-node';
 /** Value: any text that is the same for all calls of one client of the router. */
 export const CALLER_HEADER = 'blockdelta-caller';
@@ -18,21 +18,28 @@ export const CALLER_HEADER = 'blockdelta-caller';
 const MAX_CALLERS = 1024;
 const MAX_CALLER_LENGTH = 64;
 
-/** Two drivers may run on one node, so the driver counts too. Neither part contains a slash or a space. */
-export function destinationOf(driverName: string, nodeId: string): string {
-  return `${driverName} ${nodeId}`;
+/**
+ * Names a node in calls and in its certificate. Two drivers may run on one machine, so the driver counts too.
+ * All of the id but letters, digits and `-._~` is percent-encoded in capitals, so that there is one text for each.
+ */
+export function nodeUri(driverName: string, nodeId: string): string {
+  const id = encodeURIComponent(nodeId).replace(
+    /[!'()*]/g,
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
+  return `blockdelta://${driverName}/node/${id}`;
 }
 
 /** The clients behind one connection of a router. */
 export class RoutedCallers {
-  readonly #destination: string;
+  readonly #nodeUri: string;
   /** Stands for calls that name no client. */
   readonly #unnamed = {};
   readonly #callers = new Map<string, object>();
 
-  /** @param destination of this node */
-  constructor(destination: string) {
-    this.#destination = destination;
+  /** @param uri of this node */
+  constructor(uri: string) {
+    this.#nodeUri = uri;
   }
 
   /**
@@ -42,9 +49,9 @@ export class RoutedCallers {
    */
   callerOf(metadata: Metadata): object {
     const [destination = ''] = metadata.get(DESTINATION_HEADER);
-    if (String(destination) !== this.#destination) {
+    if (String(destination) !== this.#nodeUri) {
       throw CsiError.unavailable(
-        `this is node '${this.#destination}', and the call is for '${printable(String(destination), 200)}': ` +
+        `this is '${this.#nodeUri}', and the call is for '${printable(String(destination), 500)}': ` +
           "correct the addresses in the router's list of nodes",
       );
     }

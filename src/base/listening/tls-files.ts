@@ -7,12 +7,14 @@
  * that do not fit together leave the old ones in force. A poll may see the new certificate beside the old
  * key, so an error is logged only when two polls in a row have found it. Used by the node's listener and
  * by the router's connections; knows neither.
+ *
+ * The certificate of a node carries the URI of that node alone. Otherwise one node's key would do for all.
  */
 import { createHash, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { createSecureContext, type SecureContext, type SecureContextOptions } from 'node:tls';
 import type { Logger } from 'pino';
-import { messageOf } from '../errors.js';
+import { messageOf, printable } from '../errors.js';
 import type { TlsSettings } from '../settings/tls.js';
 import { StartError } from './socket-path.js';
 
@@ -25,6 +27,12 @@ export interface TlsMaterial {
   readonly context: SecureContext;
 }
 
+export interface TlsFilesOptions {
+  readonly pollMs?: number;
+  /** The node whose certificate it must be; left out: of no node. */
+  readonly nodeUri?: string | undefined;
+}
+
 interface Files {
   readonly certificate: Buffer;
   readonly key: Buffer;
@@ -33,6 +41,7 @@ interface Files {
 
 export class TlsFiles {
   readonly #settings: TlsSettings;
+  readonly #nodeUri: string | undefined;
   readonly #log: Logger;
   readonly #listeners = new Set<(material: TlsMaterial) => void>();
   readonly #timer: NodeJS.Timeout;
@@ -43,19 +52,29 @@ export class TlsFiles {
   #broken: { readonly what: string; readonly isLogged: boolean } | null = null;
   #isPolling = false;
 
-  private constructor(settings: TlsSettings, log: Logger, files: Files, pollMs: number) {
+  private constructor(
+    settings: TlsSettings,
+    log: Logger,
+    files: Files,
+    { pollMs = POLL_MS, nodeUri }: TlsFilesOptions,
+  ) {
     this.#settings = settings;
+    this.#nodeUri = nodeUri;
     this.#log = log;
-    this.#current = materialOf(files);
+    this.#current = materialOf(files, nodeUri);
     this.#digest = digestOf(files);
     this.#timer = setInterval(() => void this.#poll(), pollMs);
     this.#timer.unref();
   }
 
   /** Throws a StartError if the files cannot be read or do not fit together. */
-  static async open(settings: TlsSettings, log: Logger, pollMs = POLL_MS): Promise<TlsFiles> {
+  static async open(
+    settings: TlsSettings,
+    log: Logger,
+    options: TlsFilesOptions = {},
+  ): Promise<TlsFiles> {
     try {
-      return new TlsFiles(settings, log, await read(settings), pollMs);
+      return new TlsFiles(settings, log, await read(settings), options);
     } catch (thrown) {
       throw new StartError(`cannot use the TLS files ${describe(settings)}: ${messageOf(thrown)}`);
     }
@@ -94,7 +113,7 @@ export class TlsFiles {
         this.#broken = null;
         return;
       }
-      this.#current = materialOf(files);
+      this.#current = materialOf(files, this.#nodeUri);
     } catch (thrown) {
       this.#report(`${digest} ${messageOf(thrown)}`, thrown);
       return;
@@ -122,6 +141,49 @@ export function carriesName(certificate: X509Certificate, name: string): boolean
   return certificate.checkHost(name, { subject: 'never', wildcards: false }) !== undefined;
 }
 
+/** Why the certificate is not that of the node; null if it is. */
+export function misnamedNode(
+  { subjectAltName }: Pick<X509Certificate, 'subjectAltName'>,
+  nodeUri: string,
+): string | null {
+  const found = urisIn(subjectAltName ?? '').filter((uri) => /^blockdelta:/i.test(uri));
+  if (found.length === 1 && found[0] === nodeUri) return null;
+  const named = found.length === 0 ? 'no node' : printable(found.join(' and '), 500);
+  return (
+    `the certificate names ${named} instead of ${nodeUri} alone: issue one with this URI as a subject ` +
+    'alternative name for this node (docs/router.md, "Certificates"), or correct the id or the address of the node'
+  );
+}
+
+/**
+ * The URIs in what Node.js prints of a subject alternative name: names with ", " between, of which every part
+ * that holds a comma, a quote or a control character is a JSON string. None of a text of another form.
+ */
+export function urisIn(subjectAltName: string): string[] {
+  const name = /((?:[^,"]|"(?:[^"\\]|\\.)*")+)(?:, |$)/y;
+  const uris: string[] = [];
+  while (name.lastIndex < subjectAltName.length) {
+    const [, text] = name.exec(subjectAltName) ?? [];
+    if (text === undefined) return [];
+    const value = /^URI:(.*)$/s.exec(text)?.[1];
+    if (value === undefined) continue;
+    const quoted = parseQuoted(value);
+    if (quoted === null) return [];
+    uris.push(quoted);
+  }
+  return uris;
+}
+
+/** Null: it begins with a quote and is no JSON string. */
+function parseQuoted(value: string): string | null {
+  if (!value.startsWith('"')) return value;
+  try {
+    return String(JSON.parse(value));
+  } catch {
+    return null;
+  }
+}
+
 async function read({ certificateFile, keyFile, caFile }: TlsSettings): Promise<Files> {
   const [certificate, key, ca] = await Promise.all([
     readFile(certificateFile),
@@ -131,7 +193,7 @@ async function read({ certificateFile, keyFile, caFile }: TlsSettings): Promise<
   return { certificate, key, ca };
 }
 
-function materialOf({ certificate, key, ca }: Files): TlsMaterial {
+function materialOf({ certificate, key, ca }: Files, nodeUri: string | undefined): TlsMaterial {
   // A context ignores a CA file without certificates, and then trusts nobody: such a file is a mistake.
   new X509Certificate(ca);
   const options: SecureContextOptions = {
@@ -140,7 +202,10 @@ function materialOf({ certificate, key, ca }: Files): TlsMaterial {
     ca,
     minVersion: 'TLSv1.3',
   };
-  return { options, context: createSecureContext(options) };
+  const context = createSecureContext(options);
+  const problem = nodeUri && misnamedNode(new X509Certificate(certificate), nodeUri);
+  if (problem) throw new Error(problem);
+  return { options, context };
 }
 
 function digestOf({ certificate, key, ca }: Files): string {

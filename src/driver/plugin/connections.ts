@@ -35,12 +35,11 @@ export interface ConnectionsOptions {
 }
 
 /** How routers reach this node. */
-export type RoutedListen = Omit<TlsListenerOptions, 'logger' | 'accept'> & {
-  /** What calls must name as their destination (base/csi/routed-calls.ts). */
-  readonly destination: string;
-};
+export type RoutedListen = Omit<TlsListenerOptions, 'logger' | 'accept'>;
 
 const REQUEST_MS = 20_000;
+/** How many of those that are being closed may be open beyond the limit. */
+const MAX_CLOSING = 16;
 
 export class Connections {
   readonly #limit: number;
@@ -89,11 +88,11 @@ export class Connections {
   }
 
   /** Also listens on TCP. Resolves when the address is bound; throws a StartError if it cannot be. */
-  async listenTls(grpc: GrpcServer, { destination, ...options }: RoutedListen): Promise<void> {
+  async listenTls(grpc: GrpcServer, options: RoutedListen): Promise<void> {
     this.#tlsListener = await TlsListener.listen({
       ...options,
       logger: this.#log,
-      accept: (socket) => this.#accept(socket, grpc, new RoutedCallers(destination)),
+      accept: (socket) => this.#accept(socket, grpc, new RoutedCallers(options.nodeUri)),
     });
   }
 
@@ -125,7 +124,7 @@ export class Connections {
     if (this.#open.size >= this.#limit && !this.#makeRoom()) {
       this.#log.warn(
         { limit: this.#limit },
-        'a client was refused: the limit of connections is reached, and none is idle',
+        'a client was refused: the limit of connections is reached, and none can be closed for it',
       );
       socket.destroy();
       return;
@@ -141,8 +140,9 @@ export class Connections {
     connection.start(grpc, this.#requestMs);
   }
 
-  /** Closes an idle connection; false if there is none. */
+  /** Closes an idle connection; false if there is none, or many are being closed already. */
   #makeRoom(): boolean {
+    if (this.#open.size >= this.#limit + MAX_CLOSING) return false;
     let least: Connection | null = null;
     for (const connection of this.#open.values()) {
       if (connection.isBusy) continue;

@@ -1,9 +1,9 @@
 /**
  * Listens on TCP and hands over connections whose peer has proved its identity by mutual TLS 1.3.
  *
- * Until then a peer is anybody who reaches the port. So handshakes are limited in number and time, and at
- * the limit the oldest one ends: a genuine one takes milliseconds. What a peer does after it is known is
- * the business of connections.ts. Knows nothing of gRPC.
+ * Until then a peer is anybody who reaches the port. So handshakes are limited in rate (handshake-rate.ts),
+ * number and time. At the limit of their number the oldest one ends: a genuine one takes milliseconds. What
+ * a peer does after it is known is the business of connections.ts. Knows nothing of gRPC.
  */
 import { constants } from 'node:crypto';
 import { createServer, type Server, type Socket } from 'node:net';
@@ -16,6 +16,7 @@ import type { Logger } from 'pino';
 import { StartError } from '../../base/listening/socket-path.js';
 import { carriesName, TlsFiles } from '../../base/listening/tls-files.js';
 import { formatHostPort, type ListenSettings } from '../../base/settings/tls.js';
+import { HandshakeRate } from './handshake-rate.js';
 
 /** Handshakes at once. */
 const MAX_HANDSHAKES = 64;
@@ -25,6 +26,8 @@ const REFUSAL_LOG_MS = 10_000;
 
 export interface TlsListenerOptions {
   readonly settings: ListenSettings;
+  /** Of this node: its certificate carries it, and calls must name it (base/csi/routed-calls.ts). */
+  readonly nodeUri: string;
   readonly logger: Logger;
   /** How often the files are read again. */
   readonly pollMs?: number;
@@ -40,6 +43,7 @@ export class TlsListener {
   readonly #listener: Server;
   /** Sockets whose handshake has not ended, by their peer's address, the oldest first. */
   readonly #handshakes = new Map<string, Socket>();
+  readonly #rate = new HandshakeRate();
   #refusals = { count: 0, loggedAt: Number.NEGATIVE_INFINITY };
 
   private constructor(options: TlsListenerOptions, files: TlsFiles) {
@@ -70,8 +74,8 @@ export class TlsListener {
 
   /** Throws a StartError if the files cannot be used or the address cannot be bound. */
   static async listen(options: TlsListenerOptions): Promise<TlsListener> {
-    const { settings, logger, pollMs } = options;
-    const files = await TlsFiles.open(settings.tls, logger, pollMs);
+    const { settings, logger } = options;
+    const files = await TlsFiles.open(settings.tls, logger, options);
     const listener = new TlsListener(options, files);
     try {
       await listener.#bind();
@@ -108,6 +112,11 @@ export class TlsListener {
 
   #admit(socket: Socket): void {
     socket.on('error', () => undefined);
+    const excess = this.#rate.refusal(socket.remoteAddress ?? '', performance.now());
+    if (excess !== null) {
+      this.#refuse(socket, excess);
+      return;
+    }
     if (this.#handshakes.size >= MAX_HANDSHAKES) {
       const [[key, oldest] = []] = this.#handshakes;
       if (key !== undefined) this.#handshakes.delete(key);
@@ -134,6 +143,7 @@ export class TlsListener {
       return;
     }
     this.#handshakes.delete(addressOf(socket));
+    if (socket.remoteAddress !== undefined) this.#rate.proved(socket.remoteAddress);
     this.#options.accept(socket);
   }
 

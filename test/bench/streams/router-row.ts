@@ -2,6 +2,7 @@
 
 import { randomInt } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
+import { nodeUri } from '../../../src/base/csi/routed-calls.js';
 import { findProgram, isMissing } from '../../../src/tools/bench/programs.js';
 import { missingSide, type Row } from '../../../src/tools/bench/row.js';
 import { type Settings, shuffledRounds } from '../../../src/tools/bench/suite.js';
@@ -68,14 +69,14 @@ async function start(
   settings: Settings,
   workspace: Workspace,
 ): Promise<[node: ServerProcess, router: ServerProcess]> {
-  const certificates = await issueCertificates(workspace.directory, [
-    'blockdelta-node',
-    'blockdelta-router',
-  ]);
+  const certificates = await issueCertificates(workspace.directory, {
+    node: `DNS:blockdelta-node,URI:${nodeUri('blockdelta.csi', 'bench')}`,
+    router: 'DNS:blockdelta-router',
+  });
   // All of 127.0.0.0/8 is this machine's own: nothing else listens on an address nobody has chosen.
   const address = `127.${randomInt(1, 255)}.${randomInt(0, 255)}.${randomInt(1, 255)}:${PORT}`;
   const node = await ServerProcess.fork(settings, 'pattern-server', workspace.path('node.sock'), {
-    env: { BLOCKDELTA_LISTEN_ADDRESS: address, ...certificates['blockdelta-node'] },
+    env: { BLOCKDELTA_LISTEN_ADDRESS: address, ...certificates.node },
   });
   const list = workspace.path('nodes.json');
   writeFileSync(list, JSON.stringify({ nodes: [{ id: 'bench', address }] }));
@@ -84,7 +85,7 @@ async function start(
     'router-server',
     workspace.path('router.sock'),
     {
-      env: { BLOCKDELTA_ROUTE_NODES: `file:${list}`, ...certificates['blockdelta-router'] },
+      env: { BLOCKDELTA_ROUTE_NODES: `file:${list}`, ...certificates.router },
     },
   );
   return [node, router];

@@ -3,7 +3,7 @@
  * snapshots that are in no catalogue and in no pool.
  */
 
-import { destinationOf } from '../../../src/base/csi/routed-calls.js';
+import { nodeUri } from '../../../src/base/csi/routed-calls.js';
 import { createLogger } from '../../../src/base/logger.js';
 import { parseListen } from '../../../src/base/settings/tls.js';
 import type { Backend, SnapshotChanges } from '../../../src/driver/backends/backend.js';
@@ -76,7 +76,7 @@ function routedBy(env: NodeJS.ProcessEnv): RoutedListen | null {
   const settings = parseListen((name) => env[name] || undefined, 'blockdelta-router');
   if (settings === null) return null;
   const nodeId = env['BLOCKDELTA_NODE_ID'] ?? 'bench';
-  return { settings, destination: destinationOf('blockdelta.csi', nodeId) };
+  return { settings, nodeUri: nodeUri('blockdelta.csi', nodeId) };
 }
 
 function recordOf(snapshotId: string, { sizeBytes, sequence }: BenchSnapshot): SnapshotRecord {

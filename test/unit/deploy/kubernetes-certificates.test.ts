@@ -1,9 +1,12 @@
 /** certificates.sh makes what the overlays without cert-manager need. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
+import { X509Certificate } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
+import { nodeUri } from '../../../src/base/csi/routed-calls.js';
+import { misnamedNode } from '../../../src/base/listening/tls-files.js';
 import { packagePath } from '../../../src/base/package-root.js';
 import { KUBERNETES_DOCUMENT } from '../../support/cluster.js';
 import { temporaryDirectory } from '../../support/temporary.js';
@@ -12,15 +15,16 @@ const SCRIPT = packagePath('deploy/kubernetes/certificates.sh');
 const skip: string | false =
   spawnSync('openssl', ['version']).status === 0 ? false : 'needs openssl';
 const directory = temporaryDirectory();
+const NODE = 'nodes/node-a';
 let printed = '';
 
-function makeCertificates(): void {
-  const { status, stdout, stderr } = spawnSync(SCRIPT, [directory], { encoding: 'utf8' });
+function makeCertificates(...nodes: string[]): void {
+  const { status, stdout, stderr } = spawnSync(SCRIPT, [directory, ...nodes], { encoding: 'utf8' });
   assert.equal(status, 0, stderr);
   printed = stdout;
 }
 before(() => {
-  if (skip === false) makeCertificates();
+  if (skip === false) makeCertificates('node-a', 'node-b.example');
 });
 
 const at = (name: string, file: string): string => join(directory, name, file);
@@ -37,34 +41,52 @@ test('router and node accept each other, under no other name and in no other rol
   skip,
 }, () => {
   const [node, router] = ['blockdelta-node', 'blockdelta-router'];
-  assert.equal(verified('node', 'router', 'sslserver', node), '');
-  assert.equal(verified('router', 'node', 'sslclient', router), '');
-  assert.match(verified('node', 'router', 'sslserver', router), /hostname mismatch/);
-  assert.match(verified('node', 'node', 'sslclient', node), /unsuitable certificate purpose/);
+  assert.equal(verified(NODE, 'router', 'sslserver', node), '');
+  assert.equal(verified('router', NODE, 'sslclient', router), '');
+  assert.match(verified(NODE, 'router', 'sslserver', router), /hostname mismatch/);
+  assert.match(verified(NODE, NODE, 'sslclient', node), /unsuitable certificate purpose/);
+});
+
+test('H32: the certificate of each node names it alone, and the commands copy it there alone', {
+  skip,
+}, () => {
+  for (const node of ['node-a', 'node-b.example']) {
+    const certificate = new X509Certificate(read(`nodes/${node}`, 'tls.crt'));
+    assert.equal(misnamedNode(certificate, nodeUri('blockdelta.csi', node)), null);
+    const command = `tar -C '${directory}/nodes/${node}' -c . | ssh 'root@${node}' `;
+    assert.equal(printed.split(command).length, 2);
+  }
+  const router = new X509Certificate(read('router', 'tls.crt'));
+  assert.equal(router.subjectAltName, 'DNS:blockdelta-router');
+  for (const name of ['../x', 'a,URI:b', '.', '']) {
+    const { status, stderr } = spawnSync(SCRIPT, [directory, name], { encoding: 'utf8' });
+    assert.equal(status, 2, name);
+    assert.match(stderr, /is not the name of a node/);
+  }
 });
 
 test('the certificate for backup programs does not open a node', { skip }, () => {
-  const shown = verified('snapshot-metadata', 'node', 'sslclient', 'blockdelta-router');
+  const shown = verified('snapshot-metadata', NODE, 'sslclient', 'blockdelta-router');
   assert.match(shown, /unable to get local issuer certificate/);
 });
 
 test('a second run renews the certificates and keeps the authorities', { skip }, () => {
-  const [authority, certificate] = [read('blockdelta-ca', 'tls.crt'), read('node', 'tls.crt')];
+  const [authority, certificate] = [read('blockdelta-ca', 'tls.crt'), read(NODE, 'tls.crt')];
   makeCertificates();
   assert.deepEqual(read('blockdelta-ca', 'tls.crt'), authority);
-  assert.deepEqual(read('node', 'ca.crt'), authority);
-  assert.notDeepEqual(read('node', 'tls.crt'), certificate);
+  assert.deepEqual(read(NODE, 'ca.crt'), authority);
+  assert.notDeepEqual(read(NODE, 'tls.crt'), certificate);
 });
 
 test('nobody else can read the keys', { skip }, () => {
-  for (const name of ['blockdelta-ca', 'node', 'router', 'snapshot-metadata']) {
+  for (const name of ['blockdelta-ca', NODE, 'router', 'snapshot-metadata']) {
     assert.equal(statSync(at(name, 'tls.key')).mode & 0o077, 0);
   }
 });
 
 test('it prints a command for each Secret of the document', { skip }, () => {
   const rows = [...KUBERNETES_DOCUMENT.matchAll(/^\| `(blockdelta-[\w-]+-tls)` \|/gm)];
-  assert.equal(rows.length, 3);
+  assert.equal(rows.length, 2);
   for (const [, secret = ''] of rows) {
     assert.ok(printed.includes(`create secret generic ${secret} --from-file=`), secret);
   }
@@ -74,5 +96,5 @@ test('it prints a command for each Secret of the document', { skip }, () => {
 test('without a directory it says how it is used', () => {
   const { status, stderr } = spawnSync(SCRIPT, [], { encoding: 'utf8' });
   assert.equal(status, 2);
-  assert.match(stderr, /^usage: certificates\.sh DIRECTORY/);
+  assert.match(stderr, /^usage: certificates\.sh DIRECTORY \[NODE\.\.\.\]/);
 });

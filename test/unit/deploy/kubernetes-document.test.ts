@@ -96,7 +96,7 @@ test('the command for the alert rules makes a valid PrometheusRule with all of t
 test('every command is run by a test, or stands below a mark that it is not', () => {
   const run = [
     /^kubectl kustomize deploy\/kubernetes\/overlays\/directory$/,
-    /^deploy\/kubernetes\/certificates\.sh certificates$/,
+    /^deploy\/kubernetes\/certificates\.sh certificates node-a node-b$/,
     /^(\{ printf '%s\\n'| {4}' {2}namespace: blockdelta') /,
   ];
   for (const section of KUBERNETES_DOCUMENT.split(/\n##+ /)) {

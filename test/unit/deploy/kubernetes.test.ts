@@ -247,7 +247,7 @@ forEveryOverlay('every reference leads to an object', (cluster) => {
       if (configMap !== undefined) assert.ok(cluster.has('ConfigMap', configMap.name));
       if (secret === undefined) continue;
       if (certificates.length > 0) assert.ok(certificates.includes(secret.secretName));
-      assert.match(secret.secretName, /^blockdelta-(node|router|snapshot-metadata)-tls$/);
+      assert.match(secret.secretName, /^blockdelta-(router|snapshot-metadata)-tls$/);
       assert.match(KUBERNETES_DOCUMENT, new RegExp(`^\\| \`${secret.secretName}\` \\|`, 'm'));
     }
   }

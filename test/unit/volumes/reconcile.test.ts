@@ -68,7 +68,7 @@ test('a clone that was being created is rolled back, and its source is usable', 
   assert.deepEqual([...storage.volumes.keys()], [source.volumeId]);
 });
 
-test('what the pool holds complete is completed: the catalogue may be a copy that was taken during the call', async () => {
+test('H30: what the pool holds complete is completed: the catalogue may be a copy that was taken during the call', async () => {
   const source = await volume();
   const clone = await volume({ state: 'creating', sourceVolumeId: source.volumeId });
   const grown = await volume({ state: 'creating' });
