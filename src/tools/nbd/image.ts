@@ -45,7 +45,7 @@ export async function createImage({ path, sizeBytes, backing, signal }: NewImage
   await runProgram('qemu-img', args, {
     purpose: `create the image ${path}`,
     opens,
-    ...given(signal),
+    ...(signal && { signal }),
   });
 }
 
@@ -92,7 +92,7 @@ export async function checkImage(path: string, signal?: AbortSignal): Promise<Im
       purpose: `check the image ${path}`,
       opens: { reads: [path] },
       accept: CHECKED,
-      ...given(signal),
+      ...(signal && { signal }),
     },
   );
   const found = JSON.parse(stdout) as Record<string, number | undefined>;
@@ -148,7 +148,7 @@ export async function convertImage(conversion: Conversion): Promise<void> {
   await runProgram('qemu-img', args, {
     purpose: `copy ${nameOf(from)} to ${to}`,
     opens: { reads: filesOf(from), writes: [to] },
-    ...given(signal),
+    ...(signal && { signal }),
     onOutput: (text) => {
       const share = lastShareIn(text);
       if (share !== null) onProgress?.(share);
@@ -174,7 +174,7 @@ export async function compareImages(
       purpose: `compare ${nameOf(a)} with ${nameOf(b)}`,
       opens: { reads: [...filesOf(a), ...filesOf(b)] },
       accept: [0, 1],
-      ...given(signal),
+      ...(signal && { signal }),
     },
   );
   return { isSame: exitCode === 0, detail: stdout.trim() };
@@ -192,7 +192,7 @@ export async function nameBacking(
   await runProgram('qemu-img', ['rebase', '-u', '-f', 'qcow2', ...named, { path }], {
     purpose: `name ${backing ?? 'nothing'} in the image ${path}`,
     opens: { writes: [path] },
-    ...given(signal),
+    ...(signal && { signal }),
   });
 }
 
@@ -211,7 +211,7 @@ export async function* mapImage(
   const args = ['map', '--output=json', await chainName(chain)];
   const program = await Program.start('qemu-img', args, {
     opens: { reads: chain },
-    ...given(signal),
+    ...(signal && { signal }),
   });
   program.extra.resume();
   let rest = '';
@@ -244,8 +244,4 @@ function mappedRange(line: string): MappedRange[] {
 function lastShareIn(text: string): number | null {
   const percent = [...text.matchAll(/\((\d+(?:\.\d+)?)\/100%\)/g)].at(-1)?.[1];
   return percent === undefined ? null : Number(percent) / 100;
-}
-
-function given(signal: AbortSignal | undefined): { signal?: AbortSignal } {
-  return signal === undefined ? {} : { signal };
 }
