@@ -2,7 +2,7 @@
  * An open thin pool: constructs its parts once the ledger is open, and closes them again.
  */
 import { bestEffort } from '../../../base/best-effort.js';
-import { CsiError } from '../../../base/errors.js';
+import { messageOf } from '../../../base/errors.js';
 import { SerialQueue } from '../../../base/serial-queue.js';
 import { withTimeout } from '../../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
@@ -211,8 +211,7 @@ export class OpenPool {
       await work();
     } catch (thrown) {
       const { pool, onEvent } = this.#deps;
-      const { message } = CsiError.from(thrown);
-      onEvent({ level: 'error', message: `pool '${pool}': ${what}: ${message}` });
+      onEvent({ level: 'error', message: `pool '${pool}': ${what}: ${messageOf(thrown)}` });
     }
   }
 

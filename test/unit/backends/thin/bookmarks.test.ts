@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { existsSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
+import { SystemError } from '../../../../src/base/errors.js';
 import { Bookmarks } from '../../../../src/driver/backends/thin/bookmarks/bookmarks.js';
 import type { OpenLedger } from '../../../../src/driver/backends/thin/ledger/ledger-client.js';
 import { openLedger } from '../../../../src/driver/backends/thin/ledger/ledger-client.js';
@@ -27,8 +28,8 @@ let bases: Bookmarks;
 let told: string[];
 /** What the rules of lists were told. */
 let invalid: [snapshotId: string | null, reason: string][];
-/** What the next look sees. */
-let seen: { superblock: ThinSuperblock; devices: ThinDeviceDetails[] };
+/** What the next look sees; null: it cannot be read. */
+let seen: { superblock: ThinSuperblock | null; devices: ThinDeviceDetails[] };
 
 beforeEach(async () => {
   directory = temporaryDirectory();
@@ -43,7 +44,10 @@ beforeEach(async () => {
   };
   const metadata = {
     device: async (id: number) => seen.devices.find(({ deviceId }) => deviceId === id) ?? null,
-    superblock: async () => seen.superblock,
+    superblock: async () => {
+      if (seen.superblock !== null) return seen.superblock;
+      throw new SystemError('EIO', 'pread', '/dev/metadata', 'pread /dev/metadata: an I/O error');
+    },
   };
   told = [];
   invalid = [];
@@ -212,6 +216,13 @@ test('a start that distrusts the pool loses all bases, with the first reason', a
   await bases.review({ distrust: 'it was changed', interrupted: [] });
   await bases.review({ distrust: 'it was changed again', interrupted: [] });
   assert.equal(await invalidReason(), 'it was changed');
+});
+
+test('a start that cannot read the metadata loses all bases, and says what failed', async () => {
+  await bases.create('snap-1');
+  seen = { ...seen, superblock: null };
+  await bases.review(TRUSTED);
+  assert.match(await invalidReason(), /could not be read at a start: pread .dev.metadata: an I/);
 });
 
 test('a start after discards that may be forgotten loses the bases of those volumes', async () => {

@@ -7,7 +7,7 @@
  */
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CsiError } from '../../../../base/errors.js';
+import { CsiError, messageOf } from '../../../../base/errors.js';
 import type { ThinPoolStatus } from '../../../native/dm-addon.js';
 import type { NativeRunner } from '../../../native/pool.js';
 import type { ThinBookmark, ThinDeviceDetails } from '../../../native/thin-addon.js';
@@ -49,13 +49,12 @@ export class Bookmarks {
     const files = await this.#files();
     const bases = await ledger.bookmarks();
     if (bases.length === 0) return;
-    const superblock = await metadata.superblock().catch(() => null);
+    const superblock = await metadata.superblock().catch(unreadable);
     for (const base of bases) {
       const missing = files.includes(base.snapshotId) ? null : FILE_IS_GONE;
-      const reason =
-        unsoundByHistory(history, base) ??
-        (superblock === null ? UNREADABLE : unsoundByMetadata(superblock, base)) ??
-        missing;
+      const unsound =
+        typeof superblock === 'string' ? superblock : unsoundByMetadata(superblock, base);
+      const reason = unsoundByHistory(history, base) ?? unsound ?? missing;
       if (reason !== null) await ledger.invalidateBookmark(base.snapshotId, reason);
     }
   }
@@ -197,4 +196,5 @@ export class Bookmarks {
 }
 
 const FILE_IS_GONE = 'the file of its bookmark is gone';
-const UNREADABLE = 'the superblock of its pool could not be read at a start';
+const unreadable = (thrown: unknown): string =>
+  `the superblock of its pool could not be read at a start: ${messageOf(thrown)}`;
