@@ -158,6 +158,7 @@ export class ListFiles implements ListStore {
     await this.snapshots.delete(snapshotId);
     for (const kind of ['allocated', 'map'])
       await rm(join(listsIn(layout.root), `${snapshotId}.${kind}`), { force: true });
+    await this.lists.giveUp();
   }
 
   /** Removes what is unfinished, and what is stored of snapshots alone that do not exist. */
