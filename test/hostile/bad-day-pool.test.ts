@@ -7,10 +7,12 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
   closeSync,
+  existsSync,
   mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmdirSync,
   rmSync,
   truncateSync,
@@ -18,6 +20,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import type { ServiceError } from '@grpc/grpc-js';
 import { OpenDirectories } from '../../src/driver/backends/reflink/open-directories.js';
 import { PoolLayout } from '../../src/driver/backends/reflink/pool-layout.js';
 import { NativePool } from '../../src/driver/native/pool.js';
@@ -243,6 +246,44 @@ for (const pool of KINDS) {
     for (const path of stuck) rmdirSync(path);
     await remove([volume, other], [id, later]);
     assert.deepEqual(await orchestrator.snapshotIds(), []);
+  });
+}
+
+for (const pool of KINDS) {
+  test(`H33: a file in the place of lists or bases is named, and no snapshot is half deleted, on ${pool}`, async () => {
+    const { client, orchestrator } = running;
+    const { volume, ids } = await reached(pool);
+    const [first, second] = ids;
+    // Its file stays, and a mark for it.
+    await orchestrator.deleteSnapshot(await snapshot(volume, `${pool} hidden`));
+    for (const [name, id] of [
+      ['lists', first],
+      ['bases', second],
+    ] as const) {
+      const place = running.poolPath(pool, name);
+      const saved = `${place}.saved`;
+      await eventually(`${name} is there`, () => existsSync(place));
+      renameSync(place, saved);
+      writeFileSync(place, '');
+      const deletion = client.controller.DeleteSnapshot({ snapshot_id: id });
+      const said = new RegExp(`^${place} of pool .* is a regular file: .*put the directory back`);
+      await refused(deletion, 'FAILED_PRECONDITION', said);
+      const { entries } = await client.controller.ListSnapshots({ snapshot_id: id });
+      assert.deepEqual(
+        entries.map((entry: Message) => entry['snapshot'].ready_to_use),
+        [true],
+      );
+      await client.delta(first, second).catch(({ details }: ServiceError) => {
+        assert.match(details, said);
+      });
+      rmSync(place);
+      renameSync(saved, place);
+      await client.delta(first, second);
+    }
+    const last = await snapshot(volume, `${pool} last`);
+    for (const id of ids) await orchestrator.deleteSnapshot(id);
+    for (const id of ids) await client.delta(id, last);
+    await remove([volume], [last]);
   });
 }
 

@@ -12,6 +12,7 @@ import { join } from 'node:path';
 import { errorCode } from '../../../base/errors.js';
 import type { NativeRunner } from '../../native/pool.js';
 import { makeDirectory } from '../durable-directory.js';
+import { basesIn } from '../retained/retained-directories.js';
 import type { OpenDirectories } from './open-directories.js';
 import { isObjectName, temporary } from './pool-layout.js';
 
@@ -19,7 +20,7 @@ import { isObjectName, temporary } from './pool-layout.js';
 export type Mark = 'hidden' | 'dropped' | 'lost';
 const MARKS: readonly Mark[] = ['hidden', 'dropped', 'lost'];
 
-const directoryOf = ({ layout: { root } }: OpenDirectories): string => join(root, 'bases');
+const directoryOf = ({ layout: { root } }: OpenDirectories): string => basesIn(root);
 
 export const markPath = (opened: OpenDirectories, snapshotId: string, mark: Mark): string =>
   join(directoryOf(opened), `${snapshotId}.${mark}`);

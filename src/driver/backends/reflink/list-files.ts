@@ -23,6 +23,7 @@ import {
 } from '../retained/list-directory.js';
 import type { HeldSnapshot, StoredList } from '../retained/list-graph.js';
 import type { ListStore, StoredHistory } from '../retained/list-store.js';
+import { listsIn } from '../retained/retained-directories.js';
 import {
   changeMark,
   makeMarks,
@@ -44,8 +45,6 @@ export const STEP_EXTENTS = 32768;
 const FREE_PERCENT = 5n;
 
 const FREED = 'its blocks were freed when the pool was running out of space';
-
-export const listsIn = (root: string): string => join(root, 'lists');
 
 export class ListFiles implements ListStore {
   readonly lists: ListDirectory;
@@ -153,12 +152,12 @@ export class ListFiles implements ListStore {
     });
   }
 
-  /** Removes the snapshot's file, and what is stored of it alone. */
+  /** Removes what is stored of the snapshot alone, and its file. */
   async removeSnapshot({ layout }: OpenDirectories, snapshotId: string): Promise<void> {
-    await this.snapshots.delete(snapshotId);
     for (const kind of ['allocated', 'map'])
       await rm(join(listsIn(layout.root), `${snapshotId}.${kind}`), { force: true });
     await this.lists.giveUp();
+    await this.snapshots.delete(snapshotId);
   }
 
   /** Removes what is unfinished, and what is stored of snapshots alone that do not exist. */

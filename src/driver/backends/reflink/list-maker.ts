@@ -13,7 +13,8 @@ import type { UnfinishedList } from '../backend.js';
 import { makeDirectory } from '../durable-directory.js';
 import { listName, namesOf } from '../retained/list-directory.js';
 import type { StoredList } from '../retained/list-graph.js';
-import { type ListFiles, listsIn, STEP_EXTENTS } from './list-files.js';
+import { listsIn } from '../retained/retained-directories.js';
+import { type ListFiles, STEP_EXTENTS } from './list-files.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 

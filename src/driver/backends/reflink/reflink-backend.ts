@@ -140,7 +140,7 @@ export class ReflinkBackend implements Backend {
 
   /** Loop devices are a requirement of the plugin as a whole. */
   check(): Promise<void> {
-    return this.#directory.check();
+    return this.#directory.use((opened) => this.#directory.assertRetained(opened));
   }
 
   capacity(age: 'now' | 'recent' = 'now'): Promise<PoolCapacity> {

@@ -8,6 +8,7 @@ import { withTimeout } from '../../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { InitializedVolumes, OnEvent } from '../backend.js';
 import { ListRules } from '../retained/list-rules.js';
+import { assertRetainedDirectories } from '../retained/retained-directories.js';
 import { Bookmarks } from './bookmarks/bookmarks.js';
 import { ThinLists } from './bookmarks/thin-lists.js';
 import type { OpenLedger } from './ledger/ledger-client.js';
@@ -152,10 +153,11 @@ export class OpenPool {
     return open;
   }
 
-  /** FAILED_PRECONDITION with the remedy if the pool cannot be changed, or its metadata cannot be read. */
+  /** FAILED_PRECONDITION with the remedy if the pool cannot be changed, or its metadata or files cannot be read. */
   async check(): Promise<void> {
     assertWritable(this.pool.pool, await this.pool.status());
     await this.metadata.assertReadable();
+    await assertRetainedDirectories(this.pool.pool, this.#deps.directory);
   }
 
   /**

@@ -1,6 +1,6 @@
 /** What a thin pool keeps of deleted snapshots, and each reason to lose it: a real ledger, simulated metadata. */
 import assert from 'node:assert/strict';
-import { existsSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { SystemError } from '../../../../src/base/errors.js';
@@ -147,6 +147,28 @@ test('a base that is lost is NOT_FOUND for a scan, with the reason', async () =>
   await bases.create('snap-1');
   await ledger.invalidateBookmark('snap-1', 'of a test');
   await rejectsWith(scan(), 'NOT_FOUND', /retained base because of a test; make a full backup/);
+});
+
+test('H33: a file in the place of the directory is named, and loses no base', async () => {
+  await bases.create('snap-1');
+  seen = { ...seen, devices: await details([5, 6]) };
+  const [place, saved] = [at('bases'), at('saved')];
+  renameSync(place, saved);
+  writeFileSync(place, '');
+  const said = new RegExp(
+    `^${place} of pool 'default' should be a directory and is a regular file`,
+  );
+  const work = [
+    () => bases.create('snap-2'),
+    async () => bases.source('snap-1', await target()),
+    () => bases.review(TRUSTED),
+    () => bases.sweep(),
+  ];
+  for (const run of work) await rejectsWith(run(), 'FAILED_PRECONDITION', said);
+  rmSync(place);
+  renameSync(saved, place);
+  await bases.review(TRUSTED);
+  assert.equal(await invalidReason(), '');
 });
 
 test('a loss of all bases is told once, with their number', async () => {

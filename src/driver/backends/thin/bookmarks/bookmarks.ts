@@ -13,6 +13,7 @@ import type { NativeRunner } from '../../../native/pool.js';
 import type { ThinBookmark, ThinDeviceDetails } from '../../../native/thin-addon.js';
 import type { OnEvent } from '../../backend.js';
 import { invalidatedBase } from '../../lost-objects.js';
+import { assertRetainedDirectories, basesIn } from '../../retained/retained-directories.js';
 import type { BookmarkRecord, DeviceRecord } from '../ledger/ledger.js';
 import type { AsyncLedger } from '../ledger/ledger-client.js';
 import { CURRENT, type MetadataReader } from '../metadata/metadata-reader.js';
@@ -37,7 +38,7 @@ export class Bookmarks {
   readonly #directory: string;
 
   constructor(private readonly deps: BookmarkDependencies) {
-    this.#directory = join(deps.directory, 'bases');
+    this.#directory = basesIn(deps.directory);
   }
 
   /**
@@ -90,7 +91,7 @@ export class Bookmarks {
     if (known !== null) await this.drop(snapshotId);
     const { deviceId, lineage, sizeBytes } = device;
     const { root } = await this.#details(device);
-    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
+    await this.#makeDirectory();
     const path = this.#path(snapshotId);
     const { fileBytes, creationTime } = await native.run('createThinBookmark', {
       metadata,
@@ -184,10 +185,15 @@ export class Bookmarks {
     );
   }
 
-  /** Creates the directory, which does not exist before the first bookmark. */
   async #files(): Promise<string[]> {
-    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
+    await this.#makeDirectory();
     return readdir(this.#directory);
+  }
+
+  /** It does not exist before the first bookmark. */
+  async #makeDirectory(): Promise<void> {
+    await assertRetainedDirectories(this.deps.poolName, this.deps.directory);
+    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
   }
 
   #path(snapshotId: string): string {
