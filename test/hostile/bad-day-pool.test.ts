@@ -28,6 +28,7 @@ import type { Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { setImmutable } from '../support/ioctls.js';
 import { type HeldVolume, MIB } from '../support/orchestrator.js';
+import { logLines } from '../support/plugin-log.js';
 import { refused } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 
@@ -284,6 +285,62 @@ for (const pool of KINDS) {
     for (const id of ids) await orchestrator.deleteSnapshot(id);
     for (const id of ids) await client.delta(id, last);
     await remove([volume], [last]);
+  });
+}
+
+/** What somebody may do to the file of a deleted snapshot, and what is said of it. */
+const CHANGES: readonly (readonly [change: (path: string) => void, said: RegExp])[] = [
+  [(path) => tamper(path, () => writeFileSync(path, 'x', { flag: 'r+' })), /written to after it/],
+  [(path) => tamper(path, () => truncateSync(path, 4 * MIB)), /written to after it/],
+  [(path) => setImmutable(path, false), /no longer immutable/],
+  [(path) => tamper(path, () => undefined), /was changed by another program/],
+  [(path) => [setImmutable(path, false), rmSync(path)], /is gone/],
+];
+
+for (const pool of KINDS) {
+  test(`H34: a deleted base whose file was changed is NOT_FOUND, and the log says why, on ${pool}`, async () => {
+    const volume = await create(pool, 'changed base');
+    for (const [at, [change, said]] of CHANGES.entries()) {
+      const base = await snapshot(volume, `${pool} base ${at}`);
+      await running.orchestrator.deleteSnapshot(base);
+      change(snapshotFile(pool, base));
+      const target = await snapshot(volume, `${pool} target ${at}`);
+      for (let count = 0; count < 2; count += 1)
+        await refused(running.client.delta(base, target), 'NOT_FOUND', said);
+      const lines = logLines(running.plugin.log).filter(({ msg }) =>
+        String(msg).includes(`base ${base} is invalid`),
+      );
+      assert.deepEqual(
+        lines.map(({ level }) => level),
+        ['warn'],
+      );
+      assert.match(String(lines[0]?.['msg']), said);
+      await remove([], [target]);
+    }
+    await remove([volume]);
+  });
+
+  test(`H34: the files of two deleted bases that changed places are NOT_FOUND, on ${pool}`, async () => {
+    const volumes = [await create(pool, 'one'), await create(pool, 'another')];
+    const bases: string[] = [];
+    for (const volume of volumes) {
+      const base = await snapshot(volume, `${pool} base of ${volume.id}`);
+      await running.orchestrator.deleteSnapshot(base);
+      bases.push(base);
+    }
+    const files = bases.map((base) => snapshotFile(pool, base)) as [string, string];
+    for (const path of files) setImmutable(path, false);
+    const [one, another] = files;
+    renameSync(one, `${one}-saved`);
+    renameSync(another, one);
+    renameSync(`${one}-saved`, another);
+    for (const path of files) setImmutable(path, true);
+    for (const [at, volume] of volumes.entries()) {
+      const target = await snapshot(volume, `${pool} target of ${volume.id}`);
+      for (let count = 0; count < 2; count += 1)
+        await refused(running.client.delta(bases[at] as string, target), 'NOT_FOUND', /changed by/);
+      await remove([volume], [target]);
+    }
   });
 }
 

@@ -100,7 +100,7 @@ export class OpenPool {
       poolName: pool.pool,
       bookmarks: this.bookmarks,
     });
-    this.rules = new ListRules(this.lists, pool.pool);
+    this.rules = new ListRules(this.lists, pool.pool, onEvent);
     const { rules, bookmarks, lists } = this;
     const poolName = pool.pool;
     this.snapshots = new ThinSnapshots({ ...parts, copies, poolName, rules });

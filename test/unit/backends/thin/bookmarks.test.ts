@@ -1,6 +1,6 @@
 /** What a thin pool keeps of deleted snapshots, and each reason to lose it: a real ledger, simulated metadata. */
 import assert from 'node:assert/strict';
-import { existsSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { SystemError } from '../../../../src/base/errors.js';
@@ -37,9 +37,14 @@ beforeEach(async () => {
   await ledger.makePool(65536n);
   const native: NativeRunner = {
     run: async (method, request) => {
-      assert.equal(method, 'createThinBookmark');
-      writeFileSync((request as { path: string }).path, 'kept');
-      return { ok: true, fileBytes: 4n, creationTime: 5, mappedBlocks: 1n } as never;
+      const { path } = request as { path: string };
+      // A file has the time when its snapshot was created.
+      if (method === 'createThinBookmark') writeFileSync(path, '5');
+      else assert.equal(method, 'verifyThinBookmark');
+      const creationTime = Number(readFileSync(path, 'utf8'));
+      if (Number.isInteger(creationTime))
+        return { ok: true, fileBytes: 4n, creationTime, mappedBlocks: 1n } as never;
+      throw new SystemError('THIN_METADATA_INVALID', 'read', path, `${path} has a wrong checksum`);
     },
   };
   const metadata = {
@@ -140,11 +145,19 @@ test('a base that is lost is NOT_FOUND for a scan, with the reason', async () =>
   await bases.create('snap-1');
   seen = { ...seen, devices: await details([5, 6]) };
   await scan();
-  rmSync(at('bases', 'snap-1'));
-  await rejectsWith(scan(), 'NOT_FOUND', /the file of its bookmark is gone; make a full backup/);
-  assert.match(await invalidReason(), /is gone/);
-  await bases.drop('snap-1');
-  await bases.create('snap-1');
+  const file = at('bases', 'snap-1');
+  for (const [spoil, reason] of [
+    [() => rmSync(file), /the file of its bookmark is gone/],
+    [() => writeFileSync(file, '4'), /bases.snap-1 is the bookmark of another snapshot/],
+    [() => writeFileSync(file, 'x'), /its bookmark is damaged: .*wrong checksum/],
+  ] as const) {
+    spoil();
+    for (let count = 0; count < 2; count += 1)
+      await rejectsWith(scan(), 'NOT_FOUND', new RegExp(`${reason.source}; make a full backup`));
+    assert.match(await invalidReason(), reason);
+    await bases.drop('snap-1');
+    await bases.create('snap-1');
+  }
   await ledger.invalidateBookmark('snap-1', 'of a test');
   await rejectsWith(scan(), 'NOT_FOUND', /retained base because of a test; make a full backup/);
 });

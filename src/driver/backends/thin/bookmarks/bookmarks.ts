@@ -7,7 +7,7 @@
  */
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CsiError, messageOf } from '../../../../base/errors.js';
+import { CsiError, errorCode, messageOf } from '../../../../base/errors.js';
 import type { ThinPoolStatus } from '../../../native/dm-addon.js';
 import type { NativeRunner } from '../../../native/pool.js';
 import type { ThinBookmark, ThinDeviceDetails } from '../../../native/thin-addon.js';
@@ -152,6 +152,24 @@ export class Bookmarks {
     return { path: this.#path(snapshotId) };
   }
 
+  /** Why its file cannot be used, as a clause that follows "because"; null: it can. */
+  async spoiled({ snapshotId, creationTime }: BookmarkRecord): Promise<string | null> {
+    const path = this.#path(snapshotId);
+    await assertRetainedDirectories(this.deps.poolName, this.deps.directory);
+    try {
+      const found = await this.deps.native.run('verifyThinBookmark', { path });
+      // No other snapshot of the pool was created at that time.
+      return found.creationTime === creationTime
+        ? null
+        : `${path} is the bookmark of another snapshot`;
+    } catch (thrown) {
+      const code = errorCode(thrown);
+      if (code === 'ENOENT') return FILE_IS_GONE;
+      if (code === 'THIN_METADATA_INVALID') return `its bookmark is damaged: ${messageOf(thrown)}`;
+      throw thrown;
+    }
+  }
+
   /** Removes files without a row, such as a kill leaves, and returns their names. */
   async sweep(): Promise<string[]> {
     const known = new Set((await this.deps.ledger.bookmarks()).map((base) => base.snapshotId));
@@ -163,10 +181,12 @@ export class Bookmarks {
   /** Invalidates a bookmark that has become unsound, and returns the reason; null: it is sound. */
   async #invalidateIfUnsound(base: BookmarkRecord): Promise<string | null> {
     const reason = await this.#checkMetadata(base);
-    if (reason !== null || (await this.#files()).includes(base.snapshotId)) return reason;
-    await this.deps.ledger.invalidateBookmark(base.snapshotId, FILE_IS_GONE);
-    this.deps.onInvalid(base.snapshotId, FILE_IS_GONE);
-    return FILE_IS_GONE;
+    if (reason !== null) return reason;
+    const spoiled = await this.spoiled(base);
+    if (spoiled === null) return null;
+    await this.deps.ledger.invalidateBookmark(base.snapshotId, spoiled);
+    this.deps.onInvalid(base.snapshotId, spoiled);
+    return spoiled;
   }
 
   /** Why the bookmark is unsound by the superblock, which then invalidates all bookmarks of the pool. */

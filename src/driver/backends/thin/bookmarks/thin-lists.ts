@@ -115,6 +115,16 @@ export class ThinLists implements ListStore {
     return heldBy(bookmark);
   }
 
+  async spoiled(snapshotId: string): Promise<string | null> {
+    const { ledger, bookmarks } = this.deps;
+    const bookmark = await ledger.bookmark(snapshotId);
+    return bookmark === null ? null : (bookmark.invalidReason ?? bookmarks.spoiled(bookmark));
+  }
+
+  async loseHeld(snapshotId: string, loss: string): Promise<void> {
+    await this.deps.ledger.invalidateBookmark(snapshotId, loss);
+  }
+
   async forget(snapshotId: string): Promise<void> {
     await this.deps.bookmarks.drop(snapshotId);
   }
