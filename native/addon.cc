@@ -58,6 +58,7 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<ThinDevicesBinding>(exports, "thinDevices");
   Export<ThinDeltaBinding>(exports, "thinDelta");
   Export<CreateThinBookmarkBinding>(exports, "createThinBookmark");
+  Export<VerifyThinBookmarkBinding>(exports, "verifyThinBookmark");
   Export<DmVersionBinding>(exports, "dmVersion");
   Export<DmHasTargetBinding>(exports, "dmHasTarget");
   Export<DmFindBinding>(exports, "dmFind");

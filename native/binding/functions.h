@@ -65,6 +65,7 @@ Napi::Value ThinSuperblockBinding(const Napi::CallbackInfo& info);
 Napi::Value ThinDevicesBinding(const Napi::CallbackInfo& info);
 Napi::Value ThinDeltaBinding(const Napi::CallbackInfo& info);
 Napi::Value CreateThinBookmarkBinding(const Napi::CallbackInfo& info);
+Napi::Value VerifyThinBookmarkBinding(const Napi::CallbackInfo& info);
 
 // dm.cc: device-mapper devices and thin pools.
 Napi::Value DmVersionBinding(const Napi::CallbackInfo& info);

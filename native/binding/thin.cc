@@ -79,6 +79,15 @@ Napi::BigUint64Array ToWords(Napi::Env env, const DeltaRuns& runs) {
   return words;
 }
 
+Napi::Value ToObject(Napi::Env env, Result<WrittenBookmark> bookmark) {
+  if (!bookmark.ok()) return Failed(env, bookmark.status());
+  Napi::Object answer = Success(env);
+  SetBigInt(&answer, "fileBytes", bookmark->file_bytes);
+  SetNumber(&answer, "creationTime", bookmark->info.creation_time);
+  SetBigInt(&answer, "mappedBlocks", bookmark->info.mapped_blocks);
+  return answer;
+}
+
 }  // namespace
 
 ThinDeviceRef ReadThinDevice(const char* name, Fields* fields) {
@@ -173,13 +182,14 @@ Napi::Value CreateThinBookmarkBinding(const Napi::CallbackInfo& info) {
   request.temporary_path = fields.Path("temporaryPath");
   request.path = fields.Path("path");
   if (!fields.ok()) return Failed(info.Env(), fields.TakeStatus());
-  Result<WrittenBookmark> bookmark = CreateBookmark(request);
-  if (!bookmark.ok()) return Failed(info.Env(), bookmark.status());
-  Napi::Object answer = Success(info.Env());
-  SetBigInt(&answer, "fileBytes", bookmark->file_bytes);
-  SetNumber(&answer, "creationTime", bookmark->info.creation_time);
-  SetBigInt(&answer, "mappedBlocks", bookmark->info.mapped_blocks);
-  return answer;
+  return ToObject(info.Env(), CreateBookmark(request));
+}
+
+Napi::Value VerifyThinBookmarkBinding(const Napi::CallbackInfo& info) {
+  Fields fields(info[0], "verifyThinBookmark");
+  const std::string path = fields.Path("path");
+  if (!fields.ok()) return Failed(info.Env(), fields.TakeStatus());
+  return ToObject(info.Env(), VerifyBookmark(path));
 }
 
 }  // namespace blockdelta

@@ -60,13 +60,6 @@ Status Write(ThinScan* scan, const BookmarkRequest& request, const BookmarkInfo&
   return status;
 }
 
-Result<WrittenBookmark> VerifyBookmark(const std::string& path) {
-  Result<std::unique_ptr<Bookmark>> bookmark = Bookmark::Open(path);
-  RETURN_IF_ERROR(bookmark);
-  RETURN_IF_ERROR((*bookmark)->Verify());
-  return WrittenBookmark{(*bookmark)->file_bytes(), (*bookmark)->info()};
-}
-
 Status Publish(const BookmarkRequest& request) {
   if (renameat2(AT_FDCWD, request.temporary_path.c_str(), AT_FDCWD, request.path.c_str(),
                 RENAME_NOREPLACE) == -1) {
@@ -96,6 +89,13 @@ Result<BookmarkInfo> WriteTemporary(const BookmarkRequest& request) {
 }
 
 }  // namespace
+
+Result<WrittenBookmark> VerifyBookmark(const std::string& path) {
+  Result<std::unique_ptr<Bookmark>> bookmark = Bookmark::Open(path);
+  RETURN_IF_ERROR(bookmark);
+  RETURN_IF_ERROR((*bookmark)->Verify());
+  return WrittenBookmark{(*bookmark)->file_bytes(), (*bookmark)->info()};
+}
 
 Result<WrittenBookmark> CreateBookmark(const BookmarkRequest& request) {
   Result<WrittenBookmark> existing = VerifyBookmark(request.path);

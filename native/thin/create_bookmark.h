@@ -31,6 +31,9 @@ struct WrittenBookmark {
 // its creation time exceeds the times of mappings; the failures of a scan.
 Result<WrittenBookmark> CreateBookmark(const BookmarkRequest& request);
 
+// Reads a bookmark in full. THIN_METADATA_INVALID if it is damaged; errnos.
+Result<WrittenBookmark> VerifyBookmark(const std::string& path);
+
 }  // namespace blockdelta
 
 #endif  // BLOCKDELTA_NATIVE_THIN_CREATE_BOOKMARK_H_

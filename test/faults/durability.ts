@@ -29,7 +29,7 @@ const OTHERS = /^<(?:work|staging)>|^\//;
 const MAY_BE_LOST = /\.sqlite(-commits|-lock)?$|\.tmp$/;
 /** What may come back: a start removes lists of what is gone, and a list that was refused is refused again. */
 const MAY_COME_BACK = /\/(lists|bases)\/[^/]+$/;
-const MAY_BE_UNMARKED = /\/bases\/[^/]+\.(dropped|lost)$/;
+const MAY_BE_UNMARKED = /\/bases\/[^/]+\.(dropped|lost|changed)$/;
 
 /** What a power cut after the last of these steps may undo or mix up; each in words. */
 export function undurable(steps: readonly string[]): string[] {

@@ -269,6 +269,33 @@ test('a base whose file is missing is invalidated, and files without a base are 
   assert.deepEqual(await pool.backend.sweep(), ['left']);
 });
 
+test('a bookmark that was damaged, or exchanged with another one, is invalidated', async (pool) => {
+  const [damaged, first, second] = [
+    await retainedBase(pool),
+    await retainedBase(pool),
+    await retainedBase(pool),
+  ];
+  const fileOf = ({ base }: { base: ThinSnapshot }): string =>
+    join(pool.directory, 'bases', base.id);
+  const bytes = readFileSync(fileOf(damaged));
+  bytes[5000] = (bytes[5000] ?? 0) ^ 1;
+  writeFileSync(fileOf(damaged), bytes);
+  const saved = readFileSync(fileOf(first));
+  copyFileSync(fileOf(second), fileOf(first));
+  writeFileSync(fileOf(second), saved);
+  for (const [of, reason] of [
+    [damaged, /its bookmark is damaged: /],
+    [first, /is the bookmark of another snapshot/],
+    [second, /is the bookmark of another snapshot/],
+  ] as const) {
+    of.volume.write(2 * PAGES_A_BLOCK, 1);
+    const target = await pool.cutOne(of.volume);
+    for (let count = 0; count < 2; count += 1)
+      await rejectsWith(pool.backend.changes.scan(target.id, of.base.id), 'NOT_FOUND', reason);
+    assert.match(await pool.lossOf(of.base), reason);
+  }
+});
+
 /** The last close writes the page cache of a device out and drops it. */
 function copyDevice(from: string, to: string): void {
   writeFileSync(to, readFileSync(from), { flush: true });

@@ -7,10 +7,12 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import {
   closeSync,
+  existsSync,
   mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmdirSync,
   rmSync,
   truncateSync,
@@ -18,6 +20,7 @@ import {
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
+import type { ServiceError } from '@grpc/grpc-js';
 import { OpenDirectories } from '../../src/driver/backends/reflink/open-directories.js';
 import { PoolLayout } from '../../src/driver/backends/reflink/pool-layout.js';
 import { NativePool } from '../../src/driver/native/pool.js';
@@ -25,6 +28,7 @@ import type { Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { setImmutable } from '../support/ioctls.js';
 import { type HeldVolume, MIB } from '../support/orchestrator.js';
+import { logLines } from '../support/plugin-log.js';
 import { refused } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 
@@ -243,6 +247,100 @@ for (const pool of KINDS) {
     for (const path of stuck) rmdirSync(path);
     await remove([volume, other], [id, later]);
     assert.deepEqual(await orchestrator.snapshotIds(), []);
+  });
+}
+
+for (const pool of KINDS) {
+  test(`H33: a file in the place of lists or bases is named, and no snapshot is half deleted, on ${pool}`, async () => {
+    const { client, orchestrator } = running;
+    const { volume, ids } = await reached(pool);
+    const [first, second] = ids;
+    // Its file stays, and a mark for it.
+    await orchestrator.deleteSnapshot(await snapshot(volume, `${pool} hidden`));
+    for (const [name, id] of [
+      ['lists', first],
+      ['bases', second],
+    ] as const) {
+      const place = running.poolPath(pool, name);
+      const saved = `${place}.saved`;
+      await eventually(`${name} is there`, () => existsSync(place));
+      renameSync(place, saved);
+      writeFileSync(place, '');
+      const deletion = client.controller.DeleteSnapshot({ snapshot_id: id });
+      const said = new RegExp(`^${place} of pool .* is a regular file: .*put the directory back`);
+      await refused(deletion, 'FAILED_PRECONDITION', said);
+      const { entries } = await client.controller.ListSnapshots({ snapshot_id: id });
+      assert.deepEqual(
+        entries.map((entry: Message) => entry['snapshot'].ready_to_use),
+        [true],
+      );
+      await client.delta(first, second).catch(({ details }: ServiceError) => {
+        assert.match(details, said);
+      });
+      rmSync(place);
+      renameSync(saved, place);
+      await client.delta(first, second);
+    }
+    const last = await snapshot(volume, `${pool} last`);
+    for (const id of ids) await orchestrator.deleteSnapshot(id);
+    for (const id of ids) await client.delta(id, last);
+    await remove([volume], [last]);
+  });
+}
+
+/** What somebody may do to the file of a deleted snapshot, and what is said of it. */
+const CHANGES: readonly (readonly [change: (path: string) => void, said: RegExp])[] = [
+  [(path) => tamper(path, () => writeFileSync(path, 'x', { flag: 'r+' })), /written to after it/],
+  [(path) => tamper(path, () => truncateSync(path, 4 * MIB)), /written to after it/],
+  [(path) => setImmutable(path, false), /no longer immutable/],
+  [(path) => tamper(path, () => undefined), /was changed by another program/],
+  [(path) => [setImmutable(path, false), rmSync(path)], /is gone/],
+];
+
+for (const pool of KINDS) {
+  test(`H34: a deleted base whose file was changed is NOT_FOUND, and the log says why, on ${pool}`, async () => {
+    const volume = await create(pool, 'changed base');
+    for (const [at, [change, said]] of CHANGES.entries()) {
+      const base = await snapshot(volume, `${pool} base ${at}`);
+      await running.orchestrator.deleteSnapshot(base);
+      change(snapshotFile(pool, base));
+      const target = await snapshot(volume, `${pool} target ${at}`);
+      for (let count = 0; count < 2; count += 1)
+        await refused(running.client.delta(base, target), 'NOT_FOUND', said);
+      const lines = logLines(running.plugin.log).filter(({ msg }) =>
+        String(msg).includes(`base ${base} is invalid`),
+      );
+      assert.deepEqual(
+        lines.map(({ level }) => level),
+        ['warn'],
+      );
+      assert.match(String(lines[0]?.['msg']), said);
+      await remove([], [target]);
+    }
+    await remove([volume]);
+  });
+
+  test(`H34: the files of two deleted bases that changed places are NOT_FOUND, on ${pool}`, async () => {
+    const volumes = [await create(pool, 'one'), await create(pool, 'another')];
+    const bases: string[] = [];
+    for (const volume of volumes) {
+      const base = await snapshot(volume, `${pool} base of ${volume.id}`);
+      await running.orchestrator.deleteSnapshot(base);
+      bases.push(base);
+    }
+    const files = bases.map((base) => snapshotFile(pool, base)) as [string, string];
+    for (const path of files) setImmutable(path, false);
+    const [one, another] = files;
+    renameSync(one, `${one}-saved`);
+    renameSync(another, one);
+    renameSync(`${one}-saved`, another);
+    for (const path of files) setImmutable(path, true);
+    for (const [at, volume] of volumes.entries()) {
+      const target = await snapshot(volume, `${pool} target of ${volume.id}`);
+      for (let count = 0; count < 2; count += 1)
+        await refused(running.client.delta(bases[at] as string, target), 'NOT_FOUND', /changed by/);
+      await remove([volume], [target]);
+    }
   });
 }
 

@@ -5,7 +5,7 @@
  * wrong. A question to a dead pool ends after the time its backend allows for it.
  */
 
-import { CsiError } from '../../base/errors.js';
+import { CsiError, messageOf } from '../../base/errors.js';
 import { SingleFlight } from '../../base/single-flight.js';
 import { withTimeout } from '../../base/timeout.js';
 import type { Backend, PoolCapacity } from '../backends/backend.js';
@@ -108,5 +108,5 @@ export class PoolProbe {
 }
 
 function unreachable(thrown: unknown): PoolObservations {
-  return { failure: CsiError.from(thrown).message, capacity: null };
+  return { failure: messageOf(thrown), capacity: null };
 }

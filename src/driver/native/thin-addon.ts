@@ -132,5 +132,14 @@ export interface ThinAddon {
       temporaryPath: string;
       path: string;
     },
-  ): NativeResult<{ fileBytes: bigint; creationTime: number; mappedBlocks: bigint }>;
+  ): NativeResult<WrittenBookmark>;
+  /** Reads a bookmark in full. THIN_METADATA_INVALID if it is damaged; ENOENT. */
+  verifyThinBookmark(request: { path: string }): NativeResult<WrittenBookmark>;
+}
+
+interface WrittenBookmark {
+  fileBytes: bigint;
+  /** The pool's time when the snapshot was created: another one for each snapshot of a pool. */
+  creationTime: number;
+  mappedBlocks: bigint;
 }

@@ -1,6 +1,6 @@
 /** What the start line of the log says about the node and its pools. */
 import { release } from 'node:os';
-import { CsiError } from '../../base/errors.js';
+import { messageOf } from '../../base/errors.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import { type Capability, heldCapabilities } from '../host/process-capabilities.js';
 import type { LastStop } from './run-marker.js';
@@ -33,7 +33,7 @@ export async function startFacts(
         const { totalBytes, freeBytes } = await backend.capacity();
         return { pool, kind, totalBytes, freeBytes };
       } catch (thrown) {
-        return { pool, kind, problem: CsiError.from(thrown).message };
+        return { pool, kind, problem: messageOf(thrown) };
       }
     }),
   );

@@ -8,7 +8,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { bestEffort } from '../../base/best-effort.js';
-import { CsiError, type SystemError } from '../../base/errors.js';
+import type { SystemError } from '../../base/errors.js';
 import type { Logger } from '../../base/logger.js';
 import type { UnfinishedList } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
@@ -93,8 +93,10 @@ export class ChangeListMaker {
         await this.#make(wanted);
       } catch (thrown) {
         this.deps.observe?.(wanted.kind, 'not made');
-        const err = CsiError.from(thrown);
-        this.deps.logger.debug({ ...wanted, err }, 'could not make the change list of a snapshot');
+        this.deps.logger.debug(
+          { ...wanted, err: thrown },
+          'could not make the change list of a snapshot',
+        );
       }
     }
   }

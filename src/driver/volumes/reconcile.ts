@@ -8,7 +8,7 @@
  * for the operator.
  */
 
-import { CsiError } from '../../base/errors.js';
+import { CsiError, messageOf } from '../../base/errors.js';
 import type { Backend, PoolContents, PoolObject } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
@@ -149,7 +149,7 @@ async function attempt(
   try {
     await work();
   } catch (thrown) {
-    report.differences.push(`${label} is unfinished: ${CsiError.from(thrown).message}`);
+    report.differences.push(`${label} is unfinished: ${messageOf(thrown)}`);
   }
 }
 

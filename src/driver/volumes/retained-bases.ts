@@ -8,7 +8,7 @@
  */
 
 import { bestEffort } from '../../base/best-effort.js';
-import { CsiError } from '../../base/errors.js';
+import { messageOf } from '../../base/errors.js';
 import type { Logger } from '../../base/logger.js';
 import type { Backend } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
@@ -178,9 +178,9 @@ export class RetainedBases {
       const { storedBytes } = retained;
       return { snapshotId, deletedNs: now(), storedBytes, invalidReason: null };
     } catch (thrown) {
-      const failure = CsiError.from(thrown);
-      this.#logInvalidated(snapshot, failure);
-      return unretained(snapshotId, failure.message);
+      const reason = messageOf(thrown);
+      this.#logInvalidated(snapshot, { reason, err: thrown });
+      return unretained(snapshotId, reason);
     }
   }
 
@@ -199,9 +199,8 @@ export class RetainedBases {
       }
     } catch (thrown) {
       const { volumeId } = snapshot;
-      const err = CsiError.from(thrown);
       this.deps.logger.warn(
-        { pool: backend.pool, volumeId, err },
+        { pool: backend.pool, volumeId, err: thrown },
         'could not store the change list of a retained base; it holds its blocks until the next deletion or start',
       );
     }
@@ -255,7 +254,7 @@ export class RetainedBases {
         await catalogue.invalidateRetainedBase(snapshotId, reason, now());
         await backend.bases.drop(snapshotId);
         if (expected) this.#logExpired(record, reason);
-        else this.#logInvalidated(record, CsiError.failedPrecondition(reason));
+        else this.#logInvalidated(record, { reason });
       }
     });
   }
@@ -283,10 +282,10 @@ export class RetainedBases {
 
   #logInvalidated(
     { snapshotId, volumeId, pool }: Pick<SnapshotRecord, 'snapshotId' | 'volumeId' | 'pool'>,
-    { message: reason, cause }: CsiError,
+    why: { reason: string; err?: unknown },
   ): void {
     this.deps.logger.warn(
-      { snapshotId, volumeId, pool, reason, ...(cause === undefined ? {} : { err: cause }) },
+      { snapshotId, volumeId, pool, ...why },
       'a retained base is invalid: the next backup based on it has to be a full one',
     );
   }

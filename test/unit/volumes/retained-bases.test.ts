@@ -1,6 +1,7 @@
 /** Deleting snapshots with and without retaining a base, on an in-memory pool that retains bases. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { SystemError } from '../../../src/base/errors.js';
 import { reconcile } from '../../../src/driver/volumes/reconcile.js';
 import { SnapshotManager } from '../../../src/driver/volumes/snapshot-manager.js';
 import { rejectsWith } from '../../support/expect-status.js';
@@ -80,6 +81,23 @@ test('a snapshot that cannot be retained is deleted all the same, and the reason
   );
 });
 
+test('the reason why nothing was retained names what failed, also where no code stands for it', async () => {
+  const volume = await its.volume();
+  const path = '/pool/lists/snap-1.to.snap-2';
+  const said = `fsync ${path}: Input/output error`;
+  for (const thrown of [new SystemError('EIO', 'fsync', path, said), new Error(said)]) {
+    const { snapshotId } = await its.snapshot(volume);
+    its.backend.bases.retain = () => Promise.reject(thrown);
+    await its.snapshots.delete(snapshotId);
+    const found = await its.catalogue.retainedBaseById(snapshotId);
+    assert.equal(
+      found?.invalidated?.reason,
+      `it could not be retained when it was deleted: ${said}`,
+    );
+    assert.equal(its.log.at(-1)?.['reason'], said);
+  }
+});
+
 test('with a count of 0 nothing is retained, and existing bases are removed', async () => {
   const { catalogue, backend, snapshots, deps } = its;
   const volume = await its.volume();
@@ -147,7 +165,10 @@ test('a pool that cannot list its bases fails no deletion, and the failure is lo
   await its.snapshots.delete(snapshotId);
   assert.equal(its.log[0]?.['level'], 'warn');
   const report = await reconcile(its.deps);
-  assert.match(report.differences[0] ?? '', /retained bases of pool 'default' is unfinished/);
+  assert.match(
+    report.differences[0] ?? '',
+    /retained bases of pool 'default' is unfinished: the disk is away/,
+  );
 });
 
 test('a deletion looks at the bases of its volume alone; the pool is settled when it is due', async (t) => {

@@ -2,7 +2,8 @@
  * The directory `bases` of a reflink pool: what is known of its deleted snapshots, an empty file each.
  *
  *   <snapshot>.hidden             its file stays in the pool until a change list begins there
- *   <snapshot>.dropped, .lost     why no delta can begin there any more
+ *   <snapshot>.dropped, .lost, .changed
+ *                                 why no delta can begin there any more
  *   <any of these>.tmp            being made; removed at the next start
  *
  * Knows names. When a mark is made is not decided here.
@@ -12,14 +13,15 @@ import { join } from 'node:path';
 import { errorCode } from '../../../base/errors.js';
 import type { NativeRunner } from '../../native/pool.js';
 import { makeDirectory } from '../durable-directory.js';
+import { basesIn } from '../retained/retained-directories.js';
 import type { OpenDirectories } from './open-directories.js';
 import { isObjectName, temporary } from './pool-layout.js';
 
-/** Of a deleted snapshot: its file stays for now, was removed for want of space, or its list is damaged. */
-export type Mark = 'hidden' | 'dropped' | 'lost';
-const MARKS: readonly Mark[] = ['hidden', 'dropped', 'lost'];
+/** Of a deleted snapshot: its file stays for now, was removed for want of space, its list is damaged, its file was changed. */
+export type Mark = 'hidden' | 'dropped' | 'lost' | 'changed';
+const MARKS: readonly Mark[] = ['hidden', 'dropped', 'lost', 'changed'];
 
-const directoryOf = ({ layout: { root } }: OpenDirectories): string => join(root, 'bases');
+const directoryOf = ({ layout: { root } }: OpenDirectories): string => basesIn(root);
 
 export const markPath = (opened: OpenDirectories, snapshotId: string, mark: Mark): string =>
   join(directoryOf(opened), `${snapshotId}.${mark}`);

@@ -23,6 +23,7 @@ import {
 } from '../retained/list-directory.js';
 import type { HeldSnapshot, StoredList } from '../retained/list-graph.js';
 import type { ListStore, StoredHistory } from '../retained/list-store.js';
+import { listsIn } from '../retained/retained-directories.js';
 import {
   changeMark,
   makeMarks,
@@ -43,9 +44,12 @@ export const STEP_EXTENTS = 32768;
 /** Lists are made only while more than this share of the pool is free. */
 const FREE_PERCENT = 5n;
 
-const FREED = 'its blocks were freed when the pool was running out of space';
-
-export const listsIn = (root: string): string => join(root, 'lists');
+/** Why no delta can begin at a deleted snapshot, as a clause that follows "because". */
+const LOSSES = {
+  dropped: 'its blocks were freed when the pool was running out of space',
+  lost: DAMAGED,
+  changed: 'its file was changed by another program',
+};
 
 export class ListFiles implements ListStore {
   readonly lists: ListDirectory;
@@ -68,7 +72,7 @@ export class ListFiles implements ListStore {
       const held = new Map<string, HeldSnapshot>();
       const losses = new Map<string, string>();
       for (const [id, mark] of await marksIn(opened)) {
-        if (mark !== 'hidden') losses.set(id, mark === 'dropped' ? FREED : DAMAGED);
+        if (mark !== 'hidden') losses.set(id, LOSSES[mark]);
         else if (snapshots.delete(id)) held.set(id, await this.#heldFile(opened, id));
       }
       return { lists: await this.lists.all(), snapshots, held, losses };
@@ -132,17 +136,27 @@ export class ListFiles implements ListStore {
       const { totalBytes, freeBytes } = await this.directory.space(opened);
       if (freeBytes < lowWater(totalBytes))
         return { unretained: 'its pool had too little free space' };
+      await this.snapshots.check(snapshotId);
       await setMark(this.native, opened, snapshotId, 'hidden');
       return this.#heldFile(opened, snapshotId);
     });
   }
 
-  giveUp(snapshotId: string): Promise<string> {
-    return this.directory.use(async (opened) => {
-      await changeMark(opened, snapshotId, 'hidden', 'dropped');
-      await this.removeSnapshot(opened, snapshotId);
-      return FREED;
-    });
+  async giveUp(snapshotId: string): Promise<string> {
+    await this.#free(snapshotId, 'dropped');
+    return LOSSES.dropped;
+  }
+
+  /** Immutable files that were touched, or have changed places, have another change time. */
+  async spoiled(snapshotId: string, { takenAt }: HeldSnapshot): Promise<string | null> {
+    const change = await this.snapshots.change(snapshotId);
+    const held = await this.directory.use((opened) => this.#heldFile(opened, snapshotId));
+    if (change === null && held.takenAt === takenAt) return null;
+    return `its file ${this.snapshots.path(snapshotId)} ${change ?? 'was changed by another program'}`;
+  }
+
+  loseHeld(snapshotId: string): Promise<void> {
+    return this.#free(snapshotId, 'changed');
   }
 
   forget(snapshotId: string): Promise<void> {
@@ -153,11 +167,12 @@ export class ListFiles implements ListStore {
     });
   }
 
-  /** Removes the snapshot's file, and what is stored of it alone. */
+  /** Removes what is stored of the snapshot alone, and its file. */
   async removeSnapshot({ layout }: OpenDirectories, snapshotId: string): Promise<void> {
-    await this.snapshots.delete(snapshotId);
     for (const kind of ['allocated', 'map'])
       await rm(join(listsIn(layout.root), `${snapshotId}.${kind}`), { force: true });
+    await this.lists.giveUp();
+    await this.snapshots.delete(snapshotId);
   }
 
   /** Removes what is unfinished, and what is stored of snapshots alone that do not exist. */
@@ -194,6 +209,13 @@ export class ListFiles implements ListStore {
       if (thrown instanceof SystemError) return null;
       throw thrown;
     }
+  }
+
+  #free(snapshotId: string, mark: keyof typeof LOSSES): Promise<void> {
+    return this.directory.use(async (opened) => {
+      await changeMark(opened, snapshotId, 'hidden', mark);
+      await this.removeSnapshot(opened, snapshotId);
+    });
   }
 
   /** Of the snapshot's file; null: there is none. */

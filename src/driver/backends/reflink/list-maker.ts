@@ -13,7 +13,8 @@ import type { UnfinishedList } from '../backend.js';
 import { makeDirectory } from '../durable-directory.js';
 import { listName, namesOf } from '../retained/list-directory.js';
 import type { StoredList } from '../retained/list-graph.js';
-import { type ListFiles, listsIn, STEP_EXTENTS } from './list-files.js';
+import { listsIn } from '../retained/retained-directories.js';
+import { type ListFiles, STEP_EXTENTS } from './list-files.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 
@@ -61,19 +62,20 @@ class Unfinished implements UnfinishedList {
     this.#storesMap = base !== null && maker.hasMaps;
   }
 
-  step(): Promise<boolean> {
-    return this.maker.deps.directory.use(async (opened) => {
-      try {
-        return await this.#step(opened);
-      } catch (thrown) {
-        await this.#clear(opened);
-        throw thrown;
-      }
-    });
+  async step(): Promise<boolean> {
+    try {
+      return await this.maker.deps.directory.use((opened) => this.#step(opened));
+    } catch (thrown) {
+      await this.abandon();
+      throw thrown;
+    }
   }
 
-  async abandon(): Promise<void> {
-    await this.maker.deps.directory.use((opened) => this.#clear(opened));
+  abandon(): Promise<void> {
+    const made = [this.#name, `${this.target.id}.map`].map((name) =>
+      namesOf('', name, this.#random),
+    );
+    return this.maker.deps.files.lists.giveUp(...made);
   }
 
   async #step(opened: OpenDirectories): Promise<boolean> {
@@ -94,14 +96,14 @@ class Unfinished implements UnfinishedList {
       });
       this.#progress = progress;
       if (!done || base === null || baseMap === null) return done;
-      // The next list begins with the map of this one.
-      await rm(baseMap.finalPath, { force: true });
       const ends = { baseId: base.id, targetId: target.id };
       onMade(await files.lists.stored(listsIn(opened.layout.root), ends));
+      // The next list begins with the map of this one.
+      await rm(baseMap.finalPath, { force: true });
       return true;
     } catch (thrown) {
       if (this.#progress !== null || !this.#usesLess(errorCode(thrown))) throw thrown;
-      await this.#clear(opened);
+      await this.abandon();
       return this.#step(opened);
     }
   }
@@ -118,11 +120,6 @@ class Unfinished implements UnfinishedList {
     if (code !== 'LIST_INVALID' || this.#readsMap !== true) return false;
     this.#readsMap = false;
     return true;
-  }
-
-  async #clear(opened: OpenDirectories): Promise<void> {
-    for (const { temporaryPath } of [this.#names(opened), this.#map(opened, this.target.id)])
-      await rm(temporaryPath, { force: true });
   }
 
   #names(opened: OpenDirectories): ChangeListNames {

@@ -19,6 +19,7 @@ import { withTimeout } from '../../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { PoolSpace } from '../pool-account.js';
 import { claimDirectory, type PoolClaim, readOrNull } from '../pool-claim.js';
+import { assertRetainedDirectories } from '../retained/retained-directories.js';
 import { EmbeddedPool, type EmbeddedPoolOptions } from './embedded-pool.js';
 import { type DirectoryIdentity, OpenDirectories } from './open-directories.js';
 import { PoolLayout, temporary } from './pool-layout.js';
@@ -28,6 +29,9 @@ export interface ReflinkPoolOptions extends PoolClaim, EmbeddedPoolOptions {}
 
 /** A directory on a dead disk never answers. */
 const OPEN_TIMEOUT_MS = 5000;
+
+/** Where a directory is used, or made, and something else is there. */
+const NO_DIRECTORY: ReadonlySet<string | undefined> = new Set(['ENOTDIR', 'EEXIST']);
 
 interface Opening {
   /** How many operations use the directories, or wait for them; the last one closes them. */
@@ -126,7 +130,8 @@ export class PoolDirectory {
           `pool '${this.#options.pool}' in ${this.#layout.root} does not answer; check its disk and the kernel log`,
         );
       });
-      return await work(opened).catch((thrown: unknown) => {
+      return await work(opened).catch(async (thrown: unknown) => {
+        if (NO_DIRECTORY.has(errorCode(thrown))) await this.assertRetained(opened);
         throw opened.withRealPaths(thrown);
       });
     } finally {
@@ -161,6 +166,11 @@ export class PoolDirectory {
     const position = [root, ...directories].indexOf(dirname(path));
     if (device === this.#identities[position]?.device) return;
     throw this.#unreachable(`something is mounted over ${path}; unmount it`);
+  }
+
+  /** FAILED_PRECONDITION if something else is in the place of a directory of what is retained. */
+  assertRetained({ layout: { root } }: OpenDirectories): Promise<void> {
+    return assertRetainedDirectories(this.#options.pool, root, this.#layout.root);
   }
 
   /** The pool's size, and the free space that the storage below can really provide. */

@@ -64,7 +64,7 @@ export class ReflinkBackend implements Backend {
     const volumes = new VolumeFiles(native, pool, directory);
     const snapshots = new SnapshotFiles(native, pool, directory, volumes);
     const lists = new ListFiles(native, directory, snapshots);
-    const rules = new ListRules(lists, pool);
+    const rules = new ListRules(lists, pool, options.onEvent);
     const onMade: ListRules['made'] = (list) => rules.made(list);
     const maker = new ListMaker({ native, directory, files: lists, onMade });
     const committed = new CommittedSpace(native);
@@ -140,7 +140,7 @@ export class ReflinkBackend implements Backend {
 
   /** Loop devices are a requirement of the plugin as a whole. */
   check(): Promise<void> {
-    return this.#directory.check();
+    return this.#directory.use((opened) => this.#directory.assertRetained(opened));
   }
 
   capacity(age: 'now' | 'recent' = 'now'): Promise<PoolCapacity> {

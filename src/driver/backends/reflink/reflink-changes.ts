@@ -4,6 +4,7 @@
  */
 import { CsiError } from '../../../base/errors.js';
 import type { SnapshotChanges, UnfinishedList } from '../backend.js';
+import { invalidatedBase } from '../lost-objects.js';
 import type { ListRules } from '../retained/list-rules.js';
 import { directScan, listScan, type SnapshotScan } from '../snapshot-scan.js';
 import type { ListFiles } from './list-files.js';
@@ -24,9 +25,12 @@ export class ReflinkChanges implements SnapshotChanges {
 
   async scan(targetId: string, baseId: string | null): Promise<SnapshotScan> {
     const { snapshots, rules, storesLists } = this.parts;
+    if (baseId !== null) await rules.examineFor(targetId, baseId);
     const isGone = baseId !== null && rules.isGone(baseId);
     const files = await snapshots.files(targetId, isGone ? null : baseId);
     if (isGone && !storesLists) {
+      const [lost] = rules.all([baseId]).invalidated;
+      if (lost !== undefined) throw invalidatedBase(baseId, lost.reason);
       throw CsiError.failedPrecondition(
         `no delta from snapshot ${baseId} to ${targetId}: ${LISTS_ARE_OFF}; make a full backup`,
       );
@@ -53,6 +57,8 @@ export class ReflinkChanges implements SnapshotChanges {
   async begin(targetId: string, baseId: string | null): Promise<UnfinishedList | null> {
     const { snapshots, files, rules, maker, storesLists } = this.parts;
     if (!storesLists) return null;
+    if (baseId !== null) await rules.examine(baseId);
+    if (baseId !== null && rules.isGone(baseId)) return null;
     const isStored =
       baseId === null
         ? (await files.head(files.allocatedPath(targetId))) !== null

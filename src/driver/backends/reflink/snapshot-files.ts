@@ -72,17 +72,24 @@ export class SnapshotFiles {
     }));
   }
 
-  async check(snapshotId: string, sizeBytes: bigint): Promise<void> {
+  /** @param sizeBytes when it was taken, if it is known */
+  async check(snapshotId: string, sizeBytes?: bigint): Promise<void> {
     const state = await this.directory.use((opened) => this.#state(opened, snapshotId));
-    if (!state.regular) throw this.#changed(snapshotId, 'is not a regular file', undefined);
-    if (state.sizeBytes !== sizeBytes) {
-      const found = `has ${state.sizeBytes} bytes where ${sizeBytes} were taken`;
-      throw this.#changed(snapshotId, found, undefined);
-    }
-    if (!state.matchesSeal) {
-      throw this.#changed(snapshotId, 'was written to after it was taken', undefined);
-    }
-    if (!state.immutable) throw this.#changed(snapshotId, 'is no longer immutable', undefined);
+    const isResized = state.regular && state.sizeBytes !== (sizeBytes ?? state.sizeBytes);
+    const change = isResized
+      ? `has ${state.sizeBytes} bytes where ${sizeBytes} were taken`
+      : changeOf(state);
+    if (change !== null) throw this.#changed(snapshotId, change, undefined);
+  }
+
+  /** What became of the snapshot's file since it was taken, as what follows its name; null: it is as it was. */
+  change(snapshotId: string): Promise<string | null> {
+    return this.directory.use(async ({ layout }) => {
+      const { state } = await this.native.run('fileState', { path: layout.snapshot(snapshotId) });
+      if (state === null) return 'is gone';
+      this.directory.assertOwn(this.path(snapshotId), state);
+      return changeOf(state);
+    });
   }
 
   /** The error to throw when reading the snapshot's file has failed. */
@@ -119,4 +126,10 @@ export class SnapshotFiles {
       { cause },
     );
   }
+}
+
+function changeOf({ regular, matchesSeal, immutable }: FileState): string | null {
+  if (!regular) return 'is not a regular file';
+  if (!matchesSeal) return 'was written to after it was taken';
+  return immutable ? null : 'is no longer immutable';
 }

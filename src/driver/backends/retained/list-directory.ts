@@ -2,7 +2,7 @@
  * The directory `lists` of a pool, with the change lists of its snapshots:
  *
  *   <base>.to.<target>                 what differs between two snapshots of a volume
- *   <any file of it>.<random>.tmp      being made; removed at the next start
+ *   <any file of it>.<random>.tmp      being made
  *
  * Everybody who makes a list has a temporary file of his own, so two may make the same one at once. Native code verifies
  * every list before it uses it, so nothing here has to be believed. Knows files, not how a pool makes its lists.
@@ -10,6 +10,7 @@
 import { randomBytes } from 'node:crypto';
 import { rm, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import { bestEffort } from '../../../base/best-effort.js';
 import { errorCode, SystemError } from '../../../base/errors.js';
 import type {
   BuiltStep,
@@ -63,6 +64,9 @@ export function namesOf(
 }
 
 export class ListDirectory {
+  /** Temporary files that are given up and not removed yet. */
+  readonly #givenUp = new Set<string>();
+
   constructor(
     private readonly native: NativeRunner,
     private readonly use: Use,
@@ -84,7 +88,7 @@ export class ListDirectory {
     return this.use(async (directory) => {
       await makeDirectory(directory);
       const names = namesOf(directory, listName(ends));
-      await this.#finish(names.temporaryPath, async () => {
+      await this.#finish(names, async () => {
         let progress: BigUint64Array | null = null;
         for (let done = false; !done; ) {
           const step: BuiltStep = await pair.build(names, progress);
@@ -110,7 +114,7 @@ export class ListDirectory {
       const names = namesOf(directory, listName(ends));
       const olderPath = join(directory, listName(older));
       const newerPath = join(directory, listName(newer));
-      await this.#finish(names.temporaryPath, () =>
+      await this.#finish(names, () =>
         this.native.run('joinChangeLists', { olderPath, newerPath, names }),
       );
       return this.stored(directory, ends);
@@ -119,6 +123,25 @@ export class ListDirectory {
 
   remove(ends: ListEnds): Promise<void> {
     return this.use((directory) => rm(join(directory, listName(ends)), { force: true }));
+  }
+
+  /**
+   * Removes temporary files that are given up. What cannot be removed now, as in a pool that is away, goes with the next
+   * ones, or with a snapshot.
+   */
+  async giveUp(...unfinished: ChangeListNames[]): Promise<void> {
+    for (const { temporaryPath } of unfinished) this.#givenUp.add(basename(temporaryPath));
+    if (this.#givenUp.size === 0) return;
+    await bestEffort(() =>
+      this.use(async (directory) => {
+        for (const name of this.#givenUp) {
+          await bestEffort(async () => {
+            await rm(join(directory, name), { force: true });
+            this.#givenUp.delete(name);
+          });
+        }
+      }),
+    );
   }
 
   /** Removes what is unfinished, and other files that are of no use; returns the names. */
@@ -157,11 +180,11 @@ export class ListDirectory {
   }
 
   /** What has failed leaves no file. */
-  async #finish(temporaryPath: string, make: () => Promise<unknown>): Promise<void> {
+  async #finish(names: ChangeListNames, make: () => Promise<unknown>): Promise<void> {
     try {
       await make();
     } catch (thrown) {
-      await rm(temporaryPath, { force: true });
+      await this.giveUp(names);
       throw thrown;
     }
   }

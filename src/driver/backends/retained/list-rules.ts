@@ -14,7 +14,7 @@
 import { CsiError, errorCode } from '../../../base/errors.js';
 import { SerialQueue } from '../../../base/serial-queue.js';
 import { SingleFlight } from '../../../base/single-flight.js';
-import type { PoolBases, RetainedBase, RetainedBases, Unretained } from '../backend.js';
+import type { OnEvent, PoolBases, RetainedBase, RetainedBases, Unretained } from '../backend.js';
 import { invalidatedBase } from '../lost-objects.js';
 import { type HeldSnapshot, ListGraph, type StoredList } from './list-graph.js';
 import type { ListStore } from './list-store.js';
@@ -30,7 +30,8 @@ export class ListRules implements PoolBases {
 
   constructor(
     private readonly store: ListStore,
-    pool: string,
+    private readonly pool: string,
+    private readonly onEvent?: OnEvent,
   ) {
     this.#removals = new SerialQueue(`the retained bases of pool '${pool}'`);
   }
@@ -61,6 +62,7 @@ export class ListRules implements PoolBases {
     nextId: string | null,
   ): Promise<RetainedBase | Unretained | null> {
     const graph = this.#graph;
+    await this.examine(snapshotId);
     if (await this.store.has(snapshotId)) {
       const canList = nextId !== null && (await this.store.canEnd(nextId));
       const refused = canList ? await this.#list(snapshotId, nextId) : await this.#hold(snapshotId);
@@ -149,6 +151,37 @@ export class ListRules implements PoolBases {
     if (!graph.isDeleted(baseId) || graph.path(baseId, targetId) !== null) return null;
     const endId = graph.chain(baseId)?.endId ?? null;
     return endId === baseId ? null : endId;
+  }
+
+  /**
+   * Before a delta: what its list would be made from, if it is held, is what was held, or is given up. ABORTED if the
+   * delta needs another lock then.
+   */
+  async examineFor(targetId: string, baseId: string): Promise<void> {
+    const needed = this.neededFor(targetId, baseId);
+    await this.examine(needed ?? baseId);
+    const now = this.neededFor(targetId, baseId);
+    if (now === null || now === needed) return;
+    throw CsiError.aborted(
+      `no delta from the deleted snapshot ${baseId} to ${targetId}: its list has to be made from snapshot ${now} now; try again`,
+    );
+  }
+
+  /** Gives up what is held of a snapshot and is not what was held. */
+  async examine(snapshotId: string): Promise<void> {
+    const held = this.#graph.held(snapshotId);
+    const loss = held === null ? null : await this.store.spoiled(snapshotId, held);
+    if (loss === null) return;
+    await this.giveUp(snapshotId, async () => {
+      await this.store.loseHeld(snapshotId, loss);
+      this.onEvent?.({
+        level: 'warn',
+        message:
+          `pool '${this.pool}': the retained base ${snapshotId} is invalid because ${loss}; the next backup based on it, ` +
+          'or on an older deleted snapshot of its volume, has to be a full one',
+      });
+      return loss;
+    });
   }
 
   /**

@@ -35,8 +35,12 @@ export interface ListStore {
   remove(list: StoredList): Promise<void>;
   /** Records that the list of a deleted snapshot is lost, and removes it. Resolves to the clause that says so. */
   lose(list: StoredList): Promise<string>;
-  /** Keeps what a list can be made from when the snapshot is deleted. */
+  /** Keeps what a list can be made from when the snapshot is deleted. Rejects if it may have changed since it was taken. */
   hold(snapshotId: string): Promise<HeldSnapshot | Unretained>;
+  /** Why what is held is not what was held, or cannot be read, as a clause that follows "because"; null: it is. */
+  spoiled(snapshotId: string, held: HeldSnapshot): Promise<string | null>;
+  /** Frees what is held, and records why. */
+  loseHeld(snapshotId: string, loss: string): Promise<void>;
   /** Removes what is held or recorded of a deleted snapshot. */
   forget(snapshotId: string): Promise<void>;
 }

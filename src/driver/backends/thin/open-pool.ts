@@ -2,12 +2,13 @@
  * An open thin pool: constructs its parts once the ledger is open, and closes them again.
  */
 import { bestEffort } from '../../../base/best-effort.js';
-import { CsiError } from '../../../base/errors.js';
+import { messageOf } from '../../../base/errors.js';
 import { SerialQueue } from '../../../base/serial-queue.js';
 import { withTimeout } from '../../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { InitializedVolumes, OnEvent } from '../backend.js';
 import { ListRules } from '../retained/list-rules.js';
+import { assertRetainedDirectories } from '../retained/retained-directories.js';
 import { Bookmarks } from './bookmarks/bookmarks.js';
 import { ThinLists } from './bookmarks/thin-lists.js';
 import type { OpenLedger } from './ledger/ledger-client.js';
@@ -99,7 +100,7 @@ export class OpenPool {
       poolName: pool.pool,
       bookmarks: this.bookmarks,
     });
-    this.rules = new ListRules(this.lists, pool.pool);
+    this.rules = new ListRules(this.lists, pool.pool, onEvent);
     const { rules, bookmarks, lists } = this;
     const poolName = pool.pool;
     this.snapshots = new ThinSnapshots({ ...parts, copies, poolName, rules });
@@ -152,10 +153,11 @@ export class OpenPool {
     return open;
   }
 
-  /** FAILED_PRECONDITION with the remedy if the pool cannot be changed, or its metadata cannot be read. */
+  /** FAILED_PRECONDITION with the remedy if the pool cannot be changed, or its metadata or files cannot be read. */
   async check(): Promise<void> {
     assertWritable(this.pool.pool, await this.pool.status());
     await this.metadata.assertReadable();
+    await assertRetainedDirectories(this.pool.pool, this.#deps.directory);
   }
 
   /**
@@ -211,8 +213,7 @@ export class OpenPool {
       await work();
     } catch (thrown) {
       const { pool, onEvent } = this.#deps;
-      const { message } = CsiError.from(thrown);
-      onEvent({ level: 'error', message: `pool '${pool}': ${what}: ${message}` });
+      onEvent({ level: 'error', message: `pool '${pool}': ${what}: ${messageOf(thrown)}` });
     }
   }
 

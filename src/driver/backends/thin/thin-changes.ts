@@ -38,6 +38,7 @@ export class ThinChanges implements SnapshotChanges {
     const { ledger, bookmarks, metadataPath, poolName } = this.deps;
     const target = await snapshotRecord(ledger, poolName, targetId);
     const base = baseId === null ? null : await ledger.device(baseId);
+    if (baseId !== null && base === null) await this.deps.rules.examineFor(targetId, baseId);
     const lists = baseId === null || base !== null ? null : await this.#lists(target, baseId);
     if (lists !== null) return lists;
     const bookmark =

@@ -28,6 +28,8 @@ export interface Frozen {
   readonly blocks: readonly number[];
   /** Its removal has begun: no list can be made from it any more. */
   readonly isMutable?: true;
+  /** Somebody has exchanged what is held of it: what is there now is not the snapshot. */
+  readonly isSpoiled?: true;
 }
 
 export interface ListData {
@@ -166,11 +168,20 @@ export class MemoryListStore implements ListStore {
   }
 
   async giveUp(snapshotId: string): Promise<string> {
-    await this.gate(`give up ${snapshotId}`);
-    this.disk.hidden.delete(snapshotId);
-    this.disk.losses.set(snapshotId, FREED);
-    await this.removeSnapshot(snapshotId);
+    await this.loseHeld(snapshotId, FREED);
     return FREED;
+  }
+
+  async spoiled(snapshotId: string): Promise<string | null> {
+    const found = this.disk.snapshots.get(snapshotId);
+    return found === undefined || found.isMutable || found.isSpoiled ? 'it was changed' : null;
+  }
+
+  async loseHeld(snapshotId: string, loss: string): Promise<void> {
+    await this.gate(`lose what is held of ${snapshotId}`);
+    this.disk.hidden.delete(snapshotId);
+    this.disk.losses.set(snapshotId, loss);
+    await this.removeSnapshot(snapshotId);
   }
 
   /** A bookmark stands for a snapshot after it is gone. */

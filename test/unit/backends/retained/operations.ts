@@ -58,7 +58,10 @@ export function operationsIn(world: World): Operation[] {
   for (const [id, base] of rows.bases) {
     if (base.invalidated !== null) continue;
     found.push(call(`drop ${id}`, (on) => drop(on, id)));
-    if (disk.hidden.has(id)) found.push(call(`give up ${id}`, (on) => giveUp(on, id)));
+    if (disk.hidden.has(id)) {
+      found.push(call(`give up ${id}`, (on) => giveUp(on, id)));
+      found.push(event(`spoil ${id}`, (on) => spoil(on, id)));
+    }
     found.push(event(`forget base ${id}`, (on) => forget(on, id)));
   }
   for (const name of disk.lists.keys()) {
@@ -149,6 +152,15 @@ function touch(world: World, id: string): void {
   const found = world.disk.snapshots.get(id);
   if (found !== undefined)
     world.disk.snapshots.set(id, { ...found, identity: `${found.identity}'` });
+  excuse(world, id);
+}
+
+/** Somebody has put what the volume holds now in the place of what is held of a deleted snapshot. */
+function spoil(world: World, id: string): void {
+  const found = world.disk.snapshots.get(id);
+  const blocks = world.volumes.get(world.taken.get(id)?.volumeId ?? '');
+  if (found === undefined || blocks === undefined) return;
+  world.disk.snapshots.set(id, { ...found, blocks, isSpoiled: true });
   excuse(world, id);
 }
 

@@ -124,7 +124,9 @@ export class World {
       [...this.volumes].map(([id, blocks]) => `${id}${named(blocks)}`),
       [...this.excused].sort(),
       [...this.dropped].sort(),
-      [...disk.snapshots].map(([id, { identity }]) => `${id}=${identity}`).sort(),
+      [...disk.snapshots]
+        .map(([id, { identity, isSpoiled }]) => `${id}=${identity}${isSpoiled === true ? '!' : ''}`)
+        .sort(),
       [...disk.lists]
         .map(([name, { base, target, blocks, isDamaged }]) => {
           const listed = blocks.map((at) => places.indexOf(at)).sort();
@@ -205,6 +207,8 @@ export class Plugin {
     if (base === null) return;
     const keys = [targetId, base.snapshotId].map((id) => shared(snapshotKey(id)));
     await locks.run(keys, async () => {
+      await this.rules.examine(base.snapshotId);
+      if (this.rules.isGone(base.snapshotId)) return;
       if (this.rules.isStored(base.snapshotId, targetId)) return;
       this.rules.made(await this.store.build(base.snapshotId, targetId));
     });
@@ -253,6 +257,7 @@ export class Plugin {
   }
 
   async #source(baseId: string, targetId: string): Promise<string[]> {
+    await this.rules.examineFor(targetId, baseId);
     const lists = await this.rules.listsFor(targetId, baseId);
     return lists?.map(listName) ?? [];
   }

@@ -1,8 +1,9 @@
 /** What a thin pool keeps of deleted snapshots, and each reason to lose it: a real ledger, simulated metadata. */
 import assert from 'node:assert/strict';
-import { existsSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
+import { SystemError } from '../../../../src/base/errors.js';
 import { Bookmarks } from '../../../../src/driver/backends/thin/bookmarks/bookmarks.js';
 import type { OpenLedger } from '../../../../src/driver/backends/thin/ledger/ledger-client.js';
 import { openLedger } from '../../../../src/driver/backends/thin/ledger/ledger-client.js';
@@ -27,8 +28,8 @@ let bases: Bookmarks;
 let told: string[];
 /** What the rules of lists were told. */
 let invalid: [snapshotId: string | null, reason: string][];
-/** What the next look sees. */
-let seen: { superblock: ThinSuperblock; devices: ThinDeviceDetails[] };
+/** What the next look sees; null: it cannot be read. */
+let seen: { superblock: ThinSuperblock | null; devices: ThinDeviceDetails[] };
 
 beforeEach(async () => {
   directory = temporaryDirectory();
@@ -36,14 +37,22 @@ beforeEach(async () => {
   await ledger.makePool(65536n);
   const native: NativeRunner = {
     run: async (method, request) => {
-      assert.equal(method, 'createThinBookmark');
-      writeFileSync((request as { path: string }).path, 'kept');
-      return { ok: true, fileBytes: 4n, creationTime: 5, mappedBlocks: 1n } as never;
+      const { path } = request as { path: string };
+      // A file has the time when its snapshot was created.
+      if (method === 'createThinBookmark') writeFileSync(path, '5');
+      else assert.equal(method, 'verifyThinBookmark');
+      const creationTime = Number(readFileSync(path, 'utf8'));
+      if (Number.isInteger(creationTime))
+        return { ok: true, fileBytes: 4n, creationTime, mappedBlocks: 1n } as never;
+      throw new SystemError('THIN_METADATA_INVALID', 'read', path, `${path} has a wrong checksum`);
     },
   };
   const metadata = {
     device: async (id: number) => seen.devices.find(({ deviceId }) => deviceId === id) ?? null,
-    superblock: async () => seen.superblock,
+    superblock: async () => {
+      if (seen.superblock !== null) return seen.superblock;
+      throw new SystemError('EIO', 'pread', '/dev/metadata', 'pread /dev/metadata: an I/O error');
+    },
   };
   told = [];
   invalid = [];
@@ -136,13 +145,43 @@ test('a base that is lost is NOT_FOUND for a scan, with the reason', async () =>
   await bases.create('snap-1');
   seen = { ...seen, devices: await details([5, 6]) };
   await scan();
-  rmSync(at('bases', 'snap-1'));
-  await rejectsWith(scan(), 'NOT_FOUND', /the file of its bookmark is gone; make a full backup/);
-  assert.match(await invalidReason(), /is gone/);
-  await bases.drop('snap-1');
-  await bases.create('snap-1');
+  const file = at('bases', 'snap-1');
+  for (const [spoil, reason] of [
+    [() => rmSync(file), /the file of its bookmark is gone/],
+    [() => writeFileSync(file, '4'), /bases.snap-1 is the bookmark of another snapshot/],
+    [() => writeFileSync(file, 'x'), /its bookmark is damaged: .*wrong checksum/],
+  ] as const) {
+    spoil();
+    for (let count = 0; count < 2; count += 1)
+      await rejectsWith(scan(), 'NOT_FOUND', new RegExp(`${reason.source}; make a full backup`));
+    assert.match(await invalidReason(), reason);
+    await bases.drop('snap-1');
+    await bases.create('snap-1');
+  }
   await ledger.invalidateBookmark('snap-1', 'of a test');
   await rejectsWith(scan(), 'NOT_FOUND', /retained base because of a test; make a full backup/);
+});
+
+test('H33: a file in the place of the directory is named, and loses no base', async () => {
+  await bases.create('snap-1');
+  seen = { ...seen, devices: await details([5, 6]) };
+  const [place, saved] = [at('bases'), at('saved')];
+  renameSync(place, saved);
+  writeFileSync(place, '');
+  const said = new RegExp(
+    `^${place} of pool 'default' should be a directory and is a regular file`,
+  );
+  const work = [
+    () => bases.create('snap-2'),
+    async () => bases.source('snap-1', await target()),
+    () => bases.review(TRUSTED),
+    () => bases.sweep(),
+  ];
+  for (const run of work) await rejectsWith(run(), 'FAILED_PRECONDITION', said);
+  rmSync(place);
+  renameSync(saved, place);
+  await bases.review(TRUSTED);
+  assert.equal(await invalidReason(), '');
 });
 
 test('a loss of all bases is told once, with their number', async () => {
@@ -212,6 +251,13 @@ test('a start that distrusts the pool loses all bases, with the first reason', a
   await bases.review({ distrust: 'it was changed', interrupted: [] });
   await bases.review({ distrust: 'it was changed again', interrupted: [] });
   assert.equal(await invalidReason(), 'it was changed');
+});
+
+test('a start that cannot read the metadata loses all bases, and says what failed', async () => {
+  await bases.create('snap-1');
+  seen = { ...seen, superblock: null };
+  await bases.review(TRUSTED);
+  assert.match(await invalidReason(), /could not be read at a start: pread .dev.metadata: an I/);
 });
 
 test('a start after discards that may be forgotten loses the bases of those volumes', async () => {

@@ -7,12 +7,13 @@
  */
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CsiError } from '../../../../base/errors.js';
+import { CsiError, errorCode, messageOf } from '../../../../base/errors.js';
 import type { ThinPoolStatus } from '../../../native/dm-addon.js';
 import type { NativeRunner } from '../../../native/pool.js';
 import type { ThinBookmark, ThinDeviceDetails } from '../../../native/thin-addon.js';
 import type { OnEvent } from '../../backend.js';
 import { invalidatedBase } from '../../lost-objects.js';
+import { assertRetainedDirectories, basesIn } from '../../retained/retained-directories.js';
 import type { BookmarkRecord, DeviceRecord } from '../ledger/ledger.js';
 import type { AsyncLedger } from '../ledger/ledger-client.js';
 import { CURRENT, type MetadataReader } from '../metadata/metadata-reader.js';
@@ -37,7 +38,7 @@ export class Bookmarks {
   readonly #directory: string;
 
   constructor(private readonly deps: BookmarkDependencies) {
-    this.#directory = join(deps.directory, 'bases');
+    this.#directory = basesIn(deps.directory);
   }
 
   /**
@@ -49,13 +50,12 @@ export class Bookmarks {
     const files = await this.#files();
     const bases = await ledger.bookmarks();
     if (bases.length === 0) return;
-    const superblock = await metadata.superblock().catch(() => null);
+    const superblock = await metadata.superblock().catch(unreadable);
     for (const base of bases) {
       const missing = files.includes(base.snapshotId) ? null : FILE_IS_GONE;
-      const reason =
-        unsoundByHistory(history, base) ??
-        (superblock === null ? UNREADABLE : unsoundByMetadata(superblock, base)) ??
-        missing;
+      const unsound =
+        typeof superblock === 'string' ? superblock : unsoundByMetadata(superblock, base);
+      const reason = unsoundByHistory(history, base) ?? unsound ?? missing;
       if (reason !== null) await ledger.invalidateBookmark(base.snapshotId, reason);
     }
   }
@@ -91,7 +91,7 @@ export class Bookmarks {
     if (known !== null) await this.drop(snapshotId);
     const { deviceId, lineage, sizeBytes } = device;
     const { root } = await this.#details(device);
-    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
+    await this.#makeDirectory();
     const path = this.#path(snapshotId);
     const { fileBytes, creationTime } = await native.run('createThinBookmark', {
       metadata,
@@ -152,6 +152,24 @@ export class Bookmarks {
     return { path: this.#path(snapshotId) };
   }
 
+  /** Why its file cannot be used, as a clause that follows "because"; null: it can. */
+  async spoiled({ snapshotId, creationTime }: BookmarkRecord): Promise<string | null> {
+    const path = this.#path(snapshotId);
+    await assertRetainedDirectories(this.deps.poolName, this.deps.directory);
+    try {
+      const found = await this.deps.native.run('verifyThinBookmark', { path });
+      // No other snapshot of the pool was created at that time.
+      return found.creationTime === creationTime
+        ? null
+        : `${path} is the bookmark of another snapshot`;
+    } catch (thrown) {
+      const code = errorCode(thrown);
+      if (code === 'ENOENT') return FILE_IS_GONE;
+      if (code === 'THIN_METADATA_INVALID') return `its bookmark is damaged: ${messageOf(thrown)}`;
+      throw thrown;
+    }
+  }
+
   /** Removes files without a row, such as a kill leaves, and returns their names. */
   async sweep(): Promise<string[]> {
     const known = new Set((await this.deps.ledger.bookmarks()).map((base) => base.snapshotId));
@@ -163,10 +181,12 @@ export class Bookmarks {
   /** Invalidates a bookmark that has become unsound, and returns the reason; null: it is sound. */
   async #invalidateIfUnsound(base: BookmarkRecord): Promise<string | null> {
     const reason = await this.#checkMetadata(base);
-    if (reason !== null || (await this.#files()).includes(base.snapshotId)) return reason;
-    await this.deps.ledger.invalidateBookmark(base.snapshotId, FILE_IS_GONE);
-    this.deps.onInvalid(base.snapshotId, FILE_IS_GONE);
-    return FILE_IS_GONE;
+    if (reason !== null) return reason;
+    const spoiled = await this.spoiled(base);
+    if (spoiled === null) return null;
+    await this.deps.ledger.invalidateBookmark(base.snapshotId, spoiled);
+    this.deps.onInvalid(base.snapshotId, spoiled);
+    return spoiled;
   }
 
   /** Why the bookmark is unsound by the superblock, which then invalidates all bookmarks of the pool. */
@@ -185,10 +205,15 @@ export class Bookmarks {
     );
   }
 
-  /** Creates the directory, which does not exist before the first bookmark. */
   async #files(): Promise<string[]> {
-    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
+    await this.#makeDirectory();
     return readdir(this.#directory);
+  }
+
+  /** It does not exist before the first bookmark. */
+  async #makeDirectory(): Promise<void> {
+    await assertRetainedDirectories(this.deps.poolName, this.deps.directory);
+    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
   }
 
   #path(snapshotId: string): string {
@@ -197,4 +222,5 @@ export class Bookmarks {
 }
 
 const FILE_IS_GONE = 'the file of its bookmark is gone';
-const UNREADABLE = 'the superblock of its pool could not be read at a start';
+const unreadable = (thrown: unknown): string =>
+  `the superblock of its pool could not be read at a start: ${messageOf(thrown)}`;

@@ -3,7 +3,6 @@
  * A list is made from the trees of both snapshots, or from the bookmark of a deleted one. Which lists there have to be is
  * not decided here.
  */
-import { join } from 'node:path';
 import { CsiError } from '../../../../base/errors.js';
 import type { NativeRunner } from '../../../native/pool.js';
 import type { ThinDeviceDetails, ThinDeviceRef } from '../../../native/thin-addon.js';
@@ -12,6 +11,7 @@ import { lostSnapshot } from '../../lost-objects.js';
 import { DAMAGED, ListDirectory, type ListedPair } from '../../retained/list-directory.js';
 import type { HeldSnapshot, StoredList } from '../../retained/list-graph.js';
 import type { ListStore, StoredHistory } from '../../retained/list-store.js';
+import { assertRetainedDirectories, listsIn } from '../../retained/retained-directories.js';
 import type { BookmarkRecord, DeviceRecord } from '../ledger/ledger.js';
 import type { AsyncLedger } from '../ledger/ledger-client.js';
 import type { MetadataReader } from '../metadata/metadata-reader.js';
@@ -46,10 +46,13 @@ export class ThinLists implements ListStore {
   readonly lists: ListDirectory;
 
   constructor(private readonly deps: ThinListsDependencies) {
-    const directory = join(deps.directory, 'lists');
+    const directory = listsIn(deps.directory);
     this.lists = new ListDirectory(
       deps.native,
-      (work) => work(directory),
+      async (work) => {
+        await assertRetainedDirectories(deps.poolName, deps.directory);
+        return work(directory);
+      },
       () => directory,
     );
   }
@@ -110,6 +113,16 @@ export class ThinLists implements ListStore {
     const bookmark = await bookmarks.create(snapshotId);
     if (bookmark === null) throw lostSnapshot(snapshotId, poolName);
     return heldBy(bookmark);
+  }
+
+  async spoiled(snapshotId: string): Promise<string | null> {
+    const { ledger, bookmarks } = this.deps;
+    const bookmark = await ledger.bookmark(snapshotId);
+    return bookmark === null ? null : (bookmark.invalidReason ?? bookmarks.spoiled(bookmark));
+  }
+
+  async loseHeld(snapshotId: string, loss: string): Promise<void> {
+    await this.deps.ledger.invalidateBookmark(snapshotId, loss);
   }
 
   async forget(snapshotId: string): Promise<void> {

@@ -6,7 +6,7 @@
  * share it; it is taken after their calls, so it contains every device they know of. One that a killed
  * plugin left behind (the ledger records it) is released; the reader waits for one of another program.
  */
-import { CsiError, errorCode } from '../../../../base/errors.js';
+import { CsiError, errorCode, messageOf } from '../../../../base/errors.js';
 import { pollUntil } from '../../../../base/poll.js';
 import type { SerialQueue } from '../../../../base/serial-queue.js';
 import type { ThinPoolStatus } from '../../../native/dm-addon.js';
@@ -134,7 +134,7 @@ export class MetadataReader {
       const { metadataPath, pool } = this.deps;
       throw CsiError.failedPrecondition(
         `pool '${pool.pool}' has a metadata device that cannot be read, ${metadataPath}: ` +
-          `${CsiError.from(thrown).message}. Check the device and the kernel log`,
+          `${messageOf(thrown)}. Check the device and the kernel log`,
         { cause: thrown },
       );
     }

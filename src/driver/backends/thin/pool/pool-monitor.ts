@@ -4,7 +4,7 @@
  * Polls every few seconds without forcing a commit. Waiting for device-mapper events would occupy a thread
  * per pool, and the thresholds that raise them leave minutes to react.
  */
-import { CsiError } from '../../../../base/errors.js';
+import { messageOf } from '../../../../base/errors.js';
 import type { ThinPoolStatus } from '../../../native/dm-addon.js';
 import type { OnEvent, PoolEvent } from '../../backend.js';
 import type { MetadataReader } from '../metadata/metadata-reader.js';
@@ -70,10 +70,9 @@ export class PoolMonitor {
       if (event === null) await metadata.assertReadable();
       this.#report('pool', event);
     } catch (thrown) {
-      const { message } = CsiError.from(thrown);
       this.#report('pool', {
         level: 'error',
-        message: `pool '${pool.pool}' cannot be monitored: ${message}`,
+        message: `pool '${pool.pool}' cannot be monitored: ${messageOf(thrown)}`,
       });
     }
   }
@@ -85,8 +84,7 @@ export class PoolMonitor {
       await growth.step();
       return null;
     } catch (thrown) {
-      const { message } = CsiError.from(thrown);
-      return { level: 'warn', message: `pool '${pool.pool}' cannot grow: ${message}` };
+      return { level: 'warn', message: `pool '${pool.pool}' cannot grow: ${messageOf(thrown)}` };
     }
   }
 

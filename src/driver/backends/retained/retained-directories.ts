@@ -1,0 +1,32 @@
+/** The directories of a pool with what deltas need: change lists, and what is known of deleted snapshots. */
+import { lstat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CsiError, errorCode } from '../../../base/errors.js';
+
+export const listsIn = (root: string): string => join(root, 'lists');
+export const basesIn = (root: string): string => join(root, 'bases');
+
+/**
+ * FAILED_PRECONDITION if something else is in the place of one of them. There may be none: they are made when needed.
+ *
+ * @param root of the pool
+ * @param realRoot as operators know it
+ */
+export async function assertRetainedDirectories(
+  pool: string,
+  root: string,
+  realRoot = root,
+): Promise<void> {
+  for (const of of [listsIn, basesIn]) {
+    const found = await lstat(of(root)).catch((thrown: unknown) => {
+      if (errorCode(thrown) === 'ENOENT') return null;
+      throw thrown;
+    });
+    if (found === null || found.isDirectory()) continue;
+    throw CsiError.failedPrecondition(
+      `${of(realRoot)} of pool '${pool}' should be a directory and is ${found.isFile() ? 'a regular file' : 'none'}: ` +
+        'another program replaced it, and no snapshot is deleted until that is repaired; remove what is there, and ' +
+        'put the directory back if you have it',
+    );
+  }
+}
