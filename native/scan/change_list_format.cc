@@ -204,6 +204,11 @@ Result<ChangeListHead> DecodeHead(const uint8_t* page, const std::string& path) 
   if (head.target.id.empty() || head.base.id.empty() == (head.kind == ChangeListKind::kDelta)) {
     return InvalidPage(path, 0, "does not name the snapshots that its kind needs");
   }
+  for (const ListedSnapshot* snapshot : {&head.target, &head.base}) {
+    if (snapshot->kind == ListedKind::kFile) continue;
+    if (snapshot->file.inode == 0 && snapshot->file.change_time_ns == 0) continue;
+    return InvalidPage(path, 0, "has the inode or the change time of a device");
+  }
   return head;
 }
 

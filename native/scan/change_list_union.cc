@@ -180,6 +180,24 @@ Result<std::vector<ChangeListFile>> OpenChain(ChangeListRequest request) {
   return files;
 }
 
+// Whether the list has what its head says.
+Status VerifyEntries(const ChangeListFile& file) {
+  ChangeListCursor cursor(&file, kMaxPagesPerRead);
+  uint64_t entries = 0;
+  uint64_t bytes = 0;
+  Status status = cursor.Seek(0);
+  for (; status.ok() && !cursor.at_end(); status = cursor.Next()) {
+    entries++;
+    bytes += cursor.entry().end - cursor.entry().start;
+  }
+  if (!status.ok()) return status;
+  if (entries == file.head().entries && bytes == file.head().entry_bytes) return Status();
+  return change_list::Invalid(
+      file.path(), "it has " + std::to_string(entries) + " entries of " + std::to_string(bytes) +
+                       " bytes, and its head says " + std::to_string(file.head().entries) + " of " +
+                       std::to_string(file.head().entry_bytes));
+}
+
 // Adds the ranges of all lists, joined where they overlap.
 Status AddUnion(const std::vector<ChangeListFile>& files, ChangeListWriter* writer) {
   MergedRanges ranges(files);
@@ -213,10 +231,8 @@ Result<FillOutcome> FillFromLists(ChangeListRequest request, const FillLimits& l
 Status VerifyChangeLists(ChangeListRequest request) {
   Result<std::vector<ChangeListFile>> files = OpenChain(std::move(request));
   RETURN_IF_ERROR(files);
-  MergedRanges ranges(*files);
-  Status status = ranges.Seek(0);
-  while (status.ok() && !ranges.at_end()) status = ranges.Next();
-  return status;
+  for (const ChangeListFile& file : *files) RETURN_IF_ERROR(VerifyEntries(file));
+  return Status();
 }
 
 Result<FillOutcome> FillFromListFiles(const std::vector<ChangeListFile>& files, uint64_t size_bytes,

@@ -56,7 +56,8 @@ Result<FillOutcome> FillFromListFiles(const std::vector<ChangeListFile>& files, 
                                       const FillLimits& limits, Span<uint8_t> buffer);
 
 // Reads the lists in full and verifies all that FillFromLists() does: whether they can answer such
-// a request now, and, once the files of the snapshots are gone, later. The same failures.
+// a request now, and, once the files of the snapshots are gone, later. Each has as many entries as
+// its head says, and of that sum. The same failures.
 Status VerifyChangeLists(ChangeListRequest request);
 
 struct JoinChangeListsRequest {

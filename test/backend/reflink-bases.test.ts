@@ -22,6 +22,7 @@ import { errorCode, SystemError } from '../../src/base/errors.js';
 import type { PoolEvent } from '../../src/driver/backends/backend.js';
 import type { ReflinkBackend } from '../../src/driver/backends/reflink/reflink-backend.js';
 import type { SnapshotScan } from '../../src/driver/backends/snapshot-scan.js';
+import { brokenLists } from '../support/broken-lists.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { assertSound } from '../support/metadata-check.js';
 import { test } from '../support/running-plugin.js';
@@ -125,6 +126,76 @@ test('what is retained of a snapshot is verified before the snapshot is removed'
   assert.ok(!readFileSync(list).equals(damaged), 'a damaged list is not kept');
   assert.deepEqual(names(), [`${first}.to.${second}`, `${second}.to.${third}`].sort());
   await assertSoundDelta(third, first);
+  await assertSoundDelta(second, first);
+});
+
+/** Two snapshots whose list has more than two pages of entries: in the second one every other block has changed. */
+async function takeFarApart(): Promise<[string, string]> {
+  const size = 17 << 20;
+  volumeId = newVolume();
+  await backend.volumes.create(volumeId, BigInt(size));
+  const bytes = Buffer.alloc(size);
+  const ids: string[] = [];
+  for (const content of [1, 2]) {
+    const file = openSync(join(directory, 'volumes', volumeId), 'r+');
+    for (let at = 0; at < size; at += 2 * BLOCK) {
+      bytes.fill(content, at, at + BLOCK);
+      writeSync(file, bytes, at, BLOCK, at);
+    }
+    fsyncSync(file);
+    closeSync(file);
+    const id = newSnapshot();
+    await backend.snapshots.create([{ volumeId, snapshotId: id }]);
+    taken.push({ id, image: SnapshotImage.of(bytes) });
+    ids.push(id);
+  }
+  return ids as [string, string];
+}
+
+test('H34: a list that a request left replaces no snapshot if any part of it is broken', async () => {
+  const [first, second] = await takeFarApart();
+  await store(second, first);
+  const list = join(directory, 'lists', listOf(first, second));
+  const ranges = async (): Promise<unknown> =>
+    scanAll(fixture.native, (await backend.changes.scan(second, first)).source);
+  const expected = await ranges();
+  const broken = brokenLists(readFileSync(list));
+  assert.ok(broken.length > 90);
+  for (const { part, bytes } of broken) {
+    writeFileSync(list, bytes);
+    await backend.bases.retain(first, second);
+    assert.ok(!readFileSync(list).equals(bytes), part);
+    assert.deepEqual(await ranges(), expected, part);
+  }
+  await remove(first, second);
+  await assertSoundDelta(second, first);
+});
+
+test('H34: a list that a deletion has built replaces no snapshot if any part of it is broken', async () => {
+  const [first, second] = await takeFarApart();
+  await store(second, first);
+  const list = join(directory, 'lists', listOf(first, second));
+  const broken = brokenLists(readFileSync(list));
+  rmSync(list);
+  await backend.stop();
+  backend = await open();
+  const { native } = fixture;
+  const call = native.run.bind(native);
+  try {
+    for (const { part, bytes } of broken) {
+      native.run = async (method, request) => {
+        const answer = await call(method, request);
+        if (method === 'buildChangeList' && existsSync(list)) writeFileSync(list, bytes);
+        return answer;
+      };
+      await assert.rejects(backend.bases.retain(first, second), { code: 'EIO', path: list }, part);
+      assert.ok(!existsSync(list), part);
+    }
+  } finally {
+    native.run = call;
+  }
+  assert.deepEqual(backend.bases.all(), { usable: [], invalidated: [] });
+  await remove(first, second);
   await assertSoundDelta(second, first);
 });
 

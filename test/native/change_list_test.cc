@@ -407,6 +407,36 @@ TEST_F(ChangeListUnionTest, RefusesAStepToASmallerSnapshot) {
   EXPECT_EQ(CodeOfUnion(request), "LIST_INVALID");
 }
 
+// A list that was read is retained in place of a snapshot, so it must have all that was written.
+TEST_F(ChangeListUnionTest, VerifiesThatAListHasWhatItsHeadSays) {
+  const ChangeListRequest request = Chain(directory_);
+  ASSERT_VALUE(list, ChangeListFile::Open(request.paths[1]));
+  const auto code_with = [&](void (*change)(ChangeListHead*)) {
+    std::vector<uint8_t> page(kPageBytes);
+    change_list::EncodeHead(With(list.head(), change), Span<uint8_t>(page.data(), page.size()));
+    WriteBytes(request.paths[1], 0, page);
+    return CodeOf(VerifyChangeLists(request));
+  };
+  EXPECT_EQ(code_with([](auto* head) { head->entries++; }), "LIST_INVALID");
+  EXPECT_EQ(code_with([](auto* head) { head->entry_bytes += kUnitBytes; }), "LIST_INVALID");
+  EXPECT_EQ(code_with([](auto* head) { head->entry_bytes -= kUnitBytes; }), "LIST_INVALID");
+  EXPECT_EQ(code_with([](auto*) {}), "");
+}
+
+TEST_F(ChangeListUnionTest, RefusesADeviceThatIsDescribedAsAFile) {
+  ListedSnapshot device = Snapshot(1);
+  device.kind = ListedKind::kThinDevice;
+  const auto code_with = [&](uint64_t inode, uint64_t change_time_ns) {
+    device.file.inode = inode;
+    device.file.change_time_ns = change_time_ns;
+    Write(At("device"), ChangeListKind::kAllocated, {{0, 4096}}, device, {});
+    return CodeOf(ReadAll(At("device")));
+  };
+  EXPECT_EQ(code_with(0, 0), "");
+  EXPECT_EQ(code_with(1, 0), "LIST_INVALID");
+  EXPECT_EQ(code_with(0, 1), "LIST_INVALID");
+}
+
 TEST_F(ChangeListUnionTest, RefusesAMapInPlaceOfAListAndTwoListsOfAllocatedRanges) {
   ChangeListRequest request;
   request.paths = {At("a"), At("b")};

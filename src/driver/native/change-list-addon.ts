@@ -117,7 +117,7 @@ export interface ChangeListAddon {
    * next first step replaces them.
    */
   buildChangeList(request: BuildChangeListRequest): NativeResult<BuiltStep>;
-  /** Reads the lists in full and verifies what a scan of them does. Fails as such a scan. */
+  /** Reads the lists in full and verifies what a scan of them does, and what their heads count. Fails as such a scan. */
   verifyChangeLists(request: Omit<ChangeListSource, 'kind'>): NativeResult<object>;
   /**
    * The same for snapshots of a thin pool, of which the base may be a bookmark. Fails as a scan of the two does;
