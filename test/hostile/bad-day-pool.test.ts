@@ -61,7 +61,9 @@ async function remove(volumes: HeldVolume[], snapshotIds: readonly string[] = []
 }
 
 const image = (pool: string): string => running.workspace.path(`${pool}.img`);
-const umount = (path: string): void => void execFileSync('umount', [path]);
+/** The plugin may look at the pool at any moment, and holds what it looks at. */
+const umount = (path: string): Promise<void> =>
+  eventually(`${path} is unmounted`, () => spawnSync('umount', [path]).status === 0);
 const mount = (...options: string[]): void => void execFileSync('mount', options);
 
 /** Everything that can be asked of a pool, with a volume and two snapshots of it there. */
@@ -106,7 +108,7 @@ for (const pool of KINDS) {
     const { volume, ids } = await reached(pool);
     const root = running.poolPath(pool);
     // Nothing of an idle pool is kept open. It is idle once the change lists of the snapshots are made.
-    await eventually('the pool is unmounted', () => spawnSync('umount', [root]).status === 0);
+    await umount(root);
     await assertUnreachable(everything(pool, volume, ids));
     assert.deepEqual(readdirSync(root), [], 'nothing was written below the mount point');
     const { health_statuses } = (
@@ -136,7 +138,7 @@ for (const pool of KINDS) {
         mount(...options);
         await assertUnreachable(everything(pool, volume, ids));
         assert.deepEqual(readdirSync(place), []);
-        umount(place);
+        await umount(place);
       }
     }
     rmdirSync(decoy);
@@ -159,7 +161,7 @@ for (const pool of KINDS) {
     ] as const) {
       mount('--bind', foreign, path);
       for (const name of names) await refused(calls[name](), 'FAILED_PRECONDITION', over);
-      umount(path);
+      await umount(path);
     }
     await remove([volume], ids);
     assert.equal(readFileSync(foreign).length, 8 * MIB);
@@ -359,7 +361,7 @@ test('H17: a stream whose pool disappears ends with an unavailable pool, and not
   stream.pause();
   // The chunk that is read at the moment keeps the pool for so long.
   const root = running.poolPath('xfs');
-  await eventually('the pool is unmounted', () => spawnSync('umount', [root]).status === 0);
+  await umount(root);
   const ended = new Promise((resolve, reject) => stream.on('end', resolve).on('error', reject));
   stream.resume();
   await refused(ended, 'FAILED_PRECONDITION', /cannot be reached/);
@@ -376,7 +378,7 @@ test('H7: a running operation writes to the pool, whatever is mounted over it me
   writeFileSync(join(held.layout.volumes, 'vol-begun'), 'of the pool');
   held.close();
   await native.close();
-  for (const place of ['', 'volumes']) umount(join(root, place));
+  for (const place of ['', 'volumes']) await umount(join(root, place));
   assert.equal(readFileSync(join(root, 'volumes', 'vol-begun'), 'utf8'), 'of the pool');
   rmSync(join(root, 'volumes', 'vol-begun'));
 });
