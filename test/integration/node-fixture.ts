@@ -59,8 +59,11 @@ export function useNode(label: string, isWanted = skipUnlessRoot === false): Nod
     if (isWanted) await node.open();
   });
   after(async () => {
-    await node.close();
-    node.workspace.dispose();
+    try {
+      await node.close();
+    } finally {
+      node.workspace.dispose();
+    }
   });
   return node;
 }

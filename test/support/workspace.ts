@@ -16,6 +16,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
+import { packagePath } from '../../src/base/package-root.js';
 import { loadAddon } from '../../src/driver/native/addon.js';
 import { fileBelowLoop } from './ioctls.js';
 import { detachLoop } from './loops.js';
@@ -27,11 +28,31 @@ export const skipUnlessRoot: string | false =
 /** How long devices may stay in use by others after a test. */
 const RELEASE_TIMEOUT_MS = 300_000;
 
+/** Of workspaces that are not disposed of. */
+const kept = new Set<string>();
+
+/** What is left when the process ends, as by a signal or a failure of the clean-up before: with its processes. */
+function removeKept(): void {
+  for (const directory of kept) {
+    spawnSync(process.execPath, [packagePath('scripts/left-behind.mjs'), directory]);
+  }
+}
+
+/** A signal that nobody listens to would end the process without the event. */
+function removeWhenEnded(): void {
+  process.once('exit', removeKept);
+  for (const signal of ['SIGHUP', 'SIGINT', 'SIGTERM'] as const) {
+    process.once(signal, () => process.exit(1));
+  }
+}
+
 export class Workspace {
   readonly directory: string;
 
   constructor(label: string) {
+    if (!process.listeners('exit').includes(removeKept)) removeWhenEnded();
     this.directory = realpathSync(mkdtempSync(join(tmpdir(), `blockdelta-${label}-`)));
+    kept.add(this.directory);
   }
 
   path(...names: string[]): string {
@@ -77,6 +98,7 @@ export class Workspace {
       spawnSync('chattr', ['-R', '-i', this.directory], { stdio: 'ignore' });
       rmSync(this.directory, { recursive: true, force: true });
     }
+    kept.delete(this.directory);
   }
 }
 
