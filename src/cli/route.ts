@@ -5,13 +5,13 @@
  * The socket is served before the nodes are known, so that Probe can report "starting".
  */
 import type { Command } from 'commander';
+import { affordableConnections } from '../base/listening/open-files.js';
 import type { Logger } from '../base/logger.js';
 import { packageVersion } from '../base/version.js';
 import { SETTINGS } from '../driver/config/config.js';
 import { Metrics } from '../driver/metrics/metrics.js';
-import { affordableConnections, routerFiles } from '../driver/plugin/open-files.js';
 import { createPluginServer } from '../driver/plugin/server.js';
-import { createRouter, type Router } from '../router/router.js';
+import { createRouter, type Router, routerFiles } from '../router/router.js';
 import { parseRouteConfig, ROUTE_SETTINGS, type RouteConfig } from '../router/settings.js';
 import { EXIT_HELP, runService, settingsHelp, watchSignals } from './service-process.js';
 

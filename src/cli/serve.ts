@@ -7,6 +7,7 @@
 import type { Command } from 'commander';
 import { nodeUri } from '../base/csi/routed-calls.js';
 import { CsiError } from '../base/errors.js';
+import { affordableConnections } from '../base/listening/open-files.js';
 import type { Logger } from '../base/logger.js';
 import { packageVersion } from '../base/version.js';
 import { type Config, parseConfig, SETTINGS, unknownNames } from '../driver/config/config.js';
@@ -15,7 +16,7 @@ import { PluginMetrics } from '../driver/metrics/plugin-metrics.js';
 import { type Composition, composeServices } from '../driver/plugin/composition.js';
 import { createIdentityService } from '../driver/plugin/identity.js';
 import { nodeRpcs } from '../driver/plugin/node-rpcs.js';
-import { affordableConnections, pluginFiles } from '../driver/plugin/open-files.js';
+import { pluginFiles } from '../driver/plugin/open-files.js';
 import { createPluginServer, type PluginServer } from '../driver/plugin/server.js';
 import { EXIT_HELP, runService, settingsHelp, watchSignals } from './service-process.js';
 

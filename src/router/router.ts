@@ -2,6 +2,7 @@
 
 import type { Logger } from 'pino';
 import type { AnyService } from '../base/csi/service.js';
+import { LISTENER_FILES, PROCESS_FILES } from '../base/listening/open-files.js';
 import { TlsFiles } from '../base/listening/tls-files.js';
 import { packageVersion } from '../base/version.js';
 import { FileDiscovery } from './file-discovery.js';
@@ -22,6 +23,14 @@ export interface Router {
   /** For readiness: as Probe answers. */
   readonly isReady: boolean;
   close(): void;
+}
+
+/** Connections of the router to 64 nodes, two each. */
+const NODES_FILES = 128;
+
+/** The files that a router opens beside connections of its clients. */
+export function routerFiles({ metricsAddress }: Pick<RouteConfig, 'metricsAddress'>): number {
+  return PROCESS_FILES + NODES_FILES + (metricsAddress === null ? 0 : LISTENER_FILES);
 }
 
 /** Throws a StartError if the TLS files cannot be used. */

@@ -5,7 +5,7 @@ import { readdirSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { test as plainTest, type TestContext } from 'node:test';
-import { openFilesLimit } from '../../src/driver/plugin/open-files.js';
+import { openFilesLimit } from '../../src/base/listening/open-files.js';
 import { Authority, tlsSettings } from '../support/certificates.js';
 import { CsiClient } from '../support/csi-client.js';
 import { Plugin } from '../support/plugin.js';
