@@ -85,9 +85,10 @@ async function pruneAll(
   const line = new ProgressLine(() => ({ share: null, text: `pruning ${current}` }));
   const plans: PrunePlan[] = [];
   const refused: string[] = [];
+  const runtime = dryRun ? null : await openRuntimeDirectory();
   const pruneOne = async (volume: VolumeBackups): Promise<void> => {
     const seen = planPrune(volume, rules);
-    if (dryRun) {
+    if (runtime === null) {
       plans.push(seen);
       return;
     }
@@ -99,7 +100,7 @@ async function pruneAll(
       const onBackup = ({ name }: { name: string }): void => {
         current = name;
       };
-      await prune(repository, plan, { runtime: await openRuntimeDirectory(), signal, onBackup });
+      await prune(repository, plan, { runtime, signal, onBackup });
     } finally {
       lock.release();
     }

@@ -17,16 +17,18 @@ export async function assertRetainedDirectories(
   root: string,
   realRoot = root,
 ): Promise<void> {
-  for (const of of [listsIn, basesIn]) {
-    const found = await lstat(of(root)).catch((thrown: unknown) => {
-      if (errorCode(thrown) === 'ENOENT') return null;
-      throw thrown;
-    });
-    if (found === null || found.isDirectory()) continue;
-    throw CsiError.failedPrecondition(
-      `${of(realRoot)} of pool '${pool}' should be a directory and is ${found.isFile() ? 'a regular file' : 'none'}: ` +
-        'another program replaced it, and no snapshot is deleted until that is repaired; remove what is there, and ' +
-        'put the directory back if you have it',
-    );
-  }
+  await Promise.all([listsIn, basesIn].map((of) => assertDirectory(pool, of(root), of(realRoot))));
+}
+
+async function assertDirectory(pool: string, path: string, realPath: string): Promise<void> {
+  const found = await lstat(path).catch((thrown: unknown) => {
+    if (errorCode(thrown) === 'ENOENT') return null;
+    throw thrown;
+  });
+  if (found === null || found.isDirectory()) return;
+  throw CsiError.failedPrecondition(
+    `${realPath} of pool '${pool}' should be a directory and is ${found.isFile() ? 'a regular file' : 'none'}: ` +
+      'another program replaced it, and no snapshot is deleted until that is repaired; remove what is there, and ' +
+      'put the directory back if you have it',
+  );
 }
