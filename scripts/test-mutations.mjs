@@ -20,7 +20,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 import { removeUnder } from './left-behind.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-const COMPILE = ['node', 'scripts/compile.mjs', 'test/tsconfig.json'];
+const COMPILE = ['node', 'scripts/compile.mjs', 'test'];
 
 /** How the tests of a kind of mutations are built and run, and what their output says of one. */
 const KINDS = {

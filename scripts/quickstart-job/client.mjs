@@ -2,15 +2,20 @@
 import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import * as grpc from '@grpc/grpc-js';
-import { clientServices } from '../../dist/base/csi/proto.js';
+import { loadSync } from '@grpc/proto-loader';
 
 const READY_MS = 120_000;
 
+const proto = fileURLToPath(new URL('../../proto/csi.proto', import.meta.url));
+const options = { keepCase: true, longs: String, enums: String, defaults: true, oneofs: true };
+const services = grpc.loadPackageDefinition(loadSync(proto, options)).csi.v1;
+
 export function connect(endpoint) {
   const clients = {};
-  for (const [name, definition] of Object.entries(clientServices())) {
-    const Client = grpc.makeGenericClientConstructor(definition, name);
+  for (const [name, Client] of Object.entries(services)) {
+    if (Client.service === undefined) continue;
     clients[name] = new Client(endpoint, grpc.credentials.createInsecure(), {
       'grpc.default_authority': 'localhost',
     });

@@ -46,8 +46,8 @@ export function planJobs(options) {
   const packages = isSmall ? [] : [add(build('packages', ['scripts/setup', '--packages']))];
   const modules = add({ ...build('modules', ['scripts/setup', '--modules']), needs: packages });
   const native = add({ ...build('addon', ['scripts/setup', '--addon']), needs: [modules] });
-  const types = add({
-    ...build('types of sources and tests', ['node', 'scripts/compile.mjs', 'test/tsconfig.json']),
+  const compiledTests = add({
+    ...build('compiled sources and tests', ['node', 'scripts/compile.mjs', 'test']),
     needs: [modules],
   });
   if (isWhole && !options.nightly && options.tiers.includes('checks')) {
@@ -63,7 +63,8 @@ export function planJobs(options) {
     add({ ...check('formatting of native code', ['scripts/format-native']), needs: packages });
     add({ ...check('lint of native code', ['scripts/tidy-native']), needs: [...packages, modules] });
     add(check('no stray words', ['node', 'scripts/check-sources.mjs']));
-    add({ ...check('dist', ['node', 'scripts/compile.mjs', 'tsconfig.json']), needs: [modules] });
+    add({ ...check('types', npx('tsc', '-p', 'test/tsconfig.json')), needs: [modules] });
+    add({ ...check('dist', ['node', 'scripts/compile.mjs', 'program']), needs: [modules] });
   }
   const limitSeconds = options.nightly ? LIMIT_SECONDS.nightly : LIMIT_SECONDS.plain;
   if (isWhole && options.tiers.includes('native')) {
@@ -73,7 +74,7 @@ export function planJobs(options) {
     const needs = [sanitized];
     add(tests('native tests', ['scripts/test-native'], { limitSeconds, needs }));
     if (options.nightly) {
-      const built = { needs: [native, types, sanitized] };
+      const built = { needs: [native, compiledTests, sanitized] };
       add(tests('mutations', ['node', 'scripts/test-mutations.mjs'], { limitSeconds: 3600, ...built }));
       add(check('coverage', ['scripts/coverage'], { limitSeconds: 3600, ...built }));
       // More rounds of one thread find no races.
@@ -87,13 +88,13 @@ export function planJobs(options) {
     const around = WITH_PROCESS_1.includes(file) && process.getuid() === 0 ? AS_PROCESS_1 : [];
     const node = [process.execPath, `--test-reporter=${REPORTER}`, ...named];
     const command = [...around, ...node, compiled(file)];
-    add(tests(`test/${file}.test.ts`, command, { needs: [native, types], limitSeconds }));
+    add(tests(`test/${file}.test.ts`, command, { needs: [native, compiledTests], limitSeconds }));
   }
   if (files.guest.length > 0) {
     const guest = add({ ...build('guest', ['scripts/test-guest', '--prepare']), needs: packages });
     const command = ['scripts/test-guest', '--file', ...files.guest.map(compiled), ...named];
     // Above what scripts/run-guest-files.mjs takes at most.
-    const ofAll = { limitSeconds: options.nightly ? 9000 : 3600, needs: [native, types, guest] };
+    const ofAll = { limitSeconds: options.nightly ? 9000 : 3600, needs: [native, compiledTests, guest] };
     const name = files.guest.length === 1 ? `test/${files.guest[0]}.test.ts` : 'guest tests';
     add(tests(name, command, ofAll));
   }

@@ -59,18 +59,20 @@ Exit codes:
 
 /** What there is to measure, and what its rows are held against. */
 export interface Bench {
+  /** What suites start, unless they measure another driver. */
+  program: string;
   suites: Suites;
   table: readonly SpeedRow[];
 }
 
 export function addBenchCommand(program: Command): void {
-  addBench(program, { suites: SUITES, table: [] });
+  // The program that runs, so that the same build is measured.
+  addBench(program, { program: process.argv[1] ?? '', suites: SUITES, table: [] });
 }
 
-export function addBench(program: Command, { suites, table }: Bench): void {
-  const bench = program
-    .command('bench')
-    .description('measure a CSI driver: its lists and its calls');
+export function addBench(above: Command, measured: Bench): void {
+  const { suites } = measured;
+  const bench = above.command('bench').description('measure a CSI driver: its lists and its calls');
   bench
     .addArgument(new Argument('[suite...]', 'the suites to run').choices(Object.keys(suites)))
     .option('--all', 'run every suite', false)
@@ -97,7 +99,7 @@ export function addBench(program: Command, { suites, table }: Bench): void {
     .action(async (names: string[]) => {
       const options = bench.opts<BenchOptions>();
       if (options.list) return print(await listOf(suites));
-      process.exitCode = await runBench(bench, { suites, table }, names, options);
+      process.exitCode = await runBench(bench, measured, names, options);
     });
   addCompareCommand(bench);
   addShowCommand(bench);
@@ -148,7 +150,7 @@ function readReport(command: Command, file: string): Document {
 
 async function runBench(
   command: Command,
-  { suites, table }: Bench,
+  { program, suites, table }: Bench,
   asked: readonly string[],
   options: BenchOptions,
 ): Promise<ExitCode> {
@@ -168,6 +170,7 @@ async function runBench(
       const document = await runSuites(
         loaded.filter((suite) => suite !== undefined),
         {
+          program,
           rounds: options.rounds,
           size: options.tiny ? 'tiny' : 'full',
           socketPath: endpoint,

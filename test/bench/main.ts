@@ -2,11 +2,12 @@
 import { Command, CommanderError } from 'commander';
 import { addBench } from '../../src/cli/bench.js';
 import { ExitCode } from '../../src/cli/exit-codes.js';
+import { PROGRAM } from '../support/program.js';
 import { ALL_SUITES } from './suites/index.js';
 import { SPEED_TABLE } from './targets.js';
 
 const program = new Command('scripts').showHelpAfterError('(use --help for usage)').exitOverride();
-addBench(program, { suites: ALL_SUITES, table: SPEED_TABLE });
+addBench(program, { program: PROGRAM, suites: ALL_SUITES, table: SPEED_TABLE });
 try {
   await program.parseAsync(['bench', ...process.argv.slice(2)], { from: 'user' });
 } catch (error) {

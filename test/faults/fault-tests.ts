@@ -1,7 +1,7 @@
 /**
- * The tests of a file of the table: each of its operations on each kind of pool, killed before every step, with each
- * failure of every step on the first kind and with one failure of each kind of step on the others; or, in the plain
- * suite, on one kind of pool with some of them.
+ * The tests of a file of the table: each of its operations on each kind of pool, killed before every step. Steps fail
+ * in the first operation that takes them: each step on the first kind of pool, one of each kind of step on the others.
+ * In the plain suite, some of that on one kind of pool.
  */
 import { after, test } from 'node:test';
 import type { VolumeKind } from '../support/contents.js';
@@ -17,6 +17,7 @@ import {
   type Selection,
 } from './faults.js';
 import { POOL_KINDS, type PoolKind, Scene } from './scene.js';
+import { rowOf } from './steps.js';
 
 /** More than the volumes of a scene and of an attempt hold. */
 const AMPLE_BYTES = 2 * 1024 * MIB;
@@ -44,7 +45,7 @@ export function faultTests(label: string, tests: FaultTests): void {
   const tally = new FaultTally();
   after(() => console.log(`# ${tally}`));
   for (const kind of isWhole ? pools : pools.slice(0, 1)) {
-    const failures = isWhole && kind === pools[0] ? all : onePerKind();
+    const failures = isWhole && kind === pools[0] ? onePerKind(rowOf) : onePerKind();
     const { selection = { kills: isWhole ? all : one, failures } } = tests;
     void test(`${title} on ${kind}`, { skip: skipUnlessRoot }, async (context) => {
       let scene = await settled(label, kind, tests);

@@ -12,7 +12,7 @@ import { untilSettled } from '../support/orchestrator.js';
 import { statusOf } from '../support/refusal.js';
 import { undurable } from './durability.js';
 import type { Scene } from './scene.js';
-import { type Fault, kindOf, type Steps } from './steps.js';
+import { type Fault, kindOf, rowOf, type Steps } from './steps.js';
 
 /** One attempt at an operation, on objects of its own. */
 export interface Attempt {
@@ -183,9 +183,6 @@ const CLONING: ReadonlySet<string> = new Set(
     (call) => `${call} <pool>/snapshots/<snap>.tmp`,
   ),
 );
-
-/** What a step and its repetitions have in common: their name without the number. */
-const rowOf = (step: string): string => step.replace(/ #\d+$/, '');
 
 /**
  * Repeats an attempt until the step has come: which of several ways a call takes may depend on how the file system has

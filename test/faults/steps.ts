@@ -196,6 +196,11 @@ export class Steps {
   }
 }
 
+/** What a step and its repetitions have in common: their name without the number. */
+export function rowOf(step: string): string {
+  return step.replace(/ #\d+$/, '');
+}
+
 /** A step's call and the directory that it changes something in: what kind of step it is. */
 export function kindOf(step: string): string {
   const [call, path = ''] = step.split(' ');

@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { promisify, stripVTControlCharacters } from 'node:util';
 import { CsiError, StatusCode } from '../../src/base/errors.js';
-import { packagePath } from '../../src/base/package-root.js';
 import { runCommand } from '../support/command.js';
+import { PROGRAM } from '../support/program.js';
 import { temporaryDirectory } from '../support/temporary.js';
 import { type FakeStream, frame, startMetadata } from './server-fixture.js';
 
@@ -107,12 +107,11 @@ test('a list that is refused gives no picture and the exit code of delta', async
   assert.deepEqual(readdirSync(directory), []);
 });
 
-const MAIN = packagePath('.test-build/src/main.js');
 const hasScript = spawnSync('script', ['--version']).status === 0;
 
 /** On a terminal of 100 columns and 30 lines, of the program `script`; without the progress on stderr. */
 async function onTerminal(endpoint: string, env: Record<string, string>): Promise<string> {
-  const command = `stty cols 100 rows 30; exec "${process.execPath}" "${MAIN}" map s --endpoint "${endpoint}" 2>/dev/null`;
+  const command = `stty cols 100 rows 30; exec "${process.execPath}" "${PROGRAM}" map s --endpoint "${endpoint}" 2>/dev/null`;
   const args = ['-qec', command, '/dev/null'];
   const given = { PATH: process.env['PATH'] ?? '', TERM: 'xterm-256color', ...UTF8, ...env };
   const { stdout } = await promisify(execFile)('script', args, { env: given });

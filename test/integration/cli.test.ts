@@ -8,9 +8,9 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, StatusCode, type StatusName } from '../../src/base/errors.js';
-import { packagePath } from '../../src/base/package-root.js';
 import { runCommand, startCommand } from '../support/command.js';
 import { eventually } from '../support/eventually.js';
+import { PROGRAM } from '../support/program.js';
 import { temporaryDirectory } from '../support/temporary.js';
 import { skipUnlessRoot } from '../support/workspace.js';
 import {
@@ -253,8 +253,7 @@ test('a socket without permission is said to be one', { skip: skipUnlessRoot }, 
   t.after(() => server.close());
   execFileSync('chmod', ['755', directory]);
   chmodSync(path, 0o600);
-  const main = packagePath('.test-build/src/main.js');
-  const user = ['--reuid=65534', '--regid=65534', '--clear-groups', process.execPath, main];
+  const user = ['--reuid=65534', '--regid=65534', '--clear-groups', process.execPath, PROGRAM];
   for (const command of [['allocated', 's'], ['conformance']]) {
     const ended = spawnSync('setpriv', [...user, ...command, '--endpoint', `unix://${path}`], {
       encoding: 'utf8',

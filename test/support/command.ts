@@ -2,9 +2,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { TestContext } from 'node:test';
-import { packagePath } from '../../src/base/package-root.js';
-
-const MAIN = packagePath('.test-build/src/main.js');
+import { PROGRAM } from './program.js';
 
 export interface Ended {
   code: number | null;
@@ -19,7 +17,7 @@ export function startCommand(
   args: readonly string[],
   env: Record<string, string> = {},
   by: readonly string[] = [],
-  main = MAIN,
+  main = PROGRAM,
 ) {
   const [program = '', ...rest] = [...by, process.execPath, main, ...args];
   const child = spawn(program, rest, {

@@ -210,7 +210,7 @@ function hasOneCgroupVersion(): boolean {
 function installPlugin(root: string): void {
   mkdirSync(join(root, 'opt/blockdelta/bin'), { recursive: true });
   const program = join(root, 'opt/blockdelta/bin/blockdelta');
-  writeFileSync(program, `#!/bin/sh\nexec node ${INSTALLED}/.test-build/src/main.js "$@"\n`);
+  writeFileSync(program, `#!/bin/sh\nexec node ${INSTALLED}/.test-build/program/main.js "$@"\n`);
   chmodSync(program, 0o755);
 }
 

@@ -5,8 +5,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
-import { packagePath } from '../../src/base/package-root.js';
 import { CsiClient } from './csi-client.js';
+import { PROGRAM } from './program.js';
 import type { Workspace } from './workspace.js';
 
 export interface PluginOptions {
@@ -56,8 +56,7 @@ function spawnMain(
   env: NodeJS.ProcessEnv,
   by: readonly string[] = [],
 ): ChildProcess {
-  const main = packagePath('.test-build/src/main.js');
-  const [program = '', ...args] = [...by, process.execPath, main, command];
+  const [program = '', ...args] = [...by, process.execPath, PROGRAM, command];
   return spawn(program, args, { env, stdio: ['ignore', 'inherit', 'pipe'] });
 }
 

@@ -35,15 +35,13 @@ export class PluginProcess {
 
   /** Resolves when Probe says that the plugin is ready. The cleanup of the settings stops it. */
   static async start(
-    settings: Pick<Settings, 'cleanup'>,
+    settings: Pick<Settings, 'cleanup' | 'program'>,
     workspace: Workspace,
     options: PluginOptions = {},
   ): Promise<PluginProcess> {
     const name = options.name ?? 'plugin';
     const socketPath = workspace.path(`${name}.sock`);
-    // The program this process runs, so that the same build is measured.
-    const main = new URL('../../main.js', import.meta.url).pathname;
-    const child = spawn(process.execPath, [main, 'serve'], {
+    const child = spawn(process.execPath, [settings.program, 'serve'], {
       env: {
         PATH: `${process.env['PATH'] ?? ''}:/usr/sbin:/sbin`,
         CSI_ENDPOINT: `unix://${socketPath}`,

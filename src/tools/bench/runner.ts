@@ -9,7 +9,10 @@ import { type Curve, missingSide, type Row, ratios, type SpeedRow, targetOf } fr
 import type { Settings, Suite } from './suite.js';
 
 export interface RunOptions
-  extends Pick<Settings, 'rounds' | 'size' | 'socketPath' | 'parameters' | 'volumeBytes'> {
+  extends Pick<
+    Settings,
+    'program' | 'rounds' | 'size' | 'socketPath' | 'parameters' | 'volumeBytes'
+  > {
   seed: number;
   curves: boolean;
   /** Its rows come first, in its order; without the rows of suites that do not run, unless `wholeTable`. */

@@ -19,6 +19,8 @@ export interface Settings {
   rounds: number;
   /** 'tiny' shows that a suite works, within seconds; its figures mean nothing. */
   size: 'full' | 'tiny';
+  /** The command line of this plugin, compiled, which suites start. */
+  program: string;
   /** Of the driver that is measured; null: each suite starts what it measures itself. */
   socketPath: string | null;
   /** Of that driver's CreateVolume. */

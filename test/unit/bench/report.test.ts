@@ -86,7 +86,7 @@ test('rounds below zero and rows of equal figures still have a chart', () => {
 const namesOf = (rows: readonly { name: string }[]) => rows.map(({ name }) => name);
 
 const OPTIONS: RunOptions = {
-  ...{ rounds: 5, size: 'tiny' as const, socketPath: null, seed: 1, curves: true },
+  ...{ program: '', rounds: 5, size: 'tiny' as const, socketPath: null, seed: 1, curves: true },
   ...{ parameters: {}, volumeBytes: null, table: SPEED_TABLE, wholeTable: false },
   say: () => undefined,
 };

@@ -4,10 +4,9 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
-import { packagePath } from '../../../src/base/package-root.js';
+import { PROGRAM } from '../../support/program.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
-const main = packagePath('.test-build/src/main.js');
 const has = (shell: string): boolean => spawnSync(shell, ['--version']).status === 0;
 const skipOf = (shell: string) => (has(shell) ? false : `${shell} is not installed`);
 
@@ -27,7 +26,7 @@ const directory = temporaryDirectory();
 
 before(() => {
   for (const shell of ['bash', 'zsh']) {
-    const script = execFileSync(process.execPath, [main, 'completion', shell]);
+    const script = execFileSync(process.execPath, [PROGRAM, 'completion', shell]);
     writeFileSync(join(directory, shell), script);
   }
 });
@@ -68,7 +67,7 @@ function completeInZsh(lines: string[]): string[] {
 
 test('bash completes commands, subcommands, options and values', { skip: skipOf('bash') }, () => {
   for (const [line, words] of CASES) assert.deepEqual(completeInBash(line), words, line);
-  const help = execFileSync(process.execPath, [main, '--help'], { encoding: 'utf8' });
+  const help = execFileSync(process.execPath, [PROGRAM, '--help'], { encoding: 'utf8' });
   const names = [...help.matchAll(/^ {2}([a-z][a-z-]+)(?: |$)/gm)].map(([, name]) => name ?? '');
   assert.ok(names.includes('serve') && names.includes('conformance'));
   const all = completeInBash('');
