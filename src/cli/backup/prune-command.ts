@@ -28,11 +28,12 @@ first, which has what it needs of that one; no image that is there is changed.
 
 Exit codes:
   0    done
-  1    another failure; every backup that is listed is still complete
+  1    another failure, of one volume or more; every backup that is listed is still complete
   2    wrong usage
   4    there is no such directory
   5    others can write to the directory, or a volume's manifests are damaged or contradict each
-       other, or a chain is not complete: nothing of that volume was removed
+       other, or a chain is not complete, or an image that stays is not as its manifest says:
+       nothing of that volume was removed
   130  stopped by SIGINT or SIGTERM`;
 
 export function addPruneCommand(program: Command): void {
@@ -84,7 +85,8 @@ async function pruneAll(
   let current = '';
   const line = new ProgressLine(() => ({ share: null, text: `pruning ${current}` }));
   const plans: PrunePlan[] = [];
-  const refused: string[] = [];
+  /** What is wrong with one volume hinders no other. */
+  const failures: unknown[] = [];
   const runtime = dryRun ? null : await openRuntimeDirectory();
   const pruneOne = async (volume: VolumeBackups): Promise<void> => {
     const seen = planPrune(volume, rules);
@@ -94,7 +96,9 @@ async function pruneAll(
     }
     const lock = await repository.lock(volume.volumeId);
     try {
-      refused.push(...lock.problems.map(({ path, found }) => `${path} stays: ${found}`));
+      for (const { path, found } of lock.problems) {
+        failures.push(CsiError.failedPrecondition(`${path} stays: ${found}`));
+      }
       const plan = planPrune(await repository.backupsOf(volume.volumeId), rules);
       plans.push(plan);
       const onBackup = ({ name }: { name: string }): void => {
@@ -108,8 +112,8 @@ async function pruneAll(
   try {
     for (const volume of volumes) {
       await pruneOne(volume).catch((thrown: unknown) => {
-        if (!isRefusal(thrown)) throw thrown;
-        refused.push(messageOf(thrown));
+        signal.throwIfAborted();
+        failures.push(thrown);
       });
     }
   } finally {
@@ -118,10 +122,11 @@ async function pruneAll(
   await print(
     json ? `${JSON.stringify(plans.map(jsonOf))}\n` : harmless(plans.map(textOf).join('')),
   );
-  if (refused.length > 0) throw CsiError.failedPrecondition(refused.join('\n'));
+  if (failures.length === 0) return;
+  const message = failures.map(messageOf).join('\n');
+  throw failures.every(isRefusal) ? CsiError.failedPrecondition(message) : new Error(message);
 }
 
-/** What is wrong in one volume's directory hinders no other volume. */
 const isRefusal = (thrown: unknown): boolean =>
   thrown instanceof CsiError && thrown.code === StatusCode.FAILED_PRECONDITION;
 

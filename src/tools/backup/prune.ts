@@ -25,6 +25,7 @@ import { type KeepRules, kept } from './keep-rules.js';
 import type { Manifest } from './manifest.js';
 import { writeRanges } from './ranges-file.js';
 import type { Repository } from './repository.js';
+import { examineImages, verifyImages } from './verify.js';
 
 const { COPYFILE_EXCL, COPYFILE_FICLONE } = constants;
 
@@ -69,12 +70,29 @@ export interface PruneOptions {
   onBackup?(backup: Backup): void;
 }
 
-/** The caller holds the lock of the volume, under which the plan was made. */
+/**
+ * The caller holds the lock of the volume, under which the plan was made. FAILED_PRECONDITION before anything changes if
+ * an image that stays is not the one that its manifest describes, by its size and its header, or if one that a new one is
+ * made from is damaged: the new one's checksums would make it look sound.
+ */
 export async function prune(
   repository: Repository,
-  { volume, rebased, removed }: PrunePlan,
+  plan: PrunePlan,
   { runtime, signal, onBackup }: PruneOptions,
 ): Promise<void> {
+  const { volume, rebased, removed } = plan;
+  const sources = sourcesOf(plan);
+  const others = plan.kept.filter((each) => !sources.includes(each));
+  const [damage] = [
+    ...(await examineImages(others, signal)),
+    ...(await verifyImages(sources, { signal })),
+  ];
+  if (damage !== undefined) {
+    throw CsiError.failedPrecondition(
+      `nothing is pruned in ${volume.directory}, because backups that stay need ${damage.path}: ${damage.found}; restore ` +
+        'the file from another copy, or remove its backup and those based on it',
+    );
+  }
   for (const { backup, onto } of rebased) {
     signal.throwIfAborted();
     onBackup?.(backup);
@@ -88,6 +106,14 @@ export async function prune(
     onBackup?.(backup);
     await repository.remove(backup);
   }
+}
+
+/** Backups whose images new ones are made from. */
+function sourcesOf({ volume, rebased }: PrunePlan): Backup[] {
+  const sources = rebased.flatMap(({ backup, onto }) =>
+    chainOf(backup, volume).slice(onto === null ? 0 : chainOf(onto, volume).length),
+  );
+  return [...new Set(sources)];
 }
 
 interface Rebase {
