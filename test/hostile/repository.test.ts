@@ -319,3 +319,28 @@ test('an ordinary user lists, verifies, restores and prunes what is theirs', asy
   }
   assert.ok(readFileSync(to).equals(history.points[1]?.bytes ?? Buffer.alloc(0)));
 });
+
+test('the commands do the same on a kernel without Landlock', async (t) => {
+  const without = ['/usr/bin/python3', '-c', WITHOUT_LANDLOCK];
+  if (spawnSync('/usr/bin/python3', ['-c', 'import seccomp']).status !== 0) {
+    return t.skip('needs python3-seccomp');
+  }
+  for (const [name, args] of Object.entries(COMMANDS)) {
+    const env = { BLOCKDELTA_RUNTIME_DIR: workspace.path('runtime') };
+    const { code, stderr } = await runCommand(t, args(), env, without);
+    assert.equal(code, 0, `${name}: ${stderr}`);
+  }
+  assert.ok(readFileSync(restored()).equals(history.points[1]?.bytes ?? Buffer.alloc(0)));
+});
+
+/** Runs a program for which the kernel has no Landlock, and all that it starts. */
+const WITHOUT_LANDLOCK = `
+import ctypes, errno, os, seccomp, sys
+filter = seccomp.SyscallFilter(seccomp.ALLOW)
+filter.add_rule(seccomp.ERRNO(errno.ENOSYS), 'landlock_create_ruleset')
+filter.load()
+libc = ctypes.CDLL(None, use_errno=True)
+number = seccomp.resolve_syscall(seccomp.Arch(), 'landlock_create_ruleset')
+assert libc.syscall(number, None, 0, 1) == -1 and ctypes.get_errno() == errno.ENOSYS
+os.execvp(sys.argv[1], sys.argv[1:])
+`;
