@@ -4,12 +4,14 @@
  *
  * CreateVolume must find the volume that an earlier call of the same name has made, whose response may
  * have been lost. With one candidate, as an orchestrator gives that schedules the pod first, that is the
- * node's own business. With several, the choice cannot be repeated: capacity changes, and a full node is
- * passed over. So the router first asks all candidates whether they have the name, and one that cannot be
- * reached makes the call UNAVAILABLE: it might have the volume, and a second one would be lost for ever.
- * While it asks, another call with the same name is ABORTED.
+ * node's own business. With several, a full node was perhaps passed over, and has room now. So the router first asks
+ * those behind the first whether they have the name. One that is away is passed over: it stops only the calls that it
+ * comes first for, or for which all before it are full, and those are UNAVAILABLE. Equals are passed over by nobody,
+ * because their order changes with their capacity: one that is away makes the call UNAVAILABLE. While the router asks,
+ * another call with the same name is ABORTED.
  */
 
+import { setTimeout as delay } from 'node:timers/promises';
 import type { CallContext, RequestOf } from '../base/csi/service.js';
 import { isMet, isWithin, nodeSegment, type TopologyRequirement } from '../base/csi/topology.js';
 import { parseTopologyRequirement } from '../base/csi/topology-fields.js';
@@ -31,6 +33,9 @@ export interface CreateVolumeDependencies {
     context: CallContext,
   ): Promise<bigint>;
 }
+
+/** For nodes that another one comes before. */
+const ANSWER_MS = 2000;
 
 export class VolumePlacement {
   readonly #deps: CreateVolumeDependencies;
@@ -70,30 +75,51 @@ export class VolumePlacement {
     request: RequestOf<'CreateVolume'>,
     context: CallContext,
   ): Promise<Buffer> {
-    const holder = await this.#holderOf(candidates, request.name, context);
+    const ranks = byRank(candidates);
+    const holder = await this.#holderSoon(ranks.slice(1).flat(), request.name, context);
     if (holder !== null) return this.#deps.ask(holder, context);
     let refusal: unknown = null;
-    for (const node of await this.#inOrder(candidates, request, context)) {
-      try {
-        return await this.#deps.ask(node, context);
-      } catch (thrown) {
-        if (!isFull(thrown)) throw thrown;
-        refusal = thrown;
+    for (const equals of ranks) {
+      const owner = await this.#holderOf(equals, request.name, context);
+      if (owner !== null) return this.#deps.ask(owner, context);
+      for (const node of await this.#inOrder(equals, request, context)) {
+        try {
+          return await this.#deps.ask(node, context);
+        } catch (thrown) {
+          if (!isFull(thrown)) throw thrown;
+          refusal = thrown;
+        }
       }
     }
     throw refusal;
   }
 
+  /** A node that says so within a while; null: none does. */
+  async #holderSoon(
+    nodes: readonly NodeConnection[],
+    name: string,
+    context: CallContext,
+  ): Promise<NodeConnection | null> {
+    const late = delay(ANSWER_MS, false, { ref: false });
+    const answers = await Promise.all(
+      nodes
+        .filter(({ isConnected }) => isConnected)
+        .map(async (node) => {
+          const has = this.#deps.has(node, name, context).catch(() => false);
+          return (await Promise.race([has, late])) ? node : null;
+        }),
+    );
+    return answers.find((node) => node !== null) ?? null;
+  }
+
   /** The node that has a volume of this name; null: none has. Rejects if one of them does not say. */
   async #holderOf(
-    candidates: readonly Candidate[],
+    nodes: readonly NodeConnection[],
     name: string,
     context: CallContext,
   ): Promise<NodeConnection | null> {
     const answers = await Promise.allSettled(
-      candidates.map(async ({ node }) =>
-        (await this.#deps.has(node, name, context)) ? node : null,
-      ),
+      nodes.map(async (node) => ((await this.#deps.has(node, name, context)) ? node : null)),
     );
     const given = answers.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
     const holder = given.find((node) => node !== null);
@@ -102,21 +128,20 @@ export class VolumePlacement {
     return null;
   }
 
+  /** Those with the most capacity first. */
   async #inOrder(
-    candidates: readonly Candidate[],
+    nodes: readonly NodeConnection[],
     request: RequestOf<'CreateVolume'>,
     context: CallContext,
-  ): Promise<NodeConnection[]> {
+  ): Promise<readonly NodeConnection[]> {
+    if (nodes.length === 1) return nodes;
     const measured = await Promise.all(
-      candidates.map(async ({ node, rank }) => ({
+      nodes.map(async (node) => ({
         node,
-        rank,
         bytes: await this.#deps.capacityOf(node, request, context),
       })),
     );
-    measured.sort(
-      (a, b) => a.rank - b.rank || (a.bytes < b.bytes ? 1 : a.bytes > b.bytes ? -1 : 0),
-    );
+    measured.sort((a, b) => (a.bytes < b.bytes ? 1 : a.bytes > b.bytes ? -1 : 0));
     return measured.map(({ node }) => node);
   }
 }
@@ -125,6 +150,13 @@ export interface Candidate<Node extends { id: string } = NodeConnection> {
   readonly node: Node;
   /** Lower ones come first; equal ones in the order of their capacity. */
   readonly rank: number;
+}
+
+/** Nodes of the same rank together, in the order of the ranks. */
+function byRank(candidates: readonly Candidate[]): NodeConnection[][] {
+  const ranks = new Map<number, NodeConnection[]>();
+  for (const { node, rank } of candidates) ranks.set(rank, [...(ranks.get(rank) ?? []), node]);
+  return [...ranks.values()];
 }
 
 /** The nodes that meet a requirement, those of the preferred topologies first and in their order. */

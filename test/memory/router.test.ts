@@ -268,6 +268,47 @@ test('a node that is down is UNAVAILABLE and named, and served again when it is 
   );
 });
 
+test('a node that is away stops only the volumes that it comes first for, as external-provisioner orders the nodes', async () => {
+  const all = ['node-a', 'node-b', 'node-c'];
+  /** Of WaitForFirstConsumer without --strict-topology, and of Immediate: all nodes, in turn from the selected one on. */
+  const from = (index: number): Message => ({
+    accessibility_requirements: {
+      requisite: on(...all),
+      preferred: on(...all.slice(index), ...all.slice(0, index)),
+    },
+  });
+  /** Of WaitForFirstConsumer with --strict-topology. */
+  const only = (id: string): Message => ({
+    accessibility_requirements: { requisite: on(id), preferred: on(id) },
+  });
+  const nodeOf = async (name: string, fields: Message): Promise<unknown> =>
+    nodeKeyOf((await createVolume(name, fields))['volume_id']);
+  const away = cluster.node(1);
+  await away.plugin.stop();
+  try {
+    assert.equal(await nodeOf('first', from(0)), nodeKey('node-a'));
+    assert.equal(await nodeOf('third', from(2)), nodeKey('node-c'));
+    assert.equal(await nodeOf('only', only('node-c')), nodeKey('node-c'));
+    const named = new RegExp(`node 'node-b' at ${away.address}`);
+    await refused(createVolume('second', from(1)), 'UNAVAILABLE', named);
+    await refused(createVolume('only-second', only('node-b')), 'UNAVAILABLE', named);
+    const large = { capacity_range: { required_bytes: 1500 * MIB } };
+    await createVolume('filler', { ...only('node-a'), ...large });
+    const behind = createVolume('behind', { ...from(0), ...large });
+    await refused(behind, 'UNAVAILABLE', named);
+    await createVolume('another-filler', { ...only('node-c'), ...large });
+    await refused(createVolume('nowhere', { ...from(2), ...large }), 'UNAVAILABLE', named);
+  } finally {
+    await away.plugin.start();
+  }
+  await eventually('it is asked again', () =>
+    nodeOf('second', from(1)).then(
+      (key) => key === nodeKey('node-b'),
+      () => false,
+    ),
+  );
+});
+
 test('H32: a list that changes is followed, and an address of another node is not taken for it', async () => {
   const { controller } = cluster.client;
   const { volume_id } = (await createOn('node-c', 'list')) as { volume_id: string };

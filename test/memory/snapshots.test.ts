@@ -261,6 +261,7 @@ test('GA3, GE4: the same request, its sources in any order, is answered alike, a
     {},
     { source_volume_ids: [second.id, source.id] },
     { parameters: { 'csi.storage.k8s.io/volumegroupsnapshot/name': 'claim' } },
+    { parameters: { deletionPolicy: 'Delete' } },
   ]) {
     assert.deepEqual(await createGroup(fields), first);
   }

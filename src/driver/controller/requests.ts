@@ -107,10 +107,10 @@ function parseContentSource(
   throw CsiError.invalidArgument(`${field} is set and contains neither a snapshot nor a volume`);
 }
 
-/** A snapshot class, of single or of group snapshots, has no parameters. */
-export function parseSnapshotParameters(value: StringMap): StringMap {
+/** A snapshot class, of single or of group snapshots, has no parameters; these keys are passed over. */
+export function parseSnapshotParameters(value: StringMap, ...passedOver: string[]): StringMap {
   for (const key of Object.keys(parseMap(value, 'parameters'))) {
-    if (isOrchestratorKey(key)) continue;
+    if (isOrchestratorKey(key) || passedOver.includes(key)) continue;
     throw CsiError.invalidArgument(
       `parameters['${key}'] is not known: a snapshot class has no parameters`,
     );
