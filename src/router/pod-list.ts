@@ -12,7 +12,8 @@ import type { NodeEntry } from './node-list.js';
 export interface Pod {
   readonly spec?: { readonly nodeName?: string };
   readonly status?: { readonly podIP?: string; readonly phase?: string };
-  readonly metadata?: { readonly creationTimestamp?: Date; readonly deletionTimestamp?: Date };
+  /** Times as texts, as in the API; empty: none. */
+  readonly metadata?: { readonly creationTimestamp?: string; readonly deletionTimestamp?: string };
 }
 
 const REMEMBERED_MS = 3_600_000;
@@ -51,11 +52,11 @@ function byPreference(a: Pod, b: Pod): number {
 }
 
 function isEnding({ metadata }: Pod): number {
-  return metadata?.deletionTimestamp === undefined ? 0 : 1;
+  return (metadata?.deletionTimestamp ?? '') === '' ? 0 : 1;
 }
 
 function createdAt({ metadata }: Pod): number {
-  return Number(metadata?.creationTimestamp ?? 0);
+  return Date.parse(metadata?.creationTimestamp ?? '') || 0;
 }
 
 function addressOf({ status }: Pod, port: number): string | null {

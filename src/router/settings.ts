@@ -12,6 +12,7 @@ import {
 import { parseTls, type TlsSettings } from '../base/settings/tls.js';
 import { refuseMisspelt } from '../base/settings/unknown-settings.js';
 import { ConfigError, parseDirectory } from '../base/settings/values.js';
+import type { ClusterAccess } from './pod-watch.js';
 
 /** Where the list of nodes comes from. */
 export type NodeSourceSettings =
@@ -22,6 +23,7 @@ export type NodeSourceSettings =
       readonly selector: string;
       /** On which the plugins in the pods listen. */
       readonly port: number;
+      readonly access: ClusterAccess;
     };
 
 export interface RouteConfig extends ServiceConfig {
@@ -39,6 +41,10 @@ export const ROUTE_SETTINGS = {
   BLOCKDELTA_ROUTE_PORT: {
     fallback: '9810',
     meaning: 'port on which plugins listen that were found in Kubernetes',
+  },
+  BLOCKDELTA_ROUTE_ACCOUNT: {
+    fallback: '/var/run/secrets/kubernetes.io/serviceaccount',
+    meaning: 'directory with token and ca.crt of the account that asks Kubernetes for pods',
   },
   BLOCKDELTA_TLS_CERTIFICATE: {
     fallback: null,
@@ -75,11 +81,19 @@ export function parseRouteConfig(env: Environment, others: readonly string[] = [
   return Object.freeze({
     ...parseServiceSettings(reader),
     tls: parseTls(given, text('BLOCKDELTA_TLS_PEER_NAME'), 'the router calls nodes over TCP'),
-    source: parseSource(given('BLOCKDELTA_ROUTE_NODES'), port),
+    source: parseSource(given('BLOCKDELTA_ROUTE_NODES'), () => ({
+      port,
+      access: parseAccess(env, text('BLOCKDELTA_ROUTE_ACCOUNT')),
+    })),
   });
 }
 
-function parseSource(value: string | undefined, port: number): NodeSourceSettings {
+type OfKubernetes = Extract<NodeSourceSettings, { kind: 'kubernetes' }>;
+
+function parseSource(
+  value: string | undefined,
+  ofKubernetes: () => Pick<OfKubernetes, 'port' | 'access'>,
+): NodeSourceSettings {
   const name = 'BLOCKDELTA_ROUTE_NODES';
   const example = 'file:/etc/blockdelta/nodes.json or kubernetes:blockdelta/app=blockdelta-node';
   if (value === undefined) {
@@ -90,5 +104,23 @@ function parseSource(value: string | undefined, port: number): NodeSourceSetting
   }
   const match = /^kubernetes:([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)\/([\x21-\x7e]+)$/.exec(value);
   if (match === null) throw new ConfigError(`${name} is '${value}': it must be like ${example}`);
-  return { kind: 'kubernetes', namespace: match[1] ?? '', selector: match[3] ?? '', port };
+  const [, namespace = '', , selector = ''] = match;
+  return { kind: 'kubernetes', namespace, selector, ...ofKubernetes() };
+}
+
+/** Kubernetes sets these variables in every container. */
+function parseAccess(env: Environment, account: string): ClusterAccess {
+  const host = env['KUBERNETES_SERVICE_HOST'] ?? '';
+  if (host === '') {
+    throw new ConfigError(
+      'BLOCKDELTA_ROUTE_NODES names pods, and KUBERNETES_SERVICE_HOST is not set: run the router in a pod, or set it, ' +
+        'KUBERNETES_SERVICE_PORT and BLOCKDELTA_ROUTE_ACCOUNT',
+    );
+  }
+  const name = 'KUBERNETES_SERVICE_PORT';
+  const port = Number(env[name] ?? '443');
+  if (!Number.isInteger(port) || port < 1 || port > 65_535) {
+    throw new ConfigError(`${name} is '${env[name]}': it must be a port`);
+  }
+  return { host, port, accountDirectory: parseDirectory('BLOCKDELTA_ROUTE_ACCOUNT', account) };
 }

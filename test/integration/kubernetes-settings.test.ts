@@ -61,11 +61,12 @@ before(async () => {
       '/etc/blockdelta/tls': `${certificates}/nodes/${NODE}`,
     }),
   });
-  const config = workspace.path('kubeconfig');
+  const apiFiles = workspace.path('api');
+  mkdirSync(apiFiles);
   const roles = cluster('directory')
     .of('Role')
     .filter(({ metadata }) => metadata.name === 'blockdelta-router');
-  api = await PodsApi.start(roles, pods(), config);
+  api = await PodsApi.start(roles, pods(), apiFiles);
   const env = settings(container(controller, 'router'), {
     '/csi/csi.sock': `${directory}/csi.sock`,
     '0.0.0.0:9811': `${ROUTER_HOST}:9811`,
@@ -73,7 +74,7 @@ before(async () => {
   });
   router = await Plugin.route({
     socket: `${directory}/csi.sock`,
-    env: { ...env, KUBECONFIG: config },
+    env: { ...env, ...api.environment },
   }).ready();
 });
 

@@ -18,6 +18,8 @@ export interface Container {
   env?: { name: string; value?: string; valueFrom?: { fieldRef: { fieldPath: string } } }[];
   envFrom?: { configMapRef: { name: string } }[];
   ports?: { name: string; containerPort: number }[];
+  restartPolicy?: string;
+  startupProbe?: Probe;
   livenessProbe?: Probe;
   readinessProbe?: Probe;
   securityContext: Record<string, unknown>;
@@ -74,7 +76,7 @@ export class Cluster {
         owner: `${kind} ${metadata.name}`,
         labels: template.metadata.labels,
         account: template.spec.serviceAccountName,
-        containers: template.spec.containers,
+        containers: [...(template.spec.initContainers ?? []), ...template.spec.containers],
         volumes: template.spec.volumes,
         spec: template.spec,
       }));

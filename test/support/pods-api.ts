@@ -1,11 +1,14 @@
 /**
- * The part of the Kubernetes API that the router uses: lists and watches of pods. It grants what the roles of
- * a manifest grant, and nothing else.
+ * The part of the Kubernetes API that the router uses: lists and watches of pods, by TLS and for a token. It grants what the
+ * roles of a manifest grant, and nothing else.
  */
 import { once } from 'node:events';
-import { writeFileSync } from 'node:fs';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { createServer, type Server } from 'node:https';
 import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { Authority } from './certificates.js';
 import type { Manifest } from './manifests.js';
 
 interface Rule {
@@ -20,37 +23,64 @@ export interface FakePod {
   status: { phase: 'Running'; podIP: string };
 }
 
+const PAGE = 2;
+
 export class PodsApi {
   /** Each request as `verb resource namespace`, with `refused` behind it if no role allows it. */
   readonly requests: string[] = [];
   /** Refuses everything with 503. */
   isBroken = false;
+  /** The token that it accepts; the account's file has the first one. */
+  token = 'first token';
+  /** Of watches that begin: their version is forgotten. */
+  hasForgotten = false;
   readonly #watches = new Set<ServerResponse>();
-  readonly #server = createServer((request, response) => this.#answer(request, response));
+  readonly #server: Server;
+  readonly #account: string;
 
   private constructor(
     private readonly roles: readonly Manifest[],
     private readonly pods: readonly FakePod[],
-  ) {}
+    directory: string,
+  ) {
+    this.#account = join(directory, 'account');
+    mkdirSync(this.#account);
+    const { certificate, key, ca } = new Authority(directory).issue('api', 'localhost');
+    copyFileSync(ca, join(this.#account, 'ca.crt'));
+    this.giveToken();
+    const files = { cert: readFileSync(certificate), key: readFileSync(key) };
+    this.#server = createServer(files, (request, response) => this.#answer(request, response));
+  }
 
-  /** @param configFile gets the configuration of a client, for KUBECONFIG */
+  /** @param directory for its files and those of the account */
   static async start(
     roles: readonly Manifest[],
     pods: readonly FakePod[],
-    configFile: string,
+    directory: string,
   ): Promise<PodsApi> {
-    const api = new PodsApi(roles, pods);
-    api.#server.listen(0, '127.0.0.1');
+    const api = new PodsApi(roles, pods, directory);
+    api.#server.listen(0, 'localhost');
     await once(api.#server, 'listening');
-    const server = `http://127.0.0.1:${(api.#server.address() as AddressInfo).port}`;
-    const config = {
-      ...{ kind: 'Config', apiVersion: 'v1', 'current-context': 'fake' },
-      clusters: [{ name: 'fake', cluster: { server, 'insecure-skip-tls-verify': true } }],
-      users: [{ name: 'fake', user: {} }],
-      contexts: [{ name: 'fake', context: { cluster: 'fake', user: 'fake' } }],
-    };
-    writeFileSync(configFile, JSON.stringify(config));
     return api;
+  }
+
+  /** What Kubernetes sets in a container, and where the account is. */
+  get environment(): Record<string, string> {
+    return {
+      KUBERNETES_SERVICE_HOST: 'localhost',
+      KUBERNETES_SERVICE_PORT: `${(this.#server.address() as AddressInfo).port}`,
+      BLOCKDELTA_ROUTE_ACCOUNT: this.#account,
+    };
+  }
+
+  /** Renews the account's file, as the kubelet does. */
+  giveToken(): void {
+    writeFileSync(join(this.#account, 'token'), `${this.token}\n`);
+  }
+
+  /** Ends all watches, as after their time. */
+  endWatches(): void {
+    for (const watch of this.#watches) watch.end();
   }
 
   get watches(): number {
@@ -59,7 +89,7 @@ export class PodsApi {
 
   /** Tells all who watch. */
   event(type: 'ADDED' | 'DELETED', pod: FakePod): void {
-    const object = { ...pod, kind: 'Pod', apiVersion: 'v1' };
+    const object = asInApi(pod);
     for (const watch of this.#watches) watch.write(`${JSON.stringify({ type, object })}\n`);
   }
 
@@ -77,8 +107,10 @@ export class PodsApi {
     response.setHeader('content-type', 'application/json');
     const isGranted = this.#isGranted(isWatch ? 'watch' : 'list', resource, namespace);
     this.requests.push(isGranted ? title : `${title} refused`);
-    if (!isGranted || this.isBroken) {
-      const code = isGranted ? 503 : 403;
+    const isKnown = request.headers.authorization === `Bearer ${this.token}`;
+    if (!isGranted || !isKnown || this.isBroken || (isWatch && this.hasForgotten)) {
+      const code = !isKnown ? 401 : !isGranted ? 403 : this.isBroken ? 503 : 410;
+      this.hasForgotten = false;
       response.statusCode = code;
       response.end(JSON.stringify({ kind: 'Status', apiVersion: 'v1', code }));
       return;
@@ -93,8 +125,11 @@ export class PodsApi {
     const items = this.pods.filter(({ metadata }) =>
       wanted.every((part) => metadata.labels[part.split('=')[0] ?? ''] === part.split('=')[1]),
     );
-    const metadata = { resourceVersion: '1' };
-    response.end(JSON.stringify({ kind: 'PodList', apiVersion: 'v1', metadata, items }));
+    const from = Number(searchParams.get('continue') ?? 0);
+    const isLast = from + PAGE >= items.length;
+    const metadata = { resourceVersion: '1', ...(isLast ? {} : { continue: `${from + PAGE}` }) };
+    const page = items.slice(from, from + PAGE).map(asInApi);
+    response.end(JSON.stringify({ kind: 'PodList', apiVersion: 'v1', metadata, items: page }));
   }
 
   /** Roles of a namespace only: the router needs no others. */
@@ -109,3 +144,8 @@ export class PodsApi {
     );
   }
 }
+
+const asInApi = (pod: FakePod): object => ({
+  ...{ ...pod, kind: 'Pod', apiVersion: 'v1' },
+  metadata: { ...pod.metadata, uid: pod.metadata.name, resourceVersion: '2' },
+});

@@ -31,13 +31,28 @@ test('pods are named by namespace and selector, with the port of the plugins', (
     ...BASE,
     BLOCKDELTA_ROUTE_NODES: `kubernetes:storage/${selector}`,
     BLOCKDELTA_ROUTE_PORT: '7000',
+    KUBERNETES_SERVICE_HOST: '10.96.0.1',
   });
   assert.deepEqual(config.source, {
     kind: 'kubernetes',
     namespace: 'storage',
     selector,
     port: 7000,
+    access: {
+      ...{ host: '10.96.0.1', port: 443 },
+      accountDirectory: '/var/run/secrets/kubernetes.io/serviceaccount',
+    },
   });
+});
+
+test('pods are asked for at the API server that Kubernetes names, and nowhere else', () => {
+  const pods = { BLOCKDELTA_ROUTE_NODES: 'kubernetes:storage/a=b' };
+  refuses(pods, /KUBERNETES_SERVICE_HOST is not set: run the router in a pod/);
+  const inPod = { ...pods, KUBERNETES_SERVICE_HOST: '10.96.0.1' };
+  for (const port of ['', '0', '65536', 'https']) {
+    refuses({ ...inPod, KUBERNETES_SERVICE_PORT: port }, /KUBERNETES_SERVICE_PORT is/);
+  }
+  refuses({ ...inPod, BLOCKDELTA_ROUTE_ACCOUNT: 'account' }, /BLOCKDELTA_ROUTE_ACCOUNT/);
 });
 
 test('a source of nodes that cannot be one is refused with examples', () => {

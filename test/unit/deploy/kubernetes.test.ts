@@ -114,9 +114,12 @@ forEveryOverlay('plugin and router accept their environments', (cluster) => {
   if (router === undefined) return;
   const { NAMESPACE: namespace, ...env } = cluster.environment(router);
   assert.ok(Object.keys(env).every((name) => name in ROUTE_SETTINGS));
-  const { source, ...config } = parseRouteConfig(env);
+  const inPod = { KUBERNETES_SERVICE_HOST: '10.96.0.1', KUBERNETES_SERVICE_PORT: '443' };
+  const { source, ...config } = parseRouteConfig({ ...env, ...inPod });
   assert.equal(config.driverName, DRIVER);
   assert.ok(source.kind === 'kubernetes' && source.namespace === namespace);
+  const account = source.access.accountDirectory;
+  assert.ok(router.volumeMounts.some(({ mountPath }) => mountPath === account));
   assert.ok(graceOf(cluster.controller) > config.shutdownGraceMs + LAST_RESORT_MS);
 });
 
@@ -278,7 +281,7 @@ forEveryOverlay('ports have one user in a pod, and whatever names a port finds i
     // The limit of the API.
     for (const { name } of ports) assert.ok(name.length <= 15, name);
     for (const each of pod.containers) {
-      for (const probe of [each.livenessProbe, each.readinessProbe]) {
+      for (const probe of [each.startupProbe, each.livenessProbe, each.readinessProbe]) {
         if (probe !== undefined) assertPort([pod], probe.httpGet.port);
       }
       const env = cluster.environment(each);
@@ -344,6 +347,11 @@ forEveryOverlay('a router needs certificates and NetworkPolicies, one node none'
   const env = cluster.environment(plugin(cluster));
   const routers = cluster.controller.containers.filter(({ name }) => name === 'router');
   assert.equal(routers.length, isRouted(cluster) ? 1 : 0);
+  for (const router of routers) {
+    assert.equal(cluster.controller.containers[0], router);
+    assert.equal(router.restartPolicy, 'Always', 'it goes on beside the others');
+    assert.ok(router.startupProbe !== undefined, 'they wait for it');
+  }
   assert.equal(env['BLOCKDELTA_LISTEN_ADDRESS'] !== undefined, isRouted(cluster));
   assert.equal(cluster.has('NetworkPolicy', 'blockdelta-node'), isRouted(cluster));
   assert.equal(cluster.has('PodDisruptionBudget', 'blockdelta-controller'), isRouted(cluster));

@@ -9,6 +9,7 @@ import { FileDiscovery } from '../../../src/router/file-discovery.js';
 import { KubernetesDiscovery } from '../../../src/router/kubernetes-discovery.js';
 import type { NodeEntry } from '../../../src/router/node-list.js';
 import { type Pod, PodList } from '../../../src/router/pod-list.js';
+import { parseRouteConfig } from '../../../src/router/settings.js';
 import { eventually } from '../../support/eventually.js';
 import { type FakePod, PodsApi } from '../../support/pods-api.js';
 import { temporaryDirectory } from '../../support/temporary.js';
@@ -84,16 +85,21 @@ const ROLE = {
 };
 
 async function discover(t: TestContext, pods: readonly FakePod[], isBroken = false) {
-  const file = join(temporaryDirectory(), 'config');
-  const server = await PodsApi.start([ROLE], pods, file);
+  const server = await PodsApi.start([ROLE], pods, temporaryDirectory());
   server.isBroken = isBroken;
-  process.env['KUBECONFIG'] = file;
   const lines: string[] = [];
   const logger = createLogger('info', { write: (line) => lines.push(line) });
-  const discovery = new KubernetesDiscovery(
-    { kind: 'kubernetes', namespace: 'storage', selector: 'app=node', port: 9810 },
-    logger,
-  );
+  const { source } = parseRouteConfig({
+    ...{
+      CSI_ENDPOINT: 'unix:///csi.sock',
+      BLOCKDELTA_TLS_CERTIFICATE: '/c',
+      BLOCKDELTA_TLS_KEY: '/k',
+    },
+    ...{ BLOCKDELTA_TLS_CA: '/ca', BLOCKDELTA_ROUTE_NODES: 'kubernetes:storage/app=node' },
+    ...server.environment,
+  });
+  assert.ok(source.kind === 'kubernetes');
+  const discovery = new KubernetesDiscovery(source, logger);
   const lists: (readonly NodeEntry[])[] = [];
   t.after(() => {
     discovery.stop();
@@ -129,6 +135,37 @@ test('an API server that is away at the start is asked again', async (t) => {
   assert.equal(lists.at(-1)?.[0]?.address, '10.0.0.1:9810');
 });
 
+test('a watch that ends goes on, one whose version is forgotten begins anew, and a renewed token is used', async (t) => {
+  const pods = [1, 2, 3, 4, 5].map((each) => pod(`p${each}`, `node-${each}`, `10.0.0.${each}`));
+  const { server, started, lists, log } = await discover(t, pods);
+  await started;
+  assert.equal(lists.at(-1)?.length, 5, 'of three pages');
+  await eventually('a watch', () => server.watches === 1);
+  server.token = 'second token';
+  server.giveToken();
+  server.endWatches();
+  await eventually('another watch', () => server.watches === 1);
+  assert.equal(server.requests.filter((each) => each.startsWith('list')).length, 3);
+  server.hasForgotten = true;
+  server.endWatches();
+  await eventually(
+    'another list',
+    () => server.requests.filter((each) => each.startsWith('list')).length === 6,
+  );
+  await eventually('a third watch', () => server.watches === 1);
+  server.event('ADDED', pod('p9', 'node-9', '10.0.0.9'));
+  await eventually('the new node', () => lists.at(-1)?.length === 6);
+  assert.equal(log(), '');
+});
+
+test('a refusal is said once, with what the API server says', async (t) => {
+  const { server, log } = await discover(t, [], true);
+  await eventually('a line in the log', () => log().includes('HTTP status 503'));
+  server.token = 'another token';
+  server.isBroken = false;
+  await eventually('another line', () => log().includes('HTTP status 401'));
+});
+
 const podOf = (nodeName: string, podIP: string, more: Partial<Pod> = {}): Pod => ({
   spec: { nodeName },
   status: { podIP, phase: 'Running' },
@@ -146,7 +183,7 @@ test('a node is the name in spec.nodeName, at the address of its pod', () => {
 
 test('of two pods on one node the one that stays counts, then the newest', () => {
   const list = new PodList(1);
-  const at = (hour: number) => new Date(hour * HOUR);
+  const at = (hour: number) => new Date(hour * HOUR).toISOString();
   const ending = podOf('a', '1.1.1.1', {
     metadata: { creationTimestamp: at(5), deletionTimestamp: at(6) },
   });

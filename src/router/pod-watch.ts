@@ -1,0 +1,206 @@
+/**
+ * The pods of a namespace that have certain labels: a list from the API server, and then what changes in it. The router
+ * asks nothing else of Kubernetes, which a client library of 50 MB would be too large for. Knows no nodes.
+ *
+ * Source: "Efficient detection of changes" in the API concepts of Kubernetes. A list has a version, and a watch tells what
+ * has changed since. When the API server has forgotten that version it says so (410), and all is listed again.
+ */
+import { readFile } from 'node:fs/promises';
+import type { IncomingMessage } from 'node:http';
+import { request } from 'node:https';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Pod } from './pod-list.js';
+
+/** The API server, and who asks it. */
+export interface ClusterAccess {
+  readonly host: string;
+  readonly port: number;
+  /** With `token` and `ca.crt`, which are read for each request: the kubelet renews them. */
+  readonly accountDirectory: string;
+}
+
+export interface PodSelection {
+  readonly namespace: string;
+  /** Of labels. */
+  readonly selector: string;
+}
+
+export interface PodListener {
+  /** All pods that there are now. Called for each list and for each event. */
+  listed(pods: readonly Pod[]): void;
+  /** The API server cannot be asked. It is asked again. */
+  failed(problem: unknown): void;
+}
+
+interface ApiPod extends Pod {
+  readonly metadata: Pod['metadata'] & { readonly uid: string; readonly resourceVersion: string };
+}
+
+interface ApiList {
+  readonly items: readonly ApiPod[];
+  readonly metadata: { readonly resourceVersion: string; readonly continue?: string };
+}
+
+interface ApiEvent {
+  readonly type: 'ADDED' | 'MODIFIED' | 'DELETED' | 'BOOKMARK' | 'ERROR';
+  readonly object: ApiPod & { readonly code?: number; readonly message?: string };
+}
+
+const RETRY_MS = 3000;
+/** Between a watch that has ended and the next one. */
+const PAUSE_MS = 500;
+const PAGE = 500;
+/** The API server ends a watch then; a new one goes on. */
+const WATCH_SECONDS = 240;
+/** Nothing has come for so long: the connection is dead. */
+const SILENCE_MS = 300_000;
+const LIST_MS = 60_000;
+const GONE = 410;
+
+class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+export class PodWatch {
+  readonly #access: ClusterAccess;
+  readonly #selection: PodSelection;
+  readonly #end = new AbortController();
+  #pods = new Map<string, Pod>();
+
+  constructor(access: ClusterAccess, selection: PodSelection) {
+    this.#access = access;
+    this.#selection = selection;
+  }
+
+  /** Until `stop`. Never throws. */
+  async run(listener: PodListener): Promise<void> {
+    const { signal } = this.#end;
+    /** Null: all has to be listed. */
+    let version: string | null = null;
+    while (!signal.aborted) {
+      let pauseMs = PAUSE_MS;
+      try {
+        if (version === null) {
+          version = await this.#list();
+          listener.listed([...this.#pods.values()]);
+        }
+        version = await this.#watch(version, listener);
+      } catch (thrown) {
+        version = null;
+        if (!signal.aborted && !(thrown instanceof ApiError && thrown.status === GONE)) {
+          listener.failed(thrown);
+          pauseMs = RETRY_MS;
+        }
+      }
+      await delay(pauseMs, undefined, { signal, ref: false }).catch(() => undefined);
+    }
+  }
+
+  stop(): void {
+    this.#end.abort();
+  }
+
+  /** Resolves to the version of the list. */
+  async #list(): Promise<string> {
+    const pods = new Map<string, Pod>();
+    let next = '';
+    for (;;) {
+      const query = { limit: `${PAGE}`, ...(next === '' ? {} : { continue: next }) };
+      const list = JSON.parse(await textOf(await this.#get(query, LIST_MS))) as ApiList;
+      for (const pod of list.items) pods.set(pod.metadata.uid, needed(pod));
+      next = list.metadata.continue ?? '';
+      if (next !== '') continue;
+      this.#pods = pods;
+      return list.metadata.resourceVersion;
+    }
+  }
+
+  /** Resolves to the last version when the API server ends the watch. */
+  async #watch(from: string, listener: PodListener): Promise<string> {
+    let version = from;
+    const response = await this.#get(
+      {
+        ...{ watch: 'true', allowWatchBookmarks: 'true', resourceVersion: from },
+        timeoutSeconds: `${WATCH_SECONDS}`,
+      },
+      SILENCE_MS,
+    );
+    for await (const line of linesOf(response)) {
+      const { type, object } = JSON.parse(line) as ApiEvent;
+      if (type === 'ERROR') throw new ApiError(object.code ?? 0, object.message ?? line);
+      version = object.metadata.resourceVersion;
+      if (type === 'BOOKMARK') continue;
+      if (type === 'DELETED') this.#pods.delete(object.metadata.uid);
+      else this.#pods.set(object.metadata.uid, needed(object));
+      listener.listed([...this.#pods.values()]);
+    }
+    return version;
+  }
+
+  /** Rejects unless the answer is 200. */
+  async #get(query: Record<string, string>, silenceMs: number): Promise<IncomingMessage> {
+    const { host, port, accountDirectory } = this.#access;
+    const { namespace, selector } = this.#selection;
+    const [token, ca] = await Promise.all(
+      ['token', 'ca.crt'].map((name) => readFile(join(accountDirectory, name), 'utf8')),
+    );
+    const asked = new URLSearchParams({ labelSelector: selector, ...query });
+    const response = await new Promise<IncomingMessage>((resolve, reject) => {
+      const outgoing = request({
+        ...{ host, port, ca, agent: false, signal: this.#end.signal },
+        path: `/api/v1/namespaces/${namespace}/pods?${asked}`,
+        headers: { authorization: `Bearer ${token?.trim()}`, accept: 'application/json' },
+      });
+      outgoing.setTimeout(silenceMs, () => {
+        outgoing.destroy(new Error(`the API server has not answered for ${silenceMs / 1000} s`));
+      });
+      outgoing.once('response', resolve).on('error', reject).end();
+    });
+    if (response.statusCode === 200) return response;
+    const { message } = statusIn(await textOf(response));
+    throw new ApiError(response.statusCode ?? 0, `HTTP status ${response.statusCode}${message}`);
+  }
+}
+
+/** Of thousands of pods, nothing else is kept. */
+function needed({ spec, status, metadata }: ApiPod): Pod {
+  return {
+    spec: { nodeName: spec?.nodeName ?? '' },
+    status: { podIP: status?.podIP ?? '', phase: status?.phase ?? '' },
+    metadata: {
+      creationTimestamp: metadata.creationTimestamp ?? '',
+      deletionTimestamp: metadata.deletionTimestamp ?? '',
+    },
+  };
+}
+
+/** What the API server says of a refusal, behind a colon; empty if it says nothing. */
+function statusIn(text: string): { message: string } {
+  try {
+    const { message } = JSON.parse(text) as { message?: string };
+    return { message: message === undefined ? '' : `: ${message}` };
+  } catch {
+    return { message: '' };
+  }
+}
+
+async function* linesOf(response: IncomingMessage): AsyncGenerator<string> {
+  let rest = '';
+  for await (const text of response.setEncoding('utf8')) {
+    const lines = (rest + text).split('\n');
+    rest = lines.pop() ?? '';
+    yield* lines;
+  }
+}
+
+async function textOf(response: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of response) chunks.push(chunk as Buffer);
+  return Buffer.concat(chunks).toString('utf8');
+}
