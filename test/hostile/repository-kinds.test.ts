@@ -397,6 +397,33 @@ test('a restore of a broken backup writes nothing and says why, and the one belo
   }
 });
 
+test('chain prints no chain that is broken, or whose headers name other files', async (t) => {
+  const imageOf = (name: string): string => {
+    const file = history.points[1]?.backup.manifest.image.file;
+    return repository(name, file ?? '');
+  };
+  for (const name of SOUND) {
+    const { code, stdout, stderr } = await run(t, 'chain', imageOf(name));
+    assert.equal(code, 0, stderr);
+    assertPlain(stdout + stderr);
+    assert.match(stdout, new RegExp(`^json:.*${name}/.*snap-2.*${name}/.*snap-1`), name);
+  }
+  for (const name of [
+    'header-backing',
+    'header-data-file',
+    'base-none',
+    'base-circle',
+    'manifest-link',
+    'snapshot-other',
+    'file-above',
+  ]) {
+    const { code, stdout, stderr } = await run(t, 'chain', imageOf(name));
+    assert.ok(code === 4 || code === 5, `${name}: ${stderr}`);
+    assertPlain(stdout + stderr);
+    assert.equal(stdout, '', name);
+  }
+});
+
 test('prune leaves every broken volume as it is, and prunes the sound ones', async (t) => {
   const before = new Map(Object.keys(KINDS).map((name) => [name, filesOf(name)]));
   const { code, stdout, stderr } = await run(t, 'prune', repository(), '--keep-last', '1');
