@@ -30,9 +30,9 @@ export const BUNDLED = [
 /**
  * Packed without what they ask for if it can be had: npm has installed that for this processor alone, and
  * an installation by a lock file fails where it is missing. piscina asks for a module that lowers the
- * priority of threads, and tar-fs for the file system of another runtime; the plugin uses neither.
+ * priority of threads, which the plugin does not use.
  */
-export const WITHOUT_OPTIONAL = ['piscina', 'tar-fs'].map((name) => ({
+export const WITHOUT_OPTIONAL = ['piscina'].map((name) => ({
   name,
   directory: join(root, 'node_modules', name),
 }));
