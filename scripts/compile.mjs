@@ -19,7 +19,7 @@ const ENTRIES = [
   'src/driver/catalogue/sqlite-catalogue.ts',
   'src/driver/backends/thin/ledger/sqlite-ledger.ts',
 ];
-/** Have binaries or worker threads of their own, or are large and seldom loaded. */
+/** Have binaries or worker threads of their own. */
 const NOT_WITHIN = ['better-sqlite3', 'ioctl', 'piscina'];
 /** For packages that are CommonJS modules. */
 const REQUIRE = `import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url);`;

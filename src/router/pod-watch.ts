@@ -163,8 +163,9 @@ export class PodWatch {
       outgoing.once('response', resolve).on('error', reject).end();
     });
     if (response.statusCode === 200) return response;
-    const { message } = statusIn(await textOf(response));
-    throw new ApiError(response.statusCode ?? 0, `HTTP status ${response.statusCode}${message}`);
+    const { statusCode = 0 } = response;
+    const said = refusalIn(await textOf(response));
+    throw new ApiError(statusCode, `HTTP status ${statusCode}${said}`);
   }
 }
 
@@ -181,12 +182,12 @@ function needed({ spec, status, metadata }: ApiPod): Pod {
 }
 
 /** What the API server says of a refusal, behind a colon; empty if it says nothing. */
-function statusIn(text: string): { message: string } {
+function refusalIn(text: string): string {
   try {
     const { message } = JSON.parse(text) as { message?: string };
-    return { message: message === undefined ? '' : `: ${message}` };
+    return message === undefined ? '' : `: ${message}`;
   } catch {
-    return { message: '' };
+    return '';
   }
 }
 

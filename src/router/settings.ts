@@ -11,7 +11,7 @@ import {
 } from '../base/settings/service-settings.js';
 import { parseTls, type TlsSettings } from '../base/settings/tls.js';
 import { refuseMisspelt } from '../base/settings/unknown-settings.js';
-import { ConfigError, parseDirectory } from '../base/settings/values.js';
+import { ConfigError, parseDirectory, parseInteger } from '../base/settings/values.js';
 import type { ClusterAccess } from './pod-watch.js';
 
 /** Where the list of nodes comes from. */
@@ -118,9 +118,6 @@ function parseAccess(env: Environment, account: string): ClusterAccess {
     );
   }
   const name = 'KUBERNETES_SERVICE_PORT';
-  const port = Number(env[name] ?? '443');
-  if (!Number.isInteger(port) || port < 1 || port > 65_535) {
-    throw new ConfigError(`${name} is '${env[name]}': it must be a port`);
-  }
+  const port = parseInteger(name, env[name] ?? '443', 1, 65_535);
   return { host, port, accountDirectory: parseDirectory('BLOCKDELTA_ROUTE_ACCOUNT', account) };
 }

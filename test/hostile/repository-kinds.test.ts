@@ -63,8 +63,7 @@ class Forgery {
 
   /** Changes fields of the newer manifest, whose checksum is right. */
   seal(fields: Fields, name = this.delta.name): void {
-    const volume = { ...this.delta.manifest.volume, id: this.volumeId };
-    const forged = { ...this.delta.manifest, volume, ...fields } as unknown as Manifest;
+    const forged = { ...this.#own, ...fields } as unknown as Manifest;
     writeFileSync(this.path(name), formatManifest(forged));
   }
 
@@ -101,7 +100,12 @@ class Forgery {
 
   get #own(): Manifest {
     const { manifest } = this.delta;
-    return { ...manifest, volume: { ...manifest.volume, id: this.volumeId } };
+    return { ...manifest, volume: this.ownOf(this.delta) };
+  }
+
+  /** The volume of a backup, with the id of this one. */
+  ownOf({ manifest }: Backup): Manifest['volume'] {
+    return { ...manifest.volume, id: this.volumeId };
   }
 }
 
@@ -229,9 +233,9 @@ const KINDS: Readonly<
   'base-circle': [
     /on itself by way of/,
     (v) => {
-      const { manifest } = v.full;
-      const volume = { ...manifest.volume, id: v.volumeId };
-      v.seal({ ...manifest, volume, base: baseNameOf(v.delta), method: 'delta' }, v.full.name);
+      const { name, manifest } = v.full;
+      const base = baseNameOf(v.delta);
+      v.seal({ ...manifest, volume: v.ownOf(v.full), base, method: 'delta' }, name);
     },
   ],
   'base-by-header-alone': [
@@ -319,8 +323,7 @@ before(async () => {
     const forgery = new Forgery(directory, volumeId, full, delta);
     for (const backup of [full, delta]) {
       copyFileSync(imagePathOf(backup), forgery.path(backup.manifest.image.file));
-      const { manifest } = backup;
-      forgery.seal({ ...manifest, volume: { ...manifest.volume, id: volumeId } }, backup.name);
+      forgery.seal({ ...backup.manifest, volume: forgery.ownOf(backup) }, backup.name);
     }
     return forgery;
   };
