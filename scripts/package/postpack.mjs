@@ -12,7 +12,7 @@ export const SAVED = join(root, '.native-build/package/saved');
 
 /** Does nothing where there is nothing to put back. */
 export function restoreCheckout() {
-  rmSync(join(root, 'prebuilds'), { recursive: true, force: true });
+  for (const name of ['prebuilds', 'man']) rmSync(join(root, name), { recursive: true, force: true });
   for (const { name, directory } of [...BUNDLED, ...WITHOUT_OPTIONAL]) {
     const saved = join(SAVED, name);
     if (!existsSync(saved)) continue;

@@ -1,6 +1,6 @@
 /**
- * What `npm pack` runs before it packs: builds the checkout and the binaries, installing what is missing,
- * and puts them where the package has them. postpack.mjs undoes what a checkout does not need.
+ * What `npm pack` runs before it packs: builds the checkout, the binaries and the man pages, installing what is
+ * missing, and puts them where the package has them. postpack.mjs undoes what a checkout does not need.
  *
  *   BLOCKDELTA_PREBUILD=host npm pack     only for this processor and this release of Node.js: seconds
  *
@@ -25,6 +25,9 @@ for (const name of ['npm_config_dry_run', 'npm_config_json', 'npm_config_pack_de
 const { archs, releases } = targets(process.env.BLOCKDELTA_PREBUILD ?? 'all');
 execFileSync('scripts/setup', { stdio: 'inherit' });
 if (archs.length > 1) execFileSync('scripts/setup', ['--cross'], { stdio: 'inherit' });
+// Needs node_modules, as the set-up leaves them.
+const { writeManPages } = await import('./man.mjs');
+await writeManPages(join(root, 'man'));
 for (const arch of archs) {
   mkdirSync(ownPrebuilds(arch), { recursive: true });
   const built = ownBinaries(arch);

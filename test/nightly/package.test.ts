@@ -50,6 +50,7 @@ test('the package has what runs it, compiled, and nothing that only a checkout n
   const files = filesBelow(installed);
   for (const path of [
     'docs/README.md',
+    'man/blockdelta-serve.1',
     'README.md',
     'CHANGELOG.md',
     'LICENSE',

@@ -10,6 +10,7 @@ import { addBenchCommand } from '../../src/cli/bench.js';
 import { addMapCommand } from '../../src/cli/map.js';
 import { addAllocatedCommand, addDeltaCommand } from '../../src/cli/metadata/commands.js';
 import { addNbdCommand } from '../../src/cli/nbd.js';
+import { loadProgram } from '../../src/cli/program.js';
 import { addThinDeltaCommand } from '../../src/cli/thin/delta-command.js';
 import { addThinLsCommand } from '../../src/cli/thin/ls-command.js';
 import { SETTINGS } from '../../src/driver/config/config.js';
@@ -181,4 +182,14 @@ test('the documents have every option of the commands, aliases included, and no 
   for (const [text, ...add] of COMMANDS) {
     assert.deepEqual([...documented(text)].sort(), [...optionsOf(...add)].sort());
   }
+});
+
+test('docs/command-line.md shows the commands in the groups of --help', async () => {
+  const blocks = section(null).matchAll(/^([A-Z].*:)\n\n((?: {4}blockdelta .*\n)+)/gm);
+  const shown = [...blocks].flatMap(([, heading, lines = '']) =>
+    [...lines.matchAll(/blockdelta ([a-z-]+)/g)].map(([, name]) => `${heading} ${name}`),
+  );
+  const { commands } = await loadProgram(null);
+  const wanted = commands.map((command) => `${command.helpGroup()} ${command.name()}`);
+  assert.deepEqual([...new Set(shown)], wanted);
 });

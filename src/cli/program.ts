@@ -1,0 +1,74 @@
+/**
+ * All commands, grouped by who needs what. `--help`, the completion, the man pages and docs/command-line.md show
+ * the groups in this order.
+ */
+import { Command } from 'commander';
+import { packageVersion } from '../base/version.js';
+
+type AddCommand = (program: Command) => void;
+
+/** Each command is loaded on use only: loading `serve` takes longer than printing a short list. */
+const GROUPS: Readonly<Record<string, Readonly<Record<string, () => Promise<AddCommand>>>>> = {
+  'The plugin': {
+    serve: async () => (await import('./serve.js')).addServeCommand,
+    route: async () => (await import('./route.js')).addRouteCommand,
+  },
+  'Changed-block lists': {
+    allocated: async () => (await import('./metadata/commands.js')).addAllocatedCommand,
+    delta: async () => (await import('./metadata/commands.js')).addDeltaCommand,
+    map: async () => (await import('./map.js')).addMapCommand,
+    nbd: async () => (await import('./nbd.js')).addNbdCommand,
+    'thin-delta': async () => (await import('./thin/delta-command.js')).addThinDeltaCommand,
+    'thin-ls': async () => (await import('./thin/ls-command.js')).addThinLsCommand,
+  },
+  Backups: {
+    backup: async () => (await import('./backup/backup-command.js')).addBackupCommand,
+    restore: async () => (await import('./backup/restore-command.js')).addRestoreCommand,
+    verify: async () => (await import('./backup/verify-command.js')).addVerifyCommand,
+    backups: async () => (await import('./backup/list-command.js')).addBackupsCommand,
+    prune: async () => (await import('./backup/prune-command.js')).addPruneCommand,
+    chain: async () => (await import('./backup/chain-command.js')).addChainCommand,
+  },
+  'Inspection and repair of a node': {
+    volumes: async () => (await import('./inspection/list-commands.js')).addVolumesCommand,
+    snapshots: async () => (await import('./inspection/list-commands.js')).addSnapshotsCommand,
+    pools: async () => (await import('./inspection/list-commands.js')).addPoolsCommand,
+    doctor: async () => (await import('./inspection/doctor-command.js')).addDoctorCommand,
+    gc: async () => (await import('./inspection/gc-command.js')).addGcCommand,
+    catalogue: async () => (await import('./catalogue.js')).addCatalogueCommand,
+  },
+  'Testing and measuring drivers': {
+    conformance: async () => (await import('./conformance.js')).addConformanceCommand,
+    bench: async () => (await import('./bench.js')).addBenchCommand,
+  },
+  'Help in the shell': {
+    completion: async () => (await import('./completion.js')).completionCommand(loadOthers),
+  },
+};
+
+/** @param name of the only command to load; all are loaded if it is none */
+export async function loadProgram(name: string | null): Promise<Command> {
+  const program = new Command('blockdelta')
+    .description('CSI plugin for node-local block storage that streams changed-block lists')
+    .version(packageVersion())
+    .showHelpAfterError('(use --help for usage)')
+    // Commands inherit this. Commander exits with 1 on wrong usage; here 1 means a failure.
+    .exitOverride();
+  const isKnown = Object.values(GROUPS).some((group) => Object.hasOwn(group, name ?? ''));
+  await load(program, (each) => !isKnown || each === name);
+  // Commander's own `help` goes into the group that is current: the last one.
+  return program.helpCommand(true);
+}
+
+/** Adds every command that is not there. */
+const loadOthers = (program: Command): Promise<void> =>
+  load(program, (name) => program.commands.every((command) => command.name() !== name));
+
+async function load(program: Command, isWanted: (name: string) => boolean): Promise<void> {
+  for (const [heading, commands] of Object.entries(GROUPS)) {
+    program.commandsGroup(`${heading}:`);
+    for (const [name, loadCommand] of Object.entries(commands)) {
+      if (isWanted(name)) (await loadCommand())(program);
+    }
+  }
+}
