@@ -200,11 +200,9 @@ class RoutedServices {
       const answer = responseDeserialize(await node.unary({ ...call, path }));
       return (answer as { volume_id: string }).volume_id !== '';
     } catch (thrown) {
-      if (CsiError.from(thrown).code !== StatusCode.UNIMPLEMENTED) throw thrown;
-      throw CsiError.unavailable(
-        `node '${node.id}' does not serve ${path}, so nothing says whether it has the volume: update its plugin`,
-        { cause: thrown },
-      );
+      // A node of a version that does not know the question.
+      if (CsiError.from(thrown).code === StatusCode.UNIMPLEMENTED) return false;
+      throw thrown;
     }
   }
 

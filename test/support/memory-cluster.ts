@@ -10,7 +10,7 @@ import { formatHostPort } from '../../src/base/settings/tls.js';
 import { Authority, tlsSettings } from './certificates.js';
 import type { CsiClient } from './csi-client.js';
 import { loopbackAddress } from './loopback.js';
-import { MemoryPlugin } from './memory-plugin.js';
+import { MemoryPlugin, type MemoryPluginOptions } from './memory-plugin.js';
 import { startRouter } from './router-here.js';
 import { temporaryDirectory } from './temporary.js';
 
@@ -26,13 +26,13 @@ export class MemoryCluster {
   readonly #authority: Authority;
   #router: Awaited<ReturnType<typeof startRouter>> | undefined;
 
-  constructor() {
+  constructor(options: Pick<MemoryPluginOptions, 'servesRouters'>) {
     this.#authority = new Authority(this.directory);
     for (const id of ['node-a', 'node-b', 'node-c']) {
       const address = formatHostPort(loopbackAddress());
       const own = { BLOCKDELTA_NODE_ID: id, BLOCKDELTA_LISTEN_ADDRESS: address };
       const files = this.#authority.issueNode(id, id);
-      const plugin = new MemoryPlugin({ env: { ...own, ...tlsSettings(files) } });
+      const plugin = new MemoryPlugin({ ...options, env: { ...own, ...tlsSettings(files) } });
       this.nodes.push({ id, address, plugin });
     }
   }
@@ -83,8 +83,10 @@ export class MemoryCluster {
 }
 
 /** Registers the hooks for the tests of the calling file. */
-export function runMemoryCluster(): MemoryCluster {
-  const cluster = new MemoryCluster();
+export function runMemoryCluster(
+  options: Pick<MemoryPluginOptions, 'servesRouters'> = {},
+): MemoryCluster {
+  const cluster = new MemoryCluster(options);
   before(async () => {
     try {
       await cluster.start();

@@ -35,6 +35,8 @@ export interface MemoryPluginOptions {
   /** How long a call waits for a busy object. */
   lockWaitMs?: number;
   env?: Record<string, string>;
+  /** Whether it serves what only routers ask; false: as a plugin of a version that does not know it. */
+  servesRouters?: boolean;
   /** Called once the plugin runs, before the first test. */
   prepare?: (running: MemoryPlugin) => Promise<void> | void;
 }
@@ -133,7 +135,8 @@ export class MemoryPlugin {
     });
     const { listen } = config;
     const uri = nodeUri(driverName, config.nodeId);
-    const rpcs = nodeRpcs((name, signal) => volumeNamed({ catalogue, locks }, name, signal));
+    const served = nodeRpcs((name, signal) => volumeNamed({ catalogue, locks }, name, signal));
+    const rpcs = this.#options.servesRouters === false ? [] : served;
     const server = createPluginServer({
       ...{ services: [probed], config, logger },
       routed: listen === null ? null : { settings: listen, nodeUri: uri, rpcs, pollMs: 100 },

@@ -17,7 +17,7 @@ import {
 } from '../../base/system/mountinfo.js';
 import type { DirectoryFile } from '../backends/directory-files.js';
 import { OpenDirectories } from '../backends/reflink/open-directories.js';
-import { PoolLayout } from '../backends/reflink/pool-layout.js';
+import { PoolLayout, poolUuidIn } from '../backends/reflink/pool-layout.js';
 import { poolListing } from '../backends/reflink/pool-listing.js';
 import { poolUsage, statOrNull } from '../backends/reflink/pool-space.js';
 import { ledgerContents } from '../backends/thin/ledger/ledger-contents.js';
@@ -208,8 +208,9 @@ async function inspectReflink(
     );
   }
   const layout = new PoolLayout(root);
-  view.uuid = textOf(layout.identityFile);
-  if (view.uuid === null) throw new Error(`${root} holds no pool (it has no pool-id)`);
+  const identity = textOf(layout.identityFile);
+  if (identity === null) throw new Error(`${root} holds no pool (it has no pool-id)`);
+  view.uuid = poolUuidIn(identity, root);
   Object.assign(view, await poolUsage(root));
   const opened = await OpenDirectories.open(onThisThread, layout);
   try {

@@ -65,10 +65,10 @@ export function formatManifest(manifest: Manifest): string {
 
 /** FAILED_PRECONDITION, with the path and what was found, if it is no intact manifest of a version this one knows. */
 export function parseManifest(text: string, path: string): Manifest {
-  const refuse = (what: string): CsiError =>
-    CsiError.failedPrecondition(
-      `the manifest ${path} ${what}; restore the file from another copy, or make a new full backup`,
-    );
+  const refuse = (
+    what: string,
+    remedy = 'restore the file from another copy, or make a new full backup',
+  ): CsiError => CsiError.failedPrecondition(`the manifest ${path} ${what}; ${remedy}`);
   let parsed: unknown;
   try {
     parsed = JSON.parse(text);
@@ -78,7 +78,10 @@ export function parseManifest(text: string, path: string): Manifest {
   const fields = new Fields(parsed, '', refuse);
   const version = fields.number('version');
   if (version !== MANIFEST_VERSION) {
-    throw refuse(`has version ${version}, and this program reads version ${MANIFEST_VERSION}`);
+    throw refuse(
+      `has version ${version}, and this program reads version ${MANIFEST_VERSION}`,
+      'use the version of blockdelta that has made it, or a newer one',
+    );
   }
   if (!fields.isNull('encryption')) {
     throw refuse('is of an image that is encrypted in a way that this program does not know');

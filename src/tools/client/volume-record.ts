@@ -79,6 +79,12 @@ function parseRecord(text: string): VolumeRecord | null {
     volumeId,
     isTemporary,
   } = found ?? {};
+  if (typeof version === 'number' && version > VERSION) {
+    throw CsiError.failedPrecondition(
+      `${FILE} has version ${version}, and this program reads version ${VERSION}: run a command of the version of ` +
+        'blockdelta that has made it, or of a newer one',
+    );
+  }
   const isWhole =
     version === VERSION &&
     isText(socketPath) &&

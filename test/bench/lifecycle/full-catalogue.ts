@@ -4,6 +4,7 @@
  */
 import { closeSync, ftruncateSync, mkdirSync, openSync, writeFileSync } from 'node:fs';
 import { newSnapshotId, newVolumeId, nodeKey } from '../../../src/base/csi/handles.js';
+import { formatPoolId } from '../../../src/driver/backends/reflink/pool-layout.js';
 import { listName } from '../../../src/driver/backends/retained/list-directory.js';
 import {
   catalogueCalls,
@@ -35,7 +36,7 @@ export function fillCatalogue(
 ): void {
   mkdirSync(state, { recursive: true });
   for (const name of ['volumes', 'snapshots', 'initialized', 'lists']) mkdirSync(`${pool}/${name}`);
-  writeFileSync(`${pool}/pool-id`, `${POOL_ID}\n`);
+  writeFileSync(`${pool}/pool-id`, formatPoolId(POOL_ID));
   const sound = SoundDatabase.open(catalogueDefinition(`${state}/catalogue.sqlite`));
   const database = sound.connection;
   const calls = catalogueCalls(database);

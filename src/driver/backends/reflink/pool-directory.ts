@@ -3,7 +3,7 @@
  *
  *   <directory>/pool-owner   uuid of the catalogue that serves the pool
  *   <directory>/pool.img     only with an embedded pool; see embedded-pool.ts
- *   <root>/pool-id           the pool's own uuid; root is the directory or where the image is mounted
+ *   <root>/pool-id           the pool's own uuid, and its version; root is the directory or where the image is mounted
  *
  * Every operation opens the directories, verifies that they are those of the start, and works through
  * their descriptors, so a file system that is mounted over the pool receives nothing meant for it.
@@ -22,7 +22,7 @@ import { claimDirectory, type PoolClaim, readOrNull } from '../pool-claim.js';
 import { assertRetainedDirectories } from '../retained/retained-directories.js';
 import { EmbeddedPool, type EmbeddedPoolOptions } from './embedded-pool.js';
 import { type DirectoryIdentity, OpenDirectories } from './open-directories.js';
-import { PoolLayout, temporary } from './pool-layout.js';
+import { formatPoolId, PoolLayout, poolUuidIn, temporary } from './pool-layout.js';
 import { poolUsage } from './pool-space.js';
 
 export interface ReflinkPoolOptions extends PoolClaim, EmbeddedPoolOptions {}
@@ -80,6 +80,8 @@ export class PoolDirectory {
       await this.#embedded.start();
       this.#layout = new PoolLayout(this.#embedded.mountPoint);
     }
+    // Refused before anything in it is changed.
+    await uuidOf(this.#layout);
     await this.#native.run('makeSubvolume', {
       temporaryPath: temporary(this.#layout.volumes),
       finalPath: this.#layout.volumes,
@@ -98,11 +100,12 @@ export class PoolDirectory {
   }
 
   async identity(): Promise<string> {
-    this.#uuid = await this.use(async ({ layout: { root, identityFile: file } }) => {
-      const known = await readOrNull(file);
+    this.#uuid = await this.use(async ({ layout }) => {
+      const { root, identityFile: file } = layout;
+      const known = await uuidOf(layout);
       if (known !== null) return known;
       const uuid = randomUUID();
-      await writeFile(temporary(file), `${uuid}\n`, { mode: 0o600, flush: true });
+      await writeFile(temporary(file), formatPoolId(uuid), { mode: 0o600, flush: true });
       await rename(temporary(file), file);
       await this.#native.run('flush', { path: root });
       return uuid;
@@ -252,7 +255,7 @@ export class PoolDirectory {
     // A file system that was mounted again may have other device numbers, of its own or of the subvolume; the
     // pool's uuid identifies it.
     if ((!isSameRoot || areSame) && this.#uuid !== null) {
-      if ((await readOrNull(opened.layout.identityFile)) === this.#uuid) {
+      if ((await uuidOf(opened.layout)) === this.#uuid) {
         this.#identities = found;
         return;
       }
@@ -286,4 +289,10 @@ export class PoolDirectory {
     const { supported } = await this.#native.run('probeReflink', { directory });
     return !supported;
   }
+}
+
+/** Null: it has none yet. FAILED_PRECONDITION if its version is not known here. */
+async function uuidOf({ root, identityFile }: PoolLayout): Promise<string | null> {
+  const text = await readOrNull(identityFile);
+  return text === null ? null : poolUuidIn(text, root);
 }

@@ -9,7 +9,7 @@
  *                                is being cloned; removed at the next start
  *   lists/, bases/               change lists, and what is retained of deleted snapshots; change-lists.ts,
  *                                retained-contents.ts
- *   pool-id                      the pool's uuid
+ *   pool-id                      the pool's uuid, and the version of this layout
  *
  * Paths are built from well-formed handles only.
  */
@@ -19,6 +19,8 @@ import { CsiError } from '../../../base/errors.js';
 const OBJECT_NAME = /^(?:vol|snap)-[0-9a-f]{12}-[0-9a-f-]{36}$/;
 const TEMPORARY_SUFFIX = '.tmp';
 const COPY_SUFFIX = '.copy';
+/** Of the layout above, and of what the files are; docs/formats.md. */
+const VERSION = 1;
 
 export class PoolLayout {
   readonly volumes: string;
@@ -62,6 +64,21 @@ export class PoolLayout {
   copyFor(objectId: string): string {
     return join(this.root, `${checked(objectId)}${COPY_SUFFIX}`);
   }
+}
+
+/** What `pool-id` holds. */
+export function formatPoolId(uuid: string): string {
+  return `${uuid} ${VERSION}\n`;
+}
+
+/** The uuid in the trimmed text of a `pool-id`. FAILED_PRECONDITION if the layout has a version that is not known here. */
+export function poolUuidIn(text: string, root: string): string {
+  const [uuid = '', version = String(VERSION)] = text.split(' ');
+  if (version === String(VERSION)) return uuid;
+  throw CsiError.failedPrecondition(
+    `the pool in ${root} cannot be used: its layout has version ${version} and this plugin knows ${VERSION}: a ` +
+      'newer blockdelta has made it; run that version, or a newer one',
+  );
 }
 
 export function temporary(path: string): string {
