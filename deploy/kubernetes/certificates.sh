@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the certificates of nodes, and those that the overlays without cert-manager need, with openssl alone,
+# Makes the certificates of nodes, and those that an installation without cert-manager needs, with openssl alone,
 # and prints the commands that put them into the cluster.
 #
 #   certificates.sh DIRECTORY [NODE...]
@@ -9,8 +9,9 @@
 # off shared disks.
 set -eu
 
-namespace=blockdelta
-driver=blockdelta.csi
+# Those of the installation, from the environment.
+namespace=${NAMESPACE:-blockdelta}
+driver=${DRIVER:-blockdelta.csi}
 days=365
 
 usage() { echo "usage: certificates.sh DIRECTORY [NODE...]" >&2; exit 2; }

@@ -12,13 +12,12 @@ import { type Container, cluster, container } from '../support/cluster.js';
 import { mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { loopbackAddress } from '../support/loopback.js';
-import { skipWithoutKubectl } from '../support/manifests.js';
 import { createRequest, MIB } from '../support/orchestrator.js';
 import { Plugin } from '../support/plugin.js';
 import { type FakePod, PodsApi } from '../support/pods-api.js';
 import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
 
-const skip = skipUnlessRoot || skipWithoutKubectl;
+const skip = skipUnlessRoot;
 const NODE = 'node-a';
 const { host: NODE_HOST } = loopbackAddress();
 const { host: ROUTER_HOST } = loopbackAddress();

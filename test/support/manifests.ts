@@ -1,5 +1,5 @@
 /**
- * Kubernetes manifests as a cluster gets them: rendered by `kubectl kustomize`, parsed, and held against the
+ * Kubernetes manifests as a cluster gets them: rendered by the chart or by kustomize, parsed, and held against the
  * published schemas (kubernetes-models and its companions for cert-manager and the Prometheus operator).
  *
  * The schemas know types, enumerations and required fields, and ignore fields they do not know, as the API
@@ -25,32 +25,41 @@ export interface Manifest {
   [field: string]: any;
 }
 
-/** The oldest that was tried. Components need kustomize 4, which kubectl has since 1.21. */
-const KUBECTL_MINIMUM_MINOR = 27;
+/** Where scripts/setup puts the programs; on other processors they may be installed. */
+const env = { ...process.env, PATH: `${packagePath('.native-build/helm')}:${process.env['PATH']}` };
 
 /** For node:test's `skip`: why manifests cannot be rendered here, or false. */
-export const skipWithoutKubectl: string | false = whyNoKubectl();
+export const skipWithoutHelm: string | false = ['helm', 'kubectl'].every(
+  (program) => spawnSync(program, ['--help'], { env }).status === 0,
+)
+  ? false
+  : 'needs helm and kubectl: scripts/setup --packages has them on amd64, install them elsewhere';
 
-function whyNoKubectl(): string | false {
-  const { status, stdout } = spawnSync('kubectl', ['version', '--client', '-o', 'json'], {
-    encoding: 'utf8',
-  });
-  if (status !== 0) return 'needs kubectl (package kubernetes-client)';
-  const { clientVersion } = JSON.parse(stdout) as { clientVersion: { gitVersion: string } };
-  const minor = Number(/^v1\.(\d+)\./.exec(clientVersion.gitVersion)?.[1]);
-  if (minor >= KUBECTL_MINIMUM_MINOR) return false;
-  return `needs kubectl 1.${KUBECTL_MINIMUM_MINOR} or newer for components of kustomize, found ${clientVersion.gitVersion}`;
+/** Runs helm or kubectl in the root of the package. */
+export function runOnManifests(
+  program: 'helm' | 'kubectl',
+  args: readonly string[],
+  input?: string,
+): { status: number | null; stdout: string; stderr: string } {
+  const cwd = packagePath('.');
+  return spawnSync(program, args, { cwd, encoding: 'utf8', env, ...(input && { input }) });
 }
 
-/** @param directory absolute, or relative to the root of the package */
-export function render(directory: string): Manifest[] {
-  const path = directory.startsWith('/') ? directory : packagePath(directory);
-  const { status, stdout, stderr } = spawnSync('kubectl', ['kustomize', path], {
-    encoding: 'utf8',
-  });
-  if (status !== 0) throw new Error(`kubectl kustomize ${directory}: ${stderr}`);
+/** @param directory with a kustomization, absolute or relative to the root of the package */
+export function kustomize(directory: string): Manifest[] {
+  const { status, stdout, stderr } = runOnManifests('kubectl', ['kustomize', directory]);
   // Warnings announce what the next kustomize refuses.
-  if (stderr !== '') throw new Error(`kubectl kustomize ${directory} warns: ${stderr}`);
+  assert.deepEqual([status, stderr], [0, ''], `kubectl kustomize ${directory}`);
+  return parseManifests(stdout);
+}
+
+export const CHART = 'deploy/helm/blockdelta';
+
+/** What the chart makes of values, its test among it. */
+export function helmTemplate(values: object, ...args: readonly string[]): Manifest[] {
+  const all = ['template', 'release', CHART, '--namespace=blockdelta', '--values=-', ...args];
+  const { status, stdout, stderr } = runOnManifests('helm', all, JSON.stringify(values));
+  assert.deepEqual([status, stderr], [0, ''], JSON.stringify(values));
   return parseManifests(stdout);
 }
 

@@ -1,4 +1,4 @@
-/** certificates.sh makes what the overlays without cert-manager need. */
+/** certificates.sh makes what an installation without cert-manager needs. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { X509Certificate } from 'node:crypto';
@@ -91,6 +91,22 @@ test('it prints a command for each Secret of the document', { skip }, () => {
     assert.ok(printed.includes(`create secret generic ${secret} --from-file=`), secret);
   }
   assert.doesNotMatch(printed, /--from-file='[^']*-ca'/);
+});
+
+test('another namespace and another driver are in the certificates and the commands', {
+  skip,
+}, () => {
+  const elsewhere = temporaryDirectory();
+  const env = { ...process.env, NAMESPACE: 'storage', DRIVER: 'disks.example' };
+  const { stdout } = spawnSync(SCRIPT, [elsewhere, 'node-a'], { encoding: 'utf8', env });
+  assert.match(stdout, /kubectl -n storage create secret/);
+  const namesOf = (name: string) =>
+    new X509Certificate(readFileSync(join(elsewhere, name, 'tls.crt'))).subjectAltName;
+  assert.match(
+    namesOf('snapshot-metadata') ?? '',
+    /DNS:blockdelta-snapshot-metadata\.storage\.svc/,
+  );
+  assert.ok(namesOf(NODE)?.includes(nodeUri('disks.example', 'node-a')));
 });
 
 test('without a directory it says how it is used', () => {

@@ -6,13 +6,14 @@ import { join, relative } from 'node:path';
 import { test } from 'node:test';
 import { parse } from 'yaml';
 import { packagePath } from '../../../src/base/package-root.js';
-import { KUBERNETES_DOCUMENT } from '../../support/cluster.js';
+import { cluster, KUBERNETES_DOCUMENT } from '../../support/cluster.js';
 import {
   assertValid,
+  helmTemplate,
+  kustomize,
   type Manifest,
   parseManifests,
-  render,
-  skipWithoutKubectl as skip,
+  skipWithoutHelm as skip,
 } from '../../support/manifests.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
@@ -30,7 +31,7 @@ function renderExample(text: string): Manifest[] {
   const checkout = relative(directory, packagePath('.'));
   const paths = text.replaceAll('../blockdelta/', `${checkout}/`);
   writeFileSync(join(directory, 'kustomization.yaml'), paths);
-  return render(directory);
+  return kustomize(directory);
 }
 
 const OVERLAY = example('newName:');
@@ -43,19 +44,19 @@ test('the example of an own overlay renders, with its image and its setting', {
   const text = JSON.stringify(manifests);
   assert.ok(!text.includes('registry.example'));
   assert.ok(text.includes('images.mycompany.example/storage/blockdelta:0.1.0'));
-  const settings = manifests.find(
-    ({ kind, metadata }) => kind === 'ConfigMap' && metadata.name.startsWith('blockdelta-node'),
-  );
-  assert.equal(settings?.['data'].BLOCKDELTA_RESERVE_PERCENT, '10');
-  assert.equal(settings?.['data'].BLOCKDELTA_POOLS, 'data=/srv/blockdelta');
+  assert.match(text, /{"name":"BLOCKDELTA_RESERVE_PERCENT","value":"10"}/);
+  assert.match(text, /{"name":"BLOCKDELTA_POOLS","value":"data=\/srv\/blockdelta"}/);
 });
 
-test('the patches for another kubelet directory leave no path behind', { skip }, async () => {
-  const manifests = renderExample(`${OVERLAY}\n${example('k0s')}`);
+test('the example of values renders, and its values reach the objects', { skip }, async () => {
+  const manifests = helmTemplate(parse(example('# my-values.yaml')));
   await assertValid(manifests);
   const text = JSON.stringify(manifests);
-  assert.ok(!text.includes('/var/lib/kubelet'));
+  for (const gone of ['registry.example', '/srv/blockdelta', '/var/lib/kubelet']) {
+    assert.ok(!text.includes(gone), gone);
+  }
   assert.ok(text.includes('"mountPath":"/var/lib/k0s/kubelet","mountPropagation":"Bidirectional"'));
+  assert.match(text, /{"name":"BLOCKDELTA_RESERVE_PERCENT","value":"10"}/);
 });
 
 test('the patch with the authority of the snapshot metadata service changes it', {
@@ -72,8 +73,9 @@ test('the patch with the authority of the snapshot metadata service changes it',
 test('the objects that try a volume are valid, and use classes that exist', { skip }, async () => {
   const objects = parseManifests(example('ReadWriteOncePod'));
   await assertValid(objects);
-  const overlay = render('deploy/kubernetes/overlays/directory');
-  const classes = overlay.map(({ kind, metadata }) => `${kind} ${metadata.name}`);
+  const classes = cluster('directory').manifests.map(
+    ({ kind, metadata }) => `${kind} ${metadata.name}`,
+  );
   const [claim, , snapshot] = objects;
   assert.ok(classes.includes(`StorageClass ${claim?.['spec'].storageClassName}`));
   assert.ok(classes.includes(`VolumeSnapshotClass ${snapshot?.['spec'].volumeSnapshotClassName}`));
@@ -100,9 +102,9 @@ test('every command is run by a test, or stands below a mark that it is not', ()
     /^(\{ printf '%s\\n'| {4}' {2}namespace: blockdelta') /,
   ];
   for (const section of KUBERNETES_DOCUMENT.split(/\n##+ /)) {
-    const commands = [...section.matchAll(/^ {4}(.*)$/gm)].map(([, command = '']) => command);
+    const text = section.replaceAll(/^```yaml$[\s\S]*?^```$/gm, '');
+    const commands = [...text.matchAll(/^ {4}(.*)$/gm)].map(([, command = '']) => command);
     const marked = section.includes('*(not run by a test)*');
-    if (section.includes('```yaml') && !marked) continue;
     for (const command of commands) {
       assert.ok(marked || run.some((known) => known.test(command)), command);
     }

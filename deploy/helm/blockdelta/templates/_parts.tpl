@@ -1,0 +1,135 @@
+{{/* What several templates need. */}}
+
+{{- define "blockdelta.image" -}}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- end }}
+
+{{/* The directory of the plugin's socket on the host. */}}
+{{- define "blockdelta.pluginDirectory" -}}
+{{- $directory := printf "%s/plugins/%s" .Values.kubeletDirectory .Values.driverName }}
+{{- if gt (len $directory) 98 }}
+{{- fail (printf "the socket of the plugin would be %s/csi.sock, but the kernel allows at most 107 characters: choose a shorter kubeletDirectory or driverName" $directory) }}
+{{- end }}
+{{- $directory }}
+{{- end }}
+
+{{/* Labels of a pod: the context is its component. Selectors use them too, so they never change. */}}
+{{- define "blockdelta.podLabels" -}}
+app.kubernetes.io/name: blockdelta
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+
+{{/* Numbers and booleans are texts in an environment. */}}
+{{- define "blockdelta.settingValue" -}}
+{{ ternary . (int64 .) (or (kindIs "string" .) (kindIs "bool" .)) | toString | quote }}
+{{- end }}
+
+{{/* Settings of the plugin. */}}
+{{- define "blockdelta.settings" -}}
+{{- range $name, $value := .Values.settings }}
+- name: {{ $name }}
+  value: {{ include "blockdelta.settingValue" $value }}
+{{- end }}
+{{- with .Values.pool }}
+{{- if eq .kind "directory" }}
+- name: BLOCKDELTA_POOLS
+  value: {{ printf "%s=%s" .directory.name .directory.path | quote }}
+{{- else if eq .kind "embedded" }}
+# A pool in an image, on whatever file system the host has. The image takes its blocks from the host as volumes
+# are promised space, at most the size given here.
+- name: BLOCKDELTA_POOLS
+  value: {{ printf "%s=/var/lib/blockdelta/pools/%s" .embedded.name .embedded.name | quote }}
+- name: BLOCKDELTA_EMBEDDED_POOL_SIZE
+  value: {{ .embedded.size | quote }}
+{{- else }}
+# A pool of dm-thin. The ledger in its directory belongs to the devices.
+- name: BLOCKDELTA_POOLS
+  value: {{ printf "%s=thin:/var/lib/blockdelta/pools/%s;metadata=%s;data=%s" .thin.name .thin.name .thin.metadataDevice .thin.dataDevice | quote }}
+# With keep, deltas from deleted snapshots survive a power failure, and the data device is not trimmed.
+- name: BLOCKDELTA_THIN_DISCARDS
+  value: {{ .thin.discards }}
+{{- end }}
+{{- end }}
+{{- if .Values.router.enabled }}
+# All addresses of the pod, where the router reaches it.
+- name: BLOCKDELTA_LISTEN_ADDRESS
+  value: {{ printf "%s:9810" .Values.listenHost | quote }}
+- name: BLOCKDELTA_TLS_CERTIFICATE
+  value: /etc/blockdelta/tls/tls.crt
+- name: BLOCKDELTA_TLS_KEY
+  value: /etc/blockdelta/tls/tls.key
+# Who may call: holders of a certificate of this authority,
+- name: BLOCKDELTA_TLS_CA
+  value: /etc/blockdelta/tls/ca.crt
+# with this name.
+- name: BLOCKDELTA_TLS_PEER_NAME
+  value: blockdelta-router
+{{- end }}
+{{- if .Values.podIoLimits.enabled }}
+- name: BLOCKDELTA_CGROUP_ROOT
+  value: /host/sys/fs/cgroup
+{{- end }}
+{{- if .Values.monitoring.enabled }}
+# The listener has no authentication: the NetworkPolicy lets Prometheus in and nobody else.
+- name: BLOCKDELTA_METRICS_ADDRESS
+  value: {{ printf "%s:9811" .Values.listenHost | quote }}
+{{- end }}
+{{- end }}
+
+{{/* The security context of a container without rights of its own. */}}
+{{- define "blockdelta.withoutRights" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop:
+    - ALL
+{{- end }}
+
+{{/* The probe of a sidecar that elects a leader: the context is the name of its port. */}}
+{{- define "blockdelta.leaderProbe" -}}
+livenessProbe:
+  httpGet:
+    path: /healthz/leader-election
+    port: {{ . }}
+  initialDelaySeconds: 10
+  periodSeconds: 20
+  timeoutSeconds: 10
+{{- end }}
+
+{{/* The environment variable NAMESPACE. */}}
+{{- define "blockdelta.namespaceVariable" -}}
+- name: NAMESPACE
+  valueFrom:
+    fieldRef:
+      fieldPath: metadata.namespace
+{{- end }}
+
+{{/* What containers that talk to the API mount. */}}
+{{- define "blockdelta.socketAndToken" -}}
+- name: socket-directory
+  mountPath: /csi
+- name: api-token
+  mountPath: /var/run/secrets/kubernetes.io/serviceaccount
+  readOnly: true
+{{- end }}
+
+{{/* Gives the controller's account a role: root, kind (Role or ClusterRole) and name. */}}
+{{- define "blockdelta.binding" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}Binding
+metadata:
+  name: blockdelta-{{ .name }}
+  {{- if eq .kind "Role" }}
+  namespace: {{ .root.Release.Namespace }}
+  {{- end }}
+  labels:
+    app.kubernetes.io/name: blockdelta
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ .kind }}
+  name: blockdelta-{{ .name }}
+subjects:
+  - kind: ServiceAccount
+    name: blockdelta-controller
+    namespace: {{ .root.Release.Namespace }}
+{{- end }}

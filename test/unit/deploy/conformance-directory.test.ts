@@ -1,0 +1,64 @@
+/** deploy/conformance fits the chart and its page, as far as that can be known without a cluster. */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { parse } from 'yaml';
+import { packagePath } from '../../../src/base/package-root.js';
+import { cluster } from '../../support/cluster.js';
+import { temporaryDirectory } from '../../support/temporary.js';
+
+const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
+const DRIVER = parse(read('deploy/conformance/testdriver.yaml'));
+const PAGE = read('docs/kubernetes-conformance.md');
+
+test('the driver file names the driver, its topology and classes that every kind of pool has', () => {
+  for (const overlay of ['directory', 'embedded', 'thin', 'single-node']) {
+    const { StorageClass, VolumeAttributesClass, DriverInfo } = DRIVER;
+    assert.ok(cluster(overlay).has('StorageClass', StorageClass.FromExistingClassName));
+    assert.ok(
+      cluster(overlay).has('VolumeAttributesClass', VolumeAttributesClass.FromExistingClassName),
+    );
+    assert.ok(cluster(overlay).has('CSIDriver', DriverInfo.Name));
+    assert.deepEqual(DriverInfo.TopologyKeys, [`${DriverInfo.Name}/node`]);
+  }
+});
+
+test('the page gives the reason for each capability that the driver file denies', () => {
+  const denied = Object.entries(DRIVER.DriverInfo.Capabilities).filter(([, has]) => has === false);
+  assert.ok(denied.length > 0);
+  for (const [name] of denied) assert.ok(PAGE.includes(`\`${name}\``), name);
+});
+
+test('the page names each file of the directory', () => {
+  for (const file of readdirSync(packagePath('deploy/conformance'))) {
+    assert.ok(PAGE.includes(`deploy/conformance/${file}`), file);
+  }
+});
+
+function runSanity(env: Record<string, string>, ...args: string[]) {
+  const script = packagePath('deploy/conformance/csi-sanity');
+  return spawnSync(script, args, { encoding: 'utf8', env: { PATH: process.env['PATH'], ...env } });
+}
+
+test('the script for csi-sanity runs the program below the directory of the kubelet', async () => {
+  const directory = temporaryDirectory();
+  const [bin, plugins] = [join(directory, 'bin'), join(directory, 'plugins/blockdelta.csi')];
+  for (const path of [bin, plugins]) mkdirSync(path, { recursive: true });
+  writeFileSync(join(bin, 'csi-sanity'), '#!/bin/sh\nprintf "%s\\n" "$@"\nexit 7\n', {
+    mode: 0o755,
+  });
+  const env = { KUBELET_DIRECTORY: directory, PATH: `${bin}:${process.env['PATH']}` };
+  assert.match(runSanity(env).stderr, /csi\.sock is not a socket: name the plugin's in SOCKET/);
+  const socket = join(plugins, 'csi.sock');
+  const server = createServer().listen(socket);
+  const { status, stdout, stderr } = runSanity(env, '--ginkgo.v');
+  server.close();
+  assert.deepEqual([status, stderr], [7, '']);
+  const args = stdout.trimEnd().split('\n');
+  assert.deepEqual([args[0], args.at(-1)], [`--csi.endpoint=unix://${socket}`, '--ginkgo.v']);
+  assert.ok(args.includes(`--csi.stagingdir=${directory}/blockdelta-sanity/staging`));
+  assert.deepEqual(readdirSync(directory).sort(), ['bin', 'plugins']);
+});

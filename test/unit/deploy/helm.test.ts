@@ -1,0 +1,317 @@
+/**
+ * deploy/helm/blockdelta, rendered by the real helm: every combination gives valid objects, every value reaches them, wrong
+ * values are refused with their names, and deploy/kubernetes/overlays is what the chart makes.
+ */
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { isDeepStrictEqual } from 'node:util';
+import { parse } from 'yaml';
+import { packagePath } from '../../../src/base/package-root.js';
+import { cluster, KUBERNETES, OVERLAYS } from '../../support/cluster.js';
+import {
+  assertValid,
+  CHART,
+  helmTemplate,
+  kustomize,
+  type Manifest,
+  runOnManifests,
+  skipWithoutHelm as skip,
+} from '../../support/manifests.js';
+import { temporaryDirectory } from '../../support/temporary.js';
+
+const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
+const POOL = { pool: { kind: 'embedded' } };
+
+const find = (manifests: readonly Manifest[], kind: string, name?: string): Manifest =>
+  manifests.find(
+    (each) => each.kind === kind && (name ?? each.metadata.name) === each.metadata.name,
+  ) ?? assert.fail(`no ${kind} ${name}`);
+const podSpec = (manifests: readonly Manifest[], kind: 'DaemonSet' | 'Deployment') =>
+  find(manifests, kind)['spec'].template.spec;
+
+test('chart and plugin have one version', () => {
+  const { version } = JSON.parse(read('package.json'));
+  const chart = parse(read(`${CHART}/Chart.yaml`));
+  assert.deepEqual([chart.version, chart.appVersion], [version, version]);
+});
+
+test('the overlays are what scripts/render-manifests makes of the chart', { skip }, () => {
+  const directory = temporaryDirectory();
+  const { status, stderr } = spawnSync(packagePath('scripts/render-manifests'), [directory], {
+    encoding: 'utf8',
+  });
+  assert.equal(status, 0, stderr);
+  assert.deepEqual(readdirSync(directory).sort(), OVERLAYS);
+  for (const overlay of OVERLAYS) {
+    const checkedIn = `${KUBERNETES}/overlays/${overlay}`;
+    assert.deepEqual(readdirSync(packagePath(checkedIn)), readdirSync(join(directory, overlay)));
+    for (const file of readdirSync(join(directory, overlay))) {
+      const isSame =
+        read(`${checkedIn}/${file}`) === readFileSync(join(directory, overlay, file), 'utf8');
+      assert.ok(
+        isSame,
+        `${checkedIn}/${file} is not what the chart makes: run scripts/render-manifests`,
+      );
+    }
+  }
+});
+
+test('kustomize takes an overlay as it is, without a warning', { skip }, () => {
+  const byName = (manifests: readonly Manifest[]) =>
+    new Map(manifests.map((each) => [`${each.kind} ${each.metadata.name}`, each]));
+  assert.deepEqual(
+    byName(kustomize(`${KUBERNETES}/overlays/complete`)),
+    byName(cluster('complete').manifests),
+  );
+});
+
+test('helm finds nothing wrong in the chart', { skip }, () => {
+  const { status, stdout } = runOnManifests('helm', [
+    ...['lint', '--strict', CHART, `--values=${CHART}/ci/complete-values.yaml`],
+  ]);
+  assert.equal(status, 0, stdout);
+});
+
+test('values combine freely: each way, each pool, with all extras and with none', {
+  skip,
+}, async () => {
+  const enabled = { enabled: true };
+  const extras = {
+    snapshotMetadata: { enabled: true, certManager: true },
+    groupSnapshots: enabled,
+    podIoLimits: enabled,
+    monitoring: enabled,
+  };
+  for (const router of [
+    { enabled: true },
+    { enabled: false },
+    { enabled: true, certManager: true },
+  ]) {
+    for (const kind of ['directory', 'embedded', 'thin']) {
+      for (const chosen of [{}, extras]) {
+        const manifests = helmTemplate({ ...chosen, router, pool: { kind } });
+        await assertValid(manifests);
+        const names = manifests.map(({ kind, metadata }) => `${kind} ${metadata.name}`);
+        assert.equal(new Set(names).size, names.length);
+      }
+    }
+  }
+});
+
+test('unknown keys and wrong values are refused, each by its name', { skip }, () => {
+  const refused = (values: object): string => {
+    const args = ['template', 'release', CHART, '--values=-'];
+    const { status, stderr } = runOnManifests('helm', args, JSON.stringify(values));
+    assert.equal(status, 1, JSON.stringify(values));
+    return stderr;
+  };
+  assert.match(refused({}), /'\/pool\/kind': value must be one of 'directory', 'embedded', 'thin'/);
+  const long = { ...POOL, kubeletDirectory: `/${'long/'.repeat(20)}kubelet` };
+  assert.match(refused(long), /the kernel allows at most 107 characters/);
+  const found = refused({
+    pools: {},
+    pool: {
+      kind: 'zfs',
+      directory: { path: '/srv/a,b' },
+      embedded: { size: '100GB' },
+      thin: { dataDevice: 'sdb' },
+    },
+    sidecars: { attacher: {} },
+    router: { enable: false },
+    settings: { LOG_LEVEL: 'info', BLOCKDELTA_POOLS: 'a=/b', BLOCKDELTA_RESERVE_PERCENT: 1.5 },
+    kubeletDirectory: 'var/lib/kubelet',
+    driverName: 'Block_Delta',
+    controller: { replicas: 0 },
+    storageClasses: [{ name: 'a', fsType: 'ext3' }],
+    node: { resources: { requests: { memory: 'much' } } },
+  });
+  for (const key of ['pools', 'attacher', 'enable']) {
+    assert.ok(found.includes(`additional properties '${key}' not allowed`), key);
+  }
+  const places = [
+    ...['pool/kind', 'pool/directory/path', 'pool/embedded/size', 'pool/thin/dataDevice'],
+    ...['settings', 'settings/BLOCKDELTA_RESERVE_PERCENT', 'kubeletDirectory', 'driverName'],
+    ...['controller/replicas', 'storageClasses/0/fsType', 'node/resources/requests/memory'],
+  ];
+  for (const place of places) assert.ok(found.includes(`at '/${place}':`), `${place}\n${found}`);
+  for (const name of ['LOG_LEVEL', 'BLOCKDELTA_POOLS'])
+    assert.ok(found.includes(`'${name}'`), name);
+});
+
+test('settings are in the pod, so that a changed one restarts it, and numbers stay what they are', {
+  skip,
+}, () => {
+  const settings = { BLOCKDELTA_SCAN_THREADS: 10_000_000, BLOCKDELTA_CHANGE_LISTS: false };
+  const { containers } = podSpec(helmTemplate({ ...POOL, settings }), 'DaemonSet');
+  const env = containers.flatMap(({ env = [] }: { env?: object[] }) => env);
+  for (const [name, value] of Object.entries(settings)) {
+    assert.ok(
+      env.some((each: object) => isDeepStrictEqual(each, { name, value: `${value}` })),
+      name,
+    );
+  }
+});
+
+test('image, resources, log level and arguments of each sidecar are values', { skip }, () => {
+  const { sidecars } = parse(read(`${CHART}/values.yaml`), { merge: true });
+  const resources = { requests: { cpu: '7m' } };
+  const changed = Object.keys(sidecars).map((name) => [
+    name,
+    { image: `example/${name}:v9`, logLevel: 9, extraArgs: [`--of=${name}`], resources },
+  ]);
+  const manifests = helmTemplate({
+    ...POOL,
+    sidecars: Object.fromEntries(changed),
+    snapshotMetadata: { enabled: true },
+  });
+  const containers = [
+    ...podSpec(manifests, 'DaemonSet').containers,
+    ...podSpec(manifests, 'Deployment').containers,
+  ];
+  for (const name of Object.keys(sidecars)) {
+    const found = containers.find(({ image }) => image === `example/${name}:v9`);
+    assert.deepEqual([found?.args[0], found?.args.at(-1)], ['--v=9', `--of=${name}`], name);
+    assert.deepEqual(found.resources.requests.cpu, '7m', name);
+  }
+});
+
+test('names, places and images of the values leave no default behind', { skip }, async () => {
+  const placed = {
+    nodeSelector: { disk: 'fast' },
+    tolerations: [{ key: 'storage' }],
+    affinity: { nodeAffinity: {} },
+  };
+  const values = {
+    pool: { kind: 'directory', directory: { name: 'fast', path: '/mnt/fast' } },
+    image: { repository: 'images.example/storage', tag: '9.9.9', pullPolicy: 'Always' },
+    imagePullSecrets: [{ name: 'pull' }],
+    driverName: 'disks.example',
+    kubeletDirectory: '/var/lib/k0s/kubelet',
+    listenHost: '[::]',
+    node: { ...placed, resources: { requests: { cpu: '3m' } } },
+    controller: { ...placed, replicas: 3 },
+    router: { nodeCertificatesDirectory: '/opt/tls', settings: { BLOCKDELTA_LOG_LEVEL: 'debug' } },
+    snapshotMetadata: { enabled: true, caCert: 'QUFB' },
+    groupSnapshots: { enabled: true },
+    podIoLimits: { enabled: true },
+    monitoring: { enabled: true, namespace: 'prometheus' },
+    storageClasses: [
+      {
+        ...{ name: 'one', fsType: 'xfs', default: true, parameters: { pool: 'fast' } },
+        ...{ volumeBindingMode: 'Immediate', reclaimPolicy: 'Retain', allowVolumeExpansion: false },
+      },
+    ],
+  };
+  const manifests = helmTemplate(values, '--namespace=storage');
+  await assertValid(manifests);
+  const text = JSON.stringify(manifests);
+  for (const gone of [
+    'registry.example',
+    'blockdelta.csi',
+    '/var/lib/kubelet',
+    '0.0.0.0',
+    '/srv/',
+  ]) {
+    assert.ok(!text.includes(gone), gone);
+  }
+  assert.doesNotMatch(text, /"namespace":"(?!storage")/);
+  for (const kind of ['DaemonSet', 'Deployment'] as const) {
+    const { nodeSelector, tolerations, affinity, imagePullSecrets } = podSpec(manifests, kind);
+    assert.deepEqual(nodeSelector, { 'kubernetes.io/os': 'linux', ...placed.nodeSelector });
+    assert.deepEqual([tolerations, affinity], [placed.tolerations, placed.affinity]);
+    assert.deepEqual(imagePullSecrets, values.imagePullSecrets);
+  }
+  assert.equal(find(manifests, 'Deployment')['spec'].replicas, 3);
+  const tls = podSpec(manifests, 'DaemonSet').volumes.find(
+    ({ name }: { name: string }) => name === 'tls',
+  );
+  assert.equal(tls.hostPath.path, '/opt/tls');
+  const { parameters, volumeBindingMode, reclaimPolicy, allowVolumeExpansion, metadata } = find(
+    manifests,
+    'StorageClass',
+  );
+  assert.deepEqual(parameters, { 'csi.storage.k8s.io/fstype': 'xfs', pool: 'fast' });
+  assert.deepEqual(
+    [volumeBindingMode, reclaimPolicy, allowVolumeExpansion],
+    ['Immediate', 'Retain', false],
+  );
+  assert.deepEqual(Object.values((metadata as { annotations?: object }).annotations ?? {}), [
+    'true',
+  ]);
+  const { spec } = find(manifests, 'SnapshotMetadataService', 'disks.example');
+  assert.deepEqual(
+    [spec.address, spec.caCert],
+    ['blockdelta-snapshot-metadata.storage.svc:6443', 'QUFB'],
+  );
+  assert.match(text, /"kubernetes.io\/metadata.name":"prometheus"/);
+  assert.match(text, /"BLOCKDELTA_LOG_LEVEL","value":"debug"/);
+});
+
+test('the test of the release uses a class that exists, and no rights', { skip }, () => {
+  const manifests = helmTemplate(POOL);
+  const { spec, metadata } = find(manifests, 'Pod', 'blockdelta-test');
+  assert.deepEqual((metadata as { annotations?: object }).annotations, {
+    'helm.sh/hook': 'test',
+    'helm.sh/hook-delete-policy': 'before-hook-creation,hook-succeeded',
+  });
+  const [{ ephemeral }] = spec.volumes;
+  find(manifests, 'StorageClass', ephemeral.volumeClaimTemplate.spec.storageClassName);
+  assert.deepEqual(
+    [spec.automountServiceAccountToken, spec.securityContext.runAsNonRoot],
+    [false, true],
+  );
+});
+
+const NOTES: [what: string, values: object, said: RegExp[], unsaid: RegExp[]][] = [
+  [
+    'a router',
+    POOL,
+    [/is still an example/, /^ +deploy\/kubernetes\/certificates\.sh certificates NODE/m],
+    [/cert-manager/, /csistoragecapacities/, /caCert/],
+  ],
+  [
+    'a router with cert-manager and changed-block lists',
+    { ...POOL, router: { certManager: true }, snapshotMetadata: { enabled: true } },
+    [/authority that cert-manager made/, /until snapshotMetadata\.caCert/],
+    [],
+  ],
+  [
+    'one node',
+    { ...POOL, router: { enabled: false }, image: { repository: 'images.example/blockdelta' } },
+    [/on one node/, /get csistoragecapacities/],
+    [/certificates/, /still an example/],
+  ],
+];
+
+for (const [what, values, said, unsaid] of NOTES) {
+  test(`the notes of an installation have the next commands: ${what}`, { skip }, () => {
+    const args = [
+      'install',
+      'mine',
+      CHART,
+      '--dry-run=client',
+      '--namespace=blockdelta',
+      '--values=-',
+    ];
+    const { status, stdout, stderr } = runOnManifests('helm', args, JSON.stringify(values));
+    assert.equal(status, 0, stderr);
+    const [, notes = ''] = stdout.split('\nNOTES:\n');
+    for (const words of [...said, /^ +helm -n blockdelta test mine --logs$/m])
+      assert.match(notes, words);
+    for (const words of unsaid) assert.doesNotMatch(notes, words);
+  });
+}
+
+test('every part that templates share is used', () => {
+  const directory = `${CHART}/templates`;
+  const templates = readdirSync(packagePath(directory), { recursive: true, encoding: 'utf8' })
+    .filter((name) => /\.\w+$/.test(name))
+    .map((name) => read(`${directory}/${name}`))
+    .join('\n');
+  for (const [, name = ''] of templates.matchAll(/define "([\w.]+)"/g)) {
+    assert.ok(templates.includes(`include "${name}"`), name);
+  }
+});
