@@ -118,6 +118,13 @@ test('every link between the documents leads somewhere', () => {
   }
 });
 
+test('docs/README.md has a row for every page', () => {
+  const rows = [...read('docs/README.md').matchAll(/^\| \[.*?\]\(([^)#]+)\) \|/gm)];
+  const pages = readdirSync(packagePath('docs')).filter((name) => name.endsWith('.md'));
+  const listed = rows.map(([, target = '']) => target).filter((target) => !target.startsWith('..'));
+  assert.deepEqual([...listed, 'README.md'].sort(), pages.sort());
+});
+
 test('docs/conformance-tool.md has a row for every check, in order, as --list prints it', () => {
   const rows = [
     ...read('docs/conformance-tool.md').matchAll(/^\| `([a-z.-]+)` \| (.*) \| (.*) \|$/gm),

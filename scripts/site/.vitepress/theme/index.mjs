@@ -1,0 +1,2 @@
+/** The theme of vitepress with the fonts of the reader's system. */
+export { default } from 'vitepress/theme-without-fonts';
