@@ -14,8 +14,8 @@ const FORBIDDEN = [
 ];
 
 const TOP = new Set([
-  ...['.ci', '.clang-format', '.clang-tidy', '.editorconfig', '.gitignore', '.oxlintrc.json', 'CHANGELOG.md'],
-  ...['CONTRIBUTING.md', 'LICENSE', 'README.md', 'binding.gyp', 'biome.json', 'deploy', 'docs', 'native', 'package-lock.json'],
+  ...['.ci', '.clang-format', '.clang-tidy', '.editorconfig', '.github', '.gitignore', '.oxlintrc.json', 'CHANGELOG.md'],
+  ...['CONTRIBUTING.md', 'LICENSE', 'MAINTAINERS.md', 'README.md', 'SECURITY.md', 'binding.gyp', 'biome.json', 'deploy', 'docs', 'native', 'package-lock.json'],
   ...['package.json', 'proto', 'scripts', 'src', 'test', 'tsconfig.json'],
 ]);
 

@@ -17,6 +17,8 @@ export interface PluginOptions {
   name?: string;
   /** A program, with its arguments, that executes the plugin, such as setpriv. */
   by?: readonly string[];
+  /** The script of another build. */
+  program?: string;
 }
 
 export interface RouterOptions {
@@ -55,8 +57,9 @@ function spawnMain(
   command: string,
   env: NodeJS.ProcessEnv,
   by: readonly string[] = [],
+  script = PROGRAM,
 ): ChildProcess {
-  const [program = '', ...args] = [...by, process.execPath, PROGRAM, command];
+  const [program = '', ...args] = [...by, process.execPath, script, command];
   return spawn(program, args, { env, stdio: ['ignore', 'inherit', 'pipe'] });
 }
 
@@ -79,7 +82,7 @@ export class Plugin {
   static launch(workspace: Workspace, options: PluginOptions = {}): Plugin {
     const endpoint = `unix://${workspace.path(`${options.name ?? 'plugin'}.sock`)}`;
     const environment = pluginEnvironment(workspace, options);
-    return new Plugin(spawnMain('serve', environment, options.by), endpoint);
+    return new Plugin(spawnMain('serve', environment, options.by, options.program), endpoint);
   }
 
   /** `blockdelta route`, likewise. */
