@@ -32,7 +32,7 @@
     {
       "target_name": "blockdelta-guardian",
       "type": "executable",
-      "sources": ["native/guardian/main.cc"],
+      "sources": ["native/guardian/listen.cc", "native/guardian/main.cc"],
       "include_dirs": ["."],
       "cflags": ["-Wall", "-Wextra", "-Werror", "-O2"],
       "cflags_cc": ["-std=c++17", "-fno-exceptions", "-fno-rtti"],

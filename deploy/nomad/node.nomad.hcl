@@ -27,6 +27,31 @@ job "blockdelta-node" {
       tags     = ["${node.unique.name}"]
     }
 
+    # Thaws at once what a plugin has frozen whose container is killed during a snapshot. /alloc is shared by the tasks
+    # of this group.
+    task "guardian" {
+      driver = "docker"
+
+      lifecycle {
+        hook    = "prestart"
+        sidecar = true
+      }
+
+      config {
+        image      = "registry.example/blockdelta:0.1.0"
+        entrypoint = ["/opt/blockdelta/bin/blockdelta-guardian"]
+        args       = ["--listen", "/alloc/guardian.sock"]
+        # It needs CAP_SYS_ADMIN alone, which clients allow only by name; it mounts nothing of the host.
+        privileged      = true
+        readonly_rootfs = true
+      }
+
+      resources {
+        cpu    = 20
+        memory = 16
+      }
+    }
+
     task "plugin" {
       driver = "docker"
 
@@ -72,6 +97,7 @@ job "blockdelta-node" {
         BLOCKDELTA_NODE_ID            = "${node.unique.name}"
         BLOCKDELTA_DRIVER_NAME        = "blockdelta.csi"
         BLOCKDELTA_STATE_DIR          = "/var/lib/blockdelta"
+        BLOCKDELTA_GUARDIAN_SOCKET    = "/alloc/guardian.sock"
         BLOCKDELTA_MOUNT_PROPAGATION  = "required"
         BLOCKDELTA_POOLS              = "default=/var/lib/blockdelta/pools/default"
         BLOCKDELTA_EMBEDDED_POOL_SIZE = "100Gi"

@@ -30,6 +30,10 @@ NewSnapshotFile ReadMember(Fields* request) {
   return member;
 }
 
+SnapshotAids ReadAids(Fields* request) {
+  return {request->PathOrNull("copyPath"), request->PathOrNull("guardianSocket")};
+}
+
 Napi::Value SnapshotsResult(Napi::Env env, Result<TakenSnapshots> outcome) {
   if (!outcome.ok()) return Failed(env, outcome.status());
   Napi::Object object = Success(env);
@@ -97,9 +101,9 @@ Napi::Value CloneVolumeBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "cloneVolume");
   const NewSnapshotFile member = ReadMember(&request);
   const uint64_t size_bytes = request.Bytes("sizeBytes");
-  std::optional<std::string> copy_path = request.PathOrNull("copyPath");
+  SnapshotAids aids = ReadAids(&request);
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return SnapshotsResult(info.Env(), CloneVolume(member, size_bytes, std::move(copy_path)));
+  return SnapshotsResult(info.Env(), CloneVolume(member, size_bytes, std::move(aids)));
 }
 
 Napi::Value TakeSnapshotsBinding(const Napi::CallbackInfo& info) {
@@ -109,9 +113,9 @@ Napi::Value TakeSnapshotsBinding(const Napi::CallbackInfo& info) {
     members.push_back(ReadMember(&fields));
     request.TakeProblem(fields);
   }
-  std::optional<std::string> copy_path = request.PathOrNull("copyPath");
+  SnapshotAids aids = ReadAids(&request);
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return SnapshotsResult(info.Env(), TakeSnapshots(members, std::move(copy_path)));
+  return SnapshotsResult(info.Env(), TakeSnapshots(members, std::move(aids)));
 }
 
 Napi::Value MakeSubvolumeBinding(const Napi::CallbackInfo& info) {
@@ -193,8 +197,9 @@ Napi::Value ListDirectoryBinding(const Napi::CallbackInfo& info) {
 Napi::Value ThawBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "thaw");
   const std::string path = request.Path("path");
+  const std::optional<std::string> guardian_socket = request.PathOrNull("guardianSocket");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return BooleanResult(info.Env(), "thawed", ThawPath(path));
+  return BooleanResult(info.Env(), "thawed", ThawPath(path, guardian_socket));
 }
 
 }  // namespace blockdelta

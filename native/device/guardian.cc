@@ -6,7 +6,9 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <utility>
@@ -102,7 +104,39 @@ bool WaitFor(int socket, int timeout_ms) {
 
 }  // namespace
 
-Result<Guardian> Guardian::Start() {
+Result<Guardian> Guardian::Start(const std::optional<std::string>& socket) {
+  return socket.has_value() ? Connect(*socket) : Spawn();
+}
+
+Result<Guardian> Guardian::Connect(const std::string& path) {
+  constexpr char kCall[] = "connect";
+  struct sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return Status::Errno(ENAMETOOLONG, kCall, path);
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return Status::Errno(errno, "socket", path);
+  const auto* const generic = reinterpret_cast<const struct sockaddr*>(&address);
+  if (RetryInterrupted([&] { return connect(fd.get(), generic, sizeof(address)); }) == -1) {
+    return Status::Errno(errno, kCall, path,
+                         "it is needed to freeze file systems; does blockdelta-guardian run there?");
+  }
+  // Whoever else listens there would be given mount points.
+  struct ucred peer = {};
+  socklen_t size = sizeof(peer);
+  if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == -1) {
+    return Status::Errno(errno, kCall, path);
+  }
+  if (peer.uid != geteuid()) {
+    return Status::Errno(EPERM, kCall, path,
+                         "the process that listens there runs as user " + std::to_string(peer.uid));
+  }
+  return Guardian(0, std::move(fd));
+}
+
+Result<Guardian> Guardian::Spawn() {
   Result<std::string> program = ProgramPath();
   RETURN_IF_ERROR(program);
   int ends[2];
@@ -127,11 +161,11 @@ Guardian::Guardian(Guardian&& other) noexcept
     : pid_(std::exchange(other.pid_, 0)), socket_(std::move(other.socket_)) {}
 
 Guardian::~Guardian() {
-  if (pid_ == 0) return;
+  if (!socket_.valid()) return;
   shutdown(socket_.get(), SHUT_WR);
   // The guardian closes its end after it has thawed everything.
   if (WaitFor(socket_.get(), kAnswerMs)) {
-    Reap();
+    Leave();
   } else {
     Abandon();
   }
@@ -167,7 +201,7 @@ Result<uint64_t> Guardian::Thaw(const HeldMount& held, int mount_fd, const std::
 }
 
 bool Guardian::Ask(const Request& request, int fd, int timeout_ms, Reply* reply) {
-  if (pid_ == 0) return false;
+  if (!socket_.valid()) return false;
   const bool is_answered = Send(socket_.get(), request, fd) && WaitFor(socket_.get(), timeout_ms) &&
                            RetryInterrupted([&] {
                              return recv(socket_.get(), reply, sizeof(*reply), 0);
@@ -177,12 +211,12 @@ bool Guardian::Ask(const Request& request, int fd, int timeout_ms, Reply* reply)
 }
 
 void Guardian::Abandon() {
-  kill(pid_, SIGKILL);
-  Reap();
+  if (pid_ != 0) kill(pid_, SIGKILL);
+  Leave();
 }
 
-void Guardian::Reap() {
-  RetryInterrupted([&] { return waitpid(pid_, nullptr, 0); });
+void Guardian::Leave() {
+  if (pid_ != 0) RetryInterrupted([&] { return waitpid(pid_, nullptr, 0); });
   pid_ = 0;
   socket_.Close();
 }

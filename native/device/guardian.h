@@ -2,12 +2,16 @@
 //
 // If this process dies, the guardian thaws what it holds at once, by a thaw that nothing
 // interrupts. If the guardian dies, this process thaws. See native/guardian/main.cc.
+//
+// A guardian that this process starts ends with it where a whole cgroup or PID namespace is killed,
+// as at the end of a container. One that waits in another container does not.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_GUARDIAN_H_
 #define BLOCKDELTA_NATIVE_DEVICE_GUARDIAN_H_
 
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "native/base/posix.h"
@@ -23,9 +27,10 @@ class Guardian {
     uint64_t begun_ns;  // CLOCK_MONOTONIC.
   };
 
-  // Starts blockdelta-guardian, which is installed beside the shared object (or program) that
-  // contains this code, in its own session with all signals blocked.
-  static Result<Guardian> Start();
+  // With a socket: the guardian of `blockdelta-guardian --listen`, whose process must have the user
+  // of this one; EPERM otherwise. Without: starts blockdelta-guardian, which is installed beside the
+  // shared object (or program) that contains this code, in its own session with all signals blocked.
+  static Result<Guardian> Start(const std::optional<std::string>& socket = std::nullopt);
   Guardian(Guardian&& other) noexcept;
   Guardian& operator=(Guardian&&) = delete;
   // Ends the guardian and waits until it has thawed what it still holds.
@@ -40,21 +45,23 @@ class Guardian {
   // the guardian is lost. Returns how long it was frozen, ns. EINVAL: it was not frozen.
   Result<uint64_t> Thaw(const HeldMount& held, int mount_fd, const std::string& path);
 
-  // For tests.
+  // For tests. 0: another process has started it.
   pid_t pid() const { return pid_; }
 
  private:
   Guardian(pid_t pid, UniqueFd socket) : pid_(pid), socket_(std::move(socket)) {}
 
+  static Result<Guardian> Spawn();
+  static Result<Guardian> Connect(const std::string& socket);
   Result<HeldMount> Hold(guardian::Order order, int mount_fd, const std::string& path);
   // False: no answer; the guardian has been ended.
   bool Ask(const guardian::Request& request, int fd, int timeout_ms, guardian::Reply* reply);
-  // Kills the guardian and waits for its end.
+  // Kills the guardian, or leaves it if another process has started it: it thaws what it holds.
   void Abandon();
-  void Reap();
+  void Leave();
 
-  pid_t pid_;  // 0: the guardian has ended.
-  UniqueFd socket_;
+  pid_t pid_;
+  UniqueFd socket_;  // Invalid: the guardian has ended, or this object was moved from.
 };
 
 }  // namespace blockdelta

@@ -27,7 +27,7 @@ constexpr int kMinTries = 2;
 class SnapshotGroup {
  public:
   static Result<SnapshotGroup> Open(const std::vector<NewSnapshotFile>& members,
-                                    std::optional<std::string> copy_path);
+                                    SnapshotAids aids);
 
   // Freezes, flushes, clones and thaws until all clones show one point in time.
   Result<TakenSnapshots> Clone();
@@ -36,8 +36,9 @@ class SnapshotGroup {
   std::vector<NewFile>& files() { return files_; }
 
  private:
-  explicit SnapshotGroup(std::optional<std::string> copy_path)
-      : copied_(std::make_unique<CopiedSources>(std::move(copy_path))) {}
+  explicit SnapshotGroup(SnapshotAids aids)
+      : copied_(std::make_unique<CopiedSources>(std::move(aids.copy_path))),
+        guardian_socket_(std::move(aids.guardian_socket)) {}
 
   Status StartGuardian();
   // One try. Sets `outcome` if the clones are consistent; otherwise reorders `raw_` for the next
@@ -62,13 +63,14 @@ class SnapshotGroup {
   std::vector<NewFile> files_;
   std::vector<std::unique_ptr<PreClone>> pre_clones_;  // One a member; null: it is not frozen.
   std::unique_ptr<CopiedSources> copied_;
+  std::optional<std::string> guardian_socket_;
   std::optional<Guardian> guardian_;  // Present if a file system has to be frozen.
   std::vector<size_t> raw_;           // Members that are raw devices, in the order of cloning.
 };
 
 Result<SnapshotGroup> SnapshotGroup::Open(const std::vector<NewSnapshotFile>& members,
-                                          std::optional<std::string> copy_path) {
-  SnapshotGroup group(std::move(copy_path));
+                                          SnapshotAids aids) {
+  SnapshotGroup group(std::move(aids));
   std::set<std::string> names;
   for (const NewSnapshotFile& member : members) {
     const bool is_new =
@@ -116,7 +118,7 @@ Status SnapshotGroup::StartGuardian() {
   const bool freezes = std::any_of(sources_.begin(), sources_.end(),
                                    [](const SourceVolume& source) { return source.MustFreeze(); });
   if (!freezes) return Status();
-  Result<Guardian> guardian = Guardian::Start();
+  Result<Guardian> guardian = Guardian::Start(guardian_socket_);
   RETURN_IF_ERROR(guardian);
   guardian_.emplace(std::move(*guardian));
   return Status();
@@ -284,9 +286,9 @@ void RemovePublished(const std::vector<NewFile>& files) {
 }  // namespace
 
 Result<TakenSnapshots> TakeSnapshots(const std::vector<NewSnapshotFile>& members,
-                                     std::optional<std::string> copy_path) {
+                                     SnapshotAids aids) {
   if (members.empty()) return Status::Errno(EINVAL, "takeSnapshots", "", "no members");
-  Result<SnapshotGroup> group = SnapshotGroup::Open(members, std::move(copy_path));
+  Result<SnapshotGroup> group = SnapshotGroup::Open(members, std::move(aids));
   RETURN_IF_ERROR(group);
   Result<TakenSnapshots> outcome = group->Clone();
   if (!outcome.ok()) return outcome;
@@ -298,8 +300,8 @@ Result<TakenSnapshots> TakeSnapshots(const std::vector<NewSnapshotFile>& members
 }
 
 Result<TakenSnapshots> CloneVolume(const NewSnapshotFile& member, uint64_t size_bytes,
-                                   std::optional<std::string> copy_path) {
-  Result<SnapshotGroup> group = SnapshotGroup::Open({member}, std::move(copy_path));
+                                   SnapshotAids aids) {
+  Result<SnapshotGroup> group = SnapshotGroup::Open({member}, std::move(aids));
   RETURN_IF_ERROR(group);
   if (group->sources()[0].size_bytes() > size_bytes) {
     return Status::Errno(EINVAL, "cloneVolume", member.source_path,

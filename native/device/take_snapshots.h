@@ -36,6 +36,15 @@ struct NewSnapshotFile {
   std::optional<std::string> freeze_path;
 };
 
+// What a call may use beside the pool.
+struct SnapshotAids {
+  // Where a copy of the volumes' subvolume may be made meanwhile (subvolume.h). A killed process
+  // leaves it there; a left-over one is replaced. Nothing: none is made.
+  std::optional<std::string> copy_path;
+  // As for Guardian::Start().
+  std::optional<std::string> guardian_socket;
+};
+
 struct TakenSnapshots {
   uint64_t taken_at_ns;  // CLOCK_REALTIME.
   uint64_t frozen_ns;    // The longest freeze; 0: no file system was frozen.
@@ -45,16 +54,13 @@ struct TakenSnapshots {
 // file system is thawed and no file is left. EEXIST if a final name exists; ESTALE if a loop device
 // has another backing file or a mount point has another file system; EBUSY if a file system is
 // already frozen; EINVAL for an empty list or duplicate names; SNAPSHOT_BUSY.
-//
-// `copy_path`: where a copy of the volumes' subvolume may be made meanwhile (subvolume.h). A killed
-// process leaves it there; a left-over one is replaced. Nothing: none is made.
 Result<TakenSnapshots> TakeSnapshots(const std::vector<NewSnapshotFile>& members,
-                                     std::optional<std::string> copy_path = std::nullopt);
+                                     SnapshotAids aids = {});
 
 // Clones a volume into a new volume: mode 0600, extended with zeros to `size_bytes`. EINVAL if the
 // source is larger; otherwise the failures of TakeSnapshots.
 Result<TakenSnapshots> CloneVolume(const NewSnapshotFile& member, uint64_t size_bytes,
-                                   std::optional<std::string> copy_path = std::nullopt);
+                                   SnapshotAids aids = {});
 
 }  // namespace blockdelta
 

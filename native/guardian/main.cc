@@ -1,6 +1,10 @@
 // The guardian: a process that freezes and thaws file systems on behalf of the plugin and outlives
 // it.
 //
+//   blockdelta-guardian                  serves one snapshot operation over descriptor 3
+//   blockdelta-guardian --listen PATH    makes a socket, and serves each connection in a process of
+//                                        its own
+//
 // The plugin must not freeze or thaw itself. A process killed while it thaws a btrfs forces the
 // file system read-only (Linux 6.18: the kernel reads the superblock in a wait that a kill
 // interrupts), and a process killed before it thaws leaves every writer blocked. A guardian serves
@@ -16,8 +20,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
+#include "native/guardian/listen.h"
 #include "native/guardian/protocol.h"
 
 namespace {
@@ -132,8 +138,8 @@ void ThawAll() {
 }
 
 // Exempts this process from the OOM killer, raises its priority (every writer of a frozen file
-// system waits for it) and closes the descriptors inherited from the plugin. Skips what it is not
-// permitted to do. The plugin has started it in its own session with all signals blocked.
+// system waits for it) and closes the descriptors it has inherited. Skips what it is not permitted to
+// do. It was started in its own session with all signals blocked.
 void DetachFromPlugin() {
   const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score != -1) {
@@ -150,12 +156,21 @@ void DetachFromPlugin() {
   }
 }
 
-}  // namespace
-
-int main() {
+int ServeOperation() {
   DetachFromPlugin();
   while (Serve()) {
   }
   ThawAll();
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 1) return ServeOperation();
+  if (argc == 3 && std::strcmp(argv[1], "--listen") == 0) {
+    return blockdelta::guardian::Listen(argv[2], ServeOperation);
+  }
+  std::fputs("usage: blockdelta-guardian --listen PATH\n", stderr);
+  return 2;
 }

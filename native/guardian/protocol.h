@@ -1,7 +1,8 @@
 // The protocol between the addon and a guardian: messages of fixed size over a SOCK_SEQPACKET
 // socket.
 //
-// Both ends come from the same build, so the protocol carries no version.
+// The ends may come from different releases, because a guardian that listens outlives the plugin's.
+// Messages and orders never change; an order that a guardian does not know ends the operation.
 #ifndef BLOCKDELTA_NATIVE_GUARDIAN_PROTOCOL_H_
 #define BLOCKDELTA_NATIVE_GUARDIAN_PROTOCOL_H_
 
@@ -10,7 +11,7 @@
 
 namespace blockdelta::guardian {
 
-// The guardian's end of the socket, open at its start.
+// The guardian's end of the socket while it serves an operation.
 inline constexpr int kSocket = 3;
 // Maximum number of file systems one guardian holds; equals the limit of one addon request.
 inline constexpr size_t kMaxHeld = 4096;

@@ -7,6 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <thread>
+
 #include "native/device/freeze.h"
 #include "test/native/pool.h"
 #include "test/native/random_seed.h"
@@ -26,7 +29,8 @@ Result<Freeze> Hold(Guardian* guardian, const std::string& mount_point) {
 }
 
 // Starts a process that freezes the file systems and waits to be killed, when they are frozen.
-pid_t StartHolder(const std::vector<std::string>& mount_points) {
+pid_t StartHolder(const std::vector<std::string>& mount_points,
+                  const std::optional<std::string>& socket = std::nullopt) {
   int ends[2];
   const bool piped = pipe2(ends, O_CLOEXEC) == 0;
   EXPECT_TRUE(piped);
@@ -34,7 +38,7 @@ pid_t StartHolder(const std::vector<std::string>& mount_points) {
   const pid_t pid = fork();
   if (pid == 0) {
     close(ends[0]);
-    Result<Guardian> guardian = Guardian::Start();
+    Result<Guardian> guardian = Guardian::Start(socket);
     std::vector<Freeze> freezes;
     for (const std::string& mount_point : mount_points) {
       if (!guardian.ok()) _exit(1);
@@ -125,6 +129,95 @@ TEST_F(GuardianTest, H19AGuardianEndsWithItsParentThawsWhatIsLeftAndLeavesNoProc
   }
   EXPECT_TRUE(kill(pid, 0) == -1 && errno == ESRCH);
   EXPECT_TRUE(volume->IsThawed());
+}
+
+// blockdelta-guardian --listen, until it is destroyed.
+class Listener {
+ public:
+  explicit Listener(std::string path) : path_(std::move(path)), pid_(fork()) {
+    if (pid_ == 0) {
+      const std::string program =
+          DirectoryOf(std::filesystem::read_symlink("/proc/self/exe")) + "/blockdelta-guardian";
+      execl(program.c_str(), program.c_str(), "--listen", path_.c_str(), nullptr);
+      _exit(127);
+    }
+  }
+  ~Listener() { End(SIGKILL); }
+  Listener(const Listener&) = delete;
+
+  // Waits until it listens.
+  bool Answers() const {
+    for (int waited = 0; waited < kGiveUpMs; waited += 10) {
+      if (Guardian::Start(path_).ok()) return true;
+      SleepMs(10);
+    }
+    return false;
+  }
+  // Returns what waitpid() does.
+  int End(int signal) {
+    int status = 0;
+    if (pid_ <= 0) return status;
+    kill(pid_, signal);
+    waitpid(pid_, &status, 0);
+    pid_ = 0;
+    return status;
+  }
+
+ private:
+  std::string path_;
+  pid_t pid_;
+};
+
+TEST_F(GuardianTest, H19AGuardianThatListensThawsWhenThePluginAndAllItsChildrenAreKilled) {
+  const std::vector<std::string> mount_points = {Make("ext4", "ext4", kSize)->mount_point(),
+                                                 Make("btrfs", "btrfs", 128 << 20)->mount_point()};
+  const std::string socket = At("guardian.sock");
+  const Listener listener(socket);
+  ASSERT_TRUE(listener.Answers());
+  for (int round = 0; round < (IsNightly() ? 200 : 5); round++) {
+    const pid_t holder = StartHolder(mount_points, socket);
+    if (holder <= 0) return;
+    for (const std::string& mount_point : mount_points) EXPECT_TRUE(IsFrozen(mount_point));
+    kill(holder, SIGKILL);
+    waitpid(holder, nullptr, 0);
+    for (const std::string& mount_point : mount_points) EXPECT_TRUE(CanWrite(mount_point));
+  }
+}
+
+TEST_F(GuardianTest, H19AGuardianThatListensEndsAfterItsLastOperation) {
+  Volume* const volume = Make("volume", "ext4", kSize);
+  Listener listener(At("guardian.sock"));
+  ASSERT_TRUE(listener.Answers());
+  ASSERT_VALUE(guardian, Guardian::Start(At("guardian.sock")));
+  ASSERT_VALUE(freeze, Hold(&guardian, volume->mount_point()));
+  std::thread end([&] { EXPECT_EQ(listener.End(SIGTERM), 0); });
+  // It removes its socket before it waits.
+  for (int waited = 0; waited < kGiveUpMs && Exists(At("guardian.sock")); waited += 10) SleepMs(10);
+  EXPECT_TRUE(IsFrozen(volume->mount_point()));
+  EXPECT_OK(freeze.Thaw());
+  EXPECT_TRUE(volume->IsThawed());
+  { const Guardian ended = std::move(guardian); }
+  end.join();
+}
+
+TEST_F(GuardianTest, AGuardianReplacesTheSocketOfAKilledOneAndNoOther) {
+  const std::string path = At("guardian.sock");
+  {
+    const Listener killed(path);
+    EXPECT_TRUE(killed.Answers());
+  }
+  EXPECT_CODE(Guardian::Start(path), "ECONNREFUSED");
+  Listener listener(path);
+  EXPECT_TRUE(listener.Answers());
+  Listener second(path);
+  EXPECT_EQ(WEXITSTATUS(second.End(0)), 1);
+  EXPECT_TRUE(listener.Answers());
+  EXPECT_EQ(listener.End(SIGTERM), 0);
+  EXPECT_CODE(Guardian::Start(path), "ENOENT");
+  MakeFile(path, 1);
+  Listener third(path);
+  EXPECT_EQ(WEXITSTATUS(third.End(0)), 1);
+  EXPECT_EQ(StateOf(path).st_size, 1);
 }
 
 }  // namespace

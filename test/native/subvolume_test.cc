@@ -119,7 +119,7 @@ class CopiedSnapshotTest : public SubvolumeTest {
     return bytes;
   }
   Result<TakenSnapshots> Take(const std::string& name) const {
-    return TakeSnapshots({volume_->Member(name)}, At("copy"));
+    return TakeSnapshots({volume_->Member(name)}, {At("copy"), {}});
   }
 
   Volume* const volume_ = Make("volumes/volume", "ext4", kSize);
@@ -155,7 +155,7 @@ TEST_F(CopiedSnapshotTest, AFileOfSeveralPiecesIsClonedWholeAndGrown) {
   EXPECT_FALSE(Exists(At("copy")));
   EXPECT_EQ((*StateOfFile(At("snapshot")))->size_bytes, kSize);
   EXPECT_TRUE(FileIn("snapshot") == bytes);
-  ASSERT_OK(CloneVolume(volume_->Member("volumes/clone"), 2 * kSize, At("copy")));
+  ASSERT_OK(CloneVolume(volume_->Member("volumes/clone"), 2 * kSize, {At("copy"), {}}));
   EXPECT_EQ((*StateOfFile(At("volumes/clone")))->size_bytes, 2 * kSize);
   EXPECT_TRUE(FileIn("volumes/clone") == bytes);
   EXPECT_FALSE(Exists(At("copy")));
@@ -169,8 +169,8 @@ TEST_F(CopiedSnapshotTest, AFileIsClonedItselfIfItHasFewExtentsIsWrittenInPlaceO
   WriteBytes(in_place->mount_point() + "/file", 0, {6});
   // Whoever makes a copy removes this one before, as that of a killed call.
   ASSERT_TRUE(RunCommand("btrfs subvolume snapshot -r " + At("volumes") + " " + At("copy")));
-  ASSERT_OK(TakeSnapshots({few->Member("s1")}, At("copy")));
-  ASSERT_OK(TakeSnapshots({in_place->Member("s2")}, At("copy")));
+  ASSERT_OK(TakeSnapshots({few->Member("s1")}, {At("copy"), {}}));
+  ASSERT_OK(TakeSnapshots({in_place->Member("s2")}, {At("copy"), {}}));
   EXPECT_TRUE(Exists(At("copy")));
   EXPECT_EQ(FileIn("s2"), std::vector<uint8_t>({6}));
   ASSERT_TRUE(RunCommand("btrfs subvolume delete " + At("copy") + " && mkdir " + At("copy")));
@@ -190,7 +190,7 @@ TEST_F(CopiedSnapshotTest, OneCopyServesAGroupWithARawAndADetachedVolume) {
   WriteBytes(detached, 0, {4});
   const NewSnapshotFile last = {detached, Names(At("s4")), {}, {}};
   ASSERT_OK(TakeSnapshots({volume_->Member("s1"), second->Member("s2"), raw->Member("s3"), last},
-                          At("copy")));
+                          {At("copy"), {}}));
   EXPECT_EQ(FileIn("s1"), std::vector<uint8_t>({1}));
   EXPECT_EQ(FileIn("s2"), std::vector<uint8_t>({2}));
   EXPECT_EQ(ReadBytes(At("s3"))[4096], 3);

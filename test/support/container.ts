@@ -29,6 +29,7 @@ const INSTALLED = '/opt/blockdelta/lib/node_modules/blockdelta';
 /** Directories of the host in deploy/container/run that a test has below its workspace. */
 const MOVED: Readonly<Record<string, string>> = {
   '/run/blockdelta': 'run',
+  '/run/blockdelta-guardian': 'guardian',
   '/var/lib/blockdelta': 'state',
   '/var/lib/kubelet': 'kubelet',
 };

@@ -34,13 +34,22 @@ export function parseEndpoint(value: string | undefined): string {
   if (!path.endsWith('.sock')) {
     throw new ConfigError(`CSI_ENDPOINT is '${value}': the socket's name must end in .sock`);
   }
-  const bytes = Buffer.byteLength(path);
-  if (bytes > SOCKET_PATH_MAX) {
-    throw new ConfigError(
-      `CSI_ENDPOINT: the socket path is ${bytes} bytes long; the kernel accepts ${SOCKET_PATH_MAX}. Use a shorter directory`,
-    );
-  }
+  assertSocketPath('CSI_ENDPOINT', path);
   return path;
+}
+
+export function parseSocketPath(name: string, value: string): string {
+  const path = parseDirectory(name, value);
+  assertSocketPath(name, path);
+  return path;
+}
+
+function assertSocketPath(name: string, path: string): void {
+  const bytes = Buffer.byteLength(path);
+  if (bytes <= SOCKET_PATH_MAX) return;
+  throw new ConfigError(
+    `${name}: the socket path is ${bytes} bytes long; the kernel accepts ${SOCKET_PATH_MAX}. Use a shorter directory`,
+  );
 }
 
 export function parseDirectory(name: string, value: string): string {

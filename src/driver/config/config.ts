@@ -34,6 +34,7 @@ import {
   parseOutside,
   parseOvercommit,
   parseSize,
+  parseSocketPath,
 } from '../../base/settings/values.js';
 import { type PoolConfig, parsePools, parseThinBlockSize } from './pools.js';
 
@@ -52,6 +53,8 @@ export interface Config extends ServiceConfig {
   readonly embeddedPoolAllocation: 'full' | 'sparse';
   /** Whether reflink pools store the changes from snapshot to snapshot and answer deltas from them. */
   readonly changeLists: boolean;
+  /** Where a guardian listens that survives the plugin's container; null: each snapshot starts one. */
+  readonly guardianSocket: string | null;
   /** For all thin pools. */
   readonly thin: ThinSettings;
   /** How much may be promised to volumes, in percent of the free space. */
@@ -142,6 +145,12 @@ export const SETTINGS = {
     meaning:
       'image of an embedded reflink pool: full, all blocks promised to volumes are preallocated; sparse: ' +
       'volumes lose data if other files fill the host',
+  },
+  BLOCKDELTA_GUARDIAN_SOCKET: {
+    fallback: null,
+    meaning:
+      'socket of blockdelta-guardian --listen, which thaws what a plugin that is killed with its container has ' +
+      'frozen (default: none, and each snapshot starts a guardian)',
   },
   BLOCKDELTA_THIN_BLOCK_SIZE: {
     fallback: '64Ki',
@@ -254,6 +263,7 @@ export function parseConfig(env: Environment): Config {
     embeddedPoolBytes: parseEmbeddedPoolSize(given('BLOCKDELTA_EMBEDDED_POOL_SIZE')),
     embeddedPoolAllocation: choice('BLOCKDELTA_EMBEDDED_POOL_ALLOCATE', ALLOCATIONS),
     changeLists: isOn('BLOCKDELTA_CHANGE_LISTS'),
+    guardianSocket: guardianSocket(given('BLOCKDELTA_GUARDIAN_SOCKET')),
     thin: thinSettings(reader),
     overcommitPercent: parseOvercommit(text('BLOCKDELTA_OVERCOMMIT')),
     reservePercent: BigInt(count('BLOCKDELTA_RESERVE_PERCENT', 0, 50)),
@@ -288,6 +298,10 @@ const KNOWN = [...Object.keys(SETTINGS), RUNTIME_DIRECTORY_SETTING];
 /** Variables with the plugin's prefix that are settings neither of it nor of its commands. */
 export function unknownNames(env: Environment): UnknownSetting[] {
   return unknownSettings(env, KNOWN);
+}
+
+function guardianSocket(path: string | undefined): string | null {
+  return path === undefined ? null : parseSocketPath('BLOCKDELTA_GUARDIAN_SOCKET', path);
 }
 
 function thinSettings({ text, count, choice }: ReaderOf<typeof SETTINGS>): ThinSettings {

@@ -112,11 +112,18 @@ export interface NewSnapshotFile {
   freezePath: string | null;
 }
 
-/** For volumes on btrfs in a subvolume of their own. */
-export interface CopyPlace {
+export interface GuardianPlace {
   /**
-   * Where the call may make a copy of the volumes' subvolume, which it removes again. A killed call leaves it
-   * there; the next call with that path replaces it. Null: it makes none.
+   * The socket of `blockdelta-guardian --listen`, which freezes and thaws, and survives the end of this process's
+   * container. ENOENT or ECONNREFUSED of connect if it does not run. Null: the addon starts one.
+   */
+  guardianSocket: string | null;
+}
+
+export interface SnapshotAids extends GuardianPlace {
+  /**
+   * For volumes on btrfs in a subvolume of their own: where the call may make a copy of it, which it removes
+   * again. A killed call leaves it there; the next call with that path replaces it. Null: it makes none.
    */
   copyPath: string | null;
 }
@@ -270,13 +277,15 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
    * EBUSY if a file system is already frozen, or (`syscall` flock, `path` the source) if another
    * process holds an exclusive flock on the loop device, as tools do that must not be interrupted.
    */
-  takeSnapshots(request: { members: NewSnapshotFile[] } & CopyPlace): NativeResult<SnapshotsResult>;
+  takeSnapshots(
+    request: { members: NewSnapshotFile[] } & SnapshotAids,
+  ): NativeResult<SnapshotsResult>;
   /**
    * Clones one volume into a new volume at one point in time, as takeSnapshots does, but with mode
    * 0600, not immutable, and extended with zeros to sizeBytes. EINVAL if the source is larger.
    */
   cloneVolume(
-    request: NewSnapshotFile & CopyPlace & { sizeBytes: bigint },
+    request: NewSnapshotFile & SnapshotAids & { sizeBytes: bigint },
   ): NativeResult<SnapshotsResult>;
 
   /**
@@ -316,7 +325,7 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
   /**
    * FITHAW of a mount point, completed even if this process is killed. `thawed` false: not frozen.
    */
-  thaw(request: { path: string }): NativeResult<{ thawed: boolean }>;
+  thaw(request: { path: string } & GuardianPlace): NativeResult<{ thawed: boolean }>;
   /** fsync of a block device, a directory or a file. */
   flush(request: { path: string }): NativeResult<object>;
   /**

@@ -147,8 +147,9 @@ function makeBackend(
     },
   };
   if (pool.kind === 'reflink') {
-    const { changeLists } = config;
-    return new ReflinkBackend(native, { ...options, embeddedPoolAllocation, changeLists });
+    const { changeLists, guardianSocket } = config;
+    const ofReflink = { embeddedPoolAllocation, changeLists, guardianSocket };
+    return new ReflinkBackend(native, { ...options, ...ofReflink });
   }
   return new ThinBackend(native, {
     ...options,

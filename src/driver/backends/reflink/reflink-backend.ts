@@ -56,12 +56,16 @@ export class ReflinkBackend implements Backend {
 
   constructor(
     native: NativeRunner,
-    /** Without `changeLists`, lists are neither used nor made. */
-    options: ReflinkPoolOptions & SpacePolicy & { changeLists?: boolean },
+    /**
+     * Without `changeLists`, lists are neither used nor made. Without `guardianSocket`, each call that freezes a
+     * file system starts a guardian.
+     */
+    options: ReflinkPoolOptions &
+      SpacePolicy & { changeLists?: boolean; guardianSocket?: string | null },
   ) {
-    const { pool, changeLists: storesLists = false } = options;
+    const { pool, changeLists: storesLists = false, guardianSocket = null } = options;
     const directory = new PoolDirectory(native, options);
-    const volumes = new VolumeFiles(native, pool, directory);
+    const volumes = new VolumeFiles(native, pool, directory, guardianSocket);
     const snapshots = new SnapshotFiles(native, pool, directory, volumes);
     const lists = new ListFiles(native, directory, snapshots);
     const rules = new ListRules(lists, pool, options.onEvent);

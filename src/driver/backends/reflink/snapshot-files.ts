@@ -38,7 +38,8 @@ export class SnapshotFiles {
         await this.volumes.assertWrites(opened, sources);
         const [first] = members;
         const copyPath = first === undefined ? null : opened.layout.copyFor(first.snapshotId);
-        const request = { members: requests, copyPath };
+        const { guardianSocket } = this.volumes;
+        const request = { members: requests, copyPath, guardianSocket };
         const { takenAtNs } = await this.native.run('takeSnapshots', request);
         const sizesBytes: bigint[] = [];
         for (const { snapshotId } of members) {

@@ -34,6 +34,8 @@ export class VolumeFiles implements Attachments {
     private readonly native: NativeRunner,
     private readonly pool: string,
     private readonly directory: PoolDirectory,
+    /** Where the guardian listens that survives this process's container; null: none does. */
+    readonly guardianSocket: string | null,
   ) {}
 
   /** The real path, for messages. */
@@ -68,7 +70,9 @@ export class VolumeFiles implements Attachments {
         sources.push({ ...source, volumeId: sourceVolumeId });
         await this.assertWrites(opened, sources);
         const copyPath = opened.layout.copyFor(volumeId);
-        await this.native.run('cloneVolume', { ...source, ...names, copyPath, sizeBytes });
+        const { guardianSocket } = this;
+        const aids = { copyPath, guardianSocket };
+        await this.native.run('cloneVolume', { ...source, ...names, ...aids, sizeBytes });
       });
     } catch (thrown) {
       throw await this.explainFailure(thrown, sources);
@@ -158,7 +162,9 @@ export class VolumeFiles implements Attachments {
     const { freezePath } = await this.directory.use((opened) =>
       this.snapshotSource(opened, volumeId),
     );
-    if (freezePath !== null) await this.native.run('thaw', { path: freezePath });
+    if (freezePath === null) return;
+    const { guardianSocket } = this;
+    await this.native.run('thaw', { path: freezePath, guardianSocket });
   }
 
   /** Rejects volumes whose file systems can no longer write. */
@@ -170,6 +176,13 @@ export class VolumeFiles implements Attachments {
   /** The error to throw when taking snapshots of these volumes has failed. */
   async explainFailure(thrown: unknown, sources: readonly NamedSource[]): Promise<unknown> {
     if (!(thrown instanceof SystemError)) return thrown;
+    if (thrown.path === this.guardianSocket) {
+      return CsiError.unavailable(
+        `no guardian answers at ${thrown.path}, BLOCKDELTA_GUARDIAN_SOCKET (${thrown.code}), so no file system ` +
+          'can be frozen; start blockdelta-guardian --listen there and try again',
+        { cause: thrown },
+      );
+    }
     const source = sources.find(({ volumeId: id, freezePath, loopPath }) =>
       [this.path(id), freezePath, loopPath].includes(thrown.path),
     );
