@@ -24,7 +24,9 @@ type Block = Record<string, any>;
 interface Job {
   type: string;
   group: Block;
+  /** Of the plugin or the router. */
   task: Block;
+  guardian: Block | undefined;
   /** With the name of the client filled in. */
   env: Record<string, string>;
 }
@@ -35,14 +37,16 @@ async function job(name: string): Promise<Job> {
   const parsed = await parse(`${name}.nomad.hcl`);
   const [body] = Object.values(parsed['job']).flat() as Block[];
   const [group] = Object.values(body?.['group']).flat() as Block[];
-  const [task] = Object.values(group?.['task']).flat() as Block[];
+  const { guardian, ...others } = group?.['task'] as Record<string, Block[]>;
+  const [task] = Object.values(others).flat();
   assert.ok(body !== undefined && group !== undefined && task !== undefined);
   const filledIn = Object.entries(task['env'][0] as Record<string, string>).map(([key, value]) => [
     key,
     // biome-ignore lint/suspicious/noTemplateCurlyInString: Nomad's syntax
     value.replace('${node.unique.name}', 'client-a'),
   ]);
-  return { type: body['type'], group, task, env: Object.fromEntries(filledIn) };
+  const env = Object.fromEntries(filledIn);
+  return { type: body['type'], group, task, guardian: guardian?.[0], env };
 }
 
 test('there are the jobs and the volume that docs/nomad.md lists', () => {
@@ -56,9 +60,10 @@ const killAfterMs = ({ task }: Job): number => Number.parseInt(task['kill_timeou
 
 for (const name of ['node', 'single-node']) {
   test(`job ${name}: the plugin runs on every client, with its settings, its mounts and time to end`, async () => {
-    const { type, env, task, ...rest } = await job(name);
+    const { type, env, task, guardian, ...rest } = await job(name);
     assert.ok(Object.keys(env).every((key) => key in SETTINGS));
-    const { nodeId, socketPath, stateDirectory, pools, shutdownGraceMs } = parseConfig(env);
+    const { nodeId, socketPath, guardianSocket, ...config } = parseConfig(env);
+    const { stateDirectory, pools, shutdownGraceMs } = config;
     assert.deepEqual([nodeId, socketPath, type], ['client-a', '/csi/csi.sock', 'system']);
     const mounts = task['config'][0].mount as Block[];
     const mount = mounts.find(({ target }) => target === stateDirectory);
@@ -66,7 +71,12 @@ for (const name of ['node', 'single-node']) {
     assert.equal(mount?.['bind_options'][0].propagation, 'rshared');
     for (const { directory } of pools) assert.ok(directory.startsWith(`${stateDirectory}/`));
     assert.equal(task['kill_signal'], 'SIGTERM');
-    assert.ok(killAfterMs({ type, env, task, ...rest }) > shutdownGraceMs + LAST_RESORT_MS);
+    assert.ok(
+      killAfterMs({ type, env, task, guardian, ...rest }) > shutdownGraceMs + LAST_RESORT_MS,
+    );
+    assert.deepEqual(guardian?.['lifecycle'][0], { hook: 'prestart', sidecar: true });
+    const { image, args } = guardian?.['config'][0];
+    assert.deepEqual([image, args], [task['config'][0].image, ['--listen', guardianSocket]]);
   });
 }
 
