@@ -37,7 +37,8 @@ async function job(name: string): Promise<Job> {
   const parsed = await parse(`${name}.nomad.hcl`);
   const [body] = Object.values(parsed['job']).flat() as Block[];
   const [group] = Object.values(body?.['group']).flat() as Block[];
-  const { guardian, ...others } = group?.['task'] as Record<string, Block[]>;
+  const tasks: Record<string, Block[]> = group?.['task'] ?? {};
+  const { guardian, ...others } = tasks;
   const [task] = Object.values(others).flat();
   assert.ok(body !== undefined && group !== undefined && task !== undefined);
   const filledIn = Object.entries(task['env'][0] as Record<string, string>).map(([key, value]) => [
@@ -75,7 +76,7 @@ for (const name of ['node', 'single-node']) {
       killAfterMs({ type, env, task, guardian, ...rest }) > shutdownGraceMs + LAST_RESORT_MS,
     );
     assert.deepEqual(guardian?.['lifecycle'][0], { hook: 'prestart', sidecar: true });
-    const { image, args } = guardian?.['config'][0];
+    const { image, args } = guardian?.['config'][0] ?? {};
     assert.deepEqual([image, args], [task['config'][0].image, ['--listen', guardianSocket]]);
   });
 }
