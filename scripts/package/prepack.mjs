@@ -24,7 +24,7 @@ restoreCheckout();
 for (const name of ['npm_config_dry_run', 'npm_config_json', 'npm_config_pack_destination']) delete process.env[name];
 const { archs, releases } = targets(process.env.BLOCKDELTA_PREBUILD ?? 'all');
 execFileSync('scripts/setup', { stdio: 'inherit' });
-if (archs.length > 1) execFileSync('scripts/setup', ['--cross'], { stdio: 'inherit' });
+if (archs.some((arch) => arch !== hostTarget().arch)) execFileSync('scripts/setup', ['--cross'], { stdio: 'inherit' });
 // Needs node_modules, as the set-up leaves them.
 const { writeManPages } = await import('./man.mjs');
 await writeManPages(join(root, 'man'));
@@ -80,5 +80,5 @@ function savedDirectory(name) {
 
 function describe() {
   const nodes = releases.map(({ major }) => major).join(', ');
-  return `binaries for ${archs.join(' and ')}, Node.js ${nodes}${archs.length === 1 ? ` (${hostTarget().abi})` : ''}`;
+  return `binaries for ${archs.join(' and ')}, Node.js ${nodes}`;
 }

@@ -28,6 +28,7 @@ const RELEASES = [
     abi: '147',
     headers: '26.10.0',
     integrity: 'sha512-OmAztarr1gK4PD+sNyoku4N5Q40d8eqMuLjNa/zRvxF33aCsVKVIQLs4V5HYPWSWWlMiTdkmbZE/6Phigma0hw==',
+    arm64: 'sha512-idArV/cmqW9M9ODyGlbOIiyxFourDh1mJB0SdKCdMbSZjjef9CLEN3o1/eE4yf+B0+5BD+F74MpTTHiB3XXTBQ==',
   },
 ];
 const COMPILERS = { x64: 'x86_64-linux-gnu', arm64: 'aarch64-linux-gnu' };
@@ -39,11 +40,19 @@ export const hostTarget = () => ({
   major: Number(process.versions.node.split('.')[0]),
 });
 
-/** `what`: 'all', or 'host' for this machine's alone. */
+/** The Node.js of the image: package, version and hash. */
+export function imageNode(arch) {
+  const { headers: version, integrity: x64, arm64 } = RELEASES.at(-1);
+  return { name: `node-linux-${arch}`, version, integrity: { x64, arm64 }[arch] };
+}
+
+/** `what`: 'all', 'host' for this machine's alone, 'image' for those of the images, or 'image-ARCH' for those of one. */
 export function targets(what) {
   if (what === 'all') return { archs: Object.keys(COMPILERS), releases: RELEASES };
   if (what === 'host') return { archs: [process.arch], releases: [hostTarget()] };
-  throw new Error(`BLOCKDELTA_PREBUILD is 'all' or 'host', not '${what}'`);
+  const archs = Object.keys(COMPILERS).filter((arch) => ['image', `image-${arch}`].includes(what));
+  if (archs.length > 0) return { archs, releases: RELEASES.slice(-1) };
+  throw new Error(`BLOCKDELTA_PREBUILD is 'all', 'host', 'image', 'image-x64' or 'image-arm64', not '${what}'`);
 }
 
 /** Prefix of Debian's cross compiler and its binutils. */

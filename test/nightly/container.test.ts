@@ -1,24 +1,32 @@
 /**
- * The plugin in a container: the packages and the entry point of deploy/container/Containerfile under the options of
- * deploy/container/run. The first run on a machine makes the root file system with mmdebstrap (half a minute with a
- * mirror nearby); later ones take it from .native-build.
+ * The image in podman: scripts/build-image makes it of the checkout, and deploy/container/run has the options. On a
+ * machine without CAP_SYS_RESOURCE podman gets limits that this machine allows, and the plugin goes without the right.
  */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { chmodSync, copyFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, copyFileSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { TestContext } from 'node:test';
+import { after, before, type TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { packagePath } from '../../src/base/package-root.js';
-import { baseRootFileSystem, PluginContainer, readImage } from '../support/container.js';
+import { ContainerEngine, PluginContainer } from '../support/container.js';
 import { blockCapability, CsiClient, mountCapability, type Range } from '../support/csi-client.js';
 import { MIB, Orchestrator } from '../support/orchestrator.js';
+import { OrderedWriter, readNumber } from '../support/ordered-writer.js';
 import { test } from '../support/running-plugin.js';
 import { isCapabilityHere } from '../support/service-unit.js';
 import { mountsBelow, Workspace } from '../support/workspace.js';
 
 const SIZE_BYTES = 64 * MIB;
 const WAIT_FOR_TOOLS = packagePath('deploy/container/wait-for-tools');
+
+let engine: ContainerEngine;
+let image = '';
+before(async () => {
+  engine = new ContainerEngine();
+  image = await engine.loadImage();
+});
+after(() => engine.dispose());
 
 interface Contained {
   workspace: Workspace;
@@ -29,11 +37,10 @@ interface Contained {
 
 async function startContainer(t: TestContext): Promise<Contained> {
   const workspace = new Workspace('container');
-  let container: PluginContainer | undefined;
   let client: CsiClient | undefined;
-  t.after(async () => {
+  t.after(() => {
     client?.close();
-    await container?.dispose();
+    engine.removeContainers();
     workspace.dispose();
   });
   // Shared, as systemd makes every mount of a host.
@@ -42,7 +49,7 @@ async function startContainer(t: TestContext): Promise<Contained> {
   if (!isCapabilityHere('sys_resource')) {
     t.diagnostic('not applied on this machine: --cap-add=SYS_RESOURCE');
   }
-  container = PluginContainer.start(workspace);
+  const container = await PluginContainer.start(engine, image, workspace);
   client = new CsiClient(container.endpoint);
   await untilReady(container, client);
   const connected = client;
@@ -53,11 +60,10 @@ async function startContainer(t: TestContext): Promise<Contained> {
 
 async function untilReady(container: PluginContainer, client: CsiClient): Promise<void> {
   for (;;) {
-    if (container.process.exitCode !== null) {
-      throw new Error(`the container ended with ${container.process.exitCode}:\n${container.log}`);
-    }
     const answer = await client.identity.Probe({}, { deadlineMs: 10_000 }).catch(() => null);
     if (answer !== null && answer['ready']?.value !== false) return;
+    if (!(await container.isRunning()))
+      throw new Error(`the container has ended:\n${container.log}`);
     await delay(100);
   }
 }
@@ -115,24 +121,78 @@ function rebuild(before: Buffer, after: Buffer, ranges: readonly Range[]): Buffe
   return image;
 }
 
-test('the image has a read-only root directory, the programs the plugin needs and no compiler', async (t) => {
-  const { container } = await startContainer(t);
-  const { pid } = container.process;
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8');
-  const firstProcess = children.trim().split(' ')[0] ?? '';
-  const mounts = readFileSync(`/proc/${firstProcess}/mountinfo`, 'utf8');
-  assert.match(mounts, /^\d+ \d+ \S+ \S+ \/ ro,/m);
-  assert.match(readFileSync(`/proc/${firstProcess}/cmdline`, 'utf8'), /^\/usr\/bin\/tini\0/);
-  const isThere = (program: string): boolean =>
-    ['usr/bin', 'usr/sbin', 'bin', 'sbin'].some((directory) =>
-      existsSync(join(baseRootFileSystem(), directory, program)),
+/** What happens to the container. Resolves to the one that serves afterwards. */
+type Change = (was: PluginContainer, workspace: Workspace) => Promise<PluginContainer>;
+const changes: Readonly<Record<string, Change>> = {
+  'is stopped and started': async (was) => {
+    assert.equal(await was.stop(), 0, was.log);
+    await was.startAgain();
+    return was;
+  },
+  'is killed and started': async (was) => {
+    await was.kill();
+    await was.startAgain();
+    return was;
+  },
+  'is replaced by one of the next image': async (was, workspace) => {
+    assert.equal(await was.stop(), 0, was.log);
+    await was.remove();
+    const next = image.replace(/:[^:]*$/, ':next');
+    await engine.run('tag', image, next);
+    return PluginContainer.start(engine, next, workspace);
+  },
+};
+
+for (const [change, apply] of Object.entries(changes)) {
+  test(`writers of staged volumes go on while the container ${change}`, async (t) => {
+    const { workspace, container, client, orchestrator } = await startContainer(t);
+    const volumes = [
+      await orchestrator.create('files', {
+        capability: mountCapability('xfs'),
+        sizeBytes: 320 * MIB,
+      }),
+      await orchestrator.create('raw', { capability: blockCapability(), sizeBytes: SIZE_BYTES }),
+    ];
+    const [files = '', raw = ''] = await Promise.all(
+      volumes.map((volume) => orchestrator.bringUp(volume)),
     );
+    const writers = [
+      await OrderedWriter.start([join(files, 'first'), join(files, 'second')]),
+      await OrderedWriter.start([raw, join(files, 'of-raw')]),
+    ];
+    const before = writers.map(({ finished }) => finished);
+    const now = await apply(container, workspace);
+    const meanwhile = writers.map(({ finished }) => finished);
+    await untilReady(now, client);
+    for (const volume of volumes) await orchestrator.snapshot(volume, `of-${volume.name}`);
+    await Promise.all(writers.map((writer) => writer.stop()));
+    const finished = writers.map((writer) => writer.finished);
+    t.diagnostic(`${before} records before, ${meanwhile} when it was back, ${finished} at the end`);
+    for (const [index, number] of meanwhile.entries()) {
+      assert.ok(number > (before[index] ?? 0), 'the writer went on without the plugin');
+    }
+    assert.deepEqual(
+      [join(files, 'second'), raw].map((path) => readNumber(path)),
+      finished,
+    );
+    for (const volume of volumes) {
+      await orchestrator.takeDown(volume);
+      await orchestrator.delete(volume);
+    }
+  });
+}
+
+test('the image has a read-only root directory, the programs that the plugin needs, the guardian and no compiler', async (t) => {
+  const { container } = await startContainer(t);
+  assert.match(await container.shell('cat /proc/1/mountinfo'), /^\d+ \d+ \S+ \S+ \/ ro,/m);
+  assert.match(await container.shell('cat /proc/1/cmdline'), /^\/usr\/bin\/tini\0/);
+  const missing = (names: string): Promise<string> =>
+    container.shell(`for name in ${names}; do command -v $name >&2 || echo $name; done`);
   const needed =
     'env unshare flock mount umount blkid mkfs.ext4 fsck.ext4 resize2fs mkfs.xfs mkfs.btrfs btrfstune tini';
-  for (const program of needed.split(' ')) {
-    assert.ok(isThere(program), `${program} is in ${readImage().packages.join(', ')}`);
-  }
-  for (const program of ['gcc', 'g++', 'cc', 'make', 'npm']) assert.ok(!isThere(program), program);
+  assert.equal(await missing(`${needed} /opt/blockdelta/bin/blockdelta-guardian`), '');
+  const useless = 'gcc g++ cc make npm python3 perl apt-get dpkg';
+  assert.deepEqual((await missing(useless)).trim().split('\n'), useless.split(' '));
 });
 
 test('a container ends with the code of the plugin, also after a signal, and after the tools that must not stop half way', (t) => {

@@ -19,6 +19,7 @@ import {
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
+import { copyCheckout } from '../support/checkout-copy.js';
 import { skipUnlessRoot, Workspace } from '../support/workspace.js';
 
 const MIB = 1024 ** 2;
@@ -36,7 +37,7 @@ let tarball = '';
 after(() => workspace.dispose());
 
 before(() => {
-  copyCheckout();
+  copyCheckout(checkout);
   mkdirSync(home);
   mkdirSync(bare);
   for (const name of PROGRAMS) symlinkSync(programPath(name), join(bare, name));
@@ -190,29 +191,6 @@ test('a binary that does not fit is compiled; without a compiler the installatio
   const use = ['-e', "process.exit(typeof require('ioctl') === 'function' ? 0 : 1)"];
   assert.equal(spawnSync(process.execPath, use, { cwd: installed }).status, 0);
 });
-
-/** As a fresh clone in which `npm ci` has run: node_modules by hard links. */
-function copyCheckout(): void {
-  mkdirSync(checkout);
-  const root = packagePath('');
-  const list = ['ls-files', '-z', '--cached', '--others', '--exclude-standard'];
-  const files = execFileSync('git', list, { cwd: root, encoding: 'utf8', maxBuffer: 64 * MIB });
-  const present = files.split('\0').filter((path) => path !== '' && existsSync(join(root, path)));
-  execFileSync('xargs', ['-0', 'cp', '-a', '--parents', '-t', checkout], {
-    cwd: root,
-    input: present.join('\0'),
-  });
-  const copy = ['-a', '--reflink=auto'];
-  execFileSync('cp', [...copy, join(root, 'build'), checkout]);
-  // Newer than the copies of the sources: built already.
-  writeFileSync(join(checkout, 'build/.blockdelta-stamp'), '');
-  const modules = join(root, 'node_modules');
-  if (spawnSync('cp', ['-al', modules, checkout]).status !== 0) {
-    // On another file system.
-    rmSync(join(checkout, 'node_modules'), { recursive: true, force: true });
-    execFileSync('cp', [...copy, modules, checkout]);
-  }
-}
 
 function npm(...command: string[]): void {
   const options = ['--offline', '--no-audit', '--no-fund', '--loglevel=error'];
