@@ -26,12 +26,12 @@ export interface Manifest {
 }
 
 /** Where scripts/setup puts the programs; on other processors they may be installed. */
-const env = { ...process.env, PATH: `${packagePath('.native-build/helm')}:${process.env['PATH']}` };
+const PATH = `${packagePath('.native-build/helm')}:${process.env['PATH']}`;
+const isInstalled = (program: string) =>
+  PATH.split(':').some((directory) => existsSync(`${directory}/${program}`));
 
 /** For node:test's `skip`: why manifests cannot be rendered here, or false. */
-export const skipWithoutHelm: string | false = ['helm', 'kubectl'].every(
-  (program) => spawnSync(program, ['--help'], { env }).status === 0,
-)
+export const skipWithoutHelm: string | false = ['helm', 'kubectl'].every(isInstalled)
   ? false
   : 'needs helm and kubectl: scripts/setup --packages has them on amd64, install them elsewhere';
 
@@ -41,8 +41,8 @@ export function runOnManifests(
   args: readonly string[],
   input?: string,
 ): { status: number | null; stdout: string; stderr: string } {
-  const cwd = packagePath('.');
-  return spawnSync(program, args, { cwd, encoding: 'utf8', env, ...(input && { input }) });
+  const options = { cwd: packagePath('.'), env: { ...process.env, PATH } };
+  return spawnSync(program, args, { ...options, encoding: 'utf8', ...(input && { input }) });
 }
 
 /** @param directory with a kustomization, absolute or relative to the root of the package */
