@@ -19,9 +19,9 @@ app.kubernetes.io/name: blockdelta
 app.kubernetes.io/component: {{ . }}
 {{- end }}
 
-{{/* Numbers and booleans are texts in an environment. */}}
+{{/* The text of a setting. YAML reads on and off as booleans. */}}
 {{- define "blockdelta.settingValue" -}}
-{{ ternary . (int64 .) (or (kindIs "string" .) (kindIs "bool" .)) | toString | quote }}
+{{- if kindIs "bool" . }}{{ ternary "on" "off" . | quote }}{{ else if kindIs "string" . }}{{ quote . }}{{ else }}{{ int64 . | quote }}{{ end }}
 {{- end }}
 
 {{/* Settings of the plugin. */}}
