@@ -26,6 +26,7 @@ import {
   rangesAsText,
   releasedSettings,
 } from './released.js';
+import { writeThinFixture } from './released-thin.js';
 import { listsTo } from './stored-lists.js';
 import { loopsBelow, mountsBelow, Workspace } from './workspace.js';
 import { writeAt } from './write-at.js';
@@ -39,7 +40,11 @@ writeFileSync(
   join(directory, 'promises.json'),
   asJson({ ...(await promises()), 'values of settings.env': settingsMean(settings) }),
 );
-if (what === 'everything') await writeNode();
+if (what === 'everything') {
+  const thin = await writeThinFixture(join(directory, 'thin.tar.zst'));
+  writeFileSync(join(directory, 'thin.json'), asJson(thin));
+  await writeNode();
+}
 
 async function writeNode(): Promise<void> {
   const workspace = new Workspace('release');

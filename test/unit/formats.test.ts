@@ -27,6 +27,7 @@ import {
   releases,
   unpackBackups,
 } from '../support/released.js';
+import { thinAnswers, unpackThin } from '../support/released-thin.js';
 import { temporaryDirectory } from '../support/temporary.js';
 
 const read = (release: Release, name: string): string => readFileSync(release.path(name), 'utf8');
@@ -76,6 +77,12 @@ for (const release of releases) {
     const { ids } = release.node();
     for (const id of [ids.chain, ids.first, ids.group])
       assert.equal(nodeKeyOf(id), nodeKey(RELEASED_NODE_ID));
+  });
+
+  test(`the ledger, the bookmark and the lists of a thin pool of ${version} say what they said`, () => {
+    const directory = temporaryDirectory();
+    unpackThin(release, directory);
+    assert.deepEqual(thinAnswers(directory), JSON.parse(read(release, 'thin.json')));
   });
 
   test(`backups of ${version} are listed, verified and restored`, async (t) => {
