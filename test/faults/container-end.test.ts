@@ -24,6 +24,7 @@ const WHILE_FROZEN = 'FICLONE <pool>/snapshots/<snap>.tmp #1';
 /** A plugin with a mounted volume, in a PID namespace, whose steps can be held. */
 class Container {
   #plugin: Plugin | undefined;
+  #volume: HeldVolume | undefined;
   readonly orchestrator: Orchestrator;
 
   private constructor(
@@ -70,6 +71,7 @@ class Container {
     const spec = { capability: mountCapability('ext4'), sizeBytes: 64 * MIB };
     const volume = await this.orchestrator.create('written', spec);
     await this.orchestrator.bringUp(volume);
+    this.#volume = volume;
     return volume;
   }
 
@@ -87,6 +89,9 @@ class Container {
 
   async dispose(): Promise<void> {
     await this.#plugin?.kill();
+    // What a failed test leaves frozen cannot be unmounted.
+    const target = this.#volume?.targetPath;
+    if (target !== undefined) spawnSync('fsfreeze', ['--unfreeze', target], { stdio: 'ignore' });
     await this.steps.close();
     this.workspace.dispose();
   }

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <linux/fs.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -218,6 +220,22 @@ TEST_F(GuardianTest, AGuardianReplacesTheSocketOfAKilledOneAndNoOther) {
   Listener third(path);
   EXPECT_EQ(WEXITSTATUS(third.End(0)), 1);
   EXPECT_EQ(StateOf(path).st_size, 1);
+}
+
+TEST_F(GuardianTest, NoMountPointIsGivenToAListenerOfAnotherUser) {
+  const std::string path = At("guardian.sock");
+  const UniqueFd listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  struct sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  ASSERT_LT(path.copy(address.sun_path, sizeof(address.sun_path)), sizeof(address.sun_path));
+  ASSERT_EQ(bind(listener.get(), reinterpret_cast<struct sockaddr*>(&address), sizeof(address)), 0);
+  // The kernel names the user of whoever calls listen(2).
+  const pid_t pid = fork();
+  if (pid == 0) _exit(setuid(65534) == 0 && listen(listener.get(), 1) == 0 ? 0 : 1);
+  int status = -1;
+  waitpid(pid, &status, 0);
+  ASSERT_EQ(status, 0);
+  EXPECT_CODE(Guardian::Start(path), "EPERM");
 }
 
 }  // namespace
