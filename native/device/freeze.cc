@@ -32,8 +32,7 @@ Status Freeze::Thaw() {
   return frozen_ns.TakeStatus();
 }
 
-Result<bool> ThawPath(const std::string& path,
-                      const std::optional<std::string>& guardian_socket) {
+Result<bool> ThawPath(const std::string& path, const std::optional<std::string>& guardian_socket) {
   Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_DIRECTORY);
   RETURN_IF_ERROR(fd);
   Result<Guardian> guardian = Guardian::Start(guardian_socket);

@@ -120,8 +120,9 @@ Result<Guardian> Guardian::Connect(const std::string& path) {
   if (!fd.valid()) return Status::Errno(errno, "socket", path);
   const auto* const generic = reinterpret_cast<const struct sockaddr*>(&address);
   if (RetryInterrupted([&] { return connect(fd.get(), generic, sizeof(address)); }) == -1) {
-    return Status::Errno(errno, kCall, path,
-                         "it is needed to freeze file systems; does blockdelta-guardian run there?");
+    return Status::Errno(
+        errno, kCall, path,
+        "it is needed to freeze file systems; does blockdelta-guardian run there?");
   }
   // Whoever else listens there would be given mount points.
   struct ucred peer = {};

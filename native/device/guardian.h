@@ -28,8 +28,9 @@ class Guardian {
   };
 
   // With a socket: the guardian of `blockdelta-guardian --listen`, whose process must have the user
-  // of this one; EPERM otherwise. Without: starts blockdelta-guardian, which is installed beside the
-  // shared object (or program) that contains this code, in its own session with all signals blocked.
+  // of this one; EPERM otherwise. Without: starts blockdelta-guardian, which is installed beside
+  // the shared object (or program) that contains this code, in its own session with all signals
+  // blocked.
   static Result<Guardian> Start(const std::optional<std::string>& socket = std::nullopt);
   Guardian(Guardian&& other) noexcept;
   Guardian& operator=(Guardian&&) = delete;

@@ -26,8 +26,7 @@ constexpr int kMinTries = 2;
 // Snapshots of several volumes, from the opened sources to the clones under their temporary names.
 class SnapshotGroup {
  public:
-  static Result<SnapshotGroup> Open(const std::vector<NewSnapshotFile>& members,
-                                    SnapshotAids aids);
+  static Result<SnapshotGroup> Open(const std::vector<NewSnapshotFile>& members, SnapshotAids aids);
 
   // Freezes, flushes, clones and thaws until all clones show one point in time.
   Result<TakenSnapshots> Clone();

@@ -21,8 +21,9 @@ namespace {
 // Operations that wait to be accepted; the plugin has as many as it has threads for devices.
 constexpr int kBacklog = 64;
 
-int Complain(const char* path, const char* problem) {
-  std::fprintf(stderr, "blockdelta-guardian: %s: %s\n", path, problem);
+// With what errno says.
+int Complain(const char* path) {
+  std::fprintf(stderr, "blockdelta-guardian: %s: %m\n", path);
   return 1;
 }
 
@@ -79,7 +80,7 @@ void Accept(int listener, int (*serve)()) {
     if (connection != kSocket) dup2(connection, kSocket);
     sigset_t all;
     sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, nullptr);
+    pthread_sigmask(SIG_SETMASK, &all, nullptr);
     _exit(serve());
   }
   close(connection);
@@ -92,7 +93,8 @@ int Listen(const char* path, int (*serve)()) {
   address.sun_family = AF_UNIX;
   const size_t length = std::strlen(path);
   if (length == 0 || length >= sizeof(address.sun_path)) {
-    return Complain(path, "the path of a socket has 1 to 107 bytes");
+    errno = length == 0 ? EINVAL : ENAMETOOLONG;
+    return Complain(path);
   }
   std::memcpy(address.sun_path, path, length);
   // The kernel collects the children. As the first process of a container, this one has no default
@@ -102,11 +104,11 @@ int Listen(const char* path, int (*serve)()) {
   sigemptyset(&ends);
   sigaddset(&ends, SIGTERM);
   sigaddset(&ends, SIGINT);
-  sigprocmask(SIG_BLOCK, &ends, nullptr);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   const int signals = signalfd(-1, &ends, SFD_CLOEXEC);
-  if (signals == -1) return Complain(path, std::strerror(errno));
+  if (signals == -1) return Complain(path);
   const int listener = Bind(address);
-  if (listener == -1) return Complain(path, std::strerror(errno));
+  if (listener == -1) return Complain(path);
   for (;;) {
     struct pollfd waits[] = {{signals, POLLIN, 0}, {listener, POLLIN, 0}};
     if (poll(waits, 2, -1) == -1) continue;

@@ -138,8 +138,8 @@ void ThawAll() {
 }
 
 // Exempts this process from the OOM killer, raises its priority (every writer of a frozen file
-// system waits for it) and closes the descriptors it has inherited. Skips what it is not permitted to
-// do. It was started in its own session with all signals blocked.
+// system waits for it) and closes the descriptors it has inherited. Skips what it is not permitted
+// to do. It was started in its own session with all signals blocked.
 void DetachFromPlugin() {
   const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score != -1) {
