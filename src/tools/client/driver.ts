@@ -2,6 +2,7 @@
  * The unary calls of any CSI driver over one socket: each with a deadline, and repeated while the driver is busy or
  * restarts, as a conforming caller does. Knows what a driver can do; not what calls are for.
  */
+import { setMaxListeners } from 'node:events';
 import { CsiError, StatusCode } from '../../base/errors.js';
 import { CsiConnection, isServiceError, type Message } from './connection.js';
 import { whileBusy } from './retry.js';
@@ -34,6 +35,8 @@ export class CsiDriver {
     private readonly signal: AbortSignal,
   ) {
     this.connection = new CsiConnection(socketPath);
+    // Each call listens.
+    setMaxListeners(0, signal);
   }
 
   close(): void {
