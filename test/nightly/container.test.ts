@@ -1,5 +1,6 @@
 /**
- * The image in podman: scripts/build-image makes it of the checkout, and deploy/container/run has the options. On a
+ * The image in podman: scripts/build-image makes it of the checkout, and deploy/container/run has the options; snapshots
+ * are taken by the guardian of deploy/container/run-guardian, and fail without it. On a
  * machine without CAP_SYS_RESOURCE podman gets limits that this machine allows, and the plugin goes without the right.
  */
 import assert from 'node:assert/strict';
@@ -49,6 +50,7 @@ async function startContainer(t: TestContext): Promise<Contained> {
   if (!isCapabilityHere('sys_resource')) {
     t.diagnostic('not applied on this machine: --cap-add=SYS_RESOURCE');
   }
+  await PluginContainer.startGuardian(engine, image, workspace);
   const container = await PluginContainer.start(engine, image, workspace);
   client = new CsiClient(container.endpoint);
   await untilReady(container, client);

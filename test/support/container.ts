@@ -25,9 +25,9 @@ const MOVED: Readonly<Record<string, string>> = {
 const WITHOUT_SECOND_CGROUPS =
   'unshare --mount --propagation unchanged sh -c \'mount --make-private /sys/fs/cgroup && umount /sys/fs/cgroup/unified && exec "$@"\' sh';
 
-/** The options of deploy/container/run, in their order. */
-function runOptions(): [name: string, value: string][] {
-  const text = readFileSync(packagePath('deploy/container/run'), 'utf8');
+/** The options of a script in deploy/container, in their order. */
+function runOptions(script: 'run' | 'run-guardian'): [name: string, value: string][] {
+  const text = readFileSync(packagePath(`deploy/container/${script}`), 'utf8');
   return [...text.matchAll(/^ {2}--([\w-]+)(?:=(.*?))? \\$/gm)].map(([, name = '', value = '']) => [
     name,
     value.replace(/^'(.*)'$/, '$1'),
@@ -36,7 +36,7 @@ function runOptions(): [name: string, value: string][] {
 
 /** As docs/security.md writes them. */
 export const containerCapabilities = (): string[] =>
-  runOptions().flatMap(([name, value]) => (name === 'cap-add' ? [`CAP_${value}`] : []));
+  runOptions('run').flatMap(([name, value]) => (name === 'cap-add' ? [`CAP_${value}`] : []));
 
 /** podman with a storage of its own. */
 export class ContainerEngine {
@@ -100,6 +100,26 @@ export class PluginContainer {
     private readonly id: string,
   ) {}
 
+  /** The guardian that the plugins of this workspace use, in a container of its own. */
+  static async startGuardian(
+    engine: ContainerEngine,
+    image: string,
+    workspace: Workspace,
+  ): Promise<void> {
+    mkdirSync(workspace.path('guardian'));
+    const options = runOptions('run-guardian').flatMap(([name, value]) =>
+      optionHere(name, value, workspace),
+    );
+    await engine.run(
+      'run',
+      ...options,
+      ...limitsHere(),
+      image,
+      '--listen',
+      guardianSocket(workspace),
+    );
+  }
+
   /** The workspace must be a shared mount. Does not wait until the plugin is ready. */
   static async start(
     engine: ContainerEngine,
@@ -113,10 +133,13 @@ export class PluginContainer {
       BLOCKDELTA_STATE_DIR: workspace.path('state'),
       BLOCKDELTA_NODE_ID: 'test-node',
       BLOCKDELTA_EMBEDDED_POOL_SIZE: '2Gi',
+      BLOCKDELTA_GUARDIAN_SOCKET: guardianSocket(workspace),
     };
     const lines = Object.entries(settings).map(([name, value]) => `${name}=${value}\n`);
     writeFileSync(workspace.path('blockdelta.env'), lines.join(''));
-    const options = runOptions().flatMap(([name, value]) => optionHere(name, value, workspace));
+    const options = runOptions('run').flatMap(([name, value]) =>
+      optionHere(name, value, workspace),
+    );
     const id = await engine.run('run', ...options, ...limitsHere(), image);
     return new PluginContainer(engine, endpoint, id.trim());
   }
@@ -164,7 +187,10 @@ export class PluginContainer {
   }
 }
 
-/** An option of deploy/container/run, with its directories in the workspace. */
+const guardianSocket = (workspace: Workspace): string =>
+  workspace.path('guardian', 'guardian.sock');
+
+/** An option of a script in deploy/container, with its directories in the workspace. */
 function optionHere(name: string, value: string, workspace: Workspace): string[] {
   if (name === 'cap-add' && !isCapabilityHere(value.toLowerCase())) return [];
   if (name === 'env-file') return [`--env-file=${workspace.path('blockdelta.env')}`];
