@@ -6,7 +6,8 @@
  *                                                     variables or arguments there
  */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const QUIETLY = { stdio: 'ignore', timeout: 20_000 };
@@ -25,6 +26,44 @@ function loops(isOurs) {
   return readdirSync('/sys/block')
     .map((name) => ({ name, file: read(`/sys/block/${name}/loop/backing_file`).trim() }))
     .filter(({ file }) => isOurs(file));
+}
+
+/**
+ * Kernel names of loop devices on files of the directory and on each other, the uppermost first, by identity: where a
+ * mount namespace has ended, their paths are those of mounts that are gone. Files of btrfs have another number than its
+ * device.
+ */
+function nameless(directory) {
+  const files = filesIn(directory);
+  if (files.size === 0) return [];
+  const options = ['--list', '--json', '--output', 'NAME,BACK-INO,BACK-MAJ:MIN'];
+  const { stdout } = spawnSync('losetup', options, { encoding: 'utf8', timeout: 20_000 });
+  // It prints nothing where there are none.
+  const all = JSON.parse(stdout || '{"loopdevices":[]}').loopdevices.map((each) => ({
+    name: basename(each.name),
+    inode: each['back-ino'],
+    // Null for who may not open the device.
+    dev: each['back-maj:min']?.trim(),
+  }));
+  const found = all.filter(({ dev, inode }) => files.has(`${dev} ${inode}`));
+  // Grows meanwhile.
+  for (const lower of found) {
+    const number = read(`/sys/block/${lower.name}/dev`).trim();
+    found.push(...all.filter((each) => each.dev === number && !found.includes(each)));
+  }
+  return found.reverse().map(({ name }) => name);
+}
+
+/** Its regular files: device, as losetup prints it, and inode. */
+function filesIn(directory) {
+  if (!existsSync(directory)) return new Set();
+  const files = readdirSync(directory, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+  return new Set(
+    files.map(({ parentPath, name }) => {
+      const { dev, ino } = statSync(join(parentPath, name));
+      return `${(dev >>> 8) & 0xfff}:${(dev & 0xff) | ((dev >>> 12) & 0xfff00)} ${ino}`;
+    }),
+  );
 }
 
 function mounts(isOurs) {
@@ -108,7 +147,10 @@ export function leftUnder(directory) {
   return describe(found.loops, found.mounts, found.processes);
 }
 
-/** Ends, unmounts, detaches and deletes all of it, as far as that is possible. */
+/**
+ * Ends, unmounts, detaches and deletes all of it, as far as that is possible. Returns in words what had no name below
+ * the directory.
+ */
 export function removeUnder(directory) {
   endProcesses(directory);
   // The latest mount first. A device is detached before its file's file system is unmounted: it would keep
@@ -121,12 +163,15 @@ export function removeUnder(directory) {
     }
   }
   detachBelow(directory);
+  const hidden = nameless(directory);
+  for (const name of hidden) detach(name);
   if (process.getuid() === 0) spawnSync('chattr', ['-R', '-i', '-f', directory], QUIETLY);
   try {
     rmSync(directory, { recursive: true, force: true });
   } catch (thrown) {
     console.log(`cannot remove ${directory}: ${thrown.message}`);
   }
+  return hidden.map((name) => `loop device /dev/${name} on a file of it`);
 }
 
 /** Kills them, and waits until they have closed their files, which takes longer on a busy machine. */
@@ -150,11 +195,14 @@ function detachBelow(path) {
   for (const { name, file } of ofDirectory(path).loops) {
     removeMappedOn(name);
     // A device that went with its mount may be another test's by now.
-    if (read(`/sys/block/${name}/loop/backing_file`).trim() !== file) continue;
-    // The number keeps BLKROSET for its next user.
-    spawnSync('blockdev', ['--setrw', `/dev/${name}`], QUIETLY);
-    spawnSync('losetup', ['-d', `/dev/${name}`], QUIETLY);
+    if (read(`/sys/block/${name}/loop/backing_file`).trim() === file) detach(name);
   }
+}
+
+function detach(name) {
+  // The number keeps BLKROSET for its next user.
+  spawnSync('blockdev', ['--setrw', `/dev/${name}`], QUIETLY);
+  spawnSync('losetup', ['-d', `/dev/${name}`], QUIETLY);
 }
 
 function removeMappedOn(kernelName) {

@@ -47,7 +47,7 @@ for (const [index, compiled] of process.argv.slice(2).entries()) {
   });
   test(`nothing is left behind by ${file}`, () => {
     const left = [...leftUnder(directory), ...mappedDevices()];
-    removeUnder(directory);
+    left.push(...removeUnder(directory));
     removeMapped();
     console.log(`ended: ${file}`);
     assert.deepEqual(left, []);

@@ -29,8 +29,7 @@ export async function leftBy(directory, enter, endingMs) {
     await Promise.race([once(removal, 'exit'), delay(REMOVAL_MS, undefined, { ref: false })]);
     return stdout.trim().split('\n');
   }
-  removeUnder(directory);
-  return [];
+  return removeUnder(directory);
 }
 
 /** The same at once, and without a word. */

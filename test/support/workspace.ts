@@ -33,9 +33,12 @@ const kept = new Set<string>();
 
 /** What is left when the process ends, as by a signal or a failure of the clean-up before: with its processes. */
 function removeKept(): void {
-  for (const directory of kept) {
-    spawnSync(process.execPath, [packagePath('scripts/left-behind.mjs'), directory]);
-  }
+  for (const directory of kept) removeLeftBehind(directory);
+}
+
+/** From outside, as the suite does it. */
+export function removeLeftBehind(directory: string): void {
+  spawnSync(process.execPath, [packagePath('scripts/left-behind.mjs'), directory]);
 }
 
 /** A signal that nobody listens to would end the process without the event. */
@@ -81,8 +84,8 @@ export class Workspace {
       // A device that goes with its mount frees its number, which another test may have by now: only
       // what is still there after a round without unmounting is detached, such as a volume's device
       // that holds its pool's mount.
-      for (const device of unmounted === 0 ? loops : []) {
-        if (!loopsBelow(this.directory).includes(device)) continue;
+      for (const device of unmounted === 0 ? withThoseOn(loops) : []) {
+        if (!withThoseOn(loopsBelow(this.directory)).includes(device)) continue;
         removeDevicesOn(basename(device));
         detachLoop(device);
       }
@@ -90,7 +93,7 @@ export class Workspace {
     }
     const left = [...mountsBelow(this.directory), ...loopsBelow(this.directory)];
     if (left.length > 0) throw new Error(`left behind: ${left.join(', ')}`);
-    for (const device of loopsOfFilesIn(this.directory)) detachLoop(device);
+    for (const device of withThoseOn(loopsOfFilesIn(this.directory))) detachLoop(device);
     try {
       rmSync(this.directory, { recursive: true, force: true });
     } catch {
@@ -155,6 +158,23 @@ function loopsOfFilesIn(directory: string): string[] {
     const below = fileBelow(device);
     return below?.dev === dev && files.has(below.ino);
   });
+}
+
+/**
+ * These devices below the ones that stand on them, by identity: on a file of the file system that a device has. They keep
+ * that file system, and so the device, after all its mounts have gone. Files of btrfs have another number than its device.
+ */
+function withThoseOn(devices: readonly string[]): string[] {
+  if (devices.length === 0) return [];
+  const files = [...attachedLoops().keys()].map((device) => ({ device, below: fileBelow(device) }));
+  const found = [...devices];
+  // Grows meanwhile.
+  for (const lower of found) {
+    const { rdev } = statSync(lower, { bigint: true });
+    const on = files.filter(({ below }) => below?.dev === rdev).map(({ device }) => device);
+    found.push(...on.filter((device) => !found.includes(device)));
+  }
+  return found.reverse();
 }
 
 function fileBelow(device: string): { dev: bigint; ino: bigint } | null {
