@@ -197,9 +197,8 @@ Napi::Value ListDirectoryBinding(const Napi::CallbackInfo& info) {
 Napi::Value ThawBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "thaw");
   const std::string path = request.Path("path");
-  const std::optional<std::string> guardian_socket = request.PathOrNull("guardianSocket");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return BooleanResult(info.Env(), "thawed", ThawPath(path, guardian_socket));
+  return BooleanResult(info.Env(), "thawed", ThawPath(path));
 }
 
 }  // namespace blockdelta

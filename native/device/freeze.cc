@@ -32,10 +32,10 @@ Status Freeze::Thaw() {
   return frozen_ns.TakeStatus();
 }
 
-Result<bool> ThawPath(const std::string& path, const std::optional<std::string>& guardian_socket) {
+Result<bool> ThawPath(const std::string& path) {
   Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_DIRECTORY);
   RETURN_IF_ERROR(fd);
-  Result<Guardian> guardian = Guardian::Start(guardian_socket);
+  Result<Guardian> guardian = Guardian::Start();
   RETURN_IF_ERROR(guardian);
   Result<Guardian::HeldMount> held = guardian->Adopt(fd->get(), path);
   RETURN_IF_ERROR(held);

@@ -3,7 +3,6 @@
 #define BLOCKDELTA_NATIVE_DEVICE_FREEZE_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "native/base/posix.h"
@@ -37,9 +36,7 @@ class Freeze {
 };
 
 // FITHAW of a mount point, completed even if this process is killed. False: it was not frozen.
-// `guardian_socket` as for Guardian::Start().
-Result<bool> ThawPath(const std::string& path,
-                      const std::optional<std::string>& guardian_socket = std::nullopt);
+Result<bool> ThawPath(const std::string& path);
 
 }  // namespace blockdelta
 

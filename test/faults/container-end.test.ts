@@ -9,106 +9,46 @@ import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { binaryPath } from '../../src/base/system/binaries.js';
-import { mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
-import { type HeldVolume, MIB, Orchestrator } from '../support/orchestrator.js';
-import { Plugin } from '../support/plugin.js';
+import type { HeldVolume } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
-import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
-import { killChildren } from './scene.js';
-import { buildPreload, Steps } from './steps.js';
+import { temporaryDirectory } from '../support/temporary.js';
+import { skipUnlessRoot } from '../support/workspace.js';
+import { WHILE_FROZEN } from './operations.js';
+import { killChildren, Scene } from './scene.js';
 
 /** All processes in it end with its first one. */
 const IN_PID_NAMESPACE = ['unshare', '--pid', '--fork', '--kill-child=KILL'];
-const WHILE_FROZEN = 'FICLONE <pool>/snapshots/<snap>.tmp #1';
 
-/** A plugin with a mounted volume, in a PID namespace, whose steps can be held. */
-class Container {
-  #plugin: Plugin | undefined;
-  #volume: HeldVolume | undefined;
-  readonly orchestrator: Orchestrator;
-
-  private constructor(
-    readonly workspace: Workspace,
-    private readonly pool: string,
-    private readonly steps: Steps,
-    private readonly guardianSocket: string | null,
-  ) {
-    this.orchestrator = new Orchestrator(workspace, () => this.plugin.client);
-  }
-
-  static async make(
-    name: string,
-    kind: 'xfs' | 'btrfs',
-    withGuardian: boolean,
-  ): Promise<Container> {
-    buildPreload();
-    const workspace = new Workspace(name);
-    const pool = makePoolFileSystem(workspace, kind);
-    const roots = { pool, state: workspace.path('plugin'), work: workspace.directory };
-    const steps = await Steps.listen(workspace.path('steps'), roots);
-    const socket = withGuardian ? workspace.path('guardian.sock') : null;
-    return new Container(workspace, pool, steps, socket);
-  }
-
-  get plugin(): Plugin {
-    if (this.#plugin === undefined) throw new Error('no plugin was started');
-    return this.#plugin;
-  }
-
-  async start(): Promise<void> {
-    const { guardianSocket: socket } = this;
-    const env: Record<string, string> =
-      socket === null ? {} : { BLOCKDELTA_GUARDIAN_SOCKET: socket };
-    // The library is for the plugin alone: the first program that loads it is the one whose steps it reports.
-    const preload = Object.entries(this.steps.environment).map(
-      ([name, value]) => `${name}=${value}`,
-    );
-    const by = [...(socket === null ? [] : IN_PID_NAMESPACE), 'env', ...preload];
-    this.#plugin = await Plugin.start(this.workspace, { pools: `main=${this.pool}`, env, by });
-  }
-
-  async mountedVolume(): Promise<HeldVolume> {
-    const spec = { capability: mountCapability('ext4'), sizeBytes: 64 * MIB };
-    const volume = await this.orchestrator.create('written', spec);
-    await this.orchestrator.bringUp(volume);
-    this.#volume = volume;
-    return volume;
-  }
-
-  /** kill -9 of all processes while the file systems of a snapshot are frozen. */
-  async endDuringSnapshot(volume: HeldVolume): Promise<void> {
-    const until = (): Promise<void> => {
-      // The end of a namespace may let a guardian in it thaw, or not; this one cannot.
-      if (this.guardianSocket === null) killChildren(this.plugin.process, 'blockdelta-guardian');
-      return this.plugin.kill();
-    };
-    this.steps.begin({ step: WHILE_FROZEN, does: 'wait', until });
-    await assert.rejects(this.orchestrator.snapshot(volume, 'cut-short'));
-    assert.ok(
-      this.steps.isReached,
-      'the snapshot came to the moment at which its volume is frozen',
-    );
-    await this.plugin.kill();
-    this.steps.begin();
-  }
-
-  async dispose(): Promise<void> {
-    await this.#plugin?.kill();
-    // What a failed test leaves frozen cannot be unmounted.
-    const target = this.#volume?.targetPath;
-    if (target !== undefined) spawnSync('fsfreeze', ['--unfreeze', target], { stdio: 'ignore' });
-    await this.steps.close();
-    this.workspace.dispose();
-  }
+async function startGuardian(socket: string): Promise<ChildProcess> {
+  const guardian = spawn(binaryPath('blockdelta-guardian'), ['--listen', socket], {
+    stdio: 'inherit',
+  });
+  await eventually('the guardian listens', () => existsSync(socket));
+  return guardian;
 }
 
-function startGuardian(socket: string): ChildProcess {
-  return spawn(binaryPath('blockdelta-guardian'), ['--listen', socket], { stdio: 'inherit' });
+async function end(guardian: ChildProcess, signal: NodeJS.Signals): Promise<void> {
+  if (guardian.exitCode !== null || guardian.signalCode !== null) return;
+  guardian.kill(signal);
+  await once(guardian, 'exit');
 }
 
-async function ended(child: ChildProcess): Promise<void> {
-  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
+/** kill -9 of all processes of the plugin, and of what `first` ends, while the file system of a snapshot is frozen. */
+async function endDuringSnapshot(
+  scene: Scene,
+  volume: HeldVolume,
+  first: () => void = () => undefined,
+): Promise<void> {
+  const until = (): Promise<void> => {
+    first();
+    return scene.kill();
+  };
+  scene.steps.begin({ step: WHILE_FROZEN, does: 'wait', until });
+  await assert.rejects(scene.orchestrator.snapshot(volume, 'cut-short'));
+  assert.ok(scene.steps.isReached, 'the snapshot came to the moment at which its volume is frozen');
+  await scene.kill();
+  scene.steps.begin();
 }
 
 /** Freezing what is frozen already fails. */
@@ -124,51 +64,69 @@ for (const kind of ['xfs', 'btrfs'] as const) {
   test(`H19: a guardian in another container thaws when the plugin's is killed during a snapshot on ${kind}`, {
     skip: skipUnlessRoot,
   }, async () => {
-    const container = await Container.make(`container-end-${kind}`, kind, true);
-    const socket = container.workspace.path('guardian.sock');
-    let guardian = startGuardian(socket);
+    const socket = join(temporaryDirectory(), 'guardian.sock');
+    let guardian = await startGuardian(socket);
+    const env = { BLOCKDELTA_GUARDIAN_SOCKET: socket };
+    const scene = await Scene.make(`container-end-${kind}`, kind, env, IN_PID_NAMESPACE);
     try {
-      await eventually('the guardian listens', () => existsSync(socket));
-      await container.start();
-      const volume = await container.mountedVolume();
-      const file = join(volume.targetPath, 'file');
-      await container.endDuringSnapshot(volume);
+      await scene.start();
+      const { volume } = await scene.used('ext4');
+      const file = join(volume.targetPath, 'meanwhile');
+      await endDuringSnapshot(scene, volume);
       await eventually('the file system is thawed', () => !isFrozen(volume.targetPath));
       writeFileSync(file, 'written without a plugin', { flush: true });
-      await container.start();
+      await scene.start();
       assert.equal(readFileSync(file, 'utf8'), 'written without a plugin');
-      await container.orchestrator.snapshot(volume, 'taken');
+      await scene.orchestrator.snapshot(volume, 'taken');
 
-      guardian.kill('SIGTERM');
-      await ended(guardian);
-      const cut = () => container.orchestrator.snapshot(volume, 'without-guardian');
+      await end(guardian, 'SIGTERM');
+      const cut = () => scene.orchestrator.snapshot(volume, 'without-guardian');
       await refused(cut(), 'UNAVAILABLE', /no guardian answers at .*BLOCKDELTA_GUARDIAN_SOCKET/);
       assert.ok(!isFrozen(volume.targetPath));
-      guardian = startGuardian(socket);
-      await eventually('the guardian listens', () => existsSync(socket));
+      guardian = await startGuardian(socket);
       await cut();
-      await container.orchestrator.takeDown(volume);
+      await scene.orchestrator.takeDown(volume);
     } finally {
-      guardian.kill('SIGKILL');
-      await ended(guardian);
-      await container.dispose();
+      await end(guardian, 'SIGKILL');
+      await scene.dispose();
     }
   });
+}
+
+/** With a guardian that ends before the plugin. The end of a namespace may let one in it thaw, or not. */
+async function staysFrozen(scene: Scene, endGuardian: () => void): Promise<void> {
+  try {
+    await scene.start();
+    const { volume } = await scene.used('ext4');
+    await endDuringSnapshot(scene, volume, endGuardian);
+    assert.ok(isFrozen(volume.targetPath));
+    await scene.start();
+    assert.ok(!isFrozen(volume.targetPath));
+    await scene.orchestrator.takeDown(volume);
+  } finally {
+    await scene.dispose();
+  }
 }
 
 test('a guardian that ends with the plugin leaves the file system frozen until the next start', {
   skip: skipUnlessRoot,
 }, async () => {
-  const container = await Container.make('container-end', 'xfs', false);
+  const scene = await Scene.make('container-end', 'xfs');
+  await staysFrozen(scene, () => scene.killGuardian());
+});
+
+test('so does one that listens, and the next start thaws without it', {
+  skip: skipUnlessRoot,
+}, async () => {
+  const socket = join(temporaryDirectory(), 'guardian.sock');
+  const guardian = await startGuardian(socket);
+  const scene = await Scene.make('container-end', 'xfs', { BLOCKDELTA_GUARDIAN_SOCKET: socket });
   try {
-    await container.start();
-    const volume = await container.mountedVolume();
-    await container.endDuringSnapshot(volume);
-    assert.ok(isFrozen(volume.targetPath));
-    await container.start();
-    assert.ok(!isFrozen(volume.targetPath));
-    await container.orchestrator.takeDown(volume);
+    await staysFrozen(scene, () => {
+      killChildren(guardian, 'blockdelta-guardian');
+      guardian.kill('SIGKILL');
+    });
   } finally {
-    await container.dispose();
+    await end(guardian, 'SIGKILL');
   }
 });

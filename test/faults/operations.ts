@@ -207,7 +207,7 @@ function capacityOf({ targetPath }: HeldVolume): number {
 // Snapshots
 
 /** The guardian holds all file systems of the call frozen then. */
-const WHILE_FROZEN = 'FICLONE <pool>/snapshots/<snap>.tmp #1';
+export const WHILE_FROZEN = 'FICLONE <pool>/snapshots/<snap>.tmp #1';
 
 /** Of a resident, which is mounted, or whose device is open to its user. */
 export function createSnapshot(kind: VolumeKind, mainStep = WHILE_FROZEN): Operation {

@@ -82,6 +82,8 @@ export class Scene {
     label: string,
     kind: PoolKind,
     env: Record<string, string> = {},
+    /** A program, with its arguments, that executes the plugin. */
+    by: readonly string[] = [],
   ): Promise<Scene> {
     buildPreload();
     const workspace = new Workspace(label);
@@ -105,8 +107,13 @@ export class Scene {
         BLOCKDELTA_RETAINED_BASES_COUNT: '0',
         BLOCKDELTA_LEGACY_STAGING_DIR: staging.directory,
         ...env,
-        ...steps.environment,
       },
+      // The first program that loads the library is the one whose steps it asks about.
+      by: [
+        ...by,
+        'env',
+        ...Object.entries(steps.environment).map(([name, value]) => `${name}=${value}`),
+      ],
     };
     return new Scene(workspace, staging, kind, steps, commandSteps, options, pool);
   }

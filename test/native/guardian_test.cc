@@ -32,7 +32,7 @@ Result<Freeze> Hold(Guardian* guardian, const std::string& mount_point) {
 
 // Starts a process that freezes the file systems and waits to be killed, when they are frozen.
 pid_t StartHolder(const std::vector<std::string>& mount_points,
-                  const std::optional<std::string>& socket = std::nullopt) {
+                  const std::optional<std::string>& socket) {
   int ends[2];
   const bool piped = pipe2(ends, O_CLOEXEC) == 0;
   EXPECT_TRUE(piped);
@@ -84,18 +84,24 @@ bool IsFrozen(const std::string& mount_point) {
   return is_frozen;
 }
 
-TEST_F(GuardianTest, H19FileSystemsStayWritableWhenTheirPluginIsKilledWhileTheyAreFrozen) {
-  const std::vector<std::string> mount_points = {Make("ext4", "ext4", kSize)->mount_point(),
-                                                 Make("xfs", "xfs", 300 << 20)->mount_point(),
-                                                 Make("btrfs", "btrfs", 128 << 20)->mount_point()};
+// Kills processes while they hold the file systems frozen.
+void ExpectWritableAfterKills(const std::vector<std::string>& mount_points,
+                              const std::optional<std::string>& socket = std::nullopt) {
   for (int round = 0; round < (IsNightly() ? 200 : 5); round++) {
-    const pid_t holder = StartHolder(mount_points);
+    const pid_t holder = StartHolder(mount_points, socket);
     if (holder <= 0) return;
     for (const std::string& mount_point : mount_points) EXPECT_TRUE(IsFrozen(mount_point));
     kill(holder, SIGKILL);
     waitpid(holder, nullptr, 0);
     for (const std::string& mount_point : mount_points) EXPECT_TRUE(CanWrite(mount_point));
   }
+}
+
+TEST_F(GuardianTest, H19FileSystemsStayWritableWhenTheirPluginIsKilledWhileTheyAreFrozen) {
+  const std::vector<std::string> mount_points = {Make("ext4", "ext4", kSize)->mount_point(),
+                                                 Make("xfs", "xfs", 300 << 20)->mount_point(),
+                                                 Make("btrfs", "btrfs", 128 << 20)->mount_point()};
+  ExpectWritableAfterKills(mount_points);
 }
 
 TEST_F(GuardianTest, H19AFileSystemIsThawedWhenItsGuardianIsKilled) {
@@ -176,14 +182,7 @@ TEST_F(GuardianTest, H19AGuardianThatListensThawsWhenThePluginAndAllItsChildrenA
   const std::string socket = At("guardian.sock");
   const Listener listener(socket);
   ASSERT_TRUE(listener.Answers());
-  for (int round = 0; round < (IsNightly() ? 200 : 5); round++) {
-    const pid_t holder = StartHolder(mount_points, socket);
-    if (holder <= 0) return;
-    for (const std::string& mount_point : mount_points) EXPECT_TRUE(IsFrozen(mount_point));
-    kill(holder, SIGKILL);
-    waitpid(holder, nullptr, 0);
-    for (const std::string& mount_point : mount_points) EXPECT_TRUE(CanWrite(mount_point));
-  }
+  ExpectWritableAfterKills(mount_points, socket);
 }
 
 TEST_F(GuardianTest, H19AGuardianThatListensEndsAfterItsLastOperation) {

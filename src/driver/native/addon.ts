@@ -112,15 +112,12 @@ export interface NewSnapshotFile {
   freezePath: string | null;
 }
 
-export interface GuardianPlace {
+export interface SnapshotAids {
   /**
    * The socket of `blockdelta-guardian --listen`, which freezes and thaws, and survives the end of this process's
    * container. ENOENT or ECONNREFUSED of connect if it does not run. Null: the addon starts one.
    */
   guardianSocket: string | null;
-}
-
-export interface SnapshotAids extends GuardianPlace {
   /**
    * For volumes on btrfs in a subvolume of their own: where the call may make a copy of it, which it removes
    * again. A killed call leaves it there; the next call with that path replaces it. Null: it makes none.
@@ -325,7 +322,7 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
   /**
    * FITHAW of a mount point, completed even if this process is killed. `thawed` false: not frozen.
    */
-  thaw(request: { path: string } & GuardianPlace): NativeResult<{ thawed: boolean }>;
+  thaw(request: { path: string }): NativeResult<{ thawed: boolean }>;
   /** fsync of a block device, a directory or a file. */
   flush(request: { path: string }): NativeResult<object>;
   /**

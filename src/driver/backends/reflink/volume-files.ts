@@ -162,9 +162,7 @@ export class VolumeFiles implements Attachments {
     const { freezePath } = await this.directory.use((opened) =>
       this.snapshotSource(opened, volumeId),
     );
-    if (freezePath === null) return;
-    const { guardianSocket } = this;
-    await this.native.run('thaw', { path: freezePath, guardianSocket });
+    if (freezePath !== null) await this.native.run('thaw', { path: freezePath });
   }
 
   /** Rejects volumes whose file systems can no longer write. */
