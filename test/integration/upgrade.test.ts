@@ -7,7 +7,6 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { createHash } from 'node:crypto';
 import { cpSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { TestContext } from 'node:test';
@@ -15,14 +14,15 @@ import { packagePath } from '../../src/base/package-root.js';
 import { packageVersion } from '../../src/base/version.js';
 import { SqliteConnection } from '../../src/driver/database/connection.js';
 import { runCommand } from '../support/command.js';
-import type { Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { MIB, Orchestrator } from '../support/orchestrator.js';
 import { OrderedWriter, readNumber } from '../support/ordered-writer.js';
 import { Plugin, type PluginOptions } from '../support/plugin.js';
 import { PROGRAM } from '../support/program.js';
 import {
-  fieldsIn,
+  digestOf,
+  listed,
+  missingIn,
   mountReleased,
   type Release,
   rangesAsText,
@@ -74,9 +74,6 @@ function nodeOf(t: TestContext, release: Release): UpgradedNode {
   };
 }
 
-const digest = (file: string): string =>
-  createHash('sha256').update(readFileSync(file)).digest('hex');
-
 /** @param ranges as rangesAsText */
 function covers(ranges: string, offset: number, size: number): boolean {
   return ranges.split(' ').some((range) => {
@@ -93,33 +90,12 @@ for (const release of releases) {
   test(`on a node of ${version} volumes, snapshots and their lists are what that version answered`, async (t) => {
     const node = nodeOf(t, release);
     const { client, endpoint } = await node.start();
-    const { entries: volumes } = await client.controller.ListVolumes({});
-    const { entries: snapshots } = await client.controller.ListSnapshots({});
+    const { volumes, snapshots } = await listed(client);
     const isWanted = ({ id }: { id: string }): boolean => !was.deleting.includes(id);
     const byId = (one: { id: string }, other: { id: string }): number =>
       one.id < other.id ? -1 : 1;
-    assert.deepEqual(
-      volumes
-        .map(({ volume }: Message) => ({
-          id: volume.volume_id,
-          sizeBytes: Number(volume.capacity_bytes),
-          source: volume.content_source,
-        }))
-        .sort(byId),
-      was.volumes.filter(isWanted).sort(byId),
-    );
-    assert.deepEqual(
-      snapshots
-        .map(({ snapshot }: Message) => ({
-          id: snapshot.snapshot_id,
-          volumeId: snapshot.source_volume_id,
-          sizeBytes: Number(snapshot.size_bytes),
-          group: snapshot.group_snapshot_id,
-          created: snapshot.creation_time,
-        }))
-        .sort(byId),
-      was.snapshots.filter(isWanted).sort(byId),
-    );
+    assert.deepEqual(volumes.sort(byId), was.volumes.filter(isWanted).sort(byId));
+    assert.deepEqual(snapshots.sort(byId), was.snapshots.filter(isWanted).sort(byId));
     for (const [pair, ranges] of Object.entries(was.lists)) {
       const [base = '', target] = pair.split(' ');
       const found = await (target === undefined
@@ -136,19 +112,14 @@ for (const release of releases) {
       // What was mounted has changed until the node stopped.
       if (was.deleting.includes(name) || name === was.used.id) continue;
       const kind = name.startsWith('vol-') ? 'volumes' : 'snapshots';
-      assert.equal(digest(join(node.disk, 'pool', kind, name)), wanted, name);
+      assert.equal(digestOf(join(node.disk, 'pool', kind, name)), wanted, name);
     }
     for (const [command, fields] of Object.entries(was.fields)) {
       if (command === 'backups') continue;
       const environment = { ...releasedSettings(node.disk), CSI_ENDPOINT: endpoint };
       const { stdout, stderr } = await runCommand(t, [command, '--json'], environment);
       assert.notEqual(stdout, '', stderr);
-      const printed = fieldsIn(JSON.parse(stdout));
-      assert.deepEqual(
-        fields.filter((field) => !printed.includes(field)),
-        [],
-        command,
-      );
+      assert.deepEqual(missingIn(JSON.parse(stdout), fields), [], command);
     }
   });
 
@@ -189,7 +160,7 @@ for (const release of releases) {
     const restored = await orchestrator.create('restored anew', {
       ...{ snapshotId: ids.second, sizeBytes: 4 * MIB },
     });
-    assert.equal(digest(await orchestrator.bringUp(restored)), was.contents[ids.second]);
+    assert.equal(digestOf(await orchestrator.bringUp(restored)), was.contents[ids.second]);
     await orchestrator.takeDown(restored);
 
     const members = was.snapshots.filter(({ group }) => group === ids.group).map(({ id }) => id);

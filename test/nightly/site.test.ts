@@ -20,6 +20,7 @@ import { extname, join } from 'node:path';
 import { before, test as plainTest } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
 import { openPage, test } from '../support/browser.js';
+import { copySources } from '../support/checkout-copy.js';
 import { temporaryDirectory } from '../support/temporary.js';
 
 const directory = temporaryDirectory();
@@ -43,10 +44,7 @@ plainTest('the same files give the same site', () => {
 /** What a build says in a copy of the checkout with that line at the end of a page. */
 function failureWith(name: string, line: string): string {
   const copy = join(directory, name);
-  mkdirSync(copy);
-  const files =
-    'git ls-files -z --cached --others --exclude-standard | xargs -0 cp -a --parents -t "$0"';
-  execFileSync('sh', ['-c', files, copy], { cwd: packagePath('') });
+  copySources(copy);
   symlinkSync(packagePath('scripts/site/node_modules'), join(copy, 'scripts/site/node_modules'));
   appendFileSync(join(copy, 'docs/faq.md'), `\n${line}\n`);
   const out = join(copy, 'out');

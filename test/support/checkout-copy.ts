@@ -4,8 +4,8 @@ import { existsSync, mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { packagePath } from '../../src/base/package-root.js';
 
-/** As a fresh clone in which `npm ci` has run: node_modules by hard links, and the commits. */
-export function copyCheckout(checkout: string): void {
+/** The files of the checkout as they are, and nothing that git ignores. */
+export function copySources(checkout: string): void {
   mkdirSync(checkout);
   const root = packagePath('');
   const list = ['ls-files', '-z', '--cached', '--others', '--exclude-standard'];
@@ -15,6 +15,12 @@ export function copyCheckout(checkout: string): void {
     cwd: root,
     input: present.join('\0'),
   });
+}
+
+/** As a fresh clone in which `npm ci` has run: node_modules by hard links, and the commits. */
+export function copyCheckout(checkout: string): void {
+  const root = packagePath('');
+  copySources(checkout);
   const copy = ['-a', '--reflink=auto'];
   execFileSync('cp', [...copy, join(root, 'build'), join(root, '.git'), checkout]);
   // Newer than the copies of the sources: built already.

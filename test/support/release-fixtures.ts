@@ -9,18 +9,19 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { createHash } from 'node:crypto';
-import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SqliteConnection } from '../../src/driver/database/connection.js';
 import { runCommand } from './command.js';
-import { type Message, mountCapability } from './csi-client.js';
+import { mountCapability } from './csi-client.js';
 import { eventually } from './eventually.js';
 import { type HeldVolume, MIB, Orchestrator } from './orchestrator.js';
 import { Plugin } from './plugin.js';
 import { promises, settingsIn, settingsMean } from './promises.js';
 import {
+  digestOf,
   fieldsIn,
+  listed,
   RELEASED_NODE_ID,
   type ReleasedNode,
   rangesAsText,
@@ -167,7 +168,7 @@ async function fill(workspace: Workspace, plugin: Plugin, disk: string): Promise
   await orchestrator.snapshot(mounted, 'of a file system');
   execFileSync('sync', ['-f', mounted.targetPath]);
   return {
-    ...(await listed(plugin)),
+    ...(await listed(client)),
     ...{ contents: digests(pool), lists },
     ids: {
       ...{ chain: chain.id, first, second, third, fourth, newest: newest.id, held },
@@ -180,36 +181,12 @@ async function fill(workspace: Workspace, plugin: Plugin, disk: string): Promise
   };
 }
 
-async function listed({ client }: Plugin): Promise<Pick<ReleasedNode, 'volumes' | 'snapshots'>> {
-  const { entries: volumes } = await client.controller.ListVolumes({});
-  const { entries: snapshots } = await client.controller.ListSnapshots({});
-  return {
-    volumes: volumes.map(({ volume }: Message) => ({
-      id: volume.volume_id,
-      sizeBytes: Number(volume.capacity_bytes),
-      source: volume.content_source,
-    })),
-    snapshots: snapshots.map(({ snapshot }: Message) => ({
-      id: snapshot.snapshot_id,
-      volumeId: snapshot.source_volume_id,
-      sizeBytes: Number(snapshot.size_bytes),
-      group: snapshot.group_snapshot_id,
-      created: snapshot.creation_time,
-    })),
-  };
-}
-
 /** Of all volumes and snapshots, as files of the pool. */
 function digests(pool: string): Record<string, string> {
   const files = ['volumes', 'snapshots'].flatMap((kind) =>
     readdirSync(join(pool, kind)).map((name) => [name, join(pool, kind, name)] as const),
   );
-  return Object.fromEntries(
-    files.map(([name, file]) => [
-      name,
-      createHash('sha256').update(readFileSync(file)).digest('hex'),
-    ]),
-  );
+  return Object.fromEntries(files.map(([name, file]) => [name, digestOf(file)]));
 }
 
 async function printedFields(

@@ -1,9 +1,10 @@
 /** The fixtures of released versions: what each has left on a disk, and what it answered about it (docs/formats.md). */
 import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { packagePath } from '../../src/base/package-root.js';
-import type { Message, Range } from './csi-client.js';
+import type { CsiClient, Message, Range } from './csi-client.js';
 import type { HeldVolume } from './orchestrator.js';
 import type { Workspace } from './workspace.js';
 
@@ -47,7 +48,7 @@ export const releases: readonly Release[] = readdirSync(packagePath(FIXTURES))
   .filter((name) => /^\d+\.\d+\.\d+$/.test(name))
   .map(release);
 
-export function release(version: string): Release {
+function release(version: string): Release {
   const path = (name: string): string => packagePath(join(FIXTURES, version, name));
   return { version, path, node: () => JSON.parse(readFileSync(path('node.json'), 'utf8')) };
 }
@@ -80,6 +81,38 @@ export function unpackBackups({ path }: Release, directory: string): void {
 
 export const rangesAsText = (ranges: readonly Range[]): string =>
   ranges.map(({ offset, size }) => `${offset}+${size}`).join(' ');
+
+/** All volumes and snapshots, as the plugin answers. */
+export async function listed(
+  client: CsiClient,
+): Promise<Pick<ReleasedNode, 'volumes' | 'snapshots'>> {
+  const { entries: volumes } = await client.controller.ListVolumes({});
+  const { entries: snapshots } = await client.controller.ListSnapshots({});
+  return {
+    volumes: volumes.map(({ volume }: Message) => ({
+      id: volume.volume_id,
+      sizeBytes: Number(volume.capacity_bytes),
+      source: volume.content_source,
+    })),
+    snapshots: snapshots.map(({ snapshot }: Message) => ({
+      id: snapshot.snapshot_id,
+      volumeId: snapshot.source_volume_id,
+      sizeBytes: Number(snapshot.size_bytes),
+      group: snapshot.group_snapshot_id,
+      created: snapshot.creation_time,
+    })),
+  };
+}
+
+/** Of a volume, a snapshot or what was restored of one. */
+export const digestOf = (file: string): string =>
+  createHash('sha256').update(readFileSync(file)).digest('hex');
+
+/** Which of the fields a command does not print any more. */
+export function missingIn(printed: unknown, fields: readonly string[] = []): string[] {
+  const found = fieldsIn(printed);
+  return fields.filter((field) => !found.includes(field));
+}
 
 /** The names of fields in what a command prints as JSON, with those of objects in it. */
 export function fieldsIn(value: unknown, place = ''): string[] {

@@ -4,7 +4,6 @@
  * change, and how.
  */
 import assert from 'node:assert/strict';
-import { createHash } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
@@ -21,7 +20,8 @@ import {
   settingsMean,
 } from '../support/promises.js';
 import {
-  fieldsIn,
+  digestOf,
+  missingIn,
   RELEASED_NODE_ID,
   type Release,
   releases,
@@ -90,7 +90,7 @@ for (const release of releases) {
     const { stdout } = await succeeds(t, 'backups', directory, '--json');
     const [volume] = JSON.parse(stdout);
     const { ids, contents, fields } = release.node();
-    assert.deepEqual(missing(fields['backups'], JSON.parse(stdout)), []);
+    assert.deepEqual(missingIn(JSON.parse(stdout), fields['backups']), []);
     assert.equal(volume.volume, ids.chain);
     const made = volume.backups.map((each: Record<string, string>) => [
       each['snapshot'],
@@ -105,10 +105,7 @@ for (const release of releases) {
     for (const snapshot of [ids.second, ids.third]) {
       const file = join(temporaryDirectory(), 'restored');
       await succeeds(t, 'restore', directory, '--snapshot', snapshot, '--to', file);
-      assert.equal(
-        createHash('sha256').update(readFileSync(file)).digest('hex'),
-        contents[snapshot],
-      );
+      assert.equal(digestOf(file), contents[snapshot]);
     }
   });
 }
@@ -164,9 +161,4 @@ async function succeeds(t: TestContext, ...args: string[]): Promise<{ stdout: st
   const { code, stdout, stderr } = await runCommand(t, args);
   assert.equal(code, 0, `${args.join(' ')}: ${stderr}`);
   return { stdout };
-}
-
-function missing(fields: readonly string[] = [], printed: unknown): string[] {
-  const found = fieldsIn(printed);
-  return fields.filter((field) => !found.includes(field));
 }
