@@ -300,9 +300,12 @@ Napi::Value TakeThinSnapshotsBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "takeThinSnapshots");
   const std::string pool = request.String("pool");
   const std::vector<NewThinSnapshot> members = ReadMembers(&request);
+  const std::optional<std::string> guardian_socket = request.PathOrNull("guardianSocket");
   return Run(
       env, request,
-      [&](const DmControl& control) { return TakeThinSnapshots(control, pool, members); },
+      [&](const DmControl& control) {
+        return TakeThinSnapshots(control, pool, members, guardian_socket);
+      },
       [&](const TakenThinSnapshots& outcome) {
         Napi::Object object = Success(env);
         SetBigInt(&object, "takenAtNs", outcome.taken_at_ns);

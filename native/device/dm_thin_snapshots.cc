@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "native/device/dm_device.h"
 #include "native/device/dm_thin.h"
+#include "native/device/guardian.h"
 #include "native/device/mount_point.h"
 
 namespace blockdelta {
@@ -17,48 +19,62 @@ namespace {
 constexpr int kResumeTries = 50;
 constexpr unsigned kResumePauseMs = 20;
 
-// A suspended device with a frozen file system. Resumes the device when destroyed.
+// A device that is suspended by a guardian, with a frozen file system. Resumes it when destroyed.
 class Suspension {
  public:
-  // EBUSY if it is already suspended: another process will resume it at an unknown time.
-  static Result<Suspension> Begin(const DmControl& control, const std::string& name) {
-    const uint64_t begun_ns = ClockNs(CLOCK_MONOTONIC);
-    RETURN_IF_ERROR(SuspendDm(control, name, {false, true}));
-    return Suspension(&control, name, begun_ns);
+  static Result<Suspension> Begin(const DmControl& control, Guardian* guardian,
+                                  const DmDevice& device) {
+    const dev_t number = makedev(device.major, device.minor);
+    Result<Guardian::Held> held = guardian->Suspend(control.fd(), number, device.name);
+    // A guardian that was lost may have suspended it.
+    if (held.status().IsErrno(ESTALE)) static_cast<void>(ResumeWithRetries(control, device.name));
+    RETURN_IF_ERROR(held);
+    return Suspension(&control, guardian, *held, device.name);
   }
   Suspension(Suspension&& other) noexcept
-      : control_(std::exchange(other.control_, nullptr)),
-        name_(std::move(other.name_)),
-        begun_ns_(other.begun_ns_) {}
+      : control_(other.control_),
+        guardian_(std::exchange(other.guardian_, nullptr)),
+        held_(other.held_),
+        name_(std::move(other.name_)) {}
   Suspension& operator=(Suspension&&) = delete;
   ~Suspension() {
-    if (control_ != nullptr) static_cast<void>(Resume());
+    if (guardian_ != nullptr) static_cast<void>(Resume());
   }
 
-  // Returns how long it was suspended, ns.
+  // Returns how long it was suspended, ns. ESTALE: not throughout, so its snapshot may be torn.
   Result<uint64_t> Resume() {
-    const DmControl* control = std::exchange(control_, nullptr);
-    Result<bool> resumed = ResumeDm(*control, name_);
-    // Retried, because a temporary shortage of memory must not leave the device suspended.
-    for (int tries = 1; !resumed.ok() && tries < kResumeTries; tries++) {
-      SleepMs(kResumePauseMs);
-      resumed = ResumeDm(*control, name_);
+    Guardian* guardian = std::exchange(guardian_, nullptr);
+    Result<uint64_t> stood_ns = guardian->Resume(held_, name_);
+    bool resumed = stood_ns.ok();
+    if (!resumed && !stood_ns.status().IsErrno(EINVAL)) {
+      Result<bool> by_this_process = ResumeWithRetries(*control_, name_);
+      RETURN_IF_ERROR(by_this_process);
+      resumed = *by_this_process;
     }
-    RETURN_IF_ERROR(resumed);
-    // The device was not suspended throughout, so its snapshot may be torn.
-    if (!*resumed) {
+    if (!resumed) {
       return Status::Errno(ESTALE, "DM_DEV_SUSPEND", name_, "another process resumed it");
     }
-    return ClockNs(CLOCK_MONOTONIC) - begun_ns_;
+    return stood_ns.ok() ? *stood_ns : ClockNs(CLOCK_MONOTONIC) - held_.begun_ns;
   }
 
  private:
-  Suspension(const DmControl* control, std::string name, uint64_t begun_ns)
-      : control_(control), name_(std::move(name)), begun_ns_(begun_ns) {}
+  Suspension(const DmControl* control, Guardian* guardian, Guardian::Held held, std::string name)
+      : control_(control), guardian_(guardian), held_(held), name_(std::move(name)) {}
+
+  // A temporary shortage of memory must not leave the device suspended.
+  static Result<bool> ResumeWithRetries(const DmControl& control, const std::string& name) {
+    Result<bool> resumed = ResumeDm(control, name);
+    for (int tries = 1; !resumed.ok() && tries < kResumeTries; tries++) {
+      SleepMs(kResumePauseMs);
+      resumed = ResumeDm(control, name);
+    }
+    return resumed;
+  }
 
   const DmControl* control_;
+  Guardian* guardian_;
+  Guardian::Held held_;
   std::string name_;
-  uint64_t begun_ns_;
 };
 
 std::string Message(const char* verb, uint32_t id) { return verb + (" " + std::to_string(id)); }
@@ -97,9 +113,12 @@ Result<DmDevice> FindOrigin(const DmControl& control, const DmDevice& pool, cons
                        "it is not device " + std::to_string(origin_id) + " of pool " + pool.name);
 }
 
-// Suspends each active origin once; two members may have the same origin.
+// Suspends each active origin once; two members may have the same origin. `guardian` is started if
+// there is one, and outlives the result.
 Result<std::vector<Suspension>> SuspendAll(const DmControl& control, const DmDevice& pool,
-                                           const std::vector<NewThinSnapshot>& members) {
+                                           const std::vector<NewThinSnapshot>& members,
+                                           const std::optional<std::string>& guardian_socket,
+                                           std::optional<Guardian>* guardian) {
   std::map<std::string, uint32_t> origins;
   for (const NewThinSnapshot& member : members) {
     if (!member.device_name.has_value()) continue;
@@ -111,11 +130,15 @@ Result<std::vector<Suspension>> SuspendAll(const DmControl& control, const DmDev
     static_cast<void>(WriteBack(origin->path, makedev(origin->major, origin->minor)));
   }
   std::vector<Suspension> suspensions;
+  if (origins.empty()) return suspensions;
+  Result<Guardian> started = Guardian::Start(guardian_socket);
+  RETURN_IF_ERROR(started);
+  guardian->emplace(std::move(*started));
   for (const auto& [name, origin_id] : origins) {
     // Checked again: write-back takes seconds, and the kernel accepts a second suspension.
     Result<DmDevice> origin = FindOrigin(control, pool, name, origin_id);
     RETURN_IF_ERROR(origin);
-    Result<Suspension> suspension = Suspension::Begin(control, name);
+    Result<Suspension> suspension = Suspension::Begin(control, &**guardian, *origin);
     RETURN_IF_ERROR(suspension);
     suspensions.push_back(std::move(*suspension));
   }
@@ -162,13 +185,16 @@ Status RequireWritable(const DmControl& control, const std::string& pool) {
 }  // namespace
 
 Result<TakenThinSnapshots> TakeThinSnapshots(const DmControl& control, const std::string& pool,
-                                             const std::vector<NewThinSnapshot>& members) {
+                                             const std::vector<NewThinSnapshot>& members,
+                                             const std::optional<std::string>& guardian_socket) {
   Status status = CheckMembers(pool, members);
   if (status.ok()) status = RequireWritable(control, pool);
   if (!status.ok()) return status;
   Result<DmDevice> pool_device = DescribeDm(control, pool);
   RETURN_IF_ERROR(pool_device);
-  Result<std::vector<Suspension>> suspensions = SuspendAll(control, *pool_device, members);
+  std::optional<Guardian> guardian;
+  Result<std::vector<Suspension>> suspensions =
+      SuspendAll(control, *pool_device, members, guardian_socket, &guardian);
   RETURN_IF_ERROR(suspensions);
   TakenThinSnapshots outcome;
   outcome.taken_at_ns = ClockNs(CLOCK_REALTIME);

@@ -5,7 +5,7 @@
 namespace blockdelta {
 
 Result<Freeze> Freeze::Begin(Guardian* guardian, UniqueFd mount_fd, std::string path) {
-  Result<Guardian::HeldMount> held = guardian->Freeze(mount_fd.get(), path);
+  Result<Guardian::Held> held = guardian->Freeze(mount_fd.get(), path);
   if (held.status().IsErrno(EPERM)) {
     return Status::Errno(EPERM, "FIFREEZE", path, "it needs CAP_SYS_ADMIN");
   }
@@ -37,7 +37,7 @@ Result<bool> ThawPath(const std::string& path) {
   RETURN_IF_ERROR(fd);
   Result<Guardian> guardian = Guardian::Start();
   RETURN_IF_ERROR(guardian);
-  Result<Guardian::HeldMount> held = guardian->Adopt(fd->get(), path);
+  Result<Guardian::Held> held = guardian->Adopt(fd->get(), path);
   RETURN_IF_ERROR(held);
   Result<uint64_t> frozen_ns = guardian->Thaw(*held, fd->get(), path);
   if (frozen_ns.status().IsErrno(EINVAL)) return false;

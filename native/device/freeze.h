@@ -25,11 +25,11 @@ class Freeze {
   uint64_t frozen_ns() const { return frozen_ns_; }
 
  private:
-  Freeze(Guardian* guardian, Guardian::HeldMount held, UniqueFd fd, std::string path)
+  Freeze(Guardian* guardian, Guardian::Held held, UniqueFd fd, std::string path)
       : guardian_(guardian), held_(held), fd_(std::move(fd)), path_(std::move(path)) {}
 
   Guardian* guardian_;
-  Guardian::HeldMount held_;
+  Guardian::Held held_;
   UniqueFd fd_;
   std::string path_;
   uint64_t frozen_ns_ = 0;

@@ -102,6 +102,10 @@ bool WaitFor(int socket, int timeout_ms) {
   }
 }
 
+Status Lost(const char* what, const std::string& object) {
+  return Status::Errno(ESTALE, what, object, "the guardian process was lost");
+}
+
 }  // namespace
 
 Result<Guardian> Guardian::Start(const std::optional<std::string>& socket) {
@@ -120,9 +124,8 @@ Result<Guardian> Guardian::Connect(const std::string& path) {
   if (!fd.valid()) return Status::Errno(errno, "socket", path);
   const auto* const generic = reinterpret_cast<const struct sockaddr*>(&address);
   if (RetryInterrupted([&] { return connect(fd.get(), generic, sizeof(address)); }) == -1) {
-    return Status::Errno(
-        errno, kCall, path,
-        "it is needed to freeze file systems; does blockdelta-guardian run there?");
+    return Status::Errno(errno, kCall, path,
+                         "snapshots need it; does blockdelta-guardian run there?");
   }
   // Whoever else listens there would be given mount points.
   struct ucred peer = {};
@@ -153,7 +156,7 @@ Result<Guardian> Guardian::Spawn() {
   const int error = SpawnPlan().Run(*program, other.get(), &pid);
   if (error != 0) {
     return Status::Errno(error, "posix_spawn", *program,
-                         "it is needed to freeze file systems; is the package built completely?");
+                         "snapshots need it; is the package built completely?");
   }
   return Guardian(pid, std::move(own));
 }
@@ -164,7 +167,7 @@ Guardian::Guardian(Guardian&& other) noexcept
 Guardian::~Guardian() {
   if (!socket_.valid()) return;
   shutdown(socket_.get(), SHUT_WR);
-  // The guardian closes its end after it has thawed everything.
+  // The guardian closes its end after it has released everything.
   if (WaitFor(socket_.get(), kAnswerMs)) {
     Leave();
   } else {
@@ -172,32 +175,50 @@ Guardian::~Guardian() {
   }
 }
 
-Result<Guardian::HeldMount> Guardian::Freeze(int mount_fd, const std::string& path) {
-  return Hold(Order::kFreeze, mount_fd, path);
+Result<Guardian::Held> Guardian::Freeze(int mount_fd, const std::string& path) {
+  return HoldMount(Order::kFreeze, mount_fd, path);
 }
 
-Result<Guardian::HeldMount> Guardian::Adopt(int mount_fd, const std::string& path) {
-  return Hold(Order::kAdopt, mount_fd, path);
+Result<Guardian::Held> Guardian::Adopt(int mount_fd, const std::string& path) {
+  return HoldMount(Order::kAdopt, mount_fd, path);
 }
 
-Result<Guardian::HeldMount> Guardian::Hold(Order order, int mount_fd, const std::string& path) {
+Result<Guardian::Held> Guardian::HoldMount(Order order, int mount_fd, const std::string& path) {
   Reply reply = {};
   if (!Ask({order, 0}, mount_fd, kFreezeMs, &reply)) {
     // The guardian may have frozen it.
     static_cast<void>(Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path));
-    return Status::Errno(ESTALE, "FIFREEZE", path, "the guardian process was lost");
+    return Lost("FIFREEZE", path);
   }
   if (reply.error != 0) return Status::Errno(reply.error, "FIFREEZE", path);
-  return HeldMount{reply.slot, reply.at_ns};
+  return Held{reply.slot, reply.at_ns};
 }
 
-Result<uint64_t> Guardian::Thaw(const HeldMount& held, int mount_fd, const std::string& path) {
+Result<uint64_t> Guardian::Thaw(const Held& held, int mount_fd, const std::string& path) {
   Reply reply = {};
-  if (!Ask({Order::kThaw, held.slot}, -1, kAnswerMs, &reply)) {
+  if (!Ask({Order::kRelease, held.slot}, -1, kAnswerMs, &reply)) {
     RETURN_IF_ERROR(Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path));
     return ClockNs(CLOCK_MONOTONIC) - held.begun_ns;
   }
   if (reply.error != 0) return Status::Errno(reply.error, "FITHAW", path);
+  return reply.at_ns - held.begun_ns;
+}
+
+Result<Guardian::Held> Guardian::Suspend(int control_fd, dev_t device, const std::string& name) {
+  Reply reply = {};
+  if (!Ask({Order::kSuspend, static_cast<uint32_t>(device)}, control_fd, kFreezeMs, &reply)) {
+    return Lost("DM_DEV_SUSPEND", name);
+  }
+  if (reply.error != 0) return Status::Errno(reply.error, "DM_DEV_SUSPEND", name);
+  return Held{reply.slot, reply.at_ns};
+}
+
+Result<uint64_t> Guardian::Resume(const Held& held, const std::string& name) {
+  Reply reply = {};
+  if (!Ask({Order::kRelease, held.slot}, -1, kAnswerMs, &reply)) {
+    return Lost("DM_DEV_SUSPEND", name);
+  }
+  if (reply.error != 0) return Status::Errno(reply.error, "DM_DEV_SUSPEND", name);
   return reply.at_ns - held.begun_ns;
 }
 

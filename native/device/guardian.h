@@ -1,7 +1,8 @@
-// The client of a guardian process, which freezes and thaws file systems and outlives this process.
+// The client of a guardian process, which freezes file systems, suspends device-mapper devices, and
+// outlives this process.
 //
-// If this process dies, the guardian thaws what it holds at once, by a thaw that nothing
-// interrupts. If the guardian dies, this process thaws. See native/guardian/main.cc.
+// If this process dies, the guardian releases what it holds at once, and nothing interrupts that.
+// If the guardian dies, this process does it. See native/guardian/main.cc.
 //
 // A guardian that this process starts ends with it where a whole cgroup or PID namespace is killed,
 // as at the end of a container. One that waits in another container does not.
@@ -21,8 +22,8 @@ namespace blockdelta {
 
 class Guardian {
  public:
-  // A file system that the guardian holds.
-  struct HeldMount {
+  // A file system or device that the guardian holds.
+  struct Held {
     uint32_t slot;
     uint64_t begun_ns;  // CLOCK_MONOTONIC.
   };
@@ -34,17 +35,23 @@ class Guardian {
   static Result<Guardian> Start(const std::optional<std::string>& socket = std::nullopt);
   Guardian(Guardian&& other) noexcept;
   Guardian& operator=(Guardian&&) = delete;
-  // Ends the guardian and waits until it has thawed what it still holds.
+  // Ends the guardian and waits until it has released what it still holds.
   ~Guardian();
 
   // FIFREEZE of an open mount point; `path` identifies it in failures. ESTALE: the guardian was
   // lost, and the file system is thawed.
-  Result<HeldMount> Freeze(int mount_fd, const std::string& path);
+  Result<Held> Freeze(int mount_fd, const std::string& path);
   // Holds the mount point without freezing it, whether or not it is frozen.
-  Result<HeldMount> Adopt(int mount_fd, const std::string& path);
+  Result<Held> Adopt(int mount_fd, const std::string& path);
   // FITHAW. `mount_fd` is the descriptor passed to Freeze() or Adopt(): this process thaws it if
   // the guardian is lost. Returns how long it was frozen, ns. EINVAL: it was not frozen.
-  Result<uint64_t> Thaw(const HeldMount& held, int mount_fd, const std::string& path);
+  Result<uint64_t> Thaw(const Held& held, int mount_fd, const std::string& path);
+
+  // Suspends a device-mapper device, with its file system frozen; `name` identifies it in failures.
+  // ESTALE: the guardian was lost, and may have left the device suspended.
+  Result<Held> Suspend(int control_fd, dev_t device, const std::string& name);
+  // Returns how long it was suspended, ns. EINVAL: it was not. ESTALE: the guardian was lost.
+  Result<uint64_t> Resume(const Held& held, const std::string& name);
 
   // For tests. 0: another process has started it.
   pid_t pid() const { return pid_; }
@@ -54,10 +61,11 @@ class Guardian {
 
   static Result<Guardian> Spawn();
   static Result<Guardian> Connect(const std::string& socket);
-  Result<HeldMount> Hold(guardian::Order order, int mount_fd, const std::string& path);
+  // Freeze() or Adopt().
+  Result<Held> HoldMount(guardian::Order order, int mount_fd, const std::string& path);
   // False: no answer; the guardian has been ended.
   bool Ask(const guardian::Request& request, int fd, int timeout_ms, guardian::Reply* reply);
-  // Kills the guardian, or leaves it if another process has started it: it thaws what it holds.
+  // Kills the guardian, or leaves it if another process has started it: it releases what it holds.
   void Abandon();
   void Leave();
 

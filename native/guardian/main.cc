@@ -1,5 +1,5 @@
-// The guardian: a process that freezes and thaws file systems on behalf of the plugin and outlives
-// it.
+// The guardian: a process that freezes file systems and suspends devices on behalf of the plugin,
+// and outlives it.
 //
 //   blockdelta-guardian                  serves one snapshot operation over descriptor 3
 //   blockdelta-guardian --listen PATH    makes a socket, and serves each connection in a process of
@@ -7,10 +7,12 @@
 //
 // The plugin must not freeze or thaw itself. A process killed while it thaws a btrfs forces the
 // file system read-only (Linux 6.18: the kernel reads the superblock in a wait that a kill
-// interrupts), and a process killed before it thaws leaves every writer blocked. A guardian serves
-// one snapshot operation and exits when its socket closes, after it has thawed every file system it
-// still holds. It opens no paths, allocates no memory, and knows nothing of volumes or the plugin.
+// interrupts), and a process killed before it thaws leaves every writer blocked. The same holds for
+// suspending and resuming a device, which freeze and thaw its file system. A guardian serves one
+// snapshot operation and exits when its socket closes, after it has released everything it still
+// holds. It opens no paths, allocates no memory, and knows nothing of volumes or the plugin.
 #include <fcntl.h>
+#include <linux/dm-ioctl.h>
 #include <linux/fs.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
@@ -34,20 +36,52 @@ using blockdelta::guardian::Order;
 using blockdelta::guardian::Reply;
 using blockdelta::guardian::Request;
 
-// Retries of the final thaw while the kernel is short of memory.
-constexpr int kThawTries = 100;
-constexpr useconds_t kThawPauseUs = 20'000;
+// Retries of the final release while the kernel is short of memory.
+constexpr int kReleaseTries = 100;
+constexpr useconds_t kReleasePauseUs = 20'000;
 
-// Descriptors of the held mount points; -1: thawed.
-int held[kMaxHeld];
+struct Held {
+  int fd;           // Of a mount point or of the control node; -1: released.
+  uint32_t device;  // 0: a mount point.
+};
+Held held[kMaxHeld];
 uint32_t held_count = 0;
 
-int Try(int fd, unsigned long request) {
+// Returns an errno, or 0.
+int Try(int fd, unsigned long request, void* argument = nullptr) {
   int result;
   do {
-    result = ioctl(fd, request, 0);
+    result = ioctl(fd, request, argument);
   } while (result == -1 && errno == EINTR);
   return result == -1 ? errno : 0;
+}
+
+// `flags` receives those of the device.
+int TryDevice(const Held& object, unsigned long request, uint32_t* flags) {
+  struct dm_ioctl call = {};
+  call.version[0] = DM_VERSION_MAJOR;
+  call.data_size = sizeof(call);
+  call.data_start = sizeof(call);
+  call.dev = object.device;
+  call.flags = *flags;
+  const int error = Try(object.fd, request, &call);
+  *flags = call.flags;
+  return error;
+}
+
+int Suspend(const Held& device) {
+  uint32_t flags = DM_SUSPEND_FLAG;
+  return TryDevice(device, DM_DEV_SUSPEND, &flags);
+}
+
+// EINVAL: it is not suspended.
+int Resume(const Held& device) {
+  uint32_t flags = 0;
+  const int error = TryDevice(device, DM_DEV_STATUS, &flags);
+  if (error != 0) return error;
+  if ((flags & DM_SUSPEND_FLAG) == 0) return EINVAL;
+  flags = 0;
+  return TryDevice(device, DM_DEV_SUSPEND, &flags);
 }
 
 uint64_t NowNs() {
@@ -68,27 +102,31 @@ int TakeDescriptor(struct msghdr* message) {
   return fd;
 }
 
-Reply Hold(Order order, int fd) {
+Reply Hold(const Request& request, int fd) {
   if (fd == -1) return {0, EBADF, 0};
+  const Held object = {fd, request.number};
   const uint64_t begun_ns = NowNs();
   int error = held_count == kMaxHeld ? EMFILE : 0;
-  if (error == 0 && order == Order::kFreeze) error = Try(fd, FIFREEZE);
+  if (error == 0 && request.order == Order::kFreeze) error = Try(fd, FIFREEZE);
+  if (error == 0 && request.order == Order::kSuspend) error = Suspend(object);
   if (error != 0) {
     close(fd);
     return {0, error, begun_ns};
   }
-  held[held_count] = fd;
+  held[held_count] = object;
   return {held_count++, 0, begun_ns};
 }
 
-Reply Thaw(uint32_t slot) {
-  if (slot >= held_count || held[slot] == -1) return {slot, EBADF, 0};
-  const int error = Try(held[slot], FITHAW);
+Reply Release(uint32_t slot) {
+  if (slot >= held_count || held[slot].fd == -1) return {slot, EBADF, 0};
+  Held& object = held[slot];
+  const int error = object.device == 0 ? Try(object.fd, FITHAW) : Resume(object);
   const uint64_t ended_ns = NowNs();
-  // EINVAL: the file system is not frozen. ThawAll() retries any other failure.
-  if (error == 0 || error == EINVAL) {
-    close(held[slot]);
-    held[slot] = -1;
+  // EINVAL: it is not frozen or suspended; ENXIO: the device is gone. ReleaseAll() retries any
+  // other failure.
+  if (error == 0 || error == EINVAL || error == ENXIO) {
+    close(object.fd);
+    object.fd = -1;
   }
   return {slot, error, ended_ns};
 }
@@ -113,11 +151,12 @@ bool Serve() {
   switch (request.order) {
     case Order::kFreeze:
     case Order::kAdopt:
-      reply = Hold(request.order, fd);
+    case Order::kSuspend:
+      reply = Hold(request, fd);
       break;
-    case Order::kThaw:
+    case Order::kRelease:
       if (fd != -1) close(fd);
-      reply = Thaw(request.slot);
+      reply = Release(request.number);
       break;
     default:
       return false;
@@ -125,15 +164,15 @@ bool Serve() {
   return send(kSocket, &reply, sizeof(reply), MSG_NOSIGNAL) == sizeof(reply);
 }
 
-void ThawAll() {
-  for (int tries = 0; tries < kThawTries; tries++) {
+void ReleaseAll() {
+  for (int tries = 0; tries < kReleaseTries; tries++) {
     bool is_left = false;
     for (uint32_t slot = 0; slot < held_count; slot++) {
-      if (held[slot] != -1) Thaw(slot);
-      is_left = is_left || held[slot] != -1;
+      if (held[slot].fd != -1) Release(slot);
+      is_left = is_left || held[slot].fd != -1;
     }
     if (!is_left) return;
-    usleep(kThawPauseUs);
+    usleep(kReleasePauseUs);
   }
 }
 
@@ -160,7 +199,7 @@ int ServeOperation() {
   DetachFromPlugin();
   while (Serve()) {
   }
-  ThawAll();
+  ReleaseAll();
   return 0;
 }
 

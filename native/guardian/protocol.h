@@ -13,7 +13,7 @@ namespace blockdelta::guardian {
 
 // The guardian's end of the socket while it serves an operation.
 inline constexpr int kSocket = 3;
-// Maximum number of file systems one guardian holds; equals the limit of one addon request.
+// Maximum number of objects one guardian holds; equals the limit of one addon request.
 inline constexpr size_t kMaxHeld = 4096;
 
 enum class Order : uint32_t {
@@ -22,19 +22,22 @@ enum class Order : uint32_t {
   // Holds the mount point whose descriptor is attached without freezing it; it may already be
   // frozen.
   kAdopt = 2,
-  // Thaws the file system in `slot`, as returned for kFreeze or kAdopt.
-  kThaw = 3,
+  // Thaws or resumes what is in the slot `number`, as returned for kFreeze, kAdopt or kSuspend.
+  kRelease = 3,
+  // Suspends the device-mapper device `number` (dev_t) with its file system frozen, and holds it.
+  // The descriptor of device-mapper's control node is attached.
+  kSuspend = 4,
 };
 
 struct Request {
   Order order;
-  uint32_t slot;  // For kThaw; otherwise 0.
+  uint32_t number;  // 0 for kFreeze and kAdopt.
 };
 
 struct Reply {
   uint32_t slot;
   int32_t error;  // errno; 0: success.
-  // CLOCK_MONOTONIC: when the freeze began, or when the thaw ended.
+  // CLOCK_MONOTONIC: when the freeze or suspension began, or when it ended.
   uint64_t at_ns;
 };
 

@@ -23,10 +23,11 @@ import { loadAddon } from '../../src/driver/native/addon.js';
 import { Repository } from '../../src/tools/backup/repository.js';
 import { verifyVolume } from '../../src/tools/backup/verify.js';
 import { assertSame } from '../support/backups.js';
+import { killChildren } from '../support/child-processes.js';
 import { type Ended, runCommand, startCommand } from '../support/command.js';
 import { MIB } from '../support/orchestrator.js';
 import type { Attempt, Failure, Operation } from './faults.js';
-import { killChildren, type Scene } from './scene.js';
+import type { Scene } from './scene.js';
 
 /** Commands end by themselves. */
 const ENDS_ITSELF = { after: () => undefined };

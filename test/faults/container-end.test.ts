@@ -3,36 +3,19 @@
  * PID namespace, while a file system is frozen. Only a guardian in another container is left to thaw it.
  */
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { binaryPath } from '../../src/base/system/binaries.js';
+import { killChildren } from '../support/child-processes.js';
 import { eventually } from '../support/eventually.js';
+import { endGuardian, IN_PID_NAMESPACE, startGuardian } from '../support/listening-guardian.js';
 import type { HeldVolume } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
 import { temporaryDirectory } from '../support/temporary.js';
 import { skipUnlessRoot } from '../support/workspace.js';
 import { WHILE_FROZEN } from './operations.js';
-import { killChildren, Scene } from './scene.js';
-
-/** All processes in it end with its first one. */
-const IN_PID_NAMESPACE = ['unshare', '--pid', '--fork', '--kill-child=KILL'];
-
-async function startGuardian(socket: string): Promise<ChildProcess> {
-  const guardian = spawn(binaryPath('blockdelta-guardian'), ['--listen', socket], {
-    stdio: 'inherit',
-  });
-  await eventually('the guardian listens', () => existsSync(socket));
-  return guardian;
-}
-
-async function end(guardian: ChildProcess, signal: NodeJS.Signals): Promise<void> {
-  if (guardian.exitCode !== null || guardian.signalCode !== null) return;
-  guardian.kill(signal);
-  await once(guardian, 'exit');
-}
+import { Scene } from './scene.js';
 
 /** kill -9 of all processes of the plugin, and of what `first` ends, while the file system of a snapshot is frozen. */
 async function endDuringSnapshot(
@@ -79,7 +62,7 @@ for (const kind of ['xfs', 'btrfs'] as const) {
       assert.equal(readFileSync(file, 'utf8'), 'written without a plugin');
       await scene.orchestrator.snapshot(volume, 'taken');
 
-      await end(guardian, 'SIGTERM');
+      await endGuardian(guardian, 'SIGTERM');
       const cut = () => scene.orchestrator.snapshot(volume, 'without-guardian');
       await refused(cut(), 'UNAVAILABLE', /no guardian answers at .*BLOCKDELTA_GUARDIAN_SOCKET/);
       assert.ok(!isFrozen(volume.targetPath));
@@ -87,7 +70,7 @@ for (const kind of ['xfs', 'btrfs'] as const) {
       await cut();
       await scene.orchestrator.takeDown(volume);
     } finally {
-      await end(guardian, 'SIGKILL');
+      await endGuardian(guardian, 'SIGKILL');
       await scene.dispose();
     }
   });
@@ -127,6 +110,6 @@ test('so does one that listens, and the next start thaws without it', {
       guardian.kill('SIGKILL');
     });
   } finally {
-    await end(guardian, 'SIGKILL');
+    await endGuardian(guardian, 'SIGKILL');
   }
 });

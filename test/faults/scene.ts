@@ -8,11 +8,11 @@
  * while there is enough, and an embedded pool has grown before.
  */
 import assert from 'node:assert/strict';
-import type { ChildProcess } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
+import { killChildren, procText } from '../support/child-processes.js';
 import {
   type Contents,
   emptyContents,
@@ -301,28 +301,9 @@ function embeddedPool(workspace: Workspace, state: string): string {
   return workspace.path(state, 'pools', 'default', 'mount');
 }
 
-/** kill -9 of its child processes of that name. */
-export function killChildren(parent: ChildProcess | undefined, name: string): void {
-  const tasks = `/proc/${parent?.pid}/task`;
-  const children = readdirSync(tasks).map((task) => read(`${tasks}/${task}/children`));
-  for (const child of children.join(' ').split(/ +/)) {
-    if (read(`/proc/${child}/comm`).trim() === name.slice(0, 15))
-      process.kill(Number(child), 'SIGKILL');
-  }
-}
-
 /** Of a loop device. */
 function backingFile(device: string): string {
-  return read(`/sys/block/${basename(device)}/loop/backing_file`).trim();
-}
-
-/** Empty for a process that has ended. */
-function read(path: string): string {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch {
-    return '';
-  }
+  return procText(`/sys/block/${basename(device)}/loop/backing_file`).trim();
 }
 
 const writeAgain = ({ targetPath }: HeldVolume): Promise<void> =>

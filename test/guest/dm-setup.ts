@@ -85,6 +85,7 @@ export class TestPool extends DmScene {
   cut(...members: Member[]) {
     return this.native.run('takeThinSnapshots', {
       pool: this.name('pool'),
+      guardianSocket: null,
       members: members.map(([label, originId, snapshotId]) => ({
         deviceName: label === null ? null : this.name(label),
         ...{ originId, snapshotId },

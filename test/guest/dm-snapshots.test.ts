@@ -210,7 +210,8 @@ test('no snapshot is taken of a device that is not the origin in this pool', asy
     ['ESTALE', pool.name('pool'), pool.data.name],
     ['ENXIO', pool.name('none'), null],
   ] as const) {
-    const request = { pool: name, members: [{ deviceName, originId: 1, snapshotId: 3 }] };
+    const members = [{ deviceName, originId: 1, snapshotId: 3 }];
+    const request = { pool: name, members, guardianSocket: null };
     await fails(pool.native.run('takeThinSnapshots', request), code);
   }
   await assertNoneSuspended(pool, 'one');

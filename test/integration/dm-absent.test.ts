@@ -23,6 +23,7 @@ test('without device-mapper every call that needs it fails, and reports that it 
     addon.thinMessages({ pool: name, messages: ['create_thin 1'] }),
     addon.takeThinSnapshots({
       ...{ pool: name, members: [{ deviceName: null, originId: 1, snapshotId: 2 }] },
+      guardianSocket: null,
     }),
   ];
   for (const answer of answers) {
@@ -37,8 +38,8 @@ test('an invalid device-mapper request is refused, naming the field', () => {
   const name = 'blockdelta-none';
   const members = [{ deviceName: null, originId: 2 ** 24, snapshotId: 2 }];
   const answers = [
-    ['originId', addon.takeThinSnapshots({ pool: name, members })],
-    ['members', addon.takeThinSnapshots({ pool: name, members: [] })],
+    ['originId', addon.takeThinSnapshots({ pool: name, members, guardianSocket: null })],
+    ['members', addon.takeThinSnapshots({ pool: name, members: [], guardianSocket: null })],
     ['messages', addon.thinMessages({ pool: name, messages: [] })],
     ['timeoutMs', addon.dmWait({ name, eventNumber: 0, timeoutMs: 60_001 })],
     ['eventNumber', addon.dmWait({ name, eventNumber: -1, timeoutMs: 0 })],

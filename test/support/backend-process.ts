@@ -8,6 +8,7 @@ import { once } from 'node:events';
 import { packagePath } from '../../src/base/package-root.js';
 import type { Backend } from '../../src/driver/backends/backend.js';
 import type { ThinPoolOptions } from '../../src/driver/backends/thin/thin-backend.js';
+import { killChildren } from './child-processes.js';
 
 export type BackendOptions = Omit<ThinPoolOptions, 'onEvent'>;
 
@@ -22,15 +23,23 @@ export type BackendAnswer = { value: unknown } | { error: string };
 export class BackendProcess {
   private constructor(private readonly child: ChildProcess) {}
 
-  /** Resolves when the backend has started. */
+  /**
+   * Resolves when the backend has started.
+   *
+   * @param by a command that starts it, with its arguments
+   */
   static async start(
     options: BackendOptions,
     environment: Record<string, string>,
+    by: readonly string[] = [],
   ): Promise<BackendProcess> {
+    // The environment is for the program, and not for what starts it.
+    const variables = Object.entries(environment).map(([name, value]) => `${name}=${value}`);
+    const [execPath = '', ...execArgv] = [...by, 'env', ...variables, process.execPath];
     const child = fork(packagePath('.test-build/test/support/backend-program.js'), [], {
-      env: { PATH: process.env['PATH'], ...environment },
+      env: { PATH: process.env['PATH'] },
       serialization: 'advanced',
-      execArgv: [],
+      ...{ execPath, execArgv },
     });
     const running = new BackendProcess(child);
     await running.#ask({ method: 'start', args: [options] });
@@ -57,6 +66,10 @@ export class BackendProcess {
     const ended = once(this.child, 'exit');
     this.child.kill('SIGKILL');
     await ended;
+  }
+
+  killGuardian(): void {
+    killChildren(this.child, 'blockdelta-guardian');
   }
 
   #ask(call: BackendCall): Promise<unknown> {

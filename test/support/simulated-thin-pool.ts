@@ -90,7 +90,13 @@ export class SimulatedProcess {
     this.transactions = new PoolTransactions({ ...parts, queue, metadata: this.metadata });
     this.devices = new VolumeDevices(kernel, counted, this.pool, queue);
     const { metadata, transactions, devices } = this;
-    const copies = new ThinCopies({ ...parts, metadata, transactions, devices });
+    const copies = new ThinCopies({
+      ...parts,
+      metadata,
+      transactions,
+      devices,
+      guardianSocket: null,
+    });
     this.volumes = new ThinVolumes({ ...parts, metadata, transactions, devices, copies });
     const rules = { removed: async () => undefined } as unknown as ListRules;
     this.snapshots = new ThinSnapshots({

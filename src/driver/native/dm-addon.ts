@@ -152,17 +152,23 @@ export interface DmAddon {
   /**
    * Takes snapshots of one or more thin devices at one point in time: suspends all active origins
    * (freezing mounted file systems and waiting for I/O), sends every create_snap, and in every case
-   * resumes what it suspended. After a failure it deletes the snapshots it created, unless the pool
-   * refuses. EBUSY if an origin is already suspended, or its file system is already frozen (kernels
-   * before 6.8; later ones count freezes, so the snapshot is taken and the file system stays
-   * frozen); ESTALE if a device is not the thin device `originId` of this pool; THIN_POOL_MODE
-   * unless the pool is rw, because without space a file system may be unable to freeze.
+   * resumes what it suspended. A guardian suspends and resumes; `guardianSocket` as for takeSnapshots.
+   * After a failure it deletes the snapshots it created, unless the pool refuses. EBUSY if an origin
+   * is already suspended, or its file system is already frozen (kernels before 6.8; later ones count
+   * freezes, so the snapshot is taken and the file system stays frozen); ESTALE if a device is not the
+   * thin device `originId` of this pool, or was not suspended throughout, as after the loss of the
+   * guardian; THIN_POOL_MODE unless the pool is rw, because without space a file system may be unable
+   * to freeze.
    *
    * The kernel counts every create_snap in the pool's time but keeps only 24 bits of it in
    * mappings, and does not handle the overflow: the caller must refuse to take a snapshot when the
    * superblock's time is 16,777,215.
    */
-  takeThinSnapshots(request: { pool: string; members: readonly NewThinSnapshot[] }): NativeResult<{
+  takeThinSnapshots(request: {
+    pool: string;
+    members: readonly NewThinSnapshot[];
+    guardianSocket: string | null;
+  }): NativeResult<{
     /** CLOCK_REALTIME while all origins were suspended, ns since the epoch. */
     takenAtNs: bigint;
     /** How long the origins were suspended, ns (the longest of several); 0 if none was active. */

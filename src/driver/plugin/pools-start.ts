@@ -141,14 +141,14 @@ function makeBackend(
     embeddedPoolBytes,
     overcommitPercent,
     reservePercent,
+    guardianSocket: config.guardianSocket,
     onEvent: ({ level, message }: PoolEvent) => {
       metrics?.storage.poolEvent(name, level);
       logger[level]({ pool: name }, message);
     },
   };
   if (pool.kind === 'reflink') {
-    const { changeLists, guardianSocket } = config;
-    const ofReflink = { embeddedPoolAllocation, changeLists, guardianSocket };
+    const ofReflink = { embeddedPoolAllocation, changeLists: config.changeLists };
     return new ReflinkBackend(native, { ...options, ...ofReflink });
   }
   return new ThinBackend(native, {

@@ -12,6 +12,7 @@ import type { ReleaseWait } from '../../host/device-release.js';
 import type { FileState, LoopDevice } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { Attachment, Attachments, AttachOptions, StorageCondition } from '../backend.js';
+import { missingGuardian } from '../guardian-failure.js';
 import { deviceInUse, releaseLoop } from '../loop-release.js';
 import { assertWrites, explainFailedWrite, type PoolFreeSpace } from './freeze-failures.js';
 import type { OpenDirectories } from './open-directories.js';
@@ -174,13 +175,8 @@ export class VolumeFiles implements Attachments {
   /** The error to throw when taking snapshots of these volumes has failed. */
   async explainFailure(thrown: unknown, sources: readonly NamedSource[]): Promise<unknown> {
     if (!(thrown instanceof SystemError)) return thrown;
-    if (thrown.path === this.guardianSocket) {
-      return CsiError.unavailable(
-        `no guardian answers at ${thrown.path}, BLOCKDELTA_GUARDIAN_SOCKET (${thrown.code}), so no file system ` +
-          'can be frozen; start blockdelta-guardian --listen there and try again',
-        { cause: thrown },
-      );
-    }
+    const missing = missingGuardian(thrown, this.guardianSocket);
+    if (missing !== null) return missing;
     const source = sources.find(({ volumeId: id, freezePath, loopPath }) =>
       [this.path(id), freezePath, loopPath].includes(thrown.path),
     );

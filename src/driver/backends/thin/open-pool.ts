@@ -40,6 +40,8 @@ export interface OpenPoolDependencies {
   pool: string;
   directory: string;
   features: PoolFeatures;
+  /** As of takeThinSnapshots. */
+  guardianSocket: string | null;
   onEvent: OnEvent;
 }
 
@@ -81,7 +83,7 @@ export class OpenPool {
       transactions: this.transactions,
       devices: this.attachments,
     };
-    const copies = new ThinCopies({ ...parts, native });
+    const copies = new ThinCopies({ ...parts, native, guardianSocket: deps.guardianSocket });
     this.volumes = new ThinVolumes({ ...parts, copies });
     this.bookmarks = new Bookmarks({
       ...parts,

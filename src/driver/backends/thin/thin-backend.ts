@@ -45,6 +45,8 @@ export interface ThinPoolOptions extends PoolClaim, SpacePolicy, PoolFeatures {
   embeddedPoolBytes: bigint | null;
   /** Of a data block, for a pool that is made now. */
   dataBlockBytes: bigint;
+  /** Without one, each snapshot of an attached volume starts a guardian. */
+  guardianSocket?: string | null;
   onEvent: OnEvent;
 }
 
@@ -91,8 +93,8 @@ export class ThinBackend implements Backend {
     try {
       await ledger.makePool(dataBlockBytes);
       if (expected === 'existing') this.#assertReady((await ledger.pool()).state);
-      const { pool, onEvent } = this.#options;
-      const parts = { native: this.#native, ledger, devices: this.#devices };
+      const { pool, onEvent, guardianSocket = null } = this.#options;
+      const parts = { native: this.#native, ledger, devices: this.#devices, guardianSocket };
       const features = this.#options;
       this.#opened = await OpenPool.open({ ...parts, pool, directory, features, onEvent });
     } catch (thrown) {

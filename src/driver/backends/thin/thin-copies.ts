@@ -5,6 +5,7 @@
 import { CsiError, SystemError } from '../../../base/errors.js';
 import { isToolAtWork } from '../../host/device-holders.js';
 import type { NativeRunner } from '../../native/pool.js';
+import { missingGuardian } from '../guardian-failure.js';
 import { lostVolume } from '../lost-objects.js';
 import type { DeviceRecord, NewDevice } from './ledger/ledger.js';
 import { MAX_TIME, type MetadataReader } from './metadata/metadata-reader.js';
@@ -24,6 +25,8 @@ export interface CopyDependencies {
   metadata: MetadataReader;
   transactions: PoolTransactions;
   devices: VolumeDevices;
+  /** As of takeThinSnapshots. */
+  guardianSocket: string | null;
 }
 
 export class ThinCopies {
@@ -32,7 +35,7 @@ export class ThinCopies {
   /** Returns when the copies were taken, by the wall clock, ns since the epoch. A failure leaves no copy. */
   async take(members: readonly CopyMember[]): Promise<bigint> {
     const sources = await Promise.all(members.map(({ source }) => this.#deviceOf(source)));
-    const { native, pool, transactions } = this.deps;
+    const { native, pool, transactions, guardianSocket } = this.deps;
     const copies = members.map(({ copy }) => copy);
     try {
       return await transactions.create(copies, async (made) => {
@@ -42,7 +45,7 @@ export class ThinCopies {
           originId: (members[index] as CopyMember).source.deviceId,
           snapshotId: deviceId,
         }));
-        const request = { pool: pool.names.pool, members: requests };
+        const request = { pool: pool.names.pool, members: requests, guardianSocket };
         return (await native.run('takeThinSnapshots', request)).takenAtNs;
       });
     } catch (thrown) {
@@ -79,7 +82,9 @@ export class ThinCopies {
   async #explain(thrown: unknown, members: readonly CopyMember[]): Promise<unknown> {
     if (!(thrown instanceof SystemError)) return thrown;
     if (thrown.code === 'THIN_POOL_MODE') return this.#explainMode(thrown);
-    const { pool } = this.deps;
+    const { pool, guardianSocket } = this.deps;
+    const missing = missingGuardian(thrown, guardianSocket);
+    if (missing !== null) return missing;
     if (thrown.code === 'ENODATA') {
       const lost = await this.#lostSource(members);
       return lost === null ? thrown : lostVolume(lost.objectId, pool.pool, thrown);

@@ -1,0 +1,102 @@
+/**
+ * A plugin, its container or its guardian is killed while the volume of a snapshot is suspended. Nobody starts a plugin
+ * afterwards: the volume is usable without one.
+ */
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { newSnapshot } from '../backend/harness.js';
+import { Steps } from '../faults/steps.js';
+import { BackendProcess } from '../support/backend-process.js';
+import { eventually } from '../support/eventually.js';
+import { endGuardian, IN_PID_NAMESPACE, startGuardian } from '../support/listening-guardian.js';
+import { temporaryDirectory } from '../support/temporary.js';
+import { poolTest, type ThinPoolOnDisks, type ThinVolume } from './thin-pool-on-disks.js';
+
+/** Whatever the pool is named; the first one of a snapshot is create_snap. */
+const CREATE_SNAP = /^DM_TARGET_MSG .* #1$/;
+
+interface Way {
+  /** Kills something while the volume is suspended. */
+  kill: (plugin: BackendProcess) => Promise<void> | void;
+  by?: readonly string[];
+  guardianSocket?: string;
+}
+
+/** The snapshot of a volume that is suspended meanwhile. */
+async function snapshotWith(
+  pool: ThinPoolOnDisks,
+  volume: ThinVolume,
+  { kill, by = [], guardianSocket }: Way,
+): Promise<'taken' | 'cut short'> {
+  await pool.backend.stop();
+  const steps = await Steps.listen(join(temporaryDirectory(), 'steps.sock'), {});
+  const options = { ...pool.options, ...(guardianSocket === undefined ? {} : { guardianSocket }) };
+  const plugin = await BackendProcess.start(options, steps.environment, by);
+  const take = () =>
+    plugin.backend.snapshots.create([{ snapshotId: newSnapshot(), volumeId: volume.id }]);
+  try {
+    steps.begin();
+    await take();
+    const step = steps.names.find((name) => CREATE_SNAP.test(name));
+    assert.ok(step !== undefined, steps.names.join('; '));
+    let suspended: string[] = [];
+    const until = async () => {
+      suspended = await pool.suspendedDevices();
+      await kill(plugin);
+    };
+    steps.begin({ step, does: 'wait', until });
+    const outcome = await take().then(
+      () => 'taken' as const,
+      () => 'cut short' as const,
+    );
+    assert.deepEqual(suspended, [`blockdelta-${volume.id}`]);
+    return outcome;
+  } finally {
+    await plugin.end();
+    await steps.close();
+  }
+}
+
+async function assertUsable(pool: ThinPoolOnDisks, volume: ThinVolume): Promise<void> {
+  const isResumed = async () => (await pool.suspendedDevices()).length === 0;
+  await eventually('the volume is resumed', isResumed);
+  volume.writeBlock(2);
+  volume.sync();
+  await pool.next();
+  await pool.cutOne(volume);
+  assert.ok(volume.read().equals(volume.image));
+}
+
+poolTest('H19: a volume is resumed when the plugin is killed during its snapshot', async (pool) => {
+  const volume = await pool.written(1);
+  assert.equal(await snapshotWith(pool, volume, { kill: (plugin) => plugin.end() }), 'cut short');
+  await assertUsable(pool, volume);
+});
+
+poolTest(
+  "H19: a guardian in another container resumes when the plugin's is killed during a snapshot",
+  async (pool) => {
+    const volume = await pool.written(1);
+    const guardianSocket = join(temporaryDirectory(), 'guardian.sock');
+    const guardian = await startGuardian(guardianSocket);
+    try {
+      const kill = (plugin: BackendProcess) => plugin.end();
+      const way = { kill, by: IN_PID_NAMESPACE, guardianSocket };
+      assert.equal(await snapshotWith(pool, volume, way), 'cut short');
+      await assertUsable(pool, volume);
+      await endGuardian(guardian, 'SIGTERM');
+      const refused = snapshotWith(pool, volume, { kill: () => undefined, guardianSocket });
+      await assert.rejects(refused, /no guardian answers at .*BLOCKDELTA_GUARDIAN_SOCKET/);
+      await assertUsable(pool, volume);
+    } finally {
+      await endGuardian(guardian, 'SIGKILL');
+    }
+  },
+);
+
+poolTest('H19: the plugin resumes when its guardian is killed during a snapshot', async (pool) => {
+  const volume = await pool.written(1);
+  const way = { kill: (plugin: BackendProcess) => plugin.killGuardian() };
+  assert.equal(await snapshotWith(pool, volume, way), 'taken');
+  await assertUsable(pool, volume);
+});
