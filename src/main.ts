@@ -5,6 +5,10 @@ import { CsiError } from './base/errors.js';
 import { ExitCode } from './cli/exit-codes.js';
 import { loadProgram } from './cli/program.js';
 
+// An 'error' event without a listener would end the process. print() handles failed writes of lists; help and messages
+// that nobody reads must not change the exit code.
+for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined);
+
 try {
   const program = await loadProgram(process.argv[2] ?? null);
   await program.parseAsync();

@@ -21,10 +21,6 @@ export async function runToExitCode(
   const interrupt = new AbortController();
   const onSignal = (): void => interrupt.abort(new Interrupt());
   for (const signal of SIGNALS) process.once(signal, onSignal);
-  // print() handles failed writes; an 'error' event without a listener would end the process.
-  process.stdout.on('error', () => undefined);
-  // Messages nobody reads must not change the list or the exit code.
-  process.stderr.on('error', () => undefined);
   try {
     await work(interrupt.signal);
     return ExitCode.OK;

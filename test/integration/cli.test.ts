@@ -156,6 +156,13 @@ test('a closed pipe is not an error, and ends the stream in the plugin', async (
   await eventually('the stream ends', () => made.log.some((line) => line['ended'] === true));
 });
 
+test('help that nobody reads is no error', async (t) => {
+  const { child, ended } = startCommand(t, ['--help']);
+  child.stdout.destroy();
+  const { code, stderr } = await ended;
+  assert.deepEqual([code, stderr], [0, '']);
+});
+
 test('an unread pipe pauses the stream instead of filling memory', async (t) => {
   let sent = 0;
   const { endpoint } = await startMetadata(t, (request, context, writer) =>
