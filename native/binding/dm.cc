@@ -7,6 +7,7 @@
 #include "native/binding/values.h"
 #include "native/device/dm_device.h"
 #include "native/device/dm_thin.h"
+#include "native/device/suspension.h"
 
 namespace blockdelta {
 namespace {
@@ -236,7 +237,7 @@ Napi::Value DmResumeBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "dmResume");
   const std::string name = request.String("name");
   return Run(
-      info.Env(), request, [&](const DmControl& control) { return ResumeDm(control, name); },
+      info.Env(), request, [&](const DmControl& control) { return ResumeDevice(control, name); },
       [&](bool resumed) { return BooleanResult(info.Env(), "resumed", resumed); });
 }
 

@@ -70,7 +70,8 @@ Result<DmDevice> CreateDm(const DmControl& control, const DmName& name, const Dm
 Result<DmDevice> ReloadDm(const DmControl& control, const std::string& name, const DmTable& table,
                           const DmSuspension& suspension);
 Status SuspendDm(const DmControl& control, const std::string& name, const DmSuspension& suspension);
-// False: it was not suspended.
+// False: it was not suspended. A kill meanwhile can force a btrfs on it read-only: see
+// suspension.h.
 Result<bool> ResumeDm(const DmControl& control, const std::string& name);
 // True: it existed and is gone. EBUSY after a second of retries; with `deferred` the kernel then
 // removes the device at its last close.

@@ -48,11 +48,11 @@ struct TakenThinSnapshots {
 // Guardian::Start()). After a failure it deletes the snapshots it created, unless the pool refuses.
 // EBUSY if an origin is already suspended, or its file system is already frozen (kernels before
 // 6.8; later ones count freezes, so the snapshot is taken and the file system stays frozen); ESTALE
-// if a device is not the thin device of that id in this pool, or if an origin was not suspended
-// throughout, as after the loss of a guardian; EINVAL for an empty
-// list or duplicate ids; THIN_POOL_MODE unless the pool is rw. The kernel counts every create_snap
-// in the pool's time, of which mappings keep only 24 bits, and does not handle the overflow: the
-// caller must refuse to take a snapshot when the superblock's time is 16,777,215.
+// if a device is not the thin device of that id in this pool, if the guardian was lost while it
+// suspended, or if an origin was not suspended throughout; EINVAL for an empty list or duplicate
+// ids; THIN_POOL_MODE unless the pool is rw. The kernel counts every create_snap in the pool's
+// time, of which mappings keep only 24 bits, and does not handle the overflow: the caller must
+// refuse to take a snapshot when the superblock's time is 16,777,215.
 Result<TakenThinSnapshots> TakeThinSnapshots(const DmControl& control, const std::string& pool,
                                              const std::vector<NewThinSnapshot>& members,
                                              const std::optional<std::string>& guardian_socket);

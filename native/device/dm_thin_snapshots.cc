@@ -12,70 +12,10 @@
 #include "native/device/dm_thin.h"
 #include "native/device/guardian.h"
 #include "native/device/mount_point.h"
+#include "native/device/suspension.h"
 
 namespace blockdelta {
 namespace {
-
-constexpr int kResumeTries = 50;
-constexpr unsigned kResumePauseMs = 20;
-
-// A device that is suspended by a guardian, with a frozen file system. Resumes it when destroyed.
-class Suspension {
- public:
-  static Result<Suspension> Begin(const DmControl& control, Guardian* guardian,
-                                  const DmDevice& device) {
-    const dev_t number = makedev(device.major, device.minor);
-    Result<Guardian::Held> held = guardian->Suspend(control.fd(), number, device.name);
-    // A guardian that was lost may have suspended it.
-    if (held.status().IsErrno(ESTALE)) static_cast<void>(ResumeWithRetries(control, device.name));
-    RETURN_IF_ERROR(held);
-    return Suspension(&control, guardian, *held, device.name);
-  }
-  Suspension(Suspension&& other) noexcept
-      : control_(other.control_),
-        guardian_(std::exchange(other.guardian_, nullptr)),
-        held_(other.held_),
-        name_(std::move(other.name_)) {}
-  Suspension& operator=(Suspension&&) = delete;
-  ~Suspension() {
-    if (guardian_ != nullptr) static_cast<void>(Resume());
-  }
-
-  // Returns how long it was suspended, ns. ESTALE: not throughout, so its snapshot may be torn.
-  Result<uint64_t> Resume() {
-    Guardian* guardian = std::exchange(guardian_, nullptr);
-    Result<uint64_t> stood_ns = guardian->Resume(held_, name_);
-    bool resumed = stood_ns.ok();
-    if (!resumed && !stood_ns.status().IsErrno(EINVAL)) {
-      Result<bool> by_this_process = ResumeWithRetries(*control_, name_);
-      RETURN_IF_ERROR(by_this_process);
-      resumed = *by_this_process;
-    }
-    if (!resumed) {
-      return Status::Errno(ESTALE, "DM_DEV_SUSPEND", name_, "another process resumed it");
-    }
-    return stood_ns.ok() ? *stood_ns : ClockNs(CLOCK_MONOTONIC) - held_.begun_ns;
-  }
-
- private:
-  Suspension(const DmControl* control, Guardian* guardian, Guardian::Held held, std::string name)
-      : control_(control), guardian_(guardian), held_(held), name_(std::move(name)) {}
-
-  // A temporary shortage of memory must not leave the device suspended.
-  static Result<bool> ResumeWithRetries(const DmControl& control, const std::string& name) {
-    Result<bool> resumed = ResumeDm(control, name);
-    for (int tries = 1; !resumed.ok() && tries < kResumeTries; tries++) {
-      SleepMs(kResumePauseMs);
-      resumed = ResumeDm(control, name);
-    }
-    return resumed;
-  }
-
-  const DmControl* control_;
-  Guardian* guardian_;
-  Guardian::Held held_;
-  std::string name_;
-};
 
 std::string Message(const char* verb, uint32_t id) { return verb + (" " + std::to_string(id)); }
 
@@ -113,8 +53,8 @@ Result<DmDevice> FindOrigin(const DmControl& control, const DmDevice& pool, cons
                        "it is not device " + std::to_string(origin_id) + " of pool " + pool.name);
 }
 
-// Suspends each active origin once; two members may have the same origin. `guardian` is started if
-// there is one, and outlives the result.
+// Suspends each active origin once; two members may have the same origin. Starts a guardian in
+// `*guardian` if any origin is active; it must outlive the result.
 Result<std::vector<Suspension>> SuspendAll(const DmControl& control, const DmDevice& pool,
                                            const std::vector<NewThinSnapshot>& members,
                                            const std::optional<std::string>& guardian_socket,

@@ -106,6 +106,14 @@ Status Lost(const char* what, const std::string& object) {
   return Status::Errno(ESTALE, what, object, "the guardian process was lost");
 }
 
+// The failure of an order.
+Status Refused(const Reply& reply, const char* what, const std::string& object) {
+  const char* const detail = reply.error == ENOSYS
+                                 ? "the guardian is of an older release; start that of the plugin's"
+                                 : "";
+  return Status::Errno(reply.error, what, object, detail);
+}
+
 }  // namespace
 
 Result<Guardian> Guardian::Start(const std::optional<std::string>& socket) {
@@ -190,7 +198,7 @@ Result<Guardian::Held> Guardian::HoldMount(Order order, int mount_fd, const std:
     static_cast<void>(Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path));
     return Lost("FIFREEZE", path);
   }
-  if (reply.error != 0) return Status::Errno(reply.error, "FIFREEZE", path);
+  if (reply.error != 0) return Refused(reply, "FIFREEZE", path);
   return Held{reply.slot, reply.at_ns};
 }
 
@@ -200,16 +208,26 @@ Result<uint64_t> Guardian::Thaw(const Held& held, int mount_fd, const std::strin
     RETURN_IF_ERROR(Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path));
     return ClockNs(CLOCK_MONOTONIC) - held.begun_ns;
   }
-  if (reply.error != 0) return Status::Errno(reply.error, "FITHAW", path);
+  if (reply.error != 0) return Refused(reply, "FITHAW", path);
   return reply.at_ns - held.begun_ns;
 }
 
 Result<Guardian::Held> Guardian::Suspend(int control_fd, dev_t device, const std::string& name) {
+  return HoldDevice(Order::kFreeze, control_fd, device, name);
+}
+
+Result<Guardian::Held> Guardian::AdoptDevice(int control_fd, dev_t device,
+                                             const std::string& name) {
+  return HoldDevice(Order::kAdopt, control_fd, device, name);
+}
+
+Result<Guardian::Held> Guardian::HoldDevice(Order order, int control_fd, dev_t device,
+                                            const std::string& name) {
   Reply reply = {};
-  if (!Ask({Order::kSuspend, static_cast<uint32_t>(device)}, control_fd, kFreezeMs, &reply)) {
+  if (!Ask({order, static_cast<uint32_t>(device)}, control_fd, kFreezeMs, &reply)) {
     return Lost("DM_DEV_SUSPEND", name);
   }
-  if (reply.error != 0) return Status::Errno(reply.error, "DM_DEV_SUSPEND", name);
+  if (reply.error != 0) return Refused(reply, "DM_DEV_SUSPEND", name);
   return Held{reply.slot, reply.at_ns};
 }
 
@@ -218,7 +236,7 @@ Result<uint64_t> Guardian::Resume(const Held& held, const std::string& name) {
   if (!Ask({Order::kRelease, held.slot}, -1, kAnswerMs, &reply)) {
     return Lost("DM_DEV_SUSPEND", name);
   }
-  if (reply.error != 0) return Status::Errno(reply.error, "DM_DEV_SUSPEND", name);
+  if (reply.error != 0) return Refused(reply, "DM_DEV_SUSPEND", name);
   return reply.at_ns - held.begun_ns;
 }
 

@@ -48,8 +48,10 @@ class Guardian {
   Result<uint64_t> Thaw(const Held& held, int mount_fd, const std::string& path);
 
   // Suspends a device-mapper device, with its file system frozen; `name` identifies it in failures.
-  // ESTALE: the guardian was lost, and may have left the device suspended.
+  // EBUSY: it is already suspended. ESTALE: the guardian was lost, and may have left it suspended.
   Result<Held> Suspend(int control_fd, dev_t device, const std::string& name);
+  // Holds the device without suspending it, whether or not it is suspended.
+  Result<Held> AdoptDevice(int control_fd, dev_t device, const std::string& name);
   // Returns how long it was suspended, ns. EINVAL: it was not. ESTALE: the guardian was lost.
   Result<uint64_t> Resume(const Held& held, const std::string& name);
 
@@ -61,8 +63,9 @@ class Guardian {
 
   static Result<Guardian> Spawn();
   static Result<Guardian> Connect(const std::string& socket);
-  // Freeze() or Adopt().
   Result<Held> HoldMount(guardian::Order order, int mount_fd, const std::string& path);
+  Result<Held> HoldDevice(guardian::Order order, int control_fd, dev_t device,
+                          const std::string& name);
   // False: no answer; the guardian has been ended.
   bool Ask(const guardian::Request& request, int fd, int timeout_ms, guardian::Reply* reply);
   // Kills the guardian, or leaves it if another process has started it: it releases what it holds.

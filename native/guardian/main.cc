@@ -10,10 +10,12 @@
 // interrupts), and a process killed before it thaws leaves every writer blocked. The same holds for
 // suspending and resuming a device, which freeze and thaw its file system. A guardian serves one
 // snapshot operation and exits when its socket closes, after it has released everything it still
-// holds. It opens no paths, allocates no memory, and knows nothing of volumes or the plugin.
+// holds. It opens no paths of others, allocates no memory, and knows nothing of volumes or the
+// plugin.
 #include <fcntl.h>
 #include <linux/dm-ioctl.h>
 #include <linux/fs.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -69,19 +71,34 @@ int TryDevice(const Held& object, unsigned long request, uint32_t* flags) {
   return error;
 }
 
-int Suspend(const Held& device) {
-  uint32_t flags = DM_SUSPEND_FLAG;
-  return TryDevice(device, DM_DEV_SUSPEND, &flags);
-}
-
-// EINVAL: it is not suspended.
-int Resume(const Held& device) {
+int IsSuspended(const Held& device, bool* is_suspended) {
   uint32_t flags = 0;
   const int error = TryDevice(device, DM_DEV_STATUS, &flags);
+  *is_suspended = (flags & DM_SUSPEND_FLAG) != 0;
+  return error;
+}
+
+// EBUSY: it is already suspended. The kernel reports that, as EINVAL, only if another suspension
+// begins and ends meanwhile.
+int Suspend(const Held& device) {
+  bool is_suspended;
+  int error = IsSuspended(device, &is_suspended);
   if (error != 0) return error;
-  if ((flags & DM_SUSPEND_FLAG) == 0) return EINVAL;
-  flags = 0;
-  return TryDevice(device, DM_DEV_SUSPEND, &flags);
+  if (is_suspended) return EBUSY;
+  uint32_t flags = DM_SUSPEND_FLAG;
+  error = TryDevice(device, DM_DEV_SUSPEND, &flags);
+  return error == EINVAL ? EBUSY : error;
+}
+
+// EINVAL: it is not suspended. The kernel answers a table that it cannot make live with EINVAL too.
+int Resume(const Held& device) {
+  bool is_suspended;
+  int error = IsSuspended(device, &is_suspended);
+  if (error != 0) return error;
+  if (!is_suspended) return EINVAL;
+  uint32_t flags = 0;
+  error = TryDevice(device, DM_DEV_SUSPEND, &flags);
+  return error == EINVAL ? EIO : error;
 }
 
 uint64_t NowNs() {
@@ -107,8 +124,9 @@ Reply Hold(const Request& request, int fd) {
   const Held object = {fd, request.number};
   const uint64_t begun_ns = NowNs();
   int error = held_count == kMaxHeld ? EMFILE : 0;
-  if (error == 0 && request.order == Order::kFreeze) error = Try(fd, FIFREEZE);
-  if (error == 0 && request.order == Order::kSuspend) error = Suspend(object);
+  if (error == 0 && request.order == Order::kFreeze) {
+    error = object.device == 0 ? Try(fd, FIFREEZE) : Suspend(object);
+  }
   if (error != 0) {
     close(fd);
     return {0, error, begun_ns};
@@ -131,6 +149,12 @@ Reply Release(uint32_t slot) {
   return {slot, error, ended_ns};
 }
 
+// A guardian that was stopped for a while must not begin what nobody waits for.
+bool IsPeerGone() {
+  struct pollfd peer = {kSocket, POLLRDHUP, 0};
+  return poll(&peer, 1, 0) == 1;
+}
+
 // Serves one request. False: the peer has closed the socket or sent an invalid request.
 bool Serve() {
   Request request = {};
@@ -147,19 +171,13 @@ bool Serve() {
   } while (size == -1 && errno == EINTR);
   if (size != sizeof(request)) return false;
   const int fd = TakeDescriptor(&message);
-  Reply reply;
-  switch (request.order) {
-    case Order::kFreeze:
-    case Order::kAdopt:
-    case Order::kSuspend:
-      reply = Hold(request, fd);
-      break;
-    case Order::kRelease:
-      if (fd != -1) close(fd);
-      reply = Release(request.number);
-      break;
-    default:
-      return false;
+  if (IsPeerGone()) return false;
+  Reply reply = {0, ENOSYS, 0};
+  if (request.order == Order::kFreeze || request.order == Order::kAdopt) {
+    reply = Hold(request, fd);
+  } else {
+    if (fd != -1) close(fd);
+    if (request.order == Order::kRelease) reply = Release(request.number);
   }
   return send(kSocket, &reply, sizeof(reply), MSG_NOSIGNAL) == sizeof(reply);
 }

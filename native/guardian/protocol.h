@@ -2,7 +2,7 @@
 // socket.
 //
 // The ends may come from different releases, because a guardian that listens outlives the plugin's.
-// Messages and orders never change; an order that a guardian does not know ends the operation.
+// Messages and orders never change; a guardian answers an order that it does not know with ENOSYS.
 #ifndef BLOCKDELTA_NATIVE_GUARDIAN_PROTOCOL_H_
 #define BLOCKDELTA_NATIVE_GUARDIAN_PROTOCOL_H_
 
@@ -17,21 +17,21 @@ inline constexpr int kSocket = 3;
 inline constexpr size_t kMaxHeld = 4096;
 
 enum class Order : uint32_t {
-  // Freezes the mount point whose descriptor is attached, and holds it.
+  // Freezes a file system, or suspends a device with its file system frozen, and holds it. EBUSY: a
+  // device is already suspended.
   kFreeze = 1,
-  // Holds the mount point whose descriptor is attached without freezing it; it may already be
-  // frozen.
+  // Holds a file system or device as it is, frozen, suspended or not.
   kAdopt = 2,
-  // Thaws or resumes what is in the slot `number`, as returned for kFreeze, kAdopt or kSuspend.
+  // Thaws or resumes what is in a slot, as returned for kFreeze or kAdopt. EINVAL: it is not frozen
+  // or suspended.
   kRelease = 3,
-  // Suspends the device-mapper device `number` (dev_t) with its file system frozen, and holds it.
-  // The descriptor of device-mapper's control node is attached.
-  kSuspend = 4,
 };
 
 struct Request {
   Order order;
-  uint32_t number;  // 0 for kFreeze and kAdopt.
+  // For kRelease the slot. Otherwise 0, and the descriptor of a mount point is attached; or the
+  // number (dev_t) of a device-mapper device, and the descriptor of the control node is attached.
+  uint32_t number;
 };
 
 struct Reply {

@@ -3,6 +3,7 @@
  * afterwards: the volume is usable without one.
  */
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { newSnapshot } from '../backend/harness.js';
 import { Steps } from '../faults/steps.js';
@@ -22,12 +23,12 @@ interface Way {
   guardianSocket?: string;
 }
 
-/** The snapshot of a volume that is suspended meanwhile. */
+/** A snapshot of an attached volume, and what came of it. */
 async function snapshotWith(
   pool: ThinPoolOnDisks,
   volume: ThinVolume,
   { kill, by = [], guardianSocket }: Way,
-): Promise<'taken' | 'cut short'> {
+): Promise<string> {
   await pool.backend.stop();
   const steps = await Steps.listen(join(temporaryDirectory(), 'steps.sock'), {});
   const options = { ...pool.options, ...(guardianSocket === undefined ? {} : { guardianSocket }) };
@@ -45,10 +46,7 @@ async function snapshotWith(
       await kill(plugin);
     };
     steps.begin({ step, does: 'wait', until });
-    const outcome = await take().then(
-      () => 'taken' as const,
-      () => 'cut short' as const,
-    );
+    const outcome = await take().then(() => 'taken', String);
     assert.deepEqual(suspended, [`blockdelta-${volume.id}`]);
     return outcome;
   } finally {
@@ -67,9 +65,11 @@ async function assertUsable(pool: ThinPoolOnDisks, volume: ThinVolume): Promise<
   assert.ok(volume.read().equals(volume.image));
 }
 
+const DIED = /the process died in snapshots\.create/;
+
 poolTest('H19: a volume is resumed when the plugin is killed during its snapshot', async (pool) => {
   const volume = await pool.written(1);
-  assert.equal(await snapshotWith(pool, volume, { kill: (plugin) => plugin.end() }), 'cut short');
+  assert.match(await snapshotWith(pool, volume, { kill: (plugin) => plugin.end() }), DIED);
   await assertUsable(pool, volume);
 });
 
@@ -82,7 +82,7 @@ poolTest(
     try {
       const kill = (plugin: BackendProcess) => plugin.end();
       const way = { kill, by: IN_PID_NAMESPACE, guardianSocket };
-      assert.equal(await snapshotWith(pool, volume, way), 'cut short');
+      assert.match(await snapshotWith(pool, volume, way), DIED);
       await assertUsable(pool, volume);
       await endGuardian(guardian, 'SIGTERM');
       const refused = snapshotWith(pool, volume, { kill: () => undefined, guardianSocket });
@@ -98,5 +98,29 @@ poolTest('H19: the plugin resumes when its guardian is killed during a snapshot'
   const volume = await pool.written(1);
   const way = { kill: (plugin: BackendProcess) => plugin.killGuardian() };
   assert.equal(await snapshotWith(pool, volume, way), 'taken');
+  await assertUsable(pool, volume);
+});
+
+poolTest('no snapshot is taken when its guardian is killed before it suspends', async (pool) => {
+  const volume = await pool.written(1);
+  await pool.backend.stop();
+  const guardianSocket = join(temporaryDirectory(), 'guardian.sock');
+  const guardian = await startGuardian(guardianSocket);
+  const plugin = await BackendProcess.start({ ...pool.options, guardianSocket }, {});
+  try {
+    guardian.kill('SIGSTOP');
+    const members = [{ snapshotId: newSnapshot(), volumeId: volume.id }];
+    const refused = assert.rejects(
+      plugin.backend.snapshots.create(members),
+      /the guardian process was lost/,
+    );
+    const ends = () => readFileSync('/proc/net/unix', 'utf8').split(guardianSocket).length - 1;
+    await eventually('the plugin has connected', () => ends() === 2);
+    await endGuardian(guardian, 'SIGKILL');
+    await refused;
+  } finally {
+    await endGuardian(guardian, 'SIGKILL');
+    await plugin.end();
+  }
   await assertUsable(pool, volume);
 });

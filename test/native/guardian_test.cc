@@ -221,6 +221,24 @@ TEST_F(GuardianTest, AGuardianReplacesTheSocketOfAKilledOneAndNoOther) {
   EXPECT_EQ(StateOf(path).st_size, 1);
 }
 
+TEST_F(GuardianTest, AGuardianAnswersAnOrderThatItDoesNotKnow) {
+  const Listener listener(At("guardian.sock"));
+  ASSERT_TRUE(listener.Answers());
+  const UniqueFd plugin(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  struct sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  At("guardian.sock").copy(address.sun_path, sizeof(address.sun_path) - 1);
+  const auto* const generic = reinterpret_cast<const struct sockaddr*>(&address);
+  ASSERT_EQ(connect(plugin.get(), generic, sizeof(address)), 0);
+  for (const uint32_t order : {99u, 0u}) {
+    const guardian::Request request = {static_cast<guardian::Order>(order), 0};
+    guardian::Reply reply = {};
+    ASSERT_EQ(send(plugin.get(), &request, sizeof(request), 0), ssize_t{sizeof(request)});
+    ASSERT_EQ(recv(plugin.get(), &reply, sizeof(reply), 0), ssize_t{sizeof(reply)});
+    EXPECT_EQ(reply.error, ENOSYS);
+  }
+}
+
 TEST_F(GuardianTest, NoMountPointIsGivenToAListenerOfAnotherUser) {
   const std::string path = At("guardian.sock");
   const UniqueFd listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));

@@ -149,8 +149,8 @@ export const SETTINGS = {
   BLOCKDELTA_GUARDIAN_SOCKET: {
     fallback: null,
     meaning:
-      'socket of blockdelta-guardian --listen, which thaws what a plugin that is killed with its container has ' +
-      'frozen (default: none, and each snapshot starts a guardian)',
+      'socket of blockdelta-guardian --listen, which thaws or resumes what a plugin that is killed with its ' +
+      'container has frozen or suspended (default: none, and each snapshot starts a guardian)',
   },
   BLOCKDELTA_THIN_BLOCK_SIZE: {
     fallback: '64Ki',

@@ -114,7 +114,7 @@ export interface NewSnapshotFile {
 
 export interface SnapshotAids {
   /**
-   * The socket of `blockdelta-guardian --listen`, which freezes and thaws, and survives the end of this process's
+   * The socket of `blockdelta-guardian --listen`, which freezes and suspends, and survives the end of this process's
    * container. ENOENT or ECONNREFUSED of connect if it does not run. Null: the addon starts one.
    */
   guardianSocket: string | null;

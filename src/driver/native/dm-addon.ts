@@ -156,8 +156,8 @@ export interface DmAddon {
    * After a failure it deletes the snapshots it created, unless the pool refuses. EBUSY if an origin
    * is already suspended, or its file system is already frozen (kernels before 6.8; later ones count
    * freezes, so the snapshot is taken and the file system stays frozen); ESTALE if a device is not the
-   * thin device `originId` of this pool, or was not suspended throughout, as after the loss of the
-   * guardian; THIN_POOL_MODE unless the pool is rw, because without space a file system may be unable
+   * thin device `originId` of this pool, if the guardian was lost while it suspended, or if a device
+   * was not suspended throughout; THIN_POOL_MODE unless the pool is rw, because without space a file system may be unable
    * to freeze.
    *
    * The kernel counts every create_snap in the pool's time but keeps only 24 bits of it in

@@ -40,7 +40,7 @@ export interface OpenPoolDependencies {
   pool: string;
   directory: string;
   features: PoolFeatures;
-  /** As of takeThinSnapshots. */
+  /** Passed to takeThinSnapshots. */
   guardianSocket: string | null;
   onEvent: OnEvent;
 }

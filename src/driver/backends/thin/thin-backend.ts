@@ -45,7 +45,7 @@ export interface ThinPoolOptions extends PoolClaim, SpacePolicy, PoolFeatures {
   embeddedPoolBytes: bigint | null;
   /** Of a data block, for a pool that is made now. */
   dataBlockBytes: bigint;
-  /** Without one, each snapshot of an attached volume starts a guardian. */
+  /** Without one, each snapshot or clone of an attached volume starts a guardian. */
   guardianSocket?: string | null;
   onEvent: OnEvent;
 }

@@ -25,7 +25,7 @@ export interface CopyDependencies {
   metadata: MetadataReader;
   transactions: PoolTransactions;
   devices: VolumeDevices;
-  /** As of takeThinSnapshots. */
+  /** Passed to takeThinSnapshots. */
   guardianSocket: string | null;
 }
 

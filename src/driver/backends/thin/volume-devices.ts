@@ -99,7 +99,7 @@ export class VolumeDevices implements Attachments {
     }
   }
 
-  /** Resumes a device that was left suspended by a kill while a snapshot was taken. */
+  /** Resumes a device that was left suspended by a kill of the plugin and its guardian during a snapshot. */
   async resume(volumeId: string): Promise<void> {
     const device = await this.device(volumeId);
     if (device?.suspended === true) await this.native.run('dmResume', { name: device.name });
