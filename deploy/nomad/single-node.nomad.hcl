@@ -7,10 +7,12 @@ job "blockdelta" {
   priority = 90
 
   group "blockdelta" {
-    # Thaws at once what a plugin has frozen whose container is killed during a snapshot. /alloc is shared by the tasks
-    # of this group.
+    # Thaws or resumes at once what a plugin has frozen or suspended whose container is killed during a snapshot. /alloc
+    # is shared by the tasks of this group.
     task "guardian" {
       driver = "docker"
+      # It ends when the snapshots in progress have ended.
+      kill_timeout = "300s"
 
       lifecycle {
         hook    = "prestart"
