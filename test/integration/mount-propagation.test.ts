@@ -6,6 +6,8 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
+import { ExitCode } from '../../src/cli/exit-codes.js';
+import { runCommand } from '../support/command.js';
 import { mountCapability, probeFails } from '../support/csi-client.js';
 import { type HeldVolume, MIB } from '../support/orchestrator.js';
 import { refused, statusOf } from '../support/refusal.js';
@@ -80,6 +82,28 @@ test('a target that is not shared is refused although the volume is staged, and 
   await orchestrator.stage(volume);
   await refused(orchestrator.publish(volume), 'FAILED_PRECONDITION', /^target_path .*pods/);
   assert.ok(!existsSync(volume.targetPath));
+  await orchestrator.remove(volume);
+});
+
+test('a command says which directory it needs for a plugin that cannot mount in its own', async (t) => {
+  await startIn('unchanged');
+  const { workspace, plugin } = running;
+  const volume = await create('backed up');
+  const snapshot = await orchestrator.snapshot(volume, 'backed-up');
+  const backup = (directory: string) =>
+    runCommand(t, ['backup', snapshot, '--to', workspace.path('backups')], {
+      CSI_ENDPOINT: plugin.endpoint,
+      BLOCKDELTA_RUNTIME_DIR: directory,
+    });
+  const refusal = await backup(workspace.path('hidden'));
+  assert.equal(refusal.code, ExitCode.FAILED_PRECONDITION, refusal.stderr);
+  assert.match(
+    refusal.stderr,
+    /target_path .*hidden.*set BLOCKDELTA_RUNTIME_DIR to a directory in/,
+  );
+  const made = await backup(workspace.path('csi', 'commands'));
+  assert.equal(made.code, 0, made.stderr);
+  await orchestrator.deleteSnapshot(snapshot);
   await orchestrator.remove(volume);
 });
 

@@ -154,8 +154,32 @@ async function expose(
     context: volume['volume_context'] ?? {},
     readonly,
   };
-  await publishAt((rpc, request) => driver.call(rpc, request), await driver.info(), use);
+  try {
+    await publishAt((rpc, request) => driver.call(rpc, request), await driver.info(), use);
+  } catch (thrown) {
+    throw pathExplained(thrown, use.targetPath);
+  }
   return use.targetPath;
+}
+
+/** Codes of drivers for paths that they do not see, or cannot mount at. */
+const BAD_PATH: readonly StatusCode[] = [
+  StatusCode.FAILED_PRECONDITION,
+  StatusCode.INVALID_ARGUMENT,
+  StatusCode.NOT_FOUND,
+  StatusCode.INTERNAL,
+];
+
+/** Says where the paths came from: a driver in a container cannot mount everywhere. */
+function pathExplained(thrown: unknown, targetPath: string): unknown {
+  const { code, message, details } = CsiError.from(thrown);
+  if (!BAD_PATH.includes(code)) return thrown;
+  return new CsiError(
+    code,
+    `${message}; the volume was to appear at ${targetPath}: if the driver cannot mount there, set BLOCKDELTA_RUNTIME_DIR ` +
+      'to a directory in which it can, such as /var/lib/kubelet/blockdelta',
+    { cause: thrown, details },
+  );
 }
 
 const STAGING = 'staging';
