@@ -75,7 +75,7 @@ Result<std::vector<Suspension>> SuspendAll(const DmControl& control, const DmDev
   RETURN_IF_ERROR(started);
   guardian->emplace(std::move(*started));
   for (const auto& [name, origin_id] : origins) {
-    // Checked again: write-back takes seconds, and the kernel accepts a second suspension.
+    // Checked again: write-back takes seconds.
     Result<DmDevice> origin = FindOrigin(control, pool, name, origin_id);
     RETURN_IF_ERROR(origin);
     Result<Suspension> suspension = Suspension::Begin(control, &**guardian, *origin);

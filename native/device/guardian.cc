@@ -102,18 +102,6 @@ bool WaitFor(int socket, int timeout_ms) {
   }
 }
 
-Status Lost(const char* what, const std::string& object) {
-  return Status::Errno(ESTALE, what, object, "the guardian process was lost");
-}
-
-// The failure of an order.
-Status Refused(const Reply& reply, const char* what, const std::string& object) {
-  const char* const detail = reply.error == ENOSYS
-                                 ? "the guardian is of an older release; start that of the plugin's"
-                                 : "";
-  return Status::Errno(reply.error, what, object, detail);
-}
-
 }  // namespace
 
 Result<Guardian> Guardian::Start(const std::optional<std::string>& socket) {
@@ -192,62 +180,62 @@ Result<Guardian::Held> Guardian::Adopt(int mount_fd, const std::string& path) {
 }
 
 Result<Guardian::Held> Guardian::HoldMount(Order order, int mount_fd, const std::string& path) {
-  Reply reply = {};
-  if (!Ask({order, 0}, mount_fd, kFreezeMs, &reply)) {
-    // The guardian may have frozen it.
-    static_cast<void>(Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path));
-    return Lost("FIFREEZE", path);
-  }
-  if (reply.error != 0) return Refused(reply, "FIFREEZE", path);
-  return Held{reply.slot, reply.at_ns};
+  Result<Held> held = Hold({order, 0}, mount_fd, "FIFREEZE", path);
+  // A guardian that was lost may have frozen it.
+  if (!socket_.valid()) static_cast<void>(Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path));
+  return held;
 }
 
 Result<uint64_t> Guardian::Thaw(const Held& held, int mount_fd, const std::string& path) {
-  Reply reply = {};
-  if (!Ask({Order::kRelease, held.slot}, -1, kAnswerMs, &reply)) {
-    RETURN_IF_ERROR(Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path));
-    return ClockNs(CLOCK_MONOTONIC) - held.begun_ns;
-  }
-  if (reply.error != 0) return Refused(reply, "FITHAW", path);
-  return reply.at_ns - held.begun_ns;
+  Result<uint64_t> frozen_ns = Release(held, "FITHAW", path);
+  if (socket_.valid()) return frozen_ns;
+  RETURN_IF_ERROR(Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path));
+  return ClockNs(CLOCK_MONOTONIC) - held.begun_ns;
 }
 
 Result<Guardian::Held> Guardian::Suspend(int control_fd, dev_t device, const std::string& name) {
-  return HoldDevice(Order::kFreeze, control_fd, device, name);
+  return Hold({Order::kFreeze, static_cast<uint32_t>(device)}, control_fd, "DM_DEV_SUSPEND", name);
 }
 
 Result<Guardian::Held> Guardian::AdoptDevice(int control_fd, dev_t device,
                                              const std::string& name) {
-  return HoldDevice(Order::kAdopt, control_fd, device, name);
-}
-
-Result<Guardian::Held> Guardian::HoldDevice(Order order, int control_fd, dev_t device,
-                                            const std::string& name) {
-  Reply reply = {};
-  if (!Ask({order, static_cast<uint32_t>(device)}, control_fd, kFreezeMs, &reply)) {
-    return Lost("DM_DEV_SUSPEND", name);
-  }
-  if (reply.error != 0) return Refused(reply, "DM_DEV_SUSPEND", name);
-  return Held{reply.slot, reply.at_ns};
+  return Hold({Order::kAdopt, static_cast<uint32_t>(device)}, control_fd, "DM_DEV_SUSPEND", name);
 }
 
 Result<uint64_t> Guardian::Resume(const Held& held, const std::string& name) {
-  Reply reply = {};
-  if (!Ask({Order::kRelease, held.slot}, -1, kAnswerMs, &reply)) {
-    return Lost("DM_DEV_SUSPEND", name);
-  }
-  if (reply.error != 0) return Refused(reply, "DM_DEV_SUSPEND", name);
-  return reply.at_ns - held.begun_ns;
+  return Release(held, "DM_DEV_SUSPEND", name);
 }
 
-bool Guardian::Ask(const Request& request, int fd, int timeout_ms, Reply* reply) {
-  if (!socket_.valid()) return false;
-  const bool is_answered = Send(socket_.get(), request, fd) && WaitFor(socket_.get(), timeout_ms) &&
-                           RetryInterrupted([&] {
-                             return recv(socket_.get(), reply, sizeof(*reply), 0);
-                           }) == sizeof(*reply);
-  if (!is_answered) Abandon();
-  return is_answered;
+Result<Guardian::Held> Guardian::Hold(const Request& request, int fd, const char* what,
+                                      const std::string& object) {
+  Result<Reply> reply = Ask(request, fd, what, object);
+  RETURN_IF_ERROR(reply);
+  return Held{reply->slot, reply->at_ns};
+}
+
+Result<uint64_t> Guardian::Release(const Held& held, const char* what, const std::string& object) {
+  Result<Reply> reply = Ask({Order::kRelease, held.slot}, -1, what, object);
+  RETURN_IF_ERROR(reply);
+  return reply->at_ns - held.begun_ns;
+}
+
+Result<Reply> Guardian::Ask(const Request& request, int fd, const char* what,
+                            const std::string& object) {
+  const int timeout_ms = request.order == Order::kRelease ? kAnswerMs : kFreezeMs;
+  Reply reply = {};
+  const bool is_answered =
+      socket_.valid() && Send(socket_.get(), request, fd) && WaitFor(socket_.get(), timeout_ms) &&
+      RetryInterrupted([&] { return recv(socket_.get(), &reply, sizeof(reply), 0); }) ==
+          sizeof(reply);
+  if (!is_answered) {
+    Abandon();
+    return Status::Errno(ESTALE, what, object, "the guardian process was lost");
+  }
+  if (reply.error == 0) return reply;
+  const char* const detail = reply.error == ENOSYS
+                                 ? "the guardian is of an older release; start that of the plugin's"
+                                 : "";
+  return Status::Errno(reply.error, what, object, detail);
 }
 
 void Guardian::Abandon() {

@@ -64,10 +64,13 @@ class Guardian {
   static Result<Guardian> Spawn();
   static Result<Guardian> Connect(const std::string& socket);
   Result<Held> HoldMount(guardian::Order order, int mount_fd, const std::string& path);
-  Result<Held> HoldDevice(guardian::Order order, int control_fd, dev_t device,
-                          const std::string& name);
-  // False: no answer; the guardian has been ended.
-  bool Ask(const guardian::Request& request, int fd, int timeout_ms, guardian::Reply* reply);
+  Result<Held> Hold(const guardian::Request& request, int fd, const char* what,
+                    const std::string& object);
+  Result<uint64_t> Release(const Held& held, const char* what, const std::string& object);
+  // The answer to an order; `what` and `object` identify it in failures. ESTALE without an answer:
+  // the guardian has been ended, and socket_ is invalid.
+  Result<guardian::Reply> Ask(const guardian::Request& request, int fd, const char* what,
+                              const std::string& object);
   // Kills the guardian, or leaves it if another process has started it: it releases what it holds.
   void Abandon();
   void Leave();

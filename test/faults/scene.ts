@@ -108,12 +108,7 @@ export class Scene {
         BLOCKDELTA_LEGACY_STAGING_DIR: staging.directory,
         ...env,
       },
-      // The first program that loads the library is the one whose steps it asks about.
-      by: [
-        ...by,
-        'env',
-        ...Object.entries(steps.environment).map(([name, value]) => `${name}=${value}`),
-      ],
+      by: [...by, ...steps.command],
     };
     return new Scene(workspace, staging, kind, steps, commandSteps, options, pool);
   }

@@ -93,6 +93,12 @@ export class Steps {
     };
   }
 
+  /** A command that starts the process: the first program that loads the library is the one whose steps it asks about. */
+  get command(): string[] {
+    const variables = Object.entries(this.environment).map(([name, value]) => `${name}=${value}`);
+    return ['env', ...variables];
+  }
+
   /** The names of all steps since the last `begin`, in the order they came. */
   get names(): readonly string[] {
     return this.#names;

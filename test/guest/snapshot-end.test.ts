@@ -32,7 +32,7 @@ async function snapshotWith(
   await pool.backend.stop();
   const steps = await Steps.listen(join(temporaryDirectory(), 'steps.sock'), {});
   const options = { ...pool.options, ...(guardianSocket === undefined ? {} : { guardianSocket }) };
-  const plugin = await BackendProcess.start(options, steps.environment, by);
+  const plugin = await BackendProcess.start(options, [...by, ...steps.command]);
   const take = () =>
     plugin.backend.snapshots.create([{ snapshotId: newSnapshot(), volumeId: volume.id }]);
   try {
@@ -106,7 +106,7 @@ poolTest('no snapshot is taken when its guardian is killed before it suspends', 
   await pool.backend.stop();
   const guardianSocket = join(temporaryDirectory(), 'guardian.sock');
   const guardian = await startGuardian(guardianSocket);
-  const plugin = await BackendProcess.start({ ...pool.options, guardianSocket }, {});
+  const plugin = await BackendProcess.start({ ...pool.options, guardianSocket });
   try {
     guardian.kill('SIGSTOP');
     const members = [{ snapshotId: newSnapshot(), volumeId: volume.id }];

@@ -106,7 +106,7 @@ class CrashingPool {
   /** It takes the pool over from the backend of this process. */
   async #startChild(steps: Steps): Promise<BackendProcess> {
     await this.#backend.stop();
-    return BackendProcess.start(this.pool.options, steps.environment);
+    return BackendProcess.start(this.pool.options, steps.command);
   }
 
   async assertEmptied(): Promise<void> {

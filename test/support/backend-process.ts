@@ -28,14 +28,8 @@ export class BackendProcess {
    *
    * @param by a command that starts it, with its arguments
    */
-  static async start(
-    options: BackendOptions,
-    environment: Record<string, string>,
-    by: readonly string[] = [],
-  ): Promise<BackendProcess> {
-    // The environment is for the program, and not for what starts it.
-    const variables = Object.entries(environment).map(([name, value]) => `${name}=${value}`);
-    const [execPath = '', ...execArgv] = [...by, 'env', ...variables, process.execPath];
+  static async start(options: BackendOptions, by: readonly string[] = []): Promise<BackendProcess> {
+    const [execPath = '', ...execArgv] = [...by, process.execPath];
     const child = fork(packagePath('.test-build/test/support/backend-program.js'), [], {
       env: { PATH: process.env['PATH'] },
       serialization: 'advanced',

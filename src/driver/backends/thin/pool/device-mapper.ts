@@ -25,8 +25,8 @@ export async function assertDeviceMapper(native: NativeRunner): Promise<void> {
 
 /**
  * Resumes every suspended device of the pool, as left by a plugin that was killed with its guardian during a
- * snapshot or while it replaced a table, and removes those that never had a live table. Tries all of them, then throws the
- * first failure.
+ * snapshot or while it replaced a table, and removes those that never had a live table. Tries all of them,
+ * then throws the first failure.
  */
 export async function recoverDevices(native: NativeRunner, names: PoolNames): Promise<void> {
   const { devices } = await native.run('dmList', { prefix: DEVICE_PREFIX });
