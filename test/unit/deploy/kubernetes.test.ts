@@ -335,44 +335,39 @@ forEveryOverlay('all containers find the CSI socket, and one serves it', (cluste
   }
 });
 
-forEveryOverlay(
-  'a router needs certificates and a way to the nodes, one node neither',
-  (cluster) => {
-    const env = cluster.environment(plugin(cluster));
-    const routers = cluster.controller.containers.filter(({ name }) => name === 'router');
-    assert.equal(routers.length, isRouted(cluster) ? 1 : 0);
-    for (const router of routers) {
-      assert.equal(cluster.controller.containers[0], router);
-      assert.equal(router.restartPolicy, 'Always', 'it goes on beside the others');
-      assert.ok(router.startupProbe !== undefined, 'they wait for it');
+forEveryOverlay('a router needs certificates and a way to nodes, one node neither', (cluster) => {
+  const env = cluster.environment(plugin(cluster));
+  const routers = cluster.controller.containers.filter(({ name }) => name === 'router');
+  assert.equal(routers.length, isRouted(cluster) ? 1 : 0);
+  for (const router of routers) {
+    assert.equal(cluster.controller.containers[0], router);
+    assert.equal(router.restartPolicy, 'Always', 'it goes on beside the others');
+    assert.ok(router.startupProbe !== undefined, 'they wait for it');
+  }
+  assert.equal(env['BLOCKDELTA_LISTEN_ADDRESS'] !== undefined, isRouted(cluster));
+  const [policy] = cluster
+    .of('NetworkPolicy')
+    .filter((each) => each.metadata.name === 'blockdelta-node');
+  const port = policy?.['spec'].ingress?.[0].ports[0].port;
+  assert.equal(port, isRouted(cluster) ? 'csi' : undefined);
+  assert.equal(cluster.has('PodDisruptionBudget', 'blockdelta-controller'), isRouted(cluster));
+  for (const router of routers.map((each) => cluster.environment(each))) {
+    assert.ok(env['BLOCKDELTA_LISTEN_ADDRESS']?.endsWith(`:${router['BLOCKDELTA_ROUTE_PORT']}`));
+    const rest = router['BLOCKDELTA_ROUTE_NODES']?.slice('kubernetes:blockdelta/'.length) ?? '';
+    const labels = Object.fromEntries(rest.split(',').map((part) => part.split('=')));
+    assert.deepEqual(cluster.selectedBy(labels), [cluster.node]);
+    const usages: Record<string, string> = {
+      'blockdelta-router': 'client auth',
+      'blockdelta-node': 'server auth',
+    };
+    const peers = [env, router].map((each) => each['BLOCKDELTA_TLS_PEER_NAME']);
+    assert.deepEqual(peers, Object.keys(usages));
+    for (const { spec } of cluster.of('Certificate')) {
+      const usage = usages[spec.dnsNames?.[0] ?? ''];
+      if (usage !== undefined) assert.ok(spec.usages.includes(usage));
     }
-    assert.equal(env['BLOCKDELTA_LISTEN_ADDRESS'] !== undefined, isRouted(cluster));
-    const policy = cluster
-      .of('NetworkPolicy')
-      .find(({ metadata }) => metadata.name === 'blockdelta-node');
-    assert.equal(
-      policy?.['spec'].ingress?.[0].ports[0].port,
-      isRouted(cluster) ? 'csi' : undefined,
-    );
-    assert.equal(cluster.has('PodDisruptionBudget', 'blockdelta-controller'), isRouted(cluster));
-    for (const router of routers.map((each) => cluster.environment(each))) {
-      assert.ok(env['BLOCKDELTA_LISTEN_ADDRESS']?.endsWith(`:${router['BLOCKDELTA_ROUTE_PORT']}`));
-      const rest = router['BLOCKDELTA_ROUTE_NODES']?.slice('kubernetes:blockdelta/'.length) ?? '';
-      const labels = Object.fromEntries(rest.split(',').map((part) => part.split('=')));
-      assert.deepEqual(cluster.selectedBy(labels), [cluster.node]);
-      const usages: Record<string, string> = {
-        'blockdelta-router': 'client auth',
-        'blockdelta-node': 'server auth',
-      };
-      const peers = [env, router].map((each) => each['BLOCKDELTA_TLS_PEER_NAME']);
-      assert.deepEqual(peers, Object.keys(usages));
-      for (const { spec } of cluster.of('Certificate')) {
-        const usage = usages[spec.dnsNames?.[0] ?? ''];
-        if (usage !== undefined) assert.ok(spec.usages.includes(usage));
-      }
-    }
-  },
-);
+  }
+});
 
 test('Prometheus scrapes the plugin as the job that the alert rules expect', () => {
   const [, job] = /scrape job named `([\w-]+)`/.exec(read('docs/alerts.md')) ?? [];
