@@ -27,8 +27,9 @@ interface OpenDirectory extends DirectoryIdentity {
 }
 
 export class OpenDirectories {
-  /** Its paths lead through the descriptors; valid until close(). */
-  readonly layout: PoolLayout;
+  readonly #layout: PoolLayout;
+  #isClosed = false;
+
   private constructor(
     private readonly root: OpenDirectory,
     private readonly parts: readonly OpenDirectory[],
@@ -37,7 +38,7 @@ export class OpenDirectories {
     if (volumes === undefined || snapshots === undefined || initialized === undefined) {
       throw new Error('a pool has three directories');
     }
-    this.layout = new PoolLayout(pathOf(root), { volumes, snapshots, initialized });
+    this.#layout = new PoolLayout(pathOf(root), { volumes, snapshots, initialized });
   }
 
   /** Follows a symbolic link to the pool, but none inside it. Rejects with the errors of open(2). */
@@ -51,6 +52,12 @@ export class OpenDirectories {
     }));
     if (root === undefined) throw new Error('openDirectories opened no root');
     return new OpenDirectories(root, parts);
+  }
+
+  /** Its paths lead through the descriptors, so they are valid until close(). Throws after it. */
+  get layout(): PoolLayout {
+    if (this.#isClosed) throw new Error('the directories of the pool were used after their end');
+    return this.#layout;
   }
 
   /** The pool's root directory first. */
@@ -78,8 +85,10 @@ export class OpenDirectories {
     return Object.assign(named, { cause: thrown });
   }
 
-  /** Waits for nothing: what is open for its path alone has nothing to write back. */
+  /** Waits for nothing: what is open for its path alone has nothing to write back. Closed already: does nothing. */
   close(): void {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     for (const { descriptor } of [this.root, ...this.parts]) closeSync(descriptor);
   }
 

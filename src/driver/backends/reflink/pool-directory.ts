@@ -24,6 +24,7 @@ import { EmbeddedPool, type EmbeddedPoolOptions } from './embedded-pool.js';
 import { type DirectoryIdentity, OpenDirectories } from './open-directories.js';
 import { formatPoolId, PoolLayout, poolUuidIn, temporary } from './pool-layout.js';
 import { poolUsage } from './pool-space.js';
+import { SharedOpening } from './shared-opening.js';
 
 export interface ReflinkPoolOptions extends PoolClaim, EmbeddedPoolOptions {}
 
@@ -32,14 +33,6 @@ const OPEN_TIMEOUT_MS = 5000;
 
 /** Where a directory is used, or made, and something else is there. */
 const NO_DIRECTORY: ReadonlySet<string | undefined> = new Set(['ENOTDIR', 'EEXIST']);
-
-interface Opening {
-  /** How many operations use the directories, or wait for them; the last one closes them. */
-  users: number;
-  directories: Promise<OpenDirectories>;
-}
-
-const ignore = (): void => undefined;
 
 export class PoolDirectory {
   readonly #native: NativeRunner;
@@ -50,8 +43,7 @@ export class PoolDirectory {
   /** As OpenDirectories lists them; empty before the start. */
   #identities: DirectoryIdentity[] = [];
   #uuid: string | null = null;
-  /** The directories that are being opened; null: none are. */
-  #opening: Opening | null = null;
+  readonly #opening = new SharedOpening(() => this.#openChecked());
 
   constructor(native: NativeRunner, options: ReflinkPoolOptions) {
     this.#native = native;
@@ -126,41 +118,20 @@ export class PoolDirectory {
    * and a file that is not found does not exist. Throws as `check` does; errors of `work` name real paths.
    */
   async use<T>(work: (opened: OpenDirectories) => Promise<T>): Promise<T> {
-    const opening = this.#join();
-    try {
-      const opened = await withTimeout(opening.directories, OPEN_TIMEOUT_MS, (): never => {
+    const wait = (directories: Promise<OpenDirectories>): Promise<OpenDirectories> =>
+      withTimeout(directories, OPEN_TIMEOUT_MS, (): never => {
         throw CsiError.failedPrecondition(
           `pool '${this.#options.pool}' in ${this.#layout.root} does not answer; check its disk and the kernel log`,
         );
       });
-      return await work(opened).catch(async (thrown: unknown) => {
+    return this.#opening.use(wait, async (opened) => {
+      try {
+        return await work(opened);
+      } catch (thrown) {
         if (NO_DIRECTORY.has(errorCode(thrown))) await this.assertRetained(opened);
         throw opened.withRealPaths(thrown);
-      });
-    } finally {
-      opening.users -= 1;
-      // Also when they are opened long after the last one has given up.
-      if (opening.users === 0) void opening.directories.then((opened) => opened.close(), ignore);
-    }
-  }
-
-  /**
-   * Opening a directory of a dead disk never ends and holds a thread, so callers that come while the directories are
-   * being opened share them. One that comes later opens them anew, since something may be mounted over them by then.
-   */
-  #join(): Opening {
-    let opening = this.#opening;
-    if (opening === null) {
-      const directories = this.#openChecked();
-      opening = { users: 0, directories };
-      this.#opening = opening;
-      const settled = (): void => {
-        this.#opening = null;
-      };
-      directories.then(settled, settled);
-    }
-    opening.users += 1;
-    return opening;
+      }
+    });
   }
 
   /** FAILED_PRECONDITION if the file with this st_dev is not in the pool's directory, but mounted over it. */

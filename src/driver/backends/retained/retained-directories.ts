@@ -17,7 +17,8 @@ export async function assertRetainedDirectories(
   root: string,
   realRoot = root,
 ): Promise<void> {
-  await Promise.all([listsIn, basesIn].map((of) => assertDirectory(pool, of(root), of(realRoot))));
+  // One after the other: nothing may look through the descriptors of `root` when the first has failed.
+  for (const of of [listsIn, basesIn]) await assertDirectory(pool, of(root), of(realRoot));
 }
 
 async function assertDirectory(pool: string, path: string, realPath: string): Promise<void> {
