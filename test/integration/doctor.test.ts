@@ -119,7 +119,7 @@ test('a loop device of a removed volume is found; one of another file is not', a
   const said = `loop device of a removed volume ${devices[0]} of pool 'main' is left over`;
   assert.deepEqual([check, found], ['orphans', said]);
   assert.match(remedy, /gc --apply/);
-  devices.forEach(detachLoop);
+  for (const device of devices) detachLoop(device);
 });
 
 test('a mount that the plugin did not make, and a missing one, are found', async (t) => {

@@ -151,7 +151,7 @@ for (const lacksRows of [false, true]) {
 
     closeSync(descriptor);
     const inUseBy = loopsOf(volumePath(published.id));
-    loopsStay.filter((device) => !inUseBy.includes(device)).forEach(detachLoop);
+    for (const device of loopsStay) if (!inUseBy.includes(device)) detachLoop(device);
     for (const path of stay) unlinkSync(path);
     await running.start();
     await orchestrator.takeDown(published);

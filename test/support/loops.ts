@@ -33,13 +33,17 @@ export function loopsOf(backingFile: string): string[] {
 /**
  * Detaches a device, if it can be. The plugin has the image of a pool refuse discards, which stays with the
  * number for whoever gets it next: such a number is given up.
+ *
+ * @param isOurs asked while the device is open, from when on nobody else gets its number
  */
-export function detachLoop(device: string): void {
+export function detachLoop(device: string, isOurs: () => boolean = () => true): void {
   const number = Number(/^\/dev\/loop(\d+)$/.exec(device)?.[1]);
-  const refuses = queueSetting(device, 'discard_max_bytes') === '0';
+  let refuses = false;
   try {
     const fd = openSync(device, 'r');
     try {
+      if (!isOurs()) return;
+      refuses = queueSetting(device, 'discard_max_bytes') === '0';
       clearLoop(fd);
     } finally {
       closeSync(fd);

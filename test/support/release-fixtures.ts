@@ -8,13 +8,14 @@
  * was killed with a volume in use. It keeps inodes, generations and change times, which stored lists are bound to.
  */
 import assert from 'node:assert/strict';
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SqliteConnection } from '../../src/driver/database/connection.js';
 import { runCommand } from './command.js';
 import { mountCapability } from './csi-client.js';
 import { eventually } from './eventually.js';
+import { detachLoop } from './loops.js';
 import { type HeldVolume, MIB, Orchestrator } from './orchestrator.js';
 import { Plugin } from './plugin.js';
 import { promises, settingsIn, settingsMean } from './promises.js';
@@ -225,7 +226,8 @@ function release(workspace: Workspace, disk: string): void {
   for (const mountPoint of mountsBelow(workspace.directory).reverse()) {
     if (mountPoint !== disk) execFileSync('umount', [mountPoint]);
   }
-  for (const device of loopsBelow(disk)) spawnSync('losetup', ['-d', device]);
+  for (const device of loopsBelow(disk))
+    detachLoop(device, () => loopsBelow(disk).includes(device));
 }
 
 /** What a kill in the middle leaves. */

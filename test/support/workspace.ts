@@ -85,15 +85,19 @@ export class Workspace {
       // what is still there after a round without unmounting is detached, such as a volume's device
       // that holds its pool's mount.
       for (const device of unmounted === 0 ? withThoseOn(loops) : []) {
-        if (!withThoseOn(loopsBelow(this.directory)).includes(device)) continue;
-        removeDevicesOn(basename(device));
-        detachLoop(device);
+        detachLoop(device, () => {
+          if (!withThoseOn(loopsBelow(this.directory)).includes(device)) return false;
+          removeDevicesOn(basename(device));
+          return true;
+        });
       }
       if (round > 2) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);
     }
     const left = [...mountsBelow(this.directory), ...loopsBelow(this.directory)];
     if (left.length > 0) throw new Error(`left behind: ${left.join(', ')}`);
-    for (const device of withThoseOn(loopsOfFilesIn(this.directory))) detachLoop(device);
+    for (const device of withThoseOn(loopsOfFilesIn(this.directory))) {
+      detachLoop(device, () => withThoseOn(loopsOfFilesIn(this.directory)).includes(device));
+    }
     try {
       rmSync(this.directory, { recursive: true, force: true });
     } catch {
