@@ -73,12 +73,6 @@ function mounts(isOurs) {
     .filter(isOurs);
 }
 
-function processes(isOurs) {
-  return readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
-    .filter((pid) => isOurs(read(`/proc/${pid}/environ`), read(`/proc/${pid}/cmdline`)));
-}
-
 function command(pid) {
   return read(`/proc/${pid}/cmdline`).replaceAll('\0', ' ').trim();
 }
@@ -127,9 +121,16 @@ function mapped() {
 
 /** Numbers of processes with that directory in their variables or arguments. */
 export function processesNaming(directory) {
+  return readdirSync('/proc').filter(
+    (name) => /^\d+$/.test(name) && Number(name) !== process.pid && namesDirectory(name, directory),
+  );
+}
+
+/** Whether a process has that directory in its variables or arguments. */
+export function namesDirectory(pid, directory) {
   const end = '(?![A-Za-z0-9_.-])';
   const named = new RegExp(`${directory.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}${end}`);
-  return processes((environment, words) => named.test(environment) || named.test(words));
+  return named.test(read(`/proc/${pid}/environ`)) || named.test(read(`/proc/${pid}/cmdline`));
 }
 
 function ofDirectory(directory) {

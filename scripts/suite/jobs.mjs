@@ -9,9 +9,8 @@ const UNKNOWN_SECONDS = 3;
 const WITH_PROCESS_1 = ['integration/mount-propagation'];
 const AS_PROCESS_1 = ['unshare', '--pid', '--fork', '--mount-proc', '--kill-child'];
 const REPORTER = './scripts/suite/reporter.mjs';
-
-/** Minutes and more above what any takes on a busy machine: the limit only ends what hangs. */
-const LIMIT_SECONDS = { plain: 900, nightly: 9000 };
+/** Plain runs that a nightly run of a job takes as long as, roughly. */
+const NIGHTLY_FACTOR = 10;
 
 /** Seconds on the wall clock and of processor that jobs took (--record), by their keys (keyOf). */
 const times = JSON.parse(readFileSync(new URL('./times.json', import.meta.url), 'utf8'));
@@ -27,8 +26,8 @@ const times = JSON.parse(readFileSync(new URL('./times.json', import.meta.url), 
 export function planJobs(options) {
   const jobs = [];
   const add = (job) => {
-    const recorded = times[keyOf(job.name, options.nightly)] ?? times[keyOf(job.name, false)];
-    jobs.push({ ...job, seconds: job.kind === 'build' ? ENDS_FIRST : recorded?.[0] ?? UNKNOWN_SECONDS });
+    const [seconds = UNKNOWN_SECONDS, cpuSeconds] = recordedOf(job.name, options.nightly);
+    jobs.push({ ...job, seconds: job.kind === 'build' ? ENDS_FIRST : seconds, cpuSeconds });
     return jobs.at(-1);
   };
   const isWhole = options.patterns.length === 0 && options.name === undefined;
@@ -43,8 +42,8 @@ export function planJobs(options) {
   );
   // Unit and memory tests need neither root nor more packages than node-gyp.
   const isSmall = options.tiers.every((tier) => tier === 'unit' || tier === 'memory');
-  const packages = isSmall ? [] : [add(build('packages', ['scripts/setup', '--packages']))];
-  const modules = add({ ...build('modules', ['scripts/setup', '--modules']), needs: packages });
+  const packages = isSmall ? [] : [add({ ...build('packages', ['scripts/setup', '--packages']), fetches: true })];
+  const modules = add({ ...build('modules', ['scripts/setup', '--modules']), needs: packages, fetches: true });
   const native = add({ ...build('addon', ['scripts/setup', '--addon']), needs: [modules] });
   const compiledTests = add({
     ...build('compiled sources and tests', ['node', 'scripts/compile.mjs', 'test']),
@@ -66,39 +65,42 @@ export function planJobs(options) {
     add({ ...check('types', npx('tsc', '-p', 'test/tsconfig.json')), needs: [modules] });
     add({ ...check('dist', ['node', 'scripts/compile.mjs', 'program']), needs: [modules] });
   }
-  const limitSeconds = options.nightly ? LIMIT_SECONDS.nightly : LIMIT_SECONDS.plain;
   if (isWhole && options.tiers.includes('native')) {
     const fuzz = options.nightly ? ['--seconds', '120'] : ['--fixed'];
     // Two makes at once would write the same objects: one builds them for both.
     const sanitized = add({ ...build('native tests and fuzz targets', ['scripts/fuzz', '--build-all']), needs: packages });
     const needs = [sanitized];
-    add(tests('native tests', ['scripts/test-native'], { limitSeconds, needs }));
+    add(tests('native tests', ['scripts/test-native'], { needs }));
     if (options.nightly) {
       const built = { needs: [native, compiledTests, sanitized] };
-      add(tests('mutations', ['node', 'scripts/test-mutations.mjs'], { limitSeconds: 3600, ...built }));
-      add(check('coverage', ['scripts/coverage'], { limitSeconds: 3600, ...built }));
+      add(tests('mutations', ['node', 'scripts/test-mutations.mjs'], built));
+      add(check('coverage', ['scripts/coverage'], built));
       // More rounds of one thread find no races.
-      const thread = { env: { BLOCKDELTA_TEST_NIGHTLY: '0' }, limitSeconds: 3600, needs };
+      const thread = { env: { BLOCKDELTA_TEST_NIGHTLY: '0' }, needs };
       add(tests('native tests under the thread sanitizer', ['scripts/test-native', '--thread'], thread));
     }
-    add(tests('fuzzing', ['scripts/fuzz', 'all', ...fuzz], { limitSeconds: 3600, needs }));
+    add(tests('fuzzing', ['scripts/fuzz', 'all', ...fuzz], { needs }));
   }
   const named = options.name === undefined ? [] : [`--test-name-pattern=${options.name}`];
   for (const file of [...files.unit, ...files.memory, ...files.node, ...files.nightly]) {
     const around = WITH_PROCESS_1.includes(file) && process.getuid() === 0 ? AS_PROCESS_1 : [];
     const node = [process.execPath, `--test-reporter=${REPORTER}`, ...named];
     const command = [...around, ...node, compiled(file)];
-    add(tests(`test/${file}.test.ts`, command, { needs: [native, compiledTests], limitSeconds }));
+    add(tests(`test/${file}.test.ts`, command, { needs: [native, compiledTests] }));
   }
   if (files.guest.length > 0) {
-    const guest = add({ ...build('guest', ['scripts/test-guest', '--prepare']), needs: packages });
+    const guest = add({ ...build('guest', ['scripts/test-guest', '--prepare']), needs: packages, fetches: true });
     const command = ['scripts/test-guest', '--file', ...files.guest.map(compiled), ...named];
-    // Above what scripts/run-guest-files.mjs takes at most.
-    const ofAll = { limitSeconds: options.nightly ? 9000 : 3600, needs: [native, compiledTests, guest] };
     const name = files.guest.length === 1 ? `test/${files.guest[0]}.test.ts` : 'guest tests';
-    add(tests(name, command, ofAll));
+    add(tests(name, command, { needs: [native, compiledTests, guest] }));
   }
   return { jobs, files: Object.values(files).flat() };
+}
+
+/** Seconds on the wall clock and of processor; empty for a job that no run has recorded. */
+function recordedOf(name, nightly) {
+  const plain = times[keyOf(name, false)] ?? [];
+  return nightly ? times[keyOf(name, true)] ?? plain.map((seconds) => seconds * NIGHTLY_FACTOR) : plain;
 }
 
 function compiled(file) {

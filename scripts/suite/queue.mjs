@@ -1,6 +1,6 @@
 /**
  * Runs jobs beside each other: at most as many at a time as there are slots, those that take longest
- * first, each as soon as the jobs it needs have passed. A job that does not end is ended, with what it was
+ * first, each as soon as the jobs it needs have passed. A job that hangs (hang.mjs) is ended, with what it was
  * at. Knows processes, and nothing of tests.
  */
 import { spawn } from 'node:child_process';
@@ -9,8 +9,10 @@ import { setPriority } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Cgroup } from './cgroup.mjs';
+import { HangWatch, LOOK_MS } from './hang.mjs';
 import { isolated, MountNamespace } from './mounts.mjs';
-import { whatTheyWaitFor } from './waiting.mjs';
+import { ProcessorTime } from './processor-time.mjs';
+import { waitForLockOfOthers, whatTheyWaitFor } from './waiting.mjs';
 
 /**
  * @typedef {object} Job
@@ -19,7 +21,8 @@ import { whatTheyWaitFor } from './waiting.mjs';
  * @property {Record<string, string>} [env]   added to the environment
  * @property {Job[]} [needs]                  jobs that must have passed before
  * @property {number} [seconds]               roughly how long it takes: longer ones start earlier
- * @property {number} [limitSeconds]          ended after that
+ * @property {number} [cpuSeconds]            of processor time that it took when it was recorded
+ * @property {boolean} [fetches]              its programs wait for a network, and give up by themselves
  */
 
 /**
@@ -36,7 +39,6 @@ import { whatTheyWaitFor } from './waiting.mjs';
 // cgroup that is its second.
 const TIMED =
   '[ "$1" = "" ] || echo 0 >"$1"; shift; TIMEFORMAT="%U %S"; { time "$@" 2>&4 4>&-; } 4>&2 2>"$0"';
-const LIMIT_SECONDS = 600;
 const DRAIN_MS = 2000;
 /** Of the longest job, which decides when the run ends: about three times the share of another. */
 const NICE = -5;
@@ -59,6 +61,8 @@ export class JobQueue {
    * @param {number} options.slots
    * @param {string} options.directory             for each job's directory and output
    * @param {boolean} [options.live]               shows the output as it comes
+   * @param {number} [options.lookMs]              between two looks whether a job hangs
+   * @param {boolean} [options.cgroups]            whether jobs get cgroups where that is possible
    * @param {(outcome: Outcome, directory: string, enter: string[]) => Promise<void> | void} options.ended
    *   called after each job, before its slot is given to another; a command that begins with `enter`
    *   sees the job's mounts
@@ -84,11 +88,6 @@ export class JobQueue {
     this.#stopped = true;
     for (const end of this.#running.values()) end();
     return [...this.#places.values()];
-  }
-
-  /** Ends a job that runs, as if its time were over. */
-  giveUp(job, reason) {
-    this.#running.get(job)?.(reason);
   }
 
   #startWhatCan() {
@@ -133,7 +132,8 @@ export class JobQueue {
     const directory = join(this.#options.directory, `${number}`);
     const places = { directory, times: `${directory}.times`, running: `${directory}.running` };
     mkdirSync(directory);
-    const cgroup = Cgroup.make(`blockdelta-suite-${process.pid}-${number}`);
+    const cgroup =
+      this.#options.cgroups === false ? undefined : Cgroup.make(`blockdelta-suite-${process.pid}-${number}`);
     const output = [];
     const reasons = [];
     const begun = performance.now();
@@ -161,14 +161,19 @@ export class JobQueue {
     const mounts = new MountNamespace(child);
     this.#places.set(job, { directory, mounts, cgroup });
     const closed = new Promise((resolve) => child.once('close', resolve));
-    this.#running.set(job, (reason) => {
-      if (reason !== undefined) reasons.push(`${reason}\n${lastWords(child, places, cgroup)}`);
+    this.#running.set(job, () => killGroup(child));
+    const processes = { leader: child.pid, directory, cgroup };
+    const time = new ProcessorTime(processes);
+    const watch = new HangWatch(job.cpuSeconds);
+    const looks = setInterval(() => {
+      const reason = watch.look(time.look(), () => job.fetches === true || waitForLockOfOthers(processes));
+      if (reason === undefined) return;
+      clearInterval(looks);
+      reasons.push(`${reason}\n${begunTests(places.running)}${whatTheyWaitFor(processes)}`);
       killGroup(child);
-    });
-    const limit = job.limitSeconds ?? LIMIT_SECONDS;
-    const timer = setTimeout(() => this.giveUp(job, `ended after ${limit} s`), limit * 1000);
+    }, this.#options.lookMs ?? LOOK_MS);
     child.once('exit', async (status) => {
-      clearTimeout(timer);
+      clearInterval(looks);
       // A process that was left behind may hold the pipes.
       await Promise.race([closed, delay(DRAIN_MS)]);
       for (const stream of [child.stdout, child.stderr]) stream.destroy();
@@ -178,7 +183,7 @@ export class JobQueue {
         status,
         output: Buffer.concat(output).toString(),
         wallSeconds: (performance.now() - begun) / 1000,
-        cpuSeconds: Math.max(cgroup?.cpuSeconds ?? 0, waitedSeconds(places.times)),
+        cpuSeconds: Math.max(time.look(), waitedSeconds(places.times)),
       };
       for (const path of [places.times, places.running]) rmSync(path, { force: true });
       await mounts.ready;
@@ -193,15 +198,13 @@ export class JobQueue {
   }
 }
 
-/** What a job was at: the tests that it has begun (reporter.mjs), and what each process waits for. */
-function lastWords(child, { directory, running }, cgroup) {
-  let tests = '';
+/** Of a test file (reporter.mjs); empty for what is none, or has not begun one. */
+function begunTests(path) {
   try {
-    tests = readFileSync(running, 'utf8');
+    return readFileSync(path, 'utf8');
   } catch {
-    // It is no test file, or has not begun one.
+    return '';
   }
-  return `${tests}${whatTheyWaitFor(child.pid, directory, cgroup?.processes() ?? [])}`;
 }
 
 /** Gives a process, the leader of its session, more processor time where that is allowed. */
