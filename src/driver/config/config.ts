@@ -83,6 +83,7 @@ export interface Config extends ServiceConfig {
   readonly metricsOfVolumes: boolean;
   readonly scanThreads: number;
   readonly deviceThreads: number;
+  readonly volumeThreads: number;
 }
 
 export interface ThinSettings {
@@ -227,6 +228,12 @@ export const SETTINGS = {
   },
   BLOCKDELTA_SCAN_THREADS: { fallback: '2', meaning: 'threads that read block maps' },
   BLOCKDELTA_DEVICE_THREADS: { fallback: '4', meaning: 'threads that work on devices and files' },
+  BLOCKDELTA_VOLUME_THREADS: {
+    fallback: '12',
+    meaning:
+      'threads for calls that may wait for the file system or device of one volume, and as many again that only ' +
+      'release volumes',
+  },
 } as const satisfies Readonly<Record<string, Setting>>;
 
 const LEGACY_VERSIONS = ['0.3', '0.1'] as const;
@@ -289,6 +296,7 @@ export function parseConfig(env: Environment): Config {
     metricsOfVolumes: isOn('BLOCKDELTA_METRICS_VOLUMES'),
     scanThreads: count('BLOCKDELTA_SCAN_THREADS', 1, 64),
     deviceThreads: count('BLOCKDELTA_DEVICE_THREADS', 1, 64),
+    volumeThreads: count('BLOCKDELTA_VOLUME_THREADS', 1, 64),
   });
 }
 

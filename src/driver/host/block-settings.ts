@@ -47,7 +47,7 @@ export async function applyBlockSettings(
       if (!change.isAsked) continue;
       for (const earlier of done.reverse()) await earlier.revert().catch(() => undefined);
       const code = errorCode(thrown) ?? 'unknown error';
-      if (OF_THE_MOMENT.includes(code)) throw thrown;
+      if (thrown instanceof CsiError || OF_THE_MOMENT.includes(code)) throw thrown;
       throw CsiError.failedPrecondition(
         `${change.what} cannot be set on ${devicePath}: ${code}; leave that parameter out, or give another value`,
         { cause: thrown },

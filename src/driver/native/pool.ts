@@ -35,8 +35,22 @@ export interface WorkerLoad {
 
 /** Runs device operations; the interface for backends and services. */
 export interface NativeRunner {
-  /** Calls one addon function on a worker. Rejects with SystemError. */
-  run<M extends UnaryMethod>(method: M, request: RequestOf<M>): Promise<ValueOf<M>>;
+  /**
+   * Calls one addon function on a worker. Rejects with SystemError; ABORTED if too many calls wait for the kernel.
+   *
+   * @param volumes the ids of those whose file systems or devices the call may wait for; none: it is for a pool
+   */
+  run<M extends UnaryMethod>(
+    method: M,
+    request: RequestOf<M>,
+    volumes?: readonly string[],
+  ): Promise<ValueOf<M>>;
+}
+
+/** The runner for calls for one volume, whatever they do. */
+export function ofVolume(native: NativeRunner, volumeId: string): NativeRunner {
+  const volumes = [volumeId];
+  return { run: (method, request) => native.run(method, request, volumes) };
 }
 
 /** Runs scans; the interface for the scanner. */

@@ -13,11 +13,11 @@ export interface TaskObserver {
 
 export function observeTasks(runner: NativeRunner, observer: TaskObserver): NativeRunner {
   return {
-    run: async (method, request) => {
+    run: async (method, request, volumes) => {
       const started = performance.now();
       let hasFailed = true;
       try {
-        const value = await runner.run(method, request);
+        const value = await runner.run(method, request, volumes);
         hasFailed = false;
         const stalledNs = stallOf(value);
         if (stalledNs > 0n) observer.writersStalled(Number(stalledNs) / 1e9);

@@ -2,13 +2,17 @@
  * NodeExpandVolume: the file system of a volume in use grown to the size that ControllerExpandVolume
  * gave the volume. A raw block volume has that size already.
  *
+ * A file system that another program has frozen grows when it is thawed. Nobody waits for that longer than the caller:
+ * the call ends before its deadline, and the growth goes on in the kernel, which completes or refuses it as a whole.
+ *
  * The device is grown first if needed, since a killed controller may have grown only the storage. Every
  * step may be repeated: what is large enough stays as it is. Requests arrive parsed.
  */
 
-import type { ResponseOf } from '../../base/csi/service.js';
+import type { CallContext, ResponseOf } from '../../base/csi/service.js';
 import type { CapacityRange, VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError, SystemError } from '../../base/errors.js';
+import type { Attachment } from '../backends/backend.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { canGrowMounted } from '../host/growth.js';
 import { deviceSizeBytes } from '../native/block-device.js';
@@ -34,6 +38,7 @@ export async function expandVolume(
   deps: NodeDependencies,
   volume: VolumeRecord,
   { volumePath, range, capability }: Expansion,
+  context: CallContext,
 ): Promise<ResponseOf<'NodeExpandVolume'>> {
   const view = await viewVolume(deps, volume);
   const found = await findUse(view, volumePath);
@@ -47,7 +52,7 @@ export async function expandVolume(
   assertInRange(volume, range);
   const devicePath = view.attachment?.devicePath ?? '';
   const sizeBytes = await deviceOfSize(deps, volume, devicePath);
-  if (found.kind === 'mount') await growInUse(deps, view, devicePath, sizeBytes);
+  if (found.kind === 'mount') await growInUse(deps, view, { devicePath, sizeBytes }, context);
   return { capacity_bytes: sizeBytes.toString() };
 }
 
@@ -96,8 +101,8 @@ async function deviceOfSize(
 async function growInUse(
   deps: NodeDependencies,
   view: VolumeView,
-  devicePath: string,
-  deviceBytes: bigint,
+  { devicePath, sizeBytes: deviceBytes }: Pick<Attachment, 'devicePath' | 'sizeBytes'>,
+  context: CallContext,
 ): Promise<void> {
   const { volumeId } = view.volume;
   const writable = usesOf(view).mounts.find((entry) => !entry.readOnly && !entry.superReadOnly);
@@ -109,7 +114,8 @@ async function growInUse(
   }
   try {
     const { fsType, mountPoint } = writable;
-    await growMounted(deps, { volumeId, fsType, mountPoint, devicePath, deviceBytes });
+    const mounted = { volumeId, fsType, mountPoint, devicePath, deviceBytes };
+    await growMounted(deps, mounted, context);
   } catch (thrown) {
     if (!(thrown instanceof SystemError && thrown.code === 'EPERM')) throw thrown;
     const isAble = await canGrowMounted('ext4');

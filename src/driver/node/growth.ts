@@ -16,6 +16,7 @@ import {
   mountsOfDevice,
   readMountInfo,
 } from '../../base/system/mountinfo.js';
+import { withTimeout } from '../../base/timeout.js';
 import type { Attachment } from '../backends/backend.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { type FileSystem, MINIMUM_BYTES } from '../host/file-systems.js';
@@ -24,6 +25,7 @@ import { canGrowMounted, growUnmountedExt4 } from '../host/growth.js';
 import { unmountLayers } from '../host/layers.js';
 import { isGrowable } from '../host/superblock.js';
 import { isReaderOnly } from '../usage/volume-view.js';
+import { timeToWait } from './answer-time.js';
 import type { NodeDependencies } from './dependencies.js';
 
 /**
@@ -93,13 +95,29 @@ export interface MountedFileSystem {
   deviceBytes: bigint;
 }
 
-/** Grows a mounted file system to its device's size; of that size already: done. */
+/**
+ * Grows a mounted file system to its device's size; of that size already: done. ABORTED if it does not answer before
+ * the caller's deadline; it may grow later.
+ */
 export async function growMounted(
   { native }: Pick<NodeDependencies, 'native'>,
   { volumeId, fsType, mountPoint, devicePath, deviceBytes }: MountedFileSystem,
+  context: CallContext,
 ): Promise<void> {
+  const growth = native.run('growFileSystem', { mountPoint, devicePath }, [volumeId]);
   try {
-    await native.run('growFileSystem', { mountPoint, devicePath });
+    await withTimeout(
+      growth,
+      timeToWait(context),
+      (): never => {
+        throw CsiError.aborted(
+          `the ${fsType} file system of volume ${volumeId} at ${mountPoint} does not answer and has not grown to ` +
+            `${deviceBytes} bytes: most likely another program, such as the hook of a backup, has frozen it; thaw it with ` +
+            `fsfreeze --unfreeze ${mountPoint}, or check its disk and the kernel log; it grows as soon as it answers`,
+        );
+      },
+      context.signal,
+    );
   } catch (thrown) {
     throw tooSmallToGrow(volumeId, fsType, deviceBytes, thrown) ?? thrown;
   }
@@ -120,7 +138,7 @@ export async function growStaged(
   const { volumeId } = staging.volume;
   try {
     const mounted = { volumeId, fsType: type, mountPoint: directory, devicePath, deviceBytes };
-    await growMounted(deps, mounted);
+    await growMounted(deps, mounted, staging.context);
   } catch (thrown) {
     const isOffline = type === 'ext4' && errorCode(thrown) === 'EOPNOTSUPP';
     if (

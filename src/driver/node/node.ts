@@ -31,6 +31,7 @@ import type { VolumeRecord } from '../catalogue/records.js';
 import { isOrchestratorKey, podUidOf } from '../csi/orchestrator-keys.js';
 import { assertMountFlags } from '../host/file-system-options.js';
 import { isFileSystem } from '../host/file-systems.js';
+import { ofVolume } from '../native/pool.js';
 import { isPublishedReadOnly } from '../usage/volume-view.js';
 import { pathKey, volumeKey } from '../volumes/operation-locks.js';
 import { readyVolume, volumeNotFound } from '../volumes/ready-volume.js';
@@ -48,10 +49,11 @@ export function createNodeService(deps: NodeDependencies): Service<'Node'> {
   return {
     name: 'Node',
     unary: {
-      NodeStageVolume: (request, context) => stage(deps, request, context),
-      NodeUnstageVolume: (request, context) => unstage(deps, request, context),
-      NodePublishVolume: (request, context) => publish(deps, request, context),
-      NodeUnpublishVolume: (request, context) => unpublish(deps, request, context),
+      NodeStageVolume: (request, context) => stage(ofRequest(deps, request), request, context),
+      NodeUnstageVolume: (request, context) => unstage(ofRequest(deps, request), request, context),
+      NodePublishVolume: (request, context) => publish(ofRequest(deps, request), request, context),
+      NodeUnpublishVolume: (request, context) =>
+        unpublish(ofRequest(deps, request), request, context),
       NodeGetVolumeStats: (request) => stats(deps, request),
       NodeExpandVolume: (request, context) => expand(deps, request, context),
       NodeGetCapabilities: async () => ({
@@ -65,6 +67,14 @@ export function createNodeService(deps: NodeDependencies): Service<'Node'> {
     },
     streams: {},
   };
+}
+
+/** What the addon does for a call, it does for the call's volume. */
+function ofRequest(
+  deps: NodeDependencies,
+  { volume_id: volumeId }: { volume_id: string },
+): NodeDependencies {
+  return { ...deps, native: ofVolume(deps.native, volumeId) };
 }
 
 async function stage(
@@ -199,7 +209,7 @@ async function expand(
       parsePath(request.staging_target_path, 'staging_target_path');
       const range = parseCapacityRange(request.capacity_range, 'capacity_range');
       const capability = parseOptionalCapability(request.volume_capability);
-      return expandVolume(deps, volume, { volumePath, range, capability });
+      return expandVolume(deps, volume, { volumePath, range, capability }, context);
     },
     context.signal,
   );

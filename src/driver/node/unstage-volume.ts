@@ -26,16 +26,12 @@ import {
   type VolumeView,
   viewForRelease,
 } from '../usage/volume-view.js';
+import { timeToWait } from './answer-time.js';
 import type { NodeDependencies } from './dependencies.js';
 import type { Place } from './paths.js';
 import { resetDevice } from './volume-settings.js';
 
 type Native = Pick<NodeDependencies, 'native'>;
-
-/** For the answer to reach the caller before it gives up. */
-const ANSWER_TIME_MS = 1000;
-/** For a caller that sets no deadline. */
-const DEFAULT_RELEASE_MS = 60_000;
 
 /**
  * Undoes what staging did. Not staged there: done. FAILED_PRECONDITION while published from there, and if
@@ -57,12 +53,6 @@ export async function unstageVolume(
     );
   }
   await releaseFrom(deps, view, place, context);
-}
-
-function releaseWait({ deadline, signal }: CallContext): ReleaseWait {
-  if (!Number.isFinite(deadline)) return { timeoutMs: DEFAULT_RELEASE_MS, signal };
-  const leftMs = Math.max(deadline - Date.now(), 0);
-  return { timeoutMs: leftMs - Math.min(ANSWER_TIME_MS, leftMs / 4), signal };
 }
 
 /** Clears the staging directory of a volume that the catalogue does not know. */
@@ -201,6 +191,7 @@ async function detach(
   if (view.attachment !== null) {
     await resetDevice(deps, view.attachment.devicePath);
   }
-  const wait = context === undefined ? undefined : releaseWait(context);
+  const wait: ReleaseWait | undefined =
+    context === undefined ? undefined : { timeoutMs: timeToWait(context), signal: context.signal };
   await deps.backendOf(view.volume.pool).attachments.detach(view.volume.volumeId, wait);
 }

@@ -12,6 +12,7 @@ import { majorOf, minorOf } from '../../base/system/mountinfo.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { applyBlockSettings } from '../host/block-settings.js';
 import { findPodCgroup, isCgroup2, liftLimits, setLimits } from '../host/io-limits.js';
+import { ofVolume } from '../native/pool.js';
 import { livePublications, viewVolume } from '../usage/volume-view.js';
 import {
   type DeviceSettings,
@@ -35,7 +36,7 @@ export async function applyVolumeSettings(
   const view = await viewVolume(deps, volume);
   if (view.attachment === null) return;
   const { devicePath } = view.attachment;
-  await applyBlockSettings(deps.native, devicePath, settings);
+  await applyBlockSettings(ofVolume(deps.native, volume.volumeId), devicePath, settings);
   for (const { podUid } of await livePublications(deps, view)) {
     if (podUid === null) continue;
     if (hasLimits(settings)) await limitPod(deps, volume, podUid, devicePath);

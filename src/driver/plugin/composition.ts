@@ -32,9 +32,8 @@ import { assertCanOpenDirectories } from '../host/process-capabilities.js';
 import type { ScanObserver } from '../metadata/scan-observer.js';
 import { createSnapshotMetadataService } from '../metadata/snapshot-metadata.js';
 import type { PluginMetrics } from '../metrics/plugin-metrics.js';
-import { DeviceThreads } from '../native/device-threads.js';
-import { NativePool, type NativeRunner, type PoolOptions } from '../native/pool.js';
-import { ScanThreads } from '../native/scan-threads.js';
+import type { NativeRunner } from '../native/pool.js';
+import type { ScanThreads } from '../native/scan-threads.js';
 import type { NodeDependencies } from '../node/dependencies.js';
 import { createNodeService } from '../node/node.js';
 import { settingsApplier } from '../node/volume-settings.js';
@@ -58,6 +57,7 @@ import { RunMarker } from './run-marker.js';
 import { type StartFacts, startFacts } from './start-facts.js';
 import { assertRoot, prepareStateDirectory } from './state-directory.js';
 import { Teardown } from './teardown.js';
+import { startThreads } from './threads.js';
 
 export interface Composition {
   /** All services but Identity. */
@@ -78,8 +78,6 @@ export interface Composition {
 }
 
 const LOOP_CONTROL = '/dev/loop-control';
-/** How many file systems are mounted or unmounted at once. */
-const MOUNT_THREADS = 8;
 /** A Probe reports the node as it was at most that long ago; kubelet probes every few seconds. */
 const PROBE_AGE_MS = 1000;
 
@@ -122,10 +120,11 @@ async function compose(
   teardown.add(() => marker.end());
   const { stateDirectory } = config;
   const identity = await settleNodeIdentity({ catalogue, stateDirectory }, config.nodeId);
-  const { native, scanThreads, startThreads } = await startAllThreads(config, teardown, metrics);
+  const threads = await startThreads(config, teardown, metrics);
+  const { native, scanThreads } = threads;
   const { registry, startAgain } = await startBackends(
     config,
-    { catalogue, native, startThreads, logger, metrics },
+    { catalogue, ...threads, logger, metrics },
     teardown,
   );
   const locks = new OperationLocks();
@@ -201,33 +200,6 @@ async function compose(
   };
 }
 
-interface Threads {
-  native: NativeRunner;
-  scanThreads: ScanThreads;
-  /** For a thin pool. */
-  startThreads(count: number, pool: string): Promise<NativePool>;
-}
-
-async function startAllThreads(
-  config: Config,
-  teardown: Teardown,
-  metrics: PluginMetrics | null,
-): Promise<Threads> {
-  const devices = await startPool(config.deviceThreads, teardown, { kept: 1 });
-  const mounts = await startPool(MOUNT_THREADS, teardown, { fallback: devices });
-  const scans = await startPool(config.scanThreads, teardown, { fallback: devices });
-  const scanThreads = new ScanThreads(scans, config.scanThreads);
-  metrics?.observeWorkers('device', () => devices.load);
-  metrics?.observeWorkers('mount', () => mounts.load);
-  metrics?.observeWorkers('scan', () => ({ ...scans.load, queued: scanThreads.waiting }));
-  const startThreads = async (count: number, pool: string): Promise<NativePool> => {
-    const threads = await startPool(count, teardown, { fallback: devices });
-    metrics?.observeWorkers(`thin-${pool}`, () => threads.load);
-    return threads;
-  };
-  return { native: new DeviceThreads(devices, mounts), scanThreads, startThreads };
-}
-
 function reportLost(logger: Logger, lost: LostRows): void {
   logger.error({ unknown: lost.objects }, lost.refusal('every change').message);
 }
@@ -253,17 +225,6 @@ async function checkNode(): Promise<void> {
       { cause: thrown },
     );
   }
-}
-
-async function startPool(
-  threads: number,
-  teardown: Teardown,
-  options: PoolOptions,
-): Promise<NativePool> {
-  const pool = new NativePool(threads, options);
-  teardown.add(() => pool.close());
-  await pool.warm();
-  return pool;
 }
 
 export interface Parts {

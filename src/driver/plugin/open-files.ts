@@ -1,22 +1,21 @@
 /** The files that the plugin opens beside connections of its clients. */
 import { LISTENER_FILES, PROCESS_FILES } from '../../base/listening/open-files.js';
 import type { Config } from '../config/config.js';
+import { type ThreadSettings, threadCounts } from './threads.js';
 
 /** A thread itself has four. Its task opens the directories of a pool, a file and a device. */
 const THREAD_FILES = 8;
-/** Threads for mounts, the catalogue and its backups. */
-const OTHER_THREADS = 10;
+/** Threads for the catalogue and its backups. */
+const OTHER_THREADS = 2;
 /** Devices or databases of a pool, and threads of a thin pool. */
 const POOL_FILES = 32;
 
-export function pluginFiles({
-  deviceThreads,
-  scanThreads,
-  pools,
-  listen,
-  metricsAddress,
-}: Pick<Config, 'deviceThreads' | 'scanThreads' | 'pools' | 'listen' | 'metricsAddress'>): number {
-  const threads = deviceThreads + scanThreads + OTHER_THREADS;
+export function pluginFiles(
+  config: Pick<Config, 'pools' | 'listen' | 'metricsAddress'> & ThreadSettings,
+): number {
+  const { pools, listen, metricsAddress } = config;
+  const counts = Object.values(threadCounts(config));
+  const threads = counts.reduce((sum, count) => sum + count, OTHER_THREADS);
   const listeners = [listen, metricsAddress].filter((listener) => listener !== null);
   return (
     PROCESS_FILES +

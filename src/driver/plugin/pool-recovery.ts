@@ -7,7 +7,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { bestEffort } from '../../base/best-effort.js';
-import { CsiError } from '../../base/errors.js';
+import { CsiError, StatusCode } from '../../base/errors.js';
 import type { Logger } from '../../base/logger.js';
 import { withTimeout } from '../../base/timeout.js';
 import type { Backend } from '../backends/backend.js';
@@ -109,6 +109,8 @@ export class PoolRecovery {
       () => null,
       (thrown: unknown) => CsiError.from(thrown),
     );
+    // The plugin is busy with other calls, and has learnt nothing of the pool.
+    if (failure?.code === StatusCode.ABORTED) return;
     const before = registry.states.find((state) => state.pool === pool)?.failure ?? null;
     registry.recordCheck(pool, failure);
     if (failure !== null && before === null) {

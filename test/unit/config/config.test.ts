@@ -56,6 +56,7 @@ test('E6 and E15: the endpoint alone is enough: everything else has a default', 
     streamStallMs: 60_000,
     scanThreads: 2,
     deviceThreads: 4,
+    volumeThreads: 12,
   });
 });
 
@@ -131,6 +132,7 @@ const TAKEN: readonly [setting: keyof typeof SETTINGS, value: string, as: Partia
   ['BLOCKDELTA_STREAM_STALL_SECONDS', '30', { streamStallMs: 30_000 }],
   ['BLOCKDELTA_SCAN_THREADS', '64', { scanThreads: 64 }],
   ['BLOCKDELTA_DEVICE_THREADS', '1', { deviceThreads: 1 }],
+  ['BLOCKDELTA_VOLUME_THREADS', '64', { volumeThreads: 64 }],
 ];
 
 test('every setting can be given, and changes nothing but what it says', () => {
@@ -216,6 +218,7 @@ const WRONG: readonly [name: string, found: RegExp, ...values: string[]][] = [
   ['BLOCKDELTA_SHUTDOWN_GRACE_SECONDS', /0 to 3600/, '3601'],
   ['BLOCKDELTA_SCAN_THREADS', /1 to 64/, '0'],
   ['BLOCKDELTA_DEVICE_THREADS', /1 to 64/, '65'],
+  ['BLOCKDELTA_VOLUME_THREADS', /1 to 64/, '0'],
 ];
 
 function refuses(env: Record<string, string>, message: RegExp | string, what?: string): void {

@@ -100,6 +100,19 @@ test('a started pool that fails its check is recorded and logged once, and so is
   ]);
 });
 
+test('a plugin that is too busy to check a pool says nothing of the pool', async () => {
+  const { registry, near, recovery, lines } = rig();
+  near.check = () => Promise.reject(CsiError.aborted('busy with 4 calls'));
+  await recovery.check();
+  assert.equal(registry.states.find(({ pool }) => pool === 'near')?.failure, null);
+  near.check = () => Promise.reject(CsiError.failedPrecondition('no disk'));
+  await recovery.check();
+  near.check = () => Promise.reject(CsiError.aborted('busy with 4 calls'));
+  await recovery.check();
+  assert.equal(registry.states.find(({ pool }) => pool === 'near')?.failure?.message, 'no disk');
+  assert.equal(lines.length, 1);
+});
+
 test('stopping ends the attempts, and does not wait for one that a dead disk holds', async () => {
   let attempts = 0;
   const stuck = rig({

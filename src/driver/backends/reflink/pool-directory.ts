@@ -201,6 +201,8 @@ export class PoolDirectory {
     try {
       return await OpenDirectories.open(this.#native, this.#layout);
     } catch (thrown) {
+      // The plugin is busy, or stops: that says nothing of the pool.
+      if (thrown instanceof CsiError) throw thrown;
       const code = errorCode(thrown) ?? 'unknown error';
       const path = (thrown as NodeJS.ErrnoException).path ?? this.#layout.root;
       throw this.#unreachable(

@@ -40,7 +40,8 @@ export class SnapshotFiles {
         const copyPath = first === undefined ? null : opened.layout.copyFor(first.snapshotId);
         const { guardianSocket } = this.volumes;
         const request = { members: requests, copyPath, guardianSocket };
-        const { takenAtNs } = await this.native.run('takeSnapshots', request);
+        const volumes = members.map(({ volumeId }) => volumeId);
+        const { takenAtNs } = await this.native.run('takeSnapshots', request, volumes);
         const sizesBytes: bigint[] = [];
         for (const { snapshotId } of members) {
           sizesBytes.push((await this.#state(opened, snapshotId)).sizeBytes);

@@ -10,7 +10,7 @@ import { CsiError, errorCode, SystemError } from '../../../base/errors.js';
 import { mountsAt, mountsOfDevice, readMountInfo } from '../../../base/system/mountinfo.js';
 import type { ReleaseWait } from '../../host/device-release.js';
 import type { FileState, LoopDevice } from '../../native/addon.js';
-import type { NativeRunner } from '../../native/pool.js';
+import { type NativeRunner, ofVolume } from '../../native/pool.js';
 import type { Attachment, Attachments, AttachOptions, StorageCondition } from '../backend.js';
 import { missingGuardian } from '../guardian-failure.js';
 import { deviceInUse, releaseLoop } from '../loop-release.js';
@@ -57,7 +57,7 @@ export class VolumeFiles implements Attachments {
       const names = await this.#names(opened, volumeId, sizeBytes);
       if (names === null) return;
       const sourcePath = opened.layout.snapshot(snapshotId);
-      await this.native.run('cloneFile', { sourcePath, ...names, sizeBytes });
+      await this.native.run('cloneFile', { sourcePath, ...names, sizeBytes }, [volumeId]);
     });
   }
 
@@ -73,7 +73,8 @@ export class VolumeFiles implements Attachments {
         const copyPath = opened.layout.copyFor(volumeId);
         const { guardianSocket } = this;
         const aids = { copyPath, guardianSocket };
-        await this.native.run('cloneVolume', { ...source, ...names, ...aids, sizeBytes });
+        const request = { ...source, ...names, ...aids, sizeBytes };
+        await this.native.run('cloneVolume', request, [sourceVolumeId, volumeId]);
       });
     } catch (thrown) {
       throw await this.explainFailure(thrown, sources);
@@ -90,9 +91,10 @@ export class VolumeFiles implements Attachments {
       return await this.directory.use(async (opened) => {
         const path = opened.layout.volume(volumeId);
         await this.#state(opened, volumeId);
-        await this.native.run('growFile', { path, sizeBytes });
+        const native = ofVolume(this.native, volumeId);
+        await native.run('growFile', { path, sizeBytes });
         // Also if the file has the size: a kill may have prevented the resize of the device.
-        const { device } = await this.native.run('loopResize', { backingPath: path });
+        const { device } = await native.run('loopResize', { backingPath: path });
         const state = await this.#state(opened, volumeId);
         if (state === null) throw this.#lost(volumeId, undefined);
         return device === null ? state.sizeBytes : device.sizeBytes;
@@ -163,7 +165,7 @@ export class VolumeFiles implements Attachments {
     const { freezePath } = await this.directory.use((opened) =>
       this.snapshotSource(opened, volumeId),
     );
-    if (freezePath !== null) await this.native.run('thaw', { path: freezePath });
+    if (freezePath !== null) await this.native.run('thaw', { path: freezePath }, [volumeId]);
   }
 
   /** Rejects volumes whose file systems can no longer write. */
@@ -227,7 +229,7 @@ export class VolumeFiles implements Attachments {
   async #detach(opened: OpenDirectories, volumeId: string, wait?: ReleaseWait): Promise<void> {
     await this.#state(opened, volumeId);
     try {
-      await releaseLoop(this.native, opened.layout.volume(volumeId), wait);
+      await releaseLoop(ofVolume(this.native, volumeId), opened.layout.volume(volumeId), wait);
     } catch (thrown) {
       throw deviceInUse(volumeId, thrown) ?? thrown;
     }

@@ -46,7 +46,8 @@ export class ThinCopies {
           snapshotId: deviceId,
         }));
         const request = { pool: pool.names.pool, members: requests, guardianSocket };
-        return (await native.run('takeThinSnapshots', request)).takenAtNs;
+        const volumes = members.map(({ source }) => source.objectId);
+        return (await native.run('takeThinSnapshots', request, volumes)).takenAtNs;
       });
     } catch (thrown) {
       throw await this.#explain(thrown, members);

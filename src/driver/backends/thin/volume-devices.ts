@@ -83,7 +83,7 @@ export class VolumeDevices implements Attachments {
     const request = { name: found.name, ...flags, ...(await this.#table(record)) };
     const { device } = await this.queue.run(async () => {
       await this.#assertCanSuspend(record.objectId);
-      return this.native.run('dmReload', request);
+      return this.native.run('dmReload', request, [record.objectId]);
     });
     return device;
   }
@@ -102,7 +102,8 @@ export class VolumeDevices implements Attachments {
   /** Resumes a device that was left suspended by a kill of the plugin and its guardian during a snapshot. */
   async resume(volumeId: string): Promise<void> {
     const device = await this.device(volumeId);
-    if (device?.suspended === true) await this.native.run('dmResume', { name: device.name });
+    if (device?.suspended !== true) return;
+    await this.native.run('dmResume', { name: device.name }, [volumeId]);
   }
 
   /**
@@ -123,7 +124,7 @@ export class VolumeDevices implements Attachments {
     await this.device(volumeId);
     try {
       await releaseDevice(
-        () => this.native.run('dmRemove', { name, deferred: false }),
+        () => this.native.run('dmRemove', { name, deferred: false }, [volumeId]),
         async () => (await this.device(volumeId))?.path ?? null,
         wait,
       );
@@ -138,7 +139,7 @@ export class VolumeDevices implements Attachments {
         `volume ${record.objectId} is attached ${readOnly ? 'writable' : 'read-only'}; unstage it first`,
       );
     }
-    if (found.suspended) await this.native.run('dmResume', { name: found.name });
+    if (found.suspended) await this.resume(record.objectId);
     return attachment((await this.grow(record)) ?? found);
   }
 

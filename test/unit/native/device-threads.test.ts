@@ -1,0 +1,120 @@
+/** Which threads and places each call of the addon has, with threads that answer when the test wants. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setImmediate as turn } from 'node:timers/promises';
+import { SystemError } from '../../../src/base/errors.js';
+import { CallPlaces } from '../../../src/driver/native/call-places.js';
+import { DeviceThreads, type Kind } from '../../../src/driver/native/device-threads.js';
+import { type NativePool, ofVolume } from '../../../src/driver/native/pool.js';
+import { rejectsWith } from '../../support/expect-status.js';
+
+type Answer = () => unknown;
+
+/** Two places of each kind that has places. */
+class Scene {
+  /** What runs, as `threads: method`. */
+  readonly running: string[] = [];
+  readonly #answers = new Map<string, (answer: Answer) => void>();
+  readonly runner: DeviceThreads;
+
+  /** @param stepMs what passes whenever somebody asks for the time */
+  constructor(stepMs = 0) {
+    let ms = 0;
+    const now = (): number => {
+      ms += stepMs;
+      return ms;
+    };
+    const places = (): CallPlaces => new CallPlaces(2, { waitFor: 'x', remedy: 'y', now });
+    const lane = (name: Kind, has: CallPlaces | null) => ({
+      threads: { run: this.#runOn(name) },
+      places: has,
+    });
+    this.runner = new DeviceThreads({
+      'look-up': lane('look-up', places()),
+      pool: lane('pool', null),
+      volume: lane('volume', places()),
+      release: lane('release', places()),
+    });
+  }
+
+  #runOn(threads: Kind): NativePool['run'] {
+    return async (method) => {
+      const name = `${threads}: ${method}`;
+      this.running.push(name);
+      const answer = await new Promise<Answer>((resolve) => this.#answers.set(name, resolve));
+      return answer() as never;
+    };
+  }
+
+  async answer(name: string, answer: Answer = () => ({})): Promise<void> {
+    this.#answers.get(name)?.(answer);
+    await turn();
+  }
+}
+
+const growth = { mountPoint: '/staging', devicePath: '/dev/loop1' };
+
+test('each kind of call has its threads; one for no volume has those of its pool', async () => {
+  const { runner, running } = new Scene();
+  void runner.run('openDirectories', { root: '/pool', names: [] });
+  void runner.run('createSparseFile', { temporaryPath: '', finalPath: '', sizeBytes: 0n });
+  void runner.run('growFileSystem', growth, ['v1']);
+  void runner.run('thaw', { path: '/staging' }, ['v1']);
+  void runner.run('growFileSystem', growth);
+  void runner.run('thaw', { path: '/pool' });
+  await turn();
+  assert.deepEqual(running.sort(), [
+    'look-up: openDirectories',
+    'pool: createSparseFile',
+    'pool: growFileSystem',
+    'pool: thaw',
+    'release: thaw',
+    'volume: growFileSystem',
+  ]);
+});
+
+test('a release gets past a call of its volume that hangs, and another call does not', async () => {
+  const scene = new Scene();
+  const native = ofVolume(scene.runner, 'v1');
+  void native.run('growFileSystem', growth);
+  await rejectsWith(native.run('flush', { path: '/dev/loop1' }), 'ABORTED', /growFileSystem of v1/);
+  const thawed = native.run('thaw', { path: '/staging' });
+  await scene.answer('release: thaw');
+  await thawed;
+  const detached = native.run('loopDetach', { backingPath: '/pool/volumes/v1' });
+  await scene.answer('release: loopDetach');
+  await detached;
+});
+
+test('an unmount that finds a call of ours on its volume waits for that, and is repeated', async () => {
+  const scene = new Scene();
+  const native = ofVolume(scene.runner, 'v1');
+  const grown = native.run('growFileSystem', growth);
+  const busy = (): never => {
+    throw new SystemError('EBUSY', 'umount2', '/staging', 'busy');
+  };
+  const unmounted = native.run('unmountLayer', { path: '/staging', mountId: 1 });
+  await scene.answer('release: unmountLayer', busy);
+  await scene.answer('volume: growFileSystem');
+  await grown;
+  await turn();
+  await scene.answer('release: unmountLayer');
+  await unmounted;
+  const unmount = 'release: unmountLayer';
+  assert.deepEqual(scene.running, [unmount, 'volume: growFileSystem', unmount].sort().reverse());
+  const refused = rejectsWith(
+    native.run('unmountLayer', { path: '/x', mountId: 2 }),
+    'EBUSY' as never,
+  );
+  await scene.answer(unmount, busy);
+  await refused;
+});
+
+test('look-ups that do not end are named, not those of a volume', async () => {
+  const { runner } = new Scene(5000);
+  for (const root of ['/pools/a', '/pools/b']) {
+    runner.run('openDirectories', { root, names: [] }).catch(() => undefined);
+  }
+  const third = runner.run('fileState', { path: '/proc/self/fd/9/v1' }, ['v1']);
+  await rejectsWith(third, 'ABORTED', /busy with 2 calls \(openDirectories of \/pools\/a for 15 s/);
+});
