@@ -46,6 +46,7 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<FlushBinding>(exports, "flush");
   Export<GrowFileSystemBinding>(exports, "growFileSystem");
   Export<MountFileSystemBinding>(exports, "mountFileSystem");
+  Export<ThawDeviceBinding>(exports, "thawDevice");
   Export<UnmountLayerBinding>(exports, "unmountLayer");
   Export<BindMountBinding>(exports, "bindMount");
   Export<SetMountAttributesBinding>(exports, "setMountAttributes");

@@ -49,6 +49,7 @@ Napi::Value ThawBinding(const Napi::CallbackInfo& info);
 
 // mount.cc: mounts and their targets.
 Napi::Value MountFileSystemBinding(const Napi::CallbackInfo& info);
+Napi::Value ThawDeviceBinding(const Napi::CallbackInfo& info);
 Napi::Value UnmountLayerBinding(const Napi::CallbackInfo& info);
 Napi::Value BindMountBinding(const Napi::CallbackInfo& info);
 Napi::Value SetMountAttributesBinding(const Napi::CallbackInfo& info);

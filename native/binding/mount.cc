@@ -43,6 +43,15 @@ Napi::Value MountFileSystemBinding(const Napi::CallbackInfo& info) {
   return StatusResult(info.Env(), MountFileSystem(mount));
 }
 
+Napi::Value ThawDeviceBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "thawDevice");
+  const std::string source = request.Path("source");
+  const std::string type = request.String("fsType");
+  const std::vector<std::string> options = request.Strings("options");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  return BooleanResult(info.Env(), "thawed", ThawDevice(source, type, options));
+}
+
 Napi::Value BindMountBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "bindMount");
   BindSource source;

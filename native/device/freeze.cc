@@ -32,17 +32,21 @@ Status Freeze::Thaw() {
   return frozen_ns.TakeStatus();
 }
 
-Result<bool> ThawPath(const std::string& path) {
-  Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_DIRECTORY);
-  RETURN_IF_ERROR(fd);
+Result<bool> ThawMount(const UniqueFd& mount_fd, const std::string& path) {
   Result<Guardian> guardian = Guardian::Start();
   RETURN_IF_ERROR(guardian);
-  Result<Guardian::Held> held = guardian->Adopt(fd->get(), path);
+  Result<Guardian::Held> held = guardian->Adopt(mount_fd.get(), path);
   RETURN_IF_ERROR(held);
-  Result<uint64_t> frozen_ns = guardian->Thaw(*held, fd->get(), path);
+  Result<uint64_t> frozen_ns = guardian->Thaw(*held, mount_fd.get(), path);
   if (frozen_ns.status().IsErrno(EINVAL)) return false;
   RETURN_IF_ERROR(frozen_ns);
   return true;
+}
+
+Result<bool> ThawPath(const std::string& path) {
+  Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_DIRECTORY);
+  RETURN_IF_ERROR(fd);
+  return ThawMount(*fd, path);
 }
 
 }  // namespace blockdelta

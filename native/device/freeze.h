@@ -35,7 +35,10 @@ class Freeze {
   uint64_t frozen_ns_ = 0;
 };
 
-// FITHAW of a mount point, completed even if this process is killed. False: it was not frozen.
+// FITHAW of an open mount point, completed even if this process is killed; `path` identifies it in
+// failures. False: it was not frozen.
+Result<bool> ThawMount(const UniqueFd& mount_fd, const std::string& path);
+// The same for the mount at a path.
 Result<bool> ThawPath(const std::string& path);
 
 }  // namespace blockdelta

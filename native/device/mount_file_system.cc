@@ -1,8 +1,13 @@
 #include "native/device/mount_file_system.h"
 
+#include <fcntl.h>
 #include <linux/mount.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <algorithm>
+
+#include "native/device/freeze.h"
 
 namespace blockdelta {
 namespace {
@@ -79,6 +84,25 @@ Status MountFileSystem(const FileSystemMount& mount) {
   Result<UniqueFd> made = MakeMount(mount);
   RETURN_IF_ERROR(made);
   return PlaceMount(made->get(), *anchored);
+}
+
+Result<bool> ThawDevice(const std::string& source, const std::string& type,
+                        const std::vector<std::string>& options) {
+  constexpr uint64_t kUntrusted = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+  FileSystemMount mount = {source, type, options, {kUntrusted, 0}, ""};
+  // The kernel shares a superblock only with a mount of the same mode, EBUSY otherwise. Read-only
+  // first: btrfs takes both, and before Linux 6.8 makes one that is read-only writable.
+  Result<UniqueFd> made = MakeMount(mount);
+  if (made.status().IsErrno(EBUSY)) {
+    std::replace(mount.options.begin(), mount.options.end(), std::string("ro"), std::string("rw"));
+    made = MakeMount(mount);
+  }
+  RETURN_IF_ERROR(made);
+  // That of the mount is O_PATH, which takes no ioctl.
+  const int root = RetryInterrupted(
+      [&] { return openat(made->get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  if (root == -1) return Status::Errno(errno, "openat", source);
+  return ThawMount(UniqueFd(root), source);
 }
 
 }  // namespace blockdelta

@@ -31,6 +31,15 @@ struct FileSystemMount {
 // options.
 Status MountFileSystem(const FileSystemMount& mount);
 
+// FITHAW of the file system that holds the device `source`, completed even if this process is
+// killed, through a mount that appears nowhere and ends with the call. A frozen file system
+// outlives its last mount, holds its device, and is what the next mount of the device gets.
+// `options` has "ro", and is tried with "rw" too. False: it was not frozen. EBUSY: what holds the
+// device is no file system of that type. A device that nothing holds is mounted anew, read-only:
+// the caller has looked, and has checked its superblock.
+Result<bool> ThawDevice(const std::string& source, const std::string& type,
+                        const std::vector<std::string>& options);
+
 }  // namespace blockdelta
 
 #endif  // BLOCKDELTA_NATIVE_DEVICE_MOUNT_FILE_SYSTEM_H_

@@ -3,12 +3,15 @@
  * PID namespace, while a file system is frozen. Only a guardian in another container is left to thaw it.
  */
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { isHeldExclusively } from '../../src/driver/host/device-holders.js';
+import { FILE_SYSTEMS } from '../../src/driver/host/file-systems.js';
 import { killChildren } from '../support/child-processes.js';
 import { eventually } from '../support/eventually.js';
+import { isFrozen } from '../support/freeze.js';
 import { endGuardian, IN_PID_NAMESPACE, startGuardian } from '../support/listening-guardian.js';
 import type { HeldVolume } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
@@ -32,15 +35,6 @@ async function endDuringSnapshot(
   assert.ok(scene.steps.isReached, 'the snapshot came to the moment at which its volume is frozen');
   await scene.kill();
   scene.steps.begin();
-}
-
-/** Freezing what is frozen already fails. */
-function isFrozen(mountPoint: string): boolean {
-  const isDone = (option: string): boolean =>
-    spawnSync('fsfreeze', [option, mountPoint], { stdio: 'ignore' }).status === 0;
-  if (!isDone('--freeze')) return true;
-  assert.ok(isDone('--unfreeze'));
-  return false;
 }
 
 for (const kind of ['xfs', 'btrfs'] as const) {
@@ -97,6 +91,31 @@ test('a guardian that ends with the plugin leaves the file system frozen until t
   const scene = await Scene.make('container-end', 'xfs');
   await staysFrozen(scene, () => scene.killGuardian());
 });
+
+for (const type of FILE_SYSTEMS) {
+  test(`the next start thaws an ${type} also if its mounts have been removed meanwhile`, {
+    skip: skipUnlessRoot,
+  }, async () => {
+    const scene = await Scene.make('container-end', 'xfs');
+    try {
+      await scene.start();
+      const { volume } = await scene.used(type);
+      await endDuringSnapshot(scene, volume, () => scene.killGuardian());
+      const { targetPath, stagingPath } = volume;
+      const device = execFileSync('findmnt', ['-no', 'SOURCE', stagingPath], { encoding: 'utf8' });
+      for (const path of [targetPath, stagingPath]) execFileSync('umount', ['--lazy', path]);
+      await scene.start();
+      assert.equal(await isHeldExclusively(device.trim()), false);
+      await scene.orchestrator.stage(volume);
+      assert.ok(!isFrozen(stagingPath));
+      await scene.orchestrator.publish(volume);
+      writeFileSync(join(targetPath, 'again'), 'written', { flush: true });
+      await scene.orchestrator.takeDown(volume);
+    } finally {
+      await scene.dispose();
+    }
+  });
+}
 
 test('so does one that listens, and the next start thaws without it', {
   skip: skipUnlessRoot,

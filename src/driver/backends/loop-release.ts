@@ -10,11 +10,10 @@ export function releaseLoop(
   backingPath: string,
   wait?: ReleaseWait,
 ): Promise<void> {
-  return releaseDevice(
-    () => native.run('loopDetach', { backingPath }),
-    async () => (await native.run('loopFind', { backingPath })).device?.path ?? null,
-    wait,
-  );
+  const release = (): Promise<unknown> => native.run('loopDetach', { backingPath });
+  const findPath = async (): Promise<string | null> =>
+    (await native.run('loopFind', { backingPath })).device?.path ?? null;
+  return releaseDevice(native, { release, findPath }, wait);
 }
 
 /** The error if `thrown` says that others hold the device of a volume; null otherwise. */

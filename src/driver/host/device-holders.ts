@@ -12,6 +12,7 @@ import { basename } from 'node:path';
 import { errorCode, printable } from '../../base/errors.js';
 import { LOCKED_EXIT_CODE, run } from '../../base/process/exec.js';
 import {
+  type MountEntry,
   majorOf,
   minorOf,
   mountInfoOfProcess,
@@ -57,6 +58,12 @@ export async function isHeldExclusively(devicePath: string): Promise<boolean> {
   }
 }
 
+/** Where the mount namespaces of all processes that can be seen here, this one included, have the device mounted. */
+export async function mountPointsAnywhere(devicePath: string): Promise<string[]> {
+  const found = await mountsByNamespace((await stat(devicePath)).rdev);
+  return found.flatMap(({ mounts }) => mounts.map(({ mountPoint }) => mountPoint));
+}
+
 /**
  * The device and who holds it: "/dev/loop7 is mounted at /x in the mount namespace of process 12 (sh)".
  * Processes that end meanwhile are left out. Never rejects.
@@ -64,6 +71,12 @@ export async function isHeldExclusively(devicePath: string): Promise<boolean> {
 export async function describeHolders(devicePath: string): Promise<string> {
   const holders = await findHolders(devicePath).catch(() => []);
   if (holders.length > 0) return `${devicePath} is ${holders.slice(0, MAX_NAMED).join(' and ')}`;
+  if (await isHeldExclusively(devicePath).catch(() => false)) {
+    return (
+      `${devicePath} is held, and no mount of it is seen: its file system is frozen (mount it, thaw it with fsfreeze -u, ` +
+      'unmount it), or used by a process that the plugin does not see (on the host, fuser -m names it)'
+    );
+  }
   return `${devicePath} is mounted or held open by a process that the plugin does not see (on the host, fuser -m names it)`;
 }
 
@@ -124,18 +137,49 @@ async function isBackedBy(loopPath: string, backing: string, rdev: number): Prom
 /** One mount for each mount namespace that has the device mounted. */
 async function mountsElsewhere(rdev: number): Promise<string[]> {
   const own = await readlink('/proc/self/ns/mnt');
-  const processOf = new Map<string, string>();
-  await ofEachProcess(async (pid) => {
-    const namespace = await readlink(`/proc/${pid}/ns/mnt`);
-    if (!processOf.has(namespace)) processOf.set(namespace, pid);
-  });
-  const found = [...processOf].map(async ([namespace, pid]) => {
-    const [entry] = mountsOfDevice(await mountInfoOfProcess(pid).catch(() => []), rdev);
+  const found = (await mountsByNamespace(rdev)).map(async ({ namespace, pid, mounts: [entry] }) => {
     if (entry === undefined) return [];
     const at = `mounted at ${printable(entry.mountPoint, MAX_PATH_LENGTH)}`;
     return [namespace === own ? at : `${at} in the mount namespace of ${await nameOf(pid)}`];
   });
   return (await Promise.all(found)).flat();
+}
+
+interface NamespaceMounts {
+  namespace: string;
+  /** A process in it. */
+  pid: string;
+  mounts: readonly MountEntry[];
+}
+
+/** The mounts of the device in each mount namespace of a process that can be seen here. */
+async function mountsByNamespace(rdev: number): Promise<NamespaceMounts[]> {
+  const processesOf = new Map<string, string[]>();
+  await ofEachProcess(async (pid) => {
+    // Without CAP_SYS_PTRACE that of a process with more capabilities is unknown, and may be one of its own.
+    const namespace = await namespaceOf(pid);
+    processesOf.set(namespace, [...(processesOf.get(namespace) ?? []), pid]);
+  });
+  const found = [...processesOf].map(async ([namespace, pids]) => {
+    const { pid, mounts } = await mountsOfFirst(pids, namespace);
+    return { namespace, pid, mounts: mountsOfDevice(mounts, rdev) };
+  });
+  return Promise.all(found);
+}
+
+const namespaceOf = (pid: string): Promise<string> =>
+  readlink(`/proc/${pid}/ns/mnt`).catch(() => `that of process ${pid}`);
+
+/** As the first of the processes that is still there, and in that namespace, sees them; none: the namespace has ended. */
+async function mountsOfFirst(
+  pids: readonly string[],
+  namespace: string,
+): Promise<{ pid: string; mounts: readonly MountEntry[] }> {
+  for (const pid of pids) {
+    const mounts = await mountInfoOfProcess(pid).catch(() => null);
+    if (mounts !== null && (await namespaceOf(pid)) === namespace) return { pid, mounts };
+  }
+  return { pid: '', mounts: [] };
 }
 
 async function openDescriptors(devicePath: string, rdev: number): Promise<string[]> {

@@ -11,7 +11,9 @@ import { errorCode, SystemError } from '../../base/errors.js';
 import { pollUntil } from '../../base/poll.js';
 import { mountsOfDevice, readMountInfo } from '../../base/system/mountinfo.js';
 import { withTimeout } from '../../base/timeout.js';
+import type { NativeRunner } from '../native/pool.js';
 import { describeHolders } from './device-holders.js';
+import { thawLeftFrozen } from './left-frozen.js';
 
 /** How long to wait for a device that others hold. */
 export interface ReleaseWait {
@@ -33,19 +35,27 @@ const NAMING_MS = 2000;
 /** What it may take after the wait. */
 const NAMING_LATE_MS = 500;
 
+export interface Release {
+  /** Fails with EBUSY as long as something holds the device. */
+  release(): Promise<unknown>;
+  /** Where the device is now; null: it is gone. */
+  findPath(): Promise<string | null>;
+}
+
 /**
- * Repeats `release` while it fails with EBUSY. Rejects with EBUSY and the holders' names, at once if the
+ * Repeats `release` while it fails with EBUSY. Thaws a file system that is frozen and mounted nowhere any more: whoever
+ * releases the device has made sure that nobody uses it. Rejects with EBUSY and the holders' names, at once if the
  * device is mounted in our own mount namespace, otherwise at the end of the wait.
- *
- * @param findPath where the device is now; null: it is gone
  */
 export async function releaseDevice(
-  release: () => Promise<unknown>,
-  findPath: () => Promise<string | null>,
+  native: NativeRunner,
+  { release, findPath }: Release,
   wait: ReleaseWait = DEFAULT_WAIT,
 ): Promise<void> {
   const attempt = (): Promise<boolean> => isReleasedBy(release);
   if (await attempt()) return;
+  const held = await findPath();
+  if (held !== null && (await thawLeftFrozen(native, held)) && (await attempt())) return;
   const ended = new AbortController();
   try {
     const isMounted = await isMountedHere(await findPath());

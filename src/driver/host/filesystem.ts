@@ -8,6 +8,7 @@
 import { open } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
 import { ExecError, run } from '../../base/process/exec.js';
+import { describeHolders, isHeldExclusively } from './device-holders.js';
 import { type FileSystem, MKFS_MINIMUM_BYTES } from './file-systems.js';
 
 /** What low-level probing finds on a device. */
@@ -193,8 +194,15 @@ export async function checkFileSystem(type: FileSystem, devicePath: string): Pro
     await run('fsck.ext4', ['-p', { path: devicePath }], options);
   } catch (thrown) {
     if (!(thrown instanceof ExecError)) throw thrown;
+    if (await isHeldExclusively(devicePath)) {
+      throw CsiError.failedPrecondition(
+        `the ${type} file system cannot be checked before its mount, since something uses its device: ` +
+          `${await describeHolders(devicePath)}; end that, then try again (${thrown.message})`,
+        { cause: thrown },
+      );
+    }
     throw CsiError.failedPrecondition(
-      `the ${type} file system on ${devicePath} is damaged or in use; repair it by hand with fsck.ext4 (${thrown.message})`,
+      `the ${type} file system on ${devicePath} is damaged; repair it by hand with fsck.ext4 (${thrown.message})`,
       { cause: thrown },
     );
   }

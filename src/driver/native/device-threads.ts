@@ -77,6 +77,7 @@ export const KINDS: Readonly<Record<UnaryMethod, Kind>> = {
   dmSuspend: 'volume',
   takeThinSnapshots: 'volume',
   thaw: 'release',
+  thawDevice: 'release',
   dmResume: 'release',
   // Writes the file system back, which takes minutes.
   unmountLayer: 'release',

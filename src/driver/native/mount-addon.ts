@@ -19,6 +19,16 @@ export interface MountAddon {
     target: string;
   }): NativeResult<object>;
   /**
+   * FITHAW of the file system that holds a block device, mounted or not, completed even if this process is killed. `options`
+   * are those of the file system, with `ro` among them, in place of which `rw` is tried too. `thawed` false: it was not frozen. EBUSY: something else holds the
+   * device. Mounts a device that nothing holds anew, read-only and for a moment, so the caller looks before.
+   */
+  thawDevice(request: {
+    source: string;
+    fsType: string;
+    options: string[];
+  }): NativeResult<{ thawed: boolean }>;
+  /**
    * Unmounts the top layer on a path if it has this mount id in mountinfo. `unmounted` false:
    * nothing is mounted there. ESTALE if another layer is on top, EBUSY if the mount is in use.
    * Never unmounts another mount, whatever other processes mount concurrently. Returns after the

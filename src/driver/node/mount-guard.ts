@@ -13,6 +13,7 @@ import type { Attachment } from '../backends/backend.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { isHeldExclusively } from '../host/device-holders.js';
 import type { FileSystem } from '../host/file-systems.js';
+import { thawLeftFrozen } from '../host/left-frozen.js';
 import { otherBtrfsMounted, unaskedInForce } from '../host/mounted-file-system.js';
 import { mount } from '../host/mounter.js';
 import { btrfsIdentity, superblockObjection } from '../host/superblock.js';
@@ -124,14 +125,17 @@ async function isIdOfOther(
 /**
  * Detaches a device that is attached without a recorded use. That happens if a process still had a raw
  * device open when it was unpublished: the process could write to it while its file system is mounted.
- * Throws if something holds the device. A device that is mounted in another mount namespace stays attached:
- * its file system was checked when that mount was made, and a new mount shares it. Returns whether it
+ * Or a file system that somebody froze has outlived its last mount: it is thawed, and the next mount makes a
+ * new one of it. Throws if something holds the device. A device that is mounted in another mount namespace stays
+ * attached: its file system was checked when that mount was made, and a new mount shares it. Returns whether it
  * detached the device.
  */
 export async function releaseUnused(deps: Dependencies, view: VolumeView): Promise<boolean> {
   const { mounts, nodes } = usesOf(view);
   if (view.attachment === null || mounts.length > 0 || nodes.length > 0) return false;
-  if (await isHeldExclusively(view.attachment.devicePath)) return false;
+  const { devicePath } = view.attachment;
+  const isHeld = await isHeldExclusively(devicePath);
+  if (isHeld && !(await thawLeftFrozen(deps.native, devicePath))) return false;
   const { volumeId, pool } = view.volume;
   await deps.backendOf(pool).attachments.detach(volumeId);
   return true;

@@ -13,6 +13,7 @@ import { type MountEntry, mountsAt } from '../../base/system/mountinfo.js';
 import type { StagingRecord, VolumeRecord } from '../catalogue/records.js';
 import type { ReleaseWait } from '../host/device-release.js';
 import { removeTarget, unmountLayers } from '../host/layers.js';
+import { thawLeftFrozen } from '../host/left-frozen.js';
 import { assertNoLink, entryAt, kernelPath } from '../host/target.js';
 import {
   type Belongs,
@@ -87,13 +88,33 @@ async function releaseFrom(
 ): Promise<void> {
   const { volume } = before;
   const belongs = belongsTo(volume.volumeId, before.node);
-  const mounts = await releaseDirectory(deps, place, belongs, before.mounts);
+  const mounts = await releaseLast(deps, before, place, belongs);
   const released =
     mounts === null ? before : await clearStagedDevice(deps, { ...before, mounts }, place);
   const view = { ...before, mounts: released.mounts };
   if (view.poolFailure !== null) throw view.poolFailure;
   if (await isFree(deps, view, place.path)) await detach(deps, view, context);
   await deps.catalogue.removeStaging(volume.volumeId, place.path);
+}
+
+/**
+ * As releaseDirectory. A frozen file system keeps the calls that write to it, such as a growth of ours, and those keep it
+ * mounted: where no other mount is left to thaw it by, it is thawed.
+ */
+async function releaseLast(
+  deps: NodeDependencies,
+  { attachment, mounts }: VolumeView,
+  place: Place<StagingRecord>,
+  belongs: Belongs,
+): Promise<readonly MountEntry[] | null> {
+  try {
+    return await releaseDirectory(deps, place, belongs, mounts);
+  } catch (thrown) {
+    if (attachment === null || place.resolved === null) throw thrown;
+    const isThawed = await thawLeftFrozen(deps.native, attachment.devicePath, place.resolved);
+    if (!isThawed) throw thrown;
+    return releaseDirectory(deps, place, belongs);
+  }
 }
 
 /**

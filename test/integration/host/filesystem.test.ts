@@ -202,9 +202,11 @@ test('ext4 is grown to its device with its data, but not while it is in use or d
   await whileMounted('ext4', grown, (path) => writeFileSync(`${path}/data`, 'kept'));
   execFileSync('truncate', ['-s', '20G', grown.image]);
   execFileSync('losetup', ['-c', grown.path]);
-  await whileMounted('ext4', grown, () =>
-    rejectsWith(growUnmountedExt4(grown.path), 'FAILED_PRECONDITION', /could not be grown/),
-  );
+  await whileMounted('ext4', grown, async (path) => {
+    await rejectsWith(growUnmountedExt4(grown.path), 'FAILED_PRECONDITION', /could not be grown/);
+    const inUse = new RegExp(`uses its device: ${grown.path} is mounted at ${path}; end that`);
+    await rejectsWith(checkFileSystem('ext4', grown.path), 'FAILED_PRECONDITION', inUse);
+  });
   // Growing it again changes nothing.
   for (let time = 0; time < 2; time += 1) await growUnmountedExt4(grown.path);
   assert.equal(await isGrowable('ext4', grown.path, 20480n * MIB), false);
@@ -216,7 +218,7 @@ test('ext4 is grown to its device with its data, but not while it is in use or d
   execFileSync('debugfs', ['-w', '-R', 'clri <2>', grown.path], { stdio: 'pipe' });
   execFileSync('debugfs', ['-w', '-R', 'set_super_value state 2', grown.path], { stdio: 'pipe' });
   const checked = checkFileSystem('ext4', grown.path);
-  await rejectsWith(checked, 'FAILED_PRECONDITION', /damaged or in use/);
+  await rejectsWith(checked, 'FAILED_PRECONDITION', /is damaged; repair it by hand with fsck.ext4/);
   await rejectsWith(growUnmountedExt4(grown.path), 'FAILED_PRECONDITION', /repair it by hand/);
 });
 

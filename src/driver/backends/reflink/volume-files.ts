@@ -9,6 +9,7 @@ import { readdir, readFile, stat } from 'node:fs/promises';
 import { CsiError, errorCode, SystemError } from '../../../base/errors.js';
 import { mountsAt, mountsOfDevice, readMountInfo } from '../../../base/system/mountinfo.js';
 import type { ReleaseWait } from '../../host/device-release.js';
+import { thawHeld } from '../../host/left-frozen.js';
 import type { FileState, LoopDevice } from '../../native/addon.js';
 import { type NativeRunner, ofVolume } from '../../native/pool.js';
 import type { Attachment, Attachments, AttachOptions, StorageCondition } from '../backend.js';
@@ -160,12 +161,13 @@ export class VolumeFiles implements Attachments {
     };
   }
 
-  /** Thaws the volume's file system if a snapshot that was killed left it frozen. */
+  /** Thaws the volume's file system if a snapshot that was killed left it frozen, also if no mount leads to it any more. */
   async thaw(volumeId: string): Promise<void> {
-    const { freezePath } = await this.directory.use((opened) =>
+    const { loopPath, freezePath } = await this.directory.use((opened) =>
       this.snapshotSource(opened, volumeId),
     );
     if (freezePath !== null) await this.native.run('thaw', { path: freezePath }, [volumeId]);
+    else if (loopPath !== null) await thawHeld(ofVolume(this.native, volumeId), loopPath);
   }
 
   /** Rejects volumes whose file systems can no longer write. */

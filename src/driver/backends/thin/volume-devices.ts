@@ -8,7 +8,7 @@ import { CsiError, errorCode } from '../../../base/errors.js';
 import type { SerialQueue } from '../../../base/serial-queue.js';
 import { type ReleaseWait, releaseDevice } from '../../host/device-release.js';
 import type { DmDevice } from '../../native/dm-addon.js';
-import type { NativeRunner } from '../../native/pool.js';
+import { type NativeRunner, ofVolume } from '../../native/pool.js';
 import type { Attachment, Attachments, AttachOptions } from '../backend.js';
 import { deviceInUse } from '../loop-release.js';
 import { lostVolume } from '../lost-objects.js';
@@ -122,12 +122,12 @@ export class VolumeDevices implements Attachments {
   async #release(volumeId: string, wait?: ReleaseWait): Promise<void> {
     const name = this.pool.names.volume(volumeId);
     await this.device(volumeId);
+    const native = ofVolume(this.native, volumeId);
+    const release = (): Promise<unknown> => native.run('dmRemove', { name, deferred: false });
+    const findPath = async (): Promise<string | null> =>
+      (await this.device(volumeId))?.path ?? null;
     try {
-      await releaseDevice(
-        () => this.native.run('dmRemove', { name, deferred: false }, [volumeId]),
-        async () => (await this.device(volumeId))?.path ?? null,
-        wait,
-      );
+      await releaseDevice(native, { release, findPath }, wait);
     } catch (thrown) {
       throw deviceInUse(volumeId, thrown) ?? thrown;
     }
