@@ -9,19 +9,11 @@ import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { parseTally } from './suite/tally.mjs';
 
-const isNightly = process.env['BLOCKDELTA_TEST_NIGHTLY'] === '1';
-/** Of one file; far above what any takes on a busy machine. */
-const FILE_SECONDS = isNightly ? 3000 : 900;
-/** Of all guests of this call: below the limit of the job (scripts/suite/jobs.mjs). */
-const ALL_SECONDS = isNightly ? 8400 : 3300;
-
 const options = process.argv.slice(2).filter((word) => word.startsWith('--'));
 let files = process.argv.slice(2).filter((word) => !word.startsWith('--'));
 const sum = { passed: 0, failed: 0, skipped: 0 };
-const begun = performance.now();
 while (files.length > 0) {
-  const left = Math.floor(ALL_SECONDS - (performance.now() - begun) / 1000);
-  const { status, lines, ended } = await runGuest(files, left);
+  const { status, lines, ended } = await runGuest(files);
   const tally = parseTally(lines.join('\n'));
   sum.passed += tally?.passed ?? count(lines, '✔');
   sum.failed += tally?.failed ?? count(lines, '✖');
@@ -37,14 +29,13 @@ console.log(`${sum.passed} passed, ${sum.failed} failed, ${sum.skipped} skipped`
 process.exit(sum.failed === 0 ? 0 : 1);
 
 /** Its output, and how many of the files have ended. */
-async function runGuest(compiled, seconds) {
-  const guest = ['--mem', '2G', '--smp', '1', '--disk', '8G', '--timeout', `${Math.max(seconds, 1)}`];
+async function runGuest(compiled) {
+  const guest = ['--mem', '2G', '--smp', '1', '--disk', '8G'];
   const more = (process.env['BLOCKDELTA_GUEST_OPTIONS'] ?? '').split(' ').filter((word) => word !== '');
   const reporter = '--test-reporter=./scripts/suite/reporter.mjs';
   const command = [process.execPath, ...options, reporter, 'scripts/run-in-one-process.mjs', ...compiled];
   // The reporter would write there what runs; in the guest there is no such directory.
-  const { BLOCKDELTA_TEST_RUNNING: _, ...rest } = process.env;
-  const env = { ...rest, BLOCKDELTA_GUEST_FILE_SECONDS: `${FILE_SECONDS}` };
+  const { BLOCKDELTA_TEST_RUNNING: _, ...env } = process.env;
   const child = spawn('scripts/run-in-guest', [...guest, ...more, '--', 'scripts/guest-command', ...command], {
     env,
     stdio: ['ignore', 'pipe', 'inherit'],

@@ -7,7 +7,7 @@
  *   node --test-reporter=./scripts/suite/reporter.mjs scripts/run-in-one-process.mjs FILE...
  *
  * $BLOCKDELTA_GUEST_PROGRESS is a file to which what runs is written, for whoever watches this process:
- * when the file began, in seconds since 1970, the file, the test. Says "ended: FILE" after each.
+ * the file, the test. Says "ended: FILE" after each.
  */
 import assert from 'node:assert/strict';
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -21,7 +21,6 @@ const ENDING_MS = 20_000;
 const root = tmpdir();
 
 console.log(`Linux ${release()}, Node.js ${process.version}`);
-let begun = Math.floor(Date.now() / 1000);
 tell('the test files', 'their loading');
 const loading = [];
 // What a file makes when it is loaded is made before any has a directory of its own.
@@ -34,7 +33,6 @@ for (const [index, compiled] of process.argv.slice(2).entries()) {
   const directory = join(root, `${index}`);
   describe(file, async () => {
     before(() => {
-      begun = Math.floor(Date.now() / 1000);
       tell(file, 'what comes before its tests');
       mkdirSync(directory);
       process.env['TMPDIR'] = directory;
@@ -61,7 +59,7 @@ test('the process can end', async () => {
 
 function tell(file, running) {
   const progress = process.env['BLOCKDELTA_GUEST_PROGRESS'];
-  if (progress !== undefined) writeFileSync(progress, `${begun}\n${file}\n${running}\n`);
+  if (progress !== undefined) writeFileSync(progress, `${file}\n${running}\n`);
 }
 
 /** A handle that a test has not closed keeps the process alive. */

@@ -18,6 +18,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { removeUnder } from './left-behind.mjs';
+import { watchForHang } from './suite/hang.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const COMPILE = ['node', 'scripts/compile.mjs', 'test'];
@@ -55,8 +56,6 @@ const KINDS = {
 
 /** Beside outputs of builds: what tests and builds do not read, or only read. */
 const NOT_COPIED = ['.git', 'node_modules', '.native-build', '.test-build', 'build', 'dist', 'prebuilds'];
-const BUILD_MS = 600_000;
-const TEST_MS = 300_000;
 const DRAIN_MS = 2000;
 /** Of an output that is shown. */
 const SHOWN_LINES = 30;
@@ -85,7 +84,7 @@ console.log(`\n${sum.passed} passed, ${sum.failed} failed, 0 skipped`);
 process.exit(sum.failed === 0 && sum.passed > 0 ? 0 : 1);
 
 async function main(patterns) {
-  const { status, output } = await run(COMPILE, ROOT, BUILD_MS);
+  const { status, output } = await run(COMPILE, ROOT);
   if (status !== 0) throw new Error(`the tests cannot be compiled\n${tail(output)}`);
   const list = join(ROOT, '.test-build/test/mutations/mutations.js');
   const { MUTATIONS } = await import(pathToFileURL(list).href);
@@ -105,7 +104,7 @@ async function main(patterns) {
 async function runAll(kind, mutations, tree) {
   if (mutations.length === 0) return;
   copyTree(tree, kind.outputs);
-  const { status, output } = await run(kind.build, tree, BUILD_MS);
+  const { status, output } = await run(kind.build, tree);
   if (status !== 0) throw new Error(`the tests cannot be built\n${tail(output)}`);
   const unfit = await unfitTests(kind, mutations, tree);
   // A file at a time, so that an object is compiled no more often than necessary.
@@ -157,12 +156,11 @@ async function failureOf(kind, { file, from, to, test }, tree) {
   if (parts.length !== 2) return `the old text occurs ${parts.length - 1} times, not once`;
   writeFileSync(path, parts.join(to));
   try {
-    const built = await run(kind.build, tree, BUILD_MS);
+    const built = await run(kind.build, tree);
     if (built.status !== 0) return `it does not compile\n${tail(built.output)}`;
-    const { output, isOverdue } = await runTests(kind, [test], tree);
+    const { output, hang } = await runTests(kind, [test], tree);
     if (kind.hasFailed(test.name, output)) return null;
-    const what = isOverdue ? `does not end within ${TEST_MS / 1000} s` : 'does not fail';
-    return `${labelOf(test)} ${what}\n${tail(output)}`;
+    return `${labelOf(test)} ${hang ?? 'does not fail'}\n${tail(output)}`;
   } finally {
     writeFileSync(path, text);
   }
@@ -173,7 +171,7 @@ async function runTests(kind, tests, tree) {
   chmodSync(files, 0o755);
   try {
     const names = [...new Set(tests.map(({ name }) => name))];
-    return await run(kind.command(tests, names), tree, TEST_MS, files);
+    return await run(kind.command(tests, names), tree, files);
   } finally {
     removeUnder(files);
   }
@@ -196,7 +194,7 @@ function tail(output) {
   return output.trimEnd().split('\n').slice(-SHOWN_LINES).map((line) => `  ${line}`).join('\n');
 }
 
-function run(command, cwd, limitMs, files = directory) {
+function run(command, cwd, files = directory) {
   return new Promise((resolve) => {
     const child = spawn(command[0], command.slice(1), {
       ...{ cwd, detached: true, stdio: ['ignore', 'pipe', 'pipe'] },
@@ -206,18 +204,18 @@ function run(command, cwd, limitMs, files = directory) {
     running.add(child);
     const output = [];
     for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk) => output.push(chunk));
-    let isOverdue = false;
-    const timer = setTimeout(() => {
-      isOverdue = true;
+    let hang;
+    const stopWatching = watchForHang({ leader: child.pid, directory: files }, {}, (reason) => {
+      hang = `hangs; ${reason}`;
       killGroup(child);
-    }, limitMs);
+    });
     const closed = new Promise((close) => child.once('close', close));
     child.once('exit', async (status) => {
-      clearTimeout(timer);
+      stopWatching();
       running.delete(child);
       // What a failed test has left behind may hold the pipes.
       await Promise.race([closed, delay(DRAIN_MS)]);
-      resolve({ status, isOverdue, output: Buffer.concat(output).toString() });
+      resolve({ status, hang, output: Buffer.concat(output).toString() });
     });
   });
 }

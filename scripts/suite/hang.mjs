@@ -1,7 +1,9 @@
 /**
  * Tells a job that hangs from one on a slow machine: by the processor time that its processes have had, and never
- * by the clock alone. Knows neither processes nor tests.
+ * by the clock alone. Knows nothing of tests.
  */
+import { ProcessorTime } from './processor-time.mjs';
+import { waitForLockOfOthers } from './waiting.mjs';
 
 /** Between two looks at a job. */
 export const LOOK_MS = 10_000;
@@ -16,6 +18,31 @@ const FACTOR = 10;
  * to do, or of a test that mostly starts Node.js: ten times that is no measure of another machine.
  */
 const LEAST_SECONDS = 120;
+
+/**
+ * Looks at a job until that is ended by whoever is told why, or until the function that this returns is called.
+ * @param {import('./processor-time.mjs').Processes} processes
+ * @param {object} options
+ * @param {number} [options.cpuSeconds]   of processor time that it took when it was recorded
+ * @param {boolean} [options.givesUp]     by itself when what it waits for does not come
+ * @param {number} [options.lookMs]
+ * @param {(reason: string) => void} hangs
+ */
+export function watchForHang(processes, { cpuSeconds, givesUp = false, lookMs = LOOK_MS }, hangs) {
+  const time = new ProcessorTime(processes);
+  const watch = new HangWatch(cpuSeconds);
+  const looks = setInterval(() => {
+    const reason = watch.look(time.look(), () => givesUp || waitForLockOfOthers(processes));
+    if (reason === undefined) return;
+    clearInterval(looks);
+    hangs(reason);
+  }, lookMs);
+  /** Returns the processor time of the job. */
+  return () => {
+    clearInterval(looks);
+    return time.look();
+  };
+}
 
 export class HangWatch {
   #limit;

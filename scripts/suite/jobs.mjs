@@ -42,8 +42,8 @@ export function planJobs(options) {
   );
   // Unit and memory tests need neither root nor more packages than node-gyp.
   const isSmall = options.tiers.every((tier) => tier === 'unit' || tier === 'memory');
-  const packages = isSmall ? [] : [add({ ...build('packages', ['scripts/setup', '--packages']), fetches: true })];
-  const modules = add({ ...build('modules', ['scripts/setup', '--modules']), needs: packages, fetches: true });
+  const packages = isSmall ? [] : [add({ ...build('packages', ['scripts/setup', '--packages']), givesUp: true })];
+  const modules = add({ ...build('modules', ['scripts/setup', '--modules']), needs: packages, givesUp: true });
   const native = add({ ...build('addon', ['scripts/setup', '--addon']), needs: [modules] });
   const compiledTests = add({
     ...build('compiled sources and tests', ['node', 'scripts/compile.mjs', 'test']),
@@ -72,7 +72,7 @@ export function planJobs(options) {
     const needs = [sanitized];
     add(tests('native tests', ['scripts/test-native'], { needs }));
     if (options.nightly) {
-      const built = { needs: [native, compiledTests, sanitized] };
+      const built = { needs: [native, compiledTests, sanitized], givesUp: true };
       add(tests('mutations', ['node', 'scripts/test-mutations.mjs'], built));
       add(check('coverage', ['scripts/coverage'], built));
       // More rounds of one thread find no races.
@@ -89,10 +89,10 @@ export function planJobs(options) {
     add(tests(`test/${file}.test.ts`, command, { needs: [native, compiledTests] }));
   }
   if (files.guest.length > 0) {
-    const guest = add({ ...build('guest', ['scripts/test-guest', '--prepare']), needs: packages, fetches: true });
+    const guest = add({ ...build('guest', ['scripts/test-guest', '--prepare']), needs: packages, givesUp: true });
     const command = ['scripts/test-guest', '--file', ...files.guest.map(compiled), ...named];
     const name = files.guest.length === 1 ? `test/${files.guest[0]}.test.ts` : 'guest tests';
-    add(tests(name, command, { needs: [native, compiledTests, guest] }));
+    add(tests(name, command, { needs: [native, compiledTests, guest], givesUp: true }));
   }
   return { jobs, files: Object.values(files).flat() };
 }

@@ -8,18 +8,20 @@ import { namesDirectory } from '../left-behind.mjs';
 /** The unit of /proc/PID/stat, the same on all machines that Node.js runs on. */
 const TICKS_PER_SECOND = 100;
 
+/**
+ * @typedef {object} Processes
+ * @property {number} leader      of their process group and session
+ * @property {string} directory   that they have in their variables
+ * @property {import('./cgroup.mjs').Cgroup} [cgroup]
+ */
+
 export class ProcessorTime {
   #job;
   /** Of the processes that there were at the last look, and of all looks. */
   #last = 0;
   #sum = 0;
 
-  /**
-   * @param {object} job
-   * @param {number} job.leader      of its process group and session
-   * @param {string} job.directory   that its processes have in their variables
-   * @param {import('./cgroup.mjs').Cgroup} [job.cgroup]
-   */
+  /** @param {Processes} job */
   constructor(job) {
     this.#job = job;
   }

@@ -9,10 +9,9 @@ import { setPriority } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Cgroup } from './cgroup.mjs';
-import { HangWatch, LOOK_MS } from './hang.mjs';
+import { watchForHang } from './hang.mjs';
 import { isolated, MountNamespace } from './mounts.mjs';
-import { ProcessorTime } from './processor-time.mjs';
-import { waitForLockOfOthers, whatTheyWaitFor } from './waiting.mjs';
+import { whatTheyWaitFor } from './waiting.mjs';
 
 /**
  * @typedef {object} Job
@@ -22,7 +21,7 @@ import { waitForLockOfOthers, whatTheyWaitFor } from './waiting.mjs';
  * @property {Job[]} [needs]                  jobs that must have passed before
  * @property {number} [seconds]               roughly how long it takes: longer ones start earlier
  * @property {number} [cpuSeconds]            of processor time that it took when it was recorded
- * @property {boolean} [fetches]              its programs wait for a network, and give up by themselves
+ * @property {boolean} [givesUp]              by itself: on a network that is silent, on what hangs in it
  */
 
 /**
@@ -163,17 +162,13 @@ export class JobQueue {
     const closed = new Promise((resolve) => child.once('close', resolve));
     this.#running.set(job, () => killGroup(child));
     const processes = { leader: child.pid, directory, cgroup };
-    const time = new ProcessorTime(processes);
-    const watch = new HangWatch(job.cpuSeconds);
-    const looks = setInterval(() => {
-      const reason = watch.look(time.look(), () => job.fetches === true || waitForLockOfOthers(processes));
-      if (reason === undefined) return;
-      clearInterval(looks);
+    const options = { ...job, lookMs: this.#options.lookMs };
+    const stopWatching = watchForHang(processes, options, (reason) => {
       reasons.push(`${reason}\n${begunTests(places.running)}${whatTheyWaitFor(processes)}`);
       killGroup(child);
-    }, this.#options.lookMs ?? LOOK_MS);
+    });
     child.once('exit', async (status) => {
-      clearInterval(looks);
+      const cpuSeconds = stopWatching();
       // A process that was left behind may hold the pipes.
       await Promise.race([closed, delay(DRAIN_MS)]);
       for (const stream of [child.stdout, child.stderr]) stream.destroy();
@@ -183,7 +178,7 @@ export class JobQueue {
         status,
         output: Buffer.concat(output).toString(),
         wallSeconds: (performance.now() - begun) / 1000,
-        cpuSeconds: Math.max(time.look(), waitedSeconds(places.times)),
+        cpuSeconds: Math.max(cpuSeconds, waitedSeconds(places.times)),
       };
       for (const path of [places.times, places.running]) rmSync(path, { force: true });
       await mounts.ready;

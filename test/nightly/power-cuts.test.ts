@@ -66,7 +66,7 @@ function record(workspace: Workspace, length: string): void {
     disks.push(`${name}=${[...letters].map((letter) => `/dev/vd${letter}`).join()}`);
   }
   const { directory } = workspace;
-  const guest = ['--smp', '1', '--timeout', '3000', ...options, '--rw', directory, '--'];
+  const guest = ['--smp', '1', ...options, '--rw', directory, '--'];
   const program = [process.execPath, packagePath('.test-build/test/power/record.js')];
   const words = [...guest, ...program, length, directory, ...disks];
   execFileSync(packagePath('scripts/run-in-guest'), words, {
