@@ -32,6 +32,7 @@ Napi::Object Init(Napi::Env, Napi::Object exports) {
   Export<ProbeReflinkBinding>(exports, "probeReflink");
   Export<CreateSparseFileBinding>(exports, "createSparseFile");
   Export<CloneFileBinding>(exports, "cloneFile");
+  Export<CountExtentsBinding>(exports, "countExtents");
   Export<GrowFileBinding>(exports, "growFile");
   Export<AllocateFileBinding>(exports, "allocateFile");
   Export<CloneVolumeBinding>(exports, "cloneVolume");

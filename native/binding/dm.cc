@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "native/binding/freezing.h"
 #include "native/binding/functions.h"
 #include "native/binding/values.h"
 #include "native/device/dm_device.h"
@@ -301,12 +302,10 @@ Napi::Value TakeThinSnapshotsBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], "takeThinSnapshots");
   const std::string pool = request.String("pool");
   const std::vector<NewThinSnapshot> members = ReadMembers(&request);
-  const std::optional<std::string> guardian_socket = request.PathOrNull("guardianSocket");
+  const FreezeOptions freezing = ReadFreezing(&request);
   return Run(
       env, request,
-      [&](const DmControl& control) {
-        return TakeThinSnapshots(control, pool, members, guardian_socket);
-      },
+      [&](const DmControl& control) { return TakeThinSnapshots(control, pool, members, freezing); },
       [&](const TakenThinSnapshots& outcome) {
         Napi::Object object = Success(env);
         SetBigInt(&object, "takenAtNs", outcome.taken_at_ns);

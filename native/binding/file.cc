@@ -3,12 +3,14 @@
 #include <utility>
 #include <vector>
 
+#include "native/binding/freezing.h"
 #include "native/binding/functions.h"
 #include "native/binding/values.h"
 #include "native/device/directory_list.h"
 #include "native/device/files.h"
 #include "native/device/freeze.h"
 #include "native/device/open_directories.h"
+#include "native/device/pre_clone.h"
 #include "native/device/subvolume.h"
 #include "native/device/take_snapshots.h"
 
@@ -31,7 +33,7 @@ NewSnapshotFile ReadMember(Fields* request) {
 }
 
 SnapshotAids ReadAids(Fields* request) {
-  return {request->PathOrNull("copyPath"), request->PathOrNull("guardianSocket")};
+  return {request->PathOrNull("copyPath"), ReadFreezing(request)};
 }
 
 Napi::Value SnapshotsResult(Napi::Env env, Result<TakenSnapshots> outcome) {
@@ -87,6 +89,17 @@ Napi::Value GrowFileBinding(const Napi::CallbackInfo& info) {
   const uint64_t size_bytes = request.Bytes("sizeBytes");
   if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
   return BooleanResult(info.Env(), "grown", GrowFile(path, size_bytes));
+}
+
+Napi::Value CountExtentsBinding(const Napi::CallbackInfo& info) {
+  Fields request(info[0], "countExtents");
+  const std::string path = request.Path("path");
+  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+  Result<uint64_t> extents = CountExtents(path);
+  if (!extents.ok()) return Failed(info.Env(), extents.status());
+  Napi::Object object = Success(info.Env());
+  SetBigInt(&object, "extents", *extents);
+  return object;
 }
 
 Napi::Value AllocateFileBinding(const Napi::CallbackInfo& info) {

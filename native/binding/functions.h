@@ -36,6 +36,7 @@ Napi::Value ProbeReflinkBinding(const Napi::CallbackInfo& info);
 Napi::Value CreateSparseFileBinding(const Napi::CallbackInfo& info);
 Napi::Value CloneFileBinding(const Napi::CallbackInfo& info);
 Napi::Value GrowFileBinding(const Napi::CallbackInfo& info);
+Napi::Value CountExtentsBinding(const Napi::CallbackInfo& info);
 Napi::Value AllocateFileBinding(const Napi::CallbackInfo& info);
 Napi::Value CloneVolumeBinding(const Napi::CallbackInfo& info);
 Napi::Value TakeSnapshotsBinding(const Napi::CallbackInfo& info);

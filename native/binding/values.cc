@@ -101,6 +101,11 @@ std::optional<std::string> Fields::StringOrNull(const char* name) {
   return String(name);
 }
 
+std::optional<uint64_t> Fields::BytesOrNull(const char* name) {
+  if (IsNull(name)) return std::nullopt;
+  return Bytes(name);
+}
+
 std::vector<std::string> Fields::Strings(const char* name) {
   const Napi::Value value = Get(name);
   std::vector<std::string> texts;

@@ -30,6 +30,7 @@ class Fields {
   bool Boolean(const char* name);
   // A bigint from 0 to 2^63 - 1: sizes and offsets.
   uint64_t Bytes(const char* name);
+  std::optional<uint64_t> BytesOrNull(const char* name);
   // A bigint from 0 to 2^64 - 1: device and inode numbers.
   uint64_t Uint64(const char* name);
   // An integral number from 1 to 2^53 - 1.

@@ -1,8 +1,20 @@
 #include "native/device/freeze.h"
 
+#include <time.h>
+
 #include <utility>
 
 namespace blockdelta {
+
+uint64_t FreezeOptions::EndNs() const {
+  constexpr uint64_t kNsPerMs = 1'000'000;
+  if (!deadline_ms.has_value()) return UINT64_MAX;
+  const uint64_t now_ms = ClockNs(CLOCK_REALTIME) / kNsPerMs;
+  const uint64_t now_ns = ClockNs(CLOCK_MONOTONIC);
+  if (*deadline_ms <= now_ms) return now_ns;
+  const uint64_t left_ms = *deadline_ms - now_ms;
+  return left_ms < (UINT64_MAX - now_ns) / kNsPerMs ? now_ns + left_ms * kNsPerMs : UINT64_MAX;
+}
 
 Result<Freeze> Freeze::Begin(Guardian* guardian, UniqueFd mount_fd, std::string path) {
   Result<Guardian::Held> held = guardian->Freeze(mount_fd.get(), path);

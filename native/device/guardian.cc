@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -25,6 +26,9 @@ constexpr char kProgram[] = "blockdelta-guardian";
 // data, which takes as long as the disk needs.
 constexpr int kFreezeMs = 600'000;
 constexpr int kAnswerMs = 60'000;
+// For the answer of a guardian whose limit has passed.
+constexpr uint64_t kGraceMs = 500;
+constexpr uint64_t kNsPerMs = 1'000'000;
 
 Result<std::string> ProgramPath() {
   Dl_info info = {};
@@ -158,17 +162,29 @@ Result<Guardian> Guardian::Spawn() {
 }
 
 Guardian::Guardian(Guardian&& other) noexcept
-    : pid_(std::exchange(other.pid_, 0)), socket_(std::move(other.socket_)) {}
+    : pid_(std::exchange(other.pid_, 0)),
+      end_ns_(other.end_ns_),
+      socket_(std::move(other.socket_)) {}
 
 Guardian::~Guardian() {
   if (!socket_.valid()) return;
   shutdown(socket_.get(), SHUT_WR);
   // The guardian closes its end after it has released everything.
   if (WaitFor(socket_.get(), kAnswerMs)) {
-    Leave();
+    static_cast<void>(Lost("", ""));
   } else {
-    Abandon();
+    GiveUp();
   }
+}
+
+Status Guardian::Limit(uint64_t end_ns) {
+  const uint64_t now_ns = ClockNs(CLOCK_MONOTONIC);
+  const uint64_t left_ms = now_ns < end_ns ? (end_ns - now_ns) / kNsPerMs : 0;
+  const auto number = static_cast<uint32_t>(std::min<uint64_t>(left_ms, UINT32_MAX));
+  end_ns_ = end_ns;
+  Result<Reply> reply = Ask({Order::kLimit, number}, -1, "kLimit", kProgram);
+  RETURN_IF_ERROR(reply);
+  return Status();
 }
 
 Result<Guardian::Held> Guardian::Freeze(int mount_fd, const std::string& path) {
@@ -182,19 +198,26 @@ Result<Guardian::Held> Guardian::Adopt(int mount_fd, const std::string& path) {
 Result<Guardian::Held> Guardian::HoldMount(Order order, int mount_fd, const std::string& path) {
   Result<Held> held = Hold({order, 0}, mount_fd, "FIFREEZE", path);
   // A guardian that was lost may have frozen it.
-  if (!socket_.valid()) static_cast<void>(Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path));
+  if (held.status().IsErrno(ESTALE)) {
+    static_cast<void>(Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path));
+  }
   return held;
 }
 
 Result<uint64_t> Guardian::Thaw(const Held& held, int mount_fd, const std::string& path) {
   Result<uint64_t> frozen_ns = Release(held, "FITHAW", path);
-  if (socket_.valid()) return frozen_ns;
+  if (!frozen_ns.status().IsErrno(ESTALE)) return frozen_ns;
   RETURN_IF_ERROR(Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path));
   return ClockNs(CLOCK_MONOTONIC) - held.begun_ns;
 }
 
 Result<Guardian::Held> Guardian::Suspend(int control_fd, dev_t device, const std::string& name) {
   return Hold({Order::kFreeze, static_cast<uint32_t>(device)}, control_fd, "DM_DEV_SUSPEND", name);
+}
+
+Result<Guardian::Held> Guardian::SuspendOnly(int control_fd, dev_t device,
+                                             const std::string& name) {
+  return Hold({Order::kSuspend, static_cast<uint32_t>(device)}, control_fd, "DM_DEV_SUSPEND", name);
 }
 
 Result<Guardian::Held> Guardian::AdoptDevice(int control_fd, dev_t device,
@@ -221,15 +244,15 @@ Result<uint64_t> Guardian::Release(const Held& held, const char* what, const std
 
 Result<Reply> Guardian::Ask(const Request& request, int fd, const char* what,
                             const std::string& object) {
-  const int timeout_ms = request.order == Order::kRelease ? kAnswerMs : kFreezeMs;
+  if (!socket_.valid() || !Send(socket_.get(), request, fd)) return Lost(what, object);
+  if (!WaitFor(socket_.get(), AnswerMs(request.order))) {
+    GiveUp();
+    return Status::Errno(ETIMEDOUT, what, object, "it has not ended in time");
+  }
   Reply reply = {};
-  const bool is_answered =
-      socket_.valid() && Send(socket_.get(), request, fd) && WaitFor(socket_.get(), timeout_ms) &&
-      RetryInterrupted([&] { return recv(socket_.get(), &reply, sizeof(reply), 0); }) ==
-          sizeof(reply);
-  if (!is_answered) {
-    Abandon();
-    return Status::Errno(ESTALE, what, object, "the guardian process was lost");
+  if (RetryInterrupted([&] { return recv(socket_.get(), &reply, sizeof(reply), 0); }) !=
+      sizeof(reply)) {
+    return Lost(what, object);
   }
   if (reply.error == 0) return reply;
   const char* const detail = reply.error == ENOSYS
@@ -238,13 +261,24 @@ Result<Reply> Guardian::Ask(const Request& request, int fd, const char* what,
   return Status::Errno(reply.error, what, object, detail);
 }
 
-void Guardian::Abandon() {
-  if (pid_ != 0) kill(pid_, SIGKILL);
-  Leave();
+int Guardian::AnswerMs(Order order) const {
+  if (order == Order::kRelease) return kAnswerMs;
+  if (end_ns_ == UINT64_MAX) return kFreezeMs;
+  const uint64_t now_ns = ClockNs(CLOCK_MONOTONIC);
+  const uint64_t left_ms = now_ns < end_ns_ ? (end_ns_ - now_ns) / kNsPerMs : 0;
+  return static_cast<int>(std::min<uint64_t>(left_ms + kGraceMs, kFreezeMs));
 }
 
-void Guardian::Leave() {
+Result<Reply> Guardian::Lost(const char* what, const std::string& object) {
   if (pid_ != 0) RetryInterrupted([&] { return waitpid(pid_, nullptr, 0); });
+  pid_ = 0;
+  socket_.Close();
+  return Status::Errno(ESTALE, what, object, "the guardian process was lost");
+}
+
+void Guardian::GiveUp() {
+  // It may have been stopped. As a process that nobody waits for it stays until this one ends.
+  if (pid_ != 0) kill(pid_, SIGCONT);
   pid_ = 0;
   socket_.Close();
 }

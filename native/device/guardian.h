@@ -2,7 +2,10 @@
 // outlives this process.
 //
 // If this process dies, the guardian releases what it holds at once, and nothing interrupts that.
-// If the guardian dies, this process does it. See native/guardian/main.cc.
+// If the guardian dies, this process does it. If it does not answer in time, because a freeze hangs
+// in the kernel, this process leaves it, and it releases what it then holds when the freeze ends.
+// So nothing that must be released in time has a guardian in common with another freeze. See
+// native/guardian/main.cc.
 //
 // A guardian that this process starts ends with it where a whole cgroup or PID namespace is killed,
 // as at the end of a container. One that waits in another container does not.
@@ -38,21 +41,31 @@ class Guardian {
   // Ends the guardian and waits until it has released what it still holds.
   ~Guardian();
 
+  // Ends what is held, and what this guardian comes to hold, at that time (CLOCK_MONOTONIC): it
+  // releases it by itself. Freezes and releases fail with ETIMEDOUT afterwards. ENOSYS: the
+  // guardian is of a release that has no limits.
+  Status Limit(uint64_t end_ns);
   // FIFREEZE of an open mount point; `path` identifies it in failures. ESTALE: the guardian was
-  // lost, and the file system is thawed.
+  // lost, and the file system is thawed. ETIMEDOUT: it did not end in time; when it does, the
+  // guardian thaws at once.
   Result<Held> Freeze(int mount_fd, const std::string& path);
   // Holds the mount point without freezing it, whether or not it is frozen.
   Result<Held> Adopt(int mount_fd, const std::string& path);
   // FITHAW. `mount_fd` is the descriptor passed to Freeze() or Adopt(): this process thaws it if
-  // the guardian is lost. Returns how long it was frozen, ns. EINVAL: it was not frozen.
+  // the guardian is lost. Returns how long it was frozen, ns. EINVAL: it was not frozen. ETIMEDOUT:
+  // not any more since the limit, or the guardian does not answer and thaws it when it can.
   Result<uint64_t> Thaw(const Held& held, int mount_fd, const std::string& path);
 
   // Suspends a device-mapper device, with its file system frozen; `name` identifies it in failures.
   // EBUSY: it is already suspended. ESTALE: the guardian was lost, and may have left it suspended.
+  // ETIMEDOUT as for Freeze().
   Result<Held> Suspend(int control_fd, dev_t device, const std::string& name);
+  // The same, with its file system left as it is.
+  Result<Held> SuspendOnly(int control_fd, dev_t device, const std::string& name);
   // Holds the device without suspending it, whether or not it is suspended.
   Result<Held> AdoptDevice(int control_fd, dev_t device, const std::string& name);
   // Returns how long it was suspended, ns. EINVAL: it was not. ESTALE: the guardian was lost.
+  // ETIMEDOUT as for Thaw().
   Result<uint64_t> Resume(const Held& held, const std::string& name);
 
   // For tests. 0: another process has started it.
@@ -67,16 +80,19 @@ class Guardian {
   Result<Held> Hold(const guardian::Request& request, int fd, const char* what,
                     const std::string& object);
   Result<uint64_t> Release(const Held& held, const char* what, const std::string& object);
-  // The answer to an order; `what` and `object` identify it in failures. ESTALE without an answer:
-  // the guardian has been ended, and socket_ is invalid.
+  // The answer to an order; `what` and `object` identify it in failures. ESTALE: the guardian has
+  // ended, ETIMEDOUT without an answer: it was left to itself. In both cases socket_ is invalid.
   Result<guardian::Reply> Ask(const guardian::Request& request, int fd, const char* what,
                               const std::string& object);
-  // Kills the guardian, or leaves it if another process has started it: it releases what it holds.
-  void Abandon();
-  void Leave();
+  Result<guardian::Reply> Lost(const char* what, const std::string& object);
+  int AnswerMs(guardian::Order order) const;
+  // The guardian is not waited for: it releases what it holds when it goes on. Never killed,
+  // because a freeze that hangs is carried out all the same, and nobody would lift it.
+  void GiveUp();
 
   pid_t pid_;
-  UniqueFd socket_;  // Invalid: the guardian has ended, or this object was moved from.
+  uint64_t end_ns_ = UINT64_MAX;  // Of Limit().
+  UniqueFd socket_;               // Invalid: the guardian has ended, or this object was moved from.
 };
 
 }  // namespace blockdelta

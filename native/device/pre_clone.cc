@@ -1,5 +1,6 @@
 #include "native/device/pre_clone.h"
 
+#include <linux/fiemap.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
 #include <sys/vfs.h>
@@ -87,7 +88,38 @@ class HeldMap : public ExtentSource {
   size_t next_ = 0;
 };
 
+Result<bool> IsXfs(int fd, const std::string& path) {
+  struct statfs state;
+  if (RetryInterrupted([&] { return fstatfs(fd, &state); }) == -1) {
+    return Status::Errno(errno, "fstatfs", path);
+  }
+  return static_cast<uint32_t>(state.f_type) == XFS_SUPER_MAGIC;
+}
+
+Result<struct fsxattr> AttributesOf(int fd, const std::string& path) {
+  struct fsxattr attributes = {};
+  RETURN_IF_ERROR(Ioctl(fd, FS_IOC_FSGETXATTR, &attributes, "FS_IOC_FSGETXATTR", path));
+  return attributes;
+}
+
 }  // namespace
+
+Result<uint64_t> CountExtents(const std::string& path) {
+  Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  RETURN_IF_ERROR(fd);
+  Result<bool> is_xfs = IsXfs(fd->get(), path);
+  RETURN_IF_ERROR(is_xfs);
+  if (*is_xfs) {
+    Result<struct fsxattr> attributes = AttributesOf(fd->get(), path);
+    RETURN_IF_ERROR(attributes);
+    return uint64_t{attributes->fsx_nextents};
+  }
+  // Without room for extents, the kernel counts them.
+  struct fiemap map = {};
+  map.fm_length = FIEMAP_MAX_OFFSET;
+  RETURN_IF_ERROR(Ioctl(fd->get(), FS_IOC_FIEMAP, &map, "FS_IOC_FIEMAP", path));
+  return uint64_t{map.fm_mapped_extents};
+}
 
 PreClone::~PreClone() { static_cast<void>(Release()); }
 
@@ -114,16 +146,12 @@ Status PreClone::TryPrepare() {
 }
 
 Result<bool> PreClone::IsWorthwhile() const {
-  struct statfs state;
-  if (RetryInterrupted([&] { return fstatfs(source_fd_, &state); }) == -1) {
-    return Status::Errno(errno, "fstatfs", source_path_);
-  }
-  if (static_cast<uint32_t>(state.f_type) != XFS_SUPER_MAGIC) return false;
-  struct fsxattr attributes = {};
-  Status status =
-      Ioctl(source_fd_, FS_IOC_FSGETXATTR, &attributes, "FS_IOC_FSGETXATTR", source_path_);
-  if (!status.ok()) return status;
-  return (attributes.fsx_xflags & FS_XFLAG_REALTIME) == 0 && attributes.fsx_nextents >= kMinExtents;
+  Result<bool> is_xfs = IsXfs(source_fd_, source_path_);
+  if (!is_xfs.ok() || !*is_xfs) return is_xfs;
+  Result<struct fsxattr> attributes = AttributesOf(source_fd_, source_path_);
+  RETURN_IF_ERROR(attributes);
+  return (attributes->fsx_xflags & FS_XFLAG_REALTIME) == 0 &&
+         attributes->fsx_nextents >= kMinExtents;
 }
 
 Status PreClone::CloneInPieces() {

@@ -34,6 +34,9 @@
 
 namespace blockdelta {
 
+// How many extents a file has. At once on XFS; elsewhere its map is read.
+Result<uint64_t> CountExtents(const std::string& path);
+
 class PreClone {
  public:
   // `source_fd` is open on the volume's file. `file` is the empty clone. Both must outlive this.

@@ -25,6 +25,8 @@ class SourceVolume {
   // 0: not attached.
   dev_t device() const { return device_; }
   bool MustFreeze() const { return freeze_path_.has_value(); }
+  // REQUIRES: MustFreeze().
+  const std::string& mount_point() const { return *freeze_path_; }
   // Attached without a file system to freeze, so nothing pauses its writers.
   bool IsRaw() const { return device_ != 0 && !MustFreeze(); }
 

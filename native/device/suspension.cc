@@ -27,8 +27,10 @@ Result<bool> ResumeHere(const DmControl& control, const std::string& name) {
 }  // namespace
 
 Result<Suspension> Suspension::Begin(const DmControl& control, Guardian* guardian,
-                                     const DmDevice& device) {
-  Result<Guardian::Held> held = guardian->Suspend(control.fd(), NumberOf(device), device.name);
+                                     const DmDevice& device, bool freezes) {
+  Result<Guardian::Held> held =
+      freezes ? guardian->Suspend(control.fd(), NumberOf(device), device.name)
+              : guardian->SuspendOnly(control.fd(), NumberOf(device), device.name);
   if (held.status().IsErrno(EACCES)) {
     return Status::Errno(EACCES, "DM_DEV_SUSPEND", device.name, "the guardian needs CAP_SYS_ADMIN");
   }
@@ -60,6 +62,8 @@ Result<uint64_t> Suspension::Resume() {
   if (stood_ns.status().IsErrno(EINVAL)) {
     return Status::Errno(ESTALE, "DM_DEV_SUSPEND", name_, "another process resumed it");
   }
+  // The guardian has let go, or does as soon as it can.
+  if (stood_ns.status().IsErrno(ETIMEDOUT)) return stood_ns;
   Result<bool> resumed = ResumeHere(*control_, name_);
   RETURN_IF_ERROR(resumed);
   if (!*resumed) return stood_ns;

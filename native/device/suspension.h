@@ -12,11 +12,12 @@ namespace blockdelta {
 
 class Suspension {
  public:
-  // Suspends the device with its file system frozen. EBUSY if it is already suspended: another
-  // process will resume it at an unknown time. ESTALE: the guardian was lost, and the device is
-  // resumed. `control` and `guardian` outlive this.
+  // Suspends the device with its file system frozen, or left as it is. EBUSY if it is already
+  // suspended, or (before Linux 6.8) its file system already frozen: another process will end that
+  // at an unknown time. ESTALE: the guardian was lost, and the device is resumed. ETIMEDOUT as for
+  // Guardian::Suspend(). `control` and `guardian` outlive this.
   static Result<Suspension> Begin(const DmControl& control, Guardian* guardian,
-                                  const DmDevice& device);
+                                  const DmDevice& device, bool freezes = true);
   Suspension(Suspension&& other) noexcept;
   Suspension& operator=(Suspension&&) = delete;
   // Resumes unless Resume() was called.

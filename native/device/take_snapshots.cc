@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <set>
 #include <utility>
@@ -11,17 +12,19 @@
 #include "native/device/copied_sources.h"
 #include "native/device/pre_clone.h"
 #include "native/device/source_volume.h"
+#include "native/device/standstill.h"
 #include "native/device/write_counters.h"
 
 namespace blockdelta {
 namespace {
 
 constexpr mode_t kFrozenMode = 0400;
-// Time limit for retries while raw devices are written to.
+// Time limit for retries while raw devices are written to, or file systems thawed by others.
 constexpr uint64_t kTimeoutNs = 2'000'000'000;
 constexpr unsigned kMaxPauseMs = 50;
 // A single busy device is cloned last in the second try, however long a try takes.
 constexpr int kMinTries = 2;
+constexpr uint64_t kNsPerMs = 1'000'000;
 
 // Snapshots of several volumes, from the opened sources to the clones under their temporary names.
 class SnapshotGroup {
@@ -36,16 +39,24 @@ class SnapshotGroup {
 
  private:
   explicit SnapshotGroup(SnapshotAids aids)
-      : copied_(std::make_unique<CopiedSources>(std::move(aids.copy_path))),
-        guardian_socket_(std::move(aids.guardian_socket)) {}
+      : freezing_(std::move(aids.freezing)),
+        end_ns_(freezing_.EndNs()),
+        copied_(std::make_unique<CopiedSources>(std::move(aids.copy_path))) {}
 
-  Status StartGuardian();
+  Status StartGuardians();
   // One try. Sets `outcome` if the clones are consistent; otherwise reorders `raw_` for the next
-  // try.
+  // try, and sets `unsettled_`.
   Status Try(std::optional<TakenSnapshots>* outcome);
+  // Clones everything at one point in time while the file systems stand still. False: the raw
+  // devices did not.
+  Result<bool> CloneAll();
   // Clones ahead of the freeze what it will stop the writers of.
   void PrepareClones();
-  Result<std::vector<Freeze>> FreezeAll();
+  Result<std::vector<Standstill>> FreezeAll();
+  // Before the first clone. False: nothing can be proved this time.
+  Result<bool> WatchAll(std::vector<Standstill>* standstills);
+  // After the last clone: thaws. False: a file system did not stand still.
+  Result<bool> EndAll(std::vector<Standstill>* standstills, uint64_t* frozen_ns);
   Status FlushAhead() const;
   Status FlushAll() const;
   // Clones the raw devices in the order of `raw_`. Returns the positions in `raw_` of devices that
@@ -55,16 +66,22 @@ class SnapshotGroup {
   Status CloneOthers();
   // Clones from the copy of the subvolume, and removes it.
   Status CloneCopied();
+  // ETIMEDOUT: the freeze has not lasted until its end.
   Status CloneOne(size_t member);
   Status EmptyClones();
 
+  const FreezeOptions freezing_;
+  const uint64_t end_ns_;                // CLOCK_MONOTONIC.
+  uint64_t freeze_end_ns_ = UINT64_MAX;  // Of this try; UINT64_MAX: we have frozen nothing.
   std::vector<SourceVolume> sources_;
   std::vector<NewFile> files_;
   std::vector<std::unique_ptr<PreClone>> pre_clones_;  // One a member; null: it is not frozen.
   std::unique_ptr<CopiedSources> copied_;
-  std::optional<std::string> guardian_socket_;
-  std::optional<Guardian> guardian_;  // Present if a file system has to be frozen.
-  std::vector<size_t> raw_;           // Members that are raw devices, in the order of cloning.
+  // One for each file system that has to be frozen, so that a freeze that hangs keeps none of the
+  // others from being thawed. By device: two members may have the same source.
+  std::map<dev_t, Guardian> guardians_;
+  std::vector<size_t> raw_;  // Members that are raw devices, in the order of cloning.
+  std::string unsettled_;    // The mount point of a file system that did not stand still; or empty.
 };
 
 Result<SnapshotGroup> SnapshotGroup::Open(const std::vector<NewSnapshotFile>& members,
@@ -93,15 +110,19 @@ Result<SnapshotGroup> SnapshotGroup::Open(const std::vector<NewSnapshotFile>& me
 
 Result<TakenSnapshots> SnapshotGroup::Clone() {
   // Before any file system is frozen.
-  Status started = StartGuardian();
+  Status started = StartGuardians();
   if (!started.ok()) return started;
-  const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + kTimeoutNs;
+  const uint64_t deadline = std::min(end_ns_, ClockNs(CLOCK_MONOTONIC) + kTimeoutNs);
   unsigned pause = 1;
   for (int tries = 1;; tries++) {
     std::optional<TakenSnapshots> outcome;
     RETURN_IF_ERROR(Try(&outcome));
     if (outcome.has_value()) return *outcome;
     if (tries >= kMinTries && ClockNs(CLOCK_MONOTONIC) >= deadline) {
+      if (!unsettled_.empty()) {
+        return Status::Reason(kSnapshotThawed, "takeSnapshots", unsettled_,
+                              "another program thawed or froze it each time it was cloned");
+      }
       return Status::Reason(kSnapshotBusy, "takeSnapshots", sources_[raw_.back()].path(),
                             "more than one raw device of the group is being written to (or does "
                             "not count its writes), so they have no common point in time");
@@ -113,13 +134,13 @@ Result<TakenSnapshots> SnapshotGroup::Clone() {
   }
 }
 
-Status SnapshotGroup::StartGuardian() {
-  const bool freezes = std::any_of(sources_.begin(), sources_.end(),
-                                   [](const SourceVolume& source) { return source.MustFreeze(); });
-  if (!freezes) return Status();
-  Result<Guardian> guardian = Guardian::Start(guardian_socket_);
-  RETURN_IF_ERROR(guardian);
-  guardian_.emplace(std::move(*guardian));
+Status SnapshotGroup::StartGuardians() {
+  for (const SourceVolume& source : sources_) {
+    if (!source.MustFreeze() || guardians_.count(source.device()) != 0) continue;
+    Result<Guardian> guardian = Guardian::Start(freezing_.guardian_socket);
+    RETURN_IF_ERROR(guardian);
+    guardians_.emplace(source.device(), std::move(*guardian));
+  }
   return Status();
 }
 
@@ -127,28 +148,34 @@ Status SnapshotGroup::Try(std::optional<TakenSnapshots>* outcome) {
   PrepareClones();
   // Write-back before the freeze keeps the freeze short.
   RETURN_IF_ERROR(FlushAhead());
-  Result<std::vector<Freeze>> freezes = FreezeAll();
-  RETURN_IF_ERROR(freezes);
+  Result<std::vector<Standstill>> standstills = FreezeAll();
+  RETURN_IF_ERROR(standstills);
   RETURN_IF_ERROR(FlushAll());
+  Result<bool> is_good = WatchAll(&*standstills);
+  RETURN_IF_ERROR(is_good);
   TakenSnapshots result = {ClockNs(CLOCK_REALTIME), 0};
-  Result<std::vector<size_t>> written = CloneRaw();
-  RETURN_IF_ERROR(written);
-  const bool is_good = written->empty();
-  if (is_good) {
-    RETURN_IF_ERROR(CloneOthers());
-  }
-  for (Freeze& freeze : *freezes) {
-    RETURN_IF_ERROR(freeze.Thaw());
-    result.frozen_ns = std::max(result.frozen_ns, freeze.frozen_ns());
-  }
-  if (is_good) {
+  if (*is_good) is_good = CloneAll();
+  RETURN_IF_ERROR(is_good);
+  Result<bool> stood_still = EndAll(&*standstills, &result.frozen_ns);
+  RETURN_IF_ERROR(stood_still);
+  if (*is_good && *stood_still) {
     RETURN_IF_ERROR(CloneCopied());
     *outcome = result;
-  } else {
-    const auto busy = raw_.begin() + static_cast<std::ptrdiff_t>(written->back());
-    std::rotate(busy, busy + 1, raw_.end());
   }
   return Status();
+}
+
+Result<bool> SnapshotGroup::CloneAll() {
+  Result<std::vector<size_t>> written = CloneRaw();
+  RETURN_IF_ERROR(written);
+  if (!written->empty()) {
+    unsettled_.clear();
+    const auto busy = raw_.begin() + static_cast<std::ptrdiff_t>(written->back());
+    std::rotate(busy, busy + 1, raw_.end());
+    return false;
+  }
+  RETURN_IF_ERROR(CloneOthers());
+  return true;
 }
 
 void SnapshotGroup::PrepareClones() {
@@ -164,22 +191,67 @@ void SnapshotGroup::PrepareClones() {
   copied_->Prepare(sources_);
 }
 
-Result<std::vector<Freeze>> SnapshotGroup::FreezeAll() {
-  std::vector<Freeze> freezes;
-  std::set<dev_t> frozen;
+Result<std::vector<Standstill>> SnapshotGroup::FreezeAll() {
+  freeze_end_ns_ = std::min(end_ns_, ClockNs(CLOCK_MONOTONIC) + freezing_.limit_ms * kNsPerMs);
+  std::vector<Standstill> standstills;
+  std::set<dev_t> begun;
+  bool any_ours = false;
   for (const SourceVolume& source : sources_) {
-    // Two members may have the same source.
-    if (!source.MustFreeze() || !frozen.insert(source.device()).second) continue;
-    Result<Freeze> freeze = source.BeginFreeze(&*guardian_);
-    RETURN_IF_ERROR(freeze);
-    freezes.push_back(std::move(*freeze));
+    if (!source.MustFreeze() || !begun.insert(source.device()).second) continue;
+    Guardian& guardian = guardians_.at(source.device());
+    RETURN_IF_ERROR(guardian.Limit(freeze_end_ns_));
+    Result<Standstill> standstill = Standstill::Begin(&source, &guardian);
+    RETURN_IF_ERROR(standstill);
+    any_ours = any_ours || !standstill->by_another();
+    standstills.push_back(std::move(*standstill));
   }
-  return freezes;
+  if (!any_ours) freeze_end_ns_ = UINT64_MAX;
+  return standstills;
+}
+
+Result<bool> SnapshotGroup::WatchAll(std::vector<Standstill>* standstills) {
+  for (Standstill& standstill : *standstills) {
+    Result<bool> is_quiet = standstill.Watch();
+    RETURN_IF_ERROR(is_quiet);
+    const SourceVolume& source = standstill.source();
+    if (standstill.by_another() && !*is_quiet) {
+      unsettled_ = source.mount_point();
+      return false;
+    }
+    if (!standstill.by_another() || standstill.is_counted()) continue;
+    if (sources_.size() > 1) {
+      return Status::Reason(kSnapshotUncounted, "takeSnapshots", source.mount_point(),
+                            "its device does not count writes (queue/iostats is 0)");
+    }
+    pre_clones_[0].reset();
+    copied_->Clear();
+    RETURN_IF_ERROR(TruncateFd(files_[0].fd(), 0, files_[0].temporary()));
+  }
+  return true;
+}
+
+Result<bool> SnapshotGroup::EndAll(std::vector<Standstill>* standstills, uint64_t* frozen_ns) {
+  bool all = true;
+  // What others have frozen can wait: its writers do.
+  for (const bool by_another : {false, true}) {
+    for (Standstill& standstill : *standstills) {
+      if (standstill.by_another() != by_another) continue;
+      Result<bool> stood_still = standstill.End();
+      RETURN_IF_ERROR(stood_still);
+      if (!*stood_still) unsettled_ = standstill.source().mount_point();
+      all = all && *stood_still;
+      *frozen_ns = std::max(*frozen_ns, standstill.frozen_ns());
+    }
+  }
+  return all;
 }
 
 Status SnapshotGroup::FlushAhead() const {
   for (const SourceVolume& source : sources_) {
     RETURN_IF_ERROR(source.MustFreeze() ? source.SyncFileSystem() : source.Flush());
+    if (source.MustFreeze() && ClockNs(CLOCK_MONOTONIC) >= end_ns_) {
+      return Status::Errno(ETIMEDOUT, "syncfs", source.mount_point());
+    }
   }
   return Status();
 }
@@ -234,9 +306,14 @@ Status SnapshotGroup::CloneCopied() {
 }
 
 Status SnapshotGroup::CloneOne(size_t member) {
-  if (pre_clones_[member] != nullptr) return pre_clones_[member]->Complete();
+  const SourceVolume& source = sources_[member];
   const NewFile& file = files_[member];
-  return CloneInto(sources_[member].fd(), file.fd(), file.temporary());
+  PreClone* const pre_clone = pre_clones_[member].get();
+  RETURN_IF_ERROR(pre_clone != nullptr ? pre_clone->Complete()
+                                       : CloneInto(source.fd(), file.fd(), file.temporary()));
+  if (ClockNs(CLOCK_MONOTONIC) < freeze_end_ns_) return Status();
+  return Status::Errno(ETIMEDOUT, "FICLONE", source.path(),
+                       "the file systems were frozen for as long as they may be");
 }
 
 Status SnapshotGroup::EmptyClones() {

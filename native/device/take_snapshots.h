@@ -2,11 +2,11 @@
 // nothing changes it, and publishes the clone as a snapshot or a new volume.
 //
 // Several volumes are snapshotted at one point in time T: every clone contains all writes that were
-// acknowledged before T, and none that began after it. A volume with a frozen file system and a
-// volume that is not attached cannot change. A raw device can: raw devices are cloned one after the
-// other, T is the clone of the last one, and the write counters of the others show whether they
-// were written to between their own clone and T. If so, the clones are discarded and the group is
-// retried with the busy device last.
+// acknowledged before T, and none that began after it. A volume with a frozen file system
+// (standstill.h) and a volume that is not attached cannot change. A raw device can: raw devices are
+// cloned one after the other, T is the clone of the last one, and the write counters of the others
+// show whether they were written to between their own clone and T. If so, the clones are discarded
+// and the group is retried with the busy device last.
 //
 // The file of a volume with a frozen file system is cloned ahead of the freeze on XFS
 // (pre_clone.h), and after it on btrfs (copied_sources.h). Any other file is cloned by one FICLONE,
@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "native/device/files.h"
+#include "native/device/freeze.h"
 
 namespace blockdelta {
 
@@ -41,8 +42,7 @@ struct SnapshotAids {
   // Where a copy of the volumes' subvolume may be made meanwhile (subvolume.h). A killed process
   // leaves it there; a left-over one is replaced. Nothing: none is made.
   std::optional<std::string> copy_path;
-  // As for Guardian::Start().
-  std::optional<std::string> guardian_socket;
+  FreezeOptions freezing = {};
 };
 
 struct TakenSnapshots {
@@ -52,8 +52,11 @@ struct TakenSnapshots {
 
 // Takes snapshots: files of mode 0400, immutable and sealed. All or nothing: after a failure every
 // file system is thawed and no file is left. EEXIST if a final name exists; ESTALE if a loop device
-// has another backing file or a mount point has another file system; EBUSY if a file system is
-// already frozen; EINVAL for an empty list or duplicate names; SNAPSHOT_BUSY.
+// has another backing file or a mount point has another file system; EINVAL for an empty list or
+// duplicate names; SNAPSHOT_BUSY, SNAPSHOT_THAWED, SNAPSHOT_UNCOUNTED. ETIMEDOUT if the deadline
+// has passed after the write-back that precedes the freeze (of syncfs), if a freeze did not end
+// before the limit or the deadline (of FIFREEZE), or a clone did not (of FICLONE, with the path of
+// the source). A file system that another program has frozen stays as it is.
 Result<TakenSnapshots> TakeSnapshots(const std::vector<NewSnapshotFile>& members,
                                      SnapshotAids aids = {});
 

@@ -34,6 +34,11 @@ Result<std::string> ReadAttribute(const std::string& path) {
   return text;
 }
 
+std::string AttributesOf(dev_t device) {
+  return "/sys/dev/block/" + std::to_string(major(device)) + ":" + std::to_string(minor(device)) +
+         "/";
+}
+
 }  // namespace
 
 std::optional<WriteCounters> ParseBlockStat(std::string_view text) {
@@ -51,8 +56,7 @@ std::optional<WriteCounters> ParseBlockStat(std::string_view text) {
 }
 
 Result<std::optional<WriteCounters>> ReadWriteCounters(dev_t device) {
-  const std::string directory =
-      "/sys/dev/block/" + std::to_string(major(device)) + ":" + std::to_string(minor(device)) + "/";
+  const std::string directory = AttributesOf(device);
   Result<std::string> counts = ReadAttribute(directory + "queue/iostats");
   RETURN_IF_ERROR(counts);
   if (*counts != "1\n") return std::optional<WriteCounters>();
@@ -61,6 +65,19 @@ Result<std::optional<WriteCounters>> ReadWriteCounters(dev_t device) {
   const std::optional<WriteCounters> counters = ParseBlockStat(*text);
   if (counters.has_value()) return counters;
   return Status::Errno(EBADMSG, "read", directory + "stat", "unexpected format");
+}
+
+Result<bool> HasWriteInFlight(dev_t device) {
+  const std::string path = AttributesOf(device) + "inflight";
+  Result<std::string> text = ReadAttribute(path);
+  RETURN_IF_ERROR(text);
+  // Two numbers, of reads and of writes.
+  const size_t last = text->find_last_of("0123456789");
+  const size_t before = text->find_last_of(kSpace, last);
+  if (last == std::string::npos || before == std::string::npos) {
+    return Status::Errno(EBADMSG, "read", path, "unexpected format");
+  }
+  return text->substr(before + 1, last - before) != "0";
 }
 
 }  // namespace blockdelta

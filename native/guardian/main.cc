@@ -10,7 +10,9 @@
 // interrupts), and a process killed before it thaws leaves every writer blocked. The same holds for
 // suspending and resuming a device, which freeze and thaw its file system. A guardian serves one
 // snapshot operation and exits when its socket closes, after it has released everything it still
-// holds. It opens no paths of others, allocates no memory, and knows nothing of volumes or the
+// holds; a limit of time ends a hold as well, also while the plugin waits in the kernel. A freeze
+// that hangs keeps the guardian from releasing anything else, so the plugin has one for each
+// object. It opens no paths of others, allocates no memory, and knows nothing of volumes or the
 // plugin.
 #include <fcntl.h>
 #include <linux/dm-ioctl.h>
@@ -23,7 +25,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 
@@ -48,6 +52,12 @@ struct Held {
 };
 Held held[kMaxHeld];
 uint32_t held_count = 0;
+
+constexpr uint64_t kNsPerMs = 1'000'000;
+// CLOCK_MONOTONIC: when the holds end; see Order::kLimit.
+uint64_t limit_ns = UINT64_MAX;
+// Everything was released then. Slots that are empty since are answered with ETIMEDOUT.
+bool has_let_go = false;
 
 // Returns an errno, or 0.
 int Try(int fd, unsigned long request, void* argument = nullptr) {
@@ -79,13 +89,13 @@ int IsSuspended(const Held& device, bool* is_suspended) {
 }
 
 // EBUSY: it is already suspended. The kernel reports that, as EINVAL, only if another suspension
-// begins and ends meanwhile.
-int Suspend(const Held& device) {
+// begins and ends meanwhile. `flags`: DM_SKIP_LOCKFS_FLAG or 0.
+int Suspend(const Held& device, uint32_t flags) {
   bool is_suspended;
   int error = IsSuspended(device, &is_suspended);
   if (error != 0) return error;
   if (is_suspended) return EBUSY;
-  uint32_t flags = DM_SUSPEND_FLAG;
+  flags |= DM_SUSPEND_FLAG;
   error = TryDevice(device, DM_DEV_SUSPEND, &flags);
   return error == EINVAL ? EBUSY : error;
 }
@@ -119,24 +129,9 @@ int TakeDescriptor(struct msghdr* message) {
   return fd;
 }
 
-Reply Hold(const Request& request, int fd) {
-  if (fd == -1) return {0, EBADF, 0};
-  const Held object = {fd, request.number};
-  const uint64_t begun_ns = NowNs();
-  int error = held_count == kMaxHeld ? EMFILE : 0;
-  if (error == 0 && request.order == Order::kFreeze) {
-    error = object.device == 0 ? Try(fd, FIFREEZE) : Suspend(object);
-  }
-  if (error != 0) {
-    close(fd);
-    return {0, error, begun_ns};
-  }
-  held[held_count] = object;
-  return {held_count++, 0, begun_ns};
-}
-
 Reply Release(uint32_t slot) {
-  if (slot >= held_count || held[slot].fd == -1) return {slot, EBADF, 0};
+  if (slot >= held_count) return {slot, EBADF, 0};
+  if (held[slot].fd == -1) return {slot, has_let_go ? ETIMEDOUT : EBADF, 0};
   Held& object = held[slot];
   const int error = object.device == 0 ? Try(object.fd, FITHAW) : Resume(object);
   const uint64_t ended_ns = NowNs();
@@ -149,14 +144,72 @@ Reply Release(uint32_t slot) {
   return {slot, error, ended_ns};
 }
 
+void ReleaseAll() {
+  for (int tries = 0; tries < kReleaseTries; tries++) {
+    bool is_left = false;
+    for (uint32_t slot = 0; slot < held_count; slot++) {
+      if (held[slot].fd != -1) Release(slot);
+      is_left = is_left || held[slot].fd != -1;
+    }
+    if (!is_left) return;
+    usleep(kReleasePauseUs);
+  }
+}
+
+void LetGo() {
+  ReleaseAll();
+  has_let_go = true;
+}
+
+int Begin(Order order, const Held& object) {
+  if (order == Order::kAdopt) return 0;
+  if (order == Order::kSuspend) return Suspend(object, DM_SKIP_LOCKFS_FLAG);
+  return object.device == 0 ? Try(object.fd, FIFREEZE) : Suspend(object, 0);
+}
+
+Reply Hold(const Request& request, int fd) {
+  if (fd == -1) return {0, EBADF, 0};
+  const Held object = {fd, request.number};
+  const uint64_t begun_ns = NowNs();
+  int error = held_count == kMaxHeld ? EMFILE : 0;
+  if (begun_ns >= limit_ns) error = ETIMEDOUT;
+  if (error == 0) error = Begin(request.order, object);
+  if (error != 0) {
+    close(fd);
+    return {0, error, begun_ns};
+  }
+  held[held_count++] = object;
+  if (NowNs() < limit_ns) return {held_count - 1, 0, begun_ns};
+  LetGo();
+  return {held_count - 1, ETIMEDOUT, begun_ns};
+}
+
 // A guardian that was stopped for a while must not begin what nobody waits for.
 bool IsPeerGone() {
   struct pollfd peer = {kSocket, POLLRDHUP, 0};
   return poll(&peer, 1, 0) == 1;
 }
 
+Reply Limit(uint32_t milliseconds) {
+  limit_ns = NowNs() + milliseconds * kNsPerMs;
+  has_let_go = false;
+  return {0, 0, limit_ns};
+}
+
+// Waits for a request, and lets go meanwhile when the time is over.
+void Await() {
+  while (limit_ns != UINT64_MAX && !has_let_go) {
+    const uint64_t now_ns = NowNs();
+    const uint64_t left_ms = now_ns < limit_ns ? (limit_ns - now_ns) / kNsPerMs + 1 : 0;
+    struct pollfd request = {kSocket, POLLIN, 0};
+    if (poll(&request, 1, static_cast<int>(std::min<uint64_t>(left_ms, INT_MAX))) == 1) return;
+    if (NowNs() >= limit_ns) LetGo();
+  }
+}
+
 // Serves one request. False: the peer has closed the socket or sent an invalid request.
 bool Serve() {
+  Await();
   Request request = {};
   struct iovec data = {&request, sizeof(request)};
   alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -173,25 +226,18 @@ bool Serve() {
   const int fd = TakeDescriptor(&message);
   if (IsPeerGone()) return false;
   Reply reply = {0, ENOSYS, 0};
-  if (request.order == Order::kFreeze || request.order == Order::kAdopt) {
-    reply = Hold(request, fd);
-  } else {
-    if (fd != -1) close(fd);
-    if (request.order == Order::kRelease) reply = Release(request.number);
+  switch (request.order) {
+    case Order::kFreeze:
+    case Order::kAdopt:
+    case Order::kSuspend:
+      reply = Hold(request, fd);
+      break;
+    default:
+      if (fd != -1) close(fd);
+      if (request.order == Order::kRelease) reply = Release(request.number);
+      if (request.order == Order::kLimit) reply = Limit(request.number);
   }
   return send(kSocket, &reply, sizeof(reply), MSG_NOSIGNAL) == sizeof(reply);
-}
-
-void ReleaseAll() {
-  for (int tries = 0; tries < kReleaseTries; tries++) {
-    bool is_left = false;
-    for (uint32_t slot = 0; slot < held_count; slot++) {
-      if (held[slot].fd != -1) Release(slot);
-      is_left = is_left || held[slot].fd != -1;
-    }
-    if (!is_left) return;
-    usleep(kReleasePauseUs);
-  }
 }
 
 // Exempts this process from the OOM killer, raises its priority (every writer of a frozen file

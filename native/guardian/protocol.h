@@ -25,12 +25,19 @@ enum class Order : uint32_t {
   // Thaws or resumes what is in a slot, as returned for kFreeze or kAdopt. EINVAL: it is not frozen
   // or suspended.
   kRelease = 3,
+  // Ends what this guardian holds, or comes to hold, `number` milliseconds from now: it then
+  // releases all of it by itself, and never again what somebody else freezes later. From then on a
+  // freeze that has not ended, and a release, are answered with ETIMEDOUT. The last limit counts.
+  kLimit = 4,
+  // Suspends a device whose file system is left as it is, and holds it. EBUSY as for kFreeze.
+  kSuspend = 5,
 };
 
 struct Request {
   Order order;
-  // For kRelease the slot. Otherwise 0, and the descriptor of a mount point is attached; or the
-  // number (dev_t) of a device-mapper device, and the descriptor of the control node is attached.
+  // For kRelease the slot, for kLimit a time. Otherwise 0, and the descriptor of a mount point is
+  // attached; or the number (dev_t) of a device-mapper device, and the descriptor of the control
+  // node is attached.
   uint32_t number;
 };
 

@@ -4,6 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import { SystemError } from '../../src/base/errors.js';
+import { DEFAULT_FREEZING, freezeRequest } from '../../src/driver/backends/freezing.js';
 import type { DmDevice, ThinPoolStatus } from '../../src/driver/native/dm-addon.js';
 import { writeDurably } from '../support/contents.js';
 import { DmFixture, type FaultyDisk } from '../support/dm-fixture.js';
@@ -85,7 +86,7 @@ export class TestPool extends DmScene {
   cut(...members: Member[]) {
     return this.native.run('takeThinSnapshots', {
       pool: this.name('pool'),
-      guardianSocket: null,
+      ...freezeRequest(DEFAULT_FREEZING, Number.POSITIVE_INFINITY),
       members: members.map(([label, originId, snapshotId]) => ({
         deviceName: label === null ? null : this.name(label),
         ...{ originId, snapshotId },

@@ -4,6 +4,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { release } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
+import { DEFAULT_FREEZING, freezeRequest } from '../../src/driver/backends/freezing.js';
 import type { DmDevice } from '../../src/driver/native/dm-addon.js';
 import { assertOneMoment, OrderedWriter, readNumber } from '../support/ordered-writer.js';
 import { seededRandom } from '../support/random.js';
@@ -211,7 +212,11 @@ test('no snapshot is taken of a device that is not the origin in this pool', asy
     ['ENXIO', pool.name('none'), null],
   ] as const) {
     const members = [{ deviceName, originId: 1, snapshotId: 3 }];
-    const request = { pool: name, members, guardianSocket: null };
+    const request = {
+      pool: name,
+      members,
+      ...freezeRequest(DEFAULT_FREEZING, Number.POSITIVE_INFINITY),
+    };
     await fails(pool.native.run('takeThinSnapshots', request), code);
   }
   await assertNoneSuspended(pool, 'one');

@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { DEFAULT_FREEZING } from '../../src/driver/backends/freezing.js';
 import { newSnapshot } from '../backend/harness.js';
 import { Steps } from '../faults/steps.js';
 import { BackendProcess } from '../support/backend-process.js';
@@ -20,18 +21,18 @@ interface Way {
   /** Kills something while the volume is suspended. */
   kill: (plugin: BackendProcess) => Promise<void> | void;
   by?: readonly string[];
-  guardianSocket?: string;
+  guardianSocket?: string | null;
 }
 
 /** A snapshot of an attached volume, and what came of it. */
 async function snapshotWith(
   pool: ThinPoolOnDisks,
   volume: ThinVolume,
-  { kill, by = [], guardianSocket }: Way,
+  { kill, by = [], guardianSocket = null }: Way,
 ): Promise<string> {
   await pool.backend.stop();
   const steps = await Steps.listen(join(temporaryDirectory(), 'steps.sock'), {});
-  const options = { ...pool.options, ...(guardianSocket === undefined ? {} : { guardianSocket }) };
+  const options = { ...pool.options, freezing: { ...DEFAULT_FREEZING, guardianSocket } };
   const plugin = await BackendProcess.start(options, [...by, ...steps.command]);
   const take = () =>
     plugin.backend.snapshots.create([{ snapshotId: newSnapshot(), volumeId: volume.id }]);
@@ -106,7 +107,10 @@ poolTest('no snapshot is taken when its guardian is killed before it suspends', 
   await pool.backend.stop();
   const guardianSocket = join(temporaryDirectory(), 'guardian.sock');
   const guardian = await startGuardian(guardianSocket);
-  const plugin = await BackendProcess.start({ ...pool.options, guardianSocket });
+  const plugin = await BackendProcess.start({
+    ...pool.options,
+    freezing: { ...DEFAULT_FREEZING, guardianSocket },
+  });
   try {
     guardian.kill('SIGSTOP');
     const members = [{ snapshotId: newSnapshot(), volumeId: volume.id }];

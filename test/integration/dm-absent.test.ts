@@ -2,8 +2,11 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { DEFAULT_FREEZING, freezeRequest } from '../../src/driver/backends/freezing.js';
 import { loadAddon } from '../../src/driver/native/addon.js';
 import { skipUnlessRoot } from '../support/workspace.js';
+
+const freezing = freezeRequest(DEFAULT_FREEZING, Number.POSITIVE_INFINITY);
 
 const hasDeviceMapper = /\bdevice-mapper$/m.test(readFileSync('/proc/misc', 'utf8'));
 const skip = hasDeviceMapper ? 'this machine has device-mapper' : skipUnlessRoot;
@@ -23,7 +26,7 @@ test('without device-mapper every call that needs it fails, and reports that it 
     addon.thinMessages({ pool: name, messages: ['create_thin 1'] }),
     addon.takeThinSnapshots({
       ...{ pool: name, members: [{ deviceName: null, originId: 1, snapshotId: 2 }] },
-      guardianSocket: null,
+      ...freezing,
     }),
   ];
   for (const answer of answers) {
@@ -38,8 +41,8 @@ test('an invalid device-mapper request is refused, naming the field', () => {
   const name = 'blockdelta-none';
   const members = [{ deviceName: null, originId: 2 ** 24, snapshotId: 2 }];
   const answers = [
-    ['originId', addon.takeThinSnapshots({ pool: name, members, guardianSocket: null })],
-    ['members', addon.takeThinSnapshots({ pool: name, members: [], guardianSocket: null })],
+    ['originId', addon.takeThinSnapshots({ pool: name, members, ...freezing })],
+    ['members', addon.takeThinSnapshots({ pool: name, members: [], ...freezing })],
     ['messages', addon.thinMessages({ pool: name, messages: [] })],
     ['timeoutMs', addon.dmWait({ name, eventNumber: 0, timeoutMs: 60_001 })],
     ['eventNumber', addon.dmWait({ name, eventNumber: -1, timeoutMs: 0 })],

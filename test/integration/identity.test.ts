@@ -52,21 +52,6 @@ test('E3: the plugin creates nothing beside the socket', async () => {
   assert.deepEqual(names, ['plugin', 'plugin.sock', 'xfs.img', 'xfs.pool']);
 });
 
-test('no snapshot is taken of a file system that another process has frozen, and it stays frozen', async () => {
-  const spec = { capability: mountCapability('ext4'), sizeBytes: 16 * MIB };
-  const volume = await orchestrator.create('frozen', spec);
-  const target = await orchestrator.bringUp(volume);
-  execFileSync('fsfreeze', ['-f', target]);
-  const cut = () => orchestrator.snapshot(volume, 'cut-while-frozen');
-  await refused(cut(), 'FAILED_PRECONDITION', /frozen by another program.*thaw it first/);
-  // Fails if it is not frozen any more.
-  execFileSync('fsfreeze', ['-u', target]);
-  const snapshotId = await cut();
-  assert.deepEqual(readdirSync(running.poolPath('main', 'snapshots')), [snapshotId]);
-  await orchestrator.deleteSnapshot(snapshotId);
-  await orchestrator.remove(volume);
-});
-
 test('a pool that another catalogue serves is refused, and left as it is', async (t) => {
   const { workspace, client } = running;
   const mounts = mountsBelow(workspace.directory);

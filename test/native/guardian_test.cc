@@ -13,6 +13,8 @@
 #include <thread>
 
 #include "native/device/freeze.h"
+#include "native/device/take_snapshots.h"
+#include "native/device/write_counters.h"
 #include "test/native/pool.h"
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
@@ -115,6 +117,31 @@ TEST_F(GuardianTest, H19AFileSystemIsThawedWhenItsGuardianIsKilled) {
   EXPECT_TRUE(volume->IsThawed());
 }
 
+TEST_F(GuardianTest, AFreezeEndsAtItsLimitAndALaterOneOfAnotherProgramIsLeftAlone) {
+  Volume* const volume = Make("volume", "ext4", kSize);
+  const std::string& mount_point = volume->mount_point();
+  const auto soon = [] { return ClockNs(CLOCK_MONOTONIC) + 100'000'000; };
+  {
+    ASSERT_VALUE(guardian, Guardian::Start());
+    EXPECT_OK(guardian.Limit(soon()));
+    ASSERT_VALUE(freeze, Hold(&guardian, mount_point));
+    // Nobody asks the guardian for it.
+    EXPECT_TRUE(CanWrite(mount_point));
+    EXPECT_TRUE(RunCommand("fsfreeze -f " + mount_point));
+    EXPECT_CODE(freeze.Thaw(), "ETIMEDOUT");
+    EXPECT_CODE(Hold(&guardian, mount_point), "ETIMEDOUT");
+    EXPECT_TRUE(IsFrozen(mount_point));
+  }
+  EXPECT_TRUE(IsFrozen(mount_point));
+  EXPECT_TRUE(RunCommand("fsfreeze -u " + mount_point));
+  // A later limit begins anew.
+  ASSERT_VALUE(guardian, Guardian::Start());
+  EXPECT_OK(guardian.Limit(soon()));
+  EXPECT_OK(guardian.Limit(ClockNs(CLOCK_MONOTONIC) + 600'000'000'000));
+  ASSERT_VALUE(freeze, Hold(&guardian, mount_point));
+  EXPECT_OK(freeze.Thaw());
+}
+
 TEST_F(GuardianTest, AFileSystemThatAnotherHasThawedMeanwhileIsAFailure) {
   Volume* const volume = Make("volume", "ext4", kSize);
   ASSERT_VALUE(guardian, Guardian::Start());
@@ -137,6 +164,59 @@ TEST_F(GuardianTest, H19AGuardianEndsWithItsParentThawsWhatIsLeftAndLeavesNoProc
   }
   EXPECT_TRUE(kill(pid, 0) == -1 && errno == ESRCH);
   EXPECT_TRUE(volume->IsThawed());
+}
+
+// A group whose second freeze hangs: the loop device of that volume cannot write, because the file
+// system that its file is in is frozen.
+class HungFreezeTest : public InXfs {
+ protected:
+  HungFreezeTest()
+      : first_(Make("first", "ext4", kSize)), second_(stuck_, "second", "xfs", 320 << 20) {
+    EXPECT_TRUE(RunCommand("fsfreeze -f " + stuck_.mount_point()));
+    members_ = {first_->Member("first.snapshot"), second_.Member("")};
+    // Whether it hangs is decided before any clone.
+    members_[1].names = Names(At("second.snapshot"));
+  }
+  ~HungFreezeTest() override { LetGo(); }
+
+  void LetGo() { RunCommand("fsfreeze -u " + stuck_.mount_point()); }
+
+  Volume* const first_;
+  const Pool stuck_{"xfs"};
+  Volume second_;
+  std::vector<NewSnapshotFile> members_;
+};
+
+TEST_F(HungFreezeTest, EndsWithTheLimitAndIsLiftedWhenItEndsAfterAll) {
+  SnapshotAids aids;
+  aids.freezing.limit_ms = 200;
+  Result<TakenSnapshots> taken = TakeSnapshots(members_, aids);
+  EXPECT_CODE(taken, "ETIMEDOUT");
+  EXPECT_EQ(taken.status().failure().syscall, "FIFREEZE");
+  EXPECT_EQ(taken.status().failure().path, second_.mount_point());
+  EXPECT_TRUE(CanWrite(first_->mount_point()));
+  EXPECT_FALSE(Exists(At("first.snapshot")));
+  EXPECT_OK(TakeSnapshots({members_[0]}));
+  LetGo();
+  EXPECT_TRUE(CanWrite(second_.mount_point()));
+}
+
+TEST_F(HungFreezeTest, H19KeepsNoOtherFileSystemFrozenWhenThePluginIsKilled) {
+  const pid_t plugin = fork();
+  if (plugin == 0) {
+    static_cast<void>(TakeSnapshots(members_));
+    _exit(1);
+  }
+  // The freeze of the second file system, which begins when the first is frozen.
+  const auto hangs = [&] { return ValueOf(HasWriteInFlight(StateOf(second_.loop()).st_rdev)); };
+  for (int waited = 0; waited < kGiveUpMs && !hangs(); waited += 10) SleepMs(10);
+  EXPECT_TRUE(hangs());
+  EXPECT_TRUE(IsFrozen(first_->mount_point()));
+  kill(plugin, SIGKILL);
+  EXPECT_TRUE(CanWrite(first_->mount_point()));
+  LetGo();
+  waitpid(plugin, nullptr, 0);
+  EXPECT_TRUE(CanWrite(second_.mount_point()));
 }
 
 // blockdelta-guardian --listen, until it is destroyed.

@@ -106,14 +106,6 @@ TEST_F(TakeSnapshotTest, RefusesADeviceLockedByAToolAndLocksOutTools) {
   EXPECT_OK(TakeSnapshots({member}));
 }
 
-TEST_F(TakeSnapshotTest, RefusesAFrozenFileSystemAndLeavesItFrozen) {
-  Volume* const volume = Make("volume", "ext4", kSize);
-  EXPECT_TRUE(RunCommand("fsfreeze -f " + volume->mount_point()));
-  EXPECT_CODE(TakeSnapshots({volume->Member("snapshot")}), "EBUSY");
-  EXPECT_FALSE(Exists(At("snapshot.tmp")));
-  EXPECT_TRUE(ValueOf(ThawPath(volume->mount_point())));
-}
-
 TEST_F(TakeSnapshotTest, FreezesOnlyTheFileSystemOnTheVolumesOwnDevice) {
   Volume* const volume = Make("volume", "ext4", kSize);
   const NewSnapshotFile once = volume->Member("snapshot");

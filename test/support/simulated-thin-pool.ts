@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { SerialQueue } from '../../src/base/serial-queue.js';
 import type { SnapshotMember } from '../../src/driver/backends/backend.js';
+import { DEFAULT_FREEZING } from '../../src/driver/backends/freezing.js';
 import type { ListRules } from '../../src/driver/backends/retained/list-rules.js';
 import type { Bookmarks } from '../../src/driver/backends/thin/bookmarks/bookmarks.js';
 import type { ThinLists } from '../../src/driver/backends/thin/bookmarks/thin-lists.js';
@@ -95,7 +96,7 @@ export class SimulatedProcess {
       metadata,
       transactions,
       devices,
-      guardianSocket: null,
+      freezing: DEFAULT_FREEZING,
     });
     this.volumes = new ThinVolumes({ ...parts, metadata, transactions, devices, copies });
     const rules = { removed: async () => undefined } as unknown as ListRules;

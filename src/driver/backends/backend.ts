@@ -149,9 +149,17 @@ export interface PoolVolumes {
   /**
    * Creates a writable volume with the content of the source, followed by zeros: of a snapshot, or of a volume as a
    * snapshot of it taken now would have it. Succeeds if the volume exists with this size, which is at least the source's.
-   * FAILED_PRECONDITION if the snapshot may have been modified since it was taken.
+   * FAILED_PRECONDITION if the snapshot may have been modified since it was taken. A volume as the source is
+   * frozen meanwhile, with the failures of a snapshot.
+   *
+   * @param deadline when the caller stops waiting, ms since the epoch; Infinity: never
    */
-  create(volumeId: string, sizeBytes: bigint, source?: PoolObjectId | null): Promise<void>;
+  create(
+    volumeId: string,
+    sizeBytes: bigint,
+    source?: PoolObjectId | null,
+    deadline?: number,
+  ): Promise<void>;
   /**
    * Detaches and removes the volume, its initialized mark last. FAILED_PRECONDITION if the device is in
    * use. Does not affect its snapshots.
@@ -186,9 +194,12 @@ export interface PoolSnapshots {
    * Takes snapshots of one or several volumes at one point in time. They contain everything written and
    * synced before the call; mounted file systems are frozen meanwhile, so that they are clean as well.
    * Durable when it returns; a failure leaves none of them. FAILED_PRECONDITION if several volumes are
-   * being written to and cannot be frozen.
+   * being written to and cannot be frozen. What another program has frozen is taken as it is and stays frozen.
+   * ABORTED if that program thaws it meanwhile, or if a freeze takes longer than the pool's limit or the deadline.
+   *
+   * @param deadline when the caller stops waiting, ms since the epoch; Infinity: never
    */
-  create(members: readonly SnapshotMember[]): Promise<TakenSnapshots>;
+  create(members: readonly SnapshotMember[], deadline?: number): Promise<TakenSnapshots>;
   /** Deletes the snapshot, and what a killed creation left of it, unless its base is pending: then it stays, hidden. */
   delete(snapshotId: string): Promise<void>;
   /**

@@ -55,6 +55,8 @@ export interface Config extends ServiceConfig {
   readonly changeLists: boolean;
   /** Where a guardian listens that survives the plugin's container; null: each snapshot starts one. */
   readonly guardianSocket: string | null;
+  /** How long a snapshot or clone may keep a file system frozen or a device suspended. */
+  readonly freezeLimitMs: number;
   /** For all thin pools. */
   readonly thin: ThinSettings;
   /** How much may be promised to volumes, in percent of the free space. */
@@ -152,6 +154,12 @@ export const SETTINGS = {
     meaning:
       'socket of blockdelta-guardian --listen, which thaws or resumes what a plugin that is killed with its ' +
       'container has frozen or suspended (default: none, and each snapshot starts a guardian)',
+  },
+  BLOCKDELTA_FREEZE_LIMIT_SECONDS: {
+    fallback: '60',
+    meaning:
+      'how long a snapshot or clone may keep a file system frozen or a device suspended, at most until the ' +
+      "caller's deadline; then it is given up",
   },
   BLOCKDELTA_THIN_BLOCK_SIZE: {
     fallback: '64Ki',
@@ -271,6 +279,7 @@ export function parseConfig(env: Environment): Config {
     embeddedPoolAllocation: choice('BLOCKDELTA_EMBEDDED_POOL_ALLOCATE', ALLOCATIONS),
     changeLists: isOn('BLOCKDELTA_CHANGE_LISTS'),
     guardianSocket: guardianSocket(given('BLOCKDELTA_GUARDIAN_SOCKET')),
+    freezeLimitMs: 1000 * count('BLOCKDELTA_FREEZE_LIMIT_SECONDS', 1, 3600),
     thin: thinSettings(reader),
     overcommitPercent: parseOvercommit(text('BLOCKDELTA_OVERCOMMIT')),
     reservePercent: BigInt(count('BLOCKDELTA_RESERVE_PERCENT', 0, 50)),

@@ -21,7 +21,9 @@ export async function createVolume(
   const { requirement, ...spec } = parseCreateVolume(request);
   assertAllServed(spec.capabilities, 'volume_capabilities');
   const problem = topologyProblem(requirement, deps.config);
-  const volume = await deps.volumes.create({ ...spec, topologyProblem: problem }, context.signal);
+  const { signal, deadline } = context;
+  const wanted = { ...spec, topologyProblem: problem, deadline };
+  const volume = await deps.volumes.create(wanted, signal);
   const { volumeId, pool, sizeBytes } = volume;
   context.note({ volume_id: volumeId, pool, sizeBytes });
   return { volume: volumeMessage(deps, volume) };

@@ -44,7 +44,8 @@ async function createGroup(
   request: RequestOf<'CreateVolumeGroupSnapshot'>,
   context: CallContext,
 ): Promise<ResponseOf<'CreateVolumeGroupSnapshot'>> {
-  const created = await deps.groups.create(parseCreate(request), context.signal);
+  const { signal, deadline } = context;
+  const created = await deps.groups.create({ ...parseCreate(request), deadline }, signal);
   const { group, members } = created;
   context.note({
     group_snapshot_id: group.groupSnapshotId,

@@ -19,7 +19,10 @@ export async function createSnapshot(
     await deps.volumes.find(spec.sourceVolumeId);
     throw CsiError.resourceExhausted(problem);
   }
-  const snapshot = await deps.snapshots.create(spec, context.signal);
+  const snapshot = await deps.snapshots.create(
+    { ...spec, deadline: context.deadline },
+    context.signal,
+  );
   const { snapshotId, pool, sizeBytes } = snapshot;
   context.note({ snapshot_id: snapshotId, pool, sizeBytes });
   return { snapshot: snapshotMessage(snapshot, deps.config) };

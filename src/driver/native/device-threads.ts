@@ -65,6 +65,7 @@ export const KINDS: Readonly<Record<UnaryMethod, Kind>> = {
   cloneVolume: 'volume',
   cloneFile: 'volume',
   // They wait for the clone that holds the file.
+  countExtents: 'volume',
   growFile: 'volume',
   allocateFile: 'volume',
   // Replays a journal, which takes minutes.

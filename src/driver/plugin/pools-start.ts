@@ -141,7 +141,7 @@ function makeBackend(
     embeddedPoolBytes,
     overcommitPercent,
     reservePercent,
-    guardianSocket: config.guardianSocket,
+    freezing: { guardianSocket: config.guardianSocket, limitMs: config.freezeLimitMs },
     onEvent: ({ level, message }: PoolEvent) => {
       metrics?.storage.poolEvent(name, level);
       logger[level]({ pool: name }, message);

@@ -15,6 +15,8 @@ export interface GroupSnapshotRequest {
   /** Without repetitions. */
   sourceVolumeIds: readonly string[];
   parameters: StringMap;
+  /** When the caller stops waiting, ms since the epoch; left out: never. */
+  deadline?: number;
 }
 
 export interface GroupSnapshot {
@@ -33,12 +35,13 @@ export class GroupManager {
    */
   async create(request: GroupSnapshotRequest, signal?: AbortSignal): Promise<GroupSnapshot> {
     const { catalogue, locks } = this.deps;
-    const { name, parameters, sourceVolumeIds } = request;
+    const { name, parameters, deadline, sourceVolumeIds } = request;
     const keys = [groupSnapshotNameKey(name), ...sourceVolumeIds.map(volumeKey)];
     const work = (): Promise<GroupSnapshot> =>
       createSnapshots<GroupSnapshot>(this.deps, {
         name,
         parameters,
+        deadline,
         isGroup: true,
         sources: sourceVolumeIds.map((volumeId, index) => ({
           volumeId,

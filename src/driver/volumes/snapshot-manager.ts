@@ -11,6 +11,8 @@ export interface SnapshotRequest {
   name: string;
   sourceVolumeId: string;
   parameters: StringMap;
+  /** When the caller stops waiting, ms since the epoch; left out: never. */
+  deadline?: number;
 }
 
 interface SingleSnapshot {
@@ -27,7 +29,7 @@ export class SnapshotManager {
    * @param signal of the call, here and below: it waits for its locks; without it the call does not wait
    */
   async create(
-    { name, sourceVolumeId, parameters }: SnapshotRequest,
+    { name, sourceVolumeId, parameters, deadline }: SnapshotRequest,
     signal?: AbortSignal,
   ): Promise<SnapshotRecord> {
     const { locks } = this.deps;
@@ -36,6 +38,7 @@ export class SnapshotManager {
       createSnapshots<SingleSnapshot>(this.deps, {
         name,
         parameters,
+        deadline,
         isGroup: false,
         sources: [{ volumeId: sourceVolumeId, field: 'source_volume_id' }],
         find: () => this.#find(name),

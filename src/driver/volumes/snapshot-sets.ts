@@ -39,6 +39,7 @@ export interface SnapshotSet {
 export interface SnapshotSetRequest<S extends SnapshotSet> {
   name: string;
   parameters: StringMap;
+  deadline: number | undefined;
   isGroup: boolean;
   /** Volume ids without repetition, each with the field of the request that names it. */
   sources: readonly { volumeId: string; field: string }[];
@@ -107,7 +108,7 @@ async function take<S extends SnapshotSet>(
   const backend = registry.owning(onlyPool(volumes));
   const set = await insertRows(deps, backend, volumes, request);
   try {
-    const taken = await backend.snapshots.create(membersOf(set.members));
+    const taken = await backend.snapshots.create(membersOf(set.members), request.deadline);
     assertComplete(set.members, taken);
     await commitRows(catalogue, set, taken);
   } catch (thrown) {

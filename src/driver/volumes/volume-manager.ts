@@ -155,17 +155,17 @@ export class VolumeManager {
         createdNs: BigInt(Date.now()) * 1_000_000n,
       };
       await catalogue.insertVolume(volume);
-      return this.#createStorage(volume);
+      return this.#createStorage(volume, request.deadline);
     });
   }
 
   /** Turns a row in state `creating` into a ready volume. A failure leaves neither storage nor row behind. */
-  async #createStorage(volume: VolumeRecord): Promise<VolumeRecord> {
+  async #createStorage(volume: VolumeRecord, deadline: number | undefined): Promise<VolumeRecord> {
     const { catalogue, locks, registry } = this.deps;
     const backend = registry.owning(volume.pool);
     return locks.run([volumeKey(volume.volumeId)], async () => {
       try {
-        await makeStorage(backend, volume);
+        await makeStorage(backend, volume, deadline);
       } catch (thrown) {
         await bestEffort(() => this.#remove(volume));
         throw thrown;

@@ -164,6 +164,8 @@ export interface VolumeRequest {
   sourceVolumeId: string | null;
   /** Why this node does not meet the accessibility requirements; null if it does. */
   topologyProblem: string | null;
+  /** When the caller stops waiting, ms since the epoch; left out: never. */
+  deadline?: number;
 }
 
 /** The field of a repeated CreateVolume that contradicts the existing volume; null if there is none. */

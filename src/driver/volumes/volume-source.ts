@@ -139,7 +139,11 @@ export function assertSourcePool(backend: Backend, source: VolumeSource | null):
 }
 
 /** Creates the volume's storage with its content. */
-export async function makeStorage(backend: Backend, volume: VolumeRecord): Promise<void> {
+export async function makeStorage(
+  backend: Backend,
+  volume: VolumeRecord,
+  deadline: number | undefined,
+): Promise<void> {
   const { volumeId, sizeBytes, sourceSnapshotId, sourceVolumeId } = volume;
   const source =
     sourceSnapshotId !== null
@@ -147,5 +151,5 @@ export async function makeStorage(backend: Backend, volume: VolumeRecord): Promi
       : sourceVolumeId !== null
         ? { volumeId: sourceVolumeId }
         : null;
-  await backend.volumes.create(volumeId, sizeBytes, source);
+  await backend.volumes.create(volumeId, sizeBytes, source, deadline);
 }

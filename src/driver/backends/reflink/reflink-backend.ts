@@ -20,6 +20,7 @@ import type {
   PoolStatistics,
 } from '../backend.js';
 import type { DirectoryFile } from '../directory-files.js';
+import { DEFAULT_FREEZING, type Freezing } from '../freezing.js';
 import type { SpacePolicy } from '../pool-account.js';
 import { ListRules } from '../retained/list-rules.js';
 import { CommittedSpace } from './committed-space.js';
@@ -56,16 +57,12 @@ export class ReflinkBackend implements Backend {
 
   constructor(
     native: NativeRunner,
-    /**
-     * Without `changeLists`, lists are neither used nor made. Without `guardianSocket`, each call that freezes a
-     * file system starts a guardian.
-     */
-    options: ReflinkPoolOptions &
-      SpacePolicy & { changeLists?: boolean; guardianSocket?: string | null },
+    /** Without `changeLists`, lists are neither used nor made. */
+    options: ReflinkPoolOptions & SpacePolicy & { changeLists?: boolean; freezing?: Freezing },
   ) {
-    const { pool, changeLists: storesLists = false, guardianSocket = null } = options;
+    const { pool, changeLists: storesLists = false, freezing = DEFAULT_FREEZING } = options;
     const directory = new PoolDirectory(native, options);
-    const volumes = new VolumeFiles(native, pool, directory, guardianSocket);
+    const volumes = new VolumeFiles(native, pool, directory, freezing);
     const snapshots = new SnapshotFiles(native, pool, directory, volumes);
     const lists = new ListFiles(native, directory, snapshots);
     const rules = new ListRules(lists, pool, options.onEvent);
@@ -95,9 +92,9 @@ export class ReflinkBackend implements Backend {
     });
     this.changes = new ReflinkChanges({ snapshots, files: lists, rules, maker, storesLists });
     this.snapshots = {
-      create: async (members) => {
+      create: async (members, deadline) => {
         await reservations.makeRoomToRewrite();
-        return snapshots.create(members);
+        return snapshots.create(members, deadline);
       },
       delete: async (snapshotId) => {
         if (rules.needsHeld(snapshotId)) return;

@@ -23,8 +23,14 @@ export interface VolumeParts {
 export class ReflinkVolumes implements PoolVolumes {
   constructor(private readonly parts: VolumeParts) {}
 
-  create(volumeId: string, sizeBytes: bigint, source: PoolObjectId | null = null): Promise<void> {
-    return this.#reserved(volumeId, sizeBytes, () => this.#make(volumeId, sizeBytes, source));
+  create(
+    volumeId: string,
+    sizeBytes: bigint,
+    source: PoolObjectId | null = null,
+    deadline = Number.POSITIVE_INFINITY,
+  ): Promise<void> {
+    const make = () => this.#make(volumeId, sizeBytes, source, deadline);
+    return this.#reserved(volumeId, sizeBytes, make);
   }
 
   async delete(volumeId: string): Promise<void> {
@@ -58,10 +64,15 @@ export class ReflinkVolumes implements PoolVolumes {
     return this.parts.files.thaw(volumeId);
   }
 
-  async #make(volumeId: string, sizeBytes: bigint, source: PoolObjectId | null): Promise<void> {
+  async #make(
+    volumeId: string,
+    sizeBytes: bigint,
+    source: PoolObjectId | null,
+    deadline: number,
+  ): Promise<void> {
     const { files, snapshots } = this.parts;
     if (source === null) return files.create(volumeId, sizeBytes);
-    if ('volumeId' in source) return files.clone(volumeId, source.volumeId, sizeBytes);
+    if ('volumeId' in source) return files.clone(volumeId, source.volumeId, sizeBytes, deadline);
     const { snapshotId } = source;
     try {
       await files.restore(volumeId, snapshotId, sizeBytes);

@@ -7,6 +7,7 @@ import type { FileState, NewSnapshotFile, ScanSource } from '../../native/addon.
 import type { NativeRunner } from '../../native/pool.js';
 import type { SnapshotFile } from '../../native/snapshot-file.js';
 import type { SnapshotMember, TakenSnapshots } from '../backend.js';
+import { freezeRequest } from '../freezing.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { temporary } from './pool-layout.js';
@@ -24,7 +25,11 @@ export class SnapshotFiles {
     return this.directory.layout.snapshot(snapshotId);
   }
 
-  async create(members: readonly SnapshotMember[]): Promise<TakenSnapshots> {
+  async create(
+    members: readonly SnapshotMember[],
+    deadline = Number.POSITIVE_INFINITY,
+  ): Promise<TakenSnapshots> {
+    const freezing = freezeRequest(this.volumes.freezing, deadline);
     const sources: NamedSource[] = [];
     try {
       return await this.directory.use(async (opened) => {
@@ -35,11 +40,10 @@ export class SnapshotFiles {
           const finalPath = opened.layout.snapshot(snapshotId);
           requests.push({ ...source, temporaryPath: temporary(finalPath), finalPath });
         }
-        await this.volumes.assertWrites(opened, sources);
         const [first] = members;
         const copyPath = first === undefined ? null : opened.layout.copyFor(first.snapshotId);
-        const { guardianSocket } = this.volumes;
-        const request = { members: requests, copyPath, guardianSocket };
+        await this.volumes.assertCopyable(opened, sources, freezing);
+        const request = { members: requests, copyPath, ...freezing };
         const volumes = members.map(({ volumeId }) => volumeId);
         const { takenAtNs } = await this.native.run('takeSnapshots', request, volumes);
         const sizesBytes: bigint[] = [];
@@ -49,7 +53,7 @@ export class SnapshotFiles {
         return { creationTimeNs: takenAtNs, sizesBytes };
       });
     } catch (thrown) {
-      throw await this.volumes.explainFailure(thrown, sources);
+      throw await this.volumes.explainFailure(thrown, sources, freezing);
     }
   }
 

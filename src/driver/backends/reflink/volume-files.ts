@@ -6,6 +6,7 @@
  * attached. Knows nothing of snapshots but the file to restore from.
  */
 import { readdir, readFile, stat } from 'node:fs/promises';
+import { bestEffort } from '../../../base/best-effort.js';
 import { CsiError, errorCode, SystemError } from '../../../base/errors.js';
 import { mountsAt, mountsOfDevice, readMountInfo } from '../../../base/system/mountinfo.js';
 import type { ReleaseWait } from '../../host/device-release.js';
@@ -13,9 +14,17 @@ import { thawHeld } from '../../host/left-frozen.js';
 import type { FileState, LoopDevice } from '../../native/addon.js';
 import { type NativeRunner, ofVolume } from '../../native/pool.js';
 import type { Attachment, Attachments, AttachOptions, StorageCondition } from '../backend.js';
-import { missingGuardian } from '../guardian-failure.js';
+import {
+  brokenFreeze,
+  type FreezeRequest,
+  type Freezing,
+  freezeRequest,
+  missingGuardian,
+  outlastedFreeze,
+} from '../freezing.js';
 import { deviceInUse, releaseLoop } from '../loop-release.js';
 import { assertWrites, explainFailedWrite, type PoolFreeSpace } from './freeze-failures.js';
+import { LongClones } from './long-clones.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { temporary } from './pool-layout.js';
@@ -32,13 +41,16 @@ export interface SnapshotSource {
 export type NamedSource = SnapshotSource & { volumeId: string };
 
 export class VolumeFiles implements Attachments {
+  readonly #longClones: LongClones;
+
   constructor(
     private readonly native: NativeRunner,
     private readonly pool: string,
     private readonly directory: PoolDirectory,
-    /** Where the guardian listens that survives this process's container; null: none does. */
-    readonly guardianSocket: string | null,
-  ) {}
+    readonly freezing: Freezing,
+  ) {
+    this.#longClones = new LongClones(native);
+  }
 
   /** The real path, for messages. */
   path(volumeId: string): string {
@@ -62,7 +74,13 @@ export class VolumeFiles implements Attachments {
     });
   }
 
-  async clone(volumeId: string, sourceVolumeId: string, sizeBytes: bigint): Promise<void> {
+  async clone(
+    volumeId: string,
+    sourceVolumeId: string,
+    sizeBytes: bigint,
+    deadline: number,
+  ): Promise<void> {
+    const freezing = freezeRequest(this.freezing, deadline);
     const sources: NamedSource[] = [];
     try {
       await this.directory.use(async (opened) => {
@@ -70,15 +88,13 @@ export class VolumeFiles implements Attachments {
         if (names === null) return;
         const source = await this.snapshotSource(opened, sourceVolumeId);
         sources.push({ ...source, volumeId: sourceVolumeId });
-        await this.assertWrites(opened, sources);
+        await this.assertCopyable(opened, sources, freezing);
         const copyPath = opened.layout.copyFor(volumeId);
-        const { guardianSocket } = this;
-        const aids = { copyPath, guardianSocket };
-        const request = { ...source, ...names, ...aids, sizeBytes };
+        const request = { ...source, ...names, copyPath, ...freezing, sizeBytes };
         await this.native.run('cloneVolume', request, [sourceVolumeId, volumeId]);
       });
     } catch (thrown) {
-      throw await this.explainFailure(thrown, sources);
+      throw await this.explainFailure(thrown, sources, freezing);
     }
   }
 
@@ -170,30 +186,41 @@ export class VolumeFiles implements Attachments {
     else if (loopPath !== null) await thawHeld(ofVolume(this.native, volumeId), loopPath);
   }
 
-  /** Rejects volumes whose file systems can no longer write. */
-  async assertWrites(opened: OpenDirectories, sources: readonly NamedSource[]): Promise<void> {
+  /** Rejects volumes whose file systems can no longer write, and those whose copy would outlast the freeze. */
+  async assertCopyable(
+    opened: OpenDirectories,
+    sources: readonly NamedSource[],
+    freezing: FreezeRequest,
+  ): Promise<void> {
     const room = this.#room(async () => (await this.directory.space(opened)).freeBytes);
-    for (const source of sources) await assertWrites(source, room);
+    for (const source of sources) {
+      await assertWrites(source, room);
+      if (source.freezePath !== null) await this.#longClones.assertShort(source, freezing);
+    }
   }
 
   /** The error to throw when taking snapshots of these volumes has failed. */
-  async explainFailure(thrown: unknown, sources: readonly NamedSource[]): Promise<unknown> {
+  async explainFailure(
+    thrown: unknown,
+    sources: readonly NamedSource[],
+    freezing: FreezeRequest,
+  ): Promise<unknown> {
     if (!(thrown instanceof SystemError)) return thrown;
-    const missing = missingGuardian(thrown, this.guardianSocket);
+    const missing = missingGuardian(thrown, freezing.guardianSocket);
     if (missing !== null) return missing;
-    const source = sources.find(({ volumeId: id, freezePath, loopPath }) =>
-      [this.path(id), freezePath, loopPath].includes(thrown.path),
+    const source = sources.find(({ volumeId: id, sourcePath, freezePath, loopPath }) =>
+      [this.path(id), sourcePath, freezePath, loopPath].includes(thrown.path),
     );
     const volumeId = source?.volumeId ?? 'of the group';
     if (source !== undefined && isMissing(thrown, this.path(volumeId))) {
       return this.#lost(volumeId, thrown);
     }
-    if (thrown.code === 'EBUSY' && thrown.syscall === 'FIFREEZE') {
-      return CsiError.failedPrecondition(
-        `the file system of volume ${volumeId} at ${source?.freezePath} was frozen by another program; ` +
-          'thaw it first: the plugin freezes it itself while it takes the snapshot',
-        { cause: thrown },
-      );
+    const broken = brokenFreeze(thrown, volumeId, freezing);
+    if (broken !== null) {
+      if (source !== undefined && outlastedFreeze(thrown)) {
+        await bestEffort(() => this.#rememberLong(volumeId, freezing));
+      }
+      return broken;
     }
     if (thrown.code === 'EBUSY' && thrown.syscall === 'flock') {
       return CsiError.aborted(
@@ -215,6 +242,13 @@ export class VolumeFiles implements Attachments {
       this.directory.use(async (opened) => (await this.directory.space(opened)).freeBytes),
     );
     return (await explainFailedWrite(source, thrown, room)) ?? thrown;
+  }
+
+  async #rememberLong(volumeId: string, freezing: FreezeRequest): Promise<void> {
+    // The paths of the failed call led through directories that are closed.
+    await this.directory.use(({ layout }) =>
+      this.#longClones.remember({ volumeId, sourcePath: layout.volume(volumeId) }, freezing),
+    );
   }
 
   #room(freeBytes: () => Promise<bigint>): PoolFreeSpace {

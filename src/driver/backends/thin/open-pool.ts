@@ -7,6 +7,7 @@ import { SerialQueue } from '../../../base/serial-queue.js';
 import { withTimeout } from '../../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { InitializedVolumes, OnEvent } from '../backend.js';
+import type { Freezing } from '../freezing.js';
 import { ListRules } from '../retained/list-rules.js';
 import { assertRetainedDirectories } from '../retained/retained-directories.js';
 import { Bookmarks } from './bookmarks/bookmarks.js';
@@ -40,8 +41,7 @@ export interface OpenPoolDependencies {
   pool: string;
   directory: string;
   features: PoolFeatures;
-  /** Passed to takeThinSnapshots. */
-  guardianSocket: string | null;
+  freezing: Freezing;
   onEvent: OnEvent;
 }
 
@@ -83,7 +83,7 @@ export class OpenPool {
       transactions: this.transactions,
       devices: this.attachments,
     };
-    const copies = new ThinCopies({ ...parts, native, guardianSocket: deps.guardianSocket });
+    const copies = new ThinCopies({ ...parts, native, freezing: deps.freezing });
     this.volumes = new ThinVolumes({ ...parts, copies });
     this.bookmarks = new Bookmarks({
       ...parts,

@@ -27,6 +27,7 @@ import type {
   PoolVolumes,
   SnapshotChanges,
 } from '../backend.js';
+import { DEFAULT_FREEZING, type Freezing } from '../freezing.js';
 import type { SpacePolicy } from '../pool-account.js';
 import { claimDirectory, type PoolClaim } from '../pool-claim.js';
 import { openLedger } from './ledger/ledger-client.js';
@@ -45,8 +46,7 @@ export interface ThinPoolOptions extends PoolClaim, SpacePolicy, PoolFeatures {
   embeddedPoolBytes: bigint | null;
   /** Of a data block, for a pool that is made now. */
   dataBlockBytes: bigint;
-  /** Without one, each snapshot or clone of an attached volume starts a guardian. */
-  guardianSocket?: string | null;
+  freezing?: Freezing;
   onEvent: OnEvent;
 }
 
@@ -93,8 +93,8 @@ export class ThinBackend implements Backend {
     try {
       await ledger.makePool(dataBlockBytes);
       if (expected === 'existing') this.#assertReady((await ledger.pool()).state);
-      const { pool, onEvent, guardianSocket = null } = this.#options;
-      const parts = { native: this.#native, ledger, devices: this.#devices, guardianSocket };
+      const { pool, onEvent, freezing = DEFAULT_FREEZING } = this.#options;
+      const parts = { native: this.#native, ledger, devices: this.#devices, freezing };
       const features = this.#options;
       this.#opened = await OpenPool.open({ ...parts, pool, directory, features, onEvent });
     } catch (thrown) {

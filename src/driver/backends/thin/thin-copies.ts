@@ -5,7 +5,13 @@
 import { CsiError, SystemError } from '../../../base/errors.js';
 import { isToolAtWork } from '../../host/device-holders.js';
 import type { NativeRunner } from '../../native/pool.js';
-import { missingGuardian } from '../guardian-failure.js';
+import {
+  brokenFreeze,
+  type FreezeRequest,
+  type Freezing,
+  freezeRequest,
+  missingGuardian,
+} from '../freezing.js';
 import { lostVolume } from '../lost-objects.js';
 import type { DeviceRecord, NewDevice } from './ledger/ledger.js';
 import { MAX_TIME, type MetadataReader } from './metadata/metadata-reader.js';
@@ -25,17 +31,17 @@ export interface CopyDependencies {
   metadata: MetadataReader;
   transactions: PoolTransactions;
   devices: VolumeDevices;
-  /** Passed to takeThinSnapshots. */
-  guardianSocket: string | null;
+  freezing: Freezing;
 }
 
 export class ThinCopies {
   constructor(private readonly deps: CopyDependencies) {}
 
   /** Returns when the copies were taken, by the wall clock, ns since the epoch. A failure leaves no copy. */
-  async take(members: readonly CopyMember[]): Promise<bigint> {
+  async take(members: readonly CopyMember[], deadline = Number.POSITIVE_INFINITY): Promise<bigint> {
+    const freezing = freezeRequest(this.deps.freezing, deadline);
     const sources = await Promise.all(members.map(({ source }) => this.#deviceOf(source)));
-    const { native, pool, transactions, guardianSocket } = this.deps;
+    const { native, pool, transactions } = this.deps;
     const copies = members.map(({ copy }) => copy);
     try {
       return await transactions.create(copies, async (made) => {
@@ -45,12 +51,12 @@ export class ThinCopies {
           originId: (members[index] as CopyMember).source.deviceId,
           snapshotId: deviceId,
         }));
-        const request = { pool: pool.names.pool, members: requests, guardianSocket };
+        const request = { pool: pool.names.pool, members: requests, ...freezing };
         const volumes = members.map(({ source }) => source.objectId);
         return (await native.run('takeThinSnapshots', request, volumes)).takenAtNs;
       });
     } catch (thrown) {
-      throw await this.#explain(thrown, members);
+      throw await this.#explain(thrown, members, freezing);
     }
   }
 
@@ -80,11 +86,15 @@ export class ThinCopies {
     return device.name;
   }
 
-  async #explain(thrown: unknown, members: readonly CopyMember[]): Promise<unknown> {
+  async #explain(
+    thrown: unknown,
+    members: readonly CopyMember[],
+    freezing: FreezeRequest,
+  ): Promise<unknown> {
     if (!(thrown instanceof SystemError)) return thrown;
     if (thrown.code === 'THIN_POOL_MODE') return this.#explainMode(thrown);
-    const { pool, guardianSocket } = this.deps;
-    const missing = missingGuardian(thrown, guardianSocket);
+    const { pool } = this.deps;
+    const missing = missingGuardian(thrown, freezing.guardianSocket);
     if (missing !== null) return missing;
     if (thrown.code === 'ENODATA') {
       const lost = await this.#lostSource(members);
@@ -93,10 +103,12 @@ export class ThinCopies {
     const volumeId = members
       .map(({ source }) => source.objectId)
       .find((id) => pool.names.volume(id) === thrown.path);
-    if (thrown.code !== 'EBUSY' || volumeId === undefined) return thrown;
+    if (volumeId === undefined) return thrown;
+    const broken = brokenFreeze(thrown, volumeId, freezing);
+    if (broken !== null || thrown.code !== 'EBUSY') return broken ?? thrown;
     return CsiError.failedPrecondition(
-      `the device or file system of volume ${volumeId} was suspended or frozen by another program; resume ` +
-        'or thaw it first: the plugin suspends it itself while it takes the snapshot',
+      `the device of volume ${volumeId} was suspended by another program; resume it first: the plugin suspends it ` +
+        'itself while it takes the snapshot',
       { cause: thrown },
     );
   }

@@ -24,7 +24,7 @@ export interface SnapshotDependencies {
 export class ThinSnapshots implements PoolSnapshots {
   constructor(private readonly deps: SnapshotDependencies) {}
 
-  async create(members: readonly SnapshotMember[]): Promise<TakenSnapshots> {
+  async create(members: readonly SnapshotMember[], deadline?: number): Promise<TakenSnapshots> {
     const { copies, ledger, poolName } = this.deps;
     const requests = await Promise.all(
       members.map(async ({ volumeId, snapshotId }) => {
@@ -36,7 +36,7 @@ export class ThinSnapshots implements PoolSnapshots {
         };
       }),
     );
-    const creationTimeNs = await copies.take(requests);
+    const creationTimeNs = await copies.take(requests, deadline);
     return { creationTimeNs, sizesBytes: requests.map(({ copy }) => copy.sizeBytes) };
   }
 

@@ -32,6 +32,7 @@ export class ThinVolumes implements PoolVolumes {
     volumeId: string,
     sizeBytes: bigint,
     source: PoolObjectId | null = null,
+    deadline?: number,
   ): Promise<void> {
     if (await this.#exists(volumeId, sizeBytes)) return;
     if (source === null) {
@@ -41,7 +42,8 @@ export class ThinVolumes implements PoolVolumes {
     } else {
       const record = await this.#record(source.volumeId);
       assertHolds(volumeId, sizeBytes, record);
-      await this.deps.copies.take([{ source: record, copy: newVolume(volumeId, sizeBytes) }]);
+      const copy = newVolume(volumeId, sizeBytes);
+      await this.deps.copies.take([{ source: record, copy }], deadline);
     }
   }
 

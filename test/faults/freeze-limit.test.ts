@@ -1,0 +1,89 @@
+/**
+ * A clone that does not end: the guardian thaws when the freeze has lasted as long as it may, whether the plugin's
+ * setting or the caller's deadline says so, while the plugin still waits for the clone.
+ */
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { specOf } from '../support/contents.js';
+import { type HeldVolume, untilSettled } from '../support/orchestrator.js';
+import { refused, statusOf } from '../support/refusal.js';
+import { skipUnlessRoot } from '../support/workspace.js';
+import { WHILE_FROZEN } from './operations.js';
+import { Scene } from './scene.js';
+
+/** The clone waits until the volume can be written again, which a frozen one cannot: the write would wait for ever. */
+function holdClone(scene: Scene, volume: HeldVolume): void {
+  const until = () =>
+    new Promise<void>((resolve, reject) => {
+      const write = spawn('dd', [
+        'if=/dev/zero',
+        `of=${join(volume.targetPath, 'meanwhile')}`,
+        'bs=1',
+        'count=1',
+        'conv=fsync',
+      ]);
+      write.on('error', reject);
+      write.on('exit', (code) => (code === 0 ? resolve() : reject(new Error(`dd: ${code}`))));
+    });
+  scene.steps.begin({ step: WHILE_FROZEN, does: 'wait', until });
+}
+
+test('D9: a clone that does not end is given up, and not begun again for the same freeze', {
+  skip: skipUnlessRoot,
+}, async () => {
+  const scene = await Scene.make('freeze-limit', 'xfs', { BLOCKDELTA_FREEZE_LIMIT_SECONDS: '1' });
+  try {
+    await scene.start();
+    const { orchestrator } = scene;
+    const { volume } = await scene.used('ext4');
+    const { volume: other } = await scene.used('ext4');
+    holdClone(scene, volume);
+    const given = orchestrator.snapshot(volume, 'given up');
+    await refused(given, 'ABORTED', new RegExp(`${volume.id}.*clone was not complete`));
+    assert.ok(scene.steps.isReached);
+    scene.steps.begin();
+    await refused(orchestrator.snapshot(volume, 'given up'), 'FAILED_PRECONDITION', /extents/);
+    const clone = orchestrator.create('no clone', { ...specOf('ext4'), volumeId: volume.id });
+    await refused(clone, 'FAILED_PRECONDITION', /extents/);
+    const froze = scene.steps.names.filter((name) => name.includes('guardian'));
+    assert.deepEqual(froze, [], 'nothing was frozen');
+    await orchestrator.snapshot(other);
+    await scene.stop();
+    // What it remembers ends with the process.
+    await scene.start();
+    await orchestrator.snapshot(volume, 'given up');
+    writeFileSync(join(volume.targetPath, 'afterwards'), 'x', { flush: true });
+  } finally {
+    await scene.dispose();
+  }
+});
+
+test("D9: a freeze ends at the caller's deadline, and a call with more time is served", {
+  skip: skipUnlessRoot,
+}, async () => {
+  const scene = await Scene.make('freeze-deadline', 'xfs');
+  try {
+    await scene.start();
+    const { volume } = await scene.used('ext4');
+    const create = (deadlineMs: number) =>
+      scene.client.controller.CreateSnapshot(
+        { source_volume_id: volume.id, name: 'hurried' },
+        { deadlineMs },
+      );
+    holdClone(scene, volume);
+    assert.equal(await statusOf(create(2000)), 'DEADLINE_EXCEEDED');
+    // It holds the lock of the volume until its clone has ended.
+    await refused(
+      untilSettled(() => create(2000)),
+      'FAILED_PRECONDITION',
+      /extents/,
+    );
+    scene.steps.begin();
+    await create(30_000);
+  } finally {
+    await scene.dispose();
+  }
+});

@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { LongClones } from '../../../../src/driver/backends/reflink/long-clones.js';
+import type { NativeRunner } from '../../../../src/driver/native/pool.js';
+import { rejectsWith } from '../../../support/expect-status.js';
+
+const HOUR_MS = 3_600_000;
+const MINUTE = { freezeLimitMs: 60_000n };
+
+function clones() {
+  const state = { extents: 1000n, counted: 0, nowMs: 0 };
+  const run = async () => {
+    state.counted += 1;
+    return { extents: state.extents };
+  };
+  const native = { run } as unknown as NativeRunner;
+  return { state, clones: new LongClones(native, () => state.nowMs) };
+}
+
+const source = (volumeId: string) => ({ volumeId, sourcePath: `/pool/${volumeId}` });
+const one = source('one');
+
+test('only a volume whose clone outlasted its freeze is refused, and others are not looked at', async () => {
+  const { state, clones: found } = clones();
+  await found.assertShort(one, MINUTE);
+  assert.equal(state.counted, 0);
+  await found.remember(one, MINUTE);
+  await rejectsWith(
+    found.assertShort(one, MINUTE),
+    'FAILED_PRECONDITION',
+    /one.*1000 extents.*60 s/,
+  );
+  await found.assertShort(source('two'), MINUTE);
+});
+
+test('a volume of fewer extents is tried again; one of as many, or more, is not', async () => {
+  const { state, clones: found } = clones();
+  await found.remember(one, MINUTE);
+  for (const extents of [900n, 1000n, 5000n]) {
+    state.extents = extents;
+    await rejectsWith(found.assertShort(one, MINUTE), 'FAILED_PRECONDITION');
+  }
+  state.extents = 899n;
+  await found.assertShort(one, MINUTE);
+  state.extents = 1000n;
+  await found.assertShort(one, MINUTE);
+});
+
+test('a call that allows a longer freeze is served', async () => {
+  const { clones: found } = clones();
+  await found.remember(one, { freezeLimitMs: 10_000n });
+  const same = { freezeLimitMs: 10_500n };
+  await rejectsWith(found.assertShort(one, same), 'FAILED_PRECONDITION', /10 s/);
+  await found.assertShort(one, { freezeLimitMs: 20_000n });
+});
+
+test('an hour later it is tried again', async () => {
+  const { state, clones: found } = clones();
+  await found.remember(one, MINUTE);
+  state.nowMs = HOUR_MS - 1;
+  await rejectsWith(found.assertShort(one, MINUTE), 'FAILED_PRECONDITION');
+  state.nowMs = HOUR_MS;
+  await found.assertShort(one, MINUTE);
+});
+
+test('of more volumes than are remembered, the oldest is forgotten', async () => {
+  const { clones: found } = clones();
+  for (let index = 0; index <= 1024; index += 1) await found.remember(source(`${index}`), MINUTE);
+  await found.assertShort(source('0'), MINUTE);
+  await rejectsWith(found.assertShort(source('1'), MINUTE), 'FAILED_PRECONDITION');
+});
