@@ -192,13 +192,20 @@ function printTimes(outcomes) {
   console.log(`${wallSeconds.toFixed(0)} s in all, processor ${cpu.toFixed(0)} s`);
 }
 
-/** How many steps of how many operations had a fault (test/faults, test/guest/thin-crash), if any had. */
+/** How many steps of how many operations had a fault (test/faults, test/guest/thin-crash), or were held, if any. */
 function printFaults(outcomes) {
-  const line = /^ *# (\d+) of (\d+) steps of (\d+) operations were killed(?:, (\d+) failed)?$/gm;
-  const all = outcomes.flatMap(({ output }) => [...output.matchAll(line)]);
-  const total = (place) => all.reduce((sum, match) => sum + Number(match[place] ?? 0), 0);
-  if (all.length === 0) return;
-  console.log(`\n${total(1)} of ${total(2)} steps of ${total(3)} operations were killed, ${total(4)} failed`);
+  const totalsOf = (line) => {
+    const found = outcomes.flatMap(({ output }) => [...output.matchAll(line)]);
+    const total = (place) => found.reduce((sum, match) => sum + Number(match[place] ?? 0), 0);
+    return found.length === 0 ? null : [1, 2, 3, 4].map(total);
+  };
+  const faults = totalsOf(/^ *# (\d+) of (\d+) steps of (\d+) operations were killed(?:, (\d+) failed)?$/gm);
+  if (faults !== null) {
+    const [killed, steps, operations, failed] = faults;
+    console.log(`\n${killed} of ${steps} steps of ${operations} operations were killed, ${failed} failed`);
+  }
+  const stalls = totalsOf(/^ *# (\d+) operations, (\d+) steps held, /gm);
+  if (stalls !== null) console.log(`\n${stalls[1]} steps of ${stalls[0]} operations were held`);
 }
 
 /** Wall clock and processor of each job that passed. Forgets test files that are gone. */

@@ -13,10 +13,8 @@ import {
 } from './commands.js';
 import { faultTests } from './fault-tests.js';
 import { all, type Choice, one, onePerKind } from './faults.js';
-import { kindOf } from './steps.js';
+import { callOf, kindOf } from './steps.js';
 
-/** In the plain suite a call is one kind of step, whatever the file. */
-const callOf = (step: string): string => step.split(' ')[0] ?? '';
 /** Of each program in all operations the first one. */
 const onePerStart = onePerKind((step) => step.replace(/ #\d+$/, ''));
 const firstStarts: Choice = (operation, steps) =>
@@ -33,7 +31,8 @@ faultTests('faults-commands', {
   settle: makeBackups,
   selection: isNightly
     ? { kills: all, failures: (...operation) => onePerKind(kindOfFailure)(...operation) }
-    : { kills: onePerKind(callOf, one), failures: firstStarts },
+    : // A call is one kind of step here, whatever the file.
+      { kills: onePerKind(callOf, one), failures: firstStarts },
   pools: ['xfs'],
   operations: [
     PRUNE,

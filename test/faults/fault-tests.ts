@@ -34,6 +34,9 @@ export interface FaultTests {
   env?: Record<string, string>;
   /** What the tests prove, before the kind of pool in their titles. */
   title?: string;
+  /** What each operation does. */
+  feat?: string;
+  tally?: FaultTally;
   /** The kinds of pool; the first one in the plain suite. */
   pools?: readonly [PoolKind, ...PoolKind[]];
   /** Which faults are run, if not all or those of the plain suite. */
@@ -42,7 +45,8 @@ export interface FaultTests {
 
 export function faultTests(label: string, tests: FaultTests): void {
   const { isWhole, pools = POOL_KINDS, title = 'a pool' } = tests;
-  const tally = new FaultTally();
+  const { feat = 'survives a kill before each step, and a failed step' } = tests;
+  const { tally = new FaultTally() } = tests;
   after(() => console.log(`# ${tally}`));
   for (const kind of isWhole ? pools : pools.slice(0, 1)) {
     const failures = isWhole && kind === pools[0] ? onePerKind(rowOf) : onePerKind();
@@ -51,11 +55,11 @@ export function faultTests(label: string, tests: FaultTests): void {
       let scene = await settled(label, kind, tests);
       try {
         for (const operation of tests.operations) {
-          const title = `${operation.name} survives a kill before each step, and a failed step`;
-          await context.test(title, async () => {
+          await context.test(`${operation.name} ${feat}`, async () => {
             try {
               await runOperation(scene, operation, selection, tally);
             } catch (thrown) {
+              for (const defect of scene.defects) context.diagnostic(JSON.stringify(defect));
               // What the fault has left says nothing of the next operation.
               await scene.dispose();
               scene = await settled(label, kind, tests);

@@ -18,6 +18,8 @@ import { type Fault, kindOf, rowOf, type Steps } from './steps.js';
 export interface Attempt {
   /** Takes the steps. Can be repeated, and answers the same each time. */
   call(): Promise<unknown>;
+  /** What is asked of the plugin, where `call` waits for what it does after its answer. */
+  ask?(): Promise<unknown>;
   /** Objects that the call makes, or removes, all or none of them. */
   makes?: number;
   removes?: readonly string[];

@@ -293,11 +293,13 @@ export const CHANGE_LIST: Operation = {
     // The first list of a plugin finds out whether the file system has maps.
     const history = await History.make(scene, 2);
     const name = scene.name('snapshot');
+    const ask = () => scene.orchestrator.snapshot(history.volume, name);
     await history.write();
     return {
       makes: 1,
+      ask,
       call: async () => {
-        const id = await scene.orchestrator.snapshot(history.volume, name);
+        const id = await ask();
         await history.listMade(history.snapshots.at(-1) as string, id);
         return id;
       },

@@ -23,8 +23,9 @@ import {
 import type { CsiClient } from '../support/csi-client.js';
 import { type HeldVolume, Orchestrator, type VolumeSpec } from '../support/orchestrator.js';
 import { Plugin, type PluginOptions } from '../support/plugin.js';
-import { startReport } from '../support/plugin-log.js';
+import { logLines, startReport } from '../support/plugin-log.js';
 import { seededRandom } from '../support/random.js';
+import { metricsAddressOf } from '../support/scraped-plugin.js';
 import { loopsBelow, makePoolFileSystem, mountsBelow, Workspace } from '../support/workspace.js';
 import { Ledger } from './ledger.js';
 import { buildPreload, type Roots, Steps } from './steps.js';
@@ -133,8 +134,25 @@ export class Scene {
   async start(): Promise<void> {
     const plugin = Plugin.launch(this.workspace, { ...this.options, name: this.#state });
     this.#plugin = plugin;
-    this.#client = (await plugin.ready()).client;
+    this.#client = plugin.client;
+    await plugin.ready();
     assert.deepEqual(startReport(plugin.log).differences, [], 'the catalogue and the pool agree');
+  }
+
+  get metricsUrl(): string {
+    return `http://${metricsAddressOf(this.#plugin?.log ?? '')}/metrics`;
+  }
+
+  /** What the process has logged as a defect of its own. */
+  get defects(): readonly unknown[] {
+    const lines = logLines(this.#plugin?.log ?? '');
+    return lines.filter(({ level }) => level === 'error' || level === 'fatal');
+  }
+
+  /** The process that was started runs, and has found no defect. */
+  assertLives(): void {
+    assert.ok(this.isRunning, this.#plugin?.log);
+    assert.deepEqual(this.defects, []);
   }
 
   /** The process that freezes file systems for the plugin, if it runs. */

@@ -5,14 +5,9 @@
 import { isNightly } from '../support/nightly.js';
 import { faultTests } from './fault-tests.js';
 import { type Choice, one, onePerKind } from './faults.js';
-import {
-  CREATE_GROUP,
-  createIdleSnapshot,
-  createSnapshot,
-  DELETE_GROUP,
-  DELETE_SNAPSHOT,
-} from './operations.js';
+import { createSnapshot } from './operations.js';
 import { settleInPieces } from './pieces.js';
+import { SNAPSHOTS } from './table.js';
 
 faultTests('faults-snapshots', {
   isWhole: isNightly,
@@ -20,16 +15,7 @@ faultTests('faults-snapshots', {
   pools: ['xfs', 'btrfs'],
   title: 'H19: no file system stays frozen, and no snapshot is lost,',
   residents: ['block', 'ext4', 'xfs', 'btrfs'],
-  operations: [
-    createIdleSnapshot('block'),
-    createSnapshot('block'),
-    createSnapshot('ext4'),
-    createSnapshot('xfs'),
-    createSnapshot('btrfs'),
-    DELETE_SNAPSHOT,
-    CREATE_GROUP,
-    DELETE_GROUP,
-  ],
+  operations: SNAPSHOTS,
 });
 
 const IN_PIECES = 'FICLONERANGE <pool>/snapshots/<snap>.tmp #2';

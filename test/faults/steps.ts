@@ -7,7 +7,7 @@
  * step says nothing, but an operation has the same names each time.
  */
 import { execFileSync } from 'node:child_process';
-import { rmSync } from 'node:fs';
+import { closeSync, openSync, rmSync, writeSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { packagePath } from '../../src/base/package-root.js';
 
@@ -20,9 +20,19 @@ export type Fault =
   /** The program that the step starts dies before it does anything. */
   | { step: string; does: 'die alone' }
   | { step: string; does: 'fail'; errno: number }
-  /** The step waits for that. */
-  | { step: string; does: 'wait'; until: () => Promise<void> };
+  /** The step, or the program that it starts, waits for that, and whatever the process does below that root, on paths or as steps. */
+  | { step: string; does: 'wait'; until: () => Promise<void>; stalls?: string | undefined };
 
+/** Where the members of struct Shared lie in the file that the process maps, and what the file holds at first. */
+const SHARED = { ahead: 0, asksLooks: 8, bytes: 16 };
+
+/** What does not answer until that has ended. */
+interface Stall {
+  directory: string;
+  over: Promise<void>;
+}
+
+const HANG = 253;
 const DIE_ALONE = 254;
 const DIE = 255;
 
@@ -68,11 +78,18 @@ export class Steps {
   #postpones = true;
   /** Nothing is answered any more: the process dies. */
   #isDying = false;
+  #stall: Stall | undefined;
+  readonly #shared: number;
+  #aheadMs = 0;
+  /** Of the program that hangs, or hung last. */
+  #fifo: number | undefined;
 
   private constructor(
     private readonly socketPath: string,
     private roots: Roots,
   ) {
+    this.#shared = openSync(`${socketPath}.shared`, 'w');
+    writeSync(this.#shared, Buffer.alloc(SHARED.bytes));
     this.#server = createServer((socket) => this.#serve(socket));
   }
 
@@ -134,7 +151,22 @@ export class Steps {
     this.#postpones = false;
   }
 
+  /** The process's clock, which is ahead from then on. */
+  putForward(ms: number): void {
+    this.#aheadMs += ms;
+    this.#share(SHARED.ahead, BigInt(this.#aheadMs) * 1_000_000n);
+  }
+
+  #share(offset: number, value: bigint): void {
+    const bytes = Buffer.alloc(8);
+    bytes.writeBigInt64LE(value);
+    writeSync(this.#shared, bytes, 0, bytes.length, offset);
+  }
+
   async close(): Promise<void> {
+    this.#removeFifo();
+    closeSync(this.#shared);
+    rmSync(`${this.socketPath}.shared`);
     for (const socket of this.#sockets) socket.destroy();
     await new Promise((resolve) => this.#server.close(resolve));
     rmSync(this.socketPath, { force: true });
@@ -147,10 +179,12 @@ export class Steps {
     socket.on('error', () => undefined);
     let last = '';
     const answer = (byte: number): boolean => socket.write(Uint8Array.of(byte));
-    // A thread asks again only when it was answered.
-    socket.on('data', (chunk: Buffer) => {
+    const consider = (question: string): void => {
       if (this.#isDying) return;
-      const question = chunk.toString().trimEnd();
+      if (question.startsWith('look\t')) {
+        answer(0);
+        return;
+      }
       const before = last;
       last = question;
       const goesOn = question === before && DATABASE_WRITE.test(question);
@@ -159,7 +193,49 @@ export class Steps {
       if (goesOn) answer(0);
       else if (isCheckpoint && this.#postpones) answer(EIO);
       else this.#answer(question, answer);
+    };
+    // A thread asks again only when it was answered.
+    socket.on('data', (chunk: Buffer) => {
+      const question = chunk.toString().trimEnd();
+      const stall = this.#stallOf(question);
+      if (stall === undefined) consider(question);
+      else void stall.over.then(() => consider(question));
     });
+  }
+
+  /** What a program that hangs reads from. Open for as long as anybody might: the line stays in it. */
+  #makeFifo(): number {
+    const path = `${this.socketPath}.program`;
+    this.#removeFifo();
+    execFileSync('mkfifo', [path]);
+    this.#fifo = openSync(path, 'r+');
+    return this.#fifo;
+  }
+
+  #removeFifo(): void {
+    if (this.#fifo === undefined) return;
+    closeSync(this.#fifo);
+    rmSync(`${this.socketPath}.program`);
+    this.#fifo = undefined;
+  }
+
+  async #hold({ until, stalls }: Fault & { does: 'wait' }): Promise<void> {
+    const directory = this.roots[stalls ?? ''];
+    if (directory === undefined) return until();
+    this.#share(SHARED.asksLooks, 1n);
+    const over = until().finally(() => {
+      this.#share(SHARED.asksLooks, 0n);
+      this.#stall = undefined;
+    });
+    this.#stall = { directory, over };
+    return over;
+  }
+
+  /** What stalls and holds what the question is about. */
+  #stallOf(question: string): Stall | undefined {
+    const stall = this.#stall;
+    const isBelow = (path: string): boolean => `${path}/`.startsWith(`${stall?.directory}/`);
+    return stall !== undefined && question.split('\t').some(isBelow) ? stall : undefined;
   }
 
   #answer(question: string, answer: (byte: number) => void): void {
@@ -172,7 +248,11 @@ export class Steps {
     const fault = this.#fault;
     this.#fault = undefined;
     this.#isReached = true;
-    if (fault.does === 'wait') void fault.until().finally(() => answer(0));
+    if (fault.does === 'wait' && name.startsWith('exec ')) {
+      const fifo = this.#makeFifo();
+      answer(HANG);
+      void fault.until().finally(() => writeSync(fifo, '\n'));
+    } else if (fault.does === 'wait') void this.#hold(fault).finally(() => answer(0));
     else if (fault.does === 'fail') answer(fault.errno);
     else if (fault.does === 'die alone') answer(DIE_ALONE);
     else {
@@ -205,6 +285,11 @@ export class Steps {
 /** What a step and its repetitions have in common: their name without the number. */
 export function rowOf(step: string): string {
   return step.replace(/ #\d+$/, '');
+}
+
+/** The name of the call of a step. */
+export function callOf(step: string): string {
+  return step.split(' ', 1)[0] as string;
 }
 
 /** A step's call and the directory that it changes something in: what kind of step it is. */

@@ -1,37 +1,13 @@
 /** Faults at the steps of calls that make, change and remove volumes. */
 import { isNightly } from '../support/nightly.js';
 import { faultTests } from './fault-tests.js';
-import {
-  CONTROLLER_PUBLISH,
-  CONTROLLER_UNPUBLISH,
-  CREATE_WITH_GROWTH,
-  cloneVolume,
-  createVolume,
-  deleteVolume,
-  expandVolume,
-  modifyVolume,
-  restoreVolume,
-} from './operations.js';
+import { CREATE_WITH_GROWTH } from './operations.js';
+import { VOLUMES } from './table.js';
 
 faultTests('faults-volumes', {
   isWhole: isNightly,
   residents: ['block', 'ext4', 'xfs'],
-  operations: [
-    createVolume('block'),
-    createVolume('xfs'),
-    restoreVolume('block'),
-    restoreVolume('xfs'),
-    cloneVolume('block'),
-    cloneVolume('ext4'),
-    cloneVolume('xfs'),
-    deleteVolume('block'),
-    expandVolume('block'),
-    expandVolume('ext4'),
-    expandVolume('xfs'),
-    modifyVolume('block'),
-    CONTROLLER_PUBLISH,
-    CONTROLLER_UNPUBLISH,
-  ],
+  operations: VOLUMES,
 });
 
 faultTests('faults-growth', {

@@ -8,14 +8,23 @@
 // replaced is what they import (nm --dynamic --undefined-only). io_uring must be off
 // (UV_USE_IO_URING=0).
 //
-//   BLOCKDELTA_FAULTS_SOCKET  the socket to ask at; without it the library does nothing
+// While something stalls, calls that only look at a path below those directories are asked about as
+// well: what does not answer answers no open and no stat either. And the process has a clock of its
+// own, which whoever started it puts forward, so that a test need not wait for timeouts: timers of
+// Node.js go by it after their event loop has woken up. Waits in the kernel, and programs that the
+// process starts, go by the real one.
+//
+//   BLOCKDELTA_FAULTS_SOCKET  the socket to ask at; without it the library does nothing. Beside it
+//                             lies SOCKET.shared, with a struct Shared
 //   BLOCKDELTA_FAULTS_ROOTS   the directories, with colons between
 //
 // Each thread has a connection of its own. A question is a line, "call<TAB>path[<TAB>path]", paths
-// without links resolved; the answer is one byte, and the step waits for it. The process and its
+// without links resolved, the call being "look" for those that change nothing; the answer is one
+// byte, and the call waits for it. The process and its
 // threads are asked, children only before they execute a program: neither variable nor this library
 // stays in the environment.
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -33,21 +42,34 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/xattr.h>
+#include <time.h>
 #include <unistd.h>
 
 // Answers; any other number is the errno to fail with. A child that is to execute a program is told
-// kDie for its parent's death, which it survives, and kDieAlone for its own.
-enum { kGo = 0, kDieAlone = 254, kDie = 255 };
-enum { kMaxRoots = 8 };
+// kDie for its parent's death, which it survives, and kDieAlone for its own. At kHang the program waits
+// until somebody writes a line to the FIFO SOCKET.program: it is a shell until then, as the parent
+// waits for the execution itself.
+enum { kGo = 0, kHang = 253, kDieAlone = 254, kDie = 255 };
+enum { kMaxRoots = 8, kMaxArguments = 60 };
 
+struct Shared {
+  // What the process's clock is ahead of the real one, in nanoseconds. Never less than before.
+  int64_t ahead;
+  // Whether calls that only look are asked about.
+  int32_t asks_looks;
+};
+
+static const volatile struct Shared* shared;
 static struct sockaddr_un controller;
 static char roots[kMaxRoots][PATH_MAX];
 static int root_count;
@@ -55,12 +77,23 @@ static int root_count;
 static pid_t asked;
 static __thread int connection = -1;
 
+static void MapShared(void) {
+  char path[sizeof(controller.sun_path) + sizeof(".shared")];
+  snprintf(path, sizeof(path), "%s.shared", controller.sun_path);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd == -1) return;
+  void* const mapped = mmap(NULL, sizeof(struct Shared), PROT_READ, MAP_SHARED, fd, 0);
+  if (mapped != MAP_FAILED) shared = mapped;
+  close(fd);
+}
+
 __attribute__((constructor)) static void Start(void) {
   const char* const path = getenv("BLOCKDELTA_FAULTS_SOCKET");
   const char* const list = getenv("BLOCKDELTA_FAULTS_ROOTS");
   if (path == NULL || list == NULL || strlen(path) >= sizeof(controller.sun_path)) return;
   controller.sun_family = AF_UNIX;
   strcpy(controller.sun_path, path);
+  MapShared();
   for (const char* begin = list; *begin != '\0' && root_count < kMaxRoots;) {
     const size_t length = strcspn(begin, ":");
     if (length > 0 && length < PATH_MAX) memcpy(roots[root_count++], begin, length);
@@ -181,6 +214,12 @@ static bool AskPaths(const char* call, int directory, const char* name, int othe
   return !is_step || Ask(call, path, other);
 }
 
+// Whether something stalls decides, not what.
+static bool AskLook(int directory, const char* name) {
+  if (shared == NULL || shared->asks_looks == 0) return true;
+  return AskPath("look", directory, name);
+}
+
 // Mounts are steps wherever they are.
 static bool AskMount(const char* call, int directory, const char* name) {
   char path[PATH_MAX];
@@ -276,18 +315,21 @@ static bool Creates(int flags) {
     return MAY(question) ? next arguments : (type)-1;        \
   }
 
-#define REPLACE_OPEN(name, parameters, arguments, directory)                   \
-  int name parameters {                                                        \
-    mode_t mode = 0;                                                           \
-    if (Creates(flags)) {                                                      \
-      va_list rest;                                                            \
-      va_start(rest, flags);                                                   \
-      mode = va_arg(rest, mode_t);                                             \
-      va_end(rest);                                                            \
-    }                                                                          \
-    NEXT(name);                                                                \
-    const bool may = MAY(!Creates(flags) || AskPath("open", directory, path)); \
-    return may ? next arguments : -1;                                          \
+static bool AskOpen(int flags, int directory, const char* path) {
+  return Creates(flags) ? AskPath("open", directory, path) : AskLook(directory, path);
+}
+
+#define REPLACE_OPEN(name, parameters, arguments, directory)             \
+  int name parameters {                                                  \
+    mode_t mode = 0;                                                     \
+    if (Creates(flags)) {                                                \
+      va_list rest;                                                      \
+      va_start(rest, flags);                                             \
+      mode = va_arg(rest, mode_t);                                       \
+      va_end(rest);                                                      \
+    }                                                                    \
+    NEXT(name);                                                          \
+    return MAY(AskOpen(flags, directory, path)) ? next arguments : -1;   \
   }
 
 REPLACE_OPEN(open, (const char* path, int flags, ...), (path, flags, mode), AT_FDCWD)
@@ -345,6 +387,38 @@ REPLACE(int, mount,
 REPLACE(int, umount2, (const char* path, int flags), (path, flags),
         AskMount("umount", AT_FDCWD, path))
 
+REPLACE(int, stat64, (const char* path, struct stat64* found), (path, found),
+        AskLook(AT_FDCWD, path))
+REPLACE(int, lstat64, (const char* path, struct stat64* found), (path, found),
+        AskLook(AT_FDCWD, path))
+REPLACE(int, fstatat64, (int at, const char* path, struct stat64* found, int flags),
+        (at, path, found, flags), AskLook(at, path))
+REPLACE(int, statfs64, (const char* path, struct statfs64* found), (path, found),
+        AskLook(AT_FDCWD, path))
+REPLACE(int, access, (const char* path, int mode), (path, mode), AskLook(AT_FDCWD, path))
+REPLACE(int, scandir64,
+        (const char* path, struct dirent64*** names, int (*filter)(const struct dirent64*),
+         int (*compare)(const struct dirent64**, const struct dirent64**)),
+        (path, names, filter, compare), AskLook(AT_FDCWD, path))
+
+DIR* opendir(const char* path) {
+  NEXT(opendir);
+  return MAY(AskLook(AT_FDCWD, path)) ? next(path) : NULL;
+}
+
+int clock_gettime(clockid_t clock, struct timespec* now) {
+  NEXT(clock_gettime);
+  const int result = next(clock, now);
+  const bool is_steady = clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE;
+  if (result == 0 && is_steady && shared != NULL) {
+    const int64_t kSecond = 1000000000;
+    const int64_t nanoseconds = now->tv_nsec + shared->ahead;
+    now->tv_sec += nanoseconds / kSecond;
+    now->tv_nsec = nanoseconds % kSecond;
+  }
+  return result;
+}
+
 char* mkdtemp(char* template) {
   NEXT(mkdtemp);
   return MAY(AskPath("mkdir", AT_FDCWD, template)) ? next(template) : NULL;
@@ -384,6 +458,19 @@ static const char* ProgramIn(char* const arguments[]) {
   return found;
 }
 
+// The command of a shell that becomes the program later.
+static void Postpone(const char* file, char* const arguments[], char fifo[PATH_MAX],
+                     char* command[kMaxArguments + 1]) {
+  snprintf(fifo, PATH_MAX, "%s.program", controller.sun_path);
+  char* const shell[] = {"/bin/sh", "-c", "read -r _ <\"$0\" && exec \"$@\"", fifo, (char*)file};
+  int count = 0;
+  for (; count < 5; count += 1) command[count] = shell[count];
+  for (int index = 1; arguments[index] != NULL && count < kMaxArguments; index += 1) {
+    command[count++] = arguments[index];
+  }
+  command[count] = NULL;
+}
+
 // In a child, between fork and exec. The question's connection is its own.
 int execvp(const char* file, char* const arguments[]) {
   NEXT(execvp);
@@ -396,6 +483,12 @@ int execvp(const char* file, char* const arguments[]) {
   if (answer == kDieAlone) {
     kill(getpid(), SIGKILL);
     for (;;) pause();
+  }
+  if (answer == kHang) {
+    char fifo[PATH_MAX];
+    char* command[kMaxArguments + 1];
+    Postpone(file, arguments, fifo, command);
+    return next(command[0], command);
   }
   if (answer == kDie) kill(asked, SIGKILL);
   if (answer != kGo && answer != kDie) {
@@ -421,7 +514,9 @@ static bool AskSyscall(long number, const long a[6]) {
       return AskFile("copy_file_range", (int)a[2]);
     // struct open_how begins with the flags.
     case SYS_openat2:
-      return !Creates((int)*(const uint64_t*)a[2]) || AskPath("open", (int)a[0], (const char*)a[1]);
+      return AskOpen((int)*(const uint64_t*)a[2], (int)a[0], (const char*)a[1]);
+    case SYS_statx:
+      return AskLook((int)a[0], (const char*)a[1]);
     case SYS_umount2:
       return AskMount("umount", AT_FDCWD, (const char*)a[0]);
     case SYS_fsopen:

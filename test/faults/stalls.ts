@@ -1,0 +1,175 @@
+/**
+ * Operations of the table with a step that is held for longer than any timeout of the plugin, and nothing in the pool
+ * answers meanwhile if that is where the step is. Callers come and go, none before the one before it has gone: a probe,
+ * statistics, a scrape, and the same call again. When the step is let go, two wait: the same call, which needs what it
+ * holds, and one that needs nothing but the pool.
+ *
+ * No test waits for a timeout: the plugin's clock is put forward until a caller has his answer.
+ */
+import assert from 'node:assert/strict';
+import type { StatusName } from '../../src/base/errors.js';
+import { scrape } from '../support/metrics-text.js';
+import { statusOf } from '../support/refusal.js';
+import { type Attempt, type Choice, FaultTally, type Operation, onePerKind } from './faults.js';
+import type { Scene } from './scene.js';
+import { callOf } from './steps.js';
+
+/** What each caller may be told. */
+const TOLD: readonly StatusName[] = ['OK', 'ABORTED', 'DEADLINE_EXCEEDED', 'FAILED_PRECONDITION'];
+/** While nobody serves the socket. */
+const TOLD_AT_START: readonly StatusName[] = [...TOLD, 'UNAVAILABLE'];
+
+/** Longer than the deadlines of calls, which are longer than what the plugin waits for by itself. */
+const LONGEST_MS = 120_000;
+/** Shorter than what it waits for, so that one thing ends after the other. */
+const STEP_MS = 250;
+
+export class StallTally extends FaultTally {
+  readonly #answers = new Map<string, number>();
+
+  count(caller: string, status: StatusName): void {
+    const answer = `${caller} ${status}`;
+    this.#answers.set(answer, (this.#answers.get(answer) ?? 0) + 1);
+  }
+
+  override toString(): string {
+    const answers = [...this.#answers].sort().map(([answer, count]) => `${answer} ${count}`);
+    const { operations, failed } = this;
+    return `${operations} operations, ${failed} steps held, 6 callers each: ${answers.join(', ')}`;
+  }
+}
+
+/** One step of each system call of the operation. */
+export const onePerCall: Choice = (operation, steps) => onePerKind(callOf)(operation, steps);
+
+/** The operation, with steps that are held instead of failing. */
+export function stalled(operation: Operation, tally: StallTally): Operation {
+  let visits: Visits;
+  return {
+    ...operation,
+    onlyKills: false,
+    prepare: async (scene) => {
+      const attempt = await operation.prepare(scene);
+      visits = new Visits(scene, attempt, tally);
+      return { ...attempt, call: () => visits.call() };
+    },
+    failuresAt: (_scene, step) => [
+      {
+        what: 'held',
+        fault: {
+          ...{ step, does: 'wait', stalls: / <(pool|host)>/.exec(step)?.[1] },
+          until: () => (operation.isStart === true ? visits.runAtStart() : visits.run()),
+        },
+        judge: (answer) => visits.judge(answer),
+      },
+    ],
+  };
+}
+
+/** Callers that come and go while a step of the first call is held. */
+class Visits {
+  #first: Promise<unknown> | undefined;
+  /** Until all have their answers. Rejects if somebody was told what nobody may be. */
+  #all: Promise<void> | undefined;
+
+  constructor(
+    private readonly scene: Scene,
+    private readonly attempt: Attempt,
+    private readonly tally: StallTally,
+  ) {}
+
+  /** The first one ends when all have ended. */
+  async call(): Promise<unknown> {
+    const answer = this.attempt.call();
+    this.#first ??= answer;
+    try {
+      return await answer;
+    } finally {
+      if (this.#first === answer) await this.#all?.catch(() => undefined);
+    }
+  }
+
+  /** Resolves when the step may go on. */
+  async run(): Promise<void> {
+    await new Promise<void>((resolve) => {
+      this.#all = this.#run(resolve);
+      this.#all.catch(() => resolve());
+    });
+  }
+
+  /** Nobody but probes comes to a start, which waits for as long as it must. */
+  async runAtStart(): Promise<void> {
+    const statuses = new Set<StatusName>();
+    for (let flownMs = 0; flownMs < LONGEST_MS; flownMs += STEP_MS) {
+      this.scene.steps.putForward(STEP_MS);
+      statuses.add(await statusOf(this.scene.client.identity.Probe({})));
+    }
+    const strange = [...statuses].filter((status) => !TOLD_AT_START.includes(status));
+    this.#all = (async () => assert.deepEqual(strange, []))();
+    this.#all.catch(() => undefined);
+    for (const status of statuses) this.tally.count('probes', status);
+  }
+
+  async judge(answer: Promise<unknown>): Promise<void> {
+    await this.#all;
+    await this.#tell('held', answer);
+    this.scene.assertLives();
+  }
+
+  async #run(letGo: () => void): Promise<void> {
+    const again = (): Promise<unknown> => (this.attempt.ask ?? this.attempt.call)();
+    for (const [caller, ask] of [...callersOf(this.scene), ['again', again] as const]) {
+      const answer = ask();
+      await flyUntilEnded(this.scene, caller, answer);
+      await this.#tell(caller, answer);
+    }
+    if (this.attempt.ask === undefined) {
+      await flyUntilEnded(this.scene, 'the call', this.#first as Promise<unknown>);
+    }
+    const { controller, identity } = this.scene.client;
+    const last = [again(), controller.GetCapacity({})];
+    // They have come when this one is answered.
+    await identity.GetPluginInfo({});
+    letGo();
+    for (const answer of last) await this.#tell('at the end', answer);
+  }
+
+  async #tell(caller: string, answer: Promise<unknown>): Promise<void> {
+    const status = await statusOf(answer);
+    const why = await answer.then(() => '', String);
+    assert.ok(TOLD.includes(status), `${caller}: ${why}`);
+    this.tally.count(caller, status);
+  }
+}
+
+type Caller = readonly [name: string, ask: () => Promise<unknown>];
+
+function callersOf(scene: Scene): Caller[] {
+  const { identity, node, controller } = scene.client;
+  const [resident] = scene.residents;
+  const statistics = (): Promise<unknown> => {
+    if (resident === undefined) return controller.GetCapacity({});
+    const { id, targetPath } = resident.volume;
+    return node.NodeGetVolumeStats({ volume_id: id, volume_path: targetPath });
+  };
+  return [
+    ['probe', () => identity.Probe({})],
+    ['statistics', statistics],
+    ['scrape', () => scrape(scene.metricsUrl)],
+  ];
+}
+
+/** Puts the plugin's clock forward until the call has ended. Fails if that is not before everybody has waited for too long. */
+async function flyUntilEnded(scene: Scene, what: string, call: Promise<unknown>): Promise<void> {
+  let hasEnded = false;
+  const end = (): void => {
+    hasEnded = true;
+  };
+  call.then(end, end);
+  for (let flownMs = 0; !hasEnded; flownMs += STEP_MS) {
+    assert.ok(flownMs < LONGEST_MS, `${what} has no answer after ${LONGEST_MS} ms`);
+    scene.steps.putForward(STEP_MS);
+    // Wakes the event loop up, so that it sees what time it is, and shows that nothing blocks it.
+    await scene.client.identity.GetPluginInfo({});
+  }
+}
