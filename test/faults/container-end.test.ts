@@ -11,7 +11,7 @@ import { isHeldExclusively } from '../../src/driver/host/device-holders.js';
 import { FILE_SYSTEMS } from '../../src/driver/host/file-systems.js';
 import { killChildren } from '../support/child-processes.js';
 import { eventually } from '../support/eventually.js';
-import { isFrozen } from '../support/freeze.js';
+import { isFrozen, thawUnmounted } from '../support/freeze.js';
 import { endGuardian, IN_PID_NAMESPACE, startGuardian } from '../support/listening-guardian.js';
 import type { HeldVolume } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
@@ -97,21 +97,24 @@ for (const type of FILE_SYSTEMS) {
     skip: skipUnlessRoot,
   }, async () => {
     const scene = await Scene.make('container-end', 'xfs');
+    let device = '';
     try {
       await scene.start();
       const { volume } = await scene.used(type);
       await endDuringSnapshot(scene, volume, () => scene.killGuardian());
       const { targetPath, stagingPath } = volume;
-      const device = execFileSync('findmnt', ['-no', 'SOURCE', stagingPath], { encoding: 'utf8' });
+      const shown = execFileSync('findmnt', ['-no', 'SOURCE', stagingPath], { encoding: 'utf8' });
+      device = shown.trim();
       for (const path of [targetPath, stagingPath]) execFileSync('umount', ['--lazy', path]);
       await scene.start();
-      assert.equal(await isHeldExclusively(device.trim()), false);
+      assert.equal(await isHeldExclusively(device), false);
       await scene.orchestrator.stage(volume);
       assert.ok(!isFrozen(stagingPath));
       await scene.orchestrator.publish(volume);
       writeFileSync(join(targetPath, 'again'), 'written', { flush: true });
       await scene.orchestrator.takeDown(volume);
     } finally {
+      thawUnmounted(device);
       await scene.dispose();
     }
   });

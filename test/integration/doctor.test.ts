@@ -17,6 +17,7 @@ import { newVolumeId, nodeKey } from '../../src/base/csi/handles.js';
 import { loadAddon } from '../../src/driver/native/addon.js';
 import { runCommand } from '../support/command.js';
 import { specOf } from '../support/contents.js';
+import { freeze } from '../support/freeze.js';
 import { detachLoop } from '../support/loops.js';
 import { MIB } from '../support/orchestrator.js';
 import { runPlugin, test } from '../support/running-plugin.js';
@@ -59,6 +60,21 @@ async function onlyFinding(
   const [{ found, remedy } = { found: '', remedy: '' }] = result.findings;
   return [result.check, found, remedy];
 }
+
+test('a file system that is frozen and mounted nowhere is found', async (t) => {
+  const { orchestrator } = running;
+  const volume = await orchestrator.create('left frozen', specOf('ext4'));
+  await orchestrator.bringUp(volume);
+  freeze(volume.targetPath);
+  for (const path of [volume.targetPath, volume.stagingPath]) execFileSync('umount', [path]);
+  const found = (await findings(t)).find(({ check }) => check === 'freezes')?.findings ?? [];
+  assert.equal(found.length, 1);
+  assert.match(
+    found[0]?.found ?? '',
+    new RegExp(`volume ${volume.id}: .*its file system is frozen`),
+  );
+  await orchestrator.remove(volume);
+});
 
 test('a healthy plugin with volumes in use has no findings', async (t) => {
   const { orchestrator } = running;

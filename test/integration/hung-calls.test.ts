@@ -7,6 +7,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { readdirSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after } from 'node:test';
+import { runCommand } from '../support/command.js';
 import { mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { type HeldVolume, MIB, untilReleased } from '../support/orchestrator.js';
@@ -109,10 +110,12 @@ test('while calls for eight volumes hang in the kernel, all others are served, a
   assert.deepEqual(running.held(), NOTHING);
 });
 
-test('a volume whose growth hangs is unpublished, and unstaged, which thaws it', async () => {
+test('a volume whose growth hangs is unpublished, and unstaged, which thaws it', async (t) => {
   const volume = await frozen('frozen and released');
   const size = bytesOf(volume);
   await refused(nodeExpand(volume), 'ABORTED');
+  const { stdout } = await runCommand(t, ['doctor'], running.settings);
+  assert.match(stdout, /1 threads of the plugin wait in the kernel for a file system to be thawed/);
   await orchestrator.unpublish(volume);
   await orchestrator.unstage(volume);
   assert.deepEqual(running.held(), NOTHING);

@@ -1,6 +1,6 @@
 /** A file system that a backup program's hook has frozen: kept as it is between its hooks, thawed when nobody else can. */
 import assert from 'node:assert/strict';
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -10,7 +10,7 @@ import { describeHolders, isHeldExclusively } from '../../src/driver/host/device
 import { FILE_SYSTEMS } from '../../src/driver/host/file-systems.js';
 import { type Message, mountCapability } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
-import { freeze, isFrozen } from '../support/freeze.js';
+import { freeze, isFrozen, thawUnmounted } from '../support/freeze.js';
 import { copyMountNamespace } from '../support/mount-namespace.js';
 import { NOTHING, test } from '../support/running-plugin.js';
 import { useNode, XFS_SIZE } from './node-fixture.js';
@@ -44,18 +44,7 @@ function unmountAll({ volumeId }: VolumeRecord): void {
 }
 
 /** What a failed test leaves would keep the pool mounted. */
-afterEach(() => {
-  const place = node.stagingPath('by-hand');
-  for (const device of node.held().loops) {
-    for (const command of [
-      ['mount', device, place],
-      ['fsfreeze', '-u', place],
-      ['umount', place],
-    ]) {
-      spawnSync(command[0] ?? '', command.slice(1), { stdio: 'ignore' });
-    }
-  }
-});
+afterEach(() => node.held().loops.forEach(thawUnmounted));
 
 for (const type of FILE_SYSTEMS) {
   test(`${type} stays frozen between the hooks, whatever is staged, published or unpublished again`, async () => {

@@ -79,7 +79,7 @@ async function storageOf(
 ): Promise<StorageObservations> {
   if (poolFailure === null) return probe.volume(volume);
   const pool = { failure: poolFailure.message, capacity: null };
-  return { sizeBytes: volume.sizeBytes, pool, condition: null };
+  return { sizeBytes: volume.sizeBytes, pool, pending: null, condition: null };
 }
 
 async function getStorageHealth(

@@ -11,12 +11,15 @@ import { withTimeout } from '../../base/timeout.js';
 import type { Backend, PoolCapacity } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../catalogue/records.js';
+import type { PendingCall } from '../native/call-places.js';
 import type { PoolObservations, StorageObservations } from './volume-health.js';
 
 export interface HealthDependencies {
   catalogue: AsyncCatalogue;
   /** Throws if the pool is not configured. */
   backendOf(pool: string): Backend;
+  /** The call that waits for the volume's file system or device; null: none does. */
+  pendingCall?(volumeId: string): PendingCall | null;
 }
 
 /** The maximum age of a pool probe that a VolumeCondition is based on. */
@@ -74,16 +77,17 @@ export class PoolProbe {
   async volume(volume: VolumeRecord): Promise<StorageObservations> {
     const { sizeBytes } = volume;
     const pool = await this.pool(volume.pool);
-    if (pool.failure !== null) return { sizeBytes, pool, condition: null };
+    const pending = this.deps.pendingCall?.(volume.volumeId) ?? null;
+    if (pool.failure !== null) return { sizeBytes, pool, pending, condition: null };
     const probe = this.#probes.get(volume.pool);
     try {
       const backend = this.deps.backendOf(volume.pool);
       const condition = await this.#inTime(volume.pool, backend.volumes.condition(volume.volumeId));
-      return { sizeBytes, pool, condition };
+      return { sizeBytes, pool, pending, condition };
     } catch (thrown) {
       // The pool died after its probe: the volumes after this one must not each wait for it.
       if (this.#probes.get(volume.pool) === probe) this.#probes.delete(volume.pool);
-      return { sizeBytes, pool: unreachable(thrown), condition: null };
+      return { sizeBytes, pool: unreachable(thrown), pending, condition: null };
     }
   }
 

@@ -7,6 +7,7 @@
  */
 import type { PoolCapacity, StorageCondition } from '../backends/backend.js';
 import { limitedText } from '../csi/messages.js';
+import type { PendingCall } from '../native/call-places.js';
 
 export type HealthStatus = 'DEGRADED' | 'INACCESSIBLE' | 'DATA_LOSS';
 
@@ -31,6 +32,8 @@ export interface StorageObservations {
   /** As recorded. */
   sizeBytes: bigint;
   pool: PoolObservations;
+  /** A call of the plugin that waits for its file system or device; null: none does. */
+  pending: PendingCall | null;
   /** Null if the pool cannot be asked. */
   condition: StorageCondition | null;
 }
@@ -63,6 +66,9 @@ export interface UseObservations {
 export const FULL_BYTES = 4n << 20n;
 /** A pool without a reserve is nearly full when less than this share of it is free. */
 const NEARLY_FULL_PERCENT = 1n;
+
+/** Most calls end within moments. A journal or a clone that takes longer keeps a volume from being used, too. */
+const HANGS_MS = 60_000;
 
 const ORDER: readonly HealthStatus[] = ['DATA_LOSS', 'INACCESSIBLE', 'DEGRADED'];
 
@@ -113,9 +119,22 @@ export function poolConditions(
   }));
 }
 
-function storageConditions({ sizeBytes, pool, condition }: StorageObservations): HealthEntry[] {
+function storageConditions(found: StorageObservations): HealthEntry[] {
+  const { sizeBytes, pool, condition } = found;
   if (pool.failure !== null) return [entry('INACCESSIBLE', 'PoolUnreachable', pool.failure)];
-  return [...contentConditions(sizeBytes, condition), ...spaceConditions(pool.capacity)];
+  return [
+    ...contentConditions(sizeBytes, condition),
+    ...pendingConditions(found),
+    ...spaceConditions(pool.capacity),
+  ];
+}
+
+/** No call asks for a freeze by freezing: one that waits for a thaw shows it. */
+function pendingConditions({ pending }: StorageObservations): HealthEntry[] {
+  if (pending === null || pending.forMs < HANGS_MS) return [];
+  const seconds = Math.floor(pending.forMs / 1000);
+  const message = `${pending.what} has waited ${seconds} s: if it is frozen, fsfreeze --unfreeze; see its disk`;
+  return [entry('DEGRADED', 'CallHangs', message)];
 }
 
 function contentConditions(sizeBytes: bigint, found: StorageCondition | null): HealthEntry[] {

@@ -10,6 +10,7 @@ import { messageOf } from '../../base/errors.js';
 import { humanSize } from '../../base/human-size.js';
 import { missingPrograms } from '../../base/process/exec.js';
 import { SETTINGS, unknownNames } from '../config/config.js';
+import { describeHolders, isHeldExclusively, mountPointsAnywhere } from '../host/device-holders.js';
 import {
   CAPABILITY_USES,
   type Capability,
@@ -78,6 +79,7 @@ export const DOCTOR_CHECKS: readonly Check[] = [
   { name: 'pools', run: pools },
   { name: 'contents', run: contents },
   { name: 'mounts', run: mounts },
+  { name: 'freezes', run: freezes },
   { name: 'orphans', run: orphans },
 ];
 
@@ -468,6 +470,46 @@ function mounts({ node }: DoctorContext): CheckResult {
     }
   }
   return { detail: `${places.length} places`, findings };
+}
+
+/** What the kernel shows of frozen file systems without being asked to freeze one. */
+async function freezes({ node, plugin }: DoctorContext): Promise<CheckResult> {
+  if (node === null) return nothing('not examined');
+  const findings: Finding[] = [];
+  const raw = node.catalogue.stagings.filter(({ capability }) => capability.accessType === 'block');
+  for (const { volumeId, path, mounts: mounted } of node.attached) {
+    if (mounted.length > 0 || raw.some((staging) => staging.volumeId === volumeId)) continue;
+    if (!(await isHeldExclusively(path)) || (await mountPointsAnywhere(path)).length > 0) continue;
+    findings.push({
+      found: `volume ${volumeId}: ${await describeHolders(path)}`,
+      remedy: 'stage it again or delete it, which thaws it (docs/operations.md, "Pods that hang")',
+    });
+  }
+  const waiting = await threadsInFreeze(plugin ?? 0);
+  if (waiting > 0) {
+    findings.push({
+      found: `${waiting} threads of the plugin wait in the kernel for a file system to be thawed (${FROZEN_WAIT})`,
+      remedy:
+        'NodeGetVolumeHealth names the call of a volume; thaw it (docs/operations.md, "Pods that hang")',
+    });
+  }
+  return { detail: `${node.attached.length} devices, the threads of the plugin`, findings };
+}
+
+/** Where the kernel keeps who writes to a frozen file system. */
+const FROZEN_WAIT = 'percpu_rwsem_wait';
+
+/** How many threads of a process wait there, and still do so after longer than a snapshot takes. */
+async function threadsInFreeze(pid: number): Promise<number> {
+  const directory = `/proc/${pid}/task`;
+  const look = (): string[] =>
+    (existsSync(directory) ? readdirSync(directory) : []).filter(
+      (thread) => textOf(`${directory}/${thread}/wchan`) === FROZEN_WAIT,
+    );
+  const before = look();
+  if (before.length === 0) return 0;
+  await delay(HELD_MS);
+  return look().filter((thread) => before.includes(thread)).length;
 }
 
 async function orphans({ node, plugin }: DoctorContext): Promise<CheckResult> {

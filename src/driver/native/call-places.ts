@@ -21,6 +21,13 @@ export interface PlacesOptions {
   now?: () => number;
 }
 
+export interface PendingCall {
+  /** The method. */
+  what: string;
+  /** How long it has run. */
+  forMs: number;
+}
+
 interface Call {
   /** The method, and what it works on if that is no volume. */
   what: string;
@@ -62,6 +69,12 @@ export class CallPlaces {
       this.#calls.delete(call);
       for (const lookAgain of [...this.#waiting]) lookAgain();
     }
+  }
+
+  /** The call for the volume that has not ended; null: there is none. */
+  pending(volumeId: string): PendingCall | null {
+    const call = this.#callFor([volumeId]);
+    return call === undefined ? null : { what: call.what, forMs: this.#now() - call.startedAt };
   }
 
   /** Waits a moment for the end of a call for one of the volumes. False: there is none. ABORTED if it does not end. */

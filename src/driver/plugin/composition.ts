@@ -57,7 +57,7 @@ import { RunMarker } from './run-marker.js';
 import { type StartFacts, startFacts } from './start-facts.js';
 import { assertRoot, prepareStateDirectory } from './state-directory.js';
 import { Teardown } from './teardown.js';
-import { startThreads } from './threads.js';
+import { startThreads, type Threads } from './threads.js';
 
 export interface Composition {
   /** All services but Identity. */
@@ -184,6 +184,7 @@ async function compose(
     identity,
     changeLists: config.changeLists ? changeLists : null,
     native: metrics?.observedRunner(native, null) ?? native,
+    pendingCall: threads.pendingCall,
     scanObserver: metrics?.scans,
   };
   const health = new Recent(PROBE_AGE_MS, async () => {
@@ -230,6 +231,7 @@ async function checkNode(): Promise<void> {
 export interface Parts {
   catalogue: AsyncCatalogue;
   native: NativeRunner;
+  pendingCall?: Threads['pendingCall'];
   scanThreads: ScanThreads;
   registry: BackendRegistry;
   locks: OperationLocks;
@@ -257,7 +259,8 @@ export function createServices(config: Config, parts: Parts): AnyService[] {
   };
   const volumes = new VolumeManager(managers);
   const snapshots = new SnapshotManager(managers);
-  const observed = { catalogue, backendOf };
+  const { pendingCall } = parts;
+  const observed = { catalogue, backendOf, ...(pendingCall === undefined ? {} : { pendingCall }) };
   const node: NodeDependencies = {
     config,
     catalogue,

@@ -4,7 +4,7 @@
  */
 import type { Config } from '../config/config.js';
 import type { PluginMetrics } from '../metrics/plugin-metrics.js';
-import { CallPlaces } from '../native/call-places.js';
+import { CallPlaces, type PendingCall } from '../native/call-places.js';
 import { DeviceThreads, type Lanes } from '../native/device-threads.js';
 import { NativePool, type NativeRunner, type PoolOptions } from '../native/pool.js';
 import { ScanThreads } from '../native/scan-threads.js';
@@ -13,6 +13,8 @@ import type { Teardown } from './teardown.js';
 export interface Threads {
   native: NativeRunner;
   scanThreads: ScanThreads;
+  /** What waits for the file system or device of the volume. */
+  pendingCall(volumeId: string): PendingCall | null;
   /** The runner of a thin pool, which has this many threads of its own for all that waits for no volume. */
   startThreads(count: number, pool: string): Promise<NativeRunner>;
 }
@@ -60,6 +62,7 @@ export async function startThreads(
   return {
     native: new DeviceThreads(lanes),
     scanThreads,
+    pendingCall: (volumeId) => lanes.volume.places?.pending(volumeId) ?? null,
     startThreads: async (count, pool) => {
       const threads = await startPool(count, teardown, { fallback: devices });
       metrics?.observeWorkers(`thin-${pool}`, () => threads.load);

@@ -28,6 +28,7 @@ function storage(
   return {
     sizeBytes: GIB,
     pool: { failure: null, capacity: capacity(pool) },
+    pending: null,
     condition: { storedBytes: GIB, runsOnRemoved: false, ...condition },
   };
 }
@@ -80,9 +81,11 @@ const SIGNS: readonly [what: string, signs: string[], conditions: string[]][] = 
   ],
   [
     'the pool cannot be asked',
-    told({ sizeBytes: GIB, pool: unreachable, condition: null }),
+    told({ ...storage(), pool: unreachable, condition: null }),
     ['INACCESSIBLE PoolUnreachable'],
   ],
+  ['a call has waited for a minute', waiting(60_000), ['DEGRADED CallHangs']],
+  ['a call has waited for less', waiting(59_999), []],
   ['it is read-only', mounted({ readOnly: true }), ['INACCESSIBLE FileSystemReadOnly']],
   ['it is to be read-only', mounted({ readOnly: true, wantsWriting: false }), []],
   ['the kernel counted errors', mounted({ errors: 2 }), ['DEGRADED FileSystemErrors']],
@@ -98,6 +101,10 @@ const SIGNS: readonly [what: string, signs: string[], conditions: string[]][] = 
 
 function free(freeBytes: bigint, reserveBytes = 5n * GIB): string[] {
   return told(storage({}, { freeBytes, reserveBytes }));
+}
+
+function waiting(forMs: number): string[] {
+  return told({ ...storage(), pending: { what: 'growFileSystem', forMs } });
 }
 
 function mounted(fields: Partial<FileSystemObservations>): string[] {
@@ -133,7 +140,7 @@ test('messages are text of at most 128 bytes, whatever they quote; reasons are C
   const pool = { failure: 'x'.repeat(5000), capacity: null };
   const found = [
     ...volumeConditions(storage({ storedBytes: 1n }, { freeBytes: 1n }), use),
-    ...volumeConditions({ sizeBytes: 1n, pool, condition: null }, use),
+    ...volumeConditions({ ...storage(), pool, condition: null }, use),
   ];
   assert.ok(found.length > 8);
   const others = [summary(found), ...poolConditions('p'.repeat(63), pool)];

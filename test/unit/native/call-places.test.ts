@@ -51,6 +51,8 @@ test('a volume has one call, whatever other volumes have, and one more when that
   const refusal =
     /an earlier call has not ended \(growth of v1 for 7 s\).*wait for a volume: thaw it/;
   await rejectsWith(scene.call('snapshot', 'v0', 'v1'), 'ABORTED', refusal);
+  assert.deepEqual(scene.places.pending('v1'), { what: 'growth', forMs: 7500 });
+  assert.equal(scene.places.pending('v0'), null);
   void scene.call('other', 'v2');
   await scene.end('growth');
   void scene.call('again', 'v1');
