@@ -176,7 +176,7 @@ function expandVolume(state: State, request: Message): Message {
   if (sizeBytes > volume.sizeBytes) {
     truncateSync(volume.path, sizeBytes);
     volume.sizeBytes = sizeBytes;
-    if (volume.device !== null) regrow(volume.device);
+    if (volume.device !== null) regrow(volume.device.path);
   }
   return { capacity_bytes: volume.sizeBytes, node_expansion_required: false };
 }

@@ -14,6 +14,8 @@ import {
 } from 'node:fs';
 import { dirname } from 'node:path';
 import { addresses } from '../../support/extent-list.js';
+import { clearLoop } from '../../support/ioctls.js';
+import { attachLoop } from '../../support/loops.js';
 
 /** The size of a block in lists, and in the file system of the workspace. */
 export const BLOCK_BYTES = 4096;
@@ -47,10 +49,32 @@ export function flush(device: string): void {
   run('sync', device);
 }
 
+/** A loop device, held by a descriptor: the kernel detaches it when that is closed, however this process ends. */
+export interface Device {
+  path: string;
+  holder: number;
+}
+
+export function attach(file: string): Device {
+  const path = attachLoop(file);
+  const holder = openSync(path, 'r');
+  // To detach what others have open is put off until its last close.
+  const asking = openSync(path, 'r');
+  try {
+    clearLoop(asking);
+  } finally {
+    closeSync(asking);
+  }
+  return { path, holder };
+}
+
 /** A loop device stays read-only for its next user if it was made so. */
-export function detach(device: string): void {
-  setReadOnly(device, false);
-  run('losetup', '-d', device);
+export function detach({ path, holder }: Device): void {
+  try {
+    setReadOnly(path, false);
+  } finally {
+    closeSync(holder);
+  }
 }
 
 /** Resizes the device to the current size of its file. */

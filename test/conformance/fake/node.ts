@@ -75,8 +75,8 @@ function publish(state: State, request: Message): Message {
   if (volume.publications.size > 0) {
     throw refusal('FAILED_PRECONDITION', `volume '${volume.id}' is published elsewhere`);
   }
-  setReadOnly(volume.device, readOnly || mode === 'SINGLE_NODE_READER_ONLY');
-  bind(volume.device, target);
+  setReadOnly(volume.device.path, readOnly || mode === 'SINGLE_NODE_READER_ONLY');
+  bind(volume.device.path, target);
   volume.publications.set(target, { readOnly, mode });
   return {};
 }

@@ -4,8 +4,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { attachLoop } from '../../support/loops.js';
-import { allocatedBlocks, detach, flush, makeFile, unbind } from './disk.js';
+import { allocatedBlocks, attach, type Device, detach, flush, makeFile, unbind } from './disk.js';
 import { type Message, refusal } from './refusal.js';
 
 export interface Volume {
@@ -20,7 +19,7 @@ export interface Volume {
   /** Blocks that were allocated in the source of the volume. */
   inherited: readonly number[];
   /** The loop device, while staged. */
-  device: string | null;
+  device: Device | null;
   stagingPath: string | null;
   /** Read-only flag and access mode by target path. */
   publications: Map<string, { readOnly: boolean; mode: string }>;
@@ -119,7 +118,7 @@ export class State {
   }
 
   stage(volume: Volume, stagingPath: string): void {
-    volume.device ??= attachLoop(volume.path);
+    volume.device ??= attach(volume.path);
     volume.stagingPath = stagingPath;
   }
 
@@ -144,7 +143,7 @@ const NOTHING: Content = { bytes: Buffer.alloc(0), allocated: [] };
 
 function contentOf(of: Volume | Snapshot): Content {
   if ('bytes' in of) return of;
-  if (of.device !== null) flush(of.device);
+  if (of.device !== null) flush(of.device.path);
   return { bytes: readFileSync(of.path), allocated: allocatedBlocks(of.path) };
 }
 
