@@ -16,13 +16,13 @@
  * Patterns are regular expressions. Random tests and fuzz targets run from fixed seeds, the same each
  * time, unless BLOCKDELTA_TEST_SEED or --nightly says otherwise; what fails prints how to repeat it.
  */
-import { chmodSync, existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { removeUnder } from '../left-behind.mjs';
-import { leftBy, removeNow } from './clean-up.mjs';
+import { killAll, leftUnder, removeUnder } from '../left-behind.mjs';
+import { leftBy, leftByRun, removeNow } from './clean-up.mjs';
 import { keyOf, planJobs } from './jobs.mjs';
 import { JobQueue } from './queue.mjs';
 import { failedTests, parseTally } from './tally.mjs';
@@ -30,7 +30,7 @@ import { PLAIN_TIERS, TIERS } from './tiers.mjs';
 
 const TIMES = fileURLToPath(new URL('./times.json', import.meta.url));
 /** What ends by itself after the last test, such as a device that a killed process had open, has so long. */
-const ENDING_MS = 5000;
+const ENDING_MS = 60_000;
 /** Of each failed test, or of a job that is no test, shown again at the end. */
 const CAUSE_LINES = 25;
 
@@ -38,19 +38,9 @@ const options = parse();
 if (options.nightly) process.env.BLOCKDELTA_TEST_NIGHTLY = '1';
 let queue;
 let runDirectory;
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
-  process.once(signal, () => {
-    const places = queue?.stop() ?? [];
-    // Until what was killed has closed its files.
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300);
-    for (const { directory, mounts, cgroup } of places) {
-      removeNow(directory, mounts.enter);
-      cgroup?.remove();
-    }
-    if (runDirectory !== undefined) removeUnder(runDirectory);
-    process.exit(130);
-  });
-}
+let isEnding = false;
+// A second signal does not end the clean-up.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, interrupt);
 process.exit((await run()) ? 0 : 1);
 
 function parse() {
@@ -90,6 +80,24 @@ function usage(problem) {
   process.exit(2);
 }
 
+function interrupt() {
+  if (isEnding) return;
+  isEnding = true;
+  const places = queue?.stop() ?? [];
+  // Until what was killed has closed its files.
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300);
+  for (const { directory, mounts, cgroup } of places) {
+    killAll(cgroup?.processes() ?? []);
+    removeNow(directory, mounts.enter);
+    cgroup?.remove();
+  }
+  if (runDirectory !== undefined) {
+    printLeft(leftUnder(runDirectory));
+    removeUnder(runDirectory);
+  }
+  process.exit(130);
+}
+
 /** Plans and runs the selected jobs, prints their output and the sum. */
 async function run() {
   const { jobs, files } = planJobs(options);
@@ -100,7 +108,7 @@ async function run() {
   }
   // Every file of this run lies below it, and its path is in the environment of every process: so that
   // what is left behind can be told from what other runs and programs use.
-  runDirectory = mkdtempSync(join(tmpdir(), 'bd-'));
+  runDirectory = mkdtempSync(join(realpathSync(tmpdir()), 'bd-'));
   chmodSync(runDirectory, 0o755);
   const outcomes = [];
   const live = files.length === 1 && jobs.every(({ kind }) => kind !== 'check');
@@ -108,21 +116,23 @@ async function run() {
     slots: options.slots,
     directory: runDirectory,
     live,
-    ended: async (outcome, directory, enter) => {
-      const left = directory === '' ? [] : await leftBy(directory, enter, ENDING_MS);
+    ended: async (outcome, place) => {
+      const left = place === undefined ? [] : await leftBy(place, ENDING_MS);
       outcomes.push({ ...outcome, left });
       add(sum, outcome, left);
       report(outcome, left, live, `${outcomes.length}/${jobs.length}`);
     },
   });
   await queue.run();
-  removeUnder(runDirectory);
+  const leftAtLast = await leftByRun(runDirectory, ENDING_MS);
+  printLeft(leftAtLast);
+  if (leftAtLast.length > 0) sum.failed += 1;
   if (options.name !== undefined && sum.passed + sum.failed + sum.skipped === 0) {
     console.log(`no test's name matches ${options.name}`);
     sum.failed = 1;
   }
   if (options.isWhole) {
-    if (outcomes.every(({ left }) => left.length === 0)) sum.passed += 1;
+    if ([leftAtLast, ...outcomes.map(({ left }) => left)].every(({ length }) => length === 0)) sum.passed += 1;
     printTimes(outcomes);
   }
   if (options.record) record(outcomes);
@@ -158,6 +168,10 @@ function report(outcome, left, live, count) {
   if (!live) process.stdout.write(outcome.output);
   if (status !== 0 && notRun === undefined) console.log(`FAILED: ${job.name}, exit status ${status}`);
   if (left.length > 0) console.log(`FAILED: ${job.name} has left behind:\n  ${left.join('\n  ')}`);
+}
+
+function printLeft(left) {
+  if (left.length > 0) console.log(`\nFAILED: the run has left behind:\n  ${left.join('\n  ')}`);
 }
 
 /** At the end of a long output, where whoever reads only its last lines finds what failed and why. */

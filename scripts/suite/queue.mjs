@@ -34,6 +34,13 @@ import { whatTheyWaitFor } from './waiting.mjs';
  * @property {string} [notRun]           why it was not started
  */
 
+/**
+ * @typedef {object} Place   where a job that was started has run
+ * @property {string} directory
+ * @property {string[]} enter   what a command begins with that sees the job's mounts
+ * @property {Cgroup} [cgroup]
+ */
+
 // Bash writes the processor time of the command to the file that is its first argument, and enters the
 // cgroup that is its second.
 const TIMED =
@@ -62,9 +69,8 @@ export class JobQueue {
    * @param {boolean} [options.live]               shows the output as it comes
    * @param {number} [options.lookMs]              between two looks whether a job hangs
    * @param {boolean} [options.cgroups]            whether jobs get cgroups where that is possible
-   * @param {(outcome: Outcome, directory: string, enter: string[]) => Promise<void> | void} options.ended
-   *   called after each job, before its slot is given to another; a command that begins with `enter`
-   *   sees the job's mounts
+   * @param {(outcome: Outcome, place?: Place) => Promise<void> | void} options.ended
+   *   called after each job, before its slot is given to another
    */
   constructor(jobs, options) {
     this.#waiting = [...jobs].sort((a, b) => (b.seconds ?? 0) - (a.seconds ?? 0));
@@ -112,11 +118,7 @@ export class JobQueue {
         this.#waiting.splice(this.#waiting.indexOf(job), 1);
         this.#outcomes.set(job, false);
         const notRun = `'${failed.name}' failed`;
-        void this.#options.ended(
-          { job, status: null, output: '', wallSeconds: 0, cpuSeconds: 0, notRun },
-          '',
-          [],
-        );
+        void this.#options.ended({ job, status: null, output: '', wallSeconds: 0, cpuSeconds: 0, notRun });
       }
     }
   }
@@ -182,7 +184,7 @@ export class JobQueue {
       };
       for (const path of [places.times, places.running]) rmSync(path, { force: true });
       await mounts.ready;
-      await this.#options.ended(outcome, directory, mounts.enter);
+      await this.#options.ended(outcome, { directory, enter: mounts.enter, cgroup });
       mounts.close();
       this.#places.delete(job);
       cgroup?.remove();
