@@ -17,14 +17,10 @@ class Scene {
   readonly #answers = new Map<string, (answer: Answer) => void>();
   readonly runner: DeviceThreads;
 
-  /** @param stepMs what passes whenever somebody asks for the time */
-  constructor(stepMs = 0) {
-    let ms = 0;
-    const now = (): number => {
-      ms += stepMs;
-      return ms;
-    };
-    const places = (): CallPlaces => new CallPlaces(2, { waitFor: 'x', remedy: 'y', now });
+  /** @param now the clock; without it the real one */
+  constructor(now?: () => number) {
+    const clock = now === undefined ? {} : { now };
+    const places = (): CallPlaces => new CallPlaces(2, { waitFor: 'x', remedy: 'y', ...clock });
     const lane = (name: Kind, has: CallPlaces | null) => ({
       threads: { run: this.#runOn(name) },
       places: has,
@@ -111,7 +107,12 @@ test('an unmount that finds a call of ours on its volume waits for that, and is 
 });
 
 test('look-ups that do not end are named, not those of a volume', async () => {
-  const { runner } = new Scene(5000);
+  let ms = 0;
+  const leaping = (): number => {
+    ms += 5000;
+    return ms;
+  };
+  const { runner } = new Scene(leaping);
   for (const root of ['/pools/a', '/pools/b']) {
     runner.run('openDirectories', { root, names: [] }).catch(() => undefined);
   }
