@@ -7,11 +7,10 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { isHeldExclusively } from '../../src/driver/host/device-holders.js';
 import { FILE_SYSTEMS } from '../../src/driver/host/file-systems.js';
 import { killChildren } from '../support/child-processes.js';
 import { eventually } from '../support/eventually.js';
-import { isFrozen, thawUnmounted } from '../support/freeze.js';
+import { isFrozen, isFrozenUnmounted, thawUnmounted } from '../support/freeze.js';
 import { endGuardian, IN_PID_NAMESPACE, startGuardian } from '../support/listening-guardian.js';
 import type { HeldVolume } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
@@ -107,14 +106,16 @@ for (const type of FILE_SYSTEMS) {
       device = shown.trim();
       for (const path of [targetPath, stagingPath]) execFileSync('umount', ['--lazy', path]);
       await scene.start();
-      assert.equal(await isHeldExclusively(device), false);
+      assert.ok(!isFrozenUnmounted(device));
       await scene.orchestrator.stage(volume);
       assert.ok(!isFrozen(stagingPath));
       await scene.orchestrator.publish(volume);
       writeFileSync(join(targetPath, 'again'), 'written', { flush: true });
       await scene.orchestrator.takeDown(volume);
+    } catch (thrown) {
+      if (device !== '') thawUnmounted(device);
+      throw thrown;
     } finally {
-      thawUnmounted(device);
       await scene.dispose();
     }
   });

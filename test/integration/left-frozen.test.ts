@@ -106,3 +106,17 @@ test('a file system that is mounted read-only is thawed too', async () => {
   await node.cleared(volume);
   await usableAgain(volume, 'ext4');
 });
+
+test('what a snapshot found frozen is known until something is written', async () => {
+  const volume = await frozen('ext4');
+  const { volumeId } = volume;
+  const frozenForMs = async () => (await node.backend.volumes.condition(volumeId)).frozenForMs;
+  await node.snapshot(volume);
+  assert.equal(typeof (await frozenForMs()), 'number');
+  execFileSync('fsfreeze', ['--unfreeze', node.targetPath(volumeId)]);
+  writeFileSync(join(node.targetPath(volumeId), 'written'), 'after the thaw', { flush: true });
+  assert.equal(await frozenForMs(), undefined);
+  await node.snapshot(volume);
+  assert.equal(await frozenForMs(), undefined);
+  await node.cleared(volume, node.targetPath(volumeId));
+});

@@ -18,11 +18,25 @@ export function isFrozen(mountPoint: string): boolean {
   return false;
 }
 
+/** Whether the file system that holds a device is frozen, though it is mounted nowhere. */
+export function isFrozenUnmounted(device: string): boolean {
+  return mountedAside(device, isFrozen);
+}
+
 /** Releases a device that a frozen file system holds, which is mounted nowhere: what a failed test leaves. */
 export function thawUnmounted(device: string): void {
-  const place = mkdtempSync(join(tmpdir(), 'thaw-'));
-  const mounted = spawnSync('mount', [device, place], { stdio: 'ignore' }).status === 0;
-  spawnSync('fsfreeze', ['--unfreeze', place], { stdio: 'ignore' });
-  if (mounted) execFileSync('umount', [place]);
-  rmdirSync(place);
+  mountedAside(device, (place) =>
+    spawnSync('fsfreeze', ['--unfreeze', place], { stdio: 'ignore' }),
+  );
+}
+
+function mountedAside<T>(device: string, look: (place: string) => T): T {
+  const place = mkdtempSync(join(tmpdir(), 'frozen-'));
+  execFileSync('mount', [device, place]);
+  try {
+    return look(place);
+  } finally {
+    execFileSync('umount', [place]);
+    rmdirSync(place);
+  }
 }

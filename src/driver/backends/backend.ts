@@ -83,6 +83,10 @@ export interface StorageCondition {
   storedBytes: bigint | null;
   /** The storage was removed from the pool while a device of the volume still uses it. */
   runsOnRemoved: boolean;
+  /** The last copy of it outlasted the freeze that it may take: its extents then, and that limit; absent: it did not. */
+  longClone?: { extents: bigint; allowedMs: bigint };
+  /** How long ago a snapshot found it frozen by another program, if nothing was written since; absent: it did not. */
+  frozenForMs?: number;
 }
 
 /** A volume, and the id of the snapshot to take of it. */

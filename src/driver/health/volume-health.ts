@@ -70,6 +70,9 @@ const NEARLY_FULL_PERCENT = 1n;
 /** Most calls end within moments. A journal or a clone that takes longer keeps a volume from being used, too. */
 const HANGS_MS = 60_000;
 
+/** Hooks of backups freeze for the time of a snapshot. */
+const HOOKED_MS = 600_000;
+
 const ORDER: readonly HealthStatus[] = ['DATA_LOSS', 'INACCESSIBLE', 'DEGRADED'];
 
 /** The conditions of a volume, the worst first, each pair of status and reason once. */
@@ -124,17 +127,32 @@ function storageConditions(found: StorageObservations): HealthEntry[] {
   if (pool.failure !== null) return [entry('INACCESSIBLE', 'PoolUnreachable', pool.failure)];
   return [
     ...contentConditions(sizeBytes, condition),
-    ...pendingConditions(found),
+    ...copyConditions(found),
     ...spaceConditions(pool.capacity),
   ];
 }
 
-/** No call asks for a freeze by freezing: one that waits for a thaw shows it. */
-function pendingConditions({ pending }: StorageObservations): HealthEntry[] {
-  if (pending === null || pending.forMs < HANGS_MS) return [];
-  const seconds = Math.floor(pending.forMs / 1000);
-  const message = `${pending.what} has waited ${seconds} s: if it is frozen, fsfreeze --unfreeze; see its disk`;
-  return [entry('DEGRADED', 'CallHangs', message)];
+/** Nothing is frozen to find out: a call that waits for a thaw shows it, and a snapshot that met another's freeze. */
+function copyConditions({ pending, condition }: StorageObservations): HealthEntry[] {
+  const entries: HealthEntry[] = [];
+  if (pending !== null && pending.forMs >= HANGS_MS) {
+    const seconds = Math.floor(pending.forMs / 1000);
+    const message = `${pending.what} has waited ${seconds} s: if it is frozen, fsfreeze --unfreeze; see its disk`;
+    entries.push(entry('DEGRADED', 'CallHangs', message));
+  }
+  const frozenForMs = condition?.frozenForMs ?? 0;
+  if (frozenForMs >= HOOKED_MS) {
+    const minutes = Math.floor(frozenForMs / 60_000);
+    const message = `frozen by another program ${minutes} min ago, nothing written since; if no backup runs, fsfreeze --unfreeze`;
+    entries.push(entry('DEGRADED', 'FileSystemFrozen', message));
+  }
+  const longClone = condition?.longClone ?? null;
+  if (longClone !== null) {
+    const seconds = longClone.allowedMs / 1000n;
+    const message = `no snapshot: its ${longClone.extents} extents take over ${seconds} s; copy it to a new volume, or raise the limit`;
+    entries.push(entry('DEGRADED', 'CloneTooLong', message));
+  }
+  return entries;
 }
 
 function contentConditions(sizeBytes: bigint, found: StorageCondition | null): HealthEntry[] {

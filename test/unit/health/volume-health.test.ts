@@ -86,6 +86,17 @@ const SIGNS: readonly [what: string, signs: string[], conditions: string[]][] = 
   ],
   ['a call has waited for a minute', waiting(60_000), ['DEGRADED CallHangs']],
   ['a call has waited for less', waiting(59_999), []],
+  [
+    'a snapshot found it frozen ten minutes ago',
+    told(storage({ frozenForMs: 600_000 })),
+    ['DEGRADED FileSystemFrozen'],
+  ],
+  ['a hook may hold its freeze', told(storage({ frozenForMs: 599_999 })), []],
+  [
+    'its clone outlasted the freeze',
+    told(storage({ longClone: { extents: 10n ** 9n, allowedMs: 60_000n } })),
+    ['DEGRADED CloneTooLong'],
+  ],
   ['it is read-only', mounted({ readOnly: true }), ['INACCESSIBLE FileSystemReadOnly']],
   ['it is to be read-only', mounted({ readOnly: true, wantsWriting: false }), []],
   ['the kernel counted errors', mounted({ errors: 2 }), ['DEGRADED FileSystemErrors']],

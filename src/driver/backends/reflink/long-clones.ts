@@ -18,7 +18,7 @@ const LONGER_MS = 1000n;
 /** Beyond, the oldest is forgotten. */
 const MAX_REMEMBERED = 1024;
 
-interface LongClone {
+export interface LongClone {
   extents: bigint;
   allowedMs: bigint;
   at: number;
@@ -36,6 +36,12 @@ export class LongClones {
     private readonly native: NativeRunner,
     private readonly now: () => number = Date.now,
   ) {}
+
+  /** Its last failure; null: it has none, or its next copy is tried. */
+  find(volumeId: string): LongClone | null {
+    const found = this.#found.get(volumeId);
+    return found === undefined || this.now() - found.at >= AGAIN_MS ? null : found;
+  }
 
   /** FAILED_PRECONDITION if the clone would not end in time again. */
   async assertShort({ volumeId, sourcePath }: Source, freezing: FreezeRequest): Promise<void> {

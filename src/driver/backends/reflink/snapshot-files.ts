@@ -45,7 +45,8 @@ export class SnapshotFiles {
         await this.volumes.assertCopyable(opened, sources, freezing);
         const request = { members: requests, copyPath, ...freezing };
         const volumes = members.map(({ volumeId }) => volumeId);
-        const { takenAtNs } = await this.native.run('takeSnapshots', request, volumes);
+        const { takenAtNs, frozenNs } = await this.native.run('takeSnapshots', request, volumes);
+        await this.volumes.foundFrozen.note(sources, frozenNs);
         const sizesBytes: bigint[] = [];
         for (const { snapshotId } of members) {
           sizesBytes.push((await this.#state(opened, snapshotId)).sizeBytes);

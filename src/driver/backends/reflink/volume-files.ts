@@ -23,6 +23,7 @@ import {
   outlastedFreeze,
 } from '../freezing.js';
 import { deviceInUse, releaseLoop } from '../loop-release.js';
+import { FoundFrozen } from './found-frozen.js';
 import { assertWrites, explainFailedWrite, type PoolFreeSpace } from './freeze-failures.js';
 import { LongClones } from './long-clones.js';
 import type { OpenDirectories } from './open-directories.js';
@@ -42,6 +43,7 @@ export type NamedSource = SnapshotSource & { volumeId: string };
 
 export class VolumeFiles implements Attachments {
   readonly #longClones: LongClones;
+  readonly foundFrozen = new FoundFrozen();
 
   constructor(
     private readonly native: NativeRunner,
@@ -165,7 +167,13 @@ export class VolumeFiles implements Attachments {
     if (file === null) await this.directory.check();
     else this.directory.assertOwn(path, { device: file.dev });
     const runsOnRemoved = file === null && (await isAttachedRemoved(path));
-    return { storedBytes: file?.size ?? null, runsOnRemoved };
+    const longClone = this.#longClones.find(volumeId);
+    const frozenForMs = await this.foundFrozen.forMs(volumeId);
+    return {
+      ...{ storedBytes: file?.size ?? null, runsOnRemoved },
+      ...(longClone === null ? {} : { longClone }),
+      ...(frozenForMs === null ? {} : { frozenForMs }),
+    };
   }
 
   async snapshotSource(opened: OpenDirectories, volumeId: string): Promise<SnapshotSource> {

@@ -58,6 +58,7 @@ test('an hour later it is tried again', async () => {
   const { state, clones: found } = clones();
   await found.remember(one, MINUTE);
   state.nowMs = HOUR_MS - 1;
+  assert.equal(found.find('one')?.extents, 1000n);
   await rejectsWith(found.assertShort(one, MINUTE), 'FAILED_PRECONDITION');
   state.nowMs = HOUR_MS;
   await found.assertShort(one, MINUTE);
