@@ -43,6 +43,8 @@ export interface OpenPoolDependencies {
   features: PoolFeatures;
   freezing: Freezing;
   onEvent: OnEvent;
+  /** Replaced in tests. */
+  closeTimeoutMs?: number;
 }
 
 export class OpenPool {
@@ -164,22 +166,26 @@ export class OpenPool {
 
   /**
    * Deactivates the pool if no volume is attached, and closes the ledger in any case. The next start takes
-   * over a pool that stays active, also one whose devices do not answer in time.
+   * over a pool that stays active, also one whose devices do not answer in time. When they answer at last, nothing
+   * is deactivated any more: the pool may have been opened anew.
    */
   async close(): Promise<void> {
     const { pool, onEvent } = this.#deps;
-    await withTimeout(this.#close(), CLOSE_TIMEOUT_MS, () =>
+    const isLeft = new AbortController();
+    const timeoutMs = this.#deps.closeTimeoutMs ?? CLOSE_TIMEOUT_MS;
+    await withTimeout(this.#close(isLeft.signal), timeoutMs, () => {
+      isLeft.abort();
       onEvent({
         level: 'error',
         message: `pool '${pool}' does not answer and is left active; check its devices and the kernel log`,
-      }),
-    );
+      });
+    });
   }
 
-  async #close(): Promise<void> {
+  async #close(isLeft: AbortSignal): Promise<void> {
     await this.#monitor.stop();
     try {
-      await this.#deactivate();
+      await this.#deactivate(isLeft);
     } finally {
       await this.ledger.close();
     }
@@ -219,15 +225,20 @@ export class OpenPool {
     }
   }
 
-  async #deactivate(): Promise<void> {
+  /** @param isLeft aborted when it is too late to change anything */
+  async #deactivate(isLeft: AbortSignal): Promise<void> {
     const { native, devices } = this.#deps;
     const { names } = this.pool;
     const attached = await attachedVolumes(native, names);
     if (attached.length > 0) return this.#reportActive(`${attached.length} volumes are attached`);
-    if ((await this.pool.find()) !== null) {
+    const isActive = (await this.pool.find()) !== null;
+    isLeft.throwIfAborted();
+    if (isActive) {
       if (!(await this.pool.remove())) return this.#reportActive('its device is held open');
       const { transactionId, time, mappingRoot, detailsRoot } = await this.metadata.superblock();
+      isLeft.throwIfAborted();
       await this.ledger.recordStop({ transactionId, time, mappingRoot, detailsRoot });
+      isLeft.throwIfAborted();
     }
     await devices.release();
   }
