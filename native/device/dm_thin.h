@@ -48,14 +48,13 @@ struct TakenThinSnapshots {
 // every case resumes the origins; a guardian does that (see FreezeOptions). After a failure it
 // deletes the snapshots it created, unless the pool refuses. EBUSY if an origin is already
 // suspended. A file system that another program has frozen stays so: kernels from 6.8 on count
-// freezes; before, its device is suspended alone, and SNAPSHOT_THAWED says that it was thawed each
-// time, SNAPSHOT_UNCOUNTED that its device, one of several, does not count writes. ETIMEDOUT of
-// syncfs or DM_DEV_SUSPEND as for TakeSnapshots(). ESTALE if a device is not the thin device of
-// that id in this pool, if the guardian was lost while it suspended, or if an origin was not
-// suspended throughout; EINVAL for an empty list or duplicate ids; THIN_POOL_MODE unless the pool
-// is rw. The kernel counts every create_snap in the pool's time, of which mappings keep only 24
-// bits, and does not handle the overflow: the caller must refuse to take a snapshot when the
-// superblock's time is 16,777,215.
+// freezes; before, its device is suspended alone, and SNAPSHOT_THAWED says that it was thawed
+// meanwhile. ETIMEDOUT of syncfs or DM_DEV_SUSPEND as for TakeSnapshots(). ESTALE if a device is
+// not the thin device of that id in this pool, if the guardian was lost while it suspended, or if
+// an origin was not suspended throughout; EINVAL for an empty list or duplicate ids; THIN_POOL_MODE
+// unless the pool is rw. The kernel counts every create_snap in the pool's time, of which mappings
+// keep only 24 bits, and does not handle the overflow: the caller must refuse to take a snapshot
+// when the superblock's time is 16,777,215.
 Result<TakenThinSnapshots> TakeThinSnapshots(const DmControl& control, const std::string& pool,
                                              const std::vector<NewThinSnapshot>& members,
                                              const FreezeOptions& freezing);

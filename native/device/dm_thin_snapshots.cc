@@ -13,15 +13,10 @@
 #include "native/device/guardian.h"
 #include "native/device/mount_point.h"
 #include "native/device/suspension.h"
-#include "native/device/write_counters.h"
 
 namespace blockdelta {
 namespace {
 
-// Time limit for retries while another program thaws what it has frozen.
-constexpr uint64_t kTimeoutNs = 2'000'000'000;
-constexpr int kMinTries = 2;
-constexpr unsigned kPauseMs = 20;
 constexpr uint64_t kNsPerMs = 1'000'000;
 
 // An active origin. A suspension that hangs keeps no other origin from being resumed, so each has a
@@ -30,17 +25,8 @@ struct Origin {
   DmDevice device;
   uint32_t id;
   Guardian guardian;
-};
-
-// An origin that stands still.
-struct Still {
-  Origin* origin;
-  Suspension suspension;
-  // Another program had frozen its file system, so it was suspended alone. That is its moment if
-  // nothing was written around it: then the file system has been frozen all the time, and had
-  // written everything back (standstill.h has the argument).
-  bool is_frozen_by_another;
-  std::optional<WriteCounters> before;
+  // Before Linux 6.8, if another program has frozen the file system: the device is suspended alone.
+  bool is_frozen_by_another = false;
 };
 
 dev_t NumberOf(const DmDevice& device) { return makedev(device.major, device.minor); }
@@ -106,75 +92,55 @@ Result<std::map<std::string, Origin>> PrepareOrigins(const DmControl& control, c
   return origins;
 }
 
-// Whether the suspension of an origin fails because another program has frozen its file system,
-// which the kernel reports as EBUSY before Linux 6.8. If that succeeds, the origin is resumed
-// again.
-Result<bool> IsFrozenByAnother(const DmControl& control, Origin* origin) {
+// Nothing: another program has frozen the file system, for which older kernels report EBUSY.
+Result<std::optional<Suspension>> Suspend(const DmControl& control, Origin* origin) {
   Result<Suspension> suspension = Suspension::Begin(control, &origin->guardian, origin->device);
-  if (suspension.ok()) return false;
+  if (suspension.ok()) return std::optional<Suspension>(std::move(*suspension));
   if (!suspension.status().IsErrno(EBUSY)) return suspension.TakeStatus();
   Result<DmDevice> device = DescribeDm(control, origin->device.name);
   RETURN_IF_ERROR(device);
   if (device->suspended) return suspension.TakeStatus();
-  return true;
-}
-
-Result<Still> Hold(const DmControl& control, Origin* origin) {
-  Result<Suspension> suspension = Suspension::Begin(control, &origin->guardian, origin->device);
-  if (suspension.ok()) return Still{origin, std::move(*suspension), false, std::nullopt};
-  if (!suspension.status().IsErrno(EBUSY)) return suspension.TakeStatus();
-  Result<bool> is_frozen = IsFrozenByAnother(control, origin);
-  RETURN_IF_ERROR(is_frozen);
-  if (!*is_frozen) return suspension.TakeStatus();
-  const dev_t number = NumberOf(origin->device);
-  RETURN_IF_ERROR(WriteBack(origin->device.path, number));
-  Result<Suspension> alone = Suspension::Begin(control, &origin->guardian, origin->device, false);
-  RETURN_IF_ERROR(alone);
-  Result<std::optional<WriteCounters>> before = ReadWriteCounters(number);
-  RETURN_IF_ERROR(before);
-  return Still{origin, std::move(*alone), true, *before};
+  return std::optional<Suspension>();
 }
 
 // Suspends all origins, until `end_ns` at the longest.
-Result<std::vector<Still>> SuspendAll(const DmControl& control, const DmDevice& pool,
-                                      std::map<std::string, Origin>* origins, size_t members,
-                                      uint64_t end_ns) {
-  std::vector<Still> stills;
+Result<std::vector<Suspension>> SuspendAll(const DmControl& control, const DmDevice& pool,
+                                           std::map<std::string, Origin>* origins,
+                                           uint64_t end_ns) {
+  std::vector<Suspension> suspensions;
   for (auto& [name, origin] : *origins) {
     // Checked again: write-back takes seconds.
     Result<DmDevice> device = FindOrigin(control, pool, name, origin.id);
     RETURN_IF_ERROR(device);
     RETURN_IF_ERROR(origin.guardian.Limit(end_ns));
-    Result<Still> still = Hold(control, &origin);
-    RETURN_IF_ERROR(still);
-    if (still->is_frozen_by_another && !still->before.has_value() && members > 1) {
-      return Status::Reason(kSnapshotUncounted, "takeThinSnapshots", name,
-                            "its device does not count writes (queue/iostats is 0)");
+    Result<std::optional<Suspension>> suspension = Suspend(control, &origin);
+    RETURN_IF_ERROR(suspension);
+    if (suspension->has_value()) {
+      suspensions.push_back(std::move(**suspension));
+      continue;
     }
-    stills.push_back(std::move(*still));
+    origin.is_frozen_by_another = true;
+    // A freeze that still waits for writers has written nothing back.
+    RETURN_IF_ERROR(WriteBack(device->path, NumberOf(*device)));
+    Result<Suspension> alone = Suspension::Begin(control, &origin.guardian, *device, false);
+    RETURN_IF_ERROR(alone);
+    suspensions.push_back(std::move(*alone));
   }
-  return stills;
+  return suspensions;
 }
 
-// After they were resumed: the first origin that another program has thawed meanwhile, or may have;
-// null: none.
-Result<const Origin*> FindThawed(const DmControl& control, const std::vector<Still>& stills) {
-  for (const Still& still : stills) {
-    if (!still.is_frozen_by_another) continue;
-    Origin* const origin = still.origin;
-    const dev_t number = NumberOf(origin->device);
-    RETURN_IF_ERROR(WriteBack(origin->device.path, number));
-    Result<bool> in_flight = HasWriteInFlight(number);
-    RETURN_IF_ERROR(in_flight);
-    Result<std::optional<WriteCounters>> after = ReadWriteCounters(number);
-    RETURN_IF_ERROR(after);
-    Result<bool> is_frozen = IsFrozenByAnother(control, origin);
-    RETURN_IF_ERROR(is_frozen);
-    if (*in_flight || !(*after == still.before) || !*is_frozen) {
-      return static_cast<const Origin*>(origin);
-    }
+// After they were resumed. SNAPSHOT_THAWED: a file system is not frozen any more.
+Status CheckFrozen(const DmControl& control, std::map<std::string, Origin>* origins) {
+  for (auto& [name, origin] : *origins) {
+    if (!origin.is_frozen_by_another) continue;
+    // One that succeeds ends with this.
+    Result<std::optional<Suspension>> suspension = Suspend(control, &origin);
+    RETURN_IF_ERROR(suspension);
+    if (!suspension->has_value()) continue;
+    return Status::Reason(kSnapshotThawed, "takeThinSnapshots", name,
+                          "another program thawed it meanwhile");
   }
-  return static_cast<const Origin*>(nullptr);
+  return Status();
 }
 
 // `made` receives the ids of snapshots that may exist, also after a failure.
@@ -191,10 +157,10 @@ Result<ThinPoolStatus> SnapAll(const DmControl& control, const std::string& pool
   }
 }
 
-Status ResumeAll(std::vector<Still>* stills, uint64_t* longest_ns) {
+Status ResumeAll(std::vector<Suspension>* suspensions, uint64_t* longest_ns) {
   Status failure;
-  for (Still& still : *stills) {
-    Result<uint64_t> stood_ns = still.suspension.Resume();
+  for (Suspension& suspension : *suspensions) {
+    Result<uint64_t> stood_ns = suspension.Resume();
     if (stood_ns.ok()) {
       *longest_ns = std::max(*longest_ns, *stood_ns);
     } else if (failure.ok()) {
@@ -214,34 +180,6 @@ Status RequireWritable(const DmControl& control, const std::string& pool) {
                         "thin pool " + pool + " is " + NameOf((*status)->mode));
 }
 
-// One try. Nothing: another program thawed `thawed` meanwhile, and no snapshot is left.
-Result<std::optional<TakenThinSnapshots>> Try(const DmControl& control, const DmDevice& pool,
-                                              const std::vector<NewThinSnapshot>& members,
-                                              std::map<std::string, Origin>* origins,
-                                              uint64_t end_ns, std::string* thawed) {
-  Result<std::vector<Still>> stills = SuspendAll(control, pool, origins, members.size(), end_ns);
-  RETURN_IF_ERROR(stills);
-  TakenThinSnapshots outcome;
-  outcome.taken_at_ns = ClockNs(CLOCK_REALTIME);
-  std::vector<uint32_t> made;
-  Result<ThinPoolStatus> snapped = SnapAll(control, pool.name, members, &made);
-  Status status = ResumeAll(&*stills, &outcome.suspended_ns);
-  Result<const Origin*> found = static_cast<const Origin*>(nullptr);
-  if (snapped.ok() && status.ok()) found = FindThawed(control, *stills);
-  if (status.ok()) status = TakeFailure(found);
-  if (snapped.ok() && status.ok() && *found == nullptr) {
-    outcome.status = *snapped;
-    return std::optional<TakenThinSnapshots>(outcome);
-  }
-  for (const uint32_t id : made) {
-    static_cast<void>(SendMessages(control, pool.name, {Message("delete", id)}));
-  }
-  if (!snapped.ok()) return snapped.TakeStatus();
-  if (!status.ok()) return status;
-  *thawed = (*found)->device.name;
-  return std::optional<TakenThinSnapshots>();
-}
-
 }  // namespace
 
 Result<TakenThinSnapshots> TakeThinSnapshots(const DmControl& control, const std::string& pool,
@@ -256,20 +194,24 @@ Result<TakenThinSnapshots> TakeThinSnapshots(const DmControl& control, const std
   Result<std::map<std::string, Origin>> origins =
       PrepareOrigins(control, *pool_device, members, freezing, end_ns);
   RETURN_IF_ERROR(origins);
-  const uint64_t last_ns = std::min(end_ns, ClockNs(CLOCK_MONOTONIC) + kTimeoutNs);
-  for (int tries = 1;; tries++) {
-    const uint64_t limit_ns = ClockNs(CLOCK_MONOTONIC) + freezing.limit_ms * kNsPerMs;
-    std::string thawed;
-    Result<std::optional<TakenThinSnapshots>> outcome =
-        Try(control, *pool_device, members, &*origins, std::min(end_ns, limit_ns), &thawed);
-    RETURN_IF_ERROR(outcome);
-    if (outcome->has_value()) return **outcome;
-    if (tries >= kMinTries && ClockNs(CLOCK_MONOTONIC) >= last_ns) {
-      return Status::Reason(kSnapshotThawed, "takeThinSnapshots", thawed,
-                            "another program thawed or froze it each time");
-    }
-    SleepMs(kPauseMs);
+  const uint64_t limit_ns = ClockNs(CLOCK_MONOTONIC) + freezing.limit_ms * kNsPerMs;
+  Result<std::vector<Suspension>> suspensions =
+      SuspendAll(control, *pool_device, &*origins, std::min(end_ns, limit_ns));
+  RETURN_IF_ERROR(suspensions);
+  TakenThinSnapshots outcome;
+  outcome.taken_at_ns = ClockNs(CLOCK_REALTIME);
+  std::vector<uint32_t> made;
+  Result<ThinPoolStatus> snapped = SnapAll(control, pool, members, &made);
+  status = ResumeAll(&*suspensions, &outcome.suspended_ns);
+  if (snapped.ok() && status.ok()) status = CheckFrozen(control, &*origins);
+  if (snapped.ok() && status.ok()) {
+    outcome.status = *snapped;
+    return outcome;
   }
+  for (const uint32_t id : made) {
+    static_cast<void>(SendMessages(control, pool, {Message("delete", id)}));
+  }
+  return snapped.ok() ? std::move(status) : snapped.TakeStatus();
 }
 
 }  // namespace blockdelta

@@ -11,8 +11,8 @@
 
 namespace blockdelta {
 
-// Failure code: another program thawed or froze a file system while its volume was copied, each
-// time. The path is its mount point, or the name of its device.
+// Failure code: another program thawed or froze a file system while its volume was copied. The path
+// is its mount point, or the name of its device.
 inline constexpr char kSnapshotThawed[] = "SNAPSHOT_THAWED";
 // Failure code: another program has frozen a file system of several, whose device does not count
 // its writes, so that nothing proves that it stands still. The path as above.

@@ -61,7 +61,7 @@ export function brokenFreeze(
   const cause = { cause: thrown };
   if (thrown.code === 'SNAPSHOT_THAWED') {
     return CsiError.aborted(
-      `another program thawed or froze the file system of volume ${volumeId} (${thrown.path}) each time it was copied; ` +
+      `another program thawed or froze the file system of volume ${volumeId} (${thrown.path}) while it was copied; ` +
         'keep it frozen, or thawed, for the time of the call, and try again',
       cause,
     );

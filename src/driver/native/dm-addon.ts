@@ -152,11 +152,12 @@ export interface DmAddon {
   /**
    * Takes snapshots of one or more thin devices at one point in time: suspends all active origins
    * (freezing mounted file systems and waiting for I/O), sends every create_snap, and in every case
-   * resumes what it suspended. A guardian suspends and resumes; The last three fields are those of takeSnapshots.
+   * resumes what it suspended. A guardian suspends and resumes; the last three fields are those of
+   * takeSnapshots.
    * After a failure it deletes the snapshots it created, unless the pool refuses. EBUSY if an origin
    * is already suspended. Where another program has frozen its file system, it stays frozen: kernels
-   * from 6.8 on count freezes; before, the device is suspended alone, and SNAPSHOT_THAWED,
-   * SNAPSHOT_UNCOUNTED and ETIMEDOUT are as for takeSnapshots, with `path` the device. ESTALE if a device is not the
+   * from 6.8 on count freezes; before, the device is suspended alone, and SNAPSHOT_THAWED says that it
+   * was thawed meanwhile. ETIMEDOUT as for takeSnapshots, with the device as `path`. ESTALE if a device is not the
    * thin device `originId` of this pool, if the guardian was lost while it suspended, or if a device
    * was not suspended throughout; THIN_POOL_MODE unless the pool is rw, because without space a file system may be unable
    * to freeze.
