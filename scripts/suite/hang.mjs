@@ -20,13 +20,14 @@ const FACTOR = 10;
 const LEAST_SECONDS = 120;
 
 /**
- * Looks at a job until that is ended by whoever is told why, or until the function that this returns is called.
+ * Looks at a job until it hangs, which whoever is told ends it for, or until it has ended.
  * @param {import('./processor-time.mjs').Processes} processes
  * @param {object} options
  * @param {number} [options.cpuSeconds]   of processor time that it took when it was recorded
  * @param {boolean} [options.givesUp]     by itself when what it waits for does not come
  * @param {number} [options.lookMs]
  * @param {(reason: string) => void} hangs
+ * @returns {() => number} stops looking, and gives the processor time that the job has had
  */
 export function watchForHang(processes, { cpuSeconds, givesUp = false, lookMs = LOOK_MS }, hangs) {
   const time = new ProcessorTime(processes);
@@ -37,7 +38,6 @@ export function watchForHang(processes, { cpuSeconds, givesUp = false, lookMs = 
     clearInterval(looks);
     hangs(reason);
   }, lookMs);
-  /** Returns the processor time of the job. */
   return () => {
     clearInterval(looks);
     return time.look();

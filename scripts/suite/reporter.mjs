@@ -7,7 +7,8 @@ import { renameSync, writeFileSync } from 'node:fs';
 import { inspect } from 'node:util';
 import { isFilteredOut, Tally } from './tally.mjs';
 
-const ENDING_MS = 20_000;
+/** A process whose last test has ended closes what it has open meanwhile, on a slow machine too. */
+const ENDING_MS = 60_000;
 const FIGURES = /^(tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) /;
 
 export default async function* report(events) {
