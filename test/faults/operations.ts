@@ -85,6 +85,17 @@ export const deleteVolume = onKind('DeleteVolume *', async (scene, kind) => {
   return { removes: [volume.id], call: () => scene.orchestrator.delete(volume) };
 });
 
+/** Its orchestrator has died before it unstaged it. */
+export const deleteStagedVolume = onKind('DeleteVolume * that is staged', async (scene, kind) => {
+  const { volume } = await scene.used(kind);
+  await scene.orchestrator.unpublish(volume);
+  return {
+    removes: [volume.id],
+    call: () => scene.orchestrator.delete(volume),
+    check: () => scene.orchestrator.unstage(volume),
+  };
+});
+
 /** Of a volume in use, whose file system is grown then; ext4 when it is staged the next time. */
 export const expandVolume = onKind('ControllerExpandVolume *', async (scene, kind) => {
   const { volume, contents } = await scene.used(kind);

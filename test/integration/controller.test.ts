@@ -38,12 +38,11 @@ test('CP8: a volume that the controller published read-only cannot be written to
   await orchestrator.delete(volume);
 });
 
-test('DV3: a volume that is staged or published is FAILED_PRECONDITION, names the path and stays as it is', async () => {
+test('DV3: a volume that is published is FAILED_PRECONDITION, names the path and stays as it is', async () => {
   const mounted = await orchestrator.create('in use', specOf('ext4'));
-  await orchestrator.stage(mounted);
+  await orchestrator.bringUp(mounted);
   const message = await refused(orchestrator.delete(mounted), 'FAILED_PRECONDITION');
-  assert.ok(message.includes(mounted.stagingPath), message);
-  await orchestrator.publish(mounted);
+  assert.ok(message.includes(mounted.targetPath), message);
   const file = join(mounted.targetPath, 'file');
   writeFileSync(file, 'content');
   // A block volume counts even if no process has it open.

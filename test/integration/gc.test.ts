@@ -12,11 +12,12 @@ import {
   unlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { basename } from 'node:path';
+import { basename, join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { newVolumeId, nodeKey } from '../../src/base/csi/handles.js';
 import { loadAddon } from '../../src/driver/native/addon.js';
 import { runCommand } from '../support/command.js';
+import { specOf } from '../support/contents.js';
 import { detachLoop, loopsOf } from '../support/loops.js';
 import { type HeldVolume, MIB } from '../support/orchestrator.js';
 import { runPlugin, test } from '../support/running-plugin.js';
@@ -99,6 +100,41 @@ test('copies of a subvolume that snapshots were cloned from are orphans, and not
   rmdirSync(stay[1]);
   unlinkSync(stay[2]);
   await running.start();
+});
+
+test('the device of a volume that is staged on record only is an orphan, and one that is published or mounted is none', async (t) => {
+  const { orchestrator } = running;
+  const settings = { BLOCKDELTA_MOUNT_PROPAGATION: 'off' };
+  const kinds = ['ext4', 'block', 'ext4', 'block'] as const;
+  const [staged, published, mounted, bound] = await Promise.all(
+    kinds.map((kind, index) => orchestrator.create(`staged ${index}`, specOf(kind))),
+  );
+  assert.ok(staged && published && mounted && bound);
+  for (const volume of [staged, published, mounted, bound]) {
+    await orchestrator.bringUp(volume);
+    if (volume !== published) await orchestrator.unpublish(volume);
+  }
+  execFileSync('umount', [staged.stagingPath]);
+  execFileSync('umount', [published.targetPath]);
+  execFileSync('umount', [join(published.stagingPath, 'device')]);
+  const [device] = loopsOf(volumePath(staged.id));
+  await running.plugin.stop();
+  const found = async (env: Record<string, string>, ...args: string[]) => {
+    const { code, stdout, stderr } = await runCommand(t, ['gc', '--json', ...args], {
+      ...running.settings,
+      ...env,
+    });
+    assert.equal(code, 0, stderr);
+    return (JSON.parse(stdout) as Found).objects.map(({ object, removed }) => [object, removed]);
+  };
+  assert.deepEqual(await found({}), [], 'nothing that may be mounted out of sight is an orphan');
+  assert.deepEqual(await found(settings, '--apply'), [[device, true]]);
+  assert.deepEqual(await found(settings), []);
+  await running.start();
+  // Neither the record that is left nor the missing mount is in the way.
+  await orchestrator.bringUp(staged);
+  await orchestrator.remove(staged, published);
+  for (const volume of [mounted, bound]) await orchestrator.delete(volume);
 });
 
 for (const lacksRows of [false, true]) {

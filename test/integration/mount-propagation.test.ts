@@ -4,11 +4,15 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync } from 'node:fs';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ExitCode } from '../../src/cli/exit-codes.js';
 import { runCommand } from '../support/command.js';
+import { specOf } from '../support/contents.js';
 import { mountCapability, probeFails } from '../support/csi-client.js';
+import { copyMountNamespace } from '../support/mount-namespace.js';
 import { type HeldVolume, MIB } from '../support/orchestrator.js';
 import { refused, statusOf } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
@@ -75,6 +79,64 @@ for (const [title, propagation, script] of [
     await orchestrator.delete(volume);
   });
 }
+
+/** Unpublished and still staged, by a plugin whose mounts are seen. */
+async function leftStaged(kind: 'ext4' | 'block'): Promise<HeldVolume> {
+  const volume = await orchestrator.create(`left ${kind}`, specOf(kind));
+  await orchestrator.bringUp(volume);
+  await orchestrator.unpublish(volume);
+  return volume;
+}
+
+test('a plugin that does not see the mounts of its caller releases no staging', async () => {
+  await startIn('unchanged');
+  const volumes = [await leftStaged('ext4'), await leftStaged('block')];
+  const before = mounted();
+  // Private copies of the mounts, and none.
+  for (const script of [':', `umount --recursive ${running.workspace.path('csi')}`]) {
+    await startIn('private', script);
+    for (const volume of volumes) {
+      const said = /where it is staged, and the plugin cannot see what is mounted there: .*rshared/;
+      await refused(orchestrator.delete(volume), 'FAILED_PRECONDITION', said);
+    }
+    assert.deepEqual(mounted(), before);
+  }
+  await startIn('unchanged');
+  for (const volume of volumes) await orchestrator.delete(volume);
+});
+
+test('copies of a staging in other mount namespaces go with it, and a use of their own keeps it', async () => {
+  await startIn('unchanged');
+  const { workspace } = running;
+  // In the same file system as the stagings, so that only the place in it differs.
+  const elsewhere = {
+    ext4: workspace.path('csi', 'elsewhere'),
+    block: workspace.path('csi', 'node'),
+  };
+  mkdirSync(elsewhere.ext4);
+  writeFileSync(elsewhere.block, '');
+  const copy = await copyMountNamespace('slave');
+  const inside = (...command: string[]): Buffer =>
+    execFileSync('nsenter', ['--target', String(copy.pid), '--mount', ...command]);
+  try {
+    for (const kind of ['ext4', 'block'] as const) {
+      const volume = await leftStaged(kind);
+      const before = mounted();
+      const staged = kind === 'block' ? join(volume.stagingPath, 'device') : volume.stagingPath;
+      inside('mount', '--bind', staged, elsewhere[kind]);
+      const said = / in the mount namespace of process \d+ .*, beside its staging at /;
+      await refused(orchestrator.delete(volume), 'FAILED_PRECONDITION', said);
+      assert.deepEqual(mounted(), before);
+      inside('umount', elsewhere[kind]);
+      assert.match(String(inside('cat', '/proc/self/mountinfo')), new RegExp(staged));
+      await orchestrator.delete(volume);
+    }
+  } finally {
+    const ended = once(copy, 'exit');
+    copy.kill('SIGKILL');
+    await ended;
+  }
+});
 
 test('a target that is not shared is refused although the volume is staged, and not made', async () => {
   await startIn('unchanged', `mount --make-private ${running.workspace.path('pods')}`);

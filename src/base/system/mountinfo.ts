@@ -21,6 +21,8 @@ export interface MountEntry {
   options: readonly string[];
   /** The peer group that sees what is mounted here, unique over all mount namespaces; null: private or a slave. */
   peerGroup: number | null;
+  /** The peer group whose mounts and unmounts arrive here, in one direction; null: it is no slave. */
+  masterGroup: number | null;
   fsType: string;
   source: string;
   /** Of the file system, the same for all its mounts. */
@@ -91,6 +93,7 @@ function parseLine(line: string): MountEntry {
     throw new Error(`${MOUNTINFO} has a line of unknown form: ${line}`);
   }
   const device = { major: Number(numbers[1]), minor: Number(numbers[2]) };
+  const optional = fields.slice(FIXED_FIELDS, separator);
   const mountOptions = options.split(',');
   const fileSystemOptions = superOptions.split(',');
   return {
@@ -101,7 +104,8 @@ function parseLine(line: string): MountEntry {
     root: decodeOctal(root ?? ''),
     mountPoint: decodeOctal(mountPoint ?? ''),
     options: mountOptions,
-    peerGroup: peerGroupIn(fields.slice(FIXED_FIELDS, separator)),
+    peerGroup: groupIn(optional, 'shared:'),
+    masterGroup: groupIn(optional, 'master:'),
     fsType: decodeOctal(fsType ?? ''),
     source: decodeOctal(source ?? ''),
     superOptions: fileSystemOptions,
@@ -110,10 +114,10 @@ function parseLine(line: string): MountEntry {
   };
 }
 
-/** Of the optional fields, `shared:N` says so. */
-function peerGroupIn(optional: readonly string[]): number | null {
-  const field = optional.find((each) => each.startsWith('shared:'));
-  return field === undefined ? null : Number(field.slice('shared:'.length));
+/** Of the optional fields, `shared:N` names the peer group and `master:N` that of the master. */
+function groupIn(optional: readonly string[], prefix: string): number | null {
+  const field = optional.find((each) => each.startsWith(prefix));
+  return field === undefined ? null : Number(field.slice(prefix.length));
 }
 
 /** Space, tab, newline, backslash and `#` come as octal escapes. */

@@ -245,7 +245,8 @@ export const SETTINGS = {
 } as const satisfies Readonly<Record<string, Setting>>;
 
 const LEGACY_VERSIONS = ['0.3', '0.1'] as const;
-const PROPAGATION = ['auto', 'required', 'off'] as const;
+/** Of BLOCKDELTA_MOUNT_PROPAGATION. */
+export const PROPAGATION = ['auto', 'required', 'off'] as const;
 const ALLOCATIONS = ['full', 'sparse'] as const;
 const DISCARDS = ['passdown', 'keep'] as const;
 const WHEN_FULL = ['error', 'queue'] as const;

@@ -36,7 +36,8 @@ export async function deleteVolume(
 ): Promise<ResponseOf<'DeleteVolume'>> {
   const volumeId = requireString(request.volume_id, 'volume_id');
   parseSecrets(request.secrets, 'secrets');
-  await deps.volumes.delete(volumeId, context.signal);
+  const released = await deps.volumes.delete(volumeId, context.signal);
+  if (released.length > 0) context.note({ releasedStagings: released.join(', ') });
   return {};
 }
 

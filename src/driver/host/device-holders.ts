@@ -60,8 +60,9 @@ export async function isHeldExclusively(devicePath: string): Promise<boolean> {
 
 /** Where the mount namespaces of all processes that can be seen here, this one included, have the device mounted. */
 export async function mountPointsAnywhere(devicePath: string): Promise<string[]> {
-  const found = await mountsByNamespace((await stat(devicePath)).rdev);
-  return found.flatMap(({ mounts }) => mounts.map(({ mountPoint }) => mountPoint));
+  const { rdev } = await stat(devicePath);
+  const mounts = (await mountsOfNamespaces()).flatMap((namespace) => namespace.mounts);
+  return mountsOfDevice(mounts, rdev).map(({ mountPoint }) => mountPoint);
 }
 
 /**
@@ -136,25 +137,24 @@ async function isBackedBy(loopPath: string, backing: string, rdev: number): Prom
 
 /** One mount for each mount namespace that has the device mounted. */
 async function mountsElsewhere(rdev: number): Promise<string[]> {
-  const own = await readlink('/proc/self/ns/mnt');
-  const found = (await mountsByNamespace(rdev)).map(async ({ namespace, pid, mounts: [entry] }) => {
+  return (await mountsOfNamespaces()).flatMap(({ suffix, mounts }) => {
+    const [entry] = mountsOfDevice(mounts, rdev);
     if (entry === undefined) return [];
-    const at = `mounted at ${printable(entry.mountPoint, MAX_PATH_LENGTH)}`;
-    return [namespace === own ? at : `${at} in the mount namespace of ${await nameOf(pid)}`];
+    return [`mounted at ${printable(entry.mountPoint, MAX_PATH_LENGTH)}${suffix}`];
   });
-  return (await Promise.all(found)).flat();
 }
 
-interface NamespaceMounts {
-  namespace: string;
-  /** A process in it. */
-  pid: string;
+export interface NamespaceMounts {
+  /** Empty for this mount namespace, otherwise what follows a path of it in a message. */
+  suffix: string;
   mounts: readonly MountEntry[];
 }
 
-/** The mounts of the device in each mount namespace of a process that can be seen here. */
-async function mountsByNamespace(rdev: number): Promise<NamespaceMounts[]> {
-  const processesOf = new Map<string, string[]>();
+/** The mounts of each mount namespace of a process that can be seen here, this one first. */
+export async function mountsOfNamespaces(): Promise<NamespaceMounts[]> {
+  const own = await namespaceOf('self');
+  // Another process of this namespace may have a root of its own, and see a part of the mounts.
+  const processesOf = new Map([[own, ['self']]]);
   await ofEachProcess(async (pid) => {
     // Without CAP_SYS_PTRACE that of a process with more capabilities is unknown, and may be one of its own.
     const namespace = await namespaceOf(pid);
@@ -162,7 +162,8 @@ async function mountsByNamespace(rdev: number): Promise<NamespaceMounts[]> {
   });
   const found = [...processesOf].map(async ([namespace, pids]) => {
     const { pid, mounts } = await mountsOfFirst(pids, namespace);
-    return { namespace, pid, mounts: mountsOfDevice(mounts, rdev) };
+    const suffix = namespace === own ? '' : ` in the mount namespace of ${await nameOf(pid)}`;
+    return { suffix, mounts };
   });
   return Promise.all(found);
 }

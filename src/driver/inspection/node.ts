@@ -8,6 +8,7 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { CsiError, errorCode, messageOf } from '../../base/errors.js';
+import { settingsReader } from '../../base/settings/reader.js';
 import { parseDirectory } from '../../base/settings/values.js';
 import {
   type MountEntry,
@@ -24,8 +25,9 @@ import { ledgerContents } from '../backends/thin/ledger/ledger-contents.js';
 import { DEVICE_PREFIX, PoolNames } from '../backends/thin/pool/pool-names.js';
 import { type CatalogueContents, catalogueContents } from '../catalogue/contents.js';
 import type { SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
-import { SETTINGS } from '../config/config.js';
+import { PROPAGATION, SETTINGS } from '../config/config.js';
 import { type PoolConfig, parsePools } from '../config/pools.js';
+import type { PropagationMode } from '../host/propagation.js';
 import type { LoopDevice } from '../native/addon.js';
 import type { DmDevice, ThinPoolStatus } from '../native/dm-addon.js';
 import { onThisThread } from '../native/this-thread.js';
@@ -36,6 +38,7 @@ const WITHOUT_DEVICE_MAPPER = ['ENOENT', 'ENXIO', 'ENODEV'];
 export interface NodeSettings {
   stateDirectory: string;
   pools: readonly PoolConfig[];
+  mountPropagation: PropagationMode;
 }
 
 /** The settings of the plugin, as far as inspection needs them. @throws ConfigError */
@@ -44,6 +47,10 @@ export function nodeSettings(stateDir: string | undefined, env = process.env): N
   return {
     stateDirectory,
     pools: parsePools(env['BLOCKDELTA_POOLS'] || undefined, stateDirectory),
+    mountPropagation: settingsReader(SETTINGS, env).choice(
+      'BLOCKDELTA_MOUNT_PROPAGATION',
+      PROPAGATION,
+    ),
   };
 }
 

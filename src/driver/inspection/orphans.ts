@@ -5,16 +5,25 @@
  * or snapshot without a row in the catalogue is never one: it proves that rows were lost, and may be all that is
  * left of somebody's data.
  */
-import { constants, readdirSync } from 'node:fs';
+import { constants, readdirSync, statSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { errorCode } from '../../base/errors.js';
 import { isObjectName } from '../backends/reflink/pool-layout.js';
 import type { SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
+import { hiddenMountReason } from '../host/propagation.js';
 import { detachOpenLoop } from '../native/block-device.js';
 import { onThisThread } from '../native/this-thread.js';
+import { otherUse } from '../usage/other-uses.js';
 import { compareObjects, type Difference } from '../volumes/pool-comparison.js';
-import { dmDevice, knownIds, type NodeView, type PoolView, textOf } from './node.js';
+import {
+  type AttachedDevice,
+  dmDevice,
+  knownIds,
+  type NodeView,
+  type PoolView,
+  textOf,
+} from './node.js';
 
 export interface Orphan {
   kind:
@@ -145,8 +154,26 @@ function subvolumeCopy(view: PoolView, path: string): Orphan {
   };
 }
 
-const isUsed = ({ catalogue }: NodeView, volumeId: string): boolean =>
-  [...catalogue.stagings, ...catalogue.publications].some((use) => use.volumeId === volumeId);
+/**
+ * As DeleteVolume judges it: a publication counts by its record alone, a staging only where what is mounted there cannot
+ * be seen. What is mounted or bound counts with or without a record: it may be about to be published.
+ */
+async function isUsed(
+  { catalogue, mounts, mountPropagation }: NodeView,
+  volume: VolumeRecord,
+  { path: devicePath, readOnly }: AttachedDevice,
+): Promise<boolean> {
+  const { volumeId, sizeBytes } = volume;
+  const isOfVolume = (use: { volumeId: string }): boolean => use.volumeId === volumeId;
+  if (catalogue.publications.some(isOfVolume)) return true;
+  for (const { resolvedPath, stagingPath } of catalogue.stagings.filter(isOfVolume)) {
+    const path = resolvedPath ?? stagingPath;
+    if ((await hiddenMountReason(path, mountPropagation, mounts)) !== null) return true;
+  }
+  const attachment = { devicePath, readOnly, sizeBytes };
+  const view = { volume, attachment, node: statSync(devicePath), mounts, poolFailure: null };
+  return (await otherUse(view, [])) !== null;
+}
 
 /** Whether a device node is bound somewhere in this mount namespace, as for raw volumes of pods. */
 const isBound = ({ mounts }: NodeView, device: string): boolean =>
@@ -154,17 +181,17 @@ const isBound = ({ mounts }: NodeView, device: string): boolean =>
 
 async function idleLoops(node: NodeView, view: PoolView): Promise<Orphan[]> {
   const found: Orphan[] = [];
-  for (const { volumeId, path, mounts } of node.attached.filter(({ pool }) => pool === view.name)) {
+  for (const device of node.attached.filter(({ pool }) => pool === view.name)) {
+    const { volumeId, path } = device;
     const record = node.catalogue.volumes.find((volume) => volume.volumeId === volumeId);
     const backingPath = view.volumes.find(({ id }) => id === volumeId)?.path ?? null;
     if (record?.state !== 'ready' || backingPath === null) continue;
-    if (isUsed(node, volumeId) || mounts.length > 0 || isBound(node, path)) continue;
-    if (!(await isFree(path))) continue;
+    if ((await isUsed(node, record, device)) || !(await isFree(path))) continue;
     found.push({
       kind: 'loop device of a volume',
       pool: view.name,
       object: path,
-      proof: `its backing file is volume ${volumeId} (device and inode), which is neither staged nor published, and nothing has it mounted or open exclusively`,
+      proof: `its backing file is volume ${volumeId} (device and inode), which is not published, and nothing has it mounted, bound or open exclusively`,
       remove: () => onThisThread.run('loopDetach', { backingPath }),
     });
   }
@@ -241,16 +268,17 @@ async function idleThinDevices(node: NodeView, view: PoolView): Promise<Orphan[]
   const names = view.thin?.names;
   if (names === undefined) return [];
   const found: Orphan[] = [];
-  for (const { volumeId, path, mounts } of node.attached.filter(({ pool }) => pool === view.name)) {
+  for (const device of node.attached.filter(({ pool }) => pool === view.name)) {
+    const { volumeId, path } = device;
     const record = node.catalogue.volumes.find((volume) => volume.volumeId === volumeId);
     const name = names.volume(volumeId);
-    if (record?.state !== 'ready' || isUsed(node, volumeId) || mounts.length > 0) continue;
-    if (isBound(node, path) || (await dmDevice(name))?.openCount !== 0) continue;
+    if (record?.state !== 'ready' || (await isUsed(node, record, device))) continue;
+    if ((await dmDevice(name))?.openCount !== 0) continue;
     found.push({
       kind: 'device of a thin volume',
       pool: view.name,
       object: path,
-      proof: `its device-mapper uuid names this pool and volume ${volumeId}, which is neither staged nor published, and nobody has it open`,
+      proof: `its device-mapper uuid names this pool and volume ${volumeId}, which is not published, and nobody has it mounted, bound or open`,
       remove: async () => {
         const device = await dmDevice(name);
         if (device === null) return;

@@ -36,6 +36,7 @@ import type { NativeRunner } from '../native/pool.js';
 import type { ScanThreads } from '../native/scan-threads.js';
 import type { NodeDependencies } from '../node/dependencies.js';
 import { createNodeService } from '../node/node.js';
+import { unusedStagings } from '../node/unused-stagings.js';
 import { settingsApplier } from '../node/volume-settings.js';
 import { ChangeListMaker } from '../volumes/change-list-maker.js';
 import { GroupManager } from '../volumes/group-manager.js';
@@ -248,17 +249,6 @@ export function createServices(config: Config, parts: Parts): AnyService[] {
   const { controllerPublish } = config;
   const nodeKey = identity.key;
   const changeLists = parts.changeLists ?? undefined;
-  const managers = {
-    catalogue,
-    locks,
-    registry,
-    retainedBases,
-    nodeKey,
-    controllerPublish,
-    changeLists,
-  };
-  const volumes = new VolumeManager(managers);
-  const snapshots = new SnapshotManager(managers);
   const { pendingCall } = parts;
   const observed = { catalogue, backendOf, ...(pendingCall === undefined ? {} : { pendingCall }) };
   const node: NodeDependencies = {
@@ -269,6 +259,18 @@ export function createServices(config: Config, parts: Parts): AnyService[] {
     backendOf,
     conditionOf: nodeConditionOf(observed),
   };
+  const managers = {
+    catalogue,
+    locks,
+    registry,
+    retainedBases,
+    stagings: unusedStagings(node),
+    nodeKey,
+    controllerPublish,
+    changeLists,
+  };
+  const volumes = new VolumeManager(managers);
+  const snapshots = new SnapshotManager(managers);
   const controller = createControllerService({
     config,
     catalogue,

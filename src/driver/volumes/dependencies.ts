@@ -1,14 +1,26 @@
 /** What the rules of volumes work with. */
 import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { VolumeRecord } from '../catalogue/records.js';
 import type { OperationLocks } from './operation-locks.js';
 import type { RetainedBases } from './retained-bases.js';
+
+/** The node's side of a deletion: only the node knows mounts. */
+export interface UnusedStagings {
+  /**
+   * Ends the stagings on record of a volume that nobody uses, and detaches it. FAILED_PRECONDITION, and nothing is
+   * unmounted, if a use beside them is seen or what is mounted there cannot be. The caller holds the volume's lock,
+   * and has found no publication on record. Returns the staging paths.
+   */
+  release(volume: VolumeRecord): Promise<string[]>;
+}
 
 export interface ManagerDependencies {
   catalogue: AsyncCatalogue;
   locks: OperationLocks;
   registry: BackendRegistry;
   retainedBases: RetainedBases;
+  stagings: UnusedStagings;
   /** The part of new handles that names this node. */
   nodeKey: string;
   /** ControllerPublishVolume is served, so its records count. */

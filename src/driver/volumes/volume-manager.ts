@@ -45,14 +45,14 @@ export class VolumeManager {
     return this.deps.locks.run(keys, () => this.#createLocked(request), signal);
   }
 
-  /** Deletes the volume; succeeds if it does not exist. */
-  async delete(volumeId: string, signal?: AbortSignal): Promise<void> {
+  /** Deletes the volume; succeeds if it does not exist. Returns the staging paths that it has released. */
+  async delete(volumeId: string, signal?: AbortSignal): Promise<string[]> {
     const { catalogue, locks } = this.deps;
     const known = await catalogue.volumeById(volumeId);
-    if (known === null || known.state === 'deleted') return;
+    if (known === null || known.state === 'deleted') return [];
     // The name too, so that no CreateVolume finds the volume partly deleted.
     const keys = [volumeKey(volumeId), volumeNameKey(known.name)];
-    await locks.run(keys, () => this.#deleteLocked(volumeId), signal);
+    return locks.run(keys, () => this.#deleteLocked(volumeId), signal);
   }
 
   /** Expands the volume to at least the required size. Locks it. */
@@ -71,18 +71,19 @@ export class VolumeManager {
     return readyVolume(this.deps.catalogue, volumeId);
   }
 
-  async #deleteLocked(volumeId: string): Promise<void> {
+  async #deleteLocked(volumeId: string): Promise<string[]> {
     const { catalogue, retainedBases, registry } = this.deps;
     const volume = await catalogue.volumeById(volumeId);
-    if (volume === null || volume.state === 'deleted') return;
+    if (volume === null || volume.state === 'deleted') return [];
     const backend = registry.owning(volume.pool);
-    await this.#assertUnused(volume, backend);
+    const released = await this.#releaseUnused(volume, backend);
     // Precedes the state `deleting`, because it fails while the device is in use.
     await backend.attachments.detach(volumeId);
     await catalogue.setVolumeState(volumeId, 'deleting');
     await backend.volumes.delete(volumeId);
     await catalogue.removeVolume(volumeId);
     await retainedBases.prune(backend, [volumeId]);
+    return released;
   }
 
   async #createLocked(request: VolumeRequest): Promise<VolumeRecord> {
@@ -181,16 +182,19 @@ export class VolumeManager {
     await this.deps.catalogue.removeVolume(volumeId);
   }
 
-  async #assertUnused(volume: VolumeRecord, backend: Backend): Promise<void> {
-    if (this.deps.controllerPublish) await this.#assertUnpublished(volume.volumeId);
+  /**
+   * FAILED_PRECONDITION while the volume is published, whether or not a mount confirms it: a raw volume can be published
+   * and not open. A staging alone is no use: an orchestrator that died after NodeUnpublishVolume never unstages.
+   */
+  async #releaseUnused(volume: VolumeRecord, backend: Backend): Promise<string[]> {
+    const { volumeId } = volume;
+    if (this.deps.controllerPublish) await this.#assertUnpublished(volumeId);
     // Records of stagings and publications outlive a reboot. They count only while the device is attached.
-    if ((await backend.attachments.find(volume.volumeId)) === null) return;
-    const publications = await this.deps.catalogue.publications(volume.volumeId);
-    const stagings = await this.deps.catalogue.stagings(volume.volumeId);
-    const path = publications[0]?.targetPath ?? stagings[0]?.stagingPath;
-    if (path === undefined) return;
+    if ((await backend.attachments.find(volumeId)) === null) return [];
+    const [publication] = await this.deps.catalogue.publications(volumeId);
+    if (publication === undefined) return this.deps.stagings.release(volume);
     throw CsiError.failedPrecondition(
-      `volume ${volume.volumeId} is still in use at ${path}; unpublish and unstage it first`,
+      `volume ${volumeId} is still in use at ${publication.targetPath}, where it is published; unpublish and unstage it first`,
     );
   }
 

@@ -40,6 +40,7 @@ test('every field of a line is read, octal escapes and optional fields included'
     mountPoint: '/mnt/a b\tc\nd\\e#f',
     options: ['ro', 'noatime'],
     peerGroup: 7,
+    masterGroup: 3,
     fsType: 'xfs',
     source: '/dev/loop3',
     superOptions: ['rw', 'nouuid'],

@@ -56,7 +56,8 @@ export async function openManagers(limits: Partial<RetainedBaseLimits> = {}): Pr
   const locks = new OperationLocks();
   const log: LogLine[] = [];
   const retainedBases = retainedBasesOf(catalogue, limits, locks, log);
-  const parts = { catalogue, registry, locks, retainedBases };
+  const stagings = { release: async () => [] };
+  const parts = { catalogue, registry, locks, retainedBases, stagings };
   const deps = { ...parts, nodeKey: TEST_NODE_KEY, controllerPublish: false };
   const snapshots = new SnapshotManager(deps);
   return {

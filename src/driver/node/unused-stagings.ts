@@ -1,0 +1,46 @@
+/**
+ * The stagings of a volume that is to be deleted: released as NodeUnstageVolume does it, if nothing else shows the volume.
+ *
+ * What cannot be seen counts as a use. Nothing is forced: a busy mount stays, and so does a device that anybody has
+ * open, because it is detached only by whoever can open it exclusively. Takes no locks.
+ */
+import { CsiError } from '../../base/errors.js';
+import type { VolumeRecord } from '../catalogue/records.js';
+import { hiddenMountReason } from '../host/propagation.js';
+import { otherUse } from '../usage/other-uses.js';
+import { stagedDevicePath, viewVolume } from '../usage/volume-view.js';
+import type { UnusedStagings } from '../volumes/dependencies.js';
+import type { NodeDependencies } from './dependencies.js';
+import { stagingPlace } from './paths.js';
+import { releaseStaging } from './unstage-volume.js';
+
+/** For the rules of volumes, which know no mounts. */
+export function unusedStagings(deps: NodeDependencies): UnusedStagings {
+  return { release: (volume) => releaseUnused(deps, volume) };
+}
+
+async function releaseUnused(deps: NodeDependencies, volume: VolumeRecord): Promise<string[]> {
+  const { catalogue, config } = deps;
+  const records = await catalogue.stagings(volume.volumeId);
+  if (records.length === 0) return [];
+  const paths = records.map(({ stagingPath }) => stagingPath);
+  const places = await Promise.all(paths.map((path) => stagingPlace(deps, volume.volumeId, path)));
+  const inUse = (found: string): CsiError =>
+    CsiError.failedPrecondition(`volume ${volume.volumeId} is still in use at ${found}`);
+  const view = await viewVolume(deps, volume);
+  for (const { path, resolved } of places) {
+    const reason = await hiddenMountReason(resolved ?? path, config.mountPropagation, view.mounts);
+    if (reason === null) continue;
+    throw inUse(
+      `${path}, where it is staged, and the plugin cannot see what is mounted there: ${reason}; unstage it first, or ` +
+        "mount that directory into the plugin's container with bidirectional propagation (rshared)",
+    );
+  }
+  const staged = places.flatMap(({ resolved }) => resolved ?? []);
+  const other = await otherUse(view, [...staged, ...staged.map(stagedDevicePath)]);
+  if (other !== null)
+    throw inUse(`${other}, beside its staging at ${paths}; unmount it there first`);
+  // The last one detaches the device.
+  for (const place of places) await releaseStaging(deps, volume, place);
+  return paths;
+}

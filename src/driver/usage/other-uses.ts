@@ -1,0 +1,57 @@
+/**
+ * Uses of a volume beside its stagings, in every mount namespace that can be seen from here.
+ *
+ * To unmount a staging is to unmount its copies in other namespaces too, which propagation made of it
+ * (mount_namespaces(7)). Anything else that shows the volume is somebody's own use. Knows no records.
+ */
+import { join, relative } from 'node:path';
+import { volumeIdIn } from '../../base/csi/handles.js';
+import { printable } from '../../base/errors.js';
+import type { MountEntry } from '../../base/system/mountinfo.js';
+import { mountsOfNamespaces } from '../host/device-holders.js';
+import { usesOf, type VolumeView } from './volume-view.js';
+
+/**
+ * A path at which the volume is mounted or its device node bound, and which is neither one of the given ones nor a copy
+ * of one; null: there is none.
+ *
+ * @param places as mountinfo writes them
+ */
+export async function otherUse(
+  view: VolumeView,
+  places: readonly string[],
+): Promise<string | null> {
+  const usesIn = (mounts: readonly MountEntry[]): MountEntry[] => {
+    const { mounts: mounted, nodes } = usesOf({ ...view, mounts });
+    return [...mounted, ...nodes.filter(({ mountPoint }) => !namesOther(view, mountPoint))];
+  };
+  const staged = usesIn(view.mounts).filter(({ mountPoint }) => places.includes(mountPoint));
+  const spots = staged.flatMap((entry) => spotsOf(entry, view.mounts, ['peerGroup']));
+  // Unique over all mount namespaces.
+  const ids = staged.map(({ mountId }) => mountId);
+  for (const { suffix, mounts } of await mountsOfNamespaces()) {
+    const isCopy = (entry: MountEntry): boolean =>
+      spotsOf(entry, mounts, ['peerGroup', 'masterGroup']).some((spot) => spots.includes(spot));
+    const other = usesIn(mounts).find((entry) => !ids.includes(entry.mountId) && !isCopy(entry));
+    if (other !== undefined)
+      return `${printable(other.mountPoint, other.mountPoint.length)}${suffix}`;
+  }
+  return null;
+}
+
+/** A bound node holds no device: it may be left from another volume, whose device had the number before. */
+function namesOther({ volume }: VolumeView, mountPoint: string): boolean {
+  return !mountPoint.includes(volume.volumeId) && volumeIdIn(mountPoint) !== null;
+}
+
+/** An unmount reaches the same place of the parent's file system in the peers of the parent, and in their slaves. */
+function spotsOf(
+  { parentId, mountPoint }: MountEntry,
+  mounts: readonly MountEntry[],
+  groups: readonly ('peerGroup' | 'masterGroup')[],
+): string[] {
+  const parent = mounts.find(({ mountId }) => mountId === parentId);
+  if (parent === undefined) return [];
+  const place = join(parent.root, relative(parent.mountPoint, mountPoint));
+  return groups.flatMap((group) => (parent[group] === null ? [] : `${parent[group]} ${place}`));
+}
