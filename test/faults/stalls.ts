@@ -20,9 +20,9 @@ const TOLD: readonly StatusName[] = ['OK', 'ABORTED', 'DEADLINE_EXCEEDED', 'FAIL
 const TOLD_AT_START: readonly StatusName[] = [...TOLD, 'UNAVAILABLE'];
 
 /** Longer than the deadlines of calls, which are longer than what the plugin waits for by itself. */
-const LONGEST_MS = 120_000;
-/** Shorter than what it waits for, so that one thing ends after the other. */
-const STEP_MS = 250;
+const LONGEST_SECONDS = 120;
+/** For that long the plugin refuses what took too long. */
+const REFUSED_SECONDS = 3600;
 
 export class StallTally extends FaultTally {
   readonly #answers = new Map<string, number>();
@@ -100,8 +100,8 @@ class Visits {
   /** Nobody but probes comes to a start, which waits for as long as it must. */
   async runAtStart(): Promise<void> {
     const statuses = new Set<StatusName>();
-    for (let flownMs = 0; flownMs < LONGEST_MS; flownMs += STEP_MS) {
-      this.scene.steps.putForward(STEP_MS);
+    for (let flown = 0; flown < LONGEST_SECONDS; flown += 1) {
+      this.scene.steps.putForward(1);
       statuses.add(await statusOf(this.scene.client.identity.Probe({})));
     }
     const strange = [...statuses].filter((status) => !TOLD_AT_START.includes(status));
@@ -114,6 +114,7 @@ class Visits {
     await this.#all;
     await this.#tell('held', answer);
     this.scene.assertLives();
+    this.scene.steps.putForward(REFUSED_SECONDS);
   }
 
   async #run(letGo: () => void): Promise<void> {
@@ -166,9 +167,9 @@ async function flyUntilEnded(scene: Scene, what: string, call: Promise<unknown>)
     hasEnded = true;
   };
   call.then(end, end);
-  for (let flownMs = 0; !hasEnded; flownMs += STEP_MS) {
-    assert.ok(flownMs < LONGEST_MS, `${what} has no answer after ${LONGEST_MS} ms`);
-    scene.steps.putForward(STEP_MS);
+  for (let flown = 0; !hasEnded; flown += 1) {
+    assert.ok(flown < LONGEST_SECONDS, `${what} has no answer after ${LONGEST_SECONDS} s`);
+    scene.steps.putForward(1);
     // Wakes the event loop up, so that it sees what time it is, and shows that nothing blocks it.
     await scene.client.identity.GetPluginInfo({});
   }

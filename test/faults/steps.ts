@@ -80,7 +80,7 @@ export class Steps {
   #isDying = false;
   #stall: Stall | undefined;
   readonly #shared: number;
-  #aheadMs = 0;
+  #aheadSeconds = 0;
   /** Of the program that hangs, or hung last. */
   #fifo: number | undefined;
 
@@ -152,9 +152,9 @@ export class Steps {
   }
 
   /** The process's clock, which is ahead from then on. */
-  putForward(ms: number): void {
-    this.#aheadMs += ms;
-    this.#share(SHARED.ahead, BigInt(this.#aheadMs) * 1_000_000n);
+  putForward(seconds: number): void {
+    this.#aheadSeconds += seconds;
+    this.#share(SHARED.ahead, BigInt(this.#aheadSeconds));
   }
 
   #share(offset: number, value: bigint): void {

@@ -49,6 +49,7 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/xattr.h>
@@ -63,7 +64,7 @@ enum { kGo = 0, kHang = 253, kDieAlone = 254, kDie = 255 };
 enum { kMaxRoots = 8, kMaxArguments = 60 };
 
 struct Shared {
-  // What the process's clock is ahead of the real one, in nanoseconds. Never less than before.
+  // What the process's clock is ahead of the real one, in seconds. Never less than before.
   int64_t ahead;
   // Whether calls that only look are asked about.
   int32_t asks_looks;
@@ -409,13 +410,16 @@ DIR* opendir(const char* path) {
 int clock_gettime(clockid_t clock, struct timespec* now) {
   NEXT(clock_gettime);
   const int result = next(clock, now);
-  const bool is_steady = clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE;
-  if (result == 0 && is_steady && shared != NULL) {
-    const int64_t kSecond = 1000000000;
-    const int64_t nanoseconds = now->tv_nsec + shared->ahead;
-    now->tv_sec += nanoseconds / kSecond;
-    now->tv_nsec = nanoseconds % kSecond;
-  }
+  const bool is_time = clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE ||
+                       clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
+  if (result == 0 && is_time && shared != NULL) now->tv_sec += shared->ahead;
+  return result;
+}
+
+int gettimeofday(struct timeval* now, void* zone) {
+  NEXT(gettimeofday);
+  const int result = next(now, zone);
+  if (result == 0 && shared != NULL) now->tv_sec += shared->ahead;
   return result;
 }
 
