@@ -72,6 +72,11 @@ export class NodeFixture {
   readonly locks = new OperationLocks();
   /** What calls added to their log lines. */
   readonly notes: object[] = [];
+  /** What failed clean-ups left, as logged. */
+  readonly leftovers: Record<string, unknown>[] = [];
+  readonly logger: NodeDependencies['logger'] = {
+    warn: (fields: object) => void this.leftovers.push({ ...fields }),
+  };
   /** Called whenever the pool is asked for; throws where it cannot be. */
   askPool = (): void => undefined;
   /** Asked at every call; its paths are in the workspace, whatever it says. */
@@ -117,6 +122,7 @@ export class NodeFixture {
         return fixture.conditionOf;
       },
       catalogue: this.catalogue,
+      logger: this.logger,
       locks: this.locks,
       native: {
         run: async (...call: Parameters<NativePool['run']>) => {

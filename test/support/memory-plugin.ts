@@ -142,7 +142,7 @@ export class MemoryPlugin {
       routed: listen === null ? null : { settings: listen, nodeUri: uri, rpcs, pollMs: 100 },
     });
     await server.start();
-    server.open(createServices(config, { ...parts, changeLists: null }));
+    server.open(createServices(config, { ...parts, changeLists: null, logger }));
     this.#client = new CsiClient(config.endpoint);
     this.#close.push(
       () => server.stop(),

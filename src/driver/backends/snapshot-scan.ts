@@ -2,7 +2,7 @@
  * How the list of a snapshot, or of what differs between two, is made for one request, and what is scanned instead when
  * a stored list cannot be used. Knows no pool.
  */
-import { bestEffort } from '../../base/best-effort.js';
+import { bestEffort, unreported } from '../../base/best-effort.js';
 import type { SystemError } from '../../base/errors.js';
 import type { ScanSource } from '../native/addon.js';
 import type { ChangeListSource } from '../native/change-list-addon.js';
@@ -59,7 +59,8 @@ export function listScan({ source, discard, direct, again, ...sizes }: ListScan)
       const isList = source.paths.includes(path);
       const isWrong = code === 'LIST_INVALID' || (isList && code === 'ENOENT');
       if (isWrong) {
-        await bestEffort(() => discard(path));
+        // Whoever reads the list next refuses it again.
+        await bestEffort(() => discard(path), unreported);
         onRefused();
       } else if (!isList) {
         return null;

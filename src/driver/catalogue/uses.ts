@@ -14,6 +14,12 @@ export function stagingCalls(database: SqliteConnection) {
     stagings: reads((volumeId: string): StagingRecord[] =>
       database.all('SELECT * FROM stagings WHERE volume_id = ?', volumeId).map(rows.staging),
     ),
+    /** Of volumes without a publication. */
+    unpublishedStagings: reads((): StagingRecord[] =>
+      database
+        .all('SELECT * FROM stagings WHERE volume_id NOT IN (SELECT volume_id FROM publications)')
+        .map(rows.staging),
+    ),
     putStaging: takesSpace((staging: StagingRecord): void =>
       database.run(
         `INSERT OR REPLACE INTO stagings (volume_id, staging_path, resolved_path, capability)

@@ -1,4 +1,5 @@
 /** What the handlers of the Controller service depend on. */
+import type { Logger } from '../../base/logger.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../catalogue/records.js';
@@ -22,6 +23,8 @@ export interface ControllerDependencies {
   volumes: VolumeManager;
   snapshots: SnapshotManager;
   settings: SettingsApplier;
+  /** For what a failed clean-up leaves. */
+  logger: Pick<Logger, 'warn'>;
   /** Absent where CSI has no VolumeCondition. */
   conditionOf?: (volume: VolumeRecord) => Promise<VolumeCondition>;
 }

@@ -4,7 +4,7 @@
  * no effect. A key that is absent keeps its value.
  */
 
-import { bestEffort } from '../../base/best-effort.js';
+import { bestEffort, logLeftover } from '../../base/best-effort.js';
 import { parseSecrets, requireFields, requireString } from '../../base/csi/fields.js';
 import type { CallContext, RequestOf, ResponseOf } from '../../base/csi/service.js';
 import { CsiError, StatusCode } from '../../base/errors.js';
@@ -50,7 +50,11 @@ async function change(
     await apply(deps, { ...volume, mutableParameters });
     await deps.catalogue.setMutableParameters(volume.volumeId, mutableParameters);
   } catch (thrown) {
-    await bestEffort(() => deps.settings.apply(volume));
+    const onFailure = logLeftover(deps.logger, {
+      stays: `settings of the failed change on the device or the pods of volume ${volume.volumeId}`,
+      removedBy: 'the next ControllerModifyVolume, or the next staging',
+    });
+    await bestEffort(() => deps.settings.apply(volume), onFailure);
     throw thrown;
   }
 }

@@ -1,4 +1,5 @@
 /** What every file of the Node service is given. */
+import type { Logger } from '../../base/logger.js';
 import type { Backend } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { Config } from '../config/config.js';
@@ -13,6 +14,8 @@ export interface NodeDependencies {
   locks: OperationLocks;
   native: NativeRunner;
   backendOf(pool: string): Backend;
+  /** For what a failed clean-up leaves. */
+  logger: Pick<Logger, 'warn'>;
   /** What the VolumeCondition of the volume seen says; absent where the level of CSI has none. */
   conditionOf?: (view: VolumeView) => Promise<VolumeCondition>;
 }

@@ -8,7 +8,7 @@
  */
 
 import { isDeepStrictEqual } from 'node:util';
-import { bestEffort } from '../../base/best-effort.js';
+import { bestEffort, logLeftover } from '../../base/best-effort.js';
 import type { VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
 import { isDeviceReadOnly } from '../../base/system/device-attributes.js';
@@ -87,7 +87,11 @@ export async function publishVolume(
     await bindLayer(deps.native, { ...source, ...mountFlags(publishing) });
   } catch (thrown) {
     const place = { path: request.targetPath, resolved: target, record: request };
-    await bestEffort(() => releasePublication(deps, volume, place, keepsTarget));
+    const onFailure = logLeftover(deps.logger, {
+      stays: `what was made for the publication of volume ${volume.volumeId} at ${request.targetPath}`,
+      removedBy: 'NodeUnpublishVolume, or the next NodePublishVolume there',
+    });
+    await bestEffort(() => releasePublication(deps, volume, place, keepsTarget), onFailure);
     throw thrown;
   }
 }
@@ -229,7 +233,13 @@ async function assertNotElsewhere(deps: NodeDependencies, publishing: Publishing
 /** What only the record proves to be ours is removed with it; what cannot be removed stays. */
 async function forget(deps: NodeDependencies, record: PublicationRecord): Promise<void> {
   const { targetPath, resolvedPath } = record;
-  if (resolvedPath !== null) await bestEffort(() => removeTarget(deps.native, resolvedPath));
+  const onFailure = logLeftover(deps.logger, {
+    stays: `${resolvedPath}, where volume ${record.volumeId} was published before`,
+    removedBy: 'the orchestrator, with the directory of its pod',
+  });
+  if (resolvedPath !== null) {
+    await bestEffort(() => removeTarget(deps.native, resolvedPath), onFailure);
+  }
   await deps.catalogue.removePublication(targetPath);
 }
 

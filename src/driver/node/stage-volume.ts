@@ -8,7 +8,7 @@
 
 import { stat } from 'node:fs/promises';
 import { isDeepStrictEqual } from 'node:util';
-import { bestEffort } from '../../base/best-effort.js';
+import { bestEffort, logLeftover } from '../../base/best-effort.js';
 import type { CallContext } from '../../base/csi/service.js';
 import type { VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
@@ -66,6 +66,8 @@ export async function stageVolume(
   const { left, found } = await clearStagedDevice(deps, view, place);
   if (left !== null) throw foreignMount(stagedDevicePath(request.stagingPath), left.source);
   const isReleased = request.capability.accessType === 'mount' && (await releaseUnused(deps, view));
+  // What is mounted before the device is attached is no use of the volume, whatever number the device gets.
+  const earlier = view.attachment === null || isReleased ? view.mounts : [];
   await deps.catalogue.putStaging(request);
   try {
     const attachment = await attachWritable(deps, view);
@@ -80,7 +82,12 @@ export async function stageVolume(
     }
     await settleGrowth(deps, volume, capability, directory);
   } catch (thrown) {
-    await bestEffort(() => releaseStaging(deps, volume, { ...place, record: request }));
+    const onFailure = logLeftover(deps.logger, {
+      stays: `the device of volume ${volume.volumeId}, attached for a staging at ${request.stagingPath} that failed`,
+      removedBy: 'the next NodeStageVolume or NodeUnstageVolume, or the next start of the plugin',
+    });
+    const ours = { ...place, record: request };
+    await bestEffort(() => releaseStaging(deps, volume, ours, earlier), onFailure);
     throw thrown;
   }
 }

@@ -53,7 +53,7 @@ export async function unstageVolume(
       `volume ${volume.volumeId} is still published at ${published.targetPath}; unpublish it before unstaging`,
     );
   }
-  await releaseFrom(deps, view, place, context);
+  await releaseFrom(deps, view, place, { context });
 }
 
 /** Clears the staging directory of a volume that the catalogue does not know. */
@@ -70,21 +70,25 @@ export async function unstageUnknown(
 /**
  * Unmounts and detaches, without asking for publications. The record goes last. Waits a few seconds for the
  * device.
+ *
+ * @param earlier mounts of before the volume was attached, which are no uses of it: a bound device node may be left
+ *   from another volume that had the number, and a mount namespace keeps its copies of such nodes
  */
 export async function releaseStaging(
   deps: NodeDependencies,
   volume: VolumeRecord,
   place: Place<StagingRecord>,
+  earlier: readonly MountEntry[] = [],
 ): Promise<void> {
-  await releaseFrom(deps, await viewForRelease(deps, volume), place);
+  await releaseFrom(deps, await viewForRelease(deps, volume), place, { earlier });
 }
 
-/** @param context its deadline limits how long the device is waited for */
+/** @param how.context its deadline limits how long the device is waited for */
 async function releaseFrom(
   deps: NodeDependencies,
   before: VolumeView,
   place: Place<StagingRecord>,
-  context?: CallContext,
+  { context, earlier = [] }: { context?: CallContext; earlier?: readonly MountEntry[] },
 ): Promise<void> {
   const { volume } = before;
   const belongs = belongsTo(volume.volumeId, before.node);
@@ -93,7 +97,7 @@ async function releaseFrom(
     mounts === null ? before : await clearStagedDevice(deps, { ...before, mounts }, place);
   const view = { ...before, mounts: released.mounts };
   if (view.poolFailure !== null) throw view.poolFailure;
-  if (await isFree(deps, view, place.path)) await detach(deps, view, context);
+  if (await isFree(deps, view, place.path, earlier)) await detach(deps, view, context);
   await deps.catalogue.removeStaging(volume.volumeId, place.path);
 }
 
@@ -186,8 +190,12 @@ async function isFree(
   deps: NodeDependencies,
   view: VolumeView,
   stagingPath: string,
+  earlier: readonly MountEntry[],
 ): Promise<boolean> {
-  const { mounts, nodes } = usesOf(view);
+  const { mounts, nodes: bound } = usesOf(view);
+  const isEarlier = ({ mountId, mountPoint }: MountEntry): boolean =>
+    earlier.some((known) => known.mountId === mountId && known.mountPoint === mountPoint);
+  const nodes = bound.filter((entry) => !isEarlier(entry));
   const uses = [...mounts, ...nodes];
   if (uses.length === 0) return true;
   const known = await recordedPlaces(deps, view.volume.volumeId, stagingPath);

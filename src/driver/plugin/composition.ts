@@ -185,6 +185,7 @@ async function compose(
     identity,
     changeLists: config.changeLists ? changeLists : null,
     native: metrics?.observedRunner(native, null) ?? native,
+    logger,
     pendingCall: threads.pendingCall,
     scanObserver: metrics?.scans,
   };
@@ -241,10 +242,12 @@ export interface Parts {
   /** Null: no change lists are made. */
   changeLists: ChangeListMaker | null;
   identity: NodeIdentity;
+  logger: Pick<Logger, 'warn'>;
 }
 
 export function createServices(config: Config, parts: Parts): AnyService[] {
-  const { catalogue, native, scanThreads, registry, locks, retainedBases, identity } = parts;
+  const { catalogue, native, scanThreads, registry, locks, retainedBases, identity, logger } =
+    parts;
   const backendOf = (pool: string) => registry.owning(pool);
   const { controllerPublish } = config;
   const nodeKey = identity.key;
@@ -257,6 +260,7 @@ export function createServices(config: Config, parts: Parts): AnyService[] {
     locks,
     native,
     backendOf,
+    logger,
     conditionOf: nodeConditionOf(observed),
   };
   const managers = {
@@ -268,6 +272,7 @@ export function createServices(config: Config, parts: Parts): AnyService[] {
     nodeKey,
     controllerPublish,
     changeLists,
+    logger,
   };
   const volumes = new VolumeManager(managers);
   const snapshots = new SnapshotManager(managers);
@@ -279,6 +284,7 @@ export function createServices(config: Config, parts: Parts): AnyService[] {
     volumes,
     snapshots,
     settings: settingsApplier(node),
+    logger,
     ...(hasVolumeCondition(config) ? { conditionOf: storageConditionOf(observed) } : {}),
   });
   const pools = config.pools.map(({ name }) => name);

@@ -6,7 +6,7 @@
  * `prepare` does that.
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import { bestEffort } from '../../base/best-effort.js';
+import { bestEffort, type Leftover, logLeftover } from '../../base/best-effort.js';
 import { CsiError, StatusCode } from '../../base/errors.js';
 import type { Logger } from '../../base/logger.js';
 import { withTimeout } from '../../base/timeout.js';
@@ -41,6 +41,13 @@ const TIMES: RecoveryTimes = {
   checkMs: 10_000,
   stopMs: 5000,
 };
+
+/** A backend that has not been started whole, and could not be stopped. */
+export const halfStarted = (pool: string): Leftover => ({
+  stays: `devices, mounts or files of pool '${pool}', whose start failed, in use by this plugin`,
+  removedBy:
+    'the next attempt to start the pool takes them over; the end of the plugin frees its files',
+});
 
 export class PoolRecovery {
   readonly #deps: PoolRecoveryDependencies;
@@ -86,7 +93,8 @@ export class PoolRecovery {
       await prepare(backend);
     } catch (thrown) {
       const failure = CsiError.from(thrown);
-      if (backend !== null) await bestEffort(async () => backend?.stop());
+      const onFailure = logLeftover(logger, halfStarted(pool));
+      if (backend !== null) await bestEffort(async () => backend?.stop(), onFailure);
       registry.register({ pool, failure });
       logger.debug({ pool, err: failure }, 'the pool still cannot be started');
       return false;

@@ -3,7 +3,7 @@
  * serves which kind of pool.
  */
 
-import { bestEffort } from '../../base/best-effort.js';
+import { bestEffort, logLeftover } from '../../base/best-effort.js';
 import { CsiError, messageOf } from '../../base/errors.js';
 import type { Logger } from '../../base/logger.js';
 import type { Backend, PoolEvent } from '../backends/backend.js';
@@ -17,6 +17,7 @@ import type { PoolConfig } from '../config/pools.js';
 import type { PluginMetrics } from '../metrics/plugin-metrics.js';
 import type { NativeRunner } from '../native/pool.js';
 import { claimPool } from '../volumes/reconcile.js';
+import { halfStarted } from './pool-recovery.js';
 import type { Teardown } from './teardown.js';
 
 interface StartDependencies {
@@ -105,7 +106,7 @@ async function poolStarter(
       await claimPool(catalogue, backend);
       return backend;
     } catch (thrown) {
-      await bestEffort(() => backend.stop());
+      await bestEffort(() => backend.stop(), logLeftover(logger, halfStarted(pool.name)));
       throw unavailable(backend.pool, thrown);
     }
   };

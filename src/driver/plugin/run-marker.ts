@@ -10,7 +10,7 @@
  */
 import { open, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { bestEffort } from '../../base/best-effort.js';
+import { bestEffort, unreported } from '../../base/best-effort.js';
 import { errorCode } from '../../base/errors.js';
 
 /** not recorded: the first start. */
@@ -37,7 +37,7 @@ export class RunMarker {
     this.#bootId = (await readFile(BOOT_ID, 'utf8')).trim();
     this.#left = await this.#read();
     if (this.#left === null) {
-      await bestEffort(() => this.#write());
+      await bestEffort(() => this.#write(), unreported);
       return isFirstStart ? 'not recorded' : 'clean';
     }
     return this.#left === this.#bootId ? 'killed or crashed' : 'the machine stopped';
@@ -45,7 +45,9 @@ export class RunMarker {
 
   /** Call when the plugin has started: only then is what an unclean stop left settled. */
   async started(): Promise<void> {
-    if (this.#left !== null && this.#left !== this.#bootId) await bestEffort(() => this.#write());
+    if (this.#left !== null && this.#left !== this.#bootId) {
+      await bestEffort(() => this.#write(), unreported);
+    }
     this.#left = null;
   }
 

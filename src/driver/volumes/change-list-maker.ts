@@ -7,7 +7,7 @@
  * faster way to an answer; the next request asks for it again. Knows no files and no extents.
  */
 import { setTimeout as delay } from 'node:timers/promises';
-import { bestEffort } from '../../base/best-effort.js';
+import { bestEffort, logLeftover } from '../../base/best-effort.js';
 import type { SystemError } from '../../base/errors.js';
 import type { Logger } from '../../base/logger.js';
 import type { UnfinishedList } from '../backends/backend.js';
@@ -111,7 +111,11 @@ export class ChangeListMaker {
       } while (making !== null && !this.#stopped.signal.aborted);
     } finally {
       const { list } = making ?? {};
-      if (list !== undefined) await bestEffort(() => list.abandon());
+      const onFailure = logLeftover(this.deps.logger, {
+        stays: `the unfinished change list of snapshot ${wanted.snapshotId}`,
+        removedBy: 'the next list that is given up in its pool, or the next start',
+      });
+      if (list !== undefined) await bestEffort(() => list.abandon(), onFailure);
     }
   }
 

@@ -1,4 +1,5 @@
 /** What the rules of volumes work with. */
+import type { Logger } from '../../base/logger.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../catalogue/records.js';
@@ -21,6 +22,8 @@ export interface ManagerDependencies {
   registry: BackendRegistry;
   retainedBases: RetainedBases;
   stagings: UnusedStagings;
+  /** For what a failed clean-up leaves. */
+  logger: Pick<Logger, 'warn'>;
   /** The part of new handles that names this node. */
   nodeKey: string;
   /** ControllerPublishVolume is served, so its records count. */

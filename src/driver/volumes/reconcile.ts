@@ -4,11 +4,11 @@
  *
  * It removes only temporary files, what an unfinished row says is being deleted, and what such a row says is being
  * created and is incomplete. A volume that is larger than
- * its record was being expanded, and its record is updated. Any other difference is reported and left
+ * its record was being expanded, and its record is updated. A device that a staging left attached and nobody uses is detached. Any other difference is reported and left
  * for the operator.
  */
 
-import { CsiError, messageOf } from '../../base/errors.js';
+import { CsiError, messageOf, StatusCode } from '../../base/errors.js';
 import type { Backend, PoolContents, PoolObject } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
@@ -108,8 +108,39 @@ async function reconcilePool(
     await attempt(report, `the check of the retained bases of pool '${backend.pool}'`, () =>
       retainedBases.settle(backend),
     );
+    await attempt(report, `the release of unused devices of pool '${backend.pool}'`, () =>
+      releaseUnused(catalogue, backend, volumes, report),
+    );
   }
   await compare({ catalogue, backend, volumes, contents }, report);
+}
+
+/**
+ * Detaches volumes that were being staged as file systems and are mounted nowhere: the clean-up of a staging failed, or
+ * was killed. Taking the device exclusively proves that no mount namespace has it. A raw device may be bound where this
+ * plugin does not see it, and stays.
+ */
+async function releaseUnused(
+  catalogue: AsyncCatalogue,
+  backend: Backend,
+  volumes: readonly VolumeRecord[],
+  report: ReconcileReport,
+): Promise<void> {
+  const stagings = await catalogue.unpublishedStagings();
+  for (const { volumeId } of volumes) {
+    const own = stagings.filter((staging) => staging.volumeId === volumeId);
+    if (own.length === 0 || own.some(({ capability }) => capability.accessType === 'block')) {
+      continue;
+    }
+    if ((await backend.attachments.find(volumeId)) === null) continue;
+    try {
+      await backend.attachments.detach(volumeId, { timeoutMs: 0 });
+      report.finished.push(`release of the unused device of volume ${volumeId}`);
+    } catch (thrown) {
+      // In use: mounted, or open in a program, as one that reads every new device.
+      if (CsiError.from(thrown).code !== StatusCode.FAILED_PRECONDITION) throw thrown;
+    }
+  }
 }
 
 /** Marks initialized volumes whose mark is missing, because its file was removed. */

@@ -7,7 +7,7 @@
  * that asks for a delta from it next.
  */
 
-import { bestEffort } from '../../base/best-effort.js';
+import { bestEffort, logLeftover } from '../../base/best-effort.js';
 import { messageOf } from '../../base/errors.js';
 import type { Logger } from '../../base/logger.js';
 import type { Backend } from '../backends/backend.js';
@@ -144,7 +144,7 @@ export class RetainedBases {
           if (now?.snapshotId !== next?.snapshotId) return null;
           const base = await this.#retain(backend, snapshot, next?.snapshotId ?? null);
           if (next !== null) {
-            await bestEffort(() => backend.changes.join(snapshotId, next.snapshotId));
+            await this.#join(backend, snapshotId, next.snapshotId);
           }
           await backend.snapshots.delete(snapshotId);
           return { base };
@@ -232,9 +232,19 @@ export class RetainedBases {
     await locks.run(keys, async () => {
       const retained = await backend.bases.retain(snapshotId, next.snapshotId);
       if (retained === null || 'unretained' in retained) return;
-      await bestEffort(() => backend.changes.join(snapshotId, next.snapshotId));
+      await this.#join(backend, snapshotId, next.snapshotId);
       await backend.snapshots.delete(snapshotId);
     });
+  }
+
+  /** Without it the list of what is deleted goes, and later deltas from older bases read extent maps or are refused. */
+  #join(backend: Backend, snapshotId: string, nextId: string): Promise<void> {
+    const onFailure = logLeftover(this.deps.logger, {
+      stays: `the change list of snapshot ${snapshotId}, which could not be joined with that of ${nextId}`,
+      removedBy:
+        'the deletion that goes on; a delta across both is then longer, or refused with the reason',
+    });
+    return bestEffort(() => backend.changes.join(snapshotId, nextId), onFailure);
   }
 
   /** Takes the lock that streams share, so that no stream loses its base. Skips a base that is busy. */

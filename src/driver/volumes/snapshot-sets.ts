@@ -10,7 +10,7 @@
  * snapshots are taken, so the rows' sequence is the order in which the snapshots were taken.
  */
 
-import { bestEffort } from '../../base/best-effort.js';
+import { bestEffort, logLeftover } from '../../base/best-effort.js';
 import { newGroupSnapshotId, newSnapshotId } from '../../base/csi/handles.js';
 import type { StringMap } from '../../base/csi/string-map.js';
 import { CsiError, StatusCode } from '../../base/errors.js';
@@ -112,10 +112,15 @@ async function take<S extends SnapshotSet>(
     assertComplete(set.members, taken);
     await commitRows(catalogue, set, taken);
   } catch (thrown) {
-    await bestEffort(async () => {
+    const undo = async (): Promise<void> => {
       for (const { snapshotId } of set.members) await backend.snapshots.delete(snapshotId);
       await removeRows(catalogue, set, []);
+    };
+    const onFailure = logLeftover(deps.logger, {
+      stays: `${labelOf(set)} in pool '${backend.pool}', half created`,
+      removedBy: 'the next call with its name, or the next start',
     });
+    await bestEffort(undo, onFailure);
     throw thrown;
   }
   const found = await request.find();

@@ -7,7 +7,7 @@
  * come parsed; nothing of gRPC is known here.
  */
 
-import { bestEffort } from '../../base/best-effort.js';
+import { bestEffort, logLeftover } from '../../base/best-effort.js';
 import { newVolumeId } from '../../base/csi/handles.js';
 import type { StringMap } from '../../base/csi/string-map.js';
 import type { CapacityRange } from '../../base/csi/volume-capability.js';
@@ -168,7 +168,12 @@ export class VolumeManager {
       try {
         await makeStorage(backend, volume, deadline);
       } catch (thrown) {
-        await bestEffort(() => this.#remove(volume));
+        const onFailure = logLeftover(this.deps.logger, {
+          stays: `volume ${volume.volumeId} in pool '${volume.pool}', half created`,
+          removedBy:
+            'the next CreateVolume with its name completes it; the next start removes or completes it',
+        });
+        await bestEffort(() => this.#remove(volume), onFailure);
         throw thrown;
       }
       await catalogue.setVolumeState(volume.volumeId, 'ready');

@@ -142,9 +142,15 @@ async function make(
     });
     return backup;
   } catch (thrown) {
-    await bestEffort(() => published.close());
-    await bestEffort(() => rm(paths.imagePartial, { force: true }));
-    await bestEffort(() => rm(paths.rangesPartial, { force: true }));
+    const stays =
+      (what: string) =>
+      ({ message }: CsiError): void =>
+        observer.onNotice(`${what} stays until the next backup of the volume (${message})`);
+    const volume = `the temporary volume ${published.volumeId}`;
+    await bestEffort(() => published.close(), stays(volume));
+    for (const path of [paths.imagePartial, paths.rangesPartial]) {
+      await bestEffort(() => rm(path, { force: true }), stays(path));
+    }
     signal.throwIfAborted();
     throw thrown;
   }

@@ -17,7 +17,7 @@ import {
   unlink,
 } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { bestEffort } from '../../base/best-effort.js';
+import { bestEffort, unreported } from '../../base/best-effort.js';
 import { CsiError, errorCode } from '../../base/errors.js';
 import { effectiveUser, type RuntimeDirectory } from '../../base/runtime-directory.js';
 import { tryLock } from '../../base/system/file-lock.js';
@@ -108,7 +108,7 @@ async function makeUnfinished(directory: string): Promise<{ file: FileHandle; pa
 async function removeUnfinished(directory: string): Promise<void> {
   const names = await readdir(directory);
   for (const name of names.filter((each) => /^\.restore-[0-9a-f]{16}\.partial$/.test(each))) {
-    await bestEffort(async () => {
+    const removal = async (): Promise<void> => {
       const path = join(directory, name);
       const file = await openPlain(path);
       try {
@@ -117,7 +117,9 @@ async function removeUnfinished(directory: string): Promise<void> {
       } finally {
         await file.close();
       }
-    });
+    };
+    // Anybody may have put a file with such a name there, so it says nothing that one stays.
+    await bestEffort(removal, unreported);
   }
 }
 

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay, setImmediate as turn } from 'node:timers/promises';
-import { bestEffort } from '../../../src/base/best-effort.js';
+import { bestEffort, logLeftover } from '../../../src/base/best-effort.js';
+import { CsiError } from '../../../src/base/errors.js';
 import { FairTurns, type Held, type Turn } from '../../../src/base/fair-turns.js';
 import { pollUntil } from '../../../src/base/poll.js';
 import { SerialQueue } from '../../../src/base/serial-queue.js';
@@ -84,13 +85,21 @@ test('an aborted signal ends a wait as its time-out does', async () => {
   assert.equal(await withTimeout(never, HOUR_MS, () => 'late', controller.signal), 'late');
 });
 
-test('a cleanup that fails is not seen', async () => {
-  let ran = false;
-  await bestEffort(async () => {
-    ran = true;
-    return broken();
-  });
-  assert.equal(ran, true);
+test('a cleanup that fails is told with what stays, and hides nothing', async () => {
+  const logged: object[] = [];
+  const leftover = { stays: 'a file', removedBy: 'the next start' };
+  const onFailure = logLeftover({ warn: (line: object) => logged.push(line) }, leftover);
+  await bestEffort(async () => undefined, onFailure);
+  assert.deepEqual(logged, []);
+  await bestEffort(broken, onFailure);
+  assert.deepEqual(logged, [
+    {
+      ...leftover,
+      err: CsiError.internal('internal error; the plugin log names the cause', {
+        cause: new Error('broken'),
+      }),
+    },
+  ]);
 });
 
 test('a recent answer is shared, an older one asked for again once for all, a failure not kept', async () => {

@@ -57,7 +57,8 @@ export async function openManagers(limits: Partial<RetainedBaseLimits> = {}): Pr
   const log: LogLine[] = [];
   const retainedBases = retainedBasesOf(catalogue, limits, locks, log);
   const stagings = { release: async () => [] };
-  const parts = { catalogue, registry, locks, retainedBases, stagings };
+  const logger = { warn: (line: LogLine) => void log.push(line) };
+  const parts = { catalogue, registry, locks, retainedBases, stagings, logger };
   const deps = { ...parts, nodeKey: TEST_NODE_KEY, controllerPublish: false };
   const snapshots = new SnapshotManager(deps);
   return {

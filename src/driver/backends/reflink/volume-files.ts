@@ -6,7 +6,7 @@
  * attached. Knows nothing of snapshots but the file to restore from.
  */
 import { readdir, readFile, stat } from 'node:fs/promises';
-import { bestEffort } from '../../../base/best-effort.js';
+import { bestEffort, unreported } from '../../../base/best-effort.js';
 import { CsiError, errorCode, SystemError } from '../../../base/errors.js';
 import { mountsAt, mountsOfDevice, readMountInfo } from '../../../base/system/mountinfo.js';
 import type { ReleaseWait } from '../../host/device-release.js';
@@ -226,7 +226,7 @@ export class VolumeFiles implements Attachments {
     const broken = brokenFreeze(thrown, volumeId, freezing);
     if (broken !== null) {
       if (source !== undefined && outlastedFreeze(thrown)) {
-        await bestEffort(() => this.#rememberLong(volumeId, freezing));
+        await bestEffort(() => this.#rememberLong(volumeId, freezing), unreported);
       }
       return broken;
     }

@@ -10,7 +10,7 @@
 import { randomBytes } from 'node:crypto';
 import { rm, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { bestEffort } from '../../../base/best-effort.js';
+import { bestEffort, unreported } from '../../../base/best-effort.js';
 import { errorCode, SystemError } from '../../../base/errors.js';
 import type {
   BuiltStep,
@@ -132,16 +132,16 @@ export class ListDirectory {
   async giveUp(...unfinished: ChangeListNames[]): Promise<void> {
     for (const { temporaryPath } of unfinished) this.#givenUp.add(basename(temporaryPath));
     if (this.#givenUp.size === 0) return;
-    await bestEffort(() =>
-      this.use(async (directory) => {
-        for (const name of this.#givenUp) {
-          await bestEffort(async () => {
-            await rm(join(directory, name), { force: true });
-            this.#givenUp.delete(name);
-          });
-        }
-      }),
-    );
+    const removal = async (directory: string): Promise<void> => {
+      for (const name of this.#givenUp) {
+        const removeOne = async (): Promise<void> => {
+          await rm(join(directory, name), { force: true });
+          this.#givenUp.delete(name);
+        };
+        await bestEffort(removeOne, unreported);
+      }
+    };
+    await bestEffort(() => this.use(removal), unreported);
   }
 
   /** Removes what is unfinished, and other files that are of no use; returns the names. */

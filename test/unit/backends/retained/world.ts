@@ -4,7 +4,7 @@
  * snapshot had when it was taken, and for which volumes something has happened after which a base may be lost.
  */
 import { pino } from 'pino';
-import { bestEffort } from '../../../../src/base/best-effort.js';
+import { bestEffort, unreported } from '../../../../src/base/best-effort.js';
 import { CsiError, StatusCode, SystemError } from '../../../../src/base/errors.js';
 import type {
   Backend,
@@ -251,7 +251,7 @@ export class Plugin {
       } catch (thrown) {
         if (!(thrown instanceof SystemError) || attempt === 3) throw thrown;
         const ends = parseListName(thrown.path);
-        if (ends !== null) await bestEffort(() => this.rules.discard(ends));
+        if (ends !== null) await bestEffort(() => this.rules.discard(ends), unreported);
       }
     }
   }
