@@ -18,12 +18,12 @@ export interface Leftover {
 /** Never rejects. `onFailure` says what stays; `unreported` is for where nobody has to know. */
 export async function bestEffort(
   cleanup: () => Promise<unknown>,
-  onFailure: (failure: CsiError) => void,
+  onFailure: (thrown: unknown) => void,
 ): Promise<void> {
   try {
     await cleanup();
   } catch (thrown) {
-    onFailure(CsiError.from(thrown));
+    onFailure(thrown);
   }
 }
 
@@ -32,5 +32,6 @@ export const unreported = (): void => undefined;
 
 /** One warning, with the failure. */
 export function logLeftover(logger: Pick<Logger, 'warn'>, leftover: Leftover) {
-  return (err: CsiError): void => logger.warn({ ...leftover, err }, 'a clean-up failed');
+  return (thrown: unknown): void =>
+    logger.warn({ ...leftover, err: CsiError.from(thrown) }, 'a clean-up failed');
 }

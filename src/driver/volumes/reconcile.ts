@@ -4,8 +4,8 @@
  *
  * It removes only temporary files, what an unfinished row says is being deleted, and what such a row says is being
  * created and is incomplete. A volume that is larger than
- * its record was being expanded, and its record is updated. A device that a staging left attached and nobody uses is detached. Any other difference is reported and left
- * for the operator.
+ * its record was being expanded, and its record is updated. A device that a staging left attached and nobody uses is
+ * detached. Any other difference is reported and left for the operator.
  */
 
 import { CsiError, messageOf, StatusCode } from '../../base/errors.js';

@@ -6,7 +6,7 @@
 import { rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { bestEffort } from '../../base/best-effort.js';
-import { CsiError, StatusCode } from '../../base/errors.js';
+import { CsiError, messageOf, StatusCode } from '../../base/errors.js';
 import type { RuntimeDirectory } from '../../base/runtime-directory.js';
 import { deviceSizeBytes } from '../../base/system/device-attributes.js';
 import { majorOf, minorOf } from '../../base/system/mountinfo.js';
@@ -144,8 +144,10 @@ async function make(
   } catch (thrown) {
     const stays =
       (what: string) =>
-      ({ message }: CsiError): void =>
-        observer.onNotice(`${what} stays until the next backup of the volume (${message})`);
+      (failure: unknown): void =>
+        observer.onNotice(
+          `${what} stays until the next backup of the volume (${messageOf(failure)})`,
+        );
     const volume = `the temporary volume ${published.volumeId}`;
     await bestEffort(() => published.close(), stays(volume));
     for (const path of [paths.imagePartial, paths.rangesPartial]) {

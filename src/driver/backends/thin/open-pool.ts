@@ -2,7 +2,7 @@
  * An open thin pool: constructs its parts once the ledger is open, and closes them again.
  */
 import { bestEffort } from '../../../base/best-effort.js';
-import { type CsiError, messageOf } from '../../../base/errors.js';
+import { messageOf } from '../../../base/errors.js';
 import { SerialQueue } from '../../../base/serial-queue.js';
 import { withTimeout } from '../../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
@@ -137,10 +137,10 @@ export class OpenPool {
     } catch (thrown) {
       // An active pool keeps its devices. The first failure is the one to report.
       const active = await pool.find().catch(() => 'unknown');
-      const onFailure = ({ message }: CsiError): void =>
+      const onFailure = (failure: unknown): void =>
         deps.onEvent({
           level: 'warn',
-          message: `the devices of pool '${deps.pool}' stay attached until its next start: ${message}`,
+          message: `the devices of pool '${deps.pool}' stay attached until its next start: ${messageOf(failure)}`,
         });
       if (active === null) await bestEffort(() => deps.devices.release(), onFailure);
       throw thrown;
