@@ -14,8 +14,8 @@ import { skipUnlessRoot } from '../support/workspace.js';
 import { WHILE_FROZEN } from './operations.js';
 import { Scene } from './scene.js';
 
-/** The clone waits until the volume can be written again, which a frozen one cannot: the write would wait for ever. */
-function holdClone(scene: Scene, volume: HeldVolume): void {
+/** The step waits until the volume can be written again, which a frozen one cannot: the write would wait for ever. */
+function hold(scene: Scene, volume: HeldVolume, step = WHILE_FROZEN): void {
   const until = () =>
     new Promise<void>((resolve, reject) => {
       const write = spawn('dd', [
@@ -28,7 +28,7 @@ function holdClone(scene: Scene, volume: HeldVolume): void {
       write.on('error', reject);
       write.on('exit', (code) => (code === 0 ? resolve() : reject(new Error(`dd: ${code}`))));
     });
-  scene.steps.begin({ step: WHILE_FROZEN, does: 'wait', until });
+  scene.steps.begin({ step, does: 'wait', until });
 }
 
 test('D9: a clone that does not end is given up, and not begun again for the same freeze', {
@@ -40,7 +40,7 @@ test('D9: a clone that does not end is given up, and not begun again for the sam
     const { orchestrator } = scene;
     const { volume } = await scene.used('ext4');
     const { volume: other } = await scene.used('ext4');
-    holdClone(scene, volume);
+    hold(scene, volume);
     const given = orchestrator.snapshot(volume, 'given up');
     await refused(given, 'ABORTED', new RegExp(`${volume.id}.*clone was not complete`));
     assert.ok(scene.steps.isReached);
@@ -61,6 +61,24 @@ test('D9: a clone that does not end is given up, and not begun again for the sam
   }
 });
 
+test('D9: a device whose flush does not end is given up, and its next snapshot is taken', {
+  skip: skipUnlessRoot,
+}, async () => {
+  const scene = await Scene.make('freeze-flush', 'xfs', { BLOCKDELTA_FREEZE_LIMIT_SECONDS: '1' });
+  try {
+    await scene.start();
+    const { volume } = await scene.used('ext4');
+    hold(scene, volume, 'BLKFLSBUF /dev/<loop> #1');
+    const given = scene.orchestrator.snapshot(volume, 'given up');
+    await refused(given, 'ABORTED', new RegExp(`${volume.id}.*not flushed`));
+    assert.ok(scene.steps.isReached);
+    scene.steps.begin();
+    await scene.orchestrator.snapshot(volume, 'given up');
+  } finally {
+    await scene.dispose();
+  }
+});
+
 test("D9: a freeze ends at the caller's deadline, and a call with more time is served", {
   skip: skipUnlessRoot,
 }, async () => {
@@ -73,7 +91,7 @@ test("D9: a freeze ends at the caller's deadline, and a call with more time is s
         { source_volume_id: volume.id, name: 'hurried' },
         { deadlineMs },
       );
-    holdClone(scene, volume);
+    hold(scene, volume);
     assert.equal(await statusOf(create(2000)), 'DEADLINE_EXCEEDED');
     // It holds the lock of the volume until its clone has ended.
     await refused(

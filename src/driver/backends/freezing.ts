@@ -12,12 +12,16 @@ export interface Freezing {
 
 export const DEFAULT_FREEZING: Freezing = { guardianSocket: null, limitMs: 60_000 };
 
-/** What was frozen when the limit came. */
-const ENDED_BY_LIMIT: readonly string[] = ['FICLONE', 'FITHAW'];
+/** What had not happened when the limit came, by what the plugin was waiting for. */
+const UNDONE: Readonly<Record<string, string>> = {
+  FICLONE: 'its clone was not complete',
+  FITHAW: 'it was not thawed',
+  fsync: 'its device was not flushed',
+};
 
 /** Whether the copy did not end while the volume was frozen. */
 export const outlastedFreeze = ({ code, syscall }: SystemError): boolean =>
-  code === 'ETIMEDOUT' && ENDED_BY_LIMIT.includes(syscall);
+  code === 'ETIMEDOUT' && syscall === 'FICLONE';
 
 /** As the addon takes them. */
 export interface FreezeRequest {
@@ -82,7 +86,7 @@ export function brokenFreeze(
       cause,
     );
   }
-  const what = outlastedFreeze(thrown) ? 'its clone was not complete' : 'it was not frozen';
+  const what = UNDONE[thrown.syscall] ?? 'it was not frozen';
   return CsiError.aborted(
     `volume ${volumeId} was given up because ${what} (${thrown.syscall}) within ${Number(freezeLimitMs) / 1000} s ` +
       "(BLOCKDELTA_FREEZE_LIMIT_SECONDS, or what was left until the caller's deadline), and its writers wait meanwhile; see what " +

@@ -286,8 +286,8 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
    * A file system that another program has frozen stays so. SNAPSHOT_THAWED: that program, or another
    * one, thawed it each time; SNAPSHOT_UNCOUNTED: it is one of several, and its device counts no writes
    * (`path` is the mount point). ETIMEDOUT, by `syscall`: syncfs, the deadline passed before anything
-   * was frozen; FIFREEZE or FITHAW (`path` the mount point), a freeze took longer than it may; FICLONE
-   * (`path` the source), a clone did.
+   * was frozen; FIFREEZE or FITHAW (`path` the mount point), a freeze took longer than it may; fsync or
+   * FICLONE (`path` the source), what was done while it was frozen did.
    */
   takeSnapshots(
     request: { members: NewSnapshotFile[] } & SnapshotAids,

@@ -45,6 +45,8 @@ interface Making {
   baseId: string | null;
 }
 
+/** More than a step takes. One that took longer waited for a disk, and there is nothing to make up for. */
+const LONGEST_PAUSE_MS = 1000;
 /** The lists that wait; beyond it, requests for lists are dropped. */
 const MAX_WAITING = 1024;
 
@@ -107,7 +109,7 @@ export class ChangeListMaker {
       do {
         const began = performance.now();
         making = await this.#step(wanted, making);
-        await this.#pause(performance.now() - began);
+        await this.#pause(Math.min(performance.now() - began, LONGEST_PAUSE_MS));
       } while (making !== null && !this.#stopped.signal.aborted);
     } finally {
       const { list } = making ?? {};

@@ -113,6 +113,17 @@ test('a snapshot that is being deleted is left alone, and the next one gets its 
   );
 });
 
+test('a step that has waited for an hour is followed by a short pause', async (t) => {
+  let now = 0;
+  t.mock.method(performance, 'now', () => now);
+  const { maker, steps } = world(undefined, async () => {
+    now += 3_600_000;
+  });
+  maker.schedule('s2');
+  await maker.idle();
+  assert.equal(steps.length, 2);
+});
+
 test('a list is given up when one of its snapshots is deleted meanwhile, and at a stop', async () => {
   for (const [gone, after] of [
     ['s3', []],
