@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { syncBuiltinESMExports } from 'node:module';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { CsiError, SystemError } from '../../../src/base/errors.js';
@@ -116,11 +117,22 @@ test('a snapshot that is being deleted is left alone, and the next one gets its 
 test('a step that has waited for an hour is followed by a short pause', async (t) => {
   let now = 0;
   t.mock.method(performance, 'now', () => now);
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  // Timers of promises are imported by name.
+  syncBuiltinESMExports();
+  t.after(() => {
+    t.mock.timers.reset();
+    syncBuiltinESMExports();
+  });
   const { maker, steps } = world(undefined, async () => {
     now += 3_600_000;
   });
   maker.schedule('s2');
-  await maker.idle();
+  for (let second = 0; second < 5; second += 1) {
+    await new Promise((resolve) => setImmediate(resolve));
+    t.mock.timers.tick(1000);
+  }
+  await maker.stop();
   assert.equal(steps.length, 2);
 });
 
