@@ -15,7 +15,6 @@
 #include <memory>
 #include <vector>
 
-#include "native/device/freeze.h"
 #include "native/device/source_volume.h"
 #include "test/native/pool.h"
 #include "test/native/random_seed.h"
