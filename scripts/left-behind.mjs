@@ -7,7 +7,8 @@
  *                                                     variables or arguments there, or works there
  */
 import { spawnSync } from 'node:child_process';
-import { closeSync, existsSync, openSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync } from 'node:fs';
+import { closeSync, constants, existsSync, openSync, readdirSync, readFileSync } from 'node:fs';
+import { readlinkSync, rmSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -257,6 +258,15 @@ function detachBelow(path) {
   }
 }
 
+/** A file system that is frozen outlives its last mount and holds its device; the next mount shows the same one. */
+function thawHeld(path) {
+  try {
+    closeSync(openSync(path, constants.O_RDONLY | constants.O_EXCL));
+  } catch {
+    run('unshare', '--mount', 'bash', '-c', 'mount "$0" /mnt && fsfreeze -u /mnt && umount /mnt', path);
+  }
+}
+
 /** Asks whether it is ours while it is open, from when on nobody else gets its number. */
 function detach(name, isOurs) {
   let device;
@@ -267,6 +277,7 @@ function detach(name, isOurs) {
     return;
   }
   if (isOurs()) {
+    thawHeld(`/dev/${name}`);
     // The number keeps BLKROSET for its next user.
     run('blockdev', '--setrw', `/dev/${name}`);
     run('losetup', '-d', `/dev/${name}`);

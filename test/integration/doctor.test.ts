@@ -67,13 +67,16 @@ test('a file system that is frozen and mounted nowhere is found', async (t) => {
   await orchestrator.bringUp(volume);
   freeze(volume.targetPath);
   for (const path of [volume.targetPath, volume.stagingPath]) execFileSync('umount', [path]);
-  const found = (await findings(t)).find(({ check }) => check === 'freezes')?.findings ?? [];
-  assert.equal(found.length, 1);
-  assert.match(
-    found[0]?.found ?? '',
-    new RegExp(`volume ${volume.id}: .*its file system is frozen`),
-  );
-  await orchestrator.remove(volume);
+  try {
+    const found = (await findings(t)).find(({ check }) => check === 'freezes')?.findings ?? [];
+    assert.equal(found.length, 1);
+    assert.match(
+      found[0]?.found ?? '',
+      new RegExp(`volume ${volume.id}: .*its file system is frozen`),
+    );
+  } finally {
+    await orchestrator.remove(volume);
+  }
 });
 
 test('a healthy plugin with volumes in use has no findings', async (t) => {

@@ -68,6 +68,19 @@ describe('at its end', { skip: skipUnlessRoot }, () => {
     assert.deepEqual(loopsBelow(directory), []);
   });
 
+  test('a run detaches a loop device whose file system was frozen and unmounted', async () => {
+    const file = makeFile();
+    const device = attachLoop(file);
+    const mountPoint = join(directory, 'mounted');
+    mkdirSync(mountPoint);
+    execFileSync('mkfs.ext4', ['-q', device]);
+    execFileSync('mount', [device, mountPoint]);
+    execFileSync('fsfreeze', ['-f', mountPoint]);
+    execFileSync('umount', [mountPoint]);
+    assert.deepEqual(await leftByRun(directory, 0), [`loop device ${device} on ${file}`]);
+    assert.deepEqual(loopsBelow(directory), []);
+  });
+
   test('a run says of a device that somebody keeps open that it stays', async () => {
     const file = makeFile();
     const device = attachLoop(file);

@@ -8,6 +8,9 @@ import { basename } from 'node:path';
 /** Of /sys/block/NAME/stat: reads, which go on while it is frozen, come first, then writes and their sectors. */
 const COUNTERS = /^\s*(?:\d+\s+){4}(\d+)\s+\d+\s+(\d+)/;
 
+/** Beyond, the oldest is forgotten: volumes are deleted, too. */
+const MAX_REMEMBERED = 1024;
+
 interface Source {
   volumeId: string;
   loopPath: string | null;
@@ -24,6 +27,9 @@ export class FoundFrozen {
       if (frozenNs > 0n || loopPath === null || freezePath === null) continue;
       const written = await writtenTo(loopPath);
       if (written !== null) this.#found.set(volumeId, { loopPath, written, at: Date.now() });
+    }
+    for (const volumeId of this.#found.keys()) {
+      if (this.#found.size > MAX_REMEMBERED) this.#found.delete(volumeId);
     }
   }
 
