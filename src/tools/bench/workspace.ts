@@ -1,5 +1,6 @@
 /** A temporary directory, and the removal of everything below it: mounts, loop devices, files. */
 import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
+import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -33,8 +34,14 @@ export class Workspace {
       if (mounts.length === 0 && loops.length === 0) break;
       for (const mountPoint of mounts.reverse()) await run('umount', [mountPoint]);
       for (const device of loops) {
-        // The device of a mount that has just gone may be gone as well, and its number taken by others.
-        if (this.#loops().includes(device)) await run('losetup', ['-d', device]);
+        // The device of a mount that has just gone may be gone as well, and its number taken by others, which
+        // nobody can do from here on.
+        const held = await open(device).catch(() => null);
+        try {
+          if (held !== null && this.#loops().includes(device)) await run('losetup', ['-d', device]);
+        } finally {
+          await held?.close();
+        }
       }
       if (attempt > 0) await delay(RELEASE_PAUSE_MS);
     }
