@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { closeSync, mkdirSync, openSync, readdirSync, writeFileSync, writeSync } from 'node:fs';
+import { newVolumeId } from '../../src/base/csi/handles.js';
 import { BackendRegistry } from '../../src/driver/backends/registry.js';
 import type { VolumeRecord } from '../../src/driver/catalogue/records.js';
 import { type ReconcileReport, reconcile } from '../../src/driver/volumes/reconcile.js';
@@ -66,8 +67,9 @@ function start(): Promise<ReconcileReport> {
 test('a refused staging detaches a number whose node is still bound from its user before', async () => {
   const volume = await unmountable();
   const places: string[] = [];
-  const directory = node.workspace.path('bound');
-  mkdirSync(directory);
+  // As a volume before may have been staged: of a number of theirs, other plugins know by it that it is none of them.
+  const directory = node.workspace.path(newVolumeId('0'.repeat(12)), 'bound');
+  mkdirSync(directory, { recursive: true });
   let taken = '';
   try {
     // Somebody else may take the numbers that are bound first, and the plugin makes a new one.
