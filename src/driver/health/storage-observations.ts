@@ -19,7 +19,7 @@ export interface HealthDependencies {
   /** Throws if the pool is not configured. */
   backendOf(pool: string): Backend;
   /** The call that waits for the volume's file system or device; null: none does. */
-  pendingCall?(volumeId: string): PendingCall | null;
+  pendingCall?: ((volumeId: string) => PendingCall | null) | undefined;
 }
 
 /** The maximum age of a pool probe that a VolumeCondition is based on. */

@@ -252,8 +252,7 @@ export function createServices(config: Config, parts: Parts): AnyService[] {
   const { controllerPublish } = config;
   const nodeKey = identity.key;
   const changeLists = parts.changeLists ?? undefined;
-  const { pendingCall } = parts;
-  const observed = { catalogue, backendOf, ...(pendingCall === undefined ? {} : { pendingCall }) };
+  const observed = { catalogue, backendOf, pendingCall: parts.pendingCall };
   const node: NodeDependencies = {
     config,
     catalogue,

@@ -45,12 +45,12 @@ export class LongClones {
 
   /** FAILED_PRECONDITION if the clone would not end in time again. */
   async assertShort({ volumeId, sourcePath }: Source, freezing: FreezeRequest): Promise<void> {
-    const found = this.#found.get(volumeId);
-    if (found === undefined) return;
+    const found = this.find(volumeId);
+    if (found === null) return;
     const { extents } = await this.native.run('countExtents', { path: sourcePath }, [volumeId]);
     const isFewer = extents * FEWER.of < found.extents * FEWER.times;
     const isLonger = freezing.freezeLimitMs > found.allowedMs + LONGER_MS;
-    if (isFewer || isLonger || this.now() - found.at >= AGAIN_MS) {
+    if (isFewer || isLonger) {
       this.#found.delete(volumeId);
       return;
     }
