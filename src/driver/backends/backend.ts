@@ -77,14 +77,22 @@ export interface PoolObject {
 
 export type PoolObjectId = { readonly volumeId: string } | { readonly snapshotId: string };
 
+/** A copy that outlasted the freeze that it may take, or nearly did. */
+export interface LongCopy {
+  /** Of its file then; null: it was complete, after more than half of that time. */
+  extents: bigint | null;
+  /** How long it might take. */
+  allowedMs: bigint;
+}
+
 /** The state of a volume's storage, observed without reading its device. Cheap; for health checks. */
 export interface StorageCondition {
   /** Size of the volume's storage in the pool; null if it is gone. */
   storedBytes: bigint | null;
   /** The storage was removed from the pool while a device of the volume still uses it. */
   runsOnRemoved: boolean;
-  /** The last copy of it outlasted the freeze that it may take: its extents then, and that limit; absent: it did not. */
-  longClone?: { extents: bigint; allowedMs: bigint };
+  /** Its last copy took long; absent: it did not. */
+  longCopy?: LongCopy;
   /** How long ago a snapshot found it frozen by another program, if nothing was written since; absent: it did not. */
   frozenForMs?: number;
 }

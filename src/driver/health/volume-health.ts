@@ -146,10 +146,14 @@ function copyConditions({ pending, condition }: StorageObservations): HealthEntr
     const message = `frozen by another program ${minutes} min ago, nothing written since; if no backup runs, fsfreeze --unfreeze`;
     entries.push(entry('DEGRADED', 'FileSystemFrozen', message));
   }
-  const longClone = condition?.longClone ?? null;
-  if (longClone !== null) {
-    const seconds = longClone.allowedMs / 1000n;
-    const message = `no snapshot: its ${longClone.extents} extents take over ${seconds} s; copy it to a new volume, or raise the limit`;
+  const longCopy = condition?.longCopy ?? null;
+  if (longCopy !== null) {
+    const { extents, allowedMs } = longCopy;
+    const found =
+      extents === null
+        ? `its last snapshot took over half of ${allowedMs} ms`
+        : `no snapshot: its ${extents} extents take over ${allowedMs} ms`;
+    const message = `${found}; copy it to a new volume, or raise the limit`;
     entries.push(entry('DEGRADED', 'CloneTooLong', message));
   }
   return entries;

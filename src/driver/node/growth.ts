@@ -7,6 +7,7 @@
  */
 
 import { stat } from 'node:fs/promises';
+import { timeToWait } from '../../base/csi/answer-time.js';
 import type { CallContext } from '../../base/csi/service.js';
 import type { MountAccess, VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError, errorCode, messageOf, StatusCode } from '../../base/errors.js';
@@ -25,7 +26,6 @@ import { canGrowMounted, growUnmountedExt4 } from '../host/growth.js';
 import { unmountLayers } from '../host/layers.js';
 import { isGrowable } from '../host/superblock.js';
 import { isReaderOnly } from '../usage/volume-view.js';
-import { timeToWait } from './answer-time.js';
 import type { NodeDependencies } from './dependencies.js';
 
 /**

@@ -1,3 +1,4 @@
+import { timeToWait } from '../../base/csi/answer-time.js';
 /**
  * Unstaging: reverses everything that staging did, down to the block device.
  *
@@ -27,7 +28,6 @@ import {
   type VolumeView,
   viewForRelease,
 } from '../usage/volume-view.js';
-import { timeToWait } from './answer-time.js';
 import type { NodeDependencies } from './dependencies.js';
 import type { Place } from './paths.js';
 import { resetDevice } from './volume-settings.js';

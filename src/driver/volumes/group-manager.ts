@@ -6,8 +6,9 @@ import { isDeepStrictEqual } from 'node:util';
 import type { StringMap } from '../../base/csi/string-map.js';
 import { CsiError } from '../../base/errors.js';
 import type { GroupSnapshotRecord, SnapshotRecord } from '../catalogue/records.js';
+import { copyInTime } from './copy-in-time.js';
 import type { ManagerDependencies } from './dependencies.js';
-import { groupSnapshotKey, groupSnapshotNameKey, volumeKey } from './operation-locks.js';
+import { groupSnapshotKey, groupSnapshotNameKey } from './operation-locks.js';
 import { createSnapshots, deleteSnapshots } from './snapshot-sets.js';
 
 export interface GroupSnapshotRequest {
@@ -36,12 +37,12 @@ export class GroupManager {
   async create(request: GroupSnapshotRequest, signal?: AbortSignal): Promise<GroupSnapshot> {
     const { catalogue, locks } = this.deps;
     const { name, parameters, deadline, sourceVolumeIds } = request;
-    const keys = [groupSnapshotNameKey(name), ...sourceVolumeIds.map(volumeKey)];
-    const work = (): Promise<GroupSnapshot> =>
+    const copy = { keys: [groupSnapshotNameKey(name)], volumeIds: sourceVolumeIds, deadline };
+    const work = (until: number): Promise<GroupSnapshot> =>
       createSnapshots<GroupSnapshot>(this.deps, {
         name,
         parameters,
-        deadline,
+        deadline: until,
         isGroup: true,
         sources: sourceVolumeIds.map((volumeId, index) => ({
           volumeId,
@@ -50,7 +51,7 @@ export class GroupManager {
         find: async () => this.#withMembers(await catalogue.groupByName(name)),
         assertSame: (known) => assertSameRequest(known, request),
       });
-    return locks.run(keys, work, signal);
+    return copyInTime(locks, copy, work, signal);
   }
 
   /**

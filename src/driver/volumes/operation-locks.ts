@@ -21,7 +21,8 @@ export interface LockRequest {
   label: string;
 }
 
-export type Release = () => void;
+/** Gives the locks back, or those of these keys. Idempotent. */
+export type Release = (only?: readonly LockRequest[]) => void;
 
 export interface LockOptions {
   /** How long a call waits. Shorter than the least time that sidecars allow a call, 10 s. */
@@ -51,6 +52,9 @@ interface Holders {
 
 export const volumeKey = (volumeId: string): LockRequest =>
   exclusive(`id:${volumeId}`, `volume ${volumeId}`);
+/** Of what copies the volume, also when its caller has given up; and of what must not happen meanwhile. */
+export const volumeCopyKey = (volumeId: string): LockRequest =>
+  exclusive(`copy:${volumeId}`, `a copy of volume ${volumeId}`);
 export const volumeNameKey = (name: string): LockRequest =>
   exclusive(`volume-name:${name}`, `volume name '${name}'`);
 export const snapshotKey = (snapshotId: string): LockRequest =>
@@ -84,7 +88,7 @@ export class OperationLocks {
 
   /**
    * Takes all locks or none, without waiting and without regard to who waits. Throws ABORTED naming the
-   * busy object. The release is idempotent.
+   * busy object.
    */
   acquire(requests: readonly LockRequest[]): Release {
     const wanted = strongest(requests);
@@ -134,18 +138,21 @@ export class OperationLocks {
   }
 
   /**
-   * Runs `work` under the locks.
+   * Takes the locks for a call, or for an operation that holds others already.
    *
-   * @param signal of the call, which then waits for the locks; without it the locks are free or the call
-   *   fails, for an operation that holds others already
+   * @param signal of the call, which then waits for the locks; without it the locks are free or the call fails
    */
+  async acquireFor(requests: readonly LockRequest[], signal?: AbortSignal): Promise<Release> {
+    return signal === undefined ? this.acquire(requests) : this.acquireInTurn(requests, signal);
+  }
+
+  /** Runs `work` under the locks, taken as by `acquireFor`. */
   async run<T>(
     requests: readonly LockRequest[],
     work: () => Promise<T>,
     signal?: AbortSignal,
   ): Promise<T> {
-    const release =
-      signal === undefined ? this.acquire(requests) : await this.acquireInTurn(requests, signal);
+    const release = await this.acquireFor(requests, signal);
     try {
       return await work();
     } finally {
@@ -189,11 +196,14 @@ export class OperationLocks {
       else holders.shared += 1;
       this.#held.set(key, holders);
     }
-    let released = false;
-    return () => {
-      if (released) return;
-      released = true;
-      for (const request of wanted) this.#drop(request);
+    const held = new Map(wanted.map((request) => [request.key, request]));
+    return (only = wanted) => {
+      for (const { key } of only) {
+        const request = held.get(key);
+        if (request === undefined) continue;
+        held.delete(key);
+        this.#drop(request);
+      }
       this.#grantWaiting();
     };
   }

@@ -3,8 +3,9 @@
 import type { StringMap } from '../../base/csi/string-map.js';
 import { CsiError } from '../../base/errors.js';
 import type { SnapshotRecord } from '../catalogue/records.js';
+import { copyInTime } from './copy-in-time.js';
 import type { ManagerDependencies } from './dependencies.js';
-import { snapshotNameKey, volumeKey } from './operation-locks.js';
+import { snapshotNameKey } from './operation-locks.js';
 import { createSnapshots, deleteSnapshots } from './snapshot-sets.js';
 
 export interface SnapshotRequest {
@@ -32,13 +33,12 @@ export class SnapshotManager {
     { name, sourceVolumeId, parameters, deadline }: SnapshotRequest,
     signal?: AbortSignal,
   ): Promise<SnapshotRecord> {
-    const { locks } = this.deps;
-    const keys = [snapshotNameKey(name), volumeKey(sourceVolumeId)];
-    const work = (): Promise<SingleSnapshot> =>
+    const copy = { keys: [snapshotNameKey(name)], volumeIds: [sourceVolumeId], deadline };
+    const work = (until: number): Promise<SingleSnapshot> =>
       createSnapshots<SingleSnapshot>(this.deps, {
         name,
         parameters,
-        deadline,
+        deadline: until,
         isGroup: false,
         sources: [{ volumeId: sourceVolumeId, field: 'source_volume_id' }],
         find: () => this.#find(name),
@@ -49,7 +49,7 @@ export class SnapshotManager {
           );
         },
       });
-    const { members } = await locks.run(keys, work, signal);
+    const { members } = await copyInTime(this.deps.locks, copy, work, signal);
     return members[0];
   }
 

@@ -265,7 +265,7 @@ async function lockToDelete(
 ): Promise<Release> {
   const keys = [...locksToo, ...members.map(({ snapshotId }) => snapshotKey(snapshotId))];
   try {
-    return signal === undefined ? locks.acquire(keys) : await locks.acquireInTurn(keys, signal);
+    return await locks.acquireFor(keys, signal);
   } catch (thrown) {
     const read = members.find(({ snapshotId }) => locks.isShared(snapshotKey(snapshotId)));
     if (read === undefined || signal?.aborted === true) throw thrown;

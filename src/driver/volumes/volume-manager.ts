@@ -14,10 +14,11 @@ import type { CapacityRange } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
 import type { Backend, PoolCapacity } from '../backends/backend.js';
 import type { VolumeRecord } from '../catalogue/records.js';
+import { copyInTime } from './copy-in-time.js';
 import type { ManagerDependencies } from './dependencies.js';
 import { isMutableParameter } from './device-settings.js';
 import { settleNewVolume } from './interrupted-volume.js';
-import { volumeKey, volumeNameKey } from './operation-locks.js';
+import { shared, snapshotKey, volumeCopyKey, volumeKey, volumeNameKey } from './operation-locks.js';
 import { PoolAdmission } from './pool-admission.js';
 import { readyVolume } from './ready-volume.js';
 import { expandVolume } from './volume-expansion.js';
@@ -27,7 +28,6 @@ import {
   assertSourcePool,
   findSource,
   makeStorage,
-  sourceLocks,
 } from './volume-source.js';
 
 export class VolumeManager {
@@ -41,8 +41,13 @@ export class VolumeManager {
    * @param signal of the call, here and below: it waits for its locks; without it the call does not wait
    */
   async create(request: VolumeRequest, signal?: AbortSignal): Promise<VolumeRecord> {
-    const keys = [volumeNameKey(request.name), ...sourceLocks(request)];
-    return this.deps.locks.run(keys, () => this.#createLocked(request), signal);
+    const { name, sourceSnapshotId, sourceVolumeId, deadline } = request;
+    const keys = [volumeNameKey(name)];
+    // Several operations may read it at once.
+    if (sourceSnapshotId !== null) keys.push(shared(snapshotKey(sourceSnapshotId)));
+    const volumeIds = sourceVolumeId === null ? [] : [sourceVolumeId];
+    const create = (until: number) => this.#createLocked({ ...request, deadline: until });
+    return copyInTime(this.deps.locks, { keys, volumeIds, deadline }, create, signal);
   }
 
   /** Deletes the volume; succeeds if it does not exist. Returns the staging paths that it has released. */
@@ -51,7 +56,7 @@ export class VolumeManager {
     const known = await catalogue.volumeById(volumeId);
     if (known === null || known.state === 'deleted') return [];
     // The name too, so that no CreateVolume finds the volume partly deleted.
-    const keys = [volumeKey(volumeId), volumeNameKey(known.name)];
+    const keys = [volumeKey(volumeId), volumeCopyKey(volumeId), volumeNameKey(known.name)];
     return locks.run(keys, () => this.#deleteLocked(volumeId), signal);
   }
 

@@ -7,7 +7,6 @@ import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { type FileSystem, isFileSystem } from '../host/file-systems.js';
-import { type LockRequest, shared, snapshotKey, volumeKey } from './operation-locks.js';
 import { isPristine } from './pristine.js';
 import { snapshotDeleting, volumeDeleting } from './ready-volume.js';
 
@@ -30,17 +29,8 @@ export interface VolumeSource {
 type FoundSource = Omit<VolumeSource, 'fileSystem'>;
 
 /**
- * A snapshot may be read by several operations at once. A volume must not be deleted, staged, expanded or
- * snapshotted while it is cloned: each of these would race with the freezing of its file system.
- */
-export function sourceLocks({ sourceSnapshotId, sourceVolumeId }: SourceIds): LockRequest[] {
-  if (sourceSnapshotId !== null) return [shared(snapshotKey(sourceSnapshotId))];
-  return sourceVolumeId === null ? [] : [volumeKey(sourceVolumeId)];
-}
-
-/**
  * Null if the volume is to be empty. NOT_FOUND if the source does not exist, FAILED_PRECONDITION if its
- * pool does not hold it completely. The caller holds the locks of `sourceLocks`.
+ * pool does not hold it completely. The caller holds its lock.
  */
 export async function findSource(
   catalogue: AsyncCatalogue,

@@ -94,7 +94,12 @@ const SIGNS: readonly [what: string, signs: string[], conditions: string[]][] = 
   ['a hook may hold its freeze', told(storage({ frozenForMs: 599_999 })), []],
   [
     'its clone outlasted the freeze',
-    told(storage({ longClone: { extents: 10n ** 9n, allowedMs: 60_000n } })),
+    told(storage({ longCopy: { extents: 10n ** 9n, allowedMs: 60_000n } })),
+    ['DEGRADED CloneTooLong'],
+  ],
+  [
+    'its clone nearly outlasted the freeze',
+    told(storage({ longCopy: { extents: null, allowedMs: 60_000n } })),
     ['DEGRADED CloneTooLong'],
   ],
   ['it is read-only', mounted({ readOnly: true }), ['INACCESSIBLE FileSystemReadOnly']],

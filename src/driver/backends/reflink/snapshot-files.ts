@@ -46,7 +46,7 @@ export class SnapshotFiles {
         const request = { members: requests, copyPath, ...freezing };
         const volumes = members.map(({ volumeId }) => volumeId);
         const { takenAtNs, frozenNs } = await this.native.run('takeSnapshots', request, volumes);
-        await this.volumes.foundFrozen.note(sources, frozenNs);
+        await this.volumes.lastCopies.succeeded(sources, frozenNs, freezing);
         const sizesBytes: bigint[] = [];
         for (const { snapshotId } of members) {
           sizesBytes.push((await this.#state(opened, snapshotId)).sizeBytes);

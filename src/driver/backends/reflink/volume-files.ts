@@ -23,9 +23,8 @@ import {
   outlastedFreeze,
 } from '../freezing.js';
 import { deviceInUse, releaseLoop } from '../loop-release.js';
-import { FoundFrozen } from './found-frozen.js';
 import { assertWrites, explainFailedWrite, type PoolFreeSpace } from './freeze-failures.js';
-import { LongClones } from './long-clones.js';
+import { LastCopies } from './last-copies.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { temporary } from './pool-layout.js';
@@ -42,8 +41,7 @@ export interface SnapshotSource {
 export type NamedSource = SnapshotSource & { volumeId: string };
 
 export class VolumeFiles implements Attachments {
-  readonly #longClones: LongClones;
-  readonly foundFrozen = new FoundFrozen();
+  readonly lastCopies: LastCopies;
 
   constructor(
     private readonly native: NativeRunner,
@@ -51,7 +49,7 @@ export class VolumeFiles implements Attachments {
     private readonly directory: PoolDirectory,
     readonly freezing: Freezing,
   ) {
-    this.#longClones = new LongClones(native);
+    this.lastCopies = new LastCopies(native);
   }
 
   /** The real path, for messages. */
@@ -93,7 +91,9 @@ export class VolumeFiles implements Attachments {
         await this.assertCopyable(opened, sources, freezing);
         const copyPath = opened.layout.copyFor(volumeId);
         const request = { ...source, ...names, copyPath, ...freezing, sizeBytes };
-        await this.native.run('cloneVolume', request, [sourceVolumeId, volumeId]);
+        const volumes = [sourceVolumeId, volumeId];
+        const { frozenNs } = await this.native.run('cloneVolume', request, volumes);
+        await this.lastCopies.succeeded(sources, frozenNs, freezing);
       });
     } catch (thrown) {
       throw await this.explainFailure(thrown, sources, freezing);
@@ -167,13 +167,8 @@ export class VolumeFiles implements Attachments {
     if (file === null) await this.directory.check();
     else this.directory.assertOwn(path, { device: file.dev });
     const runsOnRemoved = file === null && (await isAttachedRemoved(path));
-    const longClone = this.#longClones.find(volumeId);
-    const frozenForMs = await this.foundFrozen.forMs(volumeId);
-    return {
-      ...{ storedBytes: file?.size ?? null, runsOnRemoved },
-      ...(longClone === null ? {} : { longClone }),
-      ...(frozenForMs === null ? {} : { frozenForMs }),
-    };
+    const lastCopy = await this.lastCopies.condition(volumeId);
+    return { storedBytes: file?.size ?? null, runsOnRemoved, ...lastCopy };
   }
 
   async snapshotSource(opened: OpenDirectories, volumeId: string): Promise<SnapshotSource> {
@@ -203,7 +198,7 @@ export class VolumeFiles implements Attachments {
     const room = this.#room(async () => (await this.directory.space(opened)).freeBytes);
     for (const source of sources) {
       await assertWrites(source, room);
-      if (source.freezePath !== null) await this.#longClones.assertShort(source, freezing);
+      if (source.freezePath !== null) await this.lastCopies.assertShort(source, freezing);
     }
   }
 
@@ -255,7 +250,7 @@ export class VolumeFiles implements Attachments {
   async #rememberLong(volumeId: string, freezing: FreezeRequest): Promise<void> {
     // The paths of the failed call led through directories that are closed.
     await this.directory.use(({ layout }) =>
-      this.#longClones.remember({ volumeId, sourcePath: layout.volume(volumeId) }, freezing),
+      this.lastCopies.outlasted({ volumeId, sourcePath: layout.volume(volumeId) }, freezing),
     );
   }
 

@@ -1,0 +1,60 @@
+/**
+ * A copy of volumes (a snapshot, a group of them, a clone) that its caller waits for no longer than its deadline.
+ *
+ * The kernel cannot be interrupted while it clones a file, and a disk that hangs never answers. The caller then learns it
+ * in time, and the volumes are unlocked, so that whoever uses them can end that. The copy goes on under its name, and
+ * discards itself when it ends: the addon publishes none after the deadline. Knows nothing of backends.
+ */
+import { timeToWait } from '../../base/csi/answer-time.js';
+import { CsiError } from '../../base/errors.js';
+import { withTimeout } from '../../base/timeout.js';
+import {
+  type LockRequest,
+  type OperationLocks,
+  volumeCopyKey,
+  volumeKey,
+} from './operation-locks.js';
+
+export interface CopyOf {
+  /** Locked until the copy has ended. */
+  keys: readonly LockRequest[];
+  /** The sources, which must not be deleted, staged, expanded or copied meanwhile. They are locked until the caller has its answer; none: the operation is no copy of a volume. */
+  volumeIds: readonly string[];
+  /** When the caller stops waiting, ms since the epoch; left out: never. */
+  deadline: number | undefined;
+}
+
+/**
+ * What `copy` makes under the locks. ABORTED if it has not ended shortly before the deadline.
+ *
+ * @param copy takes the time when it must have ended, earlier than the deadline, so that its own error reaches the caller
+ * @param signal of the call, which then waits for the locks; without it they are free or the call fails
+ */
+export async function copyInTime<T>(
+  locks: OperationLocks,
+  { keys, volumeIds, deadline = Number.POSITIVE_INFINITY }: CopyOf,
+  copy: (deadline: number) => Promise<T>,
+  signal?: AbortSignal,
+): Promise<T> {
+  const volumes = volumeIds.map(volumeKey);
+  const requests = [...keys, ...volumes, ...volumeIds.map(volumeCopyKey)];
+  if (volumes.length === 0 || !Number.isFinite(deadline)) {
+    return locks.run(requests, () => copy(deadline), signal);
+  }
+  const release = await locks.acquireFor(requests, signal);
+  const now = Date.now();
+  const copyMs = timeToWait({ deadline });
+  const copied = copy(now + copyMs).finally(() => release());
+  return withTimeout(copied, (copyMs + deadline - now) / 2, () => {
+    release(volumes);
+    throw CsiError.aborted(
+      `a copy of volume ${volumeIds.slice(0, NAMED).join(', ')} has not ended within the time of the call: the kernel, or ` +
+        'the disk of its pool, still works on it; it is discarded when it ends, and until then the volume can be ' +
+        'unpublished, but not copied, expanded or deleted; see the kernel log and the conditions of the volume, then ' +
+        'try again with more time',
+    );
+  });
+}
+
+/** How many volumes of a group a message names. */
+const NAMED = 3;
