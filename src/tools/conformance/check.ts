@@ -27,6 +27,22 @@ export interface Check {
   run(context: CheckContext): Promise<void>;
 }
 
+/** A check as its file lists it. */
+interface Listed extends Omit<Check, 'level' | 'needs'> {
+  /** 'must' if left out. */
+  readonly level?: Check['level'];
+  /** What it needs besides what all checks of the list need. */
+  readonly also?: readonly Need[];
+}
+
+export function checksOf(needs: readonly Need[], list: readonly Listed[]): readonly Check[] {
+  return list.map(({ also = [], ...check }) => ({
+    level: 'must',
+    ...check,
+    needs: [...needs, ...also],
+  }));
+}
+
 export interface CheckContext {
   readonly options: SuiteOptions;
   readonly driver: Driver;

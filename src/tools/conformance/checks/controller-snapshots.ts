@@ -1,6 +1,6 @@
 /** Controller checks of snapshots: idempotent creation, required fields, listing, deletion. */
 import { StatusCode } from '../../../base/errors.js';
-import type { Check, CheckContext } from '../check.js';
+import { type CheckContext, checksOf } from '../check.js';
 import { expectRefusal } from '../driver.js';
 import { expect } from '../failure.js';
 import type { Message } from '../objects.js';
@@ -114,14 +114,12 @@ async function get(context: CheckContext): Promise<void> {
   expectRefusal('GetSnapshot without snapshot_id', await driver.settle('GetSnapshot', {}), INVALID);
 }
 
-export const controllerSnapshotChecks: readonly Check[] = [
+export const controllerSnapshotChecks = checksOf(NEEDS, [
   {
     id: 'snapshot.create-idempotent',
     section: 'Controller: CreateSnapshot',
     rule: 'CS2',
     title: 'repeating CreateSnapshot returns the same snapshot, with every field set',
-    level: 'must',
-    needs: NEEDS,
     run: createIdempotent,
   },
   {
@@ -129,8 +127,6 @@ export const controllerSnapshotChecks: readonly Check[] = [
     section: 'Controller: CreateSnapshot Errors',
     rule: 'CS3',
     title: 'a name in use by a snapshot of another volume: ALREADY_EXISTS',
-    level: 'must',
-    needs: NEEDS,
     run: createConflict,
   },
   {
@@ -138,8 +134,6 @@ export const controllerSnapshotChecks: readonly Check[] = [
     section: 'Controller: CreateSnapshot',
     rule: 'CS1',
     title: 'a missing required field: INVALID_ARGUMENT',
-    level: 'must',
-    needs: NEEDS,
     run: missingFields,
   },
   {
@@ -147,8 +141,6 @@ export const controllerSnapshotChecks: readonly Check[] = [
     section: 'Controller: DeleteSnapshot',
     rule: 'DS2',
     title: 'deleting an unknown id succeeds; a missing id: INVALID_ARGUMENT',
-    level: 'must',
-    needs: NEEDS,
     run: deleteSnapshot,
   },
   {
@@ -156,8 +148,7 @@ export const controllerSnapshotChecks: readonly Check[] = [
     section: 'Controller: ListSnapshots',
     rule: 'LS3',
     title: 'filters return exactly the matching snapshots; an invalid token: ABORTED',
-    level: 'must',
-    needs: [...NEEDS, 'list-snapshots'],
+    also: ['list-snapshots'],
     run: list,
   },
   {
@@ -165,8 +156,7 @@ export const controllerSnapshotChecks: readonly Check[] = [
     section: 'Controller: GetSnapshot',
     rule: 'GS2',
     title: 'a snapshot is returned by its id; an unknown id: NOT_FOUND',
-    level: 'must',
-    needs: [...NEEDS, 'get-snapshot'],
+    also: ['get-snapshot'],
     run: get,
   },
-];
+]);

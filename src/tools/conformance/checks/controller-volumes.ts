@@ -1,7 +1,7 @@
 /** Controller and node checks of volumes: idempotent creation, refusals, deletion, publishing. */
 import { lstat } from 'node:fs/promises';
 import { errorCode, StatusCode } from '../../../base/errors.js';
-import type { Check, CheckContext } from '../check.js';
+import { type CheckContext, checksOf } from '../check.js';
 import { expectRefusal } from '../driver.js';
 import { expect } from '../failure.js';
 import type { Message } from '../objects.js';
@@ -139,14 +139,12 @@ async function publishTwice(context: CheckContext): Promise<void> {
   }
 }
 
-export const controllerVolumeChecks: readonly Check[] = [
+export const controllerVolumeChecks = checksOf(NEEDS, [
   {
     id: 'volume.create-idempotent',
     section: 'Controller: CreateVolume',
     rule: 'CV2',
     title: 'repeating CreateVolume returns the same volume, and it is large enough',
-    level: 'must',
-    needs: NEEDS,
     run: createIdempotent,
   },
   {
@@ -154,8 +152,6 @@ export const controllerVolumeChecks: readonly Check[] = [
     section: 'Controller: CreateVolume Errors',
     rule: 'CV3',
     title: 'a name in use by a volume of another size: ALREADY_EXISTS',
-    level: 'must',
-    needs: NEEDS,
     run: createConflict,
   },
   {
@@ -163,8 +159,6 @@ export const controllerVolumeChecks: readonly Check[] = [
     section: 'Controller: CreateVolume',
     rule: 'CV1',
     title: 'a missing required field: INVALID_ARGUMENT',
-    level: 'must',
-    needs: NEEDS,
     run: createMissingFields,
   },
   {
@@ -172,8 +166,7 @@ export const controllerVolumeChecks: readonly Check[] = [
     section: 'Controller: CreateVolume Errors',
     rule: 'CV11',
     title: 'a source that does not exist: NOT_FOUND',
-    level: 'must',
-    needs: [...NEEDS, 'snapshots'],
+    also: ['snapshots'],
     run: createFromMissing,
   },
   {
@@ -181,8 +174,6 @@ export const controllerVolumeChecks: readonly Check[] = [
     section: 'Controller: DeleteVolume',
     rule: 'DV2',
     title: 'deleting an unknown id succeeds; a missing id: INVALID_ARGUMENT',
-    level: 'must',
-    needs: NEEDS,
     run: deleteVolume,
   },
   {
@@ -190,8 +181,6 @@ export const controllerVolumeChecks: readonly Check[] = [
     section: 'Controller: ValidateVolumeCapabilities',
     rule: 'VV3',
     title: 'a volume is confirmed for the capabilities it was created with',
-    level: 'must',
-    needs: NEEDS,
     run: validate,
   },
   {
@@ -199,8 +188,7 @@ export const controllerVolumeChecks: readonly Check[] = [
     section: 'Controller: ListVolumes',
     rule: 'LV2',
     title: 'the pages together list every volume; an invalid token: ABORTED',
-    level: 'must',
-    needs: [...NEEDS, 'list-volumes'],
+    also: ['list-volumes'],
     run: list,
   },
   {
@@ -208,8 +196,7 @@ export const controllerVolumeChecks: readonly Check[] = [
     section: 'Node: NodePublishVolume, NodeUnpublishVolume',
     rule: 'NQ2',
     title: 'staging and publishing can be repeated, and unpublishing leaves nothing behind',
-    level: 'must',
-    needs: [...NEEDS, 'publish'],
+    also: ['publish'],
     run: publishTwice,
   },
-];
+]);

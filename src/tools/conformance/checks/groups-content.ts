@@ -4,7 +4,7 @@ import { open } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../../base/errors.js';
 import { BlockContent, expectSameBytes, readImage } from '../block-content.js';
-import type { Check, CheckContext } from '../check.js';
+import { type CheckContext, checksOf } from '../check.js';
 import { CheckSkipped, ConformanceFailure, expect } from '../failure.js';
 import { allocatedOf, deltaOf } from '../list-request.js';
 import { readList } from '../lists.js';
@@ -183,14 +183,13 @@ function memberOf(snapshots: readonly Snapshot[], volume: Volume): Snapshot {
   return member;
 }
 
-export const groupContentChecks: readonly Check[] = [
+export const groupContentChecks = checksOf(NEEDS, [
   {
     id: 'groups.delta',
     section: 'SnapshotMetadata: GetMetadataDelta',
     rule: 'SM24',
     title: 'lists of members, and deltas between groups, are complete',
-    level: 'must',
-    needs: [...NEEDS, 'metadata'],
+    also: ['metadata'],
     run: groupDelta,
   },
   {
@@ -198,8 +197,7 @@ export const groupContentChecks: readonly Check[] = [
     section: `GroupController: ${CREATE}`,
     rule: 'GA12',
     title: 'a volume restored from a member holds its bytes',
-    level: 'must',
-    needs: [...NEEDS, 'snapshots'],
+    also: ['snapshots'],
     run: restoreMember,
   },
   {
@@ -207,8 +205,7 @@ export const groupContentChecks: readonly Check[] = [
     section: `GroupController: ${CREATE}`,
     rule: 'GA2',
     title: 'all members are taken at one point in the order of writes to all volumes',
-    level: 'must',
-    needs: [...NEEDS, 'snapshots'],
+    also: ['snapshots'],
     run: writeOrder,
   },
-];
+]);

@@ -1,6 +1,6 @@
 /** Checks of group snapshots: members, idempotence, refusals, deletion. */
 import { StatusCode } from '../../../base/errors.js';
-import type { Check, CheckContext } from '../check.js';
+import { type CheckContext, checksOf } from '../check.js';
 import { expectRefusal, type Outcome } from '../driver.js';
 import { CheckSkipped, ConformanceFailure, expect } from '../failure.js';
 import type { Message } from '../objects.js';
@@ -224,113 +224,83 @@ async function missingFields(context: CheckContext): Promise<void> {
   }
 }
 
-const ERRORS = `GroupController: ${CREATE} Errors`;
+const GROUPS = `GroupController: ${CREATE}`;
+const ERRORS = `${GROUPS} Errors`;
 
-export const groupChecks: readonly Check[] = [
-  check(
-    'groups.create',
-    'GA9',
-    'a group has one snapshot of each volume, and each snapshot names its group',
-    create,
-  ),
-  check(
-    'groups.idempotent',
-    'GA3',
-    'repeating CreateVolumeGroupSnapshot returns the same group',
-    idempotent,
-  ),
+export const groupChecks = checksOf(NEEDS, [
   {
-    ...check(
-      'groups.mismatch',
-      'GA4',
-      'a name in use by a group of other volumes: ALREADY_EXISTS',
-      mismatch,
-    ),
-    section: ERRORS,
+    id: 'groups.create',
+    section: GROUPS,
+    rule: 'GA9',
+    title: 'a group has one snapshot of each volume, and each snapshot names its group',
+    run: create,
   },
   {
-    ...check(
-      'groups.source-missing',
-      'GA5',
-      'a volume that does not exist: NOT_FOUND',
-      sourceMissing,
-    ),
+    id: 'groups.idempotent',
+    section: GROUPS,
+    rule: 'GA3',
+    title: 'repeating CreateVolumeGroupSnapshot returns the same group',
+    run: idempotent,
+  },
+  {
+    id: 'groups.mismatch',
     section: ERRORS,
+    rule: 'GA4',
+    title: 'a name in use by a group of other volumes: ALREADY_EXISTS',
+    run: mismatch,
+  },
+  {
+    id: 'groups.source-missing',
+    section: ERRORS,
+    rule: 'GA5',
+    title: 'a volume that does not exist: NOT_FOUND',
     level: 'should',
+    run: sourceMissing,
   },
   {
-    ...check(
-      'groups.refused-leaves-nothing',
-      'GA5',
-      'a group that is refused leaves no snapshot of its volumes',
-      refusedLeavesNothing,
-    ),
+    id: 'groups.refused-leaves-nothing',
     section: ERRORS,
+    rule: 'GA5',
+    title: 'a group that is refused leaves no snapshot of its volumes',
     level: 'should',
-    needs: [...NEEDS, 'list-snapshots'],
+    also: ['list-snapshots'],
+    run: refusedLeavesNothing,
   },
   {
-    ...check(
-      'groups.missing-fields',
-      'GA1',
-      'a missing required field: INVALID_ARGUMENT',
-      missingFields,
-    ),
+    id: 'groups.missing-fields',
     section: 'Error Scheme',
+    rule: 'GA1',
+    title: 'a missing required field: INVALID_ARGUMENT',
+    run: missingFields,
   },
   {
-    ...check(
-      'groups.member-delete',
-      'DS3',
-      'deleting a single member succeeds or is refused with INVALID_ARGUMENT',
-      memberDelete,
-    ),
+    id: 'groups.member-delete',
     section: 'Controller: DeleteSnapshot Errors',
-    needs: [...NEEDS, 'snapshots'],
+    rule: 'DS3',
+    title: 'deleting a single member succeeds or is refused with INVALID_ARGUMENT',
+    also: ['snapshots'],
+    run: memberDelete,
   },
   {
-    ...check(
-      'groups.delete',
-      'GD5',
-      'deleting a group deletes its members, and can be repeated',
-      deleteGroup,
-    ),
+    id: 'groups.delete',
     section: 'GroupController: DeleteVolumeGroupSnapshot',
+    rule: 'GD5',
+    title: 'deleting a group deletes its members, and can be repeated',
+    run: deleteGroup,
   },
   {
-    ...check(
-      'groups.list-mismatch',
-      'GD3',
-      'snapshot_ids that are not the members: INVALID_ARGUMENT',
-      listMismatch,
-    ),
+    id: 'groups.list-mismatch',
     section: 'GroupController: DeleteVolumeGroupSnapshot Errors, GetVolumeGroupSnapshot Errors',
+    rule: 'GD3',
+    title: 'snapshot_ids that are not the members: INVALID_ARGUMENT',
     level: 'should',
+    run: listMismatch,
   },
   {
-    ...check(
-      'groups.get',
-      'GE4',
-      'a group is returned as it was created; an unknown group: NOT_FOUND',
-      get,
-    ),
+    id: 'groups.get',
     section: 'GroupController: GetVolumeGroupSnapshot',
+    rule: 'GE4',
+    title: 'a group is returned as it was created; an unknown group: NOT_FOUND',
+    run: get,
   },
-];
-
-function check(
-  id: string,
-  rule: string,
-  title: string,
-  run: (context: CheckContext) => Promise<void>,
-): Check {
-  return {
-    id,
-    rule,
-    title,
-    run,
-    section: `GroupController: ${CREATE}`,
-    level: 'must',
-    needs: NEEDS,
-  };
-}
+]);

@@ -1,6 +1,6 @@
 /** Identity checks, and whether the advertised capabilities are consistent. */
 import { StatusCode } from '../../../base/errors.js';
-import type { Check, CheckContext } from '../check.js';
+import { type CheckContext, checksOf } from '../check.js';
 import { expectRefusal } from '../driver.js';
 import { ConformanceFailure, expect } from '../failure.js';
 import { drain } from '../lists.js';
@@ -206,81 +206,72 @@ async function statusMessage({ driver, advertised }: CheckContext): Promise<void
   }
 }
 
-export const identityChecks: readonly Check[] = [
-  {
-    id: 'identity.info',
-    section: 'Identity: GetPluginInfo',
-    rule: 'ID1',
-    title: 'the driver has a name and a version of the right form',
-    level: 'must',
-    needs: [],
-    run: info,
-  },
-  {
-    id: 'identity.probe',
-    section: 'Identity: Probe',
-    rule: 'ID7',
-    title: 'the driver is ready',
-    level: 'must',
-    needs: [],
-    run: probe,
-  },
-  {
-    id: 'identity.stable',
-    section: 'Identity: GetPluginCapabilities',
-    rule: 'ID5',
-    title: 'two calls return the same answer',
-    level: 'must',
-    needs: [],
-    run: stable,
-  },
-  {
-    id: 'node.info',
-    section: 'Node: NodeGetInfo',
-    rule: 'NI2',
-    title: 'the node has an id',
-    level: 'must',
-    needs: ['publish'],
-    run: nodeInfo,
-  },
-  {
-    id: 'capability.known',
-    section: 'Identity: GetPluginCapabilities',
-    rule: 'ID6',
-    title: 'every capability is a value that CSI defines, up to 1.13',
-    level: 'must',
-    needs: [],
-    run: knownValues,
-  },
-  {
-    id: 'capability.consistency',
-    section: 'Controller: ControllerGetCapabilities',
-    rule: 'CC1',
-    title: 'every capability comes with the capabilities it depends on',
-    level: 'must',
-    needs: [],
-    run: consistency,
-  },
-  {
-    id: 'capability.served',
-    section: 'Error Scheme',
-    rule: 'G10',
-    title: 'the RPCs of an advertised capability are implemented',
-    level: 'must',
-    needs: [],
-    run: served,
-  },
-];
+export const identityChecks = checksOf(
+  [],
+  [
+    {
+      id: 'identity.info',
+      section: 'Identity: GetPluginInfo',
+      rule: 'ID1',
+      title: 'the driver has a name and a version of the right form',
+      run: info,
+    },
+    {
+      id: 'identity.probe',
+      section: 'Identity: Probe',
+      rule: 'ID7',
+      title: 'the driver is ready',
+      run: probe,
+    },
+    {
+      id: 'identity.stable',
+      section: 'Identity: GetPluginCapabilities',
+      rule: 'ID5',
+      title: 'two calls return the same answer',
+      run: stable,
+    },
+    {
+      id: 'node.info',
+      section: 'Node: NodeGetInfo',
+      rule: 'NI2',
+      title: 'the node has an id',
+      also: ['publish'],
+      run: nodeInfo,
+    },
+    {
+      id: 'capability.known',
+      section: 'Identity: GetPluginCapabilities',
+      rule: 'ID6',
+      title: 'every capability is a value that CSI defines, up to 1.13',
+      run: knownValues,
+    },
+    {
+      id: 'capability.consistency',
+      section: 'Controller: ControllerGetCapabilities',
+      rule: 'CC1',
+      title: 'every capability comes with the capabilities it depends on',
+      run: consistency,
+    },
+    {
+      id: 'capability.served',
+      section: 'Error Scheme',
+      rule: 'G10',
+      title: 'the RPCs of an advertised capability are implemented',
+      run: served,
+    },
+  ],
+);
 
 /** Runs last, over the error statuses of all checks. */
-export const statusChecks: readonly Check[] = [
-  {
-    id: 'status.message',
-    section: 'Error Scheme',
-    rule: 'G2',
-    title: 'every error of the run has a message and no rich details',
-    level: 'must',
-    needs: [],
-    run: statusMessage,
-  },
-];
+export const statusChecks = checksOf(
+  [],
+  [
+    {
+      id: 'status.message',
+      section: 'Error Scheme',
+      rule: 'G2',
+      title: 'every error of the run has a message and no rich details',
+      run: statusMessage,
+    },
+  ],
+);

@@ -2,7 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../../base/errors.js';
 import { writeComb } from '../block-content.js';
-import type { Check, CheckContext } from '../check.js';
+import { type CheckContext, checksOf } from '../check.js';
 import { CheckSkipped, ConformanceFailure, expect } from '../failure.js';
 import { allocatedOf, type ListRequest } from '../list-request.js';
 import { drain, expectSameBytesListed, type MetadataList, readList } from '../lists.js';
@@ -150,15 +150,13 @@ async function expireOne(
 // The heading goes on: for processing a snapshot metadata gRPC stream.
 const STREAM = 'SnapshotMetadata: Special considerations';
 
-export const metadataCancelChecks: readonly Check[] = [
+export const metadataCancelChecks = checksOf(NEEDS, [
   {
     id: 'metadata.cancel',
     section: STREAM,
     rule: 'SM20',
     title:
       'a cancelled stream does not end OK, releases its snapshot, and the next list is complete',
-    level: 'must',
-    needs: NEEDS,
     run: cancel,
   },
   {
@@ -166,8 +164,6 @@ export const metadataCancelChecks: readonly Check[] = [
     section: STREAM,
     rule: 'SM18',
     title: 'a stream whose deadline passes does not end OK before everything is sent',
-    level: 'must',
-    needs: NEEDS,
     run: deadline,
   },
-];
+]);

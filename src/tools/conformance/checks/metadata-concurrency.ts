@@ -2,7 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../../base/errors.js';
 import { BlockContent, readImage } from '../block-content.js';
-import type { Check, CheckContext } from '../check.js';
+import { type CheckContext, checksOf } from '../check.js';
 import { ConformanceFailure } from '../failure.js';
 import { allocatedOf, deltaOf } from '../list-request.js';
 import { drain, expectSameBytesListed, readList } from '../lists.js';
@@ -142,14 +142,12 @@ async function deleteWhileStreaming(context: CheckContext): Promise<void> {
 
 const SECTION = 'SnapshotMetadata: GetMetadataAllocated, GetMetadataDelta';
 
-export const metadataConcurrencyChecks: readonly Check[] = [
+export const metadataConcurrencyChecks = checksOf(NEEDS, [
   {
     id: 'metadata.two-streams',
     section: SECTION,
     rule: 'SM18',
     title: 'concurrent streams return what each returns alone',
-    level: 'must',
-    needs: NEEDS,
     run: twoStreams,
   },
   {
@@ -157,8 +155,6 @@ export const metadataConcurrencyChecks: readonly Check[] = [
     section: SECTION,
     rule: 'SM18',
     title: 'a slow reader gets the whole list',
-    level: 'must',
-    needs: NEEDS,
     run: slowReader,
   },
   {
@@ -166,8 +162,6 @@ export const metadataConcurrencyChecks: readonly Check[] = [
     section: SECTION,
     rule: 'SM27',
     title: 'writes and a new snapshot during a stream do not change the list',
-    level: 'must',
-    needs: NEEDS,
     run: busyVolume,
   },
   {
@@ -175,8 +169,6 @@ export const metadataConcurrencyChecks: readonly Check[] = [
     section: SECTION,
     rule: 'SM27',
     title: 'a volume restored from a snapshot can be read while the snapshot is listed',
-    level: 'must',
-    needs: NEEDS,
     run: readWhileStreaming,
   },
   {
@@ -184,8 +176,6 @@ export const metadataConcurrencyChecks: readonly Check[] = [
     section: 'Controller: DeleteSnapshot',
     rule: 'SM28',
     title: 'deleting a snapshot during its stream never makes an incomplete list end OK',
-    level: 'must',
-    needs: NEEDS,
     run: deleteWhileStreaming,
   },
-];
+]);

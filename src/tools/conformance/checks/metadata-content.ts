@@ -1,6 +1,6 @@
 /** Compares lists with the bytes of raw block volumes: every changed byte is listed. Measures over-reporting. */
 import { BlockContent } from '../block-content.js';
-import type { Check, CheckContext } from '../check.js';
+import { type CheckContext, checksOf } from '../check.js';
 import { expect } from '../failure.js';
 import { allocatedOf, deltaOf } from '../list-request.js';
 import { describeList, expectSameBytesListed, readList } from '../lists.js';
@@ -128,14 +128,13 @@ async function idempotent(context: CheckContext): Promise<void> {
 const DELTA = 'SnapshotMetadata: GetMetadataDelta';
 const ALLOCATED = 'SnapshotMetadata: GetMetadataAllocated';
 
-export const metadataContentChecks: readonly Check[] = [
+export const metadataContentChecks = checksOf(NEEDS, [
   {
     id: 'delta.content',
     section: DELTA,
     rule: 'SM24',
     title: 'every byte that was changed on a raw block volume is reported',
-    level: 'must',
-    needs: [...NEEDS, 'block'],
+    also: ['block'],
     run: deltaContent,
   },
   {
@@ -143,8 +142,7 @@ export const metadataContentChecks: readonly Check[] = [
     section: DELTA,
     rule: 'SM24',
     title: 'every changed byte is reported between snapshots that are not adjacent, too',
-    level: 'must',
-    needs: [...NEEDS, 'block'],
+    also: ['block'],
     run: deltaChain,
   },
   {
@@ -152,8 +150,7 @@ export const metadataContentChecks: readonly Check[] = [
     section: ALLOCATED,
     rule: 'SM23',
     title: 'every byte that was written to a raw block volume is reported',
-    level: 'must',
-    needs: [...NEEDS, 'block'],
+    also: ['block'],
     run: allocatedContent,
   },
   {
@@ -162,7 +159,6 @@ export const metadataContentChecks: readonly Check[] = [
     rule: 'SM24',
     title: 'the delta is empty when nothing was written between the snapshots',
     level: 'should',
-    needs: NEEDS,
     run: emptyDelta,
   },
   {
@@ -170,8 +166,6 @@ export const metadataContentChecks: readonly Check[] = [
     section: ALLOCATED,
     rule: 'SM18',
     title: 'a volume that was never written to has a list',
-    level: 'must',
-    needs: NEEDS,
     run: emptyAllocated,
   },
   {
@@ -180,7 +174,6 @@ export const metadataContentChecks: readonly Check[] = [
     rule: 'SM25',
     title: 'an empty list still carries type and capacity in one message',
     level: 'should',
-    needs: NEEDS,
     run: emptyMessage,
   },
   {
@@ -189,7 +182,6 @@ export const metadataContentChecks: readonly Check[] = [
     rule: 'SM18',
     title: 'reading a list again returns the same bytes',
     level: 'should',
-    needs: NEEDS,
     run: idempotent,
   },
-];
+]);

@@ -1,6 +1,6 @@
 /** Requests for lists that must be refused, and with which status. */
 import { StatusCode } from '../../../base/errors.js';
-import type { Check, CheckContext } from '../check.js';
+import { type CheckContext, checksOf } from '../check.js';
 import { ConformanceFailure, expect } from '../failure.js';
 import { allocatedOf, deltaOf, type ListRequest } from '../list-request.js';
 import { drain, expectListRefused, skipUnlessServed } from '../lists.js';
@@ -96,14 +96,12 @@ async function same(context: CheckContext): Promise<void> {
 const ERRORS = 'SnapshotMetadata: GetMetadataAllocated Errors, GetMetadataDelta Errors';
 const DELTA = 'SnapshotMetadata: GetMetadataDelta';
 
-export const metadataErrorChecks: readonly Check[] = [
+export const metadataErrorChecks = checksOf(NEEDS, [
   {
     id: 'metadata.id-missing',
     section: ERRORS,
     rule: 'SM1',
     title: 'a missing snapshot id: INVALID_ARGUMENT',
-    level: 'must',
-    needs: NEEDS,
     run: idMissing,
   },
   {
@@ -111,8 +109,6 @@ export const metadataErrorChecks: readonly Check[] = [
     section: ERRORS,
     rule: 'SM2',
     title: 'an unknown or deleted snapshot: NOT_FOUND',
-    level: 'must',
-    needs: NEEDS,
     run: notFound,
   },
   {
@@ -120,8 +116,6 @@ export const metadataErrorChecks: readonly Check[] = [
     section: DELTA,
     rule: 'SM10',
     title: 'snapshots of different volumes: refused',
-    level: 'must',
-    needs: NEEDS,
     run: otherVolume,
   },
   {
@@ -130,7 +124,6 @@ export const metadataErrorChecks: readonly Check[] = [
     rule: 'SM11',
     title: 'a base taken after the target: refused',
     level: 'should',
-    needs: NEEDS,
     run: reversed,
   },
   {
@@ -139,20 +132,18 @@ export const metadataErrorChecks: readonly Check[] = [
     rule: 'SM11',
     title: 'base and target are the same snapshot: INVALID_ARGUMENT or an empty list',
     level: 'should',
-    needs: NEEDS,
     run: same,
   },
-];
+]);
 
 /** Late in a run: a driver that computes for ever on it may answer nothing else any more. */
-export const negativeMaxResultsChecks: readonly Check[] = [
+export const negativeMaxResultsChecks = checksOf(NEEDS, [
   {
     id: 'metadata.max-results-negative',
     section: ERRORS,
     rule: 'SM6',
     title: 'a negative max_results: INVALID_ARGUMENT',
     level: 'should',
-    needs: NEEDS,
     run: maxResultsNegative,
   },
-];
+]);

@@ -1,5 +1,5 @@
 /** The format of a list: order, sizes, type, capacity, and how it is divided into messages. */
-import type { Check, CheckContext } from '../check.js';
+import { type CheckContext, checksOf } from '../check.js';
 import { CheckSkipped, expect } from '../failure.js';
 import type { ListRequest } from '../list-request.js';
 import { describeList, expectSameBytesListed, type MetadataList, readList } from '../lists.js';
@@ -149,14 +149,12 @@ async function expectSmallMessages(
 
 const SECTION = 'SnapshotMetadata: GetMetadataAllocated, GetMetadataDelta';
 
-export const metadataFormatChecks: readonly Check[] = [
+export const metadataFormatChecks = checksOf(NEEDS, [
   {
     id: 'metadata.order',
     section: 'SnapshotMetadata: Metadata Format',
     rule: 'SM13',
     title: 'entries ascend and do not overlap, within and across messages',
-    level: 'must',
-    needs: NEEDS,
     run: order,
   },
   {
@@ -164,8 +162,6 @@ export const metadataFormatChecks: readonly Check[] = [
     section: 'SnapshotMetadata: Metadata Format',
     rule: 'SM14',
     title: 'no entry is empty, and every entry lies within the capacity',
-    level: 'must',
-    needs: NEEDS,
     run: entrySize,
   },
   {
@@ -173,8 +169,6 @@ export const metadataFormatChecks: readonly Check[] = [
     section: 'SnapshotMetadata: Metadata Format',
     rule: 'SM15',
     title: 'block_metadata_type is set and the same in every message',
-    level: 'must',
-    needs: NEEDS,
     run: constantType,
   },
   {
@@ -182,8 +176,6 @@ export const metadataFormatChecks: readonly Check[] = [
     section: 'SnapshotMetadata: Metadata Format',
     rule: 'SM15',
     title: 'with FIXED_LENGTH all entries have the same size',
-    level: 'must',
-    needs: NEEDS,
     run: fixedLength,
   },
   {
@@ -191,8 +183,6 @@ export const metadataFormatChecks: readonly Check[] = [
     section: SECTION,
     rule: 'SM16',
     title: 'volume_capacity_bytes is the size of the target snapshot in every message',
-    level: 'must',
-    needs: NEEDS,
     run: constantCapacity,
   },
   {
@@ -200,8 +190,6 @@ export const metadataFormatChecks: readonly Check[] = [
     section: SECTION,
     rule: 'SM7',
     title: 'no message exceeds max_results entries, and no entry is lost',
-    level: 'must',
-    needs: NEEDS,
     run: maxResults,
   },
   {
@@ -210,7 +198,6 @@ export const metadataFormatChecks: readonly Check[] = [
     rule: 'SM7',
     title: 'no message exceeds the 4 MiB that clients accept, whatever max_results allows',
     level: 'should',
-    needs: NEEDS,
     run: messageSize,
   },
-];
+]);

@@ -1,7 +1,7 @@
 /** Lists after a volume was expanded, restored or cloned, or its source or base was deleted. */
 import { StatusCode } from '../../../base/errors.js';
 import { BlockContent, expectSameBytes, readImage } from '../block-content.js';
-import type { Check, CheckContext } from '../check.js';
+import { type CheckContext, checksOf } from '../check.js';
 import { CheckSkipped, ConformanceFailure, expect } from '../failure.js';
 import { allocatedOf, deltaOf } from '../list-request.js';
 import { drain, expectSameBytesListed, readList } from '../lists.js';
@@ -196,15 +196,14 @@ async function baseDeleted(context: CheckContext): Promise<void> {
 
 const DELTA = 'SnapshotMetadata: GetMetadataDelta';
 
-export const metadataLineageChecks: readonly Check[] = [
+export const metadataLineageChecks = checksOf(NEEDS, [
   {
     id: 'delta.resized',
     section: DELTA,
     rule: 'SM24',
     title:
       'a delta across an expansion covers the added space, and the capacity is the size of the target',
-    level: 'must',
-    needs: [...NEEDS, 'expand', 'block'],
+    also: ['expand', 'block'],
     run: resized,
   },
   {
@@ -212,8 +211,7 @@ export const metadataLineageChecks: readonly Check[] = [
     section: DELTA,
     rule: 'SM24',
     title: 'lists of a volume restored from a snapshot are complete, including inherited data',
-    level: 'must',
-    needs: [...NEEDS, 'block'],
+    also: ['block'],
     run: restored,
   },
   {
@@ -221,8 +219,7 @@ export const metadataLineageChecks: readonly Check[] = [
     section: DELTA,
     rule: 'SM24',
     title: 'lists of a cloned volume are complete, including inherited data',
-    level: 'must',
-    needs: [...NEEDS, 'clone', 'block'],
+    also: ['clone', 'block'],
     run: cloned,
   },
   {
@@ -230,8 +227,6 @@ export const metadataLineageChecks: readonly Check[] = [
     section: DELTA,
     rule: 'SM26',
     title: 'a delta from a deleted base is refused or complete',
-    level: 'must',
-    needs: NEEDS,
     run: baseDeleted,
   },
   {
@@ -239,8 +234,6 @@ export const metadataLineageChecks: readonly Check[] = [
     section: 'Controller: DeleteVolume',
     rule: 'DV4',
     title: 'snapshots that outlive their volume keep their lists',
-    level: 'must',
-    needs: NEEDS,
     run: deletedSource,
   },
-];
+]);

@@ -4,7 +4,7 @@
  */
 import { StatusCode } from '../../../base/errors.js';
 import { readImage } from '../block-content.js';
-import type { Check, CheckContext } from '../check.js';
+import { type CheckContext, checksOf } from '../check.js';
 import { CheckSkipped, ConformanceFailure } from '../failure.js';
 import { allocatedOf, deltaOf } from '../list-request.js';
 import { readList } from '../lists.js';
@@ -82,14 +82,12 @@ async function allocatedContentMount(context: CheckContext): Promise<void> {
   addFigures(context, expectSound('GetMetadataAllocated', comparison, entries));
 }
 
-export const metadataMountChecks: readonly Check[] = [
+export const metadataMountChecks = checksOf(NEEDS, [
   {
     id: 'delta.content-mount',
     section: 'SnapshotMetadata: GetMetadataDelta',
     rule: 'SM24',
     title: 'every byte that changed on a mounted volume is reported',
-    level: 'must',
-    needs: NEEDS,
     run: deltaContentMount,
   },
   {
@@ -97,8 +95,6 @@ export const metadataMountChecks: readonly Check[] = [
     section: 'SnapshotMetadata: GetMetadataAllocated',
     rule: 'SM23',
     title: 'every byte that was written to a mounted volume is reported',
-    level: 'must',
-    needs: NEEDS,
     run: allocatedContentMount,
   },
-];
+]);

@@ -1,6 +1,6 @@
 /** starting_offset: a list from any position is the tail of the whole list. */
 import { StatusCode } from '../../../base/errors.js';
-import type { Check, CheckContext } from '../check.js';
+import { type CheckContext, checksOf } from '../check.js';
 import { expect } from '../failure.js';
 import type { ListRequest } from '../list-request.js';
 import {
@@ -212,14 +212,12 @@ const ERRORS = 'SnapshotMetadata: GetMetadataAllocated Errors, GetMetadataDelta 
 // The heading goes on: for processing a snapshot metadata gRPC stream.
 const STREAM = 'SnapshotMetadata: Special considerations';
 
-export const metadataOffsetChecks: readonly Check[] = [
+export const metadataOffsetChecks = checksOf(NEEDS, [
   {
     id: 'metadata.offset-aligned',
     section: SECTION,
     rule: 'SM17',
     title: 'a list from the start or end of an entry is the tail of the whole list',
-    level: 'must',
-    needs: NEEDS,
     run: offsetAligned,
   },
   {
@@ -228,8 +226,6 @@ export const metadataOffsetChecks: readonly Check[] = [
     rule: 'SM22',
     title:
       'a list from inside an entry, from a hole or from an unaligned byte is the tail of the whole list',
-    level: 'must',
-    needs: NEEDS,
     run: offsetInside,
   },
   {
@@ -237,8 +233,6 @@ export const metadataOffsetChecks: readonly Check[] = [
     section: SECTION,
     rule: 'SM5',
     title: 'starting_offset at the end of the volume: an empty list or OUT_OF_RANGE',
-    level: 'must',
-    needs: NEEDS,
     run: offsetEnd,
   },
   {
@@ -246,8 +240,6 @@ export const metadataOffsetChecks: readonly Check[] = [
     section: ERRORS,
     rule: 'SM4',
     title: 'starting_offset beyond the end of the volume: OUT_OF_RANGE',
-    level: 'must',
-    needs: NEEDS,
     run: offsetBeyond,
   },
   {
@@ -255,8 +247,6 @@ export const metadataOffsetChecks: readonly Check[] = [
     section: ERRORS,
     rule: 'SM3',
     title: 'a negative starting_offset: OUT_OF_RANGE',
-    level: 'must',
-    needs: NEEDS,
     run: offsetNegative,
   },
   {
@@ -264,8 +254,6 @@ export const metadataOffsetChecks: readonly Check[] = [
     section: STREAM,
     rule: 'SM21',
     title: 'an interrupted list resumes after its last entry without a gap',
-    level: 'must',
-    needs: NEEDS,
     run: resume,
   },
-];
+]);
