@@ -3,7 +3,12 @@ import { StatusCode } from '../../base/errors.js';
 import type { CheckContext } from './check.js';
 import { CheckSkipped, ConformanceFailure, expect } from './failure.js';
 import type { ListRequest } from './list-request.js';
-import type { MetadataMessage, MetadataStream, StreamEnd } from './metadata-stream.js';
+import type {
+  MetadataMessage,
+  MetadataStream,
+  MetadataStreamOptions,
+  StreamEnd,
+} from './metadata-stream.js';
 import { coverage, describeRanges, difference, type Entry, tailFrom } from './ranges.js';
 import { describeRefusal, statusName } from './refusal.js';
 
@@ -26,6 +31,22 @@ export function describeList(list: ListRequest, fields: ListFields = {}): string
   return parts.length === 0 ? list.rpc : `${list.rpc} with ${parts.join(' and ')}`;
 }
 
+/** Opens a list for as long as `use` reads it. */
+export async function withList<T>(
+  { driver }: Pick<CheckContext, 'driver'>,
+  list: ListRequest,
+  fields: ListFields,
+  use: (stream: MetadataStream) => Promise<T>,
+  options?: MetadataStreamOptions,
+): Promise<T> {
+  const stream = driver.openList(list, fields, options);
+  try {
+    return await use(stream);
+  } finally {
+    await stream.close();
+  }
+}
+
 /** Reads to the end of the stream, whatever its status. */
 export async function drain(stream: MetadataStream): Promise<MetadataList> {
   const messages: MetadataMessage[] = [];
@@ -35,6 +56,43 @@ export async function drain(stream: MetadataStream): Promise<MetadataList> {
     messages.push(message);
   }
   return { messages, entries: messages.flatMap(({ entries }) => entries), end: stream.end };
+}
+
+/** A whole list, whatever its status. */
+export function readToEnd(
+  context: Pick<CheckContext, 'driver'>,
+  list: ListRequest,
+  fields: ListFields = {},
+): Promise<MetadataList> {
+  return withList(context, list, fields, drain);
+}
+
+/** Small enough that a driver can send only a very short list ahead of its reader. */
+export const NARROW_BYTES = 256;
+
+/** A whole list whose driver waits after the first message until `interrupt` has ended; whatever its status. */
+export function readAround(
+  context: Pick<CheckContext, 'driver'>,
+  list: ListRequest,
+  interrupt: (stream: MetadataStream) => Promise<void> | void,
+): Promise<MetadataList> {
+  const read = async (stream: MetadataStream): Promise<MetadataList> => {
+    const first = await stream.next();
+    await interrupt(stream);
+    const rest = await drain(stream);
+    return { ...rest, entries: [...(first?.entries ?? []), ...rest.entries] };
+  };
+  return withList(context, list, { maxResults: 1 }, read, { windowBytes: NARROW_BYTES });
+}
+
+/** Fails unless a list that was read under some condition ended OK with the bytes of the whole list. */
+export function expectWhole(
+  subject: string,
+  whole: readonly Entry[],
+  { entries, end }: Pick<MetadataList, 'entries' | 'end'>,
+): void {
+  expect(end.code === StatusCode.OK, subject, 'OK', () => describeRefusal(end));
+  expectSameBytesListed(subject, whole, entries);
 }
 
 /** Statuses that do not judge the request: the client made them itself, or a repetition may end otherwise. */
@@ -54,19 +112,14 @@ export async function readList(
   list: ListRequest,
   fields: ListFields = {},
 ): Promise<MetadataList> {
-  const stream = context.driver.openList(list, fields);
-  try {
-    const read = await drain(stream);
-    if (read.end.code === StatusCode.OK) return read;
-    if (read.messages.length === 0) {
-      // If the shared volumes cannot be made, nothing is known about other lists.
-      const general = await generalRefusal(context, list).catch(() => null);
-      if (general !== null) throw general;
-    }
-    throw new ConformanceFailure(describeList(list, fields), 'OK', describeRefusal(read.end));
-  } finally {
-    await stream.close();
+  const read = await readToEnd(context, list, fields);
+  if (read.end.code === StatusCode.OK) return read;
+  if (read.messages.length === 0) {
+    // If the shared volumes cannot be made, nothing is known about other lists.
+    const general = await generalRefusal(context, list).catch(() => null);
+    if (general !== null) throw general;
   }
+  throw new ConformanceFailure(describeList(list, fields), 'OK', describeRefusal(read.end));
 }
 
 function generalRefusal(context: CheckContext, { rpc }: ListRequest) {
@@ -78,14 +131,11 @@ async function refusalOf(
   context: CheckContext,
   list: ListRequest,
 ): Promise<string | null | undefined> {
-  const stream = context.driver.openList(list);
-  try {
+  return withList(context, list, {}, async (stream) => {
     if ((await stream.next()) !== null || stream.end.code === StatusCode.OK) return null;
     if (NO_JUDGEMENT.includes(stream.end.code)) return undefined;
     return `${describeList(list)}: ${describeRefusal(stream.end)}`;
-  } finally {
-    await stream.close();
-  }
+  });
 }
 
 /**
@@ -109,18 +159,13 @@ export async function expectListRefused(
   await skipUnlessServed(context, list);
   const subject = describeList(list, fields);
   const expected = codes.map(statusName).join(' or ');
-  const stream = context.driver.openList(list, fields);
-  try {
-    if ((await stream.next()) !== null) {
-      throw new ConformanceFailure(subject, expected, 'a list');
-    }
+  await withList(context, list, fields, async (stream) => {
+    expect((await stream.next()) === null, subject, expected, () => 'a list');
     const found = stream.end;
     expect(codes.includes(found.code), subject, expected, () =>
       found.code === StatusCode.OK ? 'OK and no message' : describeRefusal(found),
     );
-  } finally {
-    await stream.close();
-  }
+  });
 }
 
 /** Fails unless both lists cover the same bytes. */

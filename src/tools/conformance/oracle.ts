@@ -106,6 +106,11 @@ export function expectSound(
   );
 }
 
+/** What takes figures, as CheckContext does. */
+interface Reporter {
+  figure(name: string, value: number, unit: string): void;
+}
+
 /** Sums over several lists, and the over-report factor. */
 export class OverReport {
   #differing = 0;
@@ -116,16 +121,18 @@ export class OverReport {
     this.#reported += reportedBytes;
   }
 
-  get differingBytes(): number {
-    return this.#differing;
-  }
-
-  get reportedBytes(): number {
-    return this.#reported;
-  }
-
   /** Reported bytes per byte that differs; 1 is perfect. */
   get factor(): number {
     return this.#differing === 0 ? 0 : this.#reported / this.#differing;
+  }
+
+  report({ figure }: Reporter): void {
+    figure('differing bytes', this.#differing, 'bytes');
+    figure('reported bytes', this.#reported, 'bytes');
+    this.reportFactor({ figure });
+  }
+
+  reportFactor({ figure }: Reporter): void {
+    figure('over-report factor', this.factor, 'reported per differing byte');
   }
 }

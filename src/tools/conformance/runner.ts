@@ -4,6 +4,7 @@
 
 import { messageOf } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
+import { withTimeout } from '../../base/timeout.js';
 import { Advertised } from './advertised.js';
 import type { Check, CheckContext, Figure } from './check.js';
 import { Driver } from './driver.js';
@@ -213,14 +214,10 @@ class SuiteRun {
       (): Outcome => ({ result: 'passed', detail: null }),
       (thrown: unknown): Outcome => this.#outcomeOf(thrown, check),
     );
-    const timeOut = timer(timeoutMs);
-    const first = await Promise.race([verdict, timeOut.promise, aborted(context.signal)]);
-    timeOut.cancel();
+    const first = await withTimeout(verdict, timeoutMs, () => null, context.signal);
     if (first !== null) return first;
     ending.abort();
-    const grace = timer(GRACE_MS);
-    await Promise.race([verdict, grace.promise]);
-    grace.cancel();
+    await withTimeout(verdict, GRACE_MS, () => null);
     return { result: 'failed', detail: `did not end within ${timeoutMs / 1000} s` };
   }
 
@@ -288,22 +285,6 @@ function withProblems(outcome: Outcome, problems: readonly string[]): Outcome {
   const left = `could not be cleaned up: ${problems.join('; ')}`;
   const detail = outcome.result === 'failed' ? `${outcome.detail}; ${left}` : left;
   return { result: 'failed', detail };
-}
-
-function timer(ms: number): { promise: Promise<null>; cancel(): void } {
-  let cancel = (): void => undefined;
-  const promise = new Promise<null>((resolve) => {
-    const timeout = setTimeout(() => resolve(null), ms);
-    cancel = () => clearTimeout(timeout);
-  });
-  return { promise, cancel: () => cancel() };
-}
-
-function aborted(signal: AbortSignal): Promise<null> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve(null);
-    signal.addEventListener('abort', () => resolve(null), { once: true });
-  });
 }
 
 function secondsSince(started: number): number {

@@ -72,7 +72,7 @@ async function groupDelta(context: CheckContext): Promise<void> {
       allocated.entries,
     );
   }
-  context.figure('over-report factor', sums.factor, 'reported per differing byte');
+  sums.reportFactor(context);
 }
 
 async function restoreMember(context: CheckContext): Promise<void> {

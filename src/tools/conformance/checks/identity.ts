@@ -3,7 +3,7 @@ import { StatusCode } from '../../../base/errors.js';
 import { type CheckContext, checksOf } from '../check.js';
 import { expectRefusal } from '../driver.js';
 import { ConformanceFailure, expect } from '../failure.js';
-import { drain } from '../lists.js';
+import { readToEnd } from '../lists.js';
 import { describeRefusal } from '../refusal.js';
 
 const NAME_MAX = 63;
@@ -165,18 +165,13 @@ async function served(context: CheckContext): Promise<void> {
 async function metadataServed({ advertised, driver }: CheckContext): Promise<void> {
   if (!advertised.plugin.has('SNAPSHOT_METADATA_SERVICE')) return;
   for (const rpc of ['GetMetadataAllocated', 'GetMetadataDelta'] as const) {
-    const stream = driver.openList({ rpc, ids: {} });
-    try {
-      const { end } = await drain(stream);
-      expect(
-        end.code !== StatusCode.UNIMPLEMENTED,
-        `${rpc}, as SNAPSHOT_METADATA_SERVICE is advertised`,
-        'an answer',
-        () => describeRefusal(end),
-      );
-    } finally {
-      await stream.close();
-    }
+    const { end } = await readToEnd({ driver }, { rpc, ids: {} });
+    expect(
+      end.code !== StatusCode.UNIMPLEMENTED,
+      `${rpc}, as SNAPSHOT_METADATA_SERVICE is advertised`,
+      'an answer',
+      () => describeRefusal(end),
+    );
   }
 }
 

@@ -5,7 +5,16 @@ import { writeComb } from '../block-content.js';
 import { type CheckContext, checksOf } from '../check.js';
 import { CheckSkipped, ConformanceFailure, expect } from '../failure.js';
 import { allocatedOf, type ListRequest } from '../list-request.js';
-import { drain, expectSameBytesListed, type MetadataList, readList } from '../lists.js';
+import {
+  drain,
+  expectSameBytesListed,
+  type MetadataList,
+  NARROW_BYTES,
+  readAround,
+  readList,
+  withList,
+} from '../lists.js';
+import type { MetadataStream } from '../metadata-stream.js';
 import { coverage, difference, totalBytes } from '../ranges.js';
 import { describeRefusal } from '../refusal.js';
 
@@ -17,8 +26,6 @@ const PAUSE_MS = 100;
 const DEADLINE_MS = 300;
 /** After this the stream counts as one that ends without a status from the driver. */
 const SILENCE_MS = 1_500;
-/** Small enough that a driver can send only a very short list before its deadline. */
-const NARROW_BYTES = 256;
 const COMB_BLOCK_BYTES = 4096;
 
 /** Fails if an incomplete list ended OK. */
@@ -49,16 +56,8 @@ async function cancelOne(
   list: ListRequest,
   whole: MetadataList,
 ): Promise<void> {
-  const stream = context.driver.openList(list, { maxResults: 1 }, { windowBytes: NARROW_BYTES });
-  try {
-    const first = await stream.next();
-    stream.cancel();
-    const rest = await drain(stream);
-    const entries = [...(first?.entries ?? []), ...rest.entries];
-    expectNotTruncated(`${list.rpc}, cancelled`, whole, { ...rest, entries });
-  } finally {
-    await stream.close();
-  }
+  const read = await readAround(context, list, (stream) => stream.cancel());
+  expectNotTruncated(`${list.rpc}, cancelled`, whole, read);
 }
 
 /** A cancelled stream must not keep its snapshot from being deleted. */
@@ -66,13 +65,9 @@ async function expectReleased(context: CheckContext): Promise<void> {
   const { volumes, driver, shared } = context;
   const { volume } = await shared.history();
   const snapshot = await volumes.snapshot(volume);
-  const stream = driver.openList(
-    allocatedOf(snapshot),
-    { maxResults: 1 },
-    { windowBytes: NARROW_BYTES },
-  );
-  await stream.next();
-  await stream.close();
+  const options = { windowBytes: NARROW_BYTES };
+  const list = allocatedOf(snapshot);
+  await withList(context, list, { maxResults: 1 }, (stream) => stream.next(), options);
   const deadline = Date.now() + RELEASE_MS;
   for (;;) {
     const { refusal } = await driver.settle('DeleteSnapshot', { snapshot_id: snapshot.id });
@@ -119,32 +114,22 @@ async function expireOne(
   list: ListRequest,
   whole: MetadataList,
 ): Promise<boolean> {
-  const stream = context.driver.openList(
-    list,
-    { maxResults: 1 },
-    { windowBytes: NARROW_BYTES, deadlineMs: DEADLINE_MS },
-  );
   let isSilent = false;
-  const silence = setTimeout(
-    () => {
+  const readLate = async (stream: MetadataStream): Promise<MetadataList> => {
+    await delay(DEADLINE_MS * 2, undefined, { signal: context.signal });
+    const silence = setTimeout(() => {
       isSilent = true;
       stream.cancel();
-    },
-    DEADLINE_MS * 2 + SILENCE_MS,
-  );
-  try {
-    await delay(DEADLINE_MS * 2, undefined, { signal: context.signal });
-    const read = await drain(stream);
-    expectNotTruncated(`${list.rpc} whose deadline passes`, whole, read);
-    if (isSilent) context.note(`${list.rpc} ends without a status when its deadline passes`);
-    if (read.end.code === StatusCode.OK) {
-      context.note(`${list.rpc} sent the whole list before its deadline`);
-    }
-    return read.end.code !== StatusCode.OK;
-  } finally {
-    clearTimeout(silence);
-    await stream.close();
-  }
+    }, SILENCE_MS);
+    return drain(stream).finally(() => clearTimeout(silence));
+  };
+  const options = { windowBytes: NARROW_BYTES, deadlineMs: DEADLINE_MS };
+  const read = await withList(context, list, { maxResults: 1 }, readLate, options);
+  expectNotTruncated(`${list.rpc} whose deadline passes`, whole, read);
+  if (isSilent) context.note(`${list.rpc} ends without a status when its deadline passes`);
+  if (read.end.code !== StatusCode.OK) return true;
+  context.note(`${list.rpc} sent the whole list before its deadline`);
+  return false;
 }
 
 // The heading goes on: for processing a snapshot metadata gRPC stream.

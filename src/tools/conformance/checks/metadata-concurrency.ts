@@ -3,15 +3,22 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../../base/errors.js';
 import { BlockContent, readImage } from '../block-content.js';
 import { type CheckContext, checksOf } from '../check.js';
-import { ConformanceFailure } from '../failure.js';
+import { expect } from '../failure.js';
 import { allocatedOf, deltaOf } from '../list-request.js';
-import { drain, expectSameBytesListed, readList } from '../lists.js';
+import {
+  expectSameBytesListed,
+  expectWhole,
+  NARROW_BYTES,
+  readAround,
+  readList,
+  withList,
+} from '../lists.js';
+import type { MetadataStream } from '../metadata-stream.js';
 import { changeFiles } from '../mount-content.js';
 import type { Entry } from '../ranges.js';
 import { describeRefusal } from '../refusal.js';
 
 const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
-const NARROW_BYTES = 256;
 const OPERATIONS = 60;
 const FILE_CHANGES = 20;
 /** The first pause of a slow reader; meanwhile the driver can buffer a short list. */
@@ -36,28 +43,24 @@ async function twoStreams(context: CheckContext): Promise<void> {
 async function slowReader(context: CheckContext): Promise<void> {
   for (const list of await context.shared.lists()) {
     const whole = await readList(context, list);
-    const stream = context.driver.openList(list, { maxResults: 2 }, { windowBytes: NARROW_BYTES });
-    const entries: Entry[] = [];
-    try {
+    const readSlowly = async (stream: MetadataStream) => {
+      const entries: Entry[] = [];
       await delay(FIRST_PAUSE_MS, undefined, { signal: context.signal });
       for (let count = 0; ; count += 1) {
         const message = await stream.next();
-        if (message === null) break;
+        if (message === null) return { entries, end: stream.end };
         entries.push(...message.entries);
         if (count < PAUSES) await delay(PAUSE_MS, undefined, { signal: context.signal });
       }
-      if (stream.end.code !== StatusCode.OK) {
-        throw new ConformanceFailure(`${list.rpc} read slowly`, 'OK', describeRefusal(stream.end));
-      }
-    } finally {
-      await stream.close();
-    }
-    expectSameBytesListed(`${list.rpc} read slowly`, whole.entries, entries);
+    };
+    const options = { windowBytes: NARROW_BYTES };
+    const read = await withList(context, list, { maxResults: 2 }, readSlowly, options);
+    expectWhole(`${list.rpc} read slowly`, whole.entries, read);
   }
 }
 
 async function busyVolume(context: CheckContext): Promise<void> {
-  const { volumes, driver, random, shared } = context;
+  const { volumes, random, shared } = context;
   const volume = await volumes.create({ access: shared.access });
   const path = await volumes.publish(volume);
   const content = new BlockContent(volume.sizeBytes);
@@ -71,44 +74,28 @@ async function busyVolume(context: CheckContext): Promise<void> {
   const target = await volumes.snapshot(volume);
   const list = deltaOf(base, target);
   const whole = await readList(context, list);
-  const stream = driver.openList(list, { maxResults: 1 }, { windowBytes: NARROW_BYTES });
-  try {
-    const first = await stream.next();
+  const read = await readAround(context, list, async () => {
     await change();
     await volumes.snapshot(volume);
-    const rest = await drain(stream);
-    const subject = 'GetMetadataDelta while its volume is written to and snapshotted';
-    if (rest.end.code !== StatusCode.OK) {
-      throw new ConformanceFailure(subject, 'OK', describeRefusal(rest.end));
-    }
-    expectSameBytesListed(subject, whole.entries, [...(first?.entries ?? []), ...rest.entries]);
-  } finally {
-    await stream.close();
-  }
+  });
+  const subject = 'GetMetadataDelta while its volume is written to and snapshotted';
+  expectWhole(subject, whole.entries, read);
 }
 
 async function readWhileStreaming(context: CheckContext): Promise<void> {
-  const { volumes, driver, shared } = context;
+  const { volumes, shared } = context;
   const { target } = await shared.history();
   const list = allocatedOf(target);
   const whole = await readList(context, list);
-  const stream = driver.openList(list, { maxResults: 1 }, { windowBytes: NARROW_BYTES });
-  try {
-    const first = await stream.next();
+  const read = await readAround(context, list, async () => {
     const size = target.sizeBytes === 0 ? {} : { sizeBytes: target.sizeBytes };
     const spec = { access: shared.access, snapshotId: target.id, ...size };
     const restored = await volumes.create(spec);
     const path = await volumes.publish(restored);
     if (shared.access === 'block') await readImage(path, restored.sizeBytes);
-    const rest = await drain(stream);
-    const subject = 'GetMetadataAllocated while a volume is restored from the snapshot and read';
-    if (rest.end.code !== StatusCode.OK) {
-      throw new ConformanceFailure(subject, 'OK', describeRefusal(rest.end));
-    }
-    expectSameBytesListed(subject, whole.entries, [...(first?.entries ?? []), ...rest.entries]);
-  } finally {
-    await stream.close();
-  }
+  });
+  const subject = 'GetMetadataAllocated while a volume is restored from the snapshot and read';
+  expectWhole(subject, whole.entries, read);
 }
 
 async function deleteWhileStreaming(context: CheckContext): Promise<void> {
@@ -117,27 +104,21 @@ async function deleteWhileStreaming(context: CheckContext): Promise<void> {
   const snapshot = await volumes.snapshot(volume);
   const list = allocatedOf(snapshot);
   const whole = await readList(context, list);
-  const stream = driver.openList(list, { maxResults: 1 }, { windowBytes: NARROW_BYTES });
-  try {
-    const first = await stream.next();
+  const read = await readAround(context, list, async () => {
     const { refusal } = await driver.attempt('DeleteSnapshot', { snapshot_id: snapshot.id });
     const busy: readonly number[] = [StatusCode.FAILED_PRECONDITION, StatusCode.ABORTED];
-    if (refusal === null) volumes.forgetSnapshot(snapshot);
-    else if (!busy.includes(refusal.code)) {
-      throw new ConformanceFailure(
-        'DeleteSnapshot of a snapshot that is being listed',
-        'OK, FAILED_PRECONDITION or ABORTED',
-        describeRefusal(refusal),
-      );
-    }
-    const rest = await drain(stream);
-    if (rest.end.code !== StatusCode.OK) return;
-    const subject =
-      'GetMetadataAllocated, ended OK, of a snapshot that was deleted during the stream';
-    expectSameBytesListed(subject, whole.entries, [...(first?.entries ?? []), ...rest.entries]);
-  } finally {
-    await stream.close();
-  }
+    if (refusal === null) return volumes.forgetSnapshot(snapshot);
+    expect(
+      busy.includes(refusal.code),
+      'DeleteSnapshot of a snapshot that is being listed',
+      'OK, FAILED_PRECONDITION or ABORTED',
+      () => describeRefusal(refusal),
+    );
+  });
+  if (read.end.code !== StatusCode.OK) return;
+  const subject =
+    'GetMetadataAllocated, ended OK, of a snapshot that was deleted during the stream';
+  expectSameBytesListed(subject, whole.entries, read.entries);
 }
 
 const SECTION = 'SnapshotMetadata: GetMetadataAllocated, GetMetadataDelta';

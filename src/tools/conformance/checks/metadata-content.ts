@@ -55,13 +55,7 @@ async function expectDeltas(
       sums.add(expectSound(subject, comparison, entries));
     }
   }
-  addFigures(context, sums);
-}
-
-function addFigures(context: CheckContext, sums: OverReport): void {
-  context.figure('differing bytes', sums.differingBytes, 'bytes');
-  context.figure('reported bytes', sums.reportedBytes, 'bytes');
-  context.figure('over-report factor', sums.factor, 'reported per differing byte');
+  sums.report(context);
 }
 
 async function deltaContent(context: CheckContext): Promise<void> {
@@ -82,7 +76,7 @@ async function allocatedContent(context: CheckContext): Promise<void> {
     const comparison = { base: content.initialImage(), target: image, zerosMayBeMissing: true };
     sums.add(expectSound(`GetMetadataAllocated of snapshot ${index + 1}`, comparison, entries));
   }
-  addFigures(context, sums);
+  sums.report(context);
 }
 
 async function emptyDelta(context: CheckContext): Promise<void> {

@@ -3,7 +3,7 @@ import { StatusCode } from '../../../base/errors.js';
 import { type CheckContext, checksOf } from '../check.js';
 import { ConformanceFailure, expect } from '../failure.js';
 import { allocatedOf, deltaOf, type ListRequest } from '../list-request.js';
-import { drain, expectListRefused, skipUnlessServed } from '../lists.js';
+import { expectListRefused, readToEnd, skipUnlessServed } from '../lists.js';
 import type { Snapshot } from '../objects.js';
 import { describeRefusal } from '../refusal.js';
 
@@ -75,22 +75,11 @@ async function same(context: CheckContext): Promise<void> {
   const list: ListRequest = deltaOf(target, target);
   await skipUnlessServed(context, list);
   const subject = 'GetMetadataDelta of a snapshot and itself';
-  const stream = context.driver.openList(list);
-  try {
-    const { entries, end } = await drain(stream);
-    if (end.code === StatusCode.INVALID_ARGUMENT) return;
-    expect(end.code === StatusCode.OK, subject, 'INVALID_ARGUMENT or an empty list', () =>
-      describeRefusal(end),
-    );
-    expect(
-      entries.length === 0,
-      subject,
-      'INVALID_ARGUMENT or an empty list',
-      () => `${entries.length} entries`,
-    );
-  } finally {
-    await stream.close();
-  }
+  const expected = 'INVALID_ARGUMENT or an empty list';
+  const { entries, end } = await readToEnd(context, list);
+  if (end.code === StatusCode.INVALID_ARGUMENT) return;
+  expect(end.code === StatusCode.OK, subject, expected, () => describeRefusal(end));
+  expect(entries.length === 0, subject, expected, () => `${entries.length} entries`);
 }
 
 const ERRORS = 'SnapshotMetadata: GetMetadataAllocated Errors, GetMetadataDelta Errors';

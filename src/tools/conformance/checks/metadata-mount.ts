@@ -10,7 +10,7 @@ import { allocatedOf, deltaOf } from '../list-request.js';
 import { readList } from '../lists.js';
 import { changeFiles } from '../mount-content.js';
 import type { Snapshot } from '../objects.js';
-import { expectSound, type Image, type Judgement, zeroImage } from '../oracle.js';
+import { expectSound, type Image, type Judgement, OverReport, zeroImage } from '../oracle.js';
 import { describeRefusal } from '../refusal.js';
 
 const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish', 'mount'] as const;
@@ -58,11 +58,10 @@ async function imageOf(context: CheckContext, snapshot: Snapshot): Promise<Image
   return image;
 }
 
-function addFigures(context: CheckContext, { differingBytes, reportedBytes }: Judgement): void {
-  context.figure('differing bytes', differingBytes, 'bytes');
-  context.figure('reported bytes', reportedBytes, 'bytes');
-  const factor = differingBytes === 0 ? 0 : reportedBytes / differingBytes;
-  context.figure('over-report factor', factor, 'reported per differing byte');
+function reportJudgement(context: CheckContext, judgement: Judgement): void {
+  const sums = new OverReport();
+  sums.add(judgement);
+  sums.report(context);
 }
 
 async function deltaContentMount(context: CheckContext): Promise<void> {
@@ -71,7 +70,7 @@ async function deltaContentMount(context: CheckContext): Promise<void> {
   const { entries } = await readList(context, deltaOf(first, second));
   const base = await imageOf(context, first);
   const target = await imageOf(context, second);
-  addFigures(context, expectSound('GetMetadataDelta', { base, target }, entries));
+  reportJudgement(context, expectSound('GetMetadataDelta', { base, target }, entries));
 }
 
 async function allocatedContentMount(context: CheckContext): Promise<void> {
@@ -79,7 +78,7 @@ async function allocatedContentMount(context: CheckContext): Promise<void> {
   const { entries } = await readList(context, allocatedOf(snapshot));
   const target = await imageOf(context, snapshot);
   const comparison = { base: zeroImage(target.sizeBytes), target, zerosMayBeMissing: true };
-  addFigures(context, expectSound('GetMetadataAllocated', comparison, entries));
+  reportJudgement(context, expectSound('GetMetadataAllocated', comparison, entries));
 }
 
 export const metadataMountChecks = checksOf(NEEDS, [

@@ -5,11 +5,13 @@ import { expect } from '../failure.js';
 import type { ListRequest } from '../list-request.js';
 import {
   describeList,
-  drain,
   expectListRefused,
   expectSameBytesListed,
   expectTail,
+  type ListFields,
   readList,
+  readToEnd,
+  withList,
 } from '../lists.js';
 import { coverage, type Entry, tailFrom } from '../ranges.js';
 import { describeRefusal } from '../refusal.js';
@@ -84,18 +86,13 @@ function holes(whole: readonly Entry[]): bigint[] {
 async function offsetEnd(context: CheckContext): Promise<void> {
   for await (const { list, capacity } of wholeLists(context)) {
     const subject = describeList(list, { startingOffset: capacity });
-    const stream = context.driver.openList(list, { startingOffset: capacity });
-    try {
-      const { entries, end } = await drain(stream);
-      if (end.code === StatusCode.OUT_OF_RANGE) {
-        context.note(`${list.rpc} refuses to resume at the end of the volume (OUT_OF_RANGE)`);
-        continue;
-      }
-      expect(end.code === StatusCode.OK, subject, 'OK or OUT_OF_RANGE', () => describeRefusal(end));
-      expect(entries.length === 0, subject, 'no entries', () => `${entries.length}`);
-    } finally {
-      await stream.close();
+    const { entries, end } = await readToEnd(context, list, { startingOffset: capacity });
+    if (end.code === StatusCode.OUT_OF_RANGE) {
+      context.note(`${list.rpc} refuses to resume at the end of the volume (OUT_OF_RANGE)`);
+      continue;
     }
+    expect(end.code === StatusCode.OK, subject, 'OK or OUT_OF_RANGE', () => describeRefusal(end));
+    expect(entries.length === 0, subject, 'no entries', () => `${entries.length}`);
   }
 }
 
@@ -122,7 +119,7 @@ async function resume(context: CheckContext): Promise<void> {
   for await (const { list, whole, capacity } of wholeLists(context)) {
     const maxResults = Math.max(1, Math.ceil(whole.length / INTERRUPTIONS));
     for (let messages = 1; messages <= INTERRUPTIONS; messages += 1) {
-      const { entries, isWhole } = await readStart(context, list, maxResults, messages);
+      const { entries, isWhole } = await readStart(context, list, { maxResults }, messages);
       // Nothing is left to resume.
       if (isWhole || endOf(entries) >= capacity) break;
       await expectContinuation(context, list, whole, entries);
@@ -138,24 +135,21 @@ function endOf(entries: readonly Entry[]): bigint {
 }
 
 /** Reads the first few messages and closes the stream, as a client whose connection breaks. */
-async function readStart(
+function readStart(
   context: CheckContext,
   list: ListRequest,
-  maxResults: number,
+  fields: ListFields,
   messages: number,
 ): Promise<{ entries: Entry[]; isWhole: boolean }> {
-  const stream = context.driver.openList(list, { maxResults });
-  const entries: Entry[] = [];
-  try {
+  return withList(context, list, fields, async (stream) => {
+    const entries: Entry[] = [];
     for (let count = 0; count < messages; count += 1) {
       const message = await stream.next();
       if (message === null) return { entries, isWhole: true };
       entries.push(...message.entries);
     }
     return { entries, isWhole: false };
-  } finally {
-    await stream.close();
-  }
+  });
 }
 
 async function expectContinuation(
@@ -180,28 +174,14 @@ async function resumeAtRandom(
 ): Promise<void> {
   const got: Entry[] = [];
   let startingOffset = 0n;
-  for (let isWhole = false; !isWhole; ) {
-    const stream = context.driver.openList(list, {
-      startingOffset,
-      maxResults: Math.max(
-        1,
-        Math.ceil(whole.length / INTERRUPTIONS / (1 + context.random.below(4))),
-      ),
-    });
-    try {
-      const wanted = 1 + context.random.below(3);
-      for (let count = 0; count < wanted && !isWhole; count += 1) {
-        const message = await stream.next();
-        isWhole = message === null;
-        got.push(...(message?.entries ?? []));
-      }
-    } finally {
-      await stream.close();
-    }
+  for (;;) {
+    const entries = Math.ceil(whole.length / INTERRUPTIONS / (1 + context.random.below(4)));
+    const fields = { startingOffset, maxResults: Math.max(1, entries) };
+    const read = await readStart(context, list, fields, 1 + context.random.below(3));
+    got.push(...read.entries);
     const position = endOf(got);
     // Without progress the loop would never end.
-    if (!isWhole && position <= startingOffset) break;
-    isWhole ||= position >= capacity;
+    if (read.isWhole || position >= capacity || position <= startingOffset) break;
     startingOffset = position;
   }
   expectSameBytesListed(`${list.rpc} interrupted and resumed many times`, whole, got);
