@@ -1,6 +1,6 @@
 /** Requests as a handler receives them, for tests that call handlers without a server. */
 import { csiMessage } from '../../src/base/csi/proto.js';
-import type { RequestOf, RpcName } from '../../src/base/csi/service.js';
+import type { CallContext, RequestOf, RpcName } from '../../src/base/csi/service.js';
 import { requestDecoder } from '../../src/driver/csi/request-decoder.js';
 
 /** These fields of a request, encoded and decoded: all others are there with their empty value. */
@@ -11,3 +11,6 @@ export function received<R extends RpcName>(rpc: R, fields: object = {}): Reques
   if (refusal !== null) throw refusal;
   return message as RequestOf<R>;
 }
+
+/** The context of a call, for handlers that need nothing of it. */
+export const noContext = {} as CallContext;

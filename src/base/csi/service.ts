@@ -116,6 +116,12 @@ export type UnaryHandler<R extends RpcName> = (
   context: CallContext,
 ) => Promise<ResponseOf<R> | ResponseParts<ResponseOf<R>>>;
 
+/** The same before it is given what it works with, as the files of a service have it. */
+export type HandlerWith<Dependencies, R extends RpcName> = (
+  deps: Dependencies,
+  ...call: Parameters<UnaryHandler<R>>
+) => ReturnType<UnaryHandler<R>>;
+
 /** Accepts encoded messages; the only way for a service to send on a stream. */
 export interface MessageWriter {
   /**
@@ -162,6 +168,16 @@ export type UnaryHandlers<S extends ServiceName> = {
 export type StreamHandlers<S extends ServiceName> = {
   readonly [R in StreamRpcs<S>]?: StreamHandler<R>;
 };
+
+/** A table of handlers, each given what it works with. */
+export function boundTo<Dependencies, S extends ServiceName>(
+  deps: Dependencies,
+  handlers: { readonly [R in UnaryRpcs<S>]?: HandlerWith<Dependencies, R> },
+): UnaryHandlers<S> {
+  const table: [string, HandlerWith<Dependencies, never>][] = Object.entries(handlers);
+  const bound = table.map(([rpc, handler]) => [rpc, handler.bind(null, deps)]);
+  return Object.fromEntries(bound) as UnaryHandlers<S>;
+}
 
 export interface Service<S extends ServiceName> {
   readonly name: S;

@@ -7,7 +7,7 @@
  */
 
 import { controllerCapabilities, rpcCapabilities } from '../../base/csi/capabilities.js';
-import type { Service } from '../../base/csi/service.js';
+import { boundTo, type Service } from '../../base/csi/service.js';
 import { createVolume, deleteVolume, validateVolumeCapabilities } from './create-volume.js';
 import type { ControllerDependencies } from './dependencies.js';
 import { expandVolume } from './expand-volume.js';
@@ -19,30 +19,29 @@ import { createSnapshot, deleteSnapshot } from './snapshots.js';
 export function createControllerService(deps: ControllerDependencies): Service<'Controller'> {
   return {
     name: 'Controller',
-    unary: {
-      CreateVolume: (request, context) => createVolume(deps, request, context),
-      DeleteVolume: (request, context) => deleteVolume(deps, request, context),
-      ValidateVolumeCapabilities: (request) => validateVolumeCapabilities(deps, request),
-      ControllerExpandVolume: (request, context) => expandVolume(deps, request, context),
-      ControllerModifyVolume: (request, context) => modifyVolume(deps, request, context),
-      ControllerGetVolume: (request) => getVolume(deps, request),
-      ListVolumes: (request) => listVolumes(deps, request),
-      GetCapacity: (request) => getCapacity(deps, request),
-      ControllerGetCapabilities: async () => ({
-        capabilities: rpcCapabilities(controllerCapabilities(deps.config)),
+    unary: boundTo<ControllerDependencies, 'Controller'>(deps, {
+      CreateVolume: createVolume,
+      DeleteVolume: deleteVolume,
+      ValidateVolumeCapabilities: validateVolumeCapabilities,
+      ControllerExpandVolume: expandVolume,
+      ControllerModifyVolume: modifyVolume,
+      ControllerGetVolume: getVolume,
+      ListVolumes: listVolumes,
+      GetCapacity: getCapacity,
+      ControllerGetCapabilities: async ({ config }) => ({
+        capabilities: rpcCapabilities(controllerCapabilities(config)),
       }),
-      CreateSnapshot: (request, context) => createSnapshot(deps, request, context),
-      DeleteSnapshot: (request, context) => deleteSnapshot(deps, request, context),
-      GetSnapshot: (request) => getSnapshot(deps, request),
-      ListSnapshots: (request) => listSnapshots(deps, request),
+      CreateSnapshot: createSnapshot,
+      DeleteSnapshot: deleteSnapshot,
+      GetSnapshot: getSnapshot,
+      ListSnapshots: listSnapshots,
       ...(deps.config.controllerPublish
         ? {
-            ControllerPublishVolume: volumePublisher(deps),
-            ControllerUnpublishVolume: (request, context) =>
-              unpublishVolume(deps, request, context),
+            ControllerPublishVolume: volumePublisher(),
+            ControllerUnpublishVolume: unpublishVolume,
           }
         : {}),
-    },
+    }),
     streams: {},
   };
 }

@@ -3,21 +3,17 @@ import {
   parseMap,
   parseSecrets,
   parseVolumeCapabilities,
-  requirePresent,
+  requireFields,
   requireString,
 } from '../../base/csi/fields.js';
-import type { CallContext, RequestOf, ResponseOf } from '../../base/csi/service.js';
+import type { ResponseOf } from '../../base/csi/service.js';
 import { limitedText } from '../csi/messages.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
-import type { ControllerDependencies } from './dependencies.js';
+import type { Handler } from './dependencies.js';
 import { volumeMessage } from './messages.js';
 import { assertAllServed, parseCreateVolume, topologyProblem, unservedReason } from './requests.js';
 
-export async function createVolume(
-  deps: ControllerDependencies,
-  request: RequestOf<'CreateVolume'>,
-  context: CallContext,
-): Promise<ResponseOf<'CreateVolume'>> {
+export const createVolume: Handler<'CreateVolume'> = async (deps, request, context) => {
   const { requirement, ...spec } = parseCreateVolume(request);
   assertAllServed(spec.capabilities, 'volume_capabilities');
   const problem = topologyProblem(requirement, deps.config);
@@ -27,26 +23,21 @@ export async function createVolume(
   const { volumeId, pool, sizeBytes } = volume;
   context.note({ volume_id: volumeId, pool, sizeBytes });
   return { volume: volumeMessage(deps, volume) };
-}
+};
 
-export async function deleteVolume(
-  deps: ControllerDependencies,
-  request: RequestOf<'DeleteVolume'>,
-  context: CallContext,
-): Promise<ResponseOf<'DeleteVolume'>> {
+export const deleteVolume: Handler<'DeleteVolume'> = async (deps, request, context) => {
   const volumeId = requireString(request.volume_id, 'volume_id');
   parseSecrets(request.secrets, 'secrets');
   const released = await deps.volumes.delete(volumeId, context.signal);
   if (released.length > 0) context.note({ releasedStagings: released.join(', ') });
   return {};
-}
+};
 
-export async function validateVolumeCapabilities(
-  deps: ControllerDependencies,
-  request: RequestOf<'ValidateVolumeCapabilities'>,
-): Promise<ResponseOf<'ValidateVolumeCapabilities'>> {
-  requirePresent(request.volume_id, 'volume_id');
-  requirePresent(request.volume_capabilities, 'volume_capabilities');
+export const validateVolumeCapabilities: Handler<'ValidateVolumeCapabilities'> = async (
+  deps,
+  request,
+) => {
+  requireFields(request, 'volume_id', 'volume_capabilities');
   const volume = await deps.volumes.find(requireString(request.volume_id, 'volume_id'));
   parseSecrets(request.secrets, 'secrets');
   const capabilities = parseVolumeCapabilities(request.volume_capabilities, 'volume_capabilities');
@@ -68,7 +59,7 @@ export async function validateVolumeCapabilities(
       parameters: {},
     },
   };
-}
+};
 
 function notConfirmed(reason: string): ResponseOf<'ValidateVolumeCapabilities'> {
   return { message: limitedText(reason) };

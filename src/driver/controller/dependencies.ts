@@ -1,4 +1,5 @@
 /** What the handlers of the Controller service depend on. */
+import type { HandlerWith, RpcName } from '../../base/csi/service.js';
 import type { Logger } from '../../base/logger.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
@@ -28,3 +29,5 @@ export interface ControllerDependencies {
   /** Absent where CSI has no VolumeCondition. */
   conditionOf?: (volume: VolumeRecord) => Promise<VolumeCondition>;
 }
+
+export type Handler<R extends RpcName> = HandlerWith<ControllerDependencies, R>;

@@ -10,16 +10,12 @@ import {
   requireFields,
   requireString,
 } from '../../base/csi/fields.js';
-import type { CallContext, RequestOf, ResponseOf } from '../../base/csi/service.js';
+import type { RequestOf } from '../../base/csi/service.js';
 import type { VolumeCapability } from '../../base/csi/volume-capability.js';
-import type { ControllerDependencies } from './dependencies.js';
+import type { Handler } from './dependencies.js';
 import { assertServed } from './requests.js';
 
-export async function expandVolume(
-  deps: ControllerDependencies,
-  request: RequestOf<'ControllerExpandVolume'>,
-  context: CallContext,
-): Promise<ResponseOf<'ControllerExpandVolume'>> {
+export const expandVolume: Handler<'ControllerExpandVolume'> = async (deps, request, context) => {
   requireFields(request, 'volume_id', 'capacity_range');
   const volumeId = requireString(request.volume_id, 'volume_id');
   const { capabilities } = await deps.volumes.find(volumeId);
@@ -36,7 +32,7 @@ export async function expandVolume(
     capacity_bytes: String(volume.sizeBytes),
     node_expansion_required: uses.some(({ accessType }) => accessType === 'mount'),
   };
-}
+};
 
 function parseCapability(
   value: RequestOf<'ControllerExpandVolume'>['volume_capability'],

@@ -7,7 +7,14 @@
 
 import { GROUP_CAPABILITIES, rpcCapabilities } from '../../base/csi/capabilities.js';
 import { parseSecrets, requireFields, requireName, requireString } from '../../base/csi/fields.js';
-import type { CallContext, RequestOf, ResponseOf, Service } from '../../base/csi/service.js';
+import {
+  boundTo,
+  type HandlerWith,
+  type RequestOf,
+  type ResponseOf,
+  type RpcName,
+  type Service,
+} from '../../base/csi/service.js';
 import { CsiError } from '../../base/errors.js';
 import type {
   GroupManager,
@@ -22,28 +29,26 @@ export interface GroupControllerDependencies {
   groups: GroupManager;
 }
 
+type Handler<R extends RpcName> = HandlerWith<GroupControllerDependencies, R>;
+
 export function createGroupControllerService(
   deps: GroupControllerDependencies,
 ): Service<'GroupController'> {
   return {
     name: 'GroupController',
-    unary: {
+    unary: boundTo<GroupControllerDependencies, 'GroupController'>(deps, {
       GroupControllerGetCapabilities: async () => ({
         capabilities: rpcCapabilities(GROUP_CAPABILITIES),
       }),
-      CreateVolumeGroupSnapshot: (request, context) => createGroup(deps, request, context),
-      DeleteVolumeGroupSnapshot: (request, context) => deleteGroup(deps, request, context),
-      GetVolumeGroupSnapshot: (request) => getGroup(deps, request),
-    },
+      CreateVolumeGroupSnapshot: createGroup,
+      DeleteVolumeGroupSnapshot: deleteGroup,
+      GetVolumeGroupSnapshot: getGroup,
+    }),
     streams: {},
   };
 }
 
-async function createGroup(
-  deps: GroupControllerDependencies,
-  request: RequestOf<'CreateVolumeGroupSnapshot'>,
-  context: CallContext,
-): Promise<ResponseOf<'CreateVolumeGroupSnapshot'>> {
+const createGroup: Handler<'CreateVolumeGroupSnapshot'> = async (deps, request, context) => {
   const { signal, deadline } = context;
   const created = await deps.groups.create({ ...parseCreate(request), deadline }, signal);
   const { group, members } = created;
@@ -54,25 +59,18 @@ async function createGroup(
     sizeBytes: members.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0n),
   });
   return groupResponse(deps, created);
-}
+};
 
-async function deleteGroup(
-  deps: GroupControllerDependencies,
-  request: RequestOf<'DeleteVolumeGroupSnapshot'>,
-  context: CallContext,
-): Promise<ResponseOf<'DeleteVolumeGroupSnapshot'>> {
+const deleteGroup: Handler<'DeleteVolumeGroupSnapshot'> = async (deps, request, context) => {
   const { groupSnapshotId, snapshotIds } = parseReference(request);
   await deps.groups.delete(groupSnapshotId, snapshotIds, context.signal);
   return {};
-}
+};
 
-async function getGroup(
-  deps: GroupControllerDependencies,
-  request: RequestOf<'GetVolumeGroupSnapshot'>,
-): Promise<ResponseOf<'GetVolumeGroupSnapshot'>> {
+const getGroup: Handler<'GetVolumeGroupSnapshot'> = async (deps, request) => {
   const { groupSnapshotId, snapshotIds } = parseReference(request);
   return groupResponse(deps, await deps.groups.find(groupSnapshotId, snapshotIds));
-}
+};
 
 function parseCreate(request: RequestOf<'CreateVolumeGroupSnapshot'>): GroupSnapshotRequest {
   requireFields(request, 'name', 'source_volume_ids');

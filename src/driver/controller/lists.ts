@@ -11,20 +11,16 @@ import {
   requireString,
 } from '../../base/csi/fields.js';
 import { listResponse, pageScope, paginate, parsePage } from '../../base/csi/pagination.js';
-import type { RequestOf, ResponseOf, ResponseParts } from '../../base/csi/service.js';
 import { isWithin, nodeSegment } from '../../base/csi/topology.js';
 import { parseTopology } from '../../base/csi/topology-fields.js';
 import { CsiError } from '../../base/errors.js';
 import { probeAll } from '../health/storage-observations.js';
 import { largestSize, smallestSize } from '../volumes/volume-rules.js';
-import type { ControllerDependencies } from './dependencies.js';
+import type { Handler } from './dependencies.js';
 import { snapshotMessage, statusMessage, volumeMessage } from './messages.js';
 import { unservedReason } from './requests.js';
 
-export async function listVolumes(
-  deps: ControllerDependencies,
-  request: RequestOf<'ListVolumes'>,
-): Promise<ResponseOf<'ListVolumes'> | ResponseParts<ResponseOf<'ListVolumes'>>> {
+export const listVolumes: Handler<'ListVolumes'> = async (deps, request) => {
   const { catalogue } = deps;
   const pages = paginate(
     (after, limit) => catalogue.listVolumes({ after, limit }),
@@ -42,24 +38,18 @@ export async function listVolumes(
       status: await statusMessage(deps, volume, publications),
     }));
   });
-}
+};
 
-export async function getVolume(
-  deps: ControllerDependencies,
-  request: RequestOf<'ControllerGetVolume'>,
-): Promise<ResponseOf<'ControllerGetVolume'>> {
+export const getVolume: Handler<'ControllerGetVolume'> = async (deps, request) => {
   const volume = await deps.volumes.find(requireString(request.volume_id, 'volume_id'));
   const publications = await deps.catalogue.controllerPublications(volume.volumeId);
   return {
     volume: volumeMessage(deps, volume),
     status: await statusMessage(deps, volume, publications),
   };
-}
+};
 
-export async function listSnapshots(
-  deps: ControllerDependencies,
-  request: RequestOf<'ListSnapshots'>,
-): Promise<ResponseOf<'ListSnapshots'> | ResponseParts<ResponseOf<'ListSnapshots'>>> {
+export const listSnapshots: Handler<'ListSnapshots'> = async (deps, request) => {
   const snapshotId = optionalString(request.snapshot_id, 'snapshot_id');
   const sourceVolumeId = optionalString(request.source_volume_id, 'source_volume_id');
   parseSecrets(request.secrets, 'secrets');
@@ -72,12 +62,9 @@ export async function listSnapshots(
   return listResponse(pages, (snapshots) =>
     snapshots.map((snapshot) => ({ snapshot: snapshotMessage(snapshot, deps.config) })),
   );
-}
+};
 
-export async function getSnapshot(
-  deps: ControllerDependencies,
-  request: RequestOf<'GetSnapshot'>,
-): Promise<ResponseOf<'GetSnapshot'>> {
+export const getSnapshot: Handler<'GetSnapshot'> = async (deps, request) => {
   const snapshotId = requireString(request.snapshot_id, 'snapshot_id');
   parseSecrets(request.secrets, 'secrets');
   const snapshot = await deps.catalogue.snapshotById(snapshotId);
@@ -85,17 +72,14 @@ export async function getSnapshot(
     throw CsiError.notFound(`snapshot ${snapshotId} does not exist on this node`);
   }
   return { snapshot: snapshotMessage(snapshot, deps.config) };
-}
+};
 
 /**
  * Passes over parameters that it cannot use. An orchestrator that gets an error knows no capacity and
  * reports a node without space; CreateVolume names the parameter. A pool that this node does not have may
  * be another node's, so its capacity here is 0.
  */
-export async function getCapacity(
-  deps: ControllerDependencies,
-  request: RequestOf<'GetCapacity'>,
-): Promise<ResponseOf<'GetCapacity'>> {
+export const getCapacity: Handler<'GetCapacity'> = async (deps, request) => {
   const requested = request.volume_capabilities;
   const capabilities =
     requested.length > 0 ? parseVolumeCapabilities(requested, 'volume_capabilities') : [];
@@ -113,4 +97,4 @@ export async function getCapacity(
     maximum_volume_size: { value: String(largestSize(capacity)) },
     minimum_volume_size: { value: String(smallestSize(capabilities, capacity)) },
   };
-}
+};

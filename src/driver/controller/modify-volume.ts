@@ -5,12 +5,11 @@
  */
 
 import { bestEffort, logLeftover } from '../../base/best-effort.js';
-import { parseSecrets, requireFields, requireString } from '../../base/csi/fields.js';
-import type { CallContext, RequestOf, ResponseOf } from '../../base/csi/service.js';
+import { parseSecrets, requireString } from '../../base/csi/fields.js';
 import { CsiError, StatusCode } from '../../base/errors.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { volumeKey } from '../volumes/operation-locks.js';
-import type { ControllerDependencies } from './dependencies.js';
+import type { ControllerDependencies, Handler } from './dependencies.js';
 import { parseMutableParameters } from './requests.js';
 
 /**
@@ -18,12 +17,7 @@ import { parseMutableParameters } from './requests.js';
  * has no parameters send it (csi-sanity does, and expects OK). It means no change. An unknown volume is
  * NOT_FOUND in that case too.
  */
-export async function modifyVolume(
-  deps: ControllerDependencies,
-  request: RequestOf<'ControllerModifyVolume'>,
-  context: CallContext,
-): Promise<ResponseOf<'ControllerModifyVolume'>> {
-  requireFields(request, 'volume_id');
+export const modifyVolume: Handler<'ControllerModifyVolume'> = async (deps, request, context) => {
   const volumeId = requireString(request.volume_id, 'volume_id');
   await deps.locks.run(
     [volumeKey(volumeId)],
@@ -37,7 +31,7 @@ export async function modifyVolume(
     context.signal,
   );
   return {};
-}
+};
 
 async function change(
   deps: ControllerDependencies,

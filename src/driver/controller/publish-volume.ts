@@ -15,24 +15,22 @@ import {
   requireFields,
   requireString,
 } from '../../base/csi/fields.js';
-import type { CallContext, RequestOf, ResponseOf, UnaryHandler } from '../../base/csi/service.js';
+import type { RequestOf } from '../../base/csi/service.js';
 import { CsiError } from '../../base/errors.js';
 import { SerialQueue } from '../../base/serial-queue.js';
 import type { ControllerPublicationRecord } from '../catalogue/records.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
 import { volumeKey } from '../volumes/operation-locks.js';
-import type { ControllerDependencies } from './dependencies.js';
+import type { ControllerDependencies, Handler } from './dependencies.js';
 import { assertServed } from './requests.js';
 
 /** CSI's limit for node_id. */
 const MAX_NODE_ID_BYTES = 256;
 
 /** The handler of ControllerPublishVolume. Create it once: it serializes the publications. */
-export function volumePublisher(
-  deps: ControllerDependencies,
-): UnaryHandler<'ControllerPublishVolume'> {
+export function volumePublisher(): Handler<'ControllerPublishVolume'> {
   const queue = new SerialQueue('controller publications');
-  return async (request, context) => {
+  return async (deps, request, context) => {
     requireFields(request, 'volume_id', 'node_id', 'volume_capability');
     const volumeId = requireString(request.volume_id, 'volume_id');
     const nodeId = requireString(request.node_id, 'node_id', { maxBytes: MAX_NODE_ID_BYTES });
@@ -50,11 +48,11 @@ export function volumePublisher(
   };
 }
 
-export async function unpublishVolume(
-  deps: ControllerDependencies,
-  request: RequestOf<'ControllerUnpublishVolume'>,
-  context: CallContext,
-): Promise<ResponseOf<'ControllerUnpublishVolume'>> {
+export const unpublishVolume: Handler<'ControllerUnpublishVolume'> = async (
+  deps,
+  request,
+  context,
+) => {
   const volumeId = requireString(request.volume_id, 'volume_id');
   const nodeId = optionalString(request.node_id, 'node_id', { maxBytes: MAX_NODE_ID_BYTES });
   parseSecrets(request.secrets, 'secrets');
@@ -70,7 +68,7 @@ export async function unpublishVolume(
     context.signal,
   );
   return {};
-}
+};
 
 function assertThisNode({ config }: ControllerDependencies, nodeId: string): void {
   if (nodeId === config.nodeId) return;

@@ -9,8 +9,8 @@ import {
   parseMap,
   parseSecrets,
   parseVolumeCapabilities,
+  requireFields,
   requireName,
-  requirePresent,
   requireString,
 } from '../../base/csi/fields.js';
 import type { RequestOf } from '../../base/csi/service.js';
@@ -44,8 +44,7 @@ export interface CreateVolumeParams {
 }
 
 export function parseCreateVolume(request: RequestOf<'CreateVolume'>): CreateVolumeParams {
-  requirePresent(request.name, 'name');
-  requirePresent(request.volume_capabilities, 'volume_capabilities');
+  requireFields(request, 'name', 'volume_capabilities');
   parseSecrets(request.secrets, 'secrets');
   const source = parseContentSource(request.volume_content_source);
   const isRestored = source.sourceSnapshotId !== null || source.sourceVolumeId !== null;
@@ -126,8 +125,7 @@ export interface CreateSnapshotParams {
 }
 
 export function parseCreateSnapshot(request: RequestOf<'CreateSnapshot'>): CreateSnapshotParams {
-  requirePresent(request.source_volume_id, 'source_volume_id');
-  requirePresent(request.name, 'name');
+  requireFields(request, 'source_volume_id', 'name');
   parseSecrets(request.secrets, 'secrets');
   return {
     name: requireName(request.name, 'name'),

@@ -1,17 +1,12 @@
 /** CreateSnapshot and DeleteSnapshot. The snapshot manager takes the locks. */
 
 import { parseSecrets, requireString } from '../../base/csi/fields.js';
-import type { CallContext, RequestOf, ResponseOf } from '../../base/csi/service.js';
 import { CsiError } from '../../base/errors.js';
-import type { ControllerDependencies } from './dependencies.js';
+import type { Handler } from './dependencies.js';
 import { snapshotMessage } from './messages.js';
 import { parseCreateSnapshot, topologyProblem } from './requests.js';
 
-export async function createSnapshot(
-  deps: ControllerDependencies,
-  request: RequestOf<'CreateSnapshot'>,
-  context: CallContext,
-): Promise<ResponseOf<'CreateSnapshot'>> {
+export const createSnapshot: Handler<'CreateSnapshot'> = async (deps, request, context) => {
   const { requirement, ...spec } = parseCreateSnapshot(request);
   const problem = topologyProblem(requirement, deps.config);
   if (problem !== null) {
@@ -26,15 +21,11 @@ export async function createSnapshot(
   const { snapshotId, pool, sizeBytes } = snapshot;
   context.note({ snapshot_id: snapshotId, pool, sizeBytes });
   return { snapshot: snapshotMessage(snapshot, deps.config) };
-}
+};
 
-export async function deleteSnapshot(
-  deps: ControllerDependencies,
-  request: RequestOf<'DeleteSnapshot'>,
-  context: CallContext,
-): Promise<ResponseOf<'DeleteSnapshot'>> {
+export const deleteSnapshot: Handler<'DeleteSnapshot'> = async (deps, request, context) => {
   const snapshotId = requireString(request.snapshot_id, 'snapshot_id');
   parseSecrets(request.secrets, 'secrets');
   await deps.snapshots.delete(snapshotId, context.signal);
   return {};
-}
+};

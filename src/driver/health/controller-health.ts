@@ -6,13 +6,13 @@
  * that one that is just being deleted is not reported as lost.
  */
 
-import { parseSecrets, requireFields, requireString } from '../../base/csi/fields.js';
+import { parseSecrets, requireString } from '../../base/csi/fields.js';
 import { listResponse, pageScope, paginate, parsePage } from '../../base/csi/pagination.js';
-import type {
-  RequestOf,
-  ResponseOf,
-  ResponseParts,
-  UnaryHandlers,
+import {
+  boundTo,
+  type HandlerWith,
+  type RpcName,
+  type UnaryHandlers,
 } from '../../base/csi/service.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../catalogue/records.js';
@@ -31,11 +31,13 @@ import {
   volumeConditions,
 } from './volume-health.js';
 
+type Handler<R extends RpcName> = HandlerWith<HealthDependencies, R>;
+
 export function controllerHealthRpcs(deps: HealthDependencies): UnaryHandlers<'Controller'> {
-  return {
-    ControllerGetVolumeHealth: (request) => getVolumeHealth(deps, request),
-    ControllerListVolumeHealth: (request) => listVolumeHealth(deps, request),
-  };
+  return boundTo<HealthDependencies, 'Controller'>(deps, {
+    ControllerGetVolumeHealth: getVolumeHealth,
+    ControllerListVolumeHealth: listVolumeHealth,
+  });
 }
 
 /** The same in one sentence, for the answers of CSI 1.12 and before, which may be long lists. */
@@ -50,25 +52,16 @@ export function storageConditionOf(
   };
 }
 
-async function getVolumeHealth(
-  deps: HealthDependencies,
-  request: RequestOf<'ControllerGetVolumeHealth'>,
-): Promise<ResponseOf<'ControllerGetVolumeHealth'>> {
-  requireFields(request, 'volume_id');
+const getVolumeHealth: Handler<'ControllerGetVolumeHealth'> = async (deps, request) => {
   const volumeId = requireString(request.volume_id, 'volume_id');
   const volume = await readyVolume(deps.catalogue, volumeId);
   parseSecrets(request.secrets);
   const conditions = volumeConditions(await new PoolProbe(deps).volume(volume), null);
   if (conditions.length > 0) await readyVolume(deps.catalogue, volumeId);
   return { volume_health: healthMessage(volumeId, conditions) };
-}
+};
 
-async function listVolumeHealth(
-  deps: HealthDependencies,
-  request: RequestOf<'ControllerListVolumeHealth'>,
-): Promise<
-  ResponseOf<'ControllerListVolumeHealth'> | ResponseParts<ResponseOf<'ControllerListVolumeHealth'>>
-> {
+const listVolumeHealth: Handler<'ControllerListVolumeHealth'> = async (deps, request) => {
   const wanted = { ...parsePage(request), scope: pageScope('ControllerListVolumeHealth') };
   parseSecrets(request.secrets);
   const found = await adverse(deps);
@@ -78,7 +71,7 @@ async function listVolumeHealth(
     wanted,
   );
   return listResponse(pages, (entries) => entries.map((entry) => healthMessage(...entry)));
-}
+};
 
 /** The volumes with something wrong, in the order of their ids. */
 async function adverse(

@@ -8,10 +8,14 @@ import {
   parsePath,
   parseSecrets,
   requireAbsolutePath,
-  requireFields,
   requireString,
 } from '../../base/csi/fields.js';
-import type { RequestOf, ResponseOf, UnaryHandlers } from '../../base/csi/service.js';
+import {
+  boundTo,
+  type HandlerWith,
+  type RpcName,
+  type UnaryHandlers,
+} from '../../base/csi/service.js';
 import { type VolumeView, viewForRelease } from '../usage/volume-view.js';
 import { readyVolume } from '../volumes/ready-volume.js';
 import { healthMessage } from './controller-health.js';
@@ -31,11 +35,13 @@ export interface NodeHealthDependencies extends HealthDependencies {
   pools: readonly string[];
 }
 
+type Handler<R extends RpcName> = HandlerWith<NodeHealthDependencies, R>;
+
 export function nodeHealthRpcs(deps: NodeHealthDependencies): UnaryHandlers<'Node'> {
-  return {
-    NodeGetVolumeHealth: (request) => getVolumeHealth(deps, request),
-    NodeGetStorageHealth: (request) => getStorageHealth(deps, request),
-  };
+  return boundTo<NodeHealthDependencies, 'Node'>(deps, {
+    NodeGetVolumeHealth: getVolumeHealth,
+    NodeGetStorageHealth: getStorageHealth,
+  });
 }
 
 /** The same in one sentence, for the answers of CSI 1.12 and before, which are asked for every minute. */
@@ -46,11 +52,7 @@ export function nodeConditionOf(
   return async (view) => summary(await conditionsOf(deps, probe, view));
 }
 
-async function getVolumeHealth(
-  deps: HealthDependencies,
-  request: RequestOf<'NodeGetVolumeHealth'>,
-): Promise<ResponseOf<'NodeGetVolumeHealth'>> {
-  requireFields(request, 'volume_id');
+const getVolumeHealth: Handler<'NodeGetVolumeHealth'> = async (deps, request) => {
   const volumeId = requireString(request.volume_id, 'volume_id');
   const paths = (['volume_publish_path', 'staging_target_path'] as const).map(
     (field) => [field, parsePath(request[field], field)] as const,
@@ -61,7 +63,7 @@ async function getVolumeHealth(
   const conditions = await conditionsOf(deps, new PoolProbe(deps), view);
   if (conditions.length > 0) await readyVolume(deps.catalogue, volumeId);
   return { volume_health: healthMessage(volumeId, conditions) };
-}
+};
 
 /** The paths of a request change nothing: the node checks every place where the volume is staged or published. */
 async function conditionsOf(
@@ -82,14 +84,11 @@ async function storageOf(
   return { sizeBytes: volume.sizeBytes, pool, pending: null, condition: null };
 }
 
-async function getStorageHealth(
-  deps: NodeHealthDependencies,
-  request: RequestOf<'NodeGetStorageHealth'>,
-): Promise<ResponseOf<'NodeGetStorageHealth'>> {
+const getStorageHealth: Handler<'NodeGetStorageHealth'> = async (deps, request) => {
   parseSecrets(request.secrets);
   const probe = new PoolProbe(deps);
   const conditions = await Promise.all(
     deps.pools.map(async (name) => poolConditions(name, await probe.pool(name))),
   );
   return { backend_health: conditions.flat() };
-}
+};

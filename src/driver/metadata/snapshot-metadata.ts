@@ -13,7 +13,7 @@ import {
   parseInt32NonNegative,
   parseInt64,
   parseSecrets,
-  requirePresent,
+  requireFields,
   requireString,
 } from '../../base/csi/fields.js';
 import type { MessageWriter, RequestOf, Service, StreamContext } from '../../base/csi/service.js';
@@ -67,7 +67,6 @@ async function allocated(
   context: StreamContext,
   writer: MessageWriter,
 ): Promise<void> {
-  requirePresent(request.snapshot_id, 'snapshot_id');
   const snapshotId = requireString(request.snapshot_id, 'snapshot_id');
   const work = async (): Promise<void> => {
     const target = await findSnapshot(deps, snapshotId);
@@ -83,8 +82,7 @@ async function delta(
   context: StreamContext,
   writer: MessageWriter,
 ): Promise<void> {
-  requirePresent(request.base_snapshot_id, 'base_snapshot_id');
-  requirePresent(request.target_snapshot_id, 'target_snapshot_id');
+  requireFields(request, 'base_snapshot_id', 'target_snapshot_id');
   const baseId = requireString(request.base_snapshot_id, 'base_snapshot_id');
   const targetId = requireString(request.target_snapshot_id, 'target_snapshot_id');
   const work = async (): Promise<void> => {

@@ -22,7 +22,14 @@ import {
   requireFields,
   requireString,
 } from '../../base/csi/fields.js';
-import type { CallContext, RequestOf, ResponseOf, Service } from '../../base/csi/service.js';
+import {
+  boundTo,
+  type CallContext,
+  type HandlerWith,
+  type RequestOf,
+  type RpcName,
+  type Service,
+} from '../../base/csi/service.js';
 import { nodeSegment } from '../../base/csi/topology.js';
 import type { VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
@@ -45,46 +52,35 @@ import { releasePublication, unpublishUnknown } from './unpublish-volume.js';
 import { unstageUnknown, unstageVolume } from './unstage-volume.js';
 import { volumeStats } from './volume-stats.js';
 
+type Handler<R extends RpcName> = HandlerWith<NodeDependencies, R>;
+
 export function createNodeService(deps: NodeDependencies): Service<'Node'> {
   return {
     name: 'Node',
-    unary: {
-      NodeStageVolume: (request, context) => stage(ofRequest(deps, request), request, context),
-      NodeUnstageVolume: (request, context) => unstage(ofRequest(deps, request), request, context),
-      NodePublishVolume: (request, context) => publish(ofRequest(deps, request), request, context),
-      NodeUnpublishVolume: (request, context) =>
-        unpublish(ofRequest(deps, request), request, context),
-      NodeGetVolumeStats: (request) => stats(deps, request),
-      NodeExpandVolume: (request, context) => expand(deps, request, context),
-      NodeGetCapabilities: async () => ({
-        capabilities: rpcCapabilities(nodeCapabilities(deps.config)),
+    unary: boundTo<NodeDependencies, 'Node'>(deps, {
+      NodeStageVolume: stage,
+      NodeUnstageVolume: unstage,
+      NodePublishVolume: publish,
+      NodeUnpublishVolume: unpublish,
+      NodeGetVolumeStats: stats,
+      NodeExpandVolume: expand,
+      NodeGetCapabilities: async ({ config }) => ({
+        capabilities: rpcCapabilities(nodeCapabilities(config)),
       }),
-      NodeGetInfo: async () => ({
-        node_id: deps.config.nodeId,
-        max_volumes_per_node: String(deps.config.maxVolumesPerNode),
-        accessible_topology: { segments: nodeSegment(deps.config) },
+      NodeGetInfo: async ({ config }) => ({
+        node_id: config.nodeId,
+        max_volumes_per_node: String(config.maxVolumesPerNode),
+        accessible_topology: { segments: nodeSegment(config) },
       }),
-    },
+    }),
     streams: {},
   };
 }
 
-/** What the addon does for a call, it does for the call's volume. */
-function ofRequest(
-  deps: NodeDependencies,
-  { volume_id: volumeId }: { volume_id: string },
-): NodeDependencies {
-  return { ...deps, native: ofVolume(deps.native, volumeId) };
-}
-
-async function stage(
-  deps: NodeDependencies,
-  request: RequestOf<'NodeStageVolume'>,
-  context: CallContext,
-): Promise<ResponseOf<'NodeStageVolume'>> {
+const stage: Handler<'NodeStageVolume'> = async (node, request, context) => {
   requireFields(request, 'volume_id', 'staging_target_path', 'volume_capability');
   const field = 'staging_target_path';
-  return atPlace(deps, request, field, context, async (id, path) => {
+  return atPlace(node, request, field, context, async (deps, id, path) => {
     const volume = await readyVolume(deps.catalogue, id);
     const place = await usablePlace(deps, path, field);
     const { path: stagingPath, resolvedPath, mounts } = place;
@@ -92,31 +88,23 @@ async function stage(
     const record = { volumeId: id, stagingPath, resolvedPath, capability };
     await stageVolume(deps, volume, record, mounts, context);
   });
-}
+};
 
-async function unstage(
-  deps: NodeDependencies,
-  request: RequestOf<'NodeUnstageVolume'>,
-  context: CallContext,
-): Promise<ResponseOf<'NodeUnstageVolume'>> {
+const unstage: Handler<'NodeUnstageVolume'> = async (node, request, context) => {
   requireFields(request, 'volume_id', 'staging_target_path');
   const field = 'staging_target_path';
-  return atPlace(deps, request, field, context, async (id, path) => {
+  return atPlace(node, request, field, context, async (deps, id, path) => {
     const volume = await known(deps, id);
     const place = await stagingPlace(deps, id, pathToClear(volume, id, path, field));
     if (volume === null) await unstageUnknown(deps, id, place);
     else await unstageVolume(deps, volume, place, context);
   });
-}
+};
 
-async function publish(
-  deps: NodeDependencies,
-  request: RequestOf<'NodePublishVolume'>,
-  context: CallContext,
-): Promise<ResponseOf<'NodePublishVolume'>> {
+const publish: Handler<'NodePublishVolume'> = async (node, request, context) => {
   requireFields(request, 'volume_id', 'target_path', 'volume_capability');
   const field = 'target_path';
-  return atPlace(deps, request, field, context, async (id, path) => {
+  return atPlace(node, request, field, context, async (deps, id, path) => {
     const volume = await readyVolume(deps.catalogue, id);
     const target = await usablePlace(deps, path, field);
     const asked = parseBoolean(request.readonly, 'readonly');
@@ -136,40 +124,38 @@ async function publish(
     const publication = { targetPath, resolvedPath, ...use };
     await publishVolume(deps, volume, publication, place, mounts, context.callerMakesTargets);
   });
-}
+};
 
-async function unpublish(
-  deps: NodeDependencies,
-  request: RequestOf<'NodeUnpublishVolume'>,
-  context: CallContext,
-): Promise<ResponseOf<'NodeUnpublishVolume'>> {
+const unpublish: Handler<'NodeUnpublishVolume'> = async (node, request, context) => {
   requireFields(request, 'volume_id', 'target_path');
   const field = 'target_path';
-  return atPlace(deps, request, field, context, async (id, path) => {
+  return atPlace(node, request, field, context, async (deps, id, path) => {
     const volume = await known(deps, id);
     const place = await publicationPlace(deps, id, pathToClear(volume, id, path, field));
     const keepsTarget = context.callerMakesTargets ?? false;
     if (volume === null) await unpublishUnknown(deps, id, place, keepsTarget);
     else await releasePublication(deps, volume, place, keepsTarget);
   });
-}
+};
 
 type PathField = 'staging_target_path' | 'target_path';
 
 /**
  * What the four calls that bring a volume to a path, or away from it, have in common: they lock both, and answer nothing.
- * The path is checked no further than that it can be locked.
+ * The path is checked no further than that it can be locked. What the addon does meanwhile, it does for the volume.
  */
 async function atPlace<Field extends PathField>(
-  { locks }: NodeDependencies,
+  node: NodeDependencies,
   request: Readonly<Record<'volume_id' | Field, string>>,
   field: Field,
   { signal }: CallContext,
-  work: (volumeId: string, path: string) => Promise<void>,
+  work: (deps: NodeDependencies, volumeId: string, path: string) => Promise<void>,
 ): Promise<object> {
   const volumeId = requireString(request.volume_id, 'volume_id');
   const path = parsePath(request[field], field);
-  await locks.run([volumeKey(volumeId), pathKey(path)], () => work(volumeId, path), signal);
+  const deps = { ...node, native: ofVolume(node.native, volumeId) };
+  const keys = [volumeKey(volumeId), pathKey(path)];
+  await node.locks.run(keys, () => work(deps, volumeId, path), signal);
   return {};
 }
 
@@ -182,22 +168,15 @@ async function usablePlace(deps: NodeDependencies, given: string, field: PathFie
   return { path, resolvedPath, mounts };
 }
 
-async function stats(
-  deps: NodeDependencies,
-  request: RequestOf<'NodeGetVolumeStats'>,
-): Promise<ResponseOf<'NodeGetVolumeStats'>> {
+const stats: Handler<'NodeGetVolumeStats'> = async (deps, request) => {
   requireFields(request, 'volume_id', 'volume_path');
   const volumeId = requireString(request.volume_id, 'volume_id');
   const path = parsePath(request.volume_path, 'volume_path');
   parsePath(request.staging_target_path, 'staging_target_path');
   return volumeStats(deps, await readyVolume(deps.catalogue, volumeId), path);
-}
+};
 
-async function expand(
-  deps: NodeDependencies,
-  request: RequestOf<'NodeExpandVolume'>,
-  context: CallContext,
-): Promise<ResponseOf<'NodeExpandVolume'>> {
+const expand: Handler<'NodeExpandVolume'> = async (deps, request, context) => {
   requireFields(request, 'volume_id', 'volume_path');
   const volumeId = requireString(request.volume_id, 'volume_id');
   const volumePath = parsePath(request.volume_path, 'volume_path');
@@ -213,7 +192,7 @@ async function expand(
     },
     context.signal,
   );
-}
+};
 
 function parseOptionalCapability(
   value: RequestOf<'NodeExpandVolume'>['volume_capability'],

@@ -1,13 +1,14 @@
 /** The condition of volumes in the controller's answers, where pools are slow and volumes vanish. */
 import assert from 'node:assert/strict';
 import { beforeEach, type TestContext, test } from 'node:test';
+import type { ResponseOf } from '../../../src/base/csi/service.js';
 import { CsiError } from '../../../src/base/errors.js';
 import type { ControllerDependencies } from '../../../src/driver/controller/dependencies.js';
 import { getVolume, listVolumes } from '../../../src/driver/controller/lists.js';
 import { storageConditionOf } from '../../../src/driver/health/controller-health.js';
 import { PoolProbe } from '../../../src/driver/health/storage-observations.js';
 import type { VolumeCondition } from '../../../src/driver/health/volume-health.js';
-import { received } from '../../support/received-request.js';
+import { noContext, received } from '../../support/received-request.js';
 import { managersOfEachTest } from '../volumes/manager-fixture.js';
 import { controllerOf } from './controller-fixture.js';
 
@@ -24,7 +25,9 @@ beforeEach(() => {
 });
 
 async function listed(): Promise<VolumeCondition[]> {
-  const { entries } = (await listVolumes(deps, received('ListVolumes'))) as { entries: unknown };
+  const { entries } = (await listVolumes(deps, received('ListVolumes'), noContext)) as {
+    entries: unknown;
+  };
   return (entries as { status: { volume_condition: VolumeCondition } }[]).map(
     ({ status }) => status.volume_condition,
   );
@@ -91,8 +94,10 @@ test('a volume that is deleted meanwhile is not reported as lost', async () => {
   const volume = await managers.volume();
   const { backend } = managers;
   const request = received('ControllerGetVolume', { volume_id: volume.volumeId });
-  const conditionOfOne = async (): Promise<unknown> =>
-    (await getVolume(deps, request)).status?.volume_condition;
+  const conditionOfOne = async (): Promise<unknown> => {
+    const answer = await getVolume(deps, request, noContext);
+    return (answer as ResponseOf<'ControllerGetVolume'>).status?.volume_condition;
+  };
   const { condition } = backend.volumes;
   await backend.volumes.delete(volume.volumeId);
   const lost = {

@@ -4,7 +4,7 @@ import { after, before, beforeEach, test } from 'node:test';
 import { type ResponseOf, ResponseParts } from '../../../src/base/csi/service.js';
 import type { ControllerDependencies } from '../../../src/driver/controller/dependencies.js';
 import { listSnapshots, listVolumes } from '../../../src/driver/controller/lists.js';
-import { received } from '../../support/received-request.js';
+import { noContext, received } from '../../support/received-request.js';
 import { snapshotRecord, volumeRecord } from '../../support/records.js';
 import { type Managers, openManagers } from '../volumes/manager-fixture.js';
 import { controllerOf } from './controller-fixture.js';
@@ -58,7 +58,7 @@ async function partsOf<Response>(answer: Response | ResponseParts<Response>): Pr
 }
 
 async function snapshotParts(fields: object): Promise<ResponseOf<'ListSnapshots'>[]> {
-  return partsOf(await listSnapshots(deps, received('ListSnapshots', fields)));
+  return partsOf(await listSnapshots(deps, received('ListSnapshots', fields), noContext));
 }
 
 function idsOf(parts: readonly ResponseOf<'ListSnapshots'>[]): (string | undefined)[] {
@@ -108,10 +108,11 @@ test('H13: a whole list, and a page as long, is made in parts that add up to it'
 
 test('H13: a list of volumes is read by pages too, and an empty one is answered', async () => {
   const [page = {}] = await partsOf(
-    await listVolumes(deps, received('ListVolumes', { max_entries: 5 })),
+    await listVolumes(deps, received('ListVolumes', { max_entries: 5 }), noContext),
   );
   assert.equal(page.entries?.length, 5);
   assert.deepEqual(read, [6]);
-  const none = await listSnapshots(deps, received('ListSnapshots', { snapshot_id: 'snap-none' }));
+  const request = received('ListSnapshots', { snapshot_id: 'snap-none' });
+  const none = await listSnapshots(deps, request, noContext);
   assert.deepEqual(none, { entries: [], next_token: '' });
 });
