@@ -8,6 +8,7 @@ import { readFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import { messageOf } from '../base/errors.js';
 import { StartError } from '../base/listening/socket-path.js';
+import { Periodic } from '../base/periodic.js';
 import { type NodeEntry, type NodeSource, parseNodeList } from './node-list.js';
 
 const POLL_MS = 1000;
@@ -16,7 +17,7 @@ export class FileDiscovery implements NodeSource {
   readonly #path: string;
   readonly #log: Logger;
   readonly #pollMs: number;
-  #timer: NodeJS.Timeout | undefined;
+  #polls: Periodic | null = null;
   /** What the last list was read from. */
   #text: string | null = null;
   /** Why the file could not be used at the last poll. */
@@ -38,16 +39,12 @@ export class FileDiscovery implements NodeSource {
     } catch (thrown) {
       throw new StartError(`cannot use the list of nodes ${this.#path}: ${messageOf(thrown)}`);
     }
-    this.#schedule(listener);
+    this.#polls = new Periodic(this.#pollMs, () => this.#poll(listener));
+    this.#polls.start();
   }
 
   stop(): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-  }
-
-  #schedule(listener: (nodes: readonly NodeEntry[]) => void): void {
-    this.#timer = setTimeout(() => void this.#poll(listener), this.#pollMs).unref();
+    void this.#polls?.stop();
   }
 
   async #poll(listener: (nodes: readonly NodeEntry[]) => void): Promise<void> {
@@ -57,7 +54,6 @@ export class FileDiscovery implements NodeSource {
     } catch (thrown) {
       this.#report(messageOf(thrown));
     }
-    if (this.#timer !== undefined) this.#schedule(listener);
   }
 
   async #read(listener: (nodes: readonly NodeEntry[]) => void): Promise<void> {

@@ -15,6 +15,7 @@ import { readFile } from 'node:fs/promises';
 import { createSecureContext, type SecureContext, type SecureContextOptions } from 'node:tls';
 import type { Logger } from 'pino';
 import { messageOf, printable } from '../errors.js';
+import { Periodic } from '../periodic.js';
 import type { TlsSettings } from '../settings/tls.js';
 import { StartError } from './socket-path.js';
 
@@ -44,13 +45,12 @@ export class TlsFiles {
   readonly #nodeUri: string | undefined;
   readonly #log: Logger;
   readonly #listeners = new Set<(material: TlsMaterial) => void>();
-  readonly #timer: NodeJS.Timeout;
+  readonly #polls: Periodic;
   #current: TlsMaterial;
   /** What the files in force look like. */
   #digest: string;
   /** What was found at the last poll if it could not be used: a reason, once it has been logged too. */
   #broken: { readonly what: string; readonly isLogged: boolean } | null = null;
-  #isPolling = false;
 
   private constructor(
     settings: TlsSettings,
@@ -63,8 +63,8 @@ export class TlsFiles {
     this.#log = log;
     this.#current = materialOf(files, nodeUri);
     this.#digest = digestOf(files);
-    this.#timer = setInterval(() => void this.#poll(), pollMs);
-    this.#timer.unref();
+    this.#polls = new Periodic(pollMs, () => this.#poll());
+    this.#polls.start();
   }
 
   /** Throws a StartError if the files cannot be read or do not fit together. */
@@ -90,21 +90,11 @@ export class TlsFiles {
   }
 
   close(): void {
-    clearInterval(this.#timer);
+    void this.#polls.stop();
     this.#listeners.clear();
   }
 
   async #poll(): Promise<void> {
-    if (this.#isPolling) return;
-    this.#isPolling = true;
-    try {
-      await this.#check();
-    } finally {
-      this.#isPolling = false;
-    }
-  }
-
-  async #check(): Promise<void> {
     let digest = '';
     try {
       const files = await read(this.#settings);

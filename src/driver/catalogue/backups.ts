@@ -9,7 +9,7 @@
 import { chmod, mkdir, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../base/logger.js';
-import { SerialQueue } from '../../base/serial-queue.js';
+import { Periodic } from '../../base/periodic.js';
 import type { AsyncCatalogue } from './catalogue-client.js';
 
 const DAY_MS = 24 * 3_600_000;
@@ -31,32 +31,27 @@ export interface BackupDependencies {
 }
 
 export class CatalogueBackups {
-  #timer: NodeJS.Timeout | undefined;
-  readonly #queue = new SerialQueue('the backups of the catalogue');
+  readonly #daily = new Periodic(DAY_MS, () => this.#run());
 
   constructor(private readonly deps: BackupDependencies) {}
 
   /** Makes a backup now and one a day from now on. Resolves when the first one has succeeded or failed. */
   async start(): Promise<void> {
-    this.#timer = setInterval(() => void this.#run(), DAY_MS);
-    this.#timer.unref();
     await this.#run();
+    this.#daily.start();
   }
 
   async stop(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.#queue.idle();
+    await this.#daily.stop();
   }
 
-  #run(): Promise<void> {
-    return this.#queue.run(async () => {
-      try {
-        await this.#make();
-      } catch (thrown) {
-        const { logger, directory } = this.deps;
-        logger.warn({ err: thrown, directory }, 'could not back up the catalogue');
-      }
-    });
+  async #run(): Promise<void> {
+    try {
+      await this.#make();
+    } catch (thrown) {
+      const { logger, directory } = this.deps;
+      logger.warn({ err: thrown, directory }, 'could not back up the catalogue');
+    }
   }
 
   async #make(): Promise<void> {

@@ -7,6 +7,7 @@
  */
 
 import type { Logger } from '../../base/logger.js';
+import { Periodic } from '../../base/periodic.js';
 import { SingleFlight } from '../../base/single-flight.js';
 import { withTimeout } from '../../base/timeout.js';
 import type { Backend, PoolCapacity } from '../backends/backend.js';
@@ -44,23 +45,21 @@ export class PoolUsageLog {
   /** The threshold that each subject has reached; 0: none. */
   readonly #reached = new Map<string, bigint>();
   readonly #questions = new SingleFlight<UsedBackend, PoolCapacity>();
-  #timer: NodeJS.Timeout | null = null;
-  #checking: Promise<void> = Promise.resolve();
-  #isStopped = false;
+  readonly #checks: Periodic;
 
-  constructor(private readonly options: PoolUsageOptions) {}
+  constructor(private readonly options: PoolUsageOptions) {
+    this.#checks = new Periodic(options.intervalMs ?? INTERVAL_MS, () => this.check());
+  }
 
   /** Checks now, and again at intervals. Resolves after the first check. */
   async start(): Promise<void> {
     await this.check();
-    this.#schedule();
+    this.#checks.start();
   }
 
   /** No check runs when it resolves. */
   async stop(): Promise<void> {
-    this.#isStopped = true;
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    await this.#checking;
+    await this.#checks.stop();
   }
 
   /**
@@ -77,13 +76,6 @@ export class PoolUsageLog {
     const capacity = await withTimeout(asked, answerMs, () => null).catch(() => null);
     if (capacity === null) return;
     for (const usage of usagesOf(capacity)) this.#observe(backend.pool, usage);
-  }
-
-  #schedule(): void {
-    if (this.#isStopped) return;
-    this.#timer = setTimeout(() => {
-      this.#checking = this.check().finally(() => this.#schedule());
-    }, this.options.intervalMs ?? INTERVAL_MS).unref();
   }
 
   #observe(pool: string, usage: Usage): void {

@@ -4,6 +4,7 @@
  */
 import { CsiError } from '../../base/errors.js';
 import type { Logger } from '../../base/logger.js';
+import { Periodic } from '../../base/periodic.js';
 import type { Backend } from '../backends/backend.js';
 import type { RetainedBases } from './retained-bases.js';
 
@@ -17,31 +18,15 @@ export interface RetentionTimerOptions {
   intervalMs?: number;
 }
 
-export class RetentionTimer {
-  #timer: NodeJS.Timeout | undefined;
-  #running: Promise<void> = Promise.resolve();
-  #isStopped = false;
-
-  constructor(private readonly options: RetentionTimerOptions) {}
-
-  start(): void {
-    if (this.#isStopped) return;
-    this.#timer = setTimeout(() => {
-      this.#running = this.#settleAll().finally(() => this.start());
-    }, this.options.intervalMs ?? INTERVAL_MS).unref();
-  }
-
-  /** Resolves when nothing is being settled. */
-  async stop(): Promise<void> {
-    this.#isStopped = true;
-    clearTimeout(this.#timer);
-    await this.#running;
+export class RetentionTimer extends Periodic {
+  constructor(private readonly options: RetentionTimerOptions) {
+    super(options.intervalMs ?? INTERVAL_MS, () => this.#settleAll());
   }
 
   async #settleAll(): Promise<void> {
     const { pools, retainedBases, logger } = this.options;
     for (const backend of pools()) {
-      if (this.#isStopped) return;
+      if (this.isStopped) return;
       try {
         await retainedBases.settleIfDue(backend);
       } catch (thrown) {

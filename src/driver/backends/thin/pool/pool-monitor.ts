@@ -5,6 +5,7 @@
  * per pool, and the thresholds that raise them leave minutes to react.
  */
 import { messageOf } from '../../../../base/errors.js';
+import { Periodic } from '../../../../base/periodic.js';
 import type { ThinPoolStatus } from '../../../native/dm-addon.js';
 import type { OnEvent, PoolEvent } from '../../backend.js';
 import type { MetadataReader } from '../metadata/metadata-reader.js';
@@ -29,30 +30,14 @@ export interface MonitorDependencies {
   onStatus(status: ThinPoolStatus): Promise<void>;
 }
 
-export class PoolMonitor {
+export class PoolMonitor extends Periodic {
   readonly #deps: MonitorDependencies;
-  #timer: NodeJS.Timeout | null = null;
-  #probing: Promise<void> = Promise.resolve();
   /** The last message of each subject: a message is logged again only after a change. */
   readonly #reported = new Map<Subject, string | null>();
 
   constructor(deps: MonitorDependencies) {
+    super(INTERVAL_MS, () => this.probe());
     this.#deps = deps;
-  }
-
-  start(): void {
-    this.#timer = setTimeout(() => {
-      this.#probing = this.probe().finally(() => {
-        if (this.#timer !== null) this.start();
-      });
-    }, INTERVAL_MS).unref();
-  }
-
-  /** No probe is running when it resolves. */
-  async stop(): Promise<void> {
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = null;
-    await this.#probing;
   }
 
   /** Never rejects. */
