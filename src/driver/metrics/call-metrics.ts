@@ -2,8 +2,9 @@
  * Counts RPCs and streams, whatever the services behind them do: for the plugin and for any other server
  * whose calls go through csi/calls.ts.
  */
-import { Counter, type CounterConfiguration, Gauge, Histogram, type Registry } from 'prom-client';
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import type { CallObserver, ObservedRpc, StreamSums } from '../csi/call-observer.js';
+import { RunningSums, readCounter } from './running-sums.js';
 
 /** From a look-up in memory to a copy that takes minutes. */
 const CALL_SECONDS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300];
@@ -12,16 +13,13 @@ const FIRST_MESSAGE_SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 
 // Prometheus itself puts a label 'service' on targets of Kubernetes services.
 const RPC_LABELS = ['grpc_service', 'method'] as const;
 type RpcLabel = (typeof RPC_LABELS)[number];
-type SumName = keyof StreamSums;
 
 /** The totals of all streams of a method. */
 interface MethodTotals {
   readonly labels: Record<RpcLabel, string>;
   streams: number;
   cancelled: number;
-  /** Sums of the streams that have ended. */
-  ended: Record<SumName, number>;
-  open: Set<StreamSums>;
+  sums: RunningSums<keyof StreamSums>;
 }
 
 export class CallMetrics implements CallObserver {
@@ -60,7 +58,7 @@ export class CallMetrics implements CallObserver {
       buckets: FIRST_MESSAGE_SECONDS,
       registers,
     });
-    this.#defineStreams(registers);
+    this.#defineStreams(registry);
     for (const rpc of streamed) this.#totalsOf(rpc);
   }
 
@@ -78,7 +76,7 @@ export class CallMetrics implements CallObserver {
   streamStarted(rpc: ObservedRpc, sums: StreamSums): void {
     const totals = this.#totalsOf(rpc);
     totals.streams += 1;
-    totals.open.add(sums);
+    totals.sums.begin(sums);
   }
 
   firstMessageSent(rpc: ObservedRpc, seconds: number): void {
@@ -87,70 +85,46 @@ export class CallMetrics implements CallObserver {
 
   streamEnded(rpc: ObservedRpc, sums: StreamSums, isCancelled: boolean): void {
     const totals = this.#totalsOf(rpc);
-    if (!totals.open.delete(sums)) return;
-    if (isCancelled) totals.cancelled += 1;
-    for (const name of Object.keys(totals.ended) as SumName[]) totals.ended[name] += sums[name];
+    if (totals.sums.end(sums) && isCancelled) totals.cancelled += 1;
   }
 
   /** Streams report nothing while they run: these metrics read their sums when they are collected. */
-  #defineStreams(registers: Registry[]): void {
-    const counter = (
-      options: Pick<CounterConfiguration<RpcLabel>, 'name' | 'help'>,
-      read: (totals: MethodTotals) => number,
-    ): void => {
-      const all = this.#totals;
-      new Counter({
-        ...options,
-        labelNames: RPC_LABELS,
-        registers,
-        collect() {
-          this.reset();
-          for (const totals of all.values()) this.inc(totals.labels, read(totals));
-        },
-      });
-    };
+  #defineStreams(registry: Registry): void {
     const all = this.#totals;
+    const counter = (name: string, help: string, read: (totals: MethodTotals) => number): void =>
+      readCounter(registry, { name, help, labelNames: RPC_LABELS }, () =>
+        [...all.values()].map((totals) => [totals.labels, read(totals)] as const),
+      );
     new Gauge({
       name: 'blockdelta_streams_open',
       help: 'streams in progress',
       labelNames: RPC_LABELS,
-      registers,
+      registers: [registry],
       collect() {
-        for (const { labels, open } of all.values()) this.set(labels, open.size);
+        for (const { labels, sums } of all.values()) this.set(labels, sums.running);
       },
     });
+    counter('blockdelta_streams_total', 'streams that were started', ({ streams }) => streams);
     counter(
-      { name: 'blockdelta_streams_total', help: 'streams that were started' },
-      ({ streams }) => streams,
-    );
-    counter(
-      {
-        name: 'blockdelta_streams_cancelled_total',
-        help: 'streams whose client went away, or whose deadline passed, before the list was complete',
-      },
+      'blockdelta_streams_cancelled_total',
+      'streams whose client went away, or whose deadline passed, before the list was complete',
       ({ cancelled }) => cancelled,
     );
-    counter(
-      { name: 'blockdelta_stream_messages_total', help: 'messages sent on streams' },
-      (totals) => sumOf(totals, 'messages'),
+    counter('blockdelta_stream_messages_total', 'messages sent on streams', ({ sums }) =>
+      sums.total('messages'),
+    );
+    counter('blockdelta_stream_bytes_total', 'bytes of the messages sent on streams', ({ sums }) =>
+      sums.total('wireBytes'),
     );
     counter(
-      { name: 'blockdelta_stream_bytes_total', help: 'bytes of the messages sent on streams' },
-      (totals) => sumOf(totals, 'wireBytes'),
+      'blockdelta_stream_waits_total',
+      'pauses of streams until their clients had taken messages',
+      ({ sums }) => sums.total('waits'),
     );
     counter(
-      {
-        name: 'blockdelta_stream_waits_total',
-        help: 'pauses of streams until their clients had taken messages',
-      },
-      (totals) => sumOf(totals, 'waits'),
-    );
-    counter(
-      {
-        name: 'blockdelta_stream_wait_seconds_total',
-        help: 'time that streams have waited for their clients to take messages',
-      },
-      (totals) => sumOf(totals, 'waitMs') / 1000,
+      'blockdelta_stream_wait_seconds_total',
+      'time that streams have waited for their clients to take messages',
+      ({ sums }) => sums.total('waitMs') / 1000,
     );
   }
 
@@ -162,16 +136,9 @@ export class CallMetrics implements CallObserver {
       labels: { grpc_service: rpc.service, method: rpc.name },
       streams: 0,
       cancelled: 0,
-      ended: { messages: 0, wireBytes: 0, waits: 0, waitMs: 0 },
-      open: new Set(),
+      sums: new RunningSums(['messages', 'wireBytes', 'waits', 'waitMs']),
     };
     this.#totals.set(key, totals);
     return totals;
   }
-}
-
-function sumOf({ ended, open }: MethodTotals, name: SumName): number {
-  let sum = ended[name];
-  for (const sums of open) sum += sums[name];
-  return sum;
 }

@@ -1,15 +1,12 @@
 /** Counts what lists of changed ranges contain. Reads the sums of running scans when it is collected. */
-import { Counter, type CounterConfiguration, type Registry } from 'prom-client';
+import { Counter, type Registry } from 'prom-client';
 import type { ScanKind, ScanObserver, ScanSums } from '../metadata/scan-observer.js';
 import type { ListKind, ListProblem } from '../volumes/change-list-maker.js';
-
-type SumName = keyof ScanSums;
+import { RunningSums, readCounter } from './running-sums.js';
 
 interface KindTotals {
   resumed: number;
-  /** Sums of the scans that have ended. */
-  ended: Record<SumName, number>;
-  open: Set<ScanSums>;
+  sums: RunningSums<keyof ScanSums>;
 }
 
 export class ScanMetrics implements ScanObserver {
@@ -30,28 +27,15 @@ export class ScanMetrics implements ScanObserver {
     for (const kind of ['allocated', 'delta']) {
       for (const problem of ['not made', 'refused']) this.#problems.inc({ kind, problem }, 0);
     }
-    const counter = (
-      options: Pick<CounterConfiguration<'kind'>, 'name' | 'help'>,
-      read: (totals: KindTotals) => number,
-    ): void => {
-      const all = this.#totals;
-      new Counter({
-        ...options,
-        labelNames: ['kind'],
-        registers: [registry],
-        collect() {
-          this.reset();
-          for (const [kind, totals] of Object.entries(all)) this.inc({ kind }, read(totals));
-        },
-      });
-    };
-    const sum = (name: string, of: SumName, help: string): void =>
-      counter({ name, help }, (totals) => sumOf(totals, of));
+    const counter = (name: string, help: string, read: (totals: KindTotals) => number): void =>
+      readCounter(registry, { name, help, labelNames: ['kind'] }, () =>
+        Object.entries(this.#totals).map(([kind, totals]) => [{ kind }, read(totals)] as const),
+      );
+    const sum = (name: string, of: keyof ScanSums, help: string): void =>
+      counter(name, help, ({ sums }) => sums.total(of));
     counter(
-      {
-        name: 'blockdelta_scans_resumed_total',
-        help: 'lists that were requested with a starting_offset',
-      },
+      'blockdelta_scans_resumed_total',
+      'lists that were requested with a starting_offset',
       ({ resumed }) => resumed,
     );
     sum('blockdelta_scan_entries_total', 'entries', 'ranges in lists');
@@ -81,32 +65,16 @@ export class ScanMetrics implements ScanObserver {
 
   scanStarted(kind: ScanKind, sums: ScanSums, isResumed: boolean): void {
     const totals = this.#totals[kind];
-    totals.open.add(sums);
+    totals.sums.begin(sums);
     if (isResumed) totals.resumed += 1;
   }
 
   scanEnded(kind: ScanKind, sums: ScanSums): void {
-    const { open, ended } = this.#totals[kind];
-    if (!open.delete(sums)) return;
-    for (const name of Object.keys(ended) as SumName[]) ended[name] += Number(sums[name]);
+    this.#totals[kind].sums.end(sums);
   }
 }
 
 function noTotals(): KindTotals {
-  const ended = {
-    entries: 0,
-    entryBytes: 0,
-    chunks: 0,
-    extents: 0,
-    rescans: 0,
-    unprovedBytes: 0,
-    storedLists: 0,
-  };
-  return { resumed: 0, ended, open: new Set() };
-}
-
-function sumOf({ ended, open }: KindTotals, name: SumName): number {
-  let sum = ended[name];
-  for (const sums of open) sum += Number(sums[name]);
-  return sum;
+  const names = ['entries', 'entryBytes', 'chunks', 'extents', 'rescans', 'unprovedBytes'] as const;
+  return { resumed: 0, sums: new RunningSums([...names, 'storedLists']) };
 }
