@@ -1,9 +1,8 @@
 /** The settings that the plugin and the router have in common, and what they mean. */
-import { CSI_LEVELS, type CsiLevel } from '../csi/capabilities.js';
-import { LOG_LEVELS, type LogLevel } from '../logger.js';
+import { CSI_LEVELS } from '../csi/capabilities.js';
+import { LOG_LEVELS } from '../logger.js';
 import type { ReaderOf, Setting } from './reader.js';
 import {
-  type HostPort,
   parseDriverName,
   parseEndpoint,
   parseHostPort,
@@ -55,27 +54,8 @@ export const SERVICE_SETTINGS = {
   },
 } as const satisfies Readonly<Record<string, Setting>>;
 
-export interface ServiceConfig {
-  readonly endpoint: string;
-  /** The path after unix://. */
-  readonly socketPath: string;
-  readonly socketMode: number;
-  readonly driverName: string;
-  readonly topologyKey: string;
-  readonly csiLevel: CsiLevel;
-  readonly logLevel: LogLevel;
-  /** Where metrics and health are served over HTTP; null: nowhere. */
-  readonly metricsAddress: HostPort | null;
-  readonly shutdownGraceMs: number;
-  /** Connections to the socket at once. */
-  readonly maxConnections: number;
-  /** Calls in flight at once, streams included. */
-  readonly maxCalls: number;
-  /** Streams of changed ranges at once. */
-  readonly maxStreams: number;
-  /** How long the client of a stream may read nothing. */
-  readonly streamStallMs: number;
-}
+/** SERVICE_SETTINGS says what each means; the names have the units. */
+export type ServiceConfig = Readonly<ReturnType<typeof parseServiceSettings>>;
 
 /** @throws ConfigError for the first invalid setting */
 export function parseServiceSettings({
@@ -83,7 +63,7 @@ export function parseServiceSettings({
   text,
   count,
   choice,
-}: ReaderOf<typeof SERVICE_SETTINGS>): ServiceConfig {
+}: ReaderOf<typeof SERVICE_SETTINGS>) {
   const socketPath = parseEndpoint(given('CSI_ENDPOINT'));
   const driverName = parseDriverName(text('BLOCKDELTA_DRIVER_NAME'));
   const metrics = given('BLOCKDELTA_METRICS_ADDRESS');

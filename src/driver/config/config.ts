@@ -14,12 +14,8 @@ import {
   type Setting,
   settingsReader,
 } from '../../base/settings/reader.js';
-import {
-  parseServiceSettings,
-  SERVICE_SETTINGS,
-  type ServiceConfig,
-} from '../../base/settings/service-settings.js';
-import { type ListenSettings, parseListen } from '../../base/settings/tls.js';
+import { parseServiceSettings, SERVICE_SETTINGS } from '../../base/settings/service-settings.js';
+import { parseListen } from '../../base/settings/tls.js';
 import {
   refuseMisspelt,
   type UnknownSetting,
@@ -36,68 +32,10 @@ import {
   parseSize,
   parseSocketPath,
 } from '../../base/settings/values.js';
-import { type PoolConfig, parsePools, parseThinBlockSize } from './pools.js';
+import { parsePools, parseThinBlockSize } from './pools.js';
 
-/** A version before v1 of the specification. */
-export type LegacyVersion = '0.3' | '0.1';
-
-export interface Config extends ServiceConfig {
-  /** Where a router reaches the controller services of this node; null: nowhere. */
-  readonly listen: ListenSettings | null;
-  readonly nodeId: string;
-  readonly stateDirectory: string;
-  readonly pools: readonly PoolConfig[];
-  /** Upper bound for the images of an embedded pool; null: whatever the host file system can hold. */
-  readonly embeddedPoolBytes: bigint | null;
-  /** Whether the image of an embedded reflink pool has all of its blocks beforehand. */
-  readonly embeddedPoolAllocation: 'full' | 'sparse';
-  /** Whether reflink pools store the changes from snapshot to snapshot and answer deltas from them. */
-  readonly changeLists: boolean;
-  /** Where a guardian listens that survives the plugin's container; null: each snapshot starts one. */
-  readonly guardianSocket: string | null;
-  /** How long a snapshot or clone may keep a file system frozen or a device suspended. */
-  readonly freezeLimitMs: number;
-  /** For all thin pools. */
-  readonly thin: ThinSettings;
-  /** How much may be promised to volumes, in percent of the free space. */
-  readonly overcommitPercent: bigint;
-  /** Share of each pool's size that is not promised to new volumes. */
-  readonly reservePercent: bigint;
-  /** How many deleted snapshots of a volume are retained as bases of deltas; 0: none. */
-  readonly retainedBasesPerVolume: number;
-  /** How long they are retained after their deletion. */
-  readonly retainedBasesAgeMs: number;
-  /** How much space they may take in one pool. */
-  readonly retainedBasesPoolBytes: bigint;
-  /** The interfaces before v1 that are served on the same socket. */
-  readonly legacyVersions: readonly LegacyVersion[];
-  /** Where volumes are staged for callers of v0.1, which has no staging. */
-  readonly legacyStagingDirectory: string;
-  /** Whether ControllerPublishVolume is served. */
-  readonly controllerPublish: boolean;
-  /** 0: the orchestrator decides. */
-  readonly maxVolumesPerNode: number;
-  /** Where cgroup v2 is mounted. */
-  readonly cgroupRoot: string;
-  /** Where mounts must be seen outside of the plugin's mount namespace. */
-  readonly mountPropagation: 'auto' | 'required' | 'off';
-  /** Whether there are metrics for each volume. */
-  readonly metricsOfVolumes: boolean;
-  readonly scanThreads: number;
-  readonly deviceThreads: number;
-  readonly volumeThreads: number;
-}
-
-export interface ThinSettings {
-  /** Size of a data block in pools that are created from now on. */
-  readonly dataBlockBytes: bigint;
-  /** Whether discards in volumes are passed down to the data device. */
-  readonly passDiscards: boolean;
-  /** Whether writes to a full pool fail at once instead of waiting for space. */
-  readonly errorWhenFull: boolean;
-  /** Free share of the data device below which a warning is logged. */
-  readonly lowWaterPercent: bigint;
-}
+/** SETTINGS says what each means; the names have the units. Null: not set. */
+export type Config = ReturnType<typeof parseConfig>;
 
 /**
  * Every variable that the plugin reads. Parsing takes its defaults from here, and `serve --help` prints
@@ -245,6 +183,8 @@ export const SETTINGS = {
 } as const satisfies Readonly<Record<string, Setting>>;
 
 const LEGACY_VERSIONS = ['0.3', '0.1'] as const;
+/** A version before v1 of the specification. */
+export type LegacyVersion = (typeof LEGACY_VERSIONS)[number];
 /** Of BLOCKDELTA_MOUNT_PROPAGATION. */
 export const PROPAGATION = ['auto', 'required', 'off'] as const;
 const ALLOCATIONS = ['full', 'sparse'] as const;
@@ -252,7 +192,7 @@ const DISCARDS = ['passdown', 'keep'] as const;
 const WHEN_FULL = ['error', 'queue'] as const;
 
 /** @throws ConfigError for the first invalid setting */
-export function parseConfig(env: Environment): Config {
+export function parseConfig(env: Environment) {
   refuseMisspelt(env, KNOWN);
   const reader = settingsReader(SETTINGS, env);
   const { given, text, count, choice, isOn } = reader;
@@ -322,7 +262,7 @@ function guardianSocket(path: string | undefined): string | null {
   return path === undefined ? null : parseSocketPath('BLOCKDELTA_GUARDIAN_SOCKET', path);
 }
 
-function thinSettings({ text, count, choice }: ReaderOf<typeof SETTINGS>): ThinSettings {
+function thinSettings({ text, count, choice }: ReaderOf<typeof SETTINGS>) {
   return Object.freeze({
     dataBlockBytes: parseThinBlockSize(
       'BLOCKDELTA_THIN_BLOCK_SIZE',
