@@ -36,6 +36,11 @@ interface CsiErrorOptions {
   details?: ErrorDetails;
 }
 
+const errorOf =
+  (code: StatusCode) =>
+  (message: string, options?: CsiErrorOptions): CsiError =>
+    new CsiError(code, message, options);
+
 export class CsiError extends Error {
   override readonly name = 'CsiError';
   readonly code: StatusCode;
@@ -47,39 +52,17 @@ export class CsiError extends Error {
     this.details = options.details ?? {};
   }
 
-  static invalidArgument(message: string, options?: CsiErrorOptions): CsiError {
-    return new CsiError(StatusCode.INVALID_ARGUMENT, message, options);
-  }
-  static notFound(message: string, options?: CsiErrorOptions): CsiError {
-    return new CsiError(StatusCode.NOT_FOUND, message, options);
-  }
-  static alreadyExists(message: string, options?: CsiErrorOptions): CsiError {
-    return new CsiError(StatusCode.ALREADY_EXISTS, message, options);
-  }
-  static resourceExhausted(message: string, options?: CsiErrorOptions): CsiError {
-    return new CsiError(StatusCode.RESOURCE_EXHAUSTED, message, options);
-  }
-  static failedPrecondition(message: string, options?: CsiErrorOptions): CsiError {
-    return new CsiError(StatusCode.FAILED_PRECONDITION, message, options);
-  }
-  static aborted(message: string, options?: CsiErrorOptions): CsiError {
-    return new CsiError(StatusCode.ABORTED, message, options);
-  }
-  static outOfRange(message: string, options?: CsiErrorOptions): CsiError {
-    return new CsiError(StatusCode.OUT_OF_RANGE, message, options);
-  }
-  static unimplemented(message: string, options?: CsiErrorOptions): CsiError {
-    return new CsiError(StatusCode.UNIMPLEMENTED, message, options);
-  }
-  static internal(message: string, options?: CsiErrorOptions): CsiError {
-    return new CsiError(StatusCode.INTERNAL, message, options);
-  }
-  static unavailable(message: string, options?: CsiErrorOptions): CsiError {
-    return new CsiError(StatusCode.UNAVAILABLE, message, options);
-  }
-  static cancelled(message: string, options?: CsiErrorOptions): CsiError {
-    return new CsiError(StatusCode.CANCELLED, message, options);
-  }
+  static readonly invalidArgument = errorOf(StatusCode.INVALID_ARGUMENT);
+  static readonly notFound = errorOf(StatusCode.NOT_FOUND);
+  static readonly alreadyExists = errorOf(StatusCode.ALREADY_EXISTS);
+  static readonly resourceExhausted = errorOf(StatusCode.RESOURCE_EXHAUSTED);
+  static readonly failedPrecondition = errorOf(StatusCode.FAILED_PRECONDITION);
+  static readonly aborted = errorOf(StatusCode.ABORTED);
+  static readonly outOfRange = errorOf(StatusCode.OUT_OF_RANGE);
+  static readonly unimplemented = errorOf(StatusCode.UNIMPLEMENTED);
+  static readonly internal = errorOf(StatusCode.INTERNAL);
+  static readonly unavailable = errorOf(StatusCode.UNAVAILABLE);
+  static readonly cancelled = errorOf(StatusCode.CANCELLED);
 
   /** Converts anything thrown to a CsiError. Never throws. */
   static from(thrown: unknown): CsiError {

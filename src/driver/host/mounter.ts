@@ -101,10 +101,6 @@ function remedyOf({ code }: SystemError): string {
   }
 }
 
-export async function isMountPoint(path: string): Promise<boolean> {
-  return (await topMount(path)) !== null;
-}
-
 /** What is seen mounted at the path; null if it is no mount point. */
 export async function topMount(path: string): Promise<MountEntry | null> {
   const target = await kernelPath(path);

@@ -9,6 +9,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { CsiError, errorCode } from '../../base/errors.js';
+import { formatHostPort } from '../../base/settings/tls.js';
 import type { HostPort } from '../../base/settings/values.js';
 
 export interface Routes {
@@ -65,7 +66,7 @@ export class MetricsListener {
     } catch (thrown) {
       const code = errorCode(thrown) ?? 'unknown error';
       throw CsiError.failedPrecondition(
-        `BLOCKDELTA_METRICS_ADDRESS is ${hostPort(address)}, where the plugin cannot listen: ` +
+        `BLOCKDELTA_METRICS_ADDRESS is ${formatHostPort(address)}, where the plugin cannot listen: ` +
           `${REASONS[code] ?? code}`,
       );
     }
@@ -77,7 +78,7 @@ export class MetricsListener {
   /** Where it listens: host:port, with the port that the kernel chose if the setting was 0. */
   get address(): string {
     const { address, port } = this.#server.address() as AddressInfo;
-    return hostPort({ host: address, port });
+    return formatHostPort({ host: address, port });
   }
 
   async close(): Promise<void> {
@@ -159,10 +160,6 @@ export class MetricsListener {
 
 function hasBody({ headers }: IncomingMessage): boolean {
   return headers['transfer-encoding'] !== undefined || (headers['content-length'] ?? '0') !== '0';
-}
-
-function hostPort({ host, port }: HostPort): string {
-  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
 const REASONS: Readonly<Record<string, string>> = {
