@@ -27,3 +27,19 @@ export async function withTimeout<T, L>(
     finished.abort();
   }
 }
+
+/** The result of `operation`, or a rejection with the signal's reason once that has aborted. The operation runs on. */
+export async function untilAborted<T>(operation: Promise<T>, signal: AbortSignal): Promise<T> {
+  operation.catch(() => undefined);
+  let onAbort = (): void => undefined;
+  const aborted = new Promise<never>((_, reject) => {
+    onAbort = () => reject(signal.reason);
+    signal.addEventListener('abort', onAbort);
+    if (signal.aborted) onAbort();
+  });
+  try {
+    return await Promise.race([operation, aborted]);
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+  }
+}

@@ -22,6 +22,7 @@ import { CALLER_HEADER, DESTINATION_HEADER, nodeUri } from '../base/csi/routed-c
 import { CsiError, messageOf, StatusCode } from '../base/errors.js';
 import type { TlsFiles } from '../base/listening/tls-files.js';
 import { parseHostPort } from '../base/settings/values.js';
+import { untilAborted } from '../base/timeout.js';
 import type { NodeEntry } from './node-list.js';
 import { Session } from './session.js';
 
@@ -287,20 +288,5 @@ class Exchange {
       return new CsiError(StatusCode.RESOURCE_EXHAUSTED, 'the node has too many calls; try again');
     }
     return new Error('the connection ended');
-  }
-}
-
-async function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  let abort = (): void => undefined;
-  const aborted = new Promise<never>((_resolve, reject) => {
-    abort = () => reject(signal.reason);
-  });
-  aborted.catch(() => undefined);
-  signal.addEventListener('abort', abort);
-  try {
-    return await Promise.race([promise, aborted]);
-  } finally {
-    signal.removeEventListener('abort', abort);
-    promise.catch(() => undefined);
   }
 }

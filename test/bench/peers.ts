@@ -4,8 +4,8 @@ import { existsSync, mkdirSync, readFileSync, renameSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { packagePath } from '../../src/base/package-root.js';
-import { findProgram, isMissing, type Peer } from '../../src/tools/bench/programs.js';
 import { run } from '../../src/tools/bench/run.js';
+import { findProgram, isMissing, type Peer } from './programs.js';
 
 interface Source {
   /** In test/bench/native. */

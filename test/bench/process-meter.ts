@@ -1,9 +1,9 @@
 /** What another process has used so far, by /proc and the CPU clock of the process. */
 
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { isMissing } from '../../src/tools/bench/programs.js';
 import { run } from '../../src/tools/bench/run.js';
 import { compilePeer } from './peers.js';
+import { isMissing } from './programs.js';
 
 const KIB_PER_MIB = 1024;
 /** proc_pid_clear_refs(5): sets VmHWM back to VmRSS. */

@@ -1,6 +1,7 @@
 /** The machine a run was made on, as far as figures depend on it. */
-import { readFileSync } from 'node:fs';
+import { readFileSync, realpathSync } from 'node:fs';
 import { availableParallelism, cpus, release, totalmem } from 'node:os';
+import { mountContaining, readMountInfo } from '../../base/system/mountinfo.js';
 import { packageVersion } from '../../base/version.js';
 
 export interface Machine {
@@ -22,7 +23,7 @@ export interface Machine {
 const MIB = 1 << 20;
 
 /** Before the first measurement; `loadAfter` is filled in by `afterRun`. */
-export function describeMachine(temporaryDirectory: string): Machine {
+export async function describeMachine(temporaryDirectory: string): Promise<Machine> {
   return {
     date: new Date().toISOString(),
     kernel: release(),
@@ -31,7 +32,7 @@ export function describeMachine(temporaryDirectory: string): Machine {
     memoryMiB: Math.round(totalmem() / MIB),
     node: process.version,
     blockdelta: packageVersion(),
-    temporaryDirectory: `${temporaryDirectory} (${fileSystemOf(temporaryDirectory)})`,
+    temporaryDirectory: `${temporaryDirectory} (${await fileSystemOf(temporaryDirectory)})`,
     loadBefore: load(),
     loadAfter: '',
   };
@@ -46,14 +47,7 @@ function load(): string {
 }
 
 /** Type and source of the mount that a directory is on: 'ext4 on /dev/vda1'. */
-function fileSystemOf(directory: string): string {
-  let best = { mountPoint: '', description: 'unknown' };
-  for (const line of readFileSync('/proc/self/mounts', 'utf8').split('\n')) {
-    const [source = '', mountPoint = '', type = ''] = line.split(' ');
-    const within = mountPoint === '/' || `${directory}/`.startsWith(`${mountPoint}/`);
-    // A later line with the same mount point covers the earlier one.
-    if (!within || mountPoint.length < best.mountPoint.length) continue;
-    best = { mountPoint, description: `${type} on ${source}` };
-  }
-  return best.description;
+async function fileSystemOf(directory: string): Promise<string> {
+  const entry = mountContaining(await readMountInfo(), realpathSync(directory));
+  return entry === null ? 'unknown' : `${entry.fsType} on ${entry.source}`;
 }

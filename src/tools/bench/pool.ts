@@ -1,6 +1,6 @@
 /** A reflink pool on a file system of its own, in an image of the workspace. */
 import { mkdirSync, readFileSync } from 'node:fs';
-import { findProgram, isMissing } from './programs.js';
+import { findProgram } from '../../base/process/exec.js';
 import { run } from './run.js';
 import type { Workspace } from './workspace.js';
 
@@ -18,9 +18,8 @@ export function requireRoot(): void {
 }
 
 /** Rejects unless a pool of this kind can be made. */
-function requireKind(kind: PoolKind): void {
-  const found = findProgram(MKFS[kind][0]);
-  if (isMissing(found)) throw new Error(found.missing);
+async function requireKind(kind: PoolKind): Promise<void> {
+  await findProgram(MKFS[kind][0]);
   const isKnown = readFileSync('/proc/filesystems', 'utf8').includes(`\t${kind}\n`);
   if (!isKnown) throw new Error(`this kernel does not know ${kind} (/proc/filesystems)`);
 }
@@ -31,7 +30,7 @@ export async function makePool(
   kind: PoolKind,
   name: string = kind,
 ): Promise<string> {
-  requireKind(kind);
+  await requireKind(kind);
   const image = workspace.path(`${name}.img`);
   const directory = workspace.path(name);
   mkdirSync(directory);

@@ -2,6 +2,7 @@
 import { tmpdir } from 'node:os';
 import { messageOf } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
+import { untilAborted } from '../../base/timeout.js';
 import { Cleanup } from './cleanup.js';
 import { afterRun, describeMachine } from './machine.js';
 import { type Document, reported, SCHEMA, type SuiteResult } from './report/document.js';
@@ -29,7 +30,7 @@ export async function runSuites(
   signal: AbortSignal,
 ): Promise<Document> {
   const started = performance.now();
-  const machine = describeMachine(tmpdir());
+  const machine = await describeMachine(tmpdir());
   const random = new Random(options.seed);
   const results: SuiteResult[] = [];
   const rows: Row[] = [];
@@ -71,9 +72,9 @@ async function runSuite(
   const say = (text: string): void => options.say(`[${suite.name}] ${text}`);
   const settings: Settings = { ...options, cleanup, say };
   try {
-    const rows = await cleanup.guard(suite.run(settings), signal);
+    const rows = await untilAborted(suite.run(settings), signal);
     const measure = options.curves ? suite.curves : undefined;
-    const curves = measure === undefined ? [] : await cleanup.guard(measure(settings), signal);
+    const curves = measure === undefined ? [] : await untilAborted(measure(settings), signal);
     return { rows, curves };
   } finally {
     await cleanup.runAll();

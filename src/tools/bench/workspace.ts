@@ -4,6 +4,7 @@ import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { readMountInfo } from '../../base/system/mountinfo.js';
 import { run } from './run.js';
 import type { Settings } from './suite.js';
 
@@ -29,7 +30,7 @@ export class Workspace {
   /** Unmounts, detaches and removes. Rejects if something stays in use. */
   async dispose(): Promise<void> {
     for (let attempt = 0; attempt < RELEASE_ATTEMPTS; attempt += 1) {
-      const mounts = this.#mounts();
+      const mounts = await this.#mounts();
       const loops = this.#loops();
       if (mounts.length === 0 && loops.length === 0) break;
       for (const mountPoint of mounts.reverse()) await run('umount', [mountPoint]);
@@ -45,7 +46,7 @@ export class Workspace {
       }
       if (attempt > 0) await delay(RELEASE_PAUSE_MS);
     }
-    const left = [...this.#mounts(), ...this.#loops()];
+    const left = [...(await this.#mounts()), ...this.#loops()];
     if (left.length > 0)
       throw new Error(`still in use below ${this.directory}: ${left.join(', ')}`);
     // Snapshots in a pool on the host's own file system are immutable.
@@ -54,10 +55,9 @@ export class Workspace {
   }
 
   /** In the order in which they were mounted. */
-  #mounts(): string[] {
-    return readFileSync('/proc/self/mountinfo', 'utf8')
-      .split('\n')
-      .map((line) => (line.split(' ')[4] ?? '').replace(/\\040/g, ' '))
+  async #mounts(): Promise<string[]> {
+    return (await readMountInfo())
+      .map(({ mountPoint }) => mountPoint)
       .filter((mountPoint) => mountPoint.startsWith(`${this.directory}/`));
   }
 

@@ -1,9 +1,10 @@
 /** The servers of the suite stream, each with its client: ours, and the peers that are installed. */
-import { isMissing } from '../../../src/tools/bench/programs.js';
+
 import { run } from '../../../src/tools/bench/run.js';
 import type { Settings } from '../../../src/tools/bench/suite.js';
 import type { Workspace } from '../../../src/tools/bench/workspace.js';
 import { compilePeer } from '../peers.js';
+import { isMissing } from '../programs.js';
 import { ENTRIES_PER_MESSAGE } from './pattern.js';
 import { ServerProcess } from './server-process.js';
 import { StreamReader, type StreamReading, type StreamRequest } from './stream-reader.js';

@@ -3,11 +3,11 @@
 import { randomInt } from 'node:crypto';
 import { writeFileSync } from 'node:fs';
 import { nodeUri } from '../../../src/base/csi/routed-calls.js';
-import { findProgram, isMissing } from '../../../src/tools/bench/programs.js';
 import { missingSide, type Row } from '../../../src/tools/bench/row.js';
 import { type Settings, shuffledRounds } from '../../../src/tools/bench/suite.js';
 import type { Workspace } from '../../../src/tools/bench/workspace.js';
 import { issueCertificates } from '../certificates.js';
+import { findProgram, isMissing } from '../programs.js';
 import { ServerProcess } from './server-process.js';
 import { StreamReader } from './stream-reader.js';
 

@@ -7,11 +7,11 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface, type Interface } from 'node:readline';
 import { clientServices } from '../../../src/base/csi/proto.js';
 import { readList } from '../../../src/tools/bench/list-reader.js';
-import { isMissing } from '../../../src/tools/bench/programs.js';
 import type { Settings } from '../../../src/tools/bench/suite.js';
 import { readRanges } from '../../../src/tools/bench/wire-reader.js';
 import { CsiConnection } from '../../../src/tools/client/connection.js';
 import { compilePeer } from '../peers.js';
+import { isMissing } from '../programs.js';
 import { type Layout, patternSnapshotId } from './pattern.js';
 import type { ServerProcess } from './server-process.js';
 

@@ -11,7 +11,6 @@ import { readChangeList } from '../../../src/tools/backup/change-list.js';
 import { copyIntoImage } from '../../../src/tools/backup/copy-image.js';
 import { PluginProcess } from '../../../src/tools/bench/plugin-process.js';
 import { makePool, requireRoot } from '../../../src/tools/bench/pool.js';
-import { findProgram, isMissing } from '../../../src/tools/bench/programs.js';
 import type { Row } from '../../../src/tools/bench/row.js';
 import { run } from '../../../src/tools/bench/run.js';
 import { type Settings, type Suite, shuffledRounds } from '../../../src/tools/bench/suite.js';
@@ -19,6 +18,7 @@ import { BLOCK, type Volume, Volumes } from '../../../src/tools/bench/volumes.js
 import { Workspace } from '../../../src/tools/bench/workspace.js';
 import { openMetadata } from '../../../src/tools/client/metadata-stream.js';
 import { compareImages } from '../../../src/tools/nbd/image.js';
+import { findProgram, isMissing } from '../programs.js';
 
 const KIB = 2 ** 10;
 const MIB = 2 ** 20;

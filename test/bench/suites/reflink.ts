@@ -8,7 +8,6 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { readAllocated, readDelta } from '../../../src/tools/bench/list-reader.js';
 import { PluginProcess } from '../../../src/tools/bench/plugin-process.js';
 import { makePool, type PoolKind, requireRoot } from '../../../src/tools/bench/pool.js';
-import { findProgram, isMissing } from '../../../src/tools/bench/programs.js';
 import {
   type Curve,
   type CurveLine,
@@ -23,6 +22,7 @@ import { Workspace } from '../../../src/tools/bench/workspace.js';
 import { listsTo } from '../../support/stored-lists.js';
 import { type CompiledPeer, compilePeer } from '../peers.js';
 import { ProcessMeter } from '../process-meter.js';
+import { findProgram, isMissing } from '../programs.js';
 import { sizeOfExtents, writeBlocks, writeExtents } from '../storage/fragments.js';
 import { backingFileOf, snapshotFile } from '../storage/pool-files.js';
 

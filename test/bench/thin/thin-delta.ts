@@ -3,8 +3,8 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
-import { findProgram, isMissing } from '../../../src/tools/bench/programs.js';
 import type { VisitRange } from '../../../src/tools/bench/wire-reader.js';
+import { findProgram, isMissing } from '../programs.js';
 import { BASE_DEVICE, BLOCK_BYTES, TARGET_DEVICE } from './metadata.js';
 
 const DEVICES = ['--thin1', String(BASE_DEVICE), '--thin2', String(TARGET_DEVICE)];

@@ -3,9 +3,9 @@
 import assert from 'node:assert/strict';
 import { pbkdf2Sync } from 'node:crypto';
 import { test } from 'node:test';
-import { findProgram, isMissing } from '../../../src/tools/bench/programs.js';
 import { compilePeer } from '../../bench/peers.js';
 import { ProcessMeter } from '../../bench/process-meter.js';
+import { findProgram, isMissing } from '../../bench/programs.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 test('a missing program is reported with the package to install', () => {
