@@ -84,6 +84,7 @@ export const DOCTOR_CHECKS: readonly Check[] = [
 ];
 
 const nothing = (detail: string): CheckResult => ({ detail, findings: [] });
+const one = (detail: string, finding: Finding): CheckResult => ({ detail, findings: [finding] });
 
 function isOlder([major, minor]: readonly [number, number]): boolean {
   const [found = 0, minorFound = 0] = release().split('.').map(Number);
@@ -166,7 +167,7 @@ function loopDriver(): CheckResult {
     return nothing(path);
   } catch {
     const remedy = "load the module loop on the host, and give the plugin the host's /dev";
-    return { detail: path, findings: [{ found: `${path} cannot be used`, remedy }] };
+    return one(path, { found: `${path} cannot be used`, remedy });
   }
 }
 
@@ -175,7 +176,7 @@ async function deviceMapper({ usesThin }: DoctorContext): Promise<CheckResult> {
   const found = await withoutThinPools();
   if (found === null) return nothing('thin-pool');
   const remedy = "load the module dm_thin_pool on the host, and give the plugin the host's /dev";
-  return { detail: 'thin-pool', findings: [{ found, remedy }] };
+  return one('thin-pool', { found, remedy });
 }
 
 /** Why there can be none; null: there can. */
@@ -195,31 +196,21 @@ function cgroup({ env }: DoctorContext): CheckResult {
   if (controllers?.split(' ').includes('io') === true)
     return nothing(`${root}, with the io controller`);
   const why = controllers === null ? 'is not a cgroup v2 hierarchy' : 'has no io controller';
-  return {
-    detail: root,
-    findings: [
-      {
-        found: `${root} ${why}: volumes with read or write limits cannot be published`,
-        remedy:
-          "mount the host's cgroup v2 tree and name it with BLOCKDELTA_CGROUP_ROOT, or use no limits",
-      },
-    ],
-  };
+  return one(root, {
+    found: `${root} ${why}: volumes with read or write limits cannot be published`,
+    remedy:
+      "mount the host's cgroup v2 tree and name it with BLOCKDELTA_CGROUP_ROOT, or use no limits",
+  });
 }
 
 function udevRule(): CheckResult {
   if (!existsSync('/run/udev/control')) return nothing('no udev runs here');
   const directory = UDEV_DIRECTORIES.find((each) => existsSync(join(each, UDEV_RULE)));
   if (directory !== undefined) return nothing(join(directory, UDEV_RULE));
-  return {
-    detail: UDEV_RULE,
-    findings: [
-      {
-        found: `udev runs and the rule ${UDEV_RULE} is not installed: the host's tools look into volumes`,
-        remedy: 'install deploy/udev/56-blockdelta.rules as docs/host-setup.md says',
-      },
-    ],
-  };
+  return one(UDEV_RULE, {
+    found: `udev runs and the rule ${UDEV_RULE} is not installed: the host's tools look into volumes`,
+    remedy: 'install deploy/udev/56-blockdelta.rules as docs/host-setup.md says',
+  });
 }
 
 function settings({ env, node }: DoctorContext): CheckResult {
@@ -241,7 +232,7 @@ function settings({ env, node }: DoctorContext): CheckResult {
 async function stateDirectory({ stateDirectory: path }: DoctorContext): Promise<CheckResult> {
   if (!existsSync(path)) {
     const remedy = 'name it with --state-dir or BLOCKDELTA_STATE_DIR; the first start makes it';
-    return { detail: path, findings: [{ found: `${path} does not exist`, remedy }] };
+    return one(path, { found: `${path} does not exist`, remedy });
   }
   const findings: Finding[] = [];
   const { mode, uid } = statSync(path);
@@ -280,10 +271,10 @@ function catalogue({ node, catalogueProblem, plugin }: DoctorContext): CheckResu
   const holder = plugin === null ? 'no plugin runs' : `held by process ${plugin}`;
   if (node === null) {
     const found = catalogueProblem ?? 'it cannot be read';
-    return {
-      detail: holder,
-      findings: [{ found, remedy: 'do what the message says; checks of pools were left out' }],
-    };
+    return one(holder, {
+      found,
+      remedy: 'do what the message says; checks of pools were left out',
+    });
   }
   const { volumes, snapshots, pools: recorded } = node.catalogue;
   const findings: Finding[] = recorded
@@ -436,19 +427,9 @@ function mounts({ node }: DoctorContext): CheckResult {
   if (node === null) return nothing('not examined');
   const { stagings, publications } = node.catalogue;
   const places = [
-    ...stagings.map(({ volumeId, stagingPath, resolvedPath, capability }) => ({
-      volumeId,
-      what: 'staged',
-      capability,
-      path: resolvedPath ?? stagingPath,
-    })),
-    ...publications.map(({ volumeId, targetPath, resolvedPath, capability }) => ({
-      volumeId,
-      what: 'published',
-      capability,
-      path: resolvedPath ?? targetPath,
-    })),
-  ];
+    ...stagings.map((each) => ({ ...each, what: 'staged', given: each.stagingPath })),
+    ...publications.map((each) => ({ ...each, what: 'published', given: each.targetPath })),
+  ].map(({ given, ...place }) => ({ ...place, path: place.resolvedPath ?? given }));
   const findings: Finding[] = [];
   for (const { volumeId, what, path, capability } of places) {
     // The staging of a raw device is no mount.

@@ -10,12 +10,18 @@ import { open } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { errorCode } from '../../base/errors.js';
 import { isObjectName } from '../backends/reflink/pool-layout.js';
+import type { PoolNames } from '../backends/thin/pool/pool-names.js';
 import type { SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
 import { hiddenMountReason } from '../host/propagation.js';
 import { detachOpenLoop } from '../native/block-device.js';
 import { onThisThread } from '../native/this-thread.js';
 import { otherUse } from '../usage/other-uses.js';
-import { compareObjects, type Difference } from '../volumes/pool-comparison.js';
+import {
+  compareObjects,
+  type Difference,
+  snapshotObject,
+  volumeObject,
+} from '../volumes/pool-comparison.js';
 import {
   type AttachedDevice,
   dmDevice,
@@ -73,12 +79,10 @@ export async function findOrphans(node: NodeView): Promise<Orphans> {
     orphans.push(...view.copies.map((path) => subvolumeCopy(view, path)));
   }
   for (const view of views) {
-    const devices = [
-      ...(await imageDevice(view)),
-      ...(view.problem === null ? await idleLoops(node, view) : []),
-      ...(view.problem === null ? await removedLoops(node, view) : []),
-      ...(view.problem === null ? await idleThinDevices(node, view) : []),
-    ];
+    const devices =
+      view.problem === null
+        ? [...(await idleDevices(node, view)), ...(await removedLoops(node, view))]
+        : await imageDevice(view);
     if (!lacksRows) orphans.push(...devices);
     else {
       const reason = 'the catalogue has lost rows, so nothing proves that no pod uses it';
@@ -108,13 +112,11 @@ export function differencesIn({ catalogue }: NodeView, view: PoolView): Differen
   const known = knownIds(catalogue);
   const isReady = ({ pool, state }: VolumeRecord | SnapshotRecord): boolean =>
     pool === view.name && state === 'ready';
-  const volumes = catalogue.volumes.filter(isReady);
-  const snapshots = catalogue.snapshots.filter(isReady);
   return compareObjects(
     [...view.volumes, ...view.snapshots],
     [
-      ...volumes.map(({ volumeId, sizeBytes }) => ({ id: volumeId, sizeBytes })),
-      ...snapshots.map(({ snapshotId, sizeBytes }) => ({ id: snapshotId, sizeBytes })),
+      ...catalogue.volumes.filter(isReady).map(volumeObject),
+      ...catalogue.snapshots.filter(isReady).map(snapshotObject),
     ],
     (id) => known.has(id),
   );
@@ -179,25 +181,48 @@ async function isUsed(
 const isBound = ({ mounts }: NodeView, device: string): boolean =>
   mounts.some(({ fsType, root }) => fsType === 'devtmpfs' && root === `/${basename(device)}`);
 
-async function idleLoops(node: NodeView, view: PoolView): Promise<Orphan[]> {
+/** Devices of ready volumes that nothing uses. */
+async function idleDevices(node: NodeView, view: PoolView): Promise<Orphan[]> {
   const found: Orphan[] = [];
   for (const device of node.attached.filter(({ pool }) => pool === view.name)) {
-    const { volumeId, path } = device;
-    const record = node.catalogue.volumes.find((volume) => volume.volumeId === volumeId);
-    const backingPath = view.volumes.find(({ id }) => id === volumeId)?.path ?? null;
-    if (record?.state !== 'ready' || backingPath === null) continue;
-    if ((await isUsed(node, record, device)) || !(await isFree(path))) continue;
-    found.push({
-      kind: 'loop device of a volume',
-      pool: view.name,
-      object: path,
-      proof: `its backing file is volume ${volumeId} (device and inode), which is not published, and nothing has it mounted, bound or open exclusively`,
-      remove: () => onThisThread.run('loopDetach', { backingPath }),
-    });
+    const record = node.catalogue.volumes.find(({ volumeId }) => volumeId === device.volumeId);
+    if (record?.state !== 'ready' || (await isUsed(node, record, device))) continue;
+    const names = view.thin?.names;
+    const idle = await (names === undefined ? idleLoop(view, device) : idleThin(names, device));
+    if (idle !== null) found.push({ pool: view.name, object: device.path, ...idle });
   }
   return found;
 }
 
+type Idle = Pick<Orphan, 'kind' | 'proof' | 'remove'>;
+
+async function idleLoop(view: PoolView, device: AttachedDevice): Promise<Idle | null> {
+  const { volumeId, path } = device;
+  const backingPath = view.volumes.find(({ id }) => id === volumeId)?.path ?? null;
+  if (backingPath === null || !(await isFree(path))) return null;
+  return {
+    kind: 'loop device of a volume',
+    proof: `its backing file is volume ${volumeId} (device and inode), which is not published, and nothing has it mounted, bound or open exclusively`,
+    remove: () => onThisThread.run('loopDetach', { backingPath }),
+  };
+}
+
+async function idleThin(names: PoolNames, { volumeId }: AttachedDevice): Promise<Idle | null> {
+  const name = names.volume(volumeId);
+  if ((await dmDevice(name))?.openCount !== 0) return null;
+  return {
+    kind: 'device of a thin volume',
+    proof: `its device-mapper uuid names this pool and volume ${volumeId}, which is not published, and nobody has it mounted, bound or open`,
+    remove: async () => {
+      const device = await dmDevice(name);
+      if (device === null) return;
+      if (!names.isOurs(device) || device.openCount !== 0) throw new Error('it is in use now');
+      await onThisThread.run('dmRemove', { name, deferred: false });
+    },
+  };
+}
+
+/** That of a pool that is not mounted. */
 async function imageDevice(view: PoolView): Promise<Orphan[]> {
   if (view.kind !== 'embedded reflink') return [];
   const backingPath = join(view.directory, 'pool.img');
@@ -205,7 +230,7 @@ async function imageDevice(view: PoolView): Promise<Orphan[]> {
     ({ device }) => device?.path,
     () => undefined,
   );
-  if (path === undefined || view.problem === null || !(await isFree(path))) return [];
+  if (path === undefined || !(await isFree(path))) return [];
   return [
     {
       kind: 'loop device of a pool image',
@@ -225,7 +250,8 @@ async function removedLoops(node: NodeView, view: PoolView): Promise<Orphan[]> {
   const found: Orphan[] = [];
   for (const name of readdirSync('/sys/block').filter((each) => each.startsWith('loop'))) {
     const volumeId = removedVolume(name, view);
-    if (volumeId === null || isKnown(node, volumeId)) continue;
+    if (volumeId === null) continue;
+    if (node.catalogue.volumes.some((volume) => volume.volumeId === volumeId)) continue;
     const device = `/dev/${name}`;
     if (isBound(node, device) || !(await isFree(device))) continue;
     found.push({
@@ -237,10 +263,6 @@ async function removedLoops(node: NodeView, view: PoolView): Promise<Orphan[]> {
     });
   }
   return found;
-}
-
-function isKnown({ catalogue }: NodeView, volumeId: string): boolean {
-  return catalogue.volumes.some((volume) => volume.volumeId === volumeId);
 }
 
 /** The id of the removed volume that a loop device is attached to; null: it is attached to something else. */
@@ -262,32 +284,6 @@ async function detachRemoved(device: string, view: PoolView, volumeId: string): 
   } finally {
     await handle.close();
   }
-}
-
-async function idleThinDevices(node: NodeView, view: PoolView): Promise<Orphan[]> {
-  const names = view.thin?.names;
-  if (names === undefined) return [];
-  const found: Orphan[] = [];
-  for (const device of node.attached.filter(({ pool }) => pool === view.name)) {
-    const { volumeId, path } = device;
-    const record = node.catalogue.volumes.find((volume) => volume.volumeId === volumeId);
-    const name = names.volume(volumeId);
-    if (record?.state !== 'ready' || (await isUsed(node, record, device))) continue;
-    if ((await dmDevice(name))?.openCount !== 0) continue;
-    found.push({
-      kind: 'device of a thin volume',
-      pool: view.name,
-      object: path,
-      proof: `its device-mapper uuid names this pool and volume ${volumeId}, which is not published, and nobody has it mounted, bound or open`,
-      remove: async () => {
-        const device = await dmDevice(name);
-        if (device === null) return;
-        if (!names.isOurs(device) || device.openCount !== 0) throw new Error('it is in use now');
-        await onThisThread.run('dmRemove', { name, deferred: false });
-      },
-    });
-  }
-  return found;
 }
 
 /** Whether nothing has the device mounted, in any namespace, or open exclusively. */
