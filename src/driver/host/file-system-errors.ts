@@ -70,7 +70,8 @@ async function btrfsErrors(deviceName: string): Promise<Counted> {
   return counted;
 }
 
-async function namesIn(directory: string): Promise<string[]> {
+/** Empty if there is no such directory. */
+export async function namesIn(directory: string): Promise<string[]> {
   return readdir(directory).catch(absent<string[]>([]));
 }
 

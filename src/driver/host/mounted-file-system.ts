@@ -4,10 +4,11 @@
  * A superblock is checked before it is mounted; a process that still has the device open could change it
  * in between. The options in force afterwards cannot be changed from the device. Reads; never writes.
  */
-import { readdir, readFile, readlink, stat } from 'node:fs/promises';
+import { readFile, readlink, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { errorCode } from '../../base/errors.js';
 import { type MountEntry, majorOf, minorOf, mountsOfDevice } from '../../base/system/mountinfo.js';
+import { namesIn } from './file-system-errors.js';
 import type { FileSystem } from './file-systems.js';
 
 /** Mount options of ext4 that a superblock must not choose, by what /proc/fs/ext4 shows if they are in force. */
@@ -73,21 +74,11 @@ async function unaskedOfBtrfs(name: string): Promise<string | null> {
   return null;
 }
 
+/** None of `features`, which lies beside the file systems. */
 const btrfsDevices = (fsid: string): Promise<string[]> =>
   namesIn(join(BTRFS_FILE_SYSTEMS, fsid, 'devices'));
 
 /** As sysfs and procfs call the device: `loop3`, `dm-4`. */
 async function kernelName(rdev: number): Promise<string> {
   return basename(await readlink(`/sys/dev/block/${majorOf(rdev)}:${minorOf(rdev)}`));
-}
-
-/** Empty if there is no such directory, for example in `features` beside the file systems, or without btrfs. */
-async function namesIn(directory: string): Promise<string[]> {
-  try {
-    return await readdir(directory);
-  } catch (thrown) {
-    const code = errorCode(thrown);
-    if (code === 'ENOENT' || code === 'ENOTDIR') return [];
-    throw thrown;
-  }
 }

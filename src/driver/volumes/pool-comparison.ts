@@ -1,5 +1,6 @@
 /** What a pool holds beside what the catalogue has on record: the one comparison, for a start and for commands. */
 import type { PoolObject } from '../backends/backend.js';
+import type { SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
 
 export type Difference =
   /** On record, and not in the pool. */
@@ -12,6 +13,15 @@ export type Difference =
     }
   /** In the pool, without any record: the catalogue has lost rows. */
   | { readonly kind: 'unknown'; readonly id: string };
+
+export const volumeObject = ({ volumeId, sizeBytes }: VolumeRecord): PoolObject => ({
+  id: volumeId,
+  sizeBytes,
+});
+export const snapshotObject = ({ snapshotId, sizeBytes }: SnapshotRecord): PoolObject => ({
+  id: snapshotId,
+  sizeBytes,
+});
 
 /**
  * @param recorded what the pool has to hold

@@ -3,18 +3,22 @@
  * has interrupted, and compares the rows with what the pools hold.
  *
  * It removes only temporary files, what an unfinished row says is being deleted, and what such a row says is being
- * created and is incomplete. A volume that is larger than
- * its record was being expanded, and its record is updated. A device that a staging left attached and nobody uses is
- * detached. Any other difference is reported and left for the operator.
+ * created and is incomplete. A volume that is larger than its record was being expanded, and its record is updated. A
+ * device that a staging left attached and nobody uses is detached. Any other difference is left for the operator.
  */
 
 import { CsiError, messageOf, StatusCode } from '../../base/errors.js';
-import type { Backend, PoolContents, PoolObject } from '../backends/backend.js';
+import type { Backend, PoolContents } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
-import type { SnapshotRecord, UnfinishedWork, VolumeRecord } from '../catalogue/records.js';
+import type { UnfinishedWork, VolumeRecord } from '../catalogue/records.js';
 import { settleNewVolume } from './interrupted-volume.js';
-import { compareObjects, type Difference } from './pool-comparison.js';
+import {
+  compareObjects,
+  type Difference,
+  snapshotObject,
+  volumeObject,
+} from './pool-comparison.js';
 import type { RetainedBases } from './retained-bases.js';
 import {
   finishDeletion,
@@ -76,14 +80,17 @@ export async function reconcile(deps: ReconcileDependencies): Promise<ReconcileR
 async function unfinishedWork({ catalogue, pool }: ReconcileDependencies): Promise<UnfinishedWork> {
   const all = await catalogue.unfinished();
   if (pool === undefined) return all;
-  const members = await Promise.all(
-    all.groups.map(({ groupSnapshotId }) => catalogue.snapshotsOfGroup(groupSnapshotId)),
-  );
+  const members = await membersOf(catalogue, all);
   return {
     volumes: all.volumes.filter((volume) => volume.pool === pool),
     snapshots: all.snapshots.filter((snapshot) => snapshot.pool === pool),
     groups: all.groups.filter((_, index) => members[index]?.[0]?.pool === pool),
   };
+}
+
+/** Of each group, in their order. */
+function membersOf(catalogue: AsyncCatalogue, { groups }: UnfinishedWork) {
+  return Promise.all(groups.map((each) => catalogue.snapshotsOfGroup(each.groupSnapshotId)));
 }
 
 async function reconcilePool(
@@ -235,17 +242,15 @@ async function compare(
     (snapshot) => snapshot.pool === backend.pool,
   );
   const listed = await catalogue.unfinished();
-  const members = await Promise.all(
-    listed.groups.map((group) => catalogue.snapshotsOfGroup(group.groupSnapshotId)),
-  );
+  const members = await membersOf(catalogue, listed);
   const pending = new Set([
     ...listed.volumes.map((volume) => volume.volumeId),
     ...[...listed.snapshots, ...members.flat()].map((snapshot) => snapshot.snapshotId),
   ]);
   const isKnown = (id: string): boolean => pending.has(id);
   const differences = [
-    ...compareObjects(contents.volumes, volumes.map(asVolumeObject), isKnown),
-    ...compareObjects(contents.snapshots, snapshots.map(asSnapshotObject), isKnown),
+    ...compareObjects(contents.volumes, volumes.map(volumeObject), isKnown),
+    ...compareObjects(contents.snapshots, snapshots.map(snapshotObject), isKnown),
   ];
   report.differences.push(
     ...differences.map((each) => inWords(where, each)),
@@ -260,12 +265,3 @@ function inWords(where: string, difference: Difference): string {
   const { heldBytes, recordedBytes } = difference;
   return `${where}: ${id} has ${heldBytes} bytes and should have ${recordedBytes}`;
 }
-
-const asVolumeObject = (volume: VolumeRecord): PoolObject => ({
-  id: volume.volumeId,
-  sizeBytes: volume.sizeBytes,
-});
-const asSnapshotObject = (snapshot: SnapshotRecord): PoolObject => ({
-  id: snapshot.snapshotId,
-  sizeBytes: snapshot.sizeBytes,
-});
