@@ -101,11 +101,10 @@ export class SimulatedProcess {
     this.volumes = new ThinVolumes({ ...parts, metadata, transactions, devices, copies });
     const rules = { removed: async () => undefined } as unknown as ListRules;
     this.snapshots = new ThinSnapshots({
-      ...{ ...parts, metadata, transactions, copies, poolName: 'default' },
-      rules,
+      ...{ ...parts, metadata, transactions, copies, rules },
     });
     this.changes = new ThinChanges({
-      ...{ ...parts, metadata, metadataPath, poolName: 'default', rules },
+      ...{ ...parts, metadata, metadataPath, rules },
       bookmarks: {} as Bookmarks,
       lists: {} as ThinLists,
     });

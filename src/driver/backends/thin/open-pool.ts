@@ -87,28 +87,17 @@ export class OpenPool {
     };
     const copies = new ThinCopies({ ...parts, native, freezing: deps.freezing });
     this.volumes = new ThinVolumes({ ...parts, copies });
+    const stored = { ...parts, native, directory: deps.directory, metadataPath };
     this.bookmarks = new Bookmarks({
-      ...parts,
-      native,
-      directory: deps.directory,
-      metadataPath,
-      poolName: pool.pool,
+      ...stored,
       onEvent,
       onInvalid: (snapshotId, reason) => this.rules.lost(snapshotId, reason),
     });
-    this.lists = new ThinLists({
-      ...parts,
-      native,
-      directory: deps.directory,
-      metadataPath,
-      poolName: pool.pool,
-      bookmarks: this.bookmarks,
-    });
+    this.lists = new ThinLists({ ...stored, bookmarks: this.bookmarks });
     this.rules = new ListRules(this.lists, pool.pool, onEvent);
     const { rules, bookmarks, lists } = this;
-    const poolName = pool.pool;
-    this.snapshots = new ThinSnapshots({ ...parts, copies, poolName, rules });
-    this.changes = new ThinChanges({ ...parts, metadataPath, poolName, bookmarks, lists, rules });
+    this.snapshots = new ThinSnapshots({ ...parts, copies, rules });
+    this.changes = new ThinChanges({ ...parts, metadataPath, bookmarks, lists, rules });
     this.marks = {
       set: (volumeIds) => ledger.markInitialized(volumeIds),
       has: (volumeId) => ledger.isInitialized(volumeId),

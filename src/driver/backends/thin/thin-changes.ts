@@ -13,10 +13,10 @@ import { rootOf, snapshotRecord } from './device-records.js';
 import type { DeviceRecord } from './ledger/ledger.js';
 import type { AsyncLedger } from './ledger/ledger-client.js';
 import { CURRENT, type FoundDevices, type MetadataReader } from './metadata/metadata-reader.js';
+import type { ThinPool } from './pool/thin-pool.js';
 
 export interface ChangeDependencies {
-  /** The configured name of the pool. */
-  poolName: string;
+  pool: ThinPool;
   ledger: AsyncLedger;
   metadata: MetadataReader;
   bookmarks: Bookmarks;
@@ -35,15 +35,16 @@ export class ThinChanges implements SnapshotChanges {
    * that the superblock still leads to these roots.
    */
   async scan(targetId: string, baseId: string | null): Promise<SnapshotScan> {
-    const { ledger, bookmarks, metadataPath, poolName } = this.deps;
-    const target = await snapshotRecord(ledger, poolName, targetId);
+    const { ledger, bookmarks, metadataPath, pool } = this.deps;
+    const target = await snapshotRecord(this.deps, targetId);
     const base = baseId === null ? null : await ledger.device(baseId);
     if (baseId !== null && base === null) await this.deps.rules.examineFor(targetId, baseId);
     const lists = baseId === null || base !== null ? null : await this.#lists(target, baseId);
     if (lists !== null) return lists;
     const bookmark =
       baseId === null || base !== null ? null : await bookmarks.source(baseId, target);
-    if (baseId !== null && base === null && bookmark === null) throw lostSnapshot(baseId, poolName);
+    if (baseId !== null && base === null && bookmark === null)
+      throw lostSnapshot(baseId, pool.pool);
     const wanted = [target, ...(base === null ? [] : [base])];
     const found = await this.#find(wanted);
     const source: ThinScanSource = {
@@ -51,8 +52,8 @@ export class ThinChanges implements SnapshotChanges {
       metadata: metadataPath,
       superblock: CURRENT,
       sizeBytes: target.sizeBytes,
-      target: rootOf(target, found, poolName),
-      base: base === null ? null : rootOf(base, found, poolName),
+      target: rootOf(target, found, pool),
+      base: base === null ? null : rootOf(base, found, pool),
       bookmark,
     };
     return directScan(source, { targetBytes: target.sizeBytes });

@@ -5,15 +5,14 @@ import { CsiError } from '../../../base/errors.js';
 import type { PoolSnapshots, SnapshotMember, TakenSnapshots } from '../backend.js';
 import type { ListRules } from '../retained/list-rules.js';
 import { rootOf, snapshotRecord, volumeRecord } from './device-records.js';
-import type { DeviceRecord } from './ledger/ledger.js';
 import type { AsyncLedger } from './ledger/ledger-client.js';
 import type { MetadataReader } from './metadata/metadata-reader.js';
 import type { PoolTransactions } from './pool/pool-transaction.js';
+import type { ThinPool } from './pool/thin-pool.js';
 import type { ThinCopies } from './thin-copies.js';
 
 export interface SnapshotDependencies {
-  /** The configured name of the pool. */
-  poolName: string;
+  pool: ThinPool;
   ledger: AsyncLedger;
   metadata: MetadataReader;
   transactions: PoolTransactions;
@@ -25,10 +24,9 @@ export class ThinSnapshots implements PoolSnapshots {
   constructor(private readonly deps: SnapshotDependencies) {}
 
   async create(members: readonly SnapshotMember[], deadline?: number): Promise<TakenSnapshots> {
-    const { copies, ledger, poolName } = this.deps;
     const requests = await Promise.all(
       members.map(async ({ volumeId, snapshotId }) => {
-        const source = await volumeRecord(ledger, poolName, volumeId);
+        const source = await volumeRecord(this.deps, volumeId);
         const { sizeBytes, lineage } = source;
         return {
           source,
@@ -36,7 +34,7 @@ export class ThinSnapshots implements PoolSnapshots {
         };
       }),
     );
-    const creationTimeNs = await copies.take(requests, deadline);
+    const creationTimeNs = await this.deps.copies.take(requests, deadline);
     return { creationTimeNs, sizesBytes: requests.map(({ copy }) => copy.sizeBytes) };
   }
 
@@ -48,17 +46,13 @@ export class ThinSnapshots implements PoolSnapshots {
   }
 
   async check(snapshotId: string, sizeBytes: bigint): Promise<void> {
-    const record = await this.#record(snapshotId);
-    rootOf(record, await this.deps.metadata.devices([record.deviceId]), this.deps.poolName);
+    const { metadata, pool } = this.deps;
+    const record = await snapshotRecord(this.deps, snapshotId);
+    rootOf(record, await metadata.devices([record.deviceId]), pool);
     if (record.sizeBytes === sizeBytes) return;
     throw CsiError.failedPrecondition(
       `snapshot ${snapshotId} should have ${sizeBytes} bytes, but the ledger of pool ` +
-        `'${this.deps.poolName}' has ${record.sizeBytes}; restore catalogue and ledger from the same point in time`,
+        `'${pool.pool}' has ${record.sizeBytes}; restore catalogue and ledger from the same point in time`,
     );
-  }
-
-  #record(snapshotId: string): Promise<DeviceRecord> {
-    const { ledger, poolName } = this.deps;
-    return snapshotRecord(ledger, poolName, snapshotId);
   }
 }

@@ -40,7 +40,7 @@ export class ThinVolumes implements PoolVolumes {
     } else if ('snapshotId' in source) {
       await this.#restore(volumeId, sizeBytes, source.snapshotId);
     } else {
-      const record = await this.#record(source.volumeId);
+      const record = await volumeRecord(this.deps, source.volumeId);
       assertHolds(volumeId, sizeBytes, record);
       const copy = newVolume(volumeId, sizeBytes);
       await this.deps.copies.take([{ source: record, copy }], deadline);
@@ -52,7 +52,7 @@ export class ThinVolumes implements PoolVolumes {
     // The ledger first: after a kill, the next attach grows the device.
     const grown = await ledger.growVolume(volumeId, sizeBytes);
     if (grown === null) throw lostVolume(volumeId, pool.pool);
-    const device = await devices.grow(await this.#record(volumeId));
+    const device = await devices.grow(await volumeRecord(this.deps, volumeId));
     return device === null ? grown : device.sizeBytes;
   }
 
@@ -65,7 +65,7 @@ export class ThinVolumes implements PoolVolumes {
   }
 
   async check(volumeId: string, sizeBytes: bigint): Promise<void> {
-    assertWhole(await this.#record(volumeId), this.deps.pool.pool, sizeBytes);
+    assertWhole(await volumeRecord(this.deps, volumeId), this.deps.pool.pool, sizeBytes);
   }
 
   async condition(volumeId: string): Promise<StorageCondition> {
@@ -89,15 +89,10 @@ export class ThinVolumes implements PoolVolumes {
     return this.deps.devices.resume(volumeId);
   }
 
-  #record(volumeId: string): Promise<DeviceRecord> {
-    const { ledger, pool } = this.deps;
-    return volumeRecord(ledger, pool.pool, volumeId);
-  }
-
   /** A snapshot's device is never active, so nothing has to be suspended. */
   async #restore(volumeId: string, sizeBytes: bigint, snapshotId: string): Promise<void> {
-    const { copies, ledger, pool } = this.deps;
-    const snapshot = await snapshotRecord(ledger, pool.pool, snapshotId);
+    const { copies, pool } = this.deps;
+    const snapshot = await snapshotRecord(this.deps, snapshotId);
     assertHolds(volumeId, sizeBytes, snapshot);
     const message = async ({ deviceId }: DeviceRecord): Promise<string> => {
       await copies.assertTimeLeft(1);

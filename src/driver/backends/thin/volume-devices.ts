@@ -52,7 +52,7 @@ export class VolumeDevices implements Attachments {
     volumeId: string,
     { readOnly, atLeastBytes = 0n }: AttachOptions,
   ): Promise<Attachment> {
-    const record = await volumeRecord(this.ledger, this.pool.pool, volumeId);
+    const record = await volumeRecord({ ledger: this.ledger, pool: this.pool }, volumeId);
     assertWhole(record, this.pool.pool, atLeastBytes);
     const found = await this.device(volumeId);
     if (found !== null) return this.#reattach(record, found, readOnly);

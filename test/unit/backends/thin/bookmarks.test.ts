@@ -57,7 +57,8 @@ beforeEach(async () => {
   told = [];
   invalid = [];
   bases = new Bookmarks({
-    ...{ ledger, native, metadata, directory, metadataPath: '/dev/metadata', poolName: 'default' },
+    ...{ ledger, native, metadata, directory, metadataPath: '/dev/metadata' },
+    pool: { pool: 'default' },
     onEvent: ({ level, message }) => told.push(`${level}: ${message}`),
     onInvalid: (snapshotId, reason) => invalid.push([snapshotId, reason]),
   });

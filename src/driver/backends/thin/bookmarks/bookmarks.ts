@@ -14,18 +14,19 @@ import type { ThinBookmark, ThinDeviceDetails } from '../../../native/thin-addon
 import type { OnEvent } from '../../backend.js';
 import { invalidatedBase } from '../../lost-objects.js';
 import { assertRetainedDirectories, basesIn } from '../../retained/retained-directories.js';
+import { assertOwn } from '../device-records.js';
 import type { BookmarkRecord, DeviceRecord } from '../ledger/ledger.js';
 import type { AsyncLedger } from '../ledger/ledger-client.js';
 import { CURRENT, type MetadataReader } from '../metadata/metadata-reader.js';
 import type { PoolHistory } from '../pool/pool-history.js';
+import type { ThinPool } from '../pool/thin-pool.js';
 import { unsoundByHistory, unsoundByMetadata, unsoundByStatus } from './bookmark-rules.js';
 
 export interface BookmarkDependencies {
   native: NativeRunner;
   ledger: AsyncLedger;
   metadata: Pick<MetadataReader, 'device' | 'superblock'>;
-  /** The configured name of the pool. */
-  poolName: string;
+  pool: Pick<ThinPool, 'pool'>;
   onEvent: OnEvent;
   /** Called when bookmarks have become unsound in the running pool; null: all of them. */
   onInvalid(snapshotId: string | null, reason: string): void;
@@ -68,14 +69,14 @@ export class Bookmarks {
 
   /** For events in the running pool after which no bookmark is sound. */
   async invalidateAll(reason: string): Promise<void> {
-    const { ledger, poolName, onEvent } = this.deps;
+    const { ledger, pool, onEvent } = this.deps;
     const count = await ledger.invalidateAllBookmarks(reason);
     this.deps.onInvalid(null, reason);
     if (count === 0) return;
     onEvent({
       level: 'warn',
       message:
-        `pool '${poolName}': ${count} retained bases are invalid because ${reason}; ` +
+        `pool '${pool.pool}': ${count} retained bases are invalid because ${reason}; ` +
         'the next backups based on them have to be full ones',
     });
   }
@@ -155,7 +156,7 @@ export class Bookmarks {
   /** Why its file cannot be used, as a clause that follows "because"; null: it can. */
   async spoiled({ snapshotId, creationTime }: BookmarkRecord): Promise<string | null> {
     const path = this.#path(snapshotId);
-    await assertRetainedDirectories(this.deps.poolName, this.deps.directory);
+    await assertRetainedDirectories(this.deps.pool.pool, this.deps.directory);
     try {
       const found = await this.deps.native.run('verifyThinBookmark', { path });
       // No other snapshot of the pool was created at that time.
@@ -196,13 +197,9 @@ export class Bookmarks {
     return reason;
   }
 
-  async #details({ objectId, deviceId, madeAt }: DeviceRecord): Promise<ThinDeviceDetails> {
-    const details = await this.deps.metadata.device(deviceId);
-    if (details?.transactionId === madeAt) return details;
-    throw CsiError.failedPrecondition(
-      `snapshot ${objectId} is lost: the metadata of its pool has no device ${deviceId} that was created for it; ` +
-        'use another snapshot or a backup',
-    );
+  async #details(record: DeviceRecord): Promise<ThinDeviceDetails> {
+    const { metadata, pool } = this.deps;
+    return assertOwn(record, await metadata.device(record.deviceId), pool);
   }
 
   async #files(): Promise<string[]> {
@@ -212,7 +209,7 @@ export class Bookmarks {
 
   /** It does not exist before the first bookmark. */
   async #makeDirectory(): Promise<void> {
-    await assertRetainedDirectories(this.deps.poolName, this.deps.directory);
+    await assertRetainedDirectories(this.deps.pool.pool, this.deps.directory);
     await mkdir(this.#directory, { recursive: true, mode: 0o700 });
   }
 

@@ -5,16 +5,18 @@
  */
 import { CsiError } from '../../../../base/errors.js';
 import type { NativeRunner } from '../../../native/pool.js';
-import type { ThinDeviceDetails, ThinDeviceRef } from '../../../native/thin-addon.js';
+import type { ThinDeviceRef } from '../../../native/thin-addon.js';
 import type { Unretained } from '../../backend.js';
 import { lostSnapshot } from '../../lost-objects.js';
 import { DAMAGED, ListDirectory, type ListedPair } from '../../retained/list-directory.js';
 import type { HeldSnapshot, StoredList } from '../../retained/list-graph.js';
 import type { ListStore, StoredHistory } from '../../retained/list-store.js';
 import { assertRetainedDirectories, listsIn } from '../../retained/retained-directories.js';
+import { assertOwn, snapshotRecord } from '../device-records.js';
 import type { BookmarkRecord, DeviceRecord } from '../ledger/ledger.js';
 import type { AsyncLedger } from '../ledger/ledger-client.js';
 import type { MetadataReader } from '../metadata/metadata-reader.js';
+import type { ThinPool } from '../pool/thin-pool.js';
 import type { Bookmarks } from './bookmarks.js';
 
 export interface ThinListsDependencies {
@@ -25,8 +27,13 @@ export interface ThinListsDependencies {
   metadataPath: string;
   /** The pool's directory. */
   directory: string;
-  /** The configured name of the pool. */
-  poolName: string;
+  pool: ThinPool;
+}
+
+interface Tree {
+  device: ThinDeviceRef;
+  /** The pool's time when the snapshot was created. */
+  time: number;
 }
 
 /** What a list begins at: a snapshot, or the bookmark of a deleted one. */
@@ -35,8 +42,7 @@ interface Beginning {
   sizeBytes: bigint;
   device: ThinDeviceRef | null;
   bookmarkPath: string | null;
-  /** The pool's time when the snapshot was created. */
-  time: number;
+  time: Tree['time'];
 }
 
 /** Of one native call: about 0.1 s in memory, or 1.5 s on a disk. */
@@ -50,7 +56,7 @@ export class ThinLists implements ListStore {
     this.lists = new ListDirectory(
       deps.native,
       async (work) => {
-        await assertRetainedDirectories(deps.poolName, deps.directory);
+        await assertRetainedDirectories(deps.pool.pool, deps.directory);
         return work(directory);
       },
       () => directory,
@@ -109,9 +115,9 @@ export class ThinLists implements ListStore {
   }
 
   async hold(snapshotId: string): Promise<HeldSnapshot | Unretained> {
-    const { bookmarks, poolName } = this.deps;
+    const { bookmarks, pool } = this.deps;
     const bookmark = await bookmarks.create(snapshotId);
-    if (bookmark === null) throw lostSnapshot(snapshotId, poolName);
+    if (bookmark === null) throw lostSnapshot(snapshotId, pool.pool);
     return heldBy(bookmark);
   }
 
@@ -140,7 +146,7 @@ export class ThinLists implements ListStore {
 
   /** The pool's time when the snapshot was created. */
   async timeOf(snapshot: DeviceRecord): Promise<number> {
-    return (await this.#details(snapshot)).creationTime;
+    return (await this.#tree(snapshot)).time;
   }
 
   /** Keeps the reason; a bookmark that is there stays as it is. */
@@ -165,16 +171,13 @@ export class ThinLists implements ListStore {
   }
 
   async #target(snapshotId: string): Promise<Target> {
-    const record = await this.deps.ledger.device(snapshotId);
-    if (record?.kind !== 'snapshot') throw lostSnapshot(snapshotId, this.deps.poolName);
-    const { root, creationTime } = await this.#details(record);
-    const { deviceId } = record;
-    return { ...record, device: { deviceId, root }, time: creationTime };
+    const record = await snapshotRecord(this.deps, snapshotId);
+    return { ...record, ...(await this.#tree(record)) };
   }
 
   /** Fails as Bookmarks.source does. */
   async #beginning(snapshotId: string, target: Target): Promise<Beginning> {
-    const { bookmarks, ledger, poolName } = this.deps;
+    const { bookmarks, ledger, pool } = this.deps;
     const device = await ledger.device(snapshotId);
     const bookmark = device === null ? await ledger.bookmark(snapshotId) : null;
     const lineage = device?.lineage ?? bookmark?.lineage;
@@ -185,27 +188,24 @@ export class ThinLists implements ListStore {
       );
     }
     if (device !== null) {
-      const { root, creationTime: time } = await this.#details(device);
-      const { deviceId, sizeBytes } = device;
-      return { id: snapshotId, sizeBytes, device: { deviceId, root }, bookmarkPath: null, time };
+      const { sizeBytes } = device;
+      return { id: snapshotId, sizeBytes, bookmarkPath: null, ...(await this.#tree(device)) };
     }
-    if (bookmark === null) throw lostSnapshot(snapshotId, poolName);
+    if (bookmark === null) throw lostSnapshot(snapshotId, pool.pool);
     const { path: bookmarkPath } = await bookmarks.source(snapshotId, target);
     const { sizeBytes, creationTime: time } = bookmark;
     return { id: snapshotId, sizeBytes, device: null, bookmarkPath, time };
   }
 
-  async #details({ objectId, deviceId, madeAt }: DeviceRecord): Promise<ThinDeviceDetails> {
-    const details = await this.deps.metadata.device(deviceId);
-    if (details?.transactionId === madeAt) return details;
-    throw lostSnapshot(objectId, this.deps.poolName);
+  async #tree(snapshot: DeviceRecord): Promise<Tree> {
+    const { metadata, pool } = this.deps;
+    const found = await metadata.device(snapshot.deviceId);
+    const { deviceId, root, creationTime } = assertOwn(snapshot, found, pool);
+    return { device: { deviceId, root }, time: creationTime };
   }
 }
 
-interface Target extends DeviceRecord {
-  device: ThinDeviceRef;
-  time: number;
-}
+type Target = DeviceRecord & Tree;
 
 const heldBy = ({ storedBytes, creationTime }: BookmarkRecord): HeldSnapshot => ({
   storedBytes,
