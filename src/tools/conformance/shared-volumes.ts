@@ -5,11 +5,10 @@
 
 import { messageOf } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
-import { BlockContent } from './block-content.js';
+import { takePair } from './changes.js';
 import type { Driver } from './driver.js';
 import type { ListRequest } from './list-request.js';
 import { allocatedOf, deltaOf } from './list-request.js';
-import { changeFiles } from './mount-content.js';
 import type { Snapshot, Volume } from './objects.js';
 import { type AccessType, type SuiteOptions, volumeSizeOf } from './options.js';
 import type { Volumes } from './volumes.js';
@@ -24,9 +23,10 @@ export interface History {
 }
 
 /** Writes, enough for lists of many entries spread over the volume. */
-const FIRST_OPERATIONS = 300;
-const LATER_OPERATIONS = 200;
-const FILE_CHANGES = 60;
+const CHANGES = [
+  { block: 300, mount: 60 },
+  { block: 200, mount: 60 },
+] as const;
 
 /**
  * One cause of many failures: the shared volumes cannot be made, or the driver refuses their lists. Every check that
@@ -102,25 +102,13 @@ export class SharedVolumes {
   }
 
   async #makeHistory(): Promise<History> {
-    const volume = await this.volumes.create({ access: this.access });
-    const path = await this.volumes.publish(volume);
     const random = new Random(this.options.seed, 'shared');
-    const change = this.#changer(volume, path, random);
-    await change(FIRST_OPERATIONS);
-    const base = await this.volumes.snapshot(volume);
-    await change(LATER_OPERATIONS);
-    const target = await this.volumes.snapshot(volume);
+    const { volume, base, target } = await takePair(this.volumes, this.access, random, CHANGES);
     // A mounted file system writes in the background, and when it is frozen for a snapshot.
     await this.volumes.unpublish(volume);
     const first = await this.volumes.snapshot(volume);
     const second = await this.volumes.snapshot(volume);
     return { volume, base, target, twins: [first, second] };
-  }
-
-  #changer(volume: Volume, path: string, random: Random): (count: number) => Promise<void> {
-    if (volume.access === 'mount') return () => changeFiles(path, random, FILE_CHANGES);
-    const content = new BlockContent(volume.sizeBytes);
-    return (count) => content.change(path, random, count);
   }
 
   async #makeUnrelated(): Promise<Snapshot> {

@@ -1,7 +1,8 @@
 /** Lists during other activity: concurrent streams, slow readers, snapshots created and deleted. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../../base/errors.js';
-import { BlockContent, readImage } from '../block-content.js';
+import { readImage } from '../block-content.js';
+import { takePair } from '../changes.js';
 import { type CheckContext, checksOf } from '../check.js';
 import { expect } from '../failure.js';
 import { allocatedOf, deltaOf } from '../list-request.js';
@@ -14,13 +15,11 @@ import {
   withList,
 } from '../lists.js';
 import type { MetadataStream } from '../metadata-stream.js';
-import { changeFiles } from '../mount-content.js';
 import type { Entry } from '../ranges.js';
 import { describeRefusal } from '../refusal.js';
 
 const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
-const OPERATIONS = 60;
-const FILE_CHANGES = 20;
+const CHANGES = { block: 60, mount: 20 };
 /** The first pause of a slow reader; meanwhile the driver can buffer a short list. */
 const FIRST_PAUSE_MS = 1000;
 /** Pauses between later messages: how many, and how long. */
@@ -61,22 +60,12 @@ async function slowReader(context: CheckContext): Promise<void> {
 
 async function busyVolume(context: CheckContext): Promise<void> {
   const { volumes, random, shared } = context;
-  const volume = await volumes.create({ access: shared.access });
-  const path = await volumes.publish(volume);
-  const content = new BlockContent(volume.sizeBytes);
-  const change = (): Promise<void> =>
-    shared.access === 'block'
-      ? content.change(path, random, OPERATIONS)
-      : changeFiles(path, random, FILE_CHANGES);
-  await change();
-  const base = await volumes.snapshot(volume);
-  await change();
-  const target = await volumes.snapshot(volume);
-  const list = deltaOf(base, target);
+  const pair = await takePair(volumes, shared.access, random, [CHANGES, CHANGES]);
+  const list = deltaOf(pair.base, pair.target);
   const whole = await readList(context, list);
   const read = await readAround(context, list, async () => {
-    await change();
-    await volumes.snapshot(volume);
+    await pair.change(CHANGES);
+    await volumes.snapshot(pair.volume);
   });
   const subject = 'GetMetadataDelta while its volume is written to and snapshotted';
   expectWhole(subject, whole.entries, read);

@@ -1,18 +1,18 @@
 /** Lists after a volume was expanded, restored or cloned, or its source or base was deleted. */
 import { StatusCode } from '../../../base/errors.js';
 import { BlockContent, expectSameBytes, readImage } from '../block-content.js';
+import { takePair } from '../changes.js';
 import { type CheckContext, checksOf } from '../check.js';
 import { CheckSkipped, expect } from '../failure.js';
 import { allocatedOf, deltaOf } from '../list-request.js';
 import { expectSameBytesListed, readList, readToEnd } from '../lists.js';
-import { changeFiles } from '../mount-content.js';
 import type { Snapshot, Volume, VolumeSpec } from '../objects.js';
 import { expectSound, type Image, OverReport, zeroImage } from '../oracle.js';
 import { describeRefusal } from '../refusal.js';
 
 const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 const OPERATIONS = 80;
-const FILE_CHANGES = 30;
+const CHANGES = { block: OPERATIONS, mount: 30 };
 
 async function resized(context: CheckContext): Promise<void> {
   const { volumes, random } = context;
@@ -125,28 +125,11 @@ async function cloned(context: CheckContext): Promise<void> {
   await expectDescendant(context, { access: 'block', volumeId: volume.id }, image);
 }
 
-interface Pair {
-  readonly volume: Volume;
-  readonly base: Snapshot;
-  readonly target: Snapshot;
-}
-
 /** Two snapshots with changes in between, of the access type that the run uses. */
-async function makePair(context: CheckContext): Promise<Pair> {
-  const { volumes, random, shared } = context;
-  const volume = await volumes.create({ access: shared.access });
-  const path = await volumes.publish(volume);
-  const content = new BlockContent(volume.sizeBytes);
-  const change = (): Promise<void> =>
-    shared.access === 'block'
-      ? content.change(path, random, OPERATIONS)
-      : changeFiles(path, random, FILE_CHANGES);
-  await change();
-  const base = await volumes.snapshot(volume);
-  await change();
-  const target = await volumes.snapshot(volume);
-  await volumes.unpublish(volume);
-  return { volume, base, target };
+async function makePair({ volumes, random, shared }: CheckContext) {
+  const pair = await takePair(volumes, shared.access, random, [CHANGES, CHANGES]);
+  await volumes.unpublish(pair.volume);
+  return pair;
 }
 
 async function deletedSource(context: CheckContext): Promise<void> {
