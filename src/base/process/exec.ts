@@ -123,6 +123,12 @@ export class ExecError extends Error {
   }
 }
 
+/** FAILED_PRECONDITION, if a program failed, with what its failure means; another failure as it is. */
+export function toolFailure(meaning: string, thrown: unknown): unknown {
+  if (!(thrown instanceof ExecError)) return thrown;
+  return CsiError.failedPrecondition(`${meaning} (${thrown.message})`, { cause: thrown });
+}
+
 /** A program that was started, whose pipes somebody has to read. */
 export interface Started {
   readonly child: ChildProcess;

@@ -15,7 +15,7 @@
  */
 import { CsiError } from '../../base/errors.js';
 import { pollUntil } from '../../base/poll.js';
-import { ExecError, run } from '../../base/process/exec.js';
+import { run, toolFailure } from '../../base/process/exec.js';
 import { isHeldExclusively } from './device-holders.js';
 import { otherBtrfsMounted } from './mounted-file-system.js';
 import { btrfsIdentity } from './superblock.js';
@@ -108,11 +108,10 @@ async function attempt(devicePath: string, command: () => Promise<unknown>): Pro
   try {
     await command();
   } catch (thrown) {
-    if (!(thrown instanceof ExecError)) throw thrown;
-    throw CsiError.failedPrecondition(
+    throw toolFailure(
       `the btrfs on ${devicePath} is a copy and could not be given an id of its own, without which ` +
-        `the kernel takes it for its source; if a crash came in between, restore it again (${thrown.message})`,
-      { cause: thrown },
+        'the kernel takes it for its source; if a crash came in between, restore it again',
+      thrown,
     );
   }
 }

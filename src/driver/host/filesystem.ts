@@ -7,7 +7,7 @@
  */
 import { open } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
-import { ExecError, run } from '../../base/process/exec.js';
+import { ExecError, run, toolFailure } from '../../base/process/exec.js';
 import { describeHolders, isHeldExclusively } from './device-holders.js';
 import { type FileSystem, MKFS_MINIMUM_BYTES } from './file-systems.js';
 
@@ -26,7 +26,7 @@ const CHECK_TIMEOUT_MS = 3_600_000;
 const BLKID_NOTHING = 2;
 const BLKID_AMBIGUOUS = 8;
 /** fsck(8): no errors, and errors corrected. */
-const FSCK_FINE = [0, 1];
+export const FSCK_FINE = [0, 1];
 
 /**
  * The volume is sparse and new, and no file system tool needs to write zeros over it: tables are left
@@ -80,11 +80,8 @@ export async function probe(devicePath: string): Promise<Signature> {
       device: devicePath,
     },
   ).catch((thrown: unknown) => {
-    if (!(thrown instanceof ExecError)) throw thrown;
-    throw CsiError.failedPrecondition(
-      `what is on ${devicePath} cannot be determined; inspect it by hand with blkid -p (${thrown.message})`,
-      { cause: thrown },
-    );
+    const what = `what is on ${devicePath} cannot be determined; inspect it by hand with blkid -p`;
+    throw toolFailure(what, thrown);
   });
   if (exitCode === BLKID_NOTHING) return { kind: 'none' };
   if (exitCode === BLKID_AMBIGUOUS) return { kind: 'ambiguous' };
@@ -174,11 +171,7 @@ async function make(
     const rights = device === undefined ? {} : { device };
     await run(`mkfs.${type}`, [...args, { path }], { timeoutMs: MAKE_TIMEOUT_MS, ...rights });
   } catch (thrown) {
-    if (!(thrown instanceof ExecError)) throw thrown;
-    throw CsiError.failedPrecondition(
-      `the ${type} file system on ${path} could not be made (${thrown.message})`,
-      { cause: thrown },
-    );
+    throw toolFailure(`the ${type} file system on ${path} could not be made`, thrown);
   }
 }
 
@@ -193,17 +186,16 @@ export async function checkFileSystem(type: FileSystem, devicePath: string): Pro
     const options = { timeoutMs: CHECK_TIMEOUT_MS, accept: FSCK_FINE, device: devicePath };
     await run('fsck.ext4', ['-p', { path: devicePath }], options);
   } catch (thrown) {
-    if (!(thrown instanceof ExecError)) throw thrown;
-    if (await isHeldExclusively(devicePath)) {
-      throw CsiError.failedPrecondition(
+    if (thrown instanceof ExecError && (await isHeldExclusively(devicePath))) {
+      throw toolFailure(
         `the ${type} file system cannot be checked before its mount, since something uses its device: ` +
-          `${await describeHolders(devicePath)}; end that, then try again (${thrown.message})`,
-        { cause: thrown },
+          `${await describeHolders(devicePath)}; end that, then try again`,
+        thrown,
       );
     }
-    throw CsiError.failedPrecondition(
-      `the ${type} file system on ${devicePath} is damaged; repair it by hand with fsck.ext4 (${thrown.message})`,
-      { cause: thrown },
+    throw toolFailure(
+      `the ${type} file system on ${devicePath} is damaged; repair it by hand with fsck.ext4`,
+      thrown,
     );
   }
 }

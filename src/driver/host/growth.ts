@@ -7,13 +7,13 @@
  * it continues if the plugin is killed, and nothing else touches the device until it has ended. Knows no
  * volumes.
  */
-import { CsiError } from '../../base/errors.js';
-import { ExecError, run } from '../../base/process/exec.js';
+import { run, toolFailure } from '../../base/process/exec.js';
 import type { FileSystem } from './file-systems.js';
+import { FSCK_FINE } from './filesystem.js';
 import { hasCapability } from './process-capabilities.js';
 
 const RESIZE_TIMEOUT_MS = 3_600_000;
-const FSCK_FINE = [0, 1];
+
 /** Whether this process may grow a mounted file system of that type. */
 export async function canGrowMounted(type: FileSystem): Promise<boolean> {
   if (type !== 'ext4') return true;
@@ -37,11 +37,10 @@ export async function growUnmountedExt4(devicePath: string): Promise<void> {
       device: devicePath,
     });
   } catch (thrown) {
-    if (!(thrown instanceof ExecError)) throw thrown;
-    throw CsiError.failedPrecondition(
+    throw toolFailure(
       `the ext4 file system on ${devicePath} could not be grown to its device: it is damaged or in use; ` +
-        `repair it by hand with fsck.ext4 (${thrown.message})`,
-      { cause: thrown },
+        'repair it by hand with fsck.ext4',
+      thrown,
     );
   }
 }
