@@ -9,6 +9,7 @@ import {
 import type { ResponseOf } from '../../base/csi/service.js';
 import { limitedText } from '../csi/messages.js';
 import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
+import { readyVolume } from '../volumes/ready-volume.js';
 import type { Handler } from './dependencies.js';
 import { volumeMessage } from './messages.js';
 import { assertAllServed, parseCreateVolume, topologyProblem, unservedReason } from './requests.js';
@@ -38,7 +39,7 @@ export const validateVolumeCapabilities: Handler<'ValidateVolumeCapabilities'> =
   request,
 ) => {
   requireFields(request, 'volume_id', 'volume_capabilities');
-  const volume = await deps.volumes.find(requireString(request.volume_id, 'volume_id'));
+  const volume = await readyVolume(deps.catalogue, requireString(request.volume_id, 'volume_id'));
   parseSecrets(request.secrets, 'secrets');
   const capabilities = parseVolumeCapabilities(request.volume_capabilities, 'volume_capabilities');
   const context = parseMap(request.volume_context, 'volume_context');

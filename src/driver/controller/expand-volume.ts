@@ -12,13 +12,14 @@ import {
 } from '../../base/csi/fields.js';
 import type { RequestOf } from '../../base/csi/service.js';
 import type { VolumeCapability } from '../../base/csi/volume-capability.js';
+import { readyVolume } from '../volumes/ready-volume.js';
 import type { Handler } from './dependencies.js';
 import { assertServed } from './requests.js';
 
 export const expandVolume: Handler<'ControllerExpandVolume'> = async (deps, request, context) => {
   requireFields(request, 'volume_id', 'capacity_range');
   const volumeId = requireString(request.volume_id, 'volume_id');
-  const { capabilities } = await deps.volumes.find(volumeId);
+  const { capabilities } = await readyVolume(deps.catalogue, volumeId);
   parseSecrets(request.secrets, 'secrets');
   const range = parseCapacityRange(request.capacity_range, 'capacity_range');
   const given = parseCapability(request.volume_capability);

@@ -15,6 +15,7 @@ import { isWithin, nodeSegment } from '../../base/csi/topology.js';
 import { parseTopology } from '../../base/csi/topology-fields.js';
 import { CsiError } from '../../base/errors.js';
 import { probeAll } from '../health/storage-observations.js';
+import { readyVolume } from '../volumes/ready-volume.js';
 import { largestSize, smallestSize } from '../volumes/volume-rules.js';
 import type { Handler } from './dependencies.js';
 import { snapshotMessage, statusMessage, volumeMessage } from './messages.js';
@@ -41,7 +42,7 @@ export const listVolumes: Handler<'ListVolumes'> = async (deps, request) => {
 };
 
 export const getVolume: Handler<'ControllerGetVolume'> = async (deps, request) => {
-  const volume = await deps.volumes.find(requireString(request.volume_id, 'volume_id'));
+  const volume = await readyVolume(deps.catalogue, requireString(request.volume_id, 'volume_id'));
   const publications = await deps.catalogue.controllerPublications(volume.volumeId);
   return {
     volume: volumeMessage(deps, volume),

@@ -9,6 +9,7 @@ import { parseSecrets, requireString } from '../../base/csi/fields.js';
 import { CsiError, StatusCode } from '../../base/errors.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { volumeKey } from '../volumes/operation-locks.js';
+import { readyVolume } from '../volumes/ready-volume.js';
 import type { ControllerDependencies, Handler } from './dependencies.js';
 import { parseMutableParameters } from './requests.js';
 
@@ -22,7 +23,7 @@ export const modifyVolume: Handler<'ControllerModifyVolume'> = async (deps, requ
   await deps.locks.run(
     [volumeKey(volumeId)],
     async () => {
-      const volume = await deps.volumes.find(volumeId);
+      const volume = await readyVolume(deps.catalogue, volumeId);
       parseSecrets(request.secrets, 'secrets');
       const changes = parseMutableParameters(request.mutable_parameters);
       if (Object.keys(changes).length === 0) return;

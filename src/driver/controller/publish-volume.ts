@@ -19,8 +19,9 @@ import type { RequestOf } from '../../base/csi/service.js';
 import { CsiError } from '../../base/errors.js';
 import { SerialQueue } from '../../base/serial-queue.js';
 import type { ControllerPublicationRecord } from '../catalogue/records.js';
-import { isOrchestratorKey } from '../csi/orchestrator-keys.js';
+import { assertContextOf } from '../csi/orchestrator-keys.js';
 import { volumeKey } from '../volumes/operation-locks.js';
+import { readyVolume } from '../volumes/ready-volume.js';
 import type { ControllerDependencies, Handler } from './dependencies.js';
 import { assertServed } from './requests.js';
 
@@ -37,7 +38,7 @@ export function volumePublisher(): Handler<'ControllerPublishVolume'> {
     await deps.locks.run(
       [volumeKey(volumeId)],
       async () => {
-        await deps.volumes.find(volumeId);
+        await readyVolume(deps.catalogue, volumeId);
         assertThisNode(deps, nodeId);
         const publication = parsePublication(request, volumeId, nodeId);
         await queue.run(() => publish(deps, publication));
@@ -83,12 +84,7 @@ function parsePublication(
   nodeId: string,
 ): ControllerPublicationRecord {
   parseSecrets(request.secrets, 'secrets');
-  const context = parseMap(request.volume_context, 'volume_context');
-  if (Object.keys(context).some((key) => !isOrchestratorKey(key))) {
-    throw CsiError.invalidArgument(
-      `volume_context is not the one volume ${volumeId} was created with`,
-    );
-  }
+  assertContextOf(volumeId, parseMap(request.volume_context, 'volume_context'));
   const capability = parseVolumeCapability(request.volume_capability, 'volume_capability');
   assertServed(capability, 'volume_capability');
   return { volumeId, nodeId, capability, readOnly: parseBoolean(request.readonly, 'readonly') };

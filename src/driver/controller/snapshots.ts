@@ -2,6 +2,7 @@
 
 import { parseSecrets, requireString } from '../../base/csi/fields.js';
 import { CsiError } from '../../base/errors.js';
+import { readyVolume } from '../volumes/ready-volume.js';
 import type { Handler } from './dependencies.js';
 import { snapshotMessage } from './messages.js';
 import { parseCreateSnapshot, topologyProblem } from './requests.js';
@@ -11,7 +12,7 @@ export const createSnapshot: Handler<'CreateSnapshot'> = async (deps, request, c
   const problem = topologyProblem(requirement, deps.config);
   if (problem !== null) {
     // NOT_FOUND comes before RESOURCE_EXHAUSTED.
-    await deps.volumes.find(spec.sourceVolumeId);
+    await readyVolume(deps.catalogue, spec.sourceVolumeId);
     throw CsiError.resourceExhausted(problem);
   }
   const snapshot = await deps.snapshots.create(

@@ -16,6 +16,17 @@ export function podUidOf(context: Readonly<Record<string, string>>): string | nu
   throw CsiError.invalidArgument(`volume_context['${POD_UID}'] is not a uid of a pod`);
 }
 
+/** INVALID_ARGUMENT if it has a key of its own: no volume is created with one. Keys and values may be secret. */
+export function assertContextOf(
+  volumeId: string,
+  volumeContext: Readonly<Record<string, string>>,
+): void {
+  if (Object.keys(volumeContext).every(isOrchestratorKey)) return;
+  throw CsiError.invalidArgument(
+    `volume_context is not the one volume ${volumeId} was created with`,
+  );
+}
+
 export function isOrchestratorKey(key: string): boolean {
   return PREFIXES.some((prefix) => key.startsWith(prefix));
 }

@@ -35,7 +35,7 @@ import type { VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
 import { readMountInfo } from '../../base/system/mountinfo.js';
 import type { VolumeRecord } from '../catalogue/records.js';
-import { isOrchestratorKey, podUidOf } from '../csi/orchestrator-keys.js';
+import { assertContextOf, podUidOf } from '../csi/orchestrator-keys.js';
 import { assertMountFlags } from '../host/file-system-options.js';
 import { isFileSystem } from '../host/file-systems.js';
 import { ofVolume } from '../native/pool.js';
@@ -228,12 +228,7 @@ function parseServed(
 ): VolumeCapability {
   parseSecrets(request.secrets);
   parseMap(request.publish_context, 'publish_context');
-  const context = parseMap(request.volume_context, 'volume_context');
-  if (!Object.keys(context).every(isOrchestratorKey)) {
-    throw CsiError.invalidArgument(
-      `volume_context is not the one volume ${volume.volumeId} was created with`,
-    );
-  }
+  assertContextOf(volume.volumeId, parseMap(request.volume_context, 'volume_context'));
   const capability = parseVolumeCapability(request.volume_capability, 'volume_capability');
   const reason = unsupportedReason(capability);
   if (reason !== null) {

@@ -67,13 +67,13 @@ export class VolumeManager {
     signal?: AbortSignal,
   ): Promise<VolumeRecord> {
     const work = async (): Promise<VolumeRecord> =>
-      expandVolume(this.deps, this.#admission, await this.find(volumeId), range);
+      expandVolume(
+        this.deps,
+        this.#admission,
+        await readyVolume(this.deps.catalogue, volumeId),
+        range,
+      );
     return this.deps.locks.run([volumeKey(volumeId)], work, signal);
-  }
-
-  /** As readyVolume. */
-  async find(volumeId: string): Promise<VolumeRecord> {
-    return readyVolume(this.deps.catalogue, volumeId);
   }
 
   async #deleteLocked(volumeId: string): Promise<string[]> {

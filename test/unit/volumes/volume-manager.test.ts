@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
 import type { VolumeRecord } from '../../../src/driver/catalogue/records.js';
 import { volumeKey } from '../../../src/driver/volumes/operation-locks.js';
+import { readyVolume } from '../../../src/driver/volumes/ready-volume.js';
 import type { VolumeRequest } from '../../../src/driver/volumes/volume-rules.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { BLOCK, MIB } from '../../support/records.js';
@@ -156,7 +157,7 @@ test('a volume that is larger than its record is recorded with its size, and ref
     const call = managers.volumes.expand(volumeId, rangeOf(32n * MIB, limitBytes));
     if (limitBytes === 0n) assert.equal((await call).sizeBytes, 40n * MIB);
     else await rejectsWith(call, 'OUT_OF_RANGE', /41943040/);
-    assert.equal((await managers.volumes.find(volumeId)).sizeBytes, 40n * MIB);
+    assert.equal((await readyVolume(managers.catalogue, volumeId)).sizeBytes, 40n * MIB);
   }
 });
 
