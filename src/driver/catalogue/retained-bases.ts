@@ -19,10 +19,9 @@ const SELECT = `
 
 export function retainedBaseCalls(database: SqliteConnection) {
   return {
-    retainedBaseById: reads((snapshotId: string): RetainedBaseRecord | null => {
-      const row = database.get(`${SELECT} WHERE snapshot_id = ?`, snapshotId);
-      return row === undefined ? null : rows.retainedBaseRow(row);
-    }),
+    retainedBaseById: reads((snapshotId: string): RetainedBaseRecord | null =>
+      database.find(rows.retainedBaseRow, `${SELECT} WHERE snapshot_id = ?`, snapshotId),
+    ),
     /** The valid and the invalidated bases of a pool, in the order in which the snapshots were taken. */
     listRetainedBases: reads((pool: string): RetainedBaseRecord[] =>
       database.all(`${SELECT} WHERE pool = ? ORDER BY sequence`, pool).map(rows.retainedBaseRow),

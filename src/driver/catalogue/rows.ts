@@ -55,15 +55,6 @@ export function snapshotRow(row: Row): SnapshotRecord {
   };
 }
 
-export const volume = (row: Row | undefined): VolumeRecord | null =>
-  row === undefined ? null : volumeRow(row);
-
-export const snapshot = (row: Row | undefined): SnapshotRecord | null =>
-  row === undefined ? null : snapshotRow(row);
-
-export const group = (row: Row | undefined): GroupSnapshotRecord | null =>
-  row === undefined ? null : groupRow(row);
-
 export function staging(row: Row): StagingRecord {
   return {
     volumeId: text(row, 'volume_id'),

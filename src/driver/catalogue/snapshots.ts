@@ -26,29 +26,15 @@ export function snapshotCalls(database: SqliteConnection) {
       snapshotById(database, snapshotId),
     ),
     snapshotByName: reads((name: string): SnapshotRecord | null =>
-      rows.snapshot(database.get('SELECT * FROM snapshots WHERE name = ?', name)),
+      database.find(rows.snapshotRow, 'SELECT * FROM snapshots WHERE name = ?', name),
     ),
     /** The newest ready snapshot of the volume that was taken before that one; null: there is none. */
     snapshotBefore: reads((volumeId: string, sequence: bigint): SnapshotRecord | null =>
-      rows.snapshot(
-        database.get(
-          `SELECT * FROM snapshots WHERE volume_id = ? AND sequence < ? AND state = 'ready'
-             ORDER BY sequence DESC LIMIT 1`,
-          volumeId,
-          sequence,
-        ),
-      ),
+      neighbour(database, '< ? ORDER BY sequence DESC', volumeId, sequence),
     ),
     /** The oldest ready snapshot of the volume that was taken after that one; null: there is none. */
     snapshotAfter: reads((volumeId: string, sequence: bigint): SnapshotRecord | null =>
-      rows.snapshot(
-        database.get(
-          `SELECT * FROM snapshots WHERE volume_id = ? AND sequence > ? AND state = 'ready'
-             ORDER BY sequence LIMIT 1`,
-          volumeId,
-          sequence,
-        ),
-      ),
+      neighbour(database, '> ? ORDER BY sequence', volumeId, sequence),
     ),
     /**
      * Snapshots that are ready or being deleted, in the order of their ids; without a page, all of
@@ -84,12 +70,14 @@ export function snapshotCalls(database: SqliteConnection) {
 export function groupCalls(database: SqliteConnection) {
   return {
     groupById: reads((groupSnapshotId: string): GroupSnapshotRecord | null =>
-      rows.group(
-        database.get('SELECT * FROM group_snapshots WHERE group_snapshot_id = ?', groupSnapshotId),
+      database.find(
+        rows.groupRow,
+        'SELECT * FROM group_snapshots WHERE group_snapshot_id = ?',
+        groupSnapshotId,
       ),
     ),
     groupByName: reads((name: string): GroupSnapshotRecord | null =>
-      rows.group(database.get('SELECT * FROM group_snapshots WHERE name = ?', name)),
+      database.find(rows.groupRow, 'SELECT * FROM group_snapshots WHERE name = ?', name),
     ),
     /** Ready groups in the order of their ids. */
     listGroups: reads((): GroupSnapshotRecord[] =>
@@ -148,7 +136,26 @@ export function groupCalls(database: SqliteConnection) {
 }
 
 function snapshotById(database: SqliteConnection, snapshotId: string): SnapshotRecord | null {
-  return rows.snapshot(database.get('SELECT * FROM snapshots WHERE snapshot_id = ?', snapshotId));
+  return database.find(
+    rows.snapshotRow,
+    'SELECT * FROM snapshots WHERE snapshot_id = ?',
+    snapshotId,
+  );
+}
+
+/** @param which compares the sequence and gives the order */
+function neighbour(
+  database: SqliteConnection,
+  which: string,
+  volumeId: string,
+  sequence: bigint,
+): SnapshotRecord | null {
+  return database.find(
+    rows.snapshotRow,
+    `SELECT * FROM snapshots WHERE state = 'ready' AND volume_id = ? AND sequence ${which} LIMIT 1`,
+    volumeId,
+    sequence,
+  );
 }
 
 function existingSnapshot(database: SqliteConnection, snapshotId: string): SnapshotRecord {

@@ -47,10 +47,13 @@ export function publicationCalls(database: SqliteConnection) {
         .all('SELECT * FROM publications WHERE volume_id = ?', volumeId)
         .map(rows.publicationRow),
     ),
-    publicationAt: reads((targetPath: string): PublicationRecord | null => {
-      const row = database.get('SELECT * FROM publications WHERE target_path = ?', targetPath);
-      return row === undefined ? null : rows.publicationRow(row);
-    }),
+    publicationAt: reads((targetPath: string): PublicationRecord | null =>
+      database.find(
+        rows.publicationRow,
+        'SELECT * FROM publications WHERE target_path = ?',
+        targetPath,
+      ),
+    ),
     putPublication: takesSpace((publication: PublicationRecord): void =>
       database.run(
         `INSERT OR REPLACE INTO publications

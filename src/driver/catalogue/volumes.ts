@@ -12,12 +12,14 @@ export const WHOLE_LIST: ListPage = { after: '', limit: -1 };
 export function volumeCalls(database: SqliteConnection) {
   return {
     volumeById: reads((volumeId: string): VolumeRecord | null =>
-      rows.volume(database.get('SELECT * FROM volumes WHERE volume_id = ?', volumeId)),
+      database.find(rows.volumeRow, 'SELECT * FROM volumes WHERE volume_id = ?', volumeId),
     ),
     /** Finds only volumes that are not deleted. */
     volumeByName: reads((name: string): VolumeRecord | null =>
-      rows.volume(
-        database.get("SELECT * FROM volumes WHERE name = ? AND state <> 'deleted'", name),
+      database.find(
+        rows.volumeRow,
+        "SELECT * FROM volumes WHERE name = ? AND state <> 'deleted'",
+        name,
       ),
     ),
     /** Ready volumes in the order of their ids; without a page, all of them. */

@@ -79,6 +79,12 @@ export class SqliteConnection {
     return this.#prepare(sql).get(...values) as Row | undefined;
   }
 
+  /** The row as a record; null: there is none. */
+  find<T>(record: (row: Row) => T, sql: string, ...values: unknown[]): T | null {
+    const row = this.get(sql, ...values);
+    return row === undefined ? null : record(row);
+  }
+
   all(sql: string, ...values: unknown[]): Row[] {
     return this.#prepare(sql).all(...values) as Row[];
   }

@@ -105,13 +105,13 @@ function deviceCalls(database: SqliteConnection) {
         .map(deviceRow),
     ),
     /** Null unless it is live. */
-    device: reads((objectId: string): DeviceRecord | null => {
-      const row = database.get(
+    device: reads((objectId: string): DeviceRecord | null =>
+      database.find(
+        deviceRow,
         "SELECT * FROM devices WHERE object_id = ? AND state = 'live'",
         objectId,
-      );
-      return row === undefined ? null : deviceRow(row);
-    }),
+      ),
+    ),
     /** The ids that begin() gives next. */
     upcomingIds: reads((count: number): number[] => upcomingIds(database, count)),
     /** Continues with the ids after this one, which is in use in the pool. */
@@ -198,10 +198,9 @@ function bookmarkCalls(database: SqliteConnection) {
     bookmarks: reads((): BookmarkRecord[] =>
       database.all('SELECT * FROM retained_bases ORDER BY sequence').map(bookmarkRow),
     ),
-    bookmark: reads((snapshotId: string): BookmarkRecord | null => {
-      const row = database.get('SELECT * FROM retained_bases WHERE snapshot_id = ?', snapshotId);
-      return row === undefined ? null : bookmarkRow(row);
-    }),
+    bookmark: reads((snapshotId: string): BookmarkRecord | null =>
+      database.find(bookmarkRow, 'SELECT * FROM retained_bases WHERE snapshot_id = ?', snapshotId),
+    ),
     /** Does nothing if the snapshot has one. */
     insertBookmark: freesSpace(
       ({
