@@ -38,25 +38,18 @@ export interface CreateVolumeDependencies {
 const ANSWER_MS = 2000;
 
 export class VolumePlacement {
-  readonly #deps: CreateVolumeDependencies;
   /** Names whose node is being chosen. */
   readonly #names = new Set<string>();
 
-  constructor(deps: CreateVolumeDependencies) {
-    this.#deps = deps;
-  }
+  constructor(private readonly deps: CreateVolumeDependencies) {}
 
   /** For a request without a source. */
   async create(request: RequestOf<'CreateVolume'>, context: CallContext): Promise<Buffer> {
     const field = 'accessibility_requirements';
     const requirement = parseTopologyRequirement(request.accessibility_requirements, field);
-    const [first, ...others] = candidatesFor(
-      requirement,
-      this.#deps.nodes(),
-      this.#deps.topologyKey,
-    );
+    const [first, ...others] = candidatesFor(requirement, this.deps.nodes(), this.deps.topologyKey);
     if (first === undefined) throw noCandidate(requirement);
-    if (others.length === 0) return this.#deps.ask(first.node, context);
+    if (others.length === 0) return this.deps.ask(first.node, context);
     if (this.#names.has(request.name)) {
       throw CsiError.aborted(
         `volume '${request.name}' is being created by another call; try again when it has ended`,
@@ -77,14 +70,14 @@ export class VolumePlacement {
   ): Promise<Buffer> {
     const ranks = byRank(candidates);
     const holder = await this.#holderSoon(ranks.slice(1).flat(), request.name, context);
-    if (holder !== null) return this.#deps.ask(holder, context);
+    if (holder !== null) return this.deps.ask(holder, context);
     let refusal: unknown = null;
     for (const equals of ranks) {
       const owner = await this.#holderOf(equals, request.name, context);
-      if (owner !== null) return this.#deps.ask(owner, context);
+      if (owner !== null) return this.deps.ask(owner, context);
       for (const node of await this.#inOrder(equals, request, context)) {
         try {
-          return await this.#deps.ask(node, context);
+          return await this.deps.ask(node, context);
         } catch (thrown) {
           if (!isFull(thrown)) throw thrown;
           refusal = thrown;
@@ -105,7 +98,7 @@ export class VolumePlacement {
       nodes
         .filter(({ isConnected }) => isConnected)
         .map(async (node) => {
-          const has = this.#deps.has(node, name, context).catch(() => false);
+          const has = this.deps.has(node, name, context).catch(() => false);
           return (await Promise.race([has, late])) ? node : null;
         }),
     );
@@ -119,7 +112,7 @@ export class VolumePlacement {
     context: CallContext,
   ): Promise<NodeConnection | null> {
     const answers = await Promise.allSettled(
-      nodes.map(async (node) => ((await this.#deps.has(node, name, context)) ? node : null)),
+      nodes.map(async (node) => ((await this.deps.has(node, name, context)) ? node : null)),
     );
     const given = answers.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
     const holder = given.find((node) => node !== null);
@@ -138,7 +131,7 @@ export class VolumePlacement {
     const measured = await Promise.all(
       nodes.map(async (node) => ({
         node,
-        bytes: await this.#deps.capacityOf(node, request, context),
+        bytes: await this.deps.capacityOf(node, request, context),
       })),
     );
     measured.sort((a, b) => (a.bytes < b.bytes ? 1 : a.bytes > b.bytes ? -1 : 0));

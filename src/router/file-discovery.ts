@@ -14,32 +14,29 @@ import { type NodeEntry, type NodeSource, parseNodeList } from './node-list.js';
 const POLL_MS = 1000;
 
 export class FileDiscovery implements NodeSource {
-  readonly #path: string;
-  readonly #log: Logger;
-  readonly #pollMs: number;
   #polls: Periodic | null = null;
   /** What the last list was read from. */
   #text: string | null = null;
   /** Why the file could not be used at the last poll. */
   #problem: string | null = null;
 
-  constructor(path: string, log: Logger, pollMs = POLL_MS) {
-    this.#path = path;
-    this.#log = log;
-    this.#pollMs = pollMs;
-  }
+  constructor(
+    private readonly path: string,
+    private readonly log: Logger,
+    private readonly pollMs = POLL_MS,
+  ) {}
 
   get description(): string {
-    return `the list ${this.#path}`;
+    return `the list ${this.path}`;
   }
 
   async start(listener: (nodes: readonly NodeEntry[]) => void): Promise<void> {
     try {
       await this.#read(listener);
     } catch (thrown) {
-      throw new StartError(`cannot use the list of nodes ${this.#path}: ${messageOf(thrown)}`);
+      throw new StartError(`cannot use the list of nodes ${this.path}: ${messageOf(thrown)}`);
     }
-    this.#polls = new Periodic(this.#pollMs, () => this.#poll(listener));
+    this.#polls = new Periodic(this.pollMs, () => this.#poll(listener));
     this.#polls.start();
   }
 
@@ -57,7 +54,7 @@ export class FileDiscovery implements NodeSource {
   }
 
   async #read(listener: (nodes: readonly NodeEntry[]) => void): Promise<void> {
-    const text = await readFile(this.#path, 'utf8');
+    const text = await readFile(this.path, 'utf8');
     if (text === this.#text) return;
     const nodes = parseNodeList(text);
     this.#text = text;
@@ -68,9 +65,9 @@ export class FileDiscovery implements NodeSource {
   #report(problem: string): void {
     if (problem === this.#problem) return;
     this.#problem = problem;
-    this.#log.error(
+    this.log.error(
       { problem },
-      `the list of nodes ${this.#path} cannot be used; the last one stays in force. Correct the file`,
+      `the list of nodes ${this.path} cannot be used; the last one stays in force. Correct the file`,
     );
   }
 }

@@ -18,8 +18,6 @@ const REVIEW_MS = 60_000;
 type Settings = Extract<NodeSourceSettings, { kind: 'kubernetes' }>;
 
 export class KubernetesDiscovery implements NodeSource {
-  readonly #settings: Settings;
-  readonly #log: Logger;
   readonly #list: PodList;
   readonly #watch: PodWatch;
   #pods: readonly Pod[] = [];
@@ -29,15 +27,16 @@ export class KubernetesDiscovery implements NodeSource {
   #last = '';
   #problem: string | null = null;
 
-  constructor(settings: Settings, log: Logger) {
-    this.#settings = settings;
-    this.#log = log;
+  constructor(
+    private readonly settings: Settings,
+    private readonly log: Logger,
+  ) {
     this.#list = new PodList(settings.port);
     this.#watch = new PodWatch(settings.access, settings);
   }
 
   get description(): string {
-    const { namespace, selector } = this.#settings;
+    const { namespace, selector } = this.settings;
     return `the pods ${selector} of namespace ${namespace}`;
   }
 
@@ -83,8 +82,8 @@ export class KubernetesDiscovery implements NodeSource {
     const problem = messageOf(thrown).slice(0, 500);
     if (problem === this.#problem) return;
     this.#problem = problem;
-    const { host, port } = this.#settings.access;
-    this.#log.error(
+    const { host, port } = this.settings.access;
+    this.log.error(
       { problem },
       `cannot watch ${this.description} at ${host}:${port}; the last list stays in force. ` +
         'The router needs the verbs list and watch on pods, and a reachable API server',

@@ -86,22 +86,19 @@ function firstOf(keys: readonly string[], start: Position | null): Position | nu
 }
 
 class Page {
-  readonly #maxEntries: number;
   readonly #pieces: Buffer[] = [];
   #entries = 0;
   #bytes = 0;
 
-  constructor(maxEntries: number) {
-    this.#maxEntries = maxEntries;
-  }
+  constructor(private readonly maxEntries: number) {}
 
   get isFull(): boolean {
-    return this.#bytes > MAX_PAGE_BYTES || (this.#maxEntries > 0 && this.room <= 0);
+    return this.#bytes > MAX_PAGE_BYTES || (this.maxEntries > 0 && this.room <= 0);
   }
 
   /** How many entries may follow; 0: any number. */
   get room(): number {
-    return this.#maxEntries === 0 ? 0 : this.#maxEntries - this.#entries;
+    return this.maxEntries === 0 ? 0 : this.maxEntries - this.#entries;
   }
 
   /** Adds all of a node's response but its token, which it returns. */

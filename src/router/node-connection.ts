@@ -194,8 +194,6 @@ export class NodeConnection {
 class Exchange {
   /** Rejects with a CsiError for a status, or any other error if the connection failed. */
   readonly done: Promise<void>;
-  readonly #stream: ClientHttp2Stream;
-  readonly #take: TakeMessage;
   readonly #splitter = new MessageSplitter(MAX_MESSAGE_BYTES);
   readonly #queue: SplitMessage[] = [];
   #queuedBytes = 0;
@@ -209,9 +207,10 @@ class Exchange {
     reject: () => undefined,
   };
 
-  constructor(stream: ClientHttp2Stream, take: TakeMessage) {
-    this.#stream = stream;
-    this.#take = take;
+  constructor(
+    private readonly stream: ClientHttp2Stream,
+    private readonly take: TakeMessage,
+  ) {
     this.done = new Promise((resolve, reject) => {
       this.#settle = { resolve, reject };
     });
@@ -239,9 +238,9 @@ class Exchange {
   fail(reason: unknown): void {
     this.#queue.length = 0;
     this.#settle.reject(reason);
-    this.#stream.close(constants.NGHTTP2_CANCEL);
+    this.stream.close(constants.NGHTTP2_CANCEL);
     // A paused stream would never close.
-    this.#stream.resume();
+    this.stream.resume();
   }
 
   #receive(piece: Buffer): void {
@@ -254,7 +253,7 @@ class Exchange {
       this.fail(thrown);
       return;
     }
-    if (this.#queuedBytes > MAX_QUEUED_BYTES) this.#stream.pause();
+    if (this.#queuedBytes > MAX_QUEUED_BYTES) this.stream.pause();
     if (!this.#isTaking && this.#queue.length > 0) void this.#takeAll();
   }
 
@@ -266,9 +265,9 @@ class Exchange {
         message !== undefined;
         message = this.#queue.shift()
       ) {
-        await this.#take(message);
+        await this.take(message);
         this.#queuedBytes -= message.byteLength;
-        if (this.#queuedBytes <= MAX_QUEUED_BYTES && this.#stream.isPaused()) this.#stream.resume();
+        if (this.#queuedBytes <= MAX_QUEUED_BYTES && this.stream.isPaused()) this.stream.resume();
       }
     } catch (thrown) {
       this.fail(thrown);
@@ -284,7 +283,7 @@ class Exchange {
   }
 
   #lost(): unknown {
-    if (this.#stream.rstCode === constants.NGHTTP2_ENHANCE_YOUR_CALM) {
+    if (this.stream.rstCode === constants.NGHTTP2_ENHANCE_YOUR_CALM) {
       return new CsiError(StatusCode.RESOURCE_EXHAUSTED, 'the node has too many calls; try again');
     }
     return new Error('the connection ended');

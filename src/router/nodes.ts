@@ -16,13 +16,11 @@ export interface NodesOptions {
 }
 
 export class Nodes {
-  readonly #options: NodesOptions;
   #byKey = new Map<string, NodeConnection>();
   #isListed = false;
   #hasAnswered = false;
 
-  constructor(options: NodesOptions) {
-    this.#options = options;
+  constructor(private readonly options: NodesOptions) {
     options.tls.onChange(() => {
       for (const node of this.#byKey.values()) node.renew();
     });
@@ -45,14 +43,14 @@ export class Nodes {
 
   /** Keeps the connections of nodes that have not moved. */
   update(entries: readonly NodeEntry[]): void {
-    const { logger } = this.#options;
+    const { logger } = this.options;
     this.#hasAnswered ||= this.all.some(({ hasAnswered }) => hasAnswered);
     this.#isListed = true;
     const before = this.#byKey;
     const connections = entries.map((entry) => {
       const known = before.get(nodeKey(entry.id));
       if (known?.id === entry.id && known.address === entry.address) return known;
-      return new NodeConnection({ ...this.#options, entry });
+      return new NodeConnection({ ...this.options, entry });
     });
     connections.sort((a, b) => (a.key < b.key ? -1 : 1));
     this.#byKey = new Map(connections.map((node) => [node.key, node]));
@@ -66,7 +64,7 @@ export class Nodes {
     const node = this.#byKey.get(key);
     if (node !== undefined) return node;
     throw CsiError.unavailable(
-      `${handle} belongs to the node with the key ${key}, which is not in ${this.#options.source}: ` +
+      `${handle} belongs to the node with the key ${key}, which is not in ${this.options.source}: ` +
         'list the node, or, if it was retired, remove what refers to its objects',
     );
   }
@@ -76,7 +74,7 @@ export class Nodes {
     const { all } = this;
     const node = all.find(({ isConnected }) => isConnected) ?? all[0];
     if (node !== undefined) return node;
-    throw CsiError.unavailable(`no node is in ${this.#options.source}: list one`);
+    throw CsiError.unavailable(`no node is in ${this.options.source}: list one`);
   }
 
   close(): void {

@@ -19,13 +19,10 @@ export interface Pod {
 const REMEMBERED_MS = 3_600_000;
 
 export class PodList {
-  readonly #port: number;
   /** When each node last had a pod, by its id (milliseconds of the caller's clock). */
   readonly #seen = new Map<string, number>();
 
-  constructor(port: number) {
-    this.#port = port;
-  }
+  constructor(private readonly port: number) {}
 
   /** Of the pods that there are at a moment. */
   nodesOf(pods: readonly Pod[], now: number): NodeEntry[] {
@@ -35,7 +32,7 @@ export class PodList {
       if (id === '') continue;
       this.#seen.set(id, now);
       if (addresses.get(id)) continue;
-      addresses.set(id, addressOf(pod, this.#port));
+      addresses.set(id, addressOf(pod, this.port));
     }
     for (const [id, seenAt] of this.#seen) {
       if (addresses.has(id)) continue;

@@ -68,15 +68,13 @@ class ApiError extends Error {
 }
 
 export class PodWatch {
-  readonly #access: ClusterAccess;
-  readonly #selection: PodSelection;
   readonly #end = new AbortController();
   #pods = new Map<string, Pod>();
 
-  constructor(access: ClusterAccess, selection: PodSelection) {
-    this.#access = access;
-    this.#selection = selection;
-  }
+  constructor(
+    private readonly access: ClusterAccess,
+    private readonly selection: PodSelection,
+  ) {}
 
   /** Until `stop`. Never throws. */
   async run(listener: PodListener): Promise<void> {
@@ -145,8 +143,8 @@ export class PodWatch {
 
   /** Rejects unless the answer is 200. */
   async #get(query: Record<string, string>, silenceMs: number): Promise<IncomingMessage> {
-    const { host, port, accountDirectory } = this.#access;
-    const { namespace, selector } = this.#selection;
+    const { host, port, accountDirectory } = this.access;
+    const { namespace, selector } = this.selection;
     const [token, ca] = await Promise.all(
       ['token', 'ca.crt'].map((name) => readFile(join(accountDirectory, name), 'utf8')),
     );

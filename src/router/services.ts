@@ -76,12 +76,10 @@ export function pluginCapabilities(deps: RouterDependencies): Unary {
 }
 
 class RoutedServices {
-  readonly #deps: RouterDependencies;
   readonly #callers = new Callers();
   readonly #placement: VolumePlacement;
 
-  constructor(deps: RouterDependencies) {
-    this.#deps = deps;
+  constructor(private readonly deps: RouterDependencies) {
     this.#placement = new VolumePlacement({
       topologyKey: deps.topologyKey,
       nodes: () => deps.nodes.all,
@@ -140,7 +138,7 @@ class RoutedServices {
 
   #nodeFor(rpc: string, request: object): NodeConnection {
     const owner = ownerIn(rpc, request);
-    const { nodes } = this.#deps;
+    const { nodes } = this.deps;
     return owner === null ? nodes.any() : nodes.owning(owner.key, owner.handle);
   }
 
@@ -176,7 +174,7 @@ class RoutedServices {
   }
 
   async #capacity(request: RequestOf<'GetCapacity'>, context: CallContext): Promise<Buffer> {
-    const { nodes, topologyKey } = this.#deps;
+    const { nodes, topologyKey } = this.deps;
     const all = nodes.all;
     if (all.length === 0)
       return nodes.any().unary(this.#callOf('Controller', 'GetCapacity', context));
@@ -235,16 +233,16 @@ class RoutedServices {
     }
     const { maxEntries, startingToken } = parsePage(request);
     const ask = (key: string, page: ListRequest): Promise<Buffer> => {
-      const node = this.#deps.nodes.owning(key, 'the next part of the list');
+      const node = this.deps.nodes.owning(key, 'the next part of the list');
       const question = pageOf(context.encodedRequest, page);
       return this.#ask(node, service, rpc, context, question);
     };
-    const keys = this.#deps.nodes.all.map(({ key }) => key);
+    const keys = this.deps.nodes.all.map(({ key }) => key);
     return mergedPage(keys, { maxEntries, startingToken }, ask);
   }
 
   async #common(service: ServiceName, rpc: string, context: CallContext): Promise<Buffer> {
-    const all = this.#deps.nodes.all;
+    const all = this.deps.nodes.all;
     const signal = AbortSignal.any([context.signal, AbortSignal.timeout(CAPABILITIES_MS)]);
     const call = { ...this.#callOf(service, rpc, context), signal };
     const answers = await Promise.allSettled(all.map((node) => node.unary(call)));
@@ -257,7 +255,7 @@ class RoutedServices {
       throw CsiError.from(failed.reason);
     }
     context.note({ nodes: all.length, answered: found.length });
-    return commonEntries(capabilitiesFor(rpc, this.#deps.csiLevel), found);
+    return commonEntries(capabilitiesFor(rpc, this.deps.csiLevel), found);
   }
 }
 

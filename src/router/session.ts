@@ -35,7 +35,6 @@ export interface SessionOptions {
 }
 
 export class Session {
-  readonly #options: SessionOptions;
   #open: ClientHttp2Session | null = null;
   #connecting: Promise<ClientHttp2Session> | null = null;
   #failure: { readonly reason: string; readonly retryAt: number; readonly pauseMs: number } | null =
@@ -43,9 +42,7 @@ export class Session {
   #retry: NodeJS.Timeout | undefined;
   #isClosed = false;
 
-  constructor(options: SessionOptions) {
-    this.#options = options;
-  }
+  constructor(private readonly options: SessionOptions) {}
 
   get isConnected(): boolean {
     return this.#open !== null;
@@ -81,7 +78,7 @@ export class Session {
 
   async #connect(): Promise<ClientHttp2Session> {
     try {
-      const session = await openSession(this.#options);
+      const session = await openSession(this.options);
       if (this.#isClosed) {
         session.close();
         throw new Error('the node was removed from the list, or moved');
@@ -98,7 +95,7 @@ export class Session {
   #use(session: ClientHttp2Session): void {
     this.#open = session;
     this.#failure = null;
-    this.#options.onChange(null);
+    this.options.onChange(null);
     const stopPinging = keepAlive(session);
     let reason = 'the connection was closed';
     session.on('error', (error: Error) => {
@@ -127,7 +124,7 @@ export class Session {
       retryAt: performance.now() + pause,
       pauseMs: Math.max(pause, FIRST_PAUSE_MS / 2),
     };
-    this.#options.onChange(reason);
+    this.options.onChange(reason);
     clearTimeout(this.#retry);
     this.#retry = setTimeout(() => void this.get().catch(() => undefined), pause);
     this.#retry.unref();

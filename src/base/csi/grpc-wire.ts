@@ -88,16 +88,13 @@ export class SplitMessage implements EncodedMessage {
 
 /** Cuts the bytes of a response, which arrive in pieces of any size, into messages. */
 export class MessageSplitter {
-  readonly #maxBytes: number;
   #pieces: Buffer[] = [];
   #buffered = 0;
   /** Bytes of the message that has begun, with its prefix; 0 while the prefix is incomplete. */
   #wanted = 0;
 
   /** @param maxBytes of a single message */
-  constructor(maxBytes: number) {
-    this.#maxBytes = maxBytes;
-  }
+  constructor(private readonly maxBytes: number) {}
 
   /** Whether a message has begun and not ended. */
   get isInside(): boolean {
@@ -138,9 +135,9 @@ export class MessageSplitter {
   #readLength(): number {
     const prefix = this.#pieces.length === 1 ? this.#pieces[0] : Buffer.concat(this.#pieces);
     const length = prefix?.readUInt32BE(1) ?? 0;
-    if (prefix?.[0] !== 0 || length > this.#maxBytes) {
+    if (prefix?.[0] !== 0 || length > this.maxBytes) {
       throw CsiError.internal(
-        `a message of ${length} bytes arrived that is compressed or over ${this.#maxBytes} bytes`,
+        `a message of ${length} bytes arrived that is compressed or over ${this.maxBytes} bytes`,
       );
     }
     return PREFIX_BYTES + length;

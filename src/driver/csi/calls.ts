@@ -61,25 +61,22 @@ const DEADLINE_SLACK_MS = 100;
 
 export class CallRegistry {
   readonly #calls = new Set<Call>();
-  readonly #log: Logger;
-  readonly #maxCalls: number;
-  readonly #observer: CallObserver;
   #requestBytes = 0;
   #idle: { promise: Promise<void>; resolve: () => void } | null = null;
 
   /** @param maxCalls how many calls are admitted at once, streams included */
-  constructor(log: Logger, maxCalls: number, observer: CallObserver = UNOBSERVED) {
-    this.#log = log;
-    this.#maxCalls = maxCalls;
-    this.#observer = observer;
-  }
+  constructor(
+    private readonly log: Logger,
+    private readonly maxCalls: number,
+    private readonly observer: CallObserver = UNOBSERVED,
+  ) {}
 
   get size(): number {
     return this.#calls.size;
   }
 
   open(rpc: Rpc, grpcCall: GrpcCall): Call {
-    const call = new Call(rpc, grpcCall, this.#log, this.#observer, () => this.#close(call));
+    const call = new Call(rpc, grpcCall, this.log, this.observer, () => this.#close(call));
     this.#calls.add(call);
     this.#requestBytes += call.requestBytes;
     return call;
@@ -91,9 +88,9 @@ export class CallRegistry {
    */
   admit(rpc: Rpc): void {
     if (rpc.fullService.endsWith('.Identity')) return;
-    if (this.#calls.size > this.#maxCalls) {
+    if (this.#calls.size > this.maxCalls) {
       throw CsiError.unavailable(
-        `${this.#maxCalls} calls are in flight, which is the limit; try again later`,
+        `${this.maxCalls} calls are in flight, which is the limit; try again later`,
       );
     }
     if (this.#calls.size > 1 && this.#requestBytes > MAX_REQUEST_BYTES) {
@@ -134,7 +131,6 @@ export class Call implements CallContext {
   readonly deadline: number;
   readonly rpc: Rpc;
   readonly observer: CallObserver;
-  readonly #onFinish: () => void;
   readonly #request: DecodedRequest;
   readonly #controller = new AbortController();
   #hasEnded = false;
@@ -147,11 +143,10 @@ export class Call implements CallContext {
     grpcCall: GrpcCall,
     log: Logger,
     observer: CallObserver,
-    onFinish: () => void,
+    private readonly onFinish: () => void,
   ) {
     this.rpc = rpc;
     this.observer = observer;
-    this.#onFinish = onFinish;
     observer.callStarted(rpc);
     this.#request = grpcCall.request;
     this.peer = originOf(grpcCall.metadata)?.caller ?? this;
@@ -220,7 +215,7 @@ export class Call implements CallContext {
   finish(error: CsiError | null): void {
     this.#hasEnded = true;
     clearTimeout(this.#deadlineTimer);
-    this.#onFinish();
+    this.onFinish();
     const code = error === null ? 'OK' : codeName(error);
     this.observer.callEnded(this.rpc, code, this.seconds);
     const line = {

@@ -65,16 +65,13 @@ interface Incoming {
 }
 
 export class IncomingCalls {
-  readonly #requestMs: number;
   readonly #turns = new FairTurns(PLACES);
   readonly #unfinished = new Set<Incoming>();
   readonly #abandoned = new WeakMap<CallConnection, number>();
   #watch: NodeJS.Timeout | undefined;
 
   /** @param requestMs how long a request may take to become complete, from the start of its turn */
-  constructor(requestMs: number) {
-    this.#requestMs = requestMs;
-  }
+  constructor(private readonly requestMs: number) {}
 
   /** Wraps a call of this connection for gRPC. */
   intercept(call: InterceptedCall, connection: CallConnection): ServerInterceptingCall {
@@ -202,7 +199,7 @@ export class IncomingCalls {
   #expire(): void {
     const now = performance.now();
     setImmediate(() => {
-      const limitMs = this.#turns.waiting > 0 ? TURN_MS : this.#requestMs;
+      const limitMs = this.#turns.waiting > 0 ? TURN_MS : this.requestMs;
       for (const incoming of this.#unfinished) {
         // The client does not cause the wait for a turn.
         const heldMs = incoming.place === null ? 0 : now - incoming.place.since;

@@ -23,18 +23,15 @@ export interface OpenStream {
 const MIN_STALL_MS = 250;
 
 export class StreamPlaces {
-  readonly #limit: number;
   readonly #open = new Set<OpenStream>();
 
-  constructor(limit: number) {
-    this.#limit = limit;
-  }
+  constructor(private readonly limit: number) {}
 
   /** Throws RESOURCE_EXHAUSTED if there is no place and no stream can be ended. leave() must follow. */
   enter(stream: OpenStream): void {
-    if (this.#open.size >= this.#limit && !this.#makePlace(stream.peer)) {
+    if (this.#open.size >= this.limit && !this.#makePlace(stream.peer)) {
       throw CsiError.resourceExhausted(
-        `${this.#limit} streams are open, which is the limit; try again when one has ended`,
+        `${this.limit} streams are open, which is the limit; try again when one has ended`,
       );
     }
     this.#open.add(stream);

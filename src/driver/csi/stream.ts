@@ -109,8 +109,6 @@ function sendError(grpcCall: StreamCall, error: CsiError, isStalled: boolean): v
 class CallWriter implements RelayWriter, OpenStream {
   /** Totals of what was sent; a wait is a pause until gRPC, and thus the client, has taken messages. */
   readonly sums = { messages: 0, wireBytes: 0, waits: 0, waitMs: 0 };
-  readonly #grpcCall: StreamCall;
-  readonly #call: Call;
   readonly #stallMs: number;
   /** Takes frames as they are; null: messages go through gRPC. */
   readonly #stream: CallStream | null;
@@ -126,9 +124,11 @@ class CallWriter implements RelayWriter, OpenStream {
   #sending = false;
   #waiter: { level: number; resolve: () => void; reject: (reason: unknown) => void } | null = null;
 
-  constructor(grpcCall: StreamCall, call: Call, { stallMs, writesFrames }: StreamLimits) {
-    this.#grpcCall = grpcCall;
-    this.#call = call;
+  constructor(
+    private readonly grpcCall: StreamCall,
+    private readonly call: Call,
+    { stallMs, writesFrames }: StreamLimits,
+  ) {
     this.#stallMs = stallMs;
     this.#stream = writesFrames ? (originOf(grpcCall.metadata)?.stream ?? null) : null;
     // One listener and one timer for the whole call: one for each wait would cost more than the messages.
@@ -138,7 +138,7 @@ class CallWriter implements RelayWriter, OpenStream {
   }
 
   get peer(): object {
-    return this.#call.peer;
+    return this.call.peer;
   }
 
   get stalledSince(): number | null {
@@ -146,7 +146,7 @@ class CallWriter implements RelayWriter, OpenStream {
   }
 
   end(reason: CsiError): void {
-    this.#call.abort(reason);
+    this.call.abort(reason);
   }
 
   async send(chunk: Uint8Array): Promise<void> {
@@ -190,13 +190,13 @@ class CallWriter implements RelayWriter, OpenStream {
   /** Refuses all further sends. */
   close(): void {
     clearTimeout(this.#stallTimer);
-    this.#call.signal.removeEventListener('abort', this.#aborted);
+    this.call.signal.removeEventListener('abort', this.#aborted);
     this.#fail(new Error('the call has ended: nothing can be sent'));
   }
 
   #write(message: Buffer): void {
     this.#begin(message.byteLength, 1, message.byteLength);
-    this.#grpcCall.write(message, this.#written);
+    this.grpcCall.write(message, this.#written);
   }
 
   /** @param bytes of all pieces together, prefixes included */
@@ -207,7 +207,7 @@ class CallWriter implements RelayWriter, OpenStream {
     pieces: readonly Buffer[],
   ): Promise<void> {
     if (this.#failure !== null) throw this.#failure;
-    if (!stream.headersSent) this.#grpcCall.sendMetadata(new Metadata());
+    if (!stream.headersSent) this.grpcCall.sendMetadata(new Metadata());
     this.#begin(bytes, messages, bytes - messages * PREFIX_BYTES);
     if (!isWritable(stream)) {
       // gRPC has ended it, because the deadline has passed or the client is gone: the signal says which at once.
@@ -226,7 +226,7 @@ class CallWriter implements RelayWriter, OpenStream {
     this.#lengths.push(bytes);
     this.#bytesInFlight += bytes;
     if (this.sums.messages === 0) {
-      this.#call.observer.firstMessageSent(this.#call.rpc, this.#call.seconds);
+      this.call.observer.firstMessageSent(this.call.rpc, this.call.seconds);
     }
     this.sums.messages += messages;
     this.sums.wireBytes += wireBytes;
@@ -257,7 +257,7 @@ class CallWriter implements RelayWriter, OpenStream {
     }
   };
 
-  readonly #aborted = (): void => this.#fail(this.#call.signal.reason);
+  readonly #aborted = (): void => this.#fail(this.call.signal.reason);
 
   readonly #checkStall = (): void => {
     const since = this.stalledSince ?? performance.now();

@@ -91,20 +91,17 @@ export async function* scan(
 
 /** The buffers of one scan: small ones at first, then two large ones if memory permits. */
 class ChunkBuffers {
-  readonly #threads: ScanThreads;
   #isLarge = false;
   #idle: ArrayBuffer[] = [];
 
-  constructor(threads: ScanThreads) {
-    this.#threads = threads;
-  }
+  constructor(private readonly threads: ScanThreads) {}
 
   /** @param taken how many chunks the consumer has taken so far */
   entriesFor(taken: number): number {
     const first = FIRST_CHUNKS[taken];
     if (first !== undefined) return first;
     if (taken < CHUNKS_BEFORE_LARGE) return SMALL_CHUNK_ENTRIES;
-    this.#isLarge ||= this.#threads.reserveMemory(LARGE_BYTES);
+    this.#isLarge ||= this.threads.reserveMemory(LARGE_BYTES);
     return this.#isLarge ? CHUNK_ENTRIES : SMALL_CHUNK_ENTRIES;
   }
 
@@ -123,7 +120,7 @@ class ChunkBuffers {
 
   close(): void {
     this.#idle = [];
-    if (this.#isLarge) this.#threads.releaseMemory(LARGE_BYTES);
+    if (this.#isLarge) this.threads.releaseMemory(LARGE_BYTES);
     this.#isLarge = false;
   }
 }

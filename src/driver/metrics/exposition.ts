@@ -12,19 +12,17 @@ export type Source = () => Promise<void>;
 const FRESH_MS = 1000;
 
 export class Exposition {
-  readonly #registry: Registry;
   readonly #sources: Source[] = [];
-  readonly #freshMs: number;
   #last: { text: Buffer; at: number } | null = null;
   #collecting: Promise<Buffer> | null = null;
 
-  constructor(registry: Registry, freshMs = FRESH_MS) {
-    this.#registry = registry;
-    this.#freshMs = freshMs;
-  }
+  constructor(
+    private readonly registry: Registry,
+    private readonly freshMs = FRESH_MS,
+  ) {}
 
   get contentType(): string {
-    return this.#registry.contentType;
+    return this.registry.contentType;
   }
 
   add(source: Source): void {
@@ -33,7 +31,7 @@ export class Exposition {
 
   /** The buffer is shared with other callers and must not be modified. */
   text(): Promise<Buffer> {
-    if (this.#last !== null && performance.now() - this.#last.at < this.#freshMs) {
+    if (this.#last !== null && performance.now() - this.#last.at < this.freshMs) {
       return Promise.resolve(this.#last.text);
     }
     this.#collecting ??= this.#collect().finally(() => {
@@ -52,8 +50,8 @@ export class Exposition {
   /** Metric by metric, and other work runs between them: metrics of many volumes are long. */
   async #print(): Promise<string> {
     const texts: string[] = [];
-    for (const { name } of this.#registry.getMetricsAsArray()) {
-      texts.push(await this.#registry.getSingleMetricAsString(name));
+    for (const { name } of this.registry.getMetricsAsArray()) {
+      texts.push(await this.registry.getSingleMetricAsString(name));
       await setImmediate();
     }
     return `${texts.join('\n\n')}\n`;

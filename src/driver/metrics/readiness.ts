@@ -13,13 +13,10 @@ const FRESH_MS = 1000;
 const TIMEOUT_MS = 6000;
 
 export class Readiness {
-  readonly #health: Health;
   readonly #questions = new SingleFlight<'ready', string | null>();
   #last: { answer: string | null; at: number } | null = null;
 
-  constructor(health: Health) {
-    this.#health = health;
-  }
+  constructor(private readonly health: Health) {}
 
   /** Null: ready; otherwise why not. Never rejects. */
   async notReady(): Promise<string | null> {
@@ -36,7 +33,7 @@ export class Readiness {
 
   async #ask(): Promise<string | null> {
     try {
-      return (await this.#health()) === 'ready' ? null : 'it is starting';
+      return (await this.health()) === 'ready' ? null : 'it is starting';
     } catch (thrown) {
       return messageOf(thrown);
     }

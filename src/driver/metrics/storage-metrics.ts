@@ -38,7 +38,6 @@ interface PoolFindings {
 
 export class StorageMetrics {
   readonly #volumesShown: number;
-  readonly #answerMs: number;
   readonly #pools = new SingleFlight<Backend, PoolFindings>();
   readonly #counts = new SingleFlight<'catalogue', CatalogueStatistics>();
   readonly #gauges: ReturnType<typeof poolGauges>;
@@ -51,8 +50,11 @@ export class StorageMetrics {
    * @param showsVolumes whether each volume gets series of its own, up to MAX_VOLUMES
    * @param answerMs how long a collection waits for pools and catalogue
    */
-  constructor(registry: Registry, showsVolumes: boolean, answerMs = ANSWER_MS) {
-    this.#answerMs = answerMs;
+  constructor(
+    registry: Registry,
+    showsVolumes: boolean,
+    private readonly answerMs = ANSWER_MS,
+  ) {
     this.#volumesShown = showsVolumes ? MAX_VOLUMES : 0;
     this.#gauges = poolGauges(registry);
     this.#volumeGauges = volumeGauges(registry);
@@ -102,7 +104,7 @@ export class StorageMetrics {
   async #find(backend: Backend): Promise<PoolFindings> {
     const { pool, kind } = backend;
     const asked = this.#pools.run(backend, () => readPool(backend));
-    return withTimeout(asked, this.#answerMs, () => ({
+    return withTimeout(asked, this.answerMs, () => ({
       pool,
       kind,
       isUp: false,
@@ -112,7 +114,7 @@ export class StorageMetrics {
 
   async #count(catalogue: StorageSources['catalogue']): Promise<CatalogueStatistics | null> {
     const asked = this.#counts.run('catalogue', () => catalogue.statistics(this.#volumesShown));
-    return withTimeout(asked, this.#answerMs, () => null).catch(() => null);
+    return withTimeout(asked, this.answerMs, () => null).catch(() => null);
   }
 
   #setPool({ pool, kind, isUp, statistics }: PoolFindings): void {

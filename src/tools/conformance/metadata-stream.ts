@@ -60,7 +60,6 @@ const DEFAULT_WINDOW_BYTES = 1 << 20;
 export class MetadataStream {
   readonly #session: ClientHttp2Session;
   readonly #stream: ClientHttp2Stream;
-  readonly #target: StreamTarget;
   readonly #chunks: AsyncIterator<Buffer>;
   readonly #closed: Promise<void>;
   /** Messages of any size: what a driver may send is judged by a check. */
@@ -71,8 +70,7 @@ export class MetadataStream {
   #error: Error | null = null;
   #end: StreamEnd | null = null;
 
-  constructor(target: StreamTarget) {
-    this.#target = target;
+  constructor(private readonly target: StreamTarget) {
     this.#session = connect('http://localhost', {
       createConnection: () => connectSocket(target.socketPath),
       settings: {
@@ -101,7 +99,7 @@ export class MetadataStream {
   async next(): Promise<MetadataMessage | null> {
     for (;;) {
       const message = this.#messages.shift();
-      if (message !== undefined) return decode(this.#target.rpc, message.toBuffer());
+      if (message !== undefined) return decode(this.target.rpc, message.toBuffer());
       if (this.#end !== null) return null;
       const chunk = await this.#readChunk();
       if (chunk === null) await this.#finish();
@@ -122,7 +120,7 @@ export class MetadataStream {
 
   /** Cancels the stream if it has not ended, and closes the connection. */
   async close(): Promise<void> {
-    this.#target.signal.removeEventListener('abort', this.#abort);
+    this.target.signal.removeEventListener('abort', this.#abort);
     if (!this.#stream.closed) this.cancel();
     this.#session.destroy();
     await this.#closed;
@@ -177,11 +175,11 @@ export class MetadataStream {
       status?.message ?? '',
       this.#trailers['grpc-status-details-bin'] !== undefined,
     );
-    if (this.end.code !== StatusCode.OK) this.#target.onRefusal(this.end);
+    if (this.end.code !== StatusCode.OK) this.target.onRefusal(this.end);
   }
 
   #endWith(code: number, message: string, hasDetails = false): void {
-    this.#end = { rpc: this.#target.rpc, code, message, hasDetails };
+    this.#end = { rpc: this.target.rpc, code, message, hasDetails };
   }
 }
 

@@ -58,8 +58,6 @@ const START_CHECK_TIMEOUT_MS = 60_000;
 export class ThinBackend implements Backend {
   readonly pool: string;
   readonly kind = 'thin';
-  readonly #native: NativeRunner;
-  readonly #options: ThinPoolOptions;
   readonly #devices: PoolDevices;
   readonly #checks = new SingleFlight<'pool', void>();
   readonly #nodeChecks = new SingleFlight<'node', void>();
@@ -67,14 +65,12 @@ export class ThinBackend implements Backend {
 
   /** @param openPoolLedger replaced in tests that intercept the ledger */
   constructor(
-    native: NativeRunner,
-    options: ThinPoolOptions,
+    private readonly native: NativeRunner,
+    private readonly options: ThinPoolOptions,
     private readonly openPoolLedger = openLedger,
   ) {
     const { pool, directory, devices, embeddedPoolBytes: maximumBytes } = options;
     this.pool = pool;
-    this.#native = native;
-    this.#options = options;
     this.#devices =
       devices === null
         ? new EmbeddedDevices(native, { pool, directory, maximumBytes })
@@ -83,19 +79,19 @@ export class ThinBackend implements Backend {
 
   async start(expected: 'any' | 'existing' = 'any'): Promise<void> {
     if (this.#opened !== null) return;
-    const { directory, dataBlockBytes } = this.#options;
+    const { directory, dataBlockBytes } = this.options;
     await this.#checkNode(START_CHECK_TIMEOUT_MS);
     const file = join(directory, 'pool.sqlite');
     if (expected === 'existing') await this.#assertExists(file);
     await mkdir(directory, { recursive: true, mode: 0o700 });
-    await claimDirectory(this.#native, this.#options);
-    const ledger = await this.openPoolLedger(file, this.#options.onEvent);
+    await claimDirectory(this.native, this.options);
+    const ledger = await this.openPoolLedger(file, this.options.onEvent);
     try {
       await ledger.makePool(dataBlockBytes);
       if (expected === 'existing') this.#assertReady((await ledger.pool()).state);
-      const { pool, onEvent, freezing = DEFAULT_FREEZING } = this.#options;
-      const parts = { native: this.#native, ledger, devices: this.#devices, freezing };
-      const features = this.#options;
+      const { pool, onEvent, freezing = DEFAULT_FREEZING } = this.options;
+      const parts = { native: this.native, ledger, devices: this.#devices, freezing };
+      const features = this.options;
       this.#opened = await OpenPool.open({ ...parts, pool, directory, features, onEvent });
     } catch (thrown) {
       await ledger.close();
@@ -148,11 +144,11 @@ export class ThinBackend implements Backend {
   }
 
   async capacity(): Promise<PoolCapacity> {
-    return thinCapacity(this.#open, this.#devices, this.#options);
+    return thinCapacity(this.#open, this.#devices, this.options);
   }
 
   async statistics(): Promise<PoolStatistics> {
-    return thinStatistics(this.#open, this.#devices, this.#options);
+    return thinStatistics(this.#open, this.#devices, this.options);
   }
 
   async list(): Promise<PoolContents> {
@@ -168,7 +164,7 @@ export class ThinBackend implements Backend {
 
   /** Bounded, because the pool's threads may all wait for its devices. */
   #checkNode(timeoutMs: number): Promise<void> {
-    const checked = this.#nodeChecks.run('node', () => assertDeviceMapper(this.#native));
+    const checked = this.#nodeChecks.run('node', () => assertDeviceMapper(this.native));
     return this.#answered(checked, timeoutMs);
   }
 
@@ -204,7 +200,7 @@ export class ThinBackend implements Backend {
   #gone(why: string): CsiError {
     return CsiError.failedPrecondition(
       `pool '${this.pool}' is in the catalogue, but ${why}: check that the file system of ` +
-        `${this.#options.directory} is mounted, that the disks came up, and that BLOCKDELTA_POOLS is right`,
+        `${this.options.directory} is mounted, that the disks came up, and that BLOCKDELTA_POOLS is right`,
     );
   }
 }

@@ -31,18 +31,16 @@ export interface MonitorDependencies {
 }
 
 export class PoolMonitor extends Periodic {
-  readonly #deps: MonitorDependencies;
   /** The last message of each subject: a message is logged again only after a change. */
   readonly #reported = new Map<Subject, string | null>();
 
-  constructor(deps: MonitorDependencies) {
+  constructor(private readonly deps: MonitorDependencies) {
     super(INTERVAL_MS, () => this.probe());
-    this.#deps = deps;
   }
 
   /** Never rejects. */
   async probe(): Promise<void> {
-    const { pool, metadata, onStatus } = this.#deps;
+    const { pool, metadata, onStatus } = this.deps;
     try {
       // Before it grows: growing repairs a pool with full metadata, and hides that it rolled back.
       const status = await pool.status();
@@ -64,7 +62,7 @@ export class PoolMonitor extends Periodic {
 
   /** Null: it has grown, or need not. A pool that cannot grow continues to serve, so this is a warning. */
   async #grow(): Promise<PoolEvent | null> {
-    const { pool, growth } = this.#deps;
+    const { pool, growth } = this.deps;
     try {
       await growth.step();
       return null;
@@ -75,7 +73,7 @@ export class PoolMonitor extends Periodic {
 
   /** Null: nothing is wrong. */
   #event(status: ThinPoolStatus): PoolEvent | null {
-    const { pool, lowWaterPercent } = this.#deps;
+    const { pool, lowWaterPercent } = this.deps;
     const found = whyUnwritable(status);
     if (found !== null) return { level: 'error', message: `pool '${pool.pool}' ${found}` };
     const { usedDataBlocks: used, totalDataBlocks: total } = status;
@@ -103,7 +101,7 @@ export class PoolMonitor extends Periodic {
     const message = event?.message ?? null;
     if (message === (this.#reported.get(subject) ?? null)) return;
     this.#reported.set(subject, message);
-    const { onEvent, pool } = this.#deps;
+    const { onEvent, pool } = this.deps;
     onEvent(event ?? { level: 'info', message: `pool '${pool.pool}' ${RECOVERED[subject]}` });
   }
 }
