@@ -58,11 +58,8 @@ export class StorageMetrics {
     this.#volumesShown = showsVolumes ? MAX_VOLUMES : 0;
     this.#gauges = poolGauges(registry);
     this.#volumeGauges = volumeGauges(registry);
-    this.#catalogueUp = new Gauge({
-      name: 'blockdelta_catalogue_up',
-      help: '1 if the catalogue answered in time, otherwise 0',
-      registers: [registry],
-    });
+    const help = '1 if the catalogue answered in time, otherwise 0';
+    this.#catalogueUp = gaugeMaker(registry)('catalogue_up', help);
     this.#events = new Counter({
       name: 'blockdelta_pool_events_total',
       help: 'what pools have logged outside of calls, by level',
@@ -188,14 +185,19 @@ async function readPool(backend: Backend): Promise<PoolFindings> {
   return { pool, kind, isUp: isUp && statistics !== null, statistics };
 }
 
-function poolGauges(registry: Registry) {
-  const gauge = <Label extends string>(name: string, help: string, ...more: Label[]) =>
-    new Gauge<'pool' | Label>({
+/** Makes gauges that have these labels, and more of their own. */
+function gaugeMaker<Common extends string>(registry: Registry, ...common: Common[]) {
+  return <Label extends string>(name: string, help: string, ...more: Label[]) =>
+    new Gauge<Common | Label>({
       name: `blockdelta_${name}`,
       help,
-      labelNames: ['pool', ...more],
+      labelNames: [...common, ...more],
       registers: [registry],
     });
+}
+
+function poolGauges(registry: Registry) {
+  const gauge = gaugeMaker(registry, 'pool');
   return {
     up: gauge('pool_up', '1 if the pool works and answered in time, otherwise 0'),
     info: gauge('pool_info', 'always 1; the label says which backend serves the pool', 'kind'),
@@ -240,13 +242,7 @@ function poolGauges(registry: Registry) {
 }
 
 function volumeGauges(registry: Registry) {
-  const gauge = <Label extends string>(name: string, help: string, ...more: Label[]) =>
-    new Gauge<'pool' | 'volume' | Label>({
-      name: `blockdelta_${name}`,
-      help,
-      labelNames: ['pool', 'volume', ...more],
-      registers: [registry],
-    });
+  const gauge = gaugeMaker(registry, 'pool', 'volume');
   return {
     info: gauge('volume_info', 'always 1; the label has the name of CreateVolume', 'name'),
     size: gauge('volume_size_bytes', 'size of the volume'),
@@ -255,10 +251,9 @@ function volumeGauges(registry: Registry) {
       'space of its blocks in the pool; blocks that snapshots share count too',
     ),
     snapshots: gauge('volume_snapshots', 'ready snapshots of the volume'),
-    omitted: new Gauge({
-      name: 'blockdelta_volumes_omitted',
-      help: 'volumes without metrics of their own, because there are too many or they are off',
-      registers: [registry],
-    }),
+    omitted: gaugeMaker(registry)(
+      'volumes_omitted',
+      'volumes without metrics of their own, because there are too many or they are off',
+    ),
   };
 }

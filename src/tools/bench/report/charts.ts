@@ -42,8 +42,7 @@ export function targetsChart(rows: readonly Row[]): string {
       `<g class="${kind}"><title>${escapeText(`${row.name}: ${verdict}`)}</title>` +
       text(LABEL_WIDTH - 10, y, row.name, 'end') +
       `<line class="range" x1="${at(scale, Math.min(...rounds))}" x2="${at(scale, Math.max(...rounds))}" y1="${y}" y2="${y}"/>` +
-      rounds.map((value) => `<circle cx="${at(scale, value)}" cy="${y}" r="${DOT}"/>`).join('') +
-      `<line class="median" x1="${at(scale, judged)}" x2="${at(scale, judged)}" y1="${y - 8}" y2="${y + 8}"/>` +
+      marks(scale, y, rounds, judged) +
       `${text(WIDTH - RIGHT + 10, y, verdict, 'start')}</g>`
     );
   });
@@ -90,13 +89,20 @@ export function sidesChart(row: Row): string {
 
 function oneSide({ label, unit, rounds }: Side, isOurs: boolean, scale: Scale, y: number): string {
   const { median } = spread(rounds);
-  const x = at(scale, median);
   return (
     `<g class="${isOurs ? 'line0' : 'line1'}"><title>${escapeText(`${label}: median ${figure(median)} ${unit}`)}</title>` +
     text(LABEL_WIDTH - 10, y, fitting(label), 'end') +
-    rounds.map((value) => `<circle cx="${at(scale, value)}" cy="${y}" r="${DOT}"/>`).join('') +
-    `<line class="median" x1="${x}" x2="${x}" y1="${y - 8}" y2="${y + 8}"/>` +
+    marks(scale, y, rounds, median) +
     `${text(WIDTH - RIGHT + 10, y, figure(median), 'start')}</g>`
+  );
+}
+
+/** A dot for each round, and a line at the median. */
+function marks(scale: Scale, y: number, rounds: readonly number[], median: number): string {
+  const x = at(scale, median);
+  return (
+    rounds.map((value) => `<circle cx="${at(scale, value)}" cy="${y}" r="${DOT}"/>`).join('') +
+    `<line class="median" x1="${x}" x2="${x}" y1="${y - 8}" y2="${y + 8}"/>`
   );
 }
 

@@ -144,12 +144,7 @@ export class MetadataReader {
     deviceIds: readonly number[],
     confirmed: () => Promise<FoundDevices>,
   ): Promise<FoundDevices> {
-    try {
-      return await this.#read(CURRENT, new Set(deviceIds));
-    } catch (thrown) {
-      if (errorCode(thrown) !== 'THIN_METADATA_INVALID') throw thrown;
-      return confirmed();
-    }
+    return (await this.#readWithin(new Set(deviceIds))) ?? confirmed();
   }
 
   /** Null: a block was not what it should be, which is how a commit in between may look. */
