@@ -31,7 +31,7 @@ const SLICE_BYTES = 128 << 10;
 const MAX_SLICES_IN_FLIGHT = 2;
 /** How long a client may take to receive the status after its deadline: it has stopped waiting. */
 const LATE_STATUS_MS = 250;
-/** The same for a client that reads nothing: its stream and the memory of it end then. */
+/** The same for a client that reads nothing: then its stream ends, and its memory is freed. */
 const STALLED_STATUS_MS = 20_000;
 /** Forwarded bytes that are not sent yet; a single message may be larger. */
 const MAX_FORWARDED_BYTES = 512 << 10;

@@ -144,7 +144,7 @@ export async function makeTarget(
   await refusing(`${path} cannot be made`, () => native.run('makeTarget', { path, directory }));
 }
 
-/** Removes an empty directory or file that nothing is mounted on. Absent: done. Anything else is left and refused. */
+/** Removes an empty directory or file that nothing is mounted on, if there is one. Refuses to remove anything else. */
 export async function removeTarget(native: NativeRunner, path: string): Promise<void> {
   if ((await assertEmpty(path)) === null) return;
   await refusing(`${path} cannot be removed`, () => native.run('removeTarget', { path }));

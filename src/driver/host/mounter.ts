@@ -31,9 +31,9 @@ export interface MountRequest {
 }
 
 /**
- * Mounts the file system of a block device. There already, as the top layer: done. Returns the mounts after
- * it. FAILED_PRECONDITION if the kernel refuses. No time limit ends it: the kernel replays a journal to its
- * end, whoever waits for that.
+ * Mounts the file system of a block device, unless it is the top layer there already. Returns the mounts afterwards.
+ * FAILED_PRECONDITION if the kernel refuses. No time limit ends it: the kernel replays a journal to its end, whoever
+ * waits for that.
  */
 export async function mount(
   native: NativeRunner,

@@ -21,7 +21,7 @@ interface Pair {
 
 const MAX_ATTEMPTS = 5;
 
-/** ABORTED, naming what is busy, if the locks are not to be had. */
+/** ABORTED, naming what is busy, if the locks cannot be acquired. */
 export async function lockedForDelta(
   deps: DeltaLocksDependencies,
   pair: Pair,
@@ -48,7 +48,7 @@ export async function lockedForDelta(
   );
 }
 
-/** See SnapshotChanges.neededFor. Null also for a target that there is not. */
+/** See SnapshotChanges.neededFor. Null also if the target does not exist. */
 async function neededFor(
   { catalogue, backendOf }: DeltaLocksDependencies,
   { targetId, baseId }: Pair,

@@ -54,7 +54,7 @@ export async function growsMounted(
   return !isReaderOnly(capability) && (await canGrowMounted(type));
 }
 
-/** Grows an ext4 that is not mounted; of its device's size already: done. */
+/** Grows an ext4 that is not mounted, unless it has its device's size already. */
 export async function growUnmounted(
   deps: Pick<NodeDependencies, 'backendOf'>,
   staging: FileSystemStaging,
@@ -96,7 +96,7 @@ export interface MountedFileSystem {
 }
 
 /**
- * Grows a mounted file system to its device's size; of that size already: done. ABORTED if it does not answer before
+ * Grows a mounted file system to its device's size, unless it has that already. ABORTED if it does not answer before
  * the caller's deadline; it may grow later.
  */
 export async function growMounted(
@@ -124,7 +124,7 @@ export async function growMounted(
 }
 
 /**
- * Grows the file system of a staging directory; of its device's size already: done. An ext4 that grows only
+ * Grows the file system of a staging directory, unless it has its device's size already. An ext4 that grows only
  * while it is not mounted is unmounted for that, unless it is mounted elsewhere too or `mountAgain` is null.
  */
 export async function growStaged(

@@ -51,7 +51,7 @@ interface Publishing {
 }
 
 /**
- * Publishes the volume; published there in the same way already: done.
+ * Publishes the volume, unless it is published there in the same way already.
  *
  * @param mounts the current mounts
  * @param keepsTarget the caller has made the target, which stays also if publishing fails

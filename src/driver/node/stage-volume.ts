@@ -41,7 +41,7 @@ import { clearStagedDevice, releaseStaging } from './unstage-volume.js';
 import { applyToDevice } from './volume-settings.js';
 
 /**
- * Stages the volume; staged there with this capability already: done.
+ * Stages the volume, unless it is staged there with this capability already.
  *
  * @param current the current mounts; they are read again only after a step that changes them
  */
@@ -129,7 +129,7 @@ function assertNotLedAway(
   );
 }
 
-/** The kernel grows no xfs or btrfs by a mount that cannot write: such a copy awaits it further on. */
+/** The kernel grows no xfs or btrfs that is mounted read-only: such a copy still awaits its growth. */
 async function settleGrowth(
   deps: NodeDependencies,
   volume: VolumeRecord,

@@ -30,7 +30,7 @@ import { liftPod } from './volume-settings.js';
 type Native = Pick<NodeDependencies, 'native'>;
 
 /**
- * Nothing there: done. FAILED_PRECONDITION if it is busy, not the volume's, or somewhere else by now.
+ * Removes what is there, if anything. FAILED_PRECONDITION if it is busy, not the volume's, or somewhere else by now.
  *
  * @param keepsTarget the target is the caller's and stays
  */

@@ -35,8 +35,8 @@ import { resetDevice } from './volume-settings.js';
 type Native = Pick<NodeDependencies, 'native'>;
 
 /**
- * Undoes what staging did. Not staged there: done. FAILED_PRECONDITION while published from there, and if
- * others hold the device until shortly before the call's deadline.
+ * Undoes what staging did, if the volume is staged there. FAILED_PRECONDITION while it is published from there, and
+ * if others hold the device until shortly before the call's deadline.
  */
 export async function unstageVolume(
   deps: NodeDependencies,
