@@ -49,7 +49,7 @@ class ThinHarness extends DeviceHarness implements BackendHarness {
     if (options.devices !== null) return free;
     const file = statSync(join(directory, 'data.img'), { bigint: true });
     const freed = file.blocks * 512n - used;
-    const host = await hostFreeBytes(directory);
+    const host = await hostFreeBytes(this.pool.native, directory);
     const below = freed > 0n ? host + freed : host;
     return below < free ? below : free;
   }

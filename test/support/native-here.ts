@@ -4,7 +4,8 @@
  */
 import { SystemError } from '../../src/base/errors.js';
 import type { NativeFailure, NativeResult } from '../../src/base/system/native-result.js';
-import { type FillRequest, type FillResult, loadAddon } from '../../src/driver/native/addon.js';
+import type { FillRequest, FillResult } from '../../src/driver/native/addon.js';
+import { loadCalls } from '../../src/driver/native/file-calls.js';
 import type { NativeFiller, NativeRunner } from '../../src/driver/native/pool.js';
 
 type Calls = Record<string, (request: unknown) => { ok: true } | NativeFailure>;
@@ -14,7 +15,7 @@ export type NativeHere = NativeRunner & NativeFiller;
 export function nativeHere(): NativeHere {
   return {
     run: async (method: string, request: unknown): Promise<object> => {
-      const answer = (loadAddon() as unknown as Calls)[method]?.(request);
+      const answer = (loadCalls() as unknown as Calls)[method]?.(request);
       if (answer === undefined) throw new Error(`the addon has no ${method}`);
       if (!answer.ok) {
         throw new SystemError(answer.code, answer.syscall, answer.path, answer.message);
@@ -22,7 +23,7 @@ export function nativeHere(): NativeHere {
       return answer;
     },
     fill: async (request: FillRequest, buffer: ArrayBuffer) => {
-      const result: NativeResult<FillResult> = loadAddon().fillMetadata(request, buffer);
+      const result: NativeResult<FillResult> = loadCalls().fillMetadata(request, buffer);
       return { result, buffer };
     },
   } as NativeHere;

@@ -1,5 +1,5 @@
 /**
- * The files of a directory of a pool with their sizes: one task on a worker thread for a whole directory,
+ * The files of a directory of a pool, with their sizes if needed: one task on a worker thread for a whole directory,
  * because a pool may hold tens of thousands of files.
  */
 import type { NativeRunner } from '../native/pool.js';
@@ -13,6 +13,15 @@ export interface DirectoryFile {
 }
 
 const FIGURES_PER_FILE = 3;
+
+export async function namesIn(native: NativeRunner, path: string): Promise<string[]> {
+  return (await native.run('readDirectory', { path })).names;
+}
+
+/** Unless it is gone; not durable. */
+export async function unlink(native: NativeRunner, path: string): Promise<void> {
+  await native.run('unlinkFile', { path });
+}
 
 /** @param path of the directory */
 export async function filesIn(native: NativeRunner, path: string): Promise<DirectoryFile[]> {

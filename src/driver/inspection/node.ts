@@ -20,7 +20,6 @@ import type { DirectoryFile } from '../backends/directory-files.js';
 import { OpenDirectories } from '../backends/reflink/open-directories.js';
 import { PoolLayout, poolUuidIn } from '../backends/reflink/pool-layout.js';
 import { poolListing } from '../backends/reflink/pool-listing.js';
-import { poolUsage, statOrNull } from '../backends/reflink/pool-space.js';
 import { ledgerContents } from '../backends/thin/ledger/ledger-contents.js';
 import { DEVICE_PREFIX, PoolNames } from '../backends/thin/pool/pool-names.js';
 import { type CatalogueContents, catalogueContents } from '../catalogue/contents.js';
@@ -218,7 +217,8 @@ async function inspectReflink(
   const identity = textOf(layout.identityFile);
   if (identity === null) throw new Error(`${root} holds no pool (it has no pool-id)`);
   view.uuid = poolUuidIn(identity, root);
-  Object.assign(view, await poolUsage(root));
+  const { totalBytes, freeBytes } = await onThisThread.run('spaceOf', { path: root });
+  Object.assign(view, { totalBytes, freeBytes });
   const opened = await OpenDirectories.open(onThisThread, layout);
   try {
     const { volumes, snapshots, ...leftovers } = await poolListing(onThisThread, opened, layout);
@@ -280,9 +280,10 @@ async function attachedOf(
       if (device !== null && view.thin?.names.isOurs(device)) add(id, device);
       continue;
     }
-    const file = path === null ? null : await statOrNull(path);
+    const file = path === null ? null : (await onThisThread.run('entryOf', { path })).entry;
     const loop = loops.find(
-      ({ backingDevice, backingInode }) => backingDevice === file?.dev && backingInode === file.ino,
+      ({ backingDevice, backingInode }) =>
+        backingDevice === file?.device && backingInode === file.inode,
     );
     if (loop !== undefined) add(id, loop);
   }

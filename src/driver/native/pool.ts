@@ -15,7 +15,8 @@ import {
   toSystemError,
 } from '../../base/system/native-result.js';
 import { inSpan } from '../../base/tracing.js';
-import type { Addon, FillRequest } from './addon.js';
+import type { FillRequest } from './addon.js';
+import type { Calls } from './file-calls.js';
 import type { FillAnswer, FillTask, IdleTask, UnaryTask } from './worker.js';
 
 /** A piscina ends no thread by itself: this pool does. */
@@ -24,8 +25,8 @@ const NEVER_MS = 2 ** 31 - 1;
 const IDLE_MS = 60_000;
 
 export type UnaryMethod = UnaryTask['method'];
-type RequestOf<M extends UnaryMethod> = Parameters<Addon[M]> extends [infer R] ? R : undefined;
-type ValueOf<M extends UnaryMethod> = Exclude<ReturnType<Addon[M]>, NativeFailure>;
+type RequestOf<M extends UnaryMethod> = Parameters<Calls[M]> extends [infer R] ? R : undefined;
+type ValueOf<M extends UnaryMethod> = Exclude<ReturnType<Calls[M]>, NativeFailure>;
 
 export interface WorkerLoad {
   threads: number;

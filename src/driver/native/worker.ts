@@ -7,12 +7,13 @@
  */
 
 import type { NativeResult } from '../../base/system/native-result.js';
-import { type Addon, type FillRequest, type FillResult, loadAddon } from './addon.js';
+import type { FillRequest, FillResult } from './addon.js';
+import { type Calls, loadCalls } from './file-calls.js';
 
-const addon = loadAddon();
+const calls = loadCalls();
 
 export interface UnaryTask {
-  method: Exclude<keyof Addon, 'fillMetadata'>;
+  method: Exclude<keyof Calls, 'fillMetadata'>;
   request: unknown;
 }
 export interface FillTask {
@@ -32,7 +33,7 @@ export interface FillAnswer {
 export default function perform(task: UnaryTask | FillTask | IdleTask): unknown {
   if (task.method === null) return null;
   if (task.method === 'fillMetadata') return fill(task);
-  const call = addon[task.method] as (request: unknown) => unknown;
+  const call = calls[task.method] as (request: unknown) => unknown;
   return call(task.request);
 }
 
@@ -43,7 +44,7 @@ let loading: ReturnType<typeof loadPiscina> | undefined;
 async function fill({ request, buffer }: FillTask): Promise<unknown> {
   loading ??= loadPiscina();
   const piscina = await loading;
-  const answer: FillAnswer = { result: addon.fillMetadata(request, buffer), buffer };
+  const answer: FillAnswer = { result: calls.fillMetadata(request, buffer), buffer };
   return piscina.move({
     get [piscina.transferableSymbol]() {
       return answer.buffer;

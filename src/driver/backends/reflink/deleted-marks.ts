@@ -8,11 +8,9 @@
  *
  * Knows names. When a mark is made is not decided here.
  */
-import { open, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { errorCode } from '../../../base/errors.js';
-import type { NativeRunner } from '../../native/pool.js';
-import { makeDirectory } from '../durable-directory.js';
+import { namesIn, unlink } from '../directory-files.js';
 import { basesIn } from '../retained/retained-directories.js';
 import type { OpenDirectories } from './open-directories.js';
 import { isObjectName, temporary } from './pool-layout.js';
@@ -28,7 +26,7 @@ export const markPath = (opened: OpenDirectories, snapshotId: string, mark: Mark
 
 export async function marksIn(opened: OpenDirectories): Promise<Map<string, Mark>> {
   const marks = new Map<string, Mark>();
-  for (const name of await namesIn(opened)) {
+  for (const name of await markNamesIn(opened)) {
     const [id = '', suffix = '', ...rest] = name.split('.');
     const mark = MARKS.find((each) => each === suffix);
     if (isObjectName(id) && mark !== undefined && rest.length === 0) marks.set(id, mark);
@@ -38,16 +36,15 @@ export async function marksIn(opened: OpenDirectories): Promise<Map<string, Mark
 
 /** Durable when it resolves. */
 export async function setMark(
-  native: NativeRunner,
   opened: OpenDirectories,
   snapshotId: string,
   mark: Mark,
 ): Promise<void> {
+  const { native } = opened;
   await makeMarks(opened);
   const path = markPath(opened, snapshotId, mark);
-  const file = await open(temporary(path), 'w', 0o600);
-  await file.close();
-  await rename(temporary(path), path);
+  await native.run('writeText', { path: temporary(path), text: '' });
+  await native.run('renameFile', { from: temporary(path), to: path });
   await native.run('flush', { path: directoryOf(opened) });
 }
 
@@ -58,27 +55,29 @@ export async function changeMark(
   from: Mark,
   to: Mark,
 ): Promise<void> {
-  await rename(markPath(opened, snapshotId, from), markPath(opened, snapshotId, to));
+  const names = { from: markPath(opened, snapshotId, from), to: markPath(opened, snapshotId, to) };
+  await opened.native.run('renameFile', names);
 }
 
 export async function removeMarks(opened: OpenDirectories, snapshotId: string): Promise<void> {
-  for (const mark of MARKS) await rm(markPath(opened, snapshotId, mark), { force: true });
+  for (const mark of MARKS) await unlink(opened.native, markPath(opened, snapshotId, mark));
 }
 
-export function makeMarks(opened: OpenDirectories): Promise<void> {
-  return makeDirectory(directoryOf(opened));
+export async function makeMarks(opened: OpenDirectories): Promise<void> {
+  await opened.native.run('makeDirectory', { path: directoryOf(opened) });
 }
 
 /** Removes what killed runs have left unfinished. */
 export async function sweepMarks(opened: OpenDirectories): Promise<void> {
-  for (const name of await namesIn(opened)) {
-    if (name.endsWith(temporary(''))) await rm(join(directoryOf(opened), name), { force: true });
+  for (const name of await markNamesIn(opened)) {
+    if (!name.endsWith(temporary(''))) continue;
+    await unlink(opened.native, join(directoryOf(opened), name));
   }
 }
 
-async function namesIn(opened: OpenDirectories): Promise<string[]> {
+async function markNamesIn(opened: OpenDirectories): Promise<string[]> {
   try {
-    return await readdir(directoryOf(opened));
+    return await namesIn(opened.native, directoryOf(opened));
   } catch (thrown) {
     // No snapshot was ever retained.
     if (errorCode(thrown) === 'ENOENT') return [];

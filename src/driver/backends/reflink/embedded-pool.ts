@@ -8,7 +8,6 @@
  *
  * Knows nothing of volumes, only how much of the pool has to be free.
  */
-import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, errorCode, StatusCode } from '../../../base/errors.js';
 import { mountsAt, readMountInfo } from '../../../base/system/mountinfo.js';
@@ -21,7 +20,6 @@ import { hostFreeBytes } from '../image-files.js';
 import { releaseLoop } from '../loop-release.js';
 import type { PoolSpace } from '../pool-account.js';
 import { type ImageAllocation, PoolImage } from './pool-image.js';
-import { poolUsage } from './pool-space.js';
 
 /** The least free space that XFS gains when the image grows, percent of the growth. */
 const USABLE_PERCENT = 97n;
@@ -67,7 +65,7 @@ export class EmbeddedPool {
     if (!(await this.exists())) await this.#image.create();
     if (this.grows) await this.#fill();
     else await this.#growSparse();
-    await mkdir(this.mountPoint, { recursive: true, mode: 0o700 });
+    await this.native.run('makeDirectory', { path: this.mountPoint });
     const devicePath = await this.#attach();
     if (this.grows) await this.#refuseDiscards();
     if (!(await this.#isMounted(devicePath))) {
@@ -105,13 +103,13 @@ export class EmbeddedPool {
    * @param root a path to the pool
    */
   async space(root: string): Promise<PoolSpace> {
-    const { totalBytes, freeBytes } = await poolUsage(root);
+    const { totalBytes, freeBytes } = await this.native.run('spaceOf', { path: root });
     if (this.grows && this.#unallocated === null) {
       const growable = await this.#image.growableBytes();
       const usable = (growable * USABLE_PERCENT) / 100n;
       return { totalBytes: totalBytes + growable, freeBytes: freeBytes + usable };
     }
-    const host = await hostFreeBytes(this.options.directory);
+    const host = await hostFreeBytes(this.native, this.options.directory);
     const possible = host < freeBytes ? host : freeBytes;
     return { totalBytes, freeBytes: possible, lacksBacking: this.#unallocated !== null };
   }
@@ -141,7 +139,7 @@ export class EmbeddedPool {
   /** What the pool lacks of so much free space beside its reserve. RESOURCE_EXHAUSTED as in ensureFree. */
   async missingBytes(root: string, bytes: bigint, reservePercent: bigint): Promise<bigint> {
     if (this.#unallocated !== null) throw this.#exhausted(this.#unallocated);
-    const { totalBytes, freeBytes } = await poolUsage(root);
+    const { totalBytes, freeBytes } = await this.native.run('spaceOf', { path: root });
     return bytes + (totalBytes * reservePercent) / 100n - freeBytes;
   }
 

@@ -5,13 +5,12 @@
  * The marks are in the pool, beside the data they protect, because a restored catalogue can be older than
  * its pool. Every operation opens the pool first: in a pool whose disk is missing no volume is marked.
  */
-import { readdir, writeFile } from 'node:fs/promises';
 import type { NativeRunner } from '../../native/pool.js';
 import type { InitializedVolumes } from '../backend.js';
+import { namesIn } from '../directory-files.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { isObjectName, type PoolLayout } from './pool-layout.js';
-import { statOrNull } from './pool-space.js';
 
 export class InitializedMarks implements InitializedVolumes {
   constructor(
@@ -22,7 +21,7 @@ export class InitializedMarks implements InitializedVolumes {
   async set(volumeIds: readonly string[]): Promise<void> {
     await this.directory.use(async ({ layout }) => {
       for (const volumeId of volumeIds) {
-        await writeFile(layout.initializedMark(volumeId), '', { mode: 0o600 });
+        await this.native.run('writeText', { path: layout.initializedMark(volumeId), text: '' });
       }
       // Also if the files existed: an earlier call may have been killed before the flush.
       await this.native.run('flush', { path: layout.initialized });
@@ -30,14 +29,16 @@ export class InitializedMarks implements InitializedVolumes {
   }
 
   has(volumeId: string): Promise<boolean> {
-    return this.directory.use(
-      async ({ layout }) => (await statOrNull(layout.initializedMark(volumeId))) !== null,
-    );
+    return this.directory.use(async ({ layout }) => {
+      const path = layout.initializedMark(volumeId);
+      return (await this.native.run('entryOf', { path })).entry !== null;
+    });
   }
 
   all(): Promise<ReadonlySet<string>> {
     return this.directory.use(
-      async ({ layout }) => new Set((await readdir(layout.initialized)).filter(isObjectName)),
+      async ({ layout }) =>
+        new Set((await namesIn(this.native, layout.initialized)).filter(isObjectName)),
     );
   }
 
@@ -47,8 +48,8 @@ export class InitializedMarks implements InitializedVolumes {
 
   /** Removes marks without a volume, left by a deletion that was killed. */
   async sweep({ layout }: OpenDirectories): Promise<void> {
-    const marked = (await readdir(layout.initialized)).filter(isObjectName);
-    const volumes = new Set(await readdir(layout.volumes));
+    const marked = (await namesIn(this.native, layout.initialized)).filter(isObjectName);
+    const volumes = new Set(await namesIn(this.native, layout.volumes));
     for (const name of marked.filter((volumeId) => !volumes.has(volumeId))) {
       await this.#remove(layout, name);
     }

@@ -7,13 +7,13 @@
  *
  * and the marks of deleted snapshots. Which lists there have to be is not decided here.
  */
-import { readdir, rename, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { CsiError, SystemError } from '../../../base/errors.js';
 import type { FileState } from '../../native/addon.js';
 import type { ChangeListHead } from '../../native/change-list-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { Unretained } from '../backend.js';
+import { namesIn, unlink } from '../directory-files.js';
 import {
   DAMAGED,
   ListDirectory,
@@ -36,7 +36,6 @@ import {
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { isObjectName } from './pool-layout.js';
-import { statOrNull } from './pool-space.js';
 import type { SnapshotFiles } from './snapshot-files.js';
 
 /** Extents of one step: 50 ms of reading maps of shared files on XFS. */
@@ -68,7 +67,9 @@ export class ListFiles implements ListStore {
 
   load(): Promise<StoredHistory> {
     return this.directory.use(async (opened) => {
-      const snapshots = new Set((await readdir(opened.layout.snapshots)).filter(isObjectName));
+      const snapshots = new Set(
+        (await namesIn(this.native, opened.layout.snapshots)).filter(isObjectName),
+      );
       const held = new Map<string, HeldSnapshot>();
       const losses = new Map<string, string>();
       for (const [id, mark] of await marksIn(opened)) {
@@ -121,11 +122,14 @@ export class ListFiles implements ListStore {
   lose(list: StoredList): Promise<string> {
     return this.directory.use(async (opened) => {
       const path = join(listsIn(opened.layout.root), listName(list));
-      if ((await statOrNull(path)) === null) {
-        await setMark(this.native, opened, list.baseId, 'lost');
+      if ((await this.native.run('entryOf', { path })).entry === null) {
+        await setMark(opened, list.baseId, 'lost');
       } else {
         await makeMarks(opened);
-        await rename(path, markPath(opened, list.baseId, 'lost'));
+        await this.native.run('renameFile', {
+          from: path,
+          to: markPath(opened, list.baseId, 'lost'),
+        });
       }
       return DAMAGED;
     });
@@ -137,7 +141,7 @@ export class ListFiles implements ListStore {
       if (freeBytes < lowWater(totalBytes))
         return { unretained: 'its pool had too little free space' };
       await this.snapshots.check(snapshotId);
-      await setMark(this.native, opened, snapshotId, 'hidden');
+      await setMark(opened, snapshotId, 'hidden');
       return this.#heldFile(opened, snapshotId);
     });
   }
@@ -161,8 +165,9 @@ export class ListFiles implements ListStore {
 
   forget(snapshotId: string): Promise<void> {
     return this.directory.use(async (opened) => {
-      const isHidden = (await statOrNull(markPath(opened, snapshotId, 'hidden'))) !== null;
-      if (isHidden) await this.removeSnapshot(opened, snapshotId);
+      const path = markPath(opened, snapshotId, 'hidden');
+      if ((await this.native.run('entryOf', { path })).entry !== null)
+        await this.removeSnapshot(opened, snapshotId);
       await removeMarks(opened, snapshotId);
     });
   }
@@ -170,7 +175,7 @@ export class ListFiles implements ListStore {
   /** Removes what is stored of the snapshot alone, and its file. */
   async removeSnapshot({ layout }: OpenDirectories, snapshotId: string): Promise<void> {
     for (const kind of ['allocated', 'map'])
-      await rm(join(listsIn(layout.root), `${snapshotId}.${kind}`), { force: true });
+      await unlink(this.native, join(listsIn(layout.root), `${snapshotId}.${kind}`));
     await this.lists.giveUp();
     await this.snapshots.delete(snapshotId);
   }
@@ -178,7 +183,7 @@ export class ListFiles implements ListStore {
   /** Removes what is unfinished, and what is stored of snapshots alone that do not exist. */
   async sweep(opened: OpenDirectories): Promise<void> {
     await sweepMarks(opened);
-    const snapshots = new Set(await readdir(opened.layout.snapshots));
+    const snapshots = new Set(await namesIn(this.native, opened.layout.snapshots));
     await this.lists.sweep((name) => {
       const [id = '', kind] = name.split('.');
       return (
@@ -197,7 +202,7 @@ export class ListFiles implements ListStore {
     const [id = ''] = basename(path).split('.');
     if (!isObjectName(id) || this.allocatedPath(id) !== path) return;
     await this.directory.use(({ layout }) =>
-      rm(join(listsIn(layout.root), basename(path)), { force: true }),
+      unlink(this.native, join(listsIn(layout.root), basename(path))),
     );
   }
 
@@ -241,8 +246,8 @@ export class ListFiles implements ListStore {
 
   /** Of immutable files the last change is when they were made. */
   async #heldFile({ layout }: OpenDirectories, snapshotId: string): Promise<HeldSnapshot> {
-    const found = await statOrNull(layout.snapshot(snapshotId));
-    return { storedBytes: 0n, takenAt: found?.ctimeNs ?? 0n };
+    const { entry } = await this.native.run('entryOf', { path: layout.snapshot(snapshotId) });
+    return { storedBytes: 0n, takenAt: entry?.changedNs ?? 0n };
   }
 }
 

@@ -4,13 +4,12 @@
  * is not decided here.
  */
 import { randomBytes } from 'node:crypto';
-import { rm } from 'node:fs/promises';
 import { errorCode } from '../../../base/errors.js';
 import type { ScanSource } from '../../native/addon.js';
 import type { ChangeListNames } from '../../native/change-list-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { UnfinishedList } from '../backend.js';
-import { makeDirectory } from '../durable-directory.js';
+import { unlink } from '../directory-files.js';
 import { listName, namesOf } from '../retained/list-directory.js';
 import type { StoredList } from '../retained/list-graph.js';
 import { listsIn } from '../retained/retained-directories.js';
@@ -81,7 +80,8 @@ class Unfinished implements UnfinishedList {
   async #step(opened: OpenDirectories): Promise<boolean> {
     const { files, native, onMade } = this.maker.deps;
     const { base, target } = this;
-    if (this.#progress === null) await makeDirectory(listsIn(opened.layout.root));
+    const path = listsIn(opened.layout.root);
+    if (this.#progress === null) await native.run('makeDirectory', { path });
     const baseMap = base === null ? null : this.#map(opened, base.id);
     if (baseMap !== null) this.#readsMap ??= (await files.head(baseMap.finalPath)) !== null;
     try {
@@ -97,9 +97,9 @@ class Unfinished implements UnfinishedList {
       this.#progress = progress;
       if (!done || base === null || baseMap === null) return done;
       const ends = { baseId: base.id, targetId: target.id };
-      onMade(await files.lists.stored(listsIn(opened.layout.root), ends));
+      onMade(await files.lists.stored(path, ends));
       // The next list begins with the map of this one.
-      await rm(baseMap.finalPath, { force: true });
+      await unlink(native, baseMap.finalPath);
       return true;
     } catch (thrown) {
       if (this.#progress !== null || !this.#usesLess(errorCode(thrown))) throw thrown;

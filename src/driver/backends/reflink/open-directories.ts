@@ -31,6 +31,7 @@ export class OpenDirectories {
   #isClosed = false;
 
   private constructor(
+    readonly native: NativeRunner,
     private readonly root: OpenDirectory,
     private readonly parts: readonly OpenDirectory[],
   ) {
@@ -51,7 +52,7 @@ export class OpenDirectories {
       path: [layout.root, ...paths][at] ?? layout.root,
     }));
     if (root === undefined) throw new Error('openDirectories opened no root');
-    return new OpenDirectories(root, parts);
+    return new OpenDirectories(native, root, parts);
   }
 
   /** Its paths lead through the descriptors, so they are valid until close(). Throws after it. */

@@ -11,19 +11,17 @@
  * Knows where volumes and snapshots are, and nothing about them.
  */
 import { randomUUID } from 'node:crypto';
-import { mkdir, rename, writeFile } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { CsiError, errorCode } from '../../../base/errors.js';
 import { withTimeout } from '../../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { PoolSpace } from '../pool-account.js';
-import { claimDirectory, type PoolClaim, readOrNull } from '../pool-claim.js';
+import { claimDirectory, type PoolClaim } from '../pool-claim.js';
 import { assertRetainedDirectories } from '../retained/retained-directories.js';
 import { EmbeddedPool, type EmbeddedPoolOptions } from './embedded-pool.js';
 import { type DirectoryIdentity, OpenDirectories } from './open-directories.js';
 import { formatPoolId, PoolLayout, poolUuidIn, temporary } from './pool-layout.js';
-import { poolUsage } from './pool-space.js';
 import { SharedOpening } from './shared-opening.js';
 
 export interface ReflinkPoolOptions extends PoolClaim, EmbeddedPoolOptions {}
@@ -64,7 +62,7 @@ export class PoolDirectory {
   async start(expected: 'any' | 'existing'): Promise<void> {
     const { directory } = this.#options;
     if (expected === 'existing') await this.#assertExists();
-    await mkdir(directory, { recursive: true, mode: 0o700 });
+    await this.#native.run('makeDirectory', { path: directory });
     await claimDirectory(this.#native, this.#options);
     if (await this.#needsEmbedded()) {
       // Set first: from here on stop() has something to release.
@@ -73,14 +71,12 @@ export class PoolDirectory {
       this.#layout = new PoolLayout(this.#embedded.mountPoint);
     }
     // Refused before anything in it is changed.
-    await uuidOf(this.#layout);
+    await this.#uuidOf(this.#layout);
     await this.#native.run('makeSubvolume', {
       temporaryPath: temporary(this.#layout.volumes),
       finalPath: this.#layout.volumes,
     });
-    for (const path of this.#layout.directories) {
-      await mkdir(path, { recursive: true, mode: 0o700 });
-    }
+    for (const path of this.#layout.directories) await this.#native.run('makeDirectory', { path });
     await this.#native.run('flush', { path: this.#layout.root });
     await this.#recordIdentities();
     // Devices attached by an earlier release may still be in use.
@@ -94,11 +90,12 @@ export class PoolDirectory {
   async identity(): Promise<string> {
     this.#uuid = await this.use(async ({ layout }) => {
       const { root, identityFile: file } = layout;
-      const known = await uuidOf(layout);
+      const known = await this.#uuidOf(layout);
       if (known !== null) return known;
       const uuid = randomUUID();
-      await writeFile(temporary(file), formatPoolId(uuid), { mode: 0o600, flush: true });
-      await rename(temporary(file), file);
+      const path = temporary(file);
+      await this.#native.run('writeText', { path, text: formatPoolId(uuid) });
+      await this.#native.run('renameFile', { from: path, to: file });
       await this.#native.run('flush', { path: root });
       return uuid;
     });
@@ -144,12 +141,13 @@ export class PoolDirectory {
 
   /** FAILED_PRECONDITION if something else is in the place of a directory of what is retained. */
   assertRetained({ layout: { root } }: OpenDirectories): Promise<void> {
-    return assertRetainedDirectories(this.#options.pool, root, this.#layout.root);
+    return assertRetainedDirectories(this.#native, this.#options.pool, root, this.#layout.root);
   }
 
   /** The pool's size, and the free space that the storage below can really provide. */
   async space({ layout: { root } }: OpenDirectories): Promise<PoolSpace> {
-    return this.#usesEmbedded ? this.#embedded.space(root) : poolUsage(root);
+    if (this.#usesEmbedded) return this.#embedded.space(root);
+    return this.#native.run('spaceOf', { path: root });
   }
 
   /** Whether the pool grows on demand, before more of it is committed. */
@@ -228,7 +226,7 @@ export class PoolDirectory {
     // A file system that was mounted again may have other device numbers, of its own or of the subvolume; the
     // pool's uuid identifies it.
     if ((!isSameRoot || areSame) && this.#uuid !== null) {
-      if ((await uuidOf(opened.layout)) === this.#uuid) {
+      if ((await this.#uuidOf(opened.layout)) === this.#uuid) {
         this.#identities = found;
         return;
       }
@@ -247,7 +245,7 @@ export class PoolDirectory {
 
   async #assertExists(): Promise<void> {
     const { pool, directory } = this.#options;
-    if ((await readOrNull(this.#layout.identityFile)) !== null) return;
+    if ((await this.#uuidOf(this.#layout)) !== null) return;
     if (await this.#embedded.exists()) return;
     throw CsiError.failedPrecondition(
       `pool '${pool}' is in the catalogue, but ${directory} holds no pool: ` +
@@ -262,10 +260,10 @@ export class PoolDirectory {
     const { supported } = await this.#native.run('probeReflink', { directory });
     return !supported;
   }
-}
 
-/** Null: it has none yet. FAILED_PRECONDITION if its version is not known here. */
-async function uuidOf({ root, identityFile }: PoolLayout): Promise<string | null> {
-  const text = await readOrNull(identityFile);
-  return text === null ? null : poolUuidIn(text, root);
+  /** Null: it has none yet. FAILED_PRECONDITION if its version is not known here. */
+  async #uuidOf({ root, identityFile: path }: PoolLayout): Promise<string | null> {
+    const { text } = await this.#native.run('readText', { path });
+    return text === null ? null : poolUuidIn(text, root);
+  }
 }

@@ -5,11 +5,11 @@
  * volumes, so no other file of the host can take that space. A sparse image gets its blocks as the pool
  * writes, which fails once other files have filled the host. Knows nothing of what is in the pool.
  */
-import { rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, errorCode } from '../../../base/errors.js';
 import { makePoolFileSystem } from '../../host/filesystem.js';
 import type { NativeRunner } from '../../native/pool.js';
+import { unlink } from '../directory-files.js';
 import { imageSpace } from '../image-files.js';
 import { temporary } from './pool-layout.js';
 
@@ -49,7 +49,7 @@ export class PoolImage {
   /** Safe to repeat after a kill at any point. */
   async create(): Promise<void> {
     const unfinished = `${this.path}.new`;
-    await rm(unfinished, { force: true });
+    await unlink(this.native, unfinished);
     const possible = await this.#possibleBytes();
     if (possible < MINIMUM_IMAGE_BYTES) throw this.#tooSmall(possible);
     const groupBytes = this.allocation === 'full' ? groupBytesFor(possible) : null;
@@ -64,7 +64,7 @@ export class PoolImage {
     // Again, because mkfs may have discarded blocks.
     if (groupBytes !== null) await this.#allocate(unfinished, sizeBytes);
     await this.native.run('flush', { path: unfinished });
-    await rename(unfinished, this.path);
+    await this.native.run('renameFile', { from: unfinished, to: this.path });
     await this.native.run('flush', { path: this.directory });
   }
 
@@ -75,7 +75,7 @@ export class PoolImage {
   async fill(): Promise<string | null> {
     const { sizeBytes, allocatedBytes } = await this.#found();
     const missing = sizeBytes - allocatedBytes;
-    const space = await imageSpace(this.directory);
+    const space = await imageSpace(this.native, this.directory);
     if (missing > space) {
       return `it lacks ${missing} bytes and the host has ${space > 0n ? space : 0n} for it`;
     }
@@ -121,7 +121,7 @@ export class PoolImage {
   /** How large the image may become, including the blocks it has. */
   async #possibleBytes(): Promise<bigint> {
     const allocated = (await this.#state())?.allocatedBytes ?? 0n;
-    const space = (await imageSpace(this.directory)) + allocated;
+    const space = (await imageSpace(this.native, this.directory)) + allocated;
     const { maximumBytes } = this;
     const possible = maximumBytes !== null && maximumBytes < space ? maximumBytes : space;
     return (possible / MIB) * MIB;

@@ -2,14 +2,12 @@
  * What lies in the directories of a reflink pool, told apart by name: for the backend, and for commands that look at a
  * pool while a plugin may be changing it. Reads and changes nothing.
  */
-import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { NativeRunner } from '../../native/pool.js';
-import { type DirectoryFile, filesIn } from '../directory-files.js';
+import { type DirectoryFile, filesIn, namesIn } from '../directory-files.js';
 import { marksIn } from './deleted-marks.js';
 import type { OpenDirectories } from './open-directories.js';
 import { isCopyName, isObjectName, isTemporaryName, type PoolLayout } from './pool-layout.js';
-import { statOrNull } from './pool-space.js';
 
 /** Inode number of the top of a subvolume on btrfs. */
 const SUBVOLUME_TOP = 256n;
@@ -51,10 +49,10 @@ export async function poolListing(
   // Read last: a snapshot that is being deleted is hidden before it loses its row.
   const marks = await marksIn(opened);
   listing.snapshots = listing.snapshots.filter(({ name }) => marks.get(name) !== 'hidden');
-  for (const name of (await readdir(layout.root)).filter(isCopyName)) {
-    const found = await statOrNull(join(layout.root, name));
-    if (found === null) continue;
-    const isSubvolume = found.isDirectory() && found.ino === SUBVOLUME_TOP;
+  for (const name of (await namesIn(native, layout.root)).filter(isCopyName)) {
+    const { entry } = await native.run('entryOf', { path: join(layout.root, name) });
+    if (entry === null) continue;
+    const isSubvolume = entry.kind === 'directory' && entry.inode === SUBVOLUME_TOP;
     (isSubvolume ? listing.copies : listing.foreign).push(join(named.root, name));
   }
   return listing;

@@ -2,9 +2,6 @@
  * The space of a reflink pool: what its file system has free, and how much of that is committed to
  * sparse volume files. Reads sizes, changes nothing.
  */
-import type { BigIntStats } from 'node:fs';
-import { stat, statfs } from 'node:fs/promises';
-import { errorCode } from '../../../base/errors.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { PoolCapacity, PoolStatistics } from '../backend.js';
 import { type DirectoryFile, filesIn } from '../directory-files.js';
@@ -41,12 +38,6 @@ export async function poolStatistics(
   return { space: { capacity, promisedBytes, volumes }, thin: null };
 }
 
-/** Size and free space of the pool's file system. `root` is a path to the pool. */
-export async function poolUsage(root: string): Promise<{ totalBytes: bigint; freeBytes: bigint }> {
-  const pool = await statfs(root, { bigint: true });
-  return { totalBytes: pool.blocks * pool.bsize, freeBytes: pool.bavail * pool.bsize };
-}
-
 /** How much of the volumes was written, and how much was never written. */
 export interface VolumeBytes {
   written: bigint;
@@ -70,14 +61,4 @@ async function volumeFiles(native: NativeRunner, layout: PoolLayout): Promise<Di
 
 function unwrittenBytes({ allocatedBytes, sizeBytes }: DirectoryFile): bigint {
   return allocatedBytes < sizeBytes ? sizeBytes - allocatedBytes : 0n;
-}
-
-/** Null if the file does not exist, as when it was removed after a readdir. */
-export async function statOrNull(path: string): Promise<BigIntStats | null> {
-  try {
-    return await stat(path, { bigint: true });
-  } catch (thrown) {
-    if (errorCode(thrown) === 'ENOENT') return null;
-    throw thrown;
-  }
 }

@@ -5,7 +5,6 @@
  * instead (embedded-pool.ts). This class puts the parts of one pool together; the files beside it do the
  * work. Knows ids, never names or lineage.
  */
-import { readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { NativeRunner } from '../../native/pool.js';
 import type {
@@ -19,7 +18,7 @@ import type {
   PoolSnapshots,
   PoolStatistics,
 } from '../backend.js';
-import type { DirectoryFile } from '../directory-files.js';
+import { type DirectoryFile, namesIn, unlink } from '../directory-files.js';
 import { DEFAULT_FREEZING, type Freezing } from '../freezing.js';
 import type { SpacePolicy } from '../pool-account.js';
 import { ListRules } from '../retained/list-rules.js';
@@ -184,18 +183,18 @@ export class ReflinkBackend implements Backend {
       const { layout } = opened;
       const swept: string[] = [];
       for (const directory of [layout.volumes, layout.snapshots]) {
-        for (const name of (await readdir(directory)).filter(isTemporaryName)) {
+        for (const name of (await namesIn(this.#native, directory)).filter(isTemporaryName)) {
           await this.#native.run('removeFile', { path: join(directory, name) });
           swept.push(name);
         }
       }
-      for (const name of (await readdir(layout.root)).filter(isCopyName)) {
+      for (const name of (await namesIn(this.#native, layout.root)).filter(isCopyName)) {
         await this.#native.run('removeSubvolumeCopy', { path: join(layout.root, name) });
         swept.push(name);
       }
       await this.marks.sweep(opened);
       await this.#lists.sweep(opened);
-      await rm(temporary(layout.identityFile), { force: true });
+      await unlink(this.#native, temporary(layout.identityFile));
       return swept;
     });
   }

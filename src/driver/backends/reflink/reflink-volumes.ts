@@ -7,7 +7,6 @@ import { recognizedFileSystem } from '../../host/superblock.js';
 import type { PoolObjectId, PoolVolumes, StorageCondition } from '../backend.js';
 import type { InitializedMarks } from './initialized-marks.js';
 import type { PoolDirectory } from './pool-directory.js';
-import { statOrNull } from './pool-space.js';
 import type { SnapshotFiles } from './snapshot-files.js';
 import type { SpaceReservations } from './space-reservations.js';
 import type { VolumeFiles } from './volume-files.js';
@@ -84,8 +83,10 @@ export class ReflinkVolumes implements PoolVolumes {
   /** Reserves what the volume's file will grow by, while `make` creates or grows it. */
   async #reserved<T>(volumeId: string, sizeBytes: bigint, make: () => Promise<T>): Promise<T> {
     const { directory, reservations } = this.parts;
-    const known = await directory.use(({ layout }) => statOrNull(layout.volume(volumeId)));
-    const more = sizeBytes - (known?.size ?? 0n);
+    const { entry } = await directory.use(({ native, layout }) =>
+      native.run('entryOf', { path: layout.volume(volumeId) }),
+    );
+    const more = sizeBytes - (entry?.sizeBytes ?? 0n);
     return more > 0n ? reservations.run(more, make) : make();
   }
 }

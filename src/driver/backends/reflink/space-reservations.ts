@@ -5,13 +5,12 @@
  * A reservation lasts until the file is there: from then on the file's size counts. Volumes are looked at only
  * if kept figures do not show that there is room.
  */
-import { readdir } from 'node:fs/promises';
 import { SerialQueue } from '../../../base/serial-queue.js';
+import { namesIn } from '../directory-files.js';
 import type { SpacePolicy } from '../pool-account.js';
 import type { CommittedSpace } from './committed-space.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
-import { poolUsage } from './pool-space.js';
 
 /**
  * Free space beyond the reserve that lets volumes rewrite blocks they share with snapshots: more than
@@ -119,14 +118,14 @@ export class SpaceReservations {
    * Whether little is free and blocks are shared. Volumes share blocks with each other if together they
    * have written more than the pool uses.
    */
-  async #isShort({ layout }: OpenDirectories): Promise<boolean> {
-    const { totalBytes, freeBytes } = await poolUsage(layout.root);
+  async #isShort({ native, layout }: OpenDirectories): Promise<boolean> {
+    const { totalBytes, freeBytes } = await native.run('spaceOf', { path: layout.root });
     const reserve = (totalBytes * this.policy.reservePercent) / 100n;
     if (freeBytes >= reserve + REWRITE_BYTES) return false;
-    if ((await readdir(layout.snapshots)).length > 0) return true;
+    if ((await namesIn(native, layout.snapshots)).length > 0) return true;
     const { written } = await this.committed.now(layout);
     // Probed after the volumes, so that what they write meanwhile does not look shared.
-    const after = await poolUsage(layout.root);
+    const after = await native.run('spaceOf', { path: layout.root });
     return written > after.totalBytes - after.freeBytes;
   }
 

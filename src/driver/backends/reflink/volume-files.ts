@@ -28,7 +28,6 @@ import { LastCopies } from './last-copies.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { temporary } from './pool-layout.js';
-import { statOrNull } from './pool-space.js';
 
 /** What a snapshot is taken of: the volume's file, and what to flush and freeze. */
 export interface SnapshotSource {
@@ -162,13 +161,13 @@ export class VolumeFiles implements Attachments {
     // Called for every volume of a list, so it opens no directories, and searches the node's loop devices
     // only for a volume without a file.
     await this.directory.check();
-    const file = await statOrNull(path);
+    const { entry: file } = await this.native.run('entryOf', { path });
     // The pool may have been unmounted meanwhile, or something mounted over it.
     if (file === null) await this.directory.check();
-    else this.directory.assertOwn(path, { device: file.dev });
+    else this.directory.assertOwn(path, file);
     const runsOnRemoved = file === null && (await isAttachedRemoved(path));
     const lastCopy = await this.lastCopies.condition(volumeId);
-    return { storedBytes: file?.size ?? null, runsOnRemoved, ...lastCopy };
+    return { storedBytes: file?.sizeBytes ?? null, runsOnRemoved, ...lastCopy };
   }
 
   async snapshotSource(opened: OpenDirectories, volumeId: string): Promise<SnapshotSource> {

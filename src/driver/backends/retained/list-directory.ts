@@ -8,7 +8,6 @@
  * every list before it uses it, so nothing here has to be believed. Knows files, not how a pool makes its lists.
  */
 import { randomBytes } from 'node:crypto';
-import { rm, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { bestEffort, unreported } from '../../../base/best-effort.js';
 import { errorCode, SystemError } from '../../../base/errors.js';
@@ -18,13 +17,11 @@ import type {
   ChangeListSource,
 } from '../../native/change-list-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
-import { type DirectoryFile, filesIn } from '../directory-files.js';
-import { makeDirectory } from '../durable-directory.js';
+import { type DirectoryFile, filesIn, unlink } from '../directory-files.js';
 import type { StoredList } from './list-graph.js';
 
 const SEPARATOR = '.to.';
 const TEMPORARY = '.tmp';
-const BLOCK_BYTES = 512n;
 
 /** Why no delta can begin at a snapshot whose list was refused, as a clause that follows "because". */
 export const DAMAGED = 'its stored change list is damaged';
@@ -86,7 +83,7 @@ export class ListDirectory {
   /** See ListStore.build. */
   build(ends: ListEnds, pair: ListedPair): Promise<StoredList> {
     return this.use(async (directory) => {
-      await makeDirectory(directory);
+      await this.native.run('makeDirectory', { path: directory });
       const names = namesOf(directory, listName(ends));
       await this.#finish(names, async () => {
         let progress: BigUint64Array | null = null;
@@ -96,7 +93,7 @@ export class ListDirectory {
         }
       });
       if (await this.#reads(names.finalPath, pair)) return this.stored(directory, ends);
-      await rm(names.finalPath, { force: true });
+      await unlink(this.native, names.finalPath);
       const path = this.path(ends);
       throw new SystemError('EIO', 'read', path, `${path} cannot be read as it was written`);
     });
@@ -122,7 +119,7 @@ export class ListDirectory {
   }
 
   remove(ends: ListEnds): Promise<void> {
-    return this.use((directory) => rm(join(directory, listName(ends)), { force: true }));
+    return this.use((directory) => unlink(this.native, join(directory, listName(ends))));
   }
 
   /**
@@ -135,7 +132,7 @@ export class ListDirectory {
     const removal = async (directory: string): Promise<void> => {
       for (const name of this.#givenUp) {
         const removeOne = async (): Promise<void> => {
-          await rm(join(directory, name), { force: true });
+          await unlink(this.native, join(directory, name));
           this.#givenUp.delete(name);
         };
         await bestEffort(removeOne, unreported);
@@ -149,14 +146,16 @@ export class ListDirectory {
     return this.use(async (directory) => {
       const names = (await this.#files(directory)).map(({ name }) => name);
       const swept = names.filter((name) => name.endsWith(TEMPORARY) || isUseless(name));
-      for (const name of swept) await rm(join(directory, name), { force: true });
+      for (const name of swept) await unlink(this.native, join(directory, name));
       return swept;
     });
   }
 
   async stored(directory: string, ends: ListEnds): Promise<StoredList> {
-    const { blocks } = await stat(join(directory, listName(ends)), { bigint: true });
-    return { ...ends, storedBytes: blocks * BLOCK_BYTES };
+    const path = join(directory, listName(ends));
+    const { state } = await this.native.run('fileState', { path });
+    if (state !== null) return { ...ends, storedBytes: state.allocatedBytes };
+    throw new SystemError('ENOENT', 'open', path, `the list ${path} is gone`);
   }
 
   path(ends: ListEnds): string {

@@ -155,7 +155,7 @@ export class OpenPool {
   async check(): Promise<void> {
     assertWritable(this.pool.pool, await this.pool.status());
     await this.metadata.assertReadable();
-    await assertRetainedDirectories(this.pool.pool, this.#deps.directory);
+    await assertRetainedDirectories(this.#deps.native, this.pool.pool, this.#deps.directory);
   }
 
   /**

@@ -8,9 +8,8 @@
  *   <directory>/pool-owner    uuid of the catalogue that serves the pool
  *   <directory>/pool.sqlite   the ledger
  */
-import { mkdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CsiError, errorCode } from '../../../base/errors.js';
+import { CsiError } from '../../../base/errors.js';
 import { SingleFlight } from '../../../base/single-flight.js';
 import { withTimeout } from '../../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
@@ -83,7 +82,7 @@ export class ThinBackend implements Backend {
     await this.#checkNode(START_CHECK_TIMEOUT_MS);
     const file = join(directory, 'pool.sqlite');
     if (expected === 'existing') await this.#assertExists(file);
-    await mkdir(directory, { recursive: true, mode: 0o700 });
+    await this.native.run('makeDirectory', { path: directory });
     await claimDirectory(this.native, this.options);
     const ledger = await this.openPoolLedger(file, this.options.onEvent);
     try {
@@ -182,13 +181,8 @@ export class ThinBackend implements Backend {
   }
 
   async #assertExists(ledger: string): Promise<void> {
-    const isLedgerThere = await stat(ledger).then(
-      () => true,
-      (thrown) => {
-        if (errorCode(thrown) === 'ENOENT') return false;
-        throw thrown;
-      },
-    );
+    const { entry } = await this.native.run('entryOf', { path: ledger });
+    const isLedgerThere = entry !== null;
     if (isLedgerThere && (await this.#devices.exist())) return;
     throw this.#gone(isLedgerThere ? 'its devices are missing' : `its ledger ${ledger} is missing`);
   }

@@ -5,13 +5,13 @@
  * An invalidated bookmark never becomes valid again: its row gives the reason until it is dropped. Callers
  * hold the locks of the snapshots. Knows no limits (volumes/retained-bases.ts does).
  */
-import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, errorCode, messageOf } from '../../../../base/errors.js';
 import type { ThinPoolStatus } from '../../../native/dm-addon.js';
 import type { NativeRunner } from '../../../native/pool.js';
 import type { ThinBookmark, ThinDeviceDetails } from '../../../native/thin-addon.js';
 import type { OnEvent } from '../../backend.js';
+import { namesIn, unlink } from '../../directory-files.js';
 import { invalidatedBase } from '../../lost-objects.js';
 import { assertRetainedDirectories, basesIn } from '../../retained/retained-directories.js';
 import { assertOwn } from '../device-records.js';
@@ -123,7 +123,7 @@ export class Bookmarks {
 
   async drop(snapshotId: string): Promise<void> {
     await this.deps.ledger.removeBookmark(snapshotId);
-    await rm(this.#path(snapshotId), { force: true });
+    await unlink(this.deps.native, this.#path(snapshotId));
   }
 
   /**
@@ -156,7 +156,7 @@ export class Bookmarks {
   /** Why its file cannot be used, as a clause that follows "because"; null: it can. */
   async spoiled({ snapshotId, creationTime }: BookmarkRecord): Promise<string | null> {
     const path = this.#path(snapshotId);
-    await assertRetainedDirectories(this.deps.pool.pool, this.deps.directory);
+    await assertRetainedDirectories(this.deps.native, this.deps.pool.pool, this.deps.directory);
     try {
       const found = await this.deps.native.run('verifyThinBookmark', { path });
       // No other snapshot of the pool was created at that time.
@@ -175,7 +175,7 @@ export class Bookmarks {
   async sweep(): Promise<string[]> {
     const known = new Set((await this.deps.ledger.bookmarks()).map((base) => base.snapshotId));
     const swept = (await this.#files()).filter((name) => !known.has(name));
-    for (const name of swept) await rm(join(this.#directory, name), { force: true });
+    for (const name of swept) await unlink(this.deps.native, this.#path(name));
     return swept;
   }
 
@@ -204,13 +204,13 @@ export class Bookmarks {
 
   async #files(): Promise<string[]> {
     await this.#makeDirectory();
-    return readdir(this.#directory);
+    return namesIn(this.deps.native, this.#directory);
   }
 
   /** It does not exist before the first bookmark. */
   async #makeDirectory(): Promise<void> {
-    await assertRetainedDirectories(this.deps.pool.pool, this.deps.directory);
-    await mkdir(this.#directory, { recursive: true, mode: 0o700 });
+    await assertRetainedDirectories(this.deps.native, this.deps.pool.pool, this.deps.directory);
+    await this.deps.native.run('makeDirectory', { path: this.#directory });
   }
 
   #path(snapshotId: string): string {

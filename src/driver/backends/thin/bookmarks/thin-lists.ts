@@ -56,7 +56,7 @@ export class ThinLists implements ListStore {
     this.lists = new ListDirectory(
       deps.native,
       async (work) => {
-        await assertRetainedDirectories(deps.pool.pool, deps.directory);
+        await assertRetainedDirectories(deps.native, deps.pool.pool, deps.directory);
         return work(directory);
       },
       () => directory,

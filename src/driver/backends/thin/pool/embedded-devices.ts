@@ -86,7 +86,7 @@ export class EmbeddedDevices implements PoolDevices {
     if (file.sizeBytes >= METADATA_MAXIMUM) return false;
     const sizeBytes = smaller(2n * file.sizeBytes, METADATA_MAXIMUM);
     const more = sizeBytes - file.sizeBytes;
-    if ((await imageSpace(this.options.directory)) < more) throw this.#noRoom(more);
+    if ((await imageSpace(this.native, this.options.directory)) < more) throw this.#noRoom(more);
     await this.#allocateMetadata(sizeBytes);
     return this.#resizeDevice(path, sizeBytes);
   }
@@ -96,7 +96,7 @@ export class EmbeddedDevices implements PoolDevices {
    * punches no holes there. A lower bound, because some of the blocks in use may be holes.
    */
   async freeBelow(usedBytes: bigint): Promise<bigint> {
-    const free = await hostFreeBytes(this.options.directory);
+    const free = await hostFreeBytes(this.native, this.options.directory);
     const allocatedBytes = (await this.#file(this.#data))?.allocatedBytes ?? 0n;
     return allocatedBytes > usedBytes ? free + allocatedBytes - usedBytes : free;
   }
@@ -164,7 +164,7 @@ export class EmbeddedDevices implements PoolDevices {
    * @param allocatedBytes what they occupy already
    */
   async #totalBytes(allocatedBytes = 0n): Promise<bigint> {
-    const possible = (await imageSpace(this.options.directory)) + allocatedBytes;
+    const possible = (await imageSpace(this.native, this.options.directory)) + allocatedBytes;
     const { maximumBytes } = this.options;
     const wanted = maximumBytes === null ? possible : smaller(maximumBytes, possible);
     return (wanted / MIB) * MIB;
