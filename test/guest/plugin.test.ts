@@ -84,7 +84,7 @@ test('the plugin shows every documented metric of a thin pool, and its state', a
   assert.equal(pool('snapshots'), 2);
   assert.equal(found.value('blockdelta_snapshot_stall_seconds_count'), 2);
   assert.equal(found.value('blockdelta_scan_entries_total'), done.entries);
-  assert.ok((found.value('blockdelta_worker_threads', { set: 'thin-main' }) ?? 0) > 0);
+  assert.ok((found.value('blockdelta_worker_threads', { set: 'device' }) ?? 0) > 0);
   for (const id of await orchestrator.snapshotIds()) await orchestrator.deleteSnapshot(id);
   await client.controller.DeleteVolume({ volume_id: done.volumeId });
 });

@@ -173,7 +173,7 @@ export const SETTINGS = {
     meaning: 'off: no metrics for single volumes',
   },
   BLOCKDELTA_SCAN_THREADS: { fallback: '2', meaning: 'threads that read block maps' },
-  BLOCKDELTA_DEVICE_THREADS: { fallback: '4', meaning: 'threads that work on devices and files' },
+  BLOCKDELTA_DEVICE_THREADS: { fallback: '4', meaning: "a pool's threads for files and devices" },
   BLOCKDELTA_VOLUME_THREADS: {
     fallback: '12',
     meaning:

@@ -17,6 +17,8 @@ export interface PlacesOptions {
   waitFor: string;
   /** What an operator can do about calls that do not end. */
   remedy: string;
+  /** How long a call may take before those that wait for its place are refused. */
+  patienceMs?: number;
   /** A clock that never goes back, ms. */
   now?: () => number;
 }
@@ -37,8 +39,8 @@ interface Call {
 
 export class CallPlaces {
   readonly #calls = new Set<Call>();
-  /** They look again when a call ends. */
-  readonly #waiting = new Set<() => void>();
+  /** Calls without a place: they look again when another one ends. */
+  readonly waiting = new Set<() => void>();
   readonly #now: () => number;
 
   constructor(
@@ -58,7 +60,7 @@ export class CallPlaces {
       if (earlier !== undefined) throw this.#refusal('an earlier call has not ended', [earlier]);
       if (this.#calls.size < this.places) break;
       const youngest = Math.max(...[...this.#calls].map(({ startedAt }) => startedAt));
-      if (await this.#anEnd(youngest + PATIENCE_MS)) continue;
+      if (await this.#anEnd(youngest + (this.options.patienceMs ?? PATIENCE_MS))) continue;
       throw this.#refusal(`busy with ${this.#calls.size} calls`, [...this.#calls]);
     }
     const call = { what, volumes, startedAt: this.#now() };
@@ -67,7 +69,7 @@ export class CallPlaces {
       return await work();
     } finally {
       this.#calls.delete(call);
-      for (const lookAgain of [...this.#waiting]) lookAgain();
+      for (const lookAgain of [...this.waiting]) lookAgain();
     }
   }
 
@@ -99,11 +101,11 @@ export class CallPlaces {
     await new Promise<void>((resolve) => {
       const lookAgain = (): void => {
         clearTimeout(timer);
-        this.#waiting.delete(lookAgain);
+        this.waiting.delete(lookAgain);
         resolve();
       };
       const timer = setTimeout(lookAgain, leftMs);
-      this.#waiting.add(lookAgain);
+      this.waiting.add(lookAgain);
     });
     return true;
   }

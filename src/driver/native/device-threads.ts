@@ -1,6 +1,6 @@
 /**
- * Sends each call of the addon to the threads that suit what it may wait for, so that calls which hang in the
- * kernel take no thread that others need. A call that waits for a volume has a place for that too.
+ * Gives each call for a pool a place and a thread that suit what it may wait for, so that calls which hang in the
+ * kernel take no thread that others need.
  */
 import { basename } from 'node:path';
 import { errorCode } from '../../base/errors.js';
@@ -99,9 +99,9 @@ export const KINDS: Readonly<Record<UnaryMethod, Kind>> = {
 };
 
 interface Lane {
+  /** Other pools have them too, but there is one for each place. */
   threads: Pick<NativePool, 'run'>;
-  /** Null: calls wait for a thread, however long that takes. */
-  places: CallPlaces | null;
+  places: CallPlaces;
 }
 
 export type Lanes = Readonly<Record<Kind, Lane>>;
@@ -114,7 +114,6 @@ export class DeviceThreads implements NativeRunner {
     const isOfVolume = kind === 'volume' || kind === 'release';
     const { threads, places } = this.lanes[isOfVolume && volumes.length === 0 ? 'pool' : kind];
     const work = () => threads.run(method, request);
-    if (places === null) return work();
     if (!isOfVolume) return places.hold(`${method}${objectOf(request)}`, [], work);
     const held = () => places.hold(method, volumes, work);
     if (method !== 'unmountLayer') return held();
@@ -123,17 +122,20 @@ export class DeviceThreads implements NativeRunner {
     } catch (thrown) {
       // A call of ours keeps open what it works on. One that hung ends within moments after a thaw.
       const isOurs =
-        errorCode(thrown) === 'EBUSY' && (await this.lanes.volume.places?.outlast(volumes));
-      if (isOurs !== true) throw thrown;
+        errorCode(thrown) === 'EBUSY' && (await this.lanes.volume.places.outlast(volumes));
+      if (!isOurs) throw thrown;
       return held();
     }
   };
 }
 
-/** Of a look-up, for a message. What leads to a file of a pool is a number that means nothing later. */
+/** For a message. What leads to a file of a pool is a number that means nothing later. */
 function objectOf(request: unknown): string {
-  const { root, path, backingPath, name } = (request ?? {}) as Record<string, unknown>;
-  const object = root ?? path ?? backingPath ?? name;
+  const { root, path, finalPath, to, backingPath, name } = (request ?? {}) as Record<
+    string,
+    unknown
+  >;
+  const object = root ?? path ?? finalPath ?? to ?? backingPath ?? name;
   if (typeof object !== 'string') return '';
   return ` of ${object === root ? object : basename(object)}`;
 }

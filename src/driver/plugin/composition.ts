@@ -121,7 +121,8 @@ async function compose(
   teardown.add(() => marker.end());
   const { stateDirectory } = config;
   const identity = await settleNodeIdentity({ catalogue, stateDirectory }, config.nodeId);
-  const threads = await startThreads(config, teardown, metrics);
+  const poolOf = async (id: string) => (await catalogue.volumeById(id))?.pool ?? null;
+  const threads = await startThreads(config, poolOf, teardown, metrics);
   const { native, scanThreads } = threads;
   const { registry, startAgain } = await startBackends(
     config,

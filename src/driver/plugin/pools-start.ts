@@ -22,9 +22,8 @@ import type { Teardown } from './teardown.js';
 
 interface StartDependencies {
   catalogue: AsyncCatalogue;
-  native: NativeRunner;
-  /** A separate pool of threads. Stops with the plugin, after everything that was started later. */
-  startThreads(count: number, pool: string): Promise<NativeRunner>;
+  /** For calls for the pool. */
+  runnerOf(pool: string): NativeRunner;
   logger: Logger;
   metrics?: PluginMetrics | null;
 }
@@ -38,12 +37,6 @@ export interface StartedPools {
    */
   startAgain(pool: string): Promise<Backend>;
 }
-
-/**
- * Each thin pool has threads of its own: device-mapper ioctls wait for I/O of the pool's devices, and for
- * each other when a disk hangs, and must not occupy the threads of other pools then.
- */
-const THREADS_OF_THIN_POOL = 3;
 
 /**
  * A pool that cannot be started is registered with its failure: a missing disk must not make the volumes
@@ -88,16 +81,14 @@ export async function startBackends(
 async function poolStarter(
   config: Config,
   pool: PoolConfig,
-  { catalogue, native: shared, startThreads, logger, metrics = null }: StartDependencies,
+  { catalogue, runnerOf, logger, metrics = null }: StartDependencies,
   teardown: Teardown,
 ): Promise<() => Promise<Backend>> {
-  const native =
-    pool.kind === 'thin' ? await startThreads(THREADS_OF_THIN_POOL, pool.name) : shared;
   const owner = await catalogue.uuid();
   let current: Backend | null = null;
   teardown.add(async () => current?.stop());
   return async () => {
-    const parts = { config, native, owner, logger, metrics };
+    const parts = { config, native: runnerOf(pool.name), owner, logger, metrics };
     const backend = namingFullPool(makeBackend(pool, parts));
     current = backend;
     try {

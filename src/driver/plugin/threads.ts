@@ -1,22 +1,26 @@
 /**
  * The threads of the plugin: how many of each kind there may be, and what they are for. All start when they are
  * needed, and all but two end when they are idle.
+ *
+ * All pools use the same threads, but there is one for each place that a pool has for its calls. A pool that hangs fills
+ * its places, and those of the others stay free.
  */
 import type { Config } from '../config/config.js';
 import type { PluginMetrics } from '../metrics/plugin-metrics.js';
 import { CallPlaces, type PendingCall } from '../native/call-places.js';
-import { DeviceThreads, type Lanes } from '../native/device-threads.js';
+import { DeviceThreads, type Kind, type Lanes } from '../native/device-threads.js';
 import { NativePool, type NativeRunner, type PoolOptions } from '../native/pool.js';
 import { ScanThreads } from '../native/scan-threads.js';
 import type { Teardown } from './teardown.js';
 
 export interface Threads {
+  /** For calls for a volume of any pool. */
   native: NativeRunner;
   scanThreads: ScanThreads;
   /** What waits for the file system or device of the volume. */
   pendingCall(volumeId: string): PendingCall | null;
-  /** The runner of a thin pool, which has this many threads of its own for all that waits for no volume. */
-  startThreads(count: number, pool: string): Promise<NativeRunner>;
+  /** For calls for the pool. */
+  runnerOf(pool: string): NativeRunner;
 }
 
 export type ThreadSettings = Pick<
@@ -24,21 +28,27 @@ export type ThreadSettings = Pick<
   'pools' | 'scanThreads' | 'deviceThreads' | 'volumeThreads'
 >;
 
-/** How many threads there are at most, without those of thin pools. */
+/** Places of each kind for calls for volumes that the catalogue does not know. */
+const OF_NO_POOL = 2;
+
+/** How many threads there are at most. */
 export function threadCounts(settings: ThreadSettings) {
   const { pools, scanThreads, deviceThreads, volumeThreads } = settings;
+  const ofAll = (ofEach: number): number => pools.length * ofEach + OF_NO_POOL;
   return {
     scan: scanThreads,
-    device: deviceThreads,
+    device: ofAll(deviceThreads),
     // The directories of each pool may be on a dead disk, and opening them then holds a thread.
-    lookUp: deviceThreads + pools.length,
+    lookUp: ofAll(deviceThreads + 1),
     // As many again for what ends a stop, or the use of a volume.
-    volume: 2 * volumeThreads,
+    volume: 2 * ofAll(volumeThreads),
   };
 }
 
+/** @param poolOf resolves to the pool of the volume; null: the catalogue does not know it */
 export async function startThreads(
   settings: ThreadSettings,
+  poolOf: (volumeId: string) => Promise<string | null>,
   teardown: Teardown,
   metrics: PluginMetrics | null,
 ): Promise<Threads> {
@@ -49,33 +59,44 @@ export async function startThreads(
   const volumes = await startPool(counts.volume, teardown, { fallback: devices });
   const scans = await startPool(counts.scan, teardown, { fallback: devices });
   const scanThreads = new ScanThreads(scans, counts.scan);
-  metrics?.observeWorkers('device', () => devices.load);
-  metrics?.observeWorkers('look-up', () => lookUps.load);
-  metrics?.observeWorkers('volume', () => volumes.load);
-  metrics?.observeWorkers('scan', () => ({ ...scans.load, queued: scanThreads.waiting }));
-  const lanes: Lanes = {
-    'look-up': { threads: lookUps, places: new CallPlaces(counts.lookUp, LOOK_UPS) },
-    pool: { threads: devices, places: null },
-    volume: { threads: volumes, places: new CallPlaces(settings.volumeThreads, VOLUMES) },
-    release: { threads: volumes, places: new CallPlaces(settings.volumeThreads, VOLUMES) },
+  const lanesOf = (waitFor: string, ofPool: number, ofVolumes: number): Lanes => {
+    const lookUp = { waitFor, remedy: 'check its disk, or thaw it with fsfreeze --unfreeze' };
+    // Freeing a large file takes seconds, and so does a slow disk.
+    const work = { ...lookUp, patienceMs: 10_000 };
+    return {
+      'look-up': { threads: lookUps, places: new CallPlaces(ofPool + 1, lookUp) },
+      pool: { threads: devices, places: new CallPlaces(ofPool, work) },
+      volume: { threads: volumes, places: new CallPlaces(ofVolumes, VOLUMES) },
+      release: { threads: volumes, places: new CallPlaces(ofVolumes, VOLUMES) },
+    };
   };
+  const { pools, deviceThreads, volumeThreads } = settings;
+  const ofNone = lanesOf('a disk', OF_NO_POOL - 1, OF_NO_POOL);
+  const lanes = new Map(
+    pools.map(({ name }) => [name, lanesOf(`pool '${name}'`, deviceThreads, volumeThreads)]),
+  );
+  const all = [...lanes.values(), ofNone];
+  const runnerOf = (pool: string | null): NativeRunner =>
+    new DeviceThreads(lanes.get(pool ?? '') ?? ofNone);
+  const waiting = (kind: Kind): number =>
+    all.reduce((sum, { [kind]: { places } }) => sum + places.waiting.size, 0);
+  metrics?.observeWorkers('device', () => ({ ...devices.load, queued: waiting('pool') }));
+  metrics?.observeWorkers('look-up', () => ({ ...lookUps.load, queued: waiting('look-up') }));
+  metrics?.observeWorkers('volume', () => ({ ...volumes.load, queued: waiting('volume') }));
+  metrics?.observeWorkers('scan', () => ({ ...scans.load, queued: scanThreads.waiting }));
   return {
-    native: new DeviceThreads(lanes),
-    scanThreads,
-    pendingCall: (volumeId) => lanes.volume.places?.pending(volumeId) ?? null,
-    startThreads: async (count, pool) => {
-      const threads = await startPool(count, teardown, { fallback: devices });
-      metrics?.observeWorkers(`thin-${pool}`, () => threads.load);
-      const own = { threads, places: null };
-      return new DeviceThreads({ ...lanes, 'look-up': own, pool: own });
+    native: {
+      run: async (method, request, ids = []) => {
+        const pool = ids[0] === undefined ? null : await poolOf(ids[0]);
+        return runnerOf(pool).run(method, request, ids);
+      },
     },
+    scanThreads,
+    pendingCall: (volumeId) =>
+      all.flatMap(({ volume: { places } }) => places.pending(volumeId) ?? [])[0] ?? null,
+    runnerOf,
   };
 }
-
-const LOOK_UPS = {
-  waitFor: 'the disk of a pool',
-  remedy: 'check the disks of the pools and the kernel log',
-};
 
 const VOLUMES = {
   waitFor: 'the file system or device of a volume',

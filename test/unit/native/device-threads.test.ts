@@ -10,7 +10,7 @@ import { rejectsWith } from '../../support/expect-status.js';
 
 type Answer = () => unknown;
 
-/** Two places of each kind that has places. */
+/** Two places of each kind. */
 class Scene {
   /** What runs, as `threads: method`. */
   readonly running: string[] = [];
@@ -21,15 +21,12 @@ class Scene {
   constructor(now?: () => number) {
     const clock = now === undefined ? {} : { now };
     const places = (): CallPlaces => new CallPlaces(2, { waitFor: 'x', remedy: 'y', ...clock });
-    const lane = (name: Kind, has: CallPlaces | null) => ({
-      threads: { run: this.#runOn(name) },
-      places: has,
-    });
+    const lane = (name: Kind) => ({ threads: { run: this.#runOn(name) }, places: places() });
     this.runner = new DeviceThreads({
-      'look-up': lane('look-up', places()),
-      pool: lane('pool', null),
-      volume: lane('volume', places()),
-      release: lane('release', places()),
+      'look-up': lane('look-up'),
+      pool: lane('pool'),
+      volume: lane('volume'),
+      release: lane('release'),
     });
   }
 
@@ -57,13 +54,11 @@ test('each kind of call has its threads; one for no volume has those of its pool
   void runner.run('growFileSystem', growth, ['v1']);
   void runner.run('thaw', { path: '/staging' }, ['v1']);
   void runner.run('growFileSystem', growth);
-  void runner.run('thaw', { path: '/pool' });
   await turn();
   assert.deepEqual(running.sort(), [
     'look-up: openDirectories',
     'pool: createSparseFile',
     'pool: growFileSystem',
-    'pool: thaw',
     'release: thaw',
     'volume: growFileSystem',
   ]);
@@ -118,4 +113,18 @@ test('look-ups that do not end are named, not those of a volume', async () => {
   }
   const third = runner.run('fileState', { path: '/proc/self/fd/9/v1' }, ['v1']);
   await rejectsWith(third, 'ABORTED', /busy with 2 calls \(openDirectories of \/pools\/a for 15 s/);
+});
+
+test('work on a pool that does not end is named with its files', async () => {
+  let ms = 0;
+  const leaping = (): number => {
+    ms += 5000;
+    return ms;
+  };
+  const { runner } = new Scene(leaping);
+  const begin = (name: string): Promise<unknown> =>
+    runner.run('renameFile', { from: `/pool/${name}.tmp`, to: `/pool/${name}` });
+  for (const name of ['one', 'two']) begin(name).catch(() => undefined);
+  const named = /busy with 2 calls \(renameFile of one for \d+ s; renameFile of two for \d+ s\)/;
+  await rejectsWith(begin('three'), 'ABORTED', named);
 });

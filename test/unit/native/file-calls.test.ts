@@ -41,6 +41,7 @@ test('files are made, found, renamed, linked and removed, also again', async () 
 });
 
 test('what is not there is null where that is an answer; other failures name call and path', async () => {
+  await pool.run('makeDirectory', { path: directory });
   const nowhere = join(directory, 'nowhere', 'file');
   assert.equal((await pool.run('readText', { path: nowhere })).text, null);
   assert.equal((await pool.run('entryOf', { path: nowhere })).entry, null);
@@ -53,6 +54,7 @@ test('what is not there is null where that is an answer; other failures name cal
   await failed(pool.run('readDirectory', { path: nowhere }), 'ENOENT', 'scandir');
   await failed(pool.run('writeText', { path: nowhere, text: '' }), 'ENOENT', 'open');
   await failed(pool.run('unlinkFile', { path: directory }), 'EISDIR', 'unlink');
-  const other = join(directory, 'other');
+  const other = join(directory, 'another');
+  await pool.run('writeText', { path: other, text: '' });
   await failed(pool.run('linkFile', { from: other, to: other }), 'EEXIST', 'link');
 });
