@@ -19,6 +19,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { removeUnder } from './left-behind.mjs';
 import { watchForHang } from './suite/hang.mjs';
+import { testCommand } from './suite/jobs.mjs';
 import { isolated } from './suite/mounts.mjs';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -31,13 +32,10 @@ const KINDS = {
     outputs: ['.test-build', 'build'],
     isOf: ({ file }) => file.startsWith('src/'),
     runOf: ({ file }) => file,
-    command: ([{ file }], names) =>
-      isolated([
-        process.execPath,
-        '--test-reporter=./scripts/suite/reporter.mjs',
-        ...names.map((name) => `--test-name-pattern=${escaped(name)}`),
-        `.test-build/${file.replace(/\.ts$/, '.js')}`,
-      ]),
+    command: ([{ file }], names) => {
+      const options = names.map((name) => `--test-name-pattern=${escaped(name)}`);
+      return isolated(testCommand(file.replace(/^test\/(.*)\.test\.ts$/, '$1'), options));
+    },
     hasPassed: (name, output) => new RegExp(`^ *✔ ${escaped(name)} \\(`, 'm').test(output),
     hasFailed: (name, output) => new RegExp(`^ *✖ ${escaped(name)} \\(`, 'm').test(output),
   },

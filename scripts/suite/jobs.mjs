@@ -83,9 +83,7 @@ export function planJobs(options) {
   }
   const named = options.name === undefined ? [] : [`--test-name-pattern=${options.name}`];
   for (const file of [...files.unit, ...files.memory, ...files.node, ...files.nightly]) {
-    const around = WITH_PROCESS_1.includes(file) && process.getuid() === 0 ? AS_PROCESS_1 : [];
-    const node = [process.execPath, `--test-reporter=${REPORTER}`, ...named];
-    const command = [...around, ...node, compiled(file)];
+    const command = testCommand(file, named);
     add(tests(`test/${file}.test.ts`, command, { needs: [native, compiledTests] }));
   }
   if (files.guest.length > 0) {
@@ -95,6 +93,12 @@ export function planJobs(options) {
     add(tests(name, command, { needs: [native, compiledTests, guest], givesUp: true }));
   }
   return { jobs, files: Object.values(files).flat() };
+}
+
+/** Runs a test file, named by its path below test/ without the ending; `options` of Node.js name single tests. */
+export function testCommand(file, options = []) {
+  const around = WITH_PROCESS_1.includes(file) && process.getuid() === 0 ? AS_PROCESS_1 : [];
+  return [...around, process.execPath, `--test-reporter=${REPORTER}`, ...options, compiled(file)];
 }
 
 /** Seconds on the wall clock and of processor; empty for a job that no run has recorded. */
