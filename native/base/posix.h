@@ -54,6 +54,7 @@ std::string DirectoryOf(const std::string& path);
 // durable.
 Status SyncDirectoryOf(const std::string& path);
 
+inline constexpr uint64_t kNsPerMs = 1'000'000;
 // CLOCK_REALTIME or CLOCK_MONOTONIC in nanoseconds.
 uint64_t ClockNs(clockid_t clock);
 void SleepMs(unsigned milliseconds);

@@ -1,12 +1,10 @@
-#include "native/binding/change_list.h"
-
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "native/binding/functions.h"
-#include "native/binding/thin.h"
+#include "native/binding/requests.h"
 #include "native/scan/build_change_list.h"
 #include "native/scan/change_list_file.h"
 #include "native/scan/change_list_union.h"
@@ -62,14 +60,12 @@ Napi::BigUint64Array ToArray(Napi::Env env, const BuildProgress& progress) {
   return array;
 }
 
-Napi::Object ToObject(Napi::Env env, const BuildOutcome& outcome) {
-  Napi::Object object = Success(env);
-  object.Set("progress", ToArray(env, outcome.progress));
-  SetBoolean(&object, "done", outcome.done);
-  SetNumber(&object, "extents", outcome.extents);
-  SetNumber(&object, "rescans", outcome.rescans);
-  SetBigInt(&object, "fileBytes", outcome.file_bytes);
-  return object;
+void SetOutcome(Napi::Object* answer, const BuildOutcome& outcome) {
+  answer->Set("progress", ToArray(answer->Env(), outcome.progress));
+  SetBoolean(answer, "done", outcome.done);
+  SetNumber(answer, "extents", outcome.extents);
+  SetNumber(answer, "rescans", outcome.rescans);
+  SetBigInt(answer, "fileBytes", outcome.file_bytes);
 }
 
 SnapshotToList ReadSnapshot(const char* name, Fields* request) {
@@ -86,7 +82,7 @@ ChangeListNames ReadNames(const char* name, Fields* request) {
   return read;
 }
 
-Napi::Value ToObject(Napi::Env env, const ListedSnapshot& snapshot) {
+Napi::Value ListedOrNull(Napi::Env env, const ListedSnapshot& snapshot) {
   if (snapshot.id.empty()) return env.Null();
   Napi::Object object = Napi::Object::New(env);
   object.Set("id", Napi::String::New(env, snapshot.id));
@@ -101,6 +97,72 @@ Napi::Value ToObject(Napi::Env env, const ListedSnapshot& snapshot) {
 const char* NameOf(ChangeListKind kind) {
   if (kind == ChangeListKind::kDelta) return "delta";
   return kind == ChangeListKind::kAllocated ? "allocated" : "map";
+}
+
+Napi::Value BuildChangeListBinding(Fields* fields) {
+  BuildChangeListRequest request;
+  request.target = ReadSnapshot("target", fields);
+  if (!fields->IsNull("base")) request.base = ReadSnapshot("base", fields);
+  request.names = ReadNames("names", fields);
+  request.base_map = fields->PathOrNull("baseMapPath");
+  if (!fields->IsNull("mapNames")) request.map_names = ReadNames("mapNames", fields);
+  request.max_extents = fields->Count("maxExtents");
+  const std::optional<BuildProgress> progress = ReadProgress(fields);
+  return Answer(
+      fields, [&] { return BuildChangeList(request, progress); }, SetOutcome);
+}
+
+Napi::Value BuildThinListBinding(Fields* fields) {
+  BuildThinListRequest request;
+  request.metadata = fields->Path("metadata");
+  Fields target = fields->Object("target");
+  request.target_id = target.String("id");
+  request.target_bytes = target.Bytes("sizeBytes");
+  request.target = ReadThinDevice("device", &target);
+  fields->TakeProblem(target);
+  if (!fields->IsNull("base")) {
+    Fields base = fields->Object("base");
+    request.base_id = base.String("id");
+    request.base_bytes = base.Bytes("sizeBytes");
+    if (!base.IsNull("device")) request.base = ReadThinDevice("device", &base);
+    request.bookmark_path = base.PathOrNull("bookmarkPath");
+    fields->TakeProblem(base);
+  }
+  request.names = ReadNames("names", fields);
+  request.max_nodes = fields->Count("maxNodes");
+  const std::optional<BuildProgress> progress = ReadProgress(fields);
+  return Answer(
+      fields, [&] { return BuildThinList(request, progress); }, SetOutcome);
+}
+
+Napi::Value ChangeListHeadBinding(Fields* request) {
+  const std::string path = request->Path("path");
+  return Answer(
+      request, [&] { return ChangeListFile::Open(path); },
+      [](Napi::Object* answer, const ChangeListFile& file) {
+        const ChangeListHead& head = file.head();
+        answer->Set("kind", Napi::String::New(answer->Env(), NameOf(head.kind)));
+        answer->Set("target", ListedOrNull(answer->Env(), head.target));
+        answer->Set("base", ListedOrNull(answer->Env(), head.base));
+        SetBigInt(answer, "entries", head.entries);
+        SetBigInt(answer, "entryBytes", head.entry_bytes);
+        SetBigInt(answer, "fileBytes", file.file_bytes());
+      });
+}
+
+Napi::Value JoinChangeListsBinding(Fields* fields) {
+  JoinChangeListsRequest request;
+  request.older = fields->Path("olderPath");
+  request.newer = fields->Path("newerPath");
+  ChangeListNames names = ReadNames("names", fields);
+  request.temporary = std::move(names.temporary);
+  request.final = std::move(names.final);
+  return AnswerValue(fields, "entries", [&] { return JoinChangeLists(request); });
+}
+
+Napi::Value VerifyChangeListsBinding(Fields* fields) {
+  ChangeListRequest request = ReadChangeLists(fields);
+  return AnswerStatus(fields, [&] { return VerifyChangeLists(std::move(request)); });
 }
 
 }  // namespace
@@ -135,88 +197,12 @@ ChangeListRequest ReadChangeLists(Fields* source) {
   return request;
 }
 
-Napi::Value BuildChangeListBinding(const Napi::CallbackInfo& info) {
-  Fields fields(info[0], "buildChangeList");
-  BuildChangeListRequest request;
-  request.target = ReadSnapshot("target", &fields);
-  if (!fields.IsNull("base")) request.base = ReadSnapshot("base", &fields);
-  request.names = ReadNames("names", &fields);
-  request.base_map = fields.PathOrNull("baseMapPath");
-  if (!fields.IsNull("mapNames")) request.map_names = ReadNames("mapNames", &fields);
-  request.max_extents = fields.Count("maxExtents");
-  const std::optional<BuildProgress> progress = ReadProgress(&fields);
-  if (!fields.ok()) return Failed(info.Env(), fields.TakeStatus());
-  Result<BuildOutcome> outcome = BuildChangeList(request, progress);
-  if (!outcome.ok()) return Failed(info.Env(), outcome.status());
-  return ToObject(info.Env(), *outcome);
-}
-
-Napi::Value BuildThinListBinding(const Napi::CallbackInfo& info) {
-  Fields fields(info[0], "buildThinList");
-  BuildThinListRequest request;
-  request.metadata = fields.Path("metadata");
-  Fields target = fields.Object("target");
-  request.target_id = target.String("id");
-  request.target_bytes = target.Bytes("sizeBytes");
-  request.target = ReadThinDevice("device", &target);
-  fields.TakeProblem(target);
-  if (!fields.IsNull("base")) {
-    Fields base = fields.Object("base");
-    request.base_id = base.String("id");
-    request.base_bytes = base.Bytes("sizeBytes");
-    if (!base.IsNull("device")) request.base = ReadThinDevice("device", &base);
-    request.bookmark_path = base.PathOrNull("bookmarkPath");
-    fields.TakeProblem(base);
-  }
-  request.names = ReadNames("names", &fields);
-  request.max_nodes = fields.Count("maxNodes");
-  const std::optional<BuildProgress> progress = ReadProgress(&fields);
-  if (!fields.ok()) return Failed(info.Env(), fields.TakeStatus());
-  Result<BuildOutcome> outcome = BuildThinList(request, progress);
-  if (!outcome.ok()) return Failed(info.Env(), outcome.status());
-  return ToObject(info.Env(), *outcome);
-}
-
-Napi::Value ChangeListHeadBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "changeListHead");
-  const std::string path = request.Path("path");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<ChangeListFile> file = ChangeListFile::Open(path);
-  if (!file.ok()) return Failed(info.Env(), file.status());
-  const ChangeListHead& head = file->head();
-  Napi::Object object = Success(info.Env());
-  object.Set("kind", Napi::String::New(info.Env(), NameOf(head.kind)));
-  object.Set("target", ToObject(info.Env(), head.target));
-  object.Set("base", ToObject(info.Env(), head.base));
-  SetBigInt(&object, "entries", head.entries);
-  SetBigInt(&object, "entryBytes", head.entry_bytes);
-  SetBigInt(&object, "fileBytes", file->file_bytes());
-  return object;
-}
-
-Napi::Value JoinChangeListsBinding(const Napi::CallbackInfo& info) {
-  Fields fields(info[0], "joinChangeLists");
-  JoinChangeListsRequest request;
-  request.older = fields.Path("olderPath");
-  request.newer = fields.Path("newerPath");
-  ChangeListNames names = ReadNames("names", &fields);
-  request.temporary = std::move(names.temporary);
-  request.final = std::move(names.final);
-  if (!fields.ok()) return Failed(info.Env(), fields.TakeStatus());
-  Result<uint64_t> entries = JoinChangeLists(request);
-  if (!entries.ok()) return Failed(info.Env(), entries.status());
-  Napi::Object object = Success(info.Env());
-  SetBigInt(&object, "entries", *entries);
-  return object;
-}
-
-Napi::Value VerifyChangeListsBinding(const Napi::CallbackInfo& info) {
-  Fields fields(info[0], "verifyChangeLists");
-  ChangeListRequest request = ReadChangeLists(&fields);
-  if (!fields.ok()) return Failed(info.Env(), fields.TakeStatus());
-  const Status status = VerifyChangeLists(std::move(request));
-  if (!status.ok()) return Failed(info.Env(), status);
-  return Success(info.Env());
+void ExportChangeList(Napi::Object* exports) {
+  Export<BuildChangeListBinding>(exports, "buildChangeList");
+  Export<BuildThinListBinding>(exports, "buildThinList");
+  Export<ChangeListHeadBinding>(exports, "changeListHead");
+  Export<JoinChangeListsBinding>(exports, "joinChangeLists");
+  Export<VerifyChangeListsBinding>(exports, "verifyChangeLists");
 }
 
 }  // namespace blockdelta

@@ -3,49 +3,16 @@
 #include <utility>
 #include <vector>
 
-#include "native/binding/freezing.h"
 #include "native/binding/functions.h"
+#include "native/binding/requests.h"
 #include "native/binding/values.h"
 #include "native/device/dm_device.h"
 #include "native/device/dm_thin.h"
 #include "native/device/suspension.h"
 
 namespace blockdelta {
+
 namespace {
-
-// A wait occupies a worker thread.
-constexpr uint32_t kMaxWaitMs = 60'000;
-
-Napi::Object ToObject(Napi::Env env, const DmTarget& target) {
-  Napi::Object object = Napi::Object::New(env);
-  object.Set("type", Napi::String::New(env, target.type));
-  SetBigInt(&object, "startSectors", target.start_sectors);
-  SetBigInt(&object, "lengthSectors", target.length_sectors);
-  object.Set("table", Napi::String::New(env, target.text));
-  return object;
-}
-
-Napi::Object ToObject(Napi::Env env, const DmDevice& device) {
-  Napi::Object object = Napi::Object::New(env);
-  object.Set("name", Napi::String::New(env, device.name));
-  object.Set("uuid", Napi::String::New(env, device.uuid));
-  object.Set("path", Napi::String::New(env, device.path));
-  SetNumber(&object, "major", device.major);
-  SetNumber(&object, "minor", device.minor);
-  SetBigInt(&object, "sizeBytes", device.size_bytes);
-  SetBoolean(&object, "readOnly", device.read_only);
-  SetBoolean(&object, "suspended", device.suspended);
-  SetBoolean(&object, "hasInactiveTable", device.has_inactive_table);
-  SetBoolean(&object, "isBeingRemoved", device.is_being_removed);
-  SetNumber(&object, "openCount", device.open_count);
-  SetNumber(&object, "eventNumber", device.event_number);
-  Napi::Array targets = Napi::Array::New(env, device.targets.size());
-  for (size_t i = 0; i < device.targets.size(); i++) {
-    targets.Set(static_cast<uint32_t>(i), ToObject(env, device.targets[i]));
-  }
-  object.Set("targets", targets);
-  return object;
-}
 
 const char* ModeText(ThinPoolMode mode) {
   switch (mode) {
@@ -70,7 +37,43 @@ const char* DiscardsText(ThinPoolDiscards discards) {
   return "ignore_discard";
 }
 
-Napi::Object ToObject(Napi::Env env, const ThinPoolStatus& status) {
+}  // namespace
+
+static Napi::Value ToValue(Napi::Env env, const DmName& name) {
+  Napi::Object object = Napi::Object::New(env);
+  object.Set("name", Napi::String::New(env, name.name));
+  object.Set("uuid", Napi::String::New(env, name.uuid));
+  return object;
+}
+
+static Napi::Value ToValue(Napi::Env env, const DmTarget& target) {
+  Napi::Object object = Napi::Object::New(env);
+  object.Set("type", Napi::String::New(env, target.type));
+  SetBigInt(&object, "startSectors", target.start_sectors);
+  SetBigInt(&object, "lengthSectors", target.length_sectors);
+  object.Set("table", Napi::String::New(env, target.text));
+  return object;
+}
+
+static Napi::Value ToValue(Napi::Env env, const DmDevice& device) {
+  Napi::Object object = Napi::Object::New(env);
+  object.Set("name", Napi::String::New(env, device.name));
+  object.Set("uuid", Napi::String::New(env, device.uuid));
+  object.Set("path", Napi::String::New(env, device.path));
+  SetNumber(&object, "major", device.major);
+  SetNumber(&object, "minor", device.minor);
+  SetBigInt(&object, "sizeBytes", device.size_bytes);
+  SetBoolean(&object, "readOnly", device.read_only);
+  SetBoolean(&object, "suspended", device.suspended);
+  SetBoolean(&object, "hasInactiveTable", device.has_inactive_table);
+  SetBoolean(&object, "isBeingRemoved", device.is_being_removed);
+  SetNumber(&object, "openCount", device.open_count);
+  SetNumber(&object, "eventNumber", device.event_number);
+  object.Set("targets", ToValue(env, device.targets));
+  return object;
+}
+
+static Napi::Value ToValue(Napi::Env env, const ThinPoolStatus& status) {
   Napi::Object object = Napi::Object::New(env);
   object.Set("mode", Napi::String::New(env, ModeText(status.mode)));
   SetBigInt(&object, "transactionId", status.transaction_id);
@@ -78,11 +81,7 @@ Napi::Object ToObject(Napi::Env env, const ThinPoolStatus& status) {
   SetBigInt(&object, "totalMetadataBlocks", status.total_metadata_blocks);
   SetBigInt(&object, "usedDataBlocks", status.used_data_blocks);
   SetBigInt(&object, "totalDataBlocks", status.total_data_blocks);
-  if (status.held_root.has_value()) {
-    SetBigInt(&object, "heldRoot", *status.held_root);
-  } else {
-    object.Set("heldRoot", env.Null());
-  }
+  object.Set("heldRoot", ToValue(env, status.held_root));
   object.Set("discards", Napi::String::New(env, DiscardsText(status.discards)));
   object.Set("whenFull", Napi::String::New(env, status.errors_when_full ? "error_if_no_space"
                                                                         : "queue_if_no_space"));
@@ -91,39 +90,31 @@ Napi::Object ToObject(Napi::Env env, const ThinPoolStatus& status) {
   return object;
 }
 
-Napi::Object ToObject(Napi::Env env, const ThinStatus& status) {
+static Napi::Value ToValue(Napi::Env env, const ThinStatus& status) {
   Napi::Object object = Napi::Object::New(env);
   object.Set("mode", Napi::String::New(env, status.is_failed ? "fail" : "ok"));
   SetBigInt(&object, "mappedSectors", status.mapped_sectors);
   return object;
 }
 
-// { ok: true, [name]: value }
-template <typename T>
-Napi::Value ObjectResult(Napi::Env env, const char* name, const T& value) {
-  Napi::Object object = Success(env);
-  object.Set(name, ToObject(env, value));
-  return object;
+namespace {
+
+// A wait occupies a worker thread.
+constexpr uint32_t kMaxWaitMs = 60'000;
+
+// Work of a request that opens device-mapper and calls `work` with it.
+template <typename Work>
+auto WithControl(Work work) {
+  return [work]() -> decltype(work(std::declval<const DmControl&>())) {
+    Result<DmControl> control = DmControl::Open();
+    RETURN_IF_ERROR(control);
+    return work(*control);
+  };
 }
 
-template <typename T>
-Napi::Value ObjectResult(Napi::Env env, const char* name, const std::optional<T>& value) {
-  if (value.has_value()) return ObjectResult(env, name, *value);
-  Napi::Object object = Success(env);
-  object.Set(name, env.Null());
-  return object;
-}
-
-// Opens device-mapper and calls `work` with it, unless the request is invalid. `work` returns a
-// Result; `to_value` converts its value to JavaScript.
-template <typename Work, typename ToValue>
-Napi::Value Run(Napi::Env env, const Fields& request, Work work, ToValue to_value) {
-  if (!request.ok()) return Failed(env, request.TakeStatus());
-  Result<DmControl> control = DmControl::Open();
-  if (!control.ok()) return Failed(env, control.status());
-  auto result = work(*control);
-  if (!result.ok()) return Failed(env, result.status());
-  return to_value(*result);
+template <typename Work>
+Napi::Value AnswerDm(const Fields* request, const char* name, Work work) {
+  return AnswerValue(request, name, WithControl(work));
 }
 
 DmTable ReadTable(Fields* request) {
@@ -155,164 +146,124 @@ std::vector<NewThinSnapshot> ReadMembers(Fields* request) {
   return members;
 }
 
+Napi::Value DmVersionBinding(Fields* request) {
+  return Answer(request, WithControl(InterfaceVersion),
+                [](Napi::Object* answer, const DmVersion& version) {
+                  SetNumber(answer, "major", version.major);
+                  SetNumber(answer, "minor", version.minor);
+                  SetNumber(answer, "patch", version.patch);
+                });
+}
+
+Napi::Value DmHasTargetBinding(Fields* request) {
+  const std::string type = request->String("type");
+  return AnswerDm(request, "present", [&](const auto& dm) { return HasTarget(dm, type); });
+}
+
+Napi::Value DmFindBinding(Fields* request) {
+  const std::string name = request->String("name");
+  return AnswerDm(request, "device", [&](const auto& dm) { return FindDm(dm, name); });
+}
+
+Napi::Value DmListBinding(Fields* request) {
+  const std::string prefix = request->String("prefix");
+  return AnswerDm(request, "devices", [&](const auto& dm) { return ListDm(dm, prefix); });
+}
+
+Napi::Value DmCreateBinding(Fields* request) {
+  const DmName name = {request->String("name"), request->String("uuid")};
+  const DmTable table = ReadTable(request);
+  return AnswerDm(request, "device", [&](const auto& dm) { return CreateDm(dm, name, table); });
+}
+
+Napi::Value DmReloadBinding(Fields* request) {
+  const std::string name = request->String("name");
+  const DmTable table = ReadTable(request);
+  const DmSuspension suspension = ReadSuspension(request);
+  return AnswerDm(request, "device",
+                  [&](const auto& dm) { return ReloadDm(dm, name, table, suspension); });
+}
+
+Napi::Value DmSuspendBinding(Fields* request) {
+  const std::string name = request->String("name");
+  const DmSuspension suspension = ReadSuspension(request);
+  return AnswerStatus(request,
+                      WithControl([&](const auto& dm) { return SuspendDm(dm, name, suspension); }));
+}
+
+Napi::Value DmResumeBinding(Fields* request) {
+  const std::string name = request->String("name");
+  return AnswerDm(request, "resumed", [&](const auto& dm) { return ResumeDevice(dm, name); });
+}
+
+Napi::Value DmRemoveBinding(Fields* request) {
+  const std::string name = request->String("name");
+  const bool deferred = request->Boolean("deferred");
+  return AnswerDm(request, "removed", [&](const auto& dm) { return RemoveDm(dm, name, deferred); });
+}
+
+Napi::Value DmWaitBinding(Fields* request) {
+  const std::string name = request->String("name");
+  const auto last = static_cast<uint32_t>(request->Integer("eventNumber", UINT32_MAX));
+  const auto timeout_ms = static_cast<uint32_t>(request->Integer("timeoutMs", kMaxWaitMs));
+  return Answer(request, WithControl([&](const auto& dm) {
+                  return WaitForEvent(dm, name, last, timeout_ms);
+                }),
+                [&](Napi::Object* answer, uint32_t number) {
+                  SetNumber(answer, "eventNumber", number);
+                  SetBoolean(answer, "isTimedOut", number == last);
+                });
+}
+
+Napi::Value ThinPoolStatusBinding(Fields* request) {
+  const std::string name = request->String("name");
+  const bool commit = request->Boolean("commit");
+  return AnswerDm(request, "status", [&](const auto& dm) { return PoolStatus(dm, name, commit); });
+}
+
+Napi::Value ThinStatusBinding(Fields* request) {
+  const std::string name = request->String("name");
+  return AnswerDm(request, "status", [&](const auto& dm) { return DeviceStatus(dm, name); });
+}
+
+Napi::Value ThinMessagesBinding(Fields* request) {
+  const std::string pool = request->String("pool");
+  const std::vector<std::string> messages = request->Strings("messages");
+  return AnswerDm(request, "status",
+                  [&](const auto& dm) { return SendMessages(dm, pool, messages); });
+}
+
+Napi::Value TakeThinSnapshotsBinding(Fields* request) {
+  const std::string pool = request->String("pool");
+  const std::vector<NewThinSnapshot> members = ReadMembers(request);
+  const FreezeOptions freezing = ReadFreezing(request);
+  return Answer(request, WithControl([&](const auto& dm) {
+                  return TakeThinSnapshots(dm, pool, members, freezing);
+                }),
+                [](Napi::Object* answer, const TakenThinSnapshots& taken) {
+                  SetBigInt(answer, "takenAtNs", taken.taken_at_ns);
+                  SetBigInt(answer, "suspendedNs", taken.suspended_ns);
+                  answer->Set("status", ToValue(answer->Env(), taken.status));
+                });
+}
+
 }  // namespace
 
-Napi::Value DmVersionBinding(const Napi::CallbackInfo& info) {
-  const Napi::Env env = info.Env();
-  return Run(env, Fields(info[0], "dmVersion"), InterfaceVersion, [&](const DmVersion& version) {
-    Napi::Object object = Success(env);
-    SetNumber(&object, "major", version.major);
-    SetNumber(&object, "minor", version.minor);
-    SetNumber(&object, "patch", version.patch);
-    return object;
-  });
-}
-
-Napi::Value DmHasTargetBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "dmHasTarget");
-  const std::string type = request.String("type");
-  return Run(
-      info.Env(), request, [&](const DmControl& control) { return HasTarget(control, type); },
-      [&](bool present) { return BooleanResult(info.Env(), "present", present); });
-}
-
-Napi::Value DmFindBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "dmFind");
-  const std::string name = request.String("name");
-  return Run(
-      info.Env(), request, [&](const DmControl& control) { return FindDm(control, name); },
-      [&](const auto& device) { return ObjectResult(info.Env(), "device", device); });
-}
-
-Napi::Value DmListBinding(const Napi::CallbackInfo& info) {
-  const Napi::Env env = info.Env();
-  Fields request(info[0], "dmList");
-  const std::string prefix = request.String("prefix");
-  return Run(
-      env, request, [&](const DmControl& control) { return ListDm(control, prefix); },
-      [&](const std::vector<DmName>& names) {
-        Napi::Array array = Napi::Array::New(env, names.size());
-        for (size_t i = 0; i < names.size(); i++) {
-          Napi::Object device = Napi::Object::New(env);
-          device.Set("name", Napi::String::New(env, names[i].name));
-          device.Set("uuid", Napi::String::New(env, names[i].uuid));
-          array.Set(static_cast<uint32_t>(i), device);
-        }
-        Napi::Object object = Success(env);
-        object.Set("devices", array);
-        return object;
-      });
-}
-
-Napi::Value DmCreateBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "dmCreate");
-  const DmName name = {request.String("name"), request.String("uuid")};
-  const DmTable table = ReadTable(&request);
-  return Run(
-      info.Env(), request, [&](const DmControl& control) { return CreateDm(control, name, table); },
-      [&](const DmDevice& device) { return ObjectResult(info.Env(), "device", device); });
-}
-
-Napi::Value DmReloadBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "dmReload");
-  const std::string name = request.String("name");
-  const DmTable table = ReadTable(&request);
-  const DmSuspension suspension = ReadSuspension(&request);
-  return Run(
-      info.Env(), request,
-      [&](const DmControl& control) { return ReloadDm(control, name, table, suspension); },
-      [&](const DmDevice& device) { return ObjectResult(info.Env(), "device", device); });
-}
-
-Napi::Value DmSuspendBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "dmSuspend");
-  const std::string name = request.String("name");
-  const DmSuspension suspension = ReadSuspension(&request);
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<DmControl> control = DmControl::Open();
-  if (!control.ok()) return Failed(info.Env(), control.status());
-  return StatusResult(info.Env(), SuspendDm(*control, name, suspension));
-}
-
-Napi::Value DmResumeBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "dmResume");
-  const std::string name = request.String("name");
-  return Run(
-      info.Env(), request, [&](const DmControl& control) { return ResumeDevice(control, name); },
-      [&](bool resumed) { return BooleanResult(info.Env(), "resumed", resumed); });
-}
-
-Napi::Value DmRemoveBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "dmRemove");
-  const std::string name = request.String("name");
-  const bool deferred = request.Boolean("deferred");
-  return Run(
-      info.Env(), request,
-      [&](const DmControl& control) { return RemoveDm(control, name, deferred); },
-      [&](bool removed) { return BooleanResult(info.Env(), "removed", removed); });
-}
-
-Napi::Value DmWaitBinding(const Napi::CallbackInfo& info) {
-  const Napi::Env env = info.Env();
-  Fields request(info[0], "dmWait");
-  const std::string name = request.String("name");
-  const auto last = static_cast<uint32_t>(request.Integer("eventNumber", UINT32_MAX));
-  const auto timeout_ms = static_cast<uint32_t>(request.Integer("timeoutMs", kMaxWaitMs));
-  return Run(
-      env, request,
-      [&](const DmControl& control) { return WaitForEvent(control, name, last, timeout_ms); },
-      [&](uint32_t number) {
-        Napi::Object object = Success(env);
-        SetNumber(&object, "eventNumber", number);
-        SetBoolean(&object, "isTimedOut", number == last);
-        return object;
-      });
-}
-
-Napi::Value ThinPoolStatusBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "thinPoolStatus");
-  const std::string name = request.String("name");
-  const bool commit = request.Boolean("commit");
-  return Run(
-      info.Env(), request,
-      [&](const DmControl& control) { return PoolStatus(control, name, commit); },
-      [&](const auto& status) { return ObjectResult(info.Env(), "status", status); });
-}
-
-Napi::Value ThinStatusBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "thinStatus");
-  const std::string name = request.String("name");
-  return Run(
-      info.Env(), request, [&](const DmControl& control) { return DeviceStatus(control, name); },
-      [&](const auto& status) { return ObjectResult(info.Env(), "status", status); });
-}
-
-Napi::Value ThinMessagesBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "thinMessages");
-  const std::string pool = request.String("pool");
-  const std::vector<std::string> messages = request.Strings("messages");
-  return Run(
-      info.Env(), request,
-      [&](const DmControl& control) { return SendMessages(control, pool, messages); },
-      [&](const ThinPoolStatus& status) { return ObjectResult(info.Env(), "status", status); });
-}
-
-Napi::Value TakeThinSnapshotsBinding(const Napi::CallbackInfo& info) {
-  const Napi::Env env = info.Env();
-  Fields request(info[0], "takeThinSnapshots");
-  const std::string pool = request.String("pool");
-  const std::vector<NewThinSnapshot> members = ReadMembers(&request);
-  const FreezeOptions freezing = ReadFreezing(&request);
-  return Run(
-      env, request,
-      [&](const DmControl& control) { return TakeThinSnapshots(control, pool, members, freezing); },
-      [&](const TakenThinSnapshots& outcome) {
-        Napi::Object object = Success(env);
-        SetBigInt(&object, "takenAtNs", outcome.taken_at_ns);
-        SetBigInt(&object, "suspendedNs", outcome.suspended_ns);
-        object.Set("status", ToObject(env, outcome.status));
-        return object;
-      });
+void ExportDm(Napi::Object* exports) {
+  Export<DmVersionBinding>(exports, "dmVersion");
+  Export<DmHasTargetBinding>(exports, "dmHasTarget");
+  Export<DmFindBinding>(exports, "dmFind");
+  Export<DmListBinding>(exports, "dmList");
+  Export<DmCreateBinding>(exports, "dmCreate");
+  Export<DmReloadBinding>(exports, "dmReload");
+  Export<DmSuspendBinding>(exports, "dmSuspend");
+  Export<DmResumeBinding>(exports, "dmResume");
+  Export<DmRemoveBinding>(exports, "dmRemove");
+  Export<DmWaitBinding>(exports, "dmWait");
+  Export<ThinPoolStatusBinding>(exports, "thinPoolStatus");
+  Export<ThinStatusBinding>(exports, "thinStatus");
+  Export<ThinMessagesBinding>(exports, "thinMessages");
+  Export<TakeThinSnapshotsBinding>(exports, "takeThinSnapshots");
 }
 
 }  // namespace blockdelta

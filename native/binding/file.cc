@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "native/binding/freezing.h"
 #include "native/binding/functions.h"
+#include "native/binding/requests.h"
 #include "native/binding/values.h"
 #include "native/device/directory_list.h"
 #include "native/device/files.h"
@@ -15,6 +15,19 @@
 #include "native/device/take_snapshots.h"
 
 namespace blockdelta {
+
+static Napi::Value ToValue(Napi::Env env, const FileState& state) {
+  Napi::Object object = Napi::Object::New(env);
+  SetBigInt(&object, "device", state.device);
+  SetBigInt(&object, "inode", state.inode);
+  SetBigInt(&object, "sizeBytes", state.size_bytes);
+  SetBigInt(&object, "allocatedBytes", state.allocated_bytes);
+  SetBoolean(&object, "immutable", state.immutable);
+  SetBoolean(&object, "regular", state.regular);
+  SetBoolean(&object, "matchesSeal", state.matches_seal);
+  return object;
+}
+
 namespace {
 
 constexpr size_t kFiguresPerFile = 3;
@@ -36,182 +49,155 @@ SnapshotAids ReadAids(Fields* request) {
   return {request->PathOrNull("copyPath"), ReadFreezing(request)};
 }
 
-Napi::Value SnapshotsResult(Napi::Env env, Result<TakenSnapshots> outcome) {
-  if (!outcome.ok()) return Failed(env, outcome.status());
-  Napi::Object object = Success(env);
-  SetBigInt(&object, "takenAtNs", outcome->taken_at_ns);
-  SetBigInt(&object, "frozenNs", outcome->frozen_ns);
-  return object;
+void SetTaken(Napi::Object* answer, const TakenSnapshots& taken) {
+  SetBigInt(answer, "takenAtNs", taken.taken_at_ns);
+  SetBigInt(answer, "frozenNs", taken.frozen_ns);
 }
 
-Napi::Value ToObject(Napi::Env env, const std::optional<FileState>& state) {
-  if (!state.has_value()) return env.Null();
-  Napi::Object object = Napi::Object::New(env);
-  SetBigInt(&object, "device", state->device);
-  SetBigInt(&object, "inode", state->inode);
-  SetBigInt(&object, "sizeBytes", state->size_bytes);
-  SetBigInt(&object, "allocatedBytes", state->allocated_bytes);
-  SetBoolean(&object, "immutable", state->immutable);
-  SetBoolean(&object, "regular", state->regular);
-  SetBoolean(&object, "matchesSeal", state->matches_seal);
-  return object;
+Napi::Value ProbeReflinkBinding(Fields* request) {
+  const std::string directory = request->Path("directory");
+  return AnswerValue(request, "supported", [&] { return ProbeReflink(directory); });
+}
+
+Napi::Value CreateSparseFileBinding(Fields* request) {
+  NewFileNames names = ReadNames(request);
+  const uint64_t size_bytes = request->Bytes("sizeBytes");
+  return AnswerStatus(request, [&] { return CreateSparseFile(std::move(names), size_bytes); });
+}
+
+Napi::Value CloneFileBinding(Fields* request) {
+  const std::string source = request->Path("sourcePath");
+  NewFileNames names = ReadNames(request);
+  const uint64_t size_bytes = request->Bytes("sizeBytes");
+  return AnswerStatus(request, [&] { return CloneFile(source, std::move(names), size_bytes); });
+}
+
+Napi::Value GrowFileBinding(Fields* request) {
+  const std::string path = request->Path("path");
+  const uint64_t size_bytes = request->Bytes("sizeBytes");
+  return AnswerValue(request, "grown", [&] { return GrowFile(path, size_bytes); });
+}
+
+Napi::Value CountExtentsBinding(Fields* request) {
+  const std::string path = request->Path("path");
+  return AnswerValue(request, "extents", [&] { return CountExtents(path); });
+}
+
+Napi::Value AllocateFileBinding(Fields* request) {
+  const std::string path = request->Path("path");
+  const uint64_t size_bytes = request->Bytes("sizeBytes");
+  return AnswerStatus(request, [&] { return AllocateFile(path, size_bytes); });
+}
+
+Napi::Value CloneVolumeBinding(Fields* request) {
+  const NewSnapshotFile member = ReadMember(request);
+  const uint64_t size_bytes = request->Bytes("sizeBytes");
+  SnapshotAids aids = ReadAids(request);
+  return Answer(
+      request, [&] { return CloneVolume(member, size_bytes, std::move(aids)); }, SetTaken);
+}
+
+Napi::Value TakeSnapshotsBinding(Fields* request) {
+  std::vector<NewSnapshotFile> members;
+  for (Fields& fields : request->Objects("members")) {
+    members.push_back(ReadMember(&fields));
+    request->TakeProblem(fields);
+  }
+  SnapshotAids aids = ReadAids(request);
+  return Answer(
+      request, [&] { return TakeSnapshots(members, std::move(aids)); }, SetTaken);
+}
+
+Napi::Value MakeSubvolumeBinding(Fields* request) {
+  const NewFileNames names = ReadNames(request);
+  return AnswerValue(request, "made", [&] { return MakeSubvolume(names); });
+}
+
+Napi::Value RemoveSubvolumeCopyBinding(Fields* request) {
+  const std::string path = request->Path("path");
+  return AnswerValue(request, "removed", [&] { return RemoveSubvolumeCopy(path); });
+}
+
+Napi::Value RemoveFileBinding(Fields* request) {
+  const std::string path = request->Path("path");
+  return AnswerValue(request, "removed", [&] { return RemoveFile(path); });
+}
+
+Napi::Value FileStateBinding(Fields* request) {
+  const std::string path = request->Path("path");
+  return AnswerValue(request, "state", [&] { return StateOfFile(path); });
+}
+
+Napi::Value OpenDirectoriesBinding(Fields* request) {
+  const std::string root = request->Path("root");
+  const std::vector<std::string> names = request->Strings("names");
+  return Answer(
+      request, [&] { return OpenDirectories(root, names); },
+      [](Napi::Object* answer, std::vector<OpenDirectory>& opened) {
+        Napi::Array array = Napi::Array::New(answer->Env(), opened.size());
+        for (uint32_t i = 0; i < opened.size(); i++) {
+          Napi::Object entry = Napi::Object::New(answer->Env());
+          SetBigInt(&entry, "device", opened[i].device);
+          SetBigInt(&entry, "inode", opened[i].inode);
+          SetNumber(&entry, "descriptor", static_cast<uint64_t>(opened[i].fd.Release()));
+          array.Set(i, entry);
+        }
+        answer->Set("directories", array);
+      });
+}
+
+// One string and one array: an object for each file would cost several times the calls to stat.
+Napi::Value ListDirectoryBinding(Fields* request) {
+  const std::string path = request->Path("path");
+  return Answer(
+      request, [&] { return ListDirectory(path); },
+      [](Napi::Object* answer, const std::vector<ListedFile>& files) {
+        std::string names;
+        auto figures = Napi::BigUint64Array::New(answer->Env(), files.size() * kFiguresPerFile);
+        size_t next = 0;
+        for (const ListedFile& file : files) {
+          if (next != 0) names += '/';
+          names += file.name;
+          figures[next++] = file.size_bytes;
+          figures[next++] = file.allocated_bytes;
+          figures[next++] = file.regular ? 1 : 0;
+        }
+        answer->Set("names", Napi::String::New(answer->Env(), names));
+        answer->Set("figures", figures);
+      });
+}
+
+Napi::Value ThawBinding(Fields* request) {
+  const std::string path = request->Path("path");
+  return AnswerValue(request, "thawed", [&] { return ThawPath(path); });
 }
 
 }  // namespace
 
-Napi::Value ProbeReflinkBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "probeReflink");
-  const std::string directory = request.Path("directory");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return BooleanResult(info.Env(), "supported", ProbeReflink(directory));
+FreezeOptions ReadFreezing(Fields* request) {
+  FreezeOptions options;
+  options.guardian_socket = request->PathOrNull("guardianSocket");
+  options.limit_ms = request->Bytes("freezeLimitMs");
+  options.deadline_ms = request->BytesOrNull("deadlineMs");
+  return options;
 }
 
-Napi::Value CreateSparseFileBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "createSparseFile");
-  NewFileNames names = ReadNames(&request);
-  const uint64_t size_bytes = request.Bytes("sizeBytes");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return StatusResult(info.Env(), CreateSparseFile(std::move(names), size_bytes));
-}
-
-Napi::Value CloneFileBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "cloneFile");
-  const std::string source = request.Path("sourcePath");
-  NewFileNames names = ReadNames(&request);
-  const uint64_t size_bytes = request.Bytes("sizeBytes");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return StatusResult(info.Env(), CloneFile(source, std::move(names), size_bytes));
-}
-
-Napi::Value GrowFileBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "growFile");
-  const std::string path = request.Path("path");
-  const uint64_t size_bytes = request.Bytes("sizeBytes");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return BooleanResult(info.Env(), "grown", GrowFile(path, size_bytes));
-}
-
-Napi::Value CountExtentsBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "countExtents");
-  const std::string path = request.Path("path");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<uint64_t> extents = CountExtents(path);
-  if (!extents.ok()) return Failed(info.Env(), extents.status());
-  Napi::Object object = Success(info.Env());
-  SetBigInt(&object, "extents", *extents);
-  return object;
-}
-
-Napi::Value AllocateFileBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "allocateFile");
-  const std::string path = request.Path("path");
-  const uint64_t size_bytes = request.Bytes("sizeBytes");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return StatusResult(info.Env(), AllocateFile(path, size_bytes));
-}
-
-Napi::Value CloneVolumeBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "cloneVolume");
-  const NewSnapshotFile member = ReadMember(&request);
-  const uint64_t size_bytes = request.Bytes("sizeBytes");
-  SnapshotAids aids = ReadAids(&request);
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return SnapshotsResult(info.Env(), CloneVolume(member, size_bytes, std::move(aids)));
-}
-
-Napi::Value TakeSnapshotsBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "takeSnapshots");
-  std::vector<NewSnapshotFile> members;
-  for (Fields& fields : request.Objects("members")) {
-    members.push_back(ReadMember(&fields));
-    request.TakeProblem(fields);
-  }
-  SnapshotAids aids = ReadAids(&request);
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return SnapshotsResult(info.Env(), TakeSnapshots(members, std::move(aids)));
-}
-
-Napi::Value MakeSubvolumeBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "makeSubvolume");
-  const NewFileNames names = ReadNames(&request);
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return BooleanResult(info.Env(), "made", MakeSubvolume(names));
-}
-
-Napi::Value RemoveSubvolumeCopyBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "removeSubvolumeCopy");
-  const std::string path = request.Path("path");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return BooleanResult(info.Env(), "removed", RemoveSubvolumeCopy(path));
-}
-
-Napi::Value RemoveFileBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "removeFile");
-  const std::string path = request.Path("path");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return BooleanResult(info.Env(), "removed", RemoveFile(path));
-}
-
-Napi::Value FileStateBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "fileState");
-  const std::string path = request.Path("path");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<std::optional<FileState>> state = StateOfFile(path);
-  if (!state.ok()) return Failed(info.Env(), state.status());
-  Napi::Object object = Success(info.Env());
-  object.Set("state", ToObject(info.Env(), *state));
-  return object;
-}
-
-Napi::Value OpenDirectoriesBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "openDirectories");
-  const std::string root = request.Path("root");
-  const std::vector<std::string> names = request.Strings("names");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<std::vector<OpenDirectory>> opened = OpenDirectories(root, names);
-  if (!opened.ok()) return Failed(info.Env(), opened.status());
-  Napi::Array array = Napi::Array::New(info.Env(), opened->size());
-  for (size_t i = 0; i < opened->size(); i++) {
-    OpenDirectory& directory = (*opened)[i];
-    Napi::Object entry = Napi::Object::New(info.Env());
-    SetBigInt(&entry, "device", directory.device);
-    SetBigInt(&entry, "inode", directory.inode);
-    SetNumber(&entry, "descriptor", static_cast<uint64_t>(directory.fd.Release()));
-    array.Set(static_cast<uint32_t>(i), entry);
-  }
-  Napi::Object object = Success(info.Env());
-  object.Set("directories", array);
-  return object;
-}
-
-// One string and one array: an object for each file would cost several times the calls to stat.
-Napi::Value ListDirectoryBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "listDirectory");
-  const std::string path = request.Path("path");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<std::vector<ListedFile>> files = ListDirectory(path);
-  if (!files.ok()) return Failed(info.Env(), files.status());
-  std::string names;
-  auto figures = Napi::BigUint64Array::New(info.Env(), files->size() * kFiguresPerFile);
-  size_t next = 0;
-  for (const ListedFile& file : *files) {
-    if (next != 0) names += '/';
-    names += file.name;
-    figures[next++] = file.size_bytes;
-    figures[next++] = file.allocated_bytes;
-    figures[next++] = file.regular ? 1 : 0;
-  }
-  Napi::Object object = Success(info.Env());
-  object.Set("names", Napi::String::New(info.Env(), names));
-  object.Set("figures", figures);
-  return object;
-}
-
-Napi::Value ThawBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "thaw");
-  const std::string path = request.Path("path");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return BooleanResult(info.Env(), "thawed", ThawPath(path));
+void ExportFile(Napi::Object* exports) {
+  Export<ProbeReflinkBinding>(exports, "probeReflink");
+  Export<CreateSparseFileBinding>(exports, "createSparseFile");
+  Export<CloneFileBinding>(exports, "cloneFile");
+  Export<CountExtentsBinding>(exports, "countExtents");
+  Export<GrowFileBinding>(exports, "growFile");
+  Export<AllocateFileBinding>(exports, "allocateFile");
+  Export<CloneVolumeBinding>(exports, "cloneVolume");
+  Export<TakeSnapshotsBinding>(exports, "takeSnapshots");
+  Export<MakeSubvolumeBinding>(exports, "makeSubvolume");
+  Export<RemoveSubvolumeCopyBinding>(exports, "removeSubvolumeCopy");
+  Export<RemoveFileBinding>(exports, "removeFile");
+  Export<FileStateBinding>(exports, "fileState");
+  Export<OpenDirectoriesBinding>(exports, "openDirectories");
+  Export<ListDirectoryBinding>(exports, "listDirectory");
+  Export<ThawBinding>(exports, "thaw");
 }
 
 }  // namespace blockdelta

@@ -11,9 +11,8 @@
 #include "native/device/loop_info.h"
 
 namespace blockdelta {
-namespace {
 
-Napi::Object ToObject(Napi::Env env, const LoopDevice& device) {
+static Napi::Value ToValue(Napi::Env env, const LoopDevice& device) {
   Napi::Object object = Napi::Object::New(env);
   SetNumber(&object, "number", device.number);
   object.Set("path", Napi::String::New(env, device.path));
@@ -26,16 +25,7 @@ Napi::Object ToObject(Napi::Env env, const LoopDevice& device) {
   return object;
 }
 
-Napi::Value DeviceResult(Napi::Env env, Result<std::optional<LoopDevice>> device) {
-  if (!device.ok()) return Failed(env, device.status());
-  Napi::Object object = Success(env);
-  if (device->has_value()) {
-    object.Set("device", ToObject(env, **device));
-  } else {
-    object.Set("device", env.Null());
-  }
-  return object;
-}
+namespace {
 
 const char* NameOf(FileSystemKind kind) {
   switch (kind) {
@@ -52,7 +42,7 @@ const char* NameOf(FileSystemKind kind) {
 }
 
 struct FoundLoop {
-  std::optional<FileIdentity> file;
+  std::optional<uint64_t> file_device;
   std::optional<LoopDevice> device;
 };
 
@@ -64,128 +54,105 @@ Result<FoundLoop> FindByPath(const std::string& path) {
   const FileIdentity file = {state->st_dev, state->st_ino};
   Result<std::optional<LoopDevice>> device = FindLoop(file, path);
   RETURN_IF_ERROR(device);
-  return FoundLoop{file, *device};
+  return FoundLoop{file.device, *device};
+}
+
+Status RefuseDiscards(const std::string& path) {
+  Result<FoundLoop> found = FindByPath(path);
+  RETURN_IF_ERROR(found);
+  if (!found->device.has_value()) return Status::Errno(ENXIO, "refuseDiscards", path);
+  return RefuseLoopDiscards(found->device->number);
+}
+
+Napi::Value LoopAttachBinding(Fields* request) {
+  const std::string path = request->Path("backingPath");
+  const bool read_only = request->Boolean("readOnly");
+  const std::string label = request->String("label");
+  return Answer(
+      request, [&] { return AttachLoop(path, read_only, label); },
+      [](Napi::Object* answer, const AttachedLoop& attached) {
+        answer->Set("device", ToValue(answer->Env(), attached.device));
+        SetBoolean(answer, "created", attached.created);
+      });
+}
+
+Napi::Value LoopFindBinding(Fields* request) {
+  const std::string path = request->Path("backingPath");
+  return Answer(
+      request, [&] { return FindByPath(path); },
+      [](Napi::Object* answer, const FoundLoop& found) {
+        answer->Set("device", ToValue(answer->Env(), found.device));
+        answer->Set("fileDevice", ToValue(answer->Env(), found.file_device));
+      });
+}
+
+Napi::Value LoopListBinding(Fields* request) { return AnswerValue(request, "devices", ListLoops); }
+
+Napi::Value LoopDetachBinding(Fields* request) {
+  const std::string path = request->Path("backingPath");
+  return AnswerValue(request, "detached", [&] { return DetachLoop(path); });
+}
+
+Napi::Value LoopResizeBinding(Fields* request) {
+  const std::string path = request->Path("backingPath");
+  return AnswerValue(request, "device", [&] { return ResizeLoop(path); });
+}
+
+Napi::Value SetLoopDirectIoBinding(Fields* request) {
+  const std::string path = request->Path("devicePath");
+  const bool direct_io = request->Boolean("directIo");
+  return AnswerStatus(request, [&] { return SetLoopDirectIo(path, direct_io); });
+}
+
+Napi::Value RefuseDiscardsBinding(Fields* request) {
+  const std::string path = request->Path("backingPath");
+  return AnswerStatus(request, [&] { return RefuseDiscards(path); });
+}
+
+Napi::Value EndUnsafeDirectIoBinding(Fields* request) {
+  const std::string directory = request->Path("directory");
+  return Answer(
+      request, [&] { return EndUnsafeDirectIo(directory); },
+      [](Napi::Object* answer, uint32_t changed) { SetNumber(answer, "changed", changed); });
+}
+
+Napi::Value SetDeviceReadOnlyBinding(Fields* request) {
+  const std::string path = request->Path("devicePath");
+  const bool read_only = request->Boolean("readOnly");
+  return AnswerStatus(request, [&] { return SetDeviceReadOnly(path, read_only); });
+}
+
+Napi::Value FlushBinding(Fields* request) {
+  const std::string path = request->Path("path");
+  return AnswerStatus(request, [&] { return SyncPath(path); });
+}
+
+Napi::Value GrowFileSystemBinding(Fields* request) {
+  const std::string mount_point = request->Path("mountPoint");
+  const std::string device_path = request->Path("devicePath");
+  return Answer(
+      request, [&] { return GrowFileSystem(mount_point, device_path); },
+      [](Napi::Object* answer, const Growth& growth) {
+        answer->Set("fileSystem", Napi::String::New(answer->Env(), NameOf(growth.kind)));
+        SetBigInt(answer, "beforeBytes", growth.before_bytes);
+        SetBigInt(answer, "afterBytes", growth.after_bytes);
+      });
 }
 
 }  // namespace
 
-Napi::Value LoopAttachBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "loopAttach");
-  const std::string path = request.Path("backingPath");
-  const bool read_only = request.Boolean("readOnly");
-  const std::string label = request.String("label");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<AttachedLoop> attached = AttachLoop(path, read_only, label);
-  if (!attached.ok()) return Failed(info.Env(), attached.status());
-  Napi::Object object = Success(info.Env());
-  object.Set("device", ToObject(info.Env(), attached->device));
-  SetBoolean(&object, "created", attached->created);
-  return object;
-}
-
-Napi::Value LoopFindBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "loopFind");
-  const std::string path = request.Path("backingPath");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<FoundLoop> found = FindByPath(path);
-  if (!found.ok()) return Failed(info.Env(), found.status());
-  Napi::Object object = DeviceResult(info.Env(), found->device).As<Napi::Object>();
-  if (found->file.has_value()) {
-    SetBigInt(&object, "fileDevice", found->file->device);
-  } else {
-    object.Set("fileDevice", info.Env().Null());
-  }
-  return object;
-}
-
-Napi::Value LoopListBinding(const Napi::CallbackInfo& info) {
-  Result<std::vector<LoopDevice>> devices = ListLoops();
-  if (!devices.ok()) return Failed(info.Env(), devices.status());
-  Napi::Array array = Napi::Array::New(info.Env(), devices->size());
-  for (size_t i = 0; i < devices->size(); i++) {
-    array.Set(static_cast<uint32_t>(i), ToObject(info.Env(), (*devices)[i]));
-  }
-  Napi::Object object = Success(info.Env());
-  object.Set("devices", array);
-  return object;
-}
-
-Napi::Value LoopDetachBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "loopDetach");
-  const std::string path = request.Path("backingPath");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<bool> detached = DetachLoop(path);
-  if (!detached.ok()) return Failed(info.Env(), detached.status());
-  Napi::Object object = Success(info.Env());
-  SetBoolean(&object, "detached", *detached);
-  return object;
-}
-
-Napi::Value LoopResizeBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "loopResize");
-  const std::string path = request.Path("backingPath");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return DeviceResult(info.Env(), ResizeLoop(path));
-}
-
-Napi::Value SetLoopDirectIoBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "setLoopDirectIo");
-  const std::string path = request.Path("devicePath");
-  const bool direct_io = request.Boolean("directIo");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return StatusResult(info.Env(), SetLoopDirectIo(path, direct_io));
-}
-
-Napi::Value RefuseDiscardsBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "refuseDiscards");
-  const std::string path = request.Path("backingPath");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<FoundLoop> found = FindByPath(path);
-  if (!found.ok()) return Failed(info.Env(), found.status());
-  if (!found->device.has_value()) {
-    return Failed(info.Env(), Status::Errno(ENXIO, "refuseDiscards", path));
-  }
-  return StatusResult(info.Env(), RefuseLoopDiscards(found->device->number));
-}
-
-Napi::Value EndUnsafeDirectIoBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "endUnsafeDirectIo");
-  const std::string directory = request.Path("directory");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<uint32_t> changed = EndUnsafeDirectIo(directory);
-  if (!changed.ok()) return Failed(info.Env(), changed.status());
-  Napi::Object object = Success(info.Env());
-  SetNumber(&object, "changed", *changed);
-  return object;
-}
-
-Napi::Value SetDeviceReadOnlyBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "setDeviceReadOnly");
-  const std::string path = request.Path("devicePath");
-  const bool read_only = request.Boolean("readOnly");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return StatusResult(info.Env(), SetDeviceReadOnly(path, read_only));
-}
-
-Napi::Value FlushBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "flush");
-  const std::string path = request.Path("path");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return StatusResult(info.Env(), SyncPath(path));
-}
-
-Napi::Value GrowFileSystemBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "growFileSystem");
-  const std::string mount_point = request.Path("mountPoint");
-  const std::string device_path = request.Path("devicePath");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<Growth> growth = GrowFileSystem(mount_point, device_path);
-  if (!growth.ok()) return Failed(info.Env(), growth.status());
-  Napi::Object object = Success(info.Env());
-  object.Set("fileSystem", Napi::String::New(info.Env(), NameOf(growth->kind)));
-  SetBigInt(&object, "beforeBytes", growth->before_bytes);
-  SetBigInt(&object, "afterBytes", growth->after_bytes);
-  return object;
+void ExportLoop(Napi::Object* exports) {
+  Export<LoopAttachBinding>(exports, "loopAttach");
+  Export<LoopFindBinding>(exports, "loopFind");
+  Export<LoopListBinding>(exports, "loopList");
+  Export<LoopDetachBinding>(exports, "loopDetach");
+  Export<LoopResizeBinding>(exports, "loopResize");
+  Export<SetLoopDirectIoBinding>(exports, "setLoopDirectIo");
+  Export<RefuseDiscardsBinding>(exports, "refuseDiscards");
+  Export<EndUnsafeDirectIoBinding>(exports, "endUnsafeDirectIo");
+  Export<SetDeviceReadOnlyBinding>(exports, "setDeviceReadOnly");
+  Export<FlushBinding>(exports, "flush");
+  Export<GrowFileSystemBinding>(exports, "growFileSystem");
 }
 
 }  // namespace blockdelta

@@ -21,75 +21,75 @@ MountAttributes ReadAttributes(Fields* request) {
   return {request->Integer("set", UINT32_MAX), request->Integer("clear", UINT32_MAX)};
 }
 
+Napi::Value UnmountLayerBinding(Fields* request) {
+  const std::string path = request->Path("path");
+  const uint64_t mount_id = request->Integer("mountId", kMaxNumber);
+  return AnswerValue(request, "unmounted", [&] { return UnmountLayer(path, mount_id); });
+}
+
+Napi::Value MountFileSystemBinding(Fields* request) {
+  FileSystemMount mount;
+  mount.source = request->Path("source");
+  mount.type = request->String("fsType");
+  mount.options = request->Strings("options");
+  mount.attributes = {request->Integer("set", UINT32_MAX), 0};
+  mount.target = request->Path("target");
+  return AnswerStatus(request, [&] { return MountFileSystem(mount); });
+}
+
+Napi::Value ThawDeviceBinding(Fields* request) {
+  const std::string source = request->Path("source");
+  const std::string type = request->String("fsType");
+  const std::vector<std::string> options = request->Strings("options");
+  return AnswerValue(request, "thawed", [&] { return ThawDevice(source, type, options); });
+}
+
+Napi::Value BindMountBinding(Fields* request) {
+  BindSource source;
+  source.path = request->Path("source");
+  source.mount_id = IntegerOrNull(request, "sourceMountId");
+  source.device = IntegerOrNull(request, "sourceDevice");
+  const std::string target = request->Path("target");
+  const MountAttributes attributes = ReadAttributes(request);
+  return AnswerStatus(request, [&] { return BindMount(source, target, attributes); });
+}
+
+Napi::Value SetMountAttributesBinding(Fields* request) {
+  const std::string path = request->Path("path");
+  const uint64_t mount_id = request->Integer("mountId", kMaxNumber);
+  const MountAttributes attributes = ReadAttributes(request);
+  return AnswerStatus(request, [&] { return SetMountAttributes(path, mount_id, attributes); });
+}
+
+Napi::Value MakeTargetBinding(Fields* request) {
+  const std::string path = request->Path("path");
+  const bool directory = request->Boolean("directory");
+  return AnswerValue(request, "made", [&]() -> Result<bool> {
+    Result<AnchoredPath> anchored = AnchoredPath::Open(path);
+    RETURN_IF_ERROR(anchored);
+    return anchored->Make(directory);
+  });
+}
+
+Napi::Value RemoveTargetBinding(Fields* request) {
+  const std::string path = request->Path("path");
+  return AnswerValue(request, "removed", [&]() -> Result<bool> {
+    Result<AnchoredPath> anchored = AnchoredPath::Open(path);
+    RETURN_IF_ERROR(anchored);
+    return anchored->Remove();
+  });
+}
+
 }  // namespace
 
-Napi::Value UnmountLayerBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "unmountLayer");
-  const std::string path = request.Path("path");
-  const uint64_t mount_id = request.Integer("mountId", kMaxNumber);
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return BooleanResult(info.Env(), "unmounted", UnmountLayer(path, mount_id));
-}
-
-Napi::Value MountFileSystemBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "mountFileSystem");
-  FileSystemMount mount;
-  mount.source = request.Path("source");
-  mount.type = request.String("fsType");
-  mount.options = request.Strings("options");
-  mount.attributes = {request.Integer("set", UINT32_MAX), 0};
-  mount.target = request.Path("target");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return StatusResult(info.Env(), MountFileSystem(mount));
-}
-
-Napi::Value ThawDeviceBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "thawDevice");
-  const std::string source = request.Path("source");
-  const std::string type = request.String("fsType");
-  const std::vector<std::string> options = request.Strings("options");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return BooleanResult(info.Env(), "thawed", ThawDevice(source, type, options));
-}
-
-Napi::Value BindMountBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "bindMount");
-  BindSource source;
-  source.path = request.Path("source");
-  source.mount_id = IntegerOrNull(&request, "sourceMountId");
-  source.device = IntegerOrNull(&request, "sourceDevice");
-  const std::string target = request.Path("target");
-  const MountAttributes attributes = ReadAttributes(&request);
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return StatusResult(info.Env(), BindMount(source, target, attributes));
-}
-
-Napi::Value SetMountAttributesBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "setMountAttributes");
-  const std::string path = request.Path("path");
-  const uint64_t mount_id = request.Integer("mountId", kMaxNumber);
-  const MountAttributes attributes = ReadAttributes(&request);
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  return StatusResult(info.Env(), SetMountAttributes(path, mount_id, attributes));
-}
-
-Napi::Value MakeTargetBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "makeTarget");
-  const std::string path = request.Path("path");
-  const bool directory = request.Boolean("directory");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<AnchoredPath> anchored = AnchoredPath::Open(path);
-  if (!anchored.ok()) return Failed(info.Env(), anchored.status());
-  return BooleanResult(info.Env(), "made", anchored->Make(directory));
-}
-
-Napi::Value RemoveTargetBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "removeTarget");
-  const std::string path = request.Path("path");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<AnchoredPath> anchored = AnchoredPath::Open(path);
-  if (!anchored.ok()) return Failed(info.Env(), anchored.status());
-  return BooleanResult(info.Env(), "removed", anchored->Remove());
+void ExportMount(Napi::Object* exports) {
+  Export<MountFileSystemBinding>(exports, "mountFileSystem");
+  Export<ThawDeviceBinding>(exports, "thawDevice");
+  Export<UnmountLayerBinding>(exports, "unmountLayer");
+  Export<BindMountBinding>(exports, "bindMount");
+  Export<SetMountAttributesBinding>(exports, "setMountAttributes");
+  Export<MakeTargetBinding>(exports, "makeTarget");
+  Export<RemoveTargetBinding>(exports, "removeTarget");
 }
 
 }  // namespace blockdelta

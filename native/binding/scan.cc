@@ -2,9 +2,8 @@
 #include <string>
 #include <utility>
 
-#include "native/binding/change_list.h"
 #include "native/binding/functions.h"
-#include "native/binding/thin.h"
+#include "native/binding/requests.h"
 #include "native/binding/values.h"
 #include "native/scan/file_scan.h"
 #include "native/scan/fill.h"
@@ -134,32 +133,33 @@ Result<FillOutcome> FillFromSource(Fields* source, const FillLimits& limits,
   return source->TakeStatus();
 }
 
-Napi::Value ToObject(Napi::Env env, const FillOutcome& outcome) {
-  Napi::Object object = Success(env);
-  SetNumber(&object, "messages", outcome.messages);
-  SetNumber(&object, "bytes", outcome.bytes);
-  SetNumber(&object, "entries", outcome.entries);
-  SetBigInt(&object, "entryBytes", outcome.entry_bytes);
-  SetBigInt(&object, "nextOffset", outcome.next_offset);
-  SetBigInt(&object, "nextRangeStart", outcome.next_range_start);
-  SetBoolean(&object, "done", outcome.done);
-  SetNumber(&object, "extents", outcome.extents);
-  SetNumber(&object, "rescans", outcome.rescans);
-  SetBigInt(&object, "unprovedBytes", outcome.unproved_bytes);
-  SetNumber(&object, "nodes", outcome.nodes);
-  return object;
+void SetOutcome(Napi::Object* answer, const FillOutcome& outcome) {
+  SetNumber(answer, "messages", outcome.messages);
+  SetNumber(answer, "bytes", outcome.bytes);
+  SetNumber(answer, "entries", outcome.entries);
+  SetBigInt(answer, "entryBytes", outcome.entry_bytes);
+  SetBigInt(answer, "nextOffset", outcome.next_offset);
+  SetBigInt(answer, "nextRangeStart", outcome.next_range_start);
+  SetBoolean(answer, "done", outcome.done);
+  SetNumber(answer, "extents", outcome.extents);
+  SetNumber(answer, "rescans", outcome.rescans);
+  SetBigInt(answer, "unprovedBytes", outcome.unproved_bytes);
+  SetNumber(answer, "nodes", outcome.nodes);
 }
 
-}  // namespace
-
+// The buffer is its second argument.
 Napi::Value FillMetadataBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], kFunction);
   const FillLimits limits = ReadLimits(&request);
   Fields source = request.Object("source");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<FillOutcome> outcome = FillFromSource(&source, limits, info[1]);
-  if (!outcome.ok()) return Failed(info.Env(), outcome.status());
-  return ToObject(info.Env(), *outcome);
+  return Answer(
+      &request, [&] { return FillFromSource(&source, limits, info[1]); }, SetOutcome);
+}
+
+}  // namespace
+
+void ExportScan(Napi::Object* exports) {
+  exports->Set(kFunction, Napi::Function::New<FillMetadataBinding>(exports->Env(), kFunction));
 }
 
 }  // namespace blockdelta

@@ -18,55 +18,62 @@ namespace blockdelta {
 namespace {
 
 constexpr uint64_t kLongestTimerMs = 3'600'000;
-constexpr long kNsPerMs = 1'000'000;
 
-}  // namespace
-
-Napi::Value TryLockBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "tryLock");
-  const auto descriptor = static_cast<int>(request.Integer("descriptor", INT32_MAX));
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+Result<bool> TryLock(int descriptor) {
   const int result = RetryInterrupted([&] { return flock(descriptor, LOCK_EX | LOCK_NB); });
-  if (result == -1 && errno != EWOULDBLOCK) {
-    return Failed(info.Env(), Status::Errno(errno, "flock", std::string()));
-  }
-  return BooleanResult(info.Env(), "locked", result == 0);
+  if (result == -1 && errno != EWOULDBLOCK) return Status::Errno(errno, "flock", std::string());
+  return result == 0;
 }
 
-Napi::Value StartKillTimerBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "startKillTimer");
-  const uint64_t ms = request.Integer("milliseconds", kLongestTimerMs);
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
+// Returns a number of the kernel's, which a timer is unless it notifies threads (glibc).
+Result<uintptr_t> StartKillTimer(uint64_t ms) {
   struct sigevent event = {};
   event.sigev_notify = SIGEV_SIGNAL;
   // The only signal that ends a process that is stopped.
   event.sigev_signo = SIGKILL;
   timer_t timer;
   if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) {
-    return Failed(info.Env(), Status::Errno(errno, "timer_create", std::string()));
+    return Status::Errno(errno, "timer_create", std::string());
   }
   struct itimerspec when = {};
   when.it_value.tv_sec = static_cast<time_t>(ms / 1000);
-  when.it_value.tv_nsec = static_cast<long>(ms % 1000) * kNsPerMs;
+  when.it_value.tv_nsec = static_cast<long>(ms % 1000 * kNsPerMs);
   if (timer_settime(timer, 0, &when, nullptr) != 0) {
-    const Status failed = Status::Errno(errno, "timer_settime", std::string());
+    Status failed = Status::Errno(errno, "timer_settime", std::string());
     timer_delete(timer);
-    return Failed(info.Env(), failed);
+    return failed;
   }
-  Napi::Object result = Success(info.Env());
-  // A number of the kernel's, unless threads are notified (glibc).
-  SetNumber(&result, "timer", reinterpret_cast<uintptr_t>(timer));
-  return result;
+  return reinterpret_cast<uintptr_t>(timer);
 }
 
-Napi::Value StopKillTimerBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "stopKillTimer");
-  const auto timer = static_cast<intptr_t>(request.Integer("timer", INT32_MAX));
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  if (timer_delete(reinterpret_cast<timer_t>(timer)) != 0) {
-    return Failed(info.Env(), Status::Errno(errno, "timer_delete", std::string()));
-  }
-  return StatusResult(info.Env(), Status());
+Status StopKillTimer(intptr_t timer) {
+  if (timer_delete(reinterpret_cast<timer_t>(timer)) == 0) return Status();
+  return Status::Errno(errno, "timer_delete", std::string());
+}
+
+Napi::Value TryLockBinding(Fields* request) {
+  const auto descriptor = static_cast<int>(request->Integer("descriptor", INT32_MAX));
+  return AnswerValue(request, "locked", [&] { return TryLock(descriptor); });
+}
+
+Napi::Value StartKillTimerBinding(Fields* request) {
+  const uint64_t ms = request->Integer("milliseconds", kLongestTimerMs);
+  return Answer(
+      request, [&] { return StartKillTimer(ms); },
+      [](Napi::Object* answer, uintptr_t timer) { SetNumber(answer, "timer", timer); });
+}
+
+Napi::Value StopKillTimerBinding(Fields* request) {
+  const auto timer = static_cast<intptr_t>(request->Integer("timer", INT32_MAX));
+  return AnswerStatus(request, [&] { return StopKillTimer(timer); });
+}
+
+}  // namespace
+
+void ExportSystem(Napi::Object* exports) {
+  Export<TryLockBinding>(exports, "tryLock");
+  Export<StartKillTimerBinding>(exports, "startKillTimer");
+  Export<StopKillTimerBinding>(exports, "stopKillTimer");
 }
 
 }  // namespace blockdelta

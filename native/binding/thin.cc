@@ -1,11 +1,10 @@
-#include "native/binding/thin.h"
-
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "native/binding/functions.h"
+#include "native/binding/requests.h"
 #include "native/thin/create_bookmark.h"
 #include "native/thin/delta_list.h"
 #include "native/thin/device_tree.h"
@@ -14,6 +13,34 @@
 #include "native/thin/thin_format.h"
 
 namespace blockdelta {
+
+static Napi::Value ToValue(Napi::Env env, const Superblock& superblock) {
+  Napi::Object object = Napi::Object::New(env);
+  SetNumber(&object, "checksum", superblock.checksum);
+  SetBoolean(&object, "needsCheck", superblock.needs_check);
+  SetNumber(&object, "time", superblock.time);
+  SetBigInt(&object, "transactionId", superblock.transaction_id);
+  object.Set("heldRoot",
+             superblock.held_root == 0 ? env.Null() : ToValue(env, superblock.held_root));
+  SetBigInt(&object, "mappingRoot", superblock.mapping_root);
+  SetBigInt(&object, "detailsRoot", superblock.details_root);
+  SetBigInt(&object, "dataBlockBytes", superblock.data_block_bytes);
+  SetBigInt(&object, "dataBlocks", superblock.data_blocks);
+  SetBigInt(&object, "metadataBlocks", superblock.metadata_blocks);
+  return object;
+}
+
+static Napi::Value ToValue(Napi::Env env, const ThinDevice& device) {
+  Napi::Object object = Napi::Object::New(env);
+  SetNumber(&object, "deviceId", device.id);
+  SetBigInt(&object, "root", device.root);
+  SetBigInt(&object, "mappedBlocks", device.mapped_blocks);
+  SetBigInt(&object, "transactionId", device.transaction_id);
+  SetNumber(&object, "creationTime", device.creation_time);
+  SetNumber(&object, "snapshottedTime", device.snapshotted_time);
+  return object;
+}
+
 namespace {
 
 constexpr size_t kMaxDevices = 65'536;
@@ -38,36 +65,6 @@ WantedKeys ReadDeviceIds(Fields* request) {
   return WantedKeys::Only(request->Integers("deviceIds", kMaxDeviceId, kMaxDevices));
 }
 
-Napi::Object ToObject(Napi::Env env, const Superblock& superblock) {
-  Napi::Object object = Napi::Object::New(env);
-  SetNumber(&object, "checksum", superblock.checksum);
-  SetBoolean(&object, "needsCheck", superblock.needs_check);
-  SetNumber(&object, "time", superblock.time);
-  SetBigInt(&object, "transactionId", superblock.transaction_id);
-  if (superblock.held_root == 0) {
-    object.Set("heldRoot", env.Null());
-  } else {
-    SetBigInt(&object, "heldRoot", superblock.held_root);
-  }
-  SetBigInt(&object, "mappingRoot", superblock.mapping_root);
-  SetBigInt(&object, "detailsRoot", superblock.details_root);
-  SetBigInt(&object, "dataBlockBytes", superblock.data_block_bytes);
-  SetBigInt(&object, "dataBlocks", superblock.data_blocks);
-  SetBigInt(&object, "metadataBlocks", superblock.metadata_blocks);
-  return object;
-}
-
-Napi::Object ToObject(Napi::Env env, const ThinDevice& device) {
-  Napi::Object object = Napi::Object::New(env);
-  SetNumber(&object, "deviceId", device.id);
-  SetBigInt(&object, "root", device.root);
-  SetBigInt(&object, "mappedBlocks", device.mapped_blocks);
-  SetBigInt(&object, "transactionId", device.transaction_id);
-  SetNumber(&object, "creationTime", device.creation_time);
-  SetNumber(&object, "snapshottedTime", device.snapshotted_time);
-  return object;
-}
-
 Napi::BigUint64Array ToWords(Napi::Env env, const DeltaRuns& runs) {
   Napi::BigUint64Array words = Napi::BigUint64Array::New(env, runs.size() * kWordsPerRun);
   uint64_t* at = words.Data();
@@ -79,13 +76,77 @@ Napi::BigUint64Array ToWords(Napi::Env env, const DeltaRuns& runs) {
   return words;
 }
 
-Napi::Value ToObject(Napi::Env env, Result<WrittenBookmark> bookmark) {
-  if (!bookmark.ok()) return Failed(env, bookmark.status());
-  Napi::Object answer = Success(env);
-  SetBigInt(&answer, "fileBytes", bookmark->file_bytes);
-  SetNumber(&answer, "creationTime", bookmark->info.creation_time);
-  SetBigInt(&answer, "mappedBlocks", bookmark->info.mapped_blocks);
-  return answer;
+void SetBookmark(Napi::Object* answer, const WrittenBookmark& bookmark) {
+  SetBigInt(answer, "fileBytes", bookmark.file_bytes);
+  SetNumber(answer, "creationTime", bookmark.info.creation_time);
+  SetBigInt(answer, "mappedBlocks", bookmark.info.mapped_blocks);
+}
+
+Napi::Value ThinSuperblockBinding(Fields* request) {
+  const std::string path = request->Path("metadata");
+  const uint64_t number = request->Uint64("superblock");
+  return Answer(
+      request, [&] { return Open(path, number); },
+      [](Napi::Object* answer, const OpenMetadata& metadata) {
+        answer->Set("superblock", ToValue(answer->Env(), metadata.superblock));
+      });
+}
+
+Napi::Value ThinDevicesBinding(Fields* request) {
+  const std::string path = request->Path("metadata");
+  const uint64_t number = request->Uint64("superblock");
+  const WantedKeys ids = ReadDeviceIds(request);
+  return Answer(
+      request,
+      [&]() -> Result<ThinDeviceList> {
+        Result<OpenMetadata> metadata = Open(path, number);
+        RETURN_IF_ERROR(metadata);
+        return ListThinDevices(metadata->source.get(), metadata->superblock, ids, kMaxDevices);
+      },
+      [](Napi::Object* answer, const ThinDeviceList& list) {
+        answer->Set("devices", ToValue(answer->Env(), list.devices));
+        SetBoolean(answer, "truncated", list.truncated);
+      });
+}
+
+Napi::Value ThinDeltaBinding(Fields* fields) {
+  ThinScanRequest request;
+  request.metadata = fields->Path("metadata");
+  request.superblock = fields->Uint64("superblock");
+  request.target.id = fields->Integer("target", kMaxDeviceId);
+  if (!fields->IsNull("base")) {
+    request.base = ThinDeviceRef{fields->Integer("base", kMaxDeviceId), std::nullopt};
+  }
+  request.include_same = fields->Boolean("includeSame");
+  const uint64_t first_block = fields->Uint64("firstBlock");
+  const uint64_t max_records = fields->Count("maxRecords");
+  if (max_records > kMaxRecords) fields->Reject("maxRecords must be at most 65,536");
+  return Answer(
+      fields, [&] { return ListDelta(request, first_block, max_records); },
+      [](Napi::Object* answer, const DeltaList& list) {
+        answer->Set("words", ToWords(answer->Env(), list.runs));
+        SetBigInt(answer, "nextBlock", list.next_block);
+        SetBoolean(answer, "done", list.done);
+        SetNumber(answer, "nodes", list.nodes);
+      });
+}
+
+Napi::Value CreateThinBookmarkBinding(Fields* fields) {
+  BookmarkRequest request;
+  request.metadata = fields->Path("metadata");
+  request.superblock = fields->Uint64("superblock");
+  request.device = ReadThinDevice("device", fields);
+  request.size_bytes = fields->Bytes("sizeBytes");
+  request.temporary_path = fields->Path("temporaryPath");
+  request.path = fields->Path("path");
+  return Answer(
+      fields, [&] { return CreateBookmark(request); }, SetBookmark);
+}
+
+Napi::Value VerifyThinBookmarkBinding(Fields* fields) {
+  const std::string path = fields->Path("path");
+  return Answer(
+      fields, [&] { return VerifyBookmark(path); }, SetBookmark);
 }
 
 }  // namespace
@@ -115,81 +176,12 @@ ThinScanRequest ReadThinScan(Fields* source) {
   return request;
 }
 
-Napi::Value ThinSuperblockBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "thinSuperblock");
-  const std::string path = request.Path("metadata");
-  const uint64_t number = request.Uint64("superblock");
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<OpenMetadata> metadata = Open(path, number);
-  if (!metadata.ok()) return Failed(info.Env(), metadata.status());
-  Napi::Object answer = Success(info.Env());
-  answer.Set("superblock", ToObject(info.Env(), metadata->superblock));
-  return answer;
-}
-
-Napi::Value ThinDevicesBinding(const Napi::CallbackInfo& info) {
-  Fields request(info[0], "thinDevices");
-  const std::string path = request.Path("metadata");
-  const uint64_t number = request.Uint64("superblock");
-  const WantedKeys ids = ReadDeviceIds(&request);
-  if (!request.ok()) return Failed(info.Env(), request.TakeStatus());
-  Result<OpenMetadata> metadata = Open(path, number);
-  if (!metadata.ok()) return Failed(info.Env(), metadata.status());
-  Result<ThinDeviceList> list =
-      ListThinDevices(metadata->source.get(), metadata->superblock, ids, kMaxDevices);
-  if (!list.ok()) return Failed(info.Env(), list.status());
-  Napi::Array devices = Napi::Array::New(info.Env(), list->devices.size());
-  for (uint32_t i = 0; i < list->devices.size(); i++) {
-    devices.Set(i, ToObject(info.Env(), list->devices[i]));
-  }
-  Napi::Object answer = Success(info.Env());
-  answer.Set("devices", devices);
-  SetBoolean(&answer, "truncated", list->truncated);
-  return answer;
-}
-
-Napi::Value ThinDeltaBinding(const Napi::CallbackInfo& info) {
-  Fields fields(info[0], "thinDelta");
-  ThinScanRequest request;
-  request.metadata = fields.Path("metadata");
-  request.superblock = fields.Uint64("superblock");
-  request.target.id = fields.Integer("target", kMaxDeviceId);
-  if (!fields.IsNull("base")) {
-    request.base = ThinDeviceRef{fields.Integer("base", kMaxDeviceId), std::nullopt};
-  }
-  request.include_same = fields.Boolean("includeSame");
-  const uint64_t first_block = fields.Uint64("firstBlock");
-  const uint64_t max_records = fields.Count("maxRecords");
-  if (max_records > kMaxRecords) fields.Reject("maxRecords must be at most 65,536");
-  if (!fields.ok()) return Failed(info.Env(), fields.TakeStatus());
-  Result<DeltaList> list = ListDelta(request, first_block, max_records);
-  if (!list.ok()) return Failed(info.Env(), list.status());
-  Napi::Object answer = Success(info.Env());
-  answer.Set("words", ToWords(info.Env(), list->runs));
-  SetBigInt(&answer, "nextBlock", list->next_block);
-  SetBoolean(&answer, "done", list->done);
-  SetNumber(&answer, "nodes", list->nodes);
-  return answer;
-}
-
-Napi::Value CreateThinBookmarkBinding(const Napi::CallbackInfo& info) {
-  Fields fields(info[0], "createThinBookmark");
-  BookmarkRequest request;
-  request.metadata = fields.Path("metadata");
-  request.superblock = fields.Uint64("superblock");
-  request.device = ReadThinDevice("device", &fields);
-  request.size_bytes = fields.Bytes("sizeBytes");
-  request.temporary_path = fields.Path("temporaryPath");
-  request.path = fields.Path("path");
-  if (!fields.ok()) return Failed(info.Env(), fields.TakeStatus());
-  return ToObject(info.Env(), CreateBookmark(request));
-}
-
-Napi::Value VerifyThinBookmarkBinding(const Napi::CallbackInfo& info) {
-  Fields fields(info[0], "verifyThinBookmark");
-  const std::string path = fields.Path("path");
-  if (!fields.ok()) return Failed(info.Env(), fields.TakeStatus());
-  return ToObject(info.Env(), VerifyBookmark(path));
+void ExportThin(Napi::Object* exports) {
+  Export<ThinSuperblockBinding>(exports, "thinSuperblock");
+  Export<ThinDevicesBinding>(exports, "thinDevices");
+  Export<ThinDeltaBinding>(exports, "thinDelta");
+  Export<CreateThinBookmarkBinding>(exports, "createThinBookmark");
+  Export<VerifyThinBookmarkBinding>(exports, "verifyThinBookmark");
 }
 
 }  // namespace blockdelta

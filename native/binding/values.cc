@@ -198,18 +198,6 @@ Napi::Value Failed(Napi::Env env, const Status& status) {
   return object;
 }
 
-Napi::Value StatusResult(Napi::Env env, const Status& status) {
-  if (!status.ok()) return Failed(env, status);
-  return Success(env);
-}
-
-Napi::Value BooleanResult(Napi::Env env, const char* name, const Result<bool>& value) {
-  if (!value.ok()) return Failed(env, value.status());
-  Napi::Object object = Success(env);
-  SetBoolean(&object, name, *value);
-  return object;
-}
-
 void SetBigInt(Napi::Object* object, const char* name, uint64_t value) {
   object->Set(name, Napi::BigInt::New(object->Env(), value));
 }
@@ -221,5 +209,9 @@ void SetNumber(Napi::Object* object, const char* name, uint64_t value) {
 void SetBoolean(Napi::Object* object, const char* name, bool value) {
   object->Set(name, Napi::Boolean::New(object->Env(), value));
 }
+
+Napi::Value ToValue(Napi::Env env, uint64_t value) { return Napi::BigInt::New(env, value); }
+
+Napi::Value ToValue(Napi::Env env, bool value) { return Napi::Boolean::New(env, value); }
 
 }  // namespace blockdelta

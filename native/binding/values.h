@@ -57,6 +57,7 @@ class Fields {
   // Records a problem found by the caller: "<function>: <problem>".
   void Reject(const std::string& problem);
 
+  Napi::Env env() const { return env_; }
   bool ok() const { return problem_.empty(); }
   // REQUIRES: !ok().
   Status TakeStatus() const;
@@ -75,15 +76,56 @@ class Fields {
 Napi::Object Success(Napi::Env env);
 // A NativeFailure. REQUIRES: !status.ok().
 Napi::Value Failed(Napi::Env env, const Status& status);
-// { ok: true } or a NativeFailure.
-Napi::Value StatusResult(Napi::Env env, const Status& status);
-// { ok: true, [name]: value } or a NativeFailure.
-Napi::Value BooleanResult(Napi::Env env, const char* name, const Result<bool>& value);
 
 void SetBigInt(Napi::Object* object, const char* name, uint64_t value);
 // `value` must fit a double exactly.
 void SetNumber(Napi::Object* object, const char* name, uint64_t value);
 void SetBoolean(Napi::Object* object, const char* name, bool value);
+
+// A bigint. A file that returns objects has overloads for their types, in this namespace.
+Napi::Value ToValue(Napi::Env env, uint64_t value);
+Napi::Value ToValue(Napi::Env env, bool value);
+
+// The value or null.
+template <typename T>
+Napi::Value ToValue(Napi::Env env, const std::optional<T>& value) {
+  return value.has_value() ? ToValue(env, *value) : env.Null();
+}
+
+template <typename T>
+Napi::Value ToValue(Napi::Env env, const std::vector<T>& values) {
+  Napi::Array array = Napi::Array::New(env, values.size());
+  for (uint32_t i = 0; i < values.size(); i++) array.Set(i, ToValue(env, values[i]));
+  return array;
+}
+
+// The answer to a request: a NativeFailure if it is invalid or `work` fails, which returns a Result
+// and is not called for an invalid one. Otherwise { ok: true }, to which `fill` adds the value of
+// the Result.
+template <typename Work, typename Fill>
+Napi::Value Answer(const Fields* request, Work work, Fill fill) {
+  if (!request->ok()) return Failed(request->env(), request->TakeStatus());
+  auto result = work();
+  if (!result.ok()) return Failed(request->env(), result.status());
+  Napi::Object answer = Success(request->env());
+  fill(&answer, *result);
+  return answer;
+}
+
+// Adds the value as the field `name`.
+template <typename Work>
+Napi::Value AnswerValue(const Fields* request, const char* name, Work work) {
+  return Answer(request, work, [name](Napi::Object* answer, const auto& value) {
+    answer->Set(name, ToValue(answer->Env(), value));
+  });
+}
+
+// The same for work that returns a Status.
+template <typename Work>
+Napi::Value AnswerStatus(const Fields* request, Work work) {
+  const Status status = request->ok() ? work() : request->TakeStatus();
+  return status.ok() ? Success(request->env()) : Failed(request->env(), status);
+}
 
 }  // namespace blockdelta
 

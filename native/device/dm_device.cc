@@ -13,7 +13,6 @@
 namespace blockdelta {
 namespace {
 
-constexpr uint64_t kNsPerMs = 1'000'000;
 constexpr mode_t kNodeMode = S_IFBLK | 0660;
 
 // Returns the path of the device's node, /dev/dm-N. Creates the node where devtmpfs and udev do

@@ -17,8 +17,6 @@
 namespace blockdelta {
 namespace {
 
-constexpr uint64_t kNsPerMs = 1'000'000;
-
 // An active origin. A suspension that hangs keeps no other origin from being resumed, so each has a
 // guardian of its own.
 struct Origin {

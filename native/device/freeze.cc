@@ -7,7 +7,6 @@
 namespace blockdelta {
 
 uint64_t FreezeOptions::EndNs() const {
-  constexpr uint64_t kNsPerMs = 1'000'000;
   if (!deadline_ms.has_value()) return UINT64_MAX;
   const uint64_t now_ms = ClockNs(CLOCK_REALTIME) / kNsPerMs;
   const uint64_t now_ns = ClockNs(CLOCK_MONOTONIC);

@@ -28,7 +28,6 @@ constexpr int kFreezeMs = 600'000;
 constexpr int kAnswerMs = 60'000;
 // For the answer of a guardian whose limit has passed.
 constexpr uint64_t kGraceMs = 500;
-constexpr uint64_t kNsPerMs = 1'000'000;
 
 Result<std::string> ProgramPath() {
   Dl_info info = {};

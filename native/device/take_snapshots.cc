@@ -24,7 +24,6 @@ constexpr uint64_t kTimeoutNs = 2'000'000'000;
 constexpr unsigned kMaxPauseMs = 50;
 // A single busy device is cloned last in the second try, however long a try takes.
 constexpr int kMinTries = 2;
-constexpr uint64_t kNsPerMs = 1'000'000;
 
 // Snapshots of several volumes, from the opened sources to the clones under their temporary names.
 class SnapshotGroup {

@@ -52,7 +52,7 @@ test('a call is a span in the trace of its caller, with its device tasks below i
   t.after(() => native.close());
   const node = unaryService('Node', {
     NodeGetInfo: async () => {
-      await native.run('loopList', undefined as never);
+      await native.run('loopList', {});
       return { node_id: 'n' };
     },
   });

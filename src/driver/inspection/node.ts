@@ -126,7 +126,7 @@ export async function inspectNode(settings: NodeSettings): Promise<NodeView> {
   const found = await inspectPools();
   const catalogue = unchangedBetween(before, await catalogueContents(file));
   const views = await withoutRemoved(found, catalogue, inspectPools);
-  const { devices: loops } = await asked('loop devices', onThisThread.run('loopList', undefined));
+  const { devices: loops } = await asked('loop devices', onThisThread.run('loopList', {}));
   const dmDevices = await activeDmDevices();
   const partial = { ...settings, catalogue, views, mounts, loops, dmDevices };
   const attached: AttachedDevice[] = [];

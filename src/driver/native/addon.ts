@@ -195,7 +195,7 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
    * All attached loop devices of the machine, except those that are detached during the call, and those whose
    * backing file is on a file system that does not answer (EIO, ESTALE).
    */
-  loopList(): NativeResult<{ devices: LoopDevice[] }>;
+  loopList(request: object): NativeResult<{ devices: LoopDevice[] }>;
   /**
    * Detaches by identity and waits until the device is detached. `detached` false: nothing was
    * attached. EBUSY if the device is in use, which leaves it attached. A mount or an exclusive open

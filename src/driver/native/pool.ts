@@ -25,7 +25,7 @@ const NEVER_MS = 2 ** 31 - 1;
 const IDLE_MS = 60_000;
 
 export type UnaryMethod = UnaryTask['method'];
-type RequestOf<M extends UnaryMethod> = Parameters<Calls[M]> extends [infer R] ? R : undefined;
+type RequestOf<M extends UnaryMethod> = Parameters<Calls[M]>[0];
 type ValueOf<M extends UnaryMethod> = Exclude<ReturnType<Calls[M]>, NativeFailure>;
 
 export interface WorkerLoad {

@@ -10,9 +10,7 @@ import { loadAddon } from '../../../src/driver/native/addon.js';
 type AnyFunction = (...given: unknown[]) => NativeFailure | { ok: true };
 
 const addon = loadAddon();
-const functions = Object.entries(addon as unknown as Record<string, AnyFunction>)
-  // It takes no arguments.
-  .filter(([name]) => name !== 'loopList');
+const functions = Object.entries(addon as unknown as Record<string, AnyFunction>);
 
 const NOWHERE = '/nonexistent/blockdelta';
 /** The fields of all requests, so that each function finds some of its own right. */
@@ -55,8 +53,8 @@ test('a function of the addon that is given odd arguments answers, and throws no
 
 test('a request without its fields is EINVAL, and the message names function and field', () => {
   for (const [name, call] of functions) {
-    // Its request has no fields.
-    if (name === 'dmVersion') continue;
+    // Their requests have no fields.
+    if (name === 'dmVersion' || name === 'loopList') continue;
     const answer = call({}, new ArrayBuffer(65536));
     assert.ok(!answer.ok, name);
     assert.equal(answer.code, 'EINVAL', name);
