@@ -8,7 +8,7 @@
 #include "native/binding/values.h"
 #include "native/device/dm_device.h"
 #include "native/device/dm_thin.h"
-#include "native/device/suspension.h"
+#include "native/device/freeze.h"
 
 namespace blockdelta {
 

@@ -71,7 +71,7 @@ Result<DmDevice> ReloadDm(const DmControl& control, const std::string& name, con
                           const DmSuspension& suspension);
 Status SuspendDm(const DmControl& control, const std::string& name, const DmSuspension& suspension);
 // False: it was not suspended. A kill meanwhile can force a btrfs on it read-only: see
-// suspension.h.
+// ResumeDevice() of freeze.h.
 Result<bool> ResumeDm(const DmControl& control, const std::string& name);
 // True: it existed and is gone. EBUSY after a second of retries; with `deferred` the kernel then
 // removes the device at its last close.

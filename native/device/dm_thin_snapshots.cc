@@ -10,9 +10,7 @@
 
 #include "native/device/dm_device.h"
 #include "native/device/dm_thin.h"
-#include "native/device/guardian.h"
 #include "native/device/mount_point.h"
-#include "native/device/suspension.h"
 
 namespace blockdelta {
 namespace {
@@ -91,27 +89,26 @@ Result<std::map<std::string, Origin>> PrepareOrigins(const DmControl& control, c
 }
 
 // Nothing: another program has frozen the file system, for which older kernels report EBUSY.
-Result<std::optional<Suspension>> Suspend(const DmControl& control, Origin* origin) {
-  Result<Suspension> suspension = Suspension::Begin(control, &origin->guardian, origin->device);
-  if (suspension.ok()) return std::optional<Suspension>(std::move(*suspension));
+Result<std::optional<Freeze>> Suspend(const DmControl& control, Origin* origin) {
+  Result<Freeze> suspension = Freeze::Suspend(&origin->guardian, control, origin->device);
+  if (suspension.ok()) return std::optional<Freeze>(std::move(*suspension));
   if (!suspension.status().IsErrno(EBUSY)) return suspension.TakeStatus();
   Result<DmDevice> device = DescribeDm(control, origin->device.name);
   RETURN_IF_ERROR(device);
   if (device->suspended) return suspension.TakeStatus();
-  return std::optional<Suspension>();
+  return std::optional<Freeze>();
 }
 
 // Suspends all origins, until `end_ns` at the longest.
-Result<std::vector<Suspension>> SuspendAll(const DmControl& control, const DmDevice& pool,
-                                           std::map<std::string, Origin>* origins,
-                                           uint64_t end_ns) {
-  std::vector<Suspension> suspensions;
+Result<std::vector<Freeze>> SuspendAll(const DmControl& control, const DmDevice& pool,
+                                       std::map<std::string, Origin>* origins, uint64_t end_ns) {
+  std::vector<Freeze> suspensions;
   for (auto& [name, origin] : *origins) {
     // Checked again: write-back takes seconds.
     Result<DmDevice> device = FindOrigin(control, pool, name, origin.id);
     RETURN_IF_ERROR(device);
     RETURN_IF_ERROR(origin.guardian.Limit(end_ns));
-    Result<std::optional<Suspension>> suspension = Suspend(control, &origin);
+    Result<std::optional<Freeze>> suspension = Suspend(control, &origin);
     RETURN_IF_ERROR(suspension);
     if (suspension->has_value()) {
       suspensions.push_back(std::move(**suspension));
@@ -120,7 +117,8 @@ Result<std::vector<Suspension>> SuspendAll(const DmControl& control, const DmDev
     origin.is_frozen_by_another = true;
     // A freeze that still waits for writers has written nothing back.
     RETURN_IF_ERROR(WriteBack(device->path, NumberOf(*device)));
-    Result<Suspension> alone = Suspension::Begin(control, &origin.guardian, *device, false);
+    Result<Freeze> alone =
+        Freeze::Suspend(&origin.guardian, control, *device, guardian::Order::kSuspend);
     RETURN_IF_ERROR(alone);
     suspensions.push_back(std::move(*alone));
   }
@@ -132,7 +130,7 @@ Status CheckFrozen(const DmControl& control, std::map<std::string, Origin>* orig
   for (auto& [name, origin] : *origins) {
     if (!origin.is_frozen_by_another) continue;
     // One that succeeds ends with this.
-    Result<std::optional<Suspension>> suspension = Suspend(control, &origin);
+    Result<std::optional<Freeze>> suspension = Suspend(control, &origin);
     RETURN_IF_ERROR(suspension);
     if (!suspension->has_value()) continue;
     return Status::Reason(kSnapshotThawed, "takeThinSnapshots", name,
@@ -155,10 +153,10 @@ Result<ThinPoolStatus> SnapAll(const DmControl& control, const std::string& pool
   }
 }
 
-Status ResumeAll(std::vector<Suspension>* suspensions, uint64_t* longest_ns) {
+Status ResumeAll(std::vector<Freeze>* suspensions, uint64_t* longest_ns) {
   Status failure;
-  for (Suspension& suspension : *suspensions) {
-    Result<uint64_t> stood_ns = suspension.Resume();
+  for (Freeze& suspension : *suspensions) {
+    Result<uint64_t> stood_ns = suspension.Thaw();
     if (stood_ns.ok()) {
       *longest_ns = std::max(*longest_ns, *stood_ns);
     } else if (failure.ok()) {
@@ -193,7 +191,7 @@ Result<TakenThinSnapshots> TakeThinSnapshots(const DmControl& control, const std
       PrepareOrigins(control, *pool_device, members, freezing, end_ns);
   RETURN_IF_ERROR(origins);
   const uint64_t limit_ns = ClockNs(CLOCK_MONOTONIC) + freezing.limit_ms * kNsPerMs;
-  Result<std::vector<Suspension>> suspensions =
+  Result<std::vector<Freeze>> suspensions =
       SuspendAll(control, *pool_device, &*origins, std::min(end_ns, limit_ns));
   RETURN_IF_ERROR(suspensions);
   TakenThinSnapshots outcome;

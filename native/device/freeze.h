@@ -1,4 +1,5 @@
-// A file system that is frozen (FIFREEZE) by a guardian for the lifetime of this object.
+// A file system that a guardian freezes (FIFREEZE), or a device-mapper device that it suspends, for
+// the lifetime of an object.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_FREEZE_H_
 #define BLOCKDELTA_NATIVE_DEVICE_FREEZE_H_
 
@@ -7,6 +8,7 @@
 #include <string>
 
 #include "native/base/posix.h"
+#include "native/device/dm_device.h"
 #include "native/device/guardian.h"
 
 namespace blockdelta {
@@ -32,36 +34,45 @@ struct FreezeOptions {
 
 class Freeze {
  public:
-  // `mount_fd` is open on the mount point; `guardian` outlives this. EBUSY if the file system is
-  // already frozen: another process will thaw it at an unknown time. ETIMEDOUT as for
-  // Guardian::Freeze().
-  static Result<Freeze> Begin(Guardian* guardian, UniqueFd mount_fd, std::string path);
+  // FIFREEZE. `mount_fd` is open on the mount point. EBUSY if the file system is already frozen:
+  // another process will thaw it at an unknown time.
+  static Result<Freeze> Begin(Guardian* guardian, UniqueFd mount_fd, std::string path,
+                              guardian::Order order = guardian::Order::kFreeze);
+  // Suspends a device. EBUSY if it is already suspended or (before Linux 6.8, and only for kFreeze)
+  // its file system already frozen. `control` outlives the result.
+  static Result<Freeze> Suspend(Guardian* guardian, const DmControl& control,
+                                const DmDevice& device,
+                                guardian::Order order = guardian::Order::kFreeze);
+  // For both: `guardian` outlives the result. Other orders than kFreeze: see protocol.h. ESTALE:
+  // the guardian was lost, and nothing is frozen. ETIMEDOUT as for Guardian::Hold().
   Freeze(Freeze&&) = default;
   Freeze& operator=(Freeze&&) = delete;
-  // Thaws unless Thaw() was called.
+  // Thaws or resumes unless Thaw() was called.
   ~Freeze();
 
-  // EINVAL: another process has thawed it. ETIMEDOUT as for Guardian::Thaw().
-  Status Thaw();
-  // How long it was frozen; valid after Thaw().
-  uint64_t frozen_ns() const { return frozen_ns_; }
+  // Returns how long it was frozen, ns. ESTALE: not throughout, so what was copied meanwhile may be
+  // torn. ETIMEDOUT as for Guardian::Release().
+  Result<uint64_t> Thaw();
 
  private:
-  Freeze(Guardian* guardian, Guardian::Held held, UniqueFd fd, std::string path)
-      : guardian_(guardian), held_(held), fd_(std::move(fd)), path_(std::move(path)) {}
+  Freeze(Guardian* guardian, const DmControl* control, std::string name)
+      : guardian_(guardian), control_(control), name_(std::move(name)) {}
+  Result<Freeze> Hold(const guardian::Request& request, UniqueFd fd);
 
   Guardian* guardian_;
-  Guardian::Held held_;
-  UniqueFd fd_;
-  std::string path_;
-  uint64_t frozen_ns_ = 0;
+  const DmControl* control_;  // Null: a file system.
+  std::string name_;
+  Guardian::Held held_ = {};
+  UniqueFd fd_;  // Invalid: it is not frozen, not any more, or this was moved from.
 };
 
 // FITHAW of an open mount point, completed even if this process is killed; `path` identifies it in
 // failures. False: it was not frozen.
-Result<bool> ThawMount(const UniqueFd& mount_fd, const std::string& path);
+Result<bool> ThawMount(UniqueFd mount_fd, const std::string& path);
 // The same for the mount at a path.
 Result<bool> ThawPath(const std::string& path);
+// The same for a suspended device.
+Result<bool> ResumeDevice(const DmControl& control, const std::string& name);
 
 }  // namespace blockdelta
 

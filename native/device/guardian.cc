@@ -186,78 +186,39 @@ Status Guardian::Limit(uint64_t end_ns) {
   return Status();
 }
 
-Result<Guardian::Held> Guardian::Freeze(int mount_fd, const std::string& path) {
-  return HoldMount(Order::kFreeze, mount_fd, path);
-}
-
-Result<Guardian::Held> Guardian::Adopt(int mount_fd, const std::string& path) {
-  return HoldMount(Order::kAdopt, mount_fd, path);
-}
-
-Result<Guardian::Held> Guardian::HoldMount(Order order, int mount_fd, const std::string& path) {
-  Result<Held> held = Hold({order, 0}, mount_fd, "FIFREEZE", path);
-  // A guardian that was lost may have frozen it.
-  if (held.status().IsErrno(ESTALE)) {
-    static_cast<void>(Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path));
-  }
-  return held;
-}
-
-Result<uint64_t> Guardian::Thaw(const Held& held, int mount_fd, const std::string& path) {
-  Result<uint64_t> frozen_ns = Release(held, "FITHAW", path);
-  if (!frozen_ns.status().IsErrno(ESTALE)) return frozen_ns;
-  RETURN_IF_ERROR(Ioctl(mount_fd, FITHAW, 0ul, "FITHAW", path));
-  return ClockNs(CLOCK_MONOTONIC) - held.begun_ns;
-}
-
-Result<Guardian::Held> Guardian::Suspend(int control_fd, dev_t device, const std::string& name) {
-  return Hold({Order::kFreeze, static_cast<uint32_t>(device)}, control_fd, "DM_DEV_SUSPEND", name);
-}
-
-Result<Guardian::Held> Guardian::SuspendOnly(int control_fd, dev_t device,
-                                             const std::string& name) {
-  return Hold({Order::kSuspend, static_cast<uint32_t>(device)}, control_fd, "DM_DEV_SUSPEND", name);
-}
-
-Result<Guardian::Held> Guardian::AdoptDevice(int control_fd, dev_t device,
-                                             const std::string& name) {
-  return Hold({Order::kAdopt, static_cast<uint32_t>(device)}, control_fd, "DM_DEV_SUSPEND", name);
-}
-
-Result<uint64_t> Guardian::Resume(const Held& held, const std::string& name) {
-  return Release(held, "DM_DEV_SUSPEND", name);
-}
-
-Result<Guardian::Held> Guardian::Hold(const Request& request, int fd, const char* what,
+Result<Guardian::Held> Guardian::Hold(const Request& request, int fd, const char* call,
                                       const std::string& object) {
-  Result<Reply> reply = Ask(request, fd, what, object);
+  Result<Reply> reply = Ask(request, fd, call, object);
   RETURN_IF_ERROR(reply);
   return Held{reply->slot, reply->at_ns};
 }
 
-Result<uint64_t> Guardian::Release(const Held& held, const char* what, const std::string& object) {
-  Result<Reply> reply = Ask({Order::kRelease, held.slot}, -1, what, object);
+Result<uint64_t> Guardian::Release(const Held& held, const char* call, const std::string& object) {
+  Result<Reply> reply = Ask({Order::kRelease, held.slot}, -1, call, object);
   RETURN_IF_ERROR(reply);
   return reply->at_ns - held.begun_ns;
 }
 
-Result<Reply> Guardian::Ask(const Request& request, int fd, const char* what,
+Result<Reply> Guardian::Ask(const Request& request, int fd, const char* call,
                             const std::string& object) {
-  if (!socket_.valid() || !Send(socket_.get(), request, fd)) return Lost(what, object);
+  if (!socket_.valid() || !Send(socket_.get(), request, fd)) return Lost(call, object);
   if (!WaitFor(socket_.get(), AnswerMs(request.order))) {
     GiveUp();
-    return Status::Errno(ETIMEDOUT, what, object, "it has not ended in time");
+    return Status::Errno(ETIMEDOUT, call, object, "it has not ended in time");
   }
   Reply reply = {};
   if (RetryInterrupted([&] { return recv(socket_.get(), &reply, sizeof(reply), 0); }) !=
       sizeof(reply)) {
-    return Lost(what, object);
+    return Lost(call, object);
   }
   if (reply.error == 0) return reply;
-  const char* const detail = reply.error == ENOSYS
-                                 ? "the guardian is of an older release; start that of the plugin's"
-                                 : "";
-  return Status::Errno(reply.error, what, object, detail);
+  const char* detail = "";
+  if (reply.error == ENOSYS) {
+    detail = "the guardian is of an older release; start that of the plugin's";
+  } else if (reply.error == EPERM || reply.error == EACCES) {
+    detail = "the guardian needs CAP_SYS_ADMIN";
+  }
+  return Status::Errno(reply.error, call, object, detail);
 }
 
 int Guardian::AnswerMs(Order order) const {
@@ -268,11 +229,11 @@ int Guardian::AnswerMs(Order order) const {
   return static_cast<int>(std::min<uint64_t>(left_ms + kGraceMs, kFreezeMs));
 }
 
-Result<Reply> Guardian::Lost(const char* what, const std::string& object) {
+Result<Reply> Guardian::Lost(const char* call, const std::string& object) {
   if (pid_ != 0) RetryInterrupted([&] { return waitpid(pid_, nullptr, 0); });
   pid_ = 0;
   socket_.Close();
-  return Status::Errno(ESTALE, what, object, "the guardian process was lost");
+  return Status::Errno(ESTALE, call, object, "the guardian process was lost");
 }
 
 void Guardian::GiveUp() {

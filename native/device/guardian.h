@@ -45,28 +45,16 @@ class Guardian {
   // releases it by itself. Freezes and releases fail with ETIMEDOUT afterwards. ENOSYS: the
   // guardian is of a release that has no limits.
   Status Limit(uint64_t end_ns);
-  // FIFREEZE of an open mount point; `path` identifies it in failures. ESTALE: the guardian was
-  // lost, and the file system is thawed. ETIMEDOUT: it did not end in time; when it does, the
-  // guardian thaws at once.
-  Result<Held> Freeze(int mount_fd, const std::string& path);
-  // Holds the mount point without freezing it, whether or not it is frozen.
-  Result<Held> Adopt(int mount_fd, const std::string& path);
-  // FITHAW. `mount_fd` is the descriptor passed to Freeze() or Adopt(): this process thaws it if
-  // the guardian is lost. Returns how long it was frozen, ns. EINVAL: it was not frozen. ETIMEDOUT:
-  // not any more since the limit, or the guardian does not answer and thaws it when it can.
-  Result<uint64_t> Thaw(const Held& held, int mount_fd, const std::string& path);
-
-  // Suspends a device-mapper device, with its file system frozen; `name` identifies it in failures.
-  // EBUSY: it is already suspended. ESTALE: the guardian was lost, and may have left it suspended.
-  // ETIMEDOUT as for Freeze().
-  Result<Held> Suspend(int control_fd, dev_t device, const std::string& name);
-  // The same, with its file system left as it is.
-  Result<Held> SuspendOnly(int control_fd, dev_t device, const std::string& name);
-  // Holds the device without suspending it, whether or not it is suspended.
-  Result<Held> AdoptDevice(int control_fd, dev_t device, const std::string& name);
-  // Returns how long it was suspended, ns. EINVAL: it was not. ESTALE: the guardian was lost.
-  // ETIMEDOUT as for Thaw().
-  Result<uint64_t> Resume(const Held& held, const std::string& name);
+  // Freezes a file system, suspends a device, or takes it as it is; see protocol.h for what
+  // `request` and `fd` say. `call` and `object` identify it in failures. EPERM, EACCES: the
+  // guardian has no CAP_SYS_ADMIN. ESTALE: the guardian was lost, and may have left it frozen.
+  // ETIMEDOUT: it did not end in time; when it does, the guardian thaws at once.
+  Result<Held> Hold(const guardian::Request& request, int fd, const char* call,
+                    const std::string& object);
+  // Thaws or resumes. Returns how long it was frozen, ns. EINVAL: it was not frozen. ESTALE: the
+  // guardian was lost. ETIMEDOUT: it is not frozen any more since the limit, or the guardian does
+  // not answer and thaws it when it can.
+  Result<uint64_t> Release(const Held& held, const char* call, const std::string& object);
 
   // For tests. 0: another process has started it.
   pid_t pid() const { return pid_; }
@@ -76,15 +64,11 @@ class Guardian {
 
   static Result<Guardian> Spawn();
   static Result<Guardian> Connect(const std::string& socket);
-  Result<Held> HoldMount(guardian::Order order, int mount_fd, const std::string& path);
-  Result<Held> Hold(const guardian::Request& request, int fd, const char* what,
-                    const std::string& object);
-  Result<uint64_t> Release(const Held& held, const char* what, const std::string& object);
-  // The answer to an order; `what` and `object` identify it in failures. ESTALE: the guardian has
-  // ended, ETIMEDOUT without an answer: it was left to itself. In both cases socket_ is invalid.
-  Result<guardian::Reply> Ask(const guardian::Request& request, int fd, const char* what,
+  // The answer to an order. ESTALE: the guardian has ended, ETIMEDOUT without an answer: it was
+  // left to itself. In both cases socket_ is invalid.
+  Result<guardian::Reply> Ask(const guardian::Request& request, int fd, const char* call,
                               const std::string& object);
-  Result<guardian::Reply> Lost(const char* what, const std::string& object);
+  Result<guardian::Reply> Lost(const char* call, const std::string& object);
   int AnswerMs(guardian::Order order) const;
   // The guardian is not waited for: it releases what it holds when it goes on. Never killed,
   // because a freeze that hangs is carried out all the same, and nobody would lift it.

@@ -99,10 +99,10 @@ Result<bool> ThawDevice(const std::string& source, const std::string& type,
   }
   RETURN_IF_ERROR(made);
   // That of the mount is O_PATH, which takes no ioctl.
-  const int root = RetryInterrupted(
-      [&] { return openat(made->get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
-  if (root == -1) return Status::Errno(errno, "openat", source);
-  return ThawMount(UniqueFd(root), source);
+  UniqueFd root(RetryInterrupted(
+      [&] { return openat(made->get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
+  if (!root.valid()) return Status::Errno(errno, "openat", source);
+  return ThawMount(std::move(root), source);
 }
 
 }  // namespace blockdelta

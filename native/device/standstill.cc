@@ -13,29 +13,31 @@ Result<Standstill> Standstill::Begin(const SourceVolume* source, Guardian* guard
   return standstill;
 }
 
-Result<bool> Standstill::Watch() {
-  Result<bool> in_flight = HasWriteInFlight(source_->device());
-  RETURN_IF_ERROR(in_flight);
-  Result<std::optional<WriteCounters>> counters = ReadWriteCounters(source_->device());
-  RETURN_IF_ERROR(counters);
-  before_ = *counters;
-  return !*in_flight;
-}
+Result<bool> Standstill::Watch() { return IsQuiet(&before_); }
 
 Result<bool> Standstill::StoodStill() const {
+  std::optional<WriteCounters> after;
+  Result<bool> is_quiet = IsQuiet(&after);
+  RETURN_IF_ERROR(is_quiet);
+  return *is_quiet && after == before_;
+}
+
+Result<bool> Standstill::IsQuiet(std::optional<WriteCounters>* counters) const {
   Result<bool> in_flight = HasWriteInFlight(source_->device());
   RETURN_IF_ERROR(in_flight);
-  Result<std::optional<WriteCounters>> after = ReadWriteCounters(source_->device());
-  RETURN_IF_ERROR(after);
-  return !*in_flight && *after == before_;
+  Result<std::optional<WriteCounters>> read = ReadWriteCounters(source_->device());
+  RETURN_IF_ERROR(read);
+  *counters = *read;
+  return !*in_flight;
 }
 
 Result<bool> Standstill::End() {
   if (!by_another()) {
     Result<bool> stood_still = StoodStill();
-    Status thawed = freeze_->Thaw();
-    if (thawed.IsErrno(EINVAL)) return false;
-    RETURN_IF_ERROR(thawed);
+    Result<uint64_t> frozen_ns = freeze_->Thaw();
+    if (frozen_ns.status().IsErrno(ESTALE)) return false;
+    RETURN_IF_ERROR(frozen_ns);
+    frozen_ns_ = *frozen_ns;
     return stood_still;
   }
   RETURN_IF_ERROR(source_->SyncFileSystem());

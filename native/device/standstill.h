@@ -36,18 +36,21 @@ class Standstill {
   // another program has thawed it. ETIMEDOUT: the limit of the guardian ended the freeze.
   Result<bool> End();
   // How long a freeze of ours lasted; valid after End().
-  uint64_t frozen_ns() const { return by_another() ? 0 : freeze_->frozen_ns(); }
+  uint64_t frozen_ns() const { return frozen_ns_; }
 
  private:
   Standstill(const SourceVolume* source, Guardian* guardian, std::optional<Freeze> freeze)
       : source_(source), guardian_(guardian), freeze_(std::move(freeze)) {}
 
   Result<bool> StoodStill() const;
+  // False: a write is on its way.
+  Result<bool> IsQuiet(std::optional<WriteCounters>* counters) const;
 
   const SourceVolume* source_;
   Guardian* guardian_;
   std::optional<Freeze> freeze_;  // Nothing: another program has frozen it.
   std::optional<WriteCounters> before_;
+  uint64_t frozen_ns_ = 0;
 };
 
 }  // namespace blockdelta

@@ -3,7 +3,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <set>
 #include <utility>
@@ -24,6 +23,13 @@ constexpr uint64_t kTimeoutNs = 2'000'000'000;
 constexpr unsigned kMaxPauseMs = 50;
 // A single busy device is cloned last in the second try, however long a try takes.
 constexpr int kMinTries = 2;
+
+// A file system that has to be frozen, by one of its members, and its guardian: a freeze that hangs
+// keeps none of the others from being thawed.
+struct FrozenSystem {
+  const SourceVolume* source;
+  Guardian guardian;
+};
 
 // Snapshots of several volumes, from the opened sources to the clones under their temporary names.
 class SnapshotGroup {
@@ -76,9 +82,7 @@ class SnapshotGroup {
   std::vector<NewFile> files_;
   std::vector<std::unique_ptr<PreClone>> pre_clones_;  // One a member; null: it is not frozen.
   std::unique_ptr<CopiedSources> copied_;
-  // One for each file system that has to be frozen, so that a freeze that hangs keeps none of the
-  // others from being thawed. By device: two members may have the same source.
-  std::map<dev_t, Guardian> guardians_;
+  std::vector<FrozenSystem> file_systems_;
   std::vector<size_t> raw_;  // Members that are raw devices, in the order of cloning.
   std::string unsettled_;    // The mount point of a file system that did not stand still; or empty.
 };
@@ -134,11 +138,13 @@ Result<TakenSnapshots> SnapshotGroup::Clone() {
 }
 
 Status SnapshotGroup::StartGuardians() {
+  // Two members may have the same source.
+  std::set<dev_t> devices;
   for (const SourceVolume& source : sources_) {
-    if (!source.MustFreeze() || guardians_.count(source.device()) != 0) continue;
+    if (!source.MustFreeze() || !devices.insert(source.device()).second) continue;
     Result<Guardian> guardian = Guardian::Start(freezing_.guardian_socket);
     RETURN_IF_ERROR(guardian);
-    guardians_.emplace(source.device(), std::move(*guardian));
+    file_systems_.push_back({&source, std::move(*guardian)});
   }
   return Status();
 }
@@ -193,13 +199,10 @@ void SnapshotGroup::PrepareClones() {
 Result<std::vector<Standstill>> SnapshotGroup::FreezeAll() {
   freeze_end_ns_ = std::min(end_ns_, ClockNs(CLOCK_MONOTONIC) + freezing_.limit_ms * kNsPerMs);
   std::vector<Standstill> standstills;
-  std::set<dev_t> begun;
   bool any_ours = false;
-  for (const SourceVolume& source : sources_) {
-    if (!source.MustFreeze() || !begun.insert(source.device()).second) continue;
-    Guardian& guardian = guardians_.at(source.device());
-    RETURN_IF_ERROR(guardian.Limit(freeze_end_ns_));
-    Result<Standstill> standstill = Standstill::Begin(&source, &guardian);
+  for (FrozenSystem& file_system : file_systems_) {
+    RETURN_IF_ERROR(file_system.guardian.Limit(freeze_end_ns_));
+    Result<Standstill> standstill = Standstill::Begin(file_system.source, &file_system.guardian);
     RETURN_IF_ERROR(standstill);
     any_ours = any_ours || !standstill->by_another();
     standstills.push_back(std::move(*standstill));

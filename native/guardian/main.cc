@@ -145,6 +145,7 @@ Reply Release(uint32_t slot) {
 }
 
 void ReleaseAll() {
+  has_let_go = true;
   for (int tries = 0; tries < kReleaseTries; tries++) {
     bool is_left = false;
     for (uint32_t slot = 0; slot < held_count; slot++) {
@@ -154,11 +155,6 @@ void ReleaseAll() {
     if (!is_left) return;
     usleep(kReleasePauseUs);
   }
-}
-
-void LetGo() {
-  ReleaseAll();
-  has_let_go = true;
 }
 
 int Begin(Order order, const Held& object) {
@@ -180,7 +176,7 @@ Reply Hold(const Request& request, int fd) {
   }
   held[held_count++] = object;
   if (NowNs() < limit_ns) return {held_count - 1, 0, begun_ns};
-  LetGo();
+  ReleaseAll();
   return {held_count - 1, ETIMEDOUT, begun_ns};
 }
 
@@ -203,7 +199,7 @@ void Await() {
     const uint64_t left_ms = now_ns < limit_ns ? (limit_ns - now_ns) / kNsPerMs + 1 : 0;
     struct pollfd request = {kSocket, POLLIN, 0};
     if (poll(&request, 1, static_cast<int>(std::min<uint64_t>(left_ms, INT_MAX))) == 1) return;
-    if (NowNs() >= limit_ns) LetGo();
+    if (NowNs() >= limit_ns) ReleaseAll();
   }
 }
 
@@ -226,16 +222,13 @@ bool Serve() {
   const int fd = TakeDescriptor(&message);
   if (IsPeerGone()) return false;
   Reply reply = {0, ENOSYS, 0};
-  switch (request.order) {
-    case Order::kFreeze:
-    case Order::kAdopt:
-    case Order::kSuspend:
-      reply = Hold(request, fd);
-      break;
-    default:
-      if (fd != -1) close(fd);
-      if (request.order == Order::kRelease) reply = Release(request.number);
-      if (request.order == Order::kLimit) reply = Limit(request.number);
+  const Order order = request.order;
+  if (order == Order::kFreeze || order == Order::kAdopt || order == Order::kSuspend) {
+    reply = Hold(request, fd);
+  } else {
+    if (fd != -1) close(fd);
+    if (order == Order::kRelease) reply = Release(request.number);
+    if (order == Order::kLimit) reply = Limit(request.number);
   }
   return send(kSocket, &reply, sizeof(reply), MSG_NOSIGNAL) == sizeof(reply);
 }

@@ -147,7 +147,7 @@ TEST_F(GuardianTest, AFileSystemThatAnotherHasThawedMeanwhileIsAFailure) {
   ASSERT_VALUE(guardian, Guardian::Start());
   ASSERT_VALUE(freeze, Hold(&guardian, volume->mount_point()));
   EXPECT_OK(ThawPath(volume->mount_point()));
-  EXPECT_CODE(freeze.Thaw(), "EINVAL");
+  EXPECT_CODE(freeze.Thaw(), "ESTALE");
 }
 
 TEST_F(GuardianTest, H19AGuardianEndsWithItsParentThawsWhatIsLeftAndLeavesNoProcess) {
@@ -158,9 +158,10 @@ TEST_F(GuardianTest, H19AGuardianEndsWithItsParentThawsWhatIsLeftAndLeavesNoProc
     pid = guardian.pid();
     EXPECT_EQ(getsid(pid), pid);
     const UniqueFd mount = Open(volume->mount_point(), O_RDONLY | O_DIRECTORY);
-    EXPECT_OK(guardian.Freeze(mount.get(), volume->mount_point()));
-    EXPECT_CODE(guardian.Freeze(mount.get(), volume->mount_point()), "EBUSY");
-    EXPECT_CODE(guardian.Thaw({7, 0}, mount.get(), volume->mount_point()), "EBADF");
+    const guardian::Request freeze = {guardian::Order::kFreeze, 0};
+    EXPECT_OK(guardian.Hold(freeze, mount.get(), "FIFREEZE", volume->mount_point()));
+    EXPECT_CODE(guardian.Hold(freeze, mount.get(), "FIFREEZE", volume->mount_point()), "EBUSY");
+    EXPECT_CODE(guardian.Release({7, 0}, "FITHAW", volume->mount_point()), "EBADF");
   }
   EXPECT_TRUE(kill(pid, 0) == -1 && errno == ESRCH);
   EXPECT_TRUE(volume->IsThawed());
