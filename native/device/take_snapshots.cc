@@ -39,6 +39,10 @@ class SnapshotGroup {
   // Freezes, flushes, clones and thaws until all clones show one point in time.
   Result<TakenSnapshots> Clone();
 
+  // Before the clones get their names. ETIMEDOUT: the caller has given up, and would never know of
+  // them.
+  Status CheckAwaited() const;
+
   const std::vector<SourceVolume>& sources() const { return sources_; }
   std::vector<NewFile>& files() { return files_; }
 
@@ -328,6 +332,12 @@ Status SnapshotGroup::EmptyClones() {
   return Status();
 }
 
+Status SnapshotGroup::CheckAwaited() const {
+  if (ClockNs(CLOCK_MONOTONIC) < end_ns_) return Status();
+  return Status::Errno(ETIMEDOUT, "FICLONE", sources_[0].path(),
+                       "the caller's deadline has passed, so the clone was discarded");
+}
+
 // After the rename: the flag also forbids renaming the file.
 Status PublishFrozen(NewFile* file) {
   Status status = file->Publish();
@@ -336,9 +346,9 @@ Status PublishFrozen(NewFile* file) {
   return status;
 }
 
-Status PublishAllFrozen(std::vector<NewFile>* files) {
+Status PublishAllFrozen(SnapshotGroup* group) {
   // Everything that can be slow or run out of space happens before the first file is published.
-  for (const NewFile& file : *files) {
+  for (const NewFile& file : group->files()) {
     // Sealed first: without CAP_DAC_OVERRIDE, a read-only file accepts no attribute.
     RETURN_IF_ERROR(WriteSeal(file.fd(), file.temporary()));
     if (fchmod(file.fd(), kFrozenMode) == -1) {
@@ -346,8 +356,9 @@ Status PublishAllFrozen(std::vector<NewFile>* files) {
     }
     RETURN_IF_ERROR(SyncFd(file.fd(), file.temporary()));
   }
+  RETURN_IF_ERROR(group->CheckAwaited());
   std::set<std::string> directories;
-  for (NewFile& file : *files) {
+  for (NewFile& file : group->files()) {
     RETURN_IF_ERROR(PublishFrozen(&file));
     directories.insert(DirectoryOf(file.final()));
   }
@@ -373,7 +384,7 @@ Result<TakenSnapshots> TakeSnapshots(const std::vector<NewSnapshotFile>& members
   RETURN_IF_ERROR(group);
   Result<TakenSnapshots> outcome = group->Clone();
   if (!outcome.ok()) return outcome;
-  Status status = PublishAllFrozen(&group->files());
+  Status status = PublishAllFrozen(&*group);
   if (status.ok()) return outcome;
   // An incomplete or writable file must not keep the name of a snapshot.
   RemovePublished(group->files());
@@ -392,6 +403,7 @@ Result<TakenSnapshots> CloneVolume(const NewSnapshotFile& member, uint64_t size_
   if (!outcome.ok()) return outcome;
   NewFile& file = group->files()[0];
   Status status = TruncateFd(file.fd(), size_bytes, file.temporary());
+  if (status.ok()) status = group->CheckAwaited();
   if (status.ok()) status = file.Publish();
   if (!status.ok()) return status;
   status = SyncDirectoryOf(file.final());

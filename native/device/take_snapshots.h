@@ -55,8 +55,9 @@ struct TakenSnapshots {
 // has another backing file or a mount point has another file system; EINVAL for an empty list or
 // duplicate names; SNAPSHOT_BUSY, SNAPSHOT_THAWED, SNAPSHOT_UNCOUNTED. ETIMEDOUT if the deadline
 // has passed after the write-back that precedes the freeze (of syncfs), if a freeze did not end
-// before the limit or the deadline (of FIFREEZE), or a clone did not (of FICLONE, with the path of
-// the source). A file system that another program has frozen stays as it is.
+// before the limit or the deadline (of FIFREEZE), or a clone did not, or the deadline has passed
+// before the clones have their names (of FICLONE, with the path of a source). A file system that
+// another program has frozen stays as it is.
 Result<TakenSnapshots> TakeSnapshots(const std::vector<NewSnapshotFile>& members,
                                      SnapshotAids aids = {});
 

@@ -53,6 +53,27 @@ TEST_F(TakeSnapshotTest, FreezesAMountedVolumeAndHasItsLatestWrites) {
   EXPECT_TRUE((*StateOfFile(snapshot))->immutable);
 }
 
+TEST_F(TakeSnapshotTest, PublishesNothingForACallerWhoHasStoppedWaiting) {
+  Volume* const raw = Make("raw", "", kSize);
+  SnapshotAids aids;
+  aids.freezing.deadline_ms = 1;
+  const auto expect_given_up = [&](const NewSnapshotFile& member,
+                                   const Result<TakenSnapshots>& late) {
+    EXPECT_TRUE(NothingLeft({member}));
+    EXPECT_CODE(late, "ETIMEDOUT");
+    if (late.ok()) return;
+    EXPECT_EQ(late.status().failure().syscall, "FICLONE");
+    EXPECT_EQ(late.status().failure().path, member.source_path);
+  };
+  NewSnapshotFile unattached;
+  unattached.source_path = MakeFile(At("unattached"), kSize);
+  unattached.names = Names(At("late"));
+  for (const NewSnapshotFile& member : {raw->Member("late"), unattached}) {
+    expect_given_up(member, TakeSnapshots({member}, aids));
+    expect_given_up(member, CloneVolume(member, kSize, aids));
+  }
+}
+
 TEST_F(TakeSnapshotTest, FreezesAMountedBtrfsFoundByItsDevice) {
   Volume* const volume = Make("volume", "btrfs", 128 << 20);
   EXPECT_GT(ValueOf(TakeSnapshots({volume->Member("snapshot")})).frozen_ns, 0u);

@@ -287,7 +287,8 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
    * one, thawed it each time; SNAPSHOT_UNCOUNTED: it is one of several, and its device counts no writes
    * (`path` is the mount point). ETIMEDOUT, by `syscall`: syncfs, the deadline passed before anything
    * was frozen; FIFREEZE or FITHAW (`path` the mount point), a freeze took longer than it may; fsync or
-   * FICLONE (`path` the source), what was done while it was frozen did.
+   * FICLONE (`path` the source), what was done while it was frozen did. FICLONE also if the deadline has
+   * passed before anything was published, whether or not something was frozen.
    */
   takeSnapshots(
     request: { members: NewSnapshotFile[] } & SnapshotAids,
