@@ -18,7 +18,6 @@ import {
   mkdirSync,
   openSync,
   readdirSync,
-  readFileSync,
   readlinkSync,
   renameSync,
   rmdirSync,
@@ -28,12 +27,13 @@ import {
 } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
 import { CsiError, errorCode, messageOf } from './errors.js';
+import { effectiveUser, isOwn, ownDirectory, readOwn } from './own-files.js';
 
-const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
+const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_DIRECTORY, O_NOFOLLOW } = constants;
 const OPEN_DIRECTORY = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
-const WRITABLE_BY_OTHERS = 0o022;
 
 export const RUNTIME_DIRECTORY_SETTING = 'BLOCKDELTA_RUNTIME_DIR';
+const REMEDY = `set ${RUNTIME_DIRECTORY_SETTING} to a directory that only you can write to`;
 
 /** Of this user, by the environment. FAILED_PRECONDITION if that does not say it, or names a relative path. */
 export function runtimePath(env: NodeJS.ProcessEnv, userId = effectiveUser()): string {
@@ -69,12 +69,8 @@ export class RuntimeDirectory {
     try {
       makeDirectory(path);
       const descriptor = openSync(path, OPEN_DIRECTORY);
-      const found = fstatSync(descriptor);
-      if (!isOwn(found)) throw unusable(path, `it belongs to user ${found.uid}`);
-      if (canOthersWrite(found)) {
-        throw unusable(path, 'others can write to it');
-      }
-      return new RuntimeDirectory(readlinkSync(at(descriptor)), descriptor, options);
+      const resolved = ownDirectory(readlinkSync(at(descriptor)), REMEDY);
+      return new RuntimeDirectory(resolved, descriptor, options);
     } catch (thrown) {
       const code = errorCode(thrown);
       if (code === undefined) throw thrown;
@@ -171,27 +167,10 @@ export class RuntimeEntry {
   /**
    * The text of a file in it; null: there is none.
    *
-   * @throws CsiError FAILED_PRECONDITION if it is not a regular file of ours with one link and at most `maxBytes`
+   * @throws CsiError FAILED_PRECONDITION if it is not a regular file of ours with at most `maxBytes`
    */
   read(file: string, maxBytes: number): string | null {
-    let descriptor: number;
-    try {
-      // Not waiting for the other end of a FIFO.
-      descriptor = openSync(at(this.descriptor, file), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-    } catch (thrown) {
-      if (errorCode(thrown) === 'ENOENT') return null;
-      throw notOurs(`${file} cannot be opened (${errorCode(thrown)})`, thrown);
-    }
-    try {
-      const found = fstatSync(descriptor);
-      if (!found.isFile()) throw notOurs(`${file} is not a regular file`);
-      if (!isOwn(found)) throw notOurs(`${file} belongs to user ${found.uid}`);
-      if (found.nlink !== 1) throw notOurs(`${file} has ${found.nlink} links`);
-      if (found.size > maxBytes) throw notOurs(`${file} has ${found.size} bytes`);
-      return readFileSync(descriptor, 'utf8');
-    } finally {
-      closeSync(descriptor);
-    }
+    return readOwn(at(this.descriptor, file), maxBytes, file);
   }
 
   /** Replaces a file: a kill at any step leaves the old text or the new one, and so does a power failure. */
@@ -260,10 +239,6 @@ function at(descriptor: number, name?: string): string {
   return name === undefined ? opened : `${opened}/${name}`;
 }
 
-export const effectiveUser = (): number => process.geteuid?.() ?? 0;
-export const canOthersWrite = ({ mode }: Stats): boolean => (mode & WRITABLE_BY_OTHERS) !== 0;
-const isOwn = ({ uid }: Stats): boolean => uid === effectiveUser();
-
 function makeDirectory(path: string): void {
   try {
     mkdirSync(path, { mode: 0o700 });
@@ -286,8 +261,7 @@ function lstatOf(path: string): Stats | null {
 
 function unusable(path: string, found: string, cause?: unknown): CsiError {
   return CsiError.failedPrecondition(
-    `the runtime directory ${path} cannot be used: ${found}; set ${RUNTIME_DIRECTORY_SETTING} to a directory that ` +
-      'only you can write to',
+    `the runtime directory ${path} cannot be used: ${found}; ${REMEDY}`,
     { cause },
   );
 }

@@ -28,7 +28,7 @@ export class ReflinkPool {
   /** Stopped with the pool. */
   backend(options: Partial<Options>): ReflinkBackend {
     const where = { pool: 'default', directory: this.directory, embeddedPoolBytes: null };
-    const policy = { owner: 'tests', overcommitPercent: 100n, reservePercent: 0n };
+    const policy = { owner: '0'.repeat(32), overcommitPercent: 100n, reservePercent: 0n };
     const backend = new ReflinkBackend(this.native, { ...where, ...policy, ...options });
     this.#backends.push(backend);
     return backend;

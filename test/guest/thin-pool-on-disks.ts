@@ -157,7 +157,7 @@ export class ThinPoolOnDisks {
   /** Of the backend, but for its events. */
   get options(): BackendOptions {
     return {
-      ...{ pool: 'default', directory: this.directory, owner: 'test' },
+      ...{ pool: 'default', directory: this.directory, owner: '0'.repeat(32) },
       devices: { metadata: this.metadata.path, data: this.data.path },
       ...{ embeddedPoolBytes: null, dataBlockBytes: BigInt(BLOCK_BYTES) },
       ...{ overcommitPercent: 1000n, reservePercent: 0n },

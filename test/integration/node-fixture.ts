@@ -100,7 +100,7 @@ export class NodeFixture {
     if (!existsSync(pool)) makePoolFileSystem(workspace, 'xfs', 4096);
     this.native = new NativePool(2);
     this.backend = new ReflinkBackend(this.native, {
-      ...{ pool: 'default', directory: pool, embeddedPoolBytes: null, owner: 'fixture' },
+      ...{ pool: 'default', directory: pool, embeddedPoolBytes: null, owner: '0'.repeat(32) },
       ...{ overcommitPercent: 100n, reservePercent: 0n },
     });
     await this.backend.start();

@@ -8,7 +8,8 @@
  *   +new lines, if there are any
  *   = the file and the name of the plain test that must fail; a native one without parameters
  *
- * Rows are those of docs/soundness.md (L, D) and docs/retained-bases.md (R, T, B).
+ * Rows are those of docs/soundness.md (L, D) and docs/retained-bases.md (R, T, B), and hazards of
+ * docs/security.md (H).
  */
 import { readFileSync } from 'node:fs';
 import { packagePath } from '../../src/base/package-root.js';

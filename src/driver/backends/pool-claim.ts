@@ -18,12 +18,16 @@ export interface PoolClaim {
   owner: string;
 }
 
+const OWNER = 'pool-owner';
+/** A catalogue's is written without dashes. */
+const UUID = /^[0-9a-f-]{32,36}$/;
+
 /** FAILED_PRECONDITION if the directory is another catalogue's. */
 export async function claimDirectory(native: NativeRunner, claim: PoolClaim): Promise<void> {
   const { pool, directory, owner } = claim;
-  const file = join(directory, 'pool-owner');
+  const file = join(directory, OWNER);
   // An existing claim is not rewritten: a full disk would have no space for it.
-  if ((await native.run('readText', { path: file })).text === owner) return;
+  if ((await poolOwner(native, directory)) === owner) return;
   const candidate = `${file}.${randomUUID()}`;
   try {
     await native.run('writeText', { path: candidate, text: `${owner}\n` });
@@ -35,11 +39,25 @@ export async function claimDirectory(native: NativeRunner, claim: PoolClaim): Pr
   } finally {
     await native.run('unlinkFile', { path: candidate });
   }
-  const { text: found } = await native.run('readText', { path: file });
+  const found = await poolOwner(native, directory);
   if (found === owner) return;
   throw CsiError.failedPrecondition(
     `pool '${pool}' in ${directory} belongs to the catalogue ${found ?? '(none)'}, and this ` +
       `plugin's is ${owner}: a pool is served from one state directory. If that catalogue no longer ` +
       `exists, remove ${file}`,
+  );
+}
+
+/** Uuid of the catalogue that has claimed the directory; null: none has. */
+export function poolOwner(native: NativeRunner, directory: string): Promise<string | null> {
+  return readIdentity(native, join(directory, OWNER));
+}
+
+/** The text of a file; null: there is none. FAILED_PRECONDITION if it begins with no uuid: it may be a secret's. */
+export async function readIdentity(native: NativeRunner, path: string): Promise<string | null> {
+  const { text } = await native.run('readText', { path });
+  if (text === null || UUID.test(text.split(' ')[0] ?? '')) return text;
+  throw CsiError.failedPrecondition(
+    `${path} does not begin with a uuid: look at what is there, and put the right file back`,
   );
 }

@@ -9,6 +9,7 @@
 import { chmod, mkdir, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../base/logger.js';
+import { ownDirectory } from '../../base/own-files.js';
 import { Periodic } from '../../base/periodic.js';
 import type { AsyncCatalogue } from './catalogue-client.js';
 
@@ -57,6 +58,7 @@ export class CatalogueBackups {
   async #make(): Promise<void> {
     const { catalogue, directory } = this.deps;
     await mkdir(directory, { recursive: true, mode: 0o700 });
+    ownDirectory(directory);
     await this.#assertSpace();
     const name = backupName(new Date());
     const temporary = join(directory, `${name}.tmp`);

@@ -3,17 +3,10 @@
  * which holds the owner's process id, so that no other file is opened or closed for it. Node.js opens files close-on-exec,
  * so no program that the owner starts keeps the lock.
  */
-import {
-  closeSync,
-  constants,
-  existsSync,
-  ftruncateSync,
-  openSync,
-  readFileSync,
-  writeSync,
-} from 'node:fs';
+import { closeSync, constants, existsSync, ftruncateSync, readFileSync, writeSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { errorCode } from '../../base/errors.js';
+import { assertOwnDatabase, openOwn } from '../../base/own-files.js';
 import { tryLock } from '../../base/system/file-lock.js';
 import { inUse } from '../database/definition.js';
 
@@ -24,12 +17,18 @@ export interface CatalogueLock {
 /** A predecessor that was killed a moment ago may still hold it. */
 const WAIT_MS = 2000;
 const PAUSE_MS = 50;
+/** A process id and the end of its line. */
+const MAX_BYTES = 16;
 const { O_RDWR, O_CREAT } = constants;
 
 const fileOf = (file: string): string => `${file}-lock`;
 
-/** Waits for an owner that is ending. FAILED_PRECONDITION if another process stays the owner. */
+/**
+ * Waits for an owner that is ending. FAILED_PRECONDITION if another process stays the owner, or if others can write to the
+ * directory.
+ */
 export async function lockCatalogue(file: string): Promise<CatalogueLock> {
+  assertOwnDatabase(file);
   const deadline = Date.now() + WAIT_MS;
   for (;;) {
     const lock = take(file);
@@ -42,7 +41,7 @@ export async function lockCatalogue(file: string): Promise<CatalogueLock> {
 /** The owner's process id in its own namespace, 0 if it is not known; null: there is no owner. */
 export function catalogueOwner(file: string): number | null {
   if (!existsSync(fileOf(file))) return null;
-  const descriptor = openSync(fileOf(file), O_RDWR);
+  const descriptor = openOwn(fileOf(file), O_RDWR, MAX_BYTES);
   try {
     return tryLock(descriptor)
       ? null
@@ -54,7 +53,7 @@ export function catalogueOwner(file: string): number | null {
 
 /** Null: another process has it. */
 function take(file: string): CatalogueLock | null {
-  const descriptor = openSync(fileOf(file), O_RDWR | O_CREAT, 0o600);
+  const descriptor = openOwn(fileOf(file), O_RDWR | O_CREAT);
   try {
     if (tryLock(descriptor)) {
       ftruncateSync(descriptor);

@@ -6,21 +6,15 @@
  * for the last transaction, which a power failure may tear, and for no other. A database that counts less than this file
  * has lost changes that were acknowledged. One that counts more is sound: a kill came between the two.
  */
-import {
-  closeSync,
-  constants,
-  existsSync,
-  fdatasyncSync,
-  openSync,
-  readFileSync,
-  writeFileSync,
-  writeSync,
-} from 'node:fs';
+import { closeSync, constants, fdatasyncSync, openSync, writeFileSync, writeSync } from 'node:fs';
+import { readOwn } from '../../base/own-files.js';
 import type { SqliteConnection } from './connection.js';
 import { type DatabaseDefinition, damaged } from './definition.js';
 
 /** Overwritten in place, which needs no new space. */
 const DIGITS = 20;
+/** Any file that is not longer is a damaged one. */
+const MAX_BYTES = 4096;
 const { O_RDWR, O_CREAT } = constants;
 
 const fileOf = (file: string): string => `${file}-commits`;
@@ -28,11 +22,10 @@ const fileOf = (file: string): string => `${file}-commits`;
 /** 0: nothing is recorded. FAILED_PRECONDITION if the file is not readable as a number. */
 export function recordedCommits(definition: DatabaseDefinition): bigint {
   const file = fileOf(definition.file);
-  if (!existsSync(file)) return 0n;
-  const text = readFileSync(file, 'latin1');
-  // A kill, or a power failure before the first flush, came between its creation and its first record.
-  if (text === '') return 0n;
-  if (new RegExp(`^\\d{${DIGITS}}\\n$`).test(text)) return BigInt(text);
+  const text = readOwn(file, MAX_BYTES);
+  // Empty: a kill, or a power failure before the first flush, came between its creation and its first record.
+  if (text === null || text === '') return 0n;
+  if (new RegExp(`^\\d{${DIGITS}}$`).test(text)) return BigInt(text);
   throw damaged(definition, `has a damaged record of its commits, ${file}`);
 }
 

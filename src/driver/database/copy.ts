@@ -8,6 +8,7 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, errorCode } from '../../base/errors.js';
+import { assertOwnDatabase } from '../../base/own-files.js';
 import { killUnlessDone } from '../../base/system/kill-timer.js';
 import { recordedCommits } from './commit-count.js';
 import { SqliteConnection } from './connection.js';
@@ -27,7 +28,8 @@ const PAUSE_MS = 20;
 
 /**
  * Runs `read` on a copy of the database: no file is left, however the process ends. The copy is brought to this version's
- * schema, so an older database can be read as well; the original stays as it is. NOT_FOUND if there is none.
+ * schema, so an older database can be read as well; the original stays as it is. NOT_FOUND if there is none,
+ * FAILED_PRECONDITION if others can exchange it.
  */
 export async function readCopy<T>(
   define: (file: string) => DatabaseDefinition,
@@ -35,6 +37,11 @@ export async function readCopy<T>(
   read: (database: SqliteConnection) => T,
 ): Promise<T> {
   const definition = define(file);
+  try {
+    assertOwnDatabase(file);
+  } catch (thrown) {
+    throw unreadable(definition, thrown);
+  }
   const recorded = recordedCommits(definition);
   const database = openCopy(definition, await bytesOf(definition), recorded);
   try {
@@ -82,6 +89,7 @@ function bytesAlone(file: string): Buffer | null {
 }
 
 function unreadable(definition: DatabaseDefinition, thrown: unknown): CsiError {
+  if (thrown instanceof CsiError) return thrown;
   const { label, file } = definition;
   const code = errorCode(thrown) ?? 'unknown error';
   const options = { cause: thrown };

@@ -8,6 +8,7 @@
  * log holds CHECKPOINT_PAGES, because what a damaged log holds is lost.
  */
 import { existsSync } from 'node:fs';
+import { assertOwnDatabase } from '../../base/own-files.js';
 import {
   acceptCommits,
   assertAllCommits,
@@ -35,6 +36,7 @@ export class SoundDatabase {
   static open(definition: DatabaseDefinition): SoundDatabase {
     let connection: SqliteConnection;
     try {
+      assertOwnDatabase(definition.file);
       // By a connection that cannot write: when another one is closed, SQLite drops what it cannot read of the log.
       reading(definition, (database, recorded) => assertAllCommits(definition, database, recorded));
       connection = new SqliteConnection(definition.file, definition.lockTimeoutMs);

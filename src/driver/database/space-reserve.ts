@@ -53,7 +53,8 @@ export class SpaceReserve {
   }
 
   #make(): void {
-    const fd = openSync(this.#temporary, 'w', 0o600);
+    rmSync(this.#temporary, { force: true });
+    const fd = openSync(this.#temporary, 'wx', 0o600);
     try {
       const content = randomBytes(this.bytes);
       for (let done = 0; done < this.bytes; ) done += writeSync(fd, content, done);

@@ -2,12 +2,13 @@
  * What `blockdelta doctor` examines: each check returns what it looked at and what it found wrong, with the remedy.
  * Changes nothing. Knows how to look, not how a report is printed.
  */
-import { accessSync, constants, existsSync, readdirSync, statfsSync, statSync } from 'node:fs';
+import { accessSync, constants, existsSync, readdirSync, statfsSync } from 'node:fs';
 import { hostname, release } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { messageOf } from '../../base/errors.js';
 import { humanSize } from '../../base/human-size.js';
+import { ownDirectory } from '../../base/own-files.js';
 import { missingPrograms } from '../../base/process/exec.js';
 import { SETTINGS, unknownNames } from '../config/config.js';
 import { describeHolders, isHeldExclusively, mountPointsAnywhere } from '../host/device-holders.js';
@@ -235,12 +236,11 @@ async function stateDirectory({ stateDirectory: path }: DoctorContext): Promise<
     return one(path, { found: `${path} does not exist`, remedy });
   }
   const findings: Finding[] = [];
-  const { mode, uid } = statSync(path);
-  if ((mode & 0o022) !== 0 || uid !== 0) {
-    findings.push({
-      found: `users other than root can write to ${path}`,
-      remedy: `chown root ${path} and chmod 700 ${path}`,
-    });
+  try {
+    ownDirectory(path);
+  } catch (thrown) {
+    const remedy = `do what the message says; of ${path} itself: chown root and chmod 700`;
+    findings.push({ found: messageOf(thrown), remedy });
   }
   const { type, bavail, bsize } = statfsSync(path, { bigint: true });
   if (VOLATILE_TYPES.has(type)) {

@@ -17,6 +17,7 @@ import {
   readMountInfo,
 } from '../../base/system/mountinfo.js';
 import type { DirectoryFile } from '../backends/directory-files.js';
+import { poolOwner, readIdentity } from '../backends/pool-claim.js';
 import { OpenDirectories } from '../backends/reflink/open-directories.js';
 import { PoolLayout, poolUuidIn } from '../backends/reflink/pool-layout.js';
 import { poolListing } from '../backends/reflink/pool-listing.js';
@@ -170,13 +171,12 @@ class InactivePool extends Error {}
 
 async function inspectPool(pool: PoolConfig, mounts: readonly MountEntry[]): Promise<PoolView> {
   const { name, directory } = pool;
-  const owner = textOf(join(directory, 'pool-owner'));
   const image = join(directory, 'pool.img');
   const isEmbedded = pool.kind === 'reflink' && existsSync(image);
   const view: PoolView = {
     name,
     directory,
-    owner,
+    owner: null,
     kind: isEmbedded ? 'embedded reflink' : pool.kind,
     root: isEmbedded ? join(directory, 'mount') : directory,
     uuid: null,
@@ -193,6 +193,7 @@ async function inspectPool(pool: PoolConfig, mounts: readonly MountEntry[]): Pro
   };
   try {
     if (!existsSync(directory)) throw new Error(`${directory} does not exist`);
+    view.owner = await poolOwner(onThisThread, directory);
     if (pool.kind === 'thin') await inspectThin(view);
     else await inspectReflink(view, isEmbedded, mounts);
   } catch (thrown) {
@@ -214,7 +215,7 @@ async function inspectReflink(
     );
   }
   const layout = new PoolLayout(root);
-  const identity = textOf(layout.identityFile);
+  const identity = await readIdentity(onThisThread, layout.identityFile);
   if (identity === null) throw new Error(`${root} holds no pool (it has no pool-id)`);
   view.uuid = poolUuidIn(identity, root);
   const { totalBytes, freeBytes } = await onThisThread.run('spaceOf', { path: root });

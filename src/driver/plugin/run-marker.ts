@@ -8,14 +8,18 @@
  * the catalogue is open, whose lock keeps a second plugin away. A directory without space for the file only
  * costs the report.
  */
+import { closeSync, constants, fsyncSync, ftruncateSync, writeFileSync } from 'node:fs';
 import { open, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { bestEffort, unreported } from '../../base/best-effort.js';
-import { errorCode } from '../../base/errors.js';
+import { openOwn, readOwn } from '../../base/own-files.js';
 
 /** not recorded: the first start. */
 export type LastStop = 'clean' | 'killed or crashed' | 'the machine stopped' | 'not recorded';
 
+/** A boot id has 36. */
+const MAX_BYTES = 4096;
+const { O_CREAT, O_WRONLY } = constants;
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';
 
 export class RunMarker {
@@ -35,7 +39,7 @@ export class RunMarker {
    */
   async begin(isFirstStart: boolean): Promise<LastStop> {
     this.#bootId = (await readFile(BOOT_ID, 'utf8')).trim();
-    this.#left = await this.#read();
+    this.#left = readOwn(this.#file, MAX_BYTES);
     if (this.#left === null) {
       await bestEffort(() => this.#write(), unreported);
       return isFirstStart ? 'not recorded' : 'clean';
@@ -58,22 +62,14 @@ export class RunMarker {
     await this.#flushDirectory();
   }
 
-  async #read(): Promise<string | null> {
-    try {
-      return (await readFile(this.#file, 'utf8')).trim();
-    } catch (thrown) {
-      if (errorCode(thrown) === 'ENOENT') return null;
-      throw thrown;
-    }
-  }
-
   async #write(): Promise<void> {
-    const handle = await open(this.#file, 'w', 0o600);
+    const descriptor = openOwn(this.#file, O_WRONLY | O_CREAT);
     try {
-      await handle.writeFile(`${this.#bootId}\n`);
-      await handle.sync();
+      ftruncateSync(descriptor);
+      writeFileSync(descriptor, `${this.#bootId}\n`);
+      fsyncSync(descriptor);
     } finally {
-      await handle.close();
+      closeSync(descriptor);
     }
     await this.#flushDirectory();
   }

@@ -10,9 +10,10 @@
  * The operator confirms the individual objects that were found, in a file of the state directory.
  * Objects that lose their rows later are reported again.
  */
-import { readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CsiError, errorCode } from '../../base/errors.js';
+import { CsiError } from '../../base/errors.js';
+import { ownDirectory, readOwn } from '../../base/own-files.js';
 import { SerialQueue } from '../../base/serial-queue.js';
 import type { Backend } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
@@ -27,6 +28,8 @@ const FOUND = 'unknown-objects.json';
 const CONFIRMED = 'confirmed-objects.json';
 /** How many objects a message lists. */
 const LISTED = 3;
+/** Some 500,000 objects. */
+const MAX_BYTES = 64 << 20;
 
 /** What the pools hold without a row, and nobody has confirmed. */
 export class LostRows {
@@ -100,6 +103,7 @@ export async function confirmObjects(
   stateDirectory: string,
   objects: readonly UnknownObject[],
 ): Promise<void> {
+  ownDirectory(stateDirectory);
   const all = new Map<string, UnknownObject>();
   for (const object of [...(await confirmedObjects(stateDirectory)), ...objects]) {
     all.set(keyOf(object), object);
@@ -123,13 +127,8 @@ function refuseChange(rpc: string, unknown: readonly UnknownObject[]): CsiError 
 const keyOf = ({ pool, id }: UnknownObject): string => `${pool} ${id}`;
 
 async function read(file: string): Promise<UnknownObject[]> {
-  let text: string;
-  try {
-    text = await readFile(file, 'utf8');
-  } catch (thrown) {
-    if (errorCode(thrown) === 'ENOENT') return [];
-    throw thrown;
-  }
+  const text = readOwn(file, MAX_BYTES);
+  if (text === null) return [];
   try {
     return (JSON.parse(text) as unknown[]).map(parse);
   } catch (thrown) {
@@ -149,6 +148,7 @@ function parse(value: unknown): UnknownObject {
 async function write(file: string, objects: readonly UnknownObject[]): Promise<void> {
   const temporary = `${file}.tmp`;
   const content = `${JSON.stringify(objects, null, 2)}\n`;
-  await writeFile(temporary, content, { mode: 0o600, flush: true });
+  await rm(temporary, { force: true });
+  await writeFile(temporary, content, { mode: 0o600, flag: 'wx', flush: true });
   await rename(temporary, file);
 }

@@ -17,12 +17,12 @@ import { closeSync, constants, openSync } from 'node:fs';
 import { mkdir, readdir, rename, rm, unlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { CsiError, errorCode, messageOf } from '../../base/errors.js';
+import { ownDirectory } from '../../base/own-files.js';
 import { tryLock } from '../../base/system/file-lock.js';
 import { createPlain, flush, readPlain } from '../nbd/plain-file.js';
 import { type Backup, chooseComplete, type Problem, type VolumeBackups } from './chains.js';
 import { decodeId, encodeId, generationOf, snapshotStem } from './file-names.js';
 import { formatManifest, MANIFEST_MAX_BYTES, type Manifest, parseManifest } from './manifest.js';
-import { ownDirectory } from './own-directory.js';
 
 const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDWR } = constants;
 
@@ -42,6 +42,8 @@ const PARTIAL = '.partial';
 const MANIFEST = '.json';
 const NEXT = '.json.next';
 const REMOVED = '.json.removed';
+
+const TRUST = 'run the command as the user to whom it belongs, or trust them with --allow-shared';
 
 export interface RepositoryAccess {
   /** Others may be able to write there: they are trusted not to. */
@@ -71,7 +73,7 @@ export class Repository {
   ): Promise<Repository> {
     if (create) await mkdir(directory, { recursive: true, mode: 0o700 });
     try {
-      const own = allowShared ? directory : await ownDirectory(directory);
+      const own = allowShared ? directory : ownDirectory(directory, TRUST);
       return new Repository(own, allowShared);
     } catch (thrown) {
       if (errorCode(thrown) !== 'ENOENT') throw thrown;
@@ -186,7 +188,7 @@ export class Repository {
   async #assertOwn(directory: string): Promise<void> {
     if (this.allowShared) return;
     try {
-      await ownDirectory(directory);
+      ownDirectory(directory, TRUST);
     } catch (thrown) {
       if (errorCode(thrown) !== 'ENOENT') throw thrown;
     }

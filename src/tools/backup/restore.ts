@@ -19,7 +19,8 @@ import {
 import { basename, dirname, join } from 'node:path';
 import { bestEffort, unreported } from '../../base/best-effort.js';
 import { CsiError, errorCode } from '../../base/errors.js';
-import { effectiveUser, type RuntimeDirectory } from '../../base/runtime-directory.js';
+import { effectiveUser } from '../../base/own-files.js';
+import type { RuntimeDirectory } from '../../base/runtime-directory.js';
 import { tryLock } from '../../base/system/file-lock.js';
 import type { CsiDriver } from '../client/driver.js';
 import { publishNewVolume, removeLeftVolumes } from '../client/published-volume.js';

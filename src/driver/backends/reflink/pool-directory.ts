@@ -17,7 +17,7 @@ import { CsiError, errorCode } from '../../../base/errors.js';
 import { withTimeout } from '../../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { PoolSpace } from '../pool-account.js';
-import { claimDirectory, type PoolClaim } from '../pool-claim.js';
+import { claimDirectory, type PoolClaim, readIdentity } from '../pool-claim.js';
 import { assertRetainedDirectories } from '../retained/retained-directories.js';
 import { EmbeddedPool, type EmbeddedPoolOptions } from './embedded-pool.js';
 import { type DirectoryIdentity, OpenDirectories } from './open-directories.js';
@@ -262,8 +262,8 @@ export class PoolDirectory {
   }
 
   /** Null: it has none yet. FAILED_PRECONDITION if its version is not known here. */
-  async #uuidOf({ root, identityFile: path }: PoolLayout): Promise<string | null> {
-    const { text } = await this.#native.run('readText', { path });
+  async #uuidOf({ root, identityFile }: PoolLayout): Promise<string | null> {
+    const text = await readIdentity(this.#native, identityFile);
     return text === null ? null : poolUuidIn(text, root);
   }
 }

@@ -21,7 +21,12 @@ export class PlainPool {
   readonly changed = new Set<string>();
   readonly #real = nativeHere();
   readonly backend = new ReflinkBackend(this.#native(), {
-    ...{ pool: 'default', directory: this.directory, embeddedPoolBytes: null, owner: 'tests' },
+    ...{
+      pool: 'default',
+      directory: this.directory,
+      embeddedPoolBytes: null,
+      owner: '0'.repeat(32),
+    },
     ...{ overcommitPercent: 100n, reservePercent: 0n, changeLists: true },
     onEvent: (event) => this.events.push(event),
   });

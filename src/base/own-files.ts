@@ -1,0 +1,121 @@
+/**
+ * Whether a directory and the files in it are this user's alone: the runtime directory, the state directory, a pool's
+ * records, a directory of backups. Only then is what was looked at still what is opened by its name afterwards.
+ */
+import {
+  closeSync,
+  constants,
+  fstatSync,
+  lstatSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  type Stats,
+  statSync,
+} from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { CsiError, errorCode } from './errors.js';
+
+const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
+const PLAINLY = O_NOFOLLOW | O_NONBLOCK;
+const WRITABLE_BY_OTHERS = 0o022;
+/** Who may write there may not rename or remove what others own. */
+const STICKY = 0o1000;
+
+export const effectiveUser = (): number => process.geteuid?.() ?? 0;
+/** Root could change it anyway. */
+export const isOwn = ({ uid }: Stats): boolean => uid === 0 || uid === effectiveUser();
+
+/**
+ * The path without links. FAILED_PRECONDITION if anybody but this user and root can exchange what is there.
+ *
+ * @param otherwise what to do instead of taking the right to write from others; default: for a state directory
+ */
+export function ownDirectory(
+  path: string,
+  otherwise = 'run this as the user to whom it belongs; a copy can be read in a directory of your own',
+): string {
+  const resolved = realpathSync(path);
+  for (let current = resolved; ; current = dirname(current)) {
+    const found = statSync(current);
+    const mayOnlyAdd = current !== resolved && (found.mode & STICKY) !== 0;
+    const isShared = (found.mode & WRITABLE_BY_OTHERS) !== 0 && !mayOnlyAdd;
+    if (isShared || !isOwn(found)) {
+      const others = isShared ? 'others can write to' : `user ${found.uid} owns`;
+      throw CsiError.failedPrecondition(
+        `${others} ${current}, so they can exchange what is in ${resolved} while this program uses it: take the right ` +
+          `to write to ${current} from others, or ${otherwise}`,
+      );
+    }
+    if (current === dirname(current)) return resolved;
+  }
+}
+
+/**
+ * A database in an own directory, with the files beside it whose names begin with its own: each is a regular file of this
+ * user or root, with one name. FAILED_PRECONDITION otherwise.
+ */
+export function assertOwnDatabase(file: string): void {
+  const directory = ownDirectory(dirname(file));
+  for (const name of readdirSync(directory).filter((each) => each.startsWith(basename(file)))) {
+    const found = lstatSync(join(directory, name), { throwIfNoEntry: false });
+    if (found !== undefined) assertPlain(join(directory, name), found);
+  }
+}
+
+/**
+ * Opens a regular file; never through a link, and without waiting for the other end of a pipe. FAILED_PRECONDITION for
+ * anything else that is there, and for a file of another user.
+ *
+ * @param maxBytes for a file that is only read; without, it is written and must have one name
+ * @param label names it in messages
+ */
+export function openOwn(path: string, flags: number, maxBytes?: number, label = path): number {
+  let descriptor: number | null = null;
+  try {
+    descriptor = openSync(path, flags | PLAINLY, 0o600);
+    assertPlain(label, fstatSync(descriptor), maxBytes);
+    return descriptor;
+  } catch (thrown) {
+    if (descriptor !== null) closeSync(descriptor);
+    throw refusal(label, thrown);
+  }
+}
+
+/** The trimmed text of a file as openOwn opens it; null: there is none. */
+export function readOwn(path: string, maxBytes: number, label = path): string | null {
+  let descriptor: number | null = null;
+  try {
+    descriptor = openOwn(path, O_RDONLY, maxBytes, label);
+    return readFileSync(descriptor, 'utf8').trim();
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return null;
+    throw thrown;
+  } finally {
+    if (descriptor !== null) closeSync(descriptor);
+  }
+}
+
+function assertPlain(label: string, found: Stats, maxBytes?: number): void {
+  const { uid, nlink, size } = found;
+  if (!found.isFile()) throw notUsed(label, NOT_REGULAR);
+  if (!isOwn(found)) throw notUsed(label, `it belongs to user ${uid}`);
+  if (maxBytes === undefined && nlink > 1) throw notUsed(label, `it has ${nlink} links`);
+  if (size > (maxBytes ?? size)) {
+    throw notUsed(label, `it has ${size} bytes, and at most ${maxBytes} are read of such a file`);
+  }
+}
+
+const NOT_REGULAR = 'it is not a regular file';
+
+/** The kernel's codes are those for a link, and for a socket or a pipe that nobody reads. */
+function refusal(label: string, thrown: unknown): unknown {
+  const isOther = ['ELOOP', 'ENXIO'].includes(errorCode(thrown) ?? '');
+  return isOther ? notUsed(label, NOT_REGULAR, thrown) : thrown;
+}
+
+function notUsed(label: string, found: string, cause?: unknown): CsiError {
+  const message = `${label} is not used: ${found}; look at what is there and move it away`;
+  return CsiError.failedPrecondition(message, { cause });
+}
