@@ -1,6 +1,7 @@
 /** Silent connections and requests that never complete: what they cost, whom they block, and how a stop handles them. */
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import {
   type ClientHttp2Session,
   type ClientHttp2Stream,
@@ -174,6 +175,40 @@ test('H12: a request that does not complete in time ends its connection', async 
   const [headers] = await once(stream, 'response');
   assert.equal(headers['grpc-status'], '14');
   await once(hostile, 'close');
+});
+
+/** The sockets of connections to the server, in the kernel's list. */
+const connectionsTo = ({ socketPath }: TestServer): number =>
+  readFileSync('/proc/net/unix', 'utf8')
+    .split('\n')
+    .filter((line) => line.endsWith(` ${socketPath}`) && !line.includes(LISTENING)).length;
+/** Its flag, SO_ACCEPTCON. */
+const LISTENING = ' 00010000 ';
+
+test('H12: a client that stops in the middle of its headers, or is killed there, is disconnected after a while, and idle ones are not', async (t) => {
+  const made = await startServer(t, {
+    services: [identity],
+    requestMs: 100,
+    limits: { streamStallMs: 3000 },
+  });
+  const idle = session(t, made);
+  await once(idle, 'remoteSettings');
+  // HEADERS of one byte, an indexed ":method: POST", which are to be continued.
+  const unfinished = await rawSocket(t, made, PREFACE);
+  unfinished.write(Buffer.from([0, 0, 1, 1, 0, 0, 0, 0, 1, 0x83]));
+  unfinished.resume();
+  const socket = connect(made.socketPath);
+  const killed = http2Connect('http://localhost', {
+    createConnection: () => socket,
+    maxSendHeaderBlockLength: 2 * MIB,
+  });
+  killed.on('error', () => undefined);
+  await once(killed, 'remoteSettings');
+  killed.request({ 'x-large': 'x'.repeat(MIB) }).on('error', () => undefined);
+  socket.destroy();
+  await eventually('only the idle one is left', () => connectionsTo(made) === 1);
+  assert.equal(idle.closed, false);
+  await idleClient(t, made);
 });
 
 test(`H12: only a few of ${200 * FACTOR} unfinished requests of 3 MiB are accepted, and other clients are served`, async (t) => {

@@ -2,9 +2,9 @@
  * The connections to the plugin's socket, and those of routers over TCP: how many are open, which one is closed at the limit, and how they
  * end. gRPC receives a connection when its client has sent its first bytes.
  *
- * Idle connections stay open, because sidecars hold one for hours and exit when it is closed. Only at the
- * limit is one closed for a new one: first the connections that never made a call, the oldest first, then
- * the one whose last call was the longest ago. Its client receives GOAWAY and can connect again. Knows
+ * Idle connections stay open while their clients answer gRPC's pings, because sidecars hold one for hours and
+ * exit when it is closed. Only at the limit is one closed for a new one: first the connections that never made
+ * a call, the oldest first, then the one whose last call was the longest ago. Its client receives GOAWAY and can connect again. Knows
  * nothing of services.
  */
 import { setMaxListeners } from 'node:events';
@@ -31,13 +31,12 @@ export interface ConnectionsOptions {
   limit: number;
   logger: Logger;
   /** How long a new client may send nothing, and how long a request may take to become complete. */
-  requestMs?: number;
+  requestMs: number;
 }
 
 /** How routers reach this node. */
 export type RoutedListen = Omit<TlsListenerOptions, 'logger' | 'accept'>;
 
-const REQUEST_MS = 20_000;
 /** How many of those that are being closed may be open beyond the limit. */
 const MAX_CLOSING = 16;
 
@@ -55,7 +54,7 @@ export class Connections {
   constructor({ limit, logger, requestMs }: ConnectionsOptions) {
     this.#limit = limit;
     this.#log = logger;
-    this.#requestMs = requestMs ?? REQUEST_MS;
+    this.#requestMs = requestMs;
     this.#incoming = new IncomingCalls(this.#requestMs);
   }
 

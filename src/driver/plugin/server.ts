@@ -39,6 +39,8 @@ export { StartError } from '../../base/listening/socket-path.js';
 const START_TIMEOUT_MS = 30_000;
 /** HTTP/2 streams of one connection at once. Its client holds back further calls. */
 const CALLS_PER_CONNECTION = 128;
+const REQUEST_MS = 20_000;
+const REQUESTS_PER_PING = 3;
 /** A node serves a router everything but what only its own host may ask for. */
 const ROUTED_SERVICES: readonly ServiceName[] = [
   'Identity',
@@ -102,6 +104,7 @@ class GrpcPluginServer implements PluginServer {
   readonly #services = new Map<ServiceName, AnyService>();
   readonly #streamLimits: StreamLimits;
   readonly #connections: Connections;
+  readonly #requestMs: number;
   // Channelz stays enabled: without it grpc-js 1.14.7 loses track of its connections, and forceShutdown
   // leaves them all open. Its cost is not measurable.
   readonly #grpc: Server;
@@ -126,10 +129,11 @@ class GrpcPluginServer implements PluginServer {
       writesFrames: false,
     };
     this.#plainStreams = times.plainStreams ?? false;
+    this.#requestMs = times.requestMs ?? REQUEST_MS;
     this.#connections = new Connections({
       limit: config.maxConnections,
       logger,
-      ...(times.requestMs === undefined ? {} : { requestMs: times.requestMs }),
+      requestMs: this.#requestMs,
     });
     for (const service of services) this.#services.set(service.name, service);
     this.#grpc = this.#createGrpc(Object.keys(servedServices()) as ServiceName[]);
@@ -140,8 +144,12 @@ class GrpcPluginServer implements PluginServer {
   }
 
   #createGrpc(services: readonly ServiceName[]): Server {
+    const pingMs = this.#requestMs * REQUESTS_PER_PING;
     const grpc = new Server({
       'grpc.max_concurrent_streams': CALLS_PER_CONNECTION,
+      // HTTP/2 does not notice a client that is gone or stops within headers. One that does not read has a stream's time.
+      'grpc.keepalive_time_ms': pingMs,
+      'grpc.keepalive_timeout_ms': pingMs + this.#config.streamStallMs,
       interceptors: [this.#connections.interceptor],
     });
     for (const name of services) this.#register(grpc, name);
