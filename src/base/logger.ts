@@ -1,8 +1,10 @@
 /**
- * Logs JSON lines to stderr. Callers decide what a line may contain (csi/redact.ts strips requests); this
+ * Logs JSON lines to stderr, in which a terminal finds nothing to act on. Callers decide what a line may contain (csi/redact.ts strips requests); this
  * file only knows how values become JSON.
  */
 import { type DestinationStream, destination, type Logger, pino, stdSerializers } from 'pino';
+
+import { plainJson } from './plain-text.js';
 
 export type { Logger } from 'pino';
 export const LOG_LEVELS = ['trace', 'debug', 'info', 'warn', 'error'] as const;
@@ -21,6 +23,7 @@ export function createLogger(level: LogLevel, stream?: DestinationStream): Logge
         bindings: toJson,
         log: toJson,
       },
+      hooks: { streamWrite: plainJson },
     },
     stream ?? destination({ fd: 2, sync: true }),
   );

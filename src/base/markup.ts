@@ -1,4 +1,5 @@
 /** Text for HTML, SVG and their attributes. */
+import { harmless } from './plain-text.js';
 
 const ENTITIES: Readonly<Record<string, string>> = {
   '&': '&amp;',
@@ -9,5 +10,5 @@ const ENTITIES: Readonly<Record<string, string>> = {
 };
 
 export function escapeText(text: string): string {
-  return text.replace(/[&<>"']/g, (character) => ENTITIES[character] ?? '');
+  return harmless(text).replace(/[&<>"']/g, (character) => ENTITIES[character] ?? '');
 }

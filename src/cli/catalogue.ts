@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { messageOf } from '../base/errors.js';
+import { cell } from '../base/plain-text.js';
 import { acceptLostChanges } from '../driver/catalogue/lost-changes.js';
 import { stateDirectoryOf } from '../driver/inspection/node.js';
 import {
@@ -66,4 +67,4 @@ async function confirm(directory: string, objects: readonly UnknownObject[]): Pr
 }
 
 const lines = (objects: readonly UnknownObject[]): string =>
-  objects.map(({ pool, id }) => `${pool} ${id}\n`).join('');
+  objects.map(({ pool, id }) => `${cell(pool)} ${cell(id)}\n`).join('');

@@ -17,7 +17,7 @@ import { matches, runSuite } from '../tools/conformance/runner.js';
 import { CHECKS } from '../tools/conformance/suite.js';
 import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
-import { complain, SIGNALS } from './output.js';
+import { complain, harmless, SIGNALS } from './output.js';
 import { parseOutput, parsePath } from './paths.js';
 import { ProgressLine } from './progress.js';
 import { socketProblem } from './socket.js';
@@ -210,7 +210,7 @@ const isWanted = (id: string, { only }: SuiteOptions): boolean =>
   only.length === 0 || only.some((pattern) => matches(id, pattern));
 
 function write(report: Report, json: string | undefined, junit: string | undefined): void {
-  if (json !== '-' && junit !== '-') process.stdout.write(formatTable(report));
+  if (json !== '-' && junit !== '-') process.stdout.write(harmless(formatTable(report)));
   writeTo(json, () => formatJson(report));
   writeTo(junit, () => formatJunit(report));
 }

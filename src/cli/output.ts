@@ -1,6 +1,9 @@
 /** Output of commands that print a list, and how they end: normally, by a signal, or by a closed pipe. */
 import { errorCode } from '../base/errors.js';
+import { harmless } from '../base/plain-text.js';
 import { ExitCode } from './exit-codes.js';
+
+export { harmless };
 
 /** The reason of an abort by a signal, which prints no message. */
 class Interrupt extends Error {}
@@ -47,11 +50,3 @@ export async function print(text: string): Promise<void> {
 export function complain(message: string): void {
   process.stderr.write(`blockdelta: ${harmless(message)}\n`);
 }
-
-/** Text from a file or a driver for a terminal, which acts on control characters. Lines stay lines. */
-export function harmless(text: string): string {
-  return text.replaceAll(CONTROL, (found) => (found === '\n' || found === '\t' ? found : '?'));
-}
-
-/** C0 but for the ends of lines and tabs, DEL, C1, and what changes the direction of writing. */
-const CONTROL = /[\p{Cc}\u202a-\u202e\u2066-\u2069]/gu;

@@ -3,6 +3,7 @@
  * command shows nothing, and neither does one whose output is collected. The line is erased before anything
  * else is written there.
  */
+import { cell } from '../base/plain-text.js';
 
 const APPEARS_AFTER_MS = 2000;
 const REDRAWS_EVERY_MS = 250;
@@ -58,9 +59,10 @@ export class ProgressLine {
 
 /** At most one column less than the terminal has, so that the line never wraps. */
 export function progressText({ share, text }: ProgressState, columns: number): string {
-  if (share === null) return text.slice(0, columns - 1);
+  const shown = cell(text);
+  if (share === null) return shown.slice(0, columns - 1);
   const bounded = Math.min(Math.max(share, 0), 1);
   const full = Math.floor(bounded * BAR_CELLS);
   const bar = `[${'#'.repeat(full)}${'.'.repeat(BAR_CELLS - full)}]`;
-  return `${bar} ${String(Math.floor(bounded * 100)).padStart(3)} % ${text}`.slice(0, columns - 1);
+  return `${bar} ${String(Math.floor(bounded * 100)).padStart(3)} % ${shown}`.slice(0, columns - 1);
 }

@@ -1,10 +1,11 @@
 /** `blockdelta backups`: lists what a directory of backups holds. */
 import type { Command } from 'commander';
 import { humanSize } from '../../base/human-size.js';
+import { cell, harmless, plainJson } from '../../base/plain-text.js';
 import type { Backup, VolumeBackups } from '../../tools/backup/chains.js';
 import { Repository } from '../../tools/backup/repository.js';
 import { failureOf } from '../failures.js';
-import { complain, harmless, print, runToExitCode } from '../output.js';
+import { complain, print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
 import { addAccess } from './shared-options.js';
 
@@ -34,8 +35,10 @@ export function addBackupsCommand(program: Command): void {
       process.exitCode = await runToExitCode(async () => {
         const all = await (await Repository.open(directory, { allowShared })).all();
         const volumes = all.filter(({ volumeId }) => ['', volumeId].includes(volume));
-        await print(json ? `${JSON.stringify(volumes.map(jsonOf))}\n` : harmless(tableOf(volumes)));
-        for (const { problems } of volumes) for (const { found } of problems) complain(found);
+        await print(
+          json ? `${plainJson(JSON.stringify(volumes.map(jsonOf)))}\n` : harmless(tableOf(volumes)),
+        );
+        for (const { problems } of volumes) for (const { found } of problems) complain(cell(found));
       }, failureOf);
     });
 }
@@ -57,7 +60,7 @@ function jsonOf({ volumeId, directory, backups, problems }: VolumeBackups): obje
 
 function tableOf(volumes: readonly VolumeBackups[]): string {
   const lines = volumes.flatMap(({ volumeId, backups }) => [
-    `volume ${volumeId}`,
+    `volume ${cell(volumeId)}`,
     ...backups.map(lineOf),
   ]);
   return lines.length === 0 ? 'no backups\n' : `${lines.join('\n')}\n`;
@@ -66,7 +69,7 @@ function tableOf(volumes: readonly VolumeBackups[]): string {
 function lineOf({ manifest }: Backup): string {
   const { snapshot, method, base, image, reason } = manifest;
   const size = humanSize(image.bytes).padStart(10);
-  const based = base === null ? '' : ` on ${base.snapshotId}`;
-  const why = reason === null ? '' : ` (${reason})`;
-  return `  ${snapshot.creationTime}  ${method.padEnd(5)} ${size}  ${snapshot.id}${based}${why}`;
+  const based = base === null ? '' : ` on ${cell(base.snapshotId)}`;
+  const why = reason === null ? '' : ` (${cell(reason)})`;
+  return `  ${snapshot.creationTime}  ${method.padEnd(5)} ${size}  ${cell(snapshot.id)}${based}${why}`;
 }

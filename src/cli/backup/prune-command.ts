@@ -1,12 +1,13 @@
 /** `blockdelta prune`: removes backups that no rule keeps. */
 import { type Command, Option } from 'commander';
 import { CsiError, messageOf, StatusCode } from '../../base/errors.js';
+import { cell, harmless, plainJson } from '../../base/plain-text.js';
 import type { VolumeBackups } from '../../tools/backup/chains.js';
 import { type KeepRules, RULE_NAMES } from '../../tools/backup/keep-rules.js';
 import { type PrunePlan, planPrune, prune } from '../../tools/backup/prune.js';
 import { Repository } from '../../tools/backup/repository.js';
 import { failureOf } from '../failures.js';
-import { harmless, print, runToExitCode } from '../output.js';
+import { print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { openRuntimeDirectory } from '../runtime-directory.js';
@@ -120,7 +121,9 @@ async function pruneAll(
     line.end();
   }
   await print(
-    json ? `${JSON.stringify(plans.map(jsonOf))}\n` : harmless(plans.map(textOf).join('')),
+    json
+      ? `${plainJson(JSON.stringify(plans.map(jsonOf)))}\n`
+      : harmless(plans.map(textOf).join('')),
   );
   if (failures.length === 0) return;
   const message = failures.map(messageOf).join('\n');
@@ -141,8 +144,8 @@ function jsonOf({ volume, kept, removed, rebased }: PrunePlan): object {
 }
 
 function textOf({ volume, kept, removed, rebased }: PrunePlan): string {
-  const lines = removed.map(({ manifest }) => `  removed  ${manifest.snapshot.id}\n`);
+  const lines = removed.map(({ manifest }) => `  removed  ${cell(manifest.snapshot.id)}\n`);
   const merged =
     rebased.length === 0 ? '' : `, ${rebased.length} of them with copies of what they need`;
-  return `volume ${volume.volumeId}: ${kept.length} kept${merged}, ${removed.length} removed\n${lines.join('')}`;
+  return `volume ${cell(volume.volumeId)}: ${kept.length} kept${merged}, ${removed.length} removed\n${lines.join('')}`;
 }

@@ -2,6 +2,7 @@
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { messageOf } from '../../base/errors.js';
+import { cell } from '../../base/plain-text.js';
 import { catalogueOwner } from '../../driver/catalogue/lock.js';
 import {
   type Check,
@@ -109,9 +110,9 @@ function holderOf(file: string): number | null {
 function formatResults(results: readonly Named[], findings: number): string {
   const width = Math.max(...results.map(({ check }) => check.length));
   const lines = results.map(({ check, detail, findings: found }) => {
-    const head = `${found.length === 0 ? 'ok     ' : 'FINDING'}  ${check.padEnd(width)}  ${detail}\n`;
+    const head = `${found.length === 0 ? 'ok     ' : 'FINDING'}  ${check.padEnd(width)}  ${cell(detail)}\n`;
     const each = found.map(
-      (one) => `           - ${one.found}\n             remedy: ${one.remedy}\n`,
+      (one) => `           - ${cell(one.found)}\n             remedy: ${cell(one.remedy)}\n`,
     );
     return head + each.join('');
   });

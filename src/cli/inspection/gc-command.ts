@@ -7,6 +7,7 @@
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { messageOf } from '../../base/errors.js';
+import { cell } from '../../base/plain-text.js';
 import { type CatalogueLock, lockCatalogue } from '../../driver/catalogue/lock.js';
 import { inspectNode, type NodeSettings, nodeSettings } from '../../driver/inspection/node.js';
 import { findOrphans, type Kept, type Orphan } from '../../driver/inspection/orphans.js';
@@ -105,11 +106,13 @@ function treated(
 function formatLines({ objects, kept }: Collected, apply: boolean): string {
   const lines = objects.map(({ kind, pool, object, proof, failure }) => {
     const what = !apply ? 'would remove' : failure === null ? 'removed' : `failed (${failure})`;
-    return `${what}: ${kind} ${object} of pool '${pool}'\n  proof: ${proof}\n`;
+    const line = `${what}: ${kind} ${object} of pool '${pool}'`;
+    return `${cell(line)}\n  proof: ${cell(proof)}\n`;
   });
-  const left = kept.map(
-    ({ pool, object, reason }) => `left alone: ${object} in pool '${pool}'\n  reason: ${reason}\n`,
-  );
+  const left = kept.map(({ pool, object, reason }) => {
+    const line = `left alone: ${object} in pool '${pool}'`;
+    return `${cell(line)}\n  reason: ${cell(reason)}\n`;
+  });
   const none = objects.length === 0 ? ['nothing to remove\n'] : [];
   return [...lines, ...left, ...none].join('');
 }

@@ -1,4 +1,5 @@
 /** Tables for people: columns as wide as their widest cell, numbers to the right. */
+import { cell, plainJson } from '../../base/plain-text.js';
 
 export interface Column {
   title: string;
@@ -11,14 +12,14 @@ export function formatTable(
   columns: readonly Column[],
   rows: readonly (readonly string[])[],
 ): string {
-  const cells = [columns.map(({ title }) => title), ...rows];
+  const cells = [columns.map(({ title }) => title), ...rows.map((row) => row.map(cell))];
   const widths = columns.map((_, at) => Math.max(...cells.map((row) => (row[at] ?? '').length)));
   const lines = cells.map((row) =>
     row
-      .map((cell, at) => {
+      .map((text, at) => {
         const width = widths[at] ?? 0;
-        if (columns[at]?.right === true) return cell.padStart(width);
-        return at === columns.length - 1 ? cell : cell.padEnd(width);
+        if (columns[at]?.right === true) return text.padStart(width);
+        return at === columns.length - 1 ? text : text.padEnd(width);
       })
       .join('  ')
       .trimEnd(),
@@ -33,5 +34,5 @@ export function formatJson(value: unknown): string {
     (_, each: unknown) => (typeof each === 'bigint' ? each.toString() : each),
     2,
   );
-  return `${text}\n`;
+  return `${plainJson(text)}\n`;
 }

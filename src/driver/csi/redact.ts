@@ -2,6 +2,8 @@
  * Copies CSI messages for the log and strips what must not be logged: the fields with the csi_secret
  * option of their proto, so that a new one is covered without a change here, and those of a short list.
  *
+ * Long strings, lists and maps are clipped, so that no caller writes megabytes into the log.
+ *
  * The cost of a copy depends on the message, not on the proto: which fields of a type can lead to a
  * secret is determined once.
  */
@@ -71,7 +73,7 @@ function isSensitive(field: protobuf.Field): boolean {
 
 function copyByPlan(value: unknown, plan: Plan): unknown {
   if (value === null || value === undefined) return value;
-  if (Array.isArray(value)) return value.map((element) => copyByPlan(element, plan));
+  if (Array.isArray(value)) return clipped(value, (element) => copyByPlan(element, plan));
   if (typeof value !== 'object') return STRIPPED;
   const copy: Record<string, unknown> = {};
   for (const [name, treatment] of plan.fields) {
@@ -84,8 +86,24 @@ function copyByPlan(value: unknown, plan: Plan): unknown {
 }
 
 function copyAll(value: unknown): unknown {
+  if (typeof value === 'string') return shortened(value);
   if (typeof value !== 'object' || value === null) return value;
-  if (Array.isArray(value)) return value.map(copyAll);
+  if (Array.isArray(value)) return clipped(value, copyAll);
+  const entries = Object.entries(value).slice(0, MAX_ELEMENTS);
   // fromEntries, not assignment: a map's key may be `__proto__`.
-  return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, copyAll(member)]));
+  return Object.fromEntries(entries.map(([key, member]) => [shortened(key), copyAll(member)]));
+}
+
+/** A request has up to 4 MiB, and its line in the log is for people. */
+const MAX_CHARACTERS = 256;
+const MAX_ELEMENTS = 64;
+
+function clipped(values: unknown[], copy: (value: unknown) => unknown): unknown[] {
+  const first = values.slice(0, MAX_ELEMENTS).map(copy);
+  return first.length === values.length ? first : [...first, `${values.length} elements`];
+}
+
+function shortened(text: string): string {
+  if (text.length <= MAX_CHARACTERS) return text;
+  return `${text.slice(0, MAX_CHARACTERS)}... (${text.length} characters)`;
 }
