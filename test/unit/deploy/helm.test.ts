@@ -189,7 +189,11 @@ test('names, places and images of the values leave no default behind', { skip },
   };
   const values = {
     pool: { kind: 'directory', directory: { name: 'fast', path: '/mnt/fast' } },
-    image: { repository: 'images.example/storage', tag: '9.9.9', pullPolicy: 'Always' },
+    image: {
+      ...{ repository: 'images.example/storage', tag: '9.9.9', pullPolicy: 'Always' },
+      digest: `sha256:${'ab'.repeat(32)}`,
+    },
+    networkPolicies: { apiServerPorts: [7777] },
     imagePullSecrets: [{ name: 'pull' }],
     driverName: 'disks.example',
     kubeletDirectory: '/var/lib/k0s/kubelet',
@@ -249,6 +253,9 @@ test('names, places and images of the values leave no default behind', { skip },
     [spec.address, spec.caCert],
     ['blockdelta-snapshot-metadata.storage.svc:6443', 'QUFB'],
   );
+  assert.match(text, /"images\.example\/storage:9\.9\.9@sha256:(?:ab){32}"/);
+  const policy = find(manifests, 'NetworkPolicy', 'blockdelta-controller');
+  assert.deepEqual(policy['spec'].egress[0], { ports: [{ port: 7777, protocol: 'TCP' }] });
   assert.match(text, /"kubernetes.io\/metadata.name":"prometheus"/);
   assert.match(text, /"BLOCKDELTA_LOG_LEVEL","value":"debug"/);
 });

@@ -27,8 +27,10 @@ import {
   OVERLAYS,
   type Pod,
 } from '../../support/cluster.js';
-import { assertValid } from '../../support/manifests.js';
+import { assertValid, type Manifest } from '../../support/manifests.js';
 
+/** Its account and its role. */
+const ROUTER = 'blockdelta-router';
 const GUARDIAN = '/opt/blockdelta/bin/blockdelta-guardian';
 const DRIVER = SETTINGS.BLOCKDELTA_DRIVER_NAME.fallback;
 const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
@@ -239,7 +241,7 @@ forEveryOverlay('every reference leads to an object', (cluster) => {
     const mounted = new Set(mounts.map(({ name }) => name));
     assert.deepEqual([...mounted].sort(), pod.volumes.map(({ name }) => name).sort(), pod.owner);
     for (const { secret } of pod.volumes) {
-      if (secret === undefined) continue;
+      if (secret === undefined || cluster.has('Secret', secret.secretName)) continue;
       if (certificates.length > 0) assert.ok(certificates.includes(secret.secretName));
       assert.match(secret.secretName, /^blockdelta-(router|snapshot-metadata)-tls$/);
       assert.match(KUBERNETES_DOCUMENT, new RegExp(`^\\| \`${secret.secretName}\` \\|`, 'm'));
@@ -249,7 +251,8 @@ forEveryOverlay('every reference leads to an object', (cluster) => {
     assert.ok(cluster.has(roleRef.kind, roleRef.name), roleRef.name);
     const [{ kind, name, namespace }, ...others] = subjects;
     assert.ok(cluster.has(kind, name), name);
-    assert.deepEqual([name, namespace, others], [cluster.controller.account, 'blockdelta', []]);
+    const account = roleRef.name === ROUTER ? ROUTER : cluster.controller.account;
+    assert.deepEqual([name, namespace, others], [account, 'blockdelta', []]);
   }
   for (const { spec } of cluster.of('Certificate')) {
     assert.ok(cluster.has(spec.issuerRef.kind, spec.issuerRef.name));
@@ -305,6 +308,12 @@ forEveryOverlay('ports have one user in a pod, and whatever names a port finds i
         if (podSelector === undefined) continue;
         assert.ok(cluster.selectedBy(podSelector.matchLabels).length > 0);
       }
+    }
+    for (const { ports, to = [] } of spec.egress ?? []) {
+      const targets = to.flatMap((each: Manifest) =>
+        cluster.selectedBy(each['podSelector'].matchLabels),
+      );
+      for (const { port } of ports) if (typeof port === 'string') assertPort(targets, port);
     }
   }
   for (const { spec } of [...cluster.of('PodMonitor'), ...cluster.of('PodDisruptionBudget')]) {
@@ -369,6 +378,56 @@ forEveryOverlay('a router needs certificates and a way to nodes, one node neithe
   }
 });
 
+forEveryOverlay(
+  'H38: the container that the network reaches reads pods, and has no other right',
+  (cluster) => {
+    const routers = cluster.controller.containers.filter(({ name }) => name === 'router');
+    const granted = (account: string) =>
+      bindingsOf(cluster)
+        .filter(({ subjects }) => subjects[0].name === account)
+        .flatMap(({ roleRef }) => rolesOf(cluster).filter((role) => isReferenced(role, roleRef)))
+        .flatMap(({ kind, rules }) => rules.map((rule: object) => ({ kind, ...rule })));
+    const wanted = { kind: 'Role', apiGroups: [''], resources: ['pods'], verbs: ['list', 'watch'] };
+    for (const router of routers) {
+      const secrets = router.volumeMounts.flatMap(({ name, mountPath }) => {
+        const volume = cluster.controller.volumes.find((each) => each.name === name);
+        assert.equal(volume?.['projected'], undefined, 'of the account of the pod');
+        return mountPath.startsWith('/var/run/secrets') ? (volume?.secret?.secretName ?? '') : [];
+      });
+      const [secret, ...others] = cluster.of('Secret');
+      assert.deepEqual([secrets, others], [[secret?.metadata.name], []]);
+      assert.equal(secret?.['type'], 'kubernetes.io/service-account-token');
+      const { annotations } = (secret?.metadata ?? {}) as { annotations?: object };
+      assert.deepEqual(annotations, { 'kubernetes.io/service-account.name': ROUTER });
+      assert.deepEqual(granted(ROUTER), [wanted]);
+      const sharing = cluster.pods
+        .flatMap(({ containers }) => containers)
+        .filter(({ volumeMounts }) => volumeMounts.some(({ name }) => name === 'router-token'));
+      assert.deepEqual(sharing, [router]);
+    }
+    assert.deepEqual(granted(cluster.node.account), []);
+  },
+);
+
+const isReferenced = ({ kind, metadata }: Manifest, roleRef: { kind: string; name: string }) =>
+  kind === roleRef.kind && metadata.name === roleRef.name;
+
+forEveryOverlay('H38: a node opens no connection, and the controller only some', (cluster) => {
+  const egressOf = (name: string) => {
+    const policy = cluster.of('NetworkPolicy').find(({ metadata }) => metadata.name === name);
+    assert.deepEqual(policy?.['spec'].policyTypes, ['Ingress', 'Egress']);
+    return policy?.['spec'].egress;
+  };
+  assert.equal(egressOf('blockdelta-node'), undefined);
+  const [api, nodes, ...others] = egressOf('blockdelta-controller');
+  assert.deepEqual([api.to, others], [undefined, []]);
+  assert.ok(api.ports.every(({ port }: { port: unknown }) => typeof port === 'number'));
+  assert.equal(nodes?.ports[0].port, isRouted(cluster) ? 'csi' : undefined);
+  if (nodes === undefined) return;
+  assert.deepEqual(cluster.selectedBy(nodes.to[0].podSelector.matchLabels), [cluster.node]);
+  assert.equal(nodes.to[0].namespaceSelector, undefined);
+});
+
 test('Prometheus scrapes the plugin as the job that the alert rules expect', () => {
   const [, job] = /scrape job named `([\w-]+)`/.exec(read('docs/alerts.md')) ?? [];
   const monitors = cluster('complete').of('PodMonitor');
@@ -425,17 +484,22 @@ forEveryOverlay('a role has its sidecar, and only sidecars with roles have token
   }
 });
 
-forEveryOverlay('every image has a fixed version, which docs/kubernetes.md names', (cluster) => {
-  const { version } = JSON.parse(read('package.json'));
-  for (const { name, image } of cluster.pods.flatMap(({ containers }) => containers)) {
-    if (['plugin', 'router', 'guardian'].includes(name)) {
-      assert.equal(image, `registry.example/blockdelta:${version}`);
-    } else {
-      assert.match(image, /:v\d+\.\d+\.\d+$/);
-      assert.ok(KUBERNETES_DOCUMENT.includes(`| ${name} | \`${image}\` |`), image);
+forEveryOverlay(
+  'H38: every image has a fixed version, which docs/kubernetes.md names, and a digest',
+  (cluster) => {
+    const { version } = JSON.parse(read('package.json'));
+    for (const { name, image } of cluster.pods.flatMap(({ containers }) => containers)) {
+      if (['plugin', 'router', 'guardian'].includes(name)) {
+        assert.equal(image, `registry.example/blockdelta:${version}`);
+      } else {
+        const [, tagged = '', digest] =
+          /^(.*:v\d+\.\d+\.\d+)(@sha256:[0-9a-f]{64})?$/.exec(image) ?? [];
+        assert.ok(KUBERNETES_DOCUMENT.includes(`| ${name} | \`${tagged}\` |`), image);
+        assert.equal(digest === undefined, name === 'csi-snapshot-metadata', image);
+      }
     }
-  }
-});
+  },
+);
 
 test('docs/kubernetes.md explains every flag in use, and no other', () => {
   const rows = rowsBelow('Flags of the sidecars', /^\| (`--.*?) \| .* \| .* \| .+ \|$/gm);

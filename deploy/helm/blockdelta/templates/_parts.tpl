@@ -1,7 +1,7 @@
 {{/* What several templates need. */}}
 
 {{- define "blockdelta.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ with .Values.image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
 {{/* The directory of the plugin's socket on the host. */}}
@@ -104,7 +104,7 @@ livenessProbe:
       fieldPath: metadata.namespace
 {{- end }}
 
-{{/* What containers that talk to the API mount. */}}
+{{/* What sidecars that talk to the API mount. */}}
 {{- define "blockdelta.socketAndToken" -}}
 - name: socket-directory
   mountPath: /csi
@@ -113,7 +113,7 @@ livenessProbe:
   readOnly: true
 {{- end }}
 
-{{/* Gives the controller's account a role: root, kind (Role or ClusterRole) and name. */}}
+{{/* Gives a role to an account, the controller's if none is named: root, kind (Role or ClusterRole), name and account. */}}
 {{- define "blockdelta.binding" -}}
 apiVersion: rbac.authorization.k8s.io/v1
 kind: {{ .kind }}Binding
@@ -130,6 +130,6 @@ roleRef:
   name: blockdelta-{{ .name }}
 subjects:
   - kind: ServiceAccount
-    name: blockdelta-controller
+    name: blockdelta-{{ .account | default "controller" }}
     namespace: {{ .root.Release.Namespace }}
 {{- end }}
