@@ -21,6 +21,7 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -117,7 +118,8 @@ uint64_t NowNs() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// The descriptor passed with a message, or -1.
+// The descriptor passed with a message, or -1, also if there were others, which the kernel has
+// dropped.
 int TakeDescriptor(struct msghdr* message) {
   const struct cmsghdr* header = CMSG_FIRSTHDR(message);
   if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS ||
@@ -126,7 +128,9 @@ int TakeDescriptor(struct msghdr* message) {
   }
   int fd;
   std::memcpy(&fd, CMSG_DATA(header), sizeof(fd));
-  return fd;
+  if ((message->msg_flags & MSG_CTRUNC) == 0) return fd;
+  close(fd);
+  return -1;
 }
 
 Reply Release(uint32_t slot) {
@@ -157,8 +161,16 @@ void ReleaseAll() {
   }
 }
 
+// Anything else that is adopted could keep this process for ever, such as the other end of its
+// socket.
+bool IsMountPointOrNode(const Held& object) {
+  struct stat found;
+  if (fstat(object.fd, &found) != 0) return false;
+  return object.device == 0 ? S_ISDIR(found.st_mode) : S_ISCHR(found.st_mode);
+}
+
 int Begin(Order order, const Held& object) {
-  if (order == Order::kAdopt) return 0;
+  if (order == Order::kAdopt) return IsMountPointOrNode(object) ? 0 : EBADF;
   if (order == Order::kSuspend) return Suspend(object, DM_SKIP_LOCKFS_FLAG);
   return object.device == 0 ? Try(object.fd, FIFREEZE) : Suspend(object, 0);
 }
@@ -213,12 +225,13 @@ bool Serve() {
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   message.msg_control = control;
-  message.msg_controllen = sizeof(control);
+  // Without the padding, in which a second descriptor has room.
+  message.msg_controllen = CMSG_LEN(sizeof(int));
   ssize_t size;
   do {
     size = recvmsg(kSocket, &message, MSG_CMSG_CLOEXEC);
   } while (size == -1 && errno == EINTR);
-  if (size != sizeof(request)) return false;
+  if (size != sizeof(request) || (message.msg_flags & MSG_TRUNC) != 0) return false;
   const int fd = TakeDescriptor(&message);
   if (IsPeerGone()) return false;
   Reply reply = {0, ENOSYS, 0};

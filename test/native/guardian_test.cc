@@ -3,12 +3,14 @@
 
 #include <gtest/gtest.h>
 #include <linux/fs.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <thread>
 
@@ -302,22 +304,95 @@ TEST_F(GuardianTest, AGuardianReplacesTheSocketOfAKilledOneAndNoOther) {
   EXPECT_EQ(StateOf(path).st_size, 1);
 }
 
+// A connection to a guardian that listens, which sends anything.
+class Client {
+ public:
+  explicit Client(const std::string& path)
+      : fd_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+    struct sockaddr_un address = {};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    const auto* const generic = reinterpret_cast<const struct sockaddr*>(&address);
+    EXPECT_EQ(connect(fd_.get(), generic, sizeof(address)), 0);
+  }
+  // Ends the guardian, whatever it holds.
+  ~Client() { shutdown(fd_.get(), SHUT_RDWR); }
+
+  int get() const { return fd_.get(); }
+
+  // Returns the error in the answer; -1: the guardian has ended the connection.
+  int Ask(guardian::Order order, const std::vector<int>& descriptors,
+          size_t extra_bytes = 0) const {
+    struct {
+      guardian::Request request;
+      char extra[64];
+    } bytes = {{order, 0}, {}};
+    struct iovec data = {&bytes, sizeof(guardian::Request) + extra_bytes};
+    alignas(struct cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))] = {};
+    struct msghdr message = {};
+    message.msg_iov = &data;
+    message.msg_iovlen = 1;
+    if (!descriptors.empty()) {
+      const size_t size = descriptors.size() * sizeof(int);
+      message.msg_control = control;
+      message.msg_controllen = CMSG_SPACE(size);
+      struct cmsghdr* const header = CMSG_FIRSTHDR(&message);
+      *header = {CMSG_LEN(size), SOL_SOCKET, SCM_RIGHTS};
+      std::memcpy(CMSG_DATA(header), descriptors.data(), size);
+    }
+    EXPECT_NE(sendmsg(fd_.get(), &message, MSG_NOSIGNAL), -1);
+    guardian::Reply reply = {};
+    if (recv(fd_.get(), &reply, sizeof(reply), 0) != ssize_t{sizeof(reply)}) return -1;
+    return reply.error;
+  }
+
+ private:
+  const UniqueFd fd_;
+};
+
 TEST_F(GuardianTest, AGuardianAnswersAnOrderThatItDoesNotKnow) {
   const Listener listener(At("guardian.sock"));
   ASSERT_TRUE(listener.Answers());
-  const UniqueFd plugin(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  struct sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  At("guardian.sock").copy(address.sun_path, sizeof(address.sun_path) - 1);
-  const auto* const generic = reinterpret_cast<const struct sockaddr*>(&address);
-  ASSERT_EQ(connect(plugin.get(), generic, sizeof(address)), 0);
+  const Client client(At("guardian.sock"));
   for (const uint32_t order : {99u, 0u}) {
-    const guardian::Request request = {static_cast<guardian::Order>(order), 0};
-    guardian::Reply reply = {};
-    ASSERT_EQ(send(plugin.get(), &request, sizeof(request), 0), ssize_t{sizeof(request)});
-    ASSERT_EQ(recv(plugin.get(), &reply, sizeof(reply), 0), ssize_t{sizeof(reply)});
-    EXPECT_EQ(reply.error, ENOSYS);
+    EXPECT_EQ(client.Ask(static_cast<guardian::Order>(order), {}), ENOSYS);
   }
+}
+
+TEST_F(GuardianTest, H19AGuardianKeepsNoDescriptorOfAMessageWithSeveral) {
+  const Listener listener(At("guardian.sock"));
+  ASSERT_TRUE(listener.Answers());
+  const Client client(At("guardian.sock"));
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd read_end(ends[0]);
+  {
+    const UniqueFd write_end(ends[1]);
+    for (const size_t count : {2, 3, 8}) {
+      const std::vector<int> several(count, write_end.get());
+      EXPECT_EQ(client.Ask(guardian::Order::kAdopt, several), EBADF);
+    }
+  }
+  struct pollfd closed = {read_end.get(), 0, 0};
+  EXPECT_EQ(poll(&closed, 1, kGiveUpMs), 1) << "the guardian has the other end";
+}
+
+TEST_F(GuardianTest, H19AGuardianTakesNoLongerMessageForARequest) {
+  const Listener listener(At("guardian.sock"));
+  ASSERT_TRUE(listener.Answers());
+  for (const size_t extra : {1, 64}) {
+    const Client client(At("guardian.sock"));
+    EXPECT_EQ(client.Ask(guardian::Order::kLimit, {}, extra), -1);
+  }
+}
+
+TEST_F(GuardianTest, H19AGuardianAdoptsNothingThatKeepsItFromEnding) {
+  const Listener listener(At("guardian.sock"));
+  ASSERT_TRUE(listener.Answers());
+  const Client client(At("guardian.sock"));
+  EXPECT_EQ(client.Ask(guardian::Order::kAdopt, {client.get()}), EBADF);
+  const UniqueFd node = Open("/dev/null", O_RDWR);
+  EXPECT_EQ(client.Ask(guardian::Order::kAdopt, {node.get()}), EBADF);
 }
 
 TEST_F(GuardianTest, NoMountPointIsGivenToAListenerOfAnotherUser) {
