@@ -1,12 +1,12 @@
 // blockdelta-confine: drops privileges, then executes a program in its place.
 //
-//   blockdelta-confine [--parent PID] [--keep-mount-rights] [--keep-file-rights]
+//   blockdelta-confine [--parent PID] [--keep-mount-rights] [--keep-read-rights]
 //                      [--device PATH [--cpu SECONDS]] [--memory BYTES]
 //                      [--only-read PATH]... [--only-write PATH]... [--only-in DIRECTORY]...
 //                      -- PROGRAM [ARGUMENT...]
 //
 // Always applied: no capabilities (with --keep-mount-rights, only those of mount(8); with
-// --keep-file-rights, only the one that opens other users' files), no_new_privs, no core dumps.
+// --keep-read-rights, only the one that reads other users' files), no_new_privs, no core dumps.
 // --parent PID: kills the program when that process, which must be the parent, ends.
 //
 // --device is for programs that read data written by tenants. The program runs as a user of its
@@ -15,7 +15,8 @@
 // time are limited.
 //
 // --only-read, --only-write and --only-in are for programs that read files written by others: these
-// are all that it can open (file_access.h).
+// are all that it can open (file_access.h). /proc/self/fd/N is a file that it inherits, whatever
+// has happened to its name.
 //
 // PROGRAM is an absolute path. Exit status 126: the program was not started, and stderr says why.
 #include <linux/capability.h>
@@ -39,7 +40,7 @@ namespace {
 constexpr int kNotStarted = 126;
 constexpr CapabilitySet kMountRights =
     CapabilitySet{1} << CAP_SYS_ADMIN | CapabilitySet{1} << CAP_DAC_READ_SEARCH;
-constexpr CapabilitySet kFileRights = CapabilitySet{1} << CAP_DAC_OVERRIDE;
+constexpr CapabilitySet kReadRights = CapabilitySet{1} << CAP_DAC_READ_SEARCH;
 // A tool opens its device, its pipes and a few files of /proc.
 constexpr rlim_t kOpenFiles = 64;
 // Between SIGXCPU, which a program may ignore, and SIGKILL.
@@ -94,8 +95,8 @@ Result<Request> Parse(const std::vector<std::string>& arguments) {
   size_t next = 0;
   while (next < arguments.size() && arguments[next] != "--") {
     const std::string& name = arguments[next++];
-    if (name == "--keep-mount-rights" || name == "--keep-file-rights") {
-      request.kept |= name == "--keep-mount-rights" ? kMountRights : kFileRights;
+    if (name == "--keep-mount-rights" || name == "--keep-read-rights") {
+      request.kept |= name == "--keep-mount-rights" ? kMountRights : kReadRights;
       continue;
     }
     if (next == arguments.size()) return Status::Errno(EINVAL, "parse", name, "missing value");

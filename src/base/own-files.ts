@@ -37,18 +37,24 @@ export function ownDirectory(
   otherwise = 'run this as the user to whom it belongs; a copy can be read in a directory of your own',
 ): string {
   const resolved = realpathSync(path);
-  for (let current = resolved; ; current = dirname(current)) {
+  const others = othersIn(resolved);
+  if (others === null) return resolved;
+  throw CsiError.failedPrecondition(
+    `${others}, so they can exchange what is in ${resolved} while this program uses it: take the right to write there ` +
+      `from others, or ${otherwise}`,
+  );
+}
+
+/** How somebody beside this user and root can exchange what is in a directory without links; null: nobody can. */
+export function othersIn(directory: string): string | null {
+  for (let current = directory; ; current = dirname(current)) {
     const found = statSync(current);
-    const mayOnlyAdd = current !== resolved && (found.mode & STICKY) !== 0;
-    const isShared = (found.mode & WRITABLE_BY_OTHERS) !== 0 && !mayOnlyAdd;
-    if (isShared || !isOwn(found)) {
-      const others = isShared ? 'others can write to' : `user ${found.uid} owns`;
-      throw CsiError.failedPrecondition(
-        `${others} ${current}, so they can exchange what is in ${resolved} while this program uses it: take the right ` +
-          `to write to ${current} from others, or ${otherwise}`,
-      );
+    const mayOnlyAdd = current !== directory && (found.mode & STICKY) !== 0;
+    if ((found.mode & WRITABLE_BY_OTHERS) !== 0 && !mayOnlyAdd) {
+      return `others can write to ${current}`;
     }
-    if (current === dirname(current)) return resolved;
+    if (!isOwn(found)) return `user ${found.uid} owns ${current}`;
+    if (current === dirname(current)) return null;
   }
 }
 

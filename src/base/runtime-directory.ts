@@ -234,7 +234,7 @@ const isNameOf = (kind: string, name: string): boolean =>
   name.startsWith(`${kind}-`) && /^[0-9a-f]{16}$/.test(name.slice(kind.length + 1));
 
 /** A path below an open directory: what is renamed or exchanged above it meanwhile does not matter. */
-function at(descriptor: number, name?: string): string {
+export function at(descriptor: number, name?: string): string {
   const opened = `/proc/self/fd/${descriptor}`;
   return name === undefined ? opened : `${opened}/${name}`;
 }

@@ -3,7 +3,7 @@
  * and the reports are in bench/.
  */
 import { randomInt } from 'node:crypto';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { Argument, type Command, InvalidArgumentError } from 'commander';
 import { messageOf } from '../base/errors.js';
 import { compare } from '../tools/bench/compare.js';
@@ -18,6 +18,7 @@ import { SUITES, type Suites } from '../tools/bench/suites/index.js';
 import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
 import { complain, print, runToExitCode } from './output.js';
+import { writeOutput } from './output-file.js';
 import { parseOutput, parsePath } from './paths.js';
 import { socketProblem } from './socket.js';
 
@@ -208,8 +209,8 @@ async function write(
   document: Document,
   { json, html, markdown }: Pick<BenchOptions, 'json' | 'html' | 'markdown'>,
 ): Promise<void> {
-  if (html !== undefined) writeFileSync(html, formatHtml(document));
-  if (json !== undefined && json !== '-') writeFileSync(json, formatJson(document));
+  if (html !== undefined) await writeOutput(html, formatHtml(document));
+  if (json !== undefined && json !== '-') await writeOutput(json, formatJson(document));
   if (json === '-') await print(formatJson(document));
   else await print(markdown ? formatMarkdown(document) : formatText(document));
 }

@@ -3,9 +3,12 @@
  * options, the output and the exit codes; the checks are in tools/conformance/.
  */
 import { randomInt } from 'node:crypto';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
+import { mkdir } from 'node:fs/promises';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { messageOf } from '../base/errors.js';
+import { othersIn } from '../base/own-files.js';
+import { followWay } from '../base/own-way.js';
 import type { Check } from '../tools/conformance/check.js';
 import type { AccessType, StringMap, SuiteOptions } from '../tools/conformance/options.js';
 import type { CheckResult, Report } from '../tools/conformance/report.js';
@@ -18,6 +21,7 @@ import { CHECKS } from '../tools/conformance/suite.js';
 import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
 import { complain, harmless, SIGNALS } from './output.js';
+import { writeOutput } from './output-file.js';
 import { parseOutput, parsePath } from './paths.js';
 import { ProgressLine } from './progress.js';
 import { socketProblem } from './socket.js';
@@ -178,8 +182,9 @@ async function runConformance(
     text: `${ended} of ${total} checks${failed > 0 ? `, ${failed} failed` : ''}: ${running}`,
   }));
   try {
-    mkdirSync(options.workDirectory, { recursive: true });
-    const report = await runSuite(CHECKS, options, {
+    const workDirectory = await ownWorkDirectory(options.workDirectory);
+    const placed = { ...options, workDirectory };
+    const report = await runSuite(CHECKS, placed, {
       signal: interrupt.signal,
       onStart: (check) => {
         running = check.id;
@@ -194,7 +199,7 @@ async function runConformance(
       },
     });
     line.end();
-    write(report, json, junit);
+    await write(report, json, junit);
     if (interrupt.signal.aborted) return ExitCode.INTERRUPTED;
     return countOf(report, 'failed') === 0 ? ExitCode.OK : ExitCode.FAILURE;
   } catch (error) {
@@ -209,15 +214,30 @@ async function runConformance(
 const isWanted = (id: string, { only }: SuiteOptions): boolean =>
   only.length === 0 || only.some((pattern) => matches(id, pattern));
 
-function write(report: Report, json: string | undefined, junit: string | undefined): void {
-  if (json !== '-' && junit !== '-') process.stdout.write(harmless(formatTable(report)));
-  writeTo(json, () => formatJson(report));
-  writeTo(junit, () => formatJunit(report));
+/** Without links. Volumes that root writes to are published there: others must not exchange them. */
+async function ownWorkDirectory(given: string): Promise<string> {
+  await mkdir(given, { recursive: true });
+  const { path, others } = await followWay(given);
+  const found = others ?? othersIn(path);
+  if (found === null) return path;
+  throw new Error(
+    `volumes cannot be published in ${given}: ${found}; give a directory that only you can write to with --work-directory`,
+  );
 }
 
-function writeTo(file: string | undefined, format: () => string): void {
+async function write(
+  report: Report,
+  json: string | undefined,
+  junit: string | undefined,
+): Promise<void> {
+  if (json !== '-' && junit !== '-') process.stdout.write(harmless(formatTable(report)));
+  await writeTo(json, () => formatJson(report));
+  await writeTo(junit, () => formatJunit(report));
+}
+
+async function writeTo(file: string | undefined, format: () => string): Promise<void> {
   if (file === '-') process.stdout.write(format());
-  else if (file !== undefined) writeFileSync(file, format());
+  else if (file !== undefined) await writeOutput(file, format());
 }
 
 function listOf(checks: readonly Check[]): string {

@@ -2,9 +2,7 @@
  * `blockdelta map SNAPSHOT`: a list of SnapshotMetadata as a picture, in the terminal or as an HTML page. Reads the
  * list as `allocated` and `delta` do; src/tools/map/ draws it.
  */
-import { writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
-import { errorCode } from '../base/errors.js';
 import { GrainMerger } from '../tools/client/grain.js';
 import { type MetadataRequest, openMetadata } from '../tools/client/metadata-stream.js';
 import { createProgress, readMetadata } from '../tools/client/resumable-stream.js';
@@ -15,6 +13,7 @@ import { socketPathOf } from './endpoint.js';
 import { grainOption } from './metadata/commands.js';
 import { runListCommand, shareOf, withSocketProblem } from './metadata/list-command.js';
 import { complain, print } from './output.js';
+import { writeOutput } from './output-file.js';
 import { parsePath } from './paths.js';
 import { ProgressLine } from './progress.js';
 
@@ -69,19 +68,9 @@ async function drawMap(
   const source = { snapshotId, baseId: options.base ?? null };
   const { cells, grain } = await readCells(socketPath, source, options.grain ?? null, signal);
   const subject = { ...source, grain };
-  if (options.html !== undefined) await writePage(options.html, formatPage(subject, cells));
+  if (options.html !== undefined) await writeOutput(options.html, formatPage(subject, cells));
   if (options.json) await print(`${JSON.stringify(toJson(subject, cells))}\n`);
   else await print(options.html === undefined ? picture(subject, cells) : heading(subject, cells));
-}
-
-async function writePage(file: string, page: string): Promise<void> {
-  try {
-    await writeFile(file, page);
-  } catch (error) {
-    throw new Error(
-      `cannot write the page ${file} (${errorCode(error)}): name a file in a directory that exists and has room`,
-    );
-  }
 }
 
 async function readCells(

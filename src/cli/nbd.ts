@@ -3,11 +3,13 @@
  * export, the allocated or changed ranges are data and the rest is holes. Holds the options and the order of
  * the steps, and maps each failure to an exit code.
  */
-import { lstat, open, rm } from 'node:fs/promises';
-import { join } from 'node:path';
+import { type FileHandle, lstat, open, rm } from 'node:fs/promises';
+import { basename, join } from 'node:path';
 import type { Command } from 'commander';
 import { CsiError, errorCode } from '../base/errors.js';
 import { humanSize } from '../base/human-size.js';
+import { openDirectoryOf } from '../base/own-way.js';
+import { at } from '../base/runtime-directory.js';
 import { CsiDriver } from '../tools/client/driver.js';
 import { GrainMerger } from '../tools/client/grain.js';
 import type { Entry } from '../tools/client/list.js';
@@ -88,9 +90,11 @@ interface Wanted {
 type Undo = () => Promise<void>;
 
 async function serve(wanted: Wanted, signal: AbortSignal): Promise<void> {
-  await freeSocketPath(wanted.socketPath);
-  const undo: Undo[] = [];
+  const { socketPath } = wanted;
+  const place = await openDirectoryOf(socketPath);
+  const undo: Undo[] = [() => place.close()];
   try {
+    await freeSocketPath(socketPath, place);
     const runtime = await openRuntimeDirectory();
     const directory = makeSocketDirectory(runtime);
     undo.push(async () => directory.discard());
@@ -107,7 +111,7 @@ async function serve(wanted: Wanted, signal: AbortSignal): Promise<void> {
       from: { device: volume.devicePath },
       ranges,
       directory: directory.path,
-      socketPath: wanted.socketPath,
+      socket: { place, path: socketPath },
     });
     undo.push(() => server.close());
     complain(
@@ -141,17 +145,18 @@ function aborted(signal: AbortSignal): Promise<void> {
 }
 
 /** A socket that a killed command has left is removed; anything else there stays, and is an error. */
-async function freeSocketPath(path: string): Promise<void> {
+async function freeSocketPath(path: string, place: FileHandle): Promise<void> {
   try {
-    const state = await lstat(path);
-    const problem = state.isSocket() ? await socketProblem(path) : null;
+    const socket = at(place.fd, basename(path));
+    const state = await lstat(socket);
+    const problem = state.isSocket() ? await socketProblem(socket) : null;
     if (problem?.code !== 'ECONNREFUSED') {
       throw CsiError.invalidArgument(
         `cannot serve on ${path}: ${state.isSocket() ? 'another program serves there' : 'there is a file of that name'}; ` +
           'give another --socket',
       );
     }
-    await rm(path, { force: true });
+    await rm(socket, { force: true });
   } catch (thrown) {
     if (errorCode(thrown) !== 'ENOENT') throw thrown;
   }

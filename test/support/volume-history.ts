@@ -6,7 +6,7 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { RuntimeDirectory } from '../../src/base/runtime-directory.js';
@@ -18,7 +18,6 @@ import { assertIntact, restoreToFile } from '../../src/tools/backup/restore.js';
 import { chooseBackup } from '../../src/tools/backup/select.js';
 import { verifyVolume } from '../../src/tools/backup/verify.js';
 import { CsiDriver } from '../../src/tools/client/driver.js';
-import { convertImage } from '../../src/tools/nbd/image.js';
 import { assertSame } from './backups.js';
 import { BlockWriter } from './block-writer.js';
 import { FileWriter } from './file-writer.js';
@@ -156,8 +155,7 @@ export class VolumeHistory {
     const number = this.#points.length + 1;
     const snapshotId = await orchestrator.snapshot(this.volume, `${name}-${number}`);
     const truth = join(directory, `truth-${number}.raw`);
-    writeFileSync(truth, '');
-    await convertImage({ from: { device }, to: truth });
+    execFileSync('cp', ['--sparse=always', device, truth]);
     const point = { snapshotId, truth, isLive: true, backup: null };
     this.#points.push(point);
     return point;

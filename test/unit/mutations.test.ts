@@ -64,7 +64,7 @@ function hasTest({ file, name }: { file: string; name: string }): boolean {
 
 /** Of literals, with anything in the place of what is inserted. */
 function titlesIn(text: string): RegExp[] {
-  const titles = text.matchAll(/\b(?:test|guestTest)\(\s*(['"`])(.*?)\1,/gs);
+  const titles = text.matchAll(/\b(?:test|it|guestTest)\(\s*(['"`])(.*?)\1,/gs);
   return [...titles].map(
     ([, , title = '']) =>
       new RegExp(

@@ -14,10 +14,10 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { constants } from 'node:fs';
-import { access } from 'node:fs/promises';
+import { access, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, errorCode } from '../errors.js';
-import { type Argument, argumentWords } from './program-arguments.js';
+import { type Argument, commandLine, type GivenFile, withPaths } from './program-arguments.js';
 import {
   describeLimits,
   type Limits,
@@ -134,6 +134,8 @@ export interface Started {
   readonly child: ChildProcess;
   /** What it was given; null: it has no limits. */
   readonly limits: Limits | null;
+  /** Text of the program, with the paths of the files that it was given. */
+  withPaths(text: string): string;
 }
 
 export interface StartOptions extends Rights, Pick<RunOptions, 'outlivesLocking' | 'lockTimeoutS'> {
@@ -150,20 +152,38 @@ export async function start(
   args: readonly Argument[],
   options: StartOptions = {},
 ): Promise<Started> {
-  const words = argumentWords(command, args);
   const { outlivesLocking: locked, hasExtraPipe = false } = options;
-  const { line, limits } = await sandbox(options, locked !== undefined);
+  const pipes = hasExtraPipe ? (['pipe', 'pipe', 'pipe'] as const) : (['pipe', 'pipe'] as const);
+  const first = 1 + pipes.length;
+  const { words, files } = commandLine(command, args, first);
+  const { line, limits } = await sandbox({ ...options, files, first }, locked !== undefined);
   const guard =
     locked === undefined ? [] : [await findProgram(OUTLIVING[0]), ...OUTLIVING.slice(1)];
   if (locked !== undefined) guard.push(...(await locking(locked, options)));
-  const [first, ...rest] = [...guard, ...line, await findProgram(command), ...words];
-  const child = spawn(first as string, rest, {
-    cwd: '/',
-    env: limits === null ? ENVIRONMENT : LIMITED_ENVIRONMENT,
-    stdio: ['ignore', 'pipe', 'pipe', ...(hasExtraPipe ? (['pipe'] as const) : [])],
-    detached: locked !== undefined,
-  });
-  return { child, limits };
+  const [launcher, ...rest] = [...guard, ...line, await findProgram(command), ...words];
+  const child = await withOpen(files, (descriptors) =>
+    spawn(launcher as string, rest, {
+      cwd: '/',
+      env: limits === null ? ENVIRONMENT : LIMITED_ENVIRONMENT,
+      stdio: ['ignore', ...pipes, ...descriptors],
+      detached: locked !== undefined,
+    }),
+  );
+  return { child, limits, withPaths: (text) => withPaths(text, files, first) };
+}
+
+async function withOpen<T>(
+  files: readonly GivenFile[],
+  use: (descriptors: number[]) => T,
+): Promise<T> {
+  const opened: FileHandle[] = [];
+  try {
+    for (const file of files) opened.push(await file.open());
+    return use(opened.map(({ fd }) => fd));
+  } finally {
+    // Not waited for: Node.js throws away what a program writes and nobody reads when it ends.
+    for (const file of opened) void file.close();
+  }
 }
 
 /** Runs a program to its end. Rejects with ExecError, and as `start` does. */
@@ -184,7 +204,7 @@ async function locking(device: string, options: StartOptions): Promise<string[]>
     '-E',
     String(LOCKED_EXIT_CODE),
   ];
-  const words = argumentWords('flock', ['--no-fork', '-x', ...wait, { path: device }]);
+  const { words } = commandLine('flock', ['--no-fork', '-x', ...wait, { path: device }], 0);
   return [await findProgram('flock'), ...words];
 }
 

@@ -9,8 +9,8 @@
 import { stat } from 'node:fs/promises';
 import { availableParallelism, totalmem } from 'node:os';
 import { binaryPath } from '../system/binaries.js';
-import { deviceSizeBytes } from '../system/device-attributes.js';
-import { majorOf, minorOf } from '../system/mountinfo.js';
+import { deviceNumberOf, deviceSizeBytes } from '../system/device-attributes.js';
+import { descriptorName, type GivenFile } from './program-arguments.js';
 
 /** Of blockdelta-confine: the program was not started, and stderr says why. */
 export const NOT_CONFINED_EXIT_CODE = 126;
@@ -47,23 +47,23 @@ const OUTLIVING_CPU_S = 86_400;
 export interface Rights {
   /** Keeps the capabilities of mount(8). */
   mounts?: boolean;
-  /** Keeps the capability that opens other users' files. */
-  files?: boolean;
+  /** Keeps the capability that reads other users' files. */
+  readsAll?: boolean;
   /** The block device whose bytes the program reads: all that it can open. */
   device?: string;
   /** Processor time of a program on a device, if not what its size asks for. */
   cpuSeconds?: number;
-  /** All that a program which reads files of others can open, where the kernel has Landlock; its memory is limited. */
-  opens?: FileAccess;
+  /**
+   * For a program that reads what others may have written: where the kernel has Landlock it can open the files of its
+   * arguments and no others, and its memory is limited.
+   */
+  opensGiven?: boolean;
 }
 
-/** Absolute paths of what is there. */
-export interface FileAccess {
-  readonly reads?: readonly string[];
-  /** Read, written and truncated. */
-  readonly writes?: readonly string[];
-  /** Directories in which files and sockets are made and removed. */
-  readonly places?: readonly string[];
+/** The files of a program's arguments, which it has from the descriptor `first` on. */
+interface Inherited {
+  readonly files: readonly GivenFile[];
+  readonly first: number;
 }
 
 /** What a program on a device is given. */
@@ -80,14 +80,18 @@ export interface Sandbox {
 
 /** The program is killed when this process ends, unless it must not stop half way (`outlives`). */
 export async function sandbox(
-  { mounts = false, files = false, device, cpuSeconds, opens }: Rights,
+  { mounts, readsAll, device, cpuSeconds, opensGiven, files, first }: Rights & Inherited,
   outlives: boolean,
 ): Promise<Sandbox> {
   const line = [CONFINE];
   if (!outlives) line.push('--parent', `${process.pid}`);
   if (mounts) line.push('--keep-mount-rights');
-  if (files) line.push('--keep-file-rights');
-  if (opens !== undefined) line.push('--memory', `${OPENS_MEMORY_BYTES}`, ...fileOptions(opens));
+  if (readsAll) line.push('--keep-read-rights');
+  if (opensGiven) {
+    line.push('--memory', `${OPENS_MEMORY_BYTES}`, '--only-read', '/dev/null');
+    for (const [index, { use }] of files.entries())
+      line.push(`--only-${use}`, descriptorName(first + index));
+  }
   if (device === undefined) return { line: [...line, '--'], limits: null };
   const sizeBytes = await sizeOf(device);
   const limits: Limits = outlives
@@ -98,17 +102,8 @@ export async function sandbox(
   return { line, limits };
 }
 
-function fileOptions({ reads = [], writes = [], places = [] }: FileAccess): string[] {
-  return [
-    ...reads.flatMap((path) => ['--only-read', path]),
-    ...writes.flatMap((path) => ['--only-write', path]),
-    ...places.flatMap((path) => ['--only-in', path]),
-  ];
-}
-
 async function sizeOf(device: string): Promise<bigint> {
-  const { rdev } = await stat(device);
-  return (await deviceSizeBytes({ major: majorOf(rdev), minor: minorOf(rdev) })) ?? 0n;
+  return (await deviceSizeBytes(deviceNumberOf(await stat(device)))) ?? 0n;
 }
 
 const cpuFor = (sizeBytes: bigint): number =>

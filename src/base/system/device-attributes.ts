@@ -7,6 +7,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import { errorCode } from '../errors.js';
+import { majorOf, minorOf } from './mountinfo.js';
 
 /** Of sysfs, whatever the device's own sectors are. */
 const SECTOR_BYTES = 512n;
@@ -15,6 +16,11 @@ export interface DeviceNumber {
   major: number;
   minor: number;
 }
+
+export const deviceNumberOf = ({ rdev }: { rdev: number }): DeviceNumber => ({
+  major: majorOf(rdev),
+  minor: minorOf(rdev),
+});
 
 /** Null for a device that is gone, or of neither kind. */
 export async function deviceLabel(device: DeviceNumber): Promise<string | null> {

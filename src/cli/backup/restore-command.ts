@@ -1,9 +1,9 @@
 /** `blockdelta restore`: writes a backup to a file, a block device or a new volume. */
 import type { Command } from 'commander';
+import { openDevice } from '../../tools/backup/device-target.js';
 import { Repository } from '../../tools/backup/repository.js';
 import {
   assertIntact,
-  blockDeviceAt,
   restoreToDevice,
   restoreToFile,
   restoreToVolume,
@@ -91,7 +91,8 @@ async function restore(
   };
   let target = options.to;
   let isPartial = false;
-  const device = prefix === null ? await blockDeviceAt(target) : null;
+  const device = prefix === null ? await openDevice(target) : null;
+  const how = { signal, onProgress };
   try {
     if (prefix !== null && socketPath !== null) {
       const driver = new CsiDriver(socketPath, signal);
@@ -99,7 +100,7 @@ async function restore(
         target = await restoreToVolume(
           chosen,
           { driver, runtime: await openRuntimeDirectory(), name: prefix },
-          { signal, onProgress },
+          how,
         );
       } finally {
         driver.close();
@@ -108,7 +109,7 @@ async function restore(
       const onWriting = (): void => {
         isPartial = true;
       };
-      await restoreToDevice(chosen, device, { signal, onProgress, onWriting });
+      await restoreToDevice(chosen, device, { ...how, onWriting });
       isPartial = false;
     } else {
       const to = { path: target, replace: options.force };
@@ -116,6 +117,7 @@ async function restore(
     }
   } finally {
     line.end();
+    await device?.file.close();
     if (isPartial)
       complain(`${target} may hold a part of the backup: restore it again before it is used`);
   }

@@ -40,8 +40,6 @@ export async function copyRanges(options: CopyOptions): Promise<void> {
   let partial = '';
   await runProgram('nbdcopy', args, {
     purpose: 'copy the data',
-    // It has the sockets of both servers, which are no files to the kernel.
-    opens: { reads: ['/dev/null'] },
     ...(signal === undefined ? {} : { signal }),
     onExtra: (text) => {
       const lines = (partial + text).split('\n');

@@ -4,7 +4,8 @@
  */
 import { isAbsolute } from 'node:path';
 import { CsiError } from '../../base/errors.js';
-import { readImageHeader } from './image-header.js';
+import type { FileArgument } from '../../base/process/program-arguments.js';
+import { openImage, readImageHeader } from './image-header.js';
 
 /** Absolute paths, the image itself first, the full image last. */
 export type ImageChain = readonly string[];
@@ -16,17 +17,29 @@ export type Content = { readonly device: string } | { readonly chain: ImageChain
 export const CHAIN_MAX = 200;
 
 /**
- * A name that qemu's programs open as this chain and nothing else, once the headers of all its images were accepted.
+ * An argument that qemu's programs open as this chain and nothing else. The files whose headers are accepted when the
+ * program starts, as by readImageHeader, are those that it has.
  *
- * @throws as readImageHeader
+ * @param writes the program may write the first image
  */
-export async function chainName(chain: ImageChain): Promise<string> {
-  const name = describeChain(chain);
-  for (const path of chain) await readImageHeader(path);
-  return name;
+export function chainArgument(chain: ImageChain, writes = false): FileArgument {
+  checkChain(chain);
+  const files = chain.map((path, index) => {
+    const isWritten = writes && index === 0;
+    const use = isWritten ? ('write' as const) : ('read' as const);
+    return { path, use, open: () => openImage(path, isWritten) };
+  });
+  return { files, word: nameOf };
 }
 
-function describeChain(chain: ImageChain): string {
+/** The chain's name for people and their programs. Throws as readImageHeader does. */
+export async function chainName(chain: ImageChain): Promise<string> {
+  checkChain(chain);
+  for (const path of chain) await readImageHeader(path);
+  return nameOf(chain);
+}
+
+function checkChain(chain: ImageChain): void {
   const [path = ''] = chain;
   if (chain.length > CHAIN_MAX) {
     throw CsiError.failedPrecondition(
@@ -39,8 +52,11 @@ function describeChain(chain: ImageChain): string {
       `a chain of images has no or relative paths ('${path}'); report this as a bug`,
     );
   }
+}
+
+function nameOf(files: readonly string[]): string {
   let node: object | null = null;
-  for (const filename of chain.toReversed()) {
+  for (const filename of files.toReversed()) {
     node = { driver: 'qcow2', file: { driver: 'file', filename }, backing: node };
   }
   return `json:${JSON.stringify(node)}`;

@@ -5,8 +5,9 @@
  * Accepted is what this room writes: version 3, without encryption or external data, based on a qcow2 image
  * of the same directory, whose name is a plain file name.
  */
+import type { FileHandle } from 'node:fs/promises';
 import { CsiError, printable } from '../../base/errors.js';
-import { openPlain } from './plain-file.js';
+import { openPlain, withFile } from './plain-file.js';
 
 export interface ImageHeader {
   readonly path: string;
@@ -37,14 +38,25 @@ const Feature = { DIRTY: 1n, CORRUPT: 2n, EXTERNAL_DATA: 4n, SUBCLUSTERS: 16n } 
 const KNOWN_FEATURES = 1n | 2n | 4n | 8n | 16n;
 /** NOT_FOUND if there is no such file, FAILED_PRECONDITION if it is no image that this room writes. */
 export async function readImageHeader(path: string): Promise<ImageHeader> {
-  const file = await openPlain(path);
+  return withFile(openPlain(path), (file) => headerOf(file, path));
+}
+
+/** Opens an image whose header is accepted. Throws as readImageHeader does. */
+export async function openImage(path: string, writes: boolean): Promise<FileHandle> {
+  const file = await openPlain(path, { writes });
   try {
-    const bytes = Buffer.alloc(HEADER_MAX_BYTES);
-    const { bytesRead } = await file.read(bytes, 0, HEADER_MAX_BYTES, 0);
-    return parseHeader(bytes.subarray(0, bytesRead), path);
-  } finally {
+    await headerOf(file, path);
+    return file;
+  } catch (thrown) {
     await file.close();
+    throw thrown;
   }
+}
+
+async function headerOf(file: FileHandle, path: string): Promise<ImageHeader> {
+  const bytes = Buffer.alloc(HEADER_MAX_BYTES);
+  const { bytesRead } = await file.read(bytes, 0, HEADER_MAX_BYTES, 0);
+  return parseHeader(bytes.subarray(0, bytesRead), path);
 }
 
 /** Exported for tests. */

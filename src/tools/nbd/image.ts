@@ -1,12 +1,17 @@
 /**
  * qcow2 images as files: made, examined and converted by qemu-img. Every image is opened with its format and what it is
- * based on given, after their headers were accepted.
+ * based on given, after their headers were accepted; qemu-img gets open files and no paths.
  */
-import { stat } from 'node:fs/promises';
+import { type FileHandle, open, stat } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
-import type { Argument } from '../../base/process/program-arguments.js';
-import { type Content, chainName, type ImageChain } from './image-chain.js';
-import { type ImageHeader, isPlainName, readImageHeader } from './image-header.js';
+import {
+  type Argument,
+  fileArgument,
+  type GivenFile,
+} from '../../base/process/program-arguments.js';
+import { at } from '../../base/runtime-directory.js';
+import { type Content, chainArgument, type ImageChain } from './image-chain.js';
+import { type ImageHeader, isPlainName, openImage, readImageHeader } from './image-header.js';
 import { createPlain } from './plain-file.js';
 import { Program, runProgram } from './program.js';
 
@@ -27,7 +32,6 @@ export interface NewImage {
 /** Makes an empty image, for this user alone. Rejects with EEXIST if there is anything of that name. */
 export async function createImage({ path, sizeBytes, backing, signal }: NewImage): Promise<void> {
   checkBacking(path, backing);
-  await (await createPlain(path)).close();
   const args = [
     'create',
     '-q',
@@ -38,16 +42,17 @@ export async function createImage({ path, sizeBytes, backing, signal }: NewImage
     '-o',
     LAYOUT,
     ...(backing === null ? [] : ['-F', 'qcow2', '-b', backing]),
-    { path },
+    written(path, () => createPlain(path)),
     `${sizeBytes}`,
   ];
-  const opens = { writes: [path] };
   await runProgram('qemu-img', args, {
     purpose: `create the image ${path}`,
-    opens,
     ...(signal && { signal }),
   });
 }
+
+const written = (path: string, opening: GivenFile['open'], prefix?: string): Argument =>
+  fileArgument({ path, use: 'write', open: opening }, prefix);
 
 function checkBacking(path: string, backing: string | null): void {
   if (backing === null || isPlainName(backing)) return;
@@ -87,10 +92,9 @@ const CHECKED = [0, 2, 3];
 export async function checkImage(path: string, signal?: AbortSignal): Promise<ImageCheck> {
   const { stdout } = await runProgram(
     'qemu-img',
-    ['check', '--output=json', await chainName([path])],
+    ['check', '--output=json', chainArgument([path])],
     {
       purpose: `check the image ${path}`,
-      opens: { reads: [path] },
       accept: CHECKED,
       ...(signal && { signal }),
     },
@@ -105,49 +109,49 @@ export async function checkImage(path: string, signal?: AbortSignal): Promise<Im
 }
 
 /** The arguments that name a content; `format` is the option for the format of one that does not say it. */
-async function argumentsOf(content: Content, format: string): Promise<[Argument[], Argument]> {
-  return 'chain' in content
-    ? [[], await chainName(content.chain)]
-    : [[format, 'raw'], { path: content.device }];
+function argumentsOf(content: Content, format: string): [string[], Argument] {
+  if ('chain' in content) return [[], chainArgument(content.chain)];
+  const path = content.device;
+  return [[format, 'raw'], fileArgument({ path, use: 'read', open: () => open(path) })];
 }
 
-const nameOf = (content: Content): string => filesOf(content)[0] ?? '';
-
-const filesOf = (content: Content): readonly string[] =>
-  'chain' in content ? content.chain : [content.device];
+const nameOf = (content: Content): string =>
+  ('chain' in content ? content.chain[0] : content.device) ?? '';
 
 export interface Conversion {
   from: Content;
-  /** A raw file, or a block device. */
-  to: string;
-  /** The target keeps its size: a block device. Otherwise it gets that of the content. */
-  isExisting?: boolean;
-  /** The existing target reads as zeros everywhere, so zeros need not be written. */
+  /** A raw file or a block device, as large as the content at least; it keeps its size. */
+  to: FileHandle;
+  /** Of the target, for people. */
+  path: string;
+  /** The target reads as zeros everywhere, so zeros need not be written. */
   isZero?: boolean;
   signal?: AbortSignal;
   /** 0 to 1. */
   onProgress?(share: number): void;
 }
 
-/** Copies a content into a file or device that is there; holes stay holes where the target has them. */
+/** Copies a content into an open file or device; holes stay holes where the target has them. */
 export async function convertImage(conversion: Conversion): Promise<void> {
-  const { from, to, isExisting = false, isZero = false, signal, onProgress } = conversion;
-  const [format, source] = await argumentsOf(from, '-f');
+  const { from, to, path, isZero = false, signal, onProgress } = conversion;
+  const [format, source] = argumentsOf(from, '-f');
+  // On NFS qemu's locks of a file would meet the flock of this process, which the server takes for one of all bytes.
+  const isDevice = (await to.stat()).isBlockDevice();
+  const driver = isDevice ? 'host_device' : 'file,file.locking=off';
   const args = [
     'convert',
-    ...(onProgress === undefined ? [] : ['-p']),
+    '-n',
     // Out of order, where that costs nothing.
-    ...(isExisting ? ['-n', '-W'] : []),
-    ...(isExisting && isZero ? ['--target-is-zero'] : []),
+    '-W',
+    ...(onProgress === undefined ? [] : ['-p']),
+    ...(isZero ? ['--target-is-zero'] : []),
     ...format,
-    '-O',
-    'raw',
+    '--target-image-opts',
     source,
-    { path: to },
+    written(path, () => open(at(to.fd), 'r+'), `driver=raw,file.driver=${driver},file.filename=`),
   ];
   await runProgram('qemu-img', args, {
-    purpose: `copy ${nameOf(from)} to ${to}`,
-    opens: { reads: filesOf(from), writes: [to] },
+    purpose: `copy ${nameOf(from)} to ${path}`,
     ...(signal && { signal }),
     onOutput: (text) => {
       const share = lastShareIn(text);
@@ -165,14 +169,13 @@ export async function compareImages(
   b: Content,
   signal?: AbortSignal,
 ): Promise<{ isSame: boolean; detail: string }> {
-  const [formatOfA, first] = await argumentsOf(a, '-f');
-  const [formatOfB, second] = await argumentsOf(b, '-F');
+  const [formatOfA, first] = argumentsOf(a, '-f');
+  const [formatOfB, second] = argumentsOf(b, '-F');
   const { exitCode, stdout } = await runProgram(
     'qemu-img',
     ['compare', ...formatOfA, ...formatOfB, first, second],
     {
       purpose: `compare ${nameOf(a)} with ${nameOf(b)}`,
-      opens: { reads: [...filesOf(a), ...filesOf(b)] },
       accept: [0, 1],
       ...(signal && { signal }),
     },
@@ -187,11 +190,10 @@ export async function nameBacking(
   signal?: AbortSignal,
 ): Promise<void> {
   checkBacking(path, backing);
-  await readImageHeader(path);
   const named = backing === null ? ['-b', ''] : ['-F', 'qcow2', '-b', backing];
-  await runProgram('qemu-img', ['rebase', '-u', '-f', 'qcow2', ...named, { path }], {
+  const image = written(path, () => openImage(path, true));
+  await runProgram('qemu-img', ['rebase', '-u', '-f', 'qcow2', ...named, image], {
     purpose: `name ${backing ?? 'nothing'} in the image ${path}`,
-    opens: { writes: [path] },
     ...(signal && { signal }),
   });
 }
@@ -203,27 +205,37 @@ export interface MappedRange {
   readonly holder: number | null;
 }
 
-/** Which image of a chain each part of the device is read from, from its beginning to its end. */
+/**
+ * Which image of a chain each part of the device is read from, from its beginning to its end. Rejects with INTERNAL if a
+ * part is missing: what is copied by the map would lack it.
+ */
 export async function* mapImage(
   chain: ImageChain,
   signal?: AbortSignal,
 ): AsyncGenerator<MappedRange[]> {
-  const args = ['map', '--output=json', await chainName(chain)];
-  const program = await Program.start('qemu-img', args, {
-    opens: { reads: chain },
-    ...(signal && { signal }),
-  });
+  const { sizeBytes } = await readImageHeader(chain[0] ?? '');
+  const args = ['map', '--output=json', chainArgument(chain)];
+  const program = await Program.start('qemu-img', args, signal && { signal });
   program.extra.resume();
   let rest = '';
+  let end = 0n;
+  const counted = (range: MappedRange): MappedRange => {
+    if (range.offset === end) end += range.size;
+    return range;
+  };
   for await (const chunk of program.stdout.setEncoding('utf8')) {
     const lines = (rest + chunk).split('\n');
     rest = lines.pop() ?? '';
-    yield lines.flatMap(mappedRange);
+    yield lines.flatMap(mappedRange).map(counted);
   }
   const exit = await program.exited;
   signal?.throwIfAborted();
   if (exit.exitCode !== 0) throw program.failure(`map the image ${chain[0]}`, exit);
-  yield mappedRange(rest);
+  yield mappedRange(rest).map(counted);
+  if (end === sizeBytes) return;
+  throw CsiError.internal(
+    `the map of the image ${chain[0]} ends at byte ${end} of ${sizeBytes}; run the command again`,
+  );
 }
 
 /** A line has one object of an array; other lines have none. */

@@ -8,14 +8,30 @@ import { CsiError, errorCode } from '../../base/errors.js';
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = constants;
 
+/** Closes the file when `use` has ended. */
+export async function withFile<T>(
+  opening: Promise<FileHandle>,
+  use: (file: FileHandle) => Promise<T>,
+): Promise<T> {
+  const file = await opening;
+  try {
+    return await use(file);
+  } finally {
+    await file.close();
+  }
+}
+
 /**
- * Opens a regular file for reading; never through a link in the last component, and without waiting for the other end of
+ * Opens a regular file; never through a link in the last component, and without waiting for the other end of
  * a pipe. NOT_FOUND if there is none, FAILED_PRECONDITION if it is anything else or longer than `maxBytes`.
  */
-export async function openPlain(path: string, maxBytes?: number): Promise<FileHandle> {
+export async function openPlain(
+  path: string,
+  { maxBytes, writes = false }: { maxBytes?: number; writes?: boolean } = {},
+): Promise<FileHandle> {
   let file: FileHandle;
   try {
-    file = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    file = await open(path, (writes ? O_RDWR : O_RDONLY) | O_NOFOLLOW | O_NONBLOCK);
   } catch (thrown) {
     const code = errorCode(thrown);
     if (code === 'ENOENT') throw CsiError.notFound(`there is no file ${path}`, { cause: thrown });
@@ -38,13 +54,8 @@ export async function openPlain(path: string, maxBytes?: number): Promise<FileHa
 }
 
 /** As openPlain, of which it is the text. */
-export async function readPlain(path: string, maxBytes: number): Promise<string> {
-  const file = await openPlain(path, maxBytes);
-  try {
-    return await file.readFile('utf8');
-  } finally {
-    await file.close();
-  }
+export function readPlain(path: string, maxBytes: number): Promise<string> {
+  return withFile(openPlain(path, { maxBytes }), (file) => file.readFile('utf8'));
 }
 
 /** A new file for this user alone. Rejects with EEXIST if there is anything of that name, a link included. */
@@ -53,13 +64,8 @@ export function createPlain(path: string): Promise<FileHandle> {
 }
 
 /** Of a file or a directory. */
-export async function flush(path: string): Promise<void> {
-  const file = await open(path, O_RDONLY);
-  try {
-    await file.sync();
-  } finally {
-    await file.close();
-  }
+export function flush(path: string): Promise<void> {
+  return withFile(open(path, O_RDONLY), (file) => file.sync());
 }
 
 function notPlain(path: string, cause?: unknown): CsiError {

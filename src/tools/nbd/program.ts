@@ -1,9 +1,8 @@
 /**
  * One process of nbdkit, nbdcopy, qemu-nbd or qemu-img: its rights, and how it ends.
  *
- * Each runs without capabilities, but for that to write other users' files, and can open what it is given and nothing
- * else. Unlike what base/process/exec.ts
- * runs to its end these run for as long as a backup takes, so nothing limits their time; an AbortSignal kills them.
+ * Each runs without capabilities, but for that to read other users' files, and can open the files of its arguments and
+ * nothing else. Unlike what base/process/exec.ts runs to its end these run for as long as a backup takes, so nothing limits their time; an AbortSignal kills them.
  * Knows no program's arguments.
  */
 import type { ChildProcess } from 'node:child_process';
@@ -11,12 +10,12 @@ import type { Readable } from 'node:stream';
 import { CsiError, errorCode } from '../../base/errors.js';
 import { ExecError, start } from '../../base/process/exec.js';
 import type { Argument } from '../../base/process/program-arguments.js';
-import { type FileAccess, NOT_CONFINED_EXIT_CODE } from '../../base/process/sandbox.js';
+import { NOT_CONFINED_EXIT_CODE } from '../../base/process/sandbox.js';
 
 export type ProgramName = 'nbdkit' | 'nbdcopy' | 'qemu-nbd' | 'qemu-img';
 
-/** What writes images: root may keep them in a directory of another user. */
-const WRITERS: readonly ProgramName[] = ['qemu-nbd', 'qemu-img'];
+/** What reads images: root may use those of another user. */
+const READERS: readonly ProgramName[] = ['qemu-nbd', 'qemu-img'];
 
 const STDERR_TAIL_BYTES = 4096;
 
@@ -27,8 +26,6 @@ export interface ProgramExit {
 }
 
 export interface StartOptions {
-  /** All files that it can open. */
-  opens: FileAccess;
   /** Kills the program. */
   signal?: AbortSignal;
 }
@@ -42,6 +39,7 @@ export class Program {
   private constructor(
     readonly name: ProgramName,
     private readonly child: ChildProcess,
+    private readonly withPaths: (text: string) => string,
     signal: AbortSignal | undefined,
   ) {
     const kill = (): void => this.kill('SIGKILL');
@@ -66,12 +64,12 @@ export class Program {
   static async start(
     name: ProgramName,
     args: readonly Argument[],
-    { opens, signal }: StartOptions,
+    { signal }: StartOptions = {},
   ): Promise<Program> {
     signal?.throwIfAborted();
-    const options = { files: WRITERS.includes(name), opens, hasExtraPipe: true };
-    const { child } = await start(name, args, options);
-    return new Program(name, child, signal);
+    const options = { readsAll: READERS.includes(name), opensGiven: true, hasExtraPipe: true };
+    const { child, withPaths } = await start(name, args, options);
+    return new Program(name, child, withPaths, signal);
   }
 
   get stdout(): Readable {
@@ -90,7 +88,7 @@ export class Program {
 
   /** The last 4 KiB that it wrote to stderr. */
   get stderr(): string {
-    return this.#stderr.toString('utf8').trim();
+    return this.withPaths(this.#stderr.toString('utf8')).trim();
   }
 
   kill(signal: 'SIGTERM' | 'SIGKILL'): void {
@@ -142,9 +140,9 @@ export interface RunOptions extends StartOptions {
 export async function runProgram(
   name: ProgramName,
   args: readonly Argument[],
-  { opens, signal, purpose, accept = [0], onOutput, onExtra }: RunOptions,
+  { signal, purpose, accept = [0], onOutput, onExtra }: RunOptions,
 ): Promise<ProgramResult> {
-  const program = await Program.start(name, args, { opens, ...(signal && { signal }) });
+  const program = await Program.start(name, args, signal && { signal });
   let stdout = '';
   program.stdout.setEncoding('utf8').on('data', (text: string) => {
     if (onOutput !== undefined) onOutput(text);

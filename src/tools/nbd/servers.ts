@@ -5,15 +5,15 @@
  */
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
-import { access, open, rm } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { access, type FileHandle, open, rm } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
 import { CsiError, errorCode } from '../../base/errors.js';
 import { pollUntil } from '../../base/poll.js';
-import type { Argument } from '../../base/process/program-arguments.js';
-import type { FileAccess } from '../../base/process/sandbox.js';
-import { RUNTIME_DIRECTORY_SETTING } from '../../base/runtime-directory.js';
+import { type Argument, fileArgument } from '../../base/process/program-arguments.js';
+import { at, RUNTIME_DIRECTORY_SETTING } from '../../base/runtime-directory.js';
 import { withTimeout } from '../../base/timeout.js';
-import { chainName, type ImageChain } from './image-chain.js';
+import { chainArgument, type ImageChain } from './image-chain.js';
+import { openPlain } from './plain-file.js';
 import { Program, type ProgramExit, type ProgramName } from './program.js';
 
 export interface NbdServer {
@@ -41,8 +41,8 @@ export interface RangesSource extends ServerPlace {
   from: { readonly device: string } | { readonly socketPath: string };
   /** A text file with a line "offset size" for each range; the rest of the device reads as a hole. */
   ranges: string;
-  /** The socket, if not a name of its own in the directory. */
-  socketPath?: string;
+  /** Where the socket is, if not in the directory: in an open one, whatever its path leads to later. */
+  socket?: { readonly place: FileHandle; readonly path: string };
 }
 
 /** Serves a content read-only to any number of clients: the ranges are data, and everything else is a hole. */
@@ -50,15 +50,16 @@ export async function serveRanges(source: RangesSource): Promise<NbdServer> {
   const { from, ranges } = source;
   const isDevice = 'device' in from;
   const path = isDevice ? from.device : from.socketPath;
-  const reads = isDevice ? [path, ranges] : [ranges];
-  return start('nbdkit', { ...source, reads }, `serve ${path}`, (socket, pidFile) => [
+  const device = fileArgument({ path, use: 'read', open: () => open(path) }, 'file=');
+  const list = { path: ranges, use: 'read', open: () => openPlain(ranges) } as const;
+  return start('nbdkit', source, `serve ${path}`, (socket, pidFile) => [
     '--foreground',
     '--readonly',
-    { prefix: '--unix=', path: socket },
-    { prefix: '--pidfile=', path: pidFile },
+    socket('--unix='),
+    pidFile('--pidfile='),
     '--filter=extentlist',
-    ...(isDevice ? ['file', { prefix: 'file=', path }] : ['nbd', { prefix: 'socket=', path }]),
-    { prefix: 'extentlist=', path: ranges },
+    ...(isDevice ? ['file', device] : ['nbd', { prefix: 'socket=', path }]),
+    fileArgument(list, 'extentlist='),
   ]);
 }
 
@@ -81,14 +82,11 @@ export interface ImageSource extends ServerPlace {
  */
 export async function serveImage(source: ImageSource): Promise<NbdServer> {
   const { chain, clients = 1, readOnly = false, cache = 'writeback' } = source;
-  const name = await chainName(chain);
   const isDirect = cache === 'none' && (await allOpenDirectly(chain));
   const purpose = `serve the image ${chain[0]}`;
-  const [path = '', ...below] = chain;
-  const opens = readOnly ? { reads: chain } : { writes: [path], reads: below };
-  return start('qemu-nbd', { ...source, ...opens }, purpose, (socket, pidFile) => [
-    { prefix: '--socket=', path: socket },
-    { prefix: '--pid-file=', path: pidFile },
+  return start('qemu-nbd', source, purpose, (socket, pidFile) => [
+    socket('--socket='),
+    pidFile('--pid-file='),
     `--shared=${clients}`,
     `--cache=${isDirect ? 'none' : 'writeback'}`,
     // io_uring is faster by little, and often forbidden in containers.
@@ -96,7 +94,7 @@ export async function serveImage(source: ImageSource): Promise<NbdServer> {
     '--discard=unmap',
     '--detect-zeroes=off',
     ...(readOnly ? ['--read-only', '--persistent'] : []),
-    name,
+    chainArgument(chain, !readOnly),
   ]);
 }
 
@@ -104,7 +102,7 @@ export async function serveImage(source: ImageSource): Promise<NbdServer> {
 async function allOpenDirectly(paths: readonly string[]): Promise<boolean> {
   for (const path of paths) {
     try {
-      await (await open(path, constants.O_RDONLY | constants.O_DIRECT)).close();
+      await (await open(path, O_RDONLY | O_DIRECT | O_NONBLOCK)).close();
     } catch (thrown) {
       if (errorCode(thrown) === 'EINVAL') return false;
       throw thrown;
@@ -113,6 +111,7 @@ async function allOpenDirectly(paths: readonly string[]): Promise<boolean> {
   return true;
 }
 
+const { O_DIRECT, O_NONBLOCK, O_RDONLY } = constants;
 const READY_POLL_MS = 5;
 const READY_TIMEOUT_MS = 60_000;
 /** A server has to write what is in memory to a disk that may be slow. */
@@ -123,29 +122,22 @@ const SOCKET_PATH_MAX = 107;
 /** Both programs write their process id to a file when they accept connections. */
 async function start(
   name: ProgramName,
-  {
-    directory,
-    signal,
-    socketPath,
-    reads = [],
-    writes = [],
-  }: ServerPlace & FileAccess & { socketPath?: string },
+  { directory, signal, socket }: ServerPlace & Pick<RangesSource, 'socket'>,
   purpose: string,
-  argsOf: (socket: string, pidFile: string) => Argument[],
+  argsOf: (socket: NewFile, pidFile: NewFile) => Argument[],
 ): Promise<NbdServer> {
   // Short, because the directory may take most of what the kernel accepts.
   const own = join(directory, randomBytes(3).toString('hex'));
-  const socket = socketPath ?? own;
   const pidFile = `${own}.pid`;
-  checkSocketPath(socket);
-  const args = argsOf(socket, pidFile);
-  const places = [...new Set([directory, dirname(socket)])];
-  const opens = { reads, writes, places };
-  const program = await Program.start(name, args, { opens, ...(signal && { signal }) });
+  const path = socket?.path ?? own;
+  const socketAt = socket === undefined ? own : at(socket.place.fd, basename(path));
+  checkSocketPath(path);
+  const args = argsOf(newFile(path, socket?.place), newFile(pidFile));
+  const program = await Program.start(name, args, signal && { signal });
   program.stdout.resume();
   program.extra.resume();
   const removeFiles = () =>
-    Promise.all([rm(socket, { force: true }), rm(pidFile, { force: true })]);
+    Promise.all([rm(socketAt, { force: true }), rm(pidFile, { force: true })]);
   const isReady = await pollUntil(async () => program.exit !== null || (await exists(pidFile)), {
     intervalMs: READY_POLL_MS,
     timeoutMs: READY_TIMEOUT_MS,
@@ -167,12 +159,23 @@ async function start(
     if (exit.exitCode !== 0) throw program.failure(purpose, exit);
   };
   return {
-    uri: `nbd+unix:///?socket=${encodeURIComponent(socket)}`,
-    socketPath: socket,
+    uri: `nbd+unix:///?socket=${encodeURIComponent(path)}`,
+    socketPath: path,
     exited: program.exited,
     close: () => (closed ??= close()),
   };
 }
+
+/** The argument for what the program makes in a directory. */
+type NewFile = (prefix: string) => Argument;
+
+const newFile =
+  (path: string, place?: FileHandle): NewFile =>
+  (prefix) => {
+    const directory = place === undefined ? dirname(path) : at(place.fd);
+    const given = { path: dirname(path), use: 'in', open: () => open(directory) } as const;
+    return fileArgument(given, prefix, `/${basename(path)}`);
+  };
 
 function hangs(name: ProgramName, purpose: string): CsiError {
   return CsiError.unavailable(

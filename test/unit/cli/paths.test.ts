@@ -57,7 +57,7 @@ test('a relative state directory of the environment is refused', () => {
 test('no program is started with a relative path', async () => {
   const args = ['--', { path: 'file' }];
   await rejectsWith(run('cat', args), 'INTERNAL', /^cat .*relative path 'file'/);
-  const checked = runProgram('qemu-img', ['check', ...args], { purpose: 'check', opens: {} });
+  const checked = runProgram('qemu-img', ['check', ...args], { purpose: 'check' });
   await rejectsWith(checked, 'INTERNAL', /^qemu-img .*relative path 'file'/);
   await rejectsWith(
     run('cat', [], { outlivesLocking: 'file' }),

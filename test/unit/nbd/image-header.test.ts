@@ -1,13 +1,14 @@
 /** Headers of images that qemu must not open: whoever can write the backup directory is not trusted. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
-import { open, readFile, writeFile } from 'node:fs/promises';
+import { readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { type FileHandle, open, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { before, describe, it } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
+import type { GivenFile } from '../../../src/base/process/program-arguments.js';
 import { createImage } from '../../../src/tools/nbd/image.js';
-import { chainName } from '../../../src/tools/nbd/image-chain.js';
+import { chainArgument, chainName } from '../../../src/tools/nbd/image-chain.js';
 import { parseHeader, readImageHeader } from '../../../src/tools/nbd/image-header.js';
 import { runProgram } from '../../../src/tools/nbd/program.js';
 import { serveImage } from '../../../src/tools/nbd/servers.js';
@@ -93,11 +94,15 @@ describe('headers of qcow2 images', () => {
     }
     writeFileSync(at('secret'), SECRET, { mode: 0o600 });
     const path = await foreignImage('exchanged.qcow2', '-b', at('secret'), '-F', 'raw');
-    const convert = (...reads: string[]): Promise<unknown> => {
-      writeFileSync(at('read.raw'), '');
-      const opens = { reads, writes: [at('read.raw')] };
-      const args = ['convert', '-O', 'raw', { path }, { path: at('read.raw') }];
-      return runProgram('qemu-img', args, { purpose: 'read an image', opens });
+    const convert = async (...reads: string[]): Promise<void> => {
+      const given: GivenFile[] = [];
+      for (const [index, each] of [at('read.raw'), ...reads].entries()) {
+        const opening = () => open(each, index === 0 ? 'w+' : 'r');
+        given.push({ path: each, use: index === 0 ? 'write' : 'read', open: opening });
+      }
+      const files = { files: given, word: ([to = '']: readonly string[]) => to };
+      const args = ['convert', '-O', 'raw', { path }, files];
+      await runProgram('qemu-img', args, { purpose: 'read an image' });
     };
     const head = async (): Promise<string> => {
       const file = await open(at('read.raw'));
@@ -109,6 +114,24 @@ describe('headers of qcow2 images', () => {
     assert.equal(await head(), '');
     await convert(path, at('secret'));
     assert.equal(await head(), SECRET);
+  });
+
+  it('H35: belong to the file that a program reads, whatever its name leads to by then', async () => {
+    writeFileSync(at('other'), SECRET);
+    await createImage({ path: at('accepted.qcow2'), sizeBytes: SIZE, backing: null });
+    const hostile = await foreignImage('hostile.qcow2', '-b', at('other'), '-F', 'raw');
+    const accepted = chainArgument([at('accepted.qcow2')]);
+    // Opened after the image, and before the program starts.
+    const exchange = async (): Promise<FileHandle> => {
+      renameSync(hostile, at('accepted.qcow2'));
+      return open('/dev/null');
+    };
+    const last = { path: '/dev/null', use: 'read', open: exchange } as const;
+    const word = (names: readonly string[]): string => accepted.word(names.slice(0, 1));
+    const args = ['info', '--output=json', { files: [...accepted.files, last], word }];
+    const { stdout } = await runProgram('qemu-img', args, { purpose: 'look' });
+    assert.equal((JSON.parse(stdout) as Record<string, unknown>)['virtual-size'], Number(SIZE));
+    assert.doesNotMatch(stdout, /backing-filename/);
   });
 
   it('are refused if the data is in another file', async () => {

@@ -1,0 +1,60 @@
+/**
+ * Ways to a place where a command writes: which links lead there, and who could exchange one of them. Knows nothing of
+ * what is written.
+ */
+import { constants } from 'node:fs';
+import { type FileHandle, lstat, open, readlink } from 'node:fs/promises';
+import { dirname, isAbsolute, join } from 'node:path';
+import { CsiError, errorCode } from './errors.js';
+import { othersIn } from './own-files.js';
+import { at } from './runtime-directory.js';
+
+const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
+/** As the kernel follows. */
+const MAX_LINKS = 40;
+
+/**
+ * Opens the directory in which a file or socket is to be made. Others may be able to write there, so use the descriptor.
+ *
+ * @throws CsiError NOT_FOUND if there is none, FAILED_PRECONDITION if others decide which one the path leads to
+ */
+export async function openDirectoryOf(path: string): Promise<FileHandle> {
+  const way = await followWay(dirname(path)).catch((thrown: unknown) => {
+    if (errorCode(thrown) !== 'ENOENT') throw thrown;
+    throw CsiError.notFound(`there is no directory ${dirname(path)} for ${path}`);
+  });
+  const directory = await open(way.path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  // A directory on the way may have become a link meanwhile.
+  const opened = await readlink(at(directory.fd));
+  if (way.others === null && opened === way.path) return directory;
+  await directory.close();
+  throw CsiError.failedPrecondition(
+    `${path} leads to ${opened} by a link, and ${way.others ?? 'others can write beside it'}, so they decide where it ` +
+      'leads: give a path without links',
+  );
+}
+
+/**
+ * Follows the links of an absolute path, and looks at where they lie. Rejects with ENOENT if there is nothing.
+ *
+ * @returns `path` has no links; `others`: how others can exchange one that was on the way; null: they cannot
+ */
+export async function followWay(start: string): Promise<{ path: string; others: string | null }> {
+  const rest = start.split('/');
+  let [path, others, links] = ['/', null as string | null, 0];
+  while (rest.length > 0) {
+    const next = join(path, rest.shift() ?? '');
+    if (!(await lstat(next)).isSymbolicLink()) {
+      path = next;
+      continue;
+    }
+    links += 1;
+    if (links > MAX_LINKS)
+      throw CsiError.failedPrecondition(`${start} leads through links without end`);
+    others ??= othersIn(path);
+    const target = await readlink(next);
+    rest.unshift(...target.split('/'));
+    if (isAbsolute(target)) path = '/';
+  }
+  return { path, others };
+}

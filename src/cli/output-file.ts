@@ -1,0 +1,25 @@
+/** Files that commands write for their caller: in any directory, and through no link that somebody else has put there. */
+import { constants } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { basename } from 'node:path';
+import { errorCode, messageOf } from '../base/errors.js';
+import { openDirectoryOf } from '../base/own-way.js';
+import { at } from '../base/runtime-directory.js';
+import { withFile } from '../tools/nbd/plain-file.js';
+
+const { O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY } = constants;
+
+/** Replaces what a file has, as a shell's `>` does. */
+export async function writeOutput(path: string, text: string): Promise<void> {
+  const how = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW;
+  try {
+    await withFile(openDirectoryOf(path), ({ fd }) =>
+      withFile(open(at(fd, basename(path)), how), (file) => file.writeFile(text)),
+    );
+  } catch (thrown) {
+    const found = errorCode(thrown) === 'ELOOP' ? 'it is a link' : messageOf(thrown);
+    throw new Error(
+      `cannot write ${path} (${found}): name a file in a directory that exists and has room`,
+    );
+  }
+}
