@@ -22,8 +22,9 @@ import {
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, type TestContext, test } from 'node:test';
-import { writeOutput } from '../../src/cli/output-file.js';
 import { openDirectoryOf } from '../../src/base/own-way.js';
+import { writeOutput } from '../../src/cli/output-file.js';
+import { formatManifest } from '../../src/tools/backup/manifest.js';
 import { restoreToFile } from '../../src/tools/backup/restore.js';
 import { chooseBackup } from '../../src/tools/backup/select.js';
 import { serveRanges } from '../../src/tools/nbd/servers.js';
@@ -77,9 +78,9 @@ const restore = (t: TestContext, to: string, ...options: string[]): Promise<Ende
 
 const image = (): string => workspace.path('device.img');
 
-function attached(): string {
+function attached(...options: string[]): string {
   writeFileSync(image(), Buffer.alloc(DEVICE_BYTES, 7));
-  device = attachLoop(image());
+  device = attachLoop(image(), ...options);
   return device;
 }
 
@@ -188,6 +189,27 @@ test('H39: a device that somebody uses without a lock is not overwritten', ROOT,
     execFileSync('umount', [workspace.path('published')]);
   }
 });
+
+test(
+  'a device with larger sectors than the volume had is refused before the first byte, unless it is forced',
+  ROOT,
+  async (t) => {
+    const target = attached('--sector-size', '4096');
+    const both = /has sectors of 4096 bytes, .* of a volume with sectors of 512.*--force/;
+    await assertRefused(t, target, both);
+    const forced = await restore(t, target, '--force');
+    assert.equal(forced.code, 0, forced.stderr);
+    const { backup, bytes } = history.points[0] ?? assert.fail();
+    assert.ok(readFileSync(image()).subarray(0, bytes.length).equals(bytes));
+    // As programs wrote it that did not know the sectors.
+    const { manifest, directory, name } = backup;
+    const volume = { ...manifest.volume, sectorBytes: null };
+    writeFileSync(join(directory, name), formatManifest({ ...manifest, volume }));
+    const { code, stderr } = await restore(t, target);
+    assert.equal(code, 0, stderr);
+    assert.match(stderr, /sectors of 4096 bytes, and the backup does not say how large/);
+  },
+);
 
 test(
   'H39: a socket is made and removed in the directory that was opened, whatever its path leads to by then',

@@ -6,11 +6,13 @@ import {
   mkdirSync,
   readdirSync,
   readFileSync,
+  rmSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { TestContext } from 'node:test';
+import { parseManifest } from '../../src/tools/backup/manifest.js';
 import { assertSame, type BackupJson, backedUp } from '../support/backups.js';
 import { type Ended, runCommand } from '../support/command.js';
 import { attachLoop, detachLoop } from '../support/loops.js';
@@ -47,7 +49,7 @@ const history = {
   snapshots: [] as string[],
 };
 
-test('backups are made, each by what has changed since the last', async (t) => {
+async function makeHistory(t: TestContext): Promise<void> {
   const { orchestrator } = running;
   const volume = await orchestrator.create('backed up', { sizeBytes: SIZE });
   await orchestrator.bringUp(volume);
@@ -62,7 +64,9 @@ test('backups are made, each by what has changed since the last', async (t) => {
     assert.equal(method, index === 0 ? 'full' : 'delta');
   }
   Object.assign(history, { volume, directory });
-});
+}
+
+test('backups are made, each by what has changed since the last', makeHistory);
 
 /** The backups at another path. */
 function copied(to: string): string {
@@ -130,6 +134,26 @@ test('a device that is too small or in use is refused, and stays as it is', asyn
   } finally {
     detachLoop(device);
   }
+});
+
+test('a newest backup that cannot be the base is named on stderr, in JSON and in the manifest', async (t) => {
+  if (history.directory === '') await makeHistory(t);
+  const directory = copied(running.workspace.path('skipped'));
+  const [, , newest = ''] = imagesIn(directory);
+  truncateSync(newest, 4096);
+  const snapshot = await running.orchestrator.snapshot(history.volume, 'after damage');
+  const found = new RegExp(`${newest} has 4096 bytes, and its manifest says`);
+  const args = ['backup', snapshot, '--to', directory, '--json'];
+  const { stdout } = await fails(t, 0, found, ...args);
+  const result = JSON.parse(stdout) as BackupJson & { skipped: string[]; manifest: string };
+  assert.equal(result.base_snapshot_id, history.snapshots[1]);
+  assert.match(result.skipped.join(), found);
+  const manifest = parseManifest(readFileSync(result.manifest, 'utf8'), result.manifest);
+  assert.deepEqual(manifest.skipped, result.skipped);
+  rmSync(newest);
+  const next = await running.orchestrator.snapshot(history.volume, 'after loss');
+  const again = ['backup', next, '--to', directory, '--base', history.snapshots[2] ?? ''];
+  await fails(t, 0, /the backup is full: the image .*, named by .*, is missing/, ...again);
 });
 
 test('verify compares with a snapshot, and names what is damaged or different', async (t) => {

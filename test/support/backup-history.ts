@@ -78,7 +78,7 @@ export class BackupHistory {
       const sums = await checksumSegments(paths.imagePartial);
       const backup = await this.repository.commit(paths, {
         ...testManifest(id, number, base && baseNameOf(base)),
-        volume: { id: 'vol-1', sizeBytes },
+        volume: { id: 'vol-1', sizeBytes, sectorBytes: 512 },
         image: { file: paths.imageFile, segmentBytes: SEGMENT_BYTES, ...sums },
       });
       this.points.push({ backup, bytes });

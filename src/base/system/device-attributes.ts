@@ -40,6 +40,14 @@ export async function deviceSizeBytes(device: DeviceNumber): Promise<bigint | nu
   return sectors === null ? null : BigInt(sectors) * SECTOR_BYTES;
 }
 
+/** Of the smallest write that the device takes: its logical blocks. Null for a device that is gone. */
+export async function deviceSectorBytes(device: DeviceNumber): Promise<number | null> {
+  const name = 'queue/logical_block_size';
+  // A partition's are those of its disk.
+  const bytes = (await attribute(device, name)) ?? (await attribute(device, `../${name}`));
+  return bytes === null ? null : Number(bytes);
+}
+
 async function attribute(device: DeviceNumber, name: string): Promise<string | null> {
   try {
     const path = `/sys/dev/block/${device.major}:${device.minor}/${name}`;

@@ -151,7 +151,7 @@ function asText(result: BackupResult, seconds: number): string {
 /** Sizes are strings, exact beyond 2^53. */
 function asJson({ backup, isNew }: BackupResult, seconds: number): string {
   const { manifest, directory, name } = backup;
-  const { base, method, reason, ranges, volume, snapshot, image } = manifest;
+  const { base, method, reason, skipped, ranges, volume, snapshot, image } = manifest;
   const result = {
     manifest: join(directory, name),
     image: imagePathOf(backup),
@@ -161,6 +161,7 @@ function asJson({ backup, isNew }: BackupResult, seconds: number): string {
     base_snapshot_id: base?.snapshotId ?? null,
     method,
     reason,
+    skipped,
     ranges: ranges.count,
     range_bytes: ranges.bytes.toString(),
     listed_bytes: ranges.listedBytes.toString(),

@@ -51,7 +51,11 @@ export function addRestoreCommand(program: Command): void {
     .requiredOption('--to <target>', 'a file, a block device, or volume[:NAME]', parseTarget);
   addAccess(addChoice(command))
     .option('--endpoint <endpoint>', `${ENDPOINT_HELP}, for --to volume`)
-    .option('--force', 'replace a file that exists', false)
+    .option(
+      '--force',
+      'replace a file that exists, or write to a device with larger sectors than the volume had',
+      false,
+    )
     .option('--json', 'print JSON', false)
     .addHelpText('after', HELP)
     .action(async (directory: string, options: RestoreCommandOptions) => {
@@ -92,7 +96,11 @@ async function restore(
   let target = options.to;
   let isPartial = false;
   const device = prefix === null ? await openDevice(target) : null;
-  const how = { signal, onProgress };
+  const onNotice = (message: string): void => {
+    line.clear();
+    complain(message);
+  };
+  const how = { signal, onProgress, onNotice, force: options.force };
   try {
     if (prefix !== null && socketPath !== null) {
       const driver = new CsiDriver(socketPath, signal);

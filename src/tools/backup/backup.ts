@@ -8,8 +8,11 @@ import { join } from 'node:path';
 import { bestEffort } from '../../base/best-effort.js';
 import { CsiError, messageOf, StatusCode } from '../../base/errors.js';
 import type { RuntimeDirectory } from '../../base/runtime-directory.js';
-import { deviceSizeBytes } from '../../base/system/device-attributes.js';
-import { majorOf, minorOf } from '../../base/system/mountinfo.js';
+import {
+  deviceNumberOf,
+  deviceSectorBytes,
+  deviceSizeBytes,
+} from '../../base/system/device-attributes.js';
 import { packageVersion } from '../../base/version.js';
 import type { CsiDriver, DriverInfo } from '../client/driver.js';
 import { openMetadata } from '../client/metadata-stream.js';
@@ -131,8 +134,8 @@ async function make(
   const published = await publishSnapshot(driver, runtime, snapshot);
   try {
     const device = published.devicePath;
-    const sizeBytes = await sizeOf(device, snapshot);
-    const source: Source = { snapshot, info: await driver.info(), device, sizeBytes, startedAt };
+    const found = await measure(device, snapshot);
+    const source: Source = { snapshot, info: await driver.info(), device, ...found, startedAt };
     const backup = await copy(request, source, repository, paths);
     await published.close().catch((thrown: unknown) => {
       observer.onNotice(
@@ -163,6 +166,8 @@ interface Source {
   info: DriverInfo;
   device: string;
   sizeBytes: bigint;
+  /** Null: it is a file. */
+  sectorBytes: number | null;
   startedAt: string;
 }
 
@@ -175,14 +180,14 @@ async function copy(
   const { runtime, observer, signal } = request;
   const { device, sizeBytes } = source;
   try {
-    const { list, base, below } = await findChanges(request, source, repository, paths);
-    const total = list.ranges.plan.bytes;
+    const changes = await findChanges(request, source, repository, paths);
+    const total = changes.ranges.plan.bytes;
     await copyIntoImage({
       from: { device },
       sizeBytes,
-      ranges: list.ranges,
+      ranges: changes.ranges,
       path: paths.imagePartial,
-      below,
+      below: changes.below,
       runtime,
       signal,
       onProgress: (bytes) => observer.onProgress('copy', bytes < total ? bytes : total, total),
@@ -193,11 +198,16 @@ async function copy(
       onProgress: (done) => observer.onProgress('checksums', done, size),
     });
     const image = { file: paths.imageFile, bytes, segmentBytes: SEGMENT_BYTES, sha256 };
-    return await repository.commit(paths, manifestOf(source, list, base, image));
+    return await repository.commit(paths, manifestOf(source, changes, image));
   } catch (thrown) {
     signal.throwIfAborted();
     throw await withFullDestination(thrown, paths.directory);
   }
+}
+
+interface Changes extends ChangeList {
+  readonly base: Backup | null;
+  readonly below: ImageChain;
 }
 
 async function findChanges(
@@ -205,15 +215,15 @@ async function findChanges(
   { snapshot, info, sizeBytes }: Source,
   repository: Repository,
   paths: NewBackupPaths,
-): Promise<{ list: ChangeList; base: Backup | null; below: ImageChain }> {
+): Promise<Changes> {
   const volume = await repository.backupsOf(snapshot.volumeId);
   const target = { driver, driverName: info.name, snapshot, sizeBytes };
-  const { usable, reasons } = await findBases(choice, volume, target);
+  const { candidates, reasons } = await findBases(choice, volume, target);
   const list = await readChangeList({
     open: (part, end) => openMetadata(driver.socketPath, part, end),
     snapshotId: snapshot.snapshotId,
     sizeBytes,
-    bases: usable.map(({ manifest }) => manifest.snapshot.id),
+    bases: candidates.map(({ backup, problem }) => ({ id: backup.manifest.snapshot.id, problem })),
     reasons,
     grainBytes,
     path: paths.rangesPartial,
@@ -225,25 +235,30 @@ async function findChanges(
     },
     onProgress: (position) => observer.onProgress('list', position, sizeBytes),
   });
-  const base = usable.find(({ manifest }) => manifest.snapshot.id === list.baseId) ?? null;
-  return { list, base, below: base === null ? [] : imagesOf(chainOf(base, volume)) };
+  const isOfBase = ({ backup }: { backup: Backup }) => backup.manifest.snapshot.id === list.baseId;
+  const base = candidates.find(isOfBase)?.backup ?? null;
+  const kind = base === null ? 'full' : 'not based on the newest one';
+  if (volume.backups.length + volume.problems.length > 0) {
+    for (const reason of list.reasons) observer.onNotice(`the backup is ${kind}: ${reason}`);
+  }
+  return { ...list, base, below: base === null ? [] : imagesOf(chainOf(base, volume)) };
 }
 
 function manifestOf(
-  { snapshot, info, sizeBytes, startedAt }: Source,
-  { ranges, reason }: ChangeList,
-  base: Backup | null,
+  { snapshot, info, sizeBytes, sectorBytes, startedAt }: Source,
+  { base, ranges, reasons }: Changes,
   image: Manifest['image'],
 ): Manifest {
   return {
     tool: `blockdelta ${packageVersion()}`,
     driver: { name: info.name, version: info.version },
     node: info.nodeId,
-    volume: { id: snapshot.volumeId, sizeBytes },
+    volume: { id: snapshot.volumeId, sizeBytes, sectorBytes },
     snapshot: { id: snapshot.snapshotId, creationTime: snapshot.creationTime.toISOString() },
     base: base && baseNameOf(base),
     method: base === null ? 'full' : 'delta',
-    reason,
+    reason: base === null ? reasons.join('; ') || null : null,
+    skipped: base === null ? [] : reasons,
     ranges: {
       count: ranges.cost.mergedRanges,
       bytes: ranges.cost.mergedBytes,
@@ -258,12 +273,15 @@ function manifestOf(
 }
 
 /** Of the published block device, or file. FAILED_PRECONDITION if it is smaller than the snapshot. */
-async function sizeOf(path: string, { snapshotId, sizeBytes }: SnapshotInfo): Promise<bigint> {
+async function measure(
+  path: string,
+  { snapshotId, sizeBytes }: SnapshotInfo,
+): Promise<Pick<Source, 'sizeBytes' | 'sectorBytes'>> {
   const found = await stat(path);
-  const size = found.isBlockDevice()
-    ? await deviceSizeBytes({ major: majorOf(found.rdev), minor: minorOf(found.rdev) })
-    : BigInt(found.size);
-  if (size !== null && size > 0n && size >= sizeBytes) return size;
+  const device = found.isBlockDevice() ? deviceNumberOf(found) : null;
+  const size = device === null ? BigInt(found.size) : await deviceSizeBytes(device);
+  const sectorBytes = device && (await deviceSectorBytes(device));
+  if (size !== null && size > 0n && size >= sizeBytes) return { sizeBytes: size, sectorBytes };
   throw CsiError.failedPrecondition(
     `the driver published a device of ${size ?? 0n} bytes for snapshot ${snapshotId} of ${sizeBytes} bytes at ${path}; ` +
       "see the driver's log",

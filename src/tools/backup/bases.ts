@@ -1,6 +1,6 @@
 /**
  * Which backups a new one may be based on: those of older snapshots of the volume whose images are all at hand.
- * Each backup that is left out has its reason, for the record of a full backup. Reads no image.
+ * Each backup that is left out has its reason, for the record of the new one. Reads no image.
  */
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,9 +14,9 @@ import { type Backup, chainOf, imagePathOf, type VolumeBackups } from './chains.
 export type BaseChoice = 'auto' | 'none' | { readonly snapshotId: string };
 
 export interface Bases {
-  /** In the order in which they are tried. */
-  readonly usable: readonly Backup[];
-  /** Why others are not usable. */
+  /** In the order in which they are tried. `problem`: why it cannot be the base; null: nothing is known against it. */
+  readonly candidates: readonly { readonly backup: Backup; readonly problem: string | null }[];
+  /** Why there are no others. */
   readonly reasons: readonly string[];
 }
 
@@ -37,18 +37,15 @@ export async function findBases(
   volume: VolumeBackups,
   target: Target,
 ): Promise<Bases> {
-  if (choice === 'none') return { usable: [], reasons: [] };
-  const candidates = candidatesOf(choice, volume, target.snapshot);
+  if (choice === 'none') return { candidates: [], reasons: [] };
+  const candidates: Bases['candidates'][number][] = [];
+  for (const backup of candidatesOf(choice, volume, target.snapshot).slice(0, MAX_BASES)) {
+    candidates.push({ backup, problem: await unusable(backup, volume, target) });
+  }
   const reasons = volume.problems.map(({ found }) => found);
   if (candidates.length === 0)
     reasons.push('there is no backup of an earlier snapshot of the volume');
-  const usable: Backup[] = [];
-  for (const backup of candidates.slice(0, MAX_BASES)) {
-    const reason = await unusable(backup, volume, target);
-    if (reason === null) usable.push(backup);
-    else reasons.push(reason);
-  }
-  return { usable, reasons };
+  return { candidates, reasons };
 }
 
 function candidatesOf(

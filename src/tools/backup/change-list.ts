@@ -20,9 +20,9 @@ export interface ListRequest {
   snapshotId: string;
   /** Of the device that is copied. */
   sizeBytes: bigint;
-  /** Ids of snapshots whose images are at hand, in the order in which they are tried. */
-  bases: readonly string[];
-  /** Why there is no base, or why newer ones are not among them; for the record of a full backup. */
+  /** Snapshots that have backups, in the order in which they are tried, with what excludes one. */
+  bases: readonly { readonly id: string; readonly problem: string | null }[];
+  /** What is known before against a base, or a newer one. */
   reasons: readonly string[];
   grainBytes: bigint;
   /** The list is written here. */
@@ -36,8 +36,8 @@ export interface ListRequest {
 export interface ChangeList {
   /** Null for a full backup. */
   readonly baseId: string | null;
-  /** Why the backup is full; null for a delta. */
-  readonly reason: string | null;
+  /** Why there is no base, or no newer one. */
+  readonly reasons: readonly string[];
   readonly ranges: RangesFile;
 }
 
@@ -59,22 +59,24 @@ const NO_LIST: ReadonlySet<number> = new Set([
  */
 export async function readChangeList(request: ListRequest): Promise<ChangeList> {
   const reasons = [...request.reasons];
-  for (const baseId of request.bases) {
+  for (const { id, problem } of request.bases) {
+    if (problem !== null) {
+      reasons.push(problem);
+      continue;
+    }
     const found = await attempt(request, 'GetMetadataDelta', {
-      base_snapshot_id: baseId,
+      base_snapshot_id: id,
       target_snapshot_id: request.snapshotId,
     });
-    if (typeof found !== 'string') return { baseId, reason: null, ranges: found };
-    reasons.push(`the driver gives no delta from snapshot ${baseId}: ${found}`);
+    if (typeof found !== 'string') return { baseId: id, reasons, ranges: found };
+    reasons.push(`the driver gives no delta from snapshot ${id}: ${found}`);
   }
   const found = await attempt(request, 'GetMetadataAllocated', {
     snapshot_id: request.snapshotId,
   });
-  if (typeof found !== 'string') {
-    return { baseId: null, reason: reasons.join('; ') || null, ranges: found };
-  }
+  if (typeof found !== 'string') return { baseId: null, reasons, ranges: found };
   reasons.push(`the driver does not list the allocated ranges either: ${found}`);
-  return { baseId: null, reason: reasons.join('; ') || null, ranges: await everything(request) };
+  return { baseId: null, reasons, ranges: await everything(request) };
 }
 
 /** The ranges, or why this list cannot be had. */

@@ -29,7 +29,12 @@ export interface Manifest {
   readonly driver: { readonly name: string; readonly version: string };
   /** Node id of the driver; empty if it has none. */
   readonly node: string;
-  readonly volume: { readonly id: string; readonly sizeBytes: bigint };
+  /** Null: the program that made it did not record the sectors. */
+  readonly volume: {
+    readonly id: string;
+    readonly sizeBytes: bigint;
+    readonly sectorBytes: number | null;
+  };
   /** `creationTime` is in ISO 8601, UTC. */
   readonly snapshot: { readonly id: string; readonly creationTime: string };
   /** Null: a full backup. */
@@ -37,6 +42,8 @@ export interface Manifest {
   readonly method: 'full' | 'delta';
   /** Why a full backup was made; null if a delta was, or a full one was requested. */
   readonly reason: string | null;
+  /** Why backups that are newer than the base could not be the base. */
+  readonly skipped: readonly string[];
   /** What was copied. `listedBytes`: before the ranges were rounded to the grain. */
   readonly ranges: {
     readonly count: number;
@@ -111,7 +118,11 @@ function readFields(fields: Fields, refuse: (what: string) => CsiError): Manifes
     tool: fields.text('tool'),
     driver: { name: driver.text('name'), version: driver.text('version') },
     node: fields.text('node'),
-    volume: { id: volume.text('id'), sizeBytes: volume.bytes('sizeBytes') },
+    volume: {
+      id: volume.text('id'),
+      sizeBytes: volume.bytes('sizeBytes'),
+      sectorBytes: volume.isNull('sectorBytes') ? null : volume.number('sectorBytes'),
+    },
     snapshot: { id: snapshot.text('id'), creationTime: snapshot.time('creationTime') },
     base:
       base === null
@@ -123,6 +134,7 @@ function readFields(fields: Fields, refuse: (what: string) => CsiError): Manifes
           },
     method,
     reason: fields.isNull('reason') ? null : fields.text('reason'),
+    skipped: fields.isNull('skipped') ? [] : fields.texts('skipped'),
     ranges: {
       count: ranges.number('count'),
       bytes: ranges.bytes('bytes'),
@@ -155,8 +167,9 @@ class Fields {
     this.#values = value as Record<string, unknown>;
   }
 
+  /** Or missing, as a field that older programs did not write. */
   isNull(name: string): boolean {
-    return this.#values[name] === null;
+    return (this.#values[name] ?? null) === null;
   }
 
   object(name: string): Fields {
@@ -200,11 +213,16 @@ class Fields {
     return DIGEST.test(text) ? text : this.#wrong(name, 'a SHA-256 digest');
   }
 
-  digests(name: string): string[] {
+  texts(name: string): string[] {
     const value = this.#values[name];
-    const areDigests =
-      Array.isArray(value) && value.every((each) => typeof each === 'string' && DIGEST.test(each));
-    return areDigests ? (value as string[]) : this.#wrong(name, 'a list of SHA-256 digests');
+    const areTexts = Array.isArray(value) && value.every((each) => typeof each === 'string');
+    return areTexts ? (value as string[]) : this.#wrong(name, 'a list of texts');
+  }
+
+  digests(name: string): string[] {
+    const texts = this.texts(name);
+    const areDigests = texts.every((each) => DIGEST.test(each));
+    return areDigests ? texts : this.#wrong(name, 'a list of SHA-256 digests');
   }
 
   #path(name: string): string {

@@ -21,13 +21,17 @@ import { CsiError } from '../../base/errors.js';
 import { effectiveUser } from '../../base/own-files.js';
 import { openDirectoryOf } from '../../base/own-way.js';
 import { at, type RuntimeDirectory } from '../../base/runtime-directory.js';
-import { deviceNumberOf, deviceSizeBytes } from '../../base/system/device-attributes.js';
+import {
+  deviceNumberOf,
+  deviceSectorBytes,
+  deviceSizeBytes,
+} from '../../base/system/device-attributes.js';
 import { tryLock } from '../../base/system/file-lock.js';
 import type { CsiDriver } from '../client/driver.js';
 import { publishNewVolume, removeLeftVolumes } from '../client/published-volume.js';
 import { convertImage } from '../nbd/image.js';
 import { createPlain, openPlain, withFile } from '../nbd/plain-file.js';
-import { imagesOf } from './chains.js';
+import { type Backup, imagesOf } from './chains.js';
 import type { DeviceTarget } from './device-target.js';
 import type { ChosenBackup } from './select.js';
 import { verifyImages } from './verify.js';
@@ -137,7 +141,8 @@ async function removeUnfinished(directory: FileHandle): Promise<void> {
 }
 
 /**
- * FAILED_PRECONDITION if the device is smaller than the backup. What follows the end of the backup stays as it is. After a failure the device may hold a part of the backup.
+ * FAILED_PRECONDITION if the device is smaller than the backup, or has sectors on which its file system would not mount.
+ * What follows the end of the backup stays as it is. After a failure the device may hold a part of the backup.
  *
  * @param device from openDevice
  * @param onWriting called before the first byte is written
@@ -145,7 +150,7 @@ async function removeUnfinished(directory: FileHandle): Promise<void> {
 export async function restoreToDevice(
   { backup, chain }: ChosenBackup,
   { file, path }: DeviceTarget,
-  { signal, onProgress, onWriting }: RestoreOptions & { onWriting(): void },
+  { signal, onProgress, onWriting, ...options }: DeviceOptions & { onWriting(): void },
 ): Promise<void> {
   const { sizeBytes } = backup.manifest.volume;
   const found = (await deviceSizeBytes(deviceNumberOf(await file.stat()))) ?? 0n;
@@ -154,17 +159,47 @@ export async function restoreToDevice(
       `${path} has ${found} bytes, and the backup needs ${sizeBytes}; use a larger device`,
     );
   }
+  await checkSectors(backup, { file, path }, options);
   onWriting();
   const from = { chain: imagesOf(chain) };
   await convertImage({ from, to: file, path, signal, ...given(onProgress) });
   await file.sync();
 }
 
+export interface DeviceOptions extends RestoreOptions {
+  /** Writes to a device with larger sectors than those of the volume. */
+  force: boolean;
+  onNotice(message: string): void;
+}
+
+async function checkSectors(
+  { manifest }: Backup,
+  { file, path }: DeviceTarget,
+  { force, onNotice }: Pick<DeviceOptions, 'force' | 'onNotice'>,
+): Promise<void> {
+  const state = await file.stat();
+  const found = state.isBlockDevice() ? await deviceSectorBytes(deviceNumberOf(state)) : null;
+  const { sectorBytes } = manifest.volume;
+  if (found === null || found <= (sectorBytes ?? SMALLEST_SECTOR)) return;
+  const problem =
+    `${path} has sectors of ${found} bytes, and the backup ` +
+    (sectorBytes === null
+      ? 'does not say how large those of the volume were'
+      : `is of a volume with sectors of ${sectorBytes}`) +
+    ': its file system may not mount there';
+  if (force || sectorBytes === null) return onNotice(problem);
+  throw CsiError.failedPrecondition(
+    `${problem}; restore to a file or to a device with smaller sectors, or use --force`,
+  );
+}
+
+const SMALLEST_SECTOR = 512;
+
 /** A new volume, whose name is `name` with a random part; resolves to its id. A failure leaves no volume. */
 export async function restoreToVolume(
   { backup, chain }: ChosenBackup,
   { driver, runtime, name }: { driver: CsiDriver; runtime: RuntimeDirectory; name: string },
-  { signal, onProgress }: RestoreOptions,
+  { signal, onProgress, ...options }: DeviceOptions,
 ): Promise<string> {
   const { sizeBytes } = backup.manifest.volume;
   await removeLeftVolumes(driver, runtime);
@@ -172,6 +207,7 @@ export async function restoreToVolume(
   const path = volume.devicePath;
   try {
     await withFile(open(path, O_RDWR), async (file) => {
+      await checkSectors(backup, { file, path }, options);
       const from = { chain: imagesOf(chain) };
       await convertImage({ from, to: file, path, isZero: true, signal, ...given(onProgress) });
       await file.sync();

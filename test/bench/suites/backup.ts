@@ -133,13 +133,13 @@ function imageOf(place: Place, { name, source, base }: Image): Contender {
         open: (request, end) => openMetadata(place.socketPath, request, end),
         snapshotId: source.snapshot,
         sizeBytes,
-        bases: base === null ? [] : [base.snapshot],
+        bases: base === null ? [] : [{ id: base.snapshot, problem: null }],
         reasons: [],
         grainBytes: BigInt(SMALL_CHANGE),
         path: `${file}.ranges`,
         signal,
       });
-      if ((list.baseId === null) !== (base === null)) throw new Error(`${name}: ${list.reason}`);
+      if ((list.baseId === null) !== (base === null)) throw new Error(`${name}: ${list.reasons}`);
       await copyIntoImage({
         from: { device: source.target },
         ranges: list.ranges,

@@ -47,7 +47,7 @@ function request(driver: Driver, bases: string[], more: Partial<ListRequest> = {
     open,
     snapshotId: 'target',
     sizeBytes: MIB,
-    bases,
+    bases: bases.map((id) => ({ id, problem: null })),
     reasons: [],
     grainBytes: 4096n,
     path,
@@ -67,11 +67,11 @@ test('the first base that the driver answers for is taken, and the list is round
       [20480n, 512n],
     ],
   } as const;
-  const { baseId, reason, ranges } = await readChangeList(
+  const { baseId, reasons, ranges } = await readChangeList(
     request({ deltas }, ['newest', 'older', 'oldest']),
   );
   assert.equal(baseId, 'older');
-  assert.equal(reason, null);
+  assert.deepEqual(reasons, ['the driver gives no delta from snapshot newest: refused with 9']);
   assert.equal(listed(), '0 8192\n20480 4096\n');
   assert.equal(ranges.cost.mergedRanges, 2);
   assert.equal(ranges.cost.bytes, 514n);
@@ -84,11 +84,11 @@ test('without a delta the allocated ranges are copied, and the record has all re
     allocated: [[0n, 4096n]],
     deltas: { base: StatusCode.FAILED_PRECONDITION },
   };
-  const reasons = ['x was left out'];
-  const { baseId, reason } = await readChangeList(request(driver, ['base'], { reasons }));
+  const more = { reasons: ['x was left out'] };
+  const { baseId, reasons } = await readChangeList(request(driver, ['base'], more));
   assert.equal(baseId, null);
   const delta = 'the driver gives no delta from snapshot base: refused with 9';
-  assert.equal(reason, `x was left out; ${delta}`);
+  assert.deepEqual(reasons, ['x was left out', delta]);
   assert.equal(listed(), '0 4096\n');
 });
 
