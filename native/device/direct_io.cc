@@ -1,5 +1,6 @@
 #include "native/device/direct_io.h"
 
+#include <linux/fs.h>
 #include <linux/magic.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -18,11 +19,22 @@ Result<bool> EndIfUnsafe(uint32_t number, uint64_t file_system, int directory_fd
   if (!info.ok() || BackingOf(*info).device != file_system) return false;
   Result<LoopDevice> device = DescribeLoop(fd->get());
   if (!device.ok() || !device->direct_io || device->attached_read_only) return false;
-  Result<bool> safe = MayWriteDirectly(directory_fd, device->sector_bytes, device->path);
-  if (!safe.ok()) return safe;
-  if (*safe) return false;
+  // A new file has its directory's flags, which count for one that has no name here.
+  Result<UniqueFd> file = OpenBacking(*device);
+  Result<bool> safe =
+      MayWriteDirectly(file.ok() ? file->get() : directory_fd, device->sector_bytes, device->path);
+  if (safe.ok() && *safe) return false;
   RETURN_IF_ERROR(SetDirectIo(fd->get(), false, device->path));
   return true;
+}
+
+// O_PATH allows no ioctl, so the file is opened anew.
+Result<bool> IsWrittenInPlace(int fd, const std::string& path) {
+  Result<UniqueFd> file = OpenPath("/proc/self/fd/" + std::to_string(fd), O_RDONLY | O_NONBLOCK);
+  RETURN_IF_ERROR(file);
+  int flags = 0;
+  RETURN_IF_ERROR(Ioctl(file->get(), FS_IOC_GETFLAGS, &flags, "FS_IOC_GETFLAGS", path));
+  return (flags & FS_NOCOW_FL) != 0;
 }
 
 }  // namespace
@@ -34,6 +46,10 @@ Result<bool> MayWriteDirectly(int fd, uint32_t sector_bytes, const std::string& 
   }
   // ext4 shares no blocks, so it writes any part of a block in place.
   if (state.f_type == EXT4_SUPER_MAGIC) return true;
+  if (state.f_type == BTRFS_SUPER_MAGIC) {
+    Result<bool> in_place = IsWrittenInPlace(fd, path);
+    if (!in_place.ok() || !*in_place) return in_place;
+  }
   const auto block_bytes = static_cast<uint64_t>(state.f_bsize);
   const long page_bytes = sysconf(_SC_PAGESIZE);
   return sector_bytes >= block_bytes ||

@@ -6,6 +6,10 @@
 // invalidate it, and the next fsync of the file fails with EIO ("Page cache invalidation failure on
 // direct I/O"). Direct I/O is therefore safe only if every write is aligned to the block, or if no
 // page contains two blocks.
+//
+// btrfs keeps a checksum of each block. Before Linux 6.15 it computes it and then writes the
+// caller's buffer: if that changes in between, the block cannot be read any more (EIO), and neither
+// can its clones. Only a file that is written in place (NOCOW) has no checksums.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_DIRECT_IO_H_
 #define BLOCKDELTA_NATIVE_DEVICE_DIRECT_IO_H_
 

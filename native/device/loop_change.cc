@@ -90,10 +90,10 @@ Status SetLoopDirectIo(const std::string& device_path, bool direct_io) {
   Result<bool> safe = MayWriteDirectly(backing->get(), device->sector_bytes, device_path);
   RETURN_IF_ERROR(safe);
   if (*safe) return SetDirectIo(fd->get(), true, device_path);
-  return Status::Errno(
-      EOPNOTSUPP, "LOOP_SET_DIRECT_IO", device_path,
-      "direct writes are unsafe: its sectors are smaller than the file system's blocks, and "
-      "those are smaller than a page");
+  return Status::Errno(EOPNOTSUPP, "LOOP_SET_DIRECT_IO", device_path,
+                       "direct writes are unsafe: its file is on btrfs and not NOCOW, or its "
+                       "sectors are smaller than the file system's blocks, and those are smaller "
+                       "than a page");
 }
 
 Status SetDeviceReadOnly(const std::string& device_path, bool read_only) {

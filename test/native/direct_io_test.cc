@@ -119,10 +119,15 @@ TEST_P(DirectIoOnPoolTest, H14WritesNeighbouringSectorsWithoutErrors) {
   WriteTogether(*Make("volume", "", kVolumeBytes), At("snapshot"), GetParam().block_bytes);
 }
 
+class UnsafeDirectIoTest : public InPoolOf<DirectIoCase> {};
+INSTANTIATE_TEST_SUITE_P(, UnsafeDirectIoTest,
+                         testing::Values(DirectIoCase{"small_blocks", "xfs", "-b size=1024", 1024},
+                                         DirectIoCase{"checksums", "btrfs", "", 4096}),
+                         NameOf<DirectIoCase>);
+
 // A volume attached the way that earlier releases did it.
-TEST(DirectIoTest, H14UnsafeDirectIoEndsAtTheNextAttachOrStartAndStaysOff) {
-  const Pool pool("xfs", "", "-b size=1024");
-  const std::string path = MakeFile(pool.At("volume"), kVolumeBytes);
+TEST_P(UnsafeDirectIoTest, H14EndsAtTheNextAttachOrStartAndStaysOff) {
+  const std::string path = MakeFile(At("volume"), kVolumeBytes);
   const std::string command = "losetup --find --direct-io=on " + path;
   ASSERT_TRUE(RunCommand(command));
   ASSERT_VALUE(attached, AttachLoop(path, false, ""));
@@ -130,8 +135,19 @@ TEST(DirectIoTest, H14UnsafeDirectIoEndsAtTheNextAttachOrStartAndStaysOff) {
   EXPECT_CODE(SetLoopDirectIo(attached.device.path, true), "EOPNOTSUPP");
   EXPECT_OK(DetachLoop(path));
   ASSERT_TRUE(RunCommand(command));
-  EXPECT_EQ(ValueOf(EndUnsafeDirectIo(pool.mount_point())), 1u);
+  EXPECT_EQ(ValueOf(EndUnsafeDirectIo(pool_.mount_point())), 1u);
+  EXPECT_EQ(ValueOf(EndUnsafeDirectIo(pool_.mount_point())), 0u);
+  EXPECT_OK(DetachLoop(path));
+}
+
+TEST(DirectIoTest, BtrfsWritesFilesWithoutChecksumsDirectly) {
+  const Pool pool("btrfs");
+  const std::string path = pool.At("nocow");
+  ASSERT_TRUE(RunCommand("touch " + path + " && chattr +C " + path + " && truncate -s 8M " + path));
+  ASSERT_VALUE(attached, AttachLoop(path, false, ""));
+  EXPECT_TRUE(attached.device.direct_io);
   EXPECT_EQ(ValueOf(EndUnsafeDirectIo(pool.mount_point())), 0u);
+  EXPECT_OK(SetLoopDirectIo(attached.device.path, true));
   EXPECT_OK(DetachLoop(path));
 }
 
