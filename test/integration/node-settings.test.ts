@@ -7,11 +7,13 @@ import { mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:f
 import { basename } from 'node:path';
 import { majorOf, minorOf } from '../../src/base/system/mountinfo.js';
 import type { VolumeRecord } from '../../src/driver/catalogue/records.js';
+import { observeUse } from '../../src/driver/health/use-observations.js';
 import { applyBlockSettings } from '../../src/driver/host/block-settings.js';
 import { applyVolumeSettings } from '../../src/driver/node/volume-settings.js';
+import { viewVolume } from '../../src/driver/usage/volume-view.js';
 import { blockCapability, mountCapability } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
-import { NOTHING, test } from '../support/running-plugin.js';
+import { test } from '../support/running-plugin.js';
 import { useNode } from './node-fixture.js';
 
 const node = useNode('node-settings');
@@ -42,6 +44,8 @@ test('every NodeStageVolume applies the settings, which go with the device', asy
     const volume = await node.staged(capability, { mutableParameters: SETTINGS });
     const expected = { readAhead: '512', scheduler: 'mq-deadline', directIo: '0' };
     assert.deepEqual(await queueOf(volume), expected);
+    const { attached } = await node.backend.statistics();
+    assert.deepEqual(attached, { direct: 0, pageCache: 1 });
     await tamper(volume);
     await node.stage(volume, capability);
     assert.deepEqual(await queueOf(volume), expected);
@@ -54,30 +58,69 @@ test('every NodeStageVolume applies the settings, which go with the device', asy
   }
 });
 
-test("a volume without settings has the kernel's, and none that cannot be applied", async () => {
+test("a volume without settings has the kernel's", async () => {
   const volume = await node.staged(blockCapability());
   const usual = await queueOf(volume);
   assert.equal(usual['scheduler'], 'none');
   assert.equal(usual['directIo'], '1');
+  assert.deepEqual((await node.backend.statistics()).attached, { direct: 1, pageCache: 0 });
   await tamper(volume);
   await node.stage(volume, blockCapability());
   assert.deepEqual(await queueOf(volume), usual);
+  await node.unstage(volume);
+});
+
+test('a change that asks for what the node cannot set is refused, and sets nothing', async () => {
+  const volume = await node.staged(blockCapability());
+  const usual = await queueOf(volume);
   const settings = { readAheadKiB: 256, ioScheduler: 'cfq', loopDirectIo: false };
-  const other = applyBlockSettings(node.native, await node.attachedPath(volume), settings);
+  const refuse = (refusal: Error): never => {
+    throw refusal;
+  };
+  const other = applyBlockSettings(node.native, await node.attachedPath(volume), settings, refuse);
   await rejectsWith(other, 'FAILED_PRECONDITION', /is not offered by this node's kernel.*none/);
   assert.deepEqual(await queueOf(volume), usual);
   // As on a pool without direct I/O: none is applied then.
   node.failing = { method: 'setLoopDirectIo', code: 'EINVAL' };
-  const applied = applyVolumeSettings(node.deps, { ...volume, mutableParameters: SETTINGS });
+  const asked = { ...volume, mutableParameters: SETTINGS };
+  const applied = applyVolumeSettings(node.deps, asked, ['loopDirectIo']);
   await rejectsWith(applied, 'FAILED_PRECONDITION', /loopDirectIo false cannot be set.*EINVAL/);
   assert.deepEqual(await queueOf(volume), usual);
-  await node.unstage(volume);
-  await node.catalogue.setMutableParameters(volume.volumeId, SETTINGS);
-  const staged = node.stage(volume, blockCapability());
-  await rejectsWith(staged, 'FAILED_PRECONDITION', /loopDirectIo false cannot be/);
+  // Only what the change names is refused: the others are set as far as possible.
+  await applyVolumeSettings(node.deps, asked, ['readAheadKiB']);
   node.failing = null;
-  assert.deepEqual(node.held(), NOTHING);
-  assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
+  assert.deepEqual(await queueOf(volume), { ...usual, readAhead: '512', scheduler: 'mq-deadline' });
+  await node.unstage(volume);
+});
+
+test('a volume whose settings the kernel refuses is staged, with a warning and a condition', async () => {
+  for (const code of ['EINVAL', 'EIO']) {
+    const volume = await node.makeVolume({ mutableParameters: SETTINGS });
+    node.failing = { method: 'setLoopDirectIo', code };
+    node.leftovers.length = 0;
+    await node.stage(volume, blockCapability());
+    const expected = { readAhead: '512', scheduler: 'mq-deadline', directIo: '1' };
+    assert.deepEqual(await queueOf(volume), expected);
+    assert.deepEqual(
+      node.leftovers.map(({ volumeId }) => volumeId),
+      [volume.volumeId],
+    );
+    assert.deepEqual(node.notes.at(-1), { directIo: true });
+    const found = await observeUse(node.deps, await viewVolume(node.deps, volume));
+    assert.deepEqual(found.settingsMissing, ['loopDirectIo false']);
+    node.failing = null;
+    // Repeated on another kernel, as it were.
+    await node.stage(volume, blockCapability());
+    const mended = await observeUse(node.deps, await viewVolume(node.deps, volume));
+    assert.deepEqual(mended.settingsMissing, []);
+    await node.unstage(volume);
+  }
+  const legacy = await node.staged(blockCapability(), {
+    mutableParameters: { readAheadKiB: '513' },
+  });
+  const found = await observeUse(node.deps, await viewVolume(node.deps, legacy));
+  assert.deepEqual(found.settingsMissing, [], 'rounded to whole pages');
+  await node.unstage(legacy);
 });
 
 /** The pod's directory in a cgroup tree as the kubelet's systemd driver makes it. */
@@ -128,16 +171,16 @@ test('a change of settings reaches the device and its pods, and can be reverted'
   await node.publish(volume, capability, { volume_context: POD, target_path: named });
   await node.publish(volume, capability, { target_path: unnamed });
   const mutableParameters = { readAheadKiB: '256', readOperationsPerSecond: '50' };
-  await applyVolumeSettings(node.deps, { ...volume, mutableParameters });
+  await applyVolumeSettings(node.deps, { ...volume, mutableParameters }, []);
   assert.equal((await queueOf(volume))['readAhead'], '256');
   assert.equal(readFileSync(ioMax, 'utf8'), `${device} rbps=max wbps=max riops=50 wiops=max`);
   writeFileSync(ioMax, '');
-  await applyVolumeSettings(node.deps, volume);
+  await applyVolumeSettings(node.deps, volume, []);
   assert.deepEqual(await queueOf(volume), usual);
   assert.equal(readFileSync(ioMax, 'utf8'), `${device} rbps=max wbps=max riops=max wiops=max`);
   await node.cleared(volume, named, unnamed);
   // Not attached: nothing to do, also where nothing could be done.
-  await applyVolumeSettings(node.deps, { ...volume, mutableParameters });
+  await applyVolumeSettings(node.deps, { ...volume, mutableParameters }, []);
 });
 
 test('limits that cannot be lifted fail the change, but not the unpublication', async () => {
@@ -148,7 +191,7 @@ test('limits that cannot be lifted fail the change, but not the unpublication', 
   rmSync(ioMax);
   mkdirSync(ioMax);
   const none = { readBytesPerSecond: 'max' };
-  const lifted = applyVolumeSettings(node.deps, { ...volume, mutableParameters: none });
+  const lifted = applyVolumeSettings(node.deps, { ...volume, mutableParameters: none }, []);
   await rejectsWith(lifted, 'INTERNAL', /could not be lifted: EISDIR/);
   await node.cleared(volume, node.targetPath(volume.volumeId));
 });

@@ -54,6 +54,8 @@ export interface PoolStatistics {
   space: { capacity: PoolCapacity; promisedBytes: bigint; volumes: VolumeSpace } | null;
   /** Null: the pool is not a dm-thin pool. */
   thin: ThinStatistics | null;
+  /** Attached volumes by whether their loop devices use direct I/O; left out where volumes have no loop devices. */
+  attached?: { direct: number; pageCache: number };
 }
 
 /**

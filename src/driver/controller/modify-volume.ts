@@ -27,7 +27,7 @@ export const modifyVolume: Handler<'ControllerModifyVolume'> = async (deps, requ
       parseSecrets(request.secrets, 'secrets');
       const changes = parseMutableParameters(request.mutable_parameters);
       if (Object.keys(changes).length === 0) return;
-      await change(deps, volume, { ...volume.mutableParameters, ...changes });
+      await change(deps, volume, changes);
     },
     context.signal,
   );
@@ -37,27 +37,32 @@ export const modifyVolume: Handler<'ControllerModifyVolume'> = async (deps, requ
 async function change(
   deps: ControllerDependencies,
   volume: VolumeRecord,
-  mutableParameters: VolumeRecord['mutableParameters'],
+  changes: VolumeRecord['mutableParameters'],
 ): Promise<void> {
+  const mutableParameters = { ...volume.mutableParameters, ...changes };
   // A pool that fails must not be reported as a wrong parameter.
   await deps.registry.owning(volume.pool).check();
   try {
-    await apply(deps, { ...volume, mutableParameters });
+    await apply(deps, { ...volume, mutableParameters }, Object.keys(changes));
     await deps.catalogue.setMutableParameters(volume.volumeId, mutableParameters);
   } catch (thrown) {
     const onFailure = logLeftover(deps.logger, {
       stays: `settings of the failed change on the device or the pods of volume ${volume.volumeId}`,
       removedBy: 'the next ControllerModifyVolume, or the next staging',
     });
-    await bestEffort(() => deps.settings.apply(volume), onFailure);
+    await bestEffort(() => deps.settings.apply(volume, []), onFailure);
     throw thrown;
   }
 }
 
-/** A setting that this node, or the volume in its present use, does not support is an invalid value. */
-async function apply(deps: ControllerDependencies, volume: VolumeRecord): Promise<void> {
+/** A changed setting that this node, or the volume in its present use, does not support is an invalid value. */
+async function apply(
+  deps: ControllerDependencies,
+  volume: VolumeRecord,
+  changed: readonly string[],
+): Promise<void> {
   try {
-    await deps.settings.apply(volume);
+    await deps.settings.apply(volume, changed);
   } catch (thrown) {
     if (!(thrown instanceof CsiError) || thrown.code !== StatusCode.FAILED_PRECONDITION)
       throw thrown;

@@ -6,6 +6,7 @@
  */
 import { basename } from 'node:path';
 import type { PublicationRecord, StagingRecord } from '../catalogue/records.js';
+import { settingsNotInForce } from '../host/block-settings.js';
 import { fileSystemTroubles } from '../host/file-system-errors.js';
 import { kernelPath } from '../host/target.js';
 import {
@@ -18,6 +19,7 @@ import {
   stagedDevicePath,
   type VolumeView,
 } from '../usage/volume-view.js';
+import { parseDeviceSettings } from '../volumes/device-settings.js';
 import type { HealthDependencies } from './storage-observations.js';
 import type { FileSystemObservations, UseObservations } from './volume-health.js';
 
@@ -48,7 +50,14 @@ export async function observeUse(
       detachedAt.push(place.path);
     }
   }
-  return { detachedAt, fileSystems };
+  return { detachedAt, settingsMissing: await settingsMissing(view), fileSystems };
+}
+
+/** A device that is being detached meanwhile lacks nothing. */
+async function settingsMissing({ volume, attachment }: VolumeView): Promise<string[]> {
+  if (attachment === null || attachment.readOnly) return [];
+  const settings = parseDeviceSettings(volume.mutableParameters, 'mutable_parameters');
+  return settingsNotInForce(attachment.devicePath, settings).catch(() => []);
 }
 
 function stagingPlace({ stagingPath, resolvedPath, capability }: StagingRecord): Place {

@@ -59,6 +59,8 @@ export interface FileSystemObservations {
 export interface UseObservations {
   /** Paths on record that hold a device node which is not the volume's any more. */
   detachedAt: readonly string[];
+  /** Settings of the device that its parameters ask for and that it does not have. */
+  settingsMissing: readonly string[];
   fileSystems: readonly FileSystemObservations[];
 }
 
@@ -83,6 +85,7 @@ export function volumeConditions(
   const found = [
     ...storageConditions(storage),
     ...(use?.detachedAt ?? []).map(detached),
+    ...settingConditions(use?.settingsMissing ?? []),
     ...(use?.fileSystems ?? []).flatMap(fileSystemConditions),
   ];
   const unique = new Map<string, HealthEntry>();
@@ -201,6 +204,12 @@ function freeSpaceConditions(capacity: PoolCapacity): HealthEntry[] {
 function detached(path: string): HealthEntry {
   const message = `its device was detached under ${path}; unpublish, unstage and stage it again`;
   return entry('INACCESSIBLE', 'DeviceDetached', message);
+}
+
+function settingConditions(missing: readonly string[]): HealthEntry[] {
+  if (missing.length === 0) return [];
+  const message = `not possible on this node, or not now: ${missing.join(', ')}; change it with ControllerModifyVolume`;
+  return [entry('DEGRADED', 'SettingNotInForce', message)];
 }
 
 function fileSystemConditions(found: FileSystemObservations): HealthEntry[] {

@@ -18,6 +18,7 @@ export interface BlockSettings {
 
 /** One setting to change, and how to change it and to revert it. */
 interface Change {
+  /** "loopDirectIo true". */
   what: string;
   isAsked: boolean;
   make(): Promise<void>;
@@ -27,16 +28,20 @@ interface Change {
 /** Failures that say nothing of the value: another try may succeed. */
 const OF_THE_MOMENT = ['EINTR', 'EAGAIN', 'EIO', 'EMFILE', 'ENFILE', 'ENOMEM', 'ENOSPC'];
 const DEFAULT_READ_AHEAD_KIB = 128;
+const PAGE_KIB = 4;
 const DEFAULT_SCHEDULER = 'none';
 
 /**
- * Gives the device these settings, all or nothing. FAILED_PRECONDITION if one that was asked for is not
- * possible on this node; the failure itself if that is not what it says. Settings in force already are not written.
+ * Gives the device these settings. Settings in force already are not written.
+ *
+ * @param onRefused gets what was asked for and is not possible, "loopDirectIo true", with FAILED_PRECONDITION, or the
+ *   failure itself if that says nothing of the value. If it throws, all are reverted; else the others are set.
  */
 export async function applyBlockSettings(
   native: NativeRunner,
   devicePath: string,
   settings: BlockSettings,
+  onRefused: (refusal: Error, what: string) => void,
 ): Promise<void> {
   const done: Change[] = [];
   for (const change of await changesFor(native, devicePath, settings)) {
@@ -45,24 +50,53 @@ export async function applyBlockSettings(
       done.push(change);
     } catch (thrown) {
       if (!change.isAsked) continue;
-      for (const earlier of done.reverse()) await earlier.revert().catch(() => undefined);
-      const code = errorCode(thrown) ?? 'unknown error';
-      if (thrown instanceof CsiError || OF_THE_MOMENT.includes(code)) throw thrown;
-      throw CsiError.failedPrecondition(
-        `${change.what} cannot be set on ${devicePath}: ${code}; leave that parameter out, or give another value`,
-        { cause: thrown },
-      );
+      try {
+        onRefused(refusalOf(change.what, devicePath, thrown), change.what);
+      } catch (refusal) {
+        for (const earlier of done.reverse()) await earlier.revert().catch(() => undefined);
+        throw refusal;
+      }
     }
   }
 }
 
+/** What was asked for and is not so. */
+export async function settingsNotInForce(
+  devicePath: string,
+  settings: BlockSettings,
+): Promise<string[]> {
+  const changes = await changesFor(null, devicePath, settings);
+  return changes.filter(({ isAsked }) => isAsked).map(({ what }) => what);
+}
+
+/** Null: not a loop device. */
+export async function isDirectIo(devicePath: string): Promise<boolean | null> {
+  const before = await attribute(`${await sysfsDirectory(devicePath)}/loop/dio`);
+  return before === '' ? null : before === '1';
+}
+
+function refusalOf(what: string, devicePath: string, thrown: unknown): Error {
+  const code = errorCode(thrown) ?? 'unknown error';
+  if (thrown instanceof CsiError) return thrown;
+  if (thrown instanceof Error && OF_THE_MOMENT.includes(code)) return thrown;
+  return CsiError.failedPrecondition(
+    `${what} cannot be set on ${devicePath}: ${code}; leave that parameter out, or give another value`,
+    { cause: thrown },
+  );
+}
+
+async function sysfsDirectory(devicePath: string): Promise<string> {
+  const { rdev } = await stat(devicePath);
+  return `/sys/dev/block/${majorOf(rdev)}:${minorOf(rdev)}`;
+}
+
+/** @param native null: to look only */
 async function changesFor(
-  native: NativeRunner,
+  native: NativeRunner | null,
   devicePath: string,
   settings: BlockSettings,
 ): Promise<Change[]> {
-  const { rdev } = await stat(devicePath);
-  const directory = `/sys/dev/block/${majorOf(rdev)}:${minorOf(rdev)}`;
+  const directory = await sysfsDirectory(devicePath);
   const changes = await Promise.all([
     readAhead(directory, settings.readAheadKiB),
     scheduler(directory, settings.ioScheduler),
@@ -79,6 +113,8 @@ async function readAhead(directory: string, asked: number | null): Promise<Chang
     attribute(`${directory}/queue/optimal_io_size`),
   ]);
   const wanted = String(asked ?? Math.max(DEFAULT_READ_AHEAD_KIB, (2 * Number(best)) / 1024));
+  // The kernel rounds down to whole pages.
+  if (asked !== null && String(asked - (asked % PAGE_KIB)) === before) return null;
   return textChange(`readAheadKiB ${wanted}`, asked !== null, { path, before, wanted });
 }
 
@@ -88,9 +124,9 @@ async function scheduler(directory: string, asked: string | null): Promise<Chang
   const active = names.find((name) => name.startsWith('['))?.slice(1, -1) ?? names[0] ?? '';
   const offered = names.map((name) => name.replace(/[[\]]/g, ''));
   if (asked !== null && !offered.includes(asked)) {
-    throw CsiError.failedPrecondition(
-      `ioScheduler ${asked} is not offered by this node's kernel for the device: it has ${offered.join(', ') || 'none'}`,
-    );
+    const has = offered.join(', ') || 'none';
+    const why = `is not offered by this node's kernel for the device: it has ${has}`;
+    return impossible(`ioScheduler ${asked}`, why);
   }
   const wanted = asked ?? DEFAULT_SCHEDULER;
   const state = { path, before: active, wanted };
@@ -99,7 +135,7 @@ async function scheduler(directory: string, asked: string | null): Promise<Chang
 
 /** On by default, where the file system below a loop device lets it. */
 async function directIo(
-  native: NativeRunner,
+  native: NativeRunner | null,
   devicePath: string,
   directory: string,
   asked: boolean | null,
@@ -107,17 +143,21 @@ async function directIo(
   const before = await attribute(`${directory}/loop/dio`);
   if (before === '') {
     if (asked === null) return null;
-    throw CsiError.failedPrecondition(
-      `loopDirectIo cannot be set on ${devicePath}: it is not a loop device; leave that parameter out`,
-    );
+    const why = `cannot be set on ${devicePath}: it is not a loop device; leave that parameter out`;
+    return impossible(`loopDirectIo ${asked}`, why);
   }
   const wanted = asked ?? true;
   if ((before === '1') === wanted) return null;
   const set = async (value: boolean): Promise<void> => {
-    await native.run('setLoopDirectIo', { devicePath, directIo: value });
+    await native?.run('setLoopDirectIo', { devicePath, directIo: value });
   };
   const what = `loopDirectIo ${wanted}`;
   return { what, isAsked: asked !== null, make: () => set(wanted), revert: () => set(!wanted) };
+}
+
+function impossible(what: string, why: string): Change {
+  const make = () => Promise.reject(CsiError.failedPrecondition(`${what} ${why}`));
+  return { what, isAsked: true, make, revert: async () => undefined };
 }
 
 function textChange(

@@ -121,7 +121,11 @@ export class StorageMetrics {
     for (const level of EVENT_LEVELS) this.#events.inc({ pool, level }, 0);
     if (kind !== null) gauges.info.set({ pool, kind }, 1);
     if (statistics === null) return;
-    const { space, thin } = statistics;
+    const { space, thin, attached } = statistics;
+    if (attached !== undefined) {
+      gauges.attached.set({ pool, io: 'direct' }, attached.direct);
+      gauges.attached.set({ pool, io: 'page_cache' }, attached.pageCache);
+    }
     if (space !== null) {
       const { totalBytes, freeBytes, reserveBytes, availableBytes, lacksBacking } = space.capacity;
       gauges.size.set({ pool }, Number(totalBytes));
@@ -213,6 +217,11 @@ function poolGauges(registry: Registry) {
     lacksBacking: gauge(
       'pool_lacks_backing',
       '1 if the storage below may be unable to provide what was promised to volumes',
+    ),
+    attached: gauge(
+      'pool_attached_volumes',
+      'writable loop devices of volumes, by whether they write directly or through the page cache',
+      'io',
     ),
     volumes: gauge('pool_volumes', 'volumes that are ready'),
     snapshots: gauge('pool_snapshots', 'snapshots that are ready'),

@@ -174,9 +174,9 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
   /**
    * Attaches a file to a loop device (LOOP_CONFIGURE, 512-byte sectors), or finds the device it is
    * already attached to. Uses direct I/O to the file where that is safe: not if the file system can
-   * share blocks that are larger than a sector and smaller than a page, nor on btrfs, unless the file is NOCOW. Retries EBUSY races with
-   * other processes. Reads back and checks the size and the read-only flag. `label`, truncated to
-   * 63 bytes, is shown by losetup(8). EEXIST if the file is attached with the other `readOnly`;
+   * share blocks that are larger than a sector and smaller than a page, nor on btrfs, unless the file
+   * is NOCOW. Retries EBUSY races with other processes. Reads back and checks the size and the
+   * read-only flag. `label`, truncated to 63 bytes, is shown by losetup(8). EEXIST if the file is attached with the other `readOnly`;
    * setDeviceReadOnly does not change what a device is attached as.
    */
   loopAttach(request: {

@@ -15,6 +15,7 @@ import { CsiError } from '../../base/errors.js';
 import { type MountEntry, mountsAt, readMountInfo } from '../../base/system/mountinfo.js';
 import type { Attachment } from '../backends/backend.js';
 import type { StagingRecord, VolumeRecord } from '../catalogue/records.js';
+import { isDirectIo } from '../host/block-settings.js';
 import { isToolAtWork } from '../host/device-holders.js';
 import { isFileSystem } from '../host/file-systems.js';
 import { bindLayer, makeTarget } from '../host/layers.js';
@@ -72,6 +73,8 @@ export async function stageVolume(
   try {
     const attachment = await attachWritable(deps, view);
     await applyToDevice(deps, volume, attachment.devicePath);
+    const directIo = await isDirectIo(attachment.devicePath);
+    if (directIo !== null) context.note({ directIo });
     const { capability } = request;
     if (capability.accessType === 'block') {
       await stageDevice(deps, volume, attachment, directory);

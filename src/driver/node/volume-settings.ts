@@ -24,19 +24,24 @@ import type { NodeDependencies } from './dependencies.js';
 
 /** For the controller, which knows no devices. */
 export function settingsApplier(deps: NodeDependencies): SettingsApplier {
-  return { apply: (volume) => applyVolumeSettings(deps, volume) };
+  return { apply: (volume, changed) => applyVolumeSettings(deps, volume, changed) };
 }
 
-/** To the device and all pods that use it. Nothing to do where the volume is not attached. */
+/** To the device and all pods that use it, as SettingsApplier.apply does it. */
 export async function applyVolumeSettings(
   deps: NodeDependencies,
   volume: VolumeRecord,
+  changed: readonly string[],
 ): Promise<void> {
   const settings = settingsOf(volume);
   const view = await viewVolume(deps, volume);
   if (view.attachment === null) return;
   const { devicePath } = view.attachment;
-  await applyBlockSettings(ofVolume(deps.native, volume.volumeId), devicePath, settings);
+  const native = ofVolume(deps.native, volume.volumeId);
+  await applyBlockSettings(native, devicePath, settings, (refusal, what) => {
+    if (changed.some((name) => what.startsWith(`${name} `))) throw refusal;
+    warnOfRefusal(deps, volume, refusal);
+  });
   for (const { podUid } of await livePublications(deps, view)) {
     if (podUid === null) continue;
     if (hasLimits(settings)) await limitPod(deps, volume, podUid, devicePath);
@@ -44,19 +49,25 @@ export async function applyVolumeSettings(
   }
 }
 
-/** To the device alone, as staging does it. */
+/** To the device alone, as staging does it: a setting that is not possible here keeps nobody from the data. */
 export async function applyToDevice(
   deps: NodeDependencies,
   volume: VolumeRecord,
   devicePath: string,
 ): Promise<void> {
-  await applyBlockSettings(deps.native, devicePath, settingsOf(volume));
+  const warn = (refusal: Error): void => warnOfRefusal(deps, volume, refusal);
+  await applyBlockSettings(deps.native, devicePath, settingsOf(volume), warn);
+}
+
+function warnOfRefusal({ logger }: NodeDependencies, { volumeId }: VolumeRecord, err: Error): void {
+  logger.warn({ volumeId, err }, 'the volume is used without a setting that this node cannot set');
 }
 
 /** Before the device is detached, so that its number starts with default settings again. Best effort. */
 export async function resetDevice(deps: NodeDependencies, devicePath: string): Promise<void> {
   const settings = { readAheadKiB: null, ioScheduler: null, loopDirectIo: null };
-  await applyBlockSettings(deps.native, devicePath, settings).catch(() => undefined);
+  const ignore = () => undefined;
+  await applyBlockSettings(deps.native, devicePath, settings, ignore).catch(ignore);
 }
 
 /** Before the pod can use the volume. FAILED_PRECONDITION if limits are asked for that cannot be had. */

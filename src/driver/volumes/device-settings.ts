@@ -24,9 +24,10 @@ export interface DeviceSettings {
 export interface SettingsApplier {
   /**
    * Applies all mutable parameters of the record to the volume's device, and its limits to the pods that
-   * use it. Does nothing where the volume is not attached.
+   * use it: all or nothing, but for settings of the device that are not among `changed` and not possible here. Does
+   * nothing where the volume is not attached.
    */
-  apply(volume: VolumeRecord): Promise<void>;
+  apply(volume: VolumeRecord, changed: readonly string[]): Promise<void>;
 }
 
 export interface MutableParameter {

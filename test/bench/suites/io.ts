@@ -4,6 +4,7 @@
  */
 
 import { rmSync } from 'node:fs';
+import { isDirectIo } from '../../../src/driver/host/block-settings.js';
 import { PluginProcess } from '../../../src/tools/bench/plugin-process.js';
 import { makePool, requireRoot } from '../../../src/tools/bench/pool.js';
 import type { Row, Side } from '../../../src/tools/bench/row.js';
@@ -107,7 +108,7 @@ export const suite: Suite = {
       const found = await shuffledRounds(settings, places, ({ path }) =>
         fioOnce(fio.program, job, path, bytes, time),
       );
-      rows.push(...rowsOf(job, places, found, bytes, false));
+      rows.push(...rowsOf(job, places, found, await factsOf(places, bytes), false));
     }
     settings.say(`${RANDOM_WRITE.name} after snapshots in ${settings.rounds} rounds`);
     const after = await shuffledRounds(settings, places, async ({ path, snapshot }) => {
@@ -116,7 +117,7 @@ export const suite: Suite = {
       await remove();
       return figure;
     });
-    rows.push(...rowsOf(RANDOM_WRITE, places, after, bytes, true));
+    rows.push(...rowsOf(RANDOM_WRITE, places, after, await factsOf(places, bytes), true));
     return rows;
   },
 };
@@ -197,12 +198,24 @@ async function fioOnce(
   return job.figure(found);
 }
 
+/** Kernels differ in which loop devices write directly, and after a snapshot they change their mind. */
+async function factsOf(
+  [volume, , loop]: [Place, Place, Place],
+  bytes: number,
+): Promise<Row['facts']> {
+  return {
+    'MiB of each': bytes / MIB,
+    'direct I/O of the volume': (await isDirectIo(volume.path)) === true,
+    'direct I/O of the loop device': (await isDirectIo(loop.path)) === true,
+  };
+}
+
 /** The volume beside the file, and beside the loop device. */
 function rowsOf(
   job: Job,
   [volume, file, loop]: [Place, Place, Place],
   found: Map<Place, number[]>,
-  bytes: number,
+  facts: Row['facts'],
   isAfterSnapshot: boolean,
 ): Row[] {
   const side = (place: Place): Side => ({
@@ -219,7 +232,7 @@ function rowsOf(
       ours: side(volume),
       peer: side(peer),
       better: job.better,
-      facts: { 'MiB of each': bytes / MIB },
+      facts,
     };
   });
 }

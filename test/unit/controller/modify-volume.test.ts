@@ -13,18 +13,21 @@ import { controllerOf } from './controller-fixture.js';
 
 const managers = managersOfEachTest();
 let deps: ControllerDependencies;
-/** The settings the device was given, in order. */
+/** The settings the device was given, in order, and which of them have to be possible. */
 let applied: VolumeRecord['mutableParameters'][];
+let demanded: (readonly string[])[];
 let failure: Error | null;
 let volume: VolumeRecord;
 
 beforeEach(async () => {
   applied = [];
+  demanded = [];
   failure = null;
   deps = controllerOf(managers, {
     settings: {
-      apply: async ({ mutableParameters }) => {
+      apply: async ({ mutableParameters }, changed) => {
         applied.push(mutableParameters);
+        demanded.push(changed);
         if (failure !== null && applied.length === 1) throw failure;
       },
     },
@@ -68,6 +71,7 @@ for (const [title, failed, asked, code, message] of [
     failure = failed;
     await rejectsWith(modify(asked), code, message);
     assert.deepEqual(applied, [{ readAheadKiB: '64', ...asked }, { readAheadKiB: '64' }]);
+    assert.deepEqual(demanded, [Object.keys(asked), []]);
     assert.deepEqual(await recorded(), { readAheadKiB: '64' });
   });
 }

@@ -43,7 +43,7 @@ function fileSystem(fields: Partial<FileSystemObservations> = {}): FileSystemObs
 
 /** `status reason` of each condition. */
 function told(signs: StorageObservations, fileSystems: FileSystemObservations[] = []): string[] {
-  const use = { detachedAt: [], fileSystems };
+  const use = { detachedAt: [], settingsMissing: [], fileSystems };
   return volumeConditions(signs, use).map(({ status, reason }) => `${status} ${reason}`);
 }
 
@@ -132,10 +132,21 @@ for (const [what, found, conditions] of SIGNS) {
 }
 
 test('a device detached under a path is INACCESSIBLE', () => {
-  const use = { detachedAt: ['/pods/a', '/pods/b'], fileSystems: [] };
+  const use = { detachedAt: ['/pods/a', '/pods/b'], settingsMissing: [], fileSystems: [] };
   const [found, ...others] = volumeConditions(storage(), use);
   assert.deepEqual([found?.reason, others], ['DeviceDetached', []]);
   assert.match(found?.message ?? '', /\/pods\/a/);
+});
+
+test('settings that are asked for and not in force are DEGRADED, all in one', () => {
+  const use = {
+    detachedAt: [],
+    settingsMissing: ['loopDirectIo true', 'ioScheduler bfq'],
+    fileSystems: [],
+  };
+  const [found, ...others] = volumeConditions(storage(), use);
+  assert.deepEqual([found?.status, found?.reason, others], ['DEGRADED', 'SettingNotInForce', []]);
+  assert.match(found?.message ?? '', /loopDirectIo true, ioScheduler bfq/);
 });
 
 test('a pair of status and reason comes once, the worst status first', () => {
@@ -152,7 +163,9 @@ test('a pair of status and reason comes once, the worst status first', () => {
 test('messages are text of at most 128 bytes, whatever they quote; reasons are CamelCase', () => {
   const path = `/${'\u{1F600}'.repeat(900)}`;
   const all = fileSystem({ path, shutDown: true, silent: true, readOnly: true, errors: 9 });
-  const use = { detachedAt: [path], fileSystems: [{ ...all, corruptions: 3 }] };
+  const settingsMissing = ['loopDirectIo true', 'ioScheduler mq-deadline', 'readAheadKiB 16384'];
+  const fileSystems = [{ ...all, corruptions: 3 }];
+  const use = { detachedAt: [path], settingsMissing, fileSystems };
   const pool = { failure: 'x'.repeat(5000), capacity: null };
   const found = [
     ...volumeConditions(storage({ storedBytes: 1n }, { freeBytes: 1n }), use),

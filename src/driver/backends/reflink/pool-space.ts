@@ -2,6 +2,7 @@
  * The space of a reflink pool: what its file system has free, and how much of that is committed to
  * sparse volume files. Reads sizes, changes nothing.
  */
+import type { LoopDevice } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { PoolCapacity, PoolStatistics } from '../backend.js';
 import { type DirectoryFile, filesIn } from '../directory-files.js';
@@ -35,7 +36,22 @@ export async function poolStatistics(
     promisedBytes += unwrittenBytes(file);
   }
   const capacity = poolAccount(space, promisedBytes, SIZES, policy);
-  return { space: { capacity, promisedBytes, volumes }, thin: null };
+  const attached = await attachedVolumes(native, layout);
+  return { space: { capacity, promisedBytes, volumes }, thin: null, attached };
+}
+
+/** Of the whole file system: an XFS has nothing else on loop devices, and on btrfs the volumes have one of their own. */
+async function attachedVolumes(
+  native: NativeRunner,
+  { volumes }: PoolLayout,
+): Promise<{ direct: number; pageCache: number }> {
+  // With a slash at the end, because the path of a descriptor is a link.
+  const { entry } = await native.run('entryOf', { path: `${volumes}/` });
+  const { devices } = await native.run('loopList', undefined);
+  const isOwn = ({ backingDevice }: LoopDevice) => backingDevice === entry?.device;
+  const own = devices.filter((device) => isOwn(device) && !device.readOnly);
+  const direct = own.filter(({ directIo }) => directIo).length;
+  return { direct, pageCache: own.length - direct };
 }
 
 /** How much of the volumes was written, and how much was never written. */
