@@ -101,7 +101,7 @@ job "blockdelta-node" {
         BLOCKDELTA_STATE_DIR          = "/var/lib/blockdelta"
         BLOCKDELTA_GUARDIAN_SOCKET    = "/alloc/guardian.sock"
         BLOCKDELTA_MOUNT_PROPAGATION  = "required"
-        BLOCKDELTA_POOLS              = "default=/var/lib/blockdelta/pools/default"
+        BLOCKDELTA_POOLS              = "default=image:/var/lib/blockdelta/pools/default"
         BLOCKDELTA_EMBEDDED_POOL_SIZE = "100Gi"
         # For the router, and for nobody without a certificate with its name.
         BLOCKDELTA_LISTEN_ADDRESS  = "0.0.0.0:9810"

@@ -72,7 +72,7 @@ job "blockdelta" {
         BLOCKDELTA_STATE_DIR          = "/var/lib/blockdelta"
         BLOCKDELTA_GUARDIAN_SOCKET    = "/alloc/guardian.sock"
         BLOCKDELTA_MOUNT_PROPAGATION  = "required"
-        BLOCKDELTA_POOLS              = "default=/var/lib/blockdelta/pools/default"
+        BLOCKDELTA_POOLS              = "default=image:/var/lib/blockdelta/pools/default"
         BLOCKDELTA_EMBEDDED_POOL_SIZE = "100Gi"
       }
 

@@ -181,7 +181,9 @@ test('a directory that the configuration names through a link is protected at it
   const config = {
     ...node.deps.config,
     stateDirectory: state.link,
-    pools: [{ kind: 'reflink' as const, name: 'linked', directory: data.link }],
+    pools: [
+      { kind: 'reflink' as const, name: 'linked', directory: data.link, place: 'any' as const },
+    ],
     socketPath: `${socket.link}/csi.sock`,
   };
   const resolve = (path: string): Promise<string | null> =>

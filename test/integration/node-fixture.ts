@@ -114,7 +114,7 @@ export class NodeFixture {
           cgroupRoot: workspace.path('cgroup'),
           stateDirectory: workspace.path('state'),
           legacyStagingDirectory: workspace.path('legacy'),
-          pools: [{ kind: 'reflink', name: 'default', directory: pool }],
+          pools: [{ kind: 'reflink', name: 'default', directory: pool, place: 'any' }],
           socketPath: workspace.path('socket', 'csi.sock'),
         };
       },

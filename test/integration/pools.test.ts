@@ -5,6 +5,7 @@ import { existsSync, readdirSync, rmSync, statfsSync, statSync, writeFileSync } 
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import { runCommand } from '../support/command.js';
 import { FileContents } from '../support/contents.js';
 import { type Message, mountCapability, probeFails } from '../support/csi-client.js';
 import { scrape } from '../support/metrics-text.js';
@@ -17,7 +18,7 @@ import { TEST_NODE_KEY } from '../support/records.js';
 import { refused } from '../support/refusal.js';
 import { RunningPlugin, type RunningPluginOptions, test } from '../support/running-plugin.js';
 import { metricsAddressOf } from '../support/scraped-plugin.js';
-import { loopsBelow, mountsBelow } from '../support/workspace.js';
+import { loopsBelow, makePoolFileSystem, mountsBelow } from '../support/workspace.js';
 
 const random = seededRandom('pools');
 
@@ -107,6 +108,47 @@ test('an embedded pool offers no more than the host has, and outlives its plugin
   await orchestrator.remove(volume);
   await place.stop();
   place.assertNothingUp();
+});
+
+test('a pool is an image, or a directory, only where that is meant', async (t) => {
+  const env = { BLOCKDELTA_EMBEDDED_POOL_SIZE: '1Gi' };
+  const place = await Place.of(t, 'meant', { env });
+  const at = place.workspace.path('plugin', 'pools', 'default');
+  const warnings = (): string[] =>
+    logLines(place.plugin.log)
+      .map(({ msg }) => String(msg))
+      .filter((msg) => /is an image/.test(msg));
+  const findings = async (more = {}): Promise<string> =>
+    (await runCommand(t, ['doctor'], { ...place.settings, ...more })).stdout.replaceAll(
+      /[^\n]*does not outlive.*/g,
+      '',
+    );
+  assert.match(warnings().join(), /^pool 'default' is an image, .*pool\.img on the .*=image:/);
+  assert.match(await findings(), /FINDING.* is an image, .*pool\.img on the /s);
+  await place.stop();
+  await place.failsWith(
+    { env, pools: `default=directory:${at}` },
+    /holds an image.*default=image:/,
+  );
+  await place.start({ env, pools: `default=image:${at}` });
+  assert.deepEqual(warnings(), []);
+  assert.doesNotMatch(await findings({ BLOCKDELTA_POOLS: `default=image:${at}` }), /is an image/);
+  await place.stop();
+
+  // As where its disk is not mounted.
+  const unmounted = makePoolFileSystem(place.workspace, 'ext4', 64);
+  const before = readdirSync(unmounted);
+  const directory = { name: 'second', pools: `default=directory:${unmounted}` };
+  await place.failsWith(directory, /cannot clone files: mount an XFS/);
+  assert.deepEqual(readdirSync(unmounted), before);
+  const mounted = makePoolFileSystem(place.workspace, 'xfs', 512);
+  const plugin = await Plugin.start(place.workspace, {
+    name: 'third',
+    pools: `default=directory:${mounted}`,
+  });
+  assert.equal(await plugin.stop(), 0);
+  const image = { name: 'third', pools: `default=image:${mounted}` };
+  await place.failsWith(image, /holds a pool and no image: write default=directory:/);
 });
 
 test('pools are served side by side, each under its name and from its own file system', async (t) => {

@@ -72,8 +72,9 @@ export const SETTINGS = {
   BLOCKDELTA_POOLS: {
     fallback: null,
     meaning:
-      'name=/directory, or name=thin:/directory[;metadata=/dev/x;data=/dev/y] for dm-thin, with commas ' +
-      'between; the first is the default pool (default: default=STATE_DIR/pools/default)',
+      'name=directory:/directory on a mounted XFS or btrfs, name=image:/directory for an image there, or ' +
+      'name=thin:/directory[;metadata=/dev/x;data=/dev/y] for dm-thin, with commas between; name=/directory takes ' +
+      'whichever is possible; the first is the default pool (default: default=STATE_DIR/pools/default)',
   },
   BLOCKDELTA_EMBEDDED_POOL_SIZE: {
     fallback: null,

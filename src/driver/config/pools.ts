@@ -5,12 +5,16 @@
 import { isAbsolute, join, normalize } from 'node:path';
 import { ConfigError, parseDirectory, parseSize } from '../../base/settings/values.js';
 
-/** name=/directory: a pool in place if the file system of the directory supports reflinks, else an embedded pool. */
+/** name=directory:/directory, in place; name=image:/directory, an embedded pool; name=/directory does not say which. */
 export interface ReflinkPoolConfig {
   kind: 'reflink';
   name: string;
   directory: string;
+  place: PoolPlace;
 }
+
+/** Any: in place if the file system of the directory can clone files, else an embedded pool. */
+export type PoolPlace = 'directory' | 'image' | 'any';
 
 /** name=thin:/directory: a dm-thin pool; the directory holds its ledger. */
 export interface ThinPoolConfig {
@@ -57,7 +61,10 @@ function parsePool(item: string): PoolConfig {
     );
   }
   if (place.startsWith(THIN_PREFIX)) return parseThinPool(name, place.slice(THIN_PREFIX.length));
-  return Object.freeze({ kind: 'reflink', name, directory: parseDirectory(NAME, place) });
+  const meant = (['directory', 'image'] as const).find((word) => place.startsWith(`${word}:`));
+  const path = meant === undefined ? place : place.slice(meant.length + 1);
+  const directory = parseDirectory(NAME, path);
+  return Object.freeze({ kind: 'reflink', name, directory, place: meant ?? 'any' });
 }
 
 /** /directory, or /directory;metadata=/dev/x;data=/dev/y. */

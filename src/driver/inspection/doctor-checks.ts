@@ -10,6 +10,7 @@ import { messageOf } from '../../base/errors.js';
 import { humanSize } from '../../base/human-size.js';
 import { ownDirectory } from '../../base/own-files.js';
 import { missingPrograms } from '../../base/process/exec.js';
+import { imagePlace } from '../backends/reflink/embedded-pool.js';
 import { SETTINGS, unknownNames } from '../config/config.js';
 import { describeHolders, isHeldExclusively, mountPointsAnywhere } from '../host/device-holders.js';
 import {
@@ -304,7 +305,7 @@ async function pools({ node, plugin }: DoctorContext): Promise<CheckResult> {
 }
 
 async function poolFindings(
-  { catalogue: { uuid, pools: recorded } }: NodeView,
+  { catalogue: { uuid, pools: recorded }, pools: configured }: NodeView,
   view: PoolView,
   plugin: number | null,
 ): Promise<Finding[]> {
@@ -313,6 +314,13 @@ async function poolFindings(
   // Not made before the first start.
   if (known === undefined && view.owner === null) return [];
   const findings: Finding[] = [];
+  const config = configured.find(({ name }) => name === view.name);
+  if (view.kind === 'embedded reflink' && config?.kind === 'reflink' && config.place === 'any') {
+    findings.push({
+      found: `${label} is an image, ${await imagePlace(view.directory)}, and BLOCKDELTA_POOLS does not say that this is meant`,
+      remedy: `write ${view.name}=image:${view.directory}; for a disk of its own, mount it and write directory: before it is used`,
+    });
+  }
   if (view.owner !== null && view.owner !== uuid) {
     findings.push({
       found: `${label} in ${view.directory} belongs to another catalogue, ${view.owner}`,

@@ -140,7 +140,8 @@ function makeBackend(
     },
   };
   if (pool.kind === 'reflink') {
-    const ofReflink = { embeddedPoolAllocation, changeLists: config.changeLists };
+    const { place } = pool;
+    const ofReflink = { embeddedPoolAllocation, changeLists: config.changeLists, place };
     return new ReflinkBackend(native, { ...options, ...ofReflink });
   }
   return new ThinBackend(native, {

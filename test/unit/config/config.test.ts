@@ -27,7 +27,14 @@ test('E6 and E15: the endpoint alone is enough: everything else has a default', 
     nodeId: hostname(),
     driverName: 'blockdelta.csi',
     stateDirectory: '/var/lib/blockdelta',
-    pools: [{ kind: 'reflink', name: 'default', directory: '/var/lib/blockdelta/pools/default' }],
+    pools: [
+      {
+        kind: 'reflink',
+        name: 'default',
+        directory: '/var/lib/blockdelta/pools/default',
+        place: 'any',
+      },
+    ],
     embeddedPoolBytes: null,
     embeddedPoolAllocation: 'full',
     changeLists: true,
@@ -78,16 +85,19 @@ const TAKEN: readonly [setting: keyof typeof SETTINGS, value: string, as: Partia
     '/state//here/',
     {
       stateDirectory: '/state/here',
-      pools: [{ kind: 'reflink', name: 'default', directory: '/state/here/pools/default' }],
+      pools: [
+        { kind: 'reflink', name: 'default', directory: '/state/here/pools/default', place: 'any' },
+      ],
     },
   ],
   [
     'BLOCKDELTA_POOLS',
-    'fast=/mnt/a,slow-2=/mnt/b/,own=thin:/mnt/c/,given=thin:/mnt/d;data=/dev/disk/by-id/x=1;metadata=/dev/vg/meta',
+    'fast=directory:/mnt/a,slow-2=/mnt/b/,file=image:/mnt/e,own=thin:/mnt/c/,given=thin:/mnt/d;data=/dev/disk/by-id/x=1;metadata=/dev/vg/meta',
     {
       pools: [
-        { kind: 'reflink', name: 'fast', directory: '/mnt/a' },
-        { kind: 'reflink', name: 'slow-2', directory: '/mnt/b' },
+        { kind: 'reflink', name: 'fast', directory: '/mnt/a', place: 'directory' },
+        { kind: 'reflink', name: 'slow-2', directory: '/mnt/b', place: 'any' },
+        { kind: 'reflink', name: 'file', directory: '/mnt/e', place: 'image' },
         { kind: 'thin', name: 'own', directory: '/mnt/c', devices: null },
         { kind: 'thin', name: 'given', directory: '/mnt/d', devices: DEVICES },
       ],
@@ -180,7 +190,7 @@ const WRONG: readonly [name: string, found: RegExp, ...values: string[]][] = [
   ['BLOCKDELTA_STATE_DIR', /root directory/, '/'],
   ['BLOCKDELTA_POOLS', /name=\/directory/, 'nodirectory', 'a=/a,'],
   ['BLOCKDELTA_POOLS', /lower-case/, 'Upper=/a'],
-  ['BLOCKDELTA_POOLS', /absolute/, 'a=relative', 'a=thin:relative'],
+  ['BLOCKDELTA_POOLS', /absolute/, 'a=relative', 'a=thin:relative', 'a=image:b'],
   ['BLOCKDELTA_POOLS', /absolute/, 'a=thin:/a;metadata=/dev/x;data='],
   ['BLOCKDELTA_POOLS', /'a' is given twice/, 'a=/a,a=/b'],
   ['BLOCKDELTA_POOLS', /'\/a' is given twice/, 'a=/a,b=/a/'],

@@ -45,7 +45,7 @@ test('the example of an own overlay renders, with its image and its setting', {
   assert.ok(!text.includes('registry.example'));
   assert.ok(text.includes('images.mycompany.example/storage/blockdelta:0.1.0'));
   assert.match(text, /{"name":"BLOCKDELTA_RESERVE_PERCENT","value":"10"}/);
-  assert.match(text, /{"name":"BLOCKDELTA_POOLS","value":"data=\/srv\/blockdelta"}/);
+  assert.match(text, /{"name":"BLOCKDELTA_POOLS","value":"data=directory:\/srv\/blockdelta"}/);
 });
 
 test('the example of values renders, and its values reach the objects', { skip }, async () => {

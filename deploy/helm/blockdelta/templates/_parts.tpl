@@ -33,12 +33,12 @@ app.kubernetes.io/component: {{ . }}
 {{- with .Values.pool }}
 {{- if eq .kind "directory" }}
 - name: BLOCKDELTA_POOLS
-  value: {{ printf "%s=%s" .directory.name .directory.path | quote }}
+  value: {{ printf "%s=directory:%s" .directory.name .directory.path | quote }}
 {{- else if eq .kind "embedded" }}
 # A pool in an image, on whatever file system the host has. The image takes its blocks from the host as volumes
 # are promised space, at most the size given here.
 - name: BLOCKDELTA_POOLS
-  value: {{ printf "%s=/var/lib/blockdelta/pools/%s" .embedded.name .embedded.name | quote }}
+  value: {{ printf "%s=image:/var/lib/blockdelta/pools/%s" .embedded.name .embedded.name | quote }}
 - name: BLOCKDELTA_EMBEDDED_POOL_SIZE
   value: {{ .embedded.size | quote }}
 {{- else }}

@@ -10,7 +10,8 @@
  */
 import { join } from 'node:path';
 import { CsiError, errorCode, StatusCode } from '../../../base/errors.js';
-import { mountsAt, readMountInfo } from '../../../base/system/mountinfo.js';
+import { mountContaining, mountsAt, readMountInfo } from '../../../base/system/mountinfo.js';
+import type { PoolPlace } from '../../config/pools.js';
 import { unmountLayers } from '../../host/layers.js';
 import { mount } from '../../host/mounter.js';
 import { kernelPath } from '../../host/target.js';
@@ -31,7 +32,16 @@ export interface EmbeddedPoolOptions {
   embeddedPoolBytes: bigint | null;
   /** Default: full. */
   embeddedPoolAllocation?: ImageAllocation;
+  /** What the operator means; default: any. */
+  place?: PoolPlace;
   onEvent?: OnEvent;
+}
+
+/** The image of a pool and the file system that it takes its space from, in a few words. */
+export async function imagePlace(directory: string): Promise<string> {
+  const image = join(directory, 'pool.img');
+  const below = mountContaining(await readMountInfo(), directory);
+  return `${image} on the ${below?.fsType} of ${below?.source}, which is mounted at ${below?.mountPoint}`;
 }
 
 export class EmbeddedPool {
@@ -63,6 +73,7 @@ export class EmbeddedPool {
   /** Creates the image if there is none, attaches and mounts it. Idempotent, also after a kill at any point. */
   async start(): Promise<void> {
     if (!(await this.exists())) await this.#image.create();
+    await this.#warnOfPlace();
     if (this.grows) await this.#fill();
     else await this.#growSparse();
     await this.native.run('makeDirectory', { path: this.mountPoint });
@@ -182,6 +193,15 @@ export class EmbeddedPool {
         `the loop device of ${this.#image.path} accepts discards (setting the limit failed: ${code}); do not run fstrim on ${this.mountPoint}`,
       );
     }
+  }
+
+  async #warnOfPlace(): Promise<void> {
+    const { pool, directory, place = 'any' } = this.options;
+    if (place === 'image') return;
+    this.#warn(
+      `pool '${pool}' is an image, ${await imagePlace(directory)}; BLOCKDELTA_POOLS does not say that this is meant: write ` +
+        `${pool}=image:${directory}, or ${pool}=directory:/directory for a mounted XFS or btrfs`,
+    );
   }
 
   #warn(message: string): void {

@@ -63,8 +63,10 @@ export class PoolDirectory {
     const { directory } = this.#options;
     if (expected === 'existing') await this.#assertExists();
     await this.#native.run('makeDirectory', { path: directory });
+    // Refused before anything is left in the directory.
+    const needsEmbedded = await this.#needsEmbedded();
     await claimDirectory(this.#native, this.#options);
-    if (await this.#needsEmbedded()) {
+    if (needsEmbedded) {
       // Set first: from here on stop() has something to release.
       this.#usesEmbedded = true;
       await this.#embedded.start();
@@ -253,12 +255,31 @@ export class PoolDirectory {
     );
   }
 
-  /** An image is needed where FICLONE does not work; an existing image stays in use. */
+  /**
+   * An image is needed where FICLONE does not work; an existing image stays in use. FAILED_PRECONDITION if the other
+   * one is meant.
+   */
   async #needsEmbedded(): Promise<boolean> {
-    if (await this.#embedded.exists()) return true;
-    const { directory } = this.#options;
+    const { pool, directory, place = 'any' } = this.#options;
+    const refused = (found: string, remedy: string): CsiError =>
+      CsiError.failedPrecondition(
+        `BLOCKDELTA_POOLS says ${pool}=${place}:${directory}, but the directory ${found}: ${remedy}`,
+      );
+    if (await this.#embedded.exists()) {
+      if (place !== 'directory') return true;
+      throw refused(
+        'holds an image, pool.img',
+        `mount its disk, or write ${pool}=image:${directory}`,
+      );
+    }
+    if (place === 'image') {
+      if ((await this.#uuidOf(this.#layout)) === null) return true;
+      throw refused('holds a pool and no image', `write ${pool}=directory:${directory}`);
+    }
     const { supported } = await this.#native.run('probeReflink', { directory });
-    return !supported;
+    if (supported || place === 'any') return !supported;
+    const remedy = `mount an XFS with reflink or a btrfs, or write ${pool}=image:${directory}`;
+    throw refused('is on a file system that cannot clone files', remedy);
   }
 
   /** Null: it has none yet. FAILED_PRECONDITION if its version is not known here. */
