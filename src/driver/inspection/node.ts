@@ -320,8 +320,9 @@ async function asked<T>(what: string, answer: Promise<T>): Promise<T> {
 }
 
 /** Of all volumes and snapshots that have a row. */
-export function knownIds({ volumes, snapshots }: CatalogueContents): Set<string> {
+export function knownIds({ volumes, snapshots, retainedBases }: CatalogueContents): Set<string> {
   return new Set([
+    ...retainedBases.map(({ snapshotId }) => snapshotId),
     ...volumes.map(({ volumeId }) => volumeId),
     ...snapshots.map(({ snapshotId }) => snapshotId),
   ]);

@@ -136,7 +136,7 @@ async function compose(
     poolBytes: config.retainedBasesPoolBytes,
   };
   const retainedBases = new RetainedBases({ catalogue, locks, limits, logger });
-  const lost = new LostRows(config.stateDirectory, catalogue);
+  const lost = new LostRows(config.stateDirectory, catalogue, retainedBases);
   await lost.search(registry.all);
   const reconciling = { catalogue, retainedBases };
   report(logger, await reconcile({ ...reconciling, registry, lacksRows: lost.found }));

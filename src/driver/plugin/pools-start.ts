@@ -10,6 +10,7 @@ import type { Backend, PoolEvent } from '../backends/backend.js';
 import { namingFullPool } from '../backends/full-pool.js';
 import { ReflinkBackend } from '../backends/reflink/reflink-backend.js';
 import { BackendRegistry, type ConfiguredPool } from '../backends/registry.js';
+import { PoolDamaged } from '../backends/retained/retained-directories.js';
 import { ThinBackend } from '../backends/thin/thin-backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { Config } from '../config/config.js';
@@ -63,7 +64,9 @@ export async function startBackends(
   }
   const registry = new BackendRegistry(pools);
   const [first] = registry.unavailable;
-  if (first !== undefined && registry.all.length === 0) throw first.failure.cause ?? first.failure;
+  const cause = first?.failure.cause;
+  if (first !== undefined && registry.all.length === 0 && !(cause instanceof PoolDamaged))
+    throw cause ?? first.failure;
   for (const { pool, failure } of registry.unavailable) {
     logger.error({ pool, err: failure }, 'the pool could not be started and is not served');
   }

@@ -15,7 +15,7 @@ import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { SnapshotRecord } from '../catalogue/records.js';
 import { heldBefore } from './held-snapshots.js';
-import { type OperationLocks, shared, snapshotKey } from './operation-locks.js';
+import { type OperationLocks, sharedByPlugin, snapshotKey } from './operation-locks.js';
 import type { RetainedBases } from './retained-bases.js';
 
 /** It could not be made, or a scan has refused it. */
@@ -135,7 +135,7 @@ export class ChangeListMaker {
     if (making !== null && making.baseId !== baseId) await abandoned(making);
     const keys = [snapshotId, baseId].filter((id) => id !== null);
     const left = await locks.run(
-      keys.map((id) => shared(snapshotKey(id))),
+      keys.map((id) => sharedByPlugin(snapshotKey(id))),
       async () => {
         const list =
           making?.baseId === baseId ? making.list : await backend.changes.begin(snapshotId, baseId);

@@ -19,6 +19,8 @@ export interface LockRequest {
   mode: 'exclusive' | 'shared';
   /** Names the object in errors. */
   label: string;
+  /** Of a shared holder: the plugin's own work, which ends by itself within moments. */
+  own?: boolean;
 }
 
 /** Gives the locks back, or those of these keys. Idempotent. */
@@ -48,6 +50,8 @@ interface Waiting {
 interface Holders {
   exclusive: boolean;
   shared: number;
+  /** Those of the shared ones that are the plugin's own. */
+  own: number;
 }
 
 export const volumeKey = (volumeId: string): LockRequest =>
@@ -69,6 +73,7 @@ export const groupSnapshotNameKey = (name: string): LockRequest =>
 export const pathKey = (path: string): LockRequest =>
   exclusive(`path:${normalize(path).replace(/\/$/, '')}`, `path ${path}`);
 export const shared = (request: LockRequest): LockRequest => ({ ...request, mode: 'shared' });
+export const sharedByPlugin = (key: LockRequest): LockRequest => ({ ...shared(key), own: true });
 
 function exclusive(key: string, label: string): LockRequest {
   return { key, mode: 'exclusive', label };
@@ -160,9 +165,10 @@ export class OperationLocks {
     }
   }
 
-  /** Whether the key is held in shared mode, as a metadata stream holds its snapshots. */
+  /** Whether a caller holds the key in shared mode, as a metadata stream holds its snapshots. */
   isShared(request: LockRequest): boolean {
-    return (this.#held.get(request.key)?.shared ?? 0) > 0;
+    const { shared: all, own } = this.#held.get(request.key) ?? { shared: 0, own: 0 };
+    return all > own;
   }
 
   /** Whether the lock could not be taken now. */
@@ -190,8 +196,9 @@ export class OperationLocks {
   }
 
   #take(wanted: readonly LockRequest[]): Release {
-    for (const { key, mode } of wanted) {
-      const holders = this.#held.get(key) ?? { exclusive: false, shared: 0 };
+    for (const { key, mode, own = false } of wanted) {
+      const holders = this.#held.get(key) ?? { exclusive: false, shared: 0, own: 0 };
+      if (own) holders.own += 1;
       if (mode === 'exclusive') holders.exclusive = true;
       else holders.shared += 1;
       this.#held.set(key, holders);
@@ -213,6 +220,7 @@ export class OperationLocks {
     if (holders === undefined) return;
     if (request.mode === 'exclusive') holders.exclusive = false;
     else holders.shared -= 1;
+    if (request.own === true) holders.own -= 1;
     if (!holders.exclusive && holders.shared === 0) this.#held.delete(request.key);
   }
 }

@@ -14,7 +14,7 @@ import type { Backend } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { NewRetainedBase, RetainedBaseRecord, SnapshotRecord } from '../catalogue/records.js';
 import { heldAfter, type Placed, pendingBases } from './held-snapshots.js';
-import { type OperationLocks, shared, snapshotKey } from './operation-locks.js';
+import { type OperationLocks, sharedByPlugin, snapshotKey } from './operation-locks.js';
 import { judgeBases, type RetainedBaseLimits, type Verdict } from './retention.js';
 
 export interface RetainedBasesDependencies {
@@ -92,11 +92,42 @@ export class RetainedBases {
       await this.#completeLater(backend, snapshotId);
   }
 
+  /**
+   * A deleted snapshot that the pool shows like any other, because the mark that says otherwise was lost: marks it again,
+   * or gives the base up and removes the snapshot. False: it has no row as a base.
+   */
+  async recover(backend: Backend, snapshotId: string): Promise<boolean> {
+    const { catalogue } = this.deps;
+    const record = await catalogue.retainedBaseById(snapshotId);
+    if (record === null || record.pool !== backend.pool) return false;
+    if (record.invalidated === null) {
+      const reason = await this.#heldAgain(backend, record);
+      if (reason === null) return true;
+      await catalogue.invalidateRetainedBase(snapshotId, reason, now());
+      this.#logInvalidated(record, { reason });
+    }
+    await backend.bases.drop(snapshotId);
+    await backend.snapshots.delete(snapshotId);
+    return true;
+  }
+
   /** As `settle`, if a deletion came since the last time, or after an hour, because bases age. */
   async settleIfDue(backend: Backend): Promise<void> {
     const settledMs = this.#settledMs.get(backend.pool);
     if (settledMs === undefined || Date.now() - settledMs > LONGEST_UNSETTLED_MS)
       await this.settle(backend);
+  }
+
+  /** Null: it is. Else a clause that follows "because". */
+  async #heldAgain(backend: Backend, { snapshotId, sizeBytes }: RetainedBaseRecord) {
+    try {
+      await backend.snapshots.check(snapshotId, sizeBytes);
+      const retained = await backend.bases.retain(snapshotId, null);
+      return retained !== null && 'unretained' in retained ? retained.unretained : null;
+    } catch (thrown) {
+      await backend.check();
+      return messageOf(thrown);
+    }
   }
 
   /** @param extent whether the records are those of the whole pool */
@@ -135,7 +166,7 @@ export class RetainedBases {
     const signal = AbortSignal.timeout(NEXT_IS_DELETED_MS);
     for (;;) {
       const next = await this.#next(backend, snapshot);
-      const wanted = next === null ? [] : [shared(snapshotKey(next.snapshotId))];
+      const wanted = next === null ? [] : [sharedByPlugin(snapshotKey(next.snapshotId))];
       const done = await locks.run(
         wanted,
         async () => {
@@ -227,7 +258,7 @@ export class RetainedBases {
     const ready = await heldAfter(catalogue, backend, base);
     const next = ready === null || ready.sequence > within.sequence ? within : ready;
     const keys = [snapshotKey(snapshotId)];
-    if (next.snapshotId !== lockedId) keys.push(shared(snapshotKey(next.snapshotId)));
+    if (next.snapshotId !== lockedId) keys.push(sharedByPlugin(snapshotKey(next.snapshotId)));
     if (keys.some((key) => locks.isBusy(key))) return;
     await locks.run(keys, async () => {
       const retained = await backend.bases.retain(snapshotId, next.snapshotId);

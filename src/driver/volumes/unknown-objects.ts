@@ -8,7 +8,7 @@
  * confirmed the state.
  *
  * The operator confirms the individual objects that were found, in a file of the state directory.
- * Objects that lose their rows later are reported again.
+ * Objects that lose their rows later are reported again. The row of a retained base counts, too.
  */
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -17,6 +17,7 @@ import { ownDirectory, readOwn } from '../../base/own-files.js';
 import { SerialQueue } from '../../base/serial-queue.js';
 import type { Backend } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import type { RetainedBases } from './retained-bases.js';
 
 /** A volume or snapshot that a pool holds without a row. */
 export interface UnknownObject {
@@ -39,6 +40,7 @@ export class LostRows {
   constructor(
     private readonly stateDirectory: string,
     private readonly catalogue: Pick<AsyncCatalogue, 'unknownAmong'>,
+    private readonly retainedBases: Pick<RetainedBases, 'recover'>,
   ) {}
 
   /** In the pools that were searched so far. */
@@ -62,8 +64,11 @@ export class LostRows {
       const contents = await backend.list().catch(() => null);
       if (contents === null) continue;
       const ids = [...contents.volumes, ...contents.snapshots].map(({ id }) => id);
-      const found = await this.catalogue.unknownAmong(ids);
-      unknown.push(...found.map((id) => ({ pool: backend.pool, id })));
+      for (const id of await this.catalogue.unknownAmong(ids)) {
+        // What cannot be recovered now is no more certain than what has no row.
+        const isBase = await this.retainedBases.recover(backend, id).catch(() => false);
+        if (!isBase) unknown.push({ pool: backend.pool, id });
+      }
     }
     // Pools that come back at the same time write one file.
     await this.#queue.run(() => this.#add(unknown));

@@ -8,7 +8,11 @@ import type {
   GroupSnapshot,
   GroupSnapshotRequest,
 } from '../../../src/driver/volumes/group-manager.js';
-import { shared, snapshotKey } from '../../../src/driver/volumes/operation-locks.js';
+import {
+  shared,
+  sharedByPlugin,
+  snapshotKey,
+} from '../../../src/driver/volumes/operation-locks.js';
 import { reconcile } from '../../../src/driver/volumes/reconcile.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { managersOfEachTest } from './manager-fixture.js';
@@ -146,6 +150,21 @@ test('GD4: while any member is being read nothing is deleted', async () => {
     assert.equal((await managers.groups.find(groupSnapshotId, memberIds(group))).members.length, 2);
     assert.equal(managers.backend.storage.snapshots.size, 2);
   }
+});
+
+test('GD4: while the plugin itself makes the list of a member, the deletion is ABORTED, to be tried again', async () => {
+  const group = await managers.groups.create(request());
+  const { groupSnapshotId } = group.group;
+  const key = snapshotKey(memberIds(group)[0] ?? '');
+  const release = managers.deps.locks.acquire([sharedByPlugin(key)]);
+  const deletion = (): Promise<unknown> =>
+    managers.groups.delete(groupSnapshotId, memberIds(group));
+  await rejectsWith(deletion(), 'ABORTED', /is pending; try again/);
+  const stream = managers.deps.locks.acquire([shared(key)]);
+  await rejectsWith(deletion(), 'FAILED_PRECONDITION', /is being read/);
+  stream();
+  release();
+  await deletion();
 });
 
 test('GD5: a deletion that failed part way is completed by the next call; until then the name is ABORTED', async () => {

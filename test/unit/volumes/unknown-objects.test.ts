@@ -7,7 +7,8 @@ import { temporaryDirectory } from '../../support/temporary.js';
 
 test('pools that are searched at the same time all add what they hold', async () => {
   const directory = temporaryDirectory();
-  const lost = new LostRows(directory, { unknownAmong: async (ids) => [...ids] });
+  const catalogue = { unknownAmong: async (ids: readonly string[]) => [...ids] };
+  const lost = new LostRows(directory, catalogue, { recover: async () => false });
   const pools = Array.from({ length: 20 }, (_, index) => `pool-${index}`);
   const holding = (pool: string): Backend => {
     const volumes = [{ id: `vol-of-${pool}`, sizeBytes: 1n }];

@@ -34,6 +34,14 @@ export async function marksIn(opened: OpenDirectories): Promise<Map<string, Mark
   return marks;
 }
 
+/** Whether marks are made in the pool itself. */
+export async function hasOwnMarks(opened: OpenDirectories): Promise<boolean> {
+  // With a slash at the end, because the path of a descriptor is a link.
+  const { entry: root } = await opened.native.run('entryOf', { path: `${opened.layout.root}/` });
+  const { entry: marks } = await opened.native.run('entryOf', { path: directoryOf(opened) });
+  return marks === null || marks.device === root?.device;
+}
+
 /** Durable when it resolves. */
 export async function setMark(
   opened: OpenDirectories,

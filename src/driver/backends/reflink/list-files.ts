@@ -26,6 +26,7 @@ import type { ListStore, StoredHistory } from '../retained/list-store.js';
 import { listsIn } from '../retained/retained-directories.js';
 import {
   changeMark,
+  hasOwnMarks,
   makeMarks,
   markPath,
   marksIn,
@@ -140,6 +141,8 @@ export class ListFiles implements ListStore {
       const { totalBytes, freeBytes } = await this.directory.space(opened);
       if (freeBytes < lowWater(totalBytes))
         return { unretained: 'its pool had too little free space' };
+      if (!(await hasOwnMarks(opened)))
+        return { unretained: 'something is mounted over the directory bases of its pool' };
       await this.snapshots.check(snapshotId);
       await setMark(opened, snapshotId, 'hidden');
       return this.#heldFile(opened, snapshotId);

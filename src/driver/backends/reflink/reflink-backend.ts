@@ -123,6 +123,7 @@ export class ReflinkBackend implements Backend {
 
   async start(expected: 'any' | 'existing' = 'any'): Promise<void> {
     await this.#directory.start(expected);
+    await this.check();
     await this.#rules.load();
     this.#reservations.start();
     this.#guard.start();

@@ -1,13 +1,20 @@
 /** The directories of a pool with what deltas need: change lists, and what is known of deleted snapshots. */
 import { join } from 'node:path';
-import { CsiError } from '../../../base/errors.js';
+import { CsiError, StatusCode } from '../../../base/errors.js';
 import type { NativeRunner } from '../../native/pool.js';
 
 export const listsIn = (root: string): string => join(root, 'lists');
 export const basesIn = (root: string): string => join(root, 'bases');
 
+/** The pool is there and refused, until somebody repairs it. */
+export class PoolDamaged extends CsiError {
+  constructor(message: string) {
+    super(StatusCode.FAILED_PRECONDITION, message);
+  }
+}
+
 /**
- * FAILED_PRECONDITION if something else is in the place of one of them. There may be none: they are made when needed.
+ * PoolDamaged if something else is in the place of one of them. There may be none: they are made when needed.
  *
  * @param root of the pool
  * @param realRoot as operators know it
@@ -23,7 +30,7 @@ export async function assertRetainedDirectories(
     const { entry } = await native.run('entryOf', { path: of(root) });
     if (entry === null || entry.kind === 'directory') continue;
     const found = entry.kind === 'file' ? 'a regular file' : 'none';
-    throw CsiError.failedPrecondition(
+    throw new PoolDamaged(
       `${of(realRoot)} of pool '${pool}' should be a directory and is ${found}: another program replaced it, and no ` +
         'snapshot is deleted until that is repaired; remove what is there, and put the directory back if you have it',
     );
