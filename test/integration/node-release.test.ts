@@ -1,7 +1,7 @@
 /** Volumes are released even if their file system has shut down or their pool is unreachable. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { CsiError } from '../../src/base/errors.js';
 import type { VolumeRecord } from '../../src/driver/catalogue/records.js';
@@ -36,6 +36,23 @@ async function withoutPool(work: () => Promise<void>): Promise<void> {
   };
   await work().finally(() => {
     node.askPool = () => undefined;
+  });
+}
+
+for (const [kind, capability] of KINDS) {
+  test(`what somebody has written to a target while nothing was mounted stays, and ends no call, ${kind}`, async () => {
+    const volume = await published(capability);
+    const target = node.targetPath(volume.volumeId);
+    execFileSync('umount', [target]);
+    const stray = kind === 'mount' ? `${target}/stray` : target;
+    writeFileSync(stray, 'of somebody');
+    node.leftovers.length = 0;
+    await node.unpublish(volume);
+    assert.equal(readFileSync(stray, 'utf8'), 'of somebody');
+    assert.deepEqual(node.leftovers, [{ volumeId: volume.volumeId, path: target }]);
+    assert.deepEqual(await node.catalogue.publications(volume.volumeId), []);
+    rmSync(target, { recursive: true });
+    await node.cleared(volume);
   });
 }
 

@@ -76,6 +76,12 @@ export async function assertEmpty(path: string): Promise<Stats | null> {
   );
 }
 
+/** Whether something is there that nobody may remove: neither an empty directory nor an empty file. */
+export async function holdsContent(path: string): Promise<boolean> {
+  const found = await plainEntryAt(path);
+  return found !== null && !(await isEmpty(path, found));
+}
+
 async function isEmpty(path: string, found: Stats): Promise<boolean> {
   if (found.isDirectory()) return (await readdir(path)).length === 0;
   return found.isFile() && found.size === 0;

@@ -10,7 +10,7 @@ import { CsiError } from '../../base/errors.js';
 import { type MountEntry, mountsAt, readMountInfo } from '../../base/system/mountinfo.js';
 import type { PublicationRecord, VolumeRecord } from '../catalogue/records.js';
 import { removeTarget, type Unmounted, unmountLayers } from '../host/layers.js';
-import { assertEmpty, assertNoLink, kernelPath } from '../host/target.js';
+import { assertEmpty, assertNoLink, holdsContent, kernelPath } from '../host/target.js';
 import {
   type Belongs,
   belongsTo,
@@ -27,7 +27,7 @@ import type { NodeDependencies } from './dependencies.js';
 import type { Place } from './paths.js';
 import { liftPod } from './volume-settings.js';
 
-type Native = Pick<NodeDependencies, 'native'>;
+type Native = Pick<NodeDependencies, 'native' | 'logger'>;
 
 /**
  * Removes what is there, if anything. FAILED_PRECONDITION if it is busy, not the volume's, or somewhere else by now.
@@ -84,13 +84,24 @@ async function isPlain(resolved: string): Promise<boolean> {
   return (await kernelPath(resolved)) === resolved;
 }
 
-/** Removes the target if a record, or a mount that was there, proves that it is ours, and the caller does not keep it. */
+/**
+ * Removes the target if a record, or a mount that was there, proves that it is ours, and the caller does not keep it.
+ * What somebody has written there while nothing was mounted stays, and does not keep a publication on record.
+ */
 async function clearTarget(
-  { native }: Native,
+  { native, logger }: Native,
   { resolved, record }: Place<PublicationRecord>,
   { wasMounted, keepsTarget }: { wasMounted: boolean; keepsTarget: boolean },
 ): Promise<void> {
   if (resolved === null || !(await isPlain(resolved))) return;
+  if (record !== null && (await holdsContent(resolved))) {
+    const { volumeId } = record;
+    logger.warn(
+      { volumeId, path: resolved },
+      'the target of an ended publication is not empty and stays: move it away',
+    );
+    return;
+  }
   const isOurs = record !== null || wasMounted;
   if (isOurs && !keepsTarget) await removeTarget(native, resolved);
   else await assertEmpty(resolved);
