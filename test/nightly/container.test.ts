@@ -11,7 +11,9 @@ import { after, before, type TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { packagePath } from '../../src/base/package-root.js';
 import { ContainerEngine, PluginContainer } from '../support/container.js';
+import { Containerd } from '../support/containerd.js';
 import { blockCapability, CsiClient, mountCapability, type Range } from '../support/csi-client.js';
+import { helmTemplate } from '../support/manifests.js';
 import { MIB, Orchestrator } from '../support/orchestrator.js';
 import { OrderedWriter, readNumber } from '../support/ordered-writer.js';
 import { test } from '../support/running-plugin.js';
@@ -69,6 +71,36 @@ async function untilReady(container: PluginContainer, client: CsiClient): Promis
     await delay(100);
   }
 }
+
+test('podman and a node of a cluster import the image under the name that the chart has, and run it by that name', async (t) => {
+  const chart = { pool: { kind: 'embedded' }, image: { repository: 'localhost/blockdelta' } };
+  const nodes = helmTemplate(chart).find(({ kind }) => kind === 'DaemonSet');
+  const containers: { name: string; image: string }[] = nodes?.['spec'].template.spec.containers;
+  const named = containers.find(({ name }) => name === 'plugin')?.image ?? '';
+  assert.equal(image, named);
+  const index = execFileSync('tar', ['-xOf', engine.archive, './index.json'], { encoding: 'utf8' });
+  const annotations = JSON.parse(index).manifests.map(
+    (each: { annotations: object }) => each.annotations,
+  );
+  assert.deepEqual(annotations, [{ 'org.opencontainers.image.ref.name': named }]);
+
+  const workspace = new Workspace('containerd');
+  const containerd = await Containerd.start(workspace);
+  t.after(async () => {
+    await containerd.stop();
+    workspace.dispose();
+  });
+  const page = readFileSync(packagePath('docs/install-container.md'), 'utf8');
+  const [, options = ''] =
+    /`ctr --namespace k8s\.io (images import .*?)blockdelta-\S+\.tar`/.exec(page) ?? [];
+  const snapshotter = ['--snapshotter', 'native'];
+  containerd.ctr(...options.trim().split(' '), ...snapshotter, engine.archive);
+  // Any further name is one that a kubelet takes for an image of its default registry.
+  assert.deepEqual(containerd.ctr('images', 'ls', '--quiet').trim().split('\n'), [named]);
+  const run = ['run', '--rm', '--runc-binary', 'crun', ...snapshotter, named, 'version'];
+  const said = containerd.ctr(...run, '/opt/blockdelta/bin/blockdelta', '--version');
+  assert.equal(said.trim(), named.split(':').at(-1));
+});
 
 test('a plugin in a container answers what changed, and the list rebuilds the second snapshot', async (t) => {
   const { workspace, container, client, orchestrator } = await startContainer(t);

@@ -21,7 +21,6 @@ const MOVED: Readonly<Record<string, string>> = {
   '/var/lib/kubelet': 'kubelet',
 };
 
-/** crun refuses machines with cgroups of both versions. */
 const WITHOUT_SECOND_CGROUPS =
   'unshare --mount --propagation unchanged sh -c \'mount --make-private /sys/fs/cgroup && umount /sys/fs/cgroup/unified && exec "$@"\' sh';
 
@@ -33,6 +32,9 @@ function runOptions(script: 'run' | 'run-guardian'): [name: string, value: strin
     value.replace(/^'(.*)'$/, '$1'),
   ]);
 }
+
+/** The words before a command that starts containers: crun refuses machines with cgroups of both versions. */
+export const aroundEngines = (): string => (hasOneCgroupVersion() ? '' : WITHOUT_SECOND_CGROUPS);
 
 /** As docs/security.md writes them. */
 export const containerCapabilities = (): string[] =>
@@ -48,14 +50,19 @@ export class ContainerEngine {
     const storage = `--root ${place('root')} --runroot ${place('run')} --tmpdir ${place('tmp')}`;
     // Where there is no service manager, and without mounts that outlive a command.
     const options = '--storage-driver vfs --cgroup-manager cgroupfs --events-backend file';
-    const around = hasOneCgroupVersion() ? '' : WITHOUT_SECOND_CGROUPS;
-    writeFileSync(this.program, `#!/bin/sh\nexec ${around} podman ${storage} ${options} "$@"\n`);
+    writeFileSync(
+      this.program,
+      `#!/bin/sh\nexec ${aroundEngines()} podman ${storage} ${options} "$@"\n`,
+    );
     chmodSync(this.program, 0o755);
   }
 
+  /** The image's file. */
+  readonly archive = process.env['BLOCKDELTA_TEST_IMAGE'] ?? buildImage(this.#workspace);
+
   /** Loads the image, as docs/install-container.md does it. Resolves to its name. */
   async loadImage(): Promise<string> {
-    const archive = process.env['BLOCKDELTA_TEST_IMAGE'] ?? buildImage(this.#workspace);
+    const { archive } = this;
     const printed = await this.run('load', '--input', archive);
     const [, name] = /^Loaded image: (\S+)$/m.exec(printed) ?? [];
     if (name === undefined) throw new Error(`podman load names no image of ${archive}: ${printed}`);
