@@ -9,7 +9,8 @@ import { affordableConnections } from '../base/listening/open-files.js';
 import type { Logger } from '../base/logger.js';
 import { packageVersion } from '../base/version.js';
 import { SETTINGS } from '../driver/config/config.js';
-import { Metrics } from '../driver/metrics/metrics.js';
+import type { Metrics } from '../driver/metrics/metrics.js';
+import { RouterMetrics } from '../driver/metrics/router-metrics.js';
 import { createPluginServer } from '../driver/plugin/server.js';
 import { createRouter, type Router, routerFiles } from '../router/router.js';
 import { parseRouteConfig, ROUTE_SETTINGS, type RouteConfig } from '../router/settings.js';
@@ -32,8 +33,8 @@ export function addRouteCommand(program: Command): void {
 async function run(config: RouteConfig, log: Logger): Promise<void> {
   const files = routerFiles(config);
   const maxConnections = await affordableConnections(config.maxConnections, files, log);
-  const router = await createRouter(config, log);
-  const metrics = config.metricsAddress === null ? null : new Metrics({ command: 'route' });
+  const metrics = config.metricsAddress === null ? null : new RouterMetrics();
+  const router = await createRouter(config, log, () => metrics?.duplicateVolumes.inc());
   const server = createPluginServer({
     services: [router.identity],
     config: { ...config, maxConnections },

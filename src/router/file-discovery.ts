@@ -9,11 +9,12 @@ import type { Logger } from 'pino';
 import { messageOf } from '../base/errors.js';
 import { StartError } from '../base/listening/socket-path.js';
 import { Periodic } from '../base/periodic.js';
-import { type NodeEntry, type NodeSource, parseNodeList } from './node-list.js';
+import { type Clock, type NodeEntry, type NodeSource, parseNodeList } from './node-list.js';
 
 const POLL_MS = 1000;
 
 export class FileDiscovery implements NodeSource {
+  completeSince: number | null = null;
   #polls: Periodic | null = null;
   /** What the last list was read from. */
   #text: string | null = null;
@@ -23,6 +24,7 @@ export class FileDiscovery implements NodeSource {
   constructor(
     private readonly path: string,
     private readonly log: Logger,
+    private readonly now: Clock,
     private readonly pollMs = POLL_MS,
   ) {}
 
@@ -49,16 +51,19 @@ export class FileDiscovery implements NodeSource {
       await this.#read(listener);
       this.#problem = null;
     } catch (thrown) {
+      this.completeSince = null;
       this.#report(messageOf(thrown));
     }
   }
 
   async #read(listener: (nodes: readonly NodeEntry[]) => void): Promise<void> {
     const text = await readFile(this.path, 'utf8');
-    if (text === this.#text) return;
-    const nodes = parseNodeList(text);
-    this.#text = text;
-    listener(nodes);
+    if (text !== this.#text) {
+      const nodes = parseNodeList(text);
+      this.#text = text;
+      listener(nodes);
+    }
+    this.completeSince ??= this.now();
   }
 
   /** Once for each problem: the file may be wrong for days. */

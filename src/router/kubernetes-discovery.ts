@@ -5,7 +5,7 @@
  */
 import type { Logger } from 'pino';
 import { messageOf } from '../base/errors.js';
-import type { NodeEntry, NodeSource } from './node-list.js';
+import type { Clock, NodeEntry, NodeSource } from './node-list.js';
 import { type Pod, PodList } from './pod-list.js';
 import { PodWatch } from './pod-watch.js';
 import type { NodeSourceSettings } from './settings.js';
@@ -18,6 +18,7 @@ const REVIEW_MS = 60_000;
 type Settings = Extract<NodeSourceSettings, { kind: 'kubernetes' }>;
 
 export class KubernetesDiscovery implements NodeSource {
+  completeSince: number | null = null;
   readonly #list: PodList;
   readonly #watch: PodWatch;
   #pods: readonly Pod[] = [];
@@ -30,6 +31,7 @@ export class KubernetesDiscovery implements NodeSource {
   constructor(
     private readonly settings: Settings,
     private readonly log: Logger,
+    private readonly now: Clock,
   ) {
     this.#list = new PodList(settings.port);
     this.#watch = new PodWatch(settings.access, settings);
@@ -52,10 +54,14 @@ export class KubernetesDiscovery implements NodeSource {
         listed: (pods) => {
           this.#pods = pods;
           this.#problem = null;
+          this.completeSince ??= this.now();
           resolve();
           changed();
         },
-        failed: (problem) => this.#complain(problem),
+        failed: (problem) => {
+          this.completeSince = null;
+          this.#complain(problem);
+        },
       });
     });
     this.#report(listener);
@@ -69,7 +75,7 @@ export class KubernetesDiscovery implements NodeSource {
   }
 
   #report(listener: (nodes: readonly NodeEntry[]) => void): void {
-    const nodes = this.#list.nodesOf(this.#pods, Date.now());
+    const nodes = this.#list.nodesOf(this.#pods, this.now());
     nodes.sort((a, b) => (a.id < b.id ? -1 : 1));
     const text = JSON.stringify(nodes);
     if (text === this.#last) return;

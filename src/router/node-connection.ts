@@ -23,7 +23,7 @@ import { CsiError, messageOf, StatusCode } from '../base/errors.js';
 import type { TlsFiles } from '../base/listening/tls-files.js';
 import { parseHostPort } from '../base/settings/values.js';
 import { untilAborted } from '../base/timeout.js';
-import type { NodeEntry } from './node-list.js';
+import type { Clock, NodeEntry } from './node-list.js';
 import { Session } from './session.js';
 
 /** Of one message. A node sends no message of a stream above 3.5 MiB; lists may be longer. */
@@ -51,6 +51,11 @@ export interface NodeConnectionOptions {
   readonly tls: TlsFiles;
   readonly peerName: string;
   readonly logger: Logger;
+  readonly now: Clock;
+  /** Of an earlier connection to this node; null: now. */
+  readonly unreachableSince: number | null;
+  /** Called whenever the node can be reached again. */
+  onConnected(): void;
 }
 
 export class NodeConnection {
@@ -58,6 +63,9 @@ export class NodeConnection {
   /** In the handles of its objects. */
   readonly key: string;
   readonly address: string | null;
+  /** When the router began to try in vain, by its clock; null: the node was reached, and has not gone since. */
+  unreachableSince: number | null;
+  readonly #options: NodeConnectionOptions;
   readonly #nodeUri: string;
   readonly #log: Logger;
   /** Streams have a connection of their own, so that short calls do not wait behind their data. */
@@ -65,7 +73,10 @@ export class NodeConnection {
   #hasAnswered = false;
   #isReported = false;
 
-  constructor({ entry, driverName, tls, peerName, logger }: NodeConnectionOptions) {
+  constructor(options: NodeConnectionOptions) {
+    const { entry, driverName, tls, peerName, logger, now } = options;
+    this.#options = options;
+    this.unreachableSince = options.unreachableSince ?? now();
     this.id = entry.id;
     this.key = nodeKey(entry.id);
     this.address = entry.address;
@@ -76,10 +87,10 @@ export class NodeConnection {
       return;
     }
     const address = parseHostPort('address', entry.address);
-    const options = { address, tls, peerName, nodeUri: this.#nodeUri };
+    const common = { address, tls, peerName, nodeUri: this.#nodeUri };
     this.#sessions = {
-      unary: new Session({ ...options, onChange: (failure) => this.#report(failure) }),
-      streams: new Session({ ...options, onChange: () => undefined }),
+      unary: new Session({ ...common, onChange: (failure) => this.#report(failure) }),
+      streams: new Session({ ...common, onChange: () => undefined }),
     };
   }
 
@@ -177,10 +188,13 @@ export class NodeConnection {
   #report(failure: string | null): void {
     if (failure === null) {
       this.#hasAnswered = true;
+      this.unreachableSince = null;
+      this.#options.onConnected();
       this.#log.info('connected to the node');
       this.#isReported = false;
       return;
     }
+    this.unreachableSince ??= this.#options.now();
     if (this.#isReported) return;
     this.#isReported = true;
     this.#log.warn(

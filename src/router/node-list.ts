@@ -4,6 +4,9 @@
  */
 import { parseHostPort, parseNodeId } from '../base/settings/values.js';
 
+/** Milliseconds that never go back; where they begin does not matter. */
+export type Clock = () => number;
+
 export interface NodeEntry {
   readonly id: string;
   /** host:port; null: the node is known, and where it listens is not. */
@@ -14,6 +17,8 @@ export interface NodeEntry {
 export interface NodeSource {
   /** For messages: the file, or the selector. */
   readonly description: string;
+  /** Since when the list in force is known to be whole and new, by the router's clock; null: it is not known. */
+  readonly completeSince: number | null;
   /**
    * Calls the listener for the first list and for each later one. Rejects with a StartError if there can
    * be no first list because of a mistake in the settings.

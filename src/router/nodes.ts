@@ -4,19 +4,26 @@ import { nodeKey } from '../base/csi/handles.js';
 import { CsiError } from '../base/errors.js';
 import type { TlsFiles } from '../base/listening/tls-files.js';
 import { NodeConnection } from './node-connection.js';
-import type { NodeEntry } from './node-list.js';
+import type { Clock, NodeEntry, NodeSource } from './node-list.js';
 
 export interface NodesOptions {
   readonly driverName: string;
   readonly tls: TlsFiles;
   readonly peerName: string;
   readonly logger: Logger;
-  /** Where the list of nodes comes from, for messages. */
-  readonly source: string;
+  readonly source: Pick<NodeSource, 'description' | 'completeSince'>;
+  readonly now: Clock;
 }
+
+/** A node that complete lists have not had for so long counts as retired. */
+const RETIRED_AFTER_MS = 3_600_000;
 
 export class Nodes {
   #byKey = new Map<string, NodeConnection>();
+  /** When nodes were last listed with an address, by their keys. */
+  readonly #lastListed = new Map<string, number>();
+  /** Called whenever a node can be reached again. */
+  onConnected: () => void = () => undefined;
   #isListed = false;
   #hasAnswered = false;
 
@@ -44,13 +51,21 @@ export class Nodes {
   /** Keeps the connections of nodes that have not moved. */
   update(entries: readonly NodeEntry[]): void {
     const { logger } = this.options;
+    const now = this.options.now();
+    for (const { key, address } of this.all) if (address !== null) this.#lastListed.set(key, now);
+    for (const [key, at] of this.#lastListed) {
+      if (now - at >= RETIRED_AFTER_MS) this.#lastListed.delete(key);
+    }
     this.#hasAnswered ||= this.all.some(({ hasAnswered }) => hasAnswered);
     this.#isListed = true;
     const before = this.#byKey;
     const connections = entries.map((entry) => {
       const known = before.get(nodeKey(entry.id));
       if (known?.id === entry.id && known.address === entry.address) return known;
-      return new NodeConnection({ ...this.options, entry });
+      return new NodeConnection({
+        ...{ ...this.options, entry, onConnected: () => this.onConnected() },
+        unreachableSince: known?.id === entry.id ? known.unreachableSince : null,
+      });
     });
     connections.sort((a, b) => (a.key < b.key ? -1 : 1));
     this.#byKey = new Map(connections.map((node) => [node.key, node]));
@@ -59,14 +74,26 @@ export class Nodes {
     logger.info({ nodes: connections.map(({ id }) => id) }, 'the list of nodes has changed');
   }
 
-  /** The node with this key, reachable or not. Throws UNAVAILABLE if it is not listed. */
-  owning(key: string, handle: string): NodeConnection {
+  /** Whether complete lists have not had the node with this key for an hour. */
+  isRetired(key: string): boolean {
+    const { now, source } = this.options;
+    const listed = this.#lastListed.get(key) ?? -Infinity;
+    const missing = now() - Math.max(source.completeSince ?? Infinity, listed);
+    return !this.#byKey.has(key) && missing >= RETIRED_AFTER_MS;
+  }
+
+  /**
+   * The node with this key, reachable or not. If it is not listed, throws UNAVAILABLE, and FAILED_PRECONDITION if
+   * it is retired, unless the call removes something: callers of those would give up, and never repeat it.
+   */
+  owning(key: string, handle: string, removes = false): NodeConnection {
     const node = this.#byKey.get(key);
     if (node !== undefined) return node;
-    throw CsiError.unavailable(
-      `${handle} belongs to the node with the key ${key}, which is not in ${this.options.source}: ` +
-        'list the node, or, if it was retired, remove what refers to its objects',
-    );
+    const message =
+      `${handle} belongs to the node with the key ${key}, which is not in ${this.options.source.description}: ` +
+      'list the node, or, if it was retired, remove what refers to its objects';
+    if (removes || !this.isRetired(key)) throw CsiError.unavailable(message);
+    throw CsiError.failedPrecondition(message);
   }
 
   /** A node for what every node answers alike, one that is connected if possible. */
@@ -74,7 +101,7 @@ export class Nodes {
     const { all } = this;
     const node = all.find(({ isConnected }) => isConnected) ?? all[0];
     if (node !== undefined) return node;
-    throw CsiError.unavailable(`no node is in ${this.options.source}: list one`);
+    throw CsiError.unavailable(`no node is in ${this.options.source.description}: list one`);
   }
 
   close(): void {

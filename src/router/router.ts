@@ -8,7 +8,7 @@ import { packageVersion } from '../base/version.js';
 import { FileDiscovery } from './file-discovery.js';
 import { createRouterIdentity } from './identity.js';
 import { KubernetesDiscovery } from './kubernetes-discovery.js';
-import type { NodeSource } from './node-list.js';
+import type { Clock, NodeSource } from './node-list.js';
 import { Nodes } from './nodes.js';
 import { createRouterServices } from './services.js';
 import type { NodeSourceSettings, RouteConfig } from './settings.js';
@@ -34,13 +34,19 @@ export function routerFiles({ metricsAddress }: Pick<RouteConfig, 'metricsAddres
 }
 
 /** Throws a StartError if the TLS files cannot be used. */
-export async function createRouter(config: RouteConfig, logger: Logger): Promise<Router> {
+export async function createRouter(
+  config: RouteConfig,
+  logger: Logger,
+  duplicateFound: () => void = () => undefined,
+  now: Clock = () => performance.now(),
+): Promise<Router> {
   const { driverName, csiLevel, topologyKey } = config;
   const tls = await TlsFiles.open(config.tls, logger);
-  const source = sourceOf(config.source, logger);
+  const source = sourceOf(config.source, logger, now);
   const { peerName } = config.tls;
-  const nodes = new Nodes({ driverName, tls, peerName, logger, source: source.description });
-  const deps = { nodes, driverName, csiLevel, topologyKey, vendorVersion: packageVersion() };
+  const nodes = new Nodes({ driverName, tls, peerName, logger, source, now });
+  const parts = { nodes, driverName, csiLevel, topologyKey, logger, now, duplicateFound };
+  const deps = { ...parts, vendorVersion: packageVersion() };
   return {
     identity: createRouterIdentity(deps),
     services: createRouterServices(deps),
@@ -56,8 +62,8 @@ export async function createRouter(config: RouteConfig, logger: Logger): Promise
   };
 }
 
-function sourceOf(settings: NodeSourceSettings, logger: Logger): NodeSource {
+function sourceOf(settings: NodeSourceSettings, logger: Logger, now: Clock): NodeSource {
   return settings.kind === 'file'
-    ? new FileDiscovery(settings.path, logger)
-    : new KubernetesDiscovery(settings, logger);
+    ? new FileDiscovery(settings.path, logger, now)
+    : new KubernetesDiscovery(settings, logger, now);
 }

@@ -6,6 +6,8 @@
  * none, goes to any node, so that there is one place that knows what is valid.
  */
 import { randomBytes } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Logger } from 'pino';
 import type { CsiLevel } from '../base/csi/capabilities.js';
 import { nodeKeyOf } from '../base/csi/handles.js';
 import { findVolumeMethod } from '../base/csi/node-proto.js';
@@ -26,6 +28,7 @@ import { VolumePlacement } from './create-volume.js';
 import { type ListRequest, mergedPage } from './merged-lists.js';
 import { decode, encode, fieldsOfRequest } from './messages.js';
 import type { NodeCall, NodeConnection } from './node-connection.js';
+import type { Clock } from './node-list.js';
 import type { Nodes } from './nodes.js';
 import { ownerIn, ROUTES, type Route } from './routes.js';
 
@@ -35,6 +38,10 @@ export interface RouterDependencies {
   readonly vendorVersion: string;
   readonly csiLevel: CsiLevel;
   readonly topologyKey: string;
+  readonly logger: Logger;
+  readonly now: Clock;
+  /** Called whenever several nodes were found to have a volume of one name. */
+  duplicateFound(): void;
 }
 
 /** Each has a text of its own in the calls to nodes, so that nodes serve the router's clients in turn. */
@@ -57,6 +64,10 @@ class Callers {
 type Unary = (request: never, context: CallContext) => Promise<object>;
 type Stream = (request: never, context: CallContext, writer: RelayWriter) => Promise<void>;
 
+/** How long nodes that another one comes before may take to say whether they have a volume. */
+const ANSWER_MS = 2000;
+/** How long any node may take to say so when nobody waits for it. */
+const LATE_ANSWER_MS = 60_000;
 /** How long a node may take to say what it can do, before it counts as unreachable. */
 const CAPABILITIES_MS = 5000;
 /** How many of a list's entries a node is asked for at once if the caller sets no limit. */
@@ -65,6 +76,7 @@ const LIST_BATCH = 2000;
 /** All services but Identity's own RPCs, which are in identity.ts. */
 export function createRouterServices(deps: RouterDependencies): AnyService[] {
   const router = new RoutedServices(deps);
+  deps.nodes.onConnected = () => void router.placement.lookAgain();
   return (['Controller', 'GroupController', 'SnapshotMetadata'] as const).map((name) =>
     router.service(name),
   );
@@ -77,14 +89,16 @@ export function pluginCapabilities(deps: RouterDependencies): Unary {
 
 class RoutedServices {
   readonly #callers = new Callers();
-  readonly #placement: VolumePlacement;
+  readonly placement: VolumePlacement;
 
   constructor(private readonly deps: RouterDependencies) {
-    this.#placement = new VolumePlacement({
-      topologyKey: deps.topologyKey,
+    this.placement = new VolumePlacement({
+      ...deps,
       nodes: () => deps.nodes.all,
+      isRetired: (key) => deps.nodes.isRetired(key),
       ask: (node, context) => this.#ask(node, 'Controller', 'CreateVolume', context),
-      has: (node, name, context) => this.#hasVolume(node, name, context),
+      find: (node, name, context) => this.#findVolume(node, name, context),
+      patience: () => delay(ANSWER_MS, undefined, { ref: false }),
       capacityOf: (node, request, context) => this.#capacityOf(node, request, context),
     });
   }
@@ -139,7 +153,8 @@ class RoutedServices {
   #nodeFor(rpc: string, request: object): NodeConnection {
     const owner = ownerIn(rpc, request);
     const { nodes } = this.deps;
-    return owner === null ? nodes.any() : nodes.owning(owner.key, owner.handle);
+    if (owner === null) return nodes.any();
+    return nodes.owning(owner.key, owner.handle, /^Delete|Unpublish/.test(rpc));
   }
 
   #callOf(service: ServiceName, rpc: string, context: CallContext, request?: Buffer): NodeCall {
@@ -170,7 +185,7 @@ class RoutedServices {
       const node = this.#nodeFor('CreateVolume', request);
       return this.#ask(node, 'Controller', 'CreateVolume', context);
     }
-    return this.#placement.create(request, context);
+    return this.placement.create(request, context);
   }
 
   async #capacity(request: RequestOf<'GetCapacity'>, context: CallContext): Promise<Buffer> {
@@ -191,15 +206,21 @@ class RoutedServices {
     return totalCapacity(answers);
   }
 
-  async #hasVolume(node: NodeConnection, name: string, context: CallContext): Promise<boolean> {
+  /** The handle; empty: the node has none. */
+  async #findVolume(node: NodeConnection, name: string, context?: CallContext): Promise<string> {
     const { path, requestSerialize, responseDeserialize } = findVolumeMethod();
-    const call = this.#callOf('Controller', 'CreateVolume', context, requestSerialize({ name }));
+    const request = requestSerialize({ name });
+    const signal = AbortSignal.timeout(LATE_ANSWER_MS);
+    const call =
+      context === undefined
+        ? { deadline: Infinity, signal, caller: 'router' }
+        : this.#callOf('Controller', 'CreateVolume', context);
     try {
-      const answer = responseDeserialize(await node.unary({ ...call, path }));
-      return (answer as { volume_id: string }).volume_id !== '';
+      const answer = responseDeserialize(await node.unary({ ...call, path, request }));
+      return (answer as { volume_id: string }).volume_id;
     } catch (thrown) {
       // A node of a version that does not know the question.
-      if (CsiError.from(thrown).code === StatusCode.UNIMPLEMENTED) return false;
+      if (CsiError.from(thrown).code === StatusCode.UNIMPLEMENTED) return '';
       throw thrown;
     }
   }

@@ -2,11 +2,14 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { afterEach, test } from 'node:test';
+import { status } from '@grpc/grpc-js';
 import { nodeKey, nodeKeyOf } from '../../src/base/csi/handles.js';
 import { findVolumeMethod } from '../../src/base/csi/node-proto.js';
+import { formatHostPort } from '../../src/base/settings/tls.js';
 import type { Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { FuzzRun } from '../support/fuzz-run.js';
+import { loopbackAddress } from '../support/loopback.js';
 import { runMemoryCluster } from '../support/memory-cluster.js';
 import { createRequest, MIB } from '../support/orchestrator.js';
 import { seededRandom } from '../support/random.js';
@@ -25,6 +28,13 @@ async function createVolume(name: string, fields: Message = {}): Promise<Message
 
 const createOn = (id: string, name: string): Promise<Message> =>
   createVolume(name, { accessibility_requirements: { requisite: on(id) } });
+
+/** Of ControllerGetVolume: OK, or the number of the code and the message. */
+const answerOf = (volume_id: string): Promise<string> =>
+  cluster.client.controller.ControllerGetVolume({ volume_id }).then(
+    () => 'OK',
+    ({ code, details }) => `${code} ${details}`,
+  );
 
 afterEach(async () => {
   const { controller } = cluster.client;
@@ -309,18 +319,62 @@ test('a node that is away stops only the volumes that it comes first for, as ext
   );
 });
 
+test('a volume whose first node could not be reached for two minutes is to be made elsewhere, and a second one is reported when the node is back', async () => {
+  const [a, b, c] = cluster.nodes;
+  assert.ok(a && b && c);
+  const from = (...ids: string[]): Message => ({
+    accessibility_requirements: {
+      ...{ requisite: on('node-a', 'node-b', 'node-c'), preferred: on(...ids) },
+    },
+  });
+  // Made, while its response is lost.
+  const { volume } = await b.plugin.client.controller.CreateVolume(createRequest('twice'));
+  await b.plugin.stop();
+  const create = (): Promise<Message> => createVolume('twice', from('node-b', 'node-c', 'node-a'));
+  const tried = (): Promise<string> =>
+    create().then(
+      () => 'OK',
+      ({ code, details }) => `${status[code]} ${details}`,
+    );
+  await eventually('the router tries', async () =>
+    /^UNAVAILABLE node 'node-b' .* cannot be reached/.test(await tried()),
+  );
+  cluster.clock += 119_999;
+  await refused(create(), 'UNAVAILABLE');
+  await refused(createOn('node-b', 'only'), 'UNAVAILABLE');
+  cluster.clock += 1;
+  const told = /^node 'node-b' at .* make the volume on another node/;
+  await refused(create(), 'RESOURCE_EXHAUSTED', told);
+  await refused(createOn('node-b', 'only'), 'RESOURCE_EXHAUSTED', told);
+  await refused(
+    cluster.client.controller.CreateSnapshot({ name: 's', source_volume_id: volume.volume_id }),
+    'UNAVAILABLE',
+  );
+  // Its pod has another address now.
+  const moved = formatHostPort(loopbackAddress());
+  cluster.list([a, { id: 'node-b', address: moved }, c]);
+  await eventually('the other address', async () => (await tried()).includes(moved));
+  await refused(create(), 'RESOURCE_EXHAUSTED', told);
+  cluster.list(cluster.nodes);
+  await eventually('its own address', async () => (await tried()).includes(b.address));
+
+  const second = await createVolume('twice', from('node-c', 'node-a', 'node-b'));
+  assert.equal(nodeKeyOf(second['volume_id']), nodeKey('node-c'));
+  assert.equal(cluster.duplicateVolumes, 0);
+  await b.plugin.start();
+  await eventually('a report', () => cluster.duplicateVolumes > 0);
+  const [line = ''] = cluster.log.split('\n').filter((each) => each.includes('several nodes have'));
+  for (const { volume_id } of [volume, second]) assert.ok(line.includes(volume_id), line);
+  await cluster.client.controller.ControllerGetVolume({ volume_id: volume.volume_id });
+  await cluster.client.controller.ControllerGetVolume({ volume_id: second['volume_id'] });
+});
+
 test('H32: a list that changes is followed, and an address of another node is not taken for it', async () => {
-  const { controller } = cluster.client;
   const { volume_id } = (await createOn('node-c', 'list')) as { volume_id: string };
   const [a, b, c] = cluster.nodes;
   assert.ok(a && b && c);
-  const answer = (): Promise<string> =>
-    controller.ControllerGetVolume({ volume_id }).then(
-      () => 'OK',
-      ({ code, details }) => `${code} ${details}`,
-    );
   const until = (wanted: RegExp): Promise<void> =>
-    eventually(String(wanted), async () => wanted.test(await answer()));
+    eventually(String(wanted), async () => wanted.test(await answerOf(volume_id)));
   cluster.list([a, b]);
   await until(/^14 .*which is not in the list/);
   cluster.list([a, b, { id: 'node-c', address: a.address }]);
@@ -329,6 +383,88 @@ test('H32: a list that changes is followed, and an address of another node is no
   );
   cluster.list(cluster.nodes);
   await until(/^OK$/);
+});
+
+test('a node that complete lists have not had for an hour is final for reads, snapshots and new volumes, and not for deletions', async () => {
+  const { client } = cluster;
+  const { controller, groups } = client;
+  const { volume_id } = await createOn('node-c', 'retired');
+  const snapshot_ids: string[] = [];
+  for (const name of ['retired-1', 'retired-2']) {
+    const { snapshot } = await controller.CreateSnapshot({ name, source_volume_id: volume_id });
+    snapshot_ids.push(snapshot.snapshot_id);
+  }
+  const [first = '', second = ''] = snapshot_ids;
+  const content = { volume_content_source: { snapshot: { snapshot_id: first } } };
+  const never = `vol-${nodeKey('never-there')}-${randomUUID()}`;
+  const codesOf = async (
+    calls: Record<string, () => Promise<unknown>>,
+  ): Promise<Record<string, string>> => {
+    const answers = Object.entries(calls).map(async ([name, call]) => {
+      const answered = call().then(
+        () => 'OK',
+        ({ code }) => status[code] ?? '',
+      );
+      return [name, await answered] as const;
+    });
+    return Object.fromEntries(await Promise.all(answers));
+  };
+  const reads = {
+    allocated: () => client.allocated(first),
+    delta: () => client.delta(first, second),
+    volume: () => controller.ControllerGetVolume({ volume_id }),
+    neverThere: () => controller.ControllerGetVolume({ volume_id: never }),
+    snapshots: () => controller.ListSnapshots({ snapshot_id: first }),
+    snapshot: () => controller.CreateSnapshot({ name: 'late', source_volume_id: volume_id }),
+    restore: () => createVolume('restored', content),
+  };
+  const placed = {
+    onIt: () => createOn('node-c', 'on-it'),
+    byKey: () => createOn(nodeKey('node-c'), 'by-key'),
+    nowhere: () => createOn('never-there', 'nowhere'),
+  };
+  const removals = {
+    volume: () => controller.DeleteVolume({ volume_id }),
+    unpublished: () => controller.ControllerUnpublishVolume({ volume_id, node_id: 'node-c' }),
+    snapshot: () => controller.DeleteSnapshot({ snapshot_id: first }),
+    group: () => groups.DeleteVolumeGroupSnapshot({ group_snapshot_id: never, snapshot_ids: [] }),
+  };
+  const all = (calls: object, code: string): Record<string, string> =>
+    Object.fromEntries(Object.keys(calls).map((name) => [name, code]));
+  const expectCodes = async (read: string, placement: string): Promise<void> => {
+    assert.deepEqual(await codesOf(reads), all(reads, read));
+    assert.deepEqual(await codesOf(placed), all(placed, placement));
+    assert.deepEqual(await codesOf(removals), all(removals, 'UNAVAILABLE'));
+  };
+  const [a, b] = cluster.nodes;
+  assert.ok(a && b);
+  /** When the list could not be read, and then the third node was not on it. */
+  const anHourBegins = async (): Promise<void> => {
+    const problems = (): number => cluster.log.split('cannot be used').length;
+    const before = problems();
+    cluster.writeList('{');
+    await eventually('an error', async () => problems() > before);
+    const changes = (): number => cluster.log.split('the list of nodes has changed').length;
+    const lists = changes();
+    cluster.list(lists % 2 === 0 ? [a, b] : [b, a]);
+    await eventually('the list is read again', async () => changes() > lists);
+  };
+  await anHourBegins();
+  cluster.clock += 3_599_999;
+  await expectCodes('UNAVAILABLE', 'UNAVAILABLE');
+  await anHourBegins();
+  cluster.clock += 3_599_999;
+  await expectCodes('UNAVAILABLE', 'UNAVAILABLE');
+  cluster.clock += 1;
+  await expectCodes('FAILED_PRECONDITION', 'RESOURCE_EXHAUSTED');
+
+  cluster.list(cluster.nodes);
+  await eventually('it is listed', async () => (await answerOf(volume_id)) === 'OK');
+  const { neverThere: _, ...ofIt } = reads;
+  assert.deepEqual(await codesOf(ofIt), all(ofIt, 'OK'));
+  for (const { snapshot } of (await controller.ListSnapshots({}))['entries']) {
+    await controller.DeleteSnapshot({ snapshot_id: snapshot.snapshot_id });
+  }
 });
 
 test('H12: a thousand hostile requests are answered by the router or a node, and harm neither', async () => {

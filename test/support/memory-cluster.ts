@@ -23,6 +23,8 @@ export interface ClusterNode {
 export class MemoryCluster {
   readonly directory = temporaryDirectory();
   readonly nodes: ClusterNode[] = [];
+  /** What the router's clock shows, in milliseconds. It stands still but for the test. */
+  clock = 0;
   readonly #authority: Authority;
   #router: Awaited<ReturnType<typeof startRouter>> | undefined;
 
@@ -52,6 +54,11 @@ export class MemoryCluster {
     return this.#router?.log() ?? '';
   }
 
+  /** As the router counts them. */
+  get duplicateVolumes(): number {
+    return this.#router?.duplicates() ?? 0;
+  }
+
   node(index: number): ClusterNode {
     const node = this.nodes[index];
     if (node === undefined) throw new Error(`there is no node ${index}`);
@@ -60,19 +67,24 @@ export class MemoryCluster {
 
   /** Replaces the list as an operator does, by a rename. */
   list(nodes: readonly { id: string; address: string }[]): void {
-    const file = join(this.directory, 'nodes.json');
     const entries = nodes.map(({ id, address }) => ({ id, address }));
-    writeFileSync(`${file}.new`, JSON.stringify({ nodes: entries }));
+    this.writeList(JSON.stringify({ nodes: entries }));
+  }
+
+  writeList(text: string): void {
+    const file = join(this.directory, 'nodes.json');
+    writeFileSync(`${file}.new`, text);
     renameSync(`${file}.new`, file);
   }
 
   async start(): Promise<void> {
     for (const { plugin } of this.nodes) await plugin.start();
     this.list(this.nodes);
-    this.#router = await startRouter(this.endpoint, {
+    const env = {
       BLOCKDELTA_ROUTE_NODES: `file:${join(this.directory, 'nodes.json')}`,
       ...tlsSettings(this.#authority.issue('router', 'blockdelta-router')),
-    });
+    };
+    this.#router = await startRouter(this.endpoint, env, () => this.clock);
     while (!(await this.client.identity.Probe({}))['ready'].value) await delay(10);
   }
 

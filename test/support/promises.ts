@@ -14,8 +14,9 @@ import { loadProgram } from '../../src/cli/program.js';
 import { LEDGER_STEPS } from '../../src/driver/backends/thin/ledger/ledger-schema.js';
 import { CATALOGUE_STEPS } from '../../src/driver/catalogue/schema.js';
 import { parseConfig, SETTINGS } from '../../src/driver/config/config.js';
-import { Metrics } from '../../src/driver/metrics/metrics.js';
+import type { Metrics } from '../../src/driver/metrics/metrics.js';
 import { PluginMetrics } from '../../src/driver/metrics/plugin-metrics.js';
+import { RouterMetrics } from '../../src/driver/metrics/router-metrics.js';
 import { MUTABLE_PARAMETERS } from '../../src/driver/volumes/device-settings.js';
 import { VOLUME_PARAMETERS } from '../../src/driver/volumes/volume-parameters.js';
 import { ROUTE_SETTINGS } from '../../src/router/settings.js';
@@ -28,7 +29,7 @@ export async function promises(): Promise<Promises> {
     'settings of serve': defaultsOf(SETTINGS),
     'settings of route': defaultsOf(ROUTE_SETTINGS),
     'metrics of serve': metricsOf(new PluginMetrics({ showsVolumes: true })),
-    'metrics of route': metricsOf(new Metrics({ command: 'route' })),
+    'metrics of route': metricsOf(new RouterMetrics()),
     'exit codes': Object.fromEntries(
       Object.entries(ExitCode).map(([name, code]) => [name, `${code}`]),
     ),

@@ -5,11 +5,16 @@ import { createRouter } from '../../src/router/router.js';
 import { parseRouteConfig } from '../../src/router/settings.js';
 import { CsiClient } from './csi-client.js';
 
-export async function startRouter(endpoint: string, env: Record<string, string>) {
+export async function startRouter(
+  endpoint: string,
+  env: Record<string, string>,
+  now?: () => number,
+) {
   const config = parseRouteConfig({ CSI_ENDPOINT: endpoint, ...env });
   const lines: string[] = [];
   const logger = createLogger('debug', { write: (line) => lines.push(line) });
-  const router = await createRouter(config, logger);
+  let duplicates = 0;
+  const router = await createRouter(config, logger, () => (duplicates += 1), now);
   const server = createPluginServer({ services: [router.identity], config, logger });
   await server.start();
   await router.discover();
@@ -21,5 +26,5 @@ export async function startRouter(endpoint: string, env: Record<string, string>)
     await server.stop();
     router.close();
   };
-  return { client, log: () => lines.join(''), close };
+  return { client, log: () => lines.join(''), duplicates: () => duplicates, close };
 }

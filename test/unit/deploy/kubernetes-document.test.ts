@@ -5,6 +5,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { test } from 'node:test';
 import { parse } from 'yaml';
+import { nodeKeyOf } from '../../../src/base/csi/handles.js';
 import { packagePath } from '../../../src/base/package-root.js';
 import { cluster, KUBERNETES_DOCUMENT } from '../../support/cluster.js';
 import {
@@ -79,6 +80,20 @@ test('the objects that try a volume are valid, and use classes that exist', { sk
   const [claim, , snapshot] = objects;
   assert.ok(classes.includes(`StorageClass ${claim?.['spec'].storageClassName}`));
   assert.ok(classes.includes(`VolumeSnapshotClass ${snapshot?.['spec'].volumeSnapshotClassName}`));
+});
+
+test('the object that has an unused volume deleted is valid, and Kubernetes takes it for released', async () => {
+  const [volume] = parseManifests(example('kind: PersistentVolume\n'));
+  assert.ok(volume);
+  await assertValid([volume]);
+  const driver = cluster('directory').manifests.find(({ kind }) => kind === 'CSIDriver');
+  const name = driver?.metadata.name;
+  const { annotations } = volume.metadata as { annotations?: Record<string, string> };
+  assert.deepEqual(annotations, { 'pv.kubernetes.io/provisioned-by': name });
+  const { csi, claimRef, persistentVolumeReclaimPolicy } = volume['spec'];
+  assert.deepEqual([csi.driver, persistentVolumeReclaimPolicy], [name, 'Delete']);
+  assert.ok(claimRef.uid, 'of a claim that has gone');
+  assert.match(nodeKeyOf(csi.volumeHandle) ?? '', /^[0-9a-f]{12}$/);
 });
 
 test('the command for the alert rules makes a valid PrometheusRule with all of them', async () => {

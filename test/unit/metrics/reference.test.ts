@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { parse } from 'yaml';
 import { packagePath } from '../../../src/base/package-root.js';
 import { PluginMetrics } from '../../../src/driver/metrics/plugin-metrics.js';
+import { RouterMetrics } from '../../../src/driver/metrics/router-metrics.js';
 import { MAX_VOLUMES } from '../../../src/driver/metrics/storage-metrics.js';
 import { NO_PROMETHEUS, prometheusProgram } from '../../support/prometheus.js';
 
@@ -15,10 +16,14 @@ const UNIT_TESTS = 'test/unit/deploy/prometheus/alerts.test.yaml';
 
 const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
 
-/** Those that `blockdelta serve` has, by its own registry. */
+/** Those that `blockdelta serve` and `blockdelta route` have, by their own registries. */
 function existingMetrics() {
-  const { registry } = new PluginMetrics({ showsVolumes: true });
-  return registry.getMetricsAsArray().map((metric) => {
+  const metrics = [new PluginMetrics({ showsVolumes: true }), new RouterMetrics()];
+  const all = metrics.flatMap(({ registry }) => registry.getMetricsAsArray());
+  const byName = new Map(
+    all.map((metric) => [(metric as unknown as { name: string }).name, metric]),
+  );
+  return [...byName.values()].map((metric) => {
     // prom-client's types lack what every metric has.
     const { name, help, labelNames } = metric as unknown as Record<'name' | 'help', string> & {
       labelNames: readonly string[];

@@ -22,7 +22,7 @@ function discovery(t: TestContext) {
   const path = join(directory, 'nodes.json');
   const lines: string[] = [];
   const logger = createLogger('info', { write: (line) => lines.push(line) });
-  const source = new FileDiscovery(path, logger, 20);
+  const source = new FileDiscovery(path, logger, () => performance.now(), 20);
   const lists: string[] = [];
   t.after(() => source.stop());
   const start = () => source.start((nodes) => lists.push(nodes.map(({ id }) => id).join(' ')));
@@ -99,14 +99,14 @@ async function discover(t: TestContext, pods: readonly FakePod[], isBroken = fal
     ...server.environment,
   });
   assert.ok(source.kind === 'kubernetes');
-  const discovery = new KubernetesDiscovery(source, logger);
+  const discovery = new KubernetesDiscovery(source, logger, () => performance.now());
   const lists: (readonly NodeEntry[])[] = [];
   t.after(() => {
     discovery.stop();
     server.close();
   });
   const started = discovery.start((nodes) => lists.push(nodes));
-  return { server, started, lists, log: () => lines.join('') };
+  return { discovery, server, started, lists, log: () => lines.join('') };
 }
 
 test('pods are listed by their labels, and followed as they come and go', async (t) => {
@@ -133,6 +133,18 @@ test('an API server that is away at the start is asked again', async (t) => {
   server.isBroken = false;
   await started;
   assert.equal(lists.at(-1)?.[0]?.address, '10.0.0.1:9810');
+});
+
+test('a list is complete while the API server answers', async (t) => {
+  const { discovery, server, started } = await discover(t, [pod('p1', 'node-a', '10.0.0.1')]);
+  await started;
+  assert.notEqual(discovery.completeSince, null);
+  await eventually('a watch', () => server.watches === 1);
+  server.isBroken = true;
+  server.endWatches();
+  await eventually('it is not known', () => discovery.completeSince === null);
+  server.isBroken = false;
+  await eventually('it is known again', () => discovery.completeSince !== null);
 });
 
 test('a watch that ends goes on, one whose version is forgotten begins anew, and a renewed token is used', async (t) => {

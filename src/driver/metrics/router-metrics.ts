@@ -1,0 +1,15 @@
+/** The metrics of `blockdelta route`: those of every server, and what the router notices of its nodes. */
+import { Counter } from 'prom-client';
+import { Metrics } from './metrics.js';
+
+export class RouterMetrics extends Metrics {
+  readonly duplicateVolumes = new Counter({
+    name: 'blockdelta_router_duplicate_volumes_total',
+    help: 'how often several nodes were found to have a volume of one name',
+    registers: [this.registry],
+  });
+
+  constructor() {
+    super({ command: 'route' });
+  }
+}
