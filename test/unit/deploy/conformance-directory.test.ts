@@ -32,6 +32,12 @@ test('the page gives the reason for each capability that the driver file denies'
   for (const [name] of denied) assert.ok(PAGE.includes(`\`${name}\``), name);
 });
 
+test('the tests of group snapshots get classes when the driver file says that there are groups, and the page says what cannot pass', () => {
+  for (const kind of ['SnapshotClass', 'GroupSnapshotClass'])
+    assert.ok(DRIVER[kind].FromName, kind);
+  assert.match(PAGE, /^\| restores from group snapshots, with `groupSnapshot` \|/m);
+});
+
 test('the page names each file of the directory', () => {
   for (const file of readdirSync(packagePath('deploy/conformance'))) {
     assert.ok(PAGE.includes(`deploy/conformance/${file}`), file);

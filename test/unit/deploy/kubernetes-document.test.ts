@@ -110,6 +110,48 @@ test('the command for the alert rules makes a valid PrometheusRule with all of t
   assert.deepEqual(rules[0]?.['spec'], parse(alerts));
 });
 
+/** The commands of a section, in their order. */
+const commandsOf = (heading: string): string[] => {
+  const [, section = ''] = KUBERNETES_DOCUMENT.split(`\n${heading}\n`);
+  return [...(section.split(/\n##+ /)[0]?.matchAll(/^ {4}(\S.*)$/gm) ?? [])].map(
+    ([, line = '']) => line,
+  );
+};
+
+test('of a lost node each snapshot is deleted before the finalizers of its content go, after its handle was shown', () => {
+  const commands = commandsOf('### A node is lost');
+  const order = [
+    /get volumesnapshotcontents .*HANDLE:\.status\.snapshotHandle/,
+    /delete pvc CLAIM/,
+    /patch pv VOLUME .*finalizers/,
+    /delete pv VOLUME/,
+    /delete volumesnapshot SNAPSHOT --wait=false/,
+    /patch volumesnapshotcontent CONTENT .*finalizers/,
+  ].map((wanted) => commands.findIndex((command) => wanted.test(command)));
+  assert.ok(!order.includes(-1), `${order}`);
+  assert.deepEqual(
+    order,
+    order.toSorted((a, b) => a - b),
+  );
+});
+
+test('the page knows the pod whose restored volume and empty volume are on two nodes', () => {
+  const [row = ''] =
+    /^\| .*didn't match PersistentVolume's node affinity.*$/m.exec(KUBERNETES_DOCUMENT) ?? [];
+  assert.match(
+    row,
+    /restores or clones .* empty claim .*\| delete the pod and the claim that was empty/,
+  );
+});
+
+test('the page names the Leases that the sidecars leave', () => {
+  const [, uninstall = ''] = KUBERNETES_DOCUMENT.split('\n## Uninstall\n');
+  for (const prefix of ['', 'external-resizer-', 'external-snapshotter-leader-']) {
+    assert.ok(uninstall.includes(`\`${prefix}blockdelta-csi\``), prefix);
+  }
+  assert.ok(commandsOf('## Uninstall').includes('kubectl delete namespace blockdelta'));
+});
+
 test('every command is run by a test, or stands below a mark that it is not', () => {
   const run = [
     /^kubectl kustomize deploy\/kubernetes\/overlays\/directory$/,
