@@ -35,13 +35,7 @@ faultTests('faults-commands', {
       { kills: onePerKind(callOf, one), failures: firstStarts },
   pools: ['xfs'],
   operations: [
-    PRUNE,
-    INCREMENTAL_BACKUP,
-    FULL_BACKUP,
-    RESTORE_TO_FILE,
-    RESTORE_TO_VOLUME,
-    NBD,
-    COLLECT,
-    CONFIRM,
+    ...[PRUNE, INCREMENTAL_BACKUP, RESTORE_TO_FILE, NBD, COLLECT, CONFIRM],
+    ...(isNightly ? [FULL_BACKUP, RESTORE_TO_VOLUME] : []),
   ],
 });

@@ -1,4 +1,7 @@
-/** Which operations the table has, by the files of tests that run them. */
+/**
+ * Which operations the table has, by the files of tests that run them. In the plain suite the first of those that differ
+ * in the kind of their volume alone.
+ */
 import type { VolumeKind } from '../support/contents.js';
 import type { Operation } from './faults.js';
 import { legacy } from './legacy.js';
@@ -31,7 +34,7 @@ import {
 } from './operations.js';
 import type { Scene } from './scene.js';
 
-const KINDS: readonly VolumeKind[] = ['block', 'ext4', 'xfs', 'btrfs'];
+const KINDS: readonly VolumeKind[] = ['ext4', 'xfs', 'block', 'btrfs'];
 
 /** With residents of the kinds block, ext4 and xfs. */
 export const VOLUMES: readonly Operation[] = [
@@ -45,9 +48,9 @@ export const VOLUMES: readonly Operation[] = [
   deleteVolume('block'),
   deleteStagedVolume('ext4'),
   deleteStagedVolume('block'),
-  expandVolume('block'),
-  expandVolume('ext4'),
   expandVolume('xfs'),
+  expandVolume('ext4'),
+  expandVolume('block'),
   modifyVolume('block'),
   CONTROLLER_PUBLISH,
   CONTROLLER_UNPUBLISH,
@@ -56,8 +59,8 @@ export const VOLUMES: readonly Operation[] = [
 /** With a resident of each kind. */
 export const SNAPSHOTS: readonly Operation[] = [
   createIdleSnapshot('block'),
-  createSnapshot('block'),
   createSnapshot('ext4'),
+  createSnapshot('block'),
   createSnapshot('xfs'),
   createSnapshot('btrfs'),
   DELETE_SNAPSHOT,
@@ -77,15 +80,15 @@ export const LISTS: readonly Operation[] = [
 /** With the versions before CSI v1. */
 export const NODE: readonly Operation[] = [
   ...KINDS.map(stageVolume),
-  ...(['ext4', 'xfs', 'btrfs'] as const).map(stageCopy),
+  ...(['xfs', 'ext4', 'btrfs'] as const).map(stageCopy),
   ...KINDS.map(publishVolume),
   ...KINDS.map(unpublishVolume),
   ...KINDS.map(unstageVolume),
   // ext4 is grown at its next stage, where the capability to grow it mounted is missing.
-  ...(['block', 'xfs', 'btrfs'] as const).map(nodeExpandVolume),
+  ...(['xfs', 'block', 'btrfs'] as const).map(nodeExpandVolume),
   ...(['NodePublishVolume', 'NodeUnpublishVolume'] as const).flatMap((rpc) => [
-    legacy('0.1', rpc, 'block'),
     legacy('0.1', rpc, 'ext4'),
+    legacy('0.1', rpc, 'block'),
     legacy('0.3', rpc, 'block'),
   ]),
 ];
