@@ -10,10 +10,11 @@ import type { PoolKind } from './world.js';
 
 export interface EnumerationRequest {
   kind: PoolKind;
-  /** Operations of a history. */
+  /** The operations that histories have in common, and how many follow. */
+  first: readonly string[];
   length: number;
-  /** Operations before two calls at once. */
-  before: number;
+  /** Operations before two calls at once; null: there are none. */
+  before: number | null;
 }
 
 export interface EnumerationAnswer {
@@ -22,12 +23,17 @@ export interface EnumerationAnswer {
   failure: string | null;
 }
 
-async function run({ kind, length, before }: EnumerationRequest): Promise<EnumerationAnswer> {
+async function run({
+  kind,
+  first,
+  length,
+  before,
+}: EnumerationRequest): Promise<EnumerationAnswer> {
   const said: string[] = [];
   let pairs = 0;
   let orders = 0;
-  const extent = await enumerate(kind, length, async ({ world, history }, depth) => {
-    if (depth > before) return;
+  const extent = await enumerate(kind, { first, length }, async ({ world, history }, depth) => {
+    if (before === null || depth > before) return;
     const calls = operationsIn(world).filter(({ isCall }) => isCall);
     for (const [at, first] of calls.entries()) {
       for (const second of calls.slice(at)) {
@@ -42,8 +48,11 @@ async function run({ kind, length, before }: EnumerationRequest): Promise<Enumer
     }
   });
   const { histories, kills, worlds } = extent;
-  said.push(`${histories} histories of ${length} operations, ${kills} kills, ${worlds} worlds`);
-  said.push(`${pairs} pairs of calls after ${before} operations, ${orders} orders`);
+  said.push(
+    `${histories} histories of ${first.length} and ${length} operations, ${kills} kills, ${worlds} worlds`,
+  );
+  if (before !== null)
+    said.push(`${pairs} pairs of calls after ${before} operations, ${orders} orders`);
   return { said, failure: null };
 }
 

@@ -3,7 +3,14 @@
  * equal ones are looked at once.
  */
 import assert from 'node:assert/strict';
-import { deltasIn, knowledgeOf, type Operation, operationsIn, started } from './operations.js';
+import {
+  deltasIn,
+  knowledgeOf,
+  type Operation,
+  operationIn,
+  operationsIn,
+  started,
+} from './operations.js';
 import { type Plugin, type PoolKind, World } from './world.js';
 
 export interface Extent {
@@ -17,21 +24,27 @@ interface Reached {
   history: readonly string[];
 }
 
-export function firstWorld(): World {
+/** One with a volume, after these operations. */
+export async function worldAfter(kind: PoolKind, operations: readonly string[]): Promise<World> {
   const world = new World();
   world.volumes.set('v', [0, 0]);
+  for (const name of operations) await operationIn(world, name).run(await started(world, kind));
   return world;
 }
 
-/** Histories of `length` operations, each with a kill at each access of its last one, and all deltas at the end. */
+/**
+ * Histories of `length` operations after the first ones, each with a kill at each access of its last one, and all
+ * deltas at the end.
+ */
 export async function enumerate(
   kind: PoolKind,
-  length: number,
+  { first, length }: { first: readonly string[]; length: number },
   onWorld: (reached: Reached, depth: number) => Promise<void> = async () => undefined,
 ): Promise<Extent> {
   const extent = { histories: 0, worlds: 1, kills: 0 };
-  const seen = new Set([firstWorld().class()]);
-  let frontier: Reached[] = [{ world: firstWorld(), history: [] }];
+  const start = await worldAfter(kind, first);
+  const seen = new Set([start.class()]);
+  let frontier: Reached[] = [{ world: start, history: first }];
   for (let depth = 0; depth <= length; depth += 1) {
     const next: Reached[] = [];
     const add = (world: World, history: readonly string[]): void => {
