@@ -16,7 +16,10 @@ export const TIERS = ['checks', 'native', ...Object.keys(DIRECTORIES)];
 export const PLAIN_TIERS = TIERS.filter((tier) => tier !== 'nightly');
 
 /** What a file uses that does more in a nightly run: more rounds, or new seeds. */
-const DOES_MORE = /\b(isNightly|nightlyTest|seededRandom)\b/;
+const DOES_MORE = /\b(isNightly|nightly(?:Pool)?Test|seededRandom|proveDefects)\b/;
+
+/** What does so much more in a nightly run that it has one of its own. */
+const WEEKLY = /^(?:faults|guest)\/|^nightly\/power-cuts$/;
 
 /** Test files of a tier as paths below test/ without the ending, such as 'unit/csi/fields'. */
 export function filesOf(tier) {
@@ -44,4 +47,8 @@ export function isSelected(file, patterns) {
 /** Whether a nightly run of that file does what a plain run does not. */
 export function doesMoreNightly(file) {
   return file.startsWith('nightly/') || DOES_MORE.test(readFileSync(`test/${file}.test.ts`, 'utf8'));
+}
+
+export function isWeekly(file) {
+  return WEEKLY.test(file);
 }
