@@ -10,7 +10,7 @@ import { writeDurably } from '../support/contents.js';
 import { DmFixture, type FaultyDisk } from '../support/dm-fixture.js';
 import { sharedThreads } from '../support/shared-threads.js';
 import { mountsBelow, Workspace } from '../support/workspace.js';
-import { testWith } from './guest.js';
+import { atNight, testWith } from './guest.js';
 
 export const MIB = 1n << 20n;
 export const BLOCK = 65536;
@@ -134,6 +134,8 @@ export function poolTest(
   };
   testWith(title, () => new TestPool(), start);
 }
+
+export const nightlyPoolTest = atNight(poolTest);
 
 /** Fills blocks with a byte and sees them written. */
 export const writeBlocks = (path: string, value: number, first: number, count = 1): Promise<void> =>

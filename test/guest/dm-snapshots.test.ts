@@ -13,6 +13,7 @@ import {
   fails,
   type Member,
   MIB,
+  nightlyPoolTest,
   readBlock,
   type TestPool,
   poolTest as test,
@@ -170,7 +171,7 @@ test('no snapshot is taken if another process has suspended one of the origins',
 
 const thaw = (mountPoint: string) => spawnSync('fsfreeze', ['-u', mountPoint]).status === 0;
 
-test(
+nightlyPoolTest(
   'an origin whose file system another process has frozen is taken as it is and stays frozen',
   async (pool) => {
     await pool.volume('one', 1);
@@ -202,31 +203,34 @@ test(
   { dataBytes: 1024n * MIB },
 );
 
-test('a snapshot of an origin that others thaw and freeze is one of a moment, or none', async (pool) => {
-  await pool.volume('one', 1);
-  const two = await mounted(pool, 'ext4', 'two', 2);
-  const freezing = new Disturbance(async () => {
-    spawnSync('fsfreeze', ['-f', two]);
-    spawnSync('fsfreeze', ['-u', two]);
-    await delay(1);
-  });
-  try {
-    for (let round = 0; round < 5; round += 1) {
-      try {
-        await pool.cut(...PAIR);
-        await pool.send('delete 3', 'delete 4');
-      } catch (thrown) {
-        assert.equal(errorCode(thrown), 'SNAPSHOT_THAWED');
-        await assertAbsent(pool, 3, 4);
+nightlyPoolTest(
+  'a snapshot of an origin that others thaw and freeze is one of a moment, or none',
+  async (pool) => {
+    await pool.volume('one', 1);
+    const two = await mounted(pool, 'ext4', 'two', 2);
+    const freezing = new Disturbance(async () => {
+      spawnSync('fsfreeze', ['-f', two]);
+      spawnSync('fsfreeze', ['-u', two]);
+      await delay(1);
+    });
+    try {
+      for (let round = 0; round < 5; round += 1) {
+        try {
+          await pool.cut(...PAIR);
+          await pool.send('delete 3', 'delete 4');
+        } catch (thrown) {
+          assert.equal(errorCode(thrown), 'SNAPSHOT_THAWED');
+          await assertAbsent(pool, 3, 4);
+        }
+        await assertNoneSuspended(pool, 'one', 'two');
       }
-      await assertNoneSuspended(pool, 'one', 'two');
+    } finally {
+      await freezing.stop();
+      thaw(two);
     }
-  } finally {
-    await freezing.stop();
-    thaw(two);
-  }
-  await pool.cut(...PAIR);
-});
+    await pool.cut(...PAIR);
+  },
+);
 
 test('no snapshot is taken of a device that is not the origin in this pool', async (pool) => {
   await pool.volume('one', 1);

@@ -7,6 +7,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { majorOf, minorOf } from '../../src/base/system/mountinfo.js';
 import type { DmDevice } from '../../src/driver/native/dm-addon.js';
 import { type DmScene, fails, MIB, readBlock, dmTest as test, writeBlocks } from './dm-setup.js';
+import { atNight } from './guest.js';
+
+const nightlyTest = atNight(test);
 
 const SIZE = 8n * MIB;
 
@@ -217,7 +220,7 @@ test('a device node that is missing or wrong is created', async (scene) => {
   }
 });
 
-test('more devices than fit into the first buffer are listed', async ({ native, name }) => {
+nightlyTest('more devices than fit into the first buffer are listed', async ({ native, name }) => {
   const names = Array.from({ length: 130 }, (_, i) => name(`${i}-`.padEnd(100, 'n')));
   try {
     for (const each of names) await native.run('dmCreate', { ...ZERO, name: each, uuid: '' });

@@ -11,8 +11,12 @@ export function test(title: string, run: (context: TestContext) => Promise<void>
   void plainTest(title, { skip: guestSkip }, run);
 }
 
-/** A test of nightly runs alone. */
-export const nightlyTest: typeof test = isNightly ? test : () => undefined;
+/** For tests of nightly runs alone. */
+export function atNight<R extends (...test: never[]) => void>(register: R): R {
+  return isNightly ? register : ((() => undefined) as unknown as R);
+}
+
+export const nightlyTest = atNight(test);
 
 /** A test with something of its own, which is disposed of at the end, whatever comes of the test. */
 export function testWith<T extends { dispose(): Promise<void> | void }>(

@@ -128,7 +128,8 @@ for (const [manager, pool, ...cgroups] of [
   ['systemd', FILES, 'kubepods.slice', `${SLICE}.slice`, SYSTEMD_POD],
   ['cgroupfs', POOL, 'kubepods', `pod${POD}`],
 ] as const) {
-  test(`a volume gets its settings and limits its pod, as ${manager} names pods`, async () => {
+  const register = manager === 'systemd' ? test : nightlyTest;
+  register(`a volume gets its settings and limits its pod, as ${manager} names pods`, async () => {
     const { orchestrator, client } = running;
     const cgroup = makePodCgroup(...cgroups);
     const limits = { readBytesPerSecond: '1048576', writeOperationsPerSecond: '500' };

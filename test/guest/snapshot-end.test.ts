@@ -12,7 +12,12 @@ import { BackendProcess } from '../support/backend-process.js';
 import { eventually } from '../support/eventually.js';
 import { endGuardian, IN_PID_NAMESPACE, startGuardian } from '../support/listening-guardian.js';
 import { temporaryDirectory } from '../support/temporary.js';
-import { poolTest, type ThinPoolOnDisks, type ThinVolume } from './thin-pool-on-disks.js';
+import {
+  nightlyPoolTest,
+  poolTest,
+  type ThinPoolOnDisks,
+  type ThinVolume,
+} from './thin-pool-on-disks.js';
 
 /** Whatever the pool is named; the first one of a snapshot is create_snap. */
 const CREATE_SNAP = /^DM_TARGET_MSG .* #1$/;
@@ -74,7 +79,7 @@ poolTest('H19: a volume is resumed when the plugin is killed during its snapshot
   await assertUsable(pool, volume);
 });
 
-poolTest(
+nightlyPoolTest(
   "H19: a guardian in another container resumes when the plugin's is killed during a snapshot",
   async (pool) => {
     const volume = await pool.written(1);
@@ -102,29 +107,32 @@ poolTest('H19: the plugin resumes when its guardian is killed during a snapshot'
   await assertUsable(pool, volume);
 });
 
-poolTest('no snapshot is taken when its guardian is killed before it suspends', async (pool) => {
-  const volume = await pool.written(1);
-  await pool.backend.stop();
-  const guardianSocket = join(temporaryDirectory(), 'guardian.sock');
-  const guardian = await startGuardian(guardianSocket);
-  const plugin = await BackendProcess.start({
-    ...pool.options,
-    freezing: { ...DEFAULT_FREEZING, guardianSocket },
-  });
-  try {
-    guardian.kill('SIGSTOP');
-    const members = [{ snapshotId: newSnapshot(), volumeId: volume.id }];
-    const refused = assert.rejects(
-      plugin.backend.snapshots.create(members),
-      /the guardian process was lost/,
-    );
-    const ends = () => readFileSync('/proc/net/unix', 'utf8').split(guardianSocket).length - 1;
-    await eventually('the plugin has connected', () => ends() === 2);
-    await endGuardian(guardian, 'SIGKILL');
-    await refused;
-  } finally {
-    await endGuardian(guardian, 'SIGKILL');
-    await plugin.end();
-  }
-  await assertUsable(pool, volume);
-});
+nightlyPoolTest(
+  'no snapshot is taken when its guardian is killed before it suspends',
+  async (pool) => {
+    const volume = await pool.written(1);
+    await pool.backend.stop();
+    const guardianSocket = join(temporaryDirectory(), 'guardian.sock');
+    const guardian = await startGuardian(guardianSocket);
+    const plugin = await BackendProcess.start({
+      ...pool.options,
+      freezing: { ...DEFAULT_FREEZING, guardianSocket },
+    });
+    try {
+      guardian.kill('SIGSTOP');
+      const members = [{ snapshotId: newSnapshot(), volumeId: volume.id }];
+      const refused = assert.rejects(
+        plugin.backend.snapshots.create(members),
+        /the guardian process was lost/,
+      );
+      const ends = () => readFileSync('/proc/net/unix', 'utf8').split(guardianSocket).length - 1;
+      await eventually('the plugin has connected', () => ends() === 2);
+      await endGuardian(guardian, 'SIGKILL');
+      await refused;
+    } finally {
+      await endGuardian(guardian, 'SIGKILL');
+      await plugin.end();
+    }
+    await assertUsable(pool, volume);
+  },
+);

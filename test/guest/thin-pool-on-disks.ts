@@ -21,7 +21,7 @@ import { type NativeHere, nativeHere } from '../support/native-here.js';
 import { assertSound, PAGE_BYTES, TaggedImage } from '../support/tagged-image.js';
 import { scanAll } from '../support/wire.js';
 import { Workspace } from '../support/workspace.js';
-import { testWith } from './guest.js';
+import { atNight, testWith } from './guest.js';
 
 const MIB = 1n << 20n;
 export const BLOCK_BYTES = 65_536;
@@ -401,3 +401,5 @@ export function poolTest(
 ): void {
   testWith(title, () => ThinPoolOnDisks.make(options), run);
 }
+
+export const nightlyPoolTest = atNight(poolTest);

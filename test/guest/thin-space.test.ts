@@ -8,7 +8,13 @@ import { newSnapshot, newVolume } from '../backend/harness.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { TaggedImage } from '../support/tagged-image.js';
-import { BLOCK_BYTES, poolTest, type ThinPoolOnDisks, writeBlock } from './thin-pool-on-disks.js';
+import {
+  BLOCK_BYTES,
+  nightlyPoolTest,
+  poolTest,
+  type ThinPoolOnDisks,
+  writeBlock,
+} from './thin-pool-on-disks.js';
 
 const MIB = 1n << 20n;
 
@@ -95,7 +101,7 @@ function scatter(devicePath: string): string {
   }
 }
 
-poolTest(
+nightlyPoolTest(
   'a pool without metadata space is read-only, refuses changes and reports the remedy',
   async (pool) => {
     const { backend } = pool;
