@@ -8,8 +8,8 @@
  * maps as their empty value. A member of a oneof is present only when it is set, and the oneof's own
  * name then holds the member's name. The types in csi/generated follow from this.
  */
-import type { ServiceDefinition } from '@grpc/grpc-js';
-import { fromJSON, type Options } from '@grpc/proto-loader';
+import type { MethodDefinition, ServiceDefinition } from '@grpc/grpc-js';
+import { addCommonProtos, type Options } from '@grpc/proto-loader/build/src/util.js';
 import protobuf from 'protobufjs';
 import { packagePath } from '../package-root.js';
 import type { ServiceName } from './service.js';
@@ -25,7 +25,7 @@ const SERVICE_NAMES: readonly ServiceName[] = [
   'SnapshotMetadata',
 ];
 
-/** How messages become plain objects, in proto-loader and in csi/request-decoder.ts. */
+/** How messages become plain objects, here and in csi/request-decoder.ts. */
 export const CONVERSION: Options = {
   keepCase: true,
   longs: String,
@@ -44,6 +44,9 @@ export interface LoadedProto<Name extends string> {
 }
 
 export type CsiProto = LoadedProto<ServiceName>;
+
+// Imports of google/protobuf are not read from disk: protobufjs and proto-loader contain them.
+addCommonProtos();
 
 let loaded: CsiProto | undefined;
 let served: CsiServices | undefined;
@@ -80,15 +83,38 @@ export function loadProto<Name extends string>(
   names: readonly Name[],
 ): LoadedProto<Name> {
   const root = new protobuf.Root();
-  // Imports of google/protobuf are not read from disk: protobufjs and proto-loader contain them.
   root.loadSync(packagePath(file), { keepCase: true }).resolveAll();
-  const definitions = fromJSON(root.toJSON(), CONVERSION);
-  const services = mapNames(names, (name) => {
-    const definition = definitions[`${packageName}.${name}`];
-    if (definition === undefined) throw new Error(`${file} has no service ${name}`);
-    return definition as ServiceDefinition;
-  });
+  const services = mapNames(names, (name) =>
+    definitionOf(root.lookupService(`${packageName}.${name}`)),
+  );
   return { root, services };
+}
+
+/** That of proto-loader, without the descriptors of all messages, which take as long to make as the rest of a start. */
+function definitionOf(service: protobuf.Service): ServiceDefinition {
+  const methods = service.methodsArray.map((method): [string, MethodDefinition<object, object>] => {
+    const request = codecOf(method.resolvedRequestType);
+    const response = codecOf(method.resolvedResponseType);
+    const definition = {
+      path: `/${service.fullName.slice(1)}/${method.name}`,
+      requestStream: method.requestStream === true,
+      responseStream: method.responseStream === true,
+      requestSerialize: request.serialize,
+      requestDeserialize: request.deserialize,
+      responseSerialize: response.serialize,
+      responseDeserialize: response.deserialize,
+    };
+    return [method.name, definition];
+  });
+  return Object.fromEntries(methods);
+}
+
+function codecOf(type: protobuf.Type | null) {
+  if (type === null) throw new Error('the proto is not resolved');
+  return {
+    serialize: (message: object) => type.encode(type.fromObject(message)).finish() as Buffer,
+    deserialize: (bytes: Buffer): object => type.toObject(type.decode(bytes), CONVERSION),
+  };
 }
 
 /** @param service with its package */
