@@ -31,6 +31,7 @@ import { assertIntact, restoreToFile } from '../../src/tools/backup/restore.js';
 import { chooseBackup } from '../../src/tools/backup/select.js';
 import { BackupHistory } from '../support/backup-history.js';
 import { runCommand } from '../support/command.js';
+import { isNightly } from '../support/nightly.js';
 import { seededRandom } from '../support/random.js';
 import { Workspace } from '../support/workspace.js';
 
@@ -384,7 +385,8 @@ test('a restore of a broken backup writes nothing and says why, and the one belo
     await assertIntact(chosen, { signal });
     await restoreToFile(chosen, { path, replace: false }, { signal });
   };
-  for (const name of Object.keys(KINDS)) {
+  for (const [index, name] of Object.keys(KINDS).entries()) {
+    if (!isNightly && index % 4 > 0) continue;
     const failure = await restore(name, 'snap-2').then(
       () => 'restored',
       (thrown: unknown) => messageOf(thrown),

@@ -21,7 +21,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { join } from 'node:path';
-import { afterEach, beforeEach, type TestContext, test } from 'node:test';
+import { after, before, beforeEach, type TestContext, test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
 import { type Backup, baseNameOf, imagePathOf } from '../../src/tools/backup/chains.js';
 import { snapshotStem } from '../../src/tools/backup/file-names.js';
@@ -29,25 +29,35 @@ import { formatManifest } from '../../src/tools/backup/manifest.js';
 
 import { BackupHistory } from '../support/backup-history.js';
 import { type Ended, runCommand } from '../support/command.js';
+import { isNightly } from '../support/nightly.js';
 import { seededRandom } from '../support/random.js';
 import { Workspace } from '../support/workspace.js';
 
 const NOBODY = 65_534;
 const ANOTHER_USER = 12_345;
 /** A chain of so many takes minutes where each link is looked for among all. */
-const MANY = 3000;
+const MANY = isNightly ? 3000 : 1000;
+/** The backups as they were made, of which each test has a copy. */
+const UNTOUCHED = 'untouched';
 const SECRET = 'what only root may read';
 
 let workspace: Workspace;
 let history: BackupHistory;
 
-beforeEach(async (t) => {
+before(async () => {
   workspace = new Workspace('repository');
-  history = await BackupHistory.begin(workspace.directory, seededRandom(t.name));
+  history = await BackupHistory.begin(workspace.directory, seededRandom('repository'));
   for (let count = 0; count < 2; count += 1) await history.add();
+  renameSync(repository(), workspace.path(UNTOUCHED));
+});
+beforeEach(() => {
+  chmodSync(workspace.directory, 0o700);
+  for (const name of readdirSync(workspace.directory))
+    if (name !== UNTOUCHED) rmSync(workspace.path(name), { recursive: true });
+  execFileSync('cp', ['-a', workspace.path(UNTOUCHED), repository()]);
   writeFileSync(workspace.path('secret'), SECRET, { mode: 0o600 });
 });
-afterEach(() => workspace.dispose());
+after(() => workspace.dispose());
 
 const repository = (...names: string[]): string => workspace.path('backups', ...names);
 const volume = (...names: string[]): string => repository('vol-1', ...names);
@@ -89,7 +99,9 @@ test('H27: no command works where others can exchange what it reads, unless it i
   };
   for (const [found, share] of Object.entries(shares)) {
     share();
+    const isFirst = found === Object.keys(shares)[0];
     for (const [name, args] of Object.entries(COMMANDS)) {
+      if (!isNightly && !isFirst && name !== 'prune') continue;
       const before = readdirSync(volume());
       const { code, stderr } = await run(t, ...args());
       assert.equal(code, 5, `${name}: ${stderr}`);
@@ -126,7 +138,8 @@ test('H28: links and pipes in place of the files of a backup are named, not foll
     directory: (path) => mkdirSync(path),
   };
   for (const [kind, make] of Object.entries(odd)) {
-    for (const path of [manifestPath(1), volume(imageName(1))]) {
+    const paths = [manifestPath(1), volume(imageName(1))];
+    for (const path of isNightly || kind === 'link' ? paths : paths.slice(1)) {
       renameSync(path, workspace.path('kept'));
       make(path);
       const { code, stdout, stderr } = await run(t, 'verify', repository());

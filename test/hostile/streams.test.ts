@@ -241,7 +241,7 @@ test('H11: a client that reads slowly is not treated as one that does not read',
   call.cancel();
 });
 
-for (const connections of [1, 10]) {
+for (const connections of isNightly ? [1, 10] : [10]) {
   test(`H11: ${STREAMS} unread streams by ${connections} connections do not block other clients`, async (t) => {
     const made = await start(t, { maxStreams: 32 });
     made.filler.open();

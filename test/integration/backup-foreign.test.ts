@@ -75,6 +75,7 @@ const DRIVERS: Readonly<Record<string, Deviation>> = {
   'no GetSnapshot': { without: ['GET_SNAPSHOT'] },
 };
 for (const [title, deviation] of Object.entries(DRIVERS)) {
+  if (!isNightly && deviation.clipped !== true) continue;
   test(`backups of a driver with ${title} hold what the volume held`, async (t) => {
     const history = await VolumeHistory.begin({
       ...(await start(t, deviation)),
@@ -82,7 +83,7 @@ for (const [title, deviation] of Object.entries(DRIVERS)) {
       directory: workspace.path(`h${started}`),
       ...{ use: RAW, name: 'foreign', sizeBytes: 4 * MIB, growthBytes: MIB },
     });
-    await history.live(isNightly ? 30 : 12);
+    await history.live(isNightly ? 30 : 8);
     console.log(`# ${history}`);
     assert.ok(history.incrementalBackups > 0, 'some backups are incremental');
     await history.check();

@@ -13,7 +13,7 @@ import { refused } from '../support/refusal.js';
 import { NOTHING, runPlugin, test } from '../support/running-plugin.js';
 
 const KINDS: readonly VolumeKind[] = ['block', 'ext4', 'xfs'];
-const CYCLES = isNightly ? 100 : 8;
+const CYCLES = isNightly ? 100 : 3;
 
 const running = runPlugin('lifecycle', { pools: { main: 'xfs' }, poolSizeMiB: 4096 });
 const { orchestrator } = running;
