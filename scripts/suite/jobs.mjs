@@ -1,6 +1,6 @@
 /** The jobs of a test run: what is built, which checks and test files run, and what each needs. */
 import { readFileSync } from 'node:fs';
-import { doesMoreNightly, filesOf, isSelected, TIERS } from './tiers.mjs';
+import { doesMoreNightly, filesOf, isSelected, isWeekly, TIERS } from './tiers.mjs';
 
 const ENDS_FIRST = 10_000;
 /** Of a job that no run has recorded. */
@@ -8,6 +8,9 @@ const UNKNOWN_SECONDS = 3;
 /** Their plugins take process 1 for a caller: it has to be in the mount namespace of the test. */
 const WITH_PROCESS_1 = ['integration/mount-propagation'];
 const AS_PROCESS_1 = ['unshare', '--pid', '--fork', '--mount-proc', '--kill-child'];
+/** Always the same work, of the kind that tests are: processes that load a program and end. */
+export const REFERENCE = 'reference';
+const REFERENCE_COMMAND = ['bash', '-c', 'for n in {1..40}; do "$0" -e 0; done', process.execPath];
 const REPORTER = './scripts/suite/reporter.mjs';
 /** Plain runs that a nightly run of a job takes as long as, roughly. */
 const NIGHTLY_FACTOR = 10;
@@ -20,7 +23,9 @@ const times = JSON.parse(readFileSync(new URL('./times.json', import.meta.url), 
  * @param {string[]} options.tiers
  * @param {RegExp[]} options.patterns   of test files
  * @param {string} [options.name]       of tests
- * @param {boolean} options.nightly
+ * @param {boolean} options.nightly     does more than a plain run
+ * @param {boolean} options.weekly      is that part of it
+ * @param {boolean} options.isWhole     without a selection of tiers, files or tests
  * @returns {{ jobs: import('./queue.mjs').Job[], files: string[] }} and the test files among them
  */
 export function planJobs(options) {
@@ -31,9 +36,11 @@ export function planJobs(options) {
     return jobs.at(-1);
   };
   const isWhole = options.patterns.length === 0 && options.name === undefined;
-  // A whole nightly run is the rest of a plain one.
+  // A whole nightly run is the rest of a plain one, and a weekly one the rest of both.
   const isWanted = (file) =>
-    isWhole && options.nightly ? doesMoreNightly(file) : isSelected(file, options.patterns);
+    isWhole && options.nightly
+      ? doesMoreNightly(file) && isWeekly(file) === options.weekly
+      : isSelected(file, options.patterns);
   const files = Object.fromEntries(
     TIERS.map((tier) => [
       tier,
@@ -60,12 +67,12 @@ export function planJobs(options) {
       needs: [modules],
     });
     add({ ...check('formatting of native code', ['scripts/format-native']), needs: packages });
-    add({ ...check('lint of native code', ['scripts/tidy-native']), needs: [...packages, modules] });
     add(check('no stray words', ['node', 'scripts/check-sources.mjs']));
     add({ ...check('types', npx('tsc', '-p', 'test/tsconfig.json')), needs: [modules] });
     add({ ...check('dist', ['node', 'scripts/compile.mjs', 'program']), needs: [modules] });
   }
-  if (isWhole && options.tiers.includes('native')) {
+  if (options.isWhole) add(build(REFERENCE, REFERENCE_COMMAND));
+  if (isWhole && !options.weekly && options.tiers.includes('native')) {
     const fuzz = options.nightly ? ['--seconds', '120'] : ['--fixed'];
     // Two makes at once would write the same objects: one builds them for both.
     const sanitized = add({ ...build('native tests and fuzz targets', ['scripts/fuzz', '--build-all']), needs: packages });
@@ -75,6 +82,7 @@ export function planJobs(options) {
       const built = { needs: [native, compiledTests, sanitized], givesUp: true };
       add(tests('mutations', ['node', 'scripts/test-mutations.mjs'], built));
       add(check('coverage', ['scripts/coverage'], built));
+      add({ ...check('lint of native code', ['scripts/tidy-native']), needs: [...packages, modules] });
       // More rounds of one thread find no races.
       const thread = { env: { BLOCKDELTA_TEST_NIGHTLY: '0' }, needs };
       add(tests('native tests under the thread sanitizer', ['scripts/test-native', '--thread'], thread));
@@ -132,5 +140,5 @@ function tests(name, command, options) {
  */
 export function keyOf(name, nightly) {
   const key = name.replace(/^test\/(.*)\.test\.ts$/, '$1');
-  return nightly && !key.startsWith('nightly/') ? `nightly: ${key}` : key;
+  return nightly && key !== REFERENCE && !key.startsWith('nightly/') ? `nightly: ${key}` : key;
 }

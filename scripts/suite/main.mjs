@@ -1,10 +1,12 @@
 /**
  * Runs tests; scripts/test is its usual name. Ends with how many steps of operations had a fault, and with one
- * line: "N passed, N failed, N skipped".
+ * line: "N passed, N failed, N skipped". A whole run has one more, which says what it cost on any machine.
  *
  *   scripts/test                       all tiers but nightly, and that nothing is left behind
  *   scripts/test --nightly             what that leaves out: test/nightly, and every test that takes new
  *                                      seeds or more rounds there; with patterns also other files
+ *   scripts/test --weekly              what that leaves out in turn, because it takes as long as all the rest: every
+ *                                      fault at every step, guest tests, power cuts
  *   scripts/test PATTERN...            test files of the tiers unit, memory and node whose path matches
  *   scripts/test --tier TIER           one tier, also with patterns: unit, memory, node or guest;
  *                                      checks (formats, lint, words) and native have no test files
@@ -23,7 +25,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { killAll, leftUnder, removeUnder } from '../left-behind.mjs';
 import { leftBy, leftByRun, removeNow } from './clean-up.mjs';
-import { keyOf, planJobs } from './jobs.mjs';
+import { keyOf, planJobs, REFERENCE } from './jobs.mjs';
 import { JobQueue } from './queue.mjs';
 import { failedTests, parseTally } from './tally.mjs';
 import { PLAIN_TIERS, TIERS } from './tiers.mjs';
@@ -51,6 +53,7 @@ function parse() {
       name: { type: 'string' },
       jobs: { type: 'string', default: `${availableParallelism() + 2}` },
       nightly: { type: 'boolean', default: false },
+      weekly: { type: 'boolean', default: false },
       record: { type: 'boolean', default: false },
       help: { type: 'boolean', short: 'h', default: false },
     },
@@ -64,10 +67,14 @@ function parse() {
   if (unknown !== undefined) usage(`no tier is named ${unknown}: ${TIERS.join(', ')}`);
   if (!/^[1-9]\d*$/.test(values.jobs)) usage('--jobs needs a whole number');
   const isWhole = values.tier.length === 0 && positionals.length === 0 && values.name === undefined;
-  const nightly = values.nightly ? ['nightly'] : [];
+  if (values.nightly && values.weekly) usage('--nightly and --weekly are two runs');
+  // Both do more than a plain run; weekly is which part of that.
+  const doesMore = values.nightly || values.weekly;
+  const nightly = doesMore ? ['nightly'] : [];
   const selected = values.tier.length > 0 ? values.tier : ['unit', 'memory', 'node', ...nightly];
   return {
     ...values,
+    nightly: doesMore,
     isWhole,
     tiers: isWhole ? [...PLAIN_TIERS, ...nightly] : selected,
     patterns: positionals.map((pattern) => new RegExp(pattern)),
@@ -140,6 +147,7 @@ async function run() {
   for (const failure of failures) reportAgain(failure);
   printFaults(outcomes);
   console.log(`\n${sum.passed} passed, ${sum.failed} failed, ${sum.skipped} skipped`);
+  if (options.isWhole) printCost(outcomes);
   return sum.failed === 0;
 }
 
@@ -190,20 +198,31 @@ function isSilent({ job, output }) {
 }
 
 function printTimes(outcomes) {
-  // Of all jobs and of this process, since it was started.
   const wallSeconds = performance.now() / 1000;
-  const own = process.cpuUsage();
-  const cpu = outcomes.reduce(
-    (total, outcome) => total + outcome.cpuSeconds,
-    (own.user + own.system) / 1e6,
-  );
   const sorted = [...outcomes].sort((a, b) => b.wallSeconds - a.wallSeconds).slice(0, 15);
   const lines = sorted.map(
     (outcome) =>
       `${outcome.wallSeconds.toFixed(0).padStart(6)} s ${outcome.cpuSeconds.toFixed(0).padStart(6)} s  ${outcome.job.name}`,
   );
   console.log(`\n==> the longest: wall clock, processor\n${lines.join('\n')}`);
-  console.log(`${wallSeconds.toFixed(0)} s in all, processor ${cpu.toFixed(0)} s`);
+  console.log(`${wallSeconds.toFixed(0)} s in all, processor ${cpuOf(outcomes).toFixed(0)} s`);
+}
+
+/** Of all jobs and of this process, since it was started; in seconds. */
+function cpuOf(outcomes) {
+  const own = process.cpuUsage();
+  return outcomes.reduce((total, { cpuSeconds }) => total + cpuSeconds, (own.user + own.system) / 1e6);
+}
+
+/** What the run cost, and would have on the machine that has recorded the times: by a job that is always the same. */
+function printCost(outcomes) {
+  const reference = outcomes.find(({ job }) => job.name === REFERENCE);
+  const ratio = (reference?.cpuSeconds ?? 0) / (reference?.job.cpuSeconds ?? 0);
+  if (!(ratio > 0 && ratio < Number.POSITIVE_INFINITY)) return;
+  const cpu = cpuOf(outcomes);
+  console.log(
+    `processor ${cpu.toFixed(0)} s; the reference took ${ratio.toFixed(2)} times its record: ${(cpu / ratio).toFixed(0)} s`,
+  );
 }
 
 /** How many steps of how many operations had a fault (test/faults, test/guest/thin-crash), or were held, if any. */

@@ -34,9 +34,10 @@ for (const [name, { permissions }] of workflows) {
 
 const calls = (name: string): string[] => steps(name).flatMap(({ run }) => run ?? []);
 
-test('a change runs .ci/run, a night the nightly tests, and a tag makes a release', () => {
+test('a change runs .ci/run, a night and a week their tests, and a tag makes a release', () => {
   assert.ok(calls('ci.yml').includes('.ci/run'));
   assert.ok(calls('nightly.yml').includes('scripts/test --nightly'));
+  assert.ok(calls('weekly.yml').includes('scripts/test --weekly'));
   assert.ok(calls('release.yml').includes('scripts/release --out release-files'));
   const uses = steps('release.yml').flatMap(({ uses: action }) => action ?? []);
   assert.deepEqual(uses, ['actions/checkout@v4', 'actions/upload-artifact@v4'], 'uploads no more');
