@@ -47,7 +47,7 @@ async function attachedVolumes(
 ): Promise<{ direct: number; pageCache: number }> {
   // With a slash at the end, because the path of a descriptor is a link.
   const { entry } = await native.run('entryOf', { path: `${volumes}/` });
-  const { devices } = await native.run('loopList', undefined);
+  const { devices } = await native.run('loopList', {});
   const isOwn = ({ backingDevice }: LoopDevice) => backingDevice === entry?.device;
   const own = devices.filter((device) => isOwn(device) && !device.readOnly);
   const direct = own.filter(({ directIo }) => directIo).length;
