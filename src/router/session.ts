@@ -55,10 +55,7 @@ export class Session {
     if (this.#failure !== null && performance.now() < this.#failure.retryAt) {
       throw new Error(this.#failure.reason);
     }
-    this.#connecting ??= this.#connect().finally(() => {
-      this.#connecting = null;
-    });
-    return this.#connecting;
+    return this.#try();
   }
 
   /** Opens a new connection for later requests. Those in flight end on the old one. */
@@ -74,6 +71,13 @@ export class Session {
     this.#isClosed = true;
     clearTimeout(this.#retry);
     this.renew();
+  }
+
+  #try(): Promise<ClientHttp2Session> {
+    this.#connecting ??= this.#connect().finally(() => {
+      this.#connecting = null;
+    });
+    return this.#connecting;
   }
 
   async #connect(): Promise<ClientHttp2Session> {
@@ -126,7 +130,10 @@ export class Session {
     };
     this.options.onChange(reason);
     clearTimeout(this.#retry);
-    this.#retry = setTimeout(() => void this.get().catch(() => undefined), pause);
+    this.#retry = setTimeout(() => {
+      // Whatever the clock says: a timer may come a little early, and there is no other one.
+      if (this.#open === null) void this.#try().catch(() => undefined);
+    }, pause);
     this.#retry.unref();
   }
 }

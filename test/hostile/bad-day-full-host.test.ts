@@ -44,7 +44,8 @@ const mountPoint = (): string => join(directory(), 'mount');
 async function open(options: Partial<ReflinkPoolOptions> = {}): Promise<ReflinkBackend> {
   mkdirSync(directory(), { recursive: true });
   const onEvent = (event: PoolEvent): unknown => events.push(event);
-  return host.open({ directory: directory(), reservePercent: 5n, onEvent, ...options });
+  const given = { directory: directory(), place: 'image', reservePercent: 5n, onEvent } as const;
+  return host.open({ ...given, ...options });
 }
 
 /** A foreign file takes every block that the host has left, root's reserve included. */

@@ -138,7 +138,14 @@ test('a state directory on a tmpfs is served with a warning', async (t) => {
   const workspace = workspaceOf(t);
   const pools = `main=${makePoolFileSystem(workspace, 'xfs')}`;
   mkdirSync(workspace.path('plugin'));
-  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64m', 'tmpfs', workspace.path('plugin')]);
+  execFileSync('mount', [
+    '-t',
+    'tmpfs',
+    '-o',
+    'size=64m,mode=0700',
+    'tmpfs',
+    workspace.path('plugin'),
+  ]);
   const plugin = await Plugin.start(workspace, { pools });
   await plugin.stop();
   const line = logLines(plugin.log).find(({ msg }) => /tmpfs/.test(String(msg)));
