@@ -18,7 +18,10 @@ import {
 export interface CopyOf {
   /** Locked until the copy has ended. */
   keys: readonly LockRequest[];
-  /** The sources, which must not be deleted, staged, expanded or copied meanwhile. They are locked until the caller has its answer; none: the operation is no copy of a volume. */
+  /**
+   * The sources, which must not be deleted, staged, expanded or copied meanwhile. They are locked until the caller has
+   * its answer. None: the operation is no copy of a volume.
+   */
   volumeIds: readonly string[];
   /** When the caller stops waiting, ms since the epoch; left out: never. */
   deadline: number | undefined;
