@@ -176,8 +176,8 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
    * already attached to. Uses direct I/O to the file where that is safe: not if the file system can
    * share blocks that are larger than a sector and smaller than a page, nor on btrfs, unless the file
    * is NOCOW. Retries EBUSY races with other processes. Reads back and checks the size and the
-   * read-only flag. `label`, truncated to 63 bytes, is shown by losetup(8). EEXIST if the file is attached with the other `readOnly`;
-   * setDeviceReadOnly does not change what a device is attached as.
+   * read-only flag. `label`, truncated to 63 bytes, is shown by losetup(8). EEXIST if the file is
+   * attached with the other `readOnly`; setDeviceReadOnly does not change what a device is attached as.
    */
   loopAttach(request: {
     backingPath: string;

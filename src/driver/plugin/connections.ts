@@ -1,11 +1,11 @@
 /**
- * The connections to the plugin's socket, and those of routers over TCP: how many are open, which one is closed at the limit, and how they
- * end. gRPC receives a connection when its client has sent its first bytes.
+ * The connections to the plugin's socket, and those of routers over TCP: how many are open, which one is closed at the
+ * limit, and how they end. gRPC receives a connection when its client has sent its first bytes.
  *
  * Idle connections stay open while their clients answer gRPC's pings, because sidecars hold one for hours and
  * exit when it is closed. Only at the limit is one closed for a new one: first the connections that never made
- * a call, the oldest first, then the one whose last call was the longest ago. Its client receives GOAWAY and can connect again. Knows
- * nothing of services.
+ * a call, the oldest first, then the one whose last call was the longest ago. Its client receives GOAWAY and can
+ * connect again. Knows nothing of services.
  */
 import { setMaxListeners } from 'node:events';
 import { createServer, type Server as Listener, type Socket } from 'node:net';

@@ -2,8 +2,8 @@
  * One process of nbdkit, nbdcopy, qemu-nbd or qemu-img: its rights, and how it ends.
  *
  * Each runs without capabilities, but for that to read other users' files, and can open the files of its arguments and
- * nothing else. Unlike what base/process/exec.ts runs to its end these run for as long as a backup takes, so nothing limits their time; an AbortSignal kills them.
- * Knows no program's arguments.
+ * nothing else. Unlike what base/process/exec.ts runs to its end these run for as long as a backup takes, so nothing
+ * limits their time; an AbortSignal kills them. Knows no program's arguments.
  */
 import type { ChildProcess } from 'node:child_process';
 import type { Readable } from 'node:stream';
