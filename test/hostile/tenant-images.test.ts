@@ -17,12 +17,10 @@ import {
 } from 'node:fs';
 import { basename } from 'node:path';
 import { newVolumeId, nodeKey, uuidOf } from '../../src/base/csi/handles.js';
-import { type CsiError, StatusCode } from '../../src/base/errors.js';
 import type { VolumeRecord } from '../../src/driver/catalogue/records.js';
 import { useNode } from '../integration/node-fixture.js';
 import { blockCapability, mountCapability } from '../support/csi-client.js';
-import { eventually } from '../support/eventually.js';
-import { rejectsWith } from '../support/expect-status.js';
+import { namesHolder, rejectsWith } from '../support/expect-status.js';
 import { partitionTable } from '../support/foreign-signatures.js';
 import { MIB } from '../support/records.js';
 import { NOTHING, test } from '../support/running-plugin.js';
@@ -329,12 +327,7 @@ test('H1: a raw device that a process still has open is not mounted as a file sy
       () => node.unstage(volume, {}, { deadline: Date.now() + 1000 }),
       () => node.stage(volume, mountCapability('ext4')),
     ]) {
-      // The search for the process has half a second, which may be too short on a busy machine.
-      await eventually('the process is named', async () => {
-        const { code, message } = (await call().catch((thrown) => thrown)) as CsiError;
-        assert.equal(code, StatusCode.FAILED_PRECONDITION);
-        return who.test(message);
-      });
+      await namesHolder(call, who);
     }
   } finally {
     holder.stdin.end('\n');
