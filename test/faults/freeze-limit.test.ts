@@ -37,7 +37,7 @@ function hold(scene: Scene, volume: HeldVolume, step = WHILE_FROZEN): void {
 test('D9: a clone that does not end is given up, and not begun again for the same freeze', {
   skip: skipUnlessRoot,
 }, async () => {
-  const scene = await Scene.make('freeze-limit', 'xfs', { BLOCKDELTA_FREEZE_LIMIT_SECONDS: '1' });
+  const scene = await Scene.make('freeze-limit', 'xfs', { BLOCKDELTA_FREEZE_LIMIT_SECONDS: '3' });
   try {
     await scene.start();
     const { orchestrator } = scene;
@@ -67,7 +67,7 @@ test('D9: a clone that does not end is given up, and not begun again for the sam
 test('D9: a device whose flush does not end is given up, and its next snapshot is taken', {
   skip: skipUnlessRoot,
 }, async () => {
-  const scene = await Scene.make('freeze-flush', 'xfs', { BLOCKDELTA_FREEZE_LIMIT_SECONDS: '1' });
+  const scene = await Scene.make('freeze-flush', 'xfs', { BLOCKDELTA_FREEZE_LIMIT_SECONDS: '3' });
   try {
     await scene.start();
     const { volume } = await scene.used('ext4');
@@ -103,7 +103,7 @@ test("D9: a freeze ends at the caller's deadline, and a call with more time is s
       /extents/,
     );
     scene.steps.begin();
-    await create(30_000);
+    await create(300_000);
   } finally {
     await scene.dispose();
   }

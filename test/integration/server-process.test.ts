@@ -178,7 +178,7 @@ test('ID8: Probe answers from the start, not ready and then ready', async (t) =>
   while (!(await isServed(workspace.path('plugin.sock')))) await delay(1);
   const seen: boolean[] = [];
   while (seen.at(-1) !== true) {
-    const { ready } = await plugin.client.identity.Probe({}, { deadlineMs: 10_000 });
+    const { ready } = await plugin.client.identity.Probe({}, { deadlineMs: 60_000 });
     seen.push(ready.value);
     assert.ok(seen.length < 10_000, plugin.log);
   }

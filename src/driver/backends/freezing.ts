@@ -89,7 +89,7 @@ export function brokenFreeze(
   const what = UNDONE[thrown.syscall] ?? 'it was not frozen';
   return CsiError.aborted(
     `volume ${volumeId} was given up because ${what} (${thrown.syscall}) within ${Number(freezeLimitMs) / 1000} s ` +
-      "(BLOCKDELTA_FREEZE_LIMIT_SECONDS, or what was left until the caller's deadline), and its writers wait meanwhile; see what " +
+      "(BLOCKDELTA_FREEZE_LIMIT_SECONDS, or what was left until the caller's deadline), the longest that a file system stays frozen; see what " +
       'its disk or another program is doing, and try again',
     cause,
   );
