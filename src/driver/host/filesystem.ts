@@ -34,10 +34,37 @@ export const FSCK_FINE = [0, 1];
  * Measured: 6 MiB allocated for an ext4 of 100 GiB, against 2.1 GiB with lazy_itable_init=0.
  */
 const EXT4_EXTENDED = 'nodiscard,lazy_itable_init=1,lazy_journal_init=1';
+/**
+ * Every feature that it gets, whatever mke2fs.conf has: a newer one adds features that the oldest supported kernel
+ * (docs/limits.md) does not know, and an older mkfs.ext4 refuses to switch off what it does not know.
+ */
+const EXT4_FEATURES =
+  'none,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,' +
+  'huge_file,dir_nlink,extra_isize,metadata_csum';
 const MAKE_OPTIONS: Readonly<Record<FileSystem, readonly string[]>> = {
-  ext4: ['-F', '-q', '-m', '0', '-E', EXT4_EXTENDED],
+  ext4: ['-F', '-q', '-m', '0', '-E', EXT4_EXTENDED, '-O', EXT4_FEATURES],
   xfs: ['-f', '-q', '-K'],
   btrfs: ['-f', '-q', '-K'],
+};
+
+/**
+ * What newer tools make by default and the oldest supported kernel does not mount. A tool refuses a name that it does
+ * not know, so what its own list lacks is left out.
+ */
+const NEWER_FEATURES: Readonly<Record<FileSystem, readonly [option: string, name: string][]>> = {
+  ext4: [],
+  xfs: [
+    ['-i', 'nrext64'],
+    ['-i', 'exchange'],
+    ['-n', 'parent'],
+  ],
+  btrfs: [['-O', 'block-group-tree']],
+};
+/** Arguments with which mkfs lists what it knows, and makes nothing; mkfs.xfs then ends with 1. */
+const LIST_ARGUMENTS: Readonly<Record<FileSystem, readonly string[] | null>> = {
+  ext4: null,
+  xfs: [],
+  btrfs: ['-O', 'list-all'],
 };
 
 /**
@@ -137,15 +164,34 @@ export async function makeFileSystem(
         'make a larger volume or use another type',
     );
   }
-  await make(type, makeArguments(type, options), devicePath, devicePath);
+  await make(type, options, devicePath, devicePath);
 }
 
-/** Of an option that is given twice mkfs.ext4 takes the last: ours are merged into an `-E` of the operator's. */
-function makeArguments(type: FileSystem, options: readonly string[]): string[] {
-  const wanted = options.map((option, index) =>
-    type === 'ext4' && options[index - 1] === '-E' ? `${EXT4_EXTENDED},${option}` : option,
+/**
+ * All arguments but the path. `known` is what the tool lists as its options and features. A feature that `options`
+ * name is left to them: mkfs.xfs refuses one that is given twice. mkfs.ext4 adds up several `-O`, and of several `-E`
+ * takes the last, so ours are merged into the operator's.
+ */
+export function makeArguments(
+  type: FileSystem,
+  known: string,
+  options: readonly string[],
+): string[] {
+  const off = NEWER_FEATURES[type]
+    .filter(([, name]) => known.includes(name) && !options.some((text) => text.includes(name)))
+    .flatMap(([option, name]) => [option, type === 'xfs' ? `${name}=0` : `^${name}`]);
+  const wanted = options.map((text, index) =>
+    type === 'ext4' && options[index - 1] === '-E' ? `${EXT4_EXTENDED},${text}` : text,
   );
-  return [...MAKE_OPTIONS[type], ...wanted];
+  return [...MAKE_OPTIONS[type], ...off, ...wanted];
+}
+
+/** What the installed mkfs knows, in its own words. */
+async function listKnown(type: FileSystem): Promise<string> {
+  const args = LIST_ARGUMENTS[type];
+  if (args === null) return '';
+  const { stdout, stderr } = await run(`mkfs.${type}`, args, { accept: [0, 1] });
+  return stdout + stderr;
 }
 
 /**
@@ -157,17 +203,18 @@ export async function makePoolFileSystem(
   groupBytes: bigint | null,
 ): Promise<void> {
   const groups = groupBytes === null ? [] : ['-d', `agsize=${groupBytes}`];
-  await make('xfs', [...MAKE_OPTIONS.xfs, '-m', 'reflink=1', ...groups], imagePath);
+  await make('xfs', ['-m', 'reflink=1', ...groups], imagePath);
 }
 
 /** `device`: what `path` is, unless it is a file of the plugin's own. */
 async function make(
   type: FileSystem,
-  args: readonly string[],
+  options: readonly string[],
   path: string,
   device?: string,
 ): Promise<void> {
   try {
+    const args = makeArguments(type, await listKnown(type), options);
     const rights = device === undefined ? {} : { device };
     await run(`mkfs.${type}`, [...args, { path }], { timeoutMs: MAKE_TIMEOUT_MS, ...rights });
   } catch (thrown) {

@@ -7,6 +7,7 @@ import {
   parseStoredMountOptions,
 } from '../../../src/driver/host/file-system-options.js';
 import { FILE_SYSTEMS, type FileSystem } from '../../../src/driver/host/file-systems.js';
+import { makeArguments } from '../../../src/driver/host/filesystem.js';
 import { throwsWith } from '../../support/expect-status.js';
 
 const FIELD = "parameters['mkfsOptions']";
@@ -99,4 +100,20 @@ test('a mount flag of a capability is named by its position, never by its text',
     'INVALID_ARGUMENT',
     /^flags\[1\] (?!.*(hunter2|password))/,
   );
+});
+
+test('a feature that is newer than the oldest supported kernel is switched off where mkfs knows it and nobody asks for it', () => {
+  const off = (type: FileSystem, known: string, ...options: string[]): string =>
+    makeArguments(type, known, options)
+      .join(' ')
+      .replace(/^-f -q -K ?/, '');
+  const [older, newer] = ['[-i sparse=0|1]', '[-i nrext64=0|1,exchange=0|1] [-n parent=0|1]'];
+  assert.equal(off('xfs', older), '');
+  assert.equal(off('xfs', newer), '-i nrext64=0 -i exchange=0 -n parent=0');
+  const asked = ['-i', 'size=1024,nrext64=1'];
+  assert.equal(off('xfs', newer, ...asked), '-i exchange=0 -n parent=0 -i size=1024,nrext64=1');
+  assert.equal(off('btrfs', 'no-holes (default=5.15)'), '');
+  assert.equal(off('btrfs', 'block-group-tree (default=6.19)'), '-O ^block-group-tree');
+  const tree = ['-O', 'block-group-tree'];
+  assert.equal(off('btrfs', 'block-group-tree (default=6.19)', ...tree), tree.join(' '));
 });
