@@ -10,9 +10,12 @@ import { join } from 'node:path';
 import { after, before, type TestContext } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { packagePath } from '../../src/base/package-root.js';
+import { readMountInfo } from '../../src/base/system/mountinfo.js';
+import { FILE_SYSTEMS, MINIMUM_BYTES } from '../../src/driver/host/file-systems.js';
 import { ContainerEngine, PluginContainer } from '../support/container.js';
 import { Containerd } from '../support/containerd.js';
 import { blockCapability, CsiClient, mountCapability, type Range } from '../support/csi-client.js';
+import { assertMountable } from '../support/file-system-features.js';
 import { helmTemplate } from '../support/manifests.js';
 import { MIB, Orchestrator } from '../support/orchestrator.js';
 import { OrderedWriter, readNumber } from '../support/ordered-writer.js';
@@ -227,6 +230,22 @@ test('the image has a read-only root directory, the programs that the plugin nee
   assert.equal(await missing(`${needed} /opt/blockdelta/bin/blockdelta-guardian`), '');
   const useless = 'gcc g++ cc make npm python3 perl apt-get dpkg';
   assert.deepEqual((await missing(useless)).trim().split('\n'), useless.split(' '));
+});
+
+test('the oldest supported kernel mounts what the tools of the image make', async (t) => {
+  const { orchestrator } = await startContainer(t);
+  for (const type of FILE_SYSTEMS) {
+    const sizeBytes = Number(MINIMUM_BYTES[type]);
+    const volume = await orchestrator.create(type, {
+      capability: mountCapability(type),
+      sizeBytes,
+    });
+    const target = await orchestrator.bringUp(volume);
+    const mount = (await readMountInfo()).find(({ mountPoint }) => mountPoint === target);
+    assertMountable(type, mount?.source ?? '');
+    await orchestrator.takeDown(volume);
+    await orchestrator.delete(volume);
+  }
 });
 
 test('a container ends with the code of the plugin, also after a signal, and after the tools that must not stop half way', (t) => {
