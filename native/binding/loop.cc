@@ -93,6 +93,11 @@ Napi::Value LoopDetachBinding(Fields* request) {
   return AnswerValue(request, "detached", [&] { return DetachLoop(path); });
 }
 
+Napi::Value LoopDetachUnmountedBinding(Fields* request) {
+  const std::string path = request->Path("devicePath");
+  return AnswerValue(request, "detached", [&] { return DetachUnmountedLoops(path); });
+}
+
 Napi::Value LoopResizeBinding(Fields* request) {
   const std::string path = request->Path("backingPath");
   return AnswerValue(request, "device", [&] { return ResizeLoop(path); });
@@ -146,6 +151,7 @@ void ExportLoop(Napi::Object* exports) {
   Export<LoopFindBinding>(exports, "loopFind");
   Export<LoopListBinding>(exports, "loopList");
   Export<LoopDetachBinding>(exports, "loopDetach");
+  Export<LoopDetachUnmountedBinding>(exports, "loopDetachUnmounted");
   Export<LoopResizeBinding>(exports, "loopResize");
   Export<SetLoopDirectIoBinding>(exports, "setLoopDirectIo");
   Export<RefuseDiscardsBinding>(exports, "refuseDiscards");

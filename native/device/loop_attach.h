@@ -25,6 +25,11 @@ Result<AttachedLoop> AttachLoop(const std::string& backing_path, bool read_only,
 // or no such file. EBUSY if a device is mounted or open elsewhere; it stays attached.
 Result<bool> DetachLoop(const std::string& backing_path);
 
+// Detaches the loop devices that stand on a block device and whose backing file, a bound node of
+// it, is mounted nowhere any more: no path leads to what they are attached to. Leaves those that
+// are mounted or open elsewhere. False: nothing was detached.
+Result<bool> DetachUnmountedLoops(const std::string& device_path);
+
 }  // namespace blockdelta
 
 #endif  // BLOCKDELTA_NATIVE_DEVICE_LOOP_ATTACH_H_

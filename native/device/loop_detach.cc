@@ -4,6 +4,7 @@
 // to be detached at its last close. The result is therefore read back, and a mark that does not
 // take effect in time is removed.
 #include <linux/fs.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <utility>
@@ -21,9 +22,21 @@ constexpr uint64_t kTimeoutNs = 200'000'000;
 constexpr unsigned kMaxPauseMs = 50;
 // Limit of devices for one file; beyond it, another process keeps attaching the file.
 constexpr int kMaxDevices = 64;
+// What sysfs shows for a backing file that is the root of a mount, as a bound device node is, when
+// that mount has been removed from every mount namespace; the second if the node was unlinked, too.
+constexpr char kUnmounted[] = "/";
+constexpr char kUnmountedUnlinked[] = "/ (deleted)";
+
+enum class Which { kAll, kUnmounted };
 
 Status Busy(const std::string& path, const char* why) {
   return Status::Errno(EBUSY, "LOOP_CLR_FD", path, why);
+}
+
+bool IsMeant(uint32_t number, Which which) {
+  if (which == Which::kAll) return true;
+  const std::optional<std::string> name = NamedFile(number);
+  return name == kUnmounted || name == kUnmountedUnlinked;
 }
 
 bool Holds(int fd, const std::string& path, const FileIdentity& backing) {
@@ -33,7 +46,7 @@ bool Holds(int fd, const std::string& path, const FileIdentity& backing) {
 
 // Marks the device for detaching while no other process can claim it, and clears BLKROSET, which
 // its number would keep. False: the device is not attached to this file.
-Result<bool> Clear(const LoopDevice& device, const FileIdentity& backing) {
+Result<bool> Clear(const LoopDevice& device, const FileIdentity& backing, Which which) {
   // Mounts and device-mapper hold their devices exclusively: the open fails if there is one, and
   // blocks new ones until the device is cleared.
   Result<UniqueFd> fd = OpenLoop(device.number, O_RDONLY | O_EXCL);
@@ -41,7 +54,8 @@ Result<bool> Clear(const LoopDevice& device, const FileIdentity& backing) {
   // Being detached by the last close of another process.
   if (fd.status().IsErrno(ENXIO)) return false;
   RETURN_IF_ERROR(fd);
-  if (!Holds(fd->get(), device.path, backing)) return false;
+  // While it is open, it stays attached to the same file, whatever others do with its number.
+  if (!Holds(fd->get(), device.path, backing) || !IsMeant(device.number, which)) return false;
   const int writable = 0;
   Status status = Ioctl(fd->get(), BLKROSET, &writable, "BLKROSET", device.path);
   if (!status.ok()) return status;
@@ -69,8 +83,9 @@ bool WaitUntilGone(const LoopDevice& device, const FileIdentity& backing) {
   }
 }
 
-Result<bool> DetachOne(const LoopDevice& device, const FileIdentity& backing) {
-  Result<bool> cleared = Clear(device, backing);
+Result<bool> DetachOne(const LoopDevice& device, const FileIdentity& backing,
+                       Which which = Which::kAll) {
+  Result<bool> cleared = Clear(device, backing, which);
   if (!cleared.ok() || !*cleared) return cleared;
   if (WaitUntilGone(device, backing)) {
     RecreateLoop(device.number);
@@ -103,6 +118,31 @@ Result<bool> DetachLoop(const std::string& backing_path) {
     detached = detached || *gone;
   }
   return Busy(backing_path, "another process keeps attaching it");
+}
+
+Result<bool> DetachUnmountedLoops(const std::string& device_path) {
+  struct stat node = {};
+  if (stat(device_path.c_str(), &node) == -1) return Status::Errno(errno, "stat", device_path);
+  Result<std::vector<uint32_t>> numbers = AttachedLoops();
+  RETURN_IF_ERROR(numbers);
+  bool detached = false;
+  for (const uint32_t number : *numbers) {
+    if (!IsMeant(number, Which::kUnmounted)) continue;
+    LoopDevice device = {};
+    device.number = number;
+    device.path = LoopPath(number);
+    {
+      Result<UniqueFd> fd = OpenLoop(number, O_RDONLY);
+      if (!fd.ok()) continue;
+      Result<struct loop_info64> info = LoopStatus(fd->get(), device.path);
+      if (!info.ok() || info->lo_rdevice != node.st_rdev) continue;
+      device.backing = BackingOf(*info);
+    }
+    // One that is in use, or that others detach at this moment, keeps no other one attached.
+    Result<bool> gone = DetachOne(device, device.backing, Which::kUnmounted);
+    detached = detached || (gone.ok() && *gone);
+  }
+  return detached;
 }
 
 }  // namespace blockdelta

@@ -81,17 +81,6 @@ Result<std::optional<LoopDevice>> DescribeIfAttached(uint32_t number,
 // Failures of a device whose backing file is on a dead file system.
 bool IsOutOfReach(const Status& status) { return status.IsErrno(EIO) || status.IsErrno(ESTALE); }
 
-// The path that sysfs reports for the backing file, renames followed; nothing if the device is not
-// attached, empty if it is in transition. Does not open the device, so it disturbs no detach.
-std::optional<std::string> NamedFile(uint32_t number) {
-  Result<UniqueFd> fd = OpenPath(BackingFileOf(number), O_RDONLY);
-  if (!fd.ok()) return std::nullopt;
-  char text[PATH_MAX + 1];
-  const ssize_t length = RetryInterrupted([&] { return read(fd->get(), text, sizeof text); });
-  if (length <= 0) return std::string();
-  return std::string(text, static_cast<size_t>(length - 1));  // Without the newline.
-}
-
 // The path as sysfs reports it; `path` may lead through a descriptor of a directory. Returned
 // unchanged if there is no such file.
 std::string RealName(const std::string& path) {
@@ -224,6 +213,15 @@ Result<std::vector<uint32_t>> AttachedLoops() {
   const auto is_free = [](uint32_t number) { return !IsAttached(number); };
   numbers->erase(std::remove_if(numbers->begin(), numbers->end(), is_free), numbers->end());
   return numbers;
+}
+
+std::optional<std::string> NamedFile(uint32_t number) {
+  Result<UniqueFd> fd = OpenPath(BackingFileOf(number), O_RDONLY);
+  if (!fd.ok()) return std::nullopt;
+  char text[PATH_MAX + 1];
+  const ssize_t length = RetryInterrupted([&] { return read(fd->get(), text, sizeof text); });
+  if (length <= 0) return std::string();
+  return std::string(text, static_cast<size_t>(length - 1));  // Without the newline.
 }
 
 bool IsAttached(uint32_t number) { return access(BackingFileOf(number).c_str(), F_OK) == 0; }

@@ -54,6 +54,9 @@ Result<LoopDevice> DescribeLoop(int fd);
 Result<std::vector<uint32_t>> AttachedLoops();
 // Whether sysfs shows a backing file for this number.
 bool IsAttached(uint32_t number);
+// The path that sysfs reports for the backing file, renames followed; nothing if the device is not
+// attached, empty if it is in transition. Does not open the device, so it disturbs no detach.
+std::optional<std::string> NamedFile(uint32_t number);
 
 // Keeps the device attached after its last close (clears AUTOCLEAR), if it is attached to that
 // file. False: it is not.

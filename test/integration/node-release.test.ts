@@ -1,15 +1,25 @@
 /** Volumes are released even if their file system has shut down or their pool is unreachable. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { dirname } from 'node:path';
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, dirname } from 'node:path';
+import { newVolumeId } from '../../src/base/csi/handles.js';
 import { CsiError } from '../../src/base/errors.js';
 import type { VolumeRecord } from '../../src/driver/catalogue/records.js';
 import { describeHolders } from '../../src/driver/host/device-holders.js';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { attachLoop } from '../support/loops.js';
-import { NOTHING, test } from '../support/running-plugin.js';
+import { test } from '../support/running-plugin.js';
 import { useNode, XFS_SIZE } from './node-fixture.js';
 
 const node = useNode('node-release');
@@ -130,27 +140,125 @@ test("another volume's mount stays if the pool is unreachable", async () => {
   await node.cleared(first, target_path);
 });
 
-test('what uses the device of a raw volume is named: a bind, and a loop of the kubelet', async () => {
-  const volume = await node.staged(blockCapability());
-  const device = await node.attachedPath(volume);
-  const own = node.workspace.path('volumeDevices', 'pvc-1', 'dev', 'pod-uid');
+/** The device node of a raw volume where the kubelet binds it, by the name of a PersistentVolume. */
+function bindAsKubelet(device: string, claim: string): string {
+  const own = node.workspace.path('volumeDevices', claim, 'dev', 'pod-uid');
   mkdirSync(dirname(own), { recursive: true });
   writeFileSync(own, '');
   execFileSync('mount', ['--bind', device, own]);
-  const bound = node.unstage(volume);
-  await rejectsWith(bound, 'FAILED_PRECONDITION', /pod-uid shows the device of volume/);
+  return own;
+}
+
+/** The loop device that a kubelet leaves on the device: of its bound node, and its pod's directory, nothing is left. */
+function leaveLoop(device: string, shown = '/'): string {
+  const own = bindAsKubelet(device, 'left');
   const loop = attachLoop(own);
-  const named = `^${device} is the backing device of ${loop}, the kubelet's own.*losetup -d ${loop}`;
-  try {
-    // With the kubelet's own mount of the device node, and without it.
-    assert.match(await describeHolders(device), new RegExp(named, 's'));
-    execFileSync('umount', ['-l', own]);
-    assert.match(await describeHolders(device), new RegExp(named, 's'));
+  execFileSync('umount', ['-l', own]);
+  rmSync(node.workspace.path('volumeDevices'), { recursive: true });
+  if (shown !== '/') rmSync(device);
+  assert.equal(backingOf(loop), shown);
+  return loop;
+}
+
+/** What the kernel says that the loop device is attached to; null: nothing. */
+function backingOf(loop: string): string | null {
+  const file = `/sys/block/${basename(loop)}/loop/backing_file`;
+  return existsSync(file) ? readFileSync(file, 'utf8').trim() : null;
+}
+
+test("a bound node of a raw volume and the kubelet's loop device on it are named, with the steps that release them", async () => {
+  const volume = await node.staged(blockCapability());
+  const device = await node.attachedPath(volume);
+  const own = bindAsKubelet(device, 'pvc-1');
+  const refused = (reason: RegExp) =>
+    rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', reason);
+  await refused(/pod-uid shows the device of volume .*record of that; unmount it there$/);
+  const loop = attachLoop(own);
+  const named = `^${device} is the backing device of ${loop}, the kubelet's own.*losetup -d ${loop}, then umount ${own}`;
+  assert.match(await describeHolders(device), new RegExp(named, 's'));
+  assert.throws(() => execFileSync('umount', [own], { stdio: 'pipe' }), /busy/);
+  await refused(new RegExp(`pod-uid shows .*losetup -d ${loop}, then unmount it there$`));
+  execFileSync('losetup', ['-d', loop]);
+  execFileSync('umount', [own]);
+  await node.cleared(volume);
+});
+
+test('a loop device that the kubelet left behind is released with the volume', async () => {
+  const volume = await node.staged(blockCapability());
+  const device = await node.attachedPath(volume);
+  // A container may have a node of its own in /dev.
+  const own = node.workspace.path('own-node');
+  execFileSync('cp', ['-a', device, own]);
+  const loops = [leaveLoop(device), leaveLoop(own, '/ (deleted)')];
+  assert.match(await describeHolders(device), new RegExp(`kubelet's own.*losetup -d ${loops[0]}`));
+  await node.cleared(volume);
+  assert.deepEqual(loops.map(backingOf), [null, null]);
+});
+
+/** What keeps a loop device that looks left behind; the end of it. */
+const KEPT: Readonly<
+  Record<string, (loop: string, volume: VolumeRecord) => Promise<() => unknown>>
+> = {
+  'a program has it open': async (loop) => {
+    const opened = openSync(loop, 'r');
+    return () => closeSync(opened);
+  },
+  'a publication is on record': async (_, volume) => {
+    await node.publish(volume, blockCapability());
+    execFileSync('umount', [node.targetPath(volume.volumeId)]);
+    return () => node.unpublish(volume);
+  },
+};
+
+for (const [reason, keep] of Object.entries(KEPT)) {
+  test(`a loop device that a kubelet left behind stays, and is named, while ${reason}`, async () => {
+    const volume = await node.staged(blockCapability());
+    const loop = leaveLoop(await node.attachedPath(volume));
+    const end = await keep(loop, volume);
     const unstaged = node.unstage(volume, {}, { deadline: Date.now() + 2000 });
     await rejectsWith(unstaged, 'FAILED_PRECONDITION', new RegExp(`kubelet's own.*-d ${loop}`));
+    await end();
+    // Nor is it marked to go with its last user.
+    assert.equal(backingOf(loop), '/');
+    await node.cleared(volume);
+    assert.equal(backingOf(loop), null);
+  });
+}
+
+test('loop devices of others stay: left on another device, or on this one by a path that is there', async () => {
+  const [volume, other] = [await node.staged(blockCapability()), await node.makeVolume()];
+  const { devicePath } = await node.backend.attachments.attach(other.volumeId, { readOnly: false });
+  const device = await node.attachedPath(volume);
+  const [left, on] = [leaveLoop(devicePath), attachLoop(device)];
+  try {
+    const unstaged = node.unstage(volume, {}, { deadline: Date.now() + 2000 });
+    await rejectsWith(unstaged, 'FAILED_PRECONDITION', new RegExp(`backing device of ${on} `));
+    assert.deepEqual([left, on].map(backingOf), ['/', device]);
   } finally {
-    execFileSync('losetup', ['-d', loop]);
+    execFileSync('losetup', ['-d', left, on]);
   }
+  await node.backend.attachments.detach(other.volumeId);
+  await node.cleared(volume);
+});
+
+test('bound nodes that were left from volumes which had the number before keep nothing staged', async () => {
+  const [own, before] = ['1', '2'].map(
+    (digit) => `pvc-${digit.repeat(8)}-1f0a-4c1d-8a55-${digit.repeat(12)}`,
+  );
+  assert.ok(own !== undefined && before !== undefined);
+  const volume = await node.staged(blockCapability(), { name: own });
+  const device = await node.attachedPath(volume);
+  const ofOthers = [newVolumeId('0'.repeat(12)), before].map((claim) =>
+    bindAsKubelet(device, claim),
+  );
+  const ofOurs = bindAsKubelet(device, own);
+  await rejectsWith(
+    node.unstage(volume),
+    'FAILED_PRECONDITION',
+    new RegExp(`${ofOurs} shows the device`),
+  );
+  execFileSync('umount', [ofOurs]);
   await node.unstage(volume);
-  assert.deepEqual(node.held(), NOTHING);
+  assert.deepEqual(node.held(), { mounts: ofOthers, loops: [] });
+  execFileSync('umount', ofOthers);
 });

@@ -159,6 +159,60 @@ TEST_F(AttachedLoopTest, StaysAttachedWhileAnotherProcessHasItOpen) {
   EXPECT_TRUE(DetachWhenFree(path_));
 }
 
+// As the kubelet puts one on a raw volume: on the device's node, bound to a path of its own.
+class StackedLoopTest : public AttachedLoopTest {
+ protected:
+  void SetUp() override {
+    AttachedLoopTest::SetUp();
+    node_ = MakeFile(At("node"), 0);
+    ASSERT_TRUE(RunCommand("mount --bind " + device_.path + " " + node_));
+    ASSERT_TRUE(RunCommand("losetup -f " + node_));
+    stacked_ = Find(device_.path).value_or(LoopDevice());
+  }
+
+  void TearDown() override {
+    RunCommand("umount -l " + node_ + " 2> /dev/null");
+    if (IsStacked()) RunCommand("losetup -d " + stacked_.path);
+    AttachedLoopTest::TearDown();
+  }
+
+  bool IsStacked() const { return Find(device_.path).has_value(); }
+  void Unmount() const { EXPECT_TRUE(RunCommand("umount -l " + node_)); }
+  bool Detach() const { return ValueOf(DetachUnmountedLoops(device_.path)); }
+
+  std::string node_;
+  LoopDevice stacked_;
+};
+
+TEST_F(StackedLoopTest, IsDetachedOnceItsNodeIsMountedNowhere) {
+  EXPECT_FALSE(Detach());
+  EXPECT_TRUE(IsStacked());
+  Unmount();
+  EXPECT_TRUE(Detach());
+  EXPECT_FALSE(IsStacked());
+  EXPECT_TRUE(Find(path_).has_value());
+}
+
+TEST_F(StackedLoopTest, StaysWhileItIsOpenOrHeldExclusively) {
+  Unmount();
+  for (const int flags : {O_RDONLY, O_RDONLY | O_EXCL}) {
+    {
+      const UniqueFd user = ValueOf(OpenLoop(stacked_.number, flags));
+      EXPECT_FALSE(Detach());
+    }
+    // The last close of its user must not detach it either.
+    SleepMs(50);
+    EXPECT_TRUE(IsStacked());
+  }
+}
+
+TEST_F(StackedLoopTest, StaysIfItStandsOnAnotherDevice) {
+  Unmount();
+  ASSERT_VALUE(other, AttachLoop(Make("other"), false, ""));
+  EXPECT_FALSE(ValueOf(DetachUnmountedLoops(other.device.path)));
+  EXPECT_TRUE(IsStacked());
+}
+
 TEST_F(AttachedLoopTest, IsDetachedOnceABriefOpenerHasClosedIt) {
   Result<UniqueFd> opener = OpenLoop(device_.number, O_RDONLY);
   std::thread closer([&opener] {

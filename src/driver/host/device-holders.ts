@@ -29,7 +29,7 @@ const BLOCK_DEVICES = '/sys/block';
 /** Part of every path where the kubelet keeps the device nodes of raw volumes. */
 const KUBELET_DEVICES = '/volumeDevices/';
 /** What the kernel shows for a device node whose bind mount is gone, as that of a pod that was removed. */
-const UNMOUNTED = '/';
+const UNMOUNTED: readonly string[] = ['/', '/ (deleted)'];
 
 /**
  * Whether a tool that outlives its plugin (exec.ts) works on the device. Such a tool holds an exclusive flock
@@ -100,28 +100,41 @@ async function devicesAbove(rdev: number): Promise<string[]> {
   return names.map((name) => `part of the device ${name}`);
 }
 
+export interface LoopAbove {
+  path: string;
+  /** The path of its backing file, in the mount namespace that this was opened in. */
+  backing: string;
+}
+
 /**
  * The kubelet attaches a loop device of its own to the device node of every raw volume. No process has it
  * open, and the kernel lists it nowhere as a holder: its backing file tells. A kubelet that was killed or
  * a pod that was removed by force leaves it behind.
  */
-async function loopDevicesAbove(rdev: number): Promise<string[]> {
-  const found: string[] = [];
+export async function loopsAbove(rdev: number): Promise<LoopAbove[]> {
+  const found: LoopAbove[] = [];
   for (const name of await readdir(BLOCK_DEVICES)) {
     if (!/^loop\d+$/.test(name)) continue;
-    const file = `${BLOCK_DEVICES}/${name}/loop/backing_file`;
+    const [path, file] = [`/dev/${name}`, `${BLOCK_DEVICES}/${name}/loop/backing_file`];
     // Not there: nothing is attached. The kernel ends the path with a line break.
     const backing = (await readFile(file, 'utf8').catch(() => '')).replace(/\n$/, '');
-    if (backing === '' || !(await isBackedBy(`/dev/${name}`, backing, rdev))) continue;
-    const above = `the backing device of /dev/${name}`;
-    found.push(
-      backing === UNMOUNTED || backing.includes(KUBELET_DEVICES)
-        ? `${above}, the kubelet's own for a raw volume (${printable(backing, MAX_PATH_LENGTH)}); if no pod uses the volume it ` +
-            `was left behind: losetup -d /dev/${name}`
-        : `${above} (${printable(backing, MAX_PATH_LENGTH)})`,
-    );
+    if (backing !== '' && (await isBackedBy(path, backing, rdev))) found.push({ path, backing });
   }
   return found;
+}
+
+async function loopDevicesAbove(rdev: number): Promise<string[]> {
+  return (await loopsAbove(rdev)).map(({ path, backing }) => {
+    const above = `the backing device of ${path}`;
+    const shown = printable(backing, MAX_PATH_LENGTH);
+    const isUnmounted = UNMOUNTED.includes(backing);
+    if (!isUnmounted && !backing.includes(KUBELET_DEVICES)) return `${above} (${shown})`;
+    const unmount = isUnmounted ? '' : `, then umount ${shown}`;
+    return (
+      `${above}, the kubelet's own for a raw volume (${shown}); if no pod uses the volume it was left behind: ` +
+      `losetup -d ${path}${unmount}`
+    );
+  });
 }
 
 /**
@@ -130,7 +143,7 @@ async function loopDevicesAbove(rdev: number): Promise<string[]> {
  */
 async function isBackedBy(loopPath: string, backing: string, rdev: number): Promise<boolean> {
   const isPossible =
-    backing === UNMOUNTED || backing.includes(KUBELET_DEVICES) || backing.startsWith('/dev/');
+    UNMOUNTED.includes(backing) || backing.includes(KUBELET_DEVICES) || backing.startsWith('/dev/');
   if (!isPossible) return false;
   return (await loopBackingDevice(loopPath).catch(() => 0)) === rdev;
 }

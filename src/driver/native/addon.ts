@@ -203,6 +203,11 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
    */
   loopDetach(request: { backingPath: string }): NativeResult<{ detached: boolean }>;
   /**
+   * Detaches the loop devices on a block device whose backing file, a bound node of it, is mounted nowhere any
+   * more. Those that are mounted or open stay attached, which is no error.
+   */
+  loopDetachUnmounted(request: { devicePath: string }): NativeResult<{ detached: boolean }>;
+  /**
    * Resizes the loop device of a file to the file's size (LOOP_SET_CAPACITY), reads the size back
    * and checks it. null: not attached, or no such file.
    */

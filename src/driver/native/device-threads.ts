@@ -92,6 +92,7 @@ export const KINDS: Readonly<Record<UnaryMethod, Kind>> = {
   // Writes the file system back, which takes minutes.
   unmountLayer: 'release',
   loopDetach: 'release',
+  loopDetachUnmounted: 'release',
   dmRemove: 'release',
   // What else ends a publication.
   removeTarget: 'release',

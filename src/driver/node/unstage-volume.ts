@@ -12,10 +12,12 @@ import type { CallContext } from '../../base/csi/service.js';
 import { CsiError } from '../../base/errors.js';
 import { type MountEntry, mountsAt } from '../../base/system/mountinfo.js';
 import type { StagingRecord, VolumeRecord } from '../catalogue/records.js';
+import { loopsAbove } from '../host/device-holders.js';
 import type { ReleaseWait } from '../host/device-release.js';
 import { removeTarget, unmountLayers } from '../host/layers.js';
 import { thawLeftFrozen } from '../host/left-frozen.js';
 import { assertNoLink, entryAt, kernelPath } from '../host/target.js';
+import { namesOther } from '../usage/other-uses.js';
 import {
   type Belongs,
   belongsTo,
@@ -199,26 +201,44 @@ async function isFree(
   const uses = [...mounts, ...nodes];
   if (uses.length === 0) return true;
   const known = await recordedPlaces(deps, view.volume.volumeId, stagingPath);
-  const unknown = uses.find((entry) => !known.has(entry.mountPoint));
-  if (unknown === undefined) return false;
+  const unrecorded = uses.filter(({ mountPoint }) => !known.has(mountPoint));
+  const unknown = unrecorded.find(
+    (entry) => mounts.includes(entry) || !namesOther(view, entry.mountPoint),
+  );
+  if (unknown === undefined) return unrecorded.length === uses.length;
   const { volumeId } = view.volume;
-  // A bound device node may be left from another volume that had the number before.
+  const { mountPoint } = unknown;
   const use = nodes.includes(unknown)
-    ? `${unknown.mountPoint} shows the device of volume ${volumeId}`
-    : `volume ${volumeId} is still mounted at ${unknown.mountPoint}`;
+    ? `${mountPoint} shows the device of volume ${volumeId}`
+    : `volume ${volumeId} is still mounted at ${mountPoint}`;
+  // The kubelet's own loop device keeps the bound node busy.
+  const above = await loopsAbove(view.node?.rdev ?? 0);
+  const loops = above.flatMap(({ path, backing }) => (backing === mountPoint ? path : []));
+  const detach =
+    loops.length === 0 ? '' : `if no pod uses the volume, losetup -d ${loops.join(' ')}, then `;
   throw CsiError.failedPrecondition(
-    `${use}, and this plugin has no record of that; unmount it there`,
+    `${use}, and this plugin has no record of that; ${detach}unmount it there`,
   );
 }
 
-/** Another user gets the number of a loop device next: it must not keep our settings. */
+/**
+ * Another user gets the number of a loop device next: it must not keep our settings.
+ *
+ * A loop device that the kubelet has left on this one keeps it attached. It is a lock of the kubelet's, found by the path
+ * of its backing file: containers get the volume's own device. Without that path and without a publication nobody comes
+ * back to it.
+ */
 async function detach(
   deps: NodeDependencies,
   view: VolumeView,
   context?: CallContext,
 ): Promise<void> {
+  const { catalogue, native } = deps;
   if (view.attachment !== null) {
-    await resetDevice(deps, view.attachment.devicePath);
+    const { devicePath } = view.attachment;
+    await resetDevice(deps, devicePath);
+    const published = await catalogue.publications(view.volume.volumeId);
+    if (published.length === 0) await native.run('loopDetachUnmounted', { devicePath });
   }
   const wait: ReleaseWait | undefined =
     context === undefined ? undefined : { timeoutMs: timeToWait(context), signal: context.signal };

@@ -11,6 +11,9 @@ import type { MountEntry } from '../../base/system/mountinfo.js';
 import { mountsOfNamespaces } from '../host/device-holders.js';
 import { usesOf, type VolumeView } from './volume-view.js';
 
+/** How Kubernetes names both a volume and its PersistentVolume, whose name is in the kubelet's paths. */
+const CLAIM = /\bpvc-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/;
+
 /**
  * A path at which the volume is mounted or its device node bound, and which is neither one of the given ones nor a copy
  * of one; null: there is none.
@@ -39,9 +42,15 @@ export async function otherUse(
   return null;
 }
 
-/** A bound node holds no device: it may be left from another volume, whose device had the number before. */
-function namesOther({ volume }: VolumeView, mountPoint: string): boolean {
-  return !mountPoint.includes(volume.volumeId) && volumeIdIn(mountPoint) !== null;
+/**
+ * Whether the path of a bound node is another volume's. Such a node holds no device: it may be left from a volume whose
+ * device had the number before.
+ */
+export function namesOther({ volume }: VolumeView, mountPoint: string): boolean {
+  const { volumeId, name } = volume;
+  if (mountPoint.includes(volumeId)) return false;
+  if (volumeIdIn(mountPoint) !== null) return true;
+  return CLAIM.test(name) && CLAIM.test(mountPoint) && !mountPoint.includes(name);
 }
 
 /** An unmount reaches the same place of the parent's file system in the peers of the parent, and in their slaves. */
