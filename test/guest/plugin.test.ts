@@ -39,6 +39,8 @@ import { isGuest, nightlyTest, test } from './guest.js';
 
 const POOL = 'main';
 const FILES = 'files';
+/** On disks with sectors of 4096 bytes. */
+const LARGE = 'large';
 const BLOCK = 65536n;
 const RETAINED = 3;
 
@@ -52,7 +54,10 @@ before(async () => {
     BLOCKDELTA_METRICS_ADDRESS: '127.0.0.1:0',
     BLOCKDELTA_RETAINED_BASES_COUNT: String(RETAINED),
   };
-  await running.setUp('guest', { pools: { [POOL]: 'thin', [FILES]: 'xfs' }, env });
+  await running.setUp('guest', {
+    pools: { [POOL]: 'thin', [FILES]: 'xfs', [LARGE]: 'thin on 4Kn' },
+    env,
+  });
 });
 after(() => running.tearDown());
 
@@ -75,7 +80,7 @@ test('the plugin shows every documented metric of a thin pool, and its state', a
     found.value(`blockdelta_pool_${name}`, { pool: POOL }) ?? -1;
   assert.equal(pool('up'), 1);
   assert.equal(pool('thin_needs_check'), 0);
-  assert.equal(found.value('blockdelta_pool_thin_mode', { mode: 'rw' }), 1);
+  assert.equal(found.value('blockdelta_pool_thin_mode', { mode: 'rw', pool: POOL }), 1);
   assert.equal(pool('thin_mode'), 1);
   assert.ok(pool('thin_data_used_bytes') > 0);
   assert.ok(pool('thin_data_used_bytes') < pool('thin_data_bytes'));
@@ -221,10 +226,12 @@ test('a raw thin volume is written, read, grown, and published read-only', async
   await remove(volume);
 });
 
-test('snapshots and retained bases give exact deltas, and snapshots can be restored', async () => {
+test('snapshots and retained bases give exact deltas, and snapshots can be restored, with sectors of 4096 bytes', async () => {
   const { orchestrator, client } = running;
-  const volume = await orchestrator.create('changes', { sizeBytes: 8 * MIB });
+  const inLarge = { sizeBytes: 8 * MIB, parameters: { pool: LARGE } };
+  const volume = await orchestrator.create('changes', inLarge);
   const target = await orchestrator.bringUp(volume);
+  assert.equal(Number(execFileSync('blockdev', ['--getss', target])), 4096);
   await writeBlocks(target, 1, 2, 3);
   const first = await orchestrator.snapshot(volume, 'changes-1');
   await writeBlocks(target, 2, 4);
@@ -241,7 +248,7 @@ test('snapshots and retained bases give exact deltas, and snapshots can be resto
   assert.deepEqual((await client.delta(first, second)).ranges, changed);
   await orchestrator.deleteSnapshot(first);
   assert.deepEqual((await client.delta(first, second)).ranges, changed);
-  const spec = { snapshotId: second, sizeBytes: 16 * MIB };
+  const spec = { ...inLarge, snapshotId: second, sizeBytes: 16 * MIB };
   const restored = await orchestrator.create('changes-restored', spec);
   const copy = await orchestrator.bringUp(restored);
   const blocks = [2, 3, 4, 9, 150].map((block) => readBlock(copy, block));
@@ -250,9 +257,10 @@ test('snapshots and retained bases give exact deltas, and snapshots can be resto
   await remove(volume, restored);
 });
 
-test('two xfs of one uuid are mounted at once: a volume and its restored snapshot, which grows', async () => {
+test('two xfs of one uuid are mounted at once, with sectors of 4096 bytes: a volume and its restored snapshot, which grows', async () => {
   const { orchestrator } = running;
-  const spec = { capability: mountCapability('xfs'), sizeBytes: 320 * MIB };
+  const capability = mountCapability('xfs');
+  const spec = { capability, sizeBytes: 320 * MIB, parameters: { pool: LARGE } };
   const volume = await orchestrator.create('uuid', spec);
   const target = await orchestrator.bringUp(volume);
   writeFileSync(join(target, 'file'), 'not written back yet');

@@ -3,10 +3,12 @@
  * fixture of most integration tests.
  */
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { after, before, test as plainTest, type TestContext } from 'node:test';
 import { runCommand } from './command.js';
 import type { CsiClient } from './csi-client.js';
+import { attachLoop } from './loops.js';
 import { Orchestrator } from './orchestrator.js';
 import { type AnyPlugin, Plugin, type PluginOptions } from './plugin.js';
 import {
@@ -20,10 +22,11 @@ import {
 
 export interface RunningPluginOptions {
   /**
-   * File systems to create, one pool each, by the pool's name; `thin`: a thin pool on its own files.
+   * File systems to create, one pool each, by the pool's name; `thin`: a thin pool on its own files, `thin on 4Kn`: on
+   * disks with logical sectors of 4096 bytes.
    * Without any, the embedded default pool.
    */
-  pools?: Readonly<Record<string, PoolKind | 'thin'>>;
+  pools?: Readonly<Record<string, PoolKind | 'thin' | 'thin on 4Kn'>>;
   poolSizeMiB?: number;
   env?: Record<string, string>;
   /** Called once the plugin runs, before the first test. */
@@ -103,12 +106,13 @@ export class RunningPluginBy<P extends AnyPlugin> {
     this.#workspace = new Workspace(label);
     const pools: string[] = [];
     for (const [name, kind] of Object.entries(options.pools ?? {})) {
-      const isThin = kind === 'thin';
+      const isThin = kind === 'thin' || kind === 'thin on 4Kn';
       const path = isThin
         ? this.#workspace.path(`${name}.thin`)
         : makePoolFileSystem(this.#workspace, kind, options.poolSizeMiB);
       this.poolPaths[name] = path;
-      pools.push(`${name}=${isThin ? 'thin:' : ''}${path}`);
+      const disks = kind === 'thin on 4Kn' ? thinDisks(path) : '';
+      pools.push(`${name}=${isThin ? 'thin:' : ''}${path}${disks}`);
     }
     this.#options = {
       ...(pools.length === 0 ? {} : { pools: pools.join(',') }),
@@ -156,6 +160,16 @@ export class RunningPluginBy<P extends AnyPlugin> {
     for (const line of lines.filter((text) => text.includes('"INTERNAL"')))
       console.log(`# ${line}`);
   }
+}
+
+/** The rest of a pool's setting: its metadata and its data, on sparse files. */
+function thinDisks(path: string): string {
+  const disks = Object.entries({ metadata: '16M', data: '2G' }).map(([role, size]) => {
+    const file = `${path}.${role}`;
+    execFileSync('truncate', ['-s', size, file]);
+    return `;${role}=${attachLoop(file, '--sector-size', '4096')}`;
+  });
+  return disks.join('');
 }
 
 /** With a process of its own. */
