@@ -25,6 +25,7 @@ import { PoolNames } from '../../src/driver/backends/thin/pool/pool-names.js';
 import { loadAddon } from '../../src/driver/native/addon.js';
 import { type Message, mountCapability } from '../support/csi-client.js';
 import { Disturbance } from '../support/disturbance.js';
+import { freeze, isFrozen } from '../support/freeze.js';
 import { scrape } from '../support/metrics-text.js';
 import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
 import { PluginHere } from '../support/plugin-here.js';
@@ -275,6 +276,36 @@ test('two xfs of one uuid are mounted at once, with sectors of 4096 bytes: a vol
   await remove(volume, restored);
   await orchestrator.deleteSnapshot(snapshotId);
 });
+
+for (const type of ['ext4', 'xfs']) {
+  const register = type === 'ext4' ? test : nightlyTest;
+  register(
+    `a thin ${type} that a lost hook left frozen is unstaged, and thawed when it is the first mount again`,
+    async () => {
+      const { orchestrator } = running;
+      const spec = { capability: mountCapability(type), sizeBytes: 320 * MIB };
+      const volume = await orchestrator.create(`frozen ${type}`, spec);
+      const target = await orchestrator.bringUp(volume);
+      const file = join(target, 'file');
+      const usable = async (before: string, now: string): Promise<void> => {
+        await orchestrator.bringUp(volume);
+        assert.ok(!isFrozen(target));
+        assert.equal(readFileSync(file, 'utf8'), before);
+        writeFileSync(file, now, { flush: true });
+        freeze(target);
+      };
+      writeFileSync(file, 'first');
+      freeze(target);
+      await orchestrator.takeDown(volume);
+      assert.ok(!mappedNames().some((name) => name.endsWith(volume.id)), 'its device is gone');
+      await usable('first', 'second');
+      // By others: frozen, the file system holds its device, and no mount of it is left.
+      for (const path of [target, volume.stagingPath]) execFileSync('umount', [path]);
+      await usable('second', 'third');
+      await remove(volume);
+    },
+  );
+}
 
 /** Each of the programs starts slowly in the guest. */
 nightlyTest('every backup of a thin volume holds what the volume held', async () => {
