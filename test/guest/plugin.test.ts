@@ -26,6 +26,7 @@ import { loadAddon } from '../../src/driver/native/addon.js';
 import { type Message, mountCapability } from '../support/csi-client.js';
 import { Disturbance } from '../support/disturbance.js';
 import { freeze, isFrozen } from '../support/freeze.js';
+import { attachLoop } from '../support/loops.js';
 import { scrape } from '../support/metrics-text.js';
 import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
 import { PluginHere } from '../support/plugin-here.js';
@@ -204,7 +205,7 @@ test('a thin volume with ext4 is used, grows mounted, and is used again', async 
   await remove(volume);
 });
 
-test('a raw thin volume is written, read, grown, and published read-only', async () => {
+test("a raw thin volume is written, read, grown, published read-only, and released with the kubelet's loop device", async () => {
   const { orchestrator } = running;
   const volume = await orchestrator.create('raw', { sizeBytes: 8 * MIB });
   const target = await orchestrator.bringUp(volume);
@@ -219,6 +220,12 @@ test('a raw thin volume is written, read, grown, and published read-only', async
   await orchestrator.publish(volume, { readonly: true });
   await assert.rejects(writeBlocks(target, 7, 3));
   assert.equal(await readBlock(target, 3), 5);
+  // As a killed kubelet leaves it.
+  const bound = running.workspace.path('bound');
+  writeFileSync(bound, '');
+  execFileSync('mount', ['--bind', device, bound]);
+  attachLoop(bound);
+  execFileSync('umount', ['--lazy', bound]);
   await orchestrator.takeDown(volume);
   assert.throws(() => statSync(device), { code: 'ENOENT' });
   await orchestrator.bringUp(volume);
