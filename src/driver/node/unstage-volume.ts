@@ -1,4 +1,3 @@
-import { timeToWait } from '../../base/csi/answer-time.js';
 /**
  * Unstaging: reverses everything that staging did, down to the block device.
  *
@@ -8,6 +7,7 @@ import { timeToWait } from '../../base/csi/answer-time.js';
  * mounts are still removed; the device and its record stay for the call that reaches the pool again.
  */
 
+import { timeToWait } from '../../base/csi/answer-time.js';
 import type { CallContext } from '../../base/csi/service.js';
 import { CsiError } from '../../base/errors.js';
 import { type MountEntry, mountsAt } from '../../base/system/mountinfo.js';
