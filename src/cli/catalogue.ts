@@ -1,7 +1,6 @@
 /** `blockdelta catalogue`: lets an operator inspect and confirm the effect of lost catalogue rows. */
 import { join } from 'node:path';
 import type { Command } from 'commander';
-import { messageOf } from '../base/errors.js';
 import { cell } from '../base/plain-text.js';
 import { acceptLostChanges } from '../driver/catalogue/lost-changes.js';
 import { stateDirectoryOf } from '../driver/inspection/node.js';
@@ -10,11 +9,9 @@ import {
   foundObjects,
   type UnknownObject,
 } from '../driver/volumes/unknown-objects.js';
-import { ExitCode } from './exit-codes.js';
-import { complain, print } from './output.js';
+import { STATE_HELP } from './inspection/list-commands.js';
+import { complain, print, runToExitCode } from './output.js';
 import { parsePath } from './paths.js';
-
-const STATE_HELP = "the plugin's state directory (default: BLOCKDELTA_STATE_DIR)";
 
 export function addCatalogueCommand(program: Command): void {
   const catalogue = program
@@ -38,13 +35,10 @@ async function run(
   given: string | undefined,
   work: (directory: string, objects: readonly UnknownObject[]) => Promise<void>,
 ): Promise<void> {
-  try {
+  process.exitCode = await runToExitCode(async () => {
     const directory = stateDirectoryOf(given);
     await work(directory, await foundObjects(directory));
-  } catch (error) {
-    complain(messageOf(error));
-    process.exitCode = ExitCode.FAILURE;
-  }
+  });
 }
 
 async function showUnknown(_: string, objects: readonly UnknownObject[]): Promise<void> {

@@ -1,5 +1,5 @@
 /** Output of commands that print a list, and how they end: normally, by a signal, or by a closed pipe. */
-import { errorCode } from '../base/errors.js';
+import { errorCode, messageOf } from '../base/errors.js';
 import { harmless } from '../base/plain-text.js';
 import { ExitCode } from './exit-codes.js';
 
@@ -19,7 +19,7 @@ export interface CommandFailure {
 /** Runs a command and resolves to its exit code. SIGINT and SIGTERM abort the signal. */
 export async function runToExitCode(
   work: (signal: AbortSignal) => Promise<void>,
-  describe: (error: unknown) => CommandFailure,
+  describe: (error: unknown) => CommandFailure = plainFailure,
 ): Promise<ExitCode> {
   const interrupt = new AbortController();
   const onSignal = (): void => interrupt.abort(new Interrupt());
@@ -38,6 +38,11 @@ export async function runToExitCode(
     for (const signal of SIGNALS) process.off(signal, onSignal);
   }
 }
+
+const plainFailure = (error: unknown): CommandFailure => ({
+  code: ExitCode.FAILURE,
+  message: messageOf(error),
+});
 
 /** Resolves when the text is written, so that the command waits for a slow reader. */
 export async function print(text: string): Promise<void> {

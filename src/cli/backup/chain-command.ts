@@ -5,8 +5,8 @@ import { CsiError } from '../../base/errors.js';
 import { chainOf, imagePathOf, imagesOf } from '../../tools/backup/chains.js';
 import { Repository } from '../../tools/backup/repository.js';
 import { chainName } from '../../tools/nbd/image-chain.js';
-import { failureOf } from '../failures.js';
-import { print, runToExitCode } from '../output.js';
+import { runToStatus } from '../failures.js';
+import { print } from '../output.js';
 import { parsePath } from '../paths.js';
 import { addAccess } from './shared-options.js';
 
@@ -30,9 +30,9 @@ export function addChainCommand(program: Command): void {
   addAccess(command)
     .addHelpText('after', HELP)
     .action(async (image: string, { allowShared }: { allowShared: boolean }) => {
-      process.exitCode = await runToExitCode(async () => {
+      process.exitCode = await runToStatus(async () => {
         await print(`${await nameOf(image, allowShared)}\n`);
-      }, failureOf);
+      });
     });
 }
 

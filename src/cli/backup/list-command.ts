@@ -4,8 +4,8 @@ import { humanSize } from '../../base/human-size.js';
 import { cell, harmless, plainJson } from '../../base/plain-text.js';
 import type { Backup, VolumeBackups } from '../../tools/backup/chains.js';
 import { Repository } from '../../tools/backup/repository.js';
-import { failureOf } from '../failures.js';
-import { complain, print, runToExitCode } from '../output.js';
+import { runToStatus } from '../failures.js';
+import { complain, print } from '../output.js';
 import { parsePath } from '../paths.js';
 import { addAccess } from './shared-options.js';
 
@@ -32,14 +32,14 @@ export function addBackupsCommand(program: Command): void {
   addAccess(command)
     .addHelpText('after', HELP)
     .action(async (directory: string, { volume, json, allowShared }: ListOptions) => {
-      process.exitCode = await runToExitCode(async () => {
+      process.exitCode = await runToStatus(async () => {
         const all = await (await Repository.open(directory, { allowShared })).all();
         const volumes = all.filter(({ volumeId }) => ['', volumeId].includes(volume));
         await print(
           json ? `${plainJson(JSON.stringify(volumes.map(jsonOf)))}\n` : harmless(tableOf(volumes)),
         );
         for (const { problems } of volumes) for (const { found } of problems) complain(cell(found));
-      }, failureOf);
+      });
     });
 }
 

@@ -6,8 +6,8 @@ import type { VolumeBackups } from '../../tools/backup/chains.js';
 import { type KeepRules, RULE_NAMES } from '../../tools/backup/keep-rules.js';
 import { type PrunePlan, planPrune, prune } from '../../tools/backup/prune.js';
 import { Repository } from '../../tools/backup/repository.js';
-import { failureOf } from '../failures.js';
-import { print, runToExitCode } from '../output.js';
+import { runToStatus } from '../failures.js';
+import { print } from '../output.js';
 import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { openRuntimeDirectory } from '../runtime-directory.js';
@@ -56,10 +56,7 @@ export function addPruneCommand(program: Command): void {
     if (Object.keys(rules).length === 0) {
       command.error('error: no rule is given, such as --keep-last 7');
     }
-    process.exitCode = await runToExitCode(
-      (signal) => pruneAll(directory, options, rules, signal),
-      failureOf,
-    );
+    process.exitCode = await runToStatus((signal) => pruneAll(directory, options, rules, signal));
   });
 }
 

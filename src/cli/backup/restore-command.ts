@@ -11,8 +11,8 @@ import {
 import { type ChosenBackup, chooseBackup } from '../../tools/backup/select.js';
 import { CsiDriver } from '../../tools/client/driver.js';
 import { socketPathOf } from '../endpoint.js';
-import { failureOf } from '../failures.js';
-import { complain, harmless, print, runToExitCode } from '../output.js';
+import { runToStatus } from '../failures.js';
+import { complain, harmless, print } from '../output.js';
 import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { openRuntimeDirectory } from '../runtime-directory.js';
@@ -61,9 +61,8 @@ export function addRestoreCommand(program: Command): void {
     .action(async (directory: string, options: RestoreCommandOptions) => {
       const prefix = volumeNameIn(options.to);
       const socketPath = prefix === null ? null : socketPathOf(command, options.endpoint);
-      process.exitCode = await runToExitCode(
-        (signal) => restore(directory, options, { prefix, socketPath }, signal),
-        failureOf,
+      process.exitCode = await runToStatus((signal) =>
+        restore(directory, options, { prefix, socketPath }, signal),
       );
     });
 }

@@ -10,8 +10,8 @@ import { publishSnapshot, removeLeftVolumes } from '../../tools/client/published
 import { describeSnapshot } from '../../tools/client/snapshot-info.js';
 import { compareImages } from '../../tools/nbd/image.js';
 import { socketPathOf } from '../endpoint.js';
-import { failureOf } from '../failures.js';
-import { harmless, print, runToExitCode } from '../output.js';
+import { runToStatus } from '../failures.js';
+import { harmless, print } from '../output.js';
 import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { openRuntimeDirectory } from '../runtime-directory.js';
@@ -51,9 +51,8 @@ export function addVerifyCommand(program: Command): void {
     .action(async (directory: string, options: VerifyCommandOptions) => {
       const { against } = options;
       const socketPath = against === undefined ? null : socketPathOf(command, options.endpoint);
-      process.exitCode = await runToExitCode(
-        (signal) => verify(directory, options, socketPath, signal),
-        failureOf,
+      process.exitCode = await runToStatus((signal) =>
+        verify(directory, options, socketPath, signal),
       );
     });
 }

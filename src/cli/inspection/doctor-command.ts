@@ -44,14 +44,11 @@ export function addDoctorCommand(program: Command): void {
     .addHelpText('after', HELP)
     .action(async (options: DoctorOptions) => {
       let findings = 0;
-      const code = await runToExitCode(
-        async () => {
-          const results = await examine(options);
-          findings = results.reduce((sum, result) => sum + result.findings.length, 0);
-          await print(options.json ? formatJson(results) : formatResults(results, findings));
-        },
-        (error) => ({ code: ExitCode.FAILURE, message: messageOf(error) }),
-      );
+      const code = await runToExitCode(async () => {
+        const results = await examine(options);
+        findings = results.reduce((sum, result) => sum + result.findings.length, 0);
+        await print(options.json ? formatJson(results) : formatResults(results, findings));
+      });
       process.exitCode = code === ExitCode.OK && findings > 0 ? ExitCode.FAILURE : code;
     });
 }

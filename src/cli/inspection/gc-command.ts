@@ -11,7 +11,6 @@ import { cell } from '../../base/plain-text.js';
 import { type CatalogueLock, lockCatalogue } from '../../driver/catalogue/lock.js';
 import { inspectNode, type NodeSettings, nodeSettings } from '../../driver/inspection/node.js';
 import { findOrphans, type Kept, type Orphan } from '../../driver/inspection/orphans.js';
-import { ExitCode } from '../exit-codes.js';
 import { complain, print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
 import { STATE_HELP } from './list-commands.js';
@@ -46,17 +45,14 @@ export function addGcCommand(program: Command): void {
     .option('--json', 'print JSON', false)
     .addHelpText('after', HELP)
     .action(async ({ stateDir, apply, json }: GcOptions) => {
-      process.exitCode = await runToExitCode(
-        async () => {
-          const settings = nodeSettings(stateDir);
-          const found = apply ? await collect(settings) : await listed(settings);
-          await print(json ? formatJson(found) : formatLines(found, apply));
-          const failed = found.objects.filter(({ failure }) => failure !== null);
-          if (failed.length > 0) throw new Error(`${failed.length} objects could not be removed`);
-          if (!apply && found.objects.length > 0) complain('nothing was removed: add --apply');
-        },
-        (error) => ({ code: ExitCode.FAILURE, message: messageOf(error) }),
-      );
+      process.exitCode = await runToExitCode(async () => {
+        const settings = nodeSettings(stateDir);
+        const found = apply ? await collect(settings) : await listed(settings);
+        await print(json ? formatJson(found) : formatLines(found, apply));
+        const failed = found.objects.filter(({ failure }) => failure !== null);
+        if (failed.length > 0) throw new Error(`${failed.length} objects could not be removed`);
+        if (!apply && found.objects.length > 0) complain('nothing was removed: add --apply');
+      });
     });
 }
 

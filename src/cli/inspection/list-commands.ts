@@ -1,6 +1,5 @@
 /** `blockdelta volumes`, `snapshots` and `pools`: what this node holds, as a table or as JSON. */
 import type { Command } from 'commander';
-import { messageOf } from '../../base/errors.js';
 import { humanSize } from '../../base/human-size.js';
 import type { SnapshotRecord, VolumeRecord } from '../../driver/catalogue/records.js';
 import {
@@ -9,7 +8,6 @@ import {
   nodeSettings,
   usedPercent,
 } from '../../driver/inspection/node.js';
-import { ExitCode } from '../exit-codes.js';
 import { print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
 import { type Column, formatJson, formatTable } from './tables.js';
@@ -52,20 +50,17 @@ function addList(
     .option('--state-dir <directory>', STATE_HELP, parsePath)
     .option('--json', 'print JSON; sizes are strings, in bytes', false)
     .action(async ({ stateDir, json }: ListOptions) => {
-      process.exitCode = await runToExitCode(
-        async () => {
-          const { columns, rows } = list(await inspectNode(nodeSettings(stateDir)));
-          await print(
-            json
-              ? formatJson(rows.map((row) => row.json))
-              : formatTable(
-                  columns,
-                  rows.map(({ cells }) => cells),
-                ),
-          );
-        },
-        (error) => ({ code: ExitCode.FAILURE, message: messageOf(error) }),
-      );
+      process.exitCode = await runToExitCode(async () => {
+        const { columns, rows } = list(await inspectNode(nodeSettings(stateDir)));
+        await print(
+          json
+            ? formatJson(rows.map((row) => row.json))
+            : formatTable(
+                columns,
+                rows.map(({ cells }) => cells),
+              ),
+        );
+      });
     });
 }
 

@@ -1,8 +1,8 @@
 /** How a command runs that reads a list of SnapshotMetadata. */
 import { InterruptedError } from '../../tools/client/resumable-stream.js';
 import { ExitCode } from '../exit-codes.js';
-import { failureOf } from '../failures.js';
-import { complain, runToExitCode } from '../output.js';
+import { runToStatus } from '../failures.js';
+import { complain } from '../output.js';
 import { socketProblem } from '../socket.js';
 
 export async function runListCommand(
@@ -15,7 +15,7 @@ export async function runListCommand(
     complain(problem.message);
     return ExitCode.UNREACHABLE;
   }
-  return runToExitCode(work, failureOf);
+  return runToStatus(work);
 }
 
 /** Says what keeps the client from connecting now, where that is why it gave up. */

@@ -2,8 +2,8 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { NativePool, type NativeRunner } from '../../driver/native/pool.js';
 import type { ExitCode } from '../exit-codes.js';
-import { failureOf } from '../failures.js';
-import { complain, runToExitCode } from '../output.js';
+import { runToStatus } from '../failures.js';
+import { complain } from '../output.js';
 import { parsePath } from '../paths.js';
 import { MAX_DEVICE_ID, type SnapshotChoice, type ThinTrees } from './pool-metadata.js';
 
@@ -73,7 +73,7 @@ export async function runOnMetadata(
 ): Promise<ExitCode> {
   const pool = new NativePool(1);
   try {
-    return await runToExitCode((signal) => work(pool, signal), failureOf);
+    return await runToStatus((signal) => work(pool, signal));
   } finally {
     await pool.close();
   }
