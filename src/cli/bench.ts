@@ -4,7 +4,7 @@
  */
 import { randomInt } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { Argument, type Command, InvalidArgumentError } from 'commander';
+import { Argument, type Command } from 'commander';
 import { messageOf } from '../base/errors.js';
 import { compare } from '../tools/bench/compare.js';
 import { formatComparison } from '../tools/bench/report/comparison.js';
@@ -17,6 +17,7 @@ import { runSuites } from '../tools/bench/runner.js';
 import { SUITES, type Suites } from '../tools/bench/suites/index.js';
 import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
+import { addPair, parsePositive, parseSize } from './option-values.js';
 import { complain, print, runToExitCode } from './output.js';
 import { writeOutput } from './output-file.js';
 import { parseOutput, parsePath } from './paths.js';
@@ -165,31 +166,28 @@ async function runBench(
     }
   }
   let failed = false;
-  const code = await runToExitCode(
-    async (signal) => {
-      const loaded = await Promise.all(names.map((name) => suites[name]?.()));
-      const document = await runSuites(
-        loaded.filter((suite) => suite !== undefined),
-        {
-          program,
-          rounds: options.rounds,
-          size: options.tiny ? 'tiny' : 'full',
-          socketPath: endpoint,
-          parameters: options.parameters,
-          volumeBytes: options.volumeSize ?? null,
-          curves: options.curves,
-          table,
-          wholeTable: options.all,
-          seed: options.seed ?? randomInt(1, 2 ** 31),
-          say: (line) => process.stderr.write(`${line}\n`),
-        },
-        signal,
-      );
-      failed = document.suites.some(({ failure }) => failure !== null);
-      await write(document, options);
-    },
-    (error) => ({ code: ExitCode.FAILURE, message: messageOf(error) }),
-  );
+  const code = await runToExitCode(async (signal) => {
+    const loaded = await Promise.all(names.map((name) => suites[name]?.()));
+    const document = await runSuites(
+      loaded.filter((suite) => suite !== undefined),
+      {
+        program,
+        rounds: options.rounds,
+        size: options.tiny ? 'tiny' : 'full',
+        socketPath: endpoint,
+        parameters: options.parameters,
+        volumeBytes: options.volumeSize ?? null,
+        curves: options.curves,
+        table,
+        wholeTable: options.all,
+        seed: options.seed ?? randomInt(1, 2 ** 31),
+        say: (line) => process.stderr.write(`${line}\n`),
+      },
+      signal,
+    );
+    failed = document.suites.some(({ failure }) => failure !== null);
+    await write(document, options);
+  });
   return code === ExitCode.OK && failed ? ExitCode.FAILURE : code;
 }
 
@@ -219,25 +217,4 @@ async function listOf(suites: Suites): Promise<string> {
   const loaded = await Promise.all(Object.values(suites).map((load) => load()));
   const width = Math.max(...loaded.map(({ name }) => name.length));
   return loaded.map(({ name, describes }) => `${name.padEnd(width)}  ${describes}\n`).join('');
-}
-
-function addPair(value: string, before: Record<string, string>): Record<string, string> {
-  const at = value.indexOf('=');
-  if (at < 1) throw new InvalidArgumentError('It must be like key=value.');
-  return { ...before, [value.slice(0, at)]: value.slice(at + 1) };
-}
-
-const UNITS: Readonly<Record<string, number>> = { '': 1, Mi: 2 ** 20, Gi: 2 ** 30 };
-
-function parseSize(value: string): number {
-  const [, number = '', unit = ''] = /^(\d{1,15})(Mi|Gi)?$/.exec(value) ?? [];
-  const bytes = Number(number) * (UNITS[unit] ?? 1);
-  if (bytes > 0 && Number.isSafeInteger(bytes)) return bytes;
-  throw new InvalidArgumentError('It must be a whole number of bytes, or like 256Mi.');
-}
-
-function parsePositive(value: string): number {
-  const number = /^\d{1,9}$/.test(value) ? Number(value) : 0;
-  if (number > 0) return number;
-  throw new InvalidArgumentError('It must be a whole number above 0.');
 }

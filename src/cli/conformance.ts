@@ -20,6 +20,7 @@ import { matches, runSuite } from '../tools/conformance/runner.js';
 import { CHECKS } from '../tools/conformance/suite.js';
 import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
+import { addPair, parsePositive, parseSize } from './option-values.js';
 import { complain, harmless, SIGNALS } from './output.js';
 import { writeOutput } from './output-file.js';
 import { parseOutput, parsePath } from './paths.js';
@@ -258,12 +259,6 @@ function logResult({ id, result, detail, seconds }: CheckResult): void {
   process.stderr.write(`${id} ${result} (${seconds.toFixed(2)} s)${why}\n`);
 }
 
-function addPair(value: string, before: StringMap): StringMap {
-  const at = value.indexOf('=');
-  if (at < 1) throw new InvalidArgumentError('It must be like key=value.');
-  return { ...before, [value.slice(0, at)]: value.slice(at + 1) };
-}
-
 function addPattern(value: string, before: string[]): string[] {
   return [...before, value];
 }
@@ -284,19 +279,4 @@ function readSecrets(path: string): Record<string, StringMap> {
     throw new InvalidArgumentError('It must be like {"CreateVolume": {"key": "value"}}.');
   }
   return content as Record<string, StringMap>;
-}
-
-const UNITS: Readonly<Record<string, number>> = { '': 1, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30 };
-
-function parseSize(value: string): number {
-  const [, number = '', unit = ''] = /^(\d{1,15})(Ki|Mi|Gi)?$/.exec(value) ?? [];
-  const bytes = Number(number) * (UNITS[unit] ?? 1);
-  if (bytes > 0 && Number.isSafeInteger(bytes)) return bytes;
-  throw new InvalidArgumentError('It must be a whole number of bytes, or like 64Mi.');
-}
-
-function parsePositive(value: string): number {
-  const number = /^\d{1,9}$/.test(value) ? Number(value) : 0;
-  if (number > 0) return number;
-  throw new InvalidArgumentError('It must be a whole number above 0.');
 }
