@@ -28,15 +28,25 @@ export interface Check {
 }
 
 /** A check as its file lists it. */
-interface Listed extends Omit<Check, 'level' | 'needs'> {
+interface Listed extends Omit<Check, 'section' | 'level' | 'needs'> {
+  /** That of the list if left out. */
+  readonly section?: string;
   /** 'must' if left out. */
   readonly level?: Check['level'];
   /** What it needs besides what all checks of the list need. */
   readonly also?: readonly Need[];
 }
 
-export function checksOf(needs: readonly Need[], list: readonly Listed[]): readonly Check[] {
+/** What checks of lists of snapshots need. */
+export const OF_LISTS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
+
+export function checksOf(
+  needs: readonly Need[],
+  section: string,
+  list: readonly Listed[],
+): readonly Check[] {
   return list.map(({ also = [], ...check }) => ({
+    section,
     level: 'must',
     ...check,
     needs: [...needs, ...also],

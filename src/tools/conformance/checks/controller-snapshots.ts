@@ -114,10 +114,9 @@ async function get(context: CheckContext): Promise<void> {
   expectRefusal('GetSnapshot without snapshot_id', await driver.settle('GetSnapshot', {}), INVALID);
 }
 
-export const controllerSnapshotChecks = checksOf(NEEDS, [
+export const controllerSnapshotChecks = checksOf(NEEDS, 'Controller: CreateSnapshot', [
   {
     id: 'snapshot.create-idempotent',
-    section: 'Controller: CreateSnapshot',
     rule: 'CS2',
     title: 'repeating CreateSnapshot returns the same snapshot, with every field set',
     run: createIdempotent,
@@ -131,7 +130,6 @@ export const controllerSnapshotChecks = checksOf(NEEDS, [
   },
   {
     id: 'snapshot.create-missing-fields',
-    section: 'Controller: CreateSnapshot',
     rule: 'CS1',
     title: 'a missing required field: INVALID_ARGUMENT',
     run: missingFields,

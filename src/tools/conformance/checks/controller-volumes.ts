@@ -139,10 +139,9 @@ async function publishTwice(context: CheckContext): Promise<void> {
   }
 }
 
-export const controllerVolumeChecks = checksOf(NEEDS, [
+export const controllerVolumeChecks = checksOf(NEEDS, 'Controller: CreateVolume', [
   {
     id: 'volume.create-idempotent',
-    section: 'Controller: CreateVolume',
     rule: 'CV2',
     title: 'repeating CreateVolume returns the same volume, and it is large enough',
     run: createIdempotent,
@@ -156,7 +155,6 @@ export const controllerVolumeChecks = checksOf(NEEDS, [
   },
   {
     id: 'volume.create-missing-fields',
-    section: 'Controller: CreateVolume',
     rule: 'CV1',
     title: 'a missing required field: INVALID_ARGUMENT',
     run: createMissingFields,

@@ -183,7 +183,7 @@ function memberOf(snapshots: readonly Snapshot[], volume: Volume): Snapshot {
   return member;
 }
 
-export const groupContentChecks = checksOf(NEEDS, [
+export const groupContentChecks = checksOf(NEEDS, `GroupController: ${CREATE}`, [
   {
     id: 'groups.delta',
     section: 'SnapshotMetadata: GetMetadataDelta',
@@ -194,7 +194,6 @@ export const groupContentChecks = checksOf(NEEDS, [
   },
   {
     id: 'groups.restore',
-    section: `GroupController: ${CREATE}`,
     rule: 'GA12',
     title: 'a volume restored from a member holds its bytes',
     also: ['snapshots'],
@@ -202,7 +201,6 @@ export const groupContentChecks = checksOf(NEEDS, [
   },
   {
     id: 'groups.write-order',
-    section: `GroupController: ${CREATE}`,
     rule: 'GA2',
     title: 'all members are taken at one point in the order of writes to all volumes',
     also: ['snapshots'],

@@ -227,7 +227,7 @@ async function missingFields(context: CheckContext): Promise<void> {
 const GROUPS = `GroupController: ${CREATE}`;
 const ERRORS = `${GROUPS} Errors`;
 
-export const groupChecks = checksOf(NEEDS, [
+export const groupChecks = checksOf(NEEDS, ERRORS, [
   {
     id: 'groups.create',
     section: GROUPS,
@@ -244,14 +244,12 @@ export const groupChecks = checksOf(NEEDS, [
   },
   {
     id: 'groups.mismatch',
-    section: ERRORS,
     rule: 'GA4',
     title: 'a name in use by a group of other volumes: ALREADY_EXISTS',
     run: mismatch,
   },
   {
     id: 'groups.source-missing',
-    section: ERRORS,
     rule: 'GA5',
     title: 'a volume that does not exist: NOT_FOUND',
     level: 'should',
@@ -259,7 +257,6 @@ export const groupChecks = checksOf(NEEDS, [
   },
   {
     id: 'groups.refused-leaves-nothing',
-    section: ERRORS,
     rule: 'GA5',
     title: 'a group that is refused leaves no snapshot of its volumes',
     level: 'should',

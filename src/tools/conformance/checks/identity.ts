@@ -201,72 +201,63 @@ async function statusMessage({ driver, advertised }: CheckContext): Promise<void
   }
 }
 
-export const identityChecks = checksOf(
-  [],
-  [
-    {
-      id: 'identity.info',
-      section: 'Identity: GetPluginInfo',
-      rule: 'ID1',
-      title: 'the driver has a name and a version of the right form',
-      run: info,
-    },
-    {
-      id: 'identity.probe',
-      section: 'Identity: Probe',
-      rule: 'ID7',
-      title: 'the driver is ready',
-      run: probe,
-    },
-    {
-      id: 'identity.stable',
-      section: 'Identity: GetPluginCapabilities',
-      rule: 'ID5',
-      title: 'two calls return the same answer',
-      run: stable,
-    },
-    {
-      id: 'node.info',
-      section: 'Node: NodeGetInfo',
-      rule: 'NI2',
-      title: 'the node has an id',
-      also: ['publish'],
-      run: nodeInfo,
-    },
-    {
-      id: 'capability.known',
-      section: 'Identity: GetPluginCapabilities',
-      rule: 'ID6',
-      title: 'every capability is a value that CSI defines, up to 1.13',
-      run: knownValues,
-    },
-    {
-      id: 'capability.consistency',
-      section: 'Controller: ControllerGetCapabilities',
-      rule: 'CC1',
-      title: 'every capability comes with the capabilities it depends on',
-      run: consistency,
-    },
-    {
-      id: 'capability.served',
-      section: 'Error Scheme',
-      rule: 'G10',
-      title: 'the RPCs of an advertised capability are implemented',
-      run: served,
-    },
-  ],
-);
+export const identityChecks = checksOf([], 'Identity: GetPluginCapabilities', [
+  {
+    id: 'identity.info',
+    section: 'Identity: GetPluginInfo',
+    rule: 'ID1',
+    title: 'the driver has a name and a version of the right form',
+    run: info,
+  },
+  {
+    id: 'identity.probe',
+    section: 'Identity: Probe',
+    rule: 'ID7',
+    title: 'the driver is ready',
+    run: probe,
+  },
+  {
+    id: 'identity.stable',
+    rule: 'ID5',
+    title: 'two calls return the same answer',
+    run: stable,
+  },
+  {
+    id: 'node.info',
+    section: 'Node: NodeGetInfo',
+    rule: 'NI2',
+    title: 'the node has an id',
+    also: ['publish'],
+    run: nodeInfo,
+  },
+  {
+    id: 'capability.known',
+    rule: 'ID6',
+    title: 'every capability is a value that CSI defines, up to 1.13',
+    run: knownValues,
+  },
+  {
+    id: 'capability.consistency',
+    section: 'Controller: ControllerGetCapabilities',
+    rule: 'CC1',
+    title: 'every capability comes with the capabilities it depends on',
+    run: consistency,
+  },
+  {
+    id: 'capability.served',
+    section: 'Error Scheme',
+    rule: 'G10',
+    title: 'the RPCs of an advertised capability are implemented',
+    run: served,
+  },
+]);
 
 /** Runs last, over the error statuses of all checks. */
-export const statusChecks = checksOf(
-  [],
-  [
-    {
-      id: 'status.message',
-      section: 'Error Scheme',
-      rule: 'G2',
-      title: 'every error of the run has a message and no rich details',
-      run: statusMessage,
-    },
-  ],
-);
+export const statusChecks = checksOf([], 'Error Scheme', [
+  {
+    id: 'status.message',
+    rule: 'G2',
+    title: 'every error of the run has a message and no rich details',
+    run: statusMessage,
+  },
+]);

@@ -2,7 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../../base/errors.js';
 import { writeComb } from '../block-content.js';
-import { type CheckContext, checksOf } from '../check.js';
+import { type CheckContext, checksOf, OF_LISTS } from '../check.js';
 import { CheckSkipped, ConformanceFailure, expect } from '../failure.js';
 import { allocatedOf, type ListRequest } from '../list-request.js';
 import {
@@ -18,7 +18,6 @@ import type { MetadataStream } from '../metadata-stream.js';
 import { coverage, difference, totalBytes } from '../ranges.js';
 import { describeRefusal } from '../refusal.js';
 
-const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 const CANCELS = 8;
 /** How long a driver may take to notice that the client has gone. */
 const RELEASE_MS = 10_000;
@@ -135,10 +134,9 @@ async function expireOne(
 // The heading goes on: for processing a snapshot metadata gRPC stream.
 const STREAM = 'SnapshotMetadata: Special considerations';
 
-export const metadataCancelChecks = checksOf(NEEDS, [
+export const metadataCancelChecks = checksOf(OF_LISTS, STREAM, [
   {
     id: 'metadata.cancel',
-    section: STREAM,
     rule: 'SM20',
     title:
       'a cancelled stream does not end OK, releases its snapshot, and the next list is complete',
@@ -146,7 +144,6 @@ export const metadataCancelChecks = checksOf(NEEDS, [
   },
   {
     id: 'metadata.deadline',
-    section: STREAM,
     rule: 'SM18',
     title: 'a stream whose deadline passes does not end OK before everything is sent',
     run: deadline,

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../../base/errors.js';
 import { readImage } from '../block-content.js';
 import { takePair } from '../changes.js';
-import { type CheckContext, checksOf } from '../check.js';
+import { type CheckContext, checksOf, OF_LISTS } from '../check.js';
 import { expect } from '../failure.js';
 import { allocatedOf, deltaOf } from '../list-request.js';
 import {
@@ -18,7 +18,6 @@ import type { MetadataStream } from '../metadata-stream.js';
 import type { Entry } from '../ranges.js';
 import { describeRefusal } from '../refusal.js';
 
-const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 const CHANGES = { block: 60, mount: 20 };
 /** The first pause of a slow reader; meanwhile the driver can buffer a short list. */
 const FIRST_PAUSE_MS = 1000;
@@ -112,31 +111,27 @@ async function deleteWhileStreaming(context: CheckContext): Promise<void> {
 
 const SECTION = 'SnapshotMetadata: GetMetadataAllocated, GetMetadataDelta';
 
-export const metadataConcurrencyChecks = checksOf(NEEDS, [
+export const metadataConcurrencyChecks = checksOf(OF_LISTS, SECTION, [
   {
     id: 'metadata.two-streams',
-    section: SECTION,
     rule: 'SM18',
     title: 'concurrent streams return what each returns alone',
     run: twoStreams,
   },
   {
     id: 'metadata.slow-reader',
-    section: SECTION,
     rule: 'SM18',
     title: 'a slow reader gets the whole list',
     run: slowReader,
   },
   {
     id: 'metadata.busy-volume',
-    section: SECTION,
     rule: 'SM27',
     title: 'writes and a new snapshot during a stream do not change the list',
     run: busyVolume,
   },
   {
     id: 'metadata.read-while-streaming',
-    section: SECTION,
     rule: 'SM27',
     title: 'a volume restored from a snapshot can be read while the snapshot is listed',
     run: readWhileStreaming,

@@ -1,6 +1,6 @@
 /** Compares lists with the bytes of raw block volumes: every changed byte is listed. Measures over-reporting. */
 import { BlockContent } from '../block-content.js';
-import { type CheckContext, checksOf } from '../check.js';
+import { type CheckContext, checksOf, OF_LISTS } from '../check.js';
 import { expect } from '../failure.js';
 import { allocatedOf, deltaOf } from '../list-request.js';
 import { describeList, expectSameBytesListed, readList } from '../lists.js';
@@ -8,7 +8,6 @@ import type { Snapshot, Volume } from '../objects.js';
 import { expectSound, type Image, OverReport } from '../oracle.js';
 import { coverage, totalBytes } from '../ranges.js';
 
-const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 const ROUNDS = 4;
 const OPERATIONS = 120;
 
@@ -122,10 +121,9 @@ async function idempotent(context: CheckContext): Promise<void> {
 const DELTA = 'SnapshotMetadata: GetMetadataDelta';
 const ALLOCATED = 'SnapshotMetadata: GetMetadataAllocated';
 
-export const metadataContentChecks = checksOf(NEEDS, [
+export const metadataContentChecks = checksOf(OF_LISTS, DELTA, [
   {
     id: 'delta.content',
-    section: DELTA,
     rule: 'SM24',
     title: 'every byte that was changed on a raw block volume is reported',
     also: ['block'],
@@ -133,7 +131,6 @@ export const metadataContentChecks = checksOf(NEEDS, [
   },
   {
     id: 'delta.chain',
-    section: DELTA,
     rule: 'SM24',
     title: 'every changed byte is reported between snapshots that are not adjacent, too',
     also: ['block'],
@@ -149,7 +146,6 @@ export const metadataContentChecks = checksOf(NEEDS, [
   },
   {
     id: 'metadata.empty-delta',
-    section: DELTA,
     rule: 'SM24',
     title: 'the delta is empty when nothing was written between the snapshots',
     level: 'should',
@@ -164,7 +160,6 @@ export const metadataContentChecks = checksOf(NEEDS, [
   },
   {
     id: 'metadata.empty-message',
-    section: DELTA,
     rule: 'SM25',
     title: 'an empty list still carries type and capacity in one message',
     level: 'should',

@@ -1,13 +1,12 @@
 /** Requests for lists that must be refused, and with which status. */
 import { StatusCode } from '../../../base/errors.js';
-import { type CheckContext, checksOf } from '../check.js';
+import { type CheckContext, checksOf, OF_LISTS } from '../check.js';
 import { ConformanceFailure, expect } from '../failure.js';
 import { allocatedOf, deltaOf, type ListRequest } from '../list-request.js';
 import { expectListRefused, readToEnd, skipUnlessServed } from '../lists.js';
 import type { Snapshot } from '../objects.js';
 import { describeRefusal } from '../refusal.js';
 
-const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 const INVALID = [StatusCode.INVALID_ARGUMENT] as const;
 const MIN_INT32 = -(2 ** 31);
 
@@ -85,7 +84,7 @@ async function same(context: CheckContext): Promise<void> {
 const ERRORS = 'SnapshotMetadata: GetMetadataAllocated Errors, GetMetadataDelta Errors';
 const DELTA = 'SnapshotMetadata: GetMetadataDelta';
 
-export const metadataErrorChecks = checksOf(NEEDS, [
+export const metadataErrorChecks = checksOf(OF_LISTS, DELTA, [
   {
     id: 'metadata.id-missing',
     section: ERRORS,
@@ -102,14 +101,12 @@ export const metadataErrorChecks = checksOf(NEEDS, [
   },
   {
     id: 'metadata.other-volume',
-    section: DELTA,
     rule: 'SM10',
     title: 'snapshots of different volumes: refused',
     run: otherVolume,
   },
   {
     id: 'metadata.reversed',
-    section: DELTA,
     rule: 'SM11',
     title: 'a base taken after the target: refused',
     level: 'should',
@@ -117,7 +114,6 @@ export const metadataErrorChecks = checksOf(NEEDS, [
   },
   {
     id: 'metadata.same',
-    section: DELTA,
     rule: 'SM11',
     title: 'base and target are the same snapshot: INVALID_ARGUMENT or an empty list',
     level: 'should',
@@ -126,10 +122,9 @@ export const metadataErrorChecks = checksOf(NEEDS, [
 ]);
 
 /** Late in a run: a driver that computes for ever on it may answer nothing else any more. */
-export const negativeMaxResultsChecks = checksOf(NEEDS, [
+export const negativeMaxResultsChecks = checksOf(OF_LISTS, ERRORS, [
   {
     id: 'metadata.max-results-negative',
-    section: ERRORS,
     rule: 'SM6',
     title: 'a negative max_results: INVALID_ARGUMENT',
     level: 'should',

@@ -1,11 +1,10 @@
 /** The format of a list: order, sizes, type, capacity, and how it is divided into messages. */
-import { type CheckContext, checksOf } from '../check.js';
+import { type CheckContext, checksOf, OF_LISTS } from '../check.js';
 import { CheckSkipped, expect } from '../failure.js';
 import type { ListRequest } from '../list-request.js';
 import { describeList, expectSameBytesListed, type MetadataList, readList } from '../lists.js';
 import type { Entry } from '../ranges.js';
 
-const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 /** The default limit of gRPC clients. */
 const MESSAGE_MAX_BYTES = 4 << 20;
 const MAX_INT32 = 2 ** 31 - 1;
@@ -149,31 +148,27 @@ async function expectSmallMessages(
 
 const SECTION = 'SnapshotMetadata: GetMetadataAllocated, GetMetadataDelta';
 
-export const metadataFormatChecks = checksOf(NEEDS, [
+export const metadataFormatChecks = checksOf(OF_LISTS, 'SnapshotMetadata: Metadata Format', [
   {
     id: 'metadata.order',
-    section: 'SnapshotMetadata: Metadata Format',
     rule: 'SM13',
     title: 'entries ascend and do not overlap, within and across messages',
     run: order,
   },
   {
     id: 'metadata.entry-size',
-    section: 'SnapshotMetadata: Metadata Format',
     rule: 'SM14',
     title: 'no entry is empty, and every entry lies within the capacity',
     run: entrySize,
   },
   {
     id: 'metadata.constant-type',
-    section: 'SnapshotMetadata: Metadata Format',
     rule: 'SM15',
     title: 'block_metadata_type is set and the same in every message',
     run: constantType,
   },
   {
     id: 'metadata.fixed-length',
-    section: 'SnapshotMetadata: Metadata Format',
     rule: 'SM15',
     title: 'with FIXED_LENGTH all entries have the same size',
     run: fixedLength,

@@ -2,7 +2,7 @@
 import { StatusCode } from '../../../base/errors.js';
 import { BlockContent, expectSameBytes, readImage } from '../block-content.js';
 import { takePair } from '../changes.js';
-import { type CheckContext, checksOf } from '../check.js';
+import { type CheckContext, checksOf, OF_LISTS } from '../check.js';
 import { CheckSkipped, expect } from '../failure.js';
 import { allocatedOf, deltaOf } from '../list-request.js';
 import { expectSameBytesListed, readList, readToEnd } from '../lists.js';
@@ -10,7 +10,6 @@ import type { Snapshot, Volume, VolumeSpec } from '../objects.js';
 import { expectSound, type Image, OverReport, zeroImage } from '../oracle.js';
 import { describeRefusal } from '../refusal.js';
 
-const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 const OPERATIONS = 80;
 const CHANGES = { block: OPERATIONS, mount: 30 };
 
@@ -172,10 +171,9 @@ async function baseDeleted(context: CheckContext): Promise<void> {
 
 const DELTA = 'SnapshotMetadata: GetMetadataDelta';
 
-export const metadataLineageChecks = checksOf(NEEDS, [
+export const metadataLineageChecks = checksOf(OF_LISTS, DELTA, [
   {
     id: 'delta.resized',
-    section: DELTA,
     rule: 'SM24',
     title:
       'a delta across an expansion covers the added space, and the capacity is the size of the target',
@@ -184,7 +182,6 @@ export const metadataLineageChecks = checksOf(NEEDS, [
   },
   {
     id: 'delta.restored',
-    section: DELTA,
     rule: 'SM24',
     title: 'lists of a volume restored from a snapshot are complete, including inherited data',
     also: ['block'],
@@ -192,7 +189,6 @@ export const metadataLineageChecks = checksOf(NEEDS, [
   },
   {
     id: 'delta.cloned',
-    section: DELTA,
     rule: 'SM24',
     title: 'lists of a cloned volume are complete, including inherited data',
     also: ['clone', 'block'],
@@ -200,7 +196,6 @@ export const metadataLineageChecks = checksOf(NEEDS, [
   },
   {
     id: 'delta.base-deleted',
-    section: DELTA,
     rule: 'SM26',
     title: 'a delta from a deleted base is refused or complete',
     run: baseDeleted,

@@ -81,10 +81,9 @@ async function allocatedContentMount(context: CheckContext): Promise<void> {
   reportJudgement(context, expectSound('GetMetadataAllocated', comparison, entries));
 }
 
-export const metadataMountChecks = checksOf(NEEDS, [
+export const metadataMountChecks = checksOf(NEEDS, 'SnapshotMetadata: GetMetadataDelta', [
   {
     id: 'delta.content-mount',
-    section: 'SnapshotMetadata: GetMetadataDelta',
     rule: 'SM24',
     title: 'every byte that changed on a mounted volume is reported',
     run: deltaContentMount,

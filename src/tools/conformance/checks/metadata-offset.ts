@@ -1,6 +1,6 @@
 /** starting_offset: a list from any position is the tail of the whole list. */
 import { StatusCode } from '../../../base/errors.js';
-import { type CheckContext, checksOf } from '../check.js';
+import { type CheckContext, checksOf, OF_LISTS } from '../check.js';
 import { expect } from '../failure.js';
 import type { ListRequest } from '../list-request.js';
 import {
@@ -16,7 +16,6 @@ import {
 import { coverage, type Entry, tailFrom } from '../ranges.js';
 import { describeRefusal } from '../refusal.js';
 
-const NEEDS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 const MAX_INT64 = 2n ** 63n - 1n;
 
 /** Each list in full, and its capacity. */
@@ -192,17 +191,15 @@ const ERRORS = 'SnapshotMetadata: GetMetadataAllocated Errors, GetMetadataDelta 
 // The heading goes on: for processing a snapshot metadata gRPC stream.
 const STREAM = 'SnapshotMetadata: Special considerations';
 
-export const metadataOffsetChecks = checksOf(NEEDS, [
+export const metadataOffsetChecks = checksOf(OF_LISTS, SECTION, [
   {
     id: 'metadata.offset-aligned',
-    section: SECTION,
     rule: 'SM17',
     title: 'a list from the start or end of an entry is the tail of the whole list',
     run: offsetAligned,
   },
   {
     id: 'metadata.offset-inside',
-    section: SECTION,
     rule: 'SM22',
     title:
       'a list from inside an entry, from a hole or from an unaligned byte is the tail of the whole list',
@@ -210,7 +207,6 @@ export const metadataOffsetChecks = checksOf(NEEDS, [
   },
   {
     id: 'metadata.offset-end',
-    section: SECTION,
     rule: 'SM5',
     title: 'starting_offset at the end of the volume: an empty list or OUT_OF_RANGE',
     run: offsetEnd,
