@@ -126,7 +126,6 @@ const ERRNO_RULES: Readonly<Record<string, StatusCode>> = {
 /** Linux errnos that libuv, and so Node.js, has no name for: their `code` is a sentence. */
 const UNNAMED_ERRNOS: Readonly<Record<number, string>> = { [-116]: 'ESTALE', [-117]: 'EUCLEAN' };
 
-/** The `code` of an errno-like error, or undefined. */
 export function errorCode(thrown: unknown): string | undefined {
   if (typeof thrown !== 'object' || thrown === null) return undefined;
   const { code, errno } = thrown as { code?: unknown; errno?: unknown };

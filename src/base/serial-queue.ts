@@ -13,7 +13,6 @@ interface Piece {
 
 export class SerialQueue {
   #last: Promise<unknown> = Promise.resolve();
-  /** The piece of work that is running now. */
   #running: Piece | null = null;
 
   /** @param name what the queue protects, for errors */

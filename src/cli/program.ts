@@ -60,7 +60,6 @@ export async function loadProgram(name: string | null): Promise<Command> {
   return program.helpCommand(true);
 }
 
-/** Adds every command that is not there. */
 const loadOthers = (program: Command): Promise<void> =>
   load(program, (name) => program.commands.every((command) => command.name() !== name));
 

@@ -18,7 +18,6 @@ export const EXIT_HELP = `Exit codes:
   2   wrong usage
   78  a setting is invalid`;
 
-/** The table of settings, for --help. */
 export function settingsHelp(
   settings: Readonly<
     Record<string, { readonly fallback: string | null; readonly meaning: string }>

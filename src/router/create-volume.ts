@@ -26,7 +26,6 @@ import type { Clock } from './node-list.js';
 
 export interface CreateVolumeDependencies {
   readonly topologyKey: string;
-  /** All nodes. */
   nodes(): readonly NodeConnection[];
   /** Whether complete lists have not had the node with this key for an hour. */
   isRetired(key: string): boolean;

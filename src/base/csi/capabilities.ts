@@ -41,7 +41,6 @@ export function pluginServices({ csiLevel }: CapabilitySettings): PluginServiceT
 /** PluginCapability.VolumeExpansion types: the controller expands volumes while they are published. */
 export const VOLUME_EXPANSION = ['ONLINE'] as const;
 
-/** ControllerServiceCapability.RPC types. */
 export function controllerCapabilities(settings: CapabilitySettings): ControllerRpcType[] {
   const { csiLevel, controllerPublish } = settings;
   return [
@@ -67,7 +66,6 @@ export function controllerCapabilities(settings: CapabilitySettings): Controller
   ];
 }
 
-/** NodeServiceCapability.RPC types. */
 export function nodeCapabilities(settings: CapabilitySettings): NodeRpcType[] {
   return [
     'STAGE_UNSTAGE_VOLUME',

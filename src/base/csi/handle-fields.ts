@@ -4,7 +4,6 @@
  */
 import type { RpcName } from './service.js';
 
-/** One handle of a request. */
 export interface GivenHandle {
   /** As messages name it: `source_volume_ids[1]`. */
   field: string;

@@ -76,7 +76,6 @@ export type RequestOf<R extends RpcName> = GeneratedRpcs[R] extends
 export type ResponseOf<R extends RpcName> =
   GeneratedRpcs[R] extends handleUnaryCall<infer _, infer Response> ? Message<Response> : never;
 
-/** One call in progress. */
 export interface CallContext {
   /** Adds fields to the one line that is logged when the call ends. Never secrets. */
   note(fields: Readonly<Record<string, string | number | bigint | boolean>>): void;
@@ -95,7 +94,6 @@ export interface CallContext {
   readonly callerMakesTargets?: boolean;
 }
 
-/** One stream in progress. */
 export type StreamContext = CallContext;
 
 /**

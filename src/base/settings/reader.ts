@@ -20,7 +20,6 @@ export interface SettingsReader<Name extends string, Defaulted extends Name> {
   readonly given: (name: Name) => string | undefined;
   /** What is given, or the default. */
   readonly text: (name: Defaulted) => string;
-  /** A whole number. */
   readonly count: (name: Defaulted, minimum: number, maximum: number) => number;
   readonly choice: <T extends string>(name: Defaulted, choices: readonly T[]) => T;
   /** Of a setting that is on or off. */

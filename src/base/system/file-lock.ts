@@ -2,7 +2,6 @@
 import { loadBinary } from './binaries.js';
 import { type NativeResult, toSystemError } from './native-result.js';
 
-/** The part of the addon that locks files. */
 export interface FileLockAddon {
   /**
    * Takes an exclusive flock on an open file of this process without waiting. The lock ends when

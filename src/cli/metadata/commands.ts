@@ -34,7 +34,6 @@ interface MetadataOptions {
 const MAX_INT64 = 2n ** 63n - 1n;
 const MAX_INT32 = 2n ** 31n - 1n;
 
-/** The ranges of a snapshot that hold data. */
 export function addAllocatedCommand(program: Command): void {
   const command = program
     .command('allocated')
@@ -45,7 +44,6 @@ export function addAllocatedCommand(program: Command): void {
   }));
 }
 
-/** The ranges that differ between two snapshots of one volume. */
 export function addDeltaCommand(program: Command): void {
   const command = program
     .command('delta')

@@ -67,7 +67,6 @@ export function warnOfNeedsCheck({ metadata, current }: ThinTrees): void {
     complain(`${metadata} is marked needs_check: stop its pool and run thin_check`);
 }
 
-/** Runs the work with a native worker thread. */
 export async function runOnMetadata(
   work: (runner: NativeRunner, signal: AbortSignal) => Promise<void>,
 ): Promise<ExitCode> {

@@ -26,7 +26,6 @@ type DeltaRequest = Omit<Parameters<ThinAddon['thinDelta']>[0], keyof ThinMetada
 
 /** Device ids have 24 bits. */
 export const MAX_DEVICE_ID = 2 ** 24 - 1;
-/** Most device ids in one call. */
 const DEVICES_PER_CALL = 65_536;
 /** A pool commits once a second and at each flush of a device; a read takes a millisecond or two. */
 const READ_ATTEMPTS = 50;

@@ -18,7 +18,6 @@ export interface DeltaHead {
 }
 
 export interface Printer {
-  /** The text before the first batch. */
   readonly head: string;
   rows(batch: Batch): string;
   /** The text after the last batch, once the list is complete. */

@@ -99,7 +99,6 @@ export interface StorageCondition {
   frozenForMs?: number;
 }
 
-/** A volume, and the id of the snapshot to take of it. */
 export interface SnapshotMember {
   volumeId: string;
   snapshotId: string;

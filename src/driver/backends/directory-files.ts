@@ -23,7 +23,6 @@ export async function unlink(native: NativeRunner, path: string): Promise<void> 
   await native.run('unlinkFile', { path });
 }
 
-/** @param path of the directory */
 export async function filesIn(native: NativeRunner, path: string): Promise<DirectoryFile[]> {
   const { names, figures } = await native.run('listDirectory', { path });
   if (names === '') return [];

@@ -18,7 +18,6 @@ export interface PoolSpace {
   lacksBacking?: boolean;
 }
 
-/** Which sizes volumes of the pool may have. */
 export interface VolumeSizes {
   minimumVolumeBytes: bigint;
   granularityBytes: bigint;

@@ -8,7 +8,6 @@ import type { ScanSource } from '../native/addon.js';
 import type { ChangeListSource } from '../native/change-list-addon.js';
 
 export interface SnapshotScan {
-  /** For the scan threads. */
   readonly source: ScanSource;
   /** Sizes that the pool has of the two; null: it has no size of the base, or there is no base. */
   readonly targetBytes: bigint;

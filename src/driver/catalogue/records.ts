@@ -49,7 +49,6 @@ export interface SnapshotRecord {
   snapshotId: string;
   /** Null for a member of a group snapshot; members have no names. */
   name: string | null;
-  /** The group snapshot that it is a member of. */
   groupSnapshotId: string | null;
   volumeId: string;
   pool: string;

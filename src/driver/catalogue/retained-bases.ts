@@ -26,7 +26,6 @@ export function retainedBaseCalls(database: SqliteConnection) {
     listRetainedBases: reads((pool: string): RetainedBaseRecord[] =>
       database.all(`${SELECT} WHERE pool = ? ORDER BY sequence`, pool).map(rows.retainedBaseRow),
     ),
-    /** Those of a volume. */
     retainedBasesOf: reads((pool: string, volumeId: string): RetainedBaseRecord[] =>
       database
         .all(`${SELECT} WHERE pool = ? AND volume_id = ? ORDER BY sequence`, pool, volumeId)

@@ -105,7 +105,6 @@ export function groupCalls(database: SqliteConnection) {
           return members.map((member) => insertSnapshot(database, member));
         }),
     ),
-    /** Makes the group and all its members ready. */
     commitGroup: writes(
       (groupSnapshotId: string, creationTimeNs: bigint, sizes: readonly MemberSize[]): void => {
         for (const { snapshotId, sizeBytes } of sizes) {
@@ -118,7 +117,6 @@ export function groupCalls(database: SqliteConnection) {
         );
       },
     ),
-    /** Sets the state of the group and of all its members. */
     setGroupState: freesSpace((groupSnapshotId: string, state: SnapshotState): void => {
       const where = 'WHERE group_snapshot_id = ?';
       database.run(`UPDATE group_snapshots SET state = ? ${where}`, state, groupSnapshotId);

@@ -28,7 +28,6 @@ export interface CallConnection {
   retire(reason: string): void;
 }
 
-/** Where a call came from. */
 export interface CallOrigin {
   /** The same object for all calls of one client: its connection, or what stands for it behind a router. */
   readonly caller: object;

@@ -9,13 +9,11 @@
  */
 import { CsiError } from '../../base/errors.js';
 
-/** What this file needs of an open stream. */
 export interface OpenStream {
   /** The connection it belongs to. */
   readonly peer: object;
   /** Since when a message has been waiting for its client to read (performance.now()); null: none is. */
   readonly stalledSince: number | null;
-  /** Ends it. */
   end(reason: CsiError): void;
 }
 

@@ -19,7 +19,6 @@ export interface HealthEntry {
   message: string;
 }
 
-/** What can be seen of a pool. */
 export interface PoolObservations {
   /** Why the pool cannot be asked; null if it can. */
   failure: string | null;
@@ -55,7 +54,6 @@ export interface FileSystemObservations {
   corruptions: number;
 }
 
-/** What can be seen of a volume's use on this node. */
 export interface UseObservations {
   /** Paths on record that hold a device node which is not the volume's any more. */
   detachedAt: readonly string[];

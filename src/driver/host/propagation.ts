@@ -17,7 +17,6 @@ import {
 /** auto: where there is evidence of a mount namespace of our own; required: everywhere. */
 export type PropagationMode = 'auto' | 'required' | 'off';
 
-/** What is around this process. */
 export interface Surroundings {
   /** The mounts of process 1; null: they cannot be read. */
   initMounts: readonly MountEntry[] | null;

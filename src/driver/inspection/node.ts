@@ -97,7 +97,6 @@ export interface PoolView {
   thin: { names: PoolNames; status: ThinPoolStatus } | null;
 }
 
-/** A volume as a block device. */
 export interface AttachedDevice {
   pool: string;
   volumeId: string;

@@ -8,7 +8,6 @@ import type { Message, V1Calls } from './v1-calls.js';
 
 /** Resolves to the response, or to the parts of one. */
 export type Translation = (request: Message, v1: V1Calls) => Promise<object>;
-/** By RPC. */
 export type Translations = Readonly<Record<string, Translation>>;
 
 /** The RPC of v1 with the same meaning. Without `answer`, the response is the same, too. */

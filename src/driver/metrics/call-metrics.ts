@@ -14,7 +14,6 @@ const FIRST_MESSAGE_SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 
 const RPC_LABELS = ['grpc_service', 'method'] as const;
 type RpcLabel = (typeof RPC_LABELS)[number];
 
-/** The totals of all streams of a method. */
 interface MethodTotals {
   readonly labels: Record<RpcLabel, string>;
   streams: number;

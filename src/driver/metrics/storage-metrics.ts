@@ -27,7 +27,6 @@ export interface StorageSources {
   catalogue: Pick<AsyncCatalogue, 'statistics'>;
 }
 
-/** What was found of one pool. */
 interface PoolFindings {
   pool: string;
   /** Null: unknown, because the pool could not be started. */

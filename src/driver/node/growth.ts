@@ -86,7 +86,6 @@ async function assertRoom(
   );
 }
 
-/** A mounted file system, and the device it is to fill. */
 export interface MountedFileSystem {
   volumeId: string;
   fsType: string;

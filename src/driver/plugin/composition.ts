@@ -68,7 +68,6 @@ export interface Composition {
    * Called for every Probe.
    */
   health(): Promise<void>;
-  /** The id of the volume that has the name; null: there is none. */
   findVolume(name: string, signal: AbortSignal): Promise<string | null>;
   /** On record for the volume. */
   publicationsOf(volumeId: string): Promise<readonly PublicationRecord[]>;

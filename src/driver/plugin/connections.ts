@@ -104,7 +104,6 @@ export class Connections {
     for (const connection of this.#open.values()) connection.retire();
   }
 
-  /** Resolves when all are closed. */
   closed(): Promise<void> {
     if (this.#open.size === 0) return Promise.resolve();
     return new Promise((resolve) => {

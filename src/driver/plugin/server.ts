@@ -89,7 +89,6 @@ export interface PluginServerOptions {
   requestMs?: number;
   /** Sends every message of a stream through gRPC. */
   plainStreams?: boolean;
-  /** Counts the calls. */
   observer?: CallObserver | undefined;
 }
 

@@ -18,7 +18,6 @@ import { carriesName, TlsFiles } from '../../base/listening/tls-files.js';
 import { formatHostPort, type ListenSettings } from '../../base/settings/tls.js';
 import { HandshakeRate } from './handshake-rate.js';
 
-/** Handshakes at once. */
 const MAX_HANDSHAKES = 64;
 const HANDSHAKE_MS = 5000;
 /** At most one line about refused peers is logged in this time: anybody can cause them. */

@@ -254,7 +254,6 @@ export function isReaderOnly(capability: VolumeCapability): boolean {
   return capability.accessType === 'mount' && splitFlags(capability.mountFlags).includes('ro');
 }
 
-/** Whether the controller has published the volume read-only. */
 export async function isPublishedReadOnly(
   deps: { catalogue: AsyncCatalogue; config: { readonly controllerPublish: boolean } },
   volumeId: string,

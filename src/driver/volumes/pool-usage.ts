@@ -35,7 +35,6 @@ export interface PoolUsageOptions {
 }
 
 interface Usage {
-  /** What is used up: space or metadata. */
   what: 'space' | 'metadata';
   totalBytes: bigint;
   freeBytes: bigint;

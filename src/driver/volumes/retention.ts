@@ -27,7 +27,6 @@ const REASONS_KEPT = 1000;
 interface RetentionState {
   /** Of one pool, ordered by the sequence of the snapshots. */
   records: readonly RetainedBaseRecord[];
-  /** What the pool holds. */
   held: PoolBases;
   limits: RetainedBaseLimits;
   nowNs: bigint;

@@ -368,7 +368,6 @@ function assertComplete(snapshots: readonly SnapshotRecord[], taken: TakenSnapsh
   }
 }
 
-/** The actual size of the member at that index. */
 function sizeAt({ sizesBytes }: TakenSnapshots, index: number): bigint {
   const sizeBytes = sizesBytes[index];
   if (sizeBytes === undefined) {

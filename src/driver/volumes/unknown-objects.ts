@@ -103,7 +103,6 @@ export function confirmedObjects(stateDirectory: string): Promise<UnknownObject[
   return read(join(stateDirectory, CONFIRMED));
 }
 
-/** Adds objects to those that are confirmed. */
 export async function confirmObjects(
   stateDirectory: string,
   objects: readonly UnknownObject[],

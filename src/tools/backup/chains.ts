@@ -106,7 +106,6 @@ export function chainOf(backup: Backup, { backups, directory }: VolumeBackups): 
   }
 }
 
-/** The images of a chain, for programs. */
 export function imagesOf(chain: readonly Backup[]): ImageChain {
   return chain.map(imagePathOf).reverse();
 }

@@ -16,7 +16,6 @@ export const MANIFEST_MAX_BYTES = 64 << 20;
 
 /** A snapshot whose backup another one is based on. */
 export interface BaseName {
-  /** Name of the driver. */
   readonly driver: string;
   readonly snapshotId: string;
   /** ISO 8601, UTC. */

@@ -19,7 +19,6 @@ export interface RunOptions
   /** Its rows come first, in its order; without the rows of suites that do not run, unless `wholeTable`. */
   table: readonly SpeedRow[];
   wholeTable: boolean;
-  /** Each line of progress. */
   say(line: string): void;
 }
 

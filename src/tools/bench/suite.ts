@@ -15,7 +15,6 @@ export interface Suite {
 }
 
 export interface Settings {
-  /** Rounds of each row. */
   rounds: number;
   /** 'tiny' shows that a suite works, within seconds; its figures mean nothing. */
   size: 'full' | 'tiny';

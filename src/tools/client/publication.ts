@@ -4,7 +4,6 @@
  */
 import type { DriverInfo, Message } from './driver.js';
 
-/** A volume and the paths at which it is used. */
 export interface VolumeUse {
   readonly volumeId: string;
   readonly capability: Message;

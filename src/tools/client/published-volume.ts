@@ -25,7 +25,6 @@ import {
 
 export interface PublishedVolume {
   readonly volumeId: string;
-  /** A block device. */
   readonly devicePath: string;
   /** 0: the driver does not say. */
   readonly sizeBytes: bigint;

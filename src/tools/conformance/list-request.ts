@@ -1,7 +1,6 @@
 /** Lists to request of the driver. Knows no answer. */
 import type { Snapshot } from './objects.js';
 
-/** A list to request: which RPC, for which snapshots. */
 export interface ListRequest {
   readonly rpc: 'GetMetadataAllocated' | 'GetMetadataDelta';
   readonly ids: Readonly<Record<string, string>>;

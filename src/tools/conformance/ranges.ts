@@ -21,7 +21,6 @@ export function coverage(entries: readonly Entry[]): Entry[] {
   return merged;
 }
 
-/** The part from `start` on. */
 export function tailFrom(ranges: readonly Entry[], start: bigint): Entry[] {
   return ranges.flatMap(({ offset, size }) => {
     const end = offset + size;

@@ -59,7 +59,6 @@ async function headerOf(file: FileHandle, path: string): Promise<ImageHeader> {
   return parseHeader(bytes.subarray(0, bytesRead), path);
 }
 
-/** Exported for tests. */
 export function parseHeader(bytes: Buffer, path: string): ImageHeader {
   if (bytes.length < FIXED_BYTES || bytes.readUInt32BE(0) !== MAGIC) {
     throw refused(path, 'is not a qcow2 image');

@@ -7,7 +7,6 @@ import type { AsyncLedger } from './ledger/ledger-client.js';
 import type { FoundDevices } from './metadata/metadata-reader.js';
 import type { ThinPool } from './pool/thin-pool.js';
 
-/** The pool of the records, with its configured name. */
 interface RecordedPool {
   ledger: Pick<AsyncLedger, 'device'>;
   pool: Pick<ThinPool, 'pool'>;

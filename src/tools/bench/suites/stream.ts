@@ -21,7 +21,6 @@ interface Bed {
   label: string;
   entries: number;
   snapshot: string;
-  /** As many connections as clients. */
   clients: readonly CsiConnection[];
 }
 

@@ -27,7 +27,6 @@ const DEADLINE_MS = 300;
 const SILENCE_MS = 1_500;
 const COMB_BLOCK_BYTES = 4096;
 
-/** Fails if an incomplete list ended OK. */
 function expectNotTruncated(subject: string, whole: MetadataList, read: MetadataList): void {
   if (read.end.code !== StatusCode.OK) return;
   const lost = difference(coverage(whole.entries), coverage(read.entries));

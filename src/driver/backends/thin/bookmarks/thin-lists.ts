@@ -25,7 +25,6 @@ export interface ThinListsDependencies {
   metadata: Pick<MetadataReader, 'device'>;
   bookmarks: Bookmarks;
   metadataPath: string;
-  /** The pool's directory. */
   directory: string;
   pool: ThinPool;
 }

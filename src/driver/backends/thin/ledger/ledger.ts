@@ -14,7 +14,6 @@ export type DeviceKind = 'volume' | 'snapshot';
  */
 export type DeviceState = 'creating' | 'live' | 'deleting';
 
-/** A device to be created. */
 export interface NewDevice {
   objectId: string;
   kind: DeviceKind;

@@ -24,7 +24,6 @@ export function labelOffset(deviceBytes: bigint): bigint {
   return deviceBytes < MIB ? 0n : (deviceBytes / MIB - 1n) * MIB;
 }
 
-/** The whole block as stored on the device. */
 export function labelBlock({ poolUuid, deviceBytes }: Label): Buffer {
   const block = Buffer.alloc(LABEL_BYTES);
   block.write(`blockdelta 1 data of pool ${poolUuid} in ${deviceBytes} bytes\n`, 'latin1');

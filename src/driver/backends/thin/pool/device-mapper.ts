@@ -46,7 +46,6 @@ async function recoverDevice(native: NativeRunner, name: string): Promise<void> 
   else if (device.suspended) await native.run('dmResume', { name });
 }
 
-/** Ids of the pool's attached volumes. */
 export async function attachedVolumes(native: NativeRunner, names: PoolNames): Promise<string[]> {
   const { devices } = await native.run('dmList', { prefix: DEVICE_PREFIX });
   return devices

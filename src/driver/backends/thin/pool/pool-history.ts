@@ -23,7 +23,6 @@ export interface StartFindings {
   pool: PoolRecord;
   transaction: OpenTransaction | null;
   devices: readonly DeviceRecord[];
-  /** Id of the current boot. */
   bootId: string;
 }
 

@@ -205,7 +205,6 @@ export class PoolOpening {
   }
 }
 
-/** Id of the current boot. */
 export async function bootId(): Promise<string> {
   return (await readFile('/proc/sys/kernel/random/boot_id', 'utf8')).trim();
 }
