@@ -138,10 +138,12 @@ export interface Started {
   withPaths(text: string): string;
 }
 
-export interface StartOptions extends Rights, Pick<RunOptions, 'outlivesLocking' | 'lockTimeoutS'> {
-  /** File descriptor 3 is a pipe too. */
-  hasExtraPipe?: boolean;
-}
+export interface StartOptions
+  extends Rights,
+    Pick<RunOptions, 'outlivesLocking' | 'lockTimeoutS'> {}
+
+/** The first descriptor of the files that a program is given: it has three of its own. */
+const FIRST_GIVEN = 3;
 
 /**
  * Starts a program. Rejects with FAILED_PRECONDITION if it is not installed, with INTERNAL if a path is relative, and as
@@ -152,9 +154,8 @@ export async function start(
   args: readonly Argument[],
   options: StartOptions = {},
 ): Promise<Started> {
-  const { outlivesLocking: locked, hasExtraPipe = false } = options;
-  const pipes = hasExtraPipe ? (['pipe', 'pipe', 'pipe'] as const) : (['pipe', 'pipe'] as const);
-  const first = 1 + pipes.length;
+  const { outlivesLocking: locked } = options;
+  const first = FIRST_GIVEN;
   const { words, files } = commandLine(command, args, first);
   const { line, limits } = await sandbox({ ...options, files, first }, locked !== undefined);
   const guard =
@@ -165,7 +166,7 @@ export async function start(
     spawn(launcher as string, rest, {
       cwd: '/',
       env: limits === null ? ENVIRONMENT : LIMITED_ENVIRONMENT,
-      stdio: ['ignore', ...pipes, ...descriptors],
+      stdio: ['ignore', 'pipe', 'pipe', ...descriptors],
       detached: locked !== undefined,
     }),
   );

@@ -10,18 +10,10 @@ import { CsiError, printable } from '../../base/errors.js';
 import { openPlain, withFile } from './plain-file.js';
 
 export interface ImageHeader {
-  readonly path: string;
   /** Of the device in the image. */
   readonly sizeBytes: bigint;
-  readonly clusterBytes: number;
   /** Name of the image it is based on, a file of the same directory; null for a full image. */
   readonly backing: string | null;
-  /** Clusters are allocated in 32 parts. */
-  readonly hasSubclusters: boolean;
-  /** A writer did not close the image: its reference counts may be wrong. */
-  readonly isDirty: boolean;
-  /** qemu has found it damaged and refuses to write it. */
-  readonly isCorrupt: boolean;
 }
 
 const MAGIC = 0x514649fb;
@@ -33,9 +25,9 @@ const HEADER_MAX_BYTES = 64 * 1024;
 const BACKING_FORMAT = 0xe2792aca;
 const CLUSTER_BITS = { min: 9, max: 21 };
 /** Bits of the incompatible features. */
-const Feature = { DIRTY: 1n, CORRUPT: 2n, EXTERNAL_DATA: 4n, SUBCLUSTERS: 16n } as const;
-/** The compression type is accepted: it only says how compressed clusters are read. */
-const KNOWN_FEATURES = 1n | 2n | 4n | 8n | 16n;
+const EXTERNAL_DATA = 4n;
+/** Dirty, corrupt, external data, the compression type, which only says how compressed clusters are read, subclusters. */
+const KNOWN_FEATURES = 1n | 2n | EXTERNAL_DATA | 8n | 16n;
 /** NOT_FOUND if there is no such file, FAILED_PRECONDITION if it is no image that this room writes. */
 export async function readImageHeader(path: string): Promise<ImageHeader> {
   return withFile(openPlain(path), (file) => headerOf(file, path));
@@ -79,16 +71,10 @@ export function parseHeader(bytes: Buffer, path: string): ImageHeader {
   if ((features & ~KNOWN_FEATURES) !== 0n) {
     throw refused(path, `has unknown features (0x${features.toString(16)})`);
   }
-  if ((features & Feature.EXTERNAL_DATA) !== 0n)
-    throw refused(path, 'has its data in another file');
+  if ((features & EXTERNAL_DATA) !== 0n) throw refused(path, 'has its data in another file');
   return {
-    path,
     sizeBytes: bytes.readBigUInt64BE(24),
-    clusterBytes: 2 ** clusterBits,
     backing: backingName(bytes, path),
-    hasSubclusters: (features & Feature.SUBCLUSTERS) !== 0n,
-    isDirty: (features & Feature.DIRTY) !== 0n,
-    isCorrupt: (features & Feature.CORRUPT) !== 0n,
   };
 }
 

@@ -2,7 +2,7 @@
  * qcow2 images as files: made, examined and converted by qemu-img. Every image is opened with its format and what it is
  * based on given, after their headers were accepted; qemu-img gets open files and no paths.
  */
-import { type FileHandle, open, stat } from 'node:fs/promises';
+import { type FileHandle, open } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
 import {
   type Argument,
@@ -11,7 +11,7 @@ import {
 } from '../../base/process/program-arguments.js';
 import { at } from '../../base/runtime-directory.js';
 import { type Content, chainArgument, type ImageChain } from './image-chain.js';
-import { type ImageHeader, isPlainName, openImage, readImageHeader } from './image-header.js';
+import { isPlainName, openImage, readImageHeader } from './image-header.js';
 import { createPlain } from './plain-file.js';
 import { Program, runProgram } from './program.js';
 
@@ -59,19 +59,6 @@ function checkBacking(path: string, backing: string | null): void {
   throw CsiError.invalidArgument(
     `the image ${path} cannot be based on '${backing}': expected the name of a file in the same directory`,
   );
-}
-
-export interface ImageInfo extends ImageHeader {
-  /** What the file takes on its disk. */
-  readonly allocatedBytes: bigint;
-  readonly fileBytes: bigint;
-}
-
-/** Reads the file's header; starts no program. */
-export async function imageInfo(path: string): Promise<ImageInfo> {
-  const header = await readImageHeader(path);
-  const { size, blocks } = await stat(path, { bigint: true });
-  return { ...header, fileBytes: size, allocatedBytes: blocks * 512n };
 }
 
 export interface ImageCheck {
@@ -216,7 +203,6 @@ export async function* mapImage(
   const { sizeBytes } = await readImageHeader(chain[0] ?? '');
   const args = ['map', '--output=json', chainArgument(chain)];
   const program = await Program.start('qemu-img', args, signal && { signal });
-  program.extra.resume();
   let rest = '';
   let end = 0n;
   const counted = (range: MappedRange): MappedRange => {

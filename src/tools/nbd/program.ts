@@ -30,7 +30,7 @@ export interface StartOptions {
   signal?: AbortSignal;
 }
 
-/** A program that was started. Its stdout and file descriptor 3 are pipes that somebody has to read. */
+/** A program that was started. Its stdout is a pipe that somebody has to read. */
 export class Program {
   readonly exited: Promise<ProgramExit>;
   #exit: ProgramExit | null = null;
@@ -67,18 +67,13 @@ export class Program {
     { signal }: StartOptions = {},
   ): Promise<Program> {
     signal?.throwIfAborted();
-    const options = { readsAll: READERS.includes(name), opensGiven: true, hasExtraPipe: true };
+    const options = { readsAll: READERS.includes(name), opensGiven: true };
     const { child, withPaths } = await start(name, args, options);
     return new Program(name, child, withPaths, signal);
   }
 
   get stdout(): Readable {
     return this.child.stdout as Readable;
-  }
-
-  /** What it writes to file descriptor 3. */
-  get extra(): Readable {
-    return this.child.stdio[3] as Readable;
   }
 
   /** Null while it runs. */
@@ -132,15 +127,13 @@ export interface RunOptions extends StartOptions {
   accept?: readonly number[];
   /** Called with what it writes to stdout, as it writes it; the result then has none. */
   onOutput?(text: string): void;
-  /** Called with what it writes to file descriptor 3. */
-  onExtra?(text: string): void;
 }
 
 /** Runs a program to its end. Rejects with the signal's reason, FAILED_PRECONDITION or ExecError. */
 export async function runProgram(
   name: ProgramName,
   args: readonly Argument[],
-  { signal, purpose, accept = [0], onOutput, onExtra }: RunOptions,
+  { signal, purpose, accept = [0], onOutput }: RunOptions,
 ): Promise<ProgramResult> {
   const program = await Program.start(name, args, signal && { signal });
   let stdout = '';
@@ -148,7 +141,6 @@ export async function runProgram(
     if (onOutput !== undefined) onOutput(text);
     else if (stdout.length < STDOUT_MAX_BYTES) stdout += text;
   });
-  program.extra.setEncoding('utf8').on('data', (text: string) => onExtra?.(text));
   const exit = await program.exited;
   signal?.throwIfAborted();
   const { exitCode } = exit;

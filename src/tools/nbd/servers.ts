@@ -65,8 +65,6 @@ export async function serveRanges(source: RangesSource): Promise<NbdServer> {
 
 export interface ImageSource extends ServerPlace {
   chain: ImageChain;
-  /** Clients at a time. */
-  clients?: number;
   readOnly?: boolean;
   /**
    * 'none' passes the page cache by, where the file system of the image can do that. Both flush when the
@@ -81,13 +79,13 @@ export interface ImageSource extends ServerPlace {
  * @throws as readImageHeader if the image or one that it is based on must not be opened
  */
 export async function serveImage(source: ImageSource): Promise<NbdServer> {
-  const { chain, clients = 1, readOnly = false, cache = 'writeback' } = source;
+  const { chain, readOnly = false, cache = 'writeback' } = source;
   const isDirect = cache === 'none' && (await allOpenDirectly(chain));
   const purpose = `serve the image ${chain[0]}`;
   return start('qemu-nbd', source, purpose, (socket, pidFile) => [
     socket('--socket='),
     pidFile('--pid-file='),
-    `--shared=${clients}`,
+    '--shared=1',
     `--cache=${isDirect ? 'none' : 'writeback'}`,
     // io_uring is faster by little, and often forbidden in containers.
     '--aio=threads',
@@ -135,7 +133,6 @@ async function start(
   const args = argsOf(newFile(path, socket?.place), newFile(pidFile));
   const program = await Program.start(name, args, signal && { signal });
   program.stdout.resume();
-  program.extra.resume();
   const removeFiles = () =>
     Promise.all([rm(socketAt, { force: true }), rm(pidFile, { force: true })]);
   const isReady = await pollUntil(async () => program.exit !== null || (await exists(pidFile)), {

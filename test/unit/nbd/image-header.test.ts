@@ -44,10 +44,11 @@ describe('headers of qcow2 images', () => {
   const refusal = (message: RegExp) => ({ code: StatusCode.FAILED_PRECONDITION, message });
 
   it('describe an image and what it is based on', async () => {
-    assert.deepEqual(await readImageHeader(at('delta.qcow2')), {
-      ...{ path: at('delta.qcow2'), sizeBytes: SIZE * 2n, backing: 'full.qcow2' },
-      ...{ clusterBytes: 131072, hasSubclusters: true, isDirty: false, isCorrupt: false },
-    });
+    const header = await readImageHeader(at('delta.qcow2'));
+    assert.deepEqual(header, { sizeBytes: SIZE * 2n, backing: 'full.qcow2' });
+    const bytes = await readFile(at('delta.qcow2'));
+    assert.equal(bytes.readUInt32BE(20), 17, 'clusters of 128 KiB');
+    assert.equal(bytes.readBigUInt64BE(72), 16n, 'with subclusters');
   });
 
   it('are not what programs find images by: each is named, and must be there', async () => {

@@ -26,10 +26,10 @@ import {
   compareImages,
   convertImage,
   createImage,
-  imageInfo,
   type MappedRange,
   mapImage,
 } from '../../../src/tools/nbd/image.js';
+import { readImageHeader } from '../../../src/tools/nbd/image-header.js';
 import { serveImage, serveRanges } from '../../../src/tools/nbd/servers.js';
 import { makeSocketDirectory } from '../../../src/tools/nbd/socket-directory.js';
 import { openRuntime } from '../../support/runtime.js';
@@ -83,16 +83,9 @@ describe('copying ranges of a device into a chain of images', () => {
       directory: sockets.path,
     });
     const target = await serveImage({ chain, directory: sockets.path });
-    const shares: number[] = [];
-    await copyRanges({
-      from: source.uri,
-      to: target.uri,
-      requestSize: GRAIN,
-      onProgress: (share) => shares.push(share),
-    });
+    await copyRanges({ from: source.uri, to: target.uri, requestSize: GRAIN });
     await target.close();
     await source.close();
-    return shares;
   }
 
   const written: Range[] = [
@@ -115,8 +108,7 @@ describe('copying ranges of a device into a chain of images', () => {
     await writeFile(at('first.raw'), '');
     await truncate(at('first.raw'), SIZE);
     await writeDevice('first.raw', written);
-    const shares = await backUp('first.raw', written, 'full.qcow2');
-    assert.equal(shares.at(-1), 1);
+    await backUp('first.raw', written, 'full.qcow2');
     await copyFile(at('first.raw'), at('second.raw'));
     await writeDevice('second.raw', changed, zeroed);
     const delta = ['delta.qcow2', 'full.qcow2'].map(at);
@@ -126,9 +118,10 @@ describe('copying ranges of a device into a chain of images', () => {
     await assertSame(at('second.raw'), ...delta);
     await assertSame(at('second.raw'), at('empty.qcow2'), ...delta);
     assert.equal((await checkImage(at('empty.qcow2'))).allocatedClusters, 0);
-    const { backing, sizeBytes, allocatedBytes } = await imageInfo(at('delta.qcow2'));
+    const { backing, sizeBytes } = await readImageHeader(at('delta.qcow2'));
     assert.deepEqual([backing, sizeBytes], ['full.qcow2', BigInt(SIZE)]);
-    assert.ok(allocatedBytes < BigInt(MIB), `the image takes ${allocatedBytes} bytes`);
+    const allocatedBytes = (await stat(at('delta.qcow2'))).blocks * 512;
+    assert.ok(allocatedBytes < MIB, `the image takes ${allocatedBytes} bytes`);
     const differing = await compareImages({ device: at('first.raw') }, { chain: delta });
     assert.equal(differing.isSame, false);
     assert.match(differing.detail, new RegExp(`offset ${4 * GRAIN}`));
