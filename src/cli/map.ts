@@ -4,7 +4,7 @@
  */
 import type { Command } from 'commander';
 import { GrainMerger } from '../tools/client/grain.js';
-import { type MetadataRequest, openMetadata } from '../tools/client/metadata-stream.js';
+import { type MetadataRequest, openMetadata, requestFor } from '../tools/client/metadata-stream.js';
 import { createProgress, readMetadata } from '../tools/client/resumable-stream.js';
 import { CellCounter, type Cells, coarsen } from '../tools/map/cells.js';
 import { factsOf, formatPage, type Grain, type Subject, titleOf } from '../tools/map/page.js';
@@ -89,7 +89,7 @@ async function readCells(
   }));
   const open = (part: MetadataRequest, end: AbortSignal) => openMetadata(socketPath, part, end);
   try {
-    for await (const entries of readMetadata(open, requestOf(source), {
+    for await (const entries of readMetadata(open, requestFor(source.snapshotId, source.baseId), {
       signal,
       progress,
       onInterrupted: (error, offset) => {
@@ -120,15 +120,6 @@ async function readCells(
 
 function grainOf(bytes: bigint | null, merger: GrainMerger | null): Grain | null {
   return bytes === null || merger === null ? null : { bytes, unmerged: merger.cost };
-}
-
-function requestOf({ snapshotId, baseId }: Source): MetadataRequest {
-  const common = { startingOffset: 0n, maxResults: 0 };
-  if (baseId === null) {
-    return { rpc: 'GetMetadataAllocated', ids: { snapshot_id: snapshotId }, ...common };
-  }
-  const ids = { base_snapshot_id: baseId, target_snapshot_id: snapshotId };
-  return { rpc: 'GetMetadataDelta', ids, ...common };
 }
 
 function picture(subject: Subject, cells: Cells): string {

@@ -3,23 +3,19 @@
  * export, the allocated or changed ranges are data and the rest is holes. Holds the options and the order of
  * the steps, and maps each failure to an exit code.
  */
-import { type FileHandle, lstat, open, rm } from 'node:fs/promises';
+import { type FileHandle, lstat, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import type { Command } from 'commander';
 import { CsiError, errorCode } from '../base/errors.js';
 import { humanSize } from '../base/human-size.js';
 import { openDirectoryOf } from '../base/own-way.js';
 import { at } from '../base/runtime-directory.js';
+import { writeRanges } from '../tools/backup/ranges-file.js';
 import { CsiDriver } from '../tools/client/driver.js';
-import { GrainMerger } from '../tools/client/grain.js';
-import type { Entry } from '../tools/client/list.js';
-import { openMetadata } from '../tools/client/metadata-stream.js';
+import type { GrainCost } from '../tools/client/grain.js';
+import { openMetadata, requestFor } from '../tools/client/metadata-stream.js';
 import { publishSnapshot, removeLeftVolumes } from '../tools/client/published-volume.js';
-import {
-  createProgress,
-  type MetadataProgress,
-  readMetadata,
-} from '../tools/client/resumable-stream.js';
+import { createProgress, readMetadata } from '../tools/client/resumable-stream.js';
 import { serveRanges } from '../tools/nbd/servers.js';
 import { makeSocketDirectory } from '../tools/nbd/socket-directory.js';
 import { socketPathOf } from './endpoint.js';
@@ -39,8 +35,6 @@ interface NbdOptions {
 
 /** Of a device's sectors: no list has smaller pieces. */
 const SMALLEST_GRAIN = 512n;
-/** nbdkit keeps the whole list in memory, about 24 bytes a range. */
-const MAX_RANGES = 8_000_000;
 
 export function addNbdCommand(program: Command): void {
   const command = program
@@ -101,10 +95,10 @@ async function serve(wanted: Wanted, signal: AbortSignal): Promise<void> {
     const driver = new CsiDriver(wanted.endpoint, signal);
     undo.push(async () => driver.close());
     const ranges = join(directory.path, 'ranges');
-    const list = await writeRanges(wanted, ranges, signal);
+    const { cost, capacityBytes } = await listRanges(wanted, ranges, signal);
     await removeLeftVolumes(driver, runtime);
     const { snapshotId } = wanted;
-    const snapshot = { snapshotId, sizeBytes: list.capacityBytes };
+    const snapshot = { snapshotId, sizeBytes: capacityBytes };
     const volume = await publishSnapshot(driver, runtime, snapshot);
     undo.push(() => volume.close());
     const server = await serveRanges({
@@ -115,7 +109,7 @@ async function serve(wanted: Wanted, signal: AbortSignal): Promise<void> {
     });
     undo.push(() => server.close());
     complain(
-      `serving ${list.count} ranges, ${humanSize(list.bytes)} of ${humanSize(list.capacityBytes)}`,
+      `serving ${cost.mergedRanges} ranges, ${humanSize(cost.mergedBytes)} of ${humanSize(capacityBytes)}`,
     );
     await print(`${server.uri}\n`);
     await Promise.race([server.exited, aborted(signal)]);
@@ -162,30 +156,16 @@ async function freeSocketPath(path: string, place: FileHandle): Promise<void> {
   }
 }
 
-interface RangesFile {
-  count: number;
-  bytes: bigint;
-  /** 0: the driver sent no message, so it is not known. */
-  capacityBytes: bigint;
-}
-
-/** The list as nbdkit reads it. */
-async function writeRanges(
-  { endpoint, snapshotId, base, grain }: Wanted,
+/** The list as nbdkit reads it. `capacityBytes` 0: the driver sent no message, so it is not known. */
+async function listRanges(
+  { endpoint, snapshotId, base, grain: grainBytes }: Wanted,
   path: string,
   signal: AbortSignal,
-): Promise<RangesFile> {
-  const progress: MetadataProgress = createProgress();
-  const request =
-    base === null
-      ? ({ rpc: 'GetMetadataAllocated', ids: { snapshot_id: snapshotId } } as const)
-      : ({
-          rpc: 'GetMetadataDelta',
-          ids: { base_snapshot_id: base, target_snapshot_id: snapshotId },
-        } as const);
+): Promise<{ cost: GrainCost; capacityBytes: bigint }> {
+  const progress = createProgress();
   const batches = readMetadata(
     (part, end) => openMetadata(endpoint, part, end),
-    { ...request, startingOffset: 0n, maxResults: 0 },
+    requestFor(snapshotId, base),
     {
       signal,
       progress,
@@ -193,26 +173,7 @@ async function writeRanges(
         complain(`interrupted (${error.message}); resuming at byte ${position}`),
     },
   );
-  const file = await open(path, 'wx', 0o600);
-  const merger = new GrainMerger(grain);
-  const { cost } = merger;
-  const put = (entries: readonly Entry[]): Promise<void> =>
-    file.appendFile(entries.map(({ offset, size }) => `${offset} ${size}\n`).join(''));
-  try {
-    for await (const entries of batches) {
-      await put(merger.add(entries, progress.capacityBytes ?? 0n));
-      if (cost.mergedRanges > MAX_RANGES) throw tooMany(snapshotId);
-    }
-    await put(merger.finish());
-  } finally {
-    await file.close();
-  }
-  const { mergedRanges: count, mergedBytes: bytes } = cost;
-  return { count, bytes, capacityBytes: progress.capacityBytes ?? 0n };
-}
-
-function tooMany(snapshotId: string): CsiError {
-  return CsiError.resourceExhausted(
-    `the list of snapshot ${snapshotId} has more than ${MAX_RANGES} ranges, more than can be served; give a larger --grain`,
-  );
+  const sizeBytes = (): bigint => progress.capacityBytes ?? 0n;
+  const { cost } = await writeRanges(batches, { path, grainBytes, sizeBytes });
+  return { cost, capacityBytes: sizeBytes() };
 }

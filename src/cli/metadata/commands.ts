@@ -10,6 +10,7 @@ import {
   type MetadataRequest,
   openMetadata,
   prepareClient,
+  requestFor,
 } from '../../tools/client/metadata-stream.js';
 import {
   createProgress,
@@ -39,9 +40,7 @@ export function addAllocatedCommand(program: Command): void {
     .command('allocated')
     .description('list the ranges of a snapshot that hold data')
     .argument('<snapshot>', 'id of the snapshot');
-  addMetadataAction(command, 'GetMetadataAllocated', (snapshot = '') => ({
-    snapshot_id: snapshot,
-  }));
+  addMetadataAction(command, (snapshot = '') => requestFor(snapshot, null));
 }
 
 export function addDeltaCommand(program: Command): void {
@@ -50,17 +49,13 @@ export function addDeltaCommand(program: Command): void {
     .description('list the ranges that differ between two snapshots of one volume')
     .argument('<base>', 'id of the older snapshot')
     .argument('<target>', 'id of the newer snapshot');
-  addMetadataAction(command, 'GetMetadataDelta', (base = '', target = '') => ({
-    base_snapshot_id: base,
-    target_snapshot_id: target,
-  }));
+  addMetadataAction(command, (base = '', target = '') => requestFor(target, base));
 }
 
-/** Adds the options and the action; `idsOf` turns the arguments into request fields. */
+/** Adds the options and the action; `requestOf` gets the arguments. */
 function addMetadataAction(
   command: Command,
-  rpc: MetadataRequest['rpc'],
-  idsOf: (...snapshots: string[]) => Record<string, string>,
+  requestOf: (...snapshots: string[]) => MetadataRequest,
 ): void {
   command
     .option('--endpoint <endpoint>', "the plugin's socket, unix:///path (default: CSI_ENDPOINT)")
@@ -83,7 +78,7 @@ function addMetadataAction(
       const options = command.opts<MetadataOptions>();
       const socketPath = socketPathOf(command, options.endpoint);
       const { startingOffset, maxResults } = options;
-      const request = { rpc, ids: idsOf(...snapshots), startingOffset, maxResults };
+      const request = { ...requestOf(...snapshots), startingOffset, maxResults };
       process.exitCode = await runListCommand(socketPath, (signal) =>
         printMetadata(socketPath, request, options, signal),
       );

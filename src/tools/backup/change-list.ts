@@ -6,7 +6,7 @@
 import { StatusCode } from '../../base/errors.js';
 import { isServiceError } from '../client/connection.js';
 import { type Entry, InvalidListError } from '../client/list.js';
-import type { MetadataRequest } from '../client/metadata-stream.js';
+import { requestFor } from '../client/metadata-stream.js';
 import {
   createProgress,
   InterruptedError,
@@ -64,31 +64,21 @@ export async function readChangeList(request: ListRequest): Promise<ChangeList> 
       reasons.push(problem);
       continue;
     }
-    const found = await attempt(request, 'GetMetadataDelta', {
-      base_snapshot_id: id,
-      target_snapshot_id: request.snapshotId,
-    });
+    const found = await attempt(request, id);
     if (typeof found !== 'string') return { baseId: id, reasons, ranges: found };
     reasons.push(`the driver gives no delta from snapshot ${id}: ${found}`);
   }
-  const found = await attempt(request, 'GetMetadataAllocated', {
-    snapshot_id: request.snapshotId,
-  });
+  const found = await attempt(request, null);
   if (typeof found !== 'string') return { baseId: null, reasons, ranges: found };
   reasons.push(`the driver does not list the allocated ranges either: ${found}`);
   return { baseId: null, reasons, ranges: await everything(request) };
 }
 
 /** The ranges, or why this list cannot be had. */
-async function attempt(
-  request: ListRequest,
-  rpc: MetadataRequest['rpc'],
-  ids: Record<string, string>,
-): Promise<RangesFile | string> {
+async function attempt(request: ListRequest, baseId: string | null): Promise<RangesFile | string> {
   const progress = createProgress();
   const { signal, sizeBytes, grainBytes, path, onInterrupted, onProgress } = request;
-  const part = { rpc, ids, startingOffset: 0n, maxResults: 0 };
-  const entries = readMetadata(request.open, part, {
+  const entries = readMetadata(request.open, requestFor(request.snapshotId, baseId), {
     signal,
     progress,
     onInterrupted: (error, position) => onInterrupted?.(error, position),
@@ -98,7 +88,7 @@ async function attempt(
     return await writeRanges(listed, {
       path,
       grainBytes,
-      sizeBytes,
+      sizeBytes: () => sizeBytes,
       ...(onProgress === undefined ? {} : { onProgress }),
     });
   } catch (thrown) {
@@ -138,7 +128,11 @@ function refusalIn(thrown: unknown): string | null {
 /** All of the device. */
 function everything({ sizeBytes, path }: ListRequest): Promise<RangesFile> {
   const grainBytes = WHOLE_GRAIN_BYTES;
-  return writeRanges(once({ offset: 0n, size: sizeBytes }), { path, grainBytes, sizeBytes });
+  return writeRanges(once({ offset: 0n, size: sizeBytes }), {
+    path,
+    grainBytes,
+    sizeBytes: () => sizeBytes,
+  });
 }
 
 const WHOLE_GRAIN_BYTES = 4096n;

@@ -141,7 +141,7 @@ async function rebase(
     const ranges = await writeRanges(heldBelow(chain, passed, signal), {
       path: rangesPartial,
       grainBytes: GRAIN_BYTES,
-      sizeBytes: manifest.volume.sizeBytes,
+      sizeBytes: () => manifest.volume.sizeBytes,
     });
     await copyData({ from: { chain }, ranges, path, below, runtime, signal });
     await assertSound(path, signal);

@@ -1,5 +1,5 @@
 /**
- * The ranges of a backup as a text file, "offset size" a line, in the form that nbdkit reads, rounded outwards to
+ * The ranges of a list as a text file, "offset size" a line, in the form that nbdkit reads, rounded outwards to
  * a grain. Knows nothing of where the list comes from.
  */
 import { createHash } from 'node:crypto';
@@ -23,8 +23,8 @@ export interface RangesFile {
 export interface RangesOptions {
   path: string;
   grainBytes: bigint;
-  /** Of the device: no range goes beyond it. */
-  sizeBytes: bigint;
+  /** Of the device, once a batch was read: no range goes beyond it. */
+  sizeBytes(): bigint;
   /** Called with the end of the last range that was read. */
   onProgress?(position: bigint): void;
 }
@@ -62,7 +62,7 @@ export async function writeRanges(
   };
   try {
     for await (const batch of entries) {
-      put(merger.add(batch, sizeBytes));
+      put(merger.add(batch, sizeBytes()));
       if (merger.cost.mergedRanges > MAX_RANGES) throw tooMany(grainBytes);
       if (text.length > FLUSH_CHARACTERS) await flush();
       const last = batch.at(-1);
@@ -79,7 +79,7 @@ export async function writeRanges(
 
 function tooMany(grainBytes: bigint): CsiError {
   return CsiError.resourceExhausted(
-    `the list has more than ${MAX_RANGES} ranges of multiples of ${grainBytes} bytes, more than can be copied ` +
-      'at once: give a larger --grain',
+    `the list has more than ${MAX_RANGES} ranges of multiples of ${grainBytes} bytes, more than nbdkit can ` +
+      'hold: give a larger --grain',
   );
 }

@@ -16,6 +16,16 @@ export interface MetadataRequest {
   readonly maxResults: number;
 }
 
+/** For all that a snapshot holds, or that differs from the base; `baseId` null: there is none. */
+export function requestFor(snapshotId: string, baseId: string | null): MetadataRequest {
+  const whole = { startingOffset: 0n, maxResults: 0 };
+  if (baseId === null) {
+    return { rpc: 'GetMetadataAllocated', ids: { snapshot_id: snapshotId }, ...whole };
+  }
+  const ids = { base_snapshot_id: baseId, target_snapshot_id: snapshotId };
+  return { rpc: 'GetMetadataDelta', ids, ...whole };
+}
+
 /** A response of either RPC, as decoded. */
 export interface MetadataMessage {
   readonly block_metadata_type: string;
