@@ -10,7 +10,7 @@ import {
 } from '../../driver/inspection/node.js';
 import { print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
-import { type Column, formatJson, formatTable } from './tables.js';
+import { formatJson, formatTable } from './tables.js';
 
 export const STATE_HELP = "the plugin's state directory (default: BLOCKDELTA_STATE_DIR)";
 
@@ -19,9 +19,11 @@ interface ListOptions {
   json: boolean;
 }
 
+const NUMBERS = ['SIZE', 'USED', 'FREE', 'VOLUMES', 'SNAPSHOTS'];
+
 /** One list: its rows as JSON and as cells of a table. */
 interface Listing {
-  columns: readonly Column[];
+  titles: readonly string[];
   rows: readonly { json: object; cells: readonly string[] }[];
 }
 
@@ -51,14 +53,10 @@ function addList(
     .option('--json', 'print JSON; sizes are strings, in bytes', false)
     .action(async ({ stateDir, json }: ListOptions) => {
       process.exitCode = await runToExitCode(async () => {
-        const { columns, rows } = list(await inspectNode(nodeSettings(stateDir)));
+        const { titles, rows } = list(await inspectNode(nodeSettings(stateDir)));
+        const cells = rows.map((row) => row.cells);
         await print(
-          json
-            ? formatJson(rows.map((row) => row.json))
-            : formatTable(
-                columns,
-                rows.map(({ cells }) => cells),
-              ),
+          json ? formatJson(rows.map((row) => row.json)) : formatTable(titles, NUMBERS, cells),
         );
       });
     });
@@ -85,16 +83,16 @@ function stateOf(
 }
 
 function volumes(node: NodeView): Listing {
-  const columns: Column[] = [
-    { title: 'ID' },
-    { title: 'POOL' },
-    { title: 'SIZE', right: true },
-    { title: 'USED', right: true },
-    { title: 'SNAPSHOTS', right: true },
-    { title: 'STATE' },
-    { title: 'DEVICE' },
-    { title: 'NAME' },
-    { title: 'MOUNTED AT' },
+  const titles = [
+    'ID',
+    'POOL',
+    'SIZE',
+    'USED',
+    'SNAPSHOTS',
+    'STATE',
+    'DEVICE',
+    'NAME',
+    'MOUNTED AT',
   ];
   const rows = node.catalogue.volumes.map((volume) => {
     const { volumeId, name, pool, sizeBytes } = volume;
@@ -124,70 +122,58 @@ function volumes(node: NodeView): Listing {
     const rest = [String(taken), state, attached?.path ?? '-', name, mountedAt.join(' ') || '-'];
     return { json, cells: [...cells, ...rest] };
   });
-  return { columns, rows };
+  return { titles, rows };
 }
 
 function snapshots(node: NodeView): Listing {
-  const columns: Column[] = [
-    { title: 'ID' },
-    { title: 'VOLUME' },
-    { title: 'POOL' },
-    { title: 'SIZE', right: true },
-    { title: 'STATE' },
-    { title: 'TAKEN' },
-    { title: 'NAME' },
-  ];
+  const titles = ['ID', 'VOLUME', 'POOL', 'SIZE', 'STATE', 'TAKEN', 'NAME'];
   const taken = node.catalogue.snapshots.map((snapshot) => {
-    const { snapshotId, name, volumeId, pool, sizeBytes, groupSnapshotId } = snapshot;
-    const held = heldIn(node, pool, 'snapshots', snapshotId);
-    const state = stateOf(node, snapshot, held !== null);
-    const at = time(snapshot.creationTimeNs);
-    const json = {
-      id: snapshotId,
-      name,
-      volumeId,
-      pool,
-      sizeBytes,
-      state,
-      groupSnapshotId,
-      taken: at,
-      reason: null,
-    };
+    const { snapshotId, name, pool, groupSnapshotId } = snapshot;
+    const state = stateOf(node, snapshot, heldIn(node, pool, 'snapshots', snapshotId) !== null);
     const label = name ?? `(of group ${groupSnapshotId})`;
-    return { json, cells: [snapshotId, volumeId, pool, size(sizeBytes), state, at, label] };
+    return snapshotRow({ ...snapshot, reason: null }, state, label);
   });
   const retained = node.catalogue.retainedBases.map((base) => {
-    const { snapshotId, volumeId, pool, sizeBytes, invalidated } = base;
+    const { invalidated } = base;
     const state = invalidated === null ? 'retained base' : 'invalidated base';
-    const at = time(base.creationTimeNs);
-    const json = {
-      id: snapshotId,
-      name: null,
-      volumeId,
-      pool,
-      sizeBytes,
-      state,
-      groupSnapshotId: null,
-      taken: at,
-      reason: invalidated?.reason ?? null,
-    };
-    const label = `(deleted ${time(base.deletedNs)})`;
-    return { json, cells: [snapshotId, volumeId, pool, size(sizeBytes), state, at, label] };
+    const reason = invalidated?.reason ?? null;
+    const shown = { ...base, name: null, groupSnapshotId: null, reason };
+    return snapshotRow(shown, state, `(deleted ${time(base.deletedNs)})`);
   });
-  return { columns, rows: [...taken, ...retained] };
+  return { titles, rows: [...taken, ...retained] };
+}
+
+interface ShownSnapshot
+  extends Pick<
+    SnapshotRecord,
+    'snapshotId' | 'volumeId' | 'pool' | 'sizeBytes' | 'creationTimeNs'
+  > {
+  name: string | null;
+  groupSnapshotId: string | null;
+  /** Why the retained base is invalid; null: it is valid, or the snapshot exists. */
+  reason: string | null;
+}
+
+function snapshotRow(snapshot: ShownSnapshot, state: string, label: string) {
+  const { snapshotId: id, name, volumeId, pool, sizeBytes, groupSnapshotId, reason } = snapshot;
+  const taken = time(snapshot.creationTimeNs);
+  return {
+    json: { id, name, volumeId, pool, sizeBytes, state, groupSnapshotId, taken, reason },
+    cells: [id, volumeId, pool, size(sizeBytes), state, taken, label],
+  };
 }
 
 function pools(node: NodeView): Listing {
-  const columns: Column[] = [
-    { title: 'POOL' },
-    { title: 'KIND' },
-    { title: 'SIZE', right: true },
-    { title: 'FREE', right: true },
-    { title: 'USED', right: true },
-    { title: 'VOLUMES', right: true },
-    { title: 'SNAPSHOTS', right: true },
-    { title: 'DIRECTORY' },
-    { title: 'PROBLEM' },
+  const titles = [
+    'POOL',
+    'KIND',
+    'SIZE',
+    'FREE',
+    'USED',
+    'VOLUMES',
+    'SNAPSHOTS',
+    'DIRECTORY',
+    'PROBLEM',
   ];
   const rows = node.views.map((view) => {
     const { name, kind, directory, totalBytes, freeBytes, problem, thin } = view;
@@ -224,5 +210,5 @@ function pools(node: NodeView): Listing {
     ];
     return { json, cells: [...cells, ...counts.map(String), directory, problem ?? '-'] };
   });
-  return { columns, rows };
+  return { titles, rows };
 }

@@ -1,30 +1,24 @@
 /** Tables for people: columns as wide as their widest cell, numbers to the right. */
 import { cell, plainJson } from '../../base/plain-text.js';
 
-export interface Column {
-  title: string;
-  /** To the right, as for numbers. */
-  right?: boolean;
-}
-
-/** The last column is not padded. */
+/** @param numbers the titles of the columns that are aligned to the right */
 export function formatTable(
-  columns: readonly Column[],
+  titles: readonly string[],
+  numbers: readonly string[],
   rows: readonly (readonly string[])[],
 ): string {
-  const cells = [columns.map(({ title }) => title), ...rows.map((row) => row.map(cell))];
-  const widths = columns.map((_, at) => Math.max(...cells.map((row) => (row[at] ?? '').length)));
-  const lines = cells.map((row) =>
-    row
-      .map((text, at) => {
-        const width = widths[at] ?? 0;
-        if (columns[at]?.right === true) return text.padStart(width);
-        return at === columns.length - 1 ? text : text.padEnd(width);
-      })
-      .join('  ')
-      .trimEnd(),
+  const cells = [titles, ...rows.map((row) => row.map(cell))];
+  const widths = titles.map((_, at) =>
+    cells.reduce((width, row) => Math.max(width, row[at]?.length ?? 0), 0),
   );
-  return `${lines.join('\n')}\n`;
+  const lines = cells.map((row) => {
+    const aligned = row.map((text, at) => {
+      const width = widths[at] ?? 0;
+      return numbers.includes(titles[at] ?? '') ? text.padStart(width) : text.padEnd(width);
+    });
+    return `${aligned.join('  ').trimEnd()}\n`;
+  });
+  return lines.join('');
 }
 
 /** JSON in which bigints are strings: most readers are inexact above 2^53. */

@@ -2,6 +2,7 @@
 import { type Command, Option } from 'commander';
 import type { NativeRunner } from '../../driver/native/pool.js';
 import type { ThinDeviceDetails } from '../../driver/native/thin-addon.js';
+import { formatTable } from '../inspection/tables.js';
 import { FORMATS, type Format } from '../metadata/formats.js';
 import { print } from '../output.js';
 import {
@@ -88,21 +89,10 @@ export function formatDevices(
     case 'csv':
       return [COLUMNS, ...rows.map(cellsOf)].map((cells) => `${cells.join(',')}\n`).join('');
     case 'table':
-      return tableOf(rows.map(cellsOf));
+      return formatTable(HEADINGS, HEADINGS, rows.map(cellsOf));
   }
 }
 
 function cellsOf(row: Row): string[] {
   return COLUMNS.map((column) => String(row[column]));
-}
-
-function tableOf(rows: readonly string[][]): string {
-  const lines = [HEADINGS, ...rows];
-  const widths = HEADINGS.map((_, column) =>
-    lines.reduce((width, cells) => Math.max(width, cells[column]?.length ?? 0), 0),
-  );
-  const aligned = lines.map((cells) =>
-    cells.map((cell, column) => cell.padStart(widths[column] ?? 0)).join('  '),
-  );
-  return `${aligned.join('\n')}\n`;
 }
