@@ -20,6 +20,7 @@ export interface SettingsReader<Name extends string, Defaulted extends Name> {
   readonly given: (name: Name) => string | undefined;
   /** What is given, or the default. */
   readonly text: (name: Defaulted) => string;
+  readonly parsed: <T>(name: Defaulted, parse: (name: string, value: string) => T) => T;
   readonly count: (name: Defaulted, minimum: number, maximum: number) => number;
   readonly choice: <T extends string>(name: Defaulted, choices: readonly T[]) => T;
   /** Of a setting that is on or off. */
@@ -42,6 +43,7 @@ export function settingsReader<Table extends Settings>(
   return {
     given,
     text,
+    parsed: (name, parse) => parse(name, text(name)),
     count: (name, minimum, maximum) => parseInteger(name, text(name), minimum, maximum),
     choice,
     isOn: (name) => choice(name, ON_OFF) === 'on',

@@ -196,9 +196,9 @@ const WHEN_FULL = ['error', 'queue'] as const;
 export function parseConfig(env: Environment) {
   refuseMisspelt(env, KNOWN);
   const reader = settingsReader(SETTINGS, env);
-  const { given, text, count, choice, isOn } = reader;
+  const { given, text, parsed, count, choice, isOn } = reader;
   const service = parseServiceSettings(reader);
-  const stateDirectory = parseDirectory('BLOCKDELTA_STATE_DIR', text('BLOCKDELTA_STATE_DIR'));
+  const stateDirectory = parsed('BLOCKDELTA_STATE_DIR', parseDirectory);
   const pools = parsePools(given('BLOCKDELTA_POOLS'), stateDirectory);
   const legacyVersions = parseChoices(
     'BLOCKDELTA_LEGACY_CSI',
@@ -226,14 +226,8 @@ export function parseConfig(env: Environment) {
     overcommitPercent: parseOvercommit(text('BLOCKDELTA_OVERCOMMIT')),
     reservePercent: BigInt(count('BLOCKDELTA_RESERVE_PERCENT', 0, 50)),
     retainedBasesPerVolume: count('BLOCKDELTA_RETAINED_BASES_COUNT', 0, 10_000),
-    retainedBasesAgeMs: parseAge(
-      'BLOCKDELTA_RETAINED_BASES_AGE',
-      text('BLOCKDELTA_RETAINED_BASES_AGE'),
-    ),
-    retainedBasesPoolBytes: parseSize(
-      'BLOCKDELTA_RETAINED_BASES_SIZE',
-      text('BLOCKDELTA_RETAINED_BASES_SIZE'),
-    ),
+    retainedBasesAgeMs: parsed('BLOCKDELTA_RETAINED_BASES_AGE', parseAge),
+    retainedBasesPoolBytes: parsed('BLOCKDELTA_RETAINED_BASES_SIZE', parseSize),
     legacyVersions: Object.freeze(legacyVersions),
     legacyStagingDirectory: parseOutside(
       'BLOCKDELTA_LEGACY_STAGING_DIR',
@@ -242,7 +236,7 @@ export function parseConfig(env: Environment) {
     ),
     controllerPublish: isOn('BLOCKDELTA_CONTROLLER_PUBLISH'),
     maxVolumesPerNode: count('BLOCKDELTA_MAX_VOLUMES_PER_NODE', 0, 100_000),
-    cgroupRoot: parseDirectory('BLOCKDELTA_CGROUP_ROOT', text('BLOCKDELTA_CGROUP_ROOT')),
+    cgroupRoot: parsed('BLOCKDELTA_CGROUP_ROOT', parseDirectory),
     mountPropagation: choice('BLOCKDELTA_MOUNT_PROPAGATION', PROPAGATION),
     metricsOfVolumes: isOn('BLOCKDELTA_METRICS_VOLUMES'),
     scanThreads: count('BLOCKDELTA_SCAN_THREADS', 1, 64),
@@ -263,12 +257,9 @@ function guardianSocket(path: string | undefined): string | null {
   return path === undefined ? null : parseSocketPath('BLOCKDELTA_GUARDIAN_SOCKET', path);
 }
 
-function thinSettings({ text, count, choice }: ReaderOf<typeof SETTINGS>) {
+function thinSettings({ parsed, count, choice }: ReaderOf<typeof SETTINGS>) {
   return Object.freeze({
-    dataBlockBytes: parseThinBlockSize(
-      'BLOCKDELTA_THIN_BLOCK_SIZE',
-      text('BLOCKDELTA_THIN_BLOCK_SIZE'),
-    ),
+    dataBlockBytes: parsed('BLOCKDELTA_THIN_BLOCK_SIZE', parseThinBlockSize),
     passDiscards: choice('BLOCKDELTA_THIN_DISCARDS', DISCARDS) === 'passdown',
     errorWhenFull: choice('BLOCKDELTA_THIN_WHEN_FULL', WHEN_FULL) === 'error',
     lowWaterPercent: BigInt(count('BLOCKDELTA_THIN_LOW_WATER_PERCENT', 1, 50)),
