@@ -85,7 +85,9 @@ export function openOwn(path: string, flags: number, maxBytes?: number, label = 
     return descriptor;
   } catch (thrown) {
     if (descriptor !== null) closeSync(descriptor);
-    throw refusal(label, thrown);
+    // The kernel's codes for a link, and for a socket or a pipe that nobody reads.
+    const isOther = ['ELOOP', 'ENXIO'].includes(errorCode(thrown) ?? '');
+    throw isOther ? notUsed(label, NOT_REGULAR, thrown) : thrown;
   }
 }
 
@@ -114,12 +116,6 @@ function assertPlain(label: string, found: Stats, maxBytes?: number): void {
 }
 
 const NOT_REGULAR = 'it is not a regular file';
-
-/** The kernel's codes are those for a link, and for a socket or a pipe that nobody reads. */
-function refusal(label: string, thrown: unknown): unknown {
-  const isOther = ['ELOOP', 'ENXIO'].includes(errorCode(thrown) ?? '');
-  return isOther ? notUsed(label, NOT_REGULAR, thrown) : thrown;
-}
 
 function notUsed(label: string, found: string, cause?: unknown): CsiError {
   const message = `${label} is not used: ${found}; look at what is there and move it away`;

@@ -21,7 +21,7 @@ export function addCatalogueCommand(program: Command): void {
     .command('unknown')
     .description('list the unconfirmed objects that the last start found')
     .option('--state-dir <directory>', STATE_HELP, parsePath)
-    .action(({ stateDir }) => run(stateDir, showUnknown));
+    .action(({ stateDir }) => run(stateDir, async (_, objects) => print(lines(objects))));
   catalogue
     .command('confirm')
     .description(
@@ -39,10 +39,6 @@ async function run(
     const directory = stateDirectoryOf(given);
     await work(directory, await foundObjects(directory));
   });
-}
-
-async function showUnknown(_: string, objects: readonly UnknownObject[]): Promise<void> {
-  await print(lines(objects));
 }
 
 async function confirm(directory: string, objects: readonly UnknownObject[]): Promise<void> {

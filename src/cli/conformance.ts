@@ -16,7 +16,7 @@ import { countOf } from '../tools/conformance/report.js';
 import { formatJson } from '../tools/conformance/report-json.js';
 import { formatJunit } from '../tools/conformance/report-junit.js';
 import { formatTable } from '../tools/conformance/report-table.js';
-import { matches, runSuite } from '../tools/conformance/runner.js';
+import { isSelected, matches, runSuite } from '../tools/conformance/runner.js';
 import { CHECKS } from '../tools/conformance/suite.js';
 import { socketPathOf } from './endpoint.js';
 import { ExitCode } from './exit-codes.js';
@@ -174,7 +174,7 @@ async function runConformance(
     interrupt.abort();
   };
   for (const signal of SIGNALS) process.on(signal, onSignal);
-  const total = CHECKS.filter(({ id }) => isWanted(id, options)).length;
+  const total = CHECKS.filter(({ id }) => isSelected(id, options)).length;
   let ended = 0;
   let failed = 0;
   let running = '';
@@ -190,7 +190,7 @@ async function runConformance(
       onStart: (check) => {
         running = check.id;
         line.clear();
-        if (verbose) logStart(check);
+        if (verbose) process.stderr.write(`${check.id} ...\n`);
       },
       onResult: (result) => {
         ended += 1;
@@ -211,9 +211,6 @@ async function runConformance(
     removeHandlers();
   }
 }
-
-const isWanted = (id: string, { only }: SuiteOptions): boolean =>
-  only.length === 0 || only.some((pattern) => matches(id, pattern));
 
 /** Without links. Volumes that root writes to are published there: others must not exchange them. */
 async function ownWorkDirectory(given: string): Promise<string> {
@@ -248,10 +245,6 @@ function listOf(checks: readonly Check[]): string {
       `${id.padEnd(width)}  ${rule.padEnd(5)}  ${level.padEnd(6)}  ${title} [${section}]\n`,
   );
   return lines.join('');
-}
-
-function logStart({ id }: Check): void {
-  process.stderr.write(`${id} ...\n`);
 }
 
 function logResult({ id, result, detail, seconds }: CheckResult): void {

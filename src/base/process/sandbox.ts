@@ -93,17 +93,13 @@ export async function sandbox(
       line.push(`--only-${use}`, descriptorName(first + index));
   }
   if (device === undefined) return { line: [...line, '--'], limits: null };
-  const sizeBytes = await sizeOf(device);
+  const sizeBytes = (await deviceSizeBytes(deviceNumberOf(await stat(device)))) ?? 0n;
   const limits: Limits = outlives
     ? { memoryBytes: mostMemory(), cpuSeconds: OUTLIVING_CPU_S }
     : { memoryBytes: memoryFor(sizeBytes), cpuSeconds: cpuSeconds ?? cpuFor(sizeBytes) };
   line.push('--device', device, '--memory', `${limits.memoryBytes}`);
   line.push('--cpu', `${limits.cpuSeconds}`, '--');
   return { line, limits };
-}
-
-async function sizeOf(device: string): Promise<bigint> {
-  return (await deviceSizeBytes(deviceNumberOf(await stat(device)))) ?? 0n;
 }
 
 const cpuFor = (sizeBytes: bigint): number =>

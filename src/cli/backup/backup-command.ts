@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { humanSize, withHumanSize } from '../../base/human-size.js';
 import { type BackupResult, backUp, type Phase } from '../../tools/backup/backup.js';
-import type { BaseChoice } from '../../tools/backup/bases.js';
 import { imagePathOf } from '../../tools/backup/chains.js';
 import { CsiDriver } from '../../tools/client/driver.js';
 import { parseGrain } from '../../tools/client/grain.js';
@@ -79,6 +78,7 @@ async function runBackup(
   signal: AbortSignal,
 ): Promise<void> {
   const started = performance.now();
+  const { base } = options;
   const driver = new CsiDriver(socketPath, signal);
   const progress = new TransferProgress(PHASES.publish);
   const line = new ProgressLine(() => progress.state);
@@ -94,7 +94,7 @@ async function runBackup(
       volumeId: options.volume ?? null,
       directory: options.to,
       allowShared: options.allowShared,
-      base: baseOf(options.base),
+      base: base === 'auto' || base === 'none' ? base : { snapshotId: base },
       grainBytes: options.grain,
       signal,
       observer: {
@@ -112,10 +112,6 @@ async function runBackup(
     line.end();
     driver.close();
   }
-}
-
-function baseOf(text: string): BaseChoice {
-  return text === 'auto' || text === 'none' ? text : { snapshotId: text };
 }
 
 function grainOf(text: string): bigint {

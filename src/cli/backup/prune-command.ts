@@ -124,11 +124,11 @@ async function pruneAll(
   );
   if (failures.length === 0) return;
   const message = failures.map(messageOf).join('\n');
-  throw failures.every(isRefusal) ? CsiError.failedPrecondition(message) : new Error(message);
+  const areRefusals = failures.every(
+    (thrown) => thrown instanceof CsiError && thrown.code === StatusCode.FAILED_PRECONDITION,
+  );
+  throw areRefusals ? CsiError.failedPrecondition(message) : new Error(message);
 }
-
-const isRefusal = (thrown: unknown): boolean =>
-  thrown instanceof CsiError && thrown.code === StatusCode.FAILED_PRECONDITION;
 
 function jsonOf({ volume, kept, removed, rebased }: PrunePlan): object {
   const ids = (backups: PrunePlan['kept']) => backups.map(({ manifest }) => manifest.snapshot.id);

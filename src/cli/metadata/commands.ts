@@ -12,11 +12,7 @@ import {
   prepareClient,
   requestFor,
 } from '../../tools/client/metadata-stream.js';
-import {
-  createProgress,
-  type MetadataProgress,
-  readMetadata,
-} from '../../tools/client/resumable-stream.js';
+import { createProgress, readMetadata } from '../../tools/client/resumable-stream.js';
 import { socketPathOf } from '../endpoint.js';
 import { complain, print } from '../output.js';
 import { ProgressLine } from '../progress.js';
@@ -61,12 +57,12 @@ function addMetadataAction(
     .option('--endpoint <endpoint>', "the plugin's socket, unix:///path (default: CSI_ENDPOINT)")
     .addOption(
       new Option('--starting-offset <bytes>', 'start the list at this byte')
-        .argParser(parseOffset)
+        .argParser((value) => parseWholeNumber(value, MAX_INT64))
         .default(0n, '0'),
     )
     .addOption(
       new Option('--max-results <count>', 'most entries in one message; 0: the plugin chooses')
-        .argParser(parseCount)
+        .argParser((value) => Number(parseWholeNumber(value, MAX_INT32)))
         .default(0),
     )
     .addOption(grainOption())
@@ -166,19 +162,8 @@ async function printMetadata(
   }
   if (!summary) return;
   const unmerged = merger === null ? {} : { unmerged: merger.cost };
-  await print(formatSummary(format, { ...sums, ...unmerged, ...timesOf(progress, started) }));
-}
-
-function timesOf(progress: MetadataProgress, started: number) {
-  return { ...progress, seconds: (performance.now() - started) / 1000 };
-}
-
-function parseOffset(value: string): bigint {
-  return parseWholeNumber(value, MAX_INT64);
-}
-
-function parseCount(value: string): number {
-  return Number(parseWholeNumber(value, MAX_INT32));
+  const seconds = (performance.now() - started) / 1000;
+  await print(formatSummary(format, { ...sums, ...unmerged, ...progress, seconds }));
 }
 
 function parseWholeNumber(value: string, maximum: bigint): bigint {

@@ -60,7 +60,7 @@ export class CatalogueBackups {
     await mkdir(directory, { recursive: true, mode: 0o700 });
     ownDirectory(directory);
     await this.#assertSpace();
-    const name = backupName(new Date());
+    const name = `catalogue-${new Date().toISOString().replace(/[-:.]/g, '')}.sqlite`;
     const temporary = join(directory, `${name}.tmp`);
     for (const unfinished of (await readdir(directory)).filter((entry) => UNFINISHED.test(entry))) {
       await rm(join(directory, unfinished), { force: true });
@@ -87,10 +87,6 @@ export class CatalogueBackups {
       `${directory} has ${bavail * bsize} bytes free; a backup needs ${size * SPACE_FACTOR}`,
     );
   }
-}
-
-function backupName(time: Date): string {
-  return `catalogue-${time.toISOString().replace(/[-:.]/g, '')}.sqlite`;
 }
 
 /** The names of backups that the retention no longer covers. Other names are never returned. */

@@ -161,9 +161,9 @@ export class Call implements CallContext {
     grpcCall.once('cancelled', () => {
       // gRPC also says so of a call that has ended.
       if (this.#hasEnded) return;
-      this.abort(
-        Date.now() + DEADLINE_SLACK_MS >= this.deadline ? deadlineExceeded() : clientCancelled(),
-      );
+      const isLate = Date.now() + DEADLINE_SLACK_MS >= this.deadline;
+      const gone = CsiError.cancelled('the caller cancelled the call or went away');
+      this.abort(isLate ? deadlineExceeded() : gone);
     });
     if (this.log.isLevelEnabled('debug')) {
       this.log.debug({ request: redact(rpc.requestType, this.#request.message) }, 'call started');
@@ -250,10 +250,6 @@ function failureFields(error: CsiError, isDefect: boolean): object {
 
 function deadlineExceeded(): CsiError {
   return new CsiError(StatusCode.DEADLINE_EXCEEDED, "the caller's deadline has passed");
-}
-
-function clientCancelled(): CsiError {
-  return CsiError.cancelled('the caller cancelled the call or went away');
 }
 
 function codeName(error: CsiError): string {

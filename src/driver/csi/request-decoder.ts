@@ -27,15 +27,11 @@ export function requestDecoder(type: protobuf.Type): (bytes: Buffer) => DecodedR
       const message = type.toObject(type.decode(new StrictReader(bytes)), CONVERSION);
       return { message, refusal: null, encoded: bytes };
     } catch (thrown) {
-      return { message: {}, refusal: refusalOf(type.name, thrown), encoded: bytes };
+      const message = `the request is not a valid ${type.name}: ${messageOf(thrown)}`;
+      const refusal = CsiError.invalidArgument(message, { cause: thrown });
+      return { message: {}, refusal, encoded: bytes };
     }
   };
-}
-
-function refusalOf(typeName: string, thrown: unknown): CsiError {
-  return CsiError.invalidArgument(`the request is not a valid ${typeName}: ${messageOf(thrown)}`, {
-    cause: thrown,
-  });
 }
 
 class StrictReader extends protobuf.BufferReader {

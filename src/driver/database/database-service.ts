@@ -15,7 +15,6 @@ import { SoundDatabase } from './sound-database.js';
 import { SpaceReserve } from './space-reserve.js';
 import {
   answer,
-  type CallDescription,
   CLOSE,
   type DatabaseAnswer,
   type DatabaseEvent,
@@ -72,7 +71,9 @@ class DatabaseService<T extends object> {
   #perform(method: string, args: readonly unknown[]): unknown {
     if (method === CLOSE) return this.#close();
     const { database, calls } = this.#opened();
-    if (method === OPEN) return describe(calls);
+    if (method === OPEN) {
+      return [...calls].map(([name, { kind }]) => ({ method: name, onlyReads: kind === 'reads' }));
+    }
     if (method === IDLE) return this.#restoreReserve(database);
     const call = calls.get(method) as DatabaseCall<(...values: unknown[]) => unknown> | undefined;
     if (call === undefined) throw new Error(`${this.definition.label} has no call '${method}'`);
@@ -163,8 +164,4 @@ class DatabaseService<T extends object> {
     const { label, file } = this.definition;
     this.#events.push({ level, message: `${label} ${file}: ${what}` });
   }
-}
-
-function describe(calls: ReadonlyMap<string, DatabaseCall>): CallDescription[] {
-  return [...calls].map(([method, { kind }]) => ({ method, onlyReads: kind === 'reads' }));
 }

@@ -14,7 +14,6 @@ import {
   type RpcName,
   type UnaryHandlers,
 } from '../../base/csi/service.js';
-import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import type { VolumeHealth } from '../csi/messages.js';
 import { readyVolume } from '../volumes/ready-volume.js';
@@ -47,8 +46,9 @@ export function storageConditionOf(
   const probe = new PoolProbe(deps, PROBE_AGE_MS);
   return async (volume) => {
     const conditions = volumeConditions(await probe.volume(volume), null);
-    const isReal = conditions.length > 0 && (await isReady(deps.catalogue, volume.volumeId));
-    return summary(isReal ? conditions : []);
+    if (conditions.length === 0) return summary([]);
+    const now = await deps.catalogue.volumeById(volume.volumeId);
+    return summary(now?.state === 'ready' ? conditions : []);
   };
 }
 
@@ -87,10 +87,6 @@ async function adverse(
   if (found.length === 0) return [];
   const still = new Set((await deps.catalogue.listVolumes()).map(({ volumeId }) => volumeId));
   return found.filter(([volumeId]) => still.has(volumeId));
-}
-
-async function isReady(catalogue: AsyncCatalogue, volumeId: string): Promise<boolean> {
-  return (await catalogue.volumeById(volumeId))?.state === 'ready';
 }
 
 export function healthMessage(volumeId: string, conditions: readonly HealthEntry[]): VolumeHealth {

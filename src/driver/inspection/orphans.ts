@@ -72,7 +72,9 @@ export async function findOrphans(node: NodeView): Promise<Orphans> {
   let lacksRows = false;
   for (const view of views) {
     const unknown = differencesIn(node, view).filter(({ kind }) => kind === 'unknown');
-    kept.push(...foreignIn(view), ...unknown.map(({ id }) => withoutRow(view, id)));
+    const reason = 'blockdelta did not create it';
+    kept.push(...view.foreign.map((object) => ({ pool: view.name, object, reason })));
+    kept.push(...unknown.map(({ id }) => withoutRow(view, id)));
     lacksRows ||= unknown.length > 0;
     if (view.problem !== null) continue;
     orphans.push(...view.temporary.map((path) => temporaryFile(view, path)));
@@ -100,11 +102,6 @@ function notOurs({ catalogue }: NodeView, view: PoolView): string | null {
   const recorded = catalogue.pools.find(({ name }) => name === view.name)?.uuid;
   if (view.uuid === null || view.uuid === recorded) return null;
   return `the pool has the identity ${view.uuid}, and the catalogue knows it as ${recorded ?? '(none)'}`;
-}
-
-function foreignIn(view: PoolView): Kept[] {
-  const reason = 'blockdelta did not create it';
-  return view.foreign.map((object) => ({ pool: view.name, object, reason }));
 }
 
 /** What the pool holds beside the catalogue's rows. The pool must have been inspected. */

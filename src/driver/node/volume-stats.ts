@@ -40,12 +40,9 @@ export async function volumeStats(
   const found = usage.status === 'rejected' ? [] : usage.value;
   if (found === null) throw notThere(volume, volumePath);
   if (condition === undefined) return { usage: found };
-  return { usage: found.length > 0 ? found : sizeAlone(volume), volume_condition: condition };
-}
-
-/** The kubelet throws a condition away that comes without any usage. */
-function sizeAlone({ sizeBytes }: VolumeRecord): VolumeUsage[] {
-  return [{ unit: 'BYTES', total: sizeBytes.toString() }];
+  // The kubelet throws a condition away that comes without any usage.
+  const sizeAlone: VolumeUsage[] = [{ unit: 'BYTES', total: volume.sizeBytes.toString() }];
+  return { usage: found.length > 0 ? found : sizeAlone, volume_condition: condition };
 }
 
 /**

@@ -63,7 +63,10 @@ export class PoolRecovery {
   /** Begins to watch. Call it when all pools that were started are reconciled and served. */
   start(): void {
     const missing = this.#deps.registry.unavailable.map(({ pool }) => this.#recover(pool));
-    this.#loops = [...missing, this.#checkRegularly()];
+    const checkRegularly = async (): Promise<void> => {
+      while (await this.#waits(this.#times.checkMs)) await this.check();
+    };
+    this.#loops = [...missing, checkRegularly()];
   }
 
   async stop(): Promise<void> {
@@ -104,10 +107,6 @@ export class PoolRecovery {
     registry.register(backend);
     logger.info({ pool }, 'the pool could be started and is served from now on');
     return true;
-  }
-
-  async #checkRegularly(): Promise<void> {
-    while (await this.#waits(this.#times.checkMs)) await this.check();
   }
 
   async #checkOne(backend: Backend): Promise<void> {

@@ -109,7 +109,9 @@ export class ChangeListMaker {
       do {
         const began = performance.now();
         making = await this.#step(wanted, making);
-        await this.#pause(Math.min(performance.now() - began, LONGEST_PAUSE_MS));
+        const pauseMs = Math.min(performance.now() - began, LONGEST_PAUSE_MS);
+        const { signal } = this.#stopped;
+        await delay(pauseMs, undefined, { signal }).catch(() => undefined);
       } while (making !== null && !this.#stopped.signal.aborted);
     } finally {
       const { list } = making ?? {};
@@ -144,11 +146,6 @@ export class ChangeListMaker {
     );
     if (left === null && kind === 'delta') await retainedBases.completePending(backend, target);
     return left;
-  }
-
-  async #pause(ms: number): Promise<void> {
-    const { signal } = this.#stopped;
-    await delay(ms, undefined, { signal }).catch(() => undefined);
   }
 }
 

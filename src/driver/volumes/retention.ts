@@ -93,7 +93,8 @@ function expired(
   };
   const newerOf = new Map<string, number>();
   let bytes = 0n;
-  for (const record of [...valid].sort(newestFirst)) {
+  // By sequence: of two snapshots of one volume, the later one makes the smaller delta.
+  for (const record of valid.toSorted((a, b) => (a.sequence > b.sequence ? -1 : 1))) {
     const newer = newerOf.get(record.volumeId) ?? 0;
     if (record.deletedNs < nowNs - nanoseconds(ageMs)) {
       expire(record, 'its snapshot was deleted too long ago (BLOCKDELTA_RETAINED_BASES_AGE)');
@@ -113,11 +114,6 @@ function expired(
     }
   }
   return verdicts;
-}
-
-/** By sequence: of two snapshots of one volume, the later one makes the smaller delta. */
-function newestFirst(a: RetainedBaseRecord, b: RetainedBaseRecord): number {
-  return a.sequence > b.sequence ? -1 : 1;
 }
 
 const nanoseconds = (milliseconds: number): bigint => BigInt(milliseconds) * 1_000_000n;

@@ -27,7 +27,7 @@ export function parseVolumeParameters(value: StringMap, kind: VolumeKind): Strin
     ([key]) => !isOrchestratorKey(key),
   );
   for (const [key] of entries) {
-    if (isKnown(key)) continue;
+    if (knownParameters().includes(key)) continue;
     throw CsiError.invalidArgument(
       `parameters['${key}'] is unknown; known parameters are ${knownParameters().join(', ')}`,
     );
@@ -42,10 +42,6 @@ export function parseVolumeParameters(value: StringMap, kind: VolumeKind): Strin
 /** All valid keys in the parameters of a StorageClass. */
 export function knownParameters(): string[] {
   return [...VOLUME_PARAMETERS, ...MUTABLE_PARAMETERS.map(({ name }) => name)];
-}
-
-function isKnown(key: string): boolean {
-  return knownParameters().includes(key);
 }
 
 function assertOptions(parameters: StringMap, type: FileSystem | null): void {

@@ -10,7 +10,10 @@ export function formatTable(report: Report): string {
     headOf(report),
     tableOf(ran),
     section('Failed', report.results.filter(({ result }) => result === 'failed').map(failureOf)),
-    section('Notes', report.results.flatMap(notesOf)),
+    section(
+      'Notes',
+      report.results.flatMap(({ id, notes }) => notes.map((note) => `${id}: ${note}`)),
+    ),
     section('Measured', report.results.flatMap(figuresOf)),
     section('Skipped', report.results.filter(({ result }) => result === 'skipped').map(skipOf)),
     totalsOf(report),
@@ -41,10 +44,6 @@ function section(title: string, lines: readonly string[]): string {
 function failureOf({ id, level, section: part, detail }: CheckResult): string {
   const weight = level === 'should' ? ' (recommended, not required)' : '';
   return `${id}${weight} [${part}]\n    ${detail ?? ''}`;
-}
-
-function notesOf({ id, notes }: CheckResult): string[] {
-  return notes.map((note) => `${id}: ${note}`);
 }
 
 function figuresOf({ id, figures }: CheckResult): string[] {

@@ -62,7 +62,7 @@ export async function runSuite(
 }
 
 /** Whether `only` selects a check. Checks that `skip` matches are reported as skipped. */
-function isSelected(id: string, { only }: SuiteOptions): boolean {
+export function isSelected(id: string, { only }: SuiteOptions): boolean {
   return only.length === 0 || only.some((pattern) => matches(id, pattern));
 }
 

@@ -232,7 +232,9 @@ export class Volumes {
     for (let count = 1; count <= this.#made; count += 1) {
       const directory = join(workDirectory, `${this.deps.runName}-${this.label}-${count}`);
       // rmdir only: the content of a volume that the driver left mounted must survive.
-      for (const part of ['pod', 'staging', '']) await removeEmpty(join(directory, part));
+      for (const part of ['pod', 'staging', '']) {
+        await rmdir(join(directory, part)).catch(() => undefined);
+      }
     }
     return problems;
   }
@@ -260,8 +262,4 @@ export class Volumes {
     };
     return { capabilities, use: { volumeId: id, capability, context, stagingPath, targetPath } };
   }
-}
-
-async function removeEmpty(path: string): Promise<void> {
-  await rmdir(path).catch(() => undefined);
 }

@@ -88,7 +88,7 @@ class Unfinished implements UnfinishedList {
       const { done, progress } = await native.run('buildChangeList', {
         target,
         base,
-        names: this.#names(opened),
+        names: namesOf(listsIn(opened.layout.root), this.#name, this.#random),
         baseMapPath: this.#readsMap === true ? (baseMap?.finalPath ?? null) : null,
         mapNames: this.#storesMap ? this.#map(opened, target.id) : null,
         maxExtents: STEP_EXTENTS,
@@ -120,10 +120,6 @@ class Unfinished implements UnfinishedList {
     if (code !== 'LIST_INVALID' || this.#readsMap !== true) return false;
     this.#readsMap = false;
     return true;
-  }
-
-  #names(opened: OpenDirectories): ChangeListNames {
-    return namesOf(listsIn(opened.layout.root), this.#name, this.#random);
   }
 
   #map(opened: OpenDirectories, snapshotId: string): ChangeListNames {

@@ -87,7 +87,9 @@ export class ThinBackend implements Backend {
     const ledger = await this.openPoolLedger(file, this.options.onEvent);
     try {
       await ledger.makePool(dataBlockBytes);
-      if (expected === 'existing') this.#assertReady((await ledger.pool()).state);
+      if (expected === 'existing' && (await ledger.pool()).state !== 'ready') {
+        throw this.#gone('its ledger is new');
+      }
       const { pool, onEvent, freezing = DEFAULT_FREEZING } = this.options;
       const parts = { native: this.native, ledger, devices: this.#devices, freezing };
       const features = this.options;
@@ -185,10 +187,6 @@ export class ThinBackend implements Backend {
     const isLedgerThere = entry !== null;
     if (isLedgerThere && (await this.#devices.exist())) return;
     throw this.#gone(isLedgerThere ? 'its devices are missing' : `its ledger ${ledger} is missing`);
-  }
-
-  #assertReady(state: string): void {
-    if (state !== 'ready') throw this.#gone('its ledger is new');
   }
 
   #gone(why: string): CsiError {

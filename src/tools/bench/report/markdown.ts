@@ -10,7 +10,10 @@ export function formatMarkdown(document: Document): string {
   const promised = document.rows.filter(({ target }) => target !== null);
   const others = document.rows.filter(({ target }) => target === null);
   const parts = [heading(document).split('\n').join('<br>\n')];
-  const cells = (row: ReportedRow): string[] => [`\`${row.name}\``, row.measures, ...figures(row)];
+  const cells = (row: ReportedRow): string[] => [
+    `\`${row.name}\``,
+    ...[row.measures, sideCell(row.ours), sideCell(row.peer), ratioCell(row)],
+  ];
   if (promised.length > 0) {
     const lines = promised.map((row) => [...cells(row), targetCell(row.target), mark(row)]);
     parts.push(rows([...HEAD, 'target', 'verdict'], lines));
@@ -34,10 +37,6 @@ function curveTable({ title, x, y, lines }: Curve): string {
     return [label, ...cells];
   });
   return `${title}; ${y}:\n\n${rows([x, ...points.map(tickLabel)], body)}`;
-}
-
-function figures(row: Row): string[] {
-  return [sideCell(row.ours), sideCell(row.peer), ratioCell(row)];
 }
 
 function mark(row: Row): string {

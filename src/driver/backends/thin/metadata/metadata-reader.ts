@@ -228,16 +228,14 @@ export class MetadataReader {
         ...where,
         deviceIds,
       });
-      if (truncated) throw this.#tooMany();
+      if (truncated) {
+        throw CsiError.failedPrecondition(
+          `pool '${this.deps.pool.pool}' has more than ${DEVICES_PER_CALL} thin devices: delete volumes or snapshots`,
+        );
+      }
       for (const device of devices) found.set(device.deviceId, device);
     }
     return found;
-  }
-
-  #tooMany(): CsiError {
-    return CsiError.failedPrecondition(
-      `pool '${this.deps.pool.pool}' has more than ${DEVICES_PER_CALL} thin devices: delete volumes or snapshots`,
-    );
   }
 
   #heldByOthers(): CsiError {

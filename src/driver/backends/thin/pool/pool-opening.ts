@@ -60,7 +60,7 @@ export class PoolOpening {
     if (record.state !== 'ready') await devices.create();
     const opened = await devices.open();
     const { dataBlockBytes } = record;
-    const active = await this.#active();
+    const active = (await this.deps.pool.find())?.targets[0]?.table ?? null;
     const passesDiscards = features.passDiscards || (active !== null && passesDown(active));
     const prepared = { opened, dataBlockBytes, passesDiscards };
     if (active !== null) {
@@ -87,11 +87,6 @@ export class PoolOpening {
       `pool '${pool.pool}' exists, but according to its ledger its devices were never labelled: ` +
         'was pool.sqlite replaced? Restore the one that belongs to the pool',
     );
-  }
-
-  /** The table of the active pool; null: it is not active. */
-  async #active(): Promise<string | null> {
-    return (await this.deps.pool.find())?.targets[0]?.table ?? null;
   }
 
   async #takeOver(record: PoolRecord, active: string, opened: OpenDevices): Promise<PoolHistory> {
