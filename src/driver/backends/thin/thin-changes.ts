@@ -11,14 +11,10 @@ import type { Bookmarks } from './bookmarks/bookmarks.js';
 import type { ThinLists } from './bookmarks/thin-lists.js';
 import { rootOf, snapshotRecord } from './device-records.js';
 import type { DeviceRecord } from './ledger/ledger.js';
-import type { AsyncLedger } from './ledger/ledger-client.js';
-import { CURRENT, type FoundDevices, type MetadataReader } from './metadata/metadata-reader.js';
-import type { ThinPool } from './pool/thin-pool.js';
+import { CURRENT, type FoundDevices } from './metadata/metadata-reader.js';
+import type { PoolParts } from './pool-parts.js';
 
-export interface ChangeDependencies {
-  pool: ThinPool;
-  ledger: AsyncLedger;
-  metadata: MetadataReader;
+export interface ChangeDependencies extends Pick<PoolParts, 'ledger' | 'pool' | 'metadata'> {
   bookmarks: Bookmarks;
   lists: ThinLists;
   rules: ListRules;

@@ -6,20 +6,15 @@ import type { ThinPoolStatus } from '../../native/dm-addon.js';
 import type { PoolCapacity, PoolContents, PoolStatistics } from '../backend.js';
 import { poolAccount, type SpacePolicy } from '../pool-account.js';
 import type { DeviceRecord } from './ledger/ledger.js';
-import type { AsyncLedger } from './ledger/ledger-client.js';
-import type { FoundDevices, MetadataReader } from './metadata/metadata-reader.js';
+import type { FoundDevices } from './metadata/metadata-reader.js';
 import type { PoolDevices } from './pool/pool-devices.js';
 import { METADATA_BLOCK_BYTES } from './pool/pool-growth.js';
 import { whyUnwritable } from './pool/pool-health.js';
-import type { ThinPool } from './pool/thin-pool.js';
+import type { PoolParts } from './pool-parts.js';
 
 const MINIMUM_VOLUME_BYTES = 1n << 20n;
 
-interface OpenParts {
-  ledger: AsyncLedger;
-  pool: ThinPool;
-  metadata: MetadataReader;
-}
+type OpenParts = Pick<PoolParts, 'ledger' | 'pool' | 'metadata'>;
 
 export async function thinCapacity(
   parts: OpenParts,

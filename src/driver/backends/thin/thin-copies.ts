@@ -14,23 +14,17 @@ import {
 } from '../freezing.js';
 import { lostVolume } from '../lost-objects.js';
 import type { DeviceRecord, NewDevice } from './ledger/ledger.js';
-import { MAX_TIME, type MetadataReader } from './metadata/metadata-reader.js';
+import { MAX_TIME } from './metadata/metadata-reader.js';
 import { whyUnwritable } from './pool/pool-health.js';
-import type { PoolTransactions } from './pool/pool-transaction.js';
-import type { ThinPool } from './pool/thin-pool.js';
-import type { VolumeDevices } from './volume-devices.js';
+import type { PoolParts } from './pool-parts.js';
 
 export interface CopyMember {
   source: DeviceRecord;
   copy: NewDevice;
 }
 
-export interface CopyDependencies {
+export interface CopyDependencies extends Omit<PoolParts, 'ledger'> {
   native: NativeRunner;
-  pool: ThinPool;
-  metadata: MetadataReader;
-  transactions: PoolTransactions;
-  devices: VolumeDevices;
   freezing: Freezing;
 }
 

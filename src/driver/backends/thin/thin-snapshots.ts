@@ -5,17 +5,10 @@ import { CsiError } from '../../../base/errors.js';
 import type { PoolSnapshots, SnapshotMember, TakenSnapshots } from '../backend.js';
 import type { ListRules } from '../retained/list-rules.js';
 import { rootOf, snapshotRecord, volumeRecord } from './device-records.js';
-import type { AsyncLedger } from './ledger/ledger-client.js';
-import type { MetadataReader } from './metadata/metadata-reader.js';
-import type { PoolTransactions } from './pool/pool-transaction.js';
-import type { ThinPool } from './pool/thin-pool.js';
+import type { PoolParts } from './pool-parts.js';
 import type { ThinCopies } from './thin-copies.js';
 
-export interface SnapshotDependencies {
-  pool: ThinPool;
-  ledger: AsyncLedger;
-  metadata: MetadataReader;
-  transactions: PoolTransactions;
+export interface SnapshotDependencies extends Omit<PoolParts, 'devices'> {
   copies: ThinCopies;
   rules: ListRules;
 }

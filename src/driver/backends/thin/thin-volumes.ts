@@ -9,19 +9,10 @@ import type { PoolObjectId, PoolVolumes, StorageCondition } from '../backend.js'
 import { lostSnapshot, lostVolume } from '../lost-objects.js';
 import { assertWhole, snapshotRecord, volumeRecord } from './device-records.js';
 import type { DeviceRecord, NewDevice } from './ledger/ledger.js';
-import type { AsyncLedger } from './ledger/ledger-client.js';
-import type { MetadataReader } from './metadata/metadata-reader.js';
-import type { PoolTransactions } from './pool/pool-transaction.js';
-import type { ThinPool } from './pool/thin-pool.js';
+import type { PoolParts } from './pool-parts.js';
 import type { ThinCopies } from './thin-copies.js';
-import type { VolumeDevices } from './volume-devices.js';
 
-export interface VolumeDependencies {
-  ledger: AsyncLedger;
-  pool: ThinPool;
-  metadata: MetadataReader;
-  transactions: PoolTransactions;
-  devices: VolumeDevices;
+export interface VolumeDependencies extends PoolParts {
   copies: ThinCopies;
 }
 
