@@ -6,11 +6,10 @@ import { LISTENER_FILES, PROCESS_FILES } from '../base/listening/open-files.js';
 import { TlsFiles } from '../base/listening/tls-files.js';
 import { packageVersion } from '../base/version.js';
 import { FileDiscovery } from './file-discovery.js';
-import { createRouterIdentity } from './identity.js';
 import { KubernetesDiscovery } from './kubernetes-discovery.js';
 import type { Clock, NodeSource } from './node-list.js';
 import { Nodes } from './nodes.js';
-import { createRouterServices } from './services.js';
+import { createRouterServices, pluginCapabilities } from './services.js';
 import type { NodeSourceSettings, RouteConfig } from './settings.js';
 
 export interface Router {
@@ -48,7 +47,16 @@ export async function createRouter(
   const parts = { nodes, driverName, csiLevel, topologyKey, logger, now, duplicateFound };
   const deps = { ...parts, vendorVersion: packageVersion() };
   return {
-    identity: createRouterIdentity(deps),
+    // The router answers for itself, whatever its nodes do, but for their capabilities.
+    identity: {
+      name: 'Identity',
+      unary: {
+        GetPluginInfo: async () => ({ name: driverName, vendor_version: deps.vendorVersion }),
+        GetPluginCapabilities: pluginCapabilities(deps),
+        Probe: async () => ({ ready: { value: nodes.isReady } }),
+      },
+      streams: {},
+    } as unknown as AnyService,
     services: createRouterServices(deps),
     discover: () => source.start((entries) => nodes.update(entries)),
     get isReady() {
