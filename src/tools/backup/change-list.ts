@@ -89,7 +89,7 @@ async function attempt(request: ListRequest, baseId: string | null): Promise<Ran
       path,
       grainBytes,
       sizeBytes: () => sizeBytes,
-      ...(onProgress === undefined ? {} : { onProgress }),
+      onProgress,
     });
   } catch (thrown) {
     signal.throwIfAborted();

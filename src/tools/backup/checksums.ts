@@ -3,7 +3,7 @@
  * core. The digests are computed on libuv's threads.
  */
 import type { FileHandle } from 'node:fs/promises';
-import { openPlain } from '../nbd/plain-file.js';
+import { openPlain, withFile } from '../nbd/plain-file.js';
 
 export const SEGMENT_BYTES = 16 << 20;
 /** Segments in memory at a time; two cores hash while one is read. */
@@ -21,8 +21,7 @@ export async function checksumSegments(
   path: string,
   { segmentBytes = SEGMENT_BYTES, signal, onProgress }: ChecksumOptions = {},
 ): Promise<{ bytes: bigint; sha256: string[] }> {
-  const file = await openPlain(path);
-  try {
+  return withFile(openPlain(path), async (file) => {
     const { size } = await file.stat();
     const sha256: string[] = new Array(Math.ceil(size / segmentBytes)).fill('');
     let next = 0;
@@ -44,9 +43,7 @@ export async function checksumSegments(
     };
     await Promise.all(Array.from({ length: IN_FLIGHT }, work));
     return { bytes: BigInt(size), sha256 };
-  } finally {
-    await file.close();
-  }
+  });
 }
 
 async function readSegment(

@@ -26,7 +26,7 @@ export interface RangesOptions {
   /** Of the device, once a batch was read: no range goes beyond it. */
   sizeBytes(): bigint;
   /** Called with the end of the last range that was read. */
-  onProgress?(position: bigint): void;
+  onProgress?: ((position: bigint) => void) | undefined;
 }
 
 const { O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY } = constants;

@@ -19,7 +19,7 @@ import { basename, dirname, join } from 'node:path';
 import { CsiError, errorCode, messageOf } from '../../base/errors.js';
 import { ownDirectory } from '../../base/own-files.js';
 import { tryLock } from '../../base/system/file-lock.js';
-import { createPlain, flush, readPlain } from '../nbd/plain-file.js';
+import { createPlain, flush, readPlain, withFile } from '../nbd/plain-file.js';
 import { type Backup, chooseComplete, type Problem, type VolumeBackups } from './chains.js';
 import { decodeId, encodeId, generationOf, snapshotStem } from './file-names.js';
 import { formatManifest, MANIFEST_MAX_BYTES, type Manifest, parseManifest } from './manifest.js';
@@ -242,13 +242,10 @@ async function readManifest(path: string): Promise<Manifest> {
 }
 
 async function writeManifest(path: string, manifest: Manifest): Promise<void> {
-  const file = await createPlain(`${path}${PARTIAL}`);
-  try {
+  await withFile(createPlain(`${path}${PARTIAL}`), async (file) => {
     await file.writeFile(formatManifest(manifest));
     await file.sync();
-  } finally {
-    await file.close();
-  }
+  });
   await rename(`${path}${PARTIAL}`, path);
   await flush(dirname(path));
 }

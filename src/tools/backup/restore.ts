@@ -41,7 +41,7 @@ const { O_RDWR } = constants;
 export interface RestoreOptions {
   signal: AbortSignal;
   /** 0 to 1, of the writing. */
-  onProgress?(share: number): void;
+  onProgress?: ((share: number) => void) | undefined;
 }
 
 /** FAILED_PRECONDITION with everything that is wrong with the images of the chain. */
@@ -79,7 +79,7 @@ export async function restoreToFile(
     try {
       await file.truncate(Number(backup.manifest.volume.sizeBytes));
       const from = { chain: imagesOf(chain) };
-      await convertImage({ from, to: file, path, isZero: true, signal, ...given(onProgress) });
+      await convertImage({ from, to: file, path, isZero: true, signal, onProgress });
       await file.sync();
       await assertUnchanged(file, partial, path);
       await rename(partial, target);
@@ -162,7 +162,7 @@ export async function restoreToDevice(
   await checkSectors(backup, { file, path }, options);
   onWriting();
   const from = { chain: imagesOf(chain) };
-  await convertImage({ from, to: file, path, signal, ...given(onProgress) });
+  await convertImage({ from, to: file, path, signal, onProgress });
   await file.sync();
 }
 
@@ -209,7 +209,7 @@ export async function restoreToVolume(
     await withFile(open(path, O_RDWR), async (file) => {
       await checkSectors(backup, { file, path }, options);
       const from = { chain: imagesOf(chain) };
-      await convertImage({ from, to: file, path, isZero: true, signal, ...given(onProgress) });
+      await convertImage({ from, to: file, path, isZero: true, signal, onProgress });
       await file.sync();
     });
     volume.keep();
@@ -218,6 +218,3 @@ export async function restoreToVolume(
     await volume.close();
   }
 }
-
-const given = (onProgress: RestoreOptions['onProgress']): Pick<RestoreOptions, 'onProgress'> =>
-  onProgress === undefined ? {} : { onProgress };

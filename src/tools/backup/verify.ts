@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { CsiError, messageOf } from '../../base/errors.js';
 import { checkImage } from '../nbd/image.js';
 import { readImageHeader } from '../nbd/image-header.js';
-import { openPlain } from '../nbd/plain-file.js';
+import { openPlain, withFile } from '../nbd/plain-file.js';
 import { type Backup, chainOf, imagePathOf, type Problem, type VolumeBackups } from './chains.js';
 import { checksumSegments } from './checksums.js';
 
@@ -113,13 +113,8 @@ async function verifyChecksums(
 }
 
 async function verifySize(path: string, { bytes }: Backup['manifest']['image']): Promise<void> {
-  const file = await openPlain(path);
-  try {
-    const { size } = await file.stat({ bigint: true });
-    if (size !== bytes) throw refused(`has ${size} bytes, and the manifest says ${bytes}`);
-  } finally {
-    await file.close();
-  }
+  const { size } = await withFile(openPlain(path), (file) => file.stat({ bigint: true }));
+  if (size !== bytes) throw refused(`has ${size} bytes, and the manifest says ${bytes}`);
 }
 
 async function problemOf(

@@ -8,7 +8,7 @@ export interface CopyOptions {
   to: string;
   /** Bytes in one request, a power of two. nbdcopy rounds the ranges outwards to multiples of it. */
   requestSize: number;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /**
@@ -28,5 +28,5 @@ export async function copyRanges(options: CopyOptions): Promise<void> {
     from,
     to,
   ];
-  await runProgram('nbdcopy', args, { purpose: 'copy the data', ...(signal && { signal }) });
+  await runProgram('nbdcopy', args, { purpose: 'copy the data', signal });
 }

@@ -26,7 +26,7 @@ export interface NewImage {
   sizeBytes: bigint;
   /** Name of the image it is based on, for its header: a qcow2 image in the same directory; null for a full image. */
   backing: string | null;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** Makes an empty image, for this user alone. Rejects with EEXIST if there is anything of that name. */
@@ -45,10 +45,7 @@ export async function createImage({ path, sizeBytes, backing, signal }: NewImage
     written(path, () => createPlain(path)),
     `${sizeBytes}`,
   ];
-  await runProgram('qemu-img', args, {
-    purpose: `create the image ${path}`,
-    ...(signal && { signal }),
-  });
+  await runProgram('qemu-img', args, { purpose: `create the image ${path}`, signal });
 }
 
 const written = (path: string, opening: GivenFile['open'], prefix?: string): Argument =>
@@ -77,15 +74,9 @@ const CHECKED = [0, 2, 3];
 
 /** Examines the tables of one image, not the data and not what it is based on. */
 export async function checkImage(path: string, signal?: AbortSignal): Promise<ImageCheck> {
-  const { stdout } = await runProgram(
-    'qemu-img',
-    ['check', '--output=json', chainArgument([path])],
-    {
-      purpose: `check the image ${path}`,
-      accept: CHECKED,
-      ...(signal && { signal }),
-    },
-  );
+  const args = ['check', '--output=json', chainArgument([path])];
+  const options = { purpose: `check the image ${path}`, accept: CHECKED, signal };
+  const { stdout } = await runProgram('qemu-img', args, options);
   const found = JSON.parse(stdout) as Record<string, number | undefined>;
   return {
     corruptions: found['corruptions'] ?? 0,
@@ -113,9 +104,9 @@ export interface Conversion {
   path: string;
   /** The target reads as zeros everywhere, so zeros need not be written. */
   isZero?: boolean;
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** 0 to 1. */
-  onProgress?(share: number): void;
+  onProgress?: ((share: number) => void) | undefined;
 }
 
 /** Copies a content into an open file or device; holes stay holes where the target has them. */
@@ -139,7 +130,7 @@ export async function convertImage(conversion: Conversion): Promise<void> {
   ];
   await runProgram('qemu-img', args, {
     purpose: `copy ${nameOf(from)} to ${path}`,
-    ...(signal && { signal }),
+    signal,
     onOutput: (text) => {
       const share = lastShareIn(text);
       if (share !== null) onProgress?.(share);
@@ -158,15 +149,9 @@ export async function compareImages(
 ): Promise<{ isSame: boolean; detail: string }> {
   const [formatOfA, first] = argumentsOf(a, '-f');
   const [formatOfB, second] = argumentsOf(b, '-F');
-  const { exitCode, stdout } = await runProgram(
-    'qemu-img',
-    ['compare', ...formatOfA, ...formatOfB, first, second],
-    {
-      purpose: `compare ${nameOf(a)} with ${nameOf(b)}`,
-      accept: [0, 1],
-      ...(signal && { signal }),
-    },
-  );
+  const args = ['compare', ...formatOfA, ...formatOfB, first, second];
+  const options = { purpose: `compare ${nameOf(a)} with ${nameOf(b)}`, accept: [0, 1], signal };
+  const { exitCode, stdout } = await runProgram('qemu-img', args, options);
   return { isSame: exitCode === 0, detail: stdout.trim() };
 }
 
@@ -181,7 +166,7 @@ export async function nameBacking(
   const image = written(path, () => openImage(path, true));
   await runProgram('qemu-img', ['rebase', '-u', '-f', 'qcow2', ...named, image], {
     purpose: `name ${backing ?? 'nothing'} in the image ${path}`,
-    ...(signal && { signal }),
+    signal,
   });
 }
 
@@ -202,7 +187,7 @@ export async function* mapImage(
 ): AsyncGenerator<MappedRange[]> {
   const { sizeBytes } = await readImageHeader(chain[0] ?? '');
   const args = ['map', '--output=json', chainArgument(chain)];
-  const program = await Program.start('qemu-img', args, signal && { signal });
+  const program = await Program.start('qemu-img', args, { signal });
   let rest = '';
   let end = 0n;
   const counted = (range: MappedRange): MappedRange => {

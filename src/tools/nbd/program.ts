@@ -27,7 +27,7 @@ export interface ProgramExit {
 
 export interface StartOptions {
   /** Kills the program. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 /** A program that was started. Its stdout is a pipe that somebody has to read. */
@@ -135,7 +135,7 @@ export async function runProgram(
   args: readonly Argument[],
   { signal, purpose, accept = [0], onOutput }: RunOptions,
 ): Promise<ProgramResult> {
-  const program = await Program.start(name, args, signal && { signal });
+  const program = await Program.start(name, args, { signal });
   let stdout = '';
   program.stdout.setEncoding('utf8').on('data', (text: string) => {
     if (onOutput !== undefined) onOutput(text);

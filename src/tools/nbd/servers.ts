@@ -33,7 +33,7 @@ interface ServerPlace {
   /** A directory that nobody else can enter (socket-directory.ts): the socket is made here. */
   directory: string;
   /** Kills the server. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 export interface RangesSource extends ServerPlace {
@@ -131,7 +131,7 @@ async function start(
   const socketAt = socket === undefined ? own : at(socket.place.fd, basename(path));
   checkSocketPath(path);
   const args = argsOf(newFile(path, socket?.place), newFile(pidFile));
-  const program = await Program.start(name, args, signal && { signal });
+  const program = await Program.start(name, args, { signal });
   program.stdout.resume();
   const removeFiles = () =>
     Promise.all([rm(socketAt, { force: true }), rm(pidFile, { force: true })]);
