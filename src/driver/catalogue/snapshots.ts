@@ -79,12 +79,6 @@ export function groupCalls(database: SqliteConnection) {
     groupByName: reads((name: string): GroupSnapshotRecord | null =>
       database.find(rows.groupRow, 'SELECT * FROM group_snapshots WHERE name = ?', name),
     ),
-    /** Ready groups in the order of their ids. */
-    listGroups: reads((): GroupSnapshotRecord[] =>
-      database
-        .all("SELECT * FROM group_snapshots WHERE state = 'ready' ORDER BY group_snapshot_id")
-        .map(rows.groupRow),
-    ),
     /** In the order in which they were taken. */
     snapshotsOfGroup: reads((groupSnapshotId: string): SnapshotRecord[] =>
       snapshotsOfGroup(database, groupSnapshotId),
