@@ -11,6 +11,7 @@ import { humanSize } from '../base/human-size.js';
 import { openDirectoryOf } from '../base/own-way.js';
 import { at } from '../base/runtime-directory.js';
 import { writeRanges } from '../tools/backup/ranges-file.js';
+import { Cleanup } from '../tools/client/cleanup.js';
 import { CsiDriver } from '../tools/client/driver.js';
 import type { GrainCost } from '../tools/client/grain.js';
 import { openMetadata, requestFor } from '../tools/client/metadata-stream.js';
@@ -81,54 +82,40 @@ interface Wanted {
   socketPath: string;
 }
 
-type Undo = () => Promise<void>;
-
 async function serve(wanted: Wanted, signal: AbortSignal): Promise<void> {
   const { socketPath } = wanted;
   const place = await openDirectoryOf(socketPath);
-  const undo: Undo[] = [() => place.close()];
+  const cleanup = new Cleanup();
+  cleanup.defer(() => place.close());
   try {
     await freeSocketPath(socketPath, place);
     const runtime = await openRuntimeDirectory();
     const directory = makeSocketDirectory(runtime);
-    undo.push(async () => directory.discard());
+    cleanup.defer(() => directory.discard());
     const driver = new CsiDriver(wanted.endpoint, signal);
-    undo.push(async () => driver.close());
+    cleanup.defer(() => driver.close());
     const ranges = join(directory.path, 'ranges');
     const { cost, capacityBytes } = await listRanges(wanted, ranges, signal);
     await removeLeftVolumes(driver, runtime);
     const { snapshotId } = wanted;
     const snapshot = { snapshotId, sizeBytes: capacityBytes };
     const volume = await publishSnapshot(driver, runtime, snapshot);
-    undo.push(() => volume.close());
+    cleanup.defer(() => volume.close());
     const server = await serveRanges({
       from: { device: volume.devicePath },
       ranges,
       directory: directory.path,
       socket: { place, path: socketPath },
     });
-    undo.push(() => server.close());
+    cleanup.defer(() => server.close());
     complain(
       `serving ${cost.mergedRanges} ranges, ${humanSize(cost.mergedBytes)} of ${humanSize(capacityBytes)}`,
     );
     await print(`${server.uri}\n`);
     await Promise.race([server.exited, aborted(signal)]);
   } finally {
-    await undoAll(undo);
+    await cleanup.runAll();
   }
-}
-
-/** The last step first. All are tried; the first failure is thrown. */
-async function undoAll(steps: readonly Undo[]): Promise<void> {
-  const failures: unknown[] = [];
-  for (const step of steps.toReversed()) {
-    try {
-      await step();
-    } catch (thrown) {
-      failures.push(thrown);
-    }
-  }
-  if (failures.length > 0) throw failures[0];
 }
 
 function aborted(signal: AbortSignal): Promise<void> {

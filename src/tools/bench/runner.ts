@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { messageOf } from '../../base/errors.js';
 import { Random } from '../../base/random.js';
 import { untilAborted } from '../../base/timeout.js';
-import { Cleanup } from './cleanup.js';
+import { Cleanup } from '../client/cleanup.js';
 import { afterRun, describeMachine } from './machine.js';
 import { type Document, reported, SCHEMA, type SuiteResult } from './report/document.js';
 import { type Curve, missingSide, type Row, ratios, type SpeedRow, targetOf } from './row.js';

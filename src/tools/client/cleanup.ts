@@ -1,4 +1,4 @@
-/** Undoes what a suite has made, also when it fails or is interrupted. */
+/** Undoes what a command has made, also when it fails or is interrupted. */
 
 export class Cleanup {
   readonly #undo: Array<() => Promise<void> | void> = [];
