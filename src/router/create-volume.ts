@@ -29,7 +29,6 @@ export interface CreateVolumeDependencies {
   nodes(): readonly NodeConnection[];
   /** Whether complete lists have not had the node with this key for an hour. */
   isRetired(key: string): boolean;
-  /** Passes the caller's request to a node. */
   ask(node: NodeConnection, context: CallContext): Promise<Buffer>;
   /** The handle of a node's volume of that name; empty: it has none. */
   find(node: NodeConnection, name: string, context?: CallContext): Promise<string>;

@@ -8,7 +8,6 @@
 import { isIPv6 } from 'node:net';
 import type { NodeEntry } from './node-list.js';
 
-/** What this file needs of a pod. */
 export interface Pod {
   readonly spec?: { readonly nodeName?: string };
   readonly status?: { readonly podIP?: string; readonly phase?: string };

@@ -14,7 +14,6 @@ import { refuseMisspelt } from '../base/settings/unknown-settings.js';
 import { ConfigError, parseDirectory, parseInteger } from '../base/settings/values.js';
 import type { ClusterAccess } from './pod-watch.js';
 
-/** Where the list of nodes comes from. */
 export type NodeSourceSettings =
   | { readonly kind: 'file'; readonly path: string }
   | {

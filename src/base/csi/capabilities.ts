@@ -77,7 +77,6 @@ export function nodeCapabilities(settings: CapabilitySettings): NodeRpcType[] {
   ];
 }
 
-/** GroupControllerServiceCapability.RPC types. */
 export const GROUP_CAPABILITIES = ['CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT'] as const;
 
 /** The `capabilities` of a Get*Capabilities response whose entries are `rpc`. */

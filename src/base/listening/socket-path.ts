@@ -26,7 +26,6 @@ export class StartError extends Error {
 
 export interface SocketPathOptions {
   logger: Pick<Logger, 'warn'>;
-  /** How long to wait for the lock. */
   lockTimeoutMs?: number;
 }
 

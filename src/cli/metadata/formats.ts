@@ -9,7 +9,6 @@ export const FORMATS = ['table', 'ndjson', 'csv'] as const;
 export type Format = (typeof FORMATS)[number];
 
 export interface ListFormatter {
-  /** The text before the first row. */
   head(capacityBytes: bigint): string;
   rows(entries: readonly Entry[]): string;
 }

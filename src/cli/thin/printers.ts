@@ -7,7 +7,6 @@ import { type Batch, ChangedRanges, type Run, type RunKind } from './runs.js';
 export const THIN_FORMATS = [...FORMATS, 'xml'] as const;
 export type ThinFormat = (typeof THIN_FORMATS)[number];
 
-/** The pool and the devices of a delta. */
 export interface DeltaHead {
   /** The superblock that the trees were read from. */
   superblock: ThinSuperblock;

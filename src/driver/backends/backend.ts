@@ -48,7 +48,6 @@ export interface PoolCapacity {
 /** In words: a directory with reflinks, an image of one, a dm-thin pool, or one of a test. */
 export type PoolKind = 'reflink' | 'embedded reflink' | 'thin' | 'memory';
 
-/** The state of a pool in numbers. */
 export interface PoolStatistics {
   /** Null: unknown, as in a thin pool that has failed. */
   space: { capacity: PoolCapacity; promisedBytes: bigint; volumes: VolumeSpace } | null;

@@ -12,7 +12,6 @@ export interface SnapshotScan {
   /** Sizes that the pool has of the two; null: it has no size of the base, or there is no base. */
   readonly targetBytes: bigint;
   readonly baseBytes: bigint | null;
-  /** How many stored lists are read. */
   readonly storedLists: number;
   /** Whether a stored list would have made it faster. */
   readonly wantsList: boolean;
@@ -38,7 +37,6 @@ export function directScan(
 
 interface ListScan extends Pick<SnapshotScan, 'targetBytes' | 'baseBytes'> {
   source: ChangeListSource;
-  /** Removes the list with that path. */
   discard(path: string): Promise<void>;
   /** Of the snapshots themselves; null: the base is gone. */
   direct: SnapshotScan | null;

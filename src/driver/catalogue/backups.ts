@@ -25,7 +25,6 @@ const UNFINISHED = /^catalogue-\d{8}T\d{9}Z\.sqlite\.tmp(?:-journal)?$/;
 
 export interface BackupDependencies {
   catalogue: AsyncCatalogue;
-  /** The catalogue's file. */
   file: string;
   directory: string;
   logger: Logger;

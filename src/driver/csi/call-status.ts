@@ -1,7 +1,6 @@
 /** The status of a failed call, within the limits of what clients accept. */
 import { type CsiError, StatusCode } from '../../base/errors.js';
 
-/** What the client of a failed call receives. */
 export interface CallStatus {
   code: StatusCode;
   details: string;

@@ -180,7 +180,6 @@ export class Call implements CallContext {
     return this.#request.encoded;
   }
 
-  /** The size of the request on the wire. */
   get requestBytes(): number {
     return this.#request.encoded.length;
   }

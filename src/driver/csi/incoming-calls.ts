@@ -15,7 +15,6 @@ import { type CallStream, callStreamOf } from './call-stream.js';
 
 type InterceptedCall = ConstructorParameters<typeof ServerInterceptingCall>[0];
 
-/** What this file needs of a connection. */
 export interface CallConnection {
   /** Aborted when the connection is closed. */
   readonly closed: AbortSignal;

@@ -26,7 +26,6 @@ const SPACE_AGAIN_BYTES = 2n * FULL_BELOW_BYTES;
 type UsedBackend = Pick<Backend, 'pool' | 'capacity'>;
 
 export interface PoolUsageOptions {
-  /** The pools that are served now. */
   pools(): readonly UsedBackend[];
   logger: Pick<Logger, 'info' | 'warn' | 'error'>;
   intervalMs?: number;

@@ -11,7 +11,6 @@ import type { RetainedBases } from './retained-bases.js';
 const INTERVAL_MS = 60_000;
 
 export interface RetentionTimerOptions {
-  /** The pools that are served now. */
   pools(): readonly Backend[];
   retainedBases: Pick<RetainedBases, 'settleIfDue'>;
   logger: Pick<Logger, 'warn'>;

@@ -19,7 +19,6 @@ export async function run(
     check?: boolean;
     env?: Record<string, string>;
     directory?: string;
-    /** What the program reads from its standard input. */
     input?: string;
   } = {},
 ): Promise<Finished> {

@@ -106,12 +106,10 @@ export function expectSound(
   );
 }
 
-/** What takes figures, as CheckContext does. */
 interface Reporter {
   figure(name: string, value: number, unit: string): void;
 }
 
-/** Sums over several lists, and the over-report factor. */
 export class OverReport {
   #differing = 0;
   #reported = 0;

@@ -54,7 +54,6 @@ export class Volumes {
     private readonly label: string,
   ) {}
 
-  /** A new, unique name. */
   name(): string {
     this.#made += 1;
     return `${this.deps.runName}-${this.label}-${this.#made}`;

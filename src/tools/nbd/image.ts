@@ -65,7 +65,6 @@ export interface ImageCheck {
   readonly leaks: number;
   /** What qemu-img could not examine. */
   readonly errors: number;
-  /** Clusters of the image that hold data. */
   readonly allocatedClusters: number;
 }
 

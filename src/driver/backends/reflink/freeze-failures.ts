@@ -16,7 +16,6 @@ const FULL_BYTES = 4n << 20n;
 /** Errnos of file systems, and of the loop device below them, after a failed write. */
 const FAILED_WRITES: readonly string[] = ['EIO', 'ENOSPC', 'EROFS', 'EUCLEAN', 'ESHUTDOWN'];
 
-/** A volume that is being copied. */
 export interface SourceVolume {
   volumeId: string;
   /** Null: not attached. */

@@ -30,7 +30,6 @@ export interface BookmarkDependencies {
   onEvent: OnEvent;
   /** Called when bookmarks have become unsound in the running pool; null: all of them. */
   onInvalid(snapshotId: string | null, reason: string): void;
-  /** The pool's directory. */
   directory: string;
   metadataPath: string;
 }
