@@ -25,6 +25,10 @@ import { mountOptions } from './filesystem.js';
 import { isOfMount } from './layers.js';
 import { recognizedFileSystem, superblockObjection } from './superblock.js';
 
+/** Of a file system that does not answer, for messages. */
+export const FROZEN_BY_OTHERS =
+  'most likely another program, such as the hook of a backup, has frozen it';
+
 /**
  * Whether there was one on the device. It is thawed then, and releases the device if no process has a file open in it.
  *

@@ -24,6 +24,7 @@ import { type FileSystem, MINIMUM_BYTES } from '../host/file-systems.js';
 import { checkFileSystem } from '../host/filesystem.js';
 import { canGrowMounted, growUnmountedExt4 } from '../host/growth.js';
 import { unmountLayers } from '../host/layers.js';
+import { FROZEN_BY_OTHERS } from '../host/left-frozen.js';
 import { isGrowable } from '../host/superblock.js';
 import { isReaderOnly } from '../usage/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
@@ -111,8 +112,8 @@ export async function growMounted(
       (): never => {
         throw CsiError.aborted(
           `the ${fsType} file system of volume ${volumeId} at ${mountPoint} does not answer and has not grown to ` +
-            `${deviceBytes} bytes: most likely another program, such as the hook of a backup, has frozen it; thaw it with ` +
-            `fsfreeze --unfreeze ${mountPoint}, or check its disk and the kernel log; it grows as soon as it answers`,
+            `${deviceBytes} bytes: ${FROZEN_BY_OTHERS}; thaw it with fsfreeze --unfreeze ${mountPoint}, ` +
+            'or check its disk and the kernel log; it grows as soon as it answers',
         );
       },
       context.signal,

@@ -6,6 +6,7 @@
  * its places, and those of the others stay free.
  */
 import type { Config } from '../config/config.js';
+import { FROZEN_BY_OTHERS } from '../host/left-frozen.js';
 import type { PluginMetrics } from '../metrics/plugin-metrics.js';
 import { CallPlaces, type PendingCall } from '../native/call-places.js';
 import { DeviceThreads, type Kind, type Lanes } from '../native/device-threads.js';
@@ -100,9 +101,7 @@ export async function startThreads(
 
 const VOLUMES = {
   waitFor: 'the file system or device of a volume',
-  remedy:
-    'most likely another program, such as the hook of a backup, has frozen it: thaw it with ' +
-    'fsfreeze --unfreeze; otherwise check its disk and the kernel log',
+  remedy: `${FROZEN_BY_OTHERS}: thaw it with fsfreeze --unfreeze; otherwise check its disk and the kernel log`,
 };
 
 async function startPool(
