@@ -9,16 +9,13 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { specOf } from '../support/contents.js';
 import { Disturbance } from '../support/disturbance.js';
+import { freeze, thaw } from '../support/freeze.js';
 import type { HeldVolume } from '../support/orchestrator.js';
 import { refused, statusOf } from '../support/refusal.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 
 const running = runPlugin('frozen-by-others', { pools: { main: 'xfs' }, poolSizeMiB: 3072 });
 const { orchestrator } = running;
-
-const freeze = (target: string) => execFileSync('fsfreeze', ['-f', target]);
-/** Fails if it is not frozen. */
-const thaw = (target: string) => execFileSync('fsfreeze', ['-u', target]);
 
 async function textIn(volume: HeldVolume): Promise<string> {
   const text = readFileSync(join(await orchestrator.bringUp(volume), 'file'), 'utf8');

@@ -3,13 +3,14 @@
  * their deadlines, and while the kernel still works on them, all other calls are served, also for these volumes.
  */
 import assert from 'node:assert/strict';
-import { execFileSync, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { readdirSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after } from 'node:test';
 import { runCommand } from '../support/command.js';
 import { mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
+import { freeze } from '../support/freeze.js';
 import { type HeldVolume, MIB, untilReleased } from '../support/orchestrator.js';
 import { refused, statusOf } from '../support/refusal.js';
 import { NOTHING, runPlugin, test } from '../support/running-plugin.js';
@@ -26,8 +27,6 @@ const LATE = ['ABORTED', 'DEADLINE_EXCEEDED'];
 const running = runPlugin('hung-calls', { pools: { main: 'xfs' }, poolSizeMiB: 8192 });
 const { orchestrator } = running;
 
-const freeze = ({ targetPath }: HeldVolume): unknown =>
-  execFileSync('fsfreeze', ['--freeze', targetPath]);
 /** By its staging directory, where it is mounted longest. */
 const thaw = ({ stagingPath }: HeldVolume): unknown =>
   spawnSync('fsfreeze', ['--unfreeze', stagingPath], { stdio: 'ignore' });
@@ -43,7 +42,7 @@ async function frozen(name: string): Promise<HeldVolume> {
   const volume = await orchestrator.create(name, spec);
   await orchestrator.bringUp(volume);
   await orchestrator.expand(volume, LARGER);
-  freeze(volume);
+  freeze(volume.targetPath);
   after(() => thaw(volume));
   return volume;
 }

@@ -6,6 +6,7 @@ import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
 import { procText } from '../support/child-processes.js';
+import { freeze } from '../support/freeze.js';
 import { attachLoop } from '../support/loops.js';
 import { copyMountNamespace } from '../support/mount-namespace.js';
 import { temporaryDirectory } from '../support/temporary.js';
@@ -75,7 +76,7 @@ describe('at its end', { skip: skipUnlessRoot }, () => {
     mkdirSync(mountPoint);
     execFileSync('mkfs.ext4', ['-q', device]);
     execFileSync('mount', [device, mountPoint]);
-    execFileSync('fsfreeze', ['-f', mountPoint]);
+    freeze(mountPoint);
     execFileSync('umount', [mountPoint]);
     assert.deepEqual(await leftByRun(directory, 0), [`loop device ${device} on ${file}`]);
     assert.deepEqual(loopsBelow(directory), []);

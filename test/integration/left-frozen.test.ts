@@ -10,7 +10,7 @@ import { describeHolders, isHeldExclusively } from '../../src/driver/host/device
 import { FILE_SYSTEMS } from '../../src/driver/host/file-systems.js';
 import { type Message, mountCapability } from '../support/csi-client.js';
 import { namesHolder } from '../support/expect-status.js';
-import { freeze, isFrozen, thawUnmounted } from '../support/freeze.js';
+import { freeze, isFrozen, thaw, thawUnmounted } from '../support/freeze.js';
 import { copyMountNamespace } from '../support/mount-namespace.js';
 import { NOTHING, test } from '../support/running-plugin.js';
 import { useNode, XFS_SIZE } from './node-fixture.js';
@@ -57,7 +57,7 @@ for (const type of FILE_SYSTEMS) {
     assert.ok(isFrozen(second));
     await node.unpublish(volume, { target_path: second });
     assert.ok(isFrozen(target));
-    execFileSync('fsfreeze', ['--unfreeze', target]);
+    thaw(target);
     await node.cleared(volume, target);
   });
 
@@ -112,7 +112,7 @@ test('what a snapshot found frozen is known until something is written', async (
   const frozenForMs = async () => (await node.backend.volumes.condition(volumeId)).frozenForMs;
   await node.snapshot(volume);
   assert.equal(typeof (await frozenForMs()), 'number');
-  execFileSync('fsfreeze', ['--unfreeze', node.targetPath(volumeId)]);
+  thaw(node.targetPath(volumeId));
   writeFileSync(join(node.targetPath(volumeId), 'written'), 'after the thaw', { flush: true });
   assert.equal(await frozenForMs(), undefined);
   await node.snapshot(volume);

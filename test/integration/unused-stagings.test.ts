@@ -10,6 +10,7 @@ import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { specOf, type VolumeKind } from '../support/contents.js';
 import { mountCapability } from '../support/csi-client.js';
+import { freeze } from '../support/freeze.js';
 import { loopsOf } from '../support/loops.js';
 import { copyMountNamespace } from '../support/mount-namespace.js';
 import type { HeldVolume } from '../support/orchestrator.js';
@@ -177,7 +178,7 @@ test('DV3: a device that a process has open keeps the volume, which can be stage
 test('DV3: a staging that a lost hook has left frozen is released, and nothing stays frozen', async () => {
   for (const kind of ['ext4', 'xfs', 'btrfs'] as const) {
     const volume = await left(`frozen ${kind}`, kind);
-    execFileSync('fsfreeze', ['--freeze', volume.stagingPath]);
+    freeze(volume.stagingPath);
     await orchestrator.delete(volume);
     assert.deepEqual(running.held(), NOTHING);
   }

@@ -9,6 +9,11 @@ export function freeze(mountPoint: string): void {
   execFileSync('fsfreeze', ['--freeze', mountPoint]);
 }
 
+/** Fails if it is not frozen. */
+export function thaw(mountPoint: string): void {
+  execFileSync('fsfreeze', ['--unfreeze', mountPoint]);
+}
+
 /** Freezing what is frozen already fails. */
 export function isFrozen(mountPoint: string): boolean {
   const isDone = (option: string): boolean =>

@@ -45,6 +45,12 @@ class Scene {
   }
 }
 
+/** A clock on which five seconds pass between two looks. */
+function leaping(): () => number {
+  let ms = 0;
+  return () => (ms += 5000);
+}
+
 const growth = { mountPoint: '/staging', devicePath: '/dev/loop1' };
 
 test('each kind of call has its threads; one for no volume has those of its pool', async () => {
@@ -102,12 +108,7 @@ test('an unmount that finds a call of ours on its volume waits for that, and is 
 });
 
 test('look-ups that do not end are named, not those of a volume', async () => {
-  let ms = 0;
-  const leaping = (): number => {
-    ms += 5000;
-    return ms;
-  };
-  const { runner } = new Scene(leaping);
+  const { runner } = new Scene(leaping());
   for (const root of ['/pools/a', '/pools/b']) {
     runner.run('openDirectories', { root, names: [] }).catch(() => undefined);
   }
@@ -116,12 +117,7 @@ test('look-ups that do not end are named, not those of a volume', async () => {
 });
 
 test('work on a pool that does not end is named with its files', async () => {
-  let ms = 0;
-  const leaping = (): number => {
-    ms += 5000;
-    return ms;
-  };
-  const { runner } = new Scene(leaping);
+  const { runner } = new Scene(leaping());
   const begin = (name: string): Promise<unknown> =>
     runner.run('renameFile', { from: `/pool/${name}.tmp`, to: `/pool/${name}` });
   for (const name of ['one', 'two']) begin(name).catch(() => undefined);
