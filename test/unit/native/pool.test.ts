@@ -76,6 +76,32 @@ test(`memory is flat over ${ROUNDS} starts and ends of a thread`, async (t) => {
   assert.ok(grown < 10 + ROUNDS / 10, `${grown} MiB more after ${ROUNDS} threads`);
 });
 
+/** Prints the KiB that glibc's arenas hold while the threads run, and after they have ended. */
+const ENDING = `
+  import { readFileSync } from 'node:fs';
+  const { NativePool } = await import(${JSON.stringify(POOL)});
+  const MAPPING = /^([0-9a-f]+)-\\S+ rw-p \\S+ 00:00 0 *\\n(?:.*\\n)*?Rss: +(\\d+) kB/gm;
+  const isArena = (address) => BigInt('0x' + address) % (64n << 20n) === 0n;
+  const held = () => [...readFileSync('/proc/self/smaps', 'latin1').matchAll(MAPPING)].reduce(
+    (sum, [, address, kib]) => sum + (isArena(address) ? Number(kib) : 0), 0);
+  const before = held();
+  const pool = new NativePool(6);
+  await Promise.all(Array.from({ length: 600 }, () => pool.run('fileState', { path: '/' })));
+  const running = held() - before;
+  await pool.close();
+  console.log(running, held() - before);
+`;
+
+test('threads that end give back what they had allocated', (t) => {
+  const node = ['--input-type=module', '--eval', ENDING];
+  const { stdout, stderr } = spawnSync(process.execPath, node, { encoding: 'utf8' });
+  assert.equal(stderr, '');
+  const [running = 0, ended = 0] = stdout.split(' ').map(Number);
+  t.diagnostic(`${running} KiB in arenas while six threads ran, ${ended} KiB afterwards`);
+  assert.ok(running > 2048, `no arenas were found: ${stdout}`);
+  assert.ok(ended < 0.5 * running, `${ended} of ${running} KiB are still held`);
+});
+
 /** The limit leaves room for no thread beside the one that is kept. */
 const LIMITED = `
   import { readFileSync, writeFileSync } from 'node:fs';
