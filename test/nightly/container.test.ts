@@ -223,6 +223,10 @@ test('the image has a read-only root directory, the programs that the plugin nee
   const { container } = await startContainer(t);
   assert.match(await container.shell('cat /proc/1/mountinfo'), /^\d+ \d+ \S+ \S+ \/ ro,/m);
   assert.match(await container.shell('cat /proc/1/cmdline'), /^\/usr\/bin\/tini\0/);
+  assert.match(
+    await container.shell('cat /proc/1/environ'),
+    /NODE_OPTIONS=--max-semi-space-size=2\0/,
+  );
   const missing = (names: string): Promise<string> =>
     container.shell(`for name in ${names}; do command -v $name >&2 || echo $name; done`);
   const needed =
