@@ -16,7 +16,7 @@ export const TIERS = ['checks', 'native', ...Object.keys(DIRECTORIES)];
 export const PLAIN_TIERS = TIERS.filter((tier) => tier !== 'nightly');
 
 /** What a file uses that does more in a nightly run: more rounds, or new seeds. */
-const DOES_MORE = /\b(isNightly|nightly(?:Pool)?Test|seededRandom|proveDefects)\b/;
+const DOES_MORE = /\b(isNightly|oneOfEach|nightly(?:Pool)?Test|seededRandom|proveDefects|faultTests)\b/;
 
 /** What does so much more in a nightly run that it has one of its own. */
 const WEEKLY = /^(?:faults|guest)\/|^nightly\/power-cuts$/;

@@ -26,7 +26,6 @@ const firstStarts: Choice = (operation, steps) =>
 const kindOfFailure = (step: string): string => (callOf(step) === 'exec' ? step : kindOf(step));
 
 faultTests('faults-commands', {
-  isWhole: isNightly,
   residents: ['block'],
   settle: makeBackups,
   selection: isNightly

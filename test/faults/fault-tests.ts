@@ -1,10 +1,11 @@
 /**
  * The tests of a file of the table: each of its operations on each kind of pool, killed before every step. Steps fail
  * in the first operation that takes them: each step on the first kind of pool, one of each kind of step on the others.
- * In the plain suite, one operation of each kind, and some of that on one kind of pool.
+ * In the plain suite, one operation of each kind, in which each call fails once in each tree, on one kind of pool.
  */
 import { after, test } from 'node:test';
 import type { VolumeKind } from '../support/contents.js';
+import { isNightly, oneOfEach } from '../support/nightly.js';
 import { MIB } from '../support/orchestrator.js';
 import { skipUnlessRoot } from '../support/workspace.js';
 import {
@@ -17,14 +18,12 @@ import {
   type Selection,
 } from './faults.js';
 import { POOL_KINDS, type PoolKind, Scene } from './scene.js';
-import { rowOf } from './steps.js';
+import { callIn, kindOf, rowOf } from './steps.js';
 
 /** More than the volumes of a scene and of an attempt hold. */
 const AMPLE_BYTES = 2 * 1024 * MIB;
 
 export interface FaultTests {
-  /** All steps on all kinds of pool; else a selection, on one. */
-  isWhole: boolean;
   /** Kinds of volumes that are in use all the time. */
   residents?: readonly VolumeKind[];
   operations: readonly Operation[];
@@ -44,14 +43,14 @@ export interface FaultTests {
 }
 
 export function faultTests(label: string, tests: FaultTests): void {
-  const { isWhole, pools = POOL_KINDS, title = 'a pool' } = tests;
+  const { pools = POOL_KINDS, title = 'a pool' } = tests;
   const { feat = 'survives a kill before each step, and a failed step' } = tests;
   const { tally = new FaultTally() } = tests;
   after(() => console.log(`# ${tally}`));
-  const operations = isWhole ? tests.operations : firstOfEachKind(tests.operations);
-  for (const kind of isWhole ? pools : pools.slice(0, 1)) {
-    const failures = isWhole && kind === pools[0] ? onePerKind(rowOf) : onePerKind();
-    const { selection = { kills: isWhole ? all : one, failures } } = tests;
+  const operations = oneOfEach(tests.operations, kindOfOperation);
+  for (const kind of isNightly ? pools : pools.slice(0, 1)) {
+    const failures = onePerKind(!isNightly ? callIn : kind === pools[0] ? rowOf : kindOf);
+    const { selection = { kills: isNightly ? all : one, failures } } = tests;
     void test(`${title} on ${kind}`, { skip: skipUnlessRoot }, async (context) => {
       let scene = await settled(label, kind, tests);
       try {
@@ -76,12 +75,9 @@ export function faultTests(label: string, tests: FaultTests): void {
   }
 }
 
-/** Of operations that differ in the kind of their volume, or the version that they are called by. */
-function firstOfEachKind(operations: readonly Operation[]): Operation[] {
-  const seen = new Set<string>();
-  const kindOf = (name: string): string => name.replace(/\b(block|ext4|xfs|btrfs|0\.\d)\b/g, '*');
-  return operations.filter(({ name }) => seen.size !== seen.add(kindOf(name)).size);
-}
+/** That of operations that differ in the kind of their volume, or the version that they are called by. */
+const kindOfOperation = ({ name }: Operation): string =>
+  name.replace(/\b(block|ext4|xfs|btrfs|0\.\d)\b/g, '*');
 
 async function settled(
   label: string,

@@ -10,7 +10,6 @@ import { settleInPieces } from './pieces.js';
 import { SNAPSHOTS } from './table.js';
 
 faultTests('faults-snapshots', {
-  isWhole: isNightly,
   // An embedded pool is xfs in a file, which these calls do not grow.
   pools: ['xfs', 'btrfs'],
   title: 'H19: no file system stays frozen, and no snapshot is lost,',
@@ -28,7 +27,6 @@ const ofPieces: Choice = (operation, steps) =>
 
 for (const pool of isNightly ? (['xfs', 'btrfs'] as const) : (['xfs'] as const)) {
   faultTests(`faults-pieces-${pool}`, {
-    isWhole: isNightly,
     title: 'a mounted volume in many pieces',
     pools: [pool],
     settle: settleInPieces,

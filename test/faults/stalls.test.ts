@@ -11,13 +11,11 @@ import { LISTS, NODE, SNAPSHOTS, STARTS, startOften, VOLUMES } from './table.js'
 /** All of them in a nightly run, else each kind of call once, and one of each operation. */
 const failures = isNightly ? onePerCall : onePerKind(callOf, one);
 
-function stallTests(
-  label: string,
-  { operations, env, ...tests }: Omit<FaultTests, 'isWhole'>,
-): void {
+function stallTests(label: string, { operations, env, ...tests }: FaultTests): void {
   const tally = new StallTally();
   faultTests(`stalls-${label}`, {
-    ...{ ...tests, tally, isWhole: isNightly },
+    ...tests,
+    tally,
     title: `D17: stalled calls of ${label}`,
     feat: 'is held for longer than anybody waits',
     selection: { kills: () => [], failures },

@@ -5,7 +5,6 @@ import { FIRST_START, START } from './operations.js';
 import { STARTS, startOften } from './table.js';
 
 faultTests('faults-start', {
-  isWhole: isNightly,
   // A start takes the same steps on btrfs, and finishes what was interrupted alike in an embedded pool.
   pools: ['xfs'],
   settle: startOften,
@@ -13,7 +12,6 @@ faultTests('faults-start', {
 });
 
 faultTests('faults-first-start', {
-  isWhole: isNightly,
   pools: ['embedded'],
   ...(isNightly ? { settle: startOften } : {}),
   operations: isNightly ? [START, FIRST_START] : [FIRST_START],

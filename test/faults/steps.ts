@@ -292,6 +292,11 @@ export function callOf(step: string): string {
   return step.split(' ', 1)[0] as string;
 }
 
+/** A step's call and the tree that it is in, such as that of the pool: the kinds of a plain run. */
+export function callIn(step: string): string {
+  return /^\S+(?: <\w+>)?/.exec(step)?.[0] ?? step;
+}
+
 /** A step's call and the directory that it changes something in: what kind of step it is. */
 export function kindOf(step: string): string {
   const [call, path = ''] = step.split(' ');

@@ -8,9 +8,10 @@ import { DEFAULT_FREEZING, freezeRequest } from '../../src/driver/backends/freez
 import type { DmDevice, ThinPoolStatus } from '../../src/driver/native/dm-addon.js';
 import { writeDurably } from '../support/contents.js';
 import { DmFixture, type FaultyDisk } from '../support/dm-fixture.js';
+import { atNight } from '../support/nightly.js';
 import { sharedThreads } from '../support/shared-threads.js';
 import { mountsBelow, Workspace } from '../support/workspace.js';
-import { atNight, testWith } from './guest.js';
+import { testWith } from './guest.js';
 
 export const MIB = 1n << 20n;
 export const BLOCK = 65536;

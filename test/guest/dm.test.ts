@@ -6,8 +6,8 @@ import { open } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { majorOf, minorOf } from '../../src/base/system/mountinfo.js';
 import type { DmDevice } from '../../src/driver/native/dm-addon.js';
+import { atNight } from '../support/nightly.js';
 import { type DmScene, fails, MIB, readBlock, dmTest as test, writeBlocks } from './dm-setup.js';
-import { atNight } from './guest.js';
 
 const nightlyTest = atNight(test);
 

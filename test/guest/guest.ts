@@ -1,6 +1,6 @@
 /** Tests that only make sense in the guest that scripts/test-guest starts; elsewhere they are skipped. */
 import { test as plainTest, type TestContext } from 'node:test';
-import { isNightly } from '../support/nightly.js';
+import { atNight } from '../support/nightly.js';
 
 export const guestSkip: string | false =
   process.env['BLOCKDELTA_GUEST'] === '1' ? false : 'runs in a guest only: scripts/test-guest';
@@ -9,11 +9,6 @@ export const isGuest = guestSkip === false;
 
 export function test(title: string, run: (context: TestContext) => Promise<void> | void): void {
   void plainTest(title, { skip: guestSkip }, run);
-}
-
-/** For tests of nightly runs alone. */
-export function atNight<R extends (...test: never[]) => void>(register: R): R {
-  return isNightly ? register : ((() => undefined) as unknown as R);
 }
 
 export const nightlyTest = atNight(test);

@@ -205,34 +205,37 @@ test('a thin volume with ext4 is used, grows mounted, and is used again', async 
   await remove(volume);
 });
 
-test("a raw thin volume is written, read, grown, published read-only, and released with the kubelet's loop device", async () => {
-  const { orchestrator } = running;
-  const volume = await orchestrator.create('raw', { sizeBytes: 8 * MIB });
-  const target = await orchestrator.bringUp(volume);
-  const device = deviceBehind(target);
-  assert.match(device, /^\/dev\/dm-/);
-  await writeBlocks(target, 5, 3);
-  await orchestrator.expand(volume, 16 * MIB);
-  await orchestrator.nodeExpand(volume);
-  assert.equal(Number(execFileSync('blockdev', ['--getsize64', target])), 16 * MIB);
-  await writeBlocks(target, 6, 200);
-  await orchestrator.unpublish(volume);
-  await orchestrator.publish(volume, { readonly: true });
-  await assert.rejects(writeBlocks(target, 7, 3));
-  assert.equal(await readBlock(target, 3), 5);
-  // As a killed kubelet leaves it.
-  const bound = running.workspace.path('bound');
-  writeFileSync(bound, '');
-  execFileSync('mount', ['--bind', device, bound]);
-  attachLoop(bound);
-  execFileSync('umount', ['--lazy', bound]);
-  await orchestrator.takeDown(volume);
-  assert.throws(() => statSync(device), { code: 'ENOENT' });
-  await orchestrator.bringUp(volume);
-  await writeBlocks(target, 8, 3);
-  assert.equal(await readBlock(target, 200), 6);
-  await remove(volume);
-});
+nightlyTest(
+  "a raw thin volume is written, read, grown, published read-only, and released with the kubelet's loop device",
+  async () => {
+    const { orchestrator } = running;
+    const volume = await orchestrator.create('raw', { sizeBytes: 8 * MIB });
+    const target = await orchestrator.bringUp(volume);
+    const device = deviceBehind(target);
+    assert.match(device, /^\/dev\/dm-/);
+    await writeBlocks(target, 5, 3);
+    await orchestrator.expand(volume, 16 * MIB);
+    await orchestrator.nodeExpand(volume);
+    assert.equal(Number(execFileSync('blockdev', ['--getsize64', target])), 16 * MIB);
+    await writeBlocks(target, 6, 200);
+    await orchestrator.unpublish(volume);
+    await orchestrator.publish(volume, { readonly: true });
+    await assert.rejects(writeBlocks(target, 7, 3));
+    assert.equal(await readBlock(target, 3), 5);
+    // As a killed kubelet leaves it.
+    const bound = running.workspace.path('bound');
+    writeFileSync(bound, '');
+    execFileSync('mount', ['--bind', device, bound]);
+    attachLoop(bound);
+    execFileSync('umount', ['--lazy', bound]);
+    await orchestrator.takeDown(volume);
+    assert.throws(() => statSync(device), { code: 'ENOENT' });
+    await orchestrator.bringUp(volume);
+    await writeBlocks(target, 8, 3);
+    assert.equal(await readBlock(target, 200), 6);
+    await remove(volume);
+  },
+);
 
 test('snapshots and retained bases give exact deltas, and snapshots can be restored, with sectors of 4096 bytes', async () => {
   const { orchestrator, client } = running;
@@ -265,24 +268,27 @@ test('snapshots and retained bases give exact deltas, and snapshots can be resto
   await remove(volume, restored);
 });
 
-test('two xfs of one uuid are mounted at once, with sectors of 4096 bytes: a volume and its restored snapshot, which grows', async () => {
-  const { orchestrator } = running;
-  const capability = mountCapability('xfs');
-  const spec = { capability, sizeBytes: 320 * MIB, parameters: { pool: LARGE } };
-  const volume = await orchestrator.create('uuid', spec);
-  const target = await orchestrator.bringUp(volume);
-  writeFileSync(join(target, 'file'), 'not written back yet');
-  const snapshotId = await orchestrator.snapshot(volume, 'uuid');
-  writeFileSync(join(target, 'file'), 'later');
-  const restored = await orchestrator.create('uuid-restored', { ...spec, snapshotId });
-  const copy = await orchestrator.bringUp(restored);
-  assert.equal(readFileSync(join(copy, 'file'), 'utf8'), 'not written back yet');
-  await orchestrator.expand(restored, 512 * MIB);
-  await orchestrator.nodeExpand(restored);
-  assertHolds(copy, 430 * MIB);
-  await remove(volume, restored);
-  await orchestrator.deleteSnapshot(snapshotId);
-});
+nightlyTest(
+  'two xfs of one uuid are mounted at once, with sectors of 4096 bytes: a volume and its restored snapshot, which grows',
+  async () => {
+    const { orchestrator } = running;
+    const capability = mountCapability('xfs');
+    const spec = { capability, sizeBytes: 320 * MIB, parameters: { pool: LARGE } };
+    const volume = await orchestrator.create('uuid', spec);
+    const target = await orchestrator.bringUp(volume);
+    writeFileSync(join(target, 'file'), 'not written back yet');
+    const snapshotId = await orchestrator.snapshot(volume, 'uuid');
+    writeFileSync(join(target, 'file'), 'later');
+    const restored = await orchestrator.create('uuid-restored', { ...spec, snapshotId });
+    const copy = await orchestrator.bringUp(restored);
+    assert.equal(readFileSync(join(copy, 'file'), 'utf8'), 'not written back yet');
+    await orchestrator.expand(restored, 512 * MIB);
+    await orchestrator.nodeExpand(restored);
+    assertHolds(copy, 430 * MIB);
+    await remove(volume, restored);
+    await orchestrator.deleteSnapshot(snapshotId);
+  },
+);
 
 for (const type of ['ext4', 'xfs']) {
   const register = type === 'ext4' ? test : nightlyTest;

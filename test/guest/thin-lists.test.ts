@@ -6,8 +6,8 @@ import { seededRandom } from '../support/random.js';
 import { sharedThreads } from '../support/shared-threads.js';
 import { PAGES_A_BLOCK, poolTest, type ThinSnapshot } from './thin-pool-on-disks.js';
 
-const SNAPSHOTS = isNightly ? 200 : 10;
-const PAIRS = isNightly ? 40 : 4;
+const SNAPSHOTS = isNightly ? 200 : 6;
+const PAIRS = isNightly ? 40 : 3;
 const BLOCKS = 1024;
 const SIZE = BLOCKS * 65_536;
 
@@ -43,8 +43,8 @@ poolTest(
 
 const WRITES = 60;
 /** At least; both go on until the other has enough. */
-const SCANS = isNightly ? 40 : 4;
-const ROUNDS = isNightly ? 10 : 2;
+const SCANS = isNightly ? 40 : 2;
+const ROUNDS = isNightly ? 10 : 1;
 
 poolTest(
   'lists are right while the metadata changes under them',

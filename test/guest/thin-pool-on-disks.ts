@@ -18,10 +18,11 @@ import { DISK_PREFIX, DmFixture, type FaultyDisk } from '../support/dm-fixture.j
 import { eventually } from '../support/eventually.js';
 import { blockDiscard, flushCache } from '../support/ioctls.js';
 import { type NativeHere, nativeHere } from '../support/native-here.js';
+import { atNight } from '../support/nightly.js';
 import { assertSound, PAGE_BYTES, TaggedImage } from '../support/tagged-image.js';
 import { scanAll } from '../support/wire.js';
 import { Workspace } from '../support/workspace.js';
-import { atNight, testWith } from './guest.js';
+import { testWith } from './guest.js';
 
 const MIB = 1n << 20n;
 export const BLOCK_BYTES = 65_536;

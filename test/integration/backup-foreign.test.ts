@@ -99,6 +99,8 @@ const LACKING: Readonly<Record<string, string[]>> = {
 };
 
 for (const [title, without] of Object.entries(LACKING)) {
+  // The last one lacks what the first one does.
+  if (!isNightly && title === 'no ListSnapshots') continue;
   test(`a driver with ${title}: a full backup and an incremental one`, async (t) => {
     const driver = await foreign(t, { without });
     const { volume, place } = driver;

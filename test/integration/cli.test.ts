@@ -10,6 +10,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, StatusCode, type StatusName } from '../../src/base/errors.js';
 import { runCommand, startCommand } from '../support/command.js';
 import { eventually } from '../support/eventually.js';
+import { oneOfEach } from '../support/nightly.js';
 import { PROGRAM } from '../support/program.js';
 import { temporaryDirectory } from '../support/temporary.js';
 import { skipUnlessRoot } from '../support/workspace.js';
@@ -110,7 +111,8 @@ const MISUSES: readonly (readonly string[])[] = [
 ];
 
 test('wrong usage: exit code 2, with a message on stderr and nothing on stdout', async (t) => {
-  for (const args of MISUSES) {
+  // Of each command one.
+  for (const args of oneOfEach(MISUSES, ([command = '']) => command)) {
     const { code, stdout, stderr } = await runCommand(t, args);
     assert.deepEqual([code, stdout], [2, ''], `${args.join(' ')}: ${stderr}`);
     assert.notEqual(stderr, '');

@@ -16,8 +16,8 @@ import { startReport } from '../support/plugin-log.js';
 import { statusOf } from '../support/refusal.js';
 import { NOTHING, runPlugin, test } from '../support/running-plugin.js';
 
-const ROUNDS = isNightly ? 50 : 4;
-const LIVES = isNightly ? 300 : 10;
+const ROUNDS = isNightly ? 50 : 2;
+const LIVES = isNightly ? 300 : 5;
 const CLIENTS = 16;
 
 const running = runPlugin('concurrency', {

@@ -20,7 +20,7 @@ import { SnapshotImage } from '../support/snapshot-image.js';
 import { type Cut, soundLists } from '../support/snapshot-window.js';
 
 const FROZEN_CUTS = isNightly ? 100 : 2;
-const RAW_CUTS = isNightly ? 100 : 4;
+const RAW_CUTS = isNightly ? 100 : 2;
 const RESTLESS_CUTS = isNightly ? 20 : 2;
 
 /** Of the volume in between: cloning them takes tens of milliseconds. */

@@ -9,7 +9,7 @@ import { isNightly } from '../support/nightly.js';
 import { seededRandom } from '../support/random.js';
 import { runPlugin, test } from '../support/running-plugin.js';
 
-const REQUESTS = isNightly ? 40_000 : 400;
+const REQUESTS = isNightly ? 40_000 : 150;
 
 const running = runPlugin('fuzz', {
   pools: { main: 'xfs' },

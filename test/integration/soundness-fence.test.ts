@@ -20,7 +20,7 @@ import type { PoolKind } from '../support/workspace.js';
 const MIB = 1 << 20;
 const SIZE = 32 * MIB;
 const BLOCK = 4096;
-const ROUNDS = isNightly ? 100 : 4;
+const ROUNDS = isNightly ? 100 : 2;
 
 const bench = useBench('fence', ['xfs', 'btrfs', 'btrfs-nodatacow']);
 

@@ -21,9 +21,9 @@ const MIB = 1 << 20;
 
 const KINDS: readonly PoolKind[] = ['xfs', 'xfs-1k', 'btrfs', 'btrfs-zstd', 'btrfs-nodatacow'];
 const BLOCK_VOLUME_BYTES = 16 * MIB;
-const BLOCK_ROUNDS = isNightly ? 80 : 4;
+const BLOCK_ROUNDS = isNightly ? 80 : 3;
 const BLOCK_OPERATIONS_A_ROUND = 40;
-const FILE_ROUNDS = isNightly ? 24 : 3;
+const FILE_ROUNDS = isNightly ? 24 : 2;
 const FILE_OPERATIONS_A_ROUND = 30;
 const FILE_SYSTEMS = [
   { fsType: 'ext4', sizeBytes: 64 * MIB },

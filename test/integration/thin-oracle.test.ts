@@ -20,7 +20,7 @@ import {
 import { decodeFrames } from '../support/wire.js';
 import { Workspace } from '../support/workspace.js';
 
-const FILES = isNightly ? 250 : 4;
+const FILES = isNightly ? 250 : 2;
 /** Ordered pairs of devices that are compared in each. */
 const PAIRS = 4;
 

@@ -6,7 +6,7 @@ import type { CheckResult } from '../../../src/tools/conformance/report.js';
 import { runSuite } from '../../../src/tools/conformance/runner.js';
 import { CHECKS } from '../../../src/tools/conformance/suite.js';
 import { suiteOptions } from '../../support/conformance-run.js';
-import { isNightly } from '../../support/nightly.js';
+import { isNightly, oneOfEach } from '../../support/nightly.js';
 import { test } from '../../support/running-plugin.js';
 import { Workspace } from '../../support/workspace.js';
 import { CONFORMING_DRIVERS } from './conforming.js';
@@ -66,17 +66,12 @@ export function listOf(...tables: readonly Defects[]) {
   );
 }
 
-/** In a plain run, the first defect of those that the same checks catch. */
-function provedOf(tables: readonly Defects[]) {
-  const seen = new Set<string>();
-  return listOf(...tables).filter(
-    ({ caughtBy }) => isNightly || seen.size !== seen.add(caughtBy.join()).size,
-  );
-}
+const classOf = ({ caughtBy }: { caughtBy: readonly string[] }): string => caughtBy.join();
 
 /** A driver with a defect must fail the checks that the table names, and no others. */
 export function proveDefects(...tables: readonly Defects[]): void {
-  for (const { does, defect, caughtBy } of provedOf(tables)) {
+  // In a plain run, of those that the same checks catch.
+  for (const { does, defect, caughtBy } of oneOfEach(listOf(...tables), classOf)) {
     test(`a driver that ${does} fails ${caughtBy.join(', ')}`, async () => {
       const { mayAlsoFail = [], timeoutMs, seeds = [1] } = defect;
       const isOfMetadata = caughtBy.some((id) => id.startsWith('metadata.'));
