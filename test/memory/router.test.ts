@@ -11,6 +11,7 @@ import { eventually } from '../support/eventually.js';
 import { FuzzRun } from '../support/fuzz-run.js';
 import { loopbackAddress } from '../support/loopback.js';
 import { runMemoryCluster } from '../support/memory-cluster.js';
+import { isNightly } from '../support/nightly.js';
 import { createRequest, MIB } from '../support/orchestrator.js';
 import { seededRandom } from '../support/random.js';
 import { RawConnection } from '../support/raw-call.js';
@@ -467,16 +468,16 @@ test('a node that complete lists have not had for an hour is final for reads, sn
   }
 });
 
-test('H12: a thousand hostile requests are answered by the router or a node, and harm neither', async () => {
+test('H12: hostile requests are answered by the router or a node, and harm neither', async () => {
   const world = {
     ...{ volumeIds: [], snapshotIds: [], sources: new Map<string, string>(), groups: [] },
     ...{ paths: ['/x'], otherPaths: ['/y'], stagingPaths: ['/s'], targetPaths: ['/t'] },
     pool: 'main',
   };
   const fuzz = new FuzzRun(cluster.endpoint, process.pid, seededRandom('router-hostile'), world);
-  await fuzz.run(1000, 500).finally(() => fuzz.close());
+  await fuzz.run(isNightly ? 1000 : 300, isNightly ? 500 : 150).finally(() => fuzz.close());
   assert.deepEqual(fuzz.faults, []);
-  assert.ok((fuzz.answers.get('OK') ?? 0) > 50, JSON.stringify([...fuzz.answers]));
+  assert.ok((fuzz.answers.get('OK') ?? 0) > 15, JSON.stringify([...fuzz.answers]));
   const logs = [cluster.log, ...cluster.nodes.map(({ plugin }) => plugin.log)].join('\n');
   const internal = logs.split('\n').filter((line) => line.includes('"INTERNAL"'));
   assert.deepEqual(internal, []);
