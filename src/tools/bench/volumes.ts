@@ -80,23 +80,13 @@ export class Volumes {
     for (const { rpc, request } of steps) await this.driver.call(rpc, request);
   }
 
-  async stage({ volumeId, capability, context, stagingPath }: Volume): Promise<void> {
-    await this.driver.call('NodeStageVolume', {
-      volume_id: volumeId,
-      volume_capability: capability,
-      volume_context: context,
-      staging_target_path: stagingPath,
-    });
+  async stage(volume: Volume): Promise<void> {
+    await this.driver.call('NodeStageVolume', staged(volume));
   }
 
-  async publish({ volumeId, capability, context, stagingPath, targetPath }: Volume): Promise<void> {
-    await this.driver.call('NodePublishVolume', {
-      volume_id: volumeId,
-      volume_capability: capability,
-      volume_context: context,
-      staging_target_path: stagingPath,
-      target_path: targetPath,
-    });
+  async publish(volume: Volume): Promise<void> {
+    const request = { ...staged(volume), target_path: volume.targetPath };
+    await this.driver.call('NodePublishVolume', request);
   }
 
   async unpublish({ volumeId, targetPath }: Volume): Promise<void> {
@@ -152,3 +142,10 @@ export class Volumes {
     return `${this.#prefix}-${kind}-${this.#made}`;
   }
 }
+
+const staged = ({ volumeId, capability, context, stagingPath }: Volume): Message => ({
+  volume_id: volumeId,
+  volume_capability: capability,
+  volume_context: context,
+  staging_target_path: stagingPath,
+});

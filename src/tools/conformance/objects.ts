@@ -1,8 +1,8 @@
 /** Volumes, snapshots and groups as the suite knows them, and the message fields that describe them. */
+import type { Message } from '../client/connection.js';
 import type { AccessType, StringMap } from './options.js';
 
-// biome-ignore lint/suspicious/noExplicitAny: messages are plain objects of the proto's shape
-export type Message = Record<string, any>;
+export type { Message };
 
 export interface Volume {
   readonly id: string;

@@ -1,4 +1,5 @@
 /** A report for programs. `format` increases with every incompatible change. */
+import { rounded } from '../../base/human-size.js';
 import type { Report } from './report.js';
 import { countOf } from './report.js';
 
@@ -10,7 +11,7 @@ export function formatJson(report: Report): string {
     driver: { name: report.driver.name, vendor_version: report.driver.vendorVersion },
     seed: report.seed,
     started_at: report.startedAt.toISOString(),
-    seconds: rounded(report.seconds),
+    seconds: rounded(report.seconds, 3),
     passed: countOf(report, 'passed'),
     failed: countOf(report, 'failed'),
     skipped: countOf(report, 'skipped'),
@@ -23,12 +24,8 @@ export function formatJson(report: Report): string {
       detail: result.detail,
       notes: result.notes,
       figures: result.figures,
-      seconds: rounded(result.seconds),
+      seconds: rounded(result.seconds, 3),
     })),
   };
   return `${JSON.stringify(document, null, 2)}\n`;
-}
-
-function rounded(seconds: number): number {
-  return Number(seconds.toFixed(3));
 }

@@ -1,14 +1,9 @@
 /** The results of a run, as data. The report-*.ts files format it. */
-import type { Figure } from './check.js';
+import type { Check, Figure } from './check.js';
 
 export type Result = 'passed' | 'failed' | 'skipped';
 
-export interface CheckResult {
-  readonly id: string;
-  readonly section: string;
-  readonly rule: string;
-  readonly title: string;
-  readonly level: 'must' | 'should';
+export interface CheckResult extends Pick<Check, 'id' | 'section' | 'rule' | 'title' | 'level'> {
   readonly result: Result;
   /** Why it failed or was skipped. */
   readonly detail: string | null;
