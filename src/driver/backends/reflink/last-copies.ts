@@ -12,6 +12,7 @@ import { CsiError } from '../../../base/errors.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { LongCopy, StorageCondition } from '../backend.js';
 import type { FreezeRequest as Whole } from '../freezing.js';
+import type { SourceVolume } from './freeze-failures.js';
 
 type FreezeRequest = Pick<Whole, 'freezeLimitMs'>;
 
@@ -29,14 +30,14 @@ const NS_PER_MS = 1_000_000n;
 /** Of /sys/block/NAME/stat: reads, which go on while it is frozen, come first, then writes and their sectors. */
 const COUNTERS = /^\s*(?:\d+\s+){4}(\d+)\s+\d+\s+(\d+)/;
 
-interface Source {
-  volumeId: string;
+/** What is copied: the volume's file, and what to flush and freeze. */
+export interface CopySource extends SourceVolume {
   sourcePath: string;
-  loopPath: string | null;
+  /** A mount point of its file system; null if it is not mounted writable. */
   freezePath: string | null;
 }
 
-type File = Pick<Source, 'volumeId' | 'sourcePath'>;
+type File = Pick<CopySource, 'volumeId' | 'sourcePath'>;
 
 interface LastCopy {
   at: number;
@@ -85,7 +86,7 @@ export class LastCopies {
    * @param frozenNs how long the plugin itself froze one of them; 0: all that are mounted were frozen already
    */
   async succeeded(
-    sources: readonly Source[],
+    sources: readonly CopySource[],
     frozenNs: bigint,
     { freezeLimitMs }: FreezeRequest,
   ): Promise<void> {

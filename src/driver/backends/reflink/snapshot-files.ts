@@ -8,10 +8,11 @@ import type { NativeRunner } from '../../native/pool.js';
 import type { SnapshotFile } from '../../native/snapshot-file.js';
 import type { SnapshotMember, TakenSnapshots } from '../backend.js';
 import { freezeRequest } from '../freezing.js';
+import type { CopySource } from './last-copies.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { temporary } from './pool-layout.js';
-import { isMissing, type NamedSource, type VolumeFiles } from './volume-files.js';
+import { isMissing, type VolumeFiles } from './volume-files.js';
 
 export class SnapshotFiles {
   constructor(
@@ -30,7 +31,7 @@ export class SnapshotFiles {
     deadline = Number.POSITIVE_INFINITY,
   ): Promise<TakenSnapshots> {
     const freezing = freezeRequest(this.volumes.freezing, deadline);
-    const sources: NamedSource[] = [];
+    const sources: CopySource[] = [];
     try {
       return await this.directory.use(async (opened) => {
         const requests: NewSnapshotFile[] = [];

@@ -24,20 +24,10 @@ import {
 } from '../freezing.js';
 import { deviceInUse, releaseLoop } from '../loop-release.js';
 import { assertWrites, explainFailedWrite, type PoolFreeSpace } from './freeze-failures.js';
-import { LastCopies } from './last-copies.js';
+import { type CopySource, LastCopies } from './last-copies.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { temporary } from './pool-layout.js';
-
-/** What a snapshot is taken of: the volume's file, and what to flush and freeze. */
-export interface SnapshotSource {
-  sourcePath: string;
-  loopPath: string | null;
-  /** A mount point of its file system; null if it is not mounted writable. */
-  freezePath: string | null;
-}
-
-export type NamedSource = SnapshotSource & { volumeId: string };
 
 export class VolumeFiles implements Attachments {
   readonly lastCopies: LastCopies;
@@ -80,7 +70,7 @@ export class VolumeFiles implements Attachments {
     deadline: number,
   ): Promise<void> {
     const freezing = freezeRequest(this.freezing, deadline);
-    const sources: NamedSource[] = [];
+    const sources: CopySource[] = [];
     try {
       await this.directory.use(async (opened) => {
         const names = await this.#names(opened, volumeId, sizeBytes);
@@ -170,7 +160,10 @@ export class VolumeFiles implements Attachments {
     return { storedBytes: file?.sizeBytes ?? null, runsOnRemoved, ...lastCopy };
   }
 
-  async snapshotSource(opened: OpenDirectories, volumeId: string): Promise<SnapshotSource> {
+  async snapshotSource(
+    opened: OpenDirectories,
+    volumeId: string,
+  ): Promise<Omit<CopySource, 'volumeId'>> {
     const loop = await this.#loop(opened, volumeId);
     return {
       sourcePath: opened.layout.volume(volumeId),
@@ -191,7 +184,7 @@ export class VolumeFiles implements Attachments {
   /** Rejects volumes whose file systems can no longer write, and those whose copy would outlast the freeze. */
   async assertCopyable(
     opened: OpenDirectories,
-    sources: readonly NamedSource[],
+    sources: readonly CopySource[],
     freezing: FreezeRequest,
   ): Promise<void> {
     const room = this.#room(async () => (await this.directory.space(opened)).freeBytes);
@@ -204,7 +197,7 @@ export class VolumeFiles implements Attachments {
   /** The error to throw when taking snapshots of these volumes has failed. */
   async explainFailure(
     thrown: unknown,
-    sources: readonly NamedSource[],
+    sources: readonly CopySource[],
     freezing: FreezeRequest,
   ): Promise<unknown> {
     if (!(thrown instanceof SystemError)) return thrown;
