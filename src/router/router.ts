@@ -10,7 +10,7 @@ import { KubernetesDiscovery } from './kubernetes-discovery.js';
 import type { Clock, NodeSource } from './node-list.js';
 import { Nodes } from './nodes.js';
 import { createRouterServices, pluginCapabilities } from './services.js';
-import type { NodeSourceSettings, RouteConfig } from './settings.js';
+import type { RouteConfig } from './settings.js';
 
 export interface Router {
   /** Served from the start. */
@@ -41,7 +41,10 @@ export async function createRouter(
 ): Promise<Router> {
   const { driverName, csiLevel, topologyKey } = config;
   const tls = await TlsFiles.open(config.tls, logger);
-  const source = sourceOf(config.source, logger, now);
+  const source: NodeSource =
+    config.source.kind === 'file'
+      ? new FileDiscovery(config.source.path, logger, now)
+      : new KubernetesDiscovery(config.source, logger, now);
   const { peerName } = config.tls;
   const nodes = new Nodes({ driverName, tls, peerName, logger, source, now });
   const parts = { nodes, driverName, csiLevel, topologyKey, logger, now, duplicateFound };
@@ -68,10 +71,4 @@ export async function createRouter(
       tls.close();
     },
   };
-}
-
-function sourceOf(settings: NodeSourceSettings, logger: Logger, now: Clock): NodeSource {
-  return settings.kind === 'file'
-    ? new FileDiscovery(settings.path, logger, now)
-    : new KubernetesDiscovery(settings, logger, now);
 }

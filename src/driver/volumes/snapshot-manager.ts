@@ -61,7 +61,13 @@ export class SnapshotManager {
     // Without a lock: a snapshot never joins or leaves a group, and a deleted one may be read as a base.
     const known = await this.deps.catalogue.snapshotById(snapshotId);
     if (known === null) return;
-    refuseMember(known);
+    const { groupSnapshotId: group } = known;
+    if (group !== null) {
+      throw CsiError.invalidArgument(
+        `snapshot ${snapshotId} is a member of group snapshot ${group} and cannot be deleted alone; ` +
+          'delete the group with DeleteVolumeGroupSnapshot',
+      );
+    }
     await deleteSnapshots(this.deps, { group: null, members: [known] }, [], signal);
   }
 
@@ -69,12 +75,4 @@ export class SnapshotManager {
     const snapshot = await this.deps.catalogue.snapshotByName(name);
     return snapshot === null ? null : { group: null, members: [snapshot] };
   }
-}
-
-function refuseMember({ snapshotId, groupSnapshotId: group }: SnapshotRecord): void {
-  if (group === null) return;
-  throw CsiError.invalidArgument(
-    `snapshot ${snapshotId} is a member of group snapshot ${group} and cannot be deleted alone; ` +
-      'delete the group with DeleteVolumeGroupSnapshot',
-  );
 }
