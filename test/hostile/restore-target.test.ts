@@ -30,6 +30,7 @@ import { chooseBackup } from '../../src/tools/backup/select.js';
 import { serveRanges } from '../../src/tools/nbd/servers.js';
 import { makeSocketDirectory } from '../../src/tools/nbd/socket-directory.js';
 import { BackupHistory } from '../support/backup-history.js';
+import { end } from '../support/child-processes.js';
 import { type Ended, runCommand } from '../support/command.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { attachLoop, detachLoop } from '../support/loops.js';
@@ -165,8 +166,7 @@ test('H39: a device that somebody uses without a lock is not overwritten', async
   t.after(() => reader.kill('SIGKILL'));
   await once(reader.stdout, 'data');
   await assertRefused(t, target, new RegExp(`in use by process ${reader.pid} \\(sleep\\)`));
-  reader.kill('SIGKILL');
-  await once(reader, 'close');
+  await end(reader);
   writeFileSync(workspace.path('published'), '');
   execFileSync('mount', ['--bind', target, workspace.path('published')]);
   try {

@@ -1,7 +1,6 @@
 /** Tools that read what a tenant has written, and may be exploited by it: what they can do, cost and leave. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { constants, existsSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { totalmem } from 'node:os';
@@ -9,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { ExecError, type RunOptions, run } from '../../src/base/process/exec.js';
 import { checkFileSystem } from '../../src/driver/host/filesystem.js';
 import { SIZE, useNode } from '../integration/node-fixture.js';
+import { end } from '../support/child-processes.js';
 import { mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
@@ -173,9 +173,7 @@ test('H2: a plugin that is killed leaves no check of a volume behind', async () 
   const script = fileURLToPath(new URL('./tenant-tools-process.js', import.meta.url));
   const plugin = spawn(process.execPath, [script, path], { stdio: 'inherit' });
   await eventually('fsck.ext4 runs', () => toolsOn(path, 'fsck.ext4').length === 1);
-  const ended = once(plugin, 'exit');
-  plugin.kill('SIGKILL');
-  await ended;
+  await end(plugin);
   await eventually('fsck.ext4 is gone', () => toolsOn(path, 'fsck.ext4').length === 0);
 });
 

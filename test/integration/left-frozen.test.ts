@@ -1,13 +1,13 @@
 /** A file system that a backup program's hook has frozen: kept as it is between its hooks, thawed when nobody else can. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach } from 'node:test';
 import type { VolumeRecord } from '../../src/driver/catalogue/records.js';
 import { describeHolders, isHeldExclusively } from '../../src/driver/host/device-holders.js';
 import { FILE_SYSTEMS } from '../../src/driver/host/file-systems.js';
+import { end } from '../support/child-processes.js';
 import { type Message, mountCapability } from '../support/csi-client.js';
 import { namesHolder } from '../support/expect-status.js';
 import { freeze, isFrozen, thaw, thawUnmounted } from '../support/freeze.js';
@@ -87,8 +87,7 @@ for (const type of FILE_SYSTEMS) {
       const named = /mounted at .* in the mount namespace of process/;
       await namesHolder(() => node.unstage(volume, {}, { deadline: Date.now() + 3000 }), named);
     } finally {
-      copy.kill();
-      await once(copy, 'exit');
+      await end(copy);
     }
     assert.ok(await isHeldExclusively(device), 'nobody has thawed it');
     await node.unstage(volume);

@@ -4,11 +4,11 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { once } from 'node:events';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { ExitCode } from '../../src/cli/exit-codes.js';
+import { end } from '../support/child-processes.js';
 import { runCommand } from '../support/command.js';
 import { specOf } from '../support/contents.js';
 import { mountCapability, probeFails } from '../support/csi-client.js';
@@ -132,9 +132,7 @@ test('copies of a staging in other mount namespaces go with it, and a use of the
       await orchestrator.delete(volume);
     }
   } finally {
-    const ended = once(copy, 'exit');
-    copy.kill('SIGKILL');
-    await ended;
+    await end(copy);
   }
 });
 

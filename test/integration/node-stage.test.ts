@@ -26,6 +26,7 @@ import type { VolumeRecord } from '../../src/driver/catalogue/records.js';
 import { isToolAtWork } from '../../src/driver/host/device-holders.js';
 import { FILE_SYSTEMS } from '../../src/driver/host/file-systems.js';
 import { btrfsIdentity } from '../../src/driver/host/superblock.js';
+import { end } from '../support/child-processes.js';
 import { blockCapability, mountCapability } from '../support/csi-client.js';
 import { namesHolder, rejectsWith } from '../support/expect-status.js';
 import { copyMountNamespace } from '../support/mount-namespace.js';
@@ -359,12 +360,6 @@ async function startTool(volume: VolumeRecord): Promise<ChildProcess> {
   const tool = spawn('flock', ['--no-fork', '-x', devicePath, 'sleep', '600'], { stdio: 'ignore' });
   while (!(await isToolAtWork(devicePath))) await delay(20);
   return tool;
-}
-
-async function end(child: ChildProcess): Promise<void> {
-  const ended = once(child, 'close');
-  child.kill('SIGKILL');
-  await ended;
 }
 
 for (const [name, capability] of [

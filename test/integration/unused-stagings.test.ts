@@ -4,10 +4,10 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdirSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
+import { end } from '../support/child-processes.js';
 import { specOf, type VolumeKind } from '../support/contents.js';
 import { mountCapability } from '../support/csi-client.js';
 import { freeze } from '../support/freeze.js';
@@ -151,9 +151,7 @@ test('DV3: a mount or a bound device node in another mount namespace keeps the v
       await keeps(volumes[index] as HeldVolume, kind, /in the mount namespace of process \d+ /);
     }
   } finally {
-    const ended = once(copy, 'exit');
-    copy.kill('SIGKILL');
-    await ended;
+    await end(copy);
   }
   for (const volume of volumes) await orchestrator.delete(volume);
 });

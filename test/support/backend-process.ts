@@ -4,11 +4,11 @@
  * emulated processor each start would take many seconds otherwise. The program is backend-program.ts.
  */
 import { type ChildProcess, fork } from 'node:child_process';
-import { once } from 'node:events';
+
 import { packagePath } from '../../src/base/package-root.js';
 import type { Backend } from '../../src/driver/backends/backend.js';
 import type { ThinPoolOptions } from '../../src/driver/backends/thin/thin-backend.js';
-import { killChildren } from './child-processes.js';
+import { end, killChildren } from './child-processes.js';
 
 export type BackendOptions = Omit<ThinPoolOptions, 'onEvent'>;
 
@@ -56,10 +56,7 @@ export class BackendProcess {
 
   /** Kills it, if it still runs. */
   async end(): Promise<void> {
-    if (this.child.exitCode !== null || this.child.signalCode !== null) return;
-    const ended = once(this.child, 'exit');
-    this.child.kill('SIGKILL');
-    await ended;
+    await end(this.child);
   }
 
   killGuardian(): void {

@@ -1,6 +1,14 @@
-/** The children of a process, which it has started itself. */
+/** Child processes: their end, and those that they have started themselves. */
 import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
+
+/** Resolves when it has ended, by this signal if it still runs. */
+export async function end(child: ChildProcess, signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  child.kill(signal);
+  await once(child, 'exit');
+}
 
 /** kill -9 of its child processes of that name. */
 export function killChildren(parent: ChildProcess | undefined, name: string): void {

@@ -1,8 +1,8 @@
 /** A guardian of its own, as in a container beside the plugin's, and a plugin that ends with all its processes. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { binaryPath } from '../../src/base/system/binaries.js';
+import { end } from './child-processes.js';
 import { eventually } from './eventually.js';
 
 /** All processes in it end with its first one. */
@@ -17,7 +17,5 @@ export async function startGuardian(socket: string): Promise<ChildProcess> {
 }
 
 export async function endGuardian(guardian: ChildProcess, signal: NodeJS.Signals): Promise<void> {
-  if (guardian.exitCode !== null || guardian.signalCode !== null) return;
-  guardian.kill(signal);
-  await once(guardian, 'exit');
+  await end(guardian, signal);
 }

@@ -4,6 +4,7 @@
  */
 import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { end } from './child-processes.js';
 
 const SWITCH = 0;
 
@@ -46,12 +47,7 @@ export class TestNetwork {
   }
 
   async dispose(): Promise<void> {
-    for (const holder of this.#holders) {
-      if (holder.exitCode !== null || holder.signalCode !== null) continue;
-      const ended = once(holder, 'exit');
-      holder.kill('SIGKILL');
-      await ended;
-    }
+    for (const holder of this.#holders) await end(holder);
   }
 
   #connect(host: number): void {

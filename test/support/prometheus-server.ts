@@ -1,10 +1,10 @@
 /** A Prometheus of its own that scrapes its targets every second, and its query API. */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { packagePath } from '../../src/base/package-root.js';
+import { end } from './child-processes.js';
 
 /** Far longer than scrapes take on any machine: a figure that is not there by then never comes. */
 const LIMIT_MS = 120_000;
@@ -87,9 +87,6 @@ export class PrometheusServer {
   }
 
   async stop(): Promise<void> {
-    if (this.process.exitCode !== null) return;
-    const ended = once(this.process, 'exit');
-    this.process.kill('SIGTERM');
-    await ended;
+    await end(this.process, 'SIGTERM');
   }
 }

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
-import { once } from 'node:events';
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
@@ -8,6 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { assertPrograms, ExecError, run } from '../../../src/base/process/exec.js';
 import { isToolAtWork } from '../../../src/driver/host/device-holders.js';
+import { end } from '../../support/child-processes.js';
 import { eventually } from '../../support/eventually.js';
 import { rejectsWith } from '../../support/expect-status.js';
 import { temporaryDirectory } from '../../support/temporary.js';
@@ -132,9 +132,7 @@ test('a command that must not stop half way ends although the plugin was killed,
     stdio: 'ignore',
   });
   await eventually('the command runs', () => existsSync(waiting.path('begun')));
-  const gone = once(plugin, 'exit');
-  plugin.kill('SIGKILL');
-  await gone;
+  await end(plugin);
   assert.equal(await isToolAtWork(waiting.locked), true);
   await waiting.end();
 });
