@@ -10,7 +10,7 @@ import type { Check, CheckContext, Figure } from './check.js';
 import { Driver } from './driver.js';
 import { CheckSkipped, ConformanceFailure } from './failure.js';
 import type { SuiteOptions } from './options.js';
-import type { CheckResult, Report, Result } from './report.js';
+import type { CheckResult, Report } from './report.js';
 import { SharedFailure, SharedVolumes } from './shared-volumes.js';
 import { Volumes } from './volumes.js';
 
@@ -71,10 +71,7 @@ export function matches(id: string, pattern: string): boolean {
   return new RegExp(`^${parts.join('.*')}$`).test(id);
 }
 
-interface Outcome {
-  readonly result: Result;
-  readonly detail: string | null;
-}
+type Outcome = Pick<CheckResult, 'result' | 'detail'>;
 
 class SuiteRun {
   readonly #signal: AbortSignal;
