@@ -163,10 +163,13 @@ test('H39: a link of another user leads no restore to a device, and no file into
 test('H39: a device that somebody uses without a lock is not overwritten', async (t) => {
   const target = attached();
   const reader = spawn('sh', ['-c', `exec 3< ${target}; echo; exec sleep infinity`]);
-  t.after(() => reader.kill('SIGKILL'));
-  await once(reader.stdout, 'data');
-  await assertRefused(t, target, new RegExp(`in use by process ${reader.pid} \\(sleep\\)`));
-  await end(reader);
+  try {
+    await once(reader.stdout, 'data');
+    await assertRefused(t, target, new RegExp(`in use by process ${reader.pid} \\(sleep\\)`));
+  } finally {
+    // Before the hooks, which wait for the device.
+    await end(reader);
+  }
   writeFileSync(workspace.path('published'), '');
   execFileSync('mount', ['--bind', target, workspace.path('published')]);
   try {
