@@ -9,7 +9,11 @@ namespace {
 // glibc keeps what a thread that ends has freed, 1 to 2 MiB. Node.js frees the isolate of a worker
 // on its thread, whose own objects are destroyed after that. Takes about a millisecond.
 struct TrimAtThreadEnd {
-  ~TrimAtThreadEnd() { malloc_trim(0); }
+  ~TrimAtThreadEnd() {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+  }
 };
 
 Napi::Object Init(Napi::Env, Napi::Object exports) {
