@@ -29,7 +29,7 @@ import { mountOf } from '../support/records.js';
 import { NOTHING, test } from '../support/running-plugin.js';
 import { mountsBelow } from '../support/workspace.js';
 
-const ROUNDS = isNightly ? 400 : 40;
+const ROUNDS = isNightly ? 400 : 20;
 const UNKNOWN = ['none-exist-id', 'vol-562f2833d589-00000000-0000-4000-8000-000000000000'] as const;
 const RELEASE = [
   ['NodeUnpublishVolume', 'target_path'],

@@ -83,7 +83,7 @@ for (const [title, deviation] of Object.entries(DRIVERS)) {
       directory: workspace.path(`h${started}`),
       ...{ use: RAW, name: 'foreign', sizeBytes: 4 * MIB, growthBytes: MIB },
     });
-    await history.live(isNightly ? 30 : 8);
+    await history.live(isNightly ? 30 : 5);
     console.log(`# ${history}`);
     assert.ok(history.incrementalBackups > 0, 'some backups are incremental');
     await history.check();

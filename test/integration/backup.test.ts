@@ -132,6 +132,6 @@ for (const kind of isNightly ? ['raw volume', 'file system'] : ['raw volume']) {
       use: kind === 'raw volume' ? RAW : fileSystemUse(workspace.path('mounted')),
       ...{ sizeBytes: 24 * MIB, growthBytes: 4 * MIB },
     };
-    await proveHistory(options, RETAINED, isNightly ? [11, 8, 4] : [4, 2, 1]);
+    await proveHistory(options, RETAINED, isNightly ? [11, 8, 4] : [2, 1, 1]);
   });
 }

@@ -151,7 +151,7 @@ const DEDUPE = {
     xfs_io -c "dedupe $from $at $at 8192" "$2"
     xfs_io -r -c "dedupe $from $at $at 8192" "$to"
     xfs_io -c "dedupe $2 $at $at 8192" "\${@: -2:1}"`,
-  ...{ stored: [STORED[0]], rounds: 20, movesSnapshots: false, movesVolume: true },
+  ...{ stored: [STORED[0]], rounds: isNightly ? 20 : 8, movesSnapshots: false, movesVolume: true },
   // A snapshot cannot be deduped into.
   says: /Operation not permitted|EPERM/i,
 };
