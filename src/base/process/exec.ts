@@ -155,9 +155,11 @@ export async function start(
   options: StartOptions = {},
 ): Promise<Started> {
   const { outlivesLocking: locked } = options;
-  const first = FIRST_GIVEN;
-  const { words, files } = commandLine(command, args, first);
-  const { line, limits } = await sandbox({ ...options, files, first }, locked !== undefined);
+  const { words, files } = commandLine(command, args, FIRST_GIVEN);
+  const { line, limits } = await sandbox(
+    { ...options, files, first: FIRST_GIVEN },
+    locked !== undefined,
+  );
   const guard =
     locked === undefined ? [] : [await findProgram(OUTLIVING[0]), ...OUTLIVING.slice(1)];
   if (locked !== undefined) guard.push(...(await locking(locked, options)));
@@ -170,7 +172,7 @@ export async function start(
       detached: locked !== undefined,
     }),
   );
-  return { child, limits, withPaths: (text) => withPaths(text, files, first) };
+  return { child, limits, withPaths: (text) => withPaths(text, files, FIRST_GIVEN) };
 }
 
 async function withOpen<T>(
