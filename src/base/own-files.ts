@@ -2,18 +2,8 @@
  * Whether a directory and the files in it are this user's alone: the runtime directory, the state directory, a pool's
  * records, a directory of backups. Only then is what was looked at still what is opened by its name afterwards.
  */
-import {
-  closeSync,
-  constants,
-  fstatSync,
-  lstatSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  realpathSync,
-  type Stats,
-  statSync,
-} from 'node:fs';
+import { closeSync, constants, fstatSync, openSync, readFileSync, type Stats } from 'node:fs';
+import { type FileHandle, lstat, open, readdir, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { CsiError, errorCode } from './errors.js';
 
@@ -32,12 +22,12 @@ export const isOwn = ({ uid }: Stats): boolean => uid === 0 || uid === effective
  *
  * @param otherwise what to do instead of taking the right to write from others; default: for a state directory
  */
-export function ownDirectory(
+export async function ownDirectory(
   path: string,
   otherwise = 'run this as the user to whom it belongs; a copy can be read in a directory of your own',
-): string {
-  const resolved = realpathSync(path);
-  const others = othersIn(resolved);
+): Promise<string> {
+  const resolved = await realpath(path);
+  const others = await othersIn(resolved);
   if (others === null) return resolved;
   throw CsiError.failedPrecondition(
     `${others}, so they can exchange what is in ${resolved} while this program uses it: take the right to write there ` +
@@ -46,9 +36,9 @@ export function ownDirectory(
 }
 
 /** How somebody beside this user and root can exchange what is in a directory without links; null: nobody can. */
-export function othersIn(directory: string): string | null {
+export async function othersIn(directory: string): Promise<string | null> {
   for (let current = directory; ; current = dirname(current)) {
-    const found = statSync(current);
+    const found = await stat(current);
     const mayOnlyAdd = current !== directory && (found.mode & STICKY) !== 0;
     if ((found.mode & WRITABLE_BY_OTHERS) !== 0 && !mayOnlyAdd) {
       return `others can write to ${current}`;
@@ -62,11 +52,12 @@ export function othersIn(directory: string): string | null {
  * A database in an own directory, with the files beside it whose names begin with its own: each is a regular file of this
  * user or root, with one name. FAILED_PRECONDITION otherwise.
  */
-export function assertOwnDatabase(file: string): void {
-  const directory = ownDirectory(dirname(file));
-  for (const name of readdirSync(directory).filter((each) => each.startsWith(basename(file)))) {
-    const found = lstatSync(join(directory, name), { throwIfNoEntry: false });
-    if (found !== undefined) assertPlain(join(directory, name), found);
+export async function assertOwnDatabase(file: string): Promise<void> {
+  const directory = await ownDirectory(dirname(file));
+  for (const name of await readdir(directory)) {
+    if (!name.startsWith(basename(file))) continue;
+    const found = await lstat(join(directory, name)).catch(nullIfAbsent);
+    if (found !== null) assertPlain(join(directory, name), found);
   }
 }
 
@@ -75,34 +66,56 @@ export function assertOwnDatabase(file: string): void {
  * anything else that is there, and for a file of another user.
  *
  * @param maxBytes for a file that is only read; without, it is written and must have one name
- * @param label names it in messages
  */
-export function openOwn(path: string, flags: number, maxBytes?: number, label = path): number {
-  let descriptor: number | null = null;
+export async function openOwn(path: string, flags: number, maxBytes?: number): Promise<FileHandle> {
+  let opened: FileHandle | null = null;
   try {
-    descriptor = openSync(path, flags | PLAINLY, 0o600);
-    assertPlain(label, fstatSync(descriptor), maxBytes);
-    return descriptor;
+    opened = await open(path, flags | PLAINLY, 0o600);
+    assertPlain(path, await opened.stat(), maxBytes);
+    return opened;
   } catch (thrown) {
-    if (descriptor !== null) closeSync(descriptor);
-    // The kernel's codes for a link, and for a socket or a pipe that nobody reads.
-    const isOther = ['ELOOP', 'ENXIO'].includes(errorCode(thrown) ?? '');
-    throw isOther ? notUsed(label, NOT_REGULAR, thrown) : thrown;
+    await opened?.close();
+    throw explained(path, thrown);
   }
 }
 
 /** The trimmed text of a file as openOwn opens it; null: there is none. */
-export function readOwn(path: string, maxBytes: number, label = path): string | null {
+export async function readOwn(path: string, maxBytes: number): Promise<string | null> {
+  const opened = await openOwn(path, O_RDONLY, maxBytes).catch(nullIfAbsent);
+  try {
+    return (await opened?.readFile('utf8'))?.trim() ?? null;
+  } finally {
+    await opened?.close();
+  }
+}
+
+/**
+ * As readOwn, for threads and commands that may wait for a disk.
+ *
+ * @param label names it in messages
+ */
+export function readOwnSync(path: string, maxBytes: number, label = path): string | null {
   let descriptor: number | null = null;
   try {
-    descriptor = openOwn(path, O_RDONLY, maxBytes, label);
+    descriptor = openSync(path, O_RDONLY | PLAINLY);
+    assertPlain(label, fstatSync(descriptor), maxBytes);
     return readFileSync(descriptor, 'utf8').trim();
   } catch (thrown) {
-    if (errorCode(thrown) === 'ENOENT') return null;
-    throw thrown;
+    return nullIfAbsent(explained(label, thrown));
   } finally {
     if (descriptor !== null) closeSync(descriptor);
   }
+}
+
+function nullIfAbsent(thrown: unknown): null {
+  if (errorCode(thrown) === 'ENOENT') return null;
+  throw thrown;
+}
+
+/** The kernel's codes for a link, and for a socket or a pipe that nobody reads, say that it is no regular file. */
+function explained(label: string, thrown: unknown): unknown {
+  const isOther = ['ELOOP', 'ENXIO'].includes(errorCode(thrown) ?? '');
+  return isOther ? notUsed(label, NOT_REGULAR, thrown) : thrown;
 }
 
 function assertPlain(label: string, found: Stats, maxBytes?: number): void {

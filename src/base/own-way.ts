@@ -51,7 +51,7 @@ export async function followWay(start: string): Promise<{ path: string; others: 
     links += 1;
     if (links > MAX_LINKS)
       throw CsiError.failedPrecondition(`${start} leads through links without end`);
-    others ??= othersIn(path);
+    others ??= await othersIn(path);
     const target = await readlink(next);
     rest.unshift(...target.split('/'));
     if (isAbsolute(target)) path = '/';

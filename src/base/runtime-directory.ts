@@ -27,7 +27,7 @@ import {
 } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
 import { CsiError, errorCode, messageOf } from './errors.js';
-import { effectiveUser, isOwn, ownDirectory, readOwn } from './own-files.js';
+import { effectiveUser, isOwn, ownDirectory, readOwnSync } from './own-files.js';
 
 const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_DIRECTORY, O_NOFOLLOW } = constants;
 const OPEN_DIRECTORY = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
@@ -65,11 +65,11 @@ export class RuntimeDirectory {
   ) {}
 
   /** Makes it if it is not there; its parent must be. FAILED_PRECONDITION if others could change what is in it. */
-  static open(path: string, options: RuntimeOptions): RuntimeDirectory {
+  static async open(path: string, options: RuntimeOptions): Promise<RuntimeDirectory> {
     try {
       makeDirectory(path);
       const descriptor = openSync(path, OPEN_DIRECTORY);
-      const resolved = ownDirectory(readlinkSync(at(descriptor)), REMEDY);
+      const resolved = await ownDirectory(readlinkSync(at(descriptor)), REMEDY);
       return new RuntimeDirectory(resolved, descriptor, options);
     } catch (thrown) {
       const code = errorCode(thrown);
@@ -170,7 +170,7 @@ export class RuntimeEntry {
    * @throws CsiError FAILED_PRECONDITION if it is not a regular file of ours with at most `maxBytes`
    */
   read(file: string, maxBytes: number): string | null {
-    return readOwn(at(this.descriptor, file), maxBytes, file);
+    return readOwnSync(at(this.descriptor, file), maxBytes, file);
   }
 
   /** Replaces a file: a kill at any step leaves the old text or the new one, and so does a power failure. */

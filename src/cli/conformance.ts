@@ -216,7 +216,7 @@ async function runConformance(
 async function ownWorkDirectory(given: string): Promise<string> {
   await mkdir(given, { recursive: true });
   const { path, others } = await followWay(given);
-  const found = others ?? othersIn(path);
+  const found = others ?? (await othersIn(path));
   if (found === null) return path;
   throw new Error(
     `volumes cannot be published in ${given}: ${found}; give a directory that only you can write to with --work-directory`,

@@ -11,7 +11,7 @@ import { complain } from './output.js';
 export async function openRuntimeDirectory(
   report: (message: string) => void = complain,
 ): Promise<RuntimeDirectory> {
-  const runtime = RuntimeDirectory.open(runtimePath(process.env), { tryLock, report });
+  const runtime = await RuntimeDirectory.open(runtimePath(process.env), { tryLock, report });
   await removeLeftSockets(runtime);
   return runtime;
 }

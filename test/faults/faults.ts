@@ -263,6 +263,8 @@ function killAt(scene: Scene, operation: Operation, step: string): Promise<Trace
 
 function failAt(scene: Scene, operation: Operation, { fault, judge }: Failure): Promise<Trace> {
   return attempt(scene, operation, fault, async (unanswered, call) => {
+    // Nobody answers after a start that failed.
+    if (operation.isStart === true) await call;
     await scene.writesGoThrough();
     await scene.ledger.checkListed(unanswered);
     await judge(call);

@@ -20,7 +20,7 @@ import {
   type VolumeKind,
   writeDurably,
 } from '../support/contents.js';
-import type { CsiClient } from '../support/csi-client.js';
+import { CsiClient } from '../support/csi-client.js';
 import { type HeldVolume, Orchestrator, type VolumeSpec } from '../support/orchestrator.js';
 import { Plugin, type PluginOptions } from '../support/plugin.js';
 import { logLines, startReport } from '../support/plugin-log.js';
@@ -137,6 +137,16 @@ export class Scene {
     this.#client = plugin.client;
     await plugin.ready();
     assert.deepEqual(startReport(plugin.log).differences, [], 'the catalogue and the pool agree');
+  }
+
+  /** A connection of its own: one that is made again waits before it looks at the socket. */
+  async probeAnew(): Promise<unknown> {
+    const client = new CsiClient(this.#plugin?.endpoint ?? '');
+    try {
+      return await client.identity.Probe({});
+    } finally {
+      client.close();
+    }
   }
 
   get metricsUrl(): string {

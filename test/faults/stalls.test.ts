@@ -1,17 +1,20 @@
 /** Steps that are held until everybody has given up, while others come and go: the process lives, and goes on. */
 import { isNightly } from '../support/nightly.js';
 import { type FaultTests, faultTests } from './fault-tests.js';
-import { one, onePerKind } from './faults.js';
-import { CREATE_WITH_GROWTH, createSnapshot, FIRST_START } from './operations.js';
+import { type Choice, one, onePerKind } from './faults.js';
+import { CREATE_WITH_GROWTH, createSnapshot, FIRST_START, START } from './operations.js';
 import { settleInPieces } from './pieces.js';
 import { onePerCall, StallTally, stalled } from './stalls.js';
 import { callOf } from './steps.js';
 import { LISTS, NODE, SNAPSHOTS, STARTS, startOften, VOLUMES } from './table.js';
 
 /** All of them in a nightly run, else each kind of call once, and one of each operation. */
-const failures = isNightly ? onePerCall : onePerKind(callOf, one);
+const ONE_PER_CALL = isNightly ? onePerCall : onePerKind(callOf, one);
 
-function stallTests(label: string, { operations, env, ...tests }: FaultTests): void {
+function stallTests(
+  label: string,
+  { operations, env, failures = ONE_PER_CALL, ...tests }: FaultTests & { failures?: Choice },
+): void {
   const tally = new StallTally();
   faultTests(`stalls-${label}`, {
     ...tests,
@@ -42,6 +45,13 @@ stallTests('lists', {
 
 if (isNightly) {
   stallTests('starts', { operations: STARTS, pools: ['xfs'], settle: startOften });
+} else {
+  // The first thing that a start waits for, while its socket is served.
+  const mainStep = 'open <state>/catalogue.sqlite-lock #1';
+  stallTests('starts', { operations: [{ ...START, mainStep }], pools: ['xfs'], failures: one });
+}
+
+if (isNightly) {
   stallTests('first starts', { operations: [FIRST_START], pools: ['embedded'] });
   stallTests('growth', {
     operations: [CREATE_WITH_GROWTH],

@@ -198,7 +198,7 @@ test('a device with larger sectors than the volume had is refused before the fir
 });
 
 test('H39: a socket is made and removed in the directory that was opened, whatever its path leads to by then', async () => {
-  const sockets = makeSocketDirectory(openRuntime(workspace.path('runtime')));
+  const sockets = makeSocketDirectory(await openRuntime(workspace.path('runtime')));
   mkdirSync(workspace.path('elsewhere'));
   writeFileSync(workspace.path('elsewhere', 'export'), SECRET);
   writeFileSync(workspace.path('ranges'), '0 4096\n');

@@ -66,7 +66,7 @@ export class BackupHistory {
       );
       const volume = await this.repository.backupsOf('vol-1');
       const below = base === null ? [] : imagesOf(chainOf(base, volume));
-      const runtime = openRuntime(join(this.directory, 'runtime'));
+      const runtime = await openRuntime(join(this.directory, 'runtime'));
       const image = { path: paths.imagePartial, sizeBytes, below };
       await copyIntoImage({
         from: { device },

@@ -8,7 +8,9 @@ import { openCatalogueHere } from './direct-database.js';
 import { snapshotRecord, volumeRecord } from './records.js';
 
 const file = process.argv[2] ?? '';
-await lockCatalogue(file);
+const lock = await lockCatalogue(file);
+// Node.js closes an open file that nobody refers to.
+process.on('exit', () => void lock.release());
 const catalogue = openCatalogueHere(file);
 catalogue.registerPool('default', 'uuid-1');
 

@@ -112,10 +112,11 @@ export class VolumeHistory {
     private readonly options: HistoryOptions,
     private readonly volume: HeldVolume,
     repository: Repository,
+    runtime: RuntimeDirectory,
   ) {
     this.#driver = new CsiDriver(options.socketPath, new AbortController().signal);
     this.#repository = repository;
-    this.#runtime = openRuntime(join(options.directory, 'runtime'));
+    this.#runtime = runtime;
   }
 
   static async begin(options: HistoryOptions): Promise<VolumeHistory> {
@@ -125,7 +126,8 @@ export class VolumeHistory {
     await orchestrator.bringUp(volume);
     use.prepare(volume.targetPath);
     const repository = await Repository.open(join(directory, 'backups'), { create: true });
-    return new VolumeHistory(options, volume, repository);
+    const runtime = await openRuntime(join(directory, 'runtime'));
+    return new VolumeHistory(options, volume, repository, runtime);
   }
 
   get incrementalBackups(): number {

@@ -33,17 +33,17 @@ const files = readdirSync(SOURCE, { recursive: true, encoding: 'utf8' }).filter(
   name.endsWith('.ts'),
 );
 
+const ANY_IMPORT = /(?:from|import\(?) ?'(\.[^']+)\.js'/g;
+/** Of more than types, and not of a thread's module. */
+const VALUE_IMPORT = /^(?:import|export)\s(?!type\b)[^'"();]*'(\.[^']+)\.js'/gm;
+
+const textOf = (file: string): string => readFileSync(join(SOURCE, file), 'utf8');
+
+const targetsIn = (text: string, specifiers: RegExp, file: string): string[] =>
+  [...text.matchAll(specifiers)].map(([, to = '']) => `${normalize(join(dirname(file), to))}.ts`);
+
 /** The files that each file imports. */
-const imports = new Map(
-  files.map((file) => {
-    const text = readFileSync(join(SOURCE, file), 'utf8');
-    const specifiers = text.matchAll(/(?:from|import\(?) ?'(\.[^']+)\.js'/g);
-    const targets = [...specifiers].map(
-      ([, to = '']) => `${normalize(join(dirname(file), to))}.ts`,
-    );
-    return [file, targets];
-  }),
-);
+const imports = new Map(files.map((file) => [file, targetsIn(textOf(file), ANY_IMPORT, file)]));
 
 /** As above; the first word of a path that lies in none. */
 function roomOf(file: string): string {
@@ -84,6 +84,22 @@ test('no file imports itself by way of others, types included', () => {
     ended.add(file);
   };
   for (const file of files) visit(file, []);
+});
+
+test('what the event loop of the plugin loads of the driver calls nothing that waits for a file', () => {
+  const loaded = new Set<string>();
+  const load = (file: string): void => {
+    if (loaded.has(file)) return;
+    loaded.add(file);
+    for (const target of targetsIn(textOf(file), VALUE_IMPORT, file)) load(target);
+  };
+  load('cli/serve.ts');
+  const inDriver = [...loaded].filter((file) => file.startsWith('driver/'));
+  assert.ok(inDriver.length > 100);
+  const waiting = inDriver.flatMap((file) =>
+    [...textOf(file).matchAll(/\b(?!closeSync)\w+Sync\(/g)].map(([call]) => `${file}: ${call}`),
+  );
+  assert.deepEqual(waiting, []);
 });
 
 test('docs/architecture has every room, in its table and in its drawing', () => {

@@ -72,7 +72,7 @@ async function examine({ stateDir, endpoint }: DoctorOptions): Promise<Named[]> 
     stateDirectory: settings.stateDirectory,
     socketPath: given === '' ? null : parseClientEndpoint(given),
     usesThin: settings.pools.some(({ kind }) => kind === 'thin'),
-    plugin: holderOf(join(settings.stateDirectory, 'catalogue.sqlite')),
+    plugin: await holderOf(join(settings.stateDirectory, 'catalogue.sqlite')),
     node,
     catalogueProblem,
   };
@@ -96,9 +96,9 @@ async function attempted(run: () => Promise<CheckResult> | CheckResult): Promise
   }
 }
 
-function holderOf(file: string): number | null {
+async function holderOf(file: string): Promise<number | null> {
   try {
-    return catalogueOwner(file);
+    return await catalogueOwner(file);
   } catch {
     return null;
   }

@@ -79,7 +79,7 @@ async function collect(settings: NodeSettings): Promise<Collected> {
     }
     return { objects, kept };
   } finally {
-    lock.release();
+    await lock.release();
   }
 }
 

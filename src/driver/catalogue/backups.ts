@@ -57,7 +57,7 @@ export class CatalogueBackups {
   async #make(): Promise<void> {
     const { catalogue, directory } = this.deps;
     await mkdir(directory, { recursive: true, mode: 0o700 });
-    ownDirectory(directory);
+    await ownDirectory(directory);
     await this.#assertSpace();
     const name = `catalogue-${new Date().toISOString().replace(/[-:.]/g, '')}.sqlite`;
     const temporary = join(directory, `${name}.tmp`);

@@ -30,11 +30,11 @@ export async function openCatalogue(
     const { close, ...calls } = await openDatabase<Catalogue>({ worker, file, onEvent, observer });
     const release = async (): Promise<void> => {
       await close();
-      lock.release();
+      await lock.release();
     };
     return { ...calls, close: release } as OpenCatalogue;
   } catch (thrown) {
-    lock.release();
+    await lock.release();
     throw thrown;
   }
 }

@@ -3,7 +3,8 @@
  * which holds the owner's process id, so that no other file is opened or closed for it. Node.js opens files close-on-exec,
  * so no program that the owner starts keeps the lock.
  */
-import { closeSync, constants, existsSync, ftruncateSync, readFileSync, writeSync } from 'node:fs';
+import { constants } from 'node:fs';
+import type { FileHandle } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { errorCode } from '../../base/errors.js';
 import { assertOwnDatabase, openOwn } from '../../base/own-files.js';
@@ -11,7 +12,7 @@ import { tryLock } from '../../base/system/file-lock.js';
 import { inUse } from '../database/definition.js';
 
 export interface CatalogueLock {
-  release(): void;
+  release(): Promise<void>;
 }
 
 /** A predecessor that was killed a moment ago may still hold it. */
@@ -28,10 +29,10 @@ const fileOf = (file: string): string => `${file}-lock`;
  * directory.
  */
 export async function lockCatalogue(file: string): Promise<CatalogueLock> {
-  assertOwnDatabase(file);
+  await assertOwnDatabase(file);
   const deadline = Date.now() + WAIT_MS;
   for (;;) {
-    const lock = take(file);
+    const lock = await take(file);
     if (lock !== null) return lock;
     if (Date.now() > deadline) throw inUse({ label: 'the catalogue', file });
     await delay(PAUSE_MS);
@@ -39,33 +40,38 @@ export async function lockCatalogue(file: string): Promise<CatalogueLock> {
 }
 
 /** The owner's process id in its own namespace, 0 if it is not known; null: there is no owner. */
-export function catalogueOwner(file: string): number | null {
-  if (!existsSync(fileOf(file))) return null;
-  const descriptor = openOwn(fileOf(file), O_RDWR, MAX_BYTES);
+export async function catalogueOwner(file: string): Promise<number | null> {
+  let opened: FileHandle;
   try {
-    return tryLock(descriptor)
-      ? null
-      : Number.parseInt(readFileSync(descriptor, 'latin1'), 10) || 0;
+    opened = await openOwn(fileOf(file), O_RDWR, MAX_BYTES);
+  } catch (thrown) {
+    if (errorCode(thrown) === 'ENOENT') return null;
+    throw thrown;
+  }
+  try {
+    if (tryLock(opened.fd)) return null;
+    return Number.parseInt(await opened.readFile('latin1'), 10) || 0;
   } finally {
-    closeSync(descriptor);
+    await opened.close();
   }
 }
 
 /** Null: another process has it. */
-function take(file: string): CatalogueLock | null {
-  const descriptor = openOwn(fileOf(file), O_RDWR | O_CREAT);
+async function take(file: string): Promise<CatalogueLock | null> {
+  const opened = await openOwn(fileOf(file), O_RDWR | O_CREAT);
+  const lock = { release: () => opened.close() };
   try {
-    if (tryLock(descriptor)) {
-      ftruncateSync(descriptor);
-      writeSync(descriptor, `${process.pid}\n`, 0);
-      return { release: () => closeSync(descriptor) };
+    if (tryLock(opened.fd)) {
+      await opened.truncate();
+      await opened.write(`${process.pid}\n`, 0);
+      return lock;
     }
   } catch (thrown) {
     // A full disk takes no process id, and the lock holds without.
-    if (errorCode(thrown) === 'ENOSPC') return { release: () => closeSync(descriptor) };
-    closeSync(descriptor);
+    if (errorCode(thrown) === 'ENOSPC') return lock;
+    await lock.release();
     throw thrown;
   }
-  closeSync(descriptor);
+  await lock.release();
   return null;
 }

@@ -6,11 +6,11 @@ import { catalogueDefinition } from './sqlite-catalogue.js';
 
 /** Resolves to how many; 0: none are lost, as in a catalogue that a plugin serves. */
 export async function acceptLostChanges(file: string): Promise<bigint> {
-  if (!existsSync(file) || catalogueOwner(file) !== null) return 0n;
+  if (!existsSync(file) || (await catalogueOwner(file)) !== null) return 0n;
   const lock = await lockCatalogue(file);
   try {
     return acceptLoss(catalogueDefinition(file));
   } finally {
-    lock.release();
+    await lock.release();
   }
 }

@@ -7,7 +7,7 @@
  * has lost changes that were acknowledged. One that counts more is sound: a kill came between the two.
  */
 import { closeSync, constants, fdatasyncSync, openSync, writeFileSync, writeSync } from 'node:fs';
-import { readOwn } from '../../base/own-files.js';
+import { readOwnSync } from '../../base/own-files.js';
 import type { SqliteConnection } from './connection.js';
 import { type DatabaseDefinition, damaged } from './definition.js';
 
@@ -22,7 +22,7 @@ const fileOf = (file: string): string => `${file}-commits`;
 /** 0: nothing is recorded. FAILED_PRECONDITION if the file is not readable as a number. */
 export function recordedCommits(definition: DatabaseDefinition): bigint {
   const file = fileOf(definition.file);
-  const text = readOwn(file, MAX_BYTES);
+  const text = readOwnSync(file, MAX_BYTES);
   // Empty: a kill, or a power failure before the first flush, came between its creation and its first record.
   if (text === null || text === '') return 0n;
   if (new RegExp(`^\\d{${DIGITS}}$`).test(text)) return BigInt(text);

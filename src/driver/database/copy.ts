@@ -38,7 +38,7 @@ export async function readCopy<T>(
 ): Promise<T> {
   const definition = define(file);
   try {
-    assertOwnDatabase(file);
+    await assertOwnDatabase(file);
   } catch (thrown) {
     throw unreadable(definition, thrown);
   }

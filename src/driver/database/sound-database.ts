@@ -8,7 +8,6 @@
  * log holds CHECKPOINT_PAGES, because what a damaged log holds is lost.
  */
 import { existsSync } from 'node:fs';
-import { assertOwnDatabase } from '../../base/own-files.js';
 import {
   acceptCommits,
   assertAllCommits,
@@ -30,13 +29,12 @@ export class SoundDatabase {
   ) {}
 
   /**
-   * Opens or creates it. The caller is its owner: only one process may open it in this way. FAILED_PRECONDITION, with the
+   * Opens or creates it. The caller is its owner, and has looked at its files (assertOwnDatabase): only one process may open it in this way. FAILED_PRECONDITION, with the
    * file and the remedy, if the file is damaged, has lost commits, or is not this database; nothing is changed then.
    */
   static open(definition: DatabaseDefinition): SoundDatabase {
     let connection: SqliteConnection;
     try {
-      assertOwnDatabase(definition.file);
       // By a connection that cannot write: when another one is closed, SQLite drops what it cannot read of the log.
       reading(definition, (database, recorded) => assertAllCommits(definition, database, recorded));
       connection = new SqliteConnection(definition.file, definition.lockTimeoutMs);

@@ -190,7 +190,8 @@ export function makeArguments(
 async function listKnown(type: FileSystem): Promise<string> {
   const args = LIST_ARGUMENTS[type];
   if (args === null) return '';
-  const { stdout, stderr } = await run(`mkfs.${type}`, args, { accept: [0, 1] });
+  const options = { timeoutMs: MAKE_TIMEOUT_MS, accept: [0, 1] };
+  const { stdout, stderr } = await run(`mkfs.${type}`, args, options);
   return stdout + stderr;
 }
 

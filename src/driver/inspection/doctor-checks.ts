@@ -238,7 +238,7 @@ async function stateDirectory({ stateDirectory: path }: DoctorContext): Promise<
   }
   const findings: Finding[] = [];
   try {
-    ownDirectory(path);
+    await ownDirectory(path);
   } catch (thrown) {
     const remedy = `do what the message says; of ${path} itself: chown root and chmod 700`;
     findings.push({ found: messageOf(thrown), remedy });

@@ -6,7 +6,7 @@
 import fs from 'node:fs';
 import { dirname } from 'node:path';
 import { errorCode, messageOf } from '../../base/errors.js';
-import { readOwn } from '../../base/own-files.js';
+import { readOwnSync } from '../../base/own-files.js';
 import type { NativeResult } from '../../base/system/native-result.js';
 import { type Addon, loadAddon } from './addon.js';
 
@@ -18,7 +18,7 @@ type Names = { from: string; to: string };
 const FILE_CALLS = {
   readDirectory: ({ path }: At) => ({ names: fs.readdirSync(path) }),
   /** Trimmed, of a small file of this user (own-files.ts); null: there is no such file. */
-  readText: ({ path }: At) => ({ text: readOwn(path, MAX_TEXT_BYTES) }),
+  readText: ({ path }: At) => ({ text: readOwnSync(path, MAX_TEXT_BYTES) }),
   /** Null: there is nothing. Does not follow a symbolic link. */
   entryOf: ({ path }: At) => ({ entry: unlessAbsent(() => entryOf(path)) }),
   /** Of the file system that holds `path`, bytes. */

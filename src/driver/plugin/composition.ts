@@ -4,7 +4,7 @@
  * It runs while the socket is already served, so it may take its time. It throws if the plugin cannot
  * work with these settings on this machine, and then closes what it has opened.
  */
-import { constants, existsSync } from 'node:fs';
+import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
 import { join } from 'node:path';
 import { hasVolumeCondition } from '../../base/csi/capabilities.js';
@@ -108,7 +108,10 @@ async function compose(
   await assertCanOpenDirectories();
   await prepareStateDirectory(config.stateDirectory, logger);
   const catalogueFile = join(config.stateDirectory, 'catalogue.sqlite');
-  const isFirstStart = !existsSync(catalogueFile);
+  const isFirstStart = await access(catalogueFile).then(
+    () => false,
+    () => true,
+  );
   const catalogue = await openCatalogue(
     catalogueFile,
     ({ level, message }) => logger[level](message),

@@ -8,7 +8,7 @@
  * the catalogue is open, whose lock keeps a second plugin away. A directory without space for the file only
  * costs the report.
  */
-import { closeSync, constants, fsyncSync, ftruncateSync, writeFileSync } from 'node:fs';
+import { constants } from 'node:fs';
 import { open, readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { bestEffort, unreported } from '../../base/best-effort.js';
@@ -39,7 +39,7 @@ export class RunMarker {
    */
   async begin(isFirstStart: boolean): Promise<LastStop> {
     this.#bootId = (await readFile(BOOT_ID, 'utf8')).trim();
-    this.#left = readOwn(this.#file, MAX_BYTES);
+    this.#left = await readOwn(this.#file, MAX_BYTES);
     if (this.#left === null) {
       await bestEffort(() => this.#write(), unreported);
       return isFirstStart ? 'not recorded' : 'clean';
@@ -63,13 +63,13 @@ export class RunMarker {
   }
 
   async #write(): Promise<void> {
-    const descriptor = openOwn(this.#file, O_WRONLY | O_CREAT);
+    const marker = await openOwn(this.#file, O_WRONLY | O_CREAT);
     try {
-      ftruncateSync(descriptor);
-      writeFileSync(descriptor, `${this.#bootId}\n`);
-      fsyncSync(descriptor);
+      await marker.truncate();
+      await marker.writeFile(`${this.#bootId}\n`);
+      await marker.sync();
     } finally {
-      closeSync(descriptor);
+      await marker.close();
     }
     await this.#flushDirectory();
   }

@@ -107,7 +107,7 @@ export async function confirmObjects(
   stateDirectory: string,
   objects: readonly UnknownObject[],
 ): Promise<void> {
-  ownDirectory(stateDirectory);
+  await ownDirectory(stateDirectory);
   const all = new Map<string, UnknownObject>();
   for (const object of [...(await confirmedObjects(stateDirectory)), ...objects]) {
     all.set(keyOf(object), object);
@@ -131,7 +131,7 @@ function refuseChange(rpc: string, unknown: readonly UnknownObject[]): CsiError 
 const keyOf = ({ pool, id }: UnknownObject): string => `${pool} ${id}`;
 
 async function read(file: string): Promise<UnknownObject[]> {
-  const text = readOwn(file, MAX_BYTES);
+  const text = await readOwn(file, MAX_BYTES);
   if (text === null) return [];
   try {
     return (JSON.parse(text) as unknown[]).map(parse);

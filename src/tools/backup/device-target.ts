@@ -34,7 +34,7 @@ export async function openDevice(given: string): Promise<DeviceTarget | null> {
   });
   if (way === null || !(await lstat(way.path)).isBlockDevice()) return null;
   const { path } = way;
-  const others = way.others ?? othersIn(dirname(path));
+  const others = way.others ?? (await othersIn(dirname(path)));
   if (others !== null) {
     throw CsiError.failedPrecondition(
       `${given} leads to the device ${path}, and ${others}, so they decide what it leads to: give the path of a device in ` +

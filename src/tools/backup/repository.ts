@@ -73,7 +73,7 @@ export class Repository {
   ): Promise<Repository> {
     if (create) await mkdir(directory, { recursive: true, mode: 0o700 });
     try {
-      const own = allowShared ? directory : ownDirectory(directory, TRUST);
+      const own = allowShared ? directory : await ownDirectory(directory, TRUST);
       return new Repository(own, allowShared);
     } catch (thrown) {
       if (errorCode(thrown) !== 'ENOENT') throw thrown;
@@ -188,7 +188,7 @@ export class Repository {
   async #assertOwn(directory: string): Promise<void> {
     if (this.allowShared) return;
     try {
-      ownDirectory(directory, TRUST);
+      await ownDirectory(directory, TRUST);
     } catch (thrown) {
       if (errorCode(thrown) !== 'ENOENT') throw thrown;
     }

@@ -254,7 +254,7 @@ async function makePlace(settings: Settings): Promise<Place> {
   writeChanges(settings, volume, SMALL_CHANGE);
   const small = await restore();
   const path = (name: string): string => workspace.path(name);
-  const runtime = RuntimeDirectory.open(path('runtime'), { tryLock, report: settings.say });
+  const runtime = await RuntimeDirectory.open(path('runtime'), { tryLock, report: settings.say });
   const { socketPath } = plugin.driver;
   return { bytes, socketPath, first, large, small, runtime, path };
 }

@@ -109,7 +109,7 @@ function flipped(bytes: Buffer, random: Random): Buffer {
 /** Keeps the newest backups only, and forgets the points of the others. */
 async function prune(last: number): Promise<void> {
   const { repository } = history;
-  const runtime = openRuntime(workspace.path('runtime'));
+  const runtime = await openRuntime(workspace.path('runtime'));
   const lock = await repository.lock('vol-1');
   try {
     const plan = planPrune(await repository.backupsOf('vol-1'), { last });

@@ -25,7 +25,7 @@ import {
   runtimePath,
 } from '../../../src/base/runtime-directory.js';
 import { makeSocketDirectory, removeLeftSockets } from '../../../src/tools/nbd/socket-directory.js';
-import { throwsWith } from '../../support/expect-status.js';
+import { rejectsWith, throwsWith } from '../../support/expect-status.js';
 import { openRuntime } from '../../support/runtime.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 import { skipUnlessRoot } from '../../support/workspace.js';
@@ -35,11 +35,11 @@ let path: string;
 let reports: string[];
 let runtime: RuntimeDirectory;
 let made = 0;
-beforeEach(() => {
+beforeEach(async () => {
   made += 1;
   path = join(directory, `${made}`);
   reports = [];
-  runtime = openRuntime(path, reports);
+  runtime = await openRuntime(path, reports);
 });
 
 /** What a killed process leaves: `keep` fills its entry. */
@@ -66,10 +66,10 @@ test('it is that of the environment, of root, or of the user, and an absolute pa
   }
 });
 
-test('it is made for its user alone, and one that others could change or that is none is refused', () => {
+test('it is made for its user alone, and one that others could change or that is none is refused', async () => {
   assert.equal(statSync(path).mode & 0o7777, 0o700);
   chmodSync(path, 0o755);
-  openRuntime(path).close();
+  (await openRuntime(path)).close();
   const at = (name: string): string => join(directory, name);
   symlinkSync(path, at('link'));
   writeFileSync(at('file'), '');
@@ -81,11 +81,11 @@ test('it is made for its user alone, and one that others could change or that is
     [at('nowhere/below'), /cannot be used: ENOENT/],
   ] as const) {
     chmodSync(path, mode ?? 0o700);
-    throwsWith(() => openRuntime(place), 'FAILED_PRECONDITION', found);
+    await rejectsWith(openRuntime(place), 'FAILED_PRECONDITION', found);
   }
 });
 
-test('one below a directory that others can write to is refused, unless they can only add to that', () => {
+test('one below a directory that others can write to is refused, unless they can only add to that', async () => {
   const above = join(directory, 'above');
   mkdirSync(above);
   for (const [mode, refusal] of [
@@ -96,15 +96,15 @@ test('one below a directory that others can write to is refused, unless they can
     [0o1777, null],
   ] as const) {
     chmodSync(above, mode);
-    if (refusal === null) openRuntime(join(above, 'own')).close();
-    else throwsWith(() => openRuntime(join(above, 'own')), 'FAILED_PRECONDITION', refusal);
+    if (refusal === null) (await openRuntime(join(above, 'own'))).close();
+    else await rejectsWith(openRuntime(join(above, 'own')), 'FAILED_PRECONDITION', refusal);
   }
 });
 
 test('an entry is left alone while its process runs, and swept when it was killed', async (t) => {
   const program = `
     import { openRuntime } from '${packagePath('.test-build/test/support/runtime.js')}';
-    const entry = openRuntime('${path}').make('kind');
+    const entry = (await openRuntime('${path}')).make('kind');
     entry.write('file', 'text');
     console.log(entry.path);
     setInterval(() => undefined, 1000);`;
@@ -130,7 +130,7 @@ test('an entry is left alone while its process runs, and swept when it was kille
 test('two sweeps never treat one entry at the same time', async () => {
   left();
   const treated: string[] = [];
-  const other = openRuntime(path);
+  const other = await openRuntime(path);
   await runtime.sweep('kind', async (entry) => {
     treated.push(entry.path);
     await other.sweep('kind', () => assert.fail('the first sweep holds it'));
@@ -140,9 +140,9 @@ test('two sweeps never treat one entry at the same time', async () => {
   assert.equal(treated.length, 1);
 });
 
-test('an entry that a sweep took between its two first steps is made again', () => {
+test('an entry that a sweep took between its two first steps is made again', async () => {
   let taken = 0;
-  const unlucky = RuntimeDirectory.open(path, {
+  const unlucky = await RuntimeDirectory.open(path, {
     tryLock: () => {
       taken += 1;
       return taken > 2;
@@ -252,7 +252,7 @@ test('sockets of killed commands are removed, and nothing that takes their place
   writeFileSync(killed.pathOf('socket.pid'), '1\n');
   killed.release();
   // Exchanged for a link while it is swept: after it was opened.
-  const swapped = RuntimeDirectory.open(path, {
+  const swapped = await RuntimeDirectory.open(path, {
     tryLock: () => {
       renameSync(killed.path, join(path, 'aside'));
       symlinkSync(foreign, killed.path);

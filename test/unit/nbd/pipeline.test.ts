@@ -53,8 +53,8 @@ describe('copying ranges of a device into a chain of images', () => {
   const directory = temporaryDirectory();
   let sockets: RuntimeEntry;
 
-  before(() => {
-    sockets = makeSocketDirectory(openRuntime(directory));
+  before(async () => {
+    sockets = makeSocketDirectory(await openRuntime(directory));
   });
   after(() => sockets.discard());
 

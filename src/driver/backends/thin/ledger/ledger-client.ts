@@ -2,6 +2,7 @@
  * The ledger for the event loop: each call runs on the thread that owns the database. Imports the
  * implementation for its types alone, so the event loop loads no SQL.
  */
+import { assertOwnDatabase } from '../../../../base/own-files.js';
 import type { AsyncCalls } from '../../../database/calls.js';
 import { type OpenDatabase, openDatabase } from '../../../database/database-thread.js';
 import type { DatabaseEvent } from '../../../database/thread-task.js';
@@ -10,11 +11,12 @@ import type { Ledger } from './sqlite-ledger.js';
 export type AsyncLedger = AsyncCalls<Ledger>;
 export type OpenLedger = OpenDatabase<Ledger>;
 
-/** Opens or creates the ledger's file. FAILED_PRECONDITION if it is damaged or not a ledger. */
-export function openLedger(
+/** Opens or creates the ledger's file. FAILED_PRECONDITION if it is damaged, not a ledger, or others can exchange it. */
+export async function openLedger(
   file: string,
   onEvent?: (event: DatabaseEvent) => void,
 ): Promise<OpenLedger> {
+  await assertOwnDatabase(file);
   return openDatabase<Ledger>({
     worker: new URL('./sqlite-ledger.js', import.meta.url),
     file,
