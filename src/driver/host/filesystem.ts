@@ -197,14 +197,15 @@ async function listKnown(type: FileSystem): Promise<string> {
 
 /**
  * Makes the XFS with reflink that a pool image needs, in a regular file. `groupBytes` is the size of an
- * allocation group; null: mkfs chooses one for the size that the image has now.
+ * allocation group; null: mkfs chooses one for the size that the image has now. Reverse mappings, which newer tools
+ * make by default, would have to be written for each extent of each clone.
  */
 export async function makePoolFileSystem(
   imagePath: string,
   groupBytes: bigint | null,
 ): Promise<void> {
   const groups = groupBytes === null ? [] : ['-d', `agsize=${groupBytes}`];
-  await make('xfs', ['-m', 'reflink=1', ...groups], imagePath);
+  await make('xfs', ['-m', 'reflink=1,rmapbt=0', ...groups], imagePath);
 }
 
 /** `device`: what `path` is, unless it is a file of the plugin's own. */
