@@ -67,7 +67,7 @@ const MKFS_OPTIONS: Readonly<Record<FileSystem, Rules>> = {
     '-s': /^(4096|4k)$/,
     '--csum': /^(crc32c|xxhash|sha256|blake2)$/,
     '-O': features('extref skinny-metadata no-holes free-space-tree block-group-tree quota squota'),
-    '-R': features('quota free-space-tree block-group-tree'),
+    '-R': features('quota free-space-tree'),
   },
 };
 
