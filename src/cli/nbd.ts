@@ -161,6 +161,7 @@ async function listRanges(
     },
   );
   const sizeBytes = (): bigint => progress.capacityBytes ?? 0n;
-  const { cost } = await writeRanges(batches, { path, grainBytes, sizeBytes });
+  const of = `snapshot ${snapshotId}`;
+  const { cost } = await writeRanges(batches, { of, path, grainBytes, sizeBytes });
   return { cost, capacityBytes: sizeBytes() };
 }

@@ -62,7 +62,7 @@ export class BackupHistory {
       const [path, sizeBytes] = [paths.rangesPartial, BigInt(SIZE)];
       const ranges = await writeRanges(
         batch(blocks === undefined || base === null ? WHOLE : changed),
-        { path, grainBytes: 4096n, sizeBytes: () => sizeBytes },
+        { of: id, path, grainBytes: 4096n, sizeBytes: () => sizeBytes },
       );
       const volume = await this.repository.backupsOf('vol-1');
       const below = base === null ? [] : imagesOf(chainOf(base, volume));

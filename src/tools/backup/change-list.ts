@@ -86,6 +86,7 @@ async function attempt(request: ListRequest, baseId: string | null): Promise<Ran
   const listed = withinDevice(entries, () => progress.capacityBytes ?? 0n, sizeBytes);
   try {
     return await writeRanges(listed, {
+      of: `snapshot ${request.snapshotId}`,
       path,
       grainBytes,
       sizeBytes: () => sizeBytes,
@@ -126,9 +127,10 @@ function refusalIn(thrown: unknown): string | null {
 }
 
 /** All of the device. */
-function everything({ sizeBytes, path }: ListRequest): Promise<RangesFile> {
+function everything({ snapshotId, sizeBytes, path }: ListRequest): Promise<RangesFile> {
   const grainBytes = WHOLE_GRAIN_BYTES;
   return writeRanges(once({ offset: 0n, size: sizeBytes }), {
+    of: `snapshot ${snapshotId}`,
     path,
     grainBytes,
     sizeBytes: () => sizeBytes,

@@ -139,6 +139,7 @@ async function rebase(
     await chmod(path, 0o600);
     await nameBacking(path, backingName(below), signal);
     const ranges = await writeRanges(heldBelow(chain, passed, signal), {
+      of: `backup ${manifest.snapshot.id}`,
       path: rangesPartial,
       grainBytes: GRAIN_BYTES,
       sizeBytes: () => manifest.volume.sizeBytes,

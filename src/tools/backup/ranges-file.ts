@@ -21,6 +21,8 @@ export interface RangesFile {
 }
 
 export interface RangesOptions {
+  /** What has the ranges, for messages. */
+  of: string;
   path: string;
   grainBytes: bigint;
   /** Of the device, once a batch was read: no range goes beyond it. */
@@ -42,7 +44,7 @@ const FLUSH_CHARACTERS = 1 << 18;
  */
 export async function writeRanges(
   entries: AsyncIterable<readonly Entry[]>,
-  { path, grainBytes, sizeBytes, onProgress }: RangesOptions,
+  { of, path, grainBytes, sizeBytes, onProgress }: RangesOptions,
 ): Promise<RangesFile> {
   const merger = new GrainMerger(grainBytes);
   const planner = new TransferPlanner();
@@ -63,7 +65,7 @@ export async function writeRanges(
   try {
     for await (const batch of entries) {
       put(merger.add(batch, sizeBytes()));
-      if (merger.cost.mergedRanges > MAX_RANGES) throw tooMany(grainBytes);
+      if (merger.cost.mergedRanges > MAX_RANGES) throw tooMany(of, grainBytes);
       if (text.length > FLUSH_CHARACTERS) await flush();
       const last = batch.at(-1);
       if (last !== undefined) onProgress?.(last.offset + last.size);
@@ -77,9 +79,9 @@ export async function writeRanges(
   return { path, cost: merger.cost, grainBytes, sha256: hash.digest('hex'), plan: planner.plan() };
 }
 
-function tooMany(grainBytes: bigint): CsiError {
+function tooMany(of: string, grainBytes: bigint): CsiError {
   return CsiError.resourceExhausted(
-    `the list has more than ${MAX_RANGES} ranges of multiples of ${grainBytes} bytes, more than nbdkit can ` +
+    `the list of ${of} has more than ${MAX_RANGES} ranges of multiples of ${grainBytes} bytes, more than nbdkit can ` +
       'hold: give a larger --grain',
   );
 }
