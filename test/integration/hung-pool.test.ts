@@ -8,6 +8,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { mountCapability } from '../support/csi-client.js';
+import { eventually } from '../support/eventually.js';
 import {
   createRequest,
   type HeldVolume,
@@ -15,7 +16,7 @@ import {
   untilReleased,
   type VolumeSpec,
 } from '../support/orchestrator.js';
-import { refused } from '../support/refusal.js';
+import { refused, statusOf } from '../support/refusal.js';
 import { NOTHING, runPlugin, test } from '../support/running-plugin.js';
 
 /** Calls of each kind. */
@@ -132,6 +133,25 @@ async function mutatingCalls(staged: readonly HeldVolume[]): Promise<Record<stri
     ),
   };
 }
+
+test('a start waits a while for a pool whose file system is frozen, serves the other one, and takes it up later', async () => {
+  const kept = await orchestrator.create('kept by a start', inPool('hung'));
+  const pool = running.poolPath('hung');
+  await running.plugin.stop();
+  execFileSync('fsfreeze', ['--freeze', pool]);
+  try {
+    await running.start();
+    await wholeLife('beside the start');
+    await refused(orchestrator.bringUp(kept), 'UNAVAILABLE', /'hung' has not answered for \d+ s/);
+  } finally {
+    spawnSync('fsfreeze', ['--unfreeze', pool]);
+  }
+  await eventually('the pool is taken up', async () => {
+    return (await statusOf(orchestrator.bringUp(kept))) === 'OK';
+  });
+  await orchestrator.remove(kept);
+  assert.deepEqual(running.held(), NOTHING);
+});
 
 test('a pool whose file system is frozen holds threads of its own, all others go on, and nothing is lost', async () => {
   const kept = await orchestrator.create('kept', inPool('hung', FILES));

@@ -6,6 +6,7 @@
 import { bestEffort, logLeftover } from '../../base/best-effort.js';
 import { CsiError, messageOf } from '../../base/errors.js';
 import type { Logger } from '../../base/logger.js';
+import { withTimeout } from '../../base/timeout.js';
 import type { Backend, PoolEvent } from '../backends/backend.js';
 import { namingFullPool } from '../backends/full-pool.js';
 import { ReflinkBackend } from '../backends/reflink/reflink-backend.js';
@@ -29,19 +30,22 @@ interface StartDependencies {
   metrics?: PluginMetrics | null;
 }
 
+/** How long the pools that have started wait for those that have not. */
+const PATIENCE_MS = 30_000;
+
 /** The pools after the first attempt at each, and the means for further ones. */
 export interface StartedPools {
   registry: BackendRegistry;
   /**
-   * Starts and claims a pool that could not be started. Rejects with the failure to register, and leaves
-   * nothing of the attempt behind. Not for a pool that is started.
+   * Starts and claims a pool that could not be started, or waits for an attempt that has not ended. Rejects with the
+   * failure to register, and leaves nothing of the attempt behind. Not for a pool that is started.
    */
   startAgain(pool: string): Promise<Backend>;
 }
 
 /**
- * A pool that cannot be started is registered with its failure: a missing disk must not make the volumes
- * of other pools unavailable. Throws if no pool can be started.
+ * A pool that cannot be started is registered with its failure: a disk that is missing, or does not answer, must not
+ * make the volumes of other pools unavailable. Throws if no pool can be started.
  *
  * @param teardown gets what stops the pools again
  */
@@ -51,18 +55,14 @@ export async function startBackends(
   teardown: Teardown,
 ): Promise<StartedPools> {
   const { logger } = dependencies;
-  const starters = new Map<string, () => Promise<Backend>>();
-  const pools: ConfiguredPool[] = [];
-  for (const pool of config.pools) {
-    const start = await poolStarter(config, pool, dependencies, teardown);
-    starters.set(pool.name, start);
-    try {
-      pools.push(await start());
-    } catch (thrown) {
-      pools.push({ pool: pool.name, failure: CsiError.from(thrown) });
-    }
-  }
-  const registry = new BackendRegistry(pools);
+  const owner = await dependencies.catalogue.uuid();
+  const starters = new Map(
+    config.pools.map((pool) => [
+      pool.name,
+      poolStarter({ ...dependencies, config, owner }, pool, teardown),
+    ]),
+  );
+  const { registry, startAgain } = await startAll(starters);
   const [first] = registry.unavailable;
   const cause = first?.failure.cause;
   if (first !== undefined && registry.all.length === 0 && !(cause instanceof PoolDamaged))
@@ -70,24 +70,44 @@ export async function startBackends(
   for (const { pool, failure } of registry.unavailable) {
     logger.error({ pool, err: failure }, 'the pool could not be started and is not served');
   }
+  return { registry, startAgain };
+}
+
+/** Starts the pools side by side, and waits until each has started or failed, or has been given up for now. */
+export async function startAll(
+  starters: ReadonlyMap<string, () => Promise<Backend>>,
+  patienceMs = PATIENCE_MS,
+): Promise<StartedPools> {
+  const pending = new Map([...starters].map(([pool, start]) => [pool, start()]));
+  const outcomes = new Map<string, ConfiguredPool>();
+  const ends = [...pending].map(async ([pool, attempt]) => {
+    const failing = (thrown: unknown) => ({ pool, failure: CsiError.from(thrown) });
+    outcomes.set(pool, await attempt.catch(failing));
+  });
+  await Promise.any(pending.values()).catch(() => undefined);
+  await withTimeout(Promise.all(ends), patienceMs, () => undefined);
+  for (const pool of outcomes.keys()) pending.delete(pool);
+  const pools = [...starters.keys()].map(
+    (pool) => outcomes.get(pool) ?? { pool, failure: notAnswering(pool, patienceMs) },
+  );
   return {
-    registry,
+    registry: new BackendRegistry(pools),
     startAgain: (pool) => {
       const start = starters.get(pool);
       if (start === undefined) throw new Error(`pool '${pool}' is not configured`);
-      return start();
+      const first = pending.get(pool);
+      pending.delete(pool);
+      return first ?? start();
     },
   };
 }
 
 /** Each attempt has a backend of its own, so that it finds nothing of the one before. */
-async function poolStarter(
-  config: Config,
+function poolStarter(
+  { config, owner, catalogue, runnerOf, logger, metrics = null }: StarterDependencies,
   pool: PoolConfig,
-  { catalogue, runnerOf, logger, metrics = null }: StartDependencies,
   teardown: Teardown,
-): Promise<() => Promise<Backend>> {
-  const owner = await catalogue.uuid();
+): () => Promise<Backend> {
   let current: Backend | null = null;
   teardown.add(async () => current?.stop());
   return async () => {
@@ -106,6 +126,13 @@ async function poolStarter(
   };
 }
 
+function notAnswering(pool: string, patienceMs: number): CsiError {
+  return CsiError.unavailable(
+    `pool '${pool}' has not answered for ${patienceMs / 1000} s while it is being started: check its disk, or thaw it ` +
+      'with fsfreeze --unfreeze; it is served when it has started',
+  );
+}
+
 function unavailable(pool: string, thrown: unknown): CsiError {
   return CsiError.failedPrecondition(
     `pool '${pool}' could not be started: ${messageOf(thrown)}; the plugin tries again until that is repaired`,
@@ -113,10 +140,15 @@ function unavailable(pool: string, thrown: unknown): CsiError {
   );
 }
 
+interface StarterDependencies extends StartDependencies {
+  config: Config;
+  /** Uuid of the catalogue. */
+  owner: string;
+}
+
 interface BackendParts {
   config: Config;
   native: NativeRunner;
-  /** Uuid of the catalogue. */
   owner: string;
   logger: Logger;
   metrics: PluginMetrics | null;
