@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { closeSync, mkdirSync, openSync, readdirSync, writeFileSync, writeSync } from 'node:fs';
-import { newVolumeId } from '../../src/base/csi/handles.js';
 import { BackendRegistry } from '../../src/driver/backends/registry.js';
 import type { VolumeRecord } from '../../src/driver/catalogue/records.js';
 import { type ReconcileReport, reconcile } from '../../src/driver/volumes/reconcile.js';
@@ -67,8 +66,8 @@ function start(): Promise<ReconcileReport> {
 test('a refused staging detaches a number whose node is still bound from its user before', async () => {
   const volume = await unmountable();
   const places: string[] = [];
-  // As a volume before may have been staged: of a number of theirs, other plugins know by it that it is none of them.
-  const directory = node.workspace.path(newVolumeId('0'.repeat(12)), 'bound');
+  // As left from its last use: other plugins know by the volume's id that none of this is a use of theirs.
+  const directory = node.workspace.path(volume.volumeId, 'bound');
   mkdirSync(directory, { recursive: true });
   let taken = '';
   try {
