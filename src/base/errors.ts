@@ -133,6 +133,14 @@ export function errorCode(thrown: unknown): string | undefined {
   return (typeof errno === 'number' ? UNNAMED_ERRNOS[errno] : undefined) ?? code;
 }
 
+/** To catch with: `value` where a call failed with one of these codes. Any other failure is thrown on. */
+export function insteadOf<T>(codes: readonly string[], value: T): (thrown: unknown) => T {
+  return (thrown) => {
+    if (codes.includes(errorCode(thrown) ?? '')) return value;
+    throw thrown;
+  };
+}
+
 /** Of anything thrown, for a message. */
 export function messageOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);

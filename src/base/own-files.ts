@@ -5,7 +5,7 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync, type Stats } from 'node:fs';
 import { type FileHandle, lstat, open, readdir, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { CsiError, errorCode } from './errors.js';
+import { CsiError, errorCode, insteadOf } from './errors.js';
 
 const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 const PLAINLY = O_NOFOLLOW | O_NONBLOCK;
@@ -107,10 +107,7 @@ export function readOwnSync(path: string, maxBytes: number, label = path): strin
   }
 }
 
-function nullIfAbsent(thrown: unknown): null {
-  if (errorCode(thrown) === 'ENOENT') return null;
-  throw thrown;
-}
+const nullIfAbsent = insteadOf(['ENOENT'], null);
 
 /** The kernel's codes for a link, and for a socket or a pipe that nobody reads, say that it is no regular file. */
 function explained(label: string, thrown: unknown): unknown {

@@ -6,7 +6,7 @@
  * is not proof: never detach or write by it.
  */
 import { readFile } from 'node:fs/promises';
-import { errorCode } from '../errors.js';
+import { insteadOf } from '../errors.js';
 import { majorOf, minorOf } from './mountinfo.js';
 
 /** Of sysfs, whatever the device's own sectors are. */
@@ -49,12 +49,7 @@ export async function deviceSectorBytes(device: DeviceNumber): Promise<number | 
 }
 
 async function attribute(device: DeviceNumber, name: string): Promise<string | null> {
-  try {
-    const path = `/sys/dev/block/${device.major}:${device.minor}/${name}`;
-    return (await readFile(path, 'utf8')).trim();
-  } catch (thrown) {
-    const code = errorCode(thrown);
-    if (code === 'ENOENT' || code === 'ENXIO' || code === 'ENODEV') return null;
-    throw thrown;
-  }
+  const path = `/sys/dev/block/${device.major}:${device.minor}/${name}`;
+  const text = await readFile(path, 'utf8').catch(insteadOf(['ENOENT', 'ENXIO', 'ENODEV'], null));
+  return text?.trim() ?? null;
 }

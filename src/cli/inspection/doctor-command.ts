@@ -67,12 +67,13 @@ async function examine({ stateDir, endpoint }: DoctorOptions): Promise<Named[]> 
   } catch (thrown) {
     catalogueProblem = messageOf(thrown);
   }
+  const catalogue = join(settings.stateDirectory, 'catalogue.sqlite');
   const context: DoctorContext = {
     env: process.env,
     stateDirectory: settings.stateDirectory,
     socketPath: given === '' ? null : parseClientEndpoint(given),
     usesThin: settings.pools.some(({ kind }) => kind === 'thin'),
-    plugin: await holderOf(join(settings.stateDirectory, 'catalogue.sqlite')),
+    plugin: await catalogueOwner(catalogue).catch(() => null),
     node,
     catalogueProblem,
   };
@@ -93,14 +94,6 @@ async function attempted(run: () => Promise<CheckResult> | CheckResult): Promise
       remedy: 'run the command as root, where the plugin runs',
     };
     return { detail: 'failed', findings: [found] };
-  }
-}
-
-async function holderOf(file: string): Promise<number | null> {
-  try {
-    return await catalogueOwner(file);
-  } catch {
-    return null;
   }
 }
 

@@ -4,9 +4,8 @@
  * so no program that the owner starts keeps the lock.
  */
 import { constants } from 'node:fs';
-import type { FileHandle } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { errorCode } from '../../base/errors.js';
+import { errorCode, insteadOf } from '../../base/errors.js';
 import { assertOwnDatabase, openOwn } from '../../base/own-files.js';
 import { tryLock } from '../../base/system/file-lock.js';
 import { inUse } from '../database/definition.js';
@@ -41,13 +40,9 @@ export async function lockCatalogue(file: string): Promise<CatalogueLock> {
 
 /** The owner's process id in its own namespace, 0 if it is not known; null: there is no owner. */
 export async function catalogueOwner(file: string): Promise<number | null> {
-  let opened: FileHandle;
-  try {
-    opened = await openOwn(fileOf(file), O_RDWR, MAX_BYTES);
-  } catch (thrown) {
-    if (errorCode(thrown) === 'ENOENT') return null;
-    throw thrown;
-  }
+  const lock = openOwn(fileOf(file), O_RDWR, MAX_BYTES);
+  const opened = await lock.catch(insteadOf(['ENOENT'], null));
+  if (opened === null) return null;
   try {
     if (tryLock(opened.fd)) return null;
     return Number.parseInt(await opened.readFile('latin1'), 10) || 0;

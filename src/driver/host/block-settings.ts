@@ -5,7 +5,7 @@
  * read-ahead. So a setting that was not requested is set to the kernel's default, as far as possible. Knows no volumes.
  */
 import { readFile, stat, writeFile } from 'node:fs/promises';
-import { CsiError, errorCode } from '../../base/errors.js';
+import { CsiError, errorCode, insteadOf } from '../../base/errors.js';
 import { majorOf, minorOf } from '../../base/system/mountinfo.js';
 import type { NativeRunner } from '../native/pool.js';
 
@@ -172,10 +172,5 @@ function textChange(
 
 /** Empty where the device has no such attribute. */
 async function attribute(path: string): Promise<string> {
-  try {
-    return (await readFile(path, 'utf8')).trim();
-  } catch (thrown) {
-    if (errorCode(thrown) === 'ENOENT') return '';
-    throw thrown;
-  }
+  return (await readFile(path, 'utf8').catch(insteadOf(['ENOENT'], ''))).trim();
 }

@@ -9,7 +9,7 @@
 import { constants } from 'node:fs';
 import { open, readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { basename } from 'node:path';
-import { errorCode, printable } from '../../base/errors.js';
+import { insteadOf, printable } from '../../base/errors.js';
 import { LOCKED_EXIT_CODE, run } from '../../base/process/exec.js';
 import {
   type MountEntry,
@@ -49,13 +49,9 @@ export async function isToolAtWork(devicePath: string): Promise<boolean> {
  * device-mapper. A process that merely has it open does not count.
  */
 export async function isHeldExclusively(devicePath: string): Promise<boolean> {
-  try {
-    await (await open(devicePath, OPEN_EXCLUSIVELY)).close();
-    return false;
-  } catch (thrown) {
-    if (errorCode(thrown) === 'EBUSY') return true;
-    throw thrown;
-  }
+  const opened = await open(devicePath, OPEN_EXCLUSIVELY).catch(insteadOf(['EBUSY'], null));
+  await opened?.close();
+  return opened === null;
 }
 
 /** Where the mount namespaces of all processes that can be seen here, this one included, have the device mounted. */

@@ -7,7 +7,7 @@
  */
 import { stat } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import { errorCode, SystemError } from '../../base/errors.js';
+import { insteadOf, SystemError } from '../../base/errors.js';
 import { pollUntil } from '../../base/poll.js';
 import { mountsOfDevice, readMountInfo } from '../../base/system/mountinfo.js';
 import { withTimeout } from '../../base/timeout.js';
@@ -88,14 +88,8 @@ async function nameHolders(
   return path === null ? 'its device is being released' : describeHolders(path);
 }
 
-async function isReleasedBy(release: () => Promise<unknown>): Promise<boolean> {
-  try {
-    await release();
-    return true;
-  } catch (thrown) {
-    if (errorCode(thrown) === 'EBUSY') return false;
-    throw thrown;
-  }
+function isReleasedBy(release: () => Promise<unknown>): Promise<boolean> {
+  return release().then(() => true, insteadOf(['EBUSY'], false));
 }
 
 async function isMountedHere(devicePath: string | null): Promise<boolean> {

@@ -7,7 +7,7 @@
  */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { errorCode } from '../../base/errors.js';
+import { insteadOf } from '../../base/errors.js';
 import type { MountEntry } from '../../base/system/mountinfo.js';
 import { ANSWER_MS, askFileSystem } from './file-system-answer.js';
 
@@ -72,20 +72,12 @@ async function btrfsErrors(deviceName: string): Promise<Counted> {
 
 /** Empty if there is no such directory. */
 export async function namesIn(directory: string): Promise<string[]> {
-  return readdir(directory).catch(absent<string[]>([]));
+  return readdir(directory).catch(insteadOf(ABSENT, []));
 }
 
 async function readOrEmpty(file: string): Promise<string> {
-  return readFile(file, 'utf8').catch(absent(''));
+  return readFile(file, 'utf8').catch(insteadOf(ABSENT, ''));
 }
 
 /** Sysfs entries go with their device. */
-function absent<T>(value: T): (thrown: unknown) => T {
-  return (thrown) => {
-    const code = errorCode(thrown);
-    if (code === 'ENOENT' || code === 'ENOTDIR' || code === 'ENODEV' || code === 'EINVAL') {
-      return value;
-    }
-    throw thrown;
-  };
-}
+const ABSENT = ['ENOENT', 'ENOTDIR', 'ENODEV', 'EINVAL'];

@@ -9,7 +9,7 @@
  */
 import { access, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { CsiError, errorCode } from '../../base/errors.js';
+import { CsiError, errorCode, insteadOf } from '../../base/errors.js';
 import type { DeviceNumber } from '../../base/system/device-attributes.js';
 
 /** Per second; null: no limit. */
@@ -113,14 +113,9 @@ async function exists(path: string): Promise<boolean> {
   );
 }
 
-export async function isCgroup2(root: string): Promise<boolean> {
-  try {
-    await readFile(join(root, 'cgroup.controllers'), 'utf8');
-    return true;
-  } catch (thrown) {
-    if (errorCode(thrown) === 'ENOENT') return false;
-    throw thrown;
-  }
+export function isCgroup2(root: string): Promise<boolean> {
+  const controllers = readFile(join(root, 'cgroup.controllers'), 'utf8');
+  return controllers.then(() => true, insteadOf(['ENOENT'], false));
 }
 
 /** As io.max takes it; every limit is named, so that an earlier one is lifted. */
@@ -133,12 +128,7 @@ export function limitLine({ major, minor }: DeviceNumber, limits: IoLimits): str
 }
 
 async function directoriesIn(directory: string): Promise<string[]> {
-  try {
-    const entries = await readdir(directory, { withFileTypes: true });
-    return entries.filter((entry) => entry.isDirectory()).map((entry) => entry.name);
-  } catch (thrown) {
-    // Cgroups come and go.
-    if (errorCode(thrown) === 'ENOENT') return [];
-    throw thrown;
-  }
+  // Cgroups come and go.
+  const found = readdir(directory, { withFileTypes: true }).catch(insteadOf(['ENOENT'], []));
+  return (await found).filter((entry) => entry.isDirectory()).map((entry) => entry.name);
 }

@@ -6,7 +6,7 @@
  */
 import { readFile, readlink, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { errorCode } from '../../base/errors.js';
+import { insteadOf } from '../../base/errors.js';
 import { type MountEntry, majorOf, minorOf, mountsOfDevice } from '../../base/system/mountinfo.js';
 import { namesIn } from './file-system-errors.js';
 import type { FileSystem } from './file-systems.js';
@@ -49,14 +49,10 @@ export async function otherBtrfsMounted(devicePath: string): Promise<string[]> {
 }
 
 async function unaskedOfExt4(name: string, asked: readonly string[]): Promise<string | null> {
-  let text: string;
-  try {
-    text = await readFile(join('/proc/fs/ext4', name, 'options'), 'utf8');
-  } catch (thrown) {
-    // A proc that hides it: the options were given, and the kernel took them.
-    if (errorCode(thrown) === 'ENOENT') return null;
-    throw thrown;
-  }
+  const file = join('/proc/fs/ext4', name, 'options');
+  const text = await readFile(file, 'utf8').catch(insteadOf(['ENOENT'], null));
+  // A proc that hides it: the options were given, and the kernel took them.
+  if (text === null) return null;
   const inForce = text.split('\n');
   const onErrors = inForce.find((option) => option.startsWith('errors='));
   if (onErrors !== 'errors=remount-ro') return onErrors ?? 'no errors= option';

@@ -8,29 +8,23 @@
 import type { Stats } from 'node:fs';
 import { lstat, readdir, realpath } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { CsiError, errorCode } from '../../base/errors.js';
+import { CsiError, insteadOf } from '../../base/errors.js';
 import { mountsAt, readMountInfo } from '../../base/system/mountinfo.js';
+
+/** What has too long a name cannot be there. */
+const ABSENT = ['ENOENT', 'ENOTDIR', 'ENAMETOOLONG'];
 
 export type TargetType = 'directory' | 'file';
 
 /** The path as mountinfo shows it: parents resolved, the last component as it is; null if there is no parent. */
 export async function kernelPath(path: string): Promise<string | null> {
-  try {
-    return join(await realpath(dirname(path)), basename(path));
-  } catch (thrown) {
-    if (isAbsence(thrown)) return null;
-    throw thrown;
-  }
+  const parent = await realpath(dirname(path)).catch(insteadOf(ABSENT, null));
+  return parent && join(parent, basename(path));
 }
 
 /** What is at the path, links not followed; null if nothing. */
-export async function entryAt(path: string): Promise<Stats | null> {
-  try {
-    return await lstat(path);
-  } catch (thrown) {
-    if (isAbsence(thrown)) return null;
-    throw thrown;
-  }
+export function entryAt(path: string): Promise<Stats | null> {
+  return lstat(path).catch(insteadOf(ABSENT, null));
 }
 
 /**
@@ -85,10 +79,4 @@ export async function holdsContent(path: string): Promise<boolean> {
 async function isEmpty(path: string, found: Stats): Promise<boolean> {
   if (found.isDirectory()) return (await readdir(path)).length === 0;
   return found.isFile() && found.size === 0;
-}
-
-function isAbsence(thrown: unknown): boolean {
-  const code = errorCode(thrown);
-  // What has too long a name cannot be there.
-  return code === 'ENOENT' || code === 'ENOTDIR' || code === 'ENAMETOOLONG';
 }

@@ -8,7 +8,7 @@
 import { constants, readdirSync, statSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { errorCode } from '../../base/errors.js';
+import { insteadOf } from '../../base/errors.js';
 import { isObjectName } from '../backends/reflink/pool-layout.js';
 import type { PoolNames } from '../backends/thin/pool/pool-names.js';
 import type { SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
@@ -285,11 +285,8 @@ async function detachRemoved(device: string, view: PoolView, volumeId: string): 
 
 /** Whether nothing has the device mounted, in any namespace, or open exclusively. */
 async function isFree(device: string): Promise<boolean> {
-  try {
-    await (await open(device, constants.O_RDONLY | constants.O_EXCL)).close();
-    return true;
-  } catch (thrown) {
-    if (['EBUSY', 'ENXIO', 'ENOENT'].includes(errorCode(thrown) ?? '')) return false;
-    throw thrown;
-  }
+  const opening = open(device, constants.O_RDONLY | constants.O_EXCL);
+  const opened = await opening.catch(insteadOf(['EBUSY', 'ENXIO', 'ENOENT'], null));
+  await opened?.close();
+  return opened !== null;
 }

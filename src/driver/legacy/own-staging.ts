@@ -6,7 +6,7 @@
 import { mkdir, rmdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isVolumeId } from '../../base/csi/handles.js';
-import { CsiError, errorCode, StatusCode } from '../../base/errors.js';
+import { CsiError, errorCode, insteadOf, StatusCode } from '../../base/errors.js';
 import type { Message, V1Calls } from './v1-calls.js';
 
 export interface OwnStagingOptions {
@@ -75,12 +75,9 @@ export class OwnStaging {
     const publications = await this.#publicationsOf(volumeId);
     if (publications.some(({ stagingPath }) => stagingPath === staging_target_path)) return;
     await v1.call('NodeUnstageVolume', { volume_id: volumeId, staging_target_path });
-    try {
-      await rmdir(staging_target_path);
-    } catch (thrown) {
-      // Another publication has begun meanwhile, or another call has removed it.
-      if (!['ENOENT', 'EBUSY', 'ENOTEMPTY'].includes(errorCode(thrown) ?? '')) throw thrown;
-    }
+    // Another publication may have begun meanwhile, or another call has removed it.
+    const mayStay = insteadOf(['ENOENT', 'EBUSY', 'ENOTEMPTY'], undefined);
+    await rmdir(staging_target_path).catch(mayStay);
   }
 
   async #make(path: string): Promise<void> {
@@ -96,13 +93,8 @@ export class OwnStaging {
   }
 }
 
-async function refusalOf(call: Promise<unknown>): Promise<CsiError | null> {
-  try {
-    await call;
-    return null;
-  } catch (thrown) {
-    return CsiError.from(thrown);
-  }
+function refusalOf(call: Promise<unknown>): Promise<CsiError | null> {
+  return call.then(() => null, CsiError.from);
 }
 
 async function exists(path: string): Promise<boolean> {

@@ -31,11 +31,7 @@ export class Readiness {
     return withTimeout(asked, TIMEOUT_MS, () => 'the check of its pools takes too long');
   }
 
-  async #ask(): Promise<string | null> {
-    try {
-      return (await this.health()) === 'ready' ? null : 'it is starting';
-    } catch (thrown) {
-      return messageOf(thrown);
-    }
+  #ask(): Promise<string | null> {
+    return this.health().then((state) => (state === 'ready' ? null : 'it is starting'), messageOf);
   }
 }

@@ -9,7 +9,7 @@ import { stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { isVolumeId } from '../../base/csi/handles.js';
 import type { VolumeCapability } from '../../base/csi/volume-capability.js';
-import { CsiError, errorCode } from '../../base/errors.js';
+import { CsiError, errorCode, insteadOf } from '../../base/errors.js';
 import { deviceLabel } from '../../base/system/device-attributes.js';
 import {
   isOfDevice,
@@ -271,15 +271,10 @@ export function foreignMount(path: string, source: string): CsiError {
 }
 
 /** Errors of stat(2) where there is nothing, or only the root of a file system that has shut down. */
-const NO_NODE: readonly unknown[] = ['ENOENT', 'EIO', 'ESTALE', 'ENOTCONN', 'EUCLEAN'];
+const NO_NODE = ['ENOENT', 'EIO', 'ESTALE', 'ENOTCONN', 'EUCLEAN'];
 
 /** st_rdev of a block device node; null for anything else. */
 export async function blockDeviceAt(path: string): Promise<number | null> {
-  try {
-    const found = await stat(path);
-    return found.isBlockDevice() ? found.rdev : null;
-  } catch (thrown) {
-    if (NO_NODE.includes(errorCode(thrown))) return null;
-    throw thrown;
-  }
+  const found = await stat(path).catch(insteadOf(NO_NODE, null));
+  return found?.isBlockDevice() ? found.rdev : null;
 }

@@ -189,11 +189,9 @@ export class RetainedBases {
   /** The next snapshot that the pool holds; a pool that cannot list its bases is taken to have none pending. */
   async #next(backend: Backend, snapshot: SnapshotRecord): Promise<Placed | null> {
     const { catalogue } = this.deps;
-    try {
-      return await heldAfter(catalogue, backend, snapshot);
-    } catch {
-      return catalogue.snapshotAfter(snapshot.volumeId, snapshot.sequence);
-    }
+    return heldAfter(catalogue, backend, snapshot).catch(() =>
+      catalogue.snapshotAfter(snapshot.volumeId, snapshot.sequence),
+    );
   }
 
   async #retain(

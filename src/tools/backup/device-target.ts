@@ -5,7 +5,7 @@
 import { constants } from 'node:fs';
 import { type FileHandle, lstat, open, readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
-import { CsiError, errorCode, printable } from '../../base/errors.js';
+import { CsiError, errorCode, insteadOf, printable } from '../../base/errors.js';
 import { othersIn } from '../../base/own-files.js';
 import { followWay } from '../../base/own-way.js';
 import { pollUntil } from '../../base/poll.js';
@@ -28,10 +28,7 @@ export interface DeviceTarget {
  * @throws CsiError FAILED_PRECONDITION if others can make the path lead to another device, or somebody uses the device
  */
 export async function openDevice(given: string): Promise<DeviceTarget | null> {
-  const way = await followWay(given).catch((thrown: unknown) => {
-    if (errorCode(thrown) === 'ENOENT') return null;
-    throw thrown;
-  });
+  const way = await followWay(given).catch(insteadOf(['ENOENT'], null));
   if (way === null || !(await lstat(way.path)).isBlockDevice()) return null;
   const { path } = way;
   const others = way.others ?? (await othersIn(dirname(path)));

@@ -16,7 +16,7 @@
 import { closeSync, constants, openSync } from 'node:fs';
 import { mkdir, readdir, rename, rm, unlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { CsiError, errorCode, messageOf } from '../../base/errors.js';
+import { CsiError, errorCode, insteadOf, messageOf } from '../../base/errors.js';
 import { ownDirectory } from '../../base/own-files.js';
 import { tryLock } from '../../base/system/file-lock.js';
 import { createPlain, flush, readPlain, withFile } from '../nbd/plain-file.js';
@@ -187,11 +187,7 @@ export class Repository {
   /** One that is not there holds nothing that others could exchange. */
   async #assertOwn(directory: string): Promise<void> {
     if (this.allowShared) return;
-    try {
-      await ownDirectory(directory, TRUST);
-    } catch (thrown) {
-      if (errorCode(thrown) !== 'ENOENT') throw thrown;
-    }
+    await ownDirectory(directory, TRUST).catch(insteadOf(['ENOENT'], null));
   }
 
   /** What cannot be settled stays, and is returned: it is no backup, and hinders none. */
@@ -338,10 +334,7 @@ function lockFile(path: string, volumeId: string): { release(): void } {
 }
 
 async function namesIn(directory: string): Promise<string[]> {
-  return readdir(directory).catch((thrown: unknown) => {
-    if (errorCode(thrown) === 'ENOENT') return [];
-    throw thrown;
-  });
+  return readdir(directory).catch(insteadOf(['ENOENT'], []));
 }
 
 const stemOf = (name: string, ending: string): string => name.slice(0, -ending.length);

@@ -7,7 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
 import { access, type FileHandle, open, rm } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { CsiError, errorCode } from '../../base/errors.js';
+import { CsiError, insteadOf } from '../../base/errors.js';
 import { pollUntil } from '../../base/poll.js';
 import { type Argument, fileArgument } from '../../base/process/program-arguments.js';
 import { at, RUNTIME_DIRECTORY_SETTING } from '../../base/runtime-directory.js';
@@ -99,12 +99,10 @@ export async function serveImage(source: ImageSource): Promise<NbdServer> {
 /** tmpfs and some network file systems know no O_DIRECT; qemu would refuse the image, or one below it. */
 async function allOpenDirectly(paths: readonly string[]): Promise<boolean> {
   for (const path of paths) {
-    try {
-      await (await open(path, O_RDONLY | O_DIRECT | O_NONBLOCK)).close();
-    } catch (thrown) {
-      if (errorCode(thrown) === 'EINVAL') return false;
-      throw thrown;
-    }
+    const opening = open(path, O_RDONLY | O_DIRECT | O_NONBLOCK);
+    const opened = await opening.catch(insteadOf(['EINVAL'], null));
+    if (opened === null) return false;
+    await opened.close();
   }
   return true;
 }

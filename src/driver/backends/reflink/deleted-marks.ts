@@ -9,7 +9,7 @@
  * Knows names. When a mark is made is not decided here.
  */
 import { join } from 'node:path';
-import { errorCode } from '../../../base/errors.js';
+import { insteadOf } from '../../../base/errors.js';
 import { namesIn, unlink } from '../directory-files.js';
 import { basesIn } from '../retained/retained-directories.js';
 import type { OpenDirectories } from './open-directories.js';
@@ -84,11 +84,6 @@ export async function sweepMarks(opened: OpenDirectories): Promise<void> {
 }
 
 async function markNamesIn(opened: OpenDirectories): Promise<string[]> {
-  try {
-    return await namesIn(opened.native, directoryOf(opened));
-  } catch (thrown) {
-    // No snapshot was ever retained.
-    if (errorCode(thrown) === 'ENOENT') return [];
-    throw thrown;
-  }
+  // Without the directory, no snapshot was ever retained.
+  return namesIn(opened.native, directoryOf(opened)).catch(insteadOf(['ENOENT'], []));
 }

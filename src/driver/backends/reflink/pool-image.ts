@@ -6,7 +6,7 @@
  * writes, which fails once other files have filled the host. Knows nothing of what is in the pool.
  */
 import { join } from 'node:path';
-import { CsiError, errorCode } from '../../../base/errors.js';
+import { CsiError, errorCode, insteadOf } from '../../../base/errors.js';
 import { makePoolFileSystem } from '../../host/filesystem.js';
 import type { NativeRunner } from '../../native/pool.js';
 import { unlink } from '../directory-files.js';
@@ -106,16 +106,10 @@ export class PoolImage {
     if (growable < bytes) return false;
     const stepped = ((bytes + STEP_BYTES - 1n) / STEP_BYTES) * STEP_BYTES;
     const sizeBytes = (await this.#found()).sizeBytes + (stepped < growable ? stepped : growable);
-    const path = this.path;
-    try {
-      if (this.allocation === 'full') await this.native.run('allocateFile', { path, sizeBytes });
-      else await this.native.run('growFile', { path, sizeBytes });
-      return true;
-    } catch (thrown) {
-      // Other files took the space meanwhile.
-      if (errorCode(thrown) === 'ENOSPC') return false;
-      throw thrown;
-    }
+    const method = this.allocation === 'full' ? 'allocateFile' : 'growFile';
+    const grown: Promise<unknown> = this.native.run(method, { path: this.path, sizeBytes });
+    // Other files may take the space meanwhile.
+    return grown.then(() => true, insteadOf(['ENOSPC'], false));
   }
 
   /** How large the image may become, including the blocks it has. */

@@ -132,11 +132,10 @@ export class SpaceReservations {
   /** False if there is no room, or the pool cannot be reached. */
   async #attempt(work: (opened: OpenDirectories) => Promise<void>): Promise<boolean> {
     if (!this.directory.grows || this.#isStopped) return true;
-    try {
-      await this.#queue.run(() => this.directory.use(work));
-      return true;
-    } catch {
-      return false;
-    }
+    const attempt = this.#queue.run(() => this.directory.use(work));
+    return attempt.then(
+      () => true,
+      () => false,
+    );
   }
 }

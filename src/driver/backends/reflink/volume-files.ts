@@ -7,7 +7,7 @@
  */
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { bestEffort, unreported } from '../../../base/best-effort.js';
-import { CsiError, errorCode, SystemError } from '../../../base/errors.js';
+import { CsiError, errorCode, insteadOf, SystemError } from '../../../base/errors.js';
 import { mountsAt, mountsOfDevice, readMountInfo } from '../../../base/system/mountinfo.js';
 import type { ReleaseWait } from '../../host/device-release.js';
 import { thawHeld } from '../../host/left-frozen.js';
@@ -347,12 +347,9 @@ const REMOVED_SUFFIX = ' (deleted)';
 async function isAttachedRemoved(path: string): Promise<boolean> {
   for (const name of await readdir('/sys/block')) {
     if (!name.startsWith('loop')) continue;
-    try {
-      const label = await readFile(`/sys/block/${name}/loop/backing_file`, 'utf8');
-      if (label.trimEnd() === `${path}${REMOVED_SUFFIX}`) return true;
-    } catch (thrown) {
-      if (!['ENOENT', 'ENXIO', 'ENODEV'].includes(errorCode(thrown) ?? '')) throw thrown;
-    }
+    const label = readFile(`/sys/block/${name}/loop/backing_file`, 'utf8');
+    const found = await label.catch(insteadOf(['ENOENT', 'ENXIO', 'ENODEV'], ''));
+    if (found.trimEnd() === `${path}${REMOVED_SUFFIX}`) return true;
   }
   return false;
 }

@@ -10,7 +10,7 @@
 import { randomBytes } from 'node:crypto';
 import { basename, join } from 'node:path';
 import { bestEffort, unreported } from '../../../base/best-effort.js';
-import { errorCode, SystemError } from '../../../base/errors.js';
+import { insteadOf, SystemError } from '../../../base/errors.js';
 import type {
   BuiltStep,
   ChangeListNames,
@@ -169,13 +169,8 @@ export class ListDirectory {
   }
 
   async #reads(path: string, { identity }: ListedPair): Promise<boolean> {
-    try {
-      await this.native.run('verifyChangeLists', { ...identity, paths: [path] });
-      return true;
-    } catch (thrown) {
-      if (errorCode(thrown) === 'LIST_INVALID') return false;
-      throw thrown;
-    }
+    const verified = this.native.run('verifyChangeLists', { ...identity, paths: [path] });
+    return verified.then(() => true, insteadOf(['LIST_INVALID'], false));
   }
 
   /** What has failed leaves no file. */
@@ -189,12 +184,7 @@ export class ListDirectory {
   }
 
   async #files(directory: string): Promise<DirectoryFile[]> {
-    try {
-      return await filesIn(this.native, directory);
-    } catch (thrown) {
-      // No list was ever made.
-      if (errorCode(thrown) === 'ENOENT') return [];
-      throw thrown;
-    }
+    // Without the directory, no list was ever made.
+    return filesIn(this.native, directory).catch(insteadOf(['ENOENT'], []));
   }
 }

@@ -4,7 +4,7 @@
  * formatted again.
  */
 import { type FileHandle, open } from 'node:fs/promises';
-import { CsiError, errorCode } from '../../../../base/errors.js';
+import { CsiError, errorCode, insteadOf } from '../../../../base/errors.js';
 import type { ThinSuperblock } from '../../../native/thin-addon.js';
 import type { PoolRecord } from '../ledger/ledger.js';
 import { assertLabel, labelBlock, labelOffset } from '../pool/device-label.js';
@@ -35,7 +35,7 @@ export interface FormatFindings {
  */
 export async function assertFormattable(findings: FormatFindings): Promise<'empty' | 'formatted'> {
   const { pool, record, devices, readSuperblock } = findings;
-  const found = await superblockOrNull(readSuperblock);
+  const found = await readSuperblock().catch(insteadOf(['THIN_METADATA_INVALID'], null));
   if (found === null) {
     await assertEmpty(findings);
     return 'empty';
@@ -103,15 +103,6 @@ export async function readKnownSuperblock(
         'thin_repair may help',
       { cause: thrown },
     );
-  }
-}
-
-async function superblockOrNull(read: ReadSuperblock): Promise<ThinSuperblock | null> {
-  try {
-    return await read();
-  } catch (thrown) {
-    if (errorCode(thrown) === 'THIN_METADATA_INVALID') return null;
-    throw thrown;
   }
 }
 

@@ -3,9 +3,8 @@
  * the pool sees, and the case in which the operator names them. The other case is a pool on image files
  * of its own (embedded-devices.ts).
  */
-import type { Stats } from 'node:fs';
 import { stat } from 'node:fs/promises';
-import { CsiError, errorCode } from '../../../../base/errors.js';
+import { CsiError, insteadOf } from '../../../../base/errors.js';
 import { majorOf, minorOf } from '../../../../base/system/mountinfo.js';
 
 export interface PoolDevices {
@@ -77,7 +76,7 @@ export class GivenDevices implements PoolDevices {
 
 /** "major:minor", as device-mapper tables name a device. FAILED_PRECONDITION if the path leads to none. */
 export async function blockNumber(path: string): Promise<string> {
-  const found = await statOrNull(path);
+  const found = await stat(path).catch(insteadOf(['ENOENT'], null));
   if (found === null || !found.isBlockDevice()) {
     throw CsiError.failedPrecondition(
       `${path} ${found === null ? 'does not exist' : 'is not a block device'}: a thin pool needs two block ` +
@@ -88,14 +87,6 @@ export async function blockNumber(path: string): Promise<string> {
 }
 
 async function isBlockDevice(path: string): Promise<boolean> {
-  return (await statOrNull(path))?.isBlockDevice() ?? false;
-}
-
-async function statOrNull(path: string): Promise<Stats | null> {
-  try {
-    return await stat(path);
-  } catch (thrown) {
-    if (errorCode(thrown) === 'ENOENT') return null;
-    throw thrown;
-  }
+  const found = await stat(path).catch(insteadOf(['ENOENT'], null));
+  return found?.isBlockDevice() ?? false;
 }

@@ -61,14 +61,11 @@ export class PoolMonitor extends Periodic {
   }
 
   /** Null: it has grown, or need not. A pool that cannot grow continues to serve, so this is a warning. */
-  async #grow(): Promise<PoolEvent | null> {
+  #grow(): Promise<PoolEvent | null> {
     const { pool, growth } = this.deps;
-    try {
-      await growth.step();
-      return null;
-    } catch (thrown) {
-      return { level: 'warn', message: `pool '${pool.pool}' cannot grow: ${messageOf(thrown)}` };
-    }
+    const message = (thrown: unknown) => `pool '${pool.pool}' cannot grow: ${messageOf(thrown)}`;
+    const warning = (thrown: unknown): PoolEvent => ({ level: 'warn', message: message(thrown) });
+    return growth.step().then(() => null, warning);
   }
 
   /** Null: nothing is wrong. */

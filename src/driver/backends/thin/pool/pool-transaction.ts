@@ -10,7 +10,7 @@
  *   the new one   the change is complete; the ledger applies it
  *   any other     the metadata does not belong to this ledger; nothing is done
  */
-import { CsiError, errorCode } from '../../../../base/errors.js';
+import { CsiError, errorCode, insteadOf } from '../../../../base/errors.js';
 import type { SerialQueue } from '../../../../base/serial-queue.js';
 import type { DeviceRecord, NewDevice, OpenTransaction } from '../ledger/ledger.js';
 import type { AsyncLedger } from '../ledger/ledger-client.js';
@@ -162,11 +162,7 @@ export class PoolTransactions {
   }
 
   async #delete({ deviceId }: DeviceRecord): Promise<void> {
-    try {
-      await this.deps.pool.send([`delete ${deviceId}`]);
-    } catch (thrown) {
-      if (errorCode(thrown) !== 'ENODATA') throw thrown;
-    }
+    await this.deps.pool.send([`delete ${deviceId}`]).catch(insteadOf(['ENODATA'], undefined));
   }
 
   async #raise({ opens }: OpenTransaction): Promise<void> {
