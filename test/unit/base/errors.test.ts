@@ -1,12 +1,28 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import { CsiError, errorCode, StatusCode, SystemError } from '../../../src/base/errors.js';
+import {
+  CsiError,
+  errorCode,
+  insteadOf,
+  StatusCode,
+  SystemError,
+} from '../../../src/base/errors.js';
 import { statusOf } from '../../../src/driver/csi/call-status.js';
 
 test('a CsiError is passed on as it is', () => {
   const error = CsiError.notFound('volume v does not exist');
   assert.equal(CsiError.from(error), error);
+});
+
+test('only the failures that are named are answered with a value', async () => {
+  const failing = async (code?: string): Promise<string> => {
+    throw Object.assign(new Error('it fails'), { code });
+  };
+  assert.equal(await failing('ENOENT').catch(insteadOf(['EIO', 'ENOENT'], 'nothing')), 'nothing');
+  for (const code of ['ENOTDIR', '', undefined]) {
+    await assert.rejects(failing(code).catch(insteadOf(['ENOENT'], null)), /it fails/);
+  }
 });
 
 test('errors that Node.js has no name for have that of Linux', () => {
