@@ -1,4 +1,4 @@
-// Directories and places in them: held by descriptors, listed, and which layer of a path is on top.
+// Directories and places in them: held by descriptors, and listed.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,8 +10,6 @@
 
 #include "native/device/anchored_path.h"
 #include "native/device/directory_list.h"
-#include "native/device/mount_layer.h"
-#include "native/device/mount_point.h"
 #include "native/device/open_directories.h"
 #include "test/native/pool.h"
 #include "test/native/status_assertions.h"
@@ -66,29 +64,6 @@ TEST_F(AnchoredPathTest, ActsInTheDirectoryOfAHeldPlaceWhereverItWasMoved) {
   EXPECT_EQ(Answer(place.Remove()), "yes");
   EXPECT_FALSE(fs::exists(At("moved/place")));
   EXPECT_TRUE(fs::exists(At("other/place")));
-}
-
-TEST_F(AnchoredPathTest, UnmountsNothingElseInPlaceOfWhatIsNotMounted) {
-  fs::create_directory(At("plain"));
-  EXPECT_CODE(UnmountLayer(At("plain"), 999999999), "ESTALE");
-  EXPECT_EQ(Answer(UnmountLayer(At("absent"), 1)), "no");
-  EXPECT_EQ(Answer(UnmountLayer(At("absent/deeper"), 1)), "no");
-}
-
-TEST_F(AnchoredPathTest, FindsALayerOnTopIfNoOtherIsMountedOnItsRoot) {
-  constexpr char kText[] =
-      "22 1 254:0 / / rw - ext4 /dev/vda rw\n"
-      "40 22 7:1 / /mnt/a\\040b rw - ext4 /dev/loop1 rw\n"
-      "41 40 0:50 / /mnt/a\\040b rw - tmpfs tmpfs rw\n"
-      "42 41 0:51 / /mnt/a\\040b/deeper rw - tmpfs tmpfs rw\n"
-      "4 22 0:52 / /mnt/c rw - tmpfs tmpfs rw\n";
-  EXPECT_FALSE(IsTopLayer(kText, 40));
-  EXPECT_TRUE(IsTopLayer(kText, 41));
-  EXPECT_TRUE(IsTopLayer(kText, 42));
-  EXPECT_TRUE(IsTopLayer(kText, 4));
-  EXPECT_TRUE(IsTopLayer(kText, 22));
-  EXPECT_FALSE(IsTopLayer(kText, 43));
-  EXPECT_FALSE(IsTopLayer("", 40));
 }
 
 // With the directories `one` and `two`.
