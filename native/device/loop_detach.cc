@@ -94,8 +94,10 @@ Result<bool> DetachOne(const LoopDevice& device, const FileIdentity& backing,
   // Remove the mark: the device must not vanish later while it counts as attached.
   Result<bool> kept = CancelAutoclear(device.number, backing);
   if (!kept.ok()) return kept;
-  if (*kept) return Busy(device.path, "another process has the device open");
-  return true;
+  if (!*kept) return true;
+  // It stays in use, as read-only as it was before Clear.
+  if (device.read_only) RETURN_IF_ERROR(SetDeviceReadOnly(device.path, true));
+  return Busy(device.path, "another process has the device open");
 }
 
 }  // namespace

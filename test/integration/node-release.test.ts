@@ -19,7 +19,7 @@ import type { VolumeRecord } from '../../src/driver/catalogue/records.js';
 import { describeHolders } from '../../src/driver/host/device-holders.js';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { namesHolder, rejectsWith } from '../support/expect-status.js';
-import { attachLoop } from '../support/loops.js';
+import { attachLoop, detachLoop } from '../support/loops.js';
 import { test } from '../support/running-plugin.js';
 import { useNode, XFS_SIZE } from './node-fixture.js';
 
@@ -128,7 +128,7 @@ for (const [name, capability] of KINDS) {
     await node.unpublish(volume);
     await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /pool 'default'.*EIO/);
     assert.deepEqual(node.held().mounts, []);
-    for (const device of node.held().loops) execFileSync('losetup', ['-d', device]);
+    for (const device of node.held().loops) detachLoop(device);
     execFileSync('umount', [pool]);
     execFileSync('mount', ['-o', 'loop', node.workspace.path('xfs.img'), pool]);
     await node.cleared(volume);

@@ -250,14 +250,19 @@ TEST_F(LoopTest, DetachesAFileFromBothDevicesThatOthersAttachedItTo) {
   EXPECT_FALSE(Find(path).has_value());
 }
 
-TEST_F(AttachedLoopTest, DoesNotPassItsReadOnlyFlagToTheNextVolume) {
+TEST_F(AttachedLoopTest, IsReadOnlyForLaterCallsIfItWasSetReadOnlyMeanwhile) {
   EXPECT_OK(SetDeviceReadOnly(device_.path, true));
   ASSERT_VALUE(again, AttachLoop(path_, false, ""));
   EXPECT_TRUE(again.device.read_only && !again.device.attached_read_only);
-  // Detached by losetup, so that the flag stays on the device number.
-  EXPECT_TRUE(RunCommand("losetup -d " + device_.path));
-  ASSERT_VALUE(next, AttachLoop(Make("next"), false, ""));
-  EXPECT_FALSE(next.device.read_only);
+}
+
+TEST_F(AttachedLoopTest, StaysReadOnlyIfAnotherProcessKeepsItAttached) {
+  for (const bool read_only : {true, false}) {
+    EXPECT_OK(SetDeviceReadOnly(device_.path, read_only));
+    const UniqueFd opener = ValueOf(OpenLoop(device_.number, O_RDONLY));
+    EXPECT_CODE(DetachLoop(path_), "EBUSY");
+    EXPECT_EQ(ValueOf(DescribeLoop(opener.get())).read_only, read_only);
+  }
 }
 
 TEST_F(LoopTest, IgnoresADeviceWhoseFileLiesOnAFileSystemThatHasBeenShutDown) {
