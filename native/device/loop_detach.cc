@@ -83,6 +83,15 @@ bool WaitUntilGone(const LoopDevice& device, const FileIdentity& backing) {
   }
 }
 
+// Sets BLKROSET again on a device that stays attached. Does nothing to the next user of its number.
+Status MakeReadOnly(const LoopDevice& device, const FileIdentity& backing) {
+  Result<UniqueFd> fd = OpenLoop(device.number, O_RDONLY);
+  RETURN_IF_ERROR(fd);
+  if (!Holds(fd->get(), device.path, backing)) return Status();
+  const int read_only = 1;
+  return Ioctl(fd->get(), BLKROSET, &read_only, "BLKROSET", device.path);
+}
+
 Result<bool> DetachOne(const LoopDevice& device, const FileIdentity& backing,
                        Which which = Which::kAll) {
   Result<bool> cleared = Clear(device, backing, which);
@@ -96,7 +105,7 @@ Result<bool> DetachOne(const LoopDevice& device, const FileIdentity& backing,
   if (!kept.ok()) return kept;
   if (!*kept) return true;
   // It stays in use, as read-only as it was before Clear.
-  if (device.read_only) RETURN_IF_ERROR(SetDeviceReadOnly(device.path, true));
+  if (device.read_only) RETURN_IF_ERROR(MakeReadOnly(device, backing));
   return Busy(device.path, "another process has the device open");
 }
 
