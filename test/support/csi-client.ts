@@ -2,13 +2,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ClientReadableStream } from '@grpc/grpc-js';
 import type { Service, ServiceName } from '../../src/base/csi/service.js';
-import type { StatusName } from '../../src/base/errors.js';
 import {
   CsiConnection,
   type Message,
   type MetadataRpc,
 } from '../../src/tools/client/connection.js';
-import { statusOf } from './refusal.js';
 
 export type { Message };
 
@@ -47,27 +45,8 @@ export async function probeFails({ identity }: Pick<CsiClient, 'identity'>): Pro
   while (!(await fails())) await delay(100);
 }
 
-const isGuest = process.env['BLOCKDELTA_GUEST'] === '1';
-
 /** Far above what a call takes, in an emulated guest on a busy machine too. */
-const DEADLINE_MS = isGuest ? 600_000 : 60_000;
-
-/**
- * What an orchestrator answers with the same call again. In an emulated guest on a busy machine a thread starts for
- * longer than the plugin lets calls wait for one, and a pool for longer than other pools wait for it.
- */
-const BUSY: readonly StatusName[] = ['ABORTED', 'UNAVAILABLE'];
-
-/** Makes a call once; in the guest, again as long as the plugin is busy, until the time for one call is over. */
-async function answered<T>(call: () => Promise<T>): Promise<T> {
-  const deadline = Date.now() + DEADLINE_MS;
-  for (;;) {
-    const attempt = call();
-    if (!isGuest) return attempt;
-    if (!BUSY.includes(await statusOf(attempt)) || Date.now() > deadline) return attempt;
-    await delay(500);
-  }
-}
+const DEADLINE_MS = process.env['BLOCKDELTA_GUEST'] === '1' ? 600_000 : 60_000;
 
 export class CsiClient {
   readonly #connection: CsiConnection;
@@ -91,11 +70,7 @@ export class CsiClient {
   }
 
   /** The whole list; rejects with the status if the stream does not end OK. */
-  metadata(rpc: MetadataRpc, request: Message): Promise<MetadataAnswer> {
-    return answered(() => this.#collected(rpc, request));
-  }
-
-  async #collected(rpc: MetadataRpc, request: Message): Promise<MetadataAnswer> {
+  async metadata(rpc: MetadataRpc, request: Message): Promise<MetadataAnswer> {
     const answer: MetadataAnswer = { type: '', capacity: -1n, ranges: [], messages: 0 };
     for await (const message of this.open(rpc, request) as AsyncIterable<Message>) {
       answer.messages += 1;
@@ -127,7 +102,7 @@ export class CsiClient {
       get:
         (_target, rpc: string) =>
         (request: Message, options: { deadlineMs?: number } = {}) =>
-          answered(() => this.#connection.unary(rpc, request, { deadlineMs, ...options })),
+          this.#connection.unary(rpc, request, { deadlineMs, ...options }),
     });
   }
 }
