@@ -45,24 +45,29 @@ bool Holds(int fd, const std::string& path, const FileIdentity& backing) {
 }
 
 // Marks the device for detaching while no other process can claim it, and clears BLKROSET, which
-// its number would keep. False: the device is not attached to this file.
-Result<bool> Clear(const LoopDevice& device, const FileIdentity& backing, Which which) {
+// its number would keep. The device as it was; nothing: it is not attached to this file.
+Result<std::optional<LoopDevice>> Clear(const LoopDevice& device, const FileIdentity& backing,
+                                        Which which) {
+  std::optional<LoopDevice> nothing;
   // Mounts and device-mapper hold their devices exclusively: the open fails if there is one, and
   // blocks new ones until the device is cleared.
   Result<UniqueFd> fd = OpenLoop(device.number, O_RDONLY | O_EXCL);
   if (fd.status().IsErrno(EBUSY)) return Busy(device.path, "mounted or held exclusively");
   // Being detached by the last close of another process.
-  if (fd.status().IsErrno(ENXIO)) return false;
+  if (fd.status().IsErrno(ENXIO)) return nothing;
   RETURN_IF_ERROR(fd);
   // While it is open, it stays attached to the same file, whatever others do with its number.
-  if (!Holds(fd->get(), device.path, backing) || !IsMeant(device.number, which)) return false;
+  Result<LoopDevice> before = DescribeLoop(fd->get());
+  if (!before.ok() || !(before->backing == backing) || !IsMeant(device.number, which)) {
+    return nothing;
+  }
   const int writable = 0;
   Status status = Ioctl(fd->get(), BLKROSET, &writable, "BLKROSET", device.path);
   if (!status.ok()) return status;
   status = Ioctl(fd->get(), LOOP_CLR_FD, 0ul, "LOOP_CLR_FD", device.path);
-  if (status.IsErrno(ENXIO)) return false;
+  if (status.IsErrno(ENXIO)) return nothing;
   if (!status.ok()) return status;
-  return true;
+  return std::optional<LoopDevice>(*before);
 }
 
 // Whether the device still belongs to the file. An open would itself delay the detach, so the
@@ -94,8 +99,9 @@ Status MakeReadOnly(const LoopDevice& device, const FileIdentity& backing) {
 
 Result<bool> DetachOne(const LoopDevice& device, const FileIdentity& backing,
                        Which which = Which::kAll) {
-  Result<bool> cleared = Clear(device, backing, which);
-  if (!cleared.ok() || !*cleared) return cleared;
+  Result<std::optional<LoopDevice>> cleared = Clear(device, backing, which);
+  RETURN_IF_ERROR(cleared);
+  if (!cleared->has_value()) return false;
   if (WaitUntilGone(device, backing)) {
     RecreateLoop(device.number);
     return true;
@@ -105,7 +111,7 @@ Result<bool> DetachOne(const LoopDevice& device, const FileIdentity& backing,
   if (!kept.ok()) return kept;
   if (!*kept) return true;
   // It stays in use, as read-only as it was before Clear.
-  if (device.read_only) RETURN_IF_ERROR(MakeReadOnly(device, backing));
+  if ((*cleared)->read_only) RETURN_IF_ERROR(MakeReadOnly(device, backing));
   return Busy(device.path, "another process has the device open");
 }
 

@@ -198,7 +198,11 @@ TEST_F(StackedLoopTest, StaysWhileItIsOpenOrHeldExclusively) {
   for (const int flags : {O_RDONLY, O_RDONLY | O_EXCL}) {
     {
       const UniqueFd user = ValueOf(OpenLoop(stacked_.number, flags));
+      EXPECT_OK(SetDeviceReadOnly(stacked_.path, true));
       EXPECT_FALSE(Detach());
+      EXPECT_TRUE(ValueOf(DescribeLoop(user.get())).read_only);
+      // Its number would keep that.
+      EXPECT_OK(SetDeviceReadOnly(stacked_.path, false));
     }
     // The last close of its user must not detach it either.
     SleepMs(50);

@@ -6,7 +6,6 @@
 #include <linux/mount.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
