@@ -1,5 +1,5 @@
 /**
- * A plugin and a router with the settings of deploy/kubernetes and the certificates of certificates.sh find
+ * A plugin and a router with the settings of the Helm chart and the certificates of certificates.sh find
  * each other, with the rights of the manifests, and serve what a sidecar asks. Only paths and ports are others.
  */
 import assert from 'node:assert/strict';
@@ -12,12 +12,13 @@ import { type Container, cluster, container } from '../support/cluster.js';
 import { mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { loopbackAddress } from '../support/loopback.js';
+import { skipWithoutHelm } from '../support/manifests.js';
 import { createRequest, MIB } from '../support/orchestrator.js';
 import { Plugin } from '../support/plugin.js';
 import { type FakePod, PodsApi } from '../support/pods-api.js';
 import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../support/workspace.js';
 
-const skip = skipUnlessRoot;
+const skip = skipUnlessRoot || skipWithoutHelm;
 const NODE = 'node-a';
 const { host: NODE_HOST } = loopbackAddress();
 const { host: ROUTER_HOST } = loopbackAddress();

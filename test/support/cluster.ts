@@ -1,14 +1,23 @@
 /**
- * deploy/kubernetes as a test asks about it: the pods, containers and objects of each overlay.
+ * The renderings of the chart (scripts/render-manifests) as a test asks about them: the pods, containers and objects of
+ * each.
  */
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
-import { type Manifest, parseManifests } from './manifests.js';
+import { CHART, type Manifest, parseManifests, skipWithoutHelm } from './manifests.js';
+import { temporaryDirectory } from './temporary.js';
 
-export const KUBERNETES = 'deploy/kubernetes';
-export const OVERLAYS = readdirSync(packagePath(`${KUBERNETES}/overlays`)).sort();
+const VALUES = '-values.yaml';
+/** Their names: one for each file of values. */
+export const RENDERINGS = readdirSync(packagePath(`${CHART}/ci`))
+  .map((file) => file.slice(0, -VALUES.length))
+  .sort();
+/** The one rendering that the repository has, which needs no helm. */
+export const KEPT = 'single-node';
 export const KUBERNETES_DOCUMENT = readFileSync(packagePath('docs/kubernetes.md'), 'utf8');
 
 export interface Container {
@@ -62,14 +71,23 @@ const FIELDS: Readonly<Record<string, string>> = {
   'spec.nodeName': 'node-a',
 };
 
-/** One overlay with the questions that tests ask. */
+/** @returns the directory of a rendering: blockdelta.yaml and kustomization.yaml */
+export function render(name: string): string {
+  const directory = temporaryDirectory();
+  const args = ['--out', directory, name];
+  const { status, stderr } = spawnSync(packagePath('scripts/render-manifests'), args);
+  assert.equal(status, 0, String(stderr));
+  return join(directory, name);
+}
+
+/** One rendering with the questions that tests ask. */
 export class Cluster {
   readonly manifests: readonly Manifest[];
   readonly pods: Pod[];
 
-  constructor(readonly overlay: string) {
-    const file = packagePath(`${KUBERNETES}/overlays/${overlay}/blockdelta.yaml`);
-    this.manifests = parseManifests(readFileSync(file, 'utf8'));
+  constructor(readonly name: string) {
+    const directory = name === KEPT ? packagePath(`deploy/kubernetes/${name}`) : render(name);
+    this.manifests = parseManifests(readFileSync(join(directory, 'blockdelta.yaml'), 'utf8'));
     this.pods = this.manifests
       .filter(({ kind }) => kind === 'DaemonSet' || kind === 'Deployment')
       .map(({ kind, metadata, spec: { template } }) => ({
@@ -134,21 +152,21 @@ export function flag({ args }: Container, name: string): string | undefined {
   return args.find((arg) => arg.startsWith(`--${name}=`))?.slice(name.length + 3);
 }
 
-/** A test for each overlay. */
-export function forEveryOverlay(
+/** A test for each rendering. */
+export function forEveryRendering(
   title: string,
   check: (cluster: Cluster) => void | Promise<void>,
 ): void {
   test(title, async (t) => {
-    for (const overlay of OVERLAYS) {
-      await t.test(overlay, () => check(cluster(overlay)));
+    for (const name of RENDERINGS) {
+      await t.test(name, { skip: name !== KEPT && skipWithoutHelm }, () => check(cluster(name)));
     }
   });
 }
 
 const rendered = new Map<string, Cluster>();
-export function cluster(overlay: string): Cluster {
-  const known = rendered.get(overlay) ?? new Cluster(overlay);
-  rendered.set(overlay, known);
+export function cluster(name: string): Cluster {
+  const known = rendered.get(name) ?? new Cluster(name);
+  rendered.set(name, known);
   return known;
 }

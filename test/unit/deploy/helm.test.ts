@@ -1,6 +1,6 @@
 /**
  * deploy/helm/blockdelta, rendered by the real helm: every combination gives valid objects, every value reaches them, wrong
- * values are refused with their names, and deploy/kubernetes/overlays is what the chart makes.
+ * values are refused with their names, and deploy/kubernetes/single-node is what the chart makes.
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -10,7 +10,7 @@ import { test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
 import { parse } from 'yaml';
 import { packagePath } from '../../../src/base/package-root.js';
-import { cluster, KUBERNETES, OVERLAYS } from '../../support/cluster.js';
+import { cluster, KEPT, RENDERINGS, render } from '../../support/cluster.js';
 import {
   assertValid,
   CHART,
@@ -39,39 +39,40 @@ test('chart and plugin have one version', () => {
   assert.deepEqual([chart.version, chart.appVersion], [version, version]);
 });
 
-test('the overlays are what scripts/render-manifests makes of the chart', { skip }, () => {
-  const directory = temporaryDirectory();
-  const { status, stderr } = spawnSync(packagePath('scripts/render-manifests'), [directory], {
-    encoding: 'utf8',
-  });
-  assert.equal(status, 0, stderr);
-  assert.deepEqual(readdirSync(directory).sort(), OVERLAYS);
-  for (const overlay of OVERLAYS) {
-    const checkedIn = `${KUBERNETES}/overlays/${overlay}`;
-    assert.deepEqual(readdirSync(packagePath(checkedIn)), readdirSync(join(directory, overlay)));
-    for (const file of readdirSync(join(directory, overlay))) {
-      const isSame =
-        read(`${checkedIn}/${file}`) === readFileSync(join(directory, overlay, file), 'utf8');
-      assert.ok(
-        isSame,
-        `${checkedIn}/${file} is not what the chart makes: run scripts/render-manifests`,
-      );
-    }
+test('the rendering of the repository is what scripts/render-manifests makes', { skip }, () => {
+  const kept = packagePath(`deploy/kubernetes/${KEPT}`);
+  const made = render(KEPT);
+  assert.deepEqual(readdirSync(kept), readdirSync(made));
+  for (const file of readdirSync(made)) {
+    const isSame =
+      readFileSync(join(kept, file), 'utf8') === readFileSync(join(made, file), 'utf8');
+    assert.ok(isSame, `${kept}/${file} is not what the chart makes: run scripts/render-manifests`);
   }
 });
 
-test('kustomize takes an overlay as it is, without a warning', { skip }, () => {
+test('without a name all are made, and an unknown name is refused with the known ones', {
+  skip,
+}, () => {
+  const directory = temporaryDirectory();
+  const run = (...args: string[]) =>
+    spawnSync(packagePath('scripts/render-manifests'), args, { encoding: 'utf8' });
+  assert.equal(run('--out', directory).status, 0);
+  assert.deepEqual(readdirSync(directory).sort(), RENDERINGS);
+  const { status, stderr } = run('--out', directory, 'every-node');
+  assert.equal(status, 1);
+  assert.match(stderr, /every-node-values\.yaml does not exist: name one of complete .* thin\n$/);
+  assert.match(run('--ouch', directory).stderr, /'--ouch .*' is not --out DIR \[NAME\.\.\.\]/);
+});
+
+test('kustomize takes a rendering as it is, without a warning', { skip }, () => {
   const byName = (manifests: readonly Manifest[]) =>
     new Map(manifests.map((each) => [`${each.kind} ${each.metadata.name}`, each]));
-  assert.deepEqual(
-    byName(kustomize(`${KUBERNETES}/overlays/complete`)),
-    byName(cluster('complete').manifests),
-  );
+  assert.deepEqual(byName(kustomize(render('complete'))), byName(cluster('complete').manifests));
 });
 
 test('helm finds nothing wrong in the chart, whatever the values', { skip }, () => {
-  for (const overlay of OVERLAYS) {
-    const values = `--values=${CHART}/ci/${overlay}-values.yaml`;
+  for (const name of RENDERINGS) {
+    const values = `--values=${CHART}/ci/${name}-values.yaml`;
     const { status, stdout } = runOnManifests('helm', ['lint', '--strict', CHART, values]);
     assert.equal(status, 0, stdout);
   }

@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
-import { join, relative } from 'node:path';
+import { dirname, join, relative } from 'node:path';
 import { test } from 'node:test';
 import { parse } from 'yaml';
 import { nodeKeyOf } from '../../../src/base/csi/handles.js';
 import { packagePath } from '../../../src/base/package-root.js';
-import { cluster, KUBERNETES_DOCUMENT } from '../../support/cluster.js';
+import { cluster, KEPT, KUBERNETES_DOCUMENT, render } from '../../support/cluster.js';
 import {
   assertValid,
   helmTemplate,
@@ -26,21 +26,21 @@ function example(containing: string): string {
   return found[0] ?? '';
 }
 
-/** Renders a kustomization whose paths lead from a neighbour of the checkout. */
+/** Renders a kustomization that stands beside the directory of the release. */
 function renderExample(text: string): Manifest[] {
   const directory = temporaryDirectory();
-  const checkout = relative(directory, packagePath('.'));
-  const paths = text.replaceAll('../blockdelta/', `${checkout}/`);
+  const manifests = relative(directory, dirname(render('snapshot-metadata')));
+  const paths = text.replaceAll('../kubernetes/', `${manifests}/`);
   writeFileSync(join(directory, 'kustomization.yaml'), paths);
   return kustomize(directory);
 }
 
-const OVERLAY = example('newName:');
+const OWN = example('newName:');
 
-test('the example of an own overlay renders, with its image and its setting', {
+test('the example of an own kustomization renders, with its image and its setting', {
   skip,
 }, async () => {
-  const manifests = renderExample(OVERLAY);
+  const manifests = renderExample(OWN);
   await assertValid(manifests);
   const text = JSON.stringify(manifests);
   assert.ok(!text.includes('registry.example'));
@@ -63,7 +63,7 @@ test('the example of values renders, and its values reach the objects', { skip }
 test('the patch with the authority of the snapshot metadata service changes it', {
   skip,
 }, async () => {
-  const manifests = renderExample(`${OVERLAY}\n${example('caCert:')}`);
+  const manifests = renderExample(`${OWN}\n${example('caCert:')}`);
   await assertValid(manifests);
   const service = manifests.find(({ kind }) => kind === 'SnapshotMetadataService');
   const authority = Buffer.from(service?.['spec'].caCert, 'base64').toString();
@@ -71,12 +71,10 @@ test('the patch with the authority of the snapshot metadata service changes it',
   assert.match(service?.['spec'].address, /^blockdelta-snapshot-metadata\./);
 });
 
-test('the objects that try a volume are valid, and use classes that exist', { skip }, async () => {
+test('the objects that try a volume are valid, and use classes that exist', async () => {
   const objects = parseManifests(example('ReadWriteOncePod'));
   await assertValid(objects);
-  const classes = cluster('directory').manifests.map(
-    ({ kind, metadata }) => `${kind} ${metadata.name}`,
-  );
+  const classes = cluster(KEPT).manifests.map(({ kind, metadata }) => `${kind} ${metadata.name}`);
   const [claim, , snapshot] = objects;
   assert.ok(classes.includes(`StorageClass ${claim?.['spec'].storageClassName}`));
   assert.ok(classes.includes(`VolumeSnapshotClass ${snapshot?.['spec'].volumeSnapshotClassName}`));
@@ -86,7 +84,7 @@ test('the object that has an unused volume deleted is valid, and Kubernetes take
   const [volume] = parseManifests(example('kind: PersistentVolume\n'));
   assert.ok(volume);
   await assertValid([volume]);
-  const driver = cluster('directory').manifests.find(({ kind }) => kind === 'CSIDriver');
+  const driver = cluster(KEPT).manifests.find(({ kind }) => kind === 'CSIDriver');
   const name = driver?.metadata.name;
   const { annotations } = volume.metadata as { annotations?: Record<string, string> };
   assert.deepEqual(annotations, { 'pv.kubernetes.io/provisioned-by': name });
@@ -154,7 +152,7 @@ test('the page names the Leases that the sidecars leave', () => {
 
 test('every command is run by a test, or stands below a mark that it is not', () => {
   const run = [
-    /^kubectl kustomize deploy\/kubernetes\/overlays\/directory$/,
+    /^kubectl kustomize deploy\/kubernetes\/single-node$/,
     /^deploy\/kubernetes\/certificates\.sh certificates node-a node-b$/,
     /^(\{ printf '%s\\n'| {4}' {2}namespace: blockdelta') /,
   ];
