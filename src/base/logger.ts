@@ -1,6 +1,6 @@
 /**
  * Logs JSON lines to stderr, in which a terminal finds nothing to act on. Callers decide what a line may contain
- * (csi/redact.ts strips requests); this file only knows how values become JSON.
+ * (server/calls/redact.ts strips requests); this file only knows how values become JSON.
  */
 import { type DestinationStream, destination, type Logger, pino, stdSerializers } from 'pino';
 

@@ -9,11 +9,11 @@ import { affordableConnections } from '../base/listening/open-files.js';
 import type { Logger } from '../base/logger.js';
 import { packageVersion } from '../base/version.js';
 import { SETTINGS } from '../driver/config/config.js';
-import type { Metrics } from '../driver/metrics/metrics.js';
-import { RouterMetrics } from '../driver/metrics/router-metrics.js';
-import { createPluginServer } from '../driver/plugin/server.js';
 import { createRouter, type Router, routerFiles } from '../router/router.js';
+import { RouterMetrics } from '../router/router-metrics.js';
 import { parseRouteConfig, ROUTE_SETTINGS, type RouteConfig } from '../router/settings.js';
+import type { Metrics } from '../server/metrics/metrics.js';
+import { createCsiServer } from '../server/server.js';
 import { EXIT_HELP, runService, settingsHelp, watchSignals } from './service-process.js';
 
 export function addRouteCommand(program: Command): void {
@@ -35,7 +35,7 @@ async function run(config: RouteConfig, log: Logger): Promise<void> {
   const maxConnections = await affordableConnections(config.maxConnections, files, log);
   const metrics = config.metricsAddress === null ? null : new RouterMetrics();
   const router = await createRouter(config, log, () => metrics?.duplicateVolumes.inc());
-  const server = createPluginServer({
+  const server = createCsiServer({
     services: [router.identity],
     config: { ...config, maxConnections },
     logger: log,

@@ -11,13 +11,13 @@ import { affordableConnections } from '../base/listening/open-files.js';
 import type { Logger } from '../base/logger.js';
 import { packageVersion } from '../base/version.js';
 import { type Config, parseConfig, SETTINGS, unknownNames } from '../driver/config/config.js';
-import type { ServedRpc } from '../driver/csi/served-rpc.js';
 import { PluginMetrics } from '../driver/metrics/plugin-metrics.js';
 import { type Composition, composeServices } from '../driver/plugin/composition.js';
 import { createIdentityService } from '../driver/plugin/identity.js';
 import { nodeRpcs } from '../driver/plugin/node-rpcs.js';
 import { pluginFiles } from '../driver/plugin/open-files.js';
-import { createPluginServer, type PluginServer } from '../driver/plugin/server.js';
+import type { ServedRpc } from '../server/calls/served-rpc.js';
+import { type CsiServer, createCsiServer } from '../server/server.js';
 import { EXIT_HELP, runService, settingsHelp, watchSignals } from './service-process.js';
 
 export function addServeCommand(program: Command): void {
@@ -51,7 +51,7 @@ function serve(env: NodeJS.ProcessEnv): Promise<number> {
 export async function run(
   config: Config,
   log: Logger,
-  watch: (server: PluginServer) => Promise<void> = (server) => watchSignals(server, config, log),
+  watch: (server: CsiServer) => Promise<void> = (server) => watchSignals(server, config, log),
 ): Promise<void> {
   let composition: Composition | null = null;
   const health = async () => {
@@ -74,7 +74,7 @@ export async function run(
     if (composition === null) throw CsiError.unavailable('the plugin is starting; call again');
     return composition.findVolume(name, signal);
   };
-  const server = createPluginServer({
+  const server = createCsiServer({
     services: [identity],
     config: { ...config, maxConnections },
     logger: log,
@@ -133,7 +133,7 @@ async function listenForMetrics(
 }
 
 async function stop(
-  server: PluginServer,
+  server: CsiServer,
   composing: Promise<void>,
   composition: () => Composition | null,
   log: Logger,

@@ -5,7 +5,7 @@
 import { CsiError, messageOf, StatusCode } from '../base/errors.js';
 import { createLogger, type Logger, type LogLevel } from '../base/logger.js';
 import { ConfigError } from '../base/settings/values.js';
-import { type PluginServer, StartError } from '../driver/plugin/server.js';
+import { type CsiServer, StartError } from '../server/server.js';
 import { ExitCode } from './exit-codes.js';
 
 /** Time from the end of the grace period, or from a second signal, until the process kills itself. */
@@ -68,7 +68,7 @@ export async function runService<Config extends { readonly logLevel: LogLevel }>
 
 /** Resolves at the first signal. From then on the process ends in bounded time. */
 export function watchSignals(
-  server: PluginServer,
+  server: CsiServer,
   { shutdownGraceMs }: { readonly shutdownGraceMs: number },
   log: Logger,
 ): Promise<void> {

@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { after, test } from 'node:test';
-import { Random } from '../../src/base/random.js';
 import { BlockContent, readImage } from '../../src/tools/conformance/block-content.js';
+import { Random } from '../../src/tools/random.js';
 import { Workspace } from '../support/workspace.js';
 
 const MIB = 1 << 20;

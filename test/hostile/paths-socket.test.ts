@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { bindSocketPath } from '../../src/base/listening/socket-path.js';
-import { StartError } from '../../src/driver/plugin/server.js';
+import { StartError } from '../../src/server/server.js';
 import { makeServer, unaryService } from '../integration/server-fixture.js';
 import { isNightly } from '../support/nightly.js';
 import { temporaryDirectory } from '../support/temporary.js';

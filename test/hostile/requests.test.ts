@@ -10,7 +10,7 @@ import {
 import { connect, type Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { promisify } from 'node:util';
-import type { DecodedMessage } from '../../src/driver/csi/request-decoder.js';
+import type { DecodedMessage } from '../../src/server/calls/request-decoder.js';
 import {
   defer,
   rawClient,

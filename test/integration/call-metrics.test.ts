@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { CallContext, MessageWriter } from '../../src/base/csi/service.js';
 import { CsiError } from '../../src/base/errors.js';
-import { Metrics } from '../../src/driver/metrics/metrics.js';
+import { Metrics } from '../../src/server/metrics/metrics.js';
 import { eventually } from '../support/eventually.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { MetricsText } from '../support/metrics-text.js';

@@ -237,7 +237,7 @@ test('without the setting the old services are UNIMPLEMENTED, and what loads the
   connection.close();
   assert.equal(await plugin.stop(), 0);
   const loaded = readdirSync(coverage).flatMap((name) => sourcesIn(join(coverage, name)));
-  assert.ok(loaded.some((path) => path.endsWith('src/driver/plugin/server.ts')));
+  assert.ok(loaded.some((path) => path.endsWith('src/server/server.ts')));
   assert.deepEqual(
     loaded.filter((path) => path.includes('src/driver/legacy/')),
     [],

@@ -15,14 +15,14 @@ import type {
 import type { CsiError } from '../../src/base/errors.js';
 import { createLogger } from '../../src/base/logger.js';
 import type { HostPort } from '../../src/base/settings/values.js';
-import type { Call } from '../../src/driver/csi/calls.js';
-import type { DecodedMessage } from '../../src/driver/csi/request-decoder.js';
+import type { Call } from '../../src/server/calls/calls.js';
+import type { DecodedMessage } from '../../src/server/calls/request-decoder.js';
 import {
   type CallLimits,
-  createPluginServer,
-  type PluginServer,
-  type PluginServerOptions,
-} from '../../src/driver/plugin/server.js';
+  type CsiServer,
+  type CsiServerOptions,
+  createCsiServer,
+} from '../../src/server/server.js';
 import { Authority, type CertificateFiles } from '../support/certificates.js';
 import { CsiClient } from '../support/csi-client.js';
 import { loopbackAddress } from '../support/loopback.js';
@@ -33,7 +33,7 @@ export type LogLine = Record<string, unknown>;
 export type Row = readonly [offset: number | bigint, size: number | bigint];
 
 export interface TestServer {
-  server: PluginServer;
+  server: CsiServer;
   client: CsiClient;
   endpoint: string;
   socketPath: string;
@@ -44,7 +44,7 @@ export interface TestServer {
   logText(): string;
 }
 
-export interface TestServerOptions extends Partial<Omit<PluginServerOptions, 'config' | 'logger'>> {
+export interface TestServerOptions extends Partial<Omit<CsiServerOptions, 'config' | 'logger'>> {
   graceMs?: number;
   limits?: Partial<CallLimits>;
   socketMode?: number;
@@ -73,7 +73,7 @@ export function makeServer(directory: string, options: TestServerOptions = {}): 
   const endpoint = `unix://${socketPath}`;
   const lines: string[] = [];
   const { graceMs: shutdownGraceMs = 5000, limits, socketMode = 0o600, ...others } = options;
-  const server = createPluginServer({
+  const server = createCsiServer({
     services: [],
     ...others,
     config: {

@@ -7,7 +7,6 @@ import { mkdirSync, truncateSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { after, type TestContext } from 'node:test';
 import { CsiError, SystemError } from '../../src/base/errors.js';
-import { SerialQueue } from '../../src/base/serial-queue.js';
 import {
   type OpenLedger,
   openLedger,
@@ -23,6 +22,7 @@ import { ThinPool } from '../../src/driver/backends/thin/pool/thin-pool.js';
 import type { FileState } from '../../src/driver/native/addon.js';
 import { deviceSizeBytes } from '../../src/driver/native/block-device.js';
 import { NativePool, type NativeRunner } from '../../src/driver/native/pool.js';
+import { SerialQueue } from '../../src/driver/serial-queue.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { FakeThinKernel } from '../support/fake-thin-kernel.js';
 import { loopOn } from '../support/loops.js';

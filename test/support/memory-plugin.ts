@@ -16,12 +16,12 @@ import { ScanThreads } from '../../src/driver/native/scan-threads.js';
 import { createServices } from '../../src/driver/plugin/composition.js';
 import { createIdentityService } from '../../src/driver/plugin/identity.js';
 import { nodeRpcs } from '../../src/driver/plugin/node-rpcs.js';
-import { createPluginServer } from '../../src/driver/plugin/server.js';
 import { settleNodeIdentity } from '../../src/driver/volumes/node-identity.js';
 import { OperationLocks } from '../../src/driver/volumes/operation-locks.js';
 import { claimPool, type ReconcileReport, reconcile } from '../../src/driver/volumes/reconcile.js';
 import { RetainedBases } from '../../src/driver/volumes/retained-bases.js';
 import { volumeNamed } from '../../src/driver/volumes/volume-named.js';
+import { createCsiServer } from '../../src/server/server.js';
 import { MemoryBackend, MemoryStorage } from '../backend/memory-backend.js';
 import { CsiClient } from './csi-client.js';
 import { Orchestrator } from './orchestrator.js';
@@ -137,7 +137,7 @@ export class MemoryPlugin {
     const uri = nodeUri(driverName, config.nodeId);
     const served = nodeRpcs((name, signal) => volumeNamed({ catalogue, locks }, name, signal));
     const rpcs = this.#options.servesRouters === false ? [] : served;
-    const server = createPluginServer({
+    const server = createCsiServer({
       ...{ services: [probed], config, logger },
       routed: listen === null ? null : { settings: listen, nodeUri: uri, rpcs, pollMs: 100 },
     });

@@ -14,12 +14,12 @@ import { loadProgram } from '../../src/cli/program.js';
 import { LEDGER_STEPS } from '../../src/driver/backends/thin/ledger/ledger-schema.js';
 import { CATALOGUE_STEPS } from '../../src/driver/catalogue/schema.js';
 import { parseConfig, SETTINGS } from '../../src/driver/config/config.js';
-import type { Metrics } from '../../src/driver/metrics/metrics.js';
 import { PluginMetrics } from '../../src/driver/metrics/plugin-metrics.js';
-import { RouterMetrics } from '../../src/driver/metrics/router-metrics.js';
 import { MUTABLE_PARAMETERS } from '../../src/driver/volumes/device-settings.js';
 import { VOLUME_PARAMETERS } from '../../src/driver/volumes/volume-parameters.js';
+import { RouterMetrics } from '../../src/router/router-metrics.js';
 import { ROUTE_SETTINGS } from '../../src/router/settings.js';
+import type { Metrics } from '../../src/server/metrics/metrics.js';
 
 /** By kind, then by name: what the name stands for. */
 export type Promises = Readonly<Record<string, Readonly<Record<string, string>>>>;

@@ -3,7 +3,7 @@
  * BLOCKDELTA_TEST_SEED; without it, it is derived from the test's label, or new in nightly runs.
  */
 import { createHash, randomInt } from 'node:crypto';
-import { Random } from '../../src/base/random.js';
+import { Random } from '../../src/tools/random.js';
 import { isNightly } from './nightly.js';
 
 export { Random };

@@ -1,7 +1,7 @@
 /** Requests as a handler receives them, for tests that call handlers without a server. */
 import { csiMessage } from '../../src/base/csi/proto.js';
 import type { CallContext, RequestOf, RpcName } from '../../src/base/csi/service.js';
-import { requestDecoder } from '../../src/driver/csi/request-decoder.js';
+import { requestDecoder } from '../../src/server/calls/request-decoder.js';
 
 /** These fields of a request, encoded and decoded: all others are there with their empty value. */
 export function received<R extends RpcName>(rpc: R, fields: object = {}): RequestOf<R> {

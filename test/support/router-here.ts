@@ -1,8 +1,8 @@
 /** A router in this process, on a real socket, as `route` runs it but for its listener and the signal that stops it. */
 import { createLogger } from '../../src/base/logger.js';
-import { createPluginServer } from '../../src/driver/plugin/server.js';
 import { createRouter } from '../../src/router/router.js';
 import { parseRouteConfig } from '../../src/router/settings.js';
+import { createCsiServer } from '../../src/server/server.js';
 import { CsiClient } from './csi-client.js';
 
 export async function startRouter(
@@ -15,7 +15,7 @@ export async function startRouter(
   const logger = createLogger('debug', { write: (line) => lines.push(line) });
   let duplicates = 0;
   const router = await createRouter(config, logger, () => (duplicates += 1), now);
-  const server = createPluginServer({ services: [router.identity], config, logger });
+  const server = createCsiServer({ services: [router.identity], config, logger });
   await server.start();
   await router.discover();
   server.open(router.services);

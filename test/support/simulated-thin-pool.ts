@@ -4,7 +4,6 @@
  */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { SerialQueue } from '../../src/base/serial-queue.js';
 import type { SnapshotMember } from '../../src/driver/backends/backend.js';
 import { DEFAULT_FREEZING } from '../../src/driver/backends/freezing.js';
 import type { ListRules } from '../../src/driver/backends/retained/list-rules.js';
@@ -21,6 +20,7 @@ import { ThinCopies } from '../../src/driver/backends/thin/thin-copies.js';
 import { ThinSnapshots } from '../../src/driver/backends/thin/thin-snapshots.js';
 import { ThinVolumes } from '../../src/driver/backends/thin/thin-volumes.js';
 import { VolumeDevices } from '../../src/driver/backends/thin/volume-devices.js';
+import { SerialQueue } from '../../src/driver/serial-queue.js';
 import { openLedgerHere } from './direct-database.js';
 import { FakeThinKernel } from './fake-thin-kernel.js';
 import { temporaryDirectory } from './temporary.js';

@@ -3,8 +3,9 @@
  *
  *   node stopped-reader.js <file> <longest read in ms>
  */
-import { killUnlessDone } from '../../src/base/system/kill-timer.js';
+
 import { SqliteConnection } from '../../src/driver/database/connection.js';
+import { killUnlessDone } from '../../src/driver/database/kill-timer.js';
 
 const [file = '', milliseconds = ''] = process.argv.slice(2);
 const database = SqliteConnection.readOnly(file, 1000);

@@ -8,15 +8,25 @@ import { dirname, join, normalize } from 'node:path';
 import { test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
 
-/** The rooms of each wing. A room may import from those behind it in its wing, and from the wing base. */
+/** The rooms of each wing, '' for its own files. A room may import from those behind it in its wing. */
 const WINGS: Readonly<Record<string, readonly string[]>> = {
   driver: [
     ...['plugin', 'inspection', 'metrics', 'legacy', 'node', 'controller', 'metadata', 'health'],
     ...['volumes', 'usage', 'catalogue', 'backends', 'csi', 'host', 'database', 'native', 'config'],
+    '',
   ],
   router: [''],
-  tools: ['bench', 'map', 'backup', 'nbd', 'conformance', 'client'],
+  tools: ['bench', 'map', 'backup', 'nbd', 'conformance', 'client', ''],
+  server: ['', 'metrics', 'connections', 'calls'],
   base: ['listening', 'settings', 'csi', 'process', 'system', ''],
+};
+/** The other wings that each may import from. */
+const IMPORTED_WINGS: Readonly<Record<string, readonly string[]>> = {
+  driver: ['server', 'base'],
+  router: ['server', 'base'],
+  tools: ['base'],
+  server: ['base'],
+  base: [],
 };
 /** One file for each command. They know every wing. */
 const COMMANDS = ['main', 'cli'];
@@ -51,10 +61,12 @@ function roomOf(file: string): string {
   return [`${wing}/${room}`, wing].find((name) => rooms.includes(name)) ?? wing;
 }
 
+const wingOf = (file: string): string => file.replace(/\.ts$/, '').split('/')[0] ?? '';
+
 function mayImport(from: string, to: string): boolean {
   if (from === to || COMMANDS.includes(from)) return true;
-  const isInWing = from.split('/')[0] === to.split('/')[0];
-  if (!isInWing) return to.startsWith('base');
+  const [wing, other] = [wingOf(from), wingOf(to)];
+  if (other !== wing) return IMPORTED_WINGS[wing]?.includes(other) === true;
   return to !== ALONE && rooms.indexOf(to) > rooms.indexOf(from);
 }
 
@@ -86,7 +98,21 @@ test('no file imports itself by way of others, types included', () => {
   for (const file of files) visit(file, []);
 });
 
-test('what the event loop of the plugin loads of the driver calls nothing that waits for a file', () => {
+test('what one wing alone uses is not in base', () => {
+  const importersOf = (file: string) => [...imports].filter(([, to]) => to.includes(file));
+  const usersOf = (file: string): string[] =>
+    importersOf(file).flatMap(([from]) =>
+      wingOf(from) === 'base'
+        ? usersOf(from)
+        : [COMMANDS.includes(wingOf(from)) ? 'commands' : wingOf(from)],
+    );
+  const lonely = files
+    .filter((file) => wingOf(file) === 'base' && !file.includes('/generated/'))
+    .filter((file) => new Set(usersOf(file)).size < 2);
+  assert.deepEqual(lonely, []);
+});
+
+test('what the event loop of the plugin loads of driver and server calls nothing that waits for a file', () => {
   const loaded = new Set<string>();
   const load = (file: string): void => {
     if (loaded.has(file)) return;
@@ -94,9 +120,9 @@ test('what the event loop of the plugin loads of the driver calls nothing that w
     for (const target of targetsIn(textOf(file), VALUE_IMPORT, file)) load(target);
   };
   load('cli/serve.ts');
-  const inDriver = [...loaded].filter((file) => file.startsWith('driver/'));
-  assert.ok(inDriver.length > 100);
-  const waiting = inDriver.flatMap((file) =>
+  const served = [...loaded].filter((file) => ['driver', 'server'].includes(wingOf(file)));
+  assert.ok(served.length > 100);
+  const waiting = served.flatMap((file) =>
     [...textOf(file).matchAll(/\b(?!closeSync)\w+Sync\(/g)].map(([call]) => `${file}: ${call}`),
   );
   assert.deepEqual(waiting, []);
@@ -109,7 +135,29 @@ test('docs/architecture has every room, in its table and in its drawing', () => 
   for (const room of rooms) {
     assert.match(table, new RegExp(`^\\| .*src/${room}\\b.* \\|`, 'm'), room);
     const name = room.split('/').at(-1) ?? '';
-    assert.ok(source.includes(`label="${name}\\n`), room);
-    assert.match(drawing, new RegExp(`>${name}</text>`), room);
+    assert.ok(source.includes(`label="${name}`), room);
+    assert.match(drawing, new RegExp(`>${name}\\b`), room);
   }
+});
+
+test('the drawing of the wings has their rooms and imports, and no others', () => {
+  const source = readFileSync(packagePath('docs/wings.dot'), 'utf8');
+  const drawn = [...source.matchAll(/^ {2}(\w+) \[label="\1(?:\\n(.*))?"\]$/gm)];
+  const drawnRooms = drawn
+    .filter(([, name]) => name !== 'commands')
+    .map(([, name = '', text = '']) => [name, text.split(/,(?:\\n| )/).filter(Boolean)]);
+  const wanted = Object.entries(WINGS).map(([wing, names]) => [wing, names.filter(Boolean)]);
+  assert.deepEqual(Object.fromEntries(drawnRooms), Object.fromEntries(wanted));
+
+  const nameOf = (file: string) => (COMMANDS.includes(wingOf(file)) ? 'commands' : wingOf(file));
+  const found = [...imports].flatMap(([file, targets]) =>
+    targets
+      .filter((target) => nameOf(target) !== nameOf(file))
+      .map((target) => `${nameOf(file)} -> ${nameOf(target)}`),
+  );
+  const arrows = [...source.matchAll(/^ {2}(\w+ -> \w+)$/gm)].map(([, arrow]) => arrow);
+  assert.deepEqual(arrows.toSorted(), [...new Set(found)].toSorted());
+  const drawing = readFileSync(packagePath('docs/wings.svg'), 'utf8');
+  for (const arrow of arrows)
+    assert.ok(drawing.includes(`<title>${arrow?.replace(' -> ', '&#45;&gt;')}</title>`), arrow);
 });

@@ -25,7 +25,7 @@ const SERVICE_NAMES: readonly ServiceName[] = [
   'SnapshotMetadata',
 ];
 
-/** How messages become plain objects, here and in csi/request-decoder.ts. */
+/** How messages become plain objects, here and in server/calls/request-decoder.ts. */
 export const CONVERSION: Options = {
   keepCase: true,
   longs: String,

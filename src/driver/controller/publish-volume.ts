@@ -17,9 +17,9 @@ import {
 } from '../../base/csi/fields.js';
 import type { RequestOf } from '../../base/csi/service.js';
 import { CsiError } from '../../base/errors.js';
-import { SerialQueue } from '../../base/serial-queue.js';
 import type { ControllerPublicationRecord } from '../catalogue/records.js';
 import { assertContextOf } from '../csi/orchestrator-keys.js';
+import { SerialQueue } from '../serial-queue.js';
 import { volumeKey } from '../volumes/operation-locks.js';
 import { readyVolume } from '../volumes/ready-volume.js';
 import type { ControllerDependencies, Handler } from './dependencies.js';

@@ -9,10 +9,10 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, errorCode } from '../../base/errors.js';
 import { assertOwnDatabase } from '../../base/own-files.js';
-import { killUnlessDone } from '../../base/system/kill-timer.js';
 import { recordedCommits } from './commit-count.js';
 import { SqliteConnection } from './connection.js';
 import { type DatabaseDefinition, explainFailure } from './definition.js';
+import { killUnlessDone } from './kill-timer.js';
 import { openCopy } from './sound-database.js';
 
 /**

@@ -3,8 +3,8 @@
  * such a setting loads this file and the protos.
  */
 import { loadProto, requestTypeOf } from '../../base/csi/proto.js';
+import type { FindHandler, ServedRpc } from '../../server/calls/served-rpc.js';
 import type { LegacyVersion } from '../config/config.js';
-import type { FindHandler, ServedRpc } from '../csi/served-rpc.js';
 import * as csi01 from './csi-0.1.js';
 import * as csi03 from './csi-0.3.js';
 import { OwnStaging, type OwnStagingOptions } from './own-staging.js';

@@ -11,8 +11,8 @@ import {
   type ServiceName,
 } from '../../base/csi/service.js';
 import { CsiError, StatusCode } from '../../base/errors.js';
-import { requestDecoder } from '../csi/request-decoder.js';
-import type { FindHandler } from '../csi/served-rpc.js';
+import { requestDecoder } from '../../server/calls/request-decoder.js';
+import type { FindHandler } from '../../server/calls/served-rpc.js';
 
 // biome-ignore lint/suspicious/noExplicitAny: messages are plain objects of the shape of their proto
 export type Message = Record<string, any>;

@@ -1,8 +1,8 @@
 /** The metrics of `blockdelta serve`: what every server counts, and what only a node's plugin has. */
 
+import { Metrics, type MetricsOptions } from '../../server/metrics/metrics.js';
 import type { NativeRunner, WorkerLoad } from '../native/pool.js';
 import { observeTasks } from '../native/task-observer.js';
-import { Metrics, type MetricsOptions } from './metrics.js';
 import { ScanMetrics } from './scan-metrics.js';
 import { StorageMetrics, type StorageSources } from './storage-metrics.js';
 import { TaskMetrics } from './task-metrics.js';

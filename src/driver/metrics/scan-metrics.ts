@@ -1,8 +1,8 @@
 /** Counts what lists of changed ranges contain. Reads the sums of running scans when it is collected. */
 import { Counter, type Registry } from 'prom-client';
+import { RunningSums, readCounter } from '../../server/metrics/running-sums.js';
 import type { ScanKind, ScanObserver, ScanSums } from '../metadata/scan-observer.js';
 import type { ListKind, ListProblem } from '../volumes/change-list-maker.js';
-import { RunningSums, readCounter } from './running-sums.js';
 
 interface KindTotals {
   resumed: number;

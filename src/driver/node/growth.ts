@@ -7,7 +7,6 @@
  */
 
 import { stat } from 'node:fs/promises';
-import { timeToWait } from '../../base/csi/answer-time.js';
 import type { CallContext } from '../../base/csi/service.js';
 import type { MountAccess, VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError, errorCode, messageOf, StatusCode } from '../../base/errors.js';
@@ -20,6 +19,7 @@ import {
 import { withTimeout } from '../../base/timeout.js';
 import type { Attachment } from '../backends/backend.js';
 import type { VolumeRecord } from '../catalogue/records.js';
+import { timeToWait } from '../csi/answer-time.js';
 import { type FileSystem, MINIMUM_BYTES } from '../host/file-systems.js';
 import { checkFileSystem } from '../host/filesystem.js';
 import { canGrowMounted, growUnmountedExt4 } from '../host/growth.js';

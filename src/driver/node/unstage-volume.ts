@@ -7,11 +7,11 @@
  * mounts are still removed; the device and its record stay for the call that reaches the pool again.
  */
 
-import { timeToWait } from '../../base/csi/answer-time.js';
 import type { CallContext } from '../../base/csi/service.js';
 import { CsiError } from '../../base/errors.js';
 import { type MountEntry, mountsAt } from '../../base/system/mountinfo.js';
 import type { StagingRecord, VolumeRecord } from '../catalogue/records.js';
+import { timeToWait } from '../csi/answer-time.js';
 import { loopsAbove } from '../host/device-holders.js';
 import type { ReleaseWait } from '../host/device-release.js';
 import { removeTarget, unmountLayers } from '../host/layers.js';

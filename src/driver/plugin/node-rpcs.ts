@@ -3,7 +3,7 @@ import { requireString } from '../../base/csi/fields.js';
 import { findVolumeMethod, NODE_SERVICE, nodeProto } from '../../base/csi/node-proto.js';
 import { requestTypeOf } from '../../base/csi/proto.js';
 import type { CallContext } from '../../base/csi/service.js';
-import type { ServedRpc } from '../csi/served-rpc.js';
+import type { ServedRpc } from '../../server/calls/served-rpc.js';
 
 /** Resolves to the id of the volume with that name; null: there is none. */
 export type FindVolume = (name: string, signal: AbortSignal) => Promise<string | null>;

@@ -5,9 +5,10 @@
  * in time, and the volumes are unlocked, so that whoever uses them can end that. The copy goes on under its name, and
  * discards itself when it ends: the addon publishes none after the deadline. Knows nothing of backends.
  */
-import { timeToWait } from '../../base/csi/answer-time.js';
+
 import { CsiError } from '../../base/errors.js';
 import { withTimeout } from '../../base/timeout.js';
+import { timeToWait } from '../csi/answer-time.js';
 import {
   type LockRequest,
   type OperationLocks,

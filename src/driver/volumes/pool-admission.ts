@@ -8,8 +8,8 @@
  */
 
 import { CsiError } from '../../base/errors.js';
-import { SerialQueue } from '../../base/serial-queue.js';
 import type { Backend, PoolCapacity } from '../backends/backend.js';
+import { SerialQueue } from '../serial-queue.js';
 
 interface Reservations {
   bytes: bigint;

@@ -14,9 +14,9 @@ import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError } from '../../base/errors.js';
 import { ownDirectory, readOwn } from '../../base/own-files.js';
-import { SerialQueue } from '../../base/serial-queue.js';
 import type { Backend } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
+import { SerialQueue } from '../serial-queue.js';
 import type { RetainedBases } from './retained-bases.js';
 
 /** A volume or snapshot that a pool holds without a row. */

@@ -1,6 +1,6 @@
 /** Writes to a published raw block volume, and knows which blocks it has written since it was last asked. */
 import { type FileHandle, open } from 'node:fs/promises';
-import type { Random } from '../../base/random.js';
+import type { Random } from '../random.js';
 
 export const BLOCK_BYTES = 4096;
 const PIECE_BYTES = 1 << 20;

@@ -1,9 +1,9 @@
 /** Runs suites one after the other and collects what they found. */
 import { tmpdir } from 'node:os';
 import { messageOf } from '../../base/errors.js';
-import { Random } from '../../base/random.js';
 import { untilAborted } from '../../base/timeout.js';
 import { Cleanup } from '../client/cleanup.js';
+import { Random } from '../random.js';
 import { afterRun, describeMachine } from './machine.js';
 import { type Document, reported, SCHEMA, type SuiteResult } from './report/document.js';
 import { type Curve, missingSide, type Row, ratios, type SpeedRow, targetOf } from './row.js';

@@ -1,7 +1,7 @@
 /** What a suite is, and what each run of one is given. */
 
-import type { Random } from '../../base/random.js';
 import type { Cleanup } from '../client/cleanup.js';
+import type { Random } from '../random.js';
 import type { Curve, Row } from './row.js';
 
 export interface Suite {

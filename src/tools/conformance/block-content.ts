@@ -6,7 +6,7 @@ import { execFile } from 'node:child_process';
 import { type FileHandle, open } from 'node:fs/promises';
 import { promisify } from 'node:util';
 import { errorCode } from '../../base/errors.js';
-import type { Random } from '../../base/random.js';
+import type { Random } from '../random.js';
 import { ConformanceFailure } from './failure.js';
 import { CHUNK_BYTES, chunkOf, fullImage, type Image } from './oracle.js';
 

@@ -1,5 +1,5 @@
 /** Random changes to a published volume, of either access type. */
-import type { Random } from '../../base/random.js';
+import type { Random } from '../random.js';
 import { BlockContent } from './block-content.js';
 import { changeFiles } from './mount-content.js';
 import type { Snapshot, Volume } from './objects.js';

@@ -3,7 +3,7 @@
  * (failed) or throws CheckSkipped (not applicable to this driver). Knows no RPC.
  */
 
-import type { Random } from '../../base/random.js';
+import type { Random } from '../random.js';
 import type { Advertised, Need } from './advertised.js';
 import type { Driver } from './driver.js';
 import type { SuiteOptions } from './options.js';

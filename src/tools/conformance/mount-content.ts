@@ -1,7 +1,7 @@
 /** Files in a published mount volume: written, rewritten, truncated and deleted at random, and synced. */
 import { open, rm, truncate } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Random } from '../../base/random.js';
+import type { Random } from '../random.js';
 
 const FILES = 40;
 const LENGTHS = [100, 4000, 4096, 30_000, 200_000] as const;

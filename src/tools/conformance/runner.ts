@@ -3,8 +3,8 @@
  */
 
 import { messageOf } from '../../base/errors.js';
-import { Random } from '../../base/random.js';
 import { withTimeout } from '../../base/timeout.js';
+import { Random } from '../random.js';
 import { Advertised } from './advertised.js';
 import type { Check, CheckContext, Figure } from './check.js';
 import { Driver } from './driver.js';

@@ -4,7 +4,7 @@
  */
 
 import { messageOf } from '../../base/errors.js';
-import { Random } from '../../base/random.js';
+import { Random } from '../random.js';
 import { takePair } from './changes.js';
 import type { Driver } from './driver.js';
 import type { ListRequest } from './list-request.js';

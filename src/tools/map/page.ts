@@ -6,7 +6,7 @@
  */
 import { createHash } from 'node:crypto';
 import { humanSize, rounded, withHumanSize } from '../../base/human-size.js';
-import { escapeText } from '../../base/markup.js';
+import { escapeText } from '../markup.js';
 import type { Cells } from './cells.js';
 import { LEVELS } from './levels.js';
 import { PAGE_SCRIPT } from './page-script.js';

@@ -14,9 +14,9 @@ import { createSnapshotMetadataService } from '../../../src/driver/metadata/snap
 import type { ScanSource } from '../../../src/driver/native/addon.js';
 import { NativePool } from '../../../src/driver/native/pool.js';
 import { ScanThreads } from '../../../src/driver/native/scan-threads.js';
-import type { RoutedListen } from '../../../src/driver/plugin/connections.js';
-import { createPluginServer } from '../../../src/driver/plugin/server.js';
 import { OperationLocks } from '../../../src/driver/volumes/operation-locks.js';
+import type { RoutedListen } from '../../../src/server/connections/connections.js';
+import { createCsiServer } from '../../../src/server/server.js';
 import { givenEndpoint, reportToParent } from './server-process.js';
 
 /** As many as the plugin has unless it is told otherwise. */
@@ -46,7 +46,7 @@ export async function serveScans(
   const catalogue: Pick<AsyncCatalogue, 'snapshotById'> = {
     snapshotById: async (snapshotId) => recordOf(snapshotId, snapshotOf(snapshotId)),
   };
-  const server = createPluginServer({
+  const server = createCsiServer({
     services: [
       createSnapshotMetadataService({
         catalogue: catalogue as AsyncCatalogue,

@@ -8,7 +8,7 @@ import {
   StatusCode,
   SystemError,
 } from '../../../src/base/errors.js';
-import { statusOf } from '../../../src/driver/csi/call-status.js';
+import { statusOf } from '../../../src/server/calls/call-status.js';
 
 test('a CsiError is passed on as it is', () => {
   const error = CsiError.notFound('volume v does not exist');

@@ -6,10 +6,10 @@ import { bestEffort, logLeftover } from '../../../src/base/best-effort.js';
 import { CsiError } from '../../../src/base/errors.js';
 import { FairTurns, type Held, type Turn } from '../../../src/base/fair-turns.js';
 import { pollUntil } from '../../../src/base/poll.js';
-import { SerialQueue } from '../../../src/base/serial-queue.js';
 import { SingleFlight } from '../../../src/base/single-flight.js';
 import { withTimeout } from '../../../src/base/timeout.js';
 import { Recent } from '../../../src/driver/plugin/recent.js';
+import { SerialQueue } from '../../../src/driver/serial-queue.js';
 
 const HOUR_MS = 3_600_000;
 const never = new Promise<string>(() => undefined);

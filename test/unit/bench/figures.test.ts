@@ -1,12 +1,12 @@
 /** The figures of the benchmark: what is drawn from rounds, what `bench compare` counts as a change, and the axes. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Random } from '../../../src/base/random.js';
 import { compare, hodgesLehmann, lowestP, mannWhitney } from '../../../src/tools/bench/compare.js';
 import { linear, logarithmic, tickLabel } from '../../../src/tools/bench/report/scale.js';
 import type { Row } from '../../../src/tools/bench/row.js';
 import { quantile, spread } from '../../../src/tools/bench/statistics.js';
 import { shuffledRounds } from '../../../src/tools/bench/suite.js';
+import { Random } from '../../../src/tools/random.js';
 import { report, row, targetRow } from '../../support/bench-report.js';
 import { seededRandom } from '../../support/random.js';
 

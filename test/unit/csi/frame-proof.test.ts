@@ -2,8 +2,8 @@
 import assert from 'node:assert/strict';
 import { Duplex } from 'node:stream';
 import { test } from 'node:test';
-import { callStreamOf } from '../../../src/driver/csi/call-stream.js';
-import { proveFrames } from '../../../src/driver/csi/frame-proof.js';
+import { callStreamOf } from '../../../src/server/calls/call-stream.js';
+import { proveFrames } from '../../../src/server/calls/frame-proof.js';
 
 test('frames and the status behind them arrive unchanged with the pinned grpc-js', async () => {
   assert.equal(await proveFrames(), true);

@@ -6,8 +6,8 @@ import protobuf from 'protobufjs';
 import { csiMessage, csiProto } from '../../../src/base/csi/proto.js';
 import { CsiError, type StatusCode } from '../../../src/base/errors.js';
 import { packagePath } from '../../../src/base/package-root.js';
-import { FAILURE_LEVELS, levelOfCall, ROUTINE_RPCS } from '../../../src/driver/csi/log-levels.js';
-import { redact, STRIPPED } from '../../../src/driver/csi/redact.js';
+import { FAILURE_LEVELS, levelOfCall, ROUTINE_RPCS } from '../../../src/server/calls/log-levels.js';
+import { redact, STRIPPED } from '../../../src/server/calls/redact.js';
 
 const SECRET = 'hunter2';
 /** Sensitive fields that the proto does not mark. */

@@ -8,8 +8,8 @@ import protobuf from 'protobufjs';
 import { csiMessage } from '../../../src/base/csi/proto.js';
 import { type AnyUnaryHandler, ResponseParts } from '../../../src/base/csi/service.js';
 import { CsiError } from '../../../src/base/errors.js';
-import { requestDecoder } from '../../../src/driver/csi/request-decoder.js';
 import { legacyRpcs } from '../../../src/driver/legacy/interfaces.js';
+import { requestDecoder } from '../../../src/server/calls/request-decoder.js';
 import type { Message } from '../../support/csi-client.js';
 import { rejectsWith } from '../../support/expect-status.js';
 

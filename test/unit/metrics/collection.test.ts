@@ -6,9 +6,9 @@ import { CsiError } from '../../../src/base/errors.js';
 import type { Backend } from '../../../src/driver/backends/backend.js';
 import type { UnavailablePool } from '../../../src/driver/backends/registry.js';
 import type { CatalogueStatistics } from '../../../src/driver/catalogue/statistics.js';
-import { Exposition } from '../../../src/driver/metrics/exposition.js';
-import { Readiness } from '../../../src/driver/metrics/readiness.js';
 import { StorageMetrics } from '../../../src/driver/metrics/storage-metrics.js';
+import { Exposition } from '../../../src/server/metrics/exposition.js';
+import { Readiness } from '../../../src/server/metrics/readiness.js';
 import { MemoryBackend } from '../../backend/memory-backend.js';
 import { MetricsText } from '../../support/metrics-text.js';
 

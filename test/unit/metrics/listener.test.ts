@@ -4,7 +4,7 @@ import { type IncomingMessage, request } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { type TestContext, test } from 'node:test';
-import { MetricsListener, type Routes } from '../../../src/driver/metrics/listener.js';
+import { MetricsListener, type Routes } from '../../../src/server/metrics/listener.js';
 import { seededRandom } from '../../support/random.js';
 
 const LOOPBACK = { host: '127.0.0.1', port: 0 };

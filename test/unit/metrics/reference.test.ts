@@ -6,8 +6,8 @@ import { test } from 'node:test';
 import { parse } from 'yaml';
 import { packagePath } from '../../../src/base/package-root.js';
 import { PluginMetrics } from '../../../src/driver/metrics/plugin-metrics.js';
-import { RouterMetrics } from '../../../src/driver/metrics/router-metrics.js';
 import { MAX_VOLUMES } from '../../../src/driver/metrics/storage-metrics.js';
+import { RouterMetrics } from '../../../src/router/router-metrics.js';
 import { NO_PROMETHEUS, prometheusProgram } from '../../support/prometheus.js';
 
 const RULES = 'deploy/prometheus/alerts.yaml';

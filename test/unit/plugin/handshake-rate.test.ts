@@ -1,7 +1,7 @@
 /** How many handshakes may begin on the TCP listener, and who is kept apart from whom. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { HandshakeRate, sourceOf } from '../../../src/driver/plugin/handshake-rate.js';
+import { HandshakeRate, sourceOf } from '../../../src/server/connections/handshake-rate.js';
 
 const ROUTER = '192.0.2.1';
 

@@ -5,7 +5,7 @@
  * A reservation lasts until the file is there: from then on the file's size counts. Volumes are looked at only
  * if kept figures do not show that there is room.
  */
-import { SerialQueue } from '../../../base/serial-queue.js';
+import { SerialQueue } from '../../serial-queue.js';
 import { namesIn } from '../directory-files.js';
 import type { SpacePolicy } from '../pool-account.js';
 import type { CommittedSpace } from './committed-space.js';

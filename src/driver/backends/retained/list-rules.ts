@@ -12,8 +12,8 @@
  * all others. Knows no volumes, no limits and no files.
  */
 import { CsiError, errorCode } from '../../../base/errors.js';
-import { SerialQueue } from '../../../base/serial-queue.js';
 import { SingleFlight } from '../../../base/single-flight.js';
+import { SerialQueue } from '../../serial-queue.js';
 import type { OnEvent, PoolBases, RetainedBase, RetainedBases, Unretained } from '../backend.js';
 import { invalidatedBase } from '../lost-objects.js';
 import { type HeldSnapshot, ListGraph, type StoredList } from './list-graph.js';

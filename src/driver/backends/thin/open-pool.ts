@@ -3,9 +3,9 @@
  */
 import { bestEffort } from '../../../base/best-effort.js';
 import { messageOf } from '../../../base/errors.js';
-import { SerialQueue } from '../../../base/serial-queue.js';
 import { withTimeout } from '../../../base/timeout.js';
 import type { NativeRunner } from '../../native/pool.js';
+import { SerialQueue } from '../../serial-queue.js';
 import type { InitializedVolumes, OnEvent } from '../backend.js';
 import type { Freezing } from '../freezing.js';
 import { ListRules } from '../retained/list-rules.js';

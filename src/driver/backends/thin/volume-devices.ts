@@ -5,10 +5,10 @@
  * if a kill has left the device smaller, the next attach grows it.
  */
 import { CsiError, errorCode } from '../../../base/errors.js';
-import type { SerialQueue } from '../../../base/serial-queue.js';
 import { type ReleaseWait, releaseDevice } from '../../host/device-release.js';
 import type { DmDevice } from '../../native/dm-addon.js';
 import { type NativeRunner, ofVolume } from '../../native/pool.js';
+import type { SerialQueue } from '../../serial-queue.js';
 import type { Attachment, Attachments, AttachOptions } from '../backend.js';
 import { deviceInUse } from '../loop-release.js';
 import { lostVolume } from '../lost-objects.js';

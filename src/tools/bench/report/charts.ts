@@ -1,6 +1,6 @@
 /** The charts of a report as SVG elements. Colours come from the page's style sheet, so that it can be light or dark. */
 
-import { escapeText } from '../../../base/markup.js';
+import { escapeText } from '../../markup.js';
 import { type Curve, judgedFigure, type Row, type Side } from '../row.js';
 import { spread } from '../statistics.js';
 import { linear, logarithmic, type Scale, tickLabel } from './scale.js';

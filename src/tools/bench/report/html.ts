@@ -3,7 +3,7 @@
  * reader's system is.
  */
 
-import { escapeText } from '../../../base/markup.js';
+import { escapeText } from '../../markup.js';
 import { type Row, verdict } from '../row.js';
 import { curveChart, sidesChart, targetsChart } from './charts.js';
 import type { Document } from './document.js';

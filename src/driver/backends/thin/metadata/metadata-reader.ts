@@ -8,10 +8,10 @@
  */
 import { CsiError, errorCode, messageOf } from '../../../../base/errors.js';
 import { pollUntil } from '../../../../base/poll.js';
-import type { SerialQueue } from '../../../../base/serial-queue.js';
 import type { ThinPoolStatus } from '../../../native/dm-addon.js';
 import type { NativeRunner } from '../../../native/pool.js';
 import type { ThinDeviceDetails, ThinSuperblock } from '../../../native/thin-addon.js';
+import type { SerialQueue } from '../../../serial-queue.js';
 import type { AsyncLedger } from '../ledger/ledger-client.js';
 import { isWritable } from '../pool/pool-health.js';
 import type { ThinPool } from '../pool/thin-pool.js';

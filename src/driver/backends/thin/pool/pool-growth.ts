@@ -3,9 +3,9 @@
  * pool's metadata before it is full, because a pool with full metadata stops.
  */
 import { CsiError, StatusCode } from '../../../../base/errors.js';
-import type { SerialQueue } from '../../../../base/serial-queue.js';
 import { deviceSizeBytes } from '../../../native/block-device.js';
 import type { DmTarget, ThinPoolStatus } from '../../../native/dm-addon.js';
+import type { SerialQueue } from '../../../serial-queue.js';
 import type { OnEvent } from '../../backend.js';
 import type { AsyncLedger } from '../ledger/ledger-client.js';
 import { labelOffset, moveLabel } from './device-label.js';

@@ -11,7 +11,7 @@
  *   any other     the metadata does not belong to this ledger; nothing is done
  */
 import { CsiError, errorCode, insteadOf } from '../../../../base/errors.js';
-import type { SerialQueue } from '../../../../base/serial-queue.js';
+import type { SerialQueue } from '../../../serial-queue.js';
 import type { DeviceRecord, NewDevice, OpenTransaction } from '../ledger/ledger.js';
 import type { AsyncLedger } from '../ledger/ledger-client.js';
 import type { MetadataReader } from '../metadata/metadata-reader.js';

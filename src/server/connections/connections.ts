@@ -18,7 +18,7 @@ import {
 } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
 import { RoutedCallers } from '../../base/csi/routed-calls.js';
-import { type CallConnection, IncomingCalls } from '../csi/incoming-calls.js';
+import { type CallConnection, IncomingCalls } from '../calls/incoming-calls.js';
 import { TlsListener, type TlsListenerOptions } from './tls-listener.js';
 
 /** How long the last response may take to reach a client before its connection is closed. */

@@ -6,7 +6,7 @@ import { Registry } from 'prom-client';
 import { servedServices } from '../../base/csi/proto.js';
 import type { HostPort } from '../../base/settings/values.js';
 import { packageVersion } from '../../base/version.js';
-import type { ObservedRpc } from '../csi/call-observer.js';
+import type { ObservedRpc } from '../calls/call-observer.js';
 import { CallMetrics } from './call-metrics.js';
 import { Exposition, type Source } from './exposition.js';
 import { MetricsListener } from './listener.js';

@@ -12,28 +12,28 @@ import {
   requestTypeOf,
   sendAsIs,
   servedServices,
-} from '../../base/csi/proto.js';
+} from '../base/csi/proto.js';
 import type {
   AnyService,
   AnyStreamHandler,
   AnyUnaryHandler,
   ServiceName,
-} from '../../base/csi/service.js';
-import { CsiError, messageOf } from '../../base/errors.js';
-import { bindSocketPath, StartError } from '../../base/listening/socket-path.js';
-import { withTimeout } from '../../base/timeout.js';
-import type { Config } from '../config/config.js';
-import type { CallObserver } from '../csi/call-observer.js';
-import { CallRegistry } from '../csi/calls.js';
-import { proveFrames } from '../csi/frame-proof.js';
-import { createUnaryHandler } from '../csi/handler.js';
-import { requestDecoder } from '../csi/request-decoder.js';
-import type { ServedRpc } from '../csi/served-rpc.js';
-import { createStreamHandler, type StreamLimits } from '../csi/stream.js';
-import { StreamPlaces } from '../csi/stream-places.js';
-import { Connections, LAST_RESPONSE_MS, type RoutedListen } from './connections.js';
+} from '../base/csi/service.js';
+import { CsiError, messageOf } from '../base/errors.js';
+import { bindSocketPath, StartError } from '../base/listening/socket-path.js';
+import type { ServiceConfig } from '../base/settings/service-settings.js';
+import { withTimeout } from '../base/timeout.js';
+import type { CallObserver } from './calls/call-observer.js';
+import { CallRegistry } from './calls/calls.js';
+import { proveFrames } from './calls/frame-proof.js';
+import { createUnaryHandler } from './calls/handler.js';
+import { requestDecoder } from './calls/request-decoder.js';
+import type { ServedRpc } from './calls/served-rpc.js';
+import { createStreamHandler, type StreamLimits } from './calls/stream.js';
+import { StreamPlaces } from './calls/stream-places.js';
+import { Connections, LAST_RESPONSE_MS, type RoutedListen } from './connections/connections.js';
 
-export { StartError } from '../../base/listening/socket-path.js';
+export { StartError } from '../base/listening/socket-path.js';
 
 /** Creating a pool takes seconds. After this time calls get UNAVAILABLE instead of waiting for a dead disk. */
 const START_TIMEOUT_MS = 30_000;
@@ -58,7 +58,7 @@ export interface StopResult {
   unfinished: number;
 }
 
-export interface PluginServer {
+export interface CsiServer {
   /** Binds the socket and the TCP address. Calls to services that are not open yet wait. Throws StartError. */
   start(): Promise<void>;
   /** Adds the services that had to start first. From then on, absent RPCs are UNIMPLEMENTED. */
@@ -70,14 +70,14 @@ export interface PluginServer {
 }
 
 export type CallLimits = Pick<
-  Config,
+  ServiceConfig,
   'maxConnections' | 'maxCalls' | 'maxStreams' | 'streamStallMs'
 >;
 
-export interface PluginServerOptions {
+export interface CsiServerOptions {
   /** The services that are ready from the start. */
   services: readonly AnyService[];
-  config: Pick<Config, 'socketPath' | 'socketMode' | 'shutdownGraceMs'> & CallLimits;
+  config: Pick<ServiceConfig, 'socketPath' | 'socketMode' | 'shutdownGraceMs'> & CallLimits;
   logger: Logger;
   /** The RPCs of interfaces before v1, served on the socket beside it. */
   legacy?: readonly ServedRpc[];
@@ -92,12 +92,12 @@ export interface PluginServerOptions {
   observer?: CallObserver | undefined;
 }
 
-export function createPluginServer(options: PluginServerOptions): PluginServer {
-  return new GrpcPluginServer(options);
+export function createCsiServer(options: CsiServerOptions): CsiServer {
+  return new GrpcCsiServer(options);
 }
 
-class GrpcPluginServer implements PluginServer {
-  readonly #config: PluginServerOptions['config'];
+class GrpcCsiServer implements CsiServer {
+  readonly #config: CsiServerOptions['config'];
   readonly #log: Logger;
   readonly #calls: CallRegistry;
   readonly #services = new Map<ServiceName, AnyService>();
@@ -116,7 +116,7 @@ class GrpcPluginServer implements PluginServer {
   #isOpen = false;
   #stopping: Promise<StopResult> | null = null;
 
-  constructor(options: PluginServerOptions) {
+  constructor(options: CsiServerOptions) {
     const { services, config, logger, legacy = [], routed, observer, ...times } = options;
     this.#startTimeoutMs = times.startTimeoutMs ?? START_TIMEOUT_MS;
     this.#config = config;

@@ -1,9 +1,9 @@
 /**
  * Counts RPCs and streams, whatever the services behind them do: for the plugin and for any other server
- * whose calls go through csi/calls.ts.
+ * whose calls go through server/calls/calls.ts.
  */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
-import type { CallObserver, ObservedRpc, StreamSums } from '../csi/call-observer.js';
+import type { CallObserver, ObservedRpc, StreamSums } from '../calls/call-observer.js';
 import { RunningSums, readCounter } from './running-sums.js';
 
 /** From a look-up in memory to a copy that takes minutes. */

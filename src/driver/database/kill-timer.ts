@@ -1,6 +1,6 @@
 /** A timer of the kernel that ends this process, also while it is stopped. */
-import { loadBinary } from './binaries.js';
-import { type NativeResult, toSystemError } from './native-result.js';
+import { loadBinary } from '../../base/system/binaries.js';
+import { type NativeResult, toSystemError } from '../../base/system/native-result.js';
 
 /** The part of the addon that has the timer (timer_create(2)). */
 interface KillTimerAddon {

@@ -1,5 +1,5 @@
 /** How long a call may wait for what may never happen, and still answer before its caller gives up. */
-import type { CallContext } from './service.js';
+import type { CallContext } from '../../base/csi/service.js';
 
 /** For the answer to reach the caller. */
 const ANSWER_MS = 1000;

@@ -3,7 +3,7 @@
  * cannot be delivered is ended by it.
  *
  * gRPC has no interface for either, so this file reads one field of grpc-js's own call object. Nothing is taken for
- * granted: unless csi/frame-proof.ts has seen frames arrive unchanged, every message goes through gRPC. Knows neither
+ * granted: unless frame-proof.ts has seen frames arrive unchanged, every message goes through gRPC. Knows neither
  * services nor what a message holds.
  */
 import { constants, type ServerHttp2Stream } from 'node:http2';

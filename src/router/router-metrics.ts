@@ -1,6 +1,6 @@
 /** The metrics of `blockdelta route`: those of every server, and what the router notices of its nodes. */
 import { Counter } from 'prom-client';
-import { Metrics } from './metrics.js';
+import { Metrics } from '../server/metrics/metrics.js';
 
 export class RouterMetrics extends Metrics {
   readonly duplicateVolumes = new Counter({

@@ -1,5 +1,5 @@
 /** Text for HTML, SVG and their attributes. */
-import { harmless } from './plain-text.js';
+import { harmless } from '../base/plain-text.js';
 
 const ENTITIES: Readonly<Record<string, string>> = {
   '&': '&amp;',

@@ -5,7 +5,7 @@
  * ends a stream with OK only if its handler completed and the call was not aborted. It does not decode
  * messages.
  *
- * Where frames are proven (csi/frame-proof.ts), a chunk is written to the call's HTTP/2 stream as it is: many
+ * Where frames are proven (frame-proof.ts), a chunk is written to the call's HTTP/2 stream as it is: many
  * messages at once, without a copy. Otherwise gRPC copies and writes message by message.
  */
 import { Metadata, type ServerWritableStream } from '@grpc/grpc-js';
