@@ -7,7 +7,6 @@ import {
   context,
   propagation,
   ROOT_CONTEXT,
-  type Span,
   SpanKind,
   SpanStatusCode,
   trace,
@@ -30,22 +29,42 @@ export interface SpanOptions {
 // A provider that is registered later is used from then on.
 const tracer = trace.getTracer('blockdelta');
 
-/** Runs `work` in a span, which is the parent of spans that start meanwhile and ends with it. */
-export function inSpan<T>(options: SpanOptions, work: (span: Span) => Promise<T>): Promise<T> {
-  const { name, attributes, servedFor } = options;
+export interface OpenSpan {
+  /** Spans that open while `work` runs, and in what it started, lie below this one. */
+  run<T>(work: () => T): T;
+  /** @param failure its message; null: what the span stands for has succeeded */
+  end(failure: string | null, attributes?: Attributes): void;
+}
+
+/** A span, which end() must end. */
+export function openSpan({ name, attributes, servedFor }: SpanOptions): OpenSpan {
   const isServed = servedFor !== undefined;
   const parent = isServed ? extracted(servedFor) : context.active();
   const kind = isServed ? SpanKind.SERVER : SpanKind.INTERNAL;
-  return tracer.startActiveSpan(name, { kind, attributes }, parent, async (span) => {
-    try {
-      return await work(span);
-    } catch (thrown) {
-      span.setStatus({ code: SpanStatusCode.ERROR, message: messageOf(thrown) });
-      throw thrown;
-    } finally {
+  const span = tracer.startSpan(name, { kind, attributes }, parent);
+  const inside = trace.setSpan(parent, span);
+  return {
+    run: (work) => context.with(inside, work),
+    end: (failure, more = {}) => {
+      span.setAttributes(more);
+      if (failure !== null) span.setStatus({ code: SpanStatusCode.ERROR, message: failure });
       span.end();
-    }
-  });
+    },
+  };
+}
+
+/** Runs `work` in a span that ends with it. */
+export async function inSpan<T>(options: SpanOptions, work: () => Promise<T>): Promise<T> {
+  const span = openSpan(options);
+  let failure: string | null = null;
+  try {
+    return await span.run(work);
+  } catch (thrown) {
+    failure = messageOf(thrown);
+    throw thrown;
+  } finally {
+    span.end(failure);
+  }
 }
 
 function extracted(carrier: Carrier) {

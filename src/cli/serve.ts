@@ -97,7 +97,7 @@ export async function run(
   );
   const composing = composeServices(config, log, metrics).then((composed) => {
     composition = composed;
-    server.open(composed.services);
+    server.open(composed.services, composed.check);
     const services = composed.services.map(({ name }) => name);
     log.info({ services, ...composed.facts }, 'ready');
   });

@@ -26,11 +26,11 @@ import { withTimeout } from '../base/timeout.js';
 import type { CallObserver } from './calls/call-observer.js';
 import { CallRegistry } from './calls/calls.js';
 import { proveFrames } from './calls/frame-proof.js';
-import { createUnaryHandler } from './calls/handler.js';
-import { requestDecoder } from './calls/request-decoder.js';
+import { type DecodedMessage, requestDecoder } from './calls/request-decoder.js';
+import { type Served, streaming, unary } from './calls/serve-call.js';
 import type { ServedRpc } from './calls/served-rpc.js';
-import { createStreamHandler, type StreamLimits } from './calls/stream.js';
 import { StreamPlaces } from './calls/stream-places.js';
+import type { StreamLimits } from './calls/stream-writer.js';
 import { Connections, LAST_RESPONSE_MS, type RoutedListen } from './connections/connections.js';
 
 export { StartError } from '../base/listening/socket-path.js';
@@ -58,11 +58,18 @@ export interface StopResult {
   unfinished: number;
 }
 
+/** Throws the error to return if this process refuses the request, whatever its handler does. */
+export type RequestCheck = (rpc: string, request: DecodedMessage) => void;
+
 export interface CsiServer {
   /** Binds the socket and the TCP address. Calls to services that are not open yet wait. Throws StartError. */
   start(): Promise<void>;
-  /** Adds the services that had to start first. From then on, absent RPCs are UNIMPLEMENTED. */
-  open(services: readonly AnyService[]): void;
+  /**
+   * Adds the services that had to start first. From then on, absent RPCs are UNIMPLEMENTED.
+   *
+   * @param check comes before every handler
+   */
+  open(services: readonly AnyService[], check?: RequestCheck): void;
   /** Refuses new calls, waits for those in flight, and aborts them after the grace time. */
   stop(): Promise<StopResult>;
   /** Aborts all calls at once and completes a stop that is in progress. */
@@ -114,6 +121,7 @@ class GrpcCsiServer implements CsiServer {
   /** Aborted when calls need not wait for services any longer: they are open, or the plugin stops. */
   readonly #settled = new AbortController();
   #isOpen = false;
+  #check: RequestCheck = () => undefined;
   #stopping: Promise<StopResult> | null = null;
 
   constructor(options: CsiServerOptions) {
@@ -185,7 +193,8 @@ class GrpcCsiServer implements CsiServer {
     await chmod(socketPath, socketMode);
   }
 
-  open(services: readonly AnyService[]): void {
+  open(services: readonly AnyService[], check?: RequestCheck): void {
+    if (check !== undefined) this.#check = check;
     for (const service of services) this.#services.set(service.name, service);
     this.#isOpen = true;
     this.#settled.abort();
@@ -234,11 +243,14 @@ class GrpcCsiServer implements CsiServer {
       const requestType = requestTypeOf(root, fullService, rpcName);
       const rpc = { service: name, fullService, name: rpcName, requestType };
       const handler = definition.responseStream
-        ? createStreamHandler(rpc, this.#calls, this.#streamLimits, (signal) =>
-            this.#find<AnyStreamHandler>(name, rpcName, signal, (found) => found.streams),
+        ? streaming(
+            rpc,
+            this.#streamLimits,
+            this.#served<AnyStreamHandler>(name, rpcName, (all) => all.streams),
           )
-        : createUnaryHandler({ ...rpc, encode: encoderOf(definition) }, this.#calls, (signal) =>
-            this.#find<AnyUnaryHandler>(name, rpcName, signal, (found) => found.unary),
+        : unary(
+            { ...rpc, encode: encoderOf(definition) },
+            this.#served<AnyUnaryHandler>(name, rpcName, (all) => all.unary),
           );
       grpc.register(
         definition.path,
@@ -250,17 +262,34 @@ class GrpcCsiServer implements CsiServer {
     }
   }
 
+  #served<Handler>(
+    service: ServiceName,
+    rpc: string,
+    table: HandlerTable<Handler>,
+  ): Served<Handler> {
+    return {
+      calls: this.#calls,
+      find: (signal) => this.#find(service, rpc, signal, table),
+      check: (request) => this.#check(rpc, request),
+    };
+  }
+
   #registerOther(
     grpc: Server,
     { service, name, definition, requestType, handler }: ServedRpc,
   ): void {
-    const find = (v1: ServiceName, rpc: string, signal: AbortSignal) =>
-      this.#find<AnyUnaryHandler>(v1, rpc, signal, (found) => found.unary);
-    const found = handler(find);
+    const found = handler(async (v1, v1Rpc, signal) => {
+      const v1Handler = await this.#find<AnyUnaryHandler>(v1, v1Rpc, signal, (all) => all.unary);
+      return (request, context) => {
+        this.#check(v1Rpc, request);
+        return v1Handler(request, context);
+      };
+    });
     const rpc = { service, fullService: service, name, requestType, encode: encoderOf(definition) };
+    const served = { calls: this.#calls, find: async () => found, check: () => undefined };
     grpc.register(
       definition.path,
-      createUnaryHandler(rpc, this.#calls, async () => found) as UntypedHandleCall,
+      unary(rpc, served) as UntypedHandleCall,
       sendAsIs,
       requestDecoder(requestType),
       'unary',
@@ -275,7 +304,7 @@ class GrpcCsiServer implements CsiServer {
     name: ServiceName,
     rpc: string,
     signal: AbortSignal,
-    table: (service: AnyService) => Readonly<Record<string, Handler>>,
+    table: HandlerTable<Handler>,
   ): Promise<Handler> {
     if (!this.#services.has(name) && !this.#isOpen) {
       const awaited = AbortSignal.any([signal, this.#settled.signal]);
@@ -291,6 +320,9 @@ class GrpcCsiServer implements CsiServer {
     throw CsiError.unimplemented(`${name}.${rpc} is not implemented by this plugin`);
   }
 }
+
+/** Which of a service's handlers are meant. */
+type HandlerTable<Handler> = (service: AnyService) => Readonly<Record<string, Handler>>;
 
 /** Whether it happened in time. Time is up at once when the signal aborts. */
 async function within(

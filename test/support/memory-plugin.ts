@@ -7,15 +7,17 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before } from 'node:test';
 import { nodeUri } from '../../src/base/csi/routed-calls.js';
+import { CsiError } from '../../src/base/errors.js';
 import { createLogger } from '../../src/base/logger.js';
 import { BackendRegistry } from '../../src/driver/backends/registry.js';
 import { openCatalogue } from '../../src/driver/catalogue/catalogue-client.js';
 import { type Config, parseConfig } from '../../src/driver/config/config.js';
 import { NativePool } from '../../src/driver/native/pool.js';
 import { ScanThreads } from '../../src/driver/native/scan-threads.js';
-import { createServices } from '../../src/driver/plugin/composition.js';
 import { createIdentityService } from '../../src/driver/plugin/identity.js';
 import { nodeRpcs } from '../../src/driver/plugin/node-rpcs.js';
+import { requestCheck } from '../../src/driver/plugin/request-check.js';
+import { createServices } from '../../src/driver/plugin/services.js';
 import { settleNodeIdentity } from '../../src/driver/volumes/node-identity.js';
 import { OperationLocks } from '../../src/driver/volumes/operation-locks.js';
 import { claimPool, type ReconcileReport, reconcile } from '../../src/driver/volumes/reconcile.js';
@@ -142,7 +144,11 @@ export class MemoryPlugin {
       routed: listen === null ? null : { settings: listen, nodeUri: uri, rpcs, pollMs: 100 },
     });
     await server.start();
-    server.open(createServices(config, { ...parts, changeLists: null, logger }));
+    const lost = { found: false, refusal: () => CsiError.internal('no row is lost') };
+    server.open(
+      createServices(config, { ...parts, changeLists: null, logger }),
+      requestCheck(identity, lost),
+    );
     this.#client = new CsiClient(config.endpoint);
     this.#close.push(
       () => server.stop(),

@@ -2,7 +2,7 @@
  * What a CSI service looks like to the gRPC side: one handler for each RPC, plain objects in and out.
  *
  * The types follow proto/csi.proto through generated/ (`scripts/generate-types`). Services implement
- * them and never see a gRPC call; server/calls/handler.ts and stream.ts are the only places that do.
+ * them and never see a gRPC call; server/calls/serve-call.ts is the only place that does.
  */
 import type { handleServerStreamingCall, handleUnaryCall } from '@grpc/grpc-js';
 import type { Long } from '@grpc/proto-loader';

@@ -6,7 +6,12 @@
 import { CsiError } from '../../base/errors.js';
 import type { Backend } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
-import { type OperationLocks, shared, snapshotKey } from '../volumes/operation-locks.js';
+import {
+  type OperationLocks,
+  type Release,
+  shared,
+  snapshotKey,
+} from '../volumes/operation-locks.js';
 
 export interface DeltaLocksDependencies {
   catalogue: Pick<AsyncCatalogue, 'snapshotById'>;
@@ -21,26 +26,26 @@ interface Pair {
 
 const MAX_ATTEMPTS = 5;
 
-/** ABORTED, naming what is busy, if the locks cannot be acquired. */
-export async function lockedForDelta(
+/** Waits for the locks. ABORTED, naming what is busy, if the wait is over before they are free. */
+export async function lockForDelta(
   deps: DeltaLocksDependencies,
   pair: Pair,
-  work: () => Promise<void>,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<Release> {
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
     const neededId = await neededFor(deps, pair);
     const ids = [pair.baseId, pair.targetId, ...(neededId === null ? [] : [neededId])];
-    const isDone = await deps.locks.run(
+    const release = await deps.locks.acquireFor(
       ids.map((id) => shared(snapshotKey(id))),
-      async () => {
-        if ((await neededFor(deps, pair)) !== neededId) return false;
-        await work();
-        return true;
-      },
       signal,
     );
-    if (isDone) return;
+    let isSame = false;
+    try {
+      isSame = (await neededFor(deps, pair)) === neededId;
+    } finally {
+      if (!isSame) release();
+    }
+    if (isSame) return release;
   }
   const { baseId, targetId } = pair;
   throw CsiError.aborted(

@@ -26,9 +26,9 @@ import type { ScanThreads } from '../native/scan-threads.js';
 import type { ChangeListMaker } from '../volumes/change-list-maker.js';
 import { type OperationLocks, shared, snapshotKey } from '../volumes/operation-locks.js';
 import { snapshotDeleting } from '../volumes/ready-volume.js';
-import { lockedForDelta } from './delta-locks.js';
+import { lockForDelta } from './delta-locks.js';
 import type { ScanKind, ScanObserver } from './scan-observer.js';
-import { scan } from './scanner.js';
+import { type ScanChunk, scan } from './scanner.js';
 
 export interface SnapshotMetadataDependencies {
   catalogue: AsyncCatalogue;
@@ -68,12 +68,14 @@ async function allocated(
   writer: MessageWriter,
 ): Promise<void> {
   const snapshotId = requireString(request.snapshot_id, 'snapshot_id');
-  const work = async (): Promise<void> => {
+  const release = await deps.locks.acquireFor([shared(snapshotKey(snapshotId))], context.signal);
+  try {
     const target = await findSnapshot(deps, snapshotId);
     const params = parseParams(request, target);
     await stream(deps, { target, base: null, params }, context, writer);
-  };
-  await deps.locks.run([shared(snapshotKey(snapshotId))], work, context.signal);
+  } finally {
+    release();
+  }
 }
 
 async function delta(
@@ -85,14 +87,16 @@ async function delta(
   requireFields(request, 'base_snapshot_id', 'target_snapshot_id');
   const baseId = requireString(request.base_snapshot_id, 'base_snapshot_id');
   const targetId = requireString(request.target_snapshot_id, 'target_snapshot_id');
-  const work = async (): Promise<void> => {
+  const release = await lockForDelta(deps, { targetId, baseId }, context.signal);
+  try {
     const base = await findBase(deps, baseId);
     const target = await findSnapshot(deps, targetId);
     assertOrdered(base, target);
     const params = parseParams(request, target);
     await stream(deps, { target, base, params }, context, writer);
-  };
-  await lockedForDelta(deps, { targetId, baseId }, work, context.signal);
+  } finally {
+    release();
+  }
 }
 
 async function findSnapshot(
@@ -199,9 +203,6 @@ interface ScanJob {
 
 const kindOf = (base: ScanBase | null): ScanKind => (base === null ? 'allocated' : 'delta');
 
-/** A list may be joined with another while it is read, and one of another chain may be damaged as well. */
-const MAX_SOURCES = 4;
-
 async function stream(
   deps: SnapshotMetadataDependencies,
   job: ScanJob,
@@ -212,15 +213,13 @@ async function stream(
   const backend = deps.backendOf(target.pool);
   const first = await backend.changes.scan(target.snapshotId, base?.snapshotId ?? null);
   assertWhole(job, first);
-  const turn = { group: target.pool, peer: context.peer, signal: context.signal };
-  const { storedLists } = first;
   const scanned = { chunks: 0, extents: 0, rescans: 0, unprovedBytes: 0n };
+  const { storedLists } = first;
   const sums = { entries: 0, entryBytes: 0n, ...scanned, storedLists };
   const kind = kindOf(base);
-  let startingOffset = params.startingOffset;
-  const send = async ({ source }: SnapshotScan): Promise<void> => {
-    const options = { ...params, startingOffset, turn };
-    for await (const { bytes, result } of scan(deps.scanThreads, source, options)) {
+  deps.observer?.scanStarted(kind, sums, params.startingOffset > 0n);
+  try {
+    for await (const { bytes, result } of chunks(deps, job, first, context)) {
       sums.chunks += 1;
       sums.entries += result.entries;
       sums.entryBytes += result.entryBytes;
@@ -228,25 +227,6 @@ async function stream(
       sums.rescans += result.rescans;
       sums.unprovedBytes += result.unprovedBytes;
       await writer.send(bytes);
-      startingOffset = result.nextRangeStart;
-    }
-  };
-  deps.observer?.scanStarted(kind, sums, params.startingOffset > 0n);
-  try {
-    let from = first;
-    for (let count = 1; ; count += 1) {
-      try {
-        await send(from);
-        break;
-      } catch (thrown) {
-        if (!(thrown instanceof SystemError) || count === MAX_SOURCES) throw thrown;
-        const other = await from.instead(thrown, () =>
-          deps.changeLists?.refused(target, kind, thrown),
-        );
-        if (other === null) throw thrown;
-        // From the start of a range that was found and not sent yet.
-        from = other;
-      }
     }
   } catch (thrown) {
     if (thrown instanceof SystemError) {
@@ -260,5 +240,40 @@ async function stream(
     // Not before the end: both would read the same maps at once.
     if (first.wantsList) deps.changeLists?.schedule(target.snapshotId, kind);
     context.note(sums);
+  }
+}
+
+/** A list may be joined with another while it is read, and one of another chain may be damaged as well. */
+const MAX_SOURCES = 4;
+
+/** The chunks of a scan. Where a stored list fails, those of what the pool has in its place follow. */
+async function* chunks(
+  { scanThreads, changeLists }: SnapshotMetadataDependencies,
+  { target, base, params }: ScanJob,
+  first: SnapshotScan,
+  { peer, signal }: StreamContext,
+): AsyncGenerator<ScanChunk, void, undefined> {
+  const turn = { group: target.pool, peer, signal };
+  let { startingOffset } = params;
+  let from = first;
+  for (let count = 1; ; count += 1) {
+    try {
+      for await (const chunk of scan(scanThreads, from.source, {
+        ...params,
+        startingOffset,
+        turn,
+      })) {
+        yield chunk;
+        // The start of a range that was found and not sent yet.
+        startingOffset = chunk.result.nextRangeStart;
+      }
+      return;
+    } catch (thrown) {
+      if (!(thrown instanceof SystemError) || count === MAX_SOURCES) throw thrown;
+      const refused = (): void => changeLists?.refused(target, kindOf(base), thrown);
+      const other = await from.instead(thrown, refused);
+      if (other === null) throw thrown;
+      from = other;
+    }
   }
 }

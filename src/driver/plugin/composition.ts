@@ -1,5 +1,5 @@
 /**
- * Builds everything behind the socket from the settings: the one place that knows all parts.
+ * Builds everything behind the socket from the settings: the one place that knows the order of a start.
  *
  * It runs while the socket is already served, so it may take its time. It throws if the plugin cannot
  * work with these settings on this machine, and then closes what it has opened.
@@ -7,62 +7,46 @@
 import { constants } from 'node:fs';
 import { access } from 'node:fs/promises';
 import { join } from 'node:path';
-import { hasVolumeCondition } from '../../base/csi/capabilities.js';
-import {
-  type AnyService,
-  type AnyUnaryHandler,
-  type RpcName,
-  withRpcs,
-} from '../../base/csi/service.js';
-import { CsiError } from '../../base/errors.js';
+import type { AnyService } from '../../base/csi/service.js';
+import { CsiError, insteadOf } from '../../base/errors.js';
 import type { Logger } from '../../base/logger.js';
 import { assertPrograms } from '../../base/process/exec.js';
+import type { RequestCheck } from '../../server/server.js';
 import type { Backend } from '../backends/backend.js';
 import { BackendRegistry } from '../backends/registry.js';
 import { CatalogueBackups } from '../catalogue/backups.js';
-import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
-import { openCatalogue } from '../catalogue/catalogue-client.js';
+import { type AsyncCatalogue, openCatalogue } from '../catalogue/catalogue-client.js';
 import type { PublicationRecord } from '../catalogue/records.js';
 import type { Config } from '../config/config.js';
-import { createControllerService } from '../controller/controller.js';
-import { createGroupControllerService } from '../controller/group-controller.js';
-import { controllerHealthRpcs, storageConditionOf } from '../health/controller-health.js';
-import { nodeConditionOf, nodeHealthRpcs } from '../health/node-health.js';
+import type { DatabaseEvent } from '../database/thread-task.js';
 import { assertCanOpenDirectories } from '../host/process-capabilities.js';
-import type { ScanObserver } from '../metadata/scan-observer.js';
-import { createSnapshotMetadataService } from '../metadata/snapshot-metadata.js';
 import type { PluginMetrics } from '../metrics/plugin-metrics.js';
-import type { NativeRunner } from '../native/pool.js';
-import type { ScanThreads } from '../native/scan-threads.js';
-import type { NodeDependencies } from '../node/dependencies.js';
-import { createNodeService } from '../node/node.js';
-import { unusedStagings } from '../node/unused-stagings.js';
-import { settingsApplier } from '../node/volume-settings.js';
 import { ChangeListMaker } from '../volumes/change-list-maker.js';
-import { GroupManager } from '../volumes/group-manager.js';
-import { type NodeIdentity, settleNodeIdentity } from '../volumes/node-identity.js';
+import { settleNodeIdentity } from '../volumes/node-identity.js';
 import { OperationLocks } from '../volumes/operation-locks.js';
 import { PoolUsageLog } from '../volumes/pool-usage.js';
 import { type ReconcileReport, reconcile } from '../volumes/reconcile.js';
 import { RetainedBases } from '../volumes/retained-bases.js';
+import type { RetainedBaseLimits } from '../volumes/retention.js';
 import { RetentionTimer } from '../volumes/retention-timer.js';
-import { SnapshotManager } from '../volumes/snapshot-manager.js';
 import { LostRows } from '../volumes/unknown-objects.js';
-import { VolumeManager } from '../volumes/volume-manager.js';
 import { volumeNamed } from '../volumes/volume-named.js';
-import { refusingForeignHandles } from './foreign-handles.js';
 import { PoolRecovery } from './pool-recovery.js';
 import { startBackends } from './pools-start.js';
 import { Recent } from './recent.js';
-import { RunMarker } from './run-marker.js';
+import { requestCheck } from './request-check.js';
+import { type LastStop, RunMarker } from './run-marker.js';
+import { createServices } from './services.js';
 import { type StartFacts, startFacts } from './start-facts.js';
 import { assertRoot, prepareStateDirectory } from './state-directory.js';
 import { Teardown } from './teardown.js';
-import { startThreads, type Threads } from './threads.js';
+import { startThreads } from './threads.js';
 
 export interface Composition {
   /** All services but Identity. */
   readonly services: readonly AnyService[];
+  /** Comes before every handler of the services. */
+  readonly check: RequestCheck;
   /**
    * Resolves if the plugin works; throws a CsiError FAILED_PRECONDITION that says what is broken.
    * Called for every Probe.
@@ -107,89 +91,40 @@ async function compose(
   await assertRoot();
   await assertCanOpenDirectories();
   await prepareStateDirectory(config.stateDirectory, logger);
-  const catalogueFile = join(config.stateDirectory, 'catalogue.sqlite');
-  const isFirstStart = await access(catalogueFile).then(
-    () => false,
-    () => true,
-  );
-  const catalogue = await openCatalogue(
-    catalogueFile,
-    ({ level, message }) => logger[level](message),
-    metrics?.catalogue,
-  );
-  teardown.add(() => catalogue.close());
-  const marker = new RunMarker(config.stateDirectory);
-  const lastStop = await marker.begin(isFirstStart);
-  teardown.add(() => marker.end());
+  const state = await openState(config, logger, teardown, metrics);
+  const { catalogue, marker } = state;
   const { stateDirectory } = config;
   const identity = await settleNodeIdentity({ catalogue, stateDirectory }, config.nodeId);
   const poolOf = async (id: string) => (await catalogue.volumeById(id))?.pool ?? null;
   const threads = await startThreads(config, poolOf, teardown, metrics);
-  const { native, scanThreads } = threads;
-  const { registry, startAgain } = await startBackends(
-    config,
-    { catalogue, ...threads, logger, metrics },
-    teardown,
-  );
+  const storage = { catalogue, ...threads, logger, metrics };
+  const { registry, startAgain } = await startBackends(config, storage, teardown);
   const locks = new OperationLocks();
-  const limits = {
-    perVolume: config.retainedBasesPerVolume,
-    ageMs: config.retainedBasesAgeMs,
-    poolBytes: config.retainedBasesPoolBytes,
-  };
-  const retainedBases = new RetainedBases({ catalogue, locks, limits, logger });
-  const lost = new LostRows(config.stateDirectory, catalogue, retainedBases);
-  await lost.search(registry.all);
-  const reconciling = { catalogue, retainedBases };
-  report(logger, await reconcile({ ...reconciling, registry, lacksRows: lost.found }));
-  const directory = join(config.stateDirectory, 'backups');
-  const backups = new CatalogueBackups({ catalogue, logger, file: catalogueFile, directory });
+  const retainedBases = new RetainedBases({ catalogue, locks, limits: limitsOf(config), logger });
+  const shared = { catalogue, registry, locks, retainedBases, logger };
+  const backups = new CatalogueBackups({ ...state, logger });
   teardown.add(() => backups.stop());
-  if (!lost.found) await backups.start();
-  else reportLost(logger, lost);
-  const prepare = async (backend: Backend): Promise<void> => {
-    const before = lost.found;
-    await lost.search([backend]);
-    if (lost.found && !before) {
-      // The backups of a catalogue that lacks rows would replace those of the whole one.
-      await backups.stop();
-      reportLost(logger, lost);
-    }
-    const { pool } = backend;
-    const only = { registry: new BackendRegistry([backend]), pool, lacksRows: lost.found };
-    report(logger, await reconcile({ ...reconciling, ...only }));
-  };
+  const { lost, prepare } = await reconcilePools(stateDirectory, { ...shared, backups });
   const recovery = new PoolRecovery({ registry, startAgain, prepare, logger });
-  teardown.add(() => recovery.stop());
-  recovery.start();
-  const changeLists = new ChangeListMaker({
-    catalogue,
-    registry,
-    locks,
-    retainedBases,
-    logger,
-    observe: metrics?.scans.listProblem.bind(metrics.scans),
-  });
-  teardown.add(() => changeLists.stop());
-  const retention = new RetentionTimer({ pools: () => registry.all, retainedBases, logger });
-  teardown.add(() => retention.stop());
-  retention.start();
-  const usage = new PoolUsageLog({ pools: () => registry.all, logger });
-  teardown.add(() => usage.stop());
-  await usage.start();
+  const observe = metrics?.scans.listProblem.bind(metrics.scans);
+  const changeLists = new ChangeListMaker({ ...shared, observe });
+  const pools = () => registry.all;
+  const background: readonly Background[] = [
+    recovery,
+    changeLists,
+    new RetentionTimer({ pools, retainedBases, logger }),
+    new PoolUsageLog({ pools, logger }),
+  ];
+  for (const work of background) {
+    teardown.add(() => work.stop());
+    await work.start?.();
+  }
   await marker.started();
   metrics?.observeStorage({ registry, catalogue });
   const parts = {
-    catalogue,
-    scanThreads,
-    registry,
-    locks,
-    retainedBases,
-    identity,
+    ...{ ...shared, ...threads, identity },
     changeLists: config.changeLists ? changeLists : null,
-    native: metrics?.observedRunner(native, null) ?? native,
-    logger,
-    pendingCall: threads.pendingCall,
+    native: metrics?.observedRunner(threads.native, null) ?? threads.native,
     scanObserver: metrics?.scans,
   };
   const health = new Recent(PROBE_AGE_MS, async () => {
@@ -198,12 +133,94 @@ async function compose(
     assertSomeWork(registry);
   });
   return {
-    facts: await startFacts(registry, lastStop),
-    services: createServices(config, parts).map((service) => refusingChanges(service, lost)),
+    facts: await startFacts(registry, state.lastStop),
+    services: createServices(config, parts),
+    check: requestCheck(identity, lost),
     health: () => health.get(),
     findVolume: (name, signal) => volumeNamed({ catalogue, locks }, name, signal),
     publicationsOf: (volumeId) => catalogue.publications(volumeId),
   };
+}
+
+/** Work beside the calls, from a start to a stop. */
+interface Background {
+  start?(): void | Promise<void>;
+  /** Resolves when nothing of it runs any more. */
+  stop(): Promise<void>;
+}
+
+interface State {
+  catalogue: AsyncCatalogue;
+  /** The database, and the directory of its backups. */
+  file: string;
+  directory: string;
+  marker: RunMarker;
+  lastStop: LastStop;
+}
+
+/** Opens the catalogue, whose lock keeps a second plugin away, and learns how the last run ended. */
+async function openState(
+  { stateDirectory }: Config,
+  logger: Logger,
+  teardown: Teardown,
+  metrics: PluginMetrics | null,
+): Promise<State> {
+  const file = join(stateDirectory, 'catalogue.sqlite');
+  const isFirstStart = await access(file)
+    .then(() => false)
+    .catch(insteadOf(['ENOENT'], true));
+  const report = ({ level, message }: DatabaseEvent): void => logger[level](message);
+  const catalogue = await openCatalogue(file, report, metrics?.catalogue);
+  teardown.add(() => catalogue.close());
+  const marker = new RunMarker(stateDirectory);
+  const lastStop = await marker.begin(isFirstStart);
+  teardown.add(() => marker.end());
+  return { catalogue, file, directory: join(stateDirectory, 'backups'), marker, lastStop };
+}
+
+const limitsOf = (config: Config): RetainedBaseLimits => ({
+  perVolume: config.retainedBasesPerVolume,
+  ageMs: config.retainedBasesAgeMs,
+  poolBytes: config.retainedBasesPoolBytes,
+});
+
+interface Reconciling {
+  catalogue: AsyncCatalogue;
+  registry: BackendRegistry;
+  retainedBases: RetainedBases;
+  logger: Logger;
+  backups: CatalogueBackups;
+}
+
+/**
+ * Compares the pools that have started with the catalogue, and completes or undoes what a kill has left.
+ *
+ * @returns `prepare`: the same for a pool that starts later
+ */
+async function reconcilePools(
+  stateDirectory: string,
+  { catalogue, registry, retainedBases, logger, backups }: Reconciling,
+): Promise<{ lost: LostRows; prepare: (backend: Backend) => Promise<void> }> {
+  const lost = new LostRows(stateDirectory, catalogue, retainedBases);
+  const settle = async (pools: BackendRegistry, pool?: string): Promise<void> => {
+    const scope = { registry: pools, ...(pool !== undefined && { pool }) };
+    report(logger, await reconcile({ catalogue, retainedBases, ...scope, lacksRows: lost.found }));
+  };
+  await lost.search(registry.all);
+  await settle(registry);
+  // The backups of a catalogue that lacks rows would replace those of the whole one.
+  if (lost.found) reportLost(logger, lost);
+  else await backups.start();
+  const prepare = async (backend: Backend): Promise<void> => {
+    const before = lost.found;
+    await lost.search([backend]);
+    if (lost.found && !before) {
+      await backups.stop();
+      reportLost(logger, lost);
+    }
+    await settle(new BackendRegistry([backend]), backend.pool);
+  };
+  return { lost, prepare };
 }
 
 function reportLost(logger: Logger, lost: LostRows): void {
@@ -231,109 +248,6 @@ async function checkNode(): Promise<void> {
       { cause: thrown },
     );
   }
-}
-
-export interface Parts {
-  catalogue: AsyncCatalogue;
-  native: NativeRunner;
-  pendingCall?: Threads['pendingCall'];
-  scanThreads: ScanThreads;
-  registry: BackendRegistry;
-  locks: OperationLocks;
-  retainedBases: RetainedBases;
-  scanObserver?: ScanObserver | undefined;
-  /** Null: no change lists are made. */
-  changeLists: ChangeListMaker | null;
-  identity: NodeIdentity;
-  logger: Pick<Logger, 'warn'>;
-}
-
-export function createServices(config: Config, parts: Parts): AnyService[] {
-  const { catalogue, native, scanThreads, registry, locks, retainedBases, identity, logger } =
-    parts;
-  const backendOf = (pool: string) => registry.owning(pool);
-  const { controllerPublish } = config;
-  const nodeKey = identity.key;
-  const changeLists = parts.changeLists ?? undefined;
-  const observed = { catalogue, backendOf, pendingCall: parts.pendingCall };
-  const node: NodeDependencies = {
-    config,
-    catalogue,
-    locks,
-    native,
-    backendOf,
-    logger,
-    conditionOf: nodeConditionOf(observed),
-  };
-  const managers = {
-    catalogue,
-    locks,
-    registry,
-    retainedBases,
-    stagings: unusedStagings(node),
-    nodeKey,
-    controllerPublish,
-    changeLists,
-    logger,
-  };
-  const volumes = new VolumeManager(managers);
-  const snapshots = new SnapshotManager(managers);
-  const controller = createControllerService({
-    config,
-    catalogue,
-    locks,
-    registry,
-    volumes,
-    snapshots,
-    settings: settingsApplier(node),
-    logger,
-    ...(hasVolumeCondition(config) ? { conditionOf: storageConditionOf(observed) } : {}),
-  });
-  const pools = config.pools.map(({ name }) => name);
-  const services: AnyService[] = [
-    withRpcs(controller, controllerHealthRpcs(observed)),
-    createGroupControllerService({ config, groups: new GroupManager(managers) }),
-    withRpcs(createNodeService(node), nodeHealthRpcs({ ...observed, pools })),
-    createSnapshotMetadataService({
-      catalogue,
-      locks,
-      scanThreads,
-      backendOf,
-      changeLists,
-      observer: parts.scanObserver,
-    }),
-  ];
-  return services.map((service) => refusingForeignHandles(service, identity));
-}
-
-/**
- * The RPCs that create, delete or change an object of the catalogue. All others are served by a catalogue
- * that has lost rows too: pods keep running and can be torn down, backups can be made.
- */
-const CHANGES: readonly RpcName[] = [
-  'CreateVolume',
-  'DeleteVolume',
-  'ControllerExpandVolume',
-  'ControllerModifyVolume',
-  'CreateSnapshot',
-  'DeleteSnapshot',
-  'CreateVolumeGroupSnapshot',
-  'DeleteVolumeGroupSnapshot',
-];
-
-/** The service, which refuses changes while rows are found to be lost, also of a pool that comes later. */
-function refusingChanges(service: AnyService, lost: LostRows): AnyService {
-  const guarded: Record<string, AnyUnaryHandler> = {};
-  const unary: Readonly<Record<string, AnyUnaryHandler | undefined>> = service.unary;
-  for (const rpc of CHANGES) {
-    const handler = unary[rpc];
-    if (handler === undefined) continue;
-    guarded[rpc] = async (request, context) => {
-      if (lost.found) throw lost.refusal(rpc);
-      return handler(request, context);
-    };
-  }
-  return { ...service, unary: { ...service.unary, ...guarded } } as AnyService;
 }
 
 /** One line for each start of a pool or of all; differences are a warning, because an operator has to examine them. */

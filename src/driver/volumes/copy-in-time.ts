@@ -42,10 +42,14 @@ export async function copyInTime<T>(
 ): Promise<T> {
   const volumes = volumeIds.map(volumeKey);
   const requests = [...keys, ...volumes, ...volumeIds.map(volumeCopyKey)];
-  if (volumes.length === 0 || !Number.isFinite(deadline)) {
-    return locks.run(requests, () => copy(deadline), signal);
-  }
   const release = await locks.acquireFor(requests, signal);
+  if (volumes.length === 0 || !Number.isFinite(deadline)) {
+    try {
+      return await copy(deadline);
+    } finally {
+      release();
+    }
+  }
   const now = Date.now();
   const copyMs = timeToWait({ deadline });
   const copied = copy(now + copyMs).finally(() => release());

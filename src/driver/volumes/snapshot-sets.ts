@@ -76,7 +76,7 @@ export async function createSnapshots<S extends SnapshotSet>(
   request: SnapshotSetRequest<S>,
 ): Promise<S> {
   const known = await request.find();
-  if (known === null) return take(deps, request);
+  if (known === null) return await take(deps, request);
   if (stateOf(known) === 'creating') {
     const held = request.sources.map(({ volumeId }) => volumeId);
     await deps.locks.run(otherVolumes(known.members, held), () => settleNewSnapshots(deps, known));

@@ -10,6 +10,7 @@ import type { Logger } from 'pino';
 import type protobuf from 'protobufjs';
 import type { CallContext } from '../../base/csi/service.js';
 import { CsiError, StatusCode } from '../../base/errors.js';
+import { type OpenSpan, openSpan } from '../../base/tracing.js';
 import { type CallObserver, type ObservedRpc, UNOBSERVED } from './call-observer.js';
 import { originOf } from './incoming-calls.js';
 import { levelOfCall } from './log-levels.js';
@@ -136,6 +137,7 @@ export class Call implements CallContext {
   #hasEnded = false;
   readonly #started = performance.now();
   readonly #deadlineTimer: NodeJS.Timeout | undefined;
+  readonly #span: OpenSpan;
   #notes: Record<string, string | number | bigint | boolean> = {};
 
   constructor(
@@ -148,6 +150,7 @@ export class Call implements CallContext {
     this.rpc = rpc;
     this.observer = observer;
     observer.callStarted(rpc);
+    this.#span = spanOf(rpc, grpcCall.metadata);
     this.#request = grpcCall.request;
     this.peer = originOf(grpcCall.metadata)?.caller ?? this;
     this.log = log.child({
@@ -198,6 +201,11 @@ export class Call implements CallContext {
     this.#notes = { ...this.#notes, ...fields };
   }
 
+  /** Runs the handler in the call's span. */
+  run<T>(handler: () => T): T {
+    return this.#span.run(handler);
+  }
+
   /** Only the first reason counts. */
   abort(reason: CsiError): void {
     this.#controller.abort(reason);
@@ -217,6 +225,7 @@ export class Call implements CallContext {
     this.onFinish();
     const code = error === null ? 'OK' : codeName(error);
     this.observer.callEnded(this.rpc, code, this.seconds);
+    this.#span.end(error?.message ?? null, { 'rpc.grpc.status_code': error?.code ?? 0 });
     const line = {
       ...this.#notes,
       // The handler succeeded after the call was aborted: this is what the caller saw.
@@ -237,6 +246,22 @@ export class Call implements CallContext {
     const timer = setTimeout(() => this.abort(deadlineExceeded()), Math.max(remainingMs, 0));
     return timer.unref();
   }
+}
+
+/** In the trace of the caller, if it has one. Names follow OpenTelemetry's conventions for RPCs. */
+function spanOf({ fullService: service, name }: Rpc, metadata: Metadata): OpenSpan {
+  return openSpan({
+    name: `${service}/${name}`,
+    attributes: { 'rpc.system': 'grpc', 'rpc.service': service, 'rpc.method': name },
+    servedFor: {
+      names: () => Object.keys(metadata.getMap()),
+      value: (key) => {
+        const [value] = metadata.get(key);
+        // Binary values are left out.
+        return typeof value === 'string' ? value : undefined;
+      },
+    },
+  });
 }
 
 /** @param isDefect the line has the stack as well */

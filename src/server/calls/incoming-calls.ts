@@ -7,7 +7,7 @@
  * others wait, or is not complete in time, ends its connection. Knows connections by an interface, and no
  * RPC.
  */
-import { type Metadata, ServerInterceptingCall, ServerListenerBuilder } from '@grpc/grpc-js';
+import { Metadata, ServerInterceptingCall, ServerListenerBuilder } from '@grpc/grpc-js';
 import { CsiError } from '../../base/errors.js';
 import { FairTurns, type Held } from '../../base/fair-turns.js';
 import { type CallStatus, statusOf } from './call-status.js';
@@ -47,11 +47,19 @@ const MAX_ABANDONED = 8;
 /** How often the places are checked while requests are incomplete. */
 const WATCH_MS = 250;
 
-/** Keyed by the metadata of a call: the one object that both an interceptor and a handler see. */
-const origins = new WeakMap<Metadata, CallOrigin>();
+/** The metadata of a call with its origin: the one object that an interceptor hands to a handler. */
+class ReceivedMetadata extends Metadata {
+  constructor(
+    received: Metadata,
+    readonly origin: CallOrigin,
+  ) {
+    super();
+    this.merge(received);
+  }
+}
 
 export function originOf(metadata: Metadata): CallOrigin | undefined {
-  return origins.get(metadata);
+  return metadata instanceof ReceivedMetadata ? metadata.origin : undefined;
 }
 
 interface Incoming {
@@ -83,15 +91,11 @@ export class IncomingCalls {
       .withOnReceiveMetadata((metadata, next) => {
         const caller = this.#callerOf(incoming, metadata);
         if (caller === null) return;
-        origins.set(metadata, {
-          caller,
-          stream: callStreamOf(call),
-          abandon: (status) => {
-            call.sendStatus(status);
-            this.#abandon(incoming);
-          },
-        });
-        next(metadata);
+        const abandon = (status: CallStatus): void => {
+          call.sendStatus(status);
+          this.#abandon(incoming);
+        };
+        next(new ReceivedMetadata(metadata, { caller, stream: callStreamOf(call), abandon }));
       })
       .withOnReceiveHalfClose((next) => {
         this.#complete(incoming);

@@ -17,7 +17,7 @@ import {
 } from '../../../../src/driver/backends/retained/list-directory.js';
 import { ListRules } from '../../../../src/driver/backends/retained/list-rules.js';
 import type { SnapshotRecord } from '../../../../src/driver/catalogue/records.js';
-import { lockedForDelta } from '../../../../src/driver/metadata/delta-locks.js';
+import { lockForDelta } from '../../../../src/driver/metadata/delta-locks.js';
 import { heldBefore } from '../../../../src/driver/volumes/held-snapshots.js';
 import {
   OperationLocks,
@@ -179,7 +179,7 @@ export class Plugin {
       registry,
       retainedBases,
       backendOf: () => this.#backend,
-    } as never as Parameters<typeof deleteSnapshots>[0] & Parameters<typeof lockedForDelta>[0];
+    } as never as Parameters<typeof deleteSnapshots>[0] & Parameters<typeof lockForDelta>[0];
   }
 
   async start(): Promise<void> {
@@ -230,15 +230,17 @@ export class Plugin {
   /** The blocks that a delta lists. Throws as the plugin refuses it. */
   async delta(baseId: string, targetId: string): Promise<Set<number>> {
     const found = new Set<number>();
-    const work = async (): Promise<void> => {
+    const release = await lockForDelta(this.#deps, { targetId, baseId }, never());
+    try {
       const base = await this.#deps.catalogue.snapshotById(baseId);
       const retained = await this.#deps.catalogue.retainedBaseById(baseId);
       const isThere = base?.state === 'ready' || (base === null && retained?.invalidated === null);
       const target = await this.#deps.catalogue.snapshotById(targetId);
       if (!isThere || target?.state !== 'ready') throw CsiError.notFound('no such snapshot');
       await this.#scan(baseId, targetId, found);
-    };
-    await lockedForDelta(this.#deps, { targetId, baseId }, work, never());
+    } finally {
+      release();
+    }
     return found;
   }
 

@@ -1,20 +1,15 @@
 /**
- * The only file that calls write, end and emit('error') on a streaming call.
+ * Writes the messages of one streaming call, no faster than its client reads. Services pass chunks of encoded messages,
+ * which this file does not decode.
  *
- * Services pass chunks of encoded messages. This file sends them no faster than the client reads, and
- * ends a stream with OK only if its handler completed and the call was not aborted. It does not decode
- * messages.
- *
- * Where frames are proven (frame-proof.ts), a chunk is written to the call's HTTP/2 stream as it is: many
- * messages at once, without a copy. Otherwise gRPC copies and writes message by message.
+ * Where frames are proven (frame-proof.ts), a chunk is written to the call's HTTP/2 stream as it is: many messages at
+ * once, without a copy. Otherwise gRPC copies and writes message by message.
  */
 import { Metadata, type ServerWritableStream } from '@grpc/grpc-js';
-import type { AnyStreamHandler, EncodedMessage, RelayWriter } from '../../base/csi/service.js';
-import { CsiError, StatusCode } from '../../base/errors.js';
-import { inCallSpan } from './call-span.js';
-import { statusOf } from './call-status.js';
-import { type CallStream, closeLater, isWritable } from './call-stream.js';
-import type { Call, CallRegistry, Rpc } from './calls.js';
+import type { EncodedMessage, RelayWriter } from '../../base/csi/service.js';
+import { CsiError } from '../../base/errors.js';
+import { type CallStream, isWritable } from './call-stream.js';
+import type { Call } from './calls.js';
 import { originOf } from './incoming-calls.js';
 import type { DecodedRequest } from './request-decoder.js';
 import type { OpenStream, StreamPlaces } from './stream-places.js';
@@ -29,10 +24,6 @@ const MAX_IN_FLIGHT = 64;
 const SLICE_BYTES = 128 << 10;
 /** Slices written and not sent yet: one that is being sent, and one that follows it. */
 const MAX_SLICES_IN_FLIGHT = 2;
-/** How long a client may take to receive the status after its deadline: it has stopped waiting. */
-const LATE_STATUS_MS = 250;
-/** The same for a client that reads nothing: then its stream ends, and its memory is freed. */
-const STALLED_STATUS_MS = 20_000;
 /** Forwarded bytes that are not sent yet; a single message may be larger. */
 const MAX_FORWARDED_BYTES = 512 << 10;
 
@@ -44,69 +35,7 @@ export interface StreamLimits {
   writesFrames: boolean;
 }
 
-/**
- * @param find resolves to the handler, possibly only when the plugin has started, or rejects with the
- *   error to return; the signal is the call's
- * @returns a handler for a method whose responses are sent as they are
- */
-export function createStreamHandler(
-  rpc: Rpc,
-  calls: CallRegistry,
-  limits: StreamLimits,
-  find: (signal: AbortSignal) => Promise<AnyStreamHandler>,
-): (grpcCall: StreamCall) => Promise<void> {
-  return async (grpcCall) => {
-    const call = calls.open(rpc, grpcCall);
-    const writer = new CallWriter(grpcCall, call, limits);
-    call.observer.streamStarted(rpc, writer.sums);
-    let error: CsiError | null = null;
-    try {
-      calls.admit(rpc);
-      limits.places.enter(writer);
-      const handler = await find(call.signal);
-      await inCallSpan(rpc, grpcCall.metadata, async () => {
-        await handler(call.request as never, call, writer);
-        // A handler that returned because of the abort has not sent everything.
-        call.signal.throwIfAborted();
-      });
-    } catch (thrown) {
-      error = call.errorOf(thrown);
-    }
-    limits.places.leave(writer);
-    writer.close();
-    call.observer.streamEnded(rpc, writer.sums, error !== null && isGone(error));
-    call.note({ ...writer.sums, waitMs: Math.round(writer.sums.waitMs) });
-    if (error === null) grpcCall.end();
-    else if (!grpcCall.cancelled) sendError(grpcCall, error, writer.stalledSince !== null);
-    // gRPC sends the status behind the messages, so a client that does not read would never learn of its deadline.
-    const stream = originOf(grpcCall.metadata)?.stream ?? null;
-    if (error?.code === StatusCode.DEADLINE_EXCEEDED && stream) closeLater(stream, LATE_STATUS_MS);
-    call.finish(error);
-  };
-}
-
-/** Whether the client has ended the call. */
-function isGone({ code }: CsiError): boolean {
-  return code === StatusCode.CANCELLED || code === StatusCode.DEADLINE_EXCEEDED;
-}
-
-/**
- * If the client does not read, messages that wait for it are dropped together with their memory.
- * Otherwise the error follows what was sent. Neither `end` with a status nor `destroy` does that; the
- * 'error' event makes grpc-js send code and message.
- */
-function sendError(grpcCall: StreamCall, error: CsiError, isStalled: boolean): void {
-  const origin = originOf(grpcCall.metadata);
-  if (!isStalled || origin === undefined) {
-    grpcCall.emit('error', statusOf(error));
-    return;
-  }
-  grpcCall.destroy();
-  origin.abandon(statusOf(error));
-  if (origin.stream !== null) closeLater(origin.stream, STALLED_STATUS_MS);
-}
-
-class CallWriter implements RelayWriter, OpenStream {
+export class StreamWriter implements RelayWriter, OpenStream {
   /** Totals of what was sent; a wait is a pause until gRPC, and thus the client, has taken messages. */
   readonly sums = { messages: 0, wireBytes: 0, waits: 0, waitMs: 0 };
   readonly #stallMs: number;

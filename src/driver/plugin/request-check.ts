@@ -1,0 +1,73 @@
+/**
+ * What a node refuses before a handler sees the request, whatever the handler would do.
+ *
+ * Objects of other nodes: every handle names its node by a key. A node that does not know the object would otherwise take
+ * it for one that was deleted: DeleteSnapshot would succeed and leave the snapshot where it is, and a delta would be
+ * "not found", which means a full backup.
+ *
+ * Changes while the catalogue lacks rows. All else is served then too: pods keep running and can be torn down, backups
+ * can be made.
+ *
+ * Knows RPCs only by name and by the table of base/csi/handle-fields.ts.
+ */
+import { type GivenHandle, handlesIn } from '../../base/csi/handle-fields.js';
+import { nodeKeyOf } from '../../base/csi/handles.js';
+import type { RpcName } from '../../base/csi/service.js';
+import { CsiError } from '../../base/errors.js';
+import type { RequestCheck } from '../../server/server.js';
+import type { NodeIdentity } from '../volumes/node-identity.js';
+import type { LostRows } from '../volumes/unknown-objects.js';
+
+/** The RPCs that create, delete or change an object of the catalogue. */
+const CHANGES: ReadonlySet<string> = new Set<RpcName>([
+  'CreateVolume',
+  'DeleteVolume',
+  'ControllerExpandVolume',
+  'ControllerModifyVolume',
+  'CreateSnapshot',
+  'DeleteSnapshot',
+  'CreateVolumeGroupSnapshot',
+  'DeleteVolumeGroupSnapshot',
+]);
+
+/**
+ * These release what is mounted on this node, and only what a record or a device proves to be the volume's.
+ * Their answer is about this node whatever the handle says, and a node must always be able to release.
+ */
+const ALWAYS_SERVED: readonly string[] = ['NodeUnstageVolume', 'NodeUnpublishVolume'];
+
+/** @param lost asked at each call: a pool that starts later may show that rows are missing */
+export function requestCheck(
+  identity: NodeIdentity,
+  lost: Pick<LostRows, 'found' | 'refusal'>,
+): RequestCheck {
+  return (rpc, request) => {
+    if (lost.found && CHANGES.has(rpc)) throw lost.refusal(rpc);
+    if (ALWAYS_SERVED.includes(rpc)) return;
+    const foreign = handlesIn(rpc, request).find(({ handle }) => isForeign(handle, identity));
+    if (foreign !== undefined) throw refusal(rpc, foreign, identity);
+  };
+}
+
+function isForeign(handle: string, { key }: NodeIdentity): boolean {
+  const found = nodeKeyOf(handle);
+  return found !== null && found !== key;
+}
+
+/**
+ * For the source of a new volume RESOURCE_EXHAUSTED, CSI's code for what this topology cannot provide, on
+ * which an orchestrator tries another node. Otherwise FAILED_PRECONDITION, on which callers try again later
+ * and give nothing up. Never NOT_FOUND, and never OK.
+ */
+function refusal(
+  rpc: string,
+  { field, handle }: GivenHandle,
+  { nodeId, key }: NodeIdentity,
+): CsiError {
+  const message =
+    `${field}: ${handle} belongs to the node with the key ${nodeKeyOf(handle)}, and this is node ${nodeId} ` +
+    `with the key ${key}; call the plugin of that node`;
+  return rpc === 'CreateVolume'
+    ? CsiError.resourceExhausted(message)
+    : CsiError.failedPrecondition(message);
+}
