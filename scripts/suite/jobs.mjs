@@ -6,7 +6,7 @@ const ENDS_FIRST = 10_000;
 /** Of a job that no run has recorded. */
 const UNKNOWN_SECONDS = 3;
 /** Their plugins take process 1 for a caller: it has to be in the mount namespace of the test. */
-const WITH_PROCESS_1 = ['integration/mount-propagation'];
+const WITH_PROCESS_1 = ['integration/node/mount-propagation'];
 const AS_PROCESS_1 = ['unshare', '--pid', '--fork', '--mount-proc', '--kill-child'];
 /** Always the same work, of the kind that tests are: processes that load a program and end. */
 export const REFERENCE = 'reference';

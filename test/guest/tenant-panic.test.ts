@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { useNode } from '../integration/node-fixture.js';
+import { useNode } from '../integration/node/node-fixture.js';
 import { blockCapability, mountCapability } from '../support/csi-client.js';
 import { NOTHING } from '../support/running-plugin.js';
 import { isGuest, test } from './guest.js';

@@ -9,8 +9,8 @@ import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { bindSocketPath } from '../../src/base/listening/socket-path.js';
 import { StartError } from '../../src/server/server.js';
-import { makeServer, unaryService } from '../integration/server-fixture.js';
 import { isNightly } from '../support/nightly.js';
+import { makeServer, unaryService } from '../support/server-fixture.js';
 import { temporaryDirectory } from '../support/temporary.js';
 
 const ROUNDS = isNightly ? 200 : 20;

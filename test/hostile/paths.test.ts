@@ -19,7 +19,7 @@ import {
 import type { TestContext } from 'node:test';
 import { growStaged } from '../../src/driver/node/growth.js';
 import { resolveUsable } from '../../src/driver/node/paths.js';
-import { useNode } from '../integration/node-fixture.js';
+import { useNode } from '../integration/node/node-fixture.js';
 import { callContext } from '../support/call-context.js';
 import { blockCapability, mountCapability } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';

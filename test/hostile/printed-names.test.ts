@@ -13,10 +13,10 @@ import { SoundDatabase } from '../../src/driver/database/sound-database.js';
 import { encodeId, snapshotStem } from '../../src/tools/backup/file-names.js';
 import { formatManifest } from '../../src/tools/backup/manifest.js';
 import { escapeText } from '../../src/tools/markup.js';
-import { startServer, unaryService } from '../integration/server-fixture.js';
 import { testManifest } from '../support/backup-files.js';
 import { runCommand } from '../support/command.js';
 import { test } from '../support/running-plugin.js';
+import { startServer, unaryService } from '../support/server-fixture.js';
 import { Workspace } from '../support/workspace.js';
 
 /** A clear screen, a title, a forged row, a mark of direction, both ends of lines of Unicode, zero width, DEL, CSI of C1. */

@@ -11,18 +11,18 @@ import { connect, type Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { promisify } from 'node:util';
 import type { DecodedMessage } from '../../src/server/calls/request-decoder.js';
+import { CsiClient } from '../support/csi-client.js';
+import { eventually } from '../support/eventually.js';
+import { rejectsWith } from '../support/expect-status.js';
+import { isNightly } from '../support/nightly.js';
+import { encodeMessage, RawConnection } from '../support/raw-call.js';
 import {
   defer,
   rawClient,
   startServer,
   type TestServer,
   unaryService,
-} from '../integration/server-fixture.js';
-import { CsiClient } from '../support/csi-client.js';
-import { eventually } from '../support/eventually.js';
-import { rejectsWith } from '../support/expect-status.js';
-import { isNightly } from '../support/nightly.js';
-import { encodeMessage, RawConnection } from '../support/raw-call.js';
+} from '../support/server-fixture.js';
 
 const FACTOR = isNightly ? 10 : 1;
 const MIB = 1 << 20;

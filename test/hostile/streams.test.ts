@@ -12,17 +12,17 @@ import type { NativeFiller } from '../../src/driver/native/pool.js';
 import { ScanThreads } from '../../src/driver/native/scan-threads.js';
 import type { FillAnswer } from '../../src/driver/native/worker.js';
 import { OperationLocks, snapshotKey } from '../../src/driver/volumes/operation-locks.js';
+import type { Message } from '../support/csi-client.js';
+import { eventually } from '../support/eventually.js';
+import { isNightly } from '../support/nightly.js';
+import { snapshotRecord, volumeRecord } from '../support/records.js';
 import {
   frame,
   type RawClient,
   rawClient,
   startServer,
   type TestServer,
-} from '../integration/server-fixture.js';
-import type { Message } from '../support/csi-client.js';
-import { eventually } from '../support/eventually.js';
-import { isNightly } from '../support/nightly.js';
-import { snapshotRecord, volumeRecord } from '../support/records.js';
+} from '../support/server-fixture.js';
 
 const SIZE_BYTES = 1n << 50n;
 const STREAMS = isNightly ? 3000 : 100;

@@ -18,7 +18,7 @@ import {
 import { basename } from 'node:path';
 import { newVolumeId, nodeKey, uuidOf } from '../../src/base/csi/handles.js';
 import type { VolumeRecord } from '../../src/driver/catalogue/records.js';
-import { useNode } from '../integration/node-fixture.js';
+import { useNode } from '../integration/node/node-fixture.js';
 import { blockCapability, mountCapability } from '../support/csi-client.js';
 import { namesHolder, rejectsWith } from '../support/expect-status.js';
 import { partitionTable } from '../support/foreign-signatures.js';

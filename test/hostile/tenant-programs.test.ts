@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import type { VolumeRecord } from '../../src/driver/catalogue/records.js';
 import { FILE_SYSTEMS } from '../../src/driver/host/file-systems.js';
 import { topMount } from '../../src/driver/host/mounter.js';
-import { useNode, XFS_SIZE } from '../integration/node-fixture.js';
+import { useNode, XFS_SIZE } from '../integration/node/node-fixture.js';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
 import { rejectsWith } from '../support/expect-status.js';
 import { test } from '../support/running-plugin.js';

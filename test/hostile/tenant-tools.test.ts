@@ -7,7 +7,7 @@ import { totalmem } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { ExecError, type RunOptions, run } from '../../src/base/process/exec.js';
 import { checkFileSystem } from '../../src/driver/host/filesystem.js';
-import { SIZE, useNode } from '../integration/node-fixture.js';
+import { SIZE, useNode } from '../integration/node/node-fixture.js';
 import { end } from '../support/child-processes.js';
 import { mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';

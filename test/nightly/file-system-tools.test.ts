@@ -1,6 +1,6 @@
 /**
  * What the oldest supported kernel mounts, made with the tools of Debian 13: its packages in a root directory of their
- * own, where test/integration/host/file-system-features.test.ts runs. Skipped where apt has no mirror of Debian.
+ * own, where test/integration/node/file-system-features.test.ts runs. Skipped where apt has no mirror of Debian.
  */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -10,7 +10,7 @@ import { after, test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
 import { skipUnlessRoot, Workspace } from '../support/workspace.js';
 
-const TEST = packagePath('.test-build/test/integration/host/file-system-features.test.js');
+const TEST = packagePath('.test-build/test/integration/node/file-system-features.test.js');
 const SOURCES = '/etc/apt/sources.list.d';
 const PACKAGES = 'base-files,btrfs-progs,coreutils,e2fsprogs,libstdc++6,mount,util-linux,xfsprogs';
 /** In a mount namespace: what the machine shares with the root directory, then the command in it. */

@@ -1,6 +1,6 @@
 /**
  * What earlier versions promised is still there, and what they wrote down can still be read: all that needs no root.
- * test/integration/upgrade.test.ts does the same with whole nodes. docs/formats.md and docs/compatibility.md say what may
+ * test/integration/plugin/upgrade.test.ts does the same with whole nodes. docs/formats.md and docs/compatibility.md say what may
  * change, and how.
  */
 import assert from 'node:assert/strict';

@@ -78,7 +78,7 @@ const RUNS: readonly Run[] = [
 ];
 const DELTA = { superblock: SUPERBLOCK, poolBytes: 65_536_000n, base: 4, target: 7 };
 
-/** Of two batches, which divide a range. integration/thin-commands has what xml looks like. */
+/** Of two batches, which divide a range. integration/commands/thin-commands has what xml looks like. */
 const printed = (printer: Printer): string =>
   printer.head +
   printer.rows({ runs: RUNS.slice(0, 1), nodes: 4 }) +

@@ -1,4 +1,4 @@
-/** In made-up cgroup trees: directories and files with the kernel's names. integration/node-settings has what a pod gets. */
+/** In made-up cgroup trees: directories and files with the kernel's names. integration/node/settings has what a pod gets. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

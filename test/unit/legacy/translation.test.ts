@@ -1,6 +1,6 @@
 /**
  * The translations of CSI 0.3 and 0.1 with every field filled: what the handlers of v1 get, and what comes back. The
- * rules of v1 have tests of their own; what a mount is needed for is in integration/legacy-life.
+ * rules of v1 have tests of their own; what a mount is needed for is in integration/plugin/legacy-life.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,5 +1,5 @@
 /**
- * How the last run of the plugin ended, by the file that a run leaves behind. integration/server-process has the ends
+ * How the last run of the plugin ended, by the file that a run leaves behind. integration/plugin/server-process has the ends
  * of plugins that run.
  */
 import assert from 'node:assert/strict';

@@ -1,0 +1,135 @@
+/** `blockdelta volumes`, `snapshots` and `pools`, beside a running plugin and after its stop. */
+import assert from 'node:assert/strict';
+import { renameSync } from 'node:fs';
+import type { TestContext } from 'node:test';
+import { newVolumeId, nodeKey } from '../../../src/base/csi/handles.js';
+import {
+  inspectNode,
+  nodeSettings,
+  type PoolView,
+  withoutRemoved,
+} from '../../../src/driver/inspection/node.js';
+import { differencesIn } from '../../../src/driver/inspection/orphans.js';
+import { runCommand } from '../../support/command.js';
+import { specOf } from '../../support/contents.js';
+import { MIB } from '../../support/orchestrator.js';
+import { runPlugin, test } from '../../support/running-plugin.js';
+
+type Row = Record<string, unknown>;
+
+const running = runPlugin('inspection', { pools: { main: 'xfs' } });
+
+const rows = async (t: TestContext, command: string): Promise<Row[]> =>
+  JSON.parse(await running.output(t, command, '--json'));
+
+/** As a command beside the plugin finds it. */
+const found = () => inspectNode(nodeSettings(undefined, running.settings));
+
+test('the lists show names, pools, states, devices and mounts, also without the plugin', async (t) => {
+  const { orchestrator } = running;
+  const used = await orchestrator.create('used', specOf('ext4'));
+  const idle = await orchestrator.create('idle', { sizeBytes: 16 * MIB });
+  const target = await orchestrator.bringUp(used);
+  const snapshotId = await orchestrator.snapshot(used, 'first');
+  const rowOf = async (id: string) =>
+    (await rows(t, 'volumes')).find((row) => row['id'] === id) ?? assert.fail(id);
+
+  const { name, pool, state, snapshots, device, mountedAt, publishedAt } = await rowOf(used.id);
+  assert.deepEqual([name, pool, state, snapshots], ['used', 'main', 'ready', 1]);
+  assert.match(String(device), /^\/dev\/loop\d+$/);
+  assert.deepEqual([mountedAt, publishedAt], [[used.stagingPath, target], [target]]);
+  const other = await rowOf(idle.id);
+  assert.deepEqual([other['device'], other['sizeBytes']], [null, String(16 * MIB)]);
+  const listed = new RegExp(`${idle.id} +main +16 MiB .* ready +- +idle`);
+  assert.match(await running.output(t, 'volumes'), listed);
+  const snapshot = new RegExp(`${snapshotId} +${used.id} +main .* first`);
+  assert.match(await running.output(t, 'snapshots'), snapshot);
+  assert.match(await running.output(t, 'pools'), /^main +reflink +.*GiB .* 2 +1 /m);
+
+  const moved = async (path: string, expected: string): Promise<void> => {
+    renameSync(path, `${path}.aside`);
+    assert.equal((await rowOf(idle.id))['state'], expected);
+    if (expected === 'pool away') {
+      assert.match(String((await rows(t, 'pools'))[0]?.['problem']), /holds no pool/);
+    }
+    renameSync(`${path}.aside`, path);
+  };
+  await moved(running.poolPath('main', 'volumes', idle.id), 'lost');
+  await moved(running.poolPath('main', 'pool-id'), 'pool away');
+
+  await orchestrator.takeDown(used);
+  await running.plugin.stop();
+  assert.equal((await rows(t, 'volumes')).length, 2);
+  await running.start();
+});
+
+test('volumes that come and go meanwhile are neither lost nor without a row', async () => {
+  const { orchestrator } = running;
+  let isOver = false;
+  const churn = (async () => {
+    for (let round = 0; !isOver; round += 1) {
+      await orchestrator.delete(await orchestrator.create(`brief-${round}`));
+    }
+    return true;
+  })();
+  for (let round = 0; round < 15; round += 1) {
+    const node = await found();
+    const [view] = node.views;
+    assert.ok(view !== undefined && view.problem === null, view?.problem ?? 'no pool');
+    assert.ok(differencesIn(node, view).every(({ kind }) => kind !== 'unknown'));
+    const held = new Set(view.volumes.map(({ id }) => id));
+    const ready = node.catalogue.volumes.filter(({ state }) => state === 'ready');
+    assert.deepEqual(
+      ready.filter(({ volumeId, name }) => name.startsWith('brief-') && !held.has(volumeId)),
+      [],
+    );
+  }
+  isOver = true;
+  assert.ok(await churn);
+});
+
+test('an object without a row counts only while its pool still holds it', async () => {
+  const volume = await running.orchestrator.create('with-a-row');
+  const { catalogue, views } = await found();
+  const [view] = views;
+  assert.ok(view !== undefined);
+  const id = newVolumeId(nodeKey('test-node'));
+  const object = { id, sizeBytes: 1n, usedBytes: 0n, path: null };
+  const seen: PoolView = { ...view, volumes: [...view.volumes, object] };
+  const idsAfter = async (later: PoolView): Promise<string[]> => {
+    const left = await withoutRemoved([seen], catalogue, async () => [later]);
+    return left.flatMap(({ volumes }) => volumes.map((each) => each.id));
+  };
+  const known = view.volumes.map((each) => each.id);
+  assert.ok(known.includes(volume.id));
+  // Removed meanwhile.
+  assert.deepEqual(await idsAfter(view), known);
+  assert.deepEqual(await idsAfter(seen), [...known, id]);
+  // A pool that is away by now says nothing.
+  const away = { ...view, problem: 'away', volumes: [], snapshots: [] };
+  assert.deepEqual(await idsAfter(away), [...known, id]);
+  const lookAgain = () => assert.fail('every object has a row');
+  assert.equal((await withoutRemoved(views, catalogue, lookAgain))[0], view);
+});
+
+test('a deleted snapshot that its pool retains as the base of deltas proves no loss of rows', async () => {
+  const { orchestrator } = running;
+  const volume = await orchestrator.create('with-a-base');
+  const snapshotId = await orchestrator.snapshot(volume);
+  await orchestrator.deleteSnapshot(snapshotId);
+  const node = await found();
+  const retained = node.catalogue.retainedBases.map((base) => base.snapshotId);
+  assert.deepEqual(retained, [snapshotId]);
+  assert.deepEqual(
+    node.views.flatMap((view) => differencesIn(node, view)),
+    [],
+  );
+});
+
+test('a wrong state directory is named with what to do', async (t) => {
+  const env = { ...running.settings, BLOCKDELTA_STATE_DIR: '/nowhere' };
+  const ended = await runCommand(t, ['volumes'], env);
+  assert.equal(ended.code, 1);
+  const said = /there is no catalogue \/nowhere\/catalogue.sqlite: name .*--state-dir/;
+  assert.match(ended.stderr, said);
+});
