@@ -19,6 +19,8 @@ const ENTRIES = [
   'src/driver/catalogue/sqlite-catalogue.ts',
   'src/driver/backends/thin/ledger/sqlite-ledger.ts',
 ];
+/** What runs in a browser, and is read as text by the file beside it. */
+const PAGE_SCRIPTS = ['src/tools/map/page-script.ts'];
 /** Have binaries or worker threads of their own. */
 const NOT_WITHIN = ['better-sqlite3', 'ioctl', 'piscina'];
 /** For packages that are CommonJS modules. */
@@ -41,20 +43,31 @@ async function compileProgram(outdir, options) {
     ...{ ...SHARED, ...bundle, ...options, outdir, entryPoints: ENTRIES },
     ...{ external: NOT_WITHIN, banner: { js: REQUIRE }, keepNames: true },
   });
-  removeOthers(outdir, metafile);
+  const pages = await compilePages({ outdir });
+  removeOthers(outdir, [metafile, pages]);
+}
+
+/** Each with what it imports in it. */
+async function compilePages(options) {
+  const bundle = { bundle: true, format: 'iife', platform: 'browser', target: 'es2022' };
+  const { metafile } = await build({ ...SHARED, ...bundle, ...options, entryPoints: PAGE_SCRIPTS });
+  return metafile;
 }
 
 async function compileTests() {
-  const entryPoints = ['src', 'test'].flatMap((directory) => filesBelow(directory, /(?<!\.d)\.ts$/));
+  const sources = ['src', 'test'].flatMap((directory) => filesBelow(directory, /(?<!\.d)\.ts$/));
+  const entryPoints = sources.filter((path) => !PAGE_SCRIPTS.includes(path));
   const { metafile } = await build({
     ...{ ...SHARED, outdir: '.test-build', outbase: '.', entryPoints, sourcemap: true },
   });
-  for (const directory of ['src', 'test']) removeOthers(join('.test-build', directory), metafile);
+  const pages = await compilePages({ outdir: '.test-build', outbase: '.' });
+  for (const directory of ['src', 'test']) removeOthers(join('.test-build', directory), [metafile, pages]);
 }
 
 /** What has been compiled from sources that are gone. */
-function removeOthers(directory, { outputs }) {
-  const others = filesBelow(directory, /\.js(\.map)?$/).filter((path) => outputs[relative('.', path)] === undefined);
+function removeOthers(directory, metafiles) {
+  const made = new Set(metafiles.flatMap(({ outputs }) => Object.keys(outputs)));
+  const others = filesBelow(directory, /\.js(\.map)?$/).filter((path) => !made.has(relative('.', path)));
   for (const path of others) rmSync(path);
 }
 

@@ -68,7 +68,7 @@ export function planJobs(options) {
     });
     add({ ...check('formatting of native code', ['scripts/format-native']), needs: packages });
     add(check('no stray words', ['node', 'scripts/check-sources.mjs']));
-    add({ ...check('types', npx('tsc', '-p', 'test/tsconfig.json')), needs: [modules] });
+    add({ ...check('types', ['npm', 'run', '--silent', 'types']), needs: [modules] });
     add({ ...check('dist', ['node', 'scripts/compile.mjs', 'program']), needs: [modules] });
   }
   if (options.isWhole) add(build(REFERENCE, REFERENCE_COMMAND));

@@ -10,13 +10,13 @@ export function withHumanSize(bytes: bigint): string {
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'] as const;
 
-/** With one decimal unless it is zero: 512 B, 4 KiB, 1.5 GiB. */
-export function humanSize(bytes: bigint): string {
+/** With one decimal, or so many, unless they are zero: 512 B, 4 KiB, 1.5 GiB. */
+export function humanSize(bytes: bigint, decimals = 1): string {
   let value = Number(bytes);
   let unit = 0;
   while (value >= 1024 && unit < UNITS.length - 1) {
     value /= 1024;
     unit += 1;
   }
-  return `${rounded(value, 1)} ${UNITS[unit]}`;
+  return `${rounded(value, decimals)} ${UNITS[unit]}`;
 }

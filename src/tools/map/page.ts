@@ -5,11 +5,12 @@
  * Ids come from a driver, so they are escaped; the data has none.
  */
 import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { humanSize, rounded, withHumanSize } from '../../base/human-size.js';
 import { escapeText } from '../markup.js';
 import type { Cells } from './cells.js';
 import { LEVELS } from './levels.js';
-import { PAGE_SCRIPT } from './page-script.js';
+import type { PageData } from './page-data.js';
 import { PAGE_STYLE } from './page-style.js';
 
 export interface Subject {
@@ -29,14 +30,14 @@ export interface Grain {
 
 export function formatPage(subject: Subject, cells: Cells): string {
   const title = titleOf(subject);
-  const data = JSON.stringify({
+  const data: PageData = {
     capacityBytes: Number(cells.capacityBytes),
     cellBytes: Number(cells.cellBytes),
     word: wordOf(subject),
-    levels: LEVELS,
     runs: runsOf(cells.bytes),
-  });
-  const hash = createHash('sha256').update(PAGE_SCRIPT).digest('base64');
+  };
+  const script = readFileSync(new URL('./page-script.js', import.meta.url), 'utf8');
+  const hash = createHash('sha256').update(script).digest('base64');
   const policy = `default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-${hash}'`;
   const facts = factsOf(subject, cells).map(
     ([name, value]) => `<dt>${escapeText(name)}</dt><dd>${escapeText(value)}</dd>`,
@@ -63,8 +64,8 @@ export function formatPage(subject: Subject, cells: Cells): string {
 <canvas id="grid" tabindex="0" role="img" aria-label="${escapeText(title)}"></canvas>
 <div id="tip" role="status" hidden></div>
 <p class="help">Wheel or + and − zoom, dragging or the arrow keys move, 0 shows the whole volume.</p>
-<script type="application/json" id="data">${data}</script>
-<script>${PAGE_SCRIPT}</script>
+<script type="application/json" id="data">${JSON.stringify(data)}</script>
+<script>${script}</script>
 </body></html>
 `;
 }
@@ -110,7 +111,6 @@ function wordOf({ baseId }: Subject): string {
   return baseId === null ? 'data' : 'changed';
 }
 
-/** Alternately the bytes of a cell and how many cells in a row have them. */
 function runsOf(bytes: Float64Array): number[] {
   const runs: number[] = [];
   let from = 0;
