@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { closeSync, constants, openSync, writeSync } from 'node:fs';
 import { test } from 'node:test';
 import { NativePool } from '../../src/driver/native/pool.js';
-import { rejectsWith } from '../support/expect-status.js';
+import { refused } from '../support/refusal.js';
 import { type ContractContext, newVolume, SIZE } from './harness.js';
 
 export function describeAttachments(context: ContractContext): void {
@@ -64,10 +64,7 @@ export function describeAttachments(context: ContractContext): void {
     const fd = openSync(device.devicePath, 'r+');
     assert.throws(() => writeSync(fd, 'x', 0), { code: 'EPERM' });
     closeSync(fd);
-    await rejectsWith(
-      backend.attachments.attach(volumeId, { readOnly: false }),
-      'FAILED_PRECONDITION',
-    );
+    await refused(backend.attachments.attach(volumeId, { readOnly: false }), 'FAILED_PRECONDITION');
   });
 
   test('an open device is not detached, and its volume is not deleted', async () => {
@@ -75,8 +72,8 @@ export function describeAttachments(context: ContractContext): void {
     const volumeId = await context.volume();
     const { devicePath } = await backend.attachments.attach(volumeId, { readOnly: false });
     const fd = openSync(devicePath, constants.O_RDWR | constants.O_EXCL);
-    await rejectsWith(backend.attachments.detach(volumeId), 'FAILED_PRECONDITION', /in use/);
-    await rejectsWith(backend.volumes.delete(volumeId), 'FAILED_PRECONDITION', /in use/);
+    await refused(backend.attachments.detach(volumeId), 'FAILED_PRECONDITION', /in use/);
+    await refused(backend.volumes.delete(volumeId), 'FAILED_PRECONDITION', /in use/);
     assert.equal((await backend.attachments.find(volumeId))?.devicePath, devicePath);
     assert.ok((await backend.list()).volumes.some(({ id }) => id === volumeId));
     closeSync(fd);
@@ -85,7 +82,7 @@ export function describeAttachments(context: ContractContext): void {
   });
 
   test('attaching a volume that does not exist fails', async () => {
-    await rejectsWith(
+    await refused(
       context.backend.attachments.attach(newVolume(), { readOnly: false }),
       'FAILED_PRECONDITION',
       /lost/,

@@ -1,7 +1,7 @@
 /** The part of the backend contract about clones, expansion, group snapshots, and volume condition. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { rejectsWith } from '../support/expect-status.js';
+import { refused } from '../support/refusal.js';
 import { type ContractContext, newSnapshot, newVolume, SIZE, VOLUME_BYTES } from './harness.js';
 
 /** A volume whose block at 4096 holds the value, and which is open for writing. */
@@ -146,7 +146,7 @@ export function describeCopies(context: ContractContext): void {
       () => backend.snapshots.check(snapshotId, SIZE / 2n),
       () => backend.snapshots.check(newSnapshot(), SIZE),
     ];
-    for (const refusal of refusals) await rejectsWith(refusal(), 'FAILED_PRECONDITION');
+    for (const refusal of refusals) await refused(refusal(), 'FAILED_PRECONDITION');
   });
 
   test('the condition of a volume reports its storage, and is null once that is removed', async () => {

@@ -6,9 +6,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Backend } from '../../src/driver/backends/backend.js';
 import type { NativePool } from '../../src/driver/native/pool.js';
-import { rejectsWith } from '../support/expect-status.js';
 import { assertSound, Tally } from '../support/metadata-check.js';
 import { seededRandom } from '../support/random.js';
+import { refused } from '../support/refusal.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
 import { scanAll } from '../support/wire.js';
 import { testLists, work } from './contract-scans.js';
@@ -45,9 +45,9 @@ export function describeRetainedBases(context: ContractContext): void {
     await backend.bases.retain(base, target);
     await backend.snapshots.delete(base);
     await backend.changes.scan(target, base);
-    await rejectsWith(backend.changes.scan(base, null), 'FAILED_PRECONDITION');
+    await refused(backend.changes.scan(base, null), 'FAILED_PRECONDITION');
     await backend.bases.drop(base);
-    await rejectsWith(backend.changes.scan(target, base), 'FAILED_PRECONDITION');
+    await refused(backend.changes.scan(target, base), 'FAILED_PRECONDITION');
   });
 }
 

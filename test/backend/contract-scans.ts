@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { NativePool } from '../../src/driver/native/pool.js';
-import { rejectsWith } from '../support/expect-status.js';
 import { assertSound, Tally } from '../support/metadata-check.js';
 import { type Random, seededRandom } from '../support/random.js';
+import { refused } from '../support/refusal.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
 import { scanAll } from '../support/wire.js';
 import { type ContractContext, newSnapshot, VOLUME_BYTES } from './harness.js';
@@ -19,10 +19,10 @@ export function describeScans(context: ContractContext): void {
     const volumeId = await context.volume();
     const snapshotId = await context.snapshot(volumeId);
     const gone = newSnapshot();
-    await rejectsWith(backend.changes.scan(gone, null), 'FAILED_PRECONDITION');
-    await rejectsWith(backend.changes.scan(snapshotId, gone), 'FAILED_PRECONDITION');
+    await refused(backend.changes.scan(gone, null), 'FAILED_PRECONDITION');
+    await refused(backend.changes.scan(snapshotId, gone), 'FAILED_PRECONDITION');
     await backend.snapshots.delete(snapshotId);
-    await rejectsWith(backend.changes.scan(snapshotId, null), 'FAILED_PRECONDITION');
+    await refused(backend.changes.scan(snapshotId, null), 'FAILED_PRECONDITION');
   });
 }
 

@@ -23,8 +23,8 @@ import type { PoolEvent } from '../../src/driver/backends/backend.js';
 import type { ReflinkBackend } from '../../src/driver/backends/reflink/reflink-backend.js';
 import type { SnapshotScan } from '../../src/driver/backends/snapshot-scan.js';
 import { brokenLists } from '../support/broken-lists.js';
-import { rejectsWith } from '../support/expect-status.js';
 import { assertSound } from '../support/metadata-check.js';
+import { refused } from '../support/refusal.js';
 import { test } from '../support/running-plugin.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
 import { scanAll } from '../support/wire.js';
@@ -283,7 +283,7 @@ test('a base that is dropped leaves the older ones usable', async () => {
   await backend.bases.drop(second);
   assert.deepEqual(names(), [`${first}.to.${third}`, `${third}.to.${last}`].sort());
   for (const base of [first, third]) await assertSoundDelta(last, base);
-  await rejectsWith(backend.changes.scan(last, second), 'FAILED_PRECONDITION');
+  await refused(backend.changes.scan(last, second), 'FAILED_PRECONDITION');
   await backend.bases.drop(third);
   assert.deepEqual(names(), [`${first}.to.${last}`]);
   await assertSoundDelta(last, first);
@@ -367,13 +367,13 @@ test('a damaged list invalidates its base and those before it, with the reason',
   await remove(second, last);
   const path = join(directory, 'lists', `${second}.to.${last}`);
   damage(path);
-  await rejectsWith(afterRefusal(last, second), 'NOT_FOUND', /its stored change list is damaged/);
-  await rejectsWith(
+  await refused(afterRefusal(last, second), 'NOT_FOUND', /its stored change list is damaged/);
+  await refused(
     backend.changes.scan(last, second),
     'NOT_FOUND',
     /its stored change list is damaged/,
   );
-  await rejectsWith(
+  await refused(
     backend.changes.scan(last, first),
     'NOT_FOUND',
     new RegExp(`snapshot ${second}.*damaged`),
@@ -429,8 +429,8 @@ test('a chain of lists from deleted snapshots that does not fit together gives n
     await assert.rejects(scanAll(fixture.native, source), { code: 'LIST_INVALID' });
   }
   rmSync(own);
-  await rejectsWith(afterRefusal(last, first), 'NOT_FOUND', /change list is damaged/);
-  await rejectsWith(backend.changes.scan(last, first), 'NOT_FOUND', /change list is damaged/);
+  await refused(afterRefusal(last, first), 'NOT_FOUND', /change list is damaged/);
+  await refused(backend.changes.scan(last, first), 'NOT_FOUND', /change list is damaged/);
 });
 
 test('a list that a request needs beyond the retained ones is made for it, once', async () => {
@@ -453,11 +453,7 @@ test('without change lists nothing is retained, and what was retained before is 
   assert.deepEqual(await backend.bases.retain(second, third), {
     unretained: 'change lists are off (BLOCKDELTA_CHANGE_LISTS)',
   });
-  await rejectsWith(
-    backend.changes.scan(third, first),
-    'FAILED_PRECONDITION',
-    /change lists are off/,
-  );
+  await refused(backend.changes.scan(third, first), 'FAILED_PRECONDITION', /change lists are off/);
   await backend.stop();
   backend = await open();
   await assertSoundDelta(third, first);
@@ -478,7 +474,7 @@ test('a pool that runs low frees hidden snapshots, the oldest first, and says so
   while (events.length < 2) await delay(20);
   assert.match(events[0]?.message ?? '', new RegExp(`bytes free.*${older}.*full one`));
   assert.match(events[1]?.message ?? '', new RegExp(newer));
-  await rejectsWith(backend.changes.scan(target, older), 'NOT_FOUND', /running out of space/);
+  await refused(backend.changes.scan(target, older), 'NOT_FOUND', /running out of space/);
   const { usable: left, invalidated } = backend.bases.all();
   assert.deepEqual([left.length, invalidated.length], [0, 2]);
   const another = await take();

@@ -7,10 +7,9 @@
  * A few steps for each discard mode; many, from a new seed, in a nightly run.
  */
 import assert from 'node:assert/strict';
-import { rejectsWith } from '../support/expect-status.js';
 import { isNightly } from '../support/nightly.js';
 import { type Random, seededRandom } from '../support/random.js';
-import { statusOf } from '../support/refusal.js';
+import { refused, statusOf } from '../support/refusal.js';
 import {
   PAGES_A_BLOCK,
   poolTest,
@@ -93,11 +92,8 @@ class RandomLife {
         this.#count(this.live.has(base) ? 'lists from live bases' : FROM_KEPT);
         this.#count('ranges', list.ranges.length);
       } else if (!this.live.has(base)) {
-        const refused = this.pool.backend.changes.scan(target.id, base.id);
-        await rejectsWith(
-          refused,
-          invalidatedIds.has(base.id) ? 'NOT_FOUND' : 'FAILED_PRECONDITION',
-        );
+        const refusal = this.pool.backend.changes.scan(target.id, base.id);
+        await refused(refusal, invalidatedIds.has(base.id) ? 'NOT_FOUND' : 'FAILED_PRECONDITION');
         this.#count(known ? 'refused over a lineage' : 'refused as invalid');
       }
     }

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { rejectsWith } from '../support/expect-status.js';
+import { refused } from '../support/refusal.js';
 import { patchSuperblock } from '../support/thin-superblock-patch.js';
 import {
   PAGES_A_BLOCK,
@@ -130,10 +130,10 @@ test('a base is compared only with later snapshots of its own volume', async (po
   await pool.keepAndDelete(base);
   await pool.soundDelta(base, later);
   for (const target of [earlier, ofRestored, ofCloned]) {
-    const refused = pool.backend.changes.scan(target.id, base.id);
-    await rejectsWith(refused, 'FAILED_PRECONDITION', /make a full backup/);
+    const refusal = pool.backend.changes.scan(target.id, base.id);
+    await refused(refusal, 'FAILED_PRECONDITION', /make a full backup/);
   }
-  await rejectsWith(pool.backend.changes.scan(base.id, null), 'FAILED_PRECONDITION');
+  await refused(pool.backend.changes.scan(base.id, null), 'FAILED_PRECONDITION');
 });
 
 test('the list of a volume expanded since the base includes the new blocks', async (pool) => {
@@ -158,8 +158,8 @@ test('metadata that was restored or rewritten while the plugin was stopped inval
   await pool.next();
   assert.match(await pool.lossOf(base), /changed/);
   const target = await pool.cutOne(volume);
-  const refused = pool.backend.changes.scan(target.id, base.id);
-  await rejectsWith(refused, 'NOT_FOUND', /retained base because/);
+  const refusal = pool.backend.changes.scan(target.id, base.id);
+  await refused(refusal, 'NOT_FOUND', /retained base because/);
 });
 
 test('a pool with metadata of an older transaction is not served', async (pool) => {
@@ -173,7 +173,7 @@ test('a pool with metadata of an older transaction is not served', async (pool) 
   const newest = pool.workspace.path('metadata.newest');
   copyDevice(pool.metadata.path, newest);
   copyDevice(saved, pool.metadata.path);
-  await rejectsWith(pool.next(), 'FAILED_PRECONDITION', /transaction id/);
+  await refused(pool.next(), 'FAILED_PRECONDITION', /transaction id/);
   copyDevice(newest, pool.metadata.path);
   await pool.start();
 });
@@ -213,8 +213,8 @@ test('discards that were passed down before a power failure invalidate the bases
   assert.match(await pool.lossOf(base), /discards/);
   assert.equal(await pool.lossOf(other.base), '', 'it was not attached');
   const target = await pool.cutOne(volume);
-  const refused = pool.backend.changes.scan(target.id, base.id);
-  await rejectsWith(refused, 'NOT_FOUND', /retained base because/);
+  const refusal = pool.backend.changes.scan(target.id, base.id);
+  await refused(refusal, 'NOT_FOUND', /retained base because/);
 });
 
 test(
@@ -291,7 +291,7 @@ test('a bookmark that was damaged, or exchanged with another one, is invalidated
     of.volume.write(2 * PAGES_A_BLOCK, 1);
     const target = await pool.cutOne(of.volume);
     for (let count = 0; count < 2; count += 1)
-      await rejectsWith(pool.backend.changes.scan(target.id, of.base.id), 'NOT_FOUND', reason);
+      await refused(pool.backend.changes.scan(target.id, of.base.id), 'NOT_FOUND', reason);
     assert.match(await pool.lossOf(of.base), reason);
   }
 });

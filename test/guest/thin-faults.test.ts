@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { newVolume } from '../backend/harness.js';
-import { rejectsWith } from '../support/expect-status.js';
+import { refused } from '../support/refusal.js';
 import {
   poolTest,
   type ThinPoolOnDisks,
@@ -60,7 +60,7 @@ async function assertAsAnswered({ pool, volume, snapshot, retained }: Scene): Pr
     invalidated.map(({ snapshotId }) => snapshotId),
     [retained.id],
   );
-  await rejectsWith(backend.changes.scan(snapshot.id, retained.id), 'NOT_FOUND');
+  await refused(backend.changes.scan(snapshot.id, retained.id), 'NOT_FOUND');
   volume.writeBlock(5);
   volume.sync();
   assert.ok(volume.read().equals(volume.image), 'the volume, written again');
@@ -72,7 +72,7 @@ test('a change that cannot be written to the metadata device is not confirmed', 
   const { backend } = pool;
   await pool.metadata.failWrites();
   await assert.rejects(backend.volumes.create(newVolume(), SIZE));
-  await rejectsWith(backend.check(), 'FAILED_PRECONDITION', /thin_check/);
+  await refused(backend.check(), 'FAILED_PRECONDITION', /thin_check/);
   for (const refused of [
     () => backend.volumes.create(newVolume(), SIZE),
     () => pool.cutOne(volume),
@@ -112,10 +112,10 @@ test('a missing metadata device is reported, and nothing is confirmed until it r
   const { pool } = scene;
   const { backend } = pool;
   await pool.metadata.fail();
-  await rejectsWith(backend.check(), 'FAILED_PRECONDITION', /cannot be read/);
+  await refused(backend.check(), 'FAILED_PRECONDITION', /cannot be read/);
   await pool.told(/^error: pool 'default'/m);
   await assert.rejects(backend.volumes.create(newVolume(), SIZE));
-  await rejectsWith(backend.check(), 'FAILED_PRECONDITION');
+  await refused(backend.check(), 'FAILED_PRECONDITION');
   await repair(scene);
   await assertAsAnswered(scene);
 });

@@ -1,8 +1,8 @@
 /** The life of a thin pool on a real kernel: made, stopped, started; plugin.test.ts has one that is taken over. */
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
-import { rejectsWith } from '../support/expect-status.js';
 import { isNightly } from '../support/nightly.js';
+import { refused } from '../support/refusal.js';
 import { EMBEDDED, poolTest } from './thin-pool-on-disks.js';
 
 for (const [kind, changed] of Object.entries({
@@ -18,7 +18,7 @@ for (const [kind, changed] of Object.entries({
       await pool.stop();
       assert.deepEqual(await pool.deviceNames(), [], 'nothing of it is active');
       const attach = async () => backend.attachments.attach(volume.id, { readOnly: false });
-      await rejectsWith(attach(), 'FAILED_PRECONDITION');
+      await refused(attach(), 'FAILED_PRECONDITION');
       await backend.start('existing');
       assert.equal(await backend.identity(), identity);
       await volume.attach();
@@ -73,7 +73,7 @@ poolTest('no pool is created on devices that are not empty', async (pool) => {
   writeFileSync(data.path, bytes, { flag: 'r+' });
   const devices = { metadata: metadata.path, data: data.path };
   const backend = pool.makeBackend({ directory: pool.workspace.path('new'), devices });
-  await rejectsWith(backend.start(), 'FAILED_PRECONDITION', /is not empty/);
+  await refused(backend.start(), 'FAILED_PRECONDITION', /is not empty/);
   assert.deepEqual(await pool.deviceNames(), []);
-  await rejectsWith(backend.start('existing'), 'FAILED_PRECONDITION', /its ledger is new/);
+  await refused(backend.start('existing'), 'FAILED_PRECONDITION', /its ledger is new/);
 });

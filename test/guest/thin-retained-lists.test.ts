@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { rejectsWith } from '../support/expect-status.js';
+import { refused } from '../support/refusal.js';
 import {
   type ThinPoolOnDisks,
   type ThinSnapshot,
@@ -69,5 +69,5 @@ test('an unclean stop that invalidates bookmarks leaves lists to snapshots that 
   const next = await pool.cutOne(volume);
   assert.match(await pool.lossOf(target), /discards/);
   assert.match(await pool.lossOf(first), /comes after it and is deleted too.*discards/);
-  await rejectsWith(pool.backend.changes.scan(next.id, first.id), 'NOT_FOUND', /discards/);
+  await refused(pool.backend.changes.scan(next.id, first.id), 'NOT_FOUND', /discards/);
 });

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { closeSync, fdatasyncSync, openSync, writeSync } from 'node:fs';
 import { newSnapshot, newVolume } from '../backend/harness.js';
 import { eventually } from '../support/eventually.js';
-import { rejectsWith } from '../support/expect-status.js';
+import { refused } from '../support/refusal.js';
 import { TaggedImage } from '../support/tagged-image.js';
 import {
   BLOCK_BYTES,
@@ -106,19 +106,19 @@ nightlyPoolTest(
   async (pool) => {
     const { backend } = pool;
     const sizeBytes = BigInt(SCATTERED * BLOCK_BYTES);
-    const [volumeId, refused] = [newVolume(), newVolume()];
+    const [volumeId, refusal] = [newVolume(), newVolume()];
     await backend.volumes.create(volumeId, sizeBytes);
     const { devicePath } = await backend.attachments.attach(volumeId, { readOnly: false });
     assert.match(scatter(devicePath), /EIO|ENOSPC/);
     assert.equal((await pool.status()).mode, 'ro');
     // The kernel asks for a check as soon as what runs out of space is a commit.
     const remedy = /Enlarge the metadata device|run thin_check/;
-    await rejectsWith(backend.check(), 'FAILED_PRECONDITION', remedy);
+    await refused(backend.check(), 'FAILED_PRECONDITION', remedy);
     await pool.told(remedy);
-    await rejectsWith(backend.volumes.create(refused, MIB), 'FAILED_PRECONDITION');
+    await refused(backend.volumes.create(refusal, MIB), 'FAILED_PRECONDITION');
     const snapshotId = newSnapshot();
     const cut = backend.snapshots.create([{ volumeId, snapshotId }]);
-    await rejectsWith(cut, 'FAILED_PRECONDITION');
+    await refused(cut, 'FAILED_PRECONDITION');
     assert.deepEqual(await pool.suspendedDevices(), []);
 
     const ids = (await backend.list()).volumes.map(({ id }) => id);
@@ -142,7 +142,7 @@ poolTest(
     assert.deepEqual({ mode, needsCheck }, { mode: 'ro', needsCheck: false });
     const volumeId = newVolume();
     const remedy = /Enlarge the metadata device/;
-    await rejectsWith(backend.volumes.create(volumeId, MIB), 'FAILED_PRECONDITION', remedy);
+    await refused(backend.volumes.create(volumeId, MIB), 'FAILED_PRECONDITION', remedy);
     await pool.told(remedy);
     await pool.metadata.grow(4n * MIB);
     await eventually('the pool is writable again', async () => (await pool.status()).mode === 'rw');

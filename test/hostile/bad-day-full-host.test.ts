@@ -10,8 +10,8 @@ import type { ReflinkBackend } from '../../src/driver/backends/reflink/reflink-b
 import { newSnapshot, newVolume } from '../backend/harness.js';
 import { ReflinkFixture } from '../backend/reflink-fixture.js';
 import { eventually } from '../support/eventually.js';
-import { rejectsWith } from '../support/expect-status.js';
 import { isNightly } from '../support/nightly.js';
+import { refused } from '../support/refusal.js';
 import { test } from '../support/running-plugin.js';
 import { skipUnlessRoot, Workspace } from '../support/workspace.js';
 
@@ -136,9 +136,9 @@ test('H15: an embedded pool allocates on the host what its volumes may claim, an
   const last = newVolume();
   await backend.volumes.create(last, availableBytes);
   fillUp();
-  await rejectsWith(backend.volumes.create(newVolume(), 600n * MIB), 'RESOURCE_EXHAUSTED', /host/);
+  await refused(backend.volumes.create(newVolume(), 600n * MIB), 'RESOURCE_EXHAUSTED', /host/);
   const expanded = backend.volumes.expand(last, availableBytes + 600n * MIB);
-  await rejectsWith(expanded, 'RESOURCE_EXHAUSTED', /host/);
+  await refused(expanded, 'RESOURCE_EXHAUSTED', /host/);
 });
 
 test('H15: neither discards nor deletions give blocks of the image back to the host', async () => {
@@ -195,7 +195,7 @@ test('H15: a sparse image that does not fit on the host is reported, and offers 
   const { availableBytes, lacksBacking } = await full.capacity();
   assert.deepEqual({ availableBytes, lacksBacking }, { availableBytes: 0n, lacksBacking: true });
   const small = full.volumes.create(newVolume(), 16n * MIB);
-  await rejectsWith(small, 'RESOURCE_EXHAUSTED', /lacks \d+ bytes/);
+  await refused(small, 'RESOURCE_EXHAUSTED', /lacks \d+ bytes/);
   await full.attachments.attach(volumeId, { readOnly: false });
   await full.attachments.detach(volumeId);
   await full.stop();

@@ -6,7 +6,6 @@ import { join } from 'node:path';
 import { after } from 'node:test';
 import { openLedger } from '../../src/driver/backends/thin/ledger/ledger-client.js';
 import { mountCapability } from '../support/csi-client.js';
-import { rejectsWith } from '../support/expect-status.js';
 import { isNightly } from '../support/nightly.js';
 import { type HeldVolume, MIB, Orchestrator } from '../support/orchestrator.js';
 import { Plugin } from '../support/plugin.js';
@@ -132,11 +131,7 @@ test('H21: with a full directory the ledger of a thin pool records deletions, bu
   fill(directory);
   const full = await openLedger(join(directory, 'pool.sqlite'));
   const refuses = () =>
-    rejectsWith(
-      full.begin([device('more')], []),
-      'RESOURCE_EXHAUSTED',
-      /no space left for the ledger/,
-    );
+    refused(full.begin([device('more')], []), 'RESOURCE_EXHAUSTED', /no space left for the ledger/);
   await refuses();
   for (let index = 0; index < VOLUMES; index += 1) {
     await full.begin([], [`volume ${index}`]);

@@ -22,10 +22,10 @@ import { resolveUsable } from '../../src/driver/node/paths.js';
 import { useNode } from '../integration/node/node-fixture.js';
 import { callContext } from '../support/call-context.js';
 import { blockCapability, mountCapability } from '../support/csi-client.js';
-import { rejectsWith } from '../support/expect-status.js';
 import { mount } from '../support/mounts.js';
 import { isNightly } from '../support/nightly.js';
 import { mountOf } from '../support/records.js';
+import { refused } from '../support/refusal.js';
 import { NOTHING, test } from '../support/running-plugin.js';
 import { mountsBelow } from '../support/workspace.js';
 
@@ -93,7 +93,7 @@ test('H6: an id deletes nothing unless a record or a mount proves that it belong
   for (const kept of [file, directory, `${staging}/device`]) assert.ok(existsSync(kept), kept);
   // What a failed publication found there is not its own either.
   const onFile = node.publish(volume, MOUNT, { target_path: file });
-  await rejectsWith(onFile, 'FAILED_PRECONDITION', /is not a directory/);
+  await refused(onFile, 'FAILED_PRECONDITION', /is not a directory/);
   await node.unpublish(volume, { target_path: file });
   assert.ok(existsSync(file));
   await node.unstage(volume);
@@ -107,7 +107,7 @@ test('H6: marks and directories of the pool stay, whatever request names them', 
     for (const volume_id of [volume.volumeId, ...UNKNOWN]) {
       for (const path of [mark, `${pool}/snapshots`, `${pool}/volumes`]) {
         const answer = node.call(rpc, { volume_id, [field]: path });
-        await rejectsWith(answer, 'INVALID_ARGUMENT', new RegExp(`^${field} ${path} `));
+        await refused(answer, 'INVALID_ARGUMENT', new RegExp(`^${field} ${path} `));
       }
     }
   }
@@ -135,10 +135,10 @@ test('NS2, H6: directories of the system and of the plugin are refused, and the 
       ['target_path', () => node.unpublish(volume, target)],
       ['staging_target_path', () => node.unstage(volume, staging)],
     ] as const) {
-      await rejectsWith(call(), 'INVALID_ARGUMENT', new RegExp(`^${field} ${path} cannot be used`));
+      await refused(call(), 'INVALID_ARGUMENT', new RegExp(`^${field} ${path} cannot be used`));
     }
     for (const rpc of ['NodeGetVolumeStats', 'NodeExpandVolume'] as const) {
-      await rejectsWith(node.call(rpc, { volume_id, volume_path: path }), 'NOT_FOUND');
+      await refused(node.call(rpc, { volume_id, volume_path: path }), 'NOT_FOUND');
     }
   }
   assertNothingHeld();
@@ -158,9 +158,9 @@ test("H7: staging over the pool's volumes is refused, by whichever path they are
       `${workspace.directory}/inner/./../bound/volumes`,
     ]) {
       const stage = node.stage(volume, MOUNT, { staging_target_path: path });
-      await rejectsWith(stage, 'INVALID_ARGUMENT', /^staging_target_path /);
+      await refused(stage, 'INVALID_ARGUMENT', /^staging_target_path /);
       const publish = node.publish(volume, MOUNT, { target_path: path });
-      await rejectsWith(publish, 'INVALID_ARGUMENT', /^target_path /);
+      await refused(publish, 'INVALID_ARGUMENT', /^target_path /);
     }
   } finally {
     umount(inner, bound);
@@ -199,7 +199,7 @@ test('H7: no volume is published where the interfaces before v1 stage, and is st
   mkdirSync(legacyStagingDirectory, { recursive: true });
   const path = `${legacyStagingDirectory}/pod`;
   const resolve = (field: string): Promise<string | null> => resolveUsable(node.deps, path, field);
-  await rejectsWith(resolve('target_path'), 'INVALID_ARGUMENT', /it lies in/);
+  await refused(resolve('target_path'), 'INVALID_ARGUMENT', /it lies in/);
   assert.equal(await resolve('staging_target_path'), path);
 });
 
@@ -210,10 +210,10 @@ test('H7: a path inside a volume is refused, because tenants control its content
   mkdirSync(`${inside}/staging`);
   symlinkSync(workspace.path('pods'), `${inside}/link`);
   const stage = node.stage(volume, MOUNT, { staging_target_path: `${inside}/staging` });
-  await rejectsWith(stage, 'INVALID_ARGUMENT', /inside volume/);
+  await refused(stage, 'INVALID_ARGUMENT', /inside volume/);
   await node.stage(volume, MOUNT);
   const publish = node.publish(volume, MOUNT, { target_path: `${inside}/target` });
-  await rejectsWith(publish, 'INVALID_ARGUMENT', /inside/);
+  await refused(publish, 'INVALID_ARGUMENT', /inside/);
   assert.equal(existsSync(`${inside}/target`), false);
   for (const one of [volume, outer]) await node.unstage(one);
 });
@@ -234,7 +234,7 @@ testKinds(
       () => node.publish(volume, capability, { staging_target_path, target_path }),
       () => node.stage(volume, capability, { staging_target_path }),
     ]) {
-      await rejectsWith(call(), 'FAILED_PRECONDITION', /leads to .*swap-.*-foreign.* now/);
+      await refused(call(), 'FAILED_PRECONDITION', /leads to .*swap-.*-foreign.* now/);
     }
     await node.unpublish(volume, { target_path });
     assert.ok(lstatSync(`${foreign}/target`).isDirectory(), 'the foreign directory stays');
@@ -266,7 +266,7 @@ testKinds(
     execFileSync('mv', [parent, moved]);
     mkdirSync(target_path, { recursive: true });
     const answer = node.unpublish(volume, { target_path });
-    await rejectsWith(answer, 'FAILED_PRECONDITION', new RegExp(`${moved}/target; nothing was`));
+    await refused(answer, 'FAILED_PRECONDITION', new RegExp(`${moved}/target; nothing was`));
     assert.ok(existsSync(target_path), 'it has the name of a target of ours, and is another one');
     umount(`${moved}/target`);
     await node.cleared(volume, target_path);
@@ -284,7 +284,7 @@ test('H8: a foreign file system stacked on a target or a staging directory keeps
     writeFileSync(`${path}/precious`, 'data');
     const before = node.held();
     const stacked = /something else mounted on it \(stacked\)/;
-    await rejectsWith(release(), 'FAILED_PRECONDITION', stacked);
+    await refused(release(), 'FAILED_PRECONDITION', stacked);
     assert.deepEqual(node.held(), before);
     assert.deepEqual(readdirSync(path), ['precious']);
     umount(path);
@@ -368,7 +368,7 @@ testKinds(
       ],
       [() => node.unstage(volume), /is still published at/],
     ] as const) {
-      await rejectsWith(call(), 'FAILED_PRECONDITION', message);
+      await refused(call(), 'FAILED_PRECONDITION', message);
     }
     umount(pod);
     assert.deepEqual(node.held(), before);

@@ -13,9 +13,9 @@ import { promisify } from 'node:util';
 import type { DecodedMessage } from '../../src/server/calls/request-decoder.js';
 import { CsiClient } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
-import { rejectsWith } from '../support/expect-status.js';
 import { isNightly } from '../support/nightly.js';
 import { encodeMessage, RawConnection } from '../support/raw-call.js';
+import { refused } from '../support/refusal.js';
 import {
   defer,
   rawClient,
@@ -117,7 +117,7 @@ test('H21: a stop does not wait for idle clients, whether they respond or not', 
   silent.resume();
   assert.deepEqual(await made.server.stop(), { forced: false, unfinished: 0 });
   await closed;
-  await rejectsWith(client.identity.Probe({}, { deadlineMs: 60_000 }), 'UNAVAILABLE');
+  await refused(client.identity.Probe({}, { deadlineMs: 60_000 }), 'UNAVAILABLE');
 });
 
 test('H21: a stop closes idle connections while it waits for a call on another', async (t) => {
@@ -254,7 +254,7 @@ test('H12: a call over the limit is UNAVAILABLE, except for health checks', asyn
     'they run',
     () => made.log.filter((line) => line['msg'] === 'call started').length === 16,
   );
-  await rejectsWith(client.node.NodeGetInfo({}), 'UNAVAILABLE', /16 calls are in flight/);
+  await refused(client.node.NodeGetInfo({}), 'UNAVAILABLE', /16 calls are in flight/);
   assert.equal((await client.identity.Probe({}))['ready'].value, true);
   going.resolve();
   for (const answer of await Promise.all(calls)) assert.equal(answer['node_id'], 'n');

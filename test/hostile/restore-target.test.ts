@@ -32,9 +32,9 @@ import { makeSocketDirectory } from '../../src/tools/nbd/socket-directory.js';
 import { BackupHistory } from '../support/backup-history.js';
 import { end } from '../support/child-processes.js';
 import { type Ended, runCommand } from '../support/command.js';
-import { rejectsWith } from '../support/expect-status.js';
 import { attachLoop, detachLoop } from '../support/loops.js';
 import { seededRandom } from '../support/random.js';
+import { refused } from '../support/refusal.js';
 import { test } from '../support/running-plugin.js';
 import { openRuntime } from '../support/runtime.js';
 import { skipUnlessRoot, Workspace } from '../support/workspace.js';
@@ -121,7 +121,7 @@ test('H39: an unfinished file that is exchanged before a program writes to it ch
       { path: theirs('restored'), replace: false },
       { signal: new AbortController().signal },
     );
-    await rejectsWith(restored, 'FAILED_PRECONDITION', /unfinished file .* exchanged or removed/);
+    await refused(restored, 'FAILED_PRECONDITION', /unfinished file .* exchanged or removed/);
     assert.equal(readFileSync(workspace.path('secret'), 'utf8'), SECRET, kind);
     assert.deepEqual(readdirSync(theirs()), [], kind);
   }

@@ -5,9 +5,9 @@ import { chmodSync, chownSync, existsSync, readFileSync, statSync, writeFileSync
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { blockCapability, mountCapability } from '../support/csi-client.js';
-import { rejectsWith } from '../support/expect-status.js';
 import { type HeldVolume, MIB, Orchestrator } from '../support/orchestrator.js';
 import { Plugin } from '../support/plugin.js';
+import { refused } from '../support/refusal.js';
 import { test } from '../support/running-plugin.js';
 import {
   capabilityMask,
@@ -194,7 +194,7 @@ async function grow(restricted: Restricted, volume: HeldVolume, type: string): P
   if (isGrownMounted(type)) {
     await orchestrator.nodeExpand(volume);
   } else {
-    await rejectsWith(orchestrator.nodeExpand(volume), 'FAILED_PRECONDITION');
+    await refused(orchestrator.nodeExpand(volume), 'FAILED_PRECONDITION');
     await orchestrator.takeDown(volume);
     await orchestrator.bringUp(volume);
   }

@@ -20,9 +20,9 @@ import { newVolumeId, nodeKey, uuidOf } from '../../src/base/csi/handles.js';
 import type { VolumeRecord } from '../../src/driver/catalogue/records.js';
 import { useNode } from '../integration/node/node-fixture.js';
 import { blockCapability, mountCapability } from '../support/csi-client.js';
-import { namesHolder, rejectsWith } from '../support/expect-status.js';
 import { partitionTable } from '../support/foreign-signatures.js';
 import { MIB } from '../support/records.js';
+import { namesHolder, refused } from '../support/refusal.js';
 import { NOTHING, test } from '../support/running-plugin.js';
 
 const node = useNode('tenant-images');
@@ -77,11 +77,11 @@ function patch(device: string, type: FileSystem, change: (block: Buffer) => void
 }
 
 /** Staging it is refused, and nothing but what was held before is held afterwards. */
-async function refused(volume: VolumeRecord, type: FileSystem, message: RegExp): Promise<void> {
+async function refusal(volume: VolumeRecord, type: FileSystem, message: RegExp): Promise<void> {
   const before = node.held();
   const told = new RegExp(`${volume.volumeId}.*${message.source}`);
   const answer = node.stage(volume, mountCapability(type));
-  await rejectsWith(answer, 'FAILED_PRECONDITION', told);
+  await refused(answer, 'FAILED_PRECONDITION', told);
   assert.deepEqual(node.held(), before);
 }
 
@@ -109,7 +109,7 @@ test('H1: errors=continue of a volume created when that was allowed has no effec
   assert.ok((await inForce(volume)).includes('errors=remount-ro'));
   await node.unstage(volume);
   const flags = mountCapability('ext4', 'SINGLE_NODE_WRITER', ['errors=continue']);
-  await rejectsWith(node.stage(volume, flags), 'INVALID_ARGUMENT', /mount_flags/);
+  await refused(node.stage(volume, flags), 'INVALID_ARGUMENT', /mount_flags/);
 });
 
 test('H1: an ext4 whose journal is another volume is refused, and the other volume stays free', async () => {
@@ -119,10 +119,10 @@ test('H1: an ext4 whose journal is another volume is refused, and the other volu
     const volume = await written(SIZES.ext4, (device) => {
       make('ext4', device, '-b', '4096', '-J', `device=${path}`);
     });
-    await refused(volume, 'ext4', /a journal on another device/);
+    await refusal(volume, 'ext4', /a journal on another device/);
   });
   assert.deepEqual(node.held(), NOTHING);
-  await refused(journal, 'ext4', /jbd/);
+  await refusal(journal, 'ext4', /jbd/);
 });
 
 /** What tune2fs sets. */
@@ -134,12 +134,12 @@ const TUNED: readonly [string, string, RegExp][] = [
   ['-O', 'mmp', /the feature mmp/],
 ];
 for (const [flag, value, message] of TUNED) {
-  test(`H1: an ext4 with tune2fs ${flag} ${value} is refused before any tool or mount reads it`, async () => {
+  test(`H1: an ext4 with tune2fs ${flag} ${value} is refusal before any tool or mount reads it`, async () => {
     const volume = await written(SIZES.ext4, (device) => {
       make('ext4', device);
       tool('tune2fs', flag, value, device);
     });
-    await refused(volume, 'ext4', message);
+    await refusal(volume, 'ext4', message);
   });
 }
 
@@ -170,12 +170,12 @@ const PATCHED: readonly [FileSystem, string, Change, RegExp][] = [
 ];
 
 for (const [type, title, change, message] of PATCHED) {
-  test(`H1: ${type} with ${title} in its superblock is refused`, async () => {
+  test(`H1: ${type} with ${title} in its superblock is refusal`, async () => {
     const volume = await written(SIZES[type], (device) => {
       make(type, device);
       patch(device, type, change);
     });
-    await refused(volume, type, message);
+    await refusal(volume, type, message);
   });
 }
 
@@ -190,7 +190,7 @@ test('H1: an ext4 whose journal contains another superblock is refused after its
     tool('tune2fs', '-E', 'mount_opts=', device);
     tool('debugfs', '-w', '-f', commands, device);
   });
-  await refused(volume, 'ext4', /mount options of its own/);
+  await refusal(volume, 'ext4', /mount options of its own/);
   await whileRaw(volume, async (device) => {
     tool('tune2fs', '-E', 'mount_opts=', device);
   });
@@ -207,7 +207,7 @@ test('H1: an XFS made with a real log or realtime device on another volume is re
       ['-m', 'rmapbt=0,reflink=0', '-r', `rtdev=${path}`],
     ]) {
       const volume = await written(SIZES.xfs, (device) => make('xfs', device, ...options));
-      await refused(volume, 'xfs', /on another device/);
+      await refusal(volume, 'xfs', /on another device/);
     }
   });
   assert.deepEqual(node.held(), NOTHING);
@@ -225,9 +225,9 @@ test('H1: a btrfs over two volumes, or a seed for others, is refused', async () 
     make('btrfs', device);
     tool('btrfstune', '-S', '1', device);
   });
-  await refused(volume, 'btrfs', /2 devices/);
-  await refused(other, 'btrfs', /2 devices/);
-  await refused(seed, 'btrfs', /a seed/);
+  await refusal(volume, 'btrfs', /2 devices/);
+  await refusal(other, 'btrfs', /2 devices/);
+  await refusal(seed, 'btrfs', /a seed/);
 });
 
 test('H1: a btrfs with the fsid of a mounted one is refused, copy or not', async () => {
@@ -238,11 +238,11 @@ test('H1: a btrfs with the fsid of a mounted one is refused, copy or not', async
   await whileRaw(second, async (device) => {
     tool('dd', `if=${source}`, `of=${device}`, 'bs=1M', 'conv=fsync', 'status=none');
   });
-  await refused(second, 'btrfs', new RegExp(uuid));
+  await refusal(second, 'btrfs', new RegExp(uuid));
   await node.unstage(first);
   assert.deepEqual(node.held(), NOTHING);
   await node.stage(second, mountCapability('btrfs'));
-  await refused(first, 'btrfs', /its id/);
+  await refusal(first, 'btrfs', /its id/);
   await node.unstage(second);
 });
 
@@ -251,7 +251,7 @@ test('H1: a btrfs cannot take the id that another volume has or will have', asyn
   const thief = await written(SIZES.btrfs, (device) =>
     make('btrfs', device, '-U', uuidOf(victim.volumeId)),
   );
-  await refused(thief, 'btrfs', /its id/);
+  await refusal(thief, 'btrfs', /its id/);
   const harmless = await written(SIZES.btrfs, (device) => make('btrfs', device, '-U', uuid()));
   await node.stage(harmless, mountCapability('btrfs'));
   await node.unstage(harmless);

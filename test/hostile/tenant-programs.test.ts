@@ -11,7 +11,7 @@ import { FILE_SYSTEMS } from '../../src/driver/host/file-systems.js';
 import { topMount } from '../../src/driver/host/mounter.js';
 import { useNode, XFS_SIZE } from '../integration/node/node-fixture.js';
 import { blockCapability, type Message, mountCapability } from '../support/csi-client.js';
-import { rejectsWith } from '../support/expect-status.js';
+import { refused } from '../support/refusal.js';
 import { test } from '../support/running-plugin.js';
 
 const NOBODY = '65534';
@@ -111,7 +111,7 @@ test('H3: suid of a StorageClass applies unless the capability has nosuid', asyn
 test('H3: dev is refused, and a raw device remains usable at its target', async () => {
   const volume = await node.makeVolume();
   const answer = node.stage(volume, mountCapability('ext4', WRITER, ['dev']));
-  await rejectsWith(answer, 'INVALID_ARGUMENT', /mount_flags/);
+  await refused(answer, 'INVALID_ARGUMENT', /mount_flags/);
   await node.stage(volume, blockCapability());
   await node.publish(volume, blockCapability());
   closeSync(openSync(node.targetPath(volume.volumeId), 'r+'));

@@ -11,8 +11,8 @@ import { SIZE, useNode } from '../integration/node/node-fixture.js';
 import { end } from '../support/child-processes.js';
 import { mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
-import { rejectsWith } from '../support/expect-status.js';
 import { writeHostileExt4 } from '../support/hostile-ext4.js';
+import { refused } from '../support/refusal.js';
 import { NOTHING, test } from '../support/running-plugin.js';
 
 const FIRST_USER = 0x7000_0000;
@@ -163,7 +163,7 @@ test('H2: a volume whose check exceeds the memory limit is not staged, and nothi
     `^volume ${volume.volumeId}: .*fsck.ext4 .* MiB of memory and 1\\d\\d s of`,
     's',
   );
-  await rejectsWith(staged, 'FAILED_PRECONDITION', told);
+  await refused(staged, 'FAILED_PRECONDITION', told);
   assert.deepEqual(node.held(), NOTHING);
   assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
 });
@@ -206,5 +206,5 @@ test('H2: a running tool does not keep the devices of other volumes busy', async
 });
 
 test('H2: a file that is not a block device is not given to a tool', async () => {
-  await rejectsWith(checkFileSystem('ext4', '/etc/passwd'), 'FAILED_PRECONDITION', /not started/);
+  await refused(checkFileSystem('ext4', '/etc/passwd'), 'FAILED_PRECONDITION', /not started/);
 });

@@ -5,8 +5,8 @@ import type { CallContext, MessageWriter } from '../../src/base/csi/service.js';
 import { CsiError } from '../../src/base/errors.js';
 import { Metrics } from '../../src/server/metrics/metrics.js';
 import { eventually } from '../support/eventually.js';
-import { rejectsWith } from '../support/expect-status.js';
 import { MetricsText } from '../support/metrics-text.js';
+import { refused } from '../support/refusal.js';
 import {
   defer,
   frame,
@@ -56,8 +56,8 @@ test('RPCs are counted by method and code, with their duration', async (t) => {
   const { client, read } = await start(t, async () => undefined);
   await client.node.NodeGetInfo({});
   await client.node.NodeGetInfo({});
-  await rejectsWith(client.node.NodeStageVolume({ volume_id: 'v' }), 'NOT_FOUND');
-  await rejectsWith(client.node.NodePublishVolume({ volume_id: 'v' }), 'UNIMPLEMENTED');
+  await refused(client.node.NodeStageVolume({ volume_id: 'v' }), 'NOT_FOUND');
+  await refused(client.node.NodePublishVolume({ volume_id: 'v' }), 'UNIMPLEMENTED');
   const found = await read();
   const count = (method: string, code: string) =>
     found.value('blockdelta_rpcs_total', { grpc_service: 'Node', method, code });

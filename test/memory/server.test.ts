@@ -14,7 +14,6 @@ import { test } from 'node:test';
 import type * as grpc from '@grpc/grpc-js';
 import { CsiError } from '../../src/base/errors.js';
 import { eventually } from '../support/eventually.js';
-import { rejectsWith } from '../support/expect-status.js';
 import { encodeMessage, RawConnection } from '../support/raw-call.js';
 import { refused } from '../support/refusal.js';
 import {
@@ -132,10 +131,10 @@ test('ID8: calls of services that are not open yet wait, and end with a stop', a
     await startServer(t, { starting: true }),
   ];
   const waiting = [first.client.node.NodeGetInfo({}), first.client.node.NodeGetInfo({})];
-  const lost = rejectsWith(first.client.allocated('s'), 'UNIMPLEMENTED', /SnapshotMetadata/);
-  const stopped = rejectsWith(second.client.node.NodeGetInfo({}), 'UNAVAILABLE');
+  const lost = refused(first.client.allocated('s'), 'UNIMPLEMENTED', /SnapshotMetadata/);
+  const stopped = refused(second.client.node.NodeGetInfo({}), 'UNAVAILABLE');
   for (const { client } of [first, second]) {
-    await rejectsWith(client.node.NodeGetInfo({}, { deadlineMs: 100 }), 'DEADLINE_EXCEEDED');
+    await refused(client.node.NodeGetInfo({}, { deadlineMs: 100 }), 'DEADLINE_EXCEEDED');
   }
   first.server.open([getInfo]);
   for (const answer of await Promise.all(waiting)) assert.equal(answer['node_id'], 'n');
@@ -149,11 +148,11 @@ test('ID8: after the time for a start, services that are not open are UNAVAILABL
   const options = { services: [identity], starting: true, startTimeoutMs: 20 };
   const { server, client } = await startServer(t, options);
   await client.identity.Probe({});
-  await rejectsWith(client.node.NodeGetInfo({}), 'UNAVAILABLE', /starting/);
-  await rejectsWith(client.allocated('s'), 'UNAVAILABLE', /starting/);
+  await refused(client.node.NodeGetInfo({}), 'UNAVAILABLE', /starting/);
+  await refused(client.allocated('s'), 'UNAVAILABLE', /starting/);
   server.open([getInfo]);
   assert.equal((await client.node.NodeGetInfo({}))['node_id'], 'n');
-  await rejectsWith(client.allocated('s'), 'UNIMPLEMENTED', /SnapshotMetadata/);
+  await refused(client.allocated('s'), 'UNIMPLEMENTED', /SnapshotMetadata/);
 });
 
 test('G2 and G3: the caller gets the code and the message, the log the cause as well', async (t) => {
@@ -178,8 +177,8 @@ test('G2 and G3: the caller gets the code and the message, the log the cause as 
     Object.keys(failed.metadata.getMap()).filter((key) => /details/.test(key)),
     [],
   );
-  await rejectsWith(controller.CreateVolume({ name: 'n' }), 'INTERNAL', /the plugin log names/);
-  await rejectsWith(controller.ListVolumes({}), 'INTERNAL', /the plugin log names/);
+  await refused(controller.CreateVolume({ name: 'n' }), 'INTERNAL', /the plugin log names/);
+  await refused(controller.ListVolumes({}), 'INTERNAL', /the plugin log names/);
   const ended = made.log.filter((line) => line['msg'] === 'call failed');
   const [deleted, created, listed] = ended as [LogLine, LogLine, LogLine];
   assert.equal(ended.length, 3);
@@ -243,7 +242,7 @@ test('a stop waits for calls in flight and refuses new ones', async (t) => {
   await slow.started.promise;
   const stopped = made.server.stop();
   await eventually('the socket is gone', () => !readdirSync(made.directory).includes('csi.sock'));
-  await rejectsWith(made.client.identity.Probe({}, { deadlineMs: 60_000 }), 'UNAVAILABLE');
+  await refused(made.client.identity.Probe({}, { deadlineMs: 60_000 }), 'UNAVAILABLE');
   slow.release.resolve();
   assert.deepEqual(await call, {});
   assert.deepEqual(await stopped, { forced: false, unfinished: 0 });
@@ -254,7 +253,7 @@ for (const obeys of [true, false]) {
     const slow = slowController(obeys);
     const made = await startServer(t, { services: [slow.service], graceMs: 100 });
     const call = made.client.controller.DeleteVolume({});
-    const failed = obeys ? rejectsWith(call, 'UNAVAILABLE', /stopping/) : assert.rejects(call);
+    const failed = obeys ? refused(call, 'UNAVAILABLE', /stopping/) : assert.rejects(call);
     await slow.started.promise;
     assert.deepEqual(await made.server.stop(), { forced: true, unfinished: obeys ? 0 : 1 });
     await failed;

@@ -7,11 +7,10 @@ import { closeSync, ftruncateSync, openSync, writeSync } from 'node:fs';
 import { tailFrom } from '../../../src/tools/conformance/ranges.js';
 import { type Message, type Range, rangesIn } from '../../support/csi-client.js';
 import { eventually } from '../../support/eventually.js';
-import { rejectsWith } from '../../support/expect-status.js';
 import { cloneRange } from '../../support/ioctls.js';
 import { seededRandom } from '../../support/random.js';
 import { encodeMessage } from '../../support/raw-call.js';
-import { statusOf } from '../../support/refusal.js';
+import { refused, statusOf } from '../../support/refusal.js';
 import { runPlugin, test } from '../../support/running-plugin.js';
 
 const MIB = 1 << 20;
@@ -143,7 +142,7 @@ test('SM28 and DS4: a snapshot is not deleted while it is streamed, and can be d
   // small: the plugin has to wait with most of the list unsent, for longer than a call waits for a lock.
   await new Promise((taken) => stream.once('data', (message) => taken(stream.pause() && message)));
   for (const id of [large.base, large.target]) {
-    await rejectsWith(orchestrator.deleteSnapshot(id), 'FAILED_PRECONDITION', /being read/);
+    await refused(orchestrator.deleteSnapshot(id), 'FAILED_PRECONDITION', /being read/);
   }
   assert.equal((await running.client.allocated(large.base)).ranges.length, 0);
   stream.cancel();

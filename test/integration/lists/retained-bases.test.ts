@@ -8,8 +8,8 @@ import { NativePool } from '../../../src/driver/native/pool.js';
 import { ScanThreads } from '../../../src/driver/native/scan-threads.js';
 import { callContext } from '../../support/call-context.js';
 import type { Range } from '../../support/csi-client.js';
-import { rejectsWith } from '../../support/expect-status.js';
 import { received } from '../../support/received-request.js';
+import { refused } from '../../support/refusal.js';
 import { patientTurn } from '../../support/turn.js';
 import { decodeFrames } from '../../support/wire.js';
 import { type Managers, openManagers } from '../../unit/volumes/manager-fixture.js';
@@ -79,9 +79,9 @@ test('SM26: a delta from a deleted snapshot is available while it is retained, b
   await managers.snapshots.delete(base.snapshotId);
   write(2);
   assert.deepEqual(await delta(base, target), [{ ...block(1), size: 2n * 4096n }, block(5)]);
-  await rejectsWith(delta(base, earlier), 'INVALID_ARGUMENT', /not taken before/);
+  await refused(delta(base, earlier), 'INVALID_ARGUMENT', /not taken before/);
   const other = await take('other', await managers.volume());
-  await rejectsWith(delta(base, other), 'INVALID_ARGUMENT', /of volume/);
+  await refused(delta(base, other), 'INVALID_ARGUMENT', /of volume/);
 });
 
 test('SM26: every RPC but GetMetadataDelta treats a retained base as deleted', async () => {
@@ -89,11 +89,11 @@ test('SM26: every RPC but GetMetadataDelta treats a retained base as deleted', a
   const target = await take('target');
   await managers.snapshots.delete(target.snapshotId);
   const message = /does not exist.*: it was deleted, and is retained as the base of deltas only/;
-  await rejectsWith(delta(base, target), 'NOT_FOUND', message);
+  await refused(delta(base, target), 'NOT_FOUND', message);
   const request = { snapshot_id: target.snapshotId };
-  await rejectsWith(call('GetMetadataAllocated', request), 'NOT_FOUND', message);
+  await refused(call('GetMetadataAllocated', request), 'NOT_FOUND', message);
   const never = { snapshotId: target.snapshotId.replace(/.$/, 'x') } as SnapshotRecord;
-  await rejectsWith(delta(base, never), 'NOT_FOUND', /does not exist on this node$/);
+  await refused(delta(base, never), 'NOT_FOUND', /does not exist on this node$/);
   assert.equal(await managers.deps.catalogue.snapshotById(target.snapshotId), null);
   assert.equal((await take('target')).state, 'ready', 'its name is free');
 });
@@ -103,13 +103,13 @@ test('SM26: an invalidated base is NOT_FOUND with the reason', async () => {
   await managers.snapshots.delete(base.snapshotId);
   await managers.snapshots.delete(newer.snapshotId);
   const said = /was deleted, .*because .*BLOCKDELTA_RETAINED_BASES_COUNT.*; make a full backup/;
-  await rejectsWith(delta(base, target), 'NOT_FOUND', said);
+  await refused(delta(base, target), 'NOT_FOUND', said);
   assert.deepEqual(await delta(newer, target), []);
   managers.backend.storage.invalidatedBases.set(newer.snapshotId, 'the pool was repaired');
   // At once, and not only when the catalogue has learned of it.
-  await rejectsWith(delta(newer, target), 'NOT_FOUND', /because the pool was repaired/);
+  await refused(delta(newer, target), 'NOT_FOUND', /because the pool was repaired/);
   await managers.deps.retainedBases.settle(managers.backend);
-  await rejectsWith(delta(newer, target), 'NOT_FOUND', /because the pool was repaired/);
+  await refused(delta(newer, target), 'NOT_FOUND', /because the pool was repaired/);
 });
 
 test('a base is not dropped while a stream reads it, and deleting it again does not conflict with one', async () => {

@@ -6,10 +6,10 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { copyFileSync, existsSync, renameSync, rmSync, truncateSync, unlinkSync } from 'node:fs';
 import { afterEach, beforeEach } from 'node:test';
-import { rejectsWith } from '../../support/expect-status.js';
 import { setImmutable } from '../../support/ioctls.js';
 import { assertWellFormed } from '../../support/metadata-check.js';
 import { useBench, type Writing } from '../../support/reflink-bench.js';
+import { refused } from '../../support/refusal.js';
 import { test } from '../../support/running-plugin.js';
 import { skipUnlessRoot } from '../../support/workspace.js';
 import { writeAt } from '../../support/write-at.js';
@@ -75,7 +75,7 @@ for (const kind of ['xfs', 'btrfs'] as const) {
     }
     for (const snapshot of [base, target]) {
       setImmutable(fileOf(snapshot), false);
-      await rejectsWith(delta(), 'FAILED_PRECONDITION', /immutable/);
+      await refused(delta(), 'FAILED_PRECONDITION', /immutable/);
       setImmutable(fileOf(snapshot), true);
       await bench.soundDelta(kind, base, target);
     }
@@ -97,8 +97,8 @@ for (const [what, change, said] of [
   test(`a ${what} gives no list, and can be deleted`, async () => {
     const snapshot = what.startsWith('base') ? base : target;
     tamper(snapshot, change);
-    await rejectsWith(delta(), 'FAILED_PRECONDITION', said);
-    await rejectsWith(allocated(snapshot), 'FAILED_PRECONDITION', said);
+    await refused(delta(), 'FAILED_PRECONDITION', said);
+    await refused(allocated(snapshot), 'FAILED_PRECONDITION', said);
   });
 }
 
@@ -107,7 +107,7 @@ test('a snapshot file that was replaced by a copy gives no delta', async () => {
   copyFileSync(path, `${path}-copy`);
   setImmutable(path, false);
   renameSync(`${path}-copy`, path);
-  await rejectsWith(delta(), 'FAILED_PRECONDITION', /immutable/);
+  await refused(delta(), 'FAILED_PRECONDITION', /immutable/);
 });
 
 test('space preallocated beyond the end of a snapshot is not in its lists', async () => {

@@ -11,9 +11,9 @@ import { notPermitted } from '../../../src/driver/node/expand-volume.js';
 import { growStaged } from '../../../src/driver/node/growth.js';
 import { callContext } from '../../support/call-context.js';
 import { blockCapability, type Message, mountCapability } from '../../support/csi-client.js';
-import { rejectsWith } from '../../support/expect-status.js';
 import { mount } from '../../support/mounts.js';
 import { MIB, mountOf } from '../../support/records.js';
+import { refused } from '../../support/refusal.js';
 import { NOTHING, test } from '../../support/running-plugin.js';
 import { SIZE, useNode, XFS_SIZE } from './node-fixture.js';
 
@@ -54,12 +54,12 @@ async function restored(
 test('NE2, NE9: a volume that is unknown, or not at the path, is NOT_FOUND', async () => {
   const volume = await node.makeVolume();
   const unknown = { volume_id: 'fake-vol-id-0123456789', volume_path: 'some/path' };
-  await rejectsWith(node.call('NodeExpandVolume', unknown), 'NOT_FOUND');
+  await refused(node.call('NodeExpandVolume', unknown), 'NOT_FOUND');
   const staging = stagingOf(volume);
-  await rejectsWith(expand(volume, staging), 'NOT_FOUND', /neither staged nor published/);
+  await refused(expand(volume, staging), 'NOT_FOUND', /neither staged nor published/);
   await node.stage(volume, mountCapability());
   for (const path of ['some/path', '/no/such/path', `${staging}/..`, node.workspace.directory]) {
-    await rejectsWith(expand(volume, path), 'NOT_FOUND', /neither staged nor published/);
+    await refused(expand(volume, path), 'NOT_FOUND', /neither staged nor published/);
   }
   await node.unstage(volume);
 });
@@ -81,7 +81,7 @@ for (const type of FILE_SYSTEMS) {
     for (const [path, fields] of requests) {
       const answer = expand(volume, path, fields);
       if (isAble) assert.equal((await answer)['capacity_bytes'], LARGER.toString());
-      else await rejectsWith(answer, 'FAILED_PRECONDITION', /CAP_SYS_RESOURCE.*unstage/);
+      else await refused(answer, 'FAILED_PRECONDITION', /CAP_SYS_RESOURCE.*unstage/);
     }
     assert.equal(isLarge(target), isAble);
     assert.equal(dataOf(target), 'kept');
@@ -132,7 +132,7 @@ test('EPERM is attributed to a capability only if that is missing', async () => 
   writeFileSync(`/sys/fs/ext4/${name}/trigger_fs_error`, 'made by a test');
   await node.enlarge(volume, LARGER);
   const reason = isAble ? /has recorded errors/ : /CAP_SYS_RESOURCE/;
-  await rejectsWith(node.expand(volume), 'FAILED_PRECONDITION', reason);
+  await refused(node.expand(volume), 'FAILED_PRECONDITION', reason);
   await node.unstage(volume);
   // The way out that both messages name.
   await node.stage(volume, mountCapability('ext4'));
@@ -144,7 +144,7 @@ test('NE5: what is mounted read-only grows through a writable mount, if there is
   const volume = await filled('xfs');
   await node.stage(volume, mountCapability('xfs', READER));
   await node.enlarge(volume, LARGER);
-  await rejectsWith(node.expand(volume), 'FAILED_PRECONDITION', /mounted read-only/);
+  await refused(node.expand(volume), 'FAILED_PRECONDITION', /mounted read-only/);
   await node.unstage(volume);
   await node.stage(volume, mountCapability('xfs'));
   await node.publish(volume, mountCapability('xfs'), { readonly: true });
@@ -158,10 +158,10 @@ test('NE5: what is mounted read-only grows through a writable mount, if there is
 test('NE6, NE7: a range or capability that does not fit the volume is refused', async () => {
   const volume = await node.staged();
   const asked = (fields: Message) => expand(volume, stagingOf(volume), fields);
-  await rejectsWith(asked(range(SIZE + 1n)), 'OUT_OF_RANGE', /call ControllerExpandVolume first/);
-  await rejectsWith(asked(range(0n, SIZE - 1n)), 'OUT_OF_RANGE', /do not shrink/);
+  await refused(asked(range(SIZE + 1n)), 'OUT_OF_RANGE', /call ControllerExpandVolume first/);
+  await refused(asked(range(0n, SIZE - 1n)), 'OUT_OF_RANGE', /do not shrink/);
   for (const bad of [range(0n), range(-1n), range(2n, 1n)]) {
-    await rejectsWith(asked(bad), 'INVALID_ARGUMENT', /capacity_range/);
+    await refused(asked(bad), 'INVALID_ARGUMENT', /capacity_range/);
   }
   for (const volume_capability of [
     mountCapability('', 'MULTI_NODE_MULTI_WRITER'),
@@ -169,7 +169,7 @@ test('NE6, NE7: a range or capability that does not fit the volume is refused', 
     blockCapability(),
     { mount: null, block: null, access_mode: { mode: 'SINGLE_NODE_WRITER' } },
   ]) {
-    await rejectsWith(asked({ volume_capability }), 'INVALID_ARGUMENT');
+    await refused(asked({ volume_capability }), 'INVALID_ARGUMENT');
   }
   await node.unstage(volume);
 });
@@ -203,10 +203,10 @@ test('H20: a btrfs below the least size to grow to is served, and grows to that 
   await node.stage(source, capability);
   await node.expand(source);
   await node.enlarge(source, between);
-  await rejectsWith(node.expand(source), 'FAILED_PRECONDITION', refusal(source));
+  await refused(node.expand(source), 'FAILED_PRECONDITION', refusal(source));
   await node.unstage(source);
   const copy = await restored(source, between);
-  await rejectsWith(node.stage(copy, capability), 'FAILED_PRECONDITION', refusal(copy));
+  await refused(node.stage(copy, capability), 'FAILED_PRECONDITION', refusal(copy));
   assert.deepEqual(node.held(), NOTHING);
   await node.stage(source, capability);
   assert.equal(node.bytesAt(stagingOf(source)), small);
@@ -285,7 +285,7 @@ for (const type of ['xfs', 'ext4'] as const) {
     const copy = await restored(await filled(type), LARGER);
     const staging = stagingOf(copy);
     const failed = stageWithoutRoom(copy, type);
-    await rejectsWith(failed, 'RESOURCE_EXHAUSTED');
+    await refused(failed, 'RESOURCE_EXHAUSTED');
     assert.deepEqual(node.held(), NOTHING);
     // As a kill between the mount and the growth leaves it.
     const { devicePath: source } = await node.backend.attachments.attach(copy.volumeId, {

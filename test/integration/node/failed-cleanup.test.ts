@@ -6,7 +6,7 @@ import { BackendRegistry } from '../../../src/driver/backends/registry.js';
 import type { VolumeRecord } from '../../../src/driver/catalogue/records.js';
 import { type ReconcileReport, reconcile } from '../../../src/driver/volumes/reconcile.js';
 import { blockCapability, mountCapability } from '../../support/csi-client.js';
-import { rejectsWith } from '../../support/expect-status.js';
+import { refused } from '../../support/refusal.js';
 import { NOTHING, test } from '../../support/running-plugin.js';
 import { retainedBasesOf } from '../../unit/volumes/manager-fixture.js';
 import { SIZE, useNode } from './node-fixture.js';
@@ -24,13 +24,13 @@ async function unmountable(): Promise<VolumeRecord> {
   return volume;
 }
 
-const refused = (volume: VolumeRecord): Promise<void> =>
-  rejectsWith(node.stage(volume, mountCapability('ext4')), 'FAILED_PRECONDITION', /0x40000000/);
+const refusal = (volume: VolumeRecord): Promise<string> =>
+  refused(node.stage(volume, mountCapability('ext4')), 'FAILED_PRECONDITION', /0x40000000/);
 
 /** Calls `look` with each device that the plugin attaches meanwhile, before the plugin goes on. */
 async function whenAttached(
   look: (path: string) => void,
-  work: () => Promise<void>,
+  work: () => Promise<unknown>,
 ): Promise<void> {
   const { native } = node;
   const run = native.run.bind(native) as (...call: unknown[]) => Promise<never>;
@@ -53,7 +53,7 @@ async function leftAttached(): Promise<{ volume: VolumeRecord; reader: number; p
   const open = (path: string): void => {
     Object.assign(found, { path, reader: openSync(path, 'r') });
   };
-  await whenAttached(open, () => refused(volume));
+  await whenAttached(open, () => refusal(volume));
   return found;
 }
 
@@ -84,7 +84,7 @@ test('a refused staging detaches a number whose node is still bound from its use
         (path) => {
           taken = path.replace('/dev/', '/');
         },
-        () => refused(volume),
+        () => refusal(volume),
       );
       assert.deepEqual([node.held().loops, node.leftovers], [[], []]);
     }
@@ -105,7 +105,7 @@ test('a device that a program holds through a refused staging is named in the lo
   } finally {
     closeSync(reader);
   }
-  await refused(volume);
+  await refusal(volume);
   assert.deepEqual([node.held(), node.leftovers], [NOTHING, []]);
 });
 

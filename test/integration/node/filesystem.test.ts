@@ -39,10 +39,10 @@ import { attributesOf } from '../../../src/driver/host/layers.js';
 import { unaskedInForce } from '../../../src/driver/host/mounted-file-system.js';
 import { btrfsIdentity, isGrowable } from '../../../src/driver/host/superblock.js';
 import { crc32c } from '../../support/crc32c.js';
-import { rejectsWith } from '../../support/expect-status.js';
 import { partitionTable } from '../../support/foreign-signatures.js';
 import { attachLoop } from '../../support/loops.js';
 import { mount, unmount } from '../../support/mounts.js';
+import { refused } from '../../support/refusal.js';
 import { test } from '../../support/running-plugin.js';
 import { Workspace } from '../../support/workspace.js';
 import { writeAt } from '../../support/write-at.js';
@@ -154,7 +154,7 @@ for (const type of FILE_SYSTEMS) {
     await whileMounted(type, used, async (path) => {
       writeFileSync(`${path}/file`, 'content');
       const again = makeFileSystem(type, used.path, 400n * MIB);
-      await rejectsWith(again, 'FAILED_PRECONDITION', /could not be made/);
+      await refused(again, 'FAILED_PRECONDITION', /could not be made/);
       assert.equal(readFileSync(`${path}/file`, 'utf8'), 'content');
     });
   });
@@ -203,9 +203,9 @@ test('ext4 is grown to its device with its data, but not while it is in use or d
   execFileSync('truncate', ['-s', '20G', grown.image]);
   execFileSync('losetup', ['-c', grown.path]);
   await whileMounted('ext4', grown, async (path) => {
-    await rejectsWith(growUnmountedExt4(grown.path), 'FAILED_PRECONDITION', /could not be grown/);
+    await refused(growUnmountedExt4(grown.path), 'FAILED_PRECONDITION', /could not be grown/);
     const inUse = new RegExp(`uses its device: ${grown.path} is mounted at ${path}; end that`);
-    await rejectsWith(checkFileSystem('ext4', grown.path), 'FAILED_PRECONDITION', inUse);
+    await refused(checkFileSystem('ext4', grown.path), 'FAILED_PRECONDITION', inUse);
   });
   // Growing it again changes nothing.
   for (let time = 0; time < 2; time += 1) await growUnmountedExt4(grown.path);
@@ -218,8 +218,8 @@ test('ext4 is grown to its device with its data, but not while it is in use or d
   execFileSync('debugfs', ['-w', '-R', 'clri <2>', grown.path], { stdio: 'pipe' });
   execFileSync('debugfs', ['-w', '-R', 'set_super_value state 2', grown.path], { stdio: 'pipe' });
   const checked = checkFileSystem('ext4', grown.path);
-  await rejectsWith(checked, 'FAILED_PRECONDITION', /is damaged; repair it by hand with fsck.ext4/);
-  await rejectsWith(growUnmountedExt4(grown.path), 'FAILED_PRECONDITION', /repair it by hand/);
+  await refused(checked, 'FAILED_PRECONDITION', /is damaged; repair it by hand with fsck.ext4/);
+  await refused(growUnmountedExt4(grown.path), 'FAILED_PRECONDITION', /repair it by hand/);
 });
 
 test('only ext4 may need a capability to be grown while mounted', async () => {
@@ -292,12 +292,12 @@ test('a copy of a btrfs with a log gets its own id once, and keeps the content o
   await whileMounted('btrfs', copy, async (path) => {
     assert.equal(readFileSync(`${path}/data`, 'utf8'), 'b'.repeat(100_000));
     const inUse = giveIdentity(copy.path, randomUUID(), target);
-    await rejectsWith(inUse, 'ABORTED', /still held; try again/);
+    await refused(inUse, 'ABORTED', /still held; try again/);
   });
   assert.equal((await btrfsIdentity(copy.path)).uuid, uuid);
   markChanging(copy.image);
   const cut = giveIdentity(copy.path, randomUUID(), target);
-  await rejectsWith(cut, 'FAILED_PRECONDITION', /restore it again/);
+  await refused(cut, 'FAILED_PRECONDITION', /restore it again/);
 });
 
 /** As a power failure after btrfstune's first write: the flag CHANGING_FSID_V2, and a checksum that fits. */

@@ -7,7 +7,7 @@ import type { MountEntry } from '../../../src/base/system/mountinfo.js';
 import { bindLayer, setLayerFlags, unmountLayers } from '../../../src/driver/host/layers.js';
 import { topMount } from '../../../src/driver/host/mounter.js';
 import { NativePool } from '../../../src/driver/native/pool.js';
-import { rejectsWith } from '../../support/expect-status.js';
+import { refused } from '../../support/refusal.js';
 import { test } from '../../support/running-plugin.js';
 import { mountsBelow, Workspace } from '../../support/workspace.js';
 
@@ -45,13 +45,13 @@ test('a source that was replaced meanwhile is not bound, and its flags stay', as
   const below = await tmpfs(source);
   await tmpfs(source);
   const bind = bindOf(source, below, target);
-  await rejectsWith(bindLayer(native, bind), 'FAILED_PRECONDITION', /another mount is there/);
+  await refused(bindLayer(native, bind), 'FAILED_PRECONDITION', /another mount is there/);
   const device = { ...bind, sourceMountId: null, sourceDevice: 1 };
-  await rejectsWith(bindLayer(native, device), 'FAILED_PRECONDITION', /another device is there/);
+  await refused(bindLayer(native, device), 'FAILED_PRECONDITION', /another device is there/);
   const flags = { target: source, readOnly: true, options: [] };
-  await rejectsWith(setLayerFlags(native, below, flags), 'FAILED_PRECONDITION', /another mount/);
+  await refused(setLayerFlags(native, below, flags), 'FAILED_PRECONDITION', /another mount/);
   const onto = bindOf(source, await topOf(source), source);
-  await rejectsWith(bindLayer(native, onto), 'FAILED_PRECONDITION', /something is mounted on it/);
+  await refused(bindLayer(native, onto), 'FAILED_PRECONDITION', /something is mounted on it/);
   assert.deepEqual(mountsBelow(target), []);
 });
 
@@ -67,7 +67,7 @@ test('only the layer that was checked is unmounted, no busy one, and nothing bel
   assert.equal(mountsBelow(path).length, 2);
   const held = openSync(path, 'r');
   const busy = unmountLayers(native, path, () => true);
-  await rejectsWith(busy, 'FAILED_PRECONDITION', /\/layered cannot be unmounted/);
+  await refused(busy, 'FAILED_PRECONDITION', /\/layered cannot be unmounted/);
   closeSync(held);
   assert.equal((await unmountLayers(native, path, () => true)).found, true);
   assert.equal((await unmountLayers(native, path, () => true)).found, false);

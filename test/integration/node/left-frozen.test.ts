@@ -9,9 +9,9 @@ import { describeHolders, isHeldExclusively } from '../../../src/driver/host/dev
 import { FILE_SYSTEMS } from '../../../src/driver/host/file-systems.js';
 import { end } from '../../support/child-processes.js';
 import { type Message, mountCapability } from '../../support/csi-client.js';
-import { namesHolder } from '../../support/expect-status.js';
 import { freeze, isFrozen, thaw, thawUnmounted } from '../../support/freeze.js';
 import { copyMountNamespace } from '../../support/mount-namespace.js';
+import { namesHolder } from '../../support/refusal.js';
 import { NOTHING, test } from '../../support/running-plugin.js';
 import { useNode, XFS_SIZE } from './node-fixture.js';
 

@@ -12,7 +12,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { blockCapability, type Message, mountCapability } from '../../support/csi-client.js';
-import { rejectsWith } from '../../support/expect-status.js';
+import { refused } from '../../support/refusal.js';
 import { test } from '../../support/running-plugin.js';
 import { writeAt } from '../../support/write-at.js';
 import { useNode } from './node-fixture.js';
@@ -35,15 +35,15 @@ test('NP2, NP3, NP8: without a staging there is no publication', async () => {
   const volume = await node.makeVolume();
   const capability = mountCapability();
   const unknown = { volume_id: 'fake-vol-id-0123456789', target_path: 'some/path' };
-  await rejectsWith(node.publish(volume, capability, unknown), 'NOT_FOUND');
+  await refused(node.publish(volume, capability, unknown), 'NOT_FOUND');
   const unnamed = { staging_target_path: '' };
-  await rejectsWith(node.publish(volume, capability, unnamed), 'FAILED_PRECONDITION', /staging/);
+  await refused(node.publish(volume, capability, unnamed), 'FAILED_PRECONDITION', /staging/);
   for (const each of [capability, blockCapability()]) {
-    await rejectsWith(node.publish(volume, each), 'FAILED_PRECONDITION', /not staged/);
+    await refused(node.publish(volume, each), 'FAILED_PRECONDITION', /not staged/);
   }
   for (const field of ['target_path', 'staging_target_path']) {
     const relative = node.publish(volume, capability, { [field]: 'some/path' });
-    await rejectsWith(relative, 'INVALID_ARGUMENT', new RegExp(field));
+    await refused(relative, 'INVALID_ARGUMENT', new RegExp(field));
   }
   assert.deepEqual(readdirSync(workspace.path('pods')), []);
 });
@@ -55,7 +55,7 @@ test('NP5: more access than was staged is FAILED_PRECONDITION', async () => {
     mountCapability('xfs', READER),
     blockCapability(READER),
   ]) {
-    await rejectsWith(node.publish(volume, capability), 'FAILED_PRECONDITION', /is staged at/);
+    await refused(node.publish(volume, capability), 'FAILED_PRECONDITION', /is staged at/);
   }
   await node.publish(volume, mountCapability('ext4', READER));
   const target = node.targetPath(volume.volumeId);
@@ -67,12 +67,12 @@ test('NP6: the target is made, its parent is not, and what a target holds stays'
   const volume = await node.staged();
   const orphan = { target_path: workspace.path('no-pod', 'target') };
   const answer = node.publish(volume, mountCapability(), orphan);
-  await rejectsWith(answer, 'FAILED_PRECONDITION', /no-pod|parent directory/);
+  await refused(answer, 'FAILED_PRECONDITION', /no-pod|parent directory/);
   const target = node.targetPath(volume.volumeId);
   mkdirSync(target);
   writeFileSync(`${target}/precious`, 'data');
-  await rejectsWith(node.publish(volume, mountCapability()), 'FAILED_PRECONDITION', /not empty/);
-  await rejectsWith(node.unpublish(volume), 'FAILED_PRECONDITION', /left as it is/);
+  await refused(node.publish(volume, mountCapability()), 'FAILED_PRECONDITION', /not empty/);
+  await refused(node.unpublish(volume), 'FAILED_PRECONDITION', /left as it is/);
   assert.equal(readFileSync(`${target}/precious`, 'utf8'), 'data');
   rmSync(`${target}/precious`);
   // Empty, as some orchestrators make it; then missing.
@@ -101,7 +101,7 @@ for (const [kind, make] of KINDS) {
       ];
       for (const [capability, fields] of others) {
         const answer = node.publish(volume, capability, { ...fields });
-        await rejectsWith(answer, 'ALREADY_EXISTS', /with other arguments/);
+        await refused(answer, 'ALREADY_EXISTS', /with other arguments/);
       }
       await node.publish(volume, make(mode), { readonly, secrets: { token: 'differs' } });
       if (mode === MULTI) return node.cleared(volume, target);
@@ -109,11 +109,11 @@ for (const [kind, make] of KINDS) {
       const second = node.targetPath('second');
       for (const fields of [{}, { readonly: true }]) {
         const answer = node.publish(volume, make(mode), { ...fields, target_path: second });
-        await rejectsWith(answer, 'FAILED_PRECONDITION', new RegExp(`${target}.*${mode}`));
+        await refused(answer, 'FAILED_PRECONDITION', new RegExp(`${target}.*${mode}`));
       }
       const multi = node.publish(volume, make(MULTI), { target_path: second });
-      const refused = mode === READER ? /read-only/ : /another volume_capab/;
-      await rejectsWith(multi, 'FAILED_PRECONDITION', refused);
+      const refusal = mode === READER ? /read-only/ : /another volume_capab/;
+      await refused(multi, 'FAILED_PRECONDITION', refusal);
       assert.equal(existsSync(second), false);
       await node.cleared(volume, target);
     });
@@ -128,14 +128,14 @@ for (const [kind, make] of KINDS) {
     assert.equal(node.held().mounts.length, 4);
     const other = { target_path: node.targetPath('d') };
     const answer = node.publish(volume, make(WRITER), other);
-    await rejectsWith(answer, 'FAILED_PRECONDITION', /allows one target at a time/);
+    await refused(answer, 'FAILED_PRECONDITION', /allows one target at a time/);
     for (const mode of ['READER_ONLY', 'SINGLE_WRITER', 'MULTI_WRITER']) {
       const nodes = node.publish(volume, make(`MULTI_NODE_${mode}`), other);
-      await rejectsWith(nodes, 'FAILED_PRECONDITION', /not supported/);
+      await refused(nodes, 'FAILED_PRECONDITION', /not supported/);
     }
     assert.equal(existsSync(other.target_path), false);
     await node.unpublish(volume, { target_path: targets[1] });
-    await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /still published/);
+    await refused(node.unstage(volume), 'FAILED_PRECONDITION', /still published/);
     const records = await node.catalogue.publications(volume.volumeId);
     assert.equal(records.length, 2);
     // Recorded before a reboot, and gone since: no target any more.
@@ -168,7 +168,7 @@ for (const [kind, make] of KINDS) {
     await node.catalogue.removePublication(target);
     await node.catalogue.removeStaging(volume.volumeId, node.stagingPath(volume.volumeId));
     await node.stage(volume, make());
-    await rejectsWith(node.publish(volume, make()), 'ALREADY_EXISTS');
+    await refused(node.publish(volume, make()), 'ALREADY_EXISTS');
     await node.publish(volume, make(), { readonly: true });
     assert.equal((await node.catalogue.publications(volume.volumeId)).length, 1);
     // The end of a publication clears every layer.
@@ -202,11 +202,7 @@ test(`NP7: ${MULTI}, block: all targets are read-only or none, as the device is`
   for (const readonly of [true, false]) {
     await node.publish(volume, capability, { target_path: first, readonly });
     const answer = node.publish(volume, capability, { target_path: second, readonly: !readonly });
-    await rejectsWith(
-      answer,
-      'FAILED_PRECONDITION',
-      /either read-only or writable for all its users/,
-    );
+    await refused(answer, 'FAILED_PRECONDITION', /either read-only or writable for all its users/);
     assert.equal(await node.deviceReadOnly(volume), readonly);
     await node.publish(volume, capability, { target_path: second, readonly });
     await node.unpublish(volume, { target_path: first });
@@ -258,22 +254,22 @@ test('a target that is a link or a foreign mount is refused and not changed', as
   symlinkSync(real, link);
   const at = (target_path: string): Promise<unknown> =>
     node.publish(volume, mountCapability(), { target_path });
-  await rejectsWith(at(link), 'FAILED_PRECONDITION', /symbolic link/);
-  await rejectsWith(node.unpublish(volume, { target_path: link }), 'FAILED_PRECONDITION', /link/);
+  await refused(at(link), 'FAILED_PRECONDITION', /symbolic link/);
+  await refused(node.unpublish(volume, { target_path: link }), 'FAILED_PRECONDITION', /link/);
   assert.ok(existsSync(link));
   rmSync(link);
   const foreign = node.targetPath('foreign');
   mkdirSync(foreign);
   execFileSync('mount', ['-t', 'tmpfs', 'tmpfs', foreign]);
-  await rejectsWith(at(foreign), 'FAILED_PRECONDITION', /something else mounted/);
+  await refused(at(foreign), 'FAILED_PRECONDITION', /something else mounted/);
   const left = node.unpublish(volume, { target_path: foreign });
-  await rejectsWith(left, 'FAILED_PRECONDITION', /something else mounted/);
+  await refused(left, 'FAILED_PRECONDITION', /something else mounted/);
   execFileSync('umount', [foreign]);
   rmSync(foreign, { recursive: true });
   const staging_target_path = workspace.path('staging-link');
   symlinkSync(node.stagingPath(volume.volumeId), staging_target_path);
   const viaLink = node.publish(volume, mountCapability(), { staging_target_path });
-  await rejectsWith(viaLink, 'FAILED_PRECONDITION', /not staged/);
+  await refused(viaLink, 'FAILED_PRECONDITION', /not staged/);
   await node.cleared(volume);
 });
 
@@ -281,7 +277,7 @@ test('NQ2, NQ4: what is not published, or of an unknown volume, is unpublished',
   const unknown = { volume_id: 'some-id', target_path: '/some/path' };
   await node.call('NodeUnpublishVolume', unknown);
   const nowhere = { ...unknown, target_path: 'relative' };
-  await rejectsWith(node.call('NodeUnpublishVolume', nowhere), 'NOT_FOUND');
+  await refused(node.call('NodeUnpublishVolume', nowhere), 'NOT_FOUND');
   const volume = await node.makeVolume();
   for (let time = 0; time < 3; time += 1) await node.unpublish(volume);
 });
@@ -290,8 +286,8 @@ test("another volume's publication is not unpublished", async () => {
   const [first, second] = [await node.staged(), await node.makeVolume()];
   await node.publish(first, mountCapability());
   const target_path = node.targetPath(first.volumeId);
-  await rejectsWith(node.unpublish(second, { target_path }), 'FAILED_PRECONDITION', /else/);
+  await refused(node.unpublish(second, { target_path }), 'FAILED_PRECONDITION', /else/);
   const unknown = { target_path, volume_id: 'none-exist-id' };
-  await rejectsWith(node.call('NodeUnpublishVolume', unknown), 'FAILED_PRECONDITION', /else/);
+  await refused(node.call('NodeUnpublishVolume', unknown), 'FAILED_PRECONDITION', /else/);
   await node.cleared(first, target_path);
 });

@@ -18,8 +18,8 @@ import { CsiError } from '../../../src/base/errors.js';
 import type { VolumeRecord } from '../../../src/driver/catalogue/records.js';
 import { describeHolders } from '../../../src/driver/host/device-holders.js';
 import { blockCapability, type Message, mountCapability } from '../../support/csi-client.js';
-import { namesHolder, rejectsWith } from '../../support/expect-status.js';
 import { attachLoop, detachLoop } from '../../support/loops.js';
+import { namesHolder, refused } from '../../support/refusal.js';
 import { test } from '../../support/running-plugin.js';
 import { useNode, XFS_SIZE } from './node-fixture.js';
 
@@ -84,7 +84,7 @@ for (const known of ['recorded', 'not recorded', 'unknown']) {
     }
     shutDown(staging);
     if (known === 'recorded') {
-      await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /still published/);
+      await refused(node.unstage(volume), 'FAILED_PRECONDITION', /still published/);
     }
     if (known === 'unknown') {
       await node.catalogue.removeVolume(volume.volumeId);
@@ -108,11 +108,11 @@ for (const [name, capability] of KINDS) {
       if (!hasRecord) await node.catalogue.removePublication(target);
       await withoutPool(async () => {
         if (hasRecord) {
-          await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /still published/);
+          await refused(node.unstage(volume), 'FAILED_PRECONDITION', /still published/);
         }
         await node.unpublish(volume);
         assert.equal(existsSync(target), false);
-        await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /not configured any more/);
+        await refused(node.unstage(volume), 'FAILED_PRECONDITION', /not configured any more/);
         assert.deepEqual(node.held().mounts, []);
         assert.equal(node.held().loops.length, 1);
         assert.equal((await node.catalogue.stagings(volume.volumeId)).length, 1);
@@ -126,7 +126,7 @@ for (const [name, capability] of KINDS) {
     const pool = node.workspace.path('xfs.pool');
     shutDown(pool);
     await node.unpublish(volume);
-    await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /pool 'default'.*EIO/);
+    await refused(node.unstage(volume), 'FAILED_PRECONDITION', /pool 'default'.*EIO/);
     assert.deepEqual(node.held().mounts, []);
     for (const device of node.held().loops) detachLoop(device);
     execFileSync('umount', [pool]);
@@ -140,9 +140,9 @@ test("another volume's mount stays if the pool is unreachable", async () => {
   const target_path = node.targetPath(first.volumeId);
   await withoutPool(async () => {
     const unpublished = node.unpublish(second, { target_path });
-    await rejectsWith(unpublished, 'FAILED_PRECONDITION', /something else/);
+    await refused(unpublished, 'FAILED_PRECONDITION', /something else/);
     const staging = { staging_target_path: node.stagingPath(first.volumeId) };
-    await rejectsWith(node.unstage(second, staging), 'FAILED_PRECONDITION');
+    await refused(node.unstage(second, staging), 'FAILED_PRECONDITION');
     assert.equal(node.held().mounts.length, 2);
   });
   await node.cleared(first, target_path);
@@ -179,14 +179,13 @@ test("a bound node of a raw volume and the kubelet's loop device on it are named
   const volume = await node.staged(blockCapability());
   const device = await node.attachedPath(volume);
   const own = bindAsKubelet(device, 'pvc-1');
-  const refused = (reason: RegExp) =>
-    rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', reason);
-  await refused(/pod-uid shows the device of volume .*record of that; unmount it there$/);
+  const refusal = (reason: RegExp) => refused(node.unstage(volume), 'FAILED_PRECONDITION', reason);
+  await refusal(/pod-uid shows the device of volume .*record of that; unmount it there$/);
   const loop = attachLoop(own);
   const named = `^${device} is the backing device of ${loop}, the kubelet's own.*losetup -d ${loop}, then umount ${own}`;
   assert.match(await describeHolders(device), new RegExp(named, 's'));
   assert.throws(() => execFileSync('umount', [own], { stdio: 'pipe' }), /busy/);
-  await refused(new RegExp(`pod-uid shows .*losetup -d ${loop}, then unmount it there$`));
+  await refusal(new RegExp(`pod-uid shows .*losetup -d ${loop}, then unmount it there$`));
   execFileSync('losetup', ['-d', loop]);
   execFileSync('umount', [own]);
   await node.cleared(volume);
@@ -261,7 +260,7 @@ test('bound nodes that were left from volumes which had the number before keep n
     bindAsKubelet(device, claim),
   );
   const ofOurs = bindAsKubelet(device, own);
-  await rejectsWith(
+  await refused(
     node.unstage(volume),
     'FAILED_PRECONDITION',
     new RegExp(`${ofOurs} shows the device`),

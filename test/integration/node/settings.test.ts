@@ -12,7 +12,7 @@ import { applyBlockSettings } from '../../../src/driver/host/block-settings.js';
 import { applyVolumeSettings } from '../../../src/driver/node/volume-settings.js';
 import { viewVolume } from '../../../src/driver/usage/volume-view.js';
 import { blockCapability, mountCapability } from '../../support/csi-client.js';
-import { rejectsWith } from '../../support/expect-status.js';
+import { refused } from '../../support/refusal.js';
 import { test } from '../../support/running-plugin.js';
 import { useNode } from './node-fixture.js';
 
@@ -78,13 +78,13 @@ test('a change that asks for what the node cannot set is refused, and sets nothi
     throw refusal;
   };
   const other = applyBlockSettings(node.native, await node.attachedPath(volume), settings, refuse);
-  await rejectsWith(other, 'FAILED_PRECONDITION', /is not offered by this node's kernel.*none/);
+  await refused(other, 'FAILED_PRECONDITION', /is not offered by this node's kernel.*none/);
   assert.deepEqual(await queueOf(volume), usual);
   // As on a pool without direct I/O: none is applied then.
   node.failing = { method: 'setLoopDirectIo', code: 'EINVAL' };
   const asked = { ...volume, mutableParameters: SETTINGS };
   const applied = applyVolumeSettings(node.deps, asked, ['loopDirectIo']);
-  await rejectsWith(applied, 'FAILED_PRECONDITION', /loopDirectIo false cannot be set.*EINVAL/);
+  await refused(applied, 'FAILED_PRECONDITION', /loopDirectIo false cannot be set.*EINVAL/);
   assert.deepEqual(await queueOf(volume), usual);
   // Only what the change names is refused: the others are set as far as possible.
   await applyVolumeSettings(node.deps, asked, ['readAheadKiB']);
@@ -192,7 +192,7 @@ test('limits that cannot be lifted fail the change, but not the unpublication', 
   mkdirSync(ioMax);
   const none = { readBytesPerSecond: 'max' };
   const lifted = applyVolumeSettings(node.deps, { ...volume, mutableParameters: none }, []);
-  await rejectsWith(lifted, 'INTERNAL', /could not be lifted: EISDIR/);
+  await refused(lifted, 'INTERNAL', /could not be lifted: EISDIR/);
   await node.cleared(volume, node.targetPath(volume.volumeId));
 });
 
@@ -202,12 +202,12 @@ test('limits that cannot be set for a known pod fail the publication, and say wh
   const volume = await node.staged(capability, { mutableParameters });
   const publish = (): Promise<unknown> => node.publish(volume, capability, { volume_context: POD });
   makePod(false);
-  await rejectsWith(publish(), 'FAILED_PRECONDITION', /io controller of cgroup v2/);
+  await refused(publish(), 'FAILED_PRECONDITION', /io controller of cgroup v2/);
   rmSync(node.workspace.path('cgroup', 'kubepods.slice'), { recursive: true });
-  await rejectsWith(publish(), 'FAILED_PRECONDITION', /has no cgroup of that pod/);
+  await refused(publish(), 'FAILED_PRECONDITION', /has no cgroup of that pod/);
   rmSync(node.workspace.path('cgroup'), { recursive: true });
   const none = /is not a cgroup v2.*BLOCKDELTA_CGROUP_ROOT/;
-  await rejectsWith(publish(), 'FAILED_PRECONDITION', none);
+  await refused(publish(), 'FAILED_PRECONDITION', none);
   assert.equal(node.held().mounts.length, 1, 'only the staging');
   assert.deepEqual(await node.catalogue.publications(volume.volumeId), []);
   // A pod that is not named cannot be limited, and one without limits needs no cgroup.
@@ -224,7 +224,7 @@ test('a malformed uid never becomes a path', async () => {
     node.publish(volume, mountCapability(), { volume_context });
   for (const uid of ['../../etc', 'a/b', 'x'.repeat(65), 'a b', '.']) {
     const answer = publish({ 'csi.storage.k8s.io/pod.uid': uid });
-    await rejectsWith(answer, 'INVALID_ARGUMENT', /not a uid of a pod/);
+    await refused(answer, 'INVALID_ARGUMENT', /not a uid of a pod/);
   }
   await publish({ ...POD, 'csi.storage.k8s.io/ephemeral': 'false' });
   await node.cleared(volume, node.targetPath(volume.volumeId));

@@ -28,8 +28,8 @@ import { FILE_SYSTEMS } from '../../../src/driver/host/file-systems.js';
 import { btrfsIdentity } from '../../../src/driver/host/superblock.js';
 import { end } from '../../support/child-processes.js';
 import { blockCapability, mountCapability } from '../../support/csi-client.js';
-import { namesHolder, rejectsWith } from '../../support/expect-status.js';
 import { copyMountNamespace } from '../../support/mount-namespace.js';
+import { namesHolder, refused } from '../../support/refusal.js';
 import { NOTHING, test } from '../../support/running-plugin.js';
 import { useNode, XFS_SIZE } from './node-fixture.js';
 
@@ -54,17 +54,17 @@ test('NS2, NS3: an unknown volume is NOT_FOUND, a relative path INVALID_ARGUMENT
     staging_target_path: 'some/path',
     volume_capability: mountCapability(),
   };
-  await rejectsWith(node.call('NodeStageVolume', request), 'NOT_FOUND');
+  await refused(node.call('NodeStageVolume', request), 'NOT_FOUND');
   const volume = await node.makeVolume();
   for (const staging_target_path of ['some/path', `${workspace.directory}/../x`]) {
     const staged = node.stage(volume, mountCapability(), { staging_target_path });
-    await rejectsWith(staged, 'INVALID_ARGUMENT', /staging_target_path/);
+    await refused(staged, 'INVALID_ARGUMENT', /staging_target_path/);
   }
   await node.catalogue.setVolumeState(volume.volumeId, 'creating');
-  await rejectsWith(node.stage(volume, mountCapability()), 'NOT_FOUND');
+  await refused(node.stage(volume, mountCapability()), 'NOT_FOUND');
   await node.catalogue.setVolumeState(volume.volumeId, 'deleting');
   const deleting = node.stage(volume, mountCapability());
-  await rejectsWith(deleting, 'FAILED_PRECONDITION', /has not completed/);
+  await refused(deleting, 'FAILED_PRECONDITION', /has not completed/);
 });
 
 test('NS5: another capability at the same path is ALREADY_EXISTS', async () => {
@@ -76,7 +76,7 @@ test('NS5: another capability at the same path is ALREADY_EXISTS', async () => {
     mountCapability('ext4', WRITER, ['noatime']),
     blockCapability(),
   ]) {
-    await rejectsWith(node.stage(volume, other), 'ALREADY_EXISTS', new RegExp(volume.volumeId));
+    await refused(node.stage(volume, other), 'ALREADY_EXISTS', new RegExp(volume.volumeId));
   }
   await node.stage(volume, mountCapability('ext4'));
   await node.unstage(volume);
@@ -90,11 +90,11 @@ test('NS6, NP11: an unsupported capability is FAILED_PRECONDITION', async () => 
     mountCapability('ext3'),
     { ...mountCapability(), mount: { fs_type: '', mount_flags: [], volume_mount_group: '7' } },
   ]) {
-    await rejectsWith(node.stage(volume, capability), 'FAILED_PRECONDITION', /not supported/);
+    await refused(node.stage(volume, capability), 'FAILED_PRECONDITION', /not supported/);
   }
   assert.deepEqual(node.held(), NOTHING);
   const tricky = mountCapability('', WRITER, ['noatime', 'bind']);
-  await rejectsWith(node.stage(volume, tricky), 'INVALID_ARGUMENT', /mount_flags/);
+  await refused(node.stage(volume, tricky), 'INVALID_ARGUMENT', /mount_flags/);
 });
 
 test('NS7, NS8: the maps of an orchestrator are accepted, other ones are not', async () => {
@@ -105,7 +105,7 @@ test('NS7, NS8: the maps of an orchestrator are accepted, other ones are not', a
     [{ secrets: { 'bad key': 'value' } }, /secrets/],
   ] as const) {
     const staged = node.stage(volume, mountCapability(), fields);
-    await rejectsWith(staged, 'INVALID_ARGUMENT', message);
+    await refused(staged, 'INVALID_ARGUMENT', message);
   }
   await node.stage(volume, mountCapability(), {
     volume_context: { 'storage.kubernetes.io/csiProvisionerIdentity': 'x' },
@@ -131,7 +131,7 @@ for (const [fsType, expected] of [
     assert.equal(dataOf(volume), 'kept');
     await node.unstage(volume);
     const other = node.stage(volume, mountCapability(expected === 'xfs' ? 'ext4' : 'xfs'));
-    await rejectsWith(other, 'FAILED_PRECONDITION', new RegExp(`type ${expected}.*nothing was`));
+    await refused(other, 'FAILED_PRECONDITION', new RegExp(`type ${expected}.*nothing was`));
     assert.deepEqual(node.held(), NOTHING);
     await node.stage(volume, mountCapability(''));
     assert.equal(dataOf(volume), 'kept');
@@ -142,7 +142,7 @@ for (const [fsType, expected] of [
 test('a volume too small for xfs is refused it, and stays pristine', async () => {
   const volume = await node.makeVolume();
   const staged = node.stage(volume, mountCapability('xfs'));
-  await rejectsWith(staged, 'FAILED_PRECONDITION', /314572800/);
+  await refused(staged, 'FAILED_PRECONDITION', /314572800/);
   assert.deepEqual(node.held(), NOTHING);
   await node.stage(volume, mountCapability('ext4'));
   await node.unstage(volume);
@@ -170,17 +170,17 @@ test('a volume that its pool or a snapshot says was used is not formatted', asyn
   const volume = await node.makeVolume();
   await node.backend.marks.set([volume.volumeId]);
   const asMount = () => node.stage(volume, mountCapability('ext4'));
-  await rejectsWith(asMount(), 'FAILED_PRECONDITION', nothing);
+  await refused(asMount(), 'FAILED_PRECONDITION', nothing);
   await node.stage(volume, blockCapability());
   const device = `${stagingOf(volume)}/device`;
   assert.equal(statSync(device).rdev, statSync(await node.attachedPath(volume)).rdev);
   assert.equal((await node.catalogue.volumeById(volume.volumeId))?.pristine, false);
   await node.unstage(volume);
-  await rejectsWith(asMount(), 'FAILED_PRECONDITION', nothing);
+  await refused(asMount(), 'FAILED_PRECONDITION', nothing);
   await node.stage(volume, blockCapability());
   execFileSync('mkswap', [device], { stdio: 'pipe' });
   await node.unstage(volume);
-  await rejectsWith(asMount(), 'FAILED_PRECONDITION', /holds swap/);
+  await refused(asMount(), 'FAILED_PRECONDITION', /holds swap/);
   assert.deepEqual(node.held(), NOTHING);
 });
 
@@ -274,12 +274,12 @@ test('a staging path that is missing, a link, or a foreign mount is refused', as
   const volume = await node.makeVolume();
   const at = (path: string): Promise<unknown> =>
     node.stage(volume, mountCapability(), { staging_target_path: path });
-  await rejectsWith(at(workspace.path('absent')), 'FAILED_PRECONDITION', /absent does not exist/);
+  await refused(at(workspace.path('absent')), 'FAILED_PRECONDITION', /absent does not exist/);
   symlinkSync(node.stagingPath('real'), workspace.path('link'));
-  await rejectsWith(at(workspace.path('link')), 'FAILED_PRECONDITION', /symbolic link/);
+  await refused(at(workspace.path('link')), 'FAILED_PRECONDITION', /symbolic link/);
   const foreign = node.stagingPath('foreign');
   execFileSync('mount', ['-t', 'tmpfs', 'tmpfs', foreign]);
-  await rejectsWith(at(foreign), 'FAILED_PRECONDITION', /something else mounted/);
+  await refused(at(foreign), 'FAILED_PRECONDITION', /something else mounted/);
   // NU2: the volume is not staged there, so unstaging it there is done; the mount stays.
   await node.unstage(volume, { staging_target_path: foreign });
   assert.equal(node.held().mounts.length, 1);
@@ -288,7 +288,7 @@ test('a staging path that is missing, a link, or a foreign mount is refused', as
   writeFileSync(file, "somebody else's");
   await node.unstage(volume);
   assert.ok(lstatSync(file).isFile());
-  await rejectsWith(node.stage(volume, blockCapability()), 'FAILED_PRECONDITION', /not empty/);
+  await refused(node.stage(volume, blockCapability()), 'FAILED_PRECONDITION', /not empty/);
   rmSync(file);
   assert.deepEqual(node.held(), NOTHING);
 });
@@ -299,7 +299,7 @@ test("a volume's staging path is not available to another volume", async () => {
     const [volume, other] = index === 0 ? volumes : [volumes[1], volumes[0]];
     await node.stage(volume, capability);
     const path = { staging_target_path: stagingOf(volume) };
-    await rejectsWith(node.stage(other, capability, path), 'FAILED_PRECONDITION');
+    await refused(node.stage(other, capability, path), 'FAILED_PRECONDITION');
     await node.unstage(other, path);
     assert.equal(node.held().mounts.length, 1, 'the other volume stays staged');
     await node.unstage(volume);
@@ -314,11 +314,11 @@ for (const fsType of ['ext4', 'btrfs']) {
     const second = { staging_target_path: node.stagingPath('second') };
     await node.stage(volume, capability, second);
     const raw = { staging_target_path: node.stagingPath('third') };
-    await rejectsWith(node.stage(volume, blockCapability(), raw), 'FAILED_PRECONDITION', /in use/);
+    await refused(node.stage(volume, blockCapability(), raw), 'FAILED_PRECONDITION', /in use/);
     await node.publish(volume, capability, { readonly: true });
     const target = node.targetPath(volume.volumeId);
     assert.throws(() => writeFileSync(`${target}/x`, ''), /EROFS/);
-    await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /still published/);
+    await refused(node.unstage(volume), 'FAILED_PRECONDITION', /still published/);
     await node.unpublish(volume);
     await node.unstage(volume);
     assert.equal(node.held().loops.length, 1);
@@ -381,7 +381,7 @@ for (const [name, capability] of [
     for (let time = 0; time < 2; time += 1) {
       const staged = node.stage(volume, capability);
       const said = `working on volume ${volume.volumeId}.*try again when it has ended`;
-      await rejectsWith(staged, 'ABORTED', new RegExp(said));
+      await refused(staged, 'ABORTED', new RegExp(said));
     }
     assert.deepEqual(node.held(), { mounts: [], loops });
     assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);
@@ -405,9 +405,9 @@ test('a volume that a tool works on is not snapshotted, alone or in a group, nor
     node.backend.volumes.create(newVolumeId(nodeKey('test-node')), XFS_SIZE, {
       volumeId: volume.volumeId,
     });
-  await rejectsWith(node.backend.snapshots.create([member]), 'ABORTED', busy);
-  await rejectsWith(node.backend.snapshots.create(group), 'ABORTED', busy);
-  await rejectsWith(clone(), 'ABORTED', busy);
+  await refused(node.backend.snapshots.create([member]), 'ABORTED', busy);
+  await refused(node.backend.snapshots.create(group), 'ABORTED', busy);
+  await refused(clone(), 'ABORTED', busy);
   await end(tool);
   await node.backend.snapshots.create(group);
   await clone();
@@ -423,10 +423,10 @@ test('NU2, NU3: unstaging succeeds without a staging, a directory or a volume', 
   const unstage = (path: string) =>
     node.call('NodeUnstageVolume', { ...unknown, staging_target_path: path });
   await node.call('NodeUnstageVolume', unknown);
-  await rejectsWith(unstage('relative'), 'NOT_FOUND');
-  await rejectsWith(unstage('/etc'), 'INVALID_ARGUMENT', /etc cannot be/);
+  await refused(unstage('relative'), 'NOT_FOUND');
+  await refused(unstage('/etc'), 'INVALID_ARGUMENT', /etc cannot be/);
   const relative = node.unstage(volume, { staging_target_path: 'relative' });
-  await rejectsWith(relative, 'INVALID_ARGUMENT', /absolute/);
+  await refused(relative, 'INVALID_ARGUMENT', /absolute/);
 });
 
 test('NU3, NU4: what is published is not unstaged, until its volume is unknown', async () => {
@@ -434,7 +434,7 @@ test('NU3, NU4: what is published is not unstaged, until its volume is unknown',
     const volume = await node.staged(capability);
     await node.publish(volume, capability);
     const target = node.targetPath(volume.volumeId);
-    await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', new RegExp(target));
+    await refused(node.unstage(volume), 'FAILED_PRECONDITION', new RegExp(target));
     await node.catalogue.removeVolume(volume.volumeId);
     await node.unpublish(volume);
     await node.unstage(volume);
@@ -465,7 +465,7 @@ test('NU4: a volume that a copy of the mount namespace holds can be staged again
     const cancelled = new AbortController();
     setTimeout(() => cancelled.abort(CsiError.cancelled('the caller went away')), 200);
     const { signal } = cancelled;
-    await rejectsWith(node.unstage(volume, {}, { signal }), 'CANCELLED', /went away/);
+    await refused(node.unstage(volume, {}, { signal }), 'CANCELLED', /went away/);
   } finally {
     await end(copy);
   }
@@ -476,11 +476,11 @@ test('what holds a volume is named, and it can be unstaged afterwards', async ()
   const volume = await node.staged();
   const holder = spawn('sleep', ['600'], { cwd: stagingOf(volume), stdio: 'ignore' });
   await once(holder, 'spawn');
-  await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /busy/);
+  await refused(node.unstage(volume), 'FAILED_PRECONDITION', /busy/);
   await end(holder);
   const elsewhere = node.stagingPath('by-hand');
   execFileSync('mount', ['--bind', stagingOf(volume), elsewhere]);
-  await rejectsWith(node.unstage(volume), 'FAILED_PRECONDITION', /by-hand/);
+  await refused(node.unstage(volume), 'FAILED_PRECONDITION', /by-hand/);
   execFileSync('umount', [elsewhere]);
   await node.cleared(volume);
 });

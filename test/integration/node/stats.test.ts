@@ -8,7 +8,7 @@ import { nodeCapabilities, rpcCapabilities } from '../../../src/base/csi/capabil
 import { nodeConditionOf } from '../../../src/driver/health/node-health.js';
 import { blockCapability, mountCapability } from '../../support/csi-client.js';
 import { eventually } from '../../support/eventually.js';
-import { rejectsWith } from '../../support/expect-status.js';
+import { refused } from '../../support/refusal.js';
 import { test } from '../../support/running-plugin.js';
 import { NODE_CONFIG, SIZE, useNode } from './node-fixture.js';
 
@@ -18,9 +18,9 @@ const { workspace } = node;
 test('NV2, NV3, NV4: usage is told where a volume is staged or published, nowhere else', async () => {
   const stats = (volume_id: string, volume_path: string): Promise<Record<string, unknown>> =>
     node.call('NodeGetVolumeStats', { volume_id, volume_path });
-  await rejectsWith(stats('', '/x'), 'INVALID_ARGUMENT', /volume_id/);
-  await rejectsWith(stats('x', ''), 'INVALID_ARGUMENT', /volume_path/);
-  await rejectsWith(stats('fake-vol-id', 'some/path'), 'NOT_FOUND');
+  await refused(stats('', '/x'), 'INVALID_ARGUMENT', /volume_id/);
+  await refused(stats('x', ''), 'INVALID_ARGUMENT', /volume_path/);
+  await refused(stats('fake-vol-id', 'some/path'), 'NOT_FOUND');
   const volume = await node.staged();
   await node.publish(volume, mountCapability());
   const paths = [node.targetPath(volume.volumeId), node.stagingPath(volume.volumeId)];
@@ -34,10 +34,10 @@ test('NV2, NV3, NV4: usage is told where a volume is staged or published, nowher
     assert.ok(BigInt(inodes?.['used'] ?? 0) >= 11n);
   }
   for (const path of ['some/path', workspace.directory, `${paths[0]}/..`, '/no/such/path']) {
-    await rejectsWith(stats(volume.volumeId, path), 'NOT_FOUND');
+    await refused(stats(volume.volumeId, path), 'NOT_FOUND');
   }
   await node.unpublish(volume);
-  await rejectsWith(stats(volume.volumeId, paths[0] ?? ''), 'NOT_FOUND');
+  await refused(stats(volume.volumeId, paths[0] ?? ''), 'NOT_FOUND');
   await node.cleared(volume, node.targetPath(volume.volumeId));
 });
 

@@ -6,13 +6,12 @@ import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { blockCapability, type Message, mountCapability } from '../../support/csi-client.js';
-import { rejectsWith } from '../../support/expect-status.js';
 import { runLegacyPlugin } from '../../support/legacy-fixture.js';
 import { isNightly } from '../../support/nightly.js';
 import { MIB } from '../../support/orchestrator.js';
 import { Plugin } from '../../support/plugin.js';
 import { RawConnection } from '../../support/raw-call.js';
-import { statusOf } from '../../support/refusal.js';
+import { refused, statusOf } from '../../support/refusal.js';
 import { test } from '../../support/running-plugin.js';
 import { loopsBelow, mountsBelow, Workspace } from '../../support/workspace.js';
 
@@ -158,24 +157,24 @@ test('CSI 0.1: a volume is published once, in one way, and a failed publication 
   const volume_id = await create('0.1', 'rules');
   const { target_path } = pathsOf(volume_id, 'mount');
   const use = { volume_id, target_path, volume_capability: CAPABILITIES.mount };
-  const refused = async (fields: Message, ...how: [Parameters<typeof rejectsWith>[1], RegExp?]) =>
-    rejectsWith(call('0.1', 'NodePublishVolume', { ...use, ...fields }), ...how);
+  const refusal = async (fields: Message, ...how: [Parameters<typeof refused>[1], RegExp?]) =>
+    refused(call('0.1', 'NodePublishVolume', { ...use, ...fields }), ...how);
   for (const id of [volume_id.replace(/.{12}$/, '000000000000'), '../..']) {
-    await refused({ volume_id: id }, 'NOT_FOUND');
+    await refusal({ volume_id: id }, 'NOT_FOUND');
   }
-  await refused({ target_path: '' }, 'INVALID_ARGUMENT', /target_path/);
+  await refusal({ target_path: '' }, 'INVALID_ARGUMENT', /target_path/);
   const nowhere = running.workspace.path('old', 'no', 'parent');
-  await refused({ target_path: nowhere }, 'FAILED_PRECONDITION', /parent directory/);
+  await refusal({ target_path: nowhere }, 'FAILED_PRECONDITION', /parent directory/);
   assert.deepEqual(inStaging(), []);
   await publish('0.1', volume_id, 'mount');
-  await refused({ readonly: true }, 'ALREADY_EXISTS');
+  await refusal({ readonly: true }, 'ALREADY_EXISTS');
   const second = pathsOf(volume_id, 'mount', 'second').target_path;
   for (const volume_capability of [CAPABILITIES.mount, READ_ONLY]) {
-    await refused({ target_path: second, volume_capability }, 'FAILED_PRECONDITION');
+    await refusal({ target_path: second, volume_capability }, 'FAILED_PRECONDITION');
   }
   assert.deepEqual(mountsBelow(running.workspace.path('old', volume_id)), [target_path]);
   const inUse = call('0.1', 'DeleteVolume', { volume_id });
-  await rejectsWith(inUse, 'FAILED_PRECONDITION');
+  await refused(inUse, 'FAILED_PRECONDITION');
   await release('0.1', volume_id, 'mount');
   await remove('0.1', volume_id);
   await call('0.1', 'NodeUnpublishVolume', { volume_id, target_path });
@@ -232,7 +231,7 @@ test('without the setting the old services are UNIMPLEMENTED, and what loads the
   t.after(() => plugin.kill());
   const connection = new RawConnection(plugin.endpoint);
   for (const path of ['/csi.v0.Identity/GetPluginInfo', '/csi.Identity/GetSupportedVersions']) {
-    await rejectsWith(connection.unary(path, Buffer.alloc(0)), 'UNIMPLEMENTED');
+    await refused(connection.unary(path, Buffer.alloc(0)), 'UNIMPLEMENTED');
   }
   connection.close();
   assert.equal(await plugin.stop(), 0);

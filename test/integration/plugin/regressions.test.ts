@@ -8,11 +8,11 @@ import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { SnapshotFile } from '../../../src/driver/native/snapshot-file.js';
 import type { BlockWriter } from '../../support/block-writer.js';
-import { rejectsWith } from '../../support/expect-status.js';
 import { addresses, countWith, listExtents } from '../../support/extent-list.js';
 import { setImmutable } from '../../support/ioctls.js';
 import { nativeHere } from '../../support/native-here.js';
 import { useBench } from '../../support/reflink-bench.js';
+import { refused } from '../../support/refusal.js';
 import { test } from '../../support/running-plugin.js';
 import { scanAll } from '../../support/wire.js';
 import type { PoolKind } from '../../support/workspace.js';
@@ -70,8 +70,8 @@ test('no list is served from a deleted base that was not retained, although it w
     work.writer.write(0, Buffer.alloc(MIB, 2));
     const target = await bench.snapshot(work);
     const delta = bench.client.delta(base, target);
-    await rejectsWith(delta, 'NOT_FOUND', /lists are off.*full backup/);
-    await rejectsWith(bench.client.allocated(base), 'NOT_FOUND');
+    await refused(delta, 'NOT_FOUND', /lists are off.*full backup/);
+    await refused(bench.client.allocated(base), 'NOT_FOUND');
     await bench.end(work);
   }
 });

@@ -23,9 +23,9 @@ import type { FileState } from '../../../src/driver/native/addon.js';
 import { deviceSizeBytes } from '../../../src/driver/native/block-device.js';
 import { NativePool, type NativeRunner } from '../../../src/driver/native/pool.js';
 import { SerialQueue } from '../../../src/driver/serial-queue.js';
-import { rejectsWith } from '../../support/expect-status.js';
 import { FakeThinKernel } from '../../support/fake-thin-kernel.js';
 import { loopOn } from '../../support/loops.js';
+import { refused } from '../../support/refusal.js';
 import { test } from '../../support/running-plugin.js';
 import { Workspace } from '../../support/workspace.js';
 import { writeAt } from '../../support/write-at.js';
@@ -157,8 +157,8 @@ async function machine(t: TestContext): Promise<Machine> {
 }
 
 /** Fails as a start on wrong devices does. */
-const refused = (work: Promise<unknown>, said: RegExp): Promise<void> =>
-  rejectsWith(work, 'FAILED_PRECONDITION', said);
+const refusal = (work: Promise<unknown>, said: RegExp): Promise<string> =>
+  refused(work, 'FAILED_PRECONDITION', said);
 
 async function read(path: string, position: bigint, length: number): Promise<Buffer> {
   const handle = await open(path, 'r');
@@ -185,7 +185,7 @@ test('formatting leaves a label beyond the blocks that the pool uses', async (t)
   // A pool that was formatted is never formatted again.
   one.stop();
   one.kernel.formatted = false;
-  await refused(one.start(), /does not hold the metadata of pool/);
+  await refusal(one.start(), /does not hold the metadata of pool/);
   assert.equal(one.kernel.active.size, 0);
 });
 
@@ -196,9 +196,9 @@ test('another disk, or a disk of another pool, is refused and not changed', asyn
   await two.start();
   one.stop();
   const { uuid } = await two.record();
-  await refused(one.start(one.metadata, two.data), new RegExp(`label is of pool ${uuid}`));
-  await refused(one.start(one.metadata, blank), /there is no label/);
-  await refused(one.start(one.metadata, short), /it ends before that/);
+  await refusal(one.start(one.metadata, two.data), new RegExp(`label is of pool ${uuid}`));
+  await refusal(one.start(one.metadata, blank), /there is no label/);
+  await refusal(one.start(one.metadata, short), /it ends before that/);
   assert.equal(one.kernel.active.size, 0);
   const content = await read(blank, 0n, Number(DATA_BYTES));
   assert.ok(content.equals(Buffer.alloc(content.length)));
@@ -210,7 +210,7 @@ test('a new pool is created only if both ends of both devices are zeros', async 
   for (const device of [one.metadata, one.data]) {
     for (const at of [0n, MIB - 1n, DATA_BYTES - 1n, DATA_BYTES - MIB]) {
       write(device, at, Buffer.of(1));
-      await refused(one.start(), /is not empty, so no pool is created/);
+      await refusal(one.start(), /is not empty, so no pool is created/);
       write(device, at, Buffer.of(0));
     }
   }
@@ -226,13 +226,13 @@ test('an interrupted formatting resumes, with its original disk only', async (t)
   // Remains without a superblock are ignored only in files of the pool.
   write(one.metadata, 8192n, Buffer.of(1));
   const said = `^${one.metadata} is not empty.* the remains of a format that was interrupted`;
-  await refused(one.start(), new RegExp(said));
+  await refusal(one.start(), new RegExp(said));
   one.areOurs = true;
   await one.killedBefore('dmCreate', () => one.start());
   one.areOurs = false;
   // The kernel came as far as to write the superblock.
   one.kernel.formatted = true;
-  await refused(one.start(one.metadata, blank), /there is no label/);
+  await refusal(one.start(one.metadata, blank), /there is no label/);
   await one.start();
   assert.equal((await one.record()).state, 'ready');
 });
@@ -273,14 +273,14 @@ test('a pool never grows onto a disk that is not its own', async (t) => {
   const { labelledBytes } = await one.record();
   // The paths lead to others now than when the pool was activated.
   for (const paths of [{ data: other }, { metadata: other }]) {
-    await refused((await one.growth(paths)).step(), /paths in BLOCKDELTA_POOLS/);
+    await refusal((await one.growth(paths)).step(), /paths in BLOCKDELTA_POOLS/);
   }
   const content = await read(other, 0n, Number(2n * DATA_BYTES));
   assert.ok(content.equals(Buffer.alloc(content.length)));
   // The same device, and what is on it is not the pool's any more.
   await one.grow('data', 2n * DATA_BYTES);
   write(one.data, labelOffset(DATA_BYTES), Buffer.alloc(4096, 7));
-  await refused((await one.growth()).step(), /there is no label/);
+  await refusal((await one.growth()).step(), /there is no label/);
   const place = await read(one.data, labelOffset(2n * DATA_BYTES), 4096);
   assert.ok(place.equals(Buffer.alloc(4096)));
   assert.equal(one.reach, labelOffset(DATA_BYTES));
@@ -390,7 +390,7 @@ test('embedded metadata is allocated in full or refused, and data is sparse', as
   const one = new Images(t);
   const said = /no room for \d+ bytes more of metadata of pool 'default': free space there/;
   one.failing = 'allocateFile';
-  await rejectsWith(one.devices.create(), 'RESOURCE_EXHAUSTED', said);
+  await refused(one.devices.create(), 'RESOURCE_EXHAUSTED', said);
   one.failing = null;
   await one.devices.create();
   assert.equal(await one.metadataBytes(), 16n * MIB);
@@ -399,7 +399,7 @@ test('embedded metadata is allocated in full or refused, and data is sparse', as
   assert.ok(allocatedBytes < MIB);
   await one.devices.open();
   one.failing = 'allocateFile';
-  await rejectsWith(one.devices.growMetadata(), 'RESOURCE_EXHAUSTED', said);
+  await refused(one.devices.growMetadata(), 'RESOURCE_EXHAUSTED', said);
   one.failing = null;
   assert.equal(await one.metadataBytes(), 16n * MIB);
   assert.equal(await one.devices.growMetadata(), true);

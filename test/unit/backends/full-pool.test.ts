@@ -4,7 +4,7 @@ import { CsiError, StatusCode, SystemError } from '../../../src/base/errors.js';
 import { namingFullPool } from '../../../src/driver/backends/full-pool.js';
 import { newVolume } from '../../backend/harness.js';
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
-import { rejectsWith } from '../../support/expect-status.js';
+import { refused } from '../../support/refusal.js';
 
 const RAW = '/proc/self/fd/7/snap-1.tmp';
 
@@ -31,7 +31,7 @@ test('a pool without space is named with its free bytes, and what was being done
       const expected = new RegExp(
         `^pool 'main' has no space for ${what}: \\d+ of its 1073741824 bytes are free; delete`,
       );
-      await rejectsWith(work(), 'RESOURCE_EXHAUSTED', expected);
+      await refused(work(), 'RESOURCE_EXHAUSTED', expected);
       const thrown = await work().catch((error: unknown) => error);
       assert.ok(thrown instanceof CsiError && thrown.cause instanceof SystemError, 'for the log');
       assert.ok(!thrown.message.includes(RAW));
@@ -42,7 +42,7 @@ test('a pool without space is named with its free bytes, and what was being done
 test('a pool whose space cannot be read is named all the same', async () => {
   const { memory, pool } = failing('ENOSPC');
   memory.capacity = () => Promise.reject(new Error('dead'));
-  await rejectsWith(pool.snapshots.create([]), 'RESOURCE_EXHAUSTED', /'main'.*cannot be read/);
+  await refused(pool.snapshots.create([]), 'RESOURCE_EXHAUSTED', /'main'.*cannot be read/);
 });
 
 test('other failures, answers and fields stay as they are', async () => {

@@ -14,8 +14,8 @@ import {
 } from '../../../src/tools/backup/manifest.js';
 import { Repository } from '../../../src/tools/backup/repository.js';
 import { testManifest } from '../../support/backup-files.js';
-import { rejectsWith, throwsWith } from '../../support/expect-status.js';
 import { seededRandom } from '../../support/random.js';
+import { refused, throwsRefusal } from '../../support/refusal.js';
 import { Workspace } from '../../support/workspace.js';
 
 const full = testManifest('s1', 1);
@@ -44,26 +44,26 @@ test('a manifest with any one bit flipped is refused, and the path is named', ()
     const at = random.below(bytes.length);
     bytes[at] = (bytes[at] ?? 0) ^ (1 << random.below(8));
     const parse = () => parseManifest(bytes.toString(), '/b/two.json');
-    throwsWith(parse, 'FAILED_PRECONDITION', /\/b\/two\.json/);
+    throwsRefusal(parse, 'FAILED_PRECONDITION', /\/b\/two\.json/);
   }
 });
 
 test('a manifest of another version says so', () => {
   const text = formatManifest(full).replace('"version": 1', '"version": 2');
-  throwsWith(() => parseManifest(text, '/b/x.json'), 'FAILED_PRECONDITION', /version 2/);
+  throwsRefusal(() => parseManifest(text, '/b/x.json'), 'FAILED_PRECONDITION', /version 2/);
 });
 
 test('names of files lead nowhere but beside the manifest', () => {
   for (const file of ['../other', '/etc/passwd', 'nbd:host:1', '', '..']) {
     const text = formatManifest({ ...full, image: { ...full.image, file } });
-    throwsWith(() => parseManifest(text, '/b/x.json'), 'FAILED_PRECONDITION', /image\.file/);
+    throwsRefusal(() => parseManifest(text, '/b/x.json'), 'FAILED_PRECONDITION', /image\.file/);
   }
 });
 
 test('a manifest that is no object, or lacks a field, names what is missing', () => {
-  throwsWith(() => parseManifest('[]', '/b/x.json'), 'FAILED_PRECONDITION', /no object/);
-  throwsWith(() => parseManifest('{', '/b/x.json'), 'FAILED_PRECONDITION', /not JSON/);
-  throwsWith(() => parseManifest('{}', '/b/x.json'), 'FAILED_PRECONDITION', /version/);
+  throwsRefusal(() => parseManifest('[]', '/b/x.json'), 'FAILED_PRECONDITION', /no object/);
+  throwsRefusal(() => parseManifest('{', '/b/x.json'), 'FAILED_PRECONDITION', /not JSON/);
+  throwsRefusal(() => parseManifest('{}', '/b/x.json'), 'FAILED_PRECONDITION', /version/);
 });
 
 let workspace: Workspace;
@@ -96,7 +96,7 @@ async function add(id: string, day: number, base: Manifest['base'] = null): Prom
 test('backups are listed by the time of their snapshots, a second one of a snapshot is refused', async () => {
   await add('s2', 2);
   await add('s1', 1);
-  await rejectsWith(add('s1', 1), 'ALREADY_EXISTS', /s1/);
+  await refused(add('s1', 1), 'ALREADY_EXISTS', /s1/);
   const [volume] = await repository.all();
   const names = volume?.backups.map(({ name }) => name);
   assert.deepEqual(names, ['20260101T000000.000Z-s1.json', '20260102T000000.000Z-s2.json']);
@@ -104,7 +104,7 @@ test('backups are listed by the time of their snapshots, a second one of a snaps
 
 test('two writers of a volume exclude each other', async () => {
   const lock = await repository.lock('vol-1');
-  await rejectsWith(repository.lock('vol-1'), 'ABORTED', /another command/);
+  await refused(repository.lock('vol-1'), 'ABORTED', /another command/);
   (await repository.lock('vol-2')).release();
   lock.release();
   (await repository.lock('vol-1')).release();
@@ -144,7 +144,7 @@ test('a chain begins with a full backup, and a missing link is named', async () 
     ['s1', 's2', 's3'],
   );
   const lacking = { ...volume, backups: [first, third] };
-  throwsWith(() => chainOf(third, lacking), 'FAILED_PRECONDITION', /that of snapshot s2/);
+  throwsRefusal(() => chainOf(third, lacking), 'FAILED_PRECONDITION', /that of snapshot s2/);
 });
 
 test('a snapshot may have several images: the newest that is there with all that it is based on is taken', async () => {
@@ -176,13 +176,13 @@ test('a snapshot may have several images: the newest that is there with all that
 test('an image without a manifest is not replaced', async () => {
   const { directory, name, manifest } = await add('s1', 1);
   rmSync(join(directory, name));
-  await rejectsWith(add('s1', 1), 'ALREADY_EXISTS', /exists and has no manifest/);
+  await refused(add('s1', 1), 'ALREADY_EXISTS', /exists and has no manifest/);
   assert.ok(readdirSync(directory).includes(manifest.image.file));
 });
 
 test('a manifest of an image that is encrypted is refused', () => {
   const text = formatManifest(full).replace('"encryption": null', '"encryption": {}');
-  throwsWith(() => parseManifest(text, '/b/x.json'), 'FAILED_PRECONDITION', /encrypted/);
+  throwsRefusal(() => parseManifest(text, '/b/x.json'), 'FAILED_PRECONDITION', /encrypted/);
 });
 
 test('ids become file names, also long and hostile ones', () => {

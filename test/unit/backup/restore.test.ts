@@ -24,8 +24,8 @@ import { assertIntact, restoreToFile } from '../../../src/tools/backup/restore.j
 import { chooseBackup } from '../../../src/tools/backup/select.js';
 import { verifyVolume } from '../../../src/tools/backup/verify.js';
 import { BackupHistory } from '../../support/backup-history.js';
-import { rejectsWith } from '../../support/expect-status.js';
 import { type Random, seededRandom } from '../../support/random.js';
+import { refused } from '../../support/refusal.js';
 import { openRuntime } from '../../support/runtime.js';
 import { Workspace } from '../../support/workspace.js';
 
@@ -92,7 +92,7 @@ test('a damaged or missing image or manifest is found and named, and what needs 
         `${found}`,
       );
       await assertAllRestore(history.points.slice(0, index));
-      await rejectsWith(restored(''), 'FAILED_PRECONDITION');
+      await refused(restored(''), 'FAILED_PRECONDITION');
       mend();
     }
   }

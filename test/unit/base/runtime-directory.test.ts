@@ -25,7 +25,7 @@ import {
   runtimePath,
 } from '../../../src/base/runtime-directory.js';
 import { makeSocketDirectory, removeLeftSockets } from '../../../src/tools/nbd/socket-directory.js';
-import { rejectsWith, throwsWith } from '../../support/expect-status.js';
+import { refused, throwsRefusal } from '../../support/refusal.js';
 import { openRuntime } from '../../support/runtime.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 import { skipUnlessRoot } from '../../support/workspace.js';
@@ -56,13 +56,17 @@ test('it is that of the environment, of root, or of the user, and an absolute pa
   assert.equal(runtimePath(own, 7), '/own');
   assert.equal(runtimePath({ XDG_RUNTIME_DIR: '/run/user/0' }, 0), '/run/blockdelta');
   assert.equal(runtimePath({ XDG_RUNTIME_DIR: '/run/user/7' }, 7), '/run/user/7/blockdelta');
-  throwsWith(
+  throwsRefusal(
     () => runtimePath({ XDG_RUNTIME_DIR: '' }, 7),
     'FAILED_PRECONDITION',
     /neither XDG_RUNTIME_DIR nor BLOCKDELTA_RUNTIME_DIR is set.*set BLOCKDELTA_RUNTIME_DIR/,
   );
   for (const relative of [{ BLOCKDELTA_RUNTIME_DIR: 'own' }, { XDG_RUNTIME_DIR: 'run' }]) {
-    throwsWith(() => runtimePath(relative, 7), 'FAILED_PRECONDITION', /must be an absolute path/);
+    throwsRefusal(
+      () => runtimePath(relative, 7),
+      'FAILED_PRECONDITION',
+      /must be an absolute path/,
+    );
   }
 });
 
@@ -81,7 +85,7 @@ test('it is made for its user alone, and one that others could change or that is
     [at('nowhere/below'), /cannot be used: ENOENT/],
   ] as const) {
     chmodSync(path, mode ?? 0o700);
-    await rejectsWith(openRuntime(place), 'FAILED_PRECONDITION', found);
+    await refused(openRuntime(place), 'FAILED_PRECONDITION', found);
   }
 });
 
@@ -97,7 +101,7 @@ test('one below a directory that others can write to is refused, unless they can
   ] as const) {
     chmodSync(above, mode);
     if (refusal === null) (await openRuntime(join(above, 'own'))).close();
-    else await rejectsWith(openRuntime(join(above, 'own')), 'FAILED_PRECONDITION', refusal);
+    else await refused(openRuntime(join(above, 'own')), 'FAILED_PRECONDITION', refusal);
   }
 });
 
@@ -204,7 +208,7 @@ test('only a regular file of ours and of bounded size is read', {
   for (const [found, make] of ODD_FILES) {
     const entry = runtime.make('kind');
     make(entry.pathOf('file'));
-    throwsWith(() => entry.read('file', 10), 'FAILED_PRECONDITION', found);
+    throwsRefusal(() => entry.read('file', 10), 'FAILED_PRECONDITION', found);
     entry.release();
   }
   const entry = runtime.make('kind');

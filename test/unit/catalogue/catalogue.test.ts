@@ -10,8 +10,8 @@ import type {
 } from '../../../src/driver/catalogue/records.js';
 import { SqliteConnection } from '../../../src/driver/database/connection.js';
 import { type DirectCatalogue, openCatalogueHere } from '../../support/direct-database.js';
-import { throwsWith } from '../../support/expect-status.js';
 import { BLOCK, mountOf, snapshotRecord, volumeRecord } from '../../support/records.js';
+import { throwsRefusal } from '../../support/refusal.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 const GROUP: GroupSnapshotRecord = {
@@ -70,7 +70,7 @@ test('a name belongs to one volume in any state, and is free again after its rem
   const second = volumeRecord({ name: first.name });
   for (const state of ['creating', 'ready', 'deleting'] as const) {
     catalogue.setVolumeState(first.volumeId, state);
-    throwsWith(() => catalogue.insertVolume(second), 'ALREADY_EXISTS', new RegExp(first.name));
+    throwsRefusal(() => catalogue.insertVolume(second), 'ALREADY_EXISTS', new RegExp(first.name));
   }
   catalogue.removeVolume(first.volumeId);
   catalogue.insertVolume(second);
@@ -200,10 +200,10 @@ test('a group and its members are unfinished, ready and deleting together', () =
 test('a name belongs to one group, and a failed insertion leaves nothing behind', () => {
   catalogue.insertGroup(GROUP, members);
   const other = { ...GROUP, groupSnapshotId: 'group-2' };
-  throwsWith(() => catalogue.insertGroup(other, []), 'ALREADY_EXISTS', /nightly/);
+  throwsRefusal(() => catalogue.insertGroup(other, []), 'ALREADY_EXISTS', /nightly/);
   const half = { ...GROUP, groupSnapshotId: 'group-3', name: 'other' };
   const fresh = { ...members[0], snapshotId: 'snap-new', groupSnapshotId: 'group-3' };
-  throwsWith(() => catalogue.insertGroup(half, [fresh, members[0]]), 'ALREADY_EXISTS');
+  throwsRefusal(() => catalogue.insertGroup(half, [fresh, members[0]]), 'ALREADY_EXISTS');
   assert.equal(catalogue.groupById('group-3'), null);
   assert.equal(catalogue.snapshotById('snap-new'), null);
 });

@@ -13,8 +13,8 @@ import { lockCatalogue } from '../../../src/driver/catalogue/lock.js';
 import { SqliteConnection } from '../../../src/driver/database/connection.js';
 import { openCatalogueHere } from '../../support/direct-database.js';
 import { eventually } from '../../support/eventually.js';
-import { rejectsWith } from '../../support/expect-status.js';
 import { volumeRecord } from '../../support/records.js';
+import { refused } from '../../support/refusal.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 /** At least, and inserts beside them. */
@@ -111,9 +111,9 @@ test('a copy reads as SQLite reads the file with its log, whatever the log ends 
 
 test('a missing and a damaged catalogue are named by their own path', async () => {
   const file = temporaryFile();
-  await rejectsWith(catalogueContents(file), 'NOT_FOUND', new RegExp(`no catalogue ${file}`));
+  await refused(catalogueContents(file), 'NOT_FOUND', new RegExp(`no catalogue ${file}`));
   writeFileSync(file, 'no database at all, but long enough to be one'.repeat(40));
-  await rejectsWith(catalogueContents(file), 'FAILED_PRECONDITION', new RegExp(file));
+  await refused(catalogueContents(file), 'FAILED_PRECONDITION', new RegExp(file));
 });
 
 test('reading a copy keeps the lock that the same process holds on the catalogue', async (t) => {

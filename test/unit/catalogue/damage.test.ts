@@ -20,9 +20,9 @@ import { acceptLostChanges } from '../../../src/driver/catalogue/lost-changes.js
 import { SqliteConnection } from '../../../src/driver/database/connection.js';
 import { openCatalogueHere } from '../../support/direct-database.js';
 import { eventually } from '../../support/eventually.js';
-import { rejectsWith, throwsWith } from '../../support/expect-status.js';
 import { Random } from '../../support/random.js';
 import { snapshotRecord, volumeRecord } from '../../support/records.js';
+import { refused, throwsRefusal } from '../../support/refusal.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 let directory: string;
@@ -50,7 +50,7 @@ function fill(count: number): string[] {
 
 function refusal(found: RegExp): void {
   const named = new RegExp(`${file.replaceAll('.', '\\.')} .*${found.source}.*restore a backup`);
-  throwsWith(() => openCatalogueHere(file).close(), 'FAILED_PRECONDITION', named);
+  throwsRefusal(() => openCatalogueHere(file).close(), 'FAILED_PRECONDITION', named);
 }
 
 test('H21: garbage and a truncated catalogue are refused with the name and a remedy, and not changed', () => {
@@ -158,7 +158,7 @@ test('H21: an acknowledged change that a damaged log lost is missed until an ope
   torn.writeUInt8(0x5a, log.length - frameBytes + 30);
   writeFileSync(`${file}-wal`, torn);
   refusal(/has lost the last 1 changes that were acknowledged/);
-  await rejectsWith(catalogueContents(file), 'FAILED_PRECONDITION', /has lost the last 1 changes/);
+  await refused(catalogueContents(file), 'FAILED_PRECONDITION', /has lost the last 1 changes/);
   assert.equal(await acceptLostChanges(file), 1n);
   assert.equal(await acceptLostChanges(file), 0n);
   assert.equal((await catalogueContents(file)).volumes.length, 7);

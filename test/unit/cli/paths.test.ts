@@ -7,7 +7,7 @@ import { Command } from 'commander';
 import { run } from '../../../src/base/process/exec.js';
 import { nodeSettings } from '../../../src/driver/inspection/node.js';
 import { runProgram } from '../../../src/tools/nbd/program.js';
-import { rejectsWith } from '../../support/expect-status.js';
+import { refused } from '../../support/refusal.js';
 
 const CLI = new URL('../../../src/cli/', import.meta.url);
 /** What help calls a value that is a path. */
@@ -56,14 +56,10 @@ test('a relative state directory of the environment is refused', () => {
 
 test('no program is started with a relative path', async () => {
   const args = ['--', { path: 'file' }];
-  await rejectsWith(run('cat', args), 'INTERNAL', /^cat .*relative path 'file'/);
+  await refused(run('cat', args), 'INTERNAL', /^cat .*relative path 'file'/);
   const checked = runProgram('qemu-img', ['check', ...args], { purpose: 'check' });
-  await rejectsWith(checked, 'INTERNAL', /^qemu-img .*relative path 'file'/);
-  await rejectsWith(
-    run('cat', [], { outlivesLocking: 'file' }),
-    'INTERNAL',
-    /relative path 'file'/,
-  );
+  await refused(checked, 'INTERNAL', /^qemu-img .*relative path 'file'/);
+  await refused(run('cat', [], { outlivesLocking: 'file' }), 'INTERNAL', /relative path 'file'/);
   const { stdout } = await run('echo', [{ prefix: 'file=', path: '/a b' }]);
   assert.equal(stdout, 'file=/a b\n');
 });

@@ -6,8 +6,8 @@ import type { VolumeRecord } from '../../../src/driver/catalogue/records.js';
 import type { ControllerDependencies } from '../../../src/driver/controller/dependencies.js';
 import { modifyVolume } from '../../../src/driver/controller/modify-volume.js';
 import { callContext } from '../../support/call-context.js';
-import { rejectsWith } from '../../support/expect-status.js';
 import { received } from '../../support/received-request.js';
+import { refused } from '../../support/refusal.js';
 import { managersOfEachTest } from '../volumes/manager-fixture.js';
 import { controllerOf } from './controller-fixture.js';
 
@@ -69,7 +69,7 @@ for (const [title, failed, asked, code, message] of [
 ] as const) {
   test(`MV3: ${title}, taken back and not recorded`, async () => {
     failure = failed;
-    await rejectsWith(modify(asked), code, message);
+    await refused(modify(asked), code, message);
     assert.deepEqual(applied, [{ readAheadKiB: '64', ...asked }, { readAheadKiB: '64' }]);
     assert.deepEqual(demanded, [Object.keys(asked), []]);
     assert.deepEqual(await recorded(), { readAheadKiB: '64' });
@@ -106,7 +106,7 @@ test('MV3: an unknown key or a value out of range is INVALID_ARGUMENT, and nothi
     { readAheadKiB: '16385' },
   ]) {
     const call = modify({ readAheadKiB: '256', ...wrong });
-    await rejectsWith(call, 'INVALID_ARGUMENT', /^mutable_parameters/);
+    await refused(call, 'INVALID_ARGUMENT', /^mutable_parameters/);
   }
   assert.deepEqual(applied, []);
   assert.deepEqual(await recorded(), { readAheadKiB: '64' });
@@ -116,6 +116,6 @@ test('a pool that does not answer is FAILED_PRECONDITION, and no wrong value', a
   managers.backend.check = async () => {
     throw CsiError.failedPrecondition('the pool is away');
   };
-  await rejectsWith(modify({ readAheadKiB: '128' }), 'FAILED_PRECONDITION', /away/);
+  await refused(modify({ readAheadKiB: '128' }), 'FAILED_PRECONDITION', /away/);
   assert.deepEqual(applied, []);
 });

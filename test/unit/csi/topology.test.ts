@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { nodeKey } from '../../../src/base/csi/handles.js';
 import { isWithin, nodeSegment } from '../../../src/base/csi/topology.js';
 import { parseTopology } from '../../../src/base/csi/topology-fields.js';
-import { throwsWith } from '../../support/expect-status.js';
+import { throwsRefusal } from '../../support/refusal.js';
 
 const KEY = 'blockdelta.csi/node';
 const here = { [KEY]: 'node-1' };
@@ -31,16 +31,20 @@ test('a node is in a place if it has all segments of it, by keys without case', 
 test('keys and values that are none in a topology are refused', () => {
   const keys = ['', '/', 'a/', '/a', 'a/b/c', '-a', 'A.example/a', `${'p'.repeat(64)}/a`, 'ä'];
   for (const key of [...keys, 'n'.repeat(64)]) {
-    throwsWith(() => parseTopology(topology({ [key]: 'v' }), 'f'), 'INVALID_ARGUMENT', /^f\.segm/);
+    throwsRefusal(
+      () => parseTopology(topology({ [key]: 'v' }), 'f'),
+      'INVALID_ARGUMENT',
+      /^f\.segm/,
+    );
   }
   for (const value of ['', '-v', 'v-', 'v v', 'v'.repeat(64)]) {
-    throwsWith(
+    throwsRefusal(
       () => parseTopology(topology({ [KEY]: value }), 'f'),
       'INVALID_ARGUMENT',
       /^f\.segm/,
     );
   }
-  throwsWith(() => parseTopology(topology({ zone: 'a', Zone: 'a' }), 'f'), 'INVALID_ARGUMENT');
+  throwsRefusal(() => parseTopology(topology({ zone: 'a', Zone: 'a' }), 'f'), 'INVALID_ARGUMENT');
   const longest = `${'p'.repeat(63)}/${'n'.repeat(63)}`;
   assert.deepEqual(parseTopology(topology({ [longest]: 'v' }), 'f'), { [longest]: 'v' });
   assert.equal(parseTopology(null, 'f'), null);

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { CsiError, SystemError } from '../../../src/base/errors.js';
 import { releaseDevice } from '../../../src/driver/host/device-release.js';
 import type { NativeRunner } from '../../../src/driver/native/pool.js';
-import { rejectsWith } from '../../support/expect-status.js';
+import { refused } from '../../support/refusal.js';
 
 const busy = (): Promise<never> =>
   Promise.reject(new SystemError('EBUSY', 'ioctl', '/dev/loop-of-a-test', 'busy'));
@@ -37,11 +37,7 @@ test('the wait ends when the call is cancelled, with the reason, and with any ot
   const cancelled = new AbortController();
   setTimeout(() => cancelled.abort(CsiError.cancelled('the caller went away')), 20);
   const wait = { timeoutMs: 600_000, signal: cancelled.signal };
-  await rejectsWith(
-    releaseDevice(native, { release: busy, findPath }, wait),
-    'CANCELLED',
-    /went away/,
-  );
+  await refused(releaseDevice(native, { release: busy, findPath }, wait), 'CANCELLED', /went away/);
   const failure = new SystemError('EIO', 'ioctl', '/dev/loop-of-a-test', 'broken');
   const release = (): Promise<never> => Promise.reject(failure);
   await assert.rejects(

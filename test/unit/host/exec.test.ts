@@ -9,7 +9,7 @@ import { assertPrograms, ExecError, run } from '../../../src/base/process/exec.j
 import { isToolAtWork } from '../../../src/driver/host/device-holders.js';
 import { end } from '../../support/child-processes.js';
 import { eventually } from '../../support/eventually.js';
-import { rejectsWith } from '../../support/expect-status.js';
+import { refused } from '../../support/refusal.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../../support/workspace.js';
 
@@ -93,8 +93,8 @@ test('a background process that keeps the pipes does not keep the caller', async
 test('ID10: all programs are looked for at once, and a missing one is reported as a run would report it', async () => {
   await assertPrograms();
   const missing = /^the program no-such-program is not installed on this node$/;
-  await rejectsWith(assertPrograms(['sh', 'no-such-program']), 'FAILED_PRECONDITION', missing);
-  await rejectsWith(run('no-such-program', []), 'FAILED_PRECONDITION', missing);
+  await refused(assertPrograms(['sh', 'no-such-program']), 'FAILED_PRECONDITION', missing);
+  await refused(run('no-such-program', []), 'FAILED_PRECONDITION', missing);
   assert.deepEqual(childrenOf(process.pid), []);
 });
 
@@ -141,7 +141,7 @@ test('a command that must not stop half way is not killed when its time is over'
   const waiting = new Waiting(t);
   const options = { outlivesLocking: waiting.locked, timeoutMs: 500 };
   const ran = run('sh', ['-c', waiting.script], options);
-  await rejectsWith(ran, 'ABORTED', /^sh is still working on .*locked.*try again/);
+  await refused(ran, 'ABORTED', /^sh is still working on .*locked.*try again/);
   await eventually('the command runs', () => existsSync(waiting.path('begun')));
   assert.equal(await isToolAtWork(waiting.locked), true);
   await waiting.end();
@@ -151,7 +151,7 @@ test('a command that must not stop half way is not killed for what it says', asy
   const waiting = new Waiting(t);
   const options = { outlivesLocking: waiting.locked };
   const ran = run('sh', ['-c', `head -c 2000000 /dev/zero; ${waiting.script}`], options);
-  await rejectsWith(ran, 'ABORTED', /still working/);
+  await refused(ran, 'ABORTED', /still working/);
   await eventually('the command goes on', () => existsSync(waiting.path('begun')));
   await waiting.end();
 });
@@ -178,7 +178,7 @@ test('a device that another process keeps locked is ABORTED, and nothing was run
   while (!(await isToolAtWork(locked))) await delay(25);
   const options = { outlivesLocking: locked, lockTimeoutS: 1 };
   const ran = run('touch', [join(directory, 'run')], options);
-  await rejectsWith(ran, 'ABORTED', /another program is still working on/);
+  await refused(ran, 'ABORTED', /another program is still working on/);
   assert.equal(existsSync(join(directory, 'run')), false);
 });
 

@@ -8,7 +8,7 @@ import {
 } from '../../../src/driver/host/file-system-options.js';
 import { FILE_SYSTEMS, type FileSystem } from '../../../src/driver/host/file-systems.js';
 import { makeArguments } from '../../../src/driver/host/filesystem.js';
-import { throwsWith } from '../../support/expect-status.js';
+import { throwsRefusal } from '../../support/refusal.js';
 
 const FIELD = "parameters['mkfsOptions']";
 
@@ -44,12 +44,16 @@ test('an mkfs option that is not listed, or whose value is not, is INVALID_ARGUM
   for (const [type, options] of Object.entries(REFUSED)) {
     for (const text of options.split('|')) {
       const parse = () => parseMkfsOptions(text, FIELD, type as FileSystem);
-      throwsWith(parse, 'INVALID_ARGUMENT', /mkfsOptions/);
+      throwsRefusal(parse, 'INVALID_ARGUMENT', /mkfsOptions/);
     }
   }
   const named = /'-F' is not an option for mkfs.ext4; supported are, for ext4: -b -i -I/;
-  throwsWith(() => parseMkfsOptions('-F x', FIELD, 'ext4'), 'INVALID_ARGUMENT', named);
-  throwsWith(() => parseMkfsOptions('-z 1', FIELD, null), 'INVALID_ARGUMENT', /ext4.*xfs.*btrfs/);
+  throwsRefusal(() => parseMkfsOptions('-F x', FIELD, 'ext4'), 'INVALID_ARGUMENT', named);
+  throwsRefusal(
+    () => parseMkfsOptions('-z 1', FIELD, null),
+    'INVALID_ARGUMENT',
+    /ext4.*xfs.*btrfs/,
+  );
 });
 
 test('mount options that tune a mount are served, each for the file systems that have it', () => {
@@ -68,7 +72,7 @@ test('mount options that tune a mount are served, each for the file systems that
     assert.deepEqual(parseMountOptions(text, 'f', type), text.split(','));
     assert.deepEqual(parseMountOptions(text, 'f', null), text.split(','));
     for (const other of FILE_SYSTEMS.filter((one) => one !== type)) {
-      throwsWith(() => parseMountOptions(text, 'f', other), 'INVALID_ARGUMENT', /^f: '/);
+      throwsRefusal(() => parseMountOptions(text, 'f', other), 'INVALID_ARGUMENT', /^f: '/);
     }
   }
 });
@@ -79,23 +83,23 @@ test('a mount option that makes the mount another one is INVALID_ARGUMENT', () =
     'subvol=/x device=/dev/sda ro rw errors=panic journal_path=/x logdev=/dev/sda norecovery noload ' +
     'degraded sb=131072 commit= commit commit=1s context=x noatime=1 constructor';
   for (const option of [...others.split(' '), 'noatime\nbind']) {
-    throwsWith(() => parseMountOptions(`noatime,${option}`, 'f', null), 'INVALID_ARGUMENT');
+    throwsRefusal(() => parseMountOptions(`noatime,${option}`, 'f', null), 'INVALID_ARGUMENT');
     if (option === 'ro' || option === 'rw') continue;
-    throwsWith(() => assertMountFlags([option], 'f', null), 'INVALID_ARGUMENT', /^f\[0\]/);
+    throwsRefusal(() => assertMountFlags([option], 'f', null), 'INVALID_ARGUMENT', /^f\[0\]/);
   }
 });
 
 test('a volume made with options that are refused today is mounted without them', () => {
   const stored = 'dev,noatime,errors=continue';
   assert.deepEqual(parseStoredMountOptions(stored, 'f', 'ext4'), ['noatime']);
-  throwsWith(() => parseMountOptions('dev', 'f', 'ext4'), 'INVALID_ARGUMENT');
-  throwsWith(() => parseMountOptions('errors=continue', 'f', null), 'INVALID_ARGUMENT');
-  throwsWith(() => parseStoredMountOptions('bind', 'f', 'ext4'), 'INVALID_ARGUMENT');
+  throwsRefusal(() => parseMountOptions('dev', 'f', 'ext4'), 'INVALID_ARGUMENT');
+  throwsRefusal(() => parseMountOptions('errors=continue', 'f', null), 'INVALID_ARGUMENT');
+  throwsRefusal(() => parseStoredMountOptions('bind', 'f', 'ext4'), 'INVALID_ARGUMENT');
 });
 
 test('a mount flag of a capability is named by its position, never by its text', () => {
   assertMountFlags(['noatime,discard', 'errors=remount-ro', 'ro', ''], 'flags', 'ext4');
-  throwsWith(
+  throwsRefusal(
     () => assertMountFlags(['noatime', 'nodev,password=hunter2'], 'flags', 'ext4'),
     'INVALID_ARGUMENT',
     /^flags\[1\] (?!.*(hunter2|password))/,

@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { findPodCgroup, liftLimits, setLimits } from '../../../src/driver/host/io-limits.js';
-import { rejectsWith } from '../../support/expect-status.js';
+import { refused } from '../../support/refusal.js';
 import { test as rootTest } from '../../support/running-plugin.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 import { Workspace } from '../../support/workspace.js';
@@ -44,8 +44,8 @@ test('the cgroup of a pod is found, of any driver and class, and only in directo
 test('limits go into io.max as one write; a file that is not there is not made', async () => {
   const device = { major: 7, minor: 1 };
   const cgroup = temporaryDirectory();
-  const refused = setLimits(cgroup, device, NONE);
-  await rejectsWith(refused, 'FAILED_PRECONDITION', /no io.max.*cgroup.subtree_control/);
+  const refusal = setLimits(cgroup, device, NONE);
+  await refused(refusal, 'FAILED_PRECONDITION', /no io.max.*cgroup.subtree_control/);
   assert.equal(existsSync(join(cgroup, 'io.max')), false);
   writeFileSync(join(cgroup, 'io.max'), '');
   await setLimits(cgroup, device, { ...NONE, writeBytesPerSecond: 2n ** 63n - 1n });
@@ -56,7 +56,7 @@ test('limits go into io.max as one write; a file that is not there is not made',
 test('limits of a pod that goes away meanwhile are to be tried again', async () => {
   const limits = { ...NONE, readBytesPerSecond: 4096n };
   const set = setLimits(join(root, 'gone'), { major: 7, minor: 1 }, limits);
-  await rejectsWith(set, 'ABORTED', /has gone; try again/);
+  await refused(set, 'ABORTED', /has gone; try again/);
 });
 
 test('limits are lifted, and a failure counts only where there is one of the device', async () => {
@@ -71,7 +71,7 @@ test('limits are lifted, and a failure counts only where there is one of the dev
   assert.equal(readFileSync(ioMax, 'utf8'), '7:1 rbps=max wbps=max riops=max wiops=max');
   rmSync(ioMax);
   mkdirSync(ioMax);
-  await rejectsWith(liftLimits(cgroup, device), 'INTERNAL', /7:1 .* could not be lifted: EISDIR/);
+  await refused(liftLimits(cgroup, device), 'INTERNAL', /7:1 .* could not be lifted: EISDIR/);
 });
 
 rootTest('on a read-only cgroup tree a device without limits is not a failure', async () => {
@@ -83,7 +83,7 @@ rootTest('on a read-only cgroup tree a device without limits is not a failure', 
     execFileSync('mount', ['-o', 'remount,bind,ro', ioMax]);
     await liftLimits(workspace.directory, { major: 7, minor: 1 });
     const lifted = liftLimits(workspace.directory, { major: 7, minor: 11 });
-    await rejectsWith(lifted, 'INTERNAL', /EROFS/);
+    await refused(lifted, 'INTERNAL', /EROFS/);
   } finally {
     workspace.dispose();
   }

@@ -11,7 +11,7 @@ import { CsiError } from '../../../src/base/errors.js';
 import { legacyRpcs } from '../../../src/driver/legacy/interfaces.js';
 import { requestDecoder } from '../../../src/server/calls/request-decoder.js';
 import type { Message } from '../../support/csi-client.js';
-import { rejectsWith } from '../../support/expect-status.js';
+import { refused } from '../../support/refusal.js';
 
 type Version = '0.3' | '0.1';
 const OWN_VERSION = { major: 0, minor: 1, patch: 0 };
@@ -244,12 +244,12 @@ for (const version of ['0.3', '0.1'] as const) {
     test(`CSI ${version}: a refusal of ${rpc} has the old names of ${old.join(' and ')}`, async () => {
       const refuse = (error: CsiError) => call(version, rpc, {}, { [rpc]: error });
       const notFound = CsiError.notFound('there is no secrets');
-      await rejectsWith(refuse(notFound), 'NOT_FOUND', /^there is no secrets$/);
+      await refused(refuse(notFound), 'NOT_FOUND', /^there is no secrets$/);
       for (const name of old) {
         const message = new RegExp(
           `^wrong \\(names in csi(\\.v0)?: .*\\b${newName(name)} is ${name}`,
         );
-        await rejectsWith(refuse(CsiError.invalidArgument('wrong')), 'INVALID_ARGUMENT', message);
+        await refused(refuse(CsiError.invalidArgument('wrong')), 'INVALID_ARGUMENT', message);
       }
     });
   }
@@ -258,7 +258,7 @@ for (const version of ['0.3', '0.1'] as const) {
     const mode = (number: number) => ({ mount: {}, access_mode: { mode: number } });
     const message = /volume_capabilities\[1\]\.access_mode\.mode 7 is not known/;
     const wrong = { volume_capabilities: [mode(1), mode(7)] };
-    await rejectsWith(call(version, 'CreateVolume', wrong), 'INVALID_ARGUMENT', message);
+    await refused(call(version, 'CreateVolume', wrong), 'INVALID_ARGUMENT', message);
   });
 
   test(`CSI ${version}: what v1 does not confirm is not supported, and the answer says why`, async () => {
@@ -283,7 +283,7 @@ test('CSI 0.3: a content source that is empty stays one, and its snapshot has th
   assert.notEqual(asked[0]?.request['volume_content_source'], null);
   const refusal = { CreateVolume: CsiError.invalidArgument('wrong') };
   const message = /snapshot\.snapshot_id is volume_content_source\.snapshot\.id/;
-  await rejectsWith(call('0.3', 'CreateVolume', {}, refusal), 'INVALID_ARGUMENT', message);
+  await refused(call('0.3', 'CreateVolume', {}, refusal), 'INVALID_ARGUMENT', message);
 });
 
 test('CSI 0.3: capabilities are supported where every topology holds the volume', async () => {
@@ -292,7 +292,7 @@ test('CSI 0.3: capabilities are supported where every topology holds the volume'
   assert.deepEqual(await validate(PLACE), { supported: true, message: '' });
   assert.equal((await validate(PLACE, { segments: { zone: 'b' } }))['supported'], false);
   const wrong = validate({ segments: { 'no key': 'a' } });
-  await rejectsWith(wrong, 'INVALID_ARGUMENT', /accessible_topology\[0\]/);
+  await refused(wrong, 'INVALID_ARGUMENT', /accessible_topology\[0\]/);
 });
 
 test('CSI 0.1: the version is judged before anything else, by every RPC but GetSupportedVersions', async () => {
@@ -307,7 +307,7 @@ test('CSI 0.1: the version is judged before anything else, by every RPC but GetS
   for (const rpc of Object.keys(OLD['0.1']).filter((name) => name !== 'GetSupportedVersions')) {
     for (const version of wrong) {
       const called = call('0.1', rpc, { version });
-      await rejectsWith(called, 'INVALID_ARGUMENT', /^[^v]*version/);
+      await refused(called, 'INVALID_ARGUMENT', /^[^v]*version/);
     }
   }
 });
@@ -315,7 +315,7 @@ test('CSI 0.1: the version is judged before anything else, by every RPC but GetS
 test('CSI 0.1: unsigned numbers that v1 does not have are out of range, or limit nothing', async () => {
   const create = (required_bytes: string, limit_bytes: string) =>
     call('0.1', 'CreateVolume', { capacity_range: { required_bytes, limit_bytes } });
-  await rejectsWith(create('9223372036854775808', '0'), 'OUT_OF_RANGE', /required_bytes/);
+  await refused(create('9223372036854775808', '0'), 'OUT_OF_RANGE', /required_bytes/);
   const { asked } = await create('9223372036854775807', '18446744073709551615');
   const most = '9223372036854775807';
   assert.deepEqual(asked[0]?.request['capacity_range'], {
@@ -329,13 +329,13 @@ test('CSI 0.1: unsigned numbers that v1 does not have are out of range, or limit
 test('CSI 0.1: the probes fail as the Probe of v1 does, and are UNAVAILABLE while the plugin starts', async () => {
   for (const rpc of ['ControllerProbe', 'NodeProbe']) {
     const starting = call('0.1', rpc, {}, { Probe: { ready: { value: false } } });
-    await rejectsWith(starting, 'UNAVAILABLE', /starting/);
+    await refused(starting, 'UNAVAILABLE', /starting/);
     const failing = { Probe: CsiError.failedPrecondition('a pool is away') };
-    await rejectsWith(call('0.1', rpc, {}, failing), 'FAILED_PRECONDITION', /a pool is away/);
+    await refused(call('0.1', rpc, {}, failing), 'FAILED_PRECONDITION', /a pool is away/);
   }
 });
 
 test('CSI 0.1: credentials of NodeUnpublishVolume are judged, though v1 has no field for them', async () => {
   const wrong = call('0.1', 'NodeUnpublishVolume', { user_credentials: { 'no key': 'x' } });
-  await rejectsWith(wrong, 'INVALID_ARGUMENT', /user_credentials/);
+  await refused(wrong, 'INVALID_ARGUMENT', /user_credentials/);
 });

@@ -3,13 +3,13 @@ import assert from 'node:assert/strict';
 import { mock, test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { CallPlaces } from '../../../src/driver/native/call-places.js';
-import { rejectsWith } from '../../support/expect-status.js';
+import { refused } from '../../support/refusal.js';
 
 mock.timers.enable({ apis: ['setTimeout'] });
 
 class Scene {
   readonly begun: string[] = [];
-  readonly refused: string[] = [];
+  readonly refusal: string[] = [];
   readonly places: CallPlaces;
   readonly #ends = new Map<string, () => void>();
   #now = 0;
@@ -28,7 +28,7 @@ class Scene {
       return new Promise((resolve) => this.#ends.set(what, resolve));
     };
     const call = this.places.hold(what, volumes, work);
-    call.catch(() => this.refused.push(what));
+    call.catch(() => this.refusal.push(what));
     return call;
   }
 
@@ -50,7 +50,7 @@ test('a volume has one call, whatever other volumes have, and one more when that
   await scene.pass(7500);
   const refusal =
     /an earlier call has not ended \(growth of v1 for 7 s\).*wait for a volume: thaw it/;
-  await rejectsWith(scene.call('snapshot', 'v0', 'v1'), 'ABORTED', refusal);
+  await refused(scene.call('snapshot', 'v0', 'v1'), 'ABORTED', refusal);
   assert.deepEqual(scene.places.pending('v1'), { what: 'growth', forMs: 7500 });
   assert.equal(scene.places.pending('v0'), null);
   void scene.call('other', 'v2');
@@ -63,7 +63,7 @@ test('a call for many volumes has one place, and is the call of each of them', a
   const scene = new Scene(2);
   void scene.call('group', 'v1', 'v2', 'v3', 'v4');
   void scene.call('growth', 'v5');
-  await rejectsWith(scene.call('mount', 'v4'), 'ABORTED', /group of v1, v2, v3, others for 0 s/);
+  await refused(scene.call('mount', 'v4'), 'ABORTED', /group of v1, v2, v3, others for 0 s/);
   assert.deepEqual(scene.begun, ['group', 'growth']);
 });
 
@@ -78,7 +78,7 @@ test('while calls begin and end, others wait for places in the order in which th
     assert.deepEqual(scene.begun.length, 3 + index);
   }
   assert.deepEqual(scene.begun, ['call 1', 'call 2', 'call 3', 'call 4', 'call 5']);
-  assert.deepEqual(scene.refused, []);
+  assert.deepEqual(scene.refusal, []);
 });
 
 test('where no call with a place ends, those that wait are refused, and those that come later at once', async () => {
@@ -88,11 +88,11 @@ test('where no call with a place ends, those that wait are refused, and those th
   void scene.call('snapshot', 'v2');
   void scene.call('mount', 'v3');
   await scene.pass(3999);
-  assert.deepEqual(scene.refused, []);
+  assert.deepEqual(scene.refusal, []);
   await scene.pass(1);
-  assert.deepEqual(scene.refused, ['mount']);
+  assert.deepEqual(scene.refusal, ['mount']);
   const held = /busy with 2 calls \(growth of v1 for 7 s; snapshot of v2 for 4 s\)/;
-  await rejectsWith(scene.call('clone', 'v4'), 'ABORTED', held);
+  await refused(scene.call('clone', 'v4'), 'ABORTED', held);
   await scene.end('growth');
   void scene.call('clone', 'v4');
   assert.deepEqual(scene.begun, ['growth', 'snapshot', 'clone']);
@@ -107,7 +107,7 @@ test('the call of a volume is outlasted if it ends soon', async () => {
   await scene.end('growth');
   assert.equal(await outlasted, true);
   void scene.call('growth', 'v1');
-  const refused = rejectsWith(scene.places.outlast(['v1']), 'ABORTED', /growth of v1 for 4 s/);
+  const refusal = refused(scene.places.outlast(['v1']), 'ABORTED', /growth of v1 for 4 s/);
   await scene.pass(4000);
-  await refused;
+  await refusal;
 });

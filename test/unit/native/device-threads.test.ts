@@ -6,7 +6,7 @@ import { SystemError } from '../../../src/base/errors.js';
 import { CallPlaces } from '../../../src/driver/native/call-places.js';
 import { DeviceThreads, type Kind } from '../../../src/driver/native/device-threads.js';
 import { type NativePool, ofVolume } from '../../../src/driver/native/pool.js';
-import { rejectsWith } from '../../support/expect-status.js';
+import { refused } from '../../support/refusal.js';
 
 type Answer = () => unknown;
 
@@ -74,7 +74,7 @@ test('a release gets past a call of its volume that hangs, and another call does
   const scene = new Scene();
   const native = ofVolume(scene.runner, 'v1');
   void native.run('growFileSystem', growth);
-  await rejectsWith(native.run('flush', { path: '/dev/loop1' }), 'ABORTED', /growFileSystem of v1/);
+  await refused(native.run('flush', { path: '/dev/loop1' }), 'ABORTED', /growFileSystem of v1/);
   const thawed = native.run('thaw', { path: '/staging' });
   await scene.answer('release: thaw');
   await thawed;
@@ -99,12 +99,11 @@ test('an unmount that finds a call of ours on its volume waits for that, and is 
   await unmounted;
   const unmount = 'release: unmountLayer';
   assert.deepEqual(scene.running, [unmount, 'volume: growFileSystem', unmount].sort().reverse());
-  const refused = rejectsWith(
-    native.run('unmountLayer', { path: '/x', mountId: 2 }),
-    'EBUSY' as never,
-  );
+  const refusal = assert.rejects(native.run('unmountLayer', { path: '/x', mountId: 2 }), {
+    code: 'EBUSY',
+  });
   await scene.answer(unmount, busy);
-  await refused;
+  await refusal;
 });
 
 test('look-ups that do not end are named, not those of a volume', async () => {
@@ -113,7 +112,7 @@ test('look-ups that do not end are named, not those of a volume', async () => {
     runner.run('openDirectories', { root, names: [] }).catch(() => undefined);
   }
   const third = runner.run('fileState', { path: '/proc/self/fd/9/v1' }, ['v1']);
-  await rejectsWith(third, 'ABORTED', /busy with 2 calls \(openDirectories of \/pools\/a for 15 s/);
+  await refused(third, 'ABORTED', /busy with 2 calls \(openDirectories of \/pools\/a for 15 s/);
 });
 
 test('work on a pool that does not end is named with its files', async () => {
@@ -122,5 +121,5 @@ test('work on a pool that does not end is named with its files', async () => {
     runner.run('renameFile', { from: `/pool/${name}.tmp`, to: `/pool/${name}` });
   for (const name of ['one', 'two']) begin(name).catch(() => undefined);
   const named = /busy with 2 calls \(renameFile of one for \d+ s; renameFile of two for \d+ s\)/;
-  await rejectsWith(begin('three'), 'ABORTED', named);
+  await refused(begin('three'), 'ABORTED', named);
 });

@@ -5,9 +5,9 @@ import { rmdirSync } from 'node:fs';
 import { test } from 'node:test';
 import { NativePool } from '../../../src/driver/native/pool.js';
 import { eventually } from '../../support/eventually.js';
-import { rejectsWith } from '../../support/expect-status.js';
 import { isNightly } from '../../support/nightly.js';
 import { inCgroup, makePidsCgroup } from '../../support/pids-cgroup.js';
+import { refused } from '../../support/refusal.js';
 
 const POOL = new URL('../../../src/driver/native/pool.js', import.meta.url).href;
 
@@ -41,7 +41,7 @@ test('a pool that is being closed takes nothing new', async () => {
   const pool = new NativePool(1);
   await pool.warm();
   const closed = pool.close();
-  await rejectsWith(pool.run('dmVersion', {}), 'UNAVAILABLE', /stopping/);
+  await refused(pool.run('dmVersion', {}), 'UNAVAILABLE', /stopping/);
   await closed;
 });
 

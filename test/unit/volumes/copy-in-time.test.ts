@@ -8,7 +8,7 @@ import {
   volumeCopyKey,
   volumeKey,
 } from '../../../src/driver/volumes/operation-locks.js';
-import { rejectsWith, throwsWith } from '../../support/expect-status.js';
+import { refused, throwsRefusal } from '../../support/refusal.js';
 
 const NOW = 1_000_000;
 const NAME = snapshotNameKey('s');
@@ -36,7 +36,7 @@ test('a copy that ends in time keeps its volumes locked until then', async (t) =
   const { locks, copied, times, end } = await copying(t, NOW + 600_000);
   assert.deepEqual(times, [NOW + 599_000], 'a second for its own answer');
   for (const key of [NAME, volumeKey('a'), volumeKey('b'), volumeCopyKey('a')]) {
-    throwsWith(() => locks.acquire([key]), 'ABORTED');
+    throwsRefusal(() => locks.acquire([key]), 'ABORTED');
   }
   end('done');
   assert.equal(await copied, 'done');
@@ -45,14 +45,18 @@ test('a copy that ends in time keeps its volumes locked until then', async (t) =
 
 test('a copy that does not end in time unlocks its volumes, and may neither be begun again nor lose them', async (t) => {
   const { locks, copied, end } = await copying(t, NOW + 4);
-  await rejectsWith(copied, 'ABORTED', /a copy of volume a, b has not ended.*unpublished/);
+  await refused(copied, 'ABORTED', /a copy of volume a, b has not ended.*unpublished/);
   locks.acquire([volumeKey('a'), volumeKey('b')])();
-  throwsWith(() => locks.acquire([NAME]), 'ABORTED');
-  throwsWith(() => locks.acquire([volumeCopyKey('b')]), 'ABORTED', /a copy of volume b is pending/);
+  throwsRefusal(() => locks.acquire([NAME]), 'ABORTED');
+  throwsRefusal(
+    () => locks.acquire([volumeCopyKey('b')]),
+    'ABORTED',
+    /a copy of volume b is pending/,
+  );
   const another = locks.acquire([volumeKey('a')]);
   end(new Error('it was discarded'));
   await turn();
-  throwsWith(() => locks.acquire([volumeKey('a')]), 'ABORTED');
+  throwsRefusal(() => locks.acquire([volumeKey('a')]), 'ABORTED');
   another();
   locks.acquire([NAME, volumeKey('a'), volumeCopyKey('a'), volumeCopyKey('b')]);
 });

@@ -5,7 +5,7 @@ import {
   MUTABLE_PARAMETERS,
   parseDeviceSettings,
 } from '../../../src/driver/volumes/device-settings.js';
-import { throwsWith } from '../../support/expect-status.js';
+import { throwsRefusal } from '../../support/refusal.js';
 
 const parse = (map: Record<string, string>) => parseDeviceSettings(map, 'mutable_parameters');
 
@@ -58,7 +58,7 @@ test('a value out of range is INVALID_ARGUMENT with its key, value and range', (
           thrown.message.includes(`['${key}'] is '${value}'`) &&
           thrown.message.includes(range),
       );
-      throwsWith(() => parse({ [key]: value }), 'INVALID_ARGUMENT');
+      throwsRefusal(() => parse({ [key]: value }), 'INVALID_ARGUMENT');
     }
   }
 });
@@ -67,6 +67,6 @@ test('an unknown key is INVALID_ARGUMENT, with a list of the known ones', () => 
   for (const key of ['readahead', 'constructor', '__proto__', '']) {
     const map = Object.fromEntries([[key, '1']]);
     const all = new RegExp(MUTABLE_PARAMETERS.map(({ name }) => name).join('.*'));
-    throwsWith(() => parse(map), 'INVALID_ARGUMENT', all);
+    throwsRefusal(() => parse(map), 'INVALID_ARGUMENT', all);
   }
 });

@@ -14,7 +14,7 @@ import {
   snapshotKey,
 } from '../../../src/driver/volumes/operation-locks.js';
 import { reconcile } from '../../../src/driver/volumes/reconcile.js';
-import { rejectsWith } from '../../support/expect-status.js';
+import { refused } from '../../support/refusal.js';
 import { managersOfEachTest } from './manager-fixture.js';
 
 const managers = managersOfEachTest();
@@ -62,16 +62,16 @@ test('GA4: a name with other sources or other parameters is ALREADY_EXISTS', asy
   ];
   for (const sourceVolumeIds of others) {
     const wrong = managers.groups.create(request({ sourceVolumeIds }));
-    await rejectsWith(wrong, 'ALREADY_EXISTS', /source_volume_ids/);
+    await refused(wrong, 'ALREADY_EXISTS', /source_volume_ids/);
   }
   const wrong = managers.groups.create(request({ parameters: { key: 'value' } }));
-  await rejectsWith(wrong, 'ALREADY_EXISTS', /parameters/);
+  await refused(wrong, 'ALREADY_EXISTS', /parameters/);
 });
 
 test('GA6: volumes of two pools cannot be snapshotted together', async () => {
   const other = await managers.volume({ pool: 'second' });
   const wrong = request({ sourceVolumeIds: ids([...volumes, other]) });
-  await rejectsWith(managers.groups.create(wrong), 'FAILED_PRECONDITION', /'second'/);
+  await refused(managers.groups.create(wrong), 'FAILED_PRECONDITION', /'second'/);
   await assertNothing();
   assert.equal(managers.second.storage.snapshots.size, 0);
 });
@@ -83,7 +83,7 @@ test('GA7, GA8: a failed creation keeps its code and leaves neither rows nor sto
     await cut(members);
     throw CsiError.resourceExhausted('the pool is full');
   };
-  await rejectsWith(managers.groups.create(request()), 'RESOURCE_EXHAUSTED', /full/);
+  await refused(managers.groups.create(request()), 'RESOURCE_EXHAUSTED', /full/);
   await assertNothing();
 });
 
@@ -96,7 +96,7 @@ test('GA8: what a creation and its failed rollback have left is removed by the n
       throw CsiError.internal('died in the middle');
     });
     t.mock.method(backend.snapshots, 'delete', () => Promise.reject(new Error('the disk is away')));
-    await rejectsWith(managers.groups.create(request()), 'INTERNAL', /middle/);
+    await refused(managers.groups.create(request()), 'INTERNAL', /middle/);
     t.mock.restoreAll();
     assert.equal((await catalogue.unfinished()).groups.length, 1);
   };
@@ -121,7 +121,7 @@ test('CS15, DS3: a member cannot be deleted alone, and the error names its group
   const { groupSnapshotId } = group.group;
   for (const snapshotId of memberIds(group)) {
     const alone = managers.snapshots.delete(snapshotId);
-    await rejectsWith(alone, 'INVALID_ARGUMENT', new RegExp(groupSnapshotId));
+    await refused(alone, 'INVALID_ARGUMENT', new RegExp(groupSnapshotId));
   }
   assert.equal(managers.backend.storage.snapshots.size, 2);
 });
@@ -133,7 +133,7 @@ test('GD3, GE3, GE5: ids other than those of the members are INVALID_ARGUMENT, a
   for (const wrong of [[], own.slice(1), [...own, alone.snapshotId], [own[0] ?? '', 'fake']]) {
     for (const rpc of ['delete', 'find'] as const) {
       const call = managers.groups[rpc](group.group.groupSnapshotId, wrong);
-      await rejectsWith(call, 'INVALID_ARGUMENT', /snapshot_ids/);
+      await refused(call, 'INVALID_ARGUMENT', /snapshot_ids/);
     }
   }
   assert.equal((await managers.catalogue.listSnapshots()).length, 3);
@@ -145,7 +145,7 @@ test('GD4: while any member is being read nothing is deleted', async () => {
   for (const snapshotId of memberIds(group)) {
     const release = managers.deps.locks.acquire([shared(snapshotKey(snapshotId))]);
     const deletion = managers.groups.delete(groupSnapshotId, memberIds(group));
-    await rejectsWith(deletion, 'FAILED_PRECONDITION', new RegExp(snapshotId));
+    await refused(deletion, 'FAILED_PRECONDITION', new RegExp(snapshotId));
     release();
     assert.equal((await managers.groups.find(groupSnapshotId, memberIds(group))).members.length, 2);
     assert.equal(managers.backend.storage.snapshots.size, 2);
@@ -159,9 +159,9 @@ test('GD4: while the plugin itself makes the list of a member, the deletion is A
   const release = managers.deps.locks.acquire([sharedByPlugin(key)]);
   const deletion = (): Promise<unknown> =>
     managers.groups.delete(groupSnapshotId, memberIds(group));
-  await rejectsWith(deletion(), 'ABORTED', /is pending; try again/);
+  await refused(deletion(), 'ABORTED', /is pending; try again/);
   const stream = managers.deps.locks.acquire([shared(key)]);
-  await rejectsWith(deletion(), 'FAILED_PRECONDITION', /is being read/);
+  await refused(deletion(), 'FAILED_PRECONDITION', /is being read/);
   stream();
   release();
   await deletion();
@@ -176,11 +176,11 @@ test('GD5: a deletion that failed part way is completed by the next call; until 
     if (snapshotId === memberIds(group)[1]) throw CsiError.internal('the disk is away');
     await remove(snapshotId);
   };
-  await rejectsWith(managers.groups.delete(groupSnapshotId, memberIds(group)), 'INTERNAL');
+  await refused(managers.groups.delete(groupSnapshotId, memberIds(group)), 'INTERNAL');
   backend.snapshots.delete = remove;
-  await rejectsWith(managers.groups.create(request()), 'ABORTED', /being deleted/);
+  await refused(managers.groups.create(request()), 'ABORTED', /being deleted/);
   const found = managers.groups.find(groupSnapshotId, memberIds(group));
-  await rejectsWith(found, 'FAILED_PRECONDITION', /deletion has not completed/);
+  await refused(found, 'FAILED_PRECONDITION', /deletion has not completed/);
   for (const ids of [memberIds(group), memberIds(group).reverse()]) {
     await managers.groups.delete(groupSnapshotId, ids);
     await assertNothing();

@@ -5,7 +5,7 @@ import {
   type NodeIdentity,
   settleNodeIdentity,
 } from '../../../src/driver/volumes/node-identity.js';
-import { rejectsWith } from '../../support/expect-status.js';
+import { refused } from '../../support/refusal.js';
 import { managersOfEachTest } from './manager-fixture.js';
 
 const managers = managersOfEachTest();
@@ -22,7 +22,7 @@ test('a new catalogue takes the node id of its first start and keeps it', async 
 
 test('a start under another node id is refused, changes nothing and says what to do', async () => {
   await settle('node-a');
-  await rejectsWith(
+  await refused(
     settle('pod-7c9f'),
     'FAILED_PRECONDITION',
     /belongs to node 'node-a'.*'pod-7c9f'.*set BLOCKDELTA_NODE_ID=node-a;.*retire/s,

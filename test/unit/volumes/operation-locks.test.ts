@@ -13,8 +13,8 @@ import {
   volumeKey,
   volumeNameKey,
 } from '../../../src/driver/volumes/operation-locks.js';
-import { rejectsWith, throwsWith } from '../../support/expect-status.js';
 import { type Random, seededRandom } from '../../support/random.js';
+import { refused, throwsRefusal } from '../../support/refusal.js';
 
 const never = (): AbortSignal => new AbortController().signal;
 
@@ -63,7 +63,7 @@ test('all locks are taken or none, shared ones beside each other, and waiting ca
     if (kind === 'acquire') {
       // Overtakes who waits.
       if (held().some(({ wanted }) => excludes(wanted, call.wanted))) {
-        throwsWith(() => locks.acquire(call.wanted), 'ABORTED', /snapshot s\d is pending/);
+        throwsRefusal(() => locks.acquire(call.wanted), 'ABORTED', /snapshot s\d is pending/);
       } else calls.push({ ...call, release: locks.acquire(call.wanted) });
     } else if (kind === 'in turn' && calls.length < 12) {
       const isFree = !calls.some(({ wanted }) => excludes(wanted, call.wanted));
@@ -101,7 +101,7 @@ test('all locks are taken or none, shared ones beside each other, and waiting ca
 test('volumes and snapshots share the id space, and names have spaces of their own', () => {
   const locks = new OperationLocks();
   locks.acquire([volumeKey('x')]);
-  throwsWith(() => locks.acquire([snapshotKey('x')]), 'ABORTED');
+  throwsRefusal(() => locks.acquire([snapshotKey('x')]), 'ABORTED');
   locks.acquire([volumeNameKey('x')]);
   locks.acquire([snapshotNameKey('x')]);
 });
@@ -110,7 +110,7 @@ test('all spellings of a path are one object', () => {
   const locks = new OperationLocks();
   locks.acquire([pathKey('/x/p')]);
   for (const path of ['/x/p', '/x/p/', '/x/p//', '/x//p', '/x/./p', '/x/p/.']) {
-    throwsWith(() => locks.acquire([pathKey(path)]), 'ABORTED', /an operation on path \/x/);
+    throwsRefusal(() => locks.acquire([pathKey(path)]), 'ABORTED', /an operation on path \/x/);
   }
   locks.acquire([pathKey('/x/p/p')]);
 });
@@ -121,7 +121,7 @@ test('run takes its locks before it returns, starts nothing without them, and re
   const failing = new Promise<void>((_, reject) => (fail = reject));
   const running = locks.run([volumeKey('a')], () => failing);
   const second = locks.run([volumeKey('a')], async () => assert.fail('it was started'));
-  await rejectsWith(second, 'ABORTED');
+  await refused(second, 'ABORTED');
   fail(new Error('as expected'));
   await assert.rejects(running, /as expected/);
   locks.acquire([volumeKey('a')]);
@@ -133,15 +133,15 @@ test('the signal of a call ends its wait with its reason', async () => {
   const call = new AbortController();
   const waiting = locks.acquireInTurn([volumeKey('a')], call.signal);
   call.abort(CsiError.cancelled('the caller went away'));
-  await rejectsWith(waiting, 'CANCELLED', /went away/);
-  await rejectsWith(locks.acquireInTurn([volumeKey('b')], call.signal), 'CANCELLED');
+  await refused(waiting, 'CANCELLED', /went away/);
+  await refused(locks.acquireInTurn([volumeKey('b')], call.signal), 'CANCELLED');
 });
 
 test('more calls than the limit do not wait', async () => {
   const locks = new OperationLocks({ maxWaiting: 2 });
   const release = locks.acquire([volumeKey('a')]);
   const waiting = [0, 1].map(() => locks.acquireInTurn([volumeKey('a')], never()));
-  await rejectsWith(locks.acquireInTurn([volumeKey('a')], never()), 'ABORTED', /volume a/);
+  await refused(locks.acquireInTurn([volumeKey('a')], never()), 'ABORTED', /volume a/);
   release();
   for (const each of waiting) (await each)();
 });

@@ -11,8 +11,8 @@ import type {
 } from '../../../src/driver/catalogue/records.js';
 import { claimPool, reconcile } from '../../../src/driver/volumes/reconcile.js';
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
-import { rejectsWith } from '../../support/expect-status.js';
 import { snapshotRecord, TEST_NODE_KEY, volumeRecord } from '../../support/records.js';
+import { refused } from '../../support/refusal.js';
 import { type Managers, managersOfEachTest } from './manager-fixture.js';
 
 const managers = managersOfEachTest();
@@ -208,7 +208,7 @@ test('missing, unknown and foreign objects and wrong sizes are reported and neve
 test('a pool with another identity is refused, and a new pool is registered', async () => {
   await claimPool(catalogue, backend);
   storage.identity = 'memory-pool-4';
-  await rejectsWith(claimPool(catalogue, backend), 'FAILED_PRECONDITION', /mounted/);
+  await refused(claimPool(catalogue, backend), 'FAILED_PRECONDITION', /mounted/);
   const third = new MemoryBackend(new MemoryStorage(), { pool: 'third' });
   third.storage.identity = 'memory-pool-3';
   await claimPool(catalogue, third);

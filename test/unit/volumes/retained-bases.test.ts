@@ -4,8 +4,8 @@ import { test } from 'node:test';
 import { SystemError } from '../../../src/base/errors.js';
 import { reconcile } from '../../../src/driver/volumes/reconcile.js';
 import { SnapshotManager } from '../../../src/driver/volumes/snapshot-manager.js';
-import { rejectsWith } from '../../support/expect-status.js';
 import { snapshotRecord } from '../../support/records.js';
+import { refused } from '../../support/refusal.js';
 import { managersOfEachTest, openManagers, retainedBasesOf } from './manager-fixture.js';
 
 const its = managersOfEachTest();
@@ -217,5 +217,5 @@ test('members of a deleted group are retained as single snapshots are', async ()
   its.backend.snapshots.delete = remove;
   await its.groups.delete(group.groupSnapshotId, ids);
   assert.deepEqual(await retainedIds(), ids);
-  await rejectsWith(its.groups.find(group.groupSnapshotId, ids), 'NOT_FOUND');
+  await refused(its.groups.find(group.groupSnapshotId, ids), 'NOT_FOUND');
 });

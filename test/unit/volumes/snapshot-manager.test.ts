@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { volumeKey } from '../../../src/driver/volumes/operation-locks.js';
-import { rejectsWith } from '../../support/expect-status.js';
 import { snapshotRecord } from '../../support/records.js';
+import { refused } from '../../support/refusal.js';
 import { holdUp, managersOfEachTest } from './manager-fixture.js';
 
 const managers = managersOfEachTest();
@@ -15,7 +15,7 @@ test('LS2: a snapshot that is being taken is not listed, and a repeated request 
   const cut = snapshots.create(request);
   await reached;
   assert.deepEqual(await catalogue.listSnapshots(), []);
-  await rejectsWith(snapshots.create(request), 'ABORTED', /pending/);
+  await refused(snapshots.create(request), 'ABORTED', /pending/);
   go();
   const snapshot = await cut;
   assert.deepEqual(await catalogue.listSnapshots(), [snapshot]);
@@ -41,7 +41,7 @@ test('what a failed rollback has left of another volume is removed under the loc
   );
   const request = { name: 'left', sourceVolumeId: second.volumeId, parameters: {} };
   const release = deps.locks.acquire([volumeKey(first.volumeId)]);
-  await rejectsWith(snapshots.create(request), 'ABORTED', /pending/);
+  await refused(snapshots.create(request), 'ABORTED', /pending/);
   release();
   const snapshot = await snapshots.create(request);
   assert.equal(snapshot.volumeId, second.volumeId);

@@ -4,8 +4,8 @@ import type { VolumeRecord } from '../../../src/driver/catalogue/records.js';
 import { volumeKey } from '../../../src/driver/volumes/operation-locks.js';
 import { readyVolume } from '../../../src/driver/volumes/ready-volume.js';
 import type { VolumeRequest } from '../../../src/driver/volumes/volume-rules.js';
-import { rejectsWith } from '../../support/expect-status.js';
 import { BLOCK, MIB } from '../../support/records.js';
+import { refused } from '../../support/refusal.js';
 import { holdUp, managersOfEachTest } from './manager-fixture.js';
 
 const managers = managersOfEachTest();
@@ -24,11 +24,11 @@ test('a volume that is being cloned is locked until the clone exists', async () 
   const { reached, go } = holdUp(managers.backend.volumes);
   const clone = create('clone', { sourceVolumeId: source.volumeId });
   await reached;
-  await rejectsWith(managers.volumes.delete(source.volumeId), 'ABORTED', /pending/);
+  await refused(managers.volumes.delete(source.volumeId), 'ABORTED', /pending/);
   const expansion = managers.volumes.expand(source.volumeId, rangeOf(64n * MIB));
-  await rejectsWith(expansion, 'ABORTED', /pending/);
+  await refused(expansion, 'ABORTED', /pending/);
   const again = create('clone', { sourceVolumeId: source.volumeId });
-  await rejectsWith(again, 'ABORTED');
+  await refused(again, 'ABORTED');
   go();
   assert.equal((await clone).sourceVolumeId, source.volumeId);
   await managers.volumes.delete(source.volumeId);
@@ -72,14 +72,14 @@ test('an unfinished volume contradicts no request: it is rolled back and created
   assert.equal(await managers.catalogue.volumeById(half.volumeId), null);
   assert.deepEqual([...managers.backend.storage.volumes.keys()], [made.volumeId]);
   const other = create('half', { parameters: { mountOptions: 'noatime' } });
-  await rejectsWith(other, 'ALREADY_EXISTS', /parameters/);
+  await refused(other, 'ALREADY_EXISTS', /parameters/);
 });
 
 test('a volume that the pool holds complete is what an interrupted call has made, and the request is compared with it', async () => {
   const made = await managers.volume({ name: 'made', state: 'creating', sizeBytes: 32n * MIB });
   const range = rangeOf(made.sizeBytes);
   const other = create('made', { range, parameters: { mountOptions: 'noatime' } });
-  await rejectsWith(other, 'ALREADY_EXISTS', /parameters/);
+  await refused(other, 'ALREADY_EXISTS', /parameters/);
   const { parameters, capabilities } = made;
   const found = await create('made', { range, parameters, capabilities });
   assert.deepEqual([found.volumeId, found.state], [made.volumeId, 'ready']);
@@ -99,7 +99,7 @@ test('an incomplete clone of an earlier process is rolled back and its source is
   await interrupted('empty');
   const release = managers.deps.locks.acquire([volumeKey(source.volumeId)]);
   const empty = () => create('empty', { range: rangeOf(32n * MIB) });
-  await rejectsWith(empty(), 'ABORTED', /pending/);
+  await refused(empty(), 'ABORTED', /pending/);
   release();
   assert.equal((await empty()).sourceVolumeId, null);
   assert.deepEqual(thawed(), [source.volumeId, source.volumeId]);
@@ -123,7 +123,7 @@ test('a copy of a volume that is larger than its record has the size of the volu
   assert.equal(clone.sizeBytes, 48n * MIB);
   const range = rangeOf(32n * MIB, 40n * MIB);
   const small = create('small', { sourceVolumeId: volumeId, range });
-  await rejectsWith(small, 'OUT_OF_RANGE', /50331648/);
+  await refused(small, 'OUT_OF_RANGE', /50331648/);
   const snapshot = await managers.snapshot(source);
   assert.equal(snapshot.sizeBytes, 48n * MIB);
   const { snapshotId } = snapshot;
@@ -156,7 +156,7 @@ test('a volume that is larger than its record is recorded with its size, and ref
     await managers.backend.volumes.expand(volumeId, 40n * MIB);
     const call = managers.volumes.expand(volumeId, rangeOf(32n * MIB, limitBytes));
     if (limitBytes === 0n) assert.equal((await call).sizeBytes, 40n * MIB);
-    else await rejectsWith(call, 'OUT_OF_RANGE', /41943040/);
+    else await refused(call, 'OUT_OF_RANGE', /41943040/);
     assert.equal((await readyVolume(managers.catalogue, volumeId)).sizeBytes, 40n * MIB);
   }
 });

@@ -3,8 +3,8 @@ import { test } from 'node:test';
 import type { CapacityRange } from '../../../src/base/csi/volume-capability.js';
 import type { PoolCapacity } from '../../../src/driver/backends/backend.js';
 import { chooseSize, expandedSize, largestSize } from '../../../src/driver/volumes/volume-rules.js';
-import { throwsWith } from '../../support/expect-status.js';
 import { BLOCK, MIB, mountOf } from '../../support/records.js';
+import { throwsRefusal } from '../../support/refusal.js';
 
 const GIB = 1024n * MIB;
 const POOL: PoolCapacity = {
@@ -32,7 +32,7 @@ const sizeOf = (asked: CapacityRange | null, pool: Partial<PoolCapacity>): bigin
 test('a size is of the granularity of the pool, and the default must fit it', () => {
   const granularityBytes = 65536n;
   assert.equal(sizeOf(range(7n * MIB + 1n), { granularityBytes }), 7n * MIB + granularityBytes);
-  throwsWith(() => sizeOf(null, { totalBytes: 100n * MIB }), 'OUT_OF_RANGE', /whole pool/);
+  throwsRefusal(() => sizeOf(null, { totalBytes: 100n * MIB }), 'OUT_OF_RANGE', /whole pool/);
 });
 
 test('a volume that is larger than its pool, because the pool has shrunk, keeps its size', () => {
@@ -48,17 +48,21 @@ test('btrfs gets no size, new or expanded, that the kernel cannot grow it to', (
   const grown = (asked: CapacityRange): bigint =>
     expandedSize({ sizeBytes: 128n * MIB, capabilities: btrfs }, asked, POOL);
   assert.equal(made(range(128n * MIB), null), least);
-  throwsWith(() => made(range(128n * MIB, 255n * MIB), null), 'OUT_OF_RANGE', /limit_bytes/);
+  throwsRefusal(() => made(range(128n * MIB, 255n * MIB), null), 'OUT_OF_RANGE', /limit_bytes/);
   // Smaller existing volumes are copied at their size, and grow to the minimum.
   assert.equal(made(range(128n * MIB, 128n * MIB), 128n * MIB), 128n * MIB);
   assert.equal(made(range(129n * MIB), 128n * MIB), least);
-  throwsWith(() => made(range(129n * MIB, 255n * MIB), 128n * MIB), 'OUT_OF_RANGE', /limit_bytes/);
+  throwsRefusal(
+    () => made(range(129n * MIB, 255n * MIB), 128n * MIB),
+    'OUT_OF_RANGE',
+    /limit_bytes/,
+  );
   assert.equal(made(range(129n * MIB), 128n * MIB, [mountOf('')]), least);
   assert.equal(made(range(129n * MIB), 128n * MIB, [BLOCK]), 129n * MIB);
   assert.equal(grown(range(129n * MIB)), least);
   assert.equal(grown(range(128n * MIB)), 128n * MIB);
   assert.equal(grown(range(300n * MIB)), 300n * MIB);
-  throwsWith(() => grown(range(129n * MIB, 255n * MIB)), 'OUT_OF_RANGE', /limit_bytes/);
+  throwsRefusal(() => grown(range(129n * MIB, 255n * MIB)), 'OUT_OF_RANGE', /limit_bytes/);
 });
 
 test('a volume is never larger than its pool, whatever the overcommit', () => {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { existsSync, renameSync, rmSync, utimesSync } from 'node:fs';
 import { afterEach, beforeEach, test } from 'node:test';
-import { rejectsWith } from '../../../support/expect-status.js';
+import { refused } from '../../../support/refusal.js';
 import { PlainPool } from './plain-pool.js';
 
 let pool: PlainPool;
@@ -46,7 +46,7 @@ for (const [what, [change, reason]] of Object.entries(CHANGES)) {
     await change(base);
     const target = pool.snapshot();
     for (const id of [older, base, base])
-      await rejectsWith(backend.changes.scan(target, id), 'NOT_FOUND', reason);
+      await refused(backend.changes.scan(target, id), 'NOT_FOUND', reason);
     const { usable, invalidated } = backend.bases.all([older, base]);
     assert.deepEqual(usable, []);
     for (const found of invalidated) assert.match(found.reason, reason);
@@ -58,11 +58,7 @@ for (const [what, [change, reason]] of Object.entries(CHANGES)) {
     assert.ok(!existsSync(fileOf(base)));
     await backend.stop();
     await backend.start();
-    await rejectsWith(
-      backend.changes.scan(target, base),
-      'NOT_FOUND',
-      /changed by another program/,
-    );
+    await refused(backend.changes.scan(target, base), 'NOT_FOUND', /changed by another program/);
     for (const id of [older, base]) await backend.bases.drop(id);
     assert.deepEqual(backend.bases.all([older, base]), { usable: [], invalidated: [] });
   });
@@ -82,14 +78,14 @@ test('H34: no list is made from a hidden base that was changed, and one that was
   }
   const { source } = await backend.changes.scan(target, listed);
   assert.equal(source.kind, 'lists');
-  await rejectsWith(backend.changes.scan(target, unlisted), 'NOT_FOUND');
+  await refused(backend.changes.scan(target, unlisted), 'NOT_FOUND');
   assert.equal(pool.events.length, 1);
 });
 
 test('H34: a snapshot that was changed before its deletion is not hidden', async () => {
   const id = pool.snapshot();
   pool.changed.add(id);
-  await rejectsWith(pool.backend.bases.retain(id, null), 'FAILED_PRECONDITION', /was written to/);
+  await refused(pool.backend.bases.retain(id, null), 'FAILED_PRECONDITION', /was written to/);
   await pool.backend.snapshots.delete(id);
   assert.ok(!existsSync(fileOf(id)));
 });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LastCopies } from '../../../../src/driver/backends/reflink/last-copies.js';
 import type { NativeRunner } from '../../../../src/driver/native/pool.js';
-import { rejectsWith } from '../../../support/expect-status.js';
+import { refused } from '../../../support/refusal.js';
 
 const HOUR_MS = 3_600_000;
 const MINUTE = { freezeLimitMs: 60_000n };
@@ -25,11 +25,7 @@ test('only a volume whose clone outlasted its freeze is refused, and others are 
   await found.assertShort(one, MINUTE);
   assert.equal(state.counted, 0);
   await found.outlasted(one, MINUTE);
-  await rejectsWith(
-    found.assertShort(one, MINUTE),
-    'FAILED_PRECONDITION',
-    /one.*1000 extents.*60 s/,
-  );
+  await refused(found.assertShort(one, MINUTE), 'FAILED_PRECONDITION', /one.*1000 extents.*60 s/);
   await found.assertShort(source('two'), MINUTE);
 });
 
@@ -38,7 +34,7 @@ test('a volume of fewer extents is tried again; one of as many, or more, is not'
   await found.outlasted(one, MINUTE);
   for (const extents of [900n, 1000n, 5000n]) {
     state.extents = extents;
-    await rejectsWith(found.assertShort(one, MINUTE), 'FAILED_PRECONDITION');
+    await refused(found.assertShort(one, MINUTE), 'FAILED_PRECONDITION');
   }
   state.extents = 899n;
   await found.assertShort(one, MINUTE);
@@ -50,7 +46,7 @@ test('a call that allows a longer freeze is served', async () => {
   const { clones: found } = clones();
   await found.outlasted(one, { freezeLimitMs: 10_000n });
   const same = { freezeLimitMs: 10_500n };
-  await rejectsWith(found.assertShort(one, same), 'FAILED_PRECONDITION', /10 s/);
+  await refused(found.assertShort(one, same), 'FAILED_PRECONDITION', /10 s/);
   await found.assertShort(one, { freezeLimitMs: 20_000n });
 });
 
@@ -59,7 +55,7 @@ test('an hour later it is tried again', async () => {
   await found.outlasted(one, MINUTE);
   state.nowMs = HOUR_MS - 1;
   assert.equal((await found.condition('one')).longCopy?.extents, 1000n);
-  await rejectsWith(found.assertShort(one, MINUTE), 'FAILED_PRECONDITION');
+  await refused(found.assertShort(one, MINUTE), 'FAILED_PRECONDITION');
   state.nowMs = HOUR_MS;
   assert.deepEqual(await found.condition('one'), {});
   await found.assertShort(one, MINUTE);
@@ -69,7 +65,7 @@ test('of more volumes than are remembered, the oldest is forgotten', async () =>
   const { clones: found } = clones();
   for (let index = 0; index <= 1024; index += 1) await found.outlasted(source(`${index}`), MINUTE);
   await found.assertShort(source('0'), MINUTE);
-  await rejectsWith(found.assertShort(source('1'), MINUTE), 'FAILED_PRECONDITION');
+  await refused(found.assertShort(source('1'), MINUTE), 'FAILED_PRECONDITION');
 });
 
 test('a copy that took more than half of what it may take is reported until a shorter one, and refuses nothing', async () => {

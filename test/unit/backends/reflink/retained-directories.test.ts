@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, test } from 'node:test';
-import { rejectsWith } from '../../../support/expect-status.js';
+import { refused } from '../../../support/refusal.js';
 import { PlainPool } from './plain-pool.js';
 
 let pool: PlainPool;
@@ -25,7 +25,7 @@ afterEach(() => pool.backend.stop());
 async function replaced(
   name: string,
   put: (path: string, saved: string) => void,
-  meanwhile: () => Promise<void>,
+  meanwhile: () => Promise<unknown>,
 ): Promise<void> {
   const [path, saved] = [pool.path(name), pool.path('saved')];
   const found = readdirSync(pool.path('snapshots'));
@@ -58,7 +58,7 @@ for (const name of ['lists', 'bases'] as const) {
       (path) => writeFileSync(path, ''),
       async () => {
         for (const call of Object.values(calls))
-          await rejectsWith(call(), 'FAILED_PRECONDITION', said(name, 'a regular file'));
+          await refused(call(), 'FAILED_PRECONDITION', said(name, 'a regular file'));
       },
     );
     await backend.start();
@@ -73,7 +73,7 @@ for (const name of ['lists', 'bases'] as const) {
     await replaced(
       name,
       (path, saved) => symlinkSync(saved, path),
-      () => rejectsWith(backend.check(), 'FAILED_PRECONDITION', said(name, 'none')),
+      () => refused(backend.check(), 'FAILED_PRECONDITION', said(name, 'none')),
     );
     await backend.check();
   });

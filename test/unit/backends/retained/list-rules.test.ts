@@ -4,7 +4,7 @@ import { beforeEach, test } from 'node:test';
 import { listName } from '../../../../src/driver/backends/retained/list-directory.js';
 import { ListGraph } from '../../../../src/driver/backends/retained/list-graph.js';
 import { ListRules, MAX_LISTS } from '../../../../src/driver/backends/retained/list-rules.js';
-import { rejectsWith } from '../../../support/expect-status.js';
+import { refused } from '../../../support/refusal.js';
 import { Disk, MemoryListStore } from './memory-pool.js';
 
 let disk: Disk;
@@ -80,7 +80,7 @@ test('a loss of what is held breaks the lists that lead to it, and no others', a
   disk.lists.delete('s2.to.s4');
   await rules.load();
   rules.lost('s2', 'of a test');
-  await rejectsWith(listsFrom('s1'), 'NOT_FOUND', /snapshot s2 .* of a test/);
+  await refused(listsFrom('s1'), 'NOT_FOUND', /snapshot s2 .* of a test/);
   assert.deepEqual(await listsFrom('s3'), ['s3.to.s4']);
   assert.deepEqual(usable(), ['s3']);
 });
@@ -90,10 +90,10 @@ test('a list that was refused is not skipped: its base is lost, and those before
   await remove('s2', 's3');
   await remove('s3', 's4');
   await rules.discard({ baseId: 's2', targetId: 's3' });
-  await rejectsWith(listsFrom('s1'), 'NOT_FOUND', /snapshot s2 comes after it .*list is damaged/);
+  await refused(listsFrom('s1'), 'NOT_FOUND', /snapshot s2 comes after it .*list is damaged/);
   assert.deepEqual(usable(), ['s3']);
   await rules.load();
-  await rejectsWith(listsFrom('s2'), 'NOT_FOUND', /list is damaged/);
+  await refused(listsFrom('s2'), 'NOT_FOUND', /list is damaged/);
 });
 
 test('lists that end at a base that is dropped are joined with its own', async () => {
@@ -146,11 +146,7 @@ test('more lists than native code opens at once are refused', async () => {
     const [baseId, targetId] = [at === 0 ? 's2' : `x${at}`, at === MAX_LISTS ? 's4' : `x${at + 1}`];
     rules.made({ baseId, targetId, storedBytes: 1n });
   }
-  await rejectsWith(
-    listsFrom('s1'),
-    'FAILED_PRECONDITION',
-    /1026 lists .* at most 1024 .*full backup/,
-  );
+  await refused(listsFrom('s1'), 'FAILED_PRECONDITION', /1026 lists .* at most 1024 .*full backup/);
 });
 
 test('names of files that lead in a circle are of no use, and end no process', async () => {

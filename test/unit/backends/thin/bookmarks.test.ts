@@ -12,9 +12,9 @@ import type {
   ThinDeviceDetails,
   ThinSuperblock,
 } from '../../../../src/driver/native/thin-addon.js';
-import { rejectsWith } from '../../../support/expect-status.js';
 import { FakeThinKernel, SUPERBLOCK } from '../../../support/fake-thin-kernel.js';
 import { nativeHere } from '../../../support/native-here.js';
+import { refused } from '../../../support/refusal.js';
 import { temporaryDirectory } from '../../../support/temporary.js';
 
 const VOLUME = 'vol-1';
@@ -127,19 +127,19 @@ test('what is kept outlives the snapshot, is told again, and is the base of a sc
 });
 
 test('no scan starts from a base that is not kept, is lost, of another volume or not older', async () => {
-  const refused = async (pattern: RegExp, fields = {}) =>
-    rejectsWith(
+  const refusal = async (pattern: RegExp, fields = {}) =>
+    refused(
       bases.source('snap-1', { ...(await target()), ...fields }),
       'FAILED_PRECONDITION',
       pattern,
     );
-  await refused(/no bookmark of it was retained; make a full backup/);
+  await refusal(/no bookmark of it was retained; make a full backup/);
   await bases.create('snap-1');
-  await refused(/the base is of volume vol-1, the target of volume vol-9/, { lineage: 'vol-9' });
+  await refusal(/the base is of volume vol-1, the target of volume vol-9/, { lineage: 'vol-9' });
   seen = { ...seen, devices: await details([5, 5]) };
-  await refused(/taken at pool time \d+, not after the base at 5/);
+  await refusal(/taken at pool time \d+, not after the base at 5/);
   seen = { ...seen, devices: [] };
-  await refused(/snapshot snap-2 is lost/);
+  await refusal(/snapshot snap-2 is lost/);
 });
 
 test('a base that is lost is NOT_FOUND for a scan, with the reason', async () => {
@@ -155,13 +155,13 @@ test('a base that is lost is NOT_FOUND for a scan, with the reason', async () =>
   ] as const) {
     spoil();
     for (let count = 0; count < 2; count += 1)
-      await rejectsWith(scan(), 'NOT_FOUND', new RegExp(`${reason.source}; make a full backup`));
+      await refused(scan(), 'NOT_FOUND', new RegExp(`${reason.source}; make a full backup`));
     assert.match(await invalidReason(), reason);
     await bases.drop('snap-1');
     await bases.create('snap-1');
   }
   await ledger.invalidateBookmark('snap-1', 'of a test');
-  await rejectsWith(scan(), 'NOT_FOUND', /retained base because of a test; make a full backup/);
+  await refused(scan(), 'NOT_FOUND', /retained base because of a test; make a full backup/);
 });
 
 test('H33: a file in the place of the directory is named, and loses no base', async () => {
@@ -179,7 +179,7 @@ test('H33: a file in the place of the directory is named, and loses no base', as
     () => bases.review(TRUSTED),
     () => bases.sweep(),
   ];
-  for (const run of work) await rejectsWith(run(), 'FAILED_PRECONDITION', said);
+  for (const run of work) await refused(run(), 'FAILED_PRECONDITION', said);
   rmSync(place);
   renameSync(saved, place);
   await bases.review(TRUSTED);
@@ -200,9 +200,9 @@ test('a loss of all bases is told once, with their number', async () => {
 test('metadata that needs a check loses all bases, whoever sees it first', async () => {
   await bases.create('snap-1');
   seen = { ...seen, superblock: { ...SUPERBLOCK, needsCheck: true } };
-  await rejectsWith(bases.source('snap-1', await target()), 'NOT_FOUND', /check/);
+  await refused(bases.source('snap-1', await target()), 'NOT_FOUND', /check/);
   assert.match(await invalidReason(), /needs a check/);
-  await rejectsWith(bases.create('snap-2'), 'FAILED_PRECONDITION', /check/);
+  await refused(bases.create('snap-2'), 'FAILED_PRECONDITION', /check/);
 });
 
 test('times that do not fit into a mapping, or went back, lose all bases at a start', async () => {

@@ -12,8 +12,8 @@ import { isSamePool, poolTable } from '../../../../src/driver/backends/thin/pool
 import { deviceSizeBytes } from '../../../../src/driver/native/block-device.js';
 import { NativePool } from '../../../../src/driver/native/pool.js';
 import type { ThinSuperblock } from '../../../../src/driver/native/thin-addon.js';
-import { rejectsWith } from '../../../support/expect-status.js';
 import { POOL_RECORD, SUPERBLOCK } from '../../../support/fake-thin-kernel.js';
+import { refused } from '../../../support/refusal.js';
 import { test as rootTest } from '../../../support/running-plugin.js';
 import { makePoolFileSystem, Workspace } from '../../../support/workspace.js';
 
@@ -45,7 +45,7 @@ rootTest('an embedded pool has two files within its bound, which grow and stay',
   const devices = bound(1024n * MIB);
   try {
     assert.equal(await devices.exist(), false);
-    await rejectsWith(devices.open(), 'FAILED_PRECONDITION', /has lost/);
+    await refused(devices.open(), 'FAILED_PRECONDITION', /has lost/);
     await devices.create();
     await devices.create();
     assert.equal(await devices.exist(), true);
@@ -63,7 +63,7 @@ rootTest('an embedded pool has two files within its bound, which grow and stay',
     assert.deepEqual(await sizes(), [32n * MIB, 1248n * MIB], 'never smaller');
     await devices.release();
     rmSync(`${directory}/data.img`);
-    await rejectsWith(devices.open(), 'FAILED_PRECONDITION', /data\.img/);
+    await refused(devices.open(), 'FAILED_PRECONDITION', /data\.img/);
   } finally {
     await devices.release();
     await native.close();
@@ -75,7 +75,7 @@ rootTest('an embedded pool is not made where the host has no room for it', async
   try {
     const directory = makePoolFileSystem(workspace, 'btrfs', 600);
     const devices = new EmbeddedDevices(native, { pool: 'p', directory, maximumBytes: null });
-    await rejectsWith(devices.create(), 'FAILED_PRECONDITION', /free space there/);
+    await refused(devices.create(), 'FAILED_PRECONDITION', /free space there/);
     assert.equal(await devices.exist(), false);
   } finally {
     await native.close();
@@ -86,7 +86,7 @@ test('devices that were given are block devices', async () => {
   const { metadataPath, dataPath } = await emptyDevices('files');
   const devices = new GivenDevices('default', { metadata: metadataPath, data: dataPath });
   assert.equal(await devices.exist(), false);
-  await rejectsWith(devices.open(), 'FAILED_PRECONDITION', /is not a block device/);
+  await refused(devices.open(), 'FAILED_PRECONDITION', /is not a block device/);
 });
 
 const DEVICE_BYTES = 4n * MIB;
@@ -108,7 +108,7 @@ const judged = (
 test('metadata of a thin pool is not taken for a new one', async () => {
   const devices = await emptyDevices('formatted');
   for (const state of ['new', 'formatting'] as const) {
-    await rejectsWith(judged(devices, { state }), 'FAILED_PRECONDITION', /is not pool 'p'/);
+    await refused(judged(devices, { state }), 'FAILED_PRECONDITION', /is not pool 'p'/);
   }
 });
 
@@ -120,14 +120,14 @@ test('a formatting that was killed takes none but the fresh metadata of its own 
   assert.equal(await resumed({}), 'formatted');
   assert.equal(await resumed({ dataBlocks: 0n }), 'formatted', 'killed before it was resized');
   assert.equal(await resumed({ dataBlocks: 48n }), 'formatted', 'all that the label leaves');
-  for (const refused of [
+  for (const refusal of [
     resumed({ dataBlocks: 49n }),
     resumed({ dataBlockBytes: 2n * BLOCK }),
     resumed({ transactionId: 1n }),
     resumed({ time: 1 }),
     resumed({}, true),
   ]) {
-    await rejectsWith(refused, 'FAILED_PRECONDITION', /is not pool 'p'/);
+    await refused(refusal, 'FAILED_PRECONDITION', /is not pool 'p'/);
   }
 });
 

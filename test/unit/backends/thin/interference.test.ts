@@ -7,8 +7,8 @@ import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { ThinBackend } from '../../../../src/driver/backends/thin/thin-backend.js';
 import type { NativeRunner } from '../../../../src/driver/native/pool.js';
-import { rejectsWith } from '../../../support/expect-status.js';
 import type { FakeThinKernel } from '../../../support/fake-thin-kernel.js';
+import { refused } from '../../../support/refusal.js';
 import {
   membersOf,
   SIMULATED_SIZE,
@@ -40,7 +40,7 @@ test('a volume that is active under a name of somebody else is not deleted, and 
   SimulatedPool.use(async (pool, process) => {
     const record = process.ledger.device('v2');
     pool.kernel.addActive('other', 'OTHER', 'thin', `253:0 ${record?.deviceId}`);
-    await rejectsWith(process.volumes.delete('v2'), 'FAILED_PRECONDITION', /in use/);
+    await refused(process.volumes.delete('v2'), 'FAILED_PRECONDITION', /in use/);
     assert.ok(pool.assertAgreement(process).includes('v2'));
     pool.kernel.active.delete('other');
     await process.volumes.delete('v2');
@@ -50,11 +50,11 @@ test('a volume that is active under a name of somebody else is not deleted, and 
 test('a pool without data space is not cut, and says that space is missing', () =>
   SimulatedPool.use(async (pool, process) => {
     pool.kernel.mode = 'out_of_data_space';
-    for (const refused of [
+    for (const refusal of [
       () => process.snapshots.create(membersOf('1', '2')),
       () => process.volumes.create('new', SIMULATED_SIZE, { volumeId: 'v1' }),
     ]) {
-      await rejectsWith(refused(), 'RESOURCE_EXHAUSTED', /no data space left.* add space/);
+      await refused(refusal(), 'RESOURCE_EXHAUSTED', /no data space left.* add space/);
       assert.deepEqual(pool.assertAgreement(process), ['s0', 'v1', 'v2']);
     }
   }));
@@ -64,8 +64,8 @@ test('a pool that goes read-only in a cut says what to do about it', () =>
     pool.kernel.before = (method) => {
       if (method === 'takeThinSnapshots') pool.kernel.mode = 'ro';
     };
-    const refused = process.snapshots.create(membersOf('1'));
-    await rejectsWith(refused, 'FAILED_PRECONDITION', /read-only.* Enlarge the metadata device/);
+    const refusal = process.snapshots.create(membersOf('1'));
+    await refused(refusal, 'FAILED_PRECONDITION', /read-only.* Enlarge the metadata device/);
   }));
 
 test('what the pool does not hold any more is told as lost', () =>
@@ -74,10 +74,10 @@ test('what the pool does not hold any more is told as lost', () =>
       pool.kernel.thin.delete(process.ledger.device(id)?.deviceId as number);
     forget('s0');
     const restored = process.volumes.create('new', SIMULATED_SIZE, { snapshotId: 's0' });
-    await rejectsWith(restored, 'FAILED_PRECONDITION', /snapshot s0 is lost/);
+    await refused(restored, 'FAILED_PRECONDITION', /snapshot s0 is lost/);
     forget('v2');
-    const refused = process.snapshots.create(membersOf('1', '2'));
-    await rejectsWith(refused, 'FAILED_PRECONDITION', /volume v2 is lost/);
+    const refusal = process.snapshots.create(membersOf('1', '2'));
+    await refused(refusal, 'FAILED_PRECONDITION', /volume v2 is lost/);
     assert.equal(process.ledger.openTransaction(), null);
   }));
 
@@ -88,9 +88,9 @@ test('a device that another tool made under the id of a lost snapshot is not tak
     assert.ok(device !== undefined);
     pool.kernel.thin.set(deviceId, { ...device, transactionId: device.transactionId + 1n });
     const lost = /snapshot s0 is lost/;
-    await rejectsWith(process.changes.scan('s0', null), 'FAILED_PRECONDITION', lost);
+    await refused(process.changes.scan('s0', null), 'FAILED_PRECONDITION', lost);
     const checked = process.snapshots.check('s0', SIMULATED_SIZE);
-    await rejectsWith(checked, 'FAILED_PRECONDITION', lost);
+    await refused(checked, 'FAILED_PRECONDITION', lost);
   }));
 
 test('an id that another tool takes at the last moment is passed, and stays with it', () =>
@@ -101,7 +101,7 @@ test('an id that another tool takes at the last moment is passed, and stays with
       if (method !== 'thinMessages' || kernel.thin.has(next)) return;
       kernel.thin.set(next, { ...[...kernel.thin.values()][0], deviceId: next } as never);
     };
-    await rejectsWith(process.volumes.create('new', SIMULATED_SIZE), 'ABORTED', /another tool/);
+    await refused(process.volumes.create('new', SIMULATED_SIZE), 'ABORTED', /another tool/);
     assert.ok(kernel.thin.has(next));
     await process.volumes.create('new', SIMULATED_SIZE);
     kernel.thin.delete(next);
@@ -115,15 +115,15 @@ test('a transaction id that another tool raises meanwhile is told as that', () =
       pool.kernel.after = () => undefined;
       pool.kernel.transactionId += 5n;
     };
-    const refused = process.volumes.create('new', SIMULATED_SIZE);
-    await rejectsWith(refused, 'FAILED_PRECONDITION', /transaction id 8 and its ledger expects 3/);
+    const refusal = process.volumes.create('new', SIMULATED_SIZE);
+    await refused(refusal, 'FAILED_PRECONDITION', /transaction id 8 and its ledger expects 3/);
   }));
 
 test("another tool's metadata snapshot is waited for, and never released", () =>
   SimulatedPool.use(async (pool) => {
     pool.kernel.heldRoot = 5n;
     const impatient = pool.start(0);
-    await rejectsWith(
+    await refused(
       impatient.snapshots.check('s0', SIMULATED_SIZE),
       'FAILED_PRECONDITION',
       /another program holds the metadata snapshot/,
@@ -207,7 +207,7 @@ test('a device does not grow while writers of its pool wait for space, and has i
   attached(async ({ volumes, devices }, kernel, name) => {
     kernel.mode = 'out_of_data_space';
     kernel.whenFull = 'queue_if_no_space';
-    await rejectsWith(
+    await refused(
       volumes.expand('v1', 2n * SIMULATED_SIZE),
       'FAILED_PRECONDITION',
       /waiting for it/,
@@ -235,8 +235,7 @@ test('the check of the node ends although no thread answers, and asks once', asy
   };
   const options = { pool: 'p', directory: '/nowhere', devices: null, embeddedPoolBytes: null };
   const backend = new ThinBackend({ run } as unknown as NativeRunner, options as never);
-  const refused = () =>
-    rejectsWith(backend.check(), 'FAILED_PRECONDITION', /pool 'p' does not answer/);
-  await Promise.all([refused(), refused()]);
+  const refusal = () => refused(backend.check(), 'FAILED_PRECONDITION', /pool 'p' does not answer/);
+  await Promise.all([refusal(), refusal()]);
   assert.deepEqual(asked, ['dmVersion']);
 });

@@ -3,8 +3,8 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { rejectsWith } from '../../../support/expect-status.js';
 import { failure } from '../../../support/fake-thin-kernel.js';
+import { refused } from '../../../support/refusal.js';
 import {
   Killed,
   membersOf,
@@ -150,12 +150,12 @@ test('a pool that goes read-only in a change refuses the next ones, and settles 
     };
     await assert.rejects(process.volumes.create('new', SIMULATED_SIZE));
     kernel.after = () => undefined;
-    await rejectsWith(
+    await refused(
       process.volumes.create('other', SIMULATED_SIZE),
       'FAILED_PRECONDITION',
       /needs a check/,
     );
-    await rejectsWith(process.snapshots.delete('s0'), 'FAILED_PRECONDITION', /needs a check/);
+    await refused(process.snapshots.delete('s0'), 'FAILED_PRECONDITION', /needs a check/);
     assert.equal((await process.volumes.condition('v1')).storedBytes, SIMULATED_SIZE);
     kernel.needsCheck = false;
     const next = pool.start();
@@ -168,7 +168,7 @@ test('a pool with another transaction id than the ledger expects is not changed'
     await killAt(pool, CREATION, 7, 'before');
     pool.kernel.transactionId = 1n;
     const next = pool.start();
-    await rejectsWith(
+    await refused(
       next.volumes.create('other', SIMULATED_SIZE),
       'FAILED_PRECONDITION',
       /transaction id 1 and its ledger expects 3/,
@@ -178,13 +178,9 @@ test('a pool with another transaction id than the ledger expects is not changed'
 test('no snapshot is made when the pool cannot count it', () =>
   SimulatedPool.use(async (pool, process) => {
     pool.kernel.time = (1 << 24) - 2;
-    await rejectsWith(
-      process.snapshots.create(membersOf('1', '2')),
-      'FAILED_PRECONDITION',
-      /16777215/,
-    );
+    await refused(process.snapshots.create(membersOf('1', '2')), 'FAILED_PRECONDITION', /16777215/);
     await process.snapshots.create(membersOf('1'));
-    await rejectsWith(
+    await refused(
       process.volumes.create('new', SIMULATED_SIZE, { volumeId: 'v1' }),
       'FAILED_PRECONDITION',
       /no more can be created/,
