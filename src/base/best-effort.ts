@@ -1,21 +1,21 @@
 /**
- * Clean-up behind a failed step, whose own failure must not hide the first one.
+ * Clean-up after a failed step. A failure of the clean-up must not hide the failure of the step.
  *
- * Only for what is repeated anyway, by the next call for the object or by the next start. Knows logs by one
- * method, and nothing of what is cleaned up.
+ * This is only for a clean-up that is repeated anyway, by the next call for the object or by the next start. Knows one method
+ * of the logger, and nothing of what is cleaned up.
  */
 import { CsiError } from './errors.js';
 import type { Logger } from './logger.js';
 
-/** What a clean-up that failed leaves. */
+/** What a failed clean-up leaves behind. */
 export interface Leftover {
-  /** With the ids and paths of the objects; no secrets. */
+  /** What stays, with the ids and paths of the objects; no secrets. */
   stays: string;
-  /** Who removes it, and when. */
+  /** Who removes the leftover, and when. */
   removedBy: string;
 }
 
-/** Never rejects. `onFailure` says what stays; `unreported` is for where nobody has to know. */
+/** Runs a clean-up and never rejects. `onFailure` reports what stays; `unreported` is for callers that report nothing. */
 export async function bestEffort(
   cleanup: () => Promise<unknown>,
   onFailure: (thrown: unknown) => void,
@@ -27,10 +27,10 @@ export async function bestEffort(
   }
 }
 
-/** Only where nothing stays, or where the code remembers by itself what stays and tries again. */
+/** Use this only where nothing stays, or where the code itself remembers what stays and tries again. */
 export const unreported = (): void => undefined;
 
-/** One warning, with the failure. */
+/** Logs one warning with the failure. */
 export function logLeftover(logger: Pick<Logger, 'warn'>, leftover: Leftover) {
   return (thrown: unknown): void =>
     logger.warn({ ...leftover, err: CsiError.from(thrown) }, 'a clean-up failed');

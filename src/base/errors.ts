@@ -1,9 +1,8 @@
 /**
- * The one error type of the plugin and the one total conversion into it.
+ * CsiError, the error type that calls and commands fail with, and the conversion of any thrown value to a CsiError.
  *
- * The message of a CsiError says which object, what was attempted, what was found and what to do; it is sent
- * to the caller. `cause` and `details` are for engineers: they are logged, never sent. Of gRPC this file
- * knows only the numeric status codes.
+ * The message of a CsiError is sent to the caller. It names the object, what was attempted, what was found and what to do.
+ * `cause` and `details` are for engineers: they are logged, never sent. Of gRPC this file knows only the numeric status codes.
  */
 
 /** Canonical gRPC status codes that CSI uses (csi spec, "Error Scheme"). */
@@ -68,7 +67,7 @@ export class CsiError extends Error {
   static from(thrown: unknown): CsiError {
     if (thrown instanceof CsiError) return thrown;
     const code = errorCode(thrown);
-    // Own keys only: a code may be any string, such as 'constructor'.
+    // Only own keys count, because a code may be any string, such as 'constructor'.
     const rule =
       code !== undefined && Object.hasOwn(ERRNO_RULES, code) ? ERRNO_RULES[code] : undefined;
     if (rule !== undefined) {
@@ -86,10 +85,10 @@ export class CsiError extends Error {
 export class SystemError extends Error {
   override readonly name = 'SystemError';
   constructor(
-    /** Errno name such as ENOSPC, or a code of the addon such as SCAN_REPLACED (native/*addon.ts). */
+    /** Errno name such as ENOSPC, or a code of the addon such as SCAN_REPLACED (driver/native/*addon.ts). */
     readonly code: string,
     readonly syscall: string,
-    /** The file, device or directory it failed on. */
+    /** The file, device or directory on which the call failed. */
     readonly path: string,
     message: string,
   ) {
@@ -98,8 +97,8 @@ export class SystemError extends Error {
 }
 
 /**
- * Errnos and codes that mean the same wherever they come from. All others are INTERNAL: one whose meaning
- * depends on the object (ENOENT, EEXIST) is handled where the object is known.
+ * Errnos and codes that mean the same wherever they come from. All others become INTERNAL. A code whose meaning depends on the
+ * object (ENOENT, EEXIST) is handled where the object is known.
  */
 const ERRNO_RULES: Readonly<Record<string, StatusCode>> = {
   ENOSPC: StatusCode.RESOURCE_EXHAUSTED,
@@ -133,7 +132,7 @@ export function errorCode(thrown: unknown): string | undefined {
   return (typeof errno === 'number' ? UNNAMED_ERRNOS[errno] : undefined) ?? code;
 }
 
-/** To catch with: `value` where a call failed with one of these codes. Any other failure is thrown on. */
+/** A function for `catch`: returns `value` if a call failed with one of these codes, and throws any other failure again. */
 export function insteadOf<T>(codes: readonly string[], value: T): (thrown: unknown) => T {
   return (thrown) => {
     if (codes.includes(errorCode(thrown) ?? '')) return value;
@@ -141,7 +140,7 @@ export function insteadOf<T>(codes: readonly string[], value: T): (thrown: unkno
   };
 }
 
-/** Of anything thrown, for a message. */
+/** The text of any thrown value, for a message. */
 export function messageOf(thrown: unknown): string {
   return thrown instanceof Error ? thrown.message : String(thrown);
 }

@@ -2,17 +2,17 @@
  * Fair scheduling of a few places among many waiters.
  *
  * Groups take turns first. Within a group every other turn goes to the peer that has used the least time so
- * far, so that a peer with little work is served soon, however busy the others are. The turns between go to
- * the peer that was served longest ago, so that none starves. A new peer counts as served just now: a client
+ * far, so that a peer with little work is served soon, however busy the others are. The turns in between go to
+ * the peer that was served longest ago, so that no peer starves. A new peer counts as served just now, so a client
  * that reconnects for every call gets every other turn at most. Turns of one peer keep their order. A waiter
  * whose signal aborts leaves the queue at once.
  */
 
 /** Who asks for a turn. */
 export interface Turn {
-  /** Shared first: all peers of one group together get as many turns as those of another. */
+  /** Groups share the turns first: all peers of one group together get as many turns as all peers of another. */
   readonly group: string;
-  /** Shared next within the group, such as a client. */
+  /** Peers, such as clients, then share the turns of their group. */
   readonly peer: object;
   /** Aborted when the turn is no longer needed. */
   readonly signal: AbortSignal;
@@ -96,7 +96,7 @@ export class FairTurns {
     return { turn, since: performance.now() };
   }
 
-  /** The waiter to serve; the earliest among equals. A linear search: limits elsewhere bound the number of waiters. */
+  /** The waiter to serve; the earliest among equals. The search is linear, because limits elsewhere bound the waiters. */
   #next(): Waiter | null {
     let best: Waiter | null = null;
     for (const waiter of this.#waiting) {

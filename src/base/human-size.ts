@@ -10,7 +10,7 @@ export function withHumanSize(bytes: bigint): string {
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB'] as const;
 
-/** With one decimal, or so many, unless they are zero: 512 B, 4 KiB, 1.5 GiB. */
+/** With one decimal, or with `decimals` of them, but without trailing zeros: 512 B, 4 KiB, 1.5 GiB. */
 export function humanSize(bytes: bigint, decimals = 1): string {
   let value = Number(bytes);
   let unit = 0;

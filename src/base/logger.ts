@@ -1,5 +1,5 @@
 /**
- * Logs JSON lines to stderr, in which a terminal finds nothing to act on. Callers decide what a line may contain
+ * Logs JSON lines to stderr, without characters that a terminal acts on. Callers decide what a line may contain
  * (server/calls/redact.ts strips requests); this file only knows how values become JSON.
  */
 import { type DestinationStream, destination, type Logger, pino, stdSerializers } from 'pino';

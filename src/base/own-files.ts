@@ -1,6 +1,6 @@
 /**
- * Whether a directory and the files in it are this user's alone: the runtime directory, the state directory, a pool's
- * records, a directory of backups. Only then is what was looked at still what is opened by its name afterwards.
+ * Checks that only this user and root can change a directory and its files: the runtime directory, the state directory, the
+ * records of a pool, a directory of backups. Only then does a name still lead to the checked file when the file is opened.
  */
 import { closeSync, constants, fstatSync, openSync, readFileSync, type Stats } from 'node:fs';
 import { type FileHandle, lstat, open, readdir, realpath, stat } from 'node:fs/promises';
@@ -10,17 +10,17 @@ import { CsiError, errorCode, insteadOf } from './errors.js';
 const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 const PLAINLY = O_NOFOLLOW | O_NONBLOCK;
 const WRITABLE_BY_OTHERS = 0o022;
-/** Who may write there may not rename or remove what others own. */
+/** In a sticky directory, users who may write there may not rename or remove files that others own. */
 const STICKY = 0o1000;
 
 export const effectiveUser = (): number => process.geteuid?.() ?? 0;
-/** Root could change it anyway. */
+/** A file of root counts as our own, because root could change any file anyway. */
 export const isOwn = ({ uid }: Stats): boolean => uid === 0 || uid === effectiveUser();
 
 /**
- * The path without links. FAILED_PRECONDITION if anybody but this user and root can exchange what is there.
+ * The path without links. Throws FAILED_PRECONDITION if anybody except this user and root can exchange what is there.
  *
- * @param otherwise what to do instead of taking the right to write from others; default: for a state directory
+ * @param otherwise an alternative to taking the right to write from others; the default suits a state directory
  */
 export async function ownDirectory(
   path: string,
@@ -35,7 +35,7 @@ export async function ownDirectory(
   );
 }
 
-/** How somebody beside this user and root can exchange what is in a directory without links; null: nobody can. */
+/** How anybody except this user and root can exchange what is in a directory (a path without links); null if nobody can. */
 export async function othersIn(directory: string): Promise<string | null> {
   for (let current = directory; ; current = dirname(current)) {
     const found = await stat(current);
@@ -49,8 +49,8 @@ export async function othersIn(directory: string): Promise<string | null> {
 }
 
 /**
- * A database in an own directory, with the files beside it whose names begin with its own: each is a regular file of this
- * user or root, with one name. FAILED_PRECONDITION otherwise.
+ * Checks a database in our own directory: the database and every file whose name begins with its name must be a regular file of
+ * this user or root with a single link. Throws FAILED_PRECONDITION otherwise.
  */
 export async function assertOwnDatabase(file: string): Promise<void> {
   const directory = await ownDirectory(dirname(file));
@@ -62,10 +62,10 @@ export async function assertOwnDatabase(file: string): Promise<void> {
 }
 
 /**
- * Opens a regular file; never through a link, and without waiting for the other end of a pipe. FAILED_PRECONDITION for
- * anything else that is there, and for a file of another user.
+ * Opens a regular file, never through a link, and without waiting for the other end of a pipe. Throws FAILED_PRECONDITION for
+ * any other kind of file, for a file of another user, and for a file of more than `maxBytes`.
  *
- * @param maxBytes for a file that is only read; without, it is written and must have one name
+ * @param maxBytes given for a file that is only read; absent for a file that is written, which must have a single link
  */
 export async function openOwn(path: string, flags: number, maxBytes?: number): Promise<FileHandle> {
   let opened: FileHandle | null = null;
@@ -79,7 +79,7 @@ export async function openOwn(path: string, flags: number, maxBytes?: number): P
   }
 }
 
-/** The trimmed text of a file as openOwn opens it; null: there is none. */
+/** The trimmed text of a file that is opened as openOwn does; null if there is no file. */
 export async function readOwn(path: string, maxBytes: number): Promise<string | null> {
   const opened = await openOwn(path, O_RDONLY, maxBytes).catch(nullIfAbsent);
   try {
@@ -90,9 +90,9 @@ export async function readOwn(path: string, maxBytes: number): Promise<string | 
 }
 
 /**
- * As readOwn, for threads and commands that may wait for a disk.
+ * Like readOwn, for threads and commands that may wait for a disk.
  *
- * @param label names it in messages
+ * @param label names the file in messages
  */
 export function readOwnSync(path: string, maxBytes: number, label = path): string | null {
   let descriptor: number | null = null;
@@ -109,7 +109,7 @@ export function readOwnSync(path: string, maxBytes: number, label = path): strin
 
 const nullIfAbsent = insteadOf(['ENOENT'], null);
 
-/** The kernel's codes for a link, and for a socket or a pipe that nobody reads, say that it is no regular file. */
+/** Turns the kernel's codes for a link, and for a socket or a pipe that nobody reads, into "not a regular file". */
 function explained(label: string, thrown: unknown): unknown {
   const isOther = ['ELOOP', 'ENXIO'].includes(errorCode(thrown) ?? '');
   return isOther ? notUsed(label, NOT_REGULAR, thrown) : thrown;

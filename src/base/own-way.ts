@@ -1,6 +1,6 @@
 /**
- * Ways to a place where a command writes: which links lead there, and who could exchange one of them. Knows nothing of
- * what is written.
+ * Follows the path to a place where a command writes: which links lead there, and who could exchange such a link. Knows nothing
+ * of what is written.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, lstat, open, readlink } from 'node:fs/promises';
@@ -10,13 +10,13 @@ import { othersIn } from './own-files.js';
 import { at } from './runtime-directory.js';
 
 const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
-/** As the kernel follows. */
+/** The kernel follows at most this number of links. */
 const MAX_LINKS = 40;
 
 /**
  * Opens the directory in which a file or socket is to be made. Others may be able to write there, so use the descriptor.
  *
- * @throws CsiError NOT_FOUND if there is none, FAILED_PRECONDITION if others decide which one the path leads to
+ * @throws CsiError NOT_FOUND if there is no such directory, FAILED_PRECONDITION if others decide where the path leads
  */
 export async function openDirectoryOf(path: string): Promise<FileHandle> {
   const way = await followWay(dirname(path)).catch((thrown: unknown) => {
@@ -35,9 +35,9 @@ export async function openDirectoryOf(path: string): Promise<FileHandle> {
 }
 
 /**
- * Follows the links of an absolute path, and looks at where they lie. Rejects with ENOENT if there is nothing.
+ * Follows the links of an absolute path, and checks the directories of the links. Rejects with ENOENT if it leads nowhere.
  *
- * @returns `path` has no links; `others`: how others can exchange one that was on the way; null: they cannot
+ * @returns `path` without links, and in `others` how others can exchange a link on the way; null if they cannot
  */
 export async function followWay(start: string): Promise<{ path: string; others: string | null }> {
   const rest = start.split('/');

@@ -1,12 +1,12 @@
 /** Work that is repeated until it is stopped. Knows nothing of the work. */
 
-/** One round at a time, each an interval after the end of the one before. Keeps no process alive. */
+/** Runs one round at a time, each an interval after the end of the round before. Does not keep the process alive. */
 export class Periodic {
   #timer: NodeJS.Timeout | undefined;
   #round: Promise<void> = Promise.resolve();
   #isStopped = false;
 
-  /** @param work of one round; never rejects */
+  /** @param work the work of one round, which never rejects */
   constructor(
     private readonly intervalMs: number,
     private readonly work: () => Promise<void>,
@@ -24,7 +24,7 @@ export class Periodic {
     }, this.intervalMs).unref();
   }
 
-  /** For good. Resolves when no round is under way. */
+  /** Stops for good. Resolves when no round is under way. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     clearTimeout(this.#timer);

@@ -1,22 +1,22 @@
 /**
- * Text of others for a terminal, a page or a log, which act on some characters or show nothing for them. So a name can
- * neither forge a line nor hide a part of one.
+ * Makes foreign text safe for a terminal, a page or a log, which act on some characters or show nothing for them. A safe name
+ * can neither forge a line nor hide a part of a line.
  */
 
-/** Controls with escapes and ends of lines, marks of direction and of width zero, and Unicode's ends of lines. */
+/** Control characters (including escapes and line ends), direction and zero-width marks, and Unicode's line ends. */
 const ACTIVE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
-/** One line, such as a name in a table. */
+/** Text for one line, such as a name in a table. */
 export function cell(text: string): string {
   return text.replaceAll(ACTIVE, '?');
 }
 
-/** Lines stay lines. */
+/** Text of several lines. Line ends and tabs stay. */
 export function harmless(text: string): string {
   return text.replaceAll(ACTIVE, (found) => (found === '\n' || found === '\t' ? found : '?'));
 }
 
-/** The same JSON. In it only white space between values is unescaped. */
+/** The same JSON with these characters escaped. A line feed stays, because in JSON it only stands between values. */
 export function plainJson(json: string): string {
   return json.replaceAll(ACTIVE, (found) => (found === '\n' ? found : escaped(found)));
 }

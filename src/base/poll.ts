@@ -1,4 +1,4 @@
-/** Asks again at an interval until something holds, for states that the kernel does not announce. */
+/** Polls at an interval until a condition holds, for states that the kernel does not announce. */
 import { setTimeout as delay } from 'node:timers/promises';
 
 export interface PollOptions {
@@ -11,8 +11,8 @@ export interface PollOptions {
 }
 
 /**
- * The first answer of `probe` that is neither null nor false; null if there was none in time. Probes
- * once at least. What a probe throws ends the polling.
+ * Resolves to the first answer of `probe` that is neither null nor false, or to null if there is none in time. Probes at least
+ * once. An error that a probe throws ends the polling.
  */
 export async function pollUntil<T>(
   probe: () => T | Promise<T>,

@@ -1,12 +1,12 @@
 /**
- * The directory of what commands keep while they run: sockets, and records of what has to be undone.
+ * The directory in which commands keep files while they run: sockets, and records of changes that have to be undone.
  *
- * Each use has an entry, a directory of its own in it, and holds a lock on that. The kernel releases the lock when
- * the process ends, however it ends. So an entry that can be locked is one that a killed command has left, whatever
- * step it was at, and whoever has locked it may remove it; two commands never do that at the same time.
+ * Each use has an entry, which is a directory of its own in the runtime directory, and holds a lock on the entry. The kernel
+ * releases the lock when the process ends, however it ends. So an entry that can be locked was left by a killed command,
+ * whatever step the command was at. A command that holds the lock may remove the entry, so two commands never do so at once.
  *
- * Nobody else may write to the directory, and nothing in it is believed unseen: everything is opened relative to a
- * descriptor and never through a link, and must be ours. Nothing is removed recursively.
+ * Nobody else may write to the directory, and nothing in it is trusted unchecked: every file is opened relative to a descriptor
+ * and never through a link, and must be ours. Nothing is removed recursively.
  */
 import { randomBytes } from 'node:crypto';
 import {
@@ -35,7 +35,7 @@ const OPEN_DIRECTORY = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
 export const RUNTIME_DIRECTORY_SETTING = 'BLOCKDELTA_RUNTIME_DIR';
 const REMEDY = `set ${RUNTIME_DIRECTORY_SETTING} to a directory that only you can write to`;
 
-/** Of this user, by the environment. FAILED_PRECONDITION if that does not say it, or names a relative path. */
+/** The runtime directory of this user. FAILED_PRECONDITION if the environment names none, or a relative path. */
 export function runtimePath(env: NodeJS.ProcessEnv, userId = effectiveUser()): string {
   const user = env['XDG_RUNTIME_DIR'] || null;
   const given = env[RUNTIME_DIRECTORY_SETTING] || null;
@@ -50,21 +50,21 @@ export function runtimePath(env: NodeJS.ProcessEnv, userId = effectiveUser()): s
 }
 
 export interface RuntimeOptions {
-  /** Locks an open file for this process without waiting. False: another one has it. */
+  /** Locks an open file for this process without waiting. Returns false if another process has the lock. */
   tryLock(descriptor: number): boolean;
-  /** Told, in a sentence with the path, what stays although no command uses it any more. */
+  /** Called with a sentence that names the path of an entry which stays although no command uses it any more. */
   report(message: string): void;
 }
 
 export class RuntimeDirectory {
   private constructor(
-    /** Without links. */
+    /** The path without links. */
     readonly path: string,
     private readonly descriptor: number,
     private readonly options: RuntimeOptions,
   ) {}
 
-  /** Makes it if it is not there; its parent must be. FAILED_PRECONDITION if others could change what is in it. */
+  /** Makes the directory if it is missing; its parent must exist. FAILED_PRECONDITION if others could change its content. */
   static async open(path: string, options: RuntimeOptions): Promise<RuntimeDirectory> {
     try {
       makeDirectory(path);
@@ -74,7 +74,7 @@ export class RuntimeDirectory {
     } catch (thrown) {
       const code = errorCode(thrown);
       if (code === undefined) throw thrown;
-      // The kernel's codes for a link, and for any other file.
+      // The kernel returns these codes for a link and for any other file.
       const isOther = code === 'ENOTDIR' || code === 'ELOOP';
       throw unusable(path, isOther ? 'it is not a directory' : `${code}`, thrown);
     }
@@ -88,20 +88,20 @@ export class RuntimeDirectory {
     this.options.report(message);
   }
 
-  /** A new entry, held by this process. */
+  /** Makes a new entry, which this process holds. */
   make(kind: string): RuntimeEntry {
     for (;;) {
       const name = `${kind}-${randomBytes(8).toString('hex')}`;
       mkdirSync(at(this.descriptor, name), { mode: 0o700 });
       const entry = this.#hold(name);
-      // Null: between the two steps a command that sweeps has taken it for one that was left.
+      // Null if, between the two steps, a command that sweeps took the new entry for an entry that was left.
       if (entry !== null) return entry;
     }
   }
 
   /**
-   * Calls `treat` with each entry of that kind that a killed command has left, and holds it meanwhile. What cannot be
-   * treated is reported and stays, and the next one follows.
+   * Calls `treat` with each entry of this kind that a killed command has left, and holds the entry meanwhile. An entry that
+   * cannot be treated is reported and stays, and the sweep continues with the next entry.
    */
   async sweep(kind: string, treat: (entry: RuntimeEntry) => Promise<void> | void): Promise<void> {
     const names = readdirSync(at(this.descriptor)).filter((name) => isNameOf(kind, name));
@@ -121,7 +121,7 @@ export class RuntimeDirectory {
     }
   }
 
-  /** Null: another process holds it, or it is gone. */
+  /** Returns null if another process holds the entry, or if the entry is gone. */
   #hold(name: string): RuntimeEntry | null {
     const path = at(this.descriptor, name);
     let descriptor: number;
@@ -134,7 +134,7 @@ export class RuntimeDirectory {
     try {
       const opened = fstatSync(descriptor);
       if (!isOwn(opened)) throw notOurs(`it belongs to user ${opened.uid}`);
-      // Before it was locked, it may have been removed.
+      // The entry may have been removed before it was locked.
       if (this.options.tryLock(descriptor) && lstatOf(path)?.ino === opened.ino) {
         return new RuntimeEntry(join(this.path, name), descriptor, this.descriptor, name);
       }
@@ -152,20 +152,20 @@ export class RuntimeEntry {
   #isHeld = true;
 
   constructor(
-    /** For other programs. */
+    /** The path for other programs. */
     readonly path: string,
     private readonly descriptor: number,
     private readonly parent: number,
     private readonly name: string,
   ) {}
 
-  /** Random: no other entry ever has it. */
+  /** A random text that no other entry ever has. */
   get id(): string {
     return this.name.slice(-ID_DIGITS);
   }
 
   /**
-   * The text of a file in it; null: there is none.
+   * The trimmed text of a file in the entry; null if there is no file.
    *
    * @throws CsiError FAILED_PRECONDITION if it is not a regular file of ours with at most `maxBytes`
    */
@@ -173,7 +173,7 @@ export class RuntimeEntry {
     return readOwnSync(at(this.descriptor, file), maxBytes, file);
   }
 
-  /** Replaces a file: a kill at any step leaves the old text or the new one, and so does a power failure. */
+  /** Replaces a file. A kill or a power failure at any step leaves either the old text or the new text. */
   write(file: string, text: string): void {
     const [path, next] = [at(this.descriptor, file), at(this.descriptor, `${file}.next`)];
     removeFile(next);
@@ -188,20 +188,20 @@ export class RuntimeEntry {
     fsyncSync(this.descriptor);
   }
 
-  /** For other programs. */
+  /** The path of a file in the entry, for other programs. */
   pathOf(name: string): string {
     return join(this.path, name);
   }
 
-  /** Its path. */
+  /** Makes a directory in the entry and returns its path. */
   makeDirectory(name: string): string {
     makeDirectory(at(this.descriptor, name));
     return this.pathOf(name);
   }
 
   /**
-   * Removes it with the files in it, and directories that are empty, and releases it. Directories go first, so that
-   * every file stays if something is still mounted on one: FAILED_PRECONDITION then.
+   * Removes the entry with its files and empty directories, and releases it. Directories go first, so that every file stays
+   * if something is still mounted on a directory. Throws FAILED_PRECONDITION if anything cannot be removed.
    */
   discard(): void {
     const entries = readdirSync(at(this.descriptor), { withFileTypes: true });
@@ -221,7 +221,7 @@ export class RuntimeEntry {
     this.release();
   }
 
-  /** It stays, and may be swept. */
+  /** Releases the lock. The entry stays, and may be swept. */
   release(): void {
     if (this.#isHeld) closeSync(this.descriptor);
     this.#isHeld = false;
@@ -233,7 +233,7 @@ const ID_DIGITS = 16;
 const isNameOf = (kind: string, name: string): boolean =>
   name.startsWith(`${kind}-`) && /^[0-9a-f]{16}$/.test(name.slice(kind.length + 1));
 
-/** A path below an open directory: what is renamed or exchanged above it meanwhile does not matter. */
+/** A path below an open directory. It stays valid whatever is renamed or exchanged above that directory. */
 export function at(descriptor: number, name?: string): string {
   const opened = `/proc/self/fd/${descriptor}`;
   return name === undefined ? opened : `${opened}/${name}`;

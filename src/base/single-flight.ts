@@ -1,9 +1,8 @@
 /**
- * Runs at most one operation of a kind at a time: callers that come while it runs share its result.
+ * Runs at most one operation of a kind at a time. Callers that come while the operation runs share its result.
  *
- * For questions to storage that may be dead. Each of them holds a thread until it is answered, so a
- * second one must not be started before the first has ended, however long that takes. Callers bound
- * their own waiting with withTimeout.
+ * This is for questions to storage that may be dead. Each question holds a thread until it is answered, so a second question
+ * must not start before the first has ended, however long that takes. Callers bound their own waiting with withTimeout.
  */
 export class SingleFlight<Key, T> {
   readonly #running = new Map<Key, Promise<T>>();

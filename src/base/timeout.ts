@@ -28,7 +28,7 @@ export async function withTimeout<T, L>(
   }
 }
 
-/** The result of `operation`, or a rejection with the signal's reason once that has aborted. The operation runs on. */
+/** The result of `operation`, or a rejection with the signal's reason once the signal has aborted. The operation runs on. */
 export async function untilAborted<T>(operation: Promise<T>, signal: AbortSignal): Promise<T> {
   operation.catch(() => undefined);
   let onAbort = (): void => undefined;

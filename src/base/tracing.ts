@@ -1,6 +1,6 @@
 /**
- * Spans by OpenTelemetry's API. Without an SDK in the process, which nothing here loads, a span is an object
- * that does nothing. Knows neither calls nor devices.
+ * Spans through OpenTelemetry's API. Nothing here loads an SDK, and without an SDK in the process a span is an object that does
+ * nothing. Knows neither calls nor devices.
  */
 import {
   type Attributes,
@@ -22,21 +22,21 @@ export interface Carrier {
 export interface SpanOptions {
   name: string;
   attributes: Attributes;
-  /** The span serves a call from outside, and continues the trace that its headers name. */
+  /** Given if the span serves a call from outside. The span then continues the trace that the call's headers name. */
   servedFor?: Carrier;
 }
 
-// A provider that is registered later is used from then on.
+// A provider that is registered later takes effect from then on.
 const tracer = trace.getTracer('blockdelta');
 
 export interface OpenSpan {
-  /** Spans that open while `work` runs, and in what it started, lie below this one. */
+  /** Runs `work`. Spans that open in `work`, or in asynchronous work that it starts, are children of this span. */
   run<T>(work: () => T): T;
-  /** @param failure its message; null: what the span stands for has succeeded */
+  /** @param failure the message of the failure; null if the work of the span has succeeded */
   end(failure: string | null, attributes?: Attributes): void;
 }
 
-/** A span, which end() must end. */
+/** Opens a span. The caller must end it with end(). */
 export function openSpan({ name, attributes, servedFor }: SpanOptions): OpenSpan {
   const isServed = servedFor !== undefined;
   const parent = isServed ? extracted(servedFor) : context.active();

@@ -1,10 +1,10 @@
-/** GetCapacity over nodes: which nodes a topology means, and the sum of their answers. Pure. */
+/** GetCapacity over several nodes: the nodes of a topology, and the sum of their answers. Pure. */
 import type { RequestOf } from '../base/csi/service.js';
 import { isWithin, nodeSegment } from '../base/csi/topology.js';
 import { parseTopology } from '../base/csi/topology-fields.js';
 import { decode, encode } from './messages.js';
 
-/** All nodes if the request has no topology. */
+/** The nodes in the topology of the request; all nodes if the request has no topology. */
 export function nodesWithin<Node extends { id: string }>(
   request: RequestOf<'GetCapacity'>,
   nodes: readonly Node[],
@@ -15,7 +15,7 @@ export function nodesWithin<Node extends { id: string }>(
   return nodes.filter(({ id }) => isWithin(nodeSegment({ topologyKey, nodeId: id }), place));
 }
 
-/** How much of such a volume a node could hold. */
+/** Asks a node how many bytes it has available for a volume like the requested one. */
 export function capacityRequest(request: RequestOf<'CreateVolume'>): Buffer {
   const { volume_capabilities, parameters } = request;
   return encode('GetCapacityRequest', { volume_capabilities, parameters });
@@ -27,7 +27,7 @@ interface Capacity {
   readonly minimum_volume_size: { readonly value: string } | null;
 }
 
-/** What is available adds up; a single volume lies on one node, so of sizes the widest range counts. */
+/** Adds up the available bytes. A single volume lies on one node, so the widest range of volume sizes counts. */
 export function totalCapacity(answers: readonly Buffer[]): Buffer {
   const [only, ...others] = answers;
   if (only !== undefined && others.length === 0) return only;

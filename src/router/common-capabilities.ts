@@ -1,9 +1,9 @@
 /**
- * What the router advertises: the capabilities of its CSI level that every node has which answers.
+ * The capabilities that the router advertises: those of its CSI level that all answering nodes have.
  *
- * Callers ask once, when they start. A node that cannot be reached then does not count: otherwise one node
- * that is down would keep all sidecars from starting. A node of an older version may so be asked for what
- * it cannot do, and answers UNIMPLEMENTED.
+ * Callers ask once, when they start. A node that cannot be reached at that time does not count, because one node that is down
+ * would otherwise keep all sidecars from starting. So a caller may later ask a node of an older version for something that the
+ * node cannot do, and the node answers UNIMPLEMENTED.
  */
 
 import type { CsiLevel } from '../base/csi/capabilities.js';
@@ -16,7 +16,7 @@ import {
 } from '../base/csi/capabilities.js';
 import { encode, fieldsOf } from './messages.js';
 
-/** The response of a plugin of this version that has everything which is optional, encoded. */
+/** The encoded response of a plugin of this version that has every optional capability. */
 export function capabilitiesFor(rpc: string, csiLevel: CsiLevel): Buffer {
   const settings = { csiLevel, controllerPublish: true };
   switch (rpc) {
@@ -40,7 +40,7 @@ export function capabilitiesFor(rpc: string, csiLevel: CsiLevel): Buffer {
   }
 }
 
-/** The entries of a list that are in every other list too; each is a message with one repeated field. */
+/** The entries of `own` that all other lists have too. Each list is a message with one repeated field. */
 export function commonEntries(own: Buffer, others: readonly Buffer[]): Buffer {
   const sets = others.map(
     (list) => new Set(fieldsOf(list).map(({ bytes }) => bytes.toString('hex'))),

@@ -1,18 +1,18 @@
 /**
- * Which node makes a volume: that of its source; otherwise the first one that the topology prefers and
- * that has room; otherwise, among equals, the one with the most capacity.
+ * Chooses the node that makes a volume: the node of its source; otherwise the first node that the topology prefers and that has
+ * room; otherwise, among nodes of equal rank, the node with the most capacity.
  *
- * CreateVolume must find the volume that an earlier call of the same name has made, whose response may
- * have been lost. With one candidate, as an orchestrator gives that schedules the pod first, that is the
- * node's own business. With several, a full node was perhaps passed over, and has room now. So the router first asks
- * those behind the first whether they have the name. One that is away is passed over: it stops only the calls that it
- * comes first for, or for which all before it are full, and those are UNAVAILABLE. Equals are passed over by nobody,
- * because their order changes with their capacity: one that is away makes the call UNAVAILABLE. While the router asks,
- * another call with the same name is ABORTED.
+ * CreateVolume must find a volume that an earlier call with the same name has made, because the response of that call may have
+ * been lost. With one candidate, which an orchestrator names if it schedules the pod first, the node itself finds the volume.
+ * With several candidates, the earlier call may have passed over a full node that has room now. So the router first asks the
+ * nodes after the first rank whether they have a volume with the name, and skips those that are away. A node that is away makes
+ * a call UNAVAILABLE only if it comes first, or if all nodes before it are full. But the router never skips a node of equal
+ * rank, because the order of such nodes changes with their capacity: if one of them is away and the others do not have the
+ * volume, the call is UNAVAILABLE. While the router asks, another call with the same name is ABORTED.
  *
- * When the router has tried in vain for two minutes to reach the one that comes first, the call is RESOURCE_EXHAUSTED, on
- * which an orchestrator gives the pod another node. If the volume had been made nevertheless there are two, which are
- * reported when that node is back, or answers late. None is deleted: only the orchestrator knows which one it uses.
+ * If the router has failed for two minutes to reach the node that comes first, the call is RESOURCE_EXHAUSTED, which makes an
+ * orchestrator give the pod another node. If the first node made the volume after all, there are two volumes. The router
+ * reports both when that node is back or answers late, and deletes neither: only the orchestrator knows which one it uses.
  */
 
 import type { Logger } from 'pino';
@@ -27,17 +27,17 @@ import type { Clock } from './node-list.js';
 export interface CreateVolumeDependencies {
   readonly topologyKey: string;
   nodes(): readonly NodeConnection[];
-  /** Whether complete lists have not had the node with this key for an hour. */
+  /** Whether complete lists of nodes have lacked the node with this key for an hour. */
   isRetired(key: string): boolean;
   ask(node: NodeConnection, context: CallContext): Promise<Buffer>;
-  /** The handle of a node's volume of that name; empty: it has none. */
+  /** The handle of the node's volume with this name; empty if the node has none. */
   find(node: NodeConnection, name: string, context?: CallContext): Promise<string>;
-  /** How long nodes that another one comes before may take to answer. */
+  /** Resolves when the time is up that nodes after the first rank have to answer. */
   patience(): Promise<void>;
   readonly now: Clock;
   readonly logger: Logger;
   duplicateFound(): void;
-  /** How much a node could hold of such a volume, in bytes. */
+  /** How many bytes the node has available for a volume like the requested one. */
   capacityOf(
     node: NodeConnection,
     request: RequestOf<'CreateVolume'>,
@@ -45,20 +45,20 @@ export interface CreateVolumeDependencies {
   ): Promise<bigint>;
 }
 
-/** Of trying in vain to reach a node, after which its volumes are made elsewhere. */
+/** How long the router fails to reach a node before its volumes are made elsewhere. */
 const GIVEN_UP_MS = 120_000;
-/** That are looked up on all nodes once more. */
+/** Limit of the names that are looked up on all nodes once more. */
 const MAX_NAMES = 1000;
 
 export class VolumePlacement {
-  /** Names whose node is being chosen. */
+  /** Names of volumes whose node is being chosen. */
   readonly #names = new Set<string>();
   /** Names of volumes that were made while a node could not be asked. The oldest is given up first. */
   readonly #unsure = new Set<string>();
 
   constructor(private readonly deps: CreateVolumeDependencies) {}
 
-  /** For a request without a source. */
+  /** Creates the volume of a request without a source. */
   async create(request: RequestOf<'CreateVolume'>, context: CallContext): Promise<Buffer> {
     const field = 'accessibility_requirements';
     const requirement = parseTopologyRequirement(request.accessibility_requirements, field);
@@ -83,8 +83,8 @@ export class VolumePlacement {
   }
 
   /**
-   * UNAVAILABLE, as a node that is not listed at the moment may have the volume already; RESOURCE_EXHAUSTED, on which
-   * an orchestrator tries another node, if all of them are retired.
+   * The error if no node meets the requirement: UNAVAILABLE, because a node that is not listed now may have the volume already;
+   * RESOURCE_EXHAUSTED, which makes an orchestrator try another node, if all requisite nodes are retired.
    */
   #noCandidate(requirement: TopologyRequirement | null): CsiError {
     if (requirement === null) return CsiError.unavailable('the router knows no node: list one');
@@ -122,7 +122,7 @@ export class VolumePlacement {
     throw refusal;
   }
 
-  /** What is UNAVAILABLE while the first node has not been reached for long is RESOURCE_EXHAUSTED. */
+  /** Turns UNAVAILABLE into RESOURCE_EXHAUSTED if the first node has been unreachable for GIVEN_UP_MS. */
   async #unlessLost(first: NodeConnection, create: () => Promise<Buffer>): Promise<Buffer> {
     try {
       return await create();
@@ -136,7 +136,7 @@ export class VolumePlacement {
     }
   }
 
-  /** A node that says so within a while; null: none does. */
+  /** A node that reports in time that it has a volume with this name; null if no node does. */
   async #holderSoon(
     nodes: readonly NodeConnection[],
     name: string,
@@ -145,7 +145,7 @@ export class VolumePlacement {
     const ask = async (node: NodeConnection): Promise<NodeConnection | null> => {
       const handle = await this.deps.find(node, name).catch(() => '');
       if (handle === '') return null;
-      // Another one may have been asked to make it meanwhile.
+      // Another node may have been asked to make the volume meanwhile.
       this.#unsure.add(name);
       void this.lookAgain();
       return node;
@@ -162,7 +162,7 @@ export class VolumePlacement {
     if (this.#unsure.size > MAX_NAMES && oldest !== undefined) this.#unsure.delete(oldest);
   }
 
-  /** When a node is back, or has answered late. Never rejects. */
+  /** Looks up all names in #unsure once more, for example when a node is back or has answered late. Never rejects. */
   async lookAgain(): Promise<void> {
     for (let isMissed = true; isMissed; ) {
       isMissed = false;
@@ -173,7 +173,7 @@ export class VolumePlacement {
     }
   }
 
-  /** Reports what several nodes have. Resolves to whether one that can be reached has not answered. Never rejects. */
+  /** Reports a volume that several nodes have. Resolves to whether a reachable node has not answered. Never rejects. */
   async #look(name: string): Promise<boolean> {
     const nodes = this.deps.nodes();
     const asked = nodes.map((node) => this.deps.find(node, name).catch(() => null));
@@ -194,7 +194,7 @@ export class VolumePlacement {
     );
   }
 
-  /** The node that has a volume of this name; null: none has. Rejects if one of them does not say. */
+  /** The node that has a volume with this name; null if none has. Rejects if no node has it and a node does not answer. */
   async #holderOf(
     nodes: readonly NodeConnection[],
     name: string,
@@ -210,7 +210,7 @@ export class VolumePlacement {
     return null;
   }
 
-  /** Those with the most capacity first. */
+  /** The nodes in the order of their capacity, the most first. */
   async #inOrder(
     nodes: readonly NodeConnection[],
     request: RequestOf<'CreateVolume'>,
@@ -230,18 +230,18 @@ export class VolumePlacement {
 
 export interface Candidate<Node extends { id: string } = NodeConnection> {
   readonly node: Node;
-  /** Lower ones come first; equal ones in the order of their capacity. */
+  /** Nodes with a lower number come first; nodes of equal rank in the order of their capacity. */
   readonly rank: number;
 }
 
-/** Nodes of the same rank together, in the order of the ranks. */
+/** Groups the nodes by rank, in the order of the ranks. */
 function byRank(candidates: readonly Candidate[]): NodeConnection[][] {
   const ranks = new Map<number, NodeConnection[]>();
   for (const { node, rank } of candidates) ranks.set(rank, [...(ranks.get(rank) ?? []), node]);
   return [...ranks.values()];
 }
 
-/** The nodes that meet a requirement, those of the preferred topologies first and in their order. */
+/** The nodes that meet a requirement. Nodes of preferred topologies come first, in the order of these topologies. */
 export function candidatesFor<Node extends { id: string }>(
   requirement: TopologyRequirement | null,
   nodes: readonly Node[],

@@ -1,8 +1,8 @@
 /**
- * Reads the list of nodes from a JSON file, again whenever it changes.
+ * Reads the list of nodes from a JSON file, and reads it again whenever the file changes.
  *
- * The file is polled: it may be replaced by a rename, or through the symbolic links of a ConfigMap, and a
- * watch of the kernel covers neither for certain. A file that cannot be used leaves the last list in force.
+ * The file is polled because it may be replaced by a rename or through the symbolic links of a ConfigMap, and a kernel watch
+ * covers neither for certain. If the file cannot be used, the last list stays in force.
  */
 import { readFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
@@ -16,9 +16,9 @@ const POLL_MS = 1000;
 export class FileDiscovery implements NodeSource {
   completeSince: number | null = null;
   #polls: Periodic | null = null;
-  /** What the last list was read from. */
+  /** The text of the last list. */
   #text: string | null = null;
-  /** Why the file could not be used at the last poll. */
+  /** Why the file could not be used at the last poll; null if it was used. */
   #problem: string | null = null;
 
   constructor(
@@ -66,7 +66,7 @@ export class FileDiscovery implements NodeSource {
     this.completeSince ??= this.now();
   }
 
-  /** Once for each problem: the file may be wrong for days. */
+  /** Reports each problem once, because the file may be wrong for days. */
   #report(problem: string): void {
     if (problem === this.#problem) return;
     this.#problem = problem;

@@ -10,9 +10,9 @@ import { type Pod, PodList } from './pod-list.js';
 import { PodWatch } from './pod-watch.js';
 import type { NodeSourceSettings } from './settings.js';
 
-/** Events come in bursts. */
+/** How long changes are collected, because events come in bursts. */
 const SETTLE_MS = 200;
-/** Nodes are forgotten without an event. */
+/** How often the list is made again without an event, because nodes are forgotten without one. */
 const REVIEW_MS = 60_000;
 
 type Settings = Extract<NodeSourceSettings, { kind: 'kubernetes' }>;
@@ -83,7 +83,7 @@ export class KubernetesDiscovery implements NodeSource {
     listener(nodes);
   }
 
-  /** Once for each problem: the API server may be away for hours. */
+  /** Reports each problem once, because the API server may be away for hours. */
   #complain(thrown: unknown): void {
     const problem = messageOf(thrown).slice(0, 500);
     if (problem === this.#problem) return;

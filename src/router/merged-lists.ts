@@ -1,10 +1,9 @@
 /**
- * Lists over all nodes: those of the nodes one after the other, in the order of their keys.
+ * Lists over all nodes: the lists of the nodes one after the other, in the order of the node keys.
  *
- * A token names the node where the list goes on, and that node's own token. Entries are passed on as
- * bytes. A node that is added or removed between two pages changes nothing for the others: the list goes
- * on after the key of a node that has gone. A node that cannot be reached fails the list, because callers
- * take what is not listed for deleted.
+ * A token names the node where the list continues, and contains that node's own token. Entries are passed on as bytes. Adding
+ * or removing a node between two pages changes nothing for the other nodes: after a node has gone, the list continues behind
+ * its key. A node that cannot be reached makes the list fail, because callers assume that unlisted objects are deleted.
  */
 import protobuf from 'protobufjs';
 import { CsiError } from '../base/errors.js';
@@ -18,19 +17,19 @@ const MAX_PAGE_BYTES = 3 << 20;
 /** CSI's limit for a token. */
 const MAX_TOKEN_CHARACTERS = 128;
 
-/** Where a page begins: a node, and its own token, which is empty for its first entry. */
+/** Where a page begins: a node, and the node's own token, which is empty for the node's first entry. */
 export interface Position {
   readonly key: string;
   readonly token: string;
 }
 
 export interface ListRequest {
-  /** 0: no limit. */
+  /** 0 means no limit. */
   readonly maxEntries: number;
   readonly startingToken: string;
 }
 
-/** What one node answers. `bytes` is its response. */
+/** Asks the node with this key for a page. Resolves to its encoded response. */
 export type AskPage = (key: string, request: ListRequest) => Promise<Buffer>;
 
 export function encodePosition({ key, token }: Position): string {
@@ -43,7 +42,7 @@ export function encodePosition({ key, token }: Position): string {
   return text;
 }
 
-/** Null: the beginning. Anything but a token of the router is ABORTED, as CSI requires. */
+/** Null for the beginning. Throws ABORTED for anything but a token of the router, as CSI requires. */
 export function decodePosition(text: string): Position | null {
   if (text === '') return null;
   const match = /^([0-9a-f]{12})\.([A-Za-z0-9_-]*)$/.exec(text);
@@ -53,7 +52,7 @@ export function decodePosition(text: string): Position | null {
   return { key: match[1] ?? '', token: match[2] ?? '' };
 }
 
-/** @param keys of all nodes, ascending */
+/** @param keys the keys of all nodes, ascending */
 export async function mergedPage(
   keys: readonly string[],
   { maxEntries, startingToken }: ListRequest,
@@ -78,7 +77,7 @@ export async function mergedPage(
   return page.encode('');
 }
 
-/** A token counts only for its own node. */
+/** The position at the first key; null if there is no key. A token counts only for its own node. */
 function firstOf(keys: readonly string[], start: Position | null): Position | null {
   const [key] = keys;
   if (key === undefined) return null;
@@ -96,12 +95,12 @@ class Page {
     return this.#bytes > MAX_PAGE_BYTES || (this.maxEntries > 0 && this.room <= 0);
   }
 
-  /** How many entries may follow; 0: any number. */
+  /** How many entries may follow. If the page has no limit, 0 means any number. */
   get room(): number {
     return this.maxEntries === 0 ? 0 : this.maxEntries - this.#entries;
   }
 
-  /** Adds all of a node's response but its token, which it returns. */
+  /** Adds the response of a node, except its token. Returns the token. */
   add(response: Buffer): string {
     let nextToken = '';
     for (const { number, bytes, content } of fieldsOf(response)) {

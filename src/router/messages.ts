@@ -1,6 +1,6 @@
 /**
- * Messages as bytes, field by field, so that what is passed on keeps every byte, also of fields that the
- * proto does not know. Knows the wire format of protobuf and no RPC.
+ * Messages as bytes, field by field. A message that is passed on keeps every byte, even the bytes of fields that the proto does
+ * not know. Knows the wire format of protobuf, and no RPC.
  */
 import protobuf from 'protobufjs';
 import { CONVERSION, csiMessage } from '../base/csi/proto.js';

@@ -1,12 +1,11 @@
 /**
  * Calls to one node: bytes of a request in, bytes of its responses out, and the node's own status.
  *
- * It speaks HTTP/2 itself instead of using grpc-js, for three reasons. When a stream ends with an error,
- * grpc-js drops messages that have arrived before it; it buffers sixteen messages of any size for each
- * stream; and it does not tell a status of the node from one that it made up because the connection
- * failed. Here a stream holds what its flow control window allows and one message, everything that the
- * node sent before its status is passed on, and only trailers are a status: whatever else ends a call is
- * UNAVAILABLE and names the node.
+ * This file speaks HTTP/2 itself instead of using grpc-js, for three reasons. When a stream ends with an error, grpc-js drops
+ * messages that arrived before the error. It buffers sixteen messages of any size for each stream. And it does not distinguish
+ * a status of the node from a status that it made up because the connection failed. Here, a stream holds at most what its flow
+ * control window allows and one message. Everything that the node sent before its status is passed on. Only trailers, or the
+ * headers of a call without messages, are a status: whatever else ends a call is UNAVAILABLE and names the node.
  */
 import { type ClientHttp2Stream, constants, type OutgoingHttpHeaders } from 'node:http2';
 import type { Logger } from 'pino';
@@ -26,16 +25,16 @@ import { untilAborted } from '../base/timeout.js';
 import type { Clock, NodeEntry } from './node-list.js';
 import { Session } from './session.js';
 
-/** Of one message. A node sends no message of a stream above 3.5 MiB; lists may be longer. */
+/** Limit of one message. A node sends no message of a stream above 3.5 MiB; a list may be longer. */
 const MAX_MESSAGE_BYTES = 64 << 20;
-/** Bytes of complete messages that wait for the client, above which the node is held back. */
+/** The node is held back while complete messages of more bytes than this wait for the client. */
 const MAX_QUEUED_BYTES = 256 << 10;
 
 export interface NodeCall {
   /** `/csi.v1.Controller/CreateVolume`. */
   readonly path: string;
   readonly request: Buffer;
-  /** In milliseconds since the epoch; Infinity: none. */
+  /** In milliseconds since the epoch; Infinity if there is none. */
   readonly deadline: number;
   /** Aborted, with a CsiError, when the caller no longer waits. */
   readonly signal: AbortSignal;
@@ -52,7 +51,7 @@ export interface NodeConnectionOptions {
   readonly peerName: string;
   readonly logger: Logger;
   readonly now: Clock;
-  /** Of an earlier connection to this node; null: now. */
+  /** The value of an earlier connection to this node; null means now. */
   readonly unreachableSince: number | null;
   /** Called whenever the node can be reached again. */
   onConnected(): void;
@@ -60,10 +59,10 @@ export interface NodeConnectionOptions {
 
 export class NodeConnection {
   readonly id: string;
-  /** In the handles of its objects. */
+  /** The key of the node in the handles of its objects. */
   readonly key: string;
   readonly address: string | null;
-  /** When the router began to try in vain, by its clock; null: the node was reached, and has not gone since. */
+  /** When the router began to try in vain to reach the node, by its clock; null if the node was reached and has not gone. */
   unreachableSince: number | null;
   readonly #options: NodeConnectionOptions;
   readonly #nodeUri: string;
@@ -98,7 +97,7 @@ export class NodeConnection {
     return this.#sessions?.unary.isConnected ?? false;
   }
 
-  /** Whether it was ever reached since it was listed. */
+  /** Whether the node was ever reached since it was listed at this address. */
   get hasAnswered(): boolean {
     return this.#hasAnswered;
   }
@@ -108,7 +107,7 @@ export class NodeConnection {
     await this.#sessions?.unary.get().catch(() => undefined);
   }
 
-  /** For new certificates: calls in flight end on the old connections. */
+  /** Makes later calls use new connections, with new certificates. Calls in flight end on the old connections. */
   renew(): void {
     this.#sessions?.unary.renew();
     this.#sessions?.streams.renew();
@@ -119,7 +118,7 @@ export class NodeConnection {
     this.#sessions?.streams.close();
   }
 
-  /** The response. Rejects with the status of the node, or UNAVAILABLE if it cannot be reached. */
+  /** The response. Rejects with the status of the node, or with UNAVAILABLE if the node cannot be reached. */
   async unary(call: NodeCall): Promise<Buffer> {
     const messages: Buffer[] = [];
     await this.#exchange('unary', call, async (message) => {
@@ -134,9 +133,7 @@ export class NodeConnection {
     return response;
   }
 
-  /**
-   * @param take gets each message in turn; the node is held back while it waits
-   */
+  /** @param take gets each message in turn; the node is held back while `take` waits */
   async stream(call: NodeCall, take: TakeMessage): Promise<void> {
     await this.#exchange('streams', call, take);
   }
@@ -184,7 +181,7 @@ export class NodeConnection {
     );
   }
 
-  /** A line when the node goes and one when it comes back, not one for each attempt. */
+  /** Logs a line when the node goes and a line when it comes back, but no line for each attempt. */
   #report(failure: string | null): void {
     if (failure === null) {
       this.#hasAnswered = true;
@@ -204,16 +201,16 @@ export class NodeConnection {
   }
 }
 
-/** What arrives on one HTTP/2 stream, until its status. */
+/** Receives the messages of one HTTP/2 stream until its status. */
 class Exchange {
-  /** Rejects with a CsiError for a status, or any other error if the connection failed. */
+  /** Rejects with a CsiError for a status other than OK, or with any other error if the connection failed. */
   readonly done: Promise<void>;
   readonly #splitter = new MessageSplitter(MAX_MESSAGE_BYTES);
   readonly #queue: SplitMessage[] = [];
   #queuedBytes = 0;
   #isTaking = false;
   #isOver = false;
-  /** undefined: not known yet. */
+  /** Undefined while the status is not known; null for OK. */
   #status: CsiError | null | undefined;
   #problem: Error | null = null;
   #settle: { resolve: () => void; reject: (reason: unknown) => void } = {
@@ -229,7 +226,7 @@ class Exchange {
       this.#settle = { resolve, reject };
     });
     stream.on('response', (headers) => {
-      // A call that fails before its first message has its status here.
+      // A call that fails before its first message has its status in the headers.
       this.#status = statusIn(headers);
       if (headers[':status'] !== 200) {
         this.#problem = new Error(`it answered with HTTP status ${headers[':status']}`);

@@ -1,23 +1,23 @@
 /**
- * Which nodes the router serves, and where they listen. A source of nodes (file-discovery.ts,
- * kubernetes-discovery.ts) gives whole lists; the last one counts.
+ * The nodes that the router serves, and where they listen. A source of nodes (file-discovery.ts, kubernetes-discovery.ts) gives
+ * whole lists; the last list counts.
  */
 import { parseHostPort, parseNodeId } from '../base/settings/values.js';
 
-/** Milliseconds that never go back; where they begin does not matter. */
+/** Returns milliseconds that never go back. Their origin does not matter. */
 export type Clock = () => number;
 
 export interface NodeEntry {
   readonly id: string;
-  /** host:port; null: the node is known, and where it listens is not. */
+  /** host:port; null if the node is known but its address is not. */
   readonly address: string | null;
 }
 
-/** Where lists come from. */
+/** A source of lists. */
 export interface NodeSource {
-  /** For messages: the file, or the selector. */
+  /** The file or the selector, for messages. */
   readonly description: string;
-  /** Since when the list in force is known to be whole and new, by the router's clock; null: it is not known. */
+  /** Since when, by the router's clock, the list in force is known to be complete and current; null if this is unknown. */
   readonly completeSince: number | null;
   /**
    * Calls the listener for the first list and for each later one. Rejects with a StartError if there can
@@ -29,7 +29,7 @@ export interface NodeSource {
 
 const MAX_NODES = 10_000;
 
-/** @throws Error, for the operator, if the text is not a list of nodes */
+/** @throws Error with a message for the operator if the text is not a list of nodes */
 export function parseNodeList(text: string): NodeEntry[] {
   const value: unknown = JSON.parse(text);
   const list = isObject(value) ? value['nodes'] : undefined;

@@ -15,7 +15,7 @@ export interface NodesOptions {
   readonly now: Clock;
 }
 
-/** A node that complete lists have not had for so long counts as retired. */
+/** A node that complete lists have lacked for this time counts as retired. */
 const RETIRED_AFTER_MS = 3_600_000;
 
 export class Nodes {
@@ -33,22 +33,22 @@ export class Nodes {
     });
   }
 
-  /** In the order of their keys, which lists are paged in. */
+  /** The nodes in the order of their keys. Pages of lists have the same order. */
   get all(): readonly NodeConnection[] {
     return [...this.#byKey.values()];
   }
 
   /**
-   * Whether a node has ever answered, or the list is known to be empty. Sidecars wait for it when they start,
-   * because they ask for capabilities once. A node that goes away later changes nothing: a router that is
-   * restarted because of it would cut the calls of all others.
+   * Whether a node has ever answered, or the list is known to be empty. Sidecars wait for readiness when they start, because
+   * they ask for capabilities once. A node that goes away later does not end readiness: a restart of the router would abort
+   * the calls to all other nodes.
    */
   get isReady(): boolean {
     this.#hasAnswered ||= this.all.some(({ hasAnswered }) => hasAnswered);
     return this.#isListed && (this.#hasAnswered || this.#byKey.size === 0);
   }
 
-  /** Keeps the connections of nodes that have not moved. */
+  /** Applies a new list. Keeps the connections of nodes that have not moved. */
   update(entries: readonly NodeEntry[]): void {
     const { logger } = this.options;
     const now = this.options.now();
@@ -74,7 +74,7 @@ export class Nodes {
     logger.info({ nodes: connections.map(({ id }) => id) }, 'the list of nodes has changed');
   }
 
-  /** Whether complete lists have not had the node with this key for an hour. */
+  /** Whether complete lists have lacked the node with this key for an hour. */
   isRetired(key: string): boolean {
     const { now, source } = this.options;
     const listed = this.#lastListed.get(key) ?? -Infinity;
@@ -83,8 +83,8 @@ export class Nodes {
   }
 
   /**
-   * The node with this key, reachable or not. If it is not listed, throws UNAVAILABLE, and FAILED_PRECONDITION if
-   * it is retired, unless the call removes something: callers of those would give up, and never repeat it.
+   * The node with this key, reachable or not. Throws UNAVAILABLE if the node is not listed, and FAILED_PRECONDITION if it is
+   * retired. A call that removes something is always UNAVAILABLE, because its caller would give up and never repeat the call.
    */
   owning(key: string, handle: string, removes = false): NodeConnection {
     const node = this.#byKey.get(key);
@@ -96,7 +96,7 @@ export class Nodes {
     throw CsiError.failedPrecondition(message);
   }
 
-  /** A node for what every node answers alike, one that is connected if possible. */
+  /** A node for a request that every node answers alike, if possible a connected node. UNAVAILABLE if there is no node. */
   any(): NodeConnection {
     const { all } = this;
     const node = all.find(({ isConnected }) => isConnected) ?? all[0];

@@ -1,8 +1,8 @@
 /**
- * The list of nodes that the pods of the plugins make. Pure; kubernetes-discovery.ts watches the pods.
+ * Makes the list of nodes from the pods of their plugins. Does no I/O: kubernetes-discovery.ts watches the pods.
  *
- * A pod that goes away is replaced, and its node's volumes stay: a node whose pod has gone remains listed
- * without an address, so that its objects are UNAVAILABLE and not missing. After an hour it counts as
+ * A pod that goes away is replaced, and the volumes of its node stay. So a node whose pod has gone remains listed without an
+ * address, and its objects are UNAVAILABLE instead of missing. After an hour the list drops the node, which then counts as
  * retired.
  */
 import { isIPv6 } from 'node:net';
@@ -11,19 +11,19 @@ import type { NodeEntry } from './node-list.js';
 export interface Pod {
   readonly spec?: { readonly nodeName?: string };
   readonly status?: { readonly podIP?: string; readonly phase?: string };
-  /** Times as texts, as in the API; empty: none. */
+  /** Times as text in the form of the API; empty if there is none. */
   readonly metadata?: { readonly creationTimestamp?: string; readonly deletionTimestamp?: string };
 }
 
 const REMEMBERED_MS = 3_600_000;
 
 export class PodList {
-  /** When each node last had a pod, by its id (milliseconds of the caller's clock). */
+  /** When each node last had a pod (milliseconds of the caller's clock), by the id of the node. */
   readonly #seen = new Map<string, number>();
 
   constructor(private readonly port: number) {}
 
-  /** Of the pods that there are at a moment. */
+  /** The nodes, given the pods that exist at the time `now`. */
   nodesOf(pods: readonly Pod[], now: number): NodeEntry[] {
     const addresses = new Map<string, string | null>();
     for (const pod of [...pods].sort(byPreference)) {
@@ -42,7 +42,7 @@ export class PodList {
   }
 }
 
-/** While a DaemonSet replaces a pod, its node may have two: first those that stay, then the newest. */
+/** While a DaemonSet replaces a pod, its node may have two pods. Pods that stay come first, then the newest. */
 function byPreference(a: Pod, b: Pod): number {
   return isEnding(a) - isEnding(b) || createdAt(b) - createdAt(a);
 }

@@ -1,9 +1,9 @@
 /**
- * The pods of a namespace that have certain labels: a list from the API server, and then what changes in it. The router
- * asks nothing else of Kubernetes, which a client library of 50 MB would be too large for. Knows no nodes.
+ * Watches the pods of a namespace that have certain labels: gets a list from the API server, and then the changes to this list.
+ * The router asks Kubernetes for nothing else, so a client library of 50 MB would be too large. Knows no nodes.
  *
- * Source: "Efficient detection of changes" in the API concepts of Kubernetes. A list has a version, and a watch tells what
- * has changed since. When the API server has forgotten that version it says so (410), and all is listed again.
+ * Source: "Efficient detection of changes" in the API concepts of Kubernetes. A list has a version, and a watch reports the
+ * changes since that version. If the API server has forgotten the version, it answers 410, and this file lists all pods again.
  */
 import { readFile } from 'node:fs/promises';
 import type { IncomingMessage } from 'node:http';
@@ -12,24 +12,24 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Pod } from './pod-list.js';
 
-/** The API server, and who asks it. */
+/** The API server, and the account that asks it. */
 export interface ClusterAccess {
   readonly host: string;
   readonly port: number;
-  /** With `token` and `ca.crt`, which are read for each request: the kubelet renews them. */
+  /** Holds `token` and `ca.crt`, which are read for each request because the kubelet renews them. */
   readonly accountDirectory: string;
 }
 
 export interface PodSelection {
   readonly namespace: string;
-  /** Of labels. */
+  /** A label selector. */
   readonly selector: string;
 }
 
 export interface PodListener {
-  /** All pods that there are now. Called for each list and for each event. */
+  /** Called with all current pods for each list and for each event. */
   listed(pods: readonly Pod[]): void;
-  /** The API server cannot be asked. It is asked again. */
+  /** Called when the API server cannot be asked. The watch asks it again. */
   failed(problem: unknown): void;
 }
 
@@ -48,12 +48,12 @@ interface ApiEvent {
 }
 
 const RETRY_MS = 3000;
-/** Between a watch that has ended and the next one. */
+/** The pause between the end of a watch and the next watch. */
 const PAUSE_MS = 500;
 const PAGE = 500;
-/** The API server ends a watch then; a new one goes on. */
+/** The API server ends a watch after this time, and a new watch continues. */
 const WATCH_SECONDS = 240;
-/** Nothing has come for so long: the connection is dead. */
+/** A connection on which nothing has arrived for this time is dead. */
 const SILENCE_MS = 300_000;
 const LIST_MS = 60_000;
 const GONE = 410;
@@ -76,10 +76,10 @@ export class PodWatch {
     private readonly selection: PodSelection,
   ) {}
 
-  /** Until `stop`. Never throws. */
+  /** Runs until `stop`. Never throws. */
   async run(listener: PodListener): Promise<void> {
     const { signal } = this.#end;
-    /** Null: all has to be listed. */
+    /** Null if all pods have to be listed. */
     let version: string | null = null;
     while (!signal.aborted) {
       let pauseMs = PAUSE_MS;
@@ -104,7 +104,7 @@ export class PodWatch {
     this.#end.abort();
   }
 
-  /** Resolves to the version of the list. */
+  /** Lists all pods. Resolves to the version of the list. */
   async #list(): Promise<string> {
     const pods = new Map<string, Pod>();
     let next = '';
@@ -119,7 +119,7 @@ export class PodWatch {
     }
   }
 
-  /** Resolves to the last version when the API server ends the watch. */
+  /** Applies changes. Resolves to the last version when the API server ends the watch. */
   async #watch(from: string, listener: PodListener): Promise<string> {
     let version = from;
     const response = await this.#get(
@@ -167,7 +167,7 @@ export class PodWatch {
   }
 }
 
-/** Of thousands of pods, nothing else is kept. */
+/** The only fields that are kept, because there may be thousands of pods. */
 function needed({ spec, status, metadata }: ApiPod): Pod {
   return {
     spec: { nodeName: spec?.nodeName ?? '' },
@@ -179,7 +179,7 @@ function needed({ spec, status, metadata }: ApiPod): Pod {
   };
 }
 
-/** What the API server says of a refusal, behind a colon; empty if it says nothing. */
+/** The reason that the API server gives for a refusal, after a colon; empty if it gives none. */
 function refusalIn(text: string): string {
   try {
     const { message } = JSON.parse(text) as { message?: string };

@@ -1,4 +1,4 @@
-/** The metrics of `blockdelta route`: those of every server, and what the router notices of its nodes. */
+/** The metrics of `blockdelta route`: the metrics of every server, and what the router has found out about its nodes. */
 import { Counter } from 'prom-client';
 import { Metrics } from '../server/metrics/metrics.js';
 

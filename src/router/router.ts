@@ -19,15 +19,15 @@ export interface Router {
   readonly services: readonly AnyService[];
   /** Resolves when there is a first list of nodes. Rejects with a StartError if there can be none. */
   discover(): Promise<void>;
-  /** For readiness: as Probe answers. */
+  /** The answer of Probe, for the readiness check. */
   readonly isReady: boolean;
   close(): void;
 }
 
-/** Connections of the router to 64 nodes, two each. */
+/** Files for connections to 64 nodes, two for each node. */
 const NODES_FILES = 128;
 
-/** The files that a router opens beside connections of its clients. */
+/** How many files a router opens beside the connections of its clients. */
 export function routerFiles({ metricsAddress }: Pick<RouteConfig, 'metricsAddress'>): number {
   return PROCESS_FILES + NODES_FILES + (metricsAddress === null ? 0 : LISTENER_FILES);
 }
@@ -50,7 +50,7 @@ export async function createRouter(
   const parts = { nodes, driverName, csiLevel, topologyKey, logger, now, duplicateFound };
   const deps = { ...parts, vendorVersion: packageVersion() };
   return {
-    // The router answers for itself, whatever its nodes do, but for their capabilities.
+    // The router answers for itself whatever its nodes do, except about their capabilities.
     identity: {
       name: 'Identity',
       unary: {

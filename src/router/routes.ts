@@ -1,6 +1,6 @@
 /**
- * Which node a call goes to: the table of all RPCs, and the rule for handles. Pure; docs/router.md has the
- * same table, and a test compares both with the proto.
+ * Decides which node a call goes to: the table of all RPCs, and the rule for handles. Pure. docs/router.md has the same table,
+ * and a test compares both tables with the proto.
  */
 
 import { type GivenHandle, handlesIn } from '../base/csi/handle-fields.js';
@@ -11,14 +11,14 @@ import { CsiError } from '../base/errors.js';
 /**
  * - router: the router answers.
  * - handle: the node in the handles of the request.
- * - placed: by source and topology (create-volume.ts).
- * - capacity: the nodes of the topology, added up.
+ * - placed: a node chosen by source and topology (create-volume.ts).
+ * - capacity: the sum over the nodes of the topology.
  * - list: all nodes, one after the other, unless a handle names one.
  * - common: what all reachable nodes have in common.
  */
 export type Route = 'router' | 'handle' | 'placed' | 'capacity' | 'list' | 'common';
 
-/** Every RPC that the router serves: those of all services but Node. */
+/** Every RPC that the router serves: the RPCs of all services except Node. */
 export const ROUTES = {
   GetPluginInfo: 'router',
   GetPluginCapabilities: 'common',
@@ -55,8 +55,8 @@ export interface Owner {
 }
 
 /**
- * The owner of everything that the request names; null if it names nothing, or only strings that are no
- * handles: every node answers those alike.
+ * The owner of all objects that the request names. Null if the request names none, or only strings that are not handles,
+ * because every node answers such a request alike.
  *
  * @throws CsiError INVALID_ARGUMENT if the handles are of several nodes
  */

@@ -1,9 +1,8 @@
 /**
- * The services of the router: each RPC of routes.ts, passed on as bytes to the node that it is for, or
- * answered from what the nodes answer.
+ * The services of the router. Each RPC of routes.ts is passed on as bytes to its node, or answered from the answers of nodes.
  *
- * What a node refuses, the router does not check: a request without a handle, or with a string that is
- * none, goes to any node, so that there is one place that knows what is valid.
+ * The router does not check what a node checks: a request without a handle, or with a string that is not a handle, goes to any
+ * node, so that only one place knows which requests are valid.
  */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -40,13 +39,13 @@ export interface RouterDependencies {
   readonly topologyKey: string;
   readonly logger: Logger;
   readonly now: Clock;
-  /** Called whenever several nodes were found to have a volume of one name. */
+  /** Called whenever the router finds that several nodes have a volume with the same name. */
   duplicateFound(): void;
 }
 
-/** Each has a text of its own in the calls to nodes, so that nodes serve the router's clients in turn. */
+/** Names each client of the router in the calls to nodes, so that nodes serve the router's clients in turn. */
 class Callers {
-  /** Two routers may call one node. */
+  /** Random, because several routers may call the same node. */
   readonly #router = randomBytes(4).toString('hex');
   readonly #names = new WeakMap<object, string>();
   #count = 0;
@@ -64,16 +63,16 @@ class Callers {
 type Unary = (request: never, context: CallContext) => Promise<object>;
 type Stream = (request: never, context: CallContext, writer: RelayWriter) => Promise<void>;
 
-/** How long nodes that another one comes before may take to say whether they have a volume. */
+/** How long nodes after the first rank may take to say whether they have a volume (create-volume.ts). */
 const ANSWER_MS = 2000;
-/** How long any node may take to say so when nobody waits for it. */
+/** How long any node may take to say whether it has a volume when nobody waits for the answer. */
 const LATE_ANSWER_MS = 60_000;
-/** How long a node may take to say what it can do, before it counts as unreachable. */
+/** How long a node may take to report its capabilities before it counts as unreachable. */
 const CAPABILITIES_MS = 5000;
-/** How many of a list's entries a node is asked for at once if the caller sets no limit. */
+/** How many list entries the router asks a node for at once if the caller sets no limit. */
 const LIST_BATCH = 2000;
 
-/** All services but Identity's own RPCs, which are in identity.ts. */
+/** All services except Identity, which router.ts builds. */
 export function createRouterServices(deps: RouterDependencies): AnyService[] {
   const router = new RoutedServices(deps);
   deps.nodes.onConnected = () => void router.placement.lookAgain();
@@ -145,7 +144,7 @@ class RoutedServices {
       const node = this.#nodeFor(rpc, request);
       context.note({ node: node.id });
       await node.stream(this.#callOf(service, rpc, context), (message) => writer.forward(message));
-      // Until the client has taken the last message: then the stream may end.
+      // This waits until the client has taken the last message. Then the stream may end.
       await writer.send(NOTHING);
     };
   }
@@ -179,7 +178,7 @@ class RoutedServices {
   }
 
   async #createVolume(request: RequestOf<'CreateVolume'>, context: CallContext): Promise<Buffer> {
-    // The node of the source also checks whether it meets the topology.
+    // The node of the source also checks whether the node meets the topology.
     const owner = ownerIn('CreateVolume', request);
     if (owner !== null || request.volume_content_source !== null) {
       const node = this.#nodeFor('CreateVolume', request);
@@ -198,7 +197,7 @@ class RoutedServices {
     if (only !== undefined && others.length === 0) {
       return this.#ask(only, 'Controller', 'GetCapacity', context);
     }
-    // Of no node: any node answers that it has none there, or that the request is not valid.
+    // If the topology has no node, any node answers that it has no capacity there, or that the request is not valid.
     const asked = within.length === 0 ? [nodes.any()] : within;
     const answers = await Promise.all(
       asked.map((node) => this.#ask(node, 'Controller', 'GetCapacity', context)),
@@ -206,7 +205,7 @@ class RoutedServices {
     return totalCapacity(answers);
   }
 
-  /** The handle; empty: the node has none. */
+  /** The handle of the node's volume with this name; empty if the node has none. */
   async #findVolume(node: NodeConnection, name: string, context?: CallContext): Promise<string> {
     const { path, requestSerialize, responseDeserialize } = findVolumeMethod();
     const request = requestSerialize({ name });
@@ -219,7 +218,7 @@ class RoutedServices {
       const answer = responseDeserialize(await node.unary({ ...call, path, request }));
       return (answer as { volume_id: string }).volume_id;
     } catch (thrown) {
-      // A node of a version that does not know the question.
+      // The node has a version that does not know this RPC.
       if (CsiError.from(thrown).code === StatusCode.UNIMPLEMENTED) return '';
       throw thrown;
     }
@@ -248,7 +247,7 @@ class RoutedServices {
     const filters = [request.snapshot_id, request.source_volume_id].filter(Boolean);
     if (filters.length > 0) {
       const keys = filters.map((handle) => nodeKeyOf(handle));
-      // A snapshot of one node has no source on another: nothing passes both filters.
+      // A snapshot on one node has no source on another node, so nothing passes both filters.
       if (keys.length === 2 && keys[0] !== keys[1]) return NOTHING;
       return this.#ask(this.#nodeFor(rpc, request), service, rpc, context);
     }
@@ -280,7 +279,7 @@ class RoutedServices {
   }
 }
 
-/** A request of a list, whatever it is, for one page: max_entries and starting_token are its fields 1 and 2. */
+/** The request of any list, changed to ask for one page. Its fields 1 and 2 are max_entries and starting_token. */
 function pageOf(request: Buffer, { maxEntries, startingToken }: ListRequest): Buffer {
   const kept = fieldsOfRequest(request).filter(({ number }) => number > 2);
   const page = encode('ListVolumesRequest', {

@@ -1,10 +1,9 @@
 /**
- * One HTTP/2 connection to a node, over mutual TLS 1.3: opened on demand, kept alive, opened again with
- * growing pauses when it fails.
+ * One HTTP/2 connection to a node over mutual TLS 1.3. It is opened on demand, kept alive, and opened again after growing
+ * pauses when it fails.
  *
- * A node that is down must be noticed in seconds, whatever TCP does: connecting has a time limit, while it
- * pauses after a failure every call fails at once with the reason, and an open connection is pinged. Knows
- * no RPC.
+ * The router must notice in seconds that a node is down, whatever TCP does. So connecting has a time limit, every call during
+ * the pause after a failure fails at once with the reason, and an open connection is pinged. Knows no RPC.
  */
 import { X509Certificate } from 'node:crypto';
 import { type ClientHttp2Session, connect as connectHttp2 } from 'node:http2';
@@ -12,14 +11,14 @@ import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { carriesName, misnamedNode, type TlsFiles } from '../base/listening/tls-files.js';
 import type { HostPort } from '../base/settings/values.js';
 
-/** From the start of a connection until the node has answered. */
+/** How long a new connection waits until the node has answered. */
 const CONNECT_MS = 3000;
 const PING_EVERY_MS = 5000;
 /** A ping waits behind data that is on its way, and for the event loop of the node. */
 const PING_TIMEOUT_MS = 7000;
 const FIRST_PAUSE_MS = 200;
 const LAST_PAUSE_MS = 5000;
-/** What a node may send of one stream before the router has taken it, and of all of them together. */
+/** How many bytes a node may send before the router takes them: on one stream, and on all streams of a connection. */
 const STREAM_WINDOW = 256 << 10;
 const CONNECTION_WINDOW = 8 << 20;
 
@@ -28,9 +27,9 @@ export interface SessionOptions {
   readonly tls: TlsFiles;
   /** The DNS name that the node's certificate must carry. */
   readonly peerName: string;
-  /** The node that it must name. */
+  /** The URI of the node, which the certificate must name. */
   readonly nodeUri: string;
-  /** Called when the node became reachable, and when it ceased to be, with the reason. */
+  /** Called with null when the node becomes reachable, and with the reason whenever connecting or a connection fails. */
   onChange(failure: string | null): void;
 }
 
@@ -48,7 +47,7 @@ export class Session {
     return this.#open !== null;
   }
 
-  /** A connection that takes requests. Rejects with an Error that has the reason. */
+  /** A connection that takes requests. Rejects with an Error whose message is the reason. */
   async get(): Promise<ClientHttp2Session> {
     if (this.#open !== null) return this.#open;
     if (this.#isClosed) throw new Error('the node was removed from the list, or moved');
@@ -58,7 +57,7 @@ export class Session {
     return this.#try();
   }
 
-  /** Opens a new connection for later requests. Those in flight end on the old one. */
+  /** Makes later requests open a new connection. Requests in flight end on the old connection. */
   renew(): void {
     const old = this.#open;
     this.#open = null;
@@ -66,7 +65,7 @@ export class Session {
     this.#failure = null;
   }
 
-  /** Takes no more requests. Those in flight end. */
+  /** Accepts no more requests. Requests in flight run to their end. */
   close(): void {
     this.#isClosed = true;
     clearTimeout(this.#retry);
@@ -105,7 +104,7 @@ export class Session {
     session.on('error', (error: Error) => {
       reason = error.message;
     });
-    // The node closes its side when it stops: requests in flight go on, new ones need a new connection.
+    // The node closes its side when it stops. Requests in flight go on, and new requests need a new connection.
     const forget = (): void => {
       if (this.#open !== session) return;
       this.#open = null;
@@ -118,7 +117,7 @@ export class Session {
     });
   }
 
-  /** Calls fail until the pause is over. Then the router tries again, also without a call. */
+  /** Makes calls fail until the pause is over. Then the router tries again, even without a call. */
   #failed(reason: string, pauseMs?: number): void {
     if (this.#isClosed) return;
     const doubled = 2 * (this.#failure?.pauseMs ?? FIRST_PAUSE_MS / 2);
@@ -131,7 +130,7 @@ export class Session {
     this.options.onChange(reason);
     clearTimeout(this.#retry);
     this.#retry = setTimeout(() => {
-      // Whatever the clock says: a timer may come a little early, and there is no other one.
+      // This tries whatever the clock says, because a timer may fire a little early and no other timer follows.
       if (this.#open === null) void this.#try().catch(() => undefined);
     }, pause);
     this.#retry.unref();
@@ -143,7 +142,7 @@ async function openSession(options: SessionOptions): Promise<ClientHttp2Session>
   const session = connectHttp2(`https://${options.peerName}`, {
     createConnection: () => socket,
     settings: { initialWindowSize: STREAM_WINDOW, enablePush: false },
-    // Streams are bounded by their windows. At this limit Node.js refuses streams instead of waiting.
+    // The windows of streams bound the memory. At its own limit, Node.js would refuse streams instead of waiting.
     maxSessionMemory: Number.MAX_SAFE_INTEGER,
   });
   try {
@@ -160,8 +159,8 @@ async function openSession(options: SessionOptions): Promise<ClientHttp2Session>
       session.once('close', () =>
         fail(new Error('it closed the connection; it may not trust the certificate of the router')),
       );
-      // With TLS 1.3 a client has connected before the server has checked its certificate. Only settings
-      // show that the node accepts us.
+      // With TLS 1.3, a client has connected before the server has checked the client's certificate. Only the settings of
+      // the node show that it accepts us.
       session.once('remoteSettings', () => {
         clearTimeout(timer);
         session.off('error', fail);
@@ -197,7 +196,7 @@ function openSocket({ address, tls, peerName, nodeUri }: SessionOptions): TLSSoc
   return socket;
 }
 
-/** Ends a connection whose node does not answer pings. Returns what stops it. */
+/** Ends a connection whose node does not answer pings. Returns a function that stops the pings. */
 function keepAlive(session: ClientHttp2Session): () => void {
   let timeout: NodeJS.Timeout | undefined;
   const ping = (): void => {

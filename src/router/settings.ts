@@ -1,6 +1,6 @@
 /**
- * The settings of `blockdelta route`, parsed once from the environment. They have the names of those of
- * `serve` where they mean the same. Nothing else in the router reads process.env.
+ * The settings of `blockdelta route`, parsed once from the environment. A setting with the same meaning as a setting of `serve`
+ * has the same name. Nothing else in the router reads the environment.
  */
 
 import { type Environment, type Setting, settingsReader } from '../base/settings/reader.js';
@@ -20,7 +20,7 @@ export type NodeSourceSettings =
       readonly kind: 'kubernetes';
       readonly namespace: string;
       readonly selector: string;
-      /** On which the plugins in the pods listen. */
+      /** The port on which the plugins in the pods listen. */
       readonly port: number;
       readonly access: ClusterAccess;
     };
@@ -63,13 +63,13 @@ export const ROUTE_SETTINGS = {
   },
   BLOCKDELTA_MAX_STREAMS: {
     ...SERVICE_SETTINGS.BLOCKDELTA_MAX_STREAMS,
-    // Those of many nodes together. A stream takes less memory here than at its node.
+    // The router carries the streams of many nodes. A stream takes less memory here than at its node.
     fallback: '256',
   },
 } as const satisfies Readonly<Record<string, Setting>>;
 
 /**
- * @param others settings of the plugin, which may be there: some share one file for both
+ * @param others the settings of the plugin, which may also be set, because some operators share one file for both
  * @throws ConfigError for the first invalid setting
  */
 export function parseRouteConfig(env: Environment, others: readonly string[] = []): RouteConfig {

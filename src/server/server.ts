@@ -1,6 +1,6 @@
 /**
- * The gRPC server on its Unix socket, and for routers on TCP: binding, calls that wait for services which are still starting,
- * and stopping. Knows services by their interface only.
+ * The gRPC server on its Unix socket, and on TCP for routers: binding, holding calls until their services have started, and
+ * stopping. Knows services only by their interface.
  */
 import { chmod } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -37,11 +37,11 @@ export { StartError } from '../base/listening/socket-path.js';
 
 /** Creating a pool takes seconds. After this time calls get UNAVAILABLE instead of waiting for a dead disk. */
 const START_TIMEOUT_MS = 30_000;
-/** HTTP/2 streams of one connection at once. Its client holds back further calls. */
+/** Limit of concurrent HTTP/2 streams of one connection. The client holds back further calls. */
 const CALLS_PER_CONNECTION = 128;
 const REQUEST_MS = 20_000;
 const REQUESTS_PER_PING = 3;
-/** A node serves a router everything but what only its own host may ask for. */
+/** The services that a node serves to a router. Only the node's own host may call the others. */
 const ROUTED_SERVICES: readonly ServiceName[] = [
   'Identity',
   'Controller',
@@ -67,7 +67,7 @@ export interface CsiServer {
   /**
    * Adds the services that had to start first. From then on, absent RPCs are UNIMPLEMENTED.
    *
-   * @param check comes before every handler
+   * @param check runs before every handler
    */
   open(services: readonly AnyService[], check?: RequestCheck): void;
   /** Refuses new calls, waits for those in flight, and aborts them after the grace time. */
@@ -86,13 +86,13 @@ export interface CsiServerOptions {
   services: readonly AnyService[];
   config: Pick<ServiceConfig, 'socketPath' | 'socketMode' | 'shutdownGraceMs'> & CallLimits;
   logger: Logger;
-  /** The RPCs of interfaces before v1, served on the socket beside it. */
+  /** The RPCs of interfaces before v1. The socket serves them beside v1. */
   legacy?: readonly ServedRpc[];
-  /** Where routers reach this node, and what is served to them alone; null or left out: nowhere. */
+  /** Where routers reach this node, and the RPCs for routers alone; null or absent if routers cannot reach this node. */
   routed?: (RoutedListen & { readonly rpcs?: readonly ServedRpc[] }) | null;
   /** How long a call waits for services that are still starting. */
   startTimeoutMs?: number;
-  /** How long a new client may send nothing, and a request may take to become complete. */
+  /** How long a new client may send nothing, and how long a request may take to become complete. */
   requestMs?: number;
   /** Sends every message of a stream through gRPC. */
   plainStreams?: boolean;
@@ -118,7 +118,7 @@ class GrpcCsiServer implements CsiServer {
   readonly #forced = new AbortController();
   readonly #startTimeoutMs: number;
   readonly #plainStreams: boolean;
-  /** Aborted when calls need not wait for services any longer: they are open, or the plugin stops. */
+  /** Aborted when calls no longer need to wait for services, because the services are open or the plugin stops. */
   readonly #settled = new AbortController();
   #isOpen = false;
   #check: RequestCheck = () => undefined;
@@ -154,7 +154,7 @@ class GrpcCsiServer implements CsiServer {
     const pingMs = this.#requestMs * REQUESTS_PER_PING;
     const grpc = new Server({
       'grpc.max_concurrent_streams': CALLS_PER_CONNECTION,
-      // HTTP/2 does not notice a client that is gone or stops within headers. One that does not read has a stream's time.
+      // Only pings notice a client that is gone or stops within headers. Their timeout includes the stall time of a stream.
       'grpc.keepalive_time_ms': pingMs,
       'grpc.keepalive_timeout_ms': pingMs + this.#config.streamStallMs,
       interceptors: [this.#connections.interceptor],
@@ -183,7 +183,7 @@ class GrpcCsiServer implements CsiServer {
   async #bindNarrow(): Promise<void> {
     const { socketPath, socketMode } = this.#config;
     // The socket is created with the narrow mode and widened afterwards, so others can never connect
-    // too early. The umask is that of the whole process: nothing else may create files meanwhile.
+    // too early. The umask belongs to the whole process, so nothing else may create files meanwhile.
     const umask = process.umask(0o177);
     try {
       await this.#bind(socketPath);
@@ -235,7 +235,7 @@ class GrpcCsiServer implements CsiServer {
     }
   }
 
-  /** Registers every method of the proto: one without a handler answers UNIMPLEMENTED with a message of ours. */
+  /** Registers every method of the proto, so that a method without a handler answers UNIMPLEMENTED with our own message. */
   #register(grpc: Server, name: ServiceName): void {
     const { root } = csiProto();
     const fullService = `${CSI_PACKAGE}.${name}`;
@@ -321,10 +321,10 @@ class GrpcCsiServer implements CsiServer {
   }
 }
 
-/** Which of a service's handlers are meant. */
+/** Selects the unary or the streaming handlers of a service. */
 type HandlerTable<Handler> = (service: AnyService) => Readonly<Record<string, Handler>>;
 
-/** Whether it happened in time. Time is up at once when the signal aborts. */
+/** Whether the event happened in time. An abort of the signal ends the time at once. */
 async function within(
   ms: number,
   event: Promise<unknown>,

@@ -1,9 +1,9 @@
 /**
  * The capabilities that the plugin advertises, by the CSI version that its clients are assumed to know.
  *
- * Every RPC is served at every level. The level decides only what is advertised, because clients built
- * for an older version reject values they do not know, and newer clients do not use what was removed:
- * CSI 1.12 added GET_SNAPSHOT; 1.13 replaced VOLUME_CONDITION by health RPCs.
+ * Every RPC is served at every level. The level decides only what is advertised, because clients built for an older version
+ * reject values that they do not know, and newer clients do not use removed capabilities. CSI 1.12 added GET_SNAPSHOT; 1.13
+ * replaced VOLUME_CONDITION by health RPCs.
  */
 import type { _csi_v1_ControllerServiceCapability_RPC_Type__Output as ControllerRpcType } from './generated/csi/v1/ControllerServiceCapability.js';
 import type { _csi_v1_NodeServiceCapability_RPC_Type__Output as NodeRpcType } from './generated/csi/v1/NodeServiceCapability.js';
@@ -27,7 +27,7 @@ export function hasVolumeCondition({ csiLevel }: Pick<CapabilitySettings, 'csiLe
   return !isAtLeast(csiLevel, '1.13');
 }
 
-/** PluginCapability.Service types: the same on every node, because CSI wants the sum over all instances. */
+/** PluginCapability.Service types. They are the same on every node, because CSI wants the union over all instances. */
 export function pluginServices({ csiLevel }: CapabilitySettings): PluginServiceType[] {
   return [
     'CONTROLLER_SERVICE',

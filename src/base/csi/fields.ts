@@ -1,6 +1,6 @@
 /**
- * Parsers of single request fields, from decoded values (proto.ts describes them) to the types of
- * this room. Knows the limits that CSI sets on fields, and no RPC.
+ * Parsers of single request fields, from decoded values (proto.ts describes them) to the types of volume-capability.ts and
+ * string-map.ts. Knows the limits that CSI sets on fields, and no RPC.
  *
  * The parameters have the types that the decoder yields. The parsers check them at run time as well, so
  * that a decoder with other settings cannot turn a value into a different one.
@@ -203,7 +203,7 @@ export function parseCapacityRange(
   return { requiredBytes, limitBytes };
 }
 
-/** Rejects what is not a valid capability; volumes/volume-rules.ts says which ones are supported. */
+/** Rejects an invalid capability. driver/volumes/volume-rules.ts decides which capabilities are supported. */
 export function parseVolumeCapability(
   capability: Optional<CapabilityMessage>,
   field: string,
@@ -220,7 +220,7 @@ export function parseVolumeCapability(
   return { ...parseMountAccess(message.mount, `${field}.mount`), accessMode };
 }
 
-/** At least one capability. */
+/** Requires at least one capability. */
 export function parseVolumeCapabilities(
   list: Optional<readonly CapabilityMessage[]>,
   field: string,

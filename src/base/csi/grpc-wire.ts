@@ -1,6 +1,6 @@
 /**
- * gRPC over HTTP/2 as bytes: the prefix of messages, headers of a request, the status in trailers. Pure
- * functions; knows no connection and no RPC.
+ * gRPC over HTTP/2 as bytes: the prefix of messages, the headers of a request, the status in trailers. Does no I/O. Knows no
+ * connection and no RPC.
  */
 import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2';
 import { CsiError, type StatusCode } from '../errors.js';
@@ -19,7 +19,7 @@ export function framed(message: Buffer): Buffer {
   return frame;
 }
 
-/** @param deadline in milliseconds since the epoch; Infinity: none */
+/** @param deadline in milliseconds since the epoch; Infinity if there is none */
 export function requestHeaders(
   path: string,
   deadline: number,
@@ -41,7 +41,7 @@ function timeoutOf(ms: number): string {
   return `${Math.min(Math.ceil(whole / 1000), MAX_TIMEOUT_DIGITS)}S`;
 }
 
-/** The error that trailers report; null: OK; undefined: they report no status. */
+/** The error that trailers report; null for OK; undefined if they report no status. */
 export function statusIn(headers: IncomingHttpHeaders): CsiError | null | undefined {
   const code = headers['grpc-status'];
   if (typeof code !== 'string' || !/^\d{1,2}$/.test(code)) return undefined;
@@ -49,7 +49,7 @@ export function statusIn(headers: IncomingHttpHeaders): CsiError | null | undefi
   return new CsiError(Number(code) as StatusCode, decoded(headers['grpc-message']));
 }
 
-/** Messages are percent-encoded UTF-8; what is not valid stays as it is. */
+/** Decodes percent-encoded UTF-8. A message that is not valid stays as it is. */
 function decoded(message: string | string[] | undefined): string {
   const text = String(message ?? '');
   try {
@@ -59,7 +59,7 @@ function decoded(message: string | string[] | undefined): string {
   }
 }
 
-/** A message in the pieces in which it arrived; the first ones begin with the prefix. */
+/** A message in the pieces in which it arrived. The prefix comes first and may span several pieces. */
 export class SplitMessage implements EncodedMessage {
   readonly byteLength: number;
   readonly framePieces: readonly Buffer[];
@@ -93,7 +93,7 @@ export class MessageSplitter {
   /** Bytes of the message that has begun, with its prefix; 0 while the prefix is incomplete. */
   #wanted = 0;
 
-  /** @param maxBytes of a single message */
+  /** @param maxBytes the limit of a single message */
   constructor(private readonly maxBytes: number) {}
 
   /** Whether a message has begun and not ended. */
@@ -102,7 +102,7 @@ export class MessageSplitter {
   }
 
   /**
-   * Messages that are complete now. They are views of the pieces.
+   * Takes a piece and returns the messages that are complete now. They are views of the pieces.
    *
    * @throws CsiError INTERNAL if a message is compressed or too long
    */

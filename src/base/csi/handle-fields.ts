@@ -1,11 +1,11 @@
 /**
- * Where the requests of CSI carry handles: of volumes, snapshots and group snapshots. A test compares the
- * table with the proto. Knows nothing of what a handle contains.
+ * The fields in which CSI requests carry handles of volumes, snapshots and group snapshots. A test compares the table with the
+ * proto. Knows nothing of what a handle contains.
  */
 import type { RpcName } from './service.js';
 
 export interface GivenHandle {
-  /** As messages name it: `source_volume_ids[1]`. */
+  /** The field as messages name it: `source_volume_ids[1]`. */
   field: string;
   handle: string;
 }

@@ -18,7 +18,7 @@ export type PageScope = string & { readonly __brand: 'PageScope' };
 export interface PageRequest {
   /** 0 sets no limit. */
   readonly maxEntries: number;
-  /** Empty: from the first entry. */
+  /** Empty to begin with the first entry. */
   readonly startingToken: string;
   readonly scope: PageScope;
 }
@@ -29,13 +29,13 @@ export interface Page<T> {
   readonly nextToken: string;
 }
 
-/** Filters in a fixed order, unset ones as ''. */
+/** @param filters in a fixed order; an unset filter is '' */
 export function pageScope(rpc: string, ...filters: readonly string[]): PageScope {
   return JSON.stringify([rpc, ...filters]) as PageScope;
 }
 
 /**
- * Layout, in base64url: 4 bytes digest of the scope, 4 bytes digest of scope and id, the id. The
+ * Layout, in base64url: a 4-byte digest of the scope, a 4-byte digest of scope and id, the id. The
  * digests detect mistakes. They do not protect against forged tokens, from which nothing can be gained.
  *
  * @throws CsiError INTERNAL if the id is longer than 88 bytes, which no id of ours is
@@ -49,7 +49,7 @@ export function encodeToken(scope: PageScope, afterId: string): string {
   return token;
 }
 
-/** The id after which the page begins; null: the first page. Anything but a token of this scope is ABORTED. */
+/** The id after which the page begins; null for the first page. Throws ABORTED for anything but a token of this scope. */
 export function decodeToken(scope: PageScope, token: string): string | null {
   if (token === '') return null;
   const bytes = Buffer.from(token, 'base64url');
@@ -75,8 +75,8 @@ const BATCH_ENTRIES = 500;
 /**
  * The page that a request asks for, of a list that is fetched in batches. Only the last batch has a token.
  *
- * @param fetch at most so many items, ascending by id in the order of `<`, whose ids are greater than
- *   that one; '' begins
+ * @param fetch returns at most `limit` items, ascending by id in the order of `<`, whose ids are greater than `after`; ''
+ *   begins the list
  * @throws CsiError ABORTED if the token is not one of this scope
  */
 export async function* paginate<T>(
@@ -152,7 +152,7 @@ interface PageFields {
   readonly starting_token: string;
 }
 
-/** The token is not checked here: any fault of it, including its length, is ABORTED when it is decoded. */
+/** Does not check the token: any fault in the token, including its length, is ABORTED when the token is decoded. */
 export function parsePage(request: PageFields): PageParams {
   return {
     maxEntries: parseInt32NonNegative(request.max_entries, 'max_entries'),

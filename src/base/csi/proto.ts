@@ -36,7 +36,7 @@ export const CONVERSION: Options = {
 
 export type CsiServices = Readonly<Record<ServiceName, ServiceDefinition>>;
 
-/** A proto file with the services that are named. */
+/** A loaded proto file, and those of its services that were asked for. */
 export interface LoadedProto<Name extends string> {
   /** Every message, enum and service, resolved, with the proto's options. Must not be modified. */
   readonly root: protobuf.Root;
@@ -76,7 +76,7 @@ export function csiMessage(typeName: string): protobuf.Type {
   return csiProto().root.lookupType(`${CSI_PACKAGE}.${typeName}`);
 }
 
-/** @param file relative to the package */
+/** @param file the path relative to the package */
 export function loadProto<Name extends string>(
   file: string,
   packageName: string,
@@ -90,7 +90,7 @@ export function loadProto<Name extends string>(
   return { root, services };
 }
 
-/** That of proto-loader, without the descriptors of all messages, which take as long to make as the rest of a start. */
+/** The definition of proto-loader, but without the descriptors of all messages, which take as long as the rest of a start. */
 function definitionOf(service: protobuf.Service): ServiceDefinition {
   const methods = service.methodsArray.map((method): [string, MethodDefinition<object, object>] => {
     const request = codecOf(method.resolvedRequestType);

@@ -1,26 +1,26 @@
 /**
- * What a router adds to the calls that it passes to a node over TCP: for which node they are, and from which
- * of its own clients they come. Both sides of it: the names of the headers, and how a node reads them.
+ * The headers that a router adds to the calls that it passes to a node over TCP: the node that a call is for, and the client of
+ * the router that makes the call. Both sides use this file: it has the names of the headers, and reads them for the node.
  *
- * An address does not identify a node: pods take over each other's, and lists of nodes are edited by hand. So
- * a node proves by its certificate who it is (base/listening/tls-files.ts), and every call names the node that
- * it is for, so that a node refuses all others whoever calls.
+ * An address does not identify a node, because pods take over the addresses of others and lists of nodes are edited by hand. So
+ * a node proves its identity by its certificate (base/listening/tls-files.ts). And every call names the node that it is for, so
+ * that a node refuses calls for other nodes, whoever makes them.
  */
 import type { Metadata } from '@grpc/grpc-js';
 import { CsiError, printable } from '../errors.js';
 
-/** Value: see `nodeUri`. */
+/** The value is the URI from `nodeUri`. */
 export const DESTINATION_HEADER = 'blockdelta-node';
-/** Value: any text that is the same for all calls of one client of the router. */
+/** The value is any text that is the same for all calls of one client of the router. */
 export const CALLER_HEADER = 'blockdelta-caller';
 
-/** Clients of one router that are told apart; beyond it the one that was seen first is forgotten. */
+/** How many clients behind one connection are told apart. Beyond this number, the client that was seen first is forgotten. */
 const MAX_CALLERS = 1024;
 const MAX_CALLER_LENGTH = 64;
 
 /**
- * Names a node in calls and in its certificate. Two drivers may run on one machine, so the driver counts too.
- * All of the id but letters, digits and `-._~` is percent-encoded in capitals, so that there is one text for each.
+ * Names a node in calls and in its certificate. The URI includes the driver, because two drivers may run on one machine. All
+ * characters of the id except letters, digits and `-._~` are percent-encoded in capitals, so that each node has only one URI.
  */
 export function nodeUri(driverName: string, nodeId: string): string {
   const id = encodeURIComponent(nodeId).replace(
@@ -43,7 +43,7 @@ export class RoutedCallers {
   }
 
   /**
-   * Stands for the client that makes the call, where clients share threads and streams fairly.
+   * The object that stands for the client of the call where clients share threads and streams fairly.
    *
    * @throws CsiError UNAVAILABLE if the call is for another node
    */

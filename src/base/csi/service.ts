@@ -1,8 +1,8 @@
 /**
- * What a CSI service looks like to the gRPC side: one handler for each RPC, plain objects in and out.
+ * How the gRPC side sees a CSI service: one handler for each RPC, plain objects in and out.
  *
- * The types follow proto/csi.proto through generated/ (`scripts/generate-types`). Services implement
- * them and never see a gRPC call; server/calls/serve-call.ts is the only place that does.
+ * The types follow proto/csi.proto through generated/ (`scripts/generate-types`). Services implement the types and never see a
+ * gRPC call; only server/ handles such calls.
  */
 import type { handleServerStreamingCall, handleUnaryCall } from '@grpc/grpc-js';
 import type { Long } from '@grpc/proto-loader';
@@ -22,7 +22,7 @@ interface GeneratedHandlers {
 
 export type ServiceName = keyof GeneratedHandlers;
 
-/** The generated interfaces accept any further name through an index signature. This drops it. */
+/** The generated interfaces accept any further name through an index signature. This type drops the signature. */
 export type NamedMembers<T> = {
   [Name in keyof T as string extends Name ? never : number extends Name ? never : Name]: T[Name];
 };
@@ -88,8 +88,8 @@ export interface CallContext {
   /** The request as received, with fields that the proto does not know. May hold secrets. */
   readonly encodedRequest: Buffer;
   /**
-   * Targets of publications are made by the caller, who keeps them, as before CSI v1. Otherwise the plugin
-   * makes and removes them.
+   * True if the caller makes the targets of publications and keeps them, as before CSI v1. Otherwise the plugin makes and
+   * removes the targets.
    */
   readonly callerMakesTargets?: boolean;
 }
@@ -97,8 +97,8 @@ export interface CallContext {
 export type StreamContext = CallContext;
 
 /**
- * A response too long to be made and encoded at once: messages of its type, merged as protobuf merges
- * them, so that the entries of a list add up. Each is made when the one before it is encoded.
+ * A response that is too long to be made and encoded at once. Its parts are messages of its type, which add up as protobuf
+ * merges messages: the entries of a list are joined. Each part is made when the part before it is encoded.
  */
 export class ResponseParts<Response> {
   constructor(readonly parts: AsyncIterable<Response>) {}
@@ -114,7 +114,7 @@ export type UnaryHandler<R extends RpcName> = (
   context: CallContext,
 ) => Promise<ResponseOf<R> | ResponseParts<ResponseOf<R>>>;
 
-/** The same before it is given what it works with, as the files of a service have it. */
+/** A unary handler that also takes its dependencies, as the files of a service define it. */
 export type HandlerWith<Dependencies, R extends RpcName> = (
   deps: Dependencies,
   ...call: Parameters<UnaryHandler<R>>
@@ -134,21 +134,21 @@ export interface MessageWriter {
 }
 
 /**
- * An encoded message in whatever memory it lies; a Buffer is one. It is sent from its pieces if it has a prefix, and
- * otherwise copied once, behind the prefix that gRPC writes.
+ * An encoded message in any kind of memory; a Buffer is such a message. A message with a prefix is sent from its pieces. Any
+ * other message is copied once, behind the prefix that gRPC writes.
  */
 export interface EncodedMessage {
   readonly byteLength: number;
   copy(target: Buffer, start: number): void;
-  /** Its memory, in order, with the gRPC prefix before it; absent if it has none. */
+  /** The memory of the message, in order, after the gRPC prefix; absent if the message has no prefix. */
   readonly framePieces?: readonly Buffer[];
 }
 
 /** Also passes on messages that somebody else has encoded. */
 export interface RelayWriter extends MessageWriter {
   /**
-   * Sends one message without a prefix. Resolves when the client has taken enough for another one to be
-   * sent, which bounds the memory of a stream; rejects as `send` does. The memory must not change any more.
+   * Sends one message, which needs no prefix. Resolves when the client has taken enough for another message to be sent, which
+   * bounds the memory of a stream; rejects as `send` does. The memory of the message must not change any more.
    */
   forward(message: EncodedMessage): Promise<void>;
 }
@@ -167,7 +167,7 @@ export type StreamHandlers<S extends ServiceName> = {
   readonly [R in StreamRpcs<S>]?: StreamHandler<R>;
 };
 
-/** A table of handlers, each given what it works with. */
+/** Binds every handler of a table to its dependencies. */
 export function boundTo<Dependencies, S extends ServiceName>(
   deps: Dependencies,
   handlers: { readonly [R in UnaryRpcs<S>]?: HandlerWith<Dependencies, R> },
@@ -193,7 +193,7 @@ export type AnyStreamHandler = (
   writer: RelayWriter,
 ) => Promise<void>;
 
-/** The service with more RPCs, for one whose handlers do not all come from one place. */
+/** Adds RPCs to a service whose handlers do not all come from one place. */
 export function withRpcs<S extends ServiceName>(
   service: Service<S>,
   unary: UnaryHandlers<S>,

@@ -46,7 +46,7 @@ function parsePlace(message: TopologyMessage, field: string): StringMap {
   return place;
 }
 
-/** Null when the message is missing. Rejects one without topologies, or with a preferred one that is not requisite. */
+/** Null when the message is missing. Rejects a message without topologies, or with a preferred topology not in requisite. */
 export function parseTopologyRequirement(
   message: RequirementMessage | null | undefined,
   field: string,

@@ -1,9 +1,8 @@
 /**
  * Topology: from where a volume is accessible. Node-local storage has one segment, its node.
  *
- * A topology of a request is a set of segments. This node belongs to it if it has all of them; an empty
- * topology includes every node. Keys are compared without case, as CSI requires. Knows no requests:
- * csi/topology.ts parses them.
+ * A topology of a request is a set of segments. A node belongs to the topology if it has all segments; an empty topology
+ * includes every node. Keys are compared without case, as CSI requires. Knows no requests: topology-fields.ts parses them.
  */
 import { nodeKey } from './handles.js';
 import type { StringMap } from './string-map.js';

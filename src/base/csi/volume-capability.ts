@@ -1,6 +1,6 @@
 /**
- * How a volume is used: its access mode, as a block device or a mounted file system, and the requested
- * size. Types alone: csi/fields.ts parses them, volumes/volume-rules.ts decides which are supported.
+ * How a volume is used: its access mode, as a block device or a mounted file system, and the requested size. Has only types:
+ * csi/fields.ts parses them, and driver/volumes/volume-rules.ts decides which values are supported.
  */
 
 /** VolumeCapability.AccessMode.Mode of the CSI specification. */
@@ -22,11 +22,11 @@ export interface BlockAccess {
 
 export interface MountAccess {
   readonly accessType: 'mount';
-  /** Empty: the plugin chooses. */
+  /** Empty if the plugin chooses. */
   readonly fsType: string;
   /** Sensitive: never logged. */
   readonly mountFlags: readonly string[];
-  /** Empty: not requested. */
+  /** Empty if no group is requested. */
   readonly volumeMountGroup: string;
 }
 

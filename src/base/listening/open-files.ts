@@ -1,22 +1,22 @@
 /**
- * How many connections the limit of open files allows, beside what the process opens otherwise. Without it
- * clients that fill the connections would make clones, mounts and programs fail with EMFILE.
+ * Computes how many connections the limit of open files allows beside the other files of the process. Without this bound,
+ * clients that use up all connections would make clones, mounts and programs fail with EMFILE.
  */
 import { readFile } from 'node:fs/promises';
 import type { Logger } from 'pino';
 import { StartError } from './socket-path.js';
 
-/** Of every process that listens: Node.js, connections that are being closed, and a few programs and files at once. */
+/** Files of every process that listens: Node.js, connections that are being closed, a few programs and files at once. */
 export const PROCESS_FILES = 64;
-/** Connections to a listener for peers that are not known yet, or to that of the metrics. */
+/** Files for connections to a listener whose peers are not known yet, or to the metrics listener. */
 export const LISTENER_FILES = 64;
 const FEWEST_CONNECTIONS = 8;
 
 /**
  * The connections that may be open at once: as many as wanted, or fewer if the limit of open files demands it.
  *
- * @param reserve files that the process opens otherwise
- * @throws StartError if hardly any connection would be left
+ * @param reserve how many other files the process opens
+ * @throws StartError if fewer than FEWEST_CONNECTIONS connections are left
  */
 export async function affordableConnections(
   wanted: number,
@@ -42,7 +42,7 @@ export async function affordableConnections(
   return affordable;
 }
 
-/** The one in force. Node.js raises it to the hard limit when it starts. */
+/** The soft limit, which is in force. Node.js raises it to the hard limit when Node.js starts. */
 export function openFilesLimit(limits: string): number {
   const soft = /^Max open files +(\S+)/m.exec(limits)?.[1];
   if (soft === 'unlimited') return Number.POSITIVE_INFINITY;

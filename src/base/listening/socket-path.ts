@@ -1,10 +1,10 @@
 /**
  * Frees the path of the server's socket, but never takes it from a process that serves on it.
  *
- * No file is created beside the socket, because the directory belongs to the operator. Of two processes that
- * find the same stale socket at once, the second would remove the new socket of the first. So the directory
- * itself is locked from the check until the new socket is bound. Any process that can read the directory
- * can hold that lock, so it only delays a start and cannot prevent it.
+ * No file is created beside the socket, because the directory belongs to the operator. If two processes found the same stale
+ * socket at once, the second would remove the new socket of the first. So the directory itself is locked from the check until
+ * the new socket is bound. Any process that can read the directory can hold the lock, so the lock only delays a start and
+ * cannot prevent it.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, lstat, open, stat, unlink } from 'node:fs/promises';
@@ -15,11 +15,11 @@ import { errorCode } from '../errors.js';
 import { pollUntil } from '../poll.js';
 import { tryLock } from '../system/file-lock.js';
 
-/** A start holds the lock for milliseconds. A process that holds it longer is not a start. */
+/** A process that starts holds the lock for milliseconds. A process that holds it longer is doing something else. */
 const LOCK_TIMEOUT_MS = 10_000;
 const LOCK_INTERVAL_MS = 20;
 
-/** Why the plugin cannot serve, for the operator. */
+/** Tells the operator why the process cannot serve. */
 export class StartError extends Error {
   override readonly name = 'StartError';
 }
@@ -30,7 +30,7 @@ export interface SocketPathOptions {
 }
 
 /**
- * Frees the path and calls `bind` while no other process does the same.
+ * Frees the path and calls `bind` under the lock, or without it if another process keeps it for too long.
  *
  * @throws StartError if the directory is missing, or the path is in use or is not a socket
  */

@@ -1,14 +1,13 @@
 /**
- * The certificate, key and CA files of one side of mutual TLS: read, checked together, and read again when
- * they change.
+ * Reads the certificate, key and CA files of one side of mutual TLS, checks them together, and reads them again when they
+ * change.
  *
- * The files are polled, because certificates are replaced in many ways (renames, swapped symbolic links as
- * Kubernetes does for Secrets, a remounted directory) and no watch of the kernel covers them all. New files
- * that do not fit together leave the old ones in force. A poll may see the new certificate beside the old
- * key, so an error is logged only when two polls in a row have found it. Used by the node's listener and
- * by the router's connections; knows neither.
+ * The files are polled, because certificates are replaced in many ways (renames, swapped symbolic links as Kubernetes does for
+ * Secrets, a remounted directory) and no kernel watch covers all of these ways. If new files do not fit together, the old files
+ * stay in force. A poll may see the new certificate beside the old key, so an error is logged only when two polls in a row have
+ * found it. Serves the node's listener and the router's connections; knows neither.
  *
- * The certificate of a node carries the URI of that node alone. Otherwise one node's key would do for all.
+ * The certificate of a node carries only the URI of that node. Otherwise the key of one node could impersonate every node.
  */
 import { createHash, X509Certificate } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
@@ -30,7 +29,7 @@ export interface TlsMaterial {
 
 export interface TlsFilesOptions {
   readonly pollMs?: number;
-  /** The node whose certificate it must be; left out: of no node. */
+  /** The URI of the node that the certificate must name; absent if the certificate need not name a node. */
   readonly nodeUri?: string | undefined;
 }
 
@@ -47,9 +46,9 @@ export class TlsFiles {
   readonly #listeners = new Set<(material: TlsMaterial) => void>();
   readonly #polls: Periodic;
   #current: TlsMaterial;
-  /** What the files in force look like. */
+  /** The digest of the files in force. */
   #digest: string;
-  /** What was found at the last poll if it could not be used: a reason, once it has been logged too. */
+  /** The problem that the last poll found, and whether it was logged; null if the files could be used. */
   #broken: { readonly what: string; readonly isLogged: boolean } | null = null;
 
   private constructor(
@@ -131,7 +130,7 @@ export function carriesName(certificate: X509Certificate, name: string): boolean
   return certificate.checkHost(name, { subject: 'never', wildcards: false }) !== undefined;
 }
 
-/** Why the certificate is not that of the node; null if it is. */
+/** Why the certificate does not belong to the node; null if it does. */
 export function misnamedNode(
   { subjectAltName }: Pick<X509Certificate, 'subjectAltName'>,
   nodeUri: string,
@@ -146,8 +145,8 @@ export function misnamedNode(
 }
 
 /**
- * The URIs in what Node.js prints of a subject alternative name: names with ", " between, of which every part
- * that holds a comma, a quote or a control character is a JSON string. None of a text of another form.
+ * The URIs in the text that Node.js prints for a subject alternative name. In this text, ", " separates the names, and every
+ * part with a comma, a quote or a control character is a JSON string. Returns no URIs for a text of another form.
  */
 export function urisIn(subjectAltName: string): string[] {
   const name = /((?:[^,"]|"(?:[^"\\]|\\.)*")+)(?:, |$)/y;
@@ -164,7 +163,7 @@ export function urisIn(subjectAltName: string): string[] {
   return uris;
 }
 
-/** Null: it begins with a quote and is no JSON string. */
+/** Returns null if the value begins with a quote but is not a JSON string. */
 function parseQuoted(value: string): string | null {
   if (!value.startsWith('"')) return value;
   try {
@@ -184,7 +183,7 @@ async function read({ certificateFile, keyFile, caFile }: TlsSettings): Promise<
 }
 
 function materialOf({ certificate, key, ca }: Files, nodeUri: string | undefined): TlsMaterial {
-  // A context ignores a CA file without certificates, and then trusts nobody: such a file is a mistake.
+  // This throws for a CA file without certificates. A context would ignore such a file and then trust nobody.
   new X509Certificate(ca);
   const options: SecureContextOptions = {
     cert: certificate,

@@ -1,16 +1,16 @@
 /**
- * The only place that starts a process.
+ * Starts every process, except those of the conformance suite (tools/conformance/block-content.ts) and of the benchmark
+ * (tools/bench/run.ts, tools/bench/plugin-process.ts), which start their programs directly.
  *
- * No shell, a fixed environment, stdin from /dev/null, bounded output. Each command runs behind
- * blockdelta-confine (sandbox.ts), which takes away the rights that it does not need and has the kernel
- * kill it when the thread that started it ends, so a plugin that is killed leaves no mkfs behind that would
- * race with its successor's. (The signal survives the exec of mount, which is set-user-ID: for root the
- * ids do not change.) A command that a kill would damage runs to its end instead, and holds a flock on its
- * device (device-holders.ts) meanwhile.
+ * A command has no shell, a fixed environment, stdin from /dev/null and, under run(), bounded output. It runs behind
+ * blockdelta-confine (sandbox.ts), which takes away the rights that the command does not need and makes the kernel kill the
+ * command when the thread that started it ends. So a killed plugin leaves no mkfs behind that would race with the mkfs of its
+ * successor. (The signal survives the exec of mount, which is set-user-ID, because the ids of root do not change.) A command
+ * that a kill would damage runs to its end instead, and meanwhile holds a flock on its device (driver/host/device-holders.ts).
  *
- * A command that does not end in time is killed, or, if it must not be killed, no longer awaited. One that
- * hangs in the kernel and cannot be killed is abandoned, so that no promise stays pending indefinitely. Knows
- * nothing of file systems or of CSI requests.
+ * If a command does not end in time, run() kills it, or stops waiting for a command that must not be killed. It abandons a
+ * command that hangs in the kernel and cannot be killed, so that no promise stays pending forever. Knows nothing of CSI
+ * requests. Of file systems, knows only the names of their programs and the Debian package of each program.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { constants } from 'node:fs';
@@ -26,7 +26,7 @@ import {
   sandbox,
 } from './sandbox.js';
 
-/** Fixed: a service manager's PATH often lacks the sbin directories. */
+/** Fixed, because a service manager's PATH often lacks the sbin directories. */
 const SEARCH_PATH = [
   '/usr/local/sbin',
   '/usr/local/bin',
@@ -51,7 +51,7 @@ const PACKAGES: Readonly<Record<string, string>> = {
   btrfstune: 'btrfs-progs',
 };
 
-/** And for those of the tools. */
+/** Debian's package for each program that the tools run. */
 const PACKAGES_OF_TOOLS: Readonly<Record<string, string>> = {
   nbdkit: 'nbdkit',
   nbdcopy: 'libnbd-bin',
@@ -59,13 +59,13 @@ const PACKAGES_OF_TOOLS: Readonly<Record<string, string>> = {
   'qemu-img': 'qemu-utils',
 };
 
-/** Needed only for btrfs volumes. */
+/** Programs that only btrfs volumes need. */
 const OPTIONAL: readonly string[] = ['mkfs.btrfs', 'btrfstune'];
 
-/** Before a command that outlives the plugin, so that the pipes it leaves do not end it. */
+/** The prefix of a command that outlives the plugin, so that its broken pipes do not end it. */
 const OUTLIVING = ['env', '--ignore-signal=PIPE'] as const;
 
-/** The exit code of flock(1) if another process has the lock. No tool of ours uses it. */
+/** The exit code of flock(1) if another process has the lock. No program that we run exits with this code. */
 export const LOCKED_EXIT_CODE = 75;
 const LOCK_TIMEOUT_S = 10;
 
@@ -77,7 +77,7 @@ const STDOUT_MAX_BYTES = 1 << 20;
 const STDERR_TAIL_BYTES = 4096;
 
 const ENVIRONMENT = { LC_ALL: 'C', PATH: SEARCH_PATH.join(':') };
-/** One arena for all threads: each would take 64 MiB of address space from what a program is given. */
+/** All threads share one arena, because each arena would take 64 MiB of a program's limited address space. */
 const LIMITED_ENVIRONMENT = { ...ENVIRONMENT, MALLOC_ARENA_MAX: '1' };
 
 export interface RunOptions extends Rights {
@@ -87,15 +87,14 @@ export interface RunOptions extends Rights {
   /** Strings that must not appear in an error, such as mount flags. */
   secrets?: readonly string[];
   /**
-   * The device of a command that must not stop half way: it continues if the plugin is killed, and no
-   * time-out kills it either. While it runs it holds an exclusive flock on the device, so that a
-   * second one cannot run beside it. ABORTED if it is still running at the timeout, or
-   * another process has the lock.
+   * The device of a command that must not stop half way. The command continues if the plugin is killed, and no timeout kills
+   * it either. While it runs, it holds an exclusive flock on the device, so that no second command runs beside it. run()
+   * rejects with ABORTED if the command is still running at the timeout, or if another process has the lock.
    */
   outlivesLocking?: string;
-  /** How long a command waits for the lock of its device: 10 s, longer than udev probes a device. */
+  /** How long a command waits for the lock of its device. The default, 10 s, is longer than udev probes a device. */
   lockTimeoutS?: number;
-  /** How long a killed command may take to vanish before it counts as stuck: 5 s. */
+  /** How long a killed command may take to vanish before it counts as stuck. The default is 5 s. */
   killGraceMs?: number;
 }
 
@@ -108,7 +107,7 @@ export interface RunResult {
 
 type ExecFailure = 'EXIT' | 'SIGNAL' | 'ETIMEDOUT' | 'EOVERFLOW' | 'ESTUCK';
 
-/** A command that failed: the program's name, how it ended, what it said last. Never its arguments. */
+/** A command that failed: the name of the program, how it ended, and its last stderr. Never holds its arguments. */
 export class ExecError extends Error {
   override readonly name = 'ExecError';
   constructor(
@@ -123,18 +122,18 @@ export class ExecError extends Error {
   }
 }
 
-/** FAILED_PRECONDITION, if a program failed, with what its failure means; another failure as it is. */
+/** FAILED_PRECONDITION with the meaning of the failure if a program failed. Any other failure stays as it is. */
 export function toolFailure(meaning: string, thrown: unknown): unknown {
   if (!(thrown instanceof ExecError)) return thrown;
   return CsiError.failedPrecondition(`${meaning} (${thrown.message})`, { cause: thrown });
 }
 
-/** A program that was started, whose pipes somebody has to read. */
+/** A program that was started. The caller has to read its pipes. */
 export interface Started {
   readonly child: ChildProcess;
-  /** What it was given; null: it has no limits. */
+  /** The limits of the program; null if it has none. */
   readonly limits: Limits | null;
-  /** Text of the program, with the paths of the files that it was given. */
+  /** Puts the paths of the files that the program was given into a text of the program. */
   withPaths(text: string): string;
 }
 
@@ -142,12 +141,12 @@ export interface StartOptions
   extends Rights,
     Pick<RunOptions, 'outlivesLocking' | 'lockTimeoutS'> {}
 
-/** The first descriptor of the files that a program is given: it has three of its own. */
+/** The first descriptor of the files that a program is given. The program has three descriptors of its own. */
 const FIRST_GIVEN = 3;
 
 /**
- * Starts a program. Rejects with FAILED_PRECONDITION if it is not installed, with INTERNAL if a path is relative, and as
- * `outlivesLocking` says.
+ * Starts a program. Rejects with FAILED_PRECONDITION if the program is not installed, and with INTERNAL if a path is relative.
+ * With `outlivesLocking`, the program ends with LOCKED_EXIT_CODE if another process has the lock.
  */
 export async function start(
   command: string,
@@ -184,12 +183,12 @@ async function withOpen<T>(
     for (const file of files) opened.push(await file.open());
     return use(opened.map(({ fd }) => fd));
   } finally {
-    // Not waited for: Node.js throws away what a program writes and nobody reads when it ends.
+    // This does not wait, because Node.js discards the output of a program that ends before the caller reads it.
     for (const file of opened) void file.close();
   }
 }
 
-/** Runs a program to its end. Rejects with ExecError, and as `start` does. */
+/** Runs a program to its end. Rejects with ExecError, as `start` does, and as `outlivesLocking` says. */
 export async function run(
   command: string,
   args: readonly Argument[],
@@ -199,7 +198,7 @@ export async function run(
   return new Execution(command, child, options, limits).result();
 }
 
-/** The lock belongs to the open file, which the command inherits, so it is released however the command ends. */
+/** The lock belongs to the open file, which the command inherits, so the lock ends with the command, however that ends. */
 async function locking(device: string, options: StartOptions): Promise<string[]> {
   const wait = [
     '-w',
@@ -218,7 +217,7 @@ export async function assertPrograms(
   await Promise.all(programs.map((program) => findProgram(program)));
 }
 
-/** What is not installed, of all programs that the plugin runs: each with Debian's package for it. */
+/** The programs of the plugin that are not installed, each with Debian's package for it. */
 export async function missingPrograms(): Promise<
   { program: string; package: string; optional: boolean }[]
 > {
@@ -234,7 +233,7 @@ export async function missingPrograms(): Promise<
   return missing.flat();
 }
 
-/** The path of an installed program. FAILED_PRECONDITION, with Debian's package for it, if there is none. */
+/** The path of a program. FAILED_PRECONDITION, with Debian's package for the program, if it is not installed. */
 export async function findProgram(name: string): Promise<string> {
   for (const directory of SEARCH_PATH) {
     const path = join(directory, name);
@@ -242,7 +241,7 @@ export async function findProgram(name: string): Promise<string> {
       await access(path, constants.X_OK);
       return path;
     } catch {
-      // Tried in the next directory.
+      // The next directory is tried.
     }
   }
   const debian = PACKAGES[name] ?? PACKAGES_OF_TOOLS[name];
@@ -261,7 +260,7 @@ class Execution {
   readonly #stdout: Buffer[] = [];
   #stdoutBytes = 0;
   #stderr = Buffer.alloc(0);
-  /** Why we killed it; null if it ended by itself. */
+  /** Why we killed the child; null if we did not. */
   #killedFor: 'timeout' | 'output' | null = null;
   readonly #timers: NodeJS.Timeout[] = [];
 

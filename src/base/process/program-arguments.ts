@@ -1,7 +1,7 @@
 /**
- * The arguments of a program. The runners start every program in `/`, so a relative path would name another file
- * there than it does for their caller: paths are marked, and a relative one is refused. Where others may exchange what
- * a path leads to, a program is given the open file instead.
+ * The arguments of a program. exec.ts starts every program in `/`, where a relative path would name another file than it does
+ * for the caller. So paths are marked, and a relative path is refused. If others may exchange the file at a path, the program
+ * is given the open file instead.
  */
 import type { FileHandle } from 'node:fs/promises';
 import { isAbsolute } from 'node:path';
@@ -11,33 +11,33 @@ export type Argument = string | PathArgument | FileArgument;
 
 export interface PathArgument {
   readonly path: string;
-  /** What stands before it in the same argument, such as `file=`. */
+  /** The text before the path in the same argument, such as `file=`. */
   readonly prefix?: string;
 }
 
-/** An argument about files that the program inherits open. */
+/** An argument that names files which the program inherits open. */
 export interface FileArgument {
   readonly files: readonly GivenFile[];
-  /** @param names those by which the program opens the files, in their order */
+  /** @param names the names by which the program opens the files, in the order of `files` */
   word(names: readonly string[]): string;
 }
 
 export interface GivenFile {
-  /** For people. */
+  /** The path of the file, for messages. */
   readonly path: string;
-  /** What the program may do: read it, also write it, or make files and sockets in this directory. */
+  /** What the program may do: read the file, also write it, or make files and sockets in this directory. */
   readonly use: 'read' | 'write' | 'in';
   /** Called when the program starts. */
   open(): Promise<FileHandle>;
 }
 
-/** @param prefix what stands before the file's name in the argument */
+/** @param prefix the text before the file's name in the argument */
 export const fileArgument = (file: GivenFile, prefix = '', suffix = ''): FileArgument => ({
   files: [file],
   word: ([name]) => prefix + name + suffix,
 });
 
-/** The words of a command line, and the files that the program has from `first` on. INTERNAL if a path is relative. */
+/** The words of a command line, and the files that the program has from descriptor `first` on. INTERNAL for a relative path. */
 export function commandLine(
   program: string,
   args: readonly Argument[],
@@ -60,9 +60,9 @@ export function commandLine(
   return { words, files };
 }
 
-/** The text of a program with the paths of its files. */
+/** Replaces the descriptor names in a text of a program by the paths of its files. */
 export const withPaths = (text: string, files: readonly GivenFile[], first: number): string =>
   text.replace(/\/proc\/self\/fd\/(\d+)/g, (name, it) => files[Number(it) - first]?.path ?? name);
 
-/** By which a process opens what it has open once more, whatever happened to its path. */
+/** The name by which a process opens one of its open files again, whatever has happened to the file's path. */
 export const descriptorName = (descriptor: number): string => `/proc/self/fd/${descriptor}`;

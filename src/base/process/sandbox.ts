@@ -1,10 +1,10 @@
 /**
- * The privileges that a program runs with: builds the command line that drops all others before it starts.
+ * The privileges of a program: builds the command line that drops all other privileges before the program starts.
  *
- * Only mount(8) needs root's capabilities, and it keeps two. A program that reads a tenant's
- * bytes may be compromised by them, so it runs as a user that is used for nothing else, in a root directory
- * with programs, libraries and its one device. It cannot start processes, open sockets or write files, and
- * its memory and processor time are limited (native/confine). Starts nothing itself.
+ * mount(8) keeps two of root's capabilities, a program that reads images of other users (`readsAll`) keeps one, and all others
+ * keep none. A tenant's bytes may compromise a program that reads them. So such a program runs as a user that is used for
+ * nothing else, in a root directory with programs, libraries and its one device. It cannot start processes, open sockets or
+ * write files, and its memory and processor time are limited (native/confine). Starts nothing itself.
  */
 import { stat } from 'node:fs/promises';
 import { availableParallelism, totalmem } from 'node:os';
@@ -12,7 +12,7 @@ import { binaryPath } from '../system/binaries.js';
 import { deviceNumberOf, deviceSizeBytes } from '../system/device-attributes.js';
 import { descriptorName, type GivenFile } from './program-arguments.js';
 
-/** Of blockdelta-confine: the program was not started, and stderr says why. */
+/** The exit code of blockdelta-confine if it has not started the program. stderr says why. */
 export const NOT_CONFINED_EXIT_CODE = 126;
 
 const CONFINE = binaryPath('blockdelta-confine');
@@ -20,53 +20,52 @@ const MIB = 1n << 20n;
 const GIB = 1n << 30n;
 
 /**
- * Address space. Measured with e2fsprogs 1.47: `fsck.ext4 -f` of an empty ext4 of 16 TiB takes 339 MiB
- * where it was grown from 1 TiB, resize2fs 24 MiB. A file system in pieces takes 48 bytes for each piece
- * of free space, so a program is given more on a larger device, but never more than half of the
- * machine's memory.
+ * Address space. With e2fsprogs 1.47, `fsck.ext4 -f` of an empty ext4 of 16 TiB that was grown from 1 TiB takes 339 MiB, and
+ * resize2fs takes 24 MiB. A fragmented file system takes 48 bytes for each piece of free space, so a program is given more on a
+ * larger device. Apart from the stacks, it is given at most half of the machine's memory, or MEMORY_BYTES if this is more.
  */
 const MEMORY_BYTES = GIB;
 const MEMORY_DEVICE_SHARE = 256n;
-/** The C library reserves a stack for each thread, and e2fsck starts one for each processor. */
+/** The C library reserves a stack for each thread, and e2fsck starts a thread for each processor. */
 const STACK_BYTES = 16n * MIB;
 
 /** Address space of a program on files: qemu-img check takes 263 MiB for a sparse image of 16 GiB, nbdkit 24 bytes a range. */
 const OPENS_MEMORY_BYTES = 8n * GIB;
 
-/** Processor time, in seconds. The same check took 11 s; one of a TiB full of small files takes minutes. */
+/** Processor time, in seconds. The fsck above took 11 s; an fsck of a TiB full of small files takes minutes. */
 const CPU_S = 120;
 const CPU_S_PER_TIB = 600;
 const TIB = 1n << 40n;
 /**
- * For a program that must not be interrupted: growing to 16 TiB took resize2fs 6 s, so one that has used a
- * day is in a loop.
+ * The processor time of a program that must not be interrupted. resize2fs took 6 s to grow a file system to 16 TiB, so a
+ * program that has used a day is in a loop.
  */
 const OUTLIVING_CPU_S = 86_400;
 
-/** A program without a device loses only its capabilities. */
+/** A program without a device and without `opensGiven` loses only its capabilities. */
 export interface Rights {
   /** Keeps the capabilities of mount(8). */
   mounts?: boolean;
   /** Keeps the capability that reads other users' files. */
   readsAll?: boolean;
-  /** The block device whose bytes the program reads: all that it can open. */
+  /** The block device whose bytes the program reads. The program can open no other device. */
   device?: string;
-  /** Processor time of a program on a device, if not what its size asks for. */
+  /** Replaces the processor time that a program gets for the size of its device. */
   cpuSeconds?: number;
   /**
-   * For a program that reads what others may have written: where the kernel has Landlock it can open the files of its
-   * arguments and no others, and its memory is limited.
+   * For a program that reads data which others may have written. Its memory is limited. If the kernel has Landlock, the
+   * program can open only the files of its arguments.
    */
   opensGiven?: boolean;
 }
 
-/** The files of a program's arguments, which it has from the descriptor `first` on. */
+/** The files of a program's arguments. The program inherits them as descriptors from `first` on. */
 interface Inherited {
   readonly files: readonly GivenFile[];
   readonly first: number;
 }
 
-/** What a program on a device is given. */
+/** The limits of a program on a device. */
 export interface Limits {
   memoryBytes: bigint;
   cpuSeconds: number;
@@ -111,13 +110,13 @@ function memoryFor(sizeBytes: bigint): bigint {
   return (wanted < mostMemory() ? wanted : mostMemory()) + stacks;
 }
 
-/** The limit of a program that must not be interrupted, whatever its device: it cannot be retried. */
+/** The limit of a program that must not be interrupted, whatever its device, because it cannot be retried. */
 function mostMemory(): bigint {
   const half = BigInt(totalmem()) / 2n;
   return half > MEMORY_BYTES ? half : MEMORY_BYTES;
 }
 
-/** For people, in the middle of a sentence about a program that failed. */
+/** The limits as text for the middle of a sentence about a program that failed. */
 export function describeLimits({ memoryBytes, cpuSeconds }: Limits): string {
   return `it is given ${memoryBytes / MIB} MiB of memory and ${cpuSeconds} s of processor time`;
 }

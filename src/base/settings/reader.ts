@@ -2,7 +2,7 @@
 import { parseChoice, parseInteger } from './values.js';
 
 export interface Setting {
-  /** null: none, or one that depends on other settings. */
+  /** Null if there is none, or if it depends on other settings. */
   readonly fallback: string | null;
   readonly meaning: string;
 }
@@ -18,12 +18,12 @@ type WithDefault<Table extends Settings> = {
 /** Each function throws a ConfigError that names the setting. */
 export interface SettingsReader<Name extends string, Defaulted extends Name> {
   readonly given: (name: Name) => string | undefined;
-  /** What is given, or the default. */
+  /** The given value, or the default. */
   readonly text: (name: Defaulted) => string;
   readonly parsed: <T>(name: Defaulted, parse: (name: string, value: string) => T) => T;
   readonly count: (name: Defaulted, minimum: number, maximum: number) => number;
   readonly choice: <T extends string>(name: Defaulted, choices: readonly T[]) => T;
-  /** Of a setting that is on or off. */
+  /** Reads a setting that is on or off. */
   readonly isOn: (name: Defaulted) => boolean;
 }
 

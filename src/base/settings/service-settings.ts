@@ -54,7 +54,7 @@ export const SERVICE_SETTINGS = {
   },
 } as const satisfies Readonly<Record<string, Setting>>;
 
-/** SERVICE_SETTINGS says what each means; the names have the units. */
+/** SERVICE_SETTINGS explains each setting; the names of the fields end with their units. */
 export type ServiceConfig = Readonly<ReturnType<typeof parseServiceSettings>>;
 
 /** @throws ConfigError for the first invalid setting */

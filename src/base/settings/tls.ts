@@ -1,13 +1,13 @@
 /**
- * Parses the settings of connections over TCP: an address, and the files and names of mutual TLS. Nothing
- * listens on or connects to TCP without all of them. Reads no environment and no file itself.
+ * Parses the settings of connections between routers and nodes over TCP: an address, and the files and names of mutual TLS.
+ * Such a connection needs all of these settings. Reads no environment and no file itself.
  */
 import { isAbsolute } from 'node:path';
 import { ConfigError, type HostPort, parseHostPort } from './values.js';
 
 /** Both sides present a certificate; neither talks to a peer that it cannot verify. */
 export interface TlsSettings {
-  /** PEM files: this side's certificate with its chain, its private key, and who may sign the peer's. */
+  /** PEM files: this side's certificate with its chain, its private key, and the authorities that sign the peer's. */
   readonly certificateFile: string;
   readonly keyFile: string;
   readonly caFile: string;
@@ -58,7 +58,7 @@ export function parseTls(given: Given, peerNameFallback: string, reason: string)
   });
 }
 
-/** Null: no listener. A TLS file without an address is refused, since its owner believes in a listener. */
+/** Null if there is no listener. Refuses a TLS file without an address, because the operator then expects a listener. */
 export function parseListen(
   given: (name: 'BLOCKDELTA_LISTEN_ADDRESS' | Parameters<Given>[0]) => string | undefined,
   peerNameFallback: string,

@@ -1,8 +1,8 @@
 /**
- * Variables that look like settings of the plugin and are none: most often misspelt. Knows names, not values.
+ * Finds variables that look like settings of the plugin but are none. Most of them are misspelt. Knows names, not values.
  *
- * A variable that differs from a setting by a letter or two is a mistake, and starting without it could make
- * a pool in the wrong place. Other unknown names only deserve a warning: a newer version may know them.
+ * A variable that differs from a setting by a letter or two is a mistake, and starting without the setting could make a pool in
+ * the wrong place. Other unknown names only deserve a warning, because a newer version may know them.
  */
 import type { Environment } from './reader.js';
 import { ConfigError } from './values.js';
@@ -10,7 +10,7 @@ import { ConfigError } from './values.js';
 const PREFIX = 'BLOCKDELTA_';
 /** Insertions, deletions, substitutions and swaps of neighbours that still count as a misspelling. */
 const MISSPELT_DISTANCE = 2;
-/** Kubernetes gives each container such variables for a Service of its namespace that is named blockdelta. */
+/** Variables that Kubernetes sets in each container for a Service of the namespace named blockdelta or blockdelta-NAME. */
 const OF_KUBERNETES =
   /^BLOCKDELTA_(?:[A-Z0-9_]+_)?(?:SERVICE_(?:HOST|PORT)(?:_[A-Z0-9_]+)?|PORT(?:_\d+_[A-Z]+(?:_[A-Z]+)?)?)$/;
 
@@ -18,7 +18,7 @@ export interface UnknownSetting {
   name: string;
   /** The known setting with the most similar name. */
   nearest: string;
-  /** Nearly equal to the nearest. */
+  /** Whether the name is nearly equal to the nearest setting. */
   misspelt: boolean;
 }
 
@@ -37,7 +37,7 @@ export function unknownSettings(env: Environment, known: readonly string[]): Unk
     });
 }
 
-/** @throws ConfigError if the environment has a name that is almost one of these */
+/** @throws ConfigError if the environment has a name that is almost a known name */
 export function refuseMisspelt(env: Environment, known: readonly string[]): void {
   const found = unknownSettings(env, known).find(({ misspelt }) => misspelt);
   if (found === undefined) return;

@@ -12,7 +12,7 @@ export class ConfigError extends Error {
 /** The longest socket path that Node binds without truncating it (sun_path less its NUL). */
 export const SOCKET_PATH_MAX = 107;
 const NODE_ID_MAX = 128;
-/** The smallest useful embedded pool (backends/reflink/embedded-pool.ts, driver/backends/thin/pool/embedded-devices.ts). */
+/** The smallest useful embedded pool (reflink/embedded-pool.ts and thin/pool/embedded-devices.ts in driver/backends). */
 const EMBEDDED_POOL_MINIMUM = '512Mi';
 
 export function parseEndpoint(value: string | undefined): string {
@@ -62,7 +62,7 @@ export function parseDirectory(name: string, value: string): string {
   return path;
 }
 
-/** A directory in none of the trees, where the plugin stages and publishes nothing. */
+/** A directory outside of all these trees, in which the plugin must not stage or publish anything. */
 export function parseOutside(name: string, value: string, trees: readonly string[]): string {
   const path = parseDirectory(name, value);
   const around = trees.find((tree) => path === tree || path.startsWith(`${tree}/`));
@@ -91,7 +91,7 @@ export function parseNodeId(value: string): string {
   return value;
 }
 
-/** The specification requires a domain name of at most 63 characters, csi-sanity letters at both ends. */
+/** CSI requires a domain name of at most 63 characters, and csi-sanity requires letters at both ends. */
 export function parseDriverName(value: string): string {
   if (value.length > 63 || !/^[A-Za-z]([A-Za-z0-9.-]*[A-Za-z])?$/.test(value) || value.length < 2) {
     throw new ConfigError(
@@ -112,7 +112,7 @@ export function parseChoice<T extends string>(
   return found;
 }
 
-/** Some of the choices, with commas between, each once; none if the text is empty. */
+/** Some of the choices, separated by commas, each at most once; none if the text is empty. */
 export function parseChoices<T extends string>(
   name: string,
   value: string,
@@ -140,7 +140,7 @@ export function parseInteger(
   return number;
 }
 
-/** In percent; two decimals count. */
+/** Returns percent. Two decimals of the setting count. */
 export function parseOvercommit(value: string): bigint {
   const match = /^(\d{1,3})(?:\.(\d{1,2}))?$/.exec(value);
   const percent = BigInt(`${match?.[1] ?? 0}${(match?.[2] ?? '').padEnd(2, '0')}`);
@@ -214,7 +214,7 @@ export function parseAge(name: string, value: string): number {
 export interface HostPort {
   /** A name or an IP address, without brackets. */
   host: string;
-  /** 0: the kernel chooses one. */
+  /** 0 if the kernel chooses the port. */
   port: number;
 }
 

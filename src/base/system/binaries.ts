@@ -1,10 +1,10 @@
 /**
- * Finds and loads native code: our own binaries, and packages that have some.
+ * Finds and loads native code: our own binaries, and packages with native code.
  *
- * Binaries that were compiled on this machine are in build/Release; those that came with the package are
- * in prebuilds/linux-ARCH. The install script (scripts/package/install.mjs) compiles where the latter do
- * not fit, so the former win. Neither node-gyp-build nor prebuild-install does this, because environment
- * variables of the caller decide which file they load.
+ * Binaries that were compiled on this machine are in build/Release; binaries that came with the package are in
+ * prebuilds/linux-ARCH. The install script (scripts/package/install.mjs) compiles where the prebuilt binaries do not fit, so
+ * compiled binaries win. Neither node-gyp-build nor prebuild-install is used, because environment variables of the caller
+ * decide which file these tools load.
  */
 import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -28,7 +28,7 @@ export function loadBinary(name: string): unknown {
   return load(binaryPath(name));
 }
 
-/** Loads a package with native code that it loads itself. */
+/** Loads a package that loads its native code itself. */
 export function loadPackage(name: string): unknown {
   return load(name);
 }
@@ -41,7 +41,7 @@ function load(what: string): unknown {
   }
 }
 
-/** An error that says what to do; its cause is what Node.js found. */
+/** An error that says what to do. Its cause is the error of Node.js. */
 export function cannotLoad(what: string, thrown: unknown): CsiError {
   const found = String((thrown as Error).message).split('\n')[0];
   return CsiError.failedPrecondition(`${what} cannot be loaded (${found}): ${REMEDY}`, {

@@ -1,15 +1,15 @@
 /**
  * What sysfs says about a block device, by its device number.
  *
- * The label (the backing file of a loop device, the name of a dm device) is a hint for where the
- * identity cannot be asked for any more, such as a backing file that was removed while mounted. It
- * is not proof: never detach or write by it.
+ * The label (the backing file of a loop device, the name of a dm device) is a hint for cases in which the identity can no
+ * longer be asked for, such as a backing file that was removed while mounted. The label is not proof: never use it to choose
+ * a device to detach or to write to.
  */
 import { readFile } from 'node:fs/promises';
 import { insteadOf } from '../errors.js';
 import { majorOf, minorOf } from './mountinfo.js';
 
-/** Of sysfs, whatever the device's own sectors are. */
+/** The unit of sizes in sysfs, whatever the device's own sectors are. */
 const SECTOR_BYTES = 512n;
 
 export interface DeviceNumber {
@@ -22,7 +22,7 @@ export const deviceNumberOf = ({ rdev }: { rdev: number }): DeviceNumber => ({
   minor: minorOf(rdev),
 });
 
-/** Null for a device that is gone, or of neither kind. */
+/** The label; null for a device that is gone, or that is neither a loop device nor a dm device. */
 export async function deviceLabel(device: DeviceNumber): Promise<string | null> {
   const labels = ['loop/backing_file', 'dm/name'];
   const [file, name] = await Promise.all(labels.map((label) => attribute(device, label)));
@@ -34,16 +34,16 @@ export async function isDeviceReadOnly(device: DeviceNumber): Promise<boolean> {
   return (await attribute(device, 'ro')) === '1';
 }
 
-/** Null for a device that is gone. */
+/** The size of the device; null for a device that is gone. */
 export async function deviceSizeBytes(device: DeviceNumber): Promise<bigint | null> {
   const sectors = await attribute(device, 'size');
   return sectors === null ? null : BigInt(sectors) * SECTOR_BYTES;
 }
 
-/** Of the smallest write that the device takes: its logical blocks. Null for a device that is gone. */
+/** The size of a logical block, which is the smallest write that the device takes. Null for a device that is gone. */
 export async function deviceSectorBytes(device: DeviceNumber): Promise<number | null> {
   const name = 'queue/logical_block_size';
-  // A partition's are those of its disk.
+  // A partition has the logical blocks of its disk.
   const bytes = (await attribute(device, name)) ?? (await attribute(device, `../${name}`));
   return bytes === null ? null : Number(bytes);
 }

@@ -1,4 +1,4 @@
-/** Locks of open files that the kernel releases when their process ends. */
+/** Locks on open files. The kernel releases them when their process ends. */
 import { loadBinary } from './binaries.js';
 import { type NativeResult, toSystemError } from './native-result.js';
 
@@ -11,8 +11,8 @@ export interface FileLockAddon {
 }
 
 /**
- * Takes an exclusive flock without waiting; it lasts until the descriptor is closed. False: another process has it.
- * Throws SystemError.
+ * Takes an exclusive flock without waiting. The lock lasts until the descriptor is closed. Returns false if another process has
+ * the lock. Throws SystemError.
  */
 export function tryLock(descriptor: number): boolean {
   const answer = (loadBinary('blockdelta.node') as FileLockAddon).tryLock({ descriptor });

@@ -1,8 +1,8 @@
 /**
- * What the kernel says is mounted in this mount namespace: /proc/self/mountinfo, parsed.
+ * The mounts of this mount namespace according to the kernel, parsed from /proc/self/mountinfo.
  *
- * See proc_pid_mountinfo(5). The output of the mount program is never read: it is made for people,
- * and mixes in what user space remembers. Knows nothing of volumes.
+ * See proc_pid_mountinfo(5). The output of the mount program is never read, because it is made for people and mixes in what
+ * user space remembers. Knows nothing of volumes.
  */
 import { readFile, stat } from 'node:fs/promises';
 
@@ -17,17 +17,17 @@ export interface MountEntry {
   /** The part of the file system that is mounted; `/loop3` for a bound device node of devtmpfs. */
   root: string;
   mountPoint: string;
-  /** Of this mount: ro, noatime, nosuid, ... */
+  /** The options of this mount: ro, noatime, nosuid, ... */
   options: readonly string[];
-  /** The peer group that sees what is mounted here, unique over all mount namespaces; null: private or a slave. */
+  /** The peer group that sees what is mounted here, unique over all mount namespaces; null if private or only a slave. */
   peerGroup: number | null;
-  /** The peer group whose mounts and unmounts arrive here, in one direction; null: it is no slave. */
+  /** The peer group whose mounts and unmounts arrive here, in one direction; null if this mount is no slave. */
   masterGroup: number | null;
   fsType: string;
   source: string;
-  /** Of the file system, the same for all its mounts. */
+  /** The options of the file system, which are the same for all its mounts. */
   superOptions: readonly string[];
-  /** This mount refuses writing, whatever the file system does. */
+  /** Whether this mount refuses writes, whatever the file system does. */
   readOnly: boolean;
   superReadOnly: boolean;
 }
@@ -45,15 +45,14 @@ export async function readMountInfo(): Promise<MountEntry[]> {
   return withBlockDevices(parseMountInfo(await readFile(MOUNTINFO, 'utf8')));
 }
 
-/** The same in the mount namespace of another process. Rejects if the process has ended. */
+/** The mounts in the mount namespace of another process. Rejects if the process has ended. */
 export async function mountInfoOfProcess(pid: string): Promise<MountEntry[]> {
   return withBlockDevices(parseMountInfo(await readFile(`/proc/${pid}/mountinfo`, 'utf8')));
 }
 
 /**
- * btrfs has a made-up st_dev; its block device is known by the source, which for btrfs the kernel
- * itself fills in. If the source is not a block device here, the device is
- * unknown.
+ * Adds the block devices of btrfs, whose st_dev is made up. The source names the device, and for btrfs the kernel itself
+ * fills in the source. If the source is not a block device here, the device stays unknown.
  */
 async function withBlockDevices(entries: MountEntry[]): Promise<MountEntry[]> {
   const sources = new Set(entries.filter(isBtrfs).map(({ source }) => source));
@@ -73,8 +72,8 @@ async function withBlockDevices(entries: MountEntry[]): Promise<MountEntry[]> {
 const isBtrfs = (entry: MountEntry): boolean => entry.fsType === 'btrfs';
 
 /**
- * `device` is as good as st_dev here. Throws on a line that is not of the documented form: a mount
- * overlooked would be worse.
+ * Parses the text alone, so `device` equals st_dev, even for btrfs. Throws on a line that does not have the documented form,
+ * because overlooking a mount would be worse.
  */
 export function parseMountInfo(text: string): MountEntry[] {
   return text
@@ -114,7 +113,7 @@ function parseLine(line: string): MountEntry {
   };
 }
 
-/** Of the optional fields, `shared:N` names the peer group and `master:N` that of the master. */
+/** The optional field `shared:N` names the peer group, and `master:N` names the peer group of the master. */
 function groupIn(optional: readonly string[], prefix: string): number | null {
   const field = optional.find((each) => each.startsWith(prefix));
   return field === undefined ? null : Number(field.slice(prefix.length));
@@ -128,9 +127,9 @@ function decodeOctal(text: string): string {
 }
 
 /**
- * The layers of mounts piled up on one path, bottom first: the last one is visible there. Does not include
- * a mount that a mount of a parent directory hides: a directory bound to itself and shared, as
- * /var/lib/kubelet often is, has such a copy of every mount below it, with the same path.
+ * The layers of mounts on one path, bottom first; the last layer is visible there. Does not include a mount that a mount of a
+ * parent directory hides. A directory that is bound to itself and shared, as /var/lib/kubelet often is, has such a hidden
+ * copy of every mount below it, with the same path.
  */
 export function mountsAt(mounts: readonly MountEntry[], path: string): MountEntry[] {
   const here = mounts.filter((entry) => entry.mountPoint === path);
@@ -139,13 +138,13 @@ export function mountsAt(mounts: readonly MountEntry[], path: string): MountEntr
   let layer = here.length === 0 ? null : mountContaining(mounts, path);
   while (layer?.mountPoint === path) {
     layers.unshift(layer);
-    // A layer's parent is the layer below it; the root's may be the root itself.
+    // The parent of a layer is the layer below it. The parent of the root mount may be the root mount itself.
     layer = layer.parentId === layer.mountId ? null : (byId.get(layer.parentId) ?? null);
   }
   return layers;
 }
 
-/** The mount that shows what is at a path without symbolic links: its top layer there, or that of a parent. */
+/** The mount that is visible at a path without symbolic links: the top layer at the path, or at one of its parents. */
 export function mountContaining(mounts: readonly MountEntry[], path: string): MountEntry | null {
   const isOnTheWay = ({ mountPoint }: MountEntry): boolean =>
     mountPoint === '/' || path === mountPoint || path.startsWith(`${mountPoint}/`);
@@ -153,11 +152,11 @@ export function mountContaining(mounts: readonly MountEntry[], path: string): Mo
     .filter(isOnTheWay)
     .sort((a, b) => a.mountPoint.length - b.mountPoint.length);
   const ids = new Set(onTheWay.map(({ mountId }) => mountId));
-  // A path begins at the root of this process, below whatever is mounted over that.
+  // A path begins at the root of this process, below any mount over this root.
   const isChildOf = (parent: MountEntry) => (entry: MountEntry) =>
     entry.parentId === parent.mountId && entry.mountPoint !== '/';
   let found = onTheWay.find(({ mountId, parentId }) => parentId === mountId || !ids.has(parentId));
-  // Of several children the one further up hides the others, as the walk along the path meets it first.
+  // Of several children, the child further up hides the others, because a walk along the path meets it first.
   for (let next = found; next !== undefined; next = onTheWay.find(isChildOf(next))) found = next;
   return found ?? null;
 }
@@ -171,7 +170,7 @@ export function isOfDevice({ device }: MountEntry, rdev: number): boolean {
   return device.major === majorOf(rdev) && device.minor === minorOf(rdev);
 }
 
-/** The mounts of the file system with this st_dev, such as that of a device node's directory. */
+/** The mounts of the file system with this st_dev, such as the st_dev of a device node's directory. */
 export function mountsOfFileSystem(mounts: readonly MountEntry[], dev: number): MountEntry[] {
   return mounts.filter((entry) => entry.major === majorOf(dev) && entry.minor === minorOf(dev));
 }

@@ -1,4 +1,4 @@
-/** What functions of the addon answer. Knows no function. */
+/** The results of the addon's functions. Knows no function. */
 import { SystemError } from '../errors.js';
 
 /**

@@ -1,12 +1,13 @@
 /**
  * The contract of a backend: the owner of one pool of storage on this node.
  *
- * A backend knows volumes and snapshots by id only. It knows nothing of CSI requests, names,
- * lineage or idempotence by name (volumes/ does) and nothing of gRPC. It keeps no memory of what it
- * did: every answer comes from the pool and the kernel at that moment. Every method may be killed
- * anywhere and called again; deletes and detaches of what is absent succeed. Callers hold the
- * operation lock of the object for the length of the call. Sizes are bytes. Failures are CsiError
- * or SystemError.
+ * The contract names volumes and snapshots by id only. It knows nothing of CSI requests, names, lineage, idempotence by name
+ * (volumes/ does) or gRPC. Answers come from the pool and the kernel at the moment of the call, except for a few things that a
+ * backend may keep in memory: the identities of its directories, checked by every operation; its change lists and retained
+ * bases, from one look at the pool at its start and from every change since (retained/list-graph.ts); figures of space of the
+ * last second; and how the last copy of each volume went, which a restart forgets (reflink/last-copies.ts). The process may be
+ * killed anywhere in a method, and the method called again; deletes and detaches of absent objects succeed. Callers hold the
+ * operation lock of the object for the length of the call. Sizes are bytes. Failures are CsiError or SystemError.
  */
 
 import type { ReleaseWait } from '../host/device-release.js';
@@ -15,7 +16,7 @@ import type { SnapshotScan } from './snapshot-scan.js';
 
 /** A volume as a block device of this node. */
 export interface Attachment {
-  /** /dev/loopN or /dev/dm-N. Valid now; never store it. */
+  /** /dev/loopN or /dev/dm-N. Valid at the moment only; never store the path. */
   devicePath: string;
   readOnly: boolean;
   sizeBytes: bigint;
@@ -29,45 +30,42 @@ export interface PoolCapacity {
   /** Part of the free space that new volumes may not use. */
   reserveBytes: bigint;
   /**
-   * What new volumes may take: free space less the reserve, times the overcommitment, less what existing
+   * Space that new volumes may take: the free space less the reserve, times the overcommitment, less the space that existing
    * volumes may still claim. Never negative.
    */
   availableBytes: bigint;
-  /**
-   * True: the storage below may fail to provide space that is already committed to volumes, so no more
-   * is committed.
-   */
+  /** Whether the storage below may fail to provide space that is already committed to volumes. If so, no more is committed. */
   lacksBacking?: boolean;
   minimumVolumeBytes: bigint;
-  /** Sizes are whole multiples of this. */
+  /** Volume sizes are whole multiples of this number. */
   granularityBytes: bigint;
-  /** The metadata of a pool that keeps it in a space of its own. */
+  /** Space of the metadata; absent unless the pool keeps its metadata in a space of its own. */
   metadata?: { totalBytes: bigint; usedBytes: bigint };
 }
 
-/** In words: a directory with reflinks, an image of one, a dm-thin pool, or one of a test. */
+/** A directory with reflinks, an image file with such a directory, a dm-thin pool, or the pool of a test in memory. */
 export type PoolKind = 'reflink' | 'embedded reflink' | 'thin' | 'memory';
 
 export interface PoolStatistics {
-  /** Null: unknown, as in a thin pool that has failed. */
+  /** Null if unknown, as in a thin pool that has failed. */
   space: { capacity: PoolCapacity; promisedBytes: bigint; volumes: VolumeSpace } | null;
-  /** Null: the pool is not a dm-thin pool. */
+  /** Null if the pool is not a dm-thin pool. */
   thin: ThinStatistics | null;
-  /** Attached volumes by whether their loop devices use direct I/O; left out where volumes have no loop devices. */
+  /** Volumes attached for writing, by whether their loop devices use direct I/O; absent if volumes have no loop devices. */
   attached?: { direct: number; pageCache: number };
 }
 
 /**
- * Space that the blocks of each volume take, by the volume's id. Blocks that it shares with snapshots or other
+ * Space that the blocks of each volume take, by the volume's id. Blocks that the volume shares with snapshots or other
  * volumes count for each of them.
  */
 export type VolumeSpace = ReadonlyMap<string, bigint>;
 
 export interface ThinStatistics {
-  /** As device-mapper names it: rw, ro, out_of_data_space, fail or error. */
+  /** The mode of the pool, as device-mapper names it: rw, ro, out_of_data_space, fail or error. */
   mode: string;
   needsCheck: boolean;
-  /** Size of the data device, and of its blocks in use; null in modes fail and error, which say nothing else. */
+  /** Sizes of the data device and of its blocks in use; null in modes fail and error, which report no sizes. */
   data: { totalBytes: bigint; usedBytes: bigint } | null;
 }
 
@@ -78,11 +76,11 @@ export interface PoolObject {
 
 export type PoolObjectId = { readonly volumeId: string } | { readonly snapshotId: string };
 
-/** A copy that outlasted the freeze that it may take, or nearly did. */
+/** A copy that took longer than its volume may stay frozen, or nearly did. */
 export interface LongCopy {
-  /** Of its file then; null: it was complete, after more than half of that time. */
+  /** Extents of the file when the copy was given up; null if the copy completed, after more than half of that time. */
   extents: bigint | null;
-  /** How long it might take. */
+  /** How long the volume might stay frozen. */
   allowedMs: bigint;
 }
 
@@ -92,9 +90,9 @@ export interface StorageCondition {
   storedBytes: bigint | null;
   /** The storage was removed from the pool while a device of the volume still uses it. */
   runsOnRemoved: boolean;
-  /** Its last copy took long; absent: it did not. */
+  /** The volume's last copy, if it took long. */
   longCopy?: LongCopy;
-  /** How long ago a snapshot found it frozen by another program, if nothing was written since; absent: it did not. */
+  /** How long ago a copy found the volume frozen by another program; absent if none did, or if a write followed. */
   frozenForMs?: number;
 }
 
@@ -103,11 +101,11 @@ export interface SnapshotMember {
   snapshotId: string;
 }
 
-/** What a pool holds, for reconciliation with the catalogue. */
+/** The contents of a pool, for reconciliation with the catalogue. */
 export interface PoolContents {
   volumes: PoolObject[];
   snapshots: PoolObject[];
-  /** Names in the pool that belong to no complete object: foreign ones, or left by a kill. */
+  /** Names in the pool that belong to no complete object: foreign names, or names that a kill left. */
   unknown: string[];
 }
 
@@ -118,9 +116,9 @@ export interface Backend {
   readonly kind: PoolKind;
 
   /**
-   * Makes the pool usable: creates, attaches and mounts it where that is the backend's task. Idempotent.
-   * Never creates a pool that is expected to exist: FAILED_PRECONDITION if it is missing, as when its
-   * disk did not come up.
+   * Makes the pool usable: creates, attaches and mounts the pool where that is the backend's task. Idempotent. Never creates
+   * a pool that is expected to exist: FAILED_PRECONDITION if the pool is missing, for example because its disk did not come
+   * up.
    */
   start(expected?: 'any' | 'existing'): Promise<void>;
   /** Releases what start acquired, except what attached volumes still use. */
@@ -128,18 +126,18 @@ export interface Backend {
   /** A uuid stored in the pool itself, by which an unmounted or swapped pool is detected. */
   identity(): Promise<string>;
   /**
-   * FAILED_PRECONDITION with the reason if the pool cannot serve, or the node lacks what it needs of the kernel. Cheap,
-   * and bounded in time.
+   * FAILED_PRECONDITION with the reason if the pool cannot serve, or if the kernel of the node lacks a feature that the pool
+   * needs. Cheap, and bounded in time.
    */
   check(): Promise<void>;
   /**
-   * 'recent' may use figures of the last second, which saves a look at every volume: then availableBytes may
-   * be too low, so it may admit a volume and must not refuse one.
+   * 'recent' may use figures of the last second, which saves a look at every volume. `availableBytes` may then be too low:
+   * the caller may admit a volume because of it, but must not refuse one.
    */
   capacity(age?: 'now' | 'recent'): Promise<PoolCapacity>;
   /** For monitoring. FAILED_PRECONDITION if the pool cannot be reached. */
   statistics(): Promise<PoolStatistics>;
-  /** What it lists survives a power failure, unless it is removed. */
+  /** Every listed object survives a power failure, unless it is removed. */
   list(): Promise<PoolContents>;
   /**
    * Removes temporary files left by a killed run, and returns their names; removes the marks of volumes
@@ -147,7 +145,7 @@ export interface Backend {
    */
   sweep(): Promise<string[]>;
 
-  /** Until the pool has started, these are FAILED_PRECONDITION. */
+  /** Until the pool has started, these parts fail with FAILED_PRECONDITION. */
   readonly volumes: PoolVolumes;
   readonly snapshots: PoolSnapshots;
   readonly attachments: Attachments;
@@ -159,12 +157,12 @@ export interface Backend {
 /** The storage of volumes. */
 export interface PoolVolumes {
   /**
-   * Creates a writable volume with the content of the source, followed by zeros: of a snapshot, or of a volume as a
-   * snapshot of it taken now would have it. Succeeds if the volume exists with this size, which is at least the source's.
-   * FAILED_PRECONDITION if the snapshot may have been modified since it was taken. A volume as the source is
-   * frozen meanwhile, with the failures of a snapshot.
+   * Creates a writable volume with the content of the source, followed by zeros. The source is a snapshot, or a volume, which
+   * is copied as a snapshot taken now would be. The size is at least the source's. Succeeds if the volume exists with this
+   * size. FAILED_PRECONDITION if the snapshot may have been modified since it was taken. A source volume is frozen meanwhile,
+   * with the failures of PoolSnapshots.create.
    *
-   * @param deadline when the caller stops waiting, ms since the epoch; Infinity: never
+   * @param deadline when the caller stops waiting, ms since the epoch; Infinity if never
    */
   create(
     volumeId: string,
@@ -178,8 +176,8 @@ export interface PoolVolumes {
    */
   delete(volumeId: string): Promise<void>;
   /**
-   * Grows the volume, and its device if it is attached, to at least this size; the new part reads as
-   * zeros. Never shrinks it. Returns the resulting size.
+   * Grows the volume, and its device if it is attached, to at least this size; the new part reads as zeros. Never shrinks the
+   * volume. Returns the resulting size.
    */
   expand(volumeId: string, sizeBytes: bigint): Promise<bigint>;
   /**
@@ -190,29 +188,29 @@ export interface PoolVolumes {
   /** FAILED_PRECONDITION if the pool cannot be reached. */
   condition(volumeId: string): Promise<StorageCondition>;
   /**
-   * The file system that a volume or snapshot begins with, by its superblock; null: none or another one, or
+   * The file system that a volume or snapshot begins with, by its superblock; null if there is none or an unknown one, or if
    * the pool cannot read the object without attaching it.
    */
   fileSystemIn(object: PoolObjectId): Promise<FileSystem | null>;
   /**
-   * Lets writers go on where a copy or a snapshot of the volume was killed in the middle. Not after one that failed: it
-   * has done so itself, and by now somebody else may have frozen the file system. Succeeds if there is no volume.
+   * Lets writers go on after a copy or a snapshot of the volume was killed. Do not call it after a failure: a failed copy has
+   * let writers go on, and another program may have frozen the file system since. Succeeds if there is no volume.
    */
   thaw(volumeId: string): Promise<void>;
 }
 
 export interface PoolSnapshots {
   /**
-   * Takes snapshots of one or several volumes at one point in time. They contain everything written and
-   * synced before the call; mounted file systems are frozen meanwhile, so that they are clean as well.
-   * Durable when it returns; a failure leaves none of them. FAILED_PRECONDITION if several volumes are
-   * being written to and cannot be frozen. What another program has frozen is taken as it is and stays frozen.
-   * ABORTED if that program thaws it meanwhile, or if a freeze takes longer than the pool's limit or the deadline.
+   * Takes snapshots of one or several volumes at one point in time. They contain everything written and synced before the
+   * call; mounted file systems are frozen meanwhile, so that they are clean as well. The snapshots are durable when the
+   * method returns; a failure leaves none of them. FAILED_PRECONDITION if several volumes are being written to and cannot be
+   * frozen. A file system that another program has frozen is copied as it is and stays frozen. ABORTED if that program thaws
+   * the file system meanwhile, or if a freeze takes longer than the pool's limit or the deadline.
    *
-   * @param deadline when the caller stops waiting, ms since the epoch; Infinity: never
+   * @param deadline when the caller stops waiting, ms since the epoch; Infinity if never
    */
   create(members: readonly SnapshotMember[], deadline?: number): Promise<TakenSnapshots>;
-  /** Deletes the snapshot, and what a killed creation left of it, unless its base is pending: then it stays, hidden. */
+  /** Deletes the snapshot and the remains of a killed creation. A pool that needs it for a pending base keeps it, hidden. */
   delete(snapshotId: string): Promise<void>;
   /**
    * FAILED_PRECONDITION unless the pool holds a snapshot of exactly this size that cannot have been
@@ -223,114 +221,114 @@ export interface PoolSnapshots {
 
 export interface AttachOptions {
   readOnly: boolean;
-  /** Left out: whatever size the volume has. */
+  /** If absent, the volume may have any size. */
   atLeastBytes?: bigint;
 }
 
 /** Volumes as block devices of this node. */
 export interface Attachments {
   /**
-   * Returns the existing device if it is attached the same way. A new one with `readOnly` false accepts writes, whatever
-   * its number was set to before. FAILED_PRECONDITION as PoolVolumes.check.
+   * Returns the existing device if the volume is attached the same way. A new device with `readOnly` false accepts writes,
+   * even if an earlier device with its number was set read-only. FAILED_PRECONDITION as PoolVolumes.check.
    */
   attach(volumeId: string, options: AttachOptions): Promise<Attachment>;
   /**
-   * Succeeds if it is not attached. FAILED_PRECONDITION, with the holders' names, if the device is still in
-   * use after the time that `wait` allows, or a few seconds.
+   * Succeeds if the volume is not attached. FAILED_PRECONDITION, with the holders' names, if the device is still in use after
+   * the time that `wait` allows; without `wait`, after a few seconds.
    */
   detach(volumeId: string, wait?: ReleaseWait): Promise<void>;
-  /** As the kernel reports it; null if not attached. */
+  /** The device as the kernel reports it; null if the volume is not attached. */
   find(volumeId: string): Promise<Attachment | null>;
 }
 
 /**
- * Which volumes may hold data of their users, recorded in the pool itself, so that not even a catalogue restored from
- * a backup can take one for pristine and format it. Each mark is deleted with its volume.
+ * Marks of volumes that may hold data of their users. The marks are in the pool itself, so that not even a plugin with a
+ * catalogue from a backup takes such a volume for pristine and formats it. Each mark is deleted with its volume.
  */
 export interface InitializedVolumes {
-  /** Durable when it returns. */
+  /** The marks are durable when the method returns. */
   set(volumeIds: readonly string[]): Promise<void>;
   has(volumeId: string): Promise<boolean>;
   /** Ids of all marked volumes. */
   all(): Promise<ReadonlySet<string>>;
 }
 
-/** Retained bases: what remains of deleted snapshots, so that they can still be the base of a delta. */
+/** Retained bases: the remains of deleted snapshots, which let a delta still begin at them. */
 export interface PoolBases {
   /**
-   * Retains what later deltas need from a snapshot that is about to be deleted. Durable when it returns; may
-   * take as long as a scan of the snapshot. Returns the existing retained base if there is one, also when the
-   * snapshot is gone. Null: the pool has no such snapshot.
+   * Retains what later deltas need from a snapshot that is about to be deleted. The retained base is durable when the method
+   * returns, which may take as long as a scan of the snapshot. Returns the existing retained base if there is one, even if
+   * the snapshot is gone. Null if the pool has no such snapshot.
    *
-   * @param nextId the next snapshot of its volume that the pool holds, pending ones included; null: there is none
+   * @param nextId the next snapshot of its volume that the pool holds, pending ones included; null if there is none
    */
   retain(snapshotId: string, nextId: string | null): Promise<RetainedBase | Unretained | null>;
-  /** All of them, or those of these snapshots. */
+  /** All retained bases, or only those of the given snapshots. */
   all(snapshotIds?: readonly string[]): RetainedBases;
-  /** Deleted snapshots that the pool holds because their base is pending: usually one for each volume, or none. */
+  /** Deleted snapshots whose base is pending: usually one for each volume, or none. */
   readonly held: ReadonlyMap<string, unknown>;
-  /** Deletes a retained base, and the snapshot that is still held for it, usable or not. Succeeds if there is none. */
+  /** Deletes a retained base, usable or not, and the snapshot or bookmark that is held for it. Succeeds if there is none. */
   drop(snapshotId: string): Promise<void>;
 }
 
-/** What snapshots hold, and what differs between them. */
+/** The allocated ranges of snapshots, and the differences between snapshots. */
 export interface SnapshotChanges {
   /**
-   * How one snapshot is scanned, or a target and a base, which may be a retained one. The source is plain data
-   * without handles, so the caller must prevent the snapshots from being deleted and the base from being dropped
-   * meanwhile. NOT_FOUND if the retained base was invalidated, FAILED_PRECONDITION
-   * if there is no sound scan for another reason.
+   * Returns how to scan one snapshot, or a target and a base; the base may be a retained one. The source is plain data
+   * without handles, so the caller must keep the snapshots from being deleted and the base from being dropped meanwhile.
+   * NOT_FOUND if the retained base was invalidated, ABORTED if `neededFor` now names another snapshot, FAILED_PRECONDITION if
+   * there is no sound scan for another reason.
    */
   scan(targetId: string, baseId: string | null): Promise<SnapshotScan>;
   /**
-   * The snapshot from which a list has to be made before a deleted base can be compared with the target; null: none has.
-   * The caller of scan holds its lock too. May change as long as the caller does not.
+   * The snapshot from which a list has to be made before a deleted base can be compared with the target; null if there is
+   * none. The caller of `scan` also holds the lock of that snapshot. Until then, the answer may change.
    */
   neededFor(targetId: string, baseId: string): string | null;
   /**
-   * Begins to store what changed from a base to a target, both snapshots of one volume, so that later deltas need not
-   * look for it; or, without a base, what the target holds. Both stay as they are. Null: it is stored, there is no room
-   * for it, or this backend stores nothing.
+   * Begins to store a list, so that later scans need not read the snapshots: the changes from a base to a target, both
+   * snapshots of one volume, or without a base the allocated ranges of the target. Both snapshots stay as they are. Null if
+   * the list is stored already, if there is no room for it, or if this backend stores none.
    */
   begin(targetId: string, baseId: string | null): Promise<UnfinishedList | null>;
   /**
-   * Before a snapshot is deleted: stores what differs between its neighbours, as far as that follows from
-   * what is stored. Changes nothing otherwise, and does not look at the snapshots.
+   * Call before a snapshot is deleted. Stores the differences between its neighbours, as far as they follow from stored
+   * lists. Changes nothing else, and does not read the snapshots.
    */
   join(snapshotId: string, nextId: string): Promise<void>;
 }
 
 /** A list that is being stored. */
 export interface UnfinishedList {
-  /** One step, a fraction of a second. True: the list is stored. After a failure nothing is left of it. */
+  /** Makes one step, a fraction of a second. True once the list is stored. A failure leaves nothing of the list. */
   step(): Promise<boolean>;
-  /** Removes what is there of it. */
+  /** Removes the unfinished list. */
   abandon(): Promise<void>;
 }
 
-/** What remains of a deleted snapshot so that it can still be the base of a delta. */
+/** The remains of a deleted snapshot, which let a delta still begin at it. */
 export interface RetainedBase {
   snapshotId: string;
-  /** Space it occupies, without the snapshot of a pending one: nobody can tell which blocks it shares. */
+  /** Space that the base occupies, without the snapshot of a pending base: nobody can tell which blocks a snapshot shares. */
   storedBytes: bigint;
   /**
-   * The pool still holds the snapshot itself, because there was no later one. Retain it again when there is one,
-   * and delete the snapshot, which frees its blocks.
+   * There was no later snapshot, so the pool holds the snapshot itself (reflink) or a bookmark of it (thin). Once there is a
+   * later snapshot, call `retain` again, then PoolSnapshots.delete, which frees what is held.
    */
   pending?: true;
 }
 
-/** Nothing was retained, and nothing has failed. */
+/** The answer when nothing was retained although nothing has failed. */
 export interface Unretained {
-  /** A clause that follows "because". */
+  /** Why not, as a clause that follows "because". */
   unretained: string;
 }
 
 /** Each retained base is in one of the lists until it is dropped. */
 export interface RetainedBases {
-  /** Can be the base of a delta. */
+  /** Bases that a delta can begin at. */
   usable: RetainedBase[];
-  /** Cannot any more, because nothing proves that a delta would contain every change. */
+  /** Bases that no delta can begin at any more, because nothing proves that it would contain every change. */
   invalidated: InvalidatedBase[];
 }
 
@@ -340,7 +338,7 @@ export interface InvalidatedBase {
   reason: string;
 }
 
-/** Something that happened in a pool while no call was asking about it; goes to the log. */
+/** An event in a pool that no call has asked about; goes to the log. */
 export interface PoolEvent {
   level: 'info' | 'warn' | 'error';
   message: string;

@@ -7,7 +7,7 @@ import type { NativeRunner } from '../native/pool.js';
 export interface DirectoryFile {
   name: string;
   sizeBytes: bigint;
-  /** As the file system counts them; blocks shared with other files included. */
+  /** As the file system counts them, including blocks shared with other files. */
   allocatedBytes: bigint;
   regular: boolean;
 }
@@ -18,7 +18,7 @@ export async function namesIn(native: NativeRunner, path: string): Promise<strin
   return (await native.run('readDirectory', { path })).names;
 }
 
-/** Unless it is gone; not durable. */
+/** Removes the file if it exists. The removal is not durable yet. */
 export async function unlink(native: NativeRunner, path: string): Promise<void> {
   await native.run('unlinkFile', { path });
 }

@@ -4,7 +4,7 @@
 import { CsiError, type SystemError } from '../../base/errors.js';
 
 export interface Freezing {
-  /** Where a guardian listens that survives this process's container; null: each call starts one. */
+  /** Socket of a guardian that survives this process's container; null if each call starts its own guardian. */
   guardianSocket: string | null;
   /** How long a file system may stay frozen, or a device suspended. */
   limitMs: number;
@@ -12,25 +12,25 @@ export interface Freezing {
 
 export const DEFAULT_FREEZING: Freezing = { guardianSocket: null, limitMs: 60_000 };
 
-/** What had not happened when the limit came, by what the plugin was waiting for. */
+/** What had not happened when the limit passed, by the system call that the plugin was waiting for. */
 const UNDONE: Readonly<Record<string, string>> = {
   FICLONE: 'its clone was not complete',
   FITHAW: 'it was not thawed',
   fsync: 'its device was not flushed',
 };
 
-/** Whether the copy did not end while the volume was frozen. */
+/** Whether the copy failed because it did not end within the freeze. */
 export const outlastedFreeze = ({ code, syscall }: SystemError): boolean =>
   code === 'ETIMEDOUT' && syscall === 'FICLONE';
 
-/** As the addon takes them. */
+/** The limits of one freeze, in the form that the addon takes. */
 export interface FreezeRequest {
   guardianSocket: string | null;
   freezeLimitMs: bigint;
   deadlineMs: bigint | null;
 }
 
-/** Of a call that begins now. A freeze ends with the caller's patience, too. */
+/** The request of a call that begins now. A freeze also ends at the caller's deadline. */
 export function freezeRequest(
   { guardianSocket, limitMs }: Freezing,
   deadline: number,
@@ -54,8 +54,8 @@ export function missingGuardian(
 }
 
 /**
- * The error if `thrown` says that a volume could not be copied while it stood still: a freeze or clone took too long,
- * or another program lifted a freeze. Null: the failure has another cause.
+ * The error if `thrown` says that a volume could not be copied while it stood still: a freeze or clone took too long, or
+ * another program lifted a freeze. Null if the failure has another cause.
  */
 export function brokenFreeze(
   thrown: SystemError,

@@ -1,6 +1,6 @@
 /**
- * What a pool without space answers, whichever of its system calls has noticed: the pool, its free bytes
- * and what was being done, in place of a path inside the pool. For all backends.
+ * The errors of a pool without space, whichever system call noticed the lack of space: they name the pool, its free bytes and
+ * the operation, in place of a path inside the pool. For all backends.
  */
 import { CsiError, errorCode } from '../../base/errors.js';
 import type { Backend } from './backend.js';
@@ -8,7 +8,7 @@ import type { Backend } from './backend.js';
 /** Errnos of a file system without space, and of a project or user without quota. */
 const FULL: readonly unknown[] = ['ENOSPC', 'EDQUOT'];
 
-/** What the methods do that take space, as it follows "no space for". */
+/** What the methods that take space need it for, as a phrase that follows "no space for". */
 const TAKES_SPACE: ReadonlyMap<string, string> = new Map([
   ['volumes.create', 'the volume'],
   ['volumes.expand', 'the larger volume'],
@@ -26,7 +26,7 @@ const FACETS: ReadonlySet<unknown> = new Set<keyof Backend>([
   'changes',
 ]);
 
-/** The backend, with other errors where its pool has no space. An error that names the pool stays as it is. */
+/** The backend with errors that explain a full pool. An error that already names the pool stays as it is. */
 export function namingFullPool(backend: Backend): Backend {
   return new Proxy(backend, {
     get: (target, name) => {
@@ -43,7 +43,7 @@ export function namingFullPool(backend: Backend): Backend {
   });
 }
 
-/** The member as it is, or as a function whose failures are explained. */
+/** Returns the member as it is or, if it is a function, a function whose failures are explained. */
 function explaining(backend: Backend, owner: object, member: unknown, method: string): unknown {
   if (typeof member !== 'function') return member;
   return (...args: unknown[]): unknown => {

@@ -15,7 +15,7 @@ export function lostSnapshot(snapshotId: string, pool: string, cause?: unknown):
   );
 }
 
-/** A deleted snapshot whose retained base is no longer sound. */
+/** The error for a deleted snapshot whose retained base is no longer sound. */
 export function invalidatedBase(snapshotId: string, reason: string): CsiError {
   return CsiError.notFound(
     `snapshot ${snapshotId} was deleted, and no delta can be made from its retained base because ${reason}; make a full backup`,

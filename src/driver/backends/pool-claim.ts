@@ -19,10 +19,10 @@ export interface PoolClaim {
 }
 
 const OWNER = 'pool-owner';
-/** A catalogue's is written without dashes. */
+/** The uuid of a catalogue is written without dashes. */
 const UUID = /^[0-9a-f-]{32,36}$/;
 
-/** FAILED_PRECONDITION if the directory is another catalogue's. */
+/** FAILED_PRECONDITION if the directory belongs to another catalogue. */
 export async function claimDirectory(native: NativeRunner, claim: PoolClaim): Promise<void> {
   const { pool, directory, owner } = claim;
   const file = join(directory, OWNER);
@@ -31,7 +31,7 @@ export async function claimDirectory(native: NativeRunner, claim: PoolClaim): Pr
   const candidate = `${file}.${randomUUID()}`;
   try {
     await native.run('writeText', { path: candidate, text: `${owner}\n` });
-    // A link fails if there is a claim, where a rename would replace it.
+    // A link fails if there is a claim; a rename would replace the claim.
     await native.run('linkFile', { from: candidate, to: file });
     await native.run('flush', { path: directory });
   } catch (thrown) {
@@ -48,12 +48,12 @@ export async function claimDirectory(native: NativeRunner, claim: PoolClaim): Pr
   );
 }
 
-/** Uuid of the catalogue that has claimed the directory; null: none has. */
+/** Uuid of the catalogue that has claimed the directory; null if none has. */
 export function poolOwner(native: NativeRunner, directory: string): Promise<string | null> {
   return readIdentity(native, join(directory, OWNER));
 }
 
-/** The text of a file; null: there is none. FAILED_PRECONDITION if it begins with no uuid: it may be a secret's. */
+/** The text of a file; null if there is no file. FAILED_PRECONDITION if no uuid begins the text, which may be a secret. */
 export async function readIdentity(native: NativeRunner, path: string): Promise<string | null> {
   const { text } = await native.run('readText', { path });
   if (text === null || UUID.test(text.split(' ')[0] ?? '')) return text;

@@ -19,19 +19,19 @@ export interface UnavailablePool {
 /** A pool as it was found when it was last started or checked. */
 export interface PoolState {
   readonly pool: string;
-  /** Null: it could not be started. */
+  /** Null if the pool could not be started. */
   readonly backend: Backend | null;
-  /** Why calls for the pool fail; null: it works. */
+  /** Why calls for the pool fail; null if the pool works. */
   readonly failure: CsiError | null;
 }
 
 export class BackendRegistry {
   readonly #pools: Map<string, ConfiguredPool>;
-  /** Of pools that were started. */
+  /** The failed checks of pools that were started. */
   readonly #failedChecks = new Map<string, CsiError>();
   readonly #first: string;
 
-  /** In the order they are configured. */
+  /** @param pools in the order of the configuration */
   constructor(pools: readonly ConfiguredPool[]) {
     const [first] = pools;
     if (first === undefined) throw new Error('a plugin needs at least one pool');
@@ -48,7 +48,7 @@ export class BackendRegistry {
     return [...this.#pools.values()].filter(isUnavailable);
   }
 
-  /** In the order they are configured. */
+  /** The states of all pools, in the order of the configuration. */
   get states(): PoolState[] {
     return [...this.#pools.values()].map((found) =>
       isUnavailable(found)
@@ -63,7 +63,7 @@ export class BackendRegistry {
     this.#failedChecks.delete(pool.pool);
   }
 
-  /** Records the outcome of a check of a started pool; null: it works. */
+  /** Records the outcome of a check of a started pool; null if the pool works. */
   recordCheck(pool: string, failure: CsiError | null): void {
     if (failure === null) this.#failedChecks.delete(pool);
     else this.#failedChecks.set(pool, failure);

@@ -1,6 +1,6 @@
 /**
- * How the list of a snapshot, or of what differs between two, is made for one request, and what is scanned instead when
- * a stored list cannot be used. Knows no pool.
+ * How one request finds the allocated ranges of a snapshot, or the differences between two snapshots, and what it scans
+ * instead when a stored list cannot be used. Knows no pool.
  */
 import { bestEffort, unreported } from '../../base/best-effort.js';
 import type { SystemError } from '../../base/errors.js';
@@ -9,22 +9,22 @@ import type { ChangeListSource } from '../native/change-list-addon.js';
 
 export interface SnapshotScan {
   readonly source: ScanSource;
-  /** Sizes that the pool has of the two; null: it has no size of the base, or there is no base. */
+  /** Sizes of the two snapshots in the pool; null if the pool has no size of the base, or there is no base. */
   readonly targetBytes: bigint;
   readonly baseBytes: bigint | null;
   readonly storedLists: number;
-  /** Whether a stored list would have made it faster. */
+  /** Whether a stored list would have made the scan faster. */
   readonly wantsList: boolean;
   /**
-   * Another way to the same answer, after that failure; null: there is none, the failure stands. Throws the reason if
-   * nothing sound is left. What was sent so far stands, because it came from lists that were verified.
+   * Another scan with the same answer, after this failure; null if there is none, so that the failure stands. Throws the
+   * reason if nothing sound is left. Everything sent so far stands, because it came from verified lists.
    *
    * @param onRefused called when a stored list is wrong or missing, and was discarded
    */
   instead(failure: SystemError, onRefused: () => void): Promise<SnapshotScan | null>;
 }
 
-/** Of the snapshots themselves. */
+/** A scan that reads the snapshots themselves. */
 export function directScan(
   source: ScanSource,
   sizes: Pick<SnapshotScan, 'targetBytes'> & Partial<Pick<SnapshotScan, 'baseBytes' | 'wantsList'>>,
@@ -38,15 +38,15 @@ export function directScan(
 interface ListScan extends Pick<SnapshotScan, 'targetBytes' | 'baseBytes'> {
   source: ChangeListSource;
   discard(path: string): Promise<void>;
-  /** Of the snapshots themselves; null: the base is gone. */
+  /** A scan of the snapshots themselves; null if the base is gone. */
   direct: SnapshotScan | null;
-  /** With what other lists there are. */
+  /** Makes a scan from the lists that are left. */
   again(): Promise<SnapshotScan>;
 }
 
 /**
- * Of stored lists. One that is wrong or missing is discarded; one that could not be read this time, as when too many
- * files are open, may be all that is left of its base, and stays.
+ * A scan of stored lists. A wrong or missing list is discarded. A list that could not be read this time, for example because
+ * too many files are open, stays: it may be all that is left of its base.
  */
 export function listScan({ source, discard, direct, again, ...sizes }: ListScan): SnapshotScan {
   return {
@@ -56,7 +56,7 @@ export function listScan({ source, discard, direct, again, ...sizes }: ListScan)
       const isList = source.paths.includes(path);
       const isWrong = code === 'LIST_INVALID' || (isList && code === 'ENOENT');
       if (isWrong) {
-        // Whoever reads the list next refuses it again.
+        // If this fails, the next reader of the list refuses it again.
         await bestEffort(() => discard(path), unreported);
         onRefused();
       } else if (!isList) {

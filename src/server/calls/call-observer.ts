@@ -1,13 +1,13 @@
 /**
- * What calls report to whoever counts them. Knows nothing of metrics.
+ * The events that calls report to an observer, which counts them. Knows nothing of metrics.
  *
- * The methods run on the event loop for every call, so they must return at once and never throw. Nothing
- * is reported for each message of a stream: an observer reads the sums when it needs them.
+ * The methods run on the event loop for every call, so they must return at once and never throw. Calls do not report the
+ * single messages of a stream: an observer reads the sums when it needs them.
  */
 
 /** Service and method, as in the proto. */
 export interface ObservedRpc {
-  /** With its package unless that is csi.v1: `Node`, `csi.v0.Node`. */
+  /** The service, with its package unless the package is csi.v1: `Node`, `csi.v0.Node`. */
   readonly service: string;
   readonly name: string;
 }
@@ -17,7 +17,7 @@ export interface StreamSums {
   readonly messages: number;
   /** Bytes of the messages, without their length prefixes. */
   readonly wireBytes: number;
-  /** Pauses until the client has taken messages, and how long they took together. */
+  /** How many pauses there were until the client had taken messages. waitMs is their total duration. */
   readonly waits: number;
   readonly waitMs: number;
 }
@@ -26,7 +26,7 @@ export interface CallObserver {
   callStarted(rpc: ObservedRpc): void;
   /** @param code name of the status code, such as NOT_FOUND */
   callEnded(rpc: ObservedRpc, code: string, seconds: number): void;
-  /** @param sums to be read until streamEnded, which gets the same object */
+  /** @param sums may be read until streamEnded gets the same object */
   streamStarted(rpc: ObservedRpc, sums: StreamSums): void;
   /** @param seconds from the start of the call until its first message was passed to the transport */
   firstMessageSent(rpc: ObservedRpc, seconds: number): void;

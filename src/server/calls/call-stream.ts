@@ -1,10 +1,10 @@
 /**
- * The HTTP/2 stream below a gRPC call: complete frames are written to it without a copy, and a call whose status
- * cannot be delivered is ended by it.
+ * The HTTP/2 stream below a gRPC call. It takes complete frames without a copy, and closing it ends a call whose status cannot
+ * be delivered.
  *
- * gRPC has no interface for either, so this file reads one field of grpc-js's own call object. Nothing is taken for
- * granted: unless frame-proof.ts has seen frames arrive unchanged, every message goes through gRPC. Knows neither
- * services nor what a message holds.
+ * gRPC has no interface for either use, so this file reads one field of grpc-js's own call object. This field is not trusted:
+ * every message goes through gRPC unless frame-proof.ts has seen frames arrive unchanged. Knows neither services nor the
+ * content of messages.
  */
 import { constants, type ServerHttp2Stream } from 'node:http2';
 import { Duplex } from 'node:stream';
@@ -15,7 +15,7 @@ export type CallStream = Pick<
   'write' | 'close' | 'closed' | 'destroyed' | 'headersSent' | 'writableEnded'
 >;
 
-/** @param call of an interceptor. Returns null if it is not the innermost one, or not of the known form. */
+/** @param call the call of an interceptor. Returns null if the call is not the innermost one or has an unknown form. */
 export function callStreamOf(call: object): CallStream | null {
   const stream: unknown = 'stream' in call ? call.stream : null;
   if (!(stream instanceof Duplex)) return null;
@@ -29,7 +29,7 @@ export function isWritable(stream: CallStream): boolean {
   return stream.headersSent && !stream.writableEnded && !stream.destroyed && !stream.closed;
 }
 
-/** Resets the stream unless it has ended within this time. What was written and not read is dropped. */
+/** Resets the stream unless it has ended within this time. Data that was written but not read is dropped. */
 export function closeLater(stream: CallStream, ms: number): void {
   setTimeout(() => {
     if (!stream.closed && !stream.destroyed) stream.close(constants.NGHTTP2_CANCEL);

@@ -1,5 +1,5 @@
 /**
- * The life of one call, unary or streaming: its id, what ends it early, and its one line in the log.
+ * The life of one call, unary or streaming: its id, the reasons that end it early, and its one line in the log.
  *
  * CallRegistry knows all calls in flight, so that a stopping server can wait for them or abort them.
  * Knows neither what an RPC does nor how a response is sent.
@@ -57,7 +57,7 @@ const MAX_LOGGED_LENGTH = 256;
 
 /** The longest delay that setTimeout accepts, 24 days. A later deadline is treated as none. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
-/** A client cancels at its own deadline, which is earlier than ours by the time the request travelled. */
+/** A client cancels at its own deadline, which is earlier than ours by the travel time of the request. */
 const DEADLINE_SLACK_MS = 100;
 
 export class CallRegistry {
@@ -84,8 +84,8 @@ export class CallRegistry {
   }
 
   /**
-   * Throws UNAVAILABLE if too many calls are in flight already. Identity is exempt: a plugin that fails
-   * its Probe under load would be restarted, and the load would remain.
+   * Throws UNAVAILABLE if too many calls, or requests of too many bytes, are in flight already. Identity is exempt: a plugin
+   * that fails its Probe under load would be restarted, and the load would remain.
    */
   admit(rpc: Rpc): void {
     if (rpc.fullService.endsWith('.Identity')) return;
@@ -99,7 +99,7 @@ export class CallRegistry {
     }
   }
 
-  /** Aborts the signal of every call in flight. A handler ends when it notices. */
+  /** Aborts the signal of every call in flight. A handler ends when it notices the abort. */
   abortAll(reason: CsiError): void {
     for (const call of this.#calls) call.abort(reason);
   }
@@ -154,7 +154,7 @@ export class Call implements CallContext {
     this.#request = grpcCall.request;
     this.peer = originOf(grpcCall.metadata)?.caller ?? this;
     this.log = log.child({
-      // The last group: 48 random bits, of which Node.js keeps a stock, as it does not of plain random bytes.
+      // The last group is 48 random bits. Node.js keeps a stock of random UUIDs, but no stock of plain random bytes.
       op: randomUUID().slice(-12),
       method: `${rpc.service}.${rpc.name}`,
       ...idsOf(this.#request.message),
@@ -162,7 +162,7 @@ export class Call implements CallContext {
     this.deadline = Number(grpcCall.getDeadline());
     this.#deadlineTimer = this.#watchDeadline(this.deadline);
     grpcCall.once('cancelled', () => {
-      // gRPC also says so of a call that has ended.
+      // gRPC also emits this event for a call that has ended.
       if (this.#hasEnded) return;
       const isLate = Date.now() + DEADLINE_SLACK_MS >= this.deadline;
       const gone = CsiError.cancelled('the caller cancelled the call or went away');
@@ -211,14 +211,14 @@ export class Call implements CallContext {
     this.#controller.abort(reason);
   }
 
-  /** The error of the call: what the handler threw, or, if the handler only reacted to the abort, its reason. */
+  /** The error that the handler threw; or the reason of the abort, if the handler only reacted to the abort. */
   errorOf(thrown: unknown): CsiError {
     const error = CsiError.from(thrown);
     if (!this.signal.aborted || error.code !== StatusCode.CANCELLED) return error;
     return CsiError.from(this.signal.reason);
   }
 
-  /** Call once, when the handler has ended. Writes the log line. */
+  /** Writes the log line. The caller calls this once, when the handler has ended. */
   finish(error: CsiError | null): void {
     this.#hasEnded = true;
     clearTimeout(this.#deadlineTimer);
@@ -228,7 +228,7 @@ export class Call implements CallContext {
     this.#span.end(error?.message ?? null, { 'rpc.grpc.status_code': error?.code ?? 0 });
     const line = {
       ...this.#notes,
-      // The handler succeeded after the call was aborted: this is what the caller saw.
+      // The handler succeeded after the call was aborted. `cutOff` is the code that the caller saw.
       ...(error === null && this.signal.aborted ? { cutOff: codeName(this.signal.reason) } : {}),
       code,
       ms: Math.round(this.seconds * 10_000) / 10,
@@ -242,13 +242,13 @@ export class Call implements CallContext {
     const remainingMs = deadline - Date.now();
     // Without a deadline, remainingMs is Infinity.
     if (!(remainingMs < MAX_TIMER_MS)) return undefined;
-    // gRPC ends the call for the client. This ends the handler, also when the client does not read.
+    // gRPC ends the call for the client. This timer ends the handler, even if the client does not read.
     const timer = setTimeout(() => this.abort(deadlineExceeded()), Math.max(remainingMs, 0));
     return timer.unref();
   }
 }
 
-/** In the trace of the caller, if it has one. Names follow OpenTelemetry's conventions for RPCs. */
+/** Opens a span in the trace of the caller, if the caller has one. Names follow OpenTelemetry's conventions for RPCs. */
 function spanOf({ fullService: service, name }: Rpc, metadata: Metadata): OpenSpan {
   return openSpan({
     name: `${service}/${name}`,
@@ -264,7 +264,7 @@ function spanOf({ fullService: service, name }: Rpc, metadata: Metadata): OpenSp
   });
 }
 
-/** @param isDefect the line has the stack as well */
+/** @param isDefect adds the stack to the line */
 function failureFields(error: CsiError, isDefect: boolean): object {
   const details = Object.keys(error.details).length > 0 ? { details: error.details } : {};
   const fields = { error: error.message, ...details };

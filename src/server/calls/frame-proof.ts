@@ -1,6 +1,6 @@
 /**
- * Proves at the start that frames can be written to the HTTP/2 stream of a call: a call through a server and a client
- * within the process, whose frames and status must arrive unchanged. Knows no service.
+ * Proves at the start that frames can be written to the HTTP/2 stream of a call. A server and a client within the process
+ * exchange one call, whose frames and status must arrive unchanged. Knows no service.
  */
 import { type ClientHttp2Session, connect } from 'node:http2';
 import { Duplex } from 'node:stream';
@@ -23,13 +23,13 @@ const PROOF_BYTES = 100_000;
 
 let proof: Promise<boolean> | null = null;
 
-/** Whether frames can be written to the stream of a call: the first call of this finds out, in milliseconds. */
+/** Whether frames can be written to the stream of a call. The first use of this function finds out, in milliseconds. */
 export function proveFrames(): Promise<boolean> {
   proof ??= withTimeout(proofCall(), PROOF_MS, () => false).catch(() => false);
   return proof;
 }
 
-/** A call with two frames, one of them in two writes, in a server and a client of its own. */
+/** Makes a call with two frames, the first split over two writes, between a server and a client of its own. */
 async function proofCall(): Promise<boolean> {
   const frames = Buffer.concat([proofFrame(PROOF_BYTES), proofFrame(3)]);
   let stream: CallStream | null = null;

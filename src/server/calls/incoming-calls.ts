@@ -1,11 +1,9 @@
 /**
- * Calls before they reach a handler: which connection they belong to, and how much memory incomplete
- * requests take.
+ * Calls before they reach a handler: the connection of each call, and the memory that incomplete requests take.
  *
- * A few requests are read into memory at a time, and connections take turns. Until its turn, gRPC buffers
- * at most the flow control window of a request (64 KiB). A request that holds its place too long while
- * others wait, or is not complete in time, ends its connection. Knows connections by an interface, and no
- * RPC.
+ * Only a few requests are read into memory at a time, and connections take turns. While a request waits for its turn, gRPC
+ * buffers at most its flow control window (64 KiB). A request that holds its place too long while others wait, or that is not
+ * complete in time, ends its connection. Knows connections through an interface, and no RPC.
  */
 import { Metadata, ServerInterceptingCall, ServerListenerBuilder } from '@grpc/grpc-js';
 import { CsiError } from '../../base/errors.js';
@@ -18,36 +16,36 @@ type InterceptedCall = ConstructorParameters<typeof ServerInterceptingCall>[0];
 export interface CallConnection {
   /** Aborted when the connection is closed. */
   readonly closed: AbortSignal;
-  /** Who makes a call of the connection. Throws a CsiError if the connection may not make it. */
+  /** The client that makes a call. Throws a CsiError if the connection may not make this call. */
   callerOf(metadata: Metadata): object;
-  /** A call whose request is complete began, or ended. */
+  /** Reports that a call whose request is complete has begun. callEnded() reports its end. */
   callBegan(): void;
   callEnded(): void;
-  /** Accepts no more calls and closes when the running ones have ended. */
+  /** Accepts no more calls, and closes the connection when the running calls have ended. */
   retire(reason: string): void;
 }
 
 export interface CallOrigin {
-  /** The same object for all calls of one client: its connection, or what stands for it behind a router. */
+  /** The same object for all calls of one client: its connection, or an object for one client behind a router. */
   readonly caller: object;
-  /** Ends a call whose client does not read, without waiting for it to receive what was written. */
+  /** Ends a call whose client does not read. Does not wait until the client has received what was written. */
   abandon(status: CallStatus): void;
-  /** What carries the call; null if gRPC does not show it. */
+  /** The HTTP/2 stream that carries the call; null if gRPC does not reveal it. */
   readonly stream: CallStream | null;
 }
 
-/** Requests that are read at a time; gRPC limits each to 4 MiB. */
+/** How many requests are read at a time. gRPC limits each request to 4 MiB. */
 const PLACES = 8;
 /** How long a request may hold its place while others wait. */
 const TURN_MS = 1000;
-/** Incomplete requests of all connections together. */
+/** Limit of incomplete requests of all connections together. */
 const MAX_UNFINISHED = 1024;
-/** Calls of one connection that ended while their client did not read. */
+/** Limit of calls of one connection that ended while their client did not read. */
 const MAX_ABANDONED = 8;
 /** How often the places are checked while requests are incomplete. */
 const WATCH_MS = 250;
 
-/** The metadata of a call with its origin: the one object that an interceptor hands to a handler. */
+/** The metadata of a call with the call's origin: the only object that an interceptor can hand to a handler. */
 class ReceivedMetadata extends Metadata {
   constructor(
     received: Metadata,
@@ -64,7 +62,7 @@ export function originOf(metadata: Metadata): CallOrigin | undefined {
 
 interface Incoming {
   readonly connection: CallConnection;
-  /** Its place among the requests that are being read; null while it waits. */
+  /** The place of the request among those that are being read; null while the request waits. */
   place: Held | null;
   state: 'unfinished' | 'running' | 'abandoned' | 'ended';
   refuse(error: CsiError): void;
@@ -126,7 +124,7 @@ export class IncomingCalls {
     });
   }
 
-  /** Null, with the call refused, if its connection may not make it. */
+  /** Finds the caller. Refuses the call and returns null if its connection may not make the call. */
   #callerOf(incoming: Incoming, metadata: Metadata): object | null {
     try {
       return incoming.connection.callerOf(metadata);
@@ -197,7 +195,7 @@ export class IncomingCalls {
     if (incoming.place !== null) this.#turns.end(incoming.place);
   }
 
-  /** Refuses late requests, after the next poll for input: what arrived while the event loop was blocked counts. */
+  /** Refuses late requests. Polls for input first, so that data which arrived while the event loop was blocked counts. */
   #expire(): void {
     const now = performance.now();
     setImmediate(() => {
@@ -212,7 +210,7 @@ export class IncomingCalls {
     });
   }
 
-  /** The connection with the most unfinished requests. */
+  /** Retires the connection with the most unfinished requests. */
   #retireWorst(): void {
     const counts = new Map<CallConnection, number>();
     for (const { connection } of this.#unfinished) {

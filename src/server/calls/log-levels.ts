@@ -1,8 +1,8 @@
 /**
- * At which level a call is logged when it ends: by its status code, and for a success by its RPC.
+ * Decides at which level a call is logged when it ends. The level depends on the status code, and for a success on the RPC.
  *
- * info: nothing to do for this node's operator; warn: an operator should look; error: a defect of the plugin.
- * Knows codes and names of RPCs, nothing of logging.
+ * info means that this node's operator has nothing to do, warn that an operator should look, and error that the plugin has a
+ * defect. Knows codes and names of RPCs, and nothing of logging.
  */
 
 import type { RpcName } from '../../base/csi/service.js';
@@ -10,7 +10,7 @@ import { type CsiError, StatusCode, type StatusName } from '../../base/errors.js
 
 export type CallLevel = 'debug' | 'info' | 'warn' | 'error';
 
-/** Each with the reason, which docs/logs.md repeats. */
+/** Each level has a comment with its reason. docs/logs.md repeats these reasons. */
 export const FAILURE_LEVELS: Readonly<Record<Exclude<StatusName, 'OK'>, CallLevel>> = {
   // The caller's request is wrong or out of date; the answer says so to the caller.
   INVALID_ARGUMENT: 'info',
@@ -30,10 +30,10 @@ export const FAILURE_LEVELS: Readonly<Record<Exclude<StatusName, 'OK'>, CallLeve
   FAILED_PRECONDITION: 'warn',
   // The plugin is starting, stopping or overloaded, or another node is away.
   UNAVAILABLE: 'warn',
-  // Somebody without the rights reached the plugin.
+  // A client without the rights reached the plugin.
   PERMISSION_DENIED: 'warn',
   UNAUTHENTICATED: 'warn',
-  // Nobody thought of this: a defect of the plugin, whose cause the line has.
+  // An unforeseen error is a defect of the plugin. The log line has the cause.
   INTERNAL: 'error',
   UNKNOWN: 'error',
 };
@@ -80,7 +80,7 @@ const LEVEL_OF_CODE: ReadonlyMap<number, CallLevel> = new Map(
   Object.entries(FAILURE_LEVELS).map(([name, level]) => [StatusCode[name as StatusName], level]),
 );
 
-/** @param error null: the call succeeded */
+/** @param error null if the call succeeded */
 export function levelOfCall({ name }: { name: string }, error: CsiError | null): CallLevel {
   if (error !== null) return LEVEL_OF_CODE.get(error.code) ?? 'error';
   return ROUTINE_RPCS.has(name) ? 'debug' : 'info';

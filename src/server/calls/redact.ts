@@ -1,11 +1,11 @@
 /**
- * Copies CSI messages for the log and strips what must not be logged: the fields with the csi_secret
- * option of their proto, so that a new one is covered without a change here, and those of a short list.
+ * Copies CSI messages for the log and strips what must not be logged: the fields with the csi_secret option of the proto, so
+ * that a new secret field needs no change here, and the fields of a short list.
  *
  * Long strings, lists and maps are clipped, so that no caller writes megabytes into the log.
  *
- * The cost of a copy depends on the message, not on the proto: which fields of a type can lead to a
- * secret is determined once.
+ * The cost of a copy depends on the message and not on the proto, because this file determines only once which fields of a
+ * type can lead to a secret.
  */
 import protobuf from 'protobufjs';
 
@@ -21,7 +21,7 @@ const ALSO_SENSITIVE: ReadonlySet<string> = new Set([
   'mount_flags',
   'volume_context',
   'publish_context',
-  // The same in CSI v0.3 and v0.1.
+  // The names of these fields in CSI v0.3 and v0.1.
   'volume_attributes',
   'publish_info',
   'publish_volume_info',
@@ -48,8 +48,8 @@ export function redact(type: protobuf.Type, message: object): object {
 function planOf(type: protobuf.Type): Plan {
   const known = plans.get(type);
   if (known !== undefined) return known;
-  // Registered before its fields are known, and secret until then, which is safe: the recursion of a
-  // type that contains itself ends here.
+  // The plan is registered before its fields are known, so that the recursion of a type that contains itself ends here.
+  // Until the fields are known, the plan counts as secret, which is safe.
   const plan: Plan = { holdsSecrets: true, fields: new Map() };
   plans.set(type, plan);
   for (const field of type.fieldsArray) plan.fields.set(field.name, treatmentOf(field));
@@ -90,7 +90,7 @@ function copyAll(value: unknown): unknown {
   if (typeof value !== 'object' || value === null) return value;
   if (Array.isArray(value)) return clipped(value, copyAll);
   const entries = Object.entries(value).slice(0, MAX_ELEMENTS);
-  // fromEntries, not assignment: a map's key may be `__proto__`.
+  // Object.fromEntries is used instead of assignment because a map's key may be `__proto__`.
   return Object.fromEntries(entries.map(([key, member]) => [shortened(key), copyAll(member)]));
 }
 

@@ -1,9 +1,9 @@
 /**
- * Decodes the bytes of a request to its message, or to the reason why they are not valid.
+ * Decodes the bytes of a request to its message, or to the reason why the bytes are not valid.
  *
- * Decoding never throws: gRPC would end such a call itself, with INTERNAL and without a log line. Two
- * faults that the protobuf library accepts are refused here: text that is not UTF-8, which it would
- * convert to other text, and a string that extends beyond the end of the request.
+ * Decoding never throws, because gRPC would then end the call itself with INTERNAL and without a log line. This file refuses
+ * two faults that the protobuf library accepts: text that is not UTF-8, which the library would convert to other text, and a
+ * string that extends beyond the end of the request.
  */
 import { isUtf8 } from 'node:buffer';
 import protobuf from 'protobufjs';
@@ -13,11 +13,11 @@ import { CsiError, messageOf } from '../../base/errors.js';
 /** A message of any type. RequestOf in base/csi/service.ts is the message of one RPC. */
 export type DecodedMessage = Readonly<Record<string, unknown>>;
 
-/** The decoded message; or an empty one, and INVALID_ARGUMENT with the reason. */
+/** The decoded message; or an empty message, and an INVALID_ARGUMENT error with the reason. */
 export interface DecodedRequest {
   readonly message: DecodedMessage;
   readonly refusal: CsiError | null;
-  /** As received. */
+  /** The bytes of the request as received. */
   readonly encoded: Buffer;
 }
 

@@ -1,18 +1,18 @@
 /**
- * All that stands between gRPC and the handler of an RPC. A call passes, in this order:
+ * Every step between gRPC and the handler of an RPC. A call passes these steps in this order:
  *
  *  1. CallRegistry.open: id, deadline and cancellation, span, log
  *  2. CallRegistry.admit: the limits of calls and of bytes in flight
  *  3. StreamPlaces.enter, for streams: the limit of streams
  *  4. Served.find: the wait for a service that is still starting
- *  5. Call.request: bytes that are no valid request are refused
- *  6. Served.check: what this process refuses whatever the RPC does
+ *  5. Call.request: bytes that are not a valid request are refused
+ *  6. Served.check: requests that this process refuses, whatever the RPC does
  *  7. the handler
- *  8. statusOf: any error becomes a status with a code and a message and nothing else, because CSI forbids details
+ *  8. statusOf: any error becomes a status with only a code and a message, because CSI forbids details
  *  9. Call.finish: the line in the log, which has the cause and the details of an error
  *
- * This is the only file that ends a call. A stream ends with OK only if its handler completed and the call was not aborted.
- * Knows neither services nor connections.
+ * This is our only file that ends an open call. Before a call is open, incoming-calls.ts may refuse it. A stream ends with OK
+ * only if its handler completed and the call was not aborted. Knows neither services nor connections.
  */
 import { setImmediate } from 'node:timers/promises';
 import type { handleUnaryCall } from '@grpc/grpc-js';
@@ -30,9 +30,9 @@ import { originOf } from './incoming-calls.js';
 import type { DecodedMessage, DecodedRequest } from './request-decoder.js';
 import { type StreamCall, type StreamLimits, StreamWriter } from './stream-writer.js';
 
-/** How long a client may take to receive the status after its deadline: it has stopped waiting. */
+/** How long a client that has missed its deadline, and has stopped waiting, may take to receive the status. */
 const LATE_STATUS_MS = 250;
-/** The same for a client that reads nothing: then its stream ends, and its memory is freed. */
+/** How long a client that reads nothing may take to receive the status. Then its stream ends, which frees the memory. */
 const STALLED_STATUS_MS = 20_000;
 
 export interface UnaryRpc extends Rpc {
@@ -49,7 +49,7 @@ export interface Served<Handler> {
   check(request: DecodedMessage): void;
 }
 
-/** A handler for gRPC of a method whose responses are sent as they are. */
+/** The gRPC handler of a unary method. gRPC sends the encoded response unchanged. */
 export function unary(
   rpc: UnaryRpc,
   { calls, find, check }: Served<AnyUnaryHandler>,
@@ -70,14 +70,14 @@ export function unary(
     try {
       callback(error === null ? null : statusOf(error), response);
     } catch (thrown) {
-      // Not answered a second time.
+      // The call is not answered a second time.
       error ??= call.errorOf(thrown);
     }
     call.finish(error);
   };
 }
 
-/** A long response is encoded in pieces, and other calls run between them. */
+/** Encodes a response. A long response is encoded in parts, and other calls run in between. */
 async function encoded(
   rpc: UnaryRpc,
   response: object | ResponseParts<object>,
@@ -94,7 +94,7 @@ async function encoded(
   return Buffer.concat(pieces);
 }
 
-/** The same for a method that streams its responses. */
+/** The gRPC handler of a method that streams its responses. */
 export function streaming(
   rpc: Rpc,
   limits: StreamLimits,
@@ -135,9 +135,9 @@ function isGone({ code }: CsiError): boolean {
 }
 
 /**
- * If the client does not read, messages that wait for it are dropped together with their memory.
- * Otherwise the error follows what was sent. Neither `end` with a status nor `destroy` does that; the
- * 'error' event makes grpc-js send code and message.
+ * If the client does not read, the messages that wait for it are dropped, which frees their memory. Otherwise the error
+ * follows the messages. The 'error' event makes grpc-js send the code and the message of the error after them; neither `end`
+ * with a status nor `destroy` does so.
  */
 function sendError(grpcCall: StreamCall, error: CsiError, isStalled: boolean): void {
   const origin = originOf(grpcCall.metadata);

@@ -1,9 +1,9 @@
-/** RPCs that the server serves besides the services of CSI v1, and how they find handlers of those. */
+/** RPCs that the server serves besides the services of CSI v1, and how they find handlers of v1. */
 import type { MethodDefinition } from '@grpc/grpc-js';
 import type protobuf from 'protobufjs';
 import type { AnyUnaryHandler, RpcName, ServiceName } from '../../base/csi/service.js';
 
-/** Resolves when the service is served; rejects with the error to return. */
+/** Resolves to the handler when the service is served; rejects with the error to return. */
 export type FindHandler = (
   service: ServiceName,
   rpc: RpcName,

@@ -1,23 +1,22 @@
 /**
- * Limits how many streams are open at once, and decides which one ends for a new one at the limit.
+ * Limits how many streams are open at once. At the limit, decides which open stream ends to make room for a new stream.
  *
- * Only a stream of the same connection, or of one with more streams, can be ended. The first choice is the
- * stream whose client has read nothing for the longest time, so that clients which open streams and do not
- * read cannot block others. If all clients read, it is the newest stream of the connection with the most,
- * provided that this connection still has at least as many as the new stream's afterwards. Knows neither
- * gRPC nor what is streamed.
+ * Only a stream of the same peer, or of a peer with more streams, can be ended. The first choice is the stream whose client has
+ * read nothing for the longest time, so that clients which open streams and do not read cannot block others. If all clients
+ * read, the choice is the newest stream of the peer with the most streams, provided that this peer then still has at least as
+ * many streams as the peer of the new stream. Knows neither gRPC nor what is streamed.
  */
 import { CsiError } from '../../base/errors.js';
 
 export interface OpenStream {
-  /** The connection it belongs to. */
+  /** The connection of the stream, or its client behind a router. */
   readonly peer: object;
-  /** Since when a message has been waiting for its client to read (performance.now()); null: none is. */
+  /** Since when (performance.now()) a message has waited for the client to read; null if no message waits. */
   readonly stalledSince: number | null;
   end(reason: CsiError): void;
 }
 
-/** A client that reads takes a waiting message much sooner, even on a busy machine. */
+/** A client that reads takes a waiting message much sooner than this, even on a busy machine. */
 const MIN_STALL_MS = 250;
 
 export class StreamPlaces {
@@ -39,7 +38,7 @@ export class StreamPlaces {
     this.#open.delete(stream);
   }
 
-  /** Ends a stream for one of this peer; false if none can be ended. */
+  /** Ends a stream to make room for a stream of this peer. Returns false if no stream can be ended. */
   #makePlace(peer: object): boolean {
     const counts = new Map<object, number>([[peer, 0]]);
     for (const stream of this.#open) counts.set(stream.peer, (counts.get(stream.peer) ?? 0) + 1);

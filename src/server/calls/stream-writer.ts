@@ -2,8 +2,8 @@
  * Writes the messages of one streaming call, no faster than its client reads. Services pass chunks of encoded messages,
  * which this file does not decode.
  *
- * Where frames are proven (frame-proof.ts), a chunk is written to the call's HTTP/2 stream as it is: many messages at
- * once, without a copy. Otherwise gRPC copies and writes message by message.
+ * If frame-proof.ts has proved that frames work, a chunk is written to the call's HTTP/2 stream unchanged: many messages at
+ * once, without a copy. Otherwise gRPC copies and writes each message.
  */
 import { Metadata, type ServerWritableStream } from '@grpc/grpc-js';
 import type { EncodedMessage, RelayWriter } from '../../base/csi/service.js';
@@ -18,13 +18,13 @@ export type StreamCall = ServerWritableStream<DecodedRequest, Buffer>;
 
 /** The prefix of every message in a chunk: a zero byte, and the message's length in big-endian order. */
 const PREFIX_BYTES = 5;
-/** Messages passed to gRPC and not sent yet: enough to keep it busy, and a bound for tiny messages. */
+/** Limit of messages that gRPC has but has not sent: enough to keep gRPC busy, and a bound for tiny messages. */
 const MAX_IN_FLIGHT = 64;
 /** Messages are written together up to this size. Each write that a client has taken counts as progress. */
 const SLICE_BYTES = 128 << 10;
-/** Slices written and not sent yet: one that is being sent, and one that follows it. */
+/** Limit of slices that are written but not sent: one slice is being sent, and another one follows. */
 const MAX_SLICES_IN_FLIGHT = 2;
-/** Forwarded bytes that are not sent yet; a single message may be larger. */
+/** Limit of forwarded bytes that are not sent yet. A single message may be larger. */
 const MAX_FORWARDED_BYTES = 512 << 10;
 
 export interface StreamLimits {
@@ -36,10 +36,10 @@ export interface StreamLimits {
 }
 
 export class StreamWriter implements RelayWriter, OpenStream {
-  /** Totals of what was sent; a wait is a pause until gRPC, and thus the client, has taken messages. */
+  /** Totals of the sent messages. A wait is a pause until gRPC, and thus the client, has taken messages. */
   readonly sums = { messages: 0, wireBytes: 0, waits: 0, waitMs: 0 };
   readonly #stallMs: number;
-  /** Takes frames as they are; null: messages go through gRPC. */
+  /** The stream that takes frames unchanged; null if messages go through gRPC. */
   readonly #stream: CallStream | null;
   #stallTimer: NodeJS.Timeout;
   /** When the client last took a message (performance.now()). */
@@ -47,7 +47,7 @@ export class StreamWriter implements RelayWriter, OpenStream {
   /** Why nothing can be sent any more. */
   #failure: unknown = null;
   #inFlight = 0;
-  /** The lengths of these messages, the oldest first, and their sum. */
+  /** The lengths of the writes in flight, the oldest first. #bytesInFlight is their sum. */
   readonly #lengths: number[] = [];
   #bytesInFlight = 0;
   #sending = false;
@@ -60,7 +60,7 @@ export class StreamWriter implements RelayWriter, OpenStream {
   ) {
     this.#stallMs = stallMs;
     this.#stream = writesFrames ? (originOf(grpcCall.metadata)?.stream ?? null) : null;
-    // One listener and one timer for the whole call: one for each wait would cost more than the messages.
+    // The whole call has one listener and one timer. A pair for each wait would cost more than the messages.
     if (call.signal.aborted) this.#aborted();
     else call.signal.addEventListener('abort', this.#aborted);
     this.#stallTimer = setTimeout(this.#checkStall, stallMs).unref();
@@ -94,8 +94,8 @@ export class StreamWriter implements RelayWriter, OpenStream {
           this.#write(slice.bytes.subarray(PREFIX_BYTES));
         }
       }
-      // HTTP/2 sends from this memory, and gRPC copies a message only when it sends it: the chunk may be reused
-      // only after the last one.
+      // HTTP/2 sends from this memory, and gRPC copies a message only when it sends the message. So the chunk may be reused
+      // only after the last message.
       if (this.#inFlight > 0) await this.#wait(0);
     } finally {
       this.#sending = false;
@@ -108,7 +108,7 @@ export class StreamWriter implements RelayWriter, OpenStream {
       const bytes = message.byteLength + PREFIX_BYTES;
       await this.#writeFrames(this.#stream, bytes, 1, framePieces);
     } else {
-      // The serializer of streams returns what it is given, and gRPC uses no more of a Buffer than this.
+      // The serializer of streams returns its argument, and gRPC uses no other members of a Buffer than an EncodedMessage has.
       this.#write(message as Buffer);
     }
     while (this.#bytesInFlight > MAX_FORWARDED_BYTES || this.#inFlight >= MAX_IN_FLIGHT) {
@@ -128,7 +128,7 @@ export class StreamWriter implements RelayWriter, OpenStream {
     this.grpcCall.write(message, this.#written);
   }
 
-  /** @param bytes of all pieces together, prefixes included */
+  /** @param bytes the total length of all pieces, prefixes included */
   async #writeFrames(
     stream: CallStream,
     bytes: number,
@@ -139,7 +139,7 @@ export class StreamWriter implements RelayWriter, OpenStream {
     if (!stream.headersSent) this.grpcCall.sendMetadata(new Metadata());
     this.#begin(bytes, messages, bytes - messages * PREFIX_BYTES);
     if (!isWritable(stream)) {
-      // gRPC has ended it, because the deadline has passed or the client is gone: the signal says which at once.
+      // gRPC has ended the stream, because the deadline has passed or the client is gone. The signal tells which at once.
       await this.#wait(this.#inFlight - 1);
       return;
     }
@@ -147,7 +147,7 @@ export class StreamWriter implements RelayWriter, OpenStream {
     stream.write(pieces.at(-1), this.#written);
   }
 
-  /** Counts a write that follows at once. */
+  /** Counts a write that the caller makes right afterwards. */
   #begin(bytes: number, messages: number, wireBytes: number): void {
     if (this.#failure !== null) throw this.#failure;
     if (this.#inFlight === 0) this.#progressAt = performance.now();
@@ -161,7 +161,7 @@ export class StreamWriter implements RelayWriter, OpenStream {
     this.sums.wireBytes += wireBytes;
   }
 
-  /** Resolves when at most `level` messages are in flight; rejects when nothing can be sent any more. */
+  /** Resolves when at most `level` writes are in flight; rejects when nothing can be sent any more. */
   async #wait(level: number): Promise<void> {
     if (this.#failure !== null) throw this.#failure;
     const started = performance.now();
@@ -172,7 +172,7 @@ export class StreamWriter implements RelayWriter, OpenStream {
     this.sums.waitMs += performance.now() - started;
   }
 
-  /** Not called for messages that were in flight when the client cancelled. */
+  /** Runs when a write has been sent, but not for writes that were in flight when the client cancelled. */
   readonly #written = (error?: Error | null): void => {
     this.#inFlight -= 1;
     this.#bytesInFlight -= this.#lengths.shift() ?? 0;
@@ -218,8 +218,8 @@ interface Slice {
 }
 
 /**
- * Cuts a chunk into slices of at most this size, or of one message. Throws, before anything is sent, if messages do
- * not fill it exactly.
+ * Cuts a chunk into slices of at most `maxBytes`; a slice with a single message may be larger. Throws before anything is sent
+ * if the messages do not fill the chunk exactly.
  */
 function cutChunk(bytes: Buffer, maxBytes: number): Slice[] {
   const slices: Slice[] = [];

@@ -2,10 +2,10 @@
  * The connections to the plugin's socket, and those of routers over TCP: how many are open, which one is closed at the
  * limit, and how they end. gRPC receives a connection when its client has sent its first bytes.
  *
- * Idle connections stay open while their clients answer gRPC's pings, because sidecars hold one for hours and
- * exit when it is closed. Only at the limit is one closed for a new one: first the connections that never made
- * a call, the oldest first, then the one whose last call was the longest ago. Its client receives GOAWAY and can
- * connect again. Knows nothing of services.
+ * Idle connections stay open while their clients answer gRPC's pings, because sidecars hold a connection for hours and exit
+ * when it is closed. A new connection replaces an idle connection only at the limit: first the connections that never made a
+ * call, the oldest first, then the connection whose last call was the longest ago. The client of the closed connection receives
+ * GOAWAY and can connect again. Knows nothing of services.
  */
 import { setMaxListeners } from 'node:events';
 import { createServer, type Server as Listener, type Socket } from 'node:net';
@@ -27,7 +27,7 @@ export const LAST_RESPONSE_MS = 200;
 type Injector = ReturnType<GrpcServer['createConnectionInjector']>;
 
 export interface ConnectionsOptions {
-  /** How many may be open at once. */
+  /** How many connections may be open at once. */
   limit: number;
   logger: Logger;
   /** How long a new client may send nothing, and how long a request may take to become complete. */
@@ -37,7 +37,7 @@ export interface ConnectionsOptions {
 /** How routers reach this node. */
 export type RoutedListen = Omit<TlsListenerOptions, 'logger' | 'accept'>;
 
-/** How many of those that are being closed may be open beyond the limit. */
+/** How many connections that are being closed may be open beyond the limit. */
 const MAX_CLOSING = 16;
 
 export class Connections {
@@ -62,7 +62,7 @@ export class Connections {
     return this.#open.size;
   }
 
-  /** For the gRPC server that receives the connections: counts the calls of each. */
+  /** The interceptor of the gRPC server that receives the connections. Counts the calls of each connection. */
   readonly interceptor: ServerInterceptor = (_method, call) => {
     const connection = this.#open.get(call.getConnectionInfo().remotePort ?? 0);
     if (connection === undefined) return new ServerInterceptingCall(call);
@@ -79,7 +79,7 @@ export class Connections {
         resolve();
       });
     });
-    // Such as EMFILE, which may pass.
+    // An error such as EMFILE may pass.
     listener.on('error', (error) =>
       this.#log.warn({ err: error }, 'cannot accept a client on the socket'),
     );
@@ -95,7 +95,7 @@ export class Connections {
     });
   }
 
-  /** Accepts no more connections. Closes those without calls at once, the others after their last call. */
+  /** Accepts no more connections. Closes connections without calls at once, and the others after their last call. */
   stop(): void {
     this.#listener?.close();
     this.#listener = null;
@@ -111,12 +111,12 @@ export class Connections {
     });
   }
 
-  /** Closes the remaining ones, with or without calls. */
+  /** Closes the remaining connections, with or without calls. */
   destroy(): void {
     for (const connection of this.#open.values()) connection.destroy();
   }
 
-  /** @param routed for a connection of a router: the clients behind it */
+  /** @param routed the clients behind a router; null for a connection to the socket */
   #accept(socket: Socket, grpc: GrpcServer, routed: RoutedCallers | null = null): void {
     socket.on('error', () => undefined);
     if (this.#open.size >= this.#limit && !this.#makeRoom()) {
@@ -138,7 +138,7 @@ export class Connections {
     connection.start(grpc, this.#requestMs);
   }
 
-  /** Closes an idle connection; false if there is none, or many are being closed already. */
+  /** Closes an idle connection. Returns false if there is none, or if too many are being closed already. */
   #makeRoom(): boolean {
     if (this.#open.size >= this.#limit + MAX_CLOSING) return false;
     let least: Connection | null = null;
@@ -160,8 +160,8 @@ class Connection implements CallConnection {
   #running = 0;
   #isRetiring = false;
   /**
-   * When its last call ended (performance.now()). Negative while it has made none, so that such connections
-   * come before all others, the oldest first.
+   * When the last call of the connection ended (performance.now()). Negative until its first call has ended, so that
+   * connections without calls come before all others, the oldest first.
    */
   lastUse: number;
 
@@ -170,10 +170,10 @@ class Connection implements CallConnection {
     this.#routed = routed;
     this.#log = log;
     this.lastUse = number - Number.MAX_SAFE_INTEGER;
-    // Each call of the connection that waits for its turn listens.
+    // Each call of the connection adds a listener while the call waits for its turn.
     setMaxListeners(0, this.#closed.signal);
-    // gRPC reports these with each call of the connection, by which the connection is found again. A client
-    // of a Unix socket has no address, and a port over TCP could be one of these numbers.
+    // gRPC reports these two values with each call, and the interceptor finds the connection by the port. The client of a
+    // Unix socket has no address, and the real port of a client over TCP could equal the number of another connection.
     Object.defineProperty(socket, 'remoteAddress', { value: routed === null ? 'unix' : 'tcp' });
     Object.defineProperty(socket, 'remotePort', { value: number });
   }
@@ -230,7 +230,7 @@ class Connection implements CallConnection {
       this.#socket.destroy();
       return;
     }
-    // HTTP/2 closes its side after the last call and would wait for the client to close the other.
+    // HTTP/2 closes its side after the last call and would wait for the client to close the other side.
     this.#socket.once('finish', () => this.#socket.destroy());
     this.#injector.destroy();
     this.#endSoon();
@@ -240,7 +240,7 @@ class Connection implements CallConnection {
     this.#socket.destroy();
   }
 
-  /** Needed because a connection whose client does not read never closes by itself. */
+  /** Closes the socket soon, because a connection whose client does not read never closes by itself. */
   #endSoon(): void {
     if (this.#running === 0) setTimeout(() => this.#socket.destroy(), LAST_RESPONSE_MS).unref();
   }

@@ -1,24 +1,24 @@
 /**
- * How many TLS handshakes may begin on the TCP listener, for each source and for all. A handshake costs the
- * main thread about 2 ms, and anybody who reaches the port can ask for one. Pure.
+ * Limits how many TLS handshakes may begin on the TCP listener, for each source and for all sources together. A handshake
+ * costs the main thread about 2 ms, and anybody who reaches the port can ask for one. Does no I/O and reads no clock.
  *
- * Sources that have proved their identity draw on a share of their own, so that a flood from many strange
- * addresses does not keep a router from connecting again. A source is an IPv4 address or an IPv6 network of
- * 64 bits, of which one host may use all addresses.
+ * Sources that have proved their identity draw on a share of their own, so that a flood from many strange addresses does not
+ * keep a router from connecting again. A source is an IPv4 address, or an IPv6 network of 64 bits, because one host may use all
+ * addresses of such a network.
  */
 
 interface Rate {
   /** How many may begin at once. */
   readonly burst: number;
-  /** How many more each second. */
+  /** How many more may begin each second. */
   readonly perSecond: number;
 }
 
 /** A router has two connections to a node, and tries each again every five seconds while it is refused. */
 const SOURCE: Rate = { burst: 32, perSecond: 4 };
-/** Of all strangers together; of all known sources together as much again. */
+/** The share of all strangers together. All known sources together have a second share of the same size. */
 const SHARE: Rate = { burst: 64, perSecond: 32 };
-/** Beyond it the source that was seen the longest ago is forgotten, which only gives it a new burst. */
+/** Beyond this number, the source that was seen the longest ago is forgotten, which only gives this source a new burst. */
 const MAX_SOURCES = 4096;
 const MAX_KNOWN = 256;
 
@@ -51,7 +51,7 @@ export class HandshakeRate {
     return null;
   }
 
-  /** A peer at this address has proved its identity. */
+  /** Notes that a peer at this address has proved its identity. */
   proved(address: string): void {
     putLast(this.#known, sourceOf(address), true, MAX_KNOWN);
   }

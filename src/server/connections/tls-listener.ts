@@ -1,9 +1,9 @@
 /**
  * Listens on TCP and hands over connections whose peer has proved its identity by mutual TLS 1.3.
  *
- * Until then a peer is anybody who reaches the port. So handshakes are limited in rate (handshake-rate.ts),
- * number and time. At the limit of their number the oldest one ends: a genuine one takes milliseconds. What
- * a peer does after it is known is the business of connections.ts. Knows nothing of gRPC.
+ * Before that proof, a peer is anybody who reaches the port. So handshakes are limited in rate (handshake-rate.ts), number and
+ * time. At the limit of their number the oldest handshake ends, because a genuine handshake takes milliseconds. connections.ts
+ * deals with a peer whose identity is known. Knows nothing of gRPC.
  */
 import { constants } from 'node:crypto';
 import { createServer, type Server, type Socket } from 'node:net';
@@ -20,12 +20,12 @@ import { HandshakeRate } from './handshake-rate.js';
 
 const MAX_HANDSHAKES = 64;
 const HANDSHAKE_MS = 5000;
-/** At most one line about refused peers is logged in this time: anybody can cause them. */
+/** At most one line about refused peers is logged in this time, because anybody can cause refusals. */
 const REFUSAL_LOG_MS = 10_000;
 
 export interface TlsListenerOptions {
   readonly settings: ListenSettings;
-  /** Of this node: its certificate carries it, and calls must name it (base/csi/routed-calls.ts). */
+  /** The URI of this node. Its certificate carries the URI, and calls must name it (base/csi/routed-calls.ts). */
   readonly nodeUri: string;
   readonly logger: Logger;
   /** How often the files are read again. */
@@ -51,10 +51,10 @@ export class TlsListener {
     this.#tls = createTlsServer({
       ...files.current.options,
       requestCert: true,
-      // The peer is checked below, where a refusal can be logged: a refusal of Node.js is silent.
+      // #check checks the peer, because it can log a refusal. Node.js would refuse a peer silently.
       rejectUnauthorized: false,
       ALPNProtocols: ['h2'],
-      // A resumed session would outlive the CA that its certificate was checked against.
+      // With tickets, a resumed connection could outlive the CA that the peer's certificate was checked against.
       secureOptions: constants.SSL_OP_NO_TICKET,
       handshakeTimeout: options.handshakeMs ?? HANDSHAKE_MS,
     });
@@ -103,7 +103,7 @@ export class TlsListener {
         resolve();
       });
     });
-    // Such as EMFILE, which may pass.
+    // An error such as EMFILE may pass.
     this.#listener.on('error', (error) =>
       this.#options.logger.warn({ err: error }, 'cannot accept a connection over TCP'),
     );
@@ -127,13 +127,13 @@ export class TlsListener {
     socket.once('close', () => {
       if (this.#handshakes.get(key) === socket) this.#handshakes.delete(key);
     });
-    // Notices within a few minutes that a peer has gone without a word.
+    // Detects within a few minutes that a peer has vanished without closing the connection.
     socket.setKeepAlive(true, 60_000);
     socket.setNoDelay(true);
     this.#tls.emit('connection', socket);
   }
 
-  /** The only way to `accept`: a verified chain, the right name, HTTP/2, and a full handshake. */
+  /** The only caller of `accept`: demands a verified chain, the right name, HTTP/2 and a full handshake. */
   #check(socket: TLSSocket): void {
     socket.on('error', () => undefined);
     const problem = this.#problemOf(socket);

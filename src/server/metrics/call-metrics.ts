@@ -1,12 +1,12 @@
 /**
- * Counts RPCs and streams, whatever the services behind them do: for the plugin and for any other server
- * whose calls go through server/calls/calls.ts.
+ * Counts the RPCs and streams of the plugin and of any other server whose calls go through server/calls/calls.ts. Knows
+ * nothing of what the services do.
  */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import type { CallObserver, ObservedRpc, StreamSums } from '../calls/call-observer.js';
 import { RunningSums, readCounter } from './running-sums.js';
 
-/** From a look-up in memory to a copy that takes minutes. */
+/** Buckets that range from a look-up in memory to a copy that takes minutes. */
 const CALL_SECONDS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300];
 const FIRST_MESSAGE_SECONDS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5, 30];
 
@@ -87,7 +87,7 @@ export class CallMetrics implements CallObserver {
     if (totals.sums.end(sums) && isCancelled) totals.cancelled += 1;
   }
 
-  /** Streams report nothing while they run: these metrics read their sums when they are collected. */
+  /** A running stream reports nothing. On collection, these metrics read the sums of the streams. */
   #defineStreams(registry: Registry): void {
     const all = this.#totals;
     const counter = (name: string, help: string, read: (totals: MethodTotals) => number): void =>

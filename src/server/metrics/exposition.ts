@@ -1,14 +1,14 @@
 /**
- * The text of /metrics. However many clients ask, one collection runs at a time, and its text serves
- * everybody who asks while it runs or soon after it.
+ * The text of /metrics. One collection runs at a time, however many clients ask. Its text serves every request that arrives
+ * while the collection runs or soon after.
  */
 import { setImmediate } from 'node:timers/promises';
 import type { Registry } from 'prom-client';
 
-/** Updates metrics before they are read. Bounds its own time; a failure is its own to report. */
+/** Updates metrics before they are read. A source bounds its own time and reports its own failures. */
 export type Source = () => Promise<void>;
 
-/** A text of this age is served again. Prometheus asks less often. */
+/** A text up to this age is served again. Prometheus asks less often. */
 const FRESH_MS = 1000;
 
 export class Exposition {
@@ -47,7 +47,7 @@ export class Exposition {
     return text;
   }
 
-  /** Metric by metric, and other work runs between them: metrics of many volumes are long. */
+  /** Prints one metric at a time and lets other work run in between, because the metrics of many volumes are long. */
   async #print(): Promise<string> {
     const texts: string[] = [];
     for (const { name } of this.registry.getMetricsAsArray()) {

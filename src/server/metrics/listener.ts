@@ -1,9 +1,9 @@
 /**
  * The HTTP listener of /metrics, /healthz and /readyz. Knows neither metrics nor the plugin.
  *
- * Nobody who reaches the port is trusted: requests have no body, a connection serves one request and
- * ends in bounded time, and there are few connections. When all of them are taken, the oldest one that has
- * sent no request yet makes room, so that silent connections keep nobody out.
+ * No client of the port is trusted: a request has no body, a connection serves one request and ends in bounded time, and the
+ * number of connections is small. At the limit, the listener closes the oldest connection that has sent no request yet, so
+ * that silent connections keep nobody out.
  */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
@@ -16,16 +16,16 @@ export interface Routes {
   contentType: string;
   /** The body of /metrics. */
   metrics(): Promise<Buffer>;
-  /** Null: ready; otherwise why not, for /readyz. Bounded in time. */
+  /** For /readyz: null if the server is ready, otherwise the reason why it is not. Resolves in bounded time. */
   notReady(): Promise<string | null>;
 }
 
 const MAX_CONNECTIONS = 32;
 const MAX_HEADER_BYTES = 8192;
 const MAX_HEADERS = 64;
-/** From the connection until the request is complete. */
+/** How long a connection may last until its request is complete. */
 const REQUEST_MS = 5000;
-/** From the connection until its end, whatever the client does. A collection takes a few seconds at most. */
+/** How long a connection may last in total, whatever the client does. A collection takes a few seconds at most. */
 const CONNECTION_MS = 30_000;
 
 interface Answer {
@@ -37,7 +37,7 @@ interface Answer {
 export class MetricsListener {
   readonly #server: Server;
   readonly #routes: Routes;
-  /** Open connections, oldest first, and whether a request of theirs is being answered. */
+  /** Open connections, oldest first, each with whether its request is being answered. */
   readonly #connections = new Map<Socket, { isAnswering: boolean }>();
 
   private constructor(routes: Routes) {
@@ -56,7 +56,7 @@ export class MetricsListener {
     this.#server.on('connection', (socket) => this.#admit(socket));
   }
 
-  /** Throws a CsiError that names the setting if the address cannot be listened on. */
+  /** Throws a CsiError that names the setting if listening on the address fails. */
   static async listen(address: HostPort, routes: Routes): Promise<MetricsListener> {
     const listener = new MetricsListener(routes);
     const server = listener.#server;
@@ -70,12 +70,12 @@ export class MetricsListener {
           `${REASONS[code] ?? code}`,
       );
     }
-    // Errors of accepting, such as too many open files, concern single connections.
+    // An error of accept(2), such as too many open files, concerns a single connection.
     server.on('error', () => undefined);
     return listener;
   }
 
-  /** Where it listens: host:port, with the port that the kernel chose if the setting was 0. */
+  /** The address as host:port, with the port that the kernel chose if the setting was 0. */
   get address(): string {
     const { address, port } = this.#server.address() as AddressInfo;
     return formatHostPort({ host: address, port });

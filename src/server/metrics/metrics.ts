@@ -1,6 +1,6 @@
 /**
- * The metrics of one process: a registry of its own, what every server counts, and the listener. What only
- * one kind of server counts is added to it from outside.
+ * The metrics of one process: its registry, the metrics of every server, and the listener. Callers add the metrics that only
+ * one kind of server has.
  */
 import { Registry } from 'prom-client';
 import { servedServices } from '../../base/csi/proto.js';
@@ -16,7 +16,7 @@ import { type Health, Readiness } from './readiness.js';
 export interface MetricsOptions {
   /** The command that runs, for the build's labels. */
   command: string;
-  /** How long a collection serves later requests too, ms. */
+  /** How long the text of a collection also serves later requests, in milliseconds. */
   freshMs?: number;
 }
 
@@ -32,15 +32,12 @@ export class Metrics {
     this.#exposition = new Exposition(this.registry, freshMs);
   }
 
-  /** Updates metrics of the registry before each collection. */
+  /** Adds a source, which updates metrics of the registry before each collection. */
   add(source: Source): void {
     this.#exposition.add(source);
   }
 
-  /**
-   * Serves until close(). Returns the address as host:port. Throws a CsiError if the address cannot be
-   * listened on.
-   */
+  /** Serves until close(). Returns the address as host:port. Throws a CsiError if listening on the address fails. */
   async listen(address: HostPort, health: Health): Promise<string> {
     const readiness = new Readiness(health);
     this.#listener = await MetricsListener.listen(address, {

@@ -1,15 +1,15 @@
-/** What every process reports: its build, its memory and processor time, the delay of its event loop. */
+/** The metrics that every process reports: its build, memory, processor time and event loop delay. */
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { collectDefaultMetrics, Gauge, type Registry } from 'prom-client';
 
 /** How often the delay of the event loop is sampled. */
 const SAMPLE_MS = 20;
-/** Figures of prom-client that repeat others here, or that say more of Node.js than of this process. */
+/** Metrics of prom-client that duplicate others here, or that describe Node.js rather than this process. */
 const LEFT_OUT = /^nodejs_(eventloop_lag|active_|heap_space|version)/;
 
 export interface Build {
   version: string;
-  /** What runs, such as `serve`. */
+  /** The command that runs, such as `serve`. */
   command: string;
 }
 
@@ -27,7 +27,7 @@ export function addProcessMetrics(registry: Registry, { version, command }: Buil
   addEventLoopDelay(registry);
 }
 
-/** How much later than due the event loop ran, since the last collection. */
+/** Measures how late the event loop has run since the last collection. */
 function addEventLoopDelay(registry: Registry): void {
   const histogram = monitorEventLoopDelay({ resolution: SAMPLE_MS });
   histogram.enable();
@@ -37,7 +37,7 @@ function addEventLoopDelay(registry: Registry): void {
     labelNames: ['percentile'],
     registers: [registry],
     collect() {
-      // A sample is the time between two turns, which are due every SAMPLE_MS.
+      // A sample is the time between two runs of a timer that is due every SAMPLE_MS.
       const late = (ns: number) => Math.max(ns / 1e6 - SAMPLE_MS, 0) / 1000;
       this.set({ percentile: '50' }, late(histogram.percentile(50)));
       this.set({ percentile: '99' }, late(histogram.percentile(99)));

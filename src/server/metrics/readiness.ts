@@ -1,12 +1,12 @@
 /**
- * Whether the server is ready, asked at most once a second and never twice at once: every question may
- * reach disks.
+ * Tells whether the server is ready. Runs at most one check a second and never two at once, because every check may access
+ * disks.
  */
 import { messageOf } from '../../base/errors.js';
 import { SingleFlight } from '../../base/single-flight.js';
 import { withTimeout } from '../../base/timeout.js';
 
-/** As Probe asks it: rejects with the reason if the server does not work. */
+/** The check that Probe makes. Rejects with the reason if the server does not work. */
 export type Health = () => Promise<'starting' | 'ready'>;
 
 const FRESH_MS = 1000;
@@ -18,7 +18,7 @@ export class Readiness {
 
   constructor(private readonly health: Health) {}
 
-  /** Null: ready; otherwise why not. Never rejects. */
+  /** Null if the server is ready; otherwise the reason why it is not. Never rejects. */
   async notReady(): Promise<string | null> {
     if (this.#last !== null && performance.now() - this.#last.at < FRESH_MS) {
       return this.#last.answer;

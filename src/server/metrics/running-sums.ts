@@ -1,4 +1,4 @@
-/** Sums over many runs that are read while they go on: whoever runs reports its own sums at its start and its end. */
+/** Totals over many runs, readable while some runs are still open. Each run hands in its own sums at its start and end. */
 import { Counter, type Registry } from 'prom-client';
 
 export class RunningSums<Name extends string> {
@@ -13,12 +13,12 @@ export class RunningSums<Name extends string> {
     return this.#open.size;
   }
 
-  /** @param sums to be read until `end`, which gets the same object */
+  /** @param sums is read until `end` gets the same object */
   begin(sums: Readonly<Record<Name, number | bigint>>): void {
     this.#open.add(sums);
   }
 
-  /** False: it did not begin, or has ended. */
+  /** Returns false if the run did not begin or has already ended. */
   end(sums: Readonly<Record<Name, number | bigint>>): boolean {
     if (!this.#open.delete(sums)) return false;
     for (const name of this.names) this.#ended[name] += Number(sums[name]);
@@ -30,7 +30,7 @@ export class RunningSums<Name extends string> {
   }
 }
 
-/** A counter whose series are read, all of them, when metrics are collected. */
+/** A counter that reads all of its series each time metrics are collected. */
 export function readCounter<Label extends string>(
   registry: Registry,
   { name, help, labelNames }: { name: string; help: string; labelNames: readonly Label[] },

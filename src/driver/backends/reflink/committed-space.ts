@@ -1,11 +1,12 @@
 /**
- * What the volumes of a pool may still claim: the parts of them that were never written. Looking at every
- * volume takes a millisecond for some hundred of them, so the figures of the last second are kept, and what
- * creations and expansions have added since is counted by size.
+ * The space that the volumes of a pool may still claim: their parts that were never written. A look at every volume takes a
+ * millisecond for a few hundred of them, so this class keeps the figures of the last second and adds the sizes of creations
+ * and expansions since.
  *
- * A kept figure stays good while volumes are written to: what they claim and what is free fall together. It is
- * too high once a volume is deleted, and too low only by what a workload has discarded in that second while a
- * snapshot still holds it, which it may as well discard a second later. So it may admit; it never refuses.
+ * A kept figure stays good while volumes are written to: their claims and the free space fall together. The figure is too
+ * high once a volume is deleted. It is too low only by blocks that a workload discarded in that second and a snapshot still
+ * holds, and the workload may as well discard them a second later. So a kept figure may admit a volume, but never refuses
+ * one.
  */
 import type { NativeRunner } from '../../native/pool.js';
 import type { PoolLayout } from './pool-layout.js';
@@ -14,19 +15,19 @@ import { type VolumeBytes, volumeBytes } from './pool-space.js';
 const MAX_AGE_MS = 1000;
 
 export class CommittedSpace {
-  /** Of all creations and expansions so far, with those under way. */
+  /** Bytes of all creations and expansions so far, including those under way. */
   #startedBytes = 0n;
   #endedBytes = 0n;
   #last: { unwritten: bigint; endedBefore: bigint; lookedAt: number } | null = null;
 
   constructor(private readonly native: NativeRunner) {}
 
-  /** What creations and expansions under way add; the files may have it already. */
+  /** Bytes that creations and expansions under way add; the files may have them already. */
   get pendingBytes(): bigint {
     return this.#startedBytes - this.#endedBytes;
   }
 
-  /** Before a volume's file is created or grown by `bytes`. Each start needs its end, also after a failure. */
+  /** Call before a volume's file is created or grown by `bytes`. Each start needs its end, also after a failure. */
   addingStarts(bytes: bigint): void {
     this.#startedBytes += bytes;
   }
@@ -35,7 +36,7 @@ export class CommittedSpace {
     this.#endedBytes += bytes;
   }
 
-  /** Looks at every volume. Does not count what is pending and has no file yet. */
+  /** Looks at every volume. Does not count pending bytes that have no file yet. */
   async now(layout: PoolLayout): Promise<VolumeBytes> {
     const lookedAt = performance.now();
     const endedBefore = this.#endedBytes;
@@ -44,7 +45,7 @@ export class CommittedSpace {
     return found;
   }
 
-  /** At least what is committed, with what is pending: of the last look, or of a new one if that is too old. */
+  /** An upper bound of the committed and pending bytes: from the last look, or from a new one if that is too old. */
   async atMost(layout: PoolLayout): Promise<bigint> {
     if (this.#last === null || performance.now() - this.#last.lookedAt > MAX_AGE_MS) {
       await this.now(layout);

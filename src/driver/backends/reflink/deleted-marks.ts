@@ -1,12 +1,12 @@
 /**
- * The directory `bases` of a reflink pool: what is known of its deleted snapshots, an empty file each.
+ * The directory `bases` of a reflink pool: marks of deleted snapshots, empty files; `.lost` may be the damaged list.
  *
  *   <snapshot>.hidden             its file stays in the pool until a change list begins there
  *   <snapshot>.dropped, .lost, .changed
  *                                 why no delta can begin there any more
  *   <any of these>.tmp            being made; removed at the next start
  *
- * Knows names. When a mark is made is not decided here.
+ * Knows names, not when a mark is to be made.
  */
 import { join } from 'node:path';
 import { insteadOf } from '../../../base/errors.js';
@@ -15,7 +15,7 @@ import { basesIn } from '../retained/retained-directories.js';
 import type { OpenDirectories } from './open-directories.js';
 import { isObjectName, temporary } from './pool-layout.js';
 
-/** Of a deleted snapshot: its file stays for now, was removed for want of space, its list is damaged, its file was changed. */
+/** A mark says that the snapshot's file stays for now, was removed for lack of space, has a damaged list, or was changed. */
 export type Mark = 'hidden' | 'dropped' | 'lost' | 'changed';
 const MARKS: readonly Mark[] = ['hidden', 'dropped', 'lost', 'changed'];
 
@@ -36,13 +36,13 @@ export async function marksIn(opened: OpenDirectories): Promise<Map<string, Mark
 
 /** Whether marks are made in the pool itself. */
 export async function hasOwnMarks(opened: OpenDirectories): Promise<boolean> {
-  // With a slash at the end, because the path of a descriptor is a link.
+  // The path ends with a slash, because the path of a descriptor is a link.
   const { entry: root } = await opened.native.run('entryOf', { path: `${opened.layout.root}/` });
   const { entry: marks } = await opened.native.run('entryOf', { path: directoryOf(opened) });
   return marks === null || marks.device === root?.device;
 }
 
-/** Durable when it resolves. */
+/** The mark is durable when the promise resolves. */
 export async function setMark(
   opened: OpenDirectories,
   snapshotId: string,
@@ -56,7 +56,7 @@ export async function setMark(
   await native.run('flush', { path: directoryOf(opened) });
 }
 
-/** Takes no space, so that it works in a full pool. */
+/** Renames the mark, which takes no space and so works in a full pool. */
 export async function changeMark(
   opened: OpenDirectories,
   snapshotId: string,
@@ -75,7 +75,7 @@ export async function makeMarks(opened: OpenDirectories): Promise<void> {
   await opened.native.run('makeDirectory', { path: directoryOf(opened) });
 }
 
-/** Removes what killed runs have left unfinished. */
+/** Removes marks that killed runs left unfinished. */
 export async function sweepMarks(opened: OpenDirectories): Promise<void> {
   for (const name of await markNamesIn(opened)) {
     if (!name.endsWith(temporary(''))) continue;
@@ -84,6 +84,6 @@ export async function sweepMarks(opened: OpenDirectories): Promise<void> {
 }
 
 async function markNamesIn(opened: OpenDirectories): Promise<string[]> {
-  // Without the directory, no snapshot was ever retained.
+  // If there is no directory, no snapshot was ever retained.
   return namesIn(opened.native, directoryOf(opened)).catch(insteadOf(['ENOENT'], []));
 }

@@ -28,11 +28,11 @@ const USABLE_PERCENT = 97n;
 export interface EmbeddedPoolOptions {
   pool: string;
   directory: string;
-  /** Upper bound for the image; null: as much as the host can hold. */
+  /** Upper bound for the image; null for as much as the host can hold. */
   embeddedPoolBytes: bigint | null;
-  /** Default: full. */
+  /** The default is full. */
   embeddedPoolAllocation?: ImageAllocation;
-  /** What the operator means; default: any. */
+  /** The kind of place that the operator means; the default is any. */
   place?: PoolPlace;
   onEvent?: OnEvent;
 }
@@ -48,7 +48,7 @@ export class EmbeddedPool {
   readonly mountPoint: string;
   readonly #image: PoolImage;
   readonly #allocation: ImageAllocation;
-  /** Why the image is not allocated in full; null: it is. */
+  /** Why the image is not allocated in full; null if it is. */
   #unallocated: string | null = null;
 
   constructor(
@@ -108,8 +108,8 @@ export class EmbeddedPool {
   }
 
   /**
-   * Size and free space. A full image counts what it can still grow by, because it grows before the space
-   * is committed; a sparse one can count on no more than what the host has free now.
+   * Size and free space. A full image also counts the space that it can still grow by, because it grows before the space is
+   * committed; a sparse image can count on no more than the free space of the host now.
    *
    * @param root a path to the pool
    */
@@ -147,7 +147,7 @@ export class EmbeddedPool {
     }
   }
 
-  /** What the pool lacks of so much free space beside its reserve. RESOURCE_EXHAUSTED as in ensureFree. */
+  /** Bytes that the pool lacks to have `bytes` free beyond its reserve. RESOURCE_EXHAUSTED as in ensureFree. */
   async missingBytes(root: string, bytes: bigint, reservePercent: bigint): Promise<bigint> {
     if (this.#unallocated !== null) throw this.#exhausted(this.#unallocated);
     const { totalBytes, freeBytes } = await this.native.run('spaceOf', { path: root });
@@ -159,7 +159,7 @@ export class EmbeddedPool {
     const backingPath = this.#image.path;
     const request = { backingPath, readOnly: false, label: 'blockdelta-pool' };
     const { device } = await this.native.run('loopAttach', request);
-    // A plugin that was killed after growing the file has left the device smaller.
+    // If a plugin was killed after it grew the file, the device is still smaller.
     await this.native.run('loopResize', { backingPath });
     return device.path;
   }

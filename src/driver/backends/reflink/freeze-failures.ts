@@ -2,8 +2,7 @@
  * Why a volume's file system could not be flushed and frozen: the pool is full, the file system has shut down
  * after a failed write, or writes to its device have failed.
  *
- * Judged by errno, by the pool's free space and by the state of the mount. Knows nothing of snapshots and
- * files.
+ * Decides by errno, by the pool's free space and by the state of the mount. Knows nothing of snapshots and files.
  */
 import { stat } from 'node:fs/promises';
 import { basename } from 'node:path';
@@ -18,7 +17,7 @@ const FAILED_WRITES: readonly string[] = ['EIO', 'ENOSPC', 'EROFS', 'EUCLEAN', '
 
 export interface SourceVolume {
   volumeId: string;
-  /** Null: not attached. */
+  /** Null if the volume is not attached. */
   loopPath: string | null;
 }
 
@@ -42,7 +41,7 @@ export async function assertWrites(volume: SourceVolume, room: PoolFreeSpace): P
   if (full !== null) throw full;
 }
 
-/** Null: the failure has another cause. */
+/** The error for a write that failed; null if the failure has another cause. */
 export async function explainFailedWrite(
   volume: SourceVolume,
   thrown: SystemError,
@@ -63,7 +62,7 @@ export async function explainFailedWrite(
   );
 }
 
-/** A read-only mount has both flags; after an error the kernel sets only the one of the file system. */
+/** A read-only mount has both flags; after an error the kernel sets only the file system's flag. */
 function hasStoppedWriting(entry: MountEntry): boolean {
   return isShutDown(entry) || (entry.superReadOnly && !entry.readOnly);
 }

@@ -2,8 +2,8 @@
  * Marks the initialized volumes of a reflink pool, those that may hold data of their users, with one
  * empty file each.
  *
- * The marks are in the pool, beside the data they protect, because a restored catalogue can be older than
- * its pool. Every operation opens the pool first: in a pool whose disk is missing no volume is marked.
+ * The marks are in the pool, beside the data they protect, because a restored catalogue can be older than its pool. Every
+ * operation opens the pool first: without its disk, no volume would seem to be marked.
  */
 import type { NativeRunner } from '../../native/pool.js';
 import type { InitializedVolumes } from '../backend.js';
@@ -23,7 +23,7 @@ export class InitializedMarks implements InitializedVolumes {
       for (const volumeId of volumeIds) {
         await this.native.run('writeText', { path: layout.initializedMark(volumeId), text: '' });
       }
-      // Also if the files existed: an earlier call may have been killed before the flush.
+      // Even if the files existed: an earlier call may have been killed before its flush.
       await this.native.run('flush', { path: layout.initialized });
     });
   }

@@ -1,10 +1,10 @@
 /**
- * How the last snapshot or clone of each volume went, where it met something that its operator must know: another
- * program had frozen the volume, or the freeze took so long that the next copy may fail. Knows nothing after a start.
+ * How the last snapshot or clone of each volume went, if the operator must know of it: another program had frozen the volume,
+ * or the freeze took so long that the next copy may fail. A restart forgets all of it.
  *
- * A volume whose copy outlasted the freeze that it may take is refused, without a freeze, until its file has fewer
- * extents, the freeze may take longer, or an hour has passed: callers repeat what was aborted for ever, and its writers
- * would stand still each time for nothing.
+ * A volume whose copy took longer than its freeze may last is refused, without a freeze, until its file has fewer extents,
+ * the freeze may last longer, or an hour has passed: callers repeat an aborted copy for ever, and the writers would stand
+ * still each time for nothing.
  */
 import { readFile } from 'node:fs/promises';
 import { basename } from 'node:path';
@@ -17,20 +17,20 @@ import type { SourceVolume } from './freeze-failures.js';
 type FreezeRequest = Pick<Whole, 'freezeLimitMs'>;
 
 const AGAIN_MS = 3_600_000;
-/** The extents of a volume in use change all the time. */
+/** A small difference does not count: the extents of a volume in use change all the time. */
 const FEWER = { times: 9n, of: 10n };
-/** Two calls with the same timeout do not have the same time left. */
+/** A smaller difference does not count: two calls with the same timeout do not have the same time left. */
 const LONGER_MS = 1000n;
-/** A freeze that takes this part of what it may take is reported: extents only become more. */
+/** A freeze that takes more than half of its limit is reported: extents only become more. */
 const NEARLY = 2n;
-/** Beyond, the oldest is forgotten: volumes are deleted, too. */
+/** Beyond this number the oldest copy is forgotten, because deleted volumes leave their copies here. */
 const MAX_REMEMBERED = 1024;
 const NS_PER_MS = 1_000_000n;
 
-/** Of /sys/block/NAME/stat: reads, which go on while it is frozen, come first, then writes and their sectors. */
+/** The writes and written sectors in /sys/block/NAME/stat. Skips the reads before them, which go on during a freeze. */
 const COUNTERS = /^\s*(?:\d+\s+){4}(\d+)\s+\d+\s+(\d+)/;
 
-/** What is copied: the volume's file, and what to flush and freeze. */
+/** The source of a copy: the volume's file, and the device and file system to flush and freeze. */
 export interface CopySource extends SourceVolume {
   sourcePath: string;
   /** A mount point of its file system; null if it is not mounted writable. */
@@ -42,7 +42,7 @@ type File = Pick<CopySource, 'volumeId' | 'sourcePath'>;
 interface LastCopy {
   at: number;
   long: LongCopy | null;
-  /** What its device had written when another program held it frozen; null: none did. */
+  /** Write counters of the device when another program held the volume frozen; null if none did. */
   frozenAt: { loopPath: string; written: string } | null;
 }
 
@@ -54,7 +54,7 @@ export class LastCopies {
     private readonly now: () => number = Date.now,
   ) {}
 
-  /** FAILED_PRECONDITION if the copy would not end in time again. */
+  /** FAILED_PRECONDITION if a copy would again not end in time. */
   async assertShort(file: File, freezing: FreezeRequest): Promise<void> {
     const { longCopy } = this.#stillLong(file.volumeId);
     if (longCopy === undefined || longCopy.extents === null) return;
@@ -74,16 +74,16 @@ export class LastCopies {
     );
   }
 
-  /** Of a copy that was given up because it did not end within its freeze. */
+  /** Records a copy that was given up because it did not end within its freeze. */
   async outlasted(file: File, { freezeLimitMs }: FreezeRequest): Promise<void> {
     const long = { extents: await this.#extents(file), allowedMs: freezeLimitMs };
     this.#remember(file.volumeId, { at: this.now(), long, frozenAt: null });
   }
 
   /**
-   * Of a copy, or of several at one point in time, that ended well.
+   * Records a copy, or several at one point in time, that succeeded.
    *
-   * @param frozenNs how long the plugin itself froze one of them; 0: all that are mounted were frozen already
+   * @param frozenNs how long the plugin itself froze a volume; 0 if all that are mounted were frozen already
    */
   async succeeded(
     sources: readonly CopySource[],
@@ -100,7 +100,7 @@ export class LastCopies {
     }
   }
 
-  /** What still holds. */
+  /** The findings that still hold. */
   async condition(volumeId: string): Promise<Pick<StorageCondition, 'longCopy' | 'frozenForMs'>> {
     const long = this.#stillLong(volumeId);
     const last = this.#last.get(volumeId);
@@ -132,7 +132,7 @@ export class LastCopies {
   }
 }
 
-/** Changes with each write, and when the device is attached again; null: it cannot be told. */
+/** A text that changes with each write and with each attachment of the device; null if sysfs does not tell. */
 async function writtenTo(loopPath: string): Promise<string | null> {
   const directory = `/sys/block/${basename(loopPath)}`;
   const [stat, backing] = await Promise.all(

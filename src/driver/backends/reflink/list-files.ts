@@ -1,11 +1,11 @@
 /**
- * What a reflink pool stores for its change lists, beside its snapshots (docs/change-lists.md): the lists, in the
- * directory `lists` also
+ * What a reflink pool stores for deltas, beside its snapshots (docs/change-lists.md): the marks of deleted snapshots
+ * (deleted-marks.ts) and, in the directory `lists`, the change lists (list-directory.ts) and these files:
  *
  *   <snapshot>.allocated       which ranges hold data
  *   <snapshot>.map             the extents of the newest snapshot of a volume, on XFS only
  *
- * and the marks of deleted snapshots. Which lists there have to be is not decided here.
+ * Does not decide which lists there have to be; list-rules.ts does.
  */
 import { basename, join } from 'node:path';
 import { CsiError, SystemError } from '../../../base/errors.js';
@@ -39,7 +39,7 @@ import type { PoolDirectory } from './pool-directory.js';
 import { isObjectName } from './pool-layout.js';
 import type { SnapshotFiles } from './snapshot-files.js';
 
-/** Extents of one step: 50 ms of reading maps of shared files on XFS. */
+/** Extents that one step reads: 50 ms for the maps of shared files on XFS. */
 export const STEP_EXTENTS = 32768;
 /** Lists are made only while more than this share of the pool is free. */
 const FREE_PERCENT = 5n;
@@ -103,8 +103,8 @@ export class ListFiles implements ListStore {
   }
 
   /**
-   * A deletion that was interrupted has taken the immutable flag from the base, after it had read the list: then the list
-   * is not compared with the base's file any more. What it says of the base as it was stays true.
+   * An interrupted deletion has removed the immutable flag of the base, after it read the list. The list is then not compared
+   * with the base's file any more: the list stays true of the base as it was.
    */
   async isSound(list: StoredList): Promise<boolean> {
     const { identity, ...pair } = await this.#pair(list.baseId, list.targetId);
@@ -154,7 +154,7 @@ export class ListFiles implements ListStore {
     return LOSSES.dropped;
   }
 
-  /** Immutable files that were touched, or have changed places, have another change time. */
+  /** An immutable file that was touched, or swapped with another one, has another change time. */
   async spoiled(snapshotId: string, { takenAt }: HeldSnapshot): Promise<string | null> {
     const change = await this.snapshots.change(snapshotId);
     const held = await this.directory.use((opened) => this.#heldFile(opened, snapshotId));
@@ -175,7 +175,7 @@ export class ListFiles implements ListStore {
     });
   }
 
-  /** Removes what is stored of the snapshot alone, and its file. */
+  /** Removes the snapshot's own files in `lists`, and its file. */
   async removeSnapshot({ layout }: OpenDirectories, snapshotId: string): Promise<void> {
     for (const kind of ['allocated', 'map'])
       await unlink(this.native, join(listsIn(layout.root), `${snapshotId}.${kind}`));
@@ -183,7 +183,7 @@ export class ListFiles implements ListStore {
     await this.snapshots.delete(snapshotId);
   }
 
-  /** Removes what is unfinished, and what is stored of snapshots alone that do not exist. */
+  /** Removes unfinished files, and the own files in `lists` of snapshots that do not exist. */
   async sweep(opened: OpenDirectories): Promise<void> {
     await sweepMarks(opened);
     const snapshots = new Set(await namesIn(this.native, opened.layout.snapshots));
@@ -195,7 +195,7 @@ export class ListFiles implements ListStore {
     });
   }
 
-  /** As scans and operators know it. */
+  /** The path of the snapshot's allocated ranges, as scans and operators know it. */
   allocatedPath(snapshotId: string): string {
     return join(listsIn(this.directory.layout.root), `${snapshotId}.allocated`);
   }
@@ -209,7 +209,7 @@ export class ListFiles implements ListStore {
     );
   }
 
-  /** Null: there is none, or it is damaged. */
+  /** The head of a list; null if there is none, or if it is damaged or unreadable. */
   async head(path: string): Promise<ChangeListHead | null> {
     try {
       return await this.native.run('changeListHead', { path });
@@ -226,7 +226,7 @@ export class ListFiles implements ListStore {
     });
   }
 
-  /** Of the snapshot's file; null: there is none. */
+  /** The state of the snapshot's file; null if there is none. */
   #state(snapshotId: string): Promise<FileState | null> {
     return this.directory.use(async ({ layout }) => {
       const { state } = await this.native.run('fileState', { path: layout.snapshot(snapshotId) });
@@ -247,7 +247,7 @@ export class ListFiles implements ListStore {
     };
   }
 
-  /** Of immutable files the last change is when they were made. */
+  /** The last change of an immutable file is its creation, so its change time is when the snapshot was taken. */
   async #heldFile({ layout }: OpenDirectories, snapshotId: string): Promise<HeldSnapshot> {
     const { entry } = await this.native.run('entryOf', { path: layout.snapshot(snapshotId) });
     return { storedBytes: 0n, takenAt: entry?.changedNs ?? 0n };
@@ -262,6 +262,6 @@ export function lowWater(totalBytes: bigint): bigint {
   return capped < totalBytes / 4n ? capped : totalBytes / 4n;
 }
 
-/** What a fast disk takes in some seconds, so that the space is free before a writer needs it. */
+/** What a fast disk writes in a few seconds, so that space is freed before a writer needs it. */
 const MIN_LOW_WATER = 1n << 30n;
 const MAX_LOW_WATER = 16n << 30n;

@@ -1,7 +1,7 @@
 /**
- * Makes the stored lists of a reflink pool's snapshots step by step, in the background: what differs from the snapshot
- * before, with the map of its extents from which the next list goes on, or what a snapshot holds. When lists are made
- * is not decided here.
+ * Makes the stored lists of a reflink pool's snapshots step by step, in the background: the allocated ranges of a snapshot,
+ * or its differences from the snapshot before, with a map of its extents that the next list reads. Does not decide when to
+ * make a list.
  */
 import { randomBytes } from 'node:crypto';
 import { errorCode } from '../../../base/errors.js';
@@ -23,12 +23,12 @@ export interface ListMakerDependencies {
   native: NativeRunner;
   directory: PoolDirectory;
   files: ListFiles;
-  /** Called when a list of what differs is stored. */
+  /** Called when a list of differences is stored. */
   onMade(list: StoredList): void;
 }
 
 export class ListMaker {
-  /** False once the file system has refused: it moves extents, so maps of them age. */
+  /** False once the file system has refused maps, because it moves extents and so makes maps stale. */
   hasMaps = true;
 
   constructor(readonly deps: ListMakerDependencies) {}
@@ -46,7 +46,7 @@ class Unfinished implements UnfinishedList {
   readonly #random = randomBytes(8).toString('hex');
   readonly #name: string;
   #progress: BigUint64Array | null = null;
-  /** Whether the map of the base is read; null: not known before the first step. */
+  /** Whether the map of the base is read; null until the first step decides. */
   #readsMap: boolean | null;
   #storesMap: boolean;
 
@@ -98,7 +98,7 @@ class Unfinished implements UnfinishedList {
       if (!done || base === null || baseMap === null) return done;
       const ends = { baseId: base.id, targetId: target.id };
       onMade(await files.lists.stored(path, ends));
-      // The next list begins with the map of this one.
+      // The next list reads the map of this target, so the map of the base is of no use any more.
       await unlink(native, baseMap.finalPath);
       return true;
     } catch (thrown) {
@@ -108,7 +108,7 @@ class Unfinished implements UnfinishedList {
     }
   }
 
-  /** After the first step has failed: whether the list can be made with fewer maps. */
+  /** Call after the first step has failed. Whether the list can be made with fewer maps; if so, turns them off. */
   #usesLess(code: string | undefined): boolean {
     if (code === 'SCAN_UNSUPPORTED' && (this.#storesMap || this.#readsMap === true)) {
       this.maker.hasMaps = false;

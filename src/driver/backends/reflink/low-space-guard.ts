@@ -1,8 +1,8 @@
 /**
- * Frees the blocks of hidden snapshots when a reflink pool runs low, oldest first, before a writer of a volume
- * meets ENOSPC. Looks at the pool's free space while it holds any, the more often the less there is.
+ * Frees the blocks of hidden snapshots when a reflink pool runs low on space, oldest first, before a writer of a volume meets
+ * ENOSPC. While the pool has hidden snapshots, looks at its free space, the more often the less is free.
  *
- * Knows nothing of volumes and records: the next change of retained bases finds what is gone.
+ * Knows nothing of volumes and of records in the catalogue: the next change of retained bases finds out which are gone.
  */
 import type { OnEvent } from '../backend.js';
 import type { ListRules } from '../retained/list-rules.js';
@@ -10,12 +10,12 @@ import { type ListFiles, lowWater } from './list-files.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 
-/** Volumes are not expected to write faster. */
+/** The fastest that volumes are expected to write. */
 const BYTES_PER_MS = 2_000_000n;
 /** In this time a volume writes a fifth of the smallest low water mark. */
 const SHORTEST_INTERVAL_MS = 100;
 const LONGEST_INTERVAL_MS = 10_000;
-/** After a probe that has failed: the pool cannot be reached. */
+/** Delay after a failed probe, because the pool cannot be reached. */
 const RETRY_INTERVAL_MS = 5000;
 
 export class LowSpaceGuard {
@@ -58,7 +58,7 @@ export class LowSpaceGuard {
     this.#timer.unref();
   }
 
-  /** When to probe again; null: not before another snapshot is hidden. */
+  /** Milliseconds until the next probe; null if none is needed before another snapshot is hidden. */
   async #probe(): Promise<number | null> {
     const { held } = this.rules;
     if (held.size === 0) return null;
@@ -77,7 +77,7 @@ export class LowSpaceGuard {
     });
   }
 
-  /** How much can be written until the pool is low; negative: it is. */
+  /** Bytes that can be written until the pool is low; negative if it is low already. */
   async #room(opened: OpenDirectories): Promise<bigint> {
     const { totalBytes, freeBytes } = await this.directory.space(opened);
     return freeBytes - lowWater(totalBytes);

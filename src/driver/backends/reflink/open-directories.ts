@@ -55,7 +55,7 @@ export class OpenDirectories {
     return new OpenDirectories(native, root, parts);
   }
 
-  /** Its paths lead through the descriptors, so they are valid until close(). Throws after it. */
+  /** The pool by paths that lead through the descriptors and are valid until close(). Throws after close(). */
   get layout(): PoolLayout {
     if (this.#isClosed) throw new Error('the directories of the pool were used after their end');
     return this.#layout;
@@ -67,8 +67,8 @@ export class OpenDirectories {
   }
 
   /**
-   * A directory of the pool that something is mounted over; null: none. By mount, because st_dev does not tell: a
-   * btrfs subvolume has one of its own without being mounted, and a directory of the same file system may be bound there.
+   * A directory of the pool that something is mounted over; null if there is none. Compares mount ids, because st_dev does
+   * not tell: a btrfs subvolume has its own st_dev without a mount, and a directory of the same file system may be bound there.
    */
   async displaced(): Promise<string | null> {
     const own = await mountOf(this.root);
@@ -76,7 +76,7 @@ export class OpenDirectories {
     return null;
   }
 
-  /** The error with real paths in place of those through descriptors, which mean nothing to an operator. */
+  /** The error with real paths in place of paths through descriptors, which mean nothing to an operator. */
   withRealPaths(thrown: unknown): unknown {
     const code = errorCode(thrown);
     if (!(thrown instanceof Error) || code === undefined) return thrown;
@@ -86,7 +86,7 @@ export class OpenDirectories {
     return Object.assign(named, { cause: thrown });
   }
 
-  /** Waits for nothing: what is open for its path alone has nothing to write back. Closed already: does nothing. */
+  /** Never waits: an O_PATH descriptor has nothing to write back. May be called again. */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;

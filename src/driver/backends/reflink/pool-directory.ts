@@ -29,7 +29,7 @@ export interface ReflinkPoolOptions extends PoolClaim, EmbeddedPoolOptions {}
 /** A directory on a dead disk never answers. */
 const OPEN_TIMEOUT_MS = 5000;
 
-/** Where a directory is used, or made, and something else is there. */
+/** Errnos of a call that uses or makes a directory where something else is. */
 const NO_DIRECTORY: ReadonlySet<string | undefined> = new Set(['ENOTDIR', 'EEXIST']);
 
 export class PoolDirectory {
@@ -38,7 +38,7 @@ export class PoolDirectory {
   readonly #embedded: EmbeddedPool;
   #layout: PoolLayout;
   #usesEmbedded = false;
-  /** As OpenDirectories lists them; empty before the start. */
+  /** The pool's directories at the start, as OpenDirectories lists them; empty before the start. */
   #identities: DirectoryIdentity[] = [];
   #uuid: string | null = null;
   readonly #opening = new SharedOpening(() => this.#openChecked());
@@ -63,7 +63,7 @@ export class PoolDirectory {
     const { directory } = this.#options;
     if (expected === 'existing') await this.#assertExists();
     await this.#native.run('makeDirectory', { path: directory });
-    // Refused before anything is left in the directory.
+    // Decided first, so that a refusal leaves nothing in the directory.
     const needsEmbedded = await this.#needsEmbedded();
     await claimDirectory(this.#native, this.#options);
     if (needsEmbedded) {
@@ -72,7 +72,7 @@ export class PoolDirectory {
       await this.#embedded.start();
       this.#layout = new PoolLayout(this.#embedded.mountPoint);
     }
-    // Refused before anything in it is changed.
+    // Read first, so that a pool of an unknown version is refused before anything in it is changed.
     await this.#uuidOf(this.#layout);
     await this.#native.run('makeSubvolume', {
       temporaryPath: temporary(this.#layout.volumes),
@@ -133,7 +133,7 @@ export class PoolDirectory {
     });
   }
 
-  /** FAILED_PRECONDITION if the file with this st_dev is not in the pool's directory, but mounted over it. */
+  /** FAILED_PRECONDITION if the file with this st_dev is not in the pool's directory, but in a mount over it. */
   assertOwn(path: string, { device }: { device: bigint }): void {
     const { root, directories } = this.#layout;
     const position = [root, ...directories].indexOf(dirname(path));
@@ -141,7 +141,7 @@ export class PoolDirectory {
     throw this.#unreachable(`something is mounted over ${path}; unmount it`);
   }
 
-  /** FAILED_PRECONDITION if something else is in the place of a directory of what is retained. */
+  /** FAILED_PRECONDITION if something else is in the place of the directory `lists` or `bases`. */
   assertRetained({ layout: { root } }: OpenDirectories): Promise<void> {
     return assertRetainedDirectories(this.#native, this.#options.pool, root, this.#layout.root);
   }
@@ -166,7 +166,7 @@ export class PoolDirectory {
     await this.#embedded.ensureFree(root, bytes, reservePercent);
   }
 
-  /** Whether ensureFree would have nothing to do. RESOURCE_EXHAUSTED as there. */
+  /** Whether ensureFree would have nothing to do. RESOURCE_EXHAUSTED as in ensureFree. */
   async hasFree(
     { layout: { root } }: OpenDirectories,
     bytes: bigint,
@@ -175,7 +175,7 @@ export class PoolDirectory {
     return (await this.#embedded.missingBytes(root, bytes, reservePercent)) <= 0n;
   }
 
-  /** Records the directories as they are now as the pool's. */
+  /** Records the present directories as those of the pool. */
   async #recordIdentities(): Promise<void> {
     const opened = await this.#open();
     try {
@@ -201,7 +201,7 @@ export class PoolDirectory {
     try {
       return await OpenDirectories.open(this.#native, this.#layout);
     } catch (thrown) {
-      // The plugin is busy, or stops: that says nothing of the pool.
+      // The plugin is busy or stops, which says nothing about the pool.
       if (thrown instanceof CsiError) throw thrown;
       const code = errorCode(thrown) ?? 'unknown error';
       const path = (thrown as NodeJS.ErrnoException).path ?? this.#layout.root;
@@ -220,13 +220,13 @@ export class PoolDirectory {
 
   async #assertSame(opened: OpenDirectories): Promise<void> {
     const found = opened.identities;
-    // What is mounted over a directory has another identity, unless it is the directory itself.
+    // A mount over a directory has another identity, unless it is a bind of the directory itself.
     if (isDeepStrictEqual(found, this.#identities)) return;
     await this.#assertNothingOver(opened);
     const isSameRoot = isDeepStrictEqual(found[0], this.#identities[0]);
     const areSame = found.every(({ inode }, at) => inode === this.#identities[at]?.inode);
-    // A file system that was mounted again may have other device numbers, of its own or of the subvolume; the
-    // pool's uuid identifies it.
+    // A file system that was mounted again may have other device numbers, its own or that of the subvolume; the pool's uuid
+    // identifies it.
     if ((!isSameRoot || areSame) && this.#uuid !== null) {
       if ((await this.#uuidOf(opened.layout)) === this.#uuid) {
         this.#identities = found;
@@ -256,8 +256,8 @@ export class PoolDirectory {
   }
 
   /**
-   * An image is needed where FICLONE does not work; an existing image stays in use. FAILED_PRECONDITION if the other
-   * one is meant.
+   * Whether the pool is an image: one exists, the operator means one, or FICLONE does not work in the directory.
+   * FAILED_PRECONDITION if the operator means the other kind.
    */
   async #needsEmbedded(): Promise<boolean> {
     const { pool, directory, place = 'any' } = this.#options;
@@ -282,7 +282,7 @@ export class PoolDirectory {
     throw refused('is on a file system that cannot clone files', remedy);
   }
 
-  /** Null: it has none yet. FAILED_PRECONDITION if its version is not known here. */
+  /** The pool's uuid; null if it has none yet. FAILED_PRECONDITION if the plugin does not know the pool's version. */
   async #uuidOf({ root, identityFile }: PoolLayout): Promise<string | null> {
     const text = await readIdentity(this.#native, identityFile);
     return text === null ? null : poolUuidIn(text, root);

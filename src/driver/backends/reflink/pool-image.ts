@@ -1,9 +1,9 @@
 /**
  * The image file of an embedded pool on the host: created, allocated, grown.
  *
- * A full image has all of its blocks allocated from the beginning and grows with the space committed to
- * volumes, so no other file of the host can take that space. A sparse image gets its blocks as the pool
- * writes, which fails once other files have filled the host. Knows nothing of what is in the pool.
+ * A full image has all of its blocks allocated from the beginning and grows with the space committed to volumes, so no other
+ * file of the host can take that space. A sparse image gets its blocks as the pool writes; such writes fail once other files
+ * have filled the host. Knows nothing of the contents of the pool.
  */
 import { join } from 'node:path';
 import { CsiError, errorCode, insteadOf } from '../../../base/errors.js';
@@ -19,14 +19,13 @@ const MIB = 1n << 20n;
 /** mkfs.xfs refuses less than 300 MB, and a smaller pool would be of little use. */
 const MINIMUM_IMAGE_BYTES = 512n * MIB;
 /**
- * XFS grows by allocation groups of the size that mkfs chose. For an image that starts small they must not
- * be so large that two of them, the fewest mkfs makes, fill the host, nor so small that the grown pool has
- * thousands.
+ * XFS grows by allocation groups of the size that mkfs chose. For an image that starts small the groups must not be so large
+ * that two of them, the fewest that mkfs makes, fill the host, nor so small that the grown pool has thousands of them.
  */
 const GROUP_MINIMUM_BYTES = 256n * MIB;
 const GROUP_MAXIMUM_BYTES = 64n << 30n;
 const GROUPS_AT_MOST = 256n;
-/** The least that an image grows by; smaller steps would grow it for every volume. */
+/** The least that an image grows by; with smaller steps it would grow for every volume. */
 const STEP_BYTES = 64n * MIB;
 
 export class PoolImage {
@@ -35,7 +34,7 @@ export class PoolImage {
   constructor(
     private readonly native: NativeRunner,
     private readonly directory: string,
-    /** Upper bound; null: as much as the host can hold. */
+    /** Upper bound of the size; null for as much as the host can hold. */
     private readonly maximumBytes: bigint | null,
     private readonly allocation: ImageAllocation,
   ) {
@@ -61,7 +60,7 @@ export class PoolImage {
     });
     if (groupBytes !== null) await this.#allocate(unfinished, sizeBytes);
     await makePoolFileSystem(unfinished, groupBytes);
-    // Again, because mkfs may have discarded blocks.
+    // Allocated again, because mkfs may have discarded blocks.
     if (groupBytes !== null) await this.#allocate(unfinished, sizeBytes);
     await this.native.run('flush', { path: unfinished });
     await this.native.run('renameFile', { from: unfinished, to: this.path });
@@ -100,7 +99,7 @@ export class PoolImage {
     return growable > 0n ? growable : 0n;
   }
 
-  /** Grows the image by at least that much. False if there is no room. */
+  /** Grows the image by at least `bytes`. False if there is no room. */
   async grow(bytes: bigint): Promise<boolean> {
     const growable = await this.growableBytes();
     if (growable < bytes) return false;

@@ -7,8 +7,7 @@
  *   initialized/<volume id>      empty; the volume is initialized: it may hold data of its users
  *   <object id>.copy             btrfs only: read-only snapshot of `volumes`, from which the snapshot or volume
  *                                is being cloned; removed at the next start
- *   lists/, bases/               change lists, and what is retained of deleted snapshots; change-lists.ts,
- *                                retained-contents.ts
+ *   lists/, bases/               change lists, and marks of deleted snapshots; list-files.ts, deleted-marks.ts
  *   pool-id                      the pool's uuid, and the version of this layout
  *
  * Paths are built from well-formed handles only.
@@ -19,7 +18,7 @@ import { CsiError } from '../../../base/errors.js';
 const OBJECT_NAME = /^(?:vol|snap)-[0-9a-f]{12}-[0-9a-f-]{36}$/;
 const TEMPORARY_SUFFIX = '.tmp';
 const COPY_SUFFIX = '.copy';
-/** Of the layout above, and of what the files are; docs/formats.md. */
+/** The version of the layout above and of the formats of its files; docs/formats.md. */
 const VERSION = 1;
 
 export class PoolLayout {
@@ -66,12 +65,12 @@ export class PoolLayout {
   }
 }
 
-/** What `pool-id` holds. */
+/** The text of the file `pool-id`. */
 export function formatPoolId(uuid: string): string {
   return `${uuid} ${VERSION}\n`;
 }
 
-/** The uuid in the trimmed text of a `pool-id`. FAILED_PRECONDITION if the layout has a version that is not known here. */
+/** The uuid in the trimmed text of a `pool-id`. FAILED_PRECONDITION if the plugin does not know the version. */
 export function poolUuidIn(text: string, root: string): string {
   const [uuid = '', version = String(VERSION)] = text.split(' ');
   if (version === String(VERSION)) return uuid;

@@ -1,6 +1,6 @@
 /**
- * What lies in the directories of a reflink pool, told apart by name: for the backend, and for commands that look at a
- * pool while a plugin may be changing it. Reads and changes nothing.
+ * The entries in the directories of a reflink pool, told apart by name: for the backend, and for commands that look at a pool
+ * while a plugin may be changing it. Changes nothing.
  */
 import { join } from 'node:path';
 import type { NativeRunner } from '../../native/pool.js';
@@ -14,17 +14,17 @@ const SUBVOLUME_TOP = 256n;
 
 export interface PoolListing {
   volumes: DirectoryFile[];
-  /** Without those that are deleted and whose files stay as the base of deltas. */
+  /** Without deleted snapshots whose files stay as the base of deltas. */
   snapshots: DirectoryFile[];
   /** Paths of files that an interrupted call has left. */
   temporary: string[];
   /** Paths of copies of the subvolume `volumes` that an interrupted call has left, on btrfs. */
   copies: string[];
-  /** Paths of entries that are not ours. */
+  /** Paths of entries that are not from the plugin. */
   foreign: string[];
 }
 
-/** @param named the pool's directories as the paths in the listing are to name them */
+/** @param named the pool's directories by the paths that the listing gives */
 export async function poolListing(
   native: NativeRunner,
   opened: OpenDirectories,
@@ -46,7 +46,7 @@ export async function poolListing(
       else listing.foreign.push(path);
     }
   }
-  // Read last: a snapshot that is being deleted is hidden before it loses its row.
+  // The marks are read last: a snapshot that is being deleted is hidden before the catalogue removes its row.
   const marks = await marksIn(opened);
   listing.snapshots = listing.snapshots.filter(({ name }) => marks.get(name) !== 'hidden');
   for (const name of (await namesIn(native, layout.root)).filter(isCopyName)) {

@@ -1,6 +1,6 @@
 /**
- * The space of a reflink pool: what its file system has free, and how much of that is committed to
- * sparse volume files. Reads sizes, changes nothing.
+ * The space of a reflink pool: the free space of its file system, and how much of that is committed to sparse volume files.
+ * Reads sizes, changes nothing.
  */
 import type { LoopDevice } from '../../native/addon.js';
 import type { NativeRunner } from '../../native/pool.js';
@@ -40,12 +40,12 @@ export async function poolStatistics(
   return { space: { capacity, promisedBytes, volumes }, thin: null, attached };
 }
 
-/** Of the whole file system: an XFS has nothing else on loop devices, and on btrfs the volumes have one of their own. */
+/** Counts by st_dev: on XFS only volumes are on loop devices, and on btrfs the subvolume of volumes has its own st_dev. */
 async function attachedVolumes(
   native: NativeRunner,
   { volumes }: PoolLayout,
 ): Promise<{ direct: number; pageCache: number }> {
-  // With a slash at the end, because the path of a descriptor is a link.
+  // The path ends with a slash, because the path of a descriptor is a link.
   const { entry } = await native.run('entryOf', { path: `${volumes}/` });
   const { devices } = await native.run('loopList', {});
   const isOwn = ({ backingDevice }: LoopDevice) => backingDevice === entry?.device;

@@ -1,9 +1,9 @@
 /**
- * The reflink backend: a volume is a sparse file on a loop device, a snapshot an immutable FICLONE of it.
+ * The reflink backend: a volume is a sparse file on a loop device, and a snapshot is an immutable FICLONE of it.
  *
- * Uses a directory on XFS or btrfs. Where cloning a test file fails it keeps an XFS image in the directory
- * instead (embedded-pool.ts). This class puts the parts of one pool together; the files beside it do the
- * work. Knows ids, never names or lineage.
+ * Uses a directory on XFS or btrfs. Where the clone of a test file fails, it keeps an XFS image in the directory instead
+ * (embedded-pool.ts). This class puts the parts of one pool together; the files beside it do the work. Knows ids, never names
+ * or lineage.
  */
 import { join } from 'node:path';
 import type { NativeRunner } from '../../native/pool.js';
@@ -139,7 +139,7 @@ export class ReflinkBackend implements Backend {
     return this.#directory.identity();
   }
 
-  /** Loop devices are a requirement of the plugin as a whole. */
+  /** Does not check for loop devices, which the plugin as a whole requires. */
   check(): Promise<void> {
     return this.#directory.use((opened) => this.#directory.assertRetained(opened));
   }
@@ -167,7 +167,7 @@ export class ReflinkBackend implements Backend {
 
   list(): Promise<PoolContents> {
     return this.#directory.use(async (opened) => {
-      // A killed call may have given a file its name and not made it durable.
+      // A killed call may have given a file its name without making the name durable.
       await this.#native.run('flush', { path: opened.layout.volumes });
       await this.#native.run('flush', { path: opened.layout.snapshots });
       const found = await poolListing(this.#native, opened, this.#directory.layout);

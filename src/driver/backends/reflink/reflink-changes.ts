@@ -1,6 +1,6 @@
 /**
- * What the snapshots of a reflink pool hold and what differs between them: by lists that are stored, and by the files
- * themselves where none answers. The rules of backends/retained say which lists do.
+ * The allocated ranges of a reflink pool's snapshots and the differences between them: from stored lists or, where no list
+ * answers, from the files themselves. The rules in backends/retained decide which lists answer.
  */
 import { CsiError } from '../../../base/errors.js';
 import type { SnapshotChanges, UnfinishedList } from '../backend.js';
@@ -16,7 +16,7 @@ export interface ChangeParts {
   files: ListFiles;
   rules: ListRules;
   maker: ListMaker;
-  /** False: lists are neither used nor made. */
+  /** If false, lists are neither used nor made. */
   storesLists: boolean;
 }
 

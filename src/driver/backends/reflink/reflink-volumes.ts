@@ -1,6 +1,6 @@
 /**
- * The volumes of a reflink pool: their files, the space that these will take, and the marks of what users have written
- * to. Leaves devices to volume-files.ts.
+ * The volumes of a reflink pool: their files, the space that the files will take, and the marks of volumes that may hold user
+ * data. Leaves devices to volume-files.ts.
  */
 import type { FileSystem } from '../../host/file-systems.js';
 import { recognizedFileSystem } from '../../host/superblock.js';
@@ -80,7 +80,7 @@ export class ReflinkVolumes implements PoolVolumes {
     }
   }
 
-  /** Reserves what the volume's file will grow by, while `make` creates or grows it. */
+  /** Reserves the bytes that the volume's file gains, while `make` creates or grows it. */
   async #reserved<T>(volumeId: string, sizeBytes: bigint, make: () => Promise<T>): Promise<T> {
     const { directory, reservations } = this.parts;
     const { entry } = await directory.use(({ native, layout }) =>

@@ -1,23 +1,23 @@
 /**
- * Something that is open only while it is used: callers that come while it is being opened share that opening,
- * and the last one closes it.
+ * A resource that is open only while it is used: callers that come while it is being opened share that opening, and the last
+ * caller closes the resource.
  *
- * An opening on a dead disk never ends and holds a thread, so a second one must not be started meanwhile; its callers
- * may give up before it ends. It is closed exactly once: when it has ended and nobody uses it any more, whichever
- * comes last. A caller that comes later opens anew, since something else may be in that place by then. Knows
- * nothing of what is opened.
+ * An opening on a dead disk never ends and holds a thread, so no second one must be started meanwhile; callers may give up
+ * before the opening ends. The resource is closed exactly once: when the opening has ended and no caller uses the resource
+ * any more, whichever comes last. A later caller opens it anew, because something else may be in its place by then. Knows
+ * nothing of the resource.
  */
 
 interface Opening<T> {
-  /** How many callers wait for it or use it. */
+  /** How many callers wait for the resource or use it. */
   users: number;
   resource: Promise<T>;
-  /** Null: it has not ended, or has failed. */
+  /** Null if the opening has not ended, or has failed. */
   opened: T | null;
 }
 
 export class SharedOpening<T extends { close(): void }> {
-  /** The one that has not ended. */
+  /** The opening that has not ended. */
   #pending: Opening<T> | null = null;
 
   /** @param open rejects if there is nothing to close */
@@ -45,7 +45,7 @@ export class SharedOpening<T extends { close(): void }> {
   #begin(): Opening<T> {
     const opening: Opening<T> = { users: 0, resource: this.open(), opened: null };
     this.#pending = opening;
-    // The first reaction to the end, before those of callers: from here on nobody joins.
+    // This reaction to the end of the opening precedes those of callers: from here on nobody joins.
     opening.resource.then(
       (opened) => {
         this.#pending = null;

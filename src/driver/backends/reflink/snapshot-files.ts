@@ -68,7 +68,7 @@ export class SnapshotFiles {
     });
   }
 
-  /** For a scan: paths through the mount point, and the identity that workers check after opening them. */
+  /** The files for a scan: paths through the mount point, and identities that workers check after opening the files. */
   async files(
     targetId: string,
     baseId: string | null,
@@ -80,7 +80,7 @@ export class SnapshotFiles {
     }));
   }
 
-  /** @param sizeBytes when it was taken, if it is known */
+  /** @param sizeBytes size of the snapshot when it was taken, if known */
   async check(snapshotId: string, sizeBytes?: bigint): Promise<void> {
     const state = await this.directory.use((opened) => this.#state(opened, snapshotId));
     const isResized = state.regular && state.sizeBytes !== (sizeBytes ?? state.sizeBytes);
@@ -90,7 +90,7 @@ export class SnapshotFiles {
     if (change !== null) throw this.#changed(snapshotId, change, undefined);
   }
 
-  /** What became of the snapshot's file since it was taken, as what follows its name; null: it is as it was. */
+  /** How the snapshot's file has changed since it was taken, as a phrase that follows its name; null if it has not. */
   change(snapshotId: string): Promise<string | null> {
     return this.directory.use(async ({ layout }) => {
       const { state } = await this.native.run('fileState', { path: layout.snapshot(snapshotId) });

@@ -2,8 +2,8 @@
  * Reserves space in a pool before a volume's file is created or grown, one reservation at a time. A pool
  * image that is allocated in full grows first, and also grows as it fills up, while the host has room.
  *
- * A reservation lasts until the file is there: from then on the file's size counts. Volumes are looked at only
- * if kept figures do not show that there is room.
+ * A reservation lasts until the file exists: from then on the file's size counts. This class looks at the volumes only if
+ * kept figures do not show that there is room.
  */
 import { SerialQueue } from '../../serial-queue.js';
 import { namesIn } from '../directory-files.js';
@@ -18,7 +18,7 @@ import type { PoolDirectory } from './pool-directory.js';
  */
 const REWRITE_BYTES = 1n << 30n;
 const PROBE_INTERVAL_MS = 1000;
-/** After the host had no room, or the pool could not be reached. */
+/** Delay after the host had no room, or the pool could not be reached. */
 const RETRY_INTERVAL_MS = 30_000;
 
 export class SpaceReservations {
@@ -115,8 +115,8 @@ export class SpaceReservations {
   }
 
   /**
-   * Whether little is free and blocks are shared. Volumes share blocks with each other if together they
-   * have written more than the pool uses.
+   * Whether little space is free and blocks are shared. Volumes share blocks with each other if together they have written
+   * more than the pool uses.
    */
   async #isShort({ native, layout }: OpenDirectories): Promise<boolean> {
     const { totalBytes, freeBytes } = await native.run('spaceOf', { path: layout.root });
@@ -124,7 +124,7 @@ export class SpaceReservations {
     if (freeBytes >= reserve + REWRITE_BYTES) return false;
     if ((await namesIn(native, layout.snapshots)).length > 0) return true;
     const { written } = await this.committed.now(layout);
-    // Probed after the volumes, so that what they write meanwhile does not look shared.
+    // Probed after the volumes, so that blocks written meanwhile do not look shared.
     const after = await native.run('spaceOf', { path: layout.root });
     return written > after.totalBytes - after.freeBytes;
   }

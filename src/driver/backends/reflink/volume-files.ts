@@ -1,9 +1,9 @@
 /**
  * The volumes of a reflink pool: sparse files, and the loop devices they are attached to.
  *
- * The kernel reports which file is attached, by device and inode, each time. Every operation opens the
- * pool's directories first: in a pool whose disk is missing, no file would exist and nothing would seem
- * attached. Knows nothing of snapshots but the file to restore from.
+ * The kernel is asked each time which file is attached, by device and inode. Every operation opens the pool's directories
+ * first: without the pool's disk, no file would exist and nothing would seem attached. Knows nothing of snapshots but the file
+ * to restore from.
  */
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { bestEffort, unreported } from '../../../base/best-effort.js';
@@ -53,7 +53,7 @@ export class VolumeFiles implements Attachments {
     });
   }
 
-  /** Rejects with SCAN_MUTABLE, or ENOENT of the snapshot's file, unexplained. */
+  /** Leaves SCAN_MUTABLE, and ENOENT of the snapshot's file, for the caller to explain. */
   async restore(volumeId: string, snapshotId: string, sizeBytes: bigint): Promise<void> {
     await this.directory.use(async (opened) => {
       const names = await this.#names(opened, volumeId, sizeBytes);
@@ -101,7 +101,7 @@ export class VolumeFiles implements Attachments {
         await this.#state(opened, volumeId);
         const native = ofVolume(this.native, volumeId);
         await native.run('growFile', { path, sizeBytes });
-        // Also if the file has the size: a kill may have prevented the resize of the device.
+        // Even if the file had the size: a kill may have prevented the resize of the device.
         const { device } = await native.run('loopResize', { backingPath: path });
         const state = await this.#state(opened, volumeId);
         if (state === null) throw this.#lost(volumeId, undefined);
@@ -172,7 +172,7 @@ export class VolumeFiles implements Attachments {
     };
   }
 
-  /** Thaws the volume's file system if a snapshot that was killed left it frozen, also if no mount leads to it any more. */
+  /** Thaws the volume's file system if a killed snapshot left it frozen, even if no mount leads to it any more. */
   async thaw(volumeId: string): Promise<void> {
     const { loopPath, freezePath } = await this.directory.use((opened) =>
       this.snapshotSource(opened, volumeId),
@@ -240,7 +240,7 @@ export class VolumeFiles implements Attachments {
   }
 
   async #rememberLong(volumeId: string, freezing: FreezeRequest): Promise<void> {
-    // The paths of the failed call led through directories that are closed.
+    // The paths of the failed call led through directories that are closed by now.
     await this.directory.use(({ layout }) =>
       this.lastCopies.outlasted({ volumeId, sourcePath: layout.volume(volumeId) }, freezing),
     );
@@ -343,7 +343,7 @@ export async function writableMount(devicePath: string): Promise<string | null> 
 /** What sysfs appends to the last path of a backing file that was unlinked. */
 const REMOVED_SUFFIX = ' (deleted)';
 
-/** By path, because the file has no inode to compare: good enough for a report, not for detaching. */
+/** Compares paths, because the file has no inode any more: good enough for a report, not for detaching. */
 async function isAttachedRemoved(path: string): Promise<boolean> {
   for (const name of await readdir('/sys/block')) {
     if (!name.startsWith('loop')) continue;

@@ -4,8 +4,8 @@
  *   <base>.to.<target>                 what differs between two snapshots of a volume
  *   <any file of it>.<random>.tmp      being made
  *
- * Everybody who makes a list has a temporary file of his own, so two may make the same one at once. Native code verifies
- * every list before it uses it, so nothing here has to be believed. Knows files, not how a pool makes its lists.
+ * Every maker of a list has its own temporary file, so two may make the same list at once. Native code verifies every list
+ * before using it, so nothing here has to be trusted. Knows files, not how a pool makes its lists.
  */
 import { randomBytes } from 'node:crypto';
 import { basename, join } from 'node:path';
@@ -28,21 +28,21 @@ export const DAMAGED = 'its stored change list is damaged';
 
 export type ListEnds = Pick<StoredList, 'baseId' | 'targetId'>;
 
-/** Two snapshots of which a list can be made, and read. */
+/** Two snapshots whose list can be made and read. */
 export interface ListedPair {
   /** One step of making the list. */
   build(names: ChangeListNames, progress: BigUint64Array | null): Promise<BuiltStep>;
-  /** What a list of the two has to be of. */
+  /** What a list of the pair is verified against. */
   readonly identity: Omit<ChangeListSource, 'kind' | 'paths'>;
 }
 
-/** Runs work on the directory, whose path is valid that long. */
+/** Runs work on the directory; the path is valid until the work ends. */
 type Use = <T>(work: (directory: string) => Promise<T>) => Promise<T>;
 
 export const listName = ({ baseId, targetId }: ListEnds): string =>
   `${baseId}${SEPARATOR}${targetId}`;
 
-/** Null: the name is not that of a complete list. No id has a dot. */
+/** Null if the name is not that of a complete list. No id has a dot. */
 export function parseListName(name: string): ListEnds | null {
   const ends = name.split(SEPARATOR);
   const [baseId, targetId] = ends;
@@ -50,7 +50,7 @@ export function parseListName(name: string): ListEnds | null {
   return { baseId, targetId };
 }
 
-/** Of a file in the directory, with a temporary name that nobody else has. */
+/** The paths of a file to be made in the directory, with a temporary name that nobody else has. */
 export function namesOf(
   directory: string,
   name: string,
@@ -67,7 +67,7 @@ export class ListDirectory {
   constructor(
     private readonly native: NativeRunner,
     private readonly use: Use,
-    /** Of the directory as scans and operators know it. */
+    /** The path of the directory as scans and operators know it. */
     private readonly realPath: () => string,
   ) {}
 
@@ -99,7 +99,7 @@ export class ListDirectory {
     });
   }
 
-  /** Reads the list in full. False: it is damaged, or of other snapshots. */
+  /** Reads the list in full. False if the list is damaged, or of other snapshots. */
   isSound(ends: ListEnds, pair: ListedPair): Promise<boolean> {
     return this.use((directory) => this.#reads(join(directory, listName(ends)), pair));
   }
@@ -123,8 +123,8 @@ export class ListDirectory {
   }
 
   /**
-   * Removes temporary files that are given up. What cannot be removed now, as in a pool that is away, goes with the next
-   * ones, or with a snapshot.
+   * Removes temporary files that are given up. Files that cannot be removed now, for example because the pool cannot be
+   * reached, are removed with the next ones, or with a snapshot.
    */
   async giveUp(...unfinished: ChangeListNames[]): Promise<void> {
     for (const { temporaryPath } of unfinished) this.#givenUp.add(basename(temporaryPath));
@@ -141,7 +141,7 @@ export class ListDirectory {
     await bestEffort(() => this.use(removal), unreported);
   }
 
-  /** Removes what is unfinished, and other files that are of no use; returns the names. */
+  /** Removes unfinished files and other useless ones; returns their names. */
   sweep(isUseless: (name: string) => boolean = () => false): Promise<string[]> {
     return this.use(async (directory) => {
       const names = (await this.#files(directory)).map(({ name }) => name);
@@ -162,7 +162,7 @@ export class ListDirectory {
     return join(this.realPath(), listName(ends));
   }
 
-  /** The list with this path; null: it is none of the pool's. */
+  /** The list with this path; null if the path is not that of a list of the pool. */
   endsOf(path: string): ListEnds | null {
     const ends = parseListName(basename(path));
     return ends !== null && this.path(ends) === path ? ends : null;
@@ -173,7 +173,7 @@ export class ListDirectory {
     return verified.then(() => true, insteadOf(['LIST_INVALID'], false));
   }
 
-  /** What has failed leaves no file. */
+  /** Runs `make`; a failure leaves no file. */
   async #finish(names: ChangeListNames, make: () => Promise<unknown>): Promise<void> {
     try {
       await make();
@@ -184,7 +184,7 @@ export class ListDirectory {
   }
 
   async #files(directory: string): Promise<DirectoryFile[]> {
-    // Without the directory, no list was ever made.
+    // If there is no directory, no list was ever made.
     return filesIn(this.native, directory).catch(insteadOf(['ENOENT'], []));
   }
 }

@@ -1,24 +1,25 @@
 /**
- * Which change lists a pool has and where they lead: in memory, from one look at the pool when it starts and from
- * every change since. Awaits nothing, so each answer is of one moment. Knows ids, not what lists contain.
+ * Which change lists a pool has and where they lead, in memory: list-rules.ts fills the graph from one look at the pool at
+ * its start, and records every change since. No method awaits anything, so each answer is of one moment. Knows ids, not what
+ * lists contain.
  */
 
-/** What differs between two snapshots of a volume. Both are frozen, so it is a fact for ever. */
+/** The differences between two snapshots of a volume. Both snapshots are frozen, so the list stays true for ever. */
 export interface StoredList {
   readonly baseId: string;
   readonly targetId: string;
-  /** Space that it takes. */
+  /** Space that the list takes. */
   readonly storedBytes: bigint;
 }
 
-/** A deleted snapshot of which the pool still has what a list can be made from. */
+/** A deleted snapshot from which the pool can still make a list: its file or its bookmark is kept. */
 export interface HeldSnapshot {
   readonly storedBytes: bigint;
-  /** When it was taken, in units of its pool: the oldest is given up first. */
+  /** When the snapshot was taken, in units of its pool: the oldest snapshot is given up first. */
   readonly takenAt: bigint;
 }
 
-/** Lists that follow each other, and the snapshot that they end at. */
+/** Lists that follow each other, and the snapshot where they end. */
 export interface Chain {
   readonly lists: readonly StoredList[];
   readonly endId: string;
@@ -44,7 +45,7 @@ export class ListGraph {
     if (from?.delete(targetId) && from.size === 0) this.#from.delete(baseId);
     const to = this.#to.get(targetId);
     if (to?.delete(baseId) && to.size === 0) this.#to.delete(targetId);
-    // Known only because lists led there.
+    // The graph knew this deleted snapshot only because lists led to it.
     if (!this.isRetained(targetId) && !this.#to.has(targetId)) this.#deleted.delete(targetId);
   }
 
@@ -61,7 +62,7 @@ export class ListGraph {
     return bases.flatMap((baseId) => this.list(baseId, targetId) ?? []);
   }
 
-  /** From now on the snapshot is deleted. */
+  /** Records that the snapshot is deleted. */
   setDeleted(snapshotId: string): void {
     this.#deleted.add(snapshotId);
   }
@@ -72,7 +73,7 @@ export class ListGraph {
     this.#losses.delete(snapshotId);
   }
 
-  /** Nothing is held of the snapshot any more. */
+  /** Records that nothing is held of the deleted snapshot any more, and why. */
   setLost(snapshotId: string, loss: string): void {
     this.#deleted.add(snapshotId);
     this.setFreed(snapshotId);
@@ -111,26 +112,26 @@ export class ListGraph {
     return this.#held;
   }
 
-  /** The fewest lists from one snapshot to another; null: none lead there. */
+  /** The fewest lists from one snapshot to another; null if no lists lead there. */
   path(fromId: string, toId: string): readonly StoredList[] | null {
     return this.#search(fromId, (id) => id === toId)?.lists ?? null;
   }
 
   /**
-   * From a deleted snapshot to the next one that further lists can be made from: one that exists or is held. Null:
-   * none is reached.
+   * The lists from a deleted snapshot to the nearest snapshot from which a further list can be made, because that snapshot
+   * exists or is held. Null if lists lead to no such snapshot.
    */
   chain(baseId: string): Chain | null {
     return this.#search(baseId, (id) => this.#isEnd(id));
   }
 
-  /** Those of the snapshots that a chain begins at. Looks at each list once. */
+  /** The given snapshots at which a chain begins. Looks at each list once. */
   withChain(snapshotIds: readonly string[]): Set<string> {
     const known = new Map<string, boolean>();
     const leads = (id: string): boolean => {
       const found = known.get(id);
       if (found !== undefined) return found;
-      // Names of files, which may lead in a circle.
+      // The lists come from names of files, which may lead in a circle.
       known.set(id, false);
       const isUsable = this.#isEnd(id) || this.from(id).some(({ targetId }) => leads(targetId));
       known.set(id, isUsable);
@@ -144,7 +145,7 @@ export class ListGraph {
     return !this.#deleted.has(id) || this.#held.has(id);
   }
 
-  /** What was lost of the snapshot, or of the one at which the lists from it end. A clause that follows "because". */
+  /** The loss of the snapshot, or of the snapshot at which its lists end, as a clause that follows "because". */
   reason(snapshotId: string): string {
     let endId = snapshotId;
     this.#search(snapshotId, (id) => {
@@ -170,7 +171,7 @@ export class ListGraph {
   }
 }
 
-/** @param reached the list by which each snapshot was reached; null: the first one */
+/** @param reached the list by which each snapshot was reached; null for the first snapshot */
 function wayTo(id: string, reached: ReadonlyMap<string, StoredList | null>): StoredList[] {
   const lists: StoredList[] = [];
   for (let by = reached.get(id) ?? null; by !== null; by = reached.get(by.baseId) ?? null) {

@@ -1,15 +1,14 @@
 /**
- * The rules of a pool's change lists: which are retained of deleted snapshots, how they are joined, and which of them
- * answer a request. The one place for both kinds of pool; docs/soundness.md has the argument.
+ * The rules of a pool's change lists: which lists of deleted snapshots are retained, how lists are joined, and which lists
+ * answer a request. Both kinds of pool use these rules; docs/soundness.md has the argument for them.
  *
- * Every list is a fact about two frozen snapshots. Lists that follow each other from a base to a target contain
- * together every byte that differs between the two: a byte in none of them is equal in each step. So a list may be
- * kept, joined with the one that follows it, or removed at any time, and no order of events makes an answer wrong; the
- * rules only see to it that enough lists stay. Whoever reads a list verifies it and that it begins where the one before
- * it ends.
+ * Every list states a fact about two frozen snapshots. Lists that follow each other from a base to a target together contain
+ * every byte that differs between the two: a byte that is in no list is equal in each step. So a list may be kept, joined
+ * with the next list, or removed at any time, and no order of events makes an answer wrong; the rules only make sure that
+ * enough lists stay. Every reader of a list verifies the list, and that the list begins where the previous one ends.
  *
- * Callers hold the locks of the snapshots that they name: exclusively of the one that they delete or drop, shared of
- * all others. Knows no volumes, no limits and no files.
+ * Callers hold the locks of the snapshots that they name: the exclusive lock of a snapshot that they delete or drop, shared
+ * locks of all others. Knows no volumes, no limits and no files.
  */
 import { CsiError, errorCode } from '../../../base/errors.js';
 import { SingleFlight } from '../../../base/single-flight.js';
@@ -19,13 +18,13 @@ import { invalidatedBase } from '../lost-objects.js';
 import { type HeldSnapshot, ListGraph, type StoredList } from './list-graph.js';
 import type { ListStore } from './list-store.js';
 
-/** As many as native code opens at once. */
+/** The most lists that native code opens at once. */
 export const MAX_LISTS = 1024;
 
 export class ListRules implements PoolBases {
   #graph = new ListGraph();
   readonly #building = new SingleFlight<string, StoredList>();
-  /** What removes bases takes turns: a list that one joins may end at the base that the next one removes. */
+  /** Removals of bases take turns: one removal may join a list that ends at the base that the next one removes. */
   readonly #removals: SerialQueue;
 
   constructor(
@@ -36,13 +35,13 @@ export class ListRules implements PoolBases {
     this.#removals = new SerialQueue(`the retained bases of pool '${pool}'`);
   }
 
-  /** Reads what the pool has. Before anything else, and again when the pool was away. */
+  /** Reads what the pool has. Call this at each start of the pool, before anything else. */
   async load(): Promise<void> {
     const { lists, snapshots, held, losses } = await this.store.load();
     const graph = new ListGraph();
     for (const list of lists) {
       const { baseId, targetId } = list;
-      // A deletion of the target was killed before it removed the list.
+      // The deletion of the target was killed before it removed the list.
       const leadsNowhere = snapshots.has(baseId) && !snapshots.has(targetId) && !held.has(targetId);
       if (leadsNowhere) await this.store.remove(list);
       else graph.add(list);
@@ -78,14 +77,14 @@ export class ListRules implements PoolBases {
     return graph.isDeleted(snapshotId) && graph.held(snapshotId) === null;
   }
 
-  /** Whether what is held of the snapshot is all that is retained of it. */
+  /** Whether the pool retains no list from the deleted snapshot, only what is held of it. */
   needsHeld(snapshotId: string): boolean {
     return this.#graph.held(snapshotId) !== null && this.#graph.from(snapshotId).length === 0;
   }
 
   /**
-   * Before a snapshot is removed: joins the lists from snapshots that exist to this one with that to the next, so that
-   * deltas across the gap need no scan. Passes over lists that are damaged. A failure changes nothing.
+   * Call before a snapshot is removed. Joins the lists that lead to it from existing snapshots with the list from it to the
+   * next snapshot, so that deltas across the gap need no scan. Skips damaged lists. A failure removes nothing.
    */
   async bridge(snapshotId: string, nextId: string): Promise<void> {
     const graph = this.#graph;
@@ -97,7 +96,7 @@ export class ListRules implements PoolBases {
     }
   }
 
-  /** After the snapshot was removed. */
+  /** Call after the snapshot was removed. Removes useless lists, and what is held of it once its list is stored. */
   async removed(snapshotId: string): Promise<void> {
     const graph = this.#graph;
     await this.#removeUseless(snapshotId);
@@ -111,8 +110,8 @@ export class ListRules implements PoolBases {
   }
 
   /**
-   * Removes what is retained of a deleted snapshot. Lists that end there are joined with the one that begins there
-   * first, so that older bases stay usable. One that cannot be joined leads nowhere from then on.
+   * Removes what is retained of a deleted snapshot. First joins the lists that end at the snapshot with the list that begins
+   * there, so that older bases stay usable. A list that cannot be joined leads nowhere from then on.
    */
   drop(snapshotId: string): Promise<void> {
     return this.#removals.run(async () => {
@@ -129,7 +128,7 @@ export class ListRules implements PoolBases {
     });
   }
 
-  /** What is retained, usable or not; of these snapshots alone, if there are any. */
+  /** The retained bases, usable or not: all of them, or only those of the given snapshots. */
   all(snapshotIds?: readonly string[]): RetainedBases {
     const graph = this.#graph;
     const retained = snapshotIds?.filter((id) => graph.isRetained(id)) ?? graph.retained;
@@ -143,8 +142,8 @@ export class ListRules implements PoolBases {
   }
 
   /**
-   * The snapshot whose lock a delta from a deleted base needs too, because a list is made from it; null: none is. May
-   * change until the locks are held.
+   * The snapshot whose lock a delta from a deleted base needs too, because a list has to be made from that snapshot; null if
+   * there is none. The answer may change until the caller holds the locks.
    */
   neededFor(targetId: string, baseId: string): string | null {
     const graph = this.#graph;
@@ -154,8 +153,8 @@ export class ListRules implements PoolBases {
   }
 
   /**
-   * Before a delta: what its list would be made from, if it is held, is what was held, or is given up. ABORTED if the
-   * delta needs another lock then.
+   * Call before a delta. If its list would be made from a held snapshot, gives up what is held if that has changed. ABORTED
+   * if the delta then needs the lock of another snapshot.
    */
   async examineFor(targetId: string, baseId: string): Promise<void> {
     const needed = this.neededFor(targetId, baseId);
@@ -167,7 +166,7 @@ export class ListRules implements PoolBases {
     );
   }
 
-  /** Gives up what is held of a snapshot and is not what was held. */
+  /** Gives up what is held of a snapshot if that has changed or cannot be read. */
   async examine(snapshotId: string): Promise<void> {
     const held = this.#graph.held(snapshotId);
     const loss = held === null ? null : await this.store.spoiled(snapshotId, held);
@@ -185,9 +184,9 @@ export class ListRules implements PoolBases {
   }
 
   /**
-   * The lists from a base to a target, oldest first. Makes the last of them if it is missing and the base is deleted,
-   * which takes as long as a scan. Null: what the pool has of the base itself answers the request. NOT_FOUND with the
-   * reason if nothing is usable that was retained of it; FAILED_PRECONDITION if the list cannot be made.
+   * The lists from a base to a target, oldest first. If the base is deleted and the last list is missing, makes that list,
+   * which takes as long as a scan. Null if the request has to be answered from the base itself or its bookmark. NOT_FOUND
+   * with the reason if nothing that was retained of the base is usable; FAILED_PRECONDITION if the list cannot be made.
    */
   async listsFor(targetId: string, baseId: string): Promise<readonly StoredList[] | null> {
     const graph = this.#graph;
@@ -213,7 +212,7 @@ export class ListRules implements PoolBases {
       });
       return bounded([...lists, last], targetId, baseId);
     } catch (thrown) {
-      // The snapshot was deleted meanwhile, after others had made its list.
+      // Other callers made the list before the snapshot was deleted.
       const made = graph.path(baseId, targetId);
       if (made === null) throw thrown;
       return bounded(made, targetId, baseId);
@@ -225,12 +224,12 @@ export class ListRules implements PoolBases {
     this.#graph.add(list);
   }
 
-  /** Whether that list is stored. */
+  /** Whether the list is stored. */
   isStored(baseId: string, targetId: string): boolean {
     return this.#graph.list(baseId, targetId) !== undefined;
   }
 
-  /** Removes a list that a scan has refused. What begins at it is lost if its base is deleted. */
+  /** Removes a list that a scan has refused. If its base is deleted, no delta can begin at the base any more. */
   discard({ baseId, targetId }: Pick<StoredList, 'baseId' | 'targetId'>): Promise<void> {
     return this.#removals.run(async () => {
       const graph = this.#graph;
@@ -243,15 +242,15 @@ export class ListRules implements PoolBases {
     });
   }
 
-  /** Deleted snapshots that are held: no list begins there yet, or they have not been removed since. */
+  /** Deleted snapshots that are held, because no list begins there yet, or until their removal follows. */
   get held(): ReadonlyMap<string, HeldSnapshot> {
     return this.#graph.allHeld;
   }
 
   /**
-   * Gives up what is held of a deleted snapshot. Unless its list is stored, no delta can begin there, or before it.
+   * Gives up what is held of a deleted snapshot. Unless its list is stored, no delta can begin there, or at a base before it.
    *
-   * @param free frees it and records the loss; resolves to the clause that says so
+   * @param free frees what is held and records the loss; resolves to the clause that states the loss
    */
   giveUp(snapshotId: string, free: () => Promise<string>): Promise<void> {
     return this.#removals.run(async () => {
@@ -267,7 +266,7 @@ export class ListRules implements PoolBases {
     });
   }
 
-  /** What is held of a deleted snapshot is no longer sound; null: of any. */
+  /** Records that what is held of a deleted snapshot is no longer sound; null for all held snapshots. */
   lost(snapshotId: string | null, loss: string): void {
     const graph = this.#graph;
     for (const id of snapshotId === null ? [...graph.allHeld.keys()] : [snapshotId]) {
@@ -284,7 +283,7 @@ export class ListRules implements PoolBases {
     return null;
   }
 
-  /** Sees to it that the list to the next snapshot is there and sound, and is the only one from this snapshot. */
+  /** Makes sure that the list to the next snapshot exists and is sound, and that no other list begins at this snapshot. */
   async #list(snapshotId: string, nextId: string): Promise<Unretained | null> {
     const graph = this.#graph;
     const known = graph.list(snapshotId, nextId);
@@ -299,7 +298,7 @@ export class ListRules implements PoolBases {
     return null;
   }
 
-  /** False: a list is damaged. */
+  /** False if a list is damaged, or if there is none to join with. */
   async #joinWithAll(older: StoredList, own: readonly StoredList[]): Promise<boolean> {
     try {
       for (const newer of own) this.#graph.add(await this.store.join(older, newer));
@@ -310,7 +309,7 @@ export class ListRules implements PoolBases {
     }
   }
 
-  /** From a snapshot that exists no list is needed to one that does not. */
+  /** Removes the lists from existing snapshots to one that is gone: nobody needs them. */
   async #removeUseless(goneId: string): Promise<void> {
     const graph = this.#graph;
     for (const list of graph.to(goneId)) {

@@ -1,4 +1,4 @@
-/** The directories of a pool with what deltas need: change lists, and what is known of deleted snapshots. */
+/** The directories of a pool that hold what deltas need: change lists, and records of deleted snapshots. */
 import { join } from 'node:path';
 import { CsiError, StatusCode } from '../../../base/errors.js';
 import type { NativeRunner } from '../../native/pool.js';
@@ -6,7 +6,7 @@ import type { NativeRunner } from '../../native/pool.js';
 export const listsIn = (root: string): string => join(root, 'lists');
 export const basesIn = (root: string): string => join(root, 'bases');
 
-/** The pool is there and refused, until somebody repairs it. */
+/** The pool exists, but is refused until somebody repairs it. */
 export class PoolDamaged extends CsiError {
   constructor(message: string) {
     super(StatusCode.FAILED_PRECONDITION, message);
@@ -14,10 +14,10 @@ export class PoolDamaged extends CsiError {
 }
 
 /**
- * PoolDamaged if something else is in the place of one of them. There may be none: they are made when needed.
+ * PoolDamaged if something else is in the place of one of these directories. A missing directory is made when needed.
  *
- * @param root of the pool
- * @param realRoot as operators know it
+ * @param root the path of the pool
+ * @param realRoot the path of the pool as operators know it
  */
 export async function assertRetainedDirectories(
   native: NativeRunner,
@@ -25,7 +25,7 @@ export async function assertRetainedDirectories(
   root: string,
   realRoot = root,
 ): Promise<void> {
-  // One after the other: nothing may look through the descriptors of `root` when the first has failed.
+  // One after the other: once the first check has failed, nothing may use the descriptors of `root` any more.
   for (const of of [listsIn, basesIn]) {
     const { entry } = await native.run('entryOf', { path: of(root) });
     if (entry === null || entry.kind === 'directory') continue;

@@ -12,7 +12,7 @@ interface RecordedPool {
   pool: Pick<ThinPool, 'pool'>;
 }
 
-/** FAILED_PRECONDITION if the pool has lost it. */
+/** FAILED_PRECONDITION if the pool has lost the volume. */
 export async function volumeRecord(
   { ledger, pool }: RecordedPool,
   volumeId: string,
@@ -22,7 +22,7 @@ export async function volumeRecord(
   throw lostVolume(volumeId, pool.pool);
 }
 
-/** FAILED_PRECONDITION if the volume is smaller. By the ledger alone: if the pool has lost the device, attaching it fails. */
+/** FAILED_PRECONDITION if the volume is smaller. Asks only the ledger: if the pool has lost the device, attaching it fails. */
 export function assertWhole(record: DeviceRecord, pool: string, sizeBytes: bigint): void {
   if (record.sizeBytes >= sizeBytes) return;
   throw CsiError.failedPrecondition(
@@ -31,7 +31,7 @@ export function assertWhole(record: DeviceRecord, pool: string, sizeBytes: bigin
   );
 }
 
-/** As volumeRecord. */
+/** FAILED_PRECONDITION if the pool has lost the snapshot. */
 export async function snapshotRecord(
   { ledger, pool }: RecordedPool,
   snapshotId: string,
@@ -41,7 +41,7 @@ export async function snapshotRecord(
   throw lostSnapshot(snapshotId, pool.pool);
 }
 
-/** The tree of a snapshot's device. FAILED_PRECONDITION if the metadata have no such device, or another one by now. */
+/** The tree of a snapshot's device. FAILED_PRECONDITION if the metadata has no such device, or another one by now. */
 export function rootOf(
   record: DeviceRecord,
   found: FoundDevices,
@@ -51,7 +51,7 @@ export function rootOf(
   return { deviceId, root };
 }
 
-/** The device, if it is that of the snapshot, and FAILED_PRECONDITION otherwise. */
+/** Returns the device if it is that of the snapshot; FAILED_PRECONDITION otherwise. */
 export function assertOwn(
   { objectId, deviceId, madeAt }: DeviceRecord,
   device: ThinDeviceDetails | null | undefined,

@@ -30,7 +30,7 @@ import { ThinSnapshots } from './thin-snapshots.js';
 import { ThinVolumes } from './thin-volumes.js';
 import { VolumeDevices } from './volume-devices.js';
 
-/** For a stop: an orchestrator kills a process that takes much longer. */
+/** Limit for a stop: an orchestrator kills a process that takes much longer. */
 const CLOSE_TIMEOUT_MS = 10_000;
 
 export interface OpenPoolDependencies {
@@ -139,7 +139,7 @@ export class OpenPool {
   static async #open(deps: OpenPoolDependencies, pool: ThinPool): Promise<OpenPool> {
     const prepared = await new PoolOpening({ ...deps, pool }).prepare();
     const open = new OpenPool(deps, pool, prepared);
-    // Before the pool is active: a start that is killed after activation no longer sees this history.
+    // Judged before the pool is active: after a kill that follows the activation, a start no longer sees this history.
     await open.bookmarks.review(prepared.history);
     const { distrust } = prepared.history;
     if (distrust !== null) await open.lists.distrust(distrust);
@@ -159,9 +159,9 @@ export class OpenPool {
   }
 
   /**
-   * Deactivates the pool if no volume is attached, and closes the ledger in any case. The next start takes
-   * over a pool that stays active, also one whose devices do not answer in time. When they answer at last, nothing
-   * is deactivated any more: the pool may have been opened anew.
+   * Deactivates the pool if no volume is attached, and closes the ledger in any case. The next start takes over a pool that
+   * stays active, even if its devices do not answer in time. When the devices answer at last, nothing is deactivated any
+   * more: the pool may have been opened anew.
    */
   async close(): Promise<void> {
     const { pool, onEvent } = this.#deps;
@@ -186,8 +186,8 @@ export class OpenPool {
   }
 
   /**
-   * Settles what the last run left unfinished. If that fails the pool is served as far as possible: its check
-   * reports why, and every change settles first.
+   * Finishes what the last run left unfinished. If that fails, the pool is served as far as possible: `check` reports why,
+   * and every change finishes it first.
    */
   async #settle(): Promise<void> {
     const { ledger, pool, metadata, transactions } = this;
@@ -204,7 +204,7 @@ export class OpenPool {
     }
   }
 
-  /** Reported, so that nobody repairs the metadata of an active pool. */
+  /** Reports an active pool, so that nobody repairs its metadata. */
   #reportActive(why: string): void {
     const { pool, onEvent } = this.#deps;
     onEvent({ level: 'info', message: `pool '${pool}' is left active: ${why}` });
@@ -219,7 +219,7 @@ export class OpenPool {
     }
   }
 
-  /** @param isLeft aborted when it is too late to change anything */
+  /** @param isLeft aborted once it is too late to change anything */
   async #deactivate(isLeft: AbortSignal): Promise<void> {
     const { native, devices } = this.#deps;
     const { names } = this.pool;

@@ -1,4 +1,4 @@
-/** The parts of an open thin pool that others are made of. */
+/** The parts of an open thin pool that its other parts use. */
 import type { AsyncLedger } from './ledger/ledger-client.js';
 import type { MetadataReader } from './metadata/metadata-reader.js';
 import type { PoolTransactions } from './pool/pool-transaction.js';

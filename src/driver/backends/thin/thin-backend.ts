@@ -1,9 +1,9 @@
 /**
- * The thin backend: a volume is a device of a dm-thin pool, a snapshot another one that shares its blocks.
+ * The thin backend: a volume is a device of a dm-thin pool, and a snapshot is another device that shares its blocks.
  *
- * The pool is on two block devices, or on two image files of its own (embedded-devices.ts); its directory
- * holds the ledger and the bookmarks. This class puts the parts of one pool together; the files beside it
- * do the work. Knows ids, never names.
+ * The pool is on two block devices, or on two image files of its own (embedded-devices.ts); its directory holds the ledger,
+ * the bookmarks and the change lists. This class puts the parts of one pool together; the files beside it do the work. Knows
+ * ids, never names.
  *
  *   <directory>/pool-owner    uuid of the catalogue that serves the pool
  *   <directory>/pool.sqlite   the ledger
@@ -39,17 +39,17 @@ import type { PoolFeatures } from './pool/pool-table.js';
 import { thinCapacity, thinContents, thinStatistics } from './thin-contents.js';
 
 export interface ThinPoolOptions extends PoolClaim, SpacePolicy, PoolFeatures {
-  /** Paths of two block devices; null: two files in the directory. */
+  /** Paths of two block devices; null for two files in the directory. */
   devices: { metadata: string; data: string } | null;
-  /** Upper bound for those files together; null: what the host can hold. */
+  /** Upper bound for those files together; null for what the host can hold. */
   embeddedPoolBytes: bigint | null;
-  /** Of a data block, for a pool that is made now. */
+  /** Size of a data block, for a pool that is created now. */
   dataBlockBytes: bigint;
   freezing?: Freezing;
   onEvent: OnEvent;
 }
 
-/** Status comes from memory, but a pool with a stuck metadata device holds its lock. */
+/** The kernel reads a status from memory, but a pool with a stuck metadata device holds its lock. */
 const CHECK_TIMEOUT_MS = 5000;
 /** The first question to the addon also starts a thread, which takes seconds on a busy node. */
 const START_CHECK_TIMEOUT_MS = 60_000;
@@ -110,7 +110,7 @@ export class ThinBackend implements Backend {
     return (await this.#open.ledger.pool()).uuid;
   }
 
-  /** Both checks at once, so that a dead pool takes the time of one. What the node lacks is said first. */
+  /** Runs both checks at once, so that a dead pool takes the time of one. What the node lacks is reported first. */
   async check(): Promise<void> {
     const checkPool = () => this.#checks.run('pool', async () => this.#open.check());
     const checks = await Promise.allSettled([
@@ -163,7 +163,7 @@ export class ThinBackend implements Backend {
     return [...undone, ...(await bookmarks.sweep()), ...(await lists.lists.sweep())];
   }
 
-  /** Bounded, because the pool's threads may all wait for its devices. */
+  /** Bounded in time, because all worker threads may be waiting for the pool's devices. */
   #checkNode(timeoutMs: number): Promise<void> {
     const checked = this.#nodeChecks.run('node', () => assertDeviceMapper(this.native));
     return this.#answered(checked, timeoutMs);

@@ -1,6 +1,6 @@
 /**
- * What the snapshots of a thin pool hold and what differs between them: by the trees of the pool's metadata, and by lists
- * and bookmarks where the base is deleted. Stores no lists of snapshots that exist, because the trees answer at once.
+ * The allocated ranges of a thin pool's snapshots and the differences between them: from the trees of the pool's metadata or,
+ * where the base is deleted, from lists and bookmarks. Stores no lists of existing snapshots: the trees answer at once.
  */
 import type { ThinScanSource } from '../../native/thin-addon.js';
 import type { SnapshotChanges } from '../backend.js';
@@ -65,7 +65,7 @@ export class ThinChanges implements SnapshotChanges {
 
   async join(): Promise<void> {}
 
-  /** From a deleted base; null: no lists begin there. */
+  /** A scan of lists from a deleted base; null if its bookmark has to answer. */
   async #lists(target: DeviceRecord, baseId: string): Promise<SnapshotScan | null> {
     const { lists, rules } = this.deps;
     const targetId = target.objectId;
@@ -88,7 +88,7 @@ export class ThinChanges implements SnapshotChanges {
     if (ends !== null) await rules.discard(ends);
   }
 
-  /** Asks the pool, in its queue, only for what the last commit does not show beyond doubt. */
+  /** Asks the pool, in its queue, only if the last commit does not show the devices beyond doubt. */
   async #find(records: readonly DeviceRecord[]): Promise<FoundDevices> {
     const { metadata } = this.deps;
     const ids = records.map(({ deviceId }) => deviceId);

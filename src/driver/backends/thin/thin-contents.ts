@@ -70,7 +70,7 @@ async function readSpace(
     dataBlockBytes > MINIMUM_VOLUME_BYTES ? dataBlockBytes : MINIMUM_VOLUME_BYTES;
   const sizes = { minimumVolumeBytes, granularityBytes: dataBlockBytes };
   const volumes = new Map<string, bigint>();
-  // What volumes may still claim: the parts of them that were never written.
+  // The space that volumes may still claim: their parts that were never written.
   let promisedBytes = 0n;
   for (const { objectId, deviceId, sizeBytes } of records) {
     const mapped = (found.get(deviceId)?.mappedBlocks ?? 0n) * dataBlockBytes;

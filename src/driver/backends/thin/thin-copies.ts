@@ -55,8 +55,8 @@ export class ThinCopies {
   }
 
   /**
-   * FAILED_PRECONDITION if the pool's time cannot advance that far. Call in the pool's queue, so that it
-   * does not advance between the check and the messages.
+   * FAILED_PRECONDITION if the pool's time cannot advance that far. Call this in the pool's queue, so that the time does not
+   * advance between the check and the messages.
    */
   async assertTimeLeft(snapshots: number): Promise<void> {
     const { time } = await this.deps.metadata.superblock();
@@ -67,7 +67,7 @@ export class ThinCopies {
     );
   }
 
-  /** The name of the device to suspend; null: not attached, so nobody is writing. */
+  /** The name of the device to suspend; null if the volume is not attached, so that nobody is writing. */
   async #deviceOf(source: DeviceRecord): Promise<string | null> {
     const device = await this.deps.devices.device(source.objectId);
     if (device === null) return null;
@@ -107,7 +107,7 @@ export class ThinCopies {
     );
   }
 
-  /** Why the pool was in no state to take the copies. */
+  /** The error that says why the pool was in no state to take the copies. */
   async #explainMode(thrown: SystemError): Promise<CsiError> {
     const { pool } = this.deps;
     const status = await pool.status();

@@ -40,7 +40,7 @@ export class ThinVolumes implements PoolVolumes {
 
   async expand(volumeId: string, sizeBytes: bigint): Promise<bigint> {
     const { ledger, devices, pool } = this.deps;
-    // The ledger first: after a kill, the next attach grows the device.
+    // The ledger grows first, so that after a kill the next attach grows the device.
     const grown = await ledger.growVolume(volumeId, sizeBytes);
     if (grown === null) throw lostVolume(volumeId, pool.pool);
     const device = await devices.grow(await volumeRecord(this.deps, volumeId));
@@ -70,7 +70,7 @@ export class ThinVolumes implements PoolVolumes {
     return { storedBytes: null, runsOnRemoved: (await devices.find(volumeId)) !== null };
   }
 
-  /** A snapshot has no device, and only an attached volume has one. */
+  /** Null for a snapshot, which has no device, and for a volume that is not attached. */
   async fileSystemIn(object: PoolObjectId): Promise<FileSystem | null> {
     const device = 'volumeId' in object ? await this.deps.devices.find(object.volumeId) : null;
     return device === null ? null : recognizedFileSystem(device.devicePath);

@@ -1,8 +1,8 @@
 /**
  * The volumes of a pool as block devices: attaches, finds, grows and detaches them.
  *
- * A device is found by its name and verified by its uuid each time. The ledger has the size of a volume;
- * if a kill has left the device smaller, the next attach grows it.
+ * A device is found by its name and verified by its uuid each time. The ledger has the size of a volume; if a kill has left
+ * the device smaller, the next attach grows the device.
  */
 import { CsiError, errorCode } from '../../../base/errors.js';
 import { type ReleaseWait, releaseDevice } from '../../host/device-release.js';
@@ -24,16 +24,16 @@ export class VolumeDevices implements Attachments {
     private readonly native: NativeRunner,
     private readonly ledger: AsyncLedger,
     private readonly pool: ThinPool,
-    /** A suspended pool accepts no new table for a volume. */
+    /** The queue of changes of the pool: a suspended pool accepts no new table for a volume. */
     private readonly queue: SerialQueue,
   ) {}
 
-  /** The volume's device; null: not attached. */
+  /** The volume's device; null if it is not attached. */
   async device(volumeId: string): Promise<DmDevice | null> {
     const { names } = this.pool;
     const name = names.volume(volumeId);
     const { device } = await this.native.run('dmFind', { name });
-    // Without a table: left by a process that was killed while it created the device.
+    // A process that was killed while it created the device left it without a table.
     if (device === null || device.targets.length === 0) return null;
     const uuids = [false, true].map((readOnly) => names.volumeUuid(volumeId, { readOnly }));
     if (uuids.includes(device.uuid)) return device;
@@ -56,7 +56,7 @@ export class VolumeDevices implements Attachments {
     assertWhole(record, this.pool.pool, atLeastBytes);
     const found = await this.device(volumeId);
     if (found !== null) return this.#reattach(record, found, readOnly);
-    // Before the device exists: an unclean stop may lose what is written from now on.
+    // Recorded before the device exists: an unclean stop may lose what is written from now on.
     if (!readOnly) await this.ledger.setOpen(volumeId, true);
     const name = this.pool.names.volume(volumeId);
     await this.native.run('dmRemove', { name, deferred: false });
@@ -70,14 +70,14 @@ export class VolumeDevices implements Attachments {
     }
   }
 
-  /** Grows an attached device to the volume's size. The device afterwards; null: not attached. */
+  /** Grows an attached device to the volume's size. Returns the device afterwards; null if it is not attached. */
   async grow(record: DeviceRecord): Promise<DmDevice | null> {
     const found = await this.device(record.objectId);
     if (found === null || found.sizeBytes >= record.sizeBytes) {
       if (found?.suspended === true) await this.resume(record.objectId);
       return found;
     }
-    // Waits for I/O in flight, the common and best tested way of suspending a thin device.
+    // The suspend waits for I/O in flight: this is the common and best tested way to suspend a thin device.
     const readOnly = this.#isReadOnly(record.objectId, found);
     const flags = { readOnly, noFlush: false, lockFileSystem: false };
     const request = { name: found.name, ...flags, ...(await this.#table(record)) };
@@ -92,14 +92,14 @@ export class VolumeDevices implements Attachments {
     await this.#release(volumeId, wait);
     const record = await this.ledger.device(volumeId);
     if (record === null || !record.open) return;
-    // The commit makes what was written durable. Without it the volume stays open in the ledger.
-    // In the queue, because the status of a suspended pool is answered without a commit.
+    // The commit makes all writes durable; without the commit the volume stays open in the ledger. It runs in the queue,
+    // because the kernel answers the status of a suspended pool without a commit.
     if (isWritable(await this.queue.run(() => this.pool.status({ commit: true })))) {
       await this.ledger.setOpen(volumeId, false);
     }
   }
 
-  /** Resumes a device that was left suspended by a kill of the plugin and its guardian during a snapshot. */
+  /** Resumes a device that a kill of the plugin and its guardian during a snapshot left suspended. */
   async resume(volumeId: string): Promise<void> {
     const device = await this.device(volumeId);
     if (device?.suspended !== true) return;
@@ -143,7 +143,7 @@ export class VolumeDevices implements Attachments {
     return attachment((await this.grow(record)) ?? found);
   }
 
-  /** Whether it was attached read-only, whatever BLKROSET has changed since. */
+  /** Whether the device was attached read-only, whatever BLKROSET has changed since. */
   #isReadOnly(volumeId: string, { uuid }: DmDevice): boolean {
     return uuid === this.pool.names.volumeUuid(volumeId, { readOnly: true });
   }

@@ -20,7 +20,7 @@ export function unsoundByHistory(
   );
 }
 
-/** By the superblock, at any time. */
+/** Judges by the superblock, at any time. */
 export function unsoundByMetadata(
   { needsCheck, time }: ThinSuperblock,
   base: BookmarkRecord,
@@ -33,7 +33,7 @@ export function unsoundByMetadata(
   return `the metadata of its pool went back from time ${base.creationTime} to ${time}`;
 }
 
-/** A pool that became read-only or failed has rolled back what was not committed, but not its discards. */
+/** A pool that became read-only or failed has rolled back uncommitted changes, but not their discards. */
 export function unsoundByStatus({ mode, needsCheck }: ThinPoolStatus): string | null {
   if (needsCheck) return 'its pool rolled back a change of its metadata and needs a check';
   if (mode === 'rw' || mode === 'out_of_data_space') return null;

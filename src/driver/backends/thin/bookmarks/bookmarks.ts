@@ -1,6 +1,6 @@
 /**
- * A thin pool's bookmarks: what it retains of deleted snapshots, a file each in `bases/` of the pool's
- * directory and a row in its ledger. docs/retained-bases.md explains why a delta from one is sound.
+ * A thin pool's bookmarks of deleted snapshots: each has a file in `bases/` of the pool's directory and a row in the ledger.
+ * docs/retained-bases.md explains why a delta from a bookmark is sound.
  *
  * An invalidated bookmark never becomes valid again: its row gives the reason until it is dropped. Callers
  * hold the locks of the snapshots. Knows no limits (volumes/retained-bases.ts does).
@@ -28,7 +28,7 @@ export interface BookmarkDependencies {
   metadata: Pick<MetadataReader, 'device' | 'superblock'>;
   pool: Pick<ThinPool, 'pool'>;
   onEvent: OnEvent;
-  /** Called when bookmarks have become unsound in the running pool; null: all of them. */
+  /** Called when bookmarks have become unsound in the running pool; null for all bookmarks. */
   onInvalid(snapshotId: string | null, reason: string): void;
   directory: string;
   metadataPath: string;
@@ -66,7 +66,7 @@ export class Bookmarks {
     if (reason !== null) await this.invalidateAll(reason);
   }
 
-  /** For events in the running pool after which no bookmark is sound. */
+  /** Invalidates all bookmarks, after an event in the running pool after which none is sound. */
   async invalidateAll(reason: string): Promise<void> {
     const { ledger, pool, onEvent } = this.deps;
     const count = await ledger.invalidateAllBookmarks(reason);
@@ -80,14 +80,14 @@ export class Bookmarks {
     });
   }
 
-  /** Null: the pool has no such snapshot. */
+  /** Null if the pool has no such snapshot. */
   async create(snapshotId: string): Promise<BookmarkRecord | null> {
     const { ledger, metadataPath: metadata, native } = this.deps;
     const known = await ledger.bookmark(snapshotId);
     const device = await ledger.device(snapshotId);
     if (known !== null && (known.invalidReason === null || device === null)) return known;
     if (device?.kind !== 'snapshot') return null;
-    // Invalid, but the snapshot still exists and has held its blocks all the time: a new one is sound.
+    // The bookmark is invalid, but the snapshot has held its blocks all the time: a new bookmark is sound.
     if (known !== null) await this.drop(snapshotId);
     const { deviceId, lineage, sizeBytes } = device;
     const { root } = await this.#details(device);
@@ -152,7 +152,7 @@ export class Bookmarks {
     return { path: this.#path(snapshotId) };
   }
 
-  /** Why its file cannot be used, as a clause that follows "because"; null: it can. */
+  /** Why the file of the bookmark cannot be used, as a clause that follows "because"; null if it can. */
   async spoiled({ snapshotId, creationTime }: BookmarkRecord): Promise<string | null> {
     const path = this.#path(snapshotId);
     await assertRetainedDirectories(this.deps.native, this.deps.pool.pool, this.deps.directory);
@@ -170,7 +170,7 @@ export class Bookmarks {
     }
   }
 
-  /** Removes files without a row, such as a kill leaves, and returns their names. */
+  /** Removes files without a row, which a kill may leave, and returns their names. */
   async sweep(): Promise<string[]> {
     const known = new Set((await this.deps.ledger.bookmarks()).map((base) => base.snapshotId));
     const swept = (await this.#files()).filter((name) => !known.has(name));
@@ -178,7 +178,7 @@ export class Bookmarks {
     return swept;
   }
 
-  /** Invalidates a bookmark that has become unsound, and returns the reason; null: it is sound. */
+  /** Invalidates a bookmark that has become unsound, and returns the reason; null if the bookmark is sound. */
   async #invalidateIfUnsound(base: BookmarkRecord): Promise<string | null> {
     const reason = await this.#checkMetadata(base);
     if (reason !== null) return reason;
@@ -189,7 +189,7 @@ export class Bookmarks {
     return spoiled;
   }
 
-  /** Why the bookmark is unsound by the superblock, which then invalidates all bookmarks of the pool. */
+  /** Why the superblock makes the bookmark unsound; null if it does not. A reason invalidates all bookmarks of the pool. */
   async #checkMetadata(base: BookmarkRecord): Promise<string | null> {
     const reason = unsoundByMetadata(await this.deps.metadata.superblock(), base);
     if (reason !== null) await this.invalidateAll(reason);
@@ -206,7 +206,7 @@ export class Bookmarks {
     return namesIn(this.deps.native, this.#directory);
   }
 
-  /** It does not exist before the first bookmark. */
+  /** A new pool does not have the directory. */
   async #makeDirectory(): Promise<void> {
     await assertRetainedDirectories(this.deps.native, this.deps.pool.pool, this.deps.directory);
     await this.deps.native.run('makeDirectory', { path: this.#directory });

@@ -1,7 +1,7 @@
 /**
- * What a thin pool stores for its change lists (docs/retained-bases.md): the lists, and the bookmarks of deleted snapshots.
- * A list is made from the trees of both snapshots, or from the bookmark of a deleted one. Which lists there have to be is
- * not decided here.
+ * What a thin pool stores for its change lists (docs/retained-bases.md): the lists, and the bookmarks of deleted snapshots. A
+ * list is made from the trees of both snapshots, or from the bookmark of a deleted base. Does not decide which lists there
+ * have to be; list-rules.ts does.
  */
 import { CsiError } from '../../../../base/errors.js';
 import type { NativeRunner } from '../../../native/pool.js';
@@ -44,7 +44,7 @@ interface Beginning {
   time: Tree['time'];
 }
 
-/** Of one native call: about 0.1 s in memory, or 1.5 s on a disk. */
+/** Nodes that one native call reads: about 0.1 s in memory, or 1.5 s on a disk. */
 const STEP_NODES = 65_536;
 
 export class ThinLists implements ListStore {
@@ -86,7 +86,7 @@ export class ThinLists implements ListStore {
     return (await ledger.bookmark(snapshotId))?.invalidReason === null;
   }
 
-  /** A bookmark says what changed since, and not what was there. */
+  /** A list cannot end at a bookmark, which says what changed since, and not what was there. */
   async canEnd(snapshotId: string): Promise<boolean> {
     return (await this.deps.ledger.device(snapshotId)) !== null;
   }
@@ -134,7 +134,7 @@ export class ThinLists implements ListStore {
     await this.deps.bookmarks.drop(snapshotId);
   }
 
-  /** Removes all lists: metadata that was replaced may give other content to the snapshots that they name. */
+  /** Removes all lists: replaced metadata may give other content to the snapshots that the lists name. */
   async distrust(reason: string): Promise<void> {
     const { lists, snapshots } = await this.load();
     for (const list of lists) {
@@ -148,7 +148,7 @@ export class ThinLists implements ListStore {
     return (await this.#tree(snapshot)).time;
   }
 
-  /** Keeps the reason; a bookmark that is there stays as it is. */
+  /** Removes the list and records the reason; an existing bookmark stays as it is. */
   async #lose(list: StoredList, invalidReason: string): Promise<void> {
     const none = { lineage: '', sizeBytes: 0n, creationTime: 0, storedBytes: 0n };
     await this.deps.ledger.insertBookmark({ snapshotId: list.baseId, ...none, invalidReason });

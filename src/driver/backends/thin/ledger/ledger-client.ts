@@ -11,7 +11,7 @@ import type { Ledger } from './sqlite-ledger.js';
 export type AsyncLedger = AsyncCalls<Ledger>;
 export type OpenLedger = OpenDatabase<Ledger>;
 
-/** Opens or creates the ledger's file. FAILED_PRECONDITION if it is damaged, not a ledger, or others can exchange it. */
+/** Opens or creates the ledger's file. FAILED_PRECONDITION if it is damaged, not a ledger, or others can replace it. */
 export async function openLedger(
   file: string,
   onEvent?: (event: DatabaseEvent) => void,

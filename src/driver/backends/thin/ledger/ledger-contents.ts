@@ -1,4 +1,4 @@
-/** A thin pool's ledger, read from a copy of it: for commands that inspect a node, beside a running plugin too. */
+/** A thin pool's ledger, read from a copy: for commands that inspect a node, even while the plugin runs. */
 import { readCopy } from '../../../database/copy.js';
 import type { DeviceRecord, PoolRecord } from './ledger.js';
 import { ledgerCalls, ledgerDefinition } from './sqlite-ledger.js';

@@ -28,7 +28,7 @@ const FIRST_DEVICE_ID = 1;
 /** dm-thin keeps 24 bits of a device id. */
 const LAST_DEVICE_ID = (1 << 24) - 1;
 
-/** Another connection of this plugin may be writing. */
+/** How long to wait for another connection of this plugin that is writing. */
 const LOCK_TIMEOUT_MS = 5000;
 
 export default serveDatabase(ledgerDefinition, ledgerCalls);
@@ -59,7 +59,7 @@ function poolCalls(database: SqliteConnection) {
   const make = `INSERT INTO pool (uuid, state, data_block_bytes, transaction_id, next_device_id,
       holds_metadata_snapshot, passes_discards) SELECT ?, 'new', ?, 0, ?, 0, 1 WHERE NOT EXISTS (SELECT 1 FROM pool)`;
   return {
-    /** Creates the pool's record with that block size unless there is one. Precedes all other calls. */
+    /** Creates the pool's record with this block size unless there is a record. Precedes all other calls. */
     makePool: writes((dataBlockBytes: bigint): void =>
       database.run(make, randomUUID(), dataBlockBytes, FIRST_DEVICE_ID),
     ),
@@ -73,7 +73,7 @@ function poolCalls(database: SqliteConnection) {
     setHoldsMetadataSnapshot: freesSpace((holds: boolean): void =>
       database.run('UPDATE pool SET holds_metadata_snapshot = ?', Number(holds)),
     ),
-    /** The pool is in use from now on: removes the stamp of the last stop. */
+    /** Records that the pool is in use from now on, and removes the stamp of the last stop. */
     recordStart: writes((bootId: string, passesDiscards: boolean): void =>
       database.run(
         `UPDATE pool SET boot_id = ?, passes_discards = ?, stopped_transaction_id = NULL, stopped_time = NULL,
@@ -104,7 +104,7 @@ function deviceCalls(database: SqliteConnection) {
         .all("SELECT * FROM devices WHERE state <> 'creating' ORDER BY device_id")
         .map(deviceRow),
     ),
-    /** Null unless it is live. */
+    /** Null unless the device is live. */
     device: reads((objectId: string): DeviceRecord | null =>
       database.find(
         deviceRow,
@@ -112,13 +112,13 @@ function deviceCalls(database: SqliteConnection) {
         objectId,
       ),
     ),
-    /** The ids that begin() gives next. */
+    /** The ids that begin() assigns next. */
     upcomingIds: reads((count: number): number[] => upcomingIds(database, count)),
-    /** Continues with the ids after this one, which is in use in the pool. */
+    /** Continues with the ids after `last`, which is in use in the pool. */
     skipDeviceIds: writes((last: number): void =>
       database.run('UPDATE pool SET next_device_id = ?', follow(last)),
     ),
-    /** Never shrinks. Returns the resulting size; null if there is no such volume. */
+    /** Never shrinks the volume. Returns the resulting size; null if there is no such volume. */
     growVolume: writes((volumeId: string, sizeBytes: bigint): bigint | null => {
       database.run(
         `UPDATE devices SET size_bytes = max(size_bytes, ?) ${ofVolume}`,
@@ -137,24 +137,24 @@ function deviceCalls(database: SqliteConnection) {
 function transactionCalls(database: SqliteConnection) {
   return {
     /**
-     * Opens a transaction that creates these devices and deletes those (object ids of live devices), and
-     * assigns ids to the new ones: never an id that is recorded here. Throws if a transaction is open
-     * already, or if an object id is in use.
+     * Opens a transaction that creates the devices `creates` and deletes the devices `deletes` (object ids of live devices).
+     * Assigns ids to the new devices, never an id that is recorded here. Throws if a transaction is open already, or if an
+     * object id is in use.
      */
     begin: takesSpaceIf(
       (creates) => creates.length > 0,
       (creates: readonly NewDevice[], deletes: readonly string[]): OpenTransaction =>
         begin(database, creates, deletes),
     ),
-    /** Null: none is open. */
+    /** Null if no transaction is open. */
     openTransaction: reads((): OpenTransaction | null => openTransaction(database)),
-    /** The pool has the id that the transaction opens: created devices are live, deleted ones are gone. */
+    /** Call when the pool has the id that the transaction opens: created devices become live, deleted ones are removed. */
     apply: freesSpace((): void => {
       database.run("DELETE FROM devices WHERE state = 'deleting'");
       database.run("UPDATE devices SET state = 'live' WHERE state = 'creating'");
       database.run('UPDATE pool SET transaction_id = opens, opens = NULL WHERE opens IS NOT NULL');
     }),
-    /** None of the transaction has happened. Its ids are free, and are assigned again much later. */
+    /** Call when nothing of the transaction has happened. Its device ids become free, and are assigned again much later. */
     undo: freesSpace((): void => {
       database.run("DELETE FROM devices WHERE state = 'creating'");
       database.run("UPDATE devices SET state = 'live' WHERE state = 'deleting'");
@@ -201,7 +201,7 @@ function bookmarkCalls(database: SqliteConnection) {
     bookmark: reads((snapshotId: string): BookmarkRecord | null =>
       database.find(bookmarkRow, 'SELECT * FROM retained_bases WHERE snapshot_id = ?', snapshotId),
     ),
-    /** Does nothing if the snapshot has one. */
+    /** Does nothing if the snapshot has a bookmark. */
     insertBookmark: freesSpace(
       ({
         snapshotId,
@@ -222,7 +222,7 @@ function bookmarkCalls(database: SqliteConnection) {
           invalidReason,
         ),
     ),
-    /** Keeps the first reason if it was invalidated before. */
+    /** Keeps the first reason if the bookmark was invalidated before. */
     invalidateBookmark: freesSpace((snapshotId: string, reason: string): void =>
       database.run(
         'UPDATE retained_bases SET invalid_reason = ? WHERE snapshot_id = ? AND invalid_reason IS NULL',
@@ -230,7 +230,7 @@ function bookmarkCalls(database: SqliteConnection) {
         snapshotId,
       ),
     ),
-    /** Invalidates all of them, or none if it fails. Returns how many were valid before. */
+    /** Invalidates all bookmarks, or none if the call fails. Returns how many were valid before. */
     invalidateAllBookmarks: freesSpace((reason: string): number =>
       database.runCounting(
         'UPDATE retained_bases SET invalid_reason = ? WHERE invalid_reason IS NULL',
@@ -278,7 +278,7 @@ function openTransaction(database: SqliteConnection): OpenTransaction | null {
 
 const follow = (id: number): number => (id >= LAST_DEVICE_ID ? FIRST_DEVICE_ID : id + 1);
 
-/** The next ones that are not known, round and round: none comes again soon after it was freed. */
+/** The next ids that the ledger does not have, in a circle, so that no id comes again soon after it was freed. */
 function upcomingIds(database: SqliteConnection, count: number): number[] {
   const ids: number[] = [];
   const first = Number(onlyPool(database)['next_device_id']);

@@ -1,7 +1,6 @@
 /**
- * Whether the kernel may format a pool's devices. It formats every metadata device that begins with 4 KiB
- * of zeros; here more has to be zeros, on both devices, and a pool that was formatted once is never
- * formatted again.
+ * Whether the kernel may format a pool's devices. The kernel itself formats every metadata device that begins with 4 KiB of
+ * zeros; this file requires more zeros, on both devices, and never lets a pool be formatted twice.
  */
 import { type FileHandle, open } from 'node:fs/promises';
 import { CsiError, errorCode, insteadOf } from '../../../../base/errors.js';
@@ -20,7 +19,7 @@ export interface FormatFindings {
   pool: string;
   record: PoolRecord;
   devices: OpenDevices;
-  /** Created by the plugin: nobody else can have written to them. */
+  /** Whether the plugin created the devices, so that nobody else can have written to them. */
   areOurs: boolean;
   readSuperblock: ReadSuperblock;
   /** Whether the metadata has any thin device. Called only if it has a superblock. */
@@ -69,8 +68,8 @@ async function assertEmpty(findings: FormatFindings): Promise<void> {
   const isInterrupted = record.state === 'formatting';
   const dataBytes = await sizeOf(dataPath);
   const label = labelBlock({ poolUuid: record.uuid, deviceBytes: dataBytes });
-  // An interrupted format leaves blocks without a superblock. Only for the plugin's own files is it certain
-  // that the device is still the one that was empty then.
+  // An interrupted format leaves blocks without a superblock. Only the plugin's own files are certainly the devices that were
+  // empty then.
   const isExempt = isInterrupted && areOurs;
   const isMetadataEmpty =
     isExempt || (await hasZeroEnds(metadataPath, await sizeOf(metadataPath), null));
@@ -106,7 +105,7 @@ export async function readKnownSuperblock(
   }
 }
 
-/** @param label accepted at the offset of labels; null: zeros only */
+/** @param label a label to accept at the offset of labels; null if only zeros are accepted */
 async function hasZeroEnds(
   path: string,
   sizeBytes: bigint,
@@ -125,7 +124,7 @@ async function hasZeroEnds(
   }
 }
 
-/** Null: the device ended before. */
+/** Null if the device ends before. */
 async function readWhole(
   handle: FileHandle,
   offset: bigint,

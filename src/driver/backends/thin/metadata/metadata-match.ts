@@ -1,6 +1,6 @@
 /**
- * Whether a metadata device belongs to a pool's ledger. The metadata has no room for a label, so this
- * compares what a start finds there. Pure functions: nothing is read or changed here.
+ * Whether a metadata device belongs to a pool's ledger. The metadata has no room for a label, so the ledger is compared with
+ * what a start finds in the metadata. Pure functions: nothing is read or changed here.
  */
 import { CsiError } from '../../../../base/errors.js';
 import type { ThinDeviceDetails, ThinSuperblock } from '../../../native/thin-addon.js';
@@ -28,8 +28,8 @@ export function assertFits(
 }
 
 /**
- * FAILED_PRECONDITION if the metadata has devices unknown to the ledger and also lacks devices of the
- * ledger. Either alone may be the work of another tool that created or deleted devices.
+ * FAILED_PRECONDITION if the metadata has devices unknown to the ledger and also lacks devices of the ledger. One of the two
+ * alone may be the work of another tool that created or deleted devices.
  */
 export function assertSameDevices(
   pool: string,

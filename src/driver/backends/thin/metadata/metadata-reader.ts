@@ -2,9 +2,9 @@
  * Reads the devices of a pool from its metadata: as of the last commit, or through a metadata snapshot that
  * is held only while it is read.
  *
- * The kernel has one metadata snapshot per pool, for all programs. Callers that come before it is taken
- * share it; it is taken after their calls, so it contains every device they know of. One that a killed
- * plugin left behind (the ledger records it) is released; the reader waits for one of another program.
+ * The kernel has one metadata snapshot per pool, for all programs. Callers that come before a metadata snapshot is taken
+ * share it; it is taken after their calls, so it contains every device that they know of. The reader releases a metadata
+ * snapshot that a killed plugin left behind (the ledger records it), and waits for the end of one that another program holds.
  */
 import { CsiError, errorCode, messageOf } from '../../../../base/errors.js';
 import { pollUntil } from '../../../../base/poll.js';
@@ -21,19 +21,19 @@ export type FoundDevices = ReadonlyMap<number, ThinDeviceDetails>;
 /** Location of the pool's current superblock, as opposed to that of a metadata snapshot. */
 export const CURRENT = 0n;
 
-/** The kernel keeps 24 bits of the pool's time in each mapping, and counts on wrongly beyond that. */
+/** The kernel keeps 24 bits of the pool's time in each mapping; beyond them it goes on counting, but wrongly. */
 export const MAX_TIME = (1 << 24) - 1;
 
 /** How long, and how often, to wait for another program's metadata snapshot. */
 const TIMEOUT_MS = 10_000;
 const POLL_INTERVAL_MS = 200;
-/** How often to look up devices between two commits. A pool commits once a second and at each flush. */
+/** How many times to try to look up devices between two commits. A pool commits once a second and at each flush. */
 const COMMITTED_ATTEMPTS = 4;
 /** The most devices that one thinDevices call returns. */
 const DEVICES_PER_CALL = 65_536;
 
 interface Batch {
-  /** Null: all devices. */
+  /** Null for all devices. */
   ids: Set<number> | null;
   answer: Promise<FoundDevices | null>;
 }
@@ -53,7 +53,7 @@ export class MetadataReader {
 
   constructor(private readonly deps: MetadataReaderDependencies) {}
 
-  /** The devices among these that exist. */
+  /** Those of the given devices that exist. */
   devices(deviceIds: readonly number[]): Promise<FoundDevices> {
     return this.#waitWhileHeld(() => this.#join(deviceIds));
   }
@@ -63,12 +63,12 @@ export class MetadataReader {
   }
 
   /**
-   * The devices among these that exist as of one commit, without a metadata snapshot and without waiting
-   * for the pool's queue. Null: the pool committed during each attempt, or its metadata is damaged.
+   * Those of the given devices that exist as of one commit, without a metadata snapshot and without waiting for the pool's
+   * queue. Null if the pool committed during each attempt, or if its metadata is damaged.
    *
-   * The kernel never overwrites a block that the superblock on the disk leads to: what a commit frees can be
-   * reused only by a later commit, after its superblock is on the disk. So if the superblock is the same
-   * before and after the lookup, all blocks between belonged to its trees.
+   * The kernel never overwrites a block that the superblock on the disk leads to: only a later commit can reuse the blocks
+   * that a commit frees, after the superblock of the first commit is on the disk. So if the superblock is the same before and
+   * after the lookup, all blocks read in between belonged to its trees.
    */
   async committedDevices(deviceIds: readonly number[]): Promise<FoundDevices | null> {
     const ids = new Set(deviceIds);
@@ -94,8 +94,8 @@ export class MetadataReader {
   }
 
   /**
-   * One device as of the last commit, without a metadata snapshot. Null: it does not exist. If the trees
-   * change while they are read, their checksums show it, and the read is repeated with a metadata snapshot.
+   * One device as of the last commit, without a metadata snapshot. Null if it does not exist. If the trees change while they
+   * are read, their checksums show it, and the read is repeated with a metadata snapshot.
    */
   async device(deviceId: number): Promise<ThinDeviceDetails | null> {
     return (await this.unconfirmedDevices([deviceId])).get(deviceId) ?? null;
@@ -147,7 +147,7 @@ export class MetadataReader {
     return (await this.#readWithin(new Set(deviceIds))) ?? confirmed();
   }
 
-  /** Null: a block was not what it should be, which is how a commit in between may look. */
+  /** Null if a block was not what it should be, as a commit in between may cause. */
   async #readWithin(ids: ReadonlySet<number>): Promise<FoundDevices | null> {
     try {
       return await this.#read(CURRENT, ids);
@@ -183,7 +183,7 @@ export class MetadataReader {
     return batch;
   }
 
-  /** Null: another program holds the pool's metadata snapshot. */
+  /** Null if another program holds the pool's metadata snapshot. */
   async #ask(ids: ReadonlySet<number> | null): Promise<FoundDevices | null> {
     const status = await this.deps.pool.status();
     // The metadata of a pool that is not writable does not change.
@@ -200,7 +200,7 @@ export class MetadataReader {
     }
   }
 
-  /** Null: another program reserved it first. */
+  /** Takes the metadata snapshot. Null if another program took it first. */
   async #reserve(): Promise<bigint | null> {
     try {
       return (await this.deps.pool.send(['reserve_metadata_snap'])).heldRoot;
@@ -211,7 +211,7 @@ export class MetadataReader {
     }
   }
 
-  /** Releases the held metadata snapshot if a killed plugin left it. Whether it was. */
+  /** Releases the held metadata snapshot if a killed plugin left it. Returns whether one did. */
   async #releaseLeftOver(status: ThinPoolStatus): Promise<boolean> {
     const { holdsMetadataSnapshot } = await this.deps.ledger.pool();
     if (!holdsMetadataSnapshot) return false;

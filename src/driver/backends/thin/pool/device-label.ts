@@ -30,7 +30,7 @@ export function labelBlock({ poolUuid, deviceBytes }: Label): Buffer {
   return block;
 }
 
-/** Durable and verified by reading it back when it resolves. */
+/** The label is durable, and was verified by reading it back, when the promise resolves. */
 export async function writeLabel(path: string, label: Label): Promise<void> {
   const handle = await open(path, 'r+');
   try {
@@ -41,9 +41,8 @@ export async function writeLabel(path: string, label: Label): Promise<void> {
 }
 
 /**
- * Writes the label of a device that has grown, through the same descriptor as the check before, wherever
- * the path leads meanwhile. FAILED_PRECONDITION without a write unless the device has exactly the label
- * `from`.
+ * Checks the label `from` of a device that has grown, and writes the new label through the same descriptor, wherever the path
+ * leads meanwhile. FAILED_PRECONDITION, without a write, unless the device has exactly the label `from`.
  */
 export async function moveLabel(
   pool: string,
@@ -108,7 +107,7 @@ function describe(block: Buffer): string {
     : `its label is of pool ${owner[1]}, on a device of ${owner[2]} bytes`;
 }
 
-/** Shorter at the end of the device. */
+/** The result is shorter at the end of the device. */
 async function readBlock(handle: FileHandle, position: number): Promise<Buffer> {
   const block = Buffer.alloc(LABEL_BYTES);
   const { bytesRead } = await handle.read(block, 0, LABEL_BYTES, position);

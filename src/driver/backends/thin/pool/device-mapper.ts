@@ -1,4 +1,4 @@
-/** Device-mapper on this node: what a thin pool requires of it, and the pool's devices in it. */
+/** Device-mapper on this node: the requirements of a thin pool, and the pool's devices. */
 import { CsiError } from '../../../../base/errors.js';
 import type { NativeRunner } from '../../../native/pool.js';
 import { DEVICE_PREFIX, type PoolNames } from './pool-names.js';
@@ -24,14 +24,14 @@ export async function assertDeviceMapper(native: NativeRunner): Promise<void> {
 }
 
 /**
- * Resumes every suspended device of the pool, as left by a plugin that was killed with its guardian during a
- * snapshot or while it replaced a table, and removes those that never had a live table. Tries all of them,
- * then throws the first failure.
+ * Resumes every suspended device of the pool, and removes devices that never had a live table. A plugin that is killed with
+ * its guardian during a snapshot, or while it replaces a table, leaves such devices. Tries all devices, then throws the first
+ * failure.
  */
 export async function recoverDevices(native: NativeRunner, names: PoolNames): Promise<void> {
   const { devices } = await native.run('dmList', { prefix: DEVICE_PREFIX });
   const ours = devices.filter((device) => names.isOurs(device)).map(({ name }) => name);
-  // The pool first: its volumes cannot resume before it does.
+  // The pool resumes first, because its volumes cannot resume before it.
   const failures: unknown[] = [];
   for (const name of ours.sort((a, b) => Number(b === names.pool) - Number(a === names.pool))) {
     await recoverDevice(native, name).catch((thrown: unknown) => failures.push(thrown));

@@ -4,9 +4,8 @@
  *   <directory>/metadata.img   allocated in full: a pool that cannot write its metadata stops
  *   <directory>/data.img       sparse
  *
- * When they are created or grown, together they are no larger than the host's file system can hold, and
- * the pool's free space is bounded by what the host has free at the moment. Knows nothing of what is in
- * them.
+ * When the files are created or grown, together they are no larger than the host's file system can hold, and the pool's free
+ * space is bounded by the free space of the host at the moment. Knows nothing of the content of the files.
  */
 import { join } from 'node:path';
 import { CsiError, errorCode } from '../../../../base/errors.js';
@@ -26,7 +25,7 @@ const METADATA_MINIMUM = 16n * MIB;
 export interface EmbeddedDevicesOptions {
   pool: string;
   directory: string;
-  /** Upper bound for both files together; null: what the host can hold when they are created. */
+  /** Upper bound for both files together; null for what the host can hold when they are created. */
   maximumBytes: bigint | null;
 }
 
@@ -119,7 +118,7 @@ export class EmbeddedDevices implements PoolDevices {
     await this.#resizeDevice(this.#data, sizeBytes > data.sizeBytes ? sizeBytes : data.sizeBytes);
   }
 
-  /** Resizes a device that is smaller than its file, as after a kill. Whether it was. */
+  /** Resizes a device that is smaller than its file, as after a kill. Returns whether the device was smaller. */
   async #resizeDevice(backingPath: string, sizeBytes: bigint): Promise<boolean> {
     const { device } = await this.native.run('loopFind', { backingPath });
     if (device === null || device.sizeBytes >= sizeBytes) return false;
@@ -153,15 +152,15 @@ export class EmbeddedDevices implements PoolDevices {
   async #attach(backingPath: string): Promise<string> {
     const request = { backingPath, readOnly: false, label: 'blockdelta-pool' };
     const { device } = await this.native.run('loopAttach', request);
-    // The file may have grown since, and a plugin that was killed may not have resized the device.
+    // The file may have grown, and a plugin that was killed may not have resized the device.
     await this.native.run('loopResize', { backingPath });
     return device.path;
   }
 
   /**
-   * What both files together may have, whole MiB.
+   * The size that both files together may have, whole MiB.
    *
-   * @param allocatedBytes what they occupy already
+   * @param allocatedBytes the bytes that the files occupy already
    */
   async #totalBytes(allocatedBytes = 0n): Promise<bigint> {
     const possible = (await imageSpace(this.native, this.options.directory)) + allocatedBytes;

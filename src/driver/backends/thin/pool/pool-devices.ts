@@ -8,22 +8,22 @@ import { CsiError, insteadOf } from '../../../../base/errors.js';
 import { majorOf, minorOf } from '../../../../base/system/mountinfo.js';
 
 export interface PoolDevices {
-  /** Created by the plugin, so nobody else has ever written to them. */
+  /** Whether the plugin created the devices, so that nobody else has ever written to them. */
   readonly areOurs: boolean;
-  /** Whether both exist. Creates nothing. */
+  /** Whether both devices exist. Creates nothing. */
   exist(): Promise<boolean>;
-  /** Creates what is missing, reading as zeros, if the plugin creates these devices. */
+  /** Creates missing devices, which read as zeros, if the plugin is to create them. */
   create(): Promise<void>;
-  /** Attaches them if needed. Idempotent. FAILED_PRECONDITION if one is missing. */
+  /** Attaches the devices if needed. Idempotent. FAILED_PRECONDITION if a device is missing. */
   open(): Promise<OpenDevices>;
   /**
-   * Grows the metadata device if possible. Whether it has grown. RESOURCE_EXHAUSTED if the storage below
-   * has no room.
+   * Grows the metadata device if possible, and returns whether it has grown. RESOURCE_EXHAUSTED if the storage below has no
+   * room.
    */
   growMetadata(): Promise<boolean>;
   /**
-   * Space that the storage below can really provide to a pool that uses this much of its data device;
-   * null: the devices own all of their space.
+   * Space that the storage below can really provide to a pool that uses this much of its data device; null if the devices own
+   * all of their space.
    */
   freeBelow(usedBytes: bigint): Promise<bigint | null>;
   /** Releases what open() acquired. The pool must not be active. */
@@ -35,7 +35,7 @@ export interface OpenDevices {
   dataPath: string;
 }
 
-/** Devices that the operator names. They are used as they are. */
+/** Devices that the operator names. The pool uses them as they are. */
 export class GivenDevices implements PoolDevices {
   readonly areOurs = false;
 

@@ -24,7 +24,7 @@ import type { ThinPool } from './thin-pool.js';
 export const METADATA_BLOCK_BYTES = 4096n;
 /** Data blocks whose reference counts fit in one metadata block. */
 const COUNTS_PER_BLOCK = 16_320n;
-/** For the index above the counts, and for other changes meanwhile: one in 50, plus 64 blocks. */
+/** Spare blocks for the index above the counts, and for other changes meanwhile: one in 50, plus 64 blocks. */
 const SPARE_SHARE = 50n;
 const SPARE_BLOCKS = 64n;
 /** Metadata is short when less than one in four blocks is free; the kernel's own threshold is never higher. */
@@ -66,8 +66,8 @@ export class PoolGrowth {
   constructor(private readonly deps: GrowthDependencies) {}
 
   /**
-   * Cheap while there is nothing to do. FAILED_PRECONDITION if the devices are not those of the active pool,
-   * or too small; the pool keeps its table.
+   * Grows the pool as needed; cheap while there is nothing to do. FAILED_PRECONDITION if the devices are not those of the
+   * active pool, or too small; the pool keeps its table.
    */
   async step(): Promise<void> {
     await this.deps.queue.run(() => this.#step());
@@ -82,7 +82,7 @@ export class PoolGrowth {
     const device = await pool.find();
     const [target] = device?.targets ?? [];
     if (target === undefined) return;
-    // Metadata first: counting more data needs it, and data that cannot grow must not prevent it.
+    // Metadata grows first: more data needs more of it, and data that cannot grow must not prevent it.
     await this.#adoptMetadata(target);
     await this.#adoptData(target);
   }
@@ -110,8 +110,8 @@ export class PoolGrowth {
   }
 
   /**
-   * FAILED_PRECONDITION if the metadata has no room to count that much more data: the kernel would notice
-   * half way, and the pool would need an offline check.
+   * FAILED_PRECONDITION if the metadata has no room to count `moreBytes` more bytes of data: the kernel would notice half way,
+   * and the pool would need an offline check.
    */
   async #makeRoom(moreBytes: bigint): Promise<void> {
     const { pool, dataBlockBytes, opened } = this.deps;
@@ -145,7 +145,7 @@ export class PoolGrowth {
     );
   }
 
-  /** Whether it has grown. Reports a lack of room once, until the metadata grows again. */
+  /** Grows the metadata device; returns whether it has grown. Reports a lack of room once, until the metadata grows again. */
   async #growMetadata(): Promise<boolean> {
     const { pool, devices, onEvent } = this.deps;
     try {
@@ -189,7 +189,7 @@ export class PoolGrowth {
   }
 }
 
-/** Less than a quarter of the metadata is free. */
+/** Whether less than a quarter of the metadata is free. */
 export function isMetadataShort(status: ThinPoolStatus): boolean {
   return freeMetadataBlocks(status) * FREE_SHARE < status.totalMetadataBlocks;
 }

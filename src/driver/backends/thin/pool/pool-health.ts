@@ -13,7 +13,7 @@ export function isWritable(status: ThinPoolStatus): boolean {
   return !status.needsCheck && (status.mode === 'rw' || status.mode === 'out_of_data_space');
 }
 
-/** Why the pool cannot be changed, a clause that follows its name; null: it can. */
+/** Why the pool cannot be changed, as a clause that follows its name; null if it can. */
 export function whyUnwritable(status: ThinPoolStatus): string | null {
   if (status.mode === 'fail' || status.mode === 'error') {
     return (

@@ -2,15 +2,15 @@
  * What happened to a pool since the plugin last used it, judged at a start by its ledger and its devices.
  * Pure functions: nothing is read or changed here.
  *
- * Two decisions depend on it. A pool with a transaction id that the ledger does not know is not opened. And
- * bookmarks are sound only if nobody else changed the pool, and no write that was rolled back has left
- * something behind (docs/retained-bases.md).
+ * Two decisions depend on this history. A pool with a transaction id that the ledger does not know is not opened. And
+ * bookmarks are sound only if nobody else changed the pool, and no write that was rolled back has left something behind
+ * (docs/retained-bases.md).
  */
 import type { ThinSuperblock } from '../../../native/thin-addon.js';
 import type { DeviceRecord, OpenTransaction, PoolRecord } from '../ledger/ledger.js';
 
 export interface PoolHistory {
-  /** Why no bookmark is sound any more; null: no reason is known. */
+  /** Why no bookmark is sound any more; null if no reason is known. */
   distrust: string | null;
   /**
    * Volumes whose last writes and discards may be lost in part: discards may have reached the data device
@@ -35,8 +35,8 @@ export function isKnownTransaction(
 }
 
 /**
- * For a pool that was active when the plugin started: if the plugin activated it, nobody else can have
- * written its metadata since.
+ * The history of a pool that was active when the plugin started: if the plugin activated it, nobody else can have written its
+ * metadata since.
  */
 export function historyOfActive(
   { pool, bootId }: Pick<StartFindings, 'pool' | 'bootId'>,
@@ -47,20 +47,20 @@ export function historyOfActive(
   return distrust(pool.bootId === bootId && pool.stopped === null ? null : ACTIVATED);
 }
 
-/** For a pool that was not active, by its superblock. */
+/** The history of a pool that was not active, judged by its superblock. */
 export function historyOfInactive(
   findings: StartFindings,
   superblock: ThinSuperblock,
 ): PoolHistory {
   const { pool, devices, bootId } = findings;
-  // Also after an orderly stop: a volume stays open here if the commit after its detach failed.
+  // A volume is open here even after an orderly stop, if the commit after its detach failed.
   const open = devices.filter((device) => device.open).map(({ objectId }) => objectId);
   const history = { distrust: null, interrupted: pool.passesDiscards ? open : [] };
   if (superblock.needsCheck) return { ...history, distrust: NEEDS_CHECK };
   if (pool.stopped !== null) {
     return isAsStopped(pool.stopped, superblock) ? history : { ...history, distrust: CHANGED };
   }
-  // Removed since this boot. After a reboot, or before its first use, a pool is inactive anyway.
+  // The pool was removed during this boot. After a reboot, or before its first use, a pool is inactive anyway.
   if (pool.bootId === bootId) return { ...history, distrust: REMOVED };
   return history;
 }

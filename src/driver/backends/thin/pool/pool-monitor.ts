@@ -42,10 +42,10 @@ export class PoolMonitor extends Periodic {
   async probe(): Promise<void> {
     const { pool, metadata, onStatus } = this.deps;
     try {
-      // Before it grows: growing repairs a pool with full metadata, and hides that it rolled back.
+      // Read before the pool grows: growth repairs a pool with full metadata, and hides that the pool rolled back.
       const status = await pool.status();
       await onStatus(status);
-      // Before it grows: growth may wait behind a change of the pool that is waiting for space.
+      // Reported before the pool grows: growth may wait behind a change of the pool that is waiting for space.
       const before = this.#event(status);
       if (before?.level === 'error') this.#report('pool', before);
       this.#report('growth', await this.#grow());
@@ -60,7 +60,7 @@ export class PoolMonitor extends Periodic {
     }
   }
 
-  /** Null: it has grown, or need not. A pool that cannot grow continues to serve, so this is a warning. */
+  /** Null if the pool has grown, or need not grow. A pool that cannot grow continues to serve, so this is a warning. */
   #grow(): Promise<PoolEvent | null> {
     const { pool, growth } = this.deps;
     const message = (thrown: unknown) => `pool '${pool.pool}' cannot grow: ${messageOf(thrown)}`;
@@ -68,13 +68,13 @@ export class PoolMonitor extends Periodic {
     return growth.step().then(() => null, warning);
   }
 
-  /** Null: nothing is wrong. */
+  /** Null if nothing is wrong. */
   #event(status: ThinPoolStatus): PoolEvent | null {
     const { pool, lowWaterPercent } = this.deps;
     const found = whyUnwritable(status);
     if (found !== null) return { level: 'error', message: `pool '${pool.pool}' ${found}` };
     const { usedDataBlocks: used, totalDataBlocks: total } = status;
-    // used === total: full, though no write has failed yet; the next one will.
+    // If used === total, the pool is full, although no write has failed yet; the next write will.
     if (status.mode === 'out_of_data_space' || used === total) {
       return {
         level: 'error',

@@ -23,8 +23,8 @@ export class PoolNames {
   }
 
   /**
-   * Includes whether the volume was attached read-only: BLKROSET can make a writable device read-only for
-   * a while, and the kernel reports both alike.
+   * The uuid says whether the volume was attached read-only: BLKROSET can make a writable device read-only for a while, and
+   * the kernel reports both kinds alike.
    */
   volumeUuid(volumeId: string, { readOnly }: { readOnly: boolean }): string {
     return `${this.#uuidPrefix}${volumeId}${readOnly ? '-ro' : ''}`;

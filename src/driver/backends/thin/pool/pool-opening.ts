@@ -76,7 +76,7 @@ export class PoolOpening {
     return { ...prepared, history, activate: () => this.#format(record, opened) };
   }
 
-  /** For a pool whose data device has its label. */
+  /** The table of a pool whose data device has its label; FAILED_PRECONDITION if it was never labelled. */
   async #desiredTable(record: PoolRecord, opened: OpenDevices): Promise<PoolTable> {
     const { pool, features } = this.deps;
     const { labelledBytes, dataBlockBytes } = record;
@@ -122,7 +122,7 @@ export class PoolOpening {
     return historyOfInactive(findings, superblock);
   }
 
-  /** The ledger records the label's offset before the label is written, and the label precedes the pool. */
+  /** The ledger records the label's offset before the label is written, and the label is written before the pool exists. */
   async #format(record: PoolRecord, devices: OpenDevices): Promise<void> {
     const { ledger, pool, features } = this.deps;
     const { uuid: poolUuid, dataBlockBytes } = record;
@@ -154,7 +154,7 @@ export class PoolOpening {
     await ledger.setPoolState('ready');
   }
 
-  /** FAILED_PRECONDITION if the path leads to another disk. */
+  /** FAILED_PRECONDITION if the path of the data device leads to another disk. */
   async #assertDataDevice(record: PoolRecord, { dataPath }: OpenDevices): Promise<void> {
     const { uuid: poolUuid, labelledBytes: deviceBytes } = record;
     if (deviceBytes !== null) {
@@ -162,7 +162,7 @@ export class PoolOpening {
     }
   }
 
-  /** The same for the metadata device, if it can be read: damage is for the kernel to judge. */
+  /** FAILED_PRECONDITION if the metadata is not the pool's. Ignores damaged metadata: damage is for the kernel to judge. */
   async #assertMetadataDevice(
     known: Parameters<typeof assertSameDevices>[1],
     opened: OpenDevices,

@@ -37,7 +37,7 @@ export function poolTable(
   const blocks = devices.dataBytes / dataBlockBytes;
   const blockSectors = dataBlockBytes / SECTOR_BYTES;
   const lowWater = (blocks * features.lowWaterPercent) / 100n;
-  // In the order in which the kernel reports them. Zeroing of new blocks stays on.
+  // The kernel reports the words in this order. Zeroing of new blocks stays on.
   const words = [
     ...(features.passDiscards ? [] : [NO_PASSDOWN]),
     ...(features.errorWhenFull ? ['error_if_no_space'] : []),

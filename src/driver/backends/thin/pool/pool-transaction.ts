@@ -1,10 +1,10 @@
 /**
  * Changes of a pool that survive a kill at any point: one at a time, each with its own transaction id.
  *
- * The kernel commits every message separately and knows device numbers only. So the ledger first records
- * the change and the transaction id that the pool will have afterwards; then the messages are sent, the
- * pool's transaction id is raised, and the ledger applies the change. A change that was interrupted is
- * settled before the next one, by the transaction id of the pool:
+ * The kernel commits every message separately and knows device numbers only. So the ledger first records the change and the
+ * transaction id that the pool will have afterwards; then the messages are sent, the pool's transaction id is raised, and the
+ * ledger applies the change. Before the next change, an interrupted change is completed or undone, as the transaction id of
+ * the pool says:
  *
  *   the old one   created devices are deleted; deletions are carried out
  *   the new one   the change is complete; the ledger applies it
@@ -32,8 +32,8 @@ export class PoolTransactions {
   constructor(private readonly deps: TransactionDependencies) {}
 
   /**
-   * Creates devices. `act` sends the messages for them, in the given order; if it fails, the devices it
-   * created are deleted again. ALREADY_EXISTS if an object has a device.
+   * Creates devices. `act` sends the messages for the devices, in the given order; if it fails, the devices that it created
+   * are deleted again. ALREADY_EXISTS if an object has a device.
    */
   create<T>(
     devices: readonly NewDevice[],
@@ -56,7 +56,7 @@ export class PoolTransactions {
     });
   }
 
-  /** FAILED_PRECONDITION if the device is active; it is kept then. */
+  /** FAILED_PRECONDITION if the device is active; the device is then kept. */
   delete(objectId: string): Promise<void> {
     return this.deps.queue.run(async () => {
       await this.#prepare();
@@ -65,17 +65,20 @@ export class PoolTransactions {
     });
   }
 
-  /** Settles an interrupted change, if the pool can be changed. Returns the ids of objects that were undone. */
+  /**
+   * Completes or undoes an interrupted change. FAILED_PRECONDITION if the pool is read-only. Returns the ids of undone
+   * objects.
+   */
   settle(): Promise<string[]> {
     return this.deps.queue.run(() => this.#settle());
   }
 
-  /** The error to throw. What cannot be settled now is settled before the next change. */
+  /** Undoes or completes the change, now or else before the next change, and returns the error to throw. */
   async #afterFailure(thrown: unknown): Promise<unknown> {
     const { ledger, pool } = this.deps;
     const code = errorCode(thrown);
     if (code === 'EEXIST') {
-      // A foreign device took an assigned id just now, so the kernel has created none of ours.
+      // A foreign device took an assigned id just now, so the kernel has created no device of this change.
       await ledger.undo().catch(() => undefined);
       return CsiError.aborted(
         `another tool has created a device in pool '${pool.pool}' with the id that was assigned to this one; ` +
@@ -176,7 +179,7 @@ function ofObject(devices: readonly DeviceRecord[], objectId: string): DeviceRec
   return found;
 }
 
-/** The metadata is older or newer than the ledger, or belongs to another pool. */
+/** The error if the metadata is older or newer than the ledger, or belongs to another pool. */
 export function unknownTransaction(pool: string, found: bigint, expected: bigint): CsiError {
   return CsiError.failedPrecondition(
     `pool '${pool}' has the transaction id ${found} and its ledger expects ${expected}: its metadata was ` +

@@ -16,7 +16,7 @@ export class ThinPool {
     readonly names: PoolNames,
   ) {}
 
-  /** Null: not active. FAILED_PRECONDITION if a foreign device has its name. */
+  /** Null if the pool is not active. FAILED_PRECONDITION if a foreign device has its name. */
   async find(): Promise<DmDevice | null> {
     const { device } = await this.native.run('dmFind', { name: this.names.pool });
     if (device === null || device.uuid === this.names.poolUuid) return device;
@@ -26,7 +26,7 @@ export class ThinPool {
     );
   }
 
-  /** FAILED_PRECONDITION if the pool is not active. `commit`: commits the metadata first. */
+  /** FAILED_PRECONDITION if the pool is not active. With `commit`, the kernel commits the metadata first. */
   async status({ commit } = { commit: false }): Promise<ThinPoolStatus> {
     const { status } = await this.native.run('thinPoolStatus', { name: this.names.pool, commit });
     if (status !== null) return status;
@@ -35,7 +35,7 @@ export class ThinPool {
     );
   }
 
-  /** Sends the messages in order; the status after the last one. Rejects with the SystemError of thinMessages. */
+  /** Sends the messages in order; returns the status after the last one. Rejects with the SystemError of thinMessages. */
   async send(messages: readonly string[]): Promise<ThinPoolStatus> {
     return (await this.native.run('thinMessages', { pool: this.names.pool, messages })).status;
   }
@@ -97,7 +97,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EBUSY: 'its metadata or data device is in use; check mounts, LVM and multipath',
   ENOSPC: 'its metadata device is too small for its data device; give it a larger one',
   EINVAL: 'the kernel rejects its devices or its metadata; the kernel log has the reason',
-  // Which one depends on the kernel version, and on whether the device is named by number or path.
+  // The code depends on the kernel version, and on whether the device is named by number or path.
   ENXIO: ABSENT,
   ENODEV: ABSENT,
   ENOENT: ABSENT,
