@@ -18,6 +18,8 @@ import { Scene } from './scene.js';
 type Call = (volume: HeldVolume) => Promise<unknown>;
 
 const UNMOUNT = /^umount /;
+/** Its one thread stands there, and a deletion asks it before it comes to the volume's lock. */
+const HOLDS_CATALOGUE = /<state>\/catalogue/;
 
 void test('a deletion and the uses of a volume exclude each other', {
   skip: skipUnlessRoot,
@@ -46,7 +48,8 @@ void test('a deletion and the uses of a volume exclude each other', {
       });
       await context.test(`${kind}: a volume that is being used is not deleted`, async () => {
         const publish = use[0] as Call;
-        for (const step of await stepsOf(scene, kind, publish, /^move_mount /)) {
+        const steps = await stepsOf(scene, kind, publish, /^move_mount /);
+        for (const step of steps.filter((each) => !HOLDS_CATALOGUE.test(each))) {
           const volume = await left(scene, kind);
           const answers = await heldAt(scene, step, () => publish(volume), [remove], volume);
           assert.deepEqual(answers, ['OK', 'ABORTED'], step);
