@@ -13,7 +13,7 @@ try {
   const program = await loadProgram(process.argv[2] ?? null);
   await program.parseAsync();
 } catch (error) {
-  // Native code that cannot be loaded, for one.
+  // For example, native code cannot be loaded.
   if (error instanceof CsiError) {
     process.stderr.write(`blockdelta: ${error.message}\n`);
     process.exit(ExitCode.FAILURE);

@@ -1,6 +1,6 @@
 /**
  * `blockdelta bench` and `blockdelta bench compare`: their options, output and exit codes. The suites, the statistics
- * and the reports are in bench/.
+ * and the reports are in tools/bench/.
  */
 import { randomInt } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -39,7 +39,7 @@ interface BenchOptions {
 }
 
 const DEFAULT_ROUNDS = 5;
-/** What measures a driver unless others are named. */
+/** The suite that measures the driver at an endpoint unless other suites are named. */
 const DRIVER = 'driver';
 
 const HELP = `
@@ -59,16 +59,16 @@ Exit codes:
   1    a row is worse, beyond noise
   2    wrong usage, or a file is not a report`;
 
-/** What there is to measure, and what its rows are held against. */
+/** The suites that can run, and the speed table that judges their rows. */
 export interface Bench {
-  /** What suites start, unless they measure another driver. */
+  /** The program that suites start, unless they measure another driver. */
   program: string;
   suites: Suites;
   table: readonly SpeedRow[];
 }
 
 export function addBenchCommand(program: Command): void {
-  // The program that runs, so that the same build is measured.
+  // The suites start the running program, so that they measure the same build.
   addBench(program, { program: process.argv[1] ?? '', suites: SUITES, table: [] });
 }
 
@@ -136,7 +136,7 @@ function addShowCommand(bench: Command): void {
     .action(async (file: string) => {
       await write(
         readReport(command, file),
-        // Commander gives options that both have to the command above, wherever they are.
+        // Commander assigns an option that both commands have to the parent command, wherever the option is given.
         command.optsWithGlobals<Pick<BenchOptions, 'html' | 'markdown'>>(),
       );
     });

@@ -1,7 +1,7 @@
 /**
  * `blockdelta completion bash|zsh`: prints a script that completes commands, options and their fixed values.
  *
- * It is made from the definitions of the commands, so it knows what --help knows.
+ * The script is made from the definitions of the commands, so it knows what --help knows.
  */
 import { Argument, type Command } from 'commander';
 import { print } from './output.js';
@@ -13,7 +13,7 @@ interface OptionWords {
   flags: string[];
   description: string;
   takesValue: boolean;
-  /** The only values it takes; null: any. */
+  /** The only values that the option takes; null if it takes any value. */
   choices: readonly string[] | null;
   takesPath: boolean;
 }
@@ -24,7 +24,7 @@ interface CommandWords {
   description: string;
   subcommands: string[];
   options: OptionWords[];
-  /** Of its first argument. */
+  /** The fixed values of the command's first argument. */
   values: readonly string[];
 }
 
@@ -182,7 +182,7 @@ function zshOption({ flags, description, takesValue, choices, takesPath }: Optio
   return `'(${flags.join(' ')})'{${flags.join(',')}}${quoted(text)}`;
 }
 
-/** Without what _arguments and _describe give a meaning. */
+/** The text without the characters that have a meaning to _arguments and _describe. */
 const plain = (text: string): string => text.replace(/[[\]]/g, '').replace(/:/g, ' -');
 
 const quoted = (text: string): string => `'${text.replaceAll("'", "'\\''")}'`;

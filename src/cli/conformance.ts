@@ -1,6 +1,6 @@
 /**
- * `blockdelta conformance`: runs the conformance suite against any driver and prints the report. Holds the
- * options, the output and the exit codes; the checks are in tools/conformance/.
+ * `blockdelta conformance`: runs the conformance suite against any driver and prints the report. This
+ * file has the options, the output and the exit codes; the checks are in tools/conformance/.
  */
 import { randomInt } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -212,7 +212,7 @@ async function runConformance(
   }
 }
 
-/** Without links. Volumes that root writes to are published there: others must not exchange them. */
+/** The directory's path without links. Root writes to volumes published in it, so no other user may replace them. */
 async function ownWorkDirectory(given: string): Promise<string> {
   await mkdir(given, { recursive: true });
   const { path, others } = await followWay(given);

@@ -3,8 +3,8 @@ import type { Command } from 'commander';
 import { parseClientEndpoint } from '../tools/client/endpoint.js';
 
 /**
- * The socket path of an endpoint, by default that of CSI_ENDPOINT. Ends the command with a usage error if
- * there is none or it is invalid.
+ * The socket path of the given endpoint, or of CSI_ENDPOINT if none is given. Ends the command with a usage error if
+ * there is no endpoint or if it is invalid.
  */
 export function socketPathOf(command: Command, given: string | undefined): string {
   const endpoint = given ?? process.env['CSI_ENDPOINT'] ?? '';

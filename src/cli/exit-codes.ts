@@ -11,7 +11,7 @@ export const ExitCode = {
   UNREACHABLE: 6,
   /** EX_CONFIG of sysexits.h. */
   CONFIG: 78,
-  /** 128 and the number of SIGINT. */
+  /** 128 plus the number of SIGINT. */
   INTERRUPTED: 130,
 } as const;
 export type ExitCode = (typeof ExitCode)[keyof typeof ExitCode];

@@ -1,16 +1,16 @@
-/** Which exit code and which message each failure of a command has that calls drivers or reads their data. */
+/** The exit code and the message of each failure, for commands that call drivers or read their data. */
 import { CsiError, messageOf } from '../base/errors.js';
 import { isServiceError } from '../tools/client/connection.js';
 import { InterruptedError } from '../tools/client/resumable-stream.js';
 import { ExitCode, exitCodeOfStatus } from './exit-codes.js';
 import { type CommandFailure, runToExitCode } from './output.js';
 
-/** As runToExitCode, with the codes of gRPC's statuses. */
+/** Like runToExitCode, but takes the exit code from the gRPC status of the failure. */
 export function runToStatus(work: (signal: AbortSignal) => Promise<void>): Promise<ExitCode> {
   return runToExitCode(work, failureOf);
 }
 
-/** Of anything that is thrown. What has no gRPC status is a failure without a code of its own. */
+/** Accepts any thrown value: UNREACHABLE for an InterruptedError, FAILURE for every other value without a gRPC status. */
 function failureOf(error: unknown): CommandFailure {
   if (error instanceof InterruptedError) {
     const message = `${error.message}; the last failure: ${messageOf(error.cause)}`;

@@ -1,6 +1,6 @@
 /**
- * `blockdelta map SNAPSHOT`: a list of SnapshotMetadata as a picture, in the terminal or as an HTML page. Reads the
- * list as `allocated` and `delta` do; src/tools/map/ draws it.
+ * `blockdelta map SNAPSHOT`: draws a list of SnapshotMetadata, in the terminal or as an HTML page. This command
+ * reads the list as `allocated` and `delta` do; src/tools/map/ draws the picture.
  */
 import type { Command } from 'commander';
 import { GrainMerger } from '../tools/client/grain.js';
@@ -27,7 +27,7 @@ interface MapOptions {
 
 type Source = Omit<Subject, 'grain'>;
 
-/** Of --json. */
+/** The maximum number of cells that --json prints. */
 const JSON_CELLS = 4096;
 
 export function addMapCommand(program: Command): void {
@@ -133,7 +133,7 @@ function heading(subject: Subject, cells: Cells): string {
   return `${titleOf(subject)}\n${lines.join('')}`;
 }
 
-/** Without a terminal: COLUMNS, or 80, and so many lines as a usual terminal shows. */
+/** The size of the terminal. Without a terminal: COLUMNS or 80 columns, and as many rows as fit a usual terminal. */
 function windowOf(stream: NodeJS.WriteStream, env: NodeJS.ProcessEnv): Window {
   const isTerminal = stream.isTTY === true;
   const given = Number(env['COLUMNS']);
@@ -148,7 +148,7 @@ function windowOf(stream: NodeJS.WriteStream, env: NodeJS.ProcessEnv): Window {
 }
 
 const MAX_COLUMNS = 1000;
-/** Title, totals, legend and the prompt. */
+/** The lines of the title, the totals, the legend and the prompt. */
 const LINES_AROUND = 10;
 const MIN_ROWS = 14;
 

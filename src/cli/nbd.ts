@@ -1,6 +1,6 @@
 /**
- * `blockdelta nbd SNAPSHOT --socket PATH`: serves a snapshot over NBD for as long as the command runs. Of the
- * export, the allocated or changed ranges are data and the rest is holes. Holds the options and the order of
+ * `blockdelta nbd SNAPSHOT --socket PATH`: serves a snapshot over NBD for as long as the command runs. In the
+ * export, the allocated or changed ranges are data and the rest is holes. This file has the options and the order of
  * the steps, and maps each failure to an exit code.
  */
 import { type FileHandle, lstat, rm } from 'node:fs/promises';
@@ -34,7 +34,7 @@ interface NbdOptions {
   endpoint?: string;
 }
 
-/** Of a device's sectors: no list has smaller pieces. */
+/** The sector size of a device: no list has smaller pieces. */
 const SMALLEST_GRAIN = 512n;
 
 export function addNbdCommand(program: Command): void {
@@ -76,7 +76,7 @@ Exit codes:
 interface Wanted {
   endpoint: string;
   snapshotId: string;
-  /** Id of a snapshot; null: none. */
+  /** Id of the base snapshot; null if there is none. */
   base: string | null;
   grain: bigint;
   socketPath: string;
@@ -125,7 +125,7 @@ function aborted(signal: AbortSignal): Promise<void> {
   });
 }
 
-/** A socket that a killed command has left is removed; anything else there stays, and is an error. */
+/** Removes a socket that a killed command has left. Anything else at the path stays, and is an error. */
 async function freeSocketPath(path: string, place: FileHandle): Promise<void> {
   try {
     const socket = at(place.fd, basename(path));
@@ -143,7 +143,7 @@ async function freeSocketPath(path: string, place: FileHandle): Promise<void> {
   }
 }
 
-/** The list as nbdkit reads it. `capacityBytes` 0: the driver sent no message, so it is not known. */
+/** Writes the list in nbdkit's form. `capacityBytes` is 0 if the driver sent no message, so that it is not known. */
 async function listRanges(
   { endpoint, snapshotId, base, grain: grainBytes }: Wanted,
   path: string,

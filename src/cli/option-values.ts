@@ -1,4 +1,4 @@
-/** Parsers of the values of options: pairs, sizes and counts. */
+/** Parsers for option values: pairs, sizes and counts. */
 import { InvalidArgumentError } from 'commander';
 
 export function addPair(value: string, before: Readonly<Record<string, string>>) {

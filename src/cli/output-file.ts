@@ -1,4 +1,4 @@
-/** Files that commands write for their caller: in any directory, and through no link that somebody else has put there. */
+/** Writes files for the caller of a command: in any directory, and never through a link that somebody else has made. */
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { basename } from 'node:path';
@@ -9,7 +9,7 @@ import { withFile } from '../tools/nbd/plain-file.js';
 
 const { O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY } = constants;
 
-/** Replaces what a file has, as a shell's `>` does. */
+/** Replaces the content of a file, as a shell's `>` does. */
 export async function writeOutput(path: string, text: string): Promise<void> {
   const how = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW;
   try {

@@ -1,4 +1,4 @@
-/** Output of commands that print a list, and how they end: normally, by a signal, or by a closed pipe. */
+/** The output of commands, and how a command ends: normally, by a signal, or by a closed pipe. */
 import { errorCode, messageOf } from '../base/errors.js';
 import { harmless } from '../base/plain-text.js';
 import { ExitCode } from './exit-codes.js';

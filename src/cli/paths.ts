@@ -1,6 +1,6 @@
 /**
- * Parsers of options and arguments that are paths: the one place where they become absolute. Behind it nothing
- * depends on the working directory, which programs that are started do not share.
+ * Parsers of options and arguments that are paths: the only place where paths become absolute. No other code depends
+ * on the working directory, which the programs that a command starts do not share.
  */
 import { resolve } from 'node:path';
 import { InvalidArgumentError } from 'commander';
@@ -10,7 +10,7 @@ export function parsePath(value: string): string {
   return resolve(value);
 }
 
-/** `-` stays: it means stdout. */
+/** Returns `-` unchanged, because it means stdout. */
 export function parseOutput(value: string): string {
   return value === '-' ? value : parsePath(value);
 }

@@ -1,5 +1,5 @@
 /**
- * All commands, grouped by who needs what. `--help`, the completion, the man pages and docs/command-line.md show
+ * All commands, grouped by who needs them. `--help`, the completion, the man pages and docs/command-line.md show
  * the groups in this order.
  */
 import { Command } from 'commander';
@@ -7,7 +7,7 @@ import { packageVersion } from '../base/version.js';
 
 type AddCommand = (program: Command) => void;
 
-/** Each command is loaded on use only: loading `serve` takes longer than printing a short list. */
+/** A command is loaded only when it is used: loading `serve` takes longer than printing a short list. */
 const GROUPS: Readonly<Record<string, Readonly<Record<string, () => Promise<AddCommand>>>>> = {
   'The plugin': {
     serve: async () => (await import('./serve.js')).addServeCommand,
@@ -46,7 +46,7 @@ const GROUPS: Readonly<Record<string, Readonly<Record<string, () => Promise<AddC
   },
 };
 
-/** @param name of the only command to load; all are loaded if it is none */
+/** @param name the only command to load; all commands are loaded if no command has this name */
 export async function loadProgram(name: string | null): Promise<Command> {
   const program = new Command('blockdelta')
     .description('CSI plugin for node-local block storage that streams changed-block lists')
@@ -56,7 +56,7 @@ export async function loadProgram(name: string | null): Promise<Command> {
     .exitOverride();
   const isKnown = Object.values(GROUPS).some((group) => Object.hasOwn(group, name ?? ''));
   await load(program, (each) => !isKnown || each === name);
-  // Commander's own `help` goes into the group that is current: the last one.
+  // Commander puts its own `help` into the current group, which is the last one.
   return program.helpCommand(true);
 }
 

@@ -1,7 +1,7 @@
 /**
- * A line on stderr that shows how far a command is, on a terminal only, and only after two seconds: a short
- * command shows nothing, and neither does one whose output is collected. The line is erased before anything
- * else is written there.
+ * A line on stderr that shows the progress of a command. It appears only on a terminal, and only after two seconds, so
+ * a short command shows nothing, and neither does a command whose output is collected. The line is erased before
+ * anything else is written to stderr.
  */
 import { cell } from '../base/plain-text.js';
 
@@ -10,7 +10,7 @@ const REDRAWS_EVERY_MS = 250;
 const BAR_CELLS = 30;
 
 export interface ProgressState {
-  /** 0 to 1; null: nobody knows how much there is. */
+  /** From 0 to 1; null if the total is unknown. */
   share: number | null;
   text: string;
 }
@@ -25,7 +25,7 @@ export class ProgressLine {
   #timer: NodeJS.Timeout | undefined;
   #isShown = false;
 
-  /** @param state asked whenever the line is drawn */
+  /** @param state called whenever the line is drawn */
   constructor(
     private readonly state: () => ProgressState,
     { stream = process.stderr, appearsAfterMs = APPEARS_AFTER_MS }: ProgressOptions = {},
@@ -38,7 +38,7 @@ export class ProgressLine {
     }, appearsAfterMs).unref();
   }
 
-  /** Erases the line, before other output; it is drawn again later. */
+  /** Erases the line before other output; the timer draws it again later. */
   clear(): void {
     if (this.#isShown) this.#stream.write('\r\x1b[K');
     this.#isShown = false;

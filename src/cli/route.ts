@@ -1,6 +1,6 @@
 /**
- * `blockdelta route`: the router process, one address for the plugins of a cluster, from its settings to its
- * exit code.
+ * `blockdelta route`: the router process, which gives the plugins of a cluster one address. Covers the process from its
+ * settings to its exit code.
  *
  * The socket is served before the nodes are known, so that Probe can report "starting".
  */

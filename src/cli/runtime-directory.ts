@@ -1,12 +1,12 @@
-/** The runtime directory of a command, by its environment. */
+/** Opens the runtime directory that the environment of a command names. */
 import { RuntimeDirectory, runtimePath } from '../base/runtime-directory.js';
 import { tryLock } from '../base/system/file-lock.js';
 import { removeLeftSockets } from '../tools/nbd/socket-directory.js';
 import { complain } from './output.js';
 
 /**
- * Without the sockets of commands that were killed; their volumes go when their driver is there. FAILED_PRECONDITION,
- * with what to do, if no directory is this user's alone.
+ * Removes the sockets of killed commands. Their volumes stay until a command reaches the driver (removeLeftVolumes).
+ * FAILED_PRECONDITION, with the remedy, if no directory belongs to this user alone.
  */
 export async function openRuntimeDirectory(
   report: (message: string) => void = complain,

@@ -26,7 +26,7 @@ export function addServeCommand(program: Command): void {
     .description('run the plugin; it is configured by environment variables')
     .addHelpText('after', `\n${settingsHelp(SETTINGS)}\n\n${EXIT_HELP}`)
     .action(async () => {
-      // Explicit, so that a leaked thread or handle cannot keep the process alive.
+      // The exit is explicit, so that a leaked thread or handle cannot keep the process alive.
       process.exit(await serve(process.env));
     });
 }
@@ -47,7 +47,7 @@ function serve(env: NodeJS.ProcessEnv): Promise<number> {
   );
 }
 
-/** @param watch resolves when the plugin shall stop; called before its socket exists */
+/** @param watch called before the plugin's socket exists; resolves when the plugin must stop */
 export async function run(
   config: Config,
   log: Logger,
@@ -82,7 +82,7 @@ export async function run(
     routed: listen === null ? null : { settings: listen, nodeUri: uri, rpcs: nodeRpcs(findVolume) },
     observer: metrics?.calls,
   });
-  // Installed before the socket exists: whoever sees the socket may send a signal.
+  // The handlers must exist before the socket does: whoever sees the socket may send a signal.
   const stopRequested = watch(server);
   const metricsAt = await listenForMetrics(metrics, config, health);
   await server.start();
@@ -109,7 +109,7 @@ export async function run(
   }
 }
 
-/** The translations call v1 before they ask for publications, so they find the plugin composed. */
+/** A translation calls a v1 handler before it asks for publications, so the plugin is composed by then. */
 async function legacyRpcsOf(
   { legacyVersions, legacyStagingDirectory: directory }: Config,
   composition: () => Composition | null,
@@ -122,7 +122,7 @@ async function legacyRpcsOf(
   });
 }
 
-/** What the start line says of it. The listener comes first: an address in use must not leave a socket. */
+/** Returns a part of the start line. The caller listens before it makes the socket: an address in use must leave none. */
 async function listenForMetrics(
   metrics: PluginMetrics | null,
   { metricsAddress }: Config,

@@ -1,6 +1,6 @@
 /**
  * What `serve` and `route` have in common: a process that serves until it is told to stop, from its
- * settings to its exit code. Knows a server by its interface only.
+ * settings to its exit code. Knows only the interface of a server.
  */
 import { CsiError, messageOf, StatusCode } from '../base/errors.js';
 import { createLogger, type Logger, type LogLevel } from '../base/logger.js';
@@ -8,7 +8,7 @@ import { ConfigError } from '../base/settings/values.js';
 import { type CsiServer, StartError } from '../server/server.js';
 import { ExitCode } from './exit-codes.js';
 
-/** Time from the end of the grace period, or from a second signal, until the process kills itself. */
+/** Time until the process kills itself, counted from the end of the grace period, or from a second signal (FORCED). */
 export const LAST_RESORT_MS = 15_000;
 const LAST_RESORT_FORCED_MS = 5_000;
 
@@ -56,7 +56,7 @@ export async function runService<Config extends { readonly logLevel: LogLevel }>
   } catch (error) {
     const message = messageOf(error);
     process.stderr.write(`blockdelta: ${message}\n`);
-    // Every other message is complete. A stack beside it would hide it.
+    // Only a bug needs a stack in the log. Every other message is complete, and a stack would hide it.
     const isDefect = error instanceof CsiError && error.code === StatusCode.INTERNAL;
     if (isDefect) log.fatal({ err: error.cause ?? error }, 'the plugin cannot start');
     else if (!(error instanceof StartError || error instanceof CsiError)) {
@@ -66,7 +66,7 @@ export async function runService<Config extends { readonly logLevel: LogLevel }>
   }
 }
 
-/** Resolves at the first signal. From then on the process ends in bounded time. */
+/** Resolves at the first signal. From that moment the process ends in bounded time. */
 export function watchSignals(
   server: CsiServer,
   { shutdownGraceMs }: { readonly shutdownGraceMs: number },
@@ -104,7 +104,7 @@ function killSelfAfter(ms: number, log: Logger): void {
 }
 
 /**
- * After a bug the state of the process is unknown, so it must end, with a log line. By SIGKILL, because an
+ * After a bug the state of the process is unknown, so the process logs a line and ends. It ends by SIGKILL, because an
  * ordinary exit waits for worker threads, and one of them may be stuck in the kernel.
  */
 function dieOnUnhandledErrors(log: Logger): void {

@@ -11,7 +11,7 @@ export interface SocketProblem {
   message: string;
 }
 
-/** Null: something accepts connections there. */
+/** Null if something accepts connections at the path. */
 export async function socketProblem(path: string): Promise<SocketProblem | null> {
   const code = await connectFailure(path);
   if (code === null) return null;
@@ -35,7 +35,7 @@ const PROBLEMS: Readonly<Record<string, (path: string) => string>> = {
     `the socket ${path} does not accept connections: the plugin hangs; see its log`,
 };
 
-/** The errno's name; null: connected. */
+/** The errno's name; null if the connection succeeds. */
 function connectFailure(path: string): Promise<string | null> {
   return new Promise((resolve) => {
     const socket = createConnection(path);

@@ -2,8 +2,8 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 
 /**
- * The pieces of work on whose behalf the current code runs, of all queues. One storage for all of them: Node.js keeps
- * each for ever, once used, and has all of them follow every promise.
+ * The pieces of work, of all queues, on whose behalf the current code runs. All queues share one storage, because Node.js
+ * keeps a storage for ever once it is used, and lets each storage follow every promise.
  */
 const context = new AsyncLocalStorage<readonly Piece[]>();
 
@@ -29,7 +29,7 @@ export class SerialQueue {
     }
     const result = this.#last.then(() => {
       this.#running = { isRunning: true };
-      // Without those that have ended: what goes on from piece to piece would collect them.
+      // Pieces that have ended are left out: code that goes on from piece to piece would collect them.
       const current = pieces.filter(({ isRunning }) => isRunning);
       return context.run([...current, this.#running], work);
     });

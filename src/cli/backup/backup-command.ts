@@ -144,7 +144,7 @@ function asText(result: BackupResult, seconds: number): string {
   ].join('\n');
 }
 
-/** Sizes are strings, exact beyond 2^53. */
+/** Sizes are strings, because most JSON readers are inexact above 2^53. */
 function asJson({ backup, isNew }: BackupResult, seconds: number): string {
   const { manifest, directory, name } = backup;
   const { base, method, reason, skipped, ranges, volume, snapshot, image } = manifest;

@@ -83,7 +83,7 @@ async function pruneAll(
   let current = '';
   const line = new ProgressLine(() => ({ share: null, text: `pruning ${current}` }));
   const plans: PrunePlan[] = [];
-  /** What is wrong with one volume hinders no other. */
+  /** A failure of one volume does not stop the others. */
   const failures: unknown[] = [];
   const runtime = dryRun ? null : await openRuntimeDirectory();
   const pruneOne = async (volume: VolumeBackups): Promise<void> => {

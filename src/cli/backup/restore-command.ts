@@ -70,7 +70,7 @@ export function addRestoreCommand(program: Command): void {
 const parseTarget = (value: string): string =>
   volumeNameIn(value) === null ? parsePath(value) : value;
 
-/** Null: the target is a path. */
+/** The start of the new volume's name; null if the target is a path. */
 function volumeNameIn(target: string): string | null {
   const match = /^volume(?::(.*))?$/.exec(target);
   return match === null ? null : match[1] || 'restore';

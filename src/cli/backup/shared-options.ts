@@ -9,7 +9,7 @@ export function addChoice(command: Command): Command {
     .option('--snapshot <id>', 'the snapshot whose backup is meant (default: the newest)', '');
 }
 
-/** Of every command that opens a directory of backups. */
+/** Adds the option of every command that opens a directory of backups. */
 export function addAccess(command: Command): Command {
   return command.option('--allow-shared', 'trust all who can write to the directory', false);
 }

@@ -8,13 +8,13 @@ export class TransferProgress {
   #bytes = 0n;
   #total: bigint | null = null;
 
-  /** @param what what is done with the bytes: "copying" */
+  /** @param what the activity to show, such as "copying" */
   constructor(what: string, totalBytes: bigint | null = null) {
     this.#what = what;
     this.#total = totalBytes;
   }
 
-  /** The rate counts from the call on that names something else to do. */
+  /** A new activity starts a new measurement of the rate. */
   begin(what: string, totalBytes: bigint | null): void {
     if (what !== this.#what) this.#since = performance.now();
     this.#what = what;

@@ -1,4 +1,4 @@
-/** `blockdelta doctor`: examines the node and the plugin, and says what is wrong and what to do about it. */
+/** `blockdelta doctor`: examines the node and the plugin, and prints each problem with its remedy. */
 import { join } from 'node:path';
 import type { Command } from 'commander';
 import { messageOf } from '../../base/errors.js';
@@ -84,7 +84,7 @@ async function examine({ stateDir, endpoint }: DoctorOptions): Promise<Named[]> 
   return results;
 }
 
-/** A check that fails is a finding, and the others still run. */
+/** A check that throws becomes a finding, and the other checks still run. */
 async function attempted(run: () => Promise<CheckResult> | CheckResult): Promise<CheckResult> {
   try {
     return await run();

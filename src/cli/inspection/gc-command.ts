@@ -1,8 +1,8 @@
 /**
- * `blockdelta gc`: removes what interrupted runs have left on the node, each with its proof.
+ * `blockdelta gc`: removes what interrupted runs have left on the node, and prints the proof for each object.
  *
- * Without --apply it only lists, also beside a running plugin. With --apply it holds the catalogue's lock, so that
- * no plugin runs or starts meanwhile, and finds the orphans again under the lock.
+ * Without --apply the command only lists the objects, even beside a running plugin. With --apply it holds the
+ * catalogue's lock, so that no plugin runs or starts meanwhile, and searches for the orphans under the lock.
  */
 import { join } from 'node:path';
 import type { Command } from 'commander';
@@ -24,7 +24,7 @@ interface GcOptions {
 
 interface Treated extends Pick<Orphan, 'kind' | 'pool' | 'object' | 'proof'> {
   removed: boolean;
-  /** Why it was not removed although it should have been. */
+  /** Why the removal failed; null if it succeeded or was not attempted. */
   failure: string | null;
 }
 
@@ -67,7 +67,7 @@ async function listed(settings: NodeSettings): Promise<Collected> {
 }
 
 async function collect(settings: NodeSettings): Promise<Collected> {
-  // First: a lock beside no catalogue would say nothing.
+  // This call rejects if there is no catalogue: a lock without a catalogue would prove nothing.
   await inspectNode(settings);
   const lock = await locked(settings);
   try {

@@ -21,7 +21,7 @@ interface ListOptions {
 
 const NUMBERS = ['SIZE', 'USED', 'FREE', 'VOLUMES', 'SNAPSHOTS'];
 
-/** One list: its rows as JSON and as cells of a table. */
+/** A list, with each row as JSON and as the cells of a table. */
 interface Listing {
   titles: readonly string[];
   rows: readonly { json: object; cells: readonly string[] }[];
@@ -150,7 +150,7 @@ interface ShownSnapshot
   > {
   name: string | null;
   groupSnapshotId: string | null;
-  /** Why the retained base is invalid; null: it is valid, or the snapshot exists. */
+  /** Why the retained base is invalid; null if it is valid, or if the snapshot exists. */
   reason: string | null;
 }
 

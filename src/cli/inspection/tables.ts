@@ -1,4 +1,4 @@
-/** Tables for people: columns as wide as their widest cell, numbers to the right. */
+/** Tables for people, with columns as wide as their widest cell and numbers aligned to the right, and JSON. */
 import { cell, plainJson } from '../../base/plain-text.js';
 
 /** @param numbers the titles of the columns that are aligned to the right */

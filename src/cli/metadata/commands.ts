@@ -1,6 +1,6 @@
 /**
  * `blockdelta allocated SNAPSHOT` and `blockdelta delta BASE TARGET`: print a list of SnapshotMetadata.
- * Holds their options, prints the list from the stream, and maps each failure to an exit code.
+ * This file has their options, prints the list from the stream, and maps each failure to an exit code.
  */
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { humanSize } from '../../base/human-size.js';
@@ -81,7 +81,7 @@ function addMetadataAction(
     });
 }
 
-/** For every command that reads a list for a tool that works in chunks. */
+/** The option --grain, for commands whose list is meant for tools that work in chunks. */
 export function grainOption(): Option {
   return new Option(
     '--grain <size>',
@@ -114,7 +114,7 @@ async function printMetadata(
   { format, summary, grain }: MetadataOptions,
   signal: AbortSignal,
 ): Promise<void> {
-  // What the client itself takes to start is no time of the plugin's.
+  // The client starts before the measurement, because its start time is not the plugin's.
   await prepareClient(socketPath);
   const started = performance.now();
   const formatter = createListFormatter(format);
@@ -129,7 +129,7 @@ async function printMetadata(
     },
   });
   let position = request.startingOffset;
-  // On a terminal the list itself shows how far it is.
+  // On a terminal the printed list itself shows the progress.
   const line =
     process.stdout.isTTY && !summary
       ? null

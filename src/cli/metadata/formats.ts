@@ -15,7 +15,7 @@ export interface ListFormatter {
 
 export interface Summary {
   ranges: number;
-  /** Sum of the ranges. */
+  /** Sum of the sizes of the ranges. */
   sizeBytes: bigint;
   /** Null if the stream had no message. */
   capacityBytes: bigint | null;
@@ -115,7 +115,7 @@ function summaryTable(summary: Summary): string {
   ].join('\n');
 }
 
-/** What rounding to a grain costs. */
+/** The line that says what rounding to a grain costs; none if the list has no grain. */
 function grainLines({ unmerged, sizeBytes }: Summary): string[] {
   if (unmerged === undefined) return [];
   const times = unmerged.bytes === 0n ? 1 : Number(sizeBytes) / Number(unmerged.bytes);

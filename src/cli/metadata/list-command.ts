@@ -1,4 +1,4 @@
-/** How a command runs that reads a list of SnapshotMetadata. */
+/** What the commands that read a list of SnapshotMetadata share: the check of the socket, its errors, and progress. */
 import { InterruptedError } from '../../tools/client/resumable-stream.js';
 import { ExitCode } from '../exit-codes.js';
 import { runToStatus } from '../failures.js';
@@ -9,7 +9,7 @@ export async function runListCommand(
   socketPath: string,
   work: (signal: AbortSignal) => Promise<void>,
 ): Promise<ExitCode> {
-  // Without this, a wrong path would be retried for seconds. One that nobody serves now may be served soon.
+  // Without this check the client would retry a wrong path for seconds. It may retry ECONNREFUSED: a plugin may start.
   const problem = await socketProblem(socketPath);
   if (problem !== null && problem.code !== 'ECONNREFUSED') {
     complain(problem.message);
@@ -18,7 +18,7 @@ export async function runListCommand(
   return runToStatus(work);
 }
 
-/** Says what keeps the client from connecting now, where that is why it gave up. */
+/** Adds to an InterruptedError why the client cannot connect now, if it cannot; returns other errors unchanged. */
 export async function withSocketProblem(thrown: unknown, socketPath: string): Promise<unknown> {
   if (!(thrown instanceof InterruptedError)) return thrown;
   const problem = await socketProblem(socketPath);
@@ -26,7 +26,7 @@ export async function withSocketProblem(thrown: unknown, socketPath: string): Pr
   return new InterruptedError(`${thrown.message}: ${problem.message}`, { cause: thrown.cause });
 }
 
-/** How far a list is; null: its volume's capacity is not known yet. */
+/** The share of the volume that the list has passed, from 0 to 1; null if the capacity is not known yet or is 0. */
 export function shareOf(position: bigint, capacityBytes: bigint | null): number | null {
   if (capacityBytes === null || capacityBytes === 0n) return null;
   return Number((position * 1000n) / capacityBytes) / 1000;

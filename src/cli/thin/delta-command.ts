@@ -99,7 +99,7 @@ function onlyOne(command: Command, name: string, given: readonly (number | undef
   );
 }
 
-/** Prints nothing before the first batch has been checked. */
+/** Prints nothing until the first batch is checked. */
 export async function printThinDelta(
   runner: NativeRunner,
   { metadata, base, target, format, summary }: ThinDeltaRequest,
@@ -118,7 +118,7 @@ export async function printThinDelta(
   const includeSame = format === 'xml';
   let { head } = printer;
   let reached = 0n;
-  // On a terminal the list itself shows how far it is.
+  // On a terminal the printed list itself shows the progress.
   const line =
     process.stdout.isTTY && !summary
       ? null

@@ -65,7 +65,7 @@ const HEADINGS = ['DEVICE', 'BLOCKS', 'BYTES', 'TRANSACTION', 'CREATED', 'SNAPSH
 
 type Row = Record<(typeof COLUMNS)[number], string | number>;
 
-/** Device ids and times are small; counts may exceed what JSON readers represent exactly. */
+/** Counts are strings because they may exceed what JSON readers represent exactly; device ids and times are small. */
 function rowOf(device: ThinDeviceDetails, blockBytes: bigint): Row {
   return {
     device_id: device.deviceId,

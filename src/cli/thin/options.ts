@@ -61,7 +61,7 @@ export function deviceOption(flags: string, description: string): Option {
   });
 }
 
-/** A pool in this state is read-only; its last committed trees can be read. */
+/** A pool that needs a check is read-only, but its last committed trees can still be read. */
 export function warnOfNeedsCheck({ metadata, current }: ThinTrees): void {
   if (current.needsCheck)
     complain(`${metadata} is marked needs_check: stop its pool and run thin_check`);

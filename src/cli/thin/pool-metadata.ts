@@ -68,7 +68,7 @@ export class ThinTrees {
     return deviceIds.map((id) => this.#rootIn(devices, id));
   }
 
-  /** Some runs of a delta. The caller compares rootsOf before and after. */
+  /** Some runs of a delta. The caller compares the results of rootsOf before and after the call. */
   delta(request: DeltaRequest): Promise<ThinDeltaAnswer> {
     return this.runner.run('thinDelta', { ...this.#source, ...request });
   }
@@ -181,7 +181,7 @@ function heldBlock(metadata: string, current: ThinSuperblock, choice: true | big
 
 export type Attempt<T> = { value: T } | { error: unknown };
 
-/** A failure may come from trees that changed, so it counts only if they did not. */
+/** Keeps a failure for later: trees that changed may cause it, so it counts only if they did not change. */
 export async function attempt<T>(read: () => Promise<T>): Promise<Attempt<T>> {
   try {
     return { value: await read() };

@@ -6,7 +6,7 @@ import { attempt, outcomeOf, type ThinTrees } from './pool-metadata.js';
 
 export type RunKind = (typeof ThinDeltaKind)[keyof typeof ThinDeltaKind];
 
-/** In data blocks. */
+/** `begin` and `length` are in data blocks. */
 export interface Run {
   readonly kind: RunKind;
   readonly begin: bigint;
@@ -21,7 +21,7 @@ export interface RunsRequest {
 
 export interface Batch {
   readonly runs: readonly Run[];
-  /** Metadata blocks that were read for it. */
+  /** The number of metadata blocks that were read for the batch. */
   readonly nodes: number;
 }
 
@@ -31,8 +31,8 @@ const RUNS_PER_CALL = 65_536;
 const ATTEMPTS = 3;
 
 /**
- * All runs in ascending order; adjacent runs of one kind are merged. Each batch is checked before it is
- * returned: the roots of both devices must still be those of the start, otherwise it throws.
+ * Yields all runs in ascending order, with adjacent runs of one kind merged. Each batch is checked before it is
+ * yielded: FAILED_PRECONDITION if the root of a device has changed since the first batch, or in all ATTEMPTS at it.
  */
 export async function* readRuns(
   trees: ThinTrees,
@@ -129,7 +129,7 @@ export class ChangedRanges {
     return entries;
   }
 
-  /** Returns the last entry. */
+  /** Returns the last range, if there is one. */
   finish(): Entry[] {
     const entries = this.#held === null ? [] : [this.#held];
     this.#held = null;

@@ -2,7 +2,7 @@
  * The settings of a running plugin: parsed once from the environment, validated, frozen.
  *
  * Nothing else in the plugin reads process.env. An invalid setting is a ConfigError that names the
- * variable, its value and what is valid; the process then exits before it serves.
+ * variable, its value and the valid values; the process then exits before it serves.
  */
 
 import { hostname } from 'node:os';
@@ -34,7 +34,7 @@ import {
 } from '../../base/settings/values.js';
 import { parsePools, parseThinBlockSize } from './pools.js';
 
-/** SETTINGS says what each means; the names have the units. Null: not set. */
+/** SETTINGS describes each setting, and the property names contain the units. Null if a setting is not set. */
 export type Config = ReturnType<typeof parseConfig>;
 
 /**
@@ -186,7 +186,7 @@ export const SETTINGS = {
 const LEGACY_VERSIONS = ['0.3', '0.1'] as const;
 /** A version before v1 of the specification. */
 export type LegacyVersion = (typeof LEGACY_VERSIONS)[number];
-/** Of BLOCKDELTA_MOUNT_PROPAGATION. */
+/** The values of BLOCKDELTA_MOUNT_PROPAGATION. */
 export const PROPAGATION = ['auto', 'required', 'off'] as const;
 const ALLOCATIONS = ['full', 'sparse'] as const;
 const DISCARDS = ['passdown', 'keep'] as const;
@@ -245,10 +245,10 @@ export function parseConfig(env: Environment) {
   });
 }
 
-/** Also those of commands that run beside the plugin, in its environment. */
+/** Includes the setting of the commands that run beside the plugin, in its environment. */
 const KNOWN = [...Object.keys(SETTINGS), RUNTIME_DIRECTORY_SETTING];
 
-/** Variables with the plugin's prefix that are settings neither of it nor of its commands. */
+/** Variables with the plugin's prefix that are settings of neither the plugin nor its commands. */
 export function unknownNames(env: Environment): UnknownSetting[] {
   return unknownSettings(env, KNOWN);
 }

@@ -1,11 +1,11 @@
 /**
- * Parses the settings of pools, from the text of environment variables to values, or a ConfigError. Reads
- * no environment itself.
+ * Parses the settings of pools: turns the text of environment variables into values, or throws a ConfigError.
+ * Reads no environment itself.
  */
 import { isAbsolute, join, normalize } from 'node:path';
 import { ConfigError, parseDirectory, parseSize } from '../../base/settings/values.js';
 
-/** name=directory:/directory, in place; name=image:/directory, an embedded pool; name=/directory does not say which. */
+/** name=directory:/directory is in place, name=image:/directory an embedded pool, and name=/directory either of them. */
 export interface ReflinkPoolConfig {
   kind: 'reflink';
   name: string;
@@ -13,7 +13,7 @@ export interface ReflinkPoolConfig {
   place: PoolPlace;
 }
 
-/** Any: in place if the file system of the directory can clone files, else an embedded pool. */
+/** `any` means in place if the file system of the directory can clone files, and otherwise an embedded pool. */
 export type PoolPlace = 'directory' | 'image' | 'any';
 
 /** name=thin:/directory: a dm-thin pool; the directory holds its ledger. */
@@ -21,7 +21,7 @@ export interface ThinPoolConfig {
   kind: 'thin';
   name: string;
   directory: string;
-  /** The devices of the pool; null: two files in the directory. */
+  /** The devices of the pool; null if the pool uses two files in the directory. */
   devices: { readonly metadata: string; readonly data: string } | null;
 }
 
@@ -29,7 +29,7 @@ export type PoolConfig = ReflinkPoolConfig | ThinPoolConfig;
 
 const THIN_PREFIX = 'thin:';
 const NAME = 'BLOCKDELTA_POOLS';
-/** The limits of dm-thin. */
+/** dm-thin's limits for the data block size, in bytes. */
 const THIN_BLOCK_STEP = 64n << 10n;
 const THIN_BLOCK_MAXIMUM = 1n << 30n;
 

@@ -2,8 +2,8 @@
  * CSI Controller: the table of its RPCs. Each handler parses its request, calls a manager or the
  * catalogue, and converts records to messages. The health RPCs are in health/controller-health.ts.
  *
- * Locks: create locks the name and the source, delete the id and the name; expand, modify, publish and
- * unpublish the id. Lists, validation and capacity take no lock: they report the state at that moment.
+ * Create locks the name and the source; delete locks the id and the name; expand, modify, publish and unpublish
+ * lock the id. Lists, validation and capacity take no lock: they report the state at that moment.
  */
 
 import { controllerCapabilities, rpcCapabilities } from '../../base/csi/capabilities.js';

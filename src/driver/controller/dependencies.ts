@@ -24,9 +24,9 @@ export interface ControllerDependencies {
   volumes: VolumeManager;
   snapshots: SnapshotManager;
   settings: SettingsApplier;
-  /** For what a failed clean-up leaves. */
+  /** Logs what a failed clean-up leaves. */
   logger: Pick<Logger, 'warn'>;
-  /** Absent where CSI has no VolumeCondition. */
+  /** Absent if the CSI level has no VolumeCondition. */
   conditionOf?: (volume: VolumeRecord) => Promise<VolumeCondition>;
 }
 

@@ -1,5 +1,5 @@
 /**
- * ControllerExpandVolume: grows a volume's storage, and its device if it is attached. NodeExpandVolume
+ * ControllerExpandVolume: grows a volume's storage, and its device if the volume is attached. NodeExpandVolume
  * grows the file system.
  */
 

@@ -80,12 +80,12 @@ function parseCreate(request: RequestOf<'CreateVolumeGroupSnapshot'>): GroupSnap
   return {
     name: requireName(request.name, 'name'),
     sourceVolumeIds,
-    // Kubernetes' own tests of drivers have it among the parameters of their class too.
+    // Kubernetes' own tests of drivers also set deletionPolicy among the parameters of their class.
     parameters: parseSnapshotParameters(request.parameters, 'deletionPolicy'),
   };
 }
 
-/** Missing snapshot ids are an error only after the group was found, since it may be deleted already. */
+/** Missing snapshot ids are an error only after the group was found, since the group may be deleted already. */
 function parseReference(request: RequestOf<'GetVolumeGroupSnapshot'>): {
   groupSnapshotId: string;
   snapshotIds: string[];

@@ -76,9 +76,9 @@ export const getSnapshot: Handler<'GetSnapshot'> = async (deps, request) => {
 };
 
 /**
- * Passes over parameters that it cannot use. An orchestrator that gets an error knows no capacity and
- * reports a node without space; CreateVolume names the parameter. A pool that this node does not have may
- * be another node's, so its capacity here is 0.
+ * Ignores parameters that have no use here: an orchestrator that gets an error knows no capacity and reports a
+ * node without space. CreateVolume names a wrong parameter. A pool that this node does not have may be
+ * another node's, so its capacity here is 0.
  */
 export const getCapacity: Handler<'GetCapacity'> = async (deps, request) => {
   const requested = request.volume_capabilities;

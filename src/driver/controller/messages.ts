@@ -65,7 +65,7 @@ export function snapshotMessage(snapshot: SnapshotRecord, config: SnapshotMessag
     // A snapshot that is still being deleted cannot be restored or cloned.
     ready_to_use: snapshot.state === 'ready',
     group_snapshot_id: snapshot.groupSnapshotId ?? '',
-    // Only where the capability is advertised; otherwise callers assume that all nodes can use it.
+    // Sent only where the capability is advertised; otherwise callers assume that all nodes can use the snapshot.
     accessible_topology: isPlaced ? [{ segments: nodeSegment(config) }] : [],
   };
 }

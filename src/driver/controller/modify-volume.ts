@@ -15,8 +15,8 @@ import { parseMutableParameters } from './requests.js';
 
 /**
  * CSI calls mutable_parameters REQUIRED, but an empty map is absent on the wire, and callers whose class
- * has no parameters send it (csi-sanity does, and expects OK). It means no change. An unknown volume is
- * NOT_FOUND in that case too.
+ * has no parameters send one (csi-sanity does, and expects OK). An empty map means no change, but an
+ * unknown volume is still NOT_FOUND.
  */
 export const modifyVolume: Handler<'ControllerModifyVolume'> = async (deps, request, context) => {
   const volumeId = requireString(request.volume_id, 'volume_id');

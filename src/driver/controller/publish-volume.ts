@@ -3,7 +3,7 @@
  * this node, and how. Local storage needs no attachment, so a publication is only a record, which
  * NodePublishVolume enforces (isPublishedReadOnly).
  *
- * Both lock the volume. What is left of the node's maximum is checked by one publication at a time.
+ * Both RPCs lock the volume. Only one publication at a time compares the number of volumes with the node's maximum.
  */
 import { isDeepStrictEqual } from 'node:util';
 import {
@@ -28,7 +28,7 @@ import { assertServed } from './requests.js';
 /** CSI's limit for node_id. */
 const MAX_NODE_ID_BYTES = 256;
 
-/** The handler of ControllerPublishVolume. Create it once: it serializes the publications. */
+/** Makes the handler of ControllerPublishVolume. Call this once: the handler serializes the publications. */
 export function volumePublisher(): Handler<'ControllerPublishVolume'> {
   const queue = new SerialQueue('controller publications');
   return async (deps, request, context) => {

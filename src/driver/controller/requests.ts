@@ -1,7 +1,7 @@
 /**
  * Parses requests of the Controller service, and checks that their capabilities are served. Every refusal
- * names the proto field. REQUIRED fields are checked for presence before any value is parsed. Nothing
- * here reads the catalogue.
+ * names the proto field. REQUIRED fields are checked for presence before any value is parsed. Knows
+ * nothing of the catalogue.
  */
 
 import {
@@ -63,7 +63,7 @@ export function parseCreateVolume(request: RequestOf<'CreateVolume'>): CreateVol
   };
 }
 
-/** The plugin's own keys, validated. */
+/** Validates and returns the plugin's own keys. */
 export function parseMutableParameters(value: StringMap): StringMap {
   const given = parseMap(value, 'mutable_parameters');
   const own = Object.fromEntries(Object.entries(given).filter(([key]) => !isOrchestratorKey(key)));
@@ -106,7 +106,7 @@ function parseContentSource(
   throw CsiError.invalidArgument(`${field} is set and contains neither a snapshot nor a volume`);
 }
 
-/** A snapshot class, of single or of group snapshots, has no parameters; these keys are passed over. */
+/** Classes of snapshots and of group snapshots have no parameters. Orchestrator keys and `passedOver` are ignored. */
 export function parseSnapshotParameters(value: StringMap, ...passedOver: string[]): StringMap {
   for (const key of Object.keys(parseMap(value, 'parameters'))) {
     if (isOrchestratorKey(key) || passedOver.includes(key)) continue;

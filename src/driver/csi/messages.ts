@@ -1,4 +1,4 @@
-/** What several responses contain: messages as the encoder takes them, and text within CSI's limit. */
+/** The parts that several responses share: types of messages for the encoder, and text within CSI's limit. */
 import { MAX_STRING_BYTES } from '../../base/csi/fields.js';
 import type { Snapshot as GeneratedSnapshot } from '../../base/csi/generated/csi/v1/Snapshot.js';
 import type { Volume as GeneratedVolume } from '../../base/csi/generated/csi/v1/Volume.js';
@@ -13,7 +13,7 @@ export type Volume = Message<GeneratedVolume>;
 export type VolumeHealth = Message<GeneratedVolumeHealth>;
 export type VolumeUsage = Message<GeneratedVolumeUsage>;
 
-/** The text, or as many of its characters as fit CSI's limit with an ellipsis. Not for status messages. */
+/** Shortens a text to CSI's limit for fields, with an ellipsis at the end. Do not use this for status messages. */
 export function limitedText(text: string): string {
   if (Buffer.byteLength(text) <= MAX_STRING_BYTES) return text;
   const bytes = Buffer.from(text).subarray(0, MAX_STRING_BYTES - '...'.length);

@@ -5,10 +5,10 @@ import { CsiError } from '../../base/errors.js';
 /** Kubernetes: metadata of the claim, snapshot or pod, and the provisioner's identity. */
 const PREFIXES = ['csi.storage.k8s.io/', 'storage.kubernetes.io/'] as const;
 
-/** In the volume_context of NodePublishVolume, if the CSIDriver object sets podInfoOnMount. */
+/** A key in the volume_context of NodePublishVolume if the CSIDriver object sets podInfoOnMount. */
 const POD_UID = 'csi.storage.k8s.io/pod.uid';
 
-/** Null if the orchestrator does not send it. INVALID_ARGUMENT if it is not a uid, since it becomes a file name. */
+/** Null if the context has no uid. INVALID_ARGUMENT if the value is not a uid, since it becomes a file name. */
 export function podUidOf(context: Readonly<Record<string, string>>): string | null {
   const uid = Object.hasOwn(context, POD_UID) ? context[POD_UID] : undefined;
   if (uid === undefined || uid === '') return null;
@@ -16,7 +16,7 @@ export function podUidOf(context: Readonly<Record<string, string>>): string | nu
   throw CsiError.invalidArgument(`volume_context['${POD_UID}'] is not a uid of a pod`);
 }
 
-/** INVALID_ARGUMENT if it has a key of its own: no volume is created with one. Keys and values may be secret. */
+/** INVALID_ARGUMENT for a key of no orchestrator: no volume has one. Keys and values may be secret, so none is shown. */
 export function assertContextOf(
   volumeId: string,
   volumeContext: Readonly<Record<string, string>>,

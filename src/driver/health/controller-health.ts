@@ -1,9 +1,9 @@
 /**
- * Volume health as the controller sees it: of the storage, and so the same from everywhere.
+ * Volume health as the controller sees it: the health of the storage, which is the same from everywhere.
  *
- * What only the node can see (file systems, devices under published paths) is in node-health.ts. An
- * answer is given without locks; where something adverse was seen the volume is read again, so
- * that one that is just being deleted is not reported as lost.
+ * node-health.ts covers what only the node can see (file systems, devices under published paths). The
+ * handlers take no locks. If a handler finds a condition, it reads the volume's record again, so that a
+ * volume that is just being deleted is not reported as lost.
  */
 
 import { parseSecrets, requireString } from '../../base/csi/fields.js';
@@ -39,7 +39,7 @@ export function controllerHealthRpcs(deps: HealthDependencies): UnaryHandlers<'C
   });
 }
 
-/** The same in one sentence, for the answers of CSI 1.12 and before, which may be long lists. */
+/** The health in one sentence, for CSI 1.12 and before. Answers share pool probes, because a list may be long. */
 export function storageConditionOf(
   deps: HealthDependencies,
 ): (volume: VolumeRecord) => Promise<VolumeCondition> {

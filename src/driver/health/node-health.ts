@@ -1,8 +1,8 @@
 /**
- * Volume and pool health as this node sees it: of the storage, and of the file systems and devices
- * where volumes are staged and published.
+ * Volume and pool health as this node sees it: the health of the storage, and of the file systems and
+ * devices where volumes are staged and published.
  *
- * Takes no locks, for the same reason as in node/volume-stats.ts.
+ * The handlers take no locks, for the reason given in node/volume-stats.ts.
  */
 import {
   parsePath,
@@ -44,7 +44,7 @@ export function nodeHealthRpcs(deps: NodeHealthDependencies): UnaryHandlers<'Nod
   });
 }
 
-/** The same in one sentence, for the answers of CSI 1.12 and before, which are asked for every minute. */
+/** The health in one sentence, for CSI 1.12 and before. Answers share pool probes: orchestrators ask every minute. */
 export function nodeConditionOf(
   deps: HealthDependencies,
 ): (view: VolumeView) => Promise<VolumeCondition> {
@@ -74,7 +74,7 @@ async function conditionsOf(
   return volumeConditions(await storageOf(probe, view), await observeUse(deps, view));
 }
 
-/** A pool that could not be asked for the device is not asked again: it may take its time to say so. */
+/** Does not probe a pool that could not be asked for the device, because a second failure may take long. */
 async function storageOf(
   probe: PoolProbe,
   { volume, poolFailure }: VolumeView,

@@ -1,8 +1,8 @@
 /**
  * Observes the health of a pool and of a volume's storage, independent of the volume's use.
  *
- * Takes no lock and changes nothing: orchestrators ask often, and most of all when something is
- * wrong. A question to a dead pool ends after the time its backend allows for it.
+ * Takes no lock and changes nothing: orchestrators ask often, and most often when something is wrong. The
+ * backend limits how long a question to a dead pool takes.
  */
 
 import { CsiError, messageOf } from '../../base/errors.js';
@@ -18,7 +18,7 @@ export interface HealthDependencies {
   catalogue: AsyncCatalogue;
   /** Throws if the pool is not configured. */
   backendOf(pool: string): Backend;
-  /** The call that waits for the volume's file system or device; null: none does. */
+  /** The call that waits for the volume's file system or device; null if none does. */
   pendingCall?: ((volumeId: string) => PendingCall | null) | undefined;
 }
 
@@ -27,7 +27,7 @@ export const PROBE_AGE_MS = 1000;
 /** How many volumes are probed at once: one for each thread that queries devices. */
 const AT_ONCE = 4;
 
-/** The results in the order of the items. */
+/** Resolves to the results in the order of the items. */
 export async function probeAll<T, R>(
   items: readonly T[],
   probe: (item: T) => Promise<R>,
@@ -44,17 +44,17 @@ const TIMEOUT_MS = 10_000;
 
 interface Probe {
   observations: Promise<PoolObservations>;
-  /** When it was answered: a dead pool takes seconds for that. Infinity: not yet. */
+  /** When the pool answered, which takes a dead pool seconds; Infinity if it has not answered yet. */
   answeredAt: number;
 }
 
 /** Probes each pool at most once within the maximum age, however many of its volumes are asked about. */
 export class PoolProbe {
   readonly #probes = new Map<string, Probe>();
-  /** Under way: a disk that hangs must not block one more thread with each probe. */
+  /** The queries under way: a disk that hangs must not block one more thread with each probe. */
   readonly #capacities = new SingleFlight<string, PoolCapacity>();
 
-  /** @param maxAgeMs how long an answer is good; for one request, as long as that takes */
+  /** @param maxAgeMs how long an answer is valid; by default for ever, for a probe that serves a single request */
   constructor(
     private readonly deps: HealthDependencies,
     private readonly maxAgeMs = Number.POSITIVE_INFINITY,
@@ -94,7 +94,7 @@ export class PoolProbe {
   async #probe(name: string): Promise<PoolObservations> {
     try {
       const backend = this.deps.backendOf(name);
-      // First, because it is never asked twice at once.
+      // The check comes first, because a backend never asks a dead pool twice at once.
       await backend.check();
       const asked = this.#capacities.run(name, () => backend.capacity());
       return { failure: null, capacity: await this.#inTime(name, asked) };
@@ -103,7 +103,7 @@ export class PoolProbe {
     }
   }
 
-  /** Rejects if the answer takes too long; the question itself continues. */
+  /** Rejects if the answer takes too long; the query itself continues. */
   #inTime<T>(pool: string, question: Promise<T>): Promise<T> {
     return withTimeout(question, this.timeoutMs, (): never => {
       throw CsiError.failedPrecondition(`pool '${pool}' does not answer; check its disk`);

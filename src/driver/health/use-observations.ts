@@ -1,8 +1,8 @@
 /**
  * Observes the health of a volume where it is staged and published on this node.
  *
- * The records say which paths to check and what was requested. A path where nothing is mounted
- * is not a finding: a reboot leaves records behind until the next NodeStageVolume.
+ * The catalogue's records say which paths to check and what was requested. A path where nothing is
+ * mounted is not a finding: a reboot leaves records behind until the next NodeStageVolume.
  */
 import { basename } from 'node:path';
 import type { PublicationRecord, StagingRecord } from '../catalogue/records.js';
@@ -23,7 +23,7 @@ import { parseDeviceSettings } from '../volumes/device-settings.js';
 import type { HealthDependencies } from './storage-observations.js';
 import type { FileSystemObservations, UseObservations } from './volume-health.js';
 
-/** A path on record, and what was requested there. */
+/** A recorded path, and what was requested for it. */
 interface Place {
   path: string;
   resolvedPath: string | null;
@@ -53,7 +53,7 @@ export async function observeUse(
   return { detachedAt, settingsMissing: await settingsMissing(view), fileSystems };
 }
 
-/** A device that is being detached meanwhile lacks nothing. */
+/** No settings are missing if the device is detached meanwhile. */
 async function settingsMissing({ volume, attachment }: VolumeView): Promise<string[]> {
   if (attachment === null || attachment.readOnly) return [];
   const settings = parseDeviceSettings(volume.mutableParameters, 'mutable_parameters');
@@ -80,15 +80,15 @@ function publicationPlace(record: PublicationRecord): Place {
 }
 
 /**
- * Whether a device node is bound there that has nothing to do with the volume any more: unlike a
- * mounted file system, a bound node does not keep anybody from detaching its device.
+ * Whether the path holds a bound device node that no longer belongs to the volume: unlike a mounted
+ * file system, a bound node does not prevent the detach of its device.
  */
 async function isDetachedAt(view: VolumeView, path: string): Promise<boolean> {
   if (view.poolFailure !== null) return false;
   for (const place of [path, stagedDevicePath(path)]) {
     const occupant = await occupantAt(view, place);
     if (occupant.kind !== 'foreign' || (await blockDeviceAt(place)) === null) continue;
-    // The device of a volume whose file was removed still works, and its label still names it.
+    // The device of a volume whose file was removed still works, and its label still names the volume.
     return !(await belongsTo(view.volume.volumeId, null)(occupant.entry));
   }
   return false;

@@ -1,9 +1,9 @@
 /**
- * Rules of volume and pool health: from observations to the conditions they mean.
+ * Rules of volume and pool health: turns observations into the conditions that they mean.
  *
  * A condition lasts as long as it is observed; this file remembers nothing and observes nothing itself
- * (the files beside it do). Statuses mean: DATA_LOSS, content is gone or about to go; INACCESSIBLE, reading
- * or writing fails; DEGRADED, it works and needs attention. docs/health.md lists them all.
+ * (the files beside it do). DATA_LOSS means that content is gone or about to go, INACCESSIBLE that reading or
+ * writing fails, DEGRADED that the volume works but needs attention. docs/health.md lists all conditions.
  */
 import type { PoolCapacity, StorageCondition } from '../backends/backend.js';
 import { limitedText } from '../csi/messages.js';
@@ -28,10 +28,10 @@ export interface PoolObservations {
 
 /** What can be seen of a volume's storage, independent of its use. */
 export interface StorageObservations {
-  /** As recorded. */
+  /** The size in the catalogue. */
   sizeBytes: bigint;
   pool: PoolObservations;
-  /** A call of the plugin that waits for its file system or device; null: none does. */
+  /** A call of the plugin that waits for the volume's file system or device; null if none does. */
   pending: PendingCall | null;
   /** Null if the pool cannot be asked. */
   condition: StorageCondition | null;
@@ -40,37 +40,37 @@ export interface StorageObservations {
 /** What can be seen of a file system where the volume is staged or published. */
 export interface FileSystemObservations {
   path: string;
-  /** The whole file system refuses writing. */
+  /** The whole file system is read-only. */
   readOnly: boolean;
   /** The volume was staged or published there to be written to. */
   wantsWriting: boolean;
-  /** It has given up after a failure: every access fails. */
+  /** The file system has given up after a failure, and every access fails. */
   shutDown: boolean;
-  /** It did not answer in time. */
+  /** The file system did not answer in time. */
   silent: boolean;
-  /** Failures that the kernel has counted, over restarts too where the file system keeps them. */
+  /** Failures that the kernel has counted, including those before a restart if the file system records them. */
   errors: number;
-  /** Of those, content that was read back as something else than what was written. */
+  /** How many of the errors are corruptions: content that was read back differently from what was written. */
   corruptions: number;
 }
 
 export interface UseObservations {
-  /** Paths on record that hold a device node which is not the volume's any more. */
+  /** Recorded paths with a device node that no longer belongs to the volume. */
   detachedAt: readonly string[];
-  /** Settings of the device that its parameters ask for and that it does not have. */
+  /** Device settings that the volume's parameters ask for and that are not in force. */
   settingsMissing: readonly string[];
   fileSystems: readonly FileSystemObservations[];
 }
 
-/** Below this, a write that needs a new block cannot be relied on to succeed. */
+/** With less free space, a write that needs a new block may fail. */
 export const FULL_BYTES = 4n << 20n;
 /** A pool without a reserve is nearly full when less than this share of it is free. */
 const NEARLY_FULL_PERCENT = 1n;
 
-/** Most calls end within moments. A journal or a clone that takes longer keeps a volume from being used, too. */
+/** Most calls end within moments. A longer replay of a journal, or a longer clone, also keeps the volume from being used. */
 const HANGS_MS = 60_000;
 
-/** Hooks of backups freeze for the time of a snapshot. */
+/** The hook of a backup freezes a file system only for the time of a snapshot, which is shorter than this. */
 const HOOKED_MS = 600_000;
 
 const ORDER: readonly HealthStatus[] = ['DATA_LOSS', 'INACCESSIBLE', 'DEGRADED'];
@@ -133,7 +133,7 @@ function storageConditions(found: StorageObservations): HealthEntry[] {
   ];
 }
 
-/** Nothing is frozen to find out: a call that waits for a thaw shows it, and a snapshot that met another's freeze. */
+/** Freezes nothing to find a freeze: a call that waits for a thaw shows it, or a snapshot that found one in place. */
 function copyConditions({ pending, condition }: StorageObservations): HealthEntry[] {
   const entries: HealthEntry[] = [];
   if (pending !== null && pending.forMs >= HANGS_MS) {

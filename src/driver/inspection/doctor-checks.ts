@@ -1,6 +1,6 @@
 /**
- * What `blockdelta doctor` examines: each check returns what it looked at and what it found wrong, with the remedy.
- * Changes nothing. Knows how to look, not how a report is printed.
+ * The checks of `blockdelta doctor`: each check returns what it examined and what it found wrong, with the remedy.
+ * Changes nothing. Knows nothing of how a report is printed.
  */
 import { accessSync, constants, existsSync, readdirSync, statfsSync } from 'node:fs';
 import { hostname, release } from 'node:os';
@@ -29,7 +29,7 @@ export interface Finding {
 }
 
 export interface Check {
-  /** The subject, a few words. */
+  /** The subject, in a few words. */
   name: string;
   run(context: DoctorContext): Promise<CheckResult> | CheckResult;
 }
@@ -43,17 +43,17 @@ export interface CheckResult {
 export interface DoctorContext {
   env: Readonly<Record<string, string | undefined>>;
   stateDirectory: string;
-  /** The socket's path; null: none is named. */
+  /** The socket's path; null if none is given. */
   socketPath: string | null;
   usesThin: boolean;
-  /** The process that holds the catalogue; null: no plugin runs, or it is not visible here. */
+  /** The process that holds the catalogue, 0 if its id is unknown; null if no plugin runs, or none is visible here. */
   plugin: number | null;
-  /** Null: the catalogue or the devices could not be read, which the check of the catalogue reports. */
+  /** Null if the catalogue or the devices cannot be read, which the check of the catalogue reports. */
   node: NodeView | null;
   catalogueProblem: string | null;
 }
 
-/** FIEMAP and the loop driver's LOOP_CONFIGURE; btrfs needs 6.1 for deltas. */
+/** The plugin needs FIEMAP and the loop driver's LOOP_CONFIGURE; on btrfs, deltas need 6.1. */
 const KERNEL_MINIMUM = [5, 8] as const;
 const BTRFS_MINIMUM = [6, 1] as const;
 const NEARLY_FULL_PERCENT = 90;
@@ -181,7 +181,7 @@ async function deviceMapper({ usesThin }: DoctorContext): Promise<CheckResult> {
   return one('thin-pool', { found, remedy });
 }
 
-/** Why there can be none; null: there can. */
+/** Why there can be no thin pools; null if there can be. */
 async function withoutThinPools(): Promise<string | null> {
   try {
     await onThisThread.run('dmVersion', {});
@@ -311,7 +311,7 @@ async function poolFindings(
 ): Promise<Finding[]> {
   const label = `pool '${view.name}'`;
   const known = recorded.find(({ name }) => name === view.name);
-  // Not made before the first start.
+  // The first start makes the pool.
   if (known === undefined && view.owner === null) return [];
   const findings: Finding[] = [];
   const config = configured.find(({ name }) => name === view.name);
@@ -352,7 +352,7 @@ async function poolFindings(
   return [...findings, ...(await thinFindings(view, label))];
 }
 
-/** How long the plugin holds a metadata snapshot at most, many times over. */
+/** Many times as long as the plugin ever holds a metadata snapshot, or keeps a file system frozen for a snapshot. */
 const HELD_MS = 1000;
 
 async function thinFindings({ thin }: PoolView, label: string): Promise<Finding[]> {
@@ -375,7 +375,7 @@ async function thinFindings({ thin }: PoolView, label: string): Promise<Finding[
   if (status.heldRoot !== null) {
     await delay(HELD_MS);
     const asked = onThisThread.run('thinPoolStatus', { name: names.pool, commit: false });
-    // A pool that does not answer any more loses no other finding.
+    // If the pool no longer answers, the other findings are still reported.
     const later = await asked.catch(() => null);
     if (later?.status?.heldRoot === status.heldRoot) {
       findings.push({
@@ -430,7 +430,7 @@ function contents({ node }: DoctorContext): CheckResult {
   return { detail: `${count} volumes and snapshots compared`, findings };
 }
 
-/** What the catalogue records as staged or published against what is mounted. */
+/** Compares what the catalogue records as staged or published with what is mounted. */
 function mounts({ node }: DoctorContext): CheckResult {
   if (node === null) return nothing('not examined');
   const { stagings, publications } = node.catalogue;
@@ -440,7 +440,7 @@ function mounts({ node }: DoctorContext): CheckResult {
   ].map(({ given, ...place }) => ({ ...place, path: place.resolvedPath ?? given }));
   const findings: Finding[] = [];
   for (const { volumeId, what, path, capability } of places) {
-    // The staging of a raw device is no mount.
+    // The staging of a raw device makes no mount.
     if (what === 'staged' && capability.accessType === 'block') continue;
     if (node.mounts.some(({ mountPoint }) => mountPoint === path)) continue;
     findings.push({
@@ -461,7 +461,7 @@ function mounts({ node }: DoctorContext): CheckResult {
   return { detail: `${places.length} places`, findings };
 }
 
-/** What the kernel shows of frozen file systems without being asked to freeze one. */
+/** Looks for frozen file systems without freezing one: the kernel shows their devices and the threads that wait. */
 async function freezes({ node, plugin }: DoctorContext): Promise<CheckResult> {
   if (node === null) return nothing('not examined');
   const findings: Finding[] = [];
@@ -485,10 +485,10 @@ async function freezes({ node, plugin }: DoctorContext): Promise<CheckResult> {
   return { detail: `${node.attached.length} devices, the threads of the plugin`, findings };
 }
 
-/** Where the kernel keeps who writes to a frozen file system. */
+/** The kernel function in which writers to a frozen file system wait. */
 const FROZEN_WAIT = 'percpu_rwsem_wait';
 
-/** How many threads of a process wait there, and still do so after longer than a snapshot takes. */
+/** How many threads of a process are in FROZEN_WAIT now and after HELD_MS, which is longer than a snapshot takes. */
 async function threadsInFreeze(pid: number): Promise<number> {
   const directory = `/proc/${pid}/task`;
   const look = (): string[] =>
@@ -504,7 +504,7 @@ async function threadsInFreeze(pid: number): Promise<number> {
 async function orphans({ node, plugin }: DoctorContext): Promise<CheckResult> {
   if (node === null) return nothing('not examined');
   const { orphans: found } = await findOrphans(node);
-  // What a call in progress uses looks like an orphan beside a plugin; that of a removed volume does not.
+  // While a plugin runs, what a call uses looks like an orphan, except for the loop device of a removed volume.
   const sure = found.filter(
     ({ kind }) => plugin === null || kind === 'loop device of a removed volume',
   );

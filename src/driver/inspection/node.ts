@@ -1,9 +1,9 @@
 /**
- * What a node holds, for the commands that inspect it: its catalogue, its pools and what the kernel uses of them.
+ * What a node holds, for the commands that inspect it: its catalogue, its pools, and the kernel's uses of the pools.
  *
- * Everything is read and nothing is changed, with or without a running plugin: the catalogue and the ledgers are
- * read from copies, pools as files and through device-mapper's status. CSI knows neither names nor pools nor
- * files nor devices, so the plugin is not asked.
+ * This code changes nothing, with or without a running plugin. It reads the catalogue and the ledgers from copies, and
+ * pools as files and from device-mapper's status. It does not ask the plugin, because CSI knows no names, pools, files
+ * or devices.
  */
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -32,7 +32,7 @@ import type { LoopDevice } from '../native/addon.js';
 import type { DmDevice, ThinPoolStatus } from '../native/dm-addon.js';
 import { onThisThread } from '../native/this-thread.js';
 
-/** What opening the control device fails with on a kernel without device-mapper. */
+/** The errors of opening the control device on a kernel without device-mapper. */
 const WITHOUT_DEVICE_MAPPER = ['ENOENT', 'ENXIO', 'ENODEV'];
 
 export interface NodeSettings {
@@ -54,7 +54,7 @@ export function nodeSettings(stateDir: string | undefined, env = process.env): N
   };
 }
 
-/** The one that is given, or else that of the plugin's settings. @throws ConfigError */
+/** The given state directory, or the one in the plugin's settings. @throws ConfigError */
 export function stateDirectoryOf(given: string | undefined, env = process.env): string {
   const name = 'BLOCKDELTA_STATE_DIR';
   return given ?? parseDirectory(name, env[name] || SETTINGS[name].fallback);
@@ -64,9 +64,9 @@ export function stateDirectoryOf(given: string | undefined, env = process.env): 
 export interface HeldObject {
   id: string;
   sizeBytes: bigint;
-  /** Space it occupies; null: only the pool's metadata knows. */
+  /** The space that the object occupies; null if only the pool's metadata has this number. */
   usedBytes: bigint | null;
-  /** Of its file; null for a thin device. */
+  /** The path of the object's file; null for a thin device. */
   path: string | null;
 }
 
@@ -74,15 +74,15 @@ export interface PoolView {
   name: string;
   kind: 'reflink' | 'embedded reflink' | 'thin';
   directory: string;
-  /** Where its volumes are: the directory, or where the image is mounted. */
+  /** The directory with the volumes: `directory` itself, or the place where the image is mounted. */
   root: string;
-  /** Its own uuid; null: unknown. */
+  /** The pool's own uuid; null if it is unknown. */
   uuid: string | null;
-  /** Uuid of the catalogue that it belongs to; null: none has claimed it. */
+  /** The uuid of the catalogue that the pool belongs to; null if no catalogue has claimed the pool. */
   owner: string | null;
-  /** Why it cannot be inspected; then it seems to hold nothing. */
+  /** Why the pool cannot be inspected; null if it can be. With a problem, `volumes` and `snapshots` may lack objects. */
   problem: string | null;
-  /** The problem is only that no plugin has mounted or activated it. */
+  /** The only problem is that no plugin has mounted or activated the pool. */
   isInactive: boolean;
   totalBytes: bigint | null;
   freeBytes: bigint | null;
@@ -92,7 +92,7 @@ export interface PoolView {
   temporary: string[];
   /** Paths of copies of the subvolume `volumes` that an interrupted call has left, on btrfs. */
   copies: string[];
-  /** Paths of entries that are not ours. */
+  /** Paths of entries that the plugin did not create. */
   foreign: string[];
   thin: { names: PoolNames; status: ThinPoolStatus } | null;
 }
@@ -111,7 +111,7 @@ export interface NodeView extends NodeSettings {
   views: PoolView[];
   mounts: MountEntry[];
   loops: LoopDevice[];
-  /** Names of device-mapper devices with the plugin's prefix; none where there is no device-mapper. */
+  /** Names of device-mapper devices with the plugin's prefix; empty if the kernel has no device-mapper. */
   dmDevices: string[];
   attached: AttachedDevice[];
 }
@@ -135,9 +135,9 @@ export async function inspectNode(settings: NodeSettings): Promise<NodeView> {
 }
 
 /**
- * A running plugin writes a row before the storage of its object and removes it afterwards. So an object that
- * the pools lack is lost only if it was ready in two reads around theirs. A row that differs counts as that of a
- * call in progress.
+ * A running plugin writes an object's row before it makes the storage, and removes the row after the storage. So an
+ * object that is missing in its pool is lost only if its row was ready both before and after the pools were read. A row
+ * that differs between the two reads counts as the row of a call in progress.
  */
 function unchangedBetween(before: CatalogueContents, after: CatalogueContents): CatalogueContents {
   return {
@@ -239,7 +239,7 @@ async function inspectReflink(
   }
 }
 
-/** Reports are the same each time; a directory has no order. */
+/** Sorts by id, so that reports are the same each time: a directory has no order. */
 const byId = (a: HeldObject, b: HeldObject): number => (a.id < b.id ? -1 : 1);
 
 async function inspectThin(view: PoolView): Promise<void> {
@@ -305,7 +305,7 @@ export async function dmDevice(name: string): Promise<DmDevice | null> {
   return (await asked('device-mapper devices', onThisThread.run('dmFind', { name }))).device;
 }
 
-/** An empty list in place of a failure would say that nothing is in use. */
+/** FAILED_PRECONDITION if the list cannot be read: an empty list would say that nothing is in use. */
 async function asked<T>(what: string, answer: Promise<T>): Promise<T> {
   try {
     return await answer;
@@ -318,7 +318,7 @@ async function asked<T>(what: string, answer: Promise<T>): Promise<T> {
   }
 }
 
-/** Of all volumes and snapshots that have a row. */
+/** The ids of all volumes, snapshots and retained bases that have a row. */
 export function knownIds({ volumes, snapshots, retainedBases }: CatalogueContents): Set<string> {
   return new Set([
     ...retainedBases.map(({ snapshotId }) => snapshotId),
@@ -328,8 +328,8 @@ export function knownIds({ volumes, snapshots, retainedBases }: CatalogueContent
 }
 
 /**
- * The pools without objects that were created after the first read of the catalogue and removed before the second:
- * neither has their rows. An object without a row that a later look at the pools still finds had none while it existed.
+ * Drops objects that were created after the first read of the catalogue and removed before the second, whose rows neither
+ * read has. An object without a row that is found again later existed during the second read, so its row is missing.
  */
 export async function withoutRemoved(
   views: PoolView[],
@@ -363,7 +363,7 @@ export function textOf(file: string): string | null {
   }
 }
 
-/** Used share of the pool, whole percent rounded up, so that only an empty pool shows 0. */
+/** The used share of the pool in percent, rounded up, so that only an empty pool shows 0. */
 export function usedPercent({ totalBytes, freeBytes }: PoolView): number | null {
   if (totalBytes === null || freeBytes === null || totalBytes === 0n) return null;
   return Math.ceil(Number(((totalBytes - freeBytes) * 1000n) / totalBytes) / 10);

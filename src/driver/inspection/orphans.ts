@@ -1,8 +1,8 @@
 /**
- * What interrupted runs have left on a node: found by proof, not by likeness, and removed with the proof renewed.
+ * Finds the orphans that interrupted runs have left on a node, by proof and not by likeness. A removal renews the proof.
  *
- * Only what no volume's content depends on is an orphan: unfinished files, and devices that nothing uses. A volume
- * or snapshot without a row in the catalogue is never one: it proves that rows were lost, and may be all that is
+ * No volume's content depends on an orphan: orphans are unfinished files, and devices that nothing uses. A volume or
+ * snapshot without a row in the catalogue is never an orphan: it proves that rows were lost, and may be all that is
  * left of somebody's data.
  */
 import { constants, readdirSync, statSync } from 'node:fs';
@@ -42,13 +42,13 @@ export interface Orphan {
   pool: string;
   /** Path of the file or device. */
   object: string;
-  /** Why it is ours, and why nothing needs it. */
+  /** Why the object belongs to the plugin, and why nothing needs it. */
   proof: string;
-  /** Checks again what may have changed. Rejects with the reason if it leaves the object. */
+  /** Checks again what may have changed, and removes the object. Rejects with the reason if the object stays. */
   remove(): Promise<unknown>;
 }
 
-/** What looks like an orphan and is left alone. */
+/** An object or a pool that is left alone, and the reason. */
 export interface Kept {
   pool: string;
   object: string;
@@ -68,7 +68,7 @@ export async function findOrphans(node: NodeView): Promise<Orphans> {
     if (reason !== null) kept.push({ pool: view.name, object: view.directory, reason });
     return reason === null;
   });
-  // A catalogue that has lost rows may have lost those that say where a volume is published.
+  // A catalogue that has lost rows may have lost the rows that say where a volume is published.
   let lacksRows = false;
   for (const view of views) {
     const unknown = differencesIn(node, view).filter(({ kind }) => kind === 'unknown');
@@ -94,7 +94,7 @@ export async function findOrphans(node: NodeView): Promise<Orphans> {
   return { orphans, kept };
 }
 
-/** Null: the pool belongs to this catalogue, by both sides' records. */
+/** Why the pool does not belong to this catalogue; null if the records of both sides say that it does. */
 function notOurs({ catalogue }: NodeView, view: PoolView): string | null {
   if (view.owner !== catalogue.uuid) {
     return `the pool belongs to ${view.owner === null ? 'no catalogue' : `the catalogue ${view.owner}`}, not to this one`;
@@ -104,7 +104,7 @@ function notOurs({ catalogue }: NodeView, view: PoolView): string | null {
   return `the pool has the identity ${view.uuid}, and the catalogue knows it as ${recorded ?? '(none)'}`;
 }
 
-/** What the pool holds beside the catalogue's rows. The pool must have been inspected. */
+/** How a pool differs from the catalogue. If the pool has a problem, only `unknown` objects mean something. */
 export function differencesIn({ catalogue }: NodeView, view: PoolView): Difference[] {
   const known = knownIds(catalogue);
   const isReady = ({ pool, state }: VolumeRecord | SnapshotRecord): boolean =>
@@ -154,8 +154,8 @@ function subvolumeCopy(view: PoolView, path: string): Orphan {
 }
 
 /**
- * As DeleteVolume judges it: a publication counts by its record alone, a staging only where what is mounted there cannot
- * be seen. What is mounted or bound counts with or without a record: it may be about to be published.
+ * Judges the use as DeleteVolume does: the record of a publication is enough; the record of a staging counts only if its
+ * mount cannot be seen from here. A mount or a bound node counts even without a record: it may be about to be published.
  */
 async function isUsed(
   { catalogue, mounts, mountPropagation }: NodeView,
@@ -219,7 +219,7 @@ async function idleThin(names: PoolNames, { volumeId }: AttachedDevice): Promise
   };
 }
 
-/** That of a pool that is not mounted. */
+/** The loop device of the image of a pool that is not mounted. */
 async function imageDevice(view: PoolView): Promise<Orphan[]> {
   if (view.kind !== 'embedded reflink') return [];
   const backingPath = join(view.directory, 'pool.img');
@@ -262,7 +262,7 @@ async function removedLoops(node: NodeView, view: PoolView): Promise<Orphan[]> {
   return found;
 }
 
-/** The id of the removed volume that a loop device is attached to; null: it is attached to something else. */
+/** The id of the removed volume that a loop device is attached to; null if it is attached to something else. */
 function removedVolume(loop: string, view: PoolView): string | null {
   const file = textOf(`/sys/block/${loop}/loop/backing_file`) ?? '';
   const directory = `${join(view.root, 'volumes')}/`;
@@ -271,7 +271,7 @@ function removedVolume(loop: string, view: PoolView): string | null {
   return isObjectName(id) ? id : null;
 }
 
-/** The descriptor keeps the device attached to what it is attached to, so the second check is of the same file. */
+/** An open descriptor keeps a loop device attached to its file, so the check and the detach concern the same file. */
 async function detachRemoved(device: string, view: PoolView, volumeId: string): Promise<void> {
   const handle = await open(device, constants.O_RDONLY | constants.O_EXCL);
   try {

@@ -1,6 +1,6 @@
 /**
- * CSI v0.1 in terms of v1. docs/legacy.md has a row for each RPC. Every request but one names the version of
- * the specification, which is judged before anything else.
+ * CSI v0.1 in terms of v1. docs/legacy.md has a row for each RPC. Every request but one names a version of the
+ * specification, which is checked before anything else.
  */
 import { parseSecrets } from '../../base/csi/fields.js';
 import { CsiError, StatusCode } from '../../base/errors.js';
@@ -45,12 +45,12 @@ export const edge: Edge = {
   },
   conversions: {
     capacity_range: signedRange,
-    // An unsigned number: no page of v1 is as long.
+    // The number is unsigned in v0.1. No page of v1 is as long as the largest signed number.
     max_entries: (count: number) => Math.min(count, INT32_MAX),
   },
 };
 
-/** Each but the first behind a check of the version. */
+/** Every translation but that of GetSupportedVersions checks the version first. */
 export function translations(staging: OwnStaging): Translations {
   const { GetSupportedVersions, ...rest } = all(staging);
   const checked = Object.entries(rest).map(([rpc, translation]) => [rpc, withVersion(translation)]);
@@ -70,7 +70,7 @@ function all(staging: OwnStaging) {
     ValidateVolumeCapabilities: validated,
     ListVolumes: asList('ListVolumes', volumeInfoOf),
     GetCapacity: availableCapacity,
-    // The capabilities wait for the service, which a Probe does not.
+    // ControllerGetCapabilities waits for the service; Probe does not.
     ControllerProbe: async (_request: Message, v1: V1Calls) => {
       await v1.call('ControllerGetCapabilities', {});
       return probe(v1);
@@ -82,7 +82,7 @@ function all(staging: OwnStaging) {
       return {};
     },
     NodeUnpublishVolume: async (request: Message, v1: V1Calls) => {
-      // The request of v1 has no such field.
+      // The request of v1 has no secrets, so they are checked here.
       parseSecrets(request['user_credentials'], 'user_credentials');
       const { volume_id, target_path } = v1.fieldsOf('NodeUnpublishVolume', request);
       await staging.unpublish(v1, { volume_id, target_path });
@@ -93,7 +93,7 @@ function all(staging: OwnStaging) {
       await v1.call('NodeGetCapabilities', {});
       return probe(v1);
     },
-    // All that it could name came with later versions.
+    // Every capability that the plugin could name came with a later version.
     NodeGetCapabilities: as('NodeGetCapabilities', () => ({})),
   };
 }
@@ -120,7 +120,7 @@ function versionText({ major, minor, patch }: Message): string {
   return `${major}.${minor}.${patch}`;
 }
 
-/** Sizes became signed later. No volume has as many bytes as do not fit. */
+/** Sizes are unsigned in v0.1 and signed in v1. No volume is larger than INT64_MAX bytes. */
 function signedRange(range: Message | null): Message | null {
   if (range === null) return null;
   const { required_bytes, limit_bytes } = range;

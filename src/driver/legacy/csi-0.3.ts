@@ -22,7 +22,7 @@ const CONTROLLER_TYPES = [
   'LIST_SNAPSHOTS',
 ];
 const NODE_TYPES = ['STAGE_UNSTAGE_VOLUME'];
-/** The types of the plugin's services that it knows, by their names in v1. */
+/** The types of plugin services that v0.3 knows, by their names in v1. */
 const SERVICE_TYPES = {
   CONTROLLER_SERVICE: 'CONTROLLER_SERVICE',
   VOLUME_ACCESSIBILITY_CONSTRAINTS: 'ACCESSIBILITY_CONSTRAINTS',
@@ -100,7 +100,7 @@ export const translations: Translations = {
   NodeGetInfo: as('NodeGetInfo'),
 };
 
-/** The content source of a clone of a volume has no form in v0.3. */
+/** v0.3 cannot express the content source of a volume's clone. */
 function volumeOf(answer: Message): Message {
   const volume = present(answer['volume'], 'volume');
   const snapshotId = volume['content_source']?.snapshot?.snapshot_id;
@@ -124,13 +124,13 @@ function snapshotOf(answer: Message): Message {
       source_volume_id: snapshot['source_volume_id'] ?? '',
       size_bytes: snapshot['size_bytes'] ?? '0',
       created_at: `${BigInt(seconds) * NS_PER_SECOND + BigInt(nanos)}`,
-      // Nothing is uploaded after the cut.
+      // Nothing is uploaded after the snapshot is taken.
       status: { type: 'READY' },
     },
   };
 }
 
-/** Why the volume is not usable in one of the places; null if it is in all. v1 does not ask that. */
+/** Why the volume is not usable in one of the places; null if it is usable in all. v1 has no such check. */
 async function placeProblem(
   volumeId: string,
   places: readonly Message[],

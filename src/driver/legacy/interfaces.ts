@@ -1,6 +1,6 @@
 /**
- * The RPCs of the interfaces before v1 that are to be served, each with its translation. Only a plugin with
- * such a setting loads this file and the protos.
+ * The RPCs of the older interfaces that the settings name, each with its translation to v1. A plugin without such a
+ * setting loads neither this file nor the protos.
  */
 import { loadProto, requestTypeOf } from '../../base/csi/proto.js';
 import type { FindHandler, ServedRpc } from '../../server/calls/served-rpc.js';

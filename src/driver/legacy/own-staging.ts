@@ -1,7 +1,7 @@
 /**
- * Publishing without staging, as CSI v0.1 has it: the volume is staged with its first publication, in a
- * directory of the plugin, and unstaged with its last one. After a kill at any point both calls can be
- * repeated. Knows no paths but those, and no mounts: v1 does the work.
+ * Publishing without staging, as in CSI v0.1: the first publication stages the volume in a directory of the
+ * plugin, and the end of the last publication unstages it. After a kill at any point both calls can be
+ * repeated. Knows no other paths and no mounts: v1 does the work.
  */
 import { mkdir, rmdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -11,11 +11,11 @@ import type { Message, V1Calls } from './v1-calls.js';
 
 export interface OwnStagingOptions {
   directory: string;
-  /** What the volume is published from and at. */
+  /** The publications of the volume; each names the staging path that it uses. */
   publicationsOf(volumeId: string): Promise<readonly { readonly stagingPath: string }[]>;
 }
 
-/** The fields of a NodeStageVolume but its path. */
+/** The fields of a NodeStageVolume request without the staging path. */
 type StageFields = Message;
 interface Target {
   readonly target_path: string;
@@ -32,8 +32,8 @@ export class OwnStaging {
   }
 
   /**
-   * Publishes first: if the volume is staged, nothing more is to be done, and a request that is wrong in
-   * itself changes nothing. If the state is in the way, staging may be what is missing.
+   * Publishes first: a staged volume needs nothing more, and an invalid request changes nothing. FAILED_PRECONDITION
+   * may mean that the staging is missing, so the method then stages the volume and publishes it again.
    */
   async publish(v1: V1Calls, use: StageFields, target: Target): Promise<void> {
     const volumeId = String(use['volume_id'] ?? '');
@@ -44,9 +44,9 @@ export class OwnStaging {
     if (refusal.code !== StatusCode.FAILED_PRECONDITION || !isVolumeId(volumeId)) throw refusal;
     await this.#make(staging_target_path);
     const unstaged = await refusalOf(v1.call('NodeStageVolume', { ...use, staging_target_path }));
-    // Staged in another way, by a publication that is there.
+    // An existing publication has staged the volume in another way.
     if (unstaged?.code === StatusCode.ALREADY_EXISTS) throw refusal;
-    // Another call is at work, which may be staging the volume.
+    // Another call is at work, and may be staging the volume.
     if (unstaged?.code === StatusCode.ABORTED) throw unstaged;
     const unpublished = unstaged ?? (await refusalOf(v1.call('NodePublishVolume', fields)));
     if (unpublished === null) return;
@@ -63,7 +63,7 @@ export class OwnStaging {
     if (isVolumeId(fields.volume_id)) await this.#unstageUnused(v1, fields.volume_id);
   }
 
-  /** What is not the id of a volume, the handlers refuse. It never becomes a path. */
+  /** A text that is not the id of a volume never becomes a path; the handlers refuse it. */
   #pathOf(volumeId: string): string {
     return isVolumeId(volumeId) ? join(this.#directory, volumeId) : this.#directory;
   }
@@ -75,7 +75,7 @@ export class OwnStaging {
     const publications = await this.#publicationsOf(volumeId);
     if (publications.some(({ stagingPath }) => stagingPath === staging_target_path)) return;
     await v1.call('NodeUnstageVolume', { volume_id: volumeId, staging_target_path });
-    // Another publication may have begun meanwhile, or another call has removed it.
+    // Another publication may have begun meanwhile, or another call may have removed the directory.
     const mayStay = insteadOf(['ENOENT', 'EBUSY', 'ENOTEMPTY'], undefined);
     await rmdir(staging_target_path).catch(mayStay);
   }

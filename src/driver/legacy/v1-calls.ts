@@ -1,6 +1,6 @@
 /**
- * Calls of v1 handlers on behalf of one call of an older interface. A request is built from the fields that
- * are given, passed through the wire format of v1, and so arrives like any other request.
+ * Calls v1 handlers on behalf of one call of an older interface. A request is built from the given fields and
+ * passed through the wire format of v1, so it arrives like any other request.
  */
 
 import { csiMessage, csiProto } from '../../base/csi/proto.js';
@@ -17,12 +17,12 @@ import type { FindHandler } from '../../server/calls/served-rpc.js';
 // biome-ignore lint/suspicious/noExplicitAny: messages are plain objects of the shape of their proto
 export type Message = Record<string, any>;
 
-/** How requests of an older interface differ from those of v1 that mean the same. */
+/** How the requests of an older interface differ from the v1 requests with the same meaning. */
 export interface Edge {
   readonly packageName: string;
-  /** For each RPC of v1: its fields that have another name in the older interface, with that name. */
+  /** For each v1 RPC: the fields that have another name in the older interface, with the older name. */
   readonly names: { readonly [R in RpcName]?: Readonly<Record<string, string>> };
-  /** Of values, by the field's name in v1. They may refuse a value. */
+  /** Conversions of values, by the field's name in v1. A conversion may throw to refuse a value. */
   readonly conversions: Readonly<Record<string, (value: never) => unknown>>;
 }
 
@@ -35,14 +35,14 @@ interface V1Rpc {
 const rpcs = new Map<RpcName, V1Rpc>();
 
 export class V1Calls {
-  /** @param context of the call of the older interface */
+  /** @param context the context of the call of the older interface */
   constructor(
     private readonly find: FindHandler,
     private readonly context: CallContext,
     private readonly edge: Edge,
   ) {}
 
-  /** The fields of a request of v1 that means the same. What v1 has not is left out. */
+  /** The fields of the v1 request with the same meaning. Fields that v1 does not have are left out. */
   fieldsOf(rpc: RpcName, request: Message): Message {
     const { names, conversions } = this.edge;
     const fields = Object.keys(csiMessage(`${rpc}Request`).fields).flatMap((name) => {
@@ -61,7 +61,7 @@ export class V1Calls {
     throw CsiError.internal(`${rpc} answered with a list in parts`);
   }
 
-  /** As `call`, for RPCs whose response may be too long for one message. Fields left out have their empty value. */
+  /** Like `call`, for RPCs whose response may be too long for one message. Absent fields get their empty value. */
   async list(rpc: RpcName, fields: Message): Promise<Message | ResponseParts<Message>> {
     const { service, encode, decode } = rpcOf(rpc);
     const handler = await this.find(service, rpc, this.context.signal);
@@ -83,7 +83,7 @@ export class V1Calls {
     }
   }
 
-  /** Refusals name the fields of v1, which the caller does not know. */
+  /** Adds the older names to a refusal, because it names fields of v1, which the caller does not know. */
   #withNames(rpc: RpcName, error: CsiError): CsiError {
     const names = Object.entries(this.edge.names[rpc] ?? {});
     if (error.code !== StatusCode.INVALID_ARGUMENT || names.length === 0) return error;
@@ -93,7 +93,7 @@ export class V1Calls {
   }
 }
 
-/** Of both older versions, whose capabilities have the same fields. */
+/** The conversions for both older versions, whose capabilities have the same fields. */
 const CONVERSIONS: Edge['conversions'] = {
   volume_capability: (given: Message | null) => capability(given, 'volume_capability'),
   volume_capabilities: (given: readonly Message[]) =>

@@ -1,7 +1,7 @@
 /**
- * The locks under which a delta is made: of the base and the target, and, if the base is deleted and the lists from it
- * end before the target, of the snapshot from which one more list is made. Deletions change which one that is, and a
- * call that waits holds nothing, so it looks before and after it has the locks.
+ * The locks of a delta: those of the base and the target. If the base is deleted and the lists from it end before the
+ * target, one more list is needed, and the snapshot that it is made from is locked too. Deletions change which snapshot
+ * that is, and a call that waits holds no lock, so the snapshot is determined both before and after the wait.
  */
 import { CsiError } from '../../base/errors.js';
 import type { Backend } from '../backends/backend.js';
@@ -26,7 +26,7 @@ interface Pair {
 
 const MAX_ATTEMPTS = 5;
 
-/** Waits for the locks. ABORTED, naming what is busy, if the wait is over before they are free. */
+/** Waits for the locks. ABORTED, with a message that names what is busy, if the wait ends before the locks are free. */
 export async function lockForDelta(
   deps: DeltaLocksDependencies,
   pair: Pair,
@@ -53,7 +53,7 @@ export async function lockForDelta(
   );
 }
 
-/** See SnapshotChanges.neededFor. Null also if the target does not exist. */
+/** See SnapshotChanges.neededFor. The result is also null if the target does not exist. */
 async function neededFor(
   { catalogue, backendOf }: DeltaLocksDependencies,
   { targetId, baseId }: Pair,

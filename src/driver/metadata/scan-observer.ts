@@ -1,13 +1,13 @@
 /**
- * What streams of changed ranges report to whoever counts them. The methods run on the event loop and must
- * return at once; the sums are read when they are needed.
+ * How streams of changed ranges report to an observer that counts them. The methods run on the event loop and must
+ * return at once; the observer reads the sums when it needs them.
  */
 import type { ListKind } from '../volumes/change-list-maker.js';
 
 /** What one list has contained so far. The numbers only grow. */
 export interface ScanSums {
   readonly entries: number;
-  /** Sizes of the entries together. */
+  /** Sum of the sizes of the entries. */
   readonly entryBytes: bigint;
   readonly chunks: number;
   readonly extents: number;
@@ -17,12 +17,12 @@ export interface ScanSums {
   readonly storedLists: number;
 }
 
-/** Which list: what a snapshot holds, or the delta of two snapshots. */
+/** The kind of a list: the ranges that a snapshot holds, or the delta of two snapshots. */
 export type ScanKind = ListKind;
 
 export interface ScanObserver {
   /**
-   * @param sums to be read until scanEnded, which gets the same object
+   * @param sums a live object, which may be read until scanEnded is called with the same object
    * @param isResumed the caller gave a starting_offset
    */
   scanStarted(kind: ScanKind, sums: ScanSums, isResumed: boolean): void;

@@ -12,20 +12,20 @@ import type { FillRequest, FillResult, ScanSource } from '../native/addon.js';
 import type { ScanThreads } from '../native/scan-threads.js';
 import type { FillAnswer } from '../native/worker.js';
 
-/** Entries in one message; a client may ask for fewer. Larger messages add latency and gain nothing. */
+/** The most entries in one message; a client may ask for fewer. Larger messages add latency and gain nothing. */
 export const MAX_ENTRIES_PER_MESSAGE = 8192;
 /**
  * Entries of the first chunks. The first is small, so that the first message is sent early. Together they
  * are more than a client that does not read accepts: its window of 64 KiB, and what its library reads ahead.
  */
 const FIRST_CHUNKS = [1024, 4096, 4096] as const;
-/** Entries of the chunks after them, and of all later ones if there is no memory for large chunks. */
+/** Entries of the chunks after the first ones, and of all later chunks if there is no memory for large ones. */
 const SMALL_CHUNK_ENTRIES = 8192;
 /** Entries of a large chunk: the overhead of a chunk does not depend on its size. */
 const CHUNK_ENTRIES = 65536;
 /** How many chunks come before the first large one: more messages than a client's library reads ahead. */
 const CHUNKS_BEFORE_LARGE = 24;
-/** Bounds the time of one task: about 0.2 s of FIEMAP on a shared XFS file, and an eighth at first. */
+/** The most extents in a chunk. The limit bounds a task to about 0.2 s of FIEMAP on a shared XFS file, at first to 1/8. */
 const CHUNK_EXTENTS = 131072;
 const FIRST_CHUNK_EXTENTS = CHUNK_EXTENTS / 8;
 /** Room for a full chunk of ordinary entries (13 to 22 bytes each) and their message headers. */
@@ -35,7 +35,7 @@ const LARGE_BYTES = 2 * CHUNK_ENTRIES * BYTES_PER_ENTRY;
 
 export interface ScanOptions {
   startingOffset: bigint;
-  /** Maximum of entries in one message; 0: the plugin chooses. */
+  /** The most entries in one message; 0 if the plugin chooses. */
   maxResults: number;
   /** The caller's turn on the scan threads. Its signal ends the scan. */
   turn: Turn;

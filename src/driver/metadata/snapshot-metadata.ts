@@ -35,7 +35,7 @@ export interface SnapshotMetadataDependencies {
   locks: OperationLocks;
   scanThreads: ScanThreads;
   backendOf(pool: string): Backend;
-  /** Makes the list of a snapshot that a request has found none for, or a damaged one. Absent: lists are off. */
+  /** Makes a change list that a request has found missing or damaged. Absent if change lists are off. */
   changeLists?: Pick<ChangeListMaker, 'schedule' | 'refused'> | undefined;
   observer?: ScanObserver | undefined;
 }
@@ -129,7 +129,7 @@ function assertReady(snapshot: SnapshotRecord): SnapshotRecord {
   return snapshot;
 }
 
-/** A base may be a deleted snapshot, if its pool has retained what deltas need of it. */
+/** A base may be a deleted snapshot if its pool has retained what deltas need. */
 async function findBase(deps: SnapshotMetadataDependencies, snapshotId: string): Promise<ScanBase> {
   const snapshot = await deps.catalogue.snapshotById(snapshotId);
   if (snapshot !== null) return assertReady(snapshot);
@@ -230,23 +230,23 @@ async function stream(
     }
   } catch (thrown) {
     if (thrown instanceof SystemError) {
-      // A missing file is only a symptom if the whole pool is unavailable, or has dropped the base: report that.
+      // A missing file is only a symptom if the whole pool is unavailable, or has dropped the base: report the cause.
       await backend.check();
       if (base?.isRetained === true) await backend.changes.scan(target.snapshotId, base.snapshotId);
     }
     throw thrown;
   } finally {
     deps.observer?.scanEnded(kind, sums);
-    // Not before the end: both would read the same maps at once.
+    // The list waits for the end of the scan, because otherwise both would read the same maps at once.
     if (first.wantsList) deps.changeLists?.schedule(target.snapshotId, kind);
     context.note(sums);
   }
 }
 
-/** A list may be joined with another while it is read, and one of another chain may be damaged as well. */
+/** A list may be joined with another list while it is read, and a list of another chain may be damaged as well. */
 const MAX_SOURCES = 4;
 
-/** The chunks of a scan. Where a stored list fails, those of what the pool has in its place follow. */
+/** The chunks of a scan. If a stored list fails, the scan continues with the source that the pool has instead. */
 async function* chunks(
   { scanThreads, changeLists }: SnapshotMetadataDependencies,
   { target, base, params }: ScanJob,
@@ -264,7 +264,7 @@ async function* chunks(
         turn,
       })) {
         yield chunk;
-        // The start of a range that was found and not sent yet.
+        // The start of a range that was found but not sent yet.
         startingOffset = chunk.result.nextRangeStart;
       }
       return;

@@ -1,4 +1,4 @@
-/** The metrics of `blockdelta serve`: what every server counts, and what only a node's plugin has. */
+/** The metrics of `blockdelta serve`: those of every server, and those that only a node's plugin has. */
 
 import { Metrics, type MetricsOptions } from '../../server/metrics/metrics.js';
 import type { NativeRunner, WorkerLoad } from '../native/pool.js';
@@ -29,7 +29,7 @@ export class PluginMetrics extends Metrics {
     return this.#tasks.catalogue;
   }
 
-  /** From now on the pools and the catalogue are read at each collection. */
+  /** From this call on, each collection reads the pools and the catalogue. */
   observeStorage(sources: StorageSources): void {
     this.storage.observe(sources);
   }
@@ -39,7 +39,7 @@ export class PluginMetrics extends Metrics {
     this.#tasks.addWorkers(set, read);
   }
 
-  /** @param pool the pool that alone uses the runner; null: none */
+  /** @param pool the only pool that uses the runner; null if there is no such pool */
   observedRunner(runner: NativeRunner, pool: string | null): NativeRunner {
     return observeTasks(runner, this.#tasks.tasksOf(pool));
   }

@@ -1,4 +1,4 @@
-/** Counts what lists of changed ranges contain. Reads the sums of running scans when it is collected. */
+/** Counts what lists of changed ranges contain. A collection reads the sums of running scans. */
 import { Counter, type Registry } from 'prom-client';
 import { RunningSums, readCounter } from '../../server/metrics/running-sums.js';
 import type { ScanKind, ScanObserver, ScanSums } from '../metadata/scan-observer.js';

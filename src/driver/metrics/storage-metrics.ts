@@ -1,7 +1,7 @@
 /**
- * Pools and volumes, read when metrics are collected: each pool and the catalogue once, all at the same time,
- * within a time limit. One that does not answer is reported as down, and is not asked again until it has
- * answered, so that a dead disk holds one question and no scrape.
+ * The metrics of pools and volumes. Each collection asks every pool and the catalogue once, all at the same time and
+ * within a time limit. A pool that does not answer is reported as down, and is not asked again until it has answered,
+ * so that a dead disk blocks one question and no scrape. The same applies to the catalogue.
  *
  * Values are JavaScript numbers: bytes beyond 2^53 are rounded.
  */
@@ -16,7 +16,7 @@ import type { CatalogueStatistics } from '../catalogue/statistics.js';
 
 /** Well below the 10 s after which Prometheus gives up a scrape. */
 const ANSWER_MS = 4000;
-/** Series grow with volumes, and Prometheus pays for each: no more volumes than this get their own. */
+/** The most volumes that get series of their own: the series grow with the volumes, and each costs Prometheus. */
 export const MAX_VOLUMES = 1000;
 const VOLUMES_AT_ONCE = 100;
 const EVENT_LEVELS: readonly PoolEvent['level'][] = ['info', 'warn', 'error'];
@@ -29,7 +29,7 @@ export interface StorageSources {
 
 interface PoolFindings {
   pool: string;
-  /** Null: unknown, because the pool could not be started. */
+  /** Null if the kind is unknown because the pool could not be started. */
   kind: string | null;
   isUp: boolean;
   statistics: PoolStatistics | null;
@@ -67,7 +67,7 @@ export class StorageMetrics {
     });
   }
 
-  /** From now on these are read. */
+  /** From this call on, each collection reads these sources. */
   observe(sources: StorageSources): void {
     this.#sources = sources;
   }
@@ -116,7 +116,7 @@ export class StorageMetrics {
   #setPool({ pool, kind, isUp, statistics }: PoolFindings): void {
     const gauges = this.#gauges;
     gauges.up.set({ pool }, isUp ? 1 : 0);
-    // So that the first event is a change of the series.
+    // The series start at 0, so that the first event changes its series.
     for (const level of EVENT_LEVELS) this.#events.inc({ pool, level }, 0);
     if (kind !== null) gauges.info.set({ pool, kind }, 1);
     if (statistics === null) return;
@@ -160,7 +160,7 @@ export class StorageMetrics {
     this.#volumeGauges.omitted.set(counts.omittedVolumes);
   }
 
-  /** A part of them at a time, and other work runs in between. */
+  /** Sets the gauges of VOLUMES_AT_ONCE volumes at a time, so that other work runs in between. */
   async #setVolumes(counts: CatalogueStatistics, found: readonly PoolFindings[]): Promise<void> {
     const space = new Map(found.map(({ pool, statistics }) => [pool, statistics?.space?.volumes]));
     const volumes = this.#volumeGauges;
@@ -177,7 +177,7 @@ export class StorageMetrics {
   }
 }
 
-/** Numbers may be known of a pool that cannot serve, such as a read-only one. Never rejects. */
+/** A pool that cannot serve, such as a read-only one, may still have statistics. Never rejects. */
 async function readPool(backend: Backend): Promise<PoolFindings> {
   const { pool, kind } = backend;
   const isUp = await backend.check().then(
@@ -188,7 +188,7 @@ async function readPool(backend: Backend): Promise<PoolFindings> {
   return { pool, kind, isUp: isUp && statistics !== null, statistics };
 }
 
-/** Makes gauges that have these labels, and more of their own. */
+/** Returns a function that makes gauges with these labels and with labels of their own. */
 function gaugeMaker<Common extends string>(registry: Registry, ...common: Common[]) {
   return <Label extends string>(name: string, help: string, ...more: Label[]) =>
     new Gauge<Common | Label>({

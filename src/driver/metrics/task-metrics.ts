@@ -1,12 +1,12 @@
-/** Tasks on worker threads, the threads themselves, and the calls of the catalogue. */
+/** The metrics of worker threads, of the tasks on them, and of the calls of the catalogue. */
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
 import type { DatabaseObserver } from '../database/database-thread.js';
 import type { WorkerLoad } from '../native/pool.js';
 import type { TaskObserver } from '../native/task-observer.js';
 
-/** From an ioctl that returns at once to a copy that takes minutes. */
+/** The buckets range from an ioctl that returns at once to a copy that takes minutes. */
 const TASK_SECONDS = [0.001, 0.01, 0.1, 0.5, 1, 5, 30, 120];
-/** From a clone of a small file to a stall that fails health checks of whatever writes. */
+/** The buckets range from a clone of a small file to a stall that fails the health checks of a writer. */
 const STALL_SECONDS = [
   0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
 ];
@@ -67,7 +67,7 @@ export class TaskMetrics {
     return {
       taskEnded: (task, seconds, hasFailed) => {
         this.#tasks.observe({ task }, seconds);
-        // Also 0, so that the first failure is a change of the series.
+        // The counter also gets 0, so that the first failure changes the series.
         this.#failures.inc({ task }, hasFailed ? 1 : 0);
       },
       writersStalled: (seconds) => {

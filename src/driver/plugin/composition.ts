@@ -1,7 +1,7 @@
 /**
- * Builds everything behind the socket from the settings: the one place that knows the order of a start.
+ * Builds everything behind the socket from the settings: the only place that knows the order of a start.
  *
- * It runs while the socket is already served, so it may take its time. It throws if the plugin cannot
+ * The start runs while the socket is already served, so it may take long. It throws if the plugin cannot
  * work with these settings on this machine, and then closes what it has opened.
  */
 import { constants } from 'node:fs';
@@ -45,7 +45,7 @@ import { startThreads } from './threads.js';
 export interface Composition {
   /** All services but Identity. */
   readonly services: readonly AnyService[];
-  /** Comes before every handler of the services. */
+  /** Runs before every handler of the services. */
   readonly check: RequestCheck;
   /**
    * Resolves if the plugin works; throws a CsiError FAILED_PRECONDITION that says what is broken.
@@ -53,7 +53,7 @@ export interface Composition {
    */
   health(): Promise<void>;
   findVolume(name: string, signal: AbortSignal): Promise<string | null>;
-  /** On record for the volume. */
+  /** The recorded publications of the volume. */
   publicationsOf(volumeId: string): Promise<readonly PublicationRecord[]>;
   /** For the start line of the log. */
   readonly facts: StartFacts;
@@ -62,10 +62,10 @@ export interface Composition {
 }
 
 const LOOP_CONTROL = '/dev/loop-control';
-/** A Probe reports the node as it was at most that long ago; kubelet probes every few seconds. */
+/** How old the state that a Probe reports may be; kubelet probes every few seconds. */
 const PROBE_AGE_MS = 1000;
 
-/** @param metrics gets what it observes; null: nothing is counted */
+/** @param metrics gets the observations; null if nothing is counted */
 export async function composeServices(
   config: Config,
   logger: Logger,
@@ -142,10 +142,10 @@ async function compose(
   };
 }
 
-/** Work beside the calls, from a start to a stop. */
+/** Work that runs beside the calls, from a start to a stop. */
 interface Background {
   start?(): void | Promise<void>;
-  /** Resolves when nothing of it runs any more. */
+  /** Resolves when no part of the work runs any more. */
   stop(): Promise<void>;
 }
 
@@ -195,7 +195,7 @@ interface Reconciling {
 /**
  * Compares the pools that have started with the catalogue, and completes or undoes what a kill has left.
  *
- * @returns `prepare`: the same for a pool that starts later
+ * @returns `prepare`, which does the same for a pool that starts later
  */
 async function reconcilePools(
   stateDirectory: string,
@@ -208,7 +208,7 @@ async function reconcilePools(
   };
   await lost.search(registry.all);
   await settle(registry);
-  // The backups of a catalogue that lacks rows would replace those of the whole one.
+  // Backups of a catalogue that lacks rows would replace the backups of the complete one.
   if (lost.found) reportLost(logger, lost);
   else await backups.start();
   const prepare = async (backend: Backend): Promise<void> => {
@@ -228,8 +228,8 @@ function reportLost(logger: Logger, lost: LostRows): void {
 }
 
 /**
- * Health, metrics and the log report a single pool that is away. A failing Probe has the plugin restarted,
- * and its clients with it, which helps no pool and takes the others away for a while.
+ * Throws only if no pool works. Health, metrics and the log report a single pool that is unavailable. A failing Probe
+ * restarts the plugin and its clients, which helps no pool and makes the others unavailable for a while.
  */
 function assertSomeWork(registry: BackendRegistry): void {
   const failures = registry.states.map(({ failure }) => failure);
@@ -237,7 +237,7 @@ function assertSomeWork(registry: BackendRegistry): void {
   if (first !== null && first !== undefined && !failures.includes(null)) throw first;
 }
 
-/** What the plugin needs of the machine whatever its pools are; what a pool needs, its backend checks. */
+/** Checks what the plugin needs of the machine, whatever its pools are. Each backend checks what its pool needs. */
 async function checkNode(): Promise<void> {
   await assertPrograms();
   try {
@@ -250,7 +250,7 @@ async function checkNode(): Promise<void> {
   }
 }
 
-/** One line for each start of a pool or of all; differences are a warning, because an operator has to examine them. */
+/** Logs one line for a start of one pool or of all. Differences are a warning, because an operator has to examine them. */
 function report(logger: Logger, found: ReconcileReport): void {
   const level = found.differences.length > 0 ? 'warn' : 'info';
   logger[level]({ ...found }, 'reconciled');

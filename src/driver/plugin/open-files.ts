@@ -1,13 +1,13 @@
-/** The files that the plugin opens beside connections of its clients. */
+/** The number of files that the plugin opens besides the connections of its clients. */
 import { LISTENER_FILES, PROCESS_FILES } from '../../base/listening/open-files.js';
 import type { Config } from '../config/config.js';
 import { type ThreadSettings, threadCounts } from './threads.js';
 
-/** A thread itself has four. Its task opens the directories of a pool, a file and a device. */
+/** A thread itself has four files open. Its task opens the directories of a pool, a file and a device. */
 const THREAD_FILES = 8;
-/** Threads for the catalogue and its backups. */
+/** The threads for the catalogue and its backups. */
 const OTHER_THREADS = 2;
-/** Devices or databases of a pool, and threads of a thin pool. */
+/** The files for the devices or databases of a pool, and for the threads of a thin pool. */
 const POOL_FILES = 32;
 
 export function pluginFiles(

@@ -1,9 +1,8 @@
 /**
- * Watches the pools while the plugin runs: takes up those that could not be started as soon as they can be,
- * checks the started ones, and logs each change of a pool once.
+ * Watches the pools while the plugin runs: retries the pools that could not be started, checks the started ones, and
+ * logs each change of a pool once.
  *
- * The registry holds what was found. Knows nothing of what a pool needs before it is served; the caller's
- * `prepare` does that.
+ * The registry holds the results. Knows nothing of what a pool needs before it is served: `prepare` does that.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { bestEffort, type Leftover, logLeftover } from '../../base/best-effort.js';
@@ -25,13 +24,13 @@ export interface PoolRecoveryDependencies {
 }
 
 export interface RecoveryTimes {
-  /** Before the second attempt at a pool; each later wait is twice as long. */
+  /** The wait before the second attempt at a pool; each later wait is twice as long. */
   firstRetryMs: number;
   /** The longest wait between two attempts. */
   longestRetryMs: number;
-  /** Between two checks of the started pools. */
+  /** The wait between two checks of the started pools. */
   checkMs: number;
-  /** How long a stop waits for an attempt that a dead disk does not let end. */
+  /** How long a stop waits for an attempt that a dead disk blocks. */
   stopMs: number;
 }
 
@@ -42,7 +41,7 @@ const TIMES: RecoveryTimes = {
   stopMs: 5000,
 };
 
-/** A backend that has not been started whole, and could not be stopped. */
+/** What remains of a backend whose start failed and that could not be stopped. */
 export const halfStarted = (pool: string): Leftover => ({
   stays: `devices, mounts or files of pool '${pool}', whose start failed, in use by this plugin`,
   removedBy:
@@ -60,7 +59,7 @@ export class PoolRecovery {
     this.#times = { ...TIMES, ...deps.times };
   }
 
-  /** Begins to watch. Call it when all pools that were started are reconciled and served. */
+  /** Begins to watch. Call this when all pools that were started are reconciled and served. */
   start(): void {
     const missing = this.#deps.registry.unavailable.map(({ pool }) => this.#recover(pool));
     const checkRegularly = async (): Promise<void> => {
@@ -102,7 +101,7 @@ export class PoolRecovery {
       logger.debug({ pool, err: failure }, 'the pool still cannot be started');
       return false;
     }
-    // A stopping plugin serves no more; its teardown stops the backend.
+    // A plugin that is stopping serves no more pools; its teardown stops the backend.
     if (this.#stopped.signal.aborted) return true;
     registry.register(backend);
     logger.info({ pool }, 'the pool could be started and is served from now on');
@@ -116,7 +115,7 @@ export class PoolRecovery {
       () => null,
       (thrown: unknown) => CsiError.from(thrown),
     );
-    // The plugin is busy with other calls, and has learnt nothing of the pool.
+    // The plugin is busy with other calls, and has learnt nothing about the pool.
     if (failure?.code === StatusCode.ABORTED) return;
     const before = registry.states.find((state) => state.pool === pool)?.failure ?? null;
     registry.recordCheck(pool, failure);
@@ -127,7 +126,7 @@ export class PoolRecovery {
     }
   }
 
-  /** False: the plugin stops. */
+  /** Waits. Resolves to false if the plugin is stopping. */
   async #waits(ms: number): Promise<boolean> {
     const { signal } = this.#stopped;
     await delay(ms, undefined, { signal, ref: false }).catch(() => undefined);

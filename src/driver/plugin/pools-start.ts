@@ -24,7 +24,7 @@ import type { Teardown } from './teardown.js';
 
 interface StartDependencies {
   catalogue: AsyncCatalogue;
-  /** For calls for the pool. */
+  /** The runner for calls for the pool. */
   runnerOf(pool: string): NativeRunner;
   logger: Logger;
   metrics?: PluginMetrics | null;
@@ -33,21 +33,21 @@ interface StartDependencies {
 /** How long the pools that have started wait for those that have not. */
 const PATIENCE_MS = 30_000;
 
-/** The pools after the first attempt at each, and the means for further ones. */
+/** The pools after the first attempt at each, and the means for further attempts. */
 export interface StartedPools {
   registry: BackendRegistry;
   /**
    * Starts and claims a pool that could not be started, or waits for an attempt that has not ended. Rejects with the
-   * failure to register, and leaves nothing of the attempt behind. Not for a pool that is started.
+   * failure to register, after it has stopped the backend as far as possible. Do not call this for a started pool.
    */
   startAgain(pool: string): Promise<Backend>;
 }
 
 /**
  * A pool that cannot be started is registered with its failure: a disk that is missing, or does not answer, must not
- * make the volumes of other pools unavailable. Throws if no pool can be started.
+ * make the volumes of other pools unavailable. Throws if no pool can be started, unless the first one is PoolDamaged.
  *
- * @param teardown gets what stops the pools again
+ * @param teardown gets the steps that stop the pools
  */
 export async function startBackends(
   config: Config,
@@ -73,7 +73,7 @@ export async function startBackends(
   return { registry, startAgain };
 }
 
-/** Starts the pools side by side, and waits until each has started or failed, or has been given up for now. */
+/** Starts all pools at once. Waits until one has started or all have failed, and then up to `patienceMs` for the rest. */
 export async function startAll(
   starters: ReadonlyMap<string, () => Promise<Backend>>,
   patienceMs = PATIENCE_MS,
@@ -102,7 +102,7 @@ export async function startAll(
   };
 }
 
-/** Each attempt has a backend of its own, so that it finds nothing of the one before. */
+/** Each attempt has a backend of its own, so that it finds no state of the attempt before. */
 function poolStarter(
   { config, owner, catalogue, runnerOf, logger, metrics = null }: StarterDependencies,
   pool: PoolConfig,
@@ -142,7 +142,7 @@ function unavailable(pool: string, thrown: unknown): CsiError {
 
 interface StarterDependencies extends StartDependencies {
   config: Config;
-  /** Uuid of the catalogue. */
+  /** The uuid of the catalogue. */
   owner: string;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Shares a success for a short while: a question that costs a millisecond, such as whether the node works, is
- * not asked again for each of many callers at once. A failure is never kept, so a repair shows at once.
+ * Keeps a successful answer for a short while, so that a question that costs a millisecond, such as whether the node
+ * works, is not asked again for each of many callers at once. A failure is never kept, so a repair shows at once.
  */
 import { SingleFlight } from '../../base/single-flight.js';
 
@@ -16,7 +16,7 @@ export class Recent<T> {
     this.#ask = ask;
   }
 
-  /** A successful answer that was asked for at most that long ago, or a new one. */
+  /** Resolves to a successful answer that was asked for at most maxAgeMs ago, or to a new one. */
   async get(): Promise<T> {
     const last = this.#last;
     if (last !== null && performance.now() - last.askedAt <= this.#maxAgeMs) return last.value;

@@ -1,12 +1,12 @@
 /**
- * What a node refuses before a handler sees the request, whatever the handler would do.
+ * Refuses two kinds of requests before a handler sees them, whatever the handler would do.
  *
- * Objects of other nodes: every handle names its node by a key. A node that does not know the object would otherwise take
- * it for one that was deleted: DeleteSnapshot would succeed and leave the snapshot where it is, and a delta would be
- * "not found", which means a full backup.
+ * The first kind names an object of another node: every handle contains the key of its node. A node that does not know
+ * the object would otherwise treat the object as deleted: DeleteSnapshot would succeed and leave the snapshot where it
+ * is, and a delta would be "not found", which means a full backup.
  *
- * Changes while the catalogue lacks rows. All else is served then too: pods keep running and can be torn down, backups
- * can be made.
+ * The second kind changes an object while the catalogue lacks rows. All other requests are still served: pods keep
+ * running and can be torn down, and backups can be made.
  *
  * Knows RPCs only by name and by the table of base/csi/handle-fields.ts.
  */
@@ -31,12 +31,12 @@ const CHANGES: ReadonlySet<string> = new Set<RpcName>([
 ]);
 
 /**
- * These release what is mounted on this node, and only what a record or a device proves to be the volume's.
- * Their answer is about this node whatever the handle says, and a node must always be able to release.
+ * These RPCs release only mounts on this node that a record or a device proves to be the volume's. Their
+ * answer is about this node whatever the handle says, and a node must always be able to release.
  */
 const ALWAYS_SERVED: readonly string[] = ['NodeUnstageVolume', 'NodeUnpublishVolume'];
 
-/** @param lost asked at each call: a pool that starts later may show that rows are missing */
+/** @param lost read at each call, because a pool that starts later may show that rows are missing */
 export function requestCheck(
   identity: NodeIdentity,
   lost: Pick<LostRows, 'found' | 'refusal'>,
@@ -55,9 +55,9 @@ function isForeign(handle: string, { key }: NodeIdentity): boolean {
 }
 
 /**
- * For the source of a new volume RESOURCE_EXHAUSTED, CSI's code for what this topology cannot provide, on
- * which an orchestrator tries another node. Otherwise FAILED_PRECONDITION, on which callers try again later
- * and give nothing up. Never NOT_FOUND, and never OK.
+ * The source of a new volume is RESOURCE_EXHAUSTED, CSI's code for what this topology cannot provide: an
+ * orchestrator then tries another node. Any other object is FAILED_PRECONDITION: callers then try again
+ * later and give nothing up. The answer is never NOT_FOUND and never OK.
  */
 function refusal(
   rpc: string,

@@ -3,10 +3,10 @@
  *
  *   <state directory>/running   exists from a start until an orderly stop; holds the machine's boot id
  *
- * The file is durable before the pools are opened and removed after they are closed, so a kill, a crash and a
- * power failure leave it behind, and the boot id tells the last of them from the others. Call it only while
- * the catalogue is open, whose lock keeps a second plugin away. A directory without space for the file only
- * costs the report.
+ * The file is durable before the pools are opened and removed after they are closed. A kill, a crash and a power failure
+ * therefore leave the file behind, and the boot id distinguishes a power failure from the others. Use a marker only
+ * while the catalogue is open, because the catalogue's lock keeps a second plugin away. If the directory has no space
+ * for the file, only the report is lost.
  */
 import { constants } from 'node:fs';
 import { open, readFile, rm } from 'node:fs/promises';
@@ -14,10 +14,10 @@ import { join } from 'node:path';
 import { bestEffort, unreported } from '../../base/best-effort.js';
 import { openOwn, readOwn } from '../../base/own-files.js';
 
-/** not recorded: the first start. */
+/** `not recorded` means the first start. */
 export type LastStop = 'clean' | 'killed or crashed' | 'the machine stopped' | 'not recorded';
 
-/** A boot id has 36. */
+/** The most bytes that are read. A boot id has 36. */
 const MAX_BYTES = 4096;
 const { O_CREAT, O_WRONLY } = constants;
 const BOOT_ID = '/proc/sys/kernel/random/boot_id';
@@ -25,7 +25,7 @@ const BOOT_ID = '/proc/sys/kernel/random/boot_id';
 export class RunMarker {
   readonly #file: string;
   #bootId = '';
-  /** The boot id of the run that left the file; null: none did, or its work is settled. */
+  /** The boot id of the run that left the file; null if none did, or if its unfinished work is complete. */
   #left: string | null = null;
 
   constructor(private readonly stateDirectory: string) {
@@ -33,9 +33,9 @@ export class RunMarker {
   }
 
   /**
-   * Returns how the last run ended, and records that this one runs.
+   * Returns how the last run ended, and records that this run has begun.
    *
-   * @param isFirstStart there was no catalogue before
+   * @param isFirstStart whether there was no catalogue before
    */
   async begin(isFirstStart: boolean): Promise<LastStop> {
     this.#bootId = (await readFile(BOOT_ID, 'utf8')).trim();
@@ -47,7 +47,7 @@ export class RunMarker {
     return this.#left === this.#bootId ? 'killed or crashed' : 'the machine stopped';
   }
 
-  /** Call when the plugin has started: only then is what an unclean stop left settled. */
+  /** Call this when the plugin has started: only then is the work complete that an unclean stop left. */
   async started(): Promise<void> {
     if (this.#left !== null && this.#left !== this.#bootId) {
       await bestEffort(() => this.#write(), unreported);
@@ -55,7 +55,7 @@ export class RunMarker {
     this.#left = null;
   }
 
-  /** Call when everything else is closed. A start that failed keeps what it found for the next one. */
+  /** Call this when everything else is closed. A failed start keeps the file that it found for the next start. */
   async end(): Promise<void> {
     if (this.#left !== null) return;
     await rm(this.#file, { force: true });

@@ -1,4 +1,4 @@
-/** The services of CSI, each given what it works with. Opens and starts nothing. */
+/** Builds the services of CSI from their dependencies. Opens and starts nothing. */
 import { hasVolumeCondition } from '../../base/csi/capabilities.js';
 import { type AnyService, withRpcs } from '../../base/csi/service.js';
 import type { Logger } from '../../base/logger.js';
@@ -35,7 +35,7 @@ export interface Parts {
   locks: OperationLocks;
   retainedBases: RetainedBases;
   scanObserver?: ScanObserver | undefined;
-  /** Null: no change lists are made. */
+  /** Null if no change lists are made. */
   changeLists: ChangeListMaker | null;
   identity: NodeIdentity;
   logger: Pick<Logger, 'warn'>;

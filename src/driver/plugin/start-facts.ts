@@ -17,7 +17,7 @@ interface PoolFacts {
 export interface StartFacts {
   pools: PoolFacts[];
   kernel: string;
-  /** Of those that the plugin uses. */
+  /** The held capabilities, of those that the plugin uses. */
   capabilities: Capability[];
   lastStop: LastStop;
 }

@@ -15,7 +15,7 @@ const VOLATILE: ReadonlyMap<bigint, string> = new Map([
   [0x794c7630n, 'an overlay, such as the root of a container, which is lost with the container'],
 ]);
 
-/** FAILED_PRECONDITION, in a message that is complete, if the plugin cannot work in the directory. */
+/** Makes the directory, and warns if it is volatile. FAILED_PRECONDITION, with a complete message, if it is not writable. */
 export async function prepareStateDirectory(
   directory: string,
   logger: Pick<Logger, 'warn'>,
@@ -48,7 +48,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EEXIST: 'a file has that name; remove it',
 };
 
-/** FAILED_PRECONDITION. Called before anything is created. */
+/** FAILED_PRECONDITION without the rights of root. Call this before anything is created. */
 export async function assertRoot(): Promise<void> {
   const user = process.geteuid?.() ?? 0;
   if (user === 0 || (await hasCapability('CAP_SYS_ADMIN'))) return;

@@ -2,7 +2,7 @@
 export class Teardown {
   readonly #steps: (() => Promise<void>)[] = [];
 
-  /** @param close is called once, before the steps that were added earlier */
+  /** @param close called once, before the steps that were added earlier */
   add(close: () => Promise<void>): void {
     this.#steps.push(close);
   }

@@ -1,9 +1,9 @@
 /**
- * The threads of the plugin: how many of each kind there may be, and what they are for. All start when they are
+ * The threads of the plugin: how many of each kind there may be, and what they are for. A thread starts when it is
  * needed, and all but two end when they are idle.
  *
- * All pools use the same threads, but there is one for each place that a pool has for its calls. A pool that hangs fills
- * its places, and those of the others stay free.
+ * All pools share the threads, but there is a thread for each place that a pool has for its calls. A pool that hangs
+ * fills only its own places, and the places of the other pools stay free.
  */
 import type { Config } from '../config/config.js';
 import { FROZEN_BY_OTHERS } from '../host/left-frozen.js';
@@ -15,12 +15,12 @@ import { ScanThreads } from '../native/scan-threads.js';
 import type { Teardown } from './teardown.js';
 
 export interface Threads {
-  /** For calls for a volume of any pool. */
+  /** The runner for calls for a volume of any pool. */
   native: NativeRunner;
   scanThreads: ScanThreads;
-  /** What waits for the file system or device of the volume. */
+  /** The call that waits for the file system or device of the volume; null if none does. */
   pendingCall(volumeId: string): PendingCall | null;
-  /** For calls for the pool. */
+  /** The runner for calls for the pool. */
   runnerOf(pool: string): NativeRunner;
 }
 
@@ -32,21 +32,21 @@ export type ThreadSettings = Pick<
 /** Places of each kind for calls for volumes that the catalogue does not know. */
 const OF_NO_POOL = 2;
 
-/** How many threads there are at most. */
+/** The maximum number of threads of each kind. */
 export function threadCounts(settings: ThreadSettings) {
   const { pools, scanThreads, deviceThreads, volumeThreads } = settings;
   const ofAll = (ofEach: number): number => pools.length * ofEach + OF_NO_POOL;
   return {
     scan: scanThreads,
     device: ofAll(deviceThreads),
-    // The directories of each pool may be on a dead disk, and opening them then holds a thread.
+    // Each pool gets one more, because opening its directories holds a thread if they are on a dead disk.
     lookUp: ofAll(deviceThreads + 1),
-    // As many again for what ends a stop, or the use of a volume.
+    // Half of these threads are for calls that end a stop, or the use of a volume.
     volume: 2 * ofAll(volumeThreads),
   };
 }
 
-/** @param poolOf resolves to the pool of the volume; null: the catalogue does not know it */
+/** @param poolOf resolves to the pool of the volume; null if the catalogue does not know the volume */
 export async function startThreads(
   settings: ThreadSettings,
   poolOf: (volumeId: string) => Promise<string | null>,
@@ -55,14 +55,14 @@ export async function startThreads(
 ): Promise<Threads> {
   const counts = threadCounts(settings);
   const devices = await startPool(counts.device, teardown, { kept: 1 });
-  // No other call gets into these, not even where no thread can be started.
+  // No other call uses these threads, not even when no thread can be started.
   const lookUps = await startPool(counts.lookUp, teardown, { kept: 1 });
   const volumes = await startPool(counts.volume, teardown, { fallback: devices });
   const scans = await startPool(counts.scan, teardown, { fallback: devices });
   const scanThreads = new ScanThreads(scans, counts.scan);
   const lanesOf = (waitFor: string, ofPool: number, ofVolumes: number): Lanes => {
     const lookUp = { waitFor, remedy: 'check its disk, or thaw it with fsfreeze --unfreeze' };
-    // Freeing a large file takes seconds, and so does a slow disk.
+    // Freeing a large file takes seconds, and so does any work on a slow disk.
     const work = { ...lookUp, patienceMs: 10_000 };
     return {
       'look-up': { threads: lookUps, places: new CallPlaces(ofPool + 1, lookUp) },
