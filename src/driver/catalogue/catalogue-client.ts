@@ -16,8 +16,8 @@ export type AsyncCatalogue = AsyncCalls<Catalogue>;
 export type OpenCatalogue = OpenDatabase<Catalogue>;
 
 /**
- * Becomes the catalogue's owner, and opens or creates its file. Rejects with FAILED_PRECONDITION if another process owns
- * it, or if it is damaged or not a catalogue.
+ * Becomes the catalogue's owner, and opens or creates its file. Rejects with FAILED_PRECONDITION if another process is the
+ * owner, or if the file is damaged or is not a catalogue.
  */
 export async function openCatalogue(
   file: string,

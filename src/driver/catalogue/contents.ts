@@ -1,4 +1,4 @@
-/** Everything in a catalogue, read from a copy of it: for commands that inspect a node, beside a running plugin too. */
+/** Everything in a catalogue, read from a copy: for commands that inspect a node, also while a plugin runs. */
 import { readCopy } from '../database/copy.js';
 import type {
   GroupSnapshotRecord,
@@ -16,7 +16,7 @@ export interface CatalogueContents {
   /** Null before the first start has recorded it. */
   nodeId: string | null;
   pools: { name: string; uuid: string }[];
-  /** In every state but deleted. */
+  /** Volumes in every state but deleted. */
   volumes: VolumeRecord[];
   snapshots: SnapshotRecord[];
   groups: GroupSnapshotRecord[];
@@ -25,7 +25,7 @@ export interface CatalogueContents {
   publications: PublicationRecord[];
 }
 
-/** NOT_FOUND if there is no such file, FAILED_PRECONDITION if it cannot be read or is damaged. */
+/** Reads a catalogue. NOT_FOUND if the file does not exist, FAILED_PRECONDITION if it cannot be read or is damaged. */
 export function catalogueContents(file: string): Promise<CatalogueContents> {
   return readCopy(catalogueDefinition, file, (database) => {
     const calls = catalogueCalls(database);

@@ -1,7 +1,7 @@
 /**
- * Who owns the catalogue: the plugin, or a command that changes what a plugin relies on. An flock on a file of its own,
- * which holds the owner's process id, so that no other file is opened or closed for it. Node.js opens files close-on-exec,
- * so no program that the owner starts keeps the lock.
+ * The lock of the catalogue's owner: the plugin, or a command that changes what a plugin relies on. The lock is an flock on a
+ * file of its own, which holds the owner's process id, so that no other file is opened or closed for the lock. Node.js opens
+ * files close-on-exec, so no program that the owner starts keeps the lock.
  */
 import { constants } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -14,7 +14,7 @@ export interface CatalogueLock {
   release(): Promise<void>;
 }
 
-/** A predecessor that was killed a moment ago may still hold it. */
+/** A predecessor that was killed a moment ago may still hold the lock. */
 const WAIT_MS = 2000;
 const PAUSE_MS = 50;
 /** A process id and the end of its line. */
@@ -24,8 +24,8 @@ const { O_RDWR, O_CREAT } = constants;
 const fileOf = (file: string): string => `${file}-lock`;
 
 /**
- * Waits for an owner that is ending. FAILED_PRECONDITION if another process stays the owner, or if others can write to the
- * directory.
+ * Takes the lock. Waits for an owner that is ending. FAILED_PRECONDITION if another process stays the owner, or if others can
+ * write to the directory.
  */
 export async function lockCatalogue(file: string): Promise<CatalogueLock> {
   await assertOwnDatabase(file);
@@ -38,7 +38,7 @@ export async function lockCatalogue(file: string): Promise<CatalogueLock> {
   }
 }
 
-/** The owner's process id in its own namespace, 0 if it is not known; null: there is no owner. */
+/** The owner's process id in the owner's PID namespace, 0 if the id is not known; null if there is no owner. */
 export async function catalogueOwner(file: string): Promise<number | null> {
   const lock = openOwn(fileOf(file), O_RDWR, MAX_BYTES);
   const opened = await lock.catch(insteadOf(['ENOENT'], null));
@@ -51,7 +51,7 @@ export async function catalogueOwner(file: string): Promise<number | null> {
   }
 }
 
-/** Null: another process has it. */
+/** Takes the lock; null if another process has it. */
 async function take(file: string): Promise<CatalogueLock | null> {
   const opened = await openOwn(fileOf(file), O_RDWR | O_CREAT);
   const lock = { release: () => opened.close() };
@@ -62,7 +62,7 @@ async function take(file: string): Promise<CatalogueLock | null> {
       return lock;
     }
   } catch (thrown) {
-    // A full disk takes no process id, and the lock holds without.
+    // A full disk cannot store the process id, but the lock holds without the id.
     if (errorCode(thrown) === 'ENOSPC') return lock;
     await lock.release();
     throw thrown;

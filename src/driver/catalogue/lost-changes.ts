@@ -1,10 +1,10 @@
-/** An operator's word that a catalogue which has lost changes is to be used as it is. */
+/** Lets an operator accept a catalogue that has lost changes, so that the plugin uses the catalogue as it is. */
 import { existsSync } from 'node:fs';
 import { acceptLoss } from '../database/sound-database.js';
 import { catalogueOwner, lockCatalogue } from './lock.js';
 import { catalogueDefinition } from './sqlite-catalogue.js';
 
-/** Resolves to how many; 0: none are lost, as in a catalogue that a plugin serves. */
+/** Resolves to the number of lost changes; 0 if none are lost, if the file does not exist, or if the catalogue has an owner. */
 export async function acceptLostChanges(file: string): Promise<bigint> {
   if (!existsSync(file) || (await catalogueOwner(file)) !== null) return 0n;
   const lock = await lockCatalogue(file);

@@ -1,5 +1,5 @@
 /**
- * The records of the catalogue: only what the kernel cannot know. Types alone.
+ * The records of the catalogue, which hold only what the kernel cannot know. Contains only types.
  *
  * Times are ns since the epoch and sizes are bytes, both bigint. `null` means absent.
  */
@@ -8,8 +8,8 @@ import type { StringMap } from '../../base/csi/string-map.js';
 import type { VolumeCapability } from '../../base/csi/volume-capability.js';
 
 /**
- * creating: a CreateVolume that has not answered is making it, or was interrupted; deleting: its deletion
- * has begun; deleted: gone, and kept as the lineage of its snapshots.
+ * creating: a CreateVolume that has not answered is making the volume, or was interrupted; deleting: the deletion has begun;
+ * deleted: the volume is gone, and its record stays as the lineage of its snapshots.
  */
 export type VolumeState = 'creating' | 'ready' | 'deleting' | 'deleted';
 export type SnapshotState = 'creating' | 'ready' | 'deleting';
@@ -20,11 +20,11 @@ export interface VolumeRecord {
   pool: string;
   sizeBytes: bigint;
   state: VolumeState;
-  /** As requested at creation; the idempotence rules compare them. */
+  /** The parameters as requested at creation; the idempotence rules compare them. */
   parameters: StringMap;
-  /** As requested at creation; ControllerModifyVolume does not change them. */
+  /** The mutable parameters as requested at creation; ControllerModifyVolume does not change them. */
   createdMutableParameters: StringMap;
-  /** In force now, including those of `parameters` that have the same meaning. */
+  /** The mutable parameters in force, including those of `parameters` that have the same meaning. */
   mutableParameters: StringMap;
   capabilities: readonly VolumeCapability[];
   /** The snapshot that the content came from; it may have been deleted since. */
@@ -69,13 +69,13 @@ export type NewSnapshot = Omit<SnapshotRecord, 'sequence'>;
 export interface GroupSnapshotRecord {
   groupSnapshotId: string;
   name: string;
-  /** Always that of its members too. */
+  /** The state of the group and of all its members. */
   state: SnapshotState;
   creationTimeNs: bigint;
   parameters: StringMap;
 }
 
-/** A ControllerPublishVolume, where that is served: a promise to the caller that the kernel knows nothing of. */
+/** A ControllerPublishVolume, if the plugin serves that call: a promise to the caller, unknown to the kernel. */
 export interface ControllerPublicationRecord {
   volumeId: string;
   nodeId: string;
@@ -83,11 +83,11 @@ export interface ControllerPublicationRecord {
   readOnly: boolean;
 }
 
-/** The capability that a volume was staged with. Whether it is staged now, mountinfo says. */
+/** The capability that a volume was staged with. mountinfo says whether the volume is staged now. */
 export interface StagingRecord {
   volumeId: string;
   stagingPath: string;
-  /** As in a PublicationRecord. */
+  /** As `resolvedPath` in a PublicationRecord. */
   resolvedPath: string | null;
   capability: VolumeCapability;
 }
@@ -95,15 +95,15 @@ export interface StagingRecord {
 export interface PublicationRecord {
   targetPath: string;
   /**
-   * The path without symbolic links, as it was when the volume was published there: what is unpublished
-   * later, wherever the path leads by then. Null in a request, if a directory above it does not exist.
+   * The target path without symbolic links, as it was at the publication. This path is unpublished later, wherever `targetPath`
+   * leads by then. Null in a request if a directory above the target does not exist.
    */
   resolvedPath: string | null;
   volumeId: string;
   stagingPath: string;
   capability: VolumeCapability;
   readOnly: boolean;
-  /** The pod it is published for, if the orchestrator says so. The I/O limits apply to that pod. */
+  /** The pod that the volume is published for, if the orchestrator names it. The I/O limits apply to that pod. */
   podUid: string | null;
 }
 
@@ -141,7 +141,7 @@ export interface ListPage {
   limit: number;
 }
 
-/** '' matches all. */
+/** '' matches every id. */
 export interface SnapshotFilter {
   snapshotId: string;
   volumeId: string;
@@ -155,7 +155,7 @@ export interface MemberSize {
 /** What a start has to finish or to roll back. */
 export interface UnfinishedWork {
   volumes: VolumeRecord[];
-  /** Without members of groups. */
+  /** Snapshots that are not members of a group. */
   snapshots: SnapshotRecord[];
   groups: GroupSnapshotRecord[];
 }

@@ -1,6 +1,6 @@
 /**
- * The catalogue's calls about retained bases. Each one is a transaction. volumes/retained-bases.ts
- * decides how many there are, and for how long.
+ * The catalogue's calls about retained bases. Each call is a transaction. volumes/retained-bases.ts decides how many bases are
+ * retained, and for how long.
  */
 
 import { freesSpace, reads } from '../database/calls.js';

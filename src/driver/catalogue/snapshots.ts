@@ -28,11 +28,11 @@ export function snapshotCalls(database: SqliteConnection) {
     snapshotByName: reads((name: string): SnapshotRecord | null =>
       database.find(rows.snapshotRow, 'SELECT * FROM snapshots WHERE name = ?', name),
     ),
-    /** The newest ready snapshot of the volume that was taken before that one; null: there is none. */
+    /** The newest ready snapshot of the volume that was taken before this sequence; null if there is none. */
     snapshotBefore: reads((volumeId: string, sequence: bigint): SnapshotRecord | null =>
       neighbour(database, '< ? ORDER BY sequence DESC', volumeId, sequence),
     ),
-    /** The oldest ready snapshot of the volume that was taken after that one; null: there is none. */
+    /** The oldest ready snapshot of the volume that was taken after this sequence; null if there is none. */
     snapshotAfter: reads((volumeId: string, sequence: bigint): SnapshotRecord | null =>
       neighbour(database, '> ? ORDER BY sequence', volumeId, sequence),
     ),
@@ -43,7 +43,7 @@ export function snapshotCalls(database: SqliteConnection) {
     listSnapshots: reads((page?: ListPage, filter?: SnapshotFilter): SnapshotRecord[] =>
       listSnapshots(database, page, filter),
     ),
-    /** Assigns the sequence. */
+    /** Inserts the snapshot and assigns its sequence. */
     insertSnapshot: takesSpace(
       (snapshot: NewSnapshot): SnapshotRecord => insertSnapshot(database, snapshot),
     ),
@@ -57,8 +57,8 @@ export function snapshotCalls(database: SqliteConnection) {
       database.run('UPDATE snapshots SET state = ? WHERE snapshot_id = ?', state, snapshotId),
     ),
     /**
-     * Also removes the `deleted` row of its volume with that volume's last snapshot. The same
-     * transaction records the retained base; null: there is none.
+     * Removes the snapshot. With the last snapshot of a deleted volume, also removes the volume's `deleted` row. The same
+     * transaction records the retained base, unless `base` is null.
      */
     removeSnapshot: freesSpace((snapshotId: string, base: NewRetainedBase | null): void => {
       const snapshot = snapshotById(database, snapshotId);
@@ -79,7 +79,7 @@ export function groupCalls(database: SqliteConnection) {
     groupByName: reads((name: string): GroupSnapshotRecord | null =>
       database.find(rows.groupRow, 'SELECT * FROM group_snapshots WHERE name = ?', name),
     ),
-    /** In the order in which they were taken. */
+    /** The members of the group, in the order in which they were taken. */
     snapshotsOfGroup: reads((groupSnapshotId: string): SnapshotRecord[] =>
       snapshotsOfGroup(database, groupSnapshotId),
     ),
@@ -116,7 +116,7 @@ export function groupCalls(database: SqliteConnection) {
       database.run(`UPDATE group_snapshots SET state = ? ${where}`, state, groupSnapshotId);
       database.run(`UPDATE snapshots SET state = ? ${where}`, state, groupSnapshotId);
     }),
-    /** Removes the group, and its members as removeSnapshot does. Members may lack a retained base. */
+    /** Removes the group, and its members as removeSnapshot does. A member may have no retained base. */
     removeGroup: freesSpace((groupSnapshotId: string, bases: readonly NewRetainedBase[]): void => {
       const byId = new Map(bases.map((each) => [each.snapshotId, each]));
       for (const member of snapshotsOfGroup(database, groupSnapshotId)) {
@@ -135,7 +135,7 @@ function snapshotById(database: SqliteConnection, snapshotId: string): SnapshotR
   );
 }
 
-/** @param which compares the sequence and gives the order */
+/** @param which the SQL that compares the sequence and gives the order */
 function neighbour(
   database: SqliteConnection,
   which: string,
@@ -156,7 +156,7 @@ function existingSnapshot(database: SqliteConnection, snapshotId: string): Snaps
   return snapshot;
 }
 
-/** The conditions let SQLite use the most selective index: that of the ids, or that of the volumes. */
+/** The conditions let SQLite use the most selective index, by id or by volume. */
 function listSnapshots(
   database: SqliteConnection,
   { after, limit }: ListPage = WHOLE_LIST,

@@ -1,10 +1,9 @@
 /**
- * The catalogue in SQLite: each change runs as one transaction (SoundDatabase) and is durable when it
- * returns. A violated uniqueness is a CsiError ALREADY_EXISTS.
+ * The catalogue in SQLite: each change runs as one transaction (SoundDatabase) and is durable when the call returns. A violated
+ * uniqueness becomes a CsiError ALREADY_EXISTS.
  *
- * Synchronous, and every commit waits for the disk, so this module runs on a thread of its own; the
- * event loop calls it through catalogue-client.ts, which holds the lock that makes this process its owner. Knows rows,
- * and no rules of CSI.
+ * The calls are synchronous and every commit waits for the disk, so this module runs on a thread of its own. The event loop
+ * calls it through catalogue-client.ts, which holds the lock of the catalogue's owner. Knows rows, but no rules of CSI.
  */
 
 import { CsiError } from '../../base/errors.js';
@@ -23,7 +22,7 @@ import { volumeCalls } from './volumes.js';
 
 export type Catalogue = ReturnType<typeof catalogueCalls>;
 
-/** A reader that begins after a kill puts the log in order first. */
+/** The time to wait for a reader that recovers the log after a kill. */
 const LOCK_TIMEOUT_MS = 2000;
 
 export default serveDatabase(catalogueDefinition, catalogueCalls);
@@ -66,7 +65,7 @@ function poolCalls(database: SqliteConnection) {
       | string
       | null;
   return {
-    /** Identifies this catalogue as the owner of its pools. Generated with the catalogue. */
+    /** Identifies this catalogue as the owner of its pools. The id is generated with the catalogue. */
     uuid: reads((): string => String(database.get('SELECT uuid FROM catalogue')?.['uuid'])),
     /** The recorded identity of a pool; null if none is recorded. */
     poolUuid: reads(poolUuid),
@@ -120,7 +119,7 @@ function nodeCalls(database: SqliteConnection) {
       (): string | null =>
         (database.get('SELECT node_id FROM catalogue')?.['node_id'] ?? null) as string | null,
     ),
-    /** Records the node, once. */
+    /** Records the id of the node, unless an id is recorded already. */
     adoptNodeId: writes((nodeId: string): void =>
       database.run('UPDATE catalogue SET node_id = ? WHERE node_id IS NULL', nodeId),
     ),

@@ -7,11 +7,11 @@ export interface CatalogueStatistics {
   pools: PoolCounts[];
   /** The oldest ready volumes, up to the limit, so that the selection does not change with every call. */
   volumes: VolumeCounts[];
-  /** Ready volumes beyond the limit. */
+  /** How many ready volumes are beyond the limit. */
   omittedVolumes: number;
 }
 
-/** How many objects of a pool are ready, and its retained bases. */
+/** How many ready volumes and snapshots a pool has, and its retained bases. */
 export interface PoolCounts {
   pool: string;
   volumes: number;
@@ -26,7 +26,7 @@ export interface VolumeCounts {
   name: string;
   pool: string;
   sizeBytes: bigint;
-  /** Ready snapshots of it. */
+  /** How many ready snapshots the volume has. */
   snapshots: number;
 }
 

@@ -14,7 +14,7 @@ export function stagingCalls(database: SqliteConnection) {
     stagings: reads((volumeId: string): StagingRecord[] =>
       database.all('SELECT * FROM stagings WHERE volume_id = ?', volumeId).map(rows.staging),
     ),
-    /** Of volumes without a publication. */
+    /** The stagings of volumes without a publication. */
     unpublishedStagings: reads((): StagingRecord[] =>
       database
         .all('SELECT * FROM stagings WHERE volume_id NOT IN (SELECT volume_id FROM publications)')

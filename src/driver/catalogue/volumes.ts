@@ -6,7 +6,7 @@ import { insertUnique, type SqliteConnection } from '../database/connection.js';
 import type { ListPage, VolumeRecord, VolumeState } from './records.js';
 import * as rows from './rows.js';
 
-/** SQLite takes a negative limit for none. */
+/** For SQLite, a negative limit means no limit. */
 export const WHOLE_LIST: ListPage = { after: '', limit: -1 };
 
 export function volumeCalls(database: SqliteConnection) {
@@ -60,11 +60,11 @@ export function volumeCalls(database: SqliteConnection) {
     setVolumeState: freesSpace((volumeId: string, state: VolumeState): void =>
       setVolumeState(database, volumeId, state),
     ),
-    /** Called before the volume is first handed out. It is never formatted after that. */
+    /** Called before the volume is first handed out. After this call, the volume is never formatted. */
     markVolumeInitialized: writes((volumeId: string): void =>
       database.run('UPDATE volumes SET pristine = 0 WHERE volume_id = ?', volumeId),
     ),
-    /** The volume's file system has the promised size: ends `awaitsGrowth`. */
+    /** Ends `awaitsGrowth`: the volume's file system has the promised size. */
     markVolumeGrown: writes((volumeId: string): void =>
       database.run('UPDATE volumes SET awaits_growth = 0 WHERE volume_id = ?', volumeId),
     ),

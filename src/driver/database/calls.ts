@@ -1,24 +1,23 @@
 /**
- * How a call of a database is declared: once, as a method wrapped in what it does with disk space, as in
+ * Declares the calls of a database: each call once, as a method wrapped in its kind (its use of disk space), as in
  *
  *   insertVolume: takesSpace((volume: VolumeRecord): void => ...)
  *
- * The service reads the wrapper to decide what runs while the directory is full, the client learns the
- * names from the thread that has opened the database, and both types, synchronous and asynchronous,
- * follow from the methods. Knows no SQL, so that the event loop can use the types without it.
+ * The service reads the kind to decide which calls run while the directory is full, the client learns the names from the
+ * thread that has opened the database, and the types of the synchronous and the asynchronous calls follow from the methods.
+ * Knows no SQL, so that the event loop can use the types without loading any.
  */
 
 /**
- * What a call does with space in the database's directory: `reads` uses none, `takesSpace` begins
- * something new, `freesSpace` records that something goes away, `writes` is any other change. What is not `reads` runs
- * in one transaction.
+ * What a call does with space in the database's directory: `reads` uses none, `takesSpace` begins something new, `freesSpace`
+ * records that something goes away, `writes` is any other change. Every call that is not `reads` runs in one transaction.
  */
 export type CallKind = 'reads' | 'writes' | 'takesSpace' | 'freesSpace';
 
 type Method = (...args: never[]) => unknown;
 
 export type DatabaseCall<M extends Method = Method> = M & {
-  /** A function where the arguments decide. */
+  /** A function if the kind depends on the arguments. */
   readonly kind: CallKind | ((...args: Parameters<M>) => CallKind);
 };
 

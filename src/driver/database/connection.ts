@@ -20,7 +20,7 @@ const referenced: object[] = [];
 const MODE = 0o600;
 /** SQLite's name for a database without a file. */
 const IN_MEMORY = ':memory:';
-/** The write version and the read version of the file format. */
+/** The offset of the write version and the read version of the file format. */
 const FORMAT_OFFSET = 18;
 const ROLLBACK_FORMAT = 1;
 
@@ -29,17 +29,17 @@ export class SqliteConnection {
   readonly #statements = new Map<string, Database.Statement>();
 
   /**
-   * A database without a file, such as the model that a file's schema is compared with: empty, or with what a file in
-   * the rollback format holds. The bytes are copied, and their format is changed before.
+   * A database without a file: empty, such as the model that a file's schema is compared with, or with the content of a
+   * database file. Changes the format in `bytes` to the rollback format; SQLite copies the bytes.
    */
   static inMemory(bytes: Buffer = Buffer.alloc(0)): SqliteConnection {
     if (bytes.length === 0) return new SqliteConnection(IN_MEMORY, 0);
-    // In memory SQLite opens no database that says of itself that it has a write-ahead log.
+    // SQLite opens no database in memory whose header says that the database has a write-ahead log.
     bytes.fill(ROLLBACK_FORMAT, FORMAT_OFFSET, FORMAT_OFFSET + 2);
     return new SqliteConnection(bytes, 0);
   }
 
-  /** A file that is there. Checkpoints nothing, so the file and its log stay as they are. */
+  /** Opens a file that exists. Checkpoints nothing, so the file and its log stay as they are. */
   static readOnly(file: string, timeoutMs: number): SqliteConnection {
     return new SqliteConnection(file, timeoutMs, true);
   }
@@ -47,7 +47,7 @@ export class SqliteConnection {
   /** @param timeoutMs how long to wait for another process's lock */
   constructor(file: string | Buffer, timeoutMs: number, readonly = false) {
     if (typeof file === 'string' && file !== IN_MEMORY) {
-      // Opened here only if it is new: whoever closes a file gives up all locks of the process on it (fcntl(2)).
+      // Opens the file here only if it is new: closing a file gives up all locks of the process on that file (fcntl(2)).
       if (!existsSync(file)) closeSync(openSync(file, 'a', MODE));
       // SQLite gives its journal files the mode of this one. Recorded mount flags may be sensitive.
       if (!readonly) chmodSync(file, MODE);
@@ -79,7 +79,7 @@ export class SqliteConnection {
     return this.#prepare(sql).get(...values) as Row | undefined;
   }
 
-  /** The row as a record; null: there is none. */
+  /** The row as a record; null if there is none. */
   find<T>(record: (row: Row) => T, sql: string, ...values: unknown[]): T | null {
     const row = this.get(sql, ...values);
     return row === undefined ? null : record(row);
@@ -89,7 +89,7 @@ export class SqliteConnection {
     return this.#prepare(sql).all(...values) as Row[];
   }
 
-  /** The bytes of the whole database, with what its log has committed, at one moment. */
+  /** The bytes of the whole database at one moment, including the commits in its log. */
   bytes(): Buffer {
     this.exec('BEGIN');
     try {

@@ -1,9 +1,9 @@
 /**
- * A copy in memory of a database that another process may be writing to, made by SQLite itself in one short
- * transaction that only reads.
+ * A copy in memory of a database that another process may be writing to, made by SQLite itself in one short transaction that
+ * only reads.
  *
- * Such a transaction delays no writer, but while it lasts the write-ahead log cannot begin anew and grows. So it holds the
- * copy of the bytes and nothing else, and a process that is stopped meanwhile is killed.
+ * The transaction delays no writer, but the write-ahead log cannot begin anew while the transaction lasts, and so grows. So the
+ * transaction only copies the bytes, and a process that is stopped during the transaction is killed.
  */
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -16,20 +16,20 @@ import { killUnlessDone } from './kill-timer.js';
 import { openCopy } from './sound-database.js';
 
 /**
- * How long a transaction that reads may take: some ten times what a copy needs, which is 1 ms for each MiB. A busy plugin
- * writes up to 10 MiB a second to its log meanwhile.
+ * How long the reading transaction may take: some ten times what a copy needs, which is 1 ms for each MiB. A busy plugin writes
+ * up to 10 MiB a second to its log meanwhile.
  */
 const READ_MS = 300;
 const READ_MS_PER_MIB = 20;
-/** For a log that has to be put in order after a kill. */
+/** The time for SQLite to recover a log after a kill. */
 const LOCK_TIMEOUT_MS = 2000;
 const ATTEMPTS = 250;
 const PAUSE_MS = 20;
 
 /**
- * Runs `read` on a copy of the database: no file is left, however the process ends. The copy is brought to this version's
- * schema, so an older database can be read as well; the original stays as it is. NOT_FOUND if there is none,
- * FAILED_PRECONDITION if others can exchange it.
+ * Runs `read` on a copy of the database in memory, so no file is left, however the process ends. The copy is migrated to this
+ * version's schema, so an older database can be read as well; the original stays as it is. NOT_FOUND if there is no database,
+ * FAILED_PRECONDITION if other users can exchange it.
  */
 export async function readCopy<T>(
   define: (file: string) => DatabaseDefinition,
@@ -67,7 +67,7 @@ async function bytesOf(definition: DatabaseDefinition): Promise<Buffer> {
 }
 
 function bytesWithLog(file: string): Buffer {
-  // What is not in the page cache is read from the disk here, before the transaction.
+  // Reads the part of the file that is not in the page cache from the disk now, before the transaction.
   const mib = readFileSync(file).length / 2 ** 20;
   const database = SqliteConnection.readOnly(file, LOCK_TIMEOUT_MS);
   try {
@@ -78,8 +78,8 @@ function bytesWithLog(file: string): Buffer {
 }
 
 /**
- * Of a database that nobody has open, by reading it: SQLite would make a log for a reader. Null: somebody has opened it
- * meanwhile.
+ * The bytes of a database that nobody has open, read as a plain file, because SQLite would make a log for a reader. Null if
+ * somebody has opened the database meanwhile.
  */
 function bytesAlone(file: string): Buffer | null {
   const { mtimeNs } = statSync(file, { bigint: true });

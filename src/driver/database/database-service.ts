@@ -1,10 +1,9 @@
 /**
- * Executes the calls of one database on the thread that owns it. Opens the database at the first task
- * and handles a full disk and a growing write-ahead log around each call. Knows no tables.
+ * Executes the calls of one database on the thread that owns it. Opens the database at the first task and handles a full disk
+ * and a growing write-ahead log around each call. Knows no tables.
  *
- * When the directory is full, calls that free space may use up the space reserve. Calls that take space
- * then fail until the reserve has been restored, so that they do not consume what others need to free
- * space with.
+ * When the directory is full, calls that free space may use up the space reserve. Calls that take space then fail until the
+ * reserve has been restored, so that they leave the space to the calls that free space.
  */
 import { workerData } from 'node:worker_threads';
 import { CsiError, errorCode, StatusCode } from '../../base/errors.js';
@@ -93,7 +92,7 @@ class DatabaseService<T extends object> {
     }
   }
 
-  /** A log rewritten from its beginning needs no new space. Only an empty log needs the reserve. */
+  /** Tries again with a log rewritten from its beginning, which needs no new space. Only an empty log needs the reserve. */
   #withReserve(database: SoundDatabase, full: unknown, call: () => unknown): unknown {
     if (database.restartLog()) {
       try {
@@ -141,7 +140,7 @@ class DatabaseService<T extends object> {
     }
   }
 
-  /** An emptied log returns its blocks to the file system, so it is emptied only beside a reserve. */
+  /** A checkpoint empties the log, which returns its blocks to the file system, so it runs only if the reserve exists. */
   #restoreReserve(database: SoundDatabase): void {
     if (this.#reserve.restore()) database.checkpoint();
   }

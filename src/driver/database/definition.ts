@@ -1,11 +1,11 @@
 /**
- * The definition of a database (its file, its schema, how it is named in messages), and the translation
- * of SQLite's failures into errors that tell an operator which file, what was found and what to do.
+ * The definition of a database (its file, its schema, its name in messages), and the translation of SQLite's failures into
+ * errors that tell an operator the file, the finding and the remedy.
  */
 import { CsiError, errorCode } from '../../base/errors.js';
 
 export interface DatabaseDefinition {
-  /** Names it in messages, such as 'the catalogue'. */
+  /** The name of the database in messages, such as 'the catalogue'. */
   label: string;
   file: string;
   /** What to do when the file is damaged or is not this database; follows a semicolon in messages. */
@@ -34,7 +34,7 @@ export function inUse(
   );
 }
 
-/** Translates the failure of a statement. Whatever does not concern the file becomes what CsiError.from makes of it. */
+/** Translates the failure of a statement. CsiError.from translates a failure that does not concern the file. */
 export function explainFailure(definition: Named, thrown: unknown): CsiError {
   if (thrown instanceof CsiError) return thrown;
   const { label, file } = definition;

@@ -1,4 +1,4 @@
-/** A timer of the kernel that ends this process, also while it is stopped. */
+/** A kernel timer that kills this process, even while the process is stopped. */
 import { loadBinary } from '../../base/system/binaries.js';
 import { type NativeResult, toSystemError } from '../../base/system/native-result.js';
 
@@ -10,8 +10,8 @@ interface KillTimerAddon {
 }
 
 /**
- * Runs what must not take longer than that, because it holds something that others wait for: the process is killed then,
- * whatever it does, and so it is when somebody has stopped it (SIGSTOP). Throws SystemError.
+ * Runs `work`, which must not take longer than `milliseconds` because it holds something that others wait for. After that time
+ * the kernel kills the process, whatever the process does, even if somebody has stopped it (SIGSTOP). Throws SystemError.
  */
 export function killUnlessDone<T>(milliseconds: number, work: () => T): T {
   const addon = loadBinary('blockdelta.node') as KillTimerAddon;

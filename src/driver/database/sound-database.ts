@@ -1,11 +1,11 @@
 /**
- * A database that is opened after checking every page of it, and the one way to change it.
+ * A database that is opened only after a check of every page, and the only way to change that database.
  *
- * A full integrity check takes 0.2 s for 70,000 objects and a quick one a quarter of that. Only the full
- * check compares each index with its table, and a wrong index hides objects.
+ * A full integrity check takes 0.2 s for 70,000 objects and a quick check a quarter of that. Only the full check compares each
+ * index with its table, and a wrong index hides objects.
  *
- * Committed pages move from the write-ahead log into the file at the start, at the stop and whenever the
- * log holds CHECKPOINT_PAGES, because what a damaged log holds is lost.
+ * Committed pages move from the write-ahead log into the file at the start, at the stop and whenever the log holds
+ * CHECKPOINT_PAGES, because the pages in a damaged log are lost.
  */
 import { existsSync } from 'node:fs';
 import {
@@ -19,7 +19,7 @@ import { SqliteConnection } from './connection.js';
 import { type DatabaseDefinition, damaged, explainFailure } from './definition.js';
 import { migrate } from './migrate.js';
 
-/** Half a MiB: about one commit in twenty waits for a checkpoint too. */
+/** Half a MiB of pages: about one commit in twenty also waits for a checkpoint. */
 const CHECKPOINT_PAGES = 128;
 
 export class SoundDatabase {
@@ -29,13 +29,14 @@ export class SoundDatabase {
   ) {}
 
   /**
-   * Opens or creates it. The caller is its owner, and has looked at its files (assertOwnDatabase): only one process may open it in this way. FAILED_PRECONDITION, with the
-   * file and the remedy, if the file is damaged, has lost commits, or is not this database; nothing is changed then.
+   * Opens or creates the database. The caller is the owner of the database and has checked its files (assertOwnDatabase): only
+   * one process may open a database in this way. FAILED_PRECONDITION, with the file and the remedy, if the file is damaged, has
+   * lost commits, or is not this database; the call changes nothing in that case.
    */
   static open(definition: DatabaseDefinition): SoundDatabase {
     let connection: SqliteConnection;
     try {
-      // By a connection that cannot write: when another one is closed, SQLite drops what it cannot read of the log.
+      // On a read-only connection: when another connection closes, SQLite drops the part of the log that it cannot read.
       reading(definition, (database, recorded) => assertAllCommits(definition, database, recorded));
       connection = new SqliteConnection(definition.file, definition.lockTimeoutMs);
     } catch (thrown) {
@@ -60,9 +61,9 @@ export class SoundDatabase {
   }
 
   /**
-   * Runs what changes the database, as one transaction, and records the commit.
+   * Runs `work` as one transaction, and records the commit.
    *
-   * @param notRecorded called if that fails, after a commit that is durable all the same
+   * @param notRecorded called if the record fails, after a commit that is durable all the same
    */
   change<T>(work: () => T, notRecorded: (thrown: unknown) => void): T {
     const { result, count } = this.connection.transaction(() => ({
@@ -87,7 +88,7 @@ export class SoundDatabase {
     }
   }
 
-  /** Moves all committed pages into the file, so that the log is rewritten from its beginning. False if that failed. */
+  /** Moves all committed pages into the file, so that the log is rewritten from its beginning. Returns false on failure. */
   restartLog(): boolean {
     try {
       return this.connection.get('PRAGMA wal_checkpoint(RESTART)')?.['busy'] === 0n;
@@ -103,7 +104,7 @@ export class SoundDatabase {
   }
 }
 
-/** Lets a database be opened although it has lost commits. Returns how many; 0: it has lost none. */
+/** Accepts the loss of commits, so that the database can be opened. Returns how many are lost; 0 if none are. */
 export function acceptLoss(definition: DatabaseDefinition): bigint {
   let lost = 0n;
   reading(definition, (database, recorded) => {
@@ -115,12 +116,12 @@ export function acceptLoss(definition: DatabaseDefinition): bigint {
   return lost;
 }
 
-/** Without a record there is nothing to compare. */
+/** Calls `compare` on a read-only connection. Does nothing without a record, because there is nothing to compare. */
 function reading(
   definition: DatabaseDefinition,
   compare: (database: SqliteConnection, recorded: bigint) => void,
 ): void {
-  // Before the database, which only gains commits.
+  // Read before the database, whose count only grows.
   const recorded = recordedCommits(definition);
   if (recorded === 0n) return;
   const { file, lockTimeoutMs } = definition;
@@ -134,9 +135,9 @@ function reading(
 }
 
 /**
- * A copy in memory, of the bytes of the whole database, brought to this version's schema. Failures name the file.
+ * A database in memory, made from the bytes of a whole database and migrated to this version's schema. Failures name the file.
  *
- * @param recorded what recordedCommits said before the bytes were read
+ * @param recorded the result of recordedCommits before the bytes were read
  */
 export function openCopy(
   definition: DatabaseDefinition,

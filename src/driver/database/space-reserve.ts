@@ -1,7 +1,7 @@
 /**
- * Disk space held for the time when a database's directory is full: a file beside the database, which is
- * removed when a call that frees space cannot be recorded otherwise. It holds random bytes, so that a
- * file system that compresses gives it its full size.
+ * Disk space that is held for the time when a database's directory is full: a file beside the database, which is removed when a
+ * call that frees space cannot be recorded otherwise. The file has random bytes, so that a file system that compresses gives
+ * the file its full size.
  */
 import { randomBytes } from 'node:crypto';
 import {

@@ -9,7 +9,7 @@ import { CsiError, errorCode, insteadOf } from '../../base/errors.js';
 import { majorOf, minorOf } from '../../base/system/mountinfo.js';
 import type { NativeRunner } from '../native/pool.js';
 
-/** null: not asked for. */
+/** A setting is null if nobody asked for it. */
 export interface BlockSettings {
   readonly readAheadKiB: number | null;
   readonly ioScheduler: string | null;
@@ -18,24 +18,25 @@ export interface BlockSettings {
 
 /** One setting to change, and how to change it and to revert it. */
 interface Change {
-  /** "loopDirectIo true". */
+  /** The setting and its value, such as "loopDirectIo true". */
   what: string;
   isAsked: boolean;
   make(): Promise<void>;
   revert(): Promise<void>;
 }
 
-/** Failures that say nothing of the value: another try may succeed. */
+/** Errors that say nothing about the value: another try may succeed. */
 const OF_THE_MOMENT = ['EINTR', 'EAGAIN', 'EIO', 'EMFILE', 'ENFILE', 'ENOMEM', 'ENOSPC'];
 const DEFAULT_READ_AHEAD_KIB = 128;
 const PAGE_KIB = 4;
 const DEFAULT_SCHEDULER = 'none';
 
 /**
- * Gives the device these settings. Settings in force already are not written.
+ * Applies the settings to the device. Does not write settings that are in force already.
  *
- * @param onRefused gets what was asked for and is not possible, "loopDirectIo true", with FAILED_PRECONDITION, or the
- *   failure itself if that says nothing of the value. If it throws, all are reverted; else the others are set.
+ * @param onRefused receives each requested setting that is not possible, such as "loopDirectIo true", with FAILED_PRECONDITION,
+ *   or with the failure itself if the failure says nothing about the value. If onRefused throws, all settings are reverted;
+ *   otherwise the other settings are applied.
  */
 export async function applyBlockSettings(
   native: NativeRunner,
@@ -60,7 +61,7 @@ export async function applyBlockSettings(
   }
 }
 
-/** What was asked for and is not so. */
+/** The requested settings that are not in force, such as "loopDirectIo true". */
 export async function settingsNotInForce(
   devicePath: string,
   settings: BlockSettings,
@@ -69,7 +70,7 @@ export async function settingsNotInForce(
   return changes.filter(({ isAsked }) => isAsked).map(({ what }) => what);
 }
 
-/** Null: not a loop device. */
+/** Null if the device is no loop device. */
 export async function isDirectIo(devicePath: string): Promise<boolean | null> {
   const before = await attribute(`${await sysfsDirectory(devicePath)}/loop/dio`);
   return before === '' ? null : before === '1';
@@ -90,7 +91,7 @@ async function sysfsDirectory(devicePath: string): Promise<string> {
   return `/sys/dev/block/${majorOf(rdev)}:${minorOf(rdev)}`;
 }
 
-/** @param native null: to look only */
+/** @param native null if the caller makes no change */
 async function changesFor(
   native: NativeRunner | null,
   devicePath: string,
@@ -105,7 +106,7 @@ async function changesFor(
   return changes.filter((change) => change !== null);
 }
 
-/** By default what the kernel gives a new device: twice its best transfer size, 128 KiB at least. */
+/** The default is what the kernel gives a new device: twice its optimal transfer size, but at least 128 KiB. */
 async function readAhead(directory: string, asked: number | null): Promise<Change | null> {
   const path = `${directory}/queue/read_ahead_kb`;
   const [before, best] = await Promise.all([
@@ -133,7 +134,7 @@ async function scheduler(directory: string, asked: string | null): Promise<Chang
   return textChange(`ioScheduler ${wanted}`, asked !== null, state);
 }
 
-/** On by default, where the file system below a loop device lets it. */
+/** Direct I/O is on by default, if the file system below the loop device allows it. */
 async function directIo(
   native: NativeRunner | null,
   devicePath: string,
@@ -170,7 +171,7 @@ function textChange(
   return { what, isAsked, make: write(wanted), revert: write(before) };
 }
 
-/** Empty where the device has no such attribute. */
+/** Empty if the device has no such attribute. */
 async function attribute(path: string): Promise<string> {
   return (await readFile(path, 'utf8').catch(insteadOf(['ENOENT'], ''))).trim();
 }

@@ -1,17 +1,15 @@
 /**
- * A btrfs of its own for a copied device.
+ * Gives the btrfs on a copied device an fsid of its own.
  *
- * btrfs takes two devices with one fsid for one file system. Kernels before 6.7 then may mount the
- * other device, or refuse; later ones make an id up for as long as the mount lasts. So a copy gets an
- * fsid of its own before its first mount, by metadata_uuid (Linux 5.0), which rewrites superblocks
- * alone. Doing it again does nothing.
+ * btrfs takes two devices with the same fsid for one file system. Kernels before 6.7 may then mount the other device, or
+ * refuse; later kernels make up an id that lasts as long as the mount. So a copy gets an fsid of its own before its first
+ * mount, by metadata_uuid (Linux 5.0), which rewrites only the superblocks. Repeating the change does nothing.
  *
- * Seen with btrfs-progs 6.2: a change that was stopped half way leaves a device that neither btrfstune
- * nor newer kernels take, so btrfstune continues if the plugin is killed. It opens its device without
- * O_EXCL and sees the mounts of its own namespace only, so the device is locked and checked beforehand.
- * And btrfstune on a device with a log that was not replayed destroys the file system. A mount replays
- * it, in a mount namespace of its own that ends with the command, and that what is unmounted meanwhile
- * leaves too (slave).
+ * Observed with btrfs-progs 6.2: a change that is stopped half way leaves a device that neither btrfstune nor newer kernels
+ * accept, so btrfstune continues if the plugin is killed. btrfstune opens its device without O_EXCL and sees only the mounts of
+ * its own namespace, so the plugin locks and checks the device beforehand. If the log of a file system was not replayed,
+ * btrfstune destroys the file system. So a mount replays the log first, in a mount namespace of its own that ends with the
+ * command. This namespace has slave propagation, so that a mount that is removed meanwhile disappears from the namespace too.
  */
 import { CsiError } from '../../base/errors.js';
 import { pollUntil } from '../../base/poll.js';
@@ -21,14 +19,14 @@ import { otherBtrfsMounted } from './mounted-file-system.js';
 import { btrfsIdentity } from './superblock.js';
 import { entryAt } from './target.js';
 
-/** Exists if the kernel mounts a second btrfs of one id under an id made up for it. */
+/** Exists if the kernel mounts a second btrfs with the same id under a made-up id. */
 const TEMPORARY_ID = '/sys/fs/btrfs/features/temp_fsid';
 const MOUNT_TIMEOUT_MS = 600_000;
 /** The kernel takes an ended namespace apart in the background. */
 const RELEASE_TIMEOUT_MS = 10_000;
 const RELEASE_POLL_MS = 20;
 
-/** Gives the btrfs on a device that is not mounted this fsid. `directory` is an empty one, to mount on for a moment. */
+/** Gives this fsid to the btrfs on a device that is not mounted. `directory` is an empty directory to mount on for a moment. */
 export async function giveIdentity(
   devicePath: string,
   uuid: string,
@@ -49,7 +47,7 @@ export async function giveIdentity(
   );
 }
 
-/** Before Linux 6.7 a mount of the copy while its source is mounted may be one of the source. */
+/** Before Linux 6.7, a mount of the copy may mount the source instead while the source is mounted. */
 async function assertMountable(devicePath: string, uuid: string): Promise<void> {
   if (!(await otherBtrfsMounted(devicePath)).includes(uuid)) return;
   if ((await entryAt(TEMPORARY_ID)) !== null) return;
@@ -97,7 +95,7 @@ async function released(devicePath: string): Promise<void> {
   if (isReleased === null) throw heldByKernel(devicePath);
 }
 
-/** Mounted somewhere: by the replay of a plugin that was killed, most likely, whose namespace is ending. */
+/** The device is mounted somewhere, most likely by the log replay of a killed plugin, whose namespace is still ending. */
 function heldByKernel(devicePath: string): CsiError {
   return CsiError.aborted(
     `the btrfs on ${devicePath} is a copy that needs an id of its own, and its device is still held; try again`,

@@ -1,10 +1,9 @@
 /**
- * Recognizes what nearly every staging finds: a device with exactly one of the plugin's file systems, clean, and no trace
- * of anything else. Then blkid and fsck have nothing to add, and no process has to be started. In every other case
- * they decide, so each rule here errs to that side.
+ * Recognizes the device that nearly every staging finds: exactly one of the plugin's file systems, clean, and no trace of
+ * anything else. blkid and fsck would add nothing there, so no process has to be started. In every other case blkid and fsck
+ * decide, so each rule here errs on the side of asking them.
  *
- * The bytes are hostile: only fixed places are looked at, and what may be mounted is decided later. Reads; never
- * writes.
+ * The bytes are hostile: this file looks only at fixed places, and superblock.ts decides what may be mounted. Never writes.
  */
 import { type FileHandle, open } from 'node:fs/promises';
 import { FILE_SYSTEMS, type FileSystem } from './file-systems.js';
@@ -13,14 +12,14 @@ import { isExt4Clean } from './superblock-ext4.js';
 import { hasXfsHeaders } from './superblock-xfs.js';
 
 const KIB = 1024;
-/** No signature that blkid knows lies between these, but those of ZFS and VMFS in the middle of a device. */
+/** Between head and tail, blkid knows no signatures except those of ZFS and VMFS in the middle of a device. */
 const HEAD_BYTES = 264 * KIB;
-/** Where RAID, GPT and others end a device. */
+/** RAID, GPT and other formats have their last metadata here, at the end of a device. */
 const TAIL_BYTES = 128 * KIB;
 
 /**
- * Whether the beginning of a device with that magic is that of a clean file system, and of nothing else: what lies before
- * the magic would be a boot sector, a partition table or a label.
+ * Whether the beginning of a device with that magic shows a clean file system and nothing else: any other bytes before the
+ * magic would be a boot sector, a partition table or a label.
  */
 const IS_CLEAN: Readonly<Record<FileSystem, (head: Buffer) => boolean>> = {
   ext4: (head) => isZero(head.subarray(0, KIB)) && isExt4Clean(head.subarray(KIB, 2 * KIB)),
@@ -28,14 +27,14 @@ const IS_CLEAN: Readonly<Record<FileSystem, (head: Buffer) => boolean>> = {
   btrfs: (head) => isZero(head.subarray(0, 64 * KIB)),
 };
 
-/** Magic numbers of other formats, and where they may be beside a superblock of ours. */
+/** Magic numbers of other formats, and the offsets where they may lie beside a superblock of ours. */
 const FOREIGN: readonly (readonly [magic: string, ...offsets: number[]])[] = [
   ['LUKS\xba\xbe', 0],
   ['SKUL\xba\xbe', 16 * KIB, 32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB],
   ['LABELONE', 0, 512, 1024, 1536],
   ['\x55\xaa', 510],
   ['EFI PART', 512, 4096],
-  // Linux RAID, of versions 1.1 and 1.2.
+  // Linux RAID, versions 1.1 and 1.2.
   ['\xfc\x4e\x2b\xa9', 0, 4096],
   ['\xc6\x85\x73\xf6\x4e\x1a\x45\xca\x82\x65\xf5\x7f\x48\xba\x6d\x81', 4096 + 24],
   // Swap, by page size.
@@ -51,13 +50,13 @@ const FOREIGN: readonly (readonly [magic: string, ...offsets: number[]])[] = [
   ['OCFSV2', KIB, 2 * KIB, 4 * KIB, 8 * KIB],
   ['\x54\x19\x01\x00', 8 * KIB + 1372, 64 * KIB + 1372, 256 * KIB + 1372],
   ['\x00\x01\x19\x54', 8 * KIB + 1372, 64 * KIB + 1372, 256 * KIB + 1372],
-  // ZFS, whose uberblocks are in no certain place.
+  // ZFS, whose uberblocks have no fixed place.
   ...['\x0c\xb1\xba\x00\x00\x00\x00\x00', '\x00\x00\x00\x00\x00\xba\xb1\x0c'].map(
     (magic) => [magic, ...Array.from({ length: 128 }, (_, n) => (128 + n) * KIB)] as const,
   ),
 ];
 
-/** The file system, if that is all there is and it is clean; null: ask blkid and fsck. */
+/** The file system, if it is clean and the device holds nothing else; null if blkid and fsck must decide. */
 export async function cleanFileSystem(
   devicePath: string,
   deviceBytes: bigint,
@@ -81,7 +80,7 @@ export async function cleanFileSystem(
   }
 }
 
-/** Null: the device is smaller, or cannot be read. */
+/** Null if the device is smaller or cannot be read. */
 async function bytesAt(
   handle: FileHandle,
   position: number,

@@ -1,10 +1,10 @@
 /**
- * Who holds a block device: a tool that outlives its plugin, an exclusive opener such as a mount, a device
- * stacked on it, such as the kubelet's own, or any process, in words for an error message.
+ * Finds who holds a block device, and names the holder for an error message: a tool that outlives its plugin, an exclusive
+ * opener such as a mount, a device stacked on it, such as the kubelet's own loop device, or any process.
  *
- * The words come from /proc and /sys, which show the plugin only the processes of its own PID namespace: a
- * holder outside of it stays unnamed. Process names and paths are chosen by those processes and are cleaned
- * before they are shown. Knows nothing of volumes and pools.
+ * The names come from /proc and /sys, which show the plugin only the processes of its own PID namespace: a holder outside that
+ * namespace stays unnamed. Processes choose their own names and paths, so these are cleaned before they are shown. Knows
+ * nothing of volumes and pools.
  */
 import { constants } from 'node:fs';
 import { open, readdir, readFile, readlink, stat } from 'node:fs/promises';
@@ -20,7 +20,7 @@ import {
 } from '../../base/system/mountinfo.js';
 import { loopBackingDevice } from '../native/block-device.js';
 
-/** On a block device: fails while it is mounted or opened in the same way. */
+/** An open(2) of a block device with these flags fails while the device is mounted or opened exclusively. */
 const OPEN_EXCLUSIVELY = constants.O_RDONLY | constants.O_EXCL;
 /** How many holders a message names. */
 const MAX_NAMED = 3;
@@ -28,7 +28,7 @@ const MAX_PATH_LENGTH = 256;
 const BLOCK_DEVICES = '/sys/block';
 /** Part of every path where the kubelet keeps the device nodes of raw volumes. */
 const KUBELET_DEVICES = '/volumeDevices/';
-/** What the kernel shows for a device node whose bind mount is gone, as that of a pod that was removed. */
+/** The path that the kernel shows for a device node whose bind mount is gone, such as that of a removed pod. */
 const UNMOUNTED: readonly string[] = ['/', '/ (deleted)'];
 
 /**
@@ -54,7 +54,7 @@ export async function isHeldExclusively(devicePath: string): Promise<boolean> {
   return opened === null;
 }
 
-/** Where the mount namespaces of all processes that can be seen here, this one included, have the device mounted. */
+/** The mount points of the device in the mount namespaces of all visible processes, this process included. */
 export async function mountPointsAnywhere(devicePath: string): Promise<string[]> {
   const { rdev } = await stat(devicePath);
   const mounts = (await mountsOfNamespaces()).flatMap((namespace) => namespace.mounts);
@@ -62,8 +62,8 @@ export async function mountPointsAnywhere(devicePath: string): Promise<string[]>
 }
 
 /**
- * The device and who holds it: "/dev/loop7 is mounted at /x in the mount namespace of process 12 (sh)".
- * Processes that end meanwhile are left out. Never rejects.
+ * Says who holds the device, as in "/dev/loop7 is mounted at /x in the mount namespace of process 12 (sh)". Leaves out
+ * processes that end meanwhile. Never rejects.
  */
 export async function describeHolders(devicePath: string): Promise<string> {
   const holders = await findHolders(devicePath).catch(() => []);
@@ -79,7 +79,7 @@ export async function describeHolders(devicePath: string): Promise<string> {
 
 async function findHolders(devicePath: string): Promise<string[]> {
   const { rdev } = await stat(devicePath);
-  // At once, because a call waits for it: one after the other took over a second on a busy machine.
+  // All at once, because a call waits for the answer: one after the other took over a second on a busy machine.
   const found = await Promise.all([
     devicesAbove(rdev),
     loopDevicesAbove(rdev),
@@ -98,21 +98,21 @@ async function devicesAbove(rdev: number): Promise<string[]> {
 
 export interface LoopAbove {
   path: string;
-  /** The path of its backing file, in the mount namespace that this was opened in. */
+  /** The path of the backing file, in the mount namespace in which the file was opened. */
   backing: string;
 }
 
 /**
- * The kubelet attaches a loop device of its own to the device node of every raw volume. No process has it
- * open, and the kernel lists it nowhere as a holder: its backing file tells. A kubelet that was killed or
- * a pod that was removed by force leaves it behind.
+ * The loop devices that are attached to the block device, such as the one that the kubelet attaches to the device node of every
+ * raw volume. No process has the kubelet's device open, and the kernel lists the device nowhere as a holder: only its backing
+ * file shows the attachment. The device stays behind when the kubelet is killed or a pod is removed by force.
  */
 export async function loopsAbove(rdev: number): Promise<LoopAbove[]> {
   const found: LoopAbove[] = [];
   for (const name of await readdir(BLOCK_DEVICES)) {
     if (!/^loop\d+$/.test(name)) continue;
     const [path, file] = [`/dev/${name}`, `${BLOCK_DEVICES}/${name}/loop/backing_file`];
-    // Not there: nothing is attached. The kernel ends the path with a line break.
+    // The file does not exist if nothing is attached. The kernel ends the path with a line break.
     const backing = (await readFile(file, 'utf8').catch(() => '')).replace(/\n$/, '');
     if (backing !== '' && (await isBackedBy(path, backing, rdev))) found.push({ path, backing });
   }
@@ -134,8 +134,8 @@ async function loopDevicesAbove(rdev: number): Promise<string[]> {
 }
 
 /**
- * A path may be another mount namespace's, or belong to a mount that is gone. Then the loop device itself
- * tells; it is not asked otherwise, because its file may be on a server that does not answer.
+ * Asks the loop device itself, because the path may be one of another mount namespace or of a mount that is gone. Does not ask
+ * if the path cannot be that of a device node, because the backing file may be on a server that does not answer.
  */
 async function isBackedBy(loopPath: string, backing: string, rdev: number): Promise<boolean> {
   const isPossible =
@@ -154,18 +154,18 @@ async function mountsElsewhere(rdev: number): Promise<string[]> {
 }
 
 export interface NamespaceMounts {
-  /** Empty for this mount namespace, otherwise what follows a path of it in a message. */
+  /** What a message appends to a path in this namespace; empty for the plugin's own mount namespace. */
   suffix: string;
   mounts: readonly MountEntry[];
 }
 
-/** The mounts of each mount namespace of a process that can be seen here, this one first. */
+/** The mounts of each mount namespace of a visible process, our own namespace first. */
 export async function mountsOfNamespaces(): Promise<NamespaceMounts[]> {
   const own = await namespaceOf('self');
-  // Another process of this namespace may have a root of its own, and see a part of the mounts.
+  // 'self' comes first: another process of our namespace may have a root of its own and see only a part of the mounts.
   const processesOf = new Map([[own, ['self']]]);
   await ofEachProcess(async (pid) => {
-    // Without CAP_SYS_PTRACE that of a process with more capabilities is unknown, and may be one of its own.
+    // Without CAP_SYS_PTRACE, the namespace of a process with more capabilities is unknown and may be its own.
     const namespace = await namespaceOf(pid);
     processesOf.set(namespace, [...(processesOf.get(namespace) ?? []), pid]);
   });
@@ -180,7 +180,7 @@ export async function mountsOfNamespaces(): Promise<NamespaceMounts[]> {
 const namespaceOf = (pid: string): Promise<string> =>
   readlink(`/proc/${pid}/ns/mnt`).catch(() => `that of process ${pid}`);
 
-/** As the first of the processes that is still there, and in that namespace, sees them; none: the namespace has ended. */
+/** The mounts as seen by the first process that still runs in the namespace; none if the namespace has ended. */
 async function mountsOfFirst(
   pids: readonly string[],
   namespace: string,
@@ -205,7 +205,7 @@ async function openDescriptors(devicePath: string, rdev: number): Promise<string
   return found;
 }
 
-/** Calls stat, which may hang on a file of a dead server, only for what looks like a device node. */
+/** Whether the link leads to the device. Stats only what looks like a device node, because stat may hang on a dead server. */
 async function leadsTo(link: string, devicePath: string, rdev: number): Promise<boolean> {
   const target = await readlink(link).catch(() => '');
   if (!target.startsWith('/dev/') && basename(target) !== basename(devicePath)) return false;
@@ -213,7 +213,7 @@ async function leadsTo(link: string, devicePath: string, rdev: number): Promise<
   return state?.isBlockDevice() === true && state.rdev === rdev;
 }
 
-/** Those that end meanwhile are passed over. */
+/** Calls `look` for each visible process. Ignores processes that end meanwhile. */
 async function ofEachProcess(look: (pid: string) => Promise<void>): Promise<void> {
   const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name));
   await Promise.all(pids.map((pid) => look(pid).catch(() => undefined)));

@@ -1,9 +1,9 @@
 /**
- * Waiting until nothing else holds a device that is being released.
+ * Waits until nothing else holds a device that is being released.
  *
- * A process may hold a device after it was unmounted here: a copied mount namespace keeps every mount
- * of the original until it ends or drops them (containers and sandboxes begin with such a copy), and a
- * process that has the device open keeps it until it closes it. Knows nothing of volumes and pools.
+ * A process may hold a device after this process has unmounted it: a copied mount namespace keeps every mount of the original
+ * until the namespace ends or drops the mounts (containers and sandboxes begin with such a copy), and a process that has the
+ * device open holds it until the process closes it. Knows nothing of volumes and pools.
  */
 import { stat } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -18,34 +18,34 @@ import { thawLeftFrozen } from './left-frozen.js';
 /** How long to wait for a device that others hold. */
 export interface ReleaseWait {
   timeoutMs: number;
-  /** Ends the wait at once, with its reason. */
+  /** Ends the wait at once when it is aborted; the wait then rejects with the signal's reason. */
   signal?: AbortSignal;
 }
 
-/** For a caller that says nothing else: programs that only read a device close it within this time. */
+/** The default: programs that only read a device close it within this time. */
 const DEFAULT_WAIT: ReleaseWait = { timeoutMs: 3000 };
 const INTERVAL_MS = 50;
 /**
- * After the usual time an attempt a second is enough: each may take a device thread for 200 ms, and
- * several waiting calls must leave threads to others.
+ * After the default wait, one attempt per second is enough: each attempt may occupy a device thread for 200 ms, and several
+ * waiting calls must leave threads to others.
  */
 const LONG_WAIT_INTERVAL_MS = 1000;
-/** Naming the holders begins so long before the end of a wait, which may use up the call's time. */
+/** The search for the holders' names begins this long before the end of a wait, because the wait may use up the call's time. */
 const NAMING_MS = 2000;
-/** What it may take after the wait. */
+/** How long that search may continue after the end of the wait. */
 const NAMING_LATE_MS = 500;
 
 export interface Release {
   /** Fails with EBUSY as long as something holds the device. */
   release(): Promise<unknown>;
-  /** Where the device is now; null: it is gone. */
+  /** The current path of the device; null if the device is gone. */
   findPath(): Promise<string | null>;
 }
 
 /**
- * Repeats `release` while it fails with EBUSY. Thaws a file system that is frozen and mounted nowhere any more: whoever
- * releases the device has made sure that nobody uses it. Rejects with EBUSY and the holders' names, at once if the
- * device is mounted in our own mount namespace, otherwise at the end of the wait.
+ * Repeats `release` while it fails with EBUSY. Thaws a file system that is frozen and mounted nowhere any more: the caller has
+ * made sure that nobody uses the device. Rejects with EBUSY and the holders' names, at once if the device is mounted in our own
+ * mount namespace, otherwise at the end of the wait.
  */
 export async function releaseDevice(
   native: NativeRunner,
@@ -61,7 +61,7 @@ export async function releaseDevice(
     const isMounted = await isMountedHere(await findPath());
     const timeoutMs = isMounted ? 0 : wait.timeoutMs;
     const naming = nameHolders(findPath, timeoutMs - NAMING_MS, ended.signal);
-    // Nobody waits for it if the device is released.
+    // Nobody awaits the names if the device is released.
     naming.catch(() => undefined);
     const shortMs = Math.min(timeoutMs, DEFAULT_WAIT.timeoutMs);
     const short = { ...wait, intervalMs: INTERVAL_MS, timeoutMs: shortMs };

@@ -1,9 +1,8 @@
 /**
- * Asks a mounted file system what any program would, with a timeout: its root, and its space.
+ * Checks with a timeout whether a mounted file system answers, as any program would: opens its root, and asks for its space.
  *
- * A file system on a dead disk does not answer at all, and each question to it holds a thread until
- * it does. So there is never more than one to a mount, whoever asks, and for whatever part of it.
- * Nothing is written.
+ * A file system on a dead disk does not answer at all, and each question occupies a thread until the file system answers. So
+ * each mount has at most one open question, whoever asks, and whatever part of the answer the caller needs. Writes nothing.
  */
 import type { BigIntStatsFs } from 'node:fs';
 import { open, statfs } from 'node:fs/promises';
@@ -13,20 +12,20 @@ import type { MountEntry } from '../../base/system/mountinfo.js';
 import { withTimeout } from '../../base/timeout.js';
 
 export interface FileSystemAnswer {
-  /** Opening the root fails as it does in a file system that has given up. */
+  /** Opening the root fails with an error of a file system that has given up. */
   hasGivenUp: boolean;
   space: PromiseSettledResult<BigIntStatsFs>;
 }
 
 /** How long a file system may take to answer. */
 export const ANSWER_MS = 3000;
-/** The errnos of a file system that has given up (XFS; ext4 before it said so; btrfs). */
+/** The errnos of a file system that has given up: XFS, ext4 on kernels that do not show its shutdown, and btrfs. */
 const GIVEN_UP: readonly unknown[] = ['EIO', 'ESHUTDOWN', 'EUCLEAN'];
 
-/** Questions without an answer yet, by mount id. */
+/** Unanswered questions, by mount id. */
 const questions = new SingleFlight<number, FileSystemAnswer>();
 
-/** Null: no answer in time. */
+/** Null if the file system does not answer in time. */
 export async function askFileSystem(
   { mountId, mountPoint }: Pick<MountEntry, 'mountId' | 'mountPoint'>,
   answerMs = ANSWER_MS,
@@ -46,7 +45,7 @@ async function isRootLost(path: string): Promise<boolean> {
     await (await open(path, 'r')).close();
     return false;
   } catch (thrown) {
-    // Unmounted meanwhile, or similar; the caller decides what that means.
+    // Any other error, as after an unmount meanwhile, does not count here; the caller decides what it means.
     return GIVEN_UP.includes(errorCode(thrown));
   }
 }

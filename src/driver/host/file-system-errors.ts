@@ -1,9 +1,9 @@
 /**
  * What the kernel reports about a mounted file system: counted errors, a shutdown, no answer.
  *
- * ext4 keeps its count on disk until fsck.ext4 clears it, btrfs until `btrfs device stats -z`; XFS
- * counts nothing, it shuts down. An ext4 that has shut down still answers some calls but says so
- * among its mount options (Linux 6.15), an XFS fails to open its root. Nothing is written.
+ * ext4 keeps its count on disk until fsck.ext4 clears it, and btrfs until `btrfs device stats -z` clears it; XFS counts nothing
+ * and shuts down instead. An ext4 that has shut down still answers some calls but shows the shutdown among its mount options
+ * (Linux 6.15); an XFS that has shut down fails to open its root. Writes nothing.
  */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -15,16 +15,16 @@ export interface FileSystemTroubles {
   shutDown: boolean;
   silent: boolean;
   errors: number;
-  /** Of those, content that was read back as something else than what was written. */
+  /** How many of `errors` are corrupt content: the device returned something other than what was written. */
   corruptions: number;
 }
 
 const SHUT_DOWN_OPTIONS: readonly string[] = ['shutdown', 'emergency_ro'];
-/** In the error_stats of a btrfs device: what is not a failed request but wrong content. */
+/** The counters in the error_stats of a btrfs device that count wrong content rather than failed requests. */
 const CORRUPTIONS: readonly string[] = ['corruption_errs', 'generation_errs'];
 
 /**
- * @param deviceName of the block device, such as `loop3`
+ * @param deviceName the name of the block device, such as `loop3`
  * @param answerMs how long the file system may take to answer
  */
 export async function fileSystemTroubles(
@@ -41,7 +41,7 @@ export async function fileSystemTroubles(
   };
 }
 
-/** By its mount options alone, which not every file system sets. Does not access it. */
+/** Whether the mount options show a shutdown. Not every file system sets such an option. Does not access the file system. */
 export function isShutDown({ superOptions }: Pick<MountEntry, 'superOptions'>): boolean {
   return superOptions.some((option) => SHUT_DOWN_OPTIONS.includes(option));
 }
@@ -79,5 +79,5 @@ async function readOrEmpty(file: string): Promise<string> {
   return readFile(file, 'utf8').catch(insteadOf(ABSENT, ''));
 }
 
-/** Sysfs entries go with their device. */
+/** The errors of a sysfs entry that has disappeared with its device. */
 const ABSENT = ['ENOENT', 'ENOTDIR', 'ENODEV', 'EINVAL'];

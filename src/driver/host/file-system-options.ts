@@ -1,11 +1,10 @@
 /**
  * Which options an operator may give to mkfs and to mount: allow-lists per file system.
  *
- * Options that tune a file system are allowed, each value by its pattern, because these texts end on a root
- * command line. Refused are options that name a path, device, label or UUID, force the tool or change what
- * it does; options that keep the kernel from growing the file system (sparse_super2, no resize_inode); and
- * anything not listed. Options of a StorageClass may appear in messages; mount flags of a capability may be
- * secret (CSI), so messages give only their position. Runs no tool.
+ * An option that tunes a file system is allowed if its value matches a pattern, because these texts end up on root's command
+ * line. An option is refused if it names a path, device, label or UUID, forces the tool or changes what the tool does, keeps
+ * the kernel from growing the file system (sparse_super2, no resize_inode), or is not listed. Options of a StorageClass may
+ * appear in messages; mount flags of a capability may be secret (CSI), so messages give only their position. Runs no tool.
  */
 import { CsiError, printable } from '../../base/errors.js';
 import { FILE_SYSTEMS, type FileSystem } from './file-systems.js';
@@ -35,7 +34,7 @@ const MKFS_OPTIONS: Readonly<Record<FileSystem, Rules>> = {
     '-m': /^(50|[0-4]?\d)(\.\d{1,2})?$/,
     '-N': COUNT,
     '-G': /^\d{1,6}$/,
-    // No panic: it would take the node down.
+    // `panic` is not allowed: it would take the node down.
     '-e': /^(continue|remount-ro)$/,
     '-J': { size: /^\d{1,5}$/, fast_commit_size: /^\d{1,5}$/ },
     '-T': /^(default|small|big|huge|news|largefile|largefile4)$/,
@@ -72,8 +71,8 @@ const MKFS_OPTIONS: Readonly<Record<FileSystem, Rules>> = {
 };
 
 /**
- * What the kernel's VFS takes for any file system. `ro` and `rw` are for the capability to say; `dev` is
- * not served: a device node on a volume would reach any device of the host.
+ * Options that the kernel's VFS takes for any file system. `ro` and `rw` are not listed because the capability decides about
+ * them; `dev` is not listed because a device node on a volume would reach any device of the host.
  */
 const COMMON_MOUNT_OPTIONS: Rules = each(
   'defaults atime noatime relatime norelatime strictatime nostrictatime diratime nodiratime lazytime nolazytime ' +
@@ -123,8 +122,8 @@ const MOUNT_OPTIONS: Readonly<Record<FileSystem, Rules>> = {
 };
 
 /**
- * The arguments for mkfs in a text of `-x value` pairs. INVALID_ARGUMENT for anything that is not
- * listed for the file system; if that is not known (null), for anything that no file system accepts.
+ * Splits a text of `-x value` pairs into arguments for mkfs. INVALID_ARGUMENT if the text has anything that is not listed for
+ * the file system, or, if the file system is not known (null), if no file system accepts the text.
  */
 export function parseMkfsOptions(text: string, field: string, type: FileSystem | null): string[] {
   const words = text.split(/\s+/).filter((word) => word !== '');
@@ -138,7 +137,7 @@ export function parseMkfsOptions(text: string, field: string, type: FileSystem |
   return words;
 }
 
-/** The options in a comma list, for `mount -o`. Refused as with mkfs; `ro` and `rw` are refused too. */
+/** Splits a comma list into options for `mount -o`. INVALID_ARGUMENT as in parseMkfsOptions, and also for `ro` and `rw`. */
 export function parseMountOptions(text: string, field: string, type: FileSystem | null): string[] {
   const options = text.split(',').filter((option) => option !== '');
   const wrong = options.find((option) => !isMountOption(option, type));
@@ -150,18 +149,18 @@ export function parseMountOptions(text: string, field: string, type: FileSystem 
   return options;
 }
 
-/** Accepted in the parameters of existing volumes only; the mount is made without them. */
+/** Options that are accepted only in the parameters of existing volumes. The mount is made without them. */
 const RETIRED_MOUNT_OPTIONS: readonly string[] = ['dev', 'errors=continue'];
 
-/** The same for an existing volume: options accepted when it was created do not prevent its use. */
+/** As parseMountOptions, but ignores the retired options, so that they do not prevent the use of an existing volume. */
 export function parseStoredMountOptions(text: string, field: string, type: FileSystem): string[] {
   const options = text.split(',').filter((option) => !RETIRED_MOUNT_OPTIONS.includes(option));
   return parseMountOptions(options.join(','), field, type);
 }
 
 /**
- * INVALID_ARGUMENT if a mount flag of a capability is neither a listed option nor `ro` or `rw`. A flag may
- * hold several, separated by commas. The message names only its position.
+ * INVALID_ARGUMENT if a mount flag of a capability is neither a listed option nor `ro` or `rw`. A flag may hold several
+ * options, separated by commas. The message names only the position of the flag.
  */
 export function assertMountFlags(
   flags: readonly string[],
@@ -196,7 +195,7 @@ function isMountOption(option: string, type: FileSystem | null): boolean {
   );
 }
 
-/** Why the words are no options of this mkfs, in a few words; null if they are. */
+/** Why mkfs for this type does not accept the words, in a few words; null if it accepts them. */
 function mkfsProblem(words: readonly string[], type: FileSystem): string | null {
   const seen = new Set<string>();
   for (let index = 0; index < words.length; index += 2) {
@@ -219,7 +218,7 @@ function isAllowed(value: string, rule: Rule): boolean {
   return value.split(',').every((item) => isListed(item, rule));
 }
 
-/** `name` or `name=value`. A pattern that fits the empty text allows the bare name. */
+/** Whether the rules list `name` or `name=value`. A pattern that matches the empty text allows the bare name. */
 function isListed(item: string, rules: Rules): boolean {
   const equals = item.indexOf('=');
   const name = equals < 0 ? item : item.slice(0, equals);

@@ -1,6 +1,6 @@
 /**
- * The file systems a volume can be given, with the smallest volume each gets, in bytes. Of all rooms that
- * name file systems, none knows another list. The first one is made when none is asked for.
+ * The file systems that a volume can have, and the smallest volume for each of them, in bytes. Every module that names file
+ * systems uses this list. The plugin makes DEFAULT_FILE_SYSTEM when the caller asks for none.
  */
 const MIB = 1n << 20n;
 
@@ -9,11 +9,11 @@ export const MINIMUM_BYTES = {
   ext4: 16n * MIB,
   /** mkfs.xfs makes nothing smaller (xfsprogs 5.19 and later). */
   xfs: 300n * MIB,
-  /** BTRFS_IOC_RESIZE takes no smaller size (EINVAL), also for mixed groups: what is smaller cannot be grown to less. */
+  /** BTRFS_IOC_RESIZE refuses a smaller size (EINVAL), also for mixed groups: a smaller btrfs cannot grow to less than this. */
   btrfs: 256n * MIB,
 } as const satisfies Readonly<Record<string, bigint>>;
 
-/** What mkfs can work with, for volumes that were made smaller and copies of them. */
+/** The smallest volumes that mkfs accepts, for volumes that were made smaller than MINIMUM_BYTES and for copies of them. */
 export const MKFS_MINIMUM_BYTES: Readonly<Record<keyof typeof MINIMUM_BYTES, bigint>> = {
   ...MINIMUM_BYTES,
   /** mkfs.btrfs wants 109 MiB for metadata that is stored twice; a little more leaves room for data. */
@@ -29,9 +29,9 @@ export function isFileSystem(type: string): type is FileSystem {
   return Object.hasOwn(MINIMUM_BYTES, type);
 }
 
-/** Why a file system is not mounted on this host: what its superblock holds, and the remedy. */
+/** Why this host does not mount a file system: what its superblock holds, and the remedy. */
 export interface Objection {
-  /** Follows "it has". Holds no text from the device. */
+  /** A phrase that follows "it has". Holds no text from the device. */
   found: string;
   remedy: string;
 }

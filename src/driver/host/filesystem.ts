@@ -1,9 +1,8 @@
 /**
- * File systems on block devices: what is there, making one, checking one, how it wants to be mounted.
+ * Recognizes, makes and checks file systems on block devices, and chooses their mount options.
  *
- * Decides nothing about volumes: whoever calls `makeFileSystem` has made sure that nothing of value
- * is on the device. The tools open the device exclusively, so that a second one, or one on a mounted
- * device, fails instead of doing harm.
+ * Decides nothing about volumes: the caller of `makeFileSystem` has made sure that the device holds nothing of value. The tools
+ * open the device exclusively, so that a second tool, or a tool on a mounted device, fails instead of doing harm.
  */
 import { open } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
@@ -25,18 +24,18 @@ const MAKE_TIMEOUT_MS = 600_000;
 const CHECK_TIMEOUT_MS = 3_600_000;
 const BLKID_NOTHING = 2;
 const BLKID_AMBIGUOUS = 8;
-/** fsck(8): no errors, and errors corrected. */
+/** Exit codes of fsck(8): no errors, and errors corrected. */
 export const FSCK_FINE = [0, 1];
 
 /**
- * The volume is sparse and new, and no file system tool needs to write zeros over it: tables are left
- * for the kernel to zero (by punching holes), the journal stays a hole, nothing is discarded.
- * Measured: 6 MiB allocated for an ext4 of 100 GiB, against 2.1 GiB with lazy_itable_init=0.
+ * A volume is sparse and new, so no file system tool needs to write zeros over it: the kernel zeroes the tables later (by
+ * punching holes), the journal stays a hole, and nothing is discarded. Measured: 6 MiB allocated for an ext4 of 100 GiB,
+ * against 2.1 GiB with lazy_itable_init=0.
  */
 const EXT4_EXTENDED = 'nodiscard,lazy_itable_init=1,lazy_journal_init=1';
 /**
- * Every feature that it gets, whatever mke2fs.conf has: a newer one adds features that the oldest supported kernel
- * (docs/limits.md) does not know, and an older mkfs.ext4 refuses to switch off what it does not know.
+ * All features of a new ext4, whatever mke2fs.conf says: a newer mke2fs.conf adds features that the oldest supported kernel
+ * (docs/limits.md) does not know, and an older mkfs.ext4 refuses to switch off features that it does not know.
  */
 const EXT4_FEATURES =
   'none,has_journal,ext_attr,resize_inode,dir_index,filetype,extent,64bit,flex_bg,sparse_super,large_file,' +
@@ -48,8 +47,8 @@ const MAKE_OPTIONS: Readonly<Record<FileSystem, readonly string[]>> = {
 };
 
 /**
- * What newer tools make by default and the oldest supported kernel does not mount. A tool refuses a name that it does
- * not know, so what its own list lacks is left out.
+ * Features that newer tools switch on by default and the oldest supported kernel does not mount. A tool refuses the name of a
+ * feature that it does not know, so the plugin names only features that the tool itself lists.
  */
 const NEWER_FEATURES: Readonly<Record<FileSystem, readonly [option: string, name: string][]>> = {
   ext4: [],
@@ -60,7 +59,7 @@ const NEWER_FEATURES: Readonly<Record<FileSystem, readonly [option: string, name
   ],
   btrfs: [['-O', 'block-group-tree']],
 };
-/** Arguments with which mkfs lists what it knows, and makes nothing; mkfs.xfs then ends with 1. */
+/** Arguments with which mkfs only lists what it knows, and makes nothing; mkfs.xfs then exits with 1. Null if not needed. */
 const LIST_ARGUMENTS: Readonly<Record<FileSystem, readonly string[] | null>> = {
   ext4: null,
   xfs: [],
@@ -68,8 +67,8 @@ const LIST_ARGUMENTS: Readonly<Record<FileSystem, readonly string[] | null>> = {
 };
 
 /**
- * A volume restored from a snapshot has its source's UUID, and XFS mounts a UUID once unless asked
- * otherwise. btrfs takes two devices of one UUID for one file system: see btrfs-identity.ts.
+ * A volume restored from a snapshot has its source's UUID, and XFS mounts each UUID only once without `nouuid`. btrfs takes two
+ * devices with the same UUID for one file system: see btrfs-identity.ts.
  */
 const NEEDED_OPTIONS: Readonly<Record<FileSystem, readonly string[]>> = {
   ext4: [],
@@ -78,8 +77,8 @@ const NEEDED_OPTIONS: Readonly<Record<FileSystem, readonly string[]>> = {
 };
 
 /**
- * These come last, so that neither a flag nor the superblock overrides them: an ext4 can ask the kernel to
- * panic on an error, or to continue with damaged metadata.
+ * These options come last, so that neither a flag nor the superblock overrides them: an ext4 can ask the kernel to panic on an
+ * error, or to continue with damaged metadata.
  */
 const FORCED_OPTIONS: Readonly<Record<FileSystem, readonly string[]>> = {
   ext4: ['errors=remount-ro'],
@@ -94,9 +93,9 @@ const FORCED_OPTIONS: Readonly<Record<FileSystem, readonly string[]>> = {
 export const UNTRUSTED: readonly string[] = ['nosuid', 'nodev'];
 const TRUST = ['nosuid', 'suid', 'nodev', 'dev'];
 
-/** The signature on a device. Nothing found does not prove that nothing is there. */
+/** The signature on a device. `none` does not prove that nothing is there. */
 export async function probe(devicePath: string): Promise<Signature> {
-  // blkid answers a device it cannot read like an empty one.
+  // blkid gives the same answer for a device that it cannot read as for an empty one.
   await (await open(devicePath, 'r')).close();
   const { exitCode, stdout } = await run(
     'blkid',
@@ -115,7 +114,7 @@ export async function probe(devicePath: string): Promise<Signature> {
   return parseSignature(stdout);
 }
 
-/** From blkid's export format, KEY=value lines. */
+/** Parses blkid's export format, KEY=value lines. */
 export function parseSignature(text: string): Signature {
   const tags = new Map<string, string>();
   for (const line of text.split('\n')) {
@@ -133,7 +132,7 @@ export function parseSignature(text: string): Signature {
   return { kind: 'filesystem', type };
 }
 
-/** For people, in the middle of a sentence. */
+/** A description for people, for the middle of a sentence. */
 export function describeSignature(signature: Signature): string {
   switch (signature.kind) {
     case 'none':
@@ -148,8 +147,8 @@ export function describeSignature(signature: Signature): string {
 }
 
 /**
- * Makes a file system, whatever was there before. `options` are mkfs's own, from an allow-list
- * (file-system-options.ts). It is durable when the caller has flushed the device.
+ * Makes a file system, whatever was on the device before. `options` are options of mkfs from an allow-list
+ * (file-system-options.ts). The file system is durable once the caller has flushed the device.
  */
 export async function makeFileSystem(
   type: FileSystem,
@@ -168,9 +167,9 @@ export async function makeFileSystem(
 }
 
 /**
- * All arguments but the path. `known` is what the tool lists as its options and features. A feature that `options`
- * name is left to them: mkfs.xfs refuses one that is given twice. mkfs.ext4 adds up several `-O`, and of several `-E`
- * takes the last, so ours are merged into the operator's.
+ * All arguments of mkfs but the path. `known` is the tool's own list of its options and features. The plugin does not switch
+ * off a feature that `options` name: mkfs.xfs refuses a feature that is given twice. mkfs.ext4 adds up several `-O` but takes
+ * only the last of several `-E`, so our `-E` is merged into the operator's.
  */
 export function makeArguments(
   type: FileSystem,
@@ -186,7 +185,7 @@ export function makeArguments(
   return [...MAKE_OPTIONS[type], ...off, ...wanted];
 }
 
-/** What the installed mkfs knows, in its own words. */
+/** The installed mkfs's own list of its options and features; empty for ext4. */
 async function listKnown(type: FileSystem): Promise<string> {
   const args = LIST_ARGUMENTS[type];
   if (args === null) return '';
@@ -196,9 +195,9 @@ async function listKnown(type: FileSystem): Promise<string> {
 }
 
 /**
- * Makes the XFS with reflink that a pool image needs, in a regular file. `groupBytes` is the size of an
- * allocation group; null: mkfs chooses one for the size that the image has now. Reverse mappings, which newer tools
- * make by default, would have to be written for each extent of each clone.
+ * Makes the XFS with reflink that a pool image needs, in a regular file. `groupBytes` is the size of an allocation group; if it
+ * is null, mkfs chooses a size for the current size of the image. Reverse mappings, which newer tools make by default, are off,
+ * because they would have to be written for each extent of each clone.
  */
 export async function makePoolFileSystem(
   imagePath: string,
@@ -208,7 +207,7 @@ export async function makePoolFileSystem(
   await make('xfs', ['-m', 'reflink=1,rmapbt=0', ...groups], imagePath);
 }
 
-/** `device`: what `path` is, unless it is a file of the plugin's own. */
+/** `device` is the same as `path`, and absent if `path` is a file of the plugin's own. */
 async function make(
   type: FileSystem,
   options: readonly string[],
@@ -225,9 +224,8 @@ async function make(
 }
 
 /**
- * Repairs what fsck can repair without a decision, before a mount; the device must not be mounted. XFS
- * and btrfs have no such check: mounting replays their logs, and xfs_repair and btrfs check are left to
- * the operator.
+ * Repairs, before a mount, what fsck can repair without a decision; the device must not be mounted. XFS and btrfs have no such
+ * check: mounting replays their logs, and the operator decides about xfs_repair and btrfs check.
  */
 export async function checkFileSystem(type: FileSystem, devicePath: string): Promise<void> {
   if (type !== 'ext4') return;
@@ -250,8 +248,8 @@ export async function checkFileSystem(type: FileSystem, devicePath: string): Pro
 }
 
 /**
- * The options to mount a file system with on the host. Read-only is safe with a journal or log to replay,
- * also XFS's, which is never clean in a snapshot: the kernel replays it as long as the device is writable.
+ * The options with which the host mounts a file system. A read-only mount is safe even if a journal or log has to be replayed,
+ * also for XFS, whose log is never clean in a snapshot: the kernel replays the log as long as the device is writable.
  */
 export function mountOptions(
   type: FileSystem,
@@ -267,9 +265,9 @@ export function mountOptions(
 }
 
 /**
- * The options of a mount that a workload sees, by the flags of its capability. Programs there are set-user-ID
- * only if these, or those of its StorageClass (`own`), say `suid`; the last one counts, of the capability's
- * if they have one. Device nodes never work.
+ * The options of a mount that a workload sees, by the flags of its capability. Set-user-ID programs work there only if the
+ * flags, or the options of the StorageClass (`own`), say `suid`. The last `suid` or `nosuid` counts, and the flags come after
+ * `own`. Device nodes never work.
  */
 export function publishedOptions(own: readonly string[], flags: readonly string[]): string[] {
   const wanted = splitFlags(flags);
@@ -277,7 +275,7 @@ export function publishedOptions(own: readonly string[], flags: readonly string[
   return [...wanted.filter((flag) => !TRUST.includes(flag)), trust ?? 'nosuid', 'nodev'];
 }
 
-/** Flags as a list of single options; one flag may hold several. */
+/** The flags as a list of single options; one flag may hold several options. */
 export function splitFlags(flags: readonly string[]): string[] {
   return flags.flatMap((flag) => flag.split(',')).filter((option) => option !== '');
 }

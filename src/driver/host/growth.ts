@@ -1,11 +1,10 @@
 /**
- * Growing a file system that is not mounted, and what growing a mounted one needs of this process.
+ * Grows a file system that is not mounted, and says whether this process may grow a mounted one.
  *
- * xfs and btrfs grow while mounted and no other way; ext4 does both. The kernel does it by journal and
- * may be stopped anywhere, but wants CAP_SYS_RESOURCE of ext4. resize2fs needs no capability and must
- * not be stopped: killed half way it left file systems that fsck -p refused (6 of 41 tries), so
- * it continues if the plugin is killed, and nothing else touches the device until it has ended. Knows no
- * volumes.
+ * xfs and btrfs grow only while they are mounted; ext4 grows mounted and unmounted. The kernel grows a file system through its
+ * journal and may be stopped at any point, but requires CAP_SYS_RESOURCE for ext4. resize2fs needs no capability and must not
+ * be stopped: when it was killed half way, it left file systems that fsck -p refused (6 of 41 tries). So resize2fs continues if
+ * the plugin is killed, and nothing else touches the device until resize2fs has ended. Knows no volumes.
  */
 import { run, toolFailure } from '../../base/process/exec.js';
 import type { FileSystem } from './file-systems.js';
@@ -21,8 +20,8 @@ export async function canGrowMounted(type: FileSystem): Promise<boolean> {
 }
 
 /**
- * Grows an ext4 to its device's size. FAILED_PRECONDITION if it is mounted or damaged; ABORTED if it is
- * being grown already, or still when time is over.
+ * Grows an ext4 to its device's size. FAILED_PRECONDITION if the file system is mounted or damaged; ABORTED if another process
+ * is already growing it, or if the growth has not ended at the timeout.
  */
 export async function growUnmountedExt4(devicePath: string): Promise<void> {
   try {

@@ -3,16 +3,16 @@
  *
  * The pod's cgroup is found below the cgroup root in the layouts the kubelet makes:
  * `kubepods/burstable/pod<uid>` (cgroupfs) and `kubepods.slice/kubepods-burstable.slice/
- * kubepods-burstable-pod<uid with underscores>.slice` (systemd), with whatever the kubelet's cgroup
- * root puts before. Only directories that look like the kubelet's are entered. Enables no
- * controller: that belongs to the manager of the cgroups. Knows no volumes.
+ * kubepods-burstable-pod<uid with underscores>.slice` (systemd), below any directories that
+ * the kubelet's cgroup root adds. Only directories that look like the kubelet's are searched. Enables no
+ * controller: only the manager of the cgroups may do that. Knows no volumes.
  */
 import { access, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, errorCode, insteadOf } from '../../base/errors.js';
 import type { DeviceNumber } from '../../base/system/device-attributes.js';
 
-/** Per second; null: no limit. */
+/** Limits per second; null if there is no limit. */
 export interface IoLimits {
   readonly readBytesPerSecond: bigint | null;
   readonly writeBytesPerSecond: bigint | null;
@@ -27,10 +27,10 @@ const NO_LIMITS: IoLimits = {
   writeOperationsPerSecond: null,
 };
 
-/** What a removed cgroup answers: by its path, and by a file that was open meanwhile. */
+/** The errors of a removed cgroup: by its path, and through a file that was opened before the removal. */
 const GONE: readonly unknown[] = ['ENOENT', 'ENODEV'];
 
-/** kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice and room for one more. */
+/** The depth of kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/kubelet-...-pod<uid>.slice, plus one. */
 const MAX_DEPTH = 5;
 const KUBELETS_OWN = /kube|^burstable$|^besteffort$/;
 
@@ -53,8 +53,8 @@ export async function findPodCgroup(root: string, podUid: string): Promise<strin
 }
 
 /**
- * FAILED_PRECONDITION, with the reason, if the cgroup cannot limit I/O; ABORTED if it goes away, with its
- * pod, in this moment.
+ * Sets the limits of the device. FAILED_PRECONDITION, with the reason, if the cgroup cannot limit I/O; ABORTED if the cgroup
+ * disappears with its pod during the call.
  */
 export async function setLimits(
   cgroup: string,
@@ -78,7 +78,7 @@ export async function setLimits(
   }
 }
 
-/** Where the cgroup, its io.max or a line of the device in that is missing there is nothing to lift. */
+/** Lifts all limits of the device. Succeeds if the cgroup, its io.max or the device's line in io.max does not exist. */
 export async function liftLimits(cgroup: string, device: DeviceNumber): Promise<void> {
   try {
     await writeLimits(cgroup, device, NO_LIMITS);
@@ -93,7 +93,7 @@ export async function liftLimits(cgroup: string, device: DeviceNumber): Promise<
 }
 
 async function writeLimits(cgroup: string, device: DeviceNumber, limits: IoLimits): Promise<void> {
-  // Existing ones alone: a file made here would be no control file.
+  // Writes only to an existing file: a file made here would be no control file.
   await writeFile(join(cgroup, 'io.max'), limitLine(device, limits), { flag: 'r+' });
 }
 
@@ -118,7 +118,7 @@ export function isCgroup2(root: string): Promise<boolean> {
   return controllers.then(() => true, insteadOf(['ENOENT'], false));
 }
 
-/** As io.max takes it; every limit is named, so that an earlier one is lifted. */
+/** A line for io.max. The line names every limit, so that it also lifts earlier limits. */
 export function limitLine({ major, minor }: DeviceNumber, limits: IoLimits): string {
   const text = (limit: bigint | null): string => (limit === null ? 'max' : limit.toString());
   return (
@@ -128,7 +128,7 @@ export function limitLine({ major, minor }: DeviceNumber, limits: IoLimits): str
 }
 
 async function directoriesIn(directory: string): Promise<string[]> {
-  // Cgroups come and go.
+  // A cgroup may disappear at any time.
   const found = readdir(directory, { withFileTypes: true }).catch(insteadOf(['ENOENT'], []));
   return (await found).filter((entry) => entry.isDirectory()).map((entry) => entry.name);
 }

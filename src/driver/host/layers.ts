@@ -1,8 +1,8 @@
 /**
- * Single mounts, bound and unmounted by their number in mountinfo: never another mount that has since
- * appeared at the same path, and never through a symbolic link put in the path since.
+ * Binds and unmounts single mounts by their mount id in mountinfo. A call never acts on another mount that has since appeared
+ * at the same path, and never follows a symbolic link that has since been put in the path.
  *
- * Paths are resolved ones. Targets are made and removed in the directory they were found in. Knows
+ * All paths are resolved. A target is made or removed in the directory that its path led to when the call opened it. Knows
  * nothing of volumes.
  */
 import { CsiError, SystemError } from '../../base/errors.js';
@@ -12,7 +12,7 @@ import { assertEmpty, assertTargetFits, type TargetType } from './target.js';
 
 export interface Bind extends LayerFlags {
   source: string;
-  /** Of the two the one that says what the source is: of a mounted file system, or of a device node. */
+  /** Exactly one of the two is not null: the mount id of a mounted file system, or the st_rdev of a device node. */
   sourceMountId: number | null;
   sourceDevice: number | null;
 }
@@ -20,7 +20,7 @@ export interface Bind extends LayerFlags {
 export interface LayerFlags {
   target: string;
   readOnly: boolean;
-  /** Those that are not of one mount but of its file system are passed over. */
+  /** Mount options. Options of the file system rather than of a single mount are ignored. */
   options: readonly string[];
 }
 
@@ -48,7 +48,7 @@ const ATTRIBUTES: Readonly<Record<string, { set: number; clear: number }>> = {
   symfollow: { set: 0, clear: 0x20_0000 },
 };
 
-/** Of options that exclude one another the last one counts. `rw` changes nothing: what is read-only stays so. */
+/** The last of several options that exclude one another counts. `rw` changes nothing: a read-only mount stays read-only. */
 export function attributesOf({ readOnly, options }: Omit<LayerFlags, 'target'>): {
   set: number;
   clear: number;
@@ -63,15 +63,15 @@ export function attributesOf({ readOnly, options }: Omit<LayerFlags, 'target'>):
   return { set, clear };
 }
 
-/** Whether an option is of a mount, and not of its file system. `ro` and `rw` are of both. */
+/** Whether an option belongs to a mount rather than to its file system. `ro` and `rw` belong to both. */
 export function isOfMount(option: string): boolean {
   return option === 'rw' || Object.hasOwn(ATTRIBUTES, option);
 }
 
-/** How often the top layer may change under an unmount before that gives up. */
+/** How often the top layer may change during an unmount before the unmount gives up. */
 const MAX_CHANGES = 100;
 
-/** Binds the source to an empty target that nothing is mounted on; it has its flags from the first moment on. */
+/** Binds the source to an empty target that nothing is mounted on. The mount has its flags from its first moment. */
 export async function bindLayer(native: NativeRunner, bind: Bind): Promise<void> {
   const { source, sourceMountId, sourceDevice, target } = bind;
   const attributes = attributesOf(bind);
@@ -80,7 +80,7 @@ export async function bindLayer(native: NativeRunner, bind: Bind): Promise<void>
   );
 }
 
-/** Gives the top layer its flags, if it is still this one. */
+/** Sets the flags of this mount. FAILED_PRECONDITION if the mount is no longer the top layer. */
 export async function setLayerFlags(
   native: NativeRunner,
   { mountId }: MountEntry,
@@ -101,8 +101,8 @@ export interface Unmounted {
 }
 
 /**
- * Unmounts the layers on the path, from the top down to the first one that does not belong to the
- * caller. FAILED_PRECONDITION if one is busy.
+ * Unmounts the layers on the path, from the top down to the first layer that does not belong to the caller. FAILED_PRECONDITION
+ * if a layer is busy or cannot be reached.
  *
  * @param before the current mounts, if the caller has just read them
  */
@@ -123,7 +123,7 @@ export async function unmountLayers(
     } catch (thrown) {
       if (!(thrown instanceof SystemError)) throw thrown;
       changes += 1;
-      // Something else is on top by now: to be judged anew.
+      // Another layer is on top by now, so `belongs` has to judge that layer.
       if (thrown.code === 'ESTALE' && changes < MAX_CHANGES) continue;
       throw CsiError.failedPrecondition(
         `${path} cannot be unmounted: it is busy or cannot be reached; end what uses it and try again (${thrown.message})`,
@@ -133,7 +133,7 @@ export async function unmountLayers(
   }
 }
 
-/** Makes an empty directory or file to mount on. An empty one there already is taken as it is. */
+/** Makes an empty directory or file to mount on. Accepts an empty one that already exists. */
 export async function makeTarget(
   native: NativeRunner,
   path: string,

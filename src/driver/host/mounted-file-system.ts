@@ -1,8 +1,8 @@
 /**
- * What the kernel has made of a mount: that the options and devices in force are those asked for.
+ * Checks after a mount that the options and devices in force are the requested ones.
  *
- * A superblock is checked before it is mounted; a process that still has the device open could change it
- * in between. The options in force afterwards cannot be changed from the device. Reads; never writes.
+ * A superblock is checked before its mount, but a process that still has the device open could change the superblock in
+ * between. Nothing on the device can change the options in force after the mount. Never writes.
  */
 import { readFile, readlink, stat } from 'node:fs/promises';
 import { basename, join } from 'node:path';
@@ -11,15 +11,15 @@ import { type MountEntry, majorOf, minorOf, mountsOfDevice } from '../../base/sy
 import { namesIn } from './file-system-errors.js';
 import type { FileSystem } from './file-systems.js';
 
-/** Mount options of ext4 that a superblock must not choose, by what /proc/fs/ext4 shows if they are in force. */
+/** Mount options of ext4 that a superblock must not choose, as /proc/fs/ext4 shows them when they are in force. */
 const EXT4_CHOICES = ['data=journal', 'data=writeback', 'nobarrier', 'dax=always'] as const;
 /** XFS options that name other devices. */
 const XFS_DEVICES = /^(logdev|rtdev)=/;
 const BTRFS_FILE_SYSTEMS = '/sys/fs/btrfs';
 
 /**
- * What is in force on a device just mounted and was not asked for, in few words; null: nothing.
- * `asked` are the mount's options, `mounts` the mounts after it.
+ * An option or a number of devices that is in force on a device just mounted although nobody asked for it, in a few words; null
+ * if there is none. `asked` are the options of the mount, `mounts` are the mounts after it.
  */
 export async function unaskedInForce(
   type: FileSystem,
@@ -37,7 +37,7 @@ export async function unaskedInForce(
   );
 }
 
-/** The fsids of the btrfs mounted on this host that do not have the device. */
+/** The fsids of the btrfs file systems that are mounted on this host and do not contain the device. */
 export async function otherBtrfsMounted(devicePath: string): Promise<string[]> {
   const name = await kernelName((await stat(devicePath)).rdev);
   const others: string[] = [];
@@ -51,7 +51,7 @@ export async function otherBtrfsMounted(devicePath: string): Promise<string[]> {
 async function unaskedOfExt4(name: string, asked: readonly string[]): Promise<string | null> {
   const file = join('/proc/fs/ext4', name, 'options');
   const text = await readFile(file, 'utf8').catch(insteadOf(['ENOENT'], null));
-  // A proc that hides it: the options were given, and the kernel took them.
+  // This proc hides the file. The mount passed its options, and the kernel accepted them.
   if (text === null) return null;
   const inForce = text.split('\n');
   const onErrors = inForce.find((option) => option.startsWith('errors='));
@@ -70,11 +70,11 @@ async function unaskedOfBtrfs(name: string): Promise<string | null> {
   return null;
 }
 
-/** None of `features`, which lies beside the file systems. */
+/** The names of the devices of a btrfs; none for `features`, a directory beside the file systems. */
 const btrfsDevices = (fsid: string): Promise<string[]> =>
   namesIn(join(BTRFS_FILE_SYSTEMS, fsid, 'devices'));
 
-/** As sysfs and procfs call the device: `loop3`, `dm-4`. */
+/** The name of the device in sysfs and procfs, such as `loop3` or `dm-4`. */
 async function kernelName(rdev: number): Promise<string> {
   return basename(await readlink(`/sys/dev/block/${majorOf(rdev)}:${minorOf(rdev)}`));
 }

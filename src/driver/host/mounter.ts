@@ -1,9 +1,8 @@
 /**
- * Mounting file systems on this node, idempotent by what mountinfo says.
+ * Mounts file systems on this node. Idempotent: mountinfo says which mounts exist already.
  *
- * Paths are as the kernel sees them: absolute, without a symbolic link in the last component (see
- * target.ts). Options may be sensitive and appear in no error. Knows nothing of volumes; single layers are
- * the business of layers.ts.
+ * Paths are absolute, and their last component is no symbolic link (see target.ts). Options may be sensitive, so no error
+ * contains them. Knows nothing of volumes; layers.ts handles single layers.
  */
 import { stat } from 'node:fs/promises';
 import { CsiError, SystemError } from '../../base/errors.js';
@@ -22,18 +21,18 @@ export interface MountRequest {
   source: string;
   target: string;
   fsType: string;
-  /** As for `mount -o`, one option each. */
+  /** Options as for `mount -o`, one per element. */
   options: readonly string[];
-  /** The target has no symbolic link in it: one that has come in the way since is refused, not followed. */
+  /** The target contains no symbolic link. A link that appears in the target later is refused, not followed. */
   isResolved?: boolean;
   /** The current mounts, if the caller has just read them. */
   before?: readonly MountEntry[];
 }
 
 /**
- * Mounts the file system of a block device, unless it is the top layer there already. Returns the mounts afterwards.
- * FAILED_PRECONDITION if the kernel refuses. No time limit ends it: the kernel replays a journal to its end, whoever
- * waits for that.
+ * Mounts the file system of a block device, unless that file system is the top layer on the target already. Returns the mounts
+ * afterwards. FAILED_PRECONDITION if the kernel refuses. The call has no time limit: the kernel replays a journal to its end,
+ * whether or not anybody waits for the call.
  */
 export async function mount(
   native: NativeRunner,
@@ -75,7 +74,7 @@ export async function mount(
   throw CsiError.internal(`mounting ${source} on ${target} had no effect that mountinfo shows`);
 }
 
-/** The kernel may quote a value that it does not take. A value is replaced where it is a word of its own. */
+/** The kernel may quote an option value that it refuses. Replaces each value where the value is a word of its own. */
 function withoutValues(failure: SystemError, options: readonly string[]): SystemError {
   const values = options
     .filter((option) => option.includes('='))
@@ -101,7 +100,7 @@ function remedyOf({ code }: SystemError): string {
   }
 }
 
-/** What is seen mounted at the path; null if it is no mount point. */
+/** The top mount at the path; null if the path is no mount point. */
 export async function topMount(path: string): Promise<MountEntry | null> {
   const target = await kernelPath(path);
   return target === null ? null : (mountsAt(await readMountInfo(), target).at(-1) ?? null);

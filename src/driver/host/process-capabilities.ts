@@ -1,12 +1,12 @@
 /**
- * Which capabilities(7) this process has, and which it requires to start.
+ * Which capabilities(7) a process has, and which capability the plugin requires to start.
  *
- * Knows their uses only in the texts for the operator who has to grant them.
+ * Knows what the plugin uses them for only in the texts for the operator who has to grant them.
  */
 import { readFile } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
 
-/** Those that the plugin uses; bits of CapEff. */
+/** The capabilities that the plugin uses, and the bit of each in CapEff. */
 const BITS = {
   CAP_DAC_OVERRIDE: 1n,
   CAP_DAC_READ_SEARCH: 2n,
@@ -31,7 +31,7 @@ export const CAPABILITY_USES: Readonly<Record<Exclude<Capability, 'CAP_DAC_OVERR
 /**
  * Which of the capabilities that the plugin uses a process has.
  *
- * @param process its id; default: this one
+ * @param process the id of the process; default: this process
  */
 export async function heldCapabilities(process = 'self'): Promise<Capability[]> {
   const status = await readFile(`/proc/${process}/status`, 'utf8');
@@ -41,13 +41,13 @@ export async function heldCapabilities(process = 'self'): Promise<Capability[]> 
 }
 
 /**
- * FAILED_PRECONDITION if this process cannot open a directory that its owner has closed to everybody. The
- * root directory of a file system belongs to the pod that uses the volume: one with mode 0 would keep its
- * volume from being frozen and grown, long after it was handed out.
+ * FAILED_PRECONDITION if this process cannot open a directory that its owner has closed to everybody. The root directory of a
+ * file system belongs to the pod that uses the volume: a root directory with mode 0 would keep the volume from being frozen and
+ * grown, long after the volume was handed out.
  */
 export async function assertCanOpenDirectories(): Promise<void> {
   if (await hasCapability('CAP_DAC_READ_SEARCH')) return;
-  // It includes the other one, for reading and for searching directories.
+  // CAP_DAC_OVERRIDE also permits reading and searching any directory.
   if (await hasCapability('CAP_DAC_OVERRIDE')) return;
   throw CsiError.failedPrecondition(
     'the plugin lacks CAP_DAC_READ_SEARCH: a pod that takes all permissions off the root directory of its volume ' +

@@ -1,10 +1,9 @@
 /**
- * Whether a mount that this process makes is seen by whoever asked for it.
+ * Whether the requester of a mount sees the mount that this process makes.
  *
- * In a mount namespace of its own, as in a container, a mount reaches others only if the mount that it is
- * made on is shared with them (mount_namespaces(7); `shared:` in mountinfo). Otherwise every system call
- * succeeds, and the caller finds the empty directory below: a pod then writes to the node's root disk.
- * Knows nothing of volumes.
+ * If this process has a mount namespace of its own, as in a container, a mount reaches other namespaces only if its parent
+ * mount is shared with them (mount_namespaces(7); `shared:` in mountinfo). Otherwise every system call succeeds, and the
+ * requester finds the empty directory below the mount: a pod then writes to the node's root disk. Knows nothing of volumes.
  */
 import { readlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -14,11 +13,11 @@ import {
   mountInfoOfProcess,
 } from '../../base/system/mountinfo.js';
 
-/** auto: where there is evidence of a mount namespace of our own; required: everywhere. */
+/** When a mount must be shared. auto: if there is evidence of a mount namespace of our own; required: always. */
 export type PropagationMode = 'auto' | 'required' | 'off';
 
 export interface Surroundings {
-  /** The mounts of process 1; null: they cannot be read. */
+  /** The mounts of process 1; null if they cannot be read. */
   initMounts: readonly MountEntry[] | null;
   /** Process 1 is the machine's own, and not that of a container. */
   isInitialPidNamespace: boolean;
@@ -28,8 +27,8 @@ export interface Surroundings {
 const INITIAL_PID_NAMESPACE = 'pid:[4026531836]';
 
 /**
- * Why a mount at `path` would be seen in this mount namespace only, in the middle of a sentence; null if
- * others see it, or need not.
+ * The reason why a mount at `path` would be visible only in this mount namespace, as a clause for the middle of a sentence;
+ * null if other namespaces see the mount, or need not see it.
  *
  * @param path without symbolic links
  * @param mounts the current mounts
@@ -50,7 +49,7 @@ export async function hiddenMountReason(
     : `the mount ${parent.mountPoint} is shared inside the plugin's own mount namespace only`;
 }
 
-/** @param around null: whoever asks is in another mount namespace */
+/** @param around null if the requester is in another mount namespace */
 export function isHidden(
   parent: MountEntry,
   mounts: readonly MountEntry[],
@@ -58,20 +57,20 @@ export function isHidden(
 ): boolean {
   if (around === null) return parent.peerGroup === null;
   const { initMounts, isInitialPidNamespace } = around;
-  // Ids of mounts are unique over all namespaces.
+  // Mount ids are unique across all namespaces.
   const isOfInit = initMounts?.some(({ mountId }) => mountId === mounts[0]?.mountId) ?? false;
   if (isOfInit && isInitialPidNamespace) return false;
   if (isOfInit || initMounts === null) {
-    // The container's process 1 knows no other mounts than we do. What is on the container's own root was
-    // made by somebody inside it.
+    // The container's process 1 sees the same mounts as we do. Somebody inside the container has made whatever is on the
+    // container's own root, and sees the mount.
     return parent.peerGroup === null && parent.mountPoint !== '/';
   }
-  // A service with a mount namespace of its own, or a container with the machine's processes. systemd makes
-  // its services' mounts slaves of the machine's, and then shared among themselves.
+  // This process is a service with a mount namespace of its own, or a container that has the machine's processes. systemd makes
+  // the mounts of a service slaves of the machine's mounts, and then shares them within the service.
   return !initMounts.some(({ peerGroup }) => peerGroup !== null && peerGroup === parent.peerGroup);
 }
 
-/** Whether this process is in the mount namespace of the machine's process 1; false also if that cannot be seen. */
+/** Whether this process is in the mount namespace of the machine's process 1; false also if /proc does not show that. */
 async function sharesMachinesMounts(): Promise<boolean> {
   const namespaces = ['self/ns/pid', '1/ns/mnt', 'self/ns/mnt'];
   const [pid, theirs, ours] = await Promise.all(

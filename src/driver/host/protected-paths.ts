@@ -1,16 +1,16 @@
 /**
- * Which paths no volume is ever put on: the system's own directories, and trees that the caller names.
+ * The paths on which no volume may be mounted: the system's own directories, and trees that the caller names.
  *
- * Compared as written, as resolved, and by what lies behind them: the file system and the place in it, so
- * that a bind mount of a protected tree elsewhere is protected too. Knows nothing of volumes.
+ * Each path is compared as written, as resolved, and by its file system and its place in that file system, so a bind mount of a
+ * protected tree elsewhere is protected too. Knows nothing of volumes.
  */
 import { basename, dirname, join, relative } from 'node:path';
 import { type MountEntry, mountContaining } from '../../base/system/mountinfo.js';
 
 export interface Protection {
-  /** Protected with everything in them, and from being hidden by a mount further up. */
+  /** Trees that are protected with everything in them. No mount further up may hide them either. */
   trees: readonly string[];
-  /** Protected from being hidden only: what lies in them may be used. */
+  /** Directories that no mount may hide. Paths inside them may be used. */
   directories: readonly string[];
 }
 
@@ -19,15 +19,15 @@ const SYSTEM_TREES: readonly string[] = [
   ...['/sys', '/usr', '/run/systemd', '/run/udev', '/var/cache', '/var/log', '/var/spool'],
   ...['/var/lib/dpkg', '/var/lib/rpm', '/var/lib/systemd', '/var/backups'],
 ];
-/** Other software's places lie in them, and a mount would hide all of those. */
+/** Other software keeps its files in these directories, and a mount on a directory would hide all of them. */
 const SYSTEM_DIRECTORIES: readonly string[] = [
   ...['/home', '/media', '/mnt', '/opt', '/root', '/run', '/srv', '/tmp', '/var', '/var/lib'],
   ...['/var/lib/kubelet', '/var/run', '/var/tmp'],
 ];
 
 /**
- * What the path must be spared for, in the middle of a sentence; null if it may be used. `resolved` is
- * the path without symbolic links; null: its parent does not exist.
+ * The reason why nothing may be mounted on the path, as a clause for the middle of a sentence; null if the path may be used.
+ * `resolved` is the path without symbolic links, or null if its parent does not exist.
  */
 export function protectedReason(
   path: string,
@@ -49,7 +49,7 @@ export function protectedReason(
     .map(({ mountPoint }) => mountPoint)
     .filter((mountPoint) => trees.some((tree) => isWithin(tree, mountPoint)));
   const own = [...trees, ...below];
-  // A device node bound to the path is in /dev, which is allowed here.
+  // A device node that is bound to the path lies in /dev, so the system's trees are compared with the parent only.
   const shown =
     own.find((tree) => isSamePlace(placeOf(mounts, tree), placeOf(mounts, resolved))) ??
     [...SYSTEM_TREES, ...own].find((tree) =>
@@ -58,7 +58,7 @@ export function protectedReason(
   return shown === undefined ? null : `it is ${shown}, or something in it, by another name`;
 }
 
-/** A directory in a file system, whatever its mounts are called. */
+/** A place in a file system, whatever the mount points of that file system are. */
 interface Place {
   fileSystem: string;
   path: string;

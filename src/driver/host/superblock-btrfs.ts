@@ -1,13 +1,13 @@
 /**
  * Which btrfs superblocks this host mounts, by an allow-list of what they may say.
  *
- * Anyone who can write to the volume can write the superblock: nothing is trusted before it is checked. A volume
- * is one device, so file systems on several devices and seed file systems are refused. The kernel mounts by
- * the first copy of the superblock alone, and so does this file. Pure: reads no device.
+ * Anyone who can write to the volume can write the superblock, so no field is trusted before it is checked. A volume is one
+ * device, so file systems on several devices and seed file systems are refused. The kernel mounts by the first copy of the
+ * superblock alone, so this file judges only that copy. Pure: reads no device.
  */
 import type { Objection } from './file-systems.js';
 
-/** Where the fields lie that are read here (little-endian). */
+/** Byte offsets of the fields that this file reads (little-endian). */
 const AT = {
   fsid: 32,
   offset: 48,
@@ -27,13 +27,13 @@ const AT = {
 const MAGIC = '_BHRfS_M';
 const PLACE = 65536n;
 
-/** Written, relocated, and the error that the kernel itself notes. */
+/** The flags WRITTEN, RELOC and ERROR; the kernel itself sets ERROR. */
 const FLAGS = 0x7n;
 const SEEDING = 1n << 32n;
 const CHANGING_ID = (1n << 35n) | (1n << 36n);
-/** mixed_backref to metadata_uuid without raid56, and simple_quota. Not raid1c34, zoned and what is experimental. */
+/** mixed_backref to metadata_uuid without raid56, and simple_quota. Refuses raid1c34, zoned and experimental features. */
 const INCOMPATIBLE = 0x1077fn;
-/** free_space_tree and its validity, verity, block_group_tree. */
+/** free_space_tree, free_space_tree_valid, verity and block_group_tree. */
 const READ_ONLY_COMPATIBLE = 0xfn;
 
 /** Why the host must not mount this btrfs; null if it may. */
@@ -47,7 +47,7 @@ export function btrfsObjection(block: Buffer, deviceBytes: bigint): Objection | 
 export interface BtrfsIdentity {
   /** The fsid, lower-case with dashes. */
   uuid: string;
-  /** There is a log to be replayed by a mount; no tool may write to the device before that. */
+  /** The file system has a log that a mount must replay; no tool may write to the device before that mount. */
   hasLog: boolean;
 }
 

@@ -1,14 +1,13 @@
 /**
  * Which ext4 superblocks this host mounts, by an allow-list of what they may say.
  *
- * A superblock is written by whoever can write the volume, and it chooses features, journal devices and
- * mount options for the host. Everything that a mkfs makes by default, on any distribution, is in the
- * list; an option or device that the volume's owner has put there is not. The bytes are hostile: every
- * number is checked before it is used. Pure: reads no device.
+ * Whoever can write to the volume can write its superblock, which chooses features, journal devices and mount options for the
+ * host. The list has everything that a mkfs makes by default, on any distribution, but no option or device that the volume's
+ * owner has put there. The bytes are hostile: every number is checked before it is used. Pure: reads no device.
  */
 import type { Objection } from './file-systems.js';
 
-/** Bytes of the superblock, and where the fields lie that are read here (little-endian). */
+/** Byte offsets in the superblock of the fields that this file reads (little-endian). */
 const AT = {
   blocksLow: 0x4,
   firstBlock: 0x14,
@@ -41,17 +40,17 @@ const MAGIC = 0xef53;
 const LARGEST_LOG_BLOCK_SIZE = 6;
 const SMALLEST_INODE = 128;
 
-/** Of a file system that was unmounted, and has met no error. */
+/** The state of a file system that was unmounted and has met no error. */
 const CLEAN = 1;
 const HAS_JOURNAL = 0x4;
 const NEEDS_RECOVERY = 0x4;
 const JOURNAL_DEVICE = 0x8;
-/** No ext2 and no ext3 has it. */
+/** A feature that no ext2 and no ext3 has. */
 const EXTENTS = 0x40;
 const ORPHANS_PRESENT = 0x10000;
 const IS_64BIT = 0x80;
 
-/** Not listed: what no mkfs of e2fsprogs makes, and what e2fsck of the node refuses anyway. */
+/** The list lacks features that no mkfs of e2fsprogs makes, and features that the node's e2fsck refuses anyway. */
 const COMPATIBLE: Readonly<Record<string, number>> = {
   dir_prealloc: 0x1,
   imagic_inodes: 0x2,
@@ -66,8 +65,8 @@ const COMPATIBLE: Readonly<Record<string, number>> = {
 };
 
 /**
- * Not listed: journal_dev, the journal of another file system; mmp, which delays a mount for as long as the
- * volume says and is for storage shared by several hosts; compression and dirdata, which no kernel has.
+ * Three kinds of features are not listed: journal_dev, the journal of another file system; mmp, which delays a mount for as
+ * long as the volume says and is for storage shared by several hosts; compression and dirdata, which no kernel has.
  */
 const INCOMPATIBLE: Readonly<Record<string, number>> = {
   filetype: 0x2,
@@ -105,8 +104,8 @@ const READ_ONLY_COMPATIBLE: Readonly<Record<string, number>> = {
 };
 
 /**
- * tune2fs -o: the ones that change nothing but how the file system treats its own files. Not listed:
- * debug, nobarrier, and journal modes other than ordered, which are for the operator to choose.
+ * The options of tune2fs -o that change only how the file system treats its own files. debug, nobarrier and journal modes other
+ * than ordered are not listed: the operator chooses those options.
  */
 const DEFAULT_MOUNT_OPTIONS: Readonly<Record<string, number>> = {
   bsdgroups: 0x2,
@@ -165,7 +164,7 @@ function featureObjection(block: Buffer): Objection | null {
   return null;
 }
 
-/** The kernel opens the journal's device by its number, and e2fsck writes to it. */
+/** Refuses an external journal: the kernel opens its device by number, and e2fsck writes to that device. */
 function journalObjection(block: Buffer): Objection | null {
   const uuid = block.subarray(AT.journalUuid, AT.journalUuid + UUID_BYTES);
   const hasJournal = (block.readUInt32LE(AT.compatible) & HAS_JOURNAL) !== 0;
@@ -202,8 +201,8 @@ function optionObjection(block: Buffer): Objection | null {
 }
 
 /**
- * Whether it is an ext4 and neither an older one nor a journal, and fsck.ext4 -p would do nothing: it was unmounted, has
- * no orphans and no errors on record, and no number of mounts or interval makes a check due.
+ * Whether the file system is an ext4, not an ext2, an ext3 or a journal, and fsck.ext4 -p would do nothing: the file system was
+ * unmounted, has no orphans and no recorded errors, and neither a number of mounts nor an interval makes a check due.
  */
 export function isExt4Clean(block: Buffer): boolean {
   const mostMounts = block.readInt16LE(AT.mostMounts);
@@ -222,8 +221,8 @@ export function isExt4Clean(block: Buffer): boolean {
 }
 
 /**
- * Whether resize2fs or the kernel would make the file system larger on a device of that size. The
- * superblock has passed `ext4Objection`. Neither creates a last group that would hold only tables.
+ * Whether resize2fs or the kernel would make the file system larger on a device of that size. The superblock has passed
+ * `ext4Objection`. resize2fs and the kernel create no last group that would hold only tables.
  */
 export function isExt4Growable(block: Buffer, deviceBytes: bigint): boolean {
   const { blocks, blockSize } = sizeOf(block);
@@ -238,7 +237,7 @@ export function isExt4Growable(block: Buffer, deviceBytes: bigint): boolean {
   return (isUseless ? wanted - last : wanted) > blocks;
 }
 const RESERVED_DESCRIPTORS = 0xce;
-/** resize2fs makes no last group that has less than this left beside its own tables. */
+/** resize2fs makes no last group that has fewer blocks than this beside its own tables. */
 const GROUP_SLACK_BLOCKS = 50n;
 
 function sizeOf(block: Buffer): { blocks: bigint; blockSize: bigint } {

@@ -1,12 +1,12 @@
 /**
  * Which XFS superblocks this host mounts, by an allow-list of what they may say.
  *
- * Anyone who can write to the volume can write the superblock: nothing is trusted before it is checked. A log or a
- * realtime section is on another device, and no volume has one. Pure: reads no device.
+ * Anyone who can write to the volume can write the superblock, so no field is trusted before it is checked. An external log or
+ * a realtime section lies on another device, which no volume has. Pure: reads no device.
  */
 import type { Objection } from './file-systems.js';
 
-/** Where the fields lie that are read here (big-endian). */
+/** Byte offsets of the fields that this file reads (big-endian). */
 const AT = {
   magic: 0,
   blockSize: 4,
@@ -23,21 +23,21 @@ const AT = {
 } as const;
 
 const MAGIC = 0x58465342;
-/** Of its fields; the rest of its sector is zeros. */
+/** Size of the superblock's fields; the rest of its sector is zeros. */
 const SUPERBLOCK_BYTES = 304;
-/** Free space and inodes. Of version 4 the next one, of free blocks, has no magic. */
+/** The headers for free space and inodes. The next header, for free blocks, has no magic in version 4. */
 const GROUP_HEADERS = ['XAGF', 'XAGI'];
 const VERSION_MASK = 0xf;
 const VERSION_4 = 4;
 const VERSION_5 = 5;
 const NEEDS_REPAIR = 0x10;
 
-/** Of version 5, where `mask` holds the features that any mkfs.xfs makes. */
+/** The feature words of version 5. `mask` holds the features that any mkfs.xfs makes. */
 const FEATURES = [
   { at: AT.compatible, what: 'compatible', mask: 0 },
   /** finobt, rmapbt, reflink, inobtcount. */
   { at: AT.readOnlyCompatible, what: 'read-only compatible', mask: 0xf },
-  /** ftype, sparse inodes, meta_uuid, bigtime, nrext64, exchange, parent, metadir. Not zoned (0x200, 0x400). */
+  /** ftype, sparse inodes, meta_uuid, bigtime, nrext64, exchange, parent, metadir. Refuses zoned (0x200, 0x400). */
   { at: AT.incompatible, what: 'incompatible', mask: 0x1ef },
   /** Logged attributes. */
   { at: AT.logIncompatible, what: 'log', mask: 0x1 },
@@ -48,7 +48,7 @@ export function xfsObjection(block: Buffer, deviceBytes: bigint): Objection | nu
   return geometryObjection(block, deviceBytes) ?? deviceObjection(block) ?? featureObjection(block);
 }
 
-/** Whether the superblock's sector is followed by the headers of the first group, each in a sector of its own. */
+/** Whether zeros fill the superblock's sector, and the headers of the first group follow, each in a sector of its own. */
 export function hasXfsHeaders(head: Buffer): boolean {
   const sectorSize = head.readUInt16BE(AT.sectorSize);
   if (!isPowerOfTwo(sectorSize, 512, 32768)) return false;
@@ -62,7 +62,7 @@ export function hasXfsHeaders(head: Buffer): boolean {
   );
 }
 
-/** Whether the kernel would make the file system larger on a device of that size. It has passed `xfsObjection`. */
+/** Whether the kernel would make the file system larger on a device of that size. The block has passed `xfsObjection`. */
 export function isXfsGrowable(block: Buffer, deviceBytes: bigint): boolean {
   return deviceBytes / BigInt(block.readUInt32BE(AT.blockSize)) > dataBlocks(block);
 }

@@ -1,9 +1,9 @@
 /**
- * Superblocks of devices, read before a mount: whether this host mounts them, how large the file
- * system is, and which fsid a btrfs reports.
+ * Reads the superblock of a device before a mount: whether this host mounts the file system, whether the file system can grow
+ * to the size of its device, and which fsid a btrfs reports.
  *
- * For devices that are not mounted: what a mounted file system has not written back yet cannot be
- * seen here. Each file system's own file interprets the bytes. Reads; never writes.
+ * Only for devices that are not mounted: the device lacks what a mounted file system has not written back yet. Each file
+ * system's own file interprets the bytes. Never writes.
  */
 import { open } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
@@ -18,7 +18,7 @@ import { ext4Objection, isExt4Growable } from './superblock-ext4.js';
 import { isXfsGrowable, xfsObjection } from './superblock-xfs.js';
 
 interface Superblock {
-  /** Where it begins, and how much of it is read. */
+  /** Where on the device the superblock begins, and how much of it is read, in bytes. */
   offset: number;
   length: number;
   objection(block: Buffer, deviceBytes: bigint): Objection | null;
@@ -44,8 +44,8 @@ export async function superblockObjection(
 }
 
 /**
- * Whether the file system would become larger if it were grown to its device's size. No, if the host does
- * not mount it: a tool may have put another superblock there since the check.
+ * Whether the file system would become larger if it were grown to its device's size. False if the host must not mount the file
+ * system, because a tool may have put another superblock there since the check.
  */
 export async function isGrowable(
   type: FileSystem,
@@ -57,7 +57,7 @@ export async function isGrowable(
   return objection(block, deviceBytes) === null && isSo(block, deviceBytes);
 }
 
-/** Where the superblock of each file system has its magic, and the magic. */
+/** For each file system, the place of its magic on the device, and the magic. */
 export const MAGIC: Readonly<Record<FileSystem, { offset: number; bytes: Buffer }>> = {
   ext4: { offset: 1024 + 0x38, bytes: Buffer.from([0x53, 0xef]) },
   xfs: { offset: 0, bytes: Buffer.from('XFSB') },
@@ -65,8 +65,8 @@ export const MAGIC: Readonly<Record<FileSystem, { offset: number; bytes: Buffer 
 };
 
 /**
- * The file system whose magic a device or an image has; null if it has none of them or several. For saying
- * what is there; what a tool may read, superblockObjection decides.
+ * The file system whose magic a device or an image has; null if it has none or several. The answer only describes the device;
+ * superblockObjection decides what a tool may read.
  */
 export async function recognizedFileSystem(path: string): Promise<FileSystem | null> {
   const handle = await open(path, 'r');

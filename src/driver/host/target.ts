@@ -1,9 +1,9 @@
 /**
- * The directories and files that mounts sit on, as they are found: layers.ts makes and removes them.
+ * Examines the directories and files that mounts sit on; layers.ts makes and removes them.
  *
- * Only what is empty is ever taken, and a symbolic link in the last component is refused, so that nobody
- * can turn a path of ours into another one. Links further up are valid (/var/lib/kubelet often is one)
- * and resolved, since mountinfo shows resolved paths.
+ * Only an empty directory or file is ever accepted, and a symbolic link in the last component is refused, so that nobody can
+ * redirect a path of ours. Links further up are valid (/var/lib/kubelet often is one) and are resolved, since mountinfo shows
+ * resolved paths.
  */
 import type { Stats } from 'node:fs';
 import { lstat, readdir, realpath } from 'node:fs/promises';
@@ -11,25 +11,25 @@ import { basename, dirname, join } from 'node:path';
 import { CsiError, insteadOf } from '../../base/errors.js';
 import { mountsAt, readMountInfo } from '../../base/system/mountinfo.js';
 
-/** What has too long a name cannot be there. */
+/** The errors that mean that the path does not exist. A path with too long a name cannot exist. */
 const ABSENT = ['ENOENT', 'ENOTDIR', 'ENAMETOOLONG'];
 
 export type TargetType = 'directory' | 'file';
 
-/** The path as mountinfo shows it: parents resolved, the last component as it is; null if there is no parent. */
+/** The path as mountinfo shows it: parents resolved, last component unchanged; null if the parent does not exist. */
 export async function kernelPath(path: string): Promise<string | null> {
   const parent = await realpath(dirname(path)).catch(insteadOf(ABSENT, null));
   return parent && join(parent, basename(path));
 }
 
-/** What is at the path, links not followed; null if nothing. */
+/** The entry at the path, without following a link; null if there is none. */
 export function entryAt(path: string): Promise<Stats | null> {
   return lstat(path).catch(insteadOf(ABSENT, null));
 }
 
 /**
- * FAILED_PRECONDITION if the path itself is a symbolic link. A mount point is none, also where the
- * file system on it has shut down and fails every stat.
+ * FAILED_PRECONDITION if the path itself is a symbolic link. A mount point is no link, even if the file system on it has shut
+ * down and fails every stat.
  */
 export async function assertNoLink(path: string): Promise<void> {
   try {
@@ -40,7 +40,7 @@ export async function assertNoLink(path: string): Promise<void> {
   }
 }
 
-/** What is at the path; null if nothing. FAILED_PRECONDITION if it is a symbolic link. */
+/** The entry at the path; null if there is none. FAILED_PRECONDITION if the entry is a symbolic link. */
 export async function plainEntryAt(path: string): Promise<Stats | null> {
   const found = await entryAt(path);
   if (found?.isSymbolicLink() !== true) return found;
@@ -49,7 +49,7 @@ export async function plainEntryAt(path: string): Promise<Stats | null> {
   );
 }
 
-/** FAILED_PRECONDITION if something is there that makeTarget would not take. Returns whether there is one to take. */
+/** FAILED_PRECONDITION if the path exists and makeTarget would not accept it. Returns whether the path exists. */
 export async function assertTargetFits(path: string, type: TargetType): Promise<boolean> {
   const found = await plainEntryAt(path);
   if (found === null) return false;
@@ -61,7 +61,7 @@ export async function assertTargetFits(path: string, type: TargetType): Promise<
   );
 }
 
-/** FAILED_PRECONDITION if the path holds anything but an empty directory or file. Returns what it holds. */
+/** FAILED_PRECONDITION if the path is anything but an empty directory or file. Returns the entry; null if there is none. */
 export async function assertEmpty(path: string): Promise<Stats | null> {
   const found = await plainEntryAt(path);
   if (found === null || (await isEmpty(path, found))) return found;
@@ -70,7 +70,7 @@ export async function assertEmpty(path: string): Promise<Stats | null> {
   );
 }
 
-/** Whether something is there that nobody may remove: neither an empty directory nor an empty file. */
+/** Whether the path holds content that nobody may remove: anything but an empty directory or an empty file. */
 export async function holdsContent(path: string): Promise<boolean> {
   const found = await plainEntryAt(path);
   return found !== null && !(await isEmpty(path, found));

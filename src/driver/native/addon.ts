@@ -106,25 +106,26 @@ export interface NewSnapshotFile {
   /** Both paths are in the pool of the source. */
   temporaryPath: string;
   finalPath: string;
-  /** The loop device of the source; null: not attached. */
+  /** The loop device of the source; null if the source is not attached. */
   loopPath: string | null;
-  /** A mount point of the file system on that device, to freeze; null: none. */
+  /** A mount point of the file system on that device, to freeze; null if there is none. */
   freezePath: string | null;
 }
 
 export interface SnapshotAids {
   /**
-   * The socket of `blockdelta-guardian --listen`, which freezes and suspends, and survives the end of this process's
-   * container. ENOENT or ECONNREFUSED of connect if it does not run. Null: the addon starts one.
+   * The socket of `blockdelta-guardian --listen`, which freezes and suspends, and survives the end of this process's container.
+   * The call fails with ENOENT or ECONNREFUSED of connect if the guardian does not run. If null, the addon starts a guardian.
    */
   guardianSocket: string | null;
-  /** How long a file system stays frozen at most. The guardian then thaws it by itself. */
+  /** How long a file system stays frozen at most. The guardian then thaws the file system by itself. */
   freezeLimitMs: bigint;
-  /** When nobody waits for the result any more, ms since the epoch, which ends a freeze as well; null: never. */
+  /** The time after which nobody waits for the result, ms since the epoch. It also ends a freeze. Null if there is none. */
   deadlineMs: bigint | null;
   /**
-   * For volumes on btrfs in a subvolume of their own: where the call may make a copy of it, which it removes
-   * again. A killed call leaves it there; the next call with that path replaces it. Null: it makes none.
+   * For volumes on btrfs in a subvolume of their own: the path where the call may make a copy of the subvolume, which the call
+   * removes again. A killed call leaves the copy there; the next call with that path replaces it. If null, the call makes no
+   * copy.
    */
   copyPath: string | null;
 }
@@ -146,16 +147,16 @@ export interface FileState {
   immutable: boolean;
   regular: boolean;
   /**
-   * False: the file has changed since it was taken as a snapshot, whether or not the immutable flag
-   * is set now. Also true for a file that was never sealed.
+   * False if the file has changed since it was taken as a snapshot, whether or not the immutable flag is set now. True for a
+   * file that was never sealed.
    */
   matchesSeal: boolean;
 }
 
 export interface DirectoryList {
-  /** Joined by '/', which no name contains; empty if there are none. */
+  /** All names joined by '/', which no name contains; empty if there are none. */
   names: string;
-  /** For each name its size, its allocated bytes (st_blocks * 512), and 1 if it is a regular file, else 0. */
+  /** For each name, three words: its size, its allocated bytes (st_blocks * 512), and 1 if it is a regular file, else 0. */
   figures: BigUint64Array;
 }
 
@@ -185,8 +186,8 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
     label: string;
   }): NativeResult<{ device: LoopDevice; created: boolean }>;
   /**
-   * The loop device of a backing file, by st_dev and st_ino; null if there is none or the file is
-   * missing. `fileDevice` is the file's st_dev; null: there is no such file.
+   * The loop device of a backing file, by st_dev and st_ino; null if there is none or the file is missing. `fileDevice` is the
+   * file's st_dev; null if there is no such file.
    */
   loopFind(request: {
     backingPath: string;
@@ -197,19 +198,19 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
    */
   loopList(request: object): NativeResult<{ devices: LoopDevice[] }>;
   /**
-   * Detaches by identity and waits until the device is detached. `detached` false: nothing was
-   * attached. EBUSY if the device is in use, which leaves it attached. A mount or an exclusive open
-   * fails at once; any other open file is waited for, up to 200 ms.
+   * Detaches by identity and waits until the device is detached. `detached` is false if nothing was attached. EBUSY if the
+   * device is in use; the device then stays attached. The call fails at once because of a mount or an exclusive open, and waits
+   * up to 200 ms for the end of any other open.
    */
   loopDetach(request: { backingPath: string }): NativeResult<{ detached: boolean }>;
   /**
-   * Detaches the loop devices on a block device whose backing file, a bound node of it, is mounted nowhere any
-   * more. Those that are mounted or open stay attached, which is no error.
+   * Detaches the loop devices on a block device whose backing file, a bound node of the block device, is no longer mounted
+   * anywhere. Loop devices that are mounted or open stay attached, which is no error.
    */
   loopDetachUnmounted(request: { devicePath: string }): NativeResult<{ detached: boolean }>;
   /**
-   * Resizes the loop device of a file to the file's size (LOOP_SET_CAPACITY), reads the size back
-   * and checks it. null: not attached, or no such file.
+   * Resizes the loop device of a file to the file's size (LOOP_SET_CAPACITY), reads the size back and checks it. `device` is
+   * null if the file is not attached or does not exist.
    */
   loopResize(request: { backingPath: string }): NativeResult<{ device: LoopDevice | null }>;
   /**
@@ -229,10 +230,10 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
    * punch no holes into the file. ENXIO if the file is not attached; EROFS where /sys is read-only.
    */
   refuseDiscards(request: { backingPath: string }): NativeResult<object>;
-  /** BLKROSET. */
+  /** Sets whether a block device of any kind refuses writes (BLKROSET). */
   setDeviceReadOnly(request: { devicePath: string; readOnly: boolean }): NativeResult<object>;
 
-  /** Whether FICLONE works in this directory, tested with a temporary file. */
+  /** Whether FICLONE works in this directory, tested with temporary files. */
   probeReflink(request: { directory: string }): NativeResult<{ supported: boolean }>;
   /**
    * Creates a sparse file with mode 0600: temporary name, fsync, rename, fsync of the directory.
@@ -244,10 +245,10 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
     sizeBytes: bigint;
   }): NativeResult<object>;
   /**
-   * Creates a writable clone (FICLONE) of a snapshot file, extended with zeros to sizeBytes, with
-   * mode 0600: temporary name, fsync, rename, fsync of the directory. Copies the NOCOW flag. EEXIST
-   * if finalPath exists. SCAN_MUTABLE if the source is not an immutable regular file, has changed
-   * since takeSnapshots created it, or changes during the call.
+   * Creates a writable clone (FICLONE) of a snapshot file, extended with zeros to sizeBytes, with mode 0600: temporary name,
+   * fsync, rename, fsync of the directory. Copies the NOCOW flag. EEXIST if finalPath exists. EINVAL if the source is larger.
+   * SCAN_MUTABLE if the source is not an immutable regular file, has changed since takeSnapshots created it, or changes during
+   * the call.
    */
   cloneFile(request: {
     sourcePath: string;
@@ -256,8 +257,8 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
     sizeBytes: bigint;
   }): NativeResult<object>;
   /**
-   * Grows a volume file (never shrinks it): ftruncate, fsync. `grown` false: it already had that
-   * size or more. EINVAL if it is not a regular file.
+   * Grows a volume file (never shrinks it): ftruncate, fsync. `grown` is false if the file already had that size or more.
+   * EINVAL if it is not a regular file.
    */
   growFile(request: { path: string; sizeBytes: bigint }): NativeResult<{ grown: boolean }>;
   /**
@@ -266,34 +267,31 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
    */
   allocateFile(request: { path: string; sizeBytes: bigint }): NativeResult<object>;
   /**
-   * How many extents a file has: what FICLONE of it costs, 5 to 20 us each. At once on XFS; elsewhere its
-   * map is read, 1 us each.
+   * How many extents a file has. FICLONE of the file costs 5 to 20 us for each extent. XFS has the number at once; on other
+   * file systems the call reads the map of the file, 1 us for each extent.
    */
   countExtents(request: { path: string }): NativeResult<{ extents: bigint }>;
   /**
-   * Takes snapshots of 1 to 4096 volumes at one point in time: writes everything back first to keep
-   * the freeze short; FIFREEZE of every freezePath; for each member fsync and BLKFLSBUF of loopPath
-   * and fsync of the file; FICLONE to temporaryPath; FITHAW of all; fsync, mode 0400, rename,
-   * FS_IMMUTABLE_FL, fsync of the directories. Each file is sealed: an extended attribute records
-   * its size and modification time. All or nothing: after any failure every file system is thawed
-   * and no file is left.
+   * Takes snapshots of 1 to 4096 volumes at one point in time: writes everything back first to keep the freeze short; FIFREEZE
+   * of every freezePath; for each member fsync and BLKFLSBUF of loopPath and fsync of the file; FICLONE to temporaryPath;
+   * FITHAW of all; fsync, mode 0400, rename, FS_IMMUTABLE_FL, fsync of the directories. Each file is sealed: an extended
+   * attribute records its size and modification time. All or nothing: after any failure every file system is thawed and no file
+   * is left.
    *
-   * Members with loopPath but without freezePath (raw block volumes) cannot be paused. One of them
-   * may be written to throughout. If more than one is written to during the clones, all are retried
-   * for about 2 s, thawed in between; then the call fails with SNAPSHOT_BUSY and the sourcePath of
-   * one of them as `path`.
+   * Members with loopPath but without freezePath (raw block volumes) cannot be paused. One of them may be written to
+   * throughout. If more than one is written to during the clones, all are retried for about 2 s, thawed in between; then the
+   * call fails with SNAPSHOT_BUSY and the sourcePath of one of them as `path`.
    *
-   * EEXIST if a finalPath exists. ESTALE if a loopPath has another backing file or a freezePath is
-   * not the file system on it, or if the guardian, the process that freezes and thaws, was lost.
-   * EBUSY (`syscall` flock, `path` the source) if another process holds an exclusive flock on the loop
-   * device, as tools do that must not be interrupted.
+   * EEXIST if a finalPath exists. ESTALE if a loopPath has another backing file or a freezePath is not the file system on it,
+   * or if the guardian, the process that freezes and thaws, was lost. EBUSY (`syscall` flock, `path` the source) if another
+   * process holds an exclusive flock on the loop device, as tools do that must not be interrupted.
    *
-   * A file system that another program has frozen stays so. SNAPSHOT_THAWED: that program, or another
-   * one, thawed it each time; SNAPSHOT_UNCOUNTED: it is one of several, and its device counts no writes
-   * (`path` is the mount point). ETIMEDOUT, by `syscall`: syncfs, the deadline passed before anything
-   * was frozen; FIFREEZE or FITHAW (`path` the mount point), a freeze took longer than it may; fsync or
-   * FICLONE (`path` the source), what was done while it was frozen did. FICLONE also if the deadline has
-   * passed before anything was published, whether or not something was frozen.
+   * A file system that another program has frozen stays frozen. SNAPSHOT_THAWED if a program thawed it during every try.
+   * SNAPSHOT_UNCOUNTED if there are several members and the device of that file system counts no writes. In both cases `path`
+   * is the mount point. ETIMEDOUT has one of these values of `syscall`: syncfs if the deadline passed before anything was
+   * frozen; FIFREEZE or FITHAW (`path` the mount point) if a freeze took longer than it may; fsync or FICLONE (`path` the
+   * source) if the work during a freeze took longer than the freeze may. FICLONE also if the deadline passed before anything
+   * was published, whether or not something was frozen.
    */
   takeSnapshots(
     request: { members: NewSnapshotFile[] } & SnapshotAids,
@@ -307,30 +305,26 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
   ): NativeResult<SnapshotsResult>;
 
   /**
-   * Makes an empty btrfs subvolume of mode 0700, durably. `made` false: the file system is not btrfs, or
-   * the final path exists.
+   * Makes an empty btrfs subvolume of mode 0700, durably. `made` is false if the file system is not btrfs or the final path
+   * exists.
    */
   makeSubvolume(request: {
     temporaryPath: string;
     finalPath: string;
   }): NativeResult<{ made: boolean }>;
   /**
-   * Removes the copy of a subvolume that a killed call has left. `removed` false: there is nothing. EINVAL
-   * if the path is anything but a read-only subvolume.
+   * Removes the copy of a subvolume that a killed call has left. `removed` is false if there is none. EINVAL if the path is
+   * anything but a read-only subvolume.
    */
   removeSubvolumeCopy(request: { path: string }): NativeResult<{ removed: boolean }>;
 
-  /**
-   * Clears the immutable flag, unlinks, calls fsync on the directory. `removed` false: no such
-   * file.
-   */
+  /** Clears the immutable flag, unlinks, calls fsync on the directory. `removed` is false if there is no such file. */
   removeFile(request: { path: string }): NativeResult<{ removed: boolean }>;
-  /** null: no such file. */
+  /** `state` is null if there is no such file. */
   fileState(request: { path: string }): NativeResult<{ state: FileState | null }>;
   /**
-   * Opens a directory (O_PATH), which may be a symbolic link, and each of the `names` in it, which may not:
-   * ELOOP or ENOTDIR. The root comes first. The caller closes each `descriptor`, which all threads of the
-   * process share.
+   * Opens a directory (O_PATH) and each of the `names` in it. The directory may be a symbolic link; the names may not: ELOOP or
+   * ENOTDIR. The root comes first. The caller closes each `descriptor`, which all threads of the process share.
    */
   openDirectories(request: { root: string; names: string[] }): NativeResult<{
     directories: { descriptor: number; device: bigint; inode: bigint }[];
@@ -340,9 +334,7 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
    * are not followed. An entry that is removed meanwhile may be missing.
    */
   listDirectory(request: { path: string }): NativeResult<DirectoryList>;
-  /**
-   * FITHAW of a mount point, completed even if this process is killed. `thawed` false: not frozen.
-   */
+  /** FITHAW of a mount point, completed even if this process is killed. `thawed` is false if the file system was not frozen. */
   thaw(request: { path: string }): NativeResult<{ thawed: boolean }>;
   /** fsync of a block device, a directory or a file. */
   flush(request: { path: string }): NativeResult<object>;

@@ -41,8 +41,8 @@ function readUint64(handle: FileHandle, request: number, name: string, path: str
 const LOOP_CLR_FD = 0x4c01;
 
 /**
- * Detaches a loop device through a descriptor of it, so that its number cannot be reused between a check and the
- * call. While others have it open, the kernel detaches it at their last close.
+ * Detaches a loop device through an open descriptor, so that its number cannot be reused between a check and the call. If other
+ * processes have the device open, the kernel detaches it at their last close.
  */
 export function detachOpenLoop({ fd }: { fd: number }, path: string): void {
   try {
@@ -59,8 +59,8 @@ const LOOP_INFO_BYTES = 232;
 const LO_RDEVICE = 16;
 
 /**
- * st_rdev of the block device that a loop device is attached to; 0: it is attached to a file. The kernel
- * asks the file's own file system for that: only for files that are known to be local.
+ * st_rdev of the block device that a loop device is attached to; 0 if it is attached to a file. The kernel asks the backing
+ * file's own file system, so this is only for files that are known to be local.
  */
 export async function loopBackingDevice(loopPath: string): Promise<number> {
   const handle = await open(loopPath, 'r');

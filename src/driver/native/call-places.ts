@@ -1,13 +1,13 @@
 /**
- * Places for calls that the kernel may not answer for long: so many at once, and one for each volume.
+ * Limits the calls that the kernel may not answer for long: a fixed number of places, and one call at a time for each volume.
  *
- * Callers give up at their deadlines, and their locks go with them, but the kernel answers when it likes: until then a
- * call keeps its thread and its place. Whoever finds no place waits while a call that holds one has only just begun,
- * because most end within moments; then it is refused, and learns what holds the places. Knows no method.
+ * A caller gives up at its deadline and releases its locks, but the kernel answers when it likes: until then the call keeps its
+ * thread and its place. A caller that finds no place waits while a call that holds a place has only just begun, because most
+ * calls end within moments. After that, the caller is refused and learns which calls hold the places. Knows no method.
  */
 import { CsiError } from '../../base/errors.js';
 
-/** Less than the time for opening a pool's directories: the refusal comes first, and says more. */
+/** Less than the time limit for opening a pool's directories, so that this refusal comes first: it says more. */
 const PATIENCE_MS = 4000;
 /** How many volumes of one call a message names. */
 const NAMED = 3;
@@ -17,7 +17,7 @@ export interface PlacesOptions {
   waitFor: string;
   /** What an operator can do about calls that do not end. */
   remedy: string;
-  /** How long a call may take before those that wait for its place are refused. */
+  /** How long a call may take before the callers that wait for its place are refused. */
   patienceMs?: number;
   /** A clock that never goes back, ms. */
   now?: () => number;
@@ -31,7 +31,7 @@ export interface PendingCall {
 }
 
 interface Call {
-  /** The method, and what it works on if that is no volume. */
+  /** The method, and the object that the call works on if it is for no volume. */
   what: string;
   volumes: readonly string[];
   startedAt: number;
@@ -39,7 +39,7 @@ interface Call {
 
 export class CallPlaces {
   readonly #calls = new Set<Call>();
-  /** Calls without a place: they look again when another one ends. */
+  /** The callbacks of callers that wait for a call to end, for its place or in outlast(). */
   readonly waiting = new Set<() => void>();
   readonly #now: () => number;
 
@@ -73,13 +73,13 @@ export class CallPlaces {
     }
   }
 
-  /** The call for the volume that has not ended; null: there is none. */
+  /** The call for the volume that has not ended; null if there is none. */
   pending(volumeId: string): PendingCall | null {
     const call = this.#callFor([volumeId]);
     return call === undefined ? null : { what: call.what, forMs: this.#now() - call.startedAt };
   }
 
-  /** Waits a moment for the end of a call for one of the volumes. False: there is none. ABORTED if it does not end. */
+  /** Waits up to PATIENCE_MS for a call for one of the volumes to end. Returns false if there is none; ABORTED if it stays. */
   async outlast(volumes: readonly string[]): Promise<boolean> {
     const call = this.#callFor(volumes);
     if (call === undefined) return false;
@@ -94,7 +94,7 @@ export class CallPlaces {
     return [...this.#calls].find((call) => call.volumes.some((id) => volumes.includes(id)));
   }
 
-  /** Waits for the end of a call. False: the time is over. */
+  /** Waits until any call ends, or until that time. Returns false if that time has passed already. */
   async #anEnd(until: number): Promise<boolean> {
     const leftMs = until - this.#now();
     if (leftMs <= 0) return false;

@@ -1,7 +1,7 @@
 /**
- * The functions of the addon that make and read stored change lists (docs/change-lists.md). All of them may
- * fail with LIST_INVALID: a file is damaged, of another version, or not what its place says; its message
- * names the file. Sizes are bytes.
+ * The functions of the addon that make and read stored change lists (docs/change-lists.md). Each of them may fail with
+ * LIST_INVALID if a file is damaged, has another version, or is not what its place says; the message names the file. Sizes are
+ * bytes.
  */
 
 import type { NativeResult } from '../../base/system/native-result.js';
@@ -13,28 +13,28 @@ export interface ChangeListSource {
   kind: 'lists';
   /** Size of the target. */
   sizeBytes: bigint;
-  /** Delta: the lists of the steps from base to target, oldest first, at most 1024. Allocated: one list. */
+  /** For a delta, the lists of the steps from base to target, oldest first, at most 1024. For allocated ranges, one list. */
   paths: readonly string[];
   targetId: string;
-  /** Null: the allocated ranges. */
+  /** Null for the allocated ranges. */
   baseId: string | null;
-  /** The snapshots' files where they exist: they must be those that the lists were made from. */
+  /** The files of the snapshots; null if they do not exist. They must be the files that the lists were made from. */
   target: SnapshotFile | null;
   base: SnapshotFile | null;
-  /** Lists of snapshots of a thin pool: its times at their creation. Null: lists of files. */
+  /** For snapshots of a thin pool, the pool's times at their creation. Null for lists of files. */
   thin: ThinTimes | null;
 }
 
 export interface ThinTimes {
   targetTime: number;
-  /** Null: the allocated ranges, or not known. */
+  /** Null for the allocated ranges, or if the time is not known. */
   baseTime: number | null;
 }
 
 /** A snapshot that a list was made from. */
 export interface ListedSnapshot {
   id: string;
-  /** The generation is then the pool's time when the snapshot was created; inode and change time are 0. */
+  /** If true, the generation is the pool's time when the snapshot was created; inode and change time are 0. */
   isThin: boolean;
   inode: bigint;
   generation: bigint;
@@ -45,7 +45,7 @@ export interface ListedSnapshot {
 export interface ChangeListHead {
   kind: 'delta' | 'allocated' | 'map';
   target: ListedSnapshot;
-  /** Of deltas only. */
+  /** Null unless the list is a delta. */
   base: ListedSnapshot | null;
   entries: bigint;
   /** Sum of the sizes of the entries. */
@@ -55,7 +55,7 @@ export interface ChangeListHead {
 }
 
 export interface ChangeListNames {
-  /** In the directory of the final path. */
+  /** A path in the directory of the final path. */
   temporaryPath: string;
   finalPath: string;
 }
@@ -68,16 +68,16 @@ export interface SnapshotToList {
 
 export interface BuildChangeListRequest {
   target: SnapshotToList;
-  /** Null: the list of the allocated ranges. */
+  /** Null for the list of the allocated ranges. */
   base: SnapshotToList | null;
   names: ChangeListNames;
   /** The stored map of the base, which is read in place of the base's extents. XFS only. */
   baseMapPath: string | null;
   /** Where to store the map of the target. XFS only: SCAN_UNSUPPORTED on other file systems. */
   mapNames: ChangeListNames | null;
-  /** The step ends soon after it has read so many extents. */
+  /** The step ends soon after it has read this many extents. */
   maxExtents: number;
-  /** Null: the first step. Later ones pass what the step before has returned. */
+  /** Null for the first step. A later step passes the progress that the step before returned. */
   progress: BigUint64Array | null;
 }
 
@@ -90,12 +90,12 @@ interface ThinSnapshotToList {
 export interface BuildThinListRequest {
   metadata: string;
   target: ThinSnapshotToList & { device: ThinDeviceRef };
-  /** Null: the list of the allocated ranges. One of device and bookmark is not null. */
+  /** Null for the list of the allocated ranges. Either `device` or `bookmarkPath` is not null. */
   base: (ThinSnapshotToList & { device: ThinDeviceRef | null; bookmarkPath: string | null }) | null;
   names: ChangeListNames;
-  /** The step ends soon after it has read so many nodes of mapping trees. */
+  /** The step ends soon after it has read this many nodes of mapping trees. */
   maxNodes: number;
-  /** Null: the first step. Later ones pass what the step before has returned. */
+  /** Null for the first step. A later step passes the progress that the step before returned. */
   progress: BigUint64Array | null;
 }
 
@@ -103,7 +103,7 @@ export interface BuiltStep {
   progress: BigUint64Array;
   /** The files have their final names and are durable. */
   done: boolean;
-  /** Extents read in this step, or ranges found. */
+  /** Extents read in this step; for thin snapshots, ranges found. */
   extents: number;
   rescans: number;
   /** Size of the files so far. */
@@ -112,23 +112,22 @@ export interface BuiltStep {
 
 export interface ChangeListAddon {
   /**
-   * One step of making a list from frozen snapshots. Fails as a scan of the two files does; SCAN_MUTABLE also
-   * if a file has changed since the first step. After a failure the temporary files are worthless, and the
-   * next first step replaces them.
+   * Runs one step of making a list from frozen snapshots. Fails like a scan of the two files; also with SCAN_MUTABLE if a file
+   * has changed since the first step. After a failure the temporary files are worthless, and the next first step replaces them.
    */
   buildChangeList(request: BuildChangeListRequest): NativeResult<BuiltStep>;
-  /** Reads the lists in full and verifies what a scan of them does, and what their heads count. Fails as such a scan. */
+  /** Reads the lists in full. Verifies what a scan of the lists verifies, and the counts in their heads. Fails like a scan. */
   verifyChangeLists(request: Omit<ChangeListSource, 'kind'>): NativeResult<object>;
   /**
-   * The same for snapshots of a thin pool, of which the base may be a bookmark. Fails as a scan of the two does;
-   * SCAN_UNSUPPORTED also if the target is older, or smaller.
+   * As buildChangeList, for snapshots of a thin pool; the base may be a bookmark. Fails like a scan of the two; also with
+   * SCAN_UNSUPPORTED if the target is not younger than the base, or is smaller.
    */
   buildThinList(request: BuildThinListRequest): NativeResult<BuiltStep>;
-  /** Verifies the head and the size of a list; its pages are verified as they are read. ENOENT: no such file. */
+  /** Verifies the head and the size of a list; a scan verifies the pages as it reads them. ENOENT if there is no such file. */
   changeListHead(request: { path: string }): NativeResult<ChangeListHead>;
   /**
-   * Stores the union of two deltas, the second from the snapshot where the first one ends, as one delta. The
-   * final path may be that of the second one. After a failure the temporary file is worthless.
+   * Stores the union of two deltas as one delta. The newer delta starts from the snapshot where the older one ends. The final
+   * path may be `newerPath`. After a failure the temporary file is worthless.
    */
   joinChangeLists(request: {
     olderPath: string;

@@ -1,6 +1,6 @@
 /**
- * Gives each call for a pool a place and a thread that suit what it may wait for, so that calls which hang in the
- * kernel take no thread that others need.
+ * Gives each call a place and a thread that suit what the call may wait for, so that calls that hang in the kernel take no
+ * thread that other calls need.
  */
 import { basename } from 'node:path';
 import { errorCode } from '../../base/errors.js';
@@ -9,12 +9,12 @@ import type { NativePool, NativeRunner, UnaryMethod } from './pool.js';
 
 /**
  * What a call may wait for:
- * - look-up: a directory of a pool, or what the kernel knows of its devices. Writes nothing, waits for no volume.
+ * - look-up: a directory of a pool, or what the kernel knows about its devices. Writes nothing, and waits for no volume.
  * - pool: the disk of a pool, which all its volumes share, or the attaching of a device.
- * - volume: the file system or the device of a volume, which a tenant, or a program that freezes it, can stop for ever.
- * - release: the same, by what ends the stop, or the volume's use; it gets past a call of the kind before.
+ * - volume: the file system or the device of a volume, which a tenant, or a program that freezes it, can stop forever.
+ * - release: the same, for a call that ends the stop or the volume's use. It gets past hung calls of the kind `volume`.
  *
- * A call of the last two that is for no volume is for a pool.
+ * A call of the kind `volume` or `release` that is for no volume counts as `pool`.
  */
 export type Kind = 'look-up' | 'pool' | 'volume' | 'release';
 
@@ -61,7 +61,7 @@ export const KINDS: Readonly<Record<UnaryMethod, Kind>> = {
   thinDelta: 'pool',
   thinMessages: 'pool',
   dmCreate: 'pool',
-  // At most a minute, by its own limit.
+  // Waits a minute at most, by its own limit.
   dmWait: 'pool',
   // These make mounts, and write nothing to the file system of a volume.
   makeTarget: 'pool',
@@ -69,18 +69,18 @@ export const KINDS: Readonly<Record<UnaryMethod, Kind>> = {
   setMountAttributes: 'pool',
   // The kernel lets nobody write to a frozen file system, and growing it writes.
   growFileSystem: 'volume',
-  // FIFREEZE waits for writers, and FICLONE holds the file for as long as it has extents.
+  // FIFREEZE waits for writers, and the more extents a file has, the longer FICLONE holds the file.
   takeSnapshots: 'volume',
   cloneVolume: 'volume',
   cloneFile: 'volume',
-  // They wait for the clone that holds the file.
+  // These wait for the clone that holds the file.
   countExtents: 'volume',
   growFile: 'volume',
   allocateFile: 'volume',
   // Replays a journal, which takes minutes.
   mountFileSystem: 'volume',
   flush: 'volume',
-  // These hold the device's queue, and wait for what is in it.
+  // These stop the device's queue, and wait for the requests in it.
   loopResize: 'volume',
   setLoopDirectIo: 'volume',
   dmReload: 'volume',
@@ -94,13 +94,13 @@ export const KINDS: Readonly<Record<UnaryMethod, Kind>> = {
   loopDetach: 'release',
   loopDetachUnmounted: 'release',
   dmRemove: 'release',
-  // What else ends a publication.
+  // These also end a publication.
   removeTarget: 'release',
   setDeviceReadOnly: 'release',
 };
 
 interface Lane {
-  /** Other pools have them too, but there is one for each place. */
+  /** All pools share these threads, but there is a thread for each place. */
   threads: Pick<NativePool, 'run'>;
   places: CallPlaces;
 }
@@ -121,7 +121,7 @@ export class DeviceThreads implements NativeRunner {
     try {
       return await held();
     } catch (thrown) {
-      // A call of ours keeps open what it works on. One that hung ends within moments after a thaw.
+      // A call of ours may keep the file system open. A call that hung ends within moments after a thaw.
       const isOurs =
         errorCode(thrown) === 'EBUSY' && (await this.lanes.volume.places.outlast(volumes));
       if (!isOurs) throw thrown;
@@ -130,7 +130,10 @@ export class DeviceThreads implements NativeRunner {
   };
 }
 
-/** For a message. What leads to a file of a pool is a number that means nothing later. */
+/**
+ * The object of a request, for a message. Without its directory: the path to a file of a pool leads through the number of a
+ * descriptor, which means nothing later.
+ */
 function objectOf(request: unknown): string {
   const { root, path, finalPath, to, backingPath, name } = (request ?? {}) as Record<
     string,

@@ -50,7 +50,7 @@ export interface ThinPoolStatus {
   totalMetadataBlocks: bigint;
   usedDataBlocks: bigint;
   totalDataBlocks: bigint;
-  /** Block of the superblock copy of the held metadata snapshot; null: none is held. */
+  /** Block of the superblock copy of the held metadata snapshot; null if none is held. */
   heldRoot: bigint | null;
   discards: 'discard_passdown' | 'no_discard_passdown' | 'ignore_discard';
   whenFull: 'error_if_no_space' | 'queue_if_no_space';
@@ -60,18 +60,18 @@ export interface ThinPoolStatus {
 
 /** A thin device and its new snapshot. */
 export interface NewThinSnapshot {
-  /** The volume's dm device, suspended while the snapshot is taken; null: not active. */
+  /** The volume's dm device, suspended while the snapshot is taken; null if the volume is not active. */
   deviceName: string | null;
   originId: number;
   snapshotId: number;
 }
 
 export interface DmAddon {
-  /** The kernel's interface version. ENOENT, ENXIO or ENODEV: the kernel has no device-mapper. */
+  /** The kernel's interface version. ENOENT, ENXIO or ENODEV if the kernel has no device-mapper. */
   dmVersion(request: object): NativeResult<{ major: number; minor: number; patch: number }>;
   /** Whether the kernel has a target such as thin-pool. Loads the module if possible. */
   dmHasTarget(request: { type: string }): NativeResult<{ present: boolean }>;
-  /** Null: no such device. */
+  /** The device; null if there is no such device. */
   dmFind(request: { name: string }): NativeResult<{ device: DmDevice | null }>;
   /** Names and uuids of the devices whose name starts with the prefix. */
   dmList(request: { prefix: string }): NativeResult<{ devices: { name: string; uuid: string }[] }>;
@@ -89,9 +89,9 @@ export interface DmAddon {
     table: string;
   }): NativeResult<{ device: DmDevice }>;
   /**
-   * Replaces the table of a device: load, suspend, resume. `noFlush`: queues I/O in flight instead
-   * of waiting for it. `lockFileSystem`: freezes a mounted file system meanwhile; no effect with
-   * `noFlush`. After a failure the old table is live and the device resumed.
+   * Replaces the table of a device: load, suspend, resume. `noFlush` queues I/O in flight instead of waiting for it.
+   * `lockFileSystem` freezes a mounted file system meanwhile and has no effect with `noFlush`. After a failure the old table is
+   * live and the device resumed.
    */
   dmReload(request: {
     name: string;
@@ -108,12 +108,12 @@ export interface DmAddon {
     noFlush: boolean;
     lockFileSystem: boolean;
   }): NativeResult<object>;
-  /** Resumes a device. `resumed` false: it was not suspended. */
+  /** Resumes a device. `resumed` is false if the device was not suspended. */
   dmResume(request: { name: string }): NativeResult<{ resumed: boolean }>;
   /**
-   * Removes a device. `removed` false: it did not exist, or its removal is deferred. EBUSY is
-   * retried for about a second, because udev may have the device open briefly; then the call fails
-   * or, with `deferred`, the kernel removes the device at its last close.
+   * Removes a device. `removed` is false if the device did not exist or its removal is deferred. EBUSY is retried for about a
+   * second, because udev may have the device open briefly; then the call fails or, with `deferred`, the kernel removes the
+   * device at its last close.
    */
   dmRemove(request: { name: string; deferred: boolean }): NativeResult<{ removed: boolean }>;
   /**
@@ -127,44 +127,41 @@ export interface DmAddon {
   }): NativeResult<{ eventNumber: number; isTimedOut: boolean }>;
 
   /**
-   * Status of a thin pool. Null: no such device. EINVAL: not a thin-pool. `commit`: the kernel
+   * Status of a thin pool; null if there is no such device. EINVAL if the device is not a thin-pool. With `commit`, the kernel
    * first commits the pool's metadata; monitoring should not ask for that.
    */
   thinPoolStatus(request: {
     name: string;
     commit: boolean;
   }): NativeResult<{ status: ThinPoolStatus | null }>;
-  /** Status of a thin device. Null: no such device. `mode` fail: its pool has failed. */
+  /** Status of a thin device; null if there is no such device. `mode` is fail if the device's pool has failed. */
   thinStatus(request: {
     name: string;
   }): NativeResult<{ status: { mode: 'ok' | 'fail'; mappedSectors: bigint } | null }>;
   /**
-   * Sends messages to a pool one by one and reads the status after each: the kernel drops the
-   * result of the commit that ends a message, so the effect has persisted only if the pool's
-   * metadata is writable afterwards (rw or out_of_data_space, no needs_check). THIN_POOL_MODE
-   * otherwise (the message names the mode): the last message sent may or may not have taken effect.
-   * An errno: that message had no effect, earlier ones did.
+   * Sends messages to a pool one by one and reads the status after each: the kernel drops the result of the commit that ends a
+   * message, so the effect has persisted only if the pool's metadata is writable afterwards (rw or out_of_data_space, no
+   * needs_check). Otherwise the call fails with THIN_POOL_MODE (the message names the mode), and the last message sent may or
+   * may not have taken effect. If the call fails with an errno, the last message sent had no effect, but earlier messages had.
    */
   thinMessages(request: {
     pool: string;
     messages: readonly string[];
   }): NativeResult<{ status: ThinPoolStatus }>;
   /**
-   * Takes snapshots of one or more thin devices at one point in time: suspends all active origins
-   * (freezing mounted file systems and waiting for I/O), sends every create_snap, and in every case
-   * resumes what it suspended. A guardian suspends and resumes; the last three fields are those of
-   * takeSnapshots.
-   * After a failure it deletes the snapshots it created, unless the pool refuses. EBUSY if an origin
-   * is already suspended. Where another program has frozen its file system, it stays frozen: kernels
-   * from 6.8 on count freezes; before, the device is suspended alone, and SNAPSHOT_THAWED says that it
-   * was thawed meanwhile. ETIMEDOUT as for takeSnapshots, with the device as `path`. ESTALE if a device is not the
-   * thin device `originId` of this pool, if the guardian was lost while it suspended, or if a device
-   * was not suspended throughout; THIN_POOL_MODE unless the pool is rw, because without space a file system may be unable
-   * to freeze.
+   * Takes snapshots of one or more thin devices at one point in time: suspends all active origins (which freezes mounted file
+   * systems and waits for I/O), sends every create_snap, and in every case resumes the origins that it suspended. A guardian
+   * suspends and resumes the origins; the last three fields are those of takeSnapshots.
    *
-   * The kernel counts every create_snap in the pool's time but keeps only 24 bits of it in
-   * mappings, and does not handle the overflow: the caller must refuse to take a snapshot when the
-   * superblock's time is 16,777,215.
+   * After a failure, the call deletes the snapshots that it created, unless the pool refuses. EBUSY if an origin is already
+   * suspended. A file system that another program has frozen stays frozen: kernels from 6.8 on count freezes; on older kernels,
+   * only the device is suspended, and the call fails with SNAPSHOT_THAWED if a program thawed the file system meanwhile.
+   * ETIMEDOUT as for takeSnapshots, with the device as `path`. ESTALE if a device is not the thin device `originId` of this
+   * pool, if the guardian was lost while it suspended, or if a device was not suspended throughout. THIN_POOL_MODE unless the
+   * pool is rw and needs no check, because without space a file system may be unable to freeze.
+   *
+   * The kernel counts every create_snap in the pool's time but keeps only 24 bits of the time in mappings, and does not handle
+   * the overflow: the caller must refuse to take a snapshot when the superblock's time is 16,777,215.
    */
   takeThinSnapshots(request: {
     pool: string;

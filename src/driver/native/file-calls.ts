@@ -1,7 +1,7 @@
 /**
- * What is done to the files of a pool with node:fs, as calls beside those of the addon, for the threads of the pool. The
- * four threads of node:fs/promises serve the whole process, and a file system that is frozen or does not answer would
- * hold them all. Failures are returned, as by the addon. Knows no pool.
+ * Calls that use node:fs on the files of a pool, beside those of the addon, for the threads of a NativePool. The four threads
+ * of node:fs/promises serve the whole process, and a file system that is frozen or does not answer would occupy all four. The
+ * calls return failures, as the addon does. Knows no pool.
  */
 import fs from 'node:fs';
 import { dirname } from 'node:path';
@@ -17,24 +17,24 @@ type Names = { from: string; to: string };
 
 const FILE_CALLS = {
   readDirectory: ({ path }: At) => ({ names: fs.readdirSync(path) }),
-  /** Trimmed, of a small file of this user (own-files.ts); null: there is no such file. */
+  /** The trimmed text of a small file of this user (own-files.ts); null if there is no such file. */
   readText: ({ path }: At) => ({ text: readOwnSync(path, MAX_TEXT_BYTES) }),
-  /** Null: there is nothing. Does not follow a symbolic link. */
+  /** The entry at the path; null if there is none. Does not follow a symbolic link. */
   entryOf: ({ path }: At) => ({ entry: unlessAbsent(() => entryOf(path)) }),
-  /** Of the file system that holds `path`, bytes. */
+  /** The space of the file system that holds `path`, bytes. */
   spaceOf: ({ path }: At) => {
     const { blocks, bavail, bsize } = fs.statfsSync(path, { bigint: true });
     return { totalBytes: blocks * bsize, freeBytes: bavail * bsize };
   },
-  /** What is in the file is durable afterwards, its name is not. */
+  /** Makes the content of the file durable, but not its name. */
   writeText: ({ path, text }: At & { text: string }) =>
     fs.writeFileSync(path, text, { mode: 0o600, flush: text !== '' }),
   renameFile: ({ from, to }: Names) => fs.renameSync(from, to),
-  /** EEXIST if there is something at `to`. */
+  /** EEXIST if `to` exists. */
   linkFile: ({ from, to }: Names) => fs.linkSync(from, to),
-  /** Unless it is gone; not durable (removeFile is). */
+  /** Succeeds if the file is gone already. The removal is not durable (that of removeFile is). */
   unlinkFile: ({ path }: At) => void unlessAbsent(() => fs.unlinkSync(path)),
-  /** Unless it exists; durable, whoever made it. */
+  /** Succeeds if the directory exists already. Makes its name durable, whoever created it. */
   makeDirectory: ({ path }: At): object => {
     fs.mkdirSync(path, { recursive: true, mode: 0o700 });
     return loadAddon().flush({ path: dirname(path) });
@@ -48,7 +48,7 @@ type FileCalls = { [M in keyof typeof FILE_CALLS]: Answering<(typeof FILE_CALLS)
 
 export type Calls = Addon & FileCalls;
 
-/** With the addon, which is loaded into the calling thread. */
+/** All calls. Loads the addon into the calling thread. */
 export function loadCalls(): Calls {
   const answering = Object.entries(FILE_CALLS).map(([name, call]) => [
     name,

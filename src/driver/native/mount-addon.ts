@@ -4,12 +4,11 @@ import type { NativeResult } from '../../base/system/native-result.js';
 /** Mounts on this node. Paths are resolved: ELOOP if a path contains a symbolic link. */
 export interface MountAddon {
   /**
-   * Mounts the file system of a block device on a directory that nothing is mounted on: fsopen(2),
-   * fsconfig(2), fsmount(2), move_mount(2). `options` are those of the file system and its superblock,
-   * as `name` or `name=value`, with `ro` or `rw` among them; `set` has the MOUNT_ATTR_* flags of the
-   * mount. ELOOP if a symbolic link is in the target, EBUSY if something is mounted on it; otherwise
-   * the errno of the step that failed, with what the kernel says of it, which may contain options.
-   * Returns after the journal is replayed: that takes minutes.
+   * Mounts the file system of a block device on a directory that nothing is mounted on: fsopen(2), fsconfig(2), fsmount(2),
+   * move_mount(2). `options` are those of the file system and its superblock, as `name` or `name=value`, with `ro` or `rw`
+   * among them; `set` has the MOUNT_ATTR_* flags of the mount. ELOOP if the target contains a symbolic link, EBUSY if something
+   * is mounted on it; otherwise the errno of the step that failed, with the kernel's message, which may contain options.
+   * Returns after the kernel has replayed the journal, which takes minutes.
    */
   mountFileSystem(request: {
     source: string;
@@ -20,8 +19,9 @@ export interface MountAddon {
   }): NativeResult<object>;
   /**
    * FITHAW of the file system that holds a block device, mounted or not, completed even if this process is killed. `options`
-   * are those of the file system, with `ro` among them, in place of which `rw` is tried too. `thawed` false: it was not frozen. EBUSY: something else holds the
-   * device. Mounts a device that nothing holds anew, read-only and for a moment, so the caller looks before.
+   * are those of the file system and contain `ro`; the call also tries `rw` in its place. `thawed` is false if the file system
+   * was not frozen. EBUSY if something else holds the device. If nothing holds the device, the call mounts it anew, read-only
+   * and for a moment, so the caller checks beforehand that something holds the device.
    */
   thawDevice(request: {
     source: string;
@@ -29,10 +29,9 @@ export interface MountAddon {
     options: string[];
   }): NativeResult<{ thawed: boolean }>;
   /**
-   * Unmounts the top layer on a path if it has this mount id in mountinfo. `unmounted` false:
-   * nothing is mounted there. ESTALE if another layer is on top, EBUSY if the mount is in use.
-   * Never unmounts another mount, whatever other processes mount concurrently. Returns after the
-   * file system is written back.
+   * Unmounts the top layer on a path if it has this mount id in mountinfo. `unmounted` is false if nothing is mounted there.
+   * ESTALE if another layer is on top, EBUSY if the mount is in use. Never unmounts another mount, whatever other processes
+   * mount concurrently. Returns after the file system is written back.
    */
   unmountLayer(request: { path: string; mountId: number }): NativeResult<{ unmounted: boolean }>;
   /**
@@ -58,11 +57,11 @@ export interface MountAddon {
     set: number;
     clear: number;
   }): NativeResult<object>;
-  /** Creates a directory (mode 0750) or an empty file (0640). `made` false: the path exists. */
+  /** Creates a directory (mode 0750) or an empty file (0640). `made` is false if the path exists. */
   makeTarget(request: { path: string; directory: boolean }): NativeResult<{ made: boolean }>;
   /**
-   * Removes an empty directory or regular file. `removed` false: the path does not exist. ENOTEMPTY
-   * for anything else, EBUSY for a mount point.
+   * Removes an empty directory or regular file. `removed` is false if the path does not exist. ENOTEMPTY for anything else,
+   * EBUSY for a mount point.
    */
   removeTarget(request: { path: string }): NativeResult<{ removed: boolean }>;
 }

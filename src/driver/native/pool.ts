@@ -1,11 +1,10 @@
 /**
- * A pool of worker threads that call the addon, so that the event loop never blocks. Threads are started when they are
- * needed, and those that need not stay end when they have been idle for a while. If one cannot be started (a limit of
- * processes, no memory), tasks go on with those that run.
+ * A pool of worker threads that call the addon, so that the event loop never blocks. The pool starts a thread when it needs
+ * one, and ends the threads beyond `kept` when they have been idle for a while. If the pool cannot start a thread (a limit of
+ * processes, no memory), tasks run on the threads that it has.
  *
- * A plugin has several pools, so that a scan does not wait behind a clone that takes seconds. A running
- * task is never aborted, which would kill its thread in the middle of an ioctl; the addon's
- * contract bounds its duration instead.
+ * A plugin has several pools, so that a scan does not wait behind a clone that takes seconds. A running task is never aborted,
+ * because that would kill its thread in the middle of an ioctl; the addon's contract bounds its duration instead.
  */
 import { Piscina } from 'piscina';
 import { CsiError } from '../../base/errors.js';
@@ -19,7 +18,7 @@ import type { FillRequest } from './addon.js';
 import type { Calls } from './file-calls.js';
 import type { FillAnswer, FillTask, IdleTask, UnaryTask } from './worker.js';
 
-/** A piscina ends no thread by itself: this pool does. */
+/** setTimeout's maximum: this pool ends idle threads, and piscina never does. */
 const NEVER_MS = 2 ** 31 - 1;
 /** Starting a thread costs tens of milliseconds. */
 const IDLE_MS = 60_000;
@@ -39,7 +38,7 @@ export interface NativeRunner {
   /**
    * Calls one addon function on a worker. Rejects with SystemError; ABORTED if too many calls wait for the kernel.
    *
-   * @param volumes the ids of those whose file systems or devices the call may wait for; none: it is for a pool
+   * @param volumes the ids of the volumes whose file systems or devices the call may wait for; none if the call is for a pool
    */
   run<M extends UnaryMethod>(
     method: M,
@@ -48,7 +47,7 @@ export interface NativeRunner {
   ): Promise<ValueOf<M>>;
 }
 
-/** The runner for calls for one volume, whatever they do. */
+/** A runner whose calls are all for one volume. */
 export function ofVolume(native: NativeRunner, volumeId: string): NativeRunner {
   const volumes = [volumeId];
   return { run: (method, request) => native.run(method, request, volumes) };
@@ -64,7 +63,7 @@ export interface NativeFiller {
 }
 
 export interface PoolOptions {
-  /** Threads that stay when they are idle. */
+  /** How many threads stay when they are idle. */
   kept?: number;
   /** Runs the tasks while this pool has no thread and can start none. */
   fallback?: NativePool;
@@ -73,7 +72,7 @@ export interface PoolOptions {
 
 type Task = UnaryTask | FillTask | IdleTask;
 
-/** One thread. A piscina that grows by itself ends the process if it cannot (piscina 5). */
+/** One thread. A piscina that starts further threads ends the process if it cannot start one (piscina 5). */
 type Thread = Piscina<Task>;
 
 export class NativePool implements NativeRunner, NativeFiller {
@@ -82,14 +81,14 @@ export class NativePool implements NativeRunner, NativeFiller {
   readonly #idleMs: number;
   readonly #fallback: NativePool | null;
   readonly #started = new Set<Thread>();
-  /** The one that worked last at the end, so that the others can end. */
+  /** Idle threads. The thread that worked last is at the end and is used first, so that the others can end. */
   readonly #idle: { thread: Thread; timer: NodeJS.Timeout | undefined }[] = [];
   /** Tasks that wait for a thread. */
   readonly #waiting: ((thread: Thread) => void)[] = [];
   readonly #running = new Set<Promise<unknown>>();
   #isClosing = false;
 
-  /** @param threads how many there are at most */
+  /** @param threads the largest number of threads */
   constructor(threads: number, { kept = 0, fallback, idleMs = IDLE_MS }: PoolOptions = {}) {
     this.#threads = threads;
     this.#kept = kept;
@@ -165,14 +164,14 @@ export class NativePool implements NativeRunner, NativeFiller {
     return idle?.thread ?? null;
   }
 
-  /** Null: there are as many as there may be, or the system does not start one. */
+  /** Null if the pool has its largest number of threads, or if the system cannot start one. */
   #start(): Thread | null {
     if (this.#started.size >= this.#threads) return null;
     try {
       const thread: Thread = new Piscina({
         filename: new URL('./worker.js', import.meta.url).href,
         ...{ minThreads: 1, maxThreads: 1, idleTimeout: NEVER_MS, concurrentTasksPerWorker: 1 },
-        // Its histograms are memory that V8 does not see, and so does not collect in time.
+        // V8 does not see the memory of the histograms, so it does not free that memory in time.
         recordTiming: false,
       });
       // A piscina that fails to close emits 'error'; without a listener that would end the process.
@@ -184,7 +183,7 @@ export class NativePool implements NativeRunner, NativeFiller {
     }
   }
 
-  /** Null: there is no thread to wait for. */
+  /** Null if there is no thread to wait for. */
   async #nextFree(): Promise<Thread | null> {
     if (this.#started.size === 0) return null;
     return new Promise((resolve) => this.#waiting.push(resolve));

@@ -42,7 +42,7 @@ export class ScanThreads {
     }
   }
 
-  /** Reserves memory for a large buffer; releaseMemory() releases it. False: the limit is reached. */
+  /** Reserves memory for a large buffer; releaseMemory() releases it. Returns false if the limit is reached. */
   reserveMemory(bytes: number): boolean {
     if (this.#memory < bytes) return false;
     this.#memory -= bytes;

@@ -1,4 +1,4 @@
-/** A snapshot file, by path and identity. The scan fails with SCAN_REPLACED if they disagree. */
+/** A snapshot file, by path and identity. The scan fails with SCAN_REPLACED if the path has another identity. */
 export interface SnapshotFile {
   path: string;
   /** st_dev; `inode` is st_ino. */

@@ -29,7 +29,7 @@ export function observeTasks(runner: NativeRunner, observer: TaskObserver): Nati
   };
 }
 
-/** How long a task has stopped writers, by its result; ns. */
+/** How long a task has stopped writers according to its result, ns. */
 function stallOf(value: object): bigint {
   const { frozenNs, suspendedNs } = value as { frozenNs?: bigint; suspendedNs?: bigint };
   return frozenNs ?? suspendedNs ?? 0n;

@@ -1,13 +1,12 @@
 /**
  * The dm-thin metadata part of the addon's contract: what the trees of a pool contain.
  *
- * Everything here is read-only. A metadata device is read past the page cache (as the kernel writes
- * it), a file through it. Every block is checked (own number, checksum, bounds, order and range of
- * keys) before use. Failures: THIN_METADATA_INVALID names the block, the expectation and the
- * finding; ENODATA: a device id is not in the trees; SCAN_REPLACED: a device's tree is not the
- * expected one; SCAN_BUSY: the pool commits faster than it can be read, and a retry may succeed;
- * errno names. Data blocks are counted in the pool's own block size; metadata blocks have 4096
- * bytes. Source: Linux drivers/md/dm-thin-metadata.c.
+ * No function writes to the metadata; bookmarks are files of their own. A metadata device is read past the page cache (as the
+ * kernel writes it), a metadata file through the page cache. Every block is checked (own number, checksum, bounds, order and
+ * range of keys) before use. Failures: THIN_METADATA_INVALID names the block, the expectation and the finding; ENODATA if a
+ * device id is not in the trees; SCAN_REPLACED if a device's tree is not the expected one; SCAN_BUSY if the pool commits faster
+ * than it can be read, and a retry may succeed; errno names. Data blocks are counted in the pool's own block size; metadata
+ * blocks have 4096 bytes. Source: Linux drivers/md/dm-thin-metadata.c.
  */
 import type { NativeResult } from '../../base/system/native-result.js';
 
@@ -23,10 +22,9 @@ export interface ThinMetadata {
 export interface ThinDeviceRef {
   deviceId: number;
   /**
-   * Root of its mapping tree, from thinDevices. The scan starts there and at its end fails with
-   * SCAN_REPLACED unless the current superblock still leads to the same root. No metadata snapshot
-   * has to be held during a stream: the tree of a device that nobody writes to or deletes stays in
-   * place. Null: looked up at the start of each call.
+   * Root of its mapping tree, from thinDevices. The scan starts there and at its end fails with SCAN_REPLACED unless the
+   * current superblock still leads to the same root. No metadata snapshot has to be held during a stream: the tree of a device
+   * that nobody writes to or deletes stays in place. If `root` is null, each call looks the root up at its start.
    */
   root: bigint | null;
 }
@@ -61,7 +59,7 @@ export interface ThinSuperblock {
   /** The pool's time, incremented by every snapshot. */
   time: number;
   transactionId: bigint;
-  /** Block of the superblock copy of the held metadata snapshot; null: none is held. */
+  /** Block of the superblock copy of the held metadata snapshot; null if none is held. */
   heldRoot: bigint | null;
   mappingRoot: bigint;
   detailsRoot: bigint;
@@ -94,19 +92,18 @@ export interface ThinAddon {
   thinSuperblock(request: ThinMetadata): NativeResult<{ superblock: ThinSuperblock }>;
 
   /**
-   * Devices in the order of their ids: the requested ones that exist, or all (null). At most
-   * 65,536; `truncated`: there are more.
+   * Devices in the order of their ids: the requested devices that exist, or all devices if `deviceIds` is null. At most 65,536;
+   * `truncated` is true if there are more.
    */
   thinDevices(
     request: ThinMetadata & { deviceIds: readonly number[] | null },
   ): NativeResult<{ devices: ThinDeviceDetails[]; truncated: boolean }>;
 
   /**
-   * Runs of blocks from `firstBlock` on, for printing: 3 words each (kind, first block, count),
-   * ascending, with neighbours of one kind joined within the call, at most maxRecords (1 to
-   * 65,536). `base` is the left side of thin_delta; null: every mapped block is RIGHT_ONLY. Blocks
-   * mapped on neither side have no record. SAME appears only with includeSame, which walks both
-   * trees completely. Runs are not clipped to a volume's size, which the metadata does not contain.
+   * Runs of blocks from `firstBlock` on, for printing: 3 words each (kind, first block, count), ascending, with neighbours of
+   * one kind joined within the call, at most maxRecords (1 to 65,536). `base` is the left side of thin_delta; if it is null,
+   * every mapped block is RIGHT_ONLY. Blocks mapped on neither side have no record. SAME appears only with includeSame, which
+   * walks both trees completely. Runs are not clipped to a volume's size, which the metadata does not contain.
    */
   thinDelta(
     request: ThinMetadata & {
@@ -133,13 +130,13 @@ export interface ThinAddon {
       path: string;
     },
   ): NativeResult<WrittenBookmark>;
-  /** Reads a bookmark in full. THIN_METADATA_INVALID if it is damaged; ENOENT. */
+  /** Reads a bookmark in full. THIN_METADATA_INVALID if the bookmark is damaged; ENOENT if there is none. */
   verifyThinBookmark(request: { path: string }): NativeResult<WrittenBookmark>;
 }
 
 interface WrittenBookmark {
   fileBytes: bigint;
-  /** The pool's time when the snapshot was created: another one for each snapshot of a pool. */
+  /** The pool's time when the snapshot was created, which differs between all snapshots of a pool. */
   creationTime: number;
   mappedBlocks: bigint;
 }

@@ -37,7 +37,7 @@ export default function perform(task: UnaryTask | FillTask | IdleTask): unknown 
   return call(task.request);
 }
 
-/** At the first scan: most threads never scan, and this takes a third of the time in which one starts. */
+/** Loaded at the first scan: most threads never scan, and the load takes a third of the time in which a thread starts. */
 const loadPiscina = () => import('piscina');
 let loading: ReturnType<typeof loadPiscina> | undefined;
 
