@@ -6,6 +6,7 @@
  * its key. A node that cannot be reached makes the list fail, because callers assume that unlisted objects are deleted.
  */
 import protobuf from 'protobufjs';
+import { MAX_TOKEN_CHARACTERS } from '../base/csi/pagination.js';
 import { CsiError } from '../base/errors.js';
 import { fieldsOf } from './messages.js';
 
@@ -14,8 +15,6 @@ const ENTRIES = 1;
 const NEXT_TOKEN = 2;
 /** A page ends above this size, as clients refuse messages over 4 MiB. */
 const MAX_PAGE_BYTES = 3 << 20;
-/** CSI's limit for a token. */
-const MAX_TOKEN_CHARACTERS = 128;
 
 /** Where a page begins: a node, and the node's own token, which is empty for the node's first entry. */
 export interface Position {

@@ -6,7 +6,8 @@ import type { IncomingHttpHeaders, OutgoingHttpHeaders } from 'node:http2';
 import { CsiError, type StatusCode } from '../errors.js';
 import type { EncodedMessage } from './service.js';
 
-const PREFIX_BYTES = 5;
+/** The prefix of every message: a zero byte, and the message's length in big-endian order. */
+export const PREFIX_BYTES = 5;
 /** gRPC's limit: eight digits. */
 const MAX_TIMEOUT_DIGITS = 99_999_999;
 

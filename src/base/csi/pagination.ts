@@ -9,7 +9,7 @@ import { parseInt32NonNegative } from './fields.js';
 import { ResponseParts } from './service.js';
 
 /** CSI's limit for a token. */
-const MAX_TOKEN_CHARACTERS = 128;
+export const MAX_TOKEN_CHARACTERS = 128;
 const DIGEST_BYTES = 4;
 
 /** The list that a token belongs to: one RPC with one filter. Made by `pageScope`. */

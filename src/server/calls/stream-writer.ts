@@ -6,6 +6,7 @@
  * once, without a copy. Otherwise gRPC copies and writes each message.
  */
 import { Metadata, type ServerWritableStream } from '@grpc/grpc-js';
+import { PREFIX_BYTES } from '../../base/csi/grpc-wire.js';
 import type { EncodedMessage, RelayWriter } from '../../base/csi/service.js';
 import { CsiError } from '../../base/errors.js';
 import { type CallStream, isWritable } from './call-stream.js';
@@ -16,8 +17,6 @@ import type { OpenStream, StreamPlaces } from './stream-places.js';
 
 export type StreamCall = ServerWritableStream<DecodedRequest, Buffer>;
 
-/** The prefix of every message in a chunk: a zero byte, and the message's length in big-endian order. */
-const PREFIX_BYTES = 5;
 /** Limit of messages that gRPC has but has not sent: enough to keep gRPC busy, and a bound for tiny messages. */
 const MAX_IN_FLIGHT = 64;
 /** Messages are written together up to this size. Each write that a client has taken counts as progress. */

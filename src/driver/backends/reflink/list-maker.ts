@@ -88,7 +88,7 @@ class Unfinished implements UnfinishedList {
       const { done, progress } = await native.run('buildChangeList', {
         target,
         base,
-        names: namesOf(listsIn(opened.layout.root), this.#name, this.#random),
+        names: namesOf(path, this.#name, this.#random),
         baseMapPath: this.#readsMap === true ? (baseMap?.finalPath ?? null) : null,
         mapNames: this.#storesMap ? this.#map(opened, target.id) : null,
         maxExtents: STEP_EXTENTS,
