@@ -1,4 +1,4 @@
-// The addon. Contracts: src/driver/native/addon.ts.
+// The entry point of the addon. src/driver/native/addon.ts has the contracts.
 #include <malloc.h>
 #include <napi.h>
 
@@ -6,8 +6,8 @@
 
 namespace {
 
-// glibc keeps what a thread that ends has freed, 1 to 2 MiB. Node.js frees the isolate of a worker
-// on its thread, whose own objects are destroyed after that. Takes about a millisecond.
+// glibc keeps the 1 to 2 MiB that an ending thread has freed. Node.js frees a worker's isolate on
+// its thread, before that thread's thread_local objects. The trim takes about a millisecond.
 struct TrimAtThreadEnd {
   ~TrimAtThreadEnd() {
 #ifdef __GLIBC__

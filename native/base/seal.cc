@@ -33,7 +33,7 @@ Result<bool> MatchesSeal(int fd, const struct stat& state, const std::string& pa
       RetryInterrupted([&] { return fgetxattr(fd, kAttribute, seal, sizeof seal); });
   if (length >= 0) return SealOf(state) == std::string(seal, static_cast<size_t>(length));
   if (errno == ENODATA || errno == EOPNOTSUPP) return true;
-  // Longer than any seal of ours.
+  // The stored value is longer than any seal of ours.
   if (errno == ERANGE) return false;
   return Status::Errno(errno, "fgetxattr", path);
 }

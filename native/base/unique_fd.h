@@ -28,7 +28,7 @@ class UniqueFd {
   // Passes the descriptor on to the caller, who closes it.
   int Release() { return std::exchange(fd_, -1); }
 
-  // Never retried: Linux releases the descriptor even if close(2) fails with EINTR.
+  // close(2) is never retried: Linux releases the descriptor even if it fails with EINTR.
   void Close() {
     if (fd_ >= 0) close(fd_);
     fd_ = -1;

@@ -13,7 +13,7 @@
 namespace blockdelta {
 namespace {
 
-// A BuildProgress as an array, in the order of ReadProgress().
+// Number of array elements of a BuildProgress; ReadProgress() has their order.
 constexpr size_t kProgressWords = 20;
 
 FileVersion TakeVersion(const uint64_t** words) {

@@ -99,10 +99,10 @@ static Napi::Value ToValue(Napi::Env env, const ThinStatus& status) {
 
 namespace {
 
-// A wait occupies a worker thread.
+// The limit exists because a wait occupies a worker thread.
 constexpr uint32_t kMaxWaitMs = 60'000;
 
-// Work of a request that opens device-mapper and calls `work` with it.
+// Returns a function that opens device-mapper and calls `work` with it.
 template <typename Work>
 auto WithControl(Work work) {
   return [work]() -> decltype(work(std::declval<const DmControl&>())) {

@@ -146,7 +146,7 @@ Napi::Value OpenDirectoriesBinding(Fields* request) {
       });
 }
 
-// One string and one array: an object for each file would cost several times the calls to stat.
+// Returns one string and one array: one object per file would cost several times the stat calls.
 Napi::Value ListDirectoryBinding(Fields* request) {
   const std::string path = request->Path("path");
   return Answer(

@@ -16,7 +16,7 @@ Napi::Value Call(const Napi::CallbackInfo& info) {
   return binding(&request);
 }
 
-// Exports `binding` as the function `name` of one object, its request. `name` is a literal.
+// Exports `binding` as function `name` of one argument, the request object. `name` is a literal.
 template <Binding binding>
 void Export(Napi::Object* exports, const char* name) {
   exports->Set(name,

@@ -46,7 +46,7 @@ struct FoundLoop {
   std::optional<LoopDevice> device;
 };
 
-// Both are empty if there is no such file.
+// Both fields are empty if there is no such file.
 Result<FoundLoop> FindByPath(const std::string& path) {
   Result<struct stat> state = StatPath(path);
   if (state.status().IsErrno(ENOENT) || state.status().IsErrno(ENOTDIR)) return FoundLoop();

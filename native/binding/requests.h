@@ -1,5 +1,5 @@
-// The parts of requests that several files of this directory read; each is defined where its kind
-// of request is.
+// Reads the parts of requests that several files of this directory use. Each reader is defined in
+// the file that handles its kind of request.
 #ifndef BLOCKDELTA_NATIVE_BINDING_REQUESTS_H_
 #define BLOCKDELTA_NATIVE_BINDING_REQUESTS_H_
 
@@ -12,13 +12,12 @@
 namespace blockdelta {
 
 SnapshotIdentity ReadIdentity(const char* name, Fields* source);
-// Source 'lists' of fillMetadata.
+// Reads source 'lists' of fillMetadata.
 ChangeListRequest ReadChangeLists(Fields* source);
-// A ThinDeviceRef.
 ThinDeviceRef ReadThinDevice(const char* name, Fields* fields);
-// Every field of a ThinScanSource (src/driver/native/thin-addon.ts) except sizeBytes.
+// Reads every field of a ThinScanSource (src/driver/native/thin-addon.ts) but kind and sizeBytes.
 ThinScanRequest ReadThinScan(Fields* source);
-// How volumes are frozen or suspended meanwhile.
+// Reads how volumes are frozen or suspended during the request.
 FreezeOptions ReadFreezing(Fields* request);
 
 }  // namespace blockdelta

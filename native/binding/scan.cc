@@ -147,7 +147,7 @@ void SetOutcome(Napi::Object* answer, const FillOutcome& outcome) {
   SetNumber(answer, "nodes", outcome.nodes);
 }
 
-// The buffer is its second argument.
+// The function's second argument is the buffer.
 Napi::Value FillMetadataBinding(const Napi::CallbackInfo& info) {
   Fields request(info[0], kFunction);
   const FillLimits limits = ReadLimits(&request);

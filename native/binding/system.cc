@@ -1,5 +1,5 @@
-// Bindings of what Node.js lacks and tools use as well: file locks, and a timer that ends the
-// process.
+// Bindings of functions that Node.js lacks and that tools also use: file locks, and a timer that
+// ends the process.
 #include <napi.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -25,11 +25,11 @@ Result<bool> TryLock(int descriptor) {
   return result == 0;
 }
 
-// Returns a number of the kernel's, which a timer is unless it notifies threads (glibc).
+// Returns the timer_t as a number. In glibc it is the kernel's number unless it notifies threads.
 Result<uintptr_t> StartKillTimer(uint64_t ms) {
   struct sigevent event = {};
   event.sigev_notify = SIGEV_SIGNAL;
-  // The only signal that ends a process that is stopped.
+  // SIGKILL is the only signal that ends a stopped process.
   event.sigev_signo = SIGKILL;
   timer_t timer;
   if (timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) {

@@ -47,7 +47,7 @@ class Fields {
   // An array of at most `max_count` integral numbers from 0 to `max`.
   std::vector<uint64_t> Integers(const char* name, uint64_t max, uint32_t max_count);
   bool IsNull(const char* name);
-  // The fields of a nested object. It has its own ok(); pass it to TakeProblem().
+  // The fields of a nested object. The result has its own ok(); pass it to TakeProblem().
   Fields Object(const char* name);
   void TakeProblem(const Fields& nested);
 
@@ -82,7 +82,7 @@ void SetBigInt(Napi::Object* object, const char* name, uint64_t value);
 void SetNumber(Napi::Object* object, const char* name, uint64_t value);
 void SetBoolean(Napi::Object* object, const char* name, bool value);
 
-// A bigint. A file that returns objects has overloads for their types, in this namespace.
+// Returns a bigint. A file that returns objects overloads this for their types, in this namespace.
 Napi::Value ToValue(Napi::Env env, uint64_t value);
 Napi::Value ToValue(Napi::Env env, bool value);
 
@@ -99,9 +99,9 @@ Napi::Value ToValue(Napi::Env env, const std::vector<T>& values) {
   return array;
 }
 
-// The answer to a request: a NativeFailure if it is invalid or `work` fails, which returns a Result
-// and is not called for an invalid one. Otherwise { ok: true }, to which `fill` adds the value of
-// the Result.
+// Answers a request: with a NativeFailure if the request is invalid or `work` fails, otherwise with
+// { ok: true }, to which `fill` adds the value of the Result that `work` returns. Does not call
+// `work` for an invalid request.
 template <typename Work, typename Fill>
 Napi::Value Answer(const Fields* request, Work work, Fill fill) {
   if (!request->ok()) return Failed(request->env(), request->TakeStatus());
@@ -112,7 +112,7 @@ Napi::Value Answer(const Fields* request, Work work, Fill fill) {
   return answer;
 }
 
-// Adds the value as the field `name`.
+// Answer() that adds the value of the Result as the field `name`.
 template <typename Work>
 Napi::Value AnswerValue(const Fields* request, const char* name, Work work) {
   return Answer(request, work, [name](Napi::Object* answer, const auto& value) {
@@ -120,7 +120,7 @@ Napi::Value AnswerValue(const Fields* request, const char* name, Work work) {
   });
 }
 
-// The same for work that returns a Status.
+// Answer() for work that returns a Status and therefore no value.
 template <typename Work>
 Napi::Value AnswerStatus(const Fields* request, Work work) {
   const Status status = request->ok() ? work() : request->TakeStatus();

@@ -18,7 +18,7 @@ constexpr uint32_t kMajorMask = 0xff;
 constexpr uint32_t kMinorBits = 20;
 constexpr uint32_t kMinorMask = (1u << kMinorBits) - 1;
 
-// Mount point on which the new root is assembled: every machine has it, and the new root hides it.
+// The new root is assembled on this directory, which every machine has and the new root hides.
 constexpr char kNewRoot[] = "/dev";
 constexpr char kTmpfsOptions[] = "mode=0755,size=1m";
 constexpr unsigned long kHardened = MS_NOSUID | MS_NODEV;
@@ -49,7 +49,7 @@ Status MakeDirectory(const std::string& path) {
 
 Status MakeNode(const std::string& path, mode_t mode, dev_t number, uid_t owner) {
   if (mknod(path.c_str(), mode, number) == -1) return Status::Errno(errno, "mknod", path);
-  // Before the chown: changing another user's node takes one more capability.
+  // chmod comes before chown: changing another user's node needs one more capability.
   if (chmod(path.c_str(), mode & 0777) == -1) return Status::Errno(errno, "chmod", path);
   if (chown(path.c_str(), owner, owner) == -1) return Status::Errno(errno, "chown", path);
   return Status();

@@ -17,7 +17,7 @@ namespace blockdelta {
 // subordinate ids allocate numbers up to 0x6fffffff; 0x70000000 to 0x7fffffff is unassigned.
 uid_t UserOfDevice(dev_t device);
 
-// The number of a block device; ENOTBLK if the path is not one.
+// The number of a block device; ENOTBLK if the path is not a block device.
 Result<dev_t> NumberOfDevice(const std::string& path);
 
 // Moves this process into a new mount namespace with a new, read-only root: the directories of the

@@ -14,7 +14,7 @@
 namespace blockdelta {
 namespace {
 
-// As the newest version of the interface that is used here has it; the headers may be older.
+// struct landlock_ruleset_attr of the newest version used here; the headers may be older.
 struct RulesetAttributes {
   uint64_t handled_access_fs;
   uint64_t handled_access_net;
@@ -28,7 +28,7 @@ constexpr int kScopeVersion = 6;
 constexpr uint64_t kSignalsAndAbstractSockets = 1 | 2;
 constexpr int kReferVersion = 2;
 
-// Of the first version.
+// All file rights of the first version.
 constexpr uint64_t kAllFileRights = (LANDLOCK_ACCESS_FS_MAKE_SYM << 1) - 1;
 constexpr uint64_t kReadFile = LANDLOCK_ACCESS_FS_READ_FILE;
 constexpr uint64_t kRun = kReadFile | LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_EXECUTE;
@@ -37,7 +37,7 @@ constexpr uint64_t kMakeHere = kWriteFile | LANDLOCK_ACCESS_FS_READ_DIR |
                                LANDLOCK_ACCESS_FS_REMOVE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG |
                                LANDLOCK_ACCESS_FS_MAKE_SOCK;
 
-// Programs and libraries, and what they read to start; those that are missing are skipped.
+// Programs and libraries, and the files that they read at start. Missing paths are skipped.
 constexpr const char* kPrograms[] = {"/usr", "/lib", "/lib64", "/bin", "/sbin", "/sys"};
 constexpr const char* kStartFiles[] = {"/etc/ld.so.cache", "/etc/localtime"};
 constexpr const char* kDevices[] = {"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"};
@@ -97,13 +97,13 @@ Status AllowStart(const Ruleset& rules) {
 Status RestrictFiles(const FileAccess& access) {
   const long version = syscall(SYS_landlock_create_ruleset, nullptr, size_t{0},
                                uint32_t{LANDLOCK_CREATE_RULESET_VERSION});
-  // Not in the kernel, or not switched on.
+  // Landlock is not in the kernel, or not switched on.
   if (version == -1 && (errno == ENOSYS || errno == EOPNOTSUPP)) return Status();
   if (version == -1) return Status::Errno(errno, "landlock_create_ruleset", "");
   Result<Ruleset> rules = Ruleset::Make(static_cast<int>(version));
   RETURN_IF_ERROR(rules);
   RETURN_IF_ERROR(AllowStart(*rules));
-  // Of what is missing the program can say best what it wanted.
+  // Missing paths are skipped, because the program itself reports best which file it lacks.
   for (const std::string& path : access.reads) {
     RETURN_IF_ERROR(rules->AllowIfThere(path, kReadFile));
   }

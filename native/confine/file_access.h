@@ -18,10 +18,11 @@ struct FileAccess {
   std::vector<std::string> places;
 };
 
-// Restricts this process, and the program that it executes, to these files, the files that every
-// program needs (/usr, the loader's cache, /sys, a few devices), and no TCP: landlock(7). A rule is
-// about the file that the path leads to now, whatever the path leads to later. Files that are open
-// already stay usable. Needs no_new_privs and no capability.
+// Restricts this process, and the program that it executes, to these files and the files that every
+// program needs (/usr, the loader's cache, /sys, a few devices): see landlock(7). Landlock version
+// 4 also forbids TCP; version 6 also forbids signals to other processes and their abstract sockets.
+// A rule is about the file that the path leads to now, even if the path leads elsewhere later.
+// Files that are already open stay usable. Needs no_new_privs and no capability.
 //
 // Does nothing on a kernel without Landlock.
 Status RestrictFiles(const FileAccess& access);

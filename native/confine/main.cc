@@ -5,20 +5,20 @@
 //                      [--only-read PATH]... [--only-write PATH]... [--only-in DIRECTORY]...
 //                      -- PROGRAM [ARGUMENT...]
 //
-// Always applied: no capabilities (with --keep-mount-rights, only those of mount(8); with
-// --keep-read-rights, only the one that reads other users' files), no_new_privs, no core dumps.
-// --parent PID: kills the program when that process, which must be the parent, ends.
+// The program always runs with no_new_privs, without core dumps and without capabilities:
+// --keep-mount-rights keeps those of mount(8), --keep-read-rights the one that reads other users'
+// files. --parent PID kills the program when that process, which must be the parent, ends.
 //
-// --device is for programs that read data written by tenants. The program runs as a user of its
-// own, in a root that contains programs, libraries and this one device (device_root.h). It cannot
-// start processes, use sockets (system_call_filter.h) or write files, and its address space and CPU
-// time are limited.
+// --device is for programs that read data written by tenants. The program runs as its own user, in
+// a root that contains programs, libraries and this one device (device_root.h). It cannot start
+// processes, use sockets (system_call_filter.h) or write files, and its address space and CPU time
+// are limited.
 //
-// --only-read, --only-write and --only-in are for programs that read files written by others: these
-// are all that it can open (file_access.h). /proc/self/fd/N is a file that it inherits, whatever
-// has happened to its name.
+// --only-read, --only-write and --only-in are for programs that read files written by others: the
+// program can open only these files (file_access.h). /proc/self/fd/N is a file that the program
+// inherits, whatever has happened to the file's name.
 //
-// PROGRAM is an absolute path. Exit status 126: the program was not started, and stderr says why.
+// PROGRAM is an absolute path. Exit status 126 means that it was not started; stderr says why.
 #include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ constexpr CapabilitySet kMountRights =
 constexpr CapabilitySet kReadRights = CapabilitySet{1} << CAP_DAC_READ_SEARCH;
 // A tool opens its device, its pipes and a few files of /proc.
 constexpr rlim_t kOpenFiles = 64;
-// Between SIGXCPU, which a program may ignore, and SIGKILL.
+// Seconds between SIGXCPU, which a program may ignore, and SIGKILL.
 constexpr rlim_t kCpuGraceS = 5;
 
 struct Request {
@@ -109,7 +109,7 @@ Result<Request> Parse(const std::vector<std::string>& arguments) {
   return request;
 }
 
-// Makes the OOM killer choose this program first. Not for programs that must not stop half way.
+// Makes the OOM killer choose this program first; wrong for programs that must not stop half way.
 Status PreferForOomKill() {
   constexpr char kPath[] = "/proc/self/oom_score_adj";
   constexpr char kFirst[] = "1000";
@@ -126,7 +126,7 @@ Status LowerLimits(const Request& request) {
     const char* name;
   } limits[] = {
       {RLIMIT_NOFILE, kOpenFiles, "open files"},
-      // Does not apply to block devices.
+      // This limit does not apply to block devices.
       {RLIMIT_FSIZE, 0, "file size"},
   };
   for (const auto& [resource, value, name] : limits) {

@@ -37,7 +37,7 @@ Status WriteCapabilities(CapabilitySet held) {
 Status LowerBoundingSet(CapabilitySet kept) {
   for (int capability = 0; capability < 64; capability++) {
     const int held = prctl(PR_CAPBSET_READ, capability, 0, 0, 0);
-    // Past the last capability of this kernel.
+    // The number is past the last capability of this kernel.
     if (held == -1) return Status();
     if (held == 0 || (kept & Bit(capability)) != 0) continue;
     if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == -1) {

@@ -1,7 +1,7 @@
 // Irreversible loss of privileges: capabilities, user, resource limits.
 //
-// All of it applies to this process and is inherited by the program it executes. Each function
-// either does all of its work or fails. Knows no devices and no programs.
+// Everything here applies to this process and to the program that it executes. Each function either
+// does all of its work or fails. Knows no devices and no programs.
 #ifndef BLOCKDELTA_NATIVE_CONFINE_PRIVILEGES_H_
 #define BLOCKDELTA_NATIVE_CONFINE_PRIVILEGES_H_
 
@@ -17,8 +17,8 @@ namespace blockdelta {
 // Capability bits, as in /proc/PID/status.
 using CapabilitySet = uint64_t;
 
-// Drops all but `kept` from the bounding set. Does nothing without CAP_SETPCAP, which is harmless
-// after ForbidNewPrivileges.
+// Drops all but `kept` from the bounding set. Does nothing without CAP_SETPCAP. That is harmless if
+// ForbidNewPrivileges() follows.
 Status LowerBoundingSet(CapabilitySet kept);
 
 // Reduces the permitted and effective capabilities to those in `kept`, and clears the inheritable
@@ -32,7 +32,7 @@ Status ForbidNewPrivileges();
 // capabilities.
 Status BecomeUser(uid_t user);
 
-// Lowers the soft and the hard limit; a lower limit stays.
+// Lowers the hard limit to `value` unless it is lower, and sets the soft limit to the hard limit.
 Status LowerLimit(__rlimit_resource_t resource, rlim_t value, const char* name);
 
 // Kills this process when its parent ends. ESRCH if the parent is not `parent` because it has

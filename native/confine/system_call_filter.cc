@@ -23,7 +23,7 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #else
 #error "the filter of system calls knows x86-64 and 64-bit ARM"
 #endif
-// x32, the second system call numbering of x86-64.
+// The first number of x32, the second system call numbering of x86-64.
 constexpr uint32_t kFirstForeignCall = 0x40000000;
 
 constexpr uint32_t kForbidden[] = {
@@ -134,7 +134,7 @@ Status FilterSystemCalls() {
     filter.IfEqual(number);
     filter.Return(Refuse(EPERM));
   }
-  // A filter cannot read its flags; the C library falls back to clone.
+  // A filter cannot read the flags of clone3, so the C library must fall back to clone.
   filter.IfEqual(SYS_clone3);
   filter.Return(Refuse(ENOSYS));
   filter.BlockIfEqual(SYS_clone, 4);
@@ -142,7 +142,7 @@ Status FilterSystemCalls() {
   filter.UnlessAnyBit(CLONE_THREAD);
   filter.Return(Refuse(EPERM));
   filter.Return(SECCOMP_RET_ALLOW);
-  // abort() signals the program itself.
+  // The program may signal itself, as abort() does.
   filter.BlockIfEqual(SYS_tgkill, 4);
   filter.Load(OffsetOfArgument(0));
   filter.UnlessEqual(static_cast<uint32_t>(getpid()));

@@ -6,15 +6,15 @@
 
 namespace blockdelta {
 
-// Installs a seccomp filter on this process, inherited by the program it executes; needs
-// no_new_privs. New processes (but not threads), signals to and inspection of other processes,
-// sockets, namespaces, mounts, and everything else that no file system tool calls fail with EPERM.
-// Fails on a kernel without seccomp.
+// Installs a seccomp filter on this process, which the program it executes inherits; needs
+// no_new_privs. These calls fail with EPERM: new processes (but not threads), signals to and
+// inspection of other processes, sockets, namespaces, mounts, and other calls that no file system
+// tool makes. A call of another architecture kills the process. Fails on a kernel without seccomp.
 //
-// Two block device ioctls that need CAP_SYS_ADMIN and without which mkfs.xfs aborts return success
-// and do nothing: BLKBSZSET, the block size of a page cache that mkfs.xfs bypasses, and BLKFLSBUF,
-// the write-back of that cache. A caller that needs the tool's writes to be durable flushes the
-// device.
+// Two block device ioctls return success and do nothing, because they need CAP_SYS_ADMIN and
+// mkfs.xfs aborts if they fail: BLKBSZSET, the block size of a page cache that mkfs.xfs bypasses,
+// and BLKFLSBUF, the write-back of that cache. A caller that needs the tool's writes to be durable
+// flushes the device.
 Status FilterSystemCalls();
 
 }  // namespace blockdelta

@@ -33,9 +33,9 @@ class AnchoredPath {
   // The mount id of the top layer at this path.
   Result<uint64_t> TopMountId() const;
   Result<bool> IsMountPoint() const;
-  // Creates a directory or an empty file. False: the path exists.
+  // Creates a directory or an empty file. False if the path exists.
   Result<bool> Make(bool directory) const;
-  // Removes an empty directory or regular file. False: the path does not exist. ENOTEMPTY for
+  // Removes an empty directory or regular file. False if the path does not exist. ENOTEMPTY for
   // anything with content or of another type, EBUSY for a mount point.
   Result<bool> Remove() const;
   // A path for system calls without a descriptor argument. Valid for the lifetime of this object.

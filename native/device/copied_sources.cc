@@ -9,7 +9,7 @@
 namespace blockdelta {
 namespace {
 
-// A copy commits a transaction, which takes at least as long as a FICLONE of so many extents.
+// A copy commits a transaction, which takes at least as long as a FICLONE of this many extents.
 constexpr size_t kMinExtents = 10'000;
 // Extents that are cloned in one transaction; its commit takes about 0.1 s.
 constexpr size_t kPieceExtents = 16'384;
@@ -35,8 +35,8 @@ Result<bool> IsWrittenInPlace(const SourceVolume& source) {
   return (flags & FS_NOCOW_FL) != 0;
 }
 
-// Reads on until `wanted` extents or the end of the file. Returns the end of the last one;
-// `size_bytes` at the end.
+// Reads at least `wanted` more extents, or up to the end of the file. Returns the end of the last
+// extent; `size_bytes` at the end of the file.
 Result<uint64_t> EndOfPiece(ExtentSource* map, size_t wanted, uint64_t size_bytes) {
   uint64_t end = size_bytes;
   for (size_t found = 0; found < wanted;) {
@@ -49,7 +49,7 @@ Result<uint64_t> EndOfPiece(ExtentSource* map, size_t wanted, uint64_t size_byte
   return end;
 }
 
-// Clones a file that nobody writes into an empty one, durably.
+// Clones a file that nobody writes to into an empty file, durably.
 Status CloneInTransactions(int source_fd, const NewFile& file, uint64_t size_bytes) {
   Result<std::unique_ptr<TreeSearchSource>> map =
       TreeSearchSource::Open(source_fd, file.temporary(), size_bytes);
@@ -63,19 +63,19 @@ Status CloneInTransactions(int source_fd, const NewFile& file, uint64_t size_byt
     struct file_clone_range piece = {};
     piece.src_fd = source_fd;
     piece.src_offset = piece.dest_offset = offset;
-    // 0: to the end of the file, which need not be the end of a block.
+    // 0 means up to the end of the file, which need not be the end of a block.
     piece.src_length = *end == size_bytes ? 0 : *end - offset;
     status = Ioctl(file.fd(), FICLONERANGE, &piece, "FICLONERANGE", file.temporary());
     if (status.ok()) status = CommitTransaction(file.fd(), file.temporary());
     offset = *end;
   }
-  // Everything is committed, so this writes nothing; but without it the next fsync, after a change
-  // of an attribute, would log the whole file.
+  // Everything is committed, so this fsync writes nothing. Without it, the next fsync after a
+  // change of an attribute would log the whole file.
   if (status.ok()) status = SyncFd(file.fd(), file.temporary());
   return status;
 }
 
-// Whether the source is a file in this directory itself, not one that is mounted there.
+// Whether the source is a file in this directory itself, not a file that is mounted there.
 Result<bool> IsIn(const SourceVolume& source, int directory_fd, const std::string& directory) {
   if (DirectoryOf(source.path()) != directory) return false;
   Result<struct stat> top = StatFd(directory_fd, directory);
@@ -120,7 +120,7 @@ Status CopiedSources::TryPrepare(const std::vector<SourceVolume>& sources) {
   if (!any) return Status();
   Result<bool> removed = RemoveSubvolumeCopy(*path_);
   RETURN_IF_ERROR(removed);
-  // The copy commits a transaction, and nothing pauses for this one.
+  // Copy() commits a transaction under the freeze. A commit here, without a freeze, keeps it short.
   if (RetryInterrupted([&] { return syncfs(subvolume_.get()); }) == -1) {
     return Status::Errno(errno, "syncfs", subvolume_path_);
   }

@@ -1,24 +1,24 @@
 // Clones volumes on btrfs out of a copy of their subvolume, so that their freeze does not last as
 // long as the clones.
 //
-// FICLONE stops the writers of its source for about 5 us per extent, and a freeze around it stops
-// them for all of that. A copy of the subvolume takes the same time for any number of extents.
-// Under the freeze only the copy is made; the files are cloned from it while writers go on.
+// FICLONE stops the writers of its source for about 5 us per extent, and a freeze around FICLONE
+// stops them for that whole time. A subvolume copy takes the same time for any number of extents.
+// Only the copy is made under the freeze; the files are cloned from it while writers go on.
 //
-// Why a clone is the volume as it was frozen: under the freeze nothing writes to the volume's file,
-// everything written before is flushed, and BTRFS_IOC_SNAP_CREATE_V2 waits for all writes of the
-// subvolume that have been submitted and puts their extents into the copy. The copy is read-only,
-// and the file in it is the one that was opened, because it has the same inode number.
+// A clone equals the frozen volume: under the freeze nothing writes to the volume's file,
+// everything written before is flushed, and BTRFS_IOC_SNAP_CREATE_V2 waits for all submitted writes
+// of the subvolume and puts their extents into the copy. The copy is read-only, and its file is the
+// copy of the volume's file because both have the same inode number.
 //
-// The file is cloned in pieces, each in a transaction of its own. The commit of a transaction stops
-// whoever syncs a file, for as long as it takes to count the references of all extents that were
-// cloned in it: about 10 s for a million. For the same reason the clone is committed and not
-// logged: the log of a new file has an item for each hole between two extents.
+// The file is cloned in pieces, each in its own transaction. The commit of a transaction blocks
+// every fsync until the references of all extents cloned in it are counted: about 10 s for a
+// million. For the same reason the clone is committed and not logged: the log of a new file has an
+// item for each hole between two extents.
 //
-// Only for sources whose writers are stopped: a direct write is acknowledged before its extent is
-// in the tree, so a copy taken between two writes may lack the earlier one. Not for files that are
-// overwritten in place (NOCOW): after a copy btrfs would write every file of the subvolume
-// elsewhere once, not only the one that is cloned.
+// The writers of the sources must be stopped: a direct write is acknowledged before its extent is
+// in the tree, so a copy taken between two writes may lack the earlier one. Files that are
+// overwritten in place (NOCOW) are excluded: after a copy, btrfs would once write every file of the
+// subvolume elsewhere, not only the cloned one.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_COPIED_SOURCES_H_
 #define BLOCKDELTA_NATIVE_DEVICE_COPIED_SOURCES_H_
 
@@ -34,19 +34,18 @@ namespace blockdelta {
 
 class CopiedSources {
  public:
-  // `path`: where the copy may be, while this exists; nothing: nowhere.
+  // `path` is where a copy may exist during the lifetime of this object; without it, none is made.
   explicit CopiedSources(std::optional<std::string> path) : path_(std::move(path)) {}
 
-  // Before the freeze: chooses sources that must be frozen and for which a copy is worth its time,
-  // all in one subvolume, and writes back what would make the copy slow. Chooses none if that
-  // fails.
+  // Called before the freeze. Chooses the sources, all in one subvolume, that must be frozen and
+  // are worth a copy, and writes back what would make the copy slow. After a failure, chooses none.
   void Prepare(const std::vector<SourceVolume>& sources);
-  // Under the freeze: makes the copy. Chooses none any more if that fails.
+  // Called under the freeze. Makes the copy; after a failure, no source is chosen any more.
   void Copy();
   bool IsChosen(size_t source) const { return source < chosen_.size() && chosen_[source]; }
-  // After the freeze: clones a chosen source into an empty file.
+  // Called after the freeze. Clones a chosen source into an empty file.
   Status CloneInto(const SourceVolume& source, const NewFile& file) const;
-  // Removes the copy. Chooses none.
+  // Removes the copy; afterwards no source is chosen.
   void Clear();
 
  private:

@@ -10,8 +10,8 @@
 namespace blockdelta {
 namespace {
 
-// Turns off direct I/O where it is unsafe. False: nothing to change, or the device has another
-// backing file system. A device that cannot be queried is skipped.
+// Turns off direct I/O on the device if it is unsafe. False if nothing had to change, the backing
+// file is in another file system, or the device cannot be queried.
 Result<bool> EndIfUnsafe(uint32_t number, uint64_t file_system, int directory_fd) {
   Result<UniqueFd> fd = OpenLoop(number, O_RDONLY);
   if (!fd.ok()) return false;
@@ -19,7 +19,7 @@ Result<bool> EndIfUnsafe(uint32_t number, uint64_t file_system, int directory_fd
   if (!info.ok() || BackingOf(*info).device != file_system) return false;
   Result<LoopDevice> device = DescribeLoop(fd->get());
   if (!device.ok() || !device->direct_io || device->attached_read_only) return false;
-  // A new file has its directory's flags, which count for one that has no name here.
+  // A new file has its directory's flags, so the directory stands in for a file without a name.
   Result<UniqueFd> file = OpenBacking(*device);
   Result<bool> safe =
       MayWriteDirectly(file.ok() ? file->get() : directory_fd, device->sector_bytes, device->path);

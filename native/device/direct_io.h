@@ -7,9 +7,9 @@
 // direct I/O"). Direct I/O is therefore safe only if every write is aligned to the block, or if no
 // page contains two blocks.
 //
-// btrfs keeps a checksum of each block. Before Linux 6.15 it computes it and then writes the
-// caller's buffer: if that changes in between, the block cannot be read any more (EIO), and neither
-// can its clones. Only a file that is written in place (NOCOW) has no checksums.
+// btrfs keeps a checksum of each block. Before Linux 6.15, btrfs computes the checksum and then
+// writes the caller's buffer: if the buffer changes in between, the block and its clones cannot be
+// read any more (EIO). Only a file that is written in place (NOCOW) has no checksums.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_DIRECT_IO_H_
 #define BLOCKDELTA_NATIVE_DEVICE_DIRECT_IO_H_
 
@@ -25,7 +25,7 @@ namespace blockdelta {
 Result<bool> MayWriteDirectly(int fd, uint32_t sector_bytes, const std::string& path);
 
 // Turns off direct I/O on every device whose backing file is in the file system of `directory` and
-// for which it is unsafe. Skips devices that cannot be queried. Returns how many were changed.
+// for which direct I/O is unsafe. Skips devices that cannot be queried. Returns how many changed.
 Result<uint32_t> EndUnsafeDirectIo(const std::string& directory);
 
 }  // namespace blockdelta

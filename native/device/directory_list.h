@@ -1,5 +1,5 @@
 // The files of one directory with their sizes, read in one call: a directory with many files costs
-// a stat each, and no round trip between threads for each.
+// one stat per file, but no round trip between threads per file.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_DIRECTORY_LIST_H_
 #define BLOCKDELTA_NATIVE_DEVICE_DIRECTORY_LIST_H_
 
@@ -16,12 +16,12 @@ struct ListedFile {
   uint64_t size_bytes;
   // As st_blocks counts them.
   uint64_t allocated_bytes;
-  // False: a directory, a symbolic link, which is not followed, or anything else.
+  // False for a directory, a symbolic link (which is not followed) and anything else.
   bool regular;
 };
 
 // All entries but "." and "..", in the directory's order. An entry that is removed meanwhile may be
-// missing, one that is created meanwhile may be present.
+// missing; one that is created meanwhile may be present.
 Result<std::vector<ListedFile>> ListDirectory(const std::string& path);
 
 }  // namespace blockdelta

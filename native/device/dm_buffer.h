@@ -39,7 +39,7 @@ Result<std::vector<std::string>> ParseDeviceNames(Span<const uint8_t> bytes);
 // Parses the answer of DM_LIST_VERSIONS: the registered target types.
 Result<std::vector<std::string>> ParseTargetTypes(Span<const uint8_t> bytes);
 
-// Without the NUL.
+// Maximum length of a target type, without the NUL.
 inline constexpr size_t kMaxTargetType = 15;
 
 }  // namespace blockdelta

@@ -18,7 +18,7 @@ namespace blockdelta {
 
 struct DmCall {
   unsigned long request;  // DM_DEV_STATUS, ...
-  const char* what;       // Its name, for failures.
+  const char* what;       // The name of the request, for failures.
   std::string name;
   std::string uuid;
   uint32_t flags = 0;
@@ -36,11 +36,11 @@ struct DmReply {
 
 class DmControl {
  public:
-  // ENOENT, ENXIO or ENODEV: the kernel has no device-mapper.
+  // ENOENT, ENXIO or ENODEV if the kernel has no device-mapper.
   static Result<DmControl> Open();
 
-  // The path of a failure is the name of the device. EINVAL for an invalid name or uuid; ENXIO: no
-  // such device; ENOBUFS: the reply exceeds 16 MiB.
+  // The path of a failure is the name of the device. EINVAL for an invalid name or uuid; ENXIO if
+  // there is no such device; ENOBUFS if the reply exceeds 16 MiB.
   Result<DmReply> Call(const DmCall& call) const;
 
   int fd() const { return fd_.get(); }

@@ -15,14 +15,14 @@ namespace {
 
 constexpr mode_t kNodeMode = S_IFBLK | 0660;
 
-// Returns the path of the device's node, /dev/dm-N. Creates the node where devtmpfs and udev do
-// not, or where something else has its path.
+// Returns the path of the device's node, /dev/dm-N. Creates the node if devtmpfs and udev do not,
+// and replaces anything else at its path.
 Result<std::string> EnsureDmNode(dev_t device) {
   const std::string path = "/dev/dm-" + std::to_string(minor(device));
   Result<struct stat> state = StatPath(path);
   if (state.ok() && S_ISBLK(state->st_mode) && state->st_rdev == device) return path;
   if (!state.ok() && !state.status().IsErrno(ENOENT)) return state.TakeStatus();
-  // Renamed into place: the path always has a valid node.
+  // The node is renamed into place, so that the path always has a valid node.
   const std::string temporary = path + ".new-" + std::to_string(gettid());
   static_cast<void>(UnlinkPath(temporary));
   if (mknod(temporary.c_str(), kNodeMode, device) == -1) {
@@ -134,7 +134,7 @@ Result<uint32_t> WaitForEvent(const DmControl& control, const std::string& name,
   RETURN_IF_ERROR(CheckDmName(name));
   const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + timeout_ms * kNsPerMs;
   for (;;) {
-    // Armed before the number is read, so that a later event ends the poll.
+    // The poll is armed before the number is read, so that a later event ends the poll.
     Result<DmReply> armed = control.Call({DM_DEV_ARM_POLL, "DM_DEV_ARM_POLL", "", "", 0, 0, {}});
     RETURN_IF_ERROR(armed);
     Result<uint32_t> now = EventNumber(control, name);

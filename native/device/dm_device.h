@@ -1,8 +1,8 @@
 // Finds, creates, changes and removes device-mapper devices by name.
 //
-// Minor numbers and nodes are valid only now: the kernel reuses a freed minor at once. The caller
-// serializes changes to one device: the kernel does not keep the inactive tables of two callers
-// apart. ENXIO: no such device.
+// Minor numbers and nodes are valid only at the time of a call: the kernel reuses a freed minor at
+// once. The caller serializes changes to one device: the kernel does not keep the inactive tables
+// of two callers apart. ENXIO if there is no such device.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_DM_DEVICE_H_
 #define BLOCKDELTA_NATIVE_DEVICE_DM_DEVICE_H_
 
@@ -70,11 +70,11 @@ Result<DmDevice> CreateDm(const DmControl& control, const DmName& name, const Dm
 Result<DmDevice> ReloadDm(const DmControl& control, const std::string& name, const DmTable& table,
                           const DmSuspension& suspension);
 Status SuspendDm(const DmControl& control, const std::string& name, const DmSuspension& suspension);
-// False: it was not suspended. A kill meanwhile can force a btrfs on it read-only: see
-// ResumeDevice() of freeze.h.
+// False if the device was not suspended. A kill during the call can force a btrfs on the device
+// read-only: see ResumeDevice() of freeze.h.
 Result<bool> ResumeDm(const DmControl& control, const std::string& name);
-// True: it existed and is gone. EBUSY after a second of retries; with `deferred` the kernel then
-// removes the device at its last close.
+// True if the device existed and is gone. EBUSY after a second of retries; with `deferred`, false
+// instead, and the kernel removes the device at its last close.
 Result<bool> RemoveDm(const DmControl& control, const std::string& name, bool deferred);
 
 // Waits until the event number differs from `event_number`, and returns it; returns `event_number`

@@ -167,7 +167,7 @@ Result<ThinStatus> ParseThinStatus(std::string_view line) {
     return status;
   }
   status.mapped_sectors = words.Number("the mapped sectors", kMaxSectors);
-  // Not compared with the mapped sectors: the kernel reads the two at different times.
+  // The kernel reads the two numbers at different times, so they are not compared.
   static_cast<void>(words.NumberOrDash("the highest sector", kMaxSectors));
   words.ExpectEnd();
   if (!words.ok()) return words.TakeStatus();

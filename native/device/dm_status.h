@@ -1,8 +1,8 @@
 // Parses the status and table lines of device-mapper's thin targets.
 //
-// Pure functions over text, strict: a line that is not as the kernel documents it
-// (Documentation/admin-guide/device-mapper/thin-provisioning.rst), or a number out of range, is
-// DM_STATUS_INVALID. Knows no ioctl.
+// Pure, strict functions over text: a line that differs from the kernel's documentation
+// (Documentation/admin-guide/device-mapper/thin-provisioning.rst) and a number out of range fail
+// with DM_STATUS_INVALID. Knows no ioctl.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_DM_STATUS_H_
 #define BLOCKDELTA_NATIVE_DEVICE_DM_STATUS_H_
 
@@ -35,7 +35,7 @@ struct ThinPoolStatus {
   uint64_t total_metadata_blocks = 0;
   uint64_t used_data_blocks = 0;
   uint64_t total_data_blocks = 0;
-  // Block of the superblock copy of the held metadata snapshot; nothing: none is held.
+  // Block of the superblock copy of the held metadata snapshot; nothing if none is held.
   std::optional<uint64_t> held_root;
   ThinPoolDiscards discards = ThinPoolDiscards::kPassdown;
   bool errors_when_full = false;
@@ -50,7 +50,7 @@ struct ThinPoolStatus {
   }
 };
 
-// As in the status line: "rw", "Fail".
+// The word of the status line: "rw", "Fail".
 const char* NameOf(ThinPoolMode mode);
 
 // Parses the status line of a thin-pool target. Accepts additional words at the end: the kernel has

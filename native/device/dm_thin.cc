@@ -9,7 +9,7 @@ namespace {
 
 constexpr size_t kMaxMessage = 255;
 
-// The status line of a device with one target of that type; nothing: no such device.
+// The status line of a device with one target of type `type`; nothing if there is no such device.
 Result<std::optional<std::string>> StatusLine(const DmControl& control, const std::string& name,
                                               const char* type, bool commit) {
   RETURN_IF_ERROR(CheckDmName(name));

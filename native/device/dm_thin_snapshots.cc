@@ -15,13 +15,13 @@
 namespace blockdelta {
 namespace {
 
-// An active origin. A suspension that hangs keeps no other origin from being resumed, so each has a
-// guardian of its own.
+// An active origin. Each origin has its own guardian, so that a suspension that hangs does not keep
+// another origin suspended.
 struct Origin {
   DmDevice device;
   uint32_t id;
   Guardian guardian;
-  // Before Linux 6.8, if another program has frozen the file system: the device is suspended alone.
+  // True before Linux 6.8 if another program froze the file system: only the device is suspended.
   bool is_frozen_by_another = false;
 };
 
@@ -42,7 +42,7 @@ Status CheckMembers(const std::string& pool, const std::vector<NewThinSnapshot>&
   return Status();
 }
 
-// The thin device of that id in the pool, if it is not suspended.
+// Finds thin device `origin_id` of the pool by its name. EBUSY if it is suspended.
 Result<DmDevice> FindOrigin(const DmControl& control, const DmDevice& pool, const std::string& name,
                             uint32_t origin_id) {
   Result<DmDevice> device = DescribeDm(control, name);
@@ -64,7 +64,7 @@ Result<DmDevice> FindOrigin(const DmControl& control, const DmDevice& pool, cons
 }
 
 // Writes back what active origins hold in memory, which keeps their suspension short, and starts
-// their guardians. Two members may have the same origin. By name.
+// their guardians. Returns the origins by name, because two members may have the same origin.
 Result<std::map<std::string, Origin>> PrepareOrigins(const DmControl& control, const DmDevice& pool,
                                                      const std::vector<NewThinSnapshot>& members,
                                                      const FreezeOptions& freezing,
@@ -75,7 +75,7 @@ Result<std::map<std::string, Origin>> PrepareOrigins(const DmControl& control, c
     Result<DmDevice> device = FindOrigin(control, pool, *member.device_name, member.origin_id);
     RETURN_IF_ERROR(device);
     if (origins.count(device->name) != 0) continue;
-    // A failure shows when the device is suspended, which writes back again.
+    // The suspension writes back again and reports a failure.
     static_cast<void>(WriteBack(device->path, NumberOf(*device)));
     if (ClockNs(CLOCK_MONOTONIC) >= end_ns) {
       return Status::Errno(ETIMEDOUT, "syncfs", device->name);
@@ -88,7 +88,7 @@ Result<std::map<std::string, Origin>> PrepareOrigins(const DmControl& control, c
   return origins;
 }
 
-// Nothing: another program has frozen the file system, for which older kernels report EBUSY.
+// Nothing if another program has frozen the file system, which older kernels report as EBUSY.
 Result<std::optional<Freeze>> Suspend(const DmControl& control, Origin* origin) {
   Result<Freeze> suspension = Freeze::Suspend(&origin->guardian, control, origin->device);
   if (suspension.ok()) return std::optional<Freeze>(std::move(*suspension));
@@ -99,12 +99,12 @@ Result<std::optional<Freeze>> Suspend(const DmControl& control, Origin* origin) 
   return std::optional<Freeze>();
 }
 
-// Suspends all origins, until `end_ns` at the longest.
+// Suspends all origins until `end_ns` at the latest.
 Result<std::vector<Freeze>> SuspendAll(const DmControl& control, const DmDevice& pool,
                                        std::map<std::string, Origin>* origins, uint64_t end_ns) {
   std::vector<Freeze> suspensions;
   for (auto& [name, origin] : *origins) {
-    // Checked again: write-back takes seconds.
+    // Check again, because write-back takes seconds.
     Result<DmDevice> device = FindOrigin(control, pool, name, origin.id);
     RETURN_IF_ERROR(device);
     RETURN_IF_ERROR(origin.guardian.Limit(end_ns));
@@ -115,7 +115,7 @@ Result<std::vector<Freeze>> SuspendAll(const DmControl& control, const DmDevice&
       continue;
     }
     origin.is_frozen_by_another = true;
-    // A freeze that still waits for writers has written nothing back.
+    // The other program's freeze may still wait for writers and have written nothing back.
     RETURN_IF_ERROR(WriteBack(device->path, NumberOf(*device)));
     Result<Freeze> alone =
         Freeze::Suspend(&origin.guardian, control, *device, guardian::Order::kSuspend);
@@ -125,11 +125,11 @@ Result<std::vector<Freeze>> SuspendAll(const DmControl& control, const DmDevice&
   return suspensions;
 }
 
-// After they were resumed. SNAPSHOT_THAWED: a file system is not frozen any more.
+// Called after the resume. SNAPSHOT_THAWED if a file system is not frozen by others any more.
 Status CheckFrozen(const DmControl& control, std::map<std::string, Origin>* origins) {
   for (auto& [name, origin] : *origins) {
     if (!origin.is_frozen_by_another) continue;
-    // One that succeeds ends with this.
+    // A suspension that succeeds ends with this scope.
     Result<std::optional<Freeze>> suspension = Suspend(control, &origin);
     RETURN_IF_ERROR(suspension);
     if (!suspension->has_value()) continue;

@@ -15,8 +15,8 @@ namespace blockdelta {
 class FileLock {
  public:
   // Waits for the current holder, which normally attaches or detaches the file; EBUSY after 15 s.
-  // The lock belongs to an open file of its own: a descriptor handed to a loop device would keep
-  // it.
+  // The lock belongs to its own open file: a descriptor that is passed to a loop device would keep
+  // the lock.
   static Result<FileLock> Acquire(const std::string& path) {
     Result<UniqueFd> fd = OpenPath(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     RETURN_IF_ERROR(fd);

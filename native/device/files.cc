@@ -44,11 +44,11 @@ Result<UniqueFd> OpenFile(const std::string& path) {
 
 bool IsMissing(const Status& status) { return status.IsErrno(ENOENT) || status.IsErrno(ENOTDIR); }
 
-// Grows a file durably to at least that size, after a call of `prepare` with its descriptor.
-// Returns whether it was smaller.
+// Grows a file durably to at least that size, after calling `prepare` with its descriptor. Returns
+// whether the file was smaller.
 Result<bool> Grow(const std::string& path, uint64_t size_bytes,
                   const std::function<Status(int)>& prepare) {
-  // An attach compares the size of the file with that of its new device.
+  // The lock excludes an attach, which compares the size of the file with that of its new device.
   Result<FileLock> lock = FileLock::Acquire(path);
   RETURN_IF_ERROR(lock);
   Result<UniqueFd> fd = OpenPath(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK);
@@ -61,7 +61,7 @@ Result<bool> Grow(const std::string& path, uint64_t size_bytes,
   Status status = prepare(fd->get());
   const bool grows = static_cast<uint64_t>(state->st_size) < size_bytes;
   if (status.ok() && grows) status = TruncateFd(fd->get(), size_bytes, path);
-  // Even if the file has the size: an earlier call may have been killed before its fsync.
+  // Sync in any case: an earlier call may have grown the file and been killed before its fsync.
   if (status.ok()) status = SyncFd(fd->get(), path);
   if (!status.ok()) return status;
   return grows;
@@ -82,7 +82,7 @@ Status CheckFrozen(int fd, const struct stat& state, const std::string& path) {
   return *unchanged ? Status() : Changed(path, "was changed after it was taken");
 }
 
-// Toggling the immutable flag changes the change time.
+// Fails if the change time differs from `before`: toggling the immutable flag changes that time.
 Status CheckUntouched(int fd, const struct stat& before, const std::string& path) {
   Result<struct stat> now = StatFd(fd, path);
   RETURN_IF_ERROR(now);
@@ -98,7 +98,7 @@ Status CheckAbsent(const std::string& path) {
   return state.TakeStatus();
 }
 
-// A file in the directory that never has a name: a kill leaves nothing.
+// Makes a file without a name in the directory, so that a kill leaves nothing.
 Result<UniqueFd> MakeProbeFile(const std::string& directory) {
   return OpenPath(directory, O_RDWR | O_TMPFILE, kNewFileMode);
 }
@@ -193,7 +193,7 @@ Status AllocateFile(const std::string& path, uint64_t size_bytes) {
 
 Result<bool> ProbeReflink(const std::string& directory) {
   Result<UniqueFd> source = MakeProbeFile(directory);
-  // Every file system that a pool uses in place has nameless files.
+  // Every file system that can hold a pool without an image has files without a name.
   if (source.status().IsErrno(EOPNOTSUPP)) return false;
   RETURN_IF_ERROR(source);
   Result<UniqueFd> clone = MakeProbeFile(directory);

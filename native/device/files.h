@@ -19,8 +19,8 @@ struct NewFileNames {
   std::string final;
 };
 
-// A file with its temporary name, open for reading and writing, mode 0600. Removed on destruction
-// unless published.
+// A file with its temporary name, open for reading and writing, mode 0600. The file is removed on
+// destruction unless it was published.
 class NewFile {
  public:
   // EEXIST if the final name exists. Removes a left-over file with the temporary name.
@@ -34,7 +34,7 @@ class NewFile {
   const std::string& final() const { return names_.final; }
   bool published() const { return published_; }
 
-  // fsync and rename; the caller syncs the directory. EEXIST: never replaces a file.
+  // Syncs and renames the file; the caller syncs the directory. EEXIST if the final name exists.
   Status Publish();
 
  private:
@@ -52,20 +52,20 @@ struct FileState {
   uint64_t allocated_bytes;
   bool immutable;
   bool regular;
-  // False: the file has a seal (base/seal.h) and does not match it.
+  // False if the file has a seal (base/seal.h) and does not match it.
   bool matches_seal;
 };
 
 Status CreateSparseFile(NewFileNames names, uint64_t size_bytes);
-// A writable clone of a snapshot file, extended with zeros to `size_bytes`. EINVAL if the source is
-// larger; SCAN_MUTABLE if it is not an immutable regular file, does not match its seal, or changes
-// during the call.
+// Makes a writable clone of a snapshot file, extended with zeros to `size_bytes`. EINVAL if the
+// source is larger; SCAN_MUTABLE if it is not an immutable regular file, does not match its seal,
+// or changes during the call.
 Status CloneFile(const std::string& source_path, NewFileNames names, uint64_t size_bytes);
-// Grows a file durably; never shrinks it. False: it already had that size or more. EINVAL if it is
-// not a regular file.
+// Grows a file durably; never shrinks it. False if it already had that size or more. EINVAL if it
+// is not a regular file.
 Result<bool> GrowFile(const std::string& path, uint64_t size_bytes);
 // Allocates all blocks of a regular file up to `size_bytes`, and grows it to that size if it is
-// smaller; durable. ENOSPC leaves its size unchanged. EINVAL if it is not a regular file.
+// smaller; durable. ENOSPC leaves the size unchanged. EINVAL if it is not a regular file.
 Status AllocateFile(const std::string& path, uint64_t size_bytes);
 // FICLONE of the whole source into the empty file `fd`, after copying the source's NOCOW flag:
 // btrfs refuses to clone between files that differ in it.
@@ -75,9 +75,10 @@ Result<bool> ProbeReflink(const std::string& directory);
 
 // Sets or clears FS_IMMUTABLE_FL.
 Status SetImmutableFd(int fd, bool immutable, const std::string& path);
-// Clears the immutable flag, unlinks, syncs the directory. False: no such file.
+// Clears the immutable flag, unlinks the file and syncs the directory. False if there is no such
+// file.
 Result<bool> RemoveFile(const std::string& path);
-// Nothing: no such file.
+// Nothing if there is no such file.
 Result<std::optional<FileState>> StateOfFile(const std::string& path);
 
 }  // namespace blockdelta

@@ -22,8 +22,8 @@ Result<bool> ThawOnce(const DmControl* control, int fd, const std::string& name)
   return true;
 }
 
-// For an object whose guardian is lost or has failed. A temporary shortage of memory must not leave
-// it frozen. False: it was not frozen.
+// Thaws an object whose guardian is lost or has failed. Retries, because a temporary shortage of
+// memory must not leave the object frozen. False if it was not frozen.
 Result<bool> ThawHere(const DmControl* control, int fd, const std::string& name) {
   Result<bool> thawed = ThawOnce(control, fd, name);
   for (int tries = 1; !thawed.ok() && tries < kThawTries; tries++) {
@@ -90,7 +90,7 @@ Result<uint64_t> Freeze::Thaw() {
   if (frozen_ns.status().IsErrno(EINVAL)) {
     return Status::Errno(ESTALE, call, name_, "another process thawed it meanwhile");
   }
-  // After ETIMEDOUT the guardian has let go, or does as soon as it can.
+  // After ETIMEDOUT the guardian has released the object, or does so as soon as it can.
   if (frozen_ns.ok() || frozen_ns.status().IsErrno(ETIMEDOUT)) return frozen_ns;
   Result<bool> thawed = ThawHere(control_, fd.get(), name_);
   RETURN_IF_ERROR(thawed);

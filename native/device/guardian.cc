@@ -22,11 +22,11 @@ using guardian::Reply;
 using guardian::Request;
 
 constexpr char kProgram[] = "blockdelta-guardian";
-// Timeouts for a guardian that was stopped; its end is noticed at once. A freeze writes back dirty
-// data, which takes as long as the disk needs.
+// Timeouts for a guardian that was stopped; the end of one is noticed at once. A freeze writes back
+// dirty data, which takes as long as the disk needs.
 constexpr int kFreezeMs = 600'000;
 constexpr int kAnswerMs = 60'000;
-// For the answer of a guardian whose limit has passed.
+// Extra time for the answer of a guardian whose limit has passed.
 constexpr uint64_t kGraceMs = 500;
 
 Result<std::string> ProgramPath() {
@@ -51,7 +51,7 @@ class SpawnPlan {
   }
   SpawnPlan(const SpawnPlan&) = delete;
 
-  // An errno, or 0.
+  // Returns an errno, or 0.
   int Run(const std::string& program, int socket, pid_t* pid) {
     sigset_t all;
     sigfillset(&all);
@@ -93,7 +93,7 @@ bool Send(int socket, const Request& request, int fd) {
          sizeof(request);
 }
 
-// Waits for a message or the end of the peer. False: timeout.
+// Waits for a message or the end of the peer. False after the timeout.
 bool WaitFor(int socket, int timeout_ms) {
   const uint64_t end = ClockNs(CLOCK_MONOTONIC) / 1'000'000 + static_cast<uint64_t>(timeout_ms);
   for (;;) {
@@ -126,7 +126,7 @@ Result<Guardian> Guardian::Connect(const std::string& path) {
     return Status::Errno(errno, kCall, path,
                          "snapshots need it; does blockdelta-guardian run there?");
   }
-  // Whoever else listens there would be given mount points.
+  // A process of another user that listens there must not receive mount points.
   struct ucred peer = {};
   socklen_t size = sizeof(peer);
   if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == -1) {
@@ -237,7 +237,7 @@ Result<Reply> Guardian::Lost(const char* call, const std::string& object) {
 }
 
 void Guardian::GiveUp() {
-  // It may have been stopped. As a process that nobody waits for it stays until this one ends.
+  // The guardian may have been stopped. Nobody reaps it, so it stays until this process ends.
   if (pid_ != 0) kill(pid_, SIGCONT);
   pid_ = 0;
   socket_.Close();

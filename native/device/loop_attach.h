@@ -10,7 +10,7 @@ namespace blockdelta {
 
 struct AttachedLoop {
   LoopDevice device;
-  bool created;  // False: the file was already attached.
+  bool created;  // False if the file was already attached.
 };
 
 // Attaches a file, or finds the device it is already attached to. Uses direct I/O where that is
@@ -21,13 +21,13 @@ struct AttachedLoop {
 Result<AttachedLoop> AttachLoop(const std::string& backing_path, bool read_only,
                                 const std::string& label);
 
-// Detaches every device of the file and waits until they are detached. False: nothing was attached,
-// or no such file. EBUSY if a device is mounted or open elsewhere; it stays attached.
+// Detaches every device of the file and waits until they are detached. False if nothing was
+// attached or no file exists. EBUSY if a device is mounted or open elsewhere; it stays attached.
 Result<bool> DetachLoop(const std::string& backing_path);
 
-// Detaches the loop devices that stand on a block device and whose backing file, a bound node of
-// it, is mounted nowhere any more: no path leads to what they are attached to. Leaves those that
-// are mounted or open elsewhere. False: nothing was detached.
+// Detaches the loop devices whose backing file is a bound node of the block device and is not
+// mounted anywhere any more, so that no path leads to it. Leaves devices that are mounted or open
+// elsewhere. False if nothing was detached.
 Result<bool> DetachUnmountedLoops(const std::string& device_path);
 
 }  // namespace blockdelta

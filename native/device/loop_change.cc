@@ -117,7 +117,7 @@ bool RecreateLoop(uint32_t number) {
                        !IsZero(QueuePath(number, "discard_max_hw_bytes"));
   if (!refuses || IsAttached(number)) return false;
   Result<UniqueFd> control = OpenPath(kLoopControl, O_RDWR);
-  // EBUSY: another process has attached it meanwhile.
+  // EBUSY means that another process has attached the device meanwhile.
   return control.ok() &&
          ioctl(control->get(), LOOP_CTL_REMOVE, static_cast<unsigned long>(number)) != -1;
 }

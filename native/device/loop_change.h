@@ -9,14 +9,14 @@
 
 namespace blockdelta {
 
-// Resizes the file's device to the size of the file. Nothing: not attached, or no such file. EIO if
-// the device does not have that size afterwards.
+// Resizes the file's device to the size of the file. Nothing if the file is not attached or does
+// not exist. EIO if the device does not have that size afterwards.
 Result<std::optional<LoopDevice>> ResizeLoop(const std::string& backing_path);
 
 // Sets the I/O mode of an open device, direct or through the page cache, and reads it back. EINVAL
 // if the file system has no direct I/O, or none for sectors of this size.
 Status SetDirectIo(int fd, bool direct_io, const std::string& device_path);
-// The same by path. ENXIO if nothing is attached; EOPNOTSUPP if direct writes are unsafe
+// SetDirectIo() by path. ENXIO if nothing is attached; EOPNOTSUPP if direct writes are unsafe
 // (direct_io.h).
 Status SetLoopDirectIo(const std::string& device_path, bool direct_io);
 
@@ -26,7 +26,7 @@ Status SetDeviceReadOnly(const std::string& device_path, bool read_only);
 // Disables discards: fstrim and blkdiscard fail on the device and punch no holes into its file.
 // Irreversible for this number (Linux 6.18) until RecreateLoop.
 Status RefuseLoopDiscards(uint32_t number);
-// Removes an unattached device that refuses discards, so that its number starts anew. False:
+// Removes an unattached device that refuses discards, so that its number starts anew. False if
 // nothing was removed.
 bool RecreateLoop(uint32_t number);
 

@@ -1,4 +1,4 @@
-// Detaching; see loop_attach.h.
+// Detaches loop devices; see loop_attach.h.
 //
 // LOOP_CLR_FD succeeds even if another process has the device open: the device is then only marked
 // to be detached at its last close. The result is therefore read back, and a mark that does not
@@ -16,14 +16,14 @@
 namespace blockdelta {
 namespace {
 
-// For programs that have the device open briefly. A caller that must wait longer calls again, so
-// that no worker thread is blocked meanwhile.
+// Time limit for programs that have the device open briefly. A caller that must wait longer calls
+// again, so that no worker thread is blocked meanwhile.
 constexpr uint64_t kTimeoutNs = 200'000'000;
 constexpr unsigned kMaxPauseMs = 50;
-// Limit of devices for one file; beyond it, another process keeps attaching the file.
+// Maximum devices of one file; if there are more, another process keeps attaching the file.
 constexpr int kMaxDevices = 64;
-// What sysfs shows for a backing file that is the root of a mount, as a bound device node is, when
-// that mount has been removed from every mount namespace; the second if the node was unlinked, too.
+// The path in sysfs of a backing file that was the root of a mount, such as a bound device node,
+// after the mount was removed from every mount namespace; the second if the node was also unlinked.
 constexpr char kUnmounted[] = "/";
 constexpr char kUnmountedUnlinked[] = "/ (deleted)";
 
@@ -45,18 +45,18 @@ bool Holds(int fd, const std::string& path, const FileIdentity& backing) {
 }
 
 // Marks the device for detaching while no other process can claim it, and clears BLKROSET, which
-// its number would keep. The device as it was; nothing: it is not attached to this file.
+// its number would keep. Returns the device as it was; nothing if it is not attached to this file.
 Result<std::optional<LoopDevice>> Clear(const LoopDevice& device, const FileIdentity& backing,
                                         Which which) {
   std::optional<LoopDevice> nothing;
-  // Mounts and device-mapper hold their devices exclusively: the open fails if there is one, and
-  // blocks new ones until the device is cleared.
+  // Mounts and device-mapper hold their devices exclusively: the open fails if there is such a
+  // holder, and keeps new ones out until the device is cleared.
   Result<UniqueFd> fd = OpenLoop(device.number, O_RDONLY | O_EXCL);
   if (fd.status().IsErrno(EBUSY)) return Busy(device.path, "mounted or held exclusively");
-  // Being detached by the last close of another process.
+  // The last close of another process is detaching the device.
   if (fd.status().IsErrno(ENXIO)) return nothing;
   RETURN_IF_ERROR(fd);
-  // While it is open, it stays attached to the same file, whatever others do with its number.
+  // The open device stays attached to the same file, whatever others do with its number.
   Result<LoopDevice> before = DescribeLoop(fd->get());
   if (!before.ok() || !(before->backing == backing) || !IsMeant(device.number, which)) {
     return nothing;
@@ -78,7 +78,7 @@ bool StillAttached(const LoopDevice& device, const FileIdentity& backing) {
   return fd.ok() && Holds(fd->get(), device.path, backing);
 }
 
-// Waits for the last close by other processes. False: timeout.
+// Waits for the last close by other processes. False after the timeout.
 bool WaitUntilGone(const LoopDevice& device, const FileIdentity& backing) {
   const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + kTimeoutNs;
   for (unsigned pause = 1;; pause = std::min(pause * 2, kMaxPauseMs)) {
@@ -110,7 +110,7 @@ Result<bool> DetachOne(const LoopDevice& device, const FileIdentity& backing,
   Result<bool> kept = CancelAutoclear(device.number, backing);
   if (!kept.ok()) return kept;
   if (!*kept) return true;
-  // It stays in use, as read-only as it was before Clear.
+  // The device stays in use, and must be as read-only as before Clear().
   if ((*cleared)->read_only) RETURN_IF_ERROR(MakeReadOnly(device, backing));
   return Busy(device.path, "another process has the device open");
 }
@@ -155,7 +155,7 @@ Result<bool> DetachUnmountedLoops(const std::string& device_path) {
       if (!info.ok() || info->lo_rdevice != node.st_rdev) continue;
       device.backing = BackingOf(*info);
     }
-    // One that is in use, or that others detach at this moment, keeps no other one attached.
+    // Failures are ignored: a device that is in use or being detached keeps no other one attached.
     Result<bool> gone = DetachOne(device, device.backing, Which::kUnmounted);
     detached = detached || (gone.ok() && *gone);
   }

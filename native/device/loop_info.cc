@@ -61,7 +61,7 @@ Result<std::optional<LoopDevice>> DescribeNumber(uint32_t number, const FileIden
 }
 
 // Nothing if the device is not attached, or not to `wanted`. A device in transition is retried
-// until it is either: skipping it would attach its file twice.
+// until it is attached or not: skipping it would attach its file twice.
 Result<std::optional<LoopDevice>> DescribeIfAttached(uint32_t number,
                                                      const FileIdentity* wanted = nullptr) {
   Status status;
@@ -73,7 +73,7 @@ Result<std::optional<LoopDevice>> DescribeIfAttached(uint32_t number,
     if (!IsAttached(number)) return std::optional<LoopDevice>();
     SleepMs(1);
   }
-  // Cleared but kept open by the process that cleared it: it can only be detached.
+  // The process that cleared the device still has it open, so it can only become detached.
   if (status.IsErrno(ENXIO)) return std::optional<LoopDevice>();
   return status;
 }
@@ -102,7 +102,7 @@ bool IsNamedAs(uint32_t number, const FileIdentity& backing) {
 
 // Like DescribeIfAttached for one file, but skips a device whose backing file is unreachable,
 // unless sysfs names the file: the caller has just reached its file, so a file on a dead file
-// system is another one and must not block the search.
+// system is a different file and must not block the search.
 Result<std::optional<LoopDevice>> DescribeCandidate(uint32_t number, const FileIdentity& backing) {
   Result<std::optional<LoopDevice>> device = DescribeIfAttached(number, &backing);
   if (device.ok() || !IsOutOfReach(device.status()) || IsNamedAs(number, backing)) return device;
@@ -181,7 +181,7 @@ Result<UniqueFd> OpenBacking(const LoopDevice& device) {
 
 namespace {
 
-// Without it no device can be seen, which is not the same as that there are none.
+// Without sysfs no device is visible, which does not mean that there are none.
 bool IsSysfsMounted() {
   struct statfs state = {};
   return statfs("/sys", &state) == 0 && state.f_type == SYSFS_MAGIC;

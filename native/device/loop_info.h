@@ -59,11 +59,11 @@ bool IsAttached(uint32_t number);
 std::optional<std::string> NamedFile(uint32_t number);
 
 // Keeps the device attached after its last close (clears AUTOCLEAR), if it is attached to that
-// file. False: it is not.
+// file. False if it is not.
 Result<bool> CancelAutoclear(uint32_t number, const FileIdentity& backing);
 
-// Opens the device's backing file with O_PATH by the name in sysfs. ESTALE if that is another file,
-// ENOENT if the device is not attached or its file is unlinked.
+// Opens the device's backing file with O_PATH by the name in sysfs. ESTALE if that name leads to
+// another file, ENOENT if the device is not attached or its file is unlinked.
 Result<UniqueFd> OpenBacking(const LoopDevice& device);
 
 // All attached devices, except those detached during the call and those whose backing file is

@@ -19,14 +19,14 @@ long Configure(int context, unsigned command, const char* key, const char* value
   return RetryInterrupted([&] { return syscall(SYS_fsconfig, context, command, key, value, 0); });
 }
 
-// What the kernel has logged for the context, each message as "e xfs: ...".
+// The kernel's messages for the context, without their levels (the "e " of "e xfs: ...").
 std::string Messages(int context) {
   std::string text;
   char buffer[512];
   for (int count = 0; count < kMaxMessages; count++) {
     const ssize_t length =
         RetryInterrupted([&] { return read(context, buffer, sizeof buffer - 1); });
-    // ENODATA: there is no other message.
+    // ENODATA means that there is no other message.
     if (length <= 0) break;
     std::string message(buffer, static_cast<size_t>(length));
     while (!message.empty() && message.back() == '\n') message.pop_back();
@@ -53,7 +53,7 @@ Status SetOption(int context, const std::string& option, const std::string& path
   return result == -1 ? FailedStep(context, "fsconfig", path) : Status();
 }
 
-// A mount that is nowhere yet. It ends with its descriptor.
+// Makes a mount that is attached nowhere yet and ends with its descriptor.
 Result<UniqueFd> MakeMount(const FileSystemMount& mount) {
   const long opened =
       RetryInterrupted([&] { return syscall(SYS_fsopen, mount.type.c_str(), FSOPEN_CLOEXEC); });
@@ -79,7 +79,7 @@ Result<UniqueFd> MakeMount(const FileSystemMount& mount) {
 Status MountFileSystem(const FileSystemMount& mount) {
   Result<AnchoredPath> anchored = AnchoredPath::Open(mount.target);
   RETURN_IF_ERROR(anchored);
-  // Before the kernel spends minutes on a journal.
+  // Check before the kernel spends minutes on a journal.
   RETURN_IF_ERROR(CheckFree(*anchored));
   Result<UniqueFd> made = MakeMount(mount);
   RETURN_IF_ERROR(made);
@@ -90,15 +90,16 @@ Result<bool> ThawDevice(const std::string& source, const std::string& type,
                         const std::vector<std::string>& options) {
   constexpr uint64_t kUntrusted = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
   FileSystemMount mount = {source, type, options, {kUntrusted, 0}, ""};
-  // The kernel shares a superblock only with a mount of the same mode, EBUSY otherwise. Read-only
-  // first: btrfs takes both, and before Linux 6.8 makes one that is read-only writable.
+  // The kernel returns EBUSY unless the mount has the mode of the superblock. Read-only comes
+  // first: btrfs accepts both modes, and before Linux 6.8 makes a read-only superblock writable for
+  // "rw".
   Result<UniqueFd> made = MakeMount(mount);
   if (made.status().IsErrno(EBUSY)) {
     std::replace(mount.options.begin(), mount.options.end(), std::string("ro"), std::string("rw"));
     made = MakeMount(mount);
   }
   RETURN_IF_ERROR(made);
-  // That of the mount is O_PATH, which takes no ioctl.
+  // The descriptor of the mount is O_PATH, which allows no ioctl.
   UniqueFd root(RetryInterrupted(
       [&] { return openat(made->get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); }));
   if (!root.valid()) return Status::Errno(errno, "openat", source);

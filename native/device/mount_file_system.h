@@ -18,25 +18,25 @@ namespace blockdelta {
 struct FileSystemMount {
   std::string source;
   std::string type;
-  // Of the file system or its superblock, "name" or "name=value", in order.
+  // Options of the file system or its superblock, "name" or "name=value", in order.
   std::vector<std::string> options;
-  // Of the mount; nothing is cleared, since a new mount has no flags.
+  // Attributes of the mount; nothing is cleared, since a new mount has no flags.
   MountAttributes attributes;
-  // Resolved.
+  // A resolved path.
   std::string target;
 };
 
 // ELOOP if the target contains a symbolic link, EBUSY if something is mounted on it; otherwise the
-// errno of the step that failed, with what the kernel logged for it. The message may contain
-// options.
+// errno of the failed step, with what the kernel logged, which may contain options.
 Status MountFileSystem(const FileSystemMount& mount);
 
-// FITHAW of the file system that holds the device `source`, completed even if this process is
-// killed, through a mount that appears nowhere and ends with the call. A frozen file system
-// outlives its last mount, holds its device, and is what the next mount of the device gets.
-// `options` has "ro", and is tried with "rw" too. False: it was not frozen. EBUSY: what holds the
-// device is no file system of that type. A device that nothing holds is mounted anew, read-only:
-// the caller has looked, and has checked its superblock.
+// Thaws the file system that holds the device `source` (FITHAW); a kill of this process does not
+// interrupt the thaw. The call uses a mount that appears nowhere and ends with it, because a frozen
+// file system outlives its last mount, holds its device, and is reused by the next mount of the
+// device. `options` contains "ro"; the call also tries "rw". False if the file system was not
+// frozen. EBUSY if the device is held by anything but a file system of that type. A device without
+// a holder is mounted anew, read-only: the caller has looked for a holder and has checked the
+// superblock.
 Result<bool> ThawDevice(const std::string& source, const std::string& type,
                         const std::vector<std::string>& options);
 

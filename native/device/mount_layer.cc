@@ -22,7 +22,7 @@ Status Covered(const std::string& path) {
   return Status::Errno(ESTALE, "umount2", path, "another mount is on top of it");
 }
 
-// 0, or the errno.
+// Returns 0 or the errno.
 int Expire(const AnchoredPath& anchored) {
   const std::string path = anchored.DescriptorPath();
   const long result =
@@ -30,7 +30,7 @@ int Expire(const AnchoredPath& anchored) {
   return result == -1 ? errno : 0;
 }
 
-// One attempt. EAGAIN: the mount was accessed meanwhile.
+// Makes one attempt. EAGAIN if the mount was accessed meanwhile.
 //
 // The first MNT_EXPIRE call marks the top mount, the second unmounts it if the mark is still set;
 // any use in between clears the mark. So what mountinfo shows between the calls holds for the

@@ -26,7 +26,7 @@ struct BindSource {
   std::optional<uint64_t> device;
 };
 
-// Unmounts the top layer on the path if it is this mount. False: nothing is at the path. EBUSY if
+// Unmounts the top layer on the path if it is this mount. False if nothing is at the path. EBUSY if
 // it is in use, or a mount is on or inside it; ESTALE if another layer is on top.
 Result<bool> UnmountLayer(const std::string& path, uint64_t mount_id);
 

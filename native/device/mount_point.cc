@@ -40,7 +40,7 @@ std::string Unescape(std::string_view word) {
   return text;
 }
 
-// Checked after the open: the path may lead elsewhere by now.
+// The device is checked after the open, because the path may lead elsewhere by now.
 Status SyncFileSystemAt(const std::string& mount_point, dev_t device) {
   Result<UniqueFd> fd = OpenPath(mount_point, O_RDONLY | O_NONBLOCK);
   RETURN_IF_ERROR(fd);

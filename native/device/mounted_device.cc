@@ -19,7 +19,7 @@ Status NotOn(const char* call, const std::string& path, const std::string& devic
   return Status::Errno(ESTALE, call, path, "it is not the file system on " + device_path);
 }
 
-// The name under which the device was mounted may lead elsewhere now.
+// Whether the name under which the device was mounted still leads to the device.
 bool LeadsTo(const char* name, dev_t device) {
   struct stat state = {};
   return name[0] != '\0' && stat(name, &state) == 0 && S_ISBLK(state.st_mode) &&

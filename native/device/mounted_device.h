@@ -1,8 +1,8 @@
 // Identifies the file system of an open mount point: its type, and whether it is on a given block
 // device.
 //
-// Asks the file system itself, not mountinfo: a path from there may lead elsewhere by now, an open
-// directory cannot.
+// Asks the file system itself, not mountinfo: a path from mountinfo may lead elsewhere by now, but
+// an open directory cannot.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_MOUNTED_DEVICE_H_
 #define BLOCKDELTA_NATIVE_DEVICE_MOUNTED_DEVICE_H_
 

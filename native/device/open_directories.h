@@ -17,8 +17,8 @@ struct OpenDirectory {
   uint64_t inode;
 };
 
-// The root, which may be a symbolic link, and then each directory in it, which may not. The failure
-// names the path below `root`.
+// Opens the root, which may be a symbolic link, and then each directory in it, which must not be
+// one. The failure names the path below `root`.
 Result<std::vector<OpenDirectory>> OpenDirectories(const std::string& root,
                                                    const std::vector<std::string>& names);
 

@@ -16,7 +16,7 @@ namespace {
 
 // A FICLONE of fewer extents stops writers for less than the rest of a snapshot does.
 constexpr uint32_t kMinExtents = 1000;
-// Extents of a piece: about 3 ms. A call of its own costs as much as ten extents.
+// Extents per piece: about 3 ms. One call costs as much as ten extents.
 constexpr size_t kPieceExtents = 128;
 // Ranges that may be left for the freeze: about 15 ms.
 constexpr size_t kFewRanges = 256;
@@ -30,7 +30,7 @@ size_t WholeBatch() { return kMaxBatchExtents; }
 // An extent map in memory.
 class HeldMap : public ExtentSource {
  public:
-  // Null: it is too large.
+  // Null if the map is too large.
   static Result<std::unique_ptr<HeldMap>> Read(ExtentSource* source) {
     std::unique_ptr<HeldMap> map(new HeldMap());
     source->Seek(0);
@@ -176,7 +176,7 @@ Status PreClone::Refresh() {
     Result<std::vector<Range>> ranges = Differences(&map);
     RETURN_IF_ERROR(ranges);
     RETURN_IF_ERROR(CloneRanges(*ranges));
-    // As many as are written to while the maps are read remain in every round.
+    // Every round leaves the ranges that are written to while it reads the maps.
     if (ranges->size() <= kFewRanges || ranges->size() > least / 2) break;
     least = ranges->size();
   }
@@ -214,7 +214,7 @@ Status PreClone::Complete() {
   Result<bool> is_held = IsHeld();
   RETURN_IF_ERROR(is_held);
   if (!*is_held) return CloneWhole();
-  // What moves the clone's extents from here on keeps their bytes.
+  // From here on, whatever moves the extents of the clone keeps their bytes.
   Status status = Release();
   if (status.ok()) status = CloneRanges(*ranges);
   completed_ranges_ = ranges->size();
@@ -244,7 +244,7 @@ Status PreClone::CloneRange(const Range& range) const {
   struct file_clone_range request = {};
   request.src_fd = source_fd_;
   request.src_offset = request.dest_offset = range.offset;
-  // 0: to the end of the file, which need not be the end of a block.
+  // 0 means up to the end of the file, which need not be the end of a block.
   request.src_length = range.end == size_bytes_ ? 0 : range.end - range.offset;
   return Ioctl(file_->fd(), FICLONERANGE, &request, "FICLONERANGE", file_->temporary());
 }

@@ -1,27 +1,26 @@
 // A clone of a volume's file that is made ahead of a freeze, so that the freeze covers only what
 // was written last.
 //
-// FICLONE stops the writers of its source for about 10 us per extent, and a freeze around it stops
-// them for all of that. So the file is cloned before the freeze, in FICLONERANGE pieces between
-// which writers go on, and brought up to date a few times. Under the freeze only the ranges are
-// cloned again in which the volume's file and the clone may differ.
+// FICLONE stops the writers of its source for about 10 us per extent, and a freeze around FICLONE
+// stops them for that whole time. So the file is cloned before the freeze, in FICLONERANGE pieces
+// between which writers continue, and brought up to date a few times. Only the ranges in which the
+// volume's file and the clone may differ are cloned again under the freeze.
 //
-// Why the result is the volume as it was frozen, byte by byte:
+// The result equals the frozen volume, byte by byte, for these reasons:
 // 1. Under the freeze the volume's file does not change, and everything written to it is flushed:
 //    its extent map and its blocks are final.
-// 2. The clone's own map was read before, and is still true: the clone has been immutable since,
-//    and its change time shows that it stayed so. On XFS nothing relocates extents of an immutable
-//    file (address_fence.h). Nobody else writes it; it has no name that anybody knows.
+// 2. The clone's own map was read before the freeze and is still true: the clone has been immutable
+//    since, as its change time shows, and on XFS nothing relocates extents of an immutable file
+//    (address_fence.h). Nobody else writes to the clone, because nobody knows its name.
 // 3. Where both maps show data at one address, both files have the same blocks at that moment, and
-//    so the same bytes. That the block is shared proves nothing and is not asked. Where both show a
-//    hole or an unwritten extent, both read as zeros. This is the rule of interval_walk.h.
-// 4. Everything else (another address, a hole against data, an unclear extent) is cloned again
-// under
-//    the freeze.
-// From then on the clone shares its blocks with the volume, and writes to it go elsewhere.
+//    so the same bytes. Whether the block is shared proves nothing and is not checked. Where both
+//    show a hole or an unwritten extent, both files read as zeros: the rule of interval_walk.h.
+// 4. Everything else is cloned again under the freeze: another address, a hole against data, an
+//    unclear extent.
+// Afterwards the clone shares its blocks with the volume, and writes to the volume go elsewhere.
 //
-// Only for sources whose writers are stopped: without that, the two maps describe no single moment,
-// and only one FICLONE of the whole file is atomic. Only for XFS: btrfs relocates immutable files.
+// The writers of the source must be stopped: otherwise the two maps describe no single moment, and
+// only a FICLONE of the whole file is atomic. Only XFS qualifies: btrfs relocates immutable files.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_PRE_CLONE_H_
 #define BLOCKDELTA_NATIVE_DEVICE_PRE_CLONE_H_
 
@@ -34,7 +33,7 @@
 
 namespace blockdelta {
 
-// How many extents a file has. At once on XFS; elsewhere its map is read.
+// Returns the number of extents of a file: at once on XFS, elsewhere by reading its map.
 Result<uint64_t> CountExtents(const std::string& path);
 
 class PreClone {
@@ -46,9 +45,9 @@ class PreClone {
   // Leaves the clone mutable, so that it can be removed.
   ~PreClone();
 
-  // Clones, or brings the clone up to date, while the source is written to. Not for a source of few
-  // extents, nor one on another file system than XFS. If anything fails, Complete() clones the
-  // whole file, and fails if it has to.
+  // Clones the source, or brings the clone up to date, while the source is written to. Does nothing
+  // for a source with few extents or on a file system other than XFS. If anything fails, Complete()
+  // clones the whole file, and reports a failure of that.
   void Prepare();
   // Makes the clone equal to the source. REQUIRES: the source is flushed, and nothing writes it
   // until this returns.

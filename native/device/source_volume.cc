@@ -77,7 +77,7 @@ Status SourceVolume::SyncFileSystem() const {
 }
 
 Status SourceVolume::Flush() const {
-  // The loop device first: data in its page cache is not in the file yet.
+  // The loop device comes first: data in its page cache is not in the file yet.
   if (loop_.valid()) {
     RETURN_IF_ERROR(SyncFd(loop_.get(), loop_path_));
     RETURN_IF_ERROR(Ioctl(loop_.get(), BLKFLSBUF, 0ul, "BLKFLSBUF", loop_path_));

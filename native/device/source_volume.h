@@ -14,15 +14,15 @@ namespace blockdelta {
 class SourceVolume {
  public:
   // ESTALE if the loop device has another backing file. EBUSY of flock if another process holds an
-  // exclusive flock on the loop device, as a tool does that must not be interrupted: what it has
-  // written so far is not a consistent file system. No such tool can start until the source is
+  // exclusive flock on the loop device, as a tool does that must not be interrupted: the data it
+  // has written so far is not a consistent file system. No such tool can start until the source is
   // closed.
   static Result<SourceVolume> Open(const NewSnapshotFile& member);
 
   int fd() const { return file_.get(); }
   const std::string& path() const { return path_; }
   uint64_t size_bytes() const { return size_bytes_; }
-  // 0: not attached.
+  // 0 if the volume is not attached.
   dev_t device() const { return device_; }
   bool MustFreeze() const { return freeze_path_.has_value(); }
   // REQUIRES: MustFreeze().

@@ -43,7 +43,7 @@ Result<bool> Standstill::End() {
   RETURN_IF_ERROR(source_->SyncFileSystem());
   Result<bool> stood_still = StoodStill();
   if (!stood_still.ok() || !*stood_still) return stood_still;
-  // If this freezes, it was thawed, and is again when this returns.
+  // If this freeze succeeds, another program has thawed the file system. It ends on return.
   Result<Freeze> freeze = source_->BeginFreeze(guardian_);
   if (freeze.ok()) return false;
   if (freeze.status().IsErrno(EBUSY)) return true;

@@ -75,7 +75,7 @@ Result<bool> MakeSubvolume(const NewFileNames& names) {
                 RENAME_NOREPLACE) == -1) {
     return Status::Errno(errno, "renameat2", names.final);
   }
-  // A log replay restores files of subvolumes that were committed, and no others.
+  // A log replay restores only the files of subvolumes that were committed.
   if (RetryInterrupted([&] { return syncfs(parent->get()); }) == -1) {
     return Status::Errno(errno, "syncfs", names.final);
   }

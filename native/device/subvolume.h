@@ -1,8 +1,8 @@
 // Subvolumes of btrfs: the one that holds the volumes of a pool, and copies of it.
 //
-// A copy is a read-only snapshot of a subvolume. It takes the same time however many extents the
-// files in it have, and it has everything that was written to them, synced or not, except for
-// direct writes that are under way. Knows files only by name.
+// A copy is a read-only snapshot of a subvolume. Making one takes the same time for any number of
+// extents. A copy has everything that was written to the files, synced or not, except direct writes
+// that are under way. Knows files only by name.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_SUBVOLUME_H_
 #define BLOCKDELTA_NATIVE_DEVICE_SUBVOLUME_H_
 
@@ -13,8 +13,8 @@
 
 namespace blockdelta {
 
-// Makes an empty subvolume of mode 0700, durably. Removes a left-over empty one with the temporary
-// name. False, and nothing is made: the file system is not btrfs, or the final name exists.
+// Makes an empty subvolume of mode 0700, durably, and removes an empty left-over with the temporary
+// name. False if the file system is not btrfs or the final name exists; nothing is made then.
 Result<bool> MakeSubvolume(const NewFileNames& names);
 
 // Whether the open directory is the top of a btrfs subvolume.
@@ -37,14 +37,14 @@ class SubvolumeCopy {
  private:
   explicit SubvolumeCopy(std::string path) : path_(std::move(path)) {}
 
-  std::string path_;  // Empty: moved from.
+  std::string path_;  // Empty after a move.
 };
 
-// Removes a copy that a killed process left. False: there is nothing. EINVAL if the path is
-// anything but a read-only subvolume.
+// Removes a copy that a killed process left. False if there is none. EINVAL if the path is anything
+// but a read-only subvolume.
 Result<bool> RemoveSubvolumeCopy(const std::string& path);
 
-// Commits the running transaction of the btrfs of an open file, and waits for it.
+// Commits the running transaction of the btrfs of an open file, and waits for the commit.
 Status CommitTransaction(int fd, const std::string& path);
 
 }  // namespace blockdelta

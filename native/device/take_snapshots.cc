@@ -18,14 +18,14 @@ namespace blockdelta {
 namespace {
 
 constexpr mode_t kFrozenMode = 0400;
-// Time limit for retries while raw devices are written to, or file systems thawed by others.
+// Time limit for retries while raw devices are written to, or others thaw file systems.
 constexpr uint64_t kTimeoutNs = 2'000'000'000;
 constexpr unsigned kMaxPauseMs = 50;
-// A single busy device is cloned last in the second try, however long a try takes.
+// Two tries are made however long they take: the second one clones a single busy device last.
 constexpr int kMinTries = 2;
 
-// A file system that has to be frozen, by one of its members, and its guardian: a freeze that hangs
-// keeps none of the others from being thawed.
+// A file system to freeze, named by one of its members, and its own guardian, so that a freeze that
+// hangs does not keep the others frozen.
 struct FrozenSystem {
   const SourceVolume* source;
   Guardian guardian;
@@ -39,8 +39,8 @@ class SnapshotGroup {
   // Freezes, flushes, clones and thaws until all clones show one point in time.
   Result<TakenSnapshots> Clone();
 
-  // Before the clones get their names. ETIMEDOUT: the caller has given up, and would never know of
-  // them.
+  // Called before the clones get their names. ETIMEDOUT if the caller has given up and would never
+  // learn of the clones.
   Status CheckAwaited() const;
 
   const std::vector<SourceVolume>& sources() const { return sources_; }
@@ -53,18 +53,18 @@ class SnapshotGroup {
         copied_(std::make_unique<CopiedSources>(std::move(aids.copy_path))) {}
 
   Status StartGuardians();
-  // One try. Sets `outcome` if the clones are consistent; otherwise reorders `raw_` for the next
-  // try, and sets `unsettled_`.
+  // Makes one try. Sets `outcome` if the clones are consistent; otherwise reorders `raw_` for the
+  // next try or sets `unsettled_`.
   Status Try(std::optional<TakenSnapshots>* outcome);
-  // Clones everything at one point in time while the file systems stand still. False: the raw
+  // Clones everything at one point in time while the file systems stand still. False if the raw
   // devices did not.
   Result<bool> CloneAll();
-  // Clones ahead of the freeze what it will stop the writers of.
+  // Clones, ahead of the freeze, the files whose writers the freeze will stop.
   void PrepareClones();
   Result<std::vector<Standstill>> FreezeAll();
-  // Before the first clone. False: nothing can be proved this time.
+  // Called before the first clone. False if nothing can be proved this time.
   Result<bool> WatchAll(std::vector<Standstill>* standstills);
-  // After the last clone: thaws. False: a file system did not stand still.
+  // Called after the last clone; thaws. False if a file system did not stand still.
   Result<bool> EndAll(std::vector<Standstill>* standstills, uint64_t* frozen_ns);
   Status FlushAhead() const;
   Status FlushAll() const;
@@ -75,16 +75,16 @@ class SnapshotGroup {
   Status CloneOthers();
   // Clones from the copy of the subvolume, and removes it.
   Status CloneCopied();
-  // ETIMEDOUT: the freeze has not lasted until its end.
+  // ETIMEDOUT if the freeze did not last until the end of the clone.
   Status CloneOne(size_t member);
   Status EmptyClones();
 
   const FreezeOptions freezing_;
   const uint64_t end_ns_;                // CLOCK_MONOTONIC.
-  uint64_t freeze_end_ns_ = UINT64_MAX;  // Of this try; UINT64_MAX: we have frozen nothing.
+  uint64_t freeze_end_ns_ = UINT64_MAX;  // End of this try's freeze; UINT64_MAX if none is ours.
   std::vector<SourceVolume> sources_;
   std::vector<NewFile> files_;
-  std::vector<std::unique_ptr<PreClone>> pre_clones_;  // One a member; null: it is not frozen.
+  std::vector<std::unique_ptr<PreClone>> pre_clones_;  // One per member; null if not frozen.
   std::unique_ptr<CopiedSources> copied_;
   std::vector<FrozenSystem> file_systems_;
   std::vector<size_t> raw_;  // Members that are raw devices, in the order of cloning.
@@ -116,7 +116,7 @@ Result<SnapshotGroup> SnapshotGroup::Open(const std::vector<NewSnapshotFile>& me
 }
 
 Result<TakenSnapshots> SnapshotGroup::Clone() {
-  // Before any file system is frozen.
+  // The guardians start before any file system is frozen.
   Status started = StartGuardians();
   if (!started.ok()) return started;
   const uint64_t deadline = std::min(end_ns_, ClockNs(CLOCK_MONOTONIC) + kTimeoutNs);
@@ -238,7 +238,7 @@ Result<bool> SnapshotGroup::WatchAll(std::vector<Standstill>* standstills) {
 
 Result<bool> SnapshotGroup::EndAll(std::vector<Standstill>* standstills, uint64_t* frozen_ns) {
   bool all = true;
-  // What others have frozen can wait: its writers do.
+  // File systems that others have frozen can wait, because their writers wait anyway.
   for (const bool by_another : {false, true}) {
     for (Standstill& standstill : *standstills) {
       if (standstill.by_another() != by_another) continue;
@@ -265,7 +265,7 @@ Status SnapshotGroup::FlushAhead() const {
 Status SnapshotGroup::FlushAll() const {
   for (const SourceVolume& source : sources_) {
     RETURN_IF_ERROR(source.Flush());
-    // Told apart from a clone that takes too long.
+    // Reports a slow flush as such, and not as a clone that takes too long.
     if (ClockNs(CLOCK_MONOTONIC) < freeze_end_ns_) continue;
     return Status::Errno(ETIMEDOUT, "fsync", source.path());
   }
@@ -338,7 +338,7 @@ Status SnapshotGroup::CheckAwaited() const {
                        "the caller's deadline has passed, so the clone was discarded");
 }
 
-// After the rename: the flag also forbids renaming the file.
+// The flag is set after the rename, because it also forbids renaming the file.
 Status PublishFrozen(NewFile* file) {
   Status status = file->Publish();
   if (status.ok()) status = SetImmutableFd(file->fd(), true, file->final());
@@ -349,7 +349,7 @@ Status PublishFrozen(NewFile* file) {
 Status PublishAllFrozen(SnapshotGroup* group) {
   // Everything that can be slow or run out of space happens before the first file is published.
   for (const NewFile& file : group->files()) {
-    // Sealed first: without CAP_DAC_OVERRIDE, a read-only file accepts no attribute.
+    // The seal comes first: without CAP_DAC_OVERRIDE, a read-only file accepts no attribute.
     RETURN_IF_ERROR(WriteSeal(file.fd(), file.temporary()));
     if (fchmod(file.fd(), kFrozenMode) == -1) {
       return Status::Errno(errno, "fchmod", file.temporary());

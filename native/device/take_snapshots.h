@@ -39,25 +39,25 @@ struct NewSnapshotFile {
 
 // What a call may use beside the pool.
 struct SnapshotAids {
-  // Where a copy of the volumes' subvolume may be made meanwhile (subvolume.h). A killed process
-  // leaves it there; a left-over one is replaced. Nothing: none is made.
+  // Where a copy of the volumes' subvolume may be made during the call (subvolume.h). A killed
+  // process leaves the copy, and the next call replaces it. Nothing if no copy may be made.
   std::optional<std::string> copy_path;
   FreezeOptions freezing = {};
 };
 
 struct TakenSnapshots {
   uint64_t taken_at_ns;  // CLOCK_REALTIME.
-  uint64_t frozen_ns;    // The longest freeze; 0: no file system was frozen.
+  uint64_t frozen_ns;    // The longest freeze; 0 if no file system was frozen.
 };
 
 // Takes snapshots: files of mode 0400, immutable and sealed. All or nothing: after a failure every
 // file system is thawed and no file is left. EEXIST if a final name exists; ESTALE if a loop device
 // has another backing file or a mount point has another file system; EINVAL for an empty list or
-// duplicate names; SNAPSHOT_BUSY, SNAPSHOT_THAWED, SNAPSHOT_UNCOUNTED. ETIMEDOUT if the deadline
-// has passed after the write-back that precedes the freeze (of syncfs), if a freeze did not end
-// before the limit or the deadline (of FIFREEZE), or a clone did not, or the deadline has passed
-// before the clones have their names (of FICLONE, with the path of a source). A file system that
-// another program has frozen stays as it is.
+// duplicate names; SNAPSHOT_BUSY, SNAPSHOT_THAWED, SNAPSHOT_UNCOUNTED. ETIMEDOUT of syncfs if the
+// deadline passed before the freeze; of FIFREEZE or FITHAW if a freeze took longer than it may; of
+// fsync or FICLONE, with the path of a source, if the work under a freeze did; of FICLONE also if
+// the deadline passed before the clones had their names. A file system that another program has
+// frozen stays frozen.
 Result<TakenSnapshots> TakeSnapshots(const std::vector<NewSnapshotFile>& members,
                                      SnapshotAids aids = {});
 

@@ -71,7 +71,7 @@ Result<bool> HasWriteInFlight(dev_t device) {
   const std::string path = AttributesOf(device) + "inflight";
   Result<std::string> text = ReadAttribute(path);
   RETURN_IF_ERROR(text);
-  // Two numbers, of reads and of writes.
+  // The file has two numbers, of reads and of writes.
   const size_t last = text->find_last_of("0123456789");
   const size_t before = text->find_last_of(kSpace, last);
   if (last == std::string::npos || before == std::string::npos) {

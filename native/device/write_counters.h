@@ -30,8 +30,9 @@ std::optional<WriteCounters> ParseBlockStat(std::string_view text);
 // Nothing if the device does not count writes (queue/iostats is off).
 Result<std::optional<WriteCounters>> ReadWriteCounters(dev_t device);
 
-// Whether a write has been submitted to the device that the counters do not show yet. Read before
-// them: a write that completes in between is counted. Always false where writes are not counted.
+// Whether a write was submitted to the device that the counters do not show yet. Read this before
+// the counters: a write that completes in between is counted. Always false where writes are not
+// counted.
 Result<bool> HasWriteInFlight(dev_t device);
 
 }  // namespace blockdelta

@@ -18,16 +18,16 @@
 namespace blockdelta::guardian {
 namespace {
 
-// Operations that wait to be accepted; the plugin has as many as it has threads for devices.
+// Connections that may wait to be accepted; the plugin has at most one per device thread.
 constexpr int kBacklog = 64;
 
-// With what errno says.
+// Prints the path with the text of errno. Returns the exit code.
 int Complain(const char* path) {
   std::fprintf(stderr, "blockdelta-guardian: %s: %m\n", path);
   return 1;
 }
 
-// A process that was killed leaves its socket.
+// Whether the socket is one that a killed process left.
 bool IsLeftOver(const struct sockaddr_un& address) {
   struct stat state;
   if (lstat(address.sun_path, &state) == -1 || !S_ISSOCK(state.st_mode)) return false;
@@ -59,7 +59,7 @@ int Bind(const struct sockaddr_un& address) {
   return -1;
 }
 
-// Descriptors of mount points are taken from nobody else.
+// Mount points are accepted only from processes of this user.
 bool IsFromOwnUser(int connection) {
   struct ucred peer = {};
   socklen_t size = sizeof(peer);
@@ -70,11 +70,11 @@ bool IsFromOwnUser(int connection) {
 void Accept(int listener, int (*serve)()) {
   const int connection = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
   if (connection == -1) {
-    // Out of descriptors or memory: the connection stays in the queue.
+    // This process is out of descriptors or memory: the connection stays in the queue.
     if (errno != EINTR && errno != ECONNABORTED) usleep(10'000);
     return;
   }
-  // If no process can be made, the plugin sees the end of its connection and reports that.
+  // If fork() fails, the plugin sees the end of its connection and reports that.
   if (IsFromOwnUser(connection) && fork() == 0) {
     setsid();
     if (connection != kSocket) dup2(connection, kSocket);
@@ -97,8 +97,8 @@ int Listen(const char* path, int (*serve)()) {
     return Complain(path);
   }
   std::memcpy(address.sun_path, path, length);
-  // The kernel collects the children. As the first process of a container, this one has no default
-  // actions of signals.
+  // The kernel reaps the children. A signalfd receives SIGTERM and SIGINT, because the first
+  // process of a container has no default actions for signals.
   signal(SIGCHLD, SIG_IGN);
   sigset_t ends;
   sigemptyset(&ends);
@@ -117,7 +117,7 @@ int Listen(const char* path, int (*serve)()) {
   }
   close(listener);
   unlink(path);
-  // Fails when no child is left, because SIGCHLD is ignored.
+  // waitpid() fails when no child is left, because SIGCHLD is ignored.
   while (waitpid(-1, nullptr, 0) != -1 || errno == EINTR) {
   }
   return 0;

@@ -5,15 +5,15 @@
 //   blockdelta-guardian --listen PATH    makes a socket, and serves each connection in a process of
 //                                        its own
 //
-// The plugin must not freeze or thaw itself. A process killed while it thaws a btrfs forces the
+// The plugin must not freeze or thaw by itself. A process killed while it thaws a btrfs forces the
 // file system read-only (Linux 6.18: the kernel reads the superblock in a wait that a kill
 // interrupts), and a process killed before it thaws leaves every writer blocked. The same holds for
 // suspending and resuming a device, which freeze and thaw its file system. A guardian serves one
 // snapshot operation and exits when its socket closes, after it has released everything it still
-// holds; a limit of time ends a hold as well, also while the plugin waits in the kernel. A freeze
-// that hangs keeps the guardian from releasing anything else, so the plugin has one for each
-// object. It opens no paths of others, allocates no memory, and knows nothing of volumes or the
-// plugin.
+// holds. A time limit also ends a hold, even while the plugin waits in the kernel. A freeze that
+// hangs keeps the guardian from releasing anything else, so the plugin uses one guardian per
+// object. A guardian opens no paths of others, allocates no memory, and knows nothing of volumes or
+// the plugin.
 #include <fcntl.h>
 #include <linux/dm-ioctl.h>
 #include <linux/fs.h>
@@ -48,16 +48,16 @@ constexpr int kReleaseTries = 100;
 constexpr useconds_t kReleasePauseUs = 20'000;
 
 struct Held {
-  int fd;           // Of a mount point or of the control node; -1: released.
-  uint32_t device;  // 0: a mount point.
+  int fd;           // A mount point or the control node; -1 if released.
+  uint32_t device;  // 0 for a mount point.
 };
 Held held[kMaxHeld];
 uint32_t held_count = 0;
 
 constexpr uint64_t kNsPerMs = 1'000'000;
-// CLOCK_MONOTONIC: when the holds end; see Order::kLimit.
+// Time at which the holds end, by CLOCK_MONOTONIC; see Order::kLimit.
 uint64_t limit_ns = UINT64_MAX;
-// Everything was released then. Slots that are empty since are answered with ETIMEDOUT.
+// Whether everything was released then. A release of an empty slot is then answered with ETIMEDOUT.
 bool has_let_go = false;
 
 // Returns an errno, or 0.
@@ -69,7 +69,7 @@ int Try(int fd, unsigned long request, void* argument = nullptr) {
   return result == -1 ? errno : 0;
 }
 
-// `flags` receives those of the device.
+// `flags` contains the flags of the call and receives those of the device.
 int TryDevice(const Held& object, unsigned long request, uint32_t* flags) {
   struct dm_ioctl call = {};
   call.version[0] = DM_VERSION_MAJOR;
@@ -89,8 +89,8 @@ int IsSuspended(const Held& device, bool* is_suspended) {
   return error;
 }
 
-// EBUSY: it is already suspended. The kernel reports that, as EINVAL, only if another suspension
-// begins and ends meanwhile. `flags`: DM_SKIP_LOCKFS_FLAG or 0.
+// EBUSY if the device is already suspended. The kernel reports that, as EINVAL, only if another
+// suspension begins and ends meanwhile. `flags` is DM_SKIP_LOCKFS_FLAG or 0.
 int Suspend(const Held& device, uint32_t flags) {
   bool is_suspended;
   int error = IsSuspended(device, &is_suspended);
@@ -101,7 +101,8 @@ int Suspend(const Held& device, uint32_t flags) {
   return error == EINVAL ? EBUSY : error;
 }
 
-// EINVAL: it is not suspended. The kernel answers a table that it cannot make live with EINVAL too.
+// EINVAL if the device is not suspended. EIO if its table cannot be made live, which the kernel
+// reports as EINVAL too.
 int Resume(const Held& device) {
   bool is_suspended;
   int error = IsSuspended(device, &is_suspended);
@@ -118,8 +119,8 @@ uint64_t NowNs() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// The descriptor passed with a message, or -1, also if there were others, which the kernel has
-// dropped.
+// Returns the descriptor passed with a message; -1 if there is none, or if there were others, which
+// the kernel has dropped.
 int TakeDescriptor(struct msghdr* message) {
   const struct cmsghdr* header = CMSG_FIRSTHDR(message);
   if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS ||
@@ -139,8 +140,8 @@ Reply Release(uint32_t slot) {
   Held& object = held[slot];
   const int error = object.device == 0 ? Try(object.fd, FITHAW) : Resume(object);
   const uint64_t ended_ns = NowNs();
-  // EINVAL: it is not frozen or suspended; ENXIO: the device is gone. ReleaseAll() retries any
-  // other failure.
+  // EINVAL means that the object is not frozen or suspended, ENXIO that the device is gone.
+  // ReleaseAll() retries any other failure.
   if (error == 0 || error == EINVAL || error == ENXIO) {
     close(object.fd);
     object.fd = -1;
@@ -161,8 +162,7 @@ void ReleaseAll() {
   }
 }
 
-// Anything else that is adopted could keep this process for ever, such as the other end of its
-// socket.
+// Any other adopted descriptor, such as the other end of its socket, could keep this process alive.
 bool IsMountPointOrNode(const Held& object) {
   struct stat found;
   if (fstat(object.fd, &found) != 0) return false;
@@ -204,7 +204,7 @@ Reply Limit(uint32_t milliseconds) {
   return {0, 0, limit_ns};
 }
 
-// Waits for a request, and lets go meanwhile when the time is over.
+// Waits for a request; meanwhile releases everything when the limit passes.
 void Await() {
   while (limit_ns != UINT64_MAX && !has_let_go) {
     const uint64_t now_ns = NowNs();
@@ -215,7 +215,7 @@ void Await() {
   }
 }
 
-// Serves one request. False: the peer has closed the socket or sent an invalid request.
+// Serves one request. False if the peer has closed the socket or sent an invalid request.
 bool Serve() {
   Await();
   Request request = {};
@@ -225,7 +225,7 @@ bool Serve() {
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   message.msg_control = control;
-  // Without the padding, in which a second descriptor has room.
+  // Excludes the padding, which has room for a second descriptor.
   message.msg_controllen = CMSG_LEN(sizeof(int));
   ssize_t size;
   do {
@@ -247,8 +247,8 @@ bool Serve() {
 }
 
 // Exempts this process from the OOM killer, raises its priority (every writer of a frozen file
-// system waits for it) and closes the descriptors it has inherited. Skips what it is not permitted
-// to do. It was started in its own session with all signals blocked.
+// system waits for it) and closes the descriptors it has inherited. Skips the steps that are not
+// permitted. It was started after setsid(2) with all signals blocked.
 void DetachFromPlugin() {
   const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score != -1) {

@@ -7,12 +7,12 @@
 // XFS moves extents only on request (xfs_fsr, dedupe, exchange-range) and refuses to for immutable
 // files. It is enough that the files are immutable and unchanged before and after.
 //
-// btrfs also moves the extents of immutable files: balance always does, defragmentation when root
-// asks. But it never reuses an address within the transaction that freed it: freed extents stay
-// pinned until that transaction commits (and a block group with pinned extents is not removed, so
-// its addresses cannot reappear in another one). A newly allocated address enters a file's map only
-// through a transaction, and every transaction raises the generation. If the generation is
-// unchanged, no address had two contents in between. This holds from Linux 6.1 on: before, FIEMAP
+// btrfs also moves the extents of immutable files: balance always does, defragmentation does if
+// root asks. But btrfs never reuses an address within the transaction that freed it: freed extents
+// stay pinned until that transaction commits (and a block group with pinned extents is not removed,
+// so its addresses cannot reappear in another one). A newly allocated address enters a file's map
+// only through a transaction, and every transaction raises the generation. If the generation is
+// unchanged, no address had two contents in between. This holds from Linux 6.1 on: earlier FIEMAP
 // also returned addresses that data was still being written to, ahead of any transaction.
 //
 // On any other file system nothing is known, so nothing is proved.

@@ -23,7 +23,7 @@ constexpr size_t kItemBytes = 53;
 static_assert(sizeof(struct btrfs_file_extent_item) == kItemBytes, "on-disk format of btrfs");
 
 constexpr uint8_t kUncompressed = 0;
-// zlib is 1, lzo 2, zstd 3. What is not known proves nothing.
+// zlib is 1, lzo 2, zstd 3. An unknown compression proves nothing.
 constexpr uint8_t kMaxCompression = 3;
 // The smallest sector of a btrfs: disk addresses are multiples of it.
 constexpr uint64_t kMinSector = 4096;

@@ -14,15 +14,15 @@
 namespace blockdelta {
 
 struct BtrfsItem {
-  // Not clipped to the file, and not yet checked by CheckExtent(). The flags say what it proves: a
-  // hole or a preallocation is UNWRITTEN; an inline, encrypted or unknown item is opaque; a
-  // compressed item has an origin.
+  // The extent is not clipped to the file, and not yet checked by CheckExtent(). Its flags say what
+  // the item proves: a hole or a preallocation is UNWRITTEN; an inline, encrypted or unknown item
+  // is opaque; a compressed item has an origin.
   Extent extent;
-  // The transaction that wrote the item. Relocation keeps it, everything else renews it.
+  // The transaction that wrote the item. Relocation keeps the number, everything else renews it.
   uint64_t generation;
 };
 
-// `key_offset` is the offset of the item's key: its first byte in the file. Nothing: the item is
+// `key_offset` is the offset of the item's key: its first byte in the file. Nothing if the item is
 // too short or a number wraps around.
 std::optional<BtrfsItem> ParseBtrfsItem(uint64_t key_offset, Span<const uint8_t> bytes);
 

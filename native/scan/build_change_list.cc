@@ -13,7 +13,7 @@ namespace {
 constexpr uint64_t kEntriesPerScan = 32768;
 constexpr size_t kBufferBytes = kEntriesPerScan * 24;
 
-// The file as it is now, frozen.
+// The version of the file now. Fails unless the file is frozen.
 Result<FileVersion> FrozenVersion(const SnapshotToList& snapshot) {
   Result<SnapshotFile> file = SnapshotFile::Open(snapshot.file);
   RETURN_IF_ERROR(file);
@@ -35,7 +35,7 @@ Result<ChangeListWriter> OpenWriter(const std::string& path, ChangeListKind kind
   return ChangeListWriter::Continue(path, kind, *progress);
 }
 
-// Adds what the extents say of [start, end). Bytes that read as zeros have no entry.
+// Adds the parts of the extents in [start, end). Bytes that read as zeros have no entry.
 Status AddExtents(const std::vector<Extent>& extents, uint64_t start, uint64_t end,
                   ChangeListWriter* map) {
   for (const Extent& extent : extents) {
@@ -50,7 +50,7 @@ Status AddExtents(const std::vector<Extent>& extents, uint64_t start, uint64_t e
   return Status();
 }
 
-// One step: the files that are open during it.
+// One step, with the files that are open during it.
 class Step {
  public:
   Step(const BuildChangeListRequest& request, BuildProgress progress)
@@ -112,7 +112,7 @@ class Step {
     return Status();
   }
 
-  // Scans as much as the buffer holds. True: to the end.
+  // Scans as much as the buffer holds. True at the end of the target.
   Result<bool> Scan(BuildOutcome* outcome) {
     FillLimits limits;
     limits.offset = progress_.offset;
@@ -151,7 +151,7 @@ class Step {
     return status;
   }
 
-  // The map first: a list may be made again at any time, and the map only while the base's is kept.
+  // The map comes first: a list can be made again at any time, a map only while the base has one.
   Status Publish() {
     const ListedSnapshot target = {request_.target.id, progress_.target};
     if (map_.has_value()) {

@@ -1,5 +1,4 @@
-// Makes the change list of a snapshot, and stores the snapshot's extent map beside it, in bounded
-// steps.
+// Makes a snapshot's change list, and stores its extent map beside the list, in bounded steps.
 #ifndef BLOCKDELTA_NATIVE_SCAN_BUILD_CHANGE_LIST_H_
 #define BLOCKDELTA_NATIVE_SCAN_BUILD_CHANGE_LIST_H_
 
@@ -12,7 +11,7 @@
 namespace blockdelta {
 
 struct ChangeListNames {
-  // In the directory of the final one.
+  // In the directory of the final name.
   std::string temporary;
   std::string final;
 };
@@ -25,14 +24,14 @@ struct SnapshotToList {
 
 struct BuildChangeListRequest {
   SnapshotToList target;
-  // Nothing: the list of the allocated ranges.
+  // Nothing for the list of the allocated ranges.
   std::optional<SnapshotToList> base;
   ChangeListNames names;
   // The stored map of the base, read in place of the base's extents.
   std::optional<std::string> base_map;
-  // Where the map of the target goes, on XFS only.
+  // The names of the map of the target, which is made on XFS only.
   std::optional<ChangeListNames> map_names;
-  // A step ends soon after it has read so many extents. At least 1.
+  // A step ends soon after it has read this many extents. At least 1.
   uint64_t max_extents = 1;
 };
 
@@ -49,9 +48,9 @@ struct BuildProgress {
 
 struct BuildOutcome {
   BuildProgress progress;
-  // The list, and the map if one was asked for, have their final names.
+  // Whether the list, and the map if one was asked for, have their final names.
   bool done = false;
-  // Of this step.
+  // Extents read and windows scanned again by this step.
   uint64_t extents = 0;
   uint64_t rescans = 0;
   // Size of the files so far.
@@ -59,9 +58,9 @@ struct BuildOutcome {
 };
 
 // Runs one step; the first one has no progress. SCAN_MUTABLE if a snapshot's file has changed since
-// the first step, LIST_INVALID if an unfinished file or the stored map has, EINVAL if the target's
-// size is not in units of 512 bytes; failures of FillFromFiles(), errnos. After a failure the
-// temporary files are worthless, and the next first step replaces them.
+// the first step, LIST_INVALID if an unfinished file has, or the stored map is not that of the
+// base, EINVAL if the target's size is not in units of 512 bytes; failures of FillFromFiles(),
+// errnos. After a failure the temporary files are worthless, and the next first step replaces them.
 Result<BuildOutcome> BuildChangeList(const BuildChangeListRequest& request,
                                      const std::optional<BuildProgress>& progress);
 

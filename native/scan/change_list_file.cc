@@ -57,7 +57,7 @@ Status ChangeListCursor::Seek(uint64_t offset) {
   Result<uint64_t> page = FindPage(offset);
   RETURN_IF_ERROR(page);
   if (*page > 1) {
-    // Load() compares the two: a bisection of pages that are out of order may end anywhere.
+    // Load() compares this end with the page: a bisection of unordered pages may end anywhere.
     Result<change_list::PageRange> before = ReadRange(*page - 1);
     RETURN_IF_ERROR(before);
     previous_end_ = before->end;

@@ -1,5 +1,5 @@
-// Reads change lists and stored extent maps. Nothing in the file is used before it is verified:
-// whatever does not fit is LIST_INVALID with a message that names the file and what was found.
+// Reads change lists and stored extent maps, and verifies everything in a file before use: a
+// violation is LIST_INVALID with a message that names the file and what was found.
 #ifndef BLOCKDELTA_NATIVE_SCAN_CHANGE_LIST_FILE_H_
 #define BLOCKDELTA_NATIVE_SCAN_CHANGE_LIST_FILE_H_
 
@@ -15,7 +15,7 @@ namespace blockdelta {
 
 class ChangeListFile {
  public:
-  // Opens the file, verifies its head and its size. ENOENT if there is none.
+  // Opens the file, verifies its head and its size. ENOENT if there is no file.
   static Result<ChangeListFile> Open(const std::string& path);
 
   const ChangeListHead& head() const { return head_; }
@@ -36,7 +36,7 @@ class ChangeListFile {
 // A position in the entries of a list, which moves forward.
 class ChangeListCursor {
  public:
-  // `file` must outlive this. Memory: `pages_per_read` pages and the entries of one.
+  // `file` must outlive this. Memory: `pages_per_read` pages and the entries of one page.
   ChangeListCursor(const ChangeListFile* file, size_t pages_per_read)
       : file_(file), buffer_(pages_per_read * change_list::kPageBytes) {}
 
@@ -52,7 +52,7 @@ class ChangeListCursor {
   const ChangeListEntry& entry() const { return entries_[index_]; }
 
  private:
-  // The last page that starts at or before `offset`; 1 if there is none before it.
+  // The last page that starts at or before `offset`; page 1 if there is none.
   Result<uint64_t> FindPage(uint64_t offset);
   // Replaces the buffer with this page.
   Result<change_list::PageRange> ReadRange(uint64_t number);
@@ -65,7 +65,7 @@ class ChangeListCursor {
   uint64_t buffered_first_ = 0;
   size_t buffered_ = 0;
   uint64_t page_ = 0;
-  // End of the entries of the page before; the next page must not start before it.
+  // End of the entries of the previous page; the next page must not start before this end.
   uint64_t previous_end_ = 0;
   std::vector<ChangeListEntry> entries_;
   size_t index_ = 0;
@@ -82,7 +82,7 @@ class StoredMapSource : public ExtentSource {
 
  private:
   ChangeListCursor cursor_;
-  // A position that the next read starts from, because Seek() itself cannot fail.
+  // The position from which the next read starts, because Seek() itself cannot fail.
   uint64_t sought_ = 0;
   bool seeks_ = true;
   std::vector<Extent> batch_;

@@ -131,7 +131,7 @@ class VarintReader {
   const uint8_t* const end_;
 };
 
-// Small numbers for small distances in both directions.
+// Encodes small distances in both directions as small numbers.
 uint64_t ZigZag(uint64_t from, uint64_t to) {
   const uint64_t distance = to - from;
   return distance << 1 ^ (static_cast<int64_t>(distance) < 0 ? ~uint64_t{0} : 0);

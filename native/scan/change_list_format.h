@@ -1,10 +1,10 @@
-// The file format of change lists: what docs/change-lists.md describes, as numbers.
+// The file format of change lists, as docs/change-lists.md describes it.
 //
 // A file consists of pages of 4096 bytes, little-endian. Each page starts with the CRC-32C of the
 // rest of the page and holds its own number and the random id of its file, so that a page that was
 // damaged, misplaced or left by another file is never taken for one of this file. Page 0 is the
-// head. The other pages hold entries in ascending order, each page on its own: the first offset and
-// the end in a page's header let a reader find any offset by bisection.
+// head. The other pages hold entries in ascending order, and each page can be decoded on its own:
+// the first offset and the end in a page's header let a reader find any offset by bisection.
 #ifndef BLOCKDELTA_NATIVE_SCAN_CHANGE_LIST_FORMAT_H_
 #define BLOCKDELTA_NATIVE_SCAN_CHANGE_LIST_FORMAT_H_
 
@@ -34,12 +34,12 @@ enum class ListedKind : uint32_t {
   kThinDevice = 1,
 };
 
-// What tells a snapshot's file from any other, and from itself after a change. Inode numbers are
-// reused, so the generation belongs to them. Device numbers change from boot to boot and are no
-// part of it.
+// Identifies a snapshot's file in one state: a change makes another version. Inode numbers are
+// reused, so the version contains the generation; it contains no device number, because those
+// change from boot to boot.
 //
-// A thin device is told from any other of its pool by the pool's time at its creation, which is its
-// generation here: creating a snapshot raises that time. Its inode and change time are 0.
+// The generation of a thin device is the pool's time at its creation, which identifies the device
+// in its pool because creating a snapshot raises that time. Its inode and change time are 0.
 struct FileVersion {
   uint64_t inode = 0;
   uint64_t generation = 0;
@@ -52,15 +52,15 @@ struct FileVersion {
   }
 };
 
-// Reads the version of an open file. EOPNOTSUPP or ENOTTY: its file system has no generations.
+// Reads the version of an open file. EOPNOTSUPP or ENOTTY if the file system has no generations.
 Result<FileVersion> VersionOf(int fd, const std::string& path);
 
 // A snapshot that a list was made from.
 struct ListedSnapshot {
-  // At most change_list::kMaxIdBytes; empty: there is none.
+  // At most change_list::kMaxIdBytes; empty if there is no snapshot.
   std::string id;
   FileVersion file;
-  // The same for both snapshots of a list.
+  // Both snapshots of a list are of one kind.
   ListedKind kind = ListedKind::kFile;
 
   bool operator==(const ListedSnapshot& other) const {
@@ -78,16 +78,16 @@ struct ChangeListHead {
   // Sum of the sizes of the entries.
   uint64_t entry_bytes = 0;
   ListedSnapshot target;
-  // Of deltas only.
+  // Only deltas have a base.
   ListedSnapshot base;
 };
 
-// An entry: bytes [start, end) of the target. The rest is for maps.
+// An entry: bytes [start, end) of the target. The other fields are for maps.
 struct ChangeListEntry {
   uint64_t start = 0;
   uint64_t end = 0;
   uint64_t physical = 0;
-  // The bytes are not determined by the address, which is 0.
+  // True if the address, which is then 0, does not determine the bytes.
   bool opaque = false;
 };
 
@@ -106,7 +106,7 @@ using Page = uint8_t[kPageBytes];
 
 // Writes checksum, number and file id, and everything else that a head holds.
 void EncodeHead(const ChangeListHead& head, Span<uint8_t> page);
-// LIST_INVALID with a message that names `path`.
+// Fails with LIST_INVALID and a message that names `path`.
 Result<ChangeListHead> DecodeHead(const uint8_t* page, const std::string& path);
 
 // Builds one page of entries. REQUIRES: entries in ascending order, without overlaps, in units.
@@ -115,7 +115,7 @@ class PageEncoder {
   PageEncoder(ChangeListKind kind, Span<uint8_t> page) : kind_(kind), page_(page) {}
 
   bool empty() const { return count_ == 0; }
-  // False: the page is full, and nothing was added.
+  // False if the page is full; nothing is added then.
   bool Add(const ChangeListEntry& entry);
   // Completes the page.
   void Finish(uint64_t number, uint64_t file_id);
@@ -139,8 +139,8 @@ struct PageRange {
 // Verifies a page of entries as a whole and returns its range. LIST_INVALID otherwise.
 Result<PageRange> CheckPage(const uint8_t* page, const ChangeListHead& head, uint64_t number,
                             const std::string& path);
-// Decodes a page that CheckPage() has accepted into `entries`, which it replaces. Every entry is
-// not empty, within the target, and behind the one before it; LIST_INVALID otherwise.
+// Decodes a page that CheckPage() has accepted into `entries`, which it replaces. LIST_INVALID
+// unless every entry is not empty, within the target and behind the previous one.
 Status DecodePage(const uint8_t* page, const ChangeListHead& head, uint64_t number,
                   const std::string& path, std::vector<ChangeListEntry>* entries);
 

@@ -57,8 +57,8 @@ class MergedRanges {
 
   static bool StartsLater(const Top& left, const Top& right) { return left.start > right.start; }
 
-  // Restores the heap after its first element has grown: half the comparisons of std::pop_heap()
-  // and std::push_heap().
+  // Restores the heap after its first element has grown, with half the comparisons of
+  // std::pop_heap() and std::push_heap().
   void SiftDown() {
     const Top moved = heap_.front();
     size_t at = 0;
@@ -75,7 +75,7 @@ class MergedRanges {
   std::vector<Top> heap_;
 };
 
-// A snapshot's file that exists must be the one that the list names.
+// Checks that a snapshot's file, if it exists, is the one that the list names.
 Status CheckFile(const ListedSnapshot& listed, std::optional<SnapshotIdentity> file,
                  const std::string& list_path) {
   if (!file.has_value()) return Status();
@@ -88,7 +88,7 @@ Status CheckFile(const ListedSnapshot& listed, std::optional<SnapshotIdentity> f
   return change_list::Invalid(list_path, opened->path() + " is not the file that it was made from");
 }
 
-// Whether the lists are of that kind and each starts where the one before it ends.
+// Checks that the lists are of that kind and that each starts where the previous one ends.
 Status CheckSteps(const std::vector<ChangeListFile>& files, ChangeListKind kind) {
   for (const ChangeListFile& file : files) {
     if (file.head().kind != kind) {
@@ -99,7 +99,7 @@ Status CheckSteps(const std::vector<ChangeListFile>& files, ChangeListKind kind)
     return change_list::Invalid(files[1].path(), "allocated ranges need one list");
   }
   for (const ChangeListFile& file : files) {
-    // Nothing in a list speaks of the bytes beyond the end of its target.
+    // A list says nothing about the bytes beyond the end of its target.
     if (file.head().base.file.size_bytes <= file.head().target.file.size_bytes) continue;
     return change_list::Invalid(file.path(), "its target is smaller than its base");
   }
@@ -120,7 +120,7 @@ Status CheckTime(const ListedSnapshot& listed, std::optional<uint32_t> time,
                                              std::to_string(*time));
 }
 
-// Whether the lists are of snapshots of the wanted kind, and of these thin devices.
+// Checks that the lists are of snapshots of the wanted kind, and of the request's thin devices.
 Status CheckListed(const std::vector<ChangeListFile>& files, const ChangeListRequest& request) {
   const ListedKind kind = request.thin.has_value() ? ListedKind::kThinDevice : ListedKind::kFile;
   for (const ChangeListFile& file : files) {
@@ -163,7 +163,7 @@ Result<std::vector<ChangeListFile>> OpenLists(const std::vector<std::string>& pa
   return files;
 }
 
-// The lists of a request, which can answer it.
+// Opens the lists of a request and checks that they can answer it.
 Result<std::vector<ChangeListFile>> OpenChain(ChangeListRequest request) {
   Result<std::vector<ChangeListFile>> files = OpenLists(request.paths);
   RETURN_IF_ERROR(files);
@@ -180,7 +180,7 @@ Result<std::vector<ChangeListFile>> OpenChain(ChangeListRequest request) {
   return files;
 }
 
-// Whether the list has what its head says.
+// Checks that the list has the entries and bytes that its head says.
 Status VerifyEntries(const ChangeListFile& file) {
   ChangeListCursor cursor(&file, kMaxPagesPerRead);
   uint64_t entries = 0;
@@ -198,7 +198,7 @@ Status VerifyEntries(const ChangeListFile& file) {
                        std::to_string(file.head().entry_bytes));
 }
 
-// Adds the ranges of all lists, joined where they overlap.
+// Adds the ranges of all lists, joined where they overlap or touch.
 Status AddUnion(const std::vector<ChangeListFile>& files, ChangeListWriter* writer) {
   MergedRanges ranges(files);
   Status status = ranges.Seek(0);

@@ -1,9 +1,9 @@
 // Answers a request for changed ranges from stored lists alone: no extent of a snapshot is read.
 //
-// The lists form a chain from the base to the target, each from the snapshot where the one before
-// it ends. A byte outside all of them is equal in each step, so it is equal in the base and the
-// target; the union of the lists therefore contains every difference. It may also contain ranges
-// that changed and changed back. docs/change-lists.md has the argument with its conditions.
+// The lists form a chain from the base to the target, each starting at the snapshot where the
+// previous one ends. A byte outside all of them is equal in each step, so it is equal in the base
+// and the target; the union of the lists therefore contains every difference. It may also contain
+// ranges that changed and changed back. docs/change-lists.md has the argument with its conditions.
 #ifndef BLOCKDELTA_NATIVE_SCAN_CHANGE_LIST_UNION_H_
 #define BLOCKDELTA_NATIVE_SCAN_CHANGE_LIST_UNION_H_
 
@@ -17,10 +17,10 @@
 
 namespace blockdelta {
 
-// When two thin devices were created, by the time of their pool.
+// The times of their pool at which two thin devices were created.
 struct ThinTimes {
   uint32_t target;
-  // Absent: the allocated ranges, or not known.
+  // Absent for the allocated ranges, or if not known.
   std::optional<uint32_t> base;
 };
 
@@ -29,16 +29,15 @@ struct ChangeListRequest {
   // ranges, without a base. At least 1, at most kMaxLists.
   std::vector<std::string> paths;
   std::string target_id;
-  // Empty: the allocated ranges.
+  // Empty for the allocated ranges.
   std::string base_id;
   // Size of the target.
   uint64_t size_bytes = 0;
-  // The files of the two snapshots, where they still exist: they must be those that the lists were
-  // made from.
+  // The files of the two snapshots, if they still exist. The lists must have been made from them.
   std::optional<SnapshotIdentity> target;
   std::optional<SnapshotIdentity> base;
-  // Present: the lists are of thin devices, which were created at these times of their pool.
-  // Absent: of files.
+  // Present if the lists are of thin devices, which were created at these times of their pool;
+  // absent if the lists are of files.
   std::optional<ThinTimes> thin;
 
   // A bound for open files and memory, 64 KiB for each list at most.
@@ -46,18 +45,18 @@ struct ChangeListRequest {
 };
 
 // Fills one chunk. LIST_INVALID if a list is damaged, or the lists do not form a chain between
-// these snapshots; SCAN_REPLACED and SCAN_MUTABLE for the files of the snapshots; errnos. Its
-// positions are those of every other scan, so a scan that fails here can continue there.
+// these snapshots; SCAN_REPLACED and SCAN_MUTABLE for the files of the snapshots; errnos. The
+// positions mean the same in every other scan, so a scan that fails here can continue in one.
 Result<FillOutcome> FillFromLists(ChangeListRequest request, const FillLimits& limits,
                                   Span<uint8_t> buffer);
 
-// The same for lists that are open and form a chain.
+// FillFromLists() for lists that are open and form a chain.
 Result<FillOutcome> FillFromListFiles(const std::vector<ChangeListFile>& files, uint64_t size_bytes,
                                       const FillLimits& limits, Span<uint8_t> buffer);
 
-// Reads the lists in full and verifies all that FillFromLists() does: whether they can answer such
-// a request now, and, once the files of the snapshots are gone, later. Each has as many entries as
-// its head says, and of that sum. The same failures.
+// Reads the lists in full and verifies all that FillFromLists() does, so that they can answer such
+// a request now and after the files of the snapshots are gone. Also verifies that each list has the
+// number and the sum of entries that its head says. The failures are those of FillFromLists().
 Status VerifyChangeLists(ChangeListRequest request);
 
 struct JoinChangeListsRequest {

@@ -1,7 +1,7 @@
 // Writes a change list page by page, in several steps if need be.
 //
-// Until Publish() the file has its temporary name and no valid head, so that a list that was not
-// completed is never taken for one.
+// Until Publish() the file has its temporary name and no valid head, so that an incomplete list is
+// never taken for a complete one.
 #ifndef BLOCKDELTA_NATIVE_SCAN_CHANGE_LIST_WRITER_H_
 #define BLOCKDELTA_NATIVE_SCAN_CHANGE_LIST_WRITER_H_
 
@@ -28,14 +28,14 @@ class ChangeListWriter {
  public:
   // Creates the file, in place of one that a killed call has left.
   static Result<ChangeListWriter> Create(const std::string& path, ChangeListKind kind);
-  // Continues after Flush() of another writer. LIST_INVALID if the file is not as that left it.
+  // Continues after Flush() of another writer. LIST_INVALID if the file was changed since.
   static Result<ChangeListWriter> Continue(const std::string& path, ChangeListKind kind,
                                            const ChangeListProgress& progress);
 
-  // Adds an entry; joins it to the one before if they are adjacent and, in a map, contiguous on the
-  // device. EINVAL if it is empty, not in units, or not behind the one before.
+  // Adds an entry; joins it to the previous one if they are adjacent and, in a map, contiguous on
+  // the device. EINVAL if it is empty, not in units, or not behind the previous one.
   Status Add(const ChangeListEntry& entry);
-  // Writes what was added. The page begun stays short; the next entry starts another one.
+  // Writes the added entries. An incomplete page stays short; the next entry starts another page.
   Status Flush();
   const ChangeListProgress& progress() const { return progress_; }
 
@@ -62,10 +62,10 @@ class ChangeListWriter {
   ChangeListKind kind_;
   ChangeListProgress progress_;
   std::vector<uint8_t> pages_;
-  // Complete pages in `pages_`, which are counted in the progress and not written yet.
+  // Number of complete pages in `pages_`, which are counted in the progress and not written yet.
   size_t complete_ = 0;
   change_list::PageEncoder page_;
-  // The last entry, to which more may be joined; empty: none.
+  // The last entry, to which more may be joined; empty if there is none.
   ChangeListEntry open_;
 };
 

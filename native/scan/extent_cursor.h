@@ -41,10 +41,10 @@ class ExtentCursor {
     return Status();
   }
 
-  // Gives `take(start, end, class)` whole extents that are in memory, from the current one on,
-  // until it returns false or `limit` were taken, and moves behind the last one taken. `offset` is
-  // the position before. The extent behind it becomes the current one, so the last in memory is not
-  // given. Does not read.
+  // Passes whole extents that are in memory to `take(start, end, class)`, from the current one on,
+  // until `take` returns false or has taken `limit` extents, and moves behind the last one taken.
+  // `offset` is the position before the call. The extent behind the taken ones becomes the current
+  // one, so the last extent in memory is never passed. Does not read.
   template <typename Take>
   void TakeAhead(uint64_t offset, uint64_t limit, const Take& take) {
     uint64_t start = extent_start_;
@@ -71,8 +71,8 @@ class ExtentCursor {
   }
 
   // The current piece: its class, its end, and for data its displacement (address minus offset) and
-  // the origin of its addresses. Two data pieces have the same bytes at the same offsets if both
-  // are equal.
+  // the origin of its addresses. Two data pieces have the same bytes at the same offsets if
+  // displacement and origin are equal.
   ExtentClass piece_class() const { return piece_class_; }
   uint64_t piece_end() const { return piece_end_; }
   uint64_t displacement() const { return displacement_; }

@@ -24,8 +24,8 @@ class ExtentRecorder : public ExtentSource {
   }
 
  private:
-  // Keeps what is not known yet: after a Seek() a scan reads some extents, or parts of them, again.
-  // A part must not be lost, because bytes without an extent count as zeros.
+  // Keeps the part of an extent that is not kept yet: after a Seek() a scan reads some extents, or
+  // parts of them, again. No part must be lost, because bytes without an extent count as zeros.
   void Record(const Extent& extent) {
     const uint64_t known = read_->empty() ? 0 : read_->back().end();
     if (extent.end() <= known) return;

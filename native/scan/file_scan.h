@@ -12,10 +12,10 @@
 
 namespace blockdelta {
 
-// Other ways to and from the maps of a delta. Only for file systems that never move extents of
+// Stored maps that a delta reads or makes. Only for file systems that never move extents of
 // immutable files (XFS): SCAN_UNSUPPORTED on others.
 struct StoredMaps {
-  // Read in place of the map of the base. The base's file is checked all the same.
+  // The source that is read in place of the base's map. The base's file is still checked.
   ExtentSource* base = nullptr;
   // Receives the extents of the target that are read; some may lie behind the end of the chunk.
   std::vector<Extent>* target = nullptr;
@@ -23,8 +23,8 @@ struct StoredMaps {
   bool any() const { return base != nullptr || target != nullptr; }
 };
 
-// Fills one chunk. Without a base: the allocated ranges of the target. Failures: SCAN_REPLACED,
-// SCAN_MUTABLE, SCAN_UNSUPPORTED, SCAN_MAP_INVALID, errnos.
+// Fills one chunk. Without a base, lists the allocated ranges of the target. Failures:
+// SCAN_REPLACED, SCAN_MUTABLE, SCAN_UNSUPPORTED, SCAN_MAP_INVALID, errnos.
 Result<FillOutcome> FillFromFiles(SnapshotIdentity target, std::optional<SnapshotIdentity> base,
                                   const FillLimits& limits, Span<uint8_t> buffer,
                                   const StoredMaps& maps = {});

@@ -5,7 +5,7 @@
 namespace blockdelta {
 namespace {
 
-// The minimum of a read: an ioctl costs as much as many extents.
+// Minimum extents per read: an ioctl costs as much as many extents.
 constexpr uint64_t kMinBatchExtents = 64;
 
 }  // namespace
@@ -57,7 +57,7 @@ void Filler::ConsumeAhead(uint64_t stop) {
   // An extent ends one range at most, so this many cannot reach a limit.
   if (entries <= 1 || extents <= visited + 1) return;
   const uint64_t limit = std::min(entries, extents - visited) - 1;
-  // Copies, which stay in registers: a write to the buffer could change any member.
+  // The copies stay in registers, whereas a write to the buffer could change any member.
   uint64_t position = position_;
   uint64_t range_start = range_start_;
   MessageWriter::Appender appender(writer_);

@@ -51,11 +51,11 @@ class Filler {
   // Walks until `extents` more extents were visited or the call is finished. Consumes at least one
   // interval, so repeated calls reach the end. REQUIRES: Seek() succeeded.
   Status Run(uint64_t extents);
-  // A limit is reached, or everything is walked and written.
+  // Whether a limit is reached, or everything is walked and written.
   bool finished() const { return finished_; }
 
-  // A position to return to when what was read since proves unsound. Visited extents stay counted:
-  // they cost time.
+  // A position to return to if the data read since then proves unsound. Visited extents stay
+  // counted: they cost time.
   struct Mark {
     uint64_t position;
     uint64_t range_start;
@@ -70,14 +70,14 @@ class Filler {
   FillOutcome Finish();
 
  private:
-  // As Run(), until the walk has visited `stop` extents in total.
+  // Run() until the walk has visited `stop` extents in total.
   template <bool HAS_BASE>
   Status RunUntil(uint64_t stop);
-  // Consumes extents that are in memory and reach no limit, with the same result as intervals one
-  // by one in a third of the time. REQUIRES: no base.
+  // Consumes extents that are in memory and reach no limit. The result is the same as interval by
+  // interval, in a third of the time. REQUIRES: no base.
   void ConsumeAhead(uint64_t stop);
   bool WriteOpenRange();
-  // Consumes the current interval. False: there is no room for the entry before it.
+  // Consumes the current interval. False if there is no room for the entry before it.
   bool Consume(const Interval& interval);
   size_t LikelyExtents() const;
 

@@ -43,8 +43,7 @@ class IntervalWalk {
 
   bool has_base() const { return base_.has_source(); }
 
-  // REQUIRES: the position is below the size. Does not read. HAS_BASE may be false if has_base()
-  // is.
+  // REQUIRES: the position is below the size, and HAS_BASE if has_base(). Does not read.
   template <bool HAS_BASE = true>
   Interval Current() const {
     if (!HAS_BASE) {

@@ -18,7 +18,7 @@ class MessageEntries {
   explicit MessageEntries(Span<const uint8_t> messages)
       : at_(messages.begin()), end_(messages.end()), message_end_(messages.begin()) {}
 
-  // False: there are no more.
+  // False if there are no more.
   bool Next(uint64_t* offset, uint64_t* size) {
     while (at_ == message_end_) {
       if (at_ == end_) return false;

@@ -27,7 +27,7 @@ inline uint8_t* PutVarint(uint8_t* to, uint64_t value) {
     return to;
   }
   const unsigned bits = 64 - static_cast<unsigned>(__builtin_clzll(value | 1));
-  const unsigned length = (bits * 9 + 64) / 64;  // Of 7 bits each, rounded up; no division.
+  const unsigned length = (bits * 9 + 64) / 64;  // In groups of 7 bits, rounded up; no division.
   uint64_t word = (value & 0x000000000FFFFFFF) | ((value & 0x00FFFFFFF0000000) << 4);
   word = (word & 0x00003FFF00003FFF) | ((word & 0x0FFFC0000FFFC000) << 2);
   word = (word & 0x007F007F007F007F) | ((word & 0x3F803F803F803F80) << 1);
@@ -56,9 +56,9 @@ class SizeFields {
     }
   }
 
-  // The position of a size in the table; kCount or more: it is not there.
+  // The position of a size in the table; kCount or more if it is not there.
   static uint64_t Find(uint64_t size) { return size >> kShift | size << (64 - kShift); }
-  // The bytes of the field, at most four, and their number in the last of the eight.
+  // The bytes of the field, at most four; the last of the eight bytes holds their number.
   uint64_t operator[](uint64_t position) const { return fields_[position]; }
 
  private:
@@ -85,7 +85,7 @@ inline uint8_t* PutEntry(uint8_t* entry, uint64_t offset, uint64_t size) {
     *to = SizeFields::kTag;
     to = PutVarint(to + 1, size);
   }
-  // At most 20 bytes, so its length is one byte.
+  // The entry has at most 20 bytes, so its length is one byte.
   const auto length = static_cast<unsigned>(to - entry - 2);
   const auto head = static_cast<uint16_t>(kBlockMetadataTag | length << 8);
   std::memcpy(entry, &head, sizeof head);
@@ -102,13 +102,13 @@ class MessageWriter {
   // Values must be below 2^63. REQUIRES: entries_per_message >= 1.
   MessageWriter(Span<uint8_t> buffer, uint64_t capacity_bytes, uint64_t entries_per_message);
 
-  // Adds an entry, in a new message if necessary. False: it might not fit, and nothing was written.
-  // An entry always fits in an unused buffer of kMinBufferBytes. REQUIRES: size > 0.
+  // Adds an entry, in a new message if necessary. False if it might not fit; nothing is written
+  // then. An entry always fits in an unused buffer of kMinBufferBytes. REQUIRES: size > 0.
   bool Add(uint64_t offset, uint64_t size) { return Appender(this).Add(offset, size); }
 
-  // Adds many entries as Add() does. Its own copies stay in registers, whereas a write to the
-  // buffer could change any member of the writer, which is complete again when the appender ends:
-  // nothing else may use the writer before.
+  // Adds many entries as Add() does. The appender's copies stay in registers, whereas a write to
+  // the buffer could change any member of the writer. The writer is complete again when the
+  // appender ends; nothing else may use the writer before.
   class Appender {
    public:
     explicit Appender(MessageWriter* writer) : writer_(writer) { Load(); }
@@ -150,7 +150,7 @@ class MessageWriter {
     uint64_t entry_bytes_;
   };
 
-  // Adds a message without entries. False: it might not fit.
+  // Adds a message without entries. False if it might not fit.
   bool AddEmptyMessage();
 
   // Ends the open message. A following Add() starts a new one.
@@ -181,7 +181,7 @@ class MessageWriter {
   const Span<uint8_t> buffer_;
   const uint64_t capacity_bytes_;
   const uint64_t entries_per_message_;
-  uint8_t* message_ = nullptr;        // Prefix of the open message; null: none is open.
+  uint8_t* message_ = nullptr;        // Prefix of the open message; null if none is open.
   uint8_t* message_limit_ = nullptr;  // An entry that starts below it fits buffer and message.
   uint8_t* cursor_;
   uint64_t message_entries_ = 0;  // Entries that the open message may still take.

@@ -30,13 +30,13 @@ ExtentSource& SnapshotMap::source() {
 }
 
 Status MapFence::Raise() {
-  // Raised again because it did not hold: something rewrites extents.
+  // A second call means that the fence did not hold: something rewrites extents.
   if (is_raised_) UseFiemap();
   is_raised_ = true;
   if (SearchesTrees()) {
     RETURN_IF_ERROR(SettleTrees());
   }
-  // After SettleTrees(), which may start a new transaction.
+  // Raised after SettleTrees(), which may start a new transaction.
   return addresses_->Raise();
 }
 
@@ -53,8 +53,8 @@ Status MapFence::SettleTrees() {
   Result<bool> unchanged = AreTreesUnchanged();
   RETURN_IF_ERROR(unchanged);
   if (*unchanged) return Status();
-  // A snapshot of this moment belongs to the transaction that is still running, and so would a
-  // change. After its commit they can be told apart.
+  // A snapshot just taken belongs to the transaction that is still running, and so would a change.
+  // The two can be told apart after the commit of that transaction.
   Result<uint64_t> committed = Commit();
   if (committed.ok()) {
     since_ = *committed + 1;

@@ -1,11 +1,10 @@
-// The extent map of a snapshot file, by the fastest way that proves enough, and the fence that goes
-// with it.
+// The extent map of a snapshot file, read in the fastest way that proves enough, and its fence.
 //
-// On btrfs that is a search of the tree, if this process may search; elsewhere it is FIEMAP. A
-// search counts only while nothing rewrites the file's items (tree_search_source.h), so the fence
-// of a scan also checks that. Once a fence has not held, the rest of the call uses FIEMAP, which
-// the kernel runs with the file locked: a pool that is being defragmented is scanned as slowly as
-// without the search, and as soundly.
+// On btrfs the map is read by a search of the tree, if this process may search; elsewhere by
+// FIEMAP. A search counts only while nothing rewrites the file's items (tree_search_source.h), so
+// the fence of a scan also checks that. After a fence has not held, the rest of the call uses
+// FIEMAP, which the kernel runs with the file locked. A scan during defragmentation is then as slow
+// and as sound as one without the search.
 #ifndef BLOCKDELTA_NATIVE_SCAN_SNAPSHOT_MAP_H_
 #define BLOCKDELTA_NATIVE_SCAN_SNAPSHOT_MAP_H_
 
@@ -20,15 +19,15 @@ namespace blockdelta {
 
 class SnapshotMap : public ExtentSource {
  public:
-  // `file` must outlive this. `is_btrfs`: search the tree if that is permitted.
+  // `file` must outlive this. With `is_btrfs`, searches the tree if that is permitted.
   static Result<SnapshotMap> Open(const SnapshotFile& file, bool is_btrfs);
 
   void Seek(uint64_t offset) override { source().Seek(offset); }
   Result<Span<const Extent>> Read(size_t wanted) override { return source().Read(wanted); }
 
-  // Null: FIEMAP is used.
+  // Null if FIEMAP is used.
   TreeSearchSource* tree() { return tree_.get(); }
-  // From the next Seek() on.
+  // Switches to FIEMAP from the next Seek() on.
   void UseFiemap() { tree_.reset(); }
 
  private:

@@ -22,7 +22,7 @@ constexpr size_t kMaxNodeBytes = 64 << 10;
 constexpr size_t kResultBytes =
     std::max(kMaxNodeBytes, kMaxBatchExtents*(sizeof(SearchHeader) + 53));
 constexpr size_t kRequestWords = (sizeof(SearchArguments) + kResultBytes + 7) / sizeof(uint64_t);
-// How far before a position the search for the item that covers it starts.
+// Distance before a position at which the search for the item that covers it starts.
 constexpr uint64_t kFirstReach = 16 << 10;
 constexpr uint64_t kReachGrowth = 16;
 
@@ -119,7 +119,7 @@ Status TreeSearchSource::ParseResults(uint32_t count) {
     left -= sizeof header;
     if (header.len > left) return Invalid(first);
     const uint64_t least = items_.empty() ? first : items_.back().key_offset + 1;
-    // Item sizes and keys come from the kernel; a wrap of `least` ends in the comparison too.
+    // Item sizes and keys come from the kernel. The last comparison catches a wrap of `least`.
     if (header.objectid != inode_ || header.type != BTRFS_EXTENT_DATA_KEY ||
         header.offset < least || (least == 0 && !items_.empty())) {
       return Invalid(header.offset);

@@ -1,14 +1,14 @@
 // The extents of an open file on btrfs, read from its file extent items (BTRFS_IOC_TREE_SEARCH_V2).
 //
-// About eight times as fast as FIEMAP, which looks up for each extent whether it is shared, and it
-// also identifies compressed extents: the items of two files that have the same disk address, the
+// The search is about eight times as fast as FIEMAP, which looks up for each extent whether it is
+// shared. It also identifies compressed extents: items of two files with the same disk address, the
 // same compression and the same offset into the extent decompress to the same bytes. Needs
 // CAP_SYS_ADMIN.
 //
-// FIEMAP locks the file; a search does not. It reads leaf by leaf, and if items are replaced in
-// between (defragmentation does that, even to immutable files), it can pass by the bytes that moved
-// from one item to another and show a hole where there is none. So what was read counts only if
-// IsUnchangedSince() a transaction that began before. Knows nothing of other files.
+// FIEMAP locks the file; a search does not. A search reads leaf by leaf. If items are replaced in
+// between (defragmentation does that, even to immutable files), the search can miss bytes that
+// moved from one item to another and show a hole where there is none. So its result counts only if
+// IsUnchangedSince() holds for a transaction that began before. Knows nothing of other files.
 #ifndef BLOCKDELTA_NATIVE_SCAN_TREE_SEARCH_SOURCE_H_
 #define BLOCKDELTA_NATIVE_SCAN_TREE_SEARCH_SOURCE_H_
 
@@ -23,7 +23,7 @@ namespace blockdelta {
 
 class TreeSearchSource : public ExtentSource {
  public:
-  // Null: this process may not search trees, or the file system is not btrfs. `fd` must stay open
+  // Null if this process may not search trees, or the file system is not btrfs. `fd` must stay open
   // for the lifetime of the source; `path` is for failures. Omits extents beyond `size_bytes`.
   static Result<std::unique_ptr<TreeSearchSource>> Open(int fd, std::string path,
                                                         uint64_t size_bytes);
@@ -32,8 +32,8 @@ class TreeSearchSource : public ExtentSource {
   // Failures: SCAN_MAP_INVALID, errnos.
   Result<Span<const Extent>> Read(size_t wanted) override;
 
-  // Whether no item of the file was written in transaction `generation` or a later one. Only leaves
-  // that were written since are read; false also if they hold too many items to look at, as while
+  // Whether no item of the file was written in transaction `generation` or a later one. Reads only
+  // leaves that were written since. Also false if these hold too many items to look at, as while
   // the file is relocated. Relocation as such does not count: it changes the addresses within
   // items, but neither their number nor what they cover.
   Result<bool> IsUnchangedSince(uint64_t generation);

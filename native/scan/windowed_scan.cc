@@ -28,7 +28,7 @@ Status WindowedScan::ScanWindow() {
   return ScanUnproved(mark);
 }
 
-// False: the filled window must be discarded.
+// False if the filled window must be discarded.
 Result<bool> WindowedScan::Attempt() {
   Status status = stale_ ? ReadMaps() : Status();
   if (status.ok()) status = filler_->Run(window_);

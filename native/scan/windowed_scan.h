@@ -19,8 +19,8 @@ class Fence {
 
   // Starts a window and invalidates maps read before it.
   virtual Status Raise() = 0;
-  // Whether all addresses read since Raise() may be compared with each other. True continues the
-  // window; after false it must be read again after another Raise().
+  // Whether all addresses read since Raise() may be compared with each other. If so, the window
+  // continues; otherwise the window must be read again after another Raise().
   virtual Result<bool> Holds() = 0;
   // Whether the file system moves extents of immutable files. If not, Holds() is always true and an
   // unordered map is an error.
@@ -32,11 +32,11 @@ class WindowedScan {
   // Window sizes in extents: about 4 ms and 0.3 ms of FIEMAP.
   static constexpr uint64_t kMaxWindow = 4096;
   static constexpr uint64_t kMinWindow = 256;
-  // Tries with the smallest window before equality is given up for it, and then again before an
-  // unordered map fails the scan.
+  // Number of tries with the smallest window before equality is given up for it, and again before
+  // an unordered map fails the scan.
   static constexpr unsigned kTries = 8;
 
-  // `walk` is the one that `filler` walks. All must outlive this.
+  // `filler` must walk `walk`. All must outlive this.
   WindowedScan(Fence* fence, IntervalWalk* walk, Filler* filler)
       : fence_(fence), walk_(walk), filler_(filler) {}
 

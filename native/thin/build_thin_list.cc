@@ -79,7 +79,7 @@ bool IsRequestValid(const BuildThinListRequest& request, const BuildProgress& fr
          from.offset <= request.target_bytes && from.range_start <= from.offset;
 }
 
-// Adds what one call finds.
+// Adds the ranges that one call finds.
 Result<FillOutcome> Scan(const BuildThinListRequest& request, const Sides& sides,
                          const BuildProgress& from, ChangeListWriter* list) {
   FillLimits limits;

@@ -1,7 +1,7 @@
-// Makes the change list of a thin snapshot in bounded steps: what differs from an earlier snapshot
-// that exists, or from the bookmark of a deleted one; or, without a base, what is allocated.
+// Makes the change list of a thin snapshot in bounded steps: the differences from an earlier
+// snapshot or from the bookmark of a deleted one, or, without a base, the allocated ranges.
 //
-// A list says what differs for ever, whatever becomes of the pool's metadata or of either snapshot.
+// A list stays true for ever, whatever becomes of the pool's metadata or of either snapshot.
 #ifndef BLOCKDELTA_NATIVE_THIN_BUILD_THIN_LIST_H_
 #define BLOCKDELTA_NATIVE_THIN_BUILD_THIN_LIST_H_
 
@@ -19,14 +19,14 @@ struct BuildThinListRequest {
   // Size of the target's volume when it was taken, in units of 512 bytes.
   uint64_t target_bytes = 0;
   ThinDeviceRef target = {0, std::nullopt};
-  // Empty: the list of the allocated ranges.
+  // Empty for the list of the allocated ranges.
   std::string base_id;
   uint64_t base_bytes = 0;
-  // One of the two if there is a base.
+  // Exactly one of these two is set if there is a base.
   std::optional<ThinDeviceRef> base;
   std::optional<std::string> bookmark_path;
   ChangeListNames names;
-  // A step ends soon after it has read so many nodes. At least 1.
+  // A step ends soon after it has read this many nodes. At least 1.
   uint64_t max_nodes = kMaxNodesPerFill;
 };
 

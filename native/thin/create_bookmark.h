@@ -16,7 +16,7 @@ struct BookmarkRequest {
   ThinDeviceRef device;
   // Size of the volume; mappings beyond it are ignored.
   uint64_t size_bytes;
-  // Both in one directory.
+  // Both paths are in one directory.
   std::string temporary_path;
   std::string path;
 };

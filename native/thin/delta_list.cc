@@ -6,7 +6,7 @@
 namespace blockdelta {
 namespace {
 
-// False: the list is full, and the run belongs to the next one.
+// False if the list is full and the run belongs to the next list.
 bool Take(const DeltaRun& run, size_t max_runs, DeltaRuns* runs) {
   if (runs->size() == max_runs) {
     const DeltaRun& last = runs->runs().back();

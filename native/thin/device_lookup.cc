@@ -73,7 +73,7 @@ Result<DeviceLookup> LookUpDevices(BlockSource* source, uint64_t number,
 
 Status ConfirmDevices(BlockSource* source, uint64_t number,
                       const std::vector<ThinDeviceRef>& refs) {
-  // Roots only: fewer reads fit between two commits more easily.
+  // Only roots are looked up: fewer reads fit between two commits more easily.
   std::vector<uint64_t> roots;
   Result<Superblock> superblock = WithinCommit(source, 0, [&](const Superblock& current) -> Status {
     roots.clear();

@@ -2,9 +2,9 @@
 //
 // A commit writes new nodes first and the superblock last, and the blocks it replaced become free
 // for the next commit. So everything read between two reads of the same superblock was valid. The
-// lookup needs no metadata snapshot. Neither does a scan of a device that is not written to or
-// deleted: its nodes stay in place, which is proved afterwards by a superblock that still leads to
-// its root.
+// lookup needs no metadata snapshot. A scan of a device that is not written to or deleted needs
+// none either: the nodes of the device stay in place, and a superblock that still leads to its root
+// proves that afterwards.
 #ifndef BLOCKDELTA_NATIVE_THIN_DEVICE_LOOKUP_H_
 #define BLOCKDELTA_NATIVE_THIN_DEVICE_LOOKUP_H_
 
@@ -19,7 +19,7 @@ namespace blockdelta {
 // One device of a scan.
 struct ThinDeviceRef {
   uint64_t id;
-  // Root of its mapping tree; absent: to be looked up.
+  // Root of its mapping tree; absent if it is to be looked up.
   std::optional<uint64_t> root;
 };
 

@@ -26,7 +26,7 @@ struct ThinDevice {
 
 struct ThinDeviceList {
   std::vector<ThinDevice> devices;
-  // There are more than `limit`.
+  // Whether there are more than `limit`.
   bool truncated = false;
 };
 

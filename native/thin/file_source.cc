@@ -14,8 +14,8 @@ namespace {
 constexpr unsigned kThreads = 32;
 // 32 MiB: the more blocks a batch has, the closer together they are.
 constexpr size_t kBatchBlocks = 8192;
-// On a loop device over a virtual disk, a request costs as much as 8 more blocks in another one.
-// Half of that also suits disks with cheaper requests and less bandwidth.
+// On a loop device over a virtual disk, one request costs as much as 8 more blocks in another
+// request. Half of that also suits disks with cheaper requests and less bandwidth.
 constexpr uint64_t kMaxGap = 4;
 
 Result<uint64_t> SizeOf(int fd, const std::string& path) {

@@ -69,7 +69,7 @@ std::vector<Run> Join(const std::vector<Wanted>& wanted, uint64_t max_gap) {
 }
 
 // Returns the bytes read, those of gaps included, -1 with errno, or 0 at the end of the file.
-// `unwanted` has room for the longest gap and receives their content.
+// `unwanted` has room for the longest gap and receives the content of gaps.
 ssize_t ReadOnce(int fd, Run run, BlockBuffer* unwanted) {
   if (run.size() == 1) {
     return RetryInterrupted(

@@ -20,14 +20,14 @@ struct BlockFile {
   const std::string& path;
   // Number of whole blocks.
   uint64_t block_count;
-  // Two wanted blocks with at most this many others between them are read with one call, the others
-  // for nothing.
+  // One call reads two wanted blocks with at most this many other blocks between them, which are
+  // discarded.
   uint64_t max_gap;
 };
 
-// As BlockSource::Read, with up to `threads` threads including the caller; the others have ended on
-// return. Besides `out`, uses 32 bytes per block, and max_gap blocks per thread. A failure names
-// the first block that cannot be read on its own; a file that became shorter is
+// Works like BlockSource::Read(), with up to `threads` threads including the caller; the others
+// have ended on return. Besides `out`, uses 32 bytes per block, and max_gap blocks per thread. A
+// failure names the first block that cannot be read on its own; a file that became shorter is
 // THIN_METADATA_INVALID.
 Status ReadBlocks(const BlockFile& file, Span<const uint64_t> numbers, unsigned threads,
                   uint8_t* out);

@@ -20,12 +20,12 @@ struct Superblock {
   // Incremented by every snapshot.
   uint32_t time = 0;
   uint64_t transaction_id = 0;
-  // Block of the superblock copy of the held metadata snapshot; 0: none is held.
+  // Block of the superblock copy of the held metadata snapshot; 0 if none is held.
   uint64_t held_root = 0;
   uint64_t mapping_root = 0;
   uint64_t details_root = 0;
   uint64_t data_block_bytes = 0;
-  // Blocks of the data device; 0 in a copy, which does not contain it.
+  // Blocks of the data device; 0 in a copy, which does not contain the number.
   uint64_t data_blocks = 0;
   // From the space map; in a copy, the number at the creation of the pool.
   uint64_t metadata_blocks = 0;

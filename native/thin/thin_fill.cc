@@ -14,10 +14,10 @@ namespace {
 
 // Presents the runs of a scan as extents of a file: everything to report is data. When a call has
 // read its maximum of nodes, two unwritten extents follow: one up to the examined offset, and one
-// that is never entered. With the second one the source has paused.
+// that is never entered. The source has paused when it returns the second one.
 class RunSource final : public ExtentSource {
  public:
-  // `runs`: the number of runs that are likely to be used.
+  // `runs` is the number of runs that are likely to be used.
   RunSource(ThinScan* scan, uint64_t size_bytes, uint64_t max_nodes, uint64_t runs)
       : scan_(scan),
         block_bytes_(scan->data_block_bytes()),

@@ -1,5 +1,5 @@
-// Fills messages from a scan of thin devices: the allocated blocks of one, or its differences from
-// another one or from a bookmark. Converts blocks to bytes and clips them to the volume.
+// Fills messages from a scan of thin devices: the allocated blocks of one device, or its
+// differences from another device or a bookmark. Converts blocks to bytes, clipped to the volume.
 #ifndef BLOCKDELTA_NATIVE_THIN_THIN_FILL_H_
 #define BLOCKDELTA_NATIVE_THIN_THIN_FILL_H_
 

@@ -47,7 +47,7 @@ Result<std::unique_ptr<ThinScan>> ThinScan::Open(const ThinScanRequest& request)
 }
 
 Status ThinScan::FindDevices(const ThinScanRequest& request) {
-  // Always the current one: a copy does not contain the number of data blocks.
+  // Reads the current superblock in any case: a copy does not contain the number of data blocks.
   Result<Superblock> current = ReadSuperblock(source_.get(), 0);
   RETURN_IF_ERROR(current);
   superblock_ = *current;

@@ -18,15 +18,15 @@ namespace blockdelta {
 
 struct ThinScanRequest {
   std::string metadata;
-  // Superblock for the lookup of devices without a root; 0: the current one.
+  // Superblock for the lookup of devices without a root; 0 for the current one.
   uint64_t superblock = 0;
   ThinDeviceRef target = {0, std::nullopt};
-  // At most one of them.
+  // At most one of these two is set.
   std::optional<ThinDeviceRef> base;
   std::optional<std::string> bookmark_path;
   bool include_same = false;
   // Without a base: report mappings as young as the target as kDifferent. A snapshot that was never
-  // written to has none.
+  // written to has no such mappings.
   bool mark_young = false;
 };
 
@@ -43,9 +43,9 @@ class ThinScan {
   // Creation time of the target. REQUIRES: mark_young or a bookmark in the request.
   uint32_t creation_time() const { return target_.creation_time; }
 
-  // Call after the last read with its result: success only if `status` is success and the devices
-  // are still those that were read. SCAN_REPLACED otherwise, also instead of THIN_METADATA_INVALID,
-  // because the blocks of a deleted device may contain anything.
+  // Call this after the last read, with its result. Succeeds if `status` is success and the devices
+  // are unchanged. SCAN_REPLACED if they changed, even in place of THIN_METADATA_INVALID: the
+  // blocks of a deleted device may contain anything. Otherwise the result is `status`.
   Status Confirm(Status status);
 
  private:

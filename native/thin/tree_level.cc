@@ -63,8 +63,8 @@ void NodeQueue::Compact() {
   front_ = 0;
 }
 
-// Moves unfinished nodes to the start of a buffer with room for the wanted ones. There are one or
-// two: all others of a batch precede the node that made the walk request the next batch.
+// Moves unfinished nodes to the start of a buffer with room for the wanted nodes. One or two are
+// unfinished: all others of a batch precede the node that made the walk request the next batch.
 void TreeLevel::MakeRoom() {
   std::vector<LevelNode*> unfinished;
   for (NodeQueue& queue : sides_) {

@@ -30,11 +30,11 @@ struct Subtree {
 // Reads nodes of mapping trees and counts them.
 class MappingReader {
  public:
-  // `source` must outlive this. `data_blocks`: number of data blocks of the pool; 0: unknown.
+  // `source` must outlive this. `data_blocks`: number of data blocks of the pool; 0 if unknown.
   MappingReader(BlockSource* source, uint64_t data_blocks)
       : source_(source), data_blocks_(data_blocks) {}
 
-  // As BlockSource::Read.
+  // Works like BlockSource::Read().
   Status Read(Span<const uint64_t> blocks, uint8_t* out);
   // Checks a node that was read; a leaf's data blocks must be in bounds. THIN_METADATA_INVALID
   // otherwise.
@@ -113,7 +113,7 @@ class TreeLevel {
   size_t wanted() const { return wanted_.size(); }
   // Reads the requested nodes after the unfinished ones.
   Status Load();
-  // Adds a node that was already read and checked, unless the walk is through with it; its depth is
+  // Adds a node that was already read and checked, unless none of its entries remain; its depth is
   // checked either way. REQUIRES: nothing was loaded.
   Status Adopt(const LevelNode& node, const uint8_t* block, unsigned side);
 

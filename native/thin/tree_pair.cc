@@ -67,7 +67,7 @@ Status TreePair::ReadNext(Descent* descent) const {
   return Status();
 }
 
-// False: both sides have reached their leaves, or a shared subtree, which implies equal height.
+// False if both sides have reached their leaves, or a shared subtree, which implies equal height.
 bool TreePair::GoDown(Descent* descent) const {
   for (unsigned side = 0; side < kSides; side++) {
     std::optional<Subtree>& next = descent->next[side];
@@ -151,7 +151,7 @@ Status TreePair::Refill(size_t level) {
   return levels_[level].wanted() > 0 ? levels_[level].Load() : Status();
 }
 
-// Requests the next subtree of this level. False: there is none.
+// Requests the next subtree of this level. False if there is none.
 Result<bool> TreePair::PickInto(size_t level) {
   NodeQueue& left = levels_[level - 1].side(kLeft);
   NodeQueue& right = levels_[level - 1].side(kRight);
@@ -178,7 +178,7 @@ Result<bool> TreePair::PickInto(size_t level) {
   }
 }
 
-// For an inner level: about as many nodes as one window of leaves has needed so far.
+// The size of the next batch; in an inner level about the nodes that one window of leaves needed.
 size_t TreePair::NextWindow(size_t level) {
   const TreeLevel& lowest = levels_.back();
   if (level + 1 < levels_.size()) {

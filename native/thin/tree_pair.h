@@ -1,5 +1,5 @@
-// Iterates over the leaves of two mapping trees, or of one, in key order, and skips unread what
-// both trees share.
+// Iterates over the leaves of two mapping trees, or of one, in key order, and skips, without a
+// read, the subtrees that both trees share.
 //
 // The kernel copies a node before it writes to it whenever another tree shares it, so the same
 // block in both trees means the same mappings below it. The trees are walked level by level from
@@ -20,7 +20,7 @@ namespace blockdelta {
 class TreePair {
  public:
   struct Roots {
-    // Absent: a tree without mappings.
+    // Absent for a tree without mappings.
     std::optional<uint64_t> left;
     uint64_t right;
   };
@@ -46,7 +46,7 @@ class TreePair {
   uint64_t leaves_loaded() const { return HasLeaves() ? levels_.back().loaded() : 0; }
   // Whether LoadMore() would load anything.
   bool NeedsMore() const;
-  // No key remains.
+  // Whether no key remains.
   bool done() const { return Bound(kLeft) == kEnd && Bound(kRight) == kEnd; }
 
   // Whether a side has no unfinished loaded leaf.

@@ -22,7 +22,7 @@ class WantedKeys {
   static WantedKeys Only(std::vector<uint64_t> keys);
 
   bool Has(uint64_t key) const;
-  // Whether any of them is in `range`.
+  // Whether any wanted key is in `range`.
   bool Touch(KeyRange range) const;
 
  private:
