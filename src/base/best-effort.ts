@@ -16,10 +16,7 @@ export interface Leftover {
 }
 
 /** Runs a clean-up and never rejects. `onFailure` reports what stays; `unreported` is for callers that report nothing. */
-export async function bestEffort(
-  cleanup: () => Promise<unknown>,
-  onFailure: (thrown: unknown) => void,
-): Promise<void> {
+export async function bestEffort(cleanup: () => Promise<unknown>, onFailure: (thrown: unknown) => void): Promise<void> {
   try {
     await cleanup();
   } catch (thrown) {
@@ -32,6 +29,5 @@ export const unreported = (): void => undefined;
 
 /** Logs one warning with the failure. */
 export function logLeftover(logger: Pick<Logger, 'warn'>, leftover: Leftover) {
-  return (thrown: unknown): void =>
-    logger.warn({ ...leftover, err: CsiError.from(thrown) }, 'a clean-up failed');
+  return (thrown: unknown): void => logger.warn({ ...leftover, err: CsiError.from(thrown) }, 'a clean-up failed');
 }

@@ -68,8 +68,7 @@ export class CsiError extends Error {
     if (thrown instanceof CsiError) return thrown;
     const code = errorCode(thrown);
     // Only own keys count, because a code may be any string, such as 'constructor'.
-    const rule =
-      code !== undefined && Object.hasOwn(ERRNO_RULES, code) ? ERRNO_RULES[code] : undefined;
+    const rule = code !== undefined && Object.hasOwn(ERRNO_RULES, code) ? ERRNO_RULES[code] : undefined;
     if (rule !== undefined) {
       const found = thrown as { message?: unknown };
       return new CsiError(rule, String(found.message ?? code), { cause: thrown });

@@ -49,8 +49,7 @@ export async function followWay(start: string): Promise<{ path: string; others: 
       continue;
     }
     links += 1;
-    if (links > MAX_LINKS)
-      throw CsiError.failedPrecondition(`${start} leads through links without end`);
+    if (links > MAX_LINKS) throw CsiError.failedPrecondition(`${start} leads through links without end`);
     others ??= await othersIn(path);
     const target = await readlink(next);
     rest.unshift(...target.split('/'));

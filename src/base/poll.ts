@@ -25,10 +25,8 @@ export async function pollUntil<T>(
     if (answer !== null && answer !== false) return answer as Exclude<T, null | false>;
     const remainingMs = deadline - performance.now();
     if (remainingMs <= 0) return null;
-    await delay(
-      Math.min(intervalMs, remainingMs),
-      undefined,
-      signal === undefined ? {} : { signal },
-    ).catch(() => undefined);
+    await delay(Math.min(intervalMs, remainingMs), undefined, signal === undefined ? {} : { signal }).catch(
+      () => undefined,
+    );
   }
 }

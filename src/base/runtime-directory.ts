@@ -260,10 +260,7 @@ function lstatOf(path: string): Stats | null {
 }
 
 function unusable(path: string, found: string, cause?: unknown): CsiError {
-  return CsiError.failedPrecondition(
-    `the runtime directory ${path} cannot be used: ${found}; ${REMEDY}`,
-    { cause },
-  );
+  return CsiError.failedPrecondition(`the runtime directory ${path} cannot be used: ${found}; ${REMEDY}`, { cause });
 }
 
 function notOurs(found: string, cause?: unknown): CsiError {

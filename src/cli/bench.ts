@@ -80,20 +80,12 @@ export function addBench(above: Command, measured: Bench): void {
     .option('--all', 'run every suite', false)
     .option('--endpoint <endpoint>', "the driver's socket, unix:///path")
     .option('--parameters <key=value>', 'a parameter of its StorageClass; repeatable', addPair, {})
-    .option(
-      '--volume-size <bytes>',
-      'size of volumes that are filled, in bytes or like 256Mi, 1Gi',
-      parseSize,
-    )
+    .option('--volume-size <bytes>', 'size of volumes that are filled, in bytes or like 256Mi, 1Gi', parseSize)
     .option('--rounds <number>', 'rounds of each row', parsePositive, DEFAULT_ROUNDS)
     .option('--seed <number>', 'repeat the order of the rounds of a run', parsePositive)
     .option('--curves', 'also measure how costs grow; takes longer', false)
     .option('--tiny', 'tiny sizes, to see that the suites run; the figures mean nothing', false)
-    .option(
-      '--json <file>',
-      'also write every figure as JSON; - for stdout, instead of the table',
-      parseOutput,
-    )
+    .option('--json <file>', 'also write every figure as JSON; - for stdout, instead of the table', parseOutput)
     .option('--html <file>', 'also write a page with charts', parsePath)
     .option('--markdown', 'print the table as Markdown', false)
     .option('--list', 'print the suites and exit', false)
@@ -115,10 +107,7 @@ function addCompareCommand(bench: Command): void {
     .argument('<after>', 'another one', parsePath)
     .addHelpText('after', COMPARE_HELP)
     .action(async (before: string, after: string) => {
-      const [a, b] = [before, after].map((file) => readReport(command, file)) as [
-        Document,
-        Document,
-      ];
+      const [a, b] = [before, after].map((file) => readReport(command, file)) as [Document, Document];
       const rows = compare(a, b);
       await print(formatComparison(a, b, rows));
       const isWorse = rows.some(({ change }) => change === 'worse');
@@ -191,12 +180,7 @@ async function runBench(
   return code === ExitCode.OK && failed ? ExitCode.FAILURE : code;
 }
 
-function suitesOf(
-  command: Command,
-  suites: Suites,
-  asked: readonly string[],
-  options: BenchOptions,
-): string[] {
+function suitesOf(command: Command, suites: Suites, asked: readonly string[], options: BenchOptions): string[] {
   if (options.all) return Object.keys(suites);
   if (asked.length > 0) return [...new Set(asked)];
   if (options.endpoint !== undefined) return [DRIVER];

@@ -4,11 +4,7 @@ import type { Command } from 'commander';
 import { cell } from '../base/plain-text.js';
 import { acceptLostChanges } from '../driver/catalogue/lost-changes.js';
 import { stateDirectoryOf } from '../driver/inspection/node.js';
-import {
-  confirmObjects,
-  foundObjects,
-  type UnknownObject,
-} from '../driver/volumes/unknown-objects.js';
+import { confirmObjects, foundObjects, type UnknownObject } from '../driver/volumes/unknown-objects.js';
 import { STATE_HELP } from './inspection/list-commands.js';
 import { complain, print, runToExitCode } from './output.js';
 import { parsePath } from './paths.js';

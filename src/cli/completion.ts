@@ -88,13 +88,10 @@ function bashScript(program: string, commands: readonly CommandWords[]): string 
       ...flagCase(withPaths, 'COMPREPLY=($(compgen -f -- "$current")); return'),
       ...flagCase(others, 'return'),
     ];
-    const previous =
-      lines.length === 0 ? '' : `      case "$previous" in\n${lines.join('\n')}\n      esac\n`;
+    const previous = lines.length === 0 ? '' : `      case "$previous" in\n${lines.join('\n')}\n      esac\n`;
     return `    '${path.join(' ')}')\n${previous}      words='${words.join(' ')}' ;;`;
   });
-  const names = commands
-    .filter(({ path }) => path.length > 0)
-    .map(({ path }) => `'${path.join(' ')}'`);
+  const names = commands.filter(({ path }) => path.length > 0).map(({ path }) => `'${path.join(' ')}'`);
   return `# Completion of ${program} for bash, printed by: ${program} completion bash
 _${program}() {
   local current="\${COMP_WORDS[COMP_CWORD]}" previous="\${COMP_WORDS[COMP_CWORD - 1]}"
@@ -125,8 +122,7 @@ function zshScript(program: string, commands: readonly CommandWords[]): string {
     const name = ['', program, ...path].join('_').replaceAll('-', '_');
     const specs = options.map((option) => `    ${zshOption(option)}`);
     const children = commands.filter(
-      (each) =>
-        each.path.length === path.length + 1 && each.path.slice(0, -1).join(' ') === path.join(' '),
+      (each) => each.path.length === path.length + 1 && each.path.slice(0, -1).join(' ') === path.join(' '),
     );
     const rest =
       subcommands.length === 0
@@ -136,8 +132,7 @@ function zshScript(program: string, commands: readonly CommandWords[]): string {
       ({ path: full, description }) => `        ${quoted(`${full.at(-1)}:${plain(description)}`)}`,
     );
     const dispatch = children.map(
-      ({ path: full }) =>
-        `        ${full.at(-1)}) ${['', program, ...full].join('_').replaceAll('-', '_')} ;;`,
+      ({ path: full }) => `        ${full.at(-1)}) ${['', program, ...full].join('_').replaceAll('-', '_')} ;;`,
     );
     const states =
       subcommands.length === 0

@@ -83,45 +83,20 @@ function addOptions(command: Command): Command {
       'socket of the Controller, GroupController and SnapshotMetadata services',
     )
     .option('--parameters <key=value>', 'a StorageClass parameter; repeatable', addPair, {})
-    .option(
-      '--snapshot-parameters <key=value>',
-      'a CreateSnapshot parameter; repeatable',
-      addPair,
-      {},
-    )
-    .option(
-      '--secrets <file>',
-      'JSON file: secrets by RPC name, "*" for all others',
-      readSecrets,
-      {},
-    )
+    .option('--snapshot-parameters <key=value>', 'a CreateSnapshot parameter; repeatable', addPair, {})
+    .option('--secrets <file>', 'JSON file: secrets by RPC name, "*" for all others', readSecrets, {})
     .addOption(
-      new Option('--access <type>', 'access types to test with')
-        .choices(['block', 'mount', 'both'])
-        .default('both'),
+      new Option('--access <type>', 'access types to test with').choices(['block', 'mount', 'both']).default('both'),
     )
     .option('--mount-fs <type>', 'fs_type of mount volumes (default: the driver chooses)', '')
     .option('--volume-size <bytes>', 'size of the volumes, in bytes or like 64Mi, 1Gi', parseSize)
-    .option(
-      '--work-directory <directory>',
-      'directory for staging and target paths',
-      parsePath,
-      '/tmp/csi-conformance',
-    )
+    .option('--work-directory <directory>', 'directory for staging and target paths', parsePath, '/tmp/csi-conformance')
     .option('--only <pattern>', `run only these checks: ${pattern}`, addPattern, [])
     .option('--skip <pattern>', `skip these checks: ${pattern}`, addPattern, [])
     .option('--timeout <seconds>', 'timeout of each check and of each call', parsePositive, 60)
     .option('--seed <number>', 'repeat the writes of the run with this seed', parsePositive)
-    .option(
-      '--json <file>',
-      'write the report as JSON; - for stdout, instead of the table',
-      parseOutput,
-    )
-    .option(
-      '--junit <file>',
-      'write the report as JUnit XML; - for stdout, instead of the table',
-      parseOutput,
-    )
+    .option('--json <file>', 'write the report as JSON; - for stdout, instead of the table', parseOutput)
+    .option('--junit <file>', 'write the report as JUnit XML; - for stdout, instead of the table', parseOutput)
     .option('--list', 'print the checks and exit', false)
     .option('--verbose', 'report each check on stderr as it runs', false);
 }
@@ -132,14 +107,11 @@ function suiteOptionsOf(command: Command, options: ConformanceOptions): SuiteOpt
     if (CHECKS.some(({ id }) => matches(id, pattern))) continue;
     command.error(`error: no check matches '${pattern}': --list prints them`);
   }
-  const access: readonly AccessType[] =
-    options.access === 'both' ? ['block', 'mount'] : [options.access];
+  const access: readonly AccessType[] = options.access === 'both' ? ['block', 'mount'] : [options.access];
   return {
     socketPath,
     controllerSocketPath:
-      options.controllerEndpoint === undefined
-        ? socketPath
-        : socketPathOf(command, options.controllerEndpoint),
+      options.controllerEndpoint === undefined ? socketPath : socketPathOf(command, options.controllerEndpoint),
     parameters: options.parameters,
     snapshotParameters: options.snapshotParameters,
     secrets: options.secrets,
@@ -154,10 +126,7 @@ function suiteOptionsOf(command: Command, options: ConformanceOptions): SuiteOpt
   };
 }
 
-async function runConformance(
-  options: SuiteOptions,
-  { verbose, json, junit }: ConformanceOptions,
-): Promise<ExitCode> {
+async function runConformance(options: SuiteOptions, { verbose, json, junit }: ConformanceOptions): Promise<ExitCode> {
   for (const path of [options.socketPath, options.controllerSocketPath]) {
     const problem = await socketProblem(path);
     if (problem === null) continue;
@@ -223,11 +192,7 @@ async function ownWorkDirectory(given: string): Promise<string> {
   );
 }
 
-async function write(
-  report: Report,
-  json: string | undefined,
-  junit: string | undefined,
-): Promise<void> {
+async function write(report: Report, json: string | undefined, junit: string | undefined): Promise<void> {
   if (json !== '-' && junit !== '-') process.stdout.write(harmless(formatTable(report)));
   await writeTo(json, () => formatJson(report));
   await writeTo(junit, () => formatJunit(report));

@@ -38,19 +38,13 @@ export function addMapCommand(program: Command): void {
     .option('--base <snapshot>', 'id of an older snapshot: draw what changed since then')
     .option('--endpoint <endpoint>', "the plugin's socket, unix:///path (default: CSI_ENDPOINT)")
     .addOption(grainOption())
-    .option(
-      '--html <file>',
-      'write a page for a browser instead of the picture in the terminal',
-      parsePath,
-    )
+    .option('--html <file>', 'write a page for a browser instead of the picture in the terminal', parsePath)
     .option('--json', 'print the cells as JSON instead of the picture', false)
     .addHelpText('after', HELP)
     .action(async (snapshotId: string) => {
       const options = command.opts<MapOptions>();
       const socketPath = socketPathOf(command, options.endpoint);
-      process.exitCode = await runListCommand(socketPath, (signal) =>
-        drawMap(socketPath, snapshotId, options, signal),
-      );
+      process.exitCode = await runListCommand(socketPath, (signal) => drawMap(socketPath, snapshotId, options, signal));
     });
 }
 

@@ -42,11 +42,7 @@ export function addNbdCommand(program: Command): void {
     .command('nbd')
     .description('serve a snapshot, or what changed since another one, over NBD')
     .argument('<snapshot>', 'id of the snapshot')
-    .requiredOption(
-      '--socket <path>',
-      'the unix socket that clients connect to; it is created',
-      parsePath,
-    )
+    .requiredOption('--socket <path>', 'the unix socket that clients connect to; it is created', parsePath)
     .option('--base <snapshot>', 'only what differs from this older snapshot is data')
     .addOption(grainOption())
     .option('--endpoint <endpoint>', "the plugin's socket, unix:///path (default: CSI_ENDPOINT)")
@@ -108,9 +104,7 @@ async function serve(wanted: Wanted, signal: AbortSignal): Promise<void> {
       socket: { place, path: socketPath },
     });
     cleanup.defer(() => server.close());
-    complain(
-      `serving ${cost.mergedRanges} ranges, ${humanSize(cost.mergedBytes)} of ${humanSize(capacityBytes)}`,
-    );
+    complain(`serving ${cost.mergedRanges} ranges, ${humanSize(cost.mergedBytes)} of ${humanSize(capacityBytes)}`);
     await print(`${server.uri}\n`);
     await Promise.race([server.exited, aborted(signal)]);
   } finally {
@@ -150,16 +144,11 @@ async function listRanges(
   signal: AbortSignal,
 ): Promise<{ cost: GrainCost; capacityBytes: bigint }> {
   const progress = createProgress();
-  const batches = readMetadata(
-    (part, end) => openMetadata(endpoint, part, end),
-    requestFor(snapshotId, base),
-    {
-      signal,
-      progress,
-      onInterrupted: (error, position) =>
-        complain(`interrupted (${error.message}); resuming at byte ${position}`),
-    },
-  );
+  const batches = readMetadata((part, end) => openMetadata(endpoint, part, end), requestFor(snapshotId, base), {
+    signal,
+    progress,
+    onInterrupted: (error, position) => complain(`interrupted (${error.message}); resuming at byte ${position}`),
+  });
   const sizeBytes = (): bigint => progress.capacityBytes ?? 0n;
   const of = `snapshot ${snapshotId}`;
   const { cost } = await writeRanges(batches, { of, path, grainBytes, sizeBytes });

@@ -18,8 +18,6 @@ export async function writeOutput(path: string, text: string): Promise<void> {
     );
   } catch (thrown) {
     const found = errorCode(thrown) === 'ELOOP' ? 'it is a link' : messageOf(thrown);
-    throw new Error(
-      `cannot write ${path} (${found}): name a file in a directory that exists and has room`,
-    );
+    throw new Error(`cannot write ${path} (${found}): name a file in a directory that exists and has room`);
   }
 }

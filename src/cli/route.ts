@@ -19,14 +19,10 @@ import { EXIT_HELP, runService, settingsHelp, watchSignals } from './service-pro
 export function addRouteCommand(program: Command): void {
   program
     .command('route')
-    .description(
-      'serve the controllers of all nodes on one socket; it is configured by environment variables',
-    )
+    .description('serve the controllers of all nodes on one socket; it is configured by environment variables')
     .addHelpText('after', `\n${settingsHelp(ROUTE_SETTINGS)}\n\n${EXIT_HELP}`)
     .action(async () => {
-      process.exit(
-        await runService(() => parseRouteConfig(process.env, Object.keys(SETTINGS)), run),
-      );
+      process.exit(await runService(() => parseRouteConfig(process.env, Object.keys(SETTINGS)), run));
     });
 }
 

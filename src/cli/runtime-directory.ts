@@ -8,9 +8,7 @@ import { complain } from './output.js';
  * Removes the sockets of killed commands. Their volumes stay until a command reaches the driver (removeLeftVolumes).
  * FAILED_PRECONDITION, with the remedy, if no directory belongs to this user alone.
  */
-export async function openRuntimeDirectory(
-  report: (message: string) => void = complain,
-): Promise<RuntimeDirectory> {
+export async function openRuntimeDirectory(report: (message: string) => void = complain): Promise<RuntimeDirectory> {
   const runtime = await RuntimeDirectory.open(runtimePath(process.env), { tryLock, report });
   await removeLeftSockets(runtime);
   return runtime;

@@ -37,10 +37,7 @@ function serve(env: NodeJS.ProcessEnv): Promise<number> {
     () => parseConfig(env),
     (config, log) => {
       for (const { name, nearest } of unknownNames(env)) {
-        log.warn(
-          { name, nearest },
-          `${name} is not a setting and has no effect; the nearest one is ${nearest}`,
-        );
+        log.warn({ name, nearest }, `${name} is not a setting and has no effect; the nearest one is ${nearest}`);
       }
       return run(config, log);
     },

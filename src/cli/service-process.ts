@@ -19,9 +19,7 @@ export const EXIT_HELP = `Exit codes:
   78  a setting is invalid`;
 
 export function settingsHelp(
-  settings: Readonly<
-    Record<string, { readonly fallback: string | null; readonly meaning: string }>
-  >,
+  settings: Readonly<Record<string, { readonly fallback: string | null; readonly meaning: string }>>,
 ): string {
   const width = Math.max(...Object.keys(settings).map((name) => name.length));
   const lines = Object.entries(settings).map(([name, { fallback, meaning }]) => {

@@ -25,14 +25,12 @@ const PROBLEMS: Readonly<Record<string, (path: string) => string>> = {
   EACCES: (path) =>
     `permission denied for the socket ${path}: run the command as root, or let the plugin serve others with ` +
     'BLOCKDELTA_SOCKET_MODE and permissions of its directory',
-  ECONNREFUSED: (path) =>
-    `nothing listens on the socket ${path}: the plugin that made it has ended; start it again`,
+  ECONNREFUSED: (path) => `nothing listens on the socket ${path}: the plugin that made it has ended; start it again`,
   ENOTSOCK: (path) => `${path} is not a socket: correct the endpoint (--endpoint or CSI_ENDPOINT)`,
   EPROTOTYPE: (path) => `the socket ${path} is of another kind: correct the endpoint`,
   EAGAIN: (path) =>
     `the socket ${path} accepts no more connections now: the plugin hangs or is overloaded; see its log`,
-  ETIMEDOUT: (path) =>
-    `the socket ${path} does not accept connections: the plugin hangs; see its log`,
+  ETIMEDOUT: (path) => `the socket ${path} does not accept connections: the plugin hangs; see its log`,
 };
 
 /** The errno's name; null if the connection succeeds. */

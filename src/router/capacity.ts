@@ -42,10 +42,7 @@ export function totalCapacity(answers: readonly Buffer[]): Buffer {
   });
 }
 
-function sizes(
-  found: readonly Capacity[],
-  field: 'maximum_volume_size' | 'minimum_volume_size',
-): bigint[] {
+function sizes(found: readonly Capacity[], field: 'maximum_volume_size' | 'minimum_volume_size'): bigint[] {
   return found.flatMap((each) => (each[field] === null ? [] : [BigInt(each[field].value)]));
 }
 

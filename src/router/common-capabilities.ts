@@ -42,11 +42,7 @@ export function capabilitiesFor(rpc: string, csiLevel: CsiLevel): Buffer {
 
 /** The entries of `own` that all other lists have too. Each list is a message with one repeated field. */
 export function commonEntries(own: Buffer, others: readonly Buffer[]): Buffer {
-  const sets = others.map(
-    (list) => new Set(fieldsOf(list).map(({ bytes }) => bytes.toString('hex'))),
-  );
-  const common = fieldsOf(own).filter(({ bytes }) =>
-    sets.every((set) => set.has(bytes.toString('hex'))),
-  );
+  const sets = others.map((list) => new Set(fieldsOf(list).map(({ bytes }) => bytes.toString('hex'))));
+  const common = fieldsOf(own).filter(({ bytes }) => sets.every((set) => set.has(bytes.toString('hex'))));
   return Buffer.concat(common.map(({ bytes }) => bytes));
 }

@@ -38,11 +38,7 @@ export interface CreateVolumeDependencies {
   readonly logger: Logger;
   duplicateFound(): void;
   /** How many bytes the node has available for a volume like the requested one. */
-  capacityOf(
-    node: NodeConnection,
-    request: RequestOf<'CreateVolume'>,
-    context: CallContext,
-  ): Promise<bigint>;
+  capacityOf(node: NodeConnection, request: RequestOf<'CreateVolume'>, context: CallContext): Promise<bigint>;
 }
 
 /** How long the router fails to reach a node before its volumes are made elsewhere. */
@@ -69,9 +65,7 @@ export class VolumePlacement {
       return this.#unlessLost(first.node, () => this.deps.ask(first.node, context));
     }
     if (this.#names.has(request.name)) {
-      throw CsiError.aborted(
-        `volume '${request.name}' is being created by another call; try again when it has ended`,
-      );
+      throw CsiError.aborted(`volume '${request.name}' is being created by another call; try again when it has ended`);
     }
     this.#names.add(request.name);
     try {
@@ -137,10 +131,7 @@ export class VolumePlacement {
   }
 
   /** A node that reports in time that it has a volume with this name; null if no node does. */
-  async #holderSoon(
-    nodes: readonly NodeConnection[],
-    name: string,
-  ): Promise<NodeConnection | null> {
+  async #holderSoon(nodes: readonly NodeConnection[], name: string): Promise<NodeConnection | null> {
     const late = this.deps.patience().then(() => null);
     const ask = async (node: NodeConnection): Promise<NodeConnection | null> => {
       const handle = await this.deps.find(node, name).catch(() => '');

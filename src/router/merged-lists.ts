@@ -34,9 +34,7 @@ export type AskPage = (key: string, request: ListRequest) => Promise<Buffer>;
 export function encodePosition({ key, token }: Position): string {
   const text = `${key}.${token}`;
   if (text.length > MAX_TOKEN_CHARACTERS) {
-    throw CsiError.internal(
-      `the token of the node with the key ${key} is too long to be passed on`,
-    );
+    throw CsiError.internal(`the token of the node with the key ${key} is too long to be passed on`);
   }
   return text;
 }

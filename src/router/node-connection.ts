@@ -9,13 +9,7 @@
  */
 import { type ClientHttp2Stream, constants, type OutgoingHttpHeaders } from 'node:http2';
 import type { Logger } from 'pino';
-import {
-  framed,
-  MessageSplitter,
-  requestHeaders,
-  type SplitMessage,
-  statusIn,
-} from '../base/csi/grpc-wire.js';
+import { framed, MessageSplitter, requestHeaders, type SplitMessage, statusIn } from '../base/csi/grpc-wire.js';
 import { nodeKey } from '../base/csi/handles.js';
 import { CALLER_HEADER, DESTINATION_HEADER, nodeUri } from '../base/csi/routed-calls.js';
 import { CsiError, messageOf, StatusCode } from '../base/errors.js';
@@ -194,10 +188,7 @@ export class NodeConnection {
     this.unreachableSince ??= this.#options.now();
     if (this.#isReported) return;
     this.#isReported = true;
-    this.#log.warn(
-      { reason: failure },
-      'the node cannot be reached; calls for its objects are UNAVAILABLE',
-    );
+    this.#log.warn({ reason: failure }, 'the node cannot be reached; calls for its objects are UNAVAILABLE');
   }
 }
 
@@ -271,11 +262,7 @@ class Exchange {
   async #takeAll(): Promise<void> {
     this.#isTaking = true;
     try {
-      for (
-        let message = this.#queue.shift();
-        message !== undefined;
-        message = this.#queue.shift()
-      ) {
+      for (let message = this.#queue.shift(); message !== undefined; message = this.#queue.shift()) {
         await this.take(message);
         this.#queuedBytes -= message.byteLength;
         if (this.#queuedBytes <= MAX_QUEUED_BYTES && this.stream.isPaused()) this.stream.resume();

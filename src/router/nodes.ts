@@ -63,7 +63,9 @@ export class Nodes {
       const known = before.get(nodeKey(entry.id));
       if (known?.id === entry.id && known.address === entry.address) return known;
       return new NodeConnection({
-        ...{ ...this.options, entry, onConnected: () => this.onConnected() },
+        ...this.options,
+        entry,
+        onConnected: () => this.onConnected(),
         unreachableSince: known?.id === entry.id ? known.unreachableSince : null,
       });
     });

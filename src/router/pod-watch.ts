@@ -124,7 +124,9 @@ export class PodWatch {
     let version = from;
     const response = await this.#get(
       {
-        ...{ watch: 'true', allowWatchBookmarks: 'true', resourceVersion: from },
+        watch: 'true',
+        allowWatchBookmarks: 'true',
+        resourceVersion: from,
         timeoutSeconds: `${WATCH_SECONDS}`,
       },
       SILENCE_MS,
@@ -151,7 +153,11 @@ export class PodWatch {
     const asked = new URLSearchParams({ labelSelector: selector, ...query });
     const response = await new Promise<IncomingMessage>((resolve, reject) => {
       const outgoing = request({
-        ...{ host, port, ca, agent: false, signal: this.#end.signal },
+        host,
+        port,
+        ca,
+        agent: false,
+        signal: this.#end.signal,
         path: `/api/v1/namespaces/${namespace}/pods?${asked}`,
         headers: { authorization: `Bearer ${token?.trim()}`, accept: 'application/json' },
       });

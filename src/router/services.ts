@@ -76,9 +76,7 @@ const LIST_BATCH = 2000;
 export function createRouterServices(deps: RouterDependencies): AnyService[] {
   const router = new RoutedServices(deps);
   deps.nodes.onConnected = () => void router.placement.lookAgain();
-  return (['Controller', 'GroupController', 'SnapshotMetadata'] as const).map((name) =>
-    router.service(name),
-  );
+  return (['Controller', 'GroupController', 'SnapshotMetadata'] as const).map((name) => router.service(name));
 }
 
 /** GetPluginCapabilities, for the Identity service. */
@@ -190,8 +188,7 @@ class RoutedServices {
   async #capacity(request: RequestOf<'GetCapacity'>, context: CallContext): Promise<Buffer> {
     const { nodes, topologyKey } = this.deps;
     const all = nodes.all;
-    if (all.length === 0)
-      return nodes.any().unary(this.#callOf('Controller', 'GetCapacity', context));
+    if (all.length === 0) return nodes.any().unary(this.#callOf('Controller', 'GetCapacity', context));
     const within = nodesWithin(request, all, topologyKey);
     const [only, ...others] = within;
     if (only !== undefined && others.length === 0) {
@@ -199,9 +196,7 @@ class RoutedServices {
     }
     // If the topology has no node, any node answers that it has no capacity there, or that the request is not valid.
     const asked = within.length === 0 ? [nodes.any()] : within;
-    const answers = await Promise.all(
-      asked.map((node) => this.#ask(node, 'Controller', 'GetCapacity', context)),
-    );
+    const answers = await Promise.all(asked.map((node) => this.#ask(node, 'Controller', 'GetCapacity', context)));
     return totalCapacity(answers);
   }
 
@@ -224,17 +219,10 @@ class RoutedServices {
     }
   }
 
-  async #capacityOf(
-    node: NodeConnection,
-    request: RequestOf<'CreateVolume'>,
-    context: CallContext,
-  ): Promise<bigint> {
+  async #capacityOf(node: NodeConnection, request: RequestOf<'CreateVolume'>, context: CallContext): Promise<bigint> {
     const question = capacityRequest(request);
     const answer = await this.#ask(node, 'Controller', 'GetCapacity', context, question);
-    const { available_capacity: bytes } = decode<{ available_capacity: string }>(
-      'GetCapacityResponse',
-      answer,
-    );
+    const { available_capacity: bytes } = decode<{ available_capacity: string }>('GetCapacityResponse', answer);
     return BigInt(bytes);
   }
 
@@ -266,9 +254,7 @@ class RoutedServices {
     const signal = AbortSignal.any([context.signal, AbortSignal.timeout(CAPABILITIES_MS)]);
     const call = { ...this.#callOf(service, rpc, context), signal };
     const answers = await Promise.allSettled(all.map((node) => node.unary(call)));
-    const found = answers.flatMap((answer) =>
-      answer.status === 'fulfilled' ? [answer.value] : [],
-    );
+    const found = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
     const failed = answers.find((answer) => answer.status === 'rejected');
     if (found.length === 0 && failed !== undefined) {
       context.signal.throwIfAborted();

@@ -36,8 +36,7 @@ export interface SessionOptions {
 export class Session {
   #open: ClientHttp2Session | null = null;
   #connecting: Promise<ClientHttp2Session> | null = null;
-  #failure: { readonly reason: string; readonly retryAt: number; readonly pauseMs: number } | null =
-    null;
+  #failure: { readonly reason: string; readonly retryAt: number; readonly pauseMs: number } | null = null;
   #retry: NodeJS.Timeout | undefined;
   #isClosed = false;
 
@@ -147,10 +146,7 @@ async function openSession(options: SessionOptions): Promise<ClientHttp2Session>
   });
   try {
     await new Promise<void>((resolve, reject) => {
-      const timer = setTimeout(
-        () => reject(new Error(`it has not answered for ${CONNECT_MS / 1000} s`)),
-        CONNECT_MS,
-      );
+      const timer = setTimeout(() => reject(new Error(`it has not answered for ${CONNECT_MS / 1000} s`)), CONNECT_MS);
       const fail = (error: Error): void => {
         clearTimeout(timer);
         reject(error);

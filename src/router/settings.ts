@@ -4,11 +4,7 @@
  */
 
 import { type Environment, type Setting, settingsReader } from '../base/settings/reader.js';
-import {
-  parseServiceSettings,
-  SERVICE_SETTINGS,
-  type ServiceConfig,
-} from '../base/settings/service-settings.js';
+import { parseServiceSettings, SERVICE_SETTINGS, type ServiceConfig } from '../base/settings/service-settings.js';
 import { parseTls, type TlsSettings } from '../base/settings/tls.js';
 import { refuseMisspelt } from '../base/settings/unknown-settings.js';
 import { ConfigError, parseDirectory, parseInteger } from '../base/settings/values.js';
@@ -34,8 +30,7 @@ export const ROUTE_SETTINGS = {
   ...SERVICE_SETTINGS,
   BLOCKDELTA_ROUTE_NODES: {
     fallback: null,
-    meaning:
-      'where the nodes are: file:/path/nodes.json, or kubernetes:NAMESPACE/LABEL-SELECTOR (required)',
+    meaning: 'where the nodes are: file:/path/nodes.json, or kubernetes:NAMESPACE/LABEL-SELECTOR (required)',
   },
   BLOCKDELTA_ROUTE_PORT: {
     fallback: '9810',

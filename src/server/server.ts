@@ -6,19 +6,8 @@ import { chmod } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type MethodDefinition, Server, type UntypedHandleCall } from '@grpc/grpc-js';
 import type { Logger } from 'pino';
-import {
-  CSI_PACKAGE,
-  csiProto,
-  requestTypeOf,
-  sendAsIs,
-  servedServices,
-} from '../base/csi/proto.js';
-import type {
-  AnyService,
-  AnyStreamHandler,
-  AnyUnaryHandler,
-  ServiceName,
-} from '../base/csi/service.js';
+import { CSI_PACKAGE, csiProto, requestTypeOf, sendAsIs, servedServices } from '../base/csi/proto.js';
+import type { AnyService, AnyStreamHandler, AnyUnaryHandler, ServiceName } from '../base/csi/service.js';
 import { CsiError, messageOf } from '../base/errors.js';
 import { bindSocketPath, StartError } from '../base/listening/socket-path.js';
 import type { ServiceConfig } from '../base/settings/service-settings.js';
@@ -42,12 +31,7 @@ const CALLS_PER_CONNECTION = 128;
 const REQUEST_MS = 20_000;
 const REQUESTS_PER_PING = 3;
 /** The services that a node serves to a router. Only the node's own host may call the others. */
-const ROUTED_SERVICES: readonly ServiceName[] = [
-  'Identity',
-  'Controller',
-  'GroupController',
-  'SnapshotMetadata',
-];
+const ROUTED_SERVICES: readonly ServiceName[] = ['Identity', 'Controller', 'GroupController', 'SnapshotMetadata'];
 /** How long handlers may take to notice that their calls were aborted. */
 const RELEASE_MS = 2000;
 
@@ -76,10 +60,7 @@ export interface CsiServer {
   force(): void;
 }
 
-export type CallLimits = Pick<
-  ServiceConfig,
-  'maxConnections' | 'maxCalls' | 'maxStreams' | 'streamStallMs'
->;
+export type CallLimits = Pick<ServiceConfig, 'maxConnections' | 'maxCalls' | 'maxStreams' | 'streamStallMs'>;
 
 export interface CsiServerOptions {
   /** The services that are ready from the start. */
@@ -262,11 +243,7 @@ class GrpcCsiServer implements CsiServer {
     }
   }
 
-  #served<Handler>(
-    service: ServiceName,
-    rpc: string,
-    table: HandlerTable<Handler>,
-  ): Served<Handler> {
+  #served<Handler>(service: ServiceName, rpc: string, table: HandlerTable<Handler>): Served<Handler> {
     return {
       calls: this.#calls,
       find: (signal) => this.#find(service, rpc, signal, table),
@@ -274,10 +251,7 @@ class GrpcCsiServer implements CsiServer {
     };
   }
 
-  #registerOther(
-    grpc: Server,
-    { service, name, definition, requestType, handler }: ServedRpc,
-  ): void {
+  #registerOther(grpc: Server, { service, name, definition, requestType, handler }: ServedRpc): void {
     const found = handler(async (v1, v1Rpc, signal) => {
       const v1Handler = await this.#find<AnyUnaryHandler>(v1, v1Rpc, signal, (all) => all.unary);
       return (request, context) => {
@@ -325,11 +299,7 @@ class GrpcCsiServer implements CsiServer {
 type HandlerTable<Handler> = (service: AnyService) => Readonly<Record<string, Handler>>;
 
 /** Whether the event happened in time. An abort of the signal ends the time at once. */
-async function within(
-  ms: number,
-  event: Promise<unknown>,
-  cutShort?: AbortSignal,
-): Promise<boolean> {
+async function within(ms: number, event: Promise<unknown>, cutShort?: AbortSignal): Promise<boolean> {
   const ended = event.then(() => true);
   return withTimeout(ended, ms, () => false, cutShort);
 }

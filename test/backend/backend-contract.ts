@@ -10,14 +10,7 @@ import { describeCopies } from './contract-copies.js';
 import { describeRetainedBases } from './contract-retained-bases.js';
 import { describeScans } from './contract-scans.js';
 import { describeSnapshots } from './contract-snapshots.js';
-import {
-  type BackendHarness,
-  type ContractContext,
-  newSnapshot,
-  newVolume,
-  SIZE,
-  VOLUME_BYTES,
-} from './harness.js';
+import { type BackendHarness, type ContractContext, newSnapshot, newVolume, SIZE, VOLUME_BYTES } from './harness.js';
 
 export function describeBackend(
   label: string,
@@ -123,10 +116,7 @@ function describeVolumes(context: ContractContext): void {
     for (const each of [backend, await harness.reopen()]) {
       assert.deepEqual(await each.list(), before);
       assert.deepEqual(await each.sweep(), []);
-      assert.deepEqual(
-        [await each.marks.has(volumeId), await each.marks.has(other)],
-        [true, false],
-      );
+      assert.deepEqual([await each.marks.has(volumeId), await each.marks.has(other)], [true, false]);
     }
     await backend.volumes.delete(volumeId);
     assert.equal(await backend.marks.has(volumeId), false);
@@ -139,10 +129,7 @@ function describeVolumes(context: ContractContext): void {
     // As a deletion that was killed half way leaves it.
     await backend.marks.set([gone]);
     assert.deepEqual(await backend.sweep(), []);
-    assert.deepEqual(
-      [await backend.marks.has(volumeId), await backend.marks.has(gone)],
-      [true, false],
-    );
+    assert.deepEqual([await backend.marks.has(volumeId), await backend.marks.has(gone)], [true, false]);
   });
 }
 

@@ -82,11 +82,7 @@ export function describeAttachments(context: ContractContext): void {
   });
 
   test('attaching a volume that does not exist fails', async () => {
-    await refused(
-      context.backend.attachments.attach(newVolume(), { readOnly: false }),
-      'FAILED_PRECONDITION',
-      /lost/,
-    );
+    await refused(context.backend.attachments.attach(newVolume(), { readOnly: false }), 'FAILED_PRECONDITION', /lost/);
     assert.equal(await context.backend.attachments.find(newVolume()), null);
     await context.backend.attachments.detach(newVolume());
   });

@@ -99,12 +99,7 @@ async function compareRounds(context: ContractContext, filler: NativePool): Prom
   return tally;
 }
 
-async function compare(
-  backend: Backend,
-  filler: NativePool,
-  target: Cut,
-  bases: readonly Cut[],
-): Promise<Tally> {
+async function compare(backend: Backend, filler: NativePool, target: Cut, bases: readonly Cut[]): Promise<Tally> {
   const tally = new Tally();
   for (const base of bases) {
     const delta = await scanAll(filler, (await backend.changes.scan(target.id, base.id)).source);

@@ -57,10 +57,7 @@ async function compareRounds(context: ContractContext, filler: NativePool): Prom
       const list = await scanAll(filler, (await backend.changes.scan(target.id, null)).source);
       tally.add(assertSound(zeros, target.image, list, 'allocated'));
       for (const base of cuts.slice(0, index)) {
-        const delta = await scanAll(
-          filler,
-          (await backend.changes.scan(target.id, base.id)).source,
-        );
+        const delta = await scanAll(filler, (await backend.changes.scan(target.id, base.id)).source);
         tally.add(assertSound(base.image, target.image, delta, 'delta'));
       }
     }

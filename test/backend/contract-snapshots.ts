@@ -103,9 +103,7 @@ export function describeSnapshots(context: ContractContext): void {
 
   test('restoring a snapshot that does not exist fails and leaves nothing behind', async () => {
     const volumeId = newVolume();
-    await assert.rejects(
-      context.backend.volumes.create(volumeId, SIZE, { snapshotId: newSnapshot() }),
-    );
+    await assert.rejects(context.backend.volumes.create(volumeId, SIZE, { snapshotId: newSnapshot() }));
     assert.ok(!(await context.backend.list()).volumes.some(({ id }) => id === volumeId));
     assert.deepEqual(await context.backend.sweep(), []);
   });

@@ -211,9 +211,7 @@ export class MemoryBackend implements Backend {
       const invalidated = [...invalidatedBases]
         .filter(([id]) => isWanted(id))
         .map(([snapshotId, reason]) => ({ snapshotId, reason }));
-      const usable = [...bases]
-        .filter(([id]) => isWanted(id) && !invalidatedBases.has(id))
-        .map(retainedBase);
+      const usable = [...bases].filter(([id]) => isWanted(id) && !invalidatedBases.has(id)).map(retainedBase);
       return { usable, invalidated };
     },
     held: new Map(),
@@ -334,8 +332,6 @@ const retainedBase = ([snapshotId, { blocks }]: [string, Content]): RetainedBase
 function extents({ blocks }: Content): BigUint64Array {
   const words = [...blocks]
     .sort(([a], [b]) => a - b)
-    .flatMap(([index, { address }]) =>
-      [index * BLOCK_BYTES, address, BLOCK_BYTES, 0].map((word) => BigInt(word)),
-    );
+    .flatMap(([index, { address }]) => [index * BLOCK_BYTES, address, BLOCK_BYTES, 0].map((word) => BigInt(word)));
   return BigUint64Array.from(words);
 }

@@ -92,10 +92,7 @@ const imageOf = (id: string): SnapshotImage => {
 };
 
 async function assertSoundDelta(targetId: string, baseId: string): Promise<void> {
-  const delta = await scanAll(
-    fixture.native,
-    (await backend.changes.scan(targetId, baseId)).source,
-  );
+  const delta = await scanAll(fixture.native, (await backend.changes.scan(targetId, baseId)).source);
   assertSound(imageOf(baseId), imageOf(targetId), delta, `delta from ${baseId}`);
 }
 
@@ -210,9 +207,7 @@ test('a stored list takes no more space for being retained', async () => {
 test('a newest snapshot is hidden until there is a next one', async () => {
   const [first, second] = [await take(), await take()];
   await remove(second, null);
-  assert.deepEqual(backend.bases.all().usable, [
-    { snapshotId: second, storedBytes: 0n, pending: true },
-  ]);
+  assert.deepEqual(backend.bases.all().usable, [{ snapshotId: second, storedBytes: 0n, pending: true }]);
   assert.deepEqual(
     (await backend.list()).snapshots.map(({ id }) => id),
     [first],
@@ -266,20 +261,12 @@ test('a kill between any two steps of a deletion leaves a sound base, or none', 
 });
 
 test('a base that is dropped leaves the older ones usable', async () => {
-  const ids = [await take(), await take(), await take(), await take()] as [
-    string,
-    string,
-    string,
-    string,
-  ];
+  const ids = [await take(), await take(), await take(), await take()] as [string, string, string, string];
   const [first, second, third, last] = ids;
   await remove(first, second);
   await remove(second, third);
   await remove(third, last);
-  assert.deepEqual(
-    names(),
-    [`${first}.to.${second}`, `${second}.to.${third}`, `${third}.to.${last}`].sort(),
-  );
+  assert.deepEqual(names(), [`${first}.to.${second}`, `${second}.to.${third}`, `${third}.to.${last}`].sort());
   await backend.bases.drop(second);
   assert.deepEqual(names(), [`${first}.to.${third}`, `${third}.to.${last}`].sort());
   for (const base of [first, third]) await assertSoundDelta(last, base);
@@ -295,11 +282,7 @@ test('a base that is dropped leaves the older ones usable', async () => {
  * Runs a piece of work, and `change` as soon as that many native calls of the work have begun or ended. False: there
  * were not so many.
  */
-async function changeDuring(
-  work: () => Promise<void>,
-  change: () => Promise<void>,
-  after: number,
-): Promise<boolean> {
+async function changeDuring(work: () => Promise<void>, change: () => Promise<void>, after: number): Promise<boolean> {
   const { native } = fixture;
   const call = native.run.bind(native);
   let passed = 0;
@@ -368,16 +351,8 @@ test('a damaged list invalidates its base and those before it, with the reason',
   const path = join(directory, 'lists', `${second}.to.${last}`);
   damage(path);
   await refused(afterRefusal(last, second), 'NOT_FOUND', /its stored change list is damaged/);
-  await refused(
-    backend.changes.scan(last, second),
-    'NOT_FOUND',
-    /its stored change list is damaged/,
-  );
-  await refused(
-    backend.changes.scan(last, first),
-    'NOT_FOUND',
-    new RegExp(`snapshot ${second}.*damaged`),
-  );
+  await refused(backend.changes.scan(last, second), 'NOT_FOUND', /its stored change list is damaged/);
+  await refused(backend.changes.scan(last, first), 'NOT_FOUND', new RegExp(`snapshot ${second}.*damaged`));
   assert.deepEqual(backend.bases.all().usable, []);
   for (const id of [first, second]) await backend.bases.drop(id);
   assert.deepEqual(backend.bases.all(), { usable: [], invalidated: [] });
@@ -552,8 +527,7 @@ test('a start removes what a kill has left of joining lists, and of a deletion',
 /** Takes a snapshot of a volume whose every other block holds data: one extent each. */
 async function takeOfMany(): Promise<string> {
   const file = openSync(join(directory, 'volumes', volumeId), 'r+');
-  for (let at = 0; at < SIZE; at += 2 * BLOCK)
-    writeSync(file, Buffer.alloc(BLOCK, taken.length + 1), 0, BLOCK, at);
+  for (let at = 0; at < SIZE; at += 2 * BLOCK) writeSync(file, Buffer.alloc(BLOCK, taken.length + 1), 0, BLOCK, at);
   fsyncSync(file);
   closeSync(file);
   const id = newSnapshot();
@@ -567,10 +541,7 @@ test('a list that is given up, or whose snapshot is deleted meanwhile, leaves no
   const call = native.run.bind(native);
   // As of a volume with far more extents.
   native.run = (method, request) =>
-    call(
-      method,
-      method === 'buildChangeList' ? ({ ...(request as object), maxExtents: 1 } as never) : request,
-    );
+    call(method, method === 'buildChangeList' ? ({ ...(request as object), maxExtents: 1 } as never) : request);
   try {
     for (const end of ['abandon', 'delete'] as const) {
       const list = await backend.changes.begin(middle, first);

@@ -3,12 +3,7 @@ import { after, type before } from 'node:test';
 
 import { ReflinkBackend } from '../../src/driver/backends/reflink/reflink-backend.js';
 import { NativePool } from '../../src/driver/native/pool.js';
-import {
-  makePoolFileSystem,
-  type PoolKind,
-  skipUnlessRoot,
-  Workspace,
-} from '../support/workspace.js';
+import { makePoolFileSystem, type PoolKind, skipUnlessRoot, Workspace } from '../support/workspace.js';
 
 type Options = ConstructorParameters<typeof ReflinkBackend>[1];
 

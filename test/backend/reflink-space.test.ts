@@ -31,12 +31,7 @@ function assertNear(found: bigint, wanted: bigint): void {
 const aligned = (bytes: bigint): bigint => (bytes / 4096n) * 4096n;
 
 test('a pool does not offer its reserve to new volumes', async () => {
-  const {
-    totalBytes,
-    freeBytes: free,
-    reserveBytes,
-    availableBytes,
-  } = await (await pool(100n, 10n)).capacity();
+  const { totalBytes, freeBytes: free, reserveBytes, availableBytes } = await (await pool(100n, 10n)).capacity();
   assertNear(free, await freeBytes());
   assert.equal(reserveBytes, totalBytes / 10n);
   assert.equal(availableBytes, aligned(free - reserveBytes));

@@ -20,8 +20,7 @@ const started = (): Promise<ReflinkBackend> => fixture.open();
 
 const at = (...names: string[]): string => join(fixture.directory, ...names);
 const btrfs = (...words: string[]): void => void execFileSync('btrfs', words);
-const copies = (): string[] =>
-  readdirSync(fixture.directory).filter((name) => name.endsWith('.copy'));
+const copies = (): string[] => readdirSync(fixture.directory).filter((name) => name.endsWith('.copy'));
 
 /** Gives a volume's file more extents than are cloned under a freeze, without changing what it holds. */
 function fragment(file: string): void {
@@ -136,10 +135,7 @@ test('the commands of docs/backends.md give an older pool its subvolume', async 
   assert.ok(commands !== undefined, 'the page shows the commands');
   execFileSync('sh', ['-ec', commands], { cwd: fixture.directory });
   const backend = await started();
-  assert.deepEqual(
-    [statSync(at('volumes')).ino, statSync(at('volumes')).mode & 0o7777],
-    [TOP, 0o700],
-  );
+  assert.deepEqual([statSync(at('volumes')).ino, statSync(at('volumes')).mode & 0o7777], [TOP, 0o700]);
   await backend.volumes.check(volumeId, MIB);
   assert.equal(readFileSync(at('volumes', volumeId), 'utf8').slice(0, 7), 'content');
 });

@@ -22,7 +22,9 @@ const LABELS = {
 for (const kind of ['xfs', 'xfs-1k', 'btrfs', ...(isNightly ? ['ext4' as const] : [])] as const) {
   const keepsBases = kind !== 'xfs-1k';
   describeBackend(LABELS[kind], async () => new ReflinkHarness(kind, keepsBases), {
-    ...{ skip: skipUnlessRoot, attaches: true, keepsBases },
+    skip: skipUnlessRoot,
+    attaches: true,
+    keepsBases,
   });
 }
 

@@ -13,27 +13,14 @@ export async function issueCertificates<Name extends string>(
   const authority = { key: join(directory, 'ca.key'), file: join(directory, 'ca.pem') };
   const request = ['req', '-x509', ...EC_KEY, '-days', DAYS];
   const options = { check: true };
-  await run(
-    'openssl',
-    [...request, '-subj', '/CN=ca', '-keyout', authority.key, '-out', authority.file],
-    options,
-  );
+  await run('openssl', [...request, '-subj', '/CN=ca', '-keyout', authority.key, '-out', authority.file], options);
   const issued = await Promise.all(
     Object.entries<string>(names).map(async ([name, alternatives]) => {
       const files = { key: join(directory, `${name}.key`), file: join(directory, `${name}.pem`) };
       const signed = ['-CA', authority.file, '-CAkey', authority.key];
-      const extensions = [
-        '-addext',
-        `subjectAltName=${alternatives}`,
-        '-addext',
-        'basicConstraints=CA:FALSE',
-      ];
+      const extensions = ['-addext', `subjectAltName=${alternatives}`, '-addext', 'basicConstraints=CA:FALSE'];
       const output = ['-keyout', files.key, '-out', files.file];
-      await run(
-        'openssl',
-        [...request, '-subj', `/CN=${name}`, ...signed, ...extensions, ...output],
-        options,
-      );
+      await run('openssl', [...request, '-subj', `/CN=${name}`, ...signed, ...extensions, ...output], options);
       const settings = {
         BLOCKDELTA_TLS_CERTIFICATE: files.file,
         BLOCKDELTA_TLS_KEY: files.key,

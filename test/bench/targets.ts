@@ -2,12 +2,7 @@
  * The rows that have a target of speed, in the order of the report: a row's name, its order and its bound stand in one
  * place. Of a row whose target is not a ratio, the suite says what is compared with the bound.
  */
-import {
-  type Bound,
-  type SpeedRow,
-  type Target,
-  targetOf as target,
-} from '../../src/tools/bench/row.js';
+import { type Bound, type SpeedRow, type Target, targetOf as target } from '../../src/tools/bench/row.js';
 
 function ratio<Name extends string>(name: Name, bound: Bound): SpeedRow & { name: Name } {
   const suite = name.slice(0, name.indexOf('-'));

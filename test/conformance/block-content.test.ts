@@ -20,9 +20,7 @@ function fileOf(name: string, sizeBytes: number): string {
 
 test('a device that is too small is named with its own size, wherever it was read', async () => {
   const path = fileOf('small', DEVICE_BYTES);
-  const wanted = new RegExp(
-    `^the published device: expected ${8 * MIB} bytes, .*, found ${DEVICE_BYTES} bytes$`,
-  );
+  const wanted = new RegExp(`^the published device: expected ${8 * MIB} bytes, .*, found ${DEVICE_BYTES} bytes$`);
   await assert.rejects(readImage(path, 8 * MIB), { message: wanted });
   const content = new BlockContent(8 * MIB);
   await assert.rejects(content.change(path, new Random(1, 'grown'), 20, 6 * MIB), {

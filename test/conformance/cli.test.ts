@@ -12,12 +12,16 @@ const workspace = new Workspace('conformance-cli');
 after(() => workspace.dispose());
 const running = runPlugin('conformance-cli');
 
-const started = (options: readonly string[]) =>
-  startCommand({ after: () => undefined }, ['conformance', ...options]);
+const started = (options: readonly string[]) => startCommand({ after: () => undefined }, ['conformance', ...options]);
 const conformance = (options: readonly string[]): Promise<Ended> => started(options).ended;
 
 const inside = (endpoint: string): string[] => [
-  ...['--endpoint', endpoint, '--work-directory', workspace.path('work'), '--access', 'block'],
+  '--endpoint',
+  endpoint,
+  '--work-directory',
+  workspace.path('work'),
+  '--access',
+  'block',
 ];
 
 plainTest('--list prints every check with its rule and its part of the specification', async () => {
@@ -61,8 +65,19 @@ test('a run reports as table, JSON and JUnit, and exits with 0', async () => {
   const [json, junit] = [workspace.path('report.json'), workspace.path('report.xml')];
   const { code, stdout, stderr } = await conformance([
     ...inside(running.plugin.endpoint),
-    ...['--only', 'metadata.s*', '--only', 'identity.*', '--skip', 'metadata.slow-reader'],
-    ...['--seed', '7', '--verbose', '--json', json, '--junit', junit],
+    '--only',
+    'metadata.s*',
+    '--only',
+    'identity.*',
+    '--skip',
+    'metadata.slow-reader',
+    '--seed',
+    '7',
+    '--verbose',
+    '--json',
+    json,
+    '--junit',
+    junit,
   ]);
   assert.equal(code, 0, stdout + stderr);
   assert.match(stdout, /, seed 7$/m);
@@ -79,7 +94,12 @@ test('a run with a failed check exits with 1, and stdout holds only JSON with --
   const { code, stdout } = await conformance([
     ...inside(running.plugin.endpoint),
     // An unknown parameter.
-    ...['--only', 'volume.delete', '--parameters', 'no-such-parameter=1', '--json', '-'],
+    '--only',
+    'volume.delete',
+    '--parameters',
+    'no-such-parameter=1',
+    '--json',
+    '-',
   ]);
   assert.equal(code, 1, stdout);
   const report = JSON.parse(stdout);
@@ -105,14 +125,11 @@ async function interrupted(
   return ended.finally(() => silent.stop());
 }
 
-plainTest(
-  'SIGINT before the first check ends a run with 130 and a report without checks',
-  async () => {
-    const ended = await interrupted('GetPluginCapabilities', ['SIGINT'], ['--json', '-']);
-    assert.deepEqual([ended.code, ended.stderr], [130, '']);
-    assert.deepEqual(JSON.parse(ended.stdout).checks, []);
-  },
-);
+plainTest('SIGINT before the first check ends a run with 130 and a report without checks', async () => {
+  const ended = await interrupted('GetPluginCapabilities', ['SIGINT'], ['--json', '-']);
+  assert.deepEqual([ended.code, ended.stderr], [130, '']);
+  assert.deepEqual(JSON.parse(ended.stdout).checks, []);
+});
 
 plainTest('a second signal of another kind ends a run that is still deleting', async () => {
   // The suite repeats the call that the first signal cancels, to find out what it has created.

@@ -37,8 +37,6 @@ proveSkipped(
       inTime = 0;
       return isInTime;
     },
-    notes: ['GetMetadataAllocated', 'GetMetadataDelta'].map(
-      (rpc) => `${rpc} sent the whole list before its deadline`,
-    ),
+    notes: ['GetMetadataAllocated', 'GetMetadataDelta'].map((rpc) => `${rpc} sent the whole list before its deadline`),
   },
 );

@@ -12,9 +12,7 @@ import { RPC_DEFECTS } from './fake/defects-rpcs.js';
 import { listOf, proveDefects, proveFailsOnce, proveSkipped } from './fake/prove.js';
 import { refusal } from './fake/refusal.js';
 
-const DEFECTS = listOf(
-  ...[SHAPE_DEFECTS, RESUME_DEFECTS, REQUEST_DEFECTS, ORACLE_DEFECTS, RPC_DEFECTS],
-);
+const DEFECTS = listOf(SHAPE_DEFECTS, RESUME_DEFECTS, REQUEST_DEFECTS, ORACLE_DEFECTS, RPC_DEFECTS);
 
 proveDefects(SHAPE_DEFECTS, REQUEST_DEFECTS, RPC_DEFECTS);
 
@@ -31,9 +29,7 @@ const REFUSED = 'the driver refuses lists of block volumes that are asked for co
 proveSkipped(
   REFUSES,
   REFUSES_EVERY_LIST,
-  ['max-results-negative', 'id-missing', 'other-volume', 'reversed', 'same'].map(
-    (check) => `metadata.${check}`,
-  ),
+  ['max-results-negative', 'id-missing', 'other-volume', 'reversed', 'same'].map((check) => `metadata.${check}`),
   { detail: new RegExp(`^${REFUSED}`) },
 );
 
@@ -49,9 +45,7 @@ test('the documentation lists every broken driver and the checks that catch it',
   const text = readFileSync(packagePath('docs/conformance-tool.md'), 'utf8');
   const [, section = ''] = text.split('## Proved against broken drivers\n');
   const found = section.split('\n## ')[0]?.match(/^\|.*$/gm) ?? [];
-  const rows = DEFECTS.map(
-    ({ does, caughtBy }) => `| ${does} | ${caughtBy.map((id) => `\`${id}\``).join(', ')} |`,
-  );
+  const rows = DEFECTS.map(({ does, caughtBy }) => `| ${does} | ${caughtBy.map((id) => `\`${id}\``).join(', ')} |`);
   assert.deepEqual(found, ['| a driver that | fails |', '|---|---|', ...rows]);
 });
 

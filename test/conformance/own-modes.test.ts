@@ -12,8 +12,16 @@ test('the plugin conforms with volumes attached by the controller, and what CSI 
     running,
     {
       only: [
-        ...['identity.*', 'capability.*', 'node.*', 'volume.*', 'snapshot.*', 'status.*'],
-        ...['metadata.read-while-streaming', 'delta.content*', 'delta.restored', 'groups.create'],
+        'identity.*',
+        'capability.*',
+        'node.*',
+        'volume.*',
+        'snapshot.*',
+        'status.*',
+        'metadata.read-while-streaming',
+        'delta.content*',
+        'delta.restored',
+        'groups.create',
       ],
       mountFileSystem: 'xfs',
     },

@@ -23,7 +23,13 @@ type Run = Check['run'];
 type Context = Parameters<Run>[0];
 
 const checkOf = (id: string, run: Run, needs: Check['needs'] = []): Check => ({
-  ...{ id, section: 'Section', rule: 'X1', title: 'a title', level: 'must', needs, run },
+  id,
+  section: 'Section',
+  rule: 'X1',
+  title: 'a title',
+  level: 'must',
+  needs,
+  run,
 });
 
 /** Of checks by their ids, against a driver with these answers. */
@@ -41,8 +47,7 @@ async function judge(
   return (await runSuite(all, suite, control)).results;
 }
 
-const outcomesOf = (results: readonly CheckResult[]): string[] =>
-  results.map(({ id, result }) => `${id} ${result}`);
+const outcomesOf = (results: readonly CheckResult[]): string[] => results.map(({ id, result }) => `${id} ${result}`);
 
 const never = (): Promise<never> => new Promise(() => undefined);
 const create = async ({ volumes }: Context): Promise<void> => {
@@ -88,9 +93,14 @@ const CASES: Readonly<Record<string, Case>> = {
     },
     detail: /^the subject: expected this, found that$/,
     changes: [
-      ...['CreateVolume', 'NodeStageVolume volume-1', 'NodePublishVolume volume-1'],
-      ...['CreateSnapshot', 'DeleteSnapshot snapshot-2', 'NodeUnpublishVolume volume-1'],
-      ...['NodeUnstageVolume volume-1', 'DeleteVolume volume-1'],
+      'CreateVolume',
+      'NodeStageVolume volume-1',
+      'NodePublishVolume volume-1',
+      'CreateSnapshot',
+      'DeleteSnapshot snapshot-2',
+      'NodeUnpublishVolume volume-1',
+      'NodeUnstageVolume volume-1',
+      'DeleteVolume volume-1',
     ],
   },
   'a call that failed half way is cleaned up, too': {
@@ -136,9 +146,7 @@ const CASES: Readonly<Record<string, Case>> = {
     detail: null,
   },
 };
-for (const [title, { answers, run, detail, changes, includes, ...options }] of Object.entries(
-  CASES,
-)) {
+for (const [title, { answers, run, detail, changes, includes, ...options }] of Object.entries(CASES)) {
   test(title, async () => {
     const [result] = await judge({ one: run ?? create }, answers, options);
     assert.equal(result?.result, detail === null ? 'passed' : 'failed');
@@ -189,12 +197,12 @@ test('a check is skipped for a capability that is not advertised, with the reaso
   assert.deepEqual(
     results.map(({ result, detail }) => `${result}: ${detail}`),
     [
-      ...[
-        'SNAPSHOT_METADATA_SERVICE',
-        'CLONE_VOLUME',
-        'CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT',
-      ].map((capability) => `${capability} is not advertised`),
-      ...['--access leaves out mount volumes', 'nothing to see', 'excluded by --skip f'],
+      ...['SNAPSHOT_METADATA_SERVICE', 'CLONE_VOLUME', 'CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT'].map(
+        (capability) => `${capability} is not advertised`,
+      ),
+      '--access leaves out mount volumes',
+      'nothing to see',
+      'excluded by --skip f',
     ].map((reason) => `skipped: ${reason}`),
   );
 });
@@ -232,8 +240,7 @@ test('a call that is retried gets one timeout for all attempts', async () => {
 test('secrets are sent to the RPCs they are given for, and only where the request has the field', async () => {
   const secrets = { CreateVolume: { key: 'own' }, '*': { key: 'shared' } };
   await judge({ one: makeAll }, {}, { secrets });
-  const secretOf = (rpc: string): unknown =>
-    driver.calls.find((call) => call.rpc === rpc)?.request['secrets']?.key;
+  const secretOf = (rpc: string): unknown => driver.calls.find((call) => call.rpc === rpc)?.request['secrets']?.key;
   assert.equal(secretOf('CreateVolume'), 'own');
   assert.equal(secretOf('CreateSnapshot'), 'shared');
   assert.equal(secretOf('NodeUnpublishVolume'), undefined);
@@ -246,14 +253,13 @@ test('a driver that dies is reported once, and the run ends without waiting for 
     await probe(context);
   };
   const fails: Run = () => assert.fail('it ran');
-  const checks = [
-    checkOf('dies', dies),
-    checkOf('two', fails),
-    checkOf('three', fails, ['volumes']),
-  ];
+  const checks = [checkOf('dies', dies), checkOf('two', fails), checkOf('three', fails, ['volumes'])];
   const results = await judge(checks, {}, { timeoutMs: 1000 });
   assert.deepEqual(outcomesOf(results), [
-    ...['dies skipped', 'suite.driver-present failed', 'two skipped', 'three skipped'],
+    'dies skipped',
+    'suite.driver-present failed',
+    'two skipped',
+    'three skipped',
   ]);
   const [cut, gone, unreached] = results.map(({ detail }) => detail ?? '');
   assert.match(cut ?? '', /^cut off: nothing has served .*recorder\.sock/);

@@ -34,7 +34,12 @@ faultTests('faults-commands', {
       { kills: onePerKind(callOf, one), failures: firstStarts },
   pools: ['xfs'],
   operations: [
-    ...[PRUNE, INCREMENTAL_BACKUP, RESTORE_TO_FILE, NBD, COLLECT, CONFIRM],
+    PRUNE,
+    INCREMENTAL_BACKUP,
+    RESTORE_TO_FILE,
+    NBD,
+    COLLECT,
+    CONFIRM,
     ...(isNightly ? [FULL_BACKUP, RESTORE_TO_VOLUME] : []),
   ],
 });

@@ -45,11 +45,7 @@ function environment(scene: Scene): Record<string, string> {
 let current: ChildProcess | undefined;
 
 /** Rejects unless it succeeds. */
-async function command(
-  scene: Scene,
-  args: readonly string[],
-  onOutput?: () => void,
-): Promise<Ended> {
+async function command(scene: Scene, args: readonly string[], onOutput?: () => void): Promise<Ended> {
   const env = { ...environment(scene), ...scene.commandSteps.environment };
   const { child, ended } = startCommand(ENDS_ITSELF, args, env);
   current = child;
@@ -168,8 +164,7 @@ const SNAPSHOTS = 3;
 
 const repositoryOf = (scene: Scene): string => scene.workspace.path('backups', 'repository');
 /** A repository with backups of the first so many snapshots. */
-const templateOf = (scene: Scene, backups: number): string =>
-  scene.workspace.path(`template-${backups}`);
+const templateOf = (scene: Scene, backups: number): string => scene.workspace.path(`template-${backups}`);
 
 const snapshotOf = (scene: Scene, index: number): string => snapshots.get(scene)?.[index] as string;
 
@@ -182,8 +177,7 @@ export async function makeBackups(scene: Scene): Promise<void> {
     await contents.work(volume.targetPath, scene.random);
     const id = await scene.snapshot(volume);
     taken.push(id);
-    if (count > 1)
-      cpSync(templateOf(scene, count - 1), templateOf(scene, count), { recursive: true });
+    if (count > 1) cpSync(templateOf(scene, count - 1), templateOf(scene, count), { recursive: true });
     succeeded(await undisturbed(scene, 'backup', id, '--to', templateOf(scene, count)));
   }
   snapshots.set(scene, taken);
@@ -249,8 +243,7 @@ function backup(method: 'full' | 'delta', backups: number): Operation {
   return onRepository(`backup, ${method}`, backups, 'backup', (scene, repository) => ({
     // The temporary volume, until the call is repeated.
     makes: 1,
-    call: () =>
-      command(scene, ['backup', snapshotOf(scene, backups), '--to', repository, '--json']),
+    call: () => command(scene, ['backup', snapshotOf(scene, backups), '--to', repository, '--json']),
     check: async (answer) => {
       assert.equal(JSON.parse((answer as Ended).stdout).method, method);
       await verify(scene, backups, backups + 1);
@@ -261,18 +254,13 @@ function backup(method: 'full' | 'delta', backups: number): Operation {
 export const FULL_BACKUP = backup('full', 0);
 export const INCREMENTAL_BACKUP = backup('delta', 1);
 
-export const RESTORE_TO_FILE: Operation = onRepository(
-  'restore to a file',
-  2,
-  'programs',
-  (scene, repository) => {
-    const file = join(repository, 'restored');
-    return {
-      call: () => command(scene, ['restore', repository, '--to', file, '--force']),
-      check: async () => assert.ok(readFileSync(file).equals(readFileSync(truthOf(scene, 1)))),
-    };
-  },
-);
+export const RESTORE_TO_FILE: Operation = onRepository('restore to a file', 2, 'programs', (scene, repository) => {
+  const file = join(repository, 'restored');
+  return {
+    call: () => command(scene, ['restore', repository, '--to', file, '--force']),
+    check: async () => assert.ok(readFileSync(file).equals(readFileSync(truthOf(scene, 1)))),
+  };
+});
 
 export const RESTORE_TO_VOLUME: Operation = onRepository(
   'restore to a new volume',
@@ -324,10 +312,9 @@ export const COLLECT: Operation = {
     await scene.kill();
     // What the plugin has left in the log of its catalogue differs, and is checkpointed.
     succeeded(await undisturbed(scene, 'gc', '--apply'));
-    const [unfinished, removed] = [
-      `${newVolumeId(nodeKey('test-node'))}.tmp`,
-      newVolumeId(nodeKey('test-node')),
-    ].map((name) => join(scene.poolPath, 'volumes', name)) as [string, string];
+    const [unfinished, removed] = [`${newVolumeId(nodeKey('test-node'))}.tmp`, newVolumeId(nodeKey('test-node'))].map(
+      (name) => join(scene.poolPath, 'volumes', name),
+    ) as [string, string];
     for (const path of [unfinished, removed]) {
       writeFileSync(path, '');
       truncateSync(path, 8 * MIB);

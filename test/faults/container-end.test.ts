@@ -20,11 +20,7 @@ import { WHILE_FROZEN } from './operations.js';
 import { Scene } from './scene.js';
 
 /** kill -9 of all processes of the plugin, and of what `first` ends, while the file system of a snapshot is frozen. */
-async function endDuringSnapshot(
-  scene: Scene,
-  volume: HeldVolume,
-  first: () => void = () => undefined,
-): Promise<void> {
+async function endDuringSnapshot(scene: Scene, volume: HeldVolume, first: () => void = () => undefined): Promise<void> {
   const until = (): Promise<void> => {
     first();
     return scene.kill();

@@ -89,12 +89,7 @@ async function left(scene: Scene, kind: VolumeKind): Promise<HeldVolume> {
 }
 
 /** Of the call: all in the nightly run, otherwise the first one of that name. */
-async function stepsOf(
-  scene: Scene,
-  kind: VolumeKind,
-  call: Call,
-  name: RegExp,
-): Promise<string[]> {
+async function stepsOf(scene: Scene, kind: VolumeKind, call: Call, name: RegExp): Promise<string[]> {
   const volume = await left(scene, kind);
   scene.steps.begin();
   await call(volume);

@@ -10,10 +10,7 @@ const NEW_FILE = [
   'rename <pool>/volumes/<vol>.tmp <pool>/volumes/<vol> #1',
   'fsync <pool>/volumes #1',
 ];
-const COMMIT = [
-  'write <state>/catalogue.sqlite-wal #1',
-  'fdatasync <state>/catalogue.sqlite-wal #1',
-];
+const COMMIT = ['write <state>/catalogue.sqlite-wal #1', 'fdatasync <state>/catalogue.sqlite-wal #1'];
 
 test('a file that is flushed, named and flushed by its directory is durable, and so is a commit', () => {
   assert.deepEqual(undurable([...COMMIT, ...NEW_FILE]), []);
@@ -47,10 +44,7 @@ test('a name that goes and one that is linked need their directory flushed', () 
 });
 
 test('lists that were removed may come back, and not those that were made', () => {
-  assert.deepEqual(
-    undurable(['unlink <pool>/lists/<snap>.delta #1', 'write <pool>/lists/x.tmp #1']),
-    [],
-  );
+  assert.deepEqual(undurable(['unlink <pool>/lists/<snap>.delta #1', 'write <pool>/lists/x.tmp #1']), []);
   assert.deepEqual(undurable(['rename <pool>/bases/x.hidden <pool>/bases/x.dropped #1']), []);
   assert.equal(undurable(['rename <pool>/bases/x.tmp <pool>/bases/x.hidden #1']).length, 1);
 });

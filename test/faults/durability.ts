@@ -9,9 +9,20 @@ import { dirname } from 'node:path/posix';
 
 /** Change a file, its attributes or its blocks. */
 const CHANGES = [
-  ...['write', 'sendfile', 'copy_file_range', 'ftruncate', 'truncate', 'fallocate'],
-  ...['fchmod', 'fchown', 'setxattr', 'removexattr'],
-  ...['FICLONE', 'FICLONERANGE', 'FS_IOC_SETFLAGS', 'FS_IOC_FSSETXATTR'],
+  'write',
+  'sendfile',
+  'copy_file_range',
+  'ftruncate',
+  'truncate',
+  'fallocate',
+  'fchmod',
+  'fchown',
+  'setxattr',
+  'removexattr',
+  'FICLONE',
+  'FICLONERANGE',
+  'FS_IOC_SETFLAGS',
+  'FS_IOC_FSSETXATTR',
 ];
 const NAMES = ['mkdir', 'mknod', 'symlink', 'BTRFS_IOC_SUBVOL_CREATE'];
 /** Not BTRFS_IOC_SNAP_DESTROY: a start removes copies of a subvolume. */

@@ -8,15 +8,7 @@ import type { VolumeKind } from '../support/contents.js';
 import { isNightly, oneOfEach } from '../support/nightly.js';
 import { MIB } from '../support/orchestrator.js';
 import { skipUnlessRoot } from '../support/workspace.js';
-import {
-  all,
-  FaultTally,
-  type Operation,
-  one,
-  onePerKind,
-  runOperation,
-  type Selection,
-} from './faults.js';
+import { all, FaultTally, type Operation, one, onePerKind, runOperation, type Selection } from './faults.js';
 import { POOL_KINDS, type PoolKind, Scene } from './scene.js';
 import { callIn, kindOf, rowOf } from './steps.js';
 
@@ -76,14 +68,9 @@ export function faultTests(label: string, tests: FaultTests): void {
 }
 
 /** That of operations that differ in the kind of their volume, or the version that they are called by. */
-const kindOfOperation = ({ name }: Operation): string =>
-  name.replace(/\b(block|ext4|xfs|btrfs|0\.\d)\b/g, '*');
+const kindOfOperation = ({ name }: Operation): string => name.replace(/\b(block|ext4|xfs|btrfs|0\.\d)\b/g, '*');
 
-async function settled(
-  label: string,
-  kind: PoolKind,
-  { residents = [], env, settle }: FaultTests,
-): Promise<Scene> {
+async function settled(label: string, kind: PoolKind, { residents = [], env, settle }: FaultTests): Promise<Scene> {
   const scene = await Scene.make(`${label}-${kind}`, kind, env);
   try {
     await scene.start();

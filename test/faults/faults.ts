@@ -99,14 +99,34 @@ export class FaultTally {
 
 /** The errno that a step can really end with: what allocates, what flushes, what opens, what waits. */
 const ERRNO_OF_CALL: Readonly<Record<string, string>> = {
-  ...{ write: 'ENOSPC', ftruncate: 'ENOSPC', fallocate: 'ENOSPC', FICLONE: 'ENOSPC' },
-  ...{ FICLONERANGE: 'ENOSPC', BTRFS_IOC_SNAP_CREATE_V2: 'ENOSPC' },
-  ...{ mkdir: 'ENOSPC', rename: 'ENOSPC', link: 'ENOSPC', setxattr: 'ENOSPC' },
-  ...{ fsync: 'EIO', fdatasync: 'EIO', syncfs: 'EIO', BLKFLSBUF: 'EIO' },
-  ...{ unlink: 'EIO', rmdir: 'EIO', fchmod: 'EIO', FS_IOC_SETFLAGS: 'EIO' },
-  ...{ open: 'EMFILE', fsopen: 'EMFILE', open_tree: 'EMFILE', fsmount: 'EMFILE' },
-  ...{ move_mount: 'ENOSPC', umount: 'EBUSY', LOOP_CTL_GET_FREE: 'EINTR' },
-  ...{ LOOP_CONFIGURE: 'EBUSY', LOOP_SET_CAPACITY: 'EINTR', BLKROSET: 'EACCES' },
+  write: 'ENOSPC',
+  ftruncate: 'ENOSPC',
+  fallocate: 'ENOSPC',
+  FICLONE: 'ENOSPC',
+  FICLONERANGE: 'ENOSPC',
+  BTRFS_IOC_SNAP_CREATE_V2: 'ENOSPC',
+  mkdir: 'ENOSPC',
+  rename: 'ENOSPC',
+  link: 'ENOSPC',
+  setxattr: 'ENOSPC',
+  fsync: 'EIO',
+  fdatasync: 'EIO',
+  syncfs: 'EIO',
+  BLKFLSBUF: 'EIO',
+  unlink: 'EIO',
+  rmdir: 'EIO',
+  fchmod: 'EIO',
+  FS_IOC_SETFLAGS: 'EIO',
+  open: 'EMFILE',
+  fsopen: 'EMFILE',
+  open_tree: 'EMFILE',
+  fsmount: 'EMFILE',
+  move_mount: 'ENOSPC',
+  umount: 'EBUSY',
+  LOOP_CTL_GET_FREE: 'EINTR',
+  LOOP_CONFIGURE: 'EBUSY',
+  LOOP_SET_CAPACITY: 'EINTR',
+  BLKROSET: 'EACCES',
 };
 
 /** What a call may answer when a step of it has failed so; docs/errors.md. */
@@ -126,11 +146,7 @@ const CODE_OF: Readonly<Record<string, StatusName>> = {
 function codesOf(step: string, errno: string): readonly StatusName[] {
   const code = CODE_OF[errno];
   const isRepairable = MOUNTING.test(step) || (errno !== 'ENOSPC' && FLUSHING.test(step));
-  return [
-    'OK',
-    ...(isRepairable ? ['FAILED_PRECONDITION' as const] : []),
-    ...(code === undefined ? [] : [code]),
-  ];
+  return ['OK', ...(isRepairable ? ['FAILED_PRECONDITION' as const] : []), ...(code === undefined ? [] : [code])];
 }
 
 const FLUSHING = /<state>\/catalogue|^(?:syncfs|BLKFLSBUF) |^fsync <pool>\S*\/volumes\/<vol> /;
@@ -181,9 +197,7 @@ const AFTERWARDS = 'unlink <pool>/lists/<snap>.map';
  * attempt on they are cloned the other way. Files that always have more are an operation of their own.
  */
 const CLONING: ReadonlySet<string> = new Set(
-  ['FICLONE', 'FICLONERANGE', 'ftruncate', 'FS_IOC_SETFLAGS'].map(
-    (call) => `${call} <pool>/snapshots/<snap>.tmp`,
-  ),
+  ['FICLONE', 'FICLONERANGE', 'ftruncate', 'FS_IOC_SETFLAGS'].map((call) => `${call} <pool>/snapshots/<snap>.tmp`),
 );
 
 /**
@@ -202,8 +216,7 @@ async function reached(step: string, once: () => Promise<Trace>): Promise<boolea
   }
 }
 
-const WHY_NOT =
-  'the extents of the file, and what else runs, decide whether and how often it comes';
+const WHY_NOT = 'the extents of the file, and what else runs, decide whether and how often it comes';
 const ATTEMPTS = 6;
 const ATTEMPTS_BEFORE_PASSED = 2;
 

@@ -90,10 +90,7 @@ test("D9: a freeze ends at the caller's deadline, and a call with more time is s
     await scene.start();
     const { volume } = await scene.used('ext4');
     const create = (deadlineMs: number) =>
-      scene.client.controller.CreateSnapshot(
-        { source_volume_id: volume.id, name: 'hurried' },
-        { deadlineMs },
-      );
+      scene.client.controller.CreateSnapshot({ source_volume_id: volume.id, name: 'hurried' }, { deadlineMs });
     hold(scene, volume);
     assert.ok(LATE.includes(await statusOf(create(2000))));
     // It holds its name until its clone has ended.

@@ -94,10 +94,6 @@ export class History {
 }
 
 /** The bytes of a snapshot. */
-export function imageOf(
-  scene: Scene,
-  snapshotId: string,
-  { sizeBytes }: HeldVolume,
-): SnapshotImage {
+export function imageOf(scene: Scene, snapshotId: string, { sizeBytes }: HeldVolume): SnapshotImage {
   return SnapshotImage.read(join(scene.poolPath, 'snapshots', snapshotId), sizeBytes);
 }

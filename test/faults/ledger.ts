@@ -43,10 +43,7 @@ export class Ledger {
 
   /** All that was answered is listed, and nothing else. Resolves to what is listed. */
   async checkListed({ makes = 0, removes = [] }: Unanswered = {}): Promise<string[]> {
-    const listed = [
-      ...(await this.orchestrator.volumeIds()),
-      ...(await this.orchestrator.snapshotIds()),
-    ];
+    const listed = [...(await this.orchestrator.volumeIds()), ...(await this.orchestrator.snapshotIds())];
     const missing = [...this.#known].filter((id) => !listed.includes(id));
     const lost = missing.filter((id) => !removes.includes(id));
     assert.deepEqual(lost, [], 'objects are lost');

@@ -4,13 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { rmSync, statfsSync } from 'node:fs';
-import {
-  type Contents,
-  emptyContents,
-  SIZES,
-  specOf,
-  type VolumeKind,
-} from '../support/contents.js';
+import { type Contents, emptyContents, SIZES, specOf, type VolumeKind } from '../support/contents.js';
 import { assertSound } from '../support/metadata-check.js';
 import { type HeldGroup, type HeldVolume, MIB, type VolumeSpec } from '../support/orchestrator.js';
 import { SnapshotImage } from '../support/snapshot-image.js';

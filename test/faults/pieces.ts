@@ -98,10 +98,7 @@ class Numbers implements Contents {
       const expected = new Uint32Array(BLOCK_BYTES / 4).fill(last < block ? 0 : wanted);
       const found = bytes.subarray(block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
       const shown = `block ${block} of ${target}/${FILE} begins with ${found.readUInt32LE()}`;
-      assert.ok(
-        found.equals(new Uint8Array(expected.buffer)),
-        `${shown}, and the last number is ${last}`,
-      );
+      assert.ok(found.equals(new Uint8Array(expected.buffer)), `${shown}, and the last number is ${last}`);
     }
     const begun = lastNumber(readFileSync(join(this.directory, FILE)));
     const isPossible = this.#atLeast <= last && last <= begun;
@@ -131,7 +128,6 @@ class Numbers implements Contents {
 
 function lastNumber(bytes: Buffer): number {
   let last = 0;
-  for (let at = 0; at < bytes.length; at += BLOCK_BYTES)
-    last = Math.max(last, bytes.readUInt32LE(at));
+  for (let at = 0; at < bytes.length; at += BLOCK_BYTES) last = Math.max(last, bytes.readUInt32LE(at));
   return last;
 }

@@ -13,13 +13,7 @@ import { basename, dirname, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { killChildren, procText } from '../support/child-processes.js';
-import {
-  type Contents,
-  emptyContents,
-  specOf,
-  type VolumeKind,
-  writeDurably,
-} from '../support/contents.js';
+import { type Contents, emptyContents, specOf, type VolumeKind, writeDurably } from '../support/contents.js';
 import { CsiClient } from '../support/csi-client.js';
 import { type HeldVolume, Orchestrator, type VolumeSpec } from '../support/orchestrator.js';
 import { Plugin, type PluginOptions } from '../support/plugin.js';
@@ -90,9 +84,7 @@ export class Scene {
     const workspace = new Workspace(label);
     const staging = new Workspace(`${label}-staging`);
     const isEmbedded = kind === 'embedded';
-    const pool = isEmbedded
-      ? embeddedPool(workspace, 'plugin')
-      : makePoolFileSystem(workspace, kind, 6144);
+    const pool = isEmbedded ? embeddedPool(workspace, 'plugin') : makePoolFileSystem(workspace, kind, 6144);
     const roots = { staging: staging.directory, ...rootsOf(workspace, 'plugin', pool) };
     const steps = await Steps.listen(workspace.path('steps'), roots);
     const commandSteps = await Steps.listen(workspace.path('command-steps'), {

@@ -60,7 +60,9 @@ export function stalled(operation: Operation, tally: StallTally): Operation {
       {
         what: 'held',
         fault: {
-          ...{ step, does: 'wait', stalls: / <(pool|host)>/.exec(step)?.[1] },
+          step,
+          does: 'wait',
+          stalls: / <(pool|host)>/.exec(step)?.[1],
           until: () => (operation.isStart === true ? visits.runAtStart() : visits.run()),
         },
         judge: (answer) => visits.judge(answer),
@@ -189,12 +191,7 @@ function callersOf(scene: Scene): Caller[] {
 }
 
 /** Puts the plugin's clock forward until the call has ended. Fails if that is not before everybody has waited for too long. */
-async function flyUntilEnded(
-  scene: Scene,
-  what: string,
-  call: Promise<unknown>,
-  pauseMs = 0,
-): Promise<void> {
+async function flyUntilEnded(scene: Scene, what: string, call: Promise<unknown>, pauseMs = 0): Promise<void> {
   let hasEnded = false;
   const end = (): void => {
     hasEnded = true;

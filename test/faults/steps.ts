@@ -188,8 +188,7 @@ export class Steps {
       const before = last;
       last = question;
       const goesOn = question === before && DATABASE_WRITE.test(question);
-      const isCheckpoint =
-        COUNT_SYNC.test(question) || (LOG_SYNC.test(question) && !before.startsWith('write\t'));
+      const isCheckpoint = COUNT_SYNC.test(question) || (LOG_SYNC.test(question) && !before.startsWith('write\t'));
       if (goesOn) answer(0);
       else if (isCheckpoint && this.#postpones) answer(EIO);
       else this.#answer(question, answer);

@@ -48,40 +48,35 @@ function unreadableBlocks(device: string): number {
   return stderr.split('error reading').length - 1;
 }
 
-dmTest(
-  'what is written to a raw volume on btrfs from a buffer that changes meanwhile can be read',
-  async (scene) => {
-    const { native, workspace, disks } = scene;
-    execFileSync('modprobe', ['dm-delay']);
-    const { path } = await disks.disk('pool', POOL_BYTES);
-    // The disk is slow, so that there is time for a change between the checksum and the writing.
-    const table = `${path} 0 0 ${path} 0 ${WRITE_MS}`;
-    const slow = await scene.create('slow', {
-      type: 'delay',
-      table,
-      sizeSectors: POOL_BYTES / 512n,
-    });
-    const pool = workspace.path('pool');
-    mkdirSync(pool);
-    execFileSync('mkfs.btrfs', ['-q', slow.path]);
-    execFileSync('mount', [slow.path, pool]);
-    const unreadable: number[] = [];
-    for (const name of ['volume', 'attached by an earlier release']) {
-      const finalPath = `${pool}/${name}`;
-      const names = { temporaryPath: `${finalPath}.tmp`, finalPath };
-      await native.run('createSparseFile', { ...names, sizeBytes: BigInt(BLOCKS * BLOCK_BYTES) });
-      const request = { backingPath: finalPath, readOnly: false, label: '' };
-      const device =
-        name === 'volume'
-          ? (await native.run('loopAttach', request)).device.path
-          : attachLoop(finalPath, '--direct-io=on');
-      await writeWhileChanging(device);
-      unreadable.push(unreadableBlocks(device));
-      await native.run('loopDetach', { backingPath: finalPath });
-    }
-    console.log(
-      `    # of ${BLOCKS} blocks cannot be read: ${unreadable[0]}; with direct I/O: ${unreadable[1]}`,
-    );
-    assert.equal(unreadable[0], 0);
-  },
-);
+dmTest('what is written to a raw volume on btrfs from a buffer that changes meanwhile can be read', async (scene) => {
+  const { native, workspace, disks } = scene;
+  execFileSync('modprobe', ['dm-delay']);
+  const { path } = await disks.disk('pool', POOL_BYTES);
+  // The disk is slow, so that there is time for a change between the checksum and the writing.
+  const table = `${path} 0 0 ${path} 0 ${WRITE_MS}`;
+  const slow = await scene.create('slow', {
+    type: 'delay',
+    table,
+    sizeSectors: POOL_BYTES / 512n,
+  });
+  const pool = workspace.path('pool');
+  mkdirSync(pool);
+  execFileSync('mkfs.btrfs', ['-q', slow.path]);
+  execFileSync('mount', [slow.path, pool]);
+  const unreadable: number[] = [];
+  for (const name of ['volume', 'attached by an earlier release']) {
+    const finalPath = `${pool}/${name}`;
+    const names = { temporaryPath: `${finalPath}.tmp`, finalPath };
+    await native.run('createSparseFile', { ...names, sizeBytes: BigInt(BLOCKS * BLOCK_BYTES) });
+    const request = { backingPath: finalPath, readOnly: false, label: '' };
+    const device =
+      name === 'volume'
+        ? (await native.run('loopAttach', request)).device.path
+        : attachLoop(finalPath, '--direct-io=on');
+    await writeWhileChanging(device);
+    unreadable.push(unreadableBlocks(device));
+    await native.run('loopDetach', { backingPath: finalPath });
+  }
+  console.log(`    # of ${BLOCKS} blocks cannot be read: ${unreadable[0]}; with direct I/O: ${unreadable[1]}`);
+  assert.equal(unreadable[0], 0);
+});

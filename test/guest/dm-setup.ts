@@ -90,7 +90,8 @@ export class TestPool extends DmScene {
       ...freezeRequest(DEFAULT_FREEZING, Number.POSITIVE_INFINITY),
       members: members.map(([label, originId, snapshotId]) => ({
         deviceName: label === null ? null : this.name(label),
-        ...{ originId, snapshotId },
+        originId,
+        snapshotId,
       })),
     });
   }
@@ -103,11 +104,7 @@ export class TestPool extends DmScene {
   }
 
   /** The thin device of that id, under the scene's name for the label. */
-  async activate(
-    label: string,
-    deviceId: number,
-    { sizeBytes = 16n * MIB, readOnly = false } = {},
-  ): Promise<DmDevice> {
+  async activate(label: string, deviceId: number, { sizeBytes = 16n * MIB, readOnly = false } = {}): Promise<DmDevice> {
     const table = `${(await this.find('pool'))?.path} ${deviceId}`;
     return this.create(label, { type: 'thin', table, sizeSectors: sizeBytes / 512n, readOnly });
   }
@@ -124,11 +121,7 @@ export interface PoolOptions {
   lowWaterBlocks?: number;
 }
 
-export function poolTest(
-  title: string,
-  run: (pool: TestPool) => Promise<void>,
-  options: PoolOptions = {},
-): void {
+export function poolTest(title: string, run: (pool: TestPool) => Promise<void>, options: PoolOptions = {}): void {
   const start = async (pool: TestPool): Promise<void> => {
     await pool.start(options);
     await run(pool);

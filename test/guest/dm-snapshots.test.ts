@@ -93,11 +93,7 @@ function mount({ workspace }: TestPool, { minor, path }: DmDevice, ...options: s
 }
 
 /** A volume with a new file system, mounted. Resolves to where. */
-async function mounted(
-  pool: TestPool,
-  fsType: string,
-  ...volume: Parameters<TestPool['volume']>
-): Promise<string> {
+async function mounted(pool: TestPool, fsType: string, ...volume: Parameters<TestPool['volume']>): Promise<string> {
   const device = await pool.volume(...volume);
   execFileSync(`mkfs.${fsType}`, ['-q', device.path], { stdio: 'ignore' });
   return mount(pool, device);
@@ -203,34 +199,31 @@ nightlyPoolTest(
   { dataBytes: 1024n * MIB },
 );
 
-nightlyPoolTest(
-  'a snapshot of an origin that others thaw and freeze is one of a moment, or none',
-  async (pool) => {
-    await pool.volume('one', 1);
-    const two = await mounted(pool, 'ext4', 'two', 2);
-    const freezing = new Disturbance(async () => {
-      spawnSync('fsfreeze', ['-f', two]);
-      spawnSync('fsfreeze', ['-u', two]);
-      await delay(1);
-    });
-    try {
-      for (let round = 0; round < 5; round += 1) {
-        try {
-          await pool.cut(...PAIR);
-          await pool.send('delete 3', 'delete 4');
-        } catch (thrown) {
-          assert.equal(errorCode(thrown), 'SNAPSHOT_THAWED');
-          await assertAbsent(pool, 3, 4);
-        }
-        await assertNoneSuspended(pool, 'one', 'two');
+nightlyPoolTest('a snapshot of an origin that others thaw and freeze is one of a moment, or none', async (pool) => {
+  await pool.volume('one', 1);
+  const two = await mounted(pool, 'ext4', 'two', 2);
+  const freezing = new Disturbance(async () => {
+    spawnSync('fsfreeze', ['-f', two]);
+    spawnSync('fsfreeze', ['-u', two]);
+    await delay(1);
+  });
+  try {
+    for (let round = 0; round < 5; round += 1) {
+      try {
+        await pool.cut(...PAIR);
+        await pool.send('delete 3', 'delete 4');
+      } catch (thrown) {
+        assert.equal(errorCode(thrown), 'SNAPSHOT_THAWED');
+        await assertAbsent(pool, 3, 4);
       }
-    } finally {
-      await freezing.stop();
-      thaw(two);
+      await assertNoneSuspended(pool, 'one', 'two');
     }
-    await pool.cut(...PAIR);
-  },
-);
+  } finally {
+    await freezing.stop();
+    thaw(two);
+  }
+  await pool.cut(...PAIR);
+});
 
 test('no snapshot is taken of a device that is not the origin in this pool', async (pool) => {
   await pool.volume('one', 1);

@@ -1,15 +1,7 @@
 /** Thin pools on a real kernel: messages and their errors, and the status in every mode. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import {
-  BLOCK,
-  fails,
-  MIB,
-  readBlock,
-  type TestPool,
-  poolTest as test,
-  writeBlocks,
-} from './dm-setup.js';
+import { BLOCK, fails, MIB, readBlock, type TestPool, poolTest as test, writeBlocks } from './dm-setup.js';
 
 test('a new pool reports its usage, and a missing device has no status', async (pool) => {
   const status = await pool.status();
@@ -108,8 +100,13 @@ test('a pool grows while it is used, and cannot shrink', async (pool) => {
   const { path } = await pool.volume('one', 1);
   const reload = (sizeBytes: bigint) =>
     pool.native.run('dmReload', {
-      ...{ name: pool.name('pool'), type: 'thin-pool', table: pool.table },
-      ...{ sizeSectors: sizeBytes / 512n, readOnly: false, noFlush: false, lockFileSystem: false },
+      name: pool.name('pool'),
+      type: 'thin-pool',
+      table: pool.table,
+      sizeSectors: sizeBytes / 512n,
+      readOnly: false,
+      noFlush: false,
+      lockFileSystem: false,
     });
   await pool.data.grow(128n * MIB);
   await reload(128n * MIB);

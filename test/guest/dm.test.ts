@@ -66,9 +66,7 @@ test('a name or uuid in use is refused, and the device that has it is unchanged'
   assert.equal(await find('two'), null);
 });
 
-test('names of 127 bytes and uuids of 128 are accepted in full, longer ones are refused', async ({
-  native,
-}) => {
+test('names of 127 bytes and uuids of 128 are accepted in full, longer ones are refused', async ({ native }) => {
   const name = 'blockdelta-'.padEnd(127, 'n');
   const uuid = 'BLOCKDELTA-'.padEnd(128, 'u');
   try {
@@ -250,10 +248,7 @@ test('a wait ends when the device is removed, or at its timeout', async (scene) 
   await fails(native.run('dmWait', { ...request, timeoutMs: 60_001 }), 'EINVAL');
 });
 
-async function wait(
-  { native }: DmScene,
-  request: { name: string; eventNumber: number; timeoutMs: number },
-) {
+async function wait({ native }: DmScene, request: { name: string; eventNumber: number; timeoutMs: number }) {
   const { eventNumber, isTimedOut } = await native.run('dmWait', request);
   return { eventNumber, isTimedOut };
 }

@@ -132,9 +132,7 @@ function activated(volumes: readonly Volume[], logBefore: string): string[] {
   const log = kernelLog().slice(logBefore.length);
   const found = volumes.flatMap(({ name, device }) => [
     ...links(device).map((link) => `${name}: ${link}`),
-    ...(properties(device).match(/^ID_(FS|PART)_\w+=.+$/gm) ?? []).map(
-      (line) => `${name}: ${line}`,
-    ),
+    ...(properties(device).match(/^ID_(FS|PART)_\w+=.+$/gm) ?? []).map((line) => `${name}: ${line}`),
     ...(new RegExp(`BTRFS.*${device} `).test(log) ? [`${name}: scanned as btrfs`] : []),
     ...readdirSync(`/sys/block/${basename(device)}`)
       .filter((entry) => entry.startsWith(`${basename(device)}p`))

@@ -4,14 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import {
-  readFileSync,
-  realpathSync,
-  rmdirSync,
-  statfsSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
+import { readFileSync, realpathSync, rmdirSync, statfsSync, statSync, writeFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { basename, join } from 'node:path';
 import { after, before, type TestContext } from 'node:test';
@@ -64,8 +57,7 @@ before(async () => {
 });
 after(() => running.tearDown());
 
-const write = (path: string, bytes: number): Promise<void> =>
-  writeFile(path, Buffer.alloc(bytes, 7), { flush: true });
+const write = (path: string, bytes: number): Promise<void> => writeFile(path, Buffer.alloc(bytes, 7), { flush: true });
 
 /** More than so much, when the file system is empty. */
 function assertHolds(mountPoint: string, bytes: number): void {
@@ -91,8 +83,7 @@ test('the plugin shows every documented metric of a thin pool, and its state', a
   const { workspace, plugin, client, orchestrator } = running;
   const done = await doEverything(workspace, plugin);
   const found = await scrapeWhole(plugin.log);
-  const pool = (name: string): number =>
-    found.value(`blockdelta_pool_${name}`, { pool: POOL }) ?? -1;
+  const pool = (name: string): number => found.value(`blockdelta_pool_${name}`, { pool: POOL }) ?? -1;
   assert.equal(pool('up'), 1);
   assert.equal(pool('thin_needs_check'), 0);
   assert.equal(found.value('blockdelta_pool_thin_mode', { mode: 'rw', pool: POOL }), 1);
@@ -161,8 +152,7 @@ for (const [manager, pool, ...cgroups] of [
     const volume = orchestrator.hold('limits', made as Message);
     await orchestrator.stage(volume);
     const device = deviceBehind(await orchestrator.publish(volume, { podUid: POD }));
-    const readAhead = (): string =>
-      readFileSync(`/sys/block/${basename(device)}/queue/read_ahead_kb`, 'utf8').trim();
+    const readAhead = (): string => readFileSync(`/sys/block/${basename(device)}/queue/read_ahead_kb`, 'utf8').trim();
     assert.equal(limitsOf(cgroup, device), 'rbps=1048576 wbps=max riops=max wiops=500');
     assert.equal(readAhead(), '512');
     const others = { readBytesPerSecond: 'max', writeBytesPerSecond: '2097152' };
@@ -355,8 +345,7 @@ const SETTINGS = ['NODE_ID', 'STATE_DIR', 'POOLS'].map((name) => `BLOCKDELTA_${n
 /** What a command prints as JSON, run in this process: starting one takes seconds on an emulated processor. */
 async function run(t: TestContext, ...args: string[]): Promise<unknown> {
   const program = new Command();
-  for (const add of [addPoolsCommand, addVolumesCommand, addDoctorCommand, addGcCommand])
-    add(program);
+  for (const add of [addPoolsCommand, addVolumesCommand, addDoctorCommand, addGcCommand]) add(program);
   let printed = '';
   const write = t.mock.method(process.stdout, 'write', (text: string, written?: () => void) => {
     printed += text;
@@ -406,7 +395,9 @@ test('a thin pool is listed, examined, and only its idle device is removed', asy
   const record = devices.find(({ objectId }) => objectId === idle.id);
   const request = { readOnly: false, sizeSectors: BigInt((16 * MIB) / 512) };
   const left = loadAddon().dmCreate({
-    ...{ ...request, name: names.volume(idle.id), type: 'thin' },
+    ...request,
+    name: names.volume(idle.id),
+    type: 'thin',
     uuid: names.volumeUuid(idle.id, { readOnly: false }),
     table: `${created.device.path} ${record?.deviceId}`,
   });
@@ -421,8 +412,7 @@ test('a thin pool is listed, examined, and only its idle device is removed', asy
   );
   const mapped = mappedNames();
   assert.ok(!mapped.includes(names.volume(idle.id)));
-  for (const name of [names.volume(used.id), 'blockdelta-of-somebody'])
-    assert.ok(mapped.includes(name), name);
+  for (const name of [names.volume(used.id), 'blockdelta-of-somebody']) assert.ok(mapped.includes(name), name);
   assert.ok(loadAddon().dmRemove({ name: 'blockdelta-of-somebody', deferred: false }).ok);
   await running.start();
   // The publication is found and can be used on.

@@ -12,12 +12,7 @@ import { BackendProcess } from '../support/backend-process.js';
 import { eventually } from '../support/eventually.js';
 import { endGuardian, IN_PID_NAMESPACE, startGuardian } from '../support/listening-guardian.js';
 import { temporaryDirectory } from '../support/temporary.js';
-import {
-  nightlyPoolTest,
-  poolTest,
-  type ThinPoolOnDisks,
-  type ThinVolume,
-} from './thin-pool-on-disks.js';
+import { nightlyPoolTest, poolTest, type ThinPoolOnDisks, type ThinVolume } from './thin-pool-on-disks.js';
 
 /** Whatever the pool is named; the first one of a snapshot is create_snap. */
 const CREATE_SNAP = /^DM_TARGET_MSG .* #1$/;
@@ -39,8 +34,7 @@ async function snapshotWith(
   const steps = await Steps.listen(join(temporaryDirectory(), 'steps.sock'), {});
   const options = { ...pool.options, freezing: { ...DEFAULT_FREEZING, guardianSocket } };
   const plugin = await BackendProcess.start(options, [...by, ...steps.command]);
-  const take = () =>
-    plugin.backend.snapshots.create([{ snapshotId: newSnapshot(), volumeId: volume.id }]);
+  const take = () => plugin.backend.snapshots.create([{ snapshotId: newSnapshot(), volumeId: volume.id }]);
   try {
     steps.begin();
     await take();
@@ -107,32 +101,26 @@ poolTest('H19: the plugin resumes when its guardian is killed during a snapshot'
   await assertUsable(pool, volume);
 });
 
-nightlyPoolTest(
-  'no snapshot is taken when its guardian is killed before it suspends',
-  async (pool) => {
-    const volume = await pool.written(1);
-    await pool.backend.stop();
-    const guardianSocket = join(temporaryDirectory(), 'guardian.sock');
-    const guardian = await startGuardian(guardianSocket);
-    const plugin = await BackendProcess.start({
-      ...pool.options,
-      freezing: { ...DEFAULT_FREEZING, guardianSocket },
-    });
-    try {
-      guardian.kill('SIGSTOP');
-      const members = [{ snapshotId: newSnapshot(), volumeId: volume.id }];
-      const refused = assert.rejects(
-        plugin.backend.snapshots.create(members),
-        /the guardian process was lost/,
-      );
-      const ends = () => readFileSync('/proc/net/unix', 'utf8').split(guardianSocket).length - 1;
-      await eventually('the plugin has connected', () => ends() === 2);
-      await endGuardian(guardian, 'SIGKILL');
-      await refused;
-    } finally {
-      await endGuardian(guardian, 'SIGKILL');
-      await plugin.end();
-    }
-    await assertUsable(pool, volume);
-  },
-);
+nightlyPoolTest('no snapshot is taken when its guardian is killed before it suspends', async (pool) => {
+  const volume = await pool.written(1);
+  await pool.backend.stop();
+  const guardianSocket = join(temporaryDirectory(), 'guardian.sock');
+  const guardian = await startGuardian(guardianSocket);
+  const plugin = await BackendProcess.start({
+    ...pool.options,
+    freezing: { ...DEFAULT_FREEZING, guardianSocket },
+  });
+  try {
+    guardian.kill('SIGSTOP');
+    const members = [{ snapshotId: newSnapshot(), volumeId: volume.id }];
+    const refused = assert.rejects(plugin.backend.snapshots.create(members), /the guardian process was lost/);
+    const ends = () => readFileSync('/proc/net/unix', 'utf8').split(guardianSocket).length - 1;
+    await eventually('the plugin has connected', () => ends() === 2);
+    await endGuardian(guardian, 'SIGKILL');
+    await refused;
+  } finally {
+    await endGuardian(guardian, 'SIGKILL');
+    await plugin.end();
+  }
+  await assertUsable(pool, volume);
+});

@@ -28,7 +28,9 @@ class ThinHarness extends DeviceHarness implements BackendHarness {
   /** Killed when the devices are there, and the pool's transaction id is not raised yet. */
   async leaveTemporary(objects: readonly HalfMade[]): Promise<string[]> {
     const devices = objects.map(({ of, id }) => ({
-      ...{ objectId: id, kind: of, lineage: id },
+      objectId: id,
+      kind: of,
+      lineage: id,
       sizeBytes: BigInt(BLOCK_BYTES),
     }));
     const { creates } = this.pool.withLedger((ledger) => ledger.begin(devices, []));

@@ -19,10 +19,7 @@ import {
 const KEEP = { backend: { passDiscards: false } };
 
 /** An attached volume with its first blocks written, and its snapshot, kept and deleted. */
-async function retainedBase(
-  pool: ThinPoolOnDisks,
-  blocks = 10,
-): Promise<{ volume: ThinVolume; base: ThinSnapshot }> {
+async function retainedBase(pool: ThinPoolOnDisks, blocks = 10): Promise<{ volume: ThinVolume; base: ThinSnapshot }> {
   const volume = await pool.written(blocks);
   const base = await pool.cutOne(volume);
   await pool.keepAndDelete(base);
@@ -111,7 +108,11 @@ async function writeInto(pool: ThinPoolOnDisks, { id }: ThinSnapshot): Promise<v
   const { device } = await pool.native.run('dmFind', { name: await pool.poolName() });
   const name = 'blockdelta-by-hand';
   const made = await pool.native.run('dmCreate', {
-    ...{ name, uuid: '', readOnly: false, sizeSectors: 8192n, type: 'thin' },
+    name,
+    uuid: '',
+    readOnly: false,
+    sizeSectors: 8192n,
+    type: 'thin',
     table: `${device?.major}:${device?.minor} ${deviceId}`,
   });
   writeFileSync(made.device.path, Buffer.alloc(4096, 1), { flag: 'r+', flush: true });
@@ -270,13 +271,8 @@ test('a base whose file is missing is invalidated, and files without a base are 
 });
 
 test('a bookmark that was damaged, or exchanged with another one, is invalidated', async (pool) => {
-  const [damaged, first, second] = [
-    await retainedBase(pool),
-    await retainedBase(pool),
-    await retainedBase(pool),
-  ];
-  const fileOf = ({ base }: { base: ThinSnapshot }): string =>
-    join(pool.directory, 'bases', base.id);
+  const [damaged, first, second] = [await retainedBase(pool), await retainedBase(pool), await retainedBase(pool)];
+  const fileOf = ({ base }: { base: ThinSnapshot }): string => join(pool.directory, 'bases', base.id);
   const bytes = readFileSync(fileOf(damaged));
   bytes[5000] = (bytes[5000] ?? 0) ^ 1;
   writeFileSync(fileOf(damaged), bytes);

@@ -98,9 +98,7 @@ class CrashingPool {
     this.#backend = await this.pool.next();
     await outlives;
     const known = [...this.#model.ids, ...change.after.ids];
-    const strange = (await this.#backend.sweep()).filter(
-      (name) => !known.some((id) => name.startsWith(id)),
-    );
+    const strange = (await this.#backend.sweep()).filter((name) => !known.some((id) => name.startsWith(id)));
     assert.deepEqual(strange, [], 'swept, and of no object');
     await this.#finish(change, (death & 2) === 0);
     await this.#tidy();
@@ -189,9 +187,7 @@ class CrashingPool {
   /** Deletes what the change has made. */
   async #tidy(): Promise<void> {
     const { attached, detached, snapshot } = this.#cast;
-    for (const id of [...this.#model.volumes.keys()].filter(
-      (v) => ![attached, detached].includes(v),
-    )) {
+    for (const id of [...this.#model.volumes.keys()].filter((v) => ![attached, detached].includes(v))) {
       await this.#backend.volumes.delete(id);
       assert.equal(await this.#backend.marks.has(id), false);
       this.#model.volumes.delete(id);

@@ -6,12 +6,7 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { newVolume } from '../backend/harness.js';
 import { refused } from '../support/refusal.js';
-import {
-  poolTest,
-  type ThinPoolOnDisks,
-  type ThinSnapshot,
-  type ThinVolume,
-} from './thin-pool-on-disks.js';
+import { poolTest, type ThinPoolOnDisks, type ThinSnapshot, type ThinVolume } from './thin-pool-on-disks.js';
 
 const SIZE = 1n << 20n;
 

@@ -25,8 +25,7 @@ poolTest(
       snapshots.push(await pool.cutOne(volume));
     }
     // In both directions: which of the two is older does not matter for what differs.
-    for (let pair = 0; pair < PAIRS; pair += 1)
-      await pool.soundDelta(random.pick(snapshots), random.pick(snapshots));
+    for (let pair = 0; pair < PAIRS; pair += 1) await pool.soundDelta(random.pick(snapshots), random.pick(snapshots));
     console.log(`# metadata: ${(await pool.status()).usedMetadataBlocks} blocks`);
     while (snapshots.length > 0) {
       const [gone] = snapshots.splice(random.below(snapshots.length), 1);

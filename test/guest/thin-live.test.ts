@@ -88,22 +88,19 @@ test('under a metadata snapshot all devices are compared as thin_delta compares 
   });
 });
 
-nightlyPoolTest(
-  'a volume under writes gives a list of one point in time, or none',
-  async (pool) => {
-    await underWrites(pool, async () => {
-      for (let round = 0; round < 5; round += 1) {
-        try {
-          const xml = await xmlOf(pool, false, [3, 1]);
-          assert.ok(xml.endsWith(XML_TAIL), xml);
-        } catch (thrown) {
-          assert.ok(thrown instanceof CsiError, String(thrown));
-          assert.match(thrown.message, /changed while it was read/);
-        }
+nightlyPoolTest('a volume under writes gives a list of one point in time, or none', async (pool) => {
+  await underWrites(pool, async () => {
+    for (let round = 0; round < 5; round += 1) {
+      try {
+        const xml = await xmlOf(pool, false, [3, 1]);
+        assert.ok(xml.endsWith(XML_TAIL), xml);
+      } catch (thrown) {
+        assert.ok(thrown instanceof CsiError, String(thrown));
+        assert.match(thrown.message, /changed while it was read/);
       }
-    });
-  },
-);
+    }
+  });
+});
 
 test('devices are listed as of the last commit, past the page cache', async (pool) => {
   await withSnapshots(pool);

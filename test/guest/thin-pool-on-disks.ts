@@ -158,11 +158,17 @@ export class ThinPoolOnDisks {
   /** Of the backend, but for its events. */
   get options(): BackendOptions {
     return {
-      ...{ pool: 'default', directory: this.directory, owner: '0'.repeat(32) },
+      pool: 'default',
+      directory: this.directory,
+      owner: '0'.repeat(32),
       devices: { metadata: this.metadata.path, data: this.data.path },
-      ...{ embeddedPoolBytes: null, dataBlockBytes: BigInt(BLOCK_BYTES) },
-      ...{ overcommitPercent: 1000n, reservePercent: 0n },
-      ...{ passDiscards: true, errorWhenFull: true, lowWaterPercent: 25n },
+      embeddedPoolBytes: null,
+      dataBlockBytes: BigInt(BLOCK_BYTES),
+      overcommitPercent: 1000n,
+      reservePercent: 0n,
+      passDiscards: true,
+      errorWhenFull: true,
+      lowWaterPercent: 25n,
       ...this.changed,
     };
   }
@@ -232,9 +238,7 @@ export class ThinPoolOnDisks {
   }
 
   volume(sizeBytes = 4 << 20): Promise<ThinVolume> {
-    return this.#add(TaggedImage.zeros(sizeBytes), (id, size) =>
-      this.backend.volumes.create(id, size),
-    );
+    return this.#add(TaggedImage.zeros(sizeBytes), (id, size) => this.backend.volumes.create(id, size));
   }
 
   /** An attached one, with its first blocks written. */
@@ -246,9 +250,7 @@ export class ThinPoolOnDisks {
   }
 
   restore({ id: of, image }: ThinSnapshot): Promise<ThinVolume> {
-    return this.#add(image, (id, size) =>
-      this.backend.volumes.create(id, size, { snapshotId: of }),
-    );
+    return this.#add(image, (id, size) => this.backend.volumes.create(id, size, { snapshotId: of }));
   }
 
   clone({ id: of, image }: ThinVolume): Promise<ThinVolume> {
@@ -272,9 +274,7 @@ export class ThinPoolOnDisks {
       volumeId: id,
       image: image.copy(),
     }));
-    await this.backend.snapshots.create(
-      snapshots.map(({ id: snapshotId, volumeId }) => ({ snapshotId, volumeId })),
-    );
+    await this.backend.snapshots.create(snapshots.map(({ id: snapshotId, volumeId }) => ({ snapshotId, volumeId })));
     return snapshots;
   }
 
@@ -305,10 +305,7 @@ export class ThinPoolOnDisks {
 
   /** The list, which must miss nothing of what differs. */
   async soundDelta(base: ThinSnapshot, target: ThinSnapshot): Promise<MetadataAnswer> {
-    const list = await scanAll(
-      this.native,
-      (await this.backend.changes.scan(target.id, base.id)).source,
-    );
+    const list = await scanAll(this.native, (await this.backend.changes.scan(target.id, base.id)).source);
     assertSound(base.image, target.image, list, `list from ${base.id} to ${target.id}`);
     return list;
   }
@@ -382,10 +379,7 @@ export class ThinPoolOnDisks {
     return new ThinBackend(this.native, options, openLedgerInline);
   }
 
-  async #add(
-    image: TaggedImage,
-    make: (id: string, sizeBytes: bigint) => Promise<void>,
-  ): Promise<ThinVolume> {
+  async #add(image: TaggedImage, make: (id: string, sizeBytes: bigint) => Promise<void>): Promise<ThinVolume> {
     const id = newVolume();
     await make(id, BigInt(image.sizeBytes));
     const volume = new ThinVolume(this, id, image.copy());

@@ -6,21 +6,12 @@ import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { refused } from '../support/refusal.js';
-import {
-  type ThinPoolOnDisks,
-  type ThinSnapshot,
-  type ThinVolume,
-  poolTest as test,
-} from './thin-pool-on-disks.js';
+import { type ThinPoolOnDisks, type ThinSnapshot, type ThinVolume, poolTest as test } from './thin-pool-on-disks.js';
 
-const namesIn = (pool: ThinPoolOnDisks, directory: string): string[] =>
-  readdirSync(join(pool.directory, directory));
+const namesIn = (pool: ThinPoolOnDisks, directory: string): string[] => readdirSync(join(pool.directory, directory));
 
 /** Snapshots of an attached volume that has grown and changed in between. */
-async function history(
-  pool: ThinPoolOnDisks,
-  count: number,
-): Promise<{ volume: ThinVolume; cuts: ThinSnapshot[] }> {
+async function history(pool: ThinPoolOnDisks, count: number): Promise<{ volume: ThinVolume; cuts: ThinSnapshot[] }> {
   const volume = await pool.written(12);
   const cuts: ThinSnapshot[] = [];
   for (let round = 0; round < count; round += 1) {

@@ -8,13 +8,7 @@ import { newSnapshot, newVolume } from '../backend/harness.js';
 import { eventually } from '../support/eventually.js';
 import { refused } from '../support/refusal.js';
 import { TaggedImage } from '../support/tagged-image.js';
-import {
-  BLOCK_BYTES,
-  nightlyPoolTest,
-  poolTest,
-  type ThinPoolOnDisks,
-  writeBlock,
-} from './thin-pool-on-disks.js';
+import { BLOCK_BYTES, nightlyPoolTest, poolTest, type ThinPoolOnDisks, writeBlock } from './thin-pool-on-disks.js';
 
 const MIB = 1n << 20n;
 

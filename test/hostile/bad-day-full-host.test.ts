@@ -53,8 +53,7 @@ function fillUp(): string {
   const filler = join(host.directory, 'somebody-elses');
   let mebibytes = 0;
   for (const step of [256, 16, 1]) {
-    const taken = () =>
-      spawnSync('fallocate', ['-o', `${mebibytes}MiB`, '-l', `${step}MiB`, filler]).status === 0;
+    const taken = () => spawnSync('fallocate', ['-o', `${mebibytes}MiB`, '-l', `${step}MiB`, filler]).status === 0;
     while (taken()) mebibytes += step;
   }
   const args = ['if=/dev/zero', `of=${filler}`, 'bs=4K', 'oflag=append', 'conv=notrunc'];

@@ -37,12 +37,10 @@ const running = runPlugin('bad-day', { pools: { xfs: 'xfs', btrfs: 'btrfs' }, po
 
 const create = (pool: string, name: string): Promise<HeldVolume> =>
   running.orchestrator.create(`${pool} ${name}`, { parameters: { pool } });
-const volumeFile = (pool: string, { id }: HeldVolume): string =>
-  running.poolPath(pool, 'volumes', id);
+const volumeFile = (pool: string, { id }: HeldVolume): string => running.poolPath(pool, 'volumes', id);
 const snapshotFile = (pool: string, id: string): string => running.poolPath(pool, 'snapshots', id);
 
-const snapshot = (volume: HeldVolume, name: string): Promise<string> =>
-  running.orchestrator.snapshot(volume, name);
+const snapshot = (volume: HeldVolume, name: string): Promise<string> => running.orchestrator.snapshot(volume, name);
 const copy = (pool: string, name: string, of: { snapshotId?: string; volumeId?: string }) =>
   running.orchestrator.create(`${pool} ${name}`, { ...of, parameters: { pool } });
 const restore = (pool: string, snapshotId: string): Promise<HeldVolume> =>
@@ -111,9 +109,9 @@ for (const pool of KINDS) {
     await umount(root);
     await assertUnreachable(everything(pool, volume, ids));
     assert.deepEqual(readdirSync(root), [], 'nothing was written below the mount point');
-    const { health_statuses } = (
-      await running.client.controller.ControllerGetVolumeHealth({ volume_id: volume.id })
-    )['volume_health'];
+    const { health_statuses } = (await running.client.controller.ControllerGetVolumeHealth({ volume_id: volume.id }))[
+      'volume_health'
+    ];
     assert.deepEqual(
       health_statuses.map(({ reason }: Message) => reason),
       ['PoolUnreachable'],
@@ -153,10 +151,7 @@ for (const pool of KINDS) {
     const over = /something is mounted over/;
     const calls = everything(pool, volume, ids);
     for (const [path, names] of [
-      [
-        volumeFile(pool, volume),
-        ['create again', 'clone', 'snapshot', 'expand', 'stage', 'delete volume'],
-      ],
+      [volumeFile(pool, volume), ['create again', 'clone', 'snapshot', 'expand', 'stage', 'delete volume']],
       [snapshotFile(pool, ids[0]), ['restore', 'snapshot again', 'delta', 'allocated']],
     ] as const) {
       mount('--bind', foreign, path);
@@ -307,11 +302,8 @@ for (const pool of KINDS) {
       await running.orchestrator.deleteSnapshot(base);
       change(snapshotFile(pool, base));
       const target = await snapshot(volume, `${pool} target ${at}`);
-      for (let count = 0; count < 2; count += 1)
-        await refused(running.client.delta(base, target), 'NOT_FOUND', said);
-      const lines = logLines(running.plugin.log).filter(({ msg }) =>
-        String(msg).includes(`base ${base} is invalid`),
-      );
+      for (let count = 0; count < 2; count += 1) await refused(running.client.delta(base, target), 'NOT_FOUND', said);
+      const lines = logLines(running.plugin.log).filter(({ msg }) => String(msg).includes(`base ${base} is invalid`));
       assert.deepEqual(
         lines.map(({ level }) => level),
         ['warn'],

@@ -121,8 +121,7 @@ test('H21: with a full directory the ledger of a thin pool records deletions, bu
   const directory = tmpfs(newWorkspace('ledger'));
   const ledger = await openLedger(join(directory, 'pool.sqlite'));
   await ledger.makePool(65536n);
-  const device = (objectId: string) =>
-    ({ objectId, kind: 'volume', sizeBytes: 65536n, lineage: objectId }) as const;
+  const device = (objectId: string) => ({ objectId, kind: 'volume', sizeBytes: 65536n, lineage: objectId }) as const;
   for (let index = 0; index < VOLUMES; index += 1) {
     await ledger.begin([device(`volume ${index}`)], []);
     await ledger.apply();
@@ -130,8 +129,7 @@ test('H21: with a full directory the ledger of a thin pool records deletions, bu
   await ledger.close();
   fill(directory);
   const full = await openLedger(join(directory, 'pool.sqlite'));
-  const refuses = () =>
-    refused(full.begin([device('more')], []), 'RESOURCE_EXHAUSTED', /no space left for the ledger/);
+  const refuses = () => refused(full.begin([device('more')], []), 'RESOURCE_EXHAUSTED', /no space left for the ledger/);
   await refuses();
   for (let index = 0; index < VOLUMES; index += 1) {
     await full.begin([], [`volume ${index}`]);

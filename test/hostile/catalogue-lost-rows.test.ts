@@ -67,10 +67,7 @@ test('H21: a catalogue that was rolled back refuses changes until exactly what i
   const capability = mountCapability('ext4');
   const known = await orchestrator.create('known', { capability, sizeBytes: 32 * MIB });
   const snapshotId = await orchestrator.snapshot(known, 'snapshot');
-  await eventually(
-    'the log is empty',
-    () => readFileSync(state('catalogue.sqlite-wal')).length === 0,
-  );
+  await eventually('the log is empty', () => readFileSync(state('catalogue.sqlite-wal')).length === 0);
   const older = readFileSync(state('catalogue.sqlite'));
   const lost = await orchestrator.create('lost');
   const rollBack = (): void => {

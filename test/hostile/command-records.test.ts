@@ -170,10 +170,7 @@ test('a record of another driver stays for its own commands', async (t) => {
   await backUp(t);
   assert.deepEqual(await volumes(), held);
   writeFileSync(path, text);
-  assert.match(
-    (await backUp(t)).stderr,
-    /removed volume \S+, which an interrupted command had left/,
-  );
+  assert.match((await backUp(t)).stderr, /removed volume \S+, which an interrupted command had left/);
   assert.equal((await volumes()).length, held.length - 1);
   assert.deepEqual(readdirSync(runtime()), []);
 });

@@ -41,8 +41,7 @@ test('writers of a pool that fills up never meet ENOSPC while a retained base ho
   const { bavail, bsize } = statfsSync(pool);
   assert.ok(bavail * bsize > 0);
   // Its lines arrive when this process is not waiting for dd.
-  while (!running.plugin.log.includes(`blocks of the deleted snapshot ${bases[0]}`))
-    await delay(20);
+  while (!running.plugin.log.includes(`blocks of the deleted snapshot ${bases[0]}`)) await delay(20);
   const later = await orchestrator.snapshot(first);
   const delta = running.client.delta(bases[0] ?? '', later);
   await assert.rejects(delta, /running out of space.*full backup/);

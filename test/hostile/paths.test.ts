@@ -154,7 +154,11 @@ test("H7: staging over the pool's volumes is refused, by whichever path they are
   mountOver(inner, '--bind', `${pool}/volumes`);
   try {
     for (const path of [
-      ...[`${pool}/volumes`, `${link}/volumes`, `${bound}/volumes`, inner, bound],
+      `${pool}/volumes`,
+      `${link}/volumes`,
+      `${bound}/volumes`,
+      inner,
+      bound,
       `${workspace.directory}/inner/./../bound/volumes`,
     ]) {
       const stage = node.stage(volume, MOUNT, { staging_target_path: path });
@@ -181,13 +185,10 @@ test('a directory that the configuration names through a link is protected at it
   const config = {
     ...node.deps.config,
     stateDirectory: state.link,
-    pools: [
-      { kind: 'reflink' as const, name: 'linked', directory: data.link, place: 'any' as const },
-    ],
+    pools: [{ kind: 'reflink' as const, name: 'linked', directory: data.link, place: 'any' as const }],
     socketPath: `${socket.link}/csi.sock`,
   };
-  const resolve = (path: string): Promise<string | null> =>
-    resolveUsable({ config }, path, 'target_path');
+  const resolve = (path: string): Promise<string | null> => resolveUsable({ config }, path, 'target_path');
   for (const path of [data.real, `${data.real}/inner`, `${state.real}/inner`, socket.real]) {
     await assert.rejects(resolve(path), /^CsiError: target_path .* cannot be used/, path);
   }
@@ -218,60 +219,56 @@ test('H7: a path inside a volume is refused, because tenants control its content
   for (const one of [volume, outer]) await node.unstage(one);
 });
 
-testKinds(
-  'H8: a link swapped into a parent directory does not redirect any call',
-  async (capability, kind) => {
-    const volume = await node.makeVolume();
-    const [link, real, foreign] = linkTo(`swap-${kind}`);
-    for (const directory of [real, foreign]) mkdirSync(`${directory}/staging`);
-    const [staging_target_path, target_path] = [`${link}/staging`, `${link}/target`];
-    await node.stage(volume, capability, { staging_target_path });
-    await node.publish(volume, capability, { staging_target_path, target_path });
-    mkdirSync(`${foreign}/target`);
-    rmSync(link);
-    symlinkSync(foreign, link);
-    for (const call of [
-      () => node.publish(volume, capability, { staging_target_path, target_path }),
-      () => node.stage(volume, capability, { staging_target_path }),
-    ]) {
-      await refused(call(), 'FAILED_PRECONDITION', /leads to .*swap-.*-foreign.* now/);
-    }
-    await node.unpublish(volume, { target_path });
-    assert.ok(lstatSync(`${foreign}/target`).isDirectory(), 'the foreign directory stays');
-    assert.equal(existsSync(`${real}/target`), false);
-    await node.unstage(volume, { staging_target_path });
-    assert.deepEqual(readdirSync(`${real}/staging`), []);
-  },
-);
+testKinds('H8: a link swapped into a parent directory does not redirect any call', async (capability, kind) => {
+  const volume = await node.makeVolume();
+  const [link, real, foreign] = linkTo(`swap-${kind}`);
+  for (const directory of [real, foreign]) mkdirSync(`${directory}/staging`);
+  const [staging_target_path, target_path] = [`${link}/staging`, `${link}/target`];
+  await node.stage(volume, capability, { staging_target_path });
+  await node.publish(volume, capability, { staging_target_path, target_path });
+  mkdirSync(`${foreign}/target`);
+  rmSync(link);
+  symlinkSync(foreign, link);
+  for (const call of [
+    () => node.publish(volume, capability, { staging_target_path, target_path }),
+    () => node.stage(volume, capability, { staging_target_path }),
+  ]) {
+    await refused(call(), 'FAILED_PRECONDITION', /leads to .*swap-.*-foreign.* now/);
+  }
+  await node.unpublish(volume, { target_path });
+  assert.ok(lstatSync(`${foreign}/target`).isDirectory(), 'the foreign directory stays');
+  assert.equal(existsSync(`${real}/target`), false);
+  await node.unstage(volume, { staging_target_path });
+  assert.deepEqual(readdirSync(`${real}/staging`), []);
+});
 
 /** A link to a directory, that directory, and another one. */
 function linkTo(name: string): [string, string, string] {
-  const [link, real, foreign] = ['link', 'real', 'foreign'].map((part) =>
-    workspace.path(`${name}-${part}`),
-  ) as [string, string, string];
+  const [link, real, foreign] = ['link', 'real', 'foreign'].map((part) => workspace.path(`${name}-${part}`)) as [
+    string,
+    string,
+    string,
+  ];
   for (const directory of [real, foreign]) mkdirSync(directory);
   symlinkSync(real, link);
   return [link, real, foreign];
 }
 
-testKinds(
-  'H8: a mount that moved with its renamed parent is reported, not forgotten',
-  async (capability, kind) => {
-    const volume = await node.makeVolume();
-    const [parent, moved] = [workspace.path(`parent-${kind}`), workspace.path(`moved-${kind}`)];
-    const target_path = `${parent}/target`;
-    mkdirSync(parent);
-    await node.stage(volume, capability);
-    await node.publish(volume, capability, { target_path });
-    execFileSync('mv', [parent, moved]);
-    mkdirSync(target_path, { recursive: true });
-    const answer = node.unpublish(volume, { target_path });
-    await refused(answer, 'FAILED_PRECONDITION', new RegExp(`${moved}/target; nothing was`));
-    assert.ok(existsSync(target_path), 'it has the name of a target of ours, and is another one');
-    umount(`${moved}/target`);
-    await node.cleared(volume, target_path);
-  },
-);
+testKinds('H8: a mount that moved with its renamed parent is reported, not forgotten', async (capability, kind) => {
+  const volume = await node.makeVolume();
+  const [parent, moved] = [workspace.path(`parent-${kind}`), workspace.path(`moved-${kind}`)];
+  const target_path = `${parent}/target`;
+  mkdirSync(parent);
+  await node.stage(volume, capability);
+  await node.publish(volume, capability, { target_path });
+  execFileSync('mv', [parent, moved]);
+  mkdirSync(target_path, { recursive: true });
+  const answer = node.unpublish(volume, { target_path });
+  await refused(answer, 'FAILED_PRECONDITION', new RegExp(`${moved}/target; nothing was`));
+  assert.ok(existsSync(target_path), 'it has the name of a target of ours, and is another one');
+  umount(`${moved}/target`);
+  await node.cleared(volume, target_path);
+});
 
 test('H8: a foreign file system stacked on a target or a staging directory keeps its data', async () => {
   const volume = await node.staged();
@@ -320,9 +317,7 @@ test('an ext4 staged below a directory shared twice can be grown unmounted', asy
   const source = attachment.devicePath;
   // A kernel that grows this ext4 only while it is not mounted.
   node.failing = { method: 'growFileSystem', code: 'EOPNOTSUPP' };
-  await growStaged(node.deps, staging, 'ext4', () =>
-    mount({ source, target: directory, fsType: 'ext4', options: [] }),
-  );
+  await growStaged(node.deps, staging, 'ext4', () => mount({ source, target: directory, fsType: 'ext4', options: [] }));
   node.failing = null;
   assert.ok(statfsSync(directory).blocks > (before * 3) / 2);
   await node.unstage(volume, { staging_target_path: directory });
@@ -349,54 +344,45 @@ testKinds(
   },
 );
 
-testKinds(
-  'a target that another mount hides is reported and released later',
-  async (capability, kind) => {
-    const volume = await node.makeVolume();
-    const pod = workspace.path(`pod-${kind}`);
-    const target_path = `${pod}/target`;
-    mkdirSync(pod);
-    await node.stage(volume, capability);
-    await node.publish(volume, capability, { target_path });
-    const before = node.held();
-    mountOver(pod, '-t', 'tmpfs', 'cover');
-    for (const [call, message] of [
-      [() => node.unpublish(volume, { target_path }), /another mount hides it/],
-      [
-        () => node.publish(volume, capability, { target_path: `${pod}-2` }),
-        /is published at .* already/,
-      ],
-      [() => node.unstage(volume), /is still published at/],
-    ] as const) {
-      await refused(call(), 'FAILED_PRECONDITION', message);
-    }
-    umount(pod);
-    assert.deepEqual(node.held(), before);
-    await node.cleared(volume, target_path);
-  },
-);
+testKinds('a target that another mount hides is reported and released later', async (capability, kind) => {
+  const volume = await node.makeVolume();
+  const pod = workspace.path(`pod-${kind}`);
+  const target_path = `${pod}/target`;
+  mkdirSync(pod);
+  await node.stage(volume, capability);
+  await node.publish(volume, capability, { target_path });
+  const before = node.held();
+  mountOver(pod, '-t', 'tmpfs', 'cover');
+  for (const [call, message] of [
+    [() => node.unpublish(volume, { target_path }), /another mount hides it/],
+    [() => node.publish(volume, capability, { target_path: `${pod}-2` }), /is published at .* already/],
+    [() => node.unstage(volume), /is still published at/],
+  ] as const) {
+    await refused(call(), 'FAILED_PRECONDITION', message);
+  }
+  umount(pod);
+  assert.deepEqual(node.held(), before);
+  await node.cleared(volume, target_path);
+});
 
-testKinds(
-  'an interrupted unpublish completes although another pod has binds of its own',
-  async (capability, kind) => {
-    const shared = { ...capability, access_mode: { mode: 'SINGLE_NODE_MULTI_WRITER' } };
-    const volume = await node.makeVolume();
-    const [first, second] = [node.targetPath(`${kind}-1`), node.targetPath(`${kind}-2`)];
-    const bound = workspace.path(`subpath-${kind}`);
-    await node.stage(volume, shared);
-    for (const target_path of [first, second]) await node.publish(volume, shared, { target_path });
-    if (kind === 'mount') mkdirSync(bound);
-    else writeFileSync(bound, '');
-    execFileSync('mount', ['--bind', second, bound]);
-    // What a kill leaves: unmounted, and still on record.
-    umount(first);
-    await node.unpublish(volume, { target_path: first });
-    assert.equal(existsSync(first), false);
-    assert.equal(await node.catalogue.publicationAt(first), null);
-    umount(bound);
-    await node.cleared(volume, second);
-  },
-);
+testKinds('an interrupted unpublish completes although another pod has binds of its own', async (capability, kind) => {
+  const shared = { ...capability, access_mode: { mode: 'SINGLE_NODE_MULTI_WRITER' } };
+  const volume = await node.makeVolume();
+  const [first, second] = [node.targetPath(`${kind}-1`), node.targetPath(`${kind}-2`)];
+  const bound = workspace.path(`subpath-${kind}`);
+  await node.stage(volume, shared);
+  for (const target_path of [first, second]) await node.publish(volume, shared, { target_path });
+  if (kind === 'mount') mkdirSync(bound);
+  else writeFileSync(bound, '');
+  execFileSync('mount', ['--bind', second, bound]);
+  // What a kill leaves: unmounted, and still on record.
+  umount(first);
+  await node.unpublish(volume, { target_path: first });
+  assert.equal(existsSync(first), false);
+  assert.equal(await node.catalogue.publicationAt(first), null);
+  umount(bound);
+  await node.cleared(volume, second);
+});
 
 /** A script that runs until it ends or the test does. */
 function inBackground(t: TestContext, script: string, ...args: string[]): ChildProcess {
@@ -420,36 +406,33 @@ async function done(call: Promise<unknown>): Promise<boolean> {
   );
 }
 
-testKinds(
-  'H8: constantly swapped links misdirect no mount and no removal',
-  async (capability, kind, t) => {
-    const [link, real, foreign] = linkTo(`race-${kind}`);
-    mkdirSync(`${foreign}/never`);
-    const volume = await node.staged(capability);
-    const script =
-      'while :; do ln -sfn "$2" "$1.new" && mv -T "$1.new" "$1"; ln -sfn "$3" "$1.new" && mv -T "$1.new" "$1"; done';
-    inBackground(t, script, link, real, foreign);
-    let published = 0;
-    for (let round = 0; round < ROUNDS; round += 1) {
-      const target_path = `${link}/target-${round}`;
-      if (!(await done(node.publish(volume, capability, { target_path })))) continue;
-      published += 1;
-      const [record] = await node.catalogue.publications(volume.volumeId);
-      const place = record?.resolvedPath ?? '';
-      // Of the same name, where the path leads every other moment.
-      const other = `${place.startsWith(real) ? foreign : real}/target-${round}`;
-      mkdirSync(other);
-      assert.deepEqual(mountsBelow(place), [place], 'mounted where the record says');
-      await node.unpublish(volume, { target_path });
-      assert.equal(existsSync(place), false);
-      assert.ok(existsSync(other), 'the other one stays');
-    }
-    assert.ok(published > 0);
-    assert.ok(existsSync(`${foreign}/never`));
-    assert.ok([real, foreign].includes(readlinkSync(link)));
-    await node.unstage(volume);
-  },
-);
+testKinds('H8: constantly swapped links misdirect no mount and no removal', async (capability, kind, t) => {
+  const [link, real, foreign] = linkTo(`race-${kind}`);
+  mkdirSync(`${foreign}/never`);
+  const volume = await node.staged(capability);
+  const script =
+    'while :; do ln -sfn "$2" "$1.new" && mv -T "$1.new" "$1"; ln -sfn "$3" "$1.new" && mv -T "$1.new" "$1"; done';
+  inBackground(t, script, link, real, foreign);
+  let published = 0;
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const target_path = `${link}/target-${round}`;
+    if (!(await done(node.publish(volume, capability, { target_path })))) continue;
+    published += 1;
+    const [record] = await node.catalogue.publications(volume.volumeId);
+    const place = record?.resolvedPath ?? '';
+    // Of the same name, where the path leads every other moment.
+    const other = `${place.startsWith(real) ? foreign : real}/target-${round}`;
+    mkdirSync(other);
+    assert.deepEqual(mountsBelow(place), [place], 'mounted where the record says');
+    await node.unpublish(volume, { target_path });
+    assert.equal(existsSync(place), false);
+    assert.ok(existsSync(other), 'the other one stays');
+  }
+  assert.ok(published > 0);
+  assert.ok(existsSync(`${foreign}/never`));
+  assert.ok([real, foreign].includes(readlinkSync(link)));
+  await node.unstage(volume);
+});
 
 test('H8: a foreign file system stacked at any moment is never unmounted', async (t) => {
   const volume = await node.staged();

@@ -20,8 +20,7 @@ import { startServer, unaryService } from '../support/server-fixture.js';
 import { Workspace } from '../support/workspace.js';
 
 /** A clear screen, a title, a forged row, a mark of direction, both ends of lines of Unicode, zero width, DEL, CSI of C1. */
-const NAME =
-  'a\x1b[2J\x1b]0;title\x07b\nforged  row\rc\u202Ed\u2028e\u2029f\u200Bg\x7Fh\u009B2Ji\u2066j\u{E0041}k';
+const NAME = 'a\x1b[2J\x1b]0;title\x07b\nforged  row\rc\u202Ed\u2028e\u2029f\u200Bg\x7Fh\u009B2Ji\u2066j\u{E0041}k';
 const SHOWN = 'a?[2J?]0;title?b?forged  row?c?d?e?f?g?h?2Ji?j?k';
 /** But for the ends of lines that are meant. */
 const ACTIVE = /[^\P{C}\n]|[\u2028\u2029]/u;
@@ -41,18 +40,18 @@ before(() => {
     `INSERT INTO volumes (volume_id, name, pool, size_bytes, state, parameters, created_mutable_parameters,
        mutable_parameters, capabilities, pristine, awaits_growth, created_ns)
      VALUES (?, ?, 'pool', 4096, 'ready', '{}', '{}', '{}', '[]', 0, 0, 1)`,
-    ...[volume, NAME],
+    volume,
+    NAME,
   );
   connection.run(
     `INSERT INTO snapshots (snapshot_id, name, volume_id, pool, size_bytes, state, creation_time_ns, parameters, pristine)
      VALUES (?, ?, ?, 'pool', 4096, 'ready', 1, '{}', 0)`,
-    ...[newSnapshotId(key), NAME, volume],
+    newSnapshotId(key),
+    NAME,
+    volume,
   );
   close();
-  writeFileSync(
-    join(state(), 'unknown-objects.json'),
-    JSON.stringify([{ pool: 'pool', id: NAME }]),
-  );
+  writeFileSync(join(state(), 'unknown-objects.json'), JSON.stringify([{ pool: 'pool', id: NAME }]));
   const manifest = testManifest('s1', 1);
   const directory = join(repository(), encodeId(NAME));
   mkdirSync(directory, { recursive: true, mode: 0o700 });

@@ -9,13 +9,7 @@ import { ConformingRequests } from '../support/conforming-requests.js';
 import type { Message } from '../support/csi-client.js';
 import { runLegacyPlugin } from '../support/legacy-fixture.js';
 import type { HeldVolume } from '../support/orchestrator.js';
-import {
-  allRpcs,
-  decodeMessage,
-  encodeMessage,
-  RawConnection,
-  type RpcDescription,
-} from '../support/raw-call.js';
+import { allRpcs, decodeMessage, encodeMessage, RawConnection, type RpcDescription } from '../support/raw-call.js';
 import { test } from '../support/running-plugin.js';
 
 const MARKER = 'marker-5c1f';
@@ -51,11 +45,7 @@ function typeOf(name: string): protobuf.Type {
 }
 
 /** Sets every sensitive field of a message, also of nested messages. Returns how many. */
-function plant(
-  type: protobuf.Type,
-  message: Message,
-  map: Readonly<Record<string, string>>,
-): number {
+function plant(type: protobuf.Type, message: Message, map: Readonly<Record<string, string>>): number {
   let planted = 0;
   for (const field of type.fieldsArray) {
     field.resolve();
@@ -89,11 +79,7 @@ async function assertUntold(rpc: string, answered: Promise<unknown>): Promise<vo
   assert.ok(!told.includes(MARKER), `${rpc}: ${told}`);
 }
 
-async function called(
-  connection: RawConnection,
-  rpc: RpcDescription,
-  bytes: Buffer,
-): Promise<Message> {
+async function called(connection: RawConnection, rpc: RpcDescription, bytes: Buffer): Promise<Message> {
   const answer = decodeMessage(rpc.responseType, await connection.call(rpc, bytes));
   // CSI wants the capabilities that are confirmed in the answer, as they were asked for.
   delete answer['confirmed']?.volume_capabilities;
@@ -148,9 +134,15 @@ function oldRequest(rpc: string): Message {
   const { id: volume_id, stagingPath: staging_target_path, targetPath: target_path } = volume;
   const capability = { mount: { fs_type: 'ext4' }, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
   const fields: Message = {
-    ...{ volume_id, node_id: 'test-node', source_volume_id: volume_id, snapshot_id: 'snap-x' },
-    ...{ name: 'secret', volume_capability: capability, volume_capabilities: [capability] },
-    ...{ staging_target_path, target_path },
+    volume_id,
+    node_id: 'test-node',
+    source_volume_id: volume_id,
+    snapshot_id: 'snap-x',
+    name: 'secret',
+    volume_capability: capability,
+    volume_capabilities: [capability],
+    staging_target_path,
+    target_path,
   };
   // What would be gone for the RPCs that come after it.
   return rpc === 'DeleteVolume' ? { ...fields, volume_id: 'vol-x' } : structuredClone(fields);

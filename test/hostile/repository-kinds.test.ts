@@ -125,9 +125,7 @@ let workspace: Workspace;
 const secret = (): string => workspace.path('secret');
 
 /** What is broken, and what `verify` says of it. */
-const KINDS: Readonly<
-  Record<string, readonly [RegExp, (volume: Forgery) => void | Promise<void>]>
-> = {
+const KINDS: Readonly<Record<string, readonly [RegExp, (volume: Forgery) => void | Promise<void>]>> = {
   'manifest-empty': [/is not JSON/, (v) => v.text(() => '')],
   'manifest-cut': [/is not JSON/, (v) => v.text((text) => text.slice(0, text.length / 2))],
   'manifest-bytes': [/is not JSON/, (v) => v.text(() => Buffer.from([0xff, 0xfe, 0, 1]))],
@@ -137,58 +135,28 @@ const KINDS: Readonly<
   'manifest-number': [/has no object at the top/, (v) => v.text(() => '1e999')],
   'manifest-zeros': [/is not JSON/, (v) => v.text((text) => Buffer.alloc(text.length))],
   'manifest-long': [/bytes, and at most \d+ are read/, (v) => truncateSync(v.manifest, 2 ** 40)],
-  'manifest-changed': [
-    /the checksum that it states/,
-    (v) => v.text((text) => text.replace('"n1"', '"n2"')),
-  ],
-  'manifest-unsealed': [
-    /the checksum that it states/,
-    (v) => v.text((text) => text.replace('"checksum"', '"sum"')),
-  ],
+  'manifest-changed': [/the checksum that it states/, (v) => v.text((text) => text.replace('"n1"', '"n2"'))],
+  'manifest-unsealed': [/the checksum that it states/, (v) => v.text((text) => text.replace('"checksum"', '"sum"'))],
   'manifest-of-proto': [/no valid version/, (v) => v.text(() => '{"__proto__": {"version": 1}}')],
-  'manifest-link': [
-    /no regular file/,
-    (v) => v.inPlaceOf(v.manifest, (path) => symlinkSync(secret(), path)),
-  ],
-  'manifest-pipe': [
-    /no regular file/,
-    (v) => v.inPlaceOf(v.manifest, (path) => execFileSync('mkfifo', [path])),
-  ],
-  'manifest-directory': [
-    /no regular file/,
-    (v) => v.inPlaceOf(v.manifest, (path) => mkdirSync(path)),
-  ],
-  'version-next': [
-    /has version 2, and this program reads version 1/,
-    (v) => v.seal({ version: 2 }),
-  ],
+  'manifest-link': [/no regular file/, (v) => v.inPlaceOf(v.manifest, (path) => symlinkSync(secret(), path))],
+  'manifest-pipe': [/no regular file/, (v) => v.inPlaceOf(v.manifest, (path) => execFileSync('mkfifo', [path]))],
+  'manifest-directory': [/no regular file/, (v) => v.inPlaceOf(v.manifest, (path) => mkdirSync(path))],
+  'version-next': [/has version 2, and this program reads version 1/, (v) => v.seal({ version: 2 })],
   'version-text': [/no valid version/, (v) => v.seal({ version: '1' })],
   'version-none': [/no valid version/, (v) => v.seal({ version: undefined })],
   encrypted: [/is encrypted in a way/, (v) => v.seal({ encryption: { cipher: 'aes' } })],
   'volume-none': [/has no object volume/, (v) => v.seal({ volume: undefined })],
   'volume-list': [/has no object volume/, (v) => v.seal({ volume: [] })],
-  'volume-other': [
-    /is a backup of volume vol-1/,
-    (v) => v.seal({ volume: v.full.manifest.volume }),
-  ],
+  'volume-other': [/is a backup of volume vol-1/, (v) => v.seal({ volume: v.full.manifest.volume })],
   'size-number': [/no valid volume.sizeBytes/, (v) => v.sealPart('volume', { sizeBytes: 4096 })],
-  'size-negative': [
-    /no valid volume.sizeBytes/,
-    (v) => v.sealPart('volume', { sizeBytes: '-4096' }),
-  ],
-  'size-long': [
-    /no valid volume.sizeBytes/,
-    (v) => v.sealPart('volume', { sizeBytes: '9'.repeat(20) }),
-  ],
+  'size-negative': [/no valid volume.sizeBytes/, (v) => v.sealPart('volume', { sizeBytes: '-4096' })],
+  'size-long': [/no valid volume.sizeBytes/, (v) => v.sealPart('volume', { sizeBytes: '9'.repeat(20) })],
   'size-less': [/a volume does not shrink/, (v) => v.sealPart('volume', { sizeBytes: 4096n })],
   'size-more': [
     /has a device of \d+ bytes, and the manifest says/,
     (v) => v.sealPart('volume', { sizeBytes: 1n << 40n }),
   ],
-  'time-none': [
-    /no valid snapshot.creationTime/,
-    (v) => v.sealPart('snapshot', { creationTime: 'yesterday' }),
-  ],
+  'time-none': [/no valid snapshot.creationTime/, (v) => v.sealPart('snapshot', { creationTime: 'yesterday' })],
   'time-other': [
     /give it and its image the name/,
     (v) => v.sealPart('snapshot', { creationTime: '2026-01-03T00:00:00.000Z' }),
@@ -200,36 +168,21 @@ const KINDS: Readonly<
   'file-above': [/no valid image.file/, (v) => v.sealPart('image', { file: '../../secret' })],
   'file-absolute': [/no valid image.file/, (v) => v.sealPart('image', { file: secret() })],
   'file-directory': [/no valid image.file/, (v) => v.sealPart('image', { file: '..' })],
-  'file-of-another': [
-    /it was renamed or copied/,
-    (v) => v.sealPart('image', { file: v.full.manifest.image.file }),
-  ],
+  'file-of-another': [/it was renamed or copied/, (v) => v.sealPart('image', { file: v.full.manifest.image.file })],
   'digests-none': [/has 0 digests/, (v) => v.sealPart('image', { sha256: [] })],
   'digests-many': [
     /has 1001 digests|\d+ digests/,
     (v) => v.sealPart('image', { sha256: Array(1001).fill('ab'.repeat(32)) }),
   ],
-  'digests-odd': [
-    /no valid image.sha256/,
-    (v) => v.sealPart('image', { sha256: ['AB'.repeat(32)] }),
-  ],
+  'digests-odd': [/no valid image.sha256/, (v) => v.sealPart('image', { sha256: ['AB'.repeat(32)] })],
   'segments-none': [/no valid image.segmentBytes/, (v) => v.sealPart('image', { segmentBytes: 0 })],
-  'segments-large': [
-    /no valid image.segmentBytes/,
-    (v) => v.sealPart('image', { segmentBytes: 2 ** 40 }),
-  ],
+  'segments-large': [/no valid image.segmentBytes/, (v) => v.sealPart('image', { segmentBytes: 2 ** 40 })],
   'method-unknown': [/unknown method 'magic'/, (v) => v.seal({ method: 'magic' })],
   'method-without-base': [/has method 'delta' and no base/, (v) => v.seal({ base: null })],
   'method-with-base': [/has method 'full' and a base/, (v) => v.seal({ method: 'full' })],
   'base-none': [/is missing or damaged/, (v) => v.sealPart('base', { snapshotId: 'snap-0' })],
-  'base-of-another-driver': [
-    /is missing or damaged/,
-    (v) => v.sealPart('base', { driver: 'another' }),
-  ],
-  'base-of-another-day': [
-    /is missing or damaged/,
-    (v) => v.sealPart('base', { creationTime: '2025-01-01T00:00:00Z' }),
-  ],
+  'base-of-another-driver': [/is missing or damaged/, (v) => v.sealPart('base', { driver: 'another' })],
+  'base-of-another-day': [/is missing or damaged/, (v) => v.sealPart('base', { creationTime: '2025-01-01T00:00:00Z' })],
   'base-itself': [/on itself by way of/, (v) => v.seal({ base: baseNameOf(v.delta) })],
   'base-circle': [
     /on itself by way of/,
@@ -247,18 +200,9 @@ const KINDS: Readonly<
   'image-empty': [/has 0 bytes, and the manifest says/, (v) => truncateSync(v.image, 0)],
   'image-cut': [/bytes, and the manifest says/, (v) => truncateSync(v.image, 65_536)],
   'image-long': [/has \d+ bytes, and the manifest says/, (v) => truncateSync(v.image, 2 ** 42)],
-  'image-changed': [
-    /their checksum is another one/,
-    (v) => v.write(300_000, Buffer.from([1, 2, 3])),
-  ],
-  'image-link': [
-    /no regular file/,
-    (v) => v.inPlaceOf(v.image, (path) => symlinkSync(secret(), path)),
-  ],
-  'image-pipe': [
-    /no regular file/,
-    (v) => v.inPlaceOf(v.image, (path) => execFileSync('mkfifo', [path])),
-  ],
+  'image-changed': [/their checksum is another one/, (v) => v.write(300_000, Buffer.from([1, 2, 3]))],
+  'image-link': [/no regular file/, (v) => v.inPlaceOf(v.image, (path) => symlinkSync(secret(), path))],
+  'image-pipe': [/no regular file/, (v) => v.inPlaceOf(v.image, (path) => execFileSync('mkfifo', [path]))],
   'image-directory': [/no regular file/, (v) => v.inPlaceOf(v.image, (path) => mkdirSync(path))],
   'image-device': [
     /no regular file/,
@@ -288,14 +232,8 @@ const KINDS: Readonly<
       await v.sealImage();
     },
   ],
-  'header-backing-far': [
-    /backing|name/,
-    (v) => v.forgeHeader(8, Buffer.concat([u64(1n << 62n), u32(9)])),
-  ],
-  'header-backing-none': [
-    /is based on nothing, and the manifest says/,
-    (v) => v.forgeHeader(8, Buffer.alloc(12)),
-  ],
+  'header-backing-far': [/backing|name/, (v) => v.forgeHeader(8, Buffer.concat([u64(1n << 62n), u32(9)]))],
+  'header-backing-none': [/is based on nothing, and the manifest says/, (v) => v.forgeHeader(8, Buffer.alloc(12))],
   'header-clusters': [/has clusters of 2\^63 bytes/, (v) => v.forgeHeader(20, u32(63))],
   'header-size': [/has a device of \d+ bytes/, (v) => v.forgeHeader(24, u64((1n << 63n) + 4096n))],
   'header-encrypted': [/is encrypted/, (v) => v.forgeHeader(32, u32(2))],

@@ -270,10 +270,7 @@ test('a copied or renamed manifest is no backup of its own, and prunes no image'
   writeFileSync(volume('twice.json'), formatManifest({ ...nth(0).manifest, image }));
   const refused = await run(t, ...(COMMANDS['prune']?.() ?? []));
   assert.equal(refused.code, 5, refused.stderr);
-  assert.match(
-    refused.stderr,
-    /twice\.json is a backup of snapshot snap-1, .*: give it and its image the name/,
-  );
+  assert.match(refused.stderr, /twice\.json is a backup of snapshot snap-1, .*: give it and its image the name/);
 });
 
 test('a directory under another name is named, with what to do, and is pruned by nobody', async (t) => {

@@ -2,11 +2,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import {
-  type ClientHttp2Session,
-  type ClientHttp2Stream,
-  connect as http2Connect,
-} from 'node:http2';
+import { type ClientHttp2Session, type ClientHttp2Stream, connect as http2Connect } from 'node:http2';
 import { connect, type Socket } from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { promisify } from 'node:util';
@@ -16,13 +12,7 @@ import { eventually } from '../support/eventually.js';
 import { isNightly } from '../support/nightly.js';
 import { encodeMessage, RawConnection } from '../support/raw-call.js';
 import { refused } from '../support/refusal.js';
-import {
-  defer,
-  rawClient,
-  startServer,
-  type TestServer,
-  unaryService,
-} from '../support/server-fixture.js';
+import { defer, rawClient, startServer, type TestServer, unaryService } from '../support/server-fixture.js';
 
 const FACTOR = isNightly ? 10 : 1;
 const MIB = 1 << 20;
@@ -94,11 +84,7 @@ function halfSent(of: ClientHttp2Session): ClientHttp2Stream {
 }
 
 /** Other clients are served while these sessions do something, and when they were all closed for it. */
-async function servesOthers(
-  t: TestContext,
-  made: TestServer,
-  hostile: readonly ClientHttp2Session[],
-): Promise<void> {
+async function servesOthers(t: TestContext, made: TestServer, hostile: readonly ClientHttp2Session[]): Promise<void> {
   // Before anything is waited for: one that has closed does not say so again.
   const closed = hostile.map((each) => each.destroyed || once(each, 'close'));
   const client = await idleClient(t, made);
@@ -250,10 +236,7 @@ test('H12: a call over the limit is UNAVAILABLE, except for health checks', asyn
   const made = await startServer(t, { services: [identity, node], limits: { maxCalls: 16 } });
   const { client } = made;
   const calls = Array.from({ length: 16 }, () => client.node.NodeGetInfo({}));
-  await eventually(
-    'they run',
-    () => made.log.filter((line) => line['msg'] === 'call started').length === 16,
-  );
+  await eventually('they run', () => made.log.filter((line) => line['msg'] === 'call started').length === 16);
   await refused(client.node.NodeGetInfo({}), 'UNAVAILABLE', /16 calls are in flight/);
   assert.equal((await client.identity.Probe({}))['ready'].value, true);
   going.resolve();

@@ -132,10 +132,7 @@ test('H39: a file is restored into the directory of another user, with no more r
   const { code, stderr } = await restore(t, theirs('restored'));
   assert.equal(code, 0, stderr);
   assert.ok(readFileSync(theirs('restored')).equals(history.points[0]?.bytes ?? Buffer.alloc(0)));
-  assert.deepEqual(
-    [lstatSync(theirs('restored')).uid, lstatSync(theirs('restored')).mode & 0o777],
-    [0, 0o600],
-  );
+  assert.deepEqual([lstatSync(theirs('restored')).uid, lstatSync(theirs('restored')).mode & 0o777], [0, 0o600]);
 });
 
 test('H39: a link of another user leads no restore to a device, and no file into another directory', async (t) => {
@@ -208,8 +205,10 @@ test('H39: a socket is made and removed in the directory that was opened, whatev
   renameSync(theirs('moved'), theirs('kept'));
   link(workspace.path('elsewhere'), theirs('moved'));
   const server = await serveRanges({
-    ...{ from: { device: workspace.path('device') }, ranges: workspace.path('ranges') },
-    ...{ directory: sockets.path, socket: { place, path } },
+    from: { device: workspace.path('device') },
+    ranges: workspace.path('ranges'),
+    directory: sockets.path,
+    socket: { place, path },
   });
   assert.ok(lstatSync(theirs('kept', 'export')).isSocket());
   await server.close();
@@ -243,7 +242,11 @@ test('H39: conformance publishes no volume where others can exchange it', async 
     [place, /volumes cannot be published in .*: user 65534 owns .*theirs/],
   ] as const) {
     const { code, stderr } = await runCommand(t, [
-      ...['conformance', '--endpoint', `unix://${socket}`, '--work-directory', given],
+      'conformance',
+      '--endpoint',
+      `unix://${socket}`,
+      '--work-directory',
+      given,
     ]);
     assert.equal(code, 1, stderr);
     assert.match(stderr, found);

@@ -35,10 +35,7 @@ interface Restricted {
 }
 
 /** A plugin that another program starts, in a workspace of its own. */
-async function startBy(
-  t: TestContext,
-  command: (workspace: Workspace) => RestrictedCommand,
-): Promise<Restricted> {
+async function startBy(t: TestContext, command: (workspace: Workspace) => RestrictedCommand): Promise<Restricted> {
   const workspace = new Workspace('restricted');
   let restricted: RestrictedCommand | undefined;
   let plugin: Plugin | undefined;
@@ -65,7 +62,8 @@ const startRestricted = (t: TestContext): Promise<Restricted> =>
   });
 
 const bounded = (capabilities: string): RestrictedCommand => ({
-  ...{ line: ['setpriv', `--bounding-set=${capabilities}`], missing: [] },
+  line: ['setpriv', `--bounding-set=${capabilities}`],
+  missing: [],
   dispose: () => undefined,
 });
 
@@ -85,8 +83,7 @@ test('H4: without CAP_DAC_READ_SEARCH the plugin does not start, and names the c
 });
 
 /** Of a mounted ext4 it needs CAP_SYS_RESOURCE, which not every machine for tests has. */
-const isGrownMounted = (type: string): boolean =>
-  type !== 'ext4' || isCapabilityHere('sys_resource');
+const isGrownMounted = (type: string): boolean => type !== 'ext4' || isCapabilityHere('sys_resource');
 
 test('H4: with the documented capabilities a root directory of mode 0 blocks nothing', async (t) => {
   const needed = unitCapabilities()
@@ -132,8 +129,7 @@ test('the restricted plugin has the rights of the unit and no others', async (t)
   const { workspace, plugin } = await startRestricted(t);
   const proc = `/proc/${plugin.process.pid}`;
   const status = readFileSync(join(proc, 'status'), 'utf8');
-  const field = (name: string): string =>
-    new RegExp(`^${name}:\\s+(\\w+)$`, 'm').exec(status)?.[1] ?? '';
+  const field = (name: string): string => new RegExp(`^${name}:\\s+(\\w+)$`, 'm').exec(status)?.[1] ?? '';
   const wanted = capabilityMask(unitCapabilities().filter(isCapabilityHere));
   for (const name of ['CapBnd', 'CapPrm', 'CapEff']) {
     assert.equal(BigInt(`0x${field(name)}`), wanted, name);
@@ -154,11 +150,7 @@ test('the restricted plugin serves the life of an ext4, an xfs, a btrfs and a ra
   assert.deepEqual(await restricted.orchestrator.volumeIds(), []);
   const { plugin, workspace } = restricted;
   assert.equal(await plugin.stop(), 0);
-  assert.deepEqual(
-    mountsBelow(workspace.directory),
-    [workspace.directory],
-    'the pool is unmounted',
-  );
+  assert.deepEqual(mountsBelow(workspace.directory), [workspace.directory], 'the pool is unmounted');
 });
 
 /** Snapshots, a delta, a restored copy and growth, seen from outside of the plugin's mount namespace. */

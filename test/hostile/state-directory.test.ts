@@ -99,11 +99,7 @@ test('H36: a state directory that others can write to, or one below such a direc
 });
 
 /** Puts something else in the place of a file while `work` runs. */
-async function replaced(
-  path: string,
-  make: (path: string) => void,
-  work: () => Promise<void>,
-): Promise<void> {
+async function replaced(path: string, make: (path: string) => void, work: () => Promise<void>): Promise<void> {
   const was = existsSync(path);
   if (was) renameSync(path, workspace.path('aside'));
   make(path);

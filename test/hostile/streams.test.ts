@@ -16,13 +16,7 @@ import type { Message } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { isNightly } from '../support/nightly.js';
 import { snapshotRecord, volumeRecord } from '../support/records.js';
-import {
-  frame,
-  type RawClient,
-  rawClient,
-  startServer,
-  type TestServer,
-} from '../support/server-fixture.js';
+import { frame, type RawClient, rawClient, startServer, type TestServer } from '../support/server-fixture.js';
 
 const SIZE_BYTES = 1n << 50n;
 const STREAMS = isNightly ? 3000 : 100;
@@ -81,9 +75,17 @@ function answerTo(request: FillRequest, buffer: ArrayBuffer): FillAnswer {
     buffer,
     result: {
       ok: true,
-      ...{ messages: 1, bytes: bytes.length, entries, extents: entries },
-      ...{ entryBytes: 1n, nextOffset, nextRangeStart: nextOffset, done: false },
-      ...{ rescans: 0, unprovedBytes: 0n, nodes: 0 },
+      messages: 1,
+      bytes: bytes.length,
+      entries,
+      extents: entries,
+      entryBytes: 1n,
+      nextOffset,
+      nextRangeStart: nextOffset,
+      done: false,
+      rescans: 0,
+      unprovedBytes: 0n,
+      nodes: 0,
     },
   };
 }
@@ -93,18 +95,14 @@ interface Attacked extends TestServer {
   locks: OperationLocks;
 }
 
-async function start(
-  t: TestContext,
-  limits: { maxStreams?: number; streamStallMs?: number } = {},
-): Promise<Attacked> {
+async function start(t: TestContext, limits: { maxStreams?: number; streamStallMs?: number } = {}): Promise<Attacked> {
   const filler = new HeldFiller();
   const locks = new OperationLocks();
   const volume = volumeRecord();
   const pattern = { kind: 'pattern', extentBytes: 4096n, strideBytes: 8192n } as const;
   const changes: Pick<SnapshotChanges, 'scan' | 'neededFor'> = {
     neededFor: () => null,
-    scan: async () =>
-      directScan({ ...pattern, sizeBytes: SIZE_BYTES }, { targetBytes: SIZE_BYTES }),
+    scan: async () => directScan({ ...pattern, sizeBytes: SIZE_BYTES }, { targetBytes: SIZE_BYTES }),
   };
   const catalogue: Pick<AsyncCatalogue, 'snapshotById'> = {
     snapshotById: async (snapshotId) => ({
@@ -153,8 +151,7 @@ async function openMany(client: RawClient, made: Attacked, count: number): Promi
   return calls;
 }
 
-const started = (made: TestServer): number =>
-  made.log.filter((line) => line['msg'] === 'call started').length;
+const started = (made: TestServer): number => made.log.filter((line) => line['msg'] === 'call started').length;
 const ended = (made: TestServer): number => made.log.filter((line) => 'code' in line).length;
 
 /** A client with a connection of its own. */

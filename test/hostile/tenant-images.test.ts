@@ -5,16 +5,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import {
-  closeSync,
-  fsyncSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  readSync,
-  writeFileSync,
-  writeSync,
-} from 'node:fs';
+import { closeSync, fsyncSync, openSync, readdirSync, readFileSync, readSync, writeFileSync, writeSync } from 'node:fs';
 import { basename } from 'node:path';
 import { newVolumeId, nodeKey, uuidOf } from '../../src/base/csi/handles.js';
 import type { VolumeRecord } from '../../src/driver/catalogue/records.js';
@@ -43,10 +34,7 @@ async function written(
 }
 
 /** Has a volume staged raw while the work runs. */
-async function whileRaw(
-  volume: VolumeRecord,
-  work: (device: string) => Promise<void>,
-): Promise<void> {
+async function whileRaw(volume: VolumeRecord, work: (device: string) => Promise<void>): Promise<void> {
   await node.stage(volume, blockCapability());
   try {
     await work(await node.attachedPath(volume));
@@ -128,9 +116,11 @@ test('H1: an ext4 whose journal is another volume is refused, and the other volu
 /** What tune2fs sets. */
 const TUNED: readonly [string, string, RegExp][] = [
   ['-E', 'mount_opts=data=journal', /mount options of its own.*tune2fs -E/],
-  ...['journal_data', 'journal_data_writeback', 'nobarrier', 'debug'].map(
-    (option): [string, string, RegExp] => ['-o', option, new RegExp(`${option}.*tune2fs -o`)],
-  ),
+  ...['journal_data', 'journal_data_writeback', 'nobarrier', 'debug'].map((option): [string, string, RegExp] => [
+    '-o',
+    option,
+    new RegExp(`${option}.*tune2fs -o`),
+  ]),
   ['-O', 'mmp', /the feature mmp/],
 ];
 for (const [flag, value, message] of TUNED) {
@@ -217,9 +207,7 @@ test('H1: a btrfs over two volumes, or a seed for others, is refused', async () 
   const other = await node.makeVolume({ sizeBytes: SIZES.btrfs });
   let volume = other;
   await whileRaw(other, async (path) => {
-    volume = await written(SIZES.btrfs, (device) =>
-      make('btrfs', device, '-d', 'single', '-m', 'single', path),
-    );
+    volume = await written(SIZES.btrfs, (device) => make('btrfs', device, '-d', 'single', '-m', 'single', path));
   });
   const seed = await written(SIZES.btrfs, (device) => {
     make('btrfs', device);
@@ -248,9 +236,7 @@ test('H1: a btrfs with the fsid of a mounted one is refused, copy or not', async
 
 test('H1: a btrfs cannot take the id that another volume has or will have', async () => {
   const victim = await node.makeVolume({ sizeBytes: SIZES.btrfs });
-  const thief = await written(SIZES.btrfs, (device) =>
-    make('btrfs', device, '-U', uuidOf(victim.volumeId)),
-  );
+  const thief = await written(SIZES.btrfs, (device) => make('btrfs', device, '-U', uuidOf(victim.volumeId)));
   await refusal(thief, 'btrfs', /its id/);
   const harmless = await written(SIZES.btrfs, (device) => make('btrfs', device, '-U', uuid()));
   await node.stage(harmless, mountCapability('btrfs'));

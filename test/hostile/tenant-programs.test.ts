@@ -62,8 +62,7 @@ function opensDevice(directory: string): boolean {
 const flags = async (path: string): Promise<string[]> =>
   ((await topMount(path))?.options ?? []).filter((option) => /^no(suid|dev)$/.test(option)).sort();
 
-const ended = (volume: VolumeRecord): Promise<void> =>
-  node.cleared(volume, node.targetPath(volume.volumeId));
+const ended = (volume: VolumeRecord): Promise<void> => node.cleared(volume, node.targetPath(volume.volumeId));
 
 for (const type of FILE_SYSTEMS) {
   test(`H3: ${type}: a planted set-user-ID program runs without privileges and a planted device cannot be opened, on any path`, async () => {

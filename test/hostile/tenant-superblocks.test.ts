@@ -6,16 +6,8 @@ import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { closeSync, openSync, readSync } from 'node:fs';
 import { after, test } from 'node:test';
-import {
-  FILE_SYSTEMS,
-  type FileSystem,
-  type Objection,
-} from '../../src/driver/host/file-systems.js';
-import {
-  btrfsObjection,
-  identityOf,
-  isBtrfsGrowable,
-} from '../../src/driver/host/superblock-btrfs.js';
+import { FILE_SYSTEMS, type FileSystem, type Objection } from '../../src/driver/host/file-systems.js';
+import { btrfsObjection, identityOf, isBtrfsGrowable } from '../../src/driver/host/superblock-btrfs.js';
 import { ext4Objection, isExt4Growable } from '../../src/driver/host/superblock-ext4.js';
 import { isXfsGrowable, xfsObjection } from '../../src/driver/host/superblock-xfs.js';
 import { isNightly } from '../support/nightly.js';
@@ -54,8 +46,7 @@ const JUDGED: Readonly<Record<FileSystem, Judged>> = {
     length: 4096,
     objection: btrfsObjection,
     isGrowable: isBtrfsGrowable,
-    holds: (block) =>
-      block.readBigUInt64LE(136) === 1n && /^[0-9a-f]{8}-/.test(identityOf(block).uuid),
+    holds: (block) => block.readBigUInt64LE(136) === 1n && /^[0-9a-f]{8}-/.test(identityOf(block).uuid),
   },
 };
 

@@ -42,9 +42,7 @@ const check = (path: string, options: RunOptions): Promise<unknown> =>
 /** Fields of /proc/PID/status. */
 function statusOf(text: string): Map<string, string> {
   const lines = text.split('\n').filter((line) => line.includes(':'));
-  return new Map(
-    lines.map((line) => line.split(':\t').map((part) => part.trim()) as [string, string]),
-  );
+  return new Map(lines.map((line) => line.split(':\t').map((part) => part.trim()) as [string, string]));
 }
 
 const ownStatus = async (options: RunOptions): Promise<Map<string, string>> =>
@@ -128,9 +126,7 @@ test('H2: an exploited tool has access to its own device, and to nothing else on
 
 test('H2: two concurrent tools run as two users, so that neither can reach the other', async () => {
   const [one, two] = [device(), device()];
-  const users = await Promise.all(
-    [one, two].map(async (path) => (await ownStatus({ device: path })).get('Uid')),
-  );
+  const users = await Promise.all([one, two].map(async (path) => (await ownStatus({ device: path })).get('Uid')));
   assert.notEqual(users[0], users[1]);
 });
 
@@ -159,10 +155,7 @@ test('H2: a volume whose check exceeds the memory limit is not staged, and nothi
   writeHostileExt4(devicePath, 'memory');
   await node.backend.attachments.detach(volume.volumeId);
   const staged = node.stage(volume, mountCapability('ext4'));
-  const told = new RegExp(
-    `^volume ${volume.volumeId}: .*fsck.ext4 .* MiB of memory and 1\\d\\d s of`,
-    's',
-  );
+  const told = new RegExp(`^volume ${volume.volumeId}: .*fsck.ext4 .* MiB of memory and 1\\d\\d s of`, 's');
   await refused(staged, 'FAILED_PRECONDITION', told);
   assert.deepEqual(node.held(), NOTHING);
   assert.deepEqual(await node.catalogue.stagings(volume.volumeId), []);

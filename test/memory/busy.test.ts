@@ -37,46 +37,33 @@ let other = '';
 type Busy = readonly [() => LockRequest, () => Promise<unknown>, StatusName?];
 const volume = (): LockRequest => volumeKey(kept.id);
 const target = (): Message => ({
-  ...{ volume_id: kept.id, staging_target_path: kept.stagingPath, target_path: kept.targetPath },
+  volume_id: kept.id,
+  staging_target_path: kept.stagingPath,
+  target_path: kept.targetPath,
   volume_capability: kept.capability,
 });
 
 const BUSY: Readonly<Record<string, Busy>> = {
-  'CV23, G9: CreateVolume of a name': [
-    () => volumeNameKey('new'),
-    () => orchestrator.create('new'),
-  ],
-  'CV23: CreateVolume from a volume': [
-    volume,
-    () => orchestrator.create('cloned', { volumeId: kept.id }),
-  ],
+  'CV23, G9: CreateVolume of a name': [() => volumeNameKey('new'), () => orchestrator.create('new')],
+  'CV23: CreateVolume from a volume': [volume, () => orchestrator.create('cloned', { volumeId: kept.id })],
   'CV23: CreateVolume from a snapshot': [
     () => snapshotKey(base),
     () => orchestrator.create('restored', { snapshotId: base }),
   ],
-  'CS5: CreateSnapshot of a name': [
-    () => snapshotNameKey('new'),
-    () => orchestrator.snapshot(kept, 'new'),
-  ],
+  'CS5: CreateSnapshot of a name': [() => snapshotNameKey('new'), () => orchestrator.snapshot(kept, 'new')],
   'CS5: CreateSnapshot of a volume': [volume, () => orchestrator.snapshot(kept, 'next')],
   'DS5: DeleteSnapshot': [() => snapshotKey(other), () => orchestrator.deleteSnapshot(other)],
   'G9: CreateVolumeGroupSnapshot of a name': [
     () => groupSnapshotNameKey('new'),
     () => orchestrator.groupSnapshot([kept], 'new'),
   ],
-  'G9: CreateVolumeGroupSnapshot of a volume': [
-    volume,
-    () => orchestrator.groupSnapshot([kept], 'next'),
-  ],
+  'G9: CreateVolumeGroupSnapshot of a volume': [volume, () => orchestrator.groupSnapshot([kept], 'next')],
   'G9: ControllerExpandVolume': [volume, () => orchestrator.expand(kept, 16 * MIB)],
   'G9: ControllerModifyVolume': [volume, () => orchestrator.modify(kept, { readAheadKiB: '64' })],
   'G9: ControllerPublishVolume': [volume, () => orchestrator.controllerPublish(kept)],
   'G9: ControllerUnpublishVolume': [volume, () => orchestrator.controllerUnpublish(kept)],
   'G9: NodeStageVolume': [volume, () => node().NodeStageVolume(target()), 'FAILED_PRECONDITION'],
-  'G9: NodePublishVolume': [
-    ...([volume, () => node().NodePublishVolume(target())] as const),
-    'FAILED_PRECONDITION',
-  ],
+  'G9: NodePublishVolume': [...([volume, () => node().NodePublishVolume(target())] as const), 'FAILED_PRECONDITION'],
   'G9: NodeUnpublishVolume': [volume, () => orchestrator.unpublish(kept)],
   'G9: NodeUnstageVolume': [volume, () => orchestrator.unstage(kept)],
   'G9: GetMetadataAllocated': [() => snapshotKey(base), () => running.client.allocated(base)],

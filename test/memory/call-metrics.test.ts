@@ -7,24 +7,14 @@ import { Metrics } from '../../src/server/metrics/metrics.js';
 import { eventually } from '../support/eventually.js';
 import { MetricsText } from '../support/metrics-text.js';
 import { refused } from '../support/refusal.js';
-import {
-  defer,
-  frame,
-  metadataService,
-  startServer,
-  unaryService,
-  untilCutOff,
-} from '../support/server-fixture.js';
+import { defer, frame, metadataService, startServer, unaryService, untilCutOff } from '../support/server-fixture.js';
 
 const MESSAGE = frame(1n << 30n, [[0, 4096]]);
 /** Without its length prefix. */
 const MESSAGE_BYTES = MESSAGE.length - 5;
 const ALLOCATED = { grpc_service: 'SnapshotMetadata', method: 'GetMetadataAllocated' };
 
-async function start(
-  t: TestContext,
-  send: (writer: MessageWriter, context: CallContext) => Promise<void>,
-) {
+async function start(t: TestContext, send: (writer: MessageWriter, context: CallContext) => Promise<void>) {
   const metrics = new Metrics({ command: 'test', freshMs: 0 });
   const services = [
     unaryService('Node', {
@@ -39,11 +29,7 @@ async function start(
 }
 
 /** Reads until a figure has the value: the server ends a call a moment after its client. */
-async function readUntil(
-  read: () => Promise<MetricsText>,
-  name: string,
-  value: number,
-): Promise<MetricsText> {
+async function readUntil(read: () => Promise<MetricsText>, name: string, value: number): Promise<MetricsText> {
   let found = await read();
   await eventually(`${name} is ${value}`, async () => {
     found = await read();

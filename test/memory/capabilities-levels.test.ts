@@ -11,13 +11,7 @@ import { packagePath } from '../../src/base/package-root.js';
 import type { Message } from '../support/csi-client.js';
 import { MemoryPlugin } from '../support/memory-plugin.js';
 import { createRequest } from '../support/orchestrator.js';
-import {
-  allRpcs,
-  decodeMessage,
-  encodeMessage,
-  RawConnection,
-  type RpcDescription,
-} from '../support/raw-call.js';
+import { allRpcs, decodeMessage, encodeMessage, RawConnection, type RpcDescription } from '../support/raw-call.js';
 import { refused, statusOf } from '../support/refusal.js';
 
 type Kind = 'plugin' | 'volumeExpansion' | 'controller' | 'group' | 'node';
@@ -26,29 +20,48 @@ type Advertised = Readonly<Record<Kind, readonly string[]>>;
 const LEVELS: readonly CsiLevel[] = ['1.10', '1.11', '1.12', '1.13'];
 
 /** The enum values of each level, with their numbers. */
-const KNOWN = JSON.parse(
-  readFileSync(packagePath('test/fixtures/csi-capability-values.json'), 'utf8'),
-) as Readonly<Record<CsiLevel, Record<Kind, Record<string, number>>>>;
+const KNOWN = JSON.parse(readFileSync(packagePath('test/fixtures/csi-capability-values.json'), 'utf8')) as Readonly<
+  Record<CsiLevel, Record<Kind, Record<string, number>>>
+>;
 
 /** What is advertised: always, from a level on, or up to 1.12. */
 const CAPABILITIES: Advertised = {
   plugin: [
-    ...['CONTROLLER_SERVICE', 'GROUP_CONTROLLER_SERVICE', 'SNAPSHOT_METADATA_SERVICE'],
-    ...['VOLUME_ACCESSIBILITY_CONSTRAINTS', '1.13 SNAPSHOT_ACCESSIBILITY_CONSTRAINTS'],
+    'CONTROLLER_SERVICE',
+    'GROUP_CONTROLLER_SERVICE',
+    'SNAPSHOT_METADATA_SERVICE',
+    'VOLUME_ACCESSIBILITY_CONSTRAINTS',
+    '1.13 SNAPSHOT_ACCESSIBILITY_CONSTRAINTS',
   ],
   volumeExpansion: ['ONLINE'],
   controller: [
-    ...['CLONE_VOLUME', 'CREATE_DELETE_SNAPSHOT', 'CREATE_DELETE_VOLUME', 'EXPAND_VOLUME'],
-    ...['GET_CAPACITY', 'GET_VOLUME', 'LIST_SNAPSHOTS', 'LIST_VOLUMES', 'MODIFY_VOLUME'],
-    ...['SINGLE_NODE_MULTI_WRITER', '-1.12 VOLUME_CONDITION', '1.12 GET_SNAPSHOT'],
-    ...['1.13 GET_VOLUME_HEALTH', '1.13 LIST_VOLUME_HEALTH'],
-    ...['publish LIST_VOLUMES_PUBLISHED_NODES', 'publish PUBLISH_READONLY'],
+    'CLONE_VOLUME',
+    'CREATE_DELETE_SNAPSHOT',
+    'CREATE_DELETE_VOLUME',
+    'EXPAND_VOLUME',
+    'GET_CAPACITY',
+    'GET_VOLUME',
+    'LIST_SNAPSHOTS',
+    'LIST_VOLUMES',
+    'MODIFY_VOLUME',
+    'SINGLE_NODE_MULTI_WRITER',
+    '-1.12 VOLUME_CONDITION',
+    '1.12 GET_SNAPSHOT',
+    '1.13 GET_VOLUME_HEALTH',
+    '1.13 LIST_VOLUME_HEALTH',
+    'publish LIST_VOLUMES_PUBLISHED_NODES',
+    'publish PUBLISH_READONLY',
     'publish PUBLISH_UNPUBLISH_VOLUME',
   ],
   group: ['CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT'],
   node: [
-    ...['EXPAND_VOLUME', 'GET_VOLUME_STATS', 'SINGLE_NODE_MULTI_WRITER', 'STAGE_UNSTAGE_VOLUME'],
-    ...['-1.12 VOLUME_CONDITION', '1.13 GET_STORAGE_HEALTH', '1.13 GET_VOLUME_HEALTH'],
+    'EXPAND_VOLUME',
+    'GET_VOLUME_STATS',
+    'SINGLE_NODE_MULTI_WRITER',
+    'STAGE_UNSTAGE_VOLUME',
+    '-1.12 VOLUME_CONDITION',
+    '1.13 GET_STORAGE_HEALTH',
+    '1.13 GET_VOLUME_HEALTH',
   ],
 };
 
@@ -56,11 +69,7 @@ let plugin: MemoryPlugin | undefined;
 let connection: RawConnection;
 after(() => plugin?.stop());
 
-async function startAt(
-  level: CsiLevel | null,
-  publish: 'on' | 'off',
-  more = {},
-): Promise<MemoryPlugin> {
+async function startAt(level: CsiLevel | null, publish: 'on' | 'off', more = {}): Promise<MemoryPlugin> {
   await plugin?.stop();
   const env = {
     BLOCKDELTA_CONTROLLER_PUBLISH: publish,
@@ -107,12 +116,7 @@ function expected(kind: Kind, level: CsiLevel, publish: 'on' | 'off'): string[] 
   return CAPABILITIES[kind]
     .flatMap((entry) => {
       const [name = '', when = ''] = entry.split(' ').reverse();
-      const isHere =
-        when === 'publish'
-          ? publish === 'on'
-          : when.startsWith('-')
-            ? `-${level}` <= when
-            : level >= when;
+      const isHere = when === 'publish' ? publish === 'on' : when.startsWith('-') ? `-${level}` <= when : level >= when;
       return isHere ? [name] : [];
     })
     .sort();
@@ -167,10 +171,8 @@ for (const publish of ['off', 'on'] as const) {
       await startAt(level, publish);
       await checkAdvertised(level, publish);
     });
-    test(`G10, G11: ${title}, every RPC is exposed, and all but what is off are served`, () =>
-      checkServed(publish));
-    test(`LV7: ${title}, conditions are reported where they are advertised`, () =>
-      checkCondition(level, publish));
+    test(`G10, G11: ${title}, every RPC is exposed, and all but what is off are served`, () => checkServed(publish));
+    test(`LV7: ${title}, conditions are reported where they are advertised`, () => checkCondition(level, publish));
   }
 }
 

@@ -16,7 +16,9 @@ const { orchestrator } = running;
 const controller = () => running.client.controller;
 const publish = (volume: HeldVolume, change: Message = {}): Promise<Message> =>
   controller().ControllerPublishVolume({
-    ...{ volume_id: volume.id, node_id: NODE, volume_capability: volume.capability },
+    volume_id: volume.id,
+    node_id: NODE,
+    volume_capability: volume.capability,
     ...change,
   });
 const unpublish = (volume: HeldVolume, node_id = NODE): Promise<Message> =>

@@ -22,21 +22,23 @@ const running = runMemoryPlugin({ pools: ['main', 'other'] });
 const { orchestrator } = running;
 const controller = () => running.client.controller;
 const create = (request: Message): Promise<Message> => controller().CreateVolume(request);
-const remove = ({ volume }: Message): Promise<Message> =>
-  controller().DeleteVolume({ volume_id: volume.volume_id });
+const remove = ({ volume }: Message): Promise<Message> => controller().DeleteVolume({ volume_id: volume.volume_id });
 const capacity = async (request: Message = {}): Promise<number> =>
   Number((await controller().GetCapacity(request))['available_capacity']);
 
 const exactly = (bytes: number): Message => ({ required_bytes: bytes, limit_bytes: bytes });
 const sized = (capacity_range: Message, capability = BLOCK): Message => ({
-  ...{ capacity_range, volume_capabilities: [capability] },
+  capacity_range,
+  volume_capabilities: [capability],
 });
 const capable = (capability: Message): Message => ({ volume_capabilities: [BLOCK, capability] });
 const placed = (accessibility_requirements: Message): Message => ({ accessibility_requirements });
 const elsewhere = placed({ requisite: [there] });
 const from = (volume_content_source: Message): Message => ({ volume_content_source });
 const withParameters = (parameters: Message, capability = BLOCK): Message => ({
-  ...{ parameters, volume_capabilities: [capability], capacity_range: exactly(16 * MIB) },
+  parameters,
+  volume_capabilities: [capability],
+  capacity_range: exactly(16 * MIB),
 });
 const mutable = (mutable_parameters: Message): Message => ({ mutable_parameters });
 
@@ -67,10 +69,12 @@ refuses('INVALID_ARGUMENT', /^volume_capabilities\[1\]/, {
   'CV5: file system ntfs': capable(mountCapability('ntfs')),
   'CV5: a file system named like an option': capable(mountCapability('-t')),
   'CV5: a mount flag that is not listed': capable({
-    ...{ mount: { mount_flags: ['noatime', 'loop=/dev/loop0'] }, access_mode: WRITER },
+    mount: { mount_flags: ['noatime', 'loop=/dev/loop0'] },
+    access_mode: WRITER,
   }),
   'CV5: a mount group, which is not advertised': capable({
-    ...{ mount: { volume_mount_group: '1000' }, access_mode: WRITER },
+    mount: { volume_mount_group: '1000' },
+    access_mode: WRITER,
   }),
 });
 
@@ -102,7 +106,8 @@ refuses('INVALID_ARGUMENT', /^accessibility_requirements/, {
   'CV17: an empty requirement': placed({}),
   'CV17: two empty lists': placed({ requisite: [], preferred: [] }),
   'CV21: a preferred place that is not requisite': placed({
-    ...{ requisite: [here], preferred: [there] },
+    requisite: [here],
+    preferred: [there],
   }),
   'a key that is none': placed({ requisite: [{ segments: { 'a/b/c': 'v' } }] }),
   'a value that is none': placed({ requisite: [{ segments: { [KEY]: 'a value' } }] }),
@@ -174,7 +179,9 @@ for (const [title, capacity_range, bytes, capability = BLOCK] of SIZES) {
 const ACCEPTED: Requests = {
   'CV5: every single-node mode, block beside mount, and no file system type': {
     volume_capabilities: [
-      ...[blockCapability('SINGLE_NODE_READER_ONLY'), mountCapability(), BLOCK],
+      blockCapability('SINGLE_NODE_READER_ONLY'),
+      mountCapability(),
+      BLOCK,
       blockCapability('SINGLE_NODE_SINGLE_WRITER'),
       mountCapability('', 'SINGLE_NODE_MULTI_WRITER'),
     ],
@@ -195,7 +202,8 @@ const ACCEPTED: Requests = {
   'CV18: a place without segments, which is everywhere': placed({ requisite: [{ segments: {} }] }),
   'CV19: this node alone': placed({ requisite: [here], preferred: [here] }),
   'CV20: another node preferred to this one': placed({
-    ...{ requisite: [there, here], preferred: [there, here] },
+    requisite: [there, here],
+    preferred: [there, here],
   }),
   'CV20: another node preferred, and none requisite': placed({ preferred: [there] }),
 };
@@ -217,7 +225,10 @@ test('CV24, CV26, CV28: the answer has an id, the size, an empty context and the
   const answer = await create(createRequest('answer'));
   const { volume_id } = answer['volume'];
   assert.deepEqual(answer['volume'], {
-    ...{ volume_id, capacity_bytes: String(8 * MIB), volume_context: {}, content_source: null },
+    volume_id,
+    capacity_bytes: String(8 * MIB),
+    volume_context: {},
+    content_source: null,
     accessible_topology: [here],
   });
   assert.ok(Buffer.byteLength(volume_id) <= 128);
@@ -235,7 +246,8 @@ const SAME: Requests = {
     parameters: { ...TAKEN.parameters, 'csi.storage.k8s.io/pvc/name': 'claim' },
   },
   'G16: zero values': {
-    ...{ mutable_parameters: {}, secrets: {} },
+    mutable_parameters: {},
+    secrets: {},
     capacity_range: { required_bytes: String(8 * MIB), limit_bytes: '0' },
   },
 };
@@ -243,10 +255,7 @@ const OTHER: Readonly<Record<string, readonly [RegExp, Message]>> = {
   'a smaller size': [/capacity_range/, sized({ required_bytes: 9 * MIB })],
   'a larger size': [/capacity_range/, sized({ limit_bytes: 7 * MIB })],
   'another access type': [/volume_capabilities/, { volume_capabilities: [EXT4] }],
-  'another access mode': [
-    /volume_capabilities/,
-    { volume_capabilities: [blockCapability('SINGLE_NODE_READER_ONLY')] },
-  ],
+  'another access mode': [/volume_capabilities/, { volume_capabilities: [blockCapability('SINGLE_NODE_READER_ONLY')] }],
   'fewer capabilities': [/volume_capabilities/, capable(mountCapability())],
   'other mutable parameters': [/mutable_parameters/, mutable({ readAheadKiB: '64' })],
   'other parameters': [/parameters/, { parameters: { pool: 'other' } }],
@@ -355,9 +364,7 @@ test('CV22: more than is left is RESOURCE_EXHAUSTED, leaves nothing behind, and 
 test('CV22: concurrent callers never get more than the pool has', async () => {
   const before = await capacity();
   const sizeBytes = Math.floor(before / 3 / MIB) * MIB;
-  const calls = Array.from({ length: 8 }, (_, index) =>
-    orchestrator.create(`rush ${index}`, { sizeBytes }),
-  );
+  const calls = Array.from({ length: 8 }, (_, index) => orchestrator.create(`rush ${index}`, { sizeBytes }));
   const made = (await Promise.allSettled(calls)).flatMap((outcome) =>
     outcome.status === 'fulfilled' ? [outcome.value] : [],
   );
@@ -436,7 +443,8 @@ test('a volume that was made for one file system holds that; a copy or a default
   const sizeBytes = GIB / 4;
   const made = (name: string, capability: Message, volumeId?: string) =>
     orchestrator.create(name, {
-      ...{ capability, sizeBytes },
+      capability,
+      sizeBytes,
       ...(volumeId === undefined ? {} : { volumeId }),
     });
   const named = await made('named', BTRFS);

@@ -30,17 +30,24 @@ const OTHER_CODES: Readonly<Record<string, StatusName>> = {
 
 /** The rule of each RPC about its required fields, where it has one of its own. */
 const REQUIRED: Readonly<Record<string, string>> = {
-  ...{
-    DeleteVolume: 'DV1: ',
-    ControllerPublishVolume: 'CP1: ',
-    ControllerUnpublishVolume: 'CU1: ',
-  },
-  ...{ ValidateVolumeCapabilities: 'VV1: ', ControllerGetVolume: 'GV1: ' },
-  ...{ ControllerModifyVolume: 'MV1: ', ControllerExpandVolume: 'EV1: ' },
-  ...{ DeleteSnapshot: 'DS1: ', GetSnapshot: 'GS1: ', CreateVolumeGroupSnapshot: 'GA1: ' },
-  ...{ DeleteVolumeGroupSnapshot: 'GD1: ', GetVolumeGroupSnapshot: 'GE1: ' },
-  ...{ NodeStageVolume: 'NS1: ', NodeUnstageVolume: 'NU1: ', NodePublishVolume: 'NP1: ' },
-  ...{ NodeUnpublishVolume: 'NQ1: ', NodeGetVolumeStats: 'NV1: ', NodeExpandVolume: 'NE1: ' },
+  DeleteVolume: 'DV1: ',
+  ControllerPublishVolume: 'CP1: ',
+  ControllerUnpublishVolume: 'CU1: ',
+  ValidateVolumeCapabilities: 'VV1: ',
+  ControllerGetVolume: 'GV1: ',
+  ControllerModifyVolume: 'MV1: ',
+  ControllerExpandVolume: 'EV1: ',
+  DeleteSnapshot: 'DS1: ',
+  GetSnapshot: 'GS1: ',
+  CreateVolumeGroupSnapshot: 'GA1: ',
+  DeleteVolumeGroupSnapshot: 'GD1: ',
+  GetVolumeGroupSnapshot: 'GE1: ',
+  NodeStageVolume: 'NS1: ',
+  NodeUnstageVolume: 'NU1: ',
+  NodePublishVolume: 'NP1: ',
+  NodeUnpublishVolume: 'NQ1: ',
+  NodeGetVolumeStats: 'NV1: ',
+  NodeExpandVolume: 'NE1: ',
 };
 
 let conforming: ConformingRequests;
@@ -84,11 +91,7 @@ async function mustRefuse(
 /** Whatever else is wrong with it, its size is not. */
 async function mustTake(rpc: RpcDescription, place: FieldPlace, value: unknown): Promise<void> {
   const found = await outcome(rpc, await changed(rpc, place, value));
-  assert.doesNotMatch(
-    found,
-    /limit is|bytes long|^INTERNAL/,
-    `${rpc.name}, ${place.path.join('.')}`,
-  );
+  assert.doesNotMatch(found, /limit is|bytes long|^INTERNAL/, `${rpc.name}, ${place.path.join('.')}`);
 }
 
 const nameOf = (place: FieldPlace): string => place.path.at(-1) as string;
@@ -154,9 +157,7 @@ async function checkEnum(rpc: RpcDescription, place: FieldPlace): Promise<void> 
   }
 }
 
-const CHECKS: Readonly<
-  Record<FieldPlace['kind'], (rpc: RpcDescription, place: FieldPlace) => Promise<void>>
-> = {
+const CHECKS: Readonly<Record<FieldPlace['kind'], (rpc: RpcDescription, place: FieldPlace) => Promise<void>>> = {
   string: checkString,
   strings: checkStrings,
   map: checkMap,

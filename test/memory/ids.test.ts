@@ -5,12 +5,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { HANDLE_FIELDS } from '../../src/base/csi/handle-fields.js';
-import {
-  newGroupSnapshotId,
-  newSnapshotId,
-  newVolumeId,
-  nodeKey,
-} from '../../src/base/csi/handles.js';
+import { newGroupSnapshotId, newSnapshotId, newVolumeId, nodeKey } from '../../src/base/csi/handles.js';
 import type { Message } from '../support/csi-client.js';
 import { runMemoryPlugin } from '../support/memory-plugin.js';
 import { createRequest, type HeldVolume, MIB } from '../support/orchestrator.js';
@@ -23,8 +18,22 @@ const IDS: readonly string[] = [
   'none-exist-id',
   ...['vol', 'snap', 'group'].map((kind) => `${kind}-${TEST_NODE_KEY}-${NOBODY}`),
   `VOL-0123456789AB-${NOBODY}`,
-  ...['vol-', '/', '.', '..', '../pool-id', '../../../../etc/passwd', '/etc/passwd', 'a/b'],
-  ...["' OR 1=1 --", '%s%n', 'a\nb', 'a b', '__proto__', 'constructor', '🗄️', 'i'.repeat(128)],
+  'vol-',
+  '/',
+  '.',
+  '..',
+  '../pool-id',
+  '../../../../etc/passwd',
+  '/etc/passwd',
+  'a/b',
+  "' OR 1=1 --",
+  '%s%n',
+  'a\nb',
+  'a b',
+  '__proto__',
+  'constructor',
+  '🗄️',
+  'i'.repeat(128),
 ];
 
 const running = runMemoryPlugin({
@@ -54,8 +63,7 @@ async function call(name: string, request: Message): Promise<unknown> {
 
 /** By rule and RPC, and what else tells them apart. */
 type Requests = Readonly<Record<string, (id: string) => Message>>;
-const called = (title: string, request: Message): Promise<unknown> =>
-  call(title.split(' ')[1] ?? '', request);
+const called = (title: string, request: Message): Promise<unknown> => call(title.split(' ')[1] ?? '', request);
 const madeFrom = (volume_content_source: Message): Message => ({
   ...createRequest('new'),
   volume_content_source,
@@ -67,7 +75,9 @@ const REFUSED: Requests = {
   'CV11: CreateVolume from a snapshot': (snapshot_id) => madeFrom({ snapshot: { snapshot_id } }),
   'CV11: CreateVolume from a volume': (volume_id) => madeFrom({ volume: { volume_id } }),
   'CP2: ControllerPublishVolume': (volume_id) => ({
-    ...{ volume_id, node_id: 'nobody', volume_capability: broken },
+    volume_id,
+    node_id: 'nobody',
+    volume_capability: broken,
   }),
   'VV2: ValidateVolumeCapabilities': (volume_id) => ({ volume_id, volume_capabilities: [broken] }),
   'GV2: ControllerGetVolume': (volume_id) => ({ volume_id }),
@@ -79,15 +89,18 @@ const REFUSED: Requests = {
   'GS2: GetSnapshot': (snapshot_id) => ({ snapshot_id }),
   'GA5: CreateVolumeGroupSnapshot': (id) => ({ name: 'new', source_volume_ids: [known.id, id] }),
   'GE2: GetVolumeGroupSnapshot': (group_snapshot_id) => ({
-    ...{ group_snapshot_id, snapshot_ids: ['other'] },
+    group_snapshot_id,
+    snapshot_ids: ['other'],
   }),
   'GE2: GetVolumeGroupSnapshot without members': (group_snapshot_id) => ({ group_snapshot_id }),
   'SM2: GetMetadataAllocated': (snapshot_id) => ({ snapshot_id }),
   'SM2: GetMetadataDelta from it': (base_snapshot_id) => ({
-    ...{ base_snapshot_id, target_snapshot_id: snapshotId },
+    base_snapshot_id,
+    target_snapshot_id: snapshotId,
   }),
   'SM2: GetMetadataDelta to it': (target_snapshot_id) => ({
-    ...{ base_snapshot_id: snapshotId, target_snapshot_id },
+    base_snapshot_id: snapshotId,
+    target_snapshot_id,
   }),
 };
 for (const [title, requestFor] of Object.entries(REFUSED)) {
@@ -110,7 +123,8 @@ const ACCEPTED: Requests = {
   'DS2: DeleteSnapshot': (snapshot_id) => ({ snapshot_id }),
   'CU4: ControllerUnpublishVolume': (volume_id) => ({ volume_id, node_id: 'nobody' }),
   'GD2: DeleteVolumeGroupSnapshot': (group_snapshot_id) => ({
-    ...{ group_snapshot_id, snapshot_ids: ['other'] },
+    group_snapshot_id,
+    snapshot_ids: ['other'],
   }),
   'GD2: DeleteVolumeGroupSnapshot without members': (group_snapshot_id) => ({ group_snapshot_id }),
 };

@@ -14,14 +14,10 @@ const volumes: HeldVolume[] = [];
 const snapshotIds: string[] = [];
 
 type List = 'ListVolumes' | 'ListSnapshots';
-const call = (rpc: List, request: Message): Promise<Message> =>
-  running.client.controller[rpc](request);
+const call = (rpc: List, request: Message): Promise<Message> => running.client.controller[rpc](request);
 const idsOf = (answer: Message): string[] =>
-  answer['entries'].map((entry: Message) =>
-    String(entry['volume']?.volume_id ?? entry['snapshot'].snapshot_id),
-  );
-const known = (rpc: List): string[] =>
-  rpc === 'ListVolumes' ? volumes.map((volume) => volume.id) : snapshotIds;
+  answer['entries'].map((entry: Message) => String(entry['volume']?.volume_id ?? entry['snapshot'].snapshot_id));
+const known = (rpc: List): string[] => (rpc === 'ListVolumes' ? volumes.map((volume) => volume.id) : snapshotIds);
 
 async function pages(
   rpc: List,
@@ -80,9 +76,19 @@ for (const rpc of ['ListVolumes', 'ListSnapshots'] as const) {
     const other = rpc === 'ListVolumes' ? 'ListSnapshots' : 'ListVolumes';
     const foreign = await call(other, { max_entries: 1 });
     for (const starting_token of [
-      ...['invalid-token', '0', '1', ' ', '🗄️', 't'.repeat(129), 't'.repeat(100_000)],
-      ...[`${token}A`, token.slice(0, -2), token.toUpperCase(), `${token}=`],
-      ...[foreign['next_token'], known(rpc)[0] ?? ''],
+      'invalid-token',
+      '0',
+      '1',
+      ' ',
+      '🗄️',
+      't'.repeat(129),
+      't'.repeat(100_000),
+      `${token}A`,
+      token.slice(0, -2),
+      token.toUpperCase(),
+      `${token}=`,
+      foreign['next_token'],
+      known(rpc)[0] ?? '',
     ]) {
       await refused(call(rpc, { starting_token }), 'ABORTED', /list again/);
     }

@@ -28,8 +28,7 @@ interface Left {
   snapshots?: number;
 }
 const pair = (call: () => Promise<unknown>) => [call, call] as const;
-const group = (round: number): Promise<HeldGroup> =>
-  orchestrator.groupSnapshot(trio.slice(0, 2), `group ${round}`);
+const group = (round: number): Promise<HeldGroup> => orchestrator.groupSnapshot(trio.slice(0, 2), `group ${round}`);
 let trio: HeldVolume[] = [];
 
 const RACES: Readonly<Record<string, Race>> = {
@@ -81,10 +80,7 @@ const RACES: Readonly<Record<string, Race>> = {
   'taking a snapshot and deleting its volume leaves a complete snapshot or none': {
     make: async (round) => {
       const volume = await orchestrator.create(`taken ${round}`);
-      return [
-        () => orchestrator.snapshot(volume, `of taken ${round}`),
-        () => orchestrator.delete(volume),
-      ];
+      return [() => orchestrator.snapshot(volume, `of taken ${round}`), () => orchestrator.delete(volume)];
     },
     also: [['NOT_FOUND'], []],
   },
@@ -129,10 +125,7 @@ const RACES: Readonly<Record<string, Race>> = {
     make: async (round) => {
       const made = await group(round);
       const snapshotId = made.snapshotIds[round % 2] ?? '';
-      return [
-        () => orchestrator.deleteGroup(made),
-        () => orchestrator.create(`member ${round}`, { snapshotId }),
-      ];
+      return [() => orchestrator.deleteGroup(made), () => orchestrator.create(`member ${round}`, { snapshotId })];
     },
     also: [['FAILED_PRECONDITION'], ['NOT_FOUND']],
     left: ([deletion]) => ({ snapshots: deletion === 'OK' ? 0 : 2 }),
@@ -140,10 +133,7 @@ const RACES: Readonly<Record<string, Race>> = {
   'deleting a group and one of its members deletes the group only': {
     make: async (round) => {
       const made = await group(round);
-      return [
-        () => orchestrator.deleteGroup(made),
-        () => orchestrator.deleteSnapshot(made.snapshotIds[1] ?? ''),
-      ];
+      return [() => orchestrator.deleteGroup(made), () => orchestrator.deleteSnapshot(made.snapshotIds[1] ?? '')];
     },
     also: [[], ['INVALID_ARGUMENT']],
     left: () => ({ snapshots: 0 }),
@@ -186,9 +176,7 @@ async function assertWhole(left: Left): Promise<void> {
   for (const volume_id of volumes) await controller.DeleteVolume({ volume_id });
 }
 
-for (const [title, { make, also = [], isExclusive = false, left = () => ({}) }] of Object.entries(
-  RACES,
-)) {
+for (const [title, { make, also = [], isExclusive = false, left = () => ({}) }] of Object.entries(RACES)) {
   test(`G15: at once, ${title}`, async () => {
     for (let round = 0; round < ROUNDS; round += 1) {
       trio = [];
@@ -231,8 +219,5 @@ test('G13, G14: calls that miss their deadlines are repeated and end like one un
 test('G13: after all races a restart finds nothing to complete, roll back or report', async () => {
   await running.restart();
   const { differences, finished, undone } = running.reconciled ?? assert.fail();
-  assert.deepEqual(
-    { differences, finished, undone },
-    { differences: [], finished: [], undone: [] },
-  );
+  assert.deepEqual({ differences, finished, undone }, { differences: [], finished: [], undone: [] });
 });

@@ -11,8 +11,7 @@ import { createRequest, MIB } from '../support/orchestrator.js';
 import { refused } from '../support/refusal.js';
 
 const cluster = runMemoryCluster({ servesRouters: false });
-const on = (...ids: string[]): Message[] =>
-  ids.map((id) => ({ segments: { 'blockdelta.csi/node': id } }));
+const on = (...ids: string[]): Message[] => ids.map((id) => ({ segments: { 'blockdelta.csi/node': id } }));
 
 async function create(name: string, requirement?: Message): Promise<string> {
   const request = {
@@ -60,9 +59,7 @@ test('every other call for a volume, its snapshots and groups of them works', as
   assert.ok((await controller.ListVolumes({}))['entries'].length > 0);
   assert.ok(BigInt((await controller.GetCapacity({}))['available_capacity']) > 0n);
   const wanted = { name: 'group', source_volume_ids: [volume_id] };
-  const { group_snapshot_id, snapshots } = (await groups.CreateVolumeGroupSnapshot(wanted))[
-    'group_snapshot'
-  ];
+  const { group_snapshot_id, snapshots } = (await groups.CreateVolumeGroupSnapshot(wanted))['group_snapshot'];
   const snapshot_ids = snapshots.map(({ snapshot_id }: Message) => snapshot_id);
   await groups.GetVolumeGroupSnapshot({ group_snapshot_id, snapshot_ids });
   await groups.DeleteVolumeGroupSnapshot({ group_snapshot_id, snapshot_ids });

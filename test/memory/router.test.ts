@@ -87,7 +87,8 @@ test('a source on a node that the topology excludes is RESOURCE_EXHAUSTED', asyn
 test('the first preferred topology is chosen, and a repeated CreateVolume finds the volume wherever it would be made now', async () => {
   const preferring = (...preferred: string[]): Message => ({
     accessibility_requirements: {
-      ...{ requisite: on('node-a', 'node-b', 'node-c'), preferred: on(...preferred) },
+      requisite: on('node-a', 'node-b', 'node-c'),
+      preferred: on(...preferred),
     },
   });
   const first = await createVolume('again', preferring('node-c', 'node-a', 'node-b'));
@@ -116,9 +117,7 @@ test('without a topology the node with the most capacity is chosen, and a full o
 });
 
 test('calls of one name at once make one volume', async () => {
-  const answers = await Promise.allSettled(
-    Array.from({ length: 8 }, () => createVolume('at-once')),
-  );
+  const answers = await Promise.allSettled(Array.from({ length: 8 }, () => createVolume('at-once')));
   const made = answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
   assert.ok(made.length > 0);
   assert.equal(new Set(made.map((volume) => volume['volume_id'])).size, 1);
@@ -171,9 +170,7 @@ test('lists have the entries of all nodes, also over an empty one, and pages do 
     assert.deepEqual(found.toSorted(), made.toSorted(), `pages of ${max_entries}`);
   }
   const listed = async (filter: Message): Promise<string[]> =>
-    (await controller.ListSnapshots(filter))['entries'].map(
-      ({ snapshot }: Message) => snapshot.snapshot_id,
-    );
+    (await controller.ListSnapshots(filter))['entries'].map(({ snapshot }: Message) => snapshot.snapshot_id);
   assert.equal((await listed({})).length, snapshots.length);
   const [snapshot_id = ''] = snapshots;
   const [source_volume_id = '', , , , , other = ''] = made;
@@ -325,7 +322,8 @@ test('a volume whose first node could not be reached for two minutes is to be ma
   assert.ok(a && b && c);
   const from = (...ids: string[]): Message => ({
     accessibility_requirements: {
-      ...{ requisite: on('node-a', 'node-b', 'node-c'), preferred: on(...ids) },
+      requisite: on('node-a', 'node-b', 'node-c'),
+      preferred: on(...ids),
     },
   });
   // Made, while its response is lost.
@@ -379,9 +377,7 @@ test('H32: a list that changes is followed, and an address of another node is no
   cluster.list([a, b]);
   await until(/^14 .*which is not in the list/);
   cluster.list([a, b, { id: 'node-c', address: a.address }]);
-  await until(
-    /^14 .*names blockdelta:\/\/blockdelta\.csi\/node\/node-a instead of .*\/node-c alone/,
-  );
+  await until(/^14 .*names blockdelta:\/\/blockdelta\.csi\/node\/node-a instead of .*\/node-c alone/);
   cluster.list(cluster.nodes);
   await until(/^OK$/);
 });
@@ -398,9 +394,7 @@ test('a node that complete lists have not had for an hour is final for reads, sn
   const [first = '', second = ''] = snapshot_ids;
   const content = { volume_content_source: { snapshot: { snapshot_id: first } } };
   const never = `vol-${nodeKey('never-there')}-${randomUUID()}`;
-  const codesOf = async (
-    calls: Record<string, () => Promise<unknown>>,
-  ): Promise<Record<string, string>> => {
+  const codesOf = async (calls: Record<string, () => Promise<unknown>>): Promise<Record<string, string>> => {
     const answers = Object.entries(calls).map(async ([name, call]) => {
       const answered = call().then(
         () => 'OK',
@@ -470,8 +464,14 @@ test('a node that complete lists have not had for an hour is final for reads, sn
 
 test('H12: hostile requests are answered by the router or a node, and harm neither', async () => {
   const world = {
-    ...{ volumeIds: [], snapshotIds: [], sources: new Map<string, string>(), groups: [] },
-    ...{ paths: ['/x'], otherPaths: ['/y'], stagingPaths: ['/s'], targetPaths: ['/t'] },
+    volumeIds: [],
+    snapshotIds: [],
+    sources: new Map<string, string>(),
+    groups: [],
+    paths: ['/x'],
+    otherPaths: ['/y'],
+    stagingPaths: ['/s'],
+    targetPaths: ['/t'],
     pool: 'main',
   };
   const fuzz = new FuzzRun(cluster.endpoint, process.pid, seededRandom('router-hostile'), world);

@@ -26,10 +26,8 @@ const DESTINATION = nodeUri(DRIVER, 'node-a');
 
 const probe = unaryService('Identity', { Probe: async () => ({ ready: { value: true } }) });
 
-const startNode = (
-  t: TestContext,
-  options: Parameters<typeof startRoutedNode>[2] = {},
-): Promise<RoutedNode> => startRoutedNode(t, DRIVER, { services: [probe], ...options });
+const startNode = (t: TestContext, options: Parameters<typeof startRoutedNode>[2] = {}): Promise<RoutedNode> =>
+  startRoutedNode(t, DRIVER, { services: [probe], ...options });
 
 function clientOf(
   t: TestContext,
@@ -37,9 +35,7 @@ function clientOf(
   service: ServiceName,
   files: CertificateFiles = node.router,
 ): RawClient {
-  const [ca, key, certificate] = [files.ca, files.key, files.certificate].map((file) =>
-    readFileSync(file),
-  );
+  const [ca, key, certificate] = [files.ca, files.key, files.certificate].map((file) => readFileSync(file));
   const options = {
     'grpc.ssl_target_name_override': 'blockdelta-node',
     'grpc.default_authority': 'localhost',
@@ -55,18 +51,10 @@ function headers(destination = DESTINATION): grpc.Metadata {
   return metadata;
 }
 
-function call(
-  client: RawClient,
-  rpc: string,
-  metadata = headers(),
-  request: object = {},
-): Promise<object> {
+function call(client: RawClient, rpc: string, metadata = headers(), request: object = {}): Promise<object> {
   return new Promise((resolve, reject) => {
-    client[rpc]?.(
-      request,
-      metadata,
-      { deadline: Date.now() + 20_000 },
-      (error: unknown, response: object) => (error ? reject(error) : resolve(response)),
+    client[rpc]?.(request, metadata, { deadline: Date.now() + 20_000 }, (error: unknown, response: object) =>
+      error ? reject(error) : resolve(response),
     );
   });
 }
@@ -100,9 +88,7 @@ test('H26: only TLS 1.3 with a trusted certificate of the right DNS name is acce
     'TLS 1.2': { ...good, maxVersion: 'TLSv1.2' },
     'another authority': keyAndCertificate(stranger.issue('foreign', 'blockdelta-router')),
     'another name': keyAndCertificate(authority.issue('other', 'somebody-else')),
-    'the name as common name only': keyAndCertificate(
-      authority.issue('cn', '', 'blockdelta-router'),
-    ),
+    'the name as common name only': keyAndCertificate(authority.issue('cn', '', 'blockdelta-router')),
     'a wildcard': keyAndCertificate(authority.issue('wild', '*.example')),
     'no HTTP/2': { ...good, ALPNProtocols: [] },
   };

@@ -1,14 +1,6 @@
 /** The server on its socket, with fake services: taking the path, the gate, malformed requests, errors, the log, stopping. */
 import assert from 'node:assert/strict';
-import {
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type * as grpc from '@grpc/grpc-js';
@@ -75,11 +67,7 @@ const MALFORMED: readonly [string, Buffer, RegExp][] = [
   ['a key that is no text', Buffer.from([0x22, 6, 0x0a, 1, 0xff, 0x12, 1, 0x61]), /UTF-8/],
   ['a value that is no text', Buffer.from([0x22, 6, 0x0a, 1, 0x61, 0x12, 1, 0xff]), /UTF-8/],
   ['a string longer than the request', field1(Buffer.from('abc'), 9), /CreateVolumeRequest/],
-  [
-    'a length beyond 4 GiB',
-    Buffer.from([0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x01]),
-    /CreateVolumeRequest/,
-  ],
+  ['a length beyond 4 GiB', Buffer.from([0x0a, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x01]), /CreateVolumeRequest/],
   ['a number without an end', Buffer.from([0x80]), /CreateVolumeRequest/],
   ['groups in groups without end', Buffer.alloc(100_000, 0x7b), /CreateVolumeRequest/],
 ];
@@ -126,10 +114,7 @@ test('malformed requests are refused, logged like any call, and reach no handler
 const getInfo = unaryService('Node', { NodeGetInfo: async () => ({ node_id: 'n' }) });
 
 test('ID8: calls of services that are not open yet wait, and end with a stop', async (t) => {
-  const [first, second] = [
-    await startServer(t, { starting: true }),
-    await startServer(t, { starting: true }),
-  ];
+  const [first, second] = [await startServer(t, { starting: true }), await startServer(t, { starting: true })];
   const waiting = [first.client.node.NodeGetInfo({}), first.client.node.NodeGetInfo({})];
   const lost = refused(first.client.allocated('s'), 'UNIMPLEMENTED', /SnapshotMetadata/);
   const stopped = refused(second.client.node.NodeGetInfo({}), 'UNAVAILABLE');

@@ -43,8 +43,13 @@ test('CS10, GS4, LS7: the answer has the id, source, size and creation time, and
   const { snapshot_id, creation_time } = snapshot;
   assertNow(creation_time, before);
   assert.deepEqual(snapshot, {
-    ...{ snapshot_id, source_volume_id: source.id, size_bytes: String(source.sizeBytes) },
-    ...{ creation_time, ready_to_use: true, group_snapshot_id: '', accessible_topology: [here] },
+    snapshot_id,
+    source_volume_id: source.id,
+    size_bytes: String(source.sizeBytes),
+    creation_time,
+    ready_to_use: true,
+    group_snapshot_id: '',
+    accessible_topology: [here],
   });
   assert.ok(Buffer.byteLength(snapshot_id) <= 128);
   const get = () => controller().GetSnapshot({ snapshot_id });
@@ -116,7 +121,9 @@ for (const [what, from] of Object.entries(COPIES)) {
     const volume_content_source = await from(source);
     const sized = (name: string, capacity_range: Message | null): Promise<Message> =>
       create({
-        ...{ name, capacity_range, volume_capabilities: [blockCapability()] },
+        name,
+        capacity_range,
+        volume_capabilities: [blockCapability()],
         volume_content_source,
       });
     const { volume } = await sized('same', null);
@@ -208,13 +215,13 @@ test('DV4, CS11: snapshots of a grown and deleted volume stay listed, served, re
 
 const createGroup = (fields: Message = {}): Promise<Message> =>
   running.client.groups.CreateVolumeGroupSnapshot({
-    ...{ name: 'group', source_volume_ids: [source.id, second.id] },
+    name: 'group',
+    source_volume_ids: [source.id, second.id],
     ...fields,
   });
 const getGroup = (group_snapshot_id: string, snapshot_ids: readonly string[]): Promise<Message> =>
   running.client.groups.GetVolumeGroupSnapshot({ group_snapshot_id, snapshot_ids });
-const idsOf = (group: Message): string[] =>
-  group['snapshots'].map((snapshot: Message) => snapshot['snapshot_id']);
+const idsOf = (group: Message): string[] => group['snapshots'].map((snapshot: Message) => snapshot['snapshot_id']);
 const removeGroup = (group: Message): Promise<void> =>
   orchestrator.deleteGroup({ id: group['group_snapshot_id'], snapshotIds: idsOf(group) });
 
@@ -235,9 +242,13 @@ test('GA9, GA10, GA11: the answer has an id, a time and one ready member for eac
   assertNow(group.creation_time, before);
   assert.equal(group.ready_to_use, true);
   const wanted = [source, second].map((of, index) => ({
-    ...{ snapshot_id: idsOf(group)[index], source_volume_id: of.id, ready_to_use: true },
-    ...{ size_bytes: String(of.sizeBytes), creation_time: group.creation_time },
-    ...{ group_snapshot_id: group.group_snapshot_id, accessible_topology: [here] },
+    snapshot_id: idsOf(group)[index],
+    source_volume_id: of.id,
+    ready_to_use: true,
+    size_bytes: String(of.sizeBytes),
+    creation_time: group.creation_time,
+    group_snapshot_id: group.group_snapshot_id,
+    accessible_topology: [here],
   }));
   assert.deepEqual(group.snapshots, wanted);
   assert.ok(Buffer.byteLength(group.group_snapshot_id) <= 128);
@@ -287,7 +298,8 @@ test('SM5, SM25: a list without entries is one message with type and capacity', 
     await client.delta(target, same),
     await client.metadata('GetMetadataAllocated', { snapshot_id: target, ...end }),
     await client.metadata('GetMetadataDelta', {
-      ...{ base_snapshot_id: base, target_snapshot_id: target },
+      base_snapshot_id: base,
+      target_snapshot_id: target,
       ...end,
     }),
   ]) {
@@ -297,10 +309,7 @@ test('SM5, SM25: a list without entries is one message with type and capacity', 
 
 test('SM10, SM11: snapshots of two volumes, an older target and a single snapshot have no delta', async () => {
   const { client } = running;
-  const [base, target] = [
-    await orchestrator.snapshot(source, 'b'),
-    await orchestrator.snapshot(source, 't'),
-  ];
+  const [base, target] = [await orchestrator.snapshot(source, 'b'), await orchestrator.snapshot(source, 't')];
   const stranger = await orchestrator.snapshot(second, 'stranger');
   await refused(client.delta(base, stranger), 'INVALID_ARGUMENT', /two snapshots of one volume/);
   await refused(client.delta(target, base), 'INVALID_ARGUMENT', /older snapshot as the base/);

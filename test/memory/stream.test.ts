@@ -184,9 +184,7 @@ for (const pace of ['paused', 'running']) {
       { deadline: Date.now() + 300 },
     ) as grpc.ClientReadableStream<Message>;
     call.on('error', () => undefined);
-    const status = new Promise<number>((resolve) =>
-      call.once('status', (end) => resolve(end.code)),
-    );
+    const status = new Promise<number>((resolve) => call.once('status', (end) => resolve(end.code)));
     await pauseAfterFirst(call);
     if (pace === 'running') call.resume();
     assert.equal(await status, 4);

@@ -65,7 +65,9 @@ test('a call is a span in the trace of its caller, with its device tasks below i
   assert.equal(served.kind, SpanKind.SERVER);
   assert.deepEqual(idsOf(served), [TRACE, PARENT]);
   assert.deepEqual(served.attributes, {
-    ...{ 'rpc.system': 'grpc', 'rpc.service': 'csi.v1.Node', 'rpc.method': 'NodeGetInfo' },
+    'rpc.system': 'grpc',
+    'rpc.service': 'csi.v1.Node',
+    'rpc.method': 'NodeGetInfo',
     'rpc.grpc.status_code': 0,
   });
   assert.equal(task.name, 'device loopList');

@@ -30,7 +30,8 @@ test('GV3, GV4, LV8: a volume is reported as by CreateVolume, alone and in a lis
 
 const expand = (volume: HeldVolume, required: number, change: Message = {}): Promise<Message> =>
   controller().ControllerExpandVolume({
-    ...{ volume_id: volume.id, capacity_range: { required_bytes: required } },
+    volume_id: volume.id,
+    capacity_range: { required_bytes: required },
     ...change,
   });
 const size = async (): Promise<number> => {
@@ -39,8 +40,7 @@ const size = async (): Promise<number> => {
   assert.equal(String(stored), found.capacity_bytes);
   return Number(found.capacity_bytes);
 };
-const capacity = async (): Promise<number> =>
-  Number((await controller().GetCapacity({}))['available_capacity']);
+const capacity = async (): Promise<number> => Number((await controller().GetCapacity({}))['available_capacity']);
 
 /** A test of each expansion, by what is wrong with it. */
 function refuses(code: StatusName, changes: Readonly<Record<string, Message>>): void {
@@ -133,7 +133,8 @@ test('EV7: concurrent expansions never get more than the pool has', async () => 
 const SERVED = [mountCapability('ext4'), blockCapability()];
 const validate = (fields: Message): Promise<Message> =>
   controller().ValidateVolumeCapabilities({
-    ...{ volume_id: volume.id, volume_capabilities: SERVED },
+    volume_id: volume.id,
+    volume_capabilities: SERVED,
     ...fields,
   });
 
@@ -199,9 +200,7 @@ test('VV6: fields of a later version are not echoed as confirmed', async () => {
 
 /** The last line of a call has these fields. */
 function assertLogged(method: string, fields: Message, msg = 'call ended'): void {
-  const line = logLines(running.log).findLast(
-    (each) => each['method'] === method && each['msg'] === msg,
-  );
+  const line = logLines(running.log).findLast((each) => each['method'] === method && each['msg'] === msg);
   assert.deepEqual({ ...line, ...fields }, line, `${method} ${msg}`);
 }
 

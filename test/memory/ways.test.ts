@@ -18,9 +18,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
 /** A line `function   src/file.ts` for each function, from the socket on. */
 function listed(heading: string): string[] {
-  const [, section = ''] = readFileSync(packagePath('docs/architecture.md'), 'utf8').split(
-    `\n### ${heading}\n`,
-  );
+  const [, section = ''] = readFileSync(packagePath('docs/architecture.md'), 'utf8').split(`\n### ${heading}\n`);
   const lines = (section.split('\n#')[0] ?? '').matchAll(/^ {4}(\w+) +(src\/\S+\.ts)(?: .*)?$/gm);
   return [...lines].map(([, name, file]) => `${name} ${file}`);
 }

@@ -33,8 +33,7 @@ function mutationsIn(text: string): Mutation[] {
     while (rest !== '') {
       const [whole = '', breaks = '', reason = '', from = '', to = '', testFile = '', name = ''] =
         MUTATION.exec(rest) ?? [];
-      if (whole === '')
-        throw new Error(`mutations.txt, ${file}: no mutation: ${rest.slice(0, 200)}`);
+      if (whole === '') throw new Error(`mutations.txt, ${file}: no mutation: ${rest.slice(0, 200)}`);
       const test = { file: testFile, name };
       mutations.push({ breaks, file, from: textOf(from), to: textOf(to), reason, test });
       rest = rest.slice(whole.length);

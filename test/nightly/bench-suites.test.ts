@@ -17,13 +17,7 @@ import { SPEED_TABLE } from '../bench/targets.js';
 import { fullReport } from '../support/bench-report.js';
 import { runCommand, startCommand } from '../support/command.js';
 import { Plugin } from '../support/plugin.js';
-import {
-  loopsBelow,
-  makePoolFileSystem,
-  mountsBelow,
-  skipUnlessRoot,
-  Workspace,
-} from '../support/workspace.js';
+import { loopsBelow, makePoolFileSystem, mountsBelow, skipUnlessRoot, Workspace } from '../support/workspace.js';
 
 /** What scripts/bench runs. */
 const BENCH = packagePath('.test-build/test/bench/main.js');

@@ -69,8 +69,7 @@ async function untilReady(container: PluginContainer, client: CsiClient): Promis
   for (;;) {
     const answer = await client.identity.Probe({}, { deadlineMs: 10_000 }).catch(() => null);
     if (answer !== null && answer['ready']?.value !== false) return;
-    if (!(await container.isRunning()))
-      throw new Error(`the container has ended:\n${container.log}`);
+    if (!(await container.isRunning())) throw new Error(`the container has ended:\n${container.log}`);
     await delay(100);
   }
 }
@@ -82,9 +81,7 @@ test('podman and a node of a cluster import the image under the name that the ch
   const named = containers.find(({ name }) => name === 'plugin')?.image ?? '';
   assert.equal(image, named);
   const index = execFileSync('tar', ['-xOf', engine.archive, './index.json'], { encoding: 'utf8' });
-  const annotations = JSON.parse(index).manifests.map(
-    (each: { annotations: object }) => each.annotations,
-  );
+  const annotations = JSON.parse(index).manifests.map((each: { annotations: object }) => each.annotations);
   assert.deepEqual(annotations, [{ 'org.opencontainers.image.ref.name': named }]);
 
   const workspace = new Workspace('containerd');
@@ -94,8 +91,7 @@ test('podman and a node of a cluster import the image under the name that the ch
     workspace.dispose();
   });
   const page = readFileSync(packagePath('docs/install-container.md'), 'utf8');
-  const [, options = ''] =
-    /`ctr --namespace k8s\.io (images import .*?)blockdelta-\S+\.tar`/.exec(page) ?? [];
+  const [, options = ''] = /`ctr --namespace k8s\.io (images import .*?)blockdelta-\S+\.tar`/.exec(page) ?? [];
   const snapshotter = ['--snapshotter', 'native'];
   containerd.ctr(...options.trim().split(' '), ...snapshotter, engine.archive);
   // Any further name is one that a kubelet takes for an image of its default registry.
@@ -130,11 +126,7 @@ test('a plugin in a container answers what changed, and the list rebuilds the se
   await orchestrator.delete(volume);
   for (const id of [first, second]) await orchestrator.deleteSnapshot(id);
   assert.equal(await container.stop(), 0, container.log);
-  assert.deepEqual(
-    mountsBelow(workspace.directory),
-    [workspace.directory],
-    'the pool is unmounted',
-  );
+  assert.deepEqual(mountsBelow(workspace.directory), [workspace.directory], 'the pool is unmounted');
 
   /** Through a read-only raw volume, as a backup program reads it. */
   async function readSnapshot(snapshotId: string): Promise<Buffer> {
@@ -190,9 +182,7 @@ for (const [change, apply] of Object.entries(changes)) {
       }),
       await orchestrator.create('raw', { capability: blockCapability(), sizeBytes: SIZE_BYTES }),
     ];
-    const [files = '', raw = ''] = await Promise.all(
-      volumes.map((volume) => orchestrator.bringUp(volume)),
-    );
+    const [files = '', raw = ''] = await Promise.all(volumes.map((volume) => orchestrator.bringUp(volume)));
     const writers = [
       await OrderedWriter.start([join(files, 'first'), join(files, 'second')]),
       await OrderedWriter.start([raw, join(files, 'of-raw')]),
@@ -223,10 +213,7 @@ test('the image has a read-only root directory, the programs that the plugin nee
   const { container } = await startContainer(t);
   assert.match(await container.shell('cat /proc/1/mountinfo'), /^\d+ \d+ \S+ \S+ \/ ro,/m);
   assert.match(await container.shell('cat /proc/1/cmdline'), /^\/usr\/bin\/tini\0/);
-  assert.match(
-    await container.shell('cat /proc/1/environ'),
-    /NODE_OPTIONS=--max-semi-space-size=2\0/,
-  );
+  assert.match(await container.shell('cat /proc/1/environ'), /NODE_OPTIONS=--max-semi-space-size=2\0/);
   const missing = (names: string): Promise<string> =>
     container.shell(`for name in ${names}; do command -v $name >&2 || echo $name; done`);
   const needed =

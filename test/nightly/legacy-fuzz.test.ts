@@ -33,9 +33,7 @@ function fuzzed(version: OldVersion): FuzzedProto {
     });
   });
   const always = (rpc: string): Message =>
-    version === '0.1' && rpc !== 'GetSupportedVersions'
-      ? { version: { major: 0, minor: 1, patch: 0 } }
-      : {};
+    version === '0.1' && rpc !== 'GetSupportedVersions' ? { version: { major: 0, minor: 1, patch: 0 } } : {};
   return {
     rpcs,
     always,
@@ -58,7 +56,8 @@ function old(rpc: string, random: Random, world: FuzzWorld): Message {
 
 test(`${EACH} hostile requests over each old version each get a CSI status, and harm nothing`, async () => {
   await assertUnharmed(running, seededRandom('legacy fuzz'), {
-    ...{ requests: EACH, mostMore: EACH },
+    requests: EACH,
+    mostMore: EACH,
     protos: [fuzzed('0.3'), fuzzed('0.1')],
     alsoStaged: (volumeId) => [`${staging}/${volumeId}`],
   });

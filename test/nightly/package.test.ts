@@ -104,9 +104,7 @@ function assertNothingCompiled(): void {
 
 test('the binaries need no newer C library than docs/install.md says', (t) => {
   const [, documented = ''] = /glibc (\d+\.\d+) or newer/.exec(read('docs/install.md')) ?? [];
-  const files = filesBelow(installed).filter((path) =>
-    /prebuilds\/linux|\/lib\/binding\//.test(path),
-  );
+  const files = filesBelow(installed).filter((path) => /prebuilds\/linux|\/lib\/binding\//.test(path));
   const binaries = files.filter((path) => /\.node$|\/blockdelta-\w+$/.test(path));
   assert.equal(binaries.length, 5);
   const needed = binaries.flatMap((path) => {
@@ -117,8 +115,7 @@ test('the binaries need no newer C library than docs/install.md says', (t) => {
   t.diagnostic(`glibc 2.${newest}`);
   const { header } = process.report.getReport() as { header: { glibcVersionRuntime: string } };
   // The release that packages are made on.
-  if (header.glibcVersionRuntime !== '2.36')
-    return t.skip('built on another system than Debian 12');
+  if (header.glibcVersionRuntime !== '2.36') return t.skip('built on another system than Debian 12');
   assert.equal(`2.${newest}`, documented);
 });
 
@@ -132,10 +129,7 @@ test('packing leaves the checkout as it was', () => {
   assert.ok(!existsSync(join(checkout, 'prebuilds')));
   for (const name of ['better-sqlite3', 'ioctl']) {
     const path = join('node_modules', name, 'package.json');
-    assert.equal(
-      readFileSync(join(checkout, path), 'utf8'),
-      readFileSync(packagePath(path), 'utf8'),
-    );
+    assert.equal(readFileSync(join(checkout, path), 'utf8'), readFileSync(packagePath(path), 'utf8'));
     assert.ok(existsSync(join(checkout, 'node_modules', name, 'build/Release')));
     assert.ok(existsSync(join(checkout, 'node_modules', name, 'binding.gyp')));
     assert.ok(!existsSync(join(checkout, 'node_modules', name, 'lib/binding')));
@@ -148,10 +142,7 @@ test('the installed plugin serves, and a backup from its lists is the same in ev
   const quickstart = join(checkout, 'scripts/quickstart.mjs');
   const main = join(installed, 'dist/main.js');
   const output = run(process.execPath, [quickstart, '--small', '--program', main]);
-  assert.match(
-    output,
-    /VERDICT: the rebuilt image is identical to snapshot B, and the restored one to snapshot C/,
-  );
+  assert.match(output, /VERDICT: the rebuilt image is identical to snapshot B, and the restored one to snapshot C/);
 });
 
 test('without its addon the plugin does not start, and says what to do', () => {
@@ -159,16 +150,14 @@ test('without its addon the plugin does not start, and says what to do', () => {
   renameSync(addon, `${addon}.away`);
   try {
     const env = {
-      ...{ ...process.env, CSI_ENDPOINT: `unix://${workspace.path('a.sock')}` },
+      ...process.env,
+      CSI_ENDPOINT: `unix://${workspace.path('a.sock')}`,
       BLOCKDELTA_STATE_DIR: workspace.path('state'),
     };
     const serve = [join(installed, 'dist/main.js'), 'serve'];
     const { status, stderr } = spawnSync(process.execPath, serve, { env, encoding: 'utf8' });
     assert.equal(status, 1);
-    assert.match(
-      stderr,
-      /^blockdelta: .*blockdelta\.node cannot be loaded .*npm rebuild blockdelta$/m,
-    );
+    assert.match(stderr, /^blockdelta: .*blockdelta\.node cannot be loaded .*npm rebuild blockdelta$/m);
     assert.doesNotMatch(stderr, /^\s+at /m);
   } finally {
     renameSync(`${addon}.away`, addon);
@@ -208,8 +197,11 @@ function run(
   { cwd, env }: { cwd?: string; env?: Record<string, string> } = {},
 ): string {
   return execFileSync(program, args, {
-    ...{ cwd, env: { ...process.env, TMPDIR: workspace.directory, ...env } },
-    ...{ encoding: 'utf8', stdio: 'pipe', maxBuffer: 64 * MIB },
+    cwd,
+    env: { ...process.env, TMPDIR: workspace.directory, ...env },
+    encoding: 'utf8',
+    stdio: 'pipe',
+    maxBuffer: 64 * MIB,
   });
 }
 

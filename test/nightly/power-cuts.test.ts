@@ -79,9 +79,16 @@ function replay(
   { name, mountOptions, cuts }: { name: string; mountOptions: string; cuts: number },
 ): Figures {
   const found = run(
-    ...['unshare', '--mount', '--propagation', 'private'],
-    ...[process.execPath, packagePath('.test-build/test/power/replay.js')],
-    ...[directory, name, mountOptions, `${cuts}`],
+    'unshare',
+    '--mount',
+    '--propagation',
+    'private',
+    process.execPath,
+    packagePath('.test-build/test/power/replay.js'),
+    directory,
+    name,
+    mountOptions,
+    `${cuts}`,
   );
   return JSON.parse(found) as Figures;
 }

@@ -25,11 +25,11 @@ function git(...args: string[]): void {
 
 function release(out: string, ...options: string[]): { status: number | null; said: string } {
   const env = { ...process.env, TMPDIR: workspace.directory, BLOCKDELTA_PREBUILD: 'image' };
-  const { status, stdout, stderr } = spawnSync(
-    join(checkout, 'scripts/release'),
-    ['--out', out, ...options],
-    { encoding: 'utf8', env, maxBuffer: 1 << 26 },
-  );
+  const { status, stdout, stderr } = spawnSync(join(checkout, 'scripts/release'), ['--out', out, ...options], {
+    encoding: 'utf8',
+    env,
+    maxBuffer: 1 << 26,
+  });
   return { status, said: stdout + stderr };
 }
 
@@ -70,10 +70,7 @@ test('two releases of one commit are the same in every byte, and have what docs/
   assert.equal(readFileSync(join(second, 'SHA256SUMS'), 'utf8'), sums);
   for (const cwd of [first, second]) execFileSync('sha256sum', ['--check', 'SHA256SUMS'], { cwd });
   const names = readdirSync(first);
-  assert.deepEqual(
-    sums.match(/(?<= {2}).*$/gm),
-    names.filter((name) => name !== 'SHA256SUMS').sort(),
-  );
+  assert.deepEqual(sums.match(/(?<= {2}).*$/gm), names.filter((name) => name !== 'SHA256SUMS').sort());
   const table = readFileSync(packagePath('docs/release.md'), 'utf8').match(/^\| `.*$/gm) ?? [];
   const documented = table.flatMap((row) =>
     [...(row.split('|')[1] ?? '').matchAll(/`([^`]+)`/g)].map(([, name = '']) =>
@@ -92,16 +89,12 @@ interface Bom {
 }
 
 test('the bill of materials of an image has its Debian packages, Node.js and each module of the package', () => {
-  const bom = JSON.parse(
-    readFileSync(join(first, `blockdelta-${version}-image-amd64.cdx.json`), 'utf8'),
-  ) as Bom;
+  const bom = JSON.parse(readFileSync(join(first, `blockdelta-${version}-image-amd64.cdx.json`), 'utf8')) as Bom;
   assert.equal(bom.bomFormat, 'CycloneDX');
   const has = (type: string, name: string, found?: string): boolean =>
     bom.components.some(
       (each) =>
-        each.purl.startsWith(`pkg:${type}/`) &&
-        each.name === name &&
-        (found === undefined || each.version === found),
+        each.purl.startsWith(`pkg:${type}/`) && each.name === name && (found === undefined || each.version === found),
     );
   const lock = readFileSync(packagePath('deploy/container/packages.lock'), 'utf8');
   for (const [, name = '', found] of lock.matchAll(/^amd64 (\S+) (\S+) /gm)) {

@@ -6,14 +6,7 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import {
-  appendFileSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { appendFileSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { extname, join } from 'node:path';
@@ -109,9 +102,7 @@ test('a browser opens every page, and the search finds where a word is', async (
     const home = `${address}${BASE}`;
     await page.goto(home);
     const links = page.locator('.VPSidebar a');
-    const targets = await links.evaluateAll((all) =>
-      all.map((each) => each.getAttribute('href') ?? ''),
-    );
+    const targets = await links.evaluateAll((all) => all.map((each) => each.getAttribute('href') ?? ''));
     assert.equal(new Set(targets).size, targets.length);
     const pages = readdirSync(packagePath('docs')).filter((name) => name.endsWith('.md'));
     assert.ok(targets.length > pages.length);

@@ -7,13 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { CsiClient } from '../support/csi-client.js';
 import { blockDiscard } from '../support/ioctls.js';
-import {
-  type HeldGroup,
-  type HeldVolume,
-  MIB,
-  type Orchestrator,
-  untilReleased,
-} from '../support/orchestrator.js';
+import { type HeldGroup, type HeldVolume, MIB, type Orchestrator, untilReleased } from '../support/orchestrator.js';
 import type { Random } from '../support/random.js';
 import { listsTo } from '../support/stored-lists.js';
 import { PAGE_BYTES, TaggedImage } from '../support/tagged-image.js';
@@ -88,8 +82,7 @@ export class History {
     const { snapshots } = volume;
     if (choice < 6) {
       this.#write(volume, random.below(2) === 0);
-      if (snapshots.length >= MAX_SNAPSHOTS)
-        await this.#deleteSnapshot(volume, random.pick(snapshots));
+      if (snapshots.length >= MAX_SNAPSHOTS) await this.#deleteSnapshot(volume, random.pick(snapshots));
       const taken = await this.#snapshot(volume);
       if (snapshots.length > 1 && random.below(2) === 0) await this.#listed(taken);
     } else if (choice < 9) this.#write(volume, random.below(2) === 0);
@@ -122,11 +115,12 @@ export class History {
     isUsed = true,
   ): Promise<Living> {
     const name = this.#name();
-    const volume = await untilReleased(() =>
-      this.orchestrator.create(name, { sizeBytes, ...from }),
-    );
+    const volume = await untilReleased(() => this.orchestrator.create(name, { sizeBytes, ...from }));
     this.acknowledged({
-      ...{ kind: 'create', volumeId: volume.id, name, sizeBytes },
+      kind: 'create',
+      volumeId: volume.id,
+      name,
+      sizeBytes,
       ...(from === undefined ? {} : { from }),
     });
     if (isUsed) {

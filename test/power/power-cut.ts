@@ -107,9 +107,7 @@ class CutCheck {
       const allowed = [before.volumes.get(id), after.volumes.get(id)];
       const isAllowed = allowed.some((volume) => volume?.sizeBytes === sizeBytes);
       assert.ok(isAllowed, `volume ${id} has ${sizeBytes} bytes`);
-      const wrong = [...tags.keys()].filter(
-        (page) => !allowed.some((volume) => volume?.allows(page, tags[page] ?? 0)),
-      );
+      const wrong = [...tags.keys()].filter((page) => !allowed.some((volume) => volume?.allows(page, tags[page] ?? 0)));
       assert.deepEqual(wrong, [], `pages of volume ${id} that hold what was never promised`);
     }
   }

@@ -63,11 +63,7 @@ export function readWriteLog(path: string): LogEntry[] {
 }
 
 /** Writes entries to an image. Discarded bytes become zeros. */
-export function applyEntries(
-  logPath: string,
-  imagePath: string,
-  entries: readonly LogEntry[],
-): void {
+export function applyEntries(logPath: string, imagePath: string, entries: readonly LogEntry[]): void {
   const log = openSync(logPath, 'r');
   const image = openSync(imagePath, 'r+');
   try {

@@ -33,7 +33,8 @@ export class BackendProcess {
     const child = fork(packagePath('.test-build/test/support/backend-program.js'), [], {
       env: { PATH: process.env['PATH'] },
       serialization: 'advanced',
-      ...{ execPath, execArgv },
+      execPath,
+      execArgv,
     });
     const running = new BackendProcess(child);
     await running.#ask({ method: 'start', args: [options] });

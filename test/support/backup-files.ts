@@ -8,14 +8,18 @@ export function testManifest(id: string, day: number, base: Manifest['base'] = n
   const time = new Date(Date.UTC(2026, 0, day)).toISOString();
   const stem = `${time.replaceAll(/[-:]/g, '')}-${id}`;
   return {
-    ...{ tool: 'blockdelta 0.1.0', driver: { name: 'a driver', version: '1' }, node: 'n1' },
-    ...{
-      volume: { id: 'vol-1', sizeBytes: 1n << 60n, sectorBytes: 512 },
-      snapshot: { id, creationTime: time },
-    },
-    ...{ base, method: base === null ? 'full' : 'delta', reason: null, skipped: [] },
+    tool: 'blockdelta 0.1.0',
+    driver: { name: 'a driver', version: '1' },
+    node: 'n1',
+    volume: { id: 'vol-1', sizeBytes: 1n << 60n, sectorBytes: 512 },
+    snapshot: { id, creationTime: time },
+    base,
+    method: base === null ? 'full' : 'delta',
+    reason: null,
+    skipped: [],
     ranges: { count: 1, bytes: 4096n, listedBytes: 4096n, grainBytes: 4096n, sha256: DIGEST },
     image: { file: `${stem}.qcow2`, bytes: 5n, segmentBytes: 16 << 20, sha256: [DIGEST] },
-    ...{ startedAt: time, completedAt: time },
+    startedAt: time,
+    completedAt: time,
   };
 }

@@ -43,9 +43,7 @@ export class BackupHistory {
     const number = this.#number;
     const id = `snap-${number}`;
     const device = join(this.directory, 'device');
-    const bytes = Buffer.from(
-      blocks === undefined || last === undefined ? this.random.bytes(SIZE) : last.bytes,
-    );
+    const bytes = Buffer.from(blocks === undefined || last === undefined ? this.random.bytes(SIZE) : last.bytes);
     const changed: Entry[] = [];
     for (let count = 0; count < (blocks ?? 0); count += 1) {
       const at = this.random.below(SIZE / BLOCK) * BLOCK;
@@ -60,10 +58,12 @@ export class BackupHistory {
       const creationTime = new Date(Date.UTC(2026, 0, number));
       const paths = await this.repository.begin('vol-1', { id, creationTime });
       const [path, sizeBytes] = [paths.rangesPartial, BigInt(SIZE)];
-      const ranges = await writeRanges(
-        batch(blocks === undefined || base === null ? WHOLE : changed),
-        { of: id, path, grainBytes: 4096n, sizeBytes: () => sizeBytes },
-      );
+      const ranges = await writeRanges(batch(blocks === undefined || base === null ? WHOLE : changed), {
+        of: id,
+        path,
+        grainBytes: 4096n,
+        sizeBytes: () => sizeBytes,
+      });
       const volume = await this.repository.backupsOf('vol-1');
       const below = base === null ? [] : imagesOf(chainOf(base, volume));
       const runtime = await openRuntime(join(this.directory, 'runtime'));

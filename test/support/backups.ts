@@ -38,12 +38,7 @@ export function runBackup(
 }
 
 /** Runs a backup that must succeed. */
-export async function backedUp(
-  t: TestContext,
-  place: Place,
-  snapshot: string,
-  ...more: string[]
-): Promise<BackupJson> {
+export async function backedUp(t: TestContext, place: Place, snapshot: string, ...more: string[]): Promise<BackupJson> {
   const { code, stdout, stderr } = await runBackup(t, place, snapshot, ...more);
   assert.equal(code, 0, stderr);
   return JSON.parse(stdout) as BackupJson;

@@ -12,11 +12,7 @@ export function row(name: string, ours: number[], peer: number[], rest: Partial<
 }
 
 /** With the ratio's target of that row of the speed table. */
-export function targetRow(
-  name: Parameters<typeof targetOf>[0],
-  ours: number[],
-  peer: number[],
-): Row {
+export function targetRow(name: Parameters<typeof targetOf>[0], ours: number[], peer: number[]): Row {
   const plain = row(name, ours, peer);
   return { ...plain, target: targetOf(name, ratios(plain)) };
 }

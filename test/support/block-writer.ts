@@ -52,27 +52,23 @@ export class BlockWriter {
   readonly model: Buffer;
   readonly #fd: number;
   #closed = false;
-  readonly #operations: Readonly<Record<BlockOperation, (offset: number, length: number) => void>> =
-    {
-      write: (offset, length) =>
-        this.write(this.random.pick([0, 1, 7]) + offset, this.random.bytes(length - 8)),
-      compressible: (offset, length) =>
-        this.write(offset, Buffer.alloc(length, `${this.random.below(1e9)} lines `)),
-      rewrite: (offset, length) =>
-        this.write(offset, Buffer.from(this.model.subarray(offset, offset + length))),
-      zeros: (offset, length) => this.write(offset, Buffer.alloc(length)),
-      discard: (offset, length) => {
-        blockDiscard(this.#fd, offset, length);
-        // A discard promises nothing about what is read afterwards.
-        readSync(this.#fd, this.model, offset, length, offset);
-      },
-      'zero-out': (offset, length) => {
-        blockZeroOut(this.#fd, offset, length);
-        this.model.fill(0, offset, offset + length);
-      },
-      punch: (offset, length) => this.#fallocate('--punch-hole', offset, length),
-      'zero-range': (offset, length) => this.#fallocate('--zero-range', offset, length),
-    };
+  readonly #operations: Readonly<Record<BlockOperation, (offset: number, length: number) => void>> = {
+    write: (offset, length) => this.write(this.random.pick([0, 1, 7]) + offset, this.random.bytes(length - 8)),
+    compressible: (offset, length) => this.write(offset, Buffer.alloc(length, `${this.random.below(1e9)} lines `)),
+    rewrite: (offset, length) => this.write(offset, Buffer.from(this.model.subarray(offset, offset + length))),
+    zeros: (offset, length) => this.write(offset, Buffer.alloc(length)),
+    discard: (offset, length) => {
+      blockDiscard(this.#fd, offset, length);
+      // A discard promises nothing about what is read afterwards.
+      readSync(this.#fd, this.model, offset, length, offset);
+    },
+    'zero-out': (offset, length) => {
+      blockZeroOut(this.#fd, offset, length);
+      this.model.fill(0, offset, offset + length);
+    },
+    punch: (offset, length) => this.#fallocate('--punch-hole', offset, length),
+    'zero-range': (offset, length) => this.#fallocate('--zero-range', offset, length),
+  };
 
   constructor(
     readonly devicePath: string,

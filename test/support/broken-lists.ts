@@ -40,8 +40,7 @@ const PAGE: readonly Field[] = [
   ['end', 32, 8],
 ];
 
-const pageOf = (file: Buffer, number: number): Buffer =>
-  file.subarray(number * PAGE_BYTES, (number + 1) * PAGE_BYTES);
+const pageOf = (file: Buffer, number: number): Buffer => file.subarray(number * PAGE_BYTES, (number + 1) * PAGE_BYTES);
 
 /** Writes the checksum of a page. */
 export function seal(page: Buffer): void {
@@ -69,11 +68,9 @@ export function brokenLists(whole: Buffer): BrokenList[] {
         addSealed(`${name} of page ${number} by ${by}`, number, (page) => {
           const mask = (1n << BigInt(8 * bytes)) - 1n;
           let value = 0n;
-          for (let at = bytes - 1; at >= 0; at -= 1)
-            value = (value << 8n) | BigInt(page[offset + at] ?? 0);
+          for (let at = bytes - 1; at >= 0; at -= 1) value = (value << 8n) | BigInt(page[offset + at] ?? 0);
           value = (value + BigInt(by)) & mask;
-          for (let at = 0; at < bytes; at += 1)
-            page[offset + at] = Number((value >> BigInt(8 * at)) & 0xffn);
+          for (let at = 0; at < bytes; at += 1) page[offset + at] = Number((value >> BigInt(8 * at)) & 0xffn);
         });
       }
     }
@@ -87,14 +84,7 @@ export function brokenLists(whole: Buffer): BrokenList[] {
     page[42] = (page[42] ?? 0) + 1;
     page[43] = (page[43] ?? 0) - 1;
   });
-  for (const bytes of [
-    0,
-    1,
-    PAGE_BYTES - 1,
-    PAGE_BYTES,
-    whole.length - PAGE_BYTES,
-    whole.length - 1,
-  ])
+  for (const bytes of [0, 1, PAGE_BYTES - 1, PAGE_BYTES, whole.length - PAGE_BYTES, whole.length - 1])
     add(`length: ${bytes} bytes`, (file) => file.subarray(0, bytes));
   for (const bytes of [1, PAGE_BYTES])
     add(`length: ${bytes} bytes more`, (file) => Buffer.concat([file, Buffer.alloc(bytes)]));

@@ -26,8 +26,17 @@ export class Authority {
     this.#directory = directory;
     this.#name = name;
     openssl(
-      ...['req', '-x509', ...EC_KEY, '-days', '2', '-subj', `/CN=${name}`],
-      ...['-keyout', this.#path('key'), '-out', this.file],
+      'req',
+      '-x509',
+      ...EC_KEY,
+      '-days',
+      '2',
+      '-subj',
+      `/CN=${name}`,
+      '-keyout',
+      this.#path('key'),
+      '-out',
+      this.file,
     );
   }
 
@@ -47,12 +56,7 @@ export class Authority {
    *
    * @param label of the files, which are made anew and moved over older ones
    */
-  issue(
-    label: string,
-    dnsName: string,
-    commonName = dnsName,
-    uris: readonly string[] = [],
-  ): CertificateFiles {
+  issue(label: string, dnsName: string, commonName = dnsName, uris: readonly string[] = []): CertificateFiles {
     const all = [...(dnsName === '' ? [] : [`DNS:${dnsName}`]), ...uris.map((uri) => `URI:${uri}`)];
     const names = all.length === 0 ? [] : ['-addext', `subjectAltName=${all.join(',')}`];
     return this.#issue(label, commonName, names);
@@ -74,9 +78,24 @@ export class Authority {
       ca: join(this.#directory, `${label}-ca.pem`),
     };
     openssl(
-      ...['req', '-x509', ...EC_KEY, '-days', '2', '-subj', `/CN=${commonName}`, ...names],
-      ...['-CA', this.file, '-CAkey', this.#path('key'), '-addext', 'basicConstraints=CA:FALSE'],
-      ...['-keyout', `${made}.key`, '-out', `${made}.pem`],
+      'req',
+      '-x509',
+      ...EC_KEY,
+      '-days',
+      '2',
+      '-subj',
+      `/CN=${commonName}`,
+      ...names,
+      '-CA',
+      this.file,
+      '-CAkey',
+      this.#path('key'),
+      '-addext',
+      'basicConstraints=CA:FALSE',
+      '-keyout',
+      `${made}.key`,
+      '-out',
+      `${made}.pem`,
     );
     writeFileSync(`${made}-ca.pem`, readFileSync(this.file));
     renameSync(`${made}.pem`, files.certificate);

@@ -15,8 +15,7 @@ export function killChildren(parent: ChildProcess | undefined, name: string): vo
   const tasks = `/proc/${parent?.pid}/task`;
   const children = readdirSync(tasks).map((task) => procText(`${tasks}/${task}/children`));
   for (const child of children.join(' ').split(/ +/)) {
-    if (procText(`/proc/${child}/comm`).trim() === name.slice(0, 15))
-      process.kill(Number(child), 'SIGKILL');
+    if (procText(`/proc/${child}/comm`).trim() === name.slice(0, 15)) process.kill(Number(child), 'SIGKILL');
   }
 }
 

@@ -94,9 +94,10 @@ export class Cluster {
         owner: `${kind} ${metadata.name}`,
         labels: template.metadata.labels,
         account: template.spec.serviceAccountName,
-        containers: [...(template.spec.initContainers ?? []), ...template.spec.containers].map(
-          (each) => ({ args: [], ...each }),
-        ),
+        containers: [...(template.spec.initContainers ?? []), ...template.spec.containers].map((each) => ({
+          args: [],
+          ...each,
+        })),
         volumes: template.spec.volumes,
         spec: template.spec,
       }));
@@ -125,9 +126,7 @@ export class Cluster {
   }
 
   selectedBy(labels: Record<string, string>): Pod[] {
-    return this.pods.filter((pod) =>
-      Object.entries(labels).every(([key, value]) => pod.labels[key] === value),
-    );
+    return this.pods.filter((pod) => Object.entries(labels).every(([key, value]) => pod.labels[key] === value));
   }
 
   /** The environment of a container as the node makes it. */
@@ -153,10 +152,7 @@ export function flag({ args }: Container, name: string): string | undefined {
 }
 
 /** A test for each rendering. */
-export function forEveryRendering(
-  title: string,
-  check: (cluster: Cluster) => void | Promise<void>,
-): void {
+export function forEveryRendering(title: string, check: (cluster: Cluster) => void | Promise<void>): void {
   test(title, async (t) => {
     for (const name of RENDERINGS) {
       await t.test(name, { skip: name !== KEPT && skipWithoutHelm }, () => check(cluster(name)));

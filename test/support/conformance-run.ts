@@ -55,11 +55,7 @@ export async function assertConforms(
   options: Partial<SuiteOptions>,
   skipped: readonly string[],
 ): Promise<void> {
-  const suite = suiteOptions(
-    running.plugin.endpoint,
-    running.workspace.path('conformance'),
-    options,
-  );
+  const suite = suiteOptions(running.plugin.endpoint, running.workspace.path('conformance'), options);
   const report = await runSuite(CHECKS, suite);
   assert.deepEqual(idsOf(report, 'failed'), [], formatTable(report));
   assert.deepEqual(idsOf(report, 'skipped'), [...skipped].sort(), formatTable(report));

@@ -22,14 +22,20 @@ export class ConformingRequests {
     const first = await orchestrator.snapshot(volume, 'first');
     const volume_capability = blockCapability();
     this.#fields = {
-      ...{ name: 'doomed', volume_id: volume.id, node_id: 'test-node' },
-      ...{ volume_capability, volume_capabilities: [volume_capability] },
-      ...{ source_volume_id: volume.id, source_volume_ids: [volume.id], snapshot_id: first },
+      name: 'doomed',
+      volume_id: volume.id,
+      node_id: 'test-node',
+      volume_capability,
+      volume_capabilities: [volume_capability],
+      source_volume_id: volume.id,
+      source_volume_ids: [volume.id],
+      snapshot_id: first,
       base_snapshot_id: first,
       target_snapshot_id: await orchestrator.snapshot(volume, 'second'),
       capacity_range: { required_bytes: 8 * MIB },
       mutable_parameters: { readAheadKiB: '128' },
-      ...{ staging_target_path: volume.stagingPath, target_path: volume.targetPath },
+      staging_target_path: volume.stagingPath,
+      target_path: volume.targetPath,
       volume_path: volume.stagingPath,
       ...(await this.#makeGroup('conforming')),
     };

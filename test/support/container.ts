@@ -50,10 +50,7 @@ export class ContainerEngine {
     const storage = `--root ${place('root')} --runroot ${place('run')} --tmpdir ${place('tmp')}`;
     // Where there is no service manager, and without mounts that outlive a command.
     const options = '--storage-driver vfs --cgroup-manager cgroupfs --events-backend file';
-    writeFileSync(
-      this.program,
-      `#!/bin/sh\nexec ${aroundEngines()} podman ${storage} ${options} "$@"\n`,
-    );
+    writeFileSync(this.program, `#!/bin/sh\nexec ${aroundEngines()} podman ${storage} ${options} "$@"\n`);
     chmodSync(this.program, 0o755);
   }
 
@@ -108,31 +105,14 @@ export class PluginContainer {
   ) {}
 
   /** The guardian that the plugins of this workspace use, in a container of its own. */
-  static async startGuardian(
-    engine: ContainerEngine,
-    image: string,
-    workspace: Workspace,
-  ): Promise<void> {
+  static async startGuardian(engine: ContainerEngine, image: string, workspace: Workspace): Promise<void> {
     mkdirSync(workspace.path('guardian'));
-    const options = runOptions('run-guardian').flatMap(([name, value]) =>
-      optionHere(name, value, workspace),
-    );
-    await engine.run(
-      'run',
-      ...options,
-      ...limitsHere(),
-      image,
-      '--listen',
-      guardianSocket(workspace),
-    );
+    const options = runOptions('run-guardian').flatMap(([name, value]) => optionHere(name, value, workspace));
+    await engine.run('run', ...options, ...limitsHere(), image, '--listen', guardianSocket(workspace));
   }
 
   /** The workspace must be a shared mount. Does not wait until the plugin is ready. */
-  static async start(
-    engine: ContainerEngine,
-    image: string,
-    workspace: Workspace,
-  ): Promise<PluginContainer> {
+  static async start(engine: ContainerEngine, image: string, workspace: Workspace): Promise<PluginContainer> {
     for (const name of Object.values(MOVED)) mkdirSync(workspace.path(name), { recursive: true });
     const endpoint = `unix://${workspace.path('run', 'csi.sock')}`;
     const settings = {
@@ -144,9 +124,7 @@ export class PluginContainer {
     };
     const lines = Object.entries(settings).map(([name, value]) => `${name}=${value}\n`);
     writeFileSync(workspace.path('blockdelta.env'), lines.join(''));
-    const options = runOptions('run').flatMap(([name, value]) =>
-      optionHere(name, value, workspace),
-    );
+    const options = runOptions('run').flatMap(([name, value]) => optionHere(name, value, workspace));
     const id = await engine.run('run', ...options, ...limitsHere(), image);
     return new PluginContainer(engine, endpoint, id.trim());
   }
@@ -194,8 +172,7 @@ export class PluginContainer {
   }
 }
 
-const guardianSocket = (workspace: Workspace): string =>
-  workspace.path('guardian', 'guardian.sock');
+const guardianSocket = (workspace: Workspace): string => workspace.path('guardian', 'guardian.sock');
 
 /** An option of a script in deploy/container, with its directories in the workspace. */
 function optionHere(name: string, value: string, workspace: Workspace): string[] {

@@ -2,11 +2,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ClientReadableStream } from '@grpc/grpc-js';
 import type { Service, ServiceName } from '../../src/base/csi/service.js';
-import {
-  CsiConnection,
-  type Message,
-  type MetadataRpc,
-} from '../../src/tools/client/connection.js';
+import { CsiConnection, type Message, type MetadataRpc } from '../../src/tools/client/connection.js';
 
 export type { Message };
 
@@ -108,11 +104,10 @@ export class CsiClient {
 }
 
 /** The capability of a file system volume. */
-export const mountCapability = (
-  fsType = '',
-  mode = 'SINGLE_NODE_WRITER',
-  flags: string[] = [],
-): Message => ({ mount: { fs_type: fsType, mount_flags: flags }, access_mode: { mode } });
+export const mountCapability = (fsType = '', mode = 'SINGLE_NODE_WRITER', flags: string[] = []): Message => ({
+  mount: { fs_type: fsType, mount_flags: flags },
+  access_mode: { mode },
+});
 
 /** The capability of a raw block volume. */
 export const blockCapability = (mode = 'SINGLE_NODE_WRITER'): Message => ({

@@ -3,20 +3,9 @@
  * them on threads (openCatalogue, openLedger).
  */
 
-import type {
-  AsyncLedger,
-  OpenLedger,
-} from '../../src/driver/backends/thin/ledger/ledger-client.js';
-import {
-  type Ledger,
-  ledgerCalls,
-  ledgerDefinition,
-} from '../../src/driver/backends/thin/ledger/sqlite-ledger.js';
-import {
-  type Catalogue,
-  catalogueCalls,
-  catalogueDefinition,
-} from '../../src/driver/catalogue/sqlite-catalogue.js';
+import type { AsyncLedger, OpenLedger } from '../../src/driver/backends/thin/ledger/ledger-client.js';
+import { type Ledger, ledgerCalls, ledgerDefinition } from '../../src/driver/backends/thin/ledger/sqlite-ledger.js';
+import { type Catalogue, catalogueCalls, catalogueDefinition } from '../../src/driver/catalogue/sqlite-catalogue.js';
 import type { DatabaseCall } from '../../src/driver/database/calls.js';
 import type { SqliteConnection } from '../../src/driver/database/connection.js';
 import type { DatabaseDefinition } from '../../src/driver/database/definition.js';
@@ -24,8 +13,7 @@ import { SoundDatabase } from '../../src/driver/database/sound-database.js';
 
 export type DirectCatalogue = Catalogue & { close(): void };
 
-export const openCatalogueHere = (file: string): DirectCatalogue =>
-  openHere(catalogueDefinition(file), catalogueCalls);
+export const openCatalogueHere = (file: string): DirectCatalogue => openHere(catalogueDefinition(file), catalogueCalls);
 
 export const openLedgerHere = (file: string): Ledger & { close(): void } =>
   openHere(ledgerDefinition(file), ledgerCalls);

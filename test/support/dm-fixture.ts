@@ -116,12 +116,7 @@ export class DmFixture {
     }
   }
 
-  async #make(
-    label: string,
-    sizeBytes: bigint,
-    working: Table,
-    file: string | null,
-  ): Promise<FaultyDisk> {
+  async #make(label: string, sizeBytes: bigint, working: Table, file: string | null): Promise<FaultyDisk> {
     const name = `${DISK_PREFIX}${label}-${this.#run}`;
     const { device } = await this.native.run('dmCreate', {
       name,

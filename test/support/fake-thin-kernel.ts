@@ -6,12 +6,7 @@
 
 import { SystemError } from '../../src/base/errors.js';
 import type { PoolRecord } from '../../src/driver/backends/thin/ledger/ledger.js';
-import type {
-  DmDevice,
-  NewThinSnapshot,
-  ThinPoolMode,
-  ThinPoolStatus,
-} from '../../src/driver/native/dm-addon.js';
+import type { DmDevice, NewThinSnapshot, ThinPoolMode, ThinPoolStatus } from '../../src/driver/native/dm-addon.js';
 import type { NativeRunner } from '../../src/driver/native/pool.js';
 import type { ThinDeviceDetails, ThinSuperblock } from '../../src/driver/native/thin-addon.js';
 
@@ -27,16 +22,29 @@ interface TableRequest {
 const HELD_ROOT = 77n;
 
 export const SUPERBLOCK: ThinSuperblock = {
-  ...{ checksum: 1, needsCheck: false, time: 7, transactionId: 9n, heldRoot: null },
-  ...{ mappingRoot: 100n, detailsRoot: 101n },
-  ...{ dataBlockBytes: 65536n, dataBlocks: 1000n, metadataBlocks: 4096n },
+  checksum: 1,
+  needsCheck: false,
+  time: 7,
+  transactionId: 9n,
+  heldRoot: null,
+  mappingRoot: 100n,
+  detailsRoot: 101n,
+  dataBlockBytes: 65536n,
+  dataBlocks: 1000n,
+  metadataBlocks: 4096n,
 };
 
 /** Of a pool with that superblock. */
 export const POOL_RECORD: PoolRecord = {
-  ...{ uuid: 'uuid', state: 'ready', dataBlockBytes: 65536n, transactionId: 9n },
-  ...{ labelledBytes: 1n << 30n, holdsMetadataSnapshot: false, bootId: 'boot-1' },
-  ...{ passesDiscards: true, stopped: null },
+  uuid: 'uuid',
+  state: 'ready',
+  dataBlockBytes: 65536n,
+  transactionId: 9n,
+  labelledBytes: 1n << 30n,
+  holdsMetadataSnapshot: false,
+  bootId: 'boot-1',
+  passesDiscards: true,
+  stopped: null,
 };
 
 export class FakeThinKernel implements NativeRunner {
@@ -112,9 +120,18 @@ export class FakeThinKernel implements NativeRunner {
     }
     if (type === 'thin' && !this.thin.has(id)) throw failure('ENODATA', 'dmCreate', name);
     const device: DmDevice = {
-      ...{ name, uuid, path: `/dev/${name}`, major: 253, minor: this.active.size },
-      ...{ sizeBytes: sizeSectors * 512n, readOnly, suspended: false, hasInactiveTable: false },
-      ...{ isBeingRemoved: false, openCount: 0, eventNumber: 0 },
+      name,
+      uuid,
+      path: `/dev/${name}`,
+      major: 253,
+      minor: this.active.size,
+      sizeBytes: sizeSectors * 512n,
+      readOnly,
+      suspended: false,
+      hasInactiveTable: false,
+      isBeingRemoved: false,
+      openCount: 0,
+      eventNumber: 0,
       targets: [{ type, table, startSectors: 0n, lengthSectors: sizeSectors }],
     };
     this.active.set(name, device);
@@ -169,8 +186,12 @@ export class FakeThinKernel implements NativeRunner {
   #make(deviceId: number, refuse: (code: string) => SystemError): void {
     if (this.thin.has(deviceId)) throw refuse('EEXIST');
     this.thin.set(deviceId, {
-      ...{ deviceId, root: BigInt(1000 + deviceId), mappedBlocks: 0n },
-      ...{ transactionId: this.transactionId, creationTime: this.time, snapshottedTime: this.time },
+      deviceId,
+      root: BigInt(1000 + deviceId),
+      mappedBlocks: 0n,
+      transactionId: this.transactionId,
+      creationTime: this.time,
+      snapshottedTime: this.time,
     });
   }
 
@@ -207,8 +228,7 @@ export class FakeThinKernel implements NativeRunner {
   #devices(deviceIds: readonly number[] | null): object {
     const all = [...this.thin.values()];
     return {
-      devices:
-        deviceIds === null ? all : all.filter(({ deviceId }) => deviceIds.includes(deviceId)),
+      devices: deviceIds === null ? all : all.filter(({ deviceId }) => deviceIds.includes(deviceId)),
       truncated: false,
     };
   }
@@ -223,9 +243,17 @@ export class FakeThinKernel implements NativeRunner {
     const { mode, whenFull, needsCheck, transactionId, heldRoot, usedMetadataBlocks } = this;
     const totalMetadataBlocks = this.#totalMetadataBlocks ?? this.metadataBlocks;
     return {
-      ...{ mode, needsCheck, transactionId, heldRoot, usedDataBlocks: 0n, totalDataBlocks: 1000n },
-      ...{ usedMetadataBlocks, totalMetadataBlocks, metadataLowWaterBlocks: 1024n },
-      ...{ discards: 'discard_passdown', whenFull },
+      mode,
+      needsCheck,
+      transactionId,
+      heldRoot,
+      usedDataBlocks: 0n,
+      totalDataBlocks: 1000n,
+      usedMetadataBlocks,
+      totalMetadataBlocks,
+      metadataLowWaterBlocks: 1024n,
+      discards: 'discard_passdown',
+      whenFull,
     };
   }
 }

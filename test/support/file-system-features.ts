@@ -48,9 +48,10 @@ btrfs incompatible 9 no-holes 3.14
 `;
 
 const KNOWN = new Map(
-  [...TABLE.matchAll(/^(\S+ \S+ \d+) (\S+) (\S+)$/gm)].map(
-    ([, bit = '', name = '', kernel = '']) => [bit, { name, kernel }],
-  ),
+  [...TABLE.matchAll(/^(\S+ \S+ \d+) (\S+) (\S+)$/gm)].map(([, bit = '', name = '', kernel = '']) => [
+    bit,
+    { name, kernel },
+  ]),
 );
 
 /** Where the superblock lies, where its words of features are, and how large and in which order their bytes are. */
@@ -61,9 +62,7 @@ const PLACES = {
 } as const;
 const WORDS = ['compatible', 'incompatible', 'read-only'];
 
-const OLDEST = /needs Linux (\d+\.\d+) or later/.exec(
-  readFileSync(packagePath('docs/limits.md'), 'utf8'),
-)?.[1];
+const OLDEST = /needs Linux (\d+\.\d+) or later/.exec(readFileSync(packagePath('docs/limits.md'), 'utf8'))?.[1];
 
 /** Names of the features; where the table lacks one, its word and bit. */
 export function featuresOf(type: FileSystem, path: string): string[] {
@@ -100,8 +99,6 @@ function bitsOf(type: FileSystem, path: string): string[] {
     const field = Buffer.from(block.subarray(offset, offset + bytes));
     const word = BigInt(`0x${(isBig ? field : field.reverse()).toString('hex')}`);
     const bits = Array.from({ length: bytes * 8 }, (_, bit) => bit);
-    return bits
-      .filter((bit) => ((word >> BigInt(bit)) & 1n) === 1n)
-      .map((bit) => `${type} ${WORDS[index]} ${bit}`);
+    return bits.filter((bit) => ((word >> BigInt(bit)) & 1n) === 1n).map((bit) => `${type} ${WORDS[index]} ${bit}`);
   });
 }

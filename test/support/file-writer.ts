@@ -3,15 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import {
-  closeSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  truncateSync,
-  writeSync,
-} from 'node:fs';
+import { closeSync, openSync, readdirSync, readFileSync, rmSync, truncateSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Random } from './random.js';
 
@@ -35,8 +27,7 @@ export class FileWriter {
     ({ name, held, length }) => this.#write(name, held.length, this.random.bytes(length)),
     ({ name }) => this.#delete(name),
     ({ name, held }) => this.#truncate(name, held, this.random.below(held.length + 1)),
-    ({ name, held, length }) =>
-      this.#fallocate(name, ['--keep-size', '-l', `${held.length + 4 * length}`]),
+    ({ name, held, length }) => this.#fallocate(name, ['--keep-size', '-l', `${held.length + 4 * length}`]),
     ({ name, held, length }) => this.#punch(name, held, length),
     () => execFileSync('fstrim', [this.directory]),
   ];

@@ -30,9 +30,7 @@ export function isFrozenUnmounted(device: string): boolean {
 
 /** Releases a device that a frozen file system holds, which is mounted nowhere: what a failed test leaves. */
 export function thawUnmounted(device: string): void {
-  mountedAside(device, (place) =>
-    spawnSync('fsfreeze', ['--unfreeze', place], { stdio: 'ignore' }),
-  );
+  mountedAside(device, (place) => spawnSync('fsfreeze', ['--unfreeze', place], { stdio: 'ignore' }));
 }
 
 function mountedAside<T>(device: string, look: (place: string) => T): T {

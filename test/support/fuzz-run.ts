@@ -185,8 +185,7 @@ async function cleanUp(
   alsoStaged: (volumeId: string) => string[],
 ): Promise<void> {
   const refusals: string[] = [];
-  const quietly = (call: Promise<unknown>) =>
-    call.catch(({ message }: ServiceError) => refusals.push(message));
+  const quietly = (call: Promise<unknown>) => call.catch(({ message }: ServiceError) => refusals.push(message));
   const volumeIds = await orchestrator.volumeIds();
   for (const volume_id of volumeIds) {
     for (const target_path of [...world.targetPaths, ...world.stagingPaths]) {
@@ -219,11 +218,7 @@ const WAS_LATE = /not complete in time|Stream refused by server/;
  * Sends again what the plugin could not receive in time, as the answer asks: on a busy machine this process may
  * be the slow one. The connection of such a request is closed, which refuses others that are on their way.
  */
-async function send(
-  connection: RawConnection,
-  rpc: RpcDescription,
-  bytes: Buffer,
-): Promise<Buffer> {
+async function send(connection: RawConnection, rpc: RpcDescription, bytes: Buffer): Promise<Buffer> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       return await connection.call(rpc, bytes);

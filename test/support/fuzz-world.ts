@@ -3,15 +3,7 @@
  * it that may succeed, as templates for hostile ones that pass the first checks.
  */
 import { createHash } from 'node:crypto';
-import {
-  lstatSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  readlinkSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { lstatSync, mkdirSync, readdirSync, readFileSync, readlinkSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { blockCapability, type Message, mountCapability } from './csi-client.js';
 import type { Random } from './random.js';
@@ -64,8 +56,7 @@ export function describeTree(directory: string): string[] {
 export function makeWorld(workspace: Workspace): FuzzWorld {
   const sentinel = workspace.path('sentinel');
   makeSentinel(sentinel);
-  for (const index of [0, 1, 2, 3, 4, 5])
-    mkdirSync(workspace.path('staging', `s${index}`), { recursive: true });
+  for (const index of [0, 1, 2, 3, 4, 5]) mkdirSync(workspace.path('staging', `s${index}`), { recursive: true });
   mkdirSync(workspace.path('pods'));
   symlinkSync(join(sentinel, 'full'), workspace.path('pods', 'to-directory'));
   symlinkSync(join(sentinel, 'precious'), workspace.path('pods', 'to-file'));
@@ -77,11 +68,24 @@ export function makeWorld(workspace: Workspace): FuzzWorld {
   const stagingPaths = six.map((index) => here(`staging/s${index}`));
   const targetPaths = six.map((index) => here(`pods/p${index}`));
   const hostile = [
-    ...['pods/to-directory', 'pods/to-file', 'pods/to-nothing', 'staging/to-directory'],
-    ...['pods/around', 'pods/around/x', 'pods/to-file/x', 'pods/a\0b', 'sentinel/precious'],
-    ...['pods/../sentinel/full', 'pods/p0/../../sentinel/precious', 'sentinel/link'],
-    ...['pods//p0/', 'pods/./p1', 'staging/s0/', 'no/such/parent'],
-    ...[`pods/${'n'.repeat(300)}`, `pods/${'deep/'.repeat(900)}`],
+    'pods/to-directory',
+    'pods/to-file',
+    'pods/to-nothing',
+    'staging/to-directory',
+    'pods/around',
+    'pods/around/x',
+    'pods/to-file/x',
+    'pods/a\0b',
+    'sentinel/precious',
+    'pods/../sentinel/full',
+    'pods/p0/../../sentinel/precious',
+    'sentinel/link',
+    'pods//p0/',
+    'pods/./p1',
+    'staging/s0/',
+    'no/such/parent',
+    `pods/${'n'.repeat(300)}`,
+    `pods/${'deep/'.repeat(900)}`,
   ];
   return {
     volumeIds: [],
@@ -103,19 +107,25 @@ export function plausibleRequest(rpc: string, random: Random, world: FuzzWorld):
   const staging_target_path = usual(world.stagingPaths, volume_id);
   const target_path = random.pick(world.targetPaths);
   return requestOf(rpc, {
-    ...{ name: random.pick(NAMES), node_id: 'test-node', volume_id, source_volume_id: volume_id },
+    name: random.pick(NAMES),
+    node_id: 'test-node',
+    volume_id,
+    source_volume_id: volume_id,
     source_volume_ids: [...new Set([volume_id, random.pick([...world.volumeIds, volume_id])])],
     capacity_range:
       rpc === 'CreateVolume'
         ? { required_bytes: 16 * MIB, limit_bytes: 16 * MIB }
         : { required_bytes: (16 + random.below(3)) * MIB },
-    ...{ volume_capability, volume_capabilities: [volume_capability] },
+    volume_capability,
+    volume_capabilities: [volume_capability],
     volume_content_source: contentSource(random, world),
     mutable_parameters: { readAheadKiB: String(random.below(4096)) },
     snapshot_id: random.pick([...world.snapshotIds, 'snap-x']),
     ...snapshotPair(random, world),
-    ...{ group_snapshot_id: group.id, snapshot_ids: group.snapshotIds },
-    ...{ staging_target_path, target_path },
+    group_snapshot_id: group.id,
+    snapshot_ids: group.snapshotIds,
+    staging_target_path,
+    target_path,
     volume_path: random.pick([staging_target_path, target_path]),
     ...(UNDOING.test(rpc) && random.below(6) > 0 ? NOBODY : {}),
   });
@@ -137,9 +147,7 @@ function usualCapability(volumeId: string): Message {
 /** Few volumes make most of the requests, so that what needs several in a row comes about. */
 function pickVolume(random: Random, world: FuzzWorld): string {
   const favourites = world.volumeIds.slice(0, 3);
-  return random.pick(
-    random.below(3) > 0 ? [...favourites, 'vol-x'] : [...world.volumeIds, 'vol-x'],
-  );
+  return random.pick(random.below(3) > 0 ? [...favourites, 'vol-x'] : [...world.volumeIds, 'vol-x']);
 }
 
 /** Two snapshots of one volume in the order they were taken, if there are any. */
@@ -155,7 +163,6 @@ function snapshotPair(random: Random, { snapshotIds, sources }: FuzzWorld): Mess
 
 function contentSource(random: Random, world: FuzzWorld): Message | null {
   if (random.below(4) > 0) return null;
-  if (random.below(2) === 0)
-    return { volume: { volume_id: random.pick([...world.volumeIds, '-']) } };
+  if (random.below(2) === 0) return { volume: { volume_id: random.pick([...world.volumeIds, '-']) } };
   return { snapshot: { snapshot_id: random.pick([...world.snapshotIds, '-']) } };
 }

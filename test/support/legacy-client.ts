@@ -27,7 +27,11 @@ export class LegacyClient {
     });
     const file = packagePath(`proto/csi-v${version}.proto`);
     const definitions = loadSync(file, {
-      ...{ keepCase: true, longs: String, enums: String, defaults: true, oneofs: true },
+      keepCase: true,
+      longs: String,
+      enums: String,
+      defaults: true,
+      oneofs: true,
     });
     for (const service of SERVICES) {
       const methods = definitions[`${PACKAGES[version]}.${service}`] as grpc.ServiceDefinition;
@@ -48,8 +52,7 @@ export class LegacyClient {
     const { path, requestSerialize, responseDeserialize } = method;
     const options = { deadline: Date.now() + DEADLINE_MS };
     return new Promise((resolve, reject) => {
-      const end = (error: unknown, answer?: Message): void =>
-        answer === undefined ? reject(error) : resolve(answer);
+      const end = (error: unknown, answer?: Message): void => (answer === undefined ? reject(error) : resolve(answer));
       const rest = [requestSerialize, responseDeserialize, message, options, end] as const;
       this.#client.makeUnaryRequest(path, ...rest);
     });

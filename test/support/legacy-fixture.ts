@@ -5,10 +5,7 @@ import { type RunningPlugin, type RunningPluginOptions, runPlugin } from './runn
 import { Workspace } from './workspace.js';
 
 /** `staging`: BLOCKDELTA_LEGACY_STAGING_DIR. */
-export function runLegacyPlugin(
-  label: string,
-  options: Pick<RunningPluginOptions, 'poolSizeMiB' | 'env'> = {},
-) {
+export function runLegacyPlugin(label: string, options: Pick<RunningPluginOptions, 'poolSizeMiB' | 'env'> = {}) {
   // CSI allows nothing beside the socket, which is in the plugin's workspace.
   const staged = new Workspace(`${label}-staged`);
   const staging = staged.path('staging');

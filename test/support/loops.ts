@@ -6,11 +6,7 @@ import type { NativeRunner } from '../../src/driver/native/pool.js';
 import { clearLoop, removeLoopNumber } from './ioctls.js';
 
 /** A new sparse file, which must be able to take direct I/O, and its device. */
-export async function loopOn(
-  native: NativeRunner,
-  file: string,
-  sizeBytes: bigint,
-): Promise<string> {
+export async function loopOn(native: NativeRunner, file: string, sizeBytes: bigint): Promise<string> {
   const names = { temporaryPath: `${file}.tmp`, finalPath: file };
   await native.run('createSparseFile', { ...names, sizeBytes });
   const request = { backingPath: file, readOnly: false, label: '' };

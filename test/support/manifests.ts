@@ -27,8 +27,7 @@ export interface Manifest {
 
 /** Where scripts/setup puts the programs; on other processors they may be installed. */
 const PATH = `${packagePath('.native-build/helm')}:${process.env['PATH']}`;
-const isInstalled = (program: string) =>
-  PATH.split(':').some((directory) => existsSync(`${directory}/${program}`));
+const isInstalled = (program: string) => PATH.split(':').some((directory) => existsSync(`${directory}/${program}`));
 
 /** For node:test's `skip`: why manifests cannot be rendered here, or false. */
 export const skipWithoutHelm: string | false = ['helm', 'kubectl'].every(isInstalled)
@@ -84,15 +83,13 @@ const SCHEMAS: Readonly<Record<string, string>> = {
   'policy/v1': `${CORE}PolicyV1`,
   'rbac.authorization.k8s.io/v1': `${CORE}RbacV1`,
   'storage.k8s.io/v1': `${CORE}StorageV1`,
-  'cert-manager.io/v1':
-    '@kubernetes-models/cert-manager/_schemas/ComGithubCertManagerCertManagerPkgApisCertmanagerV1',
+  'cert-manager.io/v1': '@kubernetes-models/cert-manager/_schemas/ComGithubCertManagerCertManagerPkgApisCertmanagerV1',
   'monitoring.coreos.com/v1':
     '@kubernetes-models/prometheus-operator/_schemas/ComGithubPrometheusOperatorPrometheusOperatorPkgApisMonitoringV1',
 };
 
 const isText = (value: unknown) => typeof value === 'string' && value !== '';
-const isTextMap = (value: unknown) =>
-  typeof value === 'object' && value !== null && Object.values(value).every(isText);
+const isTextMap = (value: unknown) => typeof value === 'object' && value !== null && Object.values(value).every(isText);
 const hasFields = (value: object) => Object.keys(value).length > 0;
 const isPolicy = (value: unknown) => value === 'Delete' || value === 'Retain';
 
@@ -123,9 +120,7 @@ const SMALL_KINDS: Readonly<Record<string, SmallKind>> = {
       spec: (value) => {
         const { address, audience, caCert, ...rest } = value as Record<string, unknown>;
         return (
-          [address, audience, caCert].every(isText) &&
-          /^[A-Za-z0-9+/]+={0,2}$/.test(String(caCert)) &&
-          !hasFields(rest)
+          [address, audience, caCert].every(isText) && /^[A-Za-z0-9+/]+={0,2}$/.test(String(caCert)) && !hasFields(rest)
         );
       },
     },

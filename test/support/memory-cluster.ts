@@ -95,9 +95,7 @@ export class MemoryCluster {
 }
 
 /** Registers the hooks for the tests of the calling file. */
-export function runMemoryCluster(
-  options: Pick<MemoryPluginOptions, 'servesRouters'> = {},
-): MemoryCluster {
+export function runMemoryCluster(options: Pick<MemoryPluginOptions, 'servesRouters'> = {}): MemoryCluster {
   const cluster = new MemoryCluster(options);
   before(async () => {
     try {

@@ -49,10 +49,7 @@ export class MemoryPlugin {
   readonly #lines: string[] = [];
   #client: CsiClient | undefined;
   readonly #close: Array<() => Promise<unknown>> = [];
-  readonly orchestrator = new Orchestrator(
-    { path: (...names) => this.path(...names) },
-    () => this.client,
-  );
+  readonly orchestrator = new Orchestrator({ path: (...names) => this.path(...names) }, () => this.client);
   /** What each pool holds, also over a restart. */
   readonly storages = new Map<string, MemoryStorage>();
   readonly #backends = new Map<string, MemoryBackend>();
@@ -98,10 +95,7 @@ export class MemoryPlugin {
     const config = this.#config();
     mkdirSync(config.stateDirectory, { recursive: true });
     const logger = createLogger(config.logLevel, { write: (line) => this.#lines.push(line) });
-    const catalogue = await openCatalogue(
-      join(config.stateDirectory, 'catalogue.sqlite'),
-      () => undefined,
-    );
+    const catalogue = await openCatalogue(join(config.stateDirectory, 'catalogue.sqlite'), () => undefined);
     this.#close.push(() => catalogue.close());
     const native = new NativePool(1);
     this.#close.push(() => native.close());
@@ -124,14 +118,13 @@ export class MemoryPlugin {
     const retainedBases = new RetainedBases({ catalogue, locks, limits, logger });
     this.reconciled = await reconcile({ catalogue, registry, retainedBases, lacksRows: false });
     const scanThreads = new ScanThreads(native, 1);
-    const identity = await settleNodeIdentity(
-      { catalogue, stateDirectory: config.stateDirectory },
-      config.nodeId,
-    );
+    const identity = await settleNodeIdentity({ catalogue, stateDirectory: config.stateDirectory }, config.nodeId);
     const parts = { catalogue, native, scanThreads, registry, locks, retainedBases, identity };
     const { csiLevel, controllerPublish, driverName } = config;
     const probed = createIdentityService({
-      ...{ csiLevel, controllerPublish, driverName },
+      csiLevel,
+      controllerPublish,
+      driverName,
       vendorVersion: '0.0.0',
       health: async () => 'ready',
     });
@@ -140,15 +133,14 @@ export class MemoryPlugin {
     const served = nodeRpcs((name, signal) => volumeNamed({ catalogue, locks }, name, signal));
     const rpcs = this.#options.servesRouters === false ? [] : served;
     const server = createCsiServer({
-      ...{ services: [probed], config, logger },
+      services: [probed],
+      config,
+      logger,
       routed: listen === null ? null : { settings: listen, nodeUri: uri, rpcs, pollMs: 100 },
     });
     await server.start();
     const lost = { found: false, refusal: () => CsiError.internal('no row is lost') };
-    server.open(
-      createServices(config, { ...parts, changeLists: null, logger }),
-      requestCheck(identity, lost),
-    );
+    server.open(createServices(config, { ...parts, changeLists: null, logger }), requestCheck(identity, lost));
     this.#client = new CsiClient(config.endpoint);
     this.#close.push(
       () => server.stop(),

@@ -48,12 +48,7 @@ export class Tally {
 }
 
 /** Well-formed, and not one byte missed. For an allocated list the base is all zeros. Returns the figures. */
-export function assertSound(
-  base: SnapshotImage,
-  target: SnapshotImage,
-  answer: MetadataAnswer,
-  label: string,
-): Tally {
+export function assertSound(base: SnapshotImage, target: SnapshotImage, answer: MetadataAnswer, label: string): Tally {
   assertWellFormed(answer, target.sizeBytes);
   const { differingBytes, reportedBytes, missed } = judge({ base, target }, answer.ranges);
   assert.equal(describeRanges(missed), '', `${label} misses bytes that differ`);

@@ -29,9 +29,7 @@ export class MetricsText {
   /** The sum of all samples with this name and at least these labels; undefined if there is none. */
   value(name: string, labels: Labels = {}): number | undefined {
     const found = this.samples.filter(
-      (sample) =>
-        sample.name === name &&
-        Object.entries(labels).every(([key, value]) => sample.labels[key] === value),
+      (sample) => sample.name === name && Object.entries(labels).every(([key, value]) => sample.labels[key] === value),
     );
     return found.length === 0 ? undefined : found.reduce((sum, { value }) => sum + value, 0);
   }

@@ -89,9 +89,7 @@ export class Orchestrator {
       target_path: target,
       volume_capability: volume.capability,
       readonly: options.readonly ?? false,
-      ...(options.podUid === undefined
-        ? {}
-        : { volume_context: { 'csi.storage.k8s.io/pod.uid': options.podUid } }),
+      ...(options.podUid === undefined ? {} : { volume_context: { 'csi.storage.k8s.io/pod.uid': options.podUid } }),
     });
     return target;
   }

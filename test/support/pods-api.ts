@@ -53,11 +53,7 @@ export class PodsApi {
   }
 
   /** @param directory for its files and those of the account */
-  static async start(
-    roles: readonly Manifest[],
-    pods: readonly FakePod[],
-    directory: string,
-  ): Promise<PodsApi> {
+  static async start(roles: readonly Manifest[], pods: readonly FakePod[], directory: string): Promise<PodsApi> {
     const api = new PodsApi(roles, pods, directory);
     api.#server.listen(0, 'localhost');
     await once(api.#server, 'listening');
@@ -100,8 +96,7 @@ export class PodsApi {
 
   #answer(request: IncomingMessage, response: ServerResponse): void {
     const { pathname, searchParams } = new URL(request.url ?? '', 'http://fake');
-    const [, namespace = '', resource = ''] =
-      /^\/api\/v1\/namespaces\/([^/]+)\/([^/]+)$/.exec(pathname) ?? [];
+    const [, namespace = '', resource = ''] = /^\/api\/v1\/namespaces\/([^/]+)\/([^/]+)$/.exec(pathname) ?? [];
     const isWatch = searchParams.get('watch') === 'true';
     const title = `${isWatch ? 'watch' : 'list'} ${resource} ${namespace}`;
     response.setHeader('content-type', 'application/json');
@@ -146,6 +141,8 @@ export class PodsApi {
 }
 
 const asInApi = (pod: FakePod): object => ({
-  ...{ ...pod, kind: 'Pod', apiVersion: 'v1' },
+  ...pod,
+  kind: 'Pod',
+  apiVersion: 'v1',
   metadata: { ...pod.metadata, uid: pod.metadata.name, resourceVersion: '2' },
 });

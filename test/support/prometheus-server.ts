@@ -24,11 +24,7 @@ export class PrometheusServer {
    * @param directory for its configuration and data
    * @param target what to scrape: host:port
    */
-  static async start(
-    program: string,
-    directory: string,
-    target: string,
-  ): Promise<PrometheusServer> {
+  static async start(program: string, directory: string, target: string): Promise<PrometheusServer> {
     const file = join(directory, 'prometheus.yaml');
     const config = {
       global: { scrape_interval: '1s', evaluation_interval: '1s' },
@@ -39,11 +35,7 @@ export class PrometheusServer {
     writeFileSync(file, JSON.stringify(config));
     const child = spawn(
       program,
-      [
-        `--config.file=${file}`,
-        `--storage.tsdb.path=${join(directory, 'data')}`,
-        '--web.listen-address=127.0.0.1:0',
-      ],
+      [`--config.file=${file}`, `--storage.tsdb.path=${join(directory, 'data')}`, '--web.listen-address=127.0.0.1:0'],
       { stdio: ['ignore', 'ignore', 'pipe'], cwd: directory },
     );
     let log = '';

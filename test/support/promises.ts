@@ -30,16 +30,11 @@ export async function promises(): Promise<Promises> {
     'settings of route': defaultsOf(ROUTE_SETTINGS),
     'metrics of serve': metricsOf(new PluginMetrics({ showsVolumes: true })),
     'metrics of route': metricsOf(new RouterMetrics()),
-    'exit codes': Object.fromEntries(
-      Object.entries(ExitCode).map(([name, code]) => [name, `${code}`]),
-    ),
+    'exit codes': Object.fromEntries(Object.entries(ExitCode).map(([name, code]) => [name, `${code}`])),
     'commands, arguments and options': Object.fromEntries(wordsOf(await loadProgram(null), [])),
     'parameters of a StorageClass': Object.fromEntries(VOLUME_PARAMETERS.map((name) => [name, ''])),
     'mutable parameters': Object.fromEntries(
-      MUTABLE_PARAMETERS.map(({ name, type, default: fallback }) => [
-        name,
-        `${type}; default ${fallback}`,
-      ]),
+      MUTABLE_PARAMETERS.map(({ name, type, default: fallback }) => [name, `${type}; default ${fallback}`]),
     ),
     'calls of a router to a node': privateCalls(),
     'steps of schemas': {
@@ -71,9 +66,7 @@ export function settingsMean(env: Environment): string[] {
 }
 
 const defaultsOf = (settings: Settings): Record<string, string> =>
-  Object.fromEntries(
-    Object.entries(settings).map(([name, { fallback }]) => [name, fallback ?? 'no fixed default']),
-  );
+  Object.fromEntries(Object.entries(settings).map(([name, { fallback }]) => [name, fallback ?? 'no fixed default']));
 
 function metricsOf({ registry }: Pick<Metrics, 'registry'>): Record<string, string> {
   const metrics = registry.getMetricsAsArray().map((metric) => {
@@ -92,17 +85,13 @@ function wordsOf(command: Command, path: readonly string[]): [string, string][] 
     .filter(({ long }) => long !== '--version')
     .flatMap(({ flags, long, mandatory, argChoices = [], defaultValue }): [string, string][] => {
       const name = [...path, long ?? flags].join(' ');
-      const hasDefault =
-        defaultValue !== undefined && defaultValue !== false && defaultValue !== '';
+      const hasDefault = defaultValue !== undefined && defaultValue !== false && defaultValue !== '';
       const how = [
         withoutNames(flags),
         ...(mandatory ? ['required'] : []),
         ...(hasDefault ? [`default ${defaultValue}`] : []),
       ];
-      return [
-        [name, how.join('; ')],
-        ...argChoices.map((each): [string, string] => [`${name} ${each}`, '']),
-      ];
+      return [[name, how.join('; ')], ...argChoices.map((each): [string, string] => [`${name} ${each}`, ''])];
     });
   const others = command.commands.flatMap((each) => wordsOf(each, [...path, each.name()]));
   return [...own, ...options, ...others];
@@ -115,8 +104,7 @@ function argumentsOf({ registeredArguments }: Command): string {
 }
 
 /** The names of values are for readers only. */
-const withoutNames = (flags: string): string =>
-  flags.replace(/<[^>]*>/g, '<>').replace(/\[[^\]]*\]/g, '[]');
+const withoutNames = (flags: string): string => flags.replace(/<[^>]*>/g, '<>').replace(/\[[^\]]*\]/g, '[]');
 
 function privateCalls(): Record<string, string> {
   const { root } = nodeProto();
@@ -128,10 +116,7 @@ function privateCalls(): Record<string, string> {
         `${each.name}.${name}`,
         `${requestType} to ${responseType}`,
       ]),
-      ...Object.values(fields ?? {}).map(({ name, id, type }) => [
-        `${each.name}.${name}`,
-        `${type} = ${id}`,
-      ]),
+      ...Object.values(fields ?? {}).map(({ name, id, type }) => [`${each.name}.${name}`, `${type} = ${id}`]),
     ] as [string, string][];
   });
   return Object.fromEntries(named);
@@ -139,10 +124,7 @@ function privateCalls(): Record<string, string> {
 
 const digestsOf = (label: string, steps: readonly string[]): Record<string, string> =>
   Object.fromEntries(
-    steps.map((step, index) => [
-      `${label} ${index + 1}`,
-      createHash('sha256').update(step).digest('hex'),
-    ]),
+    steps.map((step, index) => [`${label} ${index + 1}`, createHash('sha256').update(step).digest('hex')]),
   );
 
 /** The changelog says whether the version of this package has been released. */

@@ -18,8 +18,7 @@ export function seededRandom(label: string): Random {
 function givenSeed(): number | undefined {
   const given = process.env['BLOCKDELTA_TEST_SEED'];
   if (given === undefined) return undefined;
-  if (!/^\d{1,10}$/.test(given))
-    throw new Error(`BLOCKDELTA_TEST_SEED is not a whole number: ${given}`);
+  if (!/^\d{1,10}$/.test(given)) throw new Error(`BLOCKDELTA_TEST_SEED is not a whole number: ${given}`);
   return Number(given);
 }
 

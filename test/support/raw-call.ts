@@ -19,9 +19,9 @@ export interface RpcDescription {
 export function allRpcs(): RpcDescription[] {
   return Object.entries(clientServices()).flatMap(([service, methods]) =>
     Object.entries(methods).map(([name, method]) => {
-      const { requestType, responseType } = csiProto().root.lookupService(
-        `${CSI_PACKAGE}.${service}`,
-      ).methods[name] as { requestType: string; responseType: string };
+      const { requestType, responseType } = csiProto().root.lookupService(`${CSI_PACKAGE}.${service}`).methods[
+        name
+      ] as { requestType: string; responseType: string };
       const isStream = method.responseStream;
       const described = { service: service as ServiceName, name, path: method.path };
       return { ...described, requestType, responseType, isStream };

@@ -21,11 +21,7 @@ export interface Writing {
 }
 
 /** One bench for all tests of a file, gone after them. */
-export function useBench(
-  label: string,
-  kinds: readonly PoolKind[],
-  changeLists: 'on' | 'off' = 'off',
-): ReflinkBench {
+export function useBench(label: string, kinds: readonly PoolKind[], changeLists: 'on' | 'off' = 'off'): ReflinkBench {
   const writers: BlockWriter[] = [];
   // Before the volumes go.
   after(() => {

@@ -46,9 +46,7 @@ export async function statusOf(call: Promise<unknown>): Promise<StatusName> {
  * which may be too short on a busy machine.
  */
 export async function namesHolder(call: () => Promise<unknown>, holder: RegExp): Promise<void> {
-  await eventually(`${holder} is named`, async () =>
-    holder.test(await refused(call(), 'FAILED_PRECONDITION')),
-  );
+  await eventually(`${holder} is named`, async () => holder.test(await refused(call(), 'FAILED_PRECONDITION')));
 }
 
 /** What an error of gRPC has, or one of the rules. */
@@ -59,11 +57,7 @@ interface Refusal extends Error {
   metadata?: Metadata;
 }
 
-function assertRefusal(
-  thrown: unknown,
-  codes: StatusName | readonly StatusName[],
-  message: RegExp,
-): string {
+function assertRefusal(thrown: unknown, codes: StatusName | readonly StatusName[], message: RegExp): string {
   assert.ok(thrown instanceof Error, `not an Error: ${String(thrown)}`);
   const { details, metadata, message: whole } = thrown as Refusal;
   const found = nameOf(thrown);
@@ -79,7 +73,5 @@ function assertRefusal(
 
 function nameOf(thrown: unknown): StatusName | undefined {
   const { code } = thrown as Refusal;
-  return Object.entries(StatusCode).find(([, value]) => value === code)?.[0] as
-    | StatusName
-    | undefined;
+  return Object.entries(StatusCode).find(([, value]) => value === code)?.[0] as StatusName | undefined;
 }

@@ -67,10 +67,7 @@ async function writeNode(): Promise<void> {
     interrupt(catalogue);
     // Its bytes are random, and only its size counts.
     writeAt(`${catalogue}-reserve`, 0, Buffer.alloc(statSync(`${catalogue}-reserve`).size));
-    execFileSync('tar', [
-      ...['-c', '--zstd', '-f', join(directory, 'backups.tar.zst')],
-      ...['-C', join(disk, 'backups'), '.'],
-    ]);
+    execFileSync('tar', ['-c', '--zstd', '-f', join(directory, 'backups.tar.zst'), '-C', join(disk, 'backups'), '.']);
     rmSync(join(disk, 'backups'), { recursive: true });
     execFileSync('fstrim', [disk]);
     execFileSync('umount', [disk]);
@@ -114,13 +111,9 @@ async function fill(workspace: Workspace, plugin: Plugin, disk: string): Promise
     if (number === 1) await orchestrator.expand(chain, 6 * MIB);
   }
   const [first = '', second = '', third = '', fourth = ''] = taken;
-  await eventually(
-    'the list of each step is stored',
-    async () => listsTo(join(pool, 'lists'), fourth).length > 0,
-  );
+  await eventually('the list of each step is stored', async () => listsTo(join(pool, 'lists'), fourth).length > 0);
   await orchestrator.deleteSnapshot(first);
-  for (const base of [first, second])
-    for (const target of [third, fourth]) await delta(base, target);
+  for (const base of [first, second]) for (const target of [third, fourth]) await delta(base, target);
   for (const snapshot of [second, fourth]) {
     lists[snapshot] = rangesAsText((await client.allocated(snapshot)).ranges);
     await eventually('the allocated list is stored', async () =>
@@ -159,7 +152,8 @@ async function fill(workspace: Workspace, plugin: Plugin, disk: string): Promise
 
   const capability = mountCapability('ext4', 'SINGLE_NODE_WRITER', ['noatime']);
   const mounted = await create('in use', {
-    ...{ capability, sizeBytes: 24 * MIB },
+    capability,
+    sizeBytes: 24 * MIB,
     parameters: { mkfsOptions: '-m 1' },
   });
   await orchestrator.bringUp(mounted);
@@ -170,10 +164,18 @@ async function fill(workspace: Workspace, plugin: Plugin, disk: string): Promise
   execFileSync('sync', ['-f', mounted.targetPath]);
   return {
     ...(await listed(client)),
-    ...{ contents: digests(pool), lists },
+    contents: digests(pool),
+    lists,
     ids: {
-      ...{ chain: chain.id, first, second, third, fourth, newest: newest.id, held },
-      ...{ restored: restored.id, group: group.id },
+      chain: chain.id,
+      first,
+      second,
+      third,
+      fourth,
+      newest: newest.id,
+      held,
+      restored: restored.id,
+      group: group.id,
     },
     deleting,
     changedSinceHeld: `${MIB}+8192`,
@@ -190,20 +192,9 @@ function digests(pool: string): Record<string, string> {
   return Object.fromEntries(files.map(([name, file]) => [name, digestOf(file)]));
 }
 
-async function printedFields(
-  plugin: Plugin,
-  workspace: Workspace,
-  disk: string,
-): Promise<ReleasedNode['fields']> {
+async function printedFields(plugin: Plugin, workspace: Workspace, disk: string): Promise<ReleasedNode['fields']> {
   const fields: ReleasedNode['fields'] = {};
-  for (const args of [
-    ['volumes'],
-    ['snapshots'],
-    ['pools'],
-    ['doctor'],
-    ['gc'],
-    ['backups', join(disk, 'backups')],
-  ]) {
+  for (const args of [['volumes'], ['snapshots'], ['pools'], ['doctor'], ['gc'], ['backups', join(disk, 'backups')]]) {
     const printed = await command(plugin, workspace, ...args, '--json');
     fields[args[0] as string] = fieldsIn(JSON.parse(printed)).sort();
   }
@@ -226,8 +217,7 @@ function release(workspace: Workspace, disk: string): void {
   for (const mountPoint of mountsBelow(workspace.directory).reverse()) {
     if (mountPoint !== disk) execFileSync('umount', [mountPoint]);
   }
-  for (const device of loopsBelow(disk))
-    detachLoop(device, () => loopsBelow(disk).includes(device));
+  for (const device of loopsBelow(disk)) detachLoop(device, () => loopsBelow(disk).includes(device));
 }
 
 /** What a kill in the middle leaves. */

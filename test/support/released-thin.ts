@@ -29,8 +29,7 @@ const addon = loadAddon();
 
 const CURRENT = 0n;
 const bookmarkIn = (directory: string): string => join(directory, 'bases', 'bookmark');
-const listIn = (directory: string, step: number): string =>
-  join(directory, 'lists', `step-${step}`);
+const listIn = (directory: string, step: number): string => join(directory, 'lists', `step-${step}`);
 const metadataIn = (directory: string): string => join(directory, 'metadata');
 
 /** Writes thin.tar.zst. Returns what it says. */
@@ -44,8 +43,11 @@ export async function writeThinFixture(archive: string): Promise<unknown> {
   if (base === undefined) throw new Error('there are three snapshots');
   must(
     addon.createThinBookmark({
-      ...{ ...place, device: { deviceId: base.id, root: null }, sizeBytes: SIZE },
-      ...{ temporaryPath: `${bookmarkIn(directory)}.tmp`, path: bookmarkIn(directory) },
+      ...place,
+      device: { deviceId: base.id, root: null },
+      sizeBytes: SIZE,
+      temporaryPath: `${bookmarkIn(directory)}.tmp`,
+      path: bookmarkIn(directory),
     }),
   );
   let before: {
@@ -53,16 +55,13 @@ export async function writeThinFixture(archive: string): Promise<unknown> {
     device: { deviceId: number; root: null } | null;
     bookmarkPath: string | null;
   } = {
-    ...{ id: base.name, device: null, bookmarkPath: bookmarkIn(directory) },
+    id: base.name,
+    device: null,
+    bookmarkPath: bookmarkIn(directory),
   };
   for (const [step, { id, name }] of others.entries()) {
     const device = { deviceId: id, root: null };
-    buildList(
-      metadata,
-      { id: name, sizeBytes: SIZE, device },
-      { ...before, sizeBytes: SIZE },
-      listIn(directory, step),
-    );
+    buildList(metadata, { id: name, sizeBytes: SIZE, device }, { ...before, sizeBytes: SIZE }, listIn(directory, step));
     before = { id: name, device, bookmarkPath: null };
   }
   writeLedger(join(directory, 'pool.sqlite'));
@@ -90,12 +89,22 @@ export function thinAnswers(directory: string): unknown {
     bookmark: must(addon.verifyThinBookmark({ path })),
     heads: lists.map((each) => must(addon.changeListHead({ path: each }))),
     'list of the bookmark': rangesOf({
-      ...{ kind: 'thin', metadata: metadataIn(directory), superblock: CURRENT, sizeBytes: SIZE },
-      ...{ target: { deviceId: target?.id ?? 0, root: null }, base: null, bookmark: { path } },
+      kind: 'thin',
+      metadata: metadataIn(directory),
+      superblock: CURRENT,
+      sizeBytes: SIZE,
+      target: { deviceId: target?.id ?? 0, root: null },
+      base: null,
+      bookmark: { path },
     }),
     'list of the stored lists': rangesOf({
-      ...{ kind: 'lists', sizeBytes: SIZE, paths: lists, target: null, base: null },
-      ...{ targetId: target?.name ?? '', baseId: base?.name ?? '' },
+      kind: 'lists',
+      sizeBytes: SIZE,
+      paths: lists,
+      target: null,
+      base: null,
+      targetId: target?.name ?? '',
+      baseId: base?.name ?? '',
       thin: {
         targetTime: times.get(target?.id ?? 0) ?? 0,
         baseTime: times.get(base?.id ?? 0) ?? 0,
@@ -103,8 +112,7 @@ export function thinAnswers(directory: string): unknown {
     }),
   };
   ledger.close();
-  const asText = (_name: string, value: unknown): unknown =>
-    typeof value === 'bigint' ? `${value}` : value;
+  const asText = (_name: string, value: unknown): unknown => (typeof value === 'bigint' ? `${value}` : value);
   return JSON.parse(JSON.stringify(answers, asText));
 }
 
@@ -134,14 +142,21 @@ function writeLedger(file: string): void {
   ledger.recordStart('boot', true);
   const volume = { objectId: VOLUME, kind: 'volume' as const, sizeBytes: SIZE, lineage: VOLUME };
   const snapshots = SNAPSHOTS.map(({ name }) => ({
-    ...{ objectId: name, kind: 'snapshot' as const, sizeBytes: SIZE, lineage: VOLUME },
+    objectId: name,
+    kind: 'snapshot' as const,
+    sizeBytes: SIZE,
+    lineage: VOLUME,
   }));
   ledger.begin([volume, ...snapshots], []);
   ledger.apply();
   ledger.markInitialized([VOLUME]);
   ledger.insertBookmark({
-    ...{ snapshotId: SNAPSHOTS[0]?.name ?? '', lineage: VOLUME, sizeBytes: SIZE },
-    ...{ creationTime: 1, storedBytes: 8192n, invalidReason: null },
+    snapshotId: SNAPSHOTS[0]?.name ?? '',
+    lineage: VOLUME,
+    sizeBytes: SIZE,
+    creationTime: 1,
+    storedBytes: 8192n,
+    invalidReason: null,
   });
   const another = VOLUME.replace(/1$/, '9');
   ledger.begin([{ ...volume, objectId: another, lineage: another }], [SNAPSHOTS[2]?.name ?? '']);

@@ -21,10 +21,7 @@ export interface ReleasedNode {
   /** Of `<base> <target>`, and of `<snapshot>`: `<offset>+<size>`, with spaces between. */
   lists: Record<string, string>;
   /** Ids of what the tests use, by name. */
-  ids: Record<
-    'chain' | 'first' | 'second' | 'third' | 'fourth' | 'newest' | 'held' | 'restored' | 'group',
-    string
-  >;
+  ids: Record<'chain' | 'first' | 'second' | 'third' | 'fourth' | 'newest' | 'held' | 'restored' | 'group', string>;
   /** Ids of what was being deleted. */
   deleting: string[];
   /** What was written to the volume `newest` after its snapshot `held`, which was deleted. */
@@ -83,9 +80,7 @@ export const rangesAsText = (ranges: readonly Range[]): string =>
   ranges.map(({ offset, size }) => `${offset}+${size}`).join(' ');
 
 /** All volumes and snapshots, as the plugin answers. */
-export async function listed(
-  client: CsiClient,
-): Promise<Pick<ReleasedNode, 'volumes' | 'snapshots'>> {
+export async function listed(client: CsiClient): Promise<Pick<ReleasedNode, 'volumes' | 'snapshots'>> {
   const { entries: volumes } = await client.controller.ListVolumes({});
   const { entries: snapshots } = await client.controller.ListSnapshots({});
   return {
@@ -105,8 +100,7 @@ export async function listed(
 }
 
 /** Of a volume, a snapshot or what was restored of one. */
-export const digestOf = (file: string): string =>
-  createHash('sha256').update(readFileSync(file)).digest('hex');
+export const digestOf = (file: string): string => createHash('sha256').update(readFileSync(file)).digest('hex');
 
 /** Which of the fields a command does not print any more. */
 export function missingIn(printed: unknown, fields: readonly string[] = []): string[] {
@@ -118,8 +112,5 @@ export function missingIn(printed: unknown, fields: readonly string[] = []): str
 export function fieldsIn(value: unknown, place = ''): string[] {
   if (Array.isArray(value)) return [...new Set(value.flatMap((each) => fieldsIn(each, place)))];
   if (typeof value !== 'object' || value === null) return [];
-  return Object.entries(value).flatMap(([name, each]) => [
-    `${place}${name}`,
-    ...fieldsIn(each, `${place}${name}.`),
-  ]);
+  return Object.entries(value).flatMap(([name, each]) => [`${place}${name}`, ...fieldsIn(each, `${place}${name}.`)]);
 }

@@ -22,11 +22,7 @@ export function fieldsOf(typeName: string): FieldPlace[] {
   return placesIn(csiProto().root.lookupType(`${CSI_PACKAGE}.${typeName}`), [], []);
 }
 
-function placesIn(
-  type: protobuf.Type,
-  path: readonly string[],
-  lists: readonly boolean[],
-): FieldPlace[] {
+function placesIn(type: protobuf.Type, path: readonly string[], lists: readonly boolean[]): FieldPlace[] {
   return type.fieldsArray.flatMap((declared) => {
     const field = declared.resolve();
     const here = [...path, field.name];
@@ -74,10 +70,7 @@ let commented: protobuf.Root | undefined;
 /** The fields of a request that the proto's comments call required, nested ones not. */
 export function requiredFields(typeName: string): string[] {
   commented ??= rootWithComments();
-  const type = commented.lookup(
-    `${CSI_PACKAGE}.${typeName}`,
-    protobuf.Type,
-  ) as protobuf.Type | null;
+  const type = commented.lookup(`${CSI_PACKAGE}.${typeName}`, protobuf.Type) as protobuf.Type | null;
   return (type?.fieldsArray ?? [])
     .filter((field) => /\bRequired\b/.test(field.comment ?? ''))
     .map((field) => field.name);
@@ -93,17 +86,13 @@ const ALSO: Readonly<Record<string, readonly string[]>> = {
 /** The request of an RPC with those of the values that it needs; empty for an RPC that the proto does not have. */
 export function requestOf(rpc: string, values: Message): Message {
   const needed = [...requiredFields(`${rpc}Request`), ...(ALSO[rpc] ?? [])];
-  return Object.fromEntries(
-    needed.filter((name) => values[name] != null).map((name) => [name, values[name]]),
-  );
+  return Object.fromEntries(needed.filter((name) => values[name] != null).map((name) => [name, values[name]]));
 }
 
 /** The definition of CSI with its comments, which the plugin does not load; or another text. */
 export function rootWithComments(text = CSI_PROTO): protobuf.Root {
   const root = new protobuf.Root();
-  root.loadSync(
-    ['descriptor', 'timestamp', 'wrappers'].map((name) => `google/protobuf/${name}.proto`),
-  );
+  root.loadSync(['descriptor', 'timestamp', 'wrappers'].map((name) => `google/protobuf/${name}.proto`));
   protobuf.parse(text, root, { keepCase: true, alternateCommentMode: true });
   root.resolveAll();
   return root;

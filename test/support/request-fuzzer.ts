@@ -57,17 +57,7 @@ const TEXTS = [
   'x'.repeat(70_000),
 ];
 const KEYS = ['pool', 'mkfsOptions', 'mountOptions', 'readAheadKiB', 'ioScheduler', 'no such key'];
-const VALUES = [
-  'main',
-  '',
-  'max',
-  '0',
-  '-1',
-  '-O ^has_journal',
-  'exec,suid',
-  'none',
-  'x'.repeat(5000),
-];
+const VALUES = ['main', '', 'max', '0', '-1', '-O ^has_journal', 'exec,suid', 'none', 'x'.repeat(5000)];
 /** Twice the limit of gRPC's receiver is never reached: what is over is cut to a little over. */
 const HUGE_BYTES = (4 << 20) + 4096;
 
@@ -206,8 +196,7 @@ export class RequestFuzzer {
     if (name === 'staging_target_path') return random.pick(world.paths);
     if (name.endsWith('_path')) return random.pick([...world.paths, ...world.otherPaths]);
     if (name === 'name') return random.pick(NAMES);
-    if (name.includes('group_snapshot_id'))
-      return random.pick([...world.groups.map(({ id }) => id), 'group-x']);
+    if (name.includes('group_snapshot_id')) return random.pick([...world.groups.map(({ id }) => id), 'group-x']);
     if (name.includes('snapshot_id')) return random.pick([...world.snapshotIds, 'snap-x']);
     if (name.includes('volume_id')) return random.pick([...world.volumeIds, 'vol-x']);
     if (name === 'node_id') return random.pick(['test-node', 'other-node']);

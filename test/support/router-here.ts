@@ -5,11 +5,7 @@ import { parseRouteConfig } from '../../src/router/settings.js';
 import { createCsiServer } from '../../src/server/server.js';
 import { CsiClient } from './csi-client.js';
 
-export async function startRouter(
-  endpoint: string,
-  env: Record<string, string>,
-  now?: () => number,
-) {
+export async function startRouter(endpoint: string, env: Record<string, string>, now?: () => number) {
   const config = parseRouteConfig({ CSI_ENDPOINT: endpoint, ...env });
   const lines: string[] = [];
   const logger = createLogger('debug', { write: (line) => lines.push(line) });

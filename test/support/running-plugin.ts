@@ -11,14 +11,7 @@ import type { CsiClient } from './csi-client.js';
 import { attachLoop } from './loops.js';
 import { Orchestrator } from './orchestrator.js';
 import { type AnyPlugin, Plugin, type PluginOptions } from './plugin.js';
-import {
-  loopsBelow,
-  makePoolFileSystem,
-  mountsBelow,
-  type PoolKind,
-  skipUnlessRoot,
-  Workspace,
-} from './workspace.js';
+import { loopsBelow, makePoolFileSystem, mountsBelow, type PoolKind, skipUnlessRoot, Workspace } from './workspace.js';
 
 export interface RunningPluginOptions {
   /**
@@ -43,14 +36,9 @@ export class RunningPluginBy<P extends AnyPlugin> {
   #options: PluginOptions = {};
   /** The mount point of each pool, or the directory of its files. */
   readonly poolPaths: Record<string, string> = {};
-  readonly orchestrator = new Orchestrator(
-    { path: (...names) => this.workspace.path(...names) },
-    () => this.client,
-  );
+  readonly orchestrator = new Orchestrator({ path: (...names) => this.workspace.path(...names) }, () => this.client);
 
-  constructor(
-    private readonly launch: (workspace: Workspace, options: PluginOptions) => Promise<P>,
-  ) {}
+  constructor(private readonly launch: (workspace: Workspace, options: PluginOptions) => Promise<P>) {}
 
   get workspace(): Workspace {
     if (this.#workspace === undefined) throw new Error('no workspace before the suite starts');
@@ -157,8 +145,7 @@ export class RunningPluginBy<P extends AnyPlugin> {
   /** Prints INTERNAL errors: their cause is only in the plugin's log. */
   #printInternalErrors(): void {
     const lines = this.#plugin?.log.split('\n') ?? [];
-    for (const line of lines.filter((text) => text.includes('"INTERNAL"')))
-      console.log(`# ${line}`);
+    for (const line of lines.filter((text) => text.includes('"INTERNAL"'))) console.log(`# ${line}`);
   }
 }
 

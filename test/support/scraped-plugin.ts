@@ -18,14 +18,12 @@ export interface Done {
 }
 
 /** A mounted volume, snapshots while it is written to, lists, one of them resumed, and a call that fails. */
-export async function doEverything(
-  workspace: Workspace,
-  plugin: Pick<Plugin, 'client'>,
-): Promise<Done> {
+export async function doEverything(workspace: Workspace, plugin: Pick<Plugin, 'client'>): Promise<Done> {
   const { client } = plugin;
   const orchestrator = new Orchestrator(workspace, () => client);
   const volume = await orchestrator.create('pvc-1', {
-    ...{ capability: mountCapability('ext4'), sizeBytes: 64 * MIB },
+    capability: mountCapability('ext4'),
+    sizeBytes: 64 * MIB,
     parameters: { pool: 'main' },
   });
   const target = await orchestrator.bringUp(volume);
@@ -40,7 +38,9 @@ export async function doEverything(
   const capacity = await client.controller.GetCapacity({ parameters: { pool: 'main' } });
   await orchestrator.takeDown(volume);
   return {
-    ...{ volumeId: volume.id, name: 'pvc-1', sizeBytes: volume.sizeBytes },
+    volumeId: volume.id,
+    name: 'pvc-1',
+    sizeBytes: volume.sizeBytes,
     entries: whole.ranges.length + changed.ranges.length + rest.ranges.length,
     capacityBytes: Number(capacity['available_capacity']),
   };
@@ -52,9 +52,7 @@ export function documentedSeries(): string[] {
   const rows = [...text.matchAll(/^\| `(\w+)` \| (\w+) \|/gm)];
   assert.ok(rows.length > 50);
   const ofPlugins = rows.filter(([, name = '']) => !name.startsWith('blockdelta_router_'));
-  return ofPlugins.map(([, name = '', type = '']) =>
-    type === 'histogram' ? `${name}_count` : name,
-  );
+  return ofPlugins.map(([, name = '', type = '']) => (type === 'histogram' ? `${name}_count` : name));
 }
 
 /** host:port of a plugin's metrics, by the line that it logs at its start. */

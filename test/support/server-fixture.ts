@@ -5,24 +5,13 @@ import type { TestContext } from 'node:test';
 import * as grpc from '@grpc/grpc-js';
 import { clientServices } from '../../src/base/csi/proto.js';
 import { nodeUri } from '../../src/base/csi/routed-calls.js';
-import type {
-  AnyService,
-  CallContext,
-  MessageWriter,
-  ServiceName,
-  StreamContext,
-} from '../../src/base/csi/service.js';
+import type { AnyService, CallContext, MessageWriter, ServiceName, StreamContext } from '../../src/base/csi/service.js';
 import type { CsiError } from '../../src/base/errors.js';
 import { createLogger } from '../../src/base/logger.js';
 import type { HostPort } from '../../src/base/settings/values.js';
 import type { Call } from '../../src/server/calls/calls.js';
 import type { DecodedMessage } from '../../src/server/calls/request-decoder.js';
-import {
-  type CallLimits,
-  type CsiServer,
-  type CsiServerOptions,
-  createCsiServer,
-} from '../../src/server/server.js';
+import { type CallLimits, type CsiServer, type CsiServerOptions, createCsiServer } from '../../src/server/server.js';
 import { Authority, type CertificateFiles } from './certificates.js';
 import { CsiClient } from './csi-client.js';
 import { loopbackAddress } from './loopback.js';
@@ -53,10 +42,7 @@ export interface TestServerOptions extends Partial<Omit<CsiServerOptions, 'confi
 }
 
 /** Starts a server that is stopped after the test. */
-export async function startServer(
-  t: TestContext,
-  options: TestServerOptions = {},
-): Promise<TestServer> {
+export async function startServer(t: TestContext, options: TestServerOptions = {}): Promise<TestServer> {
   const made = makeServer(temporaryDirectory(), options);
   await made.server.start();
   if (!options.starting) made.server.open([]);
@@ -77,8 +63,13 @@ export function makeServer(directory: string, options: TestServerOptions = {}): 
     services: [],
     ...others,
     config: {
-      ...{ socketPath, socketMode, shutdownGraceMs },
-      ...{ maxConnections: 128, maxCalls: 1000, maxStreams: 64, streamStallMs: 60_000 },
+      socketPath,
+      socketMode,
+      shutdownGraceMs,
+      maxConnections: 128,
+      maxCalls: 1000,
+      maxStreams: 64,
+      streamStallMs: 60_000,
       ...limits,
     },
     logger: createLogger('debug', { write: (line) => lines.push(line) }),
@@ -119,13 +110,16 @@ export async function startRoutedNode(
   const files = authority.issueNode('node', 'node-a', driverName);
   const router = authority.issue('router', 'blockdelta-router');
   const tls = {
-    ...{ certificateFile: files.certificate, keyFile: files.key, caFile: files.ca },
+    certificateFile: files.certificate,
+    keyFile: files.key,
+    caFile: files.ca,
     peerName: 'blockdelta-router',
   };
   const server = await startServer(t, {
     ...options,
     routed: {
-      ...{ pollMs: 50, handshakeMs: options.handshakeMs ?? 5000 },
+      pollMs: 50,
+      handshakeMs: options.handshakeMs ?? 5000,
       nodeUri: nodeUri(driverName, 'node-a'),
       settings: { address, tls },
     },
@@ -142,11 +136,7 @@ export async function untilCutOff(context: CallContext): Promise<CsiError> {
 
 /** Handlers of any RPCs; the test decides what they take and return. */
 export type FakeHandler = (request: DecodedMessage, context: CallContext) => Promise<object>;
-export type FakeStream = (
-  request: DecodedMessage,
-  context: StreamContext,
-  writer: MessageWriter,
-) => Promise<void>;
+export type FakeStream = (request: DecodedMessage, context: StreamContext, writer: MessageWriter) => Promise<void>;
 
 export function fakeService(
   name: ServiceName,

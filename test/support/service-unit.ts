@@ -54,9 +54,7 @@ const LIMITS: readonly string[] = [
 export function serviceSettings(): ReadonlyMap<string, readonly string[]> {
   const [, section = ''] = readFileSync(UNIT_PATH, 'utf8').split(/^\[Service\]$/m);
   const settings = new Map<string, string[]>();
-  for (const [, name = '', value = ''] of (section.split(/^\[/m)[0] ?? '').matchAll(
-    /^(\w+)=(.*)$/gm,
-  )) {
+  for (const [, name = '', value = ''] of (section.split(/^\[/m)[0] ?? '').matchAll(/^(\w+)=(.*)$/gm)) {
     settings.set(name, [...(settings.get(name) ?? []), value]);
   }
   return settings;
@@ -75,15 +73,12 @@ export function settingsWithoutTest(): string[] {
 
 /** As setpriv(1) writes them: sys_admin for CAP_SYS_ADMIN. */
 export function unitCapabilities(): string[] {
-  return settingWords('CapabilityBoundingSet').map((name) =>
-    name.slice('CAP_'.length).toLowerCase(),
-  );
+  return settingWords('CapabilityBoundingSet').map((name) => name.slice('CAP_'.length).toLowerCase());
 }
 
 /** Whether this machine lets root have a capability: some do not have all. */
 export function isCapabilityHere(capability: string): boolean {
-  const [, bounding = '0'] =
-    /^CapBnd:\s+(\w+)$/m.exec(readFileSync('/proc/self/status', 'utf8')) ?? [];
+  const [, bounding = '0'] = /^CapBnd:\s+(\w+)$/m.exec(readFileSync('/proc/self/status', 'utf8')) ?? [];
   return (BigInt(`0x${bounding}`) & capabilityMask([capability])) !== 0n;
 }
 
@@ -126,10 +121,16 @@ export function restrictedCommand(writable: string): RestrictedCommand {
   if (files > mostFiles()) missing.push('LimitNOFILE=');
   const line = [
     ...enter,
-    ...['prlimit', `--nofile=${Math.min(files, mostFiles())}`],
-    ...['setpriv', '--no-new-privs', '--inh-caps=-all', '--ambient-caps=-all'],
+    'prlimit',
+    `--nofile=${Math.min(files, mostFiles())}`,
+    'setpriv',
+    '--no-new-privs',
+    '--inh-caps=-all',
+    '--ambient-caps=-all',
     `--bounding-set=-all,${capabilities.map((name) => `+${name}`).join(',')}`,
-    ...['/usr/bin/python3', APPLY_FILTERS, JSON.stringify(filters())],
+    '/usr/bin/python3',
+    APPLY_FILTERS,
+    JSON.stringify(filters()),
     ...readOnlyRoot(writable),
   ];
   return {
@@ -152,11 +153,7 @@ function readOnlyRoot(writable: string): string[] {
   const words = settingWords('ExecStart');
   const end = words.indexOf('--');
   const [script = '', ...directories] = words.slice(0, end);
-  if (
-    end === -1 ||
-    !script.endsWith('/deploy/systemd/read-only-root') ||
-    directories.length === 0
-  ) {
+  if (end === -1 || !script.endsWith('/deploy/systemd/read-only-root') || directories.length === 0) {
     throw new Error(`ExecStart of ${UNIT_PATH} does not run the plugin by read-only-root`);
   }
   return [READ_ONLY_ROOT, writable, '--'];
@@ -196,16 +193,13 @@ function makeDevicesCgroup(writable: string): string | null {
 
 /** As the kernel writes them. `closed` allows the devices that hold nothing. */
 function deviceRules(): string[] {
-  const harmless = ['null', 'zero', 'full', 'random', 'urandom', 'tty'].map(
-    (name) => `/dev/${name} rwm`,
-  );
+  const harmless = ['null', 'zero', 'full', 'random', 'urandom', 'tty'].map((name) => `/dev/${name} rwm`);
   const own = serviceSettings().get('DeviceAllow') ?? [];
   const majors = readFileSync('/proc/devices', 'utf8').split('Block devices:')[1] ?? '';
   return [...harmless, ...own].flatMap((line) => {
     const [device = '', access = 'rwm'] = line.split(' ');
     if (device.startsWith('block-')) {
-      const [, major] =
-        new RegExp(`^ *(\\d+) ${device.slice('block-'.length)}$`, 'm').exec(majors) ?? [];
+      const [, major] = new RegExp(`^ *(\\d+) ${device.slice('block-'.length)}$`, 'm').exec(majors) ?? [];
       return major === undefined ? [] : [`b ${major}:* ${access}`];
     }
     if (!existsSync(device)) return [];

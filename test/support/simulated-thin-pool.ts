@@ -101,10 +101,17 @@ export class SimulatedProcess {
     this.volumes = new ThinVolumes({ ...parts, metadata, transactions, devices, copies });
     const rules = { removed: async () => undefined } as unknown as ListRules;
     this.snapshots = new ThinSnapshots({
-      ...{ ...parts, metadata, transactions, copies, rules },
+      ...parts,
+      metadata,
+      transactions,
+      copies,
+      rules,
     });
     this.changes = new ThinChanges({
-      ...{ ...parts, metadata, metadataPath, rules },
+      ...parts,
+      metadata,
+      metadataPath,
+      rules,
       bookmarks: {} as Bookmarks,
       lists: {} as ThinLists,
     });
@@ -141,9 +148,7 @@ export class SimulatedPool {
   readonly #directory = temporaryDirectory();
   #process: SimulatedProcess | null = null;
 
-  static async use(
-    work: (pool: SimulatedPool, process: SimulatedProcess) => Promise<void>,
-  ): Promise<void> {
+  static async use(work: (pool: SimulatedPool, process: SimulatedProcess) => Promise<void>): Promise<void> {
     const pool = new SimulatedPool();
     try {
       const process = pool.start();

@@ -16,11 +16,7 @@ export class SnapshotImage implements Image {
   ) {}
 
   /** Reads a file or block device of that size. */
-  static read(
-    path: string,
-    sizeBytes: number,
-    earlier: SnapshotImage | null = null,
-  ): SnapshotImage {
+  static read(path: string, sizeBytes: number, earlier: SnapshotImage | null = null): SnapshotImage {
     const fd = openSync(path, 'r');
     try {
       return SnapshotImage.#collect(sizeBytes, earlier, (buffer, offset) => {

@@ -109,16 +109,9 @@ function fillPage(page: Buffer, tag: number): Buffer {
 }
 
 /** The list from one image to a later one is well-formed and misses no page that differs. */
-export function assertSound(
-  base: TaggedImage,
-  target: TaggedImage,
-  list: MetadataAnswer,
-  label: string,
-): void {
+export function assertSound(base: TaggedImage, target: TaggedImage, list: MetadataAnswer, label: string): void {
   assertWellFormed(list, target.sizeBytes);
   const cover = new Cover(list.ranges);
-  const missed = target
-    .changedSince(base)
-    .filter((page) => !cover.holds(page * PAGE_BYTES, (page + 1) * PAGE_BYTES));
+  const missed = target.changedSince(base).filter((page) => !cover.holds(page * PAGE_BYTES, (page + 1) * PAGE_BYTES));
   assert.deepEqual(missed, [], `pages missed by the ${label}`);
 }

@@ -8,10 +8,7 @@ const FLAGS = 4;
 const TIME = 44;
 const NEEDS_CHECK = 1;
 
-export function patchSuperblock(
-  metadata: string,
-  fields: { time?: number; needsCheck?: boolean },
-): void {
+export function patchSuperblock(metadata: string, fields: { time?: number; needsCheck?: boolean }): void {
   const fd = openSync(metadata, 'r+');
   try {
     const block = Buffer.alloc(BLOCK_BYTES);

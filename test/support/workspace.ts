@@ -4,16 +4,7 @@
  * goes away also after a failure or a kill -9 of the plugin.
  */
 import { execFileSync, spawnSync } from 'node:child_process';
-import {
-  closeSync,
-  mkdtempSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  realpathSync,
-  rmSync,
-  statSync,
-} from 'node:fs';
+import { closeSync, mkdtempSync, openSync, readdirSync, readFileSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { packagePath } from '../../src/base/package-root.js';
@@ -128,9 +119,7 @@ export function mountsBelow(directory: string): string[] {
 
 /** Loop devices whose backing file is below a directory. */
 export function loopsBelow(directory: string): string[] {
-  return [...attachedLoops()]
-    .filter(([, file]) => file.startsWith(`${directory}/`))
-    .map(([device]) => device);
+  return [...attachedLoops()].filter(([, file]) => file.startsWith(`${directory}/`)).map(([device]) => device);
 }
 
 /** The backing file of each loop device that has one. */
@@ -214,14 +203,7 @@ function removeDevicesOn(kernelName: string): void {
   }
 }
 
-export type PoolKind =
-  | 'xfs'
-  | 'xfs-1k'
-  | 'btrfs'
-  | 'btrfs-zstd'
-  | 'btrfs-nodatacow'
-  | 'btrfs-no-holes-off'
-  | 'ext4';
+export type PoolKind = 'xfs' | 'xfs-1k' | 'btrfs' | 'btrfs-zstd' | 'btrfs-nodatacow' | 'btrfs-no-holes-off' | 'ext4';
 
 const MKFS: Readonly<Record<PoolKind, [string, ...string[]]>> = {
   xfs: ['mkfs.xfs', '-q', '-f', '-m', 'reflink=1'],

@@ -25,9 +25,7 @@ import { settingWords } from '../support/service-unit.js';
 const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
 
 test('docs/configuration.md has a row for every setting and no other', () => {
-  const rows = [...read('docs/configuration.md').matchAll(/^\| `([A-Z_]+)` \|/gm)].map(
-    ([, name]) => name,
-  );
+  const rows = [...read('docs/configuration.md').matchAll(/^\| `([A-Z_]+)` \|/gm)].map(([, name]) => name);
   assert.deepEqual(rows.sort(), Object.keys(SETTINGS).sort());
 });
 
@@ -35,9 +33,7 @@ test('docs/configuration.md has a row for every setting and no other', () => {
 function tableBelow(text: string, heading: RegExp): Map<string, string[]> {
   const [, section = ''] = text.split(heading);
   const rows = [...(section.split('\n## ')[0] ?? '').matchAll(/^\| `(\w+)` \|(.*)\|$/gm)];
-  return new Map(
-    rows.map(([, name = '', cells = '']) => [name, cells.split('|').map((cell) => cell.trim())]),
-  );
+  return new Map(rows.map(([, name = '', cells = '']) => [name, cells.split('|').map((cell) => cell.trim())]));
 }
 
 test('docs/parameters.md has a row for every parameter of a StorageClass and no other', () => {
@@ -126,9 +122,7 @@ test('docs/README.md has a row for every page', () => {
 });
 
 test('docs/conformance-tool.md has a row for every check, in order, as --list prints it', () => {
-  const rows = [
-    ...read('docs/conformance-tool.md').matchAll(/^\| `([a-z.-]+)` \| (.*) \| (.*) \|$/gm),
-  ]
+  const rows = [...read('docs/conformance-tool.md').matchAll(/^\| `([a-z.-]+)` \| (.*) \| (.*) \|$/gm)]
     .filter(([, id = '']) => id.includes('.'))
     .map(([, id, section, title]) => ({ id, section, title }));
   const wanted = CHECKS.map(({ id, section, title, level }) => ({
@@ -158,11 +152,7 @@ test('the unit and deploy/container/run give the capabilities of docs/security.m
 /** What stands below that heading, or above the first one. */
 function section(title: string | null): string {
   const sections = read('docs/command-line.md').split('\n## ');
-  return (
-    sections.find((each, index) =>
-      title === null ? index === 0 : each.startsWith(`${title}\n`),
-    ) ?? ''
-  );
+  return sections.find((each, index) => (title === null ? index === 0 : each.startsWith(`${title}\n`))) ?? '';
 }
 
 /** Option names in the first column of the table. */

@@ -12,21 +12,8 @@ import { packagePath } from '../../src/base/package-root.js';
 import { packageVersion } from '../../src/base/version.js';
 import { poolUuidIn } from '../../src/driver/backends/reflink/pool-layout.js';
 import { runCommand } from '../support/command.js';
-import {
-  isReleased,
-  type Promises,
-  promises,
-  settingsIn,
-  settingsMean,
-} from '../support/promises.js';
-import {
-  digestOf,
-  missingIn,
-  RELEASED_NODE_ID,
-  type Release,
-  releases,
-  unpackBackups,
-} from '../support/released.js';
+import { isReleased, type Promises, promises, settingsIn, settingsMean } from '../support/promises.js';
+import { digestOf, missingIn, RELEASED_NODE_ID, type Release, releases, unpackBackups } from '../support/released.js';
 import { thinAnswers, unpackThin } from '../support/released-thin.js';
 import { temporaryDirectory } from '../support/temporary.js';
 
@@ -75,8 +62,7 @@ for (const release of releases) {
 
   test(`handles of ${version} name their node`, () => {
     const { ids } = release.node();
-    for (const id of [ids.chain, ids.first, ids.group])
-      assert.equal(nodeKeyOf(id), nodeKey(RELEASED_NODE_ID));
+    for (const id of [ids.chain, ids.first, ids.group]) assert.equal(nodeKeyOf(id), nodeKey(RELEASED_NODE_ID));
   });
 
   test(`the ledger, the bookmark and the lists of a thin pool of ${version} say what they said`, () => {
@@ -92,10 +78,7 @@ for (const release of releases) {
     const { ids, contents, fields } = release.node();
     assert.deepEqual(missingIn(JSON.parse(stdout), fields['backups']), []);
     assert.equal(volume.volume, ids.chain);
-    const made = volume.backups.map((each: Record<string, string>) => [
-      each['snapshot'],
-      each['method'],
-    ]);
+    const made = volume.backups.map((each: Record<string, string>) => [each['snapshot'], each['method']]);
     assert.deepEqual(made, [
       [ids.first, 'full'],
       [ids.second, 'delta'],

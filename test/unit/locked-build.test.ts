@@ -18,9 +18,7 @@ const lock = JSON.parse(readFileSync(packagePath('package-lock.json'), 'utf8')) 
 };
 
 test('H23: every package has a hash in the lock file, or is part of this repository', () => {
-  const fetched = Object.entries(lock.packages).filter(([path]) =>
-    path.startsWith('node_modules/'),
-  );
+  const fetched = Object.entries(lock.packages).filter(([path]) => path.startsWith('node_modules/'));
   assert.ok(fetched.length > 50);
   for (const [path, { link, integrity, dev, optional }] of fetched) {
     // The linter's binaries for other platforms than those it was locked on.

@@ -11,8 +11,23 @@ import { packagePath } from '../../src/base/package-root.js';
 /** The rooms of each wing, '' for its own files. A room may import from those behind it in its wing. */
 const WINGS: Readonly<Record<string, readonly string[]>> = {
   driver: [
-    ...['plugin', 'inspection', 'metrics', 'legacy', 'node', 'controller', 'metadata', 'health'],
-    ...['volumes', 'usage', 'catalogue', 'backends', 'csi', 'host', 'database', 'native', 'config'],
+    'plugin',
+    'inspection',
+    'metrics',
+    'legacy',
+    'node',
+    'controller',
+    'metadata',
+    'health',
+    'volumes',
+    'usage',
+    'catalogue',
+    'backends',
+    'csi',
+    'host',
+    'database',
+    'native',
+    'config',
     '',
   ],
   router: [''],
@@ -39,9 +54,7 @@ const rooms = Object.entries(WINGS).flatMap(([wing, names]) =>
   names.map((name) => (name === '' ? wing : `${wing}/${name}`)),
 );
 
-const files = readdirSync(SOURCE, { recursive: true, encoding: 'utf8' }).filter((name) =>
-  name.endsWith('.ts'),
-);
+const files = readdirSync(SOURCE, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.ts'));
 
 const ANY_IMPORT = /(?:from|import\(?) ?'(\.[^']+)\.js'/g;
 /** Of more than types, and not of a thread's module. */
@@ -78,9 +91,7 @@ test('every file of src lies in a room', () => {
 
 test('no room imports from a room above it, or from another wing', () => {
   const wrong = [...imports].flatMap(([file, targets]) =>
-    targets
-      .filter((target) => !mayImport(roomOf(file), roomOf(target)))
-      .map((target) => `${file} imports ${target}`),
+    targets.filter((target) => !mayImport(roomOf(file), roomOf(target))).map((target) => `${file} imports ${target}`),
   );
   assert.deepEqual(wrong, []);
 });
@@ -91,8 +102,7 @@ test('no file imports itself by way of others, types included', () => {
     assert.ok(!way.includes(file), [...way, file].join(' imports '));
     if (ended.has(file)) return;
     // Generated types of messages refer to each other.
-    if (!file.includes('/generated/'))
-      for (const target of imports.get(file) ?? []) visit(target, [...way, file]);
+    if (!file.includes('/generated/')) for (const target of imports.get(file) ?? []) visit(target, [...way, file]);
     ended.add(file);
   };
   for (const file of files) visit(file, []);
@@ -102,9 +112,7 @@ test('what one wing alone uses is not in base', () => {
   const importersOf = (file: string) => [...imports].filter(([, to]) => to.includes(file));
   const usersOf = (file: string): string[] =>
     importersOf(file).flatMap(([from]) =>
-      wingOf(from) === 'base'
-        ? usersOf(from)
-        : [COMMANDS.includes(wingOf(from)) ? 'commands' : wingOf(from)],
+      wingOf(from) === 'base' ? usersOf(from) : [COMMANDS.includes(wingOf(from)) ? 'commands' : wingOf(from)],
     );
   const lonely = files
     .filter((file) => wingOf(file) === 'base' && !file.includes('/generated/'))
@@ -151,9 +159,7 @@ test('the drawing of the wings has their rooms and imports, and no others', () =
 
   const nameOf = (file: string) => (COMMANDS.includes(wingOf(file)) ? 'commands' : wingOf(file));
   const found = [...imports].flatMap(([file, targets]) =>
-    targets
-      .filter((target) => nameOf(target) !== nameOf(file))
-      .map((target) => `${nameOf(file)} -> ${nameOf(target)}`),
+    targets.filter((target) => nameOf(target) !== nameOf(file)).map((target) => `${nameOf(file)} -> ${nameOf(target)}`),
   );
   const arrows = [...source.matchAll(/^ {2}(\w+ -> \w+)$/gm)].map(([, arrow]) => arrow);
   assert.deepEqual(arrows.toSorted(), [...new Set(found)].toSorted());

@@ -57,12 +57,7 @@ export function controllerCapabilities(settings: CapabilitySettings): Controller
     ...when(isAtLeast(csiLevel, '1.12'), 'GET_SNAPSHOT'),
     ...when(hasVolumeCondition(settings), 'VOLUME_CONDITION'),
     ...when(!hasVolumeCondition(settings), 'GET_VOLUME_HEALTH', 'LIST_VOLUME_HEALTH'),
-    ...when(
-      controllerPublish,
-      'PUBLISH_UNPUBLISH_VOLUME',
-      'PUBLISH_READONLY',
-      'LIST_VOLUMES_PUBLISHED_NODES',
-    ),
+    ...when(controllerPublish, 'PUBLISH_UNPUBLISH_VOLUME', 'PUBLISH_READONLY', 'LIST_VOLUMES_PUBLISHED_NODES'),
   ];
 }
 
@@ -80,9 +75,7 @@ export function nodeCapabilities(settings: CapabilitySettings): NodeRpcType[] {
 export const GROUP_CAPABILITIES = ['CREATE_DELETE_GET_VOLUME_GROUP_SNAPSHOT'] as const;
 
 /** The `capabilities` of a Get*Capabilities response whose entries are `rpc`. */
-export function rpcCapabilities<Type extends string>(
-  types: readonly Type[],
-): { rpc: { type: Type } }[] {
+export function rpcCapabilities<Type extends string>(types: readonly Type[]): { rpc: { type: Type } }[] {
   return types.map((type) => ({ rpc: { type } }));
 }
 

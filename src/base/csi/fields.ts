@@ -55,29 +55,18 @@ export function requirePresent(value: unknown, field: string): void {
 }
 
 /** Presence of several fields of one request, checked in the given order. */
-export function requireFields<Request extends object>(
-  request: Request,
-  ...fields: (keyof Request & string)[]
-): void {
+export function requireFields<Request extends object>(request: Request, ...fields: (keyof Request & string)[]): void {
   for (const field of fields) requirePresent(request[field], field);
 }
 
 /** A required string, such as an id. Whether an object has that id is not checked here. */
-export function requireString(
-  value: Optional<string>,
-  field: string,
-  limits: StringLimits = {},
-): string {
+export function requireString(value: Optional<string>, field: string, limits: StringLimits = {}): string {
   requirePresent(value, field);
   return optionalString(value, field, limits);
 }
 
 /** An optional string; empty when it is missing. */
-export function optionalString(
-  value: Optional<string>,
-  field: string,
-  limits: StringLimits = {},
-): string {
+export function optionalString(value: Optional<string>, field: string, limits: StringLimits = {}): string {
   const text = asString(value, field);
   assertSize(limits.maxBytes ?? MAX_STRING_BYTES, Buffer.byteLength(text), field);
   return text;
@@ -130,11 +119,7 @@ export function requireAbsolutePath(path: string, field: string): string {
 }
 
 /** A map of strings; keys and values count towards the limit. Empty when it is missing. */
-export function parseMap(
-  given: Optional<StringMap>,
-  field: string,
-  maxBytes = MAX_MAP_BYTES,
-): StringMap {
+export function parseMap(given: Optional<StringMap>, field: string, maxBytes = MAX_MAP_BYTES): StringMap {
   const map = asMessage(given ?? {}, field);
   let bytes = 0;
   for (const [key, value] of Object.entries(map)) {
@@ -152,9 +137,7 @@ export function parseMap(
 export function parseSecrets(value: Optional<StringMap>, field = 'secrets'): StringMap {
   const secrets = parseMap(value, field);
   if (!Object.keys(secrets).every((key) => /^[A-Za-z0-9._-]+$/.test(key))) {
-    throw CsiError.invalidArgument(
-      `${field} has a key with characters other than letters, digits and '-_.'`,
-    );
+    throw CsiError.invalidArgument(`${field} has a key with characters other than letters, digits and '-_.'`);
   }
   return secrets;
 }
@@ -184,10 +167,7 @@ export function parseInt32NonNegative(value: Optional<number>, field: string): n
 }
 
 /** Null when the range is missing. */
-export function parseCapacityRange(
-  range: Optional<CapacityRangeMessage>,
-  field: string,
-): CapacityRange | null {
+export function parseCapacityRange(range: Optional<CapacityRangeMessage>, field: string): CapacityRange | null {
   if (range === undefined || range === null) return null;
   const message: CapacityRangeMessage = asMessage(range, field);
   const requiredBytes = parseBytes(message.required_bytes, `${field}.required_bytes`);
@@ -196,18 +176,13 @@ export function parseCapacityRange(
     throw CsiError.invalidArgument(`${field} sets neither required_bytes nor limit_bytes`);
   }
   if (limitBytes !== 0n && requiredBytes > limitBytes) {
-    throw CsiError.invalidArgument(
-      `${field}.required_bytes ${requiredBytes} is over limit_bytes ${limitBytes}`,
-    );
+    throw CsiError.invalidArgument(`${field}.required_bytes ${requiredBytes} is over limit_bytes ${limitBytes}`);
   }
   return { requiredBytes, limitBytes };
 }
 
 /** Rejects an invalid capability. driver/volumes/volume-rules.ts decides which capabilities are supported. */
-export function parseVolumeCapability(
-  capability: Optional<CapabilityMessage>,
-  field: string,
-): VolumeCapability {
+export function parseVolumeCapability(capability: Optional<CapabilityMessage>, field: string): VolumeCapability {
   requirePresent(capability, field);
   const message = asMessage(capability, field);
   const accessMode = parseAccessMode(message.access_mode, `${field}.access_mode`);
@@ -253,9 +228,7 @@ function parseMountAccess(value: CapabilityMessage['mount'], field: string): Mou
   const fsType = optionalString(mount.fs_type, `${field}.fs_type`);
   const group = optionalString(mount.volume_mount_group, `${field}.volume_mount_group`);
   const flagsField = `${field}.mount_flags`;
-  const mountFlags = asList(mount.mount_flags, flagsField).map((flag) =>
-    asString(flag, flagsField),
-  );
+  const mountFlags = asList(mount.mount_flags, flagsField).map((flag) => asString(flag, flagsField));
   const bytes = mountFlags.reduce((sum, flag) => sum + Buffer.byteLength(flag), 0);
   assertSize(MAX_MOUNT_FLAGS_BYTES, bytes, flagsField);
   return { accessType: 'mount', fsType, mountFlags, volumeMountGroup: group };

@@ -21,11 +21,7 @@ export function framed(message: Buffer): Buffer {
 }
 
 /** @param deadline in milliseconds since the epoch; Infinity if there is none */
-export function requestHeaders(
-  path: string,
-  deadline: number,
-  extra: OutgoingHttpHeaders = {},
-): OutgoingHttpHeaders {
+export function requestHeaders(path: string, deadline: number, extra: OutgoingHttpHeaders = {}): OutgoingHttpHeaders {
   return {
     ':method': 'POST',
     ':path': path,
@@ -137,9 +133,7 @@ export class MessageSplitter {
     const prefix = this.#pieces.length === 1 ? this.#pieces[0] : Buffer.concat(this.#pieces);
     const length = prefix?.readUInt32BE(1) ?? 0;
     if (prefix?.[0] !== 0 || length > this.maxBytes) {
-      throw CsiError.internal(
-        `a message of ${length} bytes arrived that is compressed or over ${this.maxBytes} bytes`,
-      );
+      throw CsiError.internal(`a message of ${length} bytes arrived that is compressed or over ${this.maxBytes} bytes`);
     }
     return PREFIX_BYTES + length;
   }

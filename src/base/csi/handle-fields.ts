@@ -12,10 +12,7 @@ export interface GivenHandle {
 
 /** Paths of fields, by the names of the proto. A field may be repeated. */
 export const HANDLE_FIELDS = {
-  CreateVolume: [
-    'volume_content_source.snapshot.snapshot_id',
-    'volume_content_source.volume.volume_id',
-  ],
+  CreateVolume: ['volume_content_source.snapshot.snapshot_id', 'volume_content_source.volume.volume_id'],
   DeleteVolume: ['volume_id'],
   ControllerPublishVolume: ['volume_id'],
   ControllerUnpublishVolume: ['volume_id'],
@@ -63,8 +60,5 @@ function given(field: string, value: unknown): GivenHandle[] {
 function valueAt(request: object, path: string): unknown {
   return path
     .split('.')
-    .reduce<unknown>(
-      (message, field) => (message as Record<string, unknown> | null | undefined)?.[field],
-      request,
-    );
+    .reduce<unknown>((message, field) => (message as Record<string, unknown> | null | undefined)?.[field], request);
 }

@@ -59,9 +59,7 @@ export function decodeToken(scope: PageScope, token: string): string | null {
     throw CsiError.aborted('starting_token is malformed; list again from the beginning');
   }
   if (!bytes.subarray(0, DIGEST_BYTES).equals(scopeDigest(scope))) {
-    throw CsiError.aborted(
-      'starting_token belongs to another list or filter; list again from the beginning',
-    );
+    throw CsiError.aborted('starting_token belongs to another list or filter; list again from the beginning');
   }
   if (!bytes.subarray(DIGEST_BYTES, 2 * DIGEST_BYTES).equals(idDigest(scope, id))) {
     throw CsiError.aborted('starting_token is damaged; list again from the beginning');

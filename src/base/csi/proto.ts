@@ -17,13 +17,7 @@ import type { ServiceName } from './service.js';
 /** The proto package; message and service names are relative to it everywhere else. */
 export const CSI_PACKAGE = 'csi.v1';
 
-const SERVICE_NAMES: readonly ServiceName[] = [
-  'Identity',
-  'Controller',
-  'GroupController',
-  'Node',
-  'SnapshotMetadata',
-];
+const SERVICE_NAMES: readonly ServiceName[] = ['Identity', 'Controller', 'GroupController', 'Node', 'SnapshotMetadata'];
 
 /** How messages become plain objects, here and in server/calls/request-decoder.ts. */
 export const CONVERSION: Options = {
@@ -84,9 +78,7 @@ export function loadProto<Name extends string>(
 ): LoadedProto<Name> {
   const root = new protobuf.Root();
   root.loadSync(packagePath(file), { keepCase: true }).resolveAll();
-  const services = mapNames(names, (name) =>
-    definitionOf(root.lookupService(`${packageName}.${name}`)),
-  );
+  const services = mapNames(names, (name) => definitionOf(root.lookupService(`${packageName}.${name}`)));
   return { root, services };
 }
 

@@ -36,15 +36,10 @@ type GeneratedRpcs = NamedMembers<IdentityHandlers> &
 export type RpcName = keyof GeneratedRpcs;
 
 type UnaryRpcs<S extends ServiceName> = {
-  [R in keyof NamedMembers<GeneratedHandlers[S]> & RpcName]: GeneratedRpcs[R] extends Unary
-    ? R
-    : never;
+  [R in keyof NamedMembers<GeneratedHandlers[S]> & RpcName]: GeneratedRpcs[R] extends Unary ? R : never;
 }[keyof NamedMembers<GeneratedHandlers[S]> & RpcName];
 
-type StreamRpcs<S extends ServiceName> = Exclude<
-  keyof NamedMembers<GeneratedHandlers[S]> & RpcName,
-  UnaryRpcs<S>
->;
+type StreamRpcs<S extends ServiceName> = Exclude<keyof NamedMembers<GeneratedHandlers[S]> & RpcName, UnaryRpcs<S>>;
 
 // biome-ignore lint/suspicious/noExplicitAny: any handler of the kind, whatever its messages
 type Unary = handleUnaryCall<any, any>;
@@ -59,9 +54,7 @@ export type Message<T> = T extends string
     : T | number
   : T extends object
     ? {
-        readonly [Field in keyof T]: [Extract<T[Field], Long>] extends [never]
-          ? Message<T[Field]>
-          : string;
+        readonly [Field in keyof T]: [Extract<T[Field], Long>] extends [never] ? Message<T[Field]> : string;
       }
     : T;
 
@@ -187,16 +180,9 @@ export type AnyService = { [S in ServiceName]: Service<S> }[ServiceName];
 
 /** A handler of an RPC that is known only at run time, as the server finds it. */
 export type AnyUnaryHandler = (request: never, context: CallContext) => Promise<object>;
-export type AnyStreamHandler = (
-  request: never,
-  context: StreamContext,
-  writer: RelayWriter,
-) => Promise<void>;
+export type AnyStreamHandler = (request: never, context: StreamContext, writer: RelayWriter) => Promise<void>;
 
 /** Adds RPCs to a service whose handlers do not all come from one place. */
-export function withRpcs<S extends ServiceName>(
-  service: Service<S>,
-  unary: UnaryHandlers<S>,
-): Service<S> {
+export function withRpcs<S extends ServiceName>(service: Service<S>, unary: UnaryHandlers<S>): Service<S> {
   return { ...service, unary: { ...service.unary, ...unary } };
 }

@@ -2,12 +2,7 @@
 import { CsiError } from '../errors.js';
 import { parseMap } from './fields.js';
 import type { StringMap } from './string-map.js';
-import {
-  isTopologyValue,
-  MAX_TOPOLOGY_CHARACTERS,
-  TOPOLOGY_NAME,
-  type TopologyRequirement,
-} from './topology.js';
+import { isTopologyValue, MAX_TOPOLOGY_CHARACTERS, TOPOLOGY_NAME, type TopologyRequirement } from './topology.js';
 
 const PREFIX = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/;
 
@@ -21,10 +16,7 @@ interface RequirementMessage {
 }
 
 /** Null when the message is missing. */
-export function parseTopology(
-  message: TopologyMessage | null | undefined,
-  field: string,
-): StringMap | null {
+export function parseTopology(message: TopologyMessage | null | undefined, field: string): StringMap | null {
   return message === null || message === undefined ? null : parsePlace(message, field);
 }
 
@@ -78,7 +70,6 @@ function isTopologyKey(key: string): boolean {
   const slash = key.indexOf('/');
   const prefix = slash < 0 ? 'none' : key.slice(0, slash);
   const name = key.slice(slash + 1);
-  const isShort =
-    prefix.length <= MAX_TOPOLOGY_CHARACTERS && name.length <= MAX_TOPOLOGY_CHARACTERS;
+  const isShort = prefix.length <= MAX_TOPOLOGY_CHARACTERS && name.length <= MAX_TOPOLOGY_CHARACTERS;
   return isShort && PREFIX.test(prefix) && TOPOLOGY_NAME.test(name);
 }

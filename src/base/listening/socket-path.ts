@@ -43,9 +43,7 @@ export async function bindSocketPath(
   await assertDirectory(directory);
   const { O_RDONLY, O_DIRECTORY } = constants;
   const handle = await open(directory, O_RDONLY | O_DIRECTORY).catch((error: unknown) => {
-    throw new StartError(
-      `cannot open the directory ${directory} of the socket: ${(error as Error).message}`,
-    );
+    throw new StartError(`cannot open the directory ${directory} of the socket: ${(error as Error).message}`);
   });
   try {
     if (!(await lock(handle, directory, lockTimeoutMs))) {
@@ -63,18 +61,12 @@ export async function bindSocketPath(
 }
 
 /** Locks the directory until the handle is closed. False if another process still holds the lock. */
-async function lock(
-  { fd: descriptor }: FileHandle,
-  path: string,
-  timeoutMs: number,
-): Promise<boolean> {
+async function lock({ fd: descriptor }: FileHandle, path: string, timeoutMs: number): Promise<boolean> {
   const attempt = (): boolean => {
     try {
       return tryLock(descriptor);
     } catch (error) {
-      throw new StartError(
-        `cannot lock the directory ${path} of the socket: ${(error as Error).message}`,
-      );
+      throw new StartError(`cannot lock the directory ${path} of the socket: ${(error as Error).message}`);
     }
   };
   return (await pollUntil(attempt, { intervalMs: LOCK_INTERVAL_MS, timeoutMs })) !== null;
@@ -87,9 +79,7 @@ async function claimSocketPath(path: string): Promise<void> {
   });
   if (found === null) return;
   if (!found.isSocket()) {
-    throw new StartError(
-      `${path} exists and is not a socket. Remove it first, or use another CSI_ENDPOINT`,
-    );
+    throw new StartError(`${path} exists and is not a socket. Remove it first, or use another CSI_ENDPOINT`);
   }
   await assertDead(path);
   await unlink(path).catch((error: unknown) => {
@@ -121,9 +111,7 @@ async function assertDead(path: string): Promise<void> {
   });
   if (failure === 'ECONNREFUSED' || failure === 'ENOENT') return;
   if (failure === null || failure === 'EAGAIN') {
-    throw new StartError(
-      `another process serves on ${path}. Stop it first, or use another CSI_ENDPOINT`,
-    );
+    throw new StartError(`another process serves on ${path}. Stop it first, or use another CSI_ENDPOINT`);
   }
   throw new StartError(`cannot determine whether a process serves on ${path}: ${failure}`);
 }

@@ -67,11 +67,7 @@ export class TlsFiles {
   }
 
   /** Throws a StartError if the files cannot be read or do not fit together. */
-  static async open(
-    settings: TlsSettings,
-    log: Logger,
-    options: TlsFilesOptions = {},
-  ): Promise<TlsFiles> {
+  static async open(settings: TlsSettings, log: Logger, options: TlsFilesOptions = {}): Promise<TlsFiles> {
     try {
       return new TlsFiles(settings, log, await read(settings), options);
     } catch (thrown) {
@@ -174,11 +170,7 @@ function parseQuoted(value: string): string | null {
 }
 
 async function read({ certificateFile, keyFile, caFile }: TlsSettings): Promise<Files> {
-  const [certificate, key, ca] = await Promise.all([
-    readFile(certificateFile),
-    readFile(keyFile),
-    readFile(caFile),
-  ]);
+  const [certificate, key, ca] = await Promise.all([readFile(certificateFile), readFile(keyFile), readFile(caFile)]);
   return { certificate, key, ca };
 }
 

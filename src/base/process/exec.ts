@@ -18,23 +18,10 @@ import { access, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError, errorCode } from '../errors.js';
 import { type Argument, commandLine, type GivenFile, withPaths } from './program-arguments.js';
-import {
-  describeLimits,
-  type Limits,
-  NOT_CONFINED_EXIT_CODE,
-  type Rights,
-  sandbox,
-} from './sandbox.js';
+import { describeLimits, type Limits, NOT_CONFINED_EXIT_CODE, type Rights, sandbox } from './sandbox.js';
 
 /** Fixed, because a service manager's PATH often lacks the sbin directories. */
-const SEARCH_PATH = [
-  '/usr/local/sbin',
-  '/usr/local/bin',
-  '/usr/sbin',
-  '/usr/bin',
-  '/sbin',
-  '/bin',
-] as const;
+const SEARCH_PATH = ['/usr/local/sbin', '/usr/local/bin', '/usr/sbin', '/usr/bin', '/sbin', '/bin'] as const;
 
 /** Debian's package for each program that the plugin runs. */
 const PACKAGES: Readonly<Record<string, string>> = {
@@ -137,9 +124,7 @@ export interface Started {
   withPaths(text: string): string;
 }
 
-export interface StartOptions
-  extends Rights,
-    Pick<RunOptions, 'outlivesLocking' | 'lockTimeoutS'> {}
+export interface StartOptions extends Rights, Pick<RunOptions, 'outlivesLocking' | 'lockTimeoutS'> {}
 
 /** The first descriptor of the files that a program is given. The program has three descriptors of its own. */
 const FIRST_GIVEN = 3;
@@ -148,19 +133,11 @@ const FIRST_GIVEN = 3;
  * Starts a program. Rejects with FAILED_PRECONDITION if the program is not installed, and with INTERNAL if a path is relative.
  * With `outlivesLocking`, the program ends with LOCKED_EXIT_CODE if another process has the lock.
  */
-export async function start(
-  command: string,
-  args: readonly Argument[],
-  options: StartOptions = {},
-): Promise<Started> {
+export async function start(command: string, args: readonly Argument[], options: StartOptions = {}): Promise<Started> {
   const { outlivesLocking: locked } = options;
   const { words, files } = commandLine(command, args, FIRST_GIVEN);
-  const { line, limits } = await sandbox(
-    { ...options, files, first: FIRST_GIVEN },
-    locked !== undefined,
-  );
-  const guard =
-    locked === undefined ? [] : [await findProgram(OUTLIVING[0]), ...OUTLIVING.slice(1)];
+  const { line, limits } = await sandbox({ ...options, files, first: FIRST_GIVEN }, locked !== undefined);
+  const guard = locked === undefined ? [] : [await findProgram(OUTLIVING[0]), ...OUTLIVING.slice(1)];
   if (locked !== undefined) guard.push(...(await locking(locked, options)));
   const [launcher, ...rest] = [...guard, ...line, await findProgram(command), ...words];
   const child = await withOpen(files, (descriptors) =>
@@ -174,10 +151,7 @@ export async function start(
   return { child, limits, withPaths: (text) => withPaths(text, files, FIRST_GIVEN) };
 }
 
-async function withOpen<T>(
-  files: readonly GivenFile[],
-  use: (descriptors: number[]) => T,
-): Promise<T> {
+async function withOpen<T>(files: readonly GivenFile[], use: (descriptors: number[]) => T): Promise<T> {
   const opened: FileHandle[] = [];
   try {
     for (const file of files) opened.push(await file.open());
@@ -189,23 +163,14 @@ async function withOpen<T>(
 }
 
 /** Runs a program to its end. Rejects with ExecError, as `start` does, and as `outlivesLocking` says. */
-export async function run(
-  command: string,
-  args: readonly Argument[],
-  options: RunOptions = {},
-): Promise<RunResult> {
+export async function run(command: string, args: readonly Argument[], options: RunOptions = {}): Promise<RunResult> {
   const { child, limits } = await start(command, args, options);
   return new Execution(command, child, options, limits).result();
 }
 
 /** The lock belongs to the open file, which the command inherits, so the lock ends with the command, however that ends. */
 async function locking(device: string, options: StartOptions): Promise<string[]> {
-  const wait = [
-    '-w',
-    String(options.lockTimeoutS ?? LOCK_TIMEOUT_S),
-    '-E',
-    String(LOCKED_EXIT_CODE),
-  ];
+  const wait = ['-w', String(options.lockTimeoutS ?? LOCK_TIMEOUT_S), '-E', String(LOCKED_EXIT_CODE)];
   const { words } = commandLine('flock', ['--no-fork', '-x', ...wait, { path: device }], 0);
   return [await findProgram('flock'), ...words];
 }
@@ -218,9 +183,7 @@ export async function assertPrograms(
 }
 
 /** The programs of the plugin that are not installed, each with Debian's package for it. */
-export async function missingPrograms(): Promise<
-  { program: string; package: string; optional: boolean }[]
-> {
+export async function missingPrograms(): Promise<{ program: string; package: string; optional: boolean }[]> {
   const missing = await Promise.all(
     Object.entries(PACKAGES).map(async ([program, debian]) => {
       const isThere = await findProgram(program).then(
@@ -298,10 +261,7 @@ class Execution {
     this.#timers.push(setTimeout(action, delayMs));
   }
 
-  #kill(
-    reason: 'timeout' | 'output',
-    settle: (exitCode: null, signal: null, thrown: unknown) => void,
-  ): void {
+  #kill(reason: 'timeout' | 'output', settle: (exitCode: null, signal: null, thrown: unknown) => void): void {
     const { outlivesLocking: device } = this.options;
     if (device !== undefined) {
       settle(null, null, stillWorking(this.command, device));
@@ -348,12 +308,7 @@ class Execution {
       return this.#error('ETIMEDOUT', exitCode, signal, `was killed after ${timeoutMs} ms`);
     }
     if (this.#killedFor === 'output') {
-      return this.#error(
-        'EOVERFLOW',
-        exitCode,
-        signal,
-        `wrote more than ${STDOUT_MAX_BYTES} bytes`,
-      );
+      return this.#error('EOVERFLOW', exitCode, signal, `wrote more than ${STDOUT_MAX_BYTES} bytes`);
     }
     if (exitCode === null) return this.#error('SIGNAL', null, signal, `was ended by ${signal}`);
     if ((this.options.accept ?? [0]).includes(exitCode)) return null;

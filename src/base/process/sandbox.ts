@@ -88,8 +88,7 @@ export async function sandbox(
   if (readsAll) line.push('--keep-read-rights');
   if (opensGiven) {
     line.push('--memory', `${OPENS_MEMORY_BYTES}`, '--only-read', '/dev/null');
-    for (const [index, { use }] of files.entries())
-      line.push(`--only-${use}`, descriptorName(first + index));
+    for (const [index, { use }] of files.entries()) line.push(`--only-${use}`, descriptorName(first + index));
   }
   if (device === undefined) return { line: [...line, '--'], limits: null };
   const sizeBytes = (await deviceSizeBytes(deviceNumberOf(await stat(device)))) ?? 0n;
@@ -101,8 +100,7 @@ export async function sandbox(
   return { line, limits };
 }
 
-const cpuFor = (sizeBytes: bigint): number =>
-  CPU_S + Math.ceil((Number(sizeBytes) / Number(TIB)) * CPU_S_PER_TIB);
+const cpuFor = (sizeBytes: bigint): number => CPU_S + Math.ceil((Number(sizeBytes) / Number(TIB)) * CPU_S_PER_TIB);
 
 function memoryFor(sizeBytes: bigint): bigint {
   const wanted = MEMORY_BYTES + sizeBytes / MEMORY_DEVICE_SHARE;

@@ -31,15 +31,11 @@ export type ReaderOf<Table extends Settings> = SettingsReader<NameIn<Table>, Wit
 
 const ON_OFF = ['on', 'off'] as const;
 
-export function settingsReader<Table extends Settings>(
-  table: Table,
-  env: Environment,
-): ReaderOf<Table> {
+export function settingsReader<Table extends Settings>(table: Table, env: Environment): ReaderOf<Table> {
   type Name = WithDefault<Table>;
   const given = (name: NameIn<Table>): string | undefined => env[name] || undefined;
   const text = (name: Name): string => given(name) ?? (table[name]?.fallback as string);
-  const choice = <T extends string>(name: Name, choices: readonly T[]): T =>
-    parseChoice(name, text(name), choices);
+  const choice = <T extends string>(name: Name, choices: readonly T[]): T => parseChoice(name, text(name), choices);
   return {
     given,
     text,

@@ -2,13 +2,7 @@
 import { CSI_LEVELS } from '../csi/capabilities.js';
 import { LOG_LEVELS } from '../logger.js';
 import type { ReaderOf, Setting } from './reader.js';
-import {
-  parseDriverName,
-  parseEndpoint,
-  parseHostPort,
-  parseSocketMode,
-  parseTopologyKey,
-} from './values.js';
+import { parseDriverName, parseEndpoint, parseHostPort, parseSocketMode, parseTopologyKey } from './values.js';
 
 export const SERVICE_SETTINGS = {
   CSI_ENDPOINT: {
@@ -28,8 +22,7 @@ export const SERVICE_SETTINGS = {
   BLOCKDELTA_LOG_LEVEL: { fallback: 'info', meaning: 'trace, debug, info, warn or error' },
   BLOCKDELTA_METRICS_ADDRESS: {
     fallback: null,
-    meaning:
-      'host:port on which /metrics, /healthz and /readyz are served, such as 127.0.0.1:9811 (default: off)',
+    meaning: 'host:port on which /metrics, /healthz and /readyz are served, such as 127.0.0.1:9811 (default: off)',
   },
   BLOCKDELTA_SHUTDOWN_GRACE_SECONDS: {
     fallback: '20',
@@ -45,8 +38,7 @@ export const SERVICE_SETTINGS = {
   },
   BLOCKDELTA_MAX_STREAMS: {
     fallback: '64',
-    meaning:
-      'metadata streams at once; at the limit one whose client does not read is ended for a new one',
+    meaning: 'metadata streams at once; at the limit one whose client does not read is ended for a new one',
   },
   BLOCKDELTA_STREAM_STALL_SECONDS: {
     fallback: '60',
@@ -58,12 +50,7 @@ export const SERVICE_SETTINGS = {
 export type ServiceConfig = Readonly<ReturnType<typeof parseServiceSettings>>;
 
 /** @throws ConfigError for the first invalid setting */
-export function parseServiceSettings({
-  given,
-  text,
-  count,
-  choice,
-}: ReaderOf<typeof SERVICE_SETTINGS>) {
+export function parseServiceSettings({ given, text, count, choice }: ReaderOf<typeof SERVICE_SETTINGS>) {
   const socketPath = parseEndpoint(given('CSI_ENDPOINT'));
   const driverName = parseDriverName(text('BLOCKDELTA_DRIVER_NAME'));
   const metrics = given('BLOCKDELTA_METRICS_ADDRESS');
@@ -72,13 +59,10 @@ export function parseServiceSettings({
     socketPath,
     socketMode: parseSocketMode(text('BLOCKDELTA_SOCKET_MODE')),
     driverName,
-    topologyKey: parseTopologyKey(
-      given('BLOCKDELTA_TOPOLOGY_KEY') ?? `${driverName.toLowerCase()}/node`,
-    ),
+    topologyKey: parseTopologyKey(given('BLOCKDELTA_TOPOLOGY_KEY') ?? `${driverName.toLowerCase()}/node`),
     csiLevel: choice('BLOCKDELTA_CSI_LEVEL', CSI_LEVELS),
     logLevel: choice('BLOCKDELTA_LOG_LEVEL', LOG_LEVELS),
-    metricsAddress:
-      metrics === undefined ? null : parseHostPort('BLOCKDELTA_METRICS_ADDRESS', metrics),
+    metricsAddress: metrics === undefined ? null : parseHostPort('BLOCKDELTA_METRICS_ADDRESS', metrics),
     shutdownGraceMs: 1000 * count('BLOCKDELTA_SHUTDOWN_GRACE_SECONDS', 0, 3600),
     maxConnections: count('BLOCKDELTA_MAX_CONNECTIONS', 8, 10_000),
     maxCalls: count('BLOCKDELTA_MAX_CALLS', 16, 100_000),

@@ -22,11 +22,7 @@ export interface ListenSettings {
 }
 
 type Given = (
-  name:
-    | 'BLOCKDELTA_TLS_CERTIFICATE'
-    | 'BLOCKDELTA_TLS_KEY'
-    | 'BLOCKDELTA_TLS_CA'
-    | 'BLOCKDELTA_TLS_PEER_NAME',
+  name: 'BLOCKDELTA_TLS_CERTIFICATE' | 'BLOCKDELTA_TLS_KEY' | 'BLOCKDELTA_TLS_CA' | 'BLOCKDELTA_TLS_PEER_NAME',
 ) => string | undefined;
 
 const FILES = ['BLOCKDELTA_TLS_CERTIFICATE', 'BLOCKDELTA_TLS_KEY', 'BLOCKDELTA_TLS_CA'] as const;
@@ -73,9 +69,7 @@ export function parseListen(
   }
   const address = Object.freeze(parseHostPort('BLOCKDELTA_LISTEN_ADDRESS', value));
   if (address.port === 0) {
-    throw new ConfigError(
-      `BLOCKDELTA_LISTEN_ADDRESS is '${value}': routers must know the port, so it cannot be 0`,
-    );
+    throw new ConfigError(`BLOCKDELTA_LISTEN_ADDRESS is '${value}': routers must know the port, so it cannot be 0`);
   }
   const tls = parseTls(given, peerNameFallback, 'BLOCKDELTA_LISTEN_ADDRESS is');
   return Object.freeze({ address, tls });

@@ -27,9 +27,7 @@ export function parseEndpoint(value: string | undefined): string {
   }
   const path = value.slice('unix://'.length);
   if (!isAbsolute(path) || path !== normalize(path)) {
-    throw new ConfigError(
-      `CSI_ENDPOINT is '${value}': the path after unix:// must be absolute and normalized`,
-    );
+    throw new ConfigError(`CSI_ENDPOINT is '${value}': the path after unix:// must be absolute and normalized`);
   }
   if (!path.endsWith('.sock')) {
     throw new ConfigError(`CSI_ENDPOINT is '${value}': the socket's name must end in .sock`);
@@ -57,8 +55,7 @@ export function parseDirectory(name: string, value: string): string {
     throw new ConfigError(`${name} is '${value}': it must be an absolute path`);
   }
   const path = normalize(value).replace(/\/+$/, '');
-  if (path === '')
-    throw new ConfigError(`${name} is '${value}': it must not be the root directory`);
+  if (path === '') throw new ConfigError(`${name} is '${value}': it must not be the root directory`);
   return path;
 }
 
@@ -67,16 +64,12 @@ export function parseOutside(name: string, value: string, trees: readonly string
   const path = parseDirectory(name, value);
   const around = trees.find((tree) => path === tree || path.startsWith(`${tree}/`));
   if (around === undefined) return path;
-  throw new ConfigError(
-    `${name} is '${value}': it must not be in ${around}, which the plugin keeps for other things`,
-  );
+  throw new ConfigError(`${name} is '${value}': it must not be in ${around}, which the plugin keeps for other things`);
 }
 
 export function parseSocketMode(value: string): number {
   if (!/^0?[0-7]{3}$/.test(value)) {
-    throw new ConfigError(
-      `BLOCKDELTA_SOCKET_MODE is '${value}': it must be three octal digits such as 0600`,
-    );
+    throw new ConfigError(`BLOCKDELTA_SOCKET_MODE is '${value}': it must be three octal digits such as 0600`);
   }
   return Number.parseInt(value, 8);
 }
@@ -101,23 +94,14 @@ export function parseDriverName(value: string): string {
   return value;
 }
 
-export function parseChoice<T extends string>(
-  name: string,
-  value: string,
-  choices: readonly T[],
-): T {
+export function parseChoice<T extends string>(name: string, value: string, choices: readonly T[]): T {
   const found = choices.find((choice) => choice === value);
-  if (found === undefined)
-    throw new ConfigError(`${name} is '${value}': it must be one of ${choices.join(', ')}`);
+  if (found === undefined) throw new ConfigError(`${name} is '${value}': it must be one of ${choices.join(', ')}`);
   return found;
 }
 
 /** Some of the choices, separated by commas, each at most once; none if the text is empty. */
-export function parseChoices<T extends string>(
-  name: string,
-  value: string,
-  choices: readonly T[],
-): T[] {
+export function parseChoices<T extends string>(name: string, value: string, choices: readonly T[]): T[] {
   if (value === '') return [];
   const found = value.split(',').map((part) => parseChoice(name, part.trim(), choices));
   const twice = found.find((choice, index) => found.indexOf(choice) !== index);
@@ -125,17 +109,10 @@ export function parseChoices<T extends string>(
   return found;
 }
 
-export function parseInteger(
-  name: string,
-  value: string,
-  minimum: number,
-  maximum: number,
-): number {
+export function parseInteger(name: string, value: string, minimum: number, maximum: number): number {
   const number = /^\d{1,9}$/.test(value) ? Number(value) : Number.NaN;
   if (!(number >= minimum && number <= maximum)) {
-    throw new ConfigError(
-      `${name} is '${value}': it must be a whole number from ${minimum} to ${maximum}`,
-    );
+    throw new ConfigError(`${name} is '${value}': it must be a whole number from ${minimum} to ${maximum}`);
   }
   return number;
 }
@@ -145,9 +122,7 @@ export function parseOvercommit(value: string): bigint {
   const match = /^(\d{1,3})(?:\.(\d{1,2}))?$/.exec(value);
   const percent = BigInt(`${match?.[1] ?? 0}${(match?.[2] ?? '').padEnd(2, '0')}`);
   if (percent < 100n || percent > 10_000n) {
-    throw new ConfigError(
-      `BLOCKDELTA_OVERCOMMIT is '${value}': it must be a number from 1 to 100, such as 2.5`,
-    );
+    throw new ConfigError(`BLOCKDELTA_OVERCOMMIT is '${value}': it must be a number from 1 to 100, such as 2.5`);
   }
   return percent;
 }
@@ -188,9 +163,7 @@ export function parseSize(name: string, value: string): bigint {
   const match = /^([1-9]\d{0,14})(Ki|Mi|Gi|Ti)?$/.exec(value);
   const unit = SIZE_UNITS[match?.[2] ?? ''];
   if (match === null || unit === undefined) {
-    throw new ConfigError(
-      `${name} is '${value}': it must be bytes, or a number with Ki, Mi, Gi or Ti, such as 20Gi`,
-    );
+    throw new ConfigError(`${name} is '${value}': it must be bytes, or a number with Ki, Mi, Gi or Ti, such as 20Gi`);
   }
   return BigInt(match[1] ?? '0') * unit;
 }
@@ -224,9 +197,7 @@ export function parseHostPort(name: string, value: string): HostPort {
   const host = match?.[1] ?? match?.[2];
   const port = Number(match?.[3] ?? Number.NaN);
   if (host === undefined || !(port <= 65_535) || (match?.[1] !== undefined && !isIPv6(host))) {
-    throw new ConfigError(
-      `${name} is '${value}': it must be host:port, such as 127.0.0.1:9811 or [::1]:9811`,
-    );
+    throw new ConfigError(`${name} is '${value}': it must be host:port, such as 127.0.0.1:9811 or [::1]:9811`);
   }
   return { host, port };
 }

@@ -121,9 +121,7 @@ function groupIn(optional: readonly string[], prefix: string): number | null {
 
 /** Space, tab, newline, backslash and `#` come as octal escapes. */
 function decodeOctal(text: string): string {
-  return text.replace(/\\([0-7]{3})/g, (_, octal: string) =>
-    String.fromCharCode(Number.parseInt(octal, 8)),
-  );
+  return text.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
 }
 
 /**
@@ -148,9 +146,7 @@ export function mountsAt(mounts: readonly MountEntry[], path: string): MountEntr
 export function mountContaining(mounts: readonly MountEntry[], path: string): MountEntry | null {
   const isOnTheWay = ({ mountPoint }: MountEntry): boolean =>
     mountPoint === '/' || path === mountPoint || path.startsWith(`${mountPoint}/`);
-  const onTheWay = mounts
-    .filter(isOnTheWay)
-    .sort((a, b) => a.mountPoint.length - b.mountPoint.length);
+  const onTheWay = mounts.filter(isOnTheWay).sort((a, b) => a.mountPoint.length - b.mountPoint.length);
   const ids = new Set(onTheWay.map(({ mountId }) => mountId));
   // A path begins at the root of this process, below any mount over this root.
   const isChildOf = (parent: MountEntry) => (entry: MountEntry) =>

@@ -131,8 +131,7 @@ function asText(result: BackupResult, seconds: number): string {
   const { backup, isNew } = result;
   const { manifest } = backup;
   const { base, reason, ranges, volume, image } = manifest;
-  const method =
-    base === null ? `full${reason === null ? '' : `: ${reason}`}` : `delta from ${base.snapshotId}`;
+  const method = base === null ? `full${reason === null ? '' : `: ${reason}`}` : `delta from ${base.snapshotId}`;
   return [
     ...(isNew ? [] : ['the snapshot already has a backup']),
     `image     ${imagePathOf(backup)}`,

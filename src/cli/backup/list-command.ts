@@ -35,9 +35,7 @@ export function addBackupsCommand(program: Command): void {
       process.exitCode = await runToStatus(async () => {
         const all = await (await Repository.open(directory, { allowShared })).all();
         const volumes = all.filter(({ volumeId }) => ['', volumeId].includes(volume));
-        await print(
-          json ? `${plainJson(JSON.stringify(volumes.map(jsonOf)))}\n` : harmless(tableOf(volumes)),
-        );
+        await print(json ? `${plainJson(JSON.stringify(volumes.map(jsonOf)))}\n` : harmless(tableOf(volumes)));
         for (const { problems } of volumes) for (const { found } of problems) complain(cell(found));
       });
     });
@@ -59,10 +57,7 @@ function jsonOf({ volumeId, directory, backups, problems }: VolumeBackups): obje
 }
 
 function tableOf(volumes: readonly VolumeBackups[]): string {
-  const lines = volumes.flatMap(({ volumeId, backups }) => [
-    `volume ${cell(volumeId)}`,
-    ...backups.map(lineOf),
-  ]);
+  const lines = volumes.flatMap(({ volumeId, backups }) => [`volume ${cell(volumeId)}`, ...backups.map(lineOf)]);
   return lines.length === 0 ? 'no backups\n' : `${lines.join('\n')}\n`;
 }
 

@@ -117,11 +117,7 @@ async function pruneAll(
   } finally {
     line.end();
   }
-  await print(
-    json
-      ? `${plainJson(JSON.stringify(plans.map(jsonOf)))}\n`
-      : harmless(plans.map(textOf).join('')),
-  );
+  await print(json ? `${plainJson(JSON.stringify(plans.map(jsonOf)))}\n` : harmless(plans.map(textOf).join('')));
   if (failures.length === 0) return;
   const message = failures.map(messageOf).join('\n');
   const areRefusals = failures.every(
@@ -142,7 +138,6 @@ function jsonOf({ volume, kept, removed, rebased }: PrunePlan): object {
 
 function textOf({ volume, kept, removed, rebased }: PrunePlan): string {
   const lines = removed.map(({ manifest }) => `  removed  ${cell(manifest.snapshot.id)}\n`);
-  const merged =
-    rebased.length === 0 ? '' : `, ${rebased.length} of them with copies of what they need`;
+  const merged = rebased.length === 0 ? '' : `, ${rebased.length} of them with copies of what they need`;
   return `volume ${cell(volume.volumeId)}: ${kept.length} kept${merged}, ${removed.length} removed\n${lines.join('')}`;
 }

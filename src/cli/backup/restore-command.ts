@@ -2,12 +2,7 @@
 import type { Command } from 'commander';
 import { openDevice } from '../../tools/backup/device-target.js';
 import { Repository } from '../../tools/backup/repository.js';
-import {
-  assertIntact,
-  restoreToDevice,
-  restoreToFile,
-  restoreToVolume,
-} from '../../tools/backup/restore.js';
+import { assertIntact, restoreToDevice, restoreToFile, restoreToVolume } from '../../tools/backup/restore.js';
 import { type ChosenBackup, chooseBackup } from '../../tools/backup/select.js';
 import { CsiDriver } from '../../tools/client/driver.js';
 import { socketPathOf } from '../endpoint.js';
@@ -61,14 +56,11 @@ export function addRestoreCommand(program: Command): void {
     .action(async (directory: string, options: RestoreCommandOptions) => {
       const prefix = volumeNameIn(options.to);
       const socketPath = prefix === null ? null : socketPathOf(command, options.endpoint);
-      process.exitCode = await runToStatus((signal) =>
-        restore(directory, options, { prefix, socketPath }, signal),
-      );
+      process.exitCode = await runToStatus((signal) => restore(directory, options, { prefix, socketPath }, signal));
     });
 }
 
-const parseTarget = (value: string): string =>
-  volumeNameIn(value) === null ? parsePath(value) : value;
+const parseTarget = (value: string): string => (volumeNameIn(value) === null ? parsePath(value) : value);
 
 /** The start of the new volume's name; null if the target is a path. */
 function volumeNameIn(target: string): string | null {
@@ -104,11 +96,7 @@ async function restore(
     if (prefix !== null && socketPath !== null) {
       const driver = new CsiDriver(socketPath, signal);
       try {
-        target = await restoreToVolume(
-          chosen,
-          { driver, runtime: await openRuntimeDirectory(), name: prefix },
-          how,
-        );
+        target = await restoreToVolume(chosen, { driver, runtime: await openRuntimeDirectory(), name: prefix }, how);
       } finally {
         driver.close();
       }
@@ -125,8 +113,7 @@ async function restore(
   } finally {
     line.end();
     await device?.file.close();
-    if (isPartial)
-      complain(`${target} may hold a part of the backup: restore it again before it is used`);
+    if (isPartial) complain(`${target} may hold a part of the backup: restore it again before it is used`);
   }
   const { snapshot } = chosen.backup.manifest;
   const images = chosen.chain.length;
@@ -134,9 +121,7 @@ async function restore(
   await print(
     options.json
       ? `${JSON.stringify(result)}\n`
-      : harmless(
-          `restored snapshot ${snapshot.id} to ${target}: ${sizeBytes} bytes from ${images} images\n`,
-        ),
+      : harmless(`restored snapshot ${snapshot.id} to ${target}: ${sizeBytes} bytes from ${images} images\n`),
   );
 }
 

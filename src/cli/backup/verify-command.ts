@@ -51,9 +51,7 @@ export function addVerifyCommand(program: Command): void {
     .action(async (directory: string, options: VerifyCommandOptions) => {
       const { against } = options;
       const socketPath = against === undefined ? null : socketPathOf(command, options.endpoint);
-      process.exitCode = await runToStatus((signal) =>
-        verify(directory, options, socketPath, signal),
-      );
+      process.exitCode = await runToStatus((signal) => verify(directory, options, socketPath, signal));
     });
 }
 
@@ -92,28 +90,17 @@ async function verify(
   const result = { volumes: volumes.length, backups: images.length, problems };
   await print(options.json ? `${JSON.stringify(result)}\n` : harmless(textOf(result)));
   if (problems.length > 0) {
-    throw CsiError.failedPrecondition(
-      `${problems.length} files of the backups are not as they should be`,
-    );
+    throw CsiError.failedPrecondition(`${problems.length} files of the backups are not as they should be`);
   }
 }
 
-function textOf({
-  volumes,
-  backups,
-  problems,
-}: {
-  volumes: number;
-  backups: number;
-  problems: Problem[];
-}): string {
+function textOf({ volumes, backups, problems }: { volumes: number; backups: number; problems: Problem[] }): string {
   const lines = problems.map(({ path, found }) => `PROBLEM  ${path}: ${found}\n`);
   const end = problems.length === 0 ? 'nothing is wrong' : `${problems.length} problems`;
   return `${lines.join('')}verified ${counted(backups, 'backup')} of ${counted(volumes, 'volume')}: ${end}\n`;
 }
 
-const counted = (count: number, noun: string): string =>
-  `${count} ${noun}${count === 1 ? '' : 's'}`;
+const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`;
 
 async function compare(
   repository: Repository,
@@ -126,19 +113,13 @@ async function compare(
   try {
     const runtime = await openRuntimeDirectory();
     await removeLeftVolumes(driver, runtime);
-    const published = await publishSnapshot(
-      driver,
-      runtime,
-      await describeSnapshot(driver, choice.snapshotId),
-    );
+    const published = await publishSnapshot(driver, runtime, await describeSnapshot(driver, choice.snapshotId));
     try {
       const path = imagePathOf(backup);
       const image = { chain: imagesOf(chain) };
       const device = { device: published.devicePath };
       const { isSame, detail } = await compareImages(image, device, signal);
-      return isSame
-        ? []
-        : [{ path, found: `differs from snapshot ${choice.snapshotId}: ${detail}` }];
+      return isSame ? [] : [{ path, found: `differs from snapshot ${choice.snapshotId}: ${detail}` }];
     } finally {
       await published.close();
     }

@@ -101,9 +101,7 @@ function formatResults(results: readonly Named[], findings: number): string {
   const width = Math.max(...results.map(({ check }) => check.length));
   const lines = results.map(({ check, detail, findings: found }) => {
     const head = `${found.length === 0 ? 'ok     ' : 'FINDING'}  ${check.padEnd(width)}  ${cell(detail)}\n`;
-    const each = found.map(
-      (one) => `           - ${cell(one.found)}\n             remedy: ${cell(one.remedy)}\n`,
-    );
+    const each = found.map((one) => `           - ${cell(one.found)}\n             remedy: ${cell(one.remedy)}\n`);
     return head + each.join('');
   });
   return `${lines.join('')}${findings === 0 ? 'healthy' : `${findings} findings`}\n`;

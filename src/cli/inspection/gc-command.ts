@@ -37,9 +37,7 @@ Exit codes:
 export function addGcCommand(program: Command): void {
   program
     .command('gc')
-    .description(
-      'list what interrupted runs have left on this node and nothing needs; with --apply, remove it',
-    )
+    .description('list what interrupted runs have left on this node and nothing needs; with --apply, remove it')
     .option('--state-dir <directory>', STATE_HELP, parsePath)
     .option('--apply', 'remove the objects; the plugin must be stopped', false)
     .option('--json', 'print JSON', false)
@@ -91,11 +89,7 @@ async function locked({ stateDirectory }: NodeSettings): Promise<CatalogueLock> 
   }
 }
 
-function treated(
-  { kind, pool, object, proof }: Orphan,
-  removed: boolean,
-  failure: string | null,
-): Treated {
+function treated({ kind, pool, object, proof }: Orphan, removed: boolean, failure: string | null): Treated {
   return { kind, pool, object, proof, removed, failure };
 }
 

@@ -2,12 +2,7 @@
 import type { Command } from 'commander';
 import { humanSize } from '../../base/human-size.js';
 import type { SnapshotRecord, VolumeRecord } from '../../driver/catalogue/records.js';
-import {
-  inspectNode,
-  type NodeView,
-  nodeSettings,
-  usedPercent,
-} from '../../driver/inspection/node.js';
+import { inspectNode, type NodeView, nodeSettings, usedPercent } from '../../driver/inspection/node.js';
 import { print, runToExitCode } from '../output.js';
 import { parsePath } from '../paths.js';
 import { formatJson, formatTable } from './tables.js';
@@ -40,12 +35,7 @@ export function addPoolsCommand(program: Command): void {
   addList(program, 'pools', 'list the pools of this node with their space', pools);
 }
 
-function addList(
-  program: Command,
-  name: string,
-  description: string,
-  list: (node: NodeView) => Listing,
-): void {
+function addList(program: Command, name: string, description: string, list: (node: NodeView) => Listing): void {
   program
     .command(name)
     .description(`${description}; needs no running plugin and disturbs none`)
@@ -55,9 +45,7 @@ function addList(
       process.exitCode = await runToExitCode(async () => {
         const { titles, rows } = list(await inspectNode(nodeSettings(stateDir)));
         const cells = rows.map((row) => row.cells);
-        await print(
-          json ? formatJson(rows.map((row) => row.json)) : formatTable(titles, NUMBERS, cells),
-        );
+        await print(json ? formatJson(rows.map((row) => row.json)) : formatTable(titles, NUMBERS, cells));
       });
     });
 }
@@ -71,11 +59,7 @@ function heldIn(node: NodeView, pool: string, kind: 'volumes' | 'snapshots', id:
 }
 
 /** The state of the record, unless the pool contradicts it. */
-function stateOf(
-  node: NodeView,
-  { pool, state }: VolumeRecord | SnapshotRecord,
-  isHeld: boolean,
-): string {
+function stateOf(node: NodeView, { pool, state }: VolumeRecord | SnapshotRecord, isHeld: boolean): string {
   const view = node.views.find(({ name }) => name === pool);
   if (view === undefined) return 'pool not configured';
   if (view.problem !== null && !isHeld) return 'pool away';
@@ -83,17 +67,7 @@ function stateOf(
 }
 
 function volumes(node: NodeView): Listing {
-  const titles = [
-    'ID',
-    'POOL',
-    'SIZE',
-    'USED',
-    'SNAPSHOTS',
-    'STATE',
-    'DEVICE',
-    'NAME',
-    'MOUNTED AT',
-  ];
+  const titles = ['ID', 'POOL', 'SIZE', 'USED', 'SNAPSHOTS', 'STATE', 'DEVICE', 'NAME', 'MOUNTED AT'];
   const rows = node.catalogue.volumes.map((volume) => {
     const { volumeId, name, pool, sizeBytes } = volume;
     const held = heldIn(node, pool, 'volumes', volumeId);
@@ -144,10 +118,7 @@ function snapshots(node: NodeView): Listing {
 }
 
 interface ShownSnapshot
-  extends Pick<
-    SnapshotRecord,
-    'snapshotId' | 'volumeId' | 'pool' | 'sizeBytes' | 'creationTimeNs'
-  > {
+  extends Pick<SnapshotRecord, 'snapshotId' | 'volumeId' | 'pool' | 'sizeBytes' | 'creationTimeNs'> {
   name: string | null;
   groupSnapshotId: string | null;
   /** Why the retained base is invalid; null if it is valid, or if the snapshot exists. */
@@ -164,17 +135,7 @@ function snapshotRow(snapshot: ShownSnapshot, state: string, label: string) {
 }
 
 function pools(node: NodeView): Listing {
-  const titles = [
-    'POOL',
-    'KIND',
-    'SIZE',
-    'FREE',
-    'USED',
-    'VOLUMES',
-    'SNAPSHOTS',
-    'DIRECTORY',
-    'PROBLEM',
-  ];
+  const titles = ['POOL', 'KIND', 'SIZE', 'FREE', 'USED', 'VOLUMES', 'SNAPSHOTS', 'DIRECTORY', 'PROBLEM'];
   const rows = node.views.map((view) => {
     const { name, kind, directory, totalBytes, freeBytes, problem, thin } = view;
     const used = usedPercent(view);
@@ -201,13 +162,7 @@ function pools(node: NodeView): Listing {
             },
       problem,
     };
-    const cells = [
-      name,
-      kind,
-      size(totalBytes),
-      size(freeBytes),
-      used === null ? '-' : `${used} %`,
-    ];
+    const cells = [name, kind, size(totalBytes), size(freeBytes), used === null ? '-' : `${used} %`];
     return { json, cells: [...cells, ...counts.map(String), directory, problem ?? '-'] };
   });
   return { titles, rows };

@@ -5,11 +5,7 @@ import type { CheckResult, DoctorContext, Finding } from '../../driver/inspectio
 import { probeReady } from '../../tools/client/driver.js';
 import { socketProblem } from '../socket.js';
 
-export async function checkSocket({
-  socketPath,
-  env,
-  plugin,
-}: DoctorContext): Promise<CheckResult> {
+export async function checkSocket({ socketPath, env, plugin }: DoctorContext): Promise<CheckResult> {
   if (socketPath === null) {
     return { detail: 'not examined: set CSI_ENDPOINT or use --endpoint', findings: [] };
   }
@@ -21,10 +17,7 @@ export async function checkSocket({
     return { detail: socketPath, findings: [{ found, remedy }] };
   }
   const findings: Finding[] = [];
-  const wanted = Number.parseInt(
-    env['BLOCKDELTA_SOCKET_MODE'] || SETTINGS.BLOCKDELTA_SOCKET_MODE.fallback,
-    8,
-  );
+  const wanted = Number.parseInt(env['BLOCKDELTA_SOCKET_MODE'] || SETTINGS.BLOCKDELTA_SOCKET_MODE.fallback, 8);
   const mode = statSync(socketPath).mode & 0o777;
   if ((mode & ~wanted) !== 0) {
     findings.push({

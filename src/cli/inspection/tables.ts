@@ -8,9 +8,7 @@ export function formatTable(
   rows: readonly (readonly string[])[],
 ): string {
   const cells = [titles, ...rows.map((row) => row.map(cell))];
-  const widths = titles.map((_, at) =>
-    cells.reduce((width, row) => Math.max(width, row[at]?.length ?? 0), 0),
-  );
+  const widths = titles.map((_, at) => cells.reduce((width, row) => Math.max(width, row[at]?.length ?? 0), 0));
   const lines = cells.map((row) => {
     const aligned = row.map((text, at) => {
       const width = widths[at] ?? 0;
@@ -23,10 +21,6 @@ export function formatTable(
 
 /** JSON in which bigints are strings: most readers are inexact above 2^53. */
 export function formatJson(value: unknown): string {
-  const text = JSON.stringify(
-    value,
-    (_, each: unknown) => (typeof each === 'bigint' ? each.toString() : each),
-    2,
-  );
+  const text = JSON.stringify(value, (_, each: unknown) => (typeof each === 'bigint' ? each.toString() : each), 2);
   return `${plainJson(text)}\n`;
 }

@@ -6,12 +6,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander';
 import { humanSize } from '../../base/human-size.js';
 import { GrainMerger, parseGrain } from '../../tools/client/grain.js';
 import type { Entry } from '../../tools/client/list.js';
-import {
-  type MetadataRequest,
-  openMetadata,
-  prepareClient,
-  requestFor,
-} from '../../tools/client/metadata-stream.js';
+import { type MetadataRequest, openMetadata, prepareClient, requestFor } from '../../tools/client/metadata-stream.js';
 import { createProgress, readMetadata } from '../../tools/client/resumable-stream.js';
 import { socketPathOf } from '../endpoint.js';
 import { complain, print } from '../output.js';
@@ -49,10 +44,7 @@ export function addDeltaCommand(program: Command): void {
 }
 
 /** Adds the options and the action; `requestOf` gets the arguments. */
-function addMetadataAction(
-  command: Command,
-  requestOf: (...snapshots: string[]) => MetadataRequest,
-): void {
+function addMetadataAction(command: Command, requestOf: (...snapshots: string[]) => MetadataRequest): void {
   command
     .option('--endpoint <endpoint>', "the plugin's socket, unix:///path (default: CSI_ENDPOINT)")
     .addOption(

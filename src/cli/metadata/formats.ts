@@ -40,10 +40,7 @@ export function createListFormatter(format: Format): ListFormatter {
       return {
         head: () => '',
         rows: (entries) =>
-          joinRows(
-            entries,
-            ({ offset, size }) => `{"byte_offset":"${offset}","size_bytes":"${size}"}\n`,
-          ),
+          joinRows(entries, ({ offset, size }) => `{"byte_offset":"${offset}","size_bytes":"${size}"}\n`),
       };
   }
 }

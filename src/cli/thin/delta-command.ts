@@ -42,17 +42,14 @@ export interface ThinDeltaRequest {
 export function addThinDeltaCommand(program: Command): void {
   const command = program
     .command('thin-delta')
-    .description(
-      "list the ranges that differ between two thin devices, from their pool's metadata",
-    );
+    .description("list the ranges that differ between two thin devices, from their pool's metadata");
   addMetadataOptions(command)
     .addOption(deviceOption('--base <id>', 'id of the older device (or --thin1, --snap1)'))
     .addOption(deviceOption('--target <id>', 'id of the newer device (or --thin2, --snap2)'))
     .addOption(
-      new Option(
-        '--format <format>',
-        'how to print (default: table; xml after --thin1, --snap1)',
-      ).choices(THIN_FORMATS),
+      new Option('--format <format>', 'how to print (default: table; xml after --thin1, --snap1)').choices(
+        THIN_FORMATS,
+      ),
     )
     .option('--summary', 'print totals and the time instead of the list', false);
   for (const flags of ['--thin1 <id>', '--snap1 <id>', '--thin2 <id>', '--snap2 <id>']) {
@@ -62,9 +59,7 @@ export function addThinDeltaCommand(program: Command): void {
     .addHelpText('after', HELP + METADATA_HELP)
     .action(async (positional: string | undefined, options: DeltaOptions) => {
       const request = requestOf(command, positional, options);
-      process.exitCode = await runOnMetadata((runner, signal) =>
-        printThinDelta(runner, request, signal),
-      );
+      process.exitCode = await runOnMetadata((runner, signal) => printThinDelta(runner, request, signal));
     });
 }
 
@@ -75,11 +70,7 @@ With thin_delta's own options xml is the default, so a script has to change only
 The list goes to stdout, everything else to stderr.
 `;
 
-function requestOf(
-  command: Command,
-  positional: string | undefined,
-  options: DeltaOptions,
-): ThinDeltaRequest {
+function requestOf(command: Command, positional: string | undefined, options: DeltaOptions): ThinDeltaRequest {
   const base = onlyOne(command, '--base', [options.base, options.thin1, options.snap1]);
   const target = onlyOne(command, '--target', [options.target, options.thin2, options.snap2]);
   const format = options.format ?? (options.base === undefined ? 'xml' : 'table');

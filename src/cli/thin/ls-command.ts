@@ -21,9 +21,7 @@ interface LsOptions extends MetadataOptions {
 }
 
 export function addThinLsCommand(program: Command): void {
-  const command = program
-    .command('thin-ls')
-    .description("list the thin devices of a pool, from the pool's metadata");
+  const command = program.command('thin-ls').description("list the thin devices of a pool, from the pool's metadata");
   addMetadataOptions(command)
     .addOption(new Option('--format <format>', 'output format').choices(FORMATS).default('table'))
     .addHelpText('after', HELP + METADATA_HELP)
@@ -77,11 +75,7 @@ function rowOf(device: ThinDeviceDetails, blockBytes: bigint): Row {
   };
 }
 
-export function formatDevices(
-  format: Format,
-  devices: readonly ThinDeviceDetails[],
-  blockBytes: bigint,
-): string {
+export function formatDevices(format: Format, devices: readonly ThinDeviceDetails[], blockBytes: bigint): string {
   const rows = devices.map((device) => rowOf(device, blockBytes));
   switch (format) {
     case 'ndjson':

@@ -38,17 +38,13 @@ export function namedMetadata(
   { metadata, metadataSnap }: MetadataOptions,
 ): NamedMetadata {
   const isBlock = typeof metadataSnap === 'string' && /^\d{1,18}$/.test(metadataSnap);
-  const behindSnap =
-    typeof metadataSnap === 'string' && !isBlock ? parsePath(metadataSnap) : undefined;
+  const behindSnap = typeof metadataSnap === 'string' && !isBlock ? parsePath(metadataSnap) : undefined;
   const paths = [metadata, positional, behindSnap].filter((path) => path !== undefined);
   const [path] = paths;
   if (path === undefined) {
-    return command.error(
-      "error: no metadata is given: use --metadata with the pool's metadata device or a file",
-    );
+    return command.error("error: no metadata is given: use --metadata with the pool's metadata device or a file");
   }
-  if (paths.length > 1)
-    return command.error(`error: metadata is given twice: ${paths.join(' and ')}`);
+  if (paths.length > 1) return command.error(`error: metadata is given twice: ${paths.join(' and ')}`);
   if (metadataSnap === undefined) return { path, snapshot: false };
   return { path, snapshot: isBlock ? BigInt(metadataSnap) : true };
 }
@@ -63,8 +59,7 @@ export function deviceOption(flags: string, description: string): Option {
 
 /** A pool that needs a check is read-only, but its last committed trees can still be read. */
 export function warnOfNeedsCheck({ metadata, current }: ThinTrees): void {
-  if (current.needsCheck)
-    complain(`${metadata} is marked needs_check: stop its pool and run thin_check`);
+  if (current.needsCheck) complain(`${metadata} is marked needs_check: stop its pool and run thin_check`);
 }
 
 export async function runOnMetadata(

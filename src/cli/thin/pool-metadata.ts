@@ -11,12 +11,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, SystemError } from '../../base/errors.js';
 import type { NativeRunner } from '../../driver/native/pool.js';
-import type {
-  ThinAddon,
-  ThinDeviceDetails,
-  ThinMetadata,
-  ThinSuperblock,
-} from '../../driver/native/thin-addon.js';
+import type { ThinAddon, ThinDeviceDetails, ThinMetadata, ThinSuperblock } from '../../driver/native/thin-addon.js';
 
 /** Which metadata snapshot: none, the one that is held, or the one at exactly this block. */
 export type SnapshotChoice = false | true | bigint;
@@ -45,11 +40,7 @@ export class ThinTrees {
     readonly heldRoot: bigint | null,
   ) {}
 
-  static async open(
-    runner: NativeRunner,
-    metadata: string,
-    choice: SnapshotChoice,
-  ): Promise<ThinTrees> {
+  static async open(runner: NativeRunner, metadata: string, choice: SnapshotChoice): Promise<ThinTrees> {
     const current = await superblockAt(runner, metadata, 0n);
     if (choice === false) return new ThinTrees(runner, metadata, current, current, null);
     const heldRoot = heldBlock(metadata, current, choice);
@@ -152,11 +143,7 @@ function isSameCommit(a: ThinSuperblock, b: ThinSuperblock): boolean {
   );
 }
 
-async function superblockAt(
-  runner: NativeRunner,
-  metadata: string,
-  superblock: bigint,
-): Promise<ThinSuperblock> {
+async function superblockAt(runner: NativeRunner, metadata: string, superblock: bigint): Promise<ThinSuperblock> {
   try {
     return (await runner.run('thinSuperblock', { metadata, superblock })).superblock;
   } catch (error) {

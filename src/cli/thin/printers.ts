@@ -47,11 +47,7 @@ function rangesPrinter(format: Format, { superblock, poolBytes }: DeltaHead): Pr
 }
 
 /** Prints totals instead of the list. `secondsSoFar` is called at the end. */
-export function createSummaryPrinter(
-  format: Format,
-  { superblock }: DeltaHead,
-  secondsSoFar: () => number,
-): Printer {
+export function createSummaryPrinter(format: Format, { superblock }: DeltaHead, secondsSoFar: () => number): Printer {
   const ranges = new ChangedRanges(superblock.dataBlockBytes);
   const blocks = [0n, 0n, 0n, 0n];
   let rangeCount = 0;
@@ -141,9 +137,7 @@ export function xmlHead(superblock: ThinSuperblock, left: number, right: number)
 
 export function xmlRows(runs: readonly Run[]): string {
   return runs
-    .map(
-      ({ kind, begin, length }) => `    <${ELEMENTS[kind]} begin="${begin}" length="${length}"/>\n`,
-    )
+    .map(({ kind, begin, length }) => `    <${ELEMENTS[kind]} begin="${begin}" length="${length}"/>\n`)
     .join('');
 }
 

@@ -44,9 +44,7 @@ export async function* readRuns(
   let firstBlock = 0n;
   for (let attempts = 1; ; ) {
     signal.throwIfAborted();
-    const found = await attempt(() =>
-      trees.delta({ ...request, firstBlock, maxRecords: RUNS_PER_CALL }),
-    );
+    const found = await attempt(() => trees.delta({ ...request, firstBlock, maxRecords: RUNS_PER_CALL }));
     const now = await rootsOf(trees, request);
     if (now.some((root, index) => root !== roots[index])) {
       if (firstBlock > 0n || attempts === ATTEMPTS) throw moved(trees, request);

@@ -164,12 +164,7 @@ export interface PoolVolumes {
    *
    * @param deadline when the caller stops waiting, ms since the epoch; Infinity if never
    */
-  create(
-    volumeId: string,
-    sizeBytes: bigint,
-    source?: PoolObjectId | null,
-    deadline?: number,
-  ): Promise<void>;
+  create(volumeId: string, sizeBytes: bigint, source?: PoolObjectId | null, deadline?: number): Promise<void>;
   /**
    * Detaches and removes the volume, its initialized mark last. FAILED_PRECONDITION if the device is in
    * use. Does not affect its snapshots.

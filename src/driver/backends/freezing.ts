@@ -31,20 +31,14 @@ export interface FreezeRequest {
 }
 
 /** The request of a call that begins now. A freeze also ends at the caller's deadline. */
-export function freezeRequest(
-  { guardianSocket, limitMs }: Freezing,
-  deadline: number,
-): FreezeRequest {
+export function freezeRequest({ guardianSocket, limitMs }: Freezing, deadline: number): FreezeRequest {
   const allowedMs = Math.min(limitMs, Math.max(deadline - Date.now(), 0));
   const deadlineMs = Number.isFinite(deadline) ? BigInt(Math.floor(deadline)) : null;
   return { guardianSocket, freezeLimitMs: BigInt(Math.floor(allowedMs)), deadlineMs };
 }
 
 /** The error if `thrown` says that nobody listens at the configured socket; null otherwise. */
-export function missingGuardian(
-  thrown: SystemError,
-  guardianSocket: string | null,
-): CsiError | null {
+export function missingGuardian(thrown: SystemError, guardianSocket: string | null): CsiError | null {
   if (thrown.path !== guardianSocket) return null;
   return CsiError.unavailable(
     `no guardian answers at ${thrown.path}, BLOCKDELTA_GUARDIAN_SOCKET (${thrown.code}), so no volume in use can be ` +
@@ -57,11 +51,7 @@ export function missingGuardian(
  * The error if `thrown` says that a volume could not be copied while it stood still: a freeze or clone took too long, or
  * another program lifted a freeze. Null if the failure has another cause.
  */
-export function brokenFreeze(
-  thrown: SystemError,
-  volumeId: string,
-  { freezeLimitMs }: FreezeRequest,
-): CsiError | null {
+export function brokenFreeze(thrown: SystemError, volumeId: string, { freezeLimitMs }: FreezeRequest): CsiError | null {
   const cause = { cause: thrown };
   if (thrown.code === 'SNAPSHOT_THAWED') {
     return CsiError.aborted(

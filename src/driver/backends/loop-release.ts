@@ -5,11 +5,7 @@ import { type ReleaseWait, releaseDevice } from '../host/device-release.js';
 import type { NativeRunner } from '../native/pool.js';
 
 /** Detaches a file from its loop device; succeeds if it is not attached. Fails as `releaseDevice` does. */
-export function releaseLoop(
-  native: NativeRunner,
-  backingPath: string,
-  wait?: ReleaseWait,
-): Promise<void> {
+export function releaseLoop(native: NativeRunner, backingPath: string, wait?: ReleaseWait): Promise<void> {
   const release = (): Promise<unknown> => native.run('loopDetach', { backingPath });
   const findPath = async (): Promise<string | null> =>
     (await native.run('loopFind', { backingPath })).device?.path ?? null;

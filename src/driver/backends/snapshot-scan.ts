@@ -30,8 +30,12 @@ export function directScan(
   sizes: Pick<SnapshotScan, 'targetBytes'> & Partial<Pick<SnapshotScan, 'baseBytes' | 'wantsList'>>,
 ): SnapshotScan {
   return {
-    ...{ baseBytes: null, wantsList: false, ...sizes },
-    ...{ source, storedLists: 0, instead: async () => null },
+    baseBytes: null,
+    wantsList: false,
+    ...sizes,
+    source,
+    storedLists: 0,
+    instead: async () => null,
   };
 }
 
@@ -51,7 +55,9 @@ interface ListScan extends Pick<SnapshotScan, 'targetBytes' | 'baseBytes'> {
 export function listScan({ source, discard, direct, again, ...sizes }: ListScan): SnapshotScan {
   return {
     ...sizes,
-    ...{ source, storedLists: source.paths.length, wantsList: false },
+    source,
+    storedLists: source.paths.length,
+    wantsList: false,
     instead: async ({ code, path }, onRefused) => {
       const isList = source.paths.includes(path);
       const isWrong = code === 'LIST_INVALID' || (isList && code === 'ENOENT');

@@ -82,9 +82,7 @@ export class CatalogueBackups {
     const { size } = await stat(file, { bigint: true });
     const { bavail, bsize } = await statfs(directory, { bigint: true });
     if (bavail * bsize >= size * SPACE_FACTOR) return;
-    throw new Error(
-      `${directory} has ${bavail * bsize} bytes free; a backup needs ${size * SPACE_FACTOR}`,
-    );
+    throw new Error(`${directory} has ${bavail * bsize} bytes free; a backup needs ${size * SPACE_FACTOR}`);
   }
 }
 

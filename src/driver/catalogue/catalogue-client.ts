@@ -3,11 +3,7 @@
  * implementation for its types alone, so the event loop loads no SQL.
  */
 import type { AsyncCalls } from '../database/calls.js';
-import {
-  type DatabaseObserver,
-  type OpenDatabase,
-  openDatabase,
-} from '../database/database-thread.js';
+import { type DatabaseObserver, type OpenDatabase, openDatabase } from '../database/database-thread.js';
 import type { DatabaseEvent } from '../database/thread-task.js';
 import { lockCatalogue } from './lock.js';
 import type { Catalogue } from './sqlite-catalogue.js';

@@ -37,13 +37,9 @@ export function catalogueContents(file: string): Promise<CatalogueContents> {
       uuid: calls.uuid(),
       nodeId: calls.nodeId(),
       pools,
-      volumes: database
-        .all("SELECT * FROM volumes WHERE state <> 'deleted' ORDER BY volume_id")
-        .map(rows.volumeRow),
+      volumes: database.all("SELECT * FROM volumes WHERE state <> 'deleted' ORDER BY volume_id").map(rows.volumeRow),
       snapshots: database.all('SELECT * FROM snapshots ORDER BY sequence').map(rows.snapshotRow),
-      groups: database
-        .all('SELECT * FROM group_snapshots ORDER BY group_snapshot_id')
-        .map(rows.groupRow),
+      groups: database.all('SELECT * FROM group_snapshots ORDER BY group_snapshot_id').map(rows.groupRow),
       retainedBases: pools.flatMap(({ name }) => calls.listRetainedBases(name)),
       stagings: database.all('SELECT * FROM stagings').map(rows.staging),
       publications: database.all('SELECT * FROM publications').map(rows.publicationRow),

@@ -22,9 +22,7 @@ import { dropOrphanedLineage, WHOLE_LIST } from './volumes.js';
 
 export function snapshotCalls(database: SqliteConnection) {
   return {
-    snapshotById: reads((snapshotId: string): SnapshotRecord | null =>
-      snapshotById(database, snapshotId),
-    ),
+    snapshotById: reads((snapshotId: string): SnapshotRecord | null => snapshotById(database, snapshotId)),
     snapshotByName: reads((name: string): SnapshotRecord | null =>
       database.find(rows.snapshotRow, 'SELECT * FROM snapshots WHERE name = ?', name),
     ),
@@ -44,15 +42,11 @@ export function snapshotCalls(database: SqliteConnection) {
       listSnapshots(database, page, filter),
     ),
     /** Inserts the snapshot and assigns its sequence. */
-    insertSnapshot: takesSpace(
-      (snapshot: NewSnapshot): SnapshotRecord => insertSnapshot(database, snapshot),
-    ),
-    commitSnapshot: writes(
-      (snapshotId: string, creationTimeNs: bigint, sizeBytes: bigint): SnapshotRecord => {
-        commit(database, snapshotId, creationTimeNs, sizeBytes);
-        return existingSnapshot(database, snapshotId);
-      },
-    ),
+    insertSnapshot: takesSpace((snapshot: NewSnapshot): SnapshotRecord => insertSnapshot(database, snapshot)),
+    commitSnapshot: writes((snapshotId: string, creationTimeNs: bigint, sizeBytes: bigint): SnapshotRecord => {
+      commit(database, snapshotId, creationTimeNs, sizeBytes);
+      return existingSnapshot(database, snapshotId);
+    }),
     setSnapshotState: freesSpace((snapshotId: string, state: SnapshotState): void =>
       database.run('UPDATE snapshots SET state = ? WHERE snapshot_id = ?', state, snapshotId),
     ),
@@ -70,47 +64,38 @@ export function snapshotCalls(database: SqliteConnection) {
 export function groupCalls(database: SqliteConnection) {
   return {
     groupById: reads((groupSnapshotId: string): GroupSnapshotRecord | null =>
-      database.find(
-        rows.groupRow,
-        'SELECT * FROM group_snapshots WHERE group_snapshot_id = ?',
-        groupSnapshotId,
-      ),
+      database.find(rows.groupRow, 'SELECT * FROM group_snapshots WHERE group_snapshot_id = ?', groupSnapshotId),
     ),
     groupByName: reads((name: string): GroupSnapshotRecord | null =>
       database.find(rows.groupRow, 'SELECT * FROM group_snapshots WHERE name = ?', name),
     ),
     /** The members of the group, in the order in which they were taken. */
-    snapshotsOfGroup: reads((groupSnapshotId: string): SnapshotRecord[] =>
-      snapshotsOfGroup(database, groupSnapshotId),
-    ),
+    snapshotsOfGroup: reads((groupSnapshotId: string): SnapshotRecord[] => snapshotsOfGroup(database, groupSnapshotId)),
     /** Inserts the group and all its members; assigns the sequences. */
-    insertGroup: takesSpace(
-      (group: GroupSnapshotRecord, members: readonly NewSnapshot[]): SnapshotRecord[] =>
-        insertUnique(`group snapshot name '${group.name}'`, () => {
-          database.run(
-            `INSERT INTO group_snapshots (group_snapshot_id, name, state, creation_time_ns, parameters)
-               VALUES (?, ?, ?, ?, ?)`,
-            group.groupSnapshotId,
-            group.name,
-            group.state,
-            group.creationTimeNs,
-            JSON.stringify(group.parameters),
-          );
-          return members.map((member) => insertSnapshot(database, member));
-        }),
-    ),
-    commitGroup: writes(
-      (groupSnapshotId: string, creationTimeNs: bigint, sizes: readonly MemberSize[]): void => {
-        for (const { snapshotId, sizeBytes } of sizes) {
-          commit(database, snapshotId, creationTimeNs, sizeBytes);
-        }
+    insertGroup: takesSpace((group: GroupSnapshotRecord, members: readonly NewSnapshot[]): SnapshotRecord[] =>
+      insertUnique(`group snapshot name '${group.name}'`, () => {
         database.run(
-          "UPDATE group_snapshots SET state = 'ready', creation_time_ns = ? WHERE group_snapshot_id = ?",
-          creationTimeNs,
-          groupSnapshotId,
+          `INSERT INTO group_snapshots (group_snapshot_id, name, state, creation_time_ns, parameters)
+               VALUES (?, ?, ?, ?, ?)`,
+          group.groupSnapshotId,
+          group.name,
+          group.state,
+          group.creationTimeNs,
+          JSON.stringify(group.parameters),
         );
-      },
+        return members.map((member) => insertSnapshot(database, member));
+      }),
     ),
+    commitGroup: writes((groupSnapshotId: string, creationTimeNs: bigint, sizes: readonly MemberSize[]): void => {
+      for (const { snapshotId, sizeBytes } of sizes) {
+        commit(database, snapshotId, creationTimeNs, sizeBytes);
+      }
+      database.run(
+        "UPDATE group_snapshots SET state = 'ready', creation_time_ns = ? WHERE group_snapshot_id = ?",
+        creationTimeNs,
+        groupSnapshotId,
+      );
+    }),
     setGroupState: freesSpace((groupSnapshotId: string, state: SnapshotState): void => {
       const where = 'WHERE group_snapshot_id = ?';
       database.run(`UPDATE group_snapshots SET state = ? ${where}`, state, groupSnapshotId);
@@ -128,11 +113,7 @@ export function groupCalls(database: SqliteConnection) {
 }
 
 function snapshotById(database: SqliteConnection, snapshotId: string): SnapshotRecord | null {
-  return database.find(
-    rows.snapshotRow,
-    'SELECT * FROM snapshots WHERE snapshot_id = ?',
-    snapshotId,
-  );
+  return database.find(rows.snapshotRow, 'SELECT * FROM snapshots WHERE snapshot_id = ?', snapshotId);
 }
 
 /** @param which the SQL that compares the sequence and gives the order */
@@ -203,12 +184,7 @@ function insertSnapshot(database: SqliteConnection, snapshot: NewSnapshot): Snap
   return existingSnapshot(database, snapshot.snapshotId);
 }
 
-function commit(
-  database: SqliteConnection,
-  snapshotId: string,
-  creationTimeNs: bigint,
-  sizeBytes: bigint,
-): void {
+function commit(database: SqliteConnection, snapshotId: string, creationTimeNs: bigint, sizeBytes: bigint): void {
   database.run(
     "UPDATE snapshots SET state = 'ready', creation_time_ns = ?, size_bytes = ? WHERE snapshot_id = ?",
     creationTimeNs,
@@ -218,11 +194,7 @@ function commit(
 }
 
 /** Runs inside the caller's transaction. */
-function removeSnapshot(
-  database: SqliteConnection,
-  snapshot: SnapshotRecord,
-  base: NewRetainedBase | null,
-): void {
+function removeSnapshot(database: SqliteConnection, snapshot: SnapshotRecord, base: NewRetainedBase | null): void {
   if (base !== null) insertRetainedBase(database, snapshot, base);
   database.run('DELETE FROM snapshots WHERE snapshot_id = ?', snapshot.snapshotId);
   dropOrphanedLineage(database, snapshot.volumeId);

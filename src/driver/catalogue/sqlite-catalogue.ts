@@ -31,8 +31,7 @@ export function catalogueDefinition(file: string): DatabaseDefinition {
   return {
     label: 'the catalogue',
     file,
-    remedy:
-      'stop the plugin and restore a backup of it, as docs/backends.md describes under "Restoring the catalogue"',
+    remedy: 'stop the plugin and restore a backup of it, as docs/backends.md describes under "Restoring the catalogue"',
     steps: CATALOGUE_STEPS,
     lockTimeoutMs: LOCK_TIMEOUT_MS,
   };
@@ -61,9 +60,7 @@ export function catalogueCalls(database: SqliteConnection) {
 
 function poolCalls(database: SqliteConnection) {
   const poolUuid = (name: string): string | null =>
-    (database.get('SELECT uuid FROM pools WHERE name = ?', name)?.['uuid'] ?? null) as
-      | string
-      | null;
+    (database.get('SELECT uuid FROM pools WHERE name = ?', name)?.['uuid'] ?? null) as string | null;
   return {
     /** Identifies this catalogue as the owner of its pools. The id is generated with the catalogue. */
     uuid: reads((): string => String(database.get('SELECT uuid FROM catalogue')?.['uuid'])),
@@ -81,11 +78,7 @@ function poolCalls(database: SqliteConnection) {
             'name; use that name in BLOCKDELTA_POOLS',
         );
       }
-      database.run(
-        'INSERT INTO pools (name, uuid) VALUES (?, ?) ON CONFLICT (name) DO NOTHING',
-        name,
-        uuid,
-      );
+      database.run('INSERT INTO pools (name, uuid) VALUES (?, ?) ON CONFLICT (name) DO NOTHING', name, uuid);
       return poolUuid(name) ?? uuid;
     }),
   };
@@ -95,9 +88,7 @@ function unfinished(database: SqliteConnection): UnfinishedWork {
   const where = "WHERE state IN ('creating', 'deleting')";
   return {
     volumes: database.all(`SELECT * FROM volumes ${where}`).map(rows.volumeRow),
-    snapshots: database
-      .all(`SELECT * FROM snapshots ${where} AND group_snapshot_id IS NULL`)
-      .map(rows.snapshotRow),
+    snapshots: database.all(`SELECT * FROM snapshots ${where} AND group_snapshot_id IS NULL`).map(rows.snapshotRow),
     groups: database.all(`SELECT * FROM group_snapshots ${where}`).map(rows.groupRow),
   };
 }
@@ -116,8 +107,7 @@ function nodeCalls(database: SqliteConnection) {
   return {
     /** The id of the node that this catalogue serves; null before the first start has recorded it. */
     nodeId: reads(
-      (): string | null =>
-        (database.get('SELECT node_id FROM catalogue')?.['node_id'] ?? null) as string | null,
+      (): string | null => (database.get('SELECT node_id FROM catalogue')?.['node_id'] ?? null) as string | null,
     ),
     /** Records the id of the node, unless an id is recorded already. */
     adoptNodeId: writes((nodeId: string): void =>

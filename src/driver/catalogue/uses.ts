@@ -31,11 +31,7 @@ export function stagingCalls(database: SqliteConnection) {
       ),
     ),
     removeStaging: freesSpace((volumeId: string, stagingPath: string): void =>
-      database.run(
-        'DELETE FROM stagings WHERE volume_id = ? AND staging_path = ?',
-        volumeId,
-        stagingPath,
-      ),
+      database.run('DELETE FROM stagings WHERE volume_id = ? AND staging_path = ?', volumeId, stagingPath),
     ),
   };
 }
@@ -43,16 +39,10 @@ export function stagingCalls(database: SqliteConnection) {
 export function publicationCalls(database: SqliteConnection) {
   return {
     publications: reads((volumeId: string): PublicationRecord[] =>
-      database
-        .all('SELECT * FROM publications WHERE volume_id = ?', volumeId)
-        .map(rows.publicationRow),
+      database.all('SELECT * FROM publications WHERE volume_id = ?', volumeId).map(rows.publicationRow),
     ),
     publicationAt: reads((targetPath: string): PublicationRecord | null =>
-      database.find(
-        rows.publicationRow,
-        'SELECT * FROM publications WHERE target_path = ?',
-        targetPath,
-      ),
+      database.find(rows.publicationRow, 'SELECT * FROM publications WHERE target_path = ?', targetPath),
     ),
     putPublication: takesSpace((publication: PublicationRecord): void =>
       database.run(
@@ -82,20 +72,18 @@ export function controllerPublicationCalls(database: SqliteConnection) {
         .map(rows.controllerPublicationRow),
     ),
     /** The publications of these volumes; without an argument, of all volumes. */
-    listControllerPublications: reads(
-      (volumeIds?: readonly string[]): ControllerPublicationRecord[] => {
-        const order = 'ORDER BY volume_id, node_id';
-        const all = 'SELECT * FROM controller_publications';
-        const found =
-          volumeIds === undefined
-            ? database.all(`${all} ${order}`)
-            : database.all(
-                `${all} WHERE volume_id IN (SELECT value FROM json_each(?)) ${order}`,
-                JSON.stringify(volumeIds),
-              );
-        return found.map(rows.controllerPublicationRow);
-      },
-    ),
+    listControllerPublications: reads((volumeIds?: readonly string[]): ControllerPublicationRecord[] => {
+      const order = 'ORDER BY volume_id, node_id';
+      const all = 'SELECT * FROM controller_publications';
+      const found =
+        volumeIds === undefined
+          ? database.all(`${all} ${order}`)
+          : database.all(
+              `${all} WHERE volume_id IN (SELECT value FROM json_each(?)) ${order}`,
+              JSON.stringify(volumeIds),
+            );
+      return found.map(rows.controllerPublicationRow);
+    }),
     putControllerPublication: takesSpace((publication: ControllerPublicationRecord): void =>
       database.run(
         `INSERT OR REPLACE INTO controller_publications (volume_id, node_id, capability, read_only)
@@ -107,11 +95,7 @@ export function controllerPublicationCalls(database: SqliteConnection) {
       ),
     ),
     removeControllerPublication: freesSpace((volumeId: string, nodeId: string): void =>
-      database.run(
-        'DELETE FROM controller_publications WHERE volume_id = ? AND node_id = ?',
-        volumeId,
-        nodeId,
-      ),
+      database.run('DELETE FROM controller_publications WHERE volume_id = ? AND node_id = ?', volumeId, nodeId),
     ),
   };
 }

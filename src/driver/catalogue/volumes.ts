@@ -16,11 +16,7 @@ export function volumeCalls(database: SqliteConnection) {
     ),
     /** Finds only volumes that are not deleted. */
     volumeByName: reads((name: string): VolumeRecord | null =>
-      database.find(
-        rows.volumeRow,
-        "SELECT * FROM volumes WHERE name = ? AND state <> 'deleted'",
-        name,
-      ),
+      database.find(rows.volumeRow, "SELECT * FROM volumes WHERE name = ? AND state <> 'deleted'", name),
     ),
     /** Ready volumes in the order of their ids; without a page, all of them. */
     listVolumes: reads(({ after, limit }: ListPage = WHOLE_LIST): VolumeRecord[] =>

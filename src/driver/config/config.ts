@@ -8,19 +8,10 @@
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import { RUNTIME_DIRECTORY_SETTING } from '../../base/runtime-directory.js';
-import {
-  type Environment,
-  type ReaderOf,
-  type Setting,
-  settingsReader,
-} from '../../base/settings/reader.js';
+import { type Environment, type ReaderOf, type Setting, settingsReader } from '../../base/settings/reader.js';
 import { parseServiceSettings, SERVICE_SETTINGS } from '../../base/settings/service-settings.js';
 import { parseListen } from '../../base/settings/tls.js';
-import {
-  refuseMisspelt,
-  type UnknownSetting,
-  unknownSettings,
-} from '../../base/settings/unknown-settings.js';
+import { refuseMisspelt, type UnknownSetting, unknownSettings } from '../../base/settings/unknown-settings.js';
 import {
   parseAge,
   parseChoices,
@@ -45,8 +36,7 @@ export const SETTINGS = {
   ...SERVICE_SETTINGS,
   BLOCKDELTA_LISTEN_ADDRESS: {
     fallback: null,
-    meaning:
-      'host:port on which a router reaches this node, with mutual TLS (default: none; the next four are needed)',
+    meaning: 'host:port on which a router reaches this node, with mutual TLS (default: none; the next four are needed)',
   },
   BLOCKDELTA_TLS_CERTIFICATE: {
     fallback: null,
@@ -118,13 +108,11 @@ export const SETTINGS = {
   },
   BLOCKDELTA_OVERCOMMIT: {
     fallback: '1',
-    meaning:
-      'how many times the free space of a pool may be promised to volumes, 1 to 100, such as 2.5',
+    meaning: 'how many times the free space of a pool may be promised to volumes, 1 to 100, such as 2.5',
   },
   BLOCKDELTA_RESERVE_PERCENT: {
     fallback: '5',
-    meaning:
-      'percentage of a pool that is not promised to new volumes: room for blocks that snapshots hold',
+    meaning: 'percentage of a pool that is not promised to new volumes: room for blocks that snapshots hold',
   },
   BLOCKDELTA_CHANGE_LISTS: {
     fallback: 'on',
@@ -200,17 +188,9 @@ export function parseConfig(env: Environment) {
   const service = parseServiceSettings(reader);
   const stateDirectory = parsed('BLOCKDELTA_STATE_DIR', parseDirectory);
   const pools = parsePools(given('BLOCKDELTA_POOLS'), stateDirectory);
-  const legacyVersions = parseChoices(
-    'BLOCKDELTA_LEGACY_CSI',
-    given('BLOCKDELTA_LEGACY_CSI') ?? '',
-    LEGACY_VERSIONS,
-  );
+  const legacyVersions = parseChoices('BLOCKDELTA_LEGACY_CSI', given('BLOCKDELTA_LEGACY_CSI') ?? '', LEGACY_VERSIONS);
   // CSI allows no other files beside the socket.
-  const ownTrees = [
-    stateDirectory,
-    dirname(service.socketPath),
-    ...pools.map((pool) => pool.directory),
-  ];
+  const ownTrees = [stateDirectory, dirname(service.socketPath), ...pools.map((pool) => pool.directory)];
   return Object.freeze({
     ...service,
     listen: parseListen(given, SETTINGS.BLOCKDELTA_TLS_PEER_NAME.fallback),

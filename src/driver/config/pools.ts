@@ -56,9 +56,7 @@ function parsePool(item: string): PoolConfig {
   const name = match?.[1];
   const place = match?.[3];
   if (name === undefined || place === undefined) {
-    throw new ConfigError(
-      `${NAME}: '${item}' is not name=/directory (lower-case letters, digits and '-' in the name)`,
-    );
+    throw new ConfigError(`${NAME}: '${item}' is not name=/directory (lower-case letters, digits and '-' in the name)`);
   }
   if (place.startsWith(THIN_PREFIX)) return parseThinPool(name, place.slice(THIN_PREFIX.length));
   const meant = (['directory', 'image'] as const).find((word) => place.startsWith(`${word}:`));

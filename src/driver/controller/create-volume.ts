@@ -34,10 +34,7 @@ export const deleteVolume: Handler<'DeleteVolume'> = async (deps, request, conte
   return {};
 };
 
-export const validateVolumeCapabilities: Handler<'ValidateVolumeCapabilities'> = async (
-  deps,
-  request,
-) => {
+export const validateVolumeCapabilities: Handler<'ValidateVolumeCapabilities'> = async (deps, request) => {
   requireFields(request, 'volume_id', 'volume_capabilities');
   const volume = await readyVolume(deps.catalogue, requireString(request.volume_id, 'volume_id'));
   parseSecrets(request.secrets, 'secrets');
@@ -47,9 +44,7 @@ export const validateVolumeCapabilities: Handler<'ValidateVolumeCapabilities'> =
   parseMap(request.mutable_parameters, 'mutable_parameters');
   // The message does not name the key: a volume context may hold secrets, and callers log the message.
   if (!Object.keys(context).every(isOrchestratorKey)) {
-    return notConfirmed(
-      `volume_context has a key that volume ${volume.volumeId} was not created with`,
-    );
+    return notConfirmed(`volume_context has a key that volume ${volume.volumeId} was not created with`);
   }
   const reason = unservedReason(capabilities);
   if (reason !== null) return notConfirmed(reason);

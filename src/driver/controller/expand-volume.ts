@@ -23,11 +23,7 @@ export const expandVolume: Handler<'ControllerExpandVolume'> = async (deps, requ
   parseSecrets(request.secrets, 'secrets');
   const range = parseCapacityRange(request.capacity_range, 'capacity_range');
   const given = parseCapability(request.volume_capability);
-  const volume = await deps.volumes.expand(
-    volumeId,
-    range ?? { requiredBytes: 0n, limitBytes: 0n },
-    context.signal,
-  );
+  const volume = await deps.volumes.expand(volumeId, range ?? { requiredBytes: 0n, limitBytes: 0n }, context.signal);
   const uses = given === null ? capabilities : [given];
   return {
     capacity_bytes: String(volume.sizeBytes),
@@ -35,9 +31,7 @@ export const expandVolume: Handler<'ControllerExpandVolume'> = async (deps, requ
   };
 };
 
-function parseCapability(
-  value: RequestOf<'ControllerExpandVolume'>['volume_capability'],
-): VolumeCapability | null {
+function parseCapability(value: RequestOf<'ControllerExpandVolume'>['volume_capability']): VolumeCapability | null {
   if (value === null) return null;
   const capability = parseVolumeCapability(value, 'volume_capability');
   assertServed(capability, 'volume_capability');

@@ -16,11 +16,7 @@ import {
   type Service,
 } from '../../base/csi/service.js';
 import { CsiError } from '../../base/errors.js';
-import type {
-  GroupManager,
-  GroupSnapshot,
-  GroupSnapshotRequest,
-} from '../volumes/group-manager.js';
+import type { GroupManager, GroupSnapshot, GroupSnapshotRequest } from '../volumes/group-manager.js';
 import { type SnapshotMessageConfig, snapshotMessage, timestampMessage } from './messages.js';
 import { parseSnapshotParameters } from './requests.js';
 
@@ -31,9 +27,7 @@ export interface GroupControllerDependencies {
 
 type Handler<R extends RpcName> = HandlerWith<GroupControllerDependencies, R>;
 
-export function createGroupControllerService(
-  deps: GroupControllerDependencies,
-): Service<'GroupController'> {
+export function createGroupControllerService(deps: GroupControllerDependencies): Service<'GroupController'> {
   return {
     name: 'GroupController',
     unary: boundTo<GroupControllerDependencies, 'GroupController'>(deps, {

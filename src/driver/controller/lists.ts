@@ -30,9 +30,7 @@ export const listVolumes: Handler<'ListVolumes'> = async (deps, request) => {
   );
   return listResponse(pages, async (volumes) => {
     const ids = volumes.map(({ volumeId }) => volumeId);
-    const publications = deps.config.controllerPublish
-      ? await catalogue.listControllerPublications(ids)
-      : [];
+    const publications = deps.config.controllerPublish ? await catalogue.listControllerPublications(ids) : [];
     // A few at a time, so that a long list does not delay the device work of other calls.
     return probeAll(volumes, async (volume) => ({
       volume: volumeMessage(deps, volume),
@@ -82,12 +80,10 @@ export const getSnapshot: Handler<'GetSnapshot'> = async (deps, request) => {
  */
 export const getCapacity: Handler<'GetCapacity'> = async (deps, request) => {
   const requested = request.volume_capabilities;
-  const capabilities =
-    requested.length > 0 ? parseVolumeCapabilities(requested, 'volume_capabilities') : [];
+  const capabilities = requested.length > 0 ? parseVolumeCapabilities(requested, 'volume_capabilities') : [];
   const { pool = '' } = parseMap(request.parameters, 'parameters');
   const place = parseTopology(request.accessible_topology, 'accessible_topology');
-  const isElsewhere =
-    !deps.registry.hasPool(pool) || (place !== null && !isWithin(nodeSegment(deps.config), place));
+  const isElsewhere = !deps.registry.hasPool(pool) || (place !== null && !isWithin(nodeSegment(deps.config), place));
   if (isElsewhere || unservedReason(capabilities) !== null) {
     return { available_capacity: '0' };
   }

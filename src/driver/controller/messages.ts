@@ -3,18 +3,11 @@
 import { type CapabilitySettings, pluginServices } from '../../base/csi/capabilities.js';
 import type { ResponseOf } from '../../base/csi/service.js';
 import { nodeSegment, type TopologyConfig } from '../../base/csi/topology.js';
-import type {
-  ControllerPublicationRecord,
-  SnapshotRecord,
-  VolumeRecord,
-} from '../catalogue/records.js';
+import type { ControllerPublicationRecord, SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
 import type { Snapshot, Timestamp, Volume } from '../csi/messages.js';
 import type { ControllerDependencies } from './dependencies.js';
 
-export function volumeMessage(
-  { config }: Pick<ControllerDependencies, 'config'>,
-  volume: VolumeRecord,
-): Volume {
+export function volumeMessage({ config }: Pick<ControllerDependencies, 'config'>, volume: VolumeRecord): Volume {
   return {
     volume_id: volume.volumeId,
     capacity_bytes: String(volume.sizeBytes),
@@ -40,9 +33,7 @@ export async function statusMessage(
   publications: readonly ControllerPublicationRecord[],
 ): Promise<VolumeStatus> {
   const nodeIds = deps.config.controllerPublish
-    ? publications
-        .filter(({ volumeId }) => volumeId === volume.volumeId)
-        .map(({ nodeId }) => nodeId)
+    ? publications.filter(({ volumeId }) => volumeId === volume.volumeId).map(({ nodeId }) => nodeId)
     : [];
   const condition = await deps.conditionOf?.(volume);
   return {

@@ -56,16 +56,11 @@ async function change(
 }
 
 /** A changed setting that this node, or the volume in its present use, does not support is an invalid value. */
-async function apply(
-  deps: ControllerDependencies,
-  volume: VolumeRecord,
-  changed: readonly string[],
-): Promise<void> {
+async function apply(deps: ControllerDependencies, volume: VolumeRecord, changed: readonly string[]): Promise<void> {
   try {
     await deps.settings.apply(volume, changed);
   } catch (thrown) {
-    if (!(thrown instanceof CsiError) || thrown.code !== StatusCode.FAILED_PRECONDITION)
-      throw thrown;
+    if (!(thrown instanceof CsiError) || thrown.code !== StatusCode.FAILED_PRECONDITION) throw thrown;
     throw CsiError.invalidArgument(`mutable_parameters: ${thrown.message}`, { cause: thrown });
   }
 }

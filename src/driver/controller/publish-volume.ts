@@ -49,11 +49,7 @@ export function volumePublisher(): Handler<'ControllerPublishVolume'> {
   };
 }
 
-export const unpublishVolume: Handler<'ControllerUnpublishVolume'> = async (
-  deps,
-  request,
-  context,
-) => {
+export const unpublishVolume: Handler<'ControllerUnpublishVolume'> = async (deps, request, context) => {
   const volumeId = requireString(request.volume_id, 'volume_id');
   const nodeId = optionalString(request.node_id, 'node_id', { maxBytes: MAX_NODE_ID_BYTES });
   parseSecrets(request.secrets, 'secrets');
@@ -110,10 +106,7 @@ async function publish(
   await catalogue.putControllerPublication(publication);
 }
 
-function assertSame(
-  here: ControllerPublicationRecord,
-  requested: ControllerPublicationRecord,
-): void {
+function assertSame(here: ControllerPublicationRecord, requested: ControllerPublicationRecord): void {
   const other =
     here.readOnly !== requested.readOnly
       ? 'readonly'

@@ -56,10 +56,7 @@ export function parseCreateVolume(request: RequestOf<'CreateVolume'>): CreateVol
     parameters: parseVolumeParameters(request.parameters, { capabilities, isRestored }),
     mutableParameters: parseMutableParameters(request.mutable_parameters),
     ...source,
-    requirement: parseTopologyRequirement(
-      request.accessibility_requirements,
-      'accessibility_requirements',
-    ),
+    requirement: parseTopologyRequirement(request.accessibility_requirements, 'accessibility_requirements'),
   };
 }
 
@@ -72,10 +69,7 @@ export function parseMutableParameters(value: StringMap): StringMap {
 }
 
 /** Why this node meets no requisite topology; null if it meets one. */
-export function topologyProblem(
-  requirement: TopologyRequirement | null,
-  config: TopologyConfig,
-): string | null {
+export function topologyProblem(requirement: TopologyRequirement | null, config: TopologyConfig): string | null {
   const segment = nodeSegment(config);
   if (isMet(requirement, segment)) return null;
   return (
@@ -86,9 +80,7 @@ export function topologyProblem(
 
 type ContentSource = Pick<CreateVolumeParams, 'sourceSnapshotId' | 'sourceVolumeId'>;
 
-function parseContentSource(
-  source: RequestOf<'CreateVolume'>['volume_content_source'],
-): ContentSource {
+function parseContentSource(source: RequestOf<'CreateVolume'>['volume_content_source']): ContentSource {
   const none = { sourceSnapshotId: null, sourceVolumeId: null };
   if (source === null) return none;
   const field = 'volume_content_source';
@@ -110,9 +102,7 @@ function parseContentSource(
 export function parseSnapshotParameters(value: StringMap, ...passedOver: string[]): StringMap {
   for (const key of Object.keys(parseMap(value, 'parameters'))) {
     if (isOrchestratorKey(key) || passedOver.includes(key)) continue;
-    throw CsiError.invalidArgument(
-      `parameters['${key}'] is not known: a snapshot class has no parameters`,
-    );
+    throw CsiError.invalidArgument(`parameters['${key}'] is not known: a snapshot class has no parameters`);
   }
   return {};
 }
@@ -131,10 +121,7 @@ export function parseCreateSnapshot(request: RequestOf<'CreateSnapshot'>): Creat
     name: requireName(request.name, 'name'),
     sourceVolumeId: requireString(request.source_volume_id, 'source_volume_id'),
     parameters: parseSnapshotParameters(request.parameters),
-    requirement: parseTopologyRequirement(
-      request.accessibility_requirements,
-      'accessibility_requirements',
-    ),
+    requirement: parseTopologyRequirement(request.accessibility_requirements, 'accessibility_requirements'),
   };
 }
 

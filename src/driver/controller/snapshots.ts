@@ -15,10 +15,7 @@ export const createSnapshot: Handler<'CreateSnapshot'> = async (deps, request, c
     await readyVolume(deps.catalogue, spec.sourceVolumeId);
     throw CsiError.resourceExhausted(problem);
   }
-  const snapshot = await deps.snapshots.create(
-    { ...spec, deadline: context.deadline },
-    context.signal,
-  );
+  const snapshot = await deps.snapshots.create({ ...spec, deadline: context.deadline }, context.signal);
   const { snapshotId, pool, sizeBytes } = snapshot;
   context.note({ snapshot_id: snapshotId, pool, sizeBytes });
   return { snapshot: snapshotMessage(snapshot, deps.config) };

@@ -17,14 +17,9 @@ export function podUidOf(context: Readonly<Record<string, string>>): string | nu
 }
 
 /** INVALID_ARGUMENT for a key of no orchestrator: no volume has one. Keys and values may be secret, so none is shown. */
-export function assertContextOf(
-  volumeId: string,
-  volumeContext: Readonly<Record<string, string>>,
-): void {
+export function assertContextOf(volumeId: string, volumeContext: Readonly<Record<string, string>>): void {
   if (Object.keys(volumeContext).every(isOrchestratorKey)) return;
-  throw CsiError.invalidArgument(
-    `volume_context is not the one volume ${volumeId} was created with`,
-  );
+  throw CsiError.invalidArgument(`volume_context is not the one volume ${volumeId} was created with`);
 }
 
 export function isOrchestratorKey(key: string): boolean {

@@ -46,10 +46,7 @@ export function freesSpace<M extends Method>(method: M): DatabaseCall<M> {
 }
 
 /** A call that takes space with some arguments and frees it with all others. */
-export function takesSpaceIf<M extends Method>(
-  takes: (...args: Parameters<M>) => boolean,
-  method: M,
-): DatabaseCall<M> {
+export function takesSpaceIf<M extends Method>(takes: (...args: Parameters<M>) => boolean, method: M): DatabaseCall<M> {
   const kind = (...args: Parameters<M>): CallKind => (takes(...args) ? 'takesSpace' : 'freesSpace');
   return Object.assign(method, { kind });
 }

@@ -37,11 +37,7 @@ export function countedCommits(database: SqliteConnection): bigint {
 }
 
 /** FAILED_PRECONDITION if the database has lost commits that are recorded. */
-export function assertAllCommits(
-  definition: DatabaseDefinition,
-  database: SqliteConnection,
-  recorded: bigint,
-): void {
+export function assertAllCommits(definition: DatabaseDefinition, database: SqliteConnection, recorded: bigint): void {
   const lost = recorded - countedCommits(database);
   if (lost <= 0n) return;
   throw damaged(

@@ -101,8 +101,5 @@ function unreadable(definition: DatabaseDefinition, thrown: unknown): CsiError {
   }
   if (code.startsWith('SQLITE')) return explainFailure(definition, thrown);
   const remedy = code === 'EACCES' ? 'run the command as root' : 'check the disk and its mount';
-  return CsiError.failedPrecondition(
-    `${label} ${file} cannot be read (${code}): ${remedy}`,
-    options,
-  );
+  return CsiError.failedPrecondition(`${label} ${file} cannot be read (${code}): ${remedy}`, options);
 }

@@ -132,8 +132,7 @@ class DatabaseService<T extends object> {
     try {
       return SoundDatabase.open(this.definition);
     } catch (thrown) {
-      const isOutOfSpace =
-        thrown instanceof CsiError && thrown.code === StatusCode.RESOURCE_EXHAUSTED;
+      const isOutOfSpace = thrown instanceof CsiError && thrown.code === StatusCode.RESOURCE_EXHAUSTED;
       if (!isOutOfSpace || !this.#reserve.release()) throw thrown;
       this.#report('warn', 'its directory is full: released the space reserve to open it');
       return SoundDatabase.open(this.definition);
@@ -153,10 +152,7 @@ class DatabaseService<T extends object> {
 
   #notRecorded(thrown: unknown): void {
     const code = errorCode(thrown) ?? 'unknown error';
-    this.#report(
-      'warn',
-      `its count of commits could not be written (${code}); the change is durable`,
-    );
+    this.#report('warn', `its count of commits could not be written (${code}); the change is durable`);
   }
 
   #report(level: DatabaseEvent['level'], what: string): void {

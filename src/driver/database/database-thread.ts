@@ -37,9 +37,7 @@ export interface ThreadOptions {
 }
 
 /** Opens the database on a new thread. `T` is the type of the calls that the worker's module serves. */
-export async function openDatabase<T extends object>(
-  options: ThreadOptions,
-): Promise<OpenDatabase<T>> {
+export async function openDatabase<T extends object>(options: ThreadOptions): Promise<OpenDatabase<T>> {
   const thread = new DatabaseThread(options);
   try {
     const calls = await thread.open();

@@ -24,10 +24,7 @@ export function damaged({ label, file, remedy }: Named, found: string, cause?: u
 }
 
 /** FAILED_PRECONDITION: another process owns it. */
-export function inUse(
-  { label, file }: Pick<Named, 'label' | 'file'>,
-  options?: ErrorOptions,
-): CsiError {
+export function inUse({ label, file }: Pick<Named, 'label' | 'file'>, options?: ErrorOptions): CsiError {
   return CsiError.failedPrecondition(
     `${label} ${file} is in use by another process: one plugin serves a state directory`,
     options,

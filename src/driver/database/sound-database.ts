@@ -8,13 +8,7 @@
  * CHECKPOINT_PAGES, because the pages in a damaged log are lost.
  */
 import { existsSync } from 'node:fs';
-import {
-  acceptCommits,
-  assertAllCommits,
-  CommitCount,
-  countedCommits,
-  recordedCommits,
-} from './commit-count.js';
+import { acceptCommits, assertAllCommits, CommitCount, countedCommits, recordedCommits } from './commit-count.js';
 import { SqliteConnection } from './connection.js';
 import { type DatabaseDefinition, damaged, explainFailure } from './definition.js';
 import { migrate } from './migrate.js';
@@ -139,11 +133,7 @@ function reading(
  *
  * @param recorded the result of recordedCommits before the bytes were read
  */
-export function openCopy(
-  definition: DatabaseDefinition,
-  bytes: Buffer,
-  recorded: bigint,
-): SqliteConnection {
+export function openCopy(definition: DatabaseDefinition, bytes: Buffer, recorded: bigint): SqliteConnection {
   const database = SqliteConnection.inMemory(bytes);
   try {
     database.exec('PRAGMA foreign_keys = ON');
@@ -159,13 +149,9 @@ export function openCopy(
 
 function assertWhole(database: SqliteConnection, definition: DatabaseDefinition): void {
   const found = database.get('PRAGMA integrity_check(1)')?.['integrity_check'];
-  if (found !== 'ok')
-    throw damaged(definition, `is damaged (${String(found).split('\n').join(' ')})`);
+  if (found !== 'ok') throw damaged(definition, `is damaged (${String(found).split('\n').join(' ')})`);
   const orphan = database.get('PRAGMA foreign_key_check');
   if (orphan !== undefined) {
-    throw damaged(
-      definition,
-      `is damaged (a row of '${orphan['table']}' has lost its '${orphan['parent']}')`,
-    );
+    throw damaged(definition, `is damaged (a row of '${orphan['table']}' has lost its '${orphan['parent']}')`);
   }
 }

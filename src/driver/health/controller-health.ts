@@ -8,27 +8,12 @@
 
 import { parseSecrets, requireString } from '../../base/csi/fields.js';
 import { listResponse, pageScope, paginate, parsePage } from '../../base/csi/pagination.js';
-import {
-  boundTo,
-  type HandlerWith,
-  type RpcName,
-  type UnaryHandlers,
-} from '../../base/csi/service.js';
+import { boundTo, type HandlerWith, type RpcName, type UnaryHandlers } from '../../base/csi/service.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import type { VolumeHealth } from '../csi/messages.js';
 import { readyVolume } from '../volumes/ready-volume.js';
-import {
-  type HealthDependencies,
-  PoolProbe,
-  PROBE_AGE_MS,
-  probeAll,
-} from './storage-observations.js';
-import {
-  type HealthEntry,
-  summary,
-  type VolumeCondition,
-  volumeConditions,
-} from './volume-health.js';
+import { type HealthDependencies, PoolProbe, PROBE_AGE_MS, probeAll } from './storage-observations.js';
+import { type HealthEntry, summary, type VolumeCondition, volumeConditions } from './volume-health.js';
 
 type Handler<R extends RpcName> = HandlerWith<HealthDependencies, R>;
 
@@ -40,9 +25,7 @@ export function controllerHealthRpcs(deps: HealthDependencies): UnaryHandlers<'C
 }
 
 /** The health in one sentence, for CSI 1.12 and before. Answers share pool probes, because a list may be long. */
-export function storageConditionOf(
-  deps: HealthDependencies,
-): (volume: VolumeRecord) => Promise<VolumeCondition> {
+export function storageConditionOf(deps: HealthDependencies): (volume: VolumeRecord) => Promise<VolumeCondition> {
   const probe = new PoolProbe(deps, PROBE_AGE_MS);
   return async (volume) => {
     const conditions = volumeConditions(await probe.volume(volume), null);
@@ -74,9 +57,7 @@ const listVolumeHealth: Handler<'ControllerListVolumeHealth'> = async (deps, req
 };
 
 /** The volumes with something wrong, in the order of their ids. */
-async function adverse(
-  deps: HealthDependencies,
-): Promise<(readonly [volumeId: string, conditions: HealthEntry[]])[]> {
+async function adverse(deps: HealthDependencies): Promise<(readonly [volumeId: string, conditions: HealthEntry[]])[]> {
   const probe = new PoolProbe(deps);
   const volumes = await deps.catalogue.listVolumes();
   const probed = await probeAll(volumes, async (volume) => {

@@ -4,18 +4,8 @@
  *
  * The handlers take no locks, for the reason given in node/volume-stats.ts.
  */
-import {
-  parsePath,
-  parseSecrets,
-  requireAbsolutePath,
-  requireString,
-} from '../../base/csi/fields.js';
-import {
-  boundTo,
-  type HandlerWith,
-  type RpcName,
-  type UnaryHandlers,
-} from '../../base/csi/service.js';
+import { parsePath, parseSecrets, requireAbsolutePath, requireString } from '../../base/csi/fields.js';
+import { boundTo, type HandlerWith, type RpcName, type UnaryHandlers } from '../../base/csi/service.js';
 import { type VolumeView, viewForRelease } from '../usage/volume-view.js';
 import { readyVolume } from '../volumes/ready-volume.js';
 import { healthMessage } from './controller-health.js';
@@ -45,9 +35,7 @@ export function nodeHealthRpcs(deps: NodeHealthDependencies): UnaryHandlers<'Nod
 }
 
 /** The health in one sentence, for CSI 1.12 and before. Answers share pool probes: orchestrators ask every minute. */
-export function nodeConditionOf(
-  deps: HealthDependencies,
-): (view: VolumeView) => Promise<VolumeCondition> {
+export function nodeConditionOf(deps: HealthDependencies): (view: VolumeView) => Promise<VolumeCondition> {
   const probe = new PoolProbe(deps, PROBE_AGE_MS);
   return async (view) => summary(await conditionsOf(deps, probe, view));
 }
@@ -66,19 +54,12 @@ const getVolumeHealth: Handler<'NodeGetVolumeHealth'> = async (deps, request) =>
 };
 
 /** The paths of a request change nothing: the node checks every place where the volume is staged or published. */
-async function conditionsOf(
-  deps: HealthDependencies,
-  probe: PoolProbe,
-  view: VolumeView,
-): Promise<HealthEntry[]> {
+async function conditionsOf(deps: HealthDependencies, probe: PoolProbe, view: VolumeView): Promise<HealthEntry[]> {
   return volumeConditions(await storageOf(probe, view), await observeUse(deps, view));
 }
 
 /** Does not probe a pool that could not be asked for the device, because a second failure may take long. */
-async function storageOf(
-  probe: PoolProbe,
-  { volume, poolFailure }: VolumeView,
-): Promise<StorageObservations> {
+async function storageOf(probe: PoolProbe, { volume, poolFailure }: VolumeView): Promise<StorageObservations> {
   if (poolFailure === null) return probe.volume(volume);
   const pool = { failure: poolFailure.message, capacity: null };
   return { sizeBytes: volume.sizeBytes, pool, pending: null, condition: null };
@@ -87,8 +68,6 @@ async function storageOf(
 const getStorageHealth: Handler<'NodeGetStorageHealth'> = async (deps, request) => {
   parseSecrets(request.secrets);
   const probe = new PoolProbe(deps);
-  const conditions = await Promise.all(
-    deps.pools.map(async (name) => poolConditions(name, await probe.pool(name))),
-  );
+  const conditions = await Promise.all(deps.pools.map(async (name) => poolConditions(name, await probe.pool(name))));
   return { backend_health: conditions.flat() };
 };

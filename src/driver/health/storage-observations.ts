@@ -28,10 +28,7 @@ export const PROBE_AGE_MS = 1000;
 const AT_ONCE = 4;
 
 /** Resolves to the results in the order of the items. */
-export async function probeAll<T, R>(
-  items: readonly T[],
-  probe: (item: T) => Promise<R>,
-): Promise<R[]> {
+export async function probeAll<T, R>(items: readonly T[], probe: (item: T) => Promise<R>): Promise<R[]> {
   const results: R[] = [];
   for (let begin = 0; begin < items.length; begin += AT_ONCE) {
     results.push(...(await Promise.all(items.slice(begin, begin + AT_ONCE).map(probe))));

@@ -76,10 +76,7 @@ const HOOKED_MS = 600_000;
 const ORDER: readonly HealthStatus[] = ['DATA_LOSS', 'INACCESSIBLE', 'DEGRADED'];
 
 /** The conditions of a volume, the worst first, each pair of status and reason once. */
-export function volumeConditions(
-  storage: StorageObservations,
-  use: UseObservations | null,
-): HealthEntry[] {
+export function volumeConditions(storage: StorageObservations, use: UseObservations | null): HealthEntry[] {
   const found = [
     ...storageConditions(storage),
     ...(use?.detachedAt ?? []).map(detached),
@@ -126,11 +123,7 @@ export function poolConditions(
 function storageConditions(found: StorageObservations): HealthEntry[] {
   const { sizeBytes, pool, condition } = found;
   if (pool.failure !== null) return [entry('INACCESSIBLE', 'PoolUnreachable', pool.failure)];
-  return [
-    ...contentConditions(sizeBytes, condition),
-    ...copyConditions(found),
-    ...spaceConditions(pool.capacity),
-  ];
+  return [...contentConditions(sizeBytes, condition), ...copyConditions(found), ...spaceConditions(pool.capacity)];
 }
 
 /** Freezes nothing to find a freeze: a call that waits for a thaw shows it, or a snapshot that found one in place. */
@@ -182,8 +175,7 @@ function spaceConditions(capacity: PoolCapacity | null): HealthEntry[] {
 
 function promiseConditions({ lacksBacking = false }: PoolCapacity): HealthEntry[] {
   if (!lacksBacking) return [];
-  const message =
-    'the host does not hold all of the pool image and can cost it data; free space there and restart';
+  const message = 'the host does not hold all of the pool image and can cost it data; free space there and restart';
   return [entry('DEGRADED', 'PoolImageIncomplete', message)];
 }
 

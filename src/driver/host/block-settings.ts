@@ -62,10 +62,7 @@ export async function applyBlockSettings(
 }
 
 /** The requested settings that are not in force, such as "loopDirectIo true". */
-export async function settingsNotInForce(
-  devicePath: string,
-  settings: BlockSettings,
-): Promise<string[]> {
+export async function settingsNotInForce(devicePath: string, settings: BlockSettings): Promise<string[]> {
   const changes = await changesFor(null, devicePath, settings);
   return changes.filter(({ isAsked }) => isAsked).map(({ what }) => what);
 }
@@ -92,11 +89,7 @@ async function sysfsDirectory(devicePath: string): Promise<string> {
 }
 
 /** @param native null if the caller makes no change */
-async function changesFor(
-  native: NativeRunner | null,
-  devicePath: string,
-  settings: BlockSettings,
-): Promise<Change[]> {
+async function changesFor(native: NativeRunner | null, devicePath: string, settings: BlockSettings): Promise<Change[]> {
   const directory = await sysfsDirectory(devicePath);
   const changes = await Promise.all([
     readAhead(directory, settings.readAheadKiB),
@@ -109,10 +102,7 @@ async function changesFor(
 /** The default is what the kernel gives a new device: twice its optimal transfer size, but at least 128 KiB. */
 async function readAhead(directory: string, asked: number | null): Promise<Change | null> {
   const path = `${directory}/queue/read_ahead_kb`;
-  const [before, best] = await Promise.all([
-    attribute(path),
-    attribute(`${directory}/queue/optimal_io_size`),
-  ]);
+  const [before, best] = await Promise.all([attribute(path), attribute(`${directory}/queue/optimal_io_size`)]);
   const wanted = String(asked ?? Math.max(DEFAULT_READ_AHEAD_KIB, (2 * Number(best)) / 1024));
   // The kernel rounds down to whole pages.
   if (asked !== null && String(asked - (asked % PAGE_KIB)) === before) return null;

@@ -27,11 +27,7 @@ const RELEASE_TIMEOUT_MS = 10_000;
 const RELEASE_POLL_MS = 20;
 
 /** Gives this fsid to the btrfs on a device that is not mounted. `directory` is an empty directory to mount on for a moment. */
-export async function giveIdentity(
-  devicePath: string,
-  uuid: string,
-  directory: string,
-): Promise<void> {
+export async function giveIdentity(devicePath: string, uuid: string, directory: string): Promise<void> {
   const found = await btrfsIdentity(devicePath);
   if (found.uuid === uuid) return;
   if (found.hasLog) {
@@ -58,23 +54,11 @@ async function assertMountable(devicePath: string, uuid: string): Promise<void> 
 }
 
 async function replayLog(devicePath: string, directory: string): Promise<void> {
-  const mount = [
-    'mount',
-    '--no-mtab',
-    '--internal-only',
-    '-t',
-    'btrfs',
-    '-o',
-    'rw,noatime,nosuid,nodev',
-  ];
+  const mount = ['mount', '--no-mtab', '--internal-only', '-t', 'btrfs', '-o', 'rw,noatime,nosuid,nodev'];
   await attempt(devicePath, () =>
     run(
       'unshare',
-      [
-        ...['--mount', '--propagation', 'slave', '--', ...mount, '--'],
-        { path: devicePath },
-        { path: directory },
-      ],
+      ['--mount', '--propagation', 'slave', '--', ...mount, '--', { path: devicePath }, { path: directory }],
       { timeoutMs: MOUNT_TIMEOUT_MS, mounts: true },
     ),
   );

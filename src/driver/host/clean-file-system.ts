@@ -57,10 +57,7 @@ const FOREIGN: readonly (readonly [magic: string, ...offsets: number[]])[] = [
 ];
 
 /** The file system, if it is clean and the device holds nothing else; null if blkid and fsck must decide. */
-export async function cleanFileSystem(
-  devicePath: string,
-  deviceBytes: bigint,
-): Promise<FileSystem | null> {
+export async function cleanFileSystem(devicePath: string, deviceBytes: bigint): Promise<FileSystem | null> {
   const end = Number(deviceBytes);
   if (end < HEAD_BYTES + TAIL_BYTES || !Number.isSafeInteger(end)) return null;
   const handle = await open(devicePath, 'r');
@@ -81,11 +78,7 @@ export async function cleanFileSystem(
 }
 
 /** Null if the device is smaller or cannot be read. */
-async function bytesAt(
-  handle: FileHandle,
-  position: number,
-  length: number,
-): Promise<Buffer | null> {
+async function bytesAt(handle: FileHandle, position: number, length: number): Promise<Buffer | null> {
   const buffer = Buffer.alloc(length);
   const bytesRead = await handle.read(buffer, 0, length, position).then(
     (read) => read.bytesRead,

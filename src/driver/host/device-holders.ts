@@ -11,13 +11,7 @@ import { open, readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { insteadOf, printable } from '../../base/errors.js';
 import { LOCKED_EXIT_CODE, run } from '../../base/process/exec.js';
-import {
-  type MountEntry,
-  majorOf,
-  minorOf,
-  mountInfoOfProcess,
-  mountsOfDevice,
-} from '../../base/system/mountinfo.js';
+import { type MountEntry, majorOf, minorOf, mountInfoOfProcess, mountsOfDevice } from '../../base/system/mountinfo.js';
 import { loopBackingDevice } from '../native/block-device.js';
 
 /** An open(2) of a block device with these flags fails while the device is mounted or opened exclusively. */
@@ -138,8 +132,7 @@ async function loopDevicesAbove(rdev: number): Promise<string[]> {
  * if the path cannot be that of a device node, because the backing file may be on a server that does not answer.
  */
 async function isBackedBy(loopPath: string, backing: string, rdev: number): Promise<boolean> {
-  const isPossible =
-    UNMOUNTED.includes(backing) || backing.includes(KUBELET_DEVICES) || backing.startsWith('/dev/');
+  const isPossible = UNMOUNTED.includes(backing) || backing.includes(KUBELET_DEVICES) || backing.startsWith('/dev/');
   if (!isPossible) return false;
   return (await loopBackingDevice(loopPath).catch(() => 0)) === rdev;
 }

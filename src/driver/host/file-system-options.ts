@@ -22,9 +22,7 @@ const each = (names: string, rule: null | RegExp): Record<string, null | RegExp>
 
 /** Features that are switched on by their name and off by `^name`. */
 const features = (names: string): Record<string, null> =>
-  Object.fromEntries(
-    names.split(' ').flatMap((name) => [[name, null] as const, [`^${name}`, null] as const]),
-  );
+  Object.fromEntries(names.split(' ').flatMap((name) => [[name, null] as const, [`^${name}`, null] as const]));
 
 const MKFS_OPTIONS: Readonly<Record<FileSystem, Rules>> = {
   ext4: {
@@ -97,10 +95,7 @@ const MOUNT_OPTIONS: Readonly<Record<FileSystem, Rules>> = {
   },
   xfs: {
     ...each(`${QUOTA_OPTIONS} discard nodiscard inode32 inode64 largeio nolargeio noalign`, null),
-    ...each(
-      'swalloc wsync ikeep noikeep filestreams nouuid attr2 noattr2 uquota gquota pquota',
-      null,
-    ),
+    ...each('swalloc wsync ikeep noikeep filestreams nouuid attr2 noattr2 uquota gquota pquota', null),
     ...each('uqnoenforce gqnoenforce pqnoenforce grpid nogrpid bsdgroups sysvgroups', null),
     ...each('allocsize logbsize', SIZE),
     ...each('sunit swidth', COUNT),
@@ -109,10 +104,7 @@ const MOUNT_OPTIONS: Readonly<Record<FileSystem, Rules>> = {
   btrfs: {
     ...each('nodiscard ssd nossd ssd_spread nossd_spread autodefrag noautodefrag', null),
     ...each('datacow nodatacow datasum nodatasum flushoncommit noflushoncommit', null),
-    ...each(
-      'barrier nobarrier acl noacl treelog notreelog user_subvol_rm_allowed skip_balance',
-      null,
-    ),
+    ...each('barrier nobarrier acl noacl treelog notreelog user_subvol_rm_allowed skip_balance', null),
     ...each('commit thread_pool metadata_ratio', COUNT),
     ...each('compress compress-force', /^(|no|none|lzo|zlib(:[1-9])?|zstd(:(-?\d|1[0-5]))?)$/),
     discard: /^(|sync|async)$/,
@@ -130,9 +122,7 @@ export function parseMkfsOptions(text: string, field: string, type: FileSystem |
   const problems = typesOf(type).map((candidate) => mkfsProblem(words, candidate));
   if (problems.every((problem) => problem !== null)) {
     const known = typesOf(type).map((one) => `${one}: ${mkfsOptionNames(one).join(' ')}`);
-    throw CsiError.invalidArgument(
-      `${field}: ${problems[0]}; supported are, for ${known.join('; for ')}`,
-    );
+    throw CsiError.invalidArgument(`${field}: ${problems[0]}; supported are, for ${known.join('; for ')}`);
   }
   return words;
 }
@@ -162,11 +152,7 @@ export function parseStoredMountOptions(text: string, field: string, type: FileS
  * INVALID_ARGUMENT if a mount flag of a capability is neither a listed option nor `ro` or `rw`. A flag may hold several
  * options, separated by commas. The message names only the position of the flag.
  */
-export function assertMountFlags(
-  flags: readonly string[],
-  field: string,
-  type: FileSystem | null,
-): void {
+export function assertMountFlags(flags: readonly string[], field: string, type: FileSystem | null): void {
   flags.forEach((flag, index) => {
     const options = flag.split(',').filter((option) => !['', 'ro', 'rw'].includes(option));
     if (options.every((option) => isMountOption(option, type))) return;
@@ -180,8 +166,7 @@ export function assertMountFlags(
 /** The options that may be given to mkfs, for documents and messages. */
 export const mkfsOptionNames = (type: FileSystem): string[] => Object.keys(MKFS_OPTIONS[type]);
 
-const typesOf = (type: FileSystem | null): readonly FileSystem[] =>
-  type === null ? FILE_SYSTEMS : [type];
+const typesOf = (type: FileSystem | null): readonly FileSystem[] => (type === null ? FILE_SYSTEMS : [type]);
 
 /** The options that may be given to mount, for documents and messages. */
 export function mountOptionNames(type: FileSystem | null): string[] {
@@ -190,9 +175,7 @@ export function mountOptionNames(type: FileSystem | null): string[] {
 }
 
 function isMountOption(option: string, type: FileSystem | null): boolean {
-  return typesOf(type).some(
-    (one) => isListed(option, COMMON_MOUNT_OPTIONS) || isListed(option, MOUNT_OPTIONS[one]),
-  );
+  return typesOf(type).some((one) => isListed(option, COMMON_MOUNT_OPTIONS) || isListed(option, MOUNT_OPTIONS[one]));
 }
 
 /** Why mkfs for this type does not accept the words, in a few words; null if it accepts them. */
@@ -206,8 +189,7 @@ function mkfsProblem(words: readonly string[], type: FileSystem): string | null 
     if (value === undefined) return `${option} has no value`;
     if (seen.has(option)) return `${option} is given twice`;
     seen.add(option);
-    if (!isAllowed(value, rule))
-      return `'${option} ${printable(value)}' cannot be used for mkfs.${type}`;
+    if (!isAllowed(value, rule)) return `'${option} ${printable(value)}' cannot be used for mkfs.${type}`;
   }
   return null;
 }

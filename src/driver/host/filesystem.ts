@@ -97,15 +97,11 @@ const TRUST = ['nosuid', 'suid', 'nodev', 'dev'];
 export async function probe(devicePath: string): Promise<Signature> {
   // blkid gives the same answer for a device that it cannot read as for an empty one.
   await (await open(devicePath, 'r')).close();
-  const { exitCode, stdout } = await run(
-    'blkid',
-    ['-p', '-o', 'export', '--', { path: devicePath }],
-    {
-      timeoutMs: PROBE_TIMEOUT_MS,
-      accept: [0, BLKID_NOTHING, BLKID_AMBIGUOUS],
-      device: devicePath,
-    },
-  ).catch((thrown: unknown) => {
+  const { exitCode, stdout } = await run('blkid', ['-p', '-o', 'export', '--', { path: devicePath }], {
+    timeoutMs: PROBE_TIMEOUT_MS,
+    accept: [0, BLKID_NOTHING, BLKID_AMBIGUOUS],
+    device: devicePath,
+  }).catch((thrown: unknown) => {
     const what = `what is on ${devicePath} cannot be determined; inspect it by hand with blkid -p`;
     throw toolFailure(what, thrown);
   });
@@ -124,9 +120,7 @@ export function parseSignature(text: string): Signature {
   const type = tags.get('TYPE');
   if (type === undefined) {
     const table = tags.get('PTTYPE');
-    return table === undefined
-      ? { kind: 'none' }
-      : { kind: 'foreign', type: `${table} partition table` };
+    return table === undefined ? { kind: 'none' } : { kind: 'foreign', type: `${table} partition table` };
   }
   if (tags.get('USAGE') !== 'filesystem') return { kind: 'foreign', type };
   return { kind: 'filesystem', type };
@@ -171,11 +165,7 @@ export async function makeFileSystem(
  * off a feature that `options` name: mkfs.xfs refuses a feature that is given twice. mkfs.ext4 adds up several `-O` but takes
  * only the last of several `-E`, so our `-E` is merged into the operator's.
  */
-export function makeArguments(
-  type: FileSystem,
-  known: string,
-  options: readonly string[],
-): string[] {
+export function makeArguments(type: FileSystem, known: string, options: readonly string[]): string[] {
   const off = NEWER_FEATURES[type]
     .filter(([, name]) => known.includes(name) && !options.some((text) => text.includes(name)))
     .flatMap(([option, name]) => [option, type === 'xfs' ? `${name}=0` : `^${name}`]);
@@ -199,21 +189,13 @@ async function listKnown(type: FileSystem): Promise<string> {
  * is null, mkfs chooses a size for the current size of the image. Reverse mappings, which newer tools make by default, are off,
  * because they would have to be written for each extent of each clone.
  */
-export async function makePoolFileSystem(
-  imagePath: string,
-  groupBytes: bigint | null,
-): Promise<void> {
+export async function makePoolFileSystem(imagePath: string, groupBytes: bigint | null): Promise<void> {
   const groups = groupBytes === null ? [] : ['-d', `agsize=${groupBytes}`];
   await make('xfs', ['-m', 'reflink=1,rmapbt=0', ...groups], imagePath);
 }
 
 /** `device` is the same as `path`, and absent if `path` is a file of the plugin's own. */
-async function make(
-  type: FileSystem,
-  options: readonly string[],
-  path: string,
-  device?: string,
-): Promise<void> {
+async function make(type: FileSystem, options: readonly string[], path: string, device?: string): Promise<void> {
   try {
     const args = makeArguments(type, await listKnown(type), options);
     const rights = device === undefined ? {} : { device };
@@ -240,10 +222,7 @@ export async function checkFileSystem(type: FileSystem, devicePath: string): Pro
         thrown,
       );
     }
-    throw toolFailure(
-      `the ${type} file system on ${devicePath} is damaged; repair it by hand with fsck.ext4`,
-      thrown,
-    );
+    throw toolFailure(`the ${type} file system on ${devicePath} is damaged; repair it by hand with fsck.ext4`, thrown);
   }
 }
 
@@ -251,11 +230,7 @@ export async function checkFileSystem(type: FileSystem, devicePath: string): Pro
  * The options with which the host mounts a file system. A read-only mount is safe even if a journal or log has to be replayed,
  * also for XFS, whose log is never clean in a snapshot: the kernel replays the log as long as the device is writable.
  */
-export function mountOptions(
-  type: FileSystem,
-  flags: readonly string[],
-  readOnly: boolean,
-): string[] {
+export function mountOptions(type: FileSystem, flags: readonly string[], readOnly: boolean): string[] {
   const decided = ['ro', 'rw', ...TRUST];
   const wanted = splitFlags(flags).filter(
     (flag) => !decided.includes(flag) && !(type === 'ext4' && flag.startsWith('errors=')),

@@ -56,11 +56,7 @@ export async function findPodCgroup(root: string, podUid: string): Promise<strin
  * Sets the limits of the device. FAILED_PRECONDITION, with the reason, if the cgroup cannot limit I/O; ABORTED if the cgroup
  * disappears with its pod during the call.
  */
-export async function setLimits(
-  cgroup: string,
-  device: DeviceNumber,
-  limits: IoLimits,
-): Promise<void> {
+export async function setLimits(cgroup: string, device: DeviceNumber, limits: IoLimits): Promise<void> {
   try {
     await writeLimits(cgroup, device, limits);
   } catch (thrown) {

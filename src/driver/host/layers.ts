@@ -81,11 +81,7 @@ export async function bindLayer(native: NativeRunner, bind: Bind): Promise<void>
 }
 
 /** Sets the flags of this mount. FAILED_PRECONDITION if the mount is no longer the top layer. */
-export async function setLayerFlags(
-  native: NativeRunner,
-  { mountId }: MountEntry,
-  flags: LayerFlags,
-): Promise<void> {
+export async function setLayerFlags(native: NativeRunner, { mountId }: MountEntry, flags: LayerFlags): Promise<void> {
   const { target: path } = flags;
   await refusing(`${path} cannot be given its mount options`, () =>
     native.run('setMountAttributes', { path, mountId, ...attributesOf(flags) }),
@@ -134,11 +130,7 @@ export async function unmountLayers(
 }
 
 /** Makes an empty directory or file to mount on. Accepts an empty one that already exists. */
-export async function makeTarget(
-  native: NativeRunner,
-  path: string,
-  type: TargetType,
-): Promise<void> {
+export async function makeTarget(native: NativeRunner, path: string, type: TargetType): Promise<void> {
   if (await assertTargetFits(path, type)) return;
   const directory = type === 'directory';
   await refusing(`${path} cannot be made`, () => native.run('makeTarget', { path, directory }));

@@ -26,8 +26,7 @@ import { isOfMount } from './layers.js';
 import { recognizedFileSystem, superblockObjection } from './superblock.js';
 
 /** The likely reason why a file system does not answer, for messages. */
-export const FROZEN_BY_OTHERS =
-  'most likely another program, such as the hook of a backup, has frozen it';
+export const FROZEN_BY_OTHERS = 'most likely another program, such as the hook of a backup, has frozen it';
 
 /**
  * Thaws a file system that is frozen and mounted nowhere. Returns whether the device had one. The thawed file system releases
@@ -35,11 +34,7 @@ export const FROZEN_BY_OTHERS =
  *
  * @param last a mount point that is about to go and so does not count
  */
-export async function thawLeftFrozen(
-  native: NativeRunner,
-  devicePath: string,
-  last?: string,
-): Promise<boolean> {
+export async function thawLeftFrozen(native: NativeRunner, devicePath: string, last?: string): Promise<boolean> {
   if (!(await isHeldExclusively(devicePath))) return false;
   const mountPoints = await mountPointsAnywhere(devicePath);
   if (mountPoints.some((mountPoint) => mountPoint !== last)) return false;

@@ -32,9 +32,7 @@ export async function unaskedInForce(
   if (type === 'ext4') return unaskedOfExt4(name, asked);
   if (type === 'btrfs') return unaskedOfBtrfs(name);
   const entries = mountsOfDevice(mounts, rdev);
-  return (
-    entries.flatMap((entry) => entry.superOptions).find((one) => XFS_DEVICES.test(one)) ?? null
-  );
+  return entries.flatMap((entry) => entry.superOptions).find((one) => XFS_DEVICES.test(one)) ?? null;
 }
 
 /** The fsids of the btrfs file systems that are mounted on this host and do not contain the device. */
@@ -56,8 +54,7 @@ async function unaskedOfExt4(name: string, asked: readonly string[]): Promise<st
   const inForce = text.split('\n');
   const onErrors = inForce.find((option) => option.startsWith('errors='));
   if (onErrors !== 'errors=remount-ro') return onErrors ?? 'no errors= option';
-  const isBarrierless = (option: string): boolean =>
-    option === 'nobarrier' && asked.includes('barrier=0');
+  const isBarrierless = (option: string): boolean => option === 'nobarrier' && asked.includes('barrier=0');
   const odd = EXT4_CHOICES.find((option) => inForce.includes(option));
   return odd === undefined || asked.includes(odd) || isBarrierless(odd) ? null : odd;
 }
@@ -71,8 +68,7 @@ async function unaskedOfBtrfs(name: string): Promise<string | null> {
 }
 
 /** The names of the devices of a btrfs; none for `features`, a directory beside the file systems. */
-const btrfsDevices = (fsid: string): Promise<string[]> =>
-  namesIn(join(BTRFS_FILE_SYSTEMS, fsid, 'devices'));
+const btrfsDevices = (fsid: string): Promise<string[]> => namesIn(join(BTRFS_FILE_SYSTEMS, fsid, 'devices'));
 
 /** The name of the device in sysfs and procfs, such as `loop3` or `dm-4`. */
 async function kernelName(rdev: number): Promise<string> {

@@ -6,12 +6,7 @@
  */
 import { stat } from 'node:fs/promises';
 import { CsiError, SystemError } from '../../base/errors.js';
-import {
-  isOfDevice,
-  type MountEntry,
-  mountsAt,
-  readMountInfo,
-} from '../../base/system/mountinfo.js';
+import { isOfDevice, type MountEntry, mountsAt, readMountInfo } from '../../base/system/mountinfo.js';
 import type { NativeRunner } from '../native/pool.js';
 import { attributesOf, isOfMount } from './layers.js';
 import { kernelPath } from './target.js';
@@ -34,17 +29,12 @@ export interface MountRequest {
  * afterwards. FAILED_PRECONDITION if the kernel refuses. The call has no time limit: the kernel replays a journal to its end,
  * whether or not anybody waits for the call.
  */
-export async function mount(
-  native: NativeRunner,
-  request: MountRequest,
-): Promise<readonly MountEntry[]> {
+export async function mount(native: NativeRunner, request: MountRequest): Promise<readonly MountEntry[]> {
   const { source, target, fsType, options } = request;
   const { rdev } = await stat(source);
   const path = request.isResolved === true ? target : await kernelPath(target);
   if (path === null) {
-    throw CsiError.failedPrecondition(
-      `${source} (${fsType}) cannot be mounted on ${target}: no such directory`,
-    );
+    throw CsiError.failedPrecondition(`${source} (${fsType}) cannot be mounted on ${target}: no such directory`);
   }
   const isDone = (mounts: readonly MountEntry[]): boolean => {
     const top = mountsAt(mounts, path).at(-1);

@@ -7,11 +7,7 @@
  */
 import { readlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import {
-  type MountEntry,
-  mountContaining,
-  mountInfoOfProcess,
-} from '../../base/system/mountinfo.js';
+import { type MountEntry, mountContaining, mountInfoOfProcess } from '../../base/system/mountinfo.js';
 
 /** When a mount must be shared. auto: if there is evidence of a mount namespace of our own; required: always. */
 export type PropagationMode = 'auto' | 'required' | 'off';
@@ -50,11 +46,7 @@ export async function hiddenMountReason(
 }
 
 /** @param around null if the requester is in another mount namespace */
-export function isHidden(
-  parent: MountEntry,
-  mounts: readonly MountEntry[],
-  around: Surroundings | null,
-): boolean {
+export function isHidden(parent: MountEntry, mounts: readonly MountEntry[], around: Surroundings | null): boolean {
   if (around === null) return parent.peerGroup === null;
   const { initMounts, isInitialPidNamespace } = around;
   // Mount ids are unique across all namespaces.
@@ -73,9 +65,7 @@ export function isHidden(
 /** Whether this process is in the mount namespace of the machine's process 1; false also if /proc does not show that. */
 async function sharesMachinesMounts(): Promise<boolean> {
   const namespaces = ['self/ns/pid', '1/ns/mnt', 'self/ns/mnt'];
-  const [pid, theirs, ours] = await Promise.all(
-    namespaces.map((each) => readlink(`/proc/${each}`).catch(() => each)),
-  );
+  const [pid, theirs, ours] = await Promise.all(namespaces.map((each) => readlink(`/proc/${each}`).catch(() => each)));
   return pid === INITIAL_PID_NAMESPACE && theirs === ours;
 }
 

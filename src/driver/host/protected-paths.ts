@@ -15,14 +15,43 @@ export interface Protection {
 }
 
 const SYSTEM_TREES: readonly string[] = [
-  ...['/bin', '/boot', '/dev', '/etc', '/lib', '/lib32', '/lib64', '/libx32', '/proc', '/sbin'],
-  ...['/sys', '/usr', '/run/systemd', '/run/udev', '/var/cache', '/var/log', '/var/spool'],
-  ...['/var/lib/dpkg', '/var/lib/rpm', '/var/lib/systemd', '/var/backups'],
+  '/bin',
+  '/boot',
+  '/dev',
+  '/etc',
+  '/lib',
+  '/lib32',
+  '/lib64',
+  '/libx32',
+  '/proc',
+  '/sbin',
+  '/sys',
+  '/usr',
+  '/run/systemd',
+  '/run/udev',
+  '/var/cache',
+  '/var/log',
+  '/var/spool',
+  '/var/lib/dpkg',
+  '/var/lib/rpm',
+  '/var/lib/systemd',
+  '/var/backups',
 ];
 /** Other software keeps its files in these directories, and a mount on a directory would hide all of them. */
 const SYSTEM_DIRECTORIES: readonly string[] = [
-  ...['/home', '/media', '/mnt', '/opt', '/root', '/run', '/srv', '/tmp', '/var', '/var/lib'],
-  ...['/var/lib/kubelet', '/var/run', '/var/tmp'],
+  '/home',
+  '/media',
+  '/mnt',
+  '/opt',
+  '/root',
+  '/run',
+  '/srv',
+  '/tmp',
+  '/var',
+  '/var/lib',
+  '/var/lib/kubelet',
+  '/var/run',
+  '/var/tmp',
 ];
 
 /**
@@ -39,9 +68,7 @@ export function protectedReason(
   for (const seen of resolved === null ? [path] : [path, resolved]) {
     const tree = allTrees.find((candidate) => isWithin(candidate, seen));
     if (tree !== undefined) return `it lies in ${tree}`;
-    const hidden = [...allTrees, ...directories, ...SYSTEM_DIRECTORIES].find((candidate) =>
-      isWithin(seen, candidate),
-    );
+    const hidden = [...allTrees, ...directories, ...SYSTEM_DIRECTORIES].find((candidate) => isWithin(seen, candidate));
     if (hidden !== undefined) return `a mount there would hide ${hidden}`;
   }
   if (resolved === null) return null;
@@ -52,9 +79,7 @@ export function protectedReason(
   // A device node that is bound to the path lies in /dev, so the system's trees are compared with the parent only.
   const shown =
     own.find((tree) => isSamePlace(placeOf(mounts, tree), placeOf(mounts, resolved))) ??
-    [...SYSTEM_TREES, ...own].find((tree) =>
-      isSamePlace(placeOf(mounts, tree), placeInParent(mounts, resolved)),
-    );
+    [...SYSTEM_TREES, ...own].find((tree) => isSamePlace(placeOf(mounts, tree), placeInParent(mounts, resolved)));
   return shown === undefined ? null : `it is ${shown}, or something in it, by another name`;
 }
 

@@ -110,8 +110,7 @@ function featureObjection(block: Buffer): Objection | null {
   return null;
 }
 
-const isBlockSize = (value: number): boolean =>
-  value >= 4096 && value <= 65536 && (value & (value - 1)) === 0;
+const isBlockSize = (value: number): boolean => value >= 4096 && value <= 65536 && (value & (value - 1)) === 0;
 
 const damaged = (found: string): Objection => ({
   found,

@@ -195,8 +195,7 @@ function optionObjection(block: Buffer): Objection | null {
   const name = odd === 0 ? JOURNAL_MODES[mode] : nameOf(odd, REFUSED_DEFAULTS);
   return {
     found: `the default mount option ${name ?? `0x${odd.toString(16)}`}`,
-    remedy:
-      'take it away with tune2fs -o ^OPTION on the raw device; options that a StorageClass names are used',
+    remedy: 'take it away with tune2fs -o ^OPTION on the raw device; options that a StorageClass names are used',
   };
 }
 
@@ -208,8 +207,7 @@ export function isExt4Clean(block: Buffer): boolean {
   const mostMounts = block.readInt16LE(AT.mostMounts);
   const incompatible = block.readUInt32LE(AT.incompatible);
   const isCheckDue =
-    block.readUInt32LE(AT.checkInterval) !== 0 ||
-    (mostMounts > 0 && block.readUInt16LE(AT.mounts) >= mostMounts);
+    block.readUInt32LE(AT.checkInterval) !== 0 || (mostMounts > 0 && block.readUInt16LE(AT.mounts) >= mostMounts);
   return (
     block.readUInt16LE(AT.state) === CLEAN &&
     (incompatible & (EXTENTS | JOURNAL_DEVICE | NEEDS_RECOVERY)) === EXTENTS &&

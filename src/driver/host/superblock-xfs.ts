@@ -88,8 +88,7 @@ function deviceObjection(block: Buffer): Objection | null {
     return { found: 'a log on another device', remedy };
   }
   const hasRealtime =
-    block.readBigUInt64BE(AT.realtimeBlocks) !== 0n ||
-    block.readBigUInt64BE(AT.realtimeExtents) !== 0n;
+    block.readBigUInt64BE(AT.realtimeBlocks) !== 0n || block.readBigUInt64BE(AT.realtimeExtents) !== 0n;
   return hasRealtime ? { found: 'a realtime section on another device', remedy } : null;
 }
 

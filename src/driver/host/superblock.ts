@@ -8,12 +8,7 @@
 import { open } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
 import { FILE_SYSTEMS, type FileSystem, type Objection } from './file-systems.js';
-import {
-  type BtrfsIdentity,
-  btrfsObjection,
-  identityOf,
-  isBtrfsGrowable,
-} from './superblock-btrfs.js';
+import { type BtrfsIdentity, btrfsObjection, identityOf, isBtrfsGrowable } from './superblock-btrfs.js';
 import { ext4Objection, isExt4Growable } from './superblock-ext4.js';
 import { isXfsGrowable, xfsObjection } from './superblock-xfs.js';
 
@@ -47,11 +42,7 @@ export async function superblockObjection(
  * Whether the file system would become larger if it were grown to its device's size. False if the host must not mount the file
  * system, because a tool may have put another superblock there since the check.
  */
-export async function isGrowable(
-  type: FileSystem,
-  devicePath: string,
-  deviceBytes: bigint,
-): Promise<boolean> {
+export async function isGrowable(type: FileSystem, devicePath: string, deviceBytes: bigint): Promise<boolean> {
   const { objection, isGrowable: isSo } = SUPERBLOCKS[type];
   const block = await readSuperblock(type, devicePath);
   return objection(block, deviceBytes) === null && isSo(block, deviceBytes);
@@ -93,9 +84,7 @@ async function readSuperblock(type: FileSystem, devicePath: string): Promise<Buf
   try {
     const { bytesRead, buffer } = await handle.read(Buffer.alloc(length), 0, length, offset);
     if (bytesRead === length) return buffer;
-    throw CsiError.failedPrecondition(
-      `${devicePath} ends before the superblock of its ${type} file system`,
-    );
+    throw CsiError.failedPrecondition(`${devicePath} ends before the superblock of its ${type} file system`);
   } finally {
     await handle.close();
   }

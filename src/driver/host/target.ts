@@ -35,8 +35,7 @@ export async function assertNoLink(path: string): Promise<void> {
   try {
     await plainEntryAt(path);
   } catch (thrown) {
-    if (thrown instanceof CsiError || mountsAt(await readMountInfo(), path).length === 0)
-      throw thrown;
+    if (thrown instanceof CsiError || mountsAt(await readMountInfo(), path).length === 0) throw thrown;
   }
 }
 
@@ -56,9 +55,7 @@ export async function assertTargetFits(path: string, type: TargetType): Promise<
   const fits = type === 'directory' ? found.isDirectory() : found.isFile();
   if (!fits) throw CsiError.failedPrecondition(`${path} exists and is not a ${type}; remove it`);
   if (await isEmpty(path, found)) return true;
-  throw CsiError.failedPrecondition(
-    `${path} exists and is not empty; a mount would hide its content. Move it away`,
-  );
+  throw CsiError.failedPrecondition(`${path} exists and is not empty; a mount would hide its content. Move it away`);
 }
 
 /** FAILED_PRECONDITION if the path is anything but an empty directory or file. Returns the entry; null if there is none. */

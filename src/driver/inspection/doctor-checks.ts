@@ -13,11 +13,7 @@ import { missingPrograms } from '../../base/process/exec.js';
 import { imagePlace } from '../backends/reflink/embedded-pool.js';
 import { SETTINGS, unknownNames } from '../config/config.js';
 import { describeHolders, isHeldExclusively, mountPointsAnywhere } from '../host/device-holders.js';
-import {
-  CAPABILITY_USES,
-  type Capability,
-  heldCapabilities,
-} from '../host/process-capabilities.js';
+import { CAPABILITY_USES, type Capability, heldCapabilities } from '../host/process-capabilities.js';
 import { onThisThread } from '../native/this-thread.js';
 import { foundObjects } from '../volumes/unknown-objects.js';
 import { type NodeView, type PoolView, textOf, usedPercent } from './node.js';
@@ -59,12 +55,7 @@ const BTRFS_MINIMUM = [6, 1] as const;
 const NEARLY_FULL_PERCENT = 90;
 const STATE_FREE_BYTES = 64n << 20n;
 const UDEV_RULE = '56-blockdelta.rules';
-const UDEV_DIRECTORIES = [
-  '/etc/udev/rules.d',
-  '/run/udev/rules.d',
-  '/usr/lib/udev/rules.d',
-  '/lib/udev/rules.d',
-];
+const UDEV_DIRECTORIES = ['/etc/udev/rules.d', '/run/udev/rules.d', '/usr/lib/udev/rules.d', '/lib/udev/rules.d'];
 const VOLATILE_TYPES: ReadonlySet<bigint> = new Set([0x01021994n, 0x858458f6n, 0x794c7630n]);
 
 export const DOCTOR_CHECKS: readonly Check[] = [
@@ -132,19 +123,15 @@ function isType(path: string, type: bigint): boolean {
 async function capabilities({ plugin }: DoctorContext): Promise<CheckResult> {
   const isOfPlugin = plugin !== null && plugin > 0;
   const held: readonly Capability[] = await heldCapabilities(isOfPlugin ? String(plugin) : 'self');
-  const whose = isOfPlugin
-    ? `the plugin (process ${plugin})`
-    : 'this command, as no plugin is seen';
+  const whose = isOfPlugin ? `the plugin (process ${plugin})` : 'this command, as no plugin is seen';
   const findings = Object.entries(CAPABILITY_USES).flatMap(([name, use]) => {
     const isHeld =
-      held.includes(name as Capability) ||
-      (name === 'CAP_DAC_READ_SEARCH' && held.includes('CAP_DAC_OVERRIDE'));
+      held.includes(name as Capability) || (name === 'CAP_DAC_READ_SEARCH' && held.includes('CAP_DAC_OVERRIDE'));
     if (isHeld) return [];
     return [
       {
         found: `${isOfPlugin ? 'the plugin' : 'this command'} lacks ${name}, which the plugin needs to ${use}`,
-        remedy:
-          'grant it in the unit or the container, and start it again (docs/limits.md, "The plugin")',
+        remedy: 'grant it in the unit or the container, and start it again (docs/limits.md, "The plugin")',
       },
     ];
   });
@@ -195,13 +182,11 @@ async function withoutThinPools(): Promise<string | null> {
 function cgroup({ env }: DoctorContext): CheckResult {
   const root = env['BLOCKDELTA_CGROUP_ROOT'] || SETTINGS.BLOCKDELTA_CGROUP_ROOT.fallback;
   const controllers = textOf(join(root, 'cgroup.controllers'));
-  if (controllers?.split(' ').includes('io') === true)
-    return nothing(`${root}, with the io controller`);
+  if (controllers?.split(' ').includes('io') === true) return nothing(`${root}, with the io controller`);
   const why = controllers === null ? 'is not a cgroup v2 hierarchy' : 'has no io controller';
   return one(root, {
     found: `${root} ${why}: volumes with read or write limits cannot be published`,
-    remedy:
-      "mount the host's cgroup v2 tree and name it with BLOCKDELTA_CGROUP_ROOT, or use no limits",
+    remedy: "mount the host's cgroup v2 tree and name it with BLOCKDELTA_CGROUP_ROOT, or use no limits",
   });
 }
 
@@ -261,8 +246,7 @@ async function stateDirectory({ stateDirectory: path }: DoctorContext): Promise<
   if (unknown.length > 0) {
     findings.push({
       found: `the last start found ${unknown.length} objects without a row in the catalogue, so nothing can be changed`,
-      remedy:
-        'restore a newer backup of the catalogue, or blockdelta catalogue confirm (docs/backends.md)',
+      remedy: 'restore a newer backup of the catalogue, or blockdelta catalogue confirm (docs/backends.md)',
     });
   }
   return { detail: path, findings };
@@ -415,8 +399,7 @@ function contents({ node }: DoctorContext): CheckResult {
         const { object, reason } = withoutRow(view, id);
         findings.push({
           found: `${object} in pool '${view.name}': ${reason}`,
-          remedy:
-            'restore a newer backup of the catalogue, or blockdelta catalogue confirm (docs/backends.md)',
+          remedy: 'restore a newer backup of the catalogue, or blockdelta catalogue confirm (docs/backends.md)',
         });
       }
     }
@@ -478,8 +461,7 @@ async function freezes({ node, plugin }: DoctorContext): Promise<CheckResult> {
   if (waiting > 0) {
     findings.push({
       found: `${waiting} threads of the plugin wait in the kernel for a file system to be thawed (${FROZEN_WAIT})`,
-      remedy:
-        'NodeGetVolumeHealth names the call of a volume; thaw it (docs/operations.md, "Pods that hang")',
+      remedy: 'NodeGetVolumeHealth names the call of a volume; thaw it (docs/operations.md, "Pods that hang")',
     });
   }
   return { detail: `${node.attached.length} devices, the threads of the plugin`, findings };
@@ -505,9 +487,7 @@ async function orphans({ node, plugin }: DoctorContext): Promise<CheckResult> {
   if (node === null) return nothing('not examined');
   const { orphans: found } = await findOrphans(node);
   // While a plugin runs, what a call uses looks like an orphan, except for the loop device of a removed volume.
-  const sure = found.filter(
-    ({ kind }) => plugin === null || kind === 'loop device of a removed volume',
-  );
+  const sure = found.filter(({ kind }) => plugin === null || kind === 'loop device of a removed volume');
   return {
     detail: `${readdirSync('/sys/block').filter((name) => name.startsWith('loop')).length} loop devices examined`,
     findings: sure.map(({ kind, object, pool }) => ({

@@ -10,12 +10,7 @@ import { join } from 'node:path';
 import { CsiError, errorCode, messageOf } from '../../base/errors.js';
 import { settingsReader } from '../../base/settings/reader.js';
 import { parseDirectory } from '../../base/settings/values.js';
-import {
-  type MountEntry,
-  mountsAt,
-  mountsOfDevice,
-  readMountInfo,
-} from '../../base/system/mountinfo.js';
+import { type MountEntry, mountsAt, mountsOfDevice, readMountInfo } from '../../base/system/mountinfo.js';
 import type { DirectoryFile } from '../backends/directory-files.js';
 import { poolOwner, readIdentity } from '../backends/pool-claim.js';
 import { OpenDirectories } from '../backends/reflink/open-directories.js';
@@ -47,10 +42,7 @@ export function nodeSettings(stateDir: string | undefined, env = process.env): N
   return {
     stateDirectory,
     pools: parsePools(env['BLOCKDELTA_POOLS'] || undefined, stateDirectory),
-    mountPropagation: settingsReader(SETTINGS, env).choice(
-      'BLOCKDELTA_MOUNT_PROPAGATION',
-      PROPAGATION,
-    ),
+    mountPropagation: settingsReader(SETTINGS, env).choice('BLOCKDELTA_MOUNT_PROPAGATION', PROPAGATION),
   };
 }
 
@@ -121,8 +113,7 @@ export async function inspectNode(settings: NodeSettings): Promise<NodeView> {
   const file = join(settings.stateDirectory, 'catalogue.sqlite');
   const before = await catalogueContents(file);
   const mounts = await readMountInfo();
-  const inspectPools = (): Promise<PoolView[]> =>
-    Promise.all(settings.pools.map((pool) => inspectPool(pool, mounts)));
+  const inspectPools = (): Promise<PoolView[]> => Promise.all(settings.pools.map((pool) => inspectPool(pool, mounts)));
   const found = await inspectPools();
   const catalogue = unchangedBetween(before, await catalogueContents(file));
   const views = await withoutRemoved(found, catalogue, inspectPools);
@@ -156,13 +147,9 @@ function merged<Row extends VolumeRecord | SnapshotRecord>(
   const later = new Set(after.map(idOf));
   return [
     ...after.map((row) =>
-      row.state === 'ready' && earlier.get(idOf(row))?.state !== 'ready'
-        ? { ...row, state: 'creating' as const }
-        : row,
+      row.state === 'ready' && earlier.get(idOf(row))?.state !== 'ready' ? { ...row, state: 'creating' as const } : row,
     ),
-    ...before
-      .filter((row) => !later.has(idOf(row)))
-      .map((row) => ({ ...row, state: 'deleting' as const })),
+    ...before.filter((row) => !later.has(idOf(row))).map((row) => ({ ...row, state: 'deleting' as const })),
   ];
 }
 
@@ -202,16 +189,10 @@ async function inspectPool(pool: PoolConfig, mounts: readonly MountEntry[]): Pro
   return view;
 }
 
-async function inspectReflink(
-  view: PoolView,
-  isEmbedded: boolean,
-  mounts: readonly MountEntry[],
-): Promise<void> {
+async function inspectReflink(view: PoolView, isEmbedded: boolean, mounts: readonly MountEntry[]): Promise<void> {
   const { root } = view;
   if (isEmbedded && mountsAt(mounts, root).length === 0) {
-    throw new InactivePool(
-      `its image is not mounted at ${root}; the plugin mounts it when it starts`,
-    );
+    throw new InactivePool(`its image is not mounted at ${root}; the plugin mounts it when it starts`);
   }
   const layout = new PoolLayout(root);
   const identity = await readIdentity(onThisThread, layout.identityFile);
@@ -253,13 +234,10 @@ async function inspectThin(view: PoolView): Promise<void> {
   }
   const { status } = await onThisThread.run('thinPoolStatus', { name: names.pool, commit: false });
   if (status === null) {
-    throw new InactivePool(
-      `its device ${names.pool} is not active; the plugin activates it when it starts`,
-    );
+    throw new InactivePool(`its device ${names.pool} is not active; the plugin activates it when it starts`);
   }
   view.thin = { names, status };
-  if (status.mode === 'fail' || status.mode === 'error')
-    throw new Error(`its mode is ${status.mode}`);
+  if (status.mode === 'fail' || status.mode === 'error') throw new Error(`its mode is ${status.mode}`);
   view.totalBytes = status.totalDataBlocks * pool.dataBlockBytes;
   view.freeBytes = (status.totalDataBlocks - status.usedDataBlocks) * pool.dataBlockBytes;
 }
@@ -282,8 +260,7 @@ async function attachedOf(
     }
     const file = path === null ? null : (await onThisThread.run('entryOf', { path })).entry;
     const loop = loops.find(
-      ({ backingDevice, backingInode }) =>
-        backingDevice === file?.device && backingInode === file.inode,
+      ({ backingDevice, backingInode }) => backingDevice === file?.device && backingInode === file.inode,
     );
     if (loop !== undefined) add(id, loop);
   }
@@ -338,8 +315,7 @@ export async function withoutRemoved(
 ): Promise<PoolView[]> {
   const known = knownIds(catalogue);
   const hasRow = ({ id }: HeldObject): boolean => known.has(id);
-  if (views.every(({ volumes, snapshots }) => [...volumes, ...snapshots].every(hasRow)))
-    return views;
+  if (views.every(({ volumes, snapshots }) => [...volumes, ...snapshots].every(hasRow))) return views;
   const later = new Map((await lookAgain()).map((view) => [view.name, view]));
   return views.map((view) => {
     const now = later.get(view.name);

@@ -16,20 +16,8 @@ import { hiddenMountReason } from '../host/propagation.js';
 import { detachOpenLoop } from '../native/block-device.js';
 import { onThisThread } from '../native/this-thread.js';
 import { otherUse } from '../usage/other-uses.js';
-import {
-  compareObjects,
-  type Difference,
-  snapshotObject,
-  volumeObject,
-} from '../volumes/pool-comparison.js';
-import {
-  type AttachedDevice,
-  dmDevice,
-  knownIds,
-  type NodeView,
-  type PoolView,
-  textOf,
-} from './node.js';
+import { compareObjects, type Difference, snapshotObject, volumeObject } from '../volumes/pool-comparison.js';
+import { type AttachedDevice, dmDevice, knownIds, type NodeView, type PoolView, textOf } from './node.js';
 
 export interface Orphan {
   kind:
@@ -107,8 +95,7 @@ function notOurs({ catalogue }: NodeView, view: PoolView): string | null {
 /** How a pool differs from the catalogue. If the pool has a problem, only `unknown` objects mean something. */
 export function differencesIn({ catalogue }: NodeView, view: PoolView): Difference[] {
   const known = knownIds(catalogue);
-  const isReady = ({ pool, state }: VolumeRecord | SnapshotRecord): boolean =>
-    pool === view.name && state === 'ready';
+  const isReady = ({ pool, state }: VolumeRecord | SnapshotRecord): boolean => pool === view.name && state === 'ready';
   return compareObjects(
     [...view.volumes, ...view.snapshots],
     [
@@ -275,8 +262,7 @@ function removedVolume(loop: string, view: PoolView): string | null {
 async function detachRemoved(device: string, view: PoolView, volumeId: string): Promise<void> {
   const handle = await open(device, constants.O_RDONLY | constants.O_EXCL);
   try {
-    if (removedVolume(basename(device), view) !== volumeId)
-      throw new Error('it is attached to another file now');
+    if (removedVolume(basename(device), view) !== volumeId) throw new Error('it is attached to another file now');
     detachOpenLoop(handle, device);
   } finally {
     await handle.close();

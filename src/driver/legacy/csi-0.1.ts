@@ -18,12 +18,7 @@ import {
 import type { Edge, Message, V1Calls } from './v1-calls.js';
 
 const VERSION = { major: 0, minor: 1, patch: 0 };
-const CONTROLLER_TYPES = [
-  'CREATE_DELETE_VOLUME',
-  'PUBLISH_UNPUBLISH_VOLUME',
-  'LIST_VOLUMES',
-  'GET_CAPACITY',
-];
+const CONTROLLER_TYPES = ['CREATE_DELETE_VOLUME', 'PUBLISH_UNPUBLISH_VOLUME', 'LIST_VOLUMES', 'GET_CAPACITY'];
 const INT32_MAX = 2 ** 31 - 1;
 const INT64_MAX = 2n ** 63n - 1n;
 
@@ -111,9 +106,7 @@ function assertServed(version: Message | null): void {
     throw CsiError.invalidArgument(`version is required; this interface serves ${served}`);
   }
   if (versionText(version) === served) return;
-  throw CsiError.invalidArgument(
-    `version ${versionText(version)} is not served; GetSupportedVersions lists ${served}`,
-  );
+  throw CsiError.invalidArgument(`version ${versionText(version)} is not served; GetSupportedVersions lists ${served}`);
 }
 
 function versionText({ major, minor, patch }: Message): string {

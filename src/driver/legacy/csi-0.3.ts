@@ -2,15 +2,7 @@
 import { describeSegment, isWithin } from '../../base/csi/topology.js';
 import { parseTopology } from '../../base/csi/topology-fields.js';
 import { limitedText } from '../csi/messages.js';
-import {
-  as,
-  asList,
-  asTypes,
-  availableCapacity,
-  present,
-  type Translations,
-  validated,
-} from './translation.js';
+import { as, asList, asTypes, availableCapacity, present, type Translations, validated } from './translation.js';
 import type { Edge, Message, V1Calls } from './v1-calls.js';
 
 const CONTROLLER_TYPES = [
@@ -131,22 +123,14 @@ function snapshotOf(answer: Message): Message {
 }
 
 /** Why the volume is not usable in one of the places; null if it is usable in all. v1 has no such check. */
-async function placeProblem(
-  volumeId: string,
-  places: readonly Message[],
-  v1: V1Calls,
-): Promise<string | null> {
+async function placeProblem(volumeId: string, places: readonly Message[], v1: V1Calls): Promise<string | null> {
   if (places.length === 0) return null;
-  const asked = places.map((place, index) =>
-    parseTopology(place as never, `accessible_topology[${index}]`),
-  );
+  const asked = places.map((place, index) => parseTopology(place as never, `accessible_topology[${index}]`));
   const { volume } = await v1.call('ControllerGetVolume', { volume_id: volumeId });
   const own: Record<string, string>[] = (volume?.accessible_topology ?? []).map(
     ({ segments }: Message) => segments ?? {},
   );
-  const elsewhere = asked.find(
-    (place) => place !== null && !own.some((segments) => isWithin(segments, place)),
-  );
+  const elsewhere = asked.find((place) => place !== null && !own.some((segments) => isWithin(segments, place)));
   if (!elsewhere) return null;
   return limitedText(`the volume is usable in ${own.map(describeSegment).join('; ')} only`);
 }

@@ -13,10 +13,7 @@ import { type Edge, V1Calls } from './v1-calls.js';
 
 const SERVICES = ['Identity', 'Controller', 'Node'] as const;
 
-export function legacyRpcs(
-  versions: readonly LegacyVersion[],
-  staging: OwnStagingOptions,
-): ServedRpc[] {
+export function legacyRpcs(versions: readonly LegacyVersion[], staging: OwnStagingOptions): ServedRpc[] {
   return versions.flatMap((version) =>
     version === '0.3'
       ? rpcsOf('proto/csi-v0.3.proto', csi03.edge, csi03.translations)

@@ -55,10 +55,7 @@ export class OwnStaging {
     throw unpublished;
   }
 
-  async unpublish(
-    v1: V1Calls,
-    fields: { readonly volume_id: string; readonly target_path: string },
-  ): Promise<void> {
+  async unpublish(v1: V1Calls, fields: { readonly volume_id: string; readonly target_path: string }): Promise<void> {
     await v1.call('NodeUnpublishVolume', fields);
     if (isVolumeId(fields.volume_id)) await this.#unstageUnused(v1, fields.volume_id);
   }

@@ -20,10 +20,7 @@ export function as(rpc: RpcName, answer?: (response: Message) => object): Transl
   };
 }
 
-async function* mapParts(
-  parts: AsyncIterable<object>,
-  answer: (response: Message) => object,
-): AsyncIterable<object> {
+async function* mapParts(parts: AsyncIterable<object>, answer: (response: Message) => object): AsyncIterable<object> {
   for await (const part of parts) yield answer(part);
 }
 

@@ -4,12 +4,7 @@
  */
 
 import { csiMessage, csiProto } from '../../base/csi/proto.js';
-import {
-  type CallContext,
-  ResponseParts,
-  type RpcName,
-  type ServiceName,
-} from '../../base/csi/service.js';
+import { type CallContext, ResponseParts, type RpcName, type ServiceName } from '../../base/csi/service.js';
 import { CsiError, StatusCode } from '../../base/errors.js';
 import { requestDecoder } from '../../server/calls/request-decoder.js';
 import type { FindHandler } from '../../server/calls/served-rpc.js';
@@ -104,9 +99,7 @@ const CONVERSIONS: Edge['conversions'] = {
 function capability(given: Message | null, field: string): Message | null {
   const mode = given?.['access_mode']?.mode;
   if (typeof mode !== 'number') return given;
-  throw CsiError.invalidArgument(
-    `${field}.access_mode.mode ${mode} is not known in this version of CSI`,
-  );
+  throw CsiError.invalidArgument(`${field}.access_mode.mode ${mode} is not known in this version of CSI`);
 }
 
 function rpcOf(rpc: RpcName): V1Rpc {

@@ -6,12 +6,7 @@
 import { CsiError } from '../../base/errors.js';
 import type { Backend } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
-import {
-  type OperationLocks,
-  type Release,
-  shared,
-  snapshotKey,
-} from '../volumes/operation-locks.js';
+import { type OperationLocks, type Release, shared, snapshotKey } from '../volumes/operation-locks.js';
 
 export interface DeltaLocksDependencies {
   catalogue: Pick<AsyncCatalogue, 'snapshotById'>;
@@ -27,11 +22,7 @@ interface Pair {
 const MAX_ATTEMPTS = 5;
 
 /** Waits for the locks. ABORTED, with a message that names what is busy, if the wait ends before the locks are free. */
-export async function lockForDelta(
-  deps: DeltaLocksDependencies,
-  pair: Pair,
-  signal: AbortSignal,
-): Promise<Release> {
+export async function lockForDelta(deps: DeltaLocksDependencies, pair: Pair, signal: AbortSignal): Promise<Release> {
   for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt += 1) {
     const neededId = await neededFor(deps, pair);
     const ids = [pair.baseId, pair.targetId, ...(neededId === null ? [] : [neededId])];

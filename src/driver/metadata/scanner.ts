@@ -127,9 +127,7 @@ class ChunkBuffers {
 
 function firstRequest(source: ScanSource, options: ScanOptions): FillRequest {
   const perMessage =
-    options.maxResults === 0
-      ? MAX_ENTRIES_PER_MESSAGE
-      : Math.min(options.maxResults, MAX_ENTRIES_PER_MESSAGE);
+    options.maxResults === 0 ? MAX_ENTRIES_PER_MESSAGE : Math.min(options.maxResults, MAX_ENTRIES_PER_MESSAGE);
   return {
     source,
     offset: options.startingOffset,

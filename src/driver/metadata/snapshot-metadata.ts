@@ -48,9 +48,7 @@ interface MetadataParams {
   maxResults: number;
 }
 
-export function createSnapshotMetadataService(
-  deps: SnapshotMetadataDependencies,
-): Service<'SnapshotMetadata'> {
+export function createSnapshotMetadataService(deps: SnapshotMetadataDependencies): Service<'SnapshotMetadata'> {
   return {
     name: 'SnapshotMetadata',
     unary: {},
@@ -99,10 +97,7 @@ async function delta(
   }
 }
 
-async function findSnapshot(
-  deps: SnapshotMetadataDependencies,
-  snapshotId: string,
-): Promise<SnapshotRecord> {
+async function findSnapshot(deps: SnapshotMetadataDependencies, snapshotId: string): Promise<SnapshotRecord> {
   const snapshot = await deps.catalogue.snapshotById(snapshotId);
   if (snapshot !== null) return assertReady(snapshot);
   const retained = await deps.catalogue.retainedBaseById(snapshotId);
@@ -110,9 +105,7 @@ async function findSnapshot(
     retained?.invalidated === null
       ? ': it was deleted, and is retained as the base of deltas only'
       : ': it was deleted';
-  throw CsiError.notFound(
-    `snapshot ${snapshotId} does not exist on this node${retained === null ? '' : deleted}`,
-  );
+  throw CsiError.notFound(`snapshot ${snapshotId} does not exist on this node${retained === null ? '' : deleted}`);
 }
 
 function assertReady(snapshot: SnapshotRecord): SnapshotRecord {
@@ -190,8 +183,7 @@ function assertSize(snapshot: ScanBase, found: bigint): void {
 }
 
 /** A snapshot, or a retained base. */
-interface ScanBase
-  extends Pick<SnapshotRecord, 'snapshotId' | 'volumeId' | 'sequence' | 'sizeBytes'> {
+interface ScanBase extends Pick<SnapshotRecord, 'snapshotId' | 'volumeId' | 'sequence' | 'sizeBytes'> {
   isRetained?: boolean;
 }
 

@@ -47,11 +47,7 @@ export class ScanMetrics implements ScanObserver {
       'storedLists',
       'stored change lists that answered in place of the maps of snapshots',
     );
-    sum(
-      'blockdelta_scan_rescans_total',
-      'rescans',
-      'windows that were scanned again because extents may have moved',
-    );
+    sum('blockdelta_scan_rescans_total', 'rescans', 'windows that were scanned again because extents may have moved');
     sum(
       'blockdelta_scan_unproved_bytes_total',
       'unprovedBytes',

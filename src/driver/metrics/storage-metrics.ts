@@ -235,17 +235,11 @@ function poolGauges(registry: Registry) {
       '1 for the mode that device-mapper reports of a thin pool, 0 for the others',
       'mode',
     ),
-    thinNeedsCheck: gauge(
-      'pool_thin_needs_check',
-      '1 if the metadata of a thin pool needs a check',
-    ),
+    thinNeedsCheck: gauge('pool_thin_needs_check', '1 if the metadata of a thin pool needs a check'),
     thinData: gauge('pool_thin_data_bytes', 'size of the data device of a thin pool'),
     thinDataUsed: gauge('pool_thin_data_used_bytes', 'data blocks in use in a thin pool'),
     thinMetadata: gauge('pool_thin_metadata_bytes', 'size of the metadata device of a thin pool'),
-    thinMetadataUsed: gauge(
-      'pool_thin_metadata_used_bytes',
-      'metadata blocks in use in a thin pool',
-    ),
+    thinMetadataUsed: gauge('pool_thin_metadata_used_bytes', 'metadata blocks in use in a thin pool'),
   };
 }
 
@@ -254,10 +248,7 @@ function volumeGauges(registry: Registry) {
   return {
     info: gauge('volume_info', 'always 1; the label has the name of CreateVolume', 'name'),
     size: gauge('volume_size_bytes', 'size of the volume'),
-    used: gauge(
-      'volume_used_bytes',
-      'space of its blocks in the pool; blocks that snapshots share count too',
-    ),
+    used: gauge('volume_used_bytes', 'space of its blocks in the pool; blocks that snapshots share count too'),
     snapshots: gauge('volume_snapshots', 'ready snapshots of the volume'),
     omitted: gaugeMaker(registry)(
       'volumes_omitted',

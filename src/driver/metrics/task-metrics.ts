@@ -7,9 +7,7 @@ import type { TaskObserver } from '../native/task-observer.js';
 /** The buckets range from an ioctl that returns at once to a copy that takes minutes. */
 const TASK_SECONDS = [0.001, 0.01, 0.1, 0.5, 1, 5, 30, 120];
 /** The buckets range from a clone of a small file to a stall that fails the health checks of a writer. */
-const STALL_SECONDS = [
-  0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
-];
+const STALL_SECONDS = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 const CATALOGUE_SECONDS = [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 30];
 
 export class TaskMetrics {
@@ -48,19 +46,9 @@ export class TaskMetrics {
       buckets: CATALOGUE_SECONDS,
       registers,
     });
-    this.#gauge(
-      registers,
-      'blockdelta_worker_threads',
-      'how many worker threads there may be',
-      'threads',
-    );
+    this.#gauge(registers, 'blockdelta_worker_threads', 'how many worker threads there may be', 'threads');
     this.#gauge(registers, 'blockdelta_worker_busy', 'worker threads that are working', 'busy');
-    this.#gauge(
-      registers,
-      'blockdelta_worker_queued',
-      'tasks or chunks that wait for a worker thread',
-      'queued',
-    );
+    this.#gauge(registers, 'blockdelta_worker_queued', 'tasks or chunks that wait for a worker thread', 'queued');
   }
 
   tasksOf(pool: string | null): TaskObserver {
@@ -77,8 +65,7 @@ export class TaskMetrics {
   }
 
   readonly catalogue: DatabaseObserver = {
-    callEnded: (onlyReads, seconds) =>
-      this.#catalogue.observe({ kind: onlyReads ? 'read' : 'write' }, seconds),
+    callEnded: (onlyReads, seconds) => this.#catalogue.observe({ kind: onlyReads ? 'read' : 'write' }, seconds),
   };
 
   /** @param read the load at the moment of the call */

@@ -189,9 +189,7 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
    * The loop device of a backing file, by st_dev and st_ino; null if there is none or the file is missing. `fileDevice` is the
    * file's st_dev; null if there is no such file.
    */
-  loopFind(request: {
-    backingPath: string;
-  }): NativeResult<{ device: LoopDevice | null; fileDevice: bigint | null }>;
+  loopFind(request: { backingPath: string }): NativeResult<{ device: LoopDevice | null; fileDevice: bigint | null }>;
   /**
    * All attached loop devices of the machine, except those that are detached during the call, and those whose
    * backing file is on a file system that does not answer (EIO, ESTALE).
@@ -239,11 +237,7 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
    * Creates a sparse file with mode 0600: temporary name, fsync, rename, fsync of the directory.
    * EEXIST if finalPath exists.
    */
-  createSparseFile(request: {
-    temporaryPath: string;
-    finalPath: string;
-    sizeBytes: bigint;
-  }): NativeResult<object>;
+  createSparseFile(request: { temporaryPath: string; finalPath: string; sizeBytes: bigint }): NativeResult<object>;
   /**
    * Creates a writable clone (FICLONE) of a snapshot file, extended with zeros to sizeBytes, with mode 0600: temporary name,
    * fsync, rename, fsync of the directory. Copies the NOCOW flag. EEXIST if finalPath exists. EINVAL if the source is larger.
@@ -293,25 +287,18 @@ export interface Addon extends ChangeListAddon, DmAddon, ThinAddon, MountAddon, 
    * source) if the work during a freeze took longer than the freeze may. FICLONE also if the deadline passed before anything
    * was published, whether or not something was frozen.
    */
-  takeSnapshots(
-    request: { members: NewSnapshotFile[] } & SnapshotAids,
-  ): NativeResult<SnapshotsResult>;
+  takeSnapshots(request: { members: NewSnapshotFile[] } & SnapshotAids): NativeResult<SnapshotsResult>;
   /**
    * Clones one volume into a new volume at one point in time, as takeSnapshots does, but with mode
    * 0600, not immutable, and extended with zeros to sizeBytes. EINVAL if the source is larger.
    */
-  cloneVolume(
-    request: NewSnapshotFile & SnapshotAids & { sizeBytes: bigint },
-  ): NativeResult<SnapshotsResult>;
+  cloneVolume(request: NewSnapshotFile & SnapshotAids & { sizeBytes: bigint }): NativeResult<SnapshotsResult>;
 
   /**
    * Makes an empty btrfs subvolume of mode 0700, durably. `made` is false if the file system is not btrfs or the final path
    * exists.
    */
-  makeSubvolume(request: {
-    temporaryPath: string;
-    finalPath: string;
-  }): NativeResult<{ made: boolean }>;
+  makeSubvolume(request: { temporaryPath: string; finalPath: string }): NativeResult<{ made: boolean }>;
   /**
    * Removes the copy of a subvolume that a killed call has left. `removed` is false if there is none. EINVAL if the path is
    * anything but a read-only subvolume.

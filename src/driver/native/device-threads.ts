@@ -122,8 +122,7 @@ export class DeviceThreads implements NativeRunner {
       return await held();
     } catch (thrown) {
       // A call of ours may keep the file system open. A call that hung ends within moments after a thaw.
-      const isOurs =
-        errorCode(thrown) === 'EBUSY' && (await this.lanes.volume.places.outlast(volumes));
+      const isOurs = errorCode(thrown) === 'EBUSY' && (await this.lanes.volume.places.outlast(volumes));
       if (!isOurs) throw thrown;
       return held();
     }
@@ -135,10 +134,7 @@ export class DeviceThreads implements NativeRunner {
  * descriptor, which means nothing later.
  */
 function objectOf(request: unknown): string {
-  const { root, path, finalPath, to, backingPath, name } = (request ?? {}) as Record<
-    string,
-    unknown
-  >;
+  const { root, path, finalPath, to, backingPath, name } = (request ?? {}) as Record<string, unknown>;
   const object = root ?? path ?? finalPath ?? to ?? backingPath ?? name;
   if (typeof object !== 'string') return '';
   return ` of ${object === root ? object : basename(object)}`;

@@ -103,11 +103,7 @@ export interface DmAddon {
     lockFileSystem: boolean;
   }): NativeResult<{ device: DmDevice }>;
   /** Suspends a device; a suspended device is left as it is. Arguments as for dmReload. */
-  dmSuspend(request: {
-    name: string;
-    noFlush: boolean;
-    lockFileSystem: boolean;
-  }): NativeResult<object>;
+  dmSuspend(request: { name: string; noFlush: boolean; lockFileSystem: boolean }): NativeResult<object>;
   /** Resumes a device. `resumed` is false if the device was not suspended. */
   dmResume(request: { name: string }): NativeResult<{ resumed: boolean }>;
   /**
@@ -130,10 +126,7 @@ export interface DmAddon {
    * Status of a thin pool; null if there is no such device. EINVAL if the device is not a thin-pool. With `commit`, the kernel
    * first commits the pool's metadata; monitoring should not ask for that.
    */
-  thinPoolStatus(request: {
-    name: string;
-    commit: boolean;
-  }): NativeResult<{ status: ThinPoolStatus | null }>;
+  thinPoolStatus(request: { name: string; commit: boolean }): NativeResult<{ status: ThinPoolStatus | null }>;
   /** Status of a thin device; null if there is no such device. `mode` is fail if the device's pool has failed. */
   thinStatus(request: {
     name: string;
@@ -144,10 +137,7 @@ export interface DmAddon {
    * needs_check). Otherwise the call fails with THIN_POOL_MODE (the message names the mode), and the last message sent may or
    * may not have taken effect. If the call fails with an errno, the last message sent had no effect, but earlier messages had.
    */
-  thinMessages(request: {
-    pool: string;
-    messages: readonly string[];
-  }): NativeResult<{ status: ThinPoolStatus }>;
+  thinMessages(request: { pool: string; messages: readonly string[] }): NativeResult<{ status: ThinPoolStatus }>;
   /**
    * Takes snapshots of one or more thin devices at one point in time: suspends all active origins (which freezes mounted file
    * systems and waits for I/O), sends every create_snap, and in every case resumes the origins that it suspended. A guardian

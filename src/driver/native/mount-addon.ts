@@ -23,11 +23,7 @@ export interface MountAddon {
    * was not frozen. EBUSY if something else holds the device. If nothing holds the device, the call mounts it anew, read-only
    * and for a moment, so the caller checks beforehand that something holds the device.
    */
-  thawDevice(request: {
-    source: string;
-    fsType: string;
-    options: string[];
-  }): NativeResult<{ thawed: boolean }>;
+  thawDevice(request: { source: string; fsType: string; options: string[] }): NativeResult<{ thawed: boolean }>;
   /**
    * Unmounts the top layer on a path if it has this mount id in mountinfo. `unmounted` is false if nothing is mounted there.
    * ESTALE if another layer is on top, EBUSY if the mount is in use. Never unmounts another mount, whatever other processes
@@ -51,12 +47,7 @@ export interface MountAddon {
   /**
    * mount_setattr(2) on the top layer of a path; ESTALE unless it has this mount id in mountinfo.
    */
-  setMountAttributes(request: {
-    path: string;
-    mountId: number;
-    set: number;
-    clear: number;
-  }): NativeResult<object>;
+  setMountAttributes(request: { path: string; mountId: number; set: number; clear: number }): NativeResult<object>;
   /** Creates a directory (mode 0750) or an empty file (0640). `made` is false if the path exists. */
   makeTarget(request: { path: string; directory: boolean }): NativeResult<{ made: boolean }>;
   /**

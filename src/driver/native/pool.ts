@@ -8,11 +8,7 @@
  */
 import { Piscina } from 'piscina';
 import { CsiError } from '../../base/errors.js';
-import {
-  type NativeFailure,
-  type NativeResult,
-  toSystemError,
-} from '../../base/system/native-result.js';
+import { type NativeFailure, type NativeResult, toSystemError } from '../../base/system/native-result.js';
 import { inSpan } from '../../base/tracing.js';
 import type { FillRequest } from './addon.js';
 import type { Calls } from './file-calls.js';
@@ -40,11 +36,7 @@ export interface NativeRunner {
    *
    * @param volumes the ids of the volumes whose file systems or devices the call may wait for; none if the call is for a pool
    */
-  run<M extends UnaryMethod>(
-    method: M,
-    request: RequestOf<M>,
-    volumes?: readonly string[],
-  ): Promise<ValueOf<M>>;
+  run<M extends UnaryMethod>(method: M, request: RequestOf<M>, volumes?: readonly string[]): Promise<ValueOf<M>>;
 }
 
 /** A runner whose calls are all for one volume. */
@@ -170,7 +162,10 @@ export class NativePool implements NativeRunner, NativeFiller {
     try {
       const thread: Thread = new Piscina({
         filename: new URL('./worker.js', import.meta.url).href,
-        ...{ minThreads: 1, maxThreads: 1, idleTimeout: NEVER_MS, concurrentTasksPerWorker: 1 },
+        minThreads: 1,
+        maxThreads: 1,
+        idleTimeout: NEVER_MS,
+        concurrentTasksPerWorker: 1,
         // V8 does not see the memory of the histograms, so it does not free that memory in time.
         recordTiming: false,
       });
@@ -203,8 +198,7 @@ export class NativePool implements NativeRunner, NativeFiller {
       return;
     }
     const end = (): void => this.#end(thread);
-    const timer =
-      this.#started.size > this.#kept ? setTimeout(end, this.#idleMs).unref() : undefined;
+    const timer = this.#started.size > this.#kept ? setTimeout(end, this.#idleMs).unref() : undefined;
     this.#idle.push({ thread, timer });
   }
 

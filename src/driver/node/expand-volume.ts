@@ -16,13 +16,7 @@ import type { Attachment } from '../backends/backend.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { canGrowMounted } from '../host/growth.js';
 import { deviceSizeBytes } from '../native/block-device.js';
-import {
-  findUse,
-  type Occupant,
-  usesOf,
-  type VolumeView,
-  viewVolume,
-} from '../usage/volume-view.js';
+import { findUse, type Occupant, usesOf, type VolumeView, viewVolume } from '../usage/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 import { growMounted } from './growth.js';
 
@@ -82,11 +76,7 @@ function assertInRange({ volumeId, sizeBytes }: VolumeRecord, range: CapacityRan
 }
 
 /** Resolves to the device's size. */
-async function deviceOfSize(
-  deps: NodeDependencies,
-  volume: VolumeRecord,
-  devicePath: string,
-): Promise<bigint> {
+async function deviceOfSize(deps: NodeDependencies, volume: VolumeRecord, devicePath: string): Promise<bigint> {
   const { volumeId, pool, sizeBytes } = volume;
   await deps.backendOf(pool).volumes.expand(volumeId, sizeBytes);
   const found = await deviceSizeBytes(devicePath);
@@ -127,12 +117,7 @@ async function growInUse(
  * What EPERM of growing a mounted file system means: a capability that is missing, or, of an ext4 where
  * this process has it (`isAble`), errors that the file system remembers.
  */
-export function notPermitted(
-  volumeId: string,
-  fsType: string,
-  isAble: boolean,
-  cause: SystemError,
-): CsiError {
+export function notPermitted(volumeId: string, fsType: string, isAble: boolean, cause: SystemError): CsiError {
   const what = `the ${fsType} file system of volume ${volumeId} cannot be grown while mounted`;
   if (fsType === 'ext4' && isAble) {
     return CsiError.failedPrecondition(

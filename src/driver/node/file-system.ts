@@ -17,12 +17,7 @@ import type { VolumeRecord } from '../catalogue/records.js';
 import { giveIdentity } from '../host/btrfs-identity.js';
 import { cleanFileSystem } from '../host/clean-file-system.js';
 import { parseMkfsOptions, parseStoredMountOptions } from '../host/file-system-options.js';
-import {
-  DEFAULT_FILE_SYSTEM,
-  FILE_SYSTEMS,
-  type FileSystem,
-  isFileSystem,
-} from '../host/file-systems.js';
+import { DEFAULT_FILE_SYSTEM, FILE_SYSTEMS, type FileSystem, isFileSystem } from '../host/file-systems.js';
 import {
   checkFileSystem,
   describeSignature,
@@ -35,13 +30,7 @@ import {
 import { isReaderOnly } from '../usage/volume-view.js';
 import { isPristine, markInitialized } from '../volumes/pristine.js';
 import type { NodeDependencies } from './dependencies.js';
-import {
-  type FileSystemStaging,
-  growStaged,
-  growsMounted,
-  growUnmounted,
-  mountPointsOf,
-} from './growth.js';
+import { type FileSystemStaging, growStaged, growsMounted, growUnmounted, mountPointsOf } from './growth.js';
 import { assertAccepted, mountGuarded } from './mount-guard.js';
 
 /** Options of the StorageClass for mkfs, and for every mount of the volume. */
@@ -59,17 +48,12 @@ export async function stageFileSystem(
     ? await formatPristine(deps, staging)
     : await namingVolume(volume, () => findFileSystem(deps, staging, mounts));
   await markInitialized(deps.catalogue, backend, volume);
-  const flags = [
-    ...parseStoredMountOptions(ownOptions(volume), OWN_OPTIONS, type),
-    ...capability.mountFlags,
-  ];
+  const flags = [...parseStoredMountOptions(ownOptions(volume), OWN_OPTIONS, type), ...capability.mountFlags];
   const options = mountOptions(type, flags, isReaderOnly(capability));
   const guarded = { volume, attachment, type, directory, options };
   await mountGuarded(deps, { ...guarded, before: mounts });
   if (!(await growsMounted(staging, type))) return;
-  await growStaged(deps, staging, type, async () =>
-    mountGuarded(deps, { ...guarded, before: await readMountInfo() }),
-  );
+  await growStaged(deps, staging, type, async () => mountGuarded(deps, { ...guarded, before: await readMountInfo() }));
 }
 
 /** A tool's failure names its device, which stands for another volume soon. */
@@ -85,17 +69,12 @@ async function namingVolume<T>({ volumeId }: VolumeRecord, step: () => Promise<T
 }
 
 /** Pristine: nothing was ever written to it. A copy must also have no signature on its device. */
-async function isEmpty(
-  backend: Backend,
-  volume: VolumeRecord,
-  attachment: Attachment,
-): Promise<boolean> {
+async function isEmpty(backend: Backend, volume: VolumeRecord, attachment: Attachment): Promise<boolean> {
   if (!(await isPristine(backend, volume))) return false;
   return !isCopy(volume) || (await probe(attachment.devicePath)).kind === 'none';
 }
 
-const isCopy = (volume: VolumeRecord): boolean =>
-  volume.sourceSnapshotId !== null || volume.sourceVolumeId !== null;
+const isCopy = (volume: VolumeRecord): boolean => volume.sourceSnapshotId !== null || volume.sourceVolumeId !== null;
 
 async function formatPristine(
   deps: NodeDependencies,
@@ -126,8 +105,7 @@ async function findFileSystem(
   const { volume, attachment, capability, directory } = staging;
   const { devicePath, sizeBytes } = attachment;
   const clean = await cleanFileSystem(devicePath, sizeBytes);
-  const signature: Signature =
-    clean === null ? await probe(devicePath) : { kind: 'filesystem', type: clean };
+  const signature: Signature = clean === null ? await probe(devicePath) : { kind: 'filesystem', type: clean };
   const type = signature.kind === 'filesystem' ? signature.type : '';
   const isWanted = capability.fsType === '' || capability.fsType === type;
   if (!isFileSystem(type) || !isWanted) {

@@ -10,12 +10,7 @@ import { stat } from 'node:fs/promises';
 import type { CallContext } from '../../base/csi/service.js';
 import type { MountAccess, VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError, errorCode, messageOf, StatusCode } from '../../base/errors.js';
-import {
-  isOfDevice,
-  type MountEntry,
-  mountsOfDevice,
-  readMountInfo,
-} from '../../base/system/mountinfo.js';
+import { isOfDevice, type MountEntry, mountsOfDevice, readMountInfo } from '../../base/system/mountinfo.js';
 import { withTimeout } from '../../base/timeout.js';
 import type { Attachment } from '../backends/backend.js';
 import type { VolumeRecord } from '../catalogue/records.js';
@@ -141,11 +136,7 @@ export async function growStaged(
     await growMounted(deps, mounted, staging.context);
   } catch (thrown) {
     const isOffline = type === 'ext4' && errorCode(thrown) === 'EOPNOTSUPP';
-    if (
-      !isOffline ||
-      mountAgain === null ||
-      (await mountPointsOf(attachment, await readMountInfo())) > 1
-    ) {
+    if (!isOffline || mountAgain === null || (await mountPointsOf(attachment, await readMountInfo())) > 1) {
       carryOn(staging, thrown);
       return;
     }
@@ -157,12 +148,7 @@ export async function growStaged(
 }
 
 /** What EINVAL of growing a btrfs means where its device has less than the kernel grows one to; null: something else. */
-function tooSmallToGrow(
-  volumeId: string,
-  fsType: string,
-  deviceBytes: bigint,
-  thrown: unknown,
-): CsiError | null {
+function tooSmallToGrow(volumeId: string, fsType: string, deviceBytes: bigint, thrown: unknown): CsiError | null {
   const least = MINIMUM_BYTES.btrfs;
   if (fsType !== 'btrfs' || deviceBytes >= least || errorCode(thrown) !== 'EINVAL') return null;
   return CsiError.failedPrecondition(
@@ -173,10 +159,7 @@ function tooSmallToGrow(
 }
 
 /** On how many paths the device's file system is mounted; below a directory that is shared twice it is there twice. */
-export async function mountPointsOf(
-  { devicePath }: Attachment,
-  mounts: readonly MountEntry[],
-): Promise<number> {
+export async function mountPointsOf({ devicePath }: Attachment, mounts: readonly MountEntry[]): Promise<number> {
   const { rdev } = await stat(devicePath);
   const entries = mountsOfDevice(mounts, rdev);
   return new Set(entries.map(({ mountPoint }) => mountPoint)).size;

@@ -111,11 +111,7 @@ function idOfOther({ volumeId }: VolumeRecord, uuid: string): CsiError {
 }
 
 /** A copy of a volume gets the UUID in its volume's id. */
-async function isIdOfOther(
-  { catalogue }: Dependencies,
-  { volumeId }: VolumeRecord,
-  uuid: string,
-): Promise<boolean> {
+async function isIdOfOther({ catalogue }: Dependencies, { volumeId }: VolumeRecord, uuid: string): Promise<boolean> {
   const own = uuidOf(volumeId);
   if (uuid === own) return false;
   const owner = await catalogue.volumeById(volumeId.slice(0, -own.length) + uuid);

@@ -194,9 +194,7 @@ const expand: Handler<'NodeExpandVolume'> = async (deps, request, context) => {
   );
 };
 
-function parseOptionalCapability(
-  value: RequestOf<'NodeExpandVolume'>['volume_capability'],
-): VolumeCapability | null {
+function parseOptionalCapability(value: RequestOf<'NodeExpandVolume'>['volume_capability']): VolumeCapability | null {
   if (value === null) return null;
   const capability = parseVolumeCapability(value, 'volume_capability');
   const reason = unsupportedReason(capability);
@@ -210,12 +208,7 @@ async function known(deps: NodeDependencies, volumeId: string): Promise<VolumeRe
   return volume?.state === 'deleted' ? null : volume;
 }
 
-function pathToClear(
-  volume: VolumeRecord | null,
-  volumeId: string,
-  path: string,
-  field: string,
-): string {
+function pathToClear(volume: VolumeRecord | null, volumeId: string, path: string, field: string): string {
   // With neither a volume nor a path there is nothing that could be cleaned up.
   if (volume === null && !path.startsWith('/')) throw volumeNotFound(volumeId);
   return requireAbsolutePath(path, field);

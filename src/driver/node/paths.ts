@@ -30,21 +30,13 @@ export interface Place<Uses> {
 }
 
 /** What is on record is released where it was made; anything else is judged like a path to be used. */
-export async function publicationPlace(
-  deps: Deps,
-  volumeId: string,
-  path: string,
-): Promise<Place<PublicationRecord>> {
+export async function publicationPlace(deps: Deps, volumeId: string, path: string): Promise<Place<PublicationRecord>> {
   const found = await deps.catalogue.publicationAt(path);
   const record = found?.volumeId === volumeId ? found : null;
   return { path, resolved: await resolvedPlace(deps, path, record, 'target_path'), record };
 }
 
-export async function stagingPlace(
-  deps: Deps,
-  volumeId: string,
-  path: string,
-): Promise<Place<StagingRecord>> {
+export async function stagingPlace(deps: Deps, volumeId: string, path: string): Promise<Place<StagingRecord>> {
   const records = await deps.catalogue.stagings(volumeId);
   const record = records.find(({ stagingPath }) => stagingPath === path) ?? null;
   return { path, resolved: await resolvedPlace(deps, path, record, 'staging_target_path'), record };
@@ -121,10 +113,7 @@ function reasonWithin(trees: readonly string[], paths: readonly string[]): strin
 }
 
 /** Of a path whose parent directory is in the file system of a volume. */
-async function volumeAround(
-  mounts: readonly MountEntry[],
-  resolved: string,
-): Promise<string | null> {
+async function volumeAround(mounts: readonly MountEntry[], resolved: string): Promise<string | null> {
   const entry = mountContaining(mounts, dirname(resolved));
   const label = entry === null ? null : await deviceLabel(entry.device);
   const volumeId = label === null ? null : volumeIdIn(label);

@@ -107,10 +107,7 @@ async function targetOf({ targetPath, resolvedPath }: PublicationRecord): Promis
 }
 
 /** A record is found by the path: one whose path leads elsewhere by now must not lose its mount. */
-async function assertNotLedAway(
-  deps: NodeDependencies,
-  { view, request, target }: Publishing,
-): Promise<void> {
+async function assertNotLedAway(deps: NodeDependencies, { view, request, target }: Publishing): Promise<void> {
   const record = await deps.catalogue.publicationAt(request.targetPath);
   const before = record?.resolvedPath ?? null;
   if (record === null || before === null || before === target) return;
@@ -174,9 +171,7 @@ async function stagedSource(
   const { volumeId, stagingPath, capability } = request;
   const staged = directory === null ? NOTHING : await stagedAt(view, directory);
   if (directory === null || (staged.kind !== 'mount' && staged.kind !== 'block')) {
-    throw CsiError.failedPrecondition(
-      `volume ${volumeId} is not staged at ${stagingPath}; stage it there first`,
-    );
+    throw CsiError.failedPrecondition(`volume ${volumeId} is not staged at ${stagingPath}; stage it there first`);
   }
   const reason = exceeds(staged, record?.capability, request);
   if (reason !== null) {
@@ -203,9 +198,7 @@ function exceeds(
     if (fsType !== '' && fsType !== staged.entry.fsType) return `with ${staged.entry.fsType}`;
   }
   const isStagedReadOnly =
-    staged.kind === 'mount'
-      ? staged.entry.superReadOnly
-      : capability !== undefined && isReaderOnly(capability);
+    staged.kind === 'mount' ? staged.entry.superReadOnly : capability !== undefined && isReaderOnly(capability);
   return isStagedReadOnly && !isReadOnly(request) ? 'read-only' : null;
 }
 
@@ -259,11 +252,7 @@ function conflict(elsewhere: PublicationRecord, request: PublicationRecord): str
 }
 
 /** A device node left at our own target that has become another device's is taken away. */
-async function clearTarget(
-  deps: NodeDependencies,
-  publishing: Publishing,
-  occupant: Occupant,
-): Promise<void> {
+async function clearTarget(deps: NodeDependencies, publishing: Publishing, occupant: Occupant): Promise<void> {
   if (occupant.kind === 'nothing') return;
   const { request, target } = publishing;
   const record = await deps.catalogue.publicationAt(request.targetPath);
@@ -279,10 +268,7 @@ async function limit(deps: NodeDependencies, { view, request }: Publishing): Pro
   await limitPod(deps, view.volume, request.podUid, view.attachment.devicePath);
 }
 
-async function setDeviceFlags(
-  { native }: NodeDependencies,
-  { view, request }: Publishing,
-): Promise<void> {
+async function setDeviceFlags({ native }: NodeDependencies, { view, request }: Publishing): Promise<void> {
   if (view.attachment === null) return;
   const { devicePath } = view.attachment;
   await native.run('setDeviceReadOnly', { devicePath, readOnly: isReadOnly(request) });

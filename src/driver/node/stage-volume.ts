@@ -118,10 +118,7 @@ async function recordOf(
 }
 
 /** A record is found by the path: one whose path leads elsewhere by now must not lose its mount. */
-function assertNotLedAway(
-  view: VolumeView,
-  { path, resolved, record }: Place<StagingRecord>,
-): void {
+function assertNotLedAway(view: VolumeView, { path, resolved, record }: Place<StagingRecord>): void {
   const before = record?.resolvedPath ?? null;
   if (before === null || before === resolved) return;
   const places = [before, stagedDevicePath(before)];
@@ -145,15 +142,10 @@ async function settleGrowth(
   await deps.catalogue.markVolumeGrown(volume.volumeId);
 }
 
-async function stagingDirectory({
-  stagingPath: path,
-  resolvedPath: directory,
-}: StagingRecord): Promise<string> {
+async function stagingDirectory({ stagingPath: path, resolvedPath: directory }: StagingRecord): Promise<string> {
   const found = directory === null ? null : await plainEntryAt(directory);
   if (directory === null || found === null) {
-    throw CsiError.failedPrecondition(
-      `staging_target_path ${path} does not exist; the caller has to create it`,
-    );
+    throw CsiError.failedPrecondition(`staging_target_path ${path} does not exist; the caller has to create it`);
   }
   if (!found.isDirectory()) {
     throw CsiError.failedPrecondition(`staging_target_path ${path} is not a directory`);
@@ -196,10 +188,7 @@ async function confirmStaged(
   await settleGrowth(deps, volume, capability, staged.entry.mountPoint);
 }
 
-function kernelAgrees(
-  staged: Exclude<Occupant, { kind: 'nothing' }>,
-  capability: VolumeCapability,
-): boolean {
+function kernelAgrees(staged: Exclude<Occupant, { kind: 'nothing' }>, capability: VolumeCapability): boolean {
   if (staged.kind !== capability.accessType) return false;
   if (capability.accessType === 'block') return true;
   const isType = capability.fsType === '' || capability.fsType === staged.entry.fsType;

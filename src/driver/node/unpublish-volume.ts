@@ -123,9 +123,7 @@ async function assertNotMoved(
   const strays = [...mounts, ...nodes].filter(({ mountPoint }) => !known.has(mountPoint));
   const live = await livePublications(deps, view);
   const hasOthers = live.some((record) => record.targetPath !== targetPath);
-  const stray = hasOthers
-    ? strays.find(({ mountPoint }) => mountPoint === resolvedPath)
-    : strays[0];
+  const stray = hasOthers ? strays.find(({ mountPoint }) => mountPoint === resolvedPath) : strays[0];
   if (stray === undefined) return;
   throw CsiError.failedPrecondition(
     `volume ${volume.volumeId} is not seen at ${targetPath} any more, where it was published, but is mounted at ` +
@@ -149,9 +147,7 @@ async function restoreDevice(
   // Only a raw device is ever set to read-only, and only pods have limits.
   const isPlain = podUid === null && record?.capability.accessType === 'mount';
   if (view.attachment === null || isPlain) return;
-  const others = (await livePublications(deps, view)).filter(
-    (record) => record.targetPath !== targetPath,
-  );
+  const others = (await livePublications(deps, view)).filter((record) => record.targetPath !== targetPath);
   const { devicePath } = view.attachment;
   if (podUid !== null && others.every((record) => record.podUid !== podUid)) {
     // The limits end with the pod; failing to lift them must not keep the volume published.

@@ -47,9 +47,7 @@ export async function unstageVolume(
   context: CallContext,
 ): Promise<void> {
   const view = await viewForRelease(deps, volume);
-  const published = (await livePublications(deps, view)).find(
-    (record) => record.stagingPath === place.path,
-  );
+  const published = (await livePublications(deps, view)).find((record) => record.stagingPath === place.path);
   if (published !== undefined) {
     throw CsiError.failedPrecondition(
       `volume ${volume.volumeId} is still published at ${published.targetPath}; unpublish it before unstaging`,
@@ -59,11 +57,7 @@ export async function unstageVolume(
 }
 
 /** Clears the staging directory of a volume that the catalogue does not know. */
-export async function unstageUnknown(
-  deps: Native,
-  volumeId: string,
-  place: Place<StagingRecord>,
-): Promise<void> {
+export async function unstageUnknown(deps: Native, volumeId: string, place: Place<StagingRecord>): Promise<void> {
   const belongs = belongsTo(volumeId, null);
   const mounts = await releaseDirectory(deps, place, belongs);
   if (mounts !== null) await releaseDevice(deps, place, belongs, mounts);
@@ -95,8 +89,7 @@ async function releaseFrom(
   const { volume } = before;
   const belongs = belongsTo(volume.volumeId, before.node);
   const mounts = await releaseLast(deps, before, place, belongs);
-  const released =
-    mounts === null ? before : await clearStagedDevice(deps, { ...before, mounts }, place);
+  const released = mounts === null ? before : await clearStagedDevice(deps, { ...before, mounts }, place);
   const view = { ...before, mounts: released.mounts };
   if (view.poolFailure !== null) throw view.poolFailure;
   if (await isFree(deps, view, place.path, earlier)) await detach(deps, view, context);
@@ -202,9 +195,7 @@ async function isFree(
   if (uses.length === 0) return true;
   const known = await recordedPlaces(deps, view.volume.volumeId, stagingPath);
   const unrecorded = uses.filter(({ mountPoint }) => !known.has(mountPoint));
-  const unknown = unrecorded.find(
-    (entry) => mounts.includes(entry) || !namesOther(view, entry.mountPoint),
-  );
+  const unknown = unrecorded.find((entry) => mounts.includes(entry) || !namesOther(view, entry.mountPoint));
   if (unknown === undefined) return unrecorded.length === uses.length;
   const { volumeId } = view.volume;
   const { mountPoint } = unknown;
@@ -214,11 +205,8 @@ async function isFree(
   // The kubelet's own loop device keeps the bound node busy.
   const above = await loopsAbove(view.node?.rdev ?? 0);
   const loops = above.flatMap(({ path, backing }) => (backing === mountPoint ? path : []));
-  const detach =
-    loops.length === 0 ? '' : `if no pod uses the volume, losetup -d ${loops.join(' ')}, then `;
-  throw CsiError.failedPrecondition(
-    `${use}, and this plugin has no record of that; ${detach}unmount it there`,
-  );
+  const detach = loops.length === 0 ? '' : `if no pod uses the volume, losetup -d ${loops.join(' ')}, then `;
+  throw CsiError.failedPrecondition(`${use}, and this plugin has no record of that; ${detach}unmount it there`);
 }
 
 /**
@@ -228,11 +216,7 @@ async function isFree(
  * of its backing file: containers get the volume's own device. Without that path and without a publication nobody comes
  * back to it.
  */
-async function detach(
-  deps: NodeDependencies,
-  view: VolumeView,
-  context?: CallContext,
-): Promise<void> {
+async function detach(deps: NodeDependencies, view: VolumeView, context?: CallContext): Promise<void> {
   const { catalogue, native } = deps;
   if (view.attachment !== null) {
     const { devicePath } = view.attachment;

@@ -38,8 +38,7 @@ async function releaseUnused(deps: NodeDependencies, volume: VolumeRecord): Prom
   }
   const staged = places.flatMap(({ resolved }) => resolved ?? []);
   const other = await otherUse(view, [...staged, ...staged.map(stagedDevicePath)]);
-  if (other !== null)
-    throw inUse(`${other}, beside its staging at ${paths}; unmount it there first`);
+  if (other !== null) throw inUse(`${other}, beside its staging at ${paths}; unmount it there first`);
   // The last one detaches the device.
   for (const place of places) await releaseStaging(deps, volume, place);
   return paths;

@@ -50,11 +50,7 @@ export async function applyVolumeSettings(
 }
 
 /** To the device alone, as staging does it: a setting that is not possible here keeps nobody from the data. */
-export async function applyToDevice(
-  deps: NodeDependencies,
-  volume: VolumeRecord,
-  devicePath: string,
-): Promise<void> {
+export async function applyToDevice(deps: NodeDependencies, volume: VolumeRecord, devicePath: string): Promise<void> {
   const warn = (refusal: Error): void => warnOfRefusal(deps, volume, refusal);
   await applyBlockSettings(deps.native, devicePath, settingsOf(volume), warn);
 }
@@ -87,20 +83,12 @@ export async function limitPod(
  * Removes the volume's limits from the pod: the volume has none any more, or it leaves the pod and another
  * volume may get its device's number. If the node cannot set limits, there are none to remove.
  */
-export async function liftPod(
-  deps: NodeDependencies,
-  podUid: string,
-  devicePath: string,
-): Promise<void> {
+export async function liftPod(deps: NodeDependencies, podUid: string, devicePath: string): Promise<void> {
   const cgroup = await findPodCgroup(deps.config.cgroupRoot, podUid);
   if (cgroup !== null) await liftLimits(cgroup, await numberOf(devicePath));
 }
 
-async function podCgroup(
-  deps: NodeDependencies,
-  { volumeId }: VolumeRecord,
-  podUid: string,
-): Promise<string> {
+async function podCgroup(deps: NodeDependencies, { volumeId }: VolumeRecord, podUid: string): Promise<string> {
   const { cgroupRoot } = deps.config;
   const refused = (reason: string): CsiError =>
     CsiError.failedPrecondition(
@@ -113,9 +101,7 @@ async function podCgroup(
   }
   const cgroup = await findPodCgroup(cgroupRoot, podUid);
   if (cgroup === null) {
-    throw refused(
-      `${cgroupRoot} has no cgroup of that pod; is the host's cgroup tree mounted there?`,
-    );
+    throw refused(`${cgroupRoot} has no cgroup of that pod; is the host's cgroup tree mounted there?`);
   }
   return cgroup;
 }

@@ -63,9 +63,7 @@ async function usageOf({ kind, entry }: Use): Promise<VolumeUsage[] | null> {
 }
 
 function notThere(volume: VolumeRecord, volumePath: string): CsiError {
-  return CsiError.notFound(
-    `volume ${volume.volumeId} is neither staged nor published at ${volumePath}`,
-  );
+  return CsiError.notFound(`volume ${volume.volumeId} is neither staged nor published at ${volumePath}`);
 }
 
 function usageMessages(space: BigIntStatsFs): VolumeUsage[] {

@@ -122,7 +122,9 @@ async function compose(
   await marker.started();
   metrics?.observeStorage({ registry, catalogue });
   const parts = {
-    ...{ ...shared, ...threads, identity },
+    ...shared,
+    ...threads,
+    identity,
     changeLists: config.changeLists ? changeLists : null,
     native: metrics?.observedRunner(threads.native, null) ?? threads.native,
     scanObserver: metrics?.scans,

@@ -1,10 +1,6 @@
 /** CSI Identity: the plugin's name and version, its capabilities, and whether it works. */
 
-import {
-  type CapabilitySettings,
-  pluginServices,
-  VOLUME_EXPANSION,
-} from '../../base/csi/capabilities.js';
+import { type CapabilitySettings, pluginServices, VOLUME_EXPANSION } from '../../base/csi/capabilities.js';
 import type { Service } from '../../base/csi/service.js';
 
 export interface IdentityOptions extends CapabilitySettings {

@@ -10,17 +10,10 @@ const OTHER_THREADS = 2;
 /** The files for the devices or databases of a pool, and for the threads of a thin pool. */
 const POOL_FILES = 32;
 
-export function pluginFiles(
-  config: Pick<Config, 'pools' | 'listen' | 'metricsAddress'> & ThreadSettings,
-): number {
+export function pluginFiles(config: Pick<Config, 'pools' | 'listen' | 'metricsAddress'> & ThreadSettings): number {
   const { pools, listen, metricsAddress } = config;
   const counts = Object.values(threadCounts(config));
   const threads = counts.reduce((sum, count) => sum + count, OTHER_THREADS);
   const listeners = [listen, metricsAddress].filter((listener) => listener !== null);
-  return (
-    PROCESS_FILES +
-    threads * THREAD_FILES +
-    pools.length * POOL_FILES +
-    listeners.length * LISTENER_FILES
-  );
+  return PROCESS_FILES + threads * THREAD_FILES + pools.length * POOL_FILES + listeners.length * LISTENER_FILES;
 }

@@ -44,8 +44,7 @@ const TIMES: RecoveryTimes = {
 /** What remains of a backend whose start failed and that could not be stopped. */
 export const halfStarted = (pool: string): Leftover => ({
   stays: `devices, mounts or files of pool '${pool}', whose start failed, in use by this plugin`,
-  removedBy:
-    'the next attempt to start the pool takes them over; the end of the plugin frees its files',
+  removedBy: 'the next attempt to start the pool takes them over; the end of the plugin frees its files',
 });
 
 export class PoolRecovery {

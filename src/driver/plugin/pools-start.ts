@@ -57,16 +57,12 @@ export async function startBackends(
   const { logger } = dependencies;
   const owner = await dependencies.catalogue.uuid();
   const starters = new Map(
-    config.pools.map((pool) => [
-      pool.name,
-      poolStarter({ ...dependencies, config, owner }, pool, teardown),
-    ]),
+    config.pools.map((pool) => [pool.name, poolStarter({ ...dependencies, config, owner }, pool, teardown)]),
   );
   const { registry, startAgain } = await startAll(starters);
   const [first] = registry.unavailable;
   const cause = first?.failure.cause;
-  if (first !== undefined && registry.all.length === 0 && !(cause instanceof PoolDamaged))
-    throw cause ?? first.failure;
+  if (first !== undefined && registry.all.length === 0 && !(cause instanceof PoolDamaged)) throw cause ?? first.failure;
   for (const { pool, failure } of registry.unavailable) {
     logger.error({ pool, err: failure }, 'the pool could not be started and is not served');
   }
@@ -154,10 +150,7 @@ interface BackendParts {
   metrics: PluginMetrics | null;
 }
 
-function makeBackend(
-  pool: PoolConfig,
-  { config, native: unobserved, owner, logger, metrics }: BackendParts,
-): Backend {
+function makeBackend(pool: PoolConfig, { config, native: unobserved, owner, logger, metrics }: BackendParts): Backend {
   const { embeddedPoolBytes, embeddedPoolAllocation, overcommitPercent, reservePercent } = config;
   const { name, directory } = pool;
   const native = metrics?.observedRunner(unobserved, name) ?? unobserved;

@@ -37,10 +37,7 @@ const CHANGES: ReadonlySet<string> = new Set<RpcName>([
 const ALWAYS_SERVED: readonly string[] = ['NodeUnstageVolume', 'NodeUnpublishVolume'];
 
 /** @param lost read at each call, because a pool that starts later may show that rows are missing */
-export function requestCheck(
-  identity: NodeIdentity,
-  lost: Pick<LostRows, 'found' | 'refusal'>,
-): RequestCheck {
+export function requestCheck(identity: NodeIdentity, lost: Pick<LostRows, 'found' | 'refusal'>): RequestCheck {
   return (rpc, request) => {
     if (lost.found && CHANGES.has(rpc)) throw lost.refusal(rpc);
     if (ALWAYS_SERVED.includes(rpc)) return;
@@ -59,15 +56,9 @@ function isForeign(handle: string, { key }: NodeIdentity): boolean {
  * orchestrator then tries another node. Any other object is FAILED_PRECONDITION: callers then try again
  * later and give nothing up. The answer is never NOT_FOUND and never OK.
  */
-function refusal(
-  rpc: string,
-  { field, handle }: GivenHandle,
-  { nodeId, key }: NodeIdentity,
-): CsiError {
+function refusal(rpc: string, { field, handle }: GivenHandle, { nodeId, key }: NodeIdentity): CsiError {
   const message =
     `${field}: ${handle} belongs to the node with the key ${nodeKeyOf(handle)}, and this is node ${nodeId} ` +
     `with the key ${key}; call the plugin of that node`;
-  return rpc === 'CreateVolume'
-    ? CsiError.resourceExhausted(message)
-    : CsiError.failedPrecondition(message);
+  return rpc === 'CreateVolume' ? CsiError.resourceExhausted(message) : CsiError.failedPrecondition(message);
 }

@@ -42,8 +42,7 @@ export interface Parts {
 }
 
 export function createServices(config: Config, parts: Parts): AnyService[] {
-  const { catalogue, native, scanThreads, registry, locks, retainedBases, identity, logger } =
-    parts;
+  const { catalogue, native, scanThreads, registry, locks, retainedBases, identity, logger } = parts;
   const backendOf = (pool: string) => registry.owning(pool);
   const { controllerPublish } = config;
   const nodeKey = identity.key;

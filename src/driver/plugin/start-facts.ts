@@ -22,10 +22,7 @@ export interface StartFacts {
   lastStop: LastStop;
 }
 
-export async function startFacts(
-  registry: BackendRegistry,
-  lastStop: LastStop,
-): Promise<StartFacts> {
+export async function startFacts(registry: BackendRegistry, lastStop: LastStop): Promise<StartFacts> {
   const served = await Promise.all(
     registry.all.map(async (backend): Promise<PoolFacts> => {
       const { pool, kind } = backend;

@@ -16,10 +16,7 @@ const VOLATILE: ReadonlyMap<bigint, string> = new Map([
 ]);
 
 /** Makes the directory, and warns if it is volatile. FAILED_PRECONDITION, with a complete message, if it is not writable. */
-export async function prepareStateDirectory(
-  directory: string,
-  logger: Pick<Logger, 'warn'>,
-): Promise<void> {
+export async function prepareStateDirectory(directory: string, logger: Pick<Logger, 'warn'>): Promise<void> {
   try {
     await mkdir(directory, { recursive: true, mode: 0o700 });
     await access(directory, constants.W_OK);

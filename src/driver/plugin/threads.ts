@@ -24,10 +24,7 @@ export interface Threads {
   runnerOf(pool: string): NativeRunner;
 }
 
-export type ThreadSettings = Pick<
-  Config,
-  'pools' | 'scanThreads' | 'deviceThreads' | 'volumeThreads'
->;
+export type ThreadSettings = Pick<Config, 'pools' | 'scanThreads' | 'deviceThreads' | 'volumeThreads'>;
 
 /** Places of each kind for calls for volumes that the catalogue does not know. */
 const OF_NO_POOL = 2;
@@ -73,14 +70,10 @@ export async function startThreads(
   };
   const { pools, deviceThreads, volumeThreads } = settings;
   const ofNone = lanesOf('a disk', OF_NO_POOL - 1, OF_NO_POOL);
-  const lanes = new Map(
-    pools.map(({ name }) => [name, lanesOf(`pool '${name}'`, deviceThreads, volumeThreads)]),
-  );
+  const lanes = new Map(pools.map(({ name }) => [name, lanesOf(`pool '${name}'`, deviceThreads, volumeThreads)]));
   const all = [...lanes.values(), ofNone];
-  const runnerOf = (pool: string | null): NativeRunner =>
-    new DeviceThreads(lanes.get(pool ?? '') ?? ofNone);
-  const waiting = (kind: Kind): number =>
-    all.reduce((sum, { [kind]: { places } }) => sum + places.waiting.size, 0);
+  const runnerOf = (pool: string | null): NativeRunner => new DeviceThreads(lanes.get(pool ?? '') ?? ofNone);
+  const waiting = (kind: Kind): number => all.reduce((sum, { [kind]: { places } }) => sum + places.waiting.size, 0);
   metrics?.observeWorkers('device', () => ({ ...devices.load, queued: waiting('pool') }));
   metrics?.observeWorkers('look-up', () => ({ ...lookUps.load, queued: waiting('look-up') }));
   metrics?.observeWorkers('volume', () => ({ ...volumes.load, queued: waiting('volume') }));
@@ -93,8 +86,7 @@ export async function startThreads(
       },
     },
     scanThreads,
-    pendingCall: (volumeId) =>
-      all.flatMap(({ volume: { places } }) => places.pending(volumeId) ?? [])[0] ?? null,
+    pendingCall: (volumeId) => all.flatMap(({ volume: { places } }) => places.pending(volumeId) ?? [])[0] ?? null,
     runnerOf,
   };
 }
@@ -104,11 +96,7 @@ const VOLUMES = {
   remedy: `${FROZEN_BY_OTHERS}: thaw it with fsfreeze --unfreeze; otherwise check its disk and the kernel log`,
 };
 
-async function startPool(
-  threads: number,
-  teardown: Teardown,
-  options: PoolOptions,
-): Promise<NativePool> {
+async function startPool(threads: number, teardown: Teardown, options: PoolOptions): Promise<NativePool> {
   const pool = new NativePool(threads, options);
   teardown.add(() => pool.close());
   await pool.warm();

@@ -20,10 +20,7 @@ const CLAIM = /\bpvc-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/;
  *
  * @param places as mountinfo writes them
  */
-export async function otherUse(
-  view: VolumeView,
-  places: readonly string[],
-): Promise<string | null> {
+export async function otherUse(view: VolumeView, places: readonly string[]): Promise<string | null> {
   const usesIn = (mounts: readonly MountEntry[]): MountEntry[] => {
     const { mounts: mounted, nodes } = usesOf({ ...view, mounts });
     return [...mounted, ...nodes.filter(({ mountPoint }) => !namesOther(view, mountPoint))];
@@ -36,8 +33,7 @@ export async function otherUse(
     const isCopy = (entry: MountEntry): boolean =>
       spotsOf(entry, mounts, ['peerGroup', 'masterGroup']).some((spot) => spots.includes(spot));
     const other = usesIn(mounts).find((entry) => !ids.includes(entry.mountId) && !isCopy(entry));
-    if (other !== undefined)
-      return `${printable(other.mountPoint, other.mountPoint.length)}${suffix}`;
+    if (other !== undefined) return `${printable(other.mountPoint, other.mountPoint.length)}${suffix}`;
   }
   return null;
 }

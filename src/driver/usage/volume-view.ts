@@ -86,10 +86,7 @@ export async function viewForRelease(
   }
 }
 
-async function findDevice(
-  deps: ViewSources,
-  volume: VolumeRecord,
-): Promise<Pick<VolumeView, 'attachment' | 'node'>> {
+async function findDevice(deps: ViewSources, volume: VolumeRecord): Promise<Pick<VolumeView, 'attachment' | 'node'>> {
   const attachment = await deps.backendOf(volume.pool).attachments.find(volume.volumeId);
   return { attachment, node: attachment === null ? null : await stat(attachment.devicePath) };
 }
@@ -132,13 +129,9 @@ export function belongsTo(volumeId: string, node: VolumeView['node']): Belongs {
  * At the path of a recorded raw device, any block device node belongs to the volume: the node may be
  * another device's by now, because it does not prevent the volume's own device from being detached.
  */
-export function forRecord(
-  record: { capability: VolumeCapability } | null,
-  belongs: Belongs,
-): Belongs {
+export function forRecord(record: { capability: VolumeCapability } | null, belongs: Belongs): Belongs {
   if (record?.capability.accessType !== 'block') return belongs;
-  return async (entry) =>
-    (await belongs(entry)) || (await blockDeviceAt(entry.mountPoint)) !== null;
+  return async (entry) => (await belongs(entry)) || (await blockDeviceAt(entry.mountPoint)) !== null;
 }
 
 /** How the volume is staged in a directory. Another device's node there counts as nothing. */
@@ -191,9 +184,7 @@ export function usesOf(view: VolumeView): { mounts: MountEntry[]; nodes: MountEn
   const name = basename(attachment.devicePath);
   return {
     mounts: mountsOfDevice(view.mounts, node.rdev),
-    nodes: mountsOfFileSystem(view.mounts, node.dev).filter(
-      (entry) => basename(entry.root) === name,
-    ),
+    nodes: mountsOfFileSystem(view.mounts, node.dev).filter((entry) => basename(entry.root) === name),
   };
 }
 
@@ -230,9 +221,7 @@ export async function recordedPlaces(
     ...stagings.map(({ stagingPath, resolvedPath }) => ({ path: stagingPath, resolvedPath })),
     ...publications.map(({ targetPath, resolvedPath }) => ({ path: targetPath, resolvedPath })),
   ].filter(({ path }) => path !== except);
-  const places = await Promise.all(
-    records.map(({ path, resolvedPath }) => resolvedPath ?? kernelPath(path)),
-  );
+  const places = await Promise.all(records.map(({ path, resolvedPath }) => resolvedPath ?? kernelPath(path)));
   const found = places.filter((path) => path !== null);
   return new Set(found.flatMap((path) => [path, stagedDevicePath(path)]));
 }

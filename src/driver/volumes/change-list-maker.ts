@@ -95,10 +95,7 @@ export class ChangeListMaker {
         await this.#make(wanted);
       } catch (thrown) {
         this.deps.observe?.(wanted.kind, 'not made');
-        this.deps.logger.debug(
-          { ...wanted, err: thrown },
-          'could not make the change list of a snapshot',
-        );
+        this.deps.logger.debug({ ...wanted, err: thrown }, 'could not make the change list of a snapshot');
       }
     }
   }
@@ -139,8 +136,7 @@ export class ChangeListMaker {
     const left = await locks.run(
       keys.map((id) => sharedByPlugin(snapshotKey(id))),
       async () => {
-        const list =
-          making?.baseId === baseId ? making.list : await backend.changes.begin(snapshotId, baseId);
+        const list = making?.baseId === baseId ? making.list : await backend.changes.begin(snapshotId, baseId);
         return list === null || (await list.step()) ? null : { list, baseId };
       },
     );

@@ -9,12 +9,7 @@
 import { CsiError } from '../../base/errors.js';
 import { withTimeout } from '../../base/timeout.js';
 import { timeToWait } from '../csi/answer-time.js';
-import {
-  type LockRequest,
-  type OperationLocks,
-  volumeCopyKey,
-  volumeKey,
-} from './operation-locks.js';
+import { type LockRequest, type OperationLocks, volumeCopyKey, volumeKey } from './operation-locks.js';
 
 export interface CopyOf {
   /** Locked until the copy has ended. */

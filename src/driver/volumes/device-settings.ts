@@ -74,16 +74,11 @@ export function isMutableParameter(key: string): key is Name {
 }
 
 /** INVALID_ARGUMENT for an unknown key, with a list of the known ones, and for a value out of range. */
-export function parseDeviceSettings(
-  map: Readonly<Record<string, string>>,
-  field: string,
-): DeviceSettings {
+export function parseDeviceSettings(map: Readonly<Record<string, string>>, field: string): DeviceSettings {
   const unknown = Object.keys(map).find((key) => !isMutableParameter(key));
   if (unknown !== undefined) {
     const known = MUTABLE_PARAMETERS.map(({ name }) => name).join(', ');
-    throw CsiError.invalidArgument(
-      `${field}['${printable(unknown)}'] is unknown; known parameters are ${known}`,
-    );
+    throw CsiError.invalidArgument(`${field}['${printable(unknown)}'] is unknown; known parameters are ${known}`);
   }
   const read = <T>(key: Name, parse: (text: string) => T | undefined): T | null => {
     const text = Object.hasOwn(map, key) ? map[key] : undefined;
@@ -128,7 +123,5 @@ function parseRate(text: string): bigint | null | undefined {
 
 function outOfRange(field: string, key: Name, text: string): CsiError {
   const { type, range } = MUTABLE_PARAMETERS.find(({ name }) => name === key) ?? RATE;
-  return CsiError.invalidArgument(
-    `${field}['${key}'] is '${printable(text)}': it must be a ${type}, ${range}`,
-  );
+  return CsiError.invalidArgument(`${field}['${key}'] is '${printable(text)}': it must be a ${type}, ${range}`);
 }

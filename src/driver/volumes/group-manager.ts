@@ -59,11 +59,7 @@ export class GroupManager {
    * unless the ids are those of the members. FAILED_PRECONDITION while a member is being read: then
    * nothing is deleted.
    */
-  async delete(
-    groupSnapshotId: string,
-    snapshotIds: readonly string[],
-    signal?: AbortSignal,
-  ): Promise<void> {
+  async delete(groupSnapshotId: string, snapshotIds: readonly string[], signal?: AbortSignal): Promise<void> {
     const { catalogue } = this.deps;
     // Without a lock: the members of a group never change.
     const found = await this.#withMembers(await catalogue.groupById(groupSnapshotId));
@@ -116,10 +112,7 @@ function assertSameRequest({ group, members }: GroupSnapshot, request: GroupSnap
 }
 
 /** Throws INVALID_ARGUMENT unless the ids are those of the members, in any order. */
-function assertMembers(
-  { group: { groupSnapshotId }, members }: GroupSnapshot,
-  snapshotIds: readonly string[],
-): void {
+function assertMembers({ group: { groupSnapshotId }, members }: GroupSnapshot, snapshotIds: readonly string[]): void {
   if (snapshotIds.length === 0) {
     throw CsiError.invalidArgument(
       `snapshot_ids is required: list the ${members.length} members of group snapshot ${groupSnapshotId}`,

@@ -18,9 +18,7 @@ export async function pendingBases(
   const pending = backend.bases.held;
   if (pending.size === 0) return [];
   const records = await catalogue.retainedBasesOf(backend.pool, volumeId);
-  return records.filter(
-    ({ snapshotId, invalidated }) => invalidated === null && pending.has(snapshotId),
-  );
+  return records.filter(({ snapshotId, invalidated }) => invalidated === null && pending.has(snapshotId));
 }
 
 export async function heldBefore(

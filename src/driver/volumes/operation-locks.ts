@@ -54,15 +54,12 @@ interface Holders {
   own: number;
 }
 
-export const volumeKey = (volumeId: string): LockRequest =>
-  exclusive(`id:${volumeId}`, `volume ${volumeId}`);
+export const volumeKey = (volumeId: string): LockRequest => exclusive(`id:${volumeId}`, `volume ${volumeId}`);
 /** Of what copies the volume, also when its caller has given up; and of what must not happen meanwhile. */
 export const volumeCopyKey = (volumeId: string): LockRequest =>
   exclusive(`copy:${volumeId}`, `a copy of volume ${volumeId}`);
-export const volumeNameKey = (name: string): LockRequest =>
-  exclusive(`volume-name:${name}`, `volume name '${name}'`);
-export const snapshotKey = (snapshotId: string): LockRequest =>
-  exclusive(`id:${snapshotId}`, `snapshot ${snapshotId}`);
+export const volumeNameKey = (name: string): LockRequest => exclusive(`volume-name:${name}`, `volume name '${name}'`);
+export const snapshotKey = (snapshotId: string): LockRequest => exclusive(`id:${snapshotId}`, `snapshot ${snapshotId}`);
 export const snapshotNameKey = (name: string): LockRequest =>
   exclusive(`snapshot-name:${name}`, `snapshot name '${name}'`);
 export const groupSnapshotKey = (groupSnapshotId: string): LockRequest =>
@@ -152,11 +149,7 @@ export class OperationLocks {
   }
 
   /** Runs `work` under the locks, taken as by `acquireFor`. */
-  async run<T>(
-    requests: readonly LockRequest[],
-    work: () => Promise<T>,
-    signal?: AbortSignal,
-  ): Promise<T> {
+  async run<T>(requests: readonly LockRequest[], work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
     const release = await this.acquireFor(requests, signal);
     try {
       return await work();
@@ -179,10 +172,7 @@ export class OperationLocks {
   }
 
   /** What keeps the locks from being taken: a holder, or one of the requests that have precedence. */
-  #obstacle(
-    wanted: readonly LockRequest[],
-    precedence: Precedence = new Map(),
-  ): LockRequest | null {
+  #obstacle(wanted: readonly LockRequest[], precedence: Precedence = new Map()): LockRequest | null {
     return wanted.find((request) => this.isBusy(request) || excludes(request, precedence)) ?? null;
   }
 

@@ -89,8 +89,7 @@ export class PoolUsageLog {
     const { logger } = this.options;
     if (now < before) {
       const left = THRESHOLDS.find((each) => each > now);
-      const found =
-        left === undefined ? `has ${what} again` : `is below ${left} % of its ${what} again`;
+      const found = left === undefined ? `has ${what} again` : `is below ${left} % of its ${what} again`;
       logger.info(fields, `pool '${pool}' ${found}`);
     } else if (now === FULL) {
       logger.error(fields, `pool '${pool}' is out of ${what}: ${REMEDY[what]}`);

@@ -13,20 +13,9 @@ import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { UnfinishedWork, VolumeRecord } from '../catalogue/records.js';
 import { settleNewVolume } from './interrupted-volume.js';
-import {
-  compareObjects,
-  type Difference,
-  snapshotObject,
-  volumeObject,
-} from './pool-comparison.js';
+import { compareObjects, type Difference, snapshotObject, volumeObject } from './pool-comparison.js';
 import type { RetainedBases } from './retained-bases.js';
-import {
-  finishDeletion,
-  labelOf,
-  type SnapshotSet,
-  settleNewSnapshots,
-  stateOf,
-} from './snapshot-sets.js';
+import { finishDeletion, labelOf, type SnapshotSet, settleNewSnapshots, stateOf } from './snapshot-sets.js';
 import { finishExpansion, grownVolumes } from './volume-expansion.js';
 
 export interface ReconcileReport {
@@ -67,9 +56,7 @@ export async function reconcile(deps: ReconcileDependencies): Promise<ReconcileR
     );
   }
   for (const volume of unfinished.volumes) {
-    await attempt(report, `volume ${volume.volumeId}`, () =>
-      settleVolume(catalogue, registry, volume, report),
-    );
+    await attempt(report, `volume ${volume.volumeId}`, () => settleVolume(catalogue, registry, volume, report));
   }
   for (const backend of registry.all) {
     await attempt(report, `pool '${backend.pool}'`, () => reconcilePool(deps, backend, report));
@@ -179,11 +166,7 @@ export async function claimPool(catalogue: AsyncCatalogue, backend: Backend): Pr
   }
 }
 
-async function attempt(
-  report: ReconcileReport,
-  label: string,
-  work: () => Promise<void>,
-): Promise<void> {
+async function attempt(report: ReconcileReport, label: string, work: () => Promise<void>): Promise<void> {
   try {
     await work();
   } catch (thrown) {
@@ -192,11 +175,7 @@ async function attempt(
 }
 
 /** Handles all members of a group or none, so that no group is left with some of them. */
-async function settleSnapshots(
-  deps: ReconcileDependencies,
-  set: SnapshotSet,
-  report: ReconcileReport,
-): Promise<void> {
+async function settleSnapshots(deps: ReconcileDependencies, set: SnapshotSet, report: ReconcileReport): Promise<void> {
   if (stateOf(set) === 'deleting') {
     await finishDeletion(deps, set);
     report.finished.push(`deletion of ${labelOf(set)}`);
@@ -233,14 +212,9 @@ interface Comparison {
   contents: PoolContents;
 }
 
-async function compare(
-  { catalogue, backend, volumes, contents }: Comparison,
-  report: ReconcileReport,
-): Promise<void> {
+async function compare({ catalogue, backend, volumes, contents }: Comparison, report: ReconcileReport): Promise<void> {
   const where = `pool '${backend.pool}'`;
-  const snapshots = (await catalogue.listSnapshots()).filter(
-    (snapshot) => snapshot.pool === backend.pool,
-  );
+  const snapshots = (await catalogue.listSnapshots()).filter((snapshot) => snapshot.pool === backend.pool);
   const listed = await catalogue.unfinished();
   const members = await membersOf(catalogue, listed);
   const pending = new Set([

@@ -37,10 +37,7 @@ export class RetainedBases {
    * A snapshot of which nothing can be retained is deleted all the same: otherwise a full pool could not
    * be emptied. ABORTED while the next snapshot of its volume is being deleted, and still is after a wait.
    */
-  async removeSnapshots(
-    backend: Backend,
-    snapshots: readonly SnapshotRecord[],
-  ): Promise<NewRetainedBase[]> {
+  async removeSnapshots(backend: Backend, snapshots: readonly SnapshotRecord[]): Promise<NewRetainedBase[]> {
     const bases: NewRetainedBase[] = [];
     for (const snapshot of snapshots) {
       const base = await this.#remove(backend, snapshot);
@@ -88,8 +85,7 @@ export class RetainedBases {
     const { catalogue } = this.deps;
     this.#settledMs.set(backend.pool, Date.now());
     await this.#judge(backend, () => catalogue.listRetainedBases(backend.pool), 'all');
-    for (const snapshotId of [...backend.bases.held.keys()])
-      await this.#completeLater(backend, snapshotId);
+    for (const snapshotId of [...backend.bases.held.keys()]) await this.#completeLater(backend, snapshotId);
   }
 
   /**
@@ -114,8 +110,7 @@ export class RetainedBases {
   /** As `settle`, if a deletion came since the last time, or after an hour, because bases age. */
   async settleIfDue(backend: Backend): Promise<void> {
     const settledMs = this.#settledMs.get(backend.pool);
-    if (settledMs === undefined || Date.now() - settledMs > LONGEST_UNSETTLED_MS)
-      await this.settle(backend);
+    if (settledMs === undefined || Date.now() - settledMs > LONGEST_UNSETTLED_MS) await this.settle(backend);
   }
 
   /** Null: it is. Else a clause that follows "because". */
@@ -146,9 +141,7 @@ export class RetainedBases {
       for (const verdict of verdicts) await this.#carryOut(backend, verdict);
       const valid = records.filter(({ invalidated }) => invalidated === null);
       const recorded = new Set(valid.map(idOf));
-      const unrecorded = [...held.usable, ...held.invalidated]
-        .map(idOf)
-        .filter((id) => !recorded.has(id));
+      const unrecorded = [...held.usable, ...held.invalidated].map(idOf).filter((id) => !recorded.has(id));
       for (const snapshotId of unrecorded) await this.#dropUnrecorded(backend, snapshotId);
       if (!verdicts.some(({ invalidation }) => invalidation !== null)) return;
     }
@@ -194,11 +187,7 @@ export class RetainedBases {
     );
   }
 
-  async #retain(
-    backend: Backend,
-    snapshot: SnapshotRecord,
-    nextId: string | null,
-  ): Promise<NewRetainedBase | null> {
+  async #retain(backend: Backend, snapshot: SnapshotRecord, nextId: string | null): Promise<NewRetainedBase | null> {
     const { snapshotId } = snapshot;
     try {
       const retained = await backend.bases.retain(snapshotId, nextId);
@@ -214,17 +203,12 @@ export class RetainedBases {
   }
 
   /** @param lockedId a snapshot whose lock the caller holds */
-  async #completeBefore(
-    backend: Backend,
-    snapshot: Placed,
-    lockedId: string | null,
-  ): Promise<void> {
+  async #completeBefore(backend: Backend, snapshot: Placed, lockedId: string | null): Promise<void> {
     const { catalogue } = this.deps;
     try {
       const pending = await pendingBases(catalogue, backend, snapshot.volumeId);
       for (const base of pending) {
-        if (base.sequence < snapshot.sequence)
-          await this.#complete(backend, base, snapshot, lockedId);
+        if (base.sequence < snapshot.sequence) await this.#complete(backend, base, snapshot, lockedId);
       }
     } catch (thrown) {
       const { volumeId } = snapshot;
@@ -244,12 +228,7 @@ export class RetainedBases {
     if (next !== null) await this.#completeBefore(backend, next, null);
   }
 
-  async #complete(
-    backend: Backend,
-    base: RetainedBaseRecord,
-    within: Placed,
-    lockedId: string | null,
-  ): Promise<void> {
+  async #complete(backend: Backend, base: RetainedBaseRecord, within: Placed, lockedId: string | null): Promise<void> {
     const { catalogue, locks } = this.deps;
     const { snapshotId } = base;
     // The snapshot that is being deleted is no longer ready, and the pool still holds it.
@@ -270,8 +249,7 @@ export class RetainedBases {
   #join(backend: Backend, snapshotId: string, nextId: string): Promise<void> {
     const onFailure = logLeftover(this.deps.logger, {
       stays: `the change list of snapshot ${snapshotId}, which could not be joined with that of ${nextId}`,
-      removedBy:
-        'the deletion that goes on; a delta across both is then longer, or refused with the reason',
+      removedBy: 'the deletion that goes on; a delta across both is then longer, or refused with the reason',
     });
     return bestEffort(() => backend.changes.join(snapshotId, nextId), onFailure);
   }

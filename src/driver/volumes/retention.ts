@@ -64,16 +64,11 @@ function outdated(invalidated: readonly RetainedBaseRecord[], nowNs: bigint): Re
   const timeNs = (record: RetainedBaseRecord): bigint => record.invalidated?.timeNs ?? 0n;
   const oldestFirst = [...invalidated].sort((a, b) => (timeNs(a) < timeNs(b) ? -1 : 1));
   const tooMany = Math.max(0, oldestFirst.length - REASONS_KEPT);
-  return oldestFirst.filter(
-    (record, index) => index < tooMany || timeNs(record) < nowNs - nanoseconds(REASON_KEPT_MS),
-  );
+  return oldestFirst.filter((record, index) => index < tooMany || timeNs(record) < nowNs - nanoseconds(REASON_KEPT_MS));
 }
 
 /** A base takes more space when its list was joined with another, or was stored later. */
-function withActualBytes(
-  records: readonly RetainedBaseRecord[],
-  { usable }: PoolBases,
-): RetainedBaseRecord[] {
+function withActualBytes(records: readonly RetainedBaseRecord[], { usable }: PoolBases): RetainedBaseRecord[] {
   const stored = new Map(usable.map(({ snapshotId, storedBytes }) => [snapshotId, storedBytes]));
   return records.map((record) => ({
     ...record,
@@ -99,15 +94,9 @@ function expired(
     if (record.deletedNs < nowNs - nanoseconds(ageMs)) {
       expire(record, 'its snapshot was deleted too long ago (BLOCKDELTA_RETAINED_BASES_AGE)');
     } else if (newer >= perVolume) {
-      expire(
-        record,
-        `${newer} newer bases of its volume are retained (BLOCKDELTA_RETAINED_BASES_COUNT)`,
-      );
+      expire(record, `${newer} newer bases of its volume are retained (BLOCKDELTA_RETAINED_BASES_COUNT)`);
     } else if (bytes + record.storedBytes > poolBytes) {
-      expire(
-        record,
-        `newer bases take ${bytes} bytes of its pool (BLOCKDELTA_RETAINED_BASES_SIZE)`,
-      );
+      expire(record, `newer bases take ${bytes} bytes of its pool (BLOCKDELTA_RETAINED_BASES_SIZE)`);
     } else {
       newerOf.set(record.volumeId, newer + 1);
       bytes += record.storedBytes;

@@ -90,16 +90,11 @@ export async function createSnapshots<S extends SnapshotSet>(
     }
     return known;
   }
-  throw CsiError.aborted(
-    `${labelOf(known)} named '${request.name}' is being deleted; try again when it is gone`,
-  );
+  throw CsiError.aborted(`${labelOf(known)} named '${request.name}' is being deleted; try again when it is gone`);
 }
 
 /** A failure leaves neither storage nor rows behind. */
-async function take<S extends SnapshotSet>(
-  deps: ManagerDependencies,
-  request: SnapshotSetRequest<S>,
-): Promise<S> {
+async function take<S extends SnapshotSet>(deps: ManagerDependencies, request: SnapshotSetRequest<S>): Promise<S> {
   const { catalogue, registry } = deps;
   const volumes: VolumeRecord[] = [];
   for (const { volumeId, field } of request.sources) {
@@ -133,11 +128,7 @@ async function take<S extends SnapshotSet>(
 }
 
 /** NOT_FOUND unless the volume exists, FAILED_PRECONDITION while it is being deleted. */
-async function findSourceVolume(
-  catalogue: AsyncCatalogue,
-  volumeId: string,
-  field: string,
-): Promise<VolumeRecord> {
+async function findSourceVolume(catalogue: AsyncCatalogue, volumeId: string, field: string): Promise<VolumeRecord> {
   const volume = await catalogue.volumeById(volumeId);
   if (volume?.state === 'deleting') throw volumeDeleting(volumeId);
   if (volume?.state !== 'ready') {
@@ -151,11 +142,7 @@ async function insertRows(
   { catalogue, nodeKey }: ManagerDependencies,
   backend: Backend,
   volumes: readonly VolumeRecord[],
-  {
-    name,
-    parameters,
-    isGroup,
-  }: Pick<SnapshotSetRequest<SnapshotSet>, 'name' | 'parameters' | 'isGroup'>,
+  { name, parameters, isGroup }: Pick<SnapshotSetRequest<SnapshotSet>, 'name' | 'parameters' | 'isGroup'>,
 ): Promise<SnapshotSet> {
   const groupSnapshotId = isGroup ? newGroupSnapshotId(nodeKey) : null;
   // Replaced when the snapshots are taken, unless a kill comes in between.
@@ -276,20 +263,12 @@ async function lockToDelete(
 }
 
 /** Reads the members again under their locks: another call may have deleted them, or completed them. */
-async function existingMembers(
-  catalogue: AsyncCatalogue,
-  { members }: SnapshotSet,
-): Promise<SnapshotRecord[]> {
-  const found = await Promise.all(
-    members.map(({ snapshotId }) => catalogue.snapshotById(snapshotId)),
-  );
+async function existingMembers(catalogue: AsyncCatalogue, { members }: SnapshotSet): Promise<SnapshotRecord[]> {
+  const found = await Promise.all(members.map(({ snapshotId }) => catalogue.snapshotById(snapshotId)));
   return found.filter((member) => member !== null);
 }
 
-async function markDeleting(
-  catalogue: AsyncCatalogue,
-  { group, members }: SnapshotSet,
-): Promise<void> {
+async function markDeleting(catalogue: AsyncCatalogue, { group, members }: SnapshotSet): Promise<void> {
   if (group !== null) {
     await catalogue.setGroupState(group.groupSnapshotId, 'deleting');
     return;
@@ -335,10 +314,7 @@ export async function settleNewSnapshots(
 }
 
 /** The sizes of the snapshots, in their order; null unless the pool holds all of them as they were taken. */
-async function completeSizes(
-  backend: Backend,
-  members: readonly SnapshotRecord[],
-): Promise<bigint[] | null> {
+async function completeSizes(backend: Backend, members: readonly SnapshotRecord[]): Promise<bigint[] | null> {
   const contents = await backend.list();
   const held = new Map(contents.snapshots.map(({ id, sizeBytes }) => [id, sizeBytes]));
   const sizes: bigint[] = [];
@@ -380,10 +356,7 @@ const membersOf = (snapshots: readonly SnapshotRecord[]): SnapshotMember[] =>
   snapshots.map(({ volumeId, snapshotId }) => ({ volumeId, snapshotId }));
 
 /** Locks of the snapshots' volumes, except those that the caller holds already. */
-function otherVolumes(
-  snapshots: readonly SnapshotRecord[],
-  heldIds: readonly string[],
-): LockRequest[] {
+function otherVolumes(snapshots: readonly SnapshotRecord[], heldIds: readonly string[]): LockRequest[] {
   const ids = new Set(snapshots.map(({ volumeId }) => volumeId));
   return [...ids].filter((volumeId) => !heldIds.includes(volumeId)).map(volumeKey);
 }

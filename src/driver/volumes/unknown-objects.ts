@@ -76,9 +76,7 @@ export class LostRows {
 
   async #add(unknown: readonly UnknownObject[]): Promise<void> {
     const confirmed =
-      unknown.length === 0
-        ? new Set<string>()
-        : new Set((await confirmedObjects(this.stateDirectory)).map(keyOf));
+      unknown.length === 0 ? new Set<string>() : new Set((await confirmedObjects(this.stateDirectory)).map(keyOf));
     const open = unknown.filter((object) => !confirmed.has(keyOf(object)));
     // A pool may be searched again, when its first attempt to start has failed afterwards.
     const known = new Map([...this.#objects, ...open].map((object) => [keyOf(object), object]));
@@ -103,10 +101,7 @@ export function confirmedObjects(stateDirectory: string): Promise<UnknownObject[
   return read(join(stateDirectory, CONFIRMED));
 }
 
-export async function confirmObjects(
-  stateDirectory: string,
-  objects: readonly UnknownObject[],
-): Promise<void> {
+export async function confirmObjects(stateDirectory: string, objects: readonly UnknownObject[]): Promise<void> {
   await ownDirectory(stateDirectory);
   const all = new Map<string, UnknownObject>();
   for (const object of [...(await confirmedObjects(stateDirectory)), ...objects]) {

@@ -50,10 +50,7 @@ export interface GrownVolume {
 }
 
 /** The pool's volumes whose expansion was interrupted. */
-export function grownVolumes(
-  volumes: readonly VolumeRecord[],
-  contents: PoolContents,
-): GrownVolume[] {
+export function grownVolumes(volumes: readonly VolumeRecord[], contents: PoolContents): GrownVolume[] {
   const held = new Map(contents.volumes.map(({ id, sizeBytes }) => [id, sizeBytes]));
   return volumes
     .map((volume) => ({ volume, storedBytes: held.get(volume.volumeId) ?? 0n }))

@@ -23,12 +23,7 @@ import { PoolAdmission } from './pool-admission.js';
 import { readyVolume } from './ready-volume.js';
 import { expandVolume } from './volume-expansion.js';
 import { chooseSize, incompatibleField, type VolumeRequest } from './volume-rules.js';
-import {
-  assertSourceFileSystem,
-  assertSourcePool,
-  findSource,
-  makeStorage,
-} from './volume-source.js';
+import { assertSourceFileSystem, assertSourcePool, findSource, makeStorage } from './volume-source.js';
 
 export class VolumeManager {
   readonly #admission = new PoolAdmission();
@@ -61,18 +56,9 @@ export class VolumeManager {
   }
 
   /** Expands the volume to at least the required size. Locks it. */
-  async expand(
-    volumeId: string,
-    range: CapacityRange,
-    signal?: AbortSignal,
-  ): Promise<VolumeRecord> {
+  async expand(volumeId: string, range: CapacityRange, signal?: AbortSignal): Promise<VolumeRecord> {
     const work = async (): Promise<VolumeRecord> =>
-      expandVolume(
-        this.deps,
-        this.#admission,
-        await readyVolume(this.deps.catalogue, volumeId),
-        range,
-      );
+      expandVolume(this.deps, this.#admission, await readyVolume(this.deps.catalogue, volumeId), range);
     return this.deps.locks.run([volumeKey(volumeId)], work, signal);
   }
 
@@ -122,10 +108,7 @@ export class VolumeManager {
     const source = await findSource(catalogue, registry, request);
     assertSourceFileSystem(source, request.capabilities);
     const pool = request.parameters['pool'];
-    const backend =
-      pool === undefined && source !== null
-        ? registry.owning(source.pool)
-        : registry.select(pool ?? '');
+    const backend = pool === undefined && source !== null ? registry.owning(source.pool) : registry.select(pool ?? '');
     const size = (capacity: PoolCapacity): bigint => {
       const { range, capabilities } = request;
       const sourceBytes = source?.sizeBytes ?? null;
@@ -175,8 +158,7 @@ export class VolumeManager {
       } catch (thrown) {
         const onFailure = logLeftover(this.deps.logger, {
           stays: `volume ${volume.volumeId} in pool '${volume.pool}', half created`,
-          removedBy:
-            'the next CreateVolume with its name completes it; the next start removes or completes it',
+          removedBy: 'the next CreateVolume with its name completes it; the next start removes or completes it',
         });
         await bestEffort(() => this.#remove(volume), onFailure);
         throw thrown;

@@ -8,7 +8,6 @@ export function volumeNamed(
   name: string,
   signal: AbortSignal,
 ): Promise<string | null> {
-  const find = async (): Promise<string | null> =>
-    (await catalogue.volumeByName(name))?.volumeId ?? null;
+  const find = async (): Promise<string | null> => (await catalogue.volumeByName(name))?.volumeId ?? null;
   return locks.run([volumeNameKey(name)], find, signal);
 }

@@ -23,9 +23,7 @@ interface VolumeKind {
 
 /** Validates and returns the plugin's own keys. Drops the orchestrator's; INVALID_ARGUMENT for any other. */
 export function parseVolumeParameters(value: StringMap, kind: VolumeKind): StringMap {
-  const entries = Object.entries(parseMap(value, 'parameters')).filter(
-    ([key]) => !isOrchestratorKey(key),
-  );
+  const entries = Object.entries(parseMap(value, 'parameters')).filter(([key]) => !isOrchestratorKey(key));
   for (const [key] of entries) {
     if (knownParameters().includes(key)) continue;
     throw CsiError.invalidArgument(

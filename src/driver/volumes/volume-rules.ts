@@ -60,8 +60,7 @@ export function chooseSize(request: SizeRequest): bigint {
   const required = range?.requiredBytes ?? 0n;
   const limit = range?.limitBytes ?? 0n;
   const floor = leastSize(request, required);
-  const requested =
-    required === 0n && sourceBytes === null ? largest([floor, DEFAULT_VOLUME_BYTES]) : floor;
+  const requested = required === 0n && sourceBytes === null ? largest([floor, DEFAULT_VOLUME_BYTES]) : floor;
   const size = fitUnder(limit, roundUp(requested, pool.granularityBytes), pool.granularityBytes);
   if (size < floor) {
     throw CsiError.outOfRange(
@@ -79,11 +78,7 @@ function leastSize(
   required: bigint,
 ): bigint {
   if (sourceBytes === null) return largest([required, smallestSize(capabilities, pool)]);
-  const least = largest([
-    required,
-    sourceBytes,
-    smallestSize(capabilities, pool, MKFS_MINIMUM_BYTES),
-  ]);
+  const least = largest([required, sourceBytes, smallestSize(capabilities, pool, MKFS_MINIMUM_BYTES)]);
   if (least === sourceBytes) return least;
   const isMounted = capabilities.some(({ accessType }) => accessType === 'mount');
   const grown = [...capabilities, ...(isMounted ? sourceCapabilities : [])];
@@ -100,8 +95,7 @@ export function expandedSize(
   pool: PoolCapacity,
 ): bigint {
   const wanted = largest([requiredBytes, smallestSize(capabilities, pool)]);
-  const size =
-    requiredBytes <= currentBytes ? currentBytes : roundUp(wanted, pool.granularityBytes);
+  const size = requiredBytes <= currentBytes ? currentBytes : roundUp(wanted, pool.granularityBytes);
   assertUnderLimit(size, limitBytes);
   if (size > currentBytes && size > pool.totalBytes) throw beyondPool(size, pool);
   return size;
@@ -123,9 +117,7 @@ export function largestSize(pool: PoolCapacity): bigint {
 }
 
 function beyondPool(size: bigint, pool: PoolCapacity): CsiError {
-  return CsiError.outOfRange(
-    `capacity_range requires ${size} bytes: the whole pool has ${pool.totalBytes}`,
-  );
+  return CsiError.outOfRange(`capacity_range requires ${size} bytes: the whole pool has ${pool.totalBytes}`);
 }
 
 /** The smallest size that suits all of the capabilities. */
@@ -187,14 +179,11 @@ export function incompatibleField(volume: VolumeRecord, request: VolumeRequest):
   return null;
 }
 
-const canonical = (map: StringMap): string =>
-  JSON.stringify(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)));
+const canonical = (map: StringMap): string => JSON.stringify(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)));
 
 const asSet = (capabilities: readonly VolumeCapability[]): string =>
   JSON.stringify(
     capabilities
-      .map((capability) =>
-        JSON.stringify(Object.entries(capability).sort(([a], [b]) => (a < b ? -1 : 1))),
-      )
+      .map((capability) => JSON.stringify(Object.entries(capability).sort(([a], [b]) => (a < b ? -1 : 1))))
       .sort(),
   );

@@ -82,8 +82,7 @@ async function fileSystemOf(
   if (pristine || types.length === 0 || types.includes(null)) return null;
   const found = await backend.volumes.fileSystemIn(object);
   if (found !== null) return found;
-  const isCopy =
-    volume === null || volume.sourceSnapshotId !== null || volume.sourceVolumeId !== null;
+  const isCopy = volume === null || volume.sourceSnapshotId !== null || volume.sourceVolumeId !== null;
   const [type = ''] = new Set(types);
   return !isCopy && new Set(types).size === 1 && type !== null && isFileSystem(type) ? type : null;
 }
@@ -92,10 +91,7 @@ async function fileSystemOf(
  * INVALID_ARGUMENT if a volume with this content could never be mounted as requested. A request for no
  * particular file system gets that of the source.
  */
-export function assertSourceFileSystem(
-  source: VolumeSource | null,
-  capabilities: readonly VolumeCapability[],
-): void {
+export function assertSourceFileSystem(source: VolumeSource | null, capabilities: readonly VolumeCapability[]): void {
   if (source === null || source.fileSystem === null) return;
   for (const [index, capability] of capabilities.entries()) {
     if (capability.accessType === 'block' || capability.fsType === '') continue;
@@ -129,11 +125,7 @@ export function assertSourcePool(backend: Backend, source: VolumeSource | null):
 }
 
 /** Creates the volume's storage with its content. */
-export async function makeStorage(
-  backend: Backend,
-  volume: VolumeRecord,
-  deadline: number | undefined,
-): Promise<void> {
+export async function makeStorage(backend: Backend, volume: VolumeRecord, deadline: number | undefined): Promise<void> {
   const { volumeId, sizeBytes, sourceSnapshotId, sourceVolumeId } = volume;
   const source =
     sourceSnapshotId !== null

@@ -33,9 +33,7 @@ export interface GrpcCall {
 
 type Notes = Readonly<Record<string, string | number | bigint | boolean>>;
 
-const CODE_NAMES: ReadonlyMap<number, string> = new Map(
-  Object.entries(StatusCode).map(([name, code]) => [code, name]),
-);
+const CODE_NAMES: ReadonlyMap<number, string> = new Map(Object.entries(StatusCode).map(([name, code]) => [code, name]));
 
 /** Limit of the encoded sizes of all requests in flight together. A single request is always admitted. */
 const MAX_REQUEST_BYTES = 32 << 20;
@@ -90,9 +88,7 @@ export class CallRegistry {
   admit(rpc: Rpc): void {
     if (rpc.fullService.endsWith('.Identity')) return;
     if (this.#calls.size > this.maxCalls) {
-      throw CsiError.unavailable(
-        `${this.maxCalls} calls are in flight, which is the limit; try again later`,
-      );
+      throw CsiError.unavailable(`${this.maxCalls} calls are in flight, which is the limit; try again later`);
     }
     if (this.#calls.size > 1 && this.#requestBytes > MAX_REQUEST_BYTES) {
       throw CsiError.unavailable('the requests in flight are too large in total; try again later');

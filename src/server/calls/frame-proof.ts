@@ -63,9 +63,7 @@ async function proofCall(): Promise<boolean> {
   }
 }
 
-async function proofAnswer(
-  session: ClientHttp2Session,
-): Promise<{ body: Buffer; status: unknown }> {
+async function proofAnswer(session: ClientHttp2Session): Promise<{ body: Buffer; status: unknown }> {
   session.on('error', () => undefined);
   const request = session.request(requestHeaders(PROOF_PATH, Number.POSITIVE_INFINITY));
   let status: unknown;

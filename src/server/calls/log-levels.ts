@@ -39,12 +39,7 @@ export const FAILURE_LEVELS: Readonly<Record<Exclude<StatusName, 'OK'>, CallLeve
 };
 
 /** RPCs of CSI v0.3 and v0.1 that v1 does not have. */
-type OldRpcName =
-  | 'GetSupportedVersions'
-  | 'ControllerProbe'
-  | 'NodeProbe'
-  | 'GetNodeID'
-  | 'NodeGetId';
+type OldRpcName = 'GetSupportedVersions' | 'ControllerProbe' | 'NodeProbe' | 'GetNodeID' | 'NodeGetId';
 
 /**
  * RPCs that callers repeat all day without changing anything: probes, capabilities, statistics, health, lists

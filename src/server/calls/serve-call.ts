@@ -16,12 +16,7 @@
  */
 import { setImmediate } from 'node:timers/promises';
 import type { handleUnaryCall } from '@grpc/grpc-js';
-import {
-  type AnyStreamHandler,
-  type AnyUnaryHandler,
-  EncodedResponse,
-  ResponseParts,
-} from '../../base/csi/service.js';
+import { type AnyStreamHandler, type AnyUnaryHandler, EncodedResponse, ResponseParts } from '../../base/csi/service.js';
 import { type CsiError, StatusCode } from '../../base/errors.js';
 import { statusOf } from './call-status.js';
 import { closeLater } from './call-stream.js';
@@ -78,11 +73,7 @@ export function unary(
 }
 
 /** Encodes a response. A long response is encoded in parts, and other calls run in between. */
-async function encoded(
-  rpc: UnaryRpc,
-  response: object | ResponseParts<object>,
-  signal: AbortSignal,
-): Promise<Buffer> {
+async function encoded(rpc: UnaryRpc, response: object | ResponseParts<object>, signal: AbortSignal): Promise<Buffer> {
   if (response instanceof EncodedResponse) return response.bytes;
   if (!(response instanceof ResponseParts)) return rpc.encode(response);
   const pieces: Buffer[] = [];

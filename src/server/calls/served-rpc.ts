@@ -4,11 +4,7 @@ import type protobuf from 'protobufjs';
 import type { AnyUnaryHandler, RpcName, ServiceName } from '../../base/csi/service.js';
 
 /** Resolves to the handler when the service is served; rejects with the error to return. */
-export type FindHandler = (
-  service: ServiceName,
-  rpc: RpcName,
-  signal: AbortSignal,
-) => Promise<AnyUnaryHandler>;
+export type FindHandler = (service: ServiceName, rpc: RpcName, signal: AbortSignal) => Promise<AnyUnaryHandler>;
 
 export interface ServedRpc {
   /** With its package: `csi.v0.Node`. */

@@ -128,12 +128,7 @@ export class StreamWriter implements RelayWriter, OpenStream {
   }
 
   /** @param bytes the total length of all pieces, prefixes included */
-  async #writeFrames(
-    stream: CallStream,
-    bytes: number,
-    messages: number,
-    pieces: readonly Buffer[],
-  ): Promise<void> {
+  async #writeFrames(stream: CallStream, bytes: number, messages: number, pieces: readonly Buffer[]): Promise<void> {
     if (this.#failure !== null) throw this.#failure;
     if (!stream.headersSent) this.grpcCall.sendMetadata(new Metadata());
     this.#begin(bytes, messages, bytes - messages * PREFIX_BYTES);

@@ -80,9 +80,7 @@ export class Connections {
       });
     });
     // An error such as EMFILE may pass.
-    listener.on('error', (error) =>
-      this.#log.warn({ err: error }, 'cannot accept a client on the socket'),
-    );
+    listener.on('error', (error) => this.#log.warn({ err: error }, 'cannot accept a client on the socket'));
     this.#listener = listener;
   }
 

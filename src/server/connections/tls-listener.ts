@@ -7,11 +7,7 @@
  */
 import { constants } from 'node:crypto';
 import { createServer, type Server, type Socket } from 'node:net';
-import {
-  createServer as createTlsServer,
-  type TLSSocket,
-  type Server as TlsServer,
-} from 'node:tls';
+import { createServer as createTlsServer, type TLSSocket, type Server as TlsServer } from 'node:tls';
 import type { Logger } from 'pino';
 import { StartError } from '../../base/listening/socket-path.js';
 import { carriesName, TlsFiles } from '../../base/listening/tls-files.js';
@@ -80,9 +76,7 @@ export class TlsListener {
       await listener.#bind();
     } catch (thrown) {
       files.close();
-      throw new StartError(
-        `cannot listen on ${formatHostPort(settings.address)}: ${(thrown as Error).message}`,
-      );
+      throw new StartError(`cannot listen on ${formatHostPort(settings.address)}: ${(thrown as Error).message}`);
     }
     return listener;
   }

@@ -109,16 +109,12 @@ export class CallMetrics implements CallObserver {
       'streams whose client went away, or whose deadline passed, before the list was complete',
       ({ cancelled }) => cancelled,
     );
-    counter('blockdelta_stream_messages_total', 'messages sent on streams', ({ sums }) =>
-      sums.total('messages'),
-    );
+    counter('blockdelta_stream_messages_total', 'messages sent on streams', ({ sums }) => sums.total('messages'));
     counter('blockdelta_stream_bytes_total', 'bytes of the messages sent on streams', ({ sums }) =>
       sums.total('wireBytes'),
     );
-    counter(
-      'blockdelta_stream_waits_total',
-      'pauses of streams until their clients had taken messages',
-      ({ sums }) => sums.total('waits'),
+    counter('blockdelta_stream_waits_total', 'pauses of streams until their clients had taken messages', ({ sums }) =>
+      sums.total('waits'),
     );
     counter(
       'blockdelta_stream_wait_seconds_total',

@@ -148,9 +148,7 @@ export class MetricsListener {
         return { status: 200, body: 'ok\n' };
       case '/readyz': {
         const why = await this.#routes.notReady();
-        return why === null
-          ? { status: 200, body: 'ready\n' }
-          : { status: 503, body: `not ready: ${why}\n` };
+        return why === null ? { status: 200, body: 'ready\n' } : { status: 503, body: `not ready: ${why}\n` };
       }
       default:
         return { status: 404, body: 'only /metrics, /healthz and /readyz are served\n' };

@@ -37,7 +37,10 @@ export function readCounter<Label extends string>(
   read: () => Iterable<readonly [labels: Record<Label, string>, value: number]>,
 ): void {
   new Counter<Label>({
-    ...{ name, help, labelNames, registers: [registry] },
+    name,
+    help,
+    labelNames,
+    registers: [registry],
     collect() {
       this.reset();
       for (const [labels, value] of read()) this.inc(labels, value);

@@ -8,11 +8,7 @@ import { join } from 'node:path';
 import { bestEffort } from '../../base/best-effort.js';
 import { CsiError, messageOf, StatusCode } from '../../base/errors.js';
 import type { RuntimeDirectory } from '../../base/runtime-directory.js';
-import {
-  deviceNumberOf,
-  deviceSectorBytes,
-  deviceSizeBytes,
-} from '../../base/system/device-attributes.js';
+import { deviceNumberOf, deviceSectorBytes, deviceSizeBytes } from '../../base/system/device-attributes.js';
 import { packageVersion } from '../../base/version.js';
 import type { CsiDriver, DriverInfo } from '../client/driver.js';
 import { openMetadata } from '../client/metadata-stream.js';
@@ -92,9 +88,7 @@ async function describe({ driver, snapshotId, volumeId }: BackupRequest): Promis
   try {
     const found = await describeSnapshot(driver, snapshotId);
     if (volumeId === null || volumeId === found.volumeId) return found;
-    throw CsiError.invalidArgument(
-      `snapshot ${snapshotId} is one of volume ${found.volumeId}, not of ${volumeId}`,
-    );
+    throw CsiError.invalidArgument(`snapshot ${snapshotId} is one of volume ${found.volumeId}, not of ${volumeId}`);
   } catch (thrown) {
     if (volumeId === null || CsiError.from(thrown).code !== StatusCode.UNIMPLEMENTED) throw thrown;
     return { snapshotId, volumeId, sizeBytes: 0n, creationTime: null };
@@ -119,11 +113,7 @@ async function intact(backup: Backup, { snapshotId, creationTime }: Described): 
   );
 }
 
-async function make(
-  request: BackupRequest,
-  snapshot: SnapshotInfo,
-  repository: Repository,
-): Promise<Backup> {
+async function make(request: BackupRequest, snapshot: SnapshotInfo, repository: Repository): Promise<Backup> {
   const { driver, runtime, observer, signal } = request;
   const startedAt = new Date().toISOString();
   const paths = await repository.begin(snapshot.volumeId, {
@@ -148,9 +138,7 @@ async function make(
     const stays =
       (what: string) =>
       (failure: unknown): void =>
-        observer.onNotice(
-          `${what} stays until the next backup of the volume (${messageOf(failure)})`,
-        );
+        observer.onNotice(`${what} stays until the next backup of the volume (${messageOf(failure)})`);
     const volume = `the temporary volume ${published.volumeId}`;
     await bestEffort(() => published.close(), stays(volume));
     for (const path of [paths.imagePartial, paths.rangesPartial]) {
@@ -229,9 +217,7 @@ async function findChanges(
     path: paths.rangesPartial,
     signal,
     onInterrupted: (error, position) => {
-      observer.onNotice(
-        `the list was interrupted (${error.message}); resuming at byte ${position}`,
-      );
+      observer.onNotice(`the list was interrupted (${error.message}); resuming at byte ${position}`);
     },
     onProgress: (position) => observer.onProgress('list', position, sizeBytes),
   });

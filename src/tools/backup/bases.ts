@@ -32,19 +32,14 @@ interface Target {
 }
 
 /** NOT_FOUND if the choice is a snapshot without a backup. */
-export async function findBases(
-  choice: BaseChoice,
-  volume: VolumeBackups,
-  target: Target,
-): Promise<Bases> {
+export async function findBases(choice: BaseChoice, volume: VolumeBackups, target: Target): Promise<Bases> {
   if (choice === 'none') return { candidates: [], reasons: [] };
   const candidates: Bases['candidates'][number][] = [];
   for (const backup of candidatesOf(choice, volume, target.snapshot).slice(0, MAX_BASES)) {
     candidates.push({ backup, problem: await unusable(backup, volume, target) });
   }
   const reasons = volume.problems.map(({ found }) => found);
-  if (candidates.length === 0)
-    reasons.push('there is no backup of an earlier snapshot of the volume');
+  if (candidates.length === 0) reasons.push('there is no backup of an earlier snapshot of the volume');
   return { candidates, reasons };
 }
 
@@ -67,11 +62,7 @@ function candidatesOf(
 }
 
 /** Null: nothing is known against it. */
-async function unusable(
-  backup: Backup,
-  volume: VolumeBackups,
-  target: Target,
-): Promise<string | null> {
+async function unusable(backup: Backup, volume: VolumeBackups, target: Target): Promise<string | null> {
   const { manifest } = backup;
   const { id } = manifest.snapshot;
   if (manifest.driver.name !== target.driverName) {
@@ -106,9 +97,7 @@ export async function imageProblem(backup: Backup): Promise<string | null> {
     return `the image ${path}, named by ${join(backup.directory, backup.name)}, is missing`;
   }
   const { bytes } = backup.manifest.image;
-  return found.size === bytes
-    ? null
-    : `the image ${path} has ${found.size} bytes, and its manifest says ${bytes}`;
+  return found.size === bytes ? null : `the image ${path} has ${found.size} bytes, and its manifest says ${bytes}`;
 }
 
 const SAYS_NOTHING: readonly StatusCode[] = [

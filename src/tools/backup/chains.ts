@@ -56,8 +56,7 @@ export function chooseComplete(
   const chosen = new Map<string, { backup: Backup; isComplete: boolean; others: Backup[] }>();
   for (const backup of all) {
     const { base, image } = backup.manifest;
-    const isComplete =
-      files.has(image.file) && (base === null || chosen.get(keyOf(base))?.isComplete === true);
+    const isComplete = files.has(image.file) && (base === null || chosen.get(keyOf(base))?.isComplete === true);
     const key = keyOf(baseNameOf(backup));
     const known = chosen.get(key);
     if (known === undefined) chosen.set(key, { backup, isComplete, others: [] });
@@ -110,15 +109,13 @@ export function imagesOf(chain: readonly Backup[]): ImageChain {
   return chain.map(imagePathOf).reverse();
 }
 
-export const imagePathOf = ({ directory, manifest }: Backup): string =>
-  join(directory, manifest.image.file);
+export const imagePathOf = ({ directory, manifest }: Backup): string => join(directory, manifest.image.file);
 
 const indexes = new WeakMap<readonly Backup[], ReadonlyMap<string, Backup>>();
 
 /** Made once for all chains of a volume: there may be as many as backups. */
 function indexOf(backups: readonly Backup[]): ReadonlyMap<string, Backup> {
-  const known =
-    indexes.get(backups) ?? new Map(backups.map((each) => [keyOf(baseNameOf(each)), each]));
+  const known = indexes.get(backups) ?? new Map(backups.map((each) => [keyOf(baseNameOf(each)), each]));
   indexes.set(backups, known);
   return known;
 }

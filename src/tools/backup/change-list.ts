@@ -7,12 +7,7 @@ import { StatusCode } from '../../base/errors.js';
 import { isServiceError } from '../client/connection.js';
 import { type Entry, InvalidListError } from '../client/list.js';
 import { requestFor } from '../client/metadata-stream.js';
-import {
-  createProgress,
-  InterruptedError,
-  type OpenMetadata,
-  readMetadata,
-} from '../client/resumable-stream.js';
+import { createProgress, InterruptedError, type OpenMetadata, readMetadata } from '../client/resumable-stream.js';
 import { type RangesFile, writeRanges } from './ranges-file.js';
 
 export interface ListRequest {

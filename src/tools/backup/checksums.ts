@@ -31,11 +31,7 @@ export async function checksumSegments(
         signal?.throwIfAborted();
         const index = next;
         next += 1;
-        const segment = await readSegment(
-          file,
-          index * segmentBytes,
-          Math.min(size, (index + 1) * segmentBytes),
-        );
+        const segment = await readSegment(file, index * segmentBytes, Math.min(size, (index + 1) * segmentBytes));
         sha256[index] = await digest(segment);
         done += BigInt(segment.length);
         onProgress?.(done);
@@ -46,20 +42,11 @@ export async function checksumSegments(
   });
 }
 
-async function readSegment(
-  file: FileHandle,
-  offset: number,
-  end: number,
-): Promise<Buffer<ArrayBuffer>> {
+async function readSegment(file: FileHandle, offset: number, end: number): Promise<Buffer<ArrayBuffer>> {
   const segment = Buffer.allocUnsafe(end - offset);
   let filled = 0;
   while (filled < segment.length) {
-    const { bytesRead } = await file.read(
-      segment,
-      filled,
-      segment.length - filled,
-      offset + filled,
-    );
+    const { bytesRead } = await file.read(segment, filled, segment.length - filled, offset + filled);
     // The file became shorter: what is missing counts as damaged.
     if (bytesRead === 0) return segment.subarray(0, filled);
     filled += bytesRead;

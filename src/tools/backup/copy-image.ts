@@ -75,8 +75,7 @@ export async function copyData(copy: RangesCopy): Promise<void> {
     return server;
   };
   try {
-    const device =
-      'device' in from ? from : await serve(serveImage({ ...from, readOnly: true, ...place }));
+    const device = 'device' in from ? from : await serve(serveImage({ ...from, readOnly: true, ...place }));
     const source = await serve(serveRanges({ from: device, ranges: ranges.path, ...place }));
     const { cache, requestSize } = ranges.plan;
     const to = await serve(serveImage({ chain: [path, ...below], cache, ...place }));

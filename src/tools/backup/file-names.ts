@@ -2,12 +2,10 @@
 import { createHash } from 'node:crypto';
 
 /** Of an image that pruning has made; 0: another. Ids in names have no '@'. */
-export const generationOf = (name: string): number =>
-  Number(/@(\d{1,9})(\.|$)/.exec(name)?.[1] ?? 0);
+export const generationOf = (name: string): number => Number(/@(\d{1,9})(\.|$)/.exec(name)?.[1] ?? 0);
 
 /** Without the ending, and without the number of an image that pruning has made. */
-export const snapshotStem = (id: string, creationTime: Date): string =>
-  `${compactTime(creationTime)}-${encodeId(id)}`;
+export const snapshotStem = (id: string, creationTime: Date): string => `${compactTime(creationTime)}-${encodeId(id)}`;
 
 /** As 20261123T101500.123Z. */
 const compactTime = (time: Date): string => time.toISOString().replaceAll(/[-:]/g, '');

@@ -71,10 +71,8 @@ export function formatManifest(manifest: Manifest): string {
 
 /** FAILED_PRECONDITION, with the path and what was found, if it is no intact manifest of a version this one knows. */
 export function parseManifest(text: string, path: string): Manifest {
-  const refuse = (
-    what: string,
-    remedy = 'restore the file from another copy, or make a new full backup',
-  ): CsiError => CsiError.failedPrecondition(`the manifest ${path} ${what}; ${remedy}`);
+  const refuse = (what: string, remedy = 'restore the file from another copy, or make a new full backup'): CsiError =>
+    CsiError.failedPrecondition(`the manifest ${path} ${what}; ${remedy}`);
   let parsed: unknown;
   try {
     parsed = JSON.parse(text);
@@ -98,9 +96,11 @@ export function parseManifest(text: string, path: string): Manifest {
 }
 
 function readFields(fields: Fields, refuse: (what: string) => CsiError): Manifest {
-  const [driver, volume, snapshot] = ['driver', 'volume', 'snapshot'].map((name) =>
-    fields.object(name),
-  ) as [Fields, Fields, Fields];
+  const [driver, volume, snapshot] = ['driver', 'volume', 'snapshot'].map((name) => fields.object(name)) as [
+    Fields,
+    Fields,
+    Fields,
+  ];
   const base = fields.isNull('base') ? null : fields.object('base');
   const [ranges, image] = [fields.object('ranges'), fields.object('image')];
   const [bytes, segmentBytes] = [image.bytes('bytes'), image.segmentBytes('segmentBytes')];
@@ -238,8 +238,7 @@ const MIN_SEGMENT_BYTES = 1 << 20;
 const MAX_SEGMENT_BYTES = 256 << 20;
 const DIGEST = /^[0-9a-f]{64}$/;
 
-const bigintAsText = (_key: string, value: unknown): unknown =>
-  typeof value === 'bigint' ? value.toString() : value;
+const bigintAsText = (_key: string, value: unknown): unknown => (typeof value === 'bigint' ? value.toString() : value);
 
 /** Over the fields in the order in which they stand in the file. */
 function checksumOf(body: Record<string, unknown>): string {

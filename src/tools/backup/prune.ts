@@ -11,14 +11,7 @@ import type { RuntimeDirectory } from '../../base/runtime-directory.js';
 import type { Entry } from '../client/list.js';
 import { mapImage, nameBacking } from '../nbd/image.js';
 import type { ImageChain } from '../nbd/image-chain.js';
-import {
-  type Backup,
-  baseNameOf,
-  chainOf,
-  imagePathOf,
-  imagesOf,
-  type VolumeBackups,
-} from './chains.js';
+import { type Backup, baseNameOf, chainOf, imagePathOf, imagesOf, type VolumeBackups } from './chains.js';
 import { checksumSegments, SEGMENT_BYTES } from './checksums.js';
 import { assertSound, backingName, copyData } from './copy-image.js';
 import { type KeepRules, kept } from './keep-rules.js';
@@ -83,10 +76,7 @@ export async function prune(
   const { volume, rebased, removed } = plan;
   const sources = sourcesOf(plan);
   const others = plan.kept.filter((each) => !sources.includes(each));
-  const [damage] = [
-    ...(await examineImages(others, signal)),
-    ...(await verifyImages(sources, { signal })),
-  ];
+  const [damage] = [...(await examineImages(others, signal)), ...(await verifyImages(sources, { signal }))];
   if (damage !== undefined) {
     throw CsiError.failedPrecondition(
       `nothing is pruned in ${volume.directory}, because backups that stay need ${damage.path}: ${damage.found}; restore ` +
@@ -151,10 +141,7 @@ async function rebase(
       ...manifest,
       base: onto && baseNameOf(onto),
       method: onto === null ? 'full' : 'delta',
-      reason:
-        onto === null
-          ? `it contains ${passed} backups that it was based on, which were pruned`
-          : null,
+      reason: onto === null ? `it contains ${passed} backups that it was based on, which were pruned` : null,
       image: { file: imageFile, bytes, segmentBytes: SEGMENT_BYTES, sha256 },
     };
     await repository.commit(paths, next);
@@ -168,11 +155,7 @@ async function rebase(
 const GRAIN_BYTES = 4096n;
 
 /** What the so many images below the first one hold of what is read, zeros included. */
-async function* heldBelow(
-  chain: ImageChain,
-  count: number,
-  signal: AbortSignal,
-): AsyncGenerator<Entry[]> {
+async function* heldBelow(chain: ImageChain, count: number, signal: AbortSignal): AsyncGenerator<Entry[]> {
   for await (const ranges of mapImage(chain, signal)) {
     yield ranges.filter(({ holder }) => holder !== null && holder >= 1 && holder <= count);
   }

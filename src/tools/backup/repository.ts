@@ -83,12 +83,10 @@ export class Repository {
 
   /** The backups of every volume that has a directory. NOT_FOUND if there is no such repository. */
   async all(): Promise<VolumeBackups[]> {
-    const entries = await readdir(this.directory, { withFileTypes: true }).catch(
-      (thrown: unknown) => {
-        if (errorCode(thrown) !== 'ENOENT') throw thrown;
-        throw CsiError.notFound(`there is no directory ${this.directory}`);
-      },
-    );
+    const entries = await readdir(this.directory, { withFileTypes: true }).catch((thrown: unknown) => {
+      if (errorCode(thrown) !== 'ENOENT') throw thrown;
+      throw CsiError.notFound(`there is no directory ${this.directory}`);
+    });
     const names = entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
     const volumes: VolumeBackups[] = [];
     for (const name of names.filter((each) => !each.startsWith('.')).sort()) {
@@ -124,16 +122,11 @@ export class Repository {
   }
 
   /** The caller holds the lock of the volume. ALREADY_EXISTS if there is a backup of that snapshot. */
-  async begin(
-    volumeId: string,
-    snapshot: { id: string; creationTime: Date },
-  ): Promise<NewBackupPaths> {
+  async begin(volumeId: string, snapshot: { id: string; creationTime: Date }): Promise<NewBackupPaths> {
     const { directory, backups } = await this.backupsOf(volumeId);
     const known = backups.find(({ manifest }) => manifest.snapshot.id === snapshot.id);
     if (known !== undefined) {
-      throw CsiError.alreadyExists(
-        `snapshot ${snapshot.id} has a backup: ${join(directory, known.name)}`,
-      );
+      throw CsiError.alreadyExists(`snapshot ${snapshot.id} has a backup: ${join(directory, known.name)}`);
     }
     return newPaths(directory, snapshotStem(snapshot.id, snapshot.creationTime));
   }
@@ -142,9 +135,7 @@ export class Repository {
   async beginNext({ manifest, directory }: Backup): Promise<NewBackupPaths> {
     const { id, creationTime } = manifest.snapshot;
     const stem = snapshotStem(id, new Date(creationTime));
-    const generations = (await namesIn(directory)).map((name) =>
-      name.startsWith(stem) ? generationOf(name) : 0,
-    );
+    const generations = (await namesIn(directory)).map((name) => (name.startsWith(stem) ? generationOf(name) : 0));
     return newPaths(directory, `${stem}@${Math.max(...generations) + 1}`);
   }
 
@@ -262,10 +253,7 @@ async function readVolume(directory: string, volumeId: string): Promise<VolumeBa
     }
   }
   found.sort(
-    (a, b) =>
-      timeOf(a) - timeOf(b) ||
-      generationOf(a.name) - generationOf(b.name) ||
-      (a.name < b.name ? -1 : 1),
+    (a, b) => timeOf(a) - timeOf(b) || generationOf(a.name) - generationOf(b.name) || (a.name < b.name ? -1 : 1),
   );
   const { backups, superseded } = chooseComplete(found, new Set(files));
   problems.push(...contradictionsIn(directory, backups));

@@ -5,27 +5,14 @@
 
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
-import {
-  type FileHandle,
-  lstat,
-  open,
-  readdir,
-  readlink,
-  rename,
-  rm,
-  unlink,
-} from 'node:fs/promises';
+import { type FileHandle, lstat, open, readdir, readlink, rename, rm, unlink } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { bestEffort, unreported } from '../../base/best-effort.js';
 import { CsiError } from '../../base/errors.js';
 import { effectiveUser } from '../../base/own-files.js';
 import { openDirectoryOf } from '../../base/own-way.js';
 import { at, type RuntimeDirectory } from '../../base/runtime-directory.js';
-import {
-  deviceNumberOf,
-  deviceSectorBytes,
-  deviceSizeBytes,
-} from '../../base/system/device-attributes.js';
+import { deviceNumberOf, deviceSectorBytes, deviceSizeBytes } from '../../base/system/device-attributes.js';
 import { tryLock } from '../../base/system/file-lock.js';
 import type { CsiDriver } from '../client/driver.js';
 import { publishNewVolume, removeLeftVolumes } from '../client/published-volume.js';

@@ -25,9 +25,7 @@ export async function chooseBackup(
   const volume = await chooseVolume(repository, volumeId, snapshotId);
   const { backups, directory, problems } = volume;
   const backup =
-    snapshotId === ''
-      ? backups.at(-1)
-      : backups.find(({ manifest }) => manifest.snapshot.id === snapshotId);
+    snapshotId === '' ? backups.at(-1) : backups.find(({ manifest }) => manifest.snapshot.id === snapshotId);
   if (backup === undefined) {
     const damaged = problems.map(({ found }) => `; ${found}`).join('');
     const which = snapshotId === '' ? 'any snapshot' : `snapshot ${snapshotId}`;
@@ -36,16 +34,11 @@ export async function chooseBackup(
   return { volume, backup, chain: chainOf(backup, volume) };
 }
 
-async function chooseVolume(
-  repository: Repository,
-  volumeId: string,
-  snapshotId: string,
-): Promise<VolumeBackups> {
+async function chooseVolume(repository: Repository, volumeId: string, snapshotId: string): Promise<VolumeBackups> {
   if (volumeId !== '') return repository.backupsOf(volumeId);
   const volumes = await repository.all();
   const holding = volumes.filter(
-    ({ backups }) =>
-      snapshotId === '' || backups.some(({ manifest }) => manifest.snapshot.id === snapshotId),
+    ({ backups }) => snapshotId === '' || backups.some(({ manifest }) => manifest.snapshot.id === snapshotId),
   );
   const [first, ...others] = holding;
   if (first !== undefined && others.length === 0) return first;

@@ -17,10 +17,7 @@ export interface VerifyOptions {
 }
 
 /** What is wrong with the backups of a volume; each problem names its file. */
-export async function verifyVolume(
-  volume: VolumeBackups,
-  options: VerifyOptions,
-): Promise<Problem[]> {
+export async function verifyVolume(volume: VolumeBackups, options: VerifyOptions): Promise<Problem[]> {
   const problems = [...volume.problems];
   for (const backup of volume.backups) {
     const path = join(volume.directory, backup.name);
@@ -49,10 +46,7 @@ export async function verifyImages(
 }
 
 /** As verifyImages, without reading more than the header of each. */
-export async function examineImages(
-  backups: readonly Backup[],
-  signal: AbortSignal,
-): Promise<Problem[]> {
+export async function examineImages(backups: readonly Backup[], signal: AbortSignal): Promise<Problem[]> {
   const problems: Problem[] = [];
   for (const backup of backups) {
     const path = imagePathOf(backup);
@@ -72,9 +66,7 @@ async function verifyImage(backup: Backup, options: VerifyOptions): Promise<void
   await verifyHeader(backup);
   const { corruptions, errors } = await checkImage(path, options.signal);
   if (corruptions + errors > 0) {
-    throw refused(
-      `has damaged tables: qemu-img check found ${corruptions} corruptions, ${errors} errors`,
-    );
+    throw refused(`has damaged tables: qemu-img check found ${corruptions} corruptions, ${errors} errors`);
   }
 }
 
@@ -83,15 +75,11 @@ async function verifyHeader(backup: Backup): Promise<void> {
   const path = imagePathOf(backup);
   const header = await readImageHeader(path);
   if (header.sizeBytes !== volume.sizeBytes) {
-    throw refused(
-      `has a device of ${header.sizeBytes} bytes, and the manifest says ${volume.sizeBytes}`,
-    );
+    throw refused(`has a device of ${header.sizeBytes} bytes, and the manifest says ${volume.sizeBytes}`);
   }
   // Which one is for the manifest to say: the header may name an image that was pruned since.
   if ((header.backing === null) !== (base === null)) {
-    throw refused(
-      `is based on ${header.backing ?? 'nothing'}, and the manifest says ${base?.snapshotId ?? 'nothing'}`,
-    );
+    throw refused(`is based on ${header.backing ?? 'nothing'}, and the manifest says ${base?.snapshotId ?? 'nothing'}`);
   }
 }
 
@@ -107,9 +95,7 @@ async function verifyChecksums(
   const at = found.sha256.findIndex((digest, index) => digest !== sha256[index]);
   if (at === -1 && found.sha256.length === sha256.length) return;
   const start = Math.max(at, 0) * segmentBytes;
-  throw refused(
-    `is damaged within the ${segmentBytes} bytes at ${start}: their checksum is another one`,
-  );
+  throw refused(`is damaged within the ${segmentBytes} bytes at ${start}: their checksum is another one`);
 }
 
 async function verifySize(path: string, { bytes }: Backup['manifest']['image']): Promise<void> {

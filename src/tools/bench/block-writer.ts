@@ -74,8 +74,7 @@ export class BlockWriter {
 
   #content(bytes: number): Buffer {
     const content = Buffer.alloc(bytes);
-    for (let at = 0; at + 4 <= bytes; at += 4)
-      content.writeUInt32LE(this.random.below(2 ** 32), at);
+    for (let at = 0; at + 4 <= bytes; at += 4) content.writeUInt32LE(this.random.below(2 ** 32), at);
     return content;
   }
 }

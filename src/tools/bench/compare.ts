@@ -40,9 +40,7 @@ export function compare(a: Pick<Document, 'rows'>, b: Pick<Document, 'rows'>): C
   const after = new Map(b.rows.map((row) => [row.name, row]));
   const both = a.rows.map((row) => compareRow(row, after.get(row.name)));
   const known = new Set(a.rows.map(({ name }) => name));
-  const added = b.rows
-    .filter(({ name }) => !known.has(name))
-    .map((row) => absent(row.name, 'only in B'));
+  const added = b.rows.filter(({ name }) => !known.has(name)).map((row) => absent(row.name, 'only in B'));
   return [...both, ...added];
 }
 
@@ -137,8 +135,7 @@ function distributionOfU(m: number, n: number): number[] {
     for (let j = 1; j <= n; j += 1) {
       const merged = new Array<number>(i * j + 1).fill(0);
       // The largest is of the first side: it lies above all j of the other.
-      for (const [u, count] of (counts[j] ?? []).entries())
-        merged[u + j] = (merged[u + j] ?? 0) + count;
+      for (const [u, count] of (counts[j] ?? []).entries()) merged[u + j] = (merged[u + j] ?? 0) + count;
       for (const [u, count] of (next[j - 1] ?? []).entries()) merged[u] = (merged[u] ?? 0) + count;
       next.push(merged);
     }

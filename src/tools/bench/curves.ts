@@ -29,11 +29,7 @@ interface Pair {
 }
 
 export async function driverCurves(settings: Settings, driver: MeasuredDriver): Promise<Curve[]> {
-  return [
-    await byChanges(settings, driver),
-    await byVolumeSize(settings, driver),
-    await bySnapshots(settings, driver),
-  ];
+  return [await byChanges(settings, driver), await byVolumeSize(settings, driver), await bySnapshots(settings, driver)];
 }
 
 async function byChanges(settings: Settings, driver: MeasuredDriver): Promise<Curve> {
@@ -107,9 +103,7 @@ async function volumeOf(
   const volume = await volumes.bringUp(await volumes.create(BLOCK, sizeMiB * MIB));
   const writer = await BlockWriter.open(volume.targetPath, volume.sizeBytes, settings.random);
   settings.cleanup.defer(() => writer.close());
-  settings.say(
-    `a volume of ${volume.sizeBytes / MIB} MiB, ${volume.sizeBytes / BLOCK_BYTES} blocks`,
-  );
+  settings.say(`a volume of ${volume.sizeBytes / MIB} MiB, ${volume.sizeBytes / BLOCK_BYTES} blocks`);
   return { volume, writer };
 }
 

@@ -37,9 +37,7 @@ export async function readList(
       call.pause();
       setTimeout(() => call.resume(), options.pauseMs);
     });
-    call.once('error', (error) =>
-      reject(isServiceError(error) ? new Error(`${rpc}: ${error.details}`) : error),
-    );
+    call.once('error', (error) => reject(isServiceError(error) ? new Error(`${rpc}: ${error.details}`) : error));
     call.once('end', () => resolve(reading));
   });
 }
@@ -50,16 +48,10 @@ export const readDelta = (
   target: string,
   options: ReadOptions = {},
 ): Promise<Reading> =>
-  readList(
-    connection,
-    'GetMetadataDelta',
-    { base_snapshot_id: base, target_snapshot_id: target },
-    options,
-  );
+  readList(connection, 'GetMetadataDelta', { base_snapshot_id: base, target_snapshot_id: target }, options);
 
 export const readAllocated = (
   connection: CsiConnection,
   snapshot: string,
   options: ReadOptions = {},
-): Promise<Reading> =>
-  readList(connection, 'GetMetadataAllocated', { snapshot_id: snapshot }, options);
+): Promise<Reading> => readList(connection, 'GetMetadataAllocated', { snapshot_id: snapshot }, options);

@@ -39,10 +39,7 @@ interface Batch {
 }
 
 /** @param catalogues the one that is measured, and the one it stands beside, if there is one */
-export async function operationRows(
-  settings: Settings,
-  catalogues: readonly [Catalogue, Catalogue?],
-): Promise<Row[]> {
+export async function operationRows(settings: Settings, catalogues: readonly [Catalogue, Catalogue?]): Promise<Row[]> {
   const { clients } = SIZES[settings.size];
   const contenders = catalogues
     .filter((each) => each !== undefined)
@@ -55,9 +52,7 @@ export async function operationRows(
         batches[operation].push(batch),
       );
     }
-    settings.say(
-      `round ${round + 1} of ${settings.rounds}: every call at ${clients.join(', ')} clients`,
-    );
+    settings.say(`round ${round + 1} of ${settings.rounds}: every call at ${clients.join(', ')} clients`);
   }
   const batchesOf = (catalogue: Catalogue, count: number) =>
     contenders.find((each) => each.catalogue === catalogue && each.count === count)?.batches;
@@ -74,8 +69,7 @@ export async function operationRows(
       const times = batches.flatMap((batch) => batch.times);
       const figures = [quantile(times, 0.5), quantile(times, 0.99)].map((ms) => ms.toFixed(1));
       const perSecond = median(batches.map((batch) => batch.perSecond)).toFixed(0);
-      facts[`${count} clients`] =
-        `p50 ${figures[0]} ms, p99 ${figures[1]} ms, ${perSecond} calls/s`;
+      facts[`${count} clients`] = `p50 ${figures[0]} ms, p99 ${figures[1]} ms, ${perSecond} calls/s`;
     }
     return {
       name: `lifecycle-${operation}`,
@@ -91,10 +85,7 @@ export async function operationRows(
 }
 
 function newBatches(): Record<Operation, Batch[]> {
-  return Object.fromEntries(OPERATIONS.map(([name]) => [name, []])) as unknown as Record<
-    Operation,
-    Batch[]
-  >;
+  return Object.fromEntries(OPERATIONS.map(([name]) => [name, []])) as unknown as Record<Operation, Batch[]>;
 }
 
 /** Each operation once on each object, all objects together before the next operation. */
@@ -133,9 +124,7 @@ async function lifeOf(
   await each('unstage', made, (volume) => volumes.unstage(volume));
   await each('expand', made, (volume) => volumes.expand(volume, EXPANDED_BYTES));
   const snapshots = await each('snapshot', made, (volume) => volumes.snapshot(volume));
-  const restored = await each('restore', snapshots, (id) =>
-    volumes.create(BLOCK, EXPANDED_BYTES, id),
-  );
+  const restored = await each('restore', snapshots, (id) => volumes.create(BLOCK, EXPANDED_BYTES, id));
   await each('delete-snapshot', snapshots, (id) => volumes.deleteSnapshot(id));
   await each('delete', [...made, ...restored], (volume: Volume) => volumes.deleteVolume(volume));
 }

@@ -25,11 +25,7 @@ async function requireKind(kind: PoolKind): Promise<void> {
 }
 
 /** Resolves to the directory. The workspace unmounts and removes it. */
-export async function makePool(
-  workspace: Workspace,
-  kind: PoolKind,
-  name: string = kind,
-): Promise<string> {
+export async function makePool(workspace: Workspace, kind: PoolKind, name: string = kind): Promise<string> {
   await requireKind(kind);
   const image = workspace.path(`${name}.img`);
   const directory = workspace.path(name);

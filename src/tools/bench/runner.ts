@@ -10,10 +10,7 @@ import { type Curve, missingSide, type Row, ratios, type SpeedRow, targetOf } fr
 import type { Settings, Suite } from './suite.js';
 
 export interface RunOptions
-  extends Pick<
-    Settings,
-    'program' | 'rounds' | 'size' | 'socketPath' | 'parameters' | 'volumeBytes'
-  > {
+  extends Pick<Settings, 'program' | 'rounds' | 'size' | 'socketPath' | 'parameters' | 'volumeBytes'> {
   seed: number;
   curves: boolean;
   /** Its rows come first, in its order; without the rows of suites that do not run, unless `wholeTable`. */
@@ -23,11 +20,7 @@ export interface RunOptions
 }
 
 /** A suite that fails is reported as failed, and the others run; an interrupt ends the run. */
-export async function runSuites(
-  suites: readonly Suite[],
-  options: RunOptions,
-  signal: AbortSignal,
-): Promise<Document> {
+export async function runSuites(suites: readonly Suite[], options: RunOptions, signal: AbortSignal): Promise<Document> {
   const started = performance.now();
   const machine = await describeMachine(tmpdir());
   const random = new Random(options.seed);

@@ -6,13 +6,7 @@ import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { CsiDriver, Message } from '../client/driver.js';
-import {
-  BLOCK_CAPABILITY,
-  publish,
-  topologyRequirement,
-  undoSteps,
-  type VolumeUse,
-} from '../client/publication.js';
+import { BLOCK_CAPABILITY, publish, topologyRequirement, undoSteps, type VolumeUse } from '../client/publication.js';
 import type { Settings } from './suite.js';
 import type { Workspace } from './workspace.js';
 
@@ -67,11 +61,7 @@ export class Volumes {
 
   /** Every step until the volume can be used at its target. */
   async bringUp(volume: Volume): Promise<Volume> {
-    await publish(
-      (rpc, request) => this.driver.call(rpc, request),
-      await this.driver.info(),
-      volume,
-    );
+    await publish((rpc, request) => this.driver.call(rpc, request), await this.driver.info(), volume);
     return volume;
   }
 

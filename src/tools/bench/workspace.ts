@@ -47,8 +47,7 @@ export class Workspace {
       if (attempt > 0) await delay(RELEASE_PAUSE_MS);
     }
     const left = [...(await this.#mounts()), ...this.#loops()];
-    if (left.length > 0)
-      throw new Error(`still in use below ${this.directory}: ${left.join(', ')}`);
+    if (left.length > 0) throw new Error(`still in use below ${this.directory}: ${left.join(', ')}`);
     // Snapshots in a pool on the host's own file system are immutable.
     await run('chattr', ['-R', '-f', '-i', this.directory]).catch(() => undefined);
     rmSync(this.directory, { recursive: true, force: true });

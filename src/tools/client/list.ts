@@ -70,9 +70,7 @@ export class MetadataList {
       );
     }
     if (type !== (this.#type ?? type)) {
-      throw new InvalidListError(
-        `the block metadata type changed within the list, from ${this.#type} to ${type}`,
-      );
+      throw new InvalidListError(`the block metadata type changed within the list, from ${this.#type} to ${type}`);
     }
     this.capacityBytes = capacity;
     this.#type = type;

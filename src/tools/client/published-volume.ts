@@ -15,13 +15,7 @@ import type { RuntimeDirectory, RuntimeEntry } from '../../base/runtime-director
 import type { CsiDriver, Message } from './driver.js';
 import { BLOCK_CAPABILITY, publish as publishAt, undoSteps } from './publication.js';
 import type { SnapshotInfo } from './snapshot-info.js';
-import {
-  createRequest,
-  nameOf,
-  readRecord,
-  type VolumeRecord,
-  writeRecord,
-} from './volume-record.js';
+import { createRequest, nameOf, readRecord, type VolumeRecord, writeRecord } from './volume-record.js';
 
 export interface PublishedVolume {
   readonly volumeId: string;
@@ -61,10 +55,7 @@ export async function publishNewVolume(
  * Removes what killed commands have left of their use of this driver, and reports each volume, and what could not be
  * removed. The driver must be ready.
  */
-export async function removeLeftVolumes(
-  driver: CsiDriver,
-  runtime: RuntimeDirectory,
-): Promise<void> {
+export async function removeLeftVolumes(driver: CsiDriver, runtime: RuntimeDirectory): Promise<void> {
   await runtime.sweep(KIND, async (entry) => {
     const record = readRecord(entry);
     // Killed before it asked the driver for anything, or after it had undone everything.
@@ -87,11 +78,7 @@ export async function removeLeftVolumes(
 
 type Wanted = Pick<VolumeRecord, 'sizeBytes' | 'snapshotId' | 'namePrefix'>;
 
-async function publish(
-  driver: CsiDriver,
-  runtime: RuntimeDirectory,
-  wanted: Wanted,
-): Promise<PublishedVolume> {
+async function publish(driver: CsiDriver, runtime: RuntimeDirectory, wanted: Wanted): Promise<PublishedVolume> {
   const info = await driver.info();
   const { socketPath } = driver;
   if (info.nodeId === '') {
@@ -130,22 +117,13 @@ async function publish(
   }
 }
 
-async function create(
-  driver: CsiDriver,
-  entry: RuntimeEntry,
-  record: VolumeRecord,
-): Promise<Message> {
+async function create(driver: CsiDriver, entry: RuntimeEntry, record: VolumeRecord): Promise<Message> {
   const { volume } = await driver.call('CreateVolume', createRequest(record, entry));
   return volume as Message;
 }
 
 /** Resolves to the path of the device. */
-async function expose(
-  driver: CsiDriver,
-  entry: RuntimeEntry,
-  volume: Message,
-  readonly: boolean,
-): Promise<string> {
+async function expose(driver: CsiDriver, entry: RuntimeEntry, volume: Message, readonly: boolean): Promise<string> {
   entry.makeDirectory(STAGING);
   const use = {
     ...pathsOf(entry, String(volume['volume_id'])),
@@ -202,11 +180,7 @@ async function undo(
 }
 
 /** The id of the volume that has the record's name; null: there is none, and the driver makes none. */
-async function idOf(
-  driver: CsiDriver,
-  entry: RuntimeEntry,
-  record: VolumeRecord,
-): Promise<string | null> {
+async function idOf(driver: CsiDriver, entry: RuntimeEntry, record: VolumeRecord): Promise<string | null> {
   try {
     return String((await create(driver, entry, record))['volume_id']);
   } catch (thrown) {

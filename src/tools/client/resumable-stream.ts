@@ -8,10 +8,7 @@ import { isServiceError } from './connection.js';
 import { type Entry, MetadataList } from './list.js';
 import type { MetadataMessage, MetadataRequest } from './metadata-stream.js';
 
-export type OpenMetadata = (
-  request: MetadataRequest,
-  signal: AbortSignal,
-) => AsyncIterable<MetadataMessage>;
+export type OpenMetadata = (request: MetadataRequest, signal: AbortSignal) => AsyncIterable<MetadataMessage>;
 
 export interface MetadataProgress {
   capacityBytes: bigint | null;
@@ -94,18 +91,13 @@ export async function* readMetadata(
     }
     progress.resumes += 1;
     list.resume();
-    await delay(
-      (options.retryDelayMs ?? RETRY_DELAY_MS) * 2 ** attemptsWithoutProgress,
-      undefined,
-      { signal },
-    );
+    await delay((options.retryDelayMs ?? RETRY_DELAY_MS) * 2 ** attemptsWithoutProgress, undefined, { signal });
   }
   yield list.finish();
 }
 
 function gaveUp(error: Error): InterruptedError {
-  return new InterruptedError(
-    `gave up after ${MAX_ATTEMPTS_WITHOUT_PROGRESS} attempts without progress`,
-    { cause: error },
-  );
+  return new InterruptedError(`gave up after ${MAX_ATTEMPTS_WITHOUT_PROGRESS} attempts without progress`, {
+    cause: error,
+  });
 }

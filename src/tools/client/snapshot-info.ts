@@ -14,16 +14,11 @@ export interface SnapshotInfo {
  * By GetSnapshot or ListSnapshots, whichever the driver has. NOT_FOUND if there is no such snapshot;
  * UNIMPLEMENTED if the driver has neither call.
  */
-export async function describeSnapshot(
-  driver: CsiDriver,
-  snapshotId: string,
-): Promise<SnapshotInfo> {
+export async function describeSnapshot(driver: CsiDriver, snapshotId: string): Promise<SnapshotInfo> {
   const found = await find(driver, snapshotId);
   if (found === null) throw CsiError.notFound(`the driver has no snapshot ${snapshotId}`);
   if (found['ready_to_use'] === false) {
-    throw CsiError.failedPrecondition(
-      `snapshot ${snapshotId} is not ready to use; try again when it is`,
-    );
+    throw CsiError.failedPrecondition(`snapshot ${snapshotId} is not ready to use; try again when it is`);
   }
   const { seconds = 0, nanos = 0 } = (found['creation_time'] ?? {}) as Message;
   return {

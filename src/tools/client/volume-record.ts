@@ -23,8 +23,7 @@ export interface VolumeRecord {
   readonly isTemporary: boolean;
 }
 
-export const nameOf = ({ namePrefix }: VolumeRecord, { id }: RuntimeEntry): string =>
-  `${namePrefix}-${id}`;
+export const nameOf = ({ namePrefix }: VolumeRecord, { id }: RuntimeEntry): string => `${namePrefix}-${id}`;
 
 /** The same for the same record, so that the driver answers a repetition with the same volume. */
 export function createRequest(record: VolumeRecord, entry: RuntimeEntry): Message {
@@ -33,9 +32,7 @@ export function createRequest(record: VolumeRecord, entry: RuntimeEntry): Messag
     name: nameOf(record, entry),
     volume_capabilities: [BLOCK_CAPABILITY],
     ...(sizeBytes === 0n ? {} : { capacity_range: { required_bytes: `${sizeBytes}` } }),
-    ...(snapshotId === null
-      ? {}
-      : { volume_content_source: { snapshot: { snapshot_id: snapshotId } } }),
+    ...(snapshotId === null ? {} : { volume_content_source: { snapshot: { snapshot_id: snapshotId } } }),
     ...topologyRequirement(segments),
   };
 }
@@ -69,16 +66,7 @@ function parseRecord(text: string): VolumeRecord | null {
     return null;
   }
   // A text or a number has no such fields.
-  const {
-    version,
-    socketPath,
-    namePrefix,
-    sizeBytes,
-    snapshotId,
-    segments,
-    volumeId,
-    isTemporary,
-  } = found ?? {};
+  const { version, socketPath, namePrefix, sizeBytes, snapshotId, segments, volumeId, isTemporary } = found ?? {};
   if (typeof version === 'number' && version > VERSION) {
     throw CsiError.failedPrecondition(
       `${FILE} has version ${version}, and this program reads version ${VERSION}: run a command of the version of ` +

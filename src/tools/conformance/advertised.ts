@@ -105,10 +105,7 @@ async function nodeCapabilities(driver: Driver): Promise<Set<string> | null> {
   return refusal === null ? typesOf(response['capabilities'], 'rpc') : null;
 }
 
-async function askNodeInfo(
-  driver: Driver,
-  controller: ReadonlySet<string>,
-): Promise<NodeInfo | null> {
+async function askNodeInfo(driver: Driver, controller: ReadonlySet<string>): Promise<NodeInfo | null> {
   const { response, refusal } = await driver.settle('NodeGetInfo', {});
   if (refusal !== null) {
     if (!controller.has('PUBLISH_UNPUBLISH_VOLUME')) return null;

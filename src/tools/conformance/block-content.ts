@@ -12,15 +12,7 @@ import { CHUNK_BYTES, chunkOf, fullImage, type Image } from './oracle.js';
 
 type Operation = 'write' | 'partial' | 'rewrite' | 'zeros' | 'discard';
 
-const OPERATIONS: readonly Operation[] = [
-  'write',
-  'write',
-  'write',
-  'partial',
-  'partial',
-  'rewrite',
-  'zeros',
-];
+const OPERATIONS: readonly Operation[] = ['write', 'write', 'write', 'partial', 'partial', 'rewrite', 'zeros'];
 const LENGTHS = [512, 4096, 4096, 4096, 8192, 20480, 65536] as const;
 const ALIGNMENT_BYTES = 4096;
 /** Each one starts a process. */
@@ -226,12 +218,7 @@ export class BlockContent {
   }
 
   /** Runs `change` and records the bytes it returns in the model. */
-  async #remember(
-    device: FileHandle,
-    offset: number,
-    length: number,
-    change: () => Promise<Buffer>,
-  ): Promise<void> {
+  async #remember(device: FileHandle, offset: number, length: number, change: () => Promise<Buffer>): Promise<void> {
     const first = Math.floor(offset / CHUNK_BYTES);
     const last = Math.floor((offset + length - 1) / CHUNK_BYTES);
     for (let index = first; index <= last; index += 1) {
@@ -295,12 +282,7 @@ export async function readImage(path: string, sizeBytes: number): Promise<Image>
   try {
     for (let start = 0; start < sizeBytes; start += READ_BYTES) {
       const bytes = Buffer.alloc(READ_BYTES);
-      await readFully(
-        device,
-        bytes.subarray(0, Math.min(READ_BYTES, sizeBytes - start)),
-        start,
-        sizeBytes,
-      );
+      await readFully(device, bytes.subarray(0, Math.min(READ_BYTES, sizeBytes - start)), start, sizeBytes);
       for (let offset = 0; offset < READ_BYTES; offset += CHUNK_BYTES) {
         const chunk = bytes.subarray(offset, offset + CHUNK_BYTES);
         if (!chunk.equals(ZEROS)) known.set((start + offset) / CHUNK_BYTES, chunk);
@@ -327,12 +309,7 @@ export function expectSameBytes(subject: string, wanted: Image, found: Image): v
   }
 }
 
-async function readFully(
-  device: FileHandle,
-  bytes: Buffer,
-  offset: number,
-  sizeBytes: number,
-): Promise<void> {
+async function readFully(device: FileHandle, bytes: Buffer, offset: number, sizeBytes: number): Promise<void> {
   let done = 0;
   while (done < bytes.length) {
     const bytesRead = await readAt(device, bytes.subarray(done), offset + done);

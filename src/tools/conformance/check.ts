@@ -40,11 +40,7 @@ interface Listed extends Omit<Check, 'section' | 'level' | 'needs'> {
 /** What checks of lists of snapshots need. */
 export const OF_LISTS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 
-export function checksOf(
-  needs: readonly Need[],
-  section: string,
-  list: readonly Listed[],
-): readonly Check[] {
+export function checksOf(needs: readonly Need[], section: string, list: readonly Listed[]): readonly Check[] {
   return list.map(({ also = [], ...check }) => ({
     section,
     level: 'must',

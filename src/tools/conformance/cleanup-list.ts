@@ -21,11 +21,7 @@ export interface Cleanup {
 const TIMEOUT_MS = 15_000;
 const PAUSE_MS = 200;
 /** Statuses of a repeated create call that do not tell whether the first one has created anything. */
-const UNKNOWN: readonly number[] = [
-  StatusCode.ABORTED,
-  StatusCode.CANCELLED,
-  StatusCode.DEADLINE_EXCEEDED,
-];
+const UNKNOWN: readonly number[] = [StatusCode.ABORTED, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED];
 const IN_USE: readonly number[] = [StatusCode.ABORTED, StatusCode.FAILED_PRECONDITION];
 
 export class CleanupList {

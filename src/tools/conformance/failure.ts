@@ -20,11 +20,6 @@ export class CheckSkipped extends Error {
 }
 
 /** Throws a ConformanceFailure unless the condition holds. `found` is only called then. */
-export function expect(
-  condition: boolean,
-  subject: string,
-  expected: string,
-  found: () => string,
-): asserts condition {
+export function expect(condition: boolean, subject: string, expected: string, found: () => string): asserts condition {
   if (!condition) throw new ConformanceFailure(subject, expected, found());
 }

@@ -3,12 +3,7 @@ import { StatusCode } from '../../base/errors.js';
 import type { CheckContext } from './check.js';
 import { CheckSkipped, ConformanceFailure, expect } from './failure.js';
 import type { ListRequest } from './list-request.js';
-import type {
-  MetadataMessage,
-  MetadataStream,
-  MetadataStreamOptions,
-  StreamEnd,
-} from './metadata-stream.js';
+import type { MetadataMessage, MetadataStream, MetadataStreamOptions, StreamEnd } from './metadata-stream.js';
 import { coverage, describeRanges, difference, type Entry, tailFrom } from './ranges.js';
 import { describeRefusal, statusName } from './refusal.js';
 
@@ -127,10 +122,7 @@ function generalRefusal(context: CheckContext, { rpc }: ListRequest) {
 }
 
 /** Null: the driver sends a first message, or ends OK. Undefined: its status does not judge the request. */
-async function refusalOf(
-  context: CheckContext,
-  list: ListRequest,
-): Promise<string | null | undefined> {
+async function refusalOf(context: CheckContext, list: ListRequest): Promise<string | null | undefined> {
   return withList(context, list, {}, async (stream) => {
     if ((await stream.next()) !== null || stream.end.code === StatusCode.OK) return null;
     if (NO_JUDGEMENT.includes(stream.end.code)) return undefined;
@@ -169,50 +161,26 @@ export async function expectListRefused(
 }
 
 /** Fails unless both lists cover the same bytes. */
-export function expectSameBytesListed(
-  subject: string,
-  wanted: readonly Entry[],
-  found: readonly Entry[],
-): void {
+export function expectSameBytesListed(subject: string, wanted: readonly Entry[], found: readonly Entry[]): void {
   const [all, got] = [coverage(wanted), coverage(found)];
   const lost = difference(all, got);
-  expect(
-    lost.length === 0,
-    subject,
-    'the bytes of the whole list',
-    () => `it lacks ${describeRanges(lost)}`,
-  );
+  expect(lost.length === 0, subject, 'the bytes of the whole list', () => `it lacks ${describeRanges(lost)}`);
   const added = difference(got, all);
-  expect(
-    added.length === 0,
-    subject,
-    'the bytes of the whole list',
-    () => `it also names ${describeRanges(added)}`,
-  );
+  expect(added.length === 0, subject, 'the bytes of the whole list', () => `it also names ${describeRanges(added)}`);
 }
 
 /**
  * Fails unless a list from an offset is the tail of the whole list. Only its first entry may begin before
  * the offset, and it must end after it.
  */
-export function expectTail(
-  subject: string,
-  whole: readonly Entry[],
-  tail: readonly Entry[],
-  start: bigint,
-): void {
+export function expectTail(subject: string, whole: readonly Entry[], tail: readonly Entry[], start: bigint): void {
   const [first] = tail;
   if (first !== undefined) {
-    expect(
-      first.offset + first.size > start,
-      subject,
-      `a first entry that ends after ${start}`,
-      () => describeRanges([first]),
+    expect(first.offset + first.size > start, subject, `a first entry that ends after ${start}`, () =>
+      describeRanges([first]),
     );
   }
   const early = tail.slice(1).filter(({ offset }) => offset < start);
-  expect(early.length === 0, subject, `no entry but the first before ${start}`, () =>
-    describeRanges(early),
-  );
+  expect(early.length === 0, subject, `no entry but the first before ${start}`, () => describeRanges(early));
   expectSameBytesListed(subject, tailFrom(coverage(whole), start), tailFrom(coverage(tail), start));
 }

@@ -14,13 +14,7 @@ import {
   type IncomingHttpHeaders,
 } from 'node:http2';
 import { connect as connectSocket } from 'node:net';
-import {
-  framed,
-  MessageSplitter,
-  requestHeaders,
-  type SplitMessage,
-  statusIn,
-} from '../../base/csi/grpc-wire.js';
+import { framed, MessageSplitter, requestHeaders, type SplitMessage, statusIn } from '../../base/csi/grpc-wire.js';
 import { csiMessage } from '../../base/csi/proto.js';
 import { CsiError, StatusCode } from '../../base/errors.js';
 import { ConformanceFailure } from './failure.js';

@@ -51,9 +51,7 @@ export interface Comparison {
 export function judge(comparison: Comparison, entries: readonly Entry[]): Judgement {
   const { base, target } = comparison;
   const cover = new Cover(entries);
-  const indices = [...new Set([...base.known.keys(), ...target.known.keys()])].sort(
-    (a, b) => a - b,
-  );
+  const indices = [...new Set([...base.known.keys(), ...target.known.keys()])].sort((a, b) => a - b);
   const missed: Entry[] = [];
   let differingBytes = 0;
   for (const index of indices) {
@@ -91,18 +89,13 @@ function judgeChunk(
 }
 
 /** Fails if the list misses a byte that differs. Returns the figures. */
-export function expectSound(
-  subject: string,
-  comparison: Comparison,
-  entries: readonly Entry[],
-): Judgement {
+export function expectSound(subject: string, comparison: Comparison, entries: readonly Entry[]): Judgement {
   const judgement = judge(comparison, entries);
   if (judgement.missed.length === 0) return judgement;
   throw new ConformanceFailure(
     subject,
     'every byte that differs to be reported',
-    `${totalBytes(judgement.missed)} bytes that differ are not in the list: ` +
-      describeRanges(judgement.missed),
+    `${totalBytes(judgement.missed)} bytes that differ are not in the list: ${describeRanges(judgement.missed)}`,
   );
 }
 

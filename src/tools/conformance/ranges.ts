@@ -50,8 +50,7 @@ export function difference(a: readonly Entry[], b: readonly Entry[]): Entry[] {
   return left;
 }
 
-const endOf = (entry: Entry | undefined): bigint =>
-  entry === undefined ? 0n : entry.offset + entry.size;
+const endOf = (entry: Entry | undefined): bigint => (entry === undefined ? 0n : entry.offset + entry.size);
 
 export function totalBytes(ranges: readonly Entry[]): bigint {
   return ranges.reduce((sum, { size }) => sum + size, 0n);

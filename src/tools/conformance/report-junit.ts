@@ -23,11 +23,8 @@ export function formatJunit(report: Report): string {
 function caseOf(result: CheckResult): string {
   const { id, section, detail, seconds } = result;
   const open =
-    `    <testcase classname="${attribute(section)}" name="${attribute(id)}" ` +
-    `time="${seconds.toFixed(3)}">`;
-  return [open, ...verdictOf(result, detail ?? ''), ...outputOf(result), '    </testcase>'].join(
-    '\n',
-  );
+    `    <testcase classname="${attribute(section)}" name="${attribute(id)}" ` + `time="${seconds.toFixed(3)}">`;
+  return [open, ...verdictOf(result, detail ?? ''), ...outputOf(result), '    </testcase>'].join('\n');
 }
 
 function verdictOf({ result, title }: CheckResult, detail: string): string[] {

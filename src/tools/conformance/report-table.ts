@@ -58,8 +58,6 @@ function skipOf({ id, detail }: CheckResult): string {
 }
 
 export function totalsOf(report: Report): string {
-  const counts = (['passed', 'failed', 'skipped'] as const).map(
-    (result) => `${countOf(report, result)} ${result}`,
-  );
+  const counts = (['passed', 'failed', 'skipped'] as const).map((result) => `${countOf(report, result)} ${result}`);
   return `${counts.join(', ')} in ${report.seconds.toFixed(1)} s`;
 }

@@ -250,10 +250,7 @@ class SuiteRun {
   }
 
   #volumes(advertised: Advertised, label: string, driver = this.#driver): Volumes {
-    return new Volumes(
-      { driver, advertised, options: this.options, runName: this.#runName },
-      label,
-    );
+    return new Volumes({ driver, advertised, options: this.options, runName: this.#runName }, label);
   }
 
   #report(

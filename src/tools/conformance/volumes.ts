@@ -124,9 +124,7 @@ export class Volumes {
     await driver.call('NodeExpandVolume', {
       ...common,
       volume_path: volume.targetPath,
-      ...(advertised.node?.has('STAGE_UNSTAGE_VOLUME')
-        ? { staging_target_path: volume.stagingPath }
-        : {}),
+      ...(advertised.node?.has('STAGE_UNSTAGE_VOLUME') ? { staging_target_path: volume.stagingPath } : {}),
     });
   }
 
@@ -137,9 +135,7 @@ export class Volumes {
     await mkdir(volume.stagingPath, { recursive: true });
     await mkdir(dirname(volume.targetPath), { recursive: true });
     const call = (rpc: string, request: Message) => driver.call(rpc, request);
-    await publish(call, capabilities, use, (undo) =>
-      this.#cleanups.push({ key: `${undo.rpc} ${volume.id}`, ...undo }),
-    );
+    await publish(call, capabilities, use, (undo) => this.#cleanups.push({ key: `${undo.rpc} ${volume.id}`, ...undo }));
     return volume.targetPath;
   }
 
@@ -239,11 +235,7 @@ export class Volumes {
   }
 
   /** Runs a create call. If its outcome is unknown, the cleanup finds out whether it created anything. */
-  async #make(
-    rpc: string,
-    request: Message,
-    cleanupOf: NonNullable<Cleanup['cleanupOf']>,
-  ): Promise<Message> {
+  async #make(rpc: string, request: Message, cleanupOf: NonNullable<Cleanup['cleanupOf']>): Promise<Message> {
     const key = `${rpc} ${request['name']}`;
     this.#cleanups.push({ key, rpc, request, cleanupOf });
     const { response, refusal } = await this.deps.driver.settle(rpc, request);

@@ -10,9 +10,7 @@ import type { PageData } from './page-data.js';
 
 /** The page has an element of each id that is asked for. */
 const byId = (id: string): HTMLElement => document.getElementById(id) as HTMLElement;
-const { capacityBytes, cellBytes, word, runs }: PageData = JSON.parse(
-  byId('data').textContent ?? '',
-);
+const { capacityBytes, cellBytes, word, runs }: PageData = JSON.parse(byId('data').textContent ?? '');
 const grid = byId('grid') as HTMLCanvasElement;
 const overview = byId('overview') as HTMLCanvasElement;
 const tip = byId('tip');
@@ -91,12 +89,7 @@ function draw(): void {
     const from = view.first + index * group;
     if (from >= Math.min(view.first + view.count, total)) break;
     context.fillStyle = palette[levelOf(sumOf(from, from + group).share)] ?? '';
-    context.fillRect(
-      (index % columns) * step,
-      Math.floor(index / columns) * step,
-      step - 1,
-      step - 1,
-    );
+    context.fillRect((index % columns) * step, Math.floor(index / columns) * step, step - 1, step - 1);
   }
   drawOverview(palette);
   const { start, end, bytes } = sumOf(view.first, view.first + view.count);
@@ -179,9 +172,7 @@ grid.addEventListener('pointermove', (event) => {
     return;
   }
   const { columns, group, step } = layout;
-  const cells =
-    Math.round((event.clientY - drag.y) / step) * columns +
-    Math.round((event.clientX - drag.x) / step);
+  const cells = Math.round((event.clientY - drag.y) / step) * columns + Math.round((event.clientX - drag.x) / step);
   show(drag.first - cells * group, view.count);
 });
 grid.addEventListener('pointerleave', () => {

@@ -42,9 +42,7 @@ export function formatPage(subject: Subject, cells: Cells): string {
   const facts = factsOf(subject, cells).map(
     ([name, value]) => `<dt>${escapeText(name)}</dt><dd>${escapeText(value)}</dd>`,
   );
-  const legend = LEVELS.map(
-    ({ label }, level) => `<li><span class="level${level}"></span>${escapeText(label)}</li>`,
-  );
+  const legend = LEVELS.map(({ label }, level) => `<li><span class="level${level}"></span>${escapeText(label)}</li>`);
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="${escapeText(policy)}">
@@ -71,9 +69,7 @@ export function formatPage(subject: Subject, cells: Cells): string {
 }
 
 export function titleOf({ snapshotId, baseId }: Subject): string {
-  return baseId === null
-    ? `Data of snapshot ${snapshotId}`
-    : `Changes from ${baseId} to ${snapshotId}`;
+  return baseId === null ? `Data of snapshot ${snapshotId}` : `Changes from ${baseId} to ${snapshotId}`;
 }
 
 /** Names and values, for people. */

@@ -48,9 +48,7 @@ function checkChain(chain: ImageChain): void {
     );
   }
   if (chain.length === 0 || !chain.every(isAbsolute)) {
-    throw CsiError.internal(
-      `a chain of images has no or relative paths ('${path}'); report this as a bug`,
-    );
+    throw CsiError.internal(`a chain of images has no or relative paths ('${path}'); report this as a bug`);
   }
 }
 

@@ -56,10 +56,7 @@ export function parseHeader(bytes: Buffer, path: string): ImageHeader {
     throw refused(path, 'is not a qcow2 image');
   }
   if (bytes.readUInt32BE(4) !== VERSION) {
-    throw refused(
-      path,
-      `is a qcow2 image of version ${bytes.readUInt32BE(4)}; expected ${VERSION}`,
-    );
+    throw refused(path, `is a qcow2 image of version ${bytes.readUInt32BE(4)}; expected ${VERSION}`);
   }
   const clusterBits = bytes.readUInt32BE(20);
   if (clusterBits < CLUSTER_BITS.min || clusterBits > CLUSTER_BITS.max) {
@@ -88,10 +85,7 @@ function backingName(bytes: Buffer, path: string): string | null {
   const start = Number(offset);
   const name = bytes.subarray(start, start + length).toString('utf8');
   if (!isPlainName(name)) {
-    throw refused(
-      path,
-      `is based on '${printable(name, 200)}', which is not the plain name of a file beside it`,
-    );
+    throw refused(path, `is based on '${printable(name, 200)}', which is not the plain name of a file beside it`);
   }
   if (backingFormat(bytes) !== 'qcow2') {
     throw refused(path, `does not say that ${name}, which it is based on, is a qcow2 image`);

@@ -4,11 +4,7 @@
  */
 import { type FileHandle, open } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
-import {
-  type Argument,
-  fileArgument,
-  type GivenFile,
-} from '../../base/process/program-arguments.js';
+import { type Argument, fileArgument, type GivenFile } from '../../base/process/program-arguments.js';
 import { at } from '../../base/runtime-directory.js';
 import { type Content, chainArgument, type ImageChain } from './image-chain.js';
 import { isPlainName, openImage, readImageHeader } from './image-header.js';
@@ -92,8 +88,7 @@ function argumentsOf(content: Content, format: string): [string[], Argument] {
   return [[format, 'raw'], fileArgument({ path, use: 'read', open: () => open(path) })];
 }
 
-const nameOf = (content: Content): string =>
-  ('chain' in content ? content.chain[0] : content.device) ?? '';
+const nameOf = (content: Content): string => ('chain' in content ? content.chain[0] : content.device) ?? '';
 
 export interface Conversion {
   from: Content;
@@ -155,11 +150,7 @@ export async function compareImages(
 }
 
 /** Changes the name of what an image is based on in its header, and nothing else. Work on a copy. */
-export async function nameBacking(
-  path: string,
-  backing: string | null,
-  signal?: AbortSignal,
-): Promise<void> {
+export async function nameBacking(path: string, backing: string | null, signal?: AbortSignal): Promise<void> {
   checkBacking(path, backing);
   const named = backing === null ? ['-b', ''] : ['-F', 'qcow2', '-b', backing];
   const image = written(path, () => openImage(path, true));
@@ -180,10 +171,7 @@ export interface MappedRange {
  * Which image of a chain each part of the device is read from, from its beginning to its end. Rejects with INTERNAL if a
  * part is missing: what is copied by the map would lack it.
  */
-export async function* mapImage(
-  chain: ImageChain,
-  signal?: AbortSignal,
-): AsyncGenerator<MappedRange[]> {
+export async function* mapImage(chain: ImageChain, signal?: AbortSignal): AsyncGenerator<MappedRange[]> {
   const { sizeBytes } = await readImageHeader(chain[0] ?? '');
   const args = ['map', '--output=json', chainArgument(chain)];
   const program = await Program.start('qemu-img', args, { signal });

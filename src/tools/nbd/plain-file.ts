@@ -9,10 +9,7 @@ import { CsiError, errorCode } from '../../base/errors.js';
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = constants;
 
 /** Closes the file when `use` has ended. */
-export async function withFile<T>(
-  opening: Promise<FileHandle>,
-  use: (file: FileHandle) => Promise<T>,
-): Promise<T> {
+export async function withFile<T>(opening: Promise<FileHandle>, use: (file: FileHandle) => Promise<T>): Promise<T> {
   const file = await opening;
   try {
     return await use(file);

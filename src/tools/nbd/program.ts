@@ -61,11 +61,7 @@ export class Program {
   }
 
   /** FAILED_PRECONDITION if the program is not installed, INTERNAL if a path is relative. */
-  static async start(
-    name: ProgramName,
-    args: readonly Argument[],
-    { signal }: StartOptions = {},
-  ): Promise<Program> {
+  static async start(name: ProgramName, args: readonly Argument[], { signal }: StartOptions = {}): Promise<Program> {
     signal?.throwIfAborted();
     const options = { readsAll: READERS.includes(name), opensGiven: true };
     const { child, withPaths } = await start(name, args, options);
@@ -98,10 +94,7 @@ export class Program {
           `from it (${this.stderr})`,
       );
     }
-    const how =
-      exitCode === null
-        ? `was ended by ${signal ?? 'nobody'}`
-        : `failed with exit code ${exitCode}`;
+    const how = exitCode === null ? `was ended by ${signal ?? 'nobody'}` : `failed with exit code ${exitCode}`;
     const said = this.stderr === '' ? '' : `: ${this.stderr}`;
     const message = `${this.name}, started to ${purpose}, ${how}${said}`;
     const code = exitCode === null ? 'SIGNAL' : 'EXIT';

@@ -131,8 +131,7 @@ async function start(
   const args = argsOf(newFile(path, socket?.place), newFile(pidFile));
   const program = await Program.start(name, args, { signal });
   program.stdout.resume();
-  const removeFiles = () =>
-    Promise.all([rm(socketAt, { force: true }), rm(pidFile, { force: true })]);
+  const removeFiles = () => Promise.all([rm(socketAt, { force: true }), rm(pidFile, { force: true })]);
   const isReady = await pollUntil(async () => program.exit !== null || (await exists(pidFile)), {
     intervalMs: READY_POLL_MS,
     timeoutMs: READY_TIMEOUT_MS,

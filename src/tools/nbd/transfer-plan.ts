@@ -60,8 +60,7 @@ export class TransferPlanner {
   }
 
   plan(): TransferPlan {
-    const costOf = ({ size, requests }: Candidate): bigint =>
-      requests * (REQUEST_COST_NS + size * BYTE_COST_NS);
+    const costOf = ({ size, requests }: Candidate): bigint => requests * (REQUEST_COST_NS + size * BYTE_COST_NS);
     const { size, requests } = this.#candidates.reduce((best, candidate) =>
       costOf(candidate) < costOf(best) ? candidate : best,
     );

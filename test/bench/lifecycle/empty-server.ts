@@ -5,8 +5,7 @@ import { givenEndpoint, reportToParent } from '../streams/server-process.js';
 
 const { Identity } = clientServices();
 const server = new grpc.Server();
-const answer: grpc.handleUnaryCall<unknown, unknown> = (_call, reply) =>
-  reply(null, { ready: { value: true } });
+const answer: grpc.handleUnaryCall<unknown, unknown> = (_call, reply) => reply(null, { ready: { value: true } });
 server.addService(Identity, Object.fromEntries(Object.keys(Identity).map((rpc) => [rpc, answer])));
 server.bindAsync(givenEndpoint(), grpc.ServerCredentials.createInsecure(), (error) => {
   if (error !== null) throw error;

@@ -6,10 +6,7 @@ import { closeSync, ftruncateSync, mkdirSync, openSync, writeFileSync } from 'no
 import { newSnapshotId, newVolumeId, nodeKey } from '../../../src/base/csi/handles.js';
 import { formatPoolId } from '../../../src/driver/backends/reflink/pool-layout.js';
 import { listName } from '../../../src/driver/backends/retained/list-directory.js';
-import {
-  catalogueCalls,
-  catalogueDefinition,
-} from '../../../src/driver/catalogue/sqlite-catalogue.js';
+import { catalogueCalls, catalogueDefinition } from '../../../src/driver/catalogue/sqlite-catalogue.js';
 import { SoundDatabase } from '../../../src/driver/database/sound-database.js';
 
 export interface CatalogueSize {
@@ -51,7 +48,11 @@ export function fillCatalogue(
         `INSERT INTO volumes (volume_id, name, pool, size_bytes, state, parameters, created_mutable_parameters,
            mutable_parameters, capabilities, pristine, awaits_growth, created_ns)
          VALUES (?, ?, ?, ?, 'ready', '{}', '{}', '{}', ?, 0, 0, 1)`,
-        ...[id, `filler ${id}`, poolName, VOLUME_BYTES, CAPABILITIES],
+        id,
+        `filler ${id}`,
+        poolName,
+        VOLUME_BYTES,
+        CAPABILITIES,
       );
       sparseFile(`${pool}/volumes/${id}`, VOLUME_BYTES);
       sparseFile(`${pool}/initialized/${id}`, 0);
@@ -61,7 +62,11 @@ export function fillCatalogue(
       database.run(
         `INSERT INTO snapshots (snapshot_id, name, volume_id, pool, size_bytes, state, creation_time_ns, parameters, pristine)
          VALUES (?, ?, ?, ?, ?, 'ready', 1, '{}', 0)`,
-        ...[id, `filler ${id}`, ids[index % ids.length], poolName, VOLUME_BYTES],
+        id,
+        `filler ${id}`,
+        ids[index % ids.length],
+        poolName,
+        VOLUME_BYTES,
       );
       // The oldest of each volume: a snapshot of the same volume follows after one of each of the others.
       const next = taken[index + volumes];

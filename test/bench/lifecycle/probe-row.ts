@@ -9,11 +9,7 @@ import { ServerProcess } from '../streams/server-process.js';
 
 const CALLS = { full: 2000, tiny: 50 } as const;
 
-export async function probeRow(
-  settings: Settings,
-  workspace: Workspace,
-  ours: CsiConnection,
-): Promise<Row> {
+export async function probeRow(settings: Settings, workspace: Workspace, ours: CsiConnection): Promise<Row> {
   const script = new URL('./empty-server.js', import.meta.url).href;
   const server = await ServerProcess.fork(settings, script, workspace.path('empty.sock'));
   const empty = new CsiConnection(server.socketPath);

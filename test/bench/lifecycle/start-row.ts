@@ -10,11 +10,7 @@ export interface StoppedPlugin {
 }
 
 /** Leaves both stopped. */
-export async function startRow(
-  settings: Settings,
-  full: StoppedPlugin,
-  empty: StoppedPlugin,
-): Promise<Row> {
+export async function startRow(settings: Settings, full: StoppedPlugin, empty: StoppedPlugin): Promise<Row> {
   const found = await shuffledRounds(settings, [full, empty], async (plugin) => {
     const started = performance.now();
     const running = await plugin.start();

@@ -26,11 +26,7 @@ export class Writer {
   private constructor(private readonly child: ChildProcess) {}
 
   /** Resolves when it writes. It writes every second block, durably. */
-  static async start(
-    settings: Pick<Settings, 'cleanup'>,
-    device: string,
-    blocks: number,
-  ): Promise<Writer> {
+  static async start(settings: Pick<Settings, 'cleanup'>, device: string, blocks: number): Promise<Writer> {
     const child = fork(new URL('./writer-process.js', import.meta.url), [device, String(blocks)]);
     const writer = new Writer(child);
     settings.cleanup.defer(() => writer.stop());

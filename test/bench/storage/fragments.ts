@@ -29,11 +29,7 @@ export async function allocateExtents(path: string, extents: number): Promise<vo
 }
 
 /** Writes blocks of new content, durably. */
-export async function writeBlocks(
-  path: string,
-  count: number,
-  blockOf: (index: number) => number,
-): Promise<void> {
+export async function writeBlocks(path: string, count: number, blockOf: (index: number) => number): Promise<void> {
   const content = randomBytes(BLOCK_BYTES);
   const file = openSync(path, 'r+');
   try {

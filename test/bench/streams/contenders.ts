@@ -23,25 +23,13 @@ export function isServed(contender: MaybeContender): contender is Contender {
 }
 
 /** The plugin's way from the scan to the socket. */
-export async function ourServer(
-  settings: Settings,
-  workspace: Workspace,
-  name = 'ours',
-): Promise<Contender> {
-  const server = await ServerProcess.fork(
-    settings,
-    'pattern-server',
-    workspace.path(`${name}.sock`),
-  );
+export async function ourServer(settings: Settings, workspace: Workspace, name = 'ours'): Promise<Contender> {
+  const server = await ServerProcess.fork(settings, 'pattern-server', workspace.path(`${name}.sock`));
   return { label: 'blockdelta', server, reader: await StreamReader.open(settings, server) };
 }
 
 /** The C++ gRPC server with generated messages, or why it is not there. */
-export async function cppServer(
-  settings: Settings,
-  workspace: Workspace,
-  name = 'cpp',
-): Promise<MaybeContender> {
+export async function cppServer(settings: Settings, workspace: Workspace, name = 'cpp'): Promise<MaybeContender> {
   const compiled = await compilePeer('grpc_stream_server');
   if (isMissing(compiled)) return compiled;
   const socket = workspace.path(`${name}.sock`);
@@ -51,11 +39,7 @@ export async function cppServer(
 
 /** The list as JavaScript objects through proto-loader. */
 export async function objectServer(settings: Settings, workspace: Workspace): Promise<Contender> {
-  const server = await ServerProcess.fork(
-    settings,
-    'object-server',
-    workspace.path('objects.sock'),
-  );
+  const server = await ServerProcess.fork(settings, 'object-server', workspace.path('objects.sock'));
   return { label: 'grpc-js objects', server, reader: await StreamReader.open(settings, server) };
 }
 

@@ -77,9 +77,7 @@ export async function costRows(settings: Settings, workspace: Workspace): Promis
     'rss MiB': Math.round(ours.server.meter.peakMiB()),
   };
   const peerSide = (found: Map<Contender, StreamReading[]>, entries: number): Side =>
-    isServed(cpp)
-      ? cpuSide(cpp, found.get(cpp) ?? [], entries)
-      : missingSide('C++ gRPC', CPU_UNIT, cpp.missing);
+    isServed(cpp) ? cpuSide(cpp, found.get(cpp) ?? [], entries) : missingSide('C++ gRPC', CPU_UNIT, cpp.missing);
   const cppFacts = isServed(cpp)
     ? {
         'C++ ms/M entries of the first stream': cold.get(cpp) ?? 0,
@@ -101,12 +99,7 @@ export async function costRows(settings: Settings, workspace: Workspace): Promis
       peer: peerSide(small, sizes.small),
       facts: { ...facts, entries: sizes.small },
     },
-    throughputRow(
-      ratesOf(large.get(ours)),
-      raw,
-      isServed(raw) ? ratesOf(large.get(raw)) : [],
-      facts,
-    ),
+    throughputRow(ratesOf(large.get(ours)), raw, isServed(raw) ? ratesOf(large.get(raw)) : [], facts),
     {
       name: 'stream-cpu-objects',
       measures: 'CPU of the server for a million entries, beside objects through proto-loader',
@@ -153,9 +146,7 @@ function throughputRow(
     name: 'stream-throughput',
     measures: 'bytes of messages a second, one stream, messages of 8192 entries',
     ours: { label: 'blockdelta', unit, rounds: ours },
-    peer: isServed(raw)
-      ? { label: raw.label, unit, rounds: rawRates }
-      : missingSide('raw socket', unit, raw.missing),
+    peer: isServed(raw) ? { label: raw.label, unit, rounds: rawRates } : missingSide('raw socket', unit, raw.missing),
     better: 'higher',
     target: targetOf('stream-throughput', best),
     facts,

@@ -56,9 +56,7 @@ async function byStreams(settings: Settings, contenders: readonly Contender[]): 
   const { entries, streams } = SIZES[settings.size];
   const readers = new Map<Contender, StreamReader[]>();
   for (const contender of contenders) {
-    const own = Array.from({ length: Math.max(...streams) }, () =>
-      StreamReader.open(settings, contender.server),
-    );
+    const own = Array.from({ length: Math.max(...streams) }, () => StreamReader.open(settings, contender.server));
     readers.set(contender, await Promise.all(own));
   }
   const lines = await measured(settings, contenders, streams, async (contender, count) => {

@@ -49,23 +49,17 @@ export async function firstMessageRows(settings: Settings, workspace: Workspace)
   return [
     {
       name: 'stream-first-message',
-      measures:
-        'time to the first message: a volume of 16 TiB with 8192 extents beside one of 64 MiB with as many',
+      measures: 'time to the first message: a volume of 16 TiB with 8192 extents beside one of 64 MiB with as many',
       ours: sparseSide,
       peer: smallSide,
-      target: targetOf('stream-first-message', [
-        median(sparseSide.rounds) / median(smallSide.rounds),
-      ]),
+      target: targetOf('stream-first-message', [median(sparseSide.rounds) / median(smallSide.rounds)]),
       facts,
     },
     {
       name: 'stream-first-message-time',
       measures: 'time from the call to the first message of a small volume, warm',
       ours: { ...smallSide, label: 'blockdelta' },
-      peer:
-        peer === null
-          ? missingSide('C++ gRPC', 'ms', 'missing' in cpp ? cpp.missing : '')
-          : side('C++ gRPC', peer),
+      peer: peer === null ? missingSide('C++ gRPC', 'ms', 'missing' in cpp ? cpp.missing : '') : side('C++ gRPC', peer),
       target: targetOf('stream-first-message-time', smallSide.rounds),
       facts,
     },

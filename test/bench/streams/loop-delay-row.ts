@@ -17,11 +17,8 @@ const SIZES = {
 export async function loopDelayRow(settings: Settings, workspace: Workspace): Promise<Row> {
   const { entries, idleMs } = SIZES[settings.size];
   const { server } = await ourServer(settings, workspace, 'loop');
-  const readers = await Promise.all(
-    Array.from({ length: STREAMS }, () => StreamReader.open(settings, server)),
-  );
-  const load = (): Promise<unknown> =>
-    Promise.all(readers.map((reader) => reader.read({ entries })));
+  const readers = await Promise.all(Array.from({ length: STREAMS }, () => StreamReader.open(settings, server)));
+  const load = (): Promise<unknown> => Promise.all(readers.map((reader) => reader.read({ entries })));
   await load();
   const under: LoopDelay[] = [];
   const idle: LoopDelay[] = [];
@@ -35,9 +32,7 @@ export async function loopDelayRow(settings: Settings, workspace: Workspace): Pr
     idle.push(await measure(() => delay(idleMs)));
   }
   const p99 = under.map((each) => each.p99);
-  settings.say(
-    `event-loop delay with four streams, p99 ms: ${p99.map((ms) => ms.toFixed(1)).join(' ')}`,
-  );
+  settings.say(`event-loop delay with four streams, p99 ms: ${p99.map((ms) => ms.toFixed(1)).join(' ')}`);
   return {
     name: 'stream-loop-delay',
     measures: 'delay of the event loop with four streams at full speed, 99th percentile',

@@ -48,18 +48,12 @@ export async function memoryRows(settings: Settings, workspace: Workspace): Prom
 }
 
 /** A server of its own for each round: memory that one stream left behind would hide growth. */
-async function oneStream(
-  settings: Settings,
-  workspace: Workspace,
-  reader: Reader,
-  name: string,
-): Promise<Memory> {
+async function oneStream(settings: Settings, workspace: Workspace, reader: Reader, name: string): Promise<Memory> {
   const { entries, warmUp, streams } = SIZES[settings.size];
   const contender = await ourServer(settings, workspace, name);
   try {
     // The allocator and the collector have found their level after the second.
-    for (let stream = 0; stream < streams; stream += 1)
-      await contender.reader.read({ entries: warmUp });
+    for (let stream = 0; stream < streams; stream += 1) await contender.reader.read({ entries: warmUp });
     return await watched(contender, () =>
       contender.reader.read({
         entries,

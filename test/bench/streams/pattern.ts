@@ -31,13 +31,9 @@ export function patternSnapshotId(
 }
 
 export function patternOf(snapshotId: string): Pattern {
-  const [, group, digits] =
-    /^snap-[0-9a-f]{12}-00000000-0000-(400[01])-8000-([0-9a-f]{12})$/.exec(snapshotId) ?? [];
+  const [, group, digits] = /^snap-[0-9a-f]{12}-00000000-0000-(400[01])-8000-([0-9a-f]{12})$/.exec(snapshotId) ?? [];
   const entries = Number(`0x${digits}`);
   if (!Number.isSafeInteger(entries)) throw new Error(`'${snapshotId}' is no synthetic snapshot`);
-  const strideBytes =
-    group === GROUPS.sparse
-      ? SPARSE_BYTES / 2 ** Math.ceil(Math.log2(entries))
-      : DENSE_STRIDE_BYTES;
+  const strideBytes = group === GROUPS.sparse ? SPARSE_BYTES / 2 ** Math.ceil(Math.log2(entries)) : DENSE_STRIDE_BYTES;
   return { entries, strideBytes, sizeBytes: entries * strideBytes };
 }

@@ -18,8 +18,7 @@ const PORT = 9810;
 const SIZES = { full: { entries: 4_000_000, warmUps: 5 }, tiny: { entries: 30_000, warmUps: 1 } };
 
 export async function routerRow(settings: Settings, workspace: Workspace): Promise<Row> {
-  const measures =
-    'CPU of the router, all threads, for a million entries, beside the node that serves them directly';
+  const measures = 'CPU of the router, all threads, for a million entries, beside the node that serves them directly';
   const openssl = findProgram('openssl');
   if (isMissing(openssl)) {
     const side = missingSide('router', UNIT, openssl.missing);
@@ -65,10 +64,7 @@ export async function routerRow(settings: Settings, workspace: Workspace): Promi
   };
 }
 
-async function start(
-  settings: Settings,
-  workspace: Workspace,
-): Promise<[node: ServerProcess, router: ServerProcess]> {
+async function start(settings: Settings, workspace: Workspace): Promise<[node: ServerProcess, router: ServerProcess]> {
   const certificates = await issueCertificates(workspace.directory, {
     node: `DNS:blockdelta-node,URI:${nodeUri('blockdelta.csi', 'bench')}`,
     router: 'DNS:blockdelta-router',
@@ -80,13 +76,8 @@ async function start(
   });
   const list = workspace.path('nodes.json');
   writeFileSync(list, JSON.stringify({ nodes: [{ id: 'bench', address }] }));
-  const router = await ServerProcess.fork(
-    settings,
-    'router-server',
-    workspace.path('router.sock'),
-    {
-      env: { BLOCKDELTA_ROUTE_NODES: `file:${list}`, ...certificates.router },
-    },
-  );
+  const router = await ServerProcess.fork(settings, 'router-server', workspace.path('router.sock'), {
+    env: { BLOCKDELTA_ROUTE_NODES: `file:${list}`, ...certificates.router },
+  });
   return [node, router];
 }

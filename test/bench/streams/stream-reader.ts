@@ -50,10 +50,7 @@ export abstract class StreamReader {
   abstract read(request: StreamRequest): Promise<StreamReading>;
   abstract close(): void;
 
-  static async open(
-    settings: Pick<Settings, 'cleanup'>,
-    server: ServerProcess,
-  ): Promise<StreamReader> {
+  static async open(settings: Pick<Settings, 'cleanup'>, server: ServerProcess): Promise<StreamReader> {
     const compiled = await compilePeer('grpc_stream_client');
     const reader = isMissing(compiled)
       ? new NodeReader(server, compiled.missing)

@@ -68,9 +68,7 @@ export const suite: Suite = {
       }),
     };
     settings.say(`copies of ${place.bytes / MIB} MiB in ${settings.rounds} rounds`);
-    const found = await shuffledRounds(settings, Object.values(contenders), (contender) =>
-      secondsOf(contender, place),
-    );
+    const found = await shuffledRounds(settings, Object.values(contenders), (contender) => secondsOf(contender, place));
     const secondsBy = (contender: Contender): number[] => found.get(contender) ?? [];
     return [
       fullRow('backup-full', place, contenders.full, contenders.dd, secondsBy),
@@ -185,8 +183,7 @@ function fullRow(
   peer: Contender,
   secondsBy: (contender: Contender) => number[],
 ): Row {
-  const rates = (contender: Contender): number[] =>
-    secondsBy(contender).map((seconds) => bytes / MIB / seconds);
+  const rates = (contender: Contender): number[] => secondsBy(contender).map((seconds) => bytes / MIB / seconds);
   return {
     name,
     measures: `a full copy into an image, beside ${peer.label} of the same`,

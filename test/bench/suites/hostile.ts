@@ -77,12 +77,7 @@ function shown({ firstMs, totalMs }: Timing): string {
 }
 
 /** A server of its own for each round: memory that one attack left behind would hide growth. */
-async function oneRound(
-  settings: Settings,
-  workspace: Workspace,
-  attack: Attack,
-  name: string,
-): Promise<Round> {
+async function oneRound(settings: Settings, workspace: Workspace, attack: Attack, name: string): Promise<Round> {
   const { entries, warmUp } = SIZES[settings.size];
   const { server, reader } = await ourServer(settings, workspace, name);
   let hostile: ChildProcess | null = null;

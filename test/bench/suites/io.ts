@@ -105,9 +105,7 @@ export const suite: Suite = {
     for (const job of JOBS) {
       settings.say(`${job.name} in ${settings.rounds} rounds`);
       const time = job === RANDOM_WRITE ? targetSeconds : seconds;
-      const found = await shuffledRounds(settings, places, ({ path }) =>
-        fioOnce(fio.program, job, path, bytes, time),
-      );
+      const found = await shuffledRounds(settings, places, ({ path }) => fioOnce(fio.program, job, path, bytes, time));
       rows.push(...rowsOf(job, places, found, await factsOf(places, bytes), false));
     }
     settings.say(`${RANDOM_WRITE.name} after snapshots in ${settings.rounds} rounds`);
@@ -123,11 +121,7 @@ export const suite: Suite = {
 };
 
 /** The volume first; each is full, so that no round allocates. */
-async function makePlaces(
-  settings: Settings,
-  workspace: Workspace,
-  bytes: number,
-): Promise<[Place, Place, Place]> {
+async function makePlaces(settings: Settings, workspace: Workspace, bytes: number): Promise<[Place, Place, Place]> {
   const pool = await makePool(workspace, 'xfs');
   const plugin = await PluginProcess.start(settings, workspace, {
     env: { BLOCKDELTA_POOLS: `bench=${pool}` },
@@ -170,13 +164,7 @@ async function makePlaces(
 
 const CHECK = { check: true };
 
-async function fioOnce(
-  program: string,
-  job: Job,
-  path: string,
-  bytes: number,
-  seconds: number,
-): Promise<number> {
+async function fioOnce(program: string, job: Job, path: string, bytes: number, seconds: number): Promise<number> {
   const { stdout } = await run(
     program,
     [
@@ -199,10 +187,7 @@ async function fioOnce(
 }
 
 /** Kernels differ in which loop devices write directly, and after a snapshot they change their mind. */
-async function factsOf(
-  [volume, , loop]: [Place, Place, Place],
-  bytes: number,
-): Promise<Row['facts']> {
+async function factsOf([volume, , loop]: [Place, Place, Place], bytes: number): Promise<Row['facts']> {
   return {
     'MiB of each': bytes / MIB,
     'direct I/O of the volume': (await isDirectIo(volume.path)) === true,

@@ -8,13 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { readAllocated, readDelta } from '../../../src/tools/bench/list-reader.js';
 import { PluginProcess } from '../../../src/tools/bench/plugin-process.js';
 import { makePool, type PoolKind, requireRoot } from '../../../src/tools/bench/pool.js';
-import {
-  type Curve,
-  type CurveLine,
-  missingSide,
-  type Row,
-  type Side,
-} from '../../../src/tools/bench/row.js';
+import { type Curve, type CurveLine, missingSide, type Row, type Side } from '../../../src/tools/bench/row.js';
 import { run } from '../../../src/tools/bench/run.js';
 import { type Settings, type Suite, shuffledRounds } from '../../../src/tools/bench/suite.js';
 import { BLOCK, type Volume, Volumes } from '../../../src/tools/bench/volumes.js';
@@ -78,10 +72,7 @@ export const suite: Suite = {
     const listed = await Bed.make(settings, 'xfs', 'on');
     const steps = Array.from({ length: LISTS }, () => CHANGED);
     const short = await listed.chain(extents, steps);
-    rows.push(
-      await listed.row('reflink-delta-lists', short.slice(-2), 'bare_delta'),
-      await listed.listRow(short),
-    );
+    rows.push(await listed.row('reflink-delta-lists', short.slice(-2), 'bare_delta'), await listed.listRow(short));
     await listed.removeAll();
     const shares = Array.from({ length: chain.snapshots }, () => CHANGED / chain.snapshots);
     const long = await listed.chain(chain.extents, shares);
@@ -91,9 +82,7 @@ export const suite: Suite = {
     rows.push(await listed.row('reflink-delta-hot', hot, 'bare_compare'));
     await listed.end();
     const btrfs = await Bed.make(settings, 'btrfs', 'off');
-    rows.push(
-      await btrfs.row('reflink-delta-btrfs', await btrfs.chain(extents, [CHANGED]), 'bare_delta'),
-    );
+    rows.push(await btrfs.row('reflink-delta-btrfs', await btrfs.chain(extents, [CHANGED]), 'bare_delta'));
     await btrfs.end();
     return rows;
   },
@@ -165,9 +154,7 @@ class Bed {
 
   /** Snapshots, oldest first, with a share of the written blocks written anew before each but the first. */
   async chain(extents: number, shares: readonly number[]): Promise<string[]> {
-    this.settings.say(
-      `making ${extents} extents and ${shares.length + 1} snapshots in ${this.pool}`,
-    );
+    this.settings.say(`making ${extents} extents and ${shares.length + 1} snapshots in ${this.pool}`);
     const volume = await this.volumes.create(BLOCK, sizeOfExtents(extents));
     await this.volumes.bringUp(volume);
     const file = backingFileOf(volume.targetPath);
@@ -201,11 +188,7 @@ class Bed {
     return id;
   }
 
-  async row(
-    name: keyof typeof MEASURES,
-    snapshots: readonly string[],
-    peer: CompiledPeer,
-  ): Promise<Row> {
+  async row(name: keyof typeof MEASURES, snapshots: readonly string[], peer: CompiledPeer): Promise<Row> {
     const found = await this.measure(snapshots, peer);
     return rowOf(name, found.ours, found.peer, {
       snapshots: snapshots.length,
@@ -214,14 +197,10 @@ class Bed {
   }
 
   /** The delta from the first to the last of the snapshots, beside the peer with their files. */
-  async measure(
-    snapshots: readonly string[],
-    peer: CompiledPeer,
-  ): Promise<{ ours: number[]; peer: number[] }> {
+  async measure(snapshots: readonly string[], peer: CompiledPeer): Promise<{ ours: number[]; peer: number[] }> {
     const [base = '', target = ''] = [snapshots[0], snapshots.at(-1)];
     const files = [base, target].map((id) => snapshotFile(this.pool, id)) as [string, string];
-    const ours = (): Promise<number> =>
-      timed(() => readDelta(this.plugin.driver.connection, base, target));
+    const ours = (): Promise<number> => timed(() => readDelta(this.plugin.driver.connection, base, target));
     const theirs = (): Promise<number> => peerMs(peer, files);
     for (const each of [ours, theirs]) await each();
     const found = await shuffledRounds(this.settings, [ours, theirs], (contender) => contender());
@@ -232,12 +211,10 @@ class Bed {
   async extentToolRows(snapshot: string): Promise<Row[]> {
     const rows: Row[] = [];
     for (const { name, program, argumentsFor } of EXTENT_TOOLS) {
-      const ours = (): Promise<number> =>
-        timed(() => readAllocated(this.plugin.driver.connection, snapshot));
+      const ours = (): Promise<number> => timed(() => readAllocated(this.plugin.driver.connection, snapshot));
       const args = argumentsFor(snapshotFile(this.pool, snapshot));
       const tool = findProgram(program);
-      const theirs = async (): Promise<number> =>
-        isMissing(tool) ? Number.NaN : toolMs(tool.program, args);
+      const theirs = async (): Promise<number> => (isMissing(tool) ? Number.NaN : toolMs(tool.program, args));
       const found = await shuffledRounds(this.settings, [ours, theirs], (contender) => contender());
       const peer = isMissing(tool)
         ? missingSide(program, 'ms', tool.missing)
@@ -295,12 +272,7 @@ async function peerMs(name: CompiledPeer, files: readonly [string, string]): Pro
   return Number(/\bms ([0-9.]+)/.exec(stdout)?.[1]);
 }
 
-function rowOf(
-  name: keyof typeof MEASURES,
-  ours: number[],
-  peer: number[],
-  facts: Row['facts'],
-): Row {
+function rowOf(name: keyof typeof MEASURES, ours: number[], peer: number[], facts: Row['facts']): Row {
   const isMeasured = peer.every(Number.isFinite);
   const label = name === 'reflink-delta-hot' ? 'byte comparison' : 'bare FIEMAP';
   const theirs: Side = isMeasured

@@ -82,9 +82,7 @@ async function oneRow(settings: Settings, given: Case, volumes: Volumes): Promis
   const { kind, pool, extents, name, mounted } = given;
   settings.say(`${name}: making ${extents} extents on ${kind}`);
   const bytes = sizeOfExtents(extents);
-  const volume = mounted
-    ? await volumes.create(XFS, bytes + FILE_SYSTEM_BYTES)
-    : await volumes.create(BLOCK, bytes);
+  const volume = mounted ? await volumes.create(XFS, bytes + FILE_SYSTEM_BYTES) : await volumes.create(BLOCK, bytes);
   await volumes.bringUp(volume);
   const file = backingFileOf(volume.targetPath);
   const written = mounted ? `${volume.targetPath}/file` : volume.targetPath;
@@ -108,19 +106,15 @@ async function oneRow(settings: Settings, given: Case, volumes: Volumes): Promis
   const writer = await Writer.start(settings, written, extents);
   const seen: Record<keyof typeof contenders, Gaps[]> = { snapshot: [], clone: [] };
   const rounds = extents > LONG_EXTENTS ? Math.min(LONG_ROUNDS, settings.rounds) : settings.rounds;
-  const found = await shuffledRounds(
-    { ...settings, rounds },
-    ['snapshot', 'clone'] as const,
-    async (contender) => {
-      await delay(SETTLE_MS);
-      const from = process.hrtime.bigint();
-      const remove = await contenders[contender]();
-      const gaps = await writer.gaps({ from, to: process.hrtime.bigint() });
-      seen[contender].push(gaps);
-      await remove();
-      return gaps.longest;
-    },
-  );
+  const found = await shuffledRounds({ ...settings, rounds }, ['snapshot', 'clone'] as const, async (contender) => {
+    await delay(SETTLE_MS);
+    const from = process.hrtime.bigint();
+    const remove = await contenders[contender]();
+    const gaps = await writer.gaps({ from, to: process.hrtime.bigint() });
+    seen[contender].push(gaps);
+    await remove();
+    return gaps.longest;
+  });
   await writer.stop();
   await volumes.removeAll();
   const last = found.get('snapshot')?.at(-1)?.toFixed(1);

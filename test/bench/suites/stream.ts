@@ -14,8 +14,7 @@ import { routerRow } from '../streams/router-row.js';
 
 export const suite: Suite = {
   name: 'stream',
-  describes:
-    'the server alone, on a generated list: CPU, throughput, memory, first message, event loop, router',
+  describes: 'the server alone, on a generated list: CPU, throughput, memory, first message, event loop, router',
 
   async run(settings: Settings): Promise<Row[]> {
     const workspace = Workspace.make(settings, 'stream');

@@ -37,11 +37,7 @@ export const suite: Suite = {
     if (problem !== null) throw new Error(problem);
     const workspace = Workspace.make(settings, 'thin');
     const memory = makeMemoryDirectory(settings);
-    const empty = await makeMetadata(
-      join(memory, 'empty'),
-      { pattern: 'random', changed: 1 },
-      'empty',
-    );
+    const empty = await makeMetadata(join(memory, 'empty'), { pattern: 'random', changed: 1 }, 'empty');
     const bed = { settings, workspace, memory, empty, addon: loadAddon() };
     const rows: Row[] = [];
     for (const thinCase of THIN_CASES) rows.push(...(await rowsOf(bed, thinCase)));

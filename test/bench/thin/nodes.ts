@@ -25,9 +25,10 @@ export function countNodes(metadata: string, left: number, right: number): NodeC
   const file = openSync(metadata, 'r');
   try {
     const mappingRoot = Number(readBlock(file, 0).readBigUInt64LE(MAPPING_ROOT_AT));
-    const trees = [left, right].map((deviceId) =>
-      nodesBelow(file, deviceRoot(file, mappingRoot, deviceId)),
-    ) as [Set<number>, Set<number>];
+    const trees = [left, right].map((deviceId) => nodesBelow(file, deviceRoot(file, mappingRoot, deviceId))) as [
+      Set<number>,
+      Set<number>,
+    ];
     const shared = [...trees[0]].filter((node) => trees[1].has(node)).length;
     const all = trees[0].size + trees[1].size;
     return { differing: all - 2 * shared, all };

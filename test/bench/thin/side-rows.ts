@@ -56,8 +56,7 @@ export async function peakRow(
 export async function processRow(settings: Settings, { path }: Metadata): Promise<Row> {
   const devices = ['--base', String(BASE_DEVICE), '--target', String(TARGET_DEVICE)];
   const command = [besideThis('../../../src/main.js'), 'thin-delta', '--format', 'csv'];
-  const ours = (): Promise<number> =>
-    timeProcess(process.execPath, [...command, ...devices, '--metadata', path]);
+  const ours = (): Promise<number> => timeProcess(process.execPath, [...command, ...devices, '--metadata', path]);
   const theirs = (): Promise<number> => timeThinDelta(path);
   const found = await shuffledRounds(settings, [ours, theirs], (contender) => contender());
   return {

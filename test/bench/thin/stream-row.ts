@@ -13,12 +13,7 @@ const AT_MOST = 1.3;
 /** Enough for the server's code to be compiled. */
 const WARM_UPS = 3;
 
-export async function streamRow(
-  settings: Settings,
-  addon: Addon,
-  metadata: Metadata,
-  socket: string,
-): Promise<Row> {
+export async function streamRow(settings: Settings, addon: Addon, metadata: Metadata, socket: string): Promise<Row> {
   const script = new URL('./server.js', import.meta.url).href;
   const server = await ServerProcess.fork(settings, script, socket, {
     arguments: [metadata.path, String(metadata.volumeBytes)],

@@ -23,10 +23,14 @@ export const CONFORMING_DRIVERS: Readonly<Record<string, ConformingDriver>> = {
   'sends tuples of one length': {
     metadataType: 'FIXED_LENGTH',
     only: [
-      ...['metadata.order', 'metadata.fixed-length', 'metadata.entry-size', 'metadata.resume'],
+      'metadata.order',
+      'metadata.fixed-length',
+      'metadata.entry-size',
+      'metadata.resume',
       ...more('metadata.offset-*', 'metadata.max-results', 'metadata.empty-*'),
       ...more('metadata.constant-*', 'groups.delta'),
-      ...[...family('delta.*', 'delta.content'), ...family('allocated.*', 'allocated.content')],
+      ...family('delta.*', 'delta.content'),
+      ...family('allocated.*', 'allocated.content'),
     ],
   },
   'clips the first tuple at the offset': {
@@ -40,8 +44,13 @@ export const CONFORMING_DRIVERS: Readonly<Record<string, ConformingDriver>> = {
   'serves only volumes, snapshots and their metadata': {
     only: ['identity.*', 'capability.*', 'volume.*', 'snapshot.*', 'delta.re*', 'groups.*'],
     without: [
-      ...['GROUP_CONTROLLER_SERVICE', 'LIST_VOLUMES', 'LIST_SNAPSHOTS', 'GET_CAPACITY'],
-      ...['CLONE_VOLUME', 'EXPAND_VOLUME', 'STAGE_UNSTAGE_VOLUME'],
+      'GROUP_CONTROLLER_SERVICE',
+      'LIST_VOLUMES',
+      'LIST_SNAPSHOTS',
+      'GET_CAPACITY',
+      'CLONE_VOLUME',
+      'EXPAND_VOLUME',
+      'STAGE_UNSTAGE_VOLUME',
     ],
   },
   'serves no metadata': {
@@ -66,12 +75,13 @@ export const CONFORMING_DRIVERS: Readonly<Record<string, ConformingDriver>> = {
   },
   'reports the whole volume if any block is to be reported': {
     only: [
-      ...['metadata.order', 'metadata.cancel', 'delta.content'],
-      ...['metadata.resume', ...more('metadata.max-results', 'metadata.offset-*')],
+      'metadata.order',
+      'metadata.cancel',
+      'delta.content',
+      'metadata.resume',
+      ...more('metadata.max-results', 'metadata.offset-*'),
     ],
-    ...after('entries', (entries, { target }) =>
-      entries.length === 0 ? [] : [{ offset: 0, size: target.sizeBytes }],
-    ),
+    ...after('entries', (entries, { target }) => (entries.length === 0 ? [] : [{ offset: 0, size: target.sizeBytes }])),
   },
   'refuses a delta of a snapshot with itself (vSphere)': {
     only: ['metadata.same', 'metadata.empty-*'],

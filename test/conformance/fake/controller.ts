@@ -37,8 +37,7 @@ export function controllerRpcs(state: State): Rpcs {
       const confirmed = { volume_capabilities: request['volume_capabilities'] };
       return wrong === null ? { confirmed } : { message: wrong };
     },
-    ListVolumes: (request) =>
-      page(request, state.volumes.values(), (volume) => ({ volume: volumeMessage(volume) })),
+    ListVolumes: (request) => page(request, state.volumes.values(), (volume) => ({ volume: volumeMessage(volume) })),
     GetCapacity: (request) => ({
       available_capacity: unsupported(request['volume_capabilities']) === null ? LARGEST_BYTES : 0,
     }),

@@ -50,10 +50,7 @@ type Change<In, Out> = (from: In, state: State) => Out | Promise<Out>;
 const STEPS: readonly string[] = ['read', 'blocks', 'entries', 'from', 'messages'];
 
 /** A step or an RPC that gets another query or request. */
-export function before<S extends Step>(
-  step: S,
-  change: (from: Input<S>, state: State) => Input<S>,
-): Deviation;
+export function before<S extends Step>(step: S, change: (from: Input<S>, state: State) => Input<S>): Deviation;
 export function before(rpc: string, change: Change<Message, Message>): Deviation;
 export function before(name: string, change: Change<never, unknown>): Deviation {
   if (!STEPS.includes(name)) {
@@ -61,9 +58,7 @@ export function before(name: string, change: Change<never, unknown>): Deviation 
       return correct((await change(request as never, state)) as Message);
     });
   }
-  return inStep(name, (correct, state, all) =>
-    correct(...all.slice(0, -1), change(all.at(-1) as never, state)),
-  );
+  return inStep(name, (correct, state, all) => correct(...all.slice(0, -1), change(all.at(-1) as never, state)));
 }
 
 /** A step or an RPC whose result is changed; it gets the query or the request, too. */
@@ -75,10 +70,7 @@ export function after(
   rpc: string,
   change: (answer: Message, request: Message, state: State) => Message | Promise<Message>,
 ): Deviation;
-export function after(
-  name: string,
-  change: (result: never, from: never, state: State) => unknown,
-): Deviation {
+export function after(name: string, change: (result: never, from: never, state: State) => unknown): Deviation {
   if (!STEPS.includes(name)) {
     return instead(name, (correct, state) => async (request) => {
       return (await change((await correct(request)) as never, request as never, state)) as Message;
@@ -91,10 +83,7 @@ export function after(
 
 type AnyStep = (...all: unknown[]) => unknown;
 
-function inStep(
-  name: string,
-  run: (correct: AnyStep, state: State, all: unknown[]) => unknown,
-): Deviation {
+function inStep(name: string, run: (correct: AnyStep, state: State, all: unknown[]) => unknown): Deviation {
   return {
     metadata: (correct, state) => ({
       [name]: (...all: unknown[]) => run(correct[name as Step] as unknown as AnyStep, state, all),

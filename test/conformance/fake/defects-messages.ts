@@ -12,9 +12,7 @@ function lastOf<T>(all: readonly T[], change: (last: T) => T[]): T[] {
 }
 
 /** Other fields in each message; `isFirst` where it is the first of its list. */
-function inEach(
-  fields: (message: Message, isFirst: boolean, query: Query, state: State) => Message,
-): Defect {
+function inEach(fields: (message: Message, isFirst: boolean, query: Query, state: State) => Message): Defect {
   return after('messages', (messages, query, state) =>
     messages.map((message, index) => ({
       ...message,
@@ -26,10 +24,7 @@ function inEach(
 export const SHAPE_DEFECTS: Defects = {
   'metadata.order': {
     'sends the tuples in descending order': after('from', (entries) => entries.reverse()),
-    'sends its last message first': after('messages', (messages) => [
-      ...messages.slice(-1),
-      ...messages.slice(0, -1),
-    ]),
+    'sends its last message first': after('messages', (messages) => [...messages.slice(-1), ...messages.slice(0, -1)]),
     'makes every tuple overlap the next by one byte': after('from', (entries) =>
       entries.map(({ offset, size }, index) => {
         const next = entries[index + 1];
@@ -68,8 +63,8 @@ export const SHAPE_DEFECTS: Defects = {
     },
   },
   'metadata.constant-type': {
-    'declares VARIABLE_LENGTH in the first message and FIXED_LENGTH in the others': inEach(
-      (_, isFirst) => (isFirst ? {} : { block_metadata_type: 'FIXED_LENGTH' }),
+    'declares VARIABLE_LENGTH in the first message and FIXED_LENGTH in the others': inEach((_, isFirst) =>
+      isFirst ? {} : { block_metadata_type: 'FIXED_LENGTH' },
     ),
     'never sets block_metadata_type': inEach(() => ({ block_metadata_type: 'UNKNOWN' })),
   },
@@ -84,8 +79,7 @@ export const SHAPE_DEFECTS: Defects = {
   'delta.resized': {
     "reports the live volume's capacity instead of the snapshot's (host-path, vSphere)": inEach(
       (message, _, { target }, state) => ({
-        volume_capacity_bytes:
-          state.volumes.get(target.volumeId)?.sizeBytes ?? message['volume_capacity_bytes'],
+        volume_capacity_bytes: state.volumes.get(target.volumeId)?.sizeBytes ?? message['volume_capacity_bytes'],
       }),
     ),
   },
@@ -100,9 +94,7 @@ export const SHAPE_DEFECTS: Defects = {
     'ends OK after three messages': after('messages', (messages) => messages.slice(0, 3)),
   },
   'metadata.message-size': {
-    'sends messages of more than 4 MiB': inEach((_, isFirst) =>
-      isFirst ? { padding: 5 << 20 } : {},
-    ),
+    'sends messages of more than 4 MiB': inEach((_, isFirst) => (isFirst ? { padding: 5 << 20 } : {})),
   },
 };
 
@@ -152,8 +144,7 @@ function deletedBaseIsEmpty(): Defect {
 
 export const REQUEST_DEFECTS: Defects = {
   'metadata.not-found': {
-    'answers INVALID_ARGUMENT for an unknown snapshot (vSphere)':
-      insteadOfNotFound('INVALID_ARGUMENT'),
+    'answers INVALID_ARGUMENT for an unknown snapshot (vSphere)': insteadOfNotFound('INVALID_ARGUMENT'),
     'answers INTERNAL for an unknown snapshot': insteadOfNotFound('INTERNAL'),
     'answers OK with an empty list for an unknown snapshot': before('read', (request, state) => {
       const known = [...state.snapshots.keys()].at(-1);

@@ -37,10 +37,7 @@ function without(kind: 'delta' | 'allocated', isLost: (place: Place) => boolean)
 }
 
 /** Compares such blocks only from the first byte to the end; it could be lucky with one seed. */
-function ignoring(
-  [first, end]: readonly [number, number],
-  where: (place: Place) => boolean = () => true,
-): Defect {
+function ignoring([first, end]: readonly [number, number], where: (place: Place) => boolean = () => true): Defect {
   const isLost = (place: Place): boolean =>
     where(place) && place.now.subarray(first, end).equals(place.before.subarray(first, end));
   return { ...without('delta', isLost), seeds: [1, 2, 3] };
@@ -50,11 +47,8 @@ type Source = 'snapshot' | 'volume';
 
 /** Counts only blocks written since the volume was restored or cloned. */
 const forgetsInherited = (from: Source): Defect =>
-  without('allocated', ({ block, volume }) =>
-    Boolean(volume?.source?.[from] && volume.inherited.includes(block)),
-  );
-const hasNoDeltas = (from: Source): Defect =>
-  without('delta', ({ volume }) => Boolean(volume?.source?.[from]));
+  without('allocated', ({ block, volume }) => Boolean(volume?.source?.[from] && volume.inherited.includes(block)));
+const hasNoDeltas = (from: Source): Defect => without('delta', ({ volume }) => Boolean(volume?.source?.[from]));
 
 /** Empties restored volumes. */
 function restoringNothing(isSo: (snapshotId: string, state: State) => boolean): Defect {
@@ -96,29 +90,21 @@ export const ORACLE_DEFECTS: Defects = {
     'ignores the last byte of every block when it compares': ignoring([0, REST]),
     'ignores the first byte of every block when it compares': ignoring([1, BLOCK_BYTES]),
     "ignores the volume's last byte when it compares": ignoring([0, REST], ({ isLast }) => isLast),
-    "ignores the volume's first byte when it compares": ignoring(
-      [1, BLOCK_BYTES],
-      ({ block }) => block === 0,
-    ),
+    "ignores the volume's first byte when it compares": ignoring([1, BLOCK_BYTES], ({ block }) => block === 0),
   },
   'allocated.content': {
     'leaves one block out of every list of allocated blocks': without(
       'allocated',
       ({ index, count }) => index === Math.floor(count / 2),
     ),
-    "leaves the volume's last block out of lists of allocated blocks": without(
-      'allocated',
-      ({ isLast }) => isLast,
-    ),
+    "leaves the volume's last block out of lists of allocated blocks": without('allocated', ({ isLast }) => isLast),
   },
   'delta.chain': {
     'answers every delta with the changes since the snapshot immediately before the target': before(
       'blocks',
       (query, state) => {
         const { base, target } = query;
-        const earlier = state
-          .snapshotsOf(target.volumeId)
-          .filter(({ sequence }) => sequence < target.sequence);
+        const earlier = state.snapshotsOf(target.volumeId).filter(({ sequence }) => sequence < target.sequence);
         return { ...query, base: base && (earlier.at(-1) ?? base) };
       },
     ),
@@ -143,13 +129,12 @@ export const ORACLE_DEFECTS: Defects = {
     'creates an empty volume when asked to restore a snapshot': restoringNothing(() => true),
   },
   'delta.cloned': {
-    "leaves data inherited from the source out of a clone's allocated blocks":
-      forgetsInherited('volume'),
+    "leaves data inherited from the source out of a clone's allocated blocks": forgetsInherited('volume'),
     'reports no changes of clones': hasNoDeltas('volume'),
   },
   'groups.restore': {
-    'creates an empty volume when asked to restore a member of a group': restoringNothing(
-      (snapshotId, state) => Boolean(state.snapshots.get(snapshotId)?.groupId),
+    'creates an empty volume when asked to restore a member of a group': restoringNothing((snapshotId, state) =>
+      Boolean(state.snapshots.get(snapshotId)?.groupId),
     ),
   },
 };

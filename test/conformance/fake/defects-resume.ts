@@ -13,9 +13,7 @@ function reading(field: string, instead: (value: number) => number): Defect {
   return before('read', (request) => ({ ...request, [field]: instead(Number(request[field])) }));
 }
 
-function sending(
-  run: (call: MetadataCall, messages: Message[], query: Query, state: State) => Promise<void>,
-): Defect {
+function sending(run: (call: MetadataCall, messages: Message[], query: Query, state: State) => Promise<void>): Defect {
   return {
     metadata: (_correct, state) => ({
       send: (call, messages, query) => run(call, messages, query, state),
@@ -44,9 +42,7 @@ export function endNow(call: MetadataCall): void {
 }
 
 /** Ends OK with messages unsent when something happens; `watch` is called as the stream begins. */
-function endsWhen(
-  watch: (query: Query, state: State, call: MetadataCall) => () => boolean,
-): Defect {
+function endsWhen(watch: (query: Query, state: State, call: MetadataCall) => () => boolean): Defect {
   return sending(async (call, messages, query, state) => {
     if (!(await slowly(call, messages, watch(query, state, call)))) endNow(call);
   });
@@ -105,10 +101,8 @@ export const RESUME_DEFECTS: Defects = {
     ),
   },
   'metadata.offset-inside': {
-    'counts its blocks from an unaligned starting_offset (host-path)': after(
-      'from',
-      (entries, { start }) =>
-        entries.map(({ offset, size }) => ({ offset: offset + (start % 4096), size })),
+    'counts its blocks from an unaligned starting_offset (host-path)': after('from', (entries, { start }) =>
+      entries.map(({ offset, size }) => ({ offset: offset + (start % 4096), size })),
     ),
     'leaves out the tuple that contains starting_offset': after('from', (entries, { start }) =>
       entries.filter(({ offset }) => offset >= start),
@@ -121,9 +115,8 @@ export const RESUME_DEFECTS: Defects = {
     })),
   },
   'metadata.offset-beyond': {
-    'answers OK with an empty list beyond the end of the volume (host-path)': reading(
-      'starting_offset',
-      (value) => Math.min(value, 0),
+    'answers OK with an empty list beyond the end of the volume (host-path)': reading('starting_offset', (value) =>
+      Math.min(value, 0),
     ),
   },
   'metadata.offset-end': {
@@ -133,9 +126,7 @@ export const RESUME_DEFECTS: Defects = {
     }),
   },
   'metadata.offset-negative': {
-    'treats a negative starting_offset as 0': reading('starting_offset', (value) =>
-      Math.max(value, 0),
-    ),
+    'treats a negative starting_offset as 0': reading('starting_offset', (value) => Math.max(value, 0)),
   },
   'metadata.max-results-negative': {
     'treats a negative max_results as 0': reading('max_results', (value) => Math.max(value, 0)),
@@ -188,12 +179,10 @@ export const RESUME_DEFECTS: Defects = {
     }),
   },
   'metadata.busy-volume': {
-    'ends OK when another snapshot of the volume is created during the stream': endsWhen(
-      ({ target }, state) => {
-        const before = state.snapshotsOf(target.volumeId).length;
-        return () => state.snapshotsOf(target.volumeId).length > before;
-      },
-    ),
+    'ends OK when another snapshot of the volume is created during the stream': endsWhen(({ target }, state) => {
+      const before = state.snapshotsOf(target.volumeId).length;
+      return () => state.snapshotsOf(target.volumeId).length > before;
+    }),
   },
   'metadata.delete-while-streaming': {
     'ends OK when the snapshot is deleted during the stream': endsWhen(
@@ -203,12 +192,10 @@ export const RESUME_DEFECTS: Defects = {
     ),
   },
   'metadata.read-while-streaming': {
-    'ends OK when a volume is restored from the snapshot during the stream': endsWhen(
-      (_query, state) => {
-        const before = state.volumes.size;
-        return () => state.volumes.size > before;
-      },
-    ),
+    'ends OK when a volume is restored from the snapshot during the stream': endsWhen((_query, state) => {
+      const before = state.volumes.size;
+      return () => state.volumes.size > before;
+    }),
   },
   'metadata.two-streams': { 'keeps one position for all streams': sharedCursor() },
   'metadata.idempotent': {

@@ -27,10 +27,7 @@ const ofKind = <K extends Kind>(state: State, kind: K): Map<string, Kinds[K]> =>
   state[kind] as unknown as Map<string, Kinds[K]>;
 
 /** Asks for other things where the name in the request is known. */
-function whereKnown<K extends Kind>(
-  kind: K,
-  fields: (known: Kinds[K], state: State) => Message,
-): Defect {
+function whereKnown<K extends Kind>(kind: K, fields: (known: Kinds[K], state: State) => Message): Defect {
   return before(CREATES[kind], (request, state) => {
     const known = [...ofKind(state, kind).values()].find(({ name }) => name === request['name']);
     return known === undefined ? request : { ...request, ...fields(known, state) };
@@ -126,39 +123,29 @@ export const RPC_DEFECTS: Defects = {
     'takes new members when CreateVolumeGroupSnapshot is repeated': forgetsNames('groups'),
   },
   'groups.mismatch': {
-    'returns the group of that name although its sources differ': whereKnown(
-      'groups',
-      ({ snapshotIds }, state) => ({
-        source_volume_ids: snapshotIds.map((id) => state.snapshot(id).volumeId),
-      }),
-    ),
+    'returns the group of that name although its sources differ': whereKnown('groups', ({ snapshotIds }, state) => ({
+      source_volume_ids: snapshotIds.map((id) => state.snapshot(id).volumeId),
+    })),
   },
   'groups.member-delete': {
-    'refuses to delete a single member with INTERNAL': before(
-      'DeleteSnapshot',
-      (request, state) => {
-        const member = state.snapshots.get(request['snapshot_id']);
-        if (member?.groupId) throw refusal('INTERNAL', `'${member.id}' cannot be deleted`);
-        return request;
-      },
-    ),
+    'refuses to delete a single member with INTERNAL': before('DeleteSnapshot', (request, state) => {
+      const member = state.snapshots.get(request['snapshot_id']);
+      if (member?.groupId) throw refusal('INTERNAL', `'${member.id}' cannot be deleted`);
+      return request;
+    }),
   },
   'groups.delta': {
-    'reports no changes in deltas to a member of a group': after(
-      'blocks',
-      (blocks, { base, target }) => (base !== null && target.groupId !== '' ? [] : blocks),
+    'reports no changes in deltas to a member of a group': after('blocks', (blocks, { base, target }) =>
+      base !== null && target.groupId !== '' ? [] : blocks,
     ),
   },
   'groups.delete': {
-    'deletes a group but not its members': instead(
-      'DeleteVolumeGroupSnapshot',
-      (_correct, state) => (request) => {
-        const group = state.groups.get(request['group_snapshot_id']);
-        for (const id of group?.snapshotIds ?? []) state.snapshot(id).groupId = '';
-        if (group !== undefined) state.groups.delete(group.id);
-        return {};
-      },
-    ),
+    'deletes a group but not its members': instead('DeleteVolumeGroupSnapshot', (_correct, state) => (request) => {
+      const group = state.groups.get(request['group_snapshot_id']);
+      for (const id of group?.snapshotIds ?? []) state.snapshot(id).groupId = '';
+      if (group !== undefined) state.groups.delete(group.id);
+      return {};
+    }),
   },
   'groups.list-mismatch': {
     'ignores snapshot_ids that are not the members': {
@@ -204,10 +191,9 @@ export const RPC_DEFECTS: Defects = {
     }),
   },
   'volume.create-conflict': {
-    'returns the volume of that name although it is too small': whereKnown(
-      'volumes',
-      ({ sizeBytes }) => ({ capacity_range: { required_bytes: sizeBytes, limit_bytes: 0 } }),
-    ),
+    'returns the volume of that name although it is too small': whereKnown('volumes', ({ sizeBytes }) => ({
+      capacity_range: { required_bytes: sizeBytes, limit_bytes: 0 },
+    })),
   },
   'volume.create-missing-fields': {
     'creates volumes without a name': namesTheNameless('CreateVolume'),
@@ -218,14 +204,11 @@ export const RPC_DEFECTS: Defects = {
     })),
   },
   'volume.create-from-missing': {
-    'creates an empty volume when the source snapshot does not exist': before(
-      'CreateVolume',
-      (request, state) => {
-        const id = request['volume_content_source']?.snapshot?.snapshot_id;
-        const isMissing = id !== undefined && !state.snapshots.has(id);
-        return { ...request, ...(isMissing ? { volume_content_source: null } : {}) };
-      },
-    ),
+    'creates an empty volume when the source snapshot does not exist': before('CreateVolume', (request, state) => {
+      const id = request['volume_content_source']?.snapshot?.snapshot_id;
+      const isMissing = id !== undefined && !state.snapshots.has(id);
+      return { ...request, ...(isMissing ? { volume_content_source: null } : {}) };
+    }),
   },
   'volume.delete': {
     'answers NOT_FOUND to the deletion of an unknown volume': missing('DeleteVolume', 'volume'),
@@ -238,13 +221,10 @@ export const RPC_DEFECTS: Defects = {
     'never returns a token for the next page': answering('ListVolumes', { next_token: '' }),
   },
   'volume.publish-twice': {
-    'leaves a file at the target path when it unpublishes': after(
-      'NodeUnpublishVolume',
-      (answer, request) => {
-        writeFileSync(request['target_path'], '');
-        return answer;
-      },
-    ),
+    'leaves a file at the target path when it unpublishes': after('NodeUnpublishVolume', (answer, request) => {
+      writeFileSync(request['target_path'], '');
+      return answer;
+    }),
     'refuses to publish again at a path where the volume is already published': before(
       'NodePublishVolume',
       (request, state) => {
@@ -258,10 +238,9 @@ export const RPC_DEFECTS: Defects = {
     'takes another snapshot when CreateSnapshot is repeated': forgetsNames('snapshots'),
   },
   'snapshot.create-conflict': {
-    'returns the snapshot of that name although it is of another volume': whereKnown(
-      'snapshots',
-      ({ volumeId }) => ({ source_volume_id: volumeId }),
-    ),
+    'returns the snapshot of that name although it is of another volume': whereKnown('snapshots', ({ volumeId }) => ({
+      source_volume_id: volumeId,
+    })),
   },
   'snapshot.create-missing-fields': {
     'creates snapshots without a name': namesTheNameless('CreateSnapshot'),
@@ -270,16 +249,13 @@ export const RPC_DEFECTS: Defects = {
     'answers OK without a snapshot for an unknown id': emptyForUnknown('snapshots'),
   },
   'snapshot.delete': {
-    'answers NOT_FOUND to the deletion of an unknown snapshot': missing(
-      'DeleteSnapshot',
-      'snapshot',
-    ),
+    'answers NOT_FOUND to the deletion of an unknown snapshot': missing('DeleteSnapshot', 'snapshot'),
   },
   'snapshot.list': {
-    'lists the snapshots of all volumes, ignoring source_volume_id': before(
-      'ListSnapshots',
-      (request) => ({ ...request, source_volume_id: '' }),
-    ),
+    'lists the snapshots of all volumes, ignoring source_volume_id': before('ListSnapshots', (request) => ({
+      ...request,
+      source_volume_id: '',
+    })),
   },
   'identity.info': {
     'has no vendor_version': answering('GetPluginInfo', { vendor_version: '' }),
@@ -304,9 +280,8 @@ export const RPC_DEFECTS: Defects = {
     },
   },
   'capability.consistency': {
-    'advertises LIST_VOLUMES_PUBLISHED_NODES without PUBLISH_UNPUBLISH_VOLUME': advertising(
-      'LIST_VOLUMES_PUBLISHED_NODES',
-    ),
+    'advertises LIST_VOLUMES_PUBLISHED_NODES without PUBLISH_UNPUBLISH_VOLUME':
+      advertising('LIST_VOLUMES_PUBLISHED_NODES'),
     'advertises LIST_VOLUME_HEALTH without GET_VOLUME_HEALTH': {
       ...advertising('LIST_VOLUME_HEALTH'),
       mayAlsoFail: ['capability.served'],

@@ -3,15 +3,7 @@
  * volumes are a few MiB. Knows nothing of CSI.
  */
 import { execFileSync } from 'node:child_process';
-import {
-  closeSync,
-  ftruncateSync,
-  mkdirSync,
-  openSync,
-  rmSync,
-  writeFileSync,
-  writeSync,
-} from 'node:fs';
+import { closeSync, ftruncateSync, mkdirSync, openSync, rmSync, writeFileSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { addresses } from '../../support/extent-list.js';
 import { clearLoop } from '../../support/ioctls.js';
@@ -119,8 +111,7 @@ export function entriesOf(blocks: readonly number[], coalesce: boolean): Entry[]
   for (const block of blocks) {
     const last = entries.at(-1);
     const offset = block * BLOCK_BYTES;
-    if (coalesce && last !== undefined && last.offset + last.size === offset)
-      last.size += BLOCK_BYTES;
+    if (coalesce && last !== undefined && last.offset + last.size === offset) last.size += BLOCK_BYTES;
     else entries.push({ offset, size: BLOCK_BYTES });
   }
   return entries;

@@ -97,18 +97,15 @@ export class FakeDriver {
   }
 
   #refused(thrown: unknown): Refusal {
-    const correct =
-      thrown instanceof Refusal ? thrown : new Refusal(status.INTERNAL, `fake driver: ${thrown}`);
+    const correct = thrown instanceof Refusal ? thrown : new Refusal(status.INTERNAL, `fake driver: ${thrown}`);
     return this.deviation.refuse?.(correct) ?? correct;
   }
 }
 
 function identityRpcs(state: State): Rpcs {
-  const services = [
-    'CONTROLLER_SERVICE',
-    'GROUP_CONTROLLER_SERVICE',
-    'SNAPSHOT_METADATA_SERVICE',
-  ].filter((type) => state.has(type));
+  const services = ['CONTROLLER_SERVICE', 'GROUP_CONTROLLER_SERVICE', 'SNAPSHOT_METADATA_SERVICE'].filter((type) =>
+    state.has(type),
+  );
   return {
     GetPluginInfo: () => ({ name: 'correct.fake.example', vendor_version: '1.0.0' }),
     GetPluginCapabilities: () => ({

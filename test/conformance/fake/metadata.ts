@@ -36,8 +36,7 @@ export function metadataSteps(state: State): MetadataSteps {
   const type = state.options.metadataType ?? 'VARIABLE_LENGTH';
   return {
     read: (request) => read(state, request),
-    blocks: ({ base, target }) =>
-      base === null ? target.allocated : differingBlocks(target.bytes, base.bytes),
+    blocks: ({ base, target }) => (base === null ? target.allocated : differingBlocks(target.bytes, base.bytes)),
     entries: (blocks) => entriesOf(blocks, type === 'VARIABLE_LENGTH'),
     from: (entries, { start }) => {
       const rest = entries.filter(({ offset, size }) => offset + size > start);
@@ -79,9 +78,7 @@ export async function send(call: MetadataCall, messages: readonly Message[]): Pr
 
 function read(state: State, request: Message): Query {
   const isDelta = 'base_snapshot_id' in request;
-  const [baseId, targetId] = isDelta
-    ? ['base_snapshot_id', 'target_snapshot_id']
-    : [null, 'snapshot_id'];
+  const [baseId, targetId] = isDelta ? ['base_snapshot_id', 'target_snapshot_id'] : [null, 'snapshot_id'];
   if (baseId !== null) demand(request, baseId);
   demand(request, targetId);
   const base = baseId === null ? null : state.snapshot(request[baseId]);

@@ -52,15 +52,16 @@ async function judge(
 
 const failuresOf = (results: readonly CheckResult[]): CheckResult[] =>
   results.filter(({ result }) => result === 'failed');
-const detailsOf = (results: readonly CheckResult[]): string[] =>
-  results.map(({ id, detail }) => `${id}: ${detail}`);
+const detailsOf = (results: readonly CheckResult[]): string[] => results.map(({ id, detail }) => `${id}: ${detail}`);
 
 /** Each defect once, with the checks that must catch it. */
 export function listOf(...tables: readonly Defects[]) {
   return tables.flatMap((table) =>
     Object.entries(table).flatMap(([checks, defects]) =>
       Object.entries(defects).map(([does, defect]) => ({
-        ...{ does, defect, caughtBy: checks.split(', ') },
+        does,
+        defect,
+        caughtBy: checks.split(', '),
       })),
     ),
   );
@@ -103,11 +104,7 @@ export function proveConforming(): void {
 }
 
 /** All these checks and no others have the result. */
-function assertAll(
-  results: readonly CheckResult[],
-  ids: readonly string[],
-  wanted: CheckResult['result'],
-): void {
+function assertAll(results: readonly CheckResult[], ids: readonly string[], wanted: CheckResult['result']): void {
   assert.deepEqual(
     results.map(({ id, result }) => `${id} ${result}`).sort(),
     ids.map((id) => `${id} ${wanted}`).sort(),
@@ -173,9 +170,7 @@ export function proveFailsOnce(
       assert.equal(result, failure === undefined ? 'skipped' : 'failed', `${id}: ${detail}`);
       if (failure !== undefined) assert.match(detail ?? '', failure);
     }
-    const reached = results.flatMap(
-      ({ detail }) => /^not reached: see (.*)$/.exec(detail ?? '')?.[1] ?? [],
-    );
+    const reached = results.flatMap(({ detail }) => /^not reached: see (.*)$/.exec(detail ?? '')?.[1] ?? []);
     assert.deepEqual([...new Set(reached)].sort(), [...ids].sort());
   });
 }

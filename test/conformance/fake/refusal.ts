@@ -29,10 +29,7 @@ export function demand(request: Message, ...fields: string[]): void {
   for (const field of fields) {
     const value: unknown = request[field];
     const isMissing =
-      value === null ||
-      value === undefined ||
-      value === '' ||
-      (Array.isArray(value) && value.length === 0);
+      value === null || value === undefined || value === '' || (Array.isArray(value) && value.length === 0);
     if (isMissing) throw refusal('INVALID_ARGUMENT', `${field} is required`);
   }
 }

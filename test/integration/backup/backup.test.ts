@@ -126,11 +126,14 @@ for (const kind of isNightly ? ['raw volume', 'file system'] : ['raw volume']) {
     for (const id of await orchestrator.snapshotIds()) await orchestrator.deleteSnapshot(id);
     await orchestrator.remove(...volumes.splice(0));
     const options = {
-      ...{ orchestrator, socketPath: plugin.endpoint.slice('unix://'.length), name: kind },
+      orchestrator,
+      socketPath: plugin.endpoint.slice('unix://'.length),
+      name: kind,
       random: seededRandom(`backup-history-${kind}`),
       directory: workspace.path('history'),
       use: kind === 'raw volume' ? RAW : fileSystemUse(workspace.path('mounted')),
-      ...{ sizeBytes: 24 * MIB, growthBytes: 4 * MIB },
+      sizeBytes: 24 * MIB,
+      growthBytes: 4 * MIB,
     };
     await proveHistory(options, RETAINED, isNightly ? [11, 8, 4] : [2, 1, 1]);
   });

@@ -81,7 +81,10 @@ for (const [title, deviation] of Object.entries(DRIVERS)) {
       ...(await start(t, deviation)),
       random: seededRandom(`backups-${title}`),
       directory: workspace.path(`h${started}`),
-      ...{ use: RAW, name: 'foreign', sizeBytes: 4 * MIB, growthBytes: MIB },
+      use: RAW,
+      name: 'foreign',
+      sizeBytes: 4 * MIB,
+      growthBytes: MIB,
     });
     await history.live(isNightly ? 30 : 5);
     console.log(`# ${history}`);

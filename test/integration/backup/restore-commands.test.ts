@@ -1,15 +1,7 @@
 /** `blockdelta restore`, `verify`, `backups` and `prune` as processes, on backups of a running plugin's volume. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import {
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  truncateSync,
-  writeFileSync,
-} from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import type { TestContext } from 'node:test';
 import { parseManifest } from '../../../src/tools/backup/manifest.js';
@@ -30,12 +22,7 @@ const random = seededRandom('restore commands');
 const run = (t: TestContext, ...args: string[]): Promise<string> => running.output(t, ...args);
 
 /** A command that must fail so. */
-async function fails(
-  t: TestContext,
-  code: number,
-  said: RegExp,
-  ...args: string[]
-): Promise<Ended> {
+async function fails(t: TestContext, code: number, said: RegExp, ...args: string[]): Promise<Ended> {
   const ended = await runCommand(t, args, running.settings);
   assert.equal(ended.code, code, ended.stderr);
   assert.match(ended.stderr, said);

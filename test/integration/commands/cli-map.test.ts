@@ -81,8 +81,7 @@ test('map --grain draws the chunks that a tool would read, and says what they co
 test('map --html writes one page and prints the totals, or says which file it could not write', async (t) => {
   const { endpoint } = await startMetadata(t, sendRows);
   const directory = temporaryDirectory();
-  const write = (file: string) =>
-    runCommand(t, ['map', 's', '--html', file, '--endpoint', endpoint]);
+  const write = (file: string) => runCommand(t, ['map', 's', '--html', file, '--endpoint', endpoint]);
   const { stdout } = await write(join(directory, 'map.html'));
   assert.match(stdout, /^Data of snapshot s\n([^\n]+\n){3}$/);
   const page = readFileSync(join(directory, 'map.html'), 'utf8');
@@ -90,10 +89,7 @@ test('map --html writes one page and prints the totals, or says which file it co
   assert.deepEqual(readdirSync(directory), ['map.html']);
   const { code, stderr } = await write('/nowhere/map.html');
   assert.equal(code, 1);
-  assert.match(
-    stderr,
-    /^blockdelta: cannot write \/nowhere\/map\.html \(there is no directory \/nowhere .*\): name/,
-  );
+  assert.match(stderr, /^blockdelta: cannot write \/nowhere\/map\.html \(there is no directory \/nowhere .*\): name/);
 });
 
 test('a list that is refused gives no picture and the exit code of delta', async (t) => {

@@ -249,8 +249,7 @@ test('a socket that its plugin has left is named as that, with exit code 6', asy
   // A server removes its own path when it closes.
   renameSync(`${path}.made`, path);
   await new Promise((done) => server.close(done));
-  const said =
-    /gave up after 5 attempts.*nothing listens on the socket .*: the plugin that made it has/;
+  const said = /gave up after 5 attempts.*nothing listens on the socket .*: the plugin that made it has/;
   await assertUnreachable(t, path, said);
 });
 

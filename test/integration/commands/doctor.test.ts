@@ -1,16 +1,7 @@
 /** `blockdelta doctor` against a healthy plugin and against set-ups that are broken on purpose. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  renameSync,
-  rmSync,
-  truncateSync,
-  unlinkSync,
-  writeFileSync,
-} from 'node:fs';
+import { chmodSync, existsSync, mkdirSync, renameSync, rmSync, truncateSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { newVolumeId, nodeKey } from '../../../src/base/csi/handles.js';
@@ -50,10 +41,7 @@ async function findings(t: TestContext, more: Record<string, string> = {}): Prom
 }
 
 /** The only finding, and its check. */
-async function onlyFinding(
-  t: TestContext,
-  more?: Record<string, string>,
-): Promise<[string, string, string]> {
+async function onlyFinding(t: TestContext, more?: Record<string, string>): Promise<[string, string, string]> {
   const [result, ...others] = await findings(t, more);
   assert.ok(result !== undefined && others.length === 0, JSON.stringify([result, ...others]));
   assert.equal(result.findings.length, 1, JSON.stringify(result));
@@ -70,10 +58,7 @@ test('a file system that is frozen and mounted nowhere is found', async (t) => {
   try {
     const found = (await findings(t)).find(({ check }) => check === 'freezes')?.findings ?? [];
     assert.equal(found.length, 1);
-    assert.match(
-      found[0]?.found ?? '',
-      new RegExp(`volume ${volume.id}: .*its file system is frozen`),
-    );
+    assert.match(found[0]?.found ?? '', new RegExp(`volume ${volume.id}: .*its file system is frozen`));
   } finally {
     await orchestrator.remove(volume);
   }

@@ -29,8 +29,7 @@ interface Client {
   build(): string[];
 }
 
-const has = (program: string, ...args: string[]): boolean =>
-  spawnSync(program, args, { stdio: 'ignore' }).status === 0;
+const has = (program: string, ...args: string[]): boolean => spawnSync(program, args, { stdio: 'ignore' }).status === 0;
 
 const CLIENTS: Readonly<Record<string, Client>> = {
   typescript: {
@@ -57,8 +56,7 @@ const CLIENTS: Readonly<Record<string, Client>> = {
     },
   },
   cpp: {
-    missing:
-      has('g++', '--version') && has('pkg-config', 'grpc++') ? null : 'needs g++ and libgrpc++-dev',
+    missing: has('g++', '--version') && has('pkg-config', 'grpc++') ? null : 'needs g++ and libgrpc++-dev',
     build: () => {
       const source = join(EXAMPLES, 'cpp', 'client.cc');
       const inputs = [PROTO, source, process.arch];

@@ -168,8 +168,11 @@ for (const lacksRows of [false, true]) {
     // Held open without exclusion: found to be in use when it is to be detached.
     const descriptor = openSync(heldLoop, 'r');
     const loopsStay = [
-      ...[heldLoop, removedLoop(volumePath('somebody')), removedLoop(elsewhere(anId()))],
-      ...[attach(makeFile(elsewhere('file'))), ...loopsOf(volumePath(published.id))],
+      heldLoop,
+      removedLoop(volumePath('somebody')),
+      removedLoop(elsewhere(anId())),
+      attach(makeFile(elsewhere('file'))),
+      ...loopsOf(volumePath(published.id)),
       // Without a complete catalogue no device is proved to be unused.
       ...(lacksRows ? loopsGone.splice(0) : []),
     ];

@@ -3,12 +3,7 @@ import assert from 'node:assert/strict';
 import { renameSync } from 'node:fs';
 import type { TestContext } from 'node:test';
 import { newVolumeId, nodeKey } from '../../../src/base/csi/handles.js';
-import {
-  inspectNode,
-  nodeSettings,
-  type PoolView,
-  withoutRemoved,
-} from '../../../src/driver/inspection/node.js';
+import { inspectNode, nodeSettings, type PoolView, withoutRemoved } from '../../../src/driver/inspection/node.js';
 import { differencesIn } from '../../../src/driver/inspection/orphans.js';
 import { runCommand } from '../../support/command.js';
 import { specOf } from '../../support/contents.js';
@@ -31,8 +26,7 @@ test('the lists show names, pools, states, devices and mounts, also without the 
   const idle = await orchestrator.create('idle', { sizeBytes: 16 * MIB });
   const target = await orchestrator.bringUp(used);
   const snapshotId = await orchestrator.snapshot(used, 'first');
-  const rowOf = async (id: string) =>
-    (await rows(t, 'volumes')).find((row) => row['id'] === id) ?? assert.fail(id);
+  const rowOf = async (id: string) => (await rows(t, 'volumes')).find((row) => row['id'] === id) ?? assert.fail(id);
 
   const { name, pool, state, snapshots, device, mountedAt, publishedAt } = await rowOf(used.id);
   assert.deepEqual([name, pool, state, snapshots], ['used', 'main', 'ready', 1]);

@@ -3,12 +3,7 @@ import assert from 'node:assert/strict';
 import { copyFileSync, writeFileSync } from 'node:fs';
 import { after, test } from 'node:test';
 import { runCommand, startCommand } from '../../support/command.js';
-import {
-  kernelMetadata,
-  makeThinMetadata,
-  skipWithoutThinTools,
-  thinTool,
-} from '../../support/thin-tools.js';
+import { kernelMetadata, makeThinMetadata, skipWithoutThinTools, thinTool } from '../../support/thin-tools.js';
 import { Workspace } from '../../support/workspace.js';
 
 const DATA_BLOCK_BYTES = 65536n;
@@ -31,8 +26,7 @@ const SMALL = '--mapped 5000 --changed 0.1 --new 0.2 --discard 0.2';
 const HELD = '--mapped 5000 --changed 0.1 --metadata-snap --after 500';
 
 const KERNEL = 'metadata that a kernel wrote';
-const LARGE_BLOCKS =
-  '--mapped 5000 --changed 0.4 --new 0.3 --discard 0.3 --empty-device --data-block-sectors 1024';
+const LARGE_BLOCKS = '--mapped 5000 --changed 0.4 --new 0.3 --discard 0.3 --empty-device --data-block-sectors 1024';
 
 // thin-oracle.test.ts compares many more lists, and unit/cli/formats.test.ts has the other formats.
 for (const [options, isHeld, ...pairs] of [

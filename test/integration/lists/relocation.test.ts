@@ -151,7 +151,10 @@ const DEDUPE = {
     xfs_io -c "dedupe $from $at $at 8192" "$2"
     xfs_io -r -c "dedupe $from $at $at 8192" "$to"
     xfs_io -c "dedupe $2 $at $at 8192" "\${@: -2:1}"`,
-  ...{ stored: [STORED[0]], rounds: isNightly ? 20 : 8, movesSnapshots: false, movesVolume: true },
+  stored: [STORED[0]],
+  rounds: isNightly ? 20 : 8,
+  movesSnapshots: false,
+  movesVolume: true,
   // A snapshot cannot be deduped into.
   says: /Operation not permitted|EPERM/i,
 };
@@ -161,7 +164,9 @@ const TOOLS: readonly Tool[] = [
     title: 'a balance of btrfs moves everything',
     kind: 'btrfs',
     script: 'btrfs balance start --full-balance "$1"',
-    ...{ stored: isNightly ? STORED : [STORED[1]], rounds: 1, movesSnapshots: true },
+    stored: isNightly ? STORED : [STORED[1]],
+    rounds: 1,
+    movesSnapshots: true,
   },
   {
     title: 'defragmentation moves the volume and its immutable snapshots',
@@ -171,17 +176,21 @@ const TOOLS: readonly Tool[] = [
         btrfs filesystem defragment -f -t 256M -s "$offset" -l 1048576 "$file"
       done
       sync -f "$1"`,
-    ...{ stored: isNightly ? STORED : [STORED[0]], movesSnapshots: true },
+    stored: isNightly ? STORED : [STORED[0]],
+    movesSnapshots: true,
   },
   {
     title: 'xfs_fsr does not move immutable snapshots',
     kind: 'xfs',
     script: `for file in "\${@:2}"; do xfs_fsr -v "$file"; done`,
-    ...{ stored: isNightly ? STORED : [STORED[1]], movesSnapshots: false },
+    stored: isNightly ? STORED : [STORED[1]],
+    movesSnapshots: false,
   },
   { title: 'dedupe on xfs reaches the volume and no snapshot', kind: 'xfs', ...DEDUPE },
   {
-    ...{ title: 'dedupe on btrfs reaches the volume and no snapshot', kind: 'btrfs', ...DEDUPE },
+    title: 'dedupe on btrfs reaches the volume and no snapshot',
+    kind: 'btrfs',
+    ...DEDUPE,
     stored: isNightly ? DEDUPE.stored : [],
   },
 ];

@@ -56,11 +56,7 @@ async function call(
   return ranges;
 }
 
-const delta = (
-  base: SnapshotRecord,
-  target: SnapshotRecord,
-  send?: MessageWriter['send'],
-): Promise<Range[]> => {
+const delta = (base: SnapshotRecord, target: SnapshotRecord, send?: MessageWriter['send']): Promise<Range[]> => {
   const ids = { base_snapshot_id: base.snapshotId, target_snapshot_id: target.snapshotId };
   return call('GetMetadataDelta', ids, send);
 };

@@ -26,9 +26,7 @@ import { SnapshotWindow } from '../../support/snapshot-window.js';
 import { listsTo } from '../../support/stored-lists.js';
 import type { PoolKind } from '../../support/workspace.js';
 
-const KINDS: readonly PoolKind[] = isNightly
-  ? ['xfs', 'xfs-1k', 'btrfs', 'btrfs-zstd']
-  : ['xfs', 'btrfs'];
+const KINDS: readonly PoolKind[] = isNightly ? ['xfs', 'xfs-1k', 'btrfs', 'btrfs-zstd'] : ['xfs', 'btrfs'];
 const VOLUME_BYTES = 16 << 20;
 const ROUNDS = isNightly ? 60 : 5;
 const OPERATIONS_A_ROUND = 40;

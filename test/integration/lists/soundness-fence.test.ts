@@ -53,11 +53,7 @@ const pathsOf = ({ kind, base, target }: Pair): [string, string] => [
  * Streams the delta, stops the plugin somewhere in it, does `meanwhile`, and lets it go on. The list
  * must miss nothing, or be refused as FAILED_PRECONDITION. Returns the figures; null if refused.
  */
-async function interrupted(
-  pair: Pair,
-  images: Images,
-  meanwhile: () => void,
-): Promise<Tally | null> {
+async function interrupted(pair: Pair, images: Images, meanwhile: () => void): Promise<Tally | null> {
   const asked = bench.client.delta(pair.base, pair.target).catch((thrown: unknown) => thrown);
   await delay(bench.random.unit() * images.scanMs);
   bench.plugin.process.kill('SIGSTOP');

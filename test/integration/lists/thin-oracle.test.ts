@@ -11,12 +11,7 @@ import { coverage } from '../../../src/tools/conformance/ranges.js';
 import type { Range } from '../../support/csi-client.js';
 import { isNightly } from '../../support/nightly.js';
 import { type Random, seededRandom } from '../../support/random.js';
-import {
-  kernelMetadata,
-  makeThinMetadata,
-  skipWithoutThinTools,
-  thinTool,
-} from '../../support/thin-tools.js';
+import { kernelMetadata, makeThinMetadata, skipWithoutThinTools, thinTool } from '../../support/thin-tools.js';
 import { decodeFrames } from '../../support/wire.js';
 import { Workspace } from '../../support/workspace.js';
 
@@ -108,8 +103,7 @@ function deltaRecords(xml: string): Run[] {
 /** What thin_dump's output says to be mapped in each device. */
 function dumpedMappings(xml: string): Map<number, Run[]> {
   const devices = new Map<number, Run[]>();
-  const element =
-    /<(device dev_id|single_mapping origin_block|range_mapping origin_begin)="(\d+)"([^>]*)>/g;
+  const element = /<(device dev_id|single_mapping origin_block|range_mapping origin_begin)="(\d+)"([^>]*)>/g;
   let runs: Run[] = [];
   for (const [, name = '', number = '', rest = ''] of xml.matchAll(element)) {
     if (name.startsWith('device')) {
@@ -210,7 +204,10 @@ class Pool {
 
   #source(base: number | null, target: number, sizeBytes: bigint): ThinScanSource {
     return {
-      ...{ kind: 'thin', ...this.#place, sizeBytes, bookmark: null },
+      kind: 'thin',
+      ...this.#place,
+      sizeBytes,
+      bookmark: null,
       target: { deviceId: target, root: null },
       base: base === null ? null : { deviceId: base, root: null },
     };

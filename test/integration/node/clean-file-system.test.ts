@@ -43,8 +43,7 @@ function planted(image: string, offset: number, bytes: Buffer): string {
   return copy;
 }
 
-const found = (image: string): Promise<FileSystem | null> =>
-  cleanFileSystem(image, BigInt(SIZE_BYTES));
+const found = (image: string): Promise<FileSystem | null> => cleanFileSystem(image, BigInt(SIZE_BYTES));
 
 /** The type, if blkid finds that and nothing else. */
 function blkid(image: string): string | null {
@@ -102,9 +101,7 @@ for (const type of FILE_SYSTEMS) {
     assert.equal(blkid(image), type);
     const others = FILE_SYSTEMS.filter((other) => other !== type).map((other) => {
       const bytes = Buffer.alloc(4 * KIB);
-      const [offset, length] = { ext4: [KIB, KIB], xfs: [0, 512], btrfs: [64 * KIB, 4 * KIB] }[
-        other
-      ];
+      const [offset, length] = { ext4: [KIB, KIB], xfs: [0, 512], btrfs: [64 * KIB, 4 * KIB] }[other];
       const fd = openSync(made(other), 'r');
       readSync(fd, bytes, 0, length ?? 0, offset ?? 0);
       closeSync(fd);

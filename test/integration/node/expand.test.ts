@@ -42,11 +42,7 @@ async function filled(type: FileSystem, sizeBytes = XFS_SIZE): Promise<VolumeRec
 }
 
 /** A volume restored from a snapshot of that one. */
-async function restored(
-  source: VolumeRecord,
-  sizeBytes: bigint,
-  awaitsGrowth = true,
-): Promise<VolumeRecord> {
+async function restored(source: VolumeRecord, sizeBytes: bigint, awaitsGrowth = true): Promise<VolumeRecord> {
   const sourceSnapshotId = await node.snapshot(source);
   return node.makeVolume({ sizeBytes, sourceSnapshotId, pristine: false, awaitsGrowth });
 }
@@ -120,8 +116,7 @@ for (const type of FILE_SYSTEMS) {
 
 test('EPERM is attributed to a capability only if that is missing', async () => {
   const cause = new SystemError('EPERM', 'EXT4_IOC_RESIZE_FS', '/x', 'not permitted');
-  const said = (type: string, isAble: boolean): string =>
-    notPermitted('vol-1', type, isAble, cause).message;
+  const said = (type: string, isAble: boolean): string => notPermitted('vol-1', type, isAble, cause).message;
   assert.match(said('ext4', false), /plugin lacks CAP_SYS_RESOURCE/);
   assert.match(said('ext4', true), /has recorded errors; unpublish, unstage and stage/);
   assert.match(said('xfs', true), /plugin lacks CAP_SYS_ADMIN/);
@@ -321,8 +316,7 @@ test('an ext4 that can only be grown unmounted is unmounted for it', async () =>
   await node.enlarge(volume, LARGER);
   const attachment = await node.backend.attachments.attach(volume.volumeId, { readOnly: false });
   const source = attachment.devicePath;
-  const mountIt = (target = directory): Promise<unknown> =>
-    mount({ source, target, fsType: 'ext4', options: ['rw'] });
+  const mountIt = (target = directory): Promise<unknown> => mount({ source, target, fsType: 'ext4', options: ['rw'] });
   await mountIt();
   const context = callContext({ note: (fields) => node.notes.push(fields) });
   const capability = mountOf('ext4');
@@ -330,8 +324,7 @@ test('an ext4 that can only be grown unmounted is unmounted for it', async () =>
   const staging = { volume, attachment, capability, directory, context };
   node.failing = { method: 'growFileSystem', code: 'EOPNOTSUPP' };
   node.notes.length = 0;
-  const grow = (again: (() => Promise<unknown>) | null) =>
-    growStaged(node.deps, staging, 'ext4', again);
+  const grow = (again: (() => Promise<unknown>) | null) => growStaged(node.deps, staging, 'ext4', again);
   // In use elsewhere, and in use for a repeated call: left as it is.
   const elsewhere = node.stagingPath('elsewhere');
   await mountIt(elsewhere);

@@ -28,10 +28,7 @@ const refusal = (volume: VolumeRecord): Promise<string> =>
   refused(node.stage(volume, mountCapability('ext4')), 'FAILED_PRECONDITION', /0x40000000/);
 
 /** Calls `look` with each device that the plugin attaches meanwhile, before the plugin goes on. */
-async function whenAttached(
-  look: (path: string) => void,
-  work: () => Promise<unknown>,
-): Promise<void> {
+async function whenAttached(look: (path: string) => void, work: () => Promise<unknown>): Promise<void> {
   const { native } = node;
   const run = native.run.bind(native) as (...call: unknown[]) => Promise<never>;
   native.run = (async (...call: unknown[]) => {

@@ -4,11 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { truncateSync, writeFileSync } from 'node:fs';
 import { after } from 'node:test';
 import { FILE_SYSTEMS, MINIMUM_BYTES } from '../../../src/driver/host/file-systems.js';
-import {
-  makeArguments,
-  makeFileSystem,
-  makePoolFileSystem,
-} from '../../../src/driver/host/filesystem.js';
+import { makeArguments, makeFileSystem, makePoolFileSystem } from '../../../src/driver/host/filesystem.js';
 import { assertMountable, featuresOf } from '../../support/file-system-features.js';
 import { attachLoop } from '../../support/loops.js';
 import { test } from '../../support/running-plugin.js';

@@ -20,11 +20,7 @@ import {
 import { after, test as plainTest } from 'node:test';
 import { readMountInfo } from '../../../src/base/system/mountinfo.js';
 import { giveIdentity } from '../../../src/driver/host/btrfs-identity.js';
-import {
-  FILE_SYSTEMS,
-  type FileSystem,
-  MINIMUM_BYTES,
-} from '../../../src/driver/host/file-systems.js';
+import { FILE_SYSTEMS, type FileSystem, MINIMUM_BYTES } from '../../../src/driver/host/file-systems.js';
 import {
   checkFileSystem,
   describeSignature,
@@ -135,9 +131,7 @@ for (const type of FILE_SYSTEMS) {
     await checkFileSystem(type, empty.path);
     const signature = await probe(empty.path);
     assert.ok(signature.kind === 'filesystem' && signature.type === type);
-    await whileMounted(type, empty, (path) =>
-      writeFileSync(`${path}/file`, Buffer.alloc(4 << 20, 1), { flush: true }),
-    );
+    await whileMounted(type, empty, (path) => writeFileSync(`${path}/file`, Buffer.alloc(4 << 20, 1), { flush: true }));
     assert.equal(await isGrowable(type, empty.path, smallest), false);
     assert.equal(await isGrowable(type, empty.path, 2n * smallest), true);
   });

@@ -195,8 +195,7 @@ test('abnormal volumes are listed in pages, and healthy ones are not; a bad toke
 
 test('the health RPCs check the id, then the volume, then the paths', async () => {
   const { controller, node } = running.client;
-  const ask = (volume_id: string, more: Message = {}) =>
-    node.NodeGetVolumeHealth({ volume_id, ...more });
+  const ask = (volume_id: string, more: Message = {}) => node.NodeGetVolumeHealth({ volume_id, ...more });
   await refused(controller.ControllerGetVolumeHealth({}), 'INVALID_ARGUMENT', /volume_id/);
   await refused(ask(''), 'INVALID_ARGUMENT', /volume_id/);
   await refused(ask('fake-vol-id', { volume_publish_path: 'some/path' }), 'NOT_FOUND');

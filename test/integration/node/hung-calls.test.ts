@@ -48,14 +48,10 @@ async function frozen(name: string): Promise<HeldVolume> {
 }
 
 const nodeExpand = (volume: HeldVolume, options = {}): Promise<unknown> =>
-  running.client.node.NodeExpandVolume(
-    { volume_id: volume.id, volume_path: volume.targetPath },
-    options,
-  );
+  running.client.node.NodeExpandVolume({ volume_id: volume.id, volume_path: volume.targetPath }, options);
 
 async function hangs(volume: HeldVolume): Promise<void> {
-  const advice =
-    /has not grown to 402653184 bytes: most likely another program.*fsfreeze --unfreeze/;
+  const advice = /has not grown to 402653184 bytes: most likely another program.*fsfreeze --unfreeze/;
   const call = nodeExpand(volume, { deadlineMs: DEADLINE_MS });
   const status = await statusOf(call);
   assert.ok(LATE.includes(status), status);

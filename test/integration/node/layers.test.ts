@@ -36,8 +36,12 @@ async function topOf(path: string): Promise<MountEntry> {
 }
 
 const bindOf = (source: string, { mountId }: MountEntry, target: string) => ({
-  ...{ source, sourceMountId: mountId, sourceDevice: null, target },
-  ...{ readOnly: false, options: [] as string[] },
+  source,
+  sourceMountId: mountId,
+  sourceDevice: null,
+  target,
+  readOnly: false,
+  options: [] as string[],
 });
 
 test('a source that was replaced meanwhile is not bound, and its flags stay', async () => {

@@ -45,8 +45,15 @@ async function startWith(mode: string, by: readonly string[] = []): Promise<void
 /** In a new mount namespace; `script` runs in it first. */
 const startIn = (propagation: string, script = ':', mode = 'auto'): Promise<void> =>
   startWith(mode, [
-    ...['unshare', '--mount', '--propagation', propagation, '--'],
-    ...['sh', '-c', `${script} && exec "$@"`, 'sh'],
+    'unshare',
+    '--mount',
+    '--propagation',
+    propagation,
+    '--',
+    'sh',
+    '-c',
+    `${script} && exec "$@"`,
+    'sh',
   ]);
 
 function create(name: string): Promise<HeldVolume> {
@@ -157,10 +164,7 @@ test('a command says which directory it needs for a plugin that cannot mount in 
     });
   const refusal = await backup(workspace.path('hidden'));
   assert.equal(refusal.code, ExitCode.FAILED_PRECONDITION, refusal.stderr);
-  assert.match(
-    refusal.stderr,
-    /target_path .*hidden.*set BLOCKDELTA_RUNTIME_DIR to a directory in/,
-  );
+  assert.match(refusal.stderr, /target_path .*hidden.*set BLOCKDELTA_RUNTIME_DIR to a directory in/);
   const made = await backup(workspace.path('csi', 'commands'));
   assert.equal(made.code, 0, made.stderr);
   await orchestrator.deleteSnapshot(snapshot);

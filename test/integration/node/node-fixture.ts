@@ -7,18 +7,10 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, statfsSync } from 'node:fs';
 import { after, before } from 'node:test';
 import { newSnapshotId, nodeKey } from '../../../src/base/csi/handles.js';
-import type {
-  AnyUnaryHandler,
-  CallContext,
-  Service,
-  UnaryHandlers,
-} from '../../../src/base/csi/service.js';
+import type { AnyUnaryHandler, CallContext, Service, UnaryHandlers } from '../../../src/base/csi/service.js';
 import { SystemError } from '../../../src/base/errors.js';
 import { ReflinkBackend } from '../../../src/driver/backends/reflink/reflink-backend.js';
-import {
-  type OpenCatalogue,
-  openCatalogue,
-} from '../../../src/driver/catalogue/catalogue-client.js';
+import { type OpenCatalogue, openCatalogue } from '../../../src/driver/catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../../../src/driver/catalogue/records.js';
 import { NativePool } from '../../../src/driver/native/pool.js';
 import type { NodeConfig, NodeDependencies } from '../../../src/driver/node/dependencies.js';
@@ -29,13 +21,7 @@ import { type Message, mountCapability } from '../../support/csi-client.js';
 import { received } from '../../support/received-request.js';
 import { MIB, volumeRecord } from '../../support/records.js';
 import { NOTHING } from '../../support/running-plugin.js';
-import {
-  loopsBelow,
-  makePoolFileSystem,
-  mountsBelow,
-  skipUnlessRoot,
-  Workspace,
-} from '../../support/workspace.js';
+import { loopsBelow, makePoolFileSystem, mountsBelow, skipUnlessRoot, Workspace } from '../../support/workspace.js';
 
 export const NODE_CONFIG: NodeConfig = {
   nodeId: 'test-node',
@@ -103,8 +89,12 @@ export class NodeFixture {
     if (!existsSync(pool)) makePoolFileSystem(workspace, 'xfs', 4096);
     this.native = new NativePool(2);
     this.backend = new ReflinkBackend(this.native, {
-      ...{ pool: 'default', directory: pool, embeddedPoolBytes: null, owner: '0'.repeat(32) },
-      ...{ overcommitPercent: 100n, reservePercent: 0n },
+      pool: 'default',
+      directory: pool,
+      embeddedPoolBytes: null,
+      owner: '0'.repeat(32),
+      overcommitPercent: 100n,
+      reservePercent: 0n,
     });
     await this.backend.start();
     this.catalogue = await openCatalogue(workspace.path('catalogue.db'));
@@ -156,10 +146,7 @@ export class NodeFixture {
     const handler: AnyUnaryHandler | undefined = this.#service.unary[rpc];
     if (handler === undefined) throw new Error(`${rpc} is not served`);
     const note = (fields: object): unknown => this.notes.push(fields);
-    const answer = await handler(
-      received(rpc, request) as never,
-      callContext({ note, ...context }),
-    );
+    const answer = await handler(received(rpc, request) as never, callContext({ note, ...context }));
     return answer as Record<string, unknown>;
   }
 
@@ -173,10 +160,7 @@ export class NodeFixture {
   }
 
   /** A new volume that is staged so. */
-  async staged(
-    capability: Message = mountCapability(),
-    fields: Partial<VolumeRecord> = {},
-  ): Promise<VolumeRecord> {
+  async staged(capability: Message = mountCapability(), fields: Partial<VolumeRecord> = {}): Promise<VolumeRecord> {
     const volume = await this.makeVolume(fields);
     await this.stage(volume, capability);
     return volume;
@@ -234,11 +218,7 @@ export class NodeFixture {
     });
   }
 
-  unstage(
-    volume: VolumeRecord,
-    fields: Message = {},
-    context: Partial<CallContext> = {},
-  ): Promise<Message> {
+  unstage(volume: VolumeRecord, fields: Message = {}, context: Partial<CallContext> = {}): Promise<Message> {
     const request = {
       volume_id: volume.volumeId,
       staging_target_path: this.workspace.path('staging', volume.volumeId),

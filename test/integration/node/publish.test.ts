@@ -50,11 +50,7 @@ test('NP2, NP3, NP8: without a staging there is no publication', async () => {
 
 test('NP5: more access than was staged is FAILED_PRECONDITION', async () => {
   const volume = await node.staged(mountCapability('ext4', READER));
-  for (const capability of [
-    mountCapability('ext4', WRITER),
-    mountCapability('xfs', READER),
-    blockCapability(READER),
-  ]) {
+  for (const capability of [mountCapability('ext4', WRITER), mountCapability('xfs', READER), blockCapability(READER)]) {
     await refused(node.publish(volume, capability), 'FAILED_PRECONDITION', /is staged at/);
   }
   await node.publish(volume, mountCapability('ext4', READER));
@@ -142,9 +138,7 @@ for (const [kind, make] of KINDS) {
     const gone = { targetPath: node.targetPath('gone'), resolvedPath: node.targetPath('gone') };
     await node.catalogue.putPublication({ ...(records[0] ?? assert.fail()), ...gone });
     await node.publish(volume, make(MULTI), other);
-    const published = (await node.catalogue.publications(volume.volumeId)).map(
-      ({ targetPath }) => targetPath,
-    );
+    const published = (await node.catalogue.publications(volume.volumeId)).map(({ targetPath }) => targetPath);
     assert.deepEqual(published.sort(), [targets[0], targets[2], other.target_path]);
     await node.cleared(volume, ...targets, other.target_path);
   });
@@ -252,8 +246,7 @@ test('a target that is a link or a foreign mount is refused and not changed', as
   mkdirSync(real);
   const link = node.targetPath('link');
   symlinkSync(real, link);
-  const at = (target_path: string): Promise<unknown> =>
-    node.publish(volume, mountCapability(), { target_path });
+  const at = (target_path: string): Promise<unknown> => node.publish(volume, mountCapability(), { target_path });
   await refused(at(link), 'FAILED_PRECONDITION', /symbolic link/);
   await refused(node.unpublish(volume, { target_path: link }), 'FAILED_PRECONDITION', /link/);
   assert.ok(existsSync(link));

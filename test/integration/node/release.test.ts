@@ -1,16 +1,7 @@
 /** Volumes are released even if their file system has shut down or their pool is unreachable. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import {
-  closeSync,
-  existsSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { after } from 'node:test';
 import { newVolumeId } from '../../../src/base/csi/handles.js';
@@ -204,9 +195,7 @@ test('a loop device that the kubelet left behind is released with the volume', a
 });
 
 /** What keeps a loop device that looks left behind; the end of it. */
-const KEPT: Readonly<
-  Record<string, (loop: string, volume: VolumeRecord) => Promise<() => unknown>>
-> = {
+const KEPT: Readonly<Record<string, (loop: string, volume: VolumeRecord) => Promise<() => unknown>>> = {
   'a program has it open': async (loop) => {
     const opened = openSync(loop, 'r');
     return () => closeSync(opened);
@@ -250,21 +239,13 @@ test('loop devices of others stay: left on another device, or on this one by a p
 });
 
 test('bound nodes that were left from volumes which had the number before keep nothing staged', async () => {
-  const [own, before] = ['1', '2'].map(
-    (digit) => `pvc-${digit.repeat(8)}-1f0a-4c1d-8a55-${digit.repeat(12)}`,
-  );
+  const [own, before] = ['1', '2'].map((digit) => `pvc-${digit.repeat(8)}-1f0a-4c1d-8a55-${digit.repeat(12)}`);
   assert.ok(own !== undefined && before !== undefined);
   const volume = await node.staged(blockCapability(), { name: own });
   const device = await node.attachedPath(volume);
-  const ofOthers = [newVolumeId('0'.repeat(12)), before].map((claim) =>
-    bindAsKubelet(device, claim),
-  );
+  const ofOthers = [newVolumeId('0'.repeat(12)), before].map((claim) => bindAsKubelet(device, claim));
   const ofOurs = bindAsKubelet(device, own);
-  await refused(
-    node.unstage(volume),
-    'FAILED_PRECONDITION',
-    new RegExp(`${ofOurs} shows the device`),
-  );
+  await refused(node.unstage(volume), 'FAILED_PRECONDITION', new RegExp(`${ofOurs} shows the device`));
   execFileSync('umount', [ofOurs]);
   await node.unstage(volume);
   assert.deepEqual(node.held(), { mounts: ofOthers, loops: [] });

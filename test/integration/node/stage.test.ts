@@ -42,11 +42,9 @@ const CAPABILITIES = [mountCapability(), blockCapability()];
 
 const stagingOf = ({ volumeId }: VolumeRecord): string => node.stagingPath(volumeId);
 const dataOf = (volume: VolumeRecord): string => readFileSync(`${stagingOf(volume)}/data`, 'utf8');
-const run = (name: string, ...args: string[]): string =>
-  execFileSync(name, args, { encoding: 'utf8' });
+const run = (name: string, ...args: string[]): string => execFileSync(name, args, { encoding: 'utf8' });
 /** Its lines in mountinfo. */
-const mountsOf = ({ volumeId }: VolumeRecord): string =>
-  run('grep', volumeId, '/proc/self/mountinfo');
+const mountsOf = ({ volumeId }: VolumeRecord): string => run('grep', volumeId, '/proc/self/mountinfo');
 
 test('NS2, NS3: an unknown volume is NOT_FOUND, a relative path INVALID_ARGUMENT', async () => {
   const request = {
@@ -236,8 +234,7 @@ test('copies of a btrfs and their source are mounted at once, each with its own 
   writeFileSync(`${stagingOf(source)}/data`, 'cut', { flush: true });
   const sourceSnapshotId = await node.snapshot(source);
   await node.unstage(source);
-  const copy = (pristine: boolean) =>
-    node.makeVolume({ sizeBytes: XFS_SIZE, sourceSnapshotId, pristine });
+  const copy = (pristine: boolean) => node.makeVolume({ sizeBytes: XFS_SIZE, sourceSnapshotId, pristine });
   const volumes = [source, await copy(true), await copy(false)];
   const [, ...copies] = volumes;
   for (const [index, volume] of volumes.entries()) {
@@ -272,8 +269,7 @@ test('mount flags are applied, and do not appear in an error', async () => {
 
 test('a staging path that is missing, a link, or a foreign mount is refused', async () => {
   const volume = await node.makeVolume();
-  const at = (path: string): Promise<unknown> =>
-    node.stage(volume, mountCapability(), { staging_target_path: path });
+  const at = (path: string): Promise<unknown> => node.stage(volume, mountCapability(), { staging_target_path: path });
   await refused(at(workspace.path('absent')), 'FAILED_PRECONDITION', /absent does not exist/);
   symlinkSync(node.stagingPath('real'), workspace.path('link'));
   await refused(at(workspace.path('link')), 'FAILED_PRECONDITION', /symbolic link/);
@@ -397,7 +393,8 @@ test('a volume that a tool works on is not snapshotted, alone or in a group, nor
   const tool = await startTool(volume);
   const busy = new RegExp(`still working on volume ${volume.volumeId}`);
   const cut = ({ volumeId }: VolumeRecord) => ({
-    ...{ volumeId, snapshotId: newSnapshotId(nodeKey('test-node')) },
+    volumeId,
+    snapshotId: newSnapshotId(nodeKey('test-node')),
   });
   const member = cut(volume);
   const group = [cut(other), member];
@@ -420,8 +417,7 @@ test('NU2, NU3: unstaging succeeds without a staging, a directory or a volume', 
   await node.unstage(volume);
   await node.unstage(volume, { staging_target_path: workspace.path('no', 'such', 'path') });
   const unknown = { volume_id: 'none-exist-id', staging_target_path: node.stagingPath('x') };
-  const unstage = (path: string) =>
-    node.call('NodeUnstageVolume', { ...unknown, staging_target_path: path });
+  const unstage = (path: string) => node.call('NodeUnstageVolume', { ...unknown, staging_target_path: path });
   await node.call('NodeUnstageVolume', unknown);
   await refused(unstage('relative'), 'NOT_FOUND');
   await refused(unstage('/etc'), 'INVALID_ARGUMENT', /etc cannot be/);

@@ -111,10 +111,7 @@ test('NV4, NV5: a file system that does not respond is reported without its usag
     delete node.conditionOf;
     await (await open(fifo, 'w')).close();
     // Busy until the question that had waited has closed the pipe.
-    await eventually(
-      'the pipe is unmounted',
-      () => spawnSync('umount', [volume_path]).status === 0,
-    );
+    await eventually('the pipe is unmounted', () => spawnSync('umount', [volume_path]).status === 0);
     rmSync(volume_path);
     rmSync(fifo);
   }

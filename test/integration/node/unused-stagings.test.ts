@@ -73,9 +73,7 @@ for (const kind of KINDS) {
       await orchestrator.delete(volume);
       assert.deepEqual(running.held(), NOTHING);
       assert.deepEqual(await orchestrator.volumeIds(), []);
-      const line = logLines(running.plugin.log).findLast(
-        ({ releasedStagings }) => releasedStagings !== undefined,
-      );
+      const line = logLines(running.plugin.log).findLast(({ releasedStagings }) => releasedStagings !== undefined);
       assert.equal(line?.['releasedStagings'], volume.stagingPath);
       await orchestrator.unstage(volume);
       await orchestrator.delete(volume);
@@ -123,20 +121,12 @@ test('DV3: any other mount or bound device node keeps the volume and its staging
   umount(file);
   // Over the staging, and below it.
   execFileSync('mount', ['-t', 'tmpfs', 'none', mounted.stagingPath]);
-  await refused(
-    orchestrator.delete(mounted),
-    'FAILED_PRECONDITION',
-    /something else mounted on it/,
-  );
+  await refused(orchestrator.delete(mounted), 'FAILED_PRECONDITION', /something else mounted on it/);
   umount(mounted.stagingPath);
   const below = join(mounted.stagingPath, 'below');
   mkdirSync(below);
   execFileSync('mount', ['-t', 'tmpfs', 'none', below]);
-  await refused(
-    orchestrator.delete(mounted),
-    'FAILED_PRECONDITION',
-    /cannot be unmounted: it is busy/,
-  );
+  await refused(orchestrator.delete(mounted), 'FAILED_PRECONDITION', /cannot be unmounted: it is busy/);
   umount(below);
   rmdirSync(below);
   for (const volume of [mounted, raw]) await orchestrator.delete(volume);

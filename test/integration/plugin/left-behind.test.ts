@@ -10,12 +10,7 @@ import { freeze } from '../../support/freeze.js';
 import { attachLoop } from '../../support/loops.js';
 import { copyMountNamespace } from '../../support/mount-namespace.js';
 import { temporaryDirectory } from '../../support/temporary.js';
-import {
-  loopsBelow,
-  mountsBelow,
-  removeLeftBehind,
-  skipUnlessRoot,
-} from '../../support/workspace.js';
+import { loopsBelow, mountsBelow, removeLeftBehind, skipUnlessRoot } from '../../support/workspace.js';
 
 interface Group {
   procs: string;
@@ -24,10 +19,7 @@ interface Group {
 }
 
 const { leftBy, leftByRun } = (await import(packagePath('scripts/suite/clean-up.mjs'))) as {
-  leftBy(
-    job: { directory: string; enter: string[]; cgroup?: Group | undefined },
-    endingMs: number,
-  ): Promise<string[]>;
+  leftBy(job: { directory: string; enter: string[]; cgroup?: Group | undefined }, endingMs: number): Promise<string[]>;
   leftByRun(directory: string, endingMs: number): Promise<string[]>;
 };
 const { Cgroup } = (await import(packagePath('scripts/suite/cgroup.mjs'))) as {

@@ -29,9 +29,7 @@ const READ_ONLY = {
 function call(version: Version, rpc: string, request: Message): Promise<Message> {
   if (version !== 'v1') return clientOf(version).call(rpc, request);
   const { node, controller } = running.client;
-  const service: Record<string, (request: Message) => Promise<Message>> = rpc.startsWith('Node')
-    ? node
-    : controller;
+  const service: Record<string, (request: Message) => Promise<Message>> = rpc.startsWith('Node') ? node : controller;
   return service[rpc]?.(request) ?? assert.fail(rpc);
 }
 
@@ -43,15 +41,12 @@ async function twice(version: Version, rpc: string, request: Message): Promise<M
 }
 
 /** The id of the volume of a response, as that version calls it. */
-const idIn = ({ volume, volume_info }: Message): string =>
-  volume_info?.id ?? volume.volume_id ?? volume.id;
+const idIn = ({ volume, volume_info }: Message): string => volume_info?.id ?? volume.volume_id ?? volume.id;
 
 async function create(version: Version, name: string, more: Message = {}): Promise<string> {
   const capacity_range = { required_bytes: String(48 * MIB) };
   const volume_capabilities = [CAPABILITIES.mount];
-  return idIn(
-    await twice(version, 'CreateVolume', { name, capacity_range, volume_capabilities, ...more }),
-  );
+  return idIn(await twice(version, 'CreateVolume', { name, capacity_range, volume_capabilities, ...more }));
 }
 
 const idsOver = async (version: Version): Promise<string[]> =>
@@ -91,8 +86,7 @@ async function release(version: Version, volume_id: string, access: Access): Pro
   await twice(version, 'ControllerUnpublishVolume', { volume_id, node_id: 'test-node' });
 }
 
-const remove = (version: Version, volume_id: string) =>
-  twice(version, 'DeleteVolume', { volume_id });
+const remove = (version: Version, volume_id: string) => twice(version, 'DeleteVolume', { volume_id });
 
 const inStaging = (): string[] => (existsSync(staging) ? readdirSync(staging) : []);
 
@@ -106,8 +100,7 @@ function assertNothingLeft(): void {
 
 const write = (place: string, text: string, access: Access): void =>
   writeFileSync(place, text, { flag: access === 'mount' ? 'w' : 'r+', flush: true });
-const read = (place: string, length: number): string =>
-  readFileSync(place).subarray(0, length).toString();
+const read = (place: string, length: number): string => readFileSync(place).subarray(0, length).toString();
 
 const PLAIN_MAKERS = { mount: 'v1', block: '0.1' } as const;
 
@@ -141,7 +134,8 @@ for (const access of ['mount', 'block'] as const) {
     const { snapshot } = await twice('0.3', 'CreateSnapshot', cut);
     write(place, 'after!', access);
     const restored = await create('0.3', `restored-${access}`, {
-      ...{ volume_capabilities, volume_content_source: { snapshot: { id: snapshot.id } } },
+      volume_capabilities,
+      volume_content_source: { snapshot: { id: snapshot.id } },
     });
     assert.equal(read(await publish('0.3', restored, access), 6), 'before');
     for (const id of [restored, source]) {
@@ -191,8 +185,7 @@ test('CSI 0.1: a volume is staged until the last of its targets is unpublished',
   await node.NodeStageVolume(use);
   const targets = ['first', 'second'].map((name) => pathsOf(id, 'mount', name).target_path);
   for (const target_path of targets) await node.NodePublishVolume({ ...use, target_path });
-  const unpublish = (target_path?: string) =>
-    call('0.1', 'NodeUnpublishVolume', { volume_id: id, target_path });
+  const unpublish = (target_path?: string) => call('0.1', 'NodeUnpublishVolume', { volume_id: id, target_path });
   await unpublish(targets[0]);
   assert.deepEqual(mountsBelow(staging), [staged]);
   assert.deepEqual(mountsBelow(running.workspace.path('old', id)), [targets[1]]);

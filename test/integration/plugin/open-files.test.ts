@@ -81,20 +81,17 @@ test('H12: a plugin with few files has fewer connections, and still makes its po
   await survives(t, plugin, FILES.plugin);
 });
 
-plainTest(
-  'a limit that leaves hardly any connection ends the start and says what to do',
-  async (t) => {
-    const workspace = new Workspace('open-files-none');
-    t.after(() => workspace.dispose());
-    const plugin = Plugin.launch(workspace, { by: limited(128) });
-    assert.equal(await plugin.exitCode(), 1);
-    assert.match(
-      plugin.log,
-      /^blockdelta: cannot serve with a limit of 128 open files: 416 are needed beside connections; raise the hard limit to 544 \(LimitNOFILE=/m,
-    );
-    assert.deepEqual(readdirSync(workspace.directory), []);
-  },
-);
+plainTest('a limit that leaves hardly any connection ends the start and says what to do', async (t) => {
+  const workspace = new Workspace('open-files-none');
+  t.after(() => workspace.dispose());
+  const plugin = Plugin.launch(workspace, { by: limited(128) });
+  assert.equal(await plugin.exitCode(), 1);
+  assert.match(
+    plugin.log,
+    /^blockdelta: cannot serve with a limit of 128 open files: 416 are needed beside connections; raise the hard limit to 544 \(LimitNOFILE=/m,
+  );
+  assert.deepEqual(readdirSync(workspace.directory), []);
+});
 
 plainTest('the limit of open files is read as the kernel prints it', () => {
   const line = (soft: string): string =>

@@ -11,12 +11,7 @@ import { MIB } from '../../support/orchestrator.js';
 import { Plugin } from '../../support/plugin.js';
 import { NO_PROMETHEUS, prometheusProgram } from '../../support/prometheus.js';
 import { PrometheusServer } from '../../support/prometheus-server.js';
-import {
-  type Done,
-  documentedSeries,
-  doEverything,
-  metricsAddressOf,
-} from '../../support/scraped-plugin.js';
+import { type Done, documentedSeries, doEverything, metricsAddressOf } from '../../support/scraped-plugin.js';
 import { makePoolFileSystem, skipUnlessRoot, Workspace } from '../../support/workspace.js';
 
 const program = prometheusProgram('prometheus');
@@ -102,10 +97,7 @@ async function assertQueriesValid(prometheus: PrometheusServer): Promise<void> {
   assert.ok(expressions.length > 40);
   for (const expression of expressions) {
     await prometheus.query(
-      expression
-        .replaceAll('$__rate_interval', '1m')
-        .replaceAll('$instance', '.*')
-        .replaceAll('$pool', '.*'),
+      expression.replaceAll('$__rate_interval', '1m').replaceAll('$instance', '.*').replaceAll('$pool', '.*'),
     );
   }
 }

@@ -21,11 +21,7 @@ function workspaceOf(t: TestContext): Workspace {
 }
 
 /** What a start that must fail tells the operator: one line, no JSON, and no stack anywhere. */
-async function failedStart(
-  workspace: Workspace,
-  options: PluginOptions = {},
-  code = 1,
-): Promise<string> {
+async function failedStart(workspace: Workspace, options: PluginOptions = {}, code = 1): Promise<string> {
   const plugin = Plugin.launch(workspace, options);
   assert.equal(await plugin.exitCode(), code, plugin.log);
   assert.doesNotMatch(plugin.log, /"level":"fatal"|\\n +at |^ +at /m);
@@ -138,14 +134,7 @@ test('a state directory on a tmpfs is served with a warning', async (t) => {
   const workspace = workspaceOf(t);
   const pools = `main=${makePoolFileSystem(workspace, 'xfs')}`;
   mkdirSync(workspace.path('plugin'));
-  execFileSync('mount', [
-    '-t',
-    'tmpfs',
-    '-o',
-    'size=64m,mode=0700',
-    'tmpfs',
-    workspace.path('plugin'),
-  ]);
+  execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64m,mode=0700', 'tmpfs', workspace.path('plugin')]);
   const plugin = await Plugin.start(workspace, { pools });
   await plugin.stop();
   const line = logLines(plugin.log).find(({ msg }) => /tmpfs/.test(String(msg)));

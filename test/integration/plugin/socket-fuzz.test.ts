@@ -44,11 +44,7 @@ test('G1: bytes that are not HTTP/2, or stop half way, do not affect other clien
     const junk = Array.from({ length: 16 }, () => {
       const noise = random.bytes(random.below(2000));
       const start = random.pick([[], [preface], [preface, settings], [preface.subarray(0, 9)]]);
-      return writeAndVanish(
-        workspace.path('plugin.sock'),
-        Buffer.concat([...start, noise]),
-        random.below(30),
-      );
+      return writeAndVanish(workspace.path('plugin.sock'), Buffer.concat([...start, noise]), random.below(30));
     });
     const answer = await client.identity.Probe({});
     assert.equal(answer['ready'].value, true);

@@ -59,7 +59,9 @@ function nodeOf(t: TestContext, release: Release): UpgradedNode {
     return running;
   };
   return {
-    ...{ workspace, disk, plugin },
+    workspace,
+    disk,
+    plugin,
     orchestrator: new Orchestrator(workspace, () => plugin().client),
     start: async (more = {}) => {
       running = await Plugin.start(workspace, { ...options, ...more });
@@ -92,15 +94,12 @@ for (const release of releases) {
     const { client, endpoint } = await node.start();
     const { volumes, snapshots } = await listed(client);
     const isWanted = ({ id }: { id: string }): boolean => !was.deleting.includes(id);
-    const byId = (one: { id: string }, other: { id: string }): number =>
-      one.id < other.id ? -1 : 1;
+    const byId = (one: { id: string }, other: { id: string }): number => (one.id < other.id ? -1 : 1);
     assert.deepEqual(volumes.sort(byId), was.volumes.filter(isWanted).sort(byId));
     assert.deepEqual(snapshots.sort(byId), was.snapshots.filter(isWanted).sort(byId));
     for (const [pair, ranges] of Object.entries(was.lists)) {
       const [base = '', target] = pair.split(' ');
-      const found = await (target === undefined
-        ? client.allocated(base)
-        : client.delta(base, target));
+      const found = await (target === undefined ? client.allocated(base) : client.delta(base, target));
       assert.equal(rangesAsText(found.ranges), ranges, pair);
     }
     const refusals = node
@@ -158,7 +157,8 @@ for (const release of releases) {
     const across = rangesAsText((await client.delta(ids.third, taken)).ranges);
     assert.ok(covers(across, 3 * 65536, 16384), across);
     const restored = await orchestrator.create('restored anew', {
-      ...{ snapshotId: ids.second, sizeBytes: 4 * MIB },
+      snapshotId: ids.second,
+      sizeBytes: 4 * MIB,
     });
     assert.equal(digestOf(await orchestrator.bringUp(restored)), was.contents[ids.second]);
     await orchestrator.takeDown(restored);
@@ -172,10 +172,7 @@ for (const release of releases) {
     }
     assert.deepEqual(await orchestrator.snapshotIds(), []);
     for (const kind of ['volumes', 'snapshots']) {
-      await eventually(
-        `${kind} are gone`,
-        async () => readdirSync(join(node.disk, 'pool', kind)).length === 0,
-      );
+      await eventually(`${kind} are gone`, async () => readdirSync(join(node.disk, 'pool', kind)).length === 0);
     }
   });
 
@@ -192,10 +189,7 @@ for (const release of releases) {
     database.exec('PRAGMA user_version = 99');
     database.close();
     const log = await node.fails();
-    assert.match(
-      log,
-      new RegExp(`its schema version is 99 and this plugin knows ${known}: .*run that version`),
-    );
+    assert.match(log, new RegExp(`its schema version is 99 and this plugin knows ${known}: .*run that version`));
   });
 }
 
@@ -206,8 +200,7 @@ function nextBuild(workspace: Workspace): string {
   const root = workspace.path('next');
   mkdirSync(root);
   cpSync(dirname(PROGRAM), join(root, 'program'), { recursive: true });
-  for (const name of ['build', 'node_modules', 'proto'])
-    symlinkSync(packagePath(name), join(root, name));
+  for (const name of ['build', 'node_modules', 'proto']) symlinkSync(packagePath(name), join(root, name));
   const manifest = JSON.parse(readFileSync(packagePath('package.json'), 'utf8'));
   writeFileSync(join(root, 'package.json'), JSON.stringify({ ...manifest, version: NEXT }));
   return join(root, 'program', 'main.js');

@@ -9,13 +9,7 @@ import { packagePath } from '../../../src/base/package-root.js';
 import { eventually } from '../../support/eventually.js';
 import { MIB, Orchestrator } from '../../support/orchestrator.js';
 import { Plugin } from '../../support/plugin.js';
-import {
-  loopsBelow,
-  mountsBelow,
-  removeLeftBehind,
-  skipUnlessRoot,
-  Workspace,
-} from '../../support/workspace.js';
+import { loopsBelow, mountsBelow, removeLeftBehind, skipUnlessRoot, Workspace } from '../../support/workspace.js';
 
 const PROGRAM = packagePath('.test-build/test/support/waiting-workspace.js');
 
@@ -37,9 +31,7 @@ for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) {
 
 /** A loop device as it is now: the number of a device that is detached goes to the next one. */
 const attachmentOf = (device: string): string | null =>
-  existsSync(`/sys/block/${device}/loop`)
-    ? readFileSync(`/sys/block/${device}/diskseq`, 'utf8')
-    : null;
+  existsSync(`/sys/block/${device}/loop`) ? readFileSync(`/sys/block/${device}/diskseq`, 'utf8') : null;
 
 /** Kernel names of the devices of a volume and of the image of its pool, wherever they were attached. */
 function devicesOf(volumeId: string, image: string): string[] {
@@ -70,15 +62,9 @@ for (const [who, cleanUp] of Object.entries(CLEAN_UPS)) {
       await orchestrator.stage(volume);
       await plugin.kill();
       const image = workspace.path('plugin', 'pools', 'default', 'pool.img');
-      const attached = devicesOf(volume.id, image).map(
-        (device) => [device, attachmentOf(device)] as const,
-      );
+      const attached = devicesOf(volume.id, image).map((device) => [device, attachmentOf(device)] as const);
       assert.equal(attached.length, 2, 'the volume and the image of the pool');
-      assert.deepEqual(
-        loopsBelow(workspace.directory).length,
-        1,
-        'one has no name of the directory',
-      );
+      assert.deepEqual(loopsBelow(workspace.directory).length, 1, 'one has no name of the directory');
       cleanUp(workspace);
       for (const [device, attachment] of attached) {
         await eventually(`${device} is detached`, () => attachmentOf(device) !== attachment);

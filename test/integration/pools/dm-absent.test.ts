@@ -25,7 +25,8 @@ test('without device-mapper every call that needs it fails, and reports that it 
     addon.thinPoolStatus({ name, commit: false }),
     addon.thinMessages({ pool: name, messages: ['create_thin 1'] }),
     addon.takeThinSnapshots({
-      ...{ pool: name, members: [{ deviceName: null, originId: 1, snapshotId: 2 }] },
+      pool: name,
+      members: [{ deviceName: null, originId: 1, snapshotId: 2 }],
       ...freezing,
     }),
   ];

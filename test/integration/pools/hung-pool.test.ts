@@ -9,13 +9,7 @@ import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { mountCapability } from '../../support/csi-client.js';
 import { eventually } from '../../support/eventually.js';
-import {
-  createRequest,
-  type HeldVolume,
-  MIB,
-  untilReleased,
-  type VolumeSpec,
-} from '../../support/orchestrator.js';
+import { createRequest, type HeldVolume, MIB, untilReleased, type VolumeSpec } from '../../support/orchestrator.js';
 import { refused, statusOf } from '../../support/refusal.js';
 import { NOTHING, runPlugin, test } from '../../support/running-plugin.js';
 
@@ -87,8 +81,7 @@ async function mutatingCalls(staged: readonly HeldVolume[]): Promise<Record<stri
   const { controller, groups, node } = running.client;
   const sources = await volumes('source');
   const snapshots: string[] = [];
-  for (const source of [...sources, ...sources])
-    snapshots.push(await orchestrator.snapshot(source));
+  for (const source of [...sources, ...sources]) snapshots.push(await orchestrator.snapshot(source));
   const create =
     (name: string, spec: VolumeSpec = {}): Call =>
     (options) =>
@@ -126,10 +119,7 @@ async function mutatingCalls(staged: readonly HeldVolume[]): Promise<Record<stri
     group: (await volumes('grouped')).map(
       ({ id }): Call =>
         (options) =>
-          groups.CreateVolumeGroupSnapshot(
-            { source_volume_ids: [id], name: `group of ${id}` },
-            options,
-          ),
+          groups.CreateVolumeGroupSnapshot({ source_volume_ids: [id], name: `group of ${id}` }, options),
     ),
   };
 }
@@ -179,8 +169,7 @@ test('a pool whose file system is frozen holds threads of its own, all others go
     await statistics(kept);
     await orchestrator.unpublish(released);
     await orchestrator.unstage(released);
-    const held =
-      /busy with 2 calls \(.* for \d+ s\), which wait for pool 'hung': check its disk, or thaw it/;
+    const held = /busy with 2 calls \(.* for \d+ s\), which wait for pool 'hung': check its disk, or thaw it/;
     await refused(orchestrator.create('one more', inPool('hung')), 'ABORTED', held);
     const more = tasks() - before;
     assert.ok(more <= 2 * THREADS, `${more} threads more`);

@@ -75,8 +75,7 @@ test('an embedded pool offers no more than the host has, and outlives its plugin
   const image = statSync(workspace.path('plugin', 'pools', 'default', 'pool.img'));
   assert.ok(image.size < free() / 10, 'the image leaves the host what nobody was promised');
   assert.ok(image.blocks * 512 >= image.size, 'the image has its blocks');
-  const available = async () =>
-    Number((await client.controller.GetCapacity({}))['available_capacity']);
+  const available = async () => Number((await client.controller.GetCapacity({}))['available_capacity']);
   const offered = await available();
   assert.ok(offered <= free() && offered > free() / 2, `${offered} of ${free()} bytes`);
   // What fills the host leaves less for volumes, although the image has not changed.
@@ -126,10 +125,7 @@ test('a pool is an image, or a directory, only where that is meant', async (t) =
   assert.match(warnings().join(), /^pool 'default' is an image, .*pool\.img on the .*=image:/);
   assert.match(await findings(), /FINDING.* is an image, .*pool\.img on the /s);
   await place.stop();
-  await place.failsWith(
-    { env, pools: `default=directory:${at}` },
-    /holds an image.*default=image:/,
-  );
+  await place.failsWith({ env, pools: `default=directory:${at}` }, /holds an image.*default=image:/);
   await place.start({ env, pools: `default=image:${at}` });
   assert.deepEqual(warnings(), []);
   assert.doesNotMatch(await findings({ BLOCKDELTA_POOLS: `default=image:${at}` }), /is an image/);
@@ -169,7 +165,7 @@ test('pools are served side by side, each under its name and from its own file s
     await refused(across, 'INVALID_ARGUMENT', /in the pool of its source/);
     const restored = await orchestrator.create(`of ${pool}`, { ...spec, snapshotId });
     await contents.verify(await orchestrator.bringUp(restored));
-    await orchestrator.remove(...[restored, volume]);
+    await orchestrator.remove(restored, volume);
     await orchestrator.deleteSnapshot(snapshotId);
   }
   const first = await orchestrator.create('default');

@@ -7,10 +7,7 @@ import { mkdirSync, truncateSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { after, type TestContext } from 'node:test';
 import { CsiError, SystemError } from '../../../src/base/errors.js';
-import {
-  type OpenLedger,
-  openLedger,
-} from '../../../src/driver/backends/thin/ledger/ledger-client.js';
+import { type OpenLedger, openLedger } from '../../../src/driver/backends/thin/ledger/ledger-client.js';
 import { labelBlock, labelOffset } from '../../../src/driver/backends/thin/pool/device-label.js';
 import { EmbeddedDevices } from '../../../src/driver/backends/thin/pool/embedded-devices.js';
 import { GivenDevices } from '../../../src/driver/backends/thin/pool/pool-devices.js';
@@ -100,9 +97,14 @@ class Machine {
       await real.setLabelledBytes(bytes);
     };
     return new PoolGrowth({
-      ...{ pool, devices, ledger: { ...real, setLabelledBytes } },
-      ...{ queue: new SerialQueue('the pool'), opened: { metadataPath: metadata, dataPath: data } },
-      ...{ dataBlockBytes: BLOCK, features: FEATURES, onEvent: () => undefined },
+      pool,
+      devices,
+      ledger: { ...real, setLabelledBytes },
+      queue: new SerialQueue('the pool'),
+      opened: { metadataPath: metadata, dataPath: data },
+      dataBlockBytes: BLOCK,
+      features: FEATURES,
+      onEvent: () => undefined,
     });
   }
 
@@ -136,7 +138,11 @@ const READABLE = { assertReadable: async () => undefined };
 function monitor(pool: ThinPool, growth: PoolGrowth, metadata = READABLE) {
   const events: string[] = [];
   const made = new PoolMonitor({
-    ...{ pool, growth, metadata, lowWaterPercent: 10n, onStatus: async () => undefined },
+    pool,
+    growth,
+    metadata,
+    lowWaterPercent: 10n,
+    onStatus: async () => undefined,
     onEvent: ({ message }) => events.push(message),
   });
   return { events, probe: () => made.probe() };
@@ -157,8 +163,7 @@ async function machine(t: TestContext): Promise<Machine> {
 }
 
 /** Fails as a start on wrong devices does. */
-const refusal = (work: Promise<unknown>, said: RegExp): Promise<string> =>
-  refused(work, 'FAILED_PRECONDITION', said);
+const refusal = (work: Promise<unknown>, said: RegExp): Promise<string> => refused(work, 'FAILED_PRECONDITION', said);
 
 async function read(path: string, position: bigint, length: number): Promise<Buffer> {
   const handle = await open(path, 'r');
@@ -167,8 +172,7 @@ async function read(path: string, position: bigint, length: number): Promise<Buf
   return buffer;
 }
 
-const write = (path: string, position: bigint, bytes: Buffer): void =>
-  writeAt(path, Number(position), bytes);
+const write = (path: string, position: bigint, bytes: Buffer): void => writeAt(path, Number(position), bytes);
 
 test('formatting leaves a label beyond the blocks that the pool uses', async (t) => {
   const one = await machine(t);

@@ -7,11 +7,7 @@ import { type TestContext, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import type * as grpc from '@grpc/grpc-js';
 import { nodeKey } from '../../../src/base/csi/handles.js';
-import {
-  type AnyService,
-  EncodedResponse,
-  type MessageWriter,
-} from '../../../src/base/csi/service.js';
+import { type AnyService, EncodedResponse, type MessageWriter } from '../../../src/base/csi/service.js';
 import { CsiError, StatusCode } from '../../../src/base/errors.js';
 import { formatHostPort } from '../../../src/base/settings/tls.js';
 import { tlsSettings } from '../../support/certificates.js';
@@ -75,11 +71,7 @@ test('requests and responses pass byte for byte, large ones and fields that nobo
   for (const length of [3, 3_900_000]) {
     const mutable_parameters = { value: 'x'.repeat(length) };
     const fields = { volume_id: VOLUME, mutable_parameters };
-    const request = Buffer.concat([
-      UNKNOWN,
-      encodeMessage('ControllerModifyVolumeRequest', fields),
-      UNKNOWN,
-    ]);
+    const request = Buffer.concat([UNKNOWN, encodeMessage('ControllerModifyVolumeRequest', fields), UNKNOWN]);
     const response = await raw.unary(`${CONTROLLER}/ControllerModifyVolume`, request);
     assert.ok(response.equals(request));
     assert.ok(request.equals(requests.pop() as Buffer));

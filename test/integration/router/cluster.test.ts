@@ -60,9 +60,7 @@ after(async () => {
 });
 
 /** The controller through the router, the node by its own socket, as sidecars and kubelet do it. */
-const orchestrator = new Orchestrator(place, () =>
-  Object.create(router.client, { node: { value: client().node } }),
-);
+const orchestrator = new Orchestrator(place, () => Object.create(router.client, { node: { value: client().node } }));
 
 /** Writes every other block of a range. */
 function scatter(writer: BlockWriter, from: number, count: number): void {
@@ -73,11 +71,7 @@ function scatter(writer: BlockWriter, from: number, count: number): void {
 
 test('a volume is expanded, snapshotted, compared and restored through the router', async () => {
   const volume = await orchestrator.create('life', { sizeBytes: 64 * MIB });
-  const writer = new BlockWriter(
-    await orchestrator.bringUp(volume),
-    volume.sizeBytes,
-    seededRandom('router'),
-  );
+  const writer = new BlockWriter(await orchestrator.bringUp(volume), volume.sizeBytes, seededRandom('router'));
   scatter(writer, 0, 1500);
   const base = await orchestrator.snapshot(volume, 'base');
   scatter(writer, 4000, 1500);
@@ -102,8 +96,7 @@ test('a node whose cable is pulled is UNAVAILABLE before the deadline of the cal
   const volume = await orchestrator.create('cut');
   const { controller } = router.client;
   network.cut(1);
-  const get = () =>
-    controller.ControllerGetVolume({ volume_id: volume.id }, { deadlineMs: 60_000 });
+  const get = () => controller.ControllerGetVolume({ volume_id: volume.id }, { deadlineMs: 60_000 });
   // The first one finds an open connection, on which nothing is answered.
   const named = { code: StatusCode.UNAVAILABLE, details: /node 'node-1' at 10\.99\.0\.1:9810/ };
   await assert.rejects(get(), named);

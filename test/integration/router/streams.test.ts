@@ -84,10 +84,7 @@ async function digestOf(client: CsiConnection, node: number, pauseMs?: number): 
 }
 
 async function round(expected: string): Promise<void> {
-  const clients = Array.from(
-    { length: 5 },
-    () => new CsiConnection(router.endpoint.slice('unix://'.length)),
-  );
+  const clients = Array.from({ length: 5 }, () => new CsiConnection(router.endpoint.slice('unix://'.length)));
   try {
     const digests = await Promise.all(
       Array.from({ length: STREAMS }, (_, index) => {

@@ -61,15 +61,11 @@ const RACES: Readonly<Record<string, Race>> = {
   'two calls publish a volume once': {
     isStaged: true,
     calls: (volume) => [() => orchestrator.publish(volume), () => other.publish(volume)],
-    left: ({ targetPath }) =>
-      assert.equal(running.held().mounts.filter((path) => path === targetPath).length, 1),
+    left: ({ targetPath }) => assert.equal(running.held().mounts.filter((path) => path === targetPath).length, 1),
   },
   'publishing at two paths publishes a volume at one': {
     isStaged: true,
-    calls: (volume) => [
-      () => orchestrator.publish(volume),
-      () => other.publish(volume, { target: another(volume) }),
-    ],
+    calls: (volume) => [() => orchestrator.publish(volume), () => other.publish(volume, { target: another(volume) })],
     also: [['FAILED_PRECONDITION'], ['FAILED_PRECONDITION']],
     left: (volume) => {
       const targets = [volume.targetPath, another(volume)];

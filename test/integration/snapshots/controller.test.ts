@@ -9,12 +9,7 @@ import { basename, join } from 'node:path';
 import { specOf } from '../../support/contents.js';
 import { blockCapability, type Message, mountCapability } from '../../support/csi-client.js';
 import { loopsOf } from '../../support/loops.js';
-import {
-  createRequest,
-  type HeldVolume,
-  MIB,
-  type VolumeSpec,
-} from '../../support/orchestrator.js';
+import { createRequest, type HeldVolume, MIB, type VolumeSpec } from '../../support/orchestrator.js';
 import { refused } from '../../support/refusal.js';
 import { runPlugin, test } from '../../support/running-plugin.js';
 
@@ -28,10 +23,11 @@ const { orchestrator } = running;
 test('CP8: a volume that the controller published read-only cannot be written to on the node', async () => {
   const volume = await orchestrator.create('reading');
   const request = {
-    ...{ volume_id: volume.id, node_id: 'test-node', volume_capability: volume.capability },
+    volume_id: volume.id,
+    node_id: 'test-node',
+    volume_capability: volume.capability,
   };
-  const write = (): void =>
-    writeFileSync(volume.targetPath, 'written', { flag: 'r+', flush: true });
+  const write = (): void => writeFileSync(volume.targetPath, 'written', { flag: 'r+', flush: true });
   for (const readonly of [true, false]) {
     await running.client.controller.ControllerPublishVolume({ ...request, readonly });
     await orchestrator.bringUp(volume);
@@ -91,8 +87,7 @@ async function withSettings(name: string, mutable: Message, parameters = {}): Pr
 /** The read-ahead of the volume's loop device in KiB, and whether it uses direct I/O. */
 function settings(volume: HeldVolume): [readAheadKiB: string, direct: string] {
   const [device = ''] = loopsOf(running.poolPath('main', 'volumes', volume.id));
-  const of = (name: string): string =>
-    readFileSync(`/sys/block/${basename(device)}/${name}`, 'utf8').trim();
+  const of = (name: string): string => readFileSync(`/sys/block/${basename(device)}/${name}`, 'utf8').trim();
   return [of('queue/read_ahead_kb'), of('loop/dio')];
 }
 

@@ -64,10 +64,7 @@ async function restoredNumber(kind: VolumeKind, snapshotId = ''): Promise<number
 }
 
 /** Resolves to the number of groups taken. The others were FAILED_PRECONDITION. */
-async function cutWhileWriting(
-  kinds: readonly [VolumeKind, VolumeKind],
-  cuts: number,
-): Promise<number> {
+async function cutWhileWriting(kinds: readonly [VolumeKind, VolumeKind], cuts: number): Promise<number> {
   const places = [await newPlace(kinds[0]), await newPlace(kinds[1])] as const;
   const slow = await newSlowVolume();
   const writer = await OrderedWriter.start([places[0].path, places[1].path]);

@@ -6,10 +6,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
 import { type ListRequest, readChangeList } from '../../../src/tools/backup/change-list.js';
-import type {
-  MetadataMessage,
-  MetadataRequest,
-} from '../../../src/tools/client/metadata-stream.js';
+import type { MetadataMessage, MetadataRequest } from '../../../src/tools/client/metadata-stream.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 const MIB = 1n << 20n;
@@ -67,9 +64,7 @@ test('the first base that the driver answers for is taken, and the list is round
       [20480n, 512n],
     ],
   } as const;
-  const { baseId, reasons, ranges } = await readChangeList(
-    request({ deltas }, ['newest', 'older', 'oldest']),
-  );
+  const { baseId, reasons, ranges } = await readChangeList(request({ deltas }, ['newest', 'older', 'oldest']));
   assert.equal(baseId, 'older');
   assert.deepEqual(reasons, ['the driver gives no delta from snapshot newest: refused with 9']);
   assert.equal(listed(), '0 8192\n20480 4096\n');
@@ -117,8 +112,7 @@ test('a list ends where the device ends, and is empty if nothing has changed', a
 
 test('a signal ends the reading with its reason', async () => {
   const signal = AbortSignal.abort(new Error('enough'));
-  await assert.rejects(
-    readChangeList(request({ deltas: { base: StatusCode.NOT_FOUND } }, ['base'], { signal })),
-    { message: 'enough' },
-  );
+  await assert.rejects(readChangeList(request({ deltas: { base: StatusCode.NOT_FOUND } }, ['base'], { signal })), {
+    message: 'enough',
+  });
 });

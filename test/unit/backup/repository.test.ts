@@ -6,12 +6,7 @@ import { after, beforeEach, test } from 'node:test';
 import { type Backup, chainOf } from '../../../src/tools/backup/chains.js';
 import { checksumSegments, SEGMENT_BYTES } from '../../../src/tools/backup/checksums.js';
 import { encodeId } from '../../../src/tools/backup/file-names.js';
-import {
-  type BaseName,
-  formatManifest,
-  type Manifest,
-  parseManifest,
-} from '../../../src/tools/backup/manifest.js';
+import { type BaseName, formatManifest, type Manifest, parseManifest } from '../../../src/tools/backup/manifest.js';
 import { Repository } from '../../../src/tools/backup/repository.js';
 import { testManifest } from '../../support/backup-files.js';
 import { seededRandom } from '../../support/random.js';

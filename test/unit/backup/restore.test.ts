@@ -140,8 +140,7 @@ test('whatever is pruned in whatever order, what stays has its bytes, and no fil
   const random = seededRandom('rounds of pruning');
   const seen = new Map<string, string>();
   for (let round = 0; round < 6; round += 1) {
-    for (let count = 1 + random.below(3); count > 0; count -= 1)
-      await history.add(1 + random.below(40));
+    for (let count = 1 + random.below(3); count > 0; count -= 1) await history.add(1 + random.below(40));
     if (round > 0) await prune(1 + random.below(4));
     await assertAllRestore();
     assert.deepEqual(await problems(), []);
@@ -159,14 +158,7 @@ test('a copy that never changes nor removes a file restores by itself, after any
   for (let round = 0; round < 3; round += 1) {
     for (let count = 0; count < 2; count += 1) await history.add(20);
     await prune(2);
-    const args = [
-      'copy',
-      '--immutable',
-      '--config',
-      '/dev/null',
-      history.repository.directory,
-      copy,
-    ];
+    const args = ['copy', '--immutable', '--config', '/dev/null', history.repository.directory, copy];
     execFileSync('rclone', args, { stdio: 'pipe' });
   }
   const { directory } = history.repository;
@@ -204,8 +196,12 @@ test('a kill between any two steps of adding an image leaves all of it or nothin
 
 test('the rules keep the newest of each period, and the newest of all', () => {
   const times = [
-    ...['2025-12-28T10:00', '2025-12-31T10:00', '2026-01-01T09:00', '2026-01-01T09:30'],
-    ...['2026-01-01T23:00', '2026-01-02T00:30'],
+    '2025-12-28T10:00',
+    '2025-12-31T10:00',
+    '2026-01-01T09:00',
+    '2026-01-01T09:30',
+    '2026-01-01T23:00',
+    '2026-01-02T00:30',
   ].map((text) => new Date(`${text}Z`));
   const keeps = (rules: KeepRules): number[] => [...kept(times, rules)].sort();
   assert.deepEqual(keeps({}), [5]);

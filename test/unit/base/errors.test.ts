@@ -1,13 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
-import {
-  CsiError,
-  errorCode,
-  insteadOf,
-  StatusCode,
-  SystemError,
-} from '../../../src/base/errors.js';
+import { CsiError, errorCode, insteadOf, StatusCode, SystemError } from '../../../src/base/errors.js';
 import { statusOf } from '../../../src/server/calls/call-status.js';
 
 test('a CsiError is passed on as it is', () => {
@@ -58,14 +52,18 @@ test('an errno of a system call has one meaning everywhere', () => {
 });
 
 test('an aborted wait is CANCELLED', async () => {
-  const thrown = await delay(1000, undefined, { signal: AbortSignal.abort() }).catch(
-    (error: unknown) => error,
-  );
+  const thrown = await delay(1000, undefined, { signal: AbortSignal.abort() }).catch((error: unknown) => error);
   assert.equal(CsiError.from(thrown).code, StatusCode.CANCELLED);
 });
 
 const ODD: readonly unknown[] = [
-  ...[undefined, null, 'boom', 7, Symbol('boom'), () => undefined, Object.create(null)],
+  undefined,
+  null,
+  'boom',
+  7,
+  Symbol('boom'),
+  () => undefined,
+  Object.create(null),
   ...[5, ''].map((code) => Object.assign(new Error('boom'), { code })),
 ];
 

@@ -52,19 +52,9 @@ test('H32: a certificate is that of a node if it names this node and no other', 
 
 test('H32: URIs are read as Node.js escapes them, and a text of another form has none', () => {
   assert.deepEqual(urisIn(`DNS:a, URI:${A}, IP Address:::1, URI:"x, \\"URI:y"`), [A, 'x, "URI:y']);
-  const real = certificateWith(
-    'URI.1=x:\\"a\\, URI:b\\"',
-    `URI.2=${A}`,
-    'dirName.1=d\n[d]\nCN=a\\, b',
-  );
+  const real = certificateWith('URI.1=x:\\"a\\, URI:b\\"', `URI.2=${A}`, 'dirName.1=d\n[d]\nCN=a\\, b');
   assert.deepEqual(urisIn(real.subjectAltName ?? ''), ['x:"a, URI:b"', A]);
-  for (const text of [
-    `URI:"a"b, URI:${A}`,
-    `URI:${A},URI:x`,
-    `URI:"${A}`,
-    `URI:${A}, , `,
-    `"URI:${A}", DNS:"`,
-  ]) {
+  for (const text of [`URI:"a"b, URI:${A}`, `URI:${A},URI:x`, `URI:"${A}`, `URI:${A}, , `, `"URI:${A}", DNS:"`]) {
     assert.ok(!urisIn(text).includes(A), text);
   }
 });
@@ -76,8 +66,7 @@ test('H32: a node takes neither at the start nor later a certificate of another 
   const settings = { certificateFile: certificate, keyFile: key, caFile: ca, peerName: 'x' };
   await assert.rejects(TlsFiles.open(settings, log, { nodeUri: B }), {
     name: 'StartError',
-    message:
-      /^cannot use the TLS files .*: the certificate names .*node-a instead of .*node-b alone/,
+    message: /^cannot use the TLS files .*: the certificate names .*node-a instead of .*node-b alone/,
   });
   const files = await TlsFiles.open(settings, log, { nodeUri: A, pollMs: 20 });
   t.after(() => files.close());

@@ -19,11 +19,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { beforeEach, type TestContext, test } from 'node:test';
 import { packagePath } from '../../../src/base/package-root.js';
-import {
-  RuntimeDirectory,
-  type RuntimeEntry,
-  runtimePath,
-} from '../../../src/base/runtime-directory.js';
+import { RuntimeDirectory, type RuntimeEntry, runtimePath } from '../../../src/base/runtime-directory.js';
 import { makeSocketDirectory, removeLeftSockets } from '../../../src/tools/nbd/socket-directory.js';
 import { refused, throwsRefusal } from '../../support/refusal.js';
 import { openRuntime } from '../../support/runtime.js';
@@ -62,11 +58,7 @@ test('it is that of the environment, of root, or of the user, and an absolute pa
     /neither XDG_RUNTIME_DIR nor BLOCKDELTA_RUNTIME_DIR is set.*set BLOCKDELTA_RUNTIME_DIR/,
   );
   for (const relative of [{ BLOCKDELTA_RUNTIME_DIR: 'own' }, { XDG_RUNTIME_DIR: 'run' }]) {
-    throwsRefusal(
-      () => runtimePath(relative, 7),
-      'FAILED_PRECONDITION',
-      /must be an absolute path/,
-    );
+    throwsRefusal(() => runtimePath(relative, 7), 'FAILED_PRECONDITION', /must be an absolute path/);
   }
 });
 
@@ -93,10 +85,7 @@ test('one below a directory that others can write to is refused, unless they can
   const above = join(directory, 'above');
   mkdirSync(above);
   for (const [mode, refusal] of [
-    [
-      0o777,
-      /others can write to .*above, so they can exchange .*above\/own.*BLOCKDELTA_RUNTIME_DIR/,
-    ],
+    [0o777, /others can write to .*above, so they can exchange .*above\/own.*BLOCKDELTA_RUNTIME_DIR/],
     [0o1777, null],
   ] as const) {
     chmodSync(above, mode);
@@ -182,8 +171,7 @@ for (const [what, make] of Object.entries(ODD_ENTRIES)) {
       entry.discard();
     });
     assert.deepEqual(treated, [next]);
-    const stays =
-      /kind-0000000000000000 is no longer used by a command, but was not removed: .*remove it/;
+    const stays = /kind-0000000000000000 is no longer used by a command, but was not removed: .*remove it/;
     assert.match(reports.join('\n'), stays);
   });
 }

@@ -180,10 +180,7 @@ class Order {
     this.#turns = new FairTurns(turns);
   }
 
-  ask(
-    name: string,
-    { group = '', peer = {}, signal = new AbortController().signal }: Partial<Turn>,
-  ) {
+  ask(name: string, { group = '', peer = {}, signal = new AbortController().signal }: Partial<Turn>) {
     void this.#turns.begin({ group, peer, signal }).then(
       (held) => {
         this.seen.push(name);

@@ -66,12 +66,7 @@ const CHANGES: readonly [what: string, a: Row, b: Row, change: string][] = [
   ['slower', of(before), of(scaled(1.2)), 'worse'],
   ['faster', of(scaled(1.2)), of(before), 'better'],
   ['more, where more is better', higher(before), higher(scaled(1.2)), 'better'],
-  [
-    'slower, as is the peer, on a slower machine',
-    of(before),
-    of(scaled(2), scaled(2, PEER)),
-    'same',
-  ],
+  ['slower, as is the peer, on a slower machine', of(before), of(scaled(2), scaled(2, PEER)), 'same'],
   ['rounds that overlap', of(before), of([4.9, 5.6, 5.7, 5.8, 5.9]), 'same'],
   ['a small shift', of(before), of(scaled(1.04)), 'same'],
   ['below a target of at least a bound', bounded(before), bounded(scaled(0.5)), 'worse'],

@@ -56,15 +56,10 @@ test('a browser shows every chart of the page, without an error or a request', a
 
   await page.goto(pathToFileURL(file).href);
   const charts = await page.evaluate<Drawn[]>(CHARTS);
-  const measured = report.rows.filter(
-    ({ ours, peer }) => ours.rounds.length + peer.rounds.length > 0,
-  );
+  const measured = report.rows.filter(({ ours, peer }) => ours.rounds.length + peer.rounds.length > 0);
   assert.equal(charts.length, 1 + measured.length + report.curves.length);
   for (const { title, width, height, circles, outside } of charts) {
-    assert.ok(
-      width > 500 && height > 50 && circles > 0,
-      `${title}: ${width} x ${height}, ${circles} circles`,
-    );
+    assert.ok(width > 500 && height > 50 && circles > 0, `${title}: ${width} x ${height}, ${circles} circles`);
     assert.deepEqual(outside, [], title);
   }
   const screenshot = process.env['BLOCKDELTA_BENCH_SCREENSHOT'];

@@ -86,8 +86,16 @@ test('rounds below zero and rows of equal figures still have a chart', () => {
 const namesOf = (rows: readonly { name: string }[]) => rows.map(({ name }) => name);
 
 const OPTIONS: RunOptions = {
-  ...{ program: '', rounds: 5, size: 'tiny' as const, socketPath: null, seed: 1, curves: true },
-  ...{ parameters: {}, volumeBytes: null, table: SPEED_TABLE, wholeTable: false },
+  program: '',
+  rounds: 5,
+  size: 'tiny' as const,
+  socketPath: null,
+  seed: 1,
+  curves: true,
+  parameters: {},
+  volumeBytes: null,
+  table: SPEED_TABLE,
+  wholeTable: false,
   say: () => undefined,
 };
 
@@ -96,14 +104,16 @@ test('a run lists the speed table in its order, with the reason for each row it 
   const document = await runSuites(
     [
       {
-        ...{ name: 'lifecycle', describes: 'fails' },
+        name: 'lifecycle',
+        describes: 'fails',
         run: async ({ cleanup }) => {
           cleanup.defer(() => void undone.push('lifecycle'));
           throw new Error('no pool');
         },
       },
       {
-        ...{ name: 'stream', describes: 'measures two rows' },
+        name: 'stream',
+        describes: 'measures two rows',
         run: async () => [row('stream-other', [1], [2]), targetRow('stream-cpu-256', [1], [2])],
         curves: async () => fullReport().curves,
       },
@@ -135,7 +145,8 @@ test('an interrupt ends the run and undoes what the suite has made', async () =>
   const interrupt = new AbortController();
   const undone: string[] = [];
   const suite = {
-    ...{ name: 'stream', describes: 'never ends' },
+    name: 'stream',
+    describes: 'never ends',
     run: async ({ cleanup }: { cleanup: { defer(undo: () => void): void } }) => {
       cleanup.defer(() => void undone.push('stream'));
       setImmediate(() => interrupt.abort(new Error('interrupted')));

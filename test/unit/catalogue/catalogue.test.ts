@@ -3,11 +3,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { openCatalogue } from '../../../src/driver/catalogue/catalogue-client.js';
-import type {
-  GroupSnapshotRecord,
-  NewSnapshot,
-  VolumeRecord,
-} from '../../../src/driver/catalogue/records.js';
+import type { GroupSnapshotRecord, NewSnapshot, VolumeRecord } from '../../../src/driver/catalogue/records.js';
 import { SqliteConnection } from '../../../src/driver/database/connection.js';
 import { type DirectCatalogue, openCatalogueHere } from '../../support/direct-database.js';
 import { BLOCK, mountOf, snapshotRecord, volumeRecord } from '../../support/records.js';
@@ -129,14 +125,20 @@ test('lists and statistics have ready objects, statistics retained bases, and li
   const base = { deletedNs: 5n, storedBytes: 4096n, invalidReason: null };
   catalogue.removeSnapshot(kept.snapshotId, { ...base, snapshotId: kept.snapshotId });
   catalogue.removeSnapshot(lost.snapshotId, {
-    ...{ ...base, snapshotId: lost.snapshotId, invalidReason: 'the pool was repaired' },
+    ...base,
+    snapshotId: lost.snapshotId,
+    invalidReason: 'the pool was repaired',
   });
   const { volumeId, name, pool, sizeBytes } = first;
   assert.deepEqual(catalogue.statistics(1), {
     pools: [
       {
-        ...{ pool: 'default', volumes: 2, snapshots: 1 },
-        ...{ usableBases: 1, usableBaseBytes: 4096n, invalidatedBases: 1 },
+        pool: 'default',
+        volumes: 2,
+        snapshots: 1,
+        usableBases: 1,
+        usableBaseBytes: 4096n,
+        invalidatedBases: 1,
       },
     ],
     volumes: [{ volumeId, name, pool, sizeBytes, snapshots: 1 }],
@@ -152,8 +154,13 @@ test('stagings and publications are inserted, replaced, found and removed, also 
   catalogue.putStaging({ ...staging, capability: mountOf('xfs') });
   assert.deepEqual(catalogue.stagings(volumeId), [{ ...staging, capability: mountOf('xfs') }]);
   const publication = {
-    ...{ volumeId, targetPath: '/t', resolvedPath: '/real/t', stagingPath: '/s' },
-    ...{ capability: BLOCK, podUid: 'pod-1', readOnly: true },
+    volumeId,
+    targetPath: '/t',
+    resolvedPath: '/real/t',
+    stagingPath: '/s',
+    capability: BLOCK,
+    podUid: 'pod-1',
+    readOnly: true,
   };
   catalogue.putPublication({ ...publication, readOnly: false });
   catalogue.putPublication(publication);

@@ -75,10 +75,7 @@ test('a copy reads as SQLite reads the file with its log, whatever the log ends 
   await catalogue.close();
   const frameBytes = 24 + log.readUInt32BE(8);
   let last = -1;
-  const ends = Array.from(
-    { length: (log.length - 32) / frameBytes },
-    (_, n) => 32 + (n + 1) * frameBytes,
-  );
+  const ends = Array.from({ length: (log.length - 32) / frameBytes }, (_, n) => 32 + (n + 1) * frameBytes);
   // Torn at the end, as by a power failure.
   for (const at of [0, 31, 32, ...ends.flatMap((end) => [end - 1, end])]) {
     const cut = temporaryFile();

@@ -138,10 +138,7 @@ test('H21: a log whose last transaction was torn by a power failure is read up t
   const main = readFileSync(file);
   const commits = Number(readFileSync(`${file}-commits`, 'latin1'));
   const end = log.length;
-  for (const torn of [
-    log.subarray(0, end - 3000),
-    Buffer.concat([log.subarray(0, end - 9), Buffer.alloc(9)]),
-  ]) {
+  for (const torn of [log.subarray(0, end - 3000), Buffer.concat([log.subarray(0, end - 9), Buffer.alloc(9)])]) {
     // A kill after the commit of which the answer was never given, and a power failure that tore it.
     writeFileSync(file, main);
     writeFileSync(`${file}-wal`, torn);
@@ -237,8 +234,7 @@ test('H21: a backup is a complete catalogue, with the objects that were being cr
 
 test('H21: the newest three backups and the newest of each of seven days are retained', () => {
   const two = (number: number): string => String(number).padStart(2, '0');
-  const at = (day: number, hour: number): string =>
-    `catalogue-202611${two(day)}T${two(hour)}0000000Z.sqlite`;
+  const at = (day: number, hour: number): string => `catalogue-202611${two(day)}T${two(hour)}0000000Z.sqlite`;
   const crashes = [1, 2, 3, 4, 5, 6].map((hour) => at(22, hour));
   const days = [10, 11, 12, 13, 14, 15, 16, 17, 18, 19].map((day) => at(day, 3));
   const gone = [...crashes.slice(0, 3), ...days.slice(0, 4)];

@@ -78,8 +78,6 @@ test('bash completes commands, subcommands, options and values', { skip: skipOf(
 });
 
 test('zsh completes commands, subcommands, options and values', { skip: skipOf('zsh') }, () => {
-  const completed = CASES.map(([line, words]) =>
-    [...line.split(' ').slice(0, -1), ...words].join(' '),
-  );
+  const completed = CASES.map(([line, words]) => [...line.split(' ').slice(0, -1), ...words].join(' '));
   assert.deepEqual(completeInZsh(CASES.map(([line]) => line)), completed);
 });

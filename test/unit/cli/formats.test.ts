@@ -4,11 +4,7 @@ import { test } from 'node:test';
 import { humanSize } from '../../../src/base/human-size.js';
 import { createListFormatter, formatSummary } from '../../../src/cli/metadata/formats.js';
 import { formatDevices } from '../../../src/cli/thin/ls-command.js';
-import {
-  createPrinter,
-  createSummaryPrinter,
-  type Printer,
-} from '../../../src/cli/thin/printers.js';
+import { createPrinter, createSummaryPrinter, type Printer } from '../../../src/cli/thin/printers.js';
 import type { Run } from '../../../src/cli/thin/runs.js';
 import { ThinDeltaKind } from '../../../src/driver/native/thin-addon.js';
 import { SUPERBLOCK } from '../../support/fake-thin-kernel.js';
@@ -45,8 +41,13 @@ test('csv has a header even for an empty list', () => {
 });
 
 const SUMMARY = {
-  ...{ ranges: 2, sizeBytes: 1024n, capacityBytes: 4096n, seconds: 1.23456 },
-  ...{ firstMessageMs: 2.345, messages: 1, resumes: 0 },
+  ranges: 2,
+  sizeBytes: 1024n,
+  capacityBytes: 4096n,
+  seconds: 1.23456,
+  firstMessageMs: 2.345,
+  messages: 1,
+  resumes: 0,
 };
 
 test('the summary of an empty stream has no capacity and no times', () => {
@@ -86,14 +87,8 @@ const printed = (printer: Printer): string =>
   printer.tail();
 
 test('all formats but xml have the changed ranges in bytes, adjacent ones merged across batches', () => {
-  assert.equal(
-    printed(createPrinter('csv', DELTA)),
-    'byte_offset,size_bytes\n0,196608\n18446744073709551616,65536\n',
-  );
-  assert.equal(
-    printed(createPrinter('table', DELTA)).split('\n')[1],
-    '       0    196608  192 KiB',
-  );
+  assert.equal(printed(createPrinter('csv', DELTA)), 'byte_offset,size_bytes\n0,196608\n18446744073709551616,65536\n');
+  assert.equal(printed(createPrinter('table', DELTA)).split('\n')[1], '       0    196608  192 KiB');
   assert.deepEqual(JSON.parse(printed(createPrinter('ndjson', DELTA)).split('\n')[0] ?? ''), {
     byte_offset: '0',
     size_bytes: '196608',
@@ -102,8 +97,12 @@ test('all formats but xml have the changed ranges in bytes, adjacent ones merged
 
 const DEVICES = [
   {
-    ...{ deviceId: 1, root: 11n, mappedBlocks: 160n, transactionId: 2n },
-    ...{ creationTime: 0, snapshottedTime: 3 },
+    deviceId: 1,
+    root: 11n,
+    mappedBlocks: 160n,
+    transactionId: 2n,
+    creationTime: 0,
+    snapshottedTime: 3,
   },
 ];
 
@@ -115,8 +114,14 @@ const PRINTED: readonly [what: string, (format: Format) => string, object, RegEx
     'a summary',
     (format) => formatSummary(format, SUMMARY),
     {
-      ...{ ranges: 2, size_bytes: '1024', volume_capacity_bytes: '4096', share: 0.25 },
-      ...{ seconds: 1.235, first_message_ms: 2.3, messages: 1, resumes: 0 },
+      ranges: 2,
+      size_bytes: '1024',
+      volume_capacity_bytes: '4096',
+      share: 0.25,
+      seconds: 1.235,
+      first_message_ms: 2.3,
+      messages: 1,
+      resumes: 0,
     },
     /^ranges +2\nbytes +1024 \(1 KiB\), 25 % of the volume$/m,
   ],
@@ -124,8 +129,13 @@ const PRINTED: readonly [what: string, (format: Format) => string, object, RegEx
     'a summary of thin-delta',
     (format) => printed(createSummaryPrinter(format, DELTA, () => 0.12345)),
     {
-      ...{ ranges: 2, size_bytes: '262144', left_only_bytes: '65536', right_only_bytes: '65536' },
-      ...{ different_bytes: '131072', nodes: 9, seconds: 0.123 },
+      ranges: 2,
+      size_bytes: '262144',
+      left_only_bytes: '65536',
+      right_only_bytes: '65536',
+      different_bytes: '131072',
+      nodes: 9,
+      seconds: 0.123,
     },
     /^bytes +262144 \(256 KiB\)$/m,
   ],
@@ -133,8 +143,12 @@ const PRINTED: readonly [what: string, (format: Format) => string, object, RegEx
     'a device of thin-ls',
     (format) => formatDevices(format, DEVICES, 65536n),
     {
-      ...{ device_id: 1, mapped_blocks: '160', mapped_bytes: '10485760', transaction_id: '2' },
-      ...{ creation_time: 0, snapshotted_time: 3 },
+      device_id: 1,
+      mapped_blocks: '160',
+      mapped_bytes: '10485760',
+      transaction_id: '2',
+      creation_time: 0,
+      snapshotted_time: 3,
     },
     /^DEVICE {2}BLOCKS {5}BYTES {2}TRANSACTION {2}CREATED {2}SNAPSHOTTED\n {5}1 {5}160 {2}10485760 {12}2 {8}0 {12}3\n$/,
   ],

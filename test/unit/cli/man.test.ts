@@ -53,10 +53,7 @@ test('each command has a page with all that --help says', { skip }, async () => 
   }
 });
 
-function* everyCommand(
-  command: Command,
-  path: string[],
-): Generator<{ name: string; command: Command }> {
+function* everyCommand(command: Command, path: string[]): Generator<{ name: string; command: Command }> {
   yield { name: path.join('-'), command };
   for (const each of command.commands) yield* everyCommand(each, [...path, each.name()]);
 }

@@ -33,9 +33,7 @@ test('the command line makes every path absolute', async () => {
   let paths = 0;
   for (const command of await commands()) {
     const options = command.options.filter(({ flags }) => PATH.test(flags));
-    const taken = command.registeredArguments.filter((each) =>
-      PATH_ARGUMENTS.includes(each.name()),
-    );
+    const taken = command.registeredArguments.filter((each) => PATH_ARGUMENTS.includes(each.name()));
     for (const each of [...options, ...taken]) {
       const what = `${command.name()} ${'flags' in each ? each.flags : each.name()}`;
       if (READ_AT_ONCE.some((flag) => what.includes(flag))) continue;

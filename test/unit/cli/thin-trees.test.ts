@@ -8,11 +8,7 @@ import { StatusCode } from '../../../src/base/errors.js';
 import { ThinTrees } from '../../../src/cli/thin/pool-metadata.js';
 import { type Run, readRuns } from '../../../src/cli/thin/runs.js';
 import { ThinDeltaKind, type ThinSuperblock } from '../../../src/driver/native/thin-addon.js';
-import {
-  FakeThinKernel,
-  failure as failureOf,
-  SUPERBLOCK,
-} from '../../support/fake-thin-kernel.js';
+import { FakeThinKernel, failure as failureOf, SUPERBLOCK } from '../../support/fake-thin-kernel.js';
 
 const { SAME, LEFT_ONLY, DIFFERENT } = ThinDeltaKind;
 const PATH = '/dev/mapper/vg-pool_tmeta';
@@ -203,12 +199,7 @@ test('adjacent runs of one kind are merged across batches, others are not', asyn
     [[LEFT_ONLY, 10, 1]],
   );
   const { runs } = await runsOf(pool);
-  assert.deepEqual(runs, [
-    run(SAME, 0n, 5n),
-    run(DIFFERENT, 5n, 3n),
-    run(LEFT_ONLY, 8n, 1n),
-    run(LEFT_ONLY, 10n, 1n),
-  ]);
+  assert.deepEqual(runs, [run(SAME, 0n, 5n), run(DIFFERENT, 5n, 3n), run(LEFT_ONLY, 8n, 1n), run(LEFT_ONLY, 10n, 1n)]);
 });
 
 test('a delta whose trees change before the first batch is returned starts again, for others it does not', async () => {

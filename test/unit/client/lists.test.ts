@@ -4,10 +4,7 @@ import { test } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
 import { GrainMerger, parseGrain } from '../../../src/tools/client/grain.js';
 import { type Entry, InvalidListError, MetadataList } from '../../../src/tools/client/list.js';
-import type {
-  MetadataMessage,
-  MetadataRequest,
-} from '../../../src/tools/client/metadata-stream.js';
+import type { MetadataMessage, MetadataRequest } from '../../../src/tools/client/metadata-stream.js';
 import {
   createProgress,
   InterruptedError,
@@ -72,21 +69,20 @@ test('the first range of the list may begin before the requested offset', () => 
   assert.equal(listOf('40+20', 50), '40+20');
 });
 
-const VIOLATIONS: readonly [what: string, list: string, found: RegExp, startingOffset?: number][] =
-  [
-    ['goes back', '10+5, 0+5', /out of order/],
-    ['overlaps itself', '0+10 9+5', /out of order/],
-    ['repeats an entry', '0+10 0+10', /out of order/],
-    ['holds an empty range', '0+0', /0 bytes at 0/],
-    ['reaches behind the end of the volume', '995+6', /6 bytes at 995/],
-    ['changes its capacity', '0+5, 5+5/999', /capacity changed/],
-    ['grows', '0+5, 5+5/1001', /capacity changed/],
-    ['changes its capacity across a cut', '0+5 | /999', /capacity/],
-    ['changes its type', '0+5, /1000/FIXED_LENGTH', /type/],
-    ['starts again after a cut', '0+10 20+10 | 0+10', /from 30/],
-    ['is empty, of a volume of negative size', '/-4096', /the volume has -4096 bytes/],
-    ['ends before the requested offset', '0+50', /requested from 50/, 50],
-  ];
+const VIOLATIONS: readonly [what: string, list: string, found: RegExp, startingOffset?: number][] = [
+  ['goes back', '10+5, 0+5', /out of order/],
+  ['overlaps itself', '0+10 9+5', /out of order/],
+  ['repeats an entry', '0+10 0+10', /out of order/],
+  ['holds an empty range', '0+0', /0 bytes at 0/],
+  ['reaches behind the end of the volume', '995+6', /6 bytes at 995/],
+  ['changes its capacity', '0+5, 5+5/999', /capacity changed/],
+  ['grows', '0+5, 5+5/1001', /capacity changed/],
+  ['changes its capacity across a cut', '0+5 | /999', /capacity/],
+  ['changes its type', '0+5, /1000/FIXED_LENGTH', /type/],
+  ['starts again after a cut', '0+10 20+10 | 0+10', /from 30/],
+  ['is empty, of a volume of negative size', '/-4096', /the volume has -4096 bytes/],
+  ['ends before the requested offset', '0+50', /requested from 50/, 50],
+];
 
 test('a list that breaks a rule is refused', () => {
   for (const [what, list, message, startingOffset] of VIOLATIONS) {
@@ -225,8 +221,14 @@ test('five attempts in a row without progress are the end, with the last failure
 });
 
 const FINAL = [
-  ...['INVALID_ARGUMENT', 'NOT_FOUND', 'PERMISSION_DENIED', 'RESOURCE_EXHAUSTED'],
-  ...['FAILED_PRECONDITION', 'OUT_OF_RANGE', 'UNIMPLEMENTED', 'UNAUTHENTICATED'],
+  'INVALID_ARGUMENT',
+  'NOT_FOUND',
+  'PERMISSION_DENIED',
+  'RESOURCE_EXHAUSTED',
+  'FAILED_PRECONDITION',
+  'OUT_OF_RANGE',
+  'UNIMPLEMENTED',
+  'UNAUTHENTICATED',
 ] as (keyof typeof StatusCode)[];
 
 test('a refusal that another attempt would not change is final, and so is an invalid list', async () => {
@@ -282,7 +284,10 @@ test('ranges are rounded outwards, merged where they touch, cut off at the end, 
   const found = [...merger.add(list, 100_000n), ...merger.finish()];
   assert.deepEqual(found, [range(0, 32_768), range(98_304, 1696)]);
   assert.deepEqual(merger.cost, {
-    ...{ ranges: 3, bytes: 9216n, mergedRanges: 2, mergedBytes: 34_464n },
+    ranges: 3,
+    bytes: 9216n,
+    mergedRanges: 2,
+    mergedBytes: 34_464n,
   });
 });
 
@@ -300,8 +305,7 @@ test('the chunks of the merged list are those that the list touches', () => {
     const touched = new Set<number>();
     for (const { offset, size } of list) {
       const last = Number(offset + size - 1n);
-      for (let at = Math.floor(Number(offset) / grain); at <= last / grain; at += 1)
-        touched.add(at);
+      for (let at = Math.floor(Number(offset) / grain); at <= last / grain; at += 1) touched.add(at);
     }
     const found = new Set<number>();
     const result = merged(list, BigInt(grain), BigInt(capacity));
@@ -318,15 +322,7 @@ test('the chunks of the merged list are those that the list touches', () => {
 
 test('a grain is a multiple of 512 bytes, with or without a unit', () => {
   const sizes = ['512', '65536', '64Ki', '64k', '1Mi', '1MiB', '1G'];
-  assert.deepEqual(sizes.map(parseGrain), [
-    512n,
-    65_536n,
-    65_536n,
-    65_536n,
-    1n << 20n,
-    1n << 20n,
-    1n << 30n,
-  ]);
+  assert.deepEqual(sizes.map(parseGrain), [512n, 65_536n, 65_536n, 65_536n, 1n << 20n, 1n << 20n, 1n << 30n]);
   for (const wrong of ['', '0', '100', '2Gi', '-512', '64Ti', 'Ki', '1.5Mi']) {
     assert.equal(parseGrain(wrong), null, wrong);
   }

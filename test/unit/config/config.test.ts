@@ -2,12 +2,7 @@ import assert from 'node:assert/strict';
 import { hostname } from 'node:os';
 import { test } from 'node:test';
 import { formatHostPort } from '../../../src/base/settings/tls.js';
-import {
-  type Config,
-  parseConfig,
-  SETTINGS,
-  unknownNames,
-} from '../../../src/driver/config/config.js';
+import { type Config, parseConfig, SETTINGS, unknownNames } from '../../../src/driver/config/config.js';
 
 const CSI_ENDPOINT = 'unix:///run/blockdelta/csi.sock';
 
@@ -75,19 +70,13 @@ const TAKEN: readonly [setting: keyof typeof SETTINGS, value: string, as: Partia
   ['BLOCKDELTA_SOCKET_MODE', '660', { socketMode: 0o660 }],
   ['BLOCKDELTA_NODE_ID', 'node-1', { nodeId: 'node-1' }],
   // The topology key follows the name of the driver, in lower case.
-  [
-    'BLOCKDELTA_DRIVER_NAME',
-    'Disks.Example',
-    { driverName: 'Disks.Example', topologyKey: 'disks.example/node' },
-  ],
+  ['BLOCKDELTA_DRIVER_NAME', 'Disks.Example', { driverName: 'Disks.Example', topologyKey: 'disks.example/node' }],
   [
     'BLOCKDELTA_STATE_DIR',
     '/state//here/',
     {
       stateDirectory: '/state/here',
-      pools: [
-        { kind: 'reflink', name: 'default', directory: '/state/here/pools/default', place: 'any' },
-      ],
+      pools: [{ kind: 'reflink', name: 'default', directory: '/state/here/pools/default', place: 'any' }],
     },
   ],
   [
@@ -130,11 +119,7 @@ const TAKEN: readonly [setting: keyof typeof SETTINGS, value: string, as: Partia
   ['BLOCKDELTA_GUARDIAN_SOCKET', '/run/guardian.sock', { guardianSocket: '/run/guardian.sock' }],
   ['BLOCKDELTA_MOUNT_PROPAGATION', 'required', { mountPropagation: 'required' }],
   ['BLOCKDELTA_LOG_LEVEL', 'debug', { logLevel: 'debug' }],
-  [
-    'BLOCKDELTA_METRICS_ADDRESS',
-    'localhost:80',
-    { metricsAddress: { host: 'localhost', port: 80 } },
-  ],
+  ['BLOCKDELTA_METRICS_ADDRESS', 'localhost:80', { metricsAddress: { host: 'localhost', port: 80 } }],
   ['BLOCKDELTA_METRICS_ADDRESS', '[::1]:0', { metricsAddress: { host: '::1', port: 0 } }],
   ['BLOCKDELTA_METRICS_VOLUMES', 'off', { metricsOfVolumes: false }],
   ['BLOCKDELTA_SHUTDOWN_GRACE_SECONDS', '0', { shutdownGraceMs: 0 }],
@@ -280,10 +265,7 @@ test('every default that the settings table shows is one that parsing takes', ()
   const defaults = Object.entries(SETTINGS).flatMap(([name, { fallback }]) =>
     fallback === null ? [] : [[name, fallback]],
   );
-  assert.deepEqual(
-    parseConfig({ ...Object.fromEntries(defaults), CSI_ENDPOINT }),
-    parseConfig({ CSI_ENDPOINT }),
-  );
+  assert.deepEqual(parseConfig({ ...Object.fromEntries(defaults), CSI_ENDPOINT }), parseConfig({ CSI_ENDPOINT }));
 });
 
 const FILES = {

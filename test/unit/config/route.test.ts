@@ -39,7 +39,8 @@ test('pods are named by namespace and selector, with the port of the plugins', (
     selector,
     port: 7000,
     access: {
-      ...{ host: '10.96.0.1', port: 443 },
+      host: '10.96.0.1',
+      port: 443,
       accountDirectory: '/var/run/secrets/kubernetes.io/serviceaccount',
     },
   });

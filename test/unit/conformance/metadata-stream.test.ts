@@ -20,10 +20,7 @@ const HEADERS = { ':status': 200, 'content-type': 'application/grpc' };
 type Behaviour = (stream: ServerHttp2Stream, headers: IncomingHttpHeaders) => void;
 
 /** Opens a stream to a server with this behaviour; both are closed when `use` has ended. */
-async function withStream<T>(
-  behaviour: Behaviour,
-  use: (stream: MetadataStream) => Promise<T>,
-): Promise<T> {
+async function withStream<T>(behaviour: Behaviour, use: (stream: MetadataStream) => Promise<T>): Promise<T> {
   const server = createServer();
   server.on('stream', (stream, headers) => {
     stream.on('error', () => undefined);
@@ -102,8 +99,7 @@ test('a refusal has its code, its message and whether it has details', async () 
   ];
   for (const [headers, message, hasDetails] of rows) {
     const trailers = { 'grpc-status': '5', ...headers };
-    const onlyTrailers: Behaviour = (stream) =>
-      stream.respond({ ...HEADERS, ...trailers }, { endStream: true });
+    const onlyTrailers: Behaviour = (stream) => stream.respond({ ...HEADERS, ...trailers }, { endStream: true });
     const behind: Behaviour = (stream) => answer(stream, frameOf(MESSAGE), trailers);
     for (const behaviour of [onlyTrailers, behind]) {
       await withStream(behaviour, async (stream) => {

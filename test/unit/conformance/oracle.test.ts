@@ -8,13 +8,7 @@ import {
   judge,
   zeroImage,
 } from '../../../src/tools/conformance/oracle.js';
-import {
-  Cover,
-  coverage,
-  difference,
-  type Entry,
-  tailFrom,
-} from '../../../src/tools/conformance/ranges.js';
+import { Cover, coverage, difference, type Entry, tailFrom } from '../../../src/tools/conformance/ranges.js';
 import { type Random, seededRandom } from '../../support/random.js';
 
 const SPACE = 64;

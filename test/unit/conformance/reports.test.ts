@@ -82,8 +82,13 @@ test('the table lists every check that ran, and why the others did not', () => {
 test('the JSON report has the documented fields', () => {
   const { checks, driver, ...rest } = JSON.parse(formatJson(REPORT));
   assert.deepEqual(rest, {
-    ...{ format: 1, seed: 42, started_at: '2026-01-02T03:04:05.000Z', seconds: 1.5 },
-    ...{ passed: 2, failed: 2, skipped: 1 },
+    format: 1,
+    seed: 42,
+    started_at: '2026-01-02T03:04:05.000Z',
+    seconds: 1.5,
+    passed: 2,
+    failed: 2,
+    skipped: 1,
   });
   assert.equal(driver.name, 'driver.example');
   const { rule: _, ...documented } = REPORT.results[1] ?? assert.fail();

@@ -28,9 +28,7 @@ async function listed(): Promise<VolumeCondition[]> {
   const { entries } = (await listVolumes(deps, received('ListVolumes'), noContext)) as {
     entries: unknown;
   };
-  return (entries as { status: { volume_condition: VolumeCondition } }[]).map(
-    ({ status }) => status.volume_condition,
-  );
+  return (entries as { status: { volume_condition: VolumeCondition } }[]).map(({ status }) => status.volume_condition);
 }
 
 /** A clock that advances only when a test advances it. */

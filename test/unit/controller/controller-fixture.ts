@@ -10,8 +10,11 @@ export function controllerOf(
   return {
     ...deps,
     config: {
-      ...{ nodeId: 'test-node', topologyKey: 'blockdelta.csi/node', csiLevel: '1.12' },
-      ...{ controllerPublish: false, maxVolumesPerNode: 0 },
+      nodeId: 'test-node',
+      topologyKey: 'blockdelta.csi/node',
+      csiLevel: '1.12',
+      controllerPublish: false,
+      maxVolumesPerNode: 0,
     },
     volumes: new VolumeManager(deps),
     snapshots,

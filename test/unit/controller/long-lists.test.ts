@@ -107,9 +107,7 @@ test('H13: a whole list, and a page as long, is made in parts that add up to it'
 });
 
 test('H13: a list of volumes is read by pages too, and an empty one is answered', async () => {
-  const [page = {}] = await partsOf(
-    await listVolumes(deps, received('ListVolumes', { max_entries: 5 }), noContext),
-  );
+  const [page = {}] = await partsOf(await listVolumes(deps, received('ListVolumes', { max_entries: 5 }), noContext));
   assert.equal(page.entries?.length, 5);
   assert.deepEqual(read, [6]);
   const request = received('ListSnapshots', { snapshot_id: 'snap-none' });

@@ -79,9 +79,7 @@ for (const [title, failed, asked, code, message] of [
 test('MV3: settings that could not be recorded are taken back', async () => {
   deps.catalogue = new Proxy(managers.catalogue, {
     get: (target, name) =>
-      name === 'setMutableParameters'
-        ? () => Promise.reject(new Error('disk full'))
-        : Reflect.get(target, name),
+      name === 'setMutableParameters' ? () => Promise.reject(new Error('disk full')) : Reflect.get(target, name),
   });
   await assert.rejects(modify({ readAheadKiB: '128' }), /disk full/);
   assert.deepEqual(applied, [{ readAheadKiB: '128' }, { readAheadKiB: '64' }]);

@@ -53,17 +53,11 @@ const WRONG: readonly [message: string, ...calls: (() => unknown)[]][] = [
     "path contains a '..' segment",
     ...['/..', '/a/../b', '/a/..', '/../a'].map((path) => () => requireAbsolutePath(path, 'path')),
   ],
-  [
-    'path is the root directory',
-    ...['/', '//', '/.', '/./'].map((path) => () => requireAbsolutePath(path, 'path')),
-  ],
+  ['path is the root directory', ...['/', '//', '/.', '/./'].map((path) => () => requireAbsolutePath(path, 'path'))],
   ['p holds a value that is not a string', () => parseMap({ a: 1 } as never, 'p')],
   ['p is not a message', () => parseMap('a' as never, 'p')],
   ['readonly is not a bool', () => parseBoolean('true' as never, 'readonly')],
-  [
-    'x is not an int64',
-    ...['', '1.5', '0x10', ' 1', 'a', 1].map((value) => () => parseInt64(value as never, 'x')),
-  ],
+  ['x is not an int64', ...['', '1.5', '0x10', ' 1', 'a', 1].map((value) => () => parseInt64(value as never, 'x'))],
   ['c is required', () => capabilityOf(null)],
   [
     'c must set exactly one of block and mount',
@@ -75,14 +69,8 @@ const WRONG: readonly [message: string, ...calls: (() => unknown)[]][] = [
     () => capabilityOf({ block: {} }),
     () => capabilityOf({ block: {}, access_mode: null }),
   ],
-  [
-    'c.access_mode.mode is required',
-    () => capabilityOf({ block: {}, access_mode: { mode: 'UNKNOWN' } }),
-  ],
-  [
-    'c.access_mode.mode 99 is not known to this plugin',
-    () => capabilityOf({ block: {}, access_mode: { mode: 99 } }),
-  ],
+  ['c.access_mode.mode is required', () => capabilityOf({ block: {}, access_mode: { mode: 'UNKNOWN' } })],
+  ['c.access_mode.mode 99 is not known to this plugin', () => capabilityOf({ block: {}, access_mode: { mode: 99 } })],
 ];
 
 test('what is wrong is INVALID_ARGUMENT, and said with the name of the field', () => {
@@ -127,10 +115,16 @@ test('a capability is parsed, a mount with or without its optional fields, in ev
   const mount = { fs_type: 'xfs', mount_flags: ['noatime', 'ro'], volume_mount_group: '1000' };
   const common = { accessType: 'mount', accessMode: 'SINGLE_NODE_WRITER' };
   assert.deepEqual(capabilityOf({ mount, access_mode }), {
-    ...{ ...common, fsType: 'xfs', mountFlags: ['noatime', 'ro'], volumeMountGroup: '1000' },
+    ...common,
+    fsType: 'xfs',
+    mountFlags: ['noatime', 'ro'],
+    volumeMountGroup: '1000',
   });
   assert.deepEqual(capabilityOf({ mount: {}, access_mode }), {
-    ...{ ...common, fsType: '', mountFlags: [], volumeMountGroup: '' },
+    ...common,
+    fsType: '',
+    mountFlags: [],
+    volumeMountGroup: '',
   });
   const { values } = csiProto().root.lookupEnum('csi.v1.VolumeCapability.AccessMode.Mode');
   for (const mode of Object.keys(values).filter((name) => name !== 'UNKNOWN')) {

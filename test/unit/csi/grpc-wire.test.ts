@@ -1,11 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import {
-  framed,
-  MessageSplitter,
-  requestHeaders,
-  statusIn,
-} from '../../../src/base/csi/grpc-wire.js';
+import { framed, MessageSplitter, requestHeaders, statusIn } from '../../../src/base/csi/grpc-wire.js';
 import { parseNodeList } from '../../../src/router/node-list.js';
 
 test('messages are found whatever the pieces are in which they arrive', () => {
@@ -32,8 +27,7 @@ test('a compressed message and one that is too long are refused', () => {
 
 test('a deadline becomes a timeout of at most eight digits', (t) => {
   t.mock.method(Date, 'now', () => 1_000_000);
-  const timeout = (ms: number): string =>
-    String(requestHeaders('/s/m', Date.now() + ms, {})['grpc-timeout']);
+  const timeout = (ms: number): string => String(requestHeaders('/s/m', Date.now() + ms, {})['grpc-timeout']);
   assert.equal(timeout(1500), '1500m');
   assert.equal(timeout(-5), '1m');
   assert.equal(timeout(1e9), '1000000S');

@@ -14,9 +14,7 @@ const SECRET = 'hunter2';
 const UNMARKED = ['mount_flags', 'volume_context', 'publish_context'];
 
 /** Every message type of the proto by its name relative to the package, nested ones too. */
-function allTypes(
-  namespace = csiProto().root.lookup('csi.v1') as protobuf.NamespaceBase,
-): protobuf.Type[] {
+function allTypes(namespace = csiProto().root.lookup('csi.v1') as protobuf.NamespaceBase): protobuf.Type[] {
   return namespace.nestedArray.flatMap((member) =>
     member instanceof protobuf.Type ? [member, ...allTypes(member)] : [],
   );

@@ -2,12 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import protobuf from 'protobufjs';
-import {
-  CONVERSION,
-  clientServices,
-  csiProto,
-  servedServices,
-} from '../../../src/base/csi/proto.js';
+import { CONVERSION, clientServices, csiProto, servedServices } from '../../../src/base/csi/proto.js';
 import { packagePath } from '../../../src/base/package-root.js';
 import { received } from '../../support/received-request.js';
 import { CSI_PROTO, rootWithComments } from '../../support/request-fields.js';
@@ -55,10 +50,7 @@ test('the options have the extension numbers that other CSI code uses', () => {
   };
   const names = csiProto().root.lookup('csi.v1') as protobuf.Namespace;
   const extensions = names.nestedArray.filter((member) => member instanceof protobuf.Field);
-  const found = extensions.map((field) => [
-    field.name,
-    [`.${field.extend?.replace(/^\./, '')}`, field.id],
-  ]);
+  const found = extensions.map((field) => [field.name, [`.${field.extend?.replace(/^\./, '')}`, field.id]]);
   assert.deepEqual(Object.fromEntries(found), expected);
 });
 
@@ -74,13 +66,18 @@ test('the server decodes int64 and unknown enum values exactly, and fills in wha
   assert.deepEqual(
     { ...request, parameters: Object.entries(request.parameters) },
     {
-      ...{ name: '', capacity_range, parameters: [['__proto__', 'a']], secrets: {} },
+      name: '',
+      capacity_range,
+      parameters: [['__proto__', 'a']],
+      secrets: {},
       volume_capabilities: [
         { ...block, access_mode: { mode: 'SINGLE_NODE_WRITER' } },
         { ...block, access_mode: { mode: 99 } },
         { ...block, access_mode: null },
       ],
-      ...{ volume_content_source: null, accessibility_requirements: null, mutable_parameters: {} },
+      volume_content_source: null,
+      accessibility_requirements: null,
+      mutable_parameters: {},
     },
   );
 });

@@ -31,18 +31,10 @@ test('a node is in a place if it has all segments of it, by keys without case', 
 test('keys and values that are none in a topology are refused', () => {
   const keys = ['', '/', 'a/', '/a', 'a/b/c', '-a', 'A.example/a', `${'p'.repeat(64)}/a`, 'ä'];
   for (const key of [...keys, 'n'.repeat(64)]) {
-    throwsRefusal(
-      () => parseTopology(topology({ [key]: 'v' }), 'f'),
-      'INVALID_ARGUMENT',
-      /^f\.segm/,
-    );
+    throwsRefusal(() => parseTopology(topology({ [key]: 'v' }), 'f'), 'INVALID_ARGUMENT', /^f\.segm/);
   }
   for (const value of ['', '-v', 'v-', 'v v', 'v'.repeat(64)]) {
-    throwsRefusal(
-      () => parseTopology(topology({ [KEY]: value }), 'f'),
-      'INVALID_ARGUMENT',
-      /^f\.segm/,
-    );
+    throwsRefusal(() => parseTopology(topology({ [KEY]: value }), 'f'), 'INVALID_ARGUMENT', /^f\.segm/);
   }
   throwsRefusal(() => parseTopology(topology({ zone: 'a', Zone: 'a' }), 'f'), 'INVALID_ARGUMENT');
   const longest = `${'p'.repeat(63)}/${'n'.repeat(63)}`;

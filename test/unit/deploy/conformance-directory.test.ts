@@ -21,9 +21,7 @@ test('the driver file names the driver, its topology and classes that every kind
   for (const name of ['directory', 'embedded', 'thin', 'single-node']) {
     const { StorageClass, VolumeAttributesClass, DriverInfo } = DRIVER;
     assert.ok(cluster(name).has('StorageClass', StorageClass.FromExistingClassName));
-    assert.ok(
-      cluster(name).has('VolumeAttributesClass', VolumeAttributesClass.FromExistingClassName),
-    );
+    assert.ok(cluster(name).has('VolumeAttributesClass', VolumeAttributesClass.FromExistingClassName));
     assert.ok(cluster(name).has('CSIDriver', DriverInfo.Name));
     assert.deepEqual(DriverInfo.TopologyKeys, [`${DriverInfo.Name}/node`]);
   }
@@ -36,8 +34,7 @@ test('the page gives the reason for each capability that the driver file denies'
 });
 
 test('the tests of group snapshots get classes when the driver file says that there are groups, and the page says what cannot pass', () => {
-  for (const kind of ['SnapshotClass', 'GroupSnapshotClass'])
-    assert.ok(DRIVER[kind].FromName, kind);
+  for (const kind of ['SnapshotClass', 'GroupSnapshotClass']) assert.ok(DRIVER[kind].FromName, kind);
   assert.match(PAGE, /^\| restores from group snapshots, with `groupSnapshot` \|/m);
 });
 

@@ -27,9 +27,8 @@ const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
 const POOL = { pool: { kind: 'embedded' } };
 
 const find = (manifests: readonly Manifest[], kind: string, name?: string): Manifest =>
-  manifests.find(
-    (each) => each.kind === kind && (name ?? each.metadata.name) === each.metadata.name,
-  ) ?? assert.fail(`no ${kind} ${name}`);
+  manifests.find((each) => each.kind === kind && (name ?? each.metadata.name) === each.metadata.name) ??
+  assert.fail(`no ${kind} ${name}`);
 const podSpec = (manifests: readonly Manifest[], kind: 'DaemonSet' | 'Deployment') =>
   find(manifests, kind)['spec'].template.spec;
 
@@ -44,8 +43,7 @@ test('the rendering of the repository is what scripts/render-manifests makes', {
   const made = render(KEPT);
   assert.deepEqual(readdirSync(kept), readdirSync(made));
   for (const file of readdirSync(made)) {
-    const isSame =
-      readFileSync(join(kept, file), 'utf8') === readFileSync(join(made, file), 'utf8');
+    const isSame = readFileSync(join(kept, file), 'utf8') === readFileSync(join(made, file), 'utf8');
     assert.ok(isSame, `${kept}/${file} is not what the chart makes: run scripts/render-manifests`);
   }
 });
@@ -54,8 +52,7 @@ test('without a name all are made, and an unknown name is refused with the known
   skip,
 }, () => {
   const directory = temporaryDirectory();
-  const run = (...args: string[]) =>
-    spawnSync(packagePath('scripts/render-manifests'), args, { encoding: 'utf8' });
+  const run = (...args: string[]) => spawnSync(packagePath('scripts/render-manifests'), args, { encoding: 'utf8' });
   assert.equal(run('--out', directory).status, 0);
   assert.deepEqual(readdirSync(directory).sort(), RENDERINGS);
   const { status, stderr } = run('--out', directory, 'every-node');
@@ -136,13 +133,20 @@ test('unknown keys and wrong values are refused, each by its name', { skip }, ()
     assert.ok(found.includes(`additional properties '${key}' not allowed`), key);
   }
   const places = [
-    ...['pool/kind', 'pool/directory/path', 'pool/embedded/size', 'pool/thin/dataDevice'],
-    ...['settings', 'settings/BLOCKDELTA_RESERVE_PERCENT', 'kubeletDirectory', 'driverName'],
-    ...['controller/replicas', 'storageClasses/0/fsType', 'node/resources/requests/memory'],
+    'pool/kind',
+    'pool/directory/path',
+    'pool/embedded/size',
+    'pool/thin/dataDevice',
+    'settings',
+    'settings/BLOCKDELTA_RESERVE_PERCENT',
+    'kubeletDirectory',
+    'driverName',
+    'controller/replicas',
+    'storageClasses/0/fsType',
+    'node/resources/requests/memory',
   ];
   for (const place of places) assert.ok(found.includes(`at '/${place}':`), `${place}\n${found}`);
-  for (const name of ['LOG_LEVEL', 'BLOCKDELTA_POOLS'])
-    assert.ok(found.includes(`'${name}'`), name);
+  for (const name of ['LOG_LEVEL', 'BLOCKDELTA_POOLS']) assert.ok(found.includes(`'${name}'`), name);
 });
 
 test('settings are in the pod, so that a changed one restarts it, as the plugin reads them', {
@@ -173,10 +177,7 @@ test('image, resources, log level and arguments of each sidecar are values', { s
     sidecars: Object.fromEntries(changed),
     snapshotMetadata: { enabled: true },
   });
-  const containers = [
-    ...podSpec(manifests, 'DaemonSet').containers,
-    ...podSpec(manifests, 'Deployment').containers,
-  ];
+  const containers = [...podSpec(manifests, 'DaemonSet').containers, ...podSpec(manifests, 'Deployment').containers];
   for (const name of Object.keys(sidecars)) {
     const found = containers.find(({ image }) => image === `example/${name}:v9`);
     assert.deepEqual([found?.args[0], found?.args.at(-1)], ['--v=9', `--of=${name}`], name);
@@ -193,7 +194,9 @@ test('names, places and images of the values leave no default behind', { skip },
   const values = {
     pool: { kind: 'directory', directory: { name: 'fast', path: '/mnt/fast' } },
     image: {
-      ...{ repository: 'images.example/storage', tag: '9.9.9', pullPolicy: 'Always' },
+      repository: 'images.example/storage',
+      tag: '9.9.9',
+      pullPolicy: 'Always',
       digest: `sha256:${'ab'.repeat(32)}`,
     },
     networkPolicies: { apiServerPorts: [7777] },
@@ -210,21 +213,20 @@ test('names, places and images of the values leave no default behind', { skip },
     monitoring: { enabled: true, namespace: 'prometheus' },
     storageClasses: [
       {
-        ...{ name: 'one', fsType: 'xfs', default: true, parameters: { pool: 'fast' } },
-        ...{ volumeBindingMode: 'Immediate', reclaimPolicy: 'Retain', allowVolumeExpansion: false },
+        name: 'one',
+        fsType: 'xfs',
+        default: true,
+        parameters: { pool: 'fast' },
+        volumeBindingMode: 'Immediate',
+        reclaimPolicy: 'Retain',
+        allowVolumeExpansion: false,
       },
     ],
   };
   const manifests = helmTemplate(values, '--namespace=storage');
   await assertValid(manifests);
   const text = JSON.stringify(manifests);
-  for (const gone of [
-    'registry.example',
-    'blockdelta.csi',
-    '/var/lib/kubelet',
-    '0.0.0.0',
-    '/srv/',
-  ]) {
+  for (const gone of ['registry.example', 'blockdelta.csi', '/var/lib/kubelet', '0.0.0.0', '/srv/']) {
     assert.ok(!text.includes(gone), gone);
   }
   assert.doesNotMatch(text, /"namespace":"(?!storage")/);
@@ -235,27 +237,17 @@ test('names, places and images of the values leave no default behind', { skip },
     assert.deepEqual(imagePullSecrets, values.imagePullSecrets);
   }
   assert.equal(find(manifests, 'Deployment')['spec'].replicas, 3);
-  const tls = podSpec(manifests, 'DaemonSet').volumes.find(
-    ({ name }: { name: string }) => name === 'tls',
-  );
+  const tls = podSpec(manifests, 'DaemonSet').volumes.find(({ name }: { name: string }) => name === 'tls');
   assert.equal(tls.hostPath.path, '/opt/tls');
   const { parameters, volumeBindingMode, reclaimPolicy, allowVolumeExpansion, metadata } = find(
     manifests,
     'StorageClass',
   );
   assert.deepEqual(parameters, { 'csi.storage.k8s.io/fstype': 'xfs', pool: 'fast' });
-  assert.deepEqual(
-    [volumeBindingMode, reclaimPolicy, allowVolumeExpansion],
-    ['Immediate', 'Retain', false],
-  );
-  assert.deepEqual(Object.values((metadata as { annotations?: object }).annotations ?? {}), [
-    'true',
-  ]);
+  assert.deepEqual([volumeBindingMode, reclaimPolicy, allowVolumeExpansion], ['Immediate', 'Retain', false]);
+  assert.deepEqual(Object.values((metadata as { annotations?: object }).annotations ?? {}), ['true']);
   const { spec } = find(manifests, 'SnapshotMetadataService', 'disks.example');
-  assert.deepEqual(
-    [spec.address, spec.caCert],
-    ['blockdelta-snapshot-metadata.storage.svc:6443', 'QUFB'],
-  );
+  assert.deepEqual([spec.address, spec.caCert], ['blockdelta-snapshot-metadata.storage.svc:6443', 'QUFB']);
   assert.match(text, /"images\.example\/storage:9\.9\.9@sha256:(?:ab){32}"/);
   const policy = find(manifests, 'NetworkPolicy', 'blockdelta-controller');
   assert.deepEqual(policy['spec'].egress[0], { ports: [{ port: 7777, protocol: 'TCP' }] });
@@ -272,10 +264,7 @@ test('the test of the release uses a class that exists, and no rights', { skip }
   });
   const [{ ephemeral }] = spec.volumes;
   find(manifests, 'StorageClass', ephemeral.volumeClaimTemplate.spec.storageClassName);
-  assert.deepEqual(
-    [spec.automountServiceAccountToken, spec.securityContext.runAsNonRoot],
-    [false, true],
-  );
+  assert.deepEqual([spec.automountServiceAccountToken, spec.securityContext.runAsNonRoot], [false, true]);
 });
 
 const NOTES: [what: string, values: object, said: RegExp[], unsaid: RegExp[]][] = [
@@ -307,14 +296,7 @@ const NOTES: [what: string, values: object, said: RegExp[], unsaid: RegExp[]][] 
 
 for (const [what, values, said, unsaid] of NOTES) {
   test(`the notes of an installation have the next commands: ${what}`, { skip }, () => {
-    const args = [
-      'install',
-      'mine',
-      CHART,
-      '--dry-run=client',
-      '--namespace=blockdelta',
-      '--values=-',
-    ];
+    const args = ['install', 'mine', CHART, '--dry-run=client', '--namespace=blockdelta', '--values=-'];
     const { status, stdout, stderr } = runOnManifests('helm', args, JSON.stringify(values));
     assert.equal(status, 0, stderr);
     const [, notes = ''] = stdout.split('\nNOTES:\n');

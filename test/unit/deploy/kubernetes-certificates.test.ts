@@ -12,8 +12,7 @@ import { KUBERNETES_DOCUMENT } from '../../support/cluster.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 const SCRIPT = packagePath('deploy/kubernetes/certificates.sh');
-const skip: string | false =
-  spawnSync('openssl', ['version']).status === 0 ? false : 'needs openssl';
+const skip: string | false = spawnSync('openssl', ['version']).status === 0 ? false : 'needs openssl';
 const directory = temporaryDirectory();
 const NODE = 'nodes/node-a';
 let printed = '';
@@ -100,12 +99,8 @@ test('another namespace and another driver are in the certificates and the comma
   const env = { ...process.env, NAMESPACE: 'storage', DRIVER: 'disks.example' };
   const { stdout } = spawnSync(SCRIPT, [elsewhere, 'node-a'], { encoding: 'utf8', env });
   assert.match(stdout, /kubectl -n storage create secret/);
-  const namesOf = (name: string) =>
-    new X509Certificate(readFileSync(join(elsewhere, name, 'tls.crt'))).subjectAltName;
-  assert.match(
-    namesOf('snapshot-metadata') ?? '',
-    /DNS:blockdelta-snapshot-metadata\.storage\.svc/,
-  );
+  const namesOf = (name: string) => new X509Certificate(readFileSync(join(elsewhere, name, 'tls.crt'))).subjectAltName;
+  assert.match(namesOf('snapshot-metadata') ?? '', /DNS:blockdelta-snapshot-metadata\.storage\.svc/);
   assert.ok(namesOf(NODE)?.includes(nodeUri('disks.example', 'node-a')));
 });
 

@@ -111,9 +111,7 @@ test('the command for the alert rules makes a valid PrometheusRule with all of t
 /** The commands of a section, in their order. */
 const commandsOf = (heading: string): string[] => {
   const [, section = ''] = KUBERNETES_DOCUMENT.split(`\n${heading}\n`);
-  return [...(section.split(/\n##+ /)[0]?.matchAll(/^ {4}(\S.*)$/gm) ?? [])].map(
-    ([, line = '']) => line,
-  );
+  return [...(section.split(/\n##+ /)[0]?.matchAll(/^ {4}(\S.*)$/gm) ?? [])].map(([, line = '']) => line);
 };
 
 test('of a lost node each snapshot is deleted before the finalizers of its content go, after its handle was shown', () => {
@@ -134,12 +132,8 @@ test('of a lost node each snapshot is deleted before the finalizers of its conte
 });
 
 test('the page knows the pod whose restored volume and empty volume are on two nodes', () => {
-  const [row = ''] =
-    /^\| .*didn't match PersistentVolume's node affinity.*$/m.exec(KUBERNETES_DOCUMENT) ?? [];
-  assert.match(
-    row,
-    /restores or clones .* empty claim .*\| delete the pod and the claim that was empty/,
-  );
+  const [row = ''] = /^\| .*didn't match PersistentVolume's node affinity.*$/m.exec(KUBERNETES_DOCUMENT) ?? [];
+  assert.match(row, /restores or clones .* empty claim .*\| delete the pod and the claim that was empty/);
 });
 
 test('the page names the Leases that the sidecars leave', () => {

@@ -51,24 +51,27 @@ function rowsBelow(heading: string, row: RegExp): string[][] {
   return [...(section.split('\n## ')[0] ?? '').matchAll(row)].map((match) => match.slice(1));
 }
 
-forEveryRendering(
-  'every object is valid, is there once, and has its namespace',
-  async (cluster) => {
-    await assertValid(cluster.manifests);
-    const clusterWide = [
-      ...['Namespace', 'CSIDriver', 'ClusterRole', 'ClusterRoleBinding', 'StorageClass'],
-      ...['VolumeSnapshotClass', 'VolumeGroupSnapshotClass', 'VolumeAttributesClass'],
-      'SnapshotMetadataService',
-    ];
-    const names = cluster.manifests.map(({ kind, metadata: { name, namespace } }) => {
-      const wanted = clusterWide.includes(kind) ? undefined : 'blockdelta';
-      assert.equal(namespace, wanted, `${kind} ${name}`);
-      return `${kind} ${name}`;
-    });
-    assert.ok(names.length > 20);
-    assert.equal(new Set(names).size, names.length);
-  },
-);
+forEveryRendering('every object is valid, is there once, and has its namespace', async (cluster) => {
+  await assertValid(cluster.manifests);
+  const clusterWide = [
+    'Namespace',
+    'CSIDriver',
+    'ClusterRole',
+    'ClusterRoleBinding',
+    'StorageClass',
+    'VolumeSnapshotClass',
+    'VolumeGroupSnapshotClass',
+    'VolumeAttributesClass',
+    'SnapshotMetadataService',
+  ];
+  const names = cluster.manifests.map(({ kind, metadata: { name, namespace } }) => {
+    const wanted = clusterWide.includes(kind) ? undefined : 'blockdelta';
+    assert.equal(namespace, wanted, `${kind} ${name}`);
+    return `${kind} ${name}`;
+  });
+  assert.ok(names.length > 20);
+  assert.equal(new Set(names).size, names.length);
+});
 
 test('a field that the schema does not know is found', { skip }, async () => {
   const daemonSet = structuredClone(cluster('complete').of('DaemonSet'));
@@ -158,10 +161,7 @@ forEveryRendering('the CSIDriver object says what the plugin does', (cluster) =>
 forEveryRendering('what the plugin mounts reaches the kubelet, at the same path', (cluster) => {
   const { volumeMounts } = plugin(cluster);
   const both = volumeMounts.filter(({ mountPropagation }) => mountPropagation === 'Bidirectional');
-  assert.deepEqual(both.map(({ mountPath }) => mountPath).sort(), [
-    '/var/lib/blockdelta',
-    '/var/lib/kubelet',
-  ]);
+  assert.deepEqual(both.map(({ mountPath }) => mountPath).sort(), ['/var/lib/blockdelta', '/var/lib/kubelet']);
   const { pools, stateDirectory } = parseConfig(cluster.environment(plugin(cluster)));
   const unshared = new Set([stateDirectory, ...pools.map(({ directory }) => directory)]);
   for (const { name, mountPath, mountPropagation } of volumeMounts) {
@@ -292,9 +292,7 @@ forEveryRendering('ports have one user in a pod, and whatever names a port finds
       // livenessprobe serves the port of the container that it probes.
       if (each.name === 'livenessprobe') continue;
       for (const endpoint of endpoints) {
-        const isOwn = each.ports?.some(({ containerPort }) =>
-          endpoint?.endsWith(`:${containerPort}`),
-        );
+        const isOwn = each.ports?.some(({ containerPort }) => endpoint?.endsWith(`:${containerPort}`));
         assert.ok(endpoint === undefined || isOwn, `${each.name}: ${endpoint}`);
       }
     }
@@ -314,9 +312,7 @@ forEveryRendering('ports have one user in a pod, and whatever names a port finds
       }
     }
     for (const { ports, to = [] } of spec.egress ?? []) {
-      const targets = to.flatMap((each: Manifest) =>
-        cluster.selectedBy(each['podSelector'].matchLabels),
-      );
+      const targets = to.flatMap((each: Manifest) => cluster.selectedBy(each['podSelector'].matchLabels));
       for (const { port } of ports) if (typeof port === 'string') assertPort(targets, port);
     }
   }
@@ -329,9 +325,7 @@ forEveryRendering('ports have one user in a pod, and whatever names a port finds
 
 forEveryRendering('all containers find the CSI socket, and one serves it', (cluster) => {
   for (const pod of cluster.pods) {
-    const servers = pod.containers.filter(({ env = [] }) =>
-      env.some(({ name }) => name === 'CSI_ENDPOINT'),
-    );
+    const servers = pod.containers.filter(({ env = [] }) => env.some(({ name }) => name === 'CSI_ENDPOINT'));
     const isController = pod === cluster.controller;
     assert.equal(servers.length, isController && !isRouted(cluster) ? 0 : 1, pod.owner);
     for (const server of servers) {
@@ -358,9 +352,7 @@ forEveryRendering('a router needs certificates and a way to nodes, one node neit
     assert.ok(router.startupProbe !== undefined, 'they wait for it');
   }
   assert.equal(env['BLOCKDELTA_LISTEN_ADDRESS'] !== undefined, isRouted(cluster));
-  const [policy] = cluster
-    .of('NetworkPolicy')
-    .filter((each) => each.metadata.name === 'blockdelta-node');
+  const [policy] = cluster.of('NetworkPolicy').filter((each) => each.metadata.name === 'blockdelta-node');
   const port = policy?.['spec'].ingress?.[0].ports[0].port;
   assert.equal(port, isRouted(cluster) ? 'csi' : undefined);
   assert.equal(cluster.has('PodDisruptionBudget', 'blockdelta-controller'), isRouted(cluster));
@@ -382,36 +374,33 @@ forEveryRendering('a router needs certificates and a way to nodes, one node neit
   }
 });
 
-forEveryRendering(
-  'H38: the container that the network reaches reads pods, and has no other right',
-  (cluster) => {
-    const routers = cluster.controller.containers.filter(({ name }) => name === 'router');
-    const granted = (account: string) =>
-      bindingsOf(cluster)
-        .filter(({ subjects }) => subjects[0].name === account)
-        .flatMap(({ roleRef }) => rolesOf(cluster).filter((role) => isReferenced(role, roleRef)))
-        .flatMap(({ kind, rules }) => rules.map((rule: object) => ({ kind, ...rule })));
-    const wanted = { kind: 'Role', apiGroups: [''], resources: ['pods'], verbs: ['list', 'watch'] };
-    for (const router of routers) {
-      const secrets = router.volumeMounts.flatMap(({ name, mountPath }) => {
-        const volume = cluster.controller.volumes.find((each) => each.name === name);
-        assert.equal(volume?.['projected'], undefined, 'of the account of the pod');
-        return mountPath.startsWith('/var/run/secrets') ? (volume?.secret?.secretName ?? '') : [];
-      });
-      const [secret, ...others] = cluster.of('Secret');
-      assert.deepEqual([secrets, others], [[secret?.metadata.name], []]);
-      assert.equal(secret?.['type'], 'kubernetes.io/service-account-token');
-      const { annotations } = (secret?.metadata ?? {}) as { annotations?: object };
-      assert.deepEqual(annotations, { 'kubernetes.io/service-account.name': ROUTER });
-      assert.deepEqual(granted(ROUTER), [wanted]);
-      const sharing = cluster.pods
-        .flatMap(({ containers }) => containers)
-        .filter(({ volumeMounts }) => volumeMounts.some(({ name }) => name === 'router-token'));
-      assert.deepEqual(sharing, [router]);
-    }
-    assert.deepEqual(granted(cluster.node.account), []);
-  },
-);
+forEveryRendering('H38: the container that the network reaches reads pods, and has no other right', (cluster) => {
+  const routers = cluster.controller.containers.filter(({ name }) => name === 'router');
+  const granted = (account: string) =>
+    bindingsOf(cluster)
+      .filter(({ subjects }) => subjects[0].name === account)
+      .flatMap(({ roleRef }) => rolesOf(cluster).filter((role) => isReferenced(role, roleRef)))
+      .flatMap(({ kind, rules }) => rules.map((rule: object) => ({ kind, ...rule })));
+  const wanted = { kind: 'Role', apiGroups: [''], resources: ['pods'], verbs: ['list', 'watch'] };
+  for (const router of routers) {
+    const secrets = router.volumeMounts.flatMap(({ name, mountPath }) => {
+      const volume = cluster.controller.volumes.find((each) => each.name === name);
+      assert.equal(volume?.['projected'], undefined, 'of the account of the pod');
+      return mountPath.startsWith('/var/run/secrets') ? (volume?.secret?.secretName ?? '') : [];
+    });
+    const [secret, ...others] = cluster.of('Secret');
+    assert.deepEqual([secrets, others], [[secret?.metadata.name], []]);
+    assert.equal(secret?.['type'], 'kubernetes.io/service-account-token');
+    const { annotations } = (secret?.metadata ?? {}) as { annotations?: object };
+    assert.deepEqual(annotations, { 'kubernetes.io/service-account.name': ROUTER });
+    assert.deepEqual(granted(ROUTER), [wanted]);
+    const sharing = cluster.pods
+      .flatMap(({ containers }) => containers)
+      .filter(({ volumeMounts }) => volumeMounts.some(({ name }) => name === 'router-token'));
+    assert.deepEqual(sharing, [router]);
+  }
+  assert.deepEqual(granted(cluster.node.account), []);
+});
 
 const isReferenced = ({ kind, metadata }: Manifest, roleRef: { kind: string; name: string }) =>
   kind === roleRef.kind && metadata.name === roleRef.name;
@@ -441,9 +430,8 @@ test('Prometheus scrapes the plugin as the job that the alert rules expect', { s
 
 test('the roles give what docs/kubernetes.md lists, and nothing else', { skip }, () => {
   const table = /^\| ([\w-]+) \| (cluster|namespace) \| (.*) \| (.*) \|$/gm;
-  const wanted = [...KUBERNETES_DOCUMENT.matchAll(table)].flatMap(
-    ([, role, scope, resources = '', verbs]) =>
-      resources.split(', ').map((resource) => `${role} ${scope} ${resource}: ${verbs}`),
+  const wanted = [...KUBERNETES_DOCUMENT.matchAll(table)].flatMap(([, role, scope, resources = '', verbs]) =>
+    resources.split(', ').map((resource) => `${role} ${scope} ${resource}: ${verbs}`),
   );
   const found = rolesOf(cluster('complete')).flatMap(({ kind, metadata, rules }) =>
     (rules as Record<string, string[]>[]).flatMap(({ apiGroups = [], resources = [], verbs }) => {
@@ -461,11 +449,7 @@ forEveryRendering('nobody may read Secrets or use wildcards', (cluster) => {
   for (const { metadata, rules } of rolesOf(cluster)) {
     for (const { apiGroups, resources, verbs } of rules) {
       const words = [...apiGroups, ...resources, ...verbs].join('\n');
-      assert.doesNotMatch(
-        words,
-        /^(\*|secrets|deletecollection|escalate|bind|impersonate)$/m,
-        metadata.name,
-      );
+      assert.doesNotMatch(words, /^(\*|secrets|deletecollection|escalate|bind|impersonate)$/m, metadata.name);
     }
   }
 });
@@ -488,49 +472,40 @@ forEveryRendering('a role has its sidecar, and only sidecars with roles have tok
   }
 });
 
-forEveryRendering(
-  'H38: every image has a fixed version, which docs/kubernetes.md names, and a digest',
-  (cluster) => {
-    const { version } = JSON.parse(read('package.json'));
-    for (const { name, image } of cluster.pods.flatMap(({ containers }) => containers)) {
-      if (['plugin', 'router', 'guardian'].includes(name)) {
-        assert.equal(image, `registry.example/blockdelta:${version}`);
-      } else {
-        const [, tagged = '', digest] =
-          /^(.*:v\d+\.\d+\.\d+)(@sha256:[0-9a-f]{64})?$/.exec(image) ?? [];
-        assert.ok(KUBERNETES_DOCUMENT.includes(`| ${name} | \`${tagged}\` |`), image);
-        assert.equal(digest === undefined, name === 'csi-snapshot-metadata', image);
-      }
+forEveryRendering('H38: every image has a fixed version, which docs/kubernetes.md names, and a digest', (cluster) => {
+  const { version } = JSON.parse(read('package.json'));
+  for (const { name, image } of cluster.pods.flatMap(({ containers }) => containers)) {
+    if (['plugin', 'router', 'guardian'].includes(name)) {
+      assert.equal(image, `registry.example/blockdelta:${version}`);
+    } else {
+      const [, tagged = '', digest] = /^(.*:v\d+\.\d+\.\d+)(@sha256:[0-9a-f]{64})?$/.exec(image) ?? [];
+      assert.ok(KUBERNETES_DOCUMENT.includes(`| ${name} | \`${tagged}\` |`), image);
+      assert.equal(digest === undefined, name === 'csi-snapshot-metadata', image);
     }
-  },
-);
+  }
+});
 
 test('docs/kubernetes.md explains every flag in use, and no other', { skip }, () => {
   const rows = rowsBelow('Flags of the sidecars', /^\| (`--.*?) \| .* \| .* \| .+ \|$/gm);
   const explained = rows.flatMap(([cell = '']) => cell.match(/(?<=`--)[\w-]+(?=`)/g) ?? []);
   const containers = cluster('complete').pods.flatMap((pod) => pod.containers);
-  const flags = containers.flatMap(({ args }) =>
-    args.flatMap((arg) => arg.match(/(?<=^--)[\w-]+/) ?? []),
-  );
+  const flags = containers.flatMap(({ args }) => args.flatMap((arg) => arg.match(/(?<=^--)[\w-]+/) ?? []));
   assert.deepEqual([...new Set(flags)].sort(), explained.sort());
 });
 
-forEveryRendering(
-  'group snapshots and metadata services are in their renderings only',
-  (cluster) => {
-    const { containers } = cluster.controller;
-    const snapshotter = container(cluster.controller, 'csi-snapshotter');
-    const groups = WITH_GROUPS.includes(cluster.name);
-    assert.equal(flag(snapshotter, 'feature-gates'), `CSIVolumeGroupSnapshot=${groups}`);
-    assert.equal(cluster.has('VolumeGroupSnapshotClass', 'blockdelta'), groups);
-    const services = cluster.of('SnapshotMetadataService');
-    const sidecars = containers.filter(({ name }) => name === 'csi-snapshot-metadata');
-    const count = WITH_METADATA.includes(cluster.name) ? 1 : 0;
-    assert.deepEqual([services.length, sidecars.length], [count, count]);
-    const args = containers.flatMap((each) => each.args);
-    assert.ok(!args.some((arg) => arg.startsWith('--node-deployment')));
-  },
-);
+forEveryRendering('group snapshots and metadata services are in their renderings only', (cluster) => {
+  const { containers } = cluster.controller;
+  const snapshotter = container(cluster.controller, 'csi-snapshotter');
+  const groups = WITH_GROUPS.includes(cluster.name);
+  assert.equal(flag(snapshotter, 'feature-gates'), `CSIVolumeGroupSnapshot=${groups}`);
+  assert.equal(cluster.has('VolumeGroupSnapshotClass', 'blockdelta'), groups);
+  const services = cluster.of('SnapshotMetadataService');
+  const sidecars = containers.filter(({ name }) => name === 'csi-snapshot-metadata');
+  const count = WITH_METADATA.includes(cluster.name) ? 1 : 0;
+  assert.deepEqual([services.length, sidecars.length], [count, count]);
+  const args = containers.flatMap((each) => each.args);
+  assert.ok(!args.some((arg) => arg.startsWith('--node-deployment')));
+});
 
 test('clients reach the sidecar under a name of its certificate, through the Service', {
   skip,

@@ -72,9 +72,7 @@ for (const name of ['node', 'single-node']) {
     assert.equal(mount?.['bind_options'][0].propagation, 'rshared');
     for (const { directory } of pools) assert.ok(directory.startsWith(`${stateDirectory}/`));
     assert.equal(task['kill_signal'], 'SIGTERM');
-    assert.ok(
-      killAfterMs({ type, env, task, guardian, ...rest }) > shutdownGraceMs + LAST_RESORT_MS,
-    );
+    assert.ok(killAfterMs({ type, env, task, guardian, ...rest }) > shutdownGraceMs + LAST_RESORT_MS);
     assert.deepEqual(guardian?.['lifecycle'][0], { hook: 'prestart', sidecar: true });
     const { image, args } = guardian?.['config'][0] ?? {};
     assert.deepEqual([image, args], [task['config'][0].image, ['--listen', guardianSocket]]);
@@ -141,9 +139,7 @@ test('the list of nodes comes from the service of the nodes, and is JSON for any
       address: `10.0.0.${index}:9810`,
     }));
     const items = nodes.map(({ id, address }) =>
-      item
-        .replace('{{ index $node.Tags 0 }}', id)
-        .replace('{{ $node.Address }}:{{ $node.Port }}', address),
+      item.replace('{{ index $node.Tags 0 }}', id).replace('{{ $node.Address }}:{{ $node.Port }}', address),
     );
     assert.deepEqual(JSON.parse(`${before}${items.join(separator)}${after}`), { nodes });
   }
@@ -160,7 +156,5 @@ test('the example volume asks for what the plugin serves', async () => {
   assert.ok((served as readonly string[]).includes(mode), mode);
   parseVolumeParameters(volume['parameters'][0], { capabilities: [], isRestored: false });
   const [{ topology }] = volume['topology_request'][0].required;
-  assert.deepEqual(Object.keys(topology[0].segments), [
-    parseConfig((await job('node')).env).topologyKey,
-  ]);
+  assert.deepEqual(Object.keys(topology[0].segments), [parseConfig((await job('node')).env).topologyKey]);
 });

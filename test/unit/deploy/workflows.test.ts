@@ -13,10 +13,7 @@ interface Workflow {
 }
 
 const workflows = new Map(
-  readdirSync(DIRECTORY).map((name) => [
-    name,
-    parse(readFileSync(`${DIRECTORY}/${name}`, 'utf8')) as Workflow,
-  ]),
+  readdirSync(DIRECTORY).map((name) => [name, parse(readFileSync(`${DIRECTORY}/${name}`, 'utf8')) as Workflow]),
 );
 
 const steps = (name: string): { run?: string; uses?: string }[] =>

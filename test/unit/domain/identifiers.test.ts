@@ -1,12 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import {
-  isVolumeId,
-  newGroupSnapshotId,
-  newSnapshotId,
-  newVolumeId,
-  nodeKey,
-} from '../../../src/base/csi/handles.js';
+import { isVolumeId, newGroupSnapshotId, newSnapshotId, newVolumeId, nodeKey } from '../../../src/base/csi/handles.js';
 
 const SNAPSHOT_ID = /^snap-[0-9a-f]{12}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
@@ -39,9 +33,19 @@ test('handles carry the node key, fit loop labels and never repeat', () => {
 test('what is not a handle of this plugin is told apart', () => {
   const good = newVolumeId(nodeKey('worker-1'));
   const bad = [
-    ...['', 'vol', 'vol-', 'vol-0123456789ab-../../../../../../etc/passwd0000000'],
-    ...[`${good} `, ` ${good}`, `${good}\n`, `${good}.tmp`, `../${good}`, `${good}0`],
-    ...[good.toUpperCase(), good.slice(0, -1), good.replace('vol-', 'snap-').slice(0, 40)],
+    '',
+    'vol',
+    'vol-',
+    'vol-0123456789ab-../../../../../../etc/passwd0000000',
+    `${good} `,
+    ` ${good}`,
+    `${good}\n`,
+    `${good}.tmp`,
+    `../${good}`,
+    `${good}0`,
+    good.toUpperCase(),
+    good.slice(0, -1),
+    good.replace('vol-', 'snap-').slice(0, 40),
   ];
   for (const id of bad) assert.ok(!isVolumeId(id), JSON.stringify(id));
 });

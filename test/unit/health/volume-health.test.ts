@@ -15,16 +15,17 @@ const GIB = 1n << 30n;
 
 function capacity(fields: Partial<PoolCapacity> = {}): PoolCapacity {
   return {
-    ...{ totalBytes: 100n * GIB, freeBytes: 50n * GIB, reserveBytes: 5n * GIB },
-    ...{ availableBytes: 40n * GIB, minimumVolumeBytes: 1n << 20n, granularityBytes: 4096n },
+    totalBytes: 100n * GIB,
+    freeBytes: 50n * GIB,
+    reserveBytes: 5n * GIB,
+    availableBytes: 40n * GIB,
+    minimumVolumeBytes: 1n << 20n,
+    granularityBytes: 4096n,
     ...fields,
   };
 }
 
-function storage(
-  condition: Partial<StorageCondition> = {},
-  pool: Partial<PoolCapacity> = {},
-): StorageObservations {
+function storage(condition: Partial<StorageCondition> = {}, pool: Partial<PoolCapacity> = {}): StorageObservations {
   return {
     sizeBytes: GIB,
     pool: { failure: null, capacity: capacity(pool) },
@@ -35,8 +36,13 @@ function storage(
 
 function fileSystem(fields: Partial<FileSystemObservations> = {}): FileSystemObservations {
   return {
-    ...{ path: '/staging', readOnly: false, wantsWriting: true, shutDown: false, silent: false },
-    ...{ errors: 0, corruptions: 0 },
+    path: '/staging',
+    readOnly: false,
+    wantsWriting: true,
+    shutDown: false,
+    silent: false,
+    errors: 0,
+    corruptions: 0,
     ...fields,
   };
 }
@@ -57,11 +63,7 @@ const unreachable = { failure: "pool 'x' does not answer", capacity: null };
 const damaged = { errors: 2, corruptions: 2 };
 const SIGNS: readonly [what: string, signs: string[], conditions: string[]][] = [
   ['its file is gone', told(storage({ storedBytes: null })), ['DATA_LOSS BackingFileMissing']],
-  [
-    'its file is cut short',
-    told(storage({ storedBytes: GIB - 1n })),
-    ['DATA_LOSS BackingFileTruncated'],
-  ],
+  ['its file is cut short', told(storage({ storedBytes: GIB - 1n })), ['DATA_LOSS BackingFileTruncated']],
   [
     'its file is removed while in use',
     told(storage({ storedBytes: null, runsOnRemoved: true })),

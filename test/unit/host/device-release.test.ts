@@ -5,8 +5,7 @@ import { releaseDevice } from '../../../src/driver/host/device-release.js';
 import type { NativeRunner } from '../../../src/driver/native/pool.js';
 import { refused } from '../../support/refusal.js';
 
-const busy = (): Promise<never> =>
-  Promise.reject(new SystemError('EBUSY', 'ioctl', '/dev/loop-of-a-test', 'busy'));
+const busy = (): Promise<never> => Promise.reject(new SystemError('EBUSY', 'ioctl', '/dev/loop-of-a-test', 'busy'));
 const findPath = async (): Promise<null> => null;
 const native: NativeRunner = {
   run: () => Promise.reject(new Error('nothing is asked of a device that is gone')),
@@ -40,8 +39,5 @@ test('the wait ends when the call is cancelled, with the reason, and with any ot
   await refused(releaseDevice(native, { release: busy, findPath }, wait), 'CANCELLED', /went away/);
   const failure = new SystemError('EIO', 'ioctl', '/dev/loop-of-a-test', 'broken');
   const release = (): Promise<never> => Promise.reject(failure);
-  await assert.rejects(
-    releaseDevice(native, { release, findPath }, { timeoutMs: 600_000 }),
-    failure,
-  );
+  await assert.rejects(releaseDevice(native, { release, findPath }, { timeoutMs: 600_000 }), failure);
 });

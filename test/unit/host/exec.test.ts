@@ -54,11 +54,7 @@ const FAILURES: readonly [what: string, run: () => Promise<unknown>, is: Partial
     () => SHELL('echo option password=tiger is bad >&2; exit 1', { secrets: ['password=tiger'] }),
     { stderr: 'option *** is bad' },
   ],
-  [
-    'that it took too long',
-    () => run('sleep', ['600'], { timeoutMs: 200 }),
-    { code: 'ETIMEDOUT', signal: 'SIGKILL' },
-  ],
+  ['that it took too long', () => run('sleep', ['600'], { timeoutMs: 200 }), { code: 'ETIMEDOUT', signal: 'SIGKILL' }],
   // Instead of filling the memory.
   ['that its output does not end', () => run('yes', []), { code: 'EOVERFLOW' }],
 ];
@@ -190,9 +186,7 @@ test('a command stuck in the kernel is given up after it could not be killed', {
     const mountPoint = makePoolFileSystem(workspace, 'ext4', 64);
     execFileSync('fsfreeze', ['-f', mountPoint]);
     // A write to a frozen file system waits uninterruptibly.
-    const failure = await failureOf(
-      run('touch', [`${mountPoint}/x`], { timeoutMs: 200, killGraceMs: 500 }),
-    );
+    const failure = await failureOf(run('touch', [`${mountPoint}/x`], { timeoutMs: 200, killGraceMs: 500 }));
     assert.equal(failure.code, 'ESTUCK');
     assert.match(failure.message, /stuck in the kernel/);
     const children = childrenOf(process.pid);

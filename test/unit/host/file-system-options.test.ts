@@ -16,10 +16,7 @@ test('mkfs options that tune a file system become arguments', () => {
   const cases: [FileSystem, string][] = [
     ['ext4', '-b 4096 -i 65536 -I 512 -m 0.5 -N 1000 -T largefile4 -e remount-ro'],
     ['ext4', '-O ^has_journal,64bit -E stride=16,stripe_width=64,lazy_itable_init=0,nodiscard'],
-    [
-      'xfs',
-      '-i size=1024,maxpct=50 -m reflink=0,crc=1,rmapbt=1 -n size=8k -d su=64k,sw=4 -s size=4k',
-    ],
+    ['xfs', '-i size=1024,maxpct=50 -m reflink=0,crc=1,rmapbt=1 -n size=8k -d su=64k,sw=4 -s size=4k'],
     ['btrfs', '-m single -d dup -n 16k -O ^no-holes --csum xxhash'],
   ];
   for (const [type, text] of cases) {
@@ -49,11 +46,7 @@ test('an mkfs option that is not listed, or whose value is not, is INVALID_ARGUM
   }
   const named = /'-F' is not an option for mkfs.ext4; supported are, for ext4: -b -i -I/;
   throwsRefusal(() => parseMkfsOptions('-F x', FIELD, 'ext4'), 'INVALID_ARGUMENT', named);
-  throwsRefusal(
-    () => parseMkfsOptions('-z 1', FIELD, null),
-    'INVALID_ARGUMENT',
-    /ext4.*xfs.*btrfs/,
-  );
+  throwsRefusal(() => parseMkfsOptions('-z 1', FIELD, null), 'INVALID_ARGUMENT', /ext4.*xfs.*btrfs/);
 });
 
 test('mount options that tune a mount are served, each for the file systems that have it', () => {
@@ -64,10 +57,7 @@ test('mount options that tune a mount are served, each for the file systems that
   for (const [type, text] of [
     ['ext4', 'commit=30,data=writeback,errors=remount-ro,barrier=1,nobarrier,discard,nodiscard'],
     ['xfs', 'inode64,logbsize=256k,logbufs=8,allocsize=64m,discard,nouuid'],
-    [
-      'btrfs',
-      'compress=zstd:3,compress-force=lzo,compress,ssd,discard=async,space_cache=v2,commit=5',
-    ],
+    ['btrfs', 'compress=zstd:3,compress-force=lzo,compress,ssd,discard=async,space_cache=v2,commit=5'],
   ] as const) {
     assert.deepEqual(parseMountOptions(text, 'f', type), text.split(','));
     assert.deepEqual(parseMountOptions(text, 'f', null), text.split(','));

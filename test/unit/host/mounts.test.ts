@@ -194,8 +194,13 @@ test('places of orchestrators may be used, also where a device node of ours is b
   for (const path of [
     '/var/lib/kubelet/plugins/kubernetes.io/csi/x/globalmount',
     '/var/lib/kubelet/pods/uid/volumes/kubernetes.io~csi/pvc/mount',
-    ...['/data/kubelet/pods/block', '/tmp/csi-mount', '/mnt/x', '/var/run/csi/target'],
-    ...['/etcetera/x', '/srv/pool2/x', '/mnt/no/such/parent'],
+    '/data/kubelet/pods/block',
+    '/tmp/csi-mount',
+    '/mnt/x',
+    '/var/run/csi/target',
+    '/etcetera/x',
+    '/srv/pool2/x',
+    '/mnt/no/such/parent',
   ]) {
     assert.equal(reasonOf(path), null, path);
   }

@@ -16,9 +16,7 @@ const VERSIONS = [
 
 /** The specifications have no mark for secrets. The plugin's marks are compared in a test of their own. */
 function withoutMarks(description: Description): Description {
-  return JSON.parse(JSON.stringify(description), (key, value) =>
-    key === 'secret' ? undefined : value,
-  ) as Description;
+  return JSON.parse(JSON.stringify(description), (key, value) => (key === 'secret' ? undefined : value)) as Description;
 }
 
 function mapsOf(type: protobuf.Type): protobuf.Field[] {
@@ -35,9 +33,7 @@ for (const { version, packageName, sizes } of VERSIONS) {
     const description = describe(root, packageName);
     assert.equal(descriptor.package, packageName);
     assertSame(withoutMarks(description), descriptor);
-    const rpcs = Object.values(description.services).flatMap((service) =>
-      Object.keys(service.rpcs),
-    );
+    const rpcs = Object.values(description.services).flatMap((service) => Object.keys(service.rpcs));
     const found = [rpcs, Object.keys(description.messages), Object.keys(description.enums)];
     assert.deepEqual(
       found.map(({ length }) => length),

@@ -16,19 +16,24 @@ import { refused } from '../../support/refusal.js';
 type Version = '0.3' | '0.1';
 const OWN_VERSION = { major: 0, minor: 1, patch: 0 };
 const STAGING = '/run/staging';
-const served = (version: Version) =>
-  legacyRpcs([version], { directory: STAGING, publicationsOf: async () => [] });
+const served = (version: Version) => legacyRpcs([version], { directory: STAGING, publicationsOf: async () => [] });
 const SERVED = { '0.3': served('0.3'), '0.1': served('0.1') };
 
 const capabilities = (...types: string[]) => types.map((type) => ({ rpc: { type } }));
 const PLACE = { segments: { zone: 'a' } };
 const VOLUME = {
-  ...{ volume_id: 'v', capacity_bytes: '5', volume_context: { a: 'b' } },
-  ...{ content_source: { snapshot: { snapshot_id: 's' } }, accessible_topology: [PLACE] },
+  volume_id: 'v',
+  capacity_bytes: '5',
+  volume_context: { a: 'b' },
+  content_source: { snapshot: { snapshot_id: 's' } },
+  accessible_topology: [PLACE],
 };
 const CLONE = { volume_id: 'w', content_source: { volume: { volume_id: 'v' } } };
 const SNAPSHOT = {
-  ...{ snapshot_id: 's', source_volume_id: 'v', size_bytes: '5', ready_to_use: true },
+  snapshot_id: 's',
+  source_volume_id: 'v',
+  size_bytes: '5',
+  ready_to_use: true,
   creation_time: { seconds: '1700000000', nanos: 7 },
 };
 const NODE = { node_id: 'n', max_volumes_per_node: '3', accessible_topology: PLACE };
@@ -37,11 +42,9 @@ const NODE = { node_id: 'n', max_volumes_per_node: '3', accessible_topology: PLA
 const V1: Readonly<Record<string, object>> = {
   GetPluginInfo: { name: 'driver', vendor_version: '1', manifest: { a: 'b' } },
   GetPluginCapabilities: {
-    capabilities: [
-      'CONTROLLER_SERVICE',
-      'GROUP_CONTROLLER_SERVICE',
-      'VOLUME_ACCESSIBILITY_CONSTRAINTS',
-    ].map((type) => ({ service: { type } })),
+    capabilities: ['CONTROLLER_SERVICE', 'GROUP_CONTROLLER_SERVICE', 'VOLUME_ACCESSIBILITY_CONSTRAINTS'].map(
+      (type) => ({ service: { type } }),
+    ),
   },
   Probe: { ready: { value: true } },
   CreateVolume: { volume: VOLUME },
@@ -51,12 +54,7 @@ const V1: Readonly<Record<string, object>> = {
   ListVolumes: { entries: [{ volume: VOLUME }, { volume: CLONE }], next_token: 't' },
   GetCapacity: { available_capacity: '9', maximum_volume_size: { value: '8' } },
   ControllerGetCapabilities: {
-    capabilities: capabilities(
-      'EXPAND_VOLUME',
-      'LIST_SNAPSHOTS',
-      'CREATE_DELETE_VOLUME',
-      'GET_VOLUME',
-    ),
+    capabilities: capabilities('EXPAND_VOLUME', 'LIST_SNAPSHOTS', 'CREATE_DELETE_VOLUME', 'GET_VOLUME'),
   },
   CreateSnapshot: { snapshot: SNAPSHOT },
   ListSnapshots: { entries: [{ snapshot: SNAPSHOT }], next_token: 't' },
@@ -67,11 +65,15 @@ const V1: Readonly<Record<string, object>> = {
 const OLD_VOLUME = { id: 'v', capacity_bytes: '5', attributes: { a: 'b' } };
 const OLD_CLONE = { id: 'w', capacity_bytes: '0', attributes: {} };
 const VOLUME_03 = {
-  ...{ ...OLD_VOLUME, content_source: { snapshot: { id: 's' }, type: 'snapshot' } },
+  ...OLD_VOLUME,
+  content_source: { snapshot: { id: 's' }, type: 'snapshot' },
   accessible_topology: [PLACE],
 };
 const SNAPSHOT_03 = {
-  ...{ id: 's', source_volume_id: 'v', size_bytes: '5', created_at: '1700000000000000007' },
+  id: 's',
+  source_volume_id: 'v',
+  size_bytes: '5',
+  created_at: '1700000000000000007',
   status: { type: 'READY', details: '' },
 };
 
@@ -82,7 +84,8 @@ const OLD: Readonly<Record<Version, Readonly<Record<string, readonly [object, ..
     GetPluginCapabilities: [
       {
         capabilities: ['CONTROLLER_SERVICE', 'ACCESSIBILITY_CONSTRAINTS'].map((type) => ({
-          ...{ service: { type }, type: 'service' },
+          service: { type },
+          type: 'service',
         })),
       },
     ],
@@ -93,14 +96,12 @@ const OLD: Readonly<Record<Version, Readonly<Record<string, readonly [object, ..
     ControllerUnpublishVolume: [{}],
     ValidateVolumeCapabilities: [
       { supported: false, message: 'the volume is usable in zone=a only' },
-      ...['ValidateVolumeCapabilities', 'ControllerGetVolume'],
+      'ValidateVolumeCapabilities',
+      'ControllerGetVolume',
     ],
     ListVolumes: [
       {
-        entries: [
-          { volume: VOLUME_03 },
-          { volume: { ...OLD_CLONE, content_source: null, accessible_topology: [] } },
-        ],
+        entries: [{ volume: VOLUME_03 }, { volume: { ...OLD_CLONE, content_source: null, accessible_topology: [] } }],
         next_token: 't',
       },
     ],
@@ -125,9 +126,7 @@ const OLD: Readonly<Record<Version, Readonly<Record<string, readonly [object, ..
     ControllerPublishVolume: [{ publish_volume_info: { a: 'b' } }],
     ControllerUnpublishVolume: [{}],
     ValidateVolumeCapabilities: [{ supported: true, message: '' }],
-    ListVolumes: [
-      { entries: [{ volume_info: OLD_VOLUME }, { volume_info: OLD_CLONE }], next_token: 't' },
-    ],
+    ListVolumes: [{ entries: [{ volume_info: OLD_VOLUME }, { volume_info: OLD_CLONE }], next_token: 't' }],
     GetCapacity: [{ available_capacity: '9' }],
     ControllerProbe: [{}, 'ControllerGetCapabilities', 'Probe'],
     ControllerGetCapabilities: [{ capabilities: old('CREATE_DELETE_VOLUME') }],
@@ -150,8 +149,7 @@ async function call(
   request: Message,
   answers: Readonly<Record<string, unknown>> = {},
 ): Promise<{ answer: Message; asked: { rpc: string; request: Message }[] }> {
-  const { definition, requestType, handler } =
-    SERVED[version].find(({ name }) => name === rpc) ?? assert.fail(rpc);
+  const { definition, requestType, handler } = SERVED[version].find(({ name }) => name === rpc) ?? assert.fail(rpc);
   const asked: { rpc: string; request: Message }[] = [];
   const find = async (_service: string, name: string) =>
     (async (given: Message) => {
@@ -164,7 +162,9 @@ async function call(
   const message = requestType.fromObject({ version: OWN_VERSION, ...request });
   const decoded = requestDecoder(requestType)(Buffer.from(requestType.encode(message).finish()));
   const given = await handler(find as never)(decoded.message as never, {
-    ...{ ...context, encodedRequest: decoded.encoded, note: () => undefined },
+    ...context,
+    encodedRequest: decoded.encoded,
+    note: () => undefined,
   });
   let parts: Message = given as Message;
   if (given instanceof ResponseParts) {
@@ -192,8 +192,7 @@ function filled(type: protobuf.Type): Message {
           ? filled(resolvedType)
           : resolvedType instanceof protobuf.Enum
             ? 'SINGLE_NODE_READER_ONLY'
-            : ({ string: field.map ? { key: name } : name, bool: true }[field.type as 'string'] ??
-              7);
+            : ({ string: field.map ? { key: name } : name, bool: true }[field.type as 'string'] ?? 7);
       return [name, field.repeated ? [value] : value];
     }),
   );
@@ -210,9 +209,7 @@ function newName(name: string): string {
 function renamed(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(renamed);
   if (typeof value !== 'object' || value === null) return value;
-  return Object.fromEntries(
-    Object.entries(value).map(([name, inner]) => [newName(name), renamed(inner)]),
-  );
+  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [newName(name), renamed(inner)]));
 }
 
 /** As a handler of v1 gets it; a field that v1 does not have is left out. */
@@ -246,9 +243,7 @@ for (const version of ['0.3', '0.1'] as const) {
       const notFound = CsiError.notFound('there is no secrets');
       await refused(refuse(notFound), 'NOT_FOUND', /^there is no secrets$/);
       for (const name of old) {
-        const message = new RegExp(
-          `^wrong \\(names in csi(\\.v0)?: .*\\b${newName(name)} is ${name}`,
-        );
+        const message = new RegExp(`^wrong \\(names in csi(\\.v0)?: .*\\b${newName(name)} is ${name}`);
         await refused(refuse(CsiError.invalidArgument('wrong')), 'INVALID_ARGUMENT', message);
       }
     });
@@ -296,14 +291,7 @@ test('CSI 0.3: capabilities are supported where every topology holds the volume'
 });
 
 test('CSI 0.1: the version is judged before anything else, by every RPC but GetSupportedVersions', async () => {
-  const wrong = [
-    null,
-    {},
-    { minor: 2 },
-    { major: 1 },
-    { minor: 1, patch: 1 },
-    { major: 1, minor: 12 },
-  ];
+  const wrong = [null, {}, { minor: 2 }, { major: 1 }, { minor: 1, patch: 1 }, { major: 1, minor: 12 }];
   for (const rpc of Object.keys(OLD['0.1']).filter((name) => name !== 'GetSupportedVersions')) {
     for (const version of wrong) {
       const called = call('0.1', rpc, { version });

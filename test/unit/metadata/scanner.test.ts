@@ -35,10 +35,18 @@ class FakeFiller implements NativeFiller {
     this.#inUse.delete(buffer);
     new Uint8Array(buffer)[0] = index;
     const result = {
-      ...{ ok: true as const, messages: 1, bytes: 1, entries: 1, entryBytes: 1n },
-      ...{ nextOffset: request.offset + 100n, nextRangeStart: request.offset + 90n },
+      ok: true as const,
+      messages: 1,
+      bytes: 1,
+      entries: 1,
+      entryBytes: 1n,
+      nextOffset: request.offset + 100n,
+      nextRangeStart: request.offset + 90n,
       done: index === this.chunks - 1,
-      ...{ extents: 1, rescans: 0, unprovedBytes: 0n, nodes: 0 },
+      extents: 1,
+      rescans: 0,
+      unprovedBytes: 0n,
+      nodes: 0,
     };
     return { result: { ...result, ...this.change(result, index) }, buffer };
   }
@@ -100,9 +108,7 @@ test('a consumer that leaves ends the scan, and the chunk ahead may fail unheard
 });
 
 test('a failed chunk comes as a SystemError after the chunks before it', async () => {
-  const filler = new FakeFiller(100, (_result, index) =>
-    index === 2 ? failure('SCAN_MUTABLE') : {},
-  );
+  const filler = new FakeFiller(100, (_result, index) => (index === 2 ? failure('SCAN_MUTABLE') : {}));
   let taken = 0;
   const all = async (): Promise<void> => {
     for await (const _chunk of scanned(filler)) taken += 1;
@@ -114,16 +120,12 @@ test('a failed chunk comes as a SystemError after the chunks before it', async (
 });
 
 test('chunks without messages are not handed on, except that the last one always is', async () => {
-  const filler = new FakeFiller(5, (_result, index) =>
-    index === 2 ? {} : { messages: 0, bytes: 0 },
-  );
+  const filler = new FakeFiller(5, (_result, index) => (index === 2 ? {} : { messages: 0, bytes: 0 }));
   assert.deepEqual(await messagesOf(filler), [1, 0]);
 });
 
 test('an empty message may be sent by the first chunk that sends, and by none after it', async () => {
-  const filler = new FakeFiller(4, (_result, index) =>
-    index === 1 ? {} : { messages: 0, bytes: 0 },
-  );
+  const filler = new FakeFiller(4, (_result, index) => (index === 1 ? {} : { messages: 0, bytes: 0 }));
   await messagesOf(filler);
   const mayBeEmpty = filler.requests.map(({ sendEmpty }) => sendEmpty);
   assert.deepEqual(mayBeEmpty, [true, true, false, false]);

@@ -114,10 +114,7 @@ test('H25: a pool that does not answer is down, holds no scrape, and is asked on
 });
 
 test('a catalogue that does not answer, or fails, is down', async () => {
-  for (const statistics of [
-    () => new Promise<never>(() => undefined),
-    () => Promise.reject(new Error('damaged')),
-  ]) {
+  for (const statistics of [() => new Promise<never>(() => undefined), () => Promise.reject(new Error('damaged'))]) {
     const found = await observe({ statistics })();
     assert.equal(found.value('blockdelta_catalogue_up'), 0);
   }

@@ -55,7 +55,9 @@ async function speak(address: string, bytes: string | Buffer, ends = false): Pro
 test('/metrics, /healthz and /readyz are served, and nothing else', async (t) => {
   const address = await listen(t);
   assert.deepEqual(await ask(address, '/metrics'), {
-    ...{ status: 200, type: 'text/plain; version=0.0.4', body: 'up 1\n' },
+    status: 200,
+    type: 'text/plain; version=0.0.4',
+    body: 'up 1\n',
   });
   assert.equal((await ask(address, '/metrics?name=x')).status, 200);
   assert.equal((await ask(address, '/healthz')).status, 200);
@@ -89,10 +91,7 @@ test('H25: other methods and requests with a body are refused', async (t) => {
     assert.equal((await ask(address, '/metrics', method)).status, 405, method);
   }
   const get = 'GET /metrics HTTP/1.1\r\nhost: x\r\n';
-  for (const body of [
-    'content-length: 5\r\n\r\nhello',
-    'transfer-encoding: chunked\r\n\r\n5\r\n',
-  ]) {
+  for (const body of ['content-length: 5\r\n\r\nhello', 'transfer-encoding: chunked\r\n\r\n5\r\n']) {
     assert.match(await speak(address, get + body), /^HTTP\/1\.1 413/, body);
   }
 });

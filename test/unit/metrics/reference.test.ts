@@ -20,9 +20,7 @@ const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
 function existingMetrics() {
   const metrics = [new PluginMetrics({ showsVolumes: true }), new RouterMetrics()];
   const all = metrics.flatMap(({ registry }) => registry.getMetricsAsArray());
-  const byName = new Map(
-    all.map((metric) => [(metric as unknown as { name: string }).name, metric]),
-  );
+  const byName = new Map(all.map((metric) => [(metric as unknown as { name: string }).name, metric]));
   return [...byName.values()].map((metric) => {
     // prom-client's types lack what every metric has.
     const { name, help, labelNames } = metric as unknown as Record<'name' | 'help', string> & {
@@ -57,11 +55,11 @@ function unitOf(name: string): string {
 /** The meaning of our own metrics is their help; others are explained in our words. */
 function existing(rows: readonly Row[]): Row[] {
   return existingMetrics().map(({ name, type, labels, help }) => ({
-    ...{ name, type, unit: unitOf(name) },
+    name,
+    type,
+    unit: unitOf(name),
     labels: labels.map((label) => `\`${label}\``).join(', '),
-    meaning: name.startsWith('blockdelta_')
-      ? help
-      : (rows.find((row) => row.name === name)?.meaning ?? ''),
+    meaning: name.startsWith('blockdelta_') ? help : (rows.find((row) => row.name === name)?.meaning ?? ''),
   }));
 }
 
@@ -193,9 +191,7 @@ test('every alert has a severity, a paragraph in docs/alerts.md that its runbook
   const headings = [...read('docs/alerts.md').matchAll(/^## (Blockdelta\w+)$/gm)].map(([, h]) => h);
   assert.deepEqual(
     headings,
-    [...rules()]
-      .map(({ alert }) => alert)
-      .sort((a, b) => headings.indexOf(a) - headings.indexOf(b)),
+    [...rules()].map(({ alert }) => alert).sort((a, b) => headings.indexOf(a) - headings.indexOf(b)),
   );
   for (const { alert, labels, annotations } of rules()) {
     assert.ok(['info', 'warning', 'critical'].includes(labels.severity), alert);

@@ -15,10 +15,22 @@ const functions = Object.entries(addon as unknown as Record<string, AnyFunction>
 const NOWHERE = '/nonexistent/blockdelta';
 /** The fields of all requests, so that each function finds some of its own right. */
 const SOUND: Record<string, unknown> = {
-  ...{ path: NOWHERE, directory: NOWHERE, sourcePath: NOWHERE, temporaryPath: `${NOWHERE}.tmp` },
-  ...{ finalPath: NOWHERE, loopPath: null, freezePath: null, backingPath: NOWHERE },
-  ...{ devicePath: NOWHERE, mountPoint: NOWHERE, label: '', readOnly: true, directIo: true },
-  ...{ immutable: true, sizeBytes: 4096n, source: { kind: 'files', target: null, base: null } },
+  path: NOWHERE,
+  directory: NOWHERE,
+  sourcePath: NOWHERE,
+  temporaryPath: `${NOWHERE}.tmp`,
+  finalPath: NOWHERE,
+  loopPath: null,
+  freezePath: null,
+  backingPath: NOWHERE,
+  devicePath: NOWHERE,
+  mountPoint: NOWHERE,
+  label: '',
+  readOnly: true,
+  directIo: true,
+  immutable: true,
+  sizeBytes: 4096n,
+  source: { kind: 'files', target: null, base: null },
 };
 const throwing = {
   get path(): string {
@@ -26,10 +38,30 @@ const throwing = {
   },
 };
 const ODD: unknown[] = [
-  ...[undefined, null, true, 0, -1, Number.NaN, 2 ** 63, -1n, 2n ** 63n, 2n ** 64n],
-  ...['', `${NOWHERE}\0/etc`, 'x'.repeat(100_000), '\ud800', Symbol('odd'), throwing],
-  ...[[], {}, [null], new Array(2 ** 32 - 1), new Proxy([], {})],
-  ...[new Uint8Array(3), new ArrayBuffer(0), () => NOWHERE],
+  undefined,
+  null,
+  true,
+  0,
+  -1,
+  Number.NaN,
+  2 ** 63,
+  -1n,
+  2n ** 63n,
+  2n ** 64n,
+  '',
+  `${NOWHERE}\0/etc`,
+  'x'.repeat(100_000),
+  '\ud800',
+  Symbol('odd'),
+  throwing,
+  [],
+  {},
+  [null],
+  new Array(2 ** 32 - 1),
+  new Proxy([], {}),
+  new Uint8Array(3),
+  new ArrayBuffer(0),
+  () => NOWHERE,
 ];
 
 function answers(name: string, call: () => NativeFailure | { ok: true }): void {

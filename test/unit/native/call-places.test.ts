@@ -48,8 +48,7 @@ test('a volume has one call, whatever other volumes have, and one more when that
   const scene = new Scene(3);
   void scene.call('growth', 'v1');
   await scene.pass(7500);
-  const refusal =
-    /an earlier call has not ended \(growth of v1 for 7 s\).*wait for a volume: thaw it/;
+  const refusal = /an earlier call has not ended \(growth of v1 for 7 s\).*wait for a volume: thaw it/;
   await refused(scene.call('snapshot', 'v0', 'v1'), 'ABORTED', refusal);
   assert.deepEqual(scene.places.pending('v1'), { what: 'growth', forMs: 7500 });
   assert.equal(scene.places.pending('v0'), null);

@@ -49,11 +49,7 @@ function detach(buffer: ArrayBufferLike): void {
 }
 
 /** The same object, except that reading one of its fields does something first. */
-function withGetter(
-  object: Record<string, unknown>,
-  field: string,
-  act: () => void,
-): Record<string, unknown> {
+function withGetter(object: Record<string, unknown>, field: string, act: () => void): Record<string, unknown> {
   const value = object[field];
   return Object.defineProperty({ ...object }, field, {
     get: () => {
@@ -82,10 +78,7 @@ for (const field of Object.keys(LIMITS)) {
   test(`H22: a buffer that reading ${field} detaches is refused`, () => {
     const buffer = new ArrayBuffer(BUFFER_BYTES);
     const hostile = withGetter(LIMITS, field, () => detach(buffer));
-    const answer = fill(
-      Object.defineProperty(hostile, 'source', { value: SOURCES['pattern'] }),
-      buffer,
-    );
+    const answer = fill(Object.defineProperty(hostile, 'source', { value: SOURCES['pattern'] }), buffer);
     assert.equal((answer as NativeFailure).code, 'EINVAL');
   });
 }

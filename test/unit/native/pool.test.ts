@@ -28,11 +28,9 @@ const PROGRAM = `
 `;
 
 test('a pool that is closed under several tasks waits for all of them', () => {
-  const { status, signal, stdout, stderr } = spawnSync(
-    process.execPath,
-    ['--input-type=module', '--eval', PROGRAM],
-    { encoding: 'utf8' },
-  );
+  const { status, signal, stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '--eval', PROGRAM], {
+    encoding: 'utf8',
+  });
   assert.deepEqual({ status, signal, stderr }, { status: 0, signal: null, stderr: '' });
   assert.equal(stdout, '10\n10000000\nclosed\n');
 });

@@ -83,10 +83,7 @@ describe('headers of qcow2 images', () => {
       const extension = bytes.indexOf(Buffer.from('e2792aca', 'hex'));
       bytes.writeUInt32BE(0x6803f857, extension);
     });
-    await assert.rejects(
-      readImageHeader(path),
-      refusal(/does not say that full\.qcow2, .* is a qcow2/),
-    );
+    await assert.rejects(readImageHeader(path), refusal(/does not say that full\.qcow2, .* is a qcow2/));
   });
 
   it('H35: make a program open nothing but what it was given, also one that was exchanged after all checks', async (t) => {
@@ -147,11 +144,7 @@ describe('headers of qcow2 images', () => {
       ['cluster', /has clusters of 2\^40 bytes/, (bytes) => bytes.writeUInt32BE(40, 20)],
       ['crypt', /is encrypted/, (bytes) => bytes.writeUInt32BE(1, 32)],
       ['future', /has unknown features \(0x110/, (bytes) => bytes.writeUInt8(1, 78)],
-      [
-        'name',
-        /the image it is based on lies outside/,
-        (bytes) => bytes.writeUInt32BE(1 << 20, 16),
-      ],
+      ['name', /the image it is based on lies outside/, (bytes) => bytes.writeUInt32BE(1 << 20, 16)],
       ['far', /the image it is based on lies outside/, (bytes) => bytes.writeUInt8(255, 8)],
     ];
     for (const [name, message, change] of changes) {

@@ -168,20 +168,13 @@ describe('copying ranges of a device into a chain of images', () => {
 
   it('tells which image of a chain holds each part of the device', async () => {
     const found: MappedRange[] = [];
-    for await (const ranges of mapImage(['delta.qcow2', 'full.qcow2'].map(at)))
-      found.push(...ranges);
+    for await (const ranges of mapImage(['delta.qcow2', 'full.qcow2'].map(at))) found.push(...ranges);
     const total = found.reduce((sum, { size }) => sum + size, 0n);
     assert.equal(total, BigInt(SIZE));
     const of = (holder: number) =>
-      found
-        .filter((each) => each.holder === holder)
-        .reduce((sum, { size }) => sum + Number(size), 0);
+      found.filter((each) => each.holder === holder).reduce((sum, { size }) => sum + Number(size), 0);
     assert.equal(of(0), GRAIN * 5, 'what has changed, zeros included');
-    assert.equal(
-      of(1),
-      MIB + GRAIN * 4 - GRAIN * 3,
-      'what the full image has and the other has not',
-    );
+    assert.equal(of(1), MIB + GRAIN * 4 - GRAIN * 3, 'what the full image has and the other has not');
   });
 
   it('restores a chain to a file with its holes', async () => {
@@ -201,8 +194,7 @@ describe('copying ranges of a device into a chain of images', () => {
     t.after(() => to.close());
     await to.truncate(SIZE);
     // A server of NFS keeps a flock as a lock of all bytes, which every other lock of bytes meets.
-    const lock =
-      'import fcntl, sys; f = open(sys.argv[1], "r+"); fcntl.lockf(f, fcntl.LOCK_EX); print(); input()';
+    const lock = 'import fcntl, sys; f = open(sys.argv[1], "r+"); fcntl.lockf(f, fcntl.LOCK_EX); print(); input()';
     const holder = spawn('python3', ['-c', lock, path]);
     t.after(() => holder.kill('SIGKILL'));
     await once(holder.stdout, 'data');
@@ -243,14 +235,8 @@ describe('copying ranges of a device into a chain of images', () => {
     const { source, target, ends } = await servers(killed.signal);
     killed.abort(new Error('killed'));
     assert.equal((await target.exited).signal, 'SIGKILL');
-    await assert.rejects(
-      copyRanges(ends),
-      /nbdcopy, started to copy the data, failed with exit code 1/,
-    );
-    await assert.rejects(
-      target.close(),
-      /qemu-nbd, started to serve the image .* was ended by SIGKILL/,
-    );
+    await assert.rejects(copyRanges(ends), /nbdcopy, started to copy the data, failed with exit code 1/);
+    await assert.rejects(target.close(), /qemu-nbd, started to serve the image .* was ended by SIGKILL/);
     await source.close();
   });
 
@@ -259,11 +245,7 @@ describe('copying ranges of a device into a chain of images', () => {
     const long = join(directory, 'x'.repeat(100));
     for (const [device, place, message] of [
       ['none.raw', sockets.path, /no such file .*none\.raw/],
-      [
-        'first.raw',
-        long,
-        /the path of the socket, .* set BLOCKDELTA_RUNTIME_DIR to a directory with a shorter path/,
-      ],
+      ['first.raw', long, /the path of the socket, .* set BLOCKDELTA_RUNTIME_DIR to a directory with a shorter path/],
     ] as const) {
       await assert.rejects(async () => {
         const source = await serveRanges({

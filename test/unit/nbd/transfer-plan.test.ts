@@ -12,11 +12,7 @@ function planFor(ranges: Iterable<readonly [bigint, bigint]>) {
 }
 
 /** `count` ranges of `size`, one in every `stride`. */
-function* spaced(
-  count: number,
-  size: bigint,
-  stride: bigint,
-): Generator<readonly [bigint, bigint]> {
+function* spaced(count: number, size: bigint, stride: bigint): Generator<readonly [bigint, bigint]> {
   for (let index = 0n; index < BigInt(count); index += 1n) yield [index * stride, size];
 }
 
@@ -39,7 +35,10 @@ describe('the plan of a transfer', () => {
       [MIB, 'none'],
     ] as const) {
       assert.deepEqual(planFor(spaced(1000, size, 4n * MIB)), {
-        ...{ requestSize: Number(size), bytes: 1000n * size, requests: 1000n, cache },
+        requestSize: Number(size),
+        bytes: 1000n * size,
+        requests: 1000n,
+        cache,
       });
     }
   });

@@ -6,18 +6,12 @@ import { HandshakeRate, sourceOf } from '../../../src/server/connections/handsha
 const ROUTER = '192.0.2.1';
 
 /** How many of so many attempts may begin. */
-function begun(
-  rate: HandshakeRate,
-  now: number,
-  count: number,
-  address: (index: number) => string,
-) {
+function begun(rate: HandshakeRate, now: number, count: number, address: (index: number) => string) {
   const attempts = Array.from({ length: count }, (_, index) => rate.refusal(address(index), now));
   return attempts.filter((refusal) => refusal === null).length;
 }
 
-const stranger = (index: number): string =>
-  `10.${index >> 16}.${(index >> 8) & 255}.${index & 255}`;
+const stranger = (index: number): string => `10.${index >> 16}.${(index >> 8) & 255}.${index & 255}`;
 
 test('H31: a source begins a burst, then so many each second, and leaves the others alone', () => {
   const rate = new HandshakeRate();

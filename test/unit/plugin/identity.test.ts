@@ -11,8 +11,11 @@ const broken = async (): Promise<never> => {
 
 function ask(rpc: keyof UnaryHandlers<'Identity'>): Promise<object> {
   const identity = createIdentityService({
-    ...{ driverName: 'blockdelta.csi', vendorVersion: packageVersion(), csiLevel: '1.12' },
-    ...{ controllerPublish: false, health: broken },
+    driverName: 'blockdelta.csi',
+    vendorVersion: packageVersion(),
+    csiLevel: '1.12',
+    controllerPublish: false,
+    health: broken,
   });
   const handler: AnyUnaryHandler | undefined = identity.unary[rpc];
   assert.ok(handler !== undefined, rpc);

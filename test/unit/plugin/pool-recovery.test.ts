@@ -2,10 +2,7 @@ import assert from 'node:assert/strict';
 import { afterEach, test } from 'node:test';
 import { CsiError } from '../../../src/base/errors.js';
 import { BackendRegistry } from '../../../src/driver/backends/registry.js';
-import {
-  PoolRecovery,
-  type PoolRecoveryDependencies,
-} from '../../../src/driver/plugin/pool-recovery.js';
+import { PoolRecovery, type PoolRecoveryDependencies } from '../../../src/driver/plugin/pool-recovery.js';
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
 import { eventually } from '../../support/eventually.js';
 
@@ -34,7 +31,10 @@ function rig(deps: Partial<PoolRecoveryDependencies> = {}): Rig {
   };
   const logger = { info: log('info'), warn: log('warn'), debug: () => undefined } as never;
   const recovery = new PoolRecovery({
-    ...{ registry, logger, startAgain: async () => far, prepare: async () => undefined },
+    registry,
+    logger,
+    startAgain: async () => far,
+    prepare: async () => undefined,
     times: { firstRetryMs: 1, longestRetryMs: 4, checkMs: 1, stopMs: 200 },
     ...deps,
   });
@@ -67,10 +67,7 @@ test('a pool that can be started again is prepared, then served; that alone is l
   assert.deepEqual(happened, ['started', 'started', ...again]);
   // Calls fail with the last attempt.
   assert.deepEqual(failures.slice(0, 3), [away.message, 'still away 1', 'still away 2']);
-  assert.deepEqual(
-    [made.registry.owning('far'), made.registry.owning('near')],
-    [made.far, made.near],
-  );
+  assert.deepEqual([made.registry.owning('far'), made.registry.owning('near')], [made.far, made.near]);
   assert.deepEqual(
     made.lines.filter((line) => line.startsWith('info far')),
     ['info far: the pool could be started and is served from now on'],

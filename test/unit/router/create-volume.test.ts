@@ -33,11 +33,13 @@ async function placed(late: string, failures = 0) {
     if (asked > 1 && asked <= 1 + failures) throw new Error('the connection was lost');
     return handle;
   };
-  const find = async ({ id }: NodeConnection): Promise<string> =>
-    id === 'node-b' ? slow() : (made.get(id) ?? '');
+  const find = async ({ id }: NodeConnection): Promise<string> => (id === 'node-b' ? slow() : (made.get(id) ?? ''));
   const logger = createLogger('info', { write: (line) => lines.push(line) });
   const placement = new VolumePlacement({
-    ...{ topologyKey: KEY, nodes: () => nodes, find, logger },
+    topologyKey: KEY,
+    nodes: () => nodes,
+    find,
+    logger,
     ask: async ({ id }) => {
       made.set(id, `vol-of-${id}`);
       return Buffer.from(id);

@@ -79,7 +79,8 @@ const pod = (name: string, nodeName: string, podIP: string): FakePod => ({
   status: { phase: 'Running', podIP },
 });
 const ROLE = {
-  ...{ apiVersion: 'rbac.authorization.k8s.io/v1', kind: 'Role' },
+  apiVersion: 'rbac.authorization.k8s.io/v1',
+  kind: 'Role',
   metadata: { name: 'router', namespace: 'storage' },
   rules: [{ apiGroups: [''], resources: ['pods'], verbs: ['list', 'watch'] }],
 };
@@ -90,12 +91,11 @@ async function discover(t: TestContext, pods: readonly FakePod[], isBroken = fal
   const lines: string[] = [];
   const logger = createLogger('info', { write: (line) => lines.push(line) });
   const { source } = parseRouteConfig({
-    ...{
-      CSI_ENDPOINT: 'unix:///csi.sock',
-      BLOCKDELTA_TLS_CERTIFICATE: '/c',
-      BLOCKDELTA_TLS_KEY: '/k',
-    },
-    ...{ BLOCKDELTA_TLS_CA: '/ca', BLOCKDELTA_ROUTE_NODES: 'kubernetes:storage/app=node' },
+    CSI_ENDPOINT: 'unix:///csi.sock',
+    BLOCKDELTA_TLS_CERTIFICATE: '/c',
+    BLOCKDELTA_TLS_KEY: '/k',
+    BLOCKDELTA_TLS_CA: '/ca',
+    BLOCKDELTA_ROUTE_NODES: 'kubernetes:storage/app=node',
     ...server.environment,
   });
   assert.ok(source.kind === 'kubernetes');
@@ -160,10 +160,7 @@ test('a watch that ends goes on, one whose version is forgotten begins anew, and
   assert.equal(server.requests.filter((each) => each.startsWith('list')).length, 3);
   server.hasForgotten = true;
   server.endWatches();
-  await eventually(
-    'another list',
-    () => server.requests.filter((each) => each.startsWith('list')).length === 6,
-  );
+  await eventually('another list', () => server.requests.filter((each) => each.startsWith('list')).length === 6);
   await eventually('a third watch', () => server.watches === 1);
   server.event('ADDED', pod('p9', 'node-9', '10.0.0.9'));
   await eventually('the new node', () => lists.at(-1)?.length === 6);

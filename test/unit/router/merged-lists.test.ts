@@ -1,12 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
-import {
-  decodePosition,
-  encodePosition,
-  type ListRequest,
-  mergedPage,
-} from '../../../src/router/merged-lists.js';
+import { decodePosition, encodePosition, type ListRequest, mergedPage } from '../../../src/router/merged-lists.js';
 import { decode, encode, fieldsOf } from '../../../src/router/messages.js';
 
 interface List {

@@ -55,8 +55,7 @@ const { JobQueue } = (await suite('queue.mjs')) as {
 
 const SPIN = 'while :; do :; done';
 /** For bash: it works until it has had so many hundredths of a second of processor time. */
-const workFor = (ticks: number) =>
-  `until read -ra stat </proc/$$/stat; [ "\${stat[13]}" -ge ${ticks} ]; do :; done`;
+const workFor = (ticks: number) => `until read -ra stat </proc/$$/stat; [ "\${stat[13]}" -ge ${ticks} ]; do :; done`;
 const FIVE_MINUTES = 300_000 / LOOK_MS;
 
 /** How many looks it takes until a job with so much processor time at each is ended; Infinity: none of a whole day. */
@@ -144,15 +143,13 @@ describe('the queue', () => {
 });
 
 /** A job of that command, in a session of its own, as the queue starts it. */
-async function whileRunning(
-  command: string,
-  work: (job: Processes) => Promise<void>,
-  cgroup?: Group,
-): Promise<void> {
+async function whileRunning(command: string, work: (job: Processes) => Promise<void>, cgroup?: Group): Promise<void> {
   const directory = temporaryDirectory();
   const enter = cgroup === undefined ? '' : `echo 0 >${cgroup.procs}; `;
   const child = spawn('bash', ['-c', `${enter}${command}`], {
-    ...{ detached: true, stdio: 'ignore', env: { ...process.env, TMPDIR: directory } },
+    detached: true,
+    stdio: 'ignore',
+    env: { ...process.env, TMPDIR: directory },
   });
   const exited = new Promise((resolve) => child.once('exit', resolve));
   try {
@@ -196,9 +193,7 @@ describe('the processor time of a job', () => {
     const cgroup = Cgroup.make(`blockdelta-test-${process.pid}-${version}`, [version]);
     const skip = cgroup === undefined ? `no cgroup of version ${version} can be made here` : false;
     after(() => cgroup?.remove());
-    test(`in a cgroup of version ${version} is what that counts`, { skip }, () =>
-      whileRunning(SPIN, grows, cgroup),
-    );
+    test(`in a cgroup of version ${version} is what that counts`, { skip }, () => whileRunning(SPIN, grows, cgroup));
   }
 });
 

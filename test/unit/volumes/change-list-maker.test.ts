@@ -18,7 +18,10 @@ function world(
     id === undefined
       ? null
       : {
-          ...{ snapshotId: id, volumeId: 'v', pool: 'p', state: 'ready' },
+          snapshotId: id,
+          volumeId: 'v',
+          pool: 'p',
+          state: 'ready',
           sequence: BigInt(ids.indexOf(id) * 10),
         };
   const steps: Step[] = [];
@@ -31,10 +34,12 @@ function world(
     snapshotById: async (id: string) => record(ids.find((each) => each === id)),
     retainedBasesOf: async () =>
       [...pending].map(([snapshotId, sequence]) => ({
-        ...{ snapshotId, volumeId: 'v', sequence, invalidated: null },
+        snapshotId,
+        volumeId: 'v',
+        sequence,
+        invalidated: null,
       })),
-    snapshotBefore: async (_volume: string, sequence: bigint) =>
-      record(ids[Number(sequence) / 10 - 1]),
+    snapshotBefore: async (_volume: string, sequence: bigint) => record(ids[Number(sequence) / 10 - 1]),
   };
   const changes = {
     begin: async (target: string, base: string | null) => {
@@ -55,7 +60,10 @@ function world(
   const registry = { owning: () => ({ bases: { held: pending }, changes }) };
   const problems: string[] = [];
   const deps = {
-    ...{ catalogue, registry, locks, logger: pino({ level: 'silent' }) },
+    catalogue,
+    registry,
+    locks,
+    logger: pino({ level: 'silent' }),
     retainedBases: {
       completePending: async (_backend: unknown, { snapshotId }: { snapshotId: string }) =>
         void completed.push(snapshotId),
@@ -82,10 +90,7 @@ test('a list begins at a deleted snapshot that the pool still holds, which is co
   maker.schedule('s2');
   maker.schedule('s3');
   await maker.idle();
-  assert.deepEqual(
-    [...new Set(steps.map(([target, base]) => `${base} ${target}`))],
-    ['s1 s2', 'between s3'],
-  );
+  assert.deepEqual([...new Set(steps.map(([target, base]) => `${base} ${target}`))], ['s1 s2', 'between s3']);
   assert.deepEqual(completed, ['s2', 's3']);
 });
 

@@ -48,11 +48,7 @@ test('a copy that does not end in time unlocks its volumes, and may neither be b
   await refused(copied, 'ABORTED', /a copy of volume a, b has not ended.*unpublished/);
   locks.acquire([volumeKey('a'), volumeKey('b')])();
   throwsRefusal(() => locks.acquire([NAME]), 'ABORTED');
-  throwsRefusal(
-    () => locks.acquire([volumeCopyKey('b')]),
-    'ABORTED',
-    /a copy of volume b is pending/,
-  );
+  throwsRefusal(() => locks.acquire([volumeCopyKey('b')]), 'ABORTED', /a copy of volume b is pending/);
   const another = locks.acquire([volumeKey('a')]);
   end(new Error('it was discarded'));
   await turn();

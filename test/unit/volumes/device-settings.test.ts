@@ -1,10 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import {
-  hasLimits,
-  MUTABLE_PARAMETERS,
-  parseDeviceSettings,
-} from '../../../src/driver/volumes/device-settings.js';
+import { hasLimits, MUTABLE_PARAMETERS, parseDeviceSettings } from '../../../src/driver/volumes/device-settings.js';
 import { throwsRefusal } from '../../support/refusal.js';
 
 const parse = (map: Record<string, string>) => parseDeviceSettings(map, 'mutable_parameters');

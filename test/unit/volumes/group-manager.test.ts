@@ -4,15 +4,8 @@ import { beforeEach, test } from 'node:test';
 import { CsiError } from '../../../src/base/errors.js';
 import type { SnapshotMember } from '../../../src/driver/backends/backend.js';
 import type { VolumeRecord } from '../../../src/driver/catalogue/records.js';
-import type {
-  GroupSnapshot,
-  GroupSnapshotRequest,
-} from '../../../src/driver/volumes/group-manager.js';
-import {
-  shared,
-  sharedByPlugin,
-  snapshotKey,
-} from '../../../src/driver/volumes/operation-locks.js';
+import type { GroupSnapshot, GroupSnapshotRequest } from '../../../src/driver/volumes/group-manager.js';
+import { shared, sharedByPlugin, snapshotKey } from '../../../src/driver/volumes/operation-locks.js';
 import { reconcile } from '../../../src/driver/volumes/reconcile.js';
 import { refused } from '../../support/refusal.js';
 import { managersOfEachTest } from './manager-fixture.js';
@@ -25,8 +18,7 @@ beforeEach(async () => {
 });
 
 const ids = (of: readonly VolumeRecord[]): string[] => of.map(({ volumeId }) => volumeId);
-const memberIds = ({ members }: GroupSnapshot): string[] =>
-  members.map(({ snapshotId }) => snapshotId);
+const memberIds = ({ members }: GroupSnapshot): string[] => members.map(({ snapshotId }) => snapshotId);
 const request = (fields: Partial<GroupSnapshotRequest> = {}): GroupSnapshotRequest => ({
   name: 'nightly',
   sourceVolumeIds: ids(volumes),
@@ -55,11 +47,7 @@ test('a repeated request finds the group after its sources are deleted', async (
 test('GA4: a name with other sources or other parameters is ALREADY_EXISTS', async () => {
   await managers.groups.create(request());
   const third = await managers.volume();
-  const others = [
-    ids(volumes).slice(0, 1),
-    ids([...volumes, third]),
-    [volumes[0]?.volumeId ?? '', third.volumeId],
-  ];
+  const others = [ids(volumes).slice(0, 1), ids([...volumes, third]), [volumes[0]?.volumeId ?? '', third.volumeId]];
   for (const sourceVolumeIds of others) {
     const wrong = managers.groups.create(request({ sourceVolumeIds }));
     await refused(wrong, 'ALREADY_EXISTS', /source_volume_ids/);
@@ -157,8 +145,7 @@ test('GD4: while the plugin itself makes the list of a member, the deletion is A
   const { groupSnapshotId } = group.group;
   const key = snapshotKey(memberIds(group)[0] ?? '');
   const release = managers.deps.locks.acquire([sharedByPlugin(key)]);
-  const deletion = (): Promise<unknown> =>
-    managers.groups.delete(groupSnapshotId, memberIds(group));
+  const deletion = (): Promise<unknown> => managers.groups.delete(groupSnapshotId, memberIds(group));
   await refused(deletion(), 'ABORTED', /is pending; try again/);
   const stream = managers.deps.locks.acquire([shared(key)]);
   await refused(deletion(), 'FAILED_PRECONDITION', /is being read/);

@@ -62,7 +62,12 @@ export async function openManagers(limits: Partial<RetainedBaseLimits> = {}): Pr
   const deps = { ...parts, nodeKey: TEST_NODE_KEY, controllerPublish: false };
   const snapshots = new SnapshotManager(deps);
   return {
-    ...{ deps, catalogue, log, backend, second, snapshots },
+    deps,
+    catalogue,
+    log,
+    backend,
+    second,
+    snapshots,
     groups: new GroupManager(deps),
     volumes: new VolumeManager(deps),
     volume: async (fields = {}) => {
@@ -101,7 +106,9 @@ export function retainedBasesOf(
 ): RetainedBases {
   const stream = { write: (line: string) => void log.push(JSON.parse(line) as LogLine) };
   return new RetainedBases({
-    ...{ catalogue, locks, logger: createLogger('info', stream) },
+    catalogue,
+    locks,
+    logger: createLogger('info', stream),
     limits: { perVolume: 16, ageMs: 3_600_000, poolBytes: 1n << 30n, ...limits },
   });
 }

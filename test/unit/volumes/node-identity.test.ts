@@ -1,10 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { nodeKey } from '../../../src/base/csi/handles.js';
-import {
-  type NodeIdentity,
-  settleNodeIdentity,
-} from '../../../src/driver/volumes/node-identity.js';
+import { type NodeIdentity, settleNodeIdentity } from '../../../src/driver/volumes/node-identity.js';
 import { refused } from '../../support/refusal.js';
 import { managersOfEachTest } from './manager-fixture.js';
 

@@ -27,11 +27,7 @@ interface Call {
 }
 
 const excludes = (a: readonly LockRequest[], b: readonly LockRequest[]): boolean =>
-  a.some((one) =>
-    b.some(
-      ({ key, mode }) => one.key === key && (one.mode === 'exclusive' || mode === 'exclusive'),
-    ),
-  );
+  a.some((one) => b.some(({ key, mode }) => one.key === key && (one.mode === 'exclusive' || mode === 'exclusive')));
 
 function randomRequests(random: Random): LockRequest[] {
   return Array.from({ length: 1 + random.below(3) }, () => {
@@ -83,9 +79,7 @@ test('all locks are taken or none, shared ones beside each other, and waiting ca
     } else if (kind === 'abort') calls.find(({ release }) => release === null)?.abort.abort();
     await turn();
     for (const [index, { wanted, release, inTurn }] of calls.entries()) {
-      const others = calls.filter(
-        (other, at) => at !== index && (other.release !== null || (inTurn && at < index)),
-      );
+      const others = calls.filter((other, at) => at !== index && (other.release !== null || (inTurn && at < index)));
       const isObstructed = others.some((other) => excludes(other.wanted, wanted));
       assert.equal(release === null, isObstructed, `step ${step}`);
     }

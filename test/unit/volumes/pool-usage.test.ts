@@ -11,8 +11,12 @@ const GIB = 1n << 30n;
 const MIB = 1n << 20n;
 
 const EMPTY: PoolCapacity = {
-  ...{ totalBytes: 100n * GIB, freeBytes: 100n * GIB, reserveBytes: 0n, availableBytes: 0n },
-  ...{ minimumVolumeBytes: 1n, granularityBytes: 1n },
+  totalBytes: 100n * GIB,
+  freeBytes: 100n * GIB,
+  reserveBytes: 0n,
+  availableBytes: 0n,
+  minimumVolumeBytes: 1n,
+  granularityBytes: 1n,
 };
 
 /** A log of these pools, and its lines as `level: message`. */

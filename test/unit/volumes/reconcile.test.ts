@@ -4,11 +4,7 @@ import { newGroupSnapshotId } from '../../../src/base/csi/handles.js';
 import { CsiError } from '../../../src/base/errors.js';
 import { BackendRegistry } from '../../../src/driver/backends/registry.js';
 import type { OpenCatalogue } from '../../../src/driver/catalogue/catalogue-client.js';
-import type {
-  SnapshotRecord,
-  SnapshotState,
-  VolumeRecord,
-} from '../../../src/driver/catalogue/records.js';
+import type { SnapshotRecord, SnapshotState, VolumeRecord } from '../../../src/driver/catalogue/records.js';
 import { claimPool, reconcile } from '../../../src/driver/volumes/reconcile.js';
 import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
 import { snapshotRecord, TEST_NODE_KEY, volumeRecord } from '../../support/records.js';
@@ -110,9 +106,7 @@ test('a snapshot that is too small, or is no longer what was taken, is rolled ba
     assert.ok(content !== undefined);
     if (damage === 'size') content.sizeBytes = 1n;
     else {
-      mock.method(backend.snapshots, 'check', () =>
-        Promise.reject(CsiError.failedPrecondition('it was written to')),
-      );
+      mock.method(backend.snapshots, 'check', () => Promise.reject(CsiError.failedPrecondition('it was written to')));
     }
     const report = await reconcile(deps);
     assert.deepEqual(report, { ...nothing, undone: [`snapshot ${half.snapshotId}`] });
@@ -143,10 +137,7 @@ test('all volumes of a group that was being taken are thawed before the first me
     await remove(snapshotId);
   };
   await reconcile(deps);
-  const expected = [
-    ...members.map(({ volumeId }) => volumeId),
-    ...members.map(({ snapshotId }) => snapshotId),
-  ];
+  const expected = [...members.map(({ volumeId }) => volumeId), ...members.map(({ snapshotId }) => snapshotId)];
   assert.deepEqual(calls, expected);
 });
 
@@ -220,9 +211,7 @@ test('unfinished objects of a pool that could not be started are reported and le
   const half = await volume({ state: 'creating' });
   const registry = new BackendRegistry([{ pool: 'default', failure }, managers.second]);
   const report = await reconcile({ ...deps, registry });
-  assert.deepEqual(report.differences, [
-    `volume ${half.volumeId} is unfinished: pool 'default' could not be started`,
-  ]);
+  assert.deepEqual(report.differences, [`volume ${half.volumeId} is unfinished: pool 'default' could not be started`]);
   assert.deepEqual([report.finished, report.undone], [[], []]);
   assert.ok(storage.volumes.has(half.volumeId));
   assert.equal((await catalogue.volumeById(half.volumeId))?.state, 'creating');
@@ -248,9 +237,7 @@ test('an unfinished object that cannot be settled does not prevent the others fr
   };
   const report = await reconcile(deps);
   assert.deepEqual(report.undone, [`volume ${half.volumeId}`]);
-  assert.deepEqual(report.differences, [
-    `volume ${stuck.volumeId} is unfinished: held by somebody`,
-  ]);
+  assert.deepEqual(report.differences, [`volume ${stuck.volumeId} is unfinished: held by somebody`]);
   assert.equal((await catalogue.volumeById(stuck.volumeId))?.state, 'creating');
 });
 

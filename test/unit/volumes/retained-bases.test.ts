@@ -75,10 +75,7 @@ test('a snapshot that cannot be retained is deleted all the same, and the reason
   const record = await its.catalogue.retainedBaseById(snapshotId);
   assert.match(record?.invalidated?.reason ?? '', /could not be retained .*: no space left/);
   const [line] = its.log;
-  assert.deepEqual(
-    [its.log.length, line?.['level'], line?.['snapshotId']],
-    [1, 'warn', snapshotId],
-  );
+  assert.deepEqual([its.log.length, line?.['level'], line?.['snapshotId']], [1, 'warn', snapshotId]);
 });
 
 test('the reason why nothing was retained names what failed, also where no code stands for it', async () => {
@@ -90,10 +87,7 @@ test('the reason why nothing was retained names what failed, also where no code 
     its.backend.bases.retain = () => Promise.reject(thrown);
     await its.snapshots.delete(snapshotId);
     const found = await its.catalogue.retainedBaseById(snapshotId);
-    assert.equal(
-      found?.invalidated?.reason,
-      `it could not be retained when it was deleted: ${said}`,
-    );
+    assert.equal(found?.invalidated?.reason, `it could not be retained when it was deleted: ${said}`);
     assert.equal(its.log.at(-1)?.['reason'], said);
   }
 });
@@ -165,10 +159,7 @@ test('a pool that cannot list its bases fails no deletion, and the failure is lo
   await its.snapshots.delete(snapshotId);
   assert.equal(its.log[0]?.['level'], 'warn');
   const report = await reconcile(its.deps);
-  assert.match(
-    report.differences[0] ?? '',
-    /retained bases of pool 'default' is unfinished: the disk is away/,
-  );
+  assert.match(report.differences[0] ?? '', /retained bases of pool 'default' is unfinished: the disk is away/);
 });
 
 test('a deletion looks at the bases of its volume alone; the pool is settled when it is due', async (t) => {

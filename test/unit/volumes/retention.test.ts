@@ -34,18 +34,11 @@ function holding(
 }
 
 /** The verdicts as pairs of snapshot id and reason. */
-function settle(
-  records: readonly RetainedBaseRecord[],
-  held = holding(records),
-): [string, string][] {
-  return judgeBases({ records, held, limits: LIMITS, nowNs: NOW }).map(
-    ({ record, invalidation }) => [
-      record.snapshotId,
-      invalidation === null
-        ? 'removed'
-        : `${invalidation.expected ? 'expired' : 'invalid'}: ${invalidation.reason}`,
-    ],
-  );
+function settle(records: readonly RetainedBaseRecord[], held = holding(records)): [string, string][] {
+  return judgeBases({ records, held, limits: LIMITS, nowNs: NOW }).map(({ record, invalidation }) => [
+    record.snapshotId,
+    invalidation === null ? 'removed' : `${invalidation.expected ? 'expired' : 'invalid'}: ${invalidation.reason}`,
+  ]);
 }
 
 const reasons = (found: [string, string][], pattern: RegExp): string[] =>
@@ -72,9 +65,7 @@ test('a base expires by the age of its deletion, not of the snapshot', () => {
 });
 
 test('over the size limit of the pool the bases of the oldest snapshots go first, whatever their volume', () => {
-  const records = [1, 2, 3, 4].map((sequence) =>
-    record(sequence, { volumeId: `vol-${sequence}`, storedBytes: 400n }),
-  );
+  const records = [1, 2, 3, 4].map((sequence) => record(sequence, { volumeId: `vol-${sequence}`, storedBytes: 400n }));
   assert.deepEqual(reasons(settle(records), /^expired: .*_SIZE/), ['snap-2', 'snap-1']);
 });
 

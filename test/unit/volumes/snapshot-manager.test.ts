@@ -36,9 +36,7 @@ test('CS8: a failed creation is an error and leaves no snapshot behind', async (
 test('what a failed rollback has left of another volume is removed under the lock of that volume, and the name is free', async () => {
   const { catalogue, deps, snapshots, backend } = managers;
   const [first, second] = [await managers.volume(), await managers.volume()];
-  const left = await catalogue.insertSnapshot(
-    snapshotRecord(first, { name: 'left', state: 'creating' }),
-  );
+  const left = await catalogue.insertSnapshot(snapshotRecord(first, { name: 'left', state: 'creating' }));
   const request = { name: 'left', sourceVolumeId: second.volumeId, parameters: {} };
   const release = deps.locks.acquire([volumeKey(first.volumeId)]);
   await refused(snapshots.create(request), 'ABORTED', /pending/);

@@ -13,8 +13,14 @@ const managers = managersOfEachTest();
 /** A block volume of the default size, unless `change` says otherwise. */
 const create = (name: string, change: Partial<VolumeRequest> = {}): Promise<VolumeRecord> =>
   managers.volumes.create({
-    ...{ name, range: null, capabilities: [BLOCK], parameters: {}, mutableParameters: {} },
-    ...{ sourceSnapshotId: null, sourceVolumeId: null, topologyProblem: null },
+    name,
+    range: null,
+    capabilities: [BLOCK],
+    parameters: {},
+    mutableParameters: {},
+    sourceSnapshotId: null,
+    sourceVolumeId: null,
+    topologyProblem: null,
     ...change,
   });
 const rangeOf = (requiredBytes: bigint, limitBytes = 0n) => ({ requiredBytes, limitBytes });
@@ -87,8 +93,7 @@ test('a volume that the pool holds complete is what an interrupted call has made
 
 test('an incomplete clone of an earlier process is rolled back and its source is thawed', async () => {
   const source = await managers.volume();
-  const interrupted = (name: string) =>
-    managers.interrupted({ name, sourceVolumeId: source.volumeId });
+  const interrupted = (name: string) => managers.interrupted({ name, sourceVolumeId: source.volumeId });
   const half = await interrupted('clone');
   const thawed = recordThaws();
   const made = await create('clone', { sourceVolumeId: source.volumeId });

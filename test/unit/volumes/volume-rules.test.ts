@@ -52,11 +52,7 @@ test('btrfs gets no size, new or expanded, that the kernel cannot grow it to', (
   // Smaller existing volumes are copied at their size, and grow to the minimum.
   assert.equal(made(range(128n * MIB, 128n * MIB), 128n * MIB), 128n * MIB);
   assert.equal(made(range(129n * MIB), 128n * MIB), least);
-  throwsRefusal(
-    () => made(range(129n * MIB, 255n * MIB), 128n * MIB),
-    'OUT_OF_RANGE',
-    /limit_bytes/,
-  );
+  throwsRefusal(() => made(range(129n * MIB, 255n * MIB), 128n * MIB), 'OUT_OF_RANGE', /limit_bytes/);
   assert.equal(made(range(129n * MIB), 128n * MIB, [mountOf('')]), least);
   assert.equal(made(range(129n * MIB), 128n * MIB, [BLOCK]), 129n * MIB);
   assert.equal(grown(range(129n * MIB)), least);

@@ -26,15 +26,9 @@ const CHUNK_BYTES = 1 << 20;
 /** No sound delta can be had: the base is gone, or the driver cannot compare the two. Anything else is an error. */
 const NO_DELTA: readonly number[] = [status.NOT_FOUND, status.FAILED_PRECONDITION];
 /** The stream broke, and the next one may not. */
-const INTERRUPTED: readonly number[] = [
-  status.UNAVAILABLE,
-  status.ABORTED,
-  status.DEADLINE_EXCEEDED,
-  status.CANCELLED,
-];
+const INTERRUPTED: readonly number[] = [status.UNAVAILABLE, status.ABORTED, status.DEADLINE_EXCEEDED, status.CANCELLED];
 
-const [proto = '', socket = '', device = '', image = '', target = '', base = ''] =
-  process.argv.slice(2);
+const [proto = '', socket = '', device = '', image = '', target = '', base = ''] = process.argv.slice(2);
 const definition = await load(proto, { keepCase: true, longs: String, defaults: true });
 // biome-ignore lint/suspicious/noExplicitAny: the proto is loaded at run time
 const { SnapshotMetadata } = (loadPackageDefinition(definition) as any).csi.v1;
@@ -72,8 +66,7 @@ async function apply(rpc: string, ids: object): Promise<{ ranges: number; bytes:
             // The first range of a resumed stream may begin before the offset that was asked for.
             const offset = BigInt(byte_offset);
             const end = offset + BigInt(size_bytes);
-            if (end > capacity || end <= position)
-              throw new Error(`the list is wrong at ${offset}`);
+            if (end > capacity || end <= position) throw new Error(`the list is wrong at ${offset}`);
             await copy(from, to, offset > position ? offset : position, end);
             done.ranges += 1;
             done.bytes += end - offset;

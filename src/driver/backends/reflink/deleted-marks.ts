@@ -43,11 +43,7 @@ export async function hasOwnMarks(opened: OpenDirectories): Promise<boolean> {
 }
 
 /** The mark is durable when the promise resolves. */
-export async function setMark(
-  opened: OpenDirectories,
-  snapshotId: string,
-  mark: Mark,
-): Promise<void> {
+export async function setMark(opened: OpenDirectories, snapshotId: string, mark: Mark): Promise<void> {
   const { native } = opened;
   await makeMarks(opened);
   const path = markPath(opened, snapshotId, mark);
@@ -57,12 +53,7 @@ export async function setMark(
 }
 
 /** Renames the mark, which takes no space and so works in a full pool. */
-export async function changeMark(
-  opened: OpenDirectories,
-  snapshotId: string,
-  from: Mark,
-  to: Mark,
-): Promise<void> {
+export async function changeMark(opened: OpenDirectories, snapshotId: string, from: Mark, to: Mark): Promise<void> {
   const names = { from: markPath(opened, snapshotId, from), to: markPath(opened, snapshotId, to) };
   await opened.native.run('renameFile', names);
 }

@@ -138,9 +138,7 @@ export class EmbeddedPool {
       const growable = await this.#image.growableBytes();
       const step = wanted < growable ? wanted : growable;
       if (step === 0n || !(await this.#image.grow(step))) {
-        throw this.#exhausted(
-          `it needs ${missing} bytes more of free space, and the host has no room`,
-        );
+        throw this.#exhausted(`it needs ${missing} bytes more of free space, and the host has no room`);
       }
       const devicePath = await this.#attach();
       await this.native.run('growFileSystem', { mountPoint: this.mountPoint, devicePath });

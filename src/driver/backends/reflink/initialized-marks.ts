@@ -37,8 +37,7 @@ export class InitializedMarks implements InitializedVolumes {
 
   all(): Promise<ReadonlySet<string>> {
     return this.directory.use(
-      async ({ layout }) =>
-        new Set((await namesIn(this.native, layout.initialized)).filter(isObjectName)),
+      async ({ layout }) => new Set((await namesIn(this.native, layout.initialized)).filter(isObjectName)),
     );
   }
 

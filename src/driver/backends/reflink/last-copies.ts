@@ -85,11 +85,7 @@ export class LastCopies {
    *
    * @param frozenNs how long the plugin itself froze a volume; 0 if all that are mounted were frozen already
    */
-  async succeeded(
-    sources: readonly CopySource[],
-    frozenNs: bigint,
-    { freezeLimitMs }: FreezeRequest,
-  ): Promise<void> {
+  async succeeded(sources: readonly CopySource[], frozenNs: bigint, { freezeLimitMs }: FreezeRequest): Promise<void> {
     const isLong = sources.length === 1 && (frozenNs * NEARLY) / NS_PER_MS > freezeLimitMs;
     const long = isLong ? { extents: null, allowedMs: freezeLimitMs } : null;
     for (const { volumeId, loopPath, freezePath } of sources) {
@@ -136,9 +132,7 @@ export class LastCopies {
 async function writtenTo(loopPath: string): Promise<string | null> {
   const directory = `/sys/block/${basename(loopPath)}`;
   const [stat, backing] = await Promise.all(
-    ['stat', 'loop/backing_file'].map((name) =>
-      readFile(`${directory}/${name}`, 'utf8').catch(() => ''),
-    ),
+    ['stat', 'loop/backing_file'].map((name) => readFile(`${directory}/${name}`, 'utf8').catch(() => '')),
   );
   const [, writes, sectors] = COUNTERS.exec(stat ?? '') ?? [];
   return writes === undefined || backing === '' ? null : `${writes} ${sectors} ${backing}`;

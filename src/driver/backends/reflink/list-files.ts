@@ -14,13 +14,7 @@ import type { ChangeListHead } from '../../native/change-list-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { Unretained } from '../backend.js';
 import { namesIn, unlink } from '../directory-files.js';
-import {
-  DAMAGED,
-  ListDirectory,
-  type ListedPair,
-  listName,
-  parseListName,
-} from '../retained/list-directory.js';
+import { DAMAGED, ListDirectory, type ListedPair, listName, parseListName } from '../retained/list-directory.js';
 import type { HeldSnapshot, StoredList } from '../retained/list-graph.js';
 import type { ListStore, StoredHistory } from '../retained/list-store.js';
 import { listsIn } from '../retained/retained-directories.js';
@@ -68,9 +62,7 @@ export class ListFiles implements ListStore {
 
   load(): Promise<StoredHistory> {
     return this.directory.use(async (opened) => {
-      const snapshots = new Set(
-        (await namesIn(this.native, opened.layout.snapshots)).filter(isObjectName),
-      );
+      const snapshots = new Set((await namesIn(this.native, opened.layout.snapshots)).filter(isObjectName));
       const held = new Map<string, HeldSnapshot>();
       const losses = new Map<string, string>();
       for (const [id, mark] of await marksIn(opened)) {
@@ -139,8 +131,7 @@ export class ListFiles implements ListStore {
   hold(snapshotId: string): Promise<HeldSnapshot | Unretained> {
     return this.directory.use(async (opened) => {
       const { totalBytes, freeBytes } = await this.directory.space(opened);
-      if (freeBytes < lowWater(totalBytes))
-        return { unretained: 'its pool had too little free space' };
+      if (freeBytes < lowWater(totalBytes)) return { unretained: 'its pool had too little free space' };
       if (!(await hasOwnMarks(opened)))
         return { unretained: 'something is mounted over the directory bases of its pool' };
       await this.snapshots.check(snapshotId);
@@ -169,8 +160,7 @@ export class ListFiles implements ListStore {
   forget(snapshotId: string): Promise<void> {
     return this.directory.use(async (opened) => {
       const path = markPath(opened, snapshotId, 'hidden');
-      if ((await this.native.run('entryOf', { path })).entry !== null)
-        await this.removeSnapshot(opened, snapshotId);
+      if ((await this.native.run('entryOf', { path })).entry !== null) await this.removeSnapshot(opened, snapshotId);
       await removeMarks(opened, snapshotId);
     });
   }
@@ -189,9 +179,7 @@ export class ListFiles implements ListStore {
     const snapshots = new Set(await namesIn(this.native, opened.layout.snapshots));
     await this.lists.sweep((name) => {
       const [id = '', kind] = name.split('.');
-      return (
-        parseListName(name) === null && kind !== undefined && isObjectName(id) && !snapshots.has(id)
-      );
+      return parseListName(name) === null && kind !== undefined && isObjectName(id) && !snapshots.has(id);
     });
   }
 
@@ -204,9 +192,7 @@ export class ListFiles implements ListStore {
   async discardAllocated(path: string): Promise<void> {
     const [id = ''] = basename(path).split('.');
     if (!isObjectName(id) || this.allocatedPath(id) !== path) return;
-    await this.directory.use(({ layout }) =>
-      unlink(this.native, join(listsIn(layout.root), basename(path))),
-    );
+    await this.directory.use(({ layout }) => unlink(this.native, join(listsIn(layout.root), basename(path))));
   }
 
   /** The head of a list; null if there is none, or if it is damaged or unreadable. */
@@ -241,8 +227,7 @@ export class ListFiles implements ListStore {
     const withoutMaps = { baseMapPath: null, mapNames: null, maxExtents: STEP_EXTENTS };
     const { sizeBytes } = target;
     return {
-      build: (names, progress) =>
-        this.native.run('buildChangeList', { ...files, ...withoutMaps, names, progress }),
+      build: (names, progress) => this.native.run('buildChangeList', { ...files, ...withoutMaps, names, progress }),
       identity: { sizeBytes, targetId, baseId, target, base, thin: null },
     };
   }

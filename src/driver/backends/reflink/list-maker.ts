@@ -71,9 +71,7 @@ class Unfinished implements UnfinishedList {
   }
 
   abandon(): Promise<void> {
-    const made = [this.#name, `${this.target.id}.map`].map((name) =>
-      namesOf('', name, this.#random),
-    );
+    const made = [this.#name, `${this.target.id}.map`].map((name) => namesOf('', name, this.#random));
     return this.maker.deps.files.lists.giveUp(...made);
   }
 

@@ -64,9 +64,7 @@ export class LowSpaceGuard {
     if (held.size === 0) return null;
     return this.directory.use(async (opened) => {
       let room = await this.#room(opened);
-      const oldestFirst = [...(room < 0n ? held : [])].sort(([, a], [, b]) =>
-        a.takenAt < b.takenAt ? -1 : 1,
-      );
+      const oldestFirst = [...(room < 0n ? held : [])].sort(([, a], [, b]) => (a.takenAt < b.takenAt ? -1 : 1));
       for (const [snapshotId] of oldestFirst) {
         if (this.#isStopped || room >= 0n) break;
         await this.#free(opened, snapshotId);

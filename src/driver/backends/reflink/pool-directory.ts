@@ -158,20 +158,12 @@ export class PoolDirectory {
   }
 
   /** Grows the pool if needed (EmbeddedPool.ensureFree). One call at a time. */
-  async ensureFree(
-    { layout: { root } }: OpenDirectories,
-    bytes: bigint,
-    reservePercent: bigint,
-  ): Promise<void> {
+  async ensureFree({ layout: { root } }: OpenDirectories, bytes: bigint, reservePercent: bigint): Promise<void> {
     await this.#embedded.ensureFree(root, bytes, reservePercent);
   }
 
   /** Whether ensureFree would have nothing to do. RESOURCE_EXHAUSTED as in ensureFree. */
-  async hasFree(
-    { layout: { root } }: OpenDirectories,
-    bytes: bigint,
-    reservePercent: bigint,
-  ): Promise<boolean> {
+  async hasFree({ layout: { root } }: OpenDirectories, bytes: bigint, reservePercent: bigint): Promise<boolean> {
     return (await this.#embedded.missingBytes(root, bytes, reservePercent)) <= 0n;
   }
 
@@ -267,10 +259,7 @@ export class PoolDirectory {
       );
     if (await this.#embedded.exists()) {
       if (place !== 'directory') return true;
-      throw refused(
-        'holds an image, pool.img',
-        `mount its disk, or write ${pool}=image:${directory}`,
-      );
+      throw refused('holds an image, pool.img', `mount its disk, or write ${pool}=image:${directory}`);
     }
     if (place === 'image') {
       if ((await this.#uuidOf(this.#layout)) === null) return true;

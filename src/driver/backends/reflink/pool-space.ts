@@ -15,11 +15,7 @@ const GRANULARITY_BYTES = 4096n;
 const SIZES = { minimumVolumeBytes: MINIMUM_VOLUME_BYTES, granularityBytes: GRANULARITY_BYTES };
 
 /** @param committedBytes what existing volumes may still claim: the parts of them that were never written */
-export function poolCapacity(
-  space: PoolSpace,
-  committedBytes: bigint,
-  policy: SpacePolicy,
-): PoolCapacity {
+export function poolCapacity(space: PoolSpace, committedBytes: bigint, policy: SpacePolicy): PoolCapacity {
   return poolAccount(space, committedBytes, SIZES, policy);
 }
 

@@ -156,12 +156,7 @@ export class ReflinkBackend implements Backend {
 
   statistics(): Promise<PoolStatistics> {
     return this.#directory.use(async (opened) =>
-      poolStatistics(
-        this.#native,
-        opened.layout,
-        await this.#directory.space(opened),
-        this.#policy,
-      ),
+      poolStatistics(this.#native, opened.layout, await this.#directory.space(opened), this.#policy),
     );
   }
 

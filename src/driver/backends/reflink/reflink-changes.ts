@@ -60,9 +60,7 @@ export class ReflinkChanges implements SnapshotChanges {
     if (baseId !== null) await rules.examine(baseId);
     if (baseId !== null && rules.isGone(baseId)) return null;
     const isStored =
-      baseId === null
-        ? (await files.head(files.allocatedPath(targetId))) !== null
-        : rules.isStored(baseId, targetId);
+      baseId === null ? (await files.head(files.allocatedPath(targetId))) !== null : rules.isStored(baseId, targetId);
     if (isStored || (await files.lacksRoom()) !== null) return null;
     return maker.begin(targetId, baseId, await snapshots.files(targetId, baseId));
   }

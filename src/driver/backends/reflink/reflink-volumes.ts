@@ -53,9 +53,7 @@ export class ReflinkVolumes implements PoolVolumes {
 
   fileSystemIn(object: PoolObjectId): Promise<FileSystem | null> {
     return this.parts.directory.use(({ layout }) =>
-      recognizedFileSystem(
-        'volumeId' in object ? layout.volume(object.volumeId) : layout.snapshot(object.snapshotId),
-      ),
+      recognizedFileSystem('volumeId' in object ? layout.volume(object.volumeId) : layout.snapshot(object.snapshotId)),
     );
   }
 
@@ -63,12 +61,7 @@ export class ReflinkVolumes implements PoolVolumes {
     return this.parts.files.thaw(volumeId);
   }
 
-  async #make(
-    volumeId: string,
-    sizeBytes: bigint,
-    source: PoolObjectId | null,
-    deadline: number,
-  ): Promise<void> {
+  async #make(volumeId: string, sizeBytes: bigint, source: PoolObjectId | null, deadline: number): Promise<void> {
     const { files, snapshots } = this.parts;
     if (source === null) return files.create(volumeId, sizeBytes);
     if ('volumeId' in source) return files.clone(volumeId, source.volumeId, sizeBytes, deadline);

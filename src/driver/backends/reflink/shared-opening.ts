@@ -28,10 +28,7 @@ export class SharedOpening<T extends { close(): void }> {
    *
    * @param wait waits for the opening; it may give up earlier, and then rejects
    */
-  async use<R>(
-    wait: (resource: Promise<T>) => Promise<T>,
-    work: (resource: T) => Promise<R>,
-  ): Promise<R> {
+  async use<R>(wait: (resource: Promise<T>) => Promise<T>, work: (resource: T) => Promise<R>): Promise<R> {
     const opening = this.#pending ?? this.#begin();
     opening.users += 1;
     try {

@@ -26,10 +26,7 @@ export class SnapshotFiles {
     return this.directory.layout.snapshot(snapshotId);
   }
 
-  async create(
-    members: readonly SnapshotMember[],
-    deadline = Number.POSITIVE_INFINITY,
-  ): Promise<TakenSnapshots> {
+  async create(members: readonly SnapshotMember[], deadline = Number.POSITIVE_INFINITY): Promise<TakenSnapshots> {
     const freezing = freezeRequest(this.volumes.freezing, deadline);
     const sources: CopySource[] = [];
     try {
@@ -69,10 +66,7 @@ export class SnapshotFiles {
   }
 
   /** The files for a scan: paths through the mount point, and identities that workers check after opening the files. */
-  async files(
-    targetId: string,
-    baseId: string | null,
-  ): Promise<Extract<ScanSource, { kind: 'files' }>> {
+  async files(targetId: string, baseId: string | null): Promise<Extract<ScanSource, { kind: 'files' }>> {
     return this.directory.use(async (opened) => ({
       kind: 'files',
       target: await this.#file(opened, targetId),
@@ -84,9 +78,7 @@ export class SnapshotFiles {
   async check(snapshotId: string, sizeBytes?: bigint): Promise<void> {
     const state = await this.directory.use((opened) => this.#state(opened, snapshotId));
     const isResized = state.regular && state.sizeBytes !== (sizeBytes ?? state.sizeBytes);
-    const change = isResized
-      ? `has ${state.sizeBytes} bytes where ${sizeBytes} were taken`
-      : changeOf(state);
+    const change = isResized ? `has ${state.sizeBytes} bytes where ${sizeBytes} were taken` : changeOf(state);
     if (change !== null) throw this.#changed(snapshotId, change, undefined);
   }
 

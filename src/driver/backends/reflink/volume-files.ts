@@ -63,12 +63,7 @@ export class VolumeFiles implements Attachments {
     });
   }
 
-  async clone(
-    volumeId: string,
-    sourceVolumeId: string,
-    sizeBytes: bigint,
-    deadline: number,
-  ): Promise<void> {
+  async clone(volumeId: string, sourceVolumeId: string, sizeBytes: bigint, deadline: number): Promise<void> {
     const freezing = freezeRequest(this.freezing, deadline);
     const sources: CopySource[] = [];
     try {
@@ -121,10 +116,7 @@ export class VolumeFiles implements Attachments {
     });
   }
 
-  async attach(
-    volumeId: string,
-    { readOnly, atLeastBytes = 0n }: AttachOptions,
-  ): Promise<Attachment> {
+  async attach(volumeId: string, { readOnly, atLeastBytes = 0n }: AttachOptions): Promise<Attachment> {
     try {
       return await this.directory.use(async (opened) => {
         this.#assertWhole(volumeId, await this.#state(opened, volumeId), atLeastBytes);
@@ -160,10 +152,7 @@ export class VolumeFiles implements Attachments {
     return { storedBytes: file?.sizeBytes ?? null, runsOnRemoved, ...lastCopy };
   }
 
-  async snapshotSource(
-    opened: OpenDirectories,
-    volumeId: string,
-  ): Promise<Omit<CopySource, 'volumeId'>> {
+  async snapshotSource(opened: OpenDirectories, volumeId: string): Promise<Omit<CopySource, 'volumeId'>> {
     const loop = await this.#loop(opened, volumeId);
     return {
       sourcePath: opened.layout.volume(volumeId),
@@ -174,9 +163,7 @@ export class VolumeFiles implements Attachments {
 
   /** Thaws the volume's file system if a killed snapshot left it frozen, even if no mount leads to it any more. */
   async thaw(volumeId: string): Promise<void> {
-    const { loopPath, freezePath } = await this.directory.use((opened) =>
-      this.snapshotSource(opened, volumeId),
-    );
+    const { loopPath, freezePath } = await this.directory.use((opened) => this.snapshotSource(opened, volumeId));
     if (freezePath !== null) await this.native.run('thaw', { path: freezePath }, [volumeId]);
     else if (loopPath !== null) await thawHeld(ofVolume(this.native, volumeId), loopPath);
   }
@@ -195,11 +182,7 @@ export class VolumeFiles implements Attachments {
   }
 
   /** The error to throw when taking snapshots of these volumes has failed. */
-  async explainFailure(
-    thrown: unknown,
-    sources: readonly CopySource[],
-    freezing: FreezeRequest,
-  ): Promise<unknown> {
+  async explainFailure(thrown: unknown, sources: readonly CopySource[], freezing: FreezeRequest): Promise<unknown> {
     if (!(thrown instanceof SystemError)) return thrown;
     const missing = missingGuardian(thrown, freezing.guardianSocket);
     if (missing !== null) return missing;
@@ -233,9 +216,7 @@ export class VolumeFiles implements Attachments {
       );
     }
     if (source === undefined) return thrown;
-    const room = this.#room(() =>
-      this.directory.use(async (opened) => (await this.directory.space(opened)).freeBytes),
-    );
+    const room = this.#room(() => this.directory.use(async (opened) => (await this.directory.space(opened)).freeBytes));
     return (await explainFailedWrite(source, thrown, room)) ?? thrown;
   }
 
@@ -293,9 +274,7 @@ export class VolumeFiles implements Attachments {
     const finalPath = opened.layout.volume(volumeId);
     if (state === null) return { temporaryPath: temporary(finalPath), finalPath };
     if (state.sizeBytes === sizeBytes) return null;
-    throw CsiError.internal(
-      `${this.path(volumeId)} has ${state.sizeBytes} bytes where ${sizeBytes} were expected`,
-    );
+    throw CsiError.internal(`${this.path(volumeId)} has ${state.sizeBytes} bytes where ${sizeBytes} were expected`);
   }
 
   #lost(volumeId: string, cause: unknown): CsiError {

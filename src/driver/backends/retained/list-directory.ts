@@ -11,11 +11,7 @@ import { randomBytes } from 'node:crypto';
 import { basename, join } from 'node:path';
 import { bestEffort, unreported } from '../../../base/best-effort.js';
 import { insteadOf, SystemError } from '../../../base/errors.js';
-import type {
-  BuiltStep,
-  ChangeListNames,
-  ChangeListSource,
-} from '../../native/change-list-addon.js';
+import type { BuiltStep, ChangeListNames, ChangeListSource } from '../../native/change-list-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import { type DirectoryFile, filesIn, unlink } from '../directory-files.js';
 import type { StoredList } from './list-graph.js';
@@ -39,8 +35,7 @@ export interface ListedPair {
 /** Runs work on the directory; the path is valid until the work ends. */
 type Use = <T>(work: (directory: string) => Promise<T>) => Promise<T>;
 
-export const listName = ({ baseId, targetId }: ListEnds): string =>
-  `${baseId}${SEPARATOR}${targetId}`;
+export const listName = ({ baseId, targetId }: ListEnds): string => `${baseId}${SEPARATOR}${targetId}`;
 
 /** Null if the name is not that of a complete list. No id has a dot. */
 export function parseListName(name: string): ListEnds | null {
@@ -51,11 +46,7 @@ export function parseListName(name: string): ListEnds | null {
 }
 
 /** The paths of a file to be made in the directory, with a temporary name that nobody else has. */
-export function namesOf(
-  directory: string,
-  name: string,
-  random = randomBytes(8).toString('hex'),
-): ChangeListNames {
+export function namesOf(directory: string, name: string, random = randomBytes(8).toString('hex')): ChangeListNames {
   const finalPath = join(directory, name);
   return { temporaryPath: `${finalPath}.${random}${TEMPORARY}`, finalPath };
 }
@@ -111,9 +102,7 @@ export class ListDirectory {
       const names = namesOf(directory, listName(ends));
       const olderPath = join(directory, listName(older));
       const newerPath = join(directory, listName(newer));
-      await this.#finish(names, () =>
-        this.native.run('joinChangeLists', { olderPath, newerPath, names }),
-      );
+      await this.#finish(names, () => this.native.run('joinChangeLists', { olderPath, newerPath, names }));
       return this.stored(directory, ends);
     });
   }

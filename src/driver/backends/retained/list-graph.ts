@@ -152,8 +152,7 @@ export class ListGraph {
       endId = id;
       return false;
     });
-    const loss =
-      this.#losses.get(endId) ?? 'its change list to the next snapshot is not in the pool';
+    const loss = this.#losses.get(endId) ?? 'its change list to the next snapshot is not in the pool';
     if (endId === snapshotId) return loss;
     return `snapshot ${endId} comes after it and is deleted too, and ${loss}`;
   }

@@ -56,10 +56,7 @@ export class ListRules implements PoolBases {
   }
 
   /** See PoolBases. */
-  async retain(
-    snapshotId: string,
-    nextId: string | null,
-  ): Promise<RetainedBase | Unretained | null> {
+  async retain(snapshotId: string, nextId: string | null): Promise<RetainedBase | Unretained | null> {
     const graph = this.#graph;
     await this.examine(snapshotId);
     if (await this.store.has(snapshotId)) {
@@ -334,11 +331,7 @@ export class ListRules implements PoolBases {
   }
 }
 
-function bounded(
-  lists: readonly StoredList[],
-  targetId: string,
-  baseId: string,
-): readonly StoredList[] {
+function bounded(lists: readonly StoredList[], targetId: string, baseId: string): readonly StoredList[] {
   if (lists.length <= MAX_LISTS) return lists;
   throw CsiError.failedPrecondition(
     `no delta from snapshot ${baseId} to ${targetId}: ${lists.length} lists lie between them, of which at most ` +

@@ -13,10 +13,7 @@ interface RecordedPool {
 }
 
 /** FAILED_PRECONDITION if the pool has lost the volume. */
-export async function volumeRecord(
-  { ledger, pool }: RecordedPool,
-  volumeId: string,
-): Promise<DeviceRecord> {
+export async function volumeRecord({ ledger, pool }: RecordedPool, volumeId: string): Promise<DeviceRecord> {
   const record = await ledger.device(volumeId);
   if (record?.kind === 'volume') return record;
   throw lostVolume(volumeId, pool.pool);
@@ -32,21 +29,14 @@ export function assertWhole(record: DeviceRecord, pool: string, sizeBytes: bigin
 }
 
 /** FAILED_PRECONDITION if the pool has lost the snapshot. */
-export async function snapshotRecord(
-  { ledger, pool }: RecordedPool,
-  snapshotId: string,
-): Promise<DeviceRecord> {
+export async function snapshotRecord({ ledger, pool }: RecordedPool, snapshotId: string): Promise<DeviceRecord> {
   const record = await ledger.device(snapshotId);
   if (record?.kind === 'snapshot') return record;
   throw lostSnapshot(snapshotId, pool.pool);
 }
 
 /** The tree of a snapshot's device. FAILED_PRECONDITION if the metadata has no such device, or another one by now. */
-export function rootOf(
-  record: DeviceRecord,
-  found: FoundDevices,
-  pool: RecordedPool['pool'],
-): ThinDeviceRef {
+export function rootOf(record: DeviceRecord, found: FoundDevices, pool: RecordedPool['pool']): ThinDeviceRef {
   const { deviceId, root } = assertOwn(record, found.get(record.deviceId), pool);
   return { deviceId, root };
 }

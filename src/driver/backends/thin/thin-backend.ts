@@ -171,9 +171,7 @@ export class ThinBackend implements Backend {
 
   #answered(checked: Promise<void>, timeoutMs: number): Promise<void> {
     return withTimeout(checked, timeoutMs, (): never => {
-      throw CsiError.failedPrecondition(
-        `pool '${this.pool}' does not answer; check its devices and the kernel log`,
-      );
+      throw CsiError.failedPrecondition(`pool '${this.pool}' does not answer; check its devices and the kernel log`);
     });
   }
 

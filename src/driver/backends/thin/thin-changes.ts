@@ -37,10 +37,8 @@ export class ThinChanges implements SnapshotChanges {
     if (baseId !== null && base === null) await this.deps.rules.examineFor(targetId, baseId);
     const lists = baseId === null || base !== null ? null : await this.#lists(target, baseId);
     if (lists !== null) return lists;
-    const bookmark =
-      baseId === null || base !== null ? null : await bookmarks.source(baseId, target);
-    if (baseId !== null && base === null && bookmark === null)
-      throw lostSnapshot(baseId, pool.pool);
+    const bookmark = baseId === null || base !== null ? null : await bookmarks.source(baseId, target);
+    if (baseId !== null && base === null && bookmark === null) throw lostSnapshot(baseId, pool.pool);
     const wanted = [target, ...(base === null ? [] : [base])];
     const found = await this.#find(wanted);
     const source: ThinScanSource = {
@@ -76,7 +74,9 @@ export class ThinChanges implements SnapshotChanges {
     const paths = found.map((list) => lists.lists.path(list));
     return listScan({
       source: { kind: 'lists', sizeBytes, paths, targetId, baseId, target: null, base: null, thin },
-      ...{ targetBytes: sizeBytes, baseBytes: null, direct: null },
+      targetBytes: sizeBytes,
+      baseBytes: null,
+      direct: null,
       discard: (path) => this.#discard(path),
       again: () => this.scan(targetId, baseId),
     });
@@ -93,9 +93,7 @@ export class ThinChanges implements SnapshotChanges {
     const { metadata } = this.deps;
     const ids = records.map(({ deviceId }) => deviceId);
     const committed = await metadata.committedDevices(ids);
-    const isComplete = records.every(
-      ({ deviceId, madeAt }) => committed?.get(deviceId)?.transactionId === madeAt,
-    );
+    const isComplete = records.every(({ deviceId, madeAt }) => committed?.get(deviceId)?.transactionId === madeAt);
     return committed !== null && isComplete ? committed : metadata.devices(ids);
   }
 }

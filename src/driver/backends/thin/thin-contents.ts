@@ -66,8 +66,7 @@ async function readSpace(
     totalBytes: status.totalDataBlocks * dataBlockBytes,
     freeBytes: freeBelow === null || free < freeBelow ? free : freeBelow,
   };
-  const minimumVolumeBytes =
-    dataBlockBytes > MINIMUM_VOLUME_BYTES ? dataBlockBytes : MINIMUM_VOLUME_BYTES;
+  const minimumVolumeBytes = dataBlockBytes > MINIMUM_VOLUME_BYTES ? dataBlockBytes : MINIMUM_VOLUME_BYTES;
   const sizes = { minimumVolumeBytes, granularityBytes: dataBlockBytes };
   const volumes = new Map<string, bigint>();
   // The space that volumes may still claim: their parts that were never written.

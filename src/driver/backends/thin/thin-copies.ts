@@ -5,13 +5,7 @@
 import { CsiError, SystemError } from '../../../base/errors.js';
 import { isToolAtWork } from '../../host/device-holders.js';
 import type { NativeRunner } from '../../native/pool.js';
-import {
-  brokenFreeze,
-  type FreezeRequest,
-  type Freezing,
-  freezeRequest,
-  missingGuardian,
-} from '../freezing.js';
+import { brokenFreeze, type FreezeRequest, type Freezing, freezeRequest, missingGuardian } from '../freezing.js';
 import { lostVolume } from '../lost-objects.js';
 import type { DeviceRecord, NewDevice } from './ledger/ledger.js';
 import { MAX_TIME } from './metadata/metadata-reader.js';
@@ -80,11 +74,7 @@ export class ThinCopies {
     return device.name;
   }
 
-  async #explain(
-    thrown: unknown,
-    members: readonly CopyMember[],
-    freezing: FreezeRequest,
-  ): Promise<unknown> {
+  async #explain(thrown: unknown, members: readonly CopyMember[], freezing: FreezeRequest): Promise<unknown> {
     if (!(thrown instanceof SystemError)) return thrown;
     if (thrown.code === 'THIN_POOL_MODE') return this.#explainMode(thrown);
     const { pool } = this.deps;
@@ -94,9 +84,7 @@ export class ThinCopies {
       const lost = await this.#lostSource(members);
       return lost === null ? thrown : lostVolume(lost.objectId, pool.pool, thrown);
     }
-    const volumeId = members
-      .map(({ source }) => source.objectId)
-      .find((id) => pool.names.volume(id) === thrown.path);
+    const volumeId = members.map(({ source }) => source.objectId).find((id) => pool.names.volume(id) === thrown.path);
     if (volumeId === undefined) return thrown;
     const broken = brokenFreeze(thrown, volumeId, freezing);
     if (broken !== null || thrown.code !== 'EBUSY') return broken ?? thrown;

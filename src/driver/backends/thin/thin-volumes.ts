@@ -114,9 +114,7 @@ export class ThinVolumes implements PoolVolumes {
     const record = await ledger.device(volumeId);
     if (record === null) return false;
     if (record.sizeBytes === sizeBytes) return true;
-    throw CsiError.internal(
-      `volume ${volumeId} has ${record.sizeBytes} bytes where ${sizeBytes} were expected`,
-    );
+    throw CsiError.internal(`volume ${volumeId} has ${record.sizeBytes} bytes where ${sizeBytes} were expected`);
   }
 }
 

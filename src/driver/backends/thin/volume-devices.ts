@@ -48,10 +48,7 @@ export class VolumeDevices implements Attachments {
     return device === null ? null : attachment(device);
   }
 
-  async attach(
-    volumeId: string,
-    { readOnly, atLeastBytes = 0n }: AttachOptions,
-  ): Promise<Attachment> {
+  async attach(volumeId: string, { readOnly, atLeastBytes = 0n }: AttachOptions): Promise<Attachment> {
     const record = await volumeRecord({ ledger: this.ledger, pool: this.pool }, volumeId);
     assertWhole(record, this.pool.pool, atLeastBytes);
     const found = await this.device(volumeId);
@@ -124,8 +121,7 @@ export class VolumeDevices implements Attachments {
     await this.device(volumeId);
     const native = ofVolume(this.native, volumeId);
     const release = (): Promise<unknown> => native.run('dmRemove', { name, deferred: false });
-    const findPath = async (): Promise<string | null> =>
-      (await this.device(volumeId))?.path ?? null;
+    const findPath = async (): Promise<string | null> => (await this.device(volumeId))?.path ?? null;
     try {
       await releaseDevice(native, { release, findPath }, wait);
     } catch (thrown) {
@@ -148,9 +144,7 @@ export class VolumeDevices implements Attachments {
     return uuid === this.pool.names.volumeUuid(volumeId, { readOnly: true });
   }
 
-  async #table(
-    record: DeviceRecord,
-  ): Promise<{ sizeSectors: bigint; type: string; table: string }> {
+  async #table(record: DeviceRecord): Promise<{ sizeSectors: bigint; type: string; table: string }> {
     return {
       sizeSectors: record.sizeBytes / SECTOR_BYTES,
       type: 'thin',

@@ -28,11 +28,7 @@ export function targetsChart(rows: readonly Row[]): string {
   if (shown.length === 0) return '';
   const lines = shown.map((row) => ({ row, ...againstBound(row) }));
   const every = lines.flatMap(({ rounds, judged }) => [...rounds, judged]);
-  const scale = logarithmic(
-    [...every.filter((value) => value > 0.001), 0.5, 2],
-    LABEL_WIDTH,
-    WIDTH - RIGHT,
-  );
+  const scale = logarithmic([...every.filter((value) => value > 0.001), 0.5, 2], LABEL_WIDTH, WIDTH - RIGHT);
   const bottom = TOP + lines.length * ROW_HEIGHT;
   const body = lines.map(({ row, rounds, judged }, index) => {
     const y = TOP + (index + 0.5) * ROW_HEIGHT;
@@ -53,12 +49,7 @@ export function targetsChart(rows: readonly Row[]): string {
     verticalGrid(scale, TOP, bottom, (value) => `${tickLabel(value)}×`) +
       `<line class="bound" x1="${bound}" x2="${bound}" y1="${TOP - 8}" y2="${bottom}"/>` +
       body.join('') +
-      text(
-        (LABEL_WIDTH + WIDTH - RIGHT) / 2,
-        bottom + 36,
-        'multiple of the bound; left of 1× is met',
-        'middle',
-      ),
+      text((LABEL_WIDTH + WIDTH - RIGHT) / 2, bottom + 36, 'multiple of the bound; left of 1× is met', 'middle'),
   );
 }
 
@@ -74,9 +65,7 @@ export function sidesChart(row: Row): string {
     WIDTH - RIGHT,
   );
   const bottom = TOP + shown.length * SIDE_HEIGHT;
-  const body = shown.map((side, index) =>
-    oneSide(side, index === 0, scale, TOP + (index + 0.5) * SIDE_HEIGHT),
-  );
+  const body = shown.map((side, index) => oneSide(side, index === 0, scale, TOP + (index + 0.5) * SIDE_HEIGHT));
   const unit = shown[0]?.unit ?? '';
   return svg(
     bottom + AXIS_HEIGHT,
@@ -154,17 +143,11 @@ export function curveChart(curve: Curve): string {
 function againstBound(row: Row): { rounds: number[]; judged: number } {
   const { target } = row;
   if (!target) return { rounds: [], judged: Number.NaN };
-  const share = (value: number): number =>
-    'atMost' in target ? value / target.atMost : target.atLeast / value;
+  const share = (value: number): number => ('atMost' in target ? value / target.atMost : target.atLeast / value);
   return { rounds: target.rounds.map(share), judged: share(judgedFigure(target)) };
 }
 
-function verticalGrid(
-  scale: Scale,
-  top: number,
-  bottom: number,
-  label: (value: number) => string,
-): string {
+function verticalGrid(scale: Scale, top: number, bottom: number, label: (value: number) => string): string {
   return scale.ticks
     .map((tick) => {
       const x = at(scale, tick);

@@ -11,9 +11,7 @@ export function formatComparison(a: Document, b: Document, rows: readonly Compar
     row.figure,
     figure(row.before),
     figure(row.after),
-    Number.isFinite(row.relative)
-      ? `${row.relative > 0 ? '+' : ''}${figure(row.relative * 100)} %`
-      : '-',
+    Number.isFinite(row.relative) ? `${row.relative > 0 ? '+' : ''}${figure(row.relative * 100)} %` : '-',
     Number.isNaN(row.p) ? '-' : row.p.toFixed(3),
   ]);
   const table = columns([['row', 'change', 'figure', 'A', 'B', 'shift', 'p'], ...lines]);

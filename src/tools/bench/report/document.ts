@@ -3,15 +3,7 @@
  * a field that changes its meaning, or goes, is a new version.
  */
 import type { Machine } from '../machine.js';
-import {
-  type Curve,
-  missedBy,
-  type Row,
-  ratios,
-  type Target,
-  type Verdict,
-  verdict,
-} from '../row.js';
+import { type Curve, missedBy, type Row, ratios, type Target, type Verdict, verdict } from '../row.js';
 import { type Spread, spread } from '../statistics.js';
 
 export const SCHEMA = 'blockdelta-bench/1';

@@ -44,10 +44,7 @@ export function formatHtml(document: Document): string {
   const parts = [
     `<h1>blockdelta bench</h1><pre>${escapeText(heading(document))}</pre>`,
     `<p>${escapeText(summary(document))}</p>`,
-    ...failed.map(
-      ({ name, failure }) =>
-        `<p class="missed">Suite ${escapeText(`${name} failed: ${failure}`)}</p>`,
-    ),
+    ...failed.map(({ name, failure }) => `<p class="missed">Suite ${escapeText(`${name} failed: ${failure}`)}</p>`),
     targets === '' ? '' : `<h2>Targets</h2>${targets}`,
     rows.length === 0 ? '' : `<h2>Rows</h2>${tableOf(rows)}`,
     curves.length === 0 ? '' : '<h2>How costs grow</h2>',

@@ -12,7 +12,10 @@ export function formatMarkdown(document: Document): string {
   const parts = [heading(document).split('\n').join('<br>\n')];
   const cells = (row: ReportedRow): string[] => [
     `\`${row.name}\``,
-    ...[row.measures, sideCell(row.ours), sideCell(row.peer), ratioCell(row)],
+    row.measures,
+    sideCell(row.ours),
+    sideCell(row.peer),
+    ratioCell(row),
   ];
   if (promised.length > 0) {
     const lines = promised.map((row) => [...cells(row), targetCell(row.target), mark(row)]);

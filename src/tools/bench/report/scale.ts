@@ -39,8 +39,7 @@ export function logarithmic(values: readonly number[], from: number, to: number)
     for (const step of decades > 3 ? [1] : STEPS) ticks.push(step * 10 ** power);
   }
   const inside = ticks.filter((tick) => tick >= bottom / CLOSE && tick <= top * CLOSE);
-  const at = (value: number): number =>
-    from + (Math.log10(Math.max(value, bottom) / bottom) / decades) * (to - from);
+  const at = (value: number): number => from + (Math.log10(Math.max(value, bottom) / bottom) / decades) * (to - from);
   return { ticks: inside, at };
 }
 
@@ -56,12 +55,6 @@ export function tickLabel(value: number): string {
   const magnitude = Math.abs(value);
   if (Number.isInteger(value) && magnitude < 1e4) return String(value);
   const [divisor, suffix] =
-    magnitude >= 1e9
-      ? [1e9, ' G']
-      : magnitude >= 1e6
-        ? [1e6, ' M']
-        : magnitude >= 1e4
-          ? [1e3, ' k']
-          : [1, ''];
+    magnitude >= 1e9 ? [1e9, ' G'] : magnitude >= 1e6 ? [1e6, ' M'] : magnitude >= 1e4 ? [1e3, ' k'] : [1, ''];
   return `${Number((value / divisor).toPrecision(3))}${suffix}`;
 }

@@ -45,9 +45,7 @@ export function ratioCell(row: Row): string {
 /** One line a row of cells, columns aligned, with a rule under the first. */
 export function columns(lines: readonly (readonly string[])[]): string {
   const [head = []] = lines;
-  const widths = head.map((_, column) =>
-    Math.max(...lines.map((line) => (line[column] ?? '').length)),
-  );
+  const widths = head.map((_, column) => Math.max(...lines.map((line) => (line[column] ?? '').length)));
   const [first, ...body] = lines.map((line) =>
     line
       .map((cell, column) => cell.padEnd(widths[column] ?? 0))
@@ -59,14 +57,6 @@ export function columns(lines: readonly (readonly string[])[]): string {
 
 function cells(row: Row): string[] {
   // A reason takes too much room in a column: it stands under the table.
-  const short = (side: Side): string =>
-    side.rounds.length === 0 ? `${side.label}: not measured` : sideCell(side);
-  return [
-    row.name,
-    short(row.ours),
-    short(row.peer),
-    ratioCell(row),
-    targetCell(row.target),
-    verdictCell(row),
-  ];
+  const short = (side: Side): string => (side.rounds.length === 0 ? `${side.label}: not measured` : sideCell(side));
+  return [row.name, short(row.ours), short(row.peer), ratioCell(row), targetCell(row.target), verdictCell(row)];
 }

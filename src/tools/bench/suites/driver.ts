@@ -27,8 +27,7 @@ interface Lists {
 
 export const suite: Suite = {
   name: 'driver',
-  describes:
-    'SnapshotMetadata of the driver at --endpoint, end to end; without one, of this plugin on XFS (root)',
+  describes: 'SnapshotMetadata of the driver at --endpoint, end to end; without one, of this plugin on XFS (root)',
 
   async run(settings: Settings): Promise<Row[]> {
     const { label, driver, volumes } = await measuredDriver(settings, 'driver');
@@ -49,11 +48,7 @@ export const suite: Suite = {
 };
 
 /** Two snapshots of a full volume, with a tenth of its blocks written in between. */
-async function prepare(
-  take: () => Promise<string>,
-  writer: BlockWriter,
-  sizeBytes: number,
-): Promise<Lists> {
+async function prepare(take: () => Promise<string>, writer: BlockWriter, sizeBytes: number): Promise<Lists> {
   const snapshotMs: number[] = [];
   const snapshot = async (): Promise<string> => {
     const started = performance.now();
@@ -81,9 +76,7 @@ async function measure(
   changed.end();
   const held = new Coverage([]);
   const { messages } = await readAllocated(connection, target, { onMessage: held.onMessage });
-  settings.say(
-    `${changed.entries} changed and ${held.entries} allocated entries; no written block is missing`,
-  );
+  settings.say(`${changed.entries} changed and ${held.entries} allocated entries; no written block is missing`);
 
   const first: number[] = [];
   const contenders = ['delta', 'allocated', 'read'] as const;
@@ -94,9 +87,7 @@ async function measure(
       return performance.now() - started;
     }
     const reading =
-      contender === 'delta'
-        ? await readDelta(connection, base, target)
-        : await readAllocated(connection, target);
+      contender === 'delta' ? await readDelta(connection, base, target) : await readAllocated(connection, target);
     if (contender === 'delta') first.push(reading.firstMs);
     return performance.now() - started;
   });
@@ -133,8 +124,7 @@ async function measure(
     },
     {
       name: 'driver-allocated',
-      measures:
-        'time of a whole GetMetadataAllocated of a full volume, beside reading the volume once',
+      measures: 'time of a whole GetMetadataAllocated of a full volume, beside reading the volume once',
       ours: all,
       peer: reads,
       facts,

@@ -7,8 +7,7 @@ import type { Settings, Suite } from '../suite.js';
 
 export const suite: Suite = {
   name: 'lifecycle',
-  describes:
-    'the calls of a volume at 1, 4 and 16 clients, and a mount beside a shell script (root)',
+  describes: 'the calls of a volume at 1, 4 and 16 clients, and a mount beside a shell script (root)',
 
   async run(settings: Settings): Promise<Row[]> {
     const measured = await measuredDriver(settings, 'lifecycle');

@@ -72,8 +72,7 @@ export const suite: Suite = {
       },
       {
         name: 'stream-beside-stalled',
-        measures:
-          'entries a second of a stream beside one whose client reads nothing, beside one alone',
+        measures: 'entries a second of a stream beside one whose client reads nothing, beside one alone',
         ours: rate('beside a stalled one', 'stalled', 1),
         peer: rate('one stream', 'alone', 1),
         better: 'higher',
@@ -126,14 +125,9 @@ async function makeBed(settings: Settings, label: string, clients: number): Prom
 }
 
 /** Until the last message of the last one; the reading is the first one's. */
-async function together(
-  { clients, snapshot }: Bed,
-  streams: number,
-): Promise<{ ms: number; reading: Reading }> {
+async function together({ clients, snapshot }: Bed, streams: number): Promise<{ ms: number; reading: Reading }> {
   const started = performance.now();
-  const readings = await Promise.all(
-    clients.slice(0, streams).map((client) => readAllocated(client, snapshot)),
-  );
+  const readings = await Promise.all(clients.slice(0, streams).map((client) => readAllocated(client, snapshot)));
   return { ms: performance.now() - started, reading: readings[0] as Reading };
 }
 

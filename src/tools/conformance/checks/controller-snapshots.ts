@@ -8,8 +8,7 @@ import type { Message } from '../objects.js';
 const NEEDS = ['snapshots', 'volumes'] as const;
 const INVALID = [StatusCode.INVALID_ARGUMENT] as const;
 
-const unknownId = (context: CheckContext): string =>
-  `no-such-snapshot-${context.random.below(1e9)}`;
+const unknownId = (context: CheckContext): string => `no-such-snapshot-${context.random.below(1e9)}`;
 
 async function createIdempotent(context: CheckContext): Promise<void> {
   const { volumes, driver, shared, options } = context;
@@ -28,12 +27,7 @@ async function createIdempotent(context: CheckContext): Promise<void> {
   const source = String(first['source_volume_id']);
   expect(source === volume.id, 'CreateSnapshot: source_volume_id', volume.id, () => source);
   const id = String(again['snapshot_id']);
-  expect(
-    id === first['snapshot_id'],
-    'CreateSnapshot a second time',
-    first['snapshot_id'],
-    () => id,
-  );
+  expect(id === first['snapshot_id'], 'CreateSnapshot a second time', first['snapshot_id'], () => id);
 }
 
 async function createConflict(context: CheckContext): Promise<void> {
@@ -46,9 +40,7 @@ async function createConflict(context: CheckContext): Promise<void> {
   volumes.adoptSnapshot(made['snapshot']);
   const outcome = await driver.settle('CreateSnapshot', { ...request, source_volume_id: other.id });
   if (outcome.response !== null) volumes.adoptSnapshot(outcome.response['snapshot']);
-  expectRefusal('CreateSnapshot with the name of a snapshot of another volume', outcome, [
-    StatusCode.ALREADY_EXISTS,
-  ]);
+  expectRefusal('CreateSnapshot with the name of a snapshot of another volume', outcome, [StatusCode.ALREADY_EXISTS]);
 }
 
 async function missingFields(context: CheckContext): Promise<void> {
@@ -91,11 +83,8 @@ async function list(context: CheckContext): Promise<void> {
   ];
   for (const [how, request, ids] of rows) {
     const found = await idsOf(request);
-    expect(
-      found.join() === ids.join(),
-      `ListSnapshots ${how}`,
-      ids.length === 0 ? 'nothing' : ids.join(', '),
-      () => found.join(', '),
+    expect(found.join() === ids.join(), `ListSnapshots ${how}`, ids.length === 0 ? 'nothing' : ids.join(', '), () =>
+      found.join(', '),
     );
   }
   const outcome = await driver.attempt('ListSnapshots', { starting_token: 'no-such-token' });

@@ -21,11 +21,8 @@ async function createIdempotent(context: CheckContext): Promise<void> {
   const again = (await driver.call('CreateVolume', request))['volume'] as Message;
   volumes.adopt(name, shared.access, again);
   expect(first['volume_id'] !== '', 'CreateVolume', 'a volume_id', () => 'none');
-  expect(
-    first['volume_id'] === again['volume_id'],
-    'CreateVolume a second time',
-    `volume ${first['volume_id']}`,
-    () => String(again['volume_id']),
+  expect(first['volume_id'] === again['volume_id'], 'CreateVolume a second time', `volume ${first['volume_id']}`, () =>
+    String(again['volume_id']),
   );
   const wanted = volumeSizeOf(options, shared.access);
   const capacity = Number(first['capacity_bytes']);
@@ -47,9 +44,7 @@ async function createConflict(context: CheckContext): Promise<void> {
     ...request,
     capacity_range: { required_bytes: String(sizeBytes * 2) },
   });
-  expectRefusal('CreateVolume with the name of a smaller volume', outcome, [
-    StatusCode.ALREADY_EXISTS,
-  ]);
+  expectRefusal('CreateVolume with the name of a smaller volume', outcome, [StatusCode.ALREADY_EXISTS]);
 }
 
 async function createMissingFields(context: CheckContext): Promise<void> {
@@ -99,9 +94,7 @@ async function validate(context: CheckContext): Promise<void> {
   const without = { ...request, volume_id: '' };
   expectRefusal(`${rpc} without volume_id`, await driver.settle(rpc, without), INVALID);
   const unknown = { ...request, volume_id: unknownId(context) };
-  expectRefusal(`${rpc} of an unknown volume`, await driver.settle(rpc, unknown), [
-    StatusCode.NOT_FOUND,
-  ]);
+  expectRefusal(`${rpc} of an unknown volume`, await driver.settle(rpc, unknown), [StatusCode.NOT_FOUND]);
 }
 
 async function list(context: CheckContext): Promise<void> {

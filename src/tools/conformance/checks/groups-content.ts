@@ -89,11 +89,7 @@ async function restoreMember(context: CheckContext): Promise<void> {
 }
 
 /** Writes the number of the round to the first volume and then to the second, durably, until it is over. */
-async function writeInTurn(
-  context: CheckContext,
-  members: readonly Member[],
-  isOver: () => boolean,
-): Promise<void> {
+async function writeInTurn(context: CheckContext, members: readonly Member[], isOver: () => boolean): Promise<void> {
   const flags = constants.O_RDWR | constants.O_DSYNC;
   const devices = await Promise.all(members.map(({ path }) => open(path, flags)));
   try {
@@ -110,10 +106,7 @@ async function writeInTurn(
   }
 }
 
-async function takeGroupsWhileWriting(
-  context: CheckContext,
-  members: readonly Member[],
-): Promise<Group[]> {
+async function takeGroupsWhileWriting(context: CheckContext, members: readonly Member[]): Promise<Group[]> {
   let isOver = false;
   const writing = writeInTurn(context, members, () => isOver || context.signal.aborted);
   const groups: Group[] = [];
@@ -178,8 +171,7 @@ async function writeOrder(context: CheckContext): Promise<void> {
 
 function memberOf(snapshots: readonly Snapshot[], volume: Volume): Snapshot {
   const member = snapshots.find(({ sourceVolumeId }) => sourceVolumeId === volume.id);
-  if (member === undefined)
-    throw new ConformanceFailure(CREATE, `a member of ${volume.id}`, 'none');
+  if (member === undefined) throw new ConformanceFailure(CREATE, `a member of ${volume.id}`, 'none');
   return member;
 }
 

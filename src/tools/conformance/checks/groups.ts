@@ -55,11 +55,8 @@ async function create(context: CheckContext): Promise<void> {
 
 function expectMembers(group: Group): void {
   const ids = new Set(group.snapshots.map(({ id }) => id));
-  expect(
-    ids.size === group.snapshots.length && !ids.has(''),
-    CREATE,
-    'a snapshot_id of its own for each member',
-    () => [...ids].join(', '),
+  expect(ids.size === group.snapshots.length && !ids.has(''), CREATE, 'a snapshot_id of its own for each member', () =>
+    [...ids].join(', '),
   );
   for (const { id, groupId } of group.snapshots) {
     expect(groupId === group.id, `${CREATE}: member ${id}`, `group_snapshot_id ${group.id}`, () =>
@@ -74,9 +71,7 @@ async function idempotent(context: CheckContext): Promise<void> {
   const first = await context.volumes.createGroup(volumes, name);
   const again = await context.volumes.createGroup(volumes, name);
   const ids = (group: Group): string => [group.id, ...memberIds(group)].join(', ');
-  expect(ids(first) === ids(again), `${CREATE} a second time`, `the same group ${ids(first)}`, () =>
-    ids(again),
-  );
+  expect(ids(first) === ids(again), `${CREATE} a second time`, `the same group ${ids(first)}`, () => ids(again));
 }
 
 function memberIds(group: Group): string[] {
@@ -89,15 +84,11 @@ async function mismatch(context: CheckContext): Promise<void> {
   await context.volumes.createGroup([one, two], name);
   const outcome = await context.driver.settle(CREATE, requestOf(context, name, [one]));
   if (outcome.response !== null) context.volumes.adoptGroup(outcome.response['group_snapshot']);
-  expectRefusal(`${CREATE} with the name of a group of other volumes`, outcome, [
-    StatusCode.ALREADY_EXISTS,
-  ]);
+  expectRefusal(`${CREATE} with the name of a group of other volumes`, outcome, [StatusCode.ALREADY_EXISTS]);
 }
 
 /** Asks for a group of a volume and of one that does not exist. What the driver makes of it is deleted later. */
-async function askWithMissing(
-  context: CheckContext,
-): Promise<{ outcome: Outcome; left: readonly Snapshot[] }> {
+async function askWithMissing(context: CheckContext): Promise<{ outcome: Outcome; left: readonly Snapshot[] }> {
   const { volumes, driver, advertised, random } = context;
   const [volume] = (await makeVolumes(context, 1)) as [Volume];
   const request = {
@@ -124,11 +115,8 @@ async function refusedLeavesNothing(context: CheckContext): Promise<void> {
   if (outcome.response !== null) {
     throw new CheckSkipped('the driver takes such a group: see groups.source-missing');
   }
-  expect(
-    left.length === 0,
-    `ListSnapshots after a refused ${CREATE}`,
-    'no snapshot of its volumes',
-    () => left.map(({ id }) => id).join(', '),
+  expect(left.length === 0, `ListSnapshots after a refused ${CREATE}`, 'no snapshot of its volumes', () =>
+    left.map(({ id }) => id).join(', '),
   );
 }
 
@@ -144,9 +132,7 @@ async function memberDelete(context: CheckContext): Promise<void> {
       describeRefusal(refusal),
     );
   }
-  context.note(
-    refusal === null ? 'members can be deleted one by one' : 'members cannot be deleted one by one',
-  );
+  context.note(refusal === null ? 'members can be deleted one by one' : 'members cannot be deleted one by one');
   // Either way, the rest of the group can be deleted as a whole.
   const left = refusal === null ? group.snapshots.slice(1) : group.snapshots;
   await driver.call('DeleteVolumeGroupSnapshot', groupRequest({ ...group, snapshots: left }));
@@ -165,12 +151,7 @@ async function deleteGroup(context: CheckContext): Promise<void> {
   if (!context.advertised.controller.has('LIST_SNAPSHOTS')) return;
   for (const { id } of group.snapshots) {
     const { entries } = await driver.call('ListSnapshots', { snapshot_id: id });
-    expect(
-      entries.length === 0,
-      `ListSnapshots of ${id}`,
-      'no entry, as its group is deleted',
-      () => id,
-    );
+    expect(entries.length === 0, `ListSnapshots of ${id}`, 'no entry, as its group is deleted', () => id);
   }
 }
 
@@ -184,9 +165,7 @@ async function listMismatch(context: CheckContext): Promise<void> {
   for (const rpc of ['GetVolumeGroupSnapshot', 'DeleteVolumeGroupSnapshot']) {
     const outcome = await driver.settle(rpc, other);
     if (outcome.refusal === null && rpc.startsWith('Delete')) volumes.forgetGroup(group);
-    expectRefusal(`${rpc} with snapshot_ids that are not its members`, outcome, [
-      StatusCode.INVALID_ARGUMENT,
-    ]);
+    expectRefusal(`${rpc} with snapshot_ids that are not its members`, outcome, [StatusCode.INVALID_ARGUMENT]);
   }
 }
 
@@ -197,11 +176,8 @@ async function get(context: CheckContext): Promise<void> {
   const answer = (await driver.call(rpc, groupRequest(group)))['group_snapshot'] as Message;
   const found = groupOf(answer);
   expect(found.id === group.id, rpc, `group ${group.id}`, () => found.id);
-  expect(
-    memberIds(found).join() === memberIds(group).join(),
-    rpc,
-    `the members ${memberIds(group).join(', ')}`,
-    () => memberIds(found).join(', '),
+  expect(memberIds(found).join() === memberIds(group).join(), rpc, `the members ${memberIds(group).join(', ')}`, () =>
+    memberIds(found).join(', '),
   );
   const never = { group_snapshot_id: `no-such-group-${context.random.below(1e9)}` };
   const outcome = await driver.settle(rpc, { ...never, snapshot_ids: memberIds(group) });

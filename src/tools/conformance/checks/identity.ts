@@ -117,11 +117,7 @@ async function knownValues(context: CheckContext): Promise<void> {
 /** The RPCs that a capability requires. They get empty requests: any status but UNIMPLEMENTED passes. */
 const REQUIRED_RPCS: readonly (readonly [keyof Lists | 'group', string, readonly string[]])[] = [
   ['controller', 'CREATE_DELETE_VOLUME', ['CreateVolume', 'DeleteVolume']],
-  [
-    'controller',
-    'PUBLISH_UNPUBLISH_VOLUME',
-    ['ControllerPublishVolume', 'ControllerUnpublishVolume'],
-  ],
+  ['controller', 'PUBLISH_UNPUBLISH_VOLUME', ['ControllerPublishVolume', 'ControllerUnpublishVolume']],
   ['controller', 'LIST_VOLUMES', ['ListVolumes']],
   ['controller', 'GET_CAPACITY', ['GetCapacity']],
   ['controller', 'CREATE_DELETE_SNAPSHOT', ['CreateSnapshot', 'DeleteSnapshot']],
@@ -153,11 +149,7 @@ async function served(context: CheckContext): Promise<void> {
     for (const rpc of rpcs) {
       const { refusal } = await driver.settle(rpc, {});
       if (refusal?.code !== StatusCode.UNIMPLEMENTED) continue;
-      throw new ConformanceFailure(
-        `${rpc}, as ${name} is advertised`,
-        'an answer',
-        describeRefusal(refusal),
-      );
+      throw new ConformanceFailure(`${rpc}, as ${name} is advertised`, 'an answer', describeRefusal(refusal));
     }
   }
 }
@@ -189,9 +181,7 @@ async function nodeInfo({ advertised }: CheckContext): Promise<void> {
 async function statusMessage({ driver, advertised }: CheckContext): Promise<void> {
   if (advertised.plugin.has('CONTROLLER_SERVICE')) {
     const outcome = await driver.attempt('ValidateVolumeCapabilities', {});
-    expectRefusal('ValidateVolumeCapabilities without fields', outcome, [
-      StatusCode.INVALID_ARGUMENT,
-    ]);
+    expectRefusal('ValidateVolumeCapabilities without fields', outcome, [StatusCode.INVALID_ARGUMENT]);
   }
   if (advertised.node !== null) await driver.attempt('NodePublishVolume', {});
   for (const refusal of driver.refusals) {

@@ -34,8 +34,7 @@ function expectNotTruncated(subject: string, whole: MetadataList, read: Metadata
     lost.length === 0,
     subject,
     'an error, as not every entry was sent',
-    () =>
-      `OK with ${totalBytes(lost)} of ${totalBytes(coverage(whole.entries))} listed bytes missing`,
+    () => `OK with ${totalBytes(lost)} of ${totalBytes(coverage(whole.entries))} listed bytes missing`,
   );
 }
 
@@ -49,11 +48,7 @@ async function cancel(context: CheckContext): Promise<void> {
   await expectReleased(context);
 }
 
-async function cancelOne(
-  context: CheckContext,
-  list: ListRequest,
-  whole: MetadataList,
-): Promise<void> {
+async function cancelOne(context: CheckContext, list: ListRequest, whole: MetadataList): Promise<void> {
   const read = await readAround(context, list, (stream) => stream.cancel());
   expectNotTruncated(`${list.rpc}, cancelled`, whole, read);
 }
@@ -107,11 +102,7 @@ async function longList(context: CheckContext): Promise<ListRequest> {
 }
 
 /** Reads nothing until the deadline has passed, then everything the driver sends. False: that is the whole list. */
-async function expireOne(
-  context: CheckContext,
-  list: ListRequest,
-  whole: MetadataList,
-): Promise<boolean> {
+async function expireOne(context: CheckContext, list: ListRequest, whole: MetadataList): Promise<boolean> {
   let isSilent = false;
   const readLate = async (stream: MetadataStream): Promise<MetadataList> => {
     await delay(DEADLINE_MS * 2, undefined, { signal: context.signal });
@@ -137,8 +128,7 @@ export const metadataCancelChecks = checksOf(OF_LISTS, STREAM, [
   {
     id: 'metadata.cancel',
     rule: 'SM20',
-    title:
-      'a cancelled stream does not end OK, releases its snapshot, and the next list is complete',
+    title: 'a cancelled stream does not end OK, releases its snapshot, and the next list is complete',
     run: cancel,
   },
   {

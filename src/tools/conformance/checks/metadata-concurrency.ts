@@ -6,14 +6,7 @@ import { takePair } from '../changes.js';
 import { type CheckContext, checksOf, OF_LISTS } from '../check.js';
 import { expect } from '../failure.js';
 import { allocatedOf, deltaOf } from '../list-request.js';
-import {
-  expectSameBytesListed,
-  expectWhole,
-  NARROW_BYTES,
-  readAround,
-  readList,
-  withList,
-} from '../lists.js';
+import { expectSameBytesListed, expectWhole, NARROW_BYTES, readAround, readList, withList } from '../lists.js';
 import type { MetadataStream } from '../metadata-stream.js';
 import type { Entry } from '../ranges.js';
 import { describeRefusal } from '../refusal.js';
@@ -104,8 +97,7 @@ async function deleteWhileStreaming(context: CheckContext): Promise<void> {
     );
   });
   if (read.end.code !== StatusCode.OK) return;
-  const subject =
-    'GetMetadataAllocated, ended OK, of a snapshot that was deleted during the stream';
+  const subject = 'GetMetadataAllocated, ended OK, of a snapshot that was deleted during the stream';
   expectSameBytesListed(subject, whole.entries, read.entries);
 }
 

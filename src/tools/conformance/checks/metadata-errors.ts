@@ -34,12 +34,7 @@ async function maxResultsNegative(context: CheckContext): Promise<void> {
 async function idMissing(context: CheckContext): Promise<void> {
   const { base, target } = await context.shared.history();
   const none = snapshotWithId('');
-  const lists = [
-    allocatedOf(none),
-    deltaOf(none, target),
-    deltaOf(base, none),
-    deltaOf(none, none),
-  ];
+  const lists = [allocatedOf(none), deltaOf(none, target), deltaOf(base, none), deltaOf(none, none)];
   for (const list of lists) await expectListRefused(context, list, {}, INVALID);
 }
 

@@ -82,9 +82,7 @@ async function fixedLength(context: CheckContext): Promise<void> {
     if (read.messages[0]?.type !== 'FIXED_LENGTH') continue;
     isFixed = true;
     const sizes = new Set(read.entries.map(({ size }) => size));
-    expect(sizes.size <= 1, subject, 'entries of one size', () =>
-      [...sizes].slice(0, 4).join(', '),
-    );
+    expect(sizes.size <= 1, subject, 'entries of one size', () => [...sizes].slice(0, 4).join(', '));
   }
   if (!isFixed) throw new CheckSkipped('the driver answers VARIABLE_LENGTH');
 }
@@ -111,12 +109,7 @@ async function maxResults(context: CheckContext): Promise<void> {
       const subject = describeList(list, { maxResults });
       const read = await readList(context, list, { maxResults });
       const most = Math.max(0, ...read.messages.map(({ entries }) => entries.length));
-      expect(
-        most <= maxResults,
-        subject,
-        `at most ${maxResults} entries in a message`,
-        () => `${most}`,
-      );
+      expect(most <= maxResults, subject, `at most ${maxResults} entries in a message`, () => `${most}`);
       expectSameBytesListed(subject, whole.entries, read.entries);
     }
   }
@@ -129,11 +122,7 @@ async function messageSize(context: CheckContext): Promise<void> {
   }
 }
 
-async function expectSmallMessages(
-  context: CheckContext,
-  list: ListRequest,
-  maxResults: number,
-): Promise<void> {
+async function expectSmallMessages(context: CheckContext, list: ListRequest, maxResults: number): Promise<void> {
   const { messages } = await readList(context, list, { maxResults });
   const largest = Math.max(0, ...messages.map(({ wireBytes }) => wireBytes));
   const subject = describeList(list, { maxResults });

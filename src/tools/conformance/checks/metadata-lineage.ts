@@ -47,11 +47,7 @@ async function resized(context: CheckContext): Promise<void> {
   sums.reportFactor(context);
 }
 
-async function expectCapacity(
-  context: CheckContext,
-  snapshot: Snapshot,
-  sizeBytes: number,
-): Promise<void> {
+async function expectCapacity(context: CheckContext, snapshot: Snapshot, sizeBytes: number): Promise<void> {
   const { messages } = await readList(context, allocatedOf(snapshot));
   for (const { capacityBytes } of messages) {
     expect(
@@ -63,21 +59,14 @@ async function expectCapacity(
   }
 }
 
-async function expectAllocated(
-  context: CheckContext,
-  snapshot: Snapshot,
-  base: Image,
-  target: Image,
-): Promise<void> {
+async function expectAllocated(context: CheckContext, snapshot: Snapshot, base: Image, target: Image): Promise<void> {
   const { entries } = await readList(context, allocatedOf(snapshot));
   const comparison = { base, target, zerosMayBeMissing: true };
   expectSound('GetMetadataAllocated', comparison, entries);
 }
 
 /** A raw block volume with known bytes, and a snapshot of it. */
-async function makeSource(
-  context: CheckContext,
-): Promise<{ volume: Volume; snapshot: Snapshot; image: Image }> {
+async function makeSource(context: CheckContext): Promise<{ volume: Volume; snapshot: Snapshot; image: Image }> {
   const { volumes, random } = context;
   const volume = await volumes.create({ access: 'block' });
   const content = new BlockContent(volume.sizeBytes);
@@ -90,11 +79,7 @@ async function makeSource(
 }
 
 /** Fails unless a new volume holds the bytes of its source and its own snapshots have complete lists. */
-async function expectDescendant(
-  context: CheckContext,
-  spec: VolumeSpec,
-  source: Image,
-): Promise<void> {
+async function expectDescendant(context: CheckContext, spec: VolumeSpec, source: Image): Promise<void> {
   const { volumes, random } = context;
   const volume = await volumes.create({ ...spec, sizeBytes: source.sizeBytes });
   const path = await volumes.publish(volume);
@@ -162,9 +147,7 @@ async function baseDeleted(context: CheckContext): Promise<void> {
   const subject = 'GetMetadataDelta from a deleted base';
   const refused: readonly number[] = [StatusCode.NOT_FOUND, StatusCode.FAILED_PRECONDITION];
   if (refused.includes(end.code)) return;
-  expect(end.code === StatusCode.OK, subject, 'NOT_FOUND, FAILED_PRECONDITION or the list', () =>
-    describeRefusal(end),
-  );
+  expect(end.code === StatusCode.OK, subject, 'NOT_FOUND, FAILED_PRECONDITION or the list', () => describeRefusal(end));
   context.note('the driver serves the delta from a deleted base');
   expectSameBytesListed(subject, whole.entries, entries);
 }
@@ -175,8 +158,7 @@ export const metadataLineageChecks = checksOf(OF_LISTS, DELTA, [
   {
     id: 'delta.resized',
     rule: 'SM24',
-    title:
-      'a delta across an expansion covers the added space, and the capacity is the size of the target',
+    title: 'a delta across an expansion covers the added space, and the capacity is the size of the target',
     also: ['expand', 'block'],
     run: resized,
   },

@@ -201,8 +201,7 @@ export const metadataOffsetChecks = checksOf(OF_LISTS, SECTION, [
   {
     id: 'metadata.offset-inside',
     rule: 'SM22',
-    title:
-      'a list from inside an entry, from a hole or from an unaligned byte is the tail of the whole list',
+    title: 'a list from inside an entry, from a hole or from an unaligned byte is the tail of the whole list',
     run: offsetInside,
   },
   {

@@ -8,8 +8,7 @@ import { seededRandom } from '../../../support/random.js';
 
 const LAYOUT = { volumes: '/pool/volumes' } as PoolLayout;
 
-const nameOf = (index: number): string =>
-  `vol-562f2833d589-00000000-0000-4000-8000-${String(index).padStart(12, '0')}`;
+const nameOf = (index: number): string => `vol-562f2833d589-00000000-0000-4000-8000-${String(index).padStart(12, '0')}`;
 
 /** A directory of volumes in memory. A look sees each of them as it is when `pass` is called. */
 class Pool {

@@ -45,8 +45,7 @@ for (const [what, [change, reason]] of Object.entries(CHANGES)) {
     await pool.remove(base, null);
     await change(base);
     const target = pool.snapshot();
-    for (const id of [older, base, base])
-      await refused(backend.changes.scan(target, id), 'NOT_FOUND', reason);
+    for (const id of [older, base, base]) await refused(backend.changes.scan(target, id), 'NOT_FOUND', reason);
     const { usable, invalidated } = backend.bases.all([older, base]);
     assert.deepEqual(usable, []);
     for (const found of invalidated) assert.match(found.reason, reason);

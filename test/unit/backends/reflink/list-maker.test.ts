@@ -33,8 +33,7 @@ beforeEach(() => {
     isAway ? Promise.reject(new Error('the pool is away')) : work({ layout });
   const native = {
     run: async (method: string, request: BuildChangeListRequest) => {
-      if (method !== 'buildChangeList')
-        return nativeHere().run(method as 'unlinkFile', request as never);
+      if (method !== 'buildChangeList') return nativeHere().run(method as 'unlinkFile', request as never);
       return { done: build(request), progress: new BigUint64Array() };
     },
   };
@@ -56,8 +55,7 @@ const temporaries = ({ names, mapNames }: BuildChangeListRequest): string[] =>
 
 const end: Record<string, (list: UnfinishedList) => Promise<void>> = {
   'it is given up': (list) => list.abandon(),
-  'its snapshot is deleted': () =>
-    files.removeSnapshot({ layout: new PoolLayout(join(lists, '..')) } as never, 'new'),
+  'its snapshot is deleted': () => files.removeSnapshot({ layout: new PoolLayout(join(lists, '..')) } as never, 'new'),
 };
 
 for (const [when, run] of Object.entries(end)) {

@@ -21,13 +21,13 @@ export class PlainPool {
   readonly changed = new Set<string>();
   readonly #real = nativeHere();
   readonly backend = new ReflinkBackend(this.#native(), {
-    ...{
-      pool: 'default',
-      directory: this.directory,
-      embeddedPoolBytes: null,
-      owner: '0'.repeat(32),
-    },
-    ...{ overcommitPercent: 100n, reservePercent: 0n, changeLists: true },
+    pool: 'default',
+    directory: this.directory,
+    embeddedPoolBytes: null,
+    owner: '0'.repeat(32),
+    overcommitPercent: 100n,
+    reservePercent: 0n,
+    changeLists: true,
     onEvent: (event) => this.events.push(event),
   });
 

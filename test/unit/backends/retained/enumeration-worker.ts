@@ -23,12 +23,7 @@ export interface EnumerationAnswer {
   failure: string | null;
 }
 
-async function run({
-  kind,
-  first,
-  length,
-  before,
-}: EnumerationRequest): Promise<EnumerationAnswer> {
+async function run({ kind, first, length, before }: EnumerationRequest): Promise<EnumerationAnswer> {
   const said: string[] = [];
   let pairs = 0;
   let orders = 0;
@@ -48,11 +43,8 @@ async function run({
     }
   });
   const { histories, kills, worlds } = extent;
-  said.push(
-    `${histories} histories of ${first.length} and ${length} operations, ${kills} kills, ${worlds} worlds`,
-  );
-  if (before !== null)
-    said.push(`${pairs} pairs of calls after ${before} operations, ${orders} orders`);
+  said.push(`${histories} histories of ${first.length} and ${length} operations, ${kills} kills, ${worlds} worlds`);
+  if (before !== null) said.push(`${pairs} pairs of calls after ${before} operations, ${orders} orders`);
   return { said, failure: null };
 }
 

@@ -3,14 +3,7 @@
  * equal ones are looked at once.
  */
 import assert from 'node:assert/strict';
-import {
-  deltasIn,
-  knowledgeOf,
-  type Operation,
-  operationIn,
-  operationsIn,
-  started,
-} from './operations.js';
+import { deltasIn, knowledgeOf, type Operation, operationIn, operationsIn, started } from './operations.js';
 import { type Plugin, type PoolKind, World } from './world.js';
 
 export interface Extent {
@@ -93,12 +86,7 @@ async function assertKnowsAll(plugin: Plugin, kind: PoolKind, name: string): Pro
 }
 
 /** After a kill at that access and the next start; null: the operation had not so many. */
-async function killedAt(
-  from: World,
-  operation: Operation,
-  kind: PoolKind,
-  access: number,
-): Promise<World | null> {
+async function killedAt(from: World, operation: Operation, kind: PoolKind, access: number): Promise<World | null> {
   const world = from.copy();
   let passed = 0;
   let isStarted = false;

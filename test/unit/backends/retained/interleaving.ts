@@ -19,11 +19,7 @@ const caller = new AsyncLocalStorage<number>();
 const quiet = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 /** Returns how many orders were tried. Throws with the order if one ends wrong. */
-export async function interleave(
-  from: World,
-  operations: readonly Operation[],
-  kind: PoolKind,
-): Promise<number> {
+export async function interleave(from: World, operations: readonly Operation[], kind: PoolKind): Promise<number> {
   const seen = new Set<string>();
   const names = new Names();
   let orders = 0;
@@ -47,8 +43,7 @@ interface Choice {
   readonly now: string;
 }
 
-const isLast = (choice: Choice | undefined): boolean =>
-  choice !== undefined && choice.taken + 1 >= choice.of;
+const isLast = (choice: Choice | undefined): boolean => choice !== undefined && choice.taken + 1 >= choice.of;
 
 async function tryOrder(
   from: World,

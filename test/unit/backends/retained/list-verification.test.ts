@@ -6,11 +6,7 @@ import assert from 'node:assert/strict';
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import {
-  ListDirectory,
-  type ListedPair,
-  listName,
-} from '../../../../src/driver/backends/retained/list-directory.js';
+import { ListDirectory, type ListedPair, listName } from '../../../../src/driver/backends/retained/list-directory.js';
 import { type BrokenList, brokenLists, PAGE_BYTES, seal } from '../../../support/broken-lists.js';
 import { nativeHere } from '../../../support/native-here.js';
 import { temporaryDirectory } from '../../../support/temporary.js';

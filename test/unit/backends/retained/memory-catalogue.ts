@@ -100,9 +100,7 @@ export class MemoryCatalogue implements Pick<AsyncCatalogue, Used> {
   #record(base: Base): RetainedBaseRecord {
     const useful =
       this.hasVolume(base.volumeId) ||
-      [...this.rows.snapshots.values()].some(
-        (row) => row.volumeId === base.volumeId && row.sequence > base.sequence,
-      );
+      [...this.rows.snapshots.values()].some((row) => row.volumeId === base.volumeId && row.sequence > base.sequence);
     return { ...base, useful };
   }
 
@@ -113,5 +111,4 @@ export class MemoryCatalogue implements Pick<AsyncCatalogue, Used> {
   }
 }
 
-const bySequence = (a: { sequence: bigint }, b: { sequence: bigint }): number =>
-  a.sequence < b.sequence ? -1 : 1;
+const bySequence = (a: { sequence: bigint }, b: { sequence: bigint }): number => (a.sequence < b.sequence ? -1 : 1);

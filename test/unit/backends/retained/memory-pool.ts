@@ -6,18 +6,9 @@
  * snapshots that they were made from.
  */
 import { CsiError, SystemError } from '../../../../src/base/errors.js';
-import {
-  listName,
-  parseListName,
-} from '../../../../src/driver/backends/retained/list-directory.js';
-import type {
-  HeldSnapshot,
-  StoredList,
-} from '../../../../src/driver/backends/retained/list-graph.js';
-import type {
-  ListStore,
-  StoredHistory,
-} from '../../../../src/driver/backends/retained/list-store.js';
+import { listName, parseListName } from '../../../../src/driver/backends/retained/list-directory.js';
+import type { HeldSnapshot, StoredList } from '../../../../src/driver/backends/retained/list-graph.js';
+import type { ListStore, StoredHistory } from '../../../../src/driver/backends/retained/list-store.js';
 
 /** Resolves when the access may happen. */
 export type Gate = (access: string) => Promise<void>;
@@ -160,8 +151,7 @@ export class MemoryListStore implements ListStore {
 
   async forget(snapshotId: string): Promise<void> {
     const { disk } = this;
-    if (this.kind === 'reflink' && disk.hidden.has(snapshotId))
-      await this.removeSnapshot(snapshotId);
+    if (this.kind === 'reflink' && disk.hidden.has(snapshotId)) await this.removeSnapshot(snapshotId);
     await this.gate(`forget ${snapshotId}`);
     if (disk.hidden.delete(snapshotId)) disk.snapshots.delete(snapshotId);
     disk.losses.delete(snapshotId);

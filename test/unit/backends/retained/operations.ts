@@ -40,8 +40,7 @@ export function operationsIn(world: World): Operation[] {
   const [, other] = VOLUMES;
   const source = [...volumes.values()][0];
   // The id of a volume that had snapshots is never used again.
-  const isFree =
-    !volumes.has(other) && [...taken.values()].every(({ volumeId }) => volumeId !== other);
+  const isFree = !volumes.has(other) && [...taken.values()].every(({ volumeId }) => volumeId !== other);
   if (isFree && source !== undefined) {
     found.push(event(`clone to ${other}`, (on) => on.restore(other, source)));
   }
@@ -84,9 +83,7 @@ export function deltasIn({ taken }: World): Operation[] {
   return [...taken].flatMap(([targetId, target]) =>
     [...taken]
       .filter(([, base]) => base.volumeId === target.volumeId && base.sequence < target.sequence)
-      .map(([baseId]) =>
-        call(`delta ${baseId} ${targetId}`, (on) => checkDelta(on, baseId, targetId)),
-      ),
+      .map(([baseId]) => call(`delta ${baseId} ${targetId}`, (on) => checkDelta(on, baseId, targetId))),
   );
 }
 
@@ -96,18 +93,13 @@ async function checkDelta(plugin: Plugin, baseId: string, targetId: string): Pro
   const [base, target] = [world.taken.get(baseId), world.taken.get(targetId)];
   assert.ok(base !== undefined && target !== undefined);
   const isPromised =
-    plugin.isAlone &&
-    world.rows.snapshots.get(targetId)?.state === 'ready' &&
-    !world.dropped.has(baseId);
+    plugin.isAlone && world.rows.snapshots.get(targetId)?.state === 'ready' && !world.dropped.has(baseId);
   let found: Set<number>;
   try {
     found = await plugin.delta(baseId, targetId);
   } catch (thrown) {
     if (!isRefusal(thrown)) throw thrown;
-    assert.ok(
-      !isPromised || world.excused.has(base.volumeId),
-      `${baseId} to ${targetId} is refused: ${thrown}`,
-    );
+    assert.ok(!isPromised || world.excused.has(base.volumeId), `${baseId} to ${targetId} is refused: ${thrown}`);
     return;
   }
   for (const block of differing(base.blocks, target.blocks))
@@ -150,8 +142,7 @@ async function giveUp(plugin: Plugin, id: string): Promise<void> {
 /** Somebody has made the file writable and frozen it again; its content is the same. */
 function touch(world: World, id: string): void {
   const found = world.disk.snapshots.get(id);
-  if (found !== undefined)
-    world.disk.snapshots.set(id, { ...found, identity: `${found.identity}'` });
+  if (found !== undefined) world.disk.snapshots.set(id, { ...found, identity: `${found.identity}'` });
   excuse(world, id);
 }
 
@@ -188,13 +179,8 @@ export const open: Gate = async () => undefined;
 export function knowledgeOf({ rules, world }: Plugin): string {
   const { usable, invalidated } = rules.all();
   const pairs = deltasIn(world).map(({ name }) => name.split(' ') as [string, string, string]);
-  const needed = pairs.map(
-    ([, base, target]) => `${base}${target}${rules.neededFor(target, base)}`,
-  );
-  const ids = [
-    usable.map(String),
-    usable.map(({ snapshotId, pending }) => `${snapshotId}${pending ?? ''}`).sort(),
-  ];
+  const needed = pairs.map(([, base, target]) => `${base}${target}${rules.neededFor(target, base)}`);
+  const ids = [usable.map(String), usable.map(({ snapshotId, pending }) => `${snapshotId}${pending ?? ''}`).sort()];
   return JSON.stringify([ids[1], invalidated.map(({ snapshotId }) => snapshotId).sort(), needed]);
 }
 

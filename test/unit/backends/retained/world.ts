@@ -6,24 +6,13 @@
 import { pino } from 'pino';
 import { bestEffort, unreported } from '../../../../src/base/best-effort.js';
 import { CsiError, StatusCode, SystemError } from '../../../../src/base/errors.js';
-import type {
-  Backend,
-  PoolSnapshots,
-  SnapshotChanges,
-} from '../../../../src/driver/backends/backend.js';
-import {
-  listName,
-  parseListName,
-} from '../../../../src/driver/backends/retained/list-directory.js';
+import type { Backend, PoolSnapshots, SnapshotChanges } from '../../../../src/driver/backends/backend.js';
+import { listName, parseListName } from '../../../../src/driver/backends/retained/list-directory.js';
 import { ListRules } from '../../../../src/driver/backends/retained/list-rules.js';
 import type { SnapshotRecord } from '../../../../src/driver/catalogue/records.js';
 import { lockForDelta } from '../../../../src/driver/metadata/delta-locks.js';
 import { heldBefore } from '../../../../src/driver/volumes/held-snapshots.js';
-import {
-  OperationLocks,
-  shared,
-  snapshotKey,
-} from '../../../../src/driver/volumes/operation-locks.js';
+import { OperationLocks, shared, snapshotKey } from '../../../../src/driver/volumes/operation-locks.js';
 import { RetainedBases } from '../../../../src/driver/volumes/retained-bases.js';
 import { deleteSnapshots, finishDeletion } from '../../../../src/driver/volumes/snapshot-sets.js';
 import { MemoryCatalogue, Rows } from './memory-catalogue.js';
@@ -186,8 +175,7 @@ export class Plugin {
     this.store.sweep();
     await this.rules.load();
     for (const row of [...this.world.rows.snapshots.values()]) {
-      if (row.state === 'deleting')
-        await finishDeletion(this.#deps, { group: null, members: [row] });
+      if (row.state === 'deleting') await finishDeletion(this.#deps, { group: null, members: [row] });
     }
     await this.#deps.retainedBases.settle(this.#backend);
   }
@@ -307,18 +295,20 @@ export function isRefusal(thrown: unknown): boolean {
   return CsiError.from(thrown).code !== StatusCode.INTERNAL;
 }
 
-export const isAborted = (thrown: unknown): boolean =>
-  thrown instanceof CsiError && thrown.code === StatusCode.ABORTED;
+export const isAborted = (thrown: unknown): boolean => thrown instanceof CsiError && thrown.code === StatusCode.ABORTED;
 
-function rowOf(
-  snapshotId: string,
-  volumeId: string,
-  sequence: number,
-  size: number,
-): SnapshotRecord {
+function rowOf(snapshotId: string, volumeId: string, sequence: number, size: number): SnapshotRecord {
   return {
-    ...{ snapshotId, name: snapshotId, groupSnapshotId: null, volumeId, pool: POOL },
-    ...{ sizeBytes: BigInt(size), state: 'ready', creationTimeNs: 1n, parameters: {} },
-    ...{ pristine: false, sequence: BigInt(sequence) },
+    snapshotId,
+    name: snapshotId,
+    groupSnapshotId: null,
+    volumeId,
+    pool: POOL,
+    sizeBytes: BigInt(size),
+    state: 'ready',
+    creationTimeNs: 1n,
+    parameters: {},
+    pristine: false,
+    sequence: BigInt(sequence),
   };
 }

@@ -8,10 +8,7 @@ import { Bookmarks } from '../../../../src/driver/backends/thin/bookmarks/bookma
 import type { OpenLedger } from '../../../../src/driver/backends/thin/ledger/ledger-client.js';
 import { openLedger } from '../../../../src/driver/backends/thin/ledger/ledger-client.js';
 import type { NativeRunner } from '../../../../src/driver/native/pool.js';
-import type {
-  ThinDeviceDetails,
-  ThinSuperblock,
-} from '../../../../src/driver/native/thin-addon.js';
+import type { ThinDeviceDetails, ThinSuperblock } from '../../../../src/driver/native/thin-addon.js';
 import { FakeThinKernel, SUPERBLOCK } from '../../../support/fake-thin-kernel.js';
 import { nativeHere } from '../../../support/native-here.js';
 import { refused } from '../../../support/refusal.js';
@@ -43,8 +40,7 @@ beforeEach(async () => {
       if (method === 'createThinBookmark') writeFileSync(path, '5');
       else if (method !== 'verifyThinBookmark') return nativeHere().run(method, request);
       const creationTime = Number(readFileSync(path, 'utf8'));
-      if (Number.isInteger(creationTime))
-        return { ok: true, fileBytes: 4n, creationTime, mappedBlocks: 1n } as never;
+      if (Number.isInteger(creationTime)) return { ok: true, fileBytes: 4n, creationTime, mappedBlocks: 1n } as never;
       throw new SystemError('THIN_METADATA_INVALID', 'read', path, `${path} has a wrong checksum`);
     },
   };
@@ -58,7 +54,11 @@ beforeEach(async () => {
   told = [];
   invalid = [];
   bases = new Bookmarks({
-    ...{ ledger, native, metadata, directory, metadataPath: '/dev/metadata' },
+    ledger,
+    native,
+    metadata,
+    directory,
+    metadataPath: '/dev/metadata',
     pool: { pool: 'default' },
     onEvent: ({ level, message }) => told.push(`${level}: ${message}`),
     onInvalid: (snapshotId, reason) => invalid.push([snapshotId, reason]),
@@ -128,11 +128,7 @@ test('what is kept outlives the snapshot, is told again, and is the base of a sc
 
 test('no scan starts from a base that is not kept, is lost, of another volume or not older', async () => {
   const refusal = async (pattern: RegExp, fields = {}) =>
-    refused(
-      bases.source('snap-1', { ...(await target()), ...fields }),
-      'FAILED_PRECONDITION',
-      pattern,
-    );
+    refused(bases.source('snap-1', { ...(await target()), ...fields }), 'FAILED_PRECONDITION', pattern);
   await refusal(/no bookmark of it was retained; make a full backup/);
   await bases.create('snap-1');
   await refusal(/the base is of volume vol-1, the target of volume vol-9/, { lineage: 'vol-9' });
@@ -170,9 +166,7 @@ test('H33: a file in the place of the directory is named, and loses no base', as
   const [place, saved] = [at('bases'), at('saved')];
   renameSync(place, saved);
   writeFileSync(place, '');
-  const said = new RegExp(
-    `^${place} of pool 'default' should be a directory and is a regular file`,
-  );
+  const said = new RegExp(`^${place} of pool 'default' should be a directory and is a regular file`);
   const work = [
     () => bases.create('snap-2'),
     async () => bases.source('snap-1', await target()),
@@ -191,10 +185,7 @@ test('a loss of all bases is told once, with their number', async () => {
   await bases.create('snap-2');
   for (const mode of ['fail', 'fail'] as const) await bases.observe({ ...STATUS, mode });
   assert.deepEqual([told.length, invalid.length, invalid[0]?.[0]], [1, 2, null]);
-  assert.match(
-    told[0] ?? '',
-    /^warn: pool 'default': 2 retained bases are invalid because .*full ones$/,
-  );
+  assert.match(told[0] ?? '', /^warn: pool 'default': 2 retained bases are invalid because .*full ones$/);
 });
 
 test('metadata that needs a check loses all bases, whoever sees it first', async () => {
@@ -220,12 +211,7 @@ test('times that do not fit into a mapping, or went back, lose all bases at a st
 });
 
 test('a pool that is seen read-only or failed, or asks for a check, loses all bases', async () => {
-  const states = [
-    { mode: 'ro' },
-    { mode: 'fail' },
-    { mode: 'error' },
-    { needsCheck: true },
-  ] as const;
+  const states = [{ mode: 'ro' }, { mode: 'fail' }, { mode: 'error' }, { needsCheck: true }] as const;
   await bases.create('snap-1');
   await bases.observe({ ...STATUS, mode: 'out_of_data_space' });
   assert.equal(await invalidReason(), '');

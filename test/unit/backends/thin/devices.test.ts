@@ -40,8 +40,7 @@ async function emptyDevices(label: string): Promise<{ metadataPath: string; data
 rootTest('an embedded pool has two files within its bound, which grow and stay', async () => {
   const native = new NativePool(1);
   const directory = makePoolFileSystem(workspace, 'ext4', 2048);
-  const bound = (maximumBytes: bigint) =>
-    new EmbeddedDevices(native, { pool: 'default', directory, maximumBytes });
+  const bound = (maximumBytes: bigint) => new EmbeddedDevices(native, { pool: 'default', directory, maximumBytes });
   const devices = bound(1024n * MIB);
   try {
     assert.equal(await devices.exist(), false);
@@ -51,10 +50,7 @@ rootTest('an embedded pool has two files within its bound, which grow and stay',
     assert.equal(await devices.exist(), true);
     const { metadataPath, dataPath } = await devices.open();
     assert.deepEqual(await devices.open(), { metadataPath, dataPath });
-    const sizes = async () => [
-      await deviceSizeBytes(metadataPath),
-      await deviceSizeBytes(dataPath),
-    ];
+    const sizes = async () => [await deviceSizeBytes(metadataPath), await deviceSizeBytes(dataPath)];
     assert.deepEqual(await sizes(), [16n * MIB, 1008n * MIB]);
     assert.equal(await devices.growMetadata(), true);
     await bound(1280n * MIB).open();
@@ -99,7 +95,10 @@ const judged = (
   hasDevices = false,
 ) =>
   assertFormattable({
-    ...{ pool: 'p', record: { ...RECORD, ...record }, devices, areOurs: false },
+    pool: 'p',
+    record: { ...RECORD, ...record },
+    devices,
+    areOurs: false,
     readSuperblock: async () => ({ ...FRESH, ...found }),
     hasThinDevices: async () => hasDevices,
     sizeOf: async () => DEVICE_BYTES,
@@ -137,7 +136,9 @@ test('a table names devices by number, and its features as the kernel tells them
   const plain = poolTable(devices, BLOCK, features);
   assert.deepEqual([plain.table, plain.sizeSectors], ['7:1 7:2 128 2 1 error_if_no_space', 1280n]);
   const other = poolTable(devices, BLOCK, {
-    ...{ passDiscards: false, errorWhenFull: false, lowWaterPercent: 1n },
+    passDiscards: false,
+    errorWhenFull: false,
+    lowWaterPercent: 1n,
   });
   assert.equal(other.table, '7:1 7:2 128 0 1 no_discard_passdown');
   assert.ok(isSamePool(plain.table, other.table));

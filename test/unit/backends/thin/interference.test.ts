@@ -70,8 +70,7 @@ test('a pool that goes read-only in a cut says what to do about it', () =>
 
 test('what the pool does not hold any more is told as lost', () =>
   SimulatedPool.use(async (pool, process) => {
-    const forget = (id: string) =>
-      pool.kernel.thin.delete(process.ledger.device(id)?.deviceId as number);
+    const forget = (id: string) => pool.kernel.thin.delete(process.ledger.device(id)?.deviceId as number);
     forget('s0');
     const restored = process.volumes.create('new', SIMULATED_SIZE, { snapshotId: 's0' });
     await refused(restored, 'FAILED_PRECONDITION', /snapshot s0 is lost/);
@@ -155,10 +154,7 @@ test('a list takes a metadata snapshot if the pool commits during each look-up',
       if (method === 'thinDevices') pool.kernel.checksum += 1;
     };
     assert.deepEqual((await process.changes.scan('s0', null)).source, quiet);
-    assert.deepEqual(pool.kernel.messages.slice(before), [
-      'reserve_metadata_snap',
-      'release_metadata_snap',
-    ]);
+    assert.deepEqual(pool.kernel.messages.slice(before), ['reserve_metadata_snap', 'release_metadata_snap']);
   }));
 
 test('a list is looked up again if the pool commits during the first look-up', () =>
@@ -207,11 +203,7 @@ test('a device does not grow while writers of its pool wait for space, and has i
   attached(async ({ volumes, devices }, kernel, name) => {
     kernel.mode = 'out_of_data_space';
     kernel.whenFull = 'queue_if_no_space';
-    await refused(
-      volumes.expand('v1', 2n * SIMULATED_SIZE),
-      'FAILED_PRECONDITION',
-      /waiting for it/,
-    );
+    await refused(volumes.expand('v1', 2n * SIMULATED_SIZE), 'FAILED_PRECONDITION', /waiting for it/);
     assert.equal(kernel.active.get(name)?.sizeBytes, SIMULATED_SIZE);
     kernel.mode = 'rw';
     await devices.attach('v1', { readOnly: false });

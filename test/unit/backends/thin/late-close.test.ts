@@ -25,7 +25,11 @@ async function closed(method: string, isLate: boolean): Promise<string[]> {
   };
   const pool = new ThinPool({ run }, 'p', names);
   const deps = {
-    ...{ native: { run }, pool: 'p', directory: '/nowhere', guardianSocket: null, features: {} },
+    native: { run },
+    pool: 'p',
+    directory: '/nowhere',
+    guardianSocket: null,
+    features: {},
     ...(isLate ? { closeTimeoutMs: 1 } : {}),
     ledger: {
       recordStop: async () => happened.push('recordStop'),

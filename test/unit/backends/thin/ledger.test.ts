@@ -34,9 +34,15 @@ function volume(sizeBytes = 1n << 20n): NewDevice {
 test('the pool of a ledger is made once, in a file of its user alone, and keeps its uuid and block size', () => {
   const pool = ledger.pool();
   assert.deepEqual(pool, {
-    ...{ uuid: pool.uuid, state: 'new', dataBlockBytes: BLOCK, labelledBytes: null },
-    ...{ transactionId: 0n, holdsMetadataSnapshot: false, bootId: null },
-    ...{ passesDiscards: true, stopped: null },
+    uuid: pool.uuid,
+    state: 'new',
+    dataBlockBytes: BLOCK,
+    labelledBytes: null,
+    transactionId: 0n,
+    holdsMetadataSnapshot: false,
+    bootId: null,
+    passesDiscards: true,
+    stopped: null,
   });
   assert.match(pool.uuid, /^[0-9a-f-]{36}$/);
   ledger.setPoolState('ready');

@@ -1,11 +1,7 @@
 /** What a start concludes from the ledger and the metadata: about the time since the last run, and whose they are. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type {
-  DeviceRecord,
-  DeviceState,
-  PoolRecord,
-} from '../../../../src/driver/backends/thin/ledger/ledger.js';
+import type { DeviceRecord, DeviceState, PoolRecord } from '../../../../src/driver/backends/thin/ledger/ledger.js';
 import { assertSameDevices } from '../../../../src/driver/backends/thin/metadata/metadata-match.js';
 import {
   historyOfActive,
@@ -73,11 +69,22 @@ test('a table tells whether discards go on to the data device', () => {
 });
 
 const there = (deviceId: number, transactionId: bigint) => ({
-  ...{ deviceId, transactionId, root: 9n, mappedBlocks: 0n, creationTime: 0, snapshottedTime: 0 },
+  deviceId,
+  transactionId,
+  root: 9n,
+  mappedBlocks: 0n,
+  creationTime: 0,
+  snapshottedTime: 0,
 });
 const known = (deviceId: number, madeAt: bigint, state: DeviceState = 'live'): DeviceRecord => ({
-  ...{ objectId: `v${deviceId}`, kind: 'volume', sizeBytes: 4096n, lineage: `v${deviceId}` },
-  ...{ deviceId, madeAt, state, open: false },
+  objectId: `v${deviceId}`,
+  kind: 'volume',
+  sizeBytes: 4096n,
+  lineage: `v${deviceId}`,
+  deviceId,
+  madeAt,
+  state,
+  open: false,
 });
 const KNOWN = { devices: [known(1, 0n), known(2, 1n)], transaction: null };
 const CHANGING = {
@@ -90,19 +97,9 @@ const CHANGING = {
 };
 
 test('strangers alone, losses alone, and both halves of a change are in the metadata of the same pool', () => {
-  for (const found of [
-    [there(1, 0n), there(2, 1n)],
-    [there(1, 0n), there(2, 1n), there(9, 1n)],
-    [there(1, 0n)],
-    [],
-  ])
+  for (const found of [[there(1, 0n), there(2, 1n)], [there(1, 0n), there(2, 1n), there(9, 1n)], [there(1, 0n)], []])
     assertSameDevices('p', KNOWN, found);
-  for (const found of [
-    [there(1, 0n)],
-    [there(1, 0n), there(2, 1n)],
-    [there(1, 0n), there(3, 2n)],
-    [there(3, 2n)],
-  ])
+  for (const found of [[there(1, 0n)], [there(1, 0n), there(2, 1n)], [there(1, 0n), there(3, 2n)], [there(3, 2n)]])
     assertSameDevices('p', CHANGING, found);
 });
 

@@ -23,11 +23,7 @@ type Change = readonly [
 /** What the pool has before each change. */
 const BEFORE = 's0,v1,v2';
 
-const CREATION: Change = [
-  'creating a volume',
-  ({ volumes }) => volumes.create('new', SIMULATED_SIZE),
-  'new,s0,v1,v2',
-];
+const CREATION: Change = ['creating a volume', ({ volumes }) => volumes.create('new', SIMULATED_SIZE), 'new,s0,v1,v2'];
 /** Changes that make devices, and so look at the ids that are given next. */
 const CREATIONS: readonly Change[] = [
   CREATION,
@@ -36,11 +32,7 @@ const CREATIONS: readonly Change[] = [
     ({ volumes }) => volumes.create('new', SIMULATED_SIZE, { snapshotId: 's0' }),
     'new,s0,v1,v2',
   ],
-  [
-    'cloning a volume',
-    ({ volumes }) => volumes.create('new', SIMULATED_SIZE, { volumeId: 'v2' }),
-    'new,s0,v1,v2',
-  ],
+  ['cloning a volume', ({ volumes }) => volumes.create('new', SIMULATED_SIZE, { volumeId: 'v2' }), 'new,s0,v1,v2'],
   [
     'cutting two volumes',
     async ({ volumes, snapshots, ledger }) => {
@@ -61,12 +53,7 @@ const CHANGES: readonly Change[] = [
 ];
 
 /** Whether the process was killed, as opposed to having come to the end of the change. */
-async function killAt(
-  pool: SimulatedPool,
-  [, run]: Change,
-  step: number,
-  when: 'before' | 'after',
-): Promise<boolean> {
+async function killAt(pool: SimulatedPool, [, run]: Change, step: number, when: 'before' | 'after'): Promise<boolean> {
   const process = pool.start();
   process.steps.killAt(step, when);
   const ended = await run(process).then(
@@ -119,8 +106,7 @@ for (const [title, run, afterwards] of CREATIONS) {
   test(`${title} fails on damaged metadata, and what follows is not held up`, () =>
     SimulatedPool.use(async (pool, process) => {
       pool.kernel.before = (method) => {
-        if (method === 'thinDevices')
-          throw failure('THIN_METADATA_INVALID', method, '/dev/metadata');
+        if (method === 'thinDevices') throw failure('THIN_METADATA_INVALID', method, '/dev/metadata');
       };
       await assert.rejects(run(process), { code: 'THIN_METADATA_INVALID' });
       await process.volumes.delete('v2');
@@ -150,11 +136,7 @@ test('a pool that goes read-only in a change refuses the next ones, and settles 
     };
     await assert.rejects(process.volumes.create('new', SIMULATED_SIZE));
     kernel.after = () => undefined;
-    await refused(
-      process.volumes.create('other', SIMULATED_SIZE),
-      'FAILED_PRECONDITION',
-      /needs a check/,
-    );
+    await refused(process.volumes.create('other', SIMULATED_SIZE), 'FAILED_PRECONDITION', /needs a check/);
     await refused(process.snapshots.delete('s0'), 'FAILED_PRECONDITION', /needs a check/);
     assert.equal((await process.volumes.condition('v1')).storedBytes, SIMULATED_SIZE);
     kernel.needsCheck = false;
@@ -192,10 +174,7 @@ test('devices that are asked for at the same time are looked up in one metadata 
   SimulatedPool.use(async (pool, process) => {
     const before = pool.kernel.messages.length;
     await Promise.all([1, 2, 3].map(() => process.snapshots.check('s0', SIMULATED_SIZE)));
-    assert.deepEqual(pool.kernel.messages.slice(before), [
-      'reserve_metadata_snap',
-      'release_metadata_snap',
-    ]);
+    assert.deepEqual(pool.kernel.messages.slice(before), ['reserve_metadata_snap', 'release_metadata_snap']);
   }));
 
 test('a metadata snapshot that a killed process of ours has left is released', () =>

@@ -8,10 +8,7 @@ import type { BookmarkRecord } from '../ledger/ledger.js';
 import { MAX_TIME } from '../metadata/metadata-reader.js';
 import type { PoolHistory } from '../pool/pool-history.js';
 
-export function unsoundByHistory(
-  { distrust, interrupted }: PoolHistory,
-  base: BookmarkRecord,
-): string | null {
+export function unsoundByHistory({ distrust, interrupted }: PoolHistory, base: BookmarkRecord): string | null {
   if (distrust !== null) return distrust;
   if (!interrupted.includes(base.lineage)) return null;
   return (
@@ -21,12 +18,8 @@ export function unsoundByHistory(
 }
 
 /** Judges by the superblock, at any time. */
-export function unsoundByMetadata(
-  { needsCheck, time }: ThinSuperblock,
-  base: BookmarkRecord,
-): string | null {
-  if (needsCheck)
-    return 'the metadata of its pool needs a check, and what was rolled back is not known';
+export function unsoundByMetadata({ needsCheck, time }: ThinSuperblock, base: BookmarkRecord): string | null {
+  if (needsCheck) return 'the metadata of its pool needs a check, and what was rolled back is not known';
   if (time > MAX_TIME) return `the time of its pool is ${time}, and mappings store 24 bits of it`;
   // The metadata was replaced by an older copy, so times are assigned again, to other content.
   if (time >= base.creationTime) return null;

@@ -53,8 +53,7 @@ export class Bookmarks {
     const superblock = await metadata.superblock().catch(unreadable);
     for (const base of bases) {
       const missing = files.includes(base.snapshotId) ? null : FILE_IS_GONE;
-      const unsound =
-        typeof superblock === 'string' ? superblock : unsoundByMetadata(superblock, base);
+      const unsound = typeof superblock === 'string' ? superblock : unsoundByMetadata(superblock, base);
       const reason = unsoundByHistory(history, base) ?? unsound ?? missing;
       if (reason !== null) await ledger.invalidateBookmark(base.snapshotId, reason);
     }
@@ -135,17 +134,14 @@ export class Bookmarks {
         `no delta from snapshot ${snapshotId} to ${target.objectId}: ${why}; make a full backup`,
       );
     const base = await this.deps.ledger.bookmark(snapshotId);
-    if (base === null)
-      throw refuse('the base is not in the pool, and no bookmark of it was retained');
+    if (base === null) throw refuse('the base is not in the pool, and no bookmark of it was retained');
     if (base.invalidReason !== null) throw invalidatedBase(snapshotId, base.invalidReason);
     if (base.lineage !== target.lineage) {
       throw refuse(`the base is of volume ${base.lineage}, the target of volume ${target.lineage}`);
     }
     const { creationTime } = await this.#details(target);
     if (creationTime <= base.creationTime) {
-      throw refuse(
-        `the target was taken at pool time ${creationTime}, not after the base at ${base.creationTime}`,
-      );
+      throw refuse(`the target was taken at pool time ${creationTime}, not after the base at ${base.creationTime}`);
     }
     const reason = await this.#invalidateIfUnsound(base);
     if (reason !== null) throw invalidatedBase(snapshotId, reason);
@@ -159,9 +155,7 @@ export class Bookmarks {
     try {
       const found = await this.deps.native.run('verifyThinBookmark', { path });
       // No other snapshot of the pool was created at that time.
-      return found.creationTime === creationTime
-        ? null
-        : `${path} is the bookmark of another snapshot`;
+      return found.creationTime === creationTime ? null : `${path} is the bookmark of another snapshot`;
     } catch (thrown) {
       const code = errorCode(thrown);
       if (code === 'ENOENT') return FILE_IS_GONE;

@@ -163,8 +163,7 @@ export class ThinLists implements ListStore {
     const request = { metadata, target: { id: targetId, sizeBytes, device }, base };
     const thin = { targetTime, baseTime };
     return {
-      build: (names, progress) =>
-        native.run('buildThinList', { ...request, names, maxNodes: STEP_NODES, progress }),
+      build: (names, progress) => native.run('buildThinList', { ...request, names, maxNodes: STEP_NODES, progress }),
       identity: { sizeBytes, targetId, baseId, target: null, base: null, thin },
     };
   }

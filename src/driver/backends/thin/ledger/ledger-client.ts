@@ -12,10 +12,7 @@ export type AsyncLedger = AsyncCalls<Ledger>;
 export type OpenLedger = OpenDatabase<Ledger>;
 
 /** Opens or creates the ledger's file. FAILED_PRECONDITION if it is damaged, not a ledger, or others can replace it. */
-export async function openLedger(
-  file: string,
-  onEvent?: (event: DatabaseEvent) => void,
-): Promise<OpenLedger> {
+export async function openLedger(file: string, onEvent?: (event: DatabaseEvent) => void): Promise<OpenLedger> {
   await assertOwnDatabase(file);
   return openDatabase<Ledger>({
     worker: new URL('./sqlite-ledger.js', import.meta.url),

@@ -64,9 +64,7 @@ function poolCalls(database: SqliteConnection) {
       database.run(make, randomUUID(), dataBlockBytes, FIRST_DEVICE_ID),
     ),
     pool: reads((): PoolRecord => poolRow(onlyPool(database))),
-    setPoolState: writes((state: PoolRecord['state']): void =>
-      database.run('UPDATE pool SET state = ?', state),
-    ),
+    setPoolState: writes((state: PoolRecord['state']): void => database.run('UPDATE pool SET state = ?', state)),
     setLabelledBytes: writes((deviceBytes: bigint): void =>
       database.run('UPDATE pool SET labelled_bytes = ?', deviceBytes),
     ),
@@ -100,31 +98,19 @@ function deviceCalls(database: SqliteConnection) {
   return {
     /** Devices that are live or being deleted, in the order of their ids. */
     devices: reads((): DeviceRecord[] =>
-      database
-        .all("SELECT * FROM devices WHERE state <> 'creating' ORDER BY device_id")
-        .map(deviceRow),
+      database.all("SELECT * FROM devices WHERE state <> 'creating' ORDER BY device_id").map(deviceRow),
     ),
     /** Null unless the device is live. */
     device: reads((objectId: string): DeviceRecord | null =>
-      database.find(
-        deviceRow,
-        "SELECT * FROM devices WHERE object_id = ? AND state = 'live'",
-        objectId,
-      ),
+      database.find(deviceRow, "SELECT * FROM devices WHERE object_id = ? AND state = 'live'", objectId),
     ),
     /** The ids that begin() assigns next. */
     upcomingIds: reads((count: number): number[] => upcomingIds(database, count)),
     /** Continues with the ids after `last`, which is in use in the pool. */
-    skipDeviceIds: writes((last: number): void =>
-      database.run('UPDATE pool SET next_device_id = ?', follow(last)),
-    ),
+    skipDeviceIds: writes((last: number): void => database.run('UPDATE pool SET next_device_id = ?', follow(last))),
     /** Never shrinks the volume. Returns the resulting size; null if there is no such volume. */
     growVolume: writes((volumeId: string, sizeBytes: bigint): bigint | null => {
-      database.run(
-        `UPDATE devices SET size_bytes = max(size_bytes, ?) ${ofVolume}`,
-        sizeBytes,
-        volumeId,
-      );
+      database.run(`UPDATE devices SET size_bytes = max(size_bytes, ?) ${ofVolume}`, sizeBytes, volumeId);
       const row = database.get(`SELECT size_bytes FROM devices ${ofVolume}`, volumeId);
       return row === undefined ? null : (row['size_bytes'] as bigint);
     }),
@@ -143,8 +129,7 @@ function transactionCalls(database: SqliteConnection) {
      */
     begin: takesSpaceIf(
       (creates) => creates.length > 0,
-      (creates: readonly NewDevice[], deletes: readonly string[]): OpenTransaction =>
-        begin(database, creates, deletes),
+      (creates: readonly NewDevice[], deletes: readonly string[]): OpenTransaction => begin(database, creates, deletes),
     ),
     /** Null if no transaction is open. */
     openTransaction: reads((): OpenTransaction | null => openTransaction(database)),
@@ -176,18 +161,14 @@ function markCalls(database: SqliteConnection) {
         database.get('SELECT 1 FROM initialized_marks WHERE volume_id = ?', volumeId) !== undefined,
     ),
     initializedVolumes: reads((): string[] =>
-      database
-        .all('SELECT volume_id FROM initialized_marks')
-        .map((row) => String(row['volume_id'])),
+      database.all('SELECT volume_id FROM initialized_marks').map((row) => String(row['volume_id'])),
     ),
     unmarkInitialized: freesSpace((volumeId: string): void =>
       database.run('DELETE FROM initialized_marks WHERE volume_id = ?', volumeId),
     ),
     /** Removes the marks of volumes that do not exist. */
     sweepMarks: freesSpace((): void =>
-      database.run(
-        'DELETE FROM initialized_marks WHERE volume_id NOT IN (SELECT object_id FROM devices)',
-      ),
+      database.run('DELETE FROM initialized_marks WHERE volume_id NOT IN (SELECT object_id FROM devices)'),
     ),
   };
 }
@@ -203,14 +184,7 @@ function bookmarkCalls(database: SqliteConnection) {
     ),
     /** Does nothing if the snapshot has a bookmark. */
     insertBookmark: freesSpace(
-      ({
-        snapshotId,
-        lineage,
-        sizeBytes,
-        creationTime,
-        storedBytes,
-        invalidReason,
-      }: BookmarkRecord): void =>
+      ({ snapshotId, lineage, sizeBytes, creationTime, storedBytes, invalidReason }: BookmarkRecord): void =>
         database.run(
           `INSERT INTO retained_bases (snapshot_id, lineage, size_bytes, creation_time, stored_bytes,
             invalid_reason) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (snapshot_id) DO NOTHING`,
@@ -232,10 +206,7 @@ function bookmarkCalls(database: SqliteConnection) {
     ),
     /** Invalidates all bookmarks, or none if the call fails. Returns how many were valid before. */
     invalidateAllBookmarks: freesSpace((reason: string): number =>
-      database.runCounting(
-        'UPDATE retained_bases SET invalid_reason = ? WHERE invalid_reason IS NULL',
-        reason,
-      ),
+      database.runCounting('UPDATE retained_bases SET invalid_reason = ? WHERE invalid_reason IS NULL', reason),
     ),
     removeBookmark: freesSpace((snapshotId: string): void =>
       database.run('DELETE FROM retained_bases WHERE snapshot_id = ?', snapshotId),
@@ -243,11 +214,7 @@ function bookmarkCalls(database: SqliteConnection) {
   };
 }
 
-function begin(
-  database: SqliteConnection,
-  creates: readonly NewDevice[],
-  deletes: readonly string[],
-): OpenTransaction {
+function begin(database: SqliteConnection, creates: readonly NewDevice[], deletes: readonly string[]): OpenTransaction {
   const pool = onlyPool(database);
   if (pool['opens'] !== null) throw new Error(`transaction ${pool['opens']} of the pool is open`);
   const insert = `INSERT INTO devices (object_id, device_id, kind, state, size_bytes, lineage, made_at, open)

@@ -71,8 +71,7 @@ async function assertEmpty(findings: FormatFindings): Promise<void> {
   // An interrupted format leaves blocks without a superblock. Only the plugin's own files are certainly the devices that were
   // empty then.
   const isExempt = isInterrupted && areOurs;
-  const isMetadataEmpty =
-    isExempt || (await hasZeroEnds(metadataPath, await sizeOf(metadataPath), null));
+  const isMetadataEmpty = isExempt || (await hasZeroEnds(metadataPath, await sizeOf(metadataPath), null));
   const isDataEmpty = await hasZeroEnds(dataPath, dataBytes, isInterrupted ? label : null);
   if (isMetadataEmpty && isDataEmpty) return;
   const path = isMetadataEmpty ? dataPath : metadataPath;
@@ -106,11 +105,7 @@ export async function readKnownSuperblock(
 }
 
 /** @param label a label to accept at the offset of labels; null if only zeros are accepted */
-async function hasZeroEnds(
-  path: string,
-  sizeBytes: bigint,
-  label: Buffer | null,
-): Promise<boolean> {
+async function hasZeroEnds(path: string, sizeBytes: bigint, label: Buffer | null): Promise<boolean> {
   const handle = await open(path, 'r');
   try {
     const head = await readWhole(handle, 0n, sizeBytes < CHECKED_BYTES ? sizeBytes : CHECKED_BYTES);
@@ -125,11 +120,7 @@ async function hasZeroEnds(
 }
 
 /** Null if the device ends before. */
-async function readWhole(
-  handle: FileHandle,
-  offset: bigint,
-  length: bigint,
-): Promise<Buffer | null> {
+async function readWhole(handle: FileHandle, offset: bigint, length: bigint): Promise<Buffer | null> {
   const buffer = Buffer.alloc(Number(length));
   const { bytesRead } = await handle.read(buffer, 0, buffer.length, Number(offset));
   return bytesRead === buffer.length ? buffer : null;

@@ -7,12 +7,7 @@ import type { ThinDeviceDetails, ThinSuperblock } from '../../../native/thin-add
 import type { DeviceRecord, OpenTransaction, PoolRecord } from '../ledger/ledger.js';
 
 /** FAILED_PRECONDITION if the block size differs, or the metadata needs more data than the device has. */
-export function assertFits(
-  pool: string,
-  record: PoolRecord,
-  superblock: ThinSuperblock,
-  dataBytes: bigint,
-): void {
+export function assertFits(pool: string, record: PoolRecord, superblock: ThinSuperblock, dataBytes: bigint): void {
   if (superblock.dataBlockBytes !== record.dataBlockBytes) {
     throw CsiError.failedPrecondition(
       `the metadata of pool '${pool}' has data blocks of ${superblock.dataBlockBytes} bytes and its ledger ` +

@@ -140,10 +140,7 @@ export class MetadataReader {
     }
   }
 
-  async #unconfirmed(
-    deviceIds: readonly number[],
-    confirmed: () => Promise<FoundDevices>,
-  ): Promise<FoundDevices> {
+  async #unconfirmed(deviceIds: readonly number[], confirmed: () => Promise<FoundDevices>): Promise<FoundDevices> {
     return (await this.#readWithin(new Set(deviceIds))) ?? confirmed();
   }
 

@@ -44,12 +44,7 @@ export async function writeLabel(path: string, label: Label): Promise<void> {
  * Checks the label `from` of a device that has grown, and writes the new label through the same descriptor, wherever the path
  * leads meanwhile. FAILED_PRECONDITION, without a write, unless the device has exactly the label `from`.
  */
-export async function moveLabel(
-  pool: string,
-  path: string,
-  from: Label,
-  deviceBytes: bigint,
-): Promise<void> {
+export async function moveLabel(pool: string, path: string, from: Label, deviceBytes: bigint): Promise<void> {
   const handle = await open(path, 'r+');
   try {
     await assertBlock(handle, pool, path, from);
@@ -81,12 +76,7 @@ export async function assertLabel(pool: string, path: string, label: Label): Pro
   }
 }
 
-async function assertBlock(
-  handle: FileHandle,
-  pool: string,
-  path: string,
-  label: Label,
-): Promise<void> {
+async function assertBlock(handle: FileHandle, pool: string, path: string, label: Label): Promise<void> {
   const position = Number(labelOffset(label.deviceBytes));
   const found = await readBlock(handle, position);
   if (found.equals(labelBlock(label))) return;
@@ -99,12 +89,8 @@ async function assertBlock(
 
 function describe(block: Buffer): string {
   if (block.length < LABEL_BYTES) return 'it ends before that';
-  const owner = /^blockdelta \d+ data of pool (\S{1,64}) in (\d{1,20}) bytes\n/.exec(
-    block.toString('latin1'),
-  );
-  return owner === null
-    ? 'there is no label'
-    : `its label is of pool ${owner[1]}, on a device of ${owner[2]} bytes`;
+  const owner = /^blockdelta \d+ data of pool (\S{1,64}) in (\d{1,20}) bytes\n/.exec(block.toString('latin1'));
+  return owner === null ? 'there is no label' : `its label is of pool ${owner[1]}, on a device of ${owner[2]} bytes`;
 }
 
 /** The result is shorter at the end of the device. */

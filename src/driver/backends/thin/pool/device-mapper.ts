@@ -18,9 +18,7 @@ export async function assertDeviceMapper(native: NativeRunner): Promise<void> {
     );
   }
   if (hasTargets) return;
-  throw CsiError.failedPrecondition(
-    'the kernel has no thin provisioning: run modprobe dm-thin-pool on this node',
-  );
+  throw CsiError.failedPrecondition('the kernel has no thin provisioning: run modprobe dm-thin-pool on this node');
 }
 
 /**

@@ -48,10 +48,7 @@ export function historyOfActive(
 }
 
 /** The history of a pool that was not active, judged by its superblock. */
-export function historyOfInactive(
-  findings: StartFindings,
-  superblock: ThinSuperblock,
-): PoolHistory {
+export function historyOfInactive(findings: StartFindings, superblock: ThinSuperblock): PoolHistory {
   const { pool, devices, bootId } = findings;
   // A volume is open here even after an orderly stop, if the commit after its detach failed.
   const open = devices.filter((device) => device.open).map(({ objectId }) => objectId);

@@ -15,19 +15,8 @@ import { CURRENT } from '../metadata/metadata-reader.js';
 import { assertLabel, labelOffset, writeLabel } from './device-label.js';
 import type { OpenDevices, PoolDevices } from './pool-devices.js';
 import { desiredTable } from './pool-growth.js';
-import {
-  historyOfActive,
-  historyOfInactive,
-  isKnownTransaction,
-  type PoolHistory,
-} from './pool-history.js';
-import {
-  isSamePool,
-  type PoolFeatures,
-  type PoolTable,
-  passesDown,
-  SECTOR_BYTES,
-} from './pool-table.js';
+import { historyOfActive, historyOfInactive, isKnownTransaction, type PoolHistory } from './pool-history.js';
+import { isSamePool, type PoolFeatures, type PoolTable, passesDown, SECTOR_BYTES } from './pool-table.js';
 import { unknownTransaction } from './pool-transaction.js';
 import type { ThinPool } from './thin-pool.js';
 
@@ -110,9 +99,7 @@ export class PoolOpening {
   async #reopen(record: PoolRecord, opened: OpenDevices, wanted: PoolTable): Promise<PoolHistory> {
     const { ledger, pool } = this.deps;
     await this.#assertDataDevice(record, opened);
-    const superblock = await readKnownSuperblock(pool.pool, opened.metadataPath, () =>
-      this.#superblock(opened),
-    );
+    const superblock = await readKnownSuperblock(pool.pool, opened.metadataPath, () => this.#superblock(opened));
     const transaction = await ledger.openTransaction();
     await this.#assertKnown(superblock.transactionId, record, transaction);
     assertFits(pool.pool, record, superblock, wanted.sizeSectors * SECTOR_BYTES);
@@ -163,10 +150,7 @@ export class PoolOpening {
   }
 
   /** FAILED_PRECONDITION if the metadata is not the pool's. Ignores damaged metadata: damage is for the kernel to judge. */
-  async #assertMetadataDevice(
-    known: Parameters<typeof assertSameDevices>[1],
-    opened: OpenDevices,
-  ): Promise<void> {
+  async #assertMetadataDevice(known: Parameters<typeof assertSameDevices>[1], opened: OpenDevices): Promise<void> {
     try {
       const { devices, truncated } = await this.#thinDevices(opened);
       if (!truncated) assertSameDevices(this.deps.pool.pool, known, devices);
@@ -176,16 +160,10 @@ export class PoolOpening {
   }
 
   /** An unknown transaction id also invalidates all bookmarks. */
-  async #assertKnown(
-    found: bigint,
-    record: PoolRecord,
-    transaction: OpenTransaction | null,
-  ): Promise<void> {
+  async #assertKnown(found: bigint, record: PoolRecord, transaction: OpenTransaction | null): Promise<void> {
     const { ledger, pool } = this.deps;
     if (isKnownTransaction(found, { pool: record, transaction })) return;
-    await ledger.invalidateAllBookmarks(
-      "the pool's metadata was not the one that the last run left",
-    );
+    await ledger.invalidateAllBookmarks("the pool's metadata was not the one that the last run left");
     throw unknownTransaction(pool.pool, found, record.transactionId);
   }
 

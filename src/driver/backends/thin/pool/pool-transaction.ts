@@ -35,10 +35,7 @@ export class PoolTransactions {
    * Creates devices. `act` sends the messages for the devices, in the given order; if it fails, the devices that it created
    * are deleted again. ALREADY_EXISTS if an object has a device.
    */
-  create<T>(
-    devices: readonly NewDevice[],
-    act: (made: readonly DeviceRecord[]) => Promise<T>,
-  ): Promise<T> {
+  create<T>(devices: readonly NewDevice[], act: (made: readonly DeviceRecord[]) => Promise<T>): Promise<T> {
     return this.deps.queue.run(async () => {
       await this.#prepare();
       const { ledger } = this.deps;
