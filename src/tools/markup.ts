@@ -1,4 +1,4 @@
-/** Text for HTML, SVG and their attributes. */
+/** Escapes text for HTML, SVG and their attributes. */
 import { harmless } from '../base/plain-text.js';
 
 const ENTITIES: Readonly<Record<string, string>> = {

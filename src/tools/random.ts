@@ -28,7 +28,7 @@ export class Random {
     return item;
   }
 
-  /** A copy in random order. */
+  /** Returns a copy in random order. */
   shuffled<T>(items: readonly T[]): T[] {
     const copy = [...items];
     for (let last = copy.length - 1; last > 0; last -= 1) {

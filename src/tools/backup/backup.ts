@@ -1,7 +1,7 @@
 /**
- * Makes one backup: publishes the snapshot, finds what changed, copies it into an image over its base, and adds
- * the image with its manifest to the repository. A run that ends early leaves nothing that looks complete; what
- * it does leave is removed by the next one. Knows no command line.
+ * Makes one backup: publishes the snapshot, finds what changed, copies the changes into an image over its base, and
+ * adds the image with its manifest to the repository. A run that ends early leaves nothing that looks complete, and the
+ * next run removes its leftovers. Knows no command line.
  */
 import { rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -27,14 +27,14 @@ export interface BackupRequest {
   driver: CsiDriver;
   runtime: RuntimeDirectory;
   snapshotId: string;
-  /** Of the snapshot, for a driver that cannot say it; null: the driver is asked. */
+  /** The snapshot's volume, for a driver that cannot report it; null to ask the driver. */
   volumeId: string | null;
-  /** Of the repository. */
+  /** The repository's directory. */
   directory: string;
-  /** As RepositoryAccess says. */
+  /** See RepositoryAccess. */
   allowShared: boolean;
   base: BaseChoice;
-  /** Ranges are rounded outwards to multiples of it. */
+  /** Ranges are rounded outwards to multiples of this size. */
   grainBytes: bigint;
   signal: AbortSignal;
   observer: BackupObserver;
@@ -43,22 +43,22 @@ export interface BackupRequest {
 export type Phase = 'publish' | 'list' | 'copy' | 'checksums';
 
 export interface BackupObserver {
-  /** `total` is null while nobody knows it. Of a list, both are positions in the volume. */
+  /** `total` is null while it is unknown. In the 'list' phase, both values are positions in the volume. */
   onProgress(phase: Phase, bytes: bigint, total: bigint | null): void;
-  /** Something that does not end the backup. */
+  /** Reports a problem that does not end the backup. */
   onNotice(message: string): void;
 }
 
 export interface BackupResult {
   readonly backup: Backup;
-  /** False: the repository had one of this snapshot. */
+  /** False if the repository already had a backup of this snapshot. */
   readonly isNew: boolean;
 }
 
 /**
  * @throws ABORTED if another command writes backups of the volume, RESOURCE_EXHAUSTED if the destination is full,
- *   InterruptedError or UNAVAILABLE if the driver cannot be reached, what the driver refuses with, and
- *   the signal's reason
+ *   InterruptedError or UNAVAILABLE if the driver cannot be reached, the driver's refusal of a call, and the signal's
+ *   reason
  */
 export async function backUp(request: BackupRequest): Promise<BackupResult> {
   const { driver, runtime, directory } = request;
@@ -72,7 +72,7 @@ export async function backUp(request: BackupRequest): Promise<BackupResult> {
     const { backups } = await repository.backupsOf(described.volumeId);
     const known = backups.find(({ manifest }) => manifest.snapshot.id === described.snapshotId);
     if (known !== undefined) return { backup: await intact(known, described), isNew: false };
-    // In the order of the backups, at least.
+    // The current time at least puts this backup after the older backups.
     const creationTime = described.creationTime ?? new Date();
     const backup = await make(request, { ...described, creationTime }, repository);
     return { backup, isNew: true };
@@ -81,7 +81,7 @@ export async function backUp(request: BackupRequest): Promise<BackupResult> {
   }
 }
 
-/** `creationTime` is null if the driver cannot say it. */
+/** `creationTime` is null if the driver cannot report it. */
 type Described = Omit<SnapshotInfo, 'creationTime'> & { readonly creationTime: Date | null };
 
 async function describe({ driver, snapshotId, volumeId }: BackupRequest): Promise<Described> {
@@ -95,7 +95,7 @@ async function describe({ driver, snapshotId, volumeId }: BackupRequest): Promis
   }
 }
 
-/** FAILED_PRECONDITION if it is not a backup of this snapshot after all, or its image is not as it was. */
+/** Throws FAILED_PRECONDITION if the backup is of another snapshot with this id, or its image is missing or was resized. */
 async function intact(backup: Backup, { snapshotId, creationTime }: Described): Promise<Backup> {
   const path = join(backup.directory, backup.name);
   const { snapshot } = backup.manifest;
@@ -154,7 +154,7 @@ interface Source {
   info: DriverInfo;
   device: string;
   sizeBytes: bigint;
-  /** Null: it is a file. */
+  /** Null if the device is a file. */
   sectorBytes: number | null;
   startedAt: string;
 }
@@ -258,7 +258,7 @@ function manifestOf(
   };
 }
 
-/** Of the published block device, or file. FAILED_PRECONDITION if it is smaller than the snapshot. */
+/** Measures the published block device or file. Throws FAILED_PRECONDITION if it is empty or smaller than the snapshot. */
 async function measure(
   path: string,
   { snapshotId, sizeBytes }: SnapshotInfo,
@@ -274,7 +274,7 @@ async function measure(
   );
 }
 
-/** Below this, a failed copy has met the end of the space. */
+/** If a copy fails with less free space than this, the destination counts as full. */
 const FULL_BELOW_BYTES = 8n << 20n;
 
 async function withFullDestination(thrown: unknown, directory: string): Promise<unknown> {

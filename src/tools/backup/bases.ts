@@ -1,6 +1,6 @@
 /**
- * Which backups a new one may be based on: those of older snapshots of the volume whose images are all at hand.
- * Each backup that is left out has its reason, for the record of the new one. Reads no image.
+ * Finds the backups on which a new backup may be based: a named one, or those of older snapshots of the volume. All
+ * their images must exist. Each excluded backup has a reason, which the new backup records. Reads no image.
  */
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -10,28 +10,28 @@ import { describeSnapshot, type SnapshotInfo } from '../client/snapshot-info.js'
 import { CHAIN_MAX } from '../nbd/image-chain.js';
 import { type Backup, chainOf, imagePathOf, type VolumeBackups } from './chains.js';
 
-/** 'auto': the newest that the driver answers for; 'none': a full backup; otherwise one snapshot. */
+/** 'auto': the newest backup from which the driver gives a delta; 'none': a full backup; otherwise one snapshot's backup. */
 export type BaseChoice = 'auto' | 'none' | { readonly snapshotId: string };
 
 export interface Bases {
-  /** In the order in which they are tried. `problem`: why it cannot be the base; null: nothing is known against it. */
+  /** In the order of the attempts. `problem` says why the backup cannot be the base; null if nothing is known against it. */
   readonly candidates: readonly { readonly backup: Backup; readonly problem: string | null }[];
-  /** Why there are no others. */
+  /** Why there are no other candidates. */
   readonly reasons: readonly string[];
 }
 
-/** The driver is asked for a delta from each until it gives one. */
+/** The largest number of candidates. The driver is asked for a delta from each until it gives one. */
 const MAX_BASES = 30;
 
 interface Target {
   driver: CsiDriver;
   driverName: string;
   snapshot: SnapshotInfo;
-  /** Of the device that is copied. */
+  /** The size of the device that is copied. */
   sizeBytes: bigint;
 }
 
-/** NOT_FOUND if the choice is a snapshot without a backup. */
+/** Throws NOT_FOUND if the choice is a snapshot without a backup. */
 export async function findBases(choice: BaseChoice, volume: VolumeBackups, target: Target): Promise<Bases> {
   if (choice === 'none') return { candidates: [], reasons: [] };
   const candidates: Bases['candidates'][number][] = [];
@@ -61,7 +61,7 @@ function candidatesOf(
   );
 }
 
-/** Null: nothing is known against it. */
+/** Returns why the backup cannot be the base, or null if nothing is known against it. */
 async function unusable(backup: Backup, volume: VolumeBackups, target: Target): Promise<string | null> {
   const { manifest } = backup;
   const { id } = manifest.snapshot;
@@ -89,7 +89,7 @@ async function unusable(backup: Backup, volume: VolumeBackups, target: Target): 
     : null;
 }
 
-/** What a look at the file shows: the checksums are for verify. Null: nothing. */
+/** Returns the problem if the image is missing or has another size, and null otherwise. Only verify checks the checksums. */
 export async function imageProblem(backup: Backup): Promise<string | null> {
   const path = imagePathOf(backup);
   const found = await stat(path, { bigint: true }).catch(() => null);
@@ -106,14 +106,14 @@ const SAYS_NOTHING: readonly StatusCode[] = [
   StatusCode.UNIMPLEMENTED,
 ];
 
-/** Whether another snapshot has the id by now: its delta would be another one. */
+/** Whether another snapshot has the id by now. A delta from that snapshot would not fit the backup. */
 async function isReplaced({ manifest }: Backup, driver: CsiDriver): Promise<boolean> {
   try {
     const { creationTime } = await describeSnapshot(driver, manifest.snapshot.id);
     return creationTime.getTime() !== Date.parse(manifest.snapshot.creationTime);
   } catch (thrown) {
     const { code } = CsiError.from(thrown);
-    // Deleted, which a driver may retain as a base; not ready, which its delta will show; or a driver that cannot say.
+    // The snapshot may be deleted but retained as a base, or not ready (its delta will show that), or the driver cannot say.
     if (SAYS_NOTHING.includes(code)) return false;
     throw thrown;
   }

@@ -1,6 +1,6 @@
 /**
- * Which backup is based on which. A manifest names the snapshot that its image is based on, and not a file, because
- * pruning gives a snapshot a new image and never changes one. Reads no files.
+ * Finds which backup is based on which. A manifest names the snapshot of its base and not a file, because pruning gives
+ * a snapshot a new image and never changes an image. Reads no files.
  */
 import { join } from 'node:path';
 import { CsiError } from '../../base/errors.js';
@@ -16,7 +16,7 @@ export interface Backup {
   readonly directory: string;
 }
 
-/** Something that is not as it should be, named by its path. */
+/** Something wrong with the file at `path`. */
 export interface Problem {
   readonly path: string;
   readonly found: string;
@@ -25,15 +25,15 @@ export interface Problem {
 export interface VolumeBackups {
   readonly volumeId: string;
   readonly directory: string;
-  /** One of each snapshot, by the creation time of the snapshots, oldest first. */
+  /** One backup of each snapshot, sorted by the creation times of the snapshots, oldest first. */
   readonly backups: readonly Backup[];
-  /** Others of snapshots that have a complete one among `backups`: nobody needs them. */
+  /** Backups that nobody needs, because `backups` has another, complete backup of the same snapshot. */
   readonly superseded: readonly Backup[];
   /** Manifests that cannot be read, or contradict their place or each other. */
   readonly problems: readonly Problem[];
 }
 
-/** As the base of another backup. */
+/** Names the backup as the base of another backup. */
 export function baseNameOf({ manifest }: Backup): BaseName {
   const { driver, snapshot } = manifest;
   return { driver: driver.name, snapshotId: snapshot.id, creationTime: snapshot.creationTime };
@@ -43,11 +43,11 @@ const keyOf = ({ driver, snapshotId, creationTime }: BaseName): string =>
   JSON.stringify([driver, snapshotId, Date.parse(creationTime)]);
 
 /**
- * One backup of each snapshot: the newest whose image and whose bases are all there.
+ * Chooses one backup of each snapshot: the newest whose image and bases all exist, or else the newest.
  *
- * @param all by the times of their snapshots, and those of one snapshot by age, oldest first
+ * @param all sorted by the times of the snapshots; backups of one snapshot are sorted by age, oldest first
  * @param files names in the directory
- * @returns `superseded`: the others of snapshots that have a complete one
+ * @returns `superseded`: the other backups of snapshots that have a complete backup
  */
 export function chooseComplete(
   all: readonly Backup[],
@@ -72,8 +72,8 @@ export function chooseComplete(
 }
 
 /**
- * The backup and all that it is based on, the full one first. FAILED_PRECONDITION that names the missing link if the
- * chain is not complete.
+ * Returns the backup and all backups below it, the full backup first. Throws FAILED_PRECONDITION if a link of the chain
+ * is missing (the message names it), if a base is larger than the backup on it, or if the chain exceeds CHAIN_MAX.
  */
 export function chainOf(backup: Backup, { backups, directory }: VolumeBackups): Backup[] {
   const bySnapshot = indexOf(backups);
@@ -113,7 +113,7 @@ export const imagePathOf = ({ directory, manifest }: Backup): string => join(dir
 
 const indexes = new WeakMap<readonly Backup[], ReadonlyMap<string, Backup>>();
 
-/** Made once for all chains of a volume: there may be as many as backups. */
+/** Builds the index once for all chains of a volume, because there may be as many chains as backups. */
 function indexOf(backups: readonly Backup[]): ReadonlyMap<string, Backup> {
   const known = indexes.get(backups) ?? new Map(backups.map((each) => [keyOf(baseNameOf(each)), each]));
   indexes.set(backups, known);

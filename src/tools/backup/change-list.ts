@@ -1,7 +1,7 @@
 /**
- * Finds what a backup has to copy: the delta from the newest base that the driver still answers for, or else
- * the allocated ranges, or else everything. Every step down is sound, and its reason is recorded. Knows how
- * lists fail, not how data is copied.
+ * Finds what a backup has to copy: the delta from the newest base that the driver still answers for, or else the
+ * allocated ranges, or else everything. Every fallback is sound, and its reason is recorded. Knows how lists fail, not
+ * how data is copied.
  */
 import { StatusCode } from '../../base/errors.js';
 import { isServiceError } from '../client/connection.js';
@@ -13,14 +13,14 @@ import { type RangesFile, writeRanges } from './ranges-file.js';
 export interface ListRequest {
   open: OpenMetadata;
   snapshotId: string;
-  /** Of the device that is copied. */
+  /** The size of the device that is copied. */
   sizeBytes: bigint;
-  /** Snapshots that have backups, in the order in which they are tried, with what excludes one. */
+  /** Snapshots that have backups, in the order of the attempts. `problem` says why a snapshot cannot be the base. */
   bases: readonly { readonly id: string; readonly problem: string | null }[];
-  /** What is known before against a base, or a newer one. */
+  /** Reasons why there is no base or no newer base, as far as they are known before the first list is read. */
   reasons: readonly string[];
   grainBytes: bigint;
-  /** The list is written here. */
+  /** Where the list is written. */
   path: string;
   signal: AbortSignal;
   /** Called before a broken stream is opened again. */
@@ -36,21 +36,21 @@ export interface ChangeList {
   readonly ranges: RangesFile;
 }
 
-/** Statuses that say of one base, or of one RPC, that no list can be had: another way is tried. */
+/** Statuses that mean that one base or one RPC gives no list. Another base or RPC is tried then. */
 const NO_LIST: ReadonlySet<number> = new Set([
   StatusCode.INVALID_ARGUMENT,
   StatusCode.NOT_FOUND,
   StatusCode.FAILED_PRECONDITION,
   StatusCode.OUT_OF_RANGE,
   StatusCode.UNIMPLEMENTED,
-  // After the attempts of client/resumable-stream: a driver that cannot make this list.
+  // client/resumable-stream has already retried these two, so the driver cannot make this list.
   StatusCode.UNKNOWN,
   StatusCode.INTERNAL,
 ]);
 
 /**
- * @throws InterruptedError if the driver cannot be reached, any refusal that another base would meet as
- *   well, and the signal's reason
+ * @throws InterruptedError if the driver cannot be reached, any refusal that would also apply to another base, and the
+ *   signal's reason
  */
 export async function readChangeList(request: ListRequest): Promise<ChangeList> {
   const reasons = [...request.reasons];
@@ -69,7 +69,7 @@ export async function readChangeList(request: ListRequest): Promise<ChangeList> 
   return { baseId: null, reasons, ranges: await everything(request) };
 }
 
-/** The ranges, or why this list cannot be had. */
+/** Returns the ranges, or the reason why the driver does not give this list. */
 async function attempt(request: ListRequest, baseId: string | null): Promise<RangesFile | string> {
   const progress = createProgress();
   const { signal, sizeBytes, grainBytes, path, onInterrupted, onProgress } = request;
@@ -96,8 +96,8 @@ async function attempt(request: ListRequest, baseId: string | null): Promise<Ran
 }
 
 /**
- * The list fitted to the device: what lies beyond its end is left out, and what lies beyond the capacity that
- * the list is for, because the driver has made the device larger, is added.
+ * Fits the list to the device: leaves out what lies beyond the end of the device. If the driver has made the device
+ * larger than the capacity in the list, adds the part of the device beyond this capacity.
  */
 async function* withinDevice(
   batches: AsyncIterable<Entry[]>,
@@ -114,14 +114,14 @@ async function* withinDevice(
   if (capacity < sizeBytes) yield [{ offset: capacity, size: sizeBytes - capacity }];
 }
 
-/** The driver's words, for a failure after which another list may be tried. */
+/** Returns the driver's message if another list may be tried after the failure, and null otherwise. */
 function refusalIn(thrown: unknown): string | null {
   if (thrown instanceof InvalidListError) return thrown.message;
   const error = thrown instanceof InterruptedError ? thrown.cause : thrown;
   return isServiceError(error) && NO_LIST.has(error.code) ? error.details : null;
 }
 
-/** All of the device. */
+/** Lists the whole device as one range. */
 function everything({ snapshotId, sizeBytes, path }: ListRequest): Promise<RangesFile> {
   const grainBytes = WHOLE_GRAIN_BYTES;
   return writeRanges(once({ offset: 0n, size: sizeBytes }), {

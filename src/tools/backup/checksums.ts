@@ -1,22 +1,22 @@
 /**
- * Checksums of an image file: SHA-256 of each segment, so that a check says where a file is damaged and uses every
- * core. The digests are computed on libuv's threads.
+ * Computes the checksums of an image file: SHA-256 of each segment, so that a check finds the damaged place in a file
+ * and uses every core. The digests are computed on libuv's threads.
  */
 import type { FileHandle } from 'node:fs/promises';
 import { openPlain, withFile } from '../nbd/plain-file.js';
 
 export const SEGMENT_BYTES = 16 << 20;
-/** Segments in memory at a time; two cores hash while one is read. */
+/** Segments in memory at a time: two cores hash two segments while a third is read. */
 const IN_FLIGHT = 3;
 
 export interface ChecksumOptions {
   segmentBytes?: number;
   signal?: AbortSignal;
-  /** Called with the number of bytes that are done. */
+  /** Called with the number of bytes hashed so far. */
   onProgress?(bytes: bigint): void;
 }
 
-/** The digests of all segments, as hexadecimal numbers, and the size of the file. */
+/** Returns the digests of all segments, as hexadecimal numbers, and the size of the file. */
 export async function checksumSegments(
   path: string,
   { segmentBytes = SEGMENT_BYTES, signal, onProgress }: ChecksumOptions = {},
@@ -47,7 +47,7 @@ async function readSegment(file: FileHandle, offset: number, end: number): Promi
   let filled = 0;
   while (filled < segment.length) {
     const { bytesRead } = await file.read(segment, filled, segment.length - filled, offset + filled);
-    // The file became shorter: what is missing counts as damaged.
+    // The file became shorter. The missing bytes count as damaged.
     if (bytesRead === 0) return segment.subarray(0, filled);
     filled += bytesRead;
   }

@@ -1,7 +1,7 @@
 /**
- * Copies ranges of a device, or of another image, into a qcow2 image: nbdkit serves the source with everything else as a
- * hole, qemu-nbd serves the image, nbdcopy copies. What the ranges leave out stays unallocated in a new image, so that it
- * reads as the image below, or as zeros. Knows no snapshots and no manifests.
+ * Copies ranges of a device, or of another image, into a qcow2 image. nbdkit serves the source with everything else as
+ * a hole, qemu-nbd serves the image, and nbdcopy copies. Data outside the ranges stays unallocated in a new image, so
+ * reads there return the image below, or zeros. Knows no snapshots and no manifests.
  */
 import { stat } from 'node:fs/promises';
 import { basename } from 'node:path';
@@ -19,18 +19,18 @@ export interface RangesCopy {
   ranges: RangesFile;
   /** The image that is written. */
   path: string;
-  /** What it is based on, of the same directory; empty for a full image. */
+  /** The images below the written image, in the same directory; empty for a full image. */
   below: ImageChain;
-  /** For sockets. */
+  /** Holds the sockets of the servers. */
   runtime: RuntimeDirectory;
   signal: AbortSignal;
-  /** Bytes of the image so far. */
+  /** Called with the number of bytes that the image occupies on disk so far. */
   onProgress?(bytes: bigint): void;
 }
 
 const PROGRESS_INTERVAL_MS = 250;
 
-/** Makes the image; there must be nothing of that name. When it resolves, it is on disk and sound, as assertSound says. */
+/** Makes the image, whose path must not exist yet. Once this resolves, the image is on disk and has passed assertSound. */
 export async function copyIntoImage(copy: RangesCopy & { sizeBytes: bigint }): Promise<void> {
   const { path, sizeBytes, below, signal } = copy;
   await createImage({ path, sizeBytes, backing: backingName(below), signal });
@@ -38,12 +38,12 @@ export async function copyIntoImage(copy: RangesCopy & { sizeBytes: bigint }): P
   await assertSound(path, signal);
 }
 
-/** The name for the header of an image that is based on this chain. */
+/** The name of the base in the header of an image on top of this chain; null for a full image. */
 export function backingName([first]: ImageChain): string | null {
   return first === undefined ? null : basename(first);
 }
 
-/** INTERNAL if qemu-img finds anything wrong with a new image. */
+/** Throws INTERNAL if qemu-img finds anything wrong with a new image. */
 export async function assertSound(path: string, signal: AbortSignal): Promise<void> {
   const { corruptions, errors } = await checkImage(path, signal);
   if (corruptions === 0 && errors === 0) return;
@@ -53,10 +53,10 @@ export async function assertSound(path: string, signal: AbortSignal): Promise<vo
   );
 }
 
-/** Into an image that is there. */
+/** Copies data into an existing image. */
 export async function copyData(copy: RangesCopy): Promise<void> {
   const { from, ranges, path, below, runtime, signal, onProgress } = copy;
-  // Nothing to copy needs no servers.
+  // If there is nothing to copy, no servers are needed.
   if (ranges.cost.mergedRanges === 0) return;
   const sockets = makeSocketDirectory(runtime);
   const timer = setInterval(() => {
@@ -80,7 +80,7 @@ export async function copyData(copy: RangesCopy): Promise<void> {
     const { cache, requestSize } = ranges.plan;
     const to = await serve(serveImage({ chain: [path, ...below], cache, ...place }));
     await copyRanges({ from: source.uri, to: to.uri, requestSize, signal });
-    // The image first: its last tables are written when its server ends.
+    // The image's server closes first, because it writes the last tables of the image when it ends.
     for (const server of running.reverse()) await server.close();
   } finally {
     clearInterval(timer);

@@ -1,6 +1,6 @@
 /**
- * A block device that a restore overwrites: which one a path means, if nobody else decides that, and whether anybody
- * uses it. It is opened once, and all that follows is about the open device.
+ * Opens the block device that a restore overwrites, once. Checks that nobody else decides where the path leads, and
+ * that nobody uses the device. All that follows uses the open device.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, lstat, open, readdir, readFile, readlink, stat } from 'node:fs/promises';
@@ -12,18 +12,18 @@ import { pollUntil } from '../../base/poll.js';
 import { readMountInfo } from '../../base/system/mountinfo.js';
 
 const { O_EXCL, O_NOFOLLOW, O_RDWR } = constants;
-/** udev looks at a device when it appears, and when somebody has written to it. */
+/** udev opens a device for a moment when the device appears, and after somebody has written to it. */
 const USERS_TIMEOUT_MS = 3000;
 const USERS_POLL_MS = 100;
 
 export interface DeviceTarget {
   readonly file: FileHandle;
-  /** Without links. */
+  /** The path, with all links resolved. */
   readonly path: string;
 }
 
 /**
- * Opens the device for writing; null: the path leads to no block device.
+ * Opens the device for writing. Returns null if the path leads to no block device.
  *
  * @throws CsiError FAILED_PRECONDITION if others can make the path lead to another device, or somebody uses the device
  */
@@ -39,7 +39,7 @@ export async function openDevice(given: string): Promise<DeviceTarget | null> {
     );
   }
   const file = await open(path, O_RDWR | O_EXCL | O_NOFOLLOW).catch((thrown: unknown) => {
-    // It is mounted, or belongs to another device.
+    // The device is mounted, or belongs to another device.
     if (errorCode(thrown) === 'EBUSY') throw inUse(path, 'a file system or another device', thrown);
     throw thrown;
   });
@@ -60,11 +60,11 @@ function inUse(path: string, user: string, cause?: unknown): CsiError {
   return CsiError.failedPrecondition(message, { cause });
 }
 
-/** Paths at which the device's node is mounted, as a raw volume is for a pod. */
+/** Finds the mount points of the device's node. A raw volume is mounted in this way for a pod. */
 async function publicationsOf(rdev: number): Promise<string[]> {
   const found: string[] = [];
   for (const { root, fsType, mountPoint } of await readMountInfo()) {
-    // Where nodes are. A look at any other file system may wait for a server that does not answer.
+    // Device nodes are on these file systems. A stat on any other one may wait for a server that does not answer.
     if (root === '/' || !['devtmpfs', 'tmpfs'].includes(fsType)) continue;
     if (await isDevice(mountPoint, rdev)) found.push(`the volume published at ${mountPoint}`);
   }

@@ -1,19 +1,19 @@
-/** The names that backups have as files: they sort by age, say what they are of, and hold no character that a program reads. */
+/** Names the files of backups. The names sort by age, identify the snapshot, and have no character that programs interpret. */
 import { createHash } from 'node:crypto';
 
-/** Of an image that pruning has made; 0: another. Ids in names have no '@'. */
+/** The number of an image that pruning has made; 0 for any other image. Encoded ids hold no '@'. */
 export const generationOf = (name: string): number => Number(/@(\d{1,9})(\.|$)/.exec(name)?.[1] ?? 0);
 
-/** Without the ending, and without the number of an image that pruning has made. */
+/** The file name without its ending, and without the number of an image that pruning has made. */
 export const snapshotStem = (id: string, creationTime: Date): string => `${compactTime(creationTime)}-${encodeId(id)}`;
 
-/** As 20261123T101500.123Z. */
+/** For example 20261123T101500.123Z. */
 const compactTime = (time: Date): string => time.toISOString().replaceAll(/[-:]/g, '');
 
 /** Leaves room for a time and an ending in a file name of 255 bytes. */
 const ENCODED_MAX = 180;
 
-/** A name of a file: what is not a letter, digit, '-', '_' or an inner '.' as %XX; a long one ends with a digest. */
+/** Encodes an id as a file name: %XX unless a letter, digit, '-', '_' or non-leading '.'; a long name ends with a digest. */
 export function encodeId(id: string): string {
   const encoded = [...Buffer.from(id, 'utf8')]
     .map((byte, index) => {

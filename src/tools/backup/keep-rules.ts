@@ -1,9 +1,9 @@
-/** Which backups stay: a pure function of their times and of rules such as restic has them. */
+/** Decides which backups stay: a pure function of their times and of rules like those of restic. */
 
 export interface KeepRules {
-  /** The newest ones. */
+  /** Keeps this number of the newest backups. */
   readonly last?: number;
-  /** The newest one of each of so many hours, days, weeks, months, years that have any. */
+  /** These rules keep the newest backup in each of the last N hours, days, weeks, months or years that have a backup. */
   readonly hourly?: number;
   readonly daily?: number;
   readonly weekly?: number;
@@ -11,7 +11,7 @@ export interface KeepRules {
   readonly yearly?: number;
 }
 
-/** What two times have in common that fall into one bucket of a rule; all in UTC. */
+/** The name of a time's bucket under each rule, in UTC. Each rule keeps one backup in a bucket. */
 const BUCKETS: Readonly<Record<keyof KeepRules, (time: Date) => string>> = {
   last: (time) => time.toISOString(),
   hourly: (time) => time.toISOString().slice(0, 13),
@@ -23,7 +23,7 @@ const BUCKETS: Readonly<Record<keyof KeepRules, (time: Date) => string>> = {
 
 export const RULE_NAMES = Object.keys(BUCKETS) as (keyof KeepRules)[];
 
-/** The indexes of the times that stay. The newest one always does. */
+/** Returns the indexes of the times that stay. The newest time always stays. */
 export function kept(times: readonly Date[], rules: KeepRules): Set<number> {
   const newestFirst = times
     .map((time, index) => ({ time, index }))

@@ -1,10 +1,10 @@
 /**
- * The manifest of one backup: what an image is of, what it is based on, and its checksums. A JSON file beside the
- * image; an image without one is no backup. Sizes are strings in the file, because most JSON readers are inexact
- * above 2^53. docs/backup.md describes the fields.
+ * The manifest of one backup. It names the content of an image, the image's base, and its checksums. The manifest is a
+ * JSON file beside the image; an image without a manifest is no backup. Sizes are strings in the file, because most
+ * JSON readers are inexact above 2^53. docs/backup.md describes the fields.
  *
- * A manifest is read as something that anybody may have written: every field is checked, and names of files can
- * only be names in the manifest's own directory.
+ * The reader assumes that anybody may have written a manifest: it checks every field, and accepts only file names in
+ * the manifest's own directory.
  */
 import { createHash } from 'node:crypto';
 import { CsiError } from '../../base/errors.js';
@@ -14,7 +14,7 @@ export const MANIFEST_VERSION = 1;
 /** Enough for the digests of an image of 14 TiB. */
 export const MANIFEST_MAX_BYTES = 64 << 20;
 
-/** A snapshot whose backup another one is based on. */
+/** The snapshot whose backup is the base of another backup. */
 export interface BaseName {
   readonly driver: string;
   readonly snapshotId: string;
@@ -26,9 +26,9 @@ export interface Manifest {
   /** Name and version of the program that made the backup. */
   readonly tool: string;
   readonly driver: { readonly name: string; readonly version: string };
-  /** Node id of the driver; empty if it has none. */
+  /** The driver's node id; empty if the driver has none. */
   readonly node: string;
-  /** Null: the program that made it did not record the sectors. */
+  /** `sectorBytes` is null if the source was a file, or if the program that made the backup did not record the sectors. */
   readonly volume: {
     readonly id: string;
     readonly sizeBytes: bigint;
@@ -36,14 +36,14 @@ export interface Manifest {
   };
   /** `creationTime` is in ISO 8601, UTC. */
   readonly snapshot: { readonly id: string; readonly creationTime: string };
-  /** Null: a full backup. */
+  /** Null for a full backup. */
   readonly base: BaseName | null;
   readonly method: 'full' | 'delta';
-  /** Why a full backup was made; null if a delta was, or a full one was requested. */
+  /** Why a full backup was made; null for a delta, or if a full backup was requested. */
   readonly reason: string | null;
   /** Why backups that are newer than the base could not be the base. */
   readonly skipped: readonly string[];
-  /** What was copied. `listedBytes`: before the ranges were rounded to the grain. */
+  /** The copied ranges. `listedBytes` is their size before they were rounded to the grain. */
   readonly ranges: {
     readonly count: number;
     readonly bytes: bigint;
@@ -55,7 +55,7 @@ export interface Manifest {
     readonly file: string;
     readonly bytes: bigint;
     readonly segmentBytes: number;
-    /** Of each segment. */
+    /** The digest of each segment. */
     readonly sha256: readonly string[];
   };
   /** ISO 8601, UTC. */
@@ -69,7 +69,7 @@ export function formatManifest(manifest: Manifest): string {
   return `${JSON.stringify({ ...plain, checksum: checksumOf(plain) }, null, 2)}\n`;
 }
 
-/** FAILED_PRECONDITION, with the path and what was found, if it is no intact manifest of a version this one knows. */
+/** Throws FAILED_PRECONDITION, with the path and the fault, if the text is no intact manifest of the known version. */
 export function parseManifest(text: string, path: string): Manifest {
   const refuse = (what: string, remedy = 'restore the file from another copy, or make a new full backup'): CsiError =>
     CsiError.failedPrecondition(`the manifest ${path} ${what}; ${remedy}`);
@@ -152,7 +152,7 @@ function readFields(fields: Fields, refuse: (what: string) => CsiError): Manifes
   };
 }
 
-/** The fields of an object in the file, each read as what it must be. */
+/** The fields of an object in the file. Each method reads a field as one type and refuses any other value. */
 class Fields {
   readonly #values: Readonly<Record<string, unknown>>;
 
@@ -166,7 +166,7 @@ class Fields {
     this.#values = value as Record<string, unknown>;
   }
 
-  /** Or missing, as a field that older programs did not write. */
+  /** Also true for a missing field, because older programs did not write every field. */
   isNull(name: string): boolean {
     return (this.#values[name] ?? null) === null;
   }
@@ -234,13 +234,13 @@ class Fields {
 }
 
 const MIN_SEGMENT_BYTES = 1 << 20;
-/** Read into memory as a whole. */
+/** Each segment is read into memory as a whole. */
 const MAX_SEGMENT_BYTES = 256 << 20;
 const DIGEST = /^[0-9a-f]{64}$/;
 
 const bigintAsText = (_key: string, value: unknown): unknown => (typeof value === 'bigint' ? value.toString() : value);
 
-/** Over the fields in the order in which they stand in the file. */
+/** The checksum covers the fields in the order in which they stand in the file. */
 function checksumOf(body: Record<string, unknown>): string {
   return createHash('sha256').update(JSON.stringify(body)).digest('hex');
 }

@@ -1,7 +1,7 @@
 /**
- * Removes backups that no rule keeps, and never breaks a chain: a kept backup that is based on a removed one first gets
- * another image, which has what it needs of that one. Nothing that is there changes, and what nobody needs any more goes
- * last. A kill at any moment leaves every kept backup restorable; the next run goes on.
+ * Removes backups that no rule keeps, and never breaks a chain. A kept backup on top of a removed one first gets
+ * another image, which includes the data that it needs from the removed backup. No existing file changes, and unneeded
+ * files go last. A kill at any moment leaves every kept backup restorable, and the next run continues.
  */
 
 import { constants } from 'node:fs';
@@ -26,11 +26,11 @@ export interface PrunePlan {
   readonly volume: VolumeBackups;
   readonly kept: readonly Backup[];
   readonly removed: readonly Backup[];
-  /** Kept ones that are based on a removed one and get another image, and what they will be based on. */
+  /** Kept backups whose base is removed. Each gets another image, which is based on `onto`, or is full if `onto` is null. */
   readonly rebased: readonly { backup: Backup; onto: Backup | null }[];
 }
 
-/** FAILED_PRECONDITION if a kept backup's chain is not complete, or a manifest is damaged: then nothing may go. */
+/** Throws FAILED_PRECONDITION if a kept backup's chain is not complete, or a manifest is damaged. Nothing may go then. */
 export function planPrune(volume: VolumeBackups, rules: KeepRules): PrunePlan {
   const [problem] = volume.problems;
   if (problem !== undefined) {
@@ -57,16 +57,16 @@ export function planPrune(volume: VolumeBackups, rules: KeepRules): PrunePlan {
 }
 
 export interface PruneOptions {
-  /** For sockets. */
+  /** Holds the sockets of the servers. */
   runtime: RuntimeDirectory;
   signal: AbortSignal;
   onBackup?(backup: Backup): void;
 }
 
 /**
- * The caller holds the lock of the volume, under which the plan was made. FAILED_PRECONDITION before anything changes if
- * an image that stays is not the one that its manifest describes, by its size and its header, or if one that a new one is
- * made from is damaged: the new one's checksums would make it look sound.
+ * The caller holds the lock of the volume, and made the plan under this lock. Throws FAILED_PRECONDITION before
+ * anything changes if the size or header of an image that stays contradicts its manifest, or if an image from which a
+ * new image is made is damaged: the checksums of the new image would make the damage look sound.
  */
 export async function prune(
   repository: Repository,
@@ -90,7 +90,7 @@ export async function prune(
   }
   const replaced = rebased.map(({ backup }) => backup);
   const gone = volume.backups.filter((each) => removed.includes(each) || replaced.includes(each));
-  // The newest first: nothing that is left is based on a removed one at any moment.
+  // The newest backup goes first, so that no remaining backup is ever based on a removed backup.
   for (const backup of [...gone.reverse(), ...volume.superseded]) {
     signal.throwIfAborted();
     onBackup?.(backup);
@@ -98,7 +98,7 @@ export async function prune(
   }
 }
 
-/** Backups whose images new ones are made from. */
+/** Returns the backups from whose images new images are made. */
 function sourcesOf({ volume, rebased }: PrunePlan): Backup[] {
   const sources = rebased.flatMap(({ backup, onto }) =>
     chainOf(backup, volume).slice(onto === null ? 0 : chainOf(onto, volume).length),
@@ -151,10 +151,10 @@ async function rebase(
   }
 }
 
-/** That of the parts of a cluster. */
+/** The size of a subcluster. */
 const GRAIN_BYTES = 4096n;
 
-/** What the so many images below the first one hold of what is read, zeros included. */
+/** Yields the ranges, zeros included, that are read from the first `count` images below the top image. */
 async function* heldBelow(chain: ImageChain, count: number, signal: AbortSignal): AsyncGenerator<Entry[]> {
   for await (const ranges of mapImage(chain, signal)) {
     yield ranges.filter(({ holder }) => holder !== null && holder >= 1 && holder <= count);

@@ -1,6 +1,6 @@
 /**
- * The ranges of a list as a text file, "offset size" a line, in the form that nbdkit reads, rounded outwards to
- * a grain. Knows nothing of where the list comes from.
+ * Writes the ranges of a list to a text file in the form that nbdkit reads: "offset size" on each line, rounded
+ * outwards to a grain. Knows nothing of the list's origin.
  */
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
@@ -12,20 +12,20 @@ import { type TransferPlan, TransferPlanner } from '../nbd/transfer-plan.js';
 
 export interface RangesFile {
   readonly path: string;
-  /** The ranges and their bytes, before and after they were rounded to the grain. */
+  /** The numbers of ranges and bytes, before and after the ranges were rounded to the grain. */
   readonly cost: GrainCost;
   readonly grainBytes: bigint;
-  /** Of the file. */
+  /** The digest of the file. */
   readonly sha256: string;
   readonly plan: TransferPlan;
 }
 
 export interface RangesOptions {
-  /** What has the ranges, for messages. */
+  /** Names the owner of the ranges in messages. */
   of: string;
   path: string;
   grainBytes: bigint;
-  /** Of the device, once a batch was read: no range goes beyond it. */
+  /** The size of the device, known once a batch was read. No range goes beyond this size. */
   sizeBytes(): bigint;
   /** Called with the end of the last range that was read. */
   onProgress?: ((position: bigint) => void) | undefined;
@@ -40,7 +40,7 @@ const FLUSH_CHARACTERS = 1 << 18;
 /**
  * Writes the file and flushes it.
  *
- * @throws RESOURCE_EXHAUSTED if there are too many ranges to copy, and what reading the entries throws
+ * @throws RESOURCE_EXHAUSTED if there are too many ranges to copy, and any error from reading the entries
  */
 export async function writeRanges(
   entries: AsyncIterable<readonly Entry[]>,

@@ -1,17 +1,17 @@
 /**
- * A directory of backups: which backups of which volumes it holds, and how a new one becomes part of it.
+ * A directory of backups. Finds the backups of each volume, and adds and removes backups.
  *
- *   DIR/<volume id>/<time>-<snapshot id>.qcow2    the image; incremental ones are based on another one
- *   DIR/<volume id>/<time>-<snapshot id>@N.qcow2  the Nth image that pruning has made in place of the first
+ *   DIR/<volume id>/<time>-<snapshot id>.qcow2    the image; an incremental image is based on another image
+ *   DIR/<volume id>/<time>-<snapshot id>@N.qcow2  the Nth image that pruning has made in place of the first image
  *   DIR/<volume id>/<the same>.json               its manifest
  *   DIR/<volume id>/<the same>.json.next          a manifest that is complete before its image has its name
- *   DIR/<volume id>/<the same>.json.removed       that of a backup whose image is being removed
- *   DIR/<volume id>/<any>.partial                 unfinished
- *   DIR/<volume id>/.lock                         held by whoever writes there
+ *   DIR/<volume id>/<the same>.json.removed       the manifest of a backup whose image is being removed
+ *   DIR/<volume id>/<any>.partial                 an unfinished file
+ *   DIR/<volume id>/.lock                         locked by the command that writes there
  *
- * What has a manifest never changes and never gets another name. Whoever locks the volume next finishes or removes what a
- * killed command has left of the last four. Ids are percent-encoded. Knows nothing of drivers, and nothing of what is
- * in an image.
+ * An image with a manifest never changes and never gets another name. The next command that locks the volume finishes or
+ * removes the .json.next, .json.removed and .partial files of a killed command. Ids are percent-encoded. Knows nothing of
+ * drivers, and nothing of the content of images.
  */
 import { closeSync, constants, openSync } from 'node:fs';
 import { mkdir, readdir, rename, rm, unlink } from 'node:fs/promises';
@@ -26,13 +26,13 @@ import { formatManifest, MANIFEST_MAX_BYTES, type Manifest, parseManifest } from
 
 const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDWR } = constants;
 
-/** Where a new backup is made. */
+/** The paths of a new backup. */
 export interface NewBackupPaths {
   readonly directory: string;
-  /** Name of the manifest's file once it is complete. */
+  /** The name of the manifest's file once the backup is complete. */
   readonly name: string;
   readonly imageFile: string;
-  /** Unfinished files, complete paths. */
+  /** The full paths of the unfinished files. */
   readonly imagePartial: string;
   readonly rangesPartial: string;
 }
@@ -46,27 +46,27 @@ const REMOVED = '.json.removed';
 const TRUST = 'run the command as the user to whom it belongs, or trust them with --allow-shared';
 
 export interface RepositoryAccess {
-  /** Others may be able to write there: they are trusted not to. */
+  /** Accepts a directory to which others can write, and trusts them not to. */
   allowShared?: boolean;
-  /** Makes the directory if it is not there. */
+  /** Makes the directory if it does not exist. */
   create?: boolean;
 }
 
 /** Excludes other writers of a volume's backups. */
 export interface VolumeLock {
-  /** What an interrupted command has left and could not be finished or removed. */
+  /** Leftovers of an interrupted command that could not be finished or removed. */
   readonly problems: readonly Problem[];
   release(): void;
 }
 
 export class Repository {
   private constructor(
-    /** Without links. */
+    /** Without links, unless `allowShared` is set. */
     readonly directory: string,
     private readonly allowShared: boolean,
   ) {}
 
-  /** NOT_FOUND if there is no such directory, FAILED_PRECONDITION if others can write there. */
+  /** Throws, unless `allowShared`: NOT_FOUND if the directory is missing, FAILED_PRECONDITION if others can write there. */
   static async open(
     directory: string,
     { allowShared = false, create = false }: RepositoryAccess = {},
@@ -81,7 +81,7 @@ export class Repository {
     }
   }
 
-  /** The backups of every volume that has a directory. NOT_FOUND if there is no such repository. */
+  /** Returns the backups of every volume that has a directory. Throws NOT_FOUND if the repository does not exist. */
   async all(): Promise<VolumeBackups[]> {
     const entries = await readdir(this.directory, { withFileTypes: true }).catch((thrown: unknown) => {
       if (errorCode(thrown) !== 'ENOENT') throw thrown;
@@ -95,7 +95,7 @@ export class Repository {
     return volumes;
   }
 
-  /** All backups of a volume; none if there is no such directory. */
+  /** Returns all backups of a volume; none if the volume has no directory. */
   async backupsOf(volumeId: string): Promise<VolumeBackups> {
     return this.#read(this.volumeDirectory(volumeId), volumeId);
   }
@@ -105,8 +105,8 @@ export class Repository {
   }
 
   /**
-   * Excludes every other writer of the volume's backups until it is released, or this process ends. Finishes or
-   * removes what an interrupted one has left. ABORTED if another one holds it.
+   * Excludes every other writer of the volume's backups until the lock is released, or this process ends. Finishes or
+   * removes the leftovers of an interrupted command. Throws ABORTED if another command holds the lock.
    */
   async lock(volumeId: string): Promise<VolumeLock> {
     const directory = this.volumeDirectory(volumeId);
@@ -121,7 +121,7 @@ export class Repository {
     }
   }
 
-  /** The caller holds the lock of the volume. ALREADY_EXISTS if there is a backup of that snapshot. */
+  /** The caller holds the lock of the volume. Throws ALREADY_EXISTS if the snapshot has a backup. */
   async begin(volumeId: string, snapshot: { id: string; creationTime: Date }): Promise<NewBackupPaths> {
     const { directory, backups } = await this.backupsOf(volumeId);
     const known = backups.find(({ manifest }) => manifest.snapshot.id === snapshot.id);
@@ -131,7 +131,7 @@ export class Repository {
     return newPaths(directory, snapshotStem(snapshot.id, snapshot.creationTime));
   }
 
-  /** As begin, for another image of a snapshot that has one. */
+  /** Like begin, for another image of a snapshot that has a backup. */
   async beginNext({ manifest, directory }: Backup): Promise<NewBackupPaths> {
     const { id, creationTime } = manifest.snapshot;
     const stem = snapshotStem(id, new Date(creationTime));
@@ -140,8 +140,8 @@ export class Repository {
   }
 
   /**
-   * Makes the finished image and its manifest part of the repository. Durable when it resolves; a kill at any moment
-   * leaves both or none, which `lock` finds out. ALREADY_EXISTS if there is an image of that name.
+   * Adds the finished image and its manifest to the repository. Both are durable once this resolves. After a kill at
+   * any moment, `lock` completes or removes both. Throws ALREADY_EXISTS if an image of this name exists.
    */
   async commit(paths: NewBackupPaths, manifest: Manifest): Promise<Backup> {
     const { directory, name, imagePartial, rangesPartial } = paths;
@@ -162,7 +162,7 @@ export class Repository {
     return { manifest, name, directory };
   }
 
-  /** Removes a backup on which no other one is based. It is none any more before its image goes. */
+  /** Removes a backup on which no other backup is based. Renames the manifest first, so that no backup is without its image. */
   async remove({ directory, name }: Backup): Promise<void> {
     const removed = stemOf(name, MANIFEST) + REMOVED;
     await rename(join(directory, name), join(directory, removed));
@@ -175,13 +175,13 @@ export class Repository {
     return readVolume(directory, volumeId);
   }
 
-  /** One that is not there holds nothing that others could exchange. */
+  /** Throws FAILED_PRECONDITION if others can write to the directory. A missing directory holds nothing to exchange. */
   async #assertOwn(directory: string): Promise<void> {
     if (this.allowShared) return;
     await ownDirectory(directory, TRUST).catch(insteadOf(['ENOENT'], null));
   }
 
-  /** What cannot be settled stays, and is returned: it is no backup, and hinders none. */
+  /** Finishes or removes leftovers. If that fails, a leftover stays and is returned: it is no backup, and hinders no backup. */
   async #settle(directory: string): Promise<Problem[]> {
     const problems: Problem[] = [];
     const attempt = async (name: string, work: () => Promise<void>): Promise<void> => {
@@ -202,7 +202,7 @@ export class Repository {
     return problems;
   }
 
-  /** The image has its name if and only if it is complete. */
+  /** The image has its final name if and only if it is complete. */
   async #finishAdding(directory: string, next: string): Promise<void> {
     const path = join(directory, next);
     const { image } = await readManifest(path);
@@ -213,7 +213,7 @@ export class Repository {
     await flush(directory);
   }
 
-  /** The manifest goes last: it alone names the image. */
+  /** The manifest goes last, because it alone names the image. */
   async #finishRemoval(directory: string, removed: string): Promise<void> {
     const path = join(directory, removed);
     const { image } = await readManifest(path);
@@ -257,12 +257,12 @@ async function readVolume(directory: string, volumeId: string): Promise<VolumeBa
   );
   const { backups, superseded } = chooseComplete(found, new Set(files));
   problems.push(...contradictionsIn(directory, backups));
-  // The name of a directory with a long id is cut off.
+  // The directory's name does not hold the whole of a long id.
   const id = backups[0]?.manifest.volume.id ?? volumeId;
   return { volumeId: id, directory, backups, superseded, problems };
 }
 
-/** A copy under another name would count as a backup of its own, and its image would go with it. */
+/** A renamed copy of a manifest would count as another backup, and removing that backup would remove the original's image. */
 function assertNamesItsImage(path: string, stem: string, image: string): void {
   if (image === `${stem}${IMAGE}`) return;
   throw CsiError.failedPrecondition(
@@ -270,7 +270,7 @@ function assertNamesItsImage(path: string, stem: string, image: string): void {
   );
 }
 
-/** So that a snapshot has several backups only as pruning makes them. */
+/** Ensures that only pruning gives a snapshot several backups. */
 function assertNamedAfterItsSnapshot(path: string, stem: string, { snapshot }: Manifest): void {
   const own = snapshotStem(snapshot.id, new Date(snapshot.creationTime));
   if (stem === own || stem === `${own}@${generationOf(stem)}`) return;

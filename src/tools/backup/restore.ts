@@ -1,6 +1,6 @@
 /**
  * Writes the content of a backup to a file, a block device or a new volume of a driver, with its holes. The images of
- * the chain are verified first, because a damaged one would be restored without any sign of it.
+ * the chain are verified first, because a damaged image would be restored without any sign of damage.
  */
 
 import { randomBytes } from 'node:crypto';
@@ -27,11 +27,11 @@ const { O_RDWR } = constants;
 
 export interface RestoreOptions {
   signal: AbortSignal;
-  /** 0 to 1, of the writing. */
+  /** Called with the share of the content that is written, from 0 to 1. */
   onProgress?: ((share: number) => void) | undefined;
 }
 
-/** FAILED_PRECONDITION with everything that is wrong with the images of the chain. */
+/** Throws FAILED_PRECONDITION with everything that is wrong with the images of the chain. */
 export async function assertIntact(
   { chain }: ChosenBackup,
   options: { signal: AbortSignal; onProgress?(bytes: bigint): void },
@@ -45,10 +45,10 @@ export async function assertIntact(
 }
 
 /**
- * The file appears under its name when it is complete, for this user alone. Nobody is trusted with its directory.
+ * The file appears under its name once it is complete, for this user alone. Nobody else is trusted with its directory.
  *
- * @throws CsiError ALREADY_EXISTS if it exists and may not be replaced, FAILED_PRECONDITION for a name among the devices
- *   of /dev, and if others decide where the path leads
+ * @throws CsiError ALREADY_EXISTS if the file exists and may not be replaced, FAILED_PRECONDITION for a path in /dev
+ *   (but not /dev/shm), or if others decide where the path leads or exchange the unfinished file
  */
 export async function restoreToFile(
   { backup, chain }: ChosenBackup,
@@ -89,18 +89,18 @@ async function assertNoDevices(directory: FileHandle, path: string): Promise<voi
   );
 }
 
-/** A new file that this process holds until it ends, however it does. */
+/** Makes a new file that this process keeps locked until the process ends in any way. */
 async function makeUnfinished(directory: FileHandle): Promise<{ file: FileHandle; path: string }> {
   for (;;) {
     const path = at(directory.fd, `.restore-${randomBytes(8).toString('hex')}.partial`);
     const file = await createPlain(path);
-    // Between the two steps another command may have taken it for one that was left.
+    // Between the two steps, another command may have removed the file as a leftover.
     if (tryLock(file.fd) && (await file.stat()).nlink === 1) return { file, path };
     await file.close();
   }
 }
 
-/** FAILED_PRECONDITION if the name is no longer that of the file: whoever can write to the directory has exchanged it. */
+/** Throws FAILED_PRECONDITION if the name no longer leads to the file, because somebody who can write there exchanged it. */
 async function assertUnchanged(file: FileHandle, name: string, path: string): Promise<void> {
   const { dev, ino } = await file.stat({ bigint: true });
   const found = await lstat(name, { bigint: true }).catch(() => null);
@@ -111,25 +111,25 @@ async function assertUnchanged(file: FileHandle, name: string, path: string): Pr
   );
 }
 
-/** What killed commands have left there: files of this user that none holds. */
+/** Removes what killed commands have left in the directory: files of this user that no process has locked. */
 async function removeUnfinished(directory: FileHandle): Promise<void> {
   const names = await readdir(at(directory.fd));
   for (const name of names.filter((each) => /^\.restore-[0-9a-f]{16}\.partial$/.test(each))) {
     const path = at(directory.fd, name);
     const removal = (): Promise<void> =>
-      // NFS locks no file that is open for reading only.
+      // NFS cannot lock a file that is open for reading only.
       withFile(openPlain(path, { writes: true }), async (file) => {
         const { uid, nlink } = await file.stat();
         if (uid === effectiveUser() && nlink === 1 && tryLock(file.fd)) await unlink(path);
       });
-    // Anybody may have put a file with such a name there, so it says nothing that one stays.
+    // Anybody may have put a file with such a name there, so nobody is told about a file that stays.
     await bestEffort(removal, unreported);
   }
 }
 
 /**
- * FAILED_PRECONDITION if the device is smaller than the backup, or has sectors on which its file system would not mount.
- * What follows the end of the backup stays as it is. After a failure the device may hold a part of the backup.
+ * Throws FAILED_PRECONDITION if the device is smaller than the backup, or has sectors on which the backup's file system
+ * might not mount. Data beyond the end of the backup stays. After a failure, the device may hold a part of the backup.
  *
  * @param device from openDevice
  * @param onWriting called before the first byte is written
@@ -154,7 +154,7 @@ export async function restoreToDevice(
 }
 
 export interface DeviceOptions extends RestoreOptions {
-  /** Writes to a device with larger sectors than those of the volume. */
+  /** Accepts a device with larger sectors than those of the volume. */
   force: boolean;
   onNotice(message: string): void;
 }
@@ -182,7 +182,7 @@ async function checkSectors(
 
 const SMALLEST_SECTOR = 512;
 
-/** A new volume, whose name is `name` with a random part; resolves to its id. A failure leaves no volume. */
+/** Restores to a new volume, named `name` with a random part, and resolves to the volume's id. A failure leaves no volume. */
 export async function restoreToVolume(
   { backup, chain }: ChosenBackup,
   { driver, runtime, name }: { driver: CsiDriver; runtime: RuntimeDirectory; name: string },

@@ -1,12 +1,12 @@
-/** Which backup a command means, by volume and snapshot. */
+/** Finds the backup that a command means, by volume and snapshot. */
 import { CsiError } from '../../base/errors.js';
 import { type Backup, chainOf, type VolumeBackups } from './chains.js';
 import type { Repository } from './repository.js';
 
 export interface BackupChoice {
-  /** Empty: the only volume of the repository. */
+  /** Empty for the only volume, or the only volume with a backup of the snapshot. */
   readonly volumeId: string;
-  /** Empty: the newest backup. */
+  /** Empty for the newest backup. */
   readonly snapshotId: string;
 }
 
@@ -17,7 +17,7 @@ export interface ChosenBackup {
   readonly chain: readonly Backup[];
 }
 
-/** NOT_FOUND if there is no such backup; FAILED_PRECONDITION if its chain is not complete, or the choice is not clear. */
+/** Throws NOT_FOUND if there is no such backup, FAILED_PRECONDITION if its chain is not complete or the choice is not clear. */
 export async function chooseBackup(
   repository: Repository,
   { volumeId, snapshotId }: BackupChoice,

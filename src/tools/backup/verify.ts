@@ -1,6 +1,6 @@
 /**
- * Examines backups: whether every link of a chain is there, every image is the file that its manifest describes, and
- * its tables are sound. Reads everything and changes nothing.
+ * Examines backups: whether every link of a chain exists, every image is the file that its manifest describes, and the
+ * tables of every image are sound. Reads everything and changes nothing.
  */
 import { join } from 'node:path';
 import { CsiError, messageOf } from '../../base/errors.js';
@@ -12,11 +12,11 @@ import { checksumSegments } from './checksums.js';
 
 export interface VerifyOptions {
   signal: AbortSignal;
-  /** Called with the bytes of images that were read so far. */
+  /** Called with the number of image bytes that were read so far. */
   onProgress?(bytes: bigint): void;
 }
 
-/** What is wrong with the backups of a volume; each problem names its file. */
+/** Returns the problems of a volume's backups; each problem names its file. */
 export async function verifyVolume(volume: VolumeBackups, options: VerifyOptions): Promise<Problem[]> {
   const problems = [...volume.problems];
   for (const backup of volume.backups) {
@@ -26,7 +26,7 @@ export async function verifyVolume(volume: VolumeBackups, options: VerifyOptions
   return [...problems, ...(await verifyImages(volume.backups, options))];
 }
 
-/** What is wrong with the images of the backups. */
+/** Returns the problems of the backups' images. */
 export async function verifyImages(
   backups: readonly Backup[],
   { signal, onProgress }: VerifyOptions,
@@ -45,7 +45,7 @@ export async function verifyImages(
   return problems;
 }
 
-/** As verifyImages, without reading more than the header of each. */
+/** Like verifyImages, but reads no more than the header of each image. */
 export async function examineImages(backups: readonly Backup[], signal: AbortSignal): Promise<Problem[]> {
   const problems: Problem[] = [];
   for (const backup of backups) {
@@ -61,7 +61,7 @@ export async function examineImages(backups: readonly Backup[], signal: AbortSig
 
 async function verifyImage(backup: Backup, options: VerifyOptions): Promise<void> {
   const path = imagePathOf(backup);
-  // Before any program of qemu reads it.
+  // The checksums are checked first, before any QEMU program reads the image.
   await verifyChecksums(path, backup.manifest.image, options);
   await verifyHeader(backup);
   const { corruptions, errors } = await checkImage(path, options.signal);
@@ -77,7 +77,7 @@ async function verifyHeader(backup: Backup): Promise<void> {
   if (header.sizeBytes !== volume.sizeBytes) {
     throw refused(`has a device of ${header.sizeBytes} bytes, and the manifest says ${volume.sizeBytes}`);
   }
-  // Which one is for the manifest to say: the header may name an image that was pruned since.
+  // Only the manifest identifies the base: the header may name an image that was pruned since.
   if ((header.backing === null) !== (base === null)) {
     throw refused(`is based on ${header.backing ?? 'nothing'}, and the manifest says ${base?.snapshotId ?? 'nothing'}`);
   }
@@ -88,7 +88,7 @@ async function verifyChecksums(
   image: Backup['manifest']['image'],
   options: VerifyOptions,
 ): Promise<void> {
-  // Before all of a file is read that may have no end.
+  // The size is checked first, because a file without an end would be read forever.
   await verifySize(path, image);
   const { segmentBytes, sha256 } = image;
   const found = await checksumSegments(path, { ...options, segmentBytes });

@@ -1,4 +1,4 @@
-/** Writes to a published raw block volume, and knows which blocks it has written since it was last asked. */
+/** Writes to a published raw block volume, and records the blocks that it writes between calls of takeWritten. */
 import { type FileHandle, open } from 'node:fs/promises';
 import type { Random } from '../random.js';
 
@@ -18,7 +18,7 @@ export class BlockWriter {
     return new BlockWriter(await open(device, 'r+'), sizeBytes, random);
   }
 
-  /** Every byte, in order, durably. */
+  /** Writes every byte, in order and durably. */
   async fill(): Promise<void> {
     const piece = this.#content(PIECE_BYTES);
     for (let offset = 0; offset < this.sizeBytes; offset += PIECE_BYTES) {
@@ -28,7 +28,7 @@ export class BlockWriter {
     await this.file.sync();
   }
 
-  /** That many different blocks, at random places, durably, each with content that no block had before. */
+  /** Writes `count` different blocks at random places, durably. Each block gets content that no block had before. */
   async writeBlocks(count: number): Promise<void> {
     const blocks = Math.floor(this.sizeBytes / BLOCK_BYTES);
     const content = this.#content(BLOCK_BYTES);
@@ -43,7 +43,7 @@ export class BlockWriter {
     await this.file.sync();
   }
 
-  /** Every other block, from the first on, durably. */
+  /** Writes every other block durably, starting with the first. */
   async writeEverySecond(): Promise<void> {
     const content = this.#content(BLOCK_BYTES);
     for (let offset = 0; offset + BLOCK_BYTES <= this.sizeBytes; offset += 2 * BLOCK_BYTES) {
@@ -60,7 +60,7 @@ export class BlockWriter {
     return written;
   }
 
-  /** Reads the whole volume once, in order: what a driver that compares bytes does at least. */
+  /** Reads the whole volume once, in order. A driver that compares bytes does at least this. */
   async readAll(): Promise<void> {
     const piece = Buffer.alloc(PIECE_BYTES);
     for (let offset = 0; offset < this.sizeBytes; offset += PIECE_BYTES) {

@@ -1,16 +1,16 @@
 /**
- * What changed between two reports beyond noise.
+ * Finds what changed between two reports beyond noise.
  *
- * The figures compared are those a row is judged by: ours divided by the peer's of the same round, because the peer
- * has met the same frequency, neighbours and load, which an absolute figure would carry from one run to the next.
+ * A row is compared by the figures that judge it: ours divided by the peer's of the same round. Both had the same
+ * frequency, neighbours and load, which differ between runs and would distort an absolute figure.
  *
- * The test is that of Mann and Whitney, exact, two-sided. It uses the order of the rounds only: rounds on a shared
- * machine have a long tail on one side, so that a test on means would need more rounds than anybody runs, and one
- * slow round must not decide. Five rounds against five reach p = 0.008 when no round of one run lies among those of
- * the other, so that the limit of 0.01 asks for just that; with more rounds some may overlap. Of a hundred rows that
- * did not change, one is expected to pass the test by chance.
+ * The test is the exact, two-sided test of Mann and Whitney. It uses only the order of the rounds: rounds on a shared
+ * machine have a long tail on one side, so a test on means would need more rounds than anybody runs, and one slow round
+ * must not decide. Five rounds against five reach p = 0.008 when no round of one run lies among those of the other, so
+ * the limit of 0.01 requires exactly that. With more rounds, some may overlap. Of a hundred unchanged rows, one is
+ * expected to pass the test by chance.
  *
- * Rounds of one run share what stays the same for minutes, and the test cannot see that. So a change must also be
+ * Rounds of one run share conditions that last for minutes, and the test cannot see them. So a change must also be
  * large: the shift (Hodges and Lehmann: the median of all differences between a round of one run and one of the other)
  * must be at least 5 % of the older median.
  */
@@ -32,7 +32,7 @@ export interface ComparedRow {
   after: number;
   /** The shift as a fraction of the older median. */
   relative: number;
-  /** How probable a difference like this is if nothing changed. */
+  /** The probability of such a difference if nothing changed. */
   p: number;
 }
 
@@ -69,7 +69,7 @@ interface Figures {
   lowerIsBetter: boolean;
 }
 
-/** The same kind of figure of both: what the target judges, else the ratio, else ours alone. */
+/** Takes the same kind of figure from both rows: the figure that the target judges, else the ratio, else ours alone. */
 function comparable(a: Row, b: Row): [Figures, Figures] {
   const kinds: ((row: Row) => Figures)[] = [
     ({ target }) => ({
@@ -108,14 +108,14 @@ export function hodgesLehmann(a: readonly number[], b: readonly number[]): numbe
   return median(a.flatMap((x) => b.map((y) => y - x)));
 }
 
-/** What p is when each figure of one side lies below each of the other. */
+/** Returns p for the case that each figure of one side lies below each figure of the other. */
 export function lowestP(a: number, b: number): number {
   let ways = 1;
   for (let k = 1; k <= b; k += 1) ways = (ways * (a + k)) / k;
   return Math.min(1, 2 / ways);
 }
 
-/** Exact two-sided p of Mann and Whitney's U. Ties count half, which makes p no smaller than it is. */
+/** Returns the exact two-sided p of the U of Mann and Whitney. Ties count half, so p is never too small. */
 export function mannWhitney(a: readonly number[], b: readonly number[]): number {
   let u = 0;
   for (const x of a) for (const y of b) u += x < y ? 1 : x === y ? 0.5 : 0;
@@ -126,15 +126,15 @@ export function mannWhitney(a: readonly number[], b: readonly number[]): number 
   return Math.min(1, (2 * tail) / total);
 }
 
-/** How many orders of m and n figures have each value of U, by the usual recursion over the largest figure. */
+/** Counts the orders of m and n figures for each value of U, with the usual recursion over the largest figure. */
 function distributionOfU(m: number, n: number): number[] {
-  // counts[j][u]: orders of the first i figures of one side and j of the other.
+  // counts[j][u] is the number of orders of the first i figures of one side and j of the other.
   let counts = Array.from({ length: n + 1 }, () => [1]);
   for (let i = 1; i <= m; i += 1) {
     const next: number[][] = [[1]];
     for (let j = 1; j <= n; j += 1) {
       const merged = new Array<number>(i * j + 1).fill(0);
-      // The largest is of the first side: it lies above all j of the other.
+      // If the largest figure is of the first side, it lies above all j figures of the other side.
       for (const [u, count] of (counts[j] ?? []).entries()) merged[u + j] = (merged[u + j] ?? 0) + count;
       for (const [u, count] of (next[j - 1] ?? []).entries()) merged[u] = (merged[u] ?? 0) + count;
       next.push(merged);

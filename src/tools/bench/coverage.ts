@@ -1,4 +1,4 @@
-/** A list of ranges against the blocks that were written: what it has too much, and whether it lacks any. */
+/** Compares a list of ranges with the written blocks: counts the listed entries and bytes, and finds missing blocks. */
 
 import { BLOCK_BYTES } from './block-writer.js';
 import { readRanges } from './wire-reader.js';
@@ -24,7 +24,7 @@ export class Coverage {
     });
   };
 
-  /** After the last message. */
+  /** Call this after the last message. Throws if the list lacks a block. */
   end(): void {
     const block = this.written[this.#next];
     if (block !== undefined) throw this.#missed(block);

@@ -1,4 +1,4 @@
-/** How the time of a delta grows with what changed, the volume's size, and the snapshots in between. */
+/** Measures how the time of a delta grows with the changed blocks, the volume's size, and the snapshots in between. */
 import type { CsiConnection } from '../client/connection.js';
 import { BLOCK_BYTES, BlockWriter } from './block-writer.js';
 import { Coverage } from './coverage.js';
@@ -117,7 +117,7 @@ async function assertComplete(
   coverage.end();
 }
 
-/** Each pair once in each round, in random order. */
+/** Times each pair once in each round, in random order. */
 async function timed(
   { rounds, random }: Settings,
   { driver }: MeasuredDriver,

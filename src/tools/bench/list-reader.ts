@@ -1,10 +1,10 @@
-/** Reads a list to its end as bytes, and knows when its messages came. Decodes nothing. */
+/** Reads a list to its end as bytes, and times its messages. Decodes nothing. */
 import { type CsiConnection, isServiceError, type MetadataRpc } from '../client/connection.js';
 
 export interface ReadOptions {
-  /** Each message's bytes, valid during the call only. */
+  /** Called with the bytes of each message, which are valid only during the call. */
   onMessage?: (message: Buffer) => void;
-  /** After each message: makes a slow reader. */
+  /** The pause after each message, which makes the reader slow. */
   pauseMs?: number;
 }
 
@@ -16,7 +16,7 @@ export interface Reading {
   totalMs: number;
 }
 
-/** Rejects with the stream's status if that is not OK. */
+/** Rejects with the details of the stream's status if the status is not OK. */
 export async function readList(
   connection: CsiConnection,
   rpc: MetadataRpc,

@@ -1,4 +1,4 @@
-/** The machine a run was made on, as far as figures depend on it. */
+/** Describes the machine of a run, as far as figures depend on it. */
 import { readFileSync, realpathSync } from 'node:fs';
 import { availableParallelism, cpus, release, totalmem } from 'node:os';
 import { mountContaining, readMountInfo } from '../../base/system/mountinfo.js';
@@ -7,22 +7,22 @@ import { packageVersion } from '../../base/version.js';
 export interface Machine {
   date: string;
   kernel: string;
-  /** Those this process may use. */
+  /** The CPUs that this process may use. */
   cpus: number;
   cpuModel: string;
   memoryMiB: number;
   node: string;
   blockdelta: string;
-  /** What the file systems of the pools and of the temporary directory are. */
+  /** The temporary directory, which holds the pools, and its file system. */
   temporaryDirectory: string;
-  /** 1, 5 and 15 minutes: how busy the machine was when the run began and when it had ended. */
+  /** The load over 1, 5 and 15 minutes, when the run began and after it had ended. */
   loadBefore: string;
   loadAfter: string;
 }
 
 const MIB = 1 << 20;
 
-/** Before the first measurement; `loadAfter` is filled in by `afterRun`. */
+/** Call this before the first measurement. `afterRun` fills in `loadAfter`. */
 export async function describeMachine(temporaryDirectory: string): Promise<Machine> {
   return {
     date: new Date().toISOString(),

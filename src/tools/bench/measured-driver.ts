@@ -7,14 +7,14 @@ import { Volumes } from './volumes.js';
 import { Workspace } from './workspace.js';
 
 export interface MeasuredDriver {
-  /** For the facts of a row. */
+  /** Names the driver in the facts of a row. */
   label: string;
   workspace: Workspace;
   driver: CsiDriver;
   volumes: Volumes;
 }
 
-/** @param label of the workspace */
+/** @param label the label of the workspace */
 export async function measuredDriver(settings: Settings, label: string): Promise<MeasuredDriver> {
   const workspace = Workspace.make(settings, label);
   const { socketPath, cleanup } = settings;
@@ -26,7 +26,7 @@ export async function measuredDriver(settings: Settings, label: string): Promise
     const volumes = new Volumes(settings, driver, workspace);
     return { label: 'this plugin on XFS', workspace, driver, volumes };
   }
-  // An interrupt ends the measuring, and not the calls that remove what was made.
+  // An interrupt ends the measurements, but not the calls that remove the volumes and snapshots.
   const driver = new CsiDriver(socketPath, new AbortController().signal);
   cleanup.defer(() => driver.close());
   const volumes = new Volumes(settings, driver, workspace);

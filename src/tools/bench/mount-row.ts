@@ -1,4 +1,4 @@
-/** Row lifecycle-mount: a formatted XFS volume to a pod and back, beside the same tools by a shell script. */
+/** Row lifecycle-mount: publishes a formatted XFS volume and takes it back, beside a shell script with the same tools. */
 import type { MeasuredDriver } from './measured-driver.js';
 import type { Row } from './row.js';
 import { run } from './run.js';
@@ -7,7 +7,7 @@ import { type Settings, shuffledRounds } from './suite.js';
 import { XFS } from './volumes.js';
 
 const CYCLES = { full: 10, tiny: 1 } as const;
-/** mkfs.xfs makes nothing below 300 MiB. */
+/** mkfs.xfs makes no file system below 300 MiB. */
 const VOLUME_BYTES = 320 * 2 ** 20;
 const SCRIPT = `
 set -e
@@ -21,7 +21,7 @@ umount "$2"
 losetup --detach "$device"
 `;
 
-/** @param directory where the script's file lies: in the pool, or in the workspace for a driver of others */
+/** @param directory holds the script's image file: the pool, or the workspace for another vendor's driver */
 export async function mountRow(
   settings: Settings,
   { workspace, volumes }: Pick<MeasuredDriver, 'workspace' | 'volumes'>,

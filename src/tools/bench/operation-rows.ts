@@ -1,6 +1,6 @@
 /**
  * Rows lifecycle-<operation>: the median time of each call of a volume's life by one client, in a catalogue of many
- * objects beside an empty one; p99 and calls a second at 1, 4 and 16 clients are among the facts.
+ * objects beside an empty catalogue. The facts include p99 and calls per second at 1, 4 and 16 clients.
  */
 import type { MeasuredDriver } from './measured-driver.js';
 import { missingSide, type Row, type Side } from './row.js';
@@ -33,12 +33,12 @@ type Operation = (typeof OPERATIONS)[number][0];
 type Catalogue = Pick<MeasuredDriver, 'label' | 'volumes'>;
 
 interface Batch {
-  /** Of each call, ms. */
+  /** The time of each call in milliseconds. */
   times: number[];
   perSecond: number;
 }
 
-/** @param catalogues the one that is measured, and the one it stands beside, if there is one */
+/** @param catalogues the measured catalogue, and the catalogue with which it is compared, if any */
 export async function operationRows(settings: Settings, catalogues: readonly [Catalogue, Catalogue?]): Promise<Row[]> {
   const { clients } = SIZES[settings.size];
   const contenders = catalogues
@@ -88,7 +88,7 @@ function newBatches(): Record<Operation, Batch[]> {
   return Object.fromEntries(OPERATIONS.map(([name]) => [name, []])) as unknown as Record<Operation, Batch[]>;
 }
 
-/** Each operation once on each object, all objects together before the next operation. */
+/** Runs each operation once on each object, and on all objects before the next operation. */
 async function lifeOf(
   volumes: Volumes,
   clients: number,

@@ -1,4 +1,4 @@
-/** The plugin as a process of its own, as `blockdelta serve` starts it, in a workspace. */
+/** Runs the plugin as a separate process in a workspace, started with `blockdelta serve`. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -12,7 +12,7 @@ const STOP_TIMEOUT_MS = 30_000;
 const LOG_LINES = 5;
 
 export interface PluginOptions {
-  /** Name of the socket and the state directory in the workspace. */
+  /** The name of the socket and of the state directory in the workspace. */
   name?: string;
   /** BLOCKDELTA_... settings besides the socket, the state directory and the node's id. */
   env?: Record<string, string>;
@@ -33,7 +33,7 @@ export class PluginProcess {
     });
   }
 
-  /** Resolves when Probe says that the plugin is ready. The cleanup of the settings stops it. */
+  /** Resolves when Probe says that the plugin is ready. The cleanup of the settings stops the plugin. */
   static async start(
     settings: Pick<Settings, 'cleanup' | 'program'>,
     workspace: Workspace,
@@ -65,7 +65,7 @@ export class PluginProcess {
     return this.child.pid ?? 0;
   }
 
-  /** SIGTERM, and SIGKILL if that is not enough. */
+  /** Sends SIGTERM, and SIGKILL if the plugin does not end in time. */
   async stop(): Promise<void> {
     this.driver.close();
     if (this.child.exitCode !== null || this.child.signalCode !== null) return;

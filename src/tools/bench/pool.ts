@@ -1,4 +1,4 @@
-/** A reflink pool on a file system of its own, in an image of the workspace. */
+/** Makes a reflink pool on its own file system, in an image in the workspace. */
 import { mkdirSync, readFileSync } from 'node:fs';
 import { findProgram } from '../../base/process/exec.js';
 import { run } from './run.js';
@@ -10,7 +10,7 @@ const MKFS = {
   xfs: ['mkfs.xfs', '-q', '-f', '-m', 'reflink=1'],
   btrfs: ['mkfs.btrfs', '-q', '-f'],
 } as const;
-/** Sparse: only what the pool holds takes room. */
+/** The image is sparse: only the content of the pool takes space. */
 const IMAGE_SIZE = '32G';
 
 export function requireRoot(): void {
@@ -24,7 +24,7 @@ async function requireKind(kind: PoolKind): Promise<void> {
   if (!isKnown) throw new Error(`this kernel does not know ${kind} (/proc/filesystems)`);
 }
 
-/** Resolves to the directory. The workspace unmounts and removes it. */
+/** Resolves to the directory of the pool, which the workspace unmounts and removes. */
 export async function makePool(workspace: Workspace, kind: PoolKind, name: string = kind): Promise<string> {
   await requireKind(kind);
   const image = workspace.path(`${name}.img`);

@@ -1,6 +1,6 @@
 /**
- * What a suite hands back: rows of figures, one for each round, and curves of how a cost grows. Plain data: how it
- * was measured is the suites' business, how it is shown that of report/.
+ * The results of a suite: rows of figures, one figure for each round, and curves of how a cost grows. Plain data: the
+ * suites know how the figures are measured, and report/ knows how they are shown.
  */
 import { type Spread, spread } from './statistics.js';
 
@@ -8,15 +8,15 @@ import { type Spread, spread } from './statistics.js';
 export interface Side {
   label: string;
   unit: string;
-  /** One figure a round, in the order of the rounds; empty if it was not measured. */
+  /** One figure for each round, in the order of the rounds; empty if the side was not measured. */
   rounds: number[];
-  /** Why it was not measured: what was missing, and how to provide it. */
+  /** Why the side was not measured: what was missing, and how to provide it. */
   missing?: string;
 }
 
 export type Judged = 'median' | 'min' | 'max';
 
-/** What is compared with the bound: a figure a round, and which of them decides. */
+/** The bound, the figure of each round, and the statistic of the figures that is compared with the bound. */
 export type Target = Bound & {
   label: string;
   unit: string;
@@ -24,7 +24,7 @@ export type Target = Bound & {
   judged: Judged;
 };
 export type Bound =
-  | { atMost: number /** Better than the target, and not required. */; stretch?: number }
+  | { atMost: number /** A goal beyond the bound, not required. */; stretch?: number }
   | { atLeast: number; stretch?: number };
 
 export interface Row {
@@ -33,26 +33,26 @@ export interface Row {
   measures: string;
   ours: Side;
   peer: Side;
-  /** Which figures of a side are the better ones, for `bench compare`; lower if absent. */
+  /** Whether lower or higher figures are better, for `bench compare`; lower if absent. */
   better?: 'lower' | 'higher';
-  /** Without one, the row is judged by the speed table of the run, if that has its name. */
+  /** A row without a target is judged by the entry of its name in the run's speed table, if there is one. */
   target?: Target | null;
   /** Sizes and checks without which the figures mean nothing. */
   facts: Readonly<Record<string, string | number | boolean>>;
 }
 
-/** A row that a run is expected to have, and the bound that its figures are held against. */
+/** A row that a run is expected to have, and the bound for its figures. */
 export interface SpeedRow {
   name: string;
   suite: string;
-  /** What is compared with the bound. */
+  /** Names the figure that is compared with the bound. */
   label: string;
   unit: string;
   judged: Judged;
   bound: Bound;
 }
 
-/** @param rounds what is compared with the bound; empty if it was not measured */
+/** @param rounds the figures that are compared with the bound; empty if nothing was measured */
 export function targetOf({ label, unit, judged, bound }: SpeedRow, rounds: number[]): Target {
   return { label, unit, judged, rounds, ...bound };
 }
@@ -72,12 +72,12 @@ export interface CurveLine {
   points: { x: number; rounds: number[] }[];
 }
 
-/** The peer's side, or a whole row's, when a package, a privilege or a file system is missing. */
+/** A side that was not measured, because a package, a privilege or a file system is missing. */
 export function missingSide(label: string, unit: string, missing: string): Side {
   return { label, unit, rounds: [], missing };
 }
 
-/** Ours divided by the peer's, round by round; empty if one of them was not measured. */
+/** Ours divided by the peer's, round by round; empty if a side was not measured. */
 export function ratios(row: Pick<Row, 'ours' | 'peer'>): number[] {
   const { ours, peer } = row;
   if (peer.rounds.length === 0) return [];
@@ -98,7 +98,7 @@ export function verdict({ target }: Pick<Row, 'target'>): Verdict {
   return met ? 'met' : 'missed';
 }
 
-/** By how much a missed target is missed, as a fraction of its bound: 0.12 is 12 %. Null if it is not. */
+/** Returns the excess of a missed target as a fraction of its bound: 0.12 is 12 %. Null if the target is not missed. */
 export function missedBy(row: Pick<Row, 'target'>): number | null {
   const { target } = row;
   if (!target || verdict(row) !== 'missed') return null;

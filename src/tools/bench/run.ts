@@ -1,4 +1,4 @@
-/** Runs a program to its end, with its output. */
+/** Runs a program to its end and collects its output. */
 import { execFile } from 'node:child_process';
 
 export interface Finished {
@@ -34,7 +34,7 @@ export async function run(
         ...(options.directory === undefined ? {} : { cwd: options.directory }),
       },
       (error, stdout, stderr) => {
-        // Without an exit code the program could not be started, or a signal ended it.
+        // Without an exit code, either the program could not be started or a signal ended it.
         const code = error === null ? 0 : error.code;
         const seconds = (performance.now() - started) / 1000;
         if (typeof code === 'number') resolve({ code, stdout, stderr, seconds });

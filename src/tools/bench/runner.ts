@@ -13,13 +13,13 @@ export interface RunOptions
   extends Pick<Settings, 'program' | 'rounds' | 'size' | 'socketPath' | 'parameters' | 'volumeBytes'> {
   seed: number;
   curves: boolean;
-  /** Its rows come first, in its order; without the rows of suites that do not run, unless `wholeTable`. */
+  /** The speed table. Its rows come first, in its order. Rows of suites that do not run are omitted, unless `wholeTable`. */
   table: readonly SpeedRow[];
   wholeTable: boolean;
   say(line: string): void;
 }
 
-/** A suite that fails is reported as failed, and the others run; an interrupt ends the run. */
+/** A suite that fails is reported as failed, and the other suites still run. An interrupt ends the run. */
 export async function runSuites(suites: readonly Suite[], options: RunOptions, signal: AbortSignal): Promise<Document> {
   const started = performance.now();
   const machine = await describeMachine(tmpdir());
@@ -73,7 +73,7 @@ async function runSuite(
   }
 }
 
-/** The rows of the speed table first, in its order, also those that were not measured. */
+/** Puts the rows of the speed table first, in the table's order, including rows that were not measured. */
 function inOrder(
   rows: readonly Row[],
   results: readonly SuiteResult[],

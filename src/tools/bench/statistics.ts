@@ -1,4 +1,4 @@
-/** Figures of several rounds in few numbers. */
+/** Summarizes the figures of several rounds. */
 
 export interface Spread {
   median: number;
@@ -6,7 +6,7 @@ export interface Spread {
   max: number;
 }
 
-/** NaN in every field without values. */
+/** Every field is NaN if there are no values. */
 export function spread(values: readonly number[]): Spread {
   const sorted = [...values].sort((a, b) => a - b);
   return {
@@ -16,7 +16,7 @@ export function spread(values: readonly number[]): Spread {
   };
 }
 
-/** Interpolates linearly between the two values next to the position; `share` is 0 to 1. NaN without values. */
+/** Interpolates linearly between the two values next to the position; `share` is 0 to 1. NaN if there are no values. */
 export function quantile(values: readonly number[], share: number): number {
   return quantileOf(
     [...values].sort((a, b) => a - b),

@@ -1,4 +1,4 @@
-/** What a suite is, and what each run of one is given. */
+/** Defines a suite, and the settings of each run of a suite. */
 
 import type { Cleanup } from '../client/cleanup.js';
 import type { Random } from '../random.js';
@@ -7,7 +7,7 @@ import type { Curve, Row } from './row.js';
 export interface Suite {
   /** Also the first word of the names of its rows. */
   name: string;
-  /** For --help and the report: what it measures and what it needs, in one line. */
+  /** Says in one line what the suite measures and needs, for --help and the report. */
   describes: string;
   run(settings: Settings): Promise<Row[]>;
   /** Measured with --curves only. */
@@ -20,23 +20,23 @@ export interface Settings {
   size: 'full' | 'tiny';
   /** The command line of this plugin, compiled, which suites start. */
   program: string;
-  /** Of the driver that is measured; null: each suite starts what it measures itself. */
+  /** The socket of the measured driver; null if each suite starts the driver itself. */
   socketPath: string | null;
-  /** Of that driver's CreateVolume. */
+  /** Parameters for CreateVolume of the measured driver. */
   parameters: Readonly<Record<string, string>>;
-  /** Of the volumes that are filled; null: the suite chooses. */
+  /** The size of the volumes that are filled; null if the suite chooses. */
   volumeBytes: number | null;
-  /** Of the seed that the report names. */
+  /** Seeded with the seed that the report names. */
   random: Random;
   /** Undoes what the suite has made, also after a failure or SIGINT. */
   cleanup: Cleanup;
-  /** Progress, on stderr. */
+  /** Reports progress on stderr. */
   say(text: string): void;
 }
 
 /**
- * Measures each contender once in every round, in an order shuffled anew for each, so that none always follows the
- * same other one. Figures come back by contender, in the order of the rounds.
+ * Measures each contender once in every round, in a newly shuffled order, so that no contender always follows the same
+ * other contender. Returns the figures by contender, in the order of the rounds.
  */
 export async function shuffledRounds<T>(
   { rounds, random }: Pick<Settings, 'rounds' | 'random'>,

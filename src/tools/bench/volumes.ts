@@ -1,6 +1,6 @@
 /**
- * Volumes and snapshots of any driver, call by call, so that each can be measured, in the order of the specification.
- * Knows what it has made, and removes that and nothing else.
+ * Makes volumes and snapshots of any driver, call by call in the order of the specification, so that each call can be
+ * measured. Removes the objects that it has made, and nothing else.
  */
 import { mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -59,7 +59,7 @@ export class Volumes {
     return volume;
   }
 
-  /** Every step until the volume can be used at its target. */
+  /** Runs every step until the volume can be used at its target. */
   async bringUp(volume: Volume): Promise<Volume> {
     await publish((rpc, request) => this.driver.call(rpc, request), await this.driver.info(), volume);
     return volume;
@@ -118,7 +118,7 @@ export class Volumes {
     this.#volumes.delete(volumeId);
   }
 
-  /** Also what is still published. */
+  /** Also removes volumes that are still published. */
   async removeAll(): Promise<void> {
     for (const snapshot of this.#snapshots) await this.deleteSnapshot(snapshot);
     for (const volume of this.#volumes.values()) {

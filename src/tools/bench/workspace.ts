@@ -1,4 +1,4 @@
-/** A temporary directory, and the removal of everything below it: mounts, loop devices, files. */
+/** Makes a temporary directory, and removes everything below it: mounts, loop devices, files. */
 import { mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -15,7 +15,7 @@ const RELEASE_PAUSE_MS = 100;
 export class Workspace {
   private constructor(readonly directory: string) {}
 
-  /** In TMPDIR. The settings' cleanup removes it; suites register what must end before that after this. */
+  /** Makes a workspace in TMPDIR. The settings' cleanup removes it, after every step that is registered later. */
   static make({ cleanup }: Pick<Settings, 'cleanup'>, label: string): Workspace {
     const directory = mkdtempSync(join(tmpdir(), `blockdelta-bench-${label}-`));
     const workspace = new Workspace(realpathSync(directory));
@@ -27,7 +27,7 @@ export class Workspace {
     return join(this.directory, ...names);
   }
 
-  /** Unmounts, detaches and removes. Rejects if something stays in use. */
+  /** Unmounts, detaches and removes everything. Rejects if something stays in use. */
   async dispose(): Promise<void> {
     for (let attempt = 0; attempt < RELEASE_ATTEMPTS; attempt += 1) {
       const mounts = await this.#mounts();
@@ -35,8 +35,8 @@ export class Workspace {
       if (mounts.length === 0 && loops.length === 0) break;
       for (const mountPoint of mounts.reverse()) await run('umount', [mountPoint]);
       for (const device of loops) {
-        // The device of a mount that has just gone may be gone as well, and its number taken by others, which
-        // nobody can do from here on.
+        // The loop device of a mount that has just gone may be gone too, and others may have its number. The open
+        // descriptor prevents that from here on.
         const held = await open(device).catch(() => null);
         try {
           if (held !== null && this.#loops().includes(device)) await run('losetup', ['-d', device]);
@@ -53,7 +53,7 @@ export class Workspace {
     rmSync(this.directory, { recursive: true, force: true });
   }
 
-  /** In the order in which they were mounted. */
+  /** Returns the mount points in the order in which they were mounted. */
   async #mounts(): Promise<string[]> {
     return (await readMountInfo())
       .map(({ mountPoint }) => mountPoint)
@@ -68,7 +68,7 @@ export class Workspace {
           const file = readFileSync(`/sys/block/${name}/loop/backing_file`, 'utf8');
           return file.startsWith(`${this.directory}/`);
         } catch {
-          // Not attached.
+          // The loop device is not attached.
           return false;
         }
       })

@@ -1,6 +1,6 @@
 /**
- * One connection to the socket of any CSI driver: single attempts of calls, and streams as the bytes of their messages
- * or decoded. Knows how to call, and neither which failures pass nor what calls are for.
+ * One connection to the socket of any CSI driver. Makes single attempts of calls, and streams messages as bytes or
+ * decoded. Knows how to call, but not which failures are transient or what the calls are for.
  */
 import {
   Client,
@@ -24,7 +24,7 @@ export interface CallOptions {
   waitForReady?: boolean;
 }
 
-/** As long as a driver may take for a call that copies a volume. */
+/** The time that a driver may take for a call that copies a volume. */
 const DEADLINE_MS = 300_000;
 const RECONNECT_MS = 100;
 
@@ -44,13 +44,13 @@ export class CsiConnection {
       'grpc.default_authority': 'localhost',
       'grpc.use_local_subchannel_pool': 1,
       'grpc.max_receive_message_length': -1,
-      // A driver that comes up is not waited for longer than that.
+      // These values bound the wait for a driver that has just come up.
       'grpc.initial_reconnect_backoff_ms': RECONNECT_MS,
       'grpc.max_reconnect_backoff_ms': RECONNECT_MS,
     });
   }
 
-  /** The response. Rejects with the driver's status, a ServiceError. */
+  /** Resolves to the response, or rejects with the driver's status as a ServiceError. */
   unary(rpc: string, request: Message, options: CallOptions = {}): Promise<Message> {
     const { deadlineMs = DEADLINE_MS, signal, waitForReady = false } = options;
     const { path, requestSerialize, responseDeserialize } = methodOf(rpc);
@@ -74,17 +74,17 @@ export class CsiConnection {
     });
   }
 
-  /** The messages of a list, decoded. */
+  /** Streams the decoded messages of a list. */
   list(rpc: MetadataRpc, request: Message): ClientReadableStream<Message> {
     return this.#open(rpc, request, methodOf(rpc).responseDeserialize);
   }
 
-  /** The messages of a list as their bytes. */
+  /** Streams the messages of a list as bytes. */
   bytes(rpc: MetadataRpc, request: Message): ClientReadableStream<Buffer> {
     return this.#open(rpc, request, (bytes: Buffer) => bytes);
   }
 
-  /** Resolves when somebody serves the socket, or nobody has for that long. */
+  /** Resolves when somebody serves the socket, or when nobody has served it for `timeoutMs`. */
   async connected(timeoutMs: number): Promise<void> {
     await new Promise<void>((resolve) => {
       this.#client.waitForReady(Date.now() + timeoutMs, () => resolve());
@@ -101,7 +101,7 @@ export class CsiConnection {
   }
 }
 
-/** The first service of CSI that has it: no two have an RPC of one name. */
+/** Finds the RPC in the services of CSI, no two of which have an RPC of the same name. */
 export function methodOf(rpc: string): MethodDefinition<Message, Message> {
   for (const methods of Object.values(clientServices())) {
     const definition = methods[rpc];

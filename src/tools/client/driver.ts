@@ -1,6 +1,6 @@
 /**
- * The unary calls of any CSI driver over one socket: each with a deadline, and repeated while the driver is busy or
- * restarts, as a conforming caller does. Knows what a driver can do; not what calls are for.
+ * Makes unary calls of any CSI driver over one socket. Each call has a deadline, and is repeated while the driver is
+ * busy or restarts, as a conforming caller does. Knows what a driver can do, but not what the calls are for.
  */
 import { setMaxListeners } from 'node:events';
 import { CsiError, StatusCode } from '../../base/errors.js';
@@ -12,16 +12,16 @@ export type { Message };
 export interface DriverInfo {
   readonly name: string;
   readonly version: string;
-  /** Empty: the socket serves no Node service. */
+  /** Empty if the socket serves no Node service. */
   readonly nodeId: string;
-  /** Where volumes have to be accessible, and what CreateVolume is told; null: the driver says nothing. */
+  /** Where volumes must be accessible, as CreateVolume is told; null if the driver has no constraint or reports no topology. */
   readonly segments: Readonly<Record<string, string>> | null;
   readonly plugin: ReadonlySet<string>;
   readonly controller: ReadonlySet<string>;
   readonly node: ReadonlySet<string>;
 }
 
-/** How long a driver that does not answer is waited for: it may be restarting. */
+/** How long the caller waits for a driver that does not answer, because it may be restarting. */
 const RESTART_TIMEOUT_MS = 60_000;
 const PROBE_TIMEOUT_MS = 10_000;
 
@@ -35,7 +35,7 @@ export class CsiDriver {
     private readonly signal: AbortSignal,
   ) {
     this.connection = new CsiConnection(socketPath);
-    // Each call listens.
+    // Each call adds a listener.
     setMaxListeners(0, signal);
   }
 
@@ -43,21 +43,21 @@ export class CsiDriver {
     this.connection.close();
   }
 
-  /** What the driver says of itself; asked once. */
+  /** Returns what the driver says about itself. The driver is asked only once. */
   info(): Promise<DriverInfo> {
     this.#info ??= this.#ask();
     return this.#info;
   }
 
-  /** A driver over another connection, whose calls this one's signal does not end: for what has to be undone. */
+  /** A driver over another connection, whose calls end with `signal` only. Used to undo work after this driver's signal. */
   withSignal(signal: AbortSignal): CsiDriver {
     return new CsiDriver(this.socketPath, signal);
   }
 
   /**
-   * The response. Rejects with the driver's status, and a message that names the call.
+   * Resolves to the response, or rejects with the driver's status and a message that names the call.
    *
-   * @param waitMs how long a driver that is busy or away is called again
+   * @param waitMs how long the call is repeated while the driver is busy or away
    */
   async call(rpc: string, request: Message, waitMs = RESTART_TIMEOUT_MS): Promise<Message> {
     const { signal } = this;
@@ -106,15 +106,15 @@ export class CsiDriver {
 }
 
 /**
- * The types in a list of capabilities, of those that are of a kind: service, rpc, volume_expansion. One that the proto
- * does not know is its number.
+ * Returns the types of the capabilities of one kind: service, rpc or volume_expansion. A type that the proto does not
+ * know is returned as its number.
  */
 export function typesOf(capabilities: readonly Message[], kind: string): Set<string> {
   const types = capabilities.map((capability) => capability[kind]?.type as unknown);
   return new Set(types.flatMap((type) => (type === undefined ? [] : [String(type)])));
 }
 
-/** Null: the plugin is ready. Otherwise what Probe answered. */
+/** Returns null if the plugin is ready, and otherwise what Probe answered. */
 export async function probeReady(socketPath: string): Promise<string | null> {
   const connection = new CsiConnection(socketPath);
   try {

@@ -2,7 +2,7 @@
 import { isAbsolute } from 'node:path';
 import { SOCKET_PATH_MAX } from '../../base/settings/values.js';
 
-/** The path of the socket. Throws an Error whose message is for the user. */
+/** Returns the path of the socket. Throws an Error whose message is for the user. */
 export function parseClientEndpoint(endpoint: string): string {
   const path = endpoint.startsWith('unix://') ? endpoint.slice('unix://'.length) : endpoint;
   if (!isAbsolute(path)) {

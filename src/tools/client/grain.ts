@@ -1,6 +1,6 @@
 /**
- * Rounds the ranges of a list outwards to multiples of a caller's chunk size and merges what then touches. Many
- * backup tools work in chunks: this says what their chunk size costs.
+ * Rounds the ranges of a list outwards to multiples of a caller's chunk size, and merges ranges that then touch. Many
+ * backup tools work in chunks. `cost` shows what their chunk size costs.
  */
 import type { Entry } from './list.js';
 
@@ -67,7 +67,7 @@ const UNITS: Readonly<Record<string, bigint>> = {
   g: 1n << 30n,
 };
 
-/** A chunk size such as 65536, 64Ki or 1Mi. Null: it is none; the smallest is 512, the largest 1Gi. */
+/** Parses a chunk size such as 65536, 64Ki or 1Mi. Returns null unless it is a multiple of 512 from 512 to 1Gi. */
 export function parseGrain(text: string): bigint | null {
   const match = /^(\d{1,10})(?:([KMG])i?B?)?$/i.exec(text);
   if (match === null) return null;

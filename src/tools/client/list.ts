@@ -16,12 +16,12 @@ export class InvalidListError extends Error {
 }
 
 export class MetadataList {
-  /** Everything before it has been received: the next stream starts here. */
+  /** All entries before this offset have been received. The next stream starts here. */
   position: bigint;
   /** Null until the first message. */
   capacityBytes: bigint | null = null;
   #type: string | null = null;
-  /** The last entry, not returned yet: after an interruption it may continue in the next stream. */
+  /** The last entry, which is not returned yet. After an interruption, the next stream may continue this entry. */
   #held: Entry | null = null;
   /** Whether no entry of the current stream has been seen. */
   #atStreamStart = true;
@@ -35,7 +35,7 @@ export class MetadataList {
     return this.#held !== null && this.position === this.capacityBytes;
   }
 
-  /** Call it before the messages of another stream that starts at `position`. */
+  /** Call this before the messages of another stream that starts at `position`. */
   resume(): void {
     this.#atStreamStart = true;
   }
@@ -76,7 +76,7 @@ export class MetadataList {
     this.#type = type;
   }
 
-  /** Takes the next entry and returns the one before it, unless they are merged. */
+  /** Takes the next entry and returns the previous entry, unless the two are merged. */
   #place(offset: bigint, size: bigint): Entry | null {
     const end = offset + size;
     if (offset < 0n || size <= 0n || end > (this.capacityBytes ?? 0n)) {

@@ -12,11 +12,11 @@ export interface MetadataRequest {
   /** Snapshot ids by request field. */
   readonly ids: Readonly<Record<string, string>>;
   readonly startingOffset: bigint;
-  /** Most entries in one message; 0: the plugin chooses. */
+  /** The most entries in one message; 0 lets the plugin choose. */
   readonly maxResults: number;
 }
 
-/** For all that a snapshot holds, or that differs from the base; `baseId` null: there is none. */
+/** Requests all allocated ranges of a snapshot if `baseId` is null, and otherwise all ranges that differ from the base. */
 export function requestFor(snapshotId: string, baseId: string | null): MetadataRequest {
   const whole = { startingOffset: 0n, maxResults: 0 };
   if (baseId === null) {
@@ -36,10 +36,10 @@ export interface MetadataMessage {
   }[];
 }
 
-/** Most messages in the queue; above it, flow control makes the plugin wait. */
+/** The most messages in the queue. At this number, flow control makes the plugin wait. */
 const MAX_QUEUED = 16;
 
-/** The messages of one stream. Throws a ServiceError unless it ends OK. Leaving the loop cancels the call. */
+/** Yields the messages of one stream. Throws a ServiceError unless the stream ends OK. Leaving the loop cancels the call. */
 export async function* openMetadata(
   socketPath: string,
   { rpc, ids, startingOffset, maxResults }: MetadataRequest,
@@ -79,7 +79,7 @@ async function* messagesOf(
     end ??= { error };
     wake();
   });
-  // 'end' also follows 'error'; then the error is already recorded.
+  // 'end' also follows 'error', but then the error is already recorded.
   call.on('end', () => {
     end ??= { error: null };
     wake();
@@ -104,8 +104,8 @@ async function* messagesOf(
 const CONNECT_TIMEOUT_MS = 5000;
 
 /**
- * Loads and runs once what a call needs: the proto, and the code of gRPC, by connecting. Resolves also if it
- * cannot connect, which the call itself reports.
+ * Connects once, so that the proto and the code of gRPC, which a call needs, are loaded and have run. Also resolves if
+ * the connection fails, because the call itself reports that.
  */
 export async function prepareClient(socketPath: string): Promise<void> {
   const connection = new CsiConnection(socketPath);

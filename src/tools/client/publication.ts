@@ -1,6 +1,6 @@
 /**
- * The calls that bring a volume to a path of this node and away again, in the order of the specification, as far as a
- * driver has them. Knows the order; not who calls, or what is done with the volume.
+ * Makes the calls that bring a volume to a path of this node and away again, in the order of the specification, except
+ * for calls that a driver does not have. Knows the order, but not the caller or the use of the volume.
  */
 import type { DriverInfo, Message } from './driver.js';
 
@@ -22,9 +22,9 @@ type Calls = (rpc: string, request: Message) => Promise<Message>;
 type Capabilities = Pick<DriverInfo, 'controller' | 'node' | 'nodeId'>;
 
 /**
- * Attaches, stages and publishes. The staging path and the parent of the target must be there.
+ * Attaches, stages and publishes. The staging path and the parent of the target must exist.
  *
- * @param before called before each step, with what undoes it: a step that fails may have done its work
+ * @param before called before each step with the call that undoes the step, because a failed step may have done its work
  */
 export async function publish(
   call: Calls,
@@ -54,7 +54,7 @@ export async function publish(
   await call('NodePublishVolume', { ...common, target_path: targetPath, readonly });
 }
 
-/** What undoes a publication, in order. Each can be repeated, and called for a step that never was. */
+/** Returns the calls that undo a publication, in order. Each can be repeated, and is valid for a step that never ran. */
 export function undoSteps(capabilities: Capabilities, use: Paths): Call[] {
   const { unpublish, unstage, detach } = undosOf(capabilities, use);
   return [unpublish, unstage, detach].filter((step) => step !== null);
@@ -62,7 +62,7 @@ export function undoSteps(capabilities: Capabilities, use: Paths): Call[] {
 
 type Paths = Pick<VolumeUse, 'volumeId' | 'stagingPath' | 'targetPath'>;
 
-/** Null: the driver has no such step. */
+/** A step is null if the driver does not have it. */
 function undosOf({ controller, node, nodeId }: Capabilities, use: Paths) {
   const { volumeId, stagingPath, targetPath } = use;
   const step = (rpc: string, where: Message): Call => ({
@@ -78,7 +78,7 @@ function undosOf({ controller, node, nodeId }: Capabilities, use: Paths) {
   };
 }
 
-/** Of a raw block volume that one pod writes to. */
+/** The capability of a raw block volume to which one pod writes. */
 export const BLOCK_CAPABILITY = { block: {}, access_mode: { mode: 'SINGLE_NODE_WRITER' } };
 
 /** The fields of CreateVolume that say where a volume must be accessible; none if the driver is not constrained. */

@@ -1,14 +1,14 @@
 /**
- * Volumes that a command needs for a while, as block devices: a snapshot restored to a temporary volume that is
- * read, or a new volume that is written. Goes the way of a conforming orchestrator.
+ * Publishes volumes that a command needs for a while, as block devices: a temporary volume that is restored from a snapshot
+ * and read, or a new volume that is written. Calls the driver as a conforming orchestrator does.
  *
- * Each one has an entry in the runtime directory, with its paths and a record of what was requested, written before
- * each step, so that a later command finds and removes what a killed one has left.
+ * Each volume has an entry in the runtime directory, with its paths and a record of the request. The record is written
+ * before each step, so that a later command finds and removes what a killed command has left.
  *
- * What a record says is not enough to delete a volume: the driver has to say it too. CSI shows the names of volumes
- * nowhere, neither in ListVolumes nor in ControllerGetVolume; but CreateVolume is idempotent by name, so its answer to
- * the recorded request is the driver's own word for which volume has that name. Only that one is deleted, and its name
- * has a random part that nobody else uses. If the volume is gone already, this makes it once more for a moment.
+ * A record alone is not enough to delete a volume: the driver must confirm the volume. CSI reports the names of volumes
+ * nowhere, neither in ListVolumes nor in ControllerGetVolume. But CreateVolume is idempotent by name, so its answer to the
+ * recorded request is the driver's own word for which volume has that name. Only this volume is deleted, and its name has a
+ * random part that nobody else uses. If the volume is already gone, CreateVolume makes it again for a moment.
  */
 import { CsiError, StatusCode } from '../../base/errors.js';
 import type { RuntimeDirectory, RuntimeEntry } from '../../base/runtime-directory.js';
@@ -20,9 +20,9 @@ import { createRequest, nameOf, readRecord, type VolumeRecord, writeRecord } fro
 export interface PublishedVolume {
   readonly volumeId: string;
   readonly devicePath: string;
-  /** 0: the driver does not say. */
+  /** 0 if the driver does not report the size. */
   readonly sizeBytes: bigint;
-  /** The volume stays when it is closed. */
+  /** Makes close() keep the volume. */
   keep(): void;
   /** Unpublishes the volume and deletes it, unless it is kept. */
   close(): Promise<void>;
@@ -30,10 +30,10 @@ export interface PublishedVolume {
 
 const KIND = 'volume';
 const TEMPORARY_PREFIX = 'blockdelta-volume';
-/** Undoing must end, also beside a driver that is gone. */
+/** Undoing must end even if the driver is gone. */
 const CLOSE_TIMEOUT_MS = 120_000;
 
-/** A temporary volume with the content of the snapshot, published read-only. */
+/** Publishes a temporary volume with the content of the snapshot, read-only. */
 export async function publishSnapshot(
   driver: CsiDriver,
   runtime: RuntimeDirectory,
@@ -42,7 +42,7 @@ export async function publishSnapshot(
   return publish(driver, runtime, { sizeBytes, snapshotId, namePrefix: TEMPORARY_PREFIX });
 }
 
-/** A new volume that reads as zeros, published to be written. Its name is the given one with a random part. */
+/** Publishes a new volume for writing, which reads as zeros. Its name is the given name with a random part. */
 export async function publishNewVolume(
   driver: CsiDriver,
   runtime: RuntimeDirectory,
@@ -52,13 +52,13 @@ export async function publishNewVolume(
 }
 
 /**
- * Removes what killed commands have left of their use of this driver, and reports each volume, and what could not be
- * removed. The driver must be ready.
+ * Unpublishes the volumes that killed commands have left on this driver, and deletes the temporary ones. Reports each
+ * volume, and whatever could not be removed. The driver must be ready.
  */
 export async function removeLeftVolumes(driver: CsiDriver, runtime: RuntimeDirectory): Promise<void> {
   await runtime.sweep(KIND, async (entry) => {
     const record = readRecord(entry);
-    // Killed before it asked the driver for anything, or after it had undone everything.
+    // The command was killed before it asked the driver for anything, or after it had undone everything.
     if (record === null) return entry.discard();
     if (record.socketPath !== driver.socketPath) return;
     const { isTemporary, volumeId: recorded } = record;
@@ -122,7 +122,7 @@ async function create(driver: CsiDriver, entry: RuntimeEntry, record: VolumeReco
   return volume as Message;
 }
 
-/** Resolves to the path of the device. */
+/** Publishes the volume, and resolves to the path of the device. */
 async function expose(driver: CsiDriver, entry: RuntimeEntry, volume: Message, readonly: boolean): Promise<string> {
   entry.makeDirectory(STAGING);
   const use = {
@@ -139,7 +139,7 @@ async function expose(driver: CsiDriver, entry: RuntimeEntry, volume: Message, r
   return use.targetPath;
 }
 
-/** Codes of drivers for paths that they do not see, or cannot mount at. */
+/** Codes that drivers return for paths that they do not see, or at which they cannot mount. */
 const BAD_PATH: readonly StatusCode[] = [
   StatusCode.FAILED_PRECONDITION,
   StatusCode.INVALID_ARGUMENT,
@@ -147,7 +147,7 @@ const BAD_PATH: readonly StatusCode[] = [
   StatusCode.INTERNAL,
 ];
 
-/** Says where the paths came from: a driver in a container cannot mount everywhere. */
+/** Adds the origin of the path to the message, because a driver in a container cannot mount everywhere. */
 function pathExplained(thrown: unknown, targetPath: string): unknown {
   const { code, message, details } = CsiError.from(thrown);
   if (!BAD_PATH.includes(code)) return thrown;
@@ -165,7 +165,7 @@ function pathsOf(entry: RuntimeEntry, volumeId: string) {
   return { volumeId, stagingPath: entry.pathOf(STAGING), targetPath: entry.pathOf('device') };
 }
 
-/** Can be repeated. The id is that of a volume that is known to be ours; null: it was never created. */
+/** Can be repeated. `volumeId` is a volume that is known to be ours, or null if the volume was never created. */
 async function undo(
   driver: CsiDriver,
   entry: RuntimeEntry,
@@ -179,13 +179,13 @@ async function undo(
   entry.discard();
 }
 
-/** The id of the volume that has the record's name; null: there is none, and the driver makes none. */
+/** Returns the id of the volume with the record's name; null if there is none and the driver makes none. */
 async function idOf(driver: CsiDriver, entry: RuntimeEntry, record: VolumeRecord): Promise<string | null> {
   try {
     return String((await create(driver, entry, record))['volume_id']);
   } catch (thrown) {
     const { code } = CsiError.from(thrown);
-    // The snapshot is gone, or something of that name was never made by this request.
+    // The snapshot is gone, or a volume of that name was made by another request.
     const isRefused = code === StatusCode.NOT_FOUND || code === StatusCode.ALREADY_EXISTS;
     if (isRefused || code === StatusCode.RESOURCE_EXHAUSTED) return null;
     throw thrown;

@@ -1,6 +1,6 @@
 /**
- * Reads one list over as many streams as it takes: after an interruption it opens another stream at the
- * end of the last entry received. Knows how streams fail, not how a list is printed.
+ * Reads one list over as many streams as needed: after an interruption, opens another stream at the end of the last
+ * received entry. Knows how streams fail, not how a list is printed.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../base/errors.js';
@@ -14,7 +14,7 @@ export interface MetadataProgress {
   capacityBytes: bigint | null;
   messages: number;
   resumes: number;
-  /** From the first request to the first message; null before it. */
+  /** From the first request to the first message; null before the first message. */
   firstMessageMs: number | null;
 }
 
@@ -37,9 +37,9 @@ const MAX_ATTEMPTS_WITHOUT_PROGRESS = 5;
 const RETRY_DELAY_MS = 200;
 
 /**
- * Transient failures, after which another attempt may succeed. A client may resume at any offset at any
- * time, so a needless attempt is harmless; that is why UNKNOWN and INTERNAL are included, which stand for
- * broken connections as well as for bugs. RESOURCE_EXHAUSTED is not: retrying only adds load.
+ * Transient failures, after which another attempt may succeed. A client may resume at any offset at any time, so a
+ * needless attempt is harmless. Therefore UNKNOWN and INTERNAL are included, which stand for broken connections as well
+ * as for bugs. RESOURCE_EXHAUSTED is not included, because retrying only adds load.
  */
 const INTERRUPTIONS: ReadonlySet<number> = new Set([
   StatusCode.CANCELLED,

@@ -1,4 +1,4 @@
-/** The rule by which a conforming caller repeats a call: while the driver is busy with its object, or restarts. */
+/** Repeats a call as a conforming caller does: while the driver is busy with the call's object, or restarts. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../base/errors.js';
 
@@ -7,8 +7,8 @@ const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 2000;
 
 /**
- * Resolves to the last outcome: one that is final, or what the driver still answers when the time is up. As much time as
- * a pause takes is left for each attempt: one that has too little would hide what the driver answers.
+ * Resolves to the last outcome: a final one, or the driver's answer when the time is up. Each attempt has at least as
+ * much time as the pause before it, because an attempt with too little time would hide the driver's answer.
  *
  * @param codeOf the status of an outcome
  * @param deadline milliseconds since the epoch

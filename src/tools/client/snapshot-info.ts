@@ -1,18 +1,18 @@
-/** What a driver says of one snapshot. */
+/** Asks a driver about one snapshot. */
 import { CsiError } from '../../base/errors.js';
 import type { CsiDriver, Message } from './driver.js';
 
 export interface SnapshotInfo {
   readonly snapshotId: string;
   readonly volumeId: string;
-  /** 0: the driver does not say. */
+  /** 0 if the driver does not report the size. */
   readonly sizeBytes: bigint;
   readonly creationTime: Date;
 }
 
 /**
- * By GetSnapshot or ListSnapshots, whichever the driver has. NOT_FOUND if there is no such snapshot;
- * UNIMPLEMENTED if the driver has neither call.
+ * Uses ListSnapshots, or GetSnapshot if the driver has no ListSnapshots. Throws NOT_FOUND if there is no such snapshot,
+ * FAILED_PRECONDITION if it is not ready to use, UNIMPLEMENTED if the driver has neither call.
  */
 export async function describeSnapshot(driver: CsiDriver, snapshotId: string): Promise<SnapshotInfo> {
   const found = await find(driver, snapshotId);

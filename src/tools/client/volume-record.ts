@@ -1,6 +1,6 @@
 /**
- * What a command remembers of a volume that it uses for a while: enough to ask the driver for the volume by its name
- * again. Knows the file's form, not what is done with it.
+ * Records a volume that a command uses for a while, with enough data to ask the driver for the volume by its name
+ * again. Knows the form of the file, not what is done with the record.
  */
 import { CsiError } from '../../base/errors.js';
 import type { RuntimeEntry } from '../../base/runtime-directory.js';
@@ -9,23 +9,23 @@ import { BLOCK_CAPABILITY, topologyRequirement } from './publication.js';
 
 export interface VolumeRecord {
   readonly socketPath: string;
-  /** Of the volume's name. The rest is the id of the entry, so no record can name anything but its own volume. */
+  /** The start of the volume's name. The rest is the id of the entry, so a record can name no other volume. */
   readonly namePrefix: string;
-  /** 0: the driver chooses. */
+  /** 0 if the driver chooses. */
   readonly sizeBytes: bigint;
-  /** What the volume is made from; null: nothing. */
+  /** The snapshot from which the volume is made; null for an empty volume. */
   readonly snapshotId: string | null;
-  /** Where it has to be accessible; null: anywhere. */
+  /** Where the volume must be accessible; null for anywhere. */
   readonly segments: Readonly<Record<string, string>> | null;
-  /** Null before CreateVolume was answered: then it may exist all the same. */
+  /** Null until CreateVolume has answered, although the volume may already exist. */
   readonly volumeId: string | null;
-  /** Whether the volume goes when it is closed. */
+  /** Whether the volume is deleted when it is closed. */
   readonly isTemporary: boolean;
 }
 
 export const nameOf = ({ namePrefix }: VolumeRecord, { id }: RuntimeEntry): string => `${namePrefix}-${id}`;
 
-/** The same for the same record, so that the driver answers a repetition with the same volume. */
+/** Returns the same request for the same record, so that the driver answers a repetition with the same volume. */
 export function createRequest(record: VolumeRecord, entry: RuntimeEntry): Message {
   const { sizeBytes, snapshotId, segments } = record;
   return {
@@ -39,14 +39,14 @@ export function createRequest(record: VolumeRecord, entry: RuntimeEntry): Messag
 
 const FILE = 'record.json';
 const VERSION = 1;
-/** Ids have at most 128 bytes each, a topology some segments of them. */
+/** Each id has at most 128 bytes, and a topology has a few segments of such ids. */
 const MAX_BYTES = 65_536;
 
 export function writeRecord(entry: RuntimeEntry, { sizeBytes, ...rest }: VolumeRecord): void {
   entry.write(FILE, JSON.stringify({ version: VERSION, sizeBytes: `${sizeBytes}`, ...rest }));
 }
 
-/** Null: there is none. FAILED_PRECONDITION if the file is not ours, or does not hold what it should. */
+/** Returns null if there is no record. Throws FAILED_PRECONDITION if the file is not ours or holds no valid record. */
 export function readRecord(entry: RuntimeEntry): VolumeRecord | null {
   const text = entry.read(FILE, MAX_BYTES);
   if (text === null) return null;
@@ -65,7 +65,7 @@ function parseRecord(text: string): VolumeRecord | null {
   } catch {
     return null;
   }
-  // A text or a number has no such fields.
+  // A JSON text or number has none of these fields.
   const { version, socketPath, namePrefix, sizeBytes, snapshotId, segments, volumeId, isTemporary } = found ?? {};
   if (typeof version === 'number' && version > VERSION) {
     throw CsiError.failedPrecondition(

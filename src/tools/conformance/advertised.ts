@@ -1,4 +1,4 @@
-/** The driver's capabilities, read once at the start, and the reason why a check is skipped. */
+/** Reads the driver's capabilities once at the start, and finds the reason why a check is skipped. */
 import { typesOf } from '../client/driver.js';
 import type { Driver } from './driver.js';
 import { ConformanceFailure } from './failure.js';
@@ -7,7 +7,7 @@ import { describeRefusal } from './refusal.js';
 
 export interface NodeInfo {
   readonly nodeId: string;
-  /** Null when the driver gives none. */
+  /** Null if the driver reports none. */
   readonly topology: StringMap | null;
 }
 
@@ -26,7 +26,7 @@ export type Need =
   | 'block'
   | 'mount';
 
-/** Needs that are one capability of the controller. */
+/** Needs that correspond to one capability of the controller. */
 const CONTROLLER_NEEDS: Readonly<Partial<Record<Need, string>>> = {
   volumes: 'CREATE_DELETE_VOLUME',
   'list-volumes': 'LIST_VOLUMES',
@@ -40,11 +40,11 @@ const CONTROLLER_NEEDS: Readonly<Partial<Record<Need, string>>> = {
 export class Advertised {
   private constructor(
     readonly plugin: ReadonlySet<string>,
-    /** ONLINE, OFFLINE. */
+    /** Holds ONLINE and OFFLINE. */
     readonly expansion: ReadonlySet<string>,
     readonly controller: ReadonlySet<string>,
     readonly group: ReadonlySet<string>,
-    /** Null: the endpoint serves no Node service. */
+    /** Null if the endpoint serves no Node service. */
     readonly node: ReadonlySet<string> | null,
     readonly nodeInfo: NodeInfo | null,
   ) {}
@@ -70,7 +70,7 @@ export class Advertised {
     );
   }
 
-  /** Why a check with these needs cannot run; null if it can. */
+  /** Returns why a check with these needs cannot run; null if it can run. */
   reasonAgainst(needs: readonly Need[], access: readonly AccessType[]): string | null {
     for (const need of needs) {
       const reason = this.#missing(need, access);

@@ -15,10 +15,10 @@ type Operation = 'write' | 'partial' | 'rewrite' | 'zeros' | 'discard';
 const OPERATIONS: readonly Operation[] = ['write', 'write', 'write', 'partial', 'partial', 'rewrite', 'zeros'];
 const LENGTHS = [512, 4096, 4096, 4096, 8192, 20480, 65536] as const;
 const ALIGNMENT_BYTES = 4096;
-/** Each one starts a process. */
+/** Each discard starts a process. */
 const DISCARDS_PER_ROUND = 2;
 const DISCARD_BYTES = 128 * 1024;
-/** What a driver may compare or hash at once. An off-by-one loses a byte at either edge of such a block. */
+/** Block sizes that a driver may compare or hash at once. An off-by-one error loses a byte at either edge of such a block. */
 const BLOCK_SIZES = [512, 4096, CHUNK_BYTES] as const;
 const READ_BYTES = 1 << 20;
 const ZEROS = Buffer.alloc(CHUNK_BYTES);
@@ -34,11 +34,11 @@ export class BlockContent {
   readonly #frozen = new Set<number>();
   /** Chunks that the current round of changes has written to. */
   readonly #changed = new Set<number>();
-  /** Sizes of blocks whose edges some round has left unchanged, for want of chunks without other changes. */
+  /** Block sizes whose edges stayed unchanged in some round, because too few chunks had no other changes. */
   readonly #leftOut = new Set<number>();
   #sizeBytes: number;
 
-  /** `source`: the image the volume was created from, which is its initial content. */
+  /** `source` is the image from which the volume was created, and so its initial content. */
   constructor(
     sizeBytes: number,
     private readonly source: Image | null = null,
@@ -79,11 +79,11 @@ export class BlockContent {
     this.#initial.get(index) ?? this.source?.elsewhere(index) ?? null;
 
   /**
-   * Makes random changes at the published path, from byte `from` on; they are durable when it resolves. They
-   * always include the first and the last byte of that range, each of which is the only change in its 4 KiB, and
-   * single bytes at the edges of blocks in chunks where nothing else changes: off-by-one errors show only where
-   * nothing else changes. Discards hit chunks that earlier rounds have written, if there are any: discarding
-   * unwritten space tests nothing.
+   * Makes random changes at the published path, from byte `from` on. The changes are durable when the promise resolves.
+   * They always include the first and the last byte of that range, each of which is the only change in its 4 KiB, and
+   * single bytes at the edges of blocks in chunks without other changes: off-by-one errors show only where nothing else
+   * changes. Discards hit chunks that earlier rounds have written, if there are any, because discarding unwritten space
+   * tests nothing.
    */
   async change(path: string, random: Random, operations: number, from = 0): Promise<void> {
     this.#changed.clear();
@@ -94,7 +94,7 @@ export class BlockContent {
     });
   }
 
-  /** Changes neither the first nor the last 4 KiB of the range; nothing if there is too little in between. */
+  /** Changes neither the first nor the last 4 KiB of the range, and nothing at all if too little lies in between. */
   async #changeInside(
     device: FileHandle,
     path: string,
@@ -120,7 +120,7 @@ export class BlockContent {
     }
   }
 
-  /** One byte at each edge of a block of each size, in chunks that this round has not changed. */
+  /** Changes one byte at each edge of a block of each size, in chunks that this round has not changed. */
   async #touchEdges(device: FileHandle, random: Random, from: number): Promise<void> {
     const first = Math.ceil(from / CHUNK_BYTES);
     const untouched: number[] = [];
@@ -140,7 +140,7 @@ export class BlockContent {
     }
   }
 
-  /** Says in the report at which blocks a round has changed no single byte, so that a pass is not taken for more. */
+  /** Notes the block sizes at whose edges some round has changed no single byte, so that nobody overrates a pass. */
   noteLeftOut({ note }: { note(text: string): void }): void {
     if (this.#leftOut.size === 0) return;
     const sizes = [...this.#leftOut].sort((a, b) => a - b).join(', ');
@@ -150,7 +150,7 @@ export class BlockContent {
     );
   }
 
-  /** Changes one byte, so that a second round before the next snapshot does not restore it. */
+  /** Increments one byte, so that a second round before the next snapshot does not restore its value. */
   async #touch(device: FileHandle, offset: number): Promise<void> {
     const bytes = await this.#read(device, offset, 1);
     await this.#write(device, offset, Buffer.from(bytes.map((byte) => byte + 1)));
@@ -163,7 +163,7 @@ export class BlockContent {
       .map(([index]) => index * CHUNK_BYTES);
   }
 
-  /** One write, durable when it resolves. */
+  /** Writes once. The write is durable when the promise resolves. */
   async write(path: string, offset: number, bytes: Buffer): Promise<void> {
     await this.#withDevice(path, (device) => this.#write(device, offset, bytes));
   }
@@ -201,7 +201,7 @@ export class BlockContent {
     });
   }
 
-  /** Writes zeros instead if the device refuses the discard. */
+  /** Discards a range, or writes zeros if the device refuses the discard. */
   async #discard(device: FileHandle, path: string, offset: number, length: number): Promise<void> {
     await this.#remember(device, offset, length, async () => {
       try {
@@ -337,7 +337,7 @@ async function readAt(device: FileHandle, bytes: Buffer, offset: number): Promis
 }
 
 /**
- * The size of a device, found by reading: stat says nothing about that of a block device.
+ * Finds the size of a device by reading, because stat does not report the size of a block device.
  *
  * @param beyond an offset at or after the end
  */

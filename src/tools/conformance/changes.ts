@@ -6,7 +6,7 @@ import type { Snapshot, Volume } from './objects.js';
 import type { AccessType } from './options.js';
 import type { Volumes } from './volumes.js';
 
-/** How many changes, by the volume's access type. */
+/** The number of changes for each access type. */
 export type ChangeCounts = Readonly<Record<AccessType, number>>;
 type Change = (counts: ChangeCounts) => Promise<void>;
 
@@ -17,14 +17,14 @@ interface ChangedPair {
   readonly change: Change;
 }
 
-/** Changes a volume that is new and published at that path. */
+/** Returns a function that changes a new volume, published at `path`. */
 function changerOf(volume: Volume, path: string, random: Random): Change {
   if (volume.access === 'mount') return ({ mount }) => changeFiles(path, random, mount);
   const content = new BlockContent(volume.sizeBytes);
   return ({ block }) => content.change(path, random, block);
 }
 
-/** Two snapshots of a new volume, which stays published: each is taken after so many changes. */
+/** Takes two snapshots of a new volume, each after the given number of changes. The volume stays published. */
 export async function takePair(
   volumes: Volumes,
   access: AccessType,

@@ -1,6 +1,6 @@
 /**
- * What a check is, and how it reports its result: it returns (passed), throws ConformanceFailure
- * (failed) or throws CheckSkipped (not applicable to this driver). Knows no RPC.
+ * Defines a check and how it reports its result: it returns (passed), throws ConformanceFailure (failed) or throws
+ * CheckSkipped (not applicable to this driver). Knows no RPC.
  */
 
 import type { Random } from '../random.js';
@@ -11,16 +11,16 @@ import type { SharedVolumes } from './shared-volumes.js';
 import type { Volumes } from './volumes.js';
 
 export interface Check {
-  /** Stable: scripts select by it. */
+  /** Stable, because scripts select checks by id. */
   readonly id: string;
   /** The part of the specification, as "service: RPC or heading". */
   readonly section: string;
-  /** Number of the rule in the project's own list of rules; for engineers. */
+  /** The number of the rule in the project's own list of rules; for engineers. */
   readonly rule: string;
   readonly title: string;
   /**
-   * 'must': the specification requires it. 'should': the specification recommends it, or leaves it open
-   * and callers depend on it. Both fail a run; a user who does not need it skips it by its id.
+   * 'must' if the specification requires the behaviour. 'should' if the specification recommends it, or leaves it open
+   * and callers depend on it. Both fail a run. A user who does not need the behaviour skips the check by its id.
    */
   readonly level: 'must' | 'should';
   readonly needs: readonly Need[];
@@ -29,15 +29,15 @@ export interface Check {
 
 /** A check as its file lists it. */
 interface Listed extends Omit<Check, 'section' | 'level' | 'needs'> {
-  /** That of the list if left out. */
+  /** The section of the list if left out. */
   readonly section?: string;
   /** 'must' if left out. */
   readonly level?: Check['level'];
-  /** What it needs besides what all checks of the list need. */
+  /** What the check needs besides the needs of all checks of the list. */
   readonly also?: readonly Need[];
 }
 
-/** What checks of lists of snapshots need. */
+/** The needs of checks that read lists of snapshots. */
 export const OF_LISTS = ['metadata', 'snapshots', 'volumes', 'publish'] as const;
 
 export function checksOf(needs: readonly Need[], section: string, list: readonly Listed[]): readonly Check[] {
@@ -62,11 +62,11 @@ export interface CheckContext {
   /** Aborted when the check times out. */
   readonly signal: AbortSignal;
   figure(name: string, value: number, unit: string): void;
-  /** For readers of the report: what is worth knowing although it fails nothing. The same text appears once. */
+  /** Tells readers of the report something useful that fails nothing. A repeated text appears once. */
   note(text: string): void;
 }
 
-/** A measured value that decides nothing. */
+/** A measured value that does not affect the result. */
 export interface Figure {
   readonly name: string;
   readonly value: number;

@@ -1,4 +1,4 @@
-/** The calls that delete what a check has created: single ones on request, the rest at the end, newest first. */
+/** Runs the calls that delete what a check has created: single calls on request, the rest at the end, newest first. */
 import { setTimeout as delay } from 'node:timers/promises';
 import { StatusCode } from '../../base/errors.js';
 import type { Driver } from './driver.js';
@@ -11,8 +11,8 @@ export interface Cleanup {
   readonly rpc: string;
   readonly request: Message;
   /**
-   * For a create call whose outcome is unknown: the call is repeated, as its caller would, and this
-   * returns the deletion of the object in its response.
+   * Set for a create call whose outcome is unknown. The cleanup repeats the call, as the caller would, and this
+   * function returns the deletion of the object in the response.
    */
   readonly cleanupOf?: (response: Message) => Pick<Cleanup, 'rpc' | 'request'>;
 }
@@ -20,14 +20,14 @@ export interface Cleanup {
 /** How long a cleanup is retried while the driver answers that the object is in use. */
 const TIMEOUT_MS = 15_000;
 const PAUSE_MS = 200;
-/** Statuses of a repeated create call that do not tell whether the first one has created anything. */
+/** Statuses of a repeated create call that do not tell whether the first call has created anything. */
 const UNKNOWN: readonly number[] = [StatusCode.ABORTED, StatusCode.CANCELLED, StatusCode.DEADLINE_EXCEEDED];
 const IN_USE: readonly number[] = [StatusCode.ABORTED, StatusCode.FAILED_PRECONDITION];
 
 export class CleanupList {
   readonly #entries: Cleanup[] = [];
 
-  /** Call it before the call that creates the object, if that can fail half way. */
+  /** Call this before the call that creates the object, if the creation can fail half way. */
   push(cleanup: Cleanup): void {
     if (!this.#entries.some(({ key }) => key === cleanup.key)) this.#entries.push(cleanup);
   }
@@ -40,7 +40,7 @@ export class CleanupList {
     this.forget(key);
   }
 
-  /** The object has been deleted by other means. */
+  /** Drops the cleanup of an object that was deleted by other means. */
   forget(key: string): void {
     const index = this.#entries.findIndex((entry) => entry.key === key);
     if (index >= 0) this.#entries.splice(index, 1);
@@ -57,7 +57,7 @@ export class CleanupList {
   }
 }
 
-/** Null: nothing was created, or the caller has no way to find out. */
+/** Returns null if nothing was created, or the caller has no way to find out. */
 function problemOf({ key }: Cleanup, refusal: Refusal): string | null {
   if (!UNKNOWN.includes(refusal.code)) return null;
   return `${key} may have created something: the repeated call ended with ${describeRefusal(refusal)}`;

@@ -1,6 +1,6 @@
 /**
- * The client: unary calls with a deadline, metadata streams, and a record of every refused call. Knows how
- * to call, and nothing about which answers are right.
+ * The suite's client: makes unary calls with a deadline, opens metadata streams, and records every refused call. Knows
+ * how to call, and nothing about which answers are right.
  */
 import type { ServiceError } from '@grpc/grpc-js';
 import { clientServices, csiMessage } from '../../base/csi/proto.js';
@@ -19,13 +19,13 @@ export type Outcome =
   | { readonly response: Message; readonly refusal: null }
   | { readonly response: null; readonly refusal: Refusal };
 
-/** The services at the node's socket; the others are at the controller's. */
+/** The services at the node's socket. The other services are at the controller's socket. */
 const NODE_SERVICES = ['Identity', 'Node'] as const;
 
 export class Driver {
   readonly #node: CsiConnection;
   readonly #controller: CsiConnection;
-  /** Every refusal of a run; one check inspects their form. */
+  /** Every refusal that came from the driver during a run. One check inspects the form of the refusals. */
   readonly refusals: Refusal[];
   readonly presence: Presence;
 
@@ -54,7 +54,7 @@ export class Driver {
     this.#controller.close();
   }
 
-  /** One call, whatever its status. */
+  /** Makes one call, whatever its status. */
   async attempt(rpc: string, request: Message, timeoutMs?: number): Promise<Outcome> {
     const { cause } = this.presence;
     if (cause !== null) return { response: null, refusal: this.#record(unavailable(rpc, cause)) };
@@ -74,14 +74,14 @@ export class Driver {
 
   /**
    * Calls as a conforming caller does: retries while the driver answers that it is busy. All attempts together end
-   * within the timeout of one call; only the wait for a driver that has died adds to it.
+   * within the timeout of one call. Only the wait for a driver that has died takes extra time.
    */
   async settle(rpc: string, request: Message): Promise<Outcome> {
     const deadline = Date.now() + this.options.timeoutMs;
     const attempt = async (): Promise<Outcome> => {
       const outcome = await this.attempt(rpc, request, deadline - Date.now());
       const isUnavailable = outcome.refusal?.code === StatusCode.UNAVAILABLE;
-      // With the cause.
+      // This attempt fails with the cause.
       if (isUnavailable && !(await this.presence.isThere())) return this.attempt(rpc, request);
       return outcome;
     };
@@ -90,7 +90,7 @@ export class Driver {
     return whileBusy(attempt, codeOf, deadline, this.signal);
   }
 
-  /** The response of a call that must succeed. */
+  /** Returns the response of a call that must succeed. */
   async call(rpc: string, request: Message): Promise<Message> {
     const { response, refusal } = await this.settle(rpc, request);
     if (refusal !== null) throw new ConformanceFailure(rpc, 'OK', describeRefusal(refusal));

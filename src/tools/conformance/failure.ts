@@ -1,4 +1,4 @@
-/** How a check ends that does not pass. Knows no RPC. */
+/** The errors with which a check ends if it does not pass. Knows no RPC. */
 
 /** The driver breaks the rule. */
 export class ConformanceFailure extends Error {
@@ -19,7 +19,7 @@ export class CheckSkipped extends Error {
   override readonly name = 'CheckSkipped';
 }
 
-/** Throws a ConformanceFailure unless the condition holds. `found` is only called then. */
+/** Throws a ConformanceFailure unless the condition holds. Calls `found` only in that case. */
 export function expect(condition: boolean, subject: string, expected: string, found: () => string): asserts condition {
   if (!condition) throw new ConformanceFailure(subject, expected, found());
 }

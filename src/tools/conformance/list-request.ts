@@ -1,4 +1,4 @@
-/** Lists to request of the driver. Knows no answer. */
+/** Describes the lists to request from the driver. Knows no answers. */
 import type { Snapshot } from './objects.js';
 
 export interface ListRequest {

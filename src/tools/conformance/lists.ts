@@ -53,7 +53,7 @@ export async function drain(stream: MetadataStream): Promise<MetadataList> {
   return { messages, entries: messages.flatMap(({ entries }) => entries), end: stream.end };
 }
 
-/** A whole list, whatever its status. */
+/** Reads a whole list, whatever its status. */
 export function readToEnd(
   context: Pick<CheckContext, 'driver'>,
   list: ListRequest,
@@ -65,7 +65,7 @@ export function readToEnd(
 /** Small enough that a driver can send only a very short list ahead of its reader. */
 export const NARROW_BYTES = 256;
 
-/** A whole list whose driver waits after the first message until `interrupt` has ended; whatever its status. */
+/** Reads a whole list, whatever its status. The driver must wait after the first message until `interrupt` has ended. */
 export function readAround(
   context: Pick<CheckContext, 'driver'>,
   list: ListRequest,
@@ -90,7 +90,7 @@ export function expectWhole(
   expectSameBytesListed(subject, whole, entries);
 }
 
-/** Statuses that do not judge the request: the client made them itself, or a repetition may end otherwise. */
+/** Statuses that do not judge the request: the client makes them itself, or a repetition may end differently. */
 const NO_JUDGEMENT: readonly number[] = [
   StatusCode.CANCELLED,
   StatusCode.DEADLINE_EXCEEDED,
@@ -121,7 +121,7 @@ function generalRefusal(context: CheckContext, { rpc }: ListRequest) {
   return context.shared.generalRefusal(rpc, (correct) => refusalOf(context, correct));
 }
 
-/** Null: the driver sends a first message, or ends OK. Undefined: its status does not judge the request. */
+/** Returns null if the driver sends a first message or ends OK, undefined if its status does not judge the request. */
 async function refusalOf(context: CheckContext, list: ListRequest): Promise<string | null | undefined> {
   return withList(context, list, {}, async (stream) => {
     if ((await stream.next()) !== null || stream.end.code === StatusCode.OK) return null;
@@ -131,7 +131,7 @@ async function refusalOf(context: CheckContext, list: ListRequest): Promise<stri
 }
 
 /**
- * For checks of wrong requests: their refusal says nothing where the driver refuses correct requests as well, as some
+ * For checks of wrong requests. A refusal proves nothing if the driver also refuses correct requests, as some drivers
  * do for volumes with a file system.
  *
  * @throws CheckSkipped in that case
@@ -170,8 +170,8 @@ export function expectSameBytesListed(subject: string, wanted: readonly Entry[],
 }
 
 /**
- * Fails unless a list from an offset is the tail of the whole list. Only its first entry may begin before
- * the offset, and it must end after it.
+ * Fails unless a list from an offset is the tail of the whole list. Only the first entry may begin before the offset,
+ * and this entry must end after the offset.
  */
 export function expectTail(subject: string, whole: readonly Entry[], tail: readonly Entry[], start: bigint): void {
   const [first] = tail;

@@ -38,7 +38,7 @@ interface StreamTarget extends MetadataStreamOptions {
 }
 
 export interface MetadataMessage {
-  /** By name; UNKNOWN when it is not set. */
+  /** The name of the type; UNKNOWN if the type is not set. */
   readonly type: string;
   readonly capacityBytes: bigint;
   readonly entries: readonly Entry[];
@@ -56,9 +56,9 @@ export class MetadataStream {
   readonly #stream: ClientHttp2Stream;
   readonly #chunks: AsyncIterator<Buffer>;
   readonly #closed: Promise<void>;
-  /** Messages of any size: what a driver may send is judged by a check. */
+  /** Accepts messages of any size, because a check judges their size. */
   readonly #splitter = new MessageSplitter(Number.MAX_SAFE_INTEGER);
-  /** Received and not decoded yet. */
+  /** Messages that are received and not decoded yet. */
   readonly #messages: SplitMessage[] = [];
   #trailers: IncomingHttpHeaders = {};
   #error: Error | null = null;
@@ -89,7 +89,7 @@ export class MetadataStream {
     this.#stream.end(framed(target.request));
   }
 
-  /** The next message; null at the end of the stream, and then `end` holds its status. */
+  /** Returns the next message, or null at the end of the stream. `end` then holds the status of the stream. */
   async next(): Promise<MetadataMessage | null> {
     for (;;) {
       const message = this.#messages.shift();

@@ -1,4 +1,4 @@
-/** Files in a published mount volume: written, rewritten, truncated and deleted at random, and synced. */
+/** Creates, extends, truncates and deletes files in a published mount volume at random, and syncs them. */
 import { open, rm, truncate } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Random } from '../random.js';
@@ -6,7 +6,7 @@ import type { Random } from '../random.js';
 const FILES = 40;
 const LENGTHS = [100, 4000, 4096, 30_000, 200_000] as const;
 
-/** Durable when it resolves. */
+/** The changes are durable when the promise resolves. */
 export async function changeFiles(target: string, random: Random, changes: number): Promise<void> {
   const present = new Set<string>();
   for (let count = 0; count < changes; count += 1) {

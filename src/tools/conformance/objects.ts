@@ -16,7 +16,7 @@ export interface Volume {
 
 export interface Snapshot {
   readonly id: string;
-  /** 0: the driver does not report it. */
+  /** 0 if the driver does not report the size. */
   readonly sizeBytes: number;
   readonly sourceVolumeId: string;
   readonly groupId: string;

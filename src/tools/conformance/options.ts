@@ -1,30 +1,30 @@
-/** The options of a run: where the driver is and how to create volumes with it. No parsing here. */
+/** The options of a run: where the driver is and how to create volumes with it. Parses nothing. */
 export type AccessType = 'block' | 'mount';
 
 export type StringMap = Readonly<Record<string, string>>;
 
 export interface SuiteOptions {
-  /** Socket of the Identity and Node services; also of the others unless the next is given. */
+  /** The socket of the Identity and Node services, and of the others unless `controllerSocketPath` differs. */
   readonly socketPath: string;
-  /** Socket of the Controller, GroupController and SnapshotMetadata services. */
+  /** The socket of the Controller, GroupController and SnapshotMetadata services. */
   readonly controllerSocketPath: string;
-  /** StorageClass parameters, given to every CreateVolume. */
+  /** The StorageClass parameters for every CreateVolume. */
   readonly parameters: StringMap;
-  /** Given to every CreateSnapshot. */
+  /** The parameters for every CreateSnapshot. */
   readonly snapshotParameters: StringMap;
-  /** By RPC name; '*' for every RPC that is not named. */
+  /** The secrets by RPC name; '*' stands for every RPC that is not named. */
   readonly secrets: Readonly<Record<string, StringMap>>;
   readonly access: readonly AccessType[];
-  /** fs_type of mount volumes; empty: the driver chooses. */
+  /** The fs_type of mount volumes; empty if the driver chooses. */
   readonly mountFileSystem: string;
-  /** Null: the smallest size that suits the file system. */
+  /** Null for the smallest size that suits the file system. */
   readonly volumeSizeBytes: number | null;
-  /** Staging and target paths are created below it. */
+  /** Staging and target paths are created below this directory. */
   readonly workDirectory: string;
-  /** Patterns of check ids, with * for anything. Empty `only`: all. */
+  /** Patterns of check ids, with * for anything. An empty `only` selects all checks. */
   readonly only: readonly string[];
   readonly skip: readonly string[];
-  /** For one check, and for one call inside it. */
+  /** The timeout of one check, and of one call inside a check. */
   readonly timeoutMs: number;
   readonly seed: number;
 }

@@ -1,7 +1,7 @@
 /**
- * Judges a list byte by byte: whether it covers every byte that differs, and how many equal bytes it
- * covers as well. Images hold what the suite has written or read; chunks that were never touched are
- * equal in all images of one volume and are not compared.
+ * Judges a list byte by byte: whether the list covers every byte that differs, and how many equal bytes it covers as
+ * well. Images hold what the suite has written or read. Chunks that were never touched are equal in all images of one
+ * volume and are not compared.
  */
 import { ConformanceFailure } from './failure.js';
 import { Cover, coverage, describeRanges, type Entry, totalBytes } from './ranges.js';
@@ -35,7 +35,7 @@ export function chunkOf(image: Image, index: number): Buffer | null {
 }
 
 export interface Judgement {
-  /** In whole sectors. */
+  /** Counted in whole sectors. */
   readonly differingBytes: number;
   readonly reportedBytes: number;
   readonly missed: readonly Entry[];
@@ -88,7 +88,7 @@ function judgeChunk(
   return { differingBytes, missed };
 }
 
-/** Fails if the list misses a byte that differs. Returns the figures. */
+/** Fails if the list misses a byte that differs. Returns the judgement. */
 export function expectSound(subject: string, comparison: Comparison, entries: readonly Entry[]): Judgement {
   const judgement = judge(comparison, entries);
   if (judgement.missed.length === 0) return judgement;

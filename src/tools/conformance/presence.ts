@@ -1,7 +1,7 @@
 /**
- * Whether somebody serves the driver's sockets. A driver that has died is found out once, when a call says
- * UNAVAILABLE, and from then on every call fails at once with the cause, so that a run ends instead of waiting
- * for each call's timeout.
+ * Finds out whether somebody serves the driver's sockets. A dead driver is detected once, when a call ends with
+ * UNAVAILABLE. From then on every call fails at once with the cause, so that a run ends instead of waiting for each
+ * call's timeout.
  */
 import { connect } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -18,7 +18,7 @@ export class Presence {
 
   readonly #restartMs: number;
 
-  /** @param timeoutMs of a call: nobody may serve a socket for that long at most */
+  /** @param timeoutMs the timeout of a call, which also limits how long a socket may stay unserved */
   constructor(
     private readonly socketPaths: readonly string[],
     timeoutMs: number,
@@ -26,7 +26,7 @@ export class Presence {
     this.#restartMs = Math.min(RESTART_MS, timeoutMs);
   }
 
-  /** What is wrong; null as long as the driver is there, or not known to be gone. */
+  /** Why the driver is gone; null while the driver is not known to be gone. */
   get cause(): string | null {
     return this.#cause;
   }
@@ -37,8 +37,8 @@ export class Presence {
   }
 
   /**
-   * After a call that was UNAVAILABLE. Resolves when every socket accepts a connection, or none did for the time
-   * that a restart may take; false in that case, for good.
+   * Call this after UNAVAILABLE. Resolves to true when every socket accepts a connection. Resolves to false when a
+   * socket has accepted none for the time that a restart may take, and always from then on.
    */
   isThere(): Promise<boolean> {
     this.#asking ??= this.#ask().finally(() => {
@@ -71,7 +71,7 @@ export class Presence {
   }
 }
 
-/** Null: it accepts connections. */
+/** Resolves to null if the socket accepts connections, and otherwise to the error. */
 function refusalOf(path: string): Promise<string | null> {
   return new Promise((resolve) => {
     const socket = connect(path);

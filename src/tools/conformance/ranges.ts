@@ -6,7 +6,7 @@ export interface Entry {
   readonly size: bigint;
 }
 
-/** The bytes of a list, whatever its order, overlaps and empty entries. */
+/** Returns the bytes of a list, whose entries may be in any order, overlap or be empty. */
 export function coverage(entries: readonly Entry[]): Entry[] {
   const sorted = entries
     .filter(({ size }) => size > 0n)
@@ -30,7 +30,7 @@ export function tailFrom(ranges: readonly Entry[], start: bigint): Entry[] {
   });
 }
 
-/** The bytes of `a` that are not in `b`; both from coverage(). */
+/** Returns the bytes of `a` that are not in `b`. Both must come from coverage(). */
 export function difference(a: readonly Entry[], b: readonly Entry[]): Entry[] {
   const left: Entry[] = [];
   let at = 0;
@@ -56,7 +56,7 @@ export function totalBytes(ranges: readonly Entry[]): bigint {
   return ranges.reduce((sum, { size }) => sum + size, 0n);
 }
 
-/** "4096 bytes at 8192", the first few of them. */
+/** Describes the first few ranges: "4096 bytes at 8192". */
 export function describeRanges(ranges: readonly Entry[], limit = 3): string {
   const shown = ranges.slice(0, limit).map(({ offset, size }) => `${size} bytes at ${offset}`);
   const more = ranges.length > limit ? ` and ${ranges.length - limit} more` : '';

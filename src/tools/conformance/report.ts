@@ -5,7 +5,7 @@ export type Result = 'passed' | 'failed' | 'skipped';
 
 export interface CheckResult extends Pick<Check, 'id' | 'section' | 'rule' | 'title' | 'level'> {
   readonly result: Result;
-  /** Why it failed or was skipped. */
+  /** Why the check failed or was skipped. */
   readonly detail: string | null;
   readonly notes: readonly string[];
   readonly figures: readonly Figure[];

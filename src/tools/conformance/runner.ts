@@ -1,6 +1,4 @@
-/**
- * Runs checks one after the other, each with a timeout, and deletes what each has created. Knows no check.
- */
+/** Runs checks one after the other, each with a timeout, and deletes what each check has created. Knows no check. */
 
 import { messageOf } from '../../base/errors.js';
 import { withTimeout } from '../../base/timeout.js';
@@ -77,7 +75,7 @@ class SuiteRun {
   readonly #signal: AbortSignal;
   readonly #driver: Driver;
   readonly #results: CheckResult[] = [];
-  /** The first check that met each. */
+  /** The first check that met each failure. */
   readonly #sharedFailures = new Map<SharedFailure, string>();
   readonly #runName: string;
   /** Ends the deletions some time after an interrupt. */
@@ -179,7 +177,7 @@ class SuiteRun {
     this.#report(check, final, figures, notes, secondsSince(started));
   }
 
-  /** What a check fails with when its calls are cut off says nothing about the driver. */
+  /** Skips a check whose calls were cut off, because its failure says nothing about the driver. */
   #unlessCutOff(outcome: Outcome): Outcome {
     if (outcome.result !== 'failed') return outcome;
     const { cause } = this.#driver.presence;
@@ -188,7 +186,7 @@ class SuiteRun {
     return { result: 'skipped', detail: 'the run was interrupted' };
   }
 
-  /** Null: the check can run. */
+  /** Returns why the check cannot run; null if it can. */
   #reasonAgainst({ id, needs }: Check, advertised: Advertised): string | null {
     const { options } = this;
     const pattern = options.skip.find((skip) => matches(id, skip));
@@ -204,7 +202,7 @@ class SuiteRun {
     this.#report(PRESENCE, { result: 'failed', detail }, [], [], 0);
   }
 
-  /** The result. At the timeout, or when the run is cut off, the check has a grace period to stop. */
+  /** Returns the result. At the timeout, or when the run is cut off, the check has a grace period to stop. */
   async #judge(check: Check, context: CheckContext, ending: AbortController): Promise<Outcome> {
     const { timeoutMs } = this.options;
     const verdict = check.run(context).then(
@@ -218,11 +216,11 @@ class SuiteRun {
     return { result: 'failed', detail: `did not end within ${timeoutMs / 1000} s` };
   }
 
-  /** Resolves to the failures; none if the driver is gone, because that is reported once for all objects. */
+  /** Resolves to the failures; none if the driver is gone, because its absence is reported once for all objects. */
   async #cleanUp(objects: Volumes | SharedVolumes): Promise<readonly string[]> {
     const limit = new AbortController();
     const limiting = setTimeout(() => limit.abort(), CLEAN_UP_MS);
-    // The signal of the run is not among them: an interrupt only limits the time for deletions.
+    // The signal of the run is left out, because an interrupt only limits the time for deletions.
     const driver = this.#driver.under(AbortSignal.any([limit.signal, this.#cleanUpEnd.signal]));
     try {
       const problems = await objects.cleanUp(driver);
@@ -232,7 +230,7 @@ class SuiteRun {
     }
   }
 
-  /** A cause that many checks meet fails the first of them only. */
+  /** A cause that many checks meet fails only the first of these checks. */
   #outcomeOf(thrown: unknown, { id }: Check): Outcome {
     if (!(thrown instanceof SharedFailure)) return outcomeOf(thrown);
     const first = this.#sharedFailures.get(thrown);

@@ -1,6 +1,6 @@
 /**
- * Volumes and snapshots that many checks read and none changes, created on first use. They are raw block
- * volumes if the run may use those, else mounted ones.
+ * Volumes and snapshots that many checks read and none changes, created on first use. They are raw block volumes if the
+ * run may use raw block volumes, and mounted volumes otherwise.
  */
 
 import { messageOf } from '../../base/errors.js';
@@ -22,7 +22,7 @@ export interface History {
   readonly twins: readonly [Snapshot, Snapshot];
 }
 
-/** Writes, enough for lists of many entries spread over the volume. */
+/** The numbers of changes, enough for lists of many entries spread over the volume. */
 const CHANGES = [
   { block: 300, mount: 60 },
   { block: 200, mount: 60 },
@@ -39,7 +39,7 @@ export class SharedFailure extends Error {
 export class SharedVolumes {
   #history: Promise<History> | null = null;
   #unrelated: Promise<Snapshot> | null = null;
-  /** By RPC, for those that the driver refuses. */
+  /** The failure of each RPC that the driver refuses. */
   readonly #refusals = new Map<string, SharedFailure>();
   /** RPCs that have been answered with a list. */
   readonly #served = new Set<string>();
@@ -58,23 +58,23 @@ export class SharedVolumes {
     return this.#history;
   }
 
-  /** A snapshot of another volume, which was never written to. */
+  /** Returns a snapshot of another volume, which was never written to. */
   unrelated(): Promise<Snapshot> {
     this.#unrelated ??= this.#makeUnrelated().catch(failShared);
     return this.#unrelated;
   }
 
-  /** One request for each RPC; both lists have entries. */
+  /** Returns one request for each RPC. Both lists have entries. */
   async lists(): Promise<[ListRequest, ListRequest]> {
     const { base, target } = await this.history();
     return [allocatedOf(target), deltaOf(base, target)];
   }
 
   /**
-   * Whether the driver refuses an RPC for the shared snapshots, too, where nothing is wrong with the request. Null: it
-   * does not, or that is not known.
+   * Returns a failure if the driver refuses an RPC for the shared snapshots too, where nothing is wrong with the request.
+   * Returns null if the driver serves the RPC, or if that is not known.
    *
-   * @param ask how the driver refuses a list; null: it serves the list, undefined: not known
+   * @param ask returns how the driver refuses a list; null if the driver serves the list, undefined if that is not known
    */
   async generalRefusal(
     rpc: ListRequest['rpc'],
@@ -90,13 +90,13 @@ export class SharedVolumes {
     const failure = new SharedFailure(
       `the driver refuses lists of ${this.access} volumes that are asked for correctly: ${refusal}`,
     );
-    // Checks do not run at once, but one that was abandoned may still be asking.
+    // Checks do not run concurrently, but an abandoned check may still be asking.
     if (!this.#refusals.has(rpc)) this.#refusals.set(rpc, failure);
     return this.#refusals.get(rpc) ?? failure;
   }
 
   async cleanUp(driver: Driver): Promise<string[]> {
-    // Objects that are still being created would be left behind.
+    // Without this, objects that are still being created would be left behind.
     await Promise.allSettled([this.#history, this.#unrelated]);
     return this.volumes.cleanUp(driver);
   }

@@ -1,4 +1,4 @@
-/** All checks, in the order they run: cheap and basic ones first, the form of error statuses last. */
+/** All checks, in the order in which they run: cheap and basic checks first, the form of error statuses last. */
 import type { Check } from './check.js';
 import { controllerSnapshotChecks } from './checks/controller-snapshots.js';
 import { controllerVolumeChecks } from './checks/controller-volumes.js';

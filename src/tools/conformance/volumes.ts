@@ -95,7 +95,7 @@ export class Volumes {
       id,
       access,
       capability: capabilityOf(access, options.mountFileSystem),
-      // 0 means unknown; then it is at least the requested size.
+      // 0 means unknown: assume the size that the options give.
       sizeBytes: capacity === 0 ? volumeSizeOf(options, access) : capacity,
       context: (volume['volume_context'] ?? {}) as StringMap,
       stagingPath: join(options.workDirectory, name, 'staging'),
@@ -103,7 +103,7 @@ export class Volumes {
     };
   }
 
-  /** Null if the volume is deleted; otherwise the refusal, for the caller to judge. */
+  /** Returns null if the volume is deleted, and otherwise the refusal, for the caller to judge. */
   async delete(volume: Volume): Promise<Refusal | null> {
     const { refusal } = await this.deps.driver.settle('DeleteVolume', { volume_id: volume.id });
     if (refusal === null) this.#cleanups.forget(`volume ${volume.id}`);
@@ -183,7 +183,7 @@ export class Volumes {
     await this.#cleanups.run(`snapshot ${snapshot.id}`, this.deps.driver);
   }
 
-  /** For a snapshot that a check has deleted itself. */
+  /** Call this for a snapshot that a check has deleted itself. */
   forgetSnapshot(snapshot: Snapshot): void {
     this.#cleanups.forget(`snapshot ${snapshot.id}`);
   }
@@ -211,7 +211,7 @@ export class Volumes {
     return group;
   }
 
-  /** For a group that a check has deleted itself. */
+  /** Call this for a group that a check has deleted itself. */
   forgetGroup(group: Group): void {
     this.#cleanups.forget(`group ${group.id}`);
   }
@@ -226,7 +226,7 @@ export class Volumes {
     const { workDirectory } = this.deps.options;
     for (let count = 1; count <= this.#made; count += 1) {
       const directory = join(workDirectory, `${this.deps.runName}-${this.label}-${count}`);
-      // rmdir only: the content of a volume that the driver left mounted must survive.
+      // Only rmdir is safe: the content of a volume that the driver left mounted must survive.
       for (const part of ['pod', 'staging', '']) {
         await rmdir(join(directory, part)).catch(() => undefined);
       }
@@ -234,7 +234,7 @@ export class Volumes {
     return problems;
   }
 
-  /** Runs a create call. If its outcome is unknown, the cleanup finds out whether it created anything. */
+  /** Runs a create call. If the outcome is unknown, the cleanup finds out whether the call created anything. */
   async #make(rpc: string, request: Message, cleanupOf: NonNullable<Cleanup['cleanupOf']>): Promise<Message> {
     const key = `${rpc} ${request['name']}`;
     this.#cleanups.push({ key, rpc, request, cleanupOf });

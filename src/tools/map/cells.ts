@@ -1,8 +1,8 @@
 /**
- * A list as a picture of fixed size: the volume in at most 2^18 cells of equal size, and how many bytes of each the
- * list contains. It knows nothing of where the list comes from or how cells are drawn.
+ * Turns a list into a picture of fixed size: divides the volume into at most 2^18 cells of equal size, and counts the
+ * listed bytes of each cell. Knows nothing of the list's origin or of how cells are drawn.
  *
- * The bytes of a cell are numbers, not bigint: a volume of 2^63 bytes has cells of 2^45.
+ * The bytes of a cell are numbers, not bigint: a volume of 2^63 bytes has cells of 2^45 bytes.
  */
 import type { Entry } from '../client/list.js';
 
@@ -16,7 +16,7 @@ export interface Cells {
   readonly cellBytes: bigint;
   /** How many bytes of each cell the list contains. */
   readonly bytes: Float64Array;
-  /** Of the whole list. */
+  /** The number of bytes in the whole list. */
   readonly totalBytes: bigint;
   readonly ranges: number;
 }
@@ -57,7 +57,7 @@ export class CellCounter implements Cells {
   }
 }
 
-/** The same picture in at most so many cells. */
+/** Returns the same picture in at most `maxCells` cells. */
 export function coarsen(cells: Cells, maxCells: number): Cells {
   const cellBytes = cellSizeFor(cells.capacityBytes, maxCells, cells.cellBytes);
   const group = Number(cellBytes / cells.cellBytes);
@@ -69,7 +69,7 @@ export function coarsen(cells: Cells, maxCells: number): Cells {
   return { capacityBytes, cellBytes, bytes, totalBytes, ranges };
 }
 
-/** From 0 to 1: how much of a cell the list contains. */
+/** Returns how much of a cell the list contains, from 0 to 1. */
 export function shareOfCell(cells: Cells, index: number): number {
   const { capacityBytes, cellBytes, bytes } = cells;
   const rest = capacityBytes - BigInt(index) * cellBytes;

@@ -1,12 +1,12 @@
-/** The six levels of a cell, by its share: what the terminal, the page and both legends show. */
+/** The six levels of a cell, by its share. The terminal, the page and both legends show these levels. */
 
 export interface Level {
-  /** The largest share that belongs to it, from 0 to 1. */
+  /** The largest share that belongs to the level, from 0 to 1. */
   readonly upTo: number;
   readonly label: string;
 }
 
-/** A share just below 1 is not 'all': somebody looks for the cell that is not full. */
+/** A share just below 1 is not 'all', because somebody may look for the cell that is not full. */
 export const LEVELS: readonly Level[] = [
   { upTo: 0, label: 'none' },
   { upTo: 0.01, label: 'up to 1 %' },

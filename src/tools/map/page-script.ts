@@ -1,14 +1,14 @@
 /**
- * What runs in the browser that shows the page of a map: it draws the cells on a canvas. Each zoom level groups a power of
- * two of them, and the sums of groups come from prefix sums.
+ * Runs in the browser that shows the page of a map, and draws the cells on a canvas. Each zoom level groups a power of
+ * two of the cells, and the sums of groups come from prefix sums.
  *
- * A program of its own, which scripts/compile.mjs bundles for browsers: page.ts puts its text into the page.
+ * This is a separate program, which scripts/compile.mjs bundles for browsers. page.ts puts its text into the page.
  */
 import { humanSize } from '../../base/human-size.js';
 import { LEVELS, levelOf } from './levels.js';
 import type { PageData } from './page-data.js';
 
-/** The page has an element of each id that is asked for. */
+/** The page has an element for each id that the script requests. */
 const byId = (id: string): HTMLElement => document.getElementById(id) as HTMLElement;
 const { capacityBytes, cellBytes, word, runs }: PageData = JSON.parse(byId('data').textContent ?? '');
 const grid = byId('grid') as HTMLCanvasElement;
@@ -28,7 +28,7 @@ for (let index = 0; index < runs.length; index += 2) {
   for (; at < end; at += 1) before[at + 1] = sumBefore(at) + (runs[index] ?? 0);
 }
 
-// What the grid shows: cells from first on, count of them.
+// The grid shows `count` cells, starting at cell `first`.
 const view = { first: 0, count: total };
 let layout = { columns: 1, rows: 1, group: 1, step: STEP };
 
@@ -39,11 +39,11 @@ interface Sum {
   start: number;
   end: number;
   bytes: number;
-  /** Of the bytes between start and end. */
+  /** The share of `bytes` in the bytes between `start` and `end`. */
   share: number;
 }
 
-// Of the cells from one to another, the latter not included.
+// Sums the cells from `from` up to but not including `to`.
 function sumOf(from: number, to: number): Sum {
   const last = Math.min(to, total);
   const start = offsetOf(from);
@@ -57,7 +57,7 @@ function colours(): string[] {
   return LEVELS.map((_, level) => style.getPropertyValue(`--l${level}`));
 }
 
-// A canvas with the pixels that the screen has, drawn in the units of the page.
+// Gives the canvas as many pixels as the screen has there. Drawing uses the units of the page.
 function fit(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
   const scale = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * scale);
@@ -97,7 +97,7 @@ function draw(): void {
     `${size(start)} to ${size(end)}: ${size(bytes)} ${word}; one cell is ${size(group * cellBytes)}`;
 }
 
-// The whole volume in one strip, with a frame around what the grid shows.
+// Draws the whole volume in one strip, with a frame around the part that the grid shows.
 function drawOverview(palette: readonly string[]): void {
   const { clientWidth: width, clientHeight: height } = overview;
   const context = fit(overview, width, height);
@@ -131,7 +131,7 @@ function show(first: number, count: number): void {
   draw();
 }
 
-// Keeps the given cell where it is.
+// Zooms, and keeps the given cell in its place.
 function zoom(factor: number, cell: number | null): void {
   const around = cell === null ? view.first + view.count / 2 : cell;
   const count = Math.min(Math.max(view.count * factor, MIN_CELLS), total);

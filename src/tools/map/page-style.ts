@@ -1,4 +1,4 @@
-/** The style of the page. The colours of the levels go from the page's own to a strong one, in light and in dark. */
+/** The style of the page. The colours of the levels range from the page's own to a strong colour, in light and in dark. */
 
 const LIGHT = `--text: #1c2128; --soft: #57606a; --page: #ffffff; --line: #d0d7de; --tip: #ffffff;
   --l0: #e4e8ec; --l1: #fde68a; --l2: #fbbf24; --l3: #f97316; --l4: #dc2626; --l5: #7f1d4e;`;

@@ -1,8 +1,8 @@
 /**
- * The picture as one HTML page that needs nothing else: style, script and data are inside, and its policy forbids the
- * browser to load or send anything. Light or dark as the reader's system is, light in print.
+ * Formats the picture as one HTML page that needs nothing else: style, script and data are inside, and the page's policy
+ * forbids the browser to load or send anything. The page is light or dark as the reader's system is, and light in print.
  *
- * Ids come from a driver, so they are escaped; the data has none.
+ * Ids come from a driver, so the page escapes them. The data contains no ids.
  */
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
@@ -15,16 +15,16 @@ import { PAGE_STYLE } from './page-style.js';
 
 export interface Subject {
   readonly snapshotId: string;
-  /** Null: the ranges with data are shown, not changes. */
+  /** Null if the page shows the ranges with data, not changes. */
   readonly baseId: string | null;
-  /** Null: the ranges are drawn as the driver has them. */
+  /** Null if the page shows the ranges as the driver reports them. */
   readonly grain: Grain | null;
 }
 
 /** Ranges were rounded outward to multiples of `bytes` and merged. */
 export interface Grain {
   readonly bytes: bigint;
-  /** Of the list before that. */
+  /** The list before rounding and merging. */
   readonly unmerged: { readonly ranges: number; readonly bytes: bigint };
 }
 
@@ -72,7 +72,7 @@ export function titleOf({ snapshotId, baseId }: Subject): string {
   return baseId === null ? `Data of snapshot ${snapshotId}` : `Changes from ${baseId} to ${snapshotId}`;
 }
 
-/** Names and values, for people. */
+/** Returns facts as names and values, for people. */
 export function factsOf(subject: Subject, cells: Cells): [string, string][] {
   const { capacityBytes, totalBytes, ranges, cellBytes } = cells;
   const share = capacityBytes === 0n ? 0 : Number(totalBytes) / Number(capacityBytes);
@@ -87,7 +87,7 @@ export function factsOf(subject: Subject, cells: Cells): [string, string][] {
   ];
 }
 
-/** What the grain costs whoever reads these ranges. */
+/** Returns the facts that show what the grain costs a reader of these ranges. */
 function grainFacts(grain: Grain | null, totalBytes: bigint): [string, string][] {
   if (grain === null) return [];
   const { bytes, unmerged } = grain;

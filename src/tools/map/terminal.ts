@@ -1,4 +1,4 @@
-/** The picture as text: one character a cell, by height and, where the terminal has colours, by colour. */
+/** Draws the picture as text: one character for each cell, by height and, if the terminal has colours, by colour. */
 import { humanSize } from '../../base/human-size.js';
 import { type Cells, coarsen, shareOfCell } from './cells.js';
 import { LEVELS, levelOf } from './levels.js';
@@ -10,15 +10,15 @@ export interface Window {
   readonly rows: number;
   /** Whether the terminal has 256 colours and the reader wants them. */
   readonly colours: boolean;
-  /** Whether it shows more than ASCII. */
+  /** Whether the terminal shows more than ASCII. */
   readonly unicode: boolean;
 }
 
 const BARS = ['·', '▁', '▃', '▅', '▇', '█'] as const;
 const ASCII = ['.', '-', '+', 'x', '%', '#'] as const;
-/** Of the 256 colours: grey, then yellow to red. They are readable on black and on white. */
+/** From the 256 colours: grey, then yellow to red. They are readable on black and on white. */
 const COLOURS = [244, 178, 172, 208, 202, 196] as const;
-/** The lines of a narrower window have this many cells, and its terminal wraps them. */
+/** Lines have a multiple of this number of cells, and at least this number: the terminal of a narrower window wraps them. */
 const CELLS_IN_GROUP = 8;
 
 /** Each line begins with the offset of its first cell. The legend is below the cells. */
@@ -61,7 +61,7 @@ function painter({ colours, unicode }: Window): (run: Run) => string {
   };
 }
 
-/** In as many lines as the window needs. */
+/** Formats the legend in as many lines as the window needs. */
 function legend(cells: Cells, window: Window, paint: (run: Run) => string): string {
   const words = LEVELS.map(({ label }, level) => ({
     width: label.length + 2,
@@ -82,12 +82,12 @@ function legend(cells: Cells, window: Window, paint: (run: Run) => string): stri
   return `${lines.join('\n')}\n`;
 }
 
-/** A multiple of eight, so that lines begin at round offsets. */
+/** Returns a multiple of eight, so that lines begin at round offsets. */
 function roundLength(limit: number): number {
   return Math.max(limit - (limit % CELLS_IN_GROUP), CELLS_IN_GROUP);
 }
 
-/** Wide enough for every offset: '1023.5 GiB'. */
+/** Returns a width for every offset: '1023.5 GiB'. */
 function gutterOf(capacityBytes: bigint): number {
   return capacityBytes < 1024n ** 2n ? 8 : 10;
 }

@@ -1,4 +1,4 @@
-/** nbdcopy: copies what one NBD server calls data to another NBD server. */
+/** Runs nbdcopy, which copies what one NBD server reports as data to another NBD server. */
 import { runProgram } from './program.js';
 
 export interface CopyOptions {
@@ -12,15 +12,15 @@ export interface CopyOptions {
 }
 
 /**
- * Copies the source's data, zeros included, and leaves the target alone where the source has holes. When
- * it resolves, the target has flushed everything.
+ * Copies the source's data, zeros included, and leaves the target unchanged where the source has holes. Once this
+ * resolves, the target has flushed everything.
  *
  * @throws ExecError if a server ends or refuses a read or a write, and the signal's reason
  */
 export async function copyRanges(options: CopyOptions): Promise<void> {
   const { from, to, requestSize, signal } = options;
   const args = [
-    // Without these two, holes would be written as zeros, and zeros might not be written at all.
+    // Without these two options, holes would be written as zeros, and zeros might not be written at all.
     '--destination-is-zero',
     '--sparse=0',
     '--flush',

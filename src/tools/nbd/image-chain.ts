@@ -1,6 +1,6 @@
 /**
- * An image together with what it is based on, as qemu's programs are told of it: every file is named, and none is found
- * by what another one says. Names in headers are for other tools, and may be those of images that are gone.
+ * Names an image and all images below it for QEMU's programs. Every file is named, so that QEMU looks up no file by the
+ * name in a header. The names in headers are for other tools, and may be the names of images that are gone.
  */
 import { isAbsolute } from 'node:path';
 import { CsiError } from '../../base/errors.js';
@@ -13,12 +13,12 @@ export type ImageChain = readonly string[];
 /** What is read as a device: a raw file or block device, or an image. */
 export type Content = { readonly device: string } | { readonly chain: ImageChain };
 
-/** qemu opens every image of a chain at once, and is given all names in one argument. */
+/** The most images in a chain: QEMU opens all images of a chain at once, and gets all their names in one argument. */
 export const CHAIN_MAX = 200;
 
 /**
- * An argument that qemu's programs open as this chain and nothing else. The files whose headers are accepted when the
- * program starts, as by readImageHeader, are those that it has.
+ * Returns an argument that QEMU's programs open as this chain and nothing else. When a program starts, each file is
+ * opened, its header is checked as in readImageHeader, and the program gets exactly these open files.
  *
  * @param writes the program may write the first image
  */
@@ -32,7 +32,7 @@ export function chainArgument(chain: ImageChain, writes = false): FileArgument {
   return { files, word: nameOf };
 }
 
-/** The chain's name for people and their programs. Throws as readImageHeader does. */
+/** Returns the chain's name for people and their programs. Throws like readImageHeader. */
 export async function chainName(chain: ImageChain): Promise<string> {
   checkChain(chain);
   for (const path of chain) await readImageHeader(path);

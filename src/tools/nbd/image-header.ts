@@ -1,39 +1,39 @@
 /**
- * The header of a qcow2 image. Nothing is opened by a qemu program before this file has accepted the header of every
- * image of its chain: a header could make qemu read another file in place of an image.
+ * Parses the header of a qcow2 image. No QEMU program opens an image before this file has accepted the header of every
+ * image in the chain, because a header could make QEMU read another file in place of an image.
  *
- * Accepted is what this room writes: version 3, without encryption or external data, based on a qcow2 image
- * of the same directory, whose name is a plain file name.
+ * This file accepts only what this program writes: version 3, without encryption or external data, and based on no
+ * image or on a qcow2 image in the same directory, whose name is a plain file name.
  */
 import type { FileHandle } from 'node:fs/promises';
 import { CsiError, printable } from '../../base/errors.js';
 import { openPlain, withFile } from './plain-file.js';
 
 export interface ImageHeader {
-  /** Of the device in the image. */
+  /** The size of the device in the image. */
   readonly sizeBytes: bigint;
-  /** Name of the image it is based on, a file of the same directory; null for a full image. */
+  /** The name of the base, a file in the same directory; null for a full image. */
   readonly backing: string | null;
 }
 
 const MAGIC = 0x514649fb;
 const VERSION = 3;
 const FIXED_BYTES = 104;
-/** qemu reads names of up to 1023 bytes, and header extensions only from the first cluster. */
+/** QEMU reads names of up to 1023 bytes, and header extensions only from the first cluster. */
 const NAME_MAX_BYTES = 1023;
 const HEADER_MAX_BYTES = 64 * 1024;
 const BACKING_FORMAT = 0xe2792aca;
 const CLUSTER_BITS = { min: 9, max: 21 };
 /** Bits of the incompatible features. */
 const EXTERNAL_DATA = 4n;
-/** Dirty, corrupt, external data, the compression type, which only says how compressed clusters are read, subclusters. */
+/** Dirty, corrupt, external data, compression type (which only says how compressed clusters are read), subclusters. */
 const KNOWN_FEATURES = 1n | 2n | EXTERNAL_DATA | 8n | 16n;
-/** NOT_FOUND if there is no such file, FAILED_PRECONDITION if it is no image that this room writes. */
+/** Throws NOT_FOUND if there is no such file, FAILED_PRECONDITION if the file is no image that this program writes. */
 export async function readImageHeader(path: string): Promise<ImageHeader> {
   return withFile(openPlain(path), (file) => headerOf(file, path));
 }
 
-/** Opens an image whose header is accepted. Throws as readImageHeader does. */
+/** Opens an image after its header is accepted. Throws like readImageHeader. */
 export async function openImage(path: string, writes: boolean): Promise<FileHandle> {
   const file = await openPlain(path, { writes });
   try {
@@ -93,12 +93,12 @@ function backingName(bytes: Buffer, path: string): string | null {
   return name;
 }
 
-/** A name in which qemu sees neither a path nor a protocol, such as nbd: or json:. */
+/** Whether QEMU sees neither a path nor a protocol in the name, such as nbd: or json:. */
 export function isPlainName(name: string): boolean {
   return name !== '' && name !== '.' && name !== '..' && !/[/:\0]/.test(name);
 }
 
-/** From the header extensions, which follow the header. */
+/** Reads the format from the header extensions, which follow the header. */
 function backingFormat(bytes: Buffer): string | null {
   let position = bytes.readUInt32BE(100);
   while (position + 8 <= bytes.length) {

@@ -1,6 +1,6 @@
 /**
- * qcow2 images as files: made, examined and converted by qemu-img. Every image is opened with its format and what it is
- * based on given, after their headers were accepted; qemu-img gets open files and no paths.
+ * Makes, examines and converts qcow2 images with qemu-img. Every image is opened with a given format and given bases,
+ * after their headers were accepted. qemu-img gets open files and no paths.
  */
 import { type FileHandle, open } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
@@ -12,26 +12,26 @@ import { createPlain } from './plain-file.js';
 import { Program, runProgram } from './program.js';
 
 /**
- * Clusters of 128 KiB have 32 subclusters of 4 KiB, so that a change of one block takes one block, with half
- * the tables of clusters of 64 KiB.
+ * Clusters of 128 KiB have 32 subclusters of 4 KiB, so a change of one block takes the space of one block, and the
+ * tables are half as large as those for clusters of 64 KiB.
  */
 const LAYOUT = 'extended_l2=on,cluster_size=128k,compat=1.1';
 
 export interface NewImage {
   path: string;
   sizeBytes: bigint;
-  /** Name of the image it is based on, for its header: a qcow2 image in the same directory; null for a full image. */
+  /** The name of the base for the header: a qcow2 image in the same directory; null for a full image. */
   backing: string | null;
   signal?: AbortSignal | undefined;
 }
 
-/** Makes an empty image, for this user alone. Rejects with EEXIST if there is anything of that name. */
+/** Makes an empty image, for this user alone. Rejects with EEXIST if anything of that name exists. */
 export async function createImage({ path, sizeBytes, backing, signal }: NewImage): Promise<void> {
   checkBacking(path, backing);
   const args = [
     'create',
     '-q',
-    // Otherwise qemu-img opens what the header names.
+    // Without this option, qemu-img opens the base that the header names.
     '-u',
     '-f',
     'qcow2',
@@ -57,9 +57,9 @@ function checkBacking(path: string, backing: string | null): void {
 export interface ImageCheck {
   /** Errors in the tables: the image must not be used. */
   readonly corruptions: number;
-  /** Clusters that nothing uses: harmless, they take space. */
+  /** Clusters that nothing uses. They are harmless, but take space. */
   readonly leaks: number;
-  /** What qemu-img could not examine. */
+  /** Places that qemu-img could not examine. */
   readonly errors: number;
   readonly allocatedClusters: number;
 }
@@ -67,7 +67,7 @@ export interface ImageCheck {
 /** Exit codes of `qemu-img check`: nothing wrong, errors found, only leaks found. */
 const CHECKED = [0, 2, 3];
 
-/** Examines the tables of one image, not the data and not what it is based on. */
+/** Examines the tables of one image, but neither its data nor its bases. */
 export async function checkImage(path: string, signal?: AbortSignal): Promise<ImageCheck> {
   const args = ['check', '--output=json', chainArgument([path])];
   const options = { purpose: `check the image ${path}`, accept: CHECKED, signal };
@@ -81,7 +81,7 @@ export async function checkImage(path: string, signal?: AbortSignal): Promise<Im
   };
 }
 
-/** The arguments that name a content; `format` is the option for the format of one that does not say it. */
+/** Returns the arguments that name a content. `format` is the option that gives the format of a device. */
 function argumentsOf(content: Content, format: string): [string[], Argument] {
   if ('chain' in content) return [[], chainArgument(content.chain)];
   const path = content.device;
@@ -92,28 +92,28 @@ const nameOf = (content: Content): string => ('chain' in content ? content.chain
 
 export interface Conversion {
   from: Content;
-  /** A raw file or a block device, as large as the content at least; it keeps its size. */
+  /** A raw file or a block device, at least as large as the content. Its size does not change. */
   to: FileHandle;
-  /** Of the target, for people. */
+  /** The path of the target, for messages. */
   path: string;
   /** The target reads as zeros everywhere, so zeros need not be written. */
   isZero?: boolean;
   signal?: AbortSignal | undefined;
-  /** 0 to 1. */
+  /** Called with the share that is done, from 0 to 1. */
   onProgress?: ((share: number) => void) | undefined;
 }
 
-/** Copies a content into an open file or device; holes stay holes where the target has them. */
+/** Copies a content into an open file or device. Holes stay holes if the target supports holes. */
 export async function convertImage(conversion: Conversion): Promise<void> {
   const { from, to, path, isZero = false, signal, onProgress } = conversion;
   const [format, source] = argumentsOf(from, '-f');
-  // On NFS qemu's locks of a file would meet the flock of this process, which the server takes for one of all bytes.
+  // On NFS, QEMU's locks would conflict with this process's flock, which the server treats as a lock of all bytes.
   const isDevice = (await to.stat()).isBlockDevice();
   const driver = isDevice ? 'host_device' : 'file,file.locking=off';
   const args = [
     'convert',
     '-n',
-    // Out of order, where that costs nothing.
+    // Allows writes out of order, where that costs nothing.
     '-W',
     ...(onProgress === undefined ? [] : ['-p']),
     ...(isZero ? ['--target-is-zero'] : []),
@@ -133,8 +133,8 @@ export async function convertImage(conversion: Conversion): Promise<void> {
 }
 
 /**
- * Whether two contents are the same. A longer one is equal if its rest reads as zeros.
- * Use verify's checksums to learn whether a file is damaged: this reads all of both.
+ * Compares two contents. A longer content is equal if its rest reads as zeros. Use verify's checksums to learn whether
+ * a file is damaged, because this function reads both contents in full.
  */
 export async function compareImages(
   a: Content,
@@ -149,7 +149,7 @@ export async function compareImages(
   return { isSame: exitCode === 0, detail: stdout.trim() };
 }
 
-/** Changes the name of what an image is based on in its header, and nothing else. Work on a copy. */
+/** Changes the name of the base in an image's header, and nothing else. Call this on a copy. */
 export async function nameBacking(path: string, backing: string | null, signal?: AbortSignal): Promise<void> {
   checkBacking(path, backing);
   const named = backing === null ? ['-b', ''] : ['-F', 'qcow2', '-b', backing];
@@ -163,13 +163,13 @@ export async function nameBacking(path: string, backing: string | null, signal?:
 export interface MappedRange {
   readonly offset: bigint;
   readonly size: bigint;
-  /** Which image of the chain holds the range, by its index; null: none, and it reads as zeros. */
+  /** The index in the chain of the image that holds the range; null if no image does, and the range reads as zeros. */
   readonly holder: number | null;
 }
 
 /**
- * Which image of a chain each part of the device is read from, from its beginning to its end. Rejects with INTERNAL if a
- * part is missing: what is copied by the map would lack it.
+ * Yields the parts of the device from beginning to end, with the image of the chain that holds each part. Rejects with
+ * INTERNAL if a part is missing, because a copy that follows the map would lack this part.
  */
 export async function* mapImage(chain: ImageChain, signal?: AbortSignal): AsyncGenerator<MappedRange[]> {
   const { sizeBytes } = await readImageHeader(chain[0] ?? '');
@@ -196,7 +196,7 @@ export async function* mapImage(chain: ImageChain, signal?: AbortSignal): AsyncG
   );
 }
 
-/** A line has one object of an array; other lines have none. */
+/** Parses a line of the JSON array. A line has one object or none. */
 function mappedRange(line: string): MappedRange[] {
   const object = /\{.*\}/.exec(line)?.[0];
   if (object === undefined) return [];

@@ -1,6 +1,6 @@
 /**
- * Files that a command reads or makes where others may have put something else: a link, a pipe, a file of somebody else,
- * or one without end. Knows nothing of what is in them.
+ * Opens and makes files where others may have put something else: a link, a pipe, a file of another user, or a file
+ * without end. Knows nothing of the content of the files.
  */
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
@@ -19,8 +19,8 @@ export async function withFile<T>(opening: Promise<FileHandle>, use: (file: File
 }
 
 /**
- * Opens a regular file; never through a link in the last component, and without waiting for the other end of
- * a pipe. NOT_FOUND if there is none, FAILED_PRECONDITION if it is anything else or longer than `maxBytes`.
+ * Opens a regular file, never through a link in the last component, and without waiting for the other end of a pipe.
+ * Throws NOT_FOUND if there is no file, FAILED_PRECONDITION for anything else or a file longer than `maxBytes`.
  */
 export async function openPlain(
   path: string,
@@ -50,17 +50,17 @@ export async function openPlain(
   }
 }
 
-/** As openPlain, of which it is the text. */
+/** Returns the text of a file that is opened as in openPlain. */
 export function readPlain(path: string, maxBytes: number): Promise<string> {
   return withFile(openPlain(path, { maxBytes }), (file) => file.readFile('utf8'));
 }
 
-/** A new file for this user alone. Rejects with EEXIST if there is anything of that name, a link included. */
+/** Makes a file for this user alone. Rejects with EEXIST if anything of that name exists, a link included. */
 export function createPlain(path: string): Promise<FileHandle> {
   return open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
 }
 
-/** Of a file or a directory. */
+/** Flushes a file or a directory to disk. */
 export function flush(path: string): Promise<void> {
   return withFile(open(path, O_RDONLY), (file) => file.sync());
 }

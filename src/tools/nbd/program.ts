@@ -1,9 +1,9 @@
 /**
- * One process of nbdkit, nbdcopy, qemu-nbd or qemu-img: its rights, and how it ends.
+ * Runs one process of nbdkit, nbdcopy, qemu-nbd or qemu-img: limits its rights, and tells how it ended.
  *
- * Each runs without capabilities, but for that to read other users' files, and can open the files of its arguments and
- * nothing else. Unlike what base/process/exec.ts runs to its end these run for as long as a backup takes, so nothing
- * limits their time; an AbortSignal kills them. Knows no program's arguments.
+ * No process has capabilities, except that QEMU's programs may read other users' files. A process can open the files of
+ * its arguments and nothing else. Unlike a command of run() in base/process/exec.ts, a process runs for as long as a
+ * backup takes, so nothing limits its time. An AbortSignal kills it. Knows no program's arguments.
  */
 import type { ChildProcess } from 'node:child_process';
 import type { Readable } from 'node:stream';
@@ -14,13 +14,13 @@ import { NOT_CONFINED_EXIT_CODE } from '../../base/process/sandbox.js';
 
 export type ProgramName = 'nbdkit' | 'nbdcopy' | 'qemu-nbd' | 'qemu-img';
 
-/** What reads images: root may use those of another user. */
+/** The programs that read images. Root may use the images of another user. */
 const READERS: readonly ProgramName[] = ['qemu-nbd', 'qemu-img'];
 
 const STDERR_TAIL_BYTES = 4096;
 
 export interface ProgramExit {
-  /** Null if a signal ended it. */
+  /** Null if a signal ended the program, or if it could not be started. */
   readonly exitCode: number | null;
   readonly signal: string | null;
 }
@@ -30,7 +30,7 @@ export interface StartOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** A program that was started. Its stdout is a pipe that somebody has to read. */
+/** A program that was started. The caller must read its stdout, which is a pipe. */
 export class Program {
   readonly exited: Promise<ProgramExit>;
   #exit: ProgramExit | null = null;
@@ -60,7 +60,7 @@ export class Program {
     if (signal?.aborted === true) kill();
   }
 
-  /** FAILED_PRECONDITION if the program is not installed, INTERNAL if a path is relative. */
+  /** Throws FAILED_PRECONDITION if the program is not installed, INTERNAL if a path is relative. */
   static async start(name: ProgramName, args: readonly Argument[], { signal }: StartOptions = {}): Promise<Program> {
     signal?.throwIfAborted();
     const options = { readsAll: READERS.includes(name), opensGiven: true };
@@ -72,12 +72,12 @@ export class Program {
     return this.child.stdout as Readable;
   }
 
-  /** Null while it runs. */
+  /** Null while the program runs. */
   get exit(): ProgramExit | null {
     return this.#exit;
   }
 
-  /** The last 4 KiB that it wrote to stderr. */
+  /** The last 4 KiB that the program wrote to stderr. */
   get stderr(): string {
     return this.withPaths(this.#stderr.toString('utf8')).trim();
   }
@@ -86,7 +86,7 @@ export class Program {
     if (this.#exit === null) this.child.kill(signal);
   }
 
-  /** The failure of a program that has ended, for people: what it was to do, how it ended, what it said. */
+  /** Describes the failure of a program for people: its purpose, how it ended, and the end of its stderr. */
   failure(purpose: string, { exitCode, signal }: ProgramExit): Error {
     if (exitCode === NOT_CONFINED_EXIT_CODE) {
       return CsiError.failedPrecondition(
@@ -114,11 +114,11 @@ export interface ProgramResult {
 }
 
 export interface RunOptions extends StartOptions {
-  /** What it is to do, for the message of a failure: "check the image PATH". */
+  /** The program's purpose, for the message of a failure: "check the image PATH". */
   purpose: string;
   /** Exit codes that are not failures. */
   accept?: readonly number[];
-  /** Called with what it writes to stdout, as it writes it; the result then has none. */
+  /** Called with the program's stdout as the program writes it. `stdout` of the result is then empty. */
   onOutput?(text: string): void;
 }
 

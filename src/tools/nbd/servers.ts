@@ -1,7 +1,7 @@
 /**
- * NBD servers as processes: nbdkit in front of a device that is read, qemu-nbd in front of a qcow2 image
- * that is written. Each serves one file on a unix socket until it is closed. Formats are always given:
- * nothing here guesses one from bytes that a tenant has written.
+ * Runs NBD servers as processes: nbdkit for the ranges of a device or of another server, qemu-nbd for a qcow2 image
+ * that is read or written. Each serves on a unix socket until it is closed. Formats are always given, so nothing here
+ * guesses a format from bytes that a tenant has written.
  */
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:fs';
@@ -17,7 +17,7 @@ import { openPlain } from './plain-file.js';
 import { Program, type ProgramExit, type ProgramName } from './program.js';
 
 export interface NbdServer {
-  /** For nbdcopy and any other client of libnbd. */
+  /** The URI for nbdcopy and any other client of libnbd. */
   readonly uri: string;
   readonly socketPath: string;
   /** Resolves when the process ends, for whatever reason. */
@@ -30,7 +30,7 @@ export interface NbdServer {
 }
 
 interface ServerPlace {
-  /** A directory that nobody else can enter (socket-directory.ts): the socket is made here. */
+  /** A directory that nobody else can enter (socket-directory.ts). The socket is made here. */
   directory: string;
   /** Kills the server. */
   signal?: AbortSignal | undefined;
@@ -41,7 +41,7 @@ export interface RangesSource extends ServerPlace {
   from: { readonly device: string } | { readonly socketPath: string };
   /** A text file with a line "offset size" for each range; the rest of the device reads as a hole. */
   ranges: string;
-  /** Where the socket is, if not in the directory: in an open one, whatever its path leads to later. */
+  /** Where the socket is made, if not in `directory`: in an open directory, wherever the path leads later. */
   socket?: { readonly place: FileHandle; readonly path: string };
 }
 
@@ -67,16 +67,16 @@ export interface ImageSource extends ServerPlace {
   chain: ImageChain;
   readOnly?: boolean;
   /**
-   * 'none' passes the page cache by, where the file system of the image can do that. Both flush when the
-   * client asks for it, and at the end.
+   * 'none' bypasses the page cache, if the file systems of the chain support this. Both flush when the client requests
+   * a flush, and at the end.
    */
   cache?: 'writeback' | 'none';
 }
 
 /**
- * Serves a qcow2 image. One that is written ends by itself when its last client leaves, and close() waits for that.
+ * Serves a qcow2 image. A server that writes ends by itself when its last client leaves, and close() waits for its end.
  *
- * @throws as readImageHeader if the image or one that it is based on must not be opened
+ * @throws like readImageHeader if the image or one of its bases must not be opened
  */
 export async function serveImage(source: ImageSource): Promise<NbdServer> {
   const { chain, readOnly = false, cache = 'writeback' } = source;
@@ -87,7 +87,7 @@ export async function serveImage(source: ImageSource): Promise<NbdServer> {
     pidFile('--pid-file='),
     '--shared=1',
     `--cache=${isDirect ? 'none' : 'writeback'}`,
-    // io_uring is faster by little, and often forbidden in containers.
+    // io_uring is only slightly faster, and often forbidden in containers.
     '--aio=threads',
     '--discard=unmap',
     '--detect-zeroes=off',
@@ -96,7 +96,7 @@ export async function serveImage(source: ImageSource): Promise<NbdServer> {
   ]);
 }
 
-/** tmpfs and some network file systems know no O_DIRECT; qemu would refuse the image, or one below it. */
+/** Whether all files support O_DIRECT. tmpfs and some network file systems do not, and QEMU would refuse such an image. */
 async function allOpenDirectly(paths: readonly string[]): Promise<boolean> {
   for (const path of paths) {
     const opening = open(path, O_RDONLY | O_DIRECT | O_NONBLOCK);
@@ -110,7 +110,7 @@ async function allOpenDirectly(paths: readonly string[]): Promise<boolean> {
 const { O_DIRECT, O_NONBLOCK, O_RDONLY } = constants;
 const READY_POLL_MS = 5;
 const READY_TIMEOUT_MS = 60_000;
-/** A server has to write what is in memory to a disk that may be slow. */
+/** A server that closes writes the data in its memory to a disk that may be slow. */
 const CLOSE_TIMEOUT_MS = 300_000;
 /** The kernel's limit for the path of a socket. */
 const SOCKET_PATH_MAX = 107;
@@ -122,7 +122,7 @@ async function start(
   purpose: string,
   argsOf: (socket: NewFile, pidFile: NewFile) => Argument[],
 ): Promise<NbdServer> {
-  // Short, because the directory may take most of what the kernel accepts.
+  // The name is short, because the directory may take most of the length that the kernel accepts.
   const own = join(directory, randomBytes(3).toString('hex'));
   const pidFile = `${own}.pid`;
   const path = socket?.path ?? own;
@@ -160,7 +160,7 @@ async function start(
   };
 }
 
-/** The argument for what the program makes in a directory. */
+/** Returns the argument for a file or socket that the program makes in a directory. */
 type NewFile = (prefix: string) => Argument;
 
 const newFile =

@@ -1,20 +1,20 @@
 /**
- * Chooses how nbdcopy moves a list of ranges: the size of its requests, and how the image is written. nbdcopy
- * rounds every range outwards to its request size, so that large requests copy, and store, bytes that did not
- * change; small ones cost time each. Knows ranges as numbers and starts nothing.
+ * Chooses how nbdcopy moves a list of ranges: the size of its requests, and how the image is written. nbdcopy rounds
+ * every range outwards to its request size, so large requests also copy and store bytes that did not change, while
+ * every small request costs time. Knows ranges as numbers and starts nothing.
  */
 
 export interface TransferPlan {
-  /** For copyRanges. */
+  /** The request size for copyRanges. */
   readonly requestSize: number;
   /** Bytes that are copied and stored: the ranges, rounded outwards to requests. */
   readonly bytes: bigint;
   readonly requests: bigint;
-  /** For serveImage. */
+  /** The cache mode for serveImage. */
   readonly cache: 'writeback' | 'none';
 }
 
-/** A subcluster of an image: a smaller request would read the rest of it from the image below. */
+/** A subcluster of an image: a smaller request would read the rest of the subcluster from the image below. */
 const SMALLEST = 4096n;
 const LARGEST = 1n << 20n;
 
@@ -26,9 +26,9 @@ const REQUEST_COST_NS = 30_000n;
 const BYTE_COST_NS = 2n;
 
 /**
- * From this size on, writing past the page cache takes about as long and leaves the cache to others. Below it, each
- * direct write waits for the disk while the page cache would join it to its neighbours: up to twice the time for
- * scattered ranges of 64 KiB (docs/performance.md, "What a backup costs").
+ * From this request size on, writing past the page cache takes about as long and leaves the cache to others. Below this
+ * size, each direct write waits for the disk, while the page cache would join the write to its neighbours. Direct
+ * writing then takes up to twice the time for scattered ranges of 64 KiB (docs/performance.md, "What a backup costs").
  */
 const DIRECT_FROM = 256n << 10n;
 

@@ -1,4 +1,4 @@
-/** The charts of a report as SVG elements. Colours come from the page's style sheet, so that it can be light or dark. */
+/** Draws the charts of a report as SVG elements. Colours come from the page's style sheet, so charts can be light or dark. */
 
 import { escapeText } from '../../markup.js';
 import { type Curve, judgedFigure, type Row, type Side } from '../row.js';
@@ -8,7 +8,7 @@ import { figure, verdictCell } from './table.js';
 
 const WIDTH = 900;
 const LABEL_WIDTH = 230;
-/** What fits beside the axis in 13 px. */
+/** The number of characters that fit beside the axis in 13 px. */
 const LABEL_CHARACTERS = 26;
 const ROW_HEIGHT = 26;
 const AXIS_HEIGHT = 46;
@@ -20,8 +20,8 @@ const CURVE_LEFT = 90;
 const DOT = 3.5;
 
 /**
- * Each target as one line: its rounds and its median as multiples of the bound, on a logarithmic axis, turned so that
- * left of 1 is better. Rounds at or below zero, such as memory that shrank, stand at the left end.
+ * Draws each target as one line: the rounds and the judged figure as multiples of the bound, on a logarithmic axis on
+ * which left of 1 is always better. Rounds at or below zero, such as memory that shrank, stand at the left end.
  */
 export function targetsChart(rows: readonly Row[]): string {
   const shown = rows.filter(({ target }) => target && target.rounds.length > 0);
@@ -53,7 +53,7 @@ export function targetsChart(rows: readonly Row[]): string {
   );
 }
 
-/** Both sides of one row: a dot for each round, a mark at the median. */
+/** Draws both sides of one row, with a dot for each round and a mark at the median. Omits a peer with another unit. */
 export function sidesChart(row: Row): string {
   const sides = [row.ours, row.peer].filter(({ rounds }) => rounds.length > 0);
   if (sides.length === 0) return '';
@@ -86,7 +86,7 @@ function oneSide({ label, unit, rounds }: Side, isOurs: boolean, scale: Scale, y
   );
 }
 
-/** A dot for each round, and a line at the median. */
+/** Draws a dot for each round, and a line at the median. */
 function marks(scale: Scale, y: number, rounds: readonly number[], median: number): string {
   const x = at(scale, median);
   return (
@@ -95,7 +95,7 @@ function marks(scale: Scale, y: number, rounds: readonly number[], median: numbe
   );
 }
 
-/** How a cost grows: both axes logarithmic, a line through the medians, a bar from the lowest to the highest round. */
+/** Draws how a cost grows: logarithmic axes, a line through the medians, and a bar from the lowest to the highest round. */
 export function curveChart(curve: Curve): string {
   const points = curve.lines.flatMap((line) => line.points);
   if (points.length === 0) return '';
@@ -139,7 +139,7 @@ export function curveChart(curve: Curve): string {
   );
 }
 
-/** How often the bound: for a lower bound the other way round, so that less is better in any case. */
+/** Expresses figures as multiples of the bound. A lower bound is inverted, so that less is always better. */
 function againstBound(row: Row): { rounds: number[]; judged: number } {
   const { target } = row;
   if (!target) return { rounds: [], judged: Number.NaN };
@@ -169,7 +169,7 @@ function at(scale: Scale, value: number): string {
   return scale.at(value).toFixed(1);
 }
 
-/** The whole label is in the title of its marks. */
+/** Shortens a label. The title of the marks has the whole label. */
 const fitting = (label: string): string =>
   label.length <= LABEL_CHARACTERS ? label : `${label.slice(0, LABEL_CHARACTERS - 1)}…`;
 

@@ -1,6 +1,6 @@
 /**
- * A finished run as a JSON document. docs/bench-report.schema.json is its schema and docs/performance.md explains it;
- * a field that changes its meaning, or goes, is a new version.
+ * A finished run as a JSON document. docs/bench-report.schema.json is its schema and docs/performance.md explains it. A
+ * field that changes its meaning, or is removed, requires a new version.
  */
 import type { Machine } from '../machine.js';
 import { type Curve, missedBy, type Row, ratios, type Target, type Verdict, verdict } from '../row.js';
@@ -11,10 +11,10 @@ export const SCHEMA = 'blockdelta-bench/1';
 export interface Document {
   schema: typeof SCHEMA;
   machine: Machine;
-  /** Of the order of rounds. */
+  /** The seed of the order of rounds. */
   seed: number;
   rounds: number;
-  /** 'tiny': the figures mean nothing. */
+  /** 'tiny' means that the figures mean nothing. */
   size: 'full' | 'tiny';
   seconds: number;
   suites: SuiteResult[];
@@ -26,19 +26,19 @@ export interface SuiteResult {
   name: string;
   describes: string;
   seconds: number;
-  /** Null: it ran to its end. */
+  /** Null if the suite ran to its end. */
   failure: string | null;
 }
 
-/** A row with what follows from its figures, for readers that calculate nothing. */
+/** A row with values derived from its figures, for readers that calculate nothing. */
 export interface ReportedRow extends Row {
-  /** Null: the row has none. */
+  /** Null if the row has no target. */
   target: Target | null;
-  /** Ours divided by the peer's; null if one of them was not measured. */
+  /** Ours divided by the peer's; null if a side was not measured. */
   ratio: Spread | null;
   ratios: number[];
   verdict: Verdict;
-  /** As a fraction of the bound; null unless the target is missed. */
+  /** The excess as a fraction of the bound; null unless the target is missed. */
   missedBy: number | null;
 }
 
@@ -58,7 +58,7 @@ export function formatJson(document: Document): string {
   return `${JSON.stringify(document, null, 2)}\n`;
 }
 
-/** Throws with what is wrong if the text is no report, or one of another version. */
+/** Throws an error that names the fault if the text is no report, or a report of another version. */
 export function parseDocument(text: string): Document {
   let parsed: unknown;
   try {

@@ -1,6 +1,6 @@
 /**
- * A report as one HTML page that needs nothing else: no script, no font, no image, no other file. Light or dark as the
- * reader's system is.
+ * Formats a report as one HTML page that needs nothing else: no script, no font, no image, no other file. The page is
+ * light or dark, as the reader's system is.
  */
 
 import { escapeText } from '../../markup.js';
@@ -55,7 +55,7 @@ export function formatHtml(document: Document): string {
   return (
     '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">' +
     '<meta name="viewport" content="width=device-width, initial-scale=1">' +
-    // The browser would ask for /favicon.ico otherwise.
+    // Otherwise the browser would request /favicon.ico.
     '<link rel="icon" href="data:,">' +
     `<title>blockdelta bench</title><style>${STYLE}</style></head><body>\n${parts.join('\n')}\n</body></html>\n`
   );

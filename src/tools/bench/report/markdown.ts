@@ -1,4 +1,4 @@
-/** A report as tables for docs/performance.md. */
+/** Formats a report as tables for docs/performance.md. */
 import { type Curve, type Row, verdict } from '../row.js';
 import { spread } from '../statistics.js';
 import type { Document, ReportedRow } from './document.js';
@@ -28,7 +28,7 @@ export function formatMarkdown(document: Document): string {
 
 const HEAD = ['row', 'measure', 'ours', 'peer', 'ratio'];
 
-/** A line of the chart is a line of the table; its medians. */
+/** Each line of the chart becomes a line of the table, with its medians. */
 function curveTable({ title, x, y, lines }: Curve): string {
   const points = [...new Set(lines.flatMap((line) => line.points.map((point) => point.x)))];
   points.sort((a, b) => a - b);

@@ -1,4 +1,4 @@
-/** Axes of charts: from figures to positions, and the ticks between. */
+/** Axes of charts: map figures to positions, and place the ticks. */
 
 export interface Scale {
   /** The position of a figure, within the range that was given. */
@@ -8,10 +8,10 @@ export interface Scale {
 
 const MOST_TICKS = 6;
 const STEPS = [1, 2, 5];
-/** Powers of ten are not exact below 1; more than that lets figures leave the range. */
+/** A tolerance, because powers of ten are not exact below 1. With a larger tolerance, figures would leave the range. */
 const CLOSE = 1 + 1e-9;
 
-/** From zero, or from the lowest figure if one is negative. */
+/** A linear scale from zero, or from the lowest figure if a figure is negative. */
 export function linear(values: readonly number[], from: number, to: number): Scale {
   const high = Math.max(0, ...values) || 1;
   const low = Math.min(0, ...values);
@@ -23,7 +23,7 @@ export function linear(values: readonly number[], from: number, to: number): Sca
   return { ticks, at: (value) => from + ((value - bottom) / (top - bottom)) * (to - from) };
 }
 
-/** Over figures above zero, from and to 1, 2 or 5 times a power of ten; figures that are not above zero stand at its lower end. */
+/** A logarithmic scale. Both ends are 1, 2 or 5 times a power of ten; figures of zero or less stand at the lower end. */
 export function logarithmic(values: readonly number[], from: number, to: number): Scale {
   const positive = values.filter((value) => value > 0);
   if (positive.length === 0) positive.push(1);
@@ -43,7 +43,7 @@ export function logarithmic(values: readonly number[], from: number, to: number)
   return { ticks: inside, at };
 }
 
-/** 1, 2 or 5 times a power of ten, not below the given one. */
+/** Returns the smallest 1, 2 or 5 times a power of ten that is not below `least`. */
 function niceStep(least: number): number {
   const power = 10 ** Math.floor(Math.log10(least));
   const factor = [1, 2, 5, 10].find((each) => each * power >= least / CLOSE) ?? 10;

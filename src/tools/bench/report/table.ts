@@ -8,7 +8,7 @@ export function table(rows: readonly Row[]): string {
   return columns([HEADINGS, ...rows.map(cells)]);
 }
 
-/** Three digits that say something. */
+/** Formats a figure with three or more significant digits, and at most six decimals. */
 export function figure(value: number): string {
   if (Number.isNaN(value)) return '-';
   if (value === 0) return '0';
@@ -42,7 +42,7 @@ export function ratioCell(row: Row): string {
   return `${figure(median)} (${figure(min)}-${figure(max)})`;
 }
 
-/** One line a row of cells, columns aligned, with a rule under the first. */
+/** Formats each row of cells as one line, with aligned columns and a rule under the first line. */
 export function columns(lines: readonly (readonly string[])[]): string {
   const [head = []] = lines;
   const widths = head.map((_, column) => Math.max(...lines.map((line) => (line[column] ?? '').length)));
@@ -56,7 +56,7 @@ export function columns(lines: readonly (readonly string[])[]): string {
 }
 
 function cells(row: Row): string[] {
-  // A reason takes too much room in a column: it stands under the table.
+  // A reason takes too much room in a column, so it stands under the table.
   const short = (side: Side): string => (side.rounds.length === 0 ? `${side.label}: not measured` : sideCell(side));
   return [row.name, short(row.ours), short(row.peer), ratioCell(row), targetCell(row.target), verdictCell(row)];
 }

@@ -1,6 +1,6 @@
 /**
- * Suite driver: SnapshotMetadata end to end, of any driver, through its socket alone. Writes a raw block volume, takes
- * snapshots, and measures the lists. Without an endpoint it measures this plugin on an XFS pool.
+ * Suite driver: measures SnapshotMetadata of any driver end to end, only through its socket. Writes a raw block volume,
+ * takes snapshots, and measures the lists. Without an endpoint, measures this plugin on an XFS pool.
  */
 import type { CsiConnection } from '../../client/connection.js';
 import { BLOCK_BYTES, BlockWriter } from '../block-writer.js';
@@ -47,7 +47,7 @@ export const suite: Suite = {
   },
 };
 
-/** Two snapshots of a full volume, with a tenth of its blocks written in between. */
+/** Takes two snapshots of a full volume, and writes a tenth of its blocks in between. */
 async function prepare(take: () => Promise<string>, writer: BlockWriter, sizeBytes: number): Promise<Lists> {
   const snapshotMs: number[] = [];
   const snapshot = async (): Promise<string> => {

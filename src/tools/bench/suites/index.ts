@@ -1,4 +1,4 @@
-/** The suites of `blockdelta bench`, in the order in which they run. Each is loaded on use only. */
+/** The suites of `blockdelta bench`, in the order in which they run. Each suite is loaded only when it is used. */
 import type { Suite } from '../suite.js';
 
 export type Suites = Readonly<Record<string, () => Promise<Suite>>>;

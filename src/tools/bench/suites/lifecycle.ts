@@ -1,4 +1,4 @@
-/** Suite lifecycle: what each call of a volume's life costs, through the socket of any driver. */
+/** Suite lifecycle: measures the cost of each call of a volume's life, through the socket of any driver. */
 import { measuredDriver } from '../measured-driver.js';
 import { mountRow } from '../mount-row.js';
 import { operationRows } from '../operation-rows.js';

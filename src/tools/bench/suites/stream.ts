@@ -1,6 +1,6 @@
 /**
- * Suite stream: what a driver's lists cost its other callers. One snapshot of many extents, read by several clients at
- * once, beside a client that reads nothing, and beside the same by one client alone.
+ * Suite stream: measures what a driver's lists cost its other callers. Several clients read one snapshot of many
+ * extents at once, or one client reads beside a client that reads nothing. Both are compared with one client alone.
  */
 import { CsiConnection } from '../../client/connection.js';
 import { BLOCK_BYTES, BlockWriter } from '../block-writer.js';
@@ -12,7 +12,7 @@ import { BLOCK } from '../volumes.js';
 
 const MIB = 2 ** 20;
 const SIZES = { full: { bytes: 2048 * MIB }, tiny: { bytes: 16 * MIB } } as const;
-/** Every second block is written, so that each is an extent of its own. */
+/** Every second block is written, so that each written block is a separate extent. */
 const SHARE = 0.5;
 const STREAMS = { full: [1, 2, 4, 8, 16], tiny: [1, 2] } as const;
 const TOGETHER = 4;
@@ -124,7 +124,7 @@ async function makeBed(settings: Settings, label: string, clients: number): Prom
   return { label: measured.label, entries, snapshot, clients: connections };
 }
 
-/** Until the last message of the last one; the reading is the first one's. */
+/** Measures until the last message of the last stream. `reading` is the reading of the first stream. */
 async function together({ clients, snapshot }: Bed, streams: number): Promise<{ ms: number; reading: Reading }> {
   const started = performance.now();
   const readings = await Promise.all(clients.slice(0, streams).map((client) => readAllocated(client, snapshot)));
@@ -133,7 +133,7 @@ async function together({ clients, snapshot }: Bed, streams: number): Promise<{ 
 
 async function besideStalled(bed: Bed): Promise<{ ms: number; reading: Reading }> {
   const stalled = bed.clients.at(-1)?.bytes('GetMetadataAllocated', { snapshot_id: bed.snapshot });
-  // It is cancelled.
+  // The stream is cancelled below.
   stalled?.on('error', () => undefined);
   await new Promise<void>((resolve) => stalled?.once('readable', resolve));
   const found = await together(bed, 1);

@@ -88,7 +88,7 @@ async function restoreMember(context: CheckContext): Promise<void> {
   }
 }
 
-/** Writes the number of the round to the first volume and then to the second, durably, until it is over. */
+/** Writes the number of the round to the first volume and then to the second, durably, until `isOver` returns true. */
 async function writeInTurn(context: CheckContext, members: readonly Member[], isOver: () => boolean): Promise<void> {
   const flags = constants.O_RDWR | constants.O_DSYNC;
   const devices = await Promise.all(members.map(({ path }) => open(path, flags)));
@@ -127,7 +127,7 @@ async function takeGroupsWhileWriting(context: CheckContext, members: readonly M
   return groups;
 }
 
-/** Refusing conforms; taking the members at different times does not. */
+/** A driver may refuse the call, but may not take the members at different times. */
 function refusedWhileWriting(refusal: Refusal): Error {
   const found = describeRefusal(refusal);
   const conforming: readonly number[] = [StatusCode.ABORTED, StatusCode.FAILED_PRECONDITION];
@@ -136,7 +136,7 @@ function refusedWhileWriting(refusal: Refusal): Error {
     : new ConformanceFailure(`${CREATE} of volumes that are being written to`, 'OK', found);
 }
 
-/** The number of the last round whose write is in the snapshot. */
+/** Returns the number of the last round whose write is in the snapshot. */
 async function readCounter(context: CheckContext, snapshot: Snapshot): Promise<number> {
   const { volumes } = context;
   const size = snapshot.sizeBytes === 0 ? {} : { sizeBytes: snapshot.sizeBytes };

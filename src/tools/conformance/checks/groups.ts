@@ -87,7 +87,7 @@ async function mismatch(context: CheckContext): Promise<void> {
   expectRefusal(`${CREATE} with the name of a group of other volumes`, outcome, [StatusCode.ALREADY_EXISTS]);
 }
 
-/** Asks for a group of a volume and of one that does not exist. What the driver makes of it is deleted later. */
+/** Requests a group of one volume and one that does not exist. Whatever the driver makes of the request is deleted later. */
 async function askWithMissing(context: CheckContext): Promise<{ outcome: Outcome; left: readonly Snapshot[] }> {
   const { volumes, driver, advertised, random } = context;
   const [volume] = (await makeVolumes(context, 1)) as [Volume];

@@ -114,7 +114,7 @@ async function knownValues(context: CheckContext): Promise<void> {
   }
 }
 
-/** The RPCs that a capability requires. They get empty requests: any status but UNIMPLEMENTED passes. */
+/** The RPCs that a capability requires. Each RPC gets an empty request, and any status but UNIMPLEMENTED passes. */
 const REQUIRED_RPCS: readonly (readonly [keyof Lists | 'group', string, readonly string[]])[] = [
   ['controller', 'CREATE_DELETE_VOLUME', ['CreateVolume', 'DeleteVolume']],
   ['controller', 'PUBLISH_UNPUBLISH_VOLUME', ['ControllerPublishVolume', 'ControllerUnpublishVolume']],

@@ -23,7 +23,7 @@ const CANCELS = 8;
 const RELEASE_MS = 10_000;
 const PAUSE_MS = 100;
 const DEADLINE_MS = 300;
-/** After this the stream counts as one that ends without a status from the driver. */
+/** After this time, the stream counts as one that ends without a status from the driver. */
 const SILENCE_MS = 1_500;
 const COMB_BLOCK_BYTES = 4096;
 
@@ -90,7 +90,7 @@ async function deadline(context: CheckContext): Promise<void> {
   throw new CheckSkipped('the driver had handed over each list before its deadline');
 }
 
-/** Every second block of a volume: more than servers hold in their buffers for a client that reads nothing. */
+/** Lists every second block of a volume: more than servers buffer for a client that reads nothing. */
 async function longList(context: CheckContext): Promise<ListRequest> {
   const { volumes, random } = context;
   const volume = await volumes.create({ access: 'block' });
@@ -101,7 +101,7 @@ async function longList(context: CheckContext): Promise<ListRequest> {
   return allocatedOf(snapshot);
 }
 
-/** Reads nothing until the deadline has passed, then everything the driver sends. False: that is the whole list. */
+/** Reads nothing until the deadline has passed, then all that the driver sends. Returns false if that is the whole list. */
 async function expireOne(context: CheckContext, list: ListRequest, whole: MetadataList): Promise<boolean> {
   let isSilent = false;
   const readLate = async (stream: MetadataStream): Promise<MetadataList> => {
@@ -121,7 +121,7 @@ async function expireOne(context: CheckContext, list: ListRequest, whole: Metada
   return false;
 }
 
-// The heading goes on: for processing a snapshot metadata gRPC stream.
+// The full heading continues with "for processing a snapshot metadata gRPC stream".
 const STREAM = 'SnapshotMetadata: Special considerations';
 
 export const metadataCancelChecks = checksOf(OF_LISTS, STREAM, [

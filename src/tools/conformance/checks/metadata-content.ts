@@ -22,7 +22,7 @@ interface Rounds {
   readonly snapshots: readonly TakenSnapshot[];
 }
 
-/** A published raw block volume, changed and snapshotted in rounds. */
+/** Makes a published raw block volume, which is changed and snapshotted in rounds. */
 async function makeRounds(context: CheckContext, rounds: number): Promise<Rounds> {
   const { volumes, random } = context;
   const volume = await volumes.create({ access: 'block' });

@@ -116,7 +116,7 @@ export const metadataErrorChecks = checksOf(OF_LISTS, DELTA, [
   },
 ]);
 
-/** Late in a run: a driver that computes for ever on it may answer nothing else any more. */
+/** This check runs late, because a driver that computes for ever on the request may answer nothing else any more. */
 export const negativeMaxResultsChecks = checksOf(OF_LISTS, ERRORS, [
   {
     id: 'metadata.max-results-negative',

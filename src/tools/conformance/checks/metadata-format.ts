@@ -9,7 +9,7 @@ import type { Entry } from '../ranges.js';
 const MESSAGE_MAX_BYTES = 4 << 20;
 const MAX_INT32 = 2 ** 31 - 1;
 
-/** Both lists, in messages of the driver's choice and in small ones. */
+/** Yields both lists, in messages of the driver's choice and in small messages. */
 async function* formsOf(
   context: CheckContext,
 ): AsyncGenerator<{ subject: string; read: MetadataList }, void, undefined> {

@@ -1,4 +1,4 @@
-/** Lists after a volume was expanded, restored or cloned, or its source or base was deleted. */
+/** Checks lists after a volume was expanded, restored or cloned, or its source or base was deleted. */
 import { StatusCode } from '../../../base/errors.js';
 import { BlockContent, expectSameBytes, readImage } from '../block-content.js';
 import { takePair } from '../changes.js';
@@ -65,7 +65,7 @@ async function expectAllocated(context: CheckContext, snapshot: Snapshot, base: 
   expectSound('GetMetadataAllocated', comparison, entries);
 }
 
-/** A raw block volume with known bytes, and a snapshot of it. */
+/** Makes a raw block volume with known bytes, and a snapshot of the volume. */
 async function makeSource(context: CheckContext): Promise<{ volume: Volume; snapshot: Snapshot; image: Image }> {
   const { volumes, random } = context;
   const volume = await volumes.create({ access: 'block' });
@@ -90,7 +90,7 @@ async function expectDescendant(context: CheckContext, spec: VolumeSpec, source:
   content.noteLeftOut(context);
   const second = { snapshot: await volumes.snapshot(volume), image: content.image() };
   const zeros = zeroImage(volume.sizeBytes);
-  // Inherited data is allocated, too, although it was not written to this volume.
+  // Inherited data counts as allocated, although it was not written to this volume.
   await expectAllocated(context, first.snapshot, zeros, first.image);
   await expectAllocated(context, second.snapshot, zeros, second.image);
   const { entries } = await readList(context, deltaOf(first.snapshot, second.snapshot));
@@ -109,7 +109,7 @@ async function cloned(context: CheckContext): Promise<void> {
   await expectDescendant(context, { access: 'block', volumeId: volume.id }, image);
 }
 
-/** Two snapshots with changes in between, of the access type that the run uses. */
+/** Takes two snapshots with changes in between, of a volume of the access type that the run uses. */
 async function makePair({ volumes, random, shared }: CheckContext) {
   const pair = await takePair(volumes, shared.access, random, [CHANGES, CHANGES]);
   await volumes.unpublish(pair.volume);

@@ -22,7 +22,7 @@ const UNSUPPORTED: readonly number[] = [
   StatusCode.UNIMPLEMENTED,
 ];
 
-/** Snapshots of a mounted volume with files changed in between. */
+/** Takes snapshots of a mounted volume, and changes files in between. */
 async function makeSnapshots(context: CheckContext, count: number): Promise<Snapshot[]> {
   const { volumes, random } = context;
   const volume = await volumes.create({ access: 'mount' });
@@ -66,7 +66,7 @@ function reportJudgement(context: CheckContext, judgement: Judgement): void {
 
 async function deltaContentMount(context: CheckContext): Promise<void> {
   const [first, second] = (await makeSnapshots(context, 2)) as [Snapshot, Snapshot];
-  // Before the images: a driver that refuses lists of mounted volumes may not restore their snapshots either.
+  // The list comes first: a driver that refuses lists of mounted volumes may not restore their snapshots either.
   const { entries } = await readList(context, deltaOf(first, second));
   const base = await imageOf(context, first);
   const target = await imageOf(context, second);

@@ -18,7 +18,7 @@ import { describeRefusal } from '../refusal.js';
 
 const MAX_INT64 = 2n ** 63n - 1n;
 
-/** Each list in full, and its capacity. */
+/** Yields each list in full, with its capacity. */
 async function* wholeLists(
   context: CheckContext,
 ): AsyncGenerator<{ list: ListRequest; whole: readonly Entry[]; capacity: bigint }> {
@@ -45,7 +45,7 @@ async function expectTails(
   }
 }
 
-/** The first entry, one in the middle and the last. */
+/** Returns the first entry, an entry in the middle and the last entry. */
 function samples(whole: readonly Entry[]): Entry[] {
   return [0, whole.length >> 1, whole.length - 1].map((index) => whole[index] as Entry);
 }
@@ -73,7 +73,7 @@ function offsetInside(context: CheckContext): Promise<void> {
   ]);
 }
 
-/** The middle of the gaps before the sampled entries. */
+/** Returns the middle of each gap before a sampled entry. */
 function holes(whole: readonly Entry[]): bigint[] {
   return samples(whole).flatMap((entry) => {
     const before = whole[whole.indexOf(entry) - 1];
@@ -111,7 +111,7 @@ async function offsetNegative(context: CheckContext): Promise<void> {
   }
 }
 
-/** Interruptions at most, spread over the list. */
+/** The most interruptions, spread over the list. */
 const INTERRUPTIONS = 12;
 
 async function resume(context: CheckContext): Promise<void> {
@@ -188,7 +188,7 @@ async function resumeAtRandom(
 
 const SECTION = 'SnapshotMetadata: GetMetadataAllocated, GetMetadataDelta';
 const ERRORS = 'SnapshotMetadata: GetMetadataAllocated Errors, GetMetadataDelta Errors';
-// The heading goes on: for processing a snapshot metadata gRPC stream.
+// The full heading continues with "for processing a snapshot metadata gRPC stream".
 const STREAM = 'SnapshotMetadata: Special considerations';
 
 export const metadataOffsetChecks = checksOf(OF_LISTS, SECTION, [
