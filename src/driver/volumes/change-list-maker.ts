@@ -1,10 +1,10 @@
 /**
  * Makes stored change lists in the background: after a snapshot is taken, and after a request that found none.
  *
- * One list at a time for the whole node, in steps of a fraction of a second, with a pause as long as each
- * step between them. A step shares the locks of its snapshots with readers and is given up if they are not
- * free: a deletion waits for one step at most. Failures are logged and forgotten, because a list is only a
- * faster way to an answer; the next request asks for it again. Knows no files and no extents.
+ * Makes one list at a time for the whole node, in steps of a fraction of a second, with a pause as long as the step after each
+ * step. A step shares the locks of its snapshots with readers, so a deletion waits for one step at most. If the locks are not
+ * free, the list is given up. Failures are logged and forgotten, because a list only makes an answer faster; the next request
+ * asks for the list again. Knows no files and no extents.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { bestEffort, logLeftover } from '../../base/best-effort.js';
@@ -18,7 +18,7 @@ import { heldBefore } from './held-snapshots.js';
 import { type OperationLocks, sharedByPlugin, snapshotKey } from './operation-locks.js';
 import type { RetainedBases } from './retained-bases.js';
 
-/** It could not be made, or a scan has refused it. */
+/** The list could not be made, or a scan has refused the list. */
 export type ListProblem = 'not made' | 'refused';
 
 export interface ChangeListMakerDependencies {
@@ -28,11 +28,11 @@ export interface ChangeListMakerDependencies {
   /** Pending bases wait for the list of the next snapshot. */
   retainedBases: Pick<RetainedBases, 'completePending'>;
   logger: Logger;
-  /** Absent: nobody counts. */
+  /** Counts the problems; absent if nobody counts them. */
   observe?: ((kind: ListKind, problem: ListProblem) => void) | undefined;
 }
 
-/** Of a snapshot: what differs from the one before it, or what it holds. */
+/** `delta` lists what differs from the snapshot before; `allocated` lists what the snapshot holds. */
 export type ListKind = 'delta' | 'allocated';
 
 interface WantedList {
@@ -45,9 +45,9 @@ interface Making {
   baseId: string | null;
 }
 
-/** More than a step takes. One that took longer waited for a disk, and there is nothing to make up for. */
+/** Longer than a usual step. A step that took longer waited for a disk, and needs no longer pause. */
 const LONGEST_PAUSE_MS = 1000;
-/** The lists that wait; beyond it, requests for lists are dropped. */
+/** How many lists may wait. Further requests for lists are dropped. */
 const MAX_WAITING = 1024;
 
 export class ChangeListMaker {
@@ -66,7 +66,7 @@ export class ChangeListMaker {
     });
   }
 
-  /** A scan has refused a list, which was removed: asks for a new one. */
+  /** Asks for a new list after a scan has refused the old list, which was removed. */
   refused({ snapshotId, pool }: SnapshotRecord, kind: ListKind, refusal: SystemError): void {
     this.deps.logger.warn(
       { snapshotId, pool, path: refusal.path, err: refusal },
@@ -76,12 +76,12 @@ export class ChangeListMaker {
     this.schedule(snapshotId, kind);
   }
 
-  /** Resolves when nothing is being made and nothing waits. */
+  /** Resolves when no list is being made and no list waits. */
   async idle(): Promise<void> {
     await this.#running;
   }
 
-  /** Gives up what waits; resolves when the running step has ended. */
+  /** Drops the lists that wait; resolves when the running step has ended. */
   async stop(): Promise<void> {
     this.#stopped.abort();
     this.#waiting.clear();
@@ -120,7 +120,7 @@ export class ChangeListMaker {
     }
   }
 
-  /** Null: the list is stored, or not wanted any more. */
+  /** Makes one step. Null if the list is stored, or not wanted any more. */
   async #step(wanted: WantedList, making: Making | null): Promise<Making | null> {
     const { snapshotId, kind } = wanted;
     const { catalogue, locks, registry, retainedBases } = this.deps;
@@ -130,7 +130,7 @@ export class ChangeListMaker {
     const base = kind === 'delta' ? await heldBefore(catalogue, backend, target) : null;
     if (kind === 'delta' && base === null) return abandoned(making);
     const baseId = base?.snapshotId ?? null;
-    // The snapshot from which it was being made is deleted.
+    // The base of the unfinished list is deleted, or another snapshot is the base now.
     if (making !== null && making.baseId !== baseId) await abandoned(making);
     const keys = [snapshotId, baseId].filter((id) => id !== null);
     const left = await locks.run(

@@ -1,9 +1,9 @@
 /**
- * A copy of volumes (a snapshot, a group of them, a clone) that its caller waits for no longer than its deadline.
+ * Copies volumes (a snapshot, a group of snapshots, a clone) without making the caller wait beyond its deadline.
  *
- * The kernel cannot be interrupted while it clones a file, and a disk that hangs never answers. The caller then learns it
- * in time, and the volumes are unlocked, so that whoever uses them can end that. The copy goes on under its name, and
- * discards itself when it ends: the addon publishes none after the deadline. Knows nothing of backends.
+ * The kernel cannot be interrupted while it clones a file, and a disk that hangs never answers. The caller then gets an error
+ * in time, and the volumes are unlocked, so that their users can stop using them. The copy continues under the lock of its
+ * name, and discards itself when it ends: the addon publishes no copy after the deadline. Knows nothing of backends.
  */
 
 import { CsiError } from '../../base/errors.js';
@@ -15,19 +15,19 @@ export interface CopyOf {
   /** Locked until the copy has ended. */
   keys: readonly LockRequest[];
   /**
-   * The sources, which must not be deleted, staged, expanded or copied meanwhile. They are locked until the caller has
-   * its answer. None: the operation is no copy of a volume.
+   * The source volumes, which must not be deleted, staged, expanded or copied meanwhile. They are locked until the caller has
+   * its answer, and their copy locks until the copy has ended. Empty if the operation copies no volume.
    */
   volumeIds: readonly string[];
-  /** When the caller stops waiting, ms since the epoch; left out: never. */
+  /** When the caller stops waiting, in ms since the epoch; left out if it never does. */
   deadline: number | undefined;
 }
 
 /**
- * What `copy` makes under the locks. ABORTED if it has not ended shortly before the deadline.
+ * Runs `copy` under the locks and returns its result. ABORTED if the copy has not ended shortly before the deadline.
  *
- * @param copy takes the time when it must have ended, earlier than the deadline, so that its own error reaches the caller
- * @param signal of the call, which then waits for the locks; without it they are free or the call fails
+ * @param copy receives the time when it must have ended, earlier than the deadline, so that its own error reaches the caller
+ * @param signal of the call, which then waits for the locks; without a signal, the call fails unless the locks are free
  */
 export async function copyInTime<T>(
   locks: OperationLocks,

@@ -1,4 +1,4 @@
-/** What the rules of volumes work with. */
+/** The objects that the rules of volumes work with. */
 import type { Logger } from '../../base/logger.js';
 import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
@@ -9,9 +9,9 @@ import type { RetainedBases } from './retained-bases.js';
 /** The node's side of a deletion: only the node knows mounts. */
 export interface UnusedStagings {
   /**
-   * Ends the stagings on record of a volume that nobody uses, and detaches it. FAILED_PRECONDITION, and nothing is
-   * unmounted, if a use beside them is seen or what is mounted there cannot be. The caller holds the volume's lock,
-   * and has found no publication on record. Returns the staging paths.
+   * Ends the recorded stagings of a volume that nobody uses, and detaches the volume. FAILED_PRECONDITION if another use of the
+   * volume is visible, or if the plugin cannot see what is mounted at a staging path; then nothing is unmounted. The caller
+   * holds the volume's lock and has found no publication on record. Returns the staging paths.
    */
   release(volume: VolumeRecord): Promise<string[]>;
 }
@@ -22,12 +22,12 @@ export interface ManagerDependencies {
   registry: BackendRegistry;
   retainedBases: RetainedBases;
   stagings: UnusedStagings;
-  /** For what a failed clean-up leaves. */
+  /** Logs what a failed clean-up leaves behind. */
   logger: Pick<Logger, 'warn'>;
   /** The part of new handles that names this node. */
   nodeKey: string;
   /** ControllerPublishVolume is served, so its records count. */
   controllerPublish: boolean;
-  /** Asked to make the change list of each new snapshot; absent: none are made. */
+  /** Makes the change list of each new snapshot; absent if no lists are made. */
   changeLists?: { schedule(snapshotId: string): void } | undefined;
 }

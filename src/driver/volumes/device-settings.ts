@@ -12,7 +12,7 @@ import type { IoLimits } from '../host/io-limits.js';
 export const IO_SCHEDULERS = ['none', 'mq-deadline', 'kyber', 'bfq'] as const;
 export type IoScheduler = (typeof IO_SCHEDULERS)[number];
 
-/** Null: not requested, so the device gets the default. */
+/** A setting is null if nobody requested it; the device then gets the default. */
 export interface DeviceSettings {
   readonly readAheadKiB: number | null;
   readonly ioScheduler: IoScheduler | null;
@@ -20,12 +20,12 @@ export interface DeviceSettings {
   readonly limits: IoLimits;
 }
 
-/** What ControllerModifyVolume needs of the node that serves the volume. */
+/** What ControllerModifyVolume needs from the node that serves the volume. */
 export interface SettingsApplier {
   /**
-   * Applies all mutable parameters of the record to the volume's device, and its limits to the pods that
-   * use it: all or nothing, but for settings of the device that are not among `changed` and not possible here. Does
-   * nothing where the volume is not attached.
+   * Applies all mutable parameters of the record to the volume's device, and the limits to the pods that use the volume. Throws
+   * if a setting among `changed` or a limit cannot be set; other device settings that are not possible here are skipped. The
+   * caller reverts a failed change by applying the earlier record. Does nothing if the volume is not attached.
    */
   apply(volume: VolumeRecord, changed: readonly string[]): Promise<void>;
 }
@@ -114,7 +114,7 @@ function parseBoolean(text: string): boolean | undefined {
   return text === 'false' ? false : undefined;
 }
 
-/** Null: `max`, no limit. Undefined: not a rate. */
+/** Null for `max`, which means no limit; undefined if the text is not a rate. */
 function parseRate(text: string): bigint | null | undefined {
   if (text === 'max') return null;
   const rate = /^[1-9]\d{0,18}$/.test(text) ? BigInt(text) : 0n;

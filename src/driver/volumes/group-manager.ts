@@ -16,7 +16,7 @@ export interface GroupSnapshotRequest {
   /** Without repetitions. */
   sourceVolumeIds: readonly string[];
   parameters: StringMap;
-  /** When the caller stops waiting, ms since the epoch; left out: never. */
+  /** When the caller stops waiting, in ms since the epoch; left out if it never does. */
   deadline?: number;
 }
 
@@ -30,9 +30,9 @@ export class GroupManager {
   constructor(private readonly deps: ManagerDependencies) {}
 
   /**
-   * The group snapshot of that name: taken now, or there already. Locks the name and the volumes.
+   * Returns the group snapshot of that name, and takes it if there is none. Locks the name and the volumes.
    *
-   * @param signal of the call, here and below: it waits for its locks; without it the call does not wait
+   * @param signal of the call, here and below: a call with a signal waits for its locks, a call without one does not wait
    */
   async create(request: GroupSnapshotRequest, signal?: AbortSignal): Promise<GroupSnapshot> {
     const { catalogue, locks } = this.deps;
@@ -61,18 +61,18 @@ export class GroupManager {
    */
   async delete(groupSnapshotId: string, snapshotIds: readonly string[], signal?: AbortSignal): Promise<void> {
     const { catalogue } = this.deps;
-    // Without a lock: the members of a group never change.
+    // This needs no lock, because the members of a group never change.
     const found = await this.#withMembers(await catalogue.groupById(groupSnapshotId));
     if (found === null) return;
     assertMembers(found, snapshotIds);
-    // The name too, so that no CreateVolumeGroupSnapshot finds the group partly deleted.
+    // Locks the name too, so that no CreateVolumeGroupSnapshot finds the group partly deleted.
     const keys = [groupSnapshotKey(groupSnapshotId), groupSnapshotNameKey(found.group.name)];
     await deleteSnapshots(this.deps, found, keys, signal);
   }
 
   /**
-   * A group snapshot that is ready. FAILED_PRECONDITION while it is being deleted, NOT_FOUND for any other
-   * id, INVALID_ARGUMENT as with `delete`.
+   * Returns a group snapshot that is ready. FAILED_PRECONDITION while it is being deleted, NOT_FOUND for any other id,
+   * INVALID_ARGUMENT unless the ids are those of the members.
    */
   async find(groupSnapshotId: string, snapshotIds: readonly string[]): Promise<GroupSnapshot> {
     const found = await this.#withMembers(await this.deps.catalogue.groupById(groupSnapshotId));

@@ -1,12 +1,12 @@
 /**
- * The neighbours of a snapshot among those of its volume that the pool holds: the ready ones, and the deleted ones
- * whose base is pending. Change lists lead from one to the next.
+ * Finds the neighbours of a snapshot among the snapshots of its volume that the pool holds: the ready snapshots, and the
+ * deleted snapshots whose base is pending. A change list leads from each of these snapshots to the next.
  */
 import type { Backend } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { RetainedBaseRecord, SnapshotRecord } from '../catalogue/records.js';
 
-/** What places a snapshot in the history of its volume. */
+/** The fields that place a snapshot in the history of its volume. */
 export type Placed = Pick<SnapshotRecord, 'snapshotId' | 'volumeId' | 'sequence'>;
 
 /** The pending bases of the volume, oldest first; usually none or one. */

@@ -1,12 +1,12 @@
-/** What becomes of a volume whose creation a kill or a failed rollback has interrupted. */
+/** Completes or removes a volume whose creation a kill or a failed rollback has interrupted. */
 import type { BackendRegistry } from '../backends/registry.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 
 /**
- * Completes a volume in state `creating` if the pool holds it, and removes it otherwise. One that is complete may have
- * been acknowledged and used since: the catalogue may be a copy that was taken meanwhile. The source of a clone is
- * thawed, so no other operation may use it.
+ * Completes a volume in state `creating` if the pool holds all of it or has marked it, and removes it otherwise. A complete
+ * volume may have been acknowledged and used since, because the catalogue may be a copy that was taken during the creation.
+ * Thaws the source of a clone, so no other operation may use the source meanwhile.
  *
  * @returns whether the volume is ready now
  */

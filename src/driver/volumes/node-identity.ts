@@ -1,9 +1,9 @@
 /**
- * Which node this catalogue serves.
+ * Decides which node this catalogue serves.
  *
- * The node id is part of every handle and of every volume's topology, so a catalogue keeps the one it
- * began with. A start under another id would change the topology of all volumes without a word: it is
- * refused before any pool is touched. The usual cause is a host name used as node id that is a pod's.
+ * The node id is part of every handle and of every volume's topology, so a catalogue keeps the node id that it began with. A
+ * start under another node id would silently change the topology of all volumes, so such a start is refused before any pool is
+ * touched. The usual cause is that the node id comes from the host name, and that the host name is the name of a pod.
  */
 
 import { nodeKey } from '../../base/csi/handles.js';
@@ -12,7 +12,7 @@ import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 
 export interface NodeIdentity {
   readonly nodeId: string;
-  /** The key in its handles. A handle with any other key belongs to another node. */
+  /** The key in the node's handles. A handle with any other key belongs to another node. */
   readonly key: string;
 }
 
@@ -22,7 +22,7 @@ export interface NodeIdentityDependencies {
   stateDirectory: string;
 }
 
-/** Call it once, before anything is served. FAILED_PRECONDITION if the catalogue belongs to another node. */
+/** Call this function once, before anything is served. FAILED_PRECONDITION if the catalogue belongs to another node. */
 export async function settleNodeIdentity(
   { catalogue, stateDirectory }: NodeIdentityDependencies,
   nodeId: string,

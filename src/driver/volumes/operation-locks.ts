@@ -1,14 +1,14 @@
 /**
- * Locks on volumes, snapshots, names and paths for the duration of an operation. An operation takes all of
- * its locks at once or none. A call waits for them some seconds, in the order of arrival, and then fails
- * with ABORTED, which callers repeat: orchestrators call twice for one object as a matter of course, and
- * report a call that fails at once to their users.
+ * Locks on volumes, snapshots, names and paths for the duration of an operation. An operation takes all of its locks at once or
+ * none. A call waits a few seconds for its locks, in the order of arrival, and then fails with ABORTED, and callers repeat the
+ * call. Calls wait because orchestrators routinely call twice for one object, and report a call that fails at once to their
+ * users.
  *
- * Whoever waits holds nothing, so nobody waits for each other in a circle. An operation that holds locks
- * and needs more asks without waiting.
+ * A waiting call holds no locks, so calls never wait for each other in a circle. An operation that holds locks and needs more
+ * does not wait for them. The deletion of a snapshot is the exception: it waits for the lock of a later snapshot
+ * (retained-bases.ts), and the sequence of the snapshots excludes a circle.
  *
- * Ids, names and paths share one key space, which `volumeKey` and its siblings build. The locks exist in
- * this process only.
+ * Ids, names and paths share one key space, which `volumeKey` and its siblings build. The locks exist in this process only.
  */
 import { normalize } from 'node:path/posix';
 import { CsiError } from '../../base/errors.js';
@@ -19,11 +19,11 @@ export interface LockRequest {
   mode: 'exclusive' | 'shared';
   /** Names the object in errors. */
   label: string;
-  /** Of a shared holder: the plugin's own work, which ends by itself within moments. */
+  /** True for a shared holder that is the plugin's own work, which ends by itself within moments. */
   own?: boolean;
 }
 
-/** Gives the locks back, or those of these keys. Idempotent. */
+/** Releases all the locks, or only those with the given keys. Idempotent. */
 export type Release = (only?: readonly LockRequest[]) => void;
 
 export interface LockOptions {
@@ -37,8 +37,8 @@ const WAIT_MS = 5000;
 const MAX_WAITING = 256;
 
 /**
- * The stronger mode in which somebody who came before wants each key. By key, because a group has as many
- * keys as members: comparing each with each would stop the event loop for seconds.
+ * The stronger mode in which an earlier waiting call wants each key. The map is by key, because a group has as many keys as
+ * members: comparing each request with each would block the event loop for seconds.
  */
 type Precedence = Map<string, LockRequest['mode']>;
 
@@ -50,12 +50,12 @@ interface Waiting {
 interface Holders {
   exclusive: boolean;
   shared: number;
-  /** Those of the shared ones that are the plugin's own. */
+  /** How many of the shared holders are the plugin's own work. */
   own: number;
 }
 
 export const volumeKey = (volumeId: string): LockRequest => exclusive(`id:${volumeId}`, `volume ${volumeId}`);
-/** Of what copies the volume, also when its caller has given up; and of what must not happen meanwhile. */
+/** Held by a copy of the volume until the copy ends, even if its caller has given up, and by operations that exclude a copy. */
 export const volumeCopyKey = (volumeId: string): LockRequest =>
   exclusive(`copy:${volumeId}`, `a copy of volume ${volumeId}`);
 export const volumeNameKey = (name: string): LockRequest => exclusive(`volume-name:${name}`, `volume name '${name}'`);
@@ -66,7 +66,7 @@ export const groupSnapshotKey = (groupSnapshotId: string): LockRequest =>
   exclusive(`id:${groupSnapshotId}`, `group snapshot ${groupSnapshotId}`);
 export const groupSnapshotNameKey = (name: string): LockRequest =>
   exclusive(`group-snapshot-name:${name}`, `group snapshot name '${name}'`);
-/** Normalizes the path's spelling, because requests are locked before their paths are checked. */
+/** Normalizes the path's spelling, because a request takes its locks before its paths are checked. */
 export const pathKey = (path: string): LockRequest =>
   exclusive(`path:${normalize(path).replace(/\/$/, '')}`, `path ${path}`);
 export const shared = (request: LockRequest): LockRequest => ({ ...request, mode: 'shared' });
@@ -89,8 +89,7 @@ export class OperationLocks {
   }
 
   /**
-   * Takes all locks or none, without waiting and without regard to who waits. Throws ABORTED naming the
-   * busy object.
+   * Takes all locks or none, without waiting and without regard to waiting calls. Throws ABORTED, which names the busy object.
    */
   acquire(requests: readonly LockRequest[]): Release {
     const wanted = strongest(requests);
@@ -100,10 +99,10 @@ export class OperationLocks {
   }
 
   /**
-   * Waits until it can take all locks at once, behind those that came before and want the same. Rejects
-   * with ABORTED naming the busy object when the wait is over, with the signal's reason when it aborts.
+   * Waits until it can take all locks at once, behind earlier calls that want the same locks. Rejects with ABORTED, naming the
+   * busy object, when the wait is over or too many calls wait, and with the signal's reason when the signal aborts.
    *
-   * @param signal of the call: it ends the wait
+   * @param signal of the call; it ends the wait
    */
   async acquireInTurn(requests: readonly LockRequest[], signal: AbortSignal): Promise<Release> {
     signal.throwIfAborted();
@@ -121,7 +120,7 @@ export class OperationLocks {
       };
       const fail = (reason: unknown): void => {
         end();
-        // Those behind may have waited for this one alone.
+        // Calls behind this call may have waited for this call alone.
         this.#grantWaiting();
         reject(reason);
       };
@@ -142,7 +141,7 @@ export class OperationLocks {
   /**
    * Takes the locks for a call, or for an operation that holds others already.
    *
-   * @param signal of the call, which then waits for the locks; without it the locks are free or the call fails
+   * @param signal of the call, which then waits for the locks; without a signal, the call fails unless the locks are free
    */
   async acquireFor(requests: readonly LockRequest[], signal?: AbortSignal): Promise<Release> {
     return signal === undefined ? this.acquire(requests) : this.acquireInTurn(requests, signal);
@@ -158,25 +157,25 @@ export class OperationLocks {
     }
   }
 
-  /** Whether a caller holds the key in shared mode, as a metadata stream holds its snapshots. */
+  /** Whether a caller, not only the plugin's own work, holds the key shared, as a metadata stream holds its snapshots. */
   isShared(request: LockRequest): boolean {
     const { shared: all, own } = this.#held.get(request.key) ?? { shared: 0, own: 0 };
     return all > own;
   }
 
-  /** Whether the lock could not be taken now. */
+  /** Whether the lock cannot be taken now. */
   isBusy(request: LockRequest): boolean {
     const holders = this.#held.get(request.key);
     if (holders === undefined) return false;
     return holders.exclusive || (request.mode === 'exclusive' && holders.shared > 0);
   }
 
-  /** What keeps the locks from being taken: a holder, or one of the requests that have precedence. */
+  /** The first lock that cannot be taken because of a holder or of a request that has precedence; null if there is none. */
   #obstacle(wanted: readonly LockRequest[], precedence: Precedence = new Map()): LockRequest | null {
     return wanted.find((request) => this.isBusy(request) || excludes(request, precedence)) ?? null;
   }
 
-  /** Serves everybody who waits and can be served without overtaking another who wants the same. */
+  /** Grants the locks to each waiting call that does not overtake an earlier call for the same locks. */
   #grantWaiting(): void {
     const before: Precedence = new Map();
     for (const waiting of this.#waiting) {

@@ -20,10 +20,9 @@ export class PoolAdmission {
   readonly #pools = new Map<string, Reservations>();
 
   /**
-   * Computes the space that an operation adds with `size`, and runs `work` while that space is reserved.
-   * RESOURCE_EXHAUSTED if the pool has too little left, ABORTED if concurrent operations may take what is
-   * left; also throws what `size` throws, which is asked again with newer figures before a
-   * refusal. An operation that adds nothing is always admitted.
+   * Asks `size` for the space that an operation adds, and runs `work` while that space is reserved. RESOURCE_EXHAUSTED if the
+   * pool has too little space left, ABORTED if concurrent operations may take the space that is left. Also throws what `size`
+   * throws; before a refusal, `size` is asked again with newer figures. An operation that adds nothing is always admitted.
    */
   async run<T>(
     backend: Backend,
@@ -49,7 +48,7 @@ export class PoolAdmission {
     try {
       return await work(sizeBytes);
     } finally {
-      // Queued behind an operation that is reading the capacity, which may not count this volume yet.
+      // This step waits behind an operation that is reading the capacity, because that capacity may not count this volume yet.
       await reservations.queue.run(async () => {
         reservations.bytes -= sizeBytes;
       });

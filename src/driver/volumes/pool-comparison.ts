@@ -1,4 +1,4 @@
-/** What a pool holds beside what the catalogue has on record: the one comparison, for a start and for commands. */
+/** Compares what a pool holds with what the catalogue has on record. Both the start and the commands use this comparison. */
 import type { PoolObject } from '../backends/backend.js';
 import type { SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
 

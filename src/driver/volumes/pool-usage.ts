@@ -1,9 +1,9 @@
 /**
- * Logs when a pool fills up and when it empties again: one line when its used share rises to 80, 90 or 95 % or
- * it is full, and one when it falls clearly below the lowest of these that it had reached.
+ * Logs one line when the used share of a pool rises to 80, 90 or 95 % or the pool is full, and one line when the share falls
+ * clearly below thresholds that it had reached. The second line names the lowest of these thresholds.
  *
- * A pool that hovers around a threshold is logged once: what was reached counts until the share is RETREAT
- * percent below it. The metadata of a thin pool is watched alike. Knows capacities, not what fills them.
+ * A pool that hovers around a threshold is logged once: a threshold that was reached counts until the share is RETREAT percent
+ * below it. The metadata of a thin pool is watched in the same way. Knows capacities, and nothing of what fills them.
  */
 
 import type { Logger } from '../../base/logger.js';
@@ -13,7 +13,7 @@ import { withTimeout } from '../../base/timeout.js';
 import type { Backend, PoolCapacity } from '../backends/backend.js';
 
 const INTERVAL_MS = 60_000;
-/** How long a start or a stop waits at most. */
+/** How long a check waits for a pool, and so the longest time that a start or a stop waits. */
 const ANSWER_MS = 4000;
 /** Percent of the total, ascending. */
 const THRESHOLDS = [80n, 90n, 95n] as const;
@@ -40,7 +40,7 @@ interface Usage {
 }
 
 export class PoolUsageLog {
-  /** The threshold that each subject has reached; 0: none. */
+  /** The threshold that the space and the metadata of each pool have reached; 0 if none. */
   readonly #reached = new Map<string, bigint>();
   readonly #questions = new SingleFlight<UsedBackend, PoolCapacity>();
   readonly #checks: Periodic;
@@ -55,14 +55,14 @@ export class PoolUsageLog {
     this.#checks.start();
   }
 
-  /** No check runs when it resolves. */
+  /** Resolves when no check runs any more. */
   async stop(): Promise<void> {
     await this.#checks.stop();
   }
 
   /**
-   * Never rejects: a pool whose capacity is unknown is reported by others. Waits ANSWER_MS for a pool whose disk
-   * is dead, and its question stays the only one until it is answered.
+   * Never rejects: other code reports a pool whose capacity is unknown. Waits ANSWER_MS for a pool whose disk is dead, and asks
+   * that pool nothing more until the pool has answered.
    */
   async check(): Promise<void> {
     await Promise.all(this.options.pools().map((backend) => this.#checkOne(backend)));
@@ -111,7 +111,7 @@ function usagesOf({ totalBytes, freeBytes, metadata }: PoolCapacity): Usage[] {
   return [space, { what: 'metadata', totalBytes: total, freeBytes: total - used }];
 }
 
-/** The highest threshold in force, given the one before. */
+/** The highest threshold that counts now, given the threshold that counted before. */
 function reachedNow(usage: Usage, before: bigint): bigint {
   const used = percentOf(usage);
   const needed = before === FULL ? SPACE_AGAIN_BYTES : FULL_BELOW_BYTES;

@@ -9,7 +9,7 @@ import type { Backend } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 
-/** Only the plugin has ever written to the volume. The caller holds its lock. */
+/** Whether only the plugin has ever written to the volume. The caller holds the volume's lock. */
 export async function isPristine(
   backend: Backend,
   { volumeId, pristine }: Pick<VolumeRecord, 'volumeId' | 'pristine'>,

@@ -28,7 +28,7 @@ export function volumeDeleting(volumeId: string): CsiError {
   );
 }
 
-/** As volumeDeleting. `rpc` completes the deletion. */
+/** As volumeDeleting, for a snapshot. `rpc` is the call that completes the deletion. */
 export function snapshotDeleting(snapshotId: string, rpc: string): CsiError {
   return CsiError.failedPrecondition(
     `snapshot ${snapshotId} is being deleted, and its deletion has not completed; call ${rpc} again`,

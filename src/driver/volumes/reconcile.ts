@@ -1,10 +1,11 @@
 /**
- * Reconciles the catalogue with the pools before the plugin serves: completes or rolls back what a kill
- * has interrupted, and compares the rows with what the pools hold.
+ * Reconciles the catalogue with the pools before the plugin serves: completes or rolls back what a kill has interrupted, and
+ * compares the rows with what the pools hold.
  *
- * It removes only temporary files, what an unfinished row says is being deleted, and what such a row says is being
- * created and is incomplete. A volume that is larger than its record was being expanded, and its record is updated. A
- * device that a staging left attached and nobody uses is detached. Any other difference is left for the operator.
+ * Removes only temporary files, retained bases over the limits or without a record, objects that an unfinished row marks as
+ * being deleted, and incomplete objects that an unfinished row marks as being created. Updates the record of a volume that is
+ * larger than its record, because its expansion was interrupted. Detaches a device that a staging left attached and nobody
+ * uses. Leaves any other difference to the operator.
  */
 
 import { CsiError, messageOf, StatusCode } from '../../base/errors.js';
@@ -19,7 +20,7 @@ import { finishDeletion, labelOf, type SnapshotSet, settleNewSnapshots, stateOf 
 import { finishExpansion, grownVolumes } from './volume-expansion.js';
 
 export interface ReconcileReport {
-  /** Creations, deletions and expansions that were completed. */
+  /** Creations, deletions and expansions that were completed, and unused devices that were released. */
   finished: string[];
   /** Creations that were rolled back, and temporary files that were removed. */
   undone: string[];
@@ -31,11 +32,11 @@ export interface ReconcileDependencies {
   catalogue: AsyncCatalogue;
   registry: BackendRegistry;
   retainedBases: RetainedBases;
-  /** The catalogue has lost rows. A retained base without a record may have had one, so none is removed. */
+  /** The catalogue has lost rows. No base is removed, because its record may be lost, and no unused device is released. */
   lacksRows?: boolean;
   /**
-   * Handles this pool alone, which the registry has, while other pools are served: their unfinished rows are
-   * calls in progress. Left out: everything.
+   * The only pool to handle, and the only pool of the registry, while other pools are served: the unfinished rows of those
+   * pools are calls in progress. Left out if all pools are handled.
    */
   pool?: string;
 }
@@ -75,7 +76,7 @@ async function unfinishedWork({ catalogue, pool }: ReconcileDependencies): Promi
   };
 }
 
-/** Of each group, in their order. */
+/** The members of each group, in the order of the groups. */
 function membersOf(catalogue: AsyncCatalogue, { groups }: UnfinishedWork) {
   return Promise.all(groups.map((each) => catalogue.snapshotsOfGroup(each.groupSnapshotId)));
 }
@@ -110,9 +111,9 @@ async function reconcilePool(
 }
 
 /**
- * Detaches volumes that were being staged as file systems and are mounted nowhere: the clean-up of a staging failed, or
- * was killed. Taking the device exclusively proves that no mount namespace has it. A raw device may be bound where this
- * plugin does not see it, and stays.
+ * Detaches volumes that were being staged as file systems and are mounted nowhere, because the clean-up of a staging failed or
+ * was killed. Taking the device exclusively proves that it is mounted in no mount namespace. A raw device stays attached,
+ * because it may be bound where this plugin does not see it.
  */
 async function releaseUnused(
   catalogue: AsyncCatalogue,
@@ -131,7 +132,7 @@ async function releaseUnused(
       await backend.attachments.detach(volumeId, { timeoutMs: 0 });
       report.finished.push(`release of the unused device of volume ${volumeId}`);
     } catch (thrown) {
-      // In use: mounted, or open in a program, as one that reads every new device.
+      // The device is in use: it is mounted, or open in a program, such as a program that reads every new device.
       if (CsiError.from(thrown).code !== StatusCode.FAILED_PRECONDITION) throw thrown;
     }
   }

@@ -1,10 +1,9 @@
 /**
- * Retained bases: deleted snapshots that deltas can still be computed from. Decides which there are and
- * for how long, and logs what is invalidated.
+ * Decides which retained bases there are and for how long, and logs the bases that are invalidated. A retained base is a
+ * deleted snapshot that deltas can still be computed from.
  *
- * Only the pool knows how a base is stored and whether a delta from it would still be sound. This file
- * applies the limits. An invalidated base leaves its reason on record for a while, for the backup tool
- * that asks for a delta from it next.
+ * Only the pool knows how a base is stored and whether a delta from it would still be sound. This file applies the limits. The
+ * reason of an invalidation stays on record for a while, for the backup tool that asks next for a delta from that base.
  */
 
 import { bestEffort, logLeftover } from '../../base/best-effort.js';
@@ -25,17 +24,17 @@ export interface RetainedBasesDependencies {
 }
 
 export class RetainedBases {
-  /** When each pool was settled last, unless bases were added since. */
+  /** When the limits were last applied to each whole pool, in ms since the epoch. Absent if bases were added since. */
   readonly #settledMs = new Map<string, number>();
 
   constructor(private readonly deps: RetainedBasesDependencies) {}
 
   /**
-   * Removes snapshots from their pool and returns the bases to record when the snapshots' rows go. The
-   * caller holds the locks of the snapshots. Can be killed anywhere and called again.
+   * Removes snapshots from their pool and returns the bases to record when the snapshots' rows are removed. The caller holds
+   * the locks of the snapshots. Can be killed anywhere and called again.
    *
-   * A snapshot of which nothing can be retained is deleted all the same: otherwise a full pool could not
-   * be emptied. ABORTED while the next snapshot of its volume is being deleted, and still is after a wait.
+   * A snapshot is deleted even if nothing of it can be retained, because a full pool could not be emptied otherwise. ABORTED if
+   * the next snapshot of its volume is still being deleted after a wait.
    */
   async removeSnapshots(backend: Backend, snapshots: readonly SnapshotRecord[]): Promise<NewRetainedBase[]> {
     const bases: NewRetainedBase[] = [];
@@ -47,16 +46,16 @@ export class RetainedBases {
   }
 
   /**
-   * Stores what is needed of the pending bases before this snapshot of their volume, and frees their blocks. The
-   * caller holds no lock of the snapshots. Skips what is busy; the next deletion or start does it.
+   * Stores the change lists of the pending bases that precede this snapshot in its volume, and frees the blocks of those bases.
+   * The caller holds no lock of the snapshots. Skips busy bases; the next deletion or start completes them.
    */
   async completePending(backend: Backend, snapshot: Placed): Promise<void> {
     await this.#completeBefore(backend, snapshot, null);
   }
 
   /**
-   * Applies the limits to the bases of volumes after a deletion, and completes what is pending of them. A failure is
-   * logged, because the deletion itself has succeeded.
+   * Applies the limits to the bases of volumes after a deletion, and completes the pending bases. A failure is logged and not
+   * thrown, because the deletion itself has succeeded.
    */
   async prune(backend: Backend, volumeIds: readonly string[]): Promise<void> {
     const { catalogue, logger } = this.deps;
@@ -77,9 +76,9 @@ export class RetainedBases {
   }
 
   /**
-   * Makes the catalogue and the pool agree on the retained bases, removes those over the limits, and completes what is
-   * pending. Looks at the whole pool. Skips bases that are being read, created or removed at the moment; the next call
-   * handles them.
+   * Makes the catalogue and the pool agree on the retained bases, removes the bases over the limits, and completes the pending
+   * bases. Looks at the whole pool. Skips bases that are being read, created or removed at the moment; the next call handles
+   * them.
    */
   async settle(backend: Backend): Promise<void> {
     const { catalogue } = this.deps;
@@ -89,8 +88,8 @@ export class RetainedBases {
   }
 
   /**
-   * A deleted snapshot that the pool shows like any other, because the mark that says otherwise was lost: marks it again,
-   * or gives the base up and removes the snapshot. False: it has no row as a base.
+   * Handles a deleted snapshot that the pool shows like any other because its mark was lost: marks the snapshot again, or gives
+   * the base up and removes the snapshot. False if the snapshot has no row as a base of this pool.
    */
   async recover(backend: Backend, snapshotId: string): Promise<boolean> {
     const { catalogue } = this.deps;
@@ -107,13 +106,13 @@ export class RetainedBases {
     return true;
   }
 
-  /** As `settle`, if a deletion came since the last time, or after an hour, because bases age. */
+  /** Calls `settle` if a deletion came since the last call, or if an hour has passed, because bases age. */
   async settleIfDue(backend: Backend): Promise<void> {
     const settledMs = this.#settledMs.get(backend.pool);
     if (settledMs === undefined || Date.now() - settledMs > LONGEST_UNSETTLED_MS) await this.settle(backend);
   }
 
-  /** Null: it is. Else a clause that follows "because". */
+  /** Retains the base again. Null on success, otherwise the reason as a clause that follows "because". */
   async #heldAgain(backend: Backend, { snapshotId, sizeBytes }: RetainedBaseRecord) {
     try {
       await backend.snapshots.check(snapshotId, sizeBytes);
@@ -125,15 +124,15 @@ export class RetainedBases {
     }
   }
 
-  /** @param extent whether the records are those of the whole pool */
+  /** @param extent `all` if the records are those of the whole pool */
   async #judge(
     backend: Backend,
     recordsNow: () => Promise<RetainedBaseRecord[]>,
     extent: 'all' | 'some',
   ): Promise<void> {
-    // An invalidation may make others necessary: of the bases whose lists lead through that one.
+    // An invalidation may make others necessary, of the bases whose lists lead through the invalidated base.
     for (let round = 0; round < MAX_ROUNDS; round += 1) {
-      // In this order, because a base that is created in between is in the pool before it has a record.
+      // Reads the records before the pool, because a base that is created in between is in the pool before it has a record.
       const records = await recordsNow();
       const held = backend.bases.all(extent === 'all' ? undefined : records.map(idOf));
       const { limits } = this.deps;
@@ -150,7 +149,7 @@ export class RetainedBases {
   async #remove(backend: Backend, snapshot: SnapshotRecord): Promise<NewRetainedBase | null> {
     const { limits, locks } = this.deps;
     const { snapshotId, creationTimeNs } = snapshot;
-    // A creation time of 0: the snapshot was never completed, so no caller has seen it.
+    // A creation time of 0 means that the snapshot was never completed, so no caller has seen it.
     if (limits.perVolume === 0 || creationTimeNs === 0n) {
       await backend.snapshots.delete(snapshotId);
       return creationTimeNs === 0n ? null : unretained(snapshotId, NONE_ARE_RETAINED);
@@ -163,7 +162,7 @@ export class RetainedBases {
       const done = await locks.run(
         wanted,
         async () => {
-          // It may have been deleted while this call waited.
+          // The next snapshot may have been deleted while this call waited.
           const now = await this.#next(backend, snapshot);
           if (now?.snapshotId !== next?.snapshotId) return null;
           const base = await this.#retain(backend, snapshot, next?.snapshotId ?? null);
@@ -179,7 +178,7 @@ export class RetainedBases {
     }
   }
 
-  /** The next snapshot that the pool holds; a pool that cannot list its bases is taken to have none pending. */
+  /** The next snapshot that the pool holds. A pool that cannot list its bases counts as a pool without pending bases. */
   async #next(backend: Backend, snapshot: SnapshotRecord): Promise<Placed | null> {
     const { catalogue } = this.deps;
     return heldAfter(catalogue, backend, snapshot).catch(() =>
@@ -219,7 +218,7 @@ export class RetainedBases {
     }
   }
 
-  /** If there is a later snapshot by now. */
+  /** Completes the pending base if there is a later snapshot by now. */
   async #completeLater(backend: Backend, pendingId: string): Promise<void> {
     const { catalogue } = this.deps;
     const record = await catalogue.retainedBaseById(pendingId);
@@ -245,7 +244,7 @@ export class RetainedBases {
     });
   }
 
-  /** Without it the list of what is deleted goes, and later deltas from older bases read extent maps or are refused. */
+  /** Without the join, the deleted snapshot's list is lost: later deltas from older bases read extent maps or are refused. */
   #join(backend: Backend, snapshotId: string, nextId: string): Promise<void> {
     const onFailure = logLeftover(this.deps.logger, {
       stays: `the change list of snapshot ${snapshotId}, which could not be joined with that of ${nextId}`,
@@ -277,8 +276,8 @@ export class RetainedBases {
   }
 
   /**
-   * Removes a base that the pool holds and no record names: a kill came between the two, or the catalogue
-   * was restored from a backup.
+   * Removes a base that the pool holds and no record names, because a kill came between storing the base and recording it, or
+   * because the catalogue was restored from a backup.
    */
   async #dropUnrecorded(backend: Backend, snapshotId: string): Promise<void> {
     const { catalogue, locks } = this.deps;
@@ -308,10 +307,10 @@ export class RetainedBases {
   }
 }
 
-/** Bases whose lists lead through each other are invalidated in as many rounds at most; the next call goes on. */
+/** How many rounds one call makes at most to invalidate bases whose lists lead through each other; the next call continues. */
 const MAX_ROUNDS = 3;
 const LONGEST_UNSETTLED_MS = 3_600_000;
-/** How long a deletion waits for that of the next snapshot, which may store a list. */
+/** Limits the retries while next snapshots are deleted, which may store lists. Each single wait for a lock ends after 5 s. */
 const NEXT_IS_DELETED_MS = 60_000;
 
 const NONE_ARE_RETAINED = 'no bases are retained here (BLOCKDELTA_RETAINED_BASES_COUNT)';

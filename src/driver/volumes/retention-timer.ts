@@ -1,6 +1,6 @@
 /**
- * Applies the limits of retained bases to whole pools in the background, so that the cost of a deletion does not depend
- * on how many bases there are: a pool may exceed its limit of bytes for one interval.
+ * Applies the limits of retained bases to whole pools in the background, so that the cost of a deletion does not depend on the
+ * number of bases. A pool may therefore exceed its limit of bytes for one interval.
  */
 import { CsiError } from '../../base/errors.js';
 import type { Logger } from '../../base/logger.js';

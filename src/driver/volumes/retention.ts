@@ -1,6 +1,6 @@
 /**
- * Which retained bases have to go, and why: a pure function of the catalogue's records, the pool's
- * contents, the limits and the time.
+ * Decides which retained bases have to go, and why: a pure function of the catalogue's records, the pool's contents, the limits
+ * and the time.
  */
 import type { RetainedBases as PoolBases } from '../backends/backend.js';
 import type { RetainedBaseRecord } from '../catalogue/records.js';
@@ -8,7 +8,7 @@ import type { RetainedBaseRecord } from '../catalogue/records.js';
 export interface RetainedBaseLimits {
   /** Bases of one volume; 0 retains nothing. */
   perVolume: number;
-  /** Since the deletion of the snapshot. */
+  /** Maximum age in milliseconds, counted from the deletion of the snapshot. */
   ageMs: number;
   /** Space that the bases of one pool may take together. */
   poolBytes: bigint;
@@ -16,16 +16,16 @@ export interface RetainedBaseLimits {
 
 export interface Verdict {
   record: RetainedBaseRecord;
-  /** Null: no delta can be requested from the base any more, so its record goes too. */
+  /** Null if the record is removed too: no delta can be requested from the base any more, or its invalidation is outdated. */
   invalidation: { reason: string; expected: boolean } | null;
 }
 
-/** How long, and for how many bases of a pool, the reason of an invalidation stays on record. */
+/** How long the reason of an invalidation stays on record, and for how many bases of a pool. */
 const REASON_KEPT_MS = 30 * 24 * 3_600_000;
 const REASONS_KEPT = 1000;
 
 interface RetentionState {
-  /** Of one pool, ordered by the sequence of the snapshots. */
+  /** The records of one pool, or of one volume in it, ordered by the sequence of the snapshots. */
   records: readonly RetainedBaseRecord[];
   held: PoolBases;
   limits: RetainedBaseLimits;
@@ -76,7 +76,7 @@ function withActualBytes(records: readonly RetainedBaseRecord[], { usable }: Poo
   }));
 }
 
-/** Bases over a limit: too old, too many of their volume, or the oldest while all take too much space. */
+/** Bases over a limit: too old, too many of their volume, or too large together, in which case the oldest ones expire. */
 function expired(
   valid: readonly RetainedBaseRecord[],
   { perVolume, ageMs, poolBytes }: RetainedBaseLimits,

@@ -12,7 +12,7 @@ export interface SnapshotRequest {
   name: string;
   sourceVolumeId: string;
   parameters: StringMap;
-  /** When the caller stops waiting, ms since the epoch; left out: never. */
+  /** When the caller stops waiting, in ms since the epoch; left out if it never does. */
   deadline?: number;
 }
 
@@ -25,9 +25,9 @@ export class SnapshotManager {
   constructor(private readonly deps: ManagerDependencies) {}
 
   /**
-   * The snapshot of that name: taken now, or there already. Locks the name and the volume.
+   * Returns the snapshot of that name, and takes it if there is none. Locks the name and the volume.
    *
-   * @param signal of the call, here and below: it waits for its locks; without it the call does not wait
+   * @param signal of the call, here and below: a call with a signal waits for its locks, a call without one does not wait
    */
   async create(
     { name, sourceVolumeId, parameters, deadline }: SnapshotRequest,
@@ -58,7 +58,7 @@ export class SnapshotManager {
    * snapshot, which can only be deleted with its group.
    */
   async delete(snapshotId: string, signal?: AbortSignal): Promise<void> {
-    // Without a lock: a snapshot never joins or leaves a group, and a deleted one may be read as a base.
+    // This needs no lock: a snapshot never joins or leaves a group, and a deleted snapshot may be read as a base.
     const known = await this.deps.catalogue.snapshotById(snapshotId);
     if (known === null) return;
     const { groupSnapshotId: group } = known;

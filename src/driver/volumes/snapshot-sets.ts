@@ -1,13 +1,11 @@
 /**
- * Takes, rolls back and deletes snapshots: a single one, or all members of a group snapshot at one point
- * in time. A single snapshot is a set of one member without a group. Idempotent by name, safe to kill at
- * any point.
+ * Takes, rolls back and deletes snapshots: a single one, or all members of a group snapshot at one point in time. A single
+ * snapshot is a set of one member without a group. Idempotent by name, safe to kill at any point.
  *
- * As with volumes, the rows come first in state `creating`, then the backend takes all snapshots, then
- * all rows become `ready`; for a deletion they become `deleting`, the backend deletes the snapshots, and
- * the rows go. The rows of a set change in one transaction each time. All sources lie in one pool,
- * because one point in time is something that only a pool can provide, and stay locked until the
- * snapshots are taken, so the rows' sequence is the order in which the snapshots were taken.
+ * As with volumes, the rows come first in state `creating`, then the backend takes all snapshots, then all rows become `ready`.
+ * For a deletion, the rows become `deleting`, the backend deletes the snapshots, and the rows are removed. Each step changes
+ * the rows of a set in one transaction. All sources lie in one pool, because only a pool can provide one point in time. The
+ * sources stay locked until the snapshots are taken, so the rows' sequence is the order in which the snapshots were taken.
  */
 
 import { bestEffort, logLeftover } from '../../base/best-effort.js';
@@ -43,7 +41,7 @@ export interface SnapshotSetRequest<S extends SnapshotSet> {
   isGroup: boolean;
   /** Volume ids without repetition, each with the field of the request that names it. */
   sources: readonly { volumeId: string; field: string }[];
-  /** The set of that name. */
+  /** The set of that name; null if there is none. */
   find(): Promise<S | null>;
   /** Throws ALREADY_EXISTS if the set of that name was requested with other values. */
   assertSame(known: S): void;
@@ -58,7 +56,7 @@ export function labelOf({ group, members }: SnapshotSet): string {
   return `snapshot ${members[0]?.snapshotId}`;
 }
 
-/** The pool of all of them. FAILED_PRECONDITION if there are several. */
+/** The pool of all the volumes. FAILED_PRECONDITION if there are several pools. */
 export function onlyPool(volumes: readonly Pick<VolumeRecord, 'volumeId' | 'pool'>[]): string {
   const [first, ...others] = volumes;
   if (first === undefined) throw CsiError.internal('a set of no snapshots has no pool');
@@ -70,7 +68,7 @@ export function onlyPool(volumes: readonly Pick<VolumeRecord, 'volumeId' | 'pool
   );
 }
 
-/** The set of that name: taken now, or there already. The caller holds the locks of the name and the sources. */
+/** Returns the set of that name, and takes it if there is none. The caller holds the locks of the name and the sources. */
 export async function createSnapshots<S extends SnapshotSet>(
   deps: ManagerDependencies,
   request: SnapshotSetRequest<S>,
@@ -145,7 +143,7 @@ async function insertRows(
   { name, parameters, isGroup }: Pick<SnapshotSetRequest<SnapshotSet>, 'name' | 'parameters' | 'isGroup'>,
 ): Promise<SnapshotSet> {
   const groupSnapshotId = isGroup ? newGroupSnapshotId(nodeKey) : null;
-  // Replaced when the snapshots are taken, unless a kill comes in between.
+  // The commit replaces this time when the snapshots are taken, unless a kill comes in between.
   const creationTimeNs = BigInt(Date.now()) * 1_000_000n;
   const pending = await Promise.all(
     volumes.map(async (volume): Promise<NewSnapshot> => {
@@ -196,7 +194,7 @@ async function commitRows(
   }
 }
 
-/** `bases`: what is retained of members; none, one or several. */
+/** @param bases the retained bases of members: none, one or several */
 async function removeRows(
   catalogue: AsyncCatalogue,
   { group, members }: SnapshotSet,
@@ -213,9 +211,8 @@ async function removeRows(
 }
 
 /**
- * Deletes the set and retains its members as bases. Locks the members, together with `locksToo`.
- * FAILED_PRECONDITION while a member is being read, and still is at the end of the wait for the locks:
- * then nothing is deleted.
+ * Deletes the set and retains its members as bases. Locks the members, together with `locksToo`. FAILED_PRECONDITION if a
+ * member is still being read at the end of the wait for the locks: then nothing is deleted.
  *
  * @param signal of the call, which then waits for the locks
  */
@@ -231,7 +228,7 @@ export async function deleteSnapshots(
   try {
     const members = await existingMembers(catalogue, set);
     if (members.length === 0) return;
-    // Precedes the rows' change, because a set in state `deleting` cannot be kept.
+    // The check precedes the change of the rows, because a set in state `deleting` cannot be kept.
     await backend.check();
     await markDeleting(catalogue, { ...set, members });
     await finishDeletion(deps, { ...set, members });
@@ -290,8 +287,8 @@ export async function finishDeletion(
 
 /**
  * Completes a set in state `creating`, which a killed process or a failed call has left, if the pool holds all of its
- * snapshots, and removes it otherwise. One that is complete may have been acknowledged: the catalogue may be a copy
- * that was taken meanwhile. The source volumes are thawed, so no other operation may use them.
+ * snapshots, and removes the set otherwise. A complete set may have been acknowledged, because the catalogue may be a copy that
+ * was taken during the creation. Thaws the source volumes, so no other operation may use them meanwhile.
  *
  * @returns whether the set is ready now
  */
@@ -300,7 +297,7 @@ export async function settleNewSnapshots(
   set: SnapshotSet,
 ): Promise<boolean> {
   const backend = registry.owning(onlyPool(set.members));
-  // All of them first: a frozen file system blocks its users.
+  // Thaws all volumes first, because a frozen file system blocks its users.
   for (const { volumeId } of set.members) await backend.volumes.thaw(volumeId);
   const sizesBytes = await completeSizes(backend, set.members);
   if (sizesBytes !== null) {
@@ -313,7 +310,7 @@ export async function settleNewSnapshots(
   return false;
 }
 
-/** The sizes of the snapshots, in their order; null unless the pool holds all of them as they were taken. */
+/** The sizes of the snapshots, in the order of `members`; null unless the pool holds all the snapshots as they were taken. */
 async function completeSizes(backend: Backend, members: readonly SnapshotRecord[]): Promise<bigint[] | null> {
   const contents = await backend.list();
   const held = new Map(contents.snapshots.map(({ id, sizeBytes }) => [id, sizeBytes]));

@@ -1,14 +1,13 @@
 /**
  * Finds out whether the catalogue has lost rows.
  *
- * A row is written before the storage of its object and removed after it, wherever a kill comes. An
- * object that a pool holds without a row therefore proves that rows were lost: an older catalogue was
- * restored, a disk lost writes that it had acknowledged, or the pool's owner was changed by hand. The
- * plugin does not rely on the names, sizes and lineage in such a catalogue until an operator has
- * confirmed the state.
+ * A row is written before the storage of its object and removed after the storage, wherever a kill comes. An object that a pool
+ * holds without a row therefore proves that rows were lost: an older catalogue was restored, a disk lost writes that it had
+ * acknowledged, or the pool's owner was changed by hand. The plugin does not rely on the names, sizes and lineage in that
+ * catalogue until an operator has confirmed the state.
  *
- * The operator confirms the individual objects that were found, in a file of the state directory.
- * Objects that lose their rows later are reported again. The row of a retained base counts, too.
+ * The operator confirms the individual objects that were found, in a file of the state directory. Objects that lose their rows
+ * later are reported again. The row of a retained base counts as a row, too.
  */
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -29,10 +28,10 @@ const FOUND = 'unknown-objects.json';
 const CONFIRMED = 'confirmed-objects.json';
 /** How many objects a message lists. */
 const LISTED = 3;
-/** Some 500,000 objects. */
+/** Enough for some 500,000 objects. */
 const MAX_BYTES = 64 << 20;
 
-/** What the pools hold without a row, and nobody has confirmed. */
+/** The objects that the pools hold without a row and that nobody has confirmed. */
 export class LostRows {
   #objects: readonly UnknownObject[] = [];
   readonly #queue = new SerialQueue('the list of unknown objects');
@@ -43,7 +42,7 @@ export class LostRows {
     private readonly retainedBases: Pick<RetainedBases, 'recover'>,
   ) {}
 
-  /** In the pools that were searched so far. */
+  /** The unknown objects in the pools that were searched so far. */
   get objects(): readonly UnknownObject[] {
     return this.#objects;
   }
@@ -53,9 +52,9 @@ export class LostRows {
   }
 
   /**
-   * Searches further pools, and writes all that was found to the file that `blockdelta catalogue` reads.
+   * Searches further pools, and writes all the objects found so far to the file that `blockdelta catalogue` reads.
    *
-   * @param backends not served yet: an object that is being deleted loses its storage before its row
+   * @param backends pools that are not served yet: a deletion between the two reads would look like a lost row
    */
   async search(backends: readonly Backend[]): Promise<void> {
     const unknown: UnknownObject[] = [];
@@ -65,12 +64,12 @@ export class LostRows {
       if (contents === null) continue;
       const ids = [...contents.volumes, ...contents.snapshots].map(({ id }) => id);
       for (const id of await this.catalogue.unknownAmong(ids)) {
-        // What cannot be recovered now is no more certain than what has no row.
+        // An object that cannot be recovered now is as uncertain as an object without a row.
         const isBase = await this.retainedBases.recover(backend, id).catch(() => false);
         if (!isBase) unknown.push({ pool: backend.pool, id });
       }
     }
-    // Pools that come back at the same time write one file.
+    // Pools that come back at the same time write the same file.
     await this.#queue.run(() => this.#add(unknown));
   }
 
@@ -78,7 +77,7 @@ export class LostRows {
     const confirmed =
       unknown.length === 0 ? new Set<string>() : new Set((await confirmedObjects(this.stateDirectory)).map(keyOf));
     const open = unknown.filter((object) => !confirmed.has(keyOf(object)));
-    // A pool may be searched again, when its first attempt to start has failed afterwards.
+    // A pool is searched again if its first attempt to start failed after the search.
     const known = new Map([...this.#objects, ...open].map((object) => [keyOf(object), object]));
     this.#objects = [...known.values()];
     const file = join(this.stateDirectory, FOUND);
@@ -86,13 +85,13 @@ export class LostRows {
     else await rm(file, { force: true });
   }
 
-  /** As refuseChange. */
+  /** The error of refuseChange for the objects found so far. */
   refusal(rpc: string): CsiError {
     return refuseChange(rpc, this.#objects);
   }
 }
 
-/** What the last start has found and nobody had confirmed. */
+/** The unknown objects that the last start found and that nobody had confirmed. */
 export function foundObjects(stateDirectory: string): Promise<UnknownObject[]> {
   return read(join(stateDirectory, FOUND));
 }
@@ -110,7 +109,7 @@ export async function confirmObjects(stateDirectory: string, objects: readonly U
   await write(join(stateDirectory, CONFIRMED), [...all.values()]);
 }
 
-/** FAILED_PRECONDITION for a call that changes what the catalogue records, while it lacks rows. */
+/** FAILED_PRECONDITION for a call that would change the records of a catalogue that lacks rows. */
 function refuseChange(rpc: string, unknown: readonly UnknownObject[]): CsiError {
   const [first] = unknown;
   const listed = unknown.slice(0, LISTED).map(({ pool, id }) => `${id} in pool '${pool}'`);

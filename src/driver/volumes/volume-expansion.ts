@@ -14,7 +14,7 @@ import type { ManagerDependencies } from './dependencies.js';
 import type { PoolAdmission } from './pool-admission.js';
 import { assertUnderLimit, expandedSize } from './volume-rules.js';
 
-/** Returns the volume with its new size. The caller holds its lock. */
+/** Returns the volume with its new size. The caller holds the volume's lock. */
 export async function expandVolume(
   { catalogue, registry }: Pick<ManagerDependencies, 'catalogue' | 'registry'>,
   admission: PoolAdmission,
@@ -32,7 +32,7 @@ export async function expandVolume(
       return target - volume.sizeBytes;
     },
     async () => {
-      // Also when the storage has the size already: a kill may have come before its device grew.
+      // Runs even if the storage has the size already: a kill may have come before the device grew.
       const sizeBytes = await backend.volumes.expand(volume.volumeId, target);
       if (sizeBytes !== volume.sizeBytes) {
         await catalogue.setVolumeSize(volume.volumeId, sizeBytes);
@@ -57,7 +57,7 @@ export function grownVolumes(volumes: readonly VolumeRecord[], contents: PoolCon
     .filter(({ volume, storedBytes }) => storedBytes > volume.sizeBytes);
 }
 
-/** Grows the volume's device to its storage, which may be ahead, and records the size. Returns it. */
+/** Grows the volume's device to its storage, which may be larger, and records the size. Returns the size. */
 export async function finishExpansion(
   catalogue: AsyncCatalogue,
   backend: Backend,

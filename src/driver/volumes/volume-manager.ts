@@ -1,10 +1,10 @@
 /**
  * Creates, expands and deletes volumes. Idempotent by name, safe to kill at any point.
  *
- * The order of the steps makes it safe: a row in state `creating` precedes the first byte, and the state
- * `ready` follows the last one; the state `deleting` precedes the removal, and the row goes after it. The
- * next call or the next start (reconcile.ts) completes or rolls back what a kill interrupts. Requests
- * come parsed; nothing of gRPC is known here.
+ * The order of the steps makes a kill harmless: a row in state `creating` precedes the first byte, and the state `ready`
+ * follows the last byte; the state `deleting` precedes the removal of the storage, and the row is removed last. The next call
+ * or the next start (reconcile.ts) completes or rolls back what a kill interrupts. Requests arrive parsed. Knows nothing of
+ * gRPC.
  */
 
 import { bestEffort, logLeftover } from '../../base/best-effort.js';
@@ -31,14 +31,14 @@ export class VolumeManager {
   constructor(private readonly deps: ManagerDependencies) {}
 
   /**
-   * The volume of that name: created now, or there already. Locks the name and the source.
+   * Returns the volume of that name, and creates it if there is none. Locks the name and the source.
    *
-   * @param signal of the call, here and below: it waits for its locks; without it the call does not wait
+   * @param signal of the call, here and below: a call with a signal waits for its locks, a call without one does not wait
    */
   async create(request: VolumeRequest, signal?: AbortSignal): Promise<VolumeRecord> {
     const { name, sourceSnapshotId, sourceVolumeId, deadline } = request;
     const keys = [volumeNameKey(name)];
-    // Several operations may read it at once.
+    // Several operations may read the snapshot at once.
     if (sourceSnapshotId !== null) keys.push(shared(snapshotKey(sourceSnapshotId)));
     const volumeIds = sourceVolumeId === null ? [] : [sourceVolumeId];
     const create = (until: number) => this.#createLocked({ ...request, deadline: until });
@@ -50,12 +50,12 @@ export class VolumeManager {
     const { catalogue, locks } = this.deps;
     const known = await catalogue.volumeById(volumeId);
     if (known === null || known.state === 'deleted') return [];
-    // The name too, so that no CreateVolume finds the volume partly deleted.
+    // Locks the name too, so that no CreateVolume finds the volume partly deleted.
     const keys = [volumeKey(volumeId), volumeCopyKey(volumeId), volumeNameKey(known.name)];
     return locks.run(keys, () => this.#deleteLocked(volumeId), signal);
   }
 
-  /** Expands the volume to at least the required size. Locks it. */
+  /** Locks the volume, and expands it to at least the required size. */
   async expand(volumeId: string, range: CapacityRange, signal?: AbortSignal): Promise<VolumeRecord> {
     const work = async (): Promise<VolumeRecord> =>
       expandVolume(this.deps, this.#admission, await readyVolume(this.deps.catalogue, volumeId), range);
@@ -68,7 +68,7 @@ export class VolumeManager {
     if (volume === null || volume.state === 'deleted') return [];
     const backend = registry.owning(volume.pool);
     const released = await this.#releaseUnused(volume, backend);
-    // Precedes the state `deleting`, because it fails while the device is in use.
+    // The detach precedes the state `deleting`, because the detach fails while the device is in use.
     await backend.attachments.detach(volumeId);
     await catalogue.setVolumeState(volumeId, 'deleting');
     await backend.volumes.delete(volumeId);
@@ -175,8 +175,8 @@ export class VolumeManager {
   }
 
   /**
-   * FAILED_PRECONDITION while the volume is published, whether or not a mount confirms it: a raw volume can be published
-   * and not open. A staging alone is no use: an orchestrator that died after NodeUnpublishVolume never unstages.
+   * FAILED_PRECONDITION while the volume is published, whether or not a mount confirms that: a raw volume can be published and
+   * not open. A staging alone is no use: an orchestrator that died after NodeUnpublishVolume never unstages.
    */
   async #releaseUnused(volume: VolumeRecord, backend: Backend): Promise<string[]> {
     const { volumeId } = volume;
@@ -199,7 +199,7 @@ export class VolumeManager {
   }
 }
 
-/** Those parameters of a StorageClass that ControllerModifyVolume can change later. */
+/** The parameters of a StorageClass that ControllerModifyVolume can change later. */
 function mutableOf(parameters: StringMap): StringMap {
   return Object.fromEntries(Object.entries(parameters).filter(([key]) => isMutableParameter(key)));
 }

@@ -1,8 +1,8 @@
-/** The volume that has a name, whatever its state: for a caller that asks before it decides where to create one. */
+/** Finds a volume by its name, in any state, for a caller that asks before it decides where to create the volume. */
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import { type OperationLocks, volumeNameKey } from './operation-locks.js';
 
-/** Null: there is none. ABORTED while a call with the name is in progress, which may be creating it. */
+/** The volume's id; null if there is none. ABORTED while a call with the name, which may be creating the volume, is pending. */
 export function volumeNamed(
   { catalogue, locks }: { catalogue: Pick<AsyncCatalogue, 'volumeByName'>; locks: OperationLocks },
   name: string,

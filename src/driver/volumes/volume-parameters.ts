@@ -21,7 +21,7 @@ interface VolumeKind {
   isRestored: boolean;
 }
 
-/** Validates and returns the plugin's own keys. Drops the orchestrator's; INVALID_ARGUMENT for any other. */
+/** Validates and returns the plugin's own keys, and drops the orchestrator's keys. INVALID_ARGUMENT for any other key. */
 export function parseVolumeParameters(value: StringMap, kind: VolumeKind): StringMap {
   const entries = Object.entries(parseMap(value, 'parameters')).filter(([key]) => !isOrchestratorKey(key));
   for (const [key] of entries) {

@@ -19,7 +19,7 @@ import {
 
 const MIB = 1n << 20n;
 
-/** The size of a volume whose request names none. */
+/** The size of a volume whose request names no size. */
 export const DEFAULT_VOLUME_BYTES = 1024n * MIB;
 
 const ACCESS_MODES: readonly string[] = [
@@ -50,7 +50,7 @@ export interface SizeRequest {
   pool: PoolCapacity;
   /** The size of the snapshot to restore or the volume to clone; null for an empty volume. */
   sourceBytes: bigint | null;
-  /** Those of the volume that the content comes from: a larger copy grows that file system. */
+  /** The capabilities of the volume that the content comes from: a larger copy grows the file system of that volume. */
   sourceCapabilities?: readonly VolumeCapability[];
 }
 
@@ -72,7 +72,7 @@ export function chooseSize(request: SizeRequest): bigint {
   return size;
 }
 
-/** A copy of its source's size needs no growth, so it may be smaller than a file system that is to grow. */
+/** The smallest size allowed. A copy of its source's size does not grow, so the minimum for growth does not apply to it. */
 function leastSize(
   { capabilities, pool, sourceBytes, sourceCapabilities = [] }: SizeRequest,
   required: bigint,
@@ -86,8 +86,8 @@ function leastSize(
 }
 
 /**
- * The size that an expansion results in: at least the required size, and at least that of a new volume
- * with these capabilities, because the kernel grows some file systems to no less. Throws OUT_OF_RANGE.
+ * The size after an expansion: the current size if that suffices, otherwise at least the required size, and at least the size
+ * of a new volume with these capabilities, because the kernel refuses to grow some file systems to less. Throws OUT_OF_RANGE.
  */
 export function expandedSize(
   { sizeBytes: currentBytes, capabilities }: Pick<VolumeRecord, 'sizeBytes' | 'capabilities'>,
@@ -101,7 +101,7 @@ export function expandedSize(
   return size;
 }
 
-/** Throws OUT_OF_RANGE. A limit of 0 is none. */
+/** Throws OUT_OF_RANGE if the size exceeds the limit. A limit of 0 means no limit. */
 export function assertUnderLimit(sizeBytes: bigint, limitBytes: bigint): void {
   if (limitBytes === 0n || sizeBytes <= limitBytes) return;
   throw CsiError.outOfRange(
@@ -139,7 +139,7 @@ export function roundUp(value: bigint, granularity: bigint): bigint {
   return ((value + granularity - 1n) / granularity) * granularity;
 }
 
-/** The largest size that exceeds neither the limit nor the requested size. A limit of 0 is none. */
+/** The largest size that exceeds neither the limit nor the requested size. A limit of 0 means no limit. */
 function fitUnder(limit: bigint, requested: bigint, granularity: bigint): bigint {
   if (limit === 0n || requested <= limit) return requested;
   return (limit / granularity) * granularity;
@@ -156,7 +156,7 @@ export interface VolumeRequest {
   sourceVolumeId: string | null;
   /** Why this node does not meet the accessibility requirements; null if it does. */
   topologyProblem: string | null;
-  /** When the caller stops waiting, ms since the epoch; left out: never. */
+  /** When the caller stops waiting, in ms since the epoch; left out if it never does. */
   deadline?: number;
 }
 
@@ -170,7 +170,7 @@ export function incompatibleField(volume: VolumeRecord, request: VolumeRequest):
   if (volume.sourceSnapshotId !== request.sourceSnapshotId) return 'volume_content_source';
   if (volume.sourceVolumeId !== request.sourceVolumeId) return 'volume_content_source';
   if (canonical(volume.parameters) !== canonical(request.parameters)) return 'parameters';
-  // As requested at creation: a repeated CreateVolume does not repeat a later ControllerModifyVolume.
+  // Compares the values of the creation, because a repeated CreateVolume does not repeat a later ControllerModifyVolume.
   if (canonical(volume.createdMutableParameters) !== canonical(request.mutableParameters)) {
     return 'mutable_parameters';
   }

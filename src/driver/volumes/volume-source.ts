@@ -13,24 +13,24 @@ import { snapshotDeleting, volumeDeleting } from './ready-volume.js';
 type SourceIds = Pick<VolumeRecord, 'sourceSnapshotId' | 'sourceVolumeId'>;
 
 export interface VolumeSource {
-  /** Names it in errors. */
+  /** Names the source in errors. */
   label: string;
   pool: string;
   sizeBytes: bigint;
   /** Only the plugin has ever written to its content. */
   pristine: boolean;
-  /** Those of the volume that the content was written to. */
+  /** The capabilities of the source volume, or of the volume that the snapshot was taken of. */
   capabilities: readonly VolumeCapability[];
-  /** What a copy of a file system volume holds for certain; null: nothing yet, or it is not known. */
+  /** The file system that a copy is certain to hold; null if the copy holds none yet, or if its file system is not known. */
   fileSystem: FileSystem | null;
 }
 
-/** Before the file system is known. */
+/** A source whose file system is not known yet. */
 type FoundSource = Omit<VolumeSource, 'fileSystem'>;
 
 /**
- * Null if the volume is to be empty. NOT_FOUND if the source does not exist, FAILED_PRECONDITION if its
- * pool does not hold it completely. The caller holds its lock.
+ * Finds the source; null if the volume is to be empty. NOT_FOUND if the source does not exist, FAILED_PRECONDITION if it is
+ * being deleted or its pool does not hold it completely. The caller holds the lock of the source.
  */
 export async function findSource(
   catalogue: AsyncCatalogue,
@@ -68,8 +68,8 @@ export async function findSource(
 }
 
 /**
- * The superblock tells, where the pool can read it. Otherwise the record does: of a volume that is no copy
- * and was made for one file system, which staging has made there.
+ * The file system that the superblock names, where the pool can read the superblock. Otherwise the record decides: the file
+ * system is known if the volume is no copy and was created for one file system only, because staging has made that file system.
  */
 async function fileSystemOf(
   backend: Backend,
@@ -78,7 +78,7 @@ async function fileSystemOf(
   volume: VolumeRecord | null,
 ): Promise<FileSystem | null> {
   const types = capabilities.map((each) => (each.accessType === 'mount' ? each.fsType : null));
-  // Nothing was ever written; or a raw device, whose content is its user's own matter.
+  // Nothing was ever written, or the volume can be a raw device, whose content is its user's own matter.
   if (pristine || types.length === 0 || types.includes(null)) return null;
   const found = await backend.volumes.fileSystemIn(object);
   if (found !== null) return found;
@@ -88,8 +88,8 @@ async function fileSystemOf(
 }
 
 /**
- * INVALID_ARGUMENT if a volume with this content could never be mounted as requested. A request for no
- * particular file system gets that of the source.
+ * INVALID_ARGUMENT if a volume with this content could never be mounted as requested. A request that names no file system gets
+ * the file system of the source.
  */
 export function assertSourceFileSystem(source: VolumeSource | null, capabilities: readonly VolumeCapability[]): void {
   if (source === null || source.fileSystem === null) return;
