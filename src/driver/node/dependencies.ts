@@ -1,4 +1,4 @@
-/** What every file of the Node service is given. */
+/** The objects that every file of the Node service gets. */
 import type { Logger } from '../../base/logger.js';
 import type { Backend } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
@@ -14,9 +14,9 @@ export interface NodeDependencies {
   locks: OperationLocks;
   native: NativeRunner;
   backendOf(pool: string): Backend;
-  /** For what a failed clean-up leaves. */
+  /** Logs what a failed clean-up leaves behind. */
   logger: Pick<Logger, 'warn'>;
-  /** What the VolumeCondition of the volume seen says; absent where the level of CSI has none. */
+  /** Returns the VolumeCondition of the volume in the view; absent if the level of CSI has no such condition. */
   conditionOf?: (view: VolumeView) => Promise<VolumeCondition>;
 }
 

@@ -1,12 +1,12 @@
 /**
- * NodeExpandVolume: the file system of a volume in use grown to the size that ControllerExpandVolume
- * gave the volume. A raw block volume has that size already.
+ * NodeExpandVolume: grows the file system of a volume in use to the size that ControllerExpandVolume gave the volume. A raw
+ * block volume has that size already.
  *
- * A file system that another program has frozen grows when it is thawed. Nobody waits for that longer than the caller:
- * the call ends before its deadline, and the growth goes on in the kernel, which completes or refuses it as a whole.
+ * A file system that another program has frozen grows when it is thawed. The call still ends before its caller's deadline, and
+ * the growth continues in the kernel, which completes or refuses it as a whole.
  *
- * The device is grown first if needed, since a killed controller may have grown only the storage. Every
- * step may be repeated: what is large enough stays as it is. Requests arrive parsed.
+ * The device is grown first if needed, because a killed controller may have grown only the storage. Every step may be repeated:
+ * a device or file system that is large enough stays as it is. Requests arrive parsed.
  */
 
 import type { CallContext, ResponseOf } from '../../base/csi/service.js';
@@ -22,9 +22,9 @@ import { growMounted } from './growth.js';
 
 export interface Expansion {
   volumePath: string;
-  /** Null: to the size the volume has. */
+  /** The range that the volume's size must meet; null if the request has none. */
   range: CapacityRange | null;
-  /** Null: as the path shows. */
+  /** The capability that the use at the path must match; null if the request has none. */
   capability: VolumeCapability | null;
 }
 
@@ -75,7 +75,7 @@ function assertInRange({ volumeId, sizeBytes }: VolumeRecord, range: CapacityRan
   }
 }
 
-/** Resolves to the device's size. */
+/** Grows the device if needed, and returns its size. FAILED_PRECONDITION if it stays smaller than the volume. */
 async function deviceOfSize(deps: NodeDependencies, volume: VolumeRecord, devicePath: string): Promise<bigint> {
   const { volumeId, pool, sizeBytes } = volume;
   await deps.backendOf(pool).volumes.expand(volumeId, sizeBytes);
@@ -87,7 +87,7 @@ async function deviceOfSize(deps: NodeDependencies, volume: VolumeRecord, device
   );
 }
 
-/** Requires a writable mount: the kernel does not grow a file system through a read-only one. */
+/** Requires a writable mount: the kernel does not grow a file system through a read-only mount. */
 async function growInUse(
   deps: NodeDependencies,
   view: VolumeView,
@@ -114,8 +114,8 @@ async function growInUse(
 }
 
 /**
- * What EPERM of growing a mounted file system means: a capability that is missing, or, of an ext4 where
- * this process has it (`isAble`), errors that the file system remembers.
+ * The error for EPERM if a mounted file system is grown: this process lacks a capability, or, for an ext4 if the process has
+ * the capability (`isAble`), the file system has recorded errors.
  */
 export function notPermitted(volumeId: string, fsType: string, isAble: boolean, cause: SystemError): CsiError {
   const what = `the ${fsType} file system of volume ${volumeId} cannot be grown while mounted`;

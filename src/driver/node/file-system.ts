@@ -1,10 +1,10 @@
 /**
  * From a volume's device to its file system, mounted in the staging directory.
  *
- * The order makes a kill at any point harmless: make the file system, flush, mark the volume as
- * initialized; give a copied btrfs an id of its own; grow what cannot be grown while mounted; mount; grow the
- * rest. A volume is formatted only while the catalogue and the pool agree that it is pristine, which ends
- * before anything else can write to it.
+ * The order makes a kill at any point harmless: make the file system, flush, mark the volume as initialized; give a copied
+ * btrfs an id of its own; grow a file system that cannot be grown while mounted; mount; grow any other file system. A volume is
+ * formatted only while the catalogue and the pool agree that it is pristine, and it stops being pristine before anything else
+ * can write to it.
  */
 
 import { uuidOf } from '../../base/csi/handles.js';
@@ -56,7 +56,7 @@ export async function stageFileSystem(
   await growStaged(deps, staging, type, async () => mountGuarded(deps, { ...guarded, before: await readMountInfo() }));
 }
 
-/** A tool's failure names its device, which stands for another volume soon. */
+/** Adds the volume to the failure of a tool, which names only the device. The device soon stands for another volume. */
 async function namingVolume<T>({ volumeId }: VolumeRecord, step: () => Promise<T>): Promise<T> {
   try {
     return await step();
@@ -68,7 +68,7 @@ async function namingVolume<T>({ volumeId }: VolumeRecord, step: () => Promise<T
   }
 }
 
-/** Pristine: nothing was ever written to it. A copy must also have no signature on its device. */
+/** Whether the volume is pristine, so that it may be formatted. A copy must also have no signature on its device. */
 async function isEmpty(backend: Backend, volume: VolumeRecord, attachment: Attachment): Promise<boolean> {
   if (!(await isPristine(backend, volume))) return false;
   return !isCopy(volume) || (await probe(attachment.devicePath)).kind === 'none';
@@ -96,7 +96,7 @@ export function optionsPublishedWith(volume: VolumeRecord, capability: MountAcce
   return publishedOptions(ownOptions(volume).split(','), capability.mountFlags);
 }
 
-/** The file system a volume holds, made ready for its mount. Never makes one. */
+/** Finds the file system that a volume holds, and prepares it for its mount. Never makes a file system. */
 async function findFileSystem(
   deps: NodeDependencies,
   staging: FileSystemStaging,
@@ -116,7 +116,7 @@ async function findFileSystem(
     );
   }
   if ((await mountPointsOf(attachment, mounts)) > 0) return type;
-  // Before a tool gets the device. None gets that of an xfs, which is judged before its mount like all others.
+  // Checks the superblock before a tool gets the device. No tool gets an xfs, which, like all, is checked before its mount.
   if (type !== 'xfs') await assertAccepted(deps, { volume, attachment, type });
   if (clean === null) await checkFileSystem(type, devicePath);
   if (type === 'btrfs' && isCopy(volume)) {

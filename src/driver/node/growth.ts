@@ -1,9 +1,8 @@
 /**
- * The file system of a volume that is staged, grown to its device.
+ * Grows the file system of a staged volume to the size of its device.
  *
- * A file system that cannot be grown is staged all the same: the log line of the call holds the failure, and
- * NodeExpandVolume reports it. Only a copy that was made larger than its source must have reached that size
- * once before it is staged.
+ * A file system that cannot be grown is staged all the same: the log line of the call holds the failure, and NodeExpandVolume
+ * reports it. Only a copy that was created larger than its source must have reached its size once before it is staged.
  */
 
 import { stat } from 'node:fs/promises';
@@ -25,8 +24,8 @@ import { isReaderOnly } from '../usage/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 
 /**
- * Room that resize2fs gets: it wrote 11 MiB growing 1 GiB to 1 TiB, and blocks that a snapshot shares
- * are written anew.
+ * Free space that resize2fs needs: it wrote 11 MiB when it grew 1 GiB to 1 TiB, and every written block that a snapshot shares
+ * takes new space.
  */
 const RESIZE_ROOM_BYTES = 64n << 20n;
 const RESIZE_ROOM_DIVISOR = 1024n;
@@ -40,8 +39,8 @@ export interface FileSystemStaging {
 }
 
 /**
- * Whether the requested mount grows the file system. XFS and btrfs mounted read-only are grown when next
- * staged for writing. Nothing is grown that this process lacks the capability to grow.
+ * Whether the file system is grown through the requested mount. XFS and btrfs that are mounted read-only are grown when they
+ * are next staged for writing. False if this process lacks the capability to grow the file system.
  */
 export async function growsMounted(
   { capability }: Pick<FileSystemStaging, 'capability'>,
@@ -61,14 +60,14 @@ export async function growUnmounted(
     await assertRoom(deps, staging.volume);
     await growUnmountedExt4(devicePath);
   } catch (thrown) {
-    // It is still being grown, and must not be mounted.
+    // The file system is still being grown, and must not be mounted.
     if (thrown instanceof CsiError && thrown.code === StatusCode.ABORTED) throw thrown;
     carryOn(staging, thrown);
     await checkFileSystem('ext4', devicePath);
   }
 }
 
-/** resize2fs that runs out of space half way leaves a file system that fsck -p refuses. */
+/** If resize2fs runs out of space half way, it leaves a file system that fsck -p refuses. */
 async function assertRoom(
   deps: Pick<NodeDependencies, 'backendOf'>,
   { volumeId, pool, sizeBytes }: VolumeRecord,
@@ -91,8 +90,8 @@ export interface MountedFileSystem {
 }
 
 /**
- * Grows a mounted file system to its device's size, unless it has that already. ABORTED if it does not answer before
- * the caller's deadline; it may grow later.
+ * Grows a mounted file system to its device's size, unless the file system has that size already. ABORTED if the file system
+ * does not answer before the caller's deadline; it may still grow later.
  */
 export async function growMounted(
   { native }: Pick<NodeDependencies, 'native'>,
@@ -119,8 +118,8 @@ export async function growMounted(
 }
 
 /**
- * Grows the file system of a staging directory, unless it has its device's size already. An ext4 that grows only
- * while it is not mounted is unmounted for that, unless it is mounted elsewhere too or `mountAgain` is null.
+ * Grows the file system of a staging directory, unless it has its device's size already. An ext4 that only grows unmounted is
+ * unmounted for the growth, unless it is mounted elsewhere too or `mountAgain` is null.
  */
 export async function growStaged(
   deps: Pick<NodeDependencies, 'native' | 'backendOf'>,
@@ -147,7 +146,7 @@ export async function growStaged(
   }
 }
 
-/** What EINVAL of growing a btrfs means where its device has less than the kernel grows one to; null: something else. */
+/** The error for EINVAL if a btrfs has a smaller device than the kernel grows a btrfs to; null for any other failure. */
 function tooSmallToGrow(volumeId: string, fsType: string, deviceBytes: bigint, thrown: unknown): CsiError | null {
   const least = MINIMUM_BYTES.btrfs;
   if (fsType !== 'btrfs' || deviceBytes >= least || errorCode(thrown) !== 'EINVAL') return null;
@@ -158,7 +157,7 @@ function tooSmallToGrow(volumeId: string, fsType: string, deviceBytes: bigint, t
   );
 }
 
-/** On how many paths the device's file system is mounted; below a directory that is shared twice it is there twice. */
+/** The number of paths where the file system is mounted. mountinfo has a path twice if its parent directory is shared twice. */
 export async function mountPointsOf({ devicePath }: Attachment, mounts: readonly MountEntry[]): Promise<number> {
   const { rdev } = await stat(devicePath);
   const entries = mountsOfDevice(mounts, rdev);

@@ -1,9 +1,9 @@
 /**
- * A volume's file system mounted, if what its superblock says is what this host accepts.
+ * Mounts a volume's file system if this host accepts what the superblock says.
  *
- * Whoever can write a volume writes its superblock, and root's tools and the kernel act by it. So it is
- * read before any of them gets the device, and again right before the mount, since a tool may have put a
- * backup of the superblock in its place. The options in force are checked afterwards. Makes no file system.
+ * Anyone who can write to a volume can write its superblock, and root's tools and the kernel act on the superblock. So it is
+ * read before a tool or the kernel gets the device, and again right before the mount, because a tool may have put a backup of
+ * the superblock in its place. The options in force are checked after the mount. Makes no file system.
  */
 
 import { uuidOf } from '../../base/csi/handles.js';
@@ -36,16 +36,16 @@ export interface GuardedMount extends FileSystemOnDevice {
   before: readonly MountEntry[];
 }
 
-/** The fsids of btrfs on their way to a mount. */
+/** The fsids of the btrfs file systems that are about to be mounted. */
 const arriving = new Set<string>();
 
-/** Throws FAILED_PRECONDITION if the host does not take what the superblock says. For a device that is not mounted. */
+/** FAILED_PRECONDITION if the host does not accept what the superblock says. The device must not be mounted. */
 export async function assertAccepted(
   deps: Dependencies,
   { volume, attachment, type }: FileSystemOnDevice,
 ): Promise<void> {
   const { devicePath, sizeBytes } = attachment;
-  // XFS reads its superblock from the device, and what is read here comes through the page cache.
+  // XFS reads its superblock from the device, but this process reads the superblock through the page cache.
   await deps.native.run('flush', { path: devicePath });
   const objection = await superblockObjection(type, devicePath, sizeBytes);
   if (objection === null) return;
@@ -83,8 +83,8 @@ export async function mountGuarded(deps: Dependencies, guarded: GuardedMount): P
 }
 
 /**
- * btrfs takes two devices with one fsid for one file system. Whoever writes a volume can give it any:
- * that of another one, or the one that another volume will need when it is staged.
+ * btrfs treats two devices with one fsid as one file system. Anyone who can write to a volume can give it any fsid: that of
+ * another file system, or the fsid that another volume will need when it is staged.
  */
 async function underOwnIdentity<T>(
   deps: Dependencies,
@@ -110,7 +110,7 @@ function idOfOther({ volumeId }: VolumeRecord, uuid: string): CsiError {
   );
 }
 
-/** A copy of a volume gets the UUID in its volume's id. */
+/** Whether the fsid is the UUID in another volume's id: a copy of a volume gets the UUID in its own id as its fsid. */
 async function isIdOfOther({ catalogue }: Dependencies, { volumeId }: VolumeRecord, uuid: string): Promise<boolean> {
   const own = uuidOf(volumeId);
   if (uuid === own) return false;
@@ -119,12 +119,11 @@ async function isIdOfOther({ catalogue }: Dependencies, { volumeId }: VolumeReco
 }
 
 /**
- * Detaches a device that is attached without a recorded use. That happens if a process still had a raw
- * device open when it was unpublished: the process could write to it while its file system is mounted.
- * Or a file system that somebody froze has outlived its last mount: it is thawed, and the next mount makes a
- * new one of it. Throws if something holds the device. A device that is mounted in another mount namespace stays
- * attached: its file system was checked when that mount was made, and a new mount shares it. Returns whether it
- * detached the device.
+ * Detaches a device that is attached although mountinfo shows no use of it. There are two causes. A process still had a raw
+ * device open when the device was unpublished: the process could write to the device while its file system is mounted. Or a
+ * file system that somebody froze has outlived its last mount: it is thawed, and the next mount sets it up anew. Throws if
+ * something holds the device. A device that is mounted in another mount namespace stays attached: its file system was checked
+ * when that mount was made, and a new mount shares it. Returns whether it detached the device.
  */
 export async function releaseUnused(deps: Dependencies, view: VolumeView): Promise<boolean> {
   const { mounts, nodes } = usesOf(view);

@@ -1,8 +1,8 @@
 /**
- * CSI Node: volumes of this node made usable for its workloads.
+ * CSI Node: makes volumes of this node usable for its workloads.
  *
- * Parses requests and takes locks; stage-volume, unstage-volume, publish-volume, unpublish-volume,
- * expand-volume and volume-stats do the work. Checks presence first, then existence, values and state.
+ * Parses requests and takes locks; stage-volume, unstage-volume, publish-volume, unpublish-volume, expand-volume and
+ * volume-stats do the work. Checks first that the fields are present, then that the objects exist, then values and state.
  *
  *   NodeStageVolume, NodeUnstageVolume      volume, staging path
  *   NodePublishVolume, NodeUnpublishVolume  volume, target path
@@ -141,8 +141,8 @@ const unpublish: Handler<'NodeUnpublishVolume'> = async (node, request, context)
 type PathField = 'staging_target_path' | 'target_path';
 
 /**
- * What the four calls that bring a volume to a path, or away from it, have in common: they lock both, and answer nothing.
- * The path is checked no further than that it can be locked. What the addon does meanwhile, it does for the volume.
+ * The common part of the four calls that bring a volume to a path or away from it: locks both, and returns an empty answer.
+ * Checks the path only as far as its lock requires. All work of the addon in the call counts for the volume.
  */
 async function atPlace<Field extends PathField>(
   node: NodeDependencies,
@@ -159,7 +159,7 @@ async function atPlace<Field extends PathField>(
   return {};
 }
 
-/** The path in its plain form and where it leads, if a volume may be used there. */
+/** The path in its plain form, and where it leads. Throws if no volume may be used there. */
 async function usablePlace(deps: NodeDependencies, given: string, field: PathField) {
   const path = requireAbsolutePath(given, field);
   const mounts = await readMountInfo();
@@ -202,7 +202,7 @@ function parseOptionalCapability(value: RequestOf<'NodeExpandVolume'>['volume_ca
   return capability;
 }
 
-/** A volume that has something to clean up, in whatever state; null if the id means nothing here. */
+/** The volume, in any state that may leave something to clean up; null if the id means nothing here. */
 async function known(deps: NodeDependencies, volumeId: string): Promise<VolumeRecord | null> {
   const volume = await deps.catalogue.volumeById(volumeId);
   return volume?.state === 'deleted' ? null : volume;
@@ -214,7 +214,7 @@ function pathToClear(volume: VolumeRecord | null, volumeId: string, path: string
   return requireAbsolutePath(path, field);
 }
 
-/** The capability, if we serve it; judges the rest of what stage and publish have in common as well. */
+/** The capability. FAILED_PRECONDITION if it is not supported. Also checks the other fields that stage and publish share. */
 function parseServed(
   volume: VolumeRecord,
   request: RequestOf<'NodeStageVolume'> | RequestOf<'NodePublishVolume'>,

@@ -1,9 +1,9 @@
 /**
- * The paths that requests name, judged before anything is done with them.
+ * Checks the paths that requests name before anything is done with them.
  *
- * A path is resolved once: what is done later is done to the resolved one. Paths that the
- * plugin or the system depends on are refused, and paths inside a volume, which belong to its workload.
- * A volume_path is not judged: it is only compared with the mounts there are, and found nowhere.
+ * A path is resolved once, and every later step uses the resolved path. Paths that the plugin or the system depends on are
+ * refused, and so are paths inside a volume, which belong to its workload. A volume_path is not checked: it is only compared
+ * with the mounts, and a wrong path matches none of them.
  */
 import { realpath } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -19,17 +19,17 @@ import type { NodeDependencies } from './dependencies.js';
 
 type Deps = Pick<NodeDependencies, 'config' | 'catalogue'>;
 
-/** Where something is to be released. */
+/** The place of a staging or a publication. */
 export interface Place<Uses> {
   /** As the caller names it. */
   path: string;
-  /** Without symbolic links: as recorded, or as the path leads now; null: its parent does not exist. */
+  /** The path without symbolic links, as recorded or as it leads now; null if its parent does not exist. */
   resolved: string | null;
-  /** Of the volume in question, at that path. */
+  /** The record of the volume in question at that path; null if there is none. */
   record: Uses | null;
 }
 
-/** What is on record is released where it was made; anything else is judged like a path to be used. */
+/** The place of a recorded publication is where it was made. Any other path is checked like a path to be used. */
 export async function publicationPlace(deps: Deps, volumeId: string, path: string): Promise<Place<PublicationRecord>> {
   const found = await deps.catalogue.publicationAt(path);
   const record = found?.volumeId === volumeId ? found : null;
@@ -53,8 +53,8 @@ async function resolvedPlace(
 }
 
 /**
- * The path without symbolic links (the last component is as it is); null if its parent does not exist.
- * INVALID_ARGUMENT if no volume is ever put there.
+ * The path without symbolic links (the last component stays as it is); null if its parent does not exist. INVALID_ARGUMENT if
+ * no volume may be put there.
  */
 export async function resolveUsable(
   { config }: Pick<Deps, 'config'>,
@@ -72,7 +72,7 @@ export async function resolveUsable(
   ]);
   const reason =
     protectedReason(path, resolved, { trees, directories }, mounts) ??
-    // By name alone: what is published shows what is staged there, under another name.
+    // Compares names only, because a publication shows the staged file system under another name.
     (field === 'target_path' ? reasonWithin(stagings, [path, resolved ?? path]) : null) ??
     (resolved === null ? null : await volumeAround(mounts, resolved));
   if (reason === null) return resolved;
@@ -84,7 +84,7 @@ export async function resolveUsable(
 /**
  * FAILED_PRECONDITION if what is mounted at the path would be seen by the plugin alone.
  *
- * @param resolved from resolveUsable; null: nothing will be mounted
+ * @param resolved from resolveUsable; null if nothing will be mounted
  */
 export async function assertSeenByCaller(
   { config }: Pick<Deps, 'config'>,
@@ -101,7 +101,7 @@ export async function assertSeenByCaller(
   );
 }
 
-/** The operator may name directories by symbolic links too; one that does not exist leads nowhere. */
+/** Adds the resolved paths: the operator may name directories by symbolic links. A path that does not exist stays as it is. */
 async function withResolved(paths: readonly string[]): Promise<string[]> {
   const resolved = await Promise.all(paths.map((path) => realpath(path).catch(() => path)));
   return [...new Set([...paths, ...resolved])];
@@ -112,7 +112,7 @@ function reasonWithin(trees: readonly string[], paths: readonly string[]): strin
   return tree === undefined ? null : `it lies in ${tree}`;
 }
 
-/** Of a path whose parent directory is in the file system of a volume. */
+/** The reason against a path whose parent directory is in the file system of a volume; null for any other path. */
 async function volumeAround(mounts: readonly MountEntry[], resolved: string): Promise<string | null> {
   const entry = mountContaining(mounts, dirname(resolved));
   const label = entry === null ? null : await deviceLabel(entry.device);

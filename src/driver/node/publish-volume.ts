@@ -1,10 +1,10 @@
 /**
- * Publishing: from a staged volume to the target path of one workload, and back.
+ * Publishing: from a staged volume to the target path of one workload.
  *
- * The target is made and removed here. A file system is published by a bind mount of the staging
- * directory, a raw block volume by one of its device node. The record is written before anything is
- * mounted and removed after everything is gone. SINGLE_NODE_MULTI_WRITER allows several targets at a
- * time, the other access modes one. Requests arrive parsed.
+ * This file makes the target. A file system is published by a bind mount of the staging directory, a raw block volume by a bind
+ * mount of its device node. The record is written before anything is mounted, and unpublish-volume.ts removes it after
+ * everything is gone. SINGLE_NODE_MULTI_WRITER allows several targets at a time, the other access modes allow one. Requests
+ * arrive parsed.
  */
 
 import { isDeepStrictEqual } from 'node:util';
@@ -42,7 +42,7 @@ import type { Place } from './paths.js';
 import { releasePublication } from './unpublish-volume.js';
 import { limitPod } from './volume-settings.js';
 
-/** A publication on its way: the request and what was found for it. */
+/** A publication in progress: the request, and what was found for it. */
 interface Publishing {
   view: VolumeView;
   request: PublicationRecord;
@@ -54,7 +54,7 @@ interface Publishing {
  * Publishes the volume, unless it is published there in the same way already.
  *
  * @param mounts the current mounts
- * @param keepsTarget the caller has made the target, which stays also if publishing fails
+ * @param keepsTarget the caller has made the target, which stays even if publishing fails
  */
 export async function publishVolume(
   deps: NodeDependencies,
@@ -76,12 +76,12 @@ export async function publishVolume(
   await assertNotElsewhere(deps, publishing);
   await clearTarget(deps, publishing, occupant);
   const type = request.capability.accessType === 'block' ? 'file' : 'directory';
-  // Before the record, which says that what is there is ours to remove.
+  // The check precedes the record, because the record says that everything at the target is ours to remove.
   await assertTargetFits(target, type);
   await deps.catalogue.putPublication(request);
   try {
     await makeTarget(deps.native, target, type);
-    // Before the mount, so that no workload sees the device without limits or wrongly writable.
+    // The limits and flags precede the mount, so that no workload sees the device without limits or wrongly writable.
     await limit(deps, publishing);
     if (request.capability.accessType === 'block') await setDeviceFlags(deps, publishing);
     await bindLayer(deps.native, { ...source, ...mountFlags(publishing) });
@@ -106,7 +106,7 @@ async function targetOf({ targetPath, resolvedPath }: PublicationRecord): Promis
   return resolvedPath;
 }
 
-/** A record is found by the path: one whose path leads elsewhere by now must not lose its mount. */
+/** A record is found by its path: a record whose path leads elsewhere by now must not be replaced, or its mount is lost. */
 async function assertNotLedAway(deps: NodeDependencies, { view, request, target }: Publishing): Promise<void> {
   const record = await deps.catalogue.publicationAt(request.targetPath);
   const before = record?.resolvedPath ?? null;
@@ -118,7 +118,7 @@ async function assertNotLedAway(deps: NodeDependencies, { view, request, target 
   );
 }
 
-/** What no caller asks for. */
+/** Fields of a record that no caller asks for. A comparison with a request ignores them. */
 const ASIDE = { podUid: null, resolvedPath: null };
 
 async function confirmPublished(
@@ -140,7 +140,7 @@ async function confirmPublished(
   }
   if (!isDeepStrictEqual(record, request)) await deps.catalogue.putPublication(request);
   await limit(deps, publishing);
-  // A kill may have come between the mount and its flags.
+  // Sets the flags again: without a record, or after a change by another program, the mount or device may lack them.
   if (request.capability.accessType === 'block') await setDeviceFlags(deps, publishing);
   else await setLayerFlags(deps.native, occupant.entry, mountFlags(publishing));
 }
@@ -162,7 +162,7 @@ async function kernelAgrees(
   return isType && (entry.readOnly || entry.superReadOnly) === isReadOnly(request);
 }
 
-/** What to bind: the staging directory, or the device. FAILED_PRECONDITION if it is not staged so. */
+/** The source to bind: the staging directory, or the device. FAILED_PRECONDITION if the volume is not staged in that way. */
 async function stagedSource(
   view: VolumeView,
   request: PublicationRecord,
@@ -203,8 +203,8 @@ function exceeds(
 }
 
 /**
- * The table of second publications (CSI, NodePublishVolume), for another target. Records whose mount
- * is gone, such as from before a reboot, are dropped on the way.
+ * Applies the table of second publications (CSI, NodePublishVolume) for another target. Also drops records whose mount is gone,
+ * such as records from before a reboot.
  */
 async function assertNotElsewhere(deps: NodeDependencies, publishing: Publishing): Promise<void> {
   const { view, request } = publishing;
@@ -223,7 +223,7 @@ async function assertNotElsewhere(deps: NodeDependencies, publishing: Publishing
   }
 }
 
-/** What only the record proves to be ours is removed with it; what cannot be removed stays. */
+/** Removes the record, and the target that only the record proves to be ours. A target that cannot be removed stays. */
 async function forget(deps: NodeDependencies, record: PublicationRecord): Promise<void> {
   const { targetPath, resolvedPath } = record;
   const onFailure = logLeftover(deps.logger, {
@@ -251,7 +251,7 @@ function conflict(elsewhere: PublicationRecord, request: PublicationRecord): str
   return null;
 }
 
-/** A device node left at our own target that has become another device's is taken away. */
+/** Unmounts a device node at our own target that has become another device's. FAILED_PRECONDITION for any other mount. */
 async function clearTarget(deps: NodeDependencies, publishing: Publishing, occupant: Occupant): Promise<void> {
   if (occupant.kind === 'nothing') return;
   const { request, target } = publishing;

@@ -67,7 +67,7 @@ export async function stageVolume(
   const { left, found } = await clearStagedDevice(deps, view, place);
   if (left !== null) throw foreignMount(stagedDevicePath(request.stagingPath), left.source);
   const isReleased = request.capability.accessType === 'mount' && (await releaseUnused(deps, view));
-  // What is mounted before the device is attached is no use of the volume, whatever number the device gets.
+  // Mounts from before the device is attached are no uses of the volume, whatever number the device gets.
   const earlier = view.attachment === null || isReleased ? view.mounts : [];
   await deps.catalogue.putStaging(request);
   try {
@@ -96,8 +96,9 @@ export async function stageVolume(
 }
 
 /**
- * A copy larger than its source that is staged and still awaits its growth was left so by a kill: it
- * begins again: a file system that can only grow unmounted would make every repeated call fail.
+ * Releases a staged copy that still awaits its growth beyond the size of its source and is not published, so that staging
+ * begins again. A kill may have left the copy so, and a file system that can only grow unmounted would make every repeated call
+ * fail.
  */
 async function releaseHalfStaged(
   deps: NodeDependencies,
@@ -117,7 +118,7 @@ async function recordOf(
   return records.find((known) => known.stagingPath === stagingPath) ?? null;
 }
 
-/** A record is found by the path: one whose path leads elsewhere by now must not lose its mount. */
+/** A record is found by its path: a record whose path leads elsewhere by now must not be replaced, or its mount is lost. */
 function assertNotLedAway(view: VolumeView, { path, resolved, record }: Place<StagingRecord>): void {
   const before = record?.resolvedPath ?? null;
   if (before === null || before === resolved) return;
@@ -129,7 +130,7 @@ function assertNotLedAway(view: VolumeView, { path, resolved, record }: Place<St
   );
 }
 
-/** The kernel grows no xfs or btrfs that is mounted read-only: such a copy still awaits its growth. */
+/** Records the growth. The kernel does not grow an xfs or btrfs mounted read-only: that copy still awaits its growth. */
 async function settleGrowth(
   deps: NodeDependencies,
   volume: VolumeRecord,
@@ -154,8 +155,8 @@ async function stagingDirectory({ stagingPath: path, resolvedPath: directory }: 
 }
 
 /**
- * For a volume that is staged already: checks the capability, against the kernel if there is no record.
- * Completes what an interrupted call may have left: the device's settings, the file system's size.
+ * For a volume that is staged already: checks the capability, against the kernel if there is no record, and completes the steps
+ * that an interrupted call may have left: the device's settings, the file system's size.
  */
 async function confirmStaged(
   deps: NodeDependencies,
@@ -208,7 +209,7 @@ function assertCompatible(view: VolumeView, capability: VolumeCapability): void 
   );
 }
 
-/** An earlier read-only publication that was killed may have left the device read-only. */
+/** Attaches the device for writing. A read-only publication that was killed may have left the device read-only. */
 async function attachWritable(deps: NodeDependencies, view: VolumeView): Promise<Attachment> {
   const { pool, sizeBytes, volumeId } = view.volume;
   const { attachments } = deps.backendOf(pool);
@@ -224,8 +225,8 @@ async function attachWritable(deps: NodeDependencies, view: VolumeView): Promise
 }
 
 /**
- * Before anything is judged by what the device holds. A plugin that was killed, or a call whose time was
- * over, leaves such tools behind; they keep the device attached.
+ * ABORTED while a tool of an earlier call works on the device. Precedes every decision that depends on the device's content. A
+ * killed plugin, or a call whose time was over, leaves such a tool behind, and the tool keeps the device attached.
  */
 async function assertNoToolAtWork({ volume, attachment }: VolumeView): Promise<void> {
   if (attachment === null || !(await isToolAtWork(attachment.devicePath))) return;

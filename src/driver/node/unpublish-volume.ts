@@ -1,10 +1,9 @@
 /**
- * Unpublishing: the target path of a workload is unmounted and removed, and nothing stays behind.
+ * Unpublishing: unmounts and removes the target path of a workload, and leaves nothing behind.
  *
- * Only mounts of the volume are unmounted, and only an empty directory or file is removed that a record
- * or such a mount proves to be ours. What is on record is released where the path led when it was
- * published, wherever it leads now. Works without a record, without a known volume and without the
- * volume's pool, so that a node can always be cleaned up.
+ * Unmounts only mounts of the volume, and removes only an empty directory or file that a record or a mount of the volume proves
+ * to be ours. A recorded publication is released where its path led when it was made, wherever the path leads now. Works
+ * without a record, without a known volume and without the volume's pool, so that a node can always be cleaned up.
  */
 import { CsiError } from '../../base/errors.js';
 import { type MountEntry, mountsAt, readMountInfo } from '../../base/system/mountinfo.js';
@@ -30,9 +29,9 @@ import { liftPod } from './volume-settings.js';
 type Native = Pick<NodeDependencies, 'native' | 'logger'>;
 
 /**
- * Removes what is there, if anything. FAILED_PRECONDITION if it is busy, not the volume's, or somewhere else by now.
+ * Removes the publication, if there is one. FAILED_PRECONDITION if its mount is busy, not the volume's, or elsewhere by now.
  *
- * @param keepsTarget the target is the caller's and stays
+ * @param keepsTarget the target belongs to the caller and stays
  */
 export async function releasePublication(
   deps: NodeDependencies,
@@ -79,14 +78,14 @@ async function unmountTarget(
   return unmounted;
 }
 
-/** False: a symbolic link has come in the way since it was resolved, or a parent is gone. */
+/** False if a symbolic link has been put in the path since it was resolved, or if a parent is gone. */
 async function isPlain(resolved: string): Promise<boolean> {
   return (await kernelPath(resolved)) === resolved;
 }
 
 /**
- * Removes the target if a record, or a mount that was there, proves that it is ours, and the caller does not keep it.
- * What somebody has written there while nothing was mounted stays, and does not keep a publication on record.
+ * Removes the target if a record, or a mount that was there, proves that it is ours, and the caller does not keep it. Content
+ * that somebody wrote there while nothing was mounted stays, and does not keep the publication on record.
  */
 async function clearTarget(
   { native, logger }: Native,
@@ -108,9 +107,9 @@ async function clearTarget(
 }
 
 /**
- * A mount point that was renamed, or one of whose parents was, takes its mount along. As long as another
- * publication is there, a mount without a record may belong to that: kubelet binds raw devices and subpaths
- * of its own. If it is a renamed one after all, unstaging finds it.
+ * FAILED_PRECONDITION if the mount has moved: a rename of a mount point or of its parent takes the mount along. While the
+ * volume has another publication, a mount without a record may belong to that publication, because the kubelet binds raw
+ * devices and subpaths of its own. If such a mount is a renamed one after all, unstaging finds it.
  */
 async function assertNotMoved(
   deps: NodeDependencies,
@@ -133,9 +132,9 @@ async function assertNotMoved(
 }
 
 /**
- * The device is writable again once no read-only publication of it is left, and without limits for a
- * pod that does not use it any more. Without the pool the device is not known for certain and stays as
- * it is; staging, publishing and unstaging set it anew.
+ * Makes the device writable again once no read-only publication of it is left, and lifts the limits of a pod that no longer
+ * uses the device. Without the pool, the device is not known for certain and stays as it is; staging, publishing and unstaging
+ * set it anew.
  */
 async function restoreDevice(
   deps: NodeDependencies,

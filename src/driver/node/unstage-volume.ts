@@ -1,10 +1,10 @@
 /**
  * Unstaging: reverses everything that staging did, down to the block device.
  *
- * What is mounted in the staging directory is unmounted if it is the volume's, whether or not the
- * catalogue has a record; foreign mounts stay. The device is detached when its last use has ended. After
- * a kill at any point the next call finds what is left and continues. If the pool does not answer, the
- * mounts are still removed; the device and its record stay for the call that reaches the pool again.
+ * Unmounts the volume's mounts in the staging directory, whether or not the catalogue has a record; foreign mounts stay.
+ * Detaches the device when its last use has ended. After a kill at any point, the next call finds what is left and continues.
+ * If the pool does not answer, the mounts are still removed; the device and the staging record stay for the call that reaches
+ * the pool again.
  */
 
 import type { CallContext } from '../../base/csi/service.js';
@@ -37,8 +37,8 @@ import { resetDevice } from './volume-settings.js';
 type Native = Pick<NodeDependencies, 'native'>;
 
 /**
- * Undoes what staging did, if the volume is staged there. FAILED_PRECONDITION while it is published from there, and
- * if others hold the device until shortly before the call's deadline.
+ * Undoes what staging did, if the volume is staged there. FAILED_PRECONDITION if the volume is published from there, or if
+ * others still hold the device shortly before the call's deadline.
  */
 export async function unstageVolume(
   deps: NodeDependencies,
@@ -64,11 +64,11 @@ export async function unstageUnknown(deps: Native, volumeId: string, place: Plac
 }
 
 /**
- * Unmounts and detaches, without asking for publications. The record goes last. Waits a few seconds for the
+ * Unmounts and detaches the volume without a check for publications. Removes the record last. Waits a few seconds for the
  * device.
  *
- * @param earlier mounts of before the volume was attached, which are no uses of it: a bound device node may be left
- *   from another volume that had the number, and a mount namespace keeps its copies of such nodes
+ * @param earlier mounts from before the volume was attached, which are no uses of the volume: a bound device node may be left
+ *   from another volume that had the device number, and a mount namespace keeps its copies of bound nodes
  */
 export async function releaseStaging(
   deps: NodeDependencies,
@@ -79,7 +79,7 @@ export async function releaseStaging(
   await releaseFrom(deps, await viewForRelease(deps, volume), place, { earlier });
 }
 
-/** @param how.context its deadline limits how long the device is waited for */
+/** @param how.context the call, whose deadline limits the wait for the device */
 async function releaseFrom(
   deps: NodeDependencies,
   before: VolumeView,
@@ -97,8 +97,8 @@ async function releaseFrom(
 }
 
 /**
- * As releaseDirectory. A frozen file system keeps the calls that write to it, such as a growth of ours, and those keep it
- * mounted: where no other mount is left to thaw it by, it is thawed.
+ * As releaseDirectory, and thaws a file system that is frozen and has no other mount to thaw it through: the frozen file system
+ * blocks the calls that write to it, such as a growth of ours, and those calls keep it mounted.
  */
 async function releaseLast(
   deps: NodeDependencies,
@@ -117,8 +117,8 @@ async function releaseLast(
 }
 
 /**
- * Frees `<staging path>/device` for the volume: from its own device node, and from one that has become
- * another device's since the volume was staged here. Another volume's is left alone and returned.
+ * Unmounts `<staging path>/device` if it shows the volume's device node, or a node that has become another device's since the
+ * volume was staged here. Leaves any other mount alone and returns it.
  */
 export async function clearStagedDevice(
   deps: Native,
@@ -129,7 +129,7 @@ export async function clearStagedDevice(
   return releaseDevice(deps, place, belongs, view.mounts);
 }
 
-/** Unmounts the volume's file system. Returns the mounts left; null if the directory is gone or replaced. */
+/** Unmounts the volume's file system. Returns the mounts that are left; null if the directory is gone or replaced. */
 async function releaseDirectory(
   { native }: Native,
   { path, resolved }: Place<StagingRecord>,
@@ -147,19 +147,19 @@ async function releaseDirectory(
   return mounts;
 }
 
-/** What freeing the device node of a staging directory has done. */
+/** What releasing the device node of a staging directory has done. */
 interface ReleasedDevice {
-  /** The volume's was mounted there. */
+  /** The volume's device node was mounted there. */
   found: boolean;
-  /** What is still mounted there, which is not the volume's. */
+  /** The mount that is still there and does not belong to the volume; null if there is none. */
   left: MountEntry | null;
   /** The mounts afterwards. */
   mounts: readonly MountEntry[];
 }
 
 /**
- * The file is removed if it is empty, and a record or a mount of the volume proves it to be ours. Nothing
- * inside a mount is.
+ * Unmounts the device node, and removes its file if the file is empty and a record or a mount of the volume proves that the
+ * file is ours. Removes nothing inside a mount.
  */
 async function releaseDevice(
   { native }: Native,
@@ -180,7 +180,7 @@ async function releaseDevice(
   return { found, left, mounts };
 }
 
-/** False: another recorded staging or publication uses the device. Throws if there is a use without a record. */
+/** False if another recorded staging or publication uses the device. FAILED_PRECONDITION if a use without a record exists. */
 async function isFree(
   deps: NodeDependencies,
   view: VolumeView,
@@ -210,11 +210,11 @@ async function isFree(
 }
 
 /**
- * Another user gets the number of a loop device next: it must not keep our settings.
+ * Detaches the device. Resets its settings first: the next user of a loop device's number must not get our settings.
  *
- * A loop device that the kubelet has left on this one keeps it attached. It is a lock of the kubelet's, found by the path
- * of its backing file: containers get the volume's own device. Without that path and without a publication nobody comes
- * back to it.
+ * A loop device that the kubelet has left on top of this device keeps it attached. The kubelet uses that loop device as a lock,
+ * which it finds by the path of the backing file; containers get the volume's own device. Once that path is gone and no
+ * publication is left, the kubelet never returns to the lock, so the lock is detached here.
  */
 async function detach(deps: NodeDependencies, view: VolumeView, context?: CallContext): Promise<void> {
   const { catalogue, native } = deps;

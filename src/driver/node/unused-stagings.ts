@@ -1,8 +1,8 @@
 /**
- * The stagings of a volume that is to be deleted: released as NodeUnstageVolume does it, if nothing else shows the volume.
+ * Releases the stagings of a volume that is to be deleted, as NodeUnstageVolume does, if nothing else shows the volume.
  *
- * What cannot be seen counts as a use. Nothing is forced: a busy mount stays, and so does a device that anybody has
- * open, because it is detached only by whoever can open it exclusively. Takes no locks.
+ * A place that the plugin cannot see counts as a use. Nothing is forced: a busy mount stays, and so does a device that anybody
+ * has open, because only a process that can open the device exclusively detaches it. Takes no locks.
  */
 import { CsiError } from '../../base/errors.js';
 import type { VolumeRecord } from '../catalogue/records.js';
@@ -39,7 +39,7 @@ async function releaseUnused(deps: NodeDependencies, volume: VolumeRecord): Prom
   const staged = places.flatMap(({ resolved }) => resolved ?? []);
   const other = await otherUse(view, [...staged, ...staged.map(stagedDevicePath)]);
   if (other !== null) throw inUse(`${other}, beside its staging at ${paths}; unmount it there first`);
-  // The last one detaches the device.
+  // The release of the last staging detaches the device.
   for (const place of places) await releaseStaging(deps, volume, place);
   return paths;
 }

@@ -1,9 +1,8 @@
 /**
- * The mutable parameters of a volume, put into effect: its block device's settings, and the limits of
- * the pods it is published to.
+ * Applies the mutable parameters of a volume: the settings of its block device, and the limits of the pods it is published to.
  *
- * Every call sets all of them, so a failed change is reverted by setting the earlier parameters. Limits
- * apply only to known pods; a volume without limits needs no cgroup v2 on the node.
+ * Every call sets all parameters, so a call with the earlier parameters reverts a failed change. Limits apply only to known
+ * pods; a volume without limits needs no cgroup v2 on the node.
  */
 import { stat } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
@@ -27,7 +26,7 @@ export function settingsApplier(deps: NodeDependencies): SettingsApplier {
   return { apply: (volume, changed) => applyVolumeSettings(deps, volume, changed) };
 }
 
-/** To the device and all pods that use it, as SettingsApplier.apply does it. */
+/** Applies the parameters to the device and all pods that use it; see SettingsApplier.apply. */
 export async function applyVolumeSettings(
   deps: NodeDependencies,
   volume: VolumeRecord,
@@ -49,7 +48,7 @@ export async function applyVolumeSettings(
   }
 }
 
-/** To the device alone, as staging does it: a setting that is not possible here keeps nobody from the data. */
+/** Applies the parameters to the device alone, for staging. A setting that is not possible here keeps nobody from the data. */
 export async function applyToDevice(deps: NodeDependencies, volume: VolumeRecord, devicePath: string): Promise<void> {
   const warn = (refusal: Error): void => warnOfRefusal(deps, volume, refusal);
   await applyBlockSettings(deps.native, devicePath, settingsOf(volume), warn);
@@ -59,14 +58,14 @@ function warnOfRefusal({ logger }: NodeDependencies, { volumeId }: VolumeRecord,
   logger.warn({ volumeId, err }, 'the volume is used without a setting that this node cannot set');
 }
 
-/** Before the device is detached, so that its number starts with default settings again. Best effort. */
+/** Call this before the device is detached, so that its number starts with default settings again. Best effort. */
 export async function resetDevice(deps: NodeDependencies, devicePath: string): Promise<void> {
   const settings = { readAheadKiB: null, ioScheduler: null, loopDirectIo: null };
   const ignore = () => undefined;
   await applyBlockSettings(deps.native, devicePath, settings, ignore).catch(ignore);
 }
 
-/** Before the pod can use the volume. FAILED_PRECONDITION if limits are asked for that cannot be had. */
+/** Call this before the pod can use the volume. FAILED_PRECONDITION if the requested limits cannot be set. */
 export async function limitPod(
   deps: NodeDependencies,
   volume: VolumeRecord,
@@ -80,8 +79,8 @@ export async function limitPod(
 }
 
 /**
- * Removes the volume's limits from the pod: the volume has none any more, or it leaves the pod and another
- * volume may get its device's number. If the node cannot set limits, there are none to remove.
+ * Removes the volume's limits from the pod, because the volume has no limits any more, or because it leaves the pod and another
+ * volume may get the number of its device. If the node cannot set limits, there are none to remove.
  */
 export async function liftPod(deps: NodeDependencies, podUid: string, devicePath: string): Promise<void> {
   const cgroup = await findPodCgroup(deps.config.cgroupRoot, podUid);

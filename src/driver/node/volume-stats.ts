@@ -1,11 +1,9 @@
 /**
- * Usage of a volume where it is staged or published: bytes and inodes of a file system, the size of
- * a raw device.
+ * Usage of a volume where it is staged or published: bytes and inodes of a file system, the size of a raw device.
  *
- * Takes no lock: orchestrators ask every minute, and must neither be turned away while a volume is
- * worked on nor turn that work away. Instead the answer is thrown away if the mount changed meanwhile.
- * A volume that has lost its pool or its file is answered for as well, since up to CSI 1.12 this is
- * how its condition becomes known.
+ * Takes no lock: orchestrators ask every minute, and an operation on the volume must neither make these calls fail nor fail
+ * because of them. Instead, the answer is discarded if the mount changed meanwhile. A volume that has lost its pool or its file
+ * gets an answer as well, because up to CSI 1.12 its condition becomes known in this way.
  */
 import type { BigIntStatsFs } from 'node:fs';
 import { hasVolumeCondition } from '../../base/csi/capabilities.js';
@@ -20,8 +18,8 @@ import { findRemainingUse, type Use, viewForRelease } from '../usage/volume-view
 import type { NodeDependencies } from './dependencies.js';
 
 /**
- * NOT_FOUND if the volume is not staged or published at the path, which may be any string. Of a file
- * system that does not answer the usage is left out.
+ * NOT_FOUND if the volume is not staged or published at the path, which may be any string. The usage is left out if the file
+ * system does not answer.
  */
 export async function volumeStats(
   deps: NodeDependencies,
@@ -40,14 +38,14 @@ export async function volumeStats(
   const found = usage.status === 'rejected' ? [] : usage.value;
   if (found === null) throw notThere(volume, volumePath);
   if (condition === undefined) return { usage: found };
-  // The kubelet throws a condition away that comes without any usage.
+  // The kubelet discards a condition that comes without any usage.
   const sizeAlone: VolumeUsage[] = [{ unit: 'BYTES', total: volume.sizeBytes.toString() }];
   return { usage: found.length > 0 ? found : sizeAlone, volume_condition: condition };
 }
 
 /**
- * Null if the mount is gone meanwhile: these would be the figures of the directory below. Empty if
- * the file system does not answer.
+ * Null if the mount is gone meanwhile, because the figures would be those of the directory below. Empty if the file system does
+ * not answer.
  */
 async function usageOf({ kind, entry }: Use): Promise<VolumeUsage[] | null> {
   const { mountPoint, mountId } = entry;

@@ -1,8 +1,8 @@
 /**
- * Uses of a volume beside its stagings, in every mount namespace that can be seen from here.
+ * Finds uses of a volume beside its stagings, in every mount namespace that can be seen from here.
  *
- * To unmount a staging is to unmount its copies in other namespaces too, which propagation made of it
- * (mount_namespaces(7)). Anything else that shows the volume is somebody's own use. Knows no records.
+ * An unmount of a staging also unmounts its copies in other namespaces, which propagation made of it (mount_namespaces(7)). Any
+ * other mount that shows the volume is somebody's own use. Knows no records.
  */
 import { join, relative } from 'node:path';
 import { volumeIdIn } from '../../base/csi/handles.js';
@@ -15,8 +15,8 @@ import { usesOf, type VolumeView } from './volume-view.js';
 const CLAIM = /\bpvc-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/;
 
 /**
- * A path at which the volume is mounted or its device node bound, and which is neither one of the given ones nor a copy
- * of one; null: there is none.
+ * A path where the volume is mounted or its device node is bound, and which is neither one of the given places nor a copy of a
+ * given place; null if there is none.
  *
  * @param places as mountinfo writes them
  */
@@ -27,7 +27,7 @@ export async function otherUse(view: VolumeView, places: readonly string[]): Pro
   };
   const staged = usesIn(view.mounts).filter(({ mountPoint }) => places.includes(mountPoint));
   const spots = staged.flatMap((entry) => spotsOf(entry, view.mounts, ['peerGroup']));
-  // Unique over all mount namespaces.
+  // Mount ids are unique across all mount namespaces.
   const ids = staged.map(({ mountId }) => mountId);
   for (const { suffix, mounts } of await mountsOfNamespaces()) {
     const isCopy = (entry: MountEntry): boolean =>
@@ -39,8 +39,8 @@ export async function otherUse(view: VolumeView, places: readonly string[]): Pro
 }
 
 /**
- * Whether the path of a bound node is another volume's. Such a node holds no device: it may be left from a volume whose
- * device had the number before.
+ * Whether the path of a bound device node names another volume. A bound node does not hold its device, so it may be left from a
+ * volume whose device had the number before.
  */
 export function namesOther({ volume }: VolumeView, mountPoint: string): boolean {
   const { volumeId, name } = volume;
@@ -49,7 +49,7 @@ export function namesOther({ volume }: VolumeView, mountPoint: string): boolean 
   return CLAIM.test(name) && CLAIM.test(mountPoint) && !mountPoint.includes(name);
 }
 
-/** An unmount reaches the same place of the parent's file system in the peers of the parent, and in their slaves. */
+/** The spots that an unmount reaches: the same place of the parent's file system in the parent's peers and their slaves. */
 function spotsOf(
   { parentId, mountPoint }: MountEntry,
   mounts: readonly MountEntry[],

@@ -40,7 +40,7 @@ export interface VolumeView {
   /** st_rdev of the device node, and st_dev of the file system that holds the node. Null if not attached. */
   node: { rdev: number; dev: number } | null;
   mounts: readonly MountEntry[];
-  /** Why the pool could not be read, in a view for release: then the device is unknown. */
+  /** Why the pool could not be read, so that the device is unknown; null except in a view for release. */
   poolFailure: CsiError | null;
 }
 
@@ -53,7 +53,7 @@ export type Occupant =
   | { kind: 'block'; entry: MountEntry }
   | { kind: 'foreign'; entry: MountEntry };
 
-/** The volume itself at a path. */
+/** An occupant that is the volume itself. */
 export type Use = Extract<Occupant, { kind: 'mount' | 'block' }>;
 
 export const NOTHING: Occupant = { kind: 'nothing' };
@@ -110,9 +110,9 @@ export async function occupantAt(view: VolumeView, path: string): Promise<Occupa
 }
 
 /**
- * Compares with the attached device, or with the device's label if the volume's file is gone, its pool
- * cannot be read or the volume is unknown (`node` null). For one of the plugin's ids, the label suffices
- * to unmount.
+ * Compares a mount with the attached device, and with the label of the mount's device. The label decides alone if `node` is
+ * null, because the volume's file is gone, its pool cannot be read or the volume is unknown. The label of a device suffices to
+ * unmount the device if it names one of the plugin's ids.
  */
 export function belongsTo(volumeId: string, node: VolumeView['node']): Belongs {
   return async (entry) => {
@@ -126,8 +126,8 @@ export function belongsTo(volumeId: string, node: VolumeView['node']): Belongs {
 }
 
 /**
- * At the path of a recorded raw device, any block device node belongs to the volume: the node may be
- * another device's by now, because it does not prevent the volume's own device from being detached.
+ * At the path of a recorded raw device, any block device node belongs to the volume: the node may be another device's by now,
+ * because a bound node does not prevent the volume's own device from being detached.
  */
 export function forRecord(record: { capability: VolumeCapability } | null, belongs: Belongs): Belongs {
   if (record?.capability.accessType !== 'block') return belongs;
@@ -151,8 +151,8 @@ export async function findUse(view: VolumeView, volumePath: string): Promise<Occ
 }
 
 /**
- * As `findUse`, and by the device's label if the device is unknown: a volume remains in use without its
- * pool or its file. For reports only. Null: the volume is not there.
+ * As `findUse`, but also finds the volume by the device's label if the device is unknown, because a volume remains in use
+ * without its pool or its file. For reports only. Null if the volume is not there.
  */
 export async function findRemainingUse(view: VolumeView, volumePath: string): Promise<Use | null> {
   const found = await findUse(view, volumePath);
@@ -226,7 +226,7 @@ export async function recordedPlaces(
   return new Set(found.flatMap((path) => [path, stagedDevicePath(path)]));
 }
 
-/** If the pool cannot be read, the label decides here too. */
+/** Whether the volume is used at the path. If the pool cannot be read, the device's label decides. */
 async function isUsedAt(view: VolumeView, path: string): Promise<boolean> {
   const { mounts, nodes } = usesOf(view);
   if ([...mounts, ...nodes].some(({ mountPoint }) => mountPoint === path)) return true;
