@@ -40,8 +40,14 @@ else if (what === 'test') {
 async function compileProgram(outdir, options) {
   const bundle = { bundle: true, splitting: true, entryNames: '[name]', chunkNames: '[name]-[hash]' };
   const { metafile } = await build({
-    ...{ ...SHARED, ...bundle, ...options, outdir, entryPoints: ENTRIES },
-    ...{ external: NOT_WITHIN, banner: { js: REQUIRE }, keepNames: true },
+    ...SHARED,
+    ...bundle,
+    ...options,
+    outdir,
+    entryPoints: ENTRIES,
+    external: NOT_WITHIN,
+    banner: { js: REQUIRE },
+    keepNames: true,
   });
   const pages = await compilePages({ outdir });
   removeOthers(outdir, [metafile, pages]);
@@ -57,9 +63,7 @@ async function compilePages(options) {
 async function compileTests() {
   const sources = ['src', 'test'].flatMap((directory) => filesBelow(directory, /(?<!\.d)\.ts$/));
   const entryPoints = sources.filter((path) => !PAGE_SCRIPTS.includes(path));
-  const { metafile } = await build({
-    ...{ ...SHARED, outdir: '.test-build', outbase: '.', entryPoints, sourcemap: true },
-  });
+  const { metafile } = await build({ ...SHARED, outdir: '.test-build', outbase: '.', entryPoints, sourcemap: true });
   const pages = await compilePages({ outdir: '.test-build', outbase: '.' });
   for (const directory of ['src', 'test']) removeOthers(join('.test-build', directory), [metafile, pages]);
 }

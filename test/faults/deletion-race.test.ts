@@ -48,11 +48,16 @@ void test('a deletion and the uses of a volume exclude each other', {
       });
       await context.test(`${kind}: a volume that is being used is not deleted`, async () => {
         const publish = use[0] as Call;
-        const steps = await stepsOf(scene, kind, publish, /^move_mount /);
-        for (const step of steps.filter((each) => !HOLDS_CATALOGUE.test(each))) {
+        for (const step of await stepsOf(scene, kind, publish, /^move_mount /)) {
           const volume = await left(scene, kind);
-          const answers = await heldAt(scene, step, () => publish(volume), [remove], volume);
-          assert.deepEqual(answers, ['OK', 'ABORTED'], step);
+          const held = (): Promise<unknown> => publish(volume);
+          if (HOLDS_CATALOGUE.test(step)) {
+            const [published, removed] = await begunAt(scene, step, held, () => remove(volume));
+            assert.equal(published, 'OK', step);
+            assert.ok(removed === 'ABORTED' || removed === 'FAILED_PRECONDITION', `${step}: ${removed}`);
+          } else {
+            assert.deepEqual(await heldAt(scene, step, held, [remove], volume), ['OK', 'ABORTED'], step);
+          }
           assert.equal(await statusOf(remove(volume)), 'FAILED_PRECONDITION');
           await scene.removeAllBut([]);
         }
@@ -116,6 +121,25 @@ async function heldAt(
   const first = await statusOf(held());
   assert.ok(scene.steps.isReached, `${step} has not come`);
   return [first, ...answers];
+}
+
+/** How the held call and another end, which begins while it stands before the step and ends when it goes on. */
+async function begunAt(
+  scene: Scene,
+  step: string,
+  held: () => Promise<unknown>,
+  other: () => Promise<unknown>,
+): Promise<string[]> {
+  let answer: Promise<string> = Promise.resolve('has not begun');
+  const until = async (): Promise<void> => {
+    answer = statusOf(other());
+    // The other call has come when this one is answered.
+    await scene.client.identity.GetPluginInfo({});
+  };
+  scene.steps.begin({ step, does: 'wait', until });
+  const first = await statusOf(held());
+  assert.ok(scene.steps.isReached, `${step} has not come`);
+  return [first, await answer];
 }
 
 const UNSTAGE = `

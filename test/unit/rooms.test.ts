@@ -74,7 +74,11 @@ function roomOf(file: string): string {
   return [`${wing}/${room}`, wing].find((name) => rooms.includes(name)) ?? wing;
 }
 
-const wingOf = (file: string): string => file.replace(/\.ts$/, '').split('/')[0] ?? '';
+/** `commands` for main.ts and cli. */
+function wingOf(file: string): string {
+  const [wing = ''] = file.replace(/\.ts$/, '').split('/');
+  return COMMANDS.includes(wing) ? 'commands' : wing;
+}
 
 function mayImport(from: string, to: string): boolean {
   if (from === to || COMMANDS.includes(from)) return true;
@@ -111,9 +115,7 @@ test('no file imports itself by way of others, types included', () => {
 test('what one wing alone uses is not in base', () => {
   const importersOf = (file: string) => [...imports].filter(([, to]) => to.includes(file));
   const usersOf = (file: string): string[] =>
-    importersOf(file).flatMap(([from]) =>
-      wingOf(from) === 'base' ? usersOf(from) : [COMMANDS.includes(wingOf(from)) ? 'commands' : wingOf(from)],
-    );
+    importersOf(file).flatMap(([from]) => (wingOf(from) === 'base' ? usersOf(from) : [wingOf(from)]));
   const lonely = files
     .filter((file) => wingOf(file) === 'base' && !file.includes('/generated/'))
     .filter((file) => new Set(usersOf(file)).size < 2);
@@ -157,9 +159,8 @@ test('the drawing of the wings has their rooms and imports, and no others', () =
   const wanted = Object.entries(WINGS).map(([wing, names]) => [wing, names.filter(Boolean)]);
   assert.deepEqual(Object.fromEntries(drawnRooms), Object.fromEntries(wanted));
 
-  const nameOf = (file: string) => (COMMANDS.includes(wingOf(file)) ? 'commands' : wingOf(file));
   const found = [...imports].flatMap(([file, targets]) =>
-    targets.filter((target) => nameOf(target) !== nameOf(file)).map((target) => `${nameOf(file)} -> ${nameOf(target)}`),
+    targets.filter((target) => wingOf(target) !== wingOf(file)).map((target) => `${wingOf(file)} -> ${wingOf(target)}`),
   );
   const arrows = [...source.matchAll(/^ {2}(\w+ -> \w+)$/gm)].map(([, arrow]) => arrow);
   assert.deepEqual(arrows.toSorted(), [...new Set(found)].toSorted());
