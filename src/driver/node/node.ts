@@ -39,7 +39,7 @@ import { assertContextOf, podUidOf } from '../csi/orchestrator-keys.js';
 import { assertMountFlags } from '../host/file-system-options.js';
 import { isFileSystem } from '../host/file-systems.js';
 import { ofVolume } from '../native/pool.js';
-import { isPublishedReadOnly } from '../usage/volume-view.js';
+import { isPublishedReadOnly } from '../usage/publications.js';
 import { pathKey, volumeKey } from '../volumes/operation-locks.js';
 import { readyVolume, volumeNotFound } from '../volumes/ready-volume.js';
 import { unsupportedReason } from '../volumes/volume-rules.js';
@@ -108,7 +108,7 @@ const publish: Handler<'NodePublishVolume'> = async (node, request, context) => 
     const volume = await readyVolume(deps.catalogue, id);
     const target = await usablePlace(deps, path, field);
     const asked = parseBoolean(request.readonly, 'readonly');
-    const readOnly = asked || (await isPublishedReadOnly(deps, id));
+    const readOnly = asked || (deps.config.controllerPublish && (await isPublishedReadOnly(deps, id)));
     const capability = parseServed(volume, request);
     const staging = parsePath(request.staging_target_path, 'staging_target_path');
     if (staging === '') {

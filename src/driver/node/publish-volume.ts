@@ -24,11 +24,11 @@ import {
   unmountLayers,
 } from '../host/layers.js';
 import { assertNoLink, assertTargetFits } from '../host/target.js';
+import { liveAmong } from '../usage/publications.js';
 import {
   blockDeviceAt,
   foreignMount,
   isReaderOnly,
-  liveAmong,
   NOTHING,
   type Occupant,
   occupantAt,

@@ -21,10 +21,10 @@ import { isFileSystem } from '../host/file-systems.js';
 import { bindLayer, makeTarget } from '../host/layers.js';
 import { topMount } from '../host/mounter.js';
 import { plainEntryAt } from '../host/target.js';
+import { livePublications } from '../usage/publications.js';
 import {
   foreignMount,
   isReaderOnly,
-  livePublications,
   type Occupant,
   stagedAt,
   stagedDevicePath,

@@ -10,14 +10,13 @@ import { type MountEntry, mountsAt, readMountInfo } from '../../base/system/moun
 import type { PublicationRecord, VolumeRecord } from '../catalogue/records.js';
 import { removeTarget, type Unmounted, unmountLayers } from '../host/layers.js';
 import { assertEmpty, assertNoLink, holdsContent, kernelPath } from '../host/target.js';
+import { livePublications, recordedPlaces } from '../usage/publications.js';
 import {
   type Belongs,
   belongsTo,
   foreignMount,
   forRecord,
   isReaderOnly,
-  livePublications,
-  recordedPlaces,
   usesOf,
   type VolumeView,
   viewForRelease,

@@ -18,13 +18,12 @@ import { removeTarget, unmountLayers } from '../host/layers.js';
 import { thawLeftFrozen } from '../host/left-frozen.js';
 import { assertNoLink, entryAt, kernelPath } from '../host/target.js';
 import { namesOther } from '../usage/other-uses.js';
+import { livePublications, recordedPlaces } from '../usage/publications.js';
 import {
   type Belongs,
   belongsTo,
   foreignMount,
   forRecord,
-  livePublications,
-  recordedPlaces,
   stagedDevicePath,
   usesOf,
   type VolumeView,

@@ -12,7 +12,8 @@ import type { VolumeRecord } from '../catalogue/records.js';
 import { applyBlockSettings } from '../host/block-settings.js';
 import { findPodCgroup, isCgroup2, liftLimits, setLimits } from '../host/io-limits.js';
 import { ofVolume } from '../native/pool.js';
-import { livePublications, viewVolume } from '../usage/volume-view.js';
+import { livePublications } from '../usage/publications.js';
+import { viewVolume } from '../usage/volume-view.js';
 import {
   type DeviceSettings,
   hasLimits,

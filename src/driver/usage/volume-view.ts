@@ -22,8 +22,7 @@ import {
   readMountInfo,
 } from '../../base/system/mountinfo.js';
 import type { Attachment, Backend } from '../backends/backend.js';
-import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
-import type { PublicationRecord, VolumeRecord } from '../catalogue/records.js';
+import type { VolumeRecord } from '../catalogue/records.js';
 import { splitFlags } from '../host/filesystem.js';
 import { kernelPath } from '../host/target.js';
 
@@ -188,68 +187,10 @@ export function usesOf(view: VolumeView): { mounts: MountEntry[]; nodes: MountEn
   };
 }
 
-/** The recorded publications that mountinfo confirms, including those that another mount hides. */
-export async function livePublications(
-  { catalogue }: { catalogue: AsyncCatalogue },
-  view: VolumeView,
-): Promise<PublicationRecord[]> {
-  return liveAmong(view, await catalogue.publications(view.volume.volumeId));
-}
-
-export async function liveAmong(
-  view: VolumeView,
-  recorded: readonly PublicationRecord[],
-): Promise<PublicationRecord[]> {
-  const live: PublicationRecord[] = [];
-  for (const record of recorded) {
-    const path = record.resolvedPath ?? (await kernelPath(record.targetPath));
-    if (path === null) continue;
-    if (await isUsedAt(view, path)) live.push(record);
-  }
-  return live;
-}
-
-/** The paths where the volume is recorded as staged or published, except the given path. */
-export async function recordedPlaces(
-  { catalogue }: { catalogue: AsyncCatalogue },
-  volumeId: string,
-  except: string,
-): Promise<Set<string>> {
-  const stagings = await catalogue.stagings(volumeId);
-  const publications = await catalogue.publications(volumeId);
-  const records = [
-    ...stagings.map(({ stagingPath, resolvedPath }) => ({ path: stagingPath, resolvedPath })),
-    ...publications.map(({ targetPath, resolvedPath }) => ({ path: targetPath, resolvedPath })),
-  ].filter(({ path }) => path !== except);
-  const places = await Promise.all(records.map(({ path, resolvedPath }) => resolvedPath ?? kernelPath(path)));
-  const found = places.filter((path) => path !== null);
-  return new Set(found.flatMap((path) => [path, stagedDevicePath(path)]));
-}
-
-/** Whether the volume is used at the path. If the pool cannot be read, the device's label decides. */
-async function isUsedAt(view: VolumeView, path: string): Promise<boolean> {
-  const { mounts, nodes } = usesOf(view);
-  if ([...mounts, ...nodes].some(({ mountPoint }) => mountPoint === path)) return true;
-  const occupant = await occupantAt(view, path);
-  if (occupant.kind === 'foreign' && view.poolFailure !== null) {
-    return belongsTo(view.volume.volumeId, null)(occupant.entry);
-  }
-  return occupant.kind === 'mount' || occupant.kind === 'block';
-}
-
 /** Whether the capability itself excludes writing. */
 export function isReaderOnly(capability: VolumeCapability): boolean {
   if (capability.accessMode === 'SINGLE_NODE_READER_ONLY') return true;
   return capability.accessType === 'mount' && splitFlags(capability.mountFlags).includes('ro');
-}
-
-export async function isPublishedReadOnly(
-  deps: { catalogue: AsyncCatalogue; config: { readonly controllerPublish: boolean } },
-  volumeId: string,
-): Promise<boolean> {
-  if (!deps.config.controllerPublish) return false;
-  const publications = await deps.catalogue.controllerPublications(volumeId);
-  return publications.some(({ readOnly }) => readOnly);
 }
 
 /** A mount that does not belong to the volume occupies the path. */

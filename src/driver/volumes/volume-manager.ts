@@ -14,6 +14,7 @@ import type { CapacityRange } from '../../base/csi/volume-capability.js';
 import { CsiError } from '../../base/errors.js';
 import type { Backend, PoolCapacity } from '../backends/backend.js';
 import type { VolumeRecord } from '../catalogue/records.js';
+import { assertUnpublished } from '../usage/publications.js';
 import { copyInTime } from './copy-in-time.js';
 import type { ManagerDependencies } from './dependencies.js';
 import { isMutableParameter } from './device-settings.js';
@@ -174,28 +175,11 @@ export class VolumeManager {
     await this.deps.catalogue.removeVolume(volumeId);
   }
 
-  /**
-   * FAILED_PRECONDITION while the volume is published, whether or not a mount confirms that: a raw volume can be published and
-   * not open. A staging alone is no use: an orchestrator that died after NodeUnpublishVolume never unstages.
-   */
+  /** Returns the staging paths that it has released. FAILED_PRECONDITION if the volume is published or used elsewhere. */
   async #releaseUnused(volume: VolumeRecord, backend: Backend): Promise<string[]> {
-    const { volumeId } = volume;
-    if (this.deps.controllerPublish) await this.#assertUnpublished(volumeId);
-    // Records of stagings and publications outlive a reboot. They count only while the device is attached.
-    if ((await backend.attachments.find(volumeId)) === null) return [];
-    const [publication] = await this.deps.catalogue.publications(volumeId);
-    if (publication === undefined) return this.deps.stagings.release(volume);
-    throw CsiError.failedPrecondition(
-      `volume ${volumeId} is still in use at ${publication.targetPath}, where it is published; unpublish and unstage it first`,
-    );
-  }
-
-  async #assertUnpublished(volumeId: string): Promise<void> {
-    const [publication] = await this.deps.catalogue.controllerPublications(volumeId);
-    if (publication === undefined) return;
-    throw CsiError.failedPrecondition(
-      `volume ${volumeId} is still published on node ${publication.nodeId}; unpublish it first`,
-    );
+    const isAttached = (await backend.attachments.find(volume.volumeId)) !== null;
+    await assertUnpublished(this.deps, volume.volumeId, isAttached);
+    return isAttached ? this.deps.stagings.release(volume) : [];
   }
 }
 
