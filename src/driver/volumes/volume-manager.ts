@@ -60,7 +60,8 @@ export class VolumeManager {
   async expand(volumeId: string, range: CapacityRange, signal?: AbortSignal): Promise<VolumeRecord> {
     const work = async (): Promise<VolumeRecord> =>
       expandVolume(this.deps, this.#admission, await readyVolume(this.deps.catalogue, volumeId), range);
-    return this.deps.locks.run([volumeKey(volumeId)], work, signal);
+    // A copy whose caller has given up still reads the volume.
+    return this.deps.locks.run([volumeKey(volumeId), volumeCopyKey(volumeId)], work, signal);
   }
 
   async #deleteLocked(volumeId: string): Promise<string[]> {

@@ -9,6 +9,7 @@ import {
   volumeKey,
 } from '../../../src/driver/volumes/operation-locks.js';
 import { refused, throwsRefusal } from '../../support/refusal.js';
+import { openManagers } from './manager-fixture.js';
 
 const NOW = 1_000_000;
 const NAME = snapshotNameKey('s');
@@ -62,4 +63,17 @@ test('a caller that sets no deadline waits until the copy has ended', async (t) 
   assert.deepEqual(times, [Number.POSITIVE_INFINITY]);
   end('done');
   assert.equal(await copied, 'done');
+});
+
+test('a volume is neither expanded nor deleted while a copy of it runs whose caller has given up', async (t) => {
+  const { deps, volumes, volume, close } = await openManagers();
+  t.after(close);
+  const { volumeId } = await volume();
+  const endCopy = deps.locks.acquire([volumeCopyKey(volumeId)]);
+  const range = { requiredBytes: 64n << 20n, limitBytes: 0n };
+  const copied = new RegExp(`a copy of volume ${volumeId} is pending`);
+  await refused(volumes.expand(volumeId, range), 'ABORTED', copied);
+  await refused(volumes.delete(volumeId), 'ABORTED', copied);
+  endCopy();
+  assert.equal((await volumes.expand(volumeId, range)).sizeBytes, 64n << 20n);
 });
