@@ -7,7 +7,7 @@
  */
 
 import { bestEffort, logLeftover } from '../../base/best-effort.js';
-import { messageOf } from '../../base/errors.js';
+import { CsiError, messageOf } from '../../base/errors.js';
 import type { Logger } from '../../base/logger.js';
 import type { Backend } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
@@ -155,8 +155,9 @@ export class RetainedBases {
       return creationTimeNs === 0n ? null : unretained(snapshotId, NONE_ARE_RETAINED);
     }
     await this.#completeBefore(backend, snapshot, snapshotId);
-    const signal = AbortSignal.timeout(NEXT_IS_DELETED_MS);
-    for (;;) {
+    // Never aborts: the wait for a lock has a limit of its own.
+    const { signal } = new AbortController();
+    for (let looks = 0; looks < MAX_LOOKS; looks += 1) {
       const next = await this.#next(backend, snapshot);
       const wanted = next === null ? [] : [sharedByPlugin(snapshotKey(next.snapshotId))];
       const done = await locks.run(
@@ -176,6 +177,10 @@ export class RetainedBases {
       );
       if (done !== null) return done.base;
     }
+    throw CsiError.aborted(
+      `snapshot ${snapshotId} is not deleted: ${MAX_LOOKS} later snapshots of volume ${snapshot.volumeId} were deleted while ` +
+        'the call waited for them; try again',
+    );
   }
 
   /** The next snapshot that the pool holds. A pool that cannot list its bases counts as a pool without pending bases. */
@@ -310,8 +315,8 @@ export class RetainedBases {
 /** How many rounds one call makes at most to invalidate bases whose lists lead through each other; the next call continues. */
 const MAX_ROUNDS = 3;
 const LONGEST_UNSETTLED_MS = 3_600_000;
-/** Limits the retries while next snapshots are deleted, which may store lists. Each single wait for a lock ends after 5 s. */
-const NEXT_IS_DELETED_MS = 60_000;
+/** How often a deletion looks for the next snapshot while next snapshots are deleted, which takes seconds if lists are stored. */
+const MAX_LOOKS = 16;
 
 const NONE_ARE_RETAINED = 'no bases are retained here (BLOCKDELTA_RETAINED_BASES_COUNT)';
 

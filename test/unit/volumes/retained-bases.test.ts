@@ -92,6 +92,23 @@ test('the reason why nothing was retained names what failed, also where no code 
   }
 });
 
+test('a deletion is ABORTED while each later snapshot is deleted before its turn, and completes when repeated', async (t) => {
+  const { snapshotId, ...placed } = await its.snapshot(await its.volume());
+  let looks = 0;
+  t.mock.method(its.catalogue, 'snapshotAfter', async () => {
+    looks += 1;
+    return { ...placed, snapshotId: `later-${looks}` };
+  });
+  await refused(
+    its.snapshots.delete(snapshotId),
+    'ABORTED',
+    /is not deleted: .* later snapshots of volume .* try again/,
+  );
+  t.mock.restoreAll();
+  await its.snapshots.delete(snapshotId);
+  assert.deepEqual(await retainedIds(), [snapshotId]);
+});
+
 test('with a count of 0 nothing is retained, and existing bases are removed', async () => {
   const { catalogue, backend, snapshots, deps } = its;
   const volume = await its.volume();
