@@ -89,8 +89,7 @@ export class ChangeListMaker {
   }
 
   async #run(): Promise<void> {
-    for (const [key, wanted] of this.#waiting) {
-      this.#waiting.delete(key);
+    for (let wanted = this.#takeOldest(); wanted !== null; wanted = this.#takeOldest()) {
       try {
         await this.#make(wanted);
       } catch (thrown) {
@@ -98,6 +97,15 @@ export class ChangeListMaker {
         this.deps.logger.debug({ ...wanted, err: thrown }, 'could not make the change list of a snapshot');
       }
     }
+  }
+
+  /** Removes the request that has waited longest, and returns it. Null if none waits. */
+  #takeOldest(): WantedList | null {
+    const [oldest] = this.#waiting;
+    if (oldest === undefined) return null;
+    const [key, wanted] = oldest;
+    this.#waiting.delete(key);
+    return wanted;
   }
 
   async #make(wanted: WantedList): Promise<void> {
