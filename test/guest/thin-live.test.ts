@@ -4,9 +4,9 @@
  */
 import assert from 'node:assert/strict';
 import { CsiError, StatusCode } from '../../src/base/errors.js';
-import { type SnapshotChoice, ThinTrees } from '../../src/cli/thin/pool-metadata.js';
 import { XML_TAIL, xmlHead, xmlRows } from '../../src/cli/thin/printers.js';
-import { readRuns } from '../../src/cli/thin/runs.js';
+import { readRuns } from '../../src/driver/inspection/thin-runs.js';
+import { type SnapshotChoice, ThinTrees } from '../../src/driver/inspection/thin-trees.js';
 import { Disturbance } from '../support/disturbance.js';
 import { thinTool } from '../support/thin-tools.js';
 import { nightlyPoolTest, type TestPool, poolTest as test, writeBlocks } from './dm-setup.js';

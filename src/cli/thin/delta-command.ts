@@ -3,6 +3,8 @@
  * the pool's metadata. Needs no plugin.
  */
 import { type Command, Option } from 'commander';
+import { readRuns } from '../../driver/inspection/thin-runs.js';
+import { ThinTrees } from '../../driver/inspection/thin-trees.js';
 import type { NativeRunner } from '../../driver/native/pool.js';
 import { print } from '../output.js';
 import { ProgressLine } from '../progress.js';
@@ -16,9 +18,7 @@ import {
   runOnMetadata,
   warnOfNeedsCheck,
 } from './options.js';
-import { ThinTrees } from './pool-metadata.js';
 import { createPrinter, createSummaryPrinter, THIN_FORMATS, type ThinFormat } from './printers.js';
-import { readRuns } from './runs.js';
 
 interface DeltaOptions extends MetadataOptions {
   base?: number;

@@ -1,5 +1,6 @@
 /** `blockdelta thin-ls`: lists the thin devices of any dm-thin pool from its metadata. Needs no plugin. */
 import { type Command, Option } from 'commander';
+import { ThinTrees } from '../../driver/inspection/thin-trees.js';
 import type { NativeRunner } from '../../driver/native/pool.js';
 import type { ThinDeviceDetails } from '../../driver/native/thin-addon.js';
 import { formatTable } from '../inspection/tables.js';
@@ -14,7 +15,6 @@ import {
   runOnMetadata,
   warnOfNeedsCheck,
 } from './options.js';
-import { ThinTrees } from './pool-metadata.js';
 
 interface LsOptions extends MetadataOptions {
   format: Format;

@@ -1,11 +1,11 @@
 /** Options that `thin-delta` and `thin-ls` share. */
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { MAX_DEVICE_ID, type SnapshotChoice, type ThinTrees } from '../../driver/inspection/thin-trees.js';
 import { NativePool, type NativeRunner } from '../../driver/native/pool.js';
 import type { ExitCode } from '../exit-codes.js';
 import { runToStatus } from '../failures.js';
 import { complain } from '../output.js';
 import { parsePath } from '../paths.js';
-import { MAX_DEVICE_ID, type SnapshotChoice, type ThinTrees } from './pool-metadata.js';
 
 export interface MetadataOptions {
   metadata?: string;

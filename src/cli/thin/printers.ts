@@ -1,8 +1,9 @@
 /** Prints a delta of two thin devices: as byte ranges, as totals, or as thin_delta does. */
 import { rounded, withHumanSize } from '../../base/human-size.js';
+import type { Batch, Run, RunKind } from '../../driver/inspection/thin-runs.js';
 import { ThinDeltaKind, type ThinSuperblock } from '../../driver/native/thin-addon.js';
+import type { Entry } from '../../tools/client/list.js';
 import { createListFormatter, FORMATS, type Format, recordOf } from '../metadata/formats.js';
-import { type Batch, ChangedRanges, type Run, type RunKind } from './runs.js';
 
 export const THIN_FORMATS = [...FORMATS, 'xml'] as const;
 export type ThinFormat = (typeof THIN_FORMATS)[number];
@@ -142,3 +143,35 @@ export function xmlRows(runs: readonly Run[]): string {
 }
 
 export const XML_TAIL = '  </diff>\n</superblock>\n';
+
+/** The byte ranges that changed: all runs but those of kind SAME; adjacent ones are merged. */
+export class ChangedRanges {
+  #held: Entry | null = null;
+
+  constructor(private readonly blockBytes: bigint) {}
+
+  /** Returns the ranges that are final. */
+  accept(runs: readonly Run[]): Entry[] {
+    const entries: Entry[] = [];
+    for (const { kind, begin, length } of runs) {
+      if (kind === ThinDeltaKind.SAME) continue;
+      const held = this.#held;
+      const offset = begin * this.blockBytes;
+      const size = length * this.blockBytes;
+      if (held !== null && held.offset + held.size === offset) {
+        this.#held = { offset: held.offset, size: held.size + size };
+      } else {
+        if (held !== null) entries.push(held);
+        this.#held = { offset, size };
+      }
+    }
+    return entries;
+  }
+
+  /** Returns the last range, if there is one. */
+  finish(): Entry[] {
+    const entries = this.#held === null ? [] : [this.#held];
+    this.#held = null;
+    return entries;
+  }
+}

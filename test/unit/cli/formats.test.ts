@@ -5,7 +5,7 @@ import { humanSize } from '../../../src/base/human-size.js';
 import { createListFormatter, formatSummary } from '../../../src/cli/metadata/formats.js';
 import { formatDevices } from '../../../src/cli/thin/ls-command.js';
 import { createPrinter, createSummaryPrinter, type Printer } from '../../../src/cli/thin/printers.js';
-import type { Run } from '../../../src/cli/thin/runs.js';
+import type { Run } from '../../../src/driver/inspection/thin-runs.js';
 import { ThinDeltaKind } from '../../../src/driver/native/thin-addon.js';
 import { SUPERBLOCK } from '../../support/fake-thin-kernel.js';
 

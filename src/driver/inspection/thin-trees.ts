@@ -10,8 +10,8 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, SystemError } from '../../base/errors.js';
-import type { NativeRunner } from '../../driver/native/pool.js';
-import type { ThinAddon, ThinDeviceDetails, ThinMetadata, ThinSuperblock } from '../../driver/native/thin-addon.js';
+import type { NativeRunner } from '../native/pool.js';
+import type { ThinAddon, ThinDeviceDetails, ThinMetadata, ThinSuperblock } from '../native/thin-addon.js';
 
 /** Which metadata snapshot: none, the one that is held, or the one at exactly this block. */
 export type SnapshotChoice = false | true | bigint;

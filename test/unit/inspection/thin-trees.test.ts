@@ -5,8 +5,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { StatusCode } from '../../../src/base/errors.js';
-import { ThinTrees } from '../../../src/cli/thin/pool-metadata.js';
-import { type Run, readRuns } from '../../../src/cli/thin/runs.js';
+import { type Run, readRuns } from '../../../src/driver/inspection/thin-runs.js';
+import { ThinTrees } from '../../../src/driver/inspection/thin-trees.js';
 import { ThinDeltaKind, type ThinSuperblock } from '../../../src/driver/native/thin-addon.js';
 import { FakeThinKernel, failure as failureOf, SUPERBLOCK } from '../../support/fake-thin-kernel.js';
 

@@ -1,8 +1,7 @@
-/** The runs of blocks in which two thin devices agree or differ, in batches, and the byte ranges of a delta. */
+/** The runs of blocks in which two thin devices agree or differ, in batches. */
 import { CsiError } from '../../base/errors.js';
-import { ThinDeltaKind } from '../../driver/native/thin-addon.js';
-import type { Entry } from '../../tools/client/list.js';
-import { attempt, outcomeOf, type ThinTrees } from './pool-metadata.js';
+import type { ThinDeltaKind } from '../native/thin-addon.js';
+import { attempt, outcomeOf, type ThinTrees } from './thin-trees.js';
 
 export type RunKind = (typeof ThinDeltaKind)[keyof typeof ThinDeltaKind];
 
@@ -100,37 +99,5 @@ class RunJoiner {
     }
     if (held !== null) runs.push(held);
     this.#held = run;
-  }
-}
-
-/** The byte ranges that changed: all runs but those of kind SAME; adjacent ones are merged. */
-export class ChangedRanges {
-  #held: Entry | null = null;
-
-  constructor(private readonly blockBytes: bigint) {}
-
-  /** Returns the ranges that are final. */
-  accept(runs: readonly Run[]): Entry[] {
-    const entries: Entry[] = [];
-    for (const { kind, begin, length } of runs) {
-      if (kind === ThinDeltaKind.SAME) continue;
-      const held = this.#held;
-      const offset = begin * this.blockBytes;
-      const size = length * this.blockBytes;
-      if (held !== null && held.offset + held.size === offset) {
-        this.#held = { offset: held.offset, size: held.size + size };
-      } else {
-        if (held !== null) entries.push(held);
-        this.#held = { offset, size };
-      }
-    }
-    return entries;
-  }
-
-  /** Returns the last range, if there is one. */
-  finish(): Entry[] {
-    const entries = this.#held === null ? [] : [this.#held];
-    this.#held = null;
-    return entries;
   }
 }
