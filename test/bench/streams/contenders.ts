@@ -6,6 +6,7 @@ import type { Workspace } from '../../../src/tools/bench/workspace.js';
 import { compilePeer } from '../peers.js';
 import { isMissing } from '../programs.js';
 import { ENTRIES_PER_MESSAGE } from './pattern.js';
+import { PLAIN_STREAMS } from './scan-server.js';
 import { ServerProcess } from './server-process.js';
 import { StreamReader, type StreamReading, type StreamRequest } from './stream-reader.js';
 
@@ -26,6 +27,13 @@ export function isServed(contender: MaybeContender): contender is Contender {
 export async function ourServer(settings: Settings, workspace: Workspace, name = 'ours'): Promise<Contender> {
   const server = await ServerProcess.fork(settings, 'pattern-server', workspace.path(`${name}.sock`));
   return { label: 'blockdelta', server, reader: await StreamReader.open(settings, server) };
+}
+
+/** The same, with every message through grpc-js in place of frames that are written to the HTTP/2 stream. */
+export async function plainServer(settings: Settings, workspace: Workspace): Promise<Contender> {
+  const socket = workspace.path('plain.sock');
+  const server = await ServerProcess.fork(settings, 'pattern-server', socket, { env: { [PLAIN_STREAMS]: '1' } });
+  return { label: 'through grpc-js', server, reader: await StreamReader.open(settings, server) };
 }
 
 /** The C++ gRPC server with generated messages, or why it is not there. */

@@ -10,6 +10,7 @@ import {
   isServed,
   objectServer,
   ourServer,
+  plainServer,
   rawServer,
 } from './contenders.js';
 import { ENTRIES_PER_MESSAGE } from './pattern.js';
@@ -47,7 +48,8 @@ export async function costRows(settings: Settings, workspace: Workspace): Promis
   const cpp = await cppServer(settings, workspace);
   const objects = await objectServer(settings, workspace);
   const raw = await rawServer(settings, workspace);
-  const grpc = [ours, cpp].filter(isServed);
+  const plain = await plainServer(settings, workspace);
+  const grpc = [ours, plain, cpp].filter(isServed);
   const cold = new Map<Contender, number>();
   for (const contender of grpc) {
     const entries = sizes.large;
@@ -64,7 +66,7 @@ export async function costRows(settings: Settings, workspace: Workspace): Promis
   await objects.reader.read({ entries: sizes.warmUpObjects, perMessage: 0 });
   settings.say('all servers send the same list, and are warm');
 
-  const all = [ours, cpp, raw].filter(isServed);
+  const all = [ours, plain, cpp, raw].filter(isServed);
   const large = await readings(settings, all, sizes.large, ENTRIES_PER_MESSAGE);
   const small = await readings(settings, grpc, sizes.small, SMALL_MESSAGE);
   const asObjects = await readings(settings, [ours, objects], sizes.objects, 0);
@@ -99,6 +101,8 @@ export async function costRows(settings: Settings, workspace: Workspace): Promis
       peer: peerSide(small, sizes.small),
       facts: { ...facts, entries: sizes.small },
     },
+    framesRow(ENTRIES_PER_MESSAGE, sizes.large, ours, plain, large),
+    framesRow(SMALL_MESSAGE, sizes.small, ours, plain, small),
     throughputRow(ratesOf(large.get(ours)), raw, isServed(raw) ? ratesOf(large.get(raw)) : [], facts),
     {
       name: 'stream-cpu-objects',
@@ -132,6 +136,23 @@ async function readings(
 
 function cpuSide({ label }: Contender, found: readonly StreamReading[], entries: number): Side {
   return { label, unit: CPU_UNIT, rounds: found.map(({ cpuMs }) => cpuMs / (entries / 1e6)) };
+}
+
+/** What frame-proof.ts and call-stream.ts of the server bring. */
+function framesRow(
+  perMessage: number,
+  entries: number,
+  ours: Contender,
+  plain: Contender,
+  found: Map<Contender, StreamReading[]>,
+): Row {
+  return {
+    name: `stream-frames-${perMessage}`,
+    measures: `CPU of the server for a million entries in messages of ${perMessage}, written as frames, beside grpc-js's writes`,
+    ours: cpuSide(ours, found.get(ours) ?? [], entries),
+    peer: cpuSide(plain, found.get(plain) ?? [], entries),
+    facts: { client: ours.reader.client, entries },
+  };
 }
 
 function throughputRow(

@@ -22,6 +22,8 @@ import { givenEndpoint, reportToParent } from './server-process.js';
 /** As many as the plugin has unless it is told otherwise. */
 const SCAN_THREADS = 2;
 const SHUTDOWN_GRACE_MS = 1000;
+/** The variable that sends every message of a stream through grpc-js. */
+export const PLAIN_STREAMS = 'BENCH_PLAIN_STREAMS';
 
 /** What a snapshot is to the service; all are of one volume. */
 export interface BenchSnapshot {
@@ -30,7 +32,7 @@ export interface BenchSnapshot {
   sequence: bigint;
 }
 
-/** Serves SnapshotMetadata on the endpoint that the parent gave, until the parent ends. */
+/** Serves SnapshotMetadata on the endpoint that the parent gave, until the parent ends. With PLAIN_STREAMS, writes no frames. */
 export async function serveScans(
   sourceOf: (snapshotId: string, baseId: string | null) => Promise<ScanSource>,
   snapshotOf: (snapshotId: string) => BenchSnapshot,
@@ -66,6 +68,7 @@ export async function serveScans(
     },
     logger: createLogger('warn'),
     routed: routedBy(process.env),
+    plainStreams: process.env[PLAIN_STREAMS] !== undefined,
   });
   await server.start();
   reportToParent();
