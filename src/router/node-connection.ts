@@ -204,7 +204,7 @@ class Exchange {
   /** Undefined while the status is not known; null for OK. */
   #status: CsiError | null | undefined;
   #problem: Error | null = null;
-  #settle: { resolve: () => void; reject: (reason: unknown) => void } = {
+  #ended: { resolve: () => void; reject: (reason: unknown) => void } = {
     resolve: () => undefined,
     reject: () => undefined,
   };
@@ -214,7 +214,7 @@ class Exchange {
     private readonly take: TakeMessage,
   ) {
     this.done = new Promise((resolve, reject) => {
-      this.#settle = { resolve, reject };
+      this.#ended = { resolve, reject };
     });
     stream.on('response', (headers) => {
       // A call that fails before its first message has its status in the headers.
@@ -239,7 +239,7 @@ class Exchange {
   /** Ends the call for both sides. */
   fail(reason: unknown): void {
     this.#queue.length = 0;
-    this.#settle.reject(reason);
+    this.#ended.reject(reason);
     this.stream.close(constants.NGHTTP2_CANCEL);
     // A paused stream would never close.
     this.stream.resume();
@@ -276,8 +276,8 @@ class Exchange {
 
   #finish(): void {
     if (!this.#isOver || this.#isTaking || this.#queue.length > 0) return;
-    if (this.#status === null && !this.#splitter.isInside) this.#settle.resolve();
-    else this.#settle.reject(this.#status ?? this.#problem ?? this.#lost());
+    if (this.#status === null && !this.#splitter.isInside) this.#ended.resolve();
+    else this.#ended.reject(this.#status ?? this.#problem ?? this.#lost());
   }
 
   #lost(): unknown {

@@ -18,7 +18,7 @@ import { createIdentityService } from '../../src/driver/plugin/identity.js';
 import { nodeRpcs } from '../../src/driver/plugin/node-rpcs.js';
 import { requestCheck } from '../../src/driver/plugin/request-check.js';
 import { createServices } from '../../src/driver/plugin/services.js';
-import { settleNodeIdentity } from '../../src/driver/volumes/node-identity.js';
+import { claimNodeIdentity } from '../../src/driver/volumes/node-identity.js';
 import { OperationLocks } from '../../src/driver/volumes/operation-locks.js';
 import { claimPool, type ReconcileReport, reconcile } from '../../src/driver/volumes/reconcile.js';
 import { RetainedBases } from '../../src/driver/volumes/retained-bases.js';
@@ -118,7 +118,7 @@ export class MemoryPlugin {
     const retainedBases = new RetainedBases({ catalogue, locks, limits, logger });
     this.reconciled = await reconcile({ catalogue, registry, retainedBases, lacksRows: false });
     const scanThreads = new ScanThreads(native, 1);
-    const identity = await settleNodeIdentity({ catalogue, stateDirectory: config.stateDirectory }, config.nodeId);
+    const identity = await claimNodeIdentity({ catalogue, stateDirectory: config.stateDirectory }, config.nodeId);
     const parts = { catalogue, native, scanThreads, registry, locks, retainedBases, identity };
     const { csiLevel, controllerPublish, driverName } = config;
     const probed = createIdentityService({

@@ -237,23 +237,23 @@ class Execution {
   result(): Promise<RunResult> {
     const { child, options } = this;
     return new Promise<RunResult>((resolve, reject) => {
-      let settled = false;
-      const settle = (exitCode: number | null, signal: string | null, thrown?: unknown): void => {
-        if (settled) return;
-        settled = true;
+      let isFinished = false;
+      const finish = (exitCode: number | null, signal: string | null, thrown?: unknown): void => {
+        if (isFinished) return;
+        isFinished = true;
         for (const timer of this.#timers) clearTimeout(timer);
         this.#detach();
         const failure = thrown ?? this.#failure(exitCode, signal);
         if (failure !== null) reject(failure);
         else resolve({ exitCode: exitCode ?? 0, stdout: this.#output(), stderr: this.#tail() });
       };
-      child.stdout?.on('data', (chunk: Buffer) => this.#keepStdout(chunk, settle));
+      child.stdout?.on('data', (chunk: Buffer) => this.#keepStdout(chunk, finish));
       child.stderr?.on('data', (chunk: Buffer) => this.#keepStderr(chunk));
-      child.on('error', (thrown) => settle(null, null, this.#spawnFailure(thrown)));
-      child.on('close', (code, signal) => settle(code, signal));
-      child.on('exit', (code, signal) => this.#after(DRAIN_GRACE_MS, () => settle(code, signal)));
+      child.on('error', (thrown) => finish(null, null, this.#spawnFailure(thrown)));
+      child.on('close', (code, signal) => finish(code, signal));
+      child.on('exit', (code, signal) => this.#after(DRAIN_GRACE_MS, () => finish(code, signal)));
       const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS;
-      this.#after(timeoutMs, () => this.#kill('timeout', settle));
+      this.#after(timeoutMs, () => this.#kill('timeout', finish));
     });
   }
 
@@ -261,21 +261,21 @@ class Execution {
     this.#timers.push(setTimeout(action, delayMs));
   }
 
-  #kill(reason: 'timeout' | 'output', settle: (exitCode: null, signal: null, thrown: unknown) => void): void {
+  #kill(reason: 'timeout' | 'output', finish: (exitCode: null, signal: null, thrown: unknown) => void): void {
     const { outlivesLocking: device } = this.options;
     if (device !== undefined) {
-      settle(null, null, stillWorking(this.command, device));
+      finish(null, null, stillWorking(this.command, device));
       return;
     }
     if (this.#killedFor !== null) return;
     this.#killedFor = reason;
     this.child.kill('SIGKILL');
-    this.#after(this.options.killGraceMs ?? KILL_GRACE_MS, () => settle(null, null, this.#stuck()));
+    this.#after(this.options.killGraceMs ?? KILL_GRACE_MS, () => finish(null, null, this.#stuck()));
   }
 
-  #keepStdout(chunk: Buffer, settle: (exitCode: null, signal: null, thrown: unknown) => void) {
+  #keepStdout(chunk: Buffer, finish: (exitCode: null, signal: null, thrown: unknown) => void) {
     this.#stdoutBytes += chunk.length;
-    if (this.#stdoutBytes > STDOUT_MAX_BYTES) this.#kill('output', settle);
+    if (this.#stdoutBytes > STDOUT_MAX_BYTES) this.#kill('output', finish);
     else this.#stdout.push(chunk);
   }
 

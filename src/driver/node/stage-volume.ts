@@ -83,7 +83,7 @@ export async function stageVolume(
       const staging = { volume, attachment, capability, directory, context };
       await stageFileSystem(deps, staging, mounts);
     }
-    await settleGrowth(deps, volume, capability, directory);
+    await recordGrowth(deps, volume, capability, directory);
   } catch (thrown) {
     const onFailure = logLeftover(deps.logger, {
       stays: `the device of volume ${volume.volumeId}, attached for a staging at ${request.stagingPath} that failed`,
@@ -131,7 +131,7 @@ function assertNotLedAway(view: VolumeView, { path, resolved, record }: Place<St
 }
 
 /** Records the growth. The kernel does not grow an xfs or btrfs mounted read-only: that copy still awaits its growth. */
-async function settleGrowth(
+async function recordGrowth(
   deps: NodeDependencies,
   volume: VolumeRecord,
   capability: VolumeCapability,
@@ -186,7 +186,7 @@ async function confirmStaged(
       await growStaged(deps, staging, entry.fsType, null);
     }
   }
-  await settleGrowth(deps, volume, capability, staged.entry.mountPoint);
+  await recordGrowth(deps, volume, capability, staged.entry.mountPoint);
 }
 
 function kernelAgrees(staged: Exclude<Occupant, { kind: 'nothing' }>, capability: VolumeCapability): boolean {

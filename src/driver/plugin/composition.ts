@@ -22,7 +22,7 @@ import type { DatabaseEvent } from '../database/thread-task.js';
 import { assertCanOpenDirectories } from '../host/process-capabilities.js';
 import type { PluginMetrics } from '../metrics/plugin-metrics.js';
 import { ChangeListMaker } from '../volumes/change-list-maker.js';
-import { settleNodeIdentity } from '../volumes/node-identity.js';
+import { claimNodeIdentity } from '../volumes/node-identity.js';
 import { OperationLocks } from '../volumes/operation-locks.js';
 import { PoolUsageLog } from '../volumes/pool-usage.js';
 import { type ReconcileReport, reconcile } from '../volumes/reconcile.js';
@@ -94,7 +94,7 @@ async function compose(
   const state = await openState(config, logger, teardown, metrics);
   const { catalogue, marker } = state;
   const { stateDirectory } = config;
-  const identity = await settleNodeIdentity({ catalogue, stateDirectory }, config.nodeId);
+  const identity = await claimNodeIdentity({ catalogue, stateDirectory }, config.nodeId);
   const poolOf = async (id: string) => (await catalogue.volumeById(id))?.pool ?? null;
   const threads = await startThreads(config, poolOf, teardown, metrics);
   const storage = { catalogue, ...threads, logger, metrics };

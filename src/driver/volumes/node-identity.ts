@@ -23,7 +23,7 @@ export interface NodeIdentityDependencies {
 }
 
 /** Call this function once, before anything is served. FAILED_PRECONDITION if the catalogue belongs to another node. */
-export async function settleNodeIdentity(
+export async function claimNodeIdentity(
   { catalogue, stateDirectory }: NodeIdentityDependencies,
   nodeId: string,
 ): Promise<NodeIdentity> {

@@ -101,7 +101,7 @@ async function reconcilePool(
   await markInitializedVolumes(volumes, contents, backend);
   if (!lacksRows) {
     await attempt(report, `the check of the retained bases of pool '${backend.pool}'`, () =>
-      retainedBases.settle(backend),
+      retainedBases.review(backend),
     );
     await attempt(report, `the release of unused devices of pool '${backend.pool}'`, () =>
       releaseUnused(catalogue, backend, volumes, report),

@@ -25,7 +25,7 @@ export interface RetainedBasesDependencies {
 
 export class RetainedBases {
   /** When the limits were last applied to each whole pool, in ms since the epoch. Absent if bases were added since. */
-  readonly #settledMs = new Map<string, number>();
+  readonly #reviewedMs = new Map<string, number>();
 
   constructor(private readonly deps: RetainedBasesDependencies) {}
 
@@ -60,7 +60,7 @@ export class RetainedBases {
   async prune(backend: Backend, volumeIds: readonly string[]): Promise<void> {
     const { catalogue, logger } = this.deps;
     const { pool } = backend;
-    this.#settledMs.delete(pool);
+    this.#reviewedMs.delete(pool);
     try {
       for (const volumeId of new Set(volumeIds)) {
         await this.#judge(backend, () => catalogue.retainedBasesOf(pool, volumeId), 'some');
@@ -80,9 +80,9 @@ export class RetainedBases {
    * bases. Looks at the whole pool. Skips bases that are being read, created or removed at the moment; the next call handles
    * them.
    */
-  async settle(backend: Backend): Promise<void> {
+  async review(backend: Backend): Promise<void> {
     const { catalogue } = this.deps;
-    this.#settledMs.set(backend.pool, Date.now());
+    this.#reviewedMs.set(backend.pool, Date.now());
     await this.#judge(backend, () => catalogue.listRetainedBases(backend.pool), 'all');
     for (const snapshotId of [...backend.bases.held.keys()]) await this.#completeLater(backend, snapshotId);
   }
@@ -106,10 +106,10 @@ export class RetainedBases {
     return true;
   }
 
-  /** Calls `settle` if a deletion came since the last call, or if an hour has passed, because bases age. */
-  async settleIfDue(backend: Backend): Promise<void> {
-    const settledMs = this.#settledMs.get(backend.pool);
-    if (settledMs === undefined || Date.now() - settledMs > LONGEST_UNSETTLED_MS) await this.settle(backend);
+  /** Calls `review` if a deletion came since the last call, or if an hour has passed, because bases age. */
+  async reviewIfDue(backend: Backend): Promise<void> {
+    const reviewedMs = this.#reviewedMs.get(backend.pool);
+    if (reviewedMs === undefined || Date.now() - reviewedMs > LONGEST_UNREVIEWED_MS) await this.review(backend);
   }
 
   /** Retains the base again. Null on success, otherwise the reason as a clause that follows "because". */
@@ -314,7 +314,7 @@ export class RetainedBases {
 
 /** How many rounds one call makes at most to invalidate bases whose lists lead through each other; the next call continues. */
 const MAX_ROUNDS = 3;
-const LONGEST_UNSETTLED_MS = 3_600_000;
+const LONGEST_UNREVIEWED_MS = 3_600_000;
 /** How often a deletion looks for the next snapshot while next snapshots are deleted, which takes seconds if lists are stored. */
 const MAX_LOOKS = 16;
 

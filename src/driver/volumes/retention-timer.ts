@@ -12,22 +12,22 @@ const INTERVAL_MS = 60_000;
 
 export interface RetentionTimerOptions {
   pools(): readonly Backend[];
-  retainedBases: Pick<RetainedBases, 'settleIfDue'>;
+  retainedBases: Pick<RetainedBases, 'reviewIfDue'>;
   logger: Pick<Logger, 'warn'>;
   intervalMs?: number;
 }
 
 export class RetentionTimer extends Periodic {
   constructor(private readonly options: RetentionTimerOptions) {
-    super(options.intervalMs ?? INTERVAL_MS, () => this.#settleAll());
+    super(options.intervalMs ?? INTERVAL_MS, () => this.#reviewAll());
   }
 
-  async #settleAll(): Promise<void> {
+  async #reviewAll(): Promise<void> {
     const { pools, retainedBases, logger } = this.options;
     for (const backend of pools()) {
       if (this.isStopped) return;
       try {
-        await retainedBases.settleIfDue(backend);
+        await retainedBases.reviewIfDue(backend);
       } catch (thrown) {
         const err = CsiError.from(thrown);
         logger.warn({ pool: backend.pool, err }, 'could not apply the limits of retained bases');

@@ -100,13 +100,13 @@ export class Advertised {
 }
 
 async function nodeCapabilities(driver: Driver): Promise<Set<string> | null> {
-  const { response, refusal } = await driver.settle('NodeGetCapabilities', {});
+  const { response, refusal } = await driver.outcome('NodeGetCapabilities', {});
   // Any error counts as "no Node service": a driver whose node part runs elsewhere can still be tested.
   return refusal === null ? typesOf(response['capabilities'], 'rpc') : null;
 }
 
 async function askNodeInfo(driver: Driver, controller: ReadonlySet<string>): Promise<NodeInfo | null> {
-  const { response, refusal } = await driver.settle('NodeGetInfo', {});
+  const { response, refusal } = await driver.outcome('NodeGetInfo', {});
   if (refusal !== null) {
     if (!controller.has('PUBLISH_UNPUBLISH_VOLUME')) return null;
     throw new ConformanceFailure('NodeGetInfo', 'OK', describeRefusal(refusal));

@@ -66,7 +66,7 @@ function problemOf({ key }: Cleanup, refusal: Refusal): string | null {
 async function runWithTimeout(driver: Driver, cleanup: Cleanup): Promise<string | null> {
   const deadline = Date.now() + TIMEOUT_MS;
   for (;;) {
-    const { response, refusal } = await driver.settle(cleanup.rpc, cleanup.request);
+    const { response, refusal } = await driver.outcome(cleanup.rpc, cleanup.request);
     if (cleanup.cleanupOf !== undefined) {
       if (refusal !== null) return problemOf(cleanup, refusal);
       return runWithTimeout(driver, { key: cleanup.key, ...cleanup.cleanupOf(response) });

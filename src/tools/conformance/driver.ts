@@ -76,7 +76,7 @@ export class Driver {
    * Calls as a conforming caller does: retries while the driver answers that it is busy. All attempts together end
    * within the timeout of one call. Only the wait for a driver that has died takes extra time.
    */
-  async settle(rpc: string, request: Message): Promise<Outcome> {
+  async outcome(rpc: string, request: Message): Promise<Outcome> {
     const deadline = Date.now() + this.options.timeoutMs;
     const attempt = async (): Promise<Outcome> => {
       const outcome = await this.attempt(rpc, request, deadline - Date.now());
@@ -92,7 +92,7 @@ export class Driver {
 
   /** Returns the response of a call that must succeed. */
   async call(rpc: string, request: Message): Promise<Message> {
-    const { response, refusal } = await this.settle(rpc, request);
+    const { response, refusal } = await this.outcome(rpc, request);
     if (refusal !== null) throw new ConformanceFailure(rpc, 'OK', describeRefusal(refusal));
     return response;
   }

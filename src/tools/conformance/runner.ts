@@ -97,7 +97,7 @@ class SuiteRun {
     const startedAt = new Date();
     const started = performance.now();
     const advertised = await this.#readAdvertised();
-    const info = await this.#driver.settle('GetPluginInfo', {});
+    const info = await this.#driver.outcome('GetPluginInfo', {});
     if (advertised !== null) await this.#runAll(checks, advertised);
     return {
       driver: {

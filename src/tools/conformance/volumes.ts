@@ -105,7 +105,7 @@ export class Volumes {
 
   /** Returns null if the volume is deleted, and otherwise the refusal, for the caller to judge. */
   async delete(volume: Volume): Promise<Refusal | null> {
-    const { refusal } = await this.deps.driver.settle('DeleteVolume', { volume_id: volume.id });
+    const { refusal } = await this.deps.driver.outcome('DeleteVolume', { volume_id: volume.id });
     if (refusal === null) this.#cleanups.forget(`volume ${volume.id}`);
     return refusal;
   }
@@ -238,7 +238,7 @@ export class Volumes {
   async #make(rpc: string, request: Message, cleanupOf: NonNullable<Cleanup['cleanupOf']>): Promise<Message> {
     const key = `${rpc} ${request['name']}`;
     this.#cleanups.push({ key, rpc, request, cleanupOf });
-    const { response, refusal } = await this.deps.driver.settle(rpc, request);
+    const { response, refusal } = await this.deps.driver.outcome(rpc, request);
     if (refusal === null || !UNKNOWN_OUTCOME.includes(refusal.code)) this.#cleanups.forget(key);
     if (refusal !== null) throw new ConformanceFailure(rpc, 'OK', describeRefusal(refusal));
     return response;

@@ -104,7 +104,7 @@ test('SM26: an invalidated base is NOT_FOUND with the reason', async () => {
   managers.backend.storage.invalidatedBases.set(newer.snapshotId, 'the pool was repaired');
   // At once, and not only when the catalogue has learned of it.
   await refused(delta(newer, target), 'NOT_FOUND', /because the pool was repaired/);
-  await managers.deps.retainedBases.settle(managers.backend);
+  await managers.deps.retainedBases.review(managers.backend);
   await refused(delta(newer, target), 'NOT_FOUND', /because the pool was repaired/);
 });
 
@@ -119,6 +119,6 @@ test('a base is not dropped while a stream reads it, and deleting it again does 
     assert.ok(managers.backend.storage.bases.has(base.snapshotId));
   });
   assert.deepEqual(ranges, [block(3)]);
-  await managers.deps.retainedBases.settle(managers.backend);
+  await managers.deps.retainedBases.review(managers.backend);
   assert.ok(!managers.backend.storage.bases.has(base.snapshotId));
 });

@@ -179,7 +179,7 @@ test('a pool that cannot list its bases fails no deletion, and the failure is lo
   assert.match(report.differences[0] ?? '', /retained bases of pool 'default' is unfinished: the disk is away/);
 });
 
-test('a deletion looks at the bases of its volume alone; the pool is settled when it is due', async (t) => {
+test('a deletion looks at the bases of its volume alone; the pool is reviewed when it is due', async (t) => {
   const [volume, other] = [await its.volume(), await its.volume()];
   const lost = await its.snapshot(other);
   await its.snapshots.delete(lost.snapshotId);
@@ -191,10 +191,10 @@ test('a deletion looks at the bases of its volume alone; the pool is settled whe
   assert.equal(list.mock.callCount(), 0);
   assert.deepEqual(await retainedIds(), [lost.snapshotId]);
   const { retainedBases } = its.deps;
-  await retainedBases.settleIfDue(its.backend);
+  await retainedBases.reviewIfDue(its.backend);
   assert.deepEqual(await retainedIds(), []);
   const looks = list.mock.callCount();
-  await retainedBases.settleIfDue(its.backend);
+  await retainedBases.reviewIfDue(its.backend);
   assert.equal(list.mock.callCount(), looks);
 });
 

@@ -38,7 +38,7 @@ async function createConflict(context: CheckContext): Promise<void> {
   const request = { name, parameters: options.snapshotParameters };
   const made = await driver.call('CreateSnapshot', { ...request, source_volume_id: one.id });
   volumes.adoptSnapshot(made['snapshot']);
-  const outcome = await driver.settle('CreateSnapshot', { ...request, source_volume_id: other.id });
+  const outcome = await driver.outcome('CreateSnapshot', { ...request, source_volume_id: other.id });
   if (outcome.response !== null) volumes.adoptSnapshot(outcome.response['snapshot']);
   expectRefusal('CreateSnapshot with the name of a snapshot of another volume', outcome, [StatusCode.ALREADY_EXISTS]);
 }
@@ -48,7 +48,7 @@ async function missingFields(context: CheckContext): Promise<void> {
   const volume = await volumes.create({ access: shared.access });
   const request = { source_volume_id: volume.id, name: volumes.name() };
   for (const field of ['source_volume_id', 'name']) {
-    const outcome = await driver.settle('CreateSnapshot', { ...request, [field]: '' });
+    const outcome = await driver.outcome('CreateSnapshot', { ...request, [field]: '' });
     if (outcome.response !== null) volumes.adoptSnapshot(outcome.response['snapshot']);
     expectRefusal(`CreateSnapshot without ${field}`, outcome, INVALID);
   }
@@ -61,7 +61,7 @@ async function deleteSnapshot(context: CheckContext): Promise<void> {
   for (const id of [snapshot.id, snapshot.id, unknownId(context)]) {
     await driver.call('DeleteSnapshot', { snapshot_id: id });
   }
-  const outcome = await driver.settle('DeleteSnapshot', {});
+  const outcome = await driver.outcome('DeleteSnapshot', {});
   expectRefusal('DeleteSnapshot without snapshot_id', outcome, INVALID);
 }
 
@@ -98,9 +98,9 @@ async function get(context: CheckContext): Promise<void> {
   const { snapshot } = await driver.call('GetSnapshot', { snapshot_id: made.id });
   const id = String(snapshot?.snapshot_id);
   expect(id === made.id, 'GetSnapshot', made.id, () => id);
-  const unknown = await driver.settle('GetSnapshot', { snapshot_id: unknownId(context) });
+  const unknown = await driver.outcome('GetSnapshot', { snapshot_id: unknownId(context) });
   expectRefusal('GetSnapshot of an unknown snapshot', unknown, [StatusCode.NOT_FOUND]);
-  expectRefusal('GetSnapshot without snapshot_id', await driver.settle('GetSnapshot', {}), INVALID);
+  expectRefusal('GetSnapshot without snapshot_id', await driver.outcome('GetSnapshot', {}), INVALID);
 }
 
 export const controllerSnapshotChecks = checksOf(NEEDS, 'Controller: CreateSnapshot', [

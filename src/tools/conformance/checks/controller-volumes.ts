@@ -40,7 +40,7 @@ async function createConflict(context: CheckContext): Promise<void> {
   const request = volumes.createRequest(name, { access: shared.access });
   const { volume } = await driver.call('CreateVolume', request);
   const { sizeBytes } = volumes.adopt(name, shared.access, volume);
-  const outcome = await driver.settle('CreateVolume', {
+  const outcome = await driver.outcome('CreateVolume', {
     ...request,
     capacity_range: { required_bytes: String(sizeBytes * 2) },
   });
@@ -52,7 +52,7 @@ async function createMissingFields(context: CheckContext): Promise<void> {
   const request = volumes.createRequest(volumes.name(), { access: shared.access });
   for (const field of ['name', 'volume_capabilities']) {
     const { [field]: _left, ...rest } = request;
-    const outcome = await driver.settle('CreateVolume', rest);
+    const outcome = await driver.outcome('CreateVolume', rest);
     expectRefusal(`CreateVolume without ${field}`, outcome, INVALID);
   }
 }
@@ -61,7 +61,7 @@ async function createFromMissing(context: CheckContext): Promise<void> {
   const { volumes, driver, shared } = context;
   const snapshotId = `no-such-snapshot-${context.random.below(1e9)}`;
   const request = volumes.createRequest(volumes.name(), { access: shared.access, snapshotId });
-  const outcome = await driver.settle('CreateVolume', request);
+  const outcome = await driver.outcome('CreateVolume', request);
   expectRefusal('CreateVolume from an unknown snapshot', outcome, [StatusCode.NOT_FOUND]);
 }
 
@@ -71,7 +71,7 @@ async function deleteVolume(context: CheckContext): Promise<void> {
   await driver.call('DeleteVolume', { volume_id: volume.id });
   await driver.call('DeleteVolume', { volume_id: volume.id });
   await driver.call('DeleteVolume', { volume_id: unknownId(context) });
-  expectRefusal('DeleteVolume without volume_id', await driver.settle('DeleteVolume', {}), INVALID);
+  expectRefusal('DeleteVolume without volume_id', await driver.outcome('DeleteVolume', {}), INVALID);
 }
 
 async function validate(context: CheckContext): Promise<void> {
@@ -92,9 +92,9 @@ async function validate(context: CheckContext): Promise<void> {
     () => 'not confirmed',
   );
   const without = { ...request, volume_id: '' };
-  expectRefusal(`${rpc} without volume_id`, await driver.settle(rpc, without), INVALID);
+  expectRefusal(`${rpc} without volume_id`, await driver.outcome(rpc, without), INVALID);
   const unknown = { ...request, volume_id: unknownId(context) };
-  expectRefusal(`${rpc} of an unknown volume`, await driver.settle(rpc, unknown), [StatusCode.NOT_FOUND]);
+  expectRefusal(`${rpc} of an unknown volume`, await driver.outcome(rpc, unknown), [StatusCode.NOT_FOUND]);
 }
 
 async function list(context: CheckContext): Promise<void> {

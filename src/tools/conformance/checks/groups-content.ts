@@ -112,7 +112,7 @@ async function takeGroupsWhileWriting(context: CheckContext, members: readonly M
   const groups: Group[] = [];
   try {
     for (let count = 0; count < BUSY_GROUPS; count += 1) {
-      const { response, refusal } = await context.driver.settle(CREATE, {
+      const { response, refusal } = await context.driver.outcome(CREATE, {
         name: context.volumes.name(),
         source_volume_ids: members.map(({ volume }) => volume.id),
         parameters: context.options.snapshotParameters,

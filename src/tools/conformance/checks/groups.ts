@@ -82,7 +82,7 @@ async function mismatch(context: CheckContext): Promise<void> {
   const name = context.volumes.name();
   const [one, two] = (await makeVolumes(context)) as [Volume, Volume];
   await context.volumes.createGroup([one, two], name);
-  const outcome = await context.driver.settle(CREATE, requestOf(context, name, [one]));
+  const outcome = await context.driver.outcome(CREATE, requestOf(context, name, [one]));
   if (outcome.response !== null) context.volumes.adoptGroup(outcome.response['group_snapshot']);
   expectRefusal(`${CREATE} with the name of a group of other volumes`, outcome, [StatusCode.ALREADY_EXISTS]);
 }
@@ -95,7 +95,7 @@ async function askWithMissing(context: CheckContext): Promise<{ outcome: Outcome
     ...requestOf(context, volumes.name(), [volume]),
     source_volume_ids: [volume.id, `no-such-volume-${random.below(1e9)}`],
   };
-  const outcome = await driver.settle(CREATE, request);
+  const outcome = await driver.outcome(CREATE, request);
   if (outcome.response !== null) volumes.adoptGroup(outcome.response['group_snapshot']);
   if (outcome.response !== null || !advertised.controller.has('LIST_SNAPSHOTS')) {
     return { outcome, left: [] };
@@ -124,7 +124,7 @@ async function memberDelete(context: CheckContext): Promise<void> {
   const { volumes, driver } = context;
   const group = await volumes.createGroup(await makeVolumes(context));
   const member = group.snapshots[0] as Snapshot;
-  const { refusal } = await driver.settle('DeleteSnapshot', { snapshot_id: member.id });
+  const { refusal } = await driver.outcome('DeleteSnapshot', { snapshot_id: member.id });
   if (refusal !== null && (member.groupId === '' || refusal.code !== StatusCode.INVALID_ARGUMENT)) {
     throw new ConformanceFailure(
       `DeleteSnapshot of a member ${member.groupId === '' ? 'without' : 'with'} group_snapshot_id`,
@@ -146,7 +146,7 @@ async function deleteGroup(context: CheckContext): Promise<void> {
   await driver.call('DeleteVolumeGroupSnapshot', groupRequest(group));
   const never = { id: `no-such-group-${context.random.below(1e9)}`, snapshots: group.snapshots };
   await driver.call('DeleteVolumeGroupSnapshot', groupRequest(never));
-  const outcome = await driver.settle('GetVolumeGroupSnapshot', groupRequest(group));
+  const outcome = await driver.outcome('GetVolumeGroupSnapshot', groupRequest(group));
   expectRefusal('GetVolumeGroupSnapshot of a deleted group', outcome, [StatusCode.NOT_FOUND]);
   if (!context.advertised.controller.has('LIST_SNAPSHOTS')) return;
   for (const { id } of group.snapshots) {
@@ -163,7 +163,7 @@ async function listMismatch(context: CheckContext): Promise<void> {
     snapshot_ids: [`no-such-snapshot-${context.random.below(1e9)}`],
   };
   for (const rpc of ['GetVolumeGroupSnapshot', 'DeleteVolumeGroupSnapshot']) {
-    const outcome = await driver.settle(rpc, other);
+    const outcome = await driver.outcome(rpc, other);
     if (outcome.refusal === null && rpc.startsWith('Delete')) volumes.forgetGroup(group);
     expectRefusal(`${rpc} with snapshot_ids that are not its members`, outcome, [StatusCode.INVALID_ARGUMENT]);
   }
@@ -180,7 +180,7 @@ async function get(context: CheckContext): Promise<void> {
     memberIds(found).join(', '),
   );
   const never = { group_snapshot_id: `no-such-group-${context.random.below(1e9)}` };
-  const outcome = await driver.settle(rpc, { ...never, snapshot_ids: memberIds(group) });
+  const outcome = await driver.outcome(rpc, { ...never, snapshot_ids: memberIds(group) });
   expectRefusal(`${rpc} of an unknown group`, outcome, [StatusCode.NOT_FOUND]);
 }
 
@@ -195,7 +195,7 @@ async function missingFields(context: CheckContext): Promise<void> {
     ['GetVolumeGroupSnapshot', { snapshot_ids: ['one'] }, 'group_snapshot_id'],
   ];
   for (const [rpc, request, field] of requests) {
-    const outcome = await driver.settle(rpc, request);
+    const outcome = await driver.outcome(rpc, request);
     expectRefusal(`${rpc} without ${field}`, outcome, [StatusCode.INVALID_ARGUMENT]);
   }
 }

@@ -147,7 +147,7 @@ async function served(context: CheckContext): Promise<void> {
   for (const [of, name, rpcs] of REQUIRED_RPCS) {
     if (!advertised[of]?.has(name)) continue;
     for (const rpc of rpcs) {
-      const { refusal } = await driver.settle(rpc, {});
+      const { refusal } = await driver.outcome(rpc, {});
       if (refusal?.code !== StatusCode.UNIMPLEMENTED) continue;
       throw new ConformanceFailure(`${rpc}, as ${name} is advertised`, 'an answer', describeRefusal(refusal));
     }

@@ -63,7 +63,7 @@ async function expectReleased(context: CheckContext): Promise<void> {
   await withList(context, list, { maxResults: 1 }, (stream) => stream.next(), options);
   const deadline = Date.now() + RELEASE_MS;
   for (;;) {
-    const { refusal } = await driver.settle('DeleteSnapshot', { snapshot_id: snapshot.id });
+    const { refusal } = await driver.outcome('DeleteSnapshot', { snapshot_id: snapshot.id });
     if (refusal === null) return volumes.forgetSnapshot(snapshot);
     if (Date.now() > deadline || refusal.code !== StatusCode.FAILED_PRECONDITION) {
       throw new ConformanceFailure(

@@ -41,7 +41,7 @@ async function imageOf(context: CheckContext, snapshot: Snapshot): Promise<Image
   const name = volumes.name();
   const spec = { access: 'block', snapshotId: snapshot.id } as const;
   const request = volumes.createRequest(name, { ...spec, sizeBytes: snapshot.sizeBytes });
-  const { response, refusal } = await driver.settle('CreateVolume', request);
+  const { response, refusal } = await driver.outcome('CreateVolume', request);
   if (refusal !== null) {
     const found = describeRefusal(refusal);
     if (UNSUPPORTED.includes(refusal.code)) {

@@ -177,7 +177,7 @@ export class Plugin {
     for (const row of [...this.world.rows.snapshots.values()]) {
       if (row.state === 'deleting') await finishDeletion(this.#deps, { group: null, members: [row] });
     }
-    await this.#deps.retainedBases.settle(this.#backend);
+    await this.#deps.retainedBases.review(this.#backend);
   }
 
   async deleteSnapshot(id: string): Promise<void> {
