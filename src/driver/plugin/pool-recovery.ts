@@ -4,10 +4,10 @@
  *
  * The registry holds the results. Knows nothing of what a pool needs before it is served: `prepare` does that.
  */
-import { setTimeout as delay } from 'node:timers/promises';
 import { bestEffort, type Leftover, logLeftover } from '../../base/best-effort.js';
 import { CsiError, StatusCode } from '../../base/errors.js';
 import type { Logger } from '../../base/logger.js';
+import { Periodic } from '../../base/periodic.js';
 import { withTimeout } from '../../base/timeout.js';
 import type { Backend } from '../backends/backend.js';
 import type { BackendRegistry } from '../backends/registry.js';
@@ -50,27 +50,24 @@ export const halfStarted = (pool: string): Leftover => ({
 export class PoolRecovery {
   readonly #deps: PoolRecoveryDependencies;
   readonly #times: RecoveryTimes;
-  readonly #stopped = new AbortController();
-  #loops: Promise<void>[] = [];
+  readonly #checks: Periodic;
+  readonly #loops: readonly Periodic[];
 
   constructor(deps: PoolRecoveryDependencies) {
     this.#deps = deps;
     this.#times = { ...TIMES, ...deps.times };
+    this.#checks = new Periodic(this.#times.checkMs, () => this.check());
+    this.#loops = [this.#checks, ...deps.registry.unavailable.map(({ pool }) => this.#attempts(pool))];
   }
 
   /** Begins to watch. Call this when all pools that were started are reconciled and served. */
   start(): void {
-    const missing = this.#deps.registry.unavailable.map(({ pool }) => this.#recover(pool));
-    const checkRegularly = async (): Promise<void> => {
-      while (await this.#waits(this.#times.checkMs)) await this.check();
-    };
-    this.#loops = [...missing, checkRegularly()];
+    for (const loop of this.#loops) loop.start();
   }
 
   async stop(): Promise<void> {
-    this.#stopped.abort();
-    const { stopMs } = this.#times;
-    await withTimeout(Promise.all(this.#loops), stopMs, () => undefined);
+    const stopped = Promise.all(this.#loops.map((loop) => loop.stop()));
+    await withTimeout(stopped, this.#times.stopMs, () => undefined);
   }
 
   /** Checks all started pools at once and records the outcome. Each check is bounded by its backend. */
@@ -78,12 +75,15 @@ export class PoolRecovery {
     await Promise.all(this.#deps.registry.all.map((backend) => this.#checkOne(backend)));
   }
 
-  async #recover(pool: string): Promise<void> {
-    let waitMs = this.#times.firstRetryMs;
-    while (await this.#waits(waitMs)) {
-      if (await this.#attempt(pool)) return;
-      waitMs = Math.min(2 * waitMs, this.#times.longestRetryMs);
-    }
+  /** Attempts at a pool until one succeeds. */
+  #attempts(pool: string): Periodic {
+    const { firstRetryMs, longestRetryMs } = this.#times;
+    let waitMs = firstRetryMs;
+    return new Periodic(firstRetryMs, async () => {
+      if (await this.#attempt(pool)) return null;
+      waitMs = Math.min(2 * waitMs, longestRetryMs);
+      return waitMs;
+    });
   }
 
   async #attempt(pool: string): Promise<boolean> {
@@ -101,7 +101,7 @@ export class PoolRecovery {
       return false;
     }
     // A plugin that is stopping serves no more pools; its teardown stops the backend.
-    if (this.#stopped.signal.aborted) return true;
+    if (this.#checks.isStopped) return true;
     registry.register(backend);
     logger.info({ pool }, 'the pool could be started and is served from now on');
     return true;
@@ -123,12 +123,5 @@ export class PoolRecovery {
     } else if (failure === null && before !== null) {
       logger.info({ pool }, 'the pool works again');
     }
-  }
-
-  /** Waits. Resolves to false if the plugin is stopping. */
-  async #waits(ms: number): Promise<boolean> {
-    const { signal } = this.#stopped;
-    await delay(ms, undefined, { signal, ref: false }).catch(() => undefined);
-    return !signal.aborted;
   }
 }
