@@ -4,6 +4,7 @@
  *
  * Knows nothing of volumes and of records in the catalogue: the next change of retained bases finds out which are gone.
  */
+import { Periodic } from '../../../base/periodic.js';
 import type { OnEvent } from '../backend.js';
 import type { ListRules } from '../retained/list-rules.js';
 import { type ListFiles, lowWater } from './list-files.js';
@@ -18,44 +19,16 @@ const LONGEST_INTERVAL_MS = 10_000;
 /** Delay after a failed probe, because the pool cannot be reached. */
 const RETRY_INTERVAL_MS = 5000;
 
-export class LowSpaceGuard {
-  #timer: NodeJS.Timeout | undefined;
-  #probing: Promise<void> | null = null;
-  #isStopped = true;
-
+/** Start it after the pool has started, and again after each snapshot that is hidden. */
+export class LowSpaceGuard extends Periodic {
   constructor(
     private readonly pool: string,
     private readonly directory: PoolDirectory,
     private readonly rules: ListRules,
     private readonly files: Pick<ListFiles, 'giveUp'>,
     private readonly onEvent: OnEvent | undefined,
-  ) {}
-
-  /** Call after the pool has started, and after a snapshot was hidden. */
-  start(): void {
-    this.#isStopped = false;
-    if (this.#timer === undefined && this.#probing === null) this.#probeIn(0);
-  }
-
-  /** Resolves when no probe is under way. */
-  async stop(): Promise<void> {
-    this.#isStopped = true;
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    await this.#probing;
-  }
-
-  #probeIn(delayMs: number): void {
-    this.#timer = setTimeout(() => {
-      this.#timer = undefined;
-      this.#probing = this.#probe()
-        .catch(() => RETRY_INTERVAL_MS)
-        .then((nextMs) => {
-          this.#probing = null;
-          if (nextMs !== null && !this.#isStopped) this.#probeIn(nextMs);
-        });
-    }, delayMs);
-    this.#timer.unref();
+  ) {
+    super(0, () => this.#probe().catch(() => RETRY_INTERVAL_MS));
   }
 
   /** Milliseconds until the next probe; null if none is needed before another snapshot is hidden. */
@@ -66,7 +39,7 @@ export class LowSpaceGuard {
       let room = await this.#room(opened);
       const oldestFirst = [...(room < 0n ? held : [])].sort(([, a], [, b]) => (a.takenAt < b.takenAt ? -1 : 1));
       for (const [snapshotId] of oldestFirst) {
-        if (this.#isStopped || room >= 0n) break;
+        if (this.isStopped || room >= 0n) break;
         await this.#free(opened, snapshotId);
         room = await this.#room(opened);
       }

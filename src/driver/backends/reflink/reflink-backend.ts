@@ -130,8 +130,8 @@ export class ReflinkBackend implements Backend {
   }
 
   async stop(): Promise<void> {
-    await this.#guard.stop();
-    await this.#reservations.stop();
+    await this.#guard.pause();
+    await this.#reservations.pause();
     await this.#directory.stop();
   }
 

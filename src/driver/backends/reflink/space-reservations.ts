@@ -5,6 +5,7 @@
  * A reservation lasts until the file exists: from then on the file's size counts. This class looks at the volumes only if
  * kept figures do not show that there is room.
  */
+import { Periodic } from '../../../base/periodic.js';
 import { SerialQueue } from '../../serial-queue.js';
 import { namesIn } from '../directory-files.js';
 import type { SpacePolicy } from '../pool-account.js';
@@ -23,8 +24,7 @@ const RETRY_INTERVAL_MS = 30_000;
 
 export class SpaceReservations {
   readonly #queue: SerialQueue;
-  #timer: NodeJS.Timeout | undefined;
-  #isStopped = false;
+  readonly #probes = new Periodic(PROBE_INTERVAL_MS, () => this.#probe());
 
   constructor(
     private readonly committed: CommittedSpace,
@@ -36,14 +36,12 @@ export class SpaceReservations {
 
   /** Call after the pool has started. */
   start(): void {
-    this.#isStopped = false;
-    if (this.directory.grows) this.#probeIn(PROBE_INTERVAL_MS);
+    if (this.directory.grows) this.#probes.start();
   }
 
-  /** Resolves when no work on the pool is under way here. */
-  async stop(): Promise<void> {
-    this.#isStopped = true;
-    clearTimeout(this.#timer);
+  /** Resolves when no work on the pool is under way here. start() may follow. */
+  async pause(): Promise<void> {
+    await this.#probes.pause();
     await this.#queue.idle();
   }
 
@@ -101,17 +99,12 @@ export class SpaceReservations {
     return (committedBytes * 100n) / this.policy.overcommitPercent;
   }
 
-  #probeIn(delayMs: number): void {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.#probe(), delayMs);
-    this.#timer.unref();
-  }
-
-  async #probe(): Promise<void> {
+  /** Milliseconds until the next probe. */
+  async #probe(): Promise<number> {
     const hasRoom = await this.#attempt(async (opened) => {
       if (await this.#isShort(opened)) await this.#ensureRoomToRewrite(opened);
     });
-    if (!this.#isStopped) this.#probeIn(hasRoom ? PROBE_INTERVAL_MS : RETRY_INTERVAL_MS);
+    return hasRoom ? PROBE_INTERVAL_MS : RETRY_INTERVAL_MS;
   }
 
   /**
@@ -131,7 +124,7 @@ export class SpaceReservations {
 
   /** False if there is no room, or the pool cannot be reached. */
   async #attempt(work: (opened: OpenDirectories) => Promise<void>): Promise<boolean> {
-    if (!this.directory.grows || this.#isStopped) return true;
+    if (!this.directory.grows || this.#probes.isStopped) return true;
     const attempt = this.#queue.run(() => this.directory.use(work));
     return attempt.then(
       () => true,
