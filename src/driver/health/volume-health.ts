@@ -6,6 +6,7 @@
  * writing fails, DEGRADED that the volume works but needs attention. docs/health.md lists all conditions.
  */
 import type { PoolCapacity, StorageCondition } from '../backends/backend.js';
+import { FULL_BYTES, NEARLY_FULL_FREE_PERCENT } from '../backends/pool-levels.js';
 import { limitedText } from '../csi/messages.js';
 import type { PendingCall } from '../native/call-places.js';
 
@@ -61,11 +62,6 @@ export interface UseObservations {
   settingsMissing: readonly string[];
   fileSystems: readonly FileSystemObservations[];
 }
-
-/** With less free space, a write that needs a new block may fail. */
-export const FULL_BYTES = 4n << 20n;
-/** A pool without a reserve is nearly full when less than this share of it is free. */
-const NEARLY_FULL_PERCENT = 1n;
 
 /** Most calls end within moments. A longer replay of a journal, or a longer clone, also keeps the volume from being used. */
 const HANGS_MS = 60_000;
@@ -181,7 +177,7 @@ function promiseConditions({ lacksBacking = false }: PoolCapacity): HealthEntry[
 
 function freeSpaceConditions(capacity: PoolCapacity): HealthEntry[] {
   const { freeBytes, reserveBytes, totalBytes } = capacity;
-  const share = (totalBytes * NEARLY_FULL_PERCENT) / 100n;
+  const share = (totalBytes * NEARLY_FULL_FREE_PERCENT) / 100n;
   if (freeBytes < FULL_BYTES) {
     const message = `${freeBytes} bytes are free: writes fail; delete snapshots or volumes, add space`;
     return [entry('INACCESSIBLE', 'PoolOutOfSpace', message)];

@@ -10,6 +10,7 @@ import { messageOf } from '../../base/errors.js';
 import { humanSize } from '../../base/human-size.js';
 import { ownDirectory } from '../../base/own-files.js';
 import { missingPrograms } from '../../base/process/exec.js';
+import { USED_PERCENT } from '../backends/pool-levels.js';
 import { imagePlace } from '../backends/reflink/embedded-pool.js';
 import { SETTINGS, unknownNames } from '../config/config.js';
 import { describeHolders, isHeldExclusively, mountPointsAnywhere } from '../host/device-holders.js';
@@ -52,7 +53,6 @@ export interface DoctorContext {
 /** The plugin needs FIEMAP and the loop driver's LOOP_CONFIGURE; on btrfs, deltas need 6.1. */
 const KERNEL_MINIMUM = [5, 8] as const;
 const BTRFS_MINIMUM = [6, 1] as const;
-const NEARLY_FULL_PERCENT = 90;
 const STATE_FREE_BYTES = 64n << 20n;
 const UDEV_RULE = '56-blockdelta.rules';
 const UDEV_DIRECTORIES = ['/etc/udev/rules.d', '/run/udev/rules.d', '/usr/lib/udev/rules.d', '/lib/udev/rules.d'];
@@ -327,7 +327,7 @@ async function poolFindings(
     });
   }
   const used = usedPercent(view);
-  if (used !== null && used >= NEARLY_FULL_PERCENT) {
+  if (used !== null && used >= USED_PERCENT.high) {
     findings.push({
       found: `${label} is ${used} % full: ${humanSize(view.freeBytes ?? 0n)} are free`,
       remedy: 'add space, or delete volumes and snapshots',
@@ -350,7 +350,7 @@ async function thinFindings({ thin }: PoolView, label: string): Promise<Finding[
     });
   }
   const { usedMetadataBlocks: usedBlocks, totalMetadataBlocks: totalBlocks } = status;
-  if (usedBlocks * 100n >= totalBlocks * BigInt(NEARLY_FULL_PERCENT)) {
+  if (usedBlocks * 100n >= totalBlocks * USED_PERCENT.high) {
     findings.push({
       found: `${usedBlocks} of ${totalBlocks} metadata blocks of ${label} are used`,
       remedy: 'enlarge the metadata device, or delete volumes and snapshots',

@@ -1,6 +1,6 @@
 /**
- * Logs one line when the used share of a pool rises to 80, 90 or 95 % or the pool is full, and one line when the share falls
- * clearly below thresholds that it had reached. The second line names the lowest of these thresholds.
+ * Logs one line when the used share of a pool rises to a threshold, one of USED_PERCENT, or the pool is full, and one line when
+ * the share falls clearly below thresholds that it had reached. The second line names the lowest of these thresholds.
  *
  * A pool that hovers around a threshold is logged once: a threshold that was reached counts until the share is RETREAT percent
  * below it. The metadata of a thin pool is watched in the same way. Knows capacities, and nothing of what fills them.
@@ -11,17 +11,16 @@ import { Periodic } from '../../base/periodic.js';
 import { SingleFlight } from '../../base/single-flight.js';
 import { withTimeout } from '../../base/timeout.js';
 import type { Backend, PoolCapacity } from '../backends/backend.js';
+import { FULL_BYTES, USED_PERCENT } from '../backends/pool-levels.js';
 
 const INTERVAL_MS = 60_000;
 /** How long a check waits for a pool, and so the longest time that a start or a stop waits. */
 const ANSWER_MS = 4000;
 /** Percent of the total, ascending. */
-const THRESHOLDS = [80n, 90n, 95n] as const;
+const THRESHOLDS = Object.values(USED_PERCENT);
 const FULL = 100n;
 const RETREAT = 2n;
-/** With less free space volumes can no longer be snapshotted, and writers fail any moment. */
-const FULL_BELOW_BYTES = 4n << 20n;
-const SPACE_AGAIN_BYTES = 2n * FULL_BELOW_BYTES;
+const SPACE_AGAIN_BYTES = 2n * FULL_BYTES;
 
 type UsedBackend = Pick<Backend, 'pool' | 'capacity'>;
 
@@ -114,7 +113,7 @@ function usagesOf({ totalBytes, freeBytes, metadata }: PoolCapacity): Usage[] {
 /** The highest threshold that counts now, given the threshold that counted before. */
 function reachedNow(usage: Usage, before: bigint): bigint {
   const used = percentOf(usage);
-  const needed = before === FULL ? SPACE_AGAIN_BYTES : FULL_BELOW_BYTES;
+  const needed = before === FULL ? SPACE_AGAIN_BYTES : FULL_BYTES;
   if (usage.freeBytes <= 0n || (usage.what === 'space' && usage.freeBytes < needed)) return FULL;
   const holds = (level: bigint): boolean => used >= (level <= before ? level - RETREAT : level);
   return THRESHOLDS.filter(holds).at(-1) ?? 0n;

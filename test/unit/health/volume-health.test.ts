@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { PoolCapacity, StorageCondition } from '../../../src/driver/backends/backend.js';
+import { FULL_BYTES } from '../../../src/driver/backends/pool-levels.js';
 import {
   type FileSystemObservations,
-  FULL_BYTES,
   poolConditions,
   type StorageObservations,
   summary,

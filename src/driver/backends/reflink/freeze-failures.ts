@@ -9,9 +9,8 @@ import { basename } from 'node:path';
 import { CsiError, type SystemError } from '../../../base/errors.js';
 import { type MountEntry, mountsOfDevice, readMountInfo } from '../../../base/system/mountinfo.js';
 import { fileSystemTroubles, isShutDown } from '../../host/file-system-errors.js';
+import { FULL_BYTES } from '../pool-levels.js';
 
-/** With less free space than this, a write that needs new blocks may fail, whatever its size. */
-const FULL_BYTES = 4n << 20n;
 /** Errnos of file systems, and of the loop device below them, after a failed write. */
 const FAILED_WRITES: readonly string[] = ['EIO', 'ENOSPC', 'EROFS', 'EUCLEAN', 'ESHUTDOWN'];
 

@@ -14,6 +14,7 @@ import type { ChangeListHead } from '../../native/change-list-addon.js';
 import type { NativeRunner } from '../../native/pool.js';
 import type { Unretained } from '../backend.js';
 import { namesIn, unlink } from '../directory-files.js';
+import { LISTS_FREE_PERCENT, lowWater } from '../pool-levels.js';
 import { DAMAGED, ListDirectory, type ListedPair, listName, parseListName } from '../retained/list-directory.js';
 import type { HeldSnapshot, StoredList } from '../retained/list-graph.js';
 import type { ListStore, StoredHistory } from '../retained/list-store.js';
@@ -35,8 +36,6 @@ import type { SnapshotFiles } from './snapshot-files.js';
 
 /** Extents that one step reads: 50 ms for the maps of shared files on XFS. */
 export const STEP_EXTENTS = 32768;
-/** Lists are made only while more than this share of the pool is free. */
-const FREE_PERCENT = 5n;
 
 /** Why no delta can begin at a deleted snapshot, as a clause that follows "because". */
 const LOSSES = {
@@ -76,8 +75,8 @@ export class ListFiles implements ListStore {
   lacksRoom(): Promise<string | null> {
     return this.directory.use(async (opened) => {
       const { totalBytes, freeBytes } = await this.directory.space(opened);
-      if (freeBytes * 100n > totalBytes * FREE_PERCENT) return null;
-      return `at most ${FREE_PERCENT} % of its pool are free`;
+      if (freeBytes * 100n > totalBytes * LISTS_FREE_PERCENT) return null;
+      return `at most ${LISTS_FREE_PERCENT} % of its pool are free`;
     });
   }
 
@@ -238,15 +237,3 @@ export class ListFiles implements ListStore {
     return { storedBytes: 0n, takenAt: entry?.changedNs ?? 0n };
   }
 }
-
-/** A pool with less free space than this keeps no files of deleted snapshots. */
-export function lowWater(totalBytes: bigint): bigint {
-  const tenth = totalBytes / 10n;
-  const wanted = tenth < MIN_LOW_WATER ? MIN_LOW_WATER : tenth;
-  const capped = wanted < MAX_LOW_WATER ? wanted : MAX_LOW_WATER;
-  return capped < totalBytes / 4n ? capped : totalBytes / 4n;
-}
-
-/** What a fast disk writes in a few seconds, so that space is freed before a writer needs it. */
-const MIN_LOW_WATER = 1n << 30n;
-const MAX_LOW_WATER = 16n << 30n;

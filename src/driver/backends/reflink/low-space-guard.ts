@@ -6,8 +6,9 @@
  */
 import { Periodic } from '../../../base/periodic.js';
 import type { OnEvent } from '../backend.js';
+import { lowWater } from '../pool-levels.js';
 import type { ListRules } from '../retained/list-rules.js';
-import { type ListFiles, lowWater } from './list-files.js';
+import type { ListFiles } from './list-files.js';
 import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 

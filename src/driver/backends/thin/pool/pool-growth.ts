@@ -7,6 +7,7 @@ import { deviceSizeBytes } from '../../../native/block-device.js';
 import type { DmTarget, ThinPoolStatus } from '../../../native/dm-addon.js';
 import type { SerialQueue } from '../../../serial-queue.js';
 import type { OnEvent } from '../../backend.js';
+import { METADATA_SHORT_FREE_PERCENT } from '../../pool-levels.js';
 import type { AsyncLedger } from '../ledger/ledger-client.js';
 import { labelOffset, moveLabel } from './device-label.js';
 import type { OpenDevices, PoolDevices } from './pool-devices.js';
@@ -27,8 +28,6 @@ const COUNTS_PER_BLOCK = 16_320n;
 /** Spare blocks for the index above the counts, and for other changes meanwhile: one in 50, plus 64 blocks. */
 const SPARE_SHARE = 50n;
 const SPARE_BLOCKS = 64n;
-/** Metadata is short when less than one in four blocks is free; the kernel's own threshold is never higher. */
-const FREE_SHARE = 4n;
 
 export interface GrowthDependencies {
   ledger: AsyncLedger;
@@ -189,9 +188,8 @@ export class PoolGrowth {
   }
 }
 
-/** Whether less than a quarter of the metadata is free. */
 export function isMetadataShort(status: ThinPoolStatus): boolean {
-  return freeMetadataBlocks(status) * FREE_SHARE < status.totalMetadataBlocks;
+  return freeMetadataBlocks(status) * 100n < status.totalMetadataBlocks * METADATA_SHORT_FREE_PERCENT;
 }
 
 function freeMetadataBlocks({ usedMetadataBlocks, totalMetadataBlocks }: ThinPoolStatus): bigint {
