@@ -4,6 +4,7 @@
  */
 import { CsiError, messageOf, StatusCode } from '../base/errors.js';
 import { createLogger, type Logger, type LogLevel } from '../base/logger.js';
+import { describeRange, type Settings } from '../base/settings/reader.js';
 import { ConfigError } from '../base/settings/values.js';
 import { type CsiServer, StartError } from '../server/server.js';
 import { ExitCode } from './exit-codes.js';
@@ -18,13 +19,12 @@ export const EXIT_HELP = `Exit codes:
   2   wrong usage
   78  a setting is invalid`;
 
-export function settingsHelp(
-  settings: Readonly<Record<string, { readonly fallback: string | null; readonly meaning: string }>>,
-): string {
+export function settingsHelp(settings: Settings): string {
   const width = Math.max(...Object.keys(settings).map((name) => name.length));
-  const lines = Object.entries(settings).map(([name, { fallback, meaning }]) => {
-    const shown = fallback === null ? '' : ` (default: ${fallback})`;
-    return `  ${name.padEnd(width)}  ${meaning}${shown}`;
+  const lines = Object.entries(settings).map(([name, { fallback, unset, range, meaning }]) => {
+    const without = fallback ?? unset;
+    const shown = without === undefined ? 'required' : `default: ${without}`;
+    return `  ${name.padEnd(width)}  ${meaning} (${describeRange(range)}) (${shown})`.replaceAll('`', '');
   });
   return ['Environment:', ...lines].join('\n');
 }

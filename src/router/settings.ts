@@ -3,7 +3,7 @@
  * has the same name. Nothing else in the router reads the environment.
  */
 
-import { type Environment, type Setting, settingsReader } from '../base/settings/reader.js';
+import { type Environment, type Settings, settingsReader } from '../base/settings/reader.js';
 import { parseServiceSettings, SERVICE_SETTINGS, type ServiceConfig } from '../base/settings/service-settings.js';
 import { parseTls, type TlsSettings } from '../base/settings/tls.js';
 import { refuseMisspelt } from '../base/settings/unknown-settings.js';
@@ -26,42 +26,42 @@ export interface RouteConfig extends ServiceConfig {
   readonly source: NodeSourceSettings;
 }
 
-export const ROUTE_SETTINGS = {
-  ...SERVICE_SETTINGS,
+const PEM = 'absolute path of a PEM file';
+
+/** The settings that `serve` lacks, or has with another meaning or default. */
+export const OWN_SETTINGS = {
   BLOCKDELTA_ROUTE_NODES: {
     fallback: null,
-    meaning: 'where the nodes are: file:/path/nodes.json, or kubernetes:NAMESPACE/LABEL-SELECTOR (required)',
+    range: '`file:/path/nodes.json` or `kubernetes:NAMESPACE/LABEL-SELECTOR`',
+    meaning: 'where the nodes are',
   },
   BLOCKDELTA_ROUTE_PORT: {
     fallback: '9810',
-    meaning: 'port on which plugins listen that were found in Kubernetes',
+    range: [1, 65_535],
+    meaning: 'port of the plugins that were found in Kubernetes',
   },
   BLOCKDELTA_ROUTE_ACCOUNT: {
     fallback: '/var/run/secrets/kubernetes.io/serviceaccount',
-    meaning: 'directory with token and ca.crt of the account that asks Kubernetes for pods',
+    range: 'absolute path',
+    meaning: 'directory with `token` and `ca.crt` of the account that asks Kubernetes for pods',
   },
-  BLOCKDELTA_TLS_CERTIFICATE: {
-    fallback: null,
-    meaning: "PEM file: this router's certificate with its chain (required)",
-  },
-  BLOCKDELTA_TLS_KEY: {
-    fallback: null,
-    meaning: 'PEM file: the private key of the certificate (required)',
-  },
-  BLOCKDELTA_TLS_CA: {
-    fallback: null,
-    meaning: 'PEM file: the authorities that sign the certificates of nodes (required)',
-  },
+  BLOCKDELTA_TLS_CERTIFICATE: { fallback: null, range: PEM, meaning: "the router's certificate with its chain" },
+  BLOCKDELTA_TLS_KEY: { fallback: null, range: PEM, meaning: 'its private key' },
+  BLOCKDELTA_TLS_CA: { fallback: null, range: PEM, meaning: 'the authorities that sign certificates of nodes' },
   BLOCKDELTA_TLS_PEER_NAME: {
     fallback: 'blockdelta-node',
-    meaning: "DNS name that a node's certificate must carry",
+    range: 'a DNS name',
+    meaning: "the DNS name that a node's certificate must carry",
   },
   BLOCKDELTA_MAX_STREAMS: {
-    ...SERVICE_SETTINGS.BLOCKDELTA_MAX_STREAMS,
     // The router carries the streams of many nodes. A stream takes less memory here than at its node.
     fallback: '256',
+    range: SERVICE_SETTINGS.BLOCKDELTA_MAX_STREAMS.range,
+    meaning: `${SERVICE_SETTINGS.BLOCKDELTA_MAX_STREAMS.meaning}; each node also has its own limit`,
   },
-} as const satisfies Readonly<Record<string, Setting>>;
+} as const satisfies Settings;
+
+export const ROUTE_SETTINGS = { ...SERVICE_SETTINGS, ...OWN_SETTINGS };
 
 /**
  * @param others the settings of the plugin, which may also be set, because some operators share one file for both
@@ -71,7 +71,7 @@ export function parseRouteConfig(env: Environment, others: readonly string[] = [
   refuseMisspelt(env, [...Object.keys(ROUTE_SETTINGS), ...others]);
   const reader = settingsReader(ROUTE_SETTINGS, env);
   const { given, text, count } = reader;
-  const port = count('BLOCKDELTA_ROUTE_PORT', 1, 65_535);
+  const port = count('BLOCKDELTA_ROUTE_PORT');
   return Object.freeze({
     ...parseServiceSettings(reader),
     tls: parseTls(given, text('BLOCKDELTA_TLS_PEER_NAME'), 'the router calls nodes over TCP'),

@@ -7,42 +7,62 @@ import { parseDriverName, parseEndpoint, parseHostPort, parseSocketMode, parseTo
 export const SERVICE_SETTINGS = {
   CSI_ENDPOINT: {
     fallback: null,
-    meaning: 'socket to serve on, unix:///directory/name.sock (required)',
+    range: '`unix:///DIRECTORY/NAME.sock`, a path of at most 107 bytes',
+    meaning: 'the socket to serve on; its directory must exist',
   },
-  BLOCKDELTA_SOCKET_MODE: { fallback: '0600', meaning: 'permissions of the socket, octal' },
-  BLOCKDELTA_DRIVER_NAME: { fallback: 'blockdelta.csi', meaning: 'name of the plugin' },
+  BLOCKDELTA_SOCKET_MODE: { fallback: '0600', range: 'three octal digits', meaning: 'file mode of the socket' },
+  BLOCKDELTA_DRIVER_NAME: {
+    fallback: 'blockdelta.csi',
+    range: 'domain name, 2 to 63 characters, a letter first and last',
+    meaning: "the plugin's name in GetPluginInfo; a router has that of its nodes, which refuse calls for another one",
+  },
   BLOCKDELTA_TOPOLOGY_KEY: {
     fallback: null,
-    meaning: "key of this node's topology segment (default: DRIVER_NAME/node)",
+    unset: '`<driver name>/node`',
+    range: 'prefix/name, 63 characters each',
+    meaning: "key of the topology segment of a node; the same on every node, and that of the router's nodes",
   },
   BLOCKDELTA_CSI_LEVEL: {
     fallback: '1.12',
-    meaning: 'version of the CSI specification whose capabilities are advertised: 1.10 to 1.13',
+    range: CSI_LEVELS,
+    meaning:
+      'the CSI version whose capabilities are advertised, by a router at most; see docs/configuration.md#csi-level',
   },
-  BLOCKDELTA_LOG_LEVEL: { fallback: 'info', meaning: 'trace, debug, info, warn or error' },
+  BLOCKDELTA_LOG_LEVEL: { fallback: 'info', range: LOG_LEVELS, meaning: 'lowest level of the JSON lines on stderr' },
   BLOCKDELTA_METRICS_ADDRESS: {
     fallback: null,
-    meaning: 'host:port on which /metrics, /healthz and /readyz are served, such as 127.0.0.1:9811 (default: off)',
+    unset: 'off',
+    range: '`host:port`, an IPv6 address in brackets; port 0: the kernel chooses, and the start line names it',
+    meaning: 'where `/metrics`, `/healthz` and `/readyz` are served; see docs/metrics.md',
   },
   BLOCKDELTA_SHUTDOWN_GRACE_SECONDS: {
     fallback: '20',
-    meaning: 'time for calls in flight to end after SIGTERM',
+    range: [0, 3600],
+    meaning: 'how long calls in flight may go on after SIGTERM',
   },
   BLOCKDELTA_MAX_CONNECTIONS: {
     fallback: '128',
-    meaning: 'connections to the socket at once; at the limit an idle one is closed for a new one',
+    range: [8, 10_000],
+    meaning:
+      'connections at once, to the socket and from routers; at the limit an idle one is closed for a new one; fewer if ' +
+      'the limit of open files is low; see docs/limits.md#connections for this limit and the next three',
   },
   BLOCKDELTA_MAX_CALLS: {
     fallback: '1000',
+    range: [16, 100_000],
     meaning: 'calls in flight at once; further ones are UNAVAILABLE',
   },
   BLOCKDELTA_MAX_STREAMS: {
     fallback: '64',
-    meaning: 'metadata streams at once; at the limit one whose client does not read is ended for a new one',
+    range: [1, 10_000],
+    meaning:
+      'GetMetadataAllocated and GetMetadataDelta streams at once; at the limit one whose client does not read is ended ' +
+      'for a new one',
   },
   BLOCKDELTA_STREAM_STALL_SECONDS: {
     fallback: '60',
-    meaning: 'how long the client of such a stream may read nothing before the stream is ended',
+    range: [1, 86_400],
+    meaning: 'how long the client of such a stream may take no message before the stream is ended',
   },
 } as const satisfies Readonly<Record<string, Setting>>;
 
@@ -63,10 +83,10 @@ export function parseServiceSettings({ given, text, count, choice }: ReaderOf<ty
     csiLevel: choice('BLOCKDELTA_CSI_LEVEL', CSI_LEVELS),
     logLevel: choice('BLOCKDELTA_LOG_LEVEL', LOG_LEVELS),
     metricsAddress: metrics === undefined ? null : parseHostPort('BLOCKDELTA_METRICS_ADDRESS', metrics),
-    shutdownGraceMs: 1000 * count('BLOCKDELTA_SHUTDOWN_GRACE_SECONDS', 0, 3600),
-    maxConnections: count('BLOCKDELTA_MAX_CONNECTIONS', 8, 10_000),
-    maxCalls: count('BLOCKDELTA_MAX_CALLS', 16, 100_000),
-    maxStreams: count('BLOCKDELTA_MAX_STREAMS', 1, 10_000),
-    streamStallMs: 1000 * count('BLOCKDELTA_STREAM_STALL_SECONDS', 1, 86_400),
+    shutdownGraceMs: 1000 * count('BLOCKDELTA_SHUTDOWN_GRACE_SECONDS'),
+    maxConnections: count('BLOCKDELTA_MAX_CONNECTIONS'),
+    maxCalls: count('BLOCKDELTA_MAX_CALLS'),
+    maxStreams: count('BLOCKDELTA_MAX_STREAMS'),
+    streamStallMs: 1000 * count('BLOCKDELTA_STREAM_STALL_SECONDS'),
   };
 }

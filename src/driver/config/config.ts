@@ -8,7 +8,7 @@
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import { RUNTIME_DIRECTORY_SETTING } from '../../base/runtime-directory.js';
-import { type Environment, type ReaderOf, type Setting, settingsReader } from '../../base/settings/reader.js';
+import { type Environment, ON_OFF, type ReaderOf, type Setting, settingsReader } from '../../base/settings/reader.js';
 import { parseServiceSettings, SERVICE_SETTINGS } from '../../base/settings/service-settings.js';
 import { parseListen } from '../../base/settings/tls.js';
 import { refuseMisspelt, type UnknownSetting, unknownSettings } from '../../base/settings/unknown-settings.js';
@@ -28,149 +28,6 @@ import { parsePools, parseThinBlockSize } from './pools.js';
 /** SETTINGS describes each setting, and the property names contain the units. Null if a setting is not set. */
 export type Config = ReturnType<typeof parseConfig>;
 
-/**
- * Every variable that the plugin reads. Parsing takes its defaults from here, and `serve --help` prints
- * this table, so that both know the same settings.
- */
-export const SETTINGS = {
-  ...SERVICE_SETTINGS,
-  BLOCKDELTA_LISTEN_ADDRESS: {
-    fallback: null,
-    meaning: 'host:port on which a router reaches this node, with mutual TLS (default: none; the next four are needed)',
-  },
-  BLOCKDELTA_TLS_CERTIFICATE: {
-    fallback: null,
-    meaning: "PEM file: this node's certificate with its chain",
-  },
-  BLOCKDELTA_TLS_KEY: { fallback: null, meaning: 'PEM file: the private key of the certificate' },
-  BLOCKDELTA_TLS_CA: {
-    fallback: null,
-    meaning: 'PEM file: the authorities that sign the certificates of routers',
-  },
-  BLOCKDELTA_TLS_PEER_NAME: {
-    fallback: 'blockdelta-router',
-    meaning: "DNS name that a router's certificate must carry",
-  },
-  BLOCKDELTA_NODE_ID: {
-    fallback: null,
-    meaning: 'name of this node, at most 128 printable characters (default: the host name)',
-  },
-  BLOCKDELTA_STATE_DIR: {
-    fallback: '/var/lib/blockdelta',
-    meaning: 'directory of the catalogue and of the default pool',
-  },
-  BLOCKDELTA_POOLS: {
-    fallback: null,
-    meaning:
-      'name=directory:/directory on a mounted XFS or btrfs, name=image:/directory for an image there, or ' +
-      'name=thin:/directory[;metadata=/dev/x;data=/dev/y] for dm-thin, with commas between; name=/directory takes ' +
-      'whichever is possible; the first is the default pool (default: default=STATE_DIR/pools/default)',
-  },
-  BLOCKDELTA_EMBEDDED_POOL_SIZE: {
-    fallback: null,
-    meaning:
-      'upper bound for the images of an embedded pool, such as 20Gi, at least 512Mi ' +
-      '(default: what the host file system can hold)',
-  },
-  BLOCKDELTA_EMBEDDED_POOL_ALLOCATE: {
-    fallback: 'full',
-    meaning:
-      'image of an embedded reflink pool: full, all blocks promised to volumes are preallocated; sparse: ' +
-      'volumes lose data if other files fill the host',
-  },
-  BLOCKDELTA_GUARDIAN_SOCKET: {
-    fallback: null,
-    meaning:
-      'socket of blockdelta-guardian --listen, which thaws or resumes what a plugin that is killed with its ' +
-      'container has frozen or suspended (default: none, and each snapshot starts a guardian)',
-  },
-  BLOCKDELTA_FREEZE_LIMIT_SECONDS: {
-    fallback: '60',
-    meaning:
-      'how long a snapshot or clone may keep a file system frozen or a device suspended, at most until the ' +
-      "caller's deadline; then it is given up",
-  },
-  BLOCKDELTA_THIN_BLOCK_SIZE: {
-    fallback: '64Ki',
-    meaning: 'data block size of thin pools created from now on, a multiple of 64Ki up to 1Gi',
-  },
-  BLOCKDELTA_THIN_DISCARDS: {
-    fallback: 'passdown',
-    meaning: 'passdown: discards in thin volumes reach the data device; keep: they end at the pool',
-  },
-  BLOCKDELTA_THIN_WHEN_FULL: {
-    fallback: 'error',
-    meaning: 'writes to a thin pool without space: error at once, or queue for a minute',
-  },
-  BLOCKDELTA_THIN_LOW_WATER_PERCENT: {
-    fallback: '10',
-    meaning: 'free share of a thin pool below which the log warns, 1 to 50',
-  },
-  BLOCKDELTA_OVERCOMMIT: {
-    fallback: '1',
-    meaning: 'how many times the free space of a pool may be promised to volumes, 1 to 100, such as 2.5',
-  },
-  BLOCKDELTA_RESERVE_PERCENT: {
-    fallback: '5',
-    meaning: 'percentage of a pool that is not promised to new volumes: room for blocks that snapshots hold',
-  },
-  BLOCKDELTA_CHANGE_LISTS: {
-    fallback: 'on',
-    meaning:
-      'on: reflink pools store what changed from each snapshot to the next, in the background, and answer deltas from it',
-  },
-  BLOCKDELTA_RETAINED_BASES_COUNT: {
-    fallback: '16',
-    meaning: 'how many deleted snapshots of a volume are retained as bases of deltas; 0: none',
-  },
-  BLOCKDELTA_RETAINED_BASES_AGE: {
-    fallback: '30d',
-    meaning: 'how long a deleted snapshot is retained, in hours or days, such as 12h',
-  },
-  BLOCKDELTA_RETAINED_BASES_SIZE: {
-    fallback: '1Gi',
-    meaning: 'upper bound for all retained bases of one pool, such as 256Mi',
-  },
-  BLOCKDELTA_LEGACY_CSI: {
-    fallback: null,
-    meaning: 'older interfaces served beside v1: 0.3, 0.1 or 0.3,0.1 (default: none)',
-  },
-  BLOCKDELTA_LEGACY_STAGING_DIR: {
-    fallback: '/run/blockdelta-staging',
-    meaning: 'directory in which volumes are staged for callers of CSI 0.1',
-  },
-  BLOCKDELTA_CONTROLLER_PUBLISH: {
-    fallback: 'off',
-    meaning: 'on: ControllerPublishVolume is served and enforces single-node and read-only rules',
-  },
-  BLOCKDELTA_MAX_VOLUMES_PER_NODE: {
-    fallback: '0',
-    meaning: 'how many volumes may be published on this node; 0: the orchestrator decides',
-  },
-  BLOCKDELTA_CGROUP_ROOT: {
-    fallback: '/sys/fs/cgroup',
-    meaning: 'where cgroup v2 is mounted, for read and write limits of pods',
-  },
-  BLOCKDELTA_MOUNT_PROPAGATION: {
-    fallback: 'auto',
-    meaning:
-      'refuse to stage and publish where the mounts would not be seen outside of the plugin: auto, where ' +
-      'it has a mount namespace of its own; required, everywhere; off, nowhere',
-  },
-  BLOCKDELTA_METRICS_VOLUMES: {
-    fallback: 'on',
-    meaning: 'off: no metrics for single volumes',
-  },
-  BLOCKDELTA_SCAN_THREADS: { fallback: '2', meaning: 'threads that read block maps' },
-  BLOCKDELTA_DEVICE_THREADS: { fallback: '4', meaning: "a pool's threads for files and devices" },
-  BLOCKDELTA_VOLUME_THREADS: {
-    fallback: '12',
-    meaning:
-      'threads for calls that may wait for the file system or device of one volume, and as many again that only ' +
-      'release volumes',
-  },
-} as const satisfies Readonly<Record<string, Setting>>;
-
 const LEGACY_VERSIONS = ['0.3', '0.1'] as const;
 /** A version before v1 of the specification. */
 export type LegacyVersion = (typeof LEGACY_VERSIONS)[number];
@@ -179,6 +36,216 @@ export const PROPAGATION = ['auto', 'required', 'off'] as const;
 const ALLOCATIONS = ['full', 'sparse'] as const;
 const DISCARDS = ['passdown', 'keep'] as const;
 const WHEN_FULL = ['error', 'queue'] as const;
+
+const PATH = 'absolute path';
+const PEM = `${PATH} of a PEM file`;
+const SIZE = 'bytes, or a number with Ki, Mi, Gi, Ti';
+
+/**
+ * Every variable that the plugin reads. Parsing takes its defaults and ranges from here, `serve --help` prints this table, and
+ * scripts/render-docs writes it into docs/configuration.md, so that all know the same settings.
+ */
+export const SETTINGS = {
+  ...SERVICE_SETTINGS,
+  BLOCKDELTA_LISTEN_ADDRESS: {
+    fallback: null,
+    unset: 'none',
+    range: '`host:port`, an IPv6 address in brackets',
+    meaning:
+      'where a router reaches the controller services of this node, with mutual TLS 1.3. Needs the next three, and is ' +
+      'never open without them',
+  },
+  BLOCKDELTA_TLS_CERTIFICATE: {
+    fallback: null,
+    unset: 'none',
+    range: PEM,
+    meaning:
+      "this node's certificate with its chain; it must name this node (docs/router.md#certificates); read again when it " +
+      'changes, as the next two',
+  },
+  BLOCKDELTA_TLS_KEY: { fallback: null, unset: 'none', range: PEM, meaning: 'its private key' },
+  BLOCKDELTA_TLS_CA: {
+    fallback: null,
+    unset: 'none',
+    range: PEM,
+    meaning: 'the authorities that sign certificates of routers',
+  },
+  BLOCKDELTA_TLS_PEER_NAME: {
+    fallback: 'blockdelta-router',
+    range: 'a DNS name',
+    meaning: "the subject alternative name that a router's certificate must carry",
+  },
+  BLOCKDELTA_NODE_ID: {
+    fallback: null,
+    unset: "the host's name",
+    range: '1 to 128 printable ASCII characters',
+    meaning:
+      'this node, in NodeGetInfo and (hashed) in every handle; the state directory keeps it, see ' +
+      'docs/configuration.md#node-identity',
+  },
+  BLOCKDELTA_STATE_DIR: {
+    fallback: '/var/lib/blockdelta',
+    range: PATH,
+    meaning: 'the catalogue, and the default pool',
+  },
+  BLOCKDELTA_POOLS: {
+    fallback: null,
+    unset: '`default=<state>/pools/default`',
+    range:
+      '`name=directory:/directory`, `name=image:/directory`, `name=/directory`, `name=thin:/directory` or ' +
+      '`name=thin:/directory;metadata=/dev/x;data=/dev/y`, with commas between',
+    meaning:
+      'the pools: on a mounted XFS or btrfs, in an image there, whichever of these is possible, or of dm-thin; see ' +
+      'docs/configuration.md#pools. The first one is used when no `pool` parameter is given',
+  },
+  BLOCKDELTA_EMBEDDED_POOL_SIZE: {
+    fallback: null,
+    unset: 'what the host can hold',
+    range: `${SIZE}; at least 512Mi`,
+    meaning: 'upper bound for the image of an embedded pool, or for both images of a thin one; you may raise it later',
+  },
+  BLOCKDELTA_EMBEDDED_POOL_ALLOCATE: {
+    fallback: 'full',
+    range: ALLOCATIONS,
+    meaning:
+      'whether the host preallocates what an embedded reflink pool promises to volumes; with `sparse`, other files that ' +
+      'fill the host make volumes lose data. See docs/backends.md',
+  },
+  BLOCKDELTA_GUARDIAN_SOCKET: {
+    fallback: null,
+    unset: 'none',
+    range: `${PATH}, at most 107 bytes`,
+    meaning:
+      'where `blockdelta-guardian --listen` waits, in a container of its own: it thaws or resumes volumes at once if the ' +
+      "plugin's container is killed during a snapshot; see docs/install-container.md#the-guardian. Without it each " +
+      'snapshot starts a guardian',
+  },
+  BLOCKDELTA_FREEZE_LIMIT_SECONDS: {
+    fallback: '60',
+    range: [1, 3600],
+    meaning:
+      "how long a snapshot or clone may keep a file system frozen, or a thin volume suspended; the caller's deadline " +
+      'ends that as well. The guardian then lets writers go on, and the call is ABORTED: see docs/limits.md#snapshots',
+  },
+  BLOCKDELTA_THIN_BLOCK_SIZE: {
+    fallback: '64Ki',
+    range: 'a multiple of 64Ki, 64Ki to 1Gi',
+    meaning:
+      'data block of thin pools that are made from now on: what the first write after a snapshot copies, and the ' +
+      'granularity of deltas',
+  },
+  BLOCKDELTA_THIN_DISCARDS: {
+    fallback: 'passdown',
+    range: DISCARDS,
+    meaning:
+      'whether discards in thin volumes are passed down to the data device. `keep`: the space returns to the pool, the ' +
+      'device is not trimmed, and retained bases survive a power failure',
+  },
+  BLOCKDELTA_THIN_WHEN_FULL: {
+    fallback: 'error',
+    range: WHEN_FULL,
+    meaning: 'what happens to a write to a thin pool without space: an error at once, or after waiting for a minute',
+  },
+  BLOCKDELTA_THIN_LOW_WATER_PERCENT: {
+    fallback: '10',
+    range: [1, 50],
+    meaning: 'free share of a thin pool below which the log warns',
+  },
+  BLOCKDELTA_OVERCOMMIT: {
+    fallback: '1',
+    range: '1 to 100, two decimals',
+    meaning:
+      'how many times the free space, less the reserve, may be promised to volumes; 1: every promise is backed by space',
+  },
+  BLOCKDELTA_RESERVE_PERCENT: {
+    fallback: '5',
+    range: [0, 50],
+    meaning:
+      "share of each pool's size that is not promised to new volumes: room for blocks that volumes rewrite while " +
+      'snapshots hold the old ones',
+  },
+  BLOCKDELTA_CHANGE_LISTS: {
+    fallback: 'on',
+    range: ON_OFF,
+    meaning:
+      'whether reflink pools store what changed from each snapshot to the next, in the background, and answer deltas ' +
+      'from it without reading extents. See docs/change-lists.md',
+  },
+  BLOCKDELTA_RETAINED_BASES_COUNT: {
+    fallback: '16',
+    range: [0, 10_000],
+    meaning:
+      'how many deleted snapshots of a volume may still be the base of deltas, where the pool can keep them; 0: none. ' +
+      'See docs/retained-bases.md',
+  },
+  BLOCKDELTA_RETAINED_BASES_AGE: {
+    fallback: '30d',
+    range: 'hours or days, `1h` to `3650d`',
+    meaning: 'how long after its deletion a snapshot may',
+  },
+  BLOCKDELTA_RETAINED_BASES_SIZE: {
+    fallback: '1Gi',
+    range: SIZE,
+    meaning: 'upper bound for all retained bases of one pool; beyond it the oldest go',
+  },
+  BLOCKDELTA_LEGACY_CSI: {
+    fallback: null,
+    unset: 'none',
+    range: '`0.3`, `0.1`, `0.3,0.1`',
+    meaning: 'the interfaces before v1 that are served on the same socket; see docs/legacy.md',
+  },
+  BLOCKDELTA_LEGACY_STAGING_DIR: {
+    fallback: '/run/blockdelta-staging',
+    range: `${PATH} outside of the state directory, the pools and the socket's directory`,
+    meaning: 'where volumes are staged for callers of CSI 0.1, which has no staging',
+  },
+  BLOCKDELTA_CONTROLLER_PUBLISH: {
+    fallback: 'off',
+    range: ON_OFF,
+    meaning:
+      'whether ControllerPublishVolume is served, and enforces single-node and read-only rules; see ' +
+      'docs/configuration.md#controller-publishing',
+  },
+  BLOCKDELTA_MAX_VOLUMES_PER_NODE: {
+    fallback: '0',
+    range: [0, 100_000],
+    meaning: 'in NodeGetInfo, and enforced by ControllerPublishVolume; 0: the orchestrator decides',
+  },
+  BLOCKDELTA_CGROUP_ROOT: {
+    fallback: '/sys/fs/cgroup',
+    range: PATH,
+    meaning: 'where cgroup v2 is mounted: read and write limits are set for pods below it',
+  },
+  BLOCKDELTA_MOUNT_PROPAGATION: {
+    fallback: 'auto',
+    range: PROPAGATION,
+    meaning:
+      'where staging and publishing are refused because the mounts would be seen by the plugin alone; see ' +
+      'docs/configuration.md#mount-propagation',
+  },
+  BLOCKDELTA_METRICS_VOLUMES: { fallback: 'on', range: ON_OFF, meaning: 'whether there are metrics for each volume' },
+  BLOCKDELTA_SCAN_THREADS: {
+    fallback: '2',
+    range: [1, 64],
+    meaning:
+      'threads for changed-block scans, at most; they start when they are needed, and end when they are idle for a minute',
+  },
+  BLOCKDELTA_DEVICE_THREADS: {
+    fallback: '4',
+    range: [1, 64],
+    meaning:
+      'calls at once that work on the files of a pool or attach its devices, for each pool and each with a thread; ' +
+      'look-ups have one more. Two threads never end, however many pools there are',
+  },
+  BLOCKDELTA_VOLUME_THREADS: {
+    fallback: '12',
+    range: [1, 64],
+    meaning:
+      'for how many volumes of a pool calls may wait at once for a file system or a device (growth, snapshots, clones, ' +
+      'mounts), each with a thread; as many threads again only thaw, unmount and detach. See ' +
+      'docs/limits.md#calls-that-hang',
+  },
+} as const satisfies Readonly<Record<string, Setting>>;
 
 /** @throws ConfigError for the first invalid setting */
 export function parseConfig(env: Environment) {
@@ -201,11 +268,11 @@ export function parseConfig(env: Environment) {
     embeddedPoolAllocation: choice('BLOCKDELTA_EMBEDDED_POOL_ALLOCATE', ALLOCATIONS),
     changeLists: isOn('BLOCKDELTA_CHANGE_LISTS'),
     guardianSocket: guardianSocket(given('BLOCKDELTA_GUARDIAN_SOCKET')),
-    freezeLimitMs: 1000 * count('BLOCKDELTA_FREEZE_LIMIT_SECONDS', 1, 3600),
+    freezeLimitMs: 1000 * count('BLOCKDELTA_FREEZE_LIMIT_SECONDS'),
     thin: thinSettings(reader),
     overcommitPercent: parseOvercommit(text('BLOCKDELTA_OVERCOMMIT')),
-    reservePercent: BigInt(count('BLOCKDELTA_RESERVE_PERCENT', 0, 50)),
-    retainedBasesPerVolume: count('BLOCKDELTA_RETAINED_BASES_COUNT', 0, 10_000),
+    reservePercent: BigInt(count('BLOCKDELTA_RESERVE_PERCENT')),
+    retainedBasesPerVolume: count('BLOCKDELTA_RETAINED_BASES_COUNT'),
     retainedBasesAgeMs: parsed('BLOCKDELTA_RETAINED_BASES_AGE', parseAge),
     retainedBasesPoolBytes: parsed('BLOCKDELTA_RETAINED_BASES_SIZE', parseSize),
     legacyVersions: Object.freeze(legacyVersions),
@@ -215,13 +282,13 @@ export function parseConfig(env: Environment) {
       legacyVersions.includes('0.1') ? ownTrees : [],
     ),
     controllerPublish: isOn('BLOCKDELTA_CONTROLLER_PUBLISH'),
-    maxVolumesPerNode: count('BLOCKDELTA_MAX_VOLUMES_PER_NODE', 0, 100_000),
+    maxVolumesPerNode: count('BLOCKDELTA_MAX_VOLUMES_PER_NODE'),
     cgroupRoot: parsed('BLOCKDELTA_CGROUP_ROOT', parseDirectory),
     mountPropagation: choice('BLOCKDELTA_MOUNT_PROPAGATION', PROPAGATION),
     metricsOfVolumes: isOn('BLOCKDELTA_METRICS_VOLUMES'),
-    scanThreads: count('BLOCKDELTA_SCAN_THREADS', 1, 64),
-    deviceThreads: count('BLOCKDELTA_DEVICE_THREADS', 1, 64),
-    volumeThreads: count('BLOCKDELTA_VOLUME_THREADS', 1, 64),
+    scanThreads: count('BLOCKDELTA_SCAN_THREADS'),
+    deviceThreads: count('BLOCKDELTA_DEVICE_THREADS'),
+    volumeThreads: count('BLOCKDELTA_VOLUME_THREADS'),
   });
 }
 
@@ -242,6 +309,6 @@ function thinSettings({ parsed, count, choice }: ReaderOf<typeof SETTINGS>) {
     dataBlockBytes: parsed('BLOCKDELTA_THIN_BLOCK_SIZE', parseThinBlockSize),
     passDiscards: choice('BLOCKDELTA_THIN_DISCARDS', DISCARDS) === 'passdown',
     errorWhenFull: choice('BLOCKDELTA_THIN_WHEN_FULL', WHEN_FULL) === 'error',
-    lowWaterPercent: BigInt(count('BLOCKDELTA_THIN_LOW_WATER_PERCENT', 1, 50)),
+    lowWaterPercent: BigInt(count('BLOCKDELTA_THIN_LOW_WATER_PERCENT')),
   });
 }
