@@ -80,7 +80,7 @@ function addOptions(command: Command): Command {
     .option('--endpoint <endpoint>', "the driver's socket, unix:///path (default: CSI_ENDPOINT)")
     .option(
       '--controller-endpoint <endpoint>',
-      'socket of the Controller, GroupController and SnapshotMetadata services',
+      'socket of the Controller, GroupController and SnapshotMetadata services (default: --endpoint)',
     )
     .option('--parameters <key=value>', 'a StorageClass parameter; repeatable', addPair, {})
     .option('--snapshot-parameters <key=value>', 'a CreateSnapshot parameter; repeatable', addPair, {})
@@ -89,12 +89,12 @@ function addOptions(command: Command): Command {
       new Option('--access <type>', 'access types to test with').choices(['block', 'mount', 'both']).default('both'),
     )
     .option('--mount-fs <type>', 'fs_type of mount volumes (default: the driver chooses)', '')
-    .option('--volume-size <bytes>', 'size of the volumes, in bytes or like 64Mi, 1Gi', parseSize)
+    .option('--volume-size <bytes>', 'size of volumes, or like 1Gi (default: 64Mi; xfs 320Mi, btrfs 256Mi)', parseSize)
     .option('--work-directory <directory>', 'directory for staging and target paths', parsePath, '/tmp/csi-conformance')
     .option('--only <pattern>', `run only these checks: ${pattern}`, addPattern, [])
     .option('--skip <pattern>', `skip these checks: ${pattern}`, addPattern, [])
-    .option('--timeout <seconds>', 'timeout of each check and of each call', parsePositive, 60)
-    .option('--seed <number>', 'repeat the writes of the run with this seed', parsePositive)
+    .option('--timeout <seconds>', 'timeout of each check, and of each call including its retries', parsePositive, 60)
+    .option('--seed <number>', 'repeat the writes of the run with this seed (default: random, printed)', parsePositive)
     .option('--json <file>', 'write the report as JSON; - for stdout, instead of the table', parseOutput)
     .option('--junit <file>', 'write the report as JUnit XML; - for stdout, instead of the table', parseOutput)
     .option('--list', 'print the checks and exit', false)

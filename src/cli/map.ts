@@ -35,11 +35,11 @@ export function addMapCommand(program: Command): void {
     .command('map')
     .description('draw where a snapshot holds data, or what changed since another one')
     .argument('<snapshot>', 'id of the snapshot')
-    .option('--base <snapshot>', 'id of an older snapshot: draw what changed since then')
+    .option('--base <snapshot>', 'an older snapshot of the same volume: draw what changed since then')
     .option('--endpoint <endpoint>', "the plugin's socket, unix:///path (default: CSI_ENDPOINT)")
-    .addOption(grainOption())
-    .option('--html <file>', 'write a page for a browser instead of the picture in the terminal', parsePath)
-    .option('--json', 'print the cells as JSON instead of the picture', false)
+    .addOption(grainOption(': draws what a tool with such chunks reads, and says how many times as much that is'))
+    .option('--html <file>', 'write a page for a browser; the terminal shows only the totals', parsePath)
+    .option('--json', 'print totals and cells as JSON instead of the picture', false)
     .addHelpText('after', HELP)
     .action(async (snapshotId: string) => {
       const options = command.opts<MapOptions>();

@@ -42,9 +42,9 @@ export function addNbdCommand(program: Command): void {
     .command('nbd')
     .description('serve a snapshot, or what changed since another one, over NBD')
     .argument('<snapshot>', 'id of the snapshot')
-    .requiredOption('--socket <path>', 'the unix socket that clients connect to; it is created', parsePath)
-    .option('--base <snapshot>', 'only what differs from this older snapshot is data')
-    .addOption(grainOption())
+    .requiredOption('--socket <path>', 'the unix socket for clients; the command creates and removes it', parsePath)
+    .option('--base <snapshot>', 'only what differs from this older snapshot is data (default: all that is allocated)')
+    .addOption(grainOption('; needed above eight million ranges'))
     .option('--endpoint <endpoint>', "the plugin's socket, unix:///path (default: CSI_ENDPOINT)")
     .addHelpText('after', HELP);
   command.action(async (snapshot: string, options: NbdOptions) => {

@@ -32,20 +32,20 @@ export function addBackupCommand(program: Command): void {
   command
     .description('copy a snapshot, or what changed since an earlier one, into a qcow2 image')
     .argument('<snapshot>', 'id of the snapshot')
-    .requiredOption('--to <directory>', 'where the backups are kept', parsePath)
+    .requiredOption('--to <directory>', 'the directory of all backups', parsePath)
     .option(
       '--base <base>',
-      'auto: the newest backup that the driver still knows; none: a full backup; or the id of a snapshot',
+      'auto: the newest backup that the driver gives a delta for; none: a full backup; or a snapshot that has a backup',
       'auto',
     )
     .addOption(
-      new Option('--grain <size>', 'round ranges outwards to multiples of this, such as 64Ki')
+      new Option('--grain <size>', 'round ranges outwards to multiples of this, such as 64Ki, and merge what touches')
         .argParser(grainOf)
         .default(DEFAULT_GRAIN, '4Ki'),
     )
-    .option('--volume <id>', 'volume of the snapshot, for drivers that cannot say it')
+    .option('--volume <id>', 'volume of the snapshot, for drivers that have neither GET_SNAPSHOT nor LIST_SNAPSHOTS')
     .option('--endpoint <endpoint>', ENDPOINT_HELP)
-    .option('--json', 'print the result as JSON', false);
+    .option('--json', 'print the result as one JSON object, with sizes as strings', false);
   addAccess(command)
     .addHelpText('after', HELP)
     .action(async (snapshotId: string) => {

@@ -7,7 +7,7 @@ import { Repository } from '../../tools/backup/repository.js';
 import { runToStatus } from '../failures.js';
 import { complain, print } from '../output.js';
 import { parsePath } from '../paths.js';
-import { addAccess } from './shared-options.js';
+import { addAccess, JSON_HELP, VOLUME_HELP } from './shared-options.js';
 
 const HELP = `
 Exit codes:
@@ -27,8 +27,8 @@ export function addBackupsCommand(program: Command): void {
     .command('backups')
     .description('list the backups in a directory')
     .argument('<directory>', 'the directory of the backups', parsePath)
-    .option('--volume <id>', 'list the backups of this volume only', '')
-    .option('--json', 'print JSON', false);
+    .option('--volume <id>', VOLUME_HELP, '')
+    .option('--json', JSON_HELP, false);
   addAccess(command)
     .addHelpText('after', HELP)
     .action(async (directory: string, { volume, json, allowShared }: ListOptions) => {

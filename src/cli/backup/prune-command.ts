@@ -11,7 +11,7 @@ import { print } from '../output.js';
 import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { openRuntimeDirectory } from '../runtime-directory.js';
-import { addAccess, parseCount } from './shared-options.js';
+import { addAccess, JSON_HELP, parseCount, VOLUME_HELP } from './shared-options.js';
 
 interface PruneOptions {
   volume: string;
@@ -42,9 +42,9 @@ export function addPruneCommand(program: Command): void {
     .command('prune')
     .description('remove backups that no rule keeps, without breaking a chain')
     .argument('<directory>', 'the directory of the backups', parsePath)
-    .option('--volume <id>', 'prune the backups of this volume only', '')
+    .option('--volume <id>', VOLUME_HELP, '')
     .option('--dry-run', 'print what would be done', false)
-    .option('--json', 'print JSON', false)
+    .option('--json', JSON_HELP, false)
     .addHelpText('after', HELP);
   addAccess(command);
   for (const rule of RULE_NAMES) {

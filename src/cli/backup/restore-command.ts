@@ -11,7 +11,7 @@ import { complain, harmless, print } from '../output.js';
 import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { openRuntimeDirectory } from '../runtime-directory.js';
-import { addAccess, addChoice, ENDPOINT_HELP } from './shared-options.js';
+import { addAccess, addChoice, ENDPOINT_HELP, JSON_HELP } from './shared-options.js';
 import { TransferProgress } from './transfer-progress.js';
 
 interface RestoreCommandOptions {
@@ -51,7 +51,7 @@ export function addRestoreCommand(program: Command): void {
       'replace a file that exists, or write to a device with larger sectors than the volume had',
       false,
     )
-    .option('--json', 'print JSON', false)
+    .option('--json', JSON_HELP, false)
     .addHelpText('after', HELP)
     .action(async (directory: string, options: RestoreCommandOptions) => {
       const prefix = volumeNameIn(options.to);

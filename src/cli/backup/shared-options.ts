@@ -2,16 +2,18 @@
 import { type Command, InvalidArgumentError } from 'commander';
 
 export const ENDPOINT_HELP = "the driver's socket, unix:///path (default: CSI_ENDPOINT)";
+export const JSON_HELP = 'print one JSON value, with sizes as strings';
+export const VOLUME_HELP = 'only the backups of this volume';
 
 export function addChoice(command: Command): Command {
   return command
-    .option('--volume <id>', 'the volume whose backups are meant', '')
+    .option('--volume <id>', 'the volume whose backups are meant (default: the only one)', '')
     .option('--snapshot <id>', 'the snapshot whose backup is meant (default: the newest)', '');
 }
 
 /** Adds the option of every command that opens a directory of backups. */
 export function addAccess(command: Command): Command {
-  return command.option('--allow-shared', 'trust all who can write to the directory', false);
+  return command.option('--allow-shared', 'trust all who can write to the directory, or above it', false);
 }
 
 export function parseCount(value: string): number {

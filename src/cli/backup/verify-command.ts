@@ -15,7 +15,7 @@ import { harmless, print } from '../output.js';
 import { parsePath } from '../paths.js';
 import { ProgressLine } from '../progress.js';
 import { openRuntimeDirectory } from '../runtime-directory.js';
-import { addAccess, ENDPOINT_HELP } from './shared-options.js';
+import { addAccess, ENDPOINT_HELP, JSON_HELP, VOLUME_HELP } from './shared-options.js';
 import { TransferProgress } from './transfer-progress.js';
 
 interface VerifyCommandOptions {
@@ -42,10 +42,10 @@ export function addVerifyCommand(program: Command): void {
     .command('verify')
     .description('examine backups: chains, checksums and tables of images')
     .argument('<directory>', 'the directory of the backups', parsePath)
-    .option('--volume <id>', 'examine the backups of this volume only', '')
+    .option('--volume <id>', VOLUME_HELP, '')
     .option('--against <snapshot>', 'compare the backup of this snapshot with it, byte by byte')
     .option('--endpoint <endpoint>', `${ENDPOINT_HELP}, for --against`)
-    .option('--json', 'print JSON', false);
+    .option('--json', JSON_HELP, false);
   addAccess(command)
     .addHelpText('after', HELP)
     .action(async (directory: string, options: VerifyCommandOptions) => {

@@ -48,16 +48,16 @@ function addMetadataAction(command: Command, requestOf: (...snapshots: string[])
   command
     .option('--endpoint <endpoint>', "the plugin's socket, unix:///path (default: CSI_ENDPOINT)")
     .addOption(
-      new Option('--starting-offset <bytes>', 'start the list at this byte')
+      new Option('--starting-offset <bytes>', 'start the list at this byte, which need not be aligned')
         .argParser((value) => parseWholeNumber(value, MAX_INT64))
         .default(0n, '0'),
     )
     .addOption(
-      new Option('--max-results <count>', 'most entries in one message; 0: the plugin chooses')
+      new Option('--max-results <count>', 'most entries in one message, which changes no result; 0: the plugin chooses')
         .argParser((value) => Number(parseWholeNumber(value, MAX_INT32)))
         .default(0),
     )
-    .addOption(grainOption())
+    .addOption(grainOption('; --summary then says what that costs'))
     .addOption(new Option('--format <format>', 'output format').choices(FORMATS).default('table'))
     .option('--summary', 'print totals and times instead of the list', false)
     .addHelpText('after', HELP)
@@ -73,11 +73,11 @@ function addMetadataAction(command: Command, requestOf: (...snapshots: string[])
     });
 }
 
-/** The option --grain, for commands whose list is meant for tools that work in chunks. */
-export function grainOption(): Option {
+/** The option --grain, for commands whose list is meant for tools that work in chunks; `more` ends its description. */
+export function grainOption(more: string): Option {
   return new Option(
     '--grain <size>',
-    'round ranges outwards to multiples of this chunk size, such as 64Ki or 1Mi, and merge what touches',
+    `round ranges outwards to multiples of this chunk size, such as 64Ki or 1Mi, and merge what touches${more}`,
   ).argParser((value) => {
     const grain = parseGrain(value);
     if (grain !== null) return grain;

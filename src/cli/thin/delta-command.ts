@@ -44,10 +44,10 @@ export function addThinDeltaCommand(program: Command): void {
     .command('thin-delta')
     .description("list the ranges that differ between two thin devices, from their pool's metadata");
   addMetadataOptions(command)
-    .addOption(deviceOption('--base <id>', 'id of the older device (or --thin1, --snap1)'))
-    .addOption(deviceOption('--target <id>', 'id of the newer device (or --thin2, --snap2)'))
+    .addOption(deviceOption('--base <id>', 'id of the older device; also --thin1 or --snap1 (required)'))
+    .addOption(deviceOption('--target <id>', 'id of the newer device; also --thin2 or --snap2 (required)'))
     .addOption(
-      new Option('--format <format>', 'how to print (default: table; xml after --thin1, --snap1)').choices(
+      new Option('--format <format>', 'output format (default: table; xml after --thin1, --snap1)').choices(
         THIN_FORMATS,
       ),
     )

@@ -21,10 +21,10 @@ export interface NamedMetadata {
 export function addMetadataOptions(command: Command): Command {
   return command
     .argument('[metadata]', 'same as --metadata, where the thin_* tools expect it', parsePath)
-    .option('--metadata <path>', "the pool's metadata: a device or a file", parsePath)
+    .option('--metadata <path>', "the pool's metadata device, or a file with the same content (required)", parsePath)
     .option(
       '-m, --metadata-snap [block]',
-      'read the trees of the metadata snapshot (which must be at this block, if one is given)',
+      "read the trees of the pool's metadata snapshot; with a number, only if it is at that block",
     );
 }
 
