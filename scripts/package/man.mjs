@@ -7,32 +7,16 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { build } from 'esbuild';
-import { root } from './modules.mjs';
+import { loadSources } from '../load-sources.mjs';
 
 /** @param {string} directory is made; what it holds is replaced */
 export async function writeManPages(directory) {
-  const program = await loadCommands();
+  const { loadProgram } = await loadSources(`export { loadProgram } from './src/cli/program.js'`);
+  const program = await loadProgram(null);
   rmSync(directory, { recursive: true, force: true });
   mkdirSync(directory, { recursive: true });
   for (const command of [program, ...descendants(program)]) {
     writeFileSync(join(directory, `${pageOf(command)}.1`), page(command, program.version()));
-  }
-}
-
-/** The program with every command. */
-async function loadCommands() {
-  // Below the checkout, so that what it imports is found.
-  const outfile = join(root, `.native-build/package/commands-${process.pid}.mjs`);
-  await build({
-    ...{ entryPoints: [join(root, 'src/cli/program.ts')], outfile, bundle: true, packages: 'external' },
-    ...{ format: 'esm', platform: 'node', target: 'node20', logLevel: 'warning' },
-  });
-  try {
-    const { loadProgram } = await import(pathToFileURL(outfile));
-    return await loadProgram(null);
-  } finally {
-    rmSync(outfile);
   }
 }
 

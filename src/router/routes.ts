@@ -1,6 +1,6 @@
 /**
- * Decides which node a call goes to: the table of all RPCs, and the rule for handles. Pure. docs/router.md has the same table,
- * and a test compares both tables with the proto.
+ * Decides which node a call goes to: the table of all RPCs, and the rule for handles. Pure. A test compares the
+ * table with the proto, and docs/router.md shows it.
  */
 
 import { type GivenHandle, handlesIn } from '../base/csi/handle-fields.js';

@@ -1,8 +1,6 @@
 /** The suite catches every defect, by the checks that its table names; the tables of streams and data have files of their own. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { packagePath } from '../../src/base/package-root.js';
 import { CHECKS } from '../../src/tools/conformance/suite.js';
 import { isNightly } from '../support/nightly.js';
 import { REQUEST_DEFECTS, SHAPE_DEFECTS } from './fake/defects-messages.js';
@@ -39,14 +37,6 @@ const SOME_LISTS = ['metadata.order', 'metadata.resume', 'delta.content', 'delta
 proveFailsOnce(REFUSES, REFUSES_EVERY_LIST, isNightly ? ALL_LISTS : SOME_LISTS, {
   'metadata.order': new RegExp(`^${REFUSED}GetMetadataAllocated: INVALID_ARGUMENT \\(not a raw`),
   'delta.content': new RegExp(`^${REFUSED}GetMetadataDelta: INVALID_ARGUMENT \\(not a raw`),
-});
-
-test('the documentation lists every broken driver and the checks that catch it', () => {
-  const text = readFileSync(packagePath('docs/conformance-tool.md'), 'utf8');
-  const [, section = ''] = text.split('## Proved against broken drivers\n');
-  const found = section.split('\n## ')[0]?.match(/^\|.*$/gm) ?? [];
-  const rows = DEFECTS.map(({ does, caughtBy }) => `| ${does} | ${caughtBy.map((id) => `\`${id}\``).join(', ')} |`);
-  assert.deepEqual(found, ['| a driver that | fails |', '|---|---|', ...rows]);
 });
 
 test('a broken driver covers every check except those of mounted volumes, and names no other', () => {

@@ -1,58 +1,29 @@
-/** Holds the documents against the settings, options, codes and lists that they describe. */
+/** Holds the documents against the definitions, codes and lists that they describe. */
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
-import { Command } from 'commander';
 import { StatusCode } from '../../src/base/errors.js';
 import { packagePath } from '../../src/base/package-root.js';
-import { addBenchCommand } from '../../src/cli/bench.js';
-import { addMapCommand } from '../../src/cli/map.js';
-import { addAllocatedCommand, addDeltaCommand } from '../../src/cli/metadata/commands.js';
-import { addNbdCommand } from '../../src/cli/nbd.js';
 import { loadProgram } from '../../src/cli/program.js';
-import { addThinDeltaCommand } from '../../src/cli/thin/delta-command.js';
-import { addThinLsCommand } from '../../src/cli/thin/ls-command.js';
-import { SETTINGS } from '../../src/driver/config/config.js';
 import { mkfsOptionNames, mountOptionNames } from '../../src/driver/host/file-system-options.js';
 import { FILE_SYSTEMS } from '../../src/driver/host/file-systems.js';
-import { MUTABLE_PARAMETERS } from '../../src/driver/volumes/device-settings.js';
-import { VOLUME_PARAMETERS } from '../../src/driver/volumes/volume-parameters.js';
+import { knownParameters } from '../../src/driver/volumes/volume-parameters.js';
 import { CHECKS } from '../../src/tools/conformance/suite.js';
 import { containerCapabilities } from '../support/container.js';
 import { settingWords } from '../support/service-unit.js';
 
 const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
 
-test('docs/configuration.md has a row for every setting and no other', () => {
-  const rows = [...read('docs/configuration.md').matchAll(/^\| `([A-Z_]+)` \|/gm)].map(([, name]) => name);
-  assert.deepEqual(rows.sort(), Object.keys(SETTINGS).sort());
+test('the tables of docs/ that say what definitions say are as scripts/render-docs writes them', () => {
+  const { status, stderr } = spawnSync(packagePath('scripts/render-docs'), ['--check'], { encoding: 'utf8' });
+  assert.equal(status, 0, stderr);
 });
 
-/** The cells of the table rows below a heading whose first cell is code, by that cell. */
-function tableBelow(text: string, heading: RegExp): Map<string, string[]> {
-  const [, section = ''] = text.split(heading);
-  const rows = [...(section.split('\n## ')[0] ?? '').matchAll(/^\| `(\w+)` \|(.*)\|$/gm)];
-  return new Map(rows.map(([, name = '', cells = '']) => [name, cells.split('|').map((cell) => cell.trim())]));
-}
-
-test('docs/parameters.md has a row for every parameter of a StorageClass and no other', () => {
-  const rows = tableBelow(read('docs/parameters.md'), /^## StorageClass.*$/m);
-  assert.deepEqual([...rows.keys()], [...VOLUME_PARAMETERS]);
-  for (const [name, cells] of rows)
-    assert.ok(
-      cells.every((cell) => cell !== ''),
-      name,
-    );
-});
-
-test('docs/parameters.md has every mutable parameter with its type, default and range', () => {
-  const rows = tableBelow(read('docs/parameters.md'), /^## Mutable.*$/m);
-  const wanted = MUTABLE_PARAMETERS.map((parameter): [string, string[]] => [
-    parameter.name,
-    [parameter.type, parameter.default, parameter.range, 'INVALID_ARGUMENT'],
-  ]);
-  assert.deepEqual([...rows], wanted);
+test('docs/parameters.md has a row for every parameter and no other', () => {
+  const rows = [...read('docs/parameters.md').matchAll(/^\| `(\w+)` \|/gm)].map(([, name]) => name);
+  assert.deepEqual(rows, knownParameters());
 });
 
 test('docs/errors.md explains every status code a client can get from a handler', () => {
@@ -121,18 +92,6 @@ test('docs/README.md has a row for every page', () => {
   assert.deepEqual([...listed, 'README.md'].sort(), pages.sort());
 });
 
-test('docs/conformance-tool.md has a row for every check, in order, as --list prints it', () => {
-  const rows = [...read('docs/conformance-tool.md').matchAll(/^\| `([a-z.-]+)` \| (.*) \| (.*) \|$/gm)]
-    .filter(([, id = '']) => id.includes('.'))
-    .map(([, id, section, title]) => ({ id, section, title }));
-  const wanted = CHECKS.map(({ id, section, title, level }) => ({
-    id,
-    section,
-    title: level === 'should' ? `${title} (should)` : title,
-  }));
-  assert.deepEqual(rows, wanted);
-});
-
 test('ids of checks are unique', () => {
   assert.equal(new Set(CHECKS.map(({ id }) => id)).size, CHECKS.length);
 });
@@ -149,40 +108,9 @@ test('the unit and deploy/container/run give the capabilities of docs/security.m
   assert.deepEqual(containerCapabilities().sort(), documentedCapabilities());
 });
 
-/** What stands below that heading, or above the first one. */
-function section(title: string | null): string {
-  const sections = read('docs/command-line.md').split('\n## ');
-  return sections.find((each, index) => (title === null ? index === 0 : each.startsWith(`${title}\n`))) ?? '';
-}
-
-/** Option names in the first column of the table. */
-function documented(text: string): Set<string> {
-  const rows = [...text.matchAll(/^\| (.*?) \|.*$/gm)].map(([row]) => row);
-  return new Set(rows.flatMap((row) => row.match(/(?<=`)--[a-z0-9-]+(?=`)/g) ?? []));
-}
-
-function optionsOf(...add: readonly ((program: Command) => void)[]): Set<string> {
-  const program = new Command();
-  for (const each of add) each(program);
-  return new Set(program.commands.flatMap(({ options }) => options.map(({ long }) => long ?? '')));
-}
-
-const COMMANDS = [
-  [section(null), addAllocatedCommand, addDeltaCommand],
-  [section('thin-delta and thin-ls'), addThinDeltaCommand, addThinLsCommand],
-  [section('bench'), addBenchCommand],
-  [section('nbd'), addNbdCommand],
-  [read('docs/map.md'), addMapCommand],
-] as const;
-
-test('the documents have every option of the commands, aliases included, and no other', () => {
-  for (const [text, ...add] of COMMANDS) {
-    assert.deepEqual([...documented(text)].sort(), [...optionsOf(...add)].sort());
-  }
-});
-
 test('docs/command-line.md shows the commands in the groups of --help', async () => {
-  const blocks = section(null).matchAll(/^([A-Z].*:)\n\n((?: {4}blockdelta .*\n)+)/gm);
+  const [start = ''] = read('docs/command-line.md').split('\n## ');
+  const blocks = start.matchAll(/^([A-Z].*:)\n\n((?: {4}blockdelta .*\n)+)/gm);
   const shown = [...blocks].flatMap(([, heading, lines = '']) =>
     [...lines.matchAll(/blockdelta ([a-z-]+)/g)].map(([, name]) => `${heading} ${name}`),
   );

@@ -10,32 +10,26 @@ import { type CsiError, StatusCode, type StatusName } from '../../base/errors.js
 
 export type CallLevel = 'debug' | 'info' | 'warn' | 'error';
 
-/** Each level has a comment with its reason. docs/logs.md repeats these reasons. */
-export const FAILURE_LEVELS: Readonly<Record<Exclude<StatusName, 'OK'>, CallLevel>> = {
-  // The caller's request is wrong or out of date; the answer says so to the caller.
-  INVALID_ARGUMENT: 'info',
-  NOT_FOUND: 'info',
-  ALREADY_EXISTS: 'info',
-  OUT_OF_RANGE: 'info',
-  UNIMPLEMENTED: 'info',
-  // The caller gave up.
-  CANCELLED: 'info',
-  // Another call for the same object is running; callers repeat the call by themselves.
-  ABORTED: 'info',
-  // The caller could not wait so long: a disk may be slow or dead.
-  DEADLINE_EXCEEDED: 'warn',
-  // A pool, the host or the state directory is full, or a limit of the plugin is reached.
-  RESOURCE_EXHAUSTED: 'warn',
-  // The node, a pool or a volume is in a state that only somebody else can change.
-  FAILED_PRECONDITION: 'warn',
-  // The plugin is starting, stopping or overloaded, or another node is away.
-  UNAVAILABLE: 'warn',
-  // A client without the rights reached the plugin.
-  PERMISSION_DENIED: 'warn',
-  UNAUTHENTICATED: 'warn',
-  // An unforeseen error is a defect of the plugin. The log line has the cause.
-  INTERNAL: 'error',
-  UNKNOWN: 'error',
+/** The level, and the reason that docs/logs.md gives for it. */
+export const FAILURE_LEVELS: Readonly<Record<Exclude<StatusName, 'OK'>, { level: CallLevel; why: string }>> = {
+  INVALID_ARGUMENT: { level: 'info', why: "the caller's mistake, and the caller was told" },
+  NOT_FOUND: { level: 'info', why: "the caller's mistake, or what it asks for is gone" },
+  ALREADY_EXISTS: { level: 'info', why: "the caller's mistake" },
+  OUT_OF_RANGE: { level: 'info', why: "the caller's mistake" },
+  UNIMPLEMENTED: { level: 'info', why: "the caller's mistake" },
+  CANCELLED: { level: 'info', why: 'the caller gave up' },
+  ABORTED: { level: 'info', why: 'another call for the same object runs; callers repeat the call by themselves' },
+  DEADLINE_EXCEEDED: { level: 'warn', why: 'the caller could not wait so long: a disk may be slow or dead' },
+  RESOURCE_EXHAUSTED: { level: 'warn', why: 'a pool, the host or the state directory is full, or a limit is reached' },
+  FAILED_PRECONDITION: {
+    level: 'warn',
+    why: 'the node, a pool or a volume is in a state that only somebody else can change',
+  },
+  UNAVAILABLE: { level: 'warn', why: 'the plugin is starting, stopping or overloaded, or another node is away' },
+  PERMISSION_DENIED: { level: 'warn', why: 'somebody without the rights reached the plugin' },
+  UNAUTHENTICATED: { level: 'warn', why: 'somebody without the rights reached the plugin' },
+  INTERNAL: { level: 'error', why: 'a defect of the plugin; the line has the cause and its stack' },
+  UNKNOWN: { level: 'error', why: 'a defect of the plugin' },
 };
 
 /** RPCs of CSI v0.3 and v0.1 that v1 does not have. */
@@ -72,7 +66,7 @@ export const ROUTINE_RPCS: ReadonlySet<string> = new Set<RpcName | OldRpcName>([
 ]);
 
 const LEVEL_OF_CODE: ReadonlyMap<number, CallLevel> = new Map(
-  Object.entries(FAILURE_LEVELS).map(([name, level]) => [StatusCode[name as StatusName], level]),
+  Object.entries(FAILURE_LEVELS).map(([name, { level }]) => [StatusCode[name as StatusName], level]),
 );
 
 /** @param error null if the call succeeded */

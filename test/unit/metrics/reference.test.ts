@@ -23,53 +23,16 @@ function existingMetrics() {
   const byName = new Map(all.map((metric) => [(metric as unknown as { name: string }).name, metric]));
   return [...byName.values()].map((metric) => {
     // prom-client's types lack what every metric has.
-    const { name, help, labelNames } = metric as unknown as Record<'name' | 'help', string> & {
-      labelNames: readonly string[];
-    };
-    return { name, type: metric.constructor.name.toLowerCase(), labels: labelNames, help };
+    const { name, labelNames } = metric as unknown as { name: string; labelNames: readonly string[] };
+    return { name, type: metric.constructor.name.toLowerCase(), labels: labelNames };
   });
 }
 
 const reference = read('docs/metrics.md');
 
-interface Row {
-  name: string;
-  type: string;
-  labels: string;
-  unit: string;
-  meaning: string;
-}
-
-function documented(): Row[] {
-  return [...reference.matchAll(/^\| `(\w+)` \|(.*)\|$/gm)].map(([, name = '', cells = '']) => {
-    const [type = '', labels = '', unit = '', meaning = ''] = cells.split('|').map((c) => c.trim());
-    return { name, type, labels, unit, meaning };
-  });
-}
-
-function unitOf(name: string): string {
-  if (/_seconds(_total)?$/.test(name)) return 's';
-  return /_bytes(_total)?$/.test(name) ? 'bytes' : '';
-}
-
-/** The meaning of our own metrics is their help; others are explained in our words. */
-function existing(rows: readonly Row[]): Row[] {
-  return existingMetrics().map(({ name, type, labels, help }) => ({
-    name,
-    type,
-    unit: unitOf(name),
-    labels: labels.map((label) => `\`${label}\``).join(', '),
-    meaning: name.startsWith('blockdelta_') ? help : (rows.find((row) => row.name === name)?.meaning ?? ''),
-  }));
-}
-
-const byName = (one: Row, other: Row): number => (one.name < other.name ? -1 : 1);
-
-test('docs/metrics.md has a row for every metric, as it is, and no other', () => {
-  const rows = documented();
-  assert.ok(rows.length > 50);
-  assert.deepEqual(rows.sort(byName), existing(rows).sort(byName));
-  for (const { name, meaning } of rows) assert.notEqual(meaning, '', name);
+test('every metric has a row in a table of docs/metrics.md', () => {
+  const missing = existingMetrics().filter(({ name }) => !reference.includes(`\n| \`${name}\` |`));
+  assert.deepEqual(missing, [], 'let the words of a mark for scripts/render-docs match it');
 });
 
 test('docs/metrics.md names the number of volumes that have metrics of their own', () => {
@@ -77,7 +40,7 @@ test('docs/metrics.md names the number of volumes that have metrics of their own
 });
 
 test('names follow the conventions of Prometheus', () => {
-  for (const { name, type } of documented()) {
+  for (const { name, type } of existingMetrics()) {
     assert.match(name, /^(blockdelta|process|nodejs)_[a-z][a-z_]*$/);
     assert.equal(name.endsWith('_total'), type === 'counter', name);
     if (type === 'histogram') assert.match(name, /_seconds$/);

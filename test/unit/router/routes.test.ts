@@ -1,38 +1,18 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { HANDLE_FIELDS } from '../../../src/base/csi/handle-fields.js';
 import { nodeKey } from '../../../src/base/csi/handles.js';
 import { csiProto, servedServices } from '../../../src/base/csi/proto.js';
-import { packagePath } from '../../../src/base/package-root.js';
 import { ownerIn, ROUTES } from '../../../src/router/routes.js';
-import { ROUTE_SETTINGS } from '../../../src/router/settings.js';
 
 const handle = (kind: string, node: string): string => `${kind}-${nodeKey(node)}-${randomUUID()}`;
-
-/** The cells of rows whose first one is code, below a heading of docs/router.md. */
-function table(heading: string): [string, string][] {
-  const text = readFileSync(packagePath('docs/router.md'), 'utf8');
-  const [, section = ''] = text.split(`\n## ${heading}\n`);
-  const rows = (section.split('\n## ')[0] ?? '').matchAll(/^\| `(\w+)` \| ([^|]*) \|/gm);
-  return [...rows].map(([, name = '', cell = '']) => [name, cell.trim()]);
-}
 
 test('every RPC of the proto but those of Node has a route', () => {
   const rpcs = Object.entries(servedServices())
     .filter(([service]) => service !== 'Node')
     .flatMap(([, methods]) => Object.keys(methods));
   assert.deepEqual(Object.keys(ROUTES).toSorted(), rpcs.toSorted());
-});
-
-test('docs/router.md has the route of every RPC', () => {
-  assert.deepEqual(Object.fromEntries(table('Which node a call goes to')), ROUTES);
-});
-
-test('docs/router.md has a row for every setting and no other', () => {
-  const names = table('Settings').map(([name]) => name);
-  assert.deepEqual(names.toSorted(), Object.keys(ROUTE_SETTINGS).toSorted());
 });
 
 test('an RPC is routed by handles if and only if its request has them', () => {
