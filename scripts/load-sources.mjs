@@ -11,8 +11,14 @@ export async function loadSources(exports) {
   // Below the checkout, so that what it imports is found.
   const made = new URL(`.native-build/sources-${process.pid}.mjs`, root);
   await build({
-    ...{ stdin: { contents: exports, resolveDir: root.pathname, loader: 'ts' }, outfile: made.pathname, bundle: true },
-    ...{ packages: 'external', format: 'esm', platform: 'node', target: 'node20', logLevel: 'warning' },
+    stdin: { contents: exports, resolveDir: root.pathname, loader: 'ts' },
+    outfile: made.pathname,
+    bundle: true,
+    packages: 'external',
+    format: 'esm',
+    platform: 'node',
+    target: 'node20',
+    logLevel: 'warning',
   });
   try {
     return await import(made);
