@@ -3,9 +3,8 @@ import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { errorCode, messageOf } from '../base/errors.js';
-import { openDirectoryOf } from '../base/own-way.js';
-import { at } from '../base/runtime-directory.js';
-import { withFile } from '../tools/nbd/plain-file.js';
+import { at, withFile } from '../base/system/checked-files.js';
+import { openDirectoryOf } from '../base/system/own-way.js';
 
 const { O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY } = constants;
 

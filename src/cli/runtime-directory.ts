@@ -1,6 +1,7 @@
 /** Opens the runtime directory that the environment of a command names. */
-import { RuntimeDirectory, runtimePath } from '../base/runtime-directory.js';
+
 import { tryLock } from '../base/system/file-lock.js';
+import { RuntimeDirectory, runtimePath } from '../base/system/runtime-directory.js';
 import { removeLeftSockets } from '../tools/nbd/socket-directory.js';
 import { complain } from './output.js';
 

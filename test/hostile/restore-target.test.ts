@@ -22,7 +22,7 @@ import {
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterEach, beforeEach, type TestContext } from 'node:test';
-import { openDirectoryOf } from '../../src/base/own-way.js';
+import { openDirectoryOf } from '../../src/base/system/own-way.js';
 import { writeOutput } from '../../src/cli/output-file.js';
 import { formatManifest } from '../../src/tools/backup/manifest.js';
 import { restoreToFile } from '../../src/tools/backup/restore.js';

@@ -9,7 +9,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { RuntimeDirectory } from '../../src/base/runtime-directory.js';
+import type { RuntimeDirectory } from '../../src/base/system/runtime-directory.js';
 import { backUp } from '../../src/tools/backup/backup.js';
 import { type Backup, imagePathOf } from '../../src/tools/backup/chains.js';
 import { planPrune, prune } from '../../src/tools/backup/prune.js';

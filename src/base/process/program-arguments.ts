@@ -6,6 +6,7 @@
 import type { FileHandle } from 'node:fs/promises';
 import { isAbsolute } from 'node:path';
 import { CsiError } from '../errors.js';
+import { at } from '../system/checked-files.js';
 
 export type Argument = string | PathArgument | FileArgument;
 
@@ -49,7 +50,7 @@ export function commandLine(
     if ('files' in argument) {
       const from = first + files.length;
       files.push(...argument.files);
-      return argument.word(argument.files.map((_, index) => descriptorName(from + index)));
+      return argument.word(argument.files.map((_, index) => at(from + index)));
     }
     const { path, prefix = '' } = argument;
     if (isAbsolute(path)) return `${prefix}${path}`;
@@ -63,6 +64,3 @@ export function commandLine(
 /** Replaces the descriptor names in a text of a program by the paths of its files. */
 export const withPaths = (text: string, files: readonly GivenFile[], first: number): string =>
   text.replace(/\/proc\/self\/fd\/(\d+)/g, (name, it) => files[Number(it) - first]?.path ?? name);
-
-/** The name by which a process opens one of its open files again, whatever has happened to the file's path. */
-export const descriptorName = (descriptor: number): string => `/proc/self/fd/${descriptor}`;

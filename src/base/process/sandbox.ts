@@ -9,8 +9,9 @@
 import { stat } from 'node:fs/promises';
 import { availableParallelism, totalmem } from 'node:os';
 import { binaryPath } from '../system/binaries.js';
+import { at } from '../system/checked-files.js';
 import { deviceNumberOf, deviceSizeBytes } from '../system/device-attributes.js';
-import { descriptorName, type GivenFile } from './program-arguments.js';
+import type { GivenFile } from './program-arguments.js';
 
 /** The exit code of blockdelta-confine if it has not started the program. stderr says why. */
 export const NOT_CONFINED_EXIT_CODE = 126;
@@ -88,7 +89,7 @@ export async function sandbox(
   if (readsAll) line.push('--keep-read-rights');
   if (opensGiven) {
     line.push('--memory', `${OPENS_MEMORY_BYTES}`, '--only-read', '/dev/null');
-    for (const [index, { use }] of files.entries()) line.push(`--only-${use}`, descriptorName(first + index));
+    for (const [index, { use }] of files.entries()) line.push(`--only-${use}`, at(first + index));
   }
   if (device === undefined) return { line: [...line, '--'], limits: null };
   const sizeBytes = (await deviceSizeBytes(deviceNumberOf(await stat(device)))) ?? 0n;

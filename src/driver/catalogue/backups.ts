@@ -6,11 +6,12 @@
  * Each is a complete database that can replace the catalogue (docs/backends.md, "Restoring the
  * catalogue"). A failed backup is logged and has no other effect.
  */
-import { chmod, mkdir, open, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
+import { chmod, mkdir, readdir, rename, rm, stat, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '../../base/logger.js';
-import { ownDirectory } from '../../base/own-files.js';
 import { Periodic } from '../../base/periodic.js';
+import { flush } from '../../base/system/checked-files.js';
+import { ownDirectory } from '../../base/system/own-files.js';
 import type { AsyncCatalogue } from './catalogue-client.js';
 
 const DAY_MS = 24 * 3_600_000;
@@ -102,13 +103,4 @@ export function outdated(names: readonly string[]): string[] {
     ...[...newestOfDay.values()].slice(0, DAYS_RETAINED),
   ]);
   return newestFirst.filter((name) => !retained.has(name));
-}
-
-async function flush(path: string): Promise<void> {
-  const handle = await open(path, 'r');
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
 }

@@ -6,8 +6,8 @@
 import { constants } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { errorCode, insteadOf } from '../../base/errors.js';
-import { assertOwnDatabase, openOwn } from '../../base/own-files.js';
 import { tryLock } from '../../base/system/file-lock.js';
+import { assertOwnDatabase, openOwn } from '../../base/system/own-files.js';
 import { inUse } from '../database/definition.js';
 
 export interface CatalogueLock {

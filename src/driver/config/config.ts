@@ -7,7 +7,6 @@
 
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
-import { RUNTIME_DIRECTORY_SETTING } from '../../base/runtime-directory.js';
 import { type Environment, ON_OFF, type ReaderOf, type Setting, settingsReader } from '../../base/settings/reader.js';
 import { parseServiceSettings, SERVICE_SETTINGS } from '../../base/settings/service-settings.js';
 import { parseListen } from '../../base/settings/tls.js';
@@ -23,6 +22,7 @@ import {
   parseSize,
   parseSocketPath,
 } from '../../base/settings/values.js';
+import { RUNTIME_DIRECTORY_SETTING } from '../../base/system/runtime-directory.js';
 import { parsePools, parseThinBlockSize } from './pools.js';
 
 /** SETTINGS describes each setting, and the property names contain the units. Null if a setting is not set. */

@@ -7,7 +7,7 @@
  * were acknowledged. A database that counts more is sound: a kill came between the commit and the record.
  */
 import { closeSync, constants, fdatasyncSync, openSync, writeFileSync, writeSync } from 'node:fs';
-import { readOwnSync } from '../../base/own-files.js';
+import { readOwnSync } from '../../base/system/own-files.js';
 import type { SqliteConnection } from './connection.js';
 import { type DatabaseDefinition, damaged } from './definition.js';
 

@@ -8,7 +8,7 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import { CsiError, errorCode } from '../../base/errors.js';
-import { assertOwnDatabase } from '../../base/own-files.js';
+import { assertOwnDatabase } from '../../base/system/own-files.js';
 import { recordedCommits } from './commit-count.js';
 import { SqliteConnection } from './connection.js';
 import { type DatabaseDefinition, explainFailure } from './definition.js';

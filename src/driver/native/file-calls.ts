@@ -6,8 +6,8 @@
 import fs from 'node:fs';
 import { dirname } from 'node:path';
 import { errorCode, messageOf } from '../../base/errors.js';
-import { readOwnSync } from '../../base/own-files.js';
 import type { NativeResult } from '../../base/system/native-result.js';
+import { readOwnSync } from '../../base/system/own-files.js';
 import { type Addon, loadAddon } from './addon.js';
 
 const MAX_TEXT_BYTES = 4096;
@@ -17,7 +17,7 @@ type Names = { from: string; to: string };
 
 const FILE_CALLS = {
   readDirectory: ({ path }: At) => ({ names: fs.readdirSync(path) }),
-  /** The trimmed text of a small file of this user (own-files.ts); null if there is no such file. */
+  /** The trimmed text of a small file of this user (base/system/own-files.ts); null if there is no such file. */
   readText: ({ path }: At) => ({ text: readOwnSync(path, MAX_TEXT_BYTES) }),
   /** The entry at the path; null if there is none. Does not follow a symbolic link. */
   entryOf: ({ path }: At) => ({ entry: unlessAbsent(() => entryOf(path)) }),

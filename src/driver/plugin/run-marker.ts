@@ -9,10 +9,11 @@
  * for the file, only the report is lost.
  */
 import { constants } from 'node:fs';
-import { open, readFile, rm } from 'node:fs/promises';
+import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { bestEffort, unreported } from '../../base/best-effort.js';
-import { openOwn, readOwn } from '../../base/own-files.js';
+import { flush, withFile } from '../../base/system/checked-files.js';
+import { openOwn, readOwn } from '../../base/system/own-files.js';
 
 /** `not recorded` means the first start. */
 export type LastStop = 'clean' | 'killed or crashed' | 'the machine stopped' | 'not recorded';
@@ -59,27 +60,15 @@ export class RunMarker {
   async end(): Promise<void> {
     if (this.#left !== null) return;
     await rm(this.#file, { force: true });
-    await this.#flushDirectory();
+    await flush(this.stateDirectory);
   }
 
   async #write(): Promise<void> {
-    const marker = await openOwn(this.#file, O_WRONLY | O_CREAT);
-    try {
+    await withFile(openOwn(this.#file, O_WRONLY | O_CREAT), async (marker) => {
       await marker.truncate();
       await marker.writeFile(`${this.#bootId}\n`);
       await marker.sync();
-    } finally {
-      await marker.close();
-    }
-    await this.#flushDirectory();
-  }
-
-  async #flushDirectory(): Promise<void> {
-    const directory = await open(this.stateDirectory, 'r');
-    try {
-      await directory.sync();
-    } finally {
-      await directory.close();
-    }
+    });
+    await flush(this.stateDirectory);
   }
 }

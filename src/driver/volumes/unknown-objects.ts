@@ -12,7 +12,7 @@
 import { rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CsiError } from '../../base/errors.js';
-import { ownDirectory, readOwn } from '../../base/own-files.js';
+import { ownDirectory, readOwn } from '../../base/system/own-files.js';
 import type { Backend } from '../backends/backend.js';
 import type { AsyncCatalogue } from '../catalogue/catalogue-client.js';
 import { SerialQueue } from '../serial-queue.js';

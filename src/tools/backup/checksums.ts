@@ -3,7 +3,8 @@
  * and uses every core. The digests are computed on libuv's threads.
  */
 import type { FileHandle } from 'node:fs/promises';
-import { openPlain, withFile } from '../nbd/plain-file.js';
+import { withFile } from '../../base/system/checked-files.js';
+import { openPlain } from '../nbd/plain-file.js';
 
 export const SEGMENT_BYTES = 16 << 20;
 /** Segments in memory at a time: two cores hash two segments while a third is read. */

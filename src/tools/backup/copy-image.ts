@@ -6,7 +6,7 @@
 import { stat } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { CsiError } from '../../base/errors.js';
-import type { RuntimeDirectory } from '../../base/runtime-directory.js';
+import type { RuntimeDirectory } from '../../base/system/runtime-directory.js';
 import { copyRanges } from '../nbd/copy.js';
 import { checkImage, createImage } from '../nbd/image.js';
 import type { Content, ImageChain } from '../nbd/image-chain.js';

@@ -6,10 +6,10 @@ import { constants } from 'node:fs';
 import { type FileHandle, lstat, open, readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { basename, dirname } from 'node:path';
 import { CsiError, errorCode, insteadOf, printable } from '../../base/errors.js';
-import { othersIn } from '../../base/own-files.js';
-import { followWay } from '../../base/own-way.js';
 import { pollUntil } from '../../base/poll.js';
 import { readMountInfo } from '../../base/system/mountinfo.js';
+import { othersIn } from '../../base/system/own-files.js';
+import { followWay } from '../../base/system/own-way.js';
 
 const { O_EXCL, O_NOFOLLOW, O_RDWR } = constants;
 /** udev opens a device for a moment when the device appears, and after somebody has written to it. */

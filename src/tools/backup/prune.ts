@@ -7,7 +7,7 @@
 import { constants } from 'node:fs';
 import { chmod, copyFile, rm } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
-import type { RuntimeDirectory } from '../../base/runtime-directory.js';
+import type { RuntimeDirectory } from '../../base/system/runtime-directory.js';
 import type { Entry } from '../client/list.js';
 import { mapImage, nameBacking } from '../nbd/image.js';
 import type { ImageChain } from '../nbd/image-chain.js';

@@ -4,10 +4,10 @@
  */
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
-import { open } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
 import { type GrainCost, GrainMerger } from '../client/grain.js';
 import type { Entry } from '../client/list.js';
+import { openPlain } from '../nbd/plain-file.js';
 import { type TransferPlan, TransferPlanner } from '../nbd/transfer-plan.js';
 
 export interface RangesFile {
@@ -31,7 +31,7 @@ export interface RangesOptions {
   onProgress?: ((position: bigint) => void) | undefined;
 }
 
-const { O_CREAT, O_NOFOLLOW, O_TRUNC, O_WRONLY } = constants;
+const { O_CREAT, O_TRUNC, O_WRONLY } = constants;
 
 /** nbdkit keeps the whole list in memory, about 24 bytes a range. */
 const MAX_RANGES = 8_000_000;
@@ -49,7 +49,7 @@ export async function writeRanges(
   const merger = new GrainMerger(grainBytes);
   const planner = new TransferPlanner();
   const hash = createHash('sha256');
-  const file = await open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0o600);
+  const file = await openPlain(path, O_WRONLY | O_CREAT | O_TRUNC);
   let text = '';
   const put = (ranges: readonly Entry[]): void => {
     for (const { offset, size } of ranges) {

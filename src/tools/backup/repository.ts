@@ -13,18 +13,19 @@
  * removes the .json.next, .json.removed and .partial files of a killed command. Ids are percent-encoded. Knows nothing of
  * drivers, and nothing of the content of images.
  */
-import { closeSync, constants, openSync } from 'node:fs';
+import { closeSync, constants } from 'node:fs';
 import { mkdir, readdir, rename, rm, unlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { CsiError, errorCode, insteadOf, messageOf } from '../../base/errors.js';
-import { ownDirectory } from '../../base/own-files.js';
+import { createNew, flush, openCheckedSync, withFile } from '../../base/system/checked-files.js';
 import { tryLock } from '../../base/system/file-lock.js';
-import { createPlain, flush, readPlain, withFile } from '../nbd/plain-file.js';
+import { ownDirectory } from '../../base/system/own-files.js';
+import { readPlain } from '../nbd/plain-file.js';
 import { type Backup, chooseComplete, type Problem, type VolumeBackups } from './chains.js';
 import { decodeId, encodeId, generationOf, snapshotStem } from './file-names.js';
 import { formatManifest, MANIFEST_MAX_BYTES, type Manifest, parseManifest } from './manifest.js';
 
-const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDWR } = constants;
+const { O_CREAT, O_RDWR } = constants;
 
 /** The paths of a new backup. */
 export interface NewBackupPaths {
@@ -229,7 +230,7 @@ async function readManifest(path: string): Promise<Manifest> {
 }
 
 async function writeManifest(path: string, manifest: Manifest): Promise<void> {
-  await withFile(createPlain(`${path}${PARTIAL}`), async (file) => {
+  await withFile(createNew(`${path}${PARTIAL}`), async (file) => {
     await file.writeFile(formatManifest(manifest));
     await file.sync();
   });
@@ -305,9 +306,9 @@ function contradictionsIn(directory: string, backups: readonly Backup[]): Proble
   return found;
 }
 
-/** The file stays when the lock is released: another command may have opened it. */
+/** The file stays when the lock is released: another command may have opened it. Nobody reads it, so its kind does not matter. */
 function lockFile(path: string, volumeId: string): { release(): void } {
-  const descriptor = openSync(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0o600);
+  const descriptor = openCheckedSync(path, O_RDWR | O_CREAT, () => undefined);
   const release = (): void => closeSync(descriptor);
   try {
     if (tryLock(descriptor)) return { release };

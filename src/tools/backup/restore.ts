@@ -9,15 +9,16 @@ import { type FileHandle, lstat, open, readdir, readlink, rename, rm, unlink } f
 import { basename } from 'node:path';
 import { bestEffort, unreported } from '../../base/best-effort.js';
 import { CsiError } from '../../base/errors.js';
-import { effectiveUser } from '../../base/own-files.js';
-import { openDirectoryOf } from '../../base/own-way.js';
-import { at, type RuntimeDirectory } from '../../base/runtime-directory.js';
+import { at, createNew, withFile } from '../../base/system/checked-files.js';
 import { deviceNumberOf, deviceSectorBytes, deviceSizeBytes } from '../../base/system/device-attributes.js';
 import { tryLock } from '../../base/system/file-lock.js';
+import { effectiveUser } from '../../base/system/own-files.js';
+import { openDirectoryOf } from '../../base/system/own-way.js';
+import type { RuntimeDirectory } from '../../base/system/runtime-directory.js';
 import type { CsiDriver } from '../client/driver.js';
 import { publishNewVolume, removeLeftVolumes } from '../client/published-volume.js';
 import { convertImage } from '../nbd/image.js';
-import { createPlain, openPlain, withFile } from '../nbd/plain-file.js';
+import { openPlain } from '../nbd/plain-file.js';
 import { type Backup, imagesOf } from './chains.js';
 import type { DeviceTarget } from './device-target.js';
 import type { ChosenBackup } from './select.js';
@@ -93,7 +94,7 @@ async function assertNoDevices(directory: FileHandle, path: string): Promise<voi
 async function makeUnfinished(directory: FileHandle): Promise<{ file: FileHandle; path: string }> {
   for (;;) {
     const path = at(directory.fd, `.restore-${randomBytes(8).toString('hex')}.partial`);
-    const file = await createPlain(path);
+    const file = await createNew(path);
     // Between the two steps, another command may have removed the file as a leftover.
     if (tryLock(file.fd) && (await file.stat()).nlink === 1) return { file, path };
     await file.close();
@@ -118,7 +119,7 @@ async function removeUnfinished(directory: FileHandle): Promise<void> {
     const path = at(directory.fd, name);
     const removal = (): Promise<void> =>
       // NFS cannot lock a file that is open for reading only.
-      withFile(openPlain(path, { writes: true }), async (file) => {
+      withFile(openPlain(path, O_RDWR), async (file) => {
         const { uid, nlink } = await file.stat();
         if (uid === effectiveUser() && nlink === 1 && tryLock(file.fd)) await unlink(path);
       });

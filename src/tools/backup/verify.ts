@@ -4,9 +4,10 @@
  */
 import { join } from 'node:path';
 import { CsiError, messageOf } from '../../base/errors.js';
+import { withFile } from '../../base/system/checked-files.js';
 import { checkImage } from '../nbd/image.js';
 import { readImageHeader } from '../nbd/image-header.js';
-import { openPlain, withFile } from '../nbd/plain-file.js';
+import { openPlain } from '../nbd/plain-file.js';
 import { type Backup, chainOf, imagePathOf, type Problem, type VolumeBackups } from './chains.js';
 import { checksumSegments } from './checksums.js';
 

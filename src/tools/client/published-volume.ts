@@ -11,7 +11,7 @@
  * random part that nobody else uses. If the volume is already gone, CreateVolume makes it again for a moment.
  */
 import { CsiError, StatusCode } from '../../base/errors.js';
-import type { RuntimeDirectory, RuntimeEntry } from '../../base/runtime-directory.js';
+import type { RuntimeDirectory, RuntimeEntry } from '../../base/system/runtime-directory.js';
 import type { CsiDriver, Message } from './driver.js';
 import { BLOCK_CAPABILITY, publish as publishAt, undoSteps } from './publication.js';
 import type { SnapshotInfo } from './snapshot-info.js';

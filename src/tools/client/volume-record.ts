@@ -3,7 +3,7 @@
  * again. Knows the form of the file, not what is done with the record.
  */
 import { CsiError } from '../../base/errors.js';
-import type { RuntimeEntry } from '../../base/runtime-directory.js';
+import type { RuntimeEntry } from '../../base/system/runtime-directory.js';
 import type { Message } from './driver.js';
 import { BLOCK_CAPABILITY, topologyRequirement } from './publication.js';
 

@@ -5,9 +5,11 @@
  * This file accepts only what this program writes: version 3, without encryption or external data, and based on no
  * image or on a qcow2 image in the same directory, whose name is a plain file name.
  */
+import { constants } from 'node:fs';
 import type { FileHandle } from 'node:fs/promises';
 import { CsiError, printable } from '../../base/errors.js';
-import { openPlain, withFile } from './plain-file.js';
+import { withFile } from '../../base/system/checked-files.js';
+import { openPlain } from './plain-file.js';
 
 export interface ImageHeader {
   /** The size of the device in the image. */
@@ -35,7 +37,7 @@ export async function readImageHeader(path: string): Promise<ImageHeader> {
 
 /** Opens an image after its header is accepted. Throws like readImageHeader. */
 export async function openImage(path: string, writes: boolean): Promise<FileHandle> {
-  const file = await openPlain(path, { writes });
+  const file = await openPlain(path, writes ? constants.O_RDWR : constants.O_RDONLY);
   try {
     await headerOf(file, path);
     return file;

@@ -5,10 +5,9 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { CsiError } from '../../base/errors.js';
 import { type Argument, fileArgument, type GivenFile } from '../../base/process/program-arguments.js';
-import { at } from '../../base/runtime-directory.js';
+import { at, createNew } from '../../base/system/checked-files.js';
 import { type Content, chainArgument, type ImageChain } from './image-chain.js';
 import { isPlainName, openImage, readImageHeader } from './image-header.js';
-import { createPlain } from './plain-file.js';
 import { Program, runProgram } from './program.js';
 
 /**
@@ -38,7 +37,7 @@ export async function createImage({ path, sizeBytes, backing, signal }: NewImage
     '-o',
     LAYOUT,
     ...(backing === null ? [] : ['-F', 'qcow2', '-b', backing]),
-    written(path, () => createPlain(path)),
+    written(path, () => createNew(path)),
     `${sizeBytes}`,
   ];
   await runProgram('qemu-img', args, { purpose: `create the image ${path}`, signal });

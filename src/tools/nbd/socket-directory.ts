@@ -2,7 +2,7 @@
  * Makes directories for the sockets of NBD servers. Only this user can enter them, because whoever can connect to such
  * a socket reads the snapshot, or writes the image, behind the socket.
  */
-import type { RuntimeDirectory, RuntimeEntry } from '../../base/runtime-directory.js';
+import type { RuntimeDirectory, RuntimeEntry } from '../../base/system/runtime-directory.js';
 
 const KIND = 'nbd';
 

@@ -5,8 +5,8 @@
 
 import { randomBytes } from 'node:crypto';
 import { closeSync, fsyncSync, openSync, rmSync, writeSync } from 'node:fs';
-import { RuntimeDirectory } from '../../../src/base/runtime-directory.js';
 import { tryLock } from '../../../src/base/system/file-lock.js';
+import { RuntimeDirectory } from '../../../src/base/system/runtime-directory.js';
 import { readChangeList } from '../../../src/tools/backup/change-list.js';
 import { copyIntoImage } from '../../../src/tools/backup/copy-image.js';
 import { PluginProcess } from '../../../src/tools/bench/plugin-process.js';

@@ -19,7 +19,7 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { beforeEach, type TestContext, test } from 'node:test';
 import { packagePath } from '../../../src/base/package-root.js';
-import { RuntimeDirectory, type RuntimeEntry, runtimePath } from '../../../src/base/runtime-directory.js';
+import { RuntimeDirectory, type RuntimeEntry, runtimePath } from '../../../src/base/system/runtime-directory.js';
 import { makeSocketDirectory, removeLeftSockets } from '../../../src/tools/nbd/socket-directory.js';
 import { refused, throwsRefusal } from '../../support/refusal.js';
 import { openRuntime } from '../../support/runtime.js';

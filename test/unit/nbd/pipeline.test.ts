@@ -19,7 +19,7 @@ import {
 } from 'node:fs/promises';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
-import type { RuntimeEntry } from '../../../src/base/runtime-directory.js';
+import type { RuntimeEntry } from '../../../src/base/system/runtime-directory.js';
 import { copyRanges } from '../../../src/tools/nbd/copy.js';
 import {
   checkImage,

@@ -11,6 +11,7 @@ import { closeSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { errorCode, SystemError } from '../../../base/errors.js';
+import { at } from '../../../base/system/checked-files.js';
 import type { NativeRunner } from '../../native/pool.js';
 import { PoolLayout } from './pool-layout.js';
 
@@ -47,9 +48,9 @@ export class OpenDirectories {
     const paths = layout.directories;
     const names = paths.map((path) => basename(path));
     const { directories } = await native.run('openDirectories', { root: layout.root, names });
-    const [root, ...parts] = directories.map((directory, at) => ({
+    const [root, ...parts] = directories.map((directory, index) => ({
       ...directory,
-      path: [layout.root, ...paths][at] ?? layout.root,
+      path: [layout.root, ...paths][index] ?? layout.root,
     }));
     if (root === undefined) throw new Error('openDirectories opened no root');
     return new OpenDirectories(native, root, parts);
@@ -110,4 +111,4 @@ async function mountOf({ descriptor }: OpenDirectory): Promise<string> {
   return mount;
 }
 
-const pathOf = ({ descriptor }: OpenDirectory): string => `/proc/self/fd/${descriptor}`;
+const pathOf = ({ descriptor }: OpenDirectory): string => at(descriptor);

@@ -2,7 +2,7 @@
  * The ledger for the event loop: each call runs on the thread that owns the database. Imports the
  * implementation for its types alone, so the event loop loads no SQL.
  */
-import { assertOwnDatabase } from '../../../../base/own-files.js';
+import { assertOwnDatabase } from '../../../../base/system/own-files.js';
 import type { AsyncCalls } from '../../../database/calls.js';
 import { type OpenDatabase, openDatabase } from '../../../database/database-thread.js';
 import type { DatabaseEvent } from '../../../database/thread-task.js';

@@ -2,13 +2,13 @@
  * Checks that only this user and root can change a directory and its files: the runtime directory, the state directory, the
  * records of a pool, a directory of backups. Only then does a name still lead to the checked file when the file is opened.
  */
-import { closeSync, constants, fstatSync, openSync, readFileSync, type Stats } from 'node:fs';
-import { type FileHandle, lstat, open, readdir, realpath, stat } from 'node:fs/promises';
+import { closeSync, constants, readFileSync, type Stats } from 'node:fs';
+import { type FileHandle, lstat, readdir, realpath, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { CsiError, errorCode, insteadOf } from './errors.js';
+import { CsiError, insteadOf } from '../errors.js';
+import { openChecked, openCheckedSync } from './checked-files.js';
 
-const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
-const PLAINLY = O_NOFOLLOW | O_NONBLOCK;
+const { O_RDONLY } = constants;
 const WRITABLE_BY_OTHERS = 0o022;
 /** In a sticky directory, users who may write there may not rename or remove files that others own. */
 const STICKY = 0o1000;
@@ -62,21 +62,13 @@ export async function assertOwnDatabase(file: string): Promise<void> {
 }
 
 /**
- * Opens a regular file, never through a link, and without waiting for the other end of a pipe. Throws FAILED_PRECONDITION for
- * any other kind of file, for a file of another user, and for a file of more than `maxBytes`.
+ * Opens a regular file (openChecked). Rejects with FAILED_PRECONDITION for any other kind of file, for a file of another user,
+ * and for a file of more than `maxBytes`.
  *
  * @param maxBytes given for a file that is only read; absent for a file that is written, which must have a single link
  */
-export async function openOwn(path: string, flags: number, maxBytes?: number): Promise<FileHandle> {
-  let opened: FileHandle | null = null;
-  try {
-    opened = await open(path, flags | PLAINLY, 0o600);
-    assertPlain(path, await opened.stat(), maxBytes);
-    return opened;
-  } catch (thrown) {
-    await opened?.close();
-    throw explained(path, thrown);
-  }
+export function openOwn(path: string, flags: number, maxBytes?: number): Promise<FileHandle> {
+  return openChecked(path, flags, (found, cause) => assertPlain(path, found, maxBytes, cause));
 }
 
 /** The trimmed text of a file that is opened as openOwn does; null if there is no file. */
@@ -97,11 +89,10 @@ export async function readOwn(path: string, maxBytes: number): Promise<string | 
 export function readOwnSync(path: string, maxBytes: number, label = path): string | null {
   let descriptor: number | null = null;
   try {
-    descriptor = openSync(path, O_RDONLY | PLAINLY);
-    assertPlain(label, fstatSync(descriptor), maxBytes);
+    descriptor = openCheckedSync(path, O_RDONLY, (found, cause) => assertPlain(label, found, maxBytes, cause));
     return readFileSync(descriptor, 'utf8').trim();
   } catch (thrown) {
-    return nullIfAbsent(explained(label, thrown));
+    return nullIfAbsent(thrown);
   } finally {
     if (descriptor !== null) closeSync(descriptor);
   }
@@ -109,23 +100,16 @@ export function readOwnSync(path: string, maxBytes: number, label = path): strin
 
 const nullIfAbsent = insteadOf(['ENOENT'], null);
 
-/** Turns the kernel's codes for a link, and for a socket or a pipe that nobody reads, into "not a regular file". */
-function explained(label: string, thrown: unknown): unknown {
-  const isOther = ['ELOOP', 'ENXIO'].includes(errorCode(thrown) ?? '');
-  return isOther ? notUsed(label, NOT_REGULAR, thrown) : thrown;
-}
-
-function assertPlain(label: string, found: Stats, maxBytes?: number): void {
+/** @param found null for anything that is not opened, such as a link */
+function assertPlain(label: string, found: Stats | null, maxBytes?: number, cause?: unknown): void {
+  if (found?.isFile() !== true) throw notUsed(label, 'it is not a regular file', cause);
   const { uid, nlink, size } = found;
-  if (!found.isFile()) throw notUsed(label, NOT_REGULAR);
   if (!isOwn(found)) throw notUsed(label, `it belongs to user ${uid}`);
   if (maxBytes === undefined && nlink > 1) throw notUsed(label, `it has ${nlink} links`);
   if (size > (maxBytes ?? size)) {
     throw notUsed(label, `it has ${size} bytes, and at most ${maxBytes} are read of such a file`);
   }
 }
-
-const NOT_REGULAR = 'it is not a regular file';
 
 function notUsed(label: string, found: string, cause?: unknown): CsiError {
   const message = `${label} is not used: ${found}; look at what is there and move it away`;

@@ -2,14 +2,12 @@
  * Follows the path to a place where a command writes: which links lead there, and who could exchange such a link. Knows nothing
  * of what is written.
  */
-import { constants } from 'node:fs';
-import { type FileHandle, lstat, open, readlink } from 'node:fs/promises';
+import { type FileHandle, lstat, readlink } from 'node:fs/promises';
 import { dirname, isAbsolute, join } from 'node:path';
-import { CsiError, errorCode } from './errors.js';
+import { CsiError, errorCode } from '../errors.js';
+import { at, openDirectory } from './checked-files.js';
 import { othersIn } from './own-files.js';
-import { at } from './runtime-directory.js';
 
-const { O_DIRECTORY, O_NOFOLLOW, O_RDONLY } = constants;
 /** The kernel follows at most this number of links. */
 const MAX_LINKS = 40;
 
@@ -23,7 +21,7 @@ export async function openDirectoryOf(path: string): Promise<FileHandle> {
     if (errorCode(thrown) !== 'ENOENT') throw thrown;
     throw CsiError.notFound(`there is no directory ${dirname(path)} for ${path}`);
   });
-  const directory = await open(way.path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  const directory = await openDirectory(way.path);
   // A directory on the way may have become a link meanwhile.
   const opened = await readlink(at(directory.fd));
   if (way.others === null && opened === way.path) return directory;

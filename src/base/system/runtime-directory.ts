@@ -11,12 +11,10 @@
 import { randomBytes } from 'node:crypto';
 import {
   closeSync,
-  constants,
   fstatSync,
   fsyncSync,
   lstatSync,
   mkdirSync,
-  openSync,
   readdirSync,
   readlinkSync,
   renameSync,
@@ -26,11 +24,9 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { isAbsolute, join } from 'node:path';
-import { CsiError, errorCode, messageOf } from './errors.js';
+import { CsiError, errorCode, messageOf } from '../errors.js';
+import { at, createNewSync, openDirectorySync } from './checked-files.js';
 import { effectiveUser, isOwn, ownDirectory, readOwnSync } from './own-files.js';
-
-const { O_RDONLY, O_WRONLY, O_CREAT, O_EXCL, O_DIRECTORY, O_NOFOLLOW } = constants;
-const OPEN_DIRECTORY = O_RDONLY | O_DIRECTORY | O_NOFOLLOW;
 
 export const RUNTIME_DIRECTORY_SETTING = 'BLOCKDELTA_RUNTIME_DIR';
 const REMEDY = `set ${RUNTIME_DIRECTORY_SETTING} to a directory that only you can write to`;
@@ -68,7 +64,7 @@ export class RuntimeDirectory {
   static async open(path: string, options: RuntimeOptions): Promise<RuntimeDirectory> {
     try {
       makeDirectory(path);
-      const descriptor = openSync(path, OPEN_DIRECTORY);
+      const descriptor = openDirectorySync(path);
       const resolved = await ownDirectory(readlinkSync(at(descriptor)), REMEDY);
       return new RuntimeDirectory(resolved, descriptor, options);
     } catch (thrown) {
@@ -126,7 +122,7 @@ export class RuntimeDirectory {
     const path = at(this.descriptor, name);
     let descriptor: number;
     try {
-      descriptor = openSync(path, OPEN_DIRECTORY);
+      descriptor = openDirectorySync(path);
     } catch (thrown) {
       if (errorCode(thrown) === 'ENOENT') return null;
       throw notOurs('it is not a directory', thrown);
@@ -177,7 +173,7 @@ export class RuntimeEntry {
   write(file: string, text: string): void {
     const [path, next] = [at(this.descriptor, file), at(this.descriptor, `${file}.next`)];
     removeFile(next);
-    const descriptor = openSync(next, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+    const descriptor = createNewSync(next);
     try {
       writeFileSync(descriptor, text);
       fsyncSync(descriptor);
@@ -232,12 +228,6 @@ const ID_DIGITS = 16;
 
 const isNameOf = (kind: string, name: string): boolean =>
   name.startsWith(`${kind}-`) && /^[0-9a-f]{16}$/.test(name.slice(kind.length + 1));
-
-/** A path below an open directory. It stays valid whatever is renamed or exchanged above that directory. */
-export function at(descriptor: number, name?: string): string {
-  const opened = `/proc/self/fd/${descriptor}`;
-  return name === undefined ? opened : `${opened}/${name}`;
-}
 
 function makeDirectory(path: string): void {
   try {
