@@ -31,7 +31,12 @@ struct Failure {
   int error;            // errno; 0 if `code` is not an errno name.
   std::string syscall;  // The system call or operation that failed.
   std::string path;     // The object it acted on; may be empty.
-  std::string message;
+  // The message is what stands before and after the path, so that a caller who knows the object by
+  // another path can name that. If `after` is empty, `before` is the whole message.
+  std::string before;
+  std::string after;
+
+  std::string Message() const { return after.empty() ? before : before + path + after; }
 };
 
 class [[nodiscard]] Status {
@@ -46,9 +51,11 @@ class [[nodiscard]] Status {
     return Errno(error, syscall, std::move(path), std::string());
   }
   // `reason` is one of the SCAN_* constants.
-  static Status Scan(const char* reason, std::string path, std::string message);
+  static Status Scan(const char* reason, std::string path, std::string before,
+                     std::string after = "");
   // A failure that no errno describes: `code` replaces the errno name.
-  static Status Reason(const char* code, const char* call, std::string path, std::string message);
+  static Status Reason(const char* code, const char* call, std::string path, std::string before,
+                       std::string after = "");
 
   bool ok() const { return failure_ == nullptr; }
   // REQUIRES: !ok().

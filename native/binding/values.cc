@@ -194,7 +194,8 @@ Napi::Value Failed(Napi::Env env, const Status& status) {
   object.Set("errno", Napi::Number::New(env, failure.error));
   object.Set("syscall", Napi::String::New(env, failure.syscall));
   object.Set("path", Napi::String::New(env, failure.path));
-  object.Set("message", Napi::String::New(env, failure.message));
+  object.Set("before", Napi::String::New(env, failure.before));
+  object.Set("after", Napi::String::New(env, failure.after));
   return object;
 }
 

@@ -190,6 +190,6 @@ Status Run(const std::vector<std::string>& arguments) {
 
 int main(int count, char** values) {
   const blockdelta::Status status = blockdelta::Run({values + 1, values + count});
-  fprintf(stderr, "blockdelta-confine: %s\n", status.failure().message.c_str());
+  fprintf(stderr, "blockdelta-confine: %s\n", status.failure().Message().c_str());
   return blockdelta::kNotStarted;
 }

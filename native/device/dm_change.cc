@@ -114,7 +114,7 @@ Result<DmDevice> ReloadDm(const DmControl& control, const std::string& name, con
   Status restored = Restore(control, *old);
   if (restored.ok()) return status;
   return Status::Errno(status.failure().error, status.failure().syscall.c_str(), name,
-                       "and the old table could not be restored: " + restored.failure().message);
+                       "and the old table could not be restored: " + restored.failure().Message());
 }
 
 Status SuspendDm(const DmControl& control, const std::string& name,

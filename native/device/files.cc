@@ -68,7 +68,7 @@ Result<bool> Grow(const std::string& path, uint64_t size_bytes,
 }
 
 Status Changed(const std::string& path, const std::string& what) {
-  return Status::Reason(kScanMutable, "cloneFile", path, path + " " + what);
+  return Status::Reason(kScanMutable, "cloneFile", path, "", " " + what);
 }
 
 // Checks that the file is a regular, immutable file that matches its seal.

@@ -19,8 +19,7 @@ Result<uint64_t> Magic(const SnapshotFile& file) {
 }
 
 Status Unsupported(const std::string& path, const std::string& why) {
-  return Status::Scan(kScanUnsupported, path,
-                      "the changes of " + path + " cannot be listed: " + why);
+  return Status::Scan(kScanUnsupported, path, "the changes of ", " cannot be listed: " + why);
 }
 
 // Also false if the version is unknown.

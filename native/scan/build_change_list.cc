@@ -25,8 +25,8 @@ Status CheckSame(const SnapshotToList& snapshot, const FileVersion& expected) {
   Result<FileVersion> now = FrozenVersion(snapshot);
   RETURN_IF_ERROR(now);
   if (*now == expected) return Status();
-  return Status::Scan(kScanMutable, snapshot.file.path,
-                      snapshot.file.path + " was changed while its change list was made");
+  return Status::Scan(kScanMutable, snapshot.file.path, "",
+                      " was changed while its change list was made");
 }
 
 Result<ChangeListWriter> OpenWriter(const std::string& path, ChangeListKind kind,

@@ -150,7 +150,7 @@ bool IsKind(uint32_t kind) {
 }  // namespace
 
 Status Invalid(const std::string& path, const std::string& what) {
-  return Status::Scan(kListInvalid, path, "the change list " + path + " is not used: " + what);
+  return Status::Scan(kListInvalid, path, "the change list ", " is not used: " + what);
 }
 
 void EncodeHead(const ChangeListHead& head, Span<uint8_t> page) {

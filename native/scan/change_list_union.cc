@@ -105,8 +105,10 @@ Status CheckSteps(const std::vector<ChangeListFile>& files, ChangeListKind kind)
   }
   for (size_t i = 1; i < files.size(); i++) {
     if (files[i].head().base == files[i - 1].head().target) continue;
-    return change_list::Invalid(files[i].path(),
-                                "it does not continue where " + files[i - 1].path() + " ends");
+    const std::string& before = files[i - 1].path();
+    return change_list::Invalid(
+        files[i].path(),
+        "it does not continue where " + before.substr(before.rfind('/') + 1) + " ends");
   }
   return Status();
 }

@@ -53,13 +53,13 @@ Status FiemapSource::Map(size_t wanted) {
   request->fm_extent_count = static_cast<uint32_t>(wanted);
   Status status = Ioctl(fd_, FS_IOC_FIEMAP, request, "FS_IOC_FIEMAP", path_);
   if (status.IsErrno(EOPNOTSUPP) || status.IsErrno(ENOTTY)) {
-    return Status::Scan(kScanUnsupported, path_,
-                        "the file system of " + path_ + " has no extent maps (FIEMAP)");
+    return Status::Scan(kScanUnsupported, path_, "the file system of ",
+                        " has no extent maps (FIEMAP)");
   }
   if (!status.ok()) return status;
   if (request->fm_mapped_extents > wanted) {
-    return Status::Scan(kScanMapInvalid, path_,
-                        "FIEMAP of " + path_ + " returned more extents than requested");
+    return Status::Scan(kScanMapInvalid, path_, "FIEMAP of ",
+                        " returned more extents than requested");
   }
   if (request->fm_mapped_extents == 0) at_end_ = true;
   for (uint32_t i = 0; i < request->fm_mapped_extents && !at_end_; i++) {
@@ -74,9 +74,8 @@ Status FiemapSource::Take(const struct fiemap_extent& from) {
   const MapCheck check = CheckExtent(previous_end_, size_bytes_, &extent);
   // An extent that ends before the requested position would be requested forever.
   if (check == MapCheck::kInvalid || (check == MapCheck::kTake && extent.end() <= position_)) {
-    return Status::Scan(kScanMapInvalid, path_,
-                        "the extent map of " + path_ + " is not in order at offset " +
-                            std::to_string(from.fe_logical));
+    return Status::Scan(kScanMapInvalid, path_, "the extent map of ",
+                        " is not in order at offset " + std::to_string(from.fe_logical));
   }
   if (check == MapCheck::kBeyond) {
     at_end_ = true;

@@ -15,8 +15,8 @@ Result<FillOutcome> Fill(const SnapshotFile& target, const SnapshotFile* base,
                          const StoredMaps& maps) {
   const bool moves = addresses->extents_move();
   if (maps.any() && moves) {
-    return Status::Scan(kScanUnsupported, target.path(),
-                        "the extents of " + target.path() + " may move, so no map of them is kept");
+    return Status::Scan(kScanUnsupported, target.path(), "the extents of ",
+                        " may move, so no map of them is kept");
   }
   Result<SnapshotMap> target_map = SnapshotMap::Open(target, moves);
   RETURN_IF_ERROR(target_map);

@@ -183,9 +183,8 @@ Status TreeSearchSource::TakeItems() {
 }
 
 Status TreeSearchSource::Invalid(uint64_t offset) const {
-  return Status::Scan(
-      kScanMapInvalid, path_,
-      "the extent items of " + path_ + " are not in order at offset " + std::to_string(offset));
+  return Status::Scan(kScanMapInvalid, path_, "the extent items of ",
+                      " are not in order at offset " + std::to_string(offset));
 }
 
 }  // namespace blockdelta

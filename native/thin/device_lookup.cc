@@ -35,9 +35,8 @@ Result<Superblock> WithinCommit(BlockSource* source, uint64_t number, const Look
     if (!status.ok()) return status;
     return superblock;
   }
-  return Status::Scan(
-      kScanBusy, source->path(),
-      "the pool of " + source->path() + " commits faster than its devices can be looked up");
+  return Status::Scan(kScanBusy, source->path(), "the pool of ",
+                      " commits faster than its devices can be looked up");
 }
 
 Status Replaced(const BlockSource& source, const std::string& what) {
@@ -86,7 +85,7 @@ Status ConfirmDevices(BlockSource* source, uint64_t number,
   });
   if (superblock.status().IsErrno(ENODATA)) {
     return Replaced(*source, "a thin device was deleted during the scan: " +
-                                 superblock.status().failure().message);
+                                 superblock.status().failure().Message());
   }
   RETURN_IF_ERROR(superblock);
   if (number != 0 && superblock->held_root != number) {

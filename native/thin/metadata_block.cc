@@ -13,7 +13,7 @@ constexpr size_t kChecksumBytes = 4;
 
 Status InvalidBlock(const std::string& path, uint64_t number, const std::string& what) {
   return Status::Reason(kThinMetadataInvalid, "read", path,
-                        "block " + std::to_string(number) + " of " + path + ": " + what);
+                        "block " + std::to_string(number) + " of ", ": " + what);
 }
 
 uint32_t ChecksumOf(const uint8_t* block, uint32_t salt) {

@@ -83,15 +83,24 @@ export class CsiError extends Error {
 /** A failed native call or system call: which call, on what, with which errno name. */
 export class SystemError extends Error {
   override readonly name = 'SystemError';
+  readonly #says: string | ((path: string) => string);
+
+  /** @param says the message, or how the message names the path */
   constructor(
     /** Errno name such as ENOSPC, or a code of the addon such as SCAN_REPLACED (driver/native/*addon.ts). */
     readonly code: string,
     readonly syscall: string,
     /** The file, device or directory on which the call failed. */
     readonly path: string,
-    message: string,
+    says: string | ((path: string) => string),
   ) {
-    super(message);
+    super(typeof says === 'string' ? says : says(path));
+    this.#says = says;
+  }
+
+  /** The same failure with another path of the object. */
+  at(path: string): SystemError {
+    return Object.assign(new SystemError(this.code, this.syscall, path, this.#says), { cause: this });
   }
 }
 

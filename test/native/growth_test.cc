@@ -141,7 +141,7 @@ TEST_F(GrowthTest, NamesAMissingCapabilityUnlessThereIsNothingToGrow) {
   Result<Growth> growth = GrowFileSystem(volume->mount_point(), volume->loop());
   EXPECT_CODE(growth, "EPERM");
   EXPECT_EQ(growth.status().failure().syscall, std::string("EXT4_IOC_RESIZE_FS"));
-  EXPECT_NE(growth.status().failure().message.find("CAP_SYS_RESOURCE"), std::string::npos);
+  EXPECT_NE(growth.status().failure().Message().find("CAP_SYS_RESOURCE"), std::string::npos);
 }
 
 TEST_F(GrowthTest, FindsNothingToGrowInANewExt4OfAnySize) {

@@ -13,7 +13,7 @@ namespace blockdelta::test {
 inline testing::AssertionResult IsOk(const Status& status) {
   if (status.ok()) return testing::AssertionSuccess();
   const Failure& failure = status.failure();
-  return testing::AssertionFailure() << failure.code << ": " << failure.message;
+  return testing::AssertionFailure() << failure.code << ": " << failure.Message();
 }
 template <typename T>
 testing::AssertionResult IsOk(const Result<T>& result) {
@@ -29,7 +29,7 @@ std::string CodeOf(const Result<T>& result) {
 
 // Empty if it succeeded.
 inline std::string MessageOf(const Status& status) {
-  return status.ok() ? "" : status.failure().message;
+  return status.ok() ? "" : status.failure().Message();
 }
 template <typename T>
 std::string MessageOf(const Result<T>& result) {

@@ -2,8 +2,7 @@
  * The addon called on the caller's own thread: a thread costs a second to start on an emulated processor, and each
  * call a good deal of it. For backends, of whose calls none waits for what this process does meanwhile.
  */
-import { SystemError } from '../../src/base/errors.js';
-import type { NativeFailure, NativeResult } from '../../src/base/system/native-result.js';
+import { type NativeFailure, type NativeResult, toSystemError } from '../../src/base/system/native-result.js';
 import type { FillRequest, FillResult } from '../../src/driver/native/addon.js';
 import { loadCalls } from '../../src/driver/native/file-calls.js';
 import type { NativeFiller, NativeRunner } from '../../src/driver/native/pool.js';
@@ -17,9 +16,7 @@ export function nativeHere(): NativeHere {
     run: async (method: string, request: unknown): Promise<object> => {
       const answer = (loadCalls() as unknown as Calls)[method]?.(request);
       if (answer === undefined) throw new Error(`the addon has no ${method}`);
-      if (!answer.ok) {
-        throw new SystemError(answer.code, answer.syscall, answer.path, answer.message);
-      }
+      if (!answer.ok) throw toSystemError(answer);
       return answer;
     },
     fill: async (request: FillRequest, buffer: ArrayBuffer) => {

@@ -6,7 +6,7 @@ import { execFileSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { nodeKey } from '../../src/base/csi/handles.js';
-import type { NativeResult } from '../../src/base/system/native-result.js';
+import { type NativeResult, toSystemError } from '../../src/base/system/native-result.js';
 import { loadAddon, type ScanSource } from '../../src/driver/native/addon.js';
 import type { BuiltStep } from '../../src/driver/native/change-list-addon.js';
 import { openLedgerHere } from './direct-database.js';
@@ -179,6 +179,6 @@ function rangesOf(source: ScanSource): string {
 }
 
 function must<T extends object>(answer: NativeResult<T>): T {
-  if (!answer.ok) throw new Error(answer.message);
+  if (!answer.ok) throw toSystemError(answer);
   return answer;
 }

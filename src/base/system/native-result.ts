@@ -11,10 +11,12 @@ export interface NativeFailure {
   errno: number;
   syscall: string;
   path: string;
-  message: string;
+  /** The message is what stands before and after the path. If `after` is empty, `before` is the whole message. */
+  before: string;
+  after: string;
 }
 export type NativeResult<T> = ({ ok: true } & T) | NativeFailure;
 
-export function toSystemError(failure: NativeFailure): SystemError {
-  return new SystemError(failure.code, failure.syscall, failure.path, failure.message);
+export function toSystemError({ code, syscall, path, before, after }: NativeFailure): SystemError {
+  return new SystemError(code, syscall, path, after === '' ? before : (named) => before + named + after);
 }

@@ -214,7 +214,7 @@ async function inspectReflink(view: PoolView, isEmbedded: boolean, mounts: reado
     for (const paths of Object.values(leftovers)) paths.sort();
     Object.assign(view, leftovers);
   } catch (thrown) {
-    throw opened.withRealPaths(thrown);
+    throw opened.withRealPath(thrown);
   } finally {
     opened.close();
   }

@@ -5,8 +5,9 @@
  */
 import fs from 'node:fs';
 import { dirname } from 'node:path';
+import { getSystemErrorMap } from 'node:util';
 import { errorCode, messageOf } from '../../base/errors.js';
-import type { NativeResult } from '../../base/system/native-result.js';
+import type { NativeFailure, NativeResult } from '../../base/system/native-result.js';
 import { readOwnSync } from '../../base/system/own-files.js';
 import { type Addon, loadAddon } from './addon.js';
 
@@ -56,13 +57,21 @@ export function loadCalls(): Calls {
       try {
         return { ok: true, ...(call(request) as object | undefined) };
       } catch (thrown) {
-        const { errno = 0, syscall = '', path = '' } = thrown as NodeJS.ErrnoException;
-        const code = errorCode(thrown) ?? 'EIO';
-        return { ok: false, code, errno: -errno, syscall, path, message: messageOf(thrown) };
+        return failureOf(thrown);
       }
     },
   ]);
   return { ...loadAddon(), ...(Object.fromEntries(answering) as FileCalls) };
+}
+
+/** Words the failure as Node.js does, without the second path of a call. */
+function failureOf(thrown: unknown): NativeFailure {
+  const { errno = 0, syscall = '', path = '' } = thrown as NodeJS.ErrnoException;
+  const code = errorCode(thrown) ?? 'EIO';
+  const found = { ok: false, code, errno: -errno, syscall, path } as const;
+  if (path === '') return { ...found, before: messageOf(thrown), after: '' };
+  const description = getSystemErrorMap().get(errno)?.[1] ?? 'unknown error';
+  return { ...found, before: `${code}: ${description}, ${syscall} '`, after: "'" };
 }
 
 function unlessAbsent<T>(call: () => T): T | null {

@@ -1,5 +1,6 @@
 /** The native scan of a thin delta, called in this process the way a worker of the plugin calls it. */
 
+import { toSystemError } from '../../../src/base/system/native-result.js';
 import { MAX_ENTRIES_PER_MESSAGE } from '../../../src/driver/metadata/scanner.js';
 import type { Addon, FillResult } from '../../../src/driver/native/addon.js';
 import type { ThinScanSource } from '../../../src/driver/native/thin-addon.js';
@@ -25,7 +26,7 @@ export interface Scanned {
 export function thinSource(addon: Addon, { path, volumeBytes }: Metadata): ThinScanSource {
   const where = { metadata: path, superblock: 0n };
   const answer = addon.thinDevices({ ...where, deviceIds: [BASE_DEVICE, TARGET_DEVICE] });
-  if (!answer.ok) throw new Error(answer.message);
+  if (!answer.ok) throw toSystemError(answer);
   const [base, target] = answer.devices;
   if (base === undefined || target === undefined) throw new Error(`${path}: no snapshots`);
   return {
@@ -56,7 +57,7 @@ export function scanOnce(addon: Addon, source: ThinScanSource, visit?: VisitRang
       },
       buffer,
     );
-    if (!result.ok) throw new Error(result.message);
+    if (!result.ok) throw toSystemError(result);
     sums.ranges += result.entries;
     sums.bytes += result.entryBytes;
     sums.nodes += result.nodes;

@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import { rmSync } from 'node:fs';
 import { after, type TestContext, test } from 'node:test';
+import { type NativeResult, toSystemError } from '../../../src/base/system/native-result.js';
 import { loadAddon, type ScanSource } from '../../../src/driver/native/addon.js';
 import type { ThinScanSource } from '../../../src/driver/native/thin-addon.js';
 import { coverage } from '../../../src/tools/conformance/ranges.js';
@@ -41,7 +42,7 @@ function runsOf(question: Question, random: Random): Run[] {
   for (;;) {
     const maxRecords = 1 + random.below(random.pick([3, 500, 65536]));
     const answer = addon.thinDelta({ ...question, firstBlock, maxRecords });
-    if (!answer.ok) throw new Error(answer.message);
+    if (!answer.ok) throw toSystemError(answer);
     for (let at = 0; at < answer.words.length; at += 3) {
       const [kind, begin, length] = answer.words.subarray(at, at + 3);
       assert.ok(kind !== undefined && begin !== undefined && length !== undefined);
@@ -70,7 +71,7 @@ function rangesOf(source: ScanSource, random: Random): Range[] {
       },
       buffer,
     );
-    if (!answer.ok) throw new Error(answer.message);
+    if (!answer.ok) throw toSystemError(answer);
     for (const message of decodeFrames(new Uint8Array(buffer, 0, answer.bytes))) {
       ranges.push(...message.ranges);
     }
@@ -124,8 +125,8 @@ function append(runs: Run[], run: Run): void {
   else runs.push({ ...run });
 }
 
-function must<T>(result: ({ ok: true } & T) | { ok: false; message: string }): T {
-  if (!result.ok) throw new Error(result.message);
+function must<T>(result: NativeResult<T>): T {
+  if (!result.ok) throw toSystemError(result);
   return result;
 }
 

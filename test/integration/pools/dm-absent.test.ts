@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
+import { toSystemError } from '../../../src/base/system/native-result.js';
 import { DEFAULT_FREEZING, freezeRequest } from '../../../src/driver/backends/freezing.js';
 import { loadAddon } from '../../../src/driver/native/addon.js';
 import { skipUnlessRoot } from '../../support/workspace.js';
@@ -51,6 +52,6 @@ test('an invalid device-mapper request is refused, naming the field', () => {
   for (const [field, answer] of answers) {
     assert.ok(!answer.ok);
     assert.equal(answer.code, 'EINVAL');
-    assert.match(answer.message, new RegExp(field));
+    assert.match(toSystemError(answer).message, new RegExp(field));
   }
 });

@@ -51,6 +51,16 @@ test('an errno of a system call has one meaning everywhere', () => {
   }
 });
 
+test('a failed call names the path by which its object is known', () => {
+  const call = new SystemError('EROFS', 'openat', '/proc/self/fd/7/v', (path) => `openat ${path}: it is read-only`);
+  const named = call.at('/pool/v');
+  const { code, syscall, path, message, cause } = named;
+  assert.deepEqual({ code, syscall, path }, { code: 'EROFS', syscall: 'openat', path: '/pool/v' });
+  assert.deepEqual([message, cause], ['openat /pool/v: it is read-only', call]);
+  assert.equal(named.at('/other/v').message, 'openat /other/v: it is read-only');
+  assert.equal(new SystemError('EBUSY', 'flock', '/a', 'in use').at('/b').message, 'in use');
+});
+
 test('an aborted wait is CANCELLED', async () => {
   const thrown = await delay(1000, undefined, { signal: AbortSignal.abort() }).catch((error: unknown) => error);
   assert.equal(CsiError.from(thrown).code, StatusCode.CANCELLED);

@@ -147,5 +147,5 @@ test('max_results bounds each message, and never raises the bound of the plugin'
 });
 
 function failure(code: string): object {
-  return { ok: false, code, errno: 5, syscall: 'test', path: '/x', message: 'as expected' };
+  return { ok: false, code, errno: 5, syscall: 'test', path: '/x', before: 'as expected', after: '' };
 }

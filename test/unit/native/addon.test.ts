@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { NativeFailure } from '../../../src/base/system/native-result.js';
+import { type NativeFailure, toSystemError } from '../../../src/base/system/native-result.js';
 import { loadAddon } from '../../../src/driver/native/addon.js';
 
 type AnyFunction = (...given: unknown[]) => NativeFailure | { ok: true };
@@ -69,7 +69,7 @@ function answers(name: string, call: () => NativeFailure | { ok: true }): void {
   // What is not there is detached, removed and forgotten already.
   if (answer.ok) return;
   assert.equal(typeof answer.code, 'string', name);
-  assert.notEqual(answer.message, '', name);
+  assert.notEqual(answer.before, '', name);
 }
 
 test('a function of the addon that is given odd arguments answers, and throws nothing', () => {
@@ -90,7 +90,7 @@ test('a request without its fields is EINVAL, and the message names function and
     const answer = call({}, new ArrayBuffer(65536));
     assert.ok(!answer.ok, name);
     assert.equal(answer.code, 'EINVAL', name);
-    assert.match(answer.message, new RegExp(`^${name}: .* must be `), name);
+    assert.match(toSystemError(answer).message, new RegExp(`^${name}: .* must be `), name);
   }
 });
 

@@ -69,7 +69,7 @@ for (const [kind, source] of Object.entries(SOURCES)) {
       const answer = fill({ ...LIMITS, source: hostile }, buffer);
       assert.equal(answer.ok, false);
       assert.equal((answer as NativeFailure).code, 'EINVAL');
-      assert.match((answer as NativeFailure).message, /buffer must have at least/);
+      assert.match((answer as NativeFailure).after, /buffer must have at least/);
     });
   }
 }
@@ -97,5 +97,5 @@ test('H22: extents whose memory a later field takes away are refused: an empty l
   });
   const answer = fill({ ...LIMITS, source: hostile }, new ArrayBuffer(1 << 20));
   assert.equal((answer as NativeFailure).code, 'EINVAL');
-  assert.match((answer as NativeFailure).message, /must not change/);
+  assert.match((answer as NativeFailure).after, /must not change/);
 });

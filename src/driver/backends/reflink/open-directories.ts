@@ -10,7 +10,7 @@
 import { closeSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { basename } from 'node:path';
-import { errorCode, SystemError } from '../../../base/errors.js';
+import { SystemError } from '../../../base/errors.js';
 import { at } from '../../../base/system/checked-files.js';
 import type { NativeRunner } from '../../native/pool.js';
 import { PoolLayout } from './pool-layout.js';
@@ -77,14 +77,12 @@ export class OpenDirectories {
     return null;
   }
 
-  /** The error with real paths in place of paths through descriptors, which mean nothing to an operator. */
-  withRealPaths(thrown: unknown): unknown {
-    const code = errorCode(thrown);
-    if (!(thrown instanceof Error) || code === undefined) return thrown;
-    const { path = '', syscall = '' } = thrown as NodeJS.ErrnoException;
-    const message = this.#realPaths(thrown.message);
-    const named = new SystemError(code, syscall, this.#realPaths(path), message);
-    return Object.assign(named, { cause: thrown });
+  /** The error with the real path in place of a path through a descriptor, which means nothing to an operator. */
+  withRealPath(thrown: unknown): unknown {
+    if (!(thrown instanceof SystemError)) return thrown;
+    const { path } = thrown;
+    const directory = [this.root, ...this.parts].find((each) => `${path}/`.startsWith(`${pathOf(each)}/`));
+    return directory === undefined ? thrown : thrown.at(directory.path + path.slice(pathOf(directory).length));
   }
 
   /** Never waits: an O_PATH descriptor has nothing to write back. May be called again. */
@@ -92,14 +90,6 @@ export class OpenDirectories {
     if (this.#isClosed) return;
     this.#isClosed = true;
     for (const { descriptor } of [this.root, ...this.parts]) closeSync(descriptor);
-  }
-
-  #realPaths(text: string): string {
-    return [this.root, ...this.parts].reduce(
-      (replaced, directory) =>
-        replaced.replaceAll(new RegExp(`${pathOf(directory)}(?!\\d)`, 'g'), () => directory.path),
-      text,
-    );
   }
 }
 

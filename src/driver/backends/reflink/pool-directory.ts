@@ -128,7 +128,7 @@ export class PoolDirectory {
         return await work(opened);
       } catch (thrown) {
         if (NO_DIRECTORY.has(errorCode(thrown))) await this.assertRetained(opened);
-        throw opened.withRealPaths(thrown);
+        throw opened.withRealPath(thrown);
       }
     });
   }

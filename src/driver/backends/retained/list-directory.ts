@@ -144,7 +144,7 @@ export class ListDirectory {
     const path = join(directory, listName(ends));
     const { state } = await this.native.run('fileState', { path });
     if (state !== null) return { ...ends, storedBytes: state.allocatedBytes };
-    throw new SystemError('ENOENT', 'open', path, `the list ${path} is gone`);
+    throw new SystemError('ENOENT', 'open', path, (named) => `the list ${named} is gone`);
   }
 
   path(ends: ListEnds): string {
