@@ -14,7 +14,8 @@ export function describeAttachments(context: ContractContext): void {
     const device = await backend.attachments.attach(volumeId, { readOnly: false });
     assert.deepEqual([device.readOnly, device.sizeBytes], [false, SIZE]);
     assert.deepEqual(await backend.attachments.attach(volumeId, { readOnly: false }), device);
-    assert.deepEqual(await (await harness.reopen()).attachments.find(volumeId), device);
+    const { backend: next } = await harness.reopen();
+    assert.deepEqual(await next.attachments.find(volumeId), device);
     await backend.attachments.detach(volumeId);
     assert.equal(await backend.attachments.find(volumeId), null);
     await backend.attachments.detach(volumeId);

@@ -92,7 +92,7 @@ async function compareRounds(context: ContractContext, filler: NativePool): Prom
   }
   await harness.release(volumeId);
   assert.ok(target !== undefined);
-  tally.add(await compare(await harness.reopen(), filler, target, bases));
+  tally.add(await compare((await harness.reopen()).backend, filler, target, bases));
   for (const { id } of bases) await backend.bases.drop(id);
   await backend.snapshots.delete(target.id);
   await backend.volumes.delete(volumeId);

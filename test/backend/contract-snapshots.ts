@@ -56,7 +56,7 @@ export function describeSnapshots(context: ContractContext): void {
     const snapshotId = newSnapshot();
     await assert.rejects(context.backend.snapshots.create([{ volumeId: newVolume(), snapshotId }]));
     assert.ok(!(await context.backend.list()).snapshots.some(({ id }) => id === snapshotId));
-    assert.deepEqual(await context.backend.sweep(), []);
+    assert.deepEqual((await context.harness.reopen()).swept, []);
   });
 
   test('deleting a snapshot twice, or one that never existed, succeeds', async () => {
@@ -78,11 +78,11 @@ export function describeSnapshots(context: ContractContext): void {
     const [left = ''] = await harness.leaveTemporary([{ of: 'snapshot', id: snapshotId }]);
     await backend.volumes.thaw(volumeId);
     await backend.snapshots.delete(snapshotId);
-    if (harness.attaches) assert.ok(!(await backend.sweep()).includes(left));
+    if (harness.attaches) assert.ok(!(await harness.reopen()).swept.includes(left));
     await backend.snapshots.create([{ volumeId, snapshotId }]);
     await backend.snapshots.delete(snapshotId);
     await backend.volumes.delete(volumeId);
-    await backend.sweep();
+    await harness.reopen();
   });
 
   test('a restored volume is an independent copy, with zeros beyond the content of the snapshot', async () => {
@@ -105,6 +105,6 @@ export function describeSnapshots(context: ContractContext): void {
     const volumeId = newVolume();
     await assert.rejects(context.backend.volumes.create(volumeId, SIZE, { snapshotId: newSnapshot() }));
     assert.ok(!(await context.backend.list()).volumes.some(({ id }) => id === volumeId));
-    assert.deepEqual(await context.backend.sweep(), []);
+    assert.deepEqual((await context.harness.reopen()).swept, []);
   });
 }

@@ -19,15 +19,30 @@ export interface BackendHarness {
   read(volumeId: string): Promise<Buffer>;
   /** Lets go of what write and read opened. */
   release(volumeId: string): Promise<void>;
-  /** Leaves in the pool what a run leaves that is killed while it makes these. The names sweep will give. */
+  /** Leaves in the pool what a run leaves that is killed while it makes these. The names that the next start returns. */
   leaveTemporary(objects: readonly HalfMade[]): Promise<string[]>;
   /** Leaves something foreign beside the volumes. */
   leaveForeign(): Promise<void>;
   /** What the storage below has free, bytes. */
   reallyFree(): Promise<bigint>;
-  /** Another backend object on the same pool, as after a restart; started. */
-  reopen(): Promise<Backend>;
+  /** Starts another backend object on the same pool, as after a restart. */
+  reopen(): Promise<StartedBackend>;
   dispose(): Promise<void>;
+}
+
+export interface StartedBackend {
+  backend: Backend;
+  /** What the start handed to `claim`. */
+  uuid: string;
+  swept: string[];
+}
+
+export async function started(backend: Backend): Promise<StartedBackend> {
+  let uuid = '';
+  const swept = await backend.start('any', async (found) => {
+    uuid = found;
+  });
+  return { backend, uuid, swept };
 }
 
 export interface HalfMade {
@@ -38,6 +53,8 @@ export interface HalfMade {
 export interface ContractContext {
   readonly harness: BackendHarness;
   readonly backend: Backend;
+  /** What the first start of the pool handed to `claim`. */
+  readonly uuid: string;
   /** A new volume. Resolves to its id. */
   volume(sizeBytes?: bigint): Promise<string>;
   /** A new snapshot of the volume. Resolves to its id. */

@@ -74,13 +74,15 @@ export class MemoryBackend implements Backend {
     this.#totalBytes = options.totalBytes ?? 1n << 30n;
   }
 
-  async start(): Promise<void> {}
+  async start(_expected: 'any' | 'existing' = 'any', claim?: (uuid: string) => Promise<unknown>): Promise<string[]> {
+    await claim?.(this.storage.identity);
+    const swept = [...this.storage.temporary];
+    this.storage.temporary.clear();
+    return swept;
+  }
+
   async stop(): Promise<void> {}
   async check(): Promise<void> {}
-
-  async identity(): Promise<string> {
-    return this.storage.identity;
-  }
 
   async capacity(): Promise<PoolCapacity> {
     const sizes = [...this.storage.volumes.values()].map((volume) => volume.sizeBytes);
@@ -114,15 +116,6 @@ export class MemoryBackend implements Backend {
     const objects = (of: Map<string, Content>) =>
       [...of].map(([id, content]) => ({ id, sizeBytes: content.sizeBytes }));
     return { volumes: objects(volumes), snapshots: objects(snapshots), unknown: [...foreign] };
-  }
-
-  async sweep(): Promise<string[]> {
-    const swept = [...this.storage.temporary];
-    this.storage.temporary.clear();
-    for (const id of this.storage.used) {
-      if (!this.storage.volumes.has(id)) this.storage.used.delete(id);
-    }
-    return swept;
   }
 
   readonly volumes: PoolVolumes = {
@@ -193,7 +186,11 @@ export class MemoryBackend implements Backend {
       for (const volumeId of volumeIds) this.storage.used.add(volumeId);
     },
     has: async (volumeId) => this.storage.used.has(volumeId),
-    all: async () => new Set(this.storage.used),
+    sweep: async () => {
+      const { used, volumes } = this.storage;
+      for (const id of used) if (!volumes.has(id)) used.delete(id);
+      return new Set(used);
+    },
   };
 
   /** Keeps the content itself, so that its addresses stay taken. */

@@ -1,5 +1,5 @@
 import { describeBackend } from './backend-contract.js';
-import type { BackendHarness } from './harness.js';
+import { type BackendHarness, started } from './harness.js';
 import { BLOCK_BYTES, MemoryBackend, MemoryStorage } from './memory-backend.js';
 
 describeBackend('memory', makeHarness, { skip: false, attaches: false, keepsBases: true });
@@ -22,7 +22,7 @@ async function makeHarness(): Promise<BackendHarness> {
     },
     leaveForeign: async () => void storage.foreign.add('readme.txt'),
     reallyFree: async () => 1n << 30n,
-    reopen: async () => new MemoryBackend(storage),
+    reopen: () => started(new MemoryBackend(storage)),
     dispose: async () => undefined,
   };
 }

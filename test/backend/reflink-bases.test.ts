@@ -228,26 +228,26 @@ test('a kill between any two steps of a deletion leaves a sound base, or none', 
   const [first, second, third] = await takeListed();
   // After the list is retained.
   await backend.bases.retain(second, third);
-  await backend.sweep();
+  await backend.start();
   await assertSoundDelta(third, second);
   // After the lists are joined.
   await backend.changes.join(second, third);
-  await backend.sweep();
+  await backend.start();
   await assertSoundDelta(third, second);
   await assertSoundDelta(third, first);
   // After the snapshot's file is gone, and its lists are not.
   await backend.snapshots.delete(second);
-  await backend.sweep();
+  await backend.start();
   await remove(second, third);
   assert.deepEqual(await usable(), [second]);
   await assertSoundDelta(third, second);
   // While a newest one becomes hidden, and while it is completed.
   await backend.bases.retain(third, null);
-  await backend.sweep();
+  await backend.start();
   await backend.snapshots.delete(third);
   const fourth = await take();
   await backend.bases.retain(third, fourth);
-  await backend.sweep();
+  await backend.start();
   await assertSoundDelta(fourth, third);
   await backend.snapshots.delete(third);
   for (const base of [second, third]) await assertSoundDelta(fourth, base);
@@ -256,7 +256,7 @@ test('a kill between any two steps of a deletion leaves a sound base, or none', 
     join(directory, 'bases', `${first}.hidden.tmp`),
   ];
   for (const path of unfinished) writeFileSync(path, '');
-  await backend.sweep();
+  await backend.start();
   assert.ok(!unfinished.some((path) => existsSync(path)));
 });
 
@@ -519,7 +519,6 @@ test('a start removes what a kill has left of joining lists, and of a deletion',
   writeFileSync(join(directory, 'lists', listOf(middle, last)), '');
   await backend.stop();
   backend = await open();
-  await backend.sweep();
   assert.deepEqual(names(), [listOf(first, middle)]);
   assert.deepEqual(await answeredBy(middle, first), [listOf(first, middle)]);
 });

@@ -86,13 +86,13 @@ test('a snapshot of a mounted volume in pieces is cloned from a copy, which goes
   }
 });
 
-test('a sweep removes the copies that kills have left, and no foreign one', async () => {
+test('a start removes the copies that kills have left, and no foreign one', async () => {
   const backend = await started();
   const [left, foreign] = [`${newSnapshot()}.copy`, 'foreign.copy'];
   for (const name of [left, foreign]) {
     btrfs('subvolume', 'snapshot', '-r', at('volumes'), at(name));
   }
-  assert.deepEqual(await backend.sweep(), [left]);
+  assert.deepEqual(await backend.start(), [left]);
   assert.deepEqual(copies(), [foreign]);
 });
 

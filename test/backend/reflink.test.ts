@@ -6,7 +6,7 @@ import { isNightly } from '../support/nightly.js';
 import { type PoolKind, skipUnlessRoot } from '../support/workspace.js';
 import { describeBackend } from './backend-contract.js';
 import { DeviceHarness } from './device-harness.js';
-import type { BackendHarness, HalfMade } from './harness.js';
+import { type BackendHarness, type HalfMade, type StartedBackend, started } from './harness.js';
 import { ReflinkPool } from './reflink-fixture.js';
 
 const EMBEDDED_BYTES = 1n << 30n;
@@ -67,8 +67,8 @@ class ReflinkHarness extends DeviceHarness implements BackendHarness {
     return free.reduce((sum, bytes) => sum + bytes);
   }
 
-  reopen(): Promise<ReflinkBackend> {
-    return this.#pool.open(this.#options);
+  reopen(): Promise<StartedBackend> {
+    return started(this.#pool.backend(this.#options));
   }
 
   async dispose(): Promise<void> {

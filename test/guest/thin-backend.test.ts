@@ -7,7 +7,7 @@ import { hostFreeBytes } from '../../src/driver/backends/image-files.js';
 import type { ThinBackend } from '../../src/driver/backends/thin/thin-backend.js';
 import { describeBackend } from '../backend/backend-contract.js';
 import { DeviceHarness } from '../backend/device-harness.js';
-import type { BackendHarness, HalfMade } from '../backend/harness.js';
+import { type BackendHarness, type HalfMade, type StartedBackend, started } from '../backend/harness.js';
 import { isNightly } from '../support/nightly.js';
 import { guestSkip } from './guest.js';
 import { BLOCK_BYTES, ThinPoolOnDisks } from './thin-pool-on-disks.js';
@@ -55,11 +55,10 @@ class ThinHarness extends DeviceHarness implements BackendHarness {
     return below < free ? below : free;
   }
 
-  async reopen(): Promise<ThinBackend> {
+  reopen(): Promise<StartedBackend> {
     const backend = this.pool.makeBackend();
     this.#others.push(backend);
-    await backend.start();
-    return backend;
+    return started(backend);
   }
 
   async dispose(): Promise<void> {

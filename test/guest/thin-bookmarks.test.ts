@@ -267,7 +267,7 @@ test('a base whose file is missing is invalidated, and files without a base are 
   rmSync(join(bases, base.id));
   await pool.restart();
   assert.match(await pool.lossOf(base), /is gone/);
-  assert.deepEqual(await pool.backend.sweep(), ['left']);
+  assert.deepEqual(pool.swept, ['left']);
 });
 
 test('a bookmark that was damaged, or exchanged with another one, is invalidated', async (pool) => {

@@ -119,6 +119,8 @@ export class ThinPoolOnDisks {
   readonly volumes = new Map<string, ThinVolume>();
   /** Events of the backends. */
   readonly events: string[] = [];
+  /** What the last start removed. */
+  swept: string[] = [];
   #backend: ThinBackend;
 
   private constructor(
@@ -176,7 +178,7 @@ export class ThinPoolOnDisks {
   /** A backend as of a new process, on the same pool, started. The one before has stopped. */
   async next(): Promise<ThinBackend> {
     this.#backend = this.makeBackend();
-    await this.#backend.start('existing');
+    this.swept = await this.#backend.start('existing');
     return this.#backend;
   }
 

@@ -13,14 +13,13 @@ for (const [kind, changed] of Object.entries({
     `a pool (${kind}) is stopped, and restarts unchanged`,
     async (pool) => {
       const { backend } = pool;
-      const identity = await backend.identity();
+      const { uuid } = pool.withLedger((ledger) => ledger.pool());
       const volume = await pool.written(1);
       await pool.stop();
       assert.deepEqual(await pool.deviceNames(), [], 'nothing of it is active');
       const attach = async () => backend.attachments.attach(volume.id, { readOnly: false });
       await refused(attach(), 'FAILED_PRECONDITION');
-      await backend.start('existing');
-      assert.equal(await backend.identity(), identity);
+      await backend.start('existing', async (found) => assert.equal(found, uuid));
       await volume.attach();
       assert.ok(volume.read().equals(volume.image));
     },

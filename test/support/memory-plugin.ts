@@ -104,7 +104,7 @@ export class MemoryPlugin {
     );
     for (const backend of pools) {
       this.#backends.set(backend.pool, backend);
-      await claimPool(catalogue, backend);
+      await backend.start('any', (uuid) => claimPool(catalogue, backend.pool, uuid));
     }
     const registry = new BackendRegistry(pools);
     const { lockWaitMs } = this.#options;

@@ -118,13 +118,15 @@ export interface Backend {
   /**
    * Makes the pool usable: creates, attaches and mounts the pool where that is the backend's task. Idempotent. Never creates
    * a pool that is expected to exist: FAILED_PRECONDITION if the pool is missing, for example because its disk did not come
-   * up.
+   * up. Removes the temporary files that a killed run left, and returns their names. A failure to remove them is a PoolEvent.
+   * Call this while no other call is under way.
+   *
+   * @param claim gets the uuid that the pool itself stores, by which an unmounted or swapped pool is detected. The start
+   *   removes no temporary file before `claim` resolves, and fails as `claim` does.
    */
-  start(expected?: 'any' | 'existing'): Promise<void>;
+  start(expected?: 'any' | 'existing', claim?: (uuid: string) => Promise<unknown>): Promise<string[]>;
   /** Releases what start acquired, except what attached volumes still use. */
   stop(): Promise<void>;
-  /** A uuid stored in the pool itself, by which an unmounted or swapped pool is detected. */
-  identity(): Promise<string>;
   /**
    * FAILED_PRECONDITION with the reason if the pool cannot serve, or if the kernel of the node lacks a feature that the pool
    * needs. Cheap, and bounded in time.
@@ -135,15 +137,10 @@ export interface Backend {
    * the caller may admit a volume because of it, but must not refuse one.
    */
   capacity(age?: 'now' | 'recent'): Promise<PoolCapacity>;
-  /** For monitoring. FAILED_PRECONDITION if the pool cannot be reached. */
+  /** For monitoring; contains what `capacity` answers. FAILED_PRECONDITION if the pool cannot be reached. */
   statistics(): Promise<PoolStatistics>;
   /** Every listed object survives a power failure, unless it is removed. */
   list(): Promise<PoolContents>;
-  /**
-   * Removes temporary files left by a killed run, and returns their names; removes the marks of volumes
-   * that no longer exist. Called before serving only.
-   */
-  sweep(): Promise<string[]>;
 
   /** Until the pool has started, these parts fail with FAILED_PRECONDITION. */
   readonly volumes: PoolVolumes;
@@ -244,8 +241,11 @@ export interface InitializedVolumes {
   /** The marks are durable when the method returns. */
   set(volumeIds: readonly string[]): Promise<void>;
   has(volumeId: string): Promise<boolean>;
-  /** Ids of all marked volumes. */
-  all(): Promise<ReadonlySet<string>>;
+  /**
+   * Removes the marks of volumes that the pool does not hold, and returns the ids of all other marked volumes. Call this only
+   * once interrupted creations are settled: a mark without a volume tells them that the volume was complete and is lost.
+   */
+  sweep(): Promise<ReadonlySet<string>>;
 }
 
 /** Retained bases: the remains of deleted snapshots, which let a delta still begin at them. */

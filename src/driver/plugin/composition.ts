@@ -25,7 +25,7 @@ import { ChangeListMaker } from '../volumes/change-list-maker.js';
 import { claimNodeIdentity } from '../volumes/node-identity.js';
 import { OperationLocks } from '../volumes/operation-locks.js';
 import { PoolUsageLog } from '../volumes/pool-usage.js';
-import { type ReconcileReport, reconcile } from '../volumes/reconcile.js';
+import { type ReconcileReport, reconcile, type SweptNames } from '../volumes/reconcile.js';
 import { RetainedBases } from '../volumes/retained-bases.js';
 import type { RetainedBaseLimits } from '../volumes/retention.js';
 import { RetentionTimer } from '../volumes/retention-timer.js';
@@ -98,13 +98,13 @@ async function compose(
   const poolOf = async (id: string) => (await catalogue.volumeById(id))?.pool ?? null;
   const threads = await startThreads(config, poolOf, teardown, metrics);
   const storage = { catalogue, ...threads, logger, metrics };
-  const { registry, startAgain } = await startBackends(config, storage, teardown);
+  const { registry, startAgain, swept } = await startBackends(config, storage, teardown);
   const locks = new OperationLocks();
   const retainedBases = new RetainedBases({ catalogue, locks, limits: limitsOf(config), logger });
   const shared = { catalogue, registry, locks, retainedBases, logger };
   const backups = new CatalogueBackups({ ...state, logger });
   teardown.add(() => backups.stop());
-  const { lost, prepare } = await reconcilePools(stateDirectory, { ...shared, backups });
+  const { lost, prepare } = await reconcilePools(stateDirectory, { ...shared, swept, backups });
   const recovery = new PoolRecovery({ registry, startAgain, prepare, logger });
   const observe = metrics?.scans.listProblem.bind(metrics.scans);
   const changeLists = new ChangeListMaker({ ...shared, observe });
@@ -189,6 +189,7 @@ const limitsOf = (config: Config): RetainedBaseLimits => ({
 interface Reconciling {
   catalogue: AsyncCatalogue;
   registry: BackendRegistry;
+  swept: SweptNames;
   retainedBases: RetainedBases;
   logger: Logger;
   backups: CatalogueBackups;
@@ -201,12 +202,12 @@ interface Reconciling {
  */
 async function reconcilePools(
   stateDirectory: string,
-  { catalogue, registry, retainedBases, logger, backups }: Reconciling,
+  { catalogue, registry, swept, retainedBases, logger, backups }: Reconciling,
 ): Promise<{ lost: LostRows; prepare: (backend: Backend) => Promise<void> }> {
   const lost = new LostRows(stateDirectory, catalogue, retainedBases);
   const settle = async (pools: BackendRegistry, pool?: string): Promise<void> => {
     const scope = { registry: pools, ...(pool !== undefined && { pool }) };
-    report(logger, await reconcile({ catalogue, retainedBases, ...scope, lacksRows: lost.found }));
+    report(logger, await reconcile({ catalogue, retainedBases, swept, ...scope, lacksRows: lost.found }));
   };
   await lost.search(registry.all);
   await settle(registry);

@@ -18,7 +18,7 @@ import type { Config } from '../config/config.js';
 import type { PoolConfig } from '../config/pools.js';
 import type { PluginMetrics } from '../metrics/plugin-metrics.js';
 import type { NativeRunner } from '../native/pool.js';
-import { claimPool } from '../volumes/reconcile.js';
+import { claimPool, type SweptNames } from '../volumes/reconcile.js';
 import { halfStarted } from './pool-recovery.js';
 import type { Teardown } from './teardown.js';
 
@@ -53,11 +53,12 @@ export async function startBackends(
   config: Config,
   dependencies: StartDependencies,
   teardown: Teardown,
-): Promise<StartedPools> {
+): Promise<StartedPools & { swept: SweptNames }> {
   const { logger } = dependencies;
+  const swept = new Map<string, readonly string[]>();
   const owner = await dependencies.catalogue.uuid();
   const starters = new Map(
-    config.pools.map((pool) => [pool.name, poolStarter({ ...dependencies, config, owner }, pool, teardown)]),
+    config.pools.map((pool) => [pool.name, poolStarter({ ...dependencies, config, owner, swept }, pool, teardown)]),
   );
   const { registry, startAgain } = await startAll(starters);
   const [first] = registry.unavailable;
@@ -66,7 +67,7 @@ export async function startBackends(
   for (const { pool, failure } of registry.unavailable) {
     logger.error({ pool, err: failure }, 'the pool could not be started and is not served');
   }
-  return { registry, startAgain };
+  return { registry, startAgain, swept };
 }
 
 /** Starts all pools at once. Waits until one has started or all have failed, and then up to `patienceMs` for the rest. */
@@ -100,7 +101,7 @@ export async function startAll(
 
 /** Each attempt has a backend of its own, so that it finds no state of the attempt before. */
 function poolStarter(
-  { config, owner, catalogue, runnerOf, logger, metrics = null }: StarterDependencies,
+  { config, owner, swept, catalogue, runnerOf, logger, metrics = null }: StarterDependencies,
   pool: PoolConfig,
   teardown: Teardown,
 ): () => Promise<Backend> {
@@ -112,8 +113,8 @@ function poolStarter(
     current = backend;
     try {
       const known = await catalogue.poolUuid(backend.pool);
-      await backend.start(known === null ? 'any' : 'existing');
-      await claimPool(catalogue, backend);
+      const claim = (uuid: string): Promise<void> => claimPool(catalogue, backend.pool, uuid);
+      swept.set(backend.pool, await backend.start(known === null ? 'any' : 'existing', claim));
       return backend;
     } catch (thrown) {
       await bestEffort(() => backend.stop(), logLeftover(logger, halfStarted(pool.name)));
@@ -140,6 +141,7 @@ interface StarterDependencies extends StartDependencies {
   config: Config;
   /** The uuid of the catalogue. */
   owner: string;
+  swept: Map<string, readonly string[]>;
 }
 
 interface BackendParts {

@@ -2,10 +2,10 @@
  * Reconciles the catalogue with the pools before the plugin serves: completes or rolls back what a kill has interrupted, and
  * compares the rows with what the pools hold.
  *
- * Removes only temporary files, retained bases over the limits or without a record, objects that an unfinished row marks as
- * being deleted, and incomplete objects that an unfinished row marks as being created. Updates the record of a volume that is
- * larger than its record, because its expansion was interrupted. Detaches a device that a staging left attached and nobody
- * uses. Leaves any other difference to the operator.
+ * Removes only retained bases over the limits or without a record, objects that an unfinished row marks as being deleted,
+ * incomplete objects that an unfinished row marks as being created, and marks of volumes that are gone. Updates the record of a
+ * volume that is larger than its record, because its expansion was interrupted. Detaches a device that a staging left attached
+ * and nobody uses. Leaves any other difference to the operator.
  */
 
 import { CsiError, messageOf, StatusCode } from '../../base/errors.js';
@@ -22,16 +22,20 @@ import { finishExpansion, grownVolumes } from './volume-expansion.js';
 export interface ReconcileReport {
   /** Creations, deletions and expansions that were completed, and unused devices that were released. */
   finished: string[];
-  /** Creations that were rolled back, and temporary files that were removed. */
+  /** Creations that were rolled back, and temporary files that the starts of the pools removed. */
   undone: string[];
   /** Differences that were left as they are. */
   differences: string[];
 }
 
+/** What the start of each pool has removed, by pool; see Backend.start. */
+export type SweptNames = ReadonlyMap<string, readonly string[]>;
+
 export interface ReconcileDependencies {
   catalogue: AsyncCatalogue;
   registry: BackendRegistry;
   retainedBases: RetainedBases;
+  swept?: SweptNames;
   /** The catalogue has lost rows. No base is removed, because its record may be lost, and no unused device is released. */
   lacksRows?: boolean;
   /**
@@ -82,12 +86,12 @@ function membersOf(catalogue: AsyncCatalogue, { groups }: UnfinishedWork) {
 }
 
 async function reconcilePool(
-  { catalogue, retainedBases, lacksRows }: ReconcileDependencies,
+  { catalogue, retainedBases, swept, lacksRows }: ReconcileDependencies,
   backend: Backend,
   report: ReconcileReport,
 ): Promise<void> {
-  const swept = await backend.sweep();
-  report.undone.push(...swept.map((name) => `temporary file ${name} in pool '${backend.pool}'`));
+  const { pool: name } = backend;
+  report.undone.push(...(swept?.get(name) ?? []).map((file) => `temporary file ${file} in pool '${name}'`));
   const contents = await backend.list();
   const volumes = (await catalogue.listVolumes()).filter(({ pool }) => pool === backend.pool);
   for (const grown of grownVolumes(volumes, contents)) {
@@ -138,14 +142,17 @@ async function releaseUnused(
   }
 }
 
-/** Marks initialized volumes whose mark is missing, because its file was removed. */
+/**
+ * Removes the marks of volumes that are gone, once their rows are settled, and marks initialized volumes whose mark is missing,
+ * because its file was removed.
+ */
 async function markInitializedVolumes(
   volumes: readonly VolumeRecord[],
   contents: PoolContents,
   backend: Backend,
 ): Promise<void> {
   const held = new Set(contents.volumes.map(({ id }) => id));
-  const marked = await backend.marks.all();
+  const marked = await backend.marks.sweep();
   const missing = volumes
     .filter((each) => !each.pristine && held.has(each.volumeId) && !marked.has(each.volumeId))
     .map(({ volumeId }) => volumeId);
@@ -154,14 +161,15 @@ async function markInitializedVolumes(
 
 /**
  * Refuses a directory that is not the pool that the catalogue knows, for example because its disk is not
- * mounted. Precedes every other operation on a pool.
+ * mounted. Registers a new pool.
+ *
+ * @param found the uuid that the pool stores
  */
-export async function claimPool(catalogue: AsyncCatalogue, backend: Backend): Promise<void> {
-  const found = await backend.identity();
-  const recorded = await catalogue.registerPool(backend.pool, found);
+export async function claimPool(catalogue: AsyncCatalogue, pool: string, found: string): Promise<void> {
+  const recorded = await catalogue.registerPool(pool, found);
   if (recorded !== found) {
     throw CsiError.failedPrecondition(
-      `pool '${backend.pool}' has the identity ${found} and the catalogue knows it as ${recorded}: ` +
+      `pool '${pool}' has the identity ${found} and the catalogue knows it as ${recorded}: ` +
         "is the pool's file system mounted, and the directory the right one?",
     );
   }

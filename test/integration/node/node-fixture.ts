@@ -96,9 +96,8 @@ export class NodeFixture {
       overcommitPercent: 100n,
       reservePercent: 0n,
     });
-    await this.backend.start();
     this.catalogue = await openCatalogue(workspace.path('catalogue.db'));
-    await this.catalogue.registerPool('default', await this.backend.identity());
+    await this.backend.start('any', (uuid) => this.catalogue.registerPool('default', uuid));
     const fixture = this;
     this.deps = {
       get config() {

@@ -52,7 +52,11 @@ export async function openManagers(limits: Partial<RetainedBaseLimits> = {}): Pr
   storage.identity = 'memory-pool-2';
   const second = new MemoryBackend(storage, { pool: 'second' });
   const registry = new BackendRegistry([backend, second]);
-  for (const each of registry.all) await catalogue.registerPool(each.pool, await each.identity());
+  for (const {
+    pool,
+    storage: { identity },
+  } of [backend, second])
+    await catalogue.registerPool(pool, identity);
   const locks = new OperationLocks();
   const log: LogLine[] = [];
   const retainedBases = retainedBasesOf(catalogue, limits, locks, log);

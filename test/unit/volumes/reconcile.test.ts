@@ -6,7 +6,7 @@ import { BackendRegistry } from '../../../src/driver/backends/registry.js';
 import type { OpenCatalogue } from '../../../src/driver/catalogue/catalogue-client.js';
 import type { SnapshotRecord, SnapshotState, VolumeRecord } from '../../../src/driver/catalogue/records.js';
 import { claimPool, reconcile } from '../../../src/driver/volumes/reconcile.js';
-import { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
+import type { MemoryBackend, MemoryStorage } from '../../backend/memory-backend.js';
 import { snapshotRecord, TEST_NODE_KEY, volumeRecord } from '../../support/records.js';
 import { refused } from '../../support/refusal.js';
 import { type Managers, managersOfEachTest } from './manager-fixture.js';
@@ -197,13 +197,10 @@ test('missing, unknown and foreign objects and wrong sizes are reported and neve
 });
 
 test('a pool with another identity is refused, and a new pool is registered', async () => {
-  await claimPool(catalogue, backend);
-  storage.identity = 'memory-pool-4';
-  await refused(claimPool(catalogue, backend), 'FAILED_PRECONDITION', /mounted/);
-  const third = new MemoryBackend(new MemoryStorage(), { pool: 'third' });
-  third.storage.identity = 'memory-pool-3';
-  await claimPool(catalogue, third);
-  assert.equal(await catalogue.poolUuid('third'), await third.identity());
+  await claimPool(catalogue, 'default', storage.identity);
+  await refused(claimPool(catalogue, 'default', 'memory-pool-4'), 'FAILED_PRECONDITION', /mounted/);
+  await claimPool(catalogue, 'third', 'memory-pool-3');
+  assert.equal(await catalogue.poolUuid('third'), 'memory-pool-3');
 });
 
 test('unfinished objects of a pool that could not be started are reported and left for the next start', async () => {
@@ -241,6 +238,18 @@ test('an unfinished object that cannot be settled does not prevent the others fr
   assert.equal((await catalogue.volumeById(stuck.volumeId))?.state, 'creating');
 });
 
+test('a marked volume that was being created and is gone is reported as lost, and only then loses its mark', async () => {
+  const { volumeId } = await interrupted();
+  storage.used.add(volumeId);
+  await backend.start();
+  assert.deepEqual(await reconcile(deps), {
+    finished: [`creation of volume ${volumeId}`],
+    undone: [],
+    differences: [`pool 'default' has lost ${volumeId}`],
+  });
+  assert.equal(await backend.marks.has(volumeId), false);
+});
+
 test('initialized volumes without a mark in their pool get one, pristine volumes do not', async () => {
   const used = await volume({ pristine: false });
   const pristine = await volume({ pristine: true });
@@ -252,11 +261,11 @@ test('initialized volumes without a mark in their pool get one, pristine volumes
 });
 
 test('a pool that fails does not prevent the others from being reconciled', async () => {
-  backend.sweep = async () => {
+  backend.list = async () => {
     throw CsiError.failedPrecondition('the disk is read-only');
   };
-  managers.second.storage.temporary.add('left.tmp');
-  const report = await reconcile(deps);
+  const swept = new Map([['second', ['left.tmp']]]);
+  const report = await reconcile({ ...deps, swept });
   assert.deepEqual(report.differences, ["pool 'default' is unfinished: the disk is read-only"]);
   assert.deepEqual(report.undone, ["temporary file left.tmp in pool 'second'"]);
 });

@@ -8,7 +8,6 @@
 import type { NativeRunner } from '../../native/pool.js';
 import type { InitializedVolumes } from '../backend.js';
 import { namesIn } from '../directory-files.js';
-import type { OpenDirectories } from './open-directories.js';
 import type { PoolDirectory } from './pool-directory.js';
 import { isObjectName, type PoolLayout } from './pool-layout.js';
 
@@ -35,23 +34,20 @@ export class InitializedMarks implements InitializedVolumes {
     });
   }
 
-  all(): Promise<ReadonlySet<string>> {
-    return this.directory.use(
-      async ({ layout }) => new Set((await namesIn(this.native, layout.initialized)).filter(isObjectName)),
-    );
-  }
-
   async remove(volumeId: string): Promise<void> {
     await this.directory.use(({ layout }) => this.#remove(layout, volumeId));
   }
 
-  /** Removes marks without a volume, left by a deletion that was killed. */
-  async sweep({ layout }: OpenDirectories): Promise<void> {
-    const marked = (await namesIn(this.native, layout.initialized)).filter(isObjectName);
-    const volumes = new Set(await namesIn(this.native, layout.volumes));
-    for (const name of marked.filter((volumeId) => !volumes.has(volumeId))) {
-      await this.#remove(layout, name);
-    }
+  sweep(): Promise<ReadonlySet<string>> {
+    return this.directory.use(async ({ layout }) => {
+      const marked = new Set((await namesIn(this.native, layout.initialized)).filter(isObjectName));
+      const volumes = new Set(await namesIn(this.native, layout.volumes));
+      for (const volumeId of [...marked].filter((each) => !volumes.has(each))) {
+        await this.#remove(layout, volumeId);
+        marked.delete(volumeId);
+      }
+      return marked;
+    });
   }
 
   async #remove(layout: PoolLayout, volumeId: string): Promise<void> {

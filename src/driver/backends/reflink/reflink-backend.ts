@@ -22,6 +22,7 @@ import { type DirectoryFile, namesIn, unlink } from '../directory-files.js';
 import { DEFAULT_FREEZING, type Freezing } from '../freezing.js';
 import type { SpacePolicy } from '../pool-account.js';
 import { ListRules } from '../retained/list-rules.js';
+import { sweepAtStart } from '../start-sweep.js';
 import { CommittedSpace } from './committed-space.js';
 import { InitializedMarks } from './initialized-marks.js';
 import { ListFiles } from './list-files.js';
@@ -47,7 +48,7 @@ export class ReflinkBackend implements Backend {
   readonly changes: ReflinkChanges;
   readonly #native: NativeRunner;
   readonly #directory: PoolDirectory;
-  readonly #policy: SpacePolicy;
+  readonly #options: SpacePolicy & Pick<ReflinkPoolOptions, 'onEvent'>;
   readonly #committed: CommittedSpace;
   readonly #reservations: SpaceReservations;
   readonly #lists: ListFiles;
@@ -73,7 +74,7 @@ export class ReflinkBackend implements Backend {
     this.pool = pool;
     this.#native = native;
     this.#directory = directory;
-    this.#policy = options;
+    this.#options = options;
     this.#committed = committed;
     this.#reservations = reservations;
     this.#lists = lists;
@@ -121,22 +122,22 @@ export class ReflinkBackend implements Backend {
     return this.#directory.usesEmbedded ? 'embedded reflink' : 'reflink';
   }
 
-  async start(expected: 'any' | 'existing' = 'any'): Promise<void> {
+  async start(expected: 'any' | 'existing' = 'any', claim?: (uuid: string) => Promise<unknown>): Promise<string[]> {
     await this.#directory.start(expected);
     await this.check();
+    const uuid = await this.#directory.identity();
+    await claim?.(uuid);
     await this.#rules.load();
+    const swept = await sweepAtStart(this.pool, this.#options.onEvent, () => this.#sweep());
     this.#reservations.start();
     this.#guard.start();
+    return swept;
   }
 
   async stop(): Promise<void> {
     await this.#guard.pause();
     await this.#reservations.pause();
     await this.#directory.stop();
-  }
-
-  identity(): Promise<string> {
-    return this.#directory.identity();
   }
 
   /** Does not check for loop devices, which the plugin as a whole requires. */
@@ -150,13 +151,13 @@ export class ReflinkBackend implements Backend {
         age === 'recent'
           ? await this.#committed.atMost(opened.layout)
           : (await this.#committed.now(opened.layout)).unwritten;
-      return poolCapacity(await this.#directory.space(opened), committedBytes, this.#policy);
+      return poolCapacity(await this.#directory.space(opened), committedBytes, this.#options);
     });
   }
 
   statistics(): Promise<PoolStatistics> {
     return this.#directory.use(async (opened) =>
-      poolStatistics(this.#native, opened.layout, await this.#directory.space(opened), this.#policy),
+      poolStatistics(this.#native, opened.layout, await this.#directory.space(opened), this.#options),
     );
   }
 
@@ -174,7 +175,7 @@ export class ReflinkBackend implements Backend {
     });
   }
 
-  sweep(): Promise<string[]> {
+  #sweep(): Promise<string[]> {
     return this.#directory.use(async (opened) => {
       const { layout } = opened;
       const swept: string[] = [];
@@ -188,7 +189,6 @@ export class ReflinkBackend implements Backend {
         await this.#native.run('removeSubvolumeCopy', { path: join(layout.root, name) });
         swept.push(name);
       }
-      await this.marks.sweep(opened);
       await this.#lists.sweep(opened);
       await unlink(this.#native, temporary(layout.identityFile));
       return swept;

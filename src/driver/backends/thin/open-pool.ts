@@ -62,6 +62,8 @@ export class OpenPool {
   readonly rules: ListRules;
   readonly #monitor: PoolMonitor;
   readonly #deps: OpenPoolDependencies;
+  /** Ids of the objects of an interrupted creation that `open` has undone. */
+  #undone: readonly string[] = [];
 
   private constructor(
     deps: OpenPoolDependencies,
@@ -101,7 +103,10 @@ export class OpenPool {
     this.marks = {
       set: (volumeIds) => ledger.markInitialized(volumeIds),
       has: (volumeId) => ledger.isInitialized(volumeId),
-      all: async () => new Set(await ledger.initializedVolumes()),
+      sweep: async () => {
+        await ledger.sweepMarks();
+        return new Set(await ledger.initializedVolumes());
+      },
     };
     const growing = { ledger, pool, queue, devices: deps.devices, opened, dataBlockBytes };
     const growth = new PoolGrowth({ ...growing, features, onEvent });
@@ -158,6 +163,12 @@ export class OpenPool {
     await assertRetainedDirectories(this.#deps.native, this.pool.pool, this.#deps.directory);
   }
 
+  /** Removes unfinished files, and returns their names and the ids of the objects that the start has undone. */
+  async sweep(): Promise<string[]> {
+    const { bookmarks, lists } = this;
+    return [...this.#undone, ...(await bookmarks.sweep()), ...(await lists.lists.sweep())];
+  }
+
   /**
    * Deactivates the pool if no volume is attached, and closes the ledger in any case. The next start takes over a pool that
    * stays active, even if its devices do not answer in time. When the devices answer at last, nothing is deactivated any
@@ -194,7 +205,9 @@ export class OpenPool {
     const status = await pool.status();
     if (isWritable(status)) {
       await this.#attempt('its metadata snapshot was not released', () => metadata.releaseOurs());
-      await this.#attempt('an interrupted change is not settled', () => transactions.settle());
+      await this.#attempt('an interrupted change is not settled', async () => {
+        this.#undone = await transactions.settle();
+      });
     }
     await this.#monitor.probe();
     const attached = new Set(await attachedVolumes(this.#deps.native, pool.names));

@@ -29,6 +29,7 @@ import type {
 import { DEFAULT_FREEZING, type Freezing } from '../freezing.js';
 import type { SpacePolicy } from '../pool-account.js';
 import { claimDirectory, type PoolClaim } from '../pool-claim.js';
+import { sweepAtStart } from '../start-sweep.js';
 import { openLedger } from './ledger/ledger-client.js';
 import { OpenPool } from './open-pool.js';
 import { assertDeviceMapper } from './pool/device-mapper.js';
@@ -76,21 +77,21 @@ export class ThinBackend implements Backend {
         : new GivenDevices(pool, devices);
   }
 
-  async start(expected: 'any' | 'existing' = 'any'): Promise<void> {
-    if (this.#opened !== null) return;
-    const { directory, dataBlockBytes } = this.options;
+  async start(expected: 'any' | 'existing' = 'any', claim?: (uuid: string) => Promise<unknown>): Promise<string[]> {
+    if (this.#opened !== null) return [];
+    const { pool, directory, dataBlockBytes, onEvent } = this.options;
     await this.#checkNode(START_CHECK_TIMEOUT_MS);
     const file = join(directory, 'pool.sqlite');
     if (expected === 'existing') await this.#assertExists(file);
     await this.native.run('makeDirectory', { path: directory });
     await claimDirectory(this.native, this.options);
-    const ledger = await this.openPoolLedger(file, this.options.onEvent);
+    const ledger = await this.openPoolLedger(file, onEvent);
     try {
       await ledger.makePool(dataBlockBytes);
       if (expected === 'existing' && (await ledger.pool()).state !== 'ready') {
         throw this.#gone('its ledger is new');
       }
-      const { pool, onEvent, freezing = DEFAULT_FREEZING } = this.options;
+      const { freezing = DEFAULT_FREEZING } = this.options;
       const parts = { native: this.native, ledger, devices: this.#devices, freezing };
       const features = this.options;
       this.#opened = await OpenPool.open({ ...parts, pool, directory, features, onEvent });
@@ -98,16 +99,15 @@ export class ThinBackend implements Backend {
       await ledger.close();
       throw thrown;
     }
+    const opened = this.#opened;
+    await claim?.((await ledger.pool()).uuid);
+    return sweepAtStart(pool, onEvent, () => opened.sweep());
   }
 
   async stop(): Promise<void> {
     const opened = this.#opened;
     this.#opened = null;
     await opened?.close();
-  }
-
-  async identity(): Promise<string> {
-    return (await this.#open.ledger.pool()).uuid;
   }
 
   /** Runs both checks at once, so that a dead pool takes the time of one. What the node lacks is reported first. */
@@ -154,13 +154,6 @@ export class ThinBackend implements Backend {
 
   async list(): Promise<PoolContents> {
     return thinContents(this.#open);
-  }
-
-  async sweep(): Promise<string[]> {
-    const { ledger, transactions, bookmarks, lists } = this.#open;
-    const undone = await transactions.settle();
-    await ledger.sweepMarks();
-    return [...undone, ...(await bookmarks.sweep()), ...(await lists.lists.sweep())];
   }
 
   /** Bounded in time, because all worker threads may be waiting for the pool's devices. */

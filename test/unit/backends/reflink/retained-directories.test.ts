@@ -50,7 +50,6 @@ for (const name of ['lists', 'bases'] as const) {
       retain: () => backend.bases.retain(second, name === 'lists' ? first : null),
       delete: () => (name === 'lists' ? backend.snapshots.delete(first) : backend.check()),
       drop: () => backend.bases.drop(last),
-      sweep: () => backend.sweep(),
       start: () => backend.stop().then(() => backend.start()),
     };
     await replaced(
