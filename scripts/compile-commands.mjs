@@ -33,7 +33,7 @@ const addonFlags = [
   '-DNODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS',
 ];
 const sources = output('git', 'ls-files', '--cached', '--others', '--exclude-standard', '*.cc').split('\n');
-const isAddon = (file) => file === 'native/addon.cc' || file.startsWith('native/binding/');
+const isAddon = (file) => /(^native\/|_)addon\.cc$/.test(file) || file.startsWith('native/binding/');
 const commands = sources.filter(existsSync).map((file) => ({
   directory: root,
   file,

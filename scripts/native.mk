@@ -6,6 +6,7 @@
 #   make -s -j2 -f scripts/native.mk fuzz-fill  a fuzz target: test/fuzz/fuzz_fill.cc; clang++ only
 #   make -s -j2 -f scripts/native.mk tidy       what scripts/tidy-native needs
 #   make -s -f scripts/native.mk faults         the library that test/faults preloads into processes
+#   make -s -f scripts/native.mk pattern        the addon of test/bench/streams/pattern-addon.ts
 #   make -s -f scripts/native.mk directory      prints where programs and objects are
 #
 # COMPILER=g++ builds with that compiler; without it, clang++ does, if it is installed. ARCH=arm64
@@ -62,7 +63,7 @@ TEST_OBJECTS := $(FUZZ_LIBRARY) $(call objects,plain,$(TESTS) $(filter-out $(FUZ
   $(BUILD)/gtest-all.o $(BUILD)/gtest_main.o
 GUARDIAN_OBJECTS := $(call objects,plain,$(GUARDIAN))
 
-.PHONY: tests faults tidy directory command FORCE
+.PHONY: tests faults pattern tidy directory command FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -73,6 +74,18 @@ faults: .native-build/faults.so
 .native-build/faults.so: test/faults/preload/faults.c scripts/native.mk
 	@mkdir -p $(@D)
 	gcc -std=gnu17 -O1 -g -Wall -Wextra -Werror -fPIC -shared -o $@.$$$$ $< && mv $@.$$$$ $@
+
+# As fast as the addon that it stands in for, so without sanitizers. The headers of Node.js are beside its program, or where
+# node-gyp has downloaded them to.
+NODE = $(shell command -v node)
+NODE_HEADERS = -I$(dir $(realpath $(NODE)))../include/node -I$(HOME)/.cache/node-gyp/$(shell $(NODE) -p process.versions.node)/include/node
+PATTERN := test/bench/streams/pattern_addon.cc test/native/pattern_source.cc native/scan/fill.cc native/scan/message_writer.cc \
+  native/base/status.cc
+pattern: .native-build/pattern.node
+.native-build/pattern.node: $(PATTERN) test/native/pattern_source.h $(wildcard native/base/*.h native/scan/*.h) scripts/native.mk
+	@mkdir -p $(@D)
+	g++ -std=c++17 -O2 -fno-exceptions -fvisibility=hidden -Wall -Wextra -Werror -fPIC -shared -I. $(NODE_HEADERS) \
+	  -o $@.$$$$ $(PATTERN) && mv $@.$$$$ $@
 
 directory:
 	@echo $(OUT)

@@ -8,7 +8,6 @@
 #include "native/scan/file_scan.h"
 #include "native/scan/fill.h"
 #include "native/scan/list_source.h"
-#include "native/scan/pattern_source.h"
 #include "native/thin/thin_fill.h"
 
 namespace blockdelta {
@@ -89,21 +88,6 @@ Result<FillOutcome> FillExtents(Fields* source, const FillLimits& limits,
   return FillFromMaps(&target, has_base ? &base : nullptr, size_bytes, limits, bytes);
 }
 
-Result<FillOutcome> FillPattern(Fields* source, const FillLimits& limits,
-                                const Napi::Value& buffer) {
-  const uint64_t size_bytes = source->Bytes("sizeBytes");
-  const uint64_t extent_bytes = source->Bytes("extentBytes");
-  const uint64_t stride_bytes = source->Bytes("strideBytes");
-  if (extent_bytes == 0 || extent_bytes > stride_bytes) {
-    source->Reject("extentBytes must be from 1 to strideBytes");
-  }
-  CheckOffset(limits, size_bytes, source);
-  const Span<uint8_t> bytes = BufferSpan(buffer, source);
-  if (!source->ok()) return source->TakeStatus();
-  PatternSource target(size_bytes, extent_bytes, stride_bytes);
-  return FillFromMaps(&target, nullptr, size_bytes, limits, bytes);
-}
-
 Result<FillOutcome> FillThin(Fields* source, const FillLimits& limits, const Napi::Value& buffer) {
   const uint64_t size_bytes = source->Bytes("sizeBytes");
   const ThinScanRequest request = ReadThinScan(source);
@@ -127,9 +111,8 @@ Result<FillOutcome> FillFromSource(Fields* source, const FillLimits& limits,
   if (kind == "files") return FillFiles(source, limits, buffer);
   if (kind == "lists") return FillLists(source, limits, buffer);
   if (kind == "extents") return FillExtents(source, limits, buffer);
-  if (kind == "pattern") return FillPattern(source, limits, buffer);
   if (kind == "thin") return FillThin(source, limits, buffer);
-  source->Reject("kind must be 'files', 'lists', 'extents', 'thin' or 'pattern'");
+  source->Reject("kind must be 'files', 'lists', 'extents' or 'thin'");
   return source->TakeStatus();
 }
 

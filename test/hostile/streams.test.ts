@@ -99,10 +99,10 @@ async function start(t: TestContext, limits: { maxStreams?: number; streamStallM
   const filler = new HeldFiller();
   const locks = new OperationLocks();
   const volume = volumeRecord();
-  const pattern = { kind: 'pattern', extentBytes: 4096n, strideBytes: 8192n } as const;
+  const source = { kind: 'extents', sizeBytes: SIZE_BYTES, target: new BigUint64Array(), base: null } as const;
   const changes: Pick<SnapshotChanges, 'scan' | 'neededFor'> = {
     neededFor: () => null,
-    scan: async () => directScan({ ...pattern, sizeBytes: SIZE_BYTES }, { targetBytes: SIZE_BYTES }),
+    scan: async () => directScan(source, { targetBytes: SIZE_BYTES }),
   };
   const catalogue: Pick<AsyncCatalogue, 'snapshotById'> = {
     snapshotById: async (snapshotId) => ({

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "native/scan/message_writer.h"
-#include "native/scan/pattern_source.h"
 #include "test/native/model.h"
+#include "test/native/pattern_source.h"
 #include "test/native/random_seed.h"
 #include "test/native/status_assertions.h"
 

@@ -33,9 +33,7 @@ export type ScanSource =
       target: BigUint64Array;
       base: BigUint64Array | null;
     }
-  | ThinScanSource
-  /** Generated: a data extent of extentBytes at every multiple of strideBytes below sizeBytes. */
-  | { kind: 'pattern'; sizeBytes: bigint; extentBytes: bigint; strideBytes: bigint };
+  | ThinScanSource;
 
 /** One chunk of a scan. A scan is a pure function of this request and of the files' contents. */
 export interface FillRequest {

@@ -5,7 +5,7 @@ import type { Settings } from '../../../src/tools/bench/suite.js';
 import type { Workspace } from '../../../src/tools/bench/workspace.js';
 import { compilePeer } from '../peers.js';
 import { isMissing } from '../programs.js';
-import { ENTRIES_PER_MESSAGE } from './pattern.js';
+import { ENTRIES_PER_MESSAGE, forkPatternServer } from './pattern.js';
 import { PLAIN_STREAMS } from './scan-server.js';
 import { ServerProcess } from './server-process.js';
 import { StreamReader, type StreamReading, type StreamRequest } from './stream-reader.js';
@@ -25,14 +25,14 @@ export function isServed(contender: MaybeContender): contender is Contender {
 
 /** The plugin's way from the scan to the socket. */
 export async function ourServer(settings: Settings, workspace: Workspace, name = 'ours'): Promise<Contender> {
-  const server = await ServerProcess.fork(settings, 'pattern-server', workspace.path(`${name}.sock`));
+  const server = await forkPatternServer(settings, workspace.path(`${name}.sock`));
   return { label: 'blockdelta', server, reader: await StreamReader.open(settings, server) };
 }
 
 /** The same, with every message through grpc-js in place of frames that are written to the HTTP/2 stream. */
 export async function plainServer(settings: Settings, workspace: Workspace): Promise<Contender> {
   const socket = workspace.path('plain.sock');
-  const server = await ServerProcess.fork(settings, 'pattern-server', socket, { env: { [PLAIN_STREAMS]: '1' } });
+  const server = await forkPatternServer(settings, socket, { env: { [PLAIN_STREAMS]: '1' } });
   return { label: 'through grpc-js', server, reader: await StreamReader.open(settings, server) };
 }
 

@@ -2,7 +2,10 @@
  * The synthetic lists that streams are measured with: a snapshot id says what its list is, so that servers need no
  * catalogue and no pool, and a peer written in C++ sends the same (test/bench/native/synthetic_list.h).
  */
+import { execFileSync } from 'node:child_process';
 import { nodeKey } from '../../../src/base/csi/handles.js';
+import { packagePath } from '../../../src/base/package-root.js';
+import { ServerProcess, type StartOptions } from './server-process.js';
 
 export const EXTENT_BYTES = 4096;
 const DENSE_STRIDE_BYTES = 8192;
@@ -14,6 +17,24 @@ export const SPARSE_BYTES = 2 ** 44;
 /** 'dense': every other block holds data. 'sparse': the entries are spread over 16 TiB. */
 export type Layout = 'dense' | 'sparse';
 const GROUPS: Readonly<Record<Layout, string>> = { dense: '4000', sparse: '4001' };
+
+/** A scan of generated extents: `extentBytes` of data at every multiple of `strideBytes` below `sizeBytes`. */
+export interface PatternSource {
+  kind: 'pattern';
+  sizeBytes: bigint;
+  extentBytes: bigint;
+  strideBytes: bigint;
+}
+
+/** Starts pattern-server.ts. Compiles its addon first, which takes some seconds where that has not been done. */
+export function forkPatternServer(
+  settings: Parameters<typeof ServerProcess.fork>[0],
+  socketPath: string,
+  options: Omit<StartOptions, 'preload'> = {},
+): Promise<ServerProcess> {
+  execFileSync('make', ['-s', '-f', 'scripts/native.mk', 'pattern'], { cwd: packagePath('.') });
+  return ServerProcess.fork(settings, 'pattern-server', socketPath, { ...options, preload: 'pattern-addon' });
+}
 
 export interface Pattern {
   entries: number;

@@ -8,6 +8,7 @@ import { type Settings, shuffledRounds } from '../../../src/tools/bench/suite.js
 import type { Workspace } from '../../../src/tools/bench/workspace.js';
 import { issueCertificates } from '../certificates.js';
 import { findProgram, isMissing } from '../programs.js';
+import { forkPatternServer } from './pattern.js';
 import { ServerProcess } from './server-process.js';
 import { StreamReader } from './stream-reader.js';
 
@@ -71,7 +72,7 @@ async function start(settings: Settings, workspace: Workspace): Promise<[node: S
   });
   // All of 127.0.0.0/8 is this machine's own: nothing else listens on an address nobody has chosen.
   const address = `127.${randomInt(1, 255)}.${randomInt(0, 255)}.${randomInt(1, 255)}:${PORT}`;
-  const node = await ServerProcess.fork(settings, 'pattern-server', workspace.path('node.sock'), {
+  const node = await forkPatternServer(settings, workspace.path('node.sock'), {
     env: { BLOCKDELTA_LISTEN_ADDRESS: address, ...certificates.node },
   });
   const list = workspace.path('nodes.json');

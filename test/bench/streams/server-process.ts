@@ -20,6 +20,8 @@ export interface StartOptions {
   env?: Record<string, string>;
   /** A program, with its arguments, that executes the server, such as nsenter. */
   by?: readonly string[];
+  /** The name, without its extension, of a module of this directory that every thread of the server loads first. */
+  preload?: string;
 }
 
 const NS_PER_MS = 1e6;
@@ -49,6 +51,8 @@ export class ServerProcess {
   ): Promise<ServerProcess> {
     const file = new URL(script.includes(':') ? script : `./${script}.js`, import.meta.url);
     const [execPath = process.execPath, ...execArgv] = [...(options.by ?? []), process.execPath];
+    const { preload } = options;
+    if (preload !== undefined) execArgv.push('--import', new URL(`./${preload}.js`, import.meta.url).href);
     const child = fork(file, [`unix://${socketPath}`, ...(options.arguments ?? [])], {
       env: { ...process.env, ...options.env },
       execPath,

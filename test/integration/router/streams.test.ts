@@ -11,8 +11,8 @@ import { readAllocated } from '../../../src/tools/bench/list-reader.js';
 import { Cleanup } from '../../../src/tools/client/cleanup.js';
 import { CsiConnection } from '../../../src/tools/client/connection.js';
 import { ProcessMeter } from '../../bench/process-meter.js';
-import { patternSnapshotId } from '../../bench/streams/pattern.js';
-import { ServerProcess } from '../../bench/streams/server-process.js';
+import { forkPatternServer, patternSnapshotId } from '../../bench/streams/pattern.js';
+import type { ServerProcess } from '../../bench/streams/server-process.js';
 import { Authority, tlsSettings } from '../../support/certificates.js';
 import { TestNetwork } from '../../support/network.js';
 import { isNightly } from '../../support/nightly.js';
@@ -48,7 +48,7 @@ before(async () => {
     const env = { ...address, BLOCKDELTA_NODE_ID: idOf(node), ...files };
     const socket = place.path(`${idOf(node)}.sock`);
     const by = network.on(node);
-    servers.push(await ServerProcess.fork({ cleanup }, 'pattern-server', socket, { env, by }));
+    servers.push(await forkPatternServer({ cleanup }, socket, { env, by }));
   }
   const nodes = NODES.map((node) => ({ id: idOf(node), address: `${network.address(node)}:9810` }));
   writeFileSync(place.path('nodes.json'), JSON.stringify({ nodes }));

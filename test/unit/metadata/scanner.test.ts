@@ -8,7 +8,7 @@ import { ScanThreads } from '../../../src/driver/native/scan-threads.js';
 import type { FillAnswer } from '../../../src/driver/native/worker.js';
 import { patientTurn } from '../../support/turn.js';
 
-const SOURCE: ScanSource = { kind: 'pattern', sizeBytes: 1000n, extentBytes: 1n, strideBytes: 2n };
+const SOURCE: ScanSource = { kind: 'extents', sizeBytes: 1000n, target: new BigUint64Array(), base: null };
 
 /** Answers with a byte that counts the chunks, `chunks` times, 100 bytes further each time. */
 class FakeFiller implements NativeFiller {

@@ -26,8 +26,17 @@ const LIMITS = {
 };
 
 const SOURCES: Readonly<Record<string, Record<string, unknown>>> = {
-  pattern: { kind: 'pattern', sizeBytes: 1n << 50n, extentBytes: 4096n, strideBytes: 8192n },
-  extents: { kind: 'extents', sizeBytes: 1n << 40n, target: new BigUint64Array(4), base: null },
+  lists: {
+    kind: 'lists',
+    sizeBytes: 4096n,
+    paths: ['/nonexistent'],
+    targetId: 'target',
+    baseId: null,
+    target: null,
+    base: null,
+    thin: null,
+  },
+  extents: { kind: 'extents', sizeBytes: 1n << 40n, target: BigUint64Array.of(0n, 4096n, 4096n, 0n), base: null },
   files: {
     kind: 'files',
     target: { path: '/nonexistent', device: 1n, inode: 1n, sizeBytes: 4096n },
@@ -78,7 +87,7 @@ for (const field of Object.keys(LIMITS)) {
   test(`H22: a buffer that reading ${field} detaches is refused`, () => {
     const buffer = new ArrayBuffer(BUFFER_BYTES);
     const hostile = withGetter(LIMITS, field, () => detach(buffer));
-    const answer = fill(Object.defineProperty(hostile, 'source', { value: SOURCES['pattern'] }), buffer);
+    const answer = fill(Object.defineProperty(hostile, 'source', { value: SOURCES['extents'] }), buffer);
     assert.equal((answer as NativeFailure).code, 'EINVAL');
   });
 }

@@ -1,8 +1,8 @@
-#include "native/scan/pattern_source.h"
+#include "test/native/pattern_source.h"
 
 #include <algorithm>
 
-namespace blockdelta {
+namespace blockdelta::test {
 
 PatternSource::PatternSource(uint64_t size_bytes, uint64_t extent_bytes, uint64_t stride_bytes)
     : size_bytes_(size_bytes),
@@ -29,4 +29,4 @@ Result<Span<const Extent>> PatternSource::Read(size_t wanted) {
   return Span<const Extent>(batch_.data(), count);
 }
 
-}  // namespace blockdelta
+}  // namespace blockdelta::test

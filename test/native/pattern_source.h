@@ -1,12 +1,12 @@
-// A generated map of any size that needs no memory, for benchmarks and tests of the stream.
-#ifndef BLOCKDELTA_NATIVE_SCAN_PATTERN_SOURCE_H_
-#define BLOCKDELTA_NATIVE_SCAN_PATTERN_SOURCE_H_
+// A generated map of any size that needs no memory, for long streams without a disk.
+#ifndef BLOCKDELTA_TEST_NATIVE_PATTERN_SOURCE_H_
+#define BLOCKDELTA_TEST_NATIVE_PATTERN_SOURCE_H_
 
 #include <vector>
 
 #include "native/scan/extent_source.h"
 
-namespace blockdelta {
+namespace blockdelta::test {
 
 class PatternSource : public ExtentSource {
  public:
@@ -25,6 +25,6 @@ class PatternSource : public ExtentSource {
   std::vector<Extent> batch_;
 };
 
-}  // namespace blockdelta
+}  // namespace blockdelta::test
 
-#endif  // BLOCKDELTA_NATIVE_SCAN_PATTERN_SOURCE_H_
+#endif  // BLOCKDELTA_TEST_NATIVE_PATTERN_SOURCE_H_
