@@ -14,6 +14,10 @@ const DM_TARGET_MSG = 0xc138fd0e;
 const LOOP_CLR_FD = 0x4c01;
 const LOOP_GET_STATUS64 = 0x4c05;
 const LOOP_INFO64_BYTES = 232;
+/** The field lo_file_name. */
+const LO_FILE_NAME = 56;
+/** Without the NUL behind it. */
+export const LO_NAME_LENGTH = 63;
 const LOOP_CTL_REMOVE = 0x4c81;
 const BLKROSET = 0x125d;
 const BLKDISCARD = 0x1277;
@@ -51,11 +55,15 @@ export function clearLoop(fd: number): void {
   ioctl(fd, LOOP_CLR_FD, 0);
 }
 
-/** The numbers of the file below a loop device, as stat(2) has them. Throws if there is none. */
-export function fileBelowLoop(fd: number): { dev: bigint; ino: bigint } {
+/**
+ * The file below a loop device: its numbers, as stat(2) has them, and the name by which it was attached, of which the kernel keeps
+ * LO_NAME_LENGTH bytes. Throws if there is none.
+ */
+export function fileBelowLoop(fd: number): { dev: bigint; ino: bigint; name: string } {
   const info = Buffer.alloc(LOOP_INFO64_BYTES);
   ioctl(fd, LOOP_GET_STATUS64, info);
-  return { dev: info.readBigUInt64LE(0), ino: info.readBigUInt64LE(8) };
+  const name = info.subarray(LO_FILE_NAME, LO_FILE_NAME + LO_NAME_LENGTH);
+  return { dev: info.readBigUInt64LE(0), ino: info.readBigUInt64LE(8), name: name.toString().replace(/\0.*/s, '') };
 }
 
 /** Gives a loop device's number up, which is made anew when somebody wants it. Throws EBUSY if it is attached. */

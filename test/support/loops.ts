@@ -2,8 +2,9 @@
 import { execFileSync } from 'node:child_process';
 import { closeSync, openSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
+import { insteadOf } from '../../src/base/errors.js';
 import type { NativeRunner } from '../../src/driver/native/pool.js';
-import { clearLoop, removeLoopNumber } from './ioctls.js';
+import { clearLoop, fileBelowLoop, removeLoopNumber } from './ioctls.js';
 
 /** A new sparse file, which must be able to take direct I/O, and its device. */
 export async function loopOn(native: NativeRunner, file: string, sizeBytes: bigint): Promise<string> {
@@ -24,6 +25,20 @@ export function loopsOf(backingFile: string): string[] {
     .split('\n')
     .map((line) => line.trim())
     .filter((line) => line !== '');
+}
+
+/** The name, cut to LO_NAME_LENGTH, by which the device was attached to its file; null if it is not attached. */
+export function nameBelowLoop(device: string): string | null {
+  try {
+    const fd = openSync(device, 'r');
+    try {
+      return fileBelowLoop(fd).name;
+    } finally {
+      closeSync(fd);
+    }
+  } catch (thrown) {
+    return insteadOf(['ENOENT', 'ENXIO'], null)(thrown);
+  }
 }
 
 /**
