@@ -23,7 +23,7 @@ import {
   type Volume,
   type VolumeSpec,
 } from './objects.js';
-import { type AccessType, type StringMap, type SuiteOptions, volumeSizeOf } from './options.js';
+import { type StringMap, type SuiteOptions, volumeSizeOf } from './options.js';
 import { describeRefusal, type Refusal } from './refusal.js';
 
 export interface VolumesDependencies {
@@ -66,7 +66,7 @@ export class Volumes {
     return {
       name,
       capacity_range: {
-        required_bytes: String(spec.sizeBytes ?? volumeSizeOf(options, spec.access)),
+        required_bytes: String(this.#sizeOf(spec)),
       },
       volume_capabilities: [capabilityOf(spec.access, options.mountFileSystem)],
       parameters: options.parameters,
@@ -82,21 +82,21 @@ export class Volumes {
       rpc: 'DeleteVolume',
       request: { volume_id: made.volume_id },
     }));
-    return this.adopt(name, spec.access, volume);
+    return this.adopt(name, spec, volume);
   }
 
   /** Registers a volume that a check has created with its own call, so that it is deleted at the end. */
-  adopt(name: string, access: AccessType, volume: Message): Volume {
+  adopt(name: string, spec: VolumeSpec, volume: Message): Volume {
     const id = String(volume['volume_id']);
     this.#cleanups.push({ key: `volume ${id}`, rpc: 'DeleteVolume', request: { volume_id: id } });
     const capacity = Number(volume['capacity_bytes']);
     const { options } = this.deps;
     return {
       id,
-      access,
-      capability: capabilityOf(access, options.mountFileSystem),
-      // 0 means unknown: assume the size that the options give.
-      sizeBytes: capacity === 0 ? volumeSizeOf(options, access) : capacity,
+      access: spec.access,
+      capability: capabilityOf(spec.access, options.mountFileSystem),
+      // 0 means unknown: assume the size that was asked for.
+      sizeBytes: capacity === 0 ? this.#sizeOf(spec) : capacity,
       context: (volume['volume_context'] ?? {}) as StringMap,
       stagingPath: join(options.workDirectory, name, 'staging'),
       targetPath: join(options.workDirectory, name, 'pod', 'target'),
@@ -242,6 +242,10 @@ export class Volumes {
     if (refusal === null || !UNKNOWN_OUTCOME.includes(refusal.code)) this.#cleanups.forget(key);
     if (refusal !== null) throw new ConformanceFailure(rpc, 'OK', describeRefusal(refusal));
     return response;
+  }
+
+  #sizeOf({ access, sizeBytes }: VolumeSpec): number {
+    return sizeBytes ?? volumeSizeOf(this.deps.options, access);
   }
 
   #useOf({ id, capability, context, stagingPath, targetPath }: Volume) {

@@ -15,11 +15,12 @@ const unknownId = (context: CheckContext): string => `no-such-volume-${context.r
 async function createIdempotent(context: CheckContext): Promise<void> {
   const { volumes, driver, shared, options } = context;
   const name = volumes.name();
-  const request = volumes.createRequest(name, { access: shared.access });
+  const spec = { access: shared.access };
+  const request = volumes.createRequest(name, spec);
   const first = (await driver.call('CreateVolume', request))['volume'] as Message;
-  volumes.adopt(name, shared.access, first);
+  volumes.adopt(name, spec, first);
   const again = (await driver.call('CreateVolume', request))['volume'] as Message;
-  volumes.adopt(name, shared.access, again);
+  volumes.adopt(name, spec, again);
   expect(first['volume_id'] !== '', 'CreateVolume', 'a volume_id', () => 'none');
   expect(first['volume_id'] === again['volume_id'], 'CreateVolume a second time', `volume ${first['volume_id']}`, () =>
     String(again['volume_id']),
@@ -37,9 +38,10 @@ async function createIdempotent(context: CheckContext): Promise<void> {
 async function createConflict(context: CheckContext): Promise<void> {
   const { volumes, driver, shared } = context;
   const name = volumes.name();
-  const request = volumes.createRequest(name, { access: shared.access });
+  const spec = { access: shared.access };
+  const request = volumes.createRequest(name, spec);
   const { volume } = await driver.call('CreateVolume', request);
-  const { sizeBytes } = volumes.adopt(name, shared.access, volume);
+  const { sizeBytes } = volumes.adopt(name, spec, volume);
   const outcome = await driver.outcome('CreateVolume', {
     ...request,
     capacity_range: { required_bytes: String(sizeBytes * 2) },

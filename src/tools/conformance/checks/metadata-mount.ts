@@ -10,6 +10,7 @@ import { allocatedOf, deltaOf } from '../list-request.js';
 import { readList } from '../lists.js';
 import { changeFiles } from '../mount-content.js';
 import type { Snapshot } from '../objects.js';
+import { volumeSizeOf } from '../options.js';
 import { expectSound, type Image, type Judgement, OverReport, zeroImage } from '../oracle.js';
 import { describeRefusal } from '../refusal.js';
 
@@ -37,10 +38,11 @@ async function makeSnapshots(context: CheckContext, count: number): Promise<Snap
 }
 
 async function imageOf(context: CheckContext, snapshot: Snapshot): Promise<Image> {
-  const { volumes, driver } = context;
+  const { volumes, driver, options } = context;
   const name = volumes.name();
-  const spec = { access: 'block', snapshotId: snapshot.id } as const;
-  const request = volumes.createRequest(name, { ...spec, sizeBytes: snapshot.sizeBytes });
+  const sizeBytes = snapshot.sizeBytes === 0 ? volumeSizeOf(options, 'mount') : snapshot.sizeBytes;
+  const spec = { access: 'block', snapshotId: snapshot.id, sizeBytes } as const;
+  const request = volumes.createRequest(name, spec);
   const { response, refusal } = await driver.outcome('CreateVolume', request);
   if (refusal !== null) {
     const found = describeRefusal(refusal);
@@ -51,7 +53,7 @@ async function imageOf(context: CheckContext, snapshot: Snapshot): Promise<Image
     }
     throw new ConformanceFailure('CreateVolume from a snapshot', 'OK', found);
   }
-  const restored = volumes.adopt(name, 'block', response['volume']);
+  const restored = volumes.adopt(name, spec, response['volume']);
   const image = await readImage(await volumes.publish(restored), restored.sizeBytes);
   await volumes.unpublish(restored);
   await volumes.delete(restored);
