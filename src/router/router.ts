@@ -9,7 +9,7 @@ import { FileDiscovery } from './file-discovery.js';
 import { KubernetesDiscovery } from './kubernetes-discovery.js';
 import type { Clock, NodeSource } from './node-list.js';
 import { Nodes } from './nodes.js';
-import { createRouterServices, pluginCapabilities } from './services.js';
+import { createRouterServices } from './services.js';
 import type { RouteConfig } from './settings.js';
 
 export interface Router {
@@ -47,20 +47,21 @@ export async function createRouter(
       : new KubernetesDiscovery(config.source, logger, now);
   const { peerName } = config.tls;
   const nodes = new Nodes({ driverName, tls, peerName, logger, source, now });
-  const parts = { nodes, driverName, csiLevel, topologyKey, logger, now, duplicateFound };
-  const deps = { ...parts, vendorVersion: packageVersion() };
+  const vendorVersion = packageVersion();
+  const deps = { nodes, driverName, csiLevel, topologyKey, logger, now, duplicateFound, vendorVersion };
+  const { services, pluginCapabilities } = createRouterServices(deps);
   return {
     // The router answers for itself whatever its nodes do, except about their capabilities.
     identity: {
       name: 'Identity',
       unary: {
-        GetPluginInfo: async () => ({ name: driverName, vendor_version: deps.vendorVersion }),
-        GetPluginCapabilities: pluginCapabilities(deps),
+        GetPluginInfo: async () => ({ name: driverName, vendor_version: vendorVersion }),
+        GetPluginCapabilities: pluginCapabilities,
         Probe: async () => ({ ready: { value: nodes.isReady } }),
       },
       streams: {},
     } as unknown as AnyService,
-    services: createRouterServices(deps),
+    services,
     discover: () => source.start((entries) => nodes.update(entries)),
     get isReady() {
       return nodes.isReady;

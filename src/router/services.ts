@@ -72,16 +72,14 @@ const CAPABILITIES_MS = 5000;
 /** How many list entries the router asks a node for at once if the caller sets no limit. */
 const LIST_BATCH = 2000;
 
-/** All services except Identity, which router.ts builds. */
-export function createRouterServices(deps: RouterDependencies): AnyService[] {
+/** All services except Identity, which router.ts builds, and of that GetPluginCapabilities. */
+export function createRouterServices(deps: RouterDependencies): { services: AnyService[]; pluginCapabilities: Unary } {
   const router = new RoutedServices(deps);
   deps.nodes.onConnected = () => void router.placement.lookAgain();
-  return (['Controller', 'GroupController', 'SnapshotMetadata'] as const).map((name) => router.service(name));
-}
-
-/** GetPluginCapabilities, for the Identity service. */
-export function pluginCapabilities(deps: RouterDependencies): Unary {
-  return new RoutedServices(deps).unary('Identity', 'GetPluginCapabilities', 'common');
+  return {
+    services: (['Controller', 'GroupController', 'SnapshotMetadata'] as const).map((name) => router.service(name)),
+    pluginCapabilities: router.unary('Identity', 'GetPluginCapabilities', 'common'),
+  };
 }
 
 class RoutedServices {
