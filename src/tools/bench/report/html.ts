@@ -7,7 +7,7 @@ import { escapeText } from '../../markup.js';
 import { type Row, verdict } from '../row.js';
 import { curveChart, sidesChart, targetsChart } from './charts.js';
 import type { Document } from './document.js';
-import { ratioCell, sideCell, targetCell, verdictCell } from './table.js';
+import { HEADINGS, ratioCell, sideCell, targetCell, verdictCell } from './table.js';
 import { heading, summary } from './text.js';
 
 const STYLE = `
@@ -62,7 +62,6 @@ export function formatHtml(document: Document): string {
 }
 
 function tableOf(rows: readonly Row[]): string {
-  const head = ['row', 'ours', 'beside', 'ratio: median (min-max)', 'target', 'verdict'];
   const body = rows.map((row) => {
     const cells = [sideCell(row.ours), sideCell(row.peer), ratioCell(row), targetCell(row.target)];
     const kind = verdict(row).replace(' ', '-');
@@ -73,7 +72,7 @@ function tableOf(rows: readonly Row[]): string {
     );
   });
   return (
-    `<div class="scroll"><table><thead><tr>${head.map((cell) => `<th>${cell}</th>`).join('')}</tr></thead>` +
+    `<div class="scroll"><table><thead><tr>${HEADINGS.map((cell) => `<th>${cell}</th>`).join('')}</tr></thead>` +
     `<tbody>${body.join('\n')}</tbody></table></div>`
   );
 }

@@ -2,7 +2,7 @@
 import { judgedFigure, missedBy, type Row, ratios, type Side, verdict } from '../row.js';
 import { spread } from '../statistics.js';
 
-const HEADINGS = ['row', 'ours', 'beside', 'ratio: median (min-max)', 'target', 'verdict'];
+export const HEADINGS = ['row', 'ours', 'beside', 'ratio: median (min-max)', 'target', 'verdict'];
 
 export function table(rows: readonly Row[]): string {
   return columns([HEADINGS, ...rows.map(cells)]);
