@@ -10,6 +10,7 @@ import { basename, dirname, join } from 'node:path';
 import { CsiError, insteadOf } from '../../base/errors.js';
 import { pollUntil } from '../../base/poll.js';
 import { type Argument, fileArgument } from '../../base/process/program-arguments.js';
+import { SOCKET_PATH_MAX } from '../../base/settings/values.js';
 import { at } from '../../base/system/checked-files.js';
 import { RUNTIME_DIRECTORY_SETTING } from '../../base/system/runtime-directory.js';
 import { withTimeout } from '../../base/timeout.js';
@@ -113,8 +114,6 @@ const READY_POLL_MS = 5;
 const READY_TIMEOUT_MS = 60_000;
 /** A server that closes writes the data in its memory to a disk that may be slow. */
 const CLOSE_TIMEOUT_MS = 300_000;
-/** The kernel's limit for the path of a socket. */
-const SOCKET_PATH_MAX = 107;
 
 /** Both programs write their process id to a file when they accept connections. */
 async function start(
