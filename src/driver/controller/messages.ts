@@ -4,7 +4,7 @@ import { type CapabilitySettings, pluginServices } from '../../base/csi/capabili
 import type { ResponseOf } from '../../base/csi/service.js';
 import { nodeSegment, type TopologyConfig } from '../../base/csi/topology.js';
 import type { ControllerPublicationRecord, SnapshotRecord, VolumeRecord } from '../catalogue/records.js';
-import type { Snapshot, Timestamp, Volume } from '../csi/messages.js';
+import { NS_PER_SECOND, type Snapshot, type Timestamp, type Volume } from '../csi/messages.js';
 import type { ControllerDependencies } from './dependencies.js';
 
 export function volumeMessage({ config }: Pick<ControllerDependencies, 'config'>, volume: VolumeRecord): Volume {
@@ -41,8 +41,6 @@ export async function statusMessage(
     ...(condition === undefined ? {} : { volume_condition: condition }),
   };
 }
-
-const NS_PER_SECOND = 1_000_000_000n;
 
 export type SnapshotMessageConfig = TopologyConfig & CapabilitySettings;
 

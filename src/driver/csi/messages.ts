@@ -13,6 +13,9 @@ export type Volume = Message<GeneratedVolume>;
 export type VolumeHealth = Message<GeneratedVolumeHealth>;
 export type VolumeUsage = Message<GeneratedVolumeUsage>;
 
+/** For timestamps. */
+export const NS_PER_SECOND = 1_000_000_000n;
+
 /** Shortens a text to CSI's limit for fields, with an ellipsis at the end. Do not use this for status messages. */
 export function limitedText(text: string): string {
   if (Buffer.byteLength(text) <= MAX_STRING_BYTES) return text;

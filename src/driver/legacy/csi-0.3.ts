@@ -1,7 +1,7 @@
 /** CSI v0.3 in terms of v1. docs/legacy.md has a row for each RPC. */
 import { describeSegment, isWithin } from '../../base/csi/topology.js';
 import { parseTopology } from '../../base/csi/topology-fields.js';
-import { limitedText } from '../csi/messages.js';
+import { limitedText, NS_PER_SECOND } from '../csi/messages.js';
 import { as, asList, asTypes, availableCapacity, present, type Translations, validated } from './translation.js';
 import type { Edge, Message, V1Calls } from './v1-calls.js';
 
@@ -19,7 +19,6 @@ const SERVICE_TYPES = {
   CONTROLLER_SERVICE: 'CONTROLLER_SERVICE',
   VOLUME_ACCESSIBILITY_CONSTRAINTS: 'ACCESSIBILITY_CONSTRAINTS',
 } as const;
-const NS_PER_SECOND = 1_000_000_000n;
 
 export const edge: Edge = {
   packageName: 'csi.v0',
