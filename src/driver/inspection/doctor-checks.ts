@@ -15,6 +15,7 @@ import { imagePlace } from '../backends/reflink/embedded-pool.js';
 import { SETTINGS, unknownNames } from '../config/config.js';
 import { describeHolders, isHeldExclusively, mountPointsAnywhere } from '../host/device-holders.js';
 import { CAPABILITY_USES, type Capability, heldCapabilities } from '../host/process-capabilities.js';
+import { VOLATILE_FILE_SYSTEMS } from '../host/volatile-file-systems.js';
 import { onThisThread } from '../native/this-thread.js';
 import { foundObjects } from '../volumes/unknown-objects.js';
 import { type NodeView, type PoolView, textOf, usedPercent } from './node.js';
@@ -56,7 +57,6 @@ const BTRFS_MINIMUM = [6, 1] as const;
 const STATE_FREE_BYTES = 64n << 20n;
 const UDEV_RULE = '56-blockdelta.rules';
 const UDEV_DIRECTORIES = ['/etc/udev/rules.d', '/run/udev/rules.d', '/usr/lib/udev/rules.d', '/lib/udev/rules.d'];
-const VOLATILE_TYPES: ReadonlySet<bigint> = new Set([0x01021994n, 0x858458f6n, 0x794c7630n]);
 
 export const DOCTOR_CHECKS: readonly Check[] = [
   { name: 'kernel', run: kernel },
@@ -229,7 +229,7 @@ async function stateDirectory({ stateDirectory: path }: DoctorContext): Promise<
     findings.push({ found: messageOf(thrown), remedy });
   }
   const { type, bavail, bsize } = statfsSync(path, { bigint: true });
-  if (VOLATILE_TYPES.has(type)) {
+  if (VOLATILE_FILE_SYSTEMS.has(type)) {
     findings.push({
       found: `${path} is on a file system that does not outlive the machine or the container`,
       remedy: 'move it to a disk: all volumes are lost with the catalogue',

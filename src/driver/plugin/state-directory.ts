@@ -7,13 +7,7 @@ import { access, mkdir, statfs } from 'node:fs/promises';
 import { CsiError, errorCode } from '../../base/errors.js';
 import type { Logger } from '../../base/logger.js';
 import { hasCapability } from '../host/process-capabilities.js';
-
-/** f_type of statfs(2), and why the directory must not be there. */
-const VOLATILE: ReadonlyMap<bigint, string> = new Map([
-  [0x01021994n, 'a tmpfs, which is lost when the machine stops'],
-  [0x858458f6n, 'a ramfs, which is lost when the machine stops'],
-  [0x794c7630n, 'an overlay, such as the root of a container, which is lost with the container'],
-]);
+import { VOLATILE_FILE_SYSTEMS } from '../host/volatile-file-systems.js';
 
 /** Makes the directory, and warns if it is volatile. FAILED_PRECONDITION, with a complete message, if it is not writable. */
 export async function prepareStateDirectory(directory: string, logger: Pick<Logger, 'warn'>): Promise<void> {
@@ -29,7 +23,7 @@ export async function prepareStateDirectory(directory: string, logger: Pick<Logg
     );
   }
   const { type } = await statfs(directory, { bigint: true });
-  const found = VOLATILE.get(type);
+  const found = VOLATILE_FILE_SYSTEMS.get(type);
   if (found === undefined) return;
   logger.warn(
     { directory },
