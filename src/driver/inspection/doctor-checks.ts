@@ -253,7 +253,8 @@ async function stateDirectory({ stateDirectory: path }: DoctorContext): Promise<
 }
 
 function catalogue({ node, catalogueProblem, plugin }: DoctorContext): CheckResult {
-  const holder = plugin === null ? 'no plugin runs' : `held by process ${plugin}`;
+  const owner = plugin === 0 ? 'a process whose id is unknown' : `process ${plugin}`;
+  const holder = plugin === null ? 'no plugin runs' : `held by ${owner}`;
   if (node === null) {
     const found = catalogueProblem ?? 'it cannot be read';
     return one(holder, {

@@ -1,7 +1,17 @@
 /** `blockdelta doctor` against a healthy plugin and against set-ups that are broken on purpose. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { chmodSync, existsSync, mkdirSync, renameSync, rmSync, truncateSync, unlinkSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  truncateSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { newVolumeId, nodeKey } from '../../../src/base/csi/handles.js';
@@ -79,6 +89,19 @@ test('a healthy plugin with volumes in use has no findings', async (t) => {
   assert.match(stdout, / capabilities +of the plugin \(process \d+\)$/m);
   await orchestrator.takeDown(mounted);
   await orchestrator.takeDown(raw);
+});
+
+test('a plugin that could not write down its process id is named without one', async (t) => {
+  const lock = running.workspace.path('plugin', 'catalogue.sqlite-lock');
+  const id = readFileSync(lock);
+  const holder = async (): Promise<string | undefined> => {
+    const { stdout } = await runCommand(t, ['doctor'], running.settings);
+    return /^ok {7}catalogue +.*, (held by .*)$/m.exec(stdout)?.[1];
+  };
+  assert.match((await holder()) ?? '', /^held by process [1-9]\d*\b/);
+  truncateSync(lock);
+  assert.match((await holder()) ?? '', /^held by a process whose id is unknown\b/);
+  writeFileSync(lock, id);
 });
 
 test('a volume whose file is gone, and one that was truncated, are found', async (t) => {
