@@ -5,8 +5,8 @@
  * longer be asked for, such as a backing file that was removed while mounted. The label is not proof: never use it to choose
  * a device to detach or to write to.
  */
-import { readFile } from 'node:fs/promises';
-import { insteadOf } from '../errors.js';
+import { readFile, stat } from 'node:fs/promises';
+import { insteadOf, SystemError } from '../errors.js';
 import { majorOf, minorOf } from './mountinfo.js';
 
 /** The unit of sizes in sysfs, whatever the device's own sectors are. */
@@ -38,6 +38,14 @@ export async function isDeviceReadOnly(device: DeviceNumber): Promise<boolean> {
 export async function deviceSizeBytes(device: DeviceNumber): Promise<bigint | null> {
   const sectors = await attribute(device, 'size');
   return sectors === null ? null : BigInt(sectors) * SECTOR_BYTES;
+}
+
+/** The size of the block device at a path. Rejects with ENXIO for anything else, and for a device that is gone. */
+export async function sizeOfDeviceAt(path: string): Promise<bigint> {
+  const found = await stat(path);
+  const bytes = found.isBlockDevice() ? await deviceSizeBytes(deviceNumberOf(found)) : null;
+  if (bytes !== null) return bytes;
+  throw new SystemError('ENXIO', 'stat', path, `${path} is no block device, or its device is gone`);
 }
 
 /** The size of a logical block, which is the smallest write that the device takes. Null for a device that is gone. */

@@ -1,41 +1,17 @@
 /**
- * Instant ioctls of fixed size on block devices, on the main thread.
+ * Instant ioctls of fixed size on loop devices, on the main thread.
  *
  * The `ioctl` package is not context-aware (it loads in one thread only), does not check buffer
  * sizes and aborts the process on a wrong argument type. Nothing else in the plugin may import it,
  * and every call here passes an integer fd, a uint32 request, and a Buffer of exactly the size the
  * kernel writes. An ioctl that can block belongs in the addon.
  */
-import { type FileHandle, open } from 'node:fs/promises';
+import { open } from 'node:fs/promises';
 import { errorCode, SystemError } from '../../base/errors.js';
 import { loadPackage } from '../../base/system/binaries.js';
 
 type Ioctl = (fd: number, request: number, argument: Buffer) => number;
 const ioctl = loadPackage('ioctl') as Ioctl;
-
-/** BLKGETSIZE64 (linux/fs.h), as the uint32 that the package expects. */
-const BLKGETSIZE64 = 0x80081272;
-
-/** Size of a block device, bytes. */
-export async function deviceSizeBytes(devicePath: string): Promise<bigint> {
-  const handle = await open(devicePath, 'r');
-  try {
-    return readUint64(handle, BLKGETSIZE64, 'BLKGETSIZE64', devicePath);
-  } finally {
-    await handle.close();
-  }
-}
-
-function readUint64(handle: FileHandle, request: number, name: string, path: string): bigint {
-  const value = Buffer.alloc(8);
-  try {
-    ioctl(handle.fd, request, value);
-  } catch (thrown) {
-    const code = errorCode(thrown) ?? 'EIO';
-    throw new SystemError(code, name, path, `${name} on ${path} failed: ${code}`);
-  }
-  return value.readBigUInt64LE(0);
-}
 
 /** LOOP_CLR_FD (linux/loop.h). Takes no argument. */
 const LOOP_CLR_FD = 0x4c01;

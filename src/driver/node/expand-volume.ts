@@ -12,10 +12,10 @@
 import type { CallContext, ResponseOf } from '../../base/csi/service.js';
 import type { CapacityRange, VolumeCapability } from '../../base/csi/volume-capability.js';
 import { CsiError, SystemError } from '../../base/errors.js';
+import { sizeOfDeviceAt } from '../../base/system/device-attributes.js';
 import type { Attachment } from '../backends/backend.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import { canGrowMounted } from '../host/growth.js';
-import { deviceSizeBytes } from '../native/block-device.js';
 import { findUse, type Occupant, usesOf, type VolumeView, viewVolume } from '../usage/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 import { growMounted } from './growth.js';
@@ -79,7 +79,7 @@ function assertInRange({ volumeId, sizeBytes }: VolumeRecord, range: CapacityRan
 async function deviceOfSize(deps: NodeDependencies, volume: VolumeRecord, devicePath: string): Promise<bigint> {
   const { volumeId, pool, sizeBytes } = volume;
   await deps.backendOf(pool).volumes.expand(volumeId, sizeBytes);
-  const found = await deviceSizeBytes(devicePath);
+  const found = await sizeOfDeviceAt(devicePath);
   if (found >= sizeBytes) return found;
   throw CsiError.failedPrecondition(
     `${devicePath} of volume ${volumeId} has ${found} bytes instead of ${sizeBytes} and did not grow; ` +

@@ -9,11 +9,11 @@ import type { BigIntStatsFs } from 'node:fs';
 import { hasVolumeCondition } from '../../base/csi/capabilities.js';
 import type { ResponseOf } from '../../base/csi/service.js';
 import { CsiError } from '../../base/errors.js';
+import { sizeOfDeviceAt } from '../../base/system/device-attributes.js';
 import type { VolumeRecord } from '../catalogue/records.js';
 import type { VolumeUsage } from '../csi/messages.js';
 import { askFileSystem } from '../host/file-system-answer.js';
 import { topMount } from '../host/mounter.js';
-import { deviceSizeBytes } from '../native/block-device.js';
 import { findRemainingUse, type Use, viewForRelease } from '../usage/volume-view.js';
 import type { NodeDependencies } from './dependencies.js';
 
@@ -50,7 +50,7 @@ export async function volumeStats(
 async function usageOf({ kind, entry }: Use): Promise<VolumeUsage[] | null> {
   const { mountPoint, mountId } = entry;
   if (kind === 'block') {
-    const total = await deviceSizeBytes(mountPoint);
+    const total = await sizeOfDeviceAt(mountPoint);
     return [{ total: total.toString(), unit: 'BYTES' }];
   }
   const answer = await askFileSystem(entry);

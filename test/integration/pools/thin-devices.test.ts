@@ -7,6 +7,7 @@ import { mkdirSync, truncateSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { after, type TestContext } from 'node:test';
 import { CsiError, SystemError } from '../../../src/base/errors.js';
+import { sizeOfDeviceAt } from '../../../src/base/system/device-attributes.js';
 import { type OpenLedger, openLedger } from '../../../src/driver/backends/thin/ledger/ledger-client.js';
 import { labelBlock, labelOffset } from '../../../src/driver/backends/thin/pool/device-label.js';
 import { EmbeddedDevices } from '../../../src/driver/backends/thin/pool/embedded-devices.js';
@@ -17,7 +18,6 @@ import { PoolNames } from '../../../src/driver/backends/thin/pool/pool-names.js'
 import { PoolOpening } from '../../../src/driver/backends/thin/pool/pool-opening.js';
 import { ThinPool } from '../../../src/driver/backends/thin/pool/thin-pool.js';
 import type { FileState } from '../../../src/driver/native/addon.js';
-import { deviceSizeBytes } from '../../../src/driver/native/block-device.js';
 import { NativePool, type NativeRunner } from '../../../src/driver/native/pool.js';
 import { SerialQueue } from '../../../src/driver/serial-queue.js';
 import { FakeThinKernel } from '../../support/fake-thin-kernel.js';
@@ -415,13 +415,13 @@ test('a growth killed between file and device is completed, and not repeated', a
   await one.devices.create();
   const { metadataPath } = await one.devices.open();
   await native.run('allocateFile', { path: one.metadata, sizeBytes: 32n * MIB });
-  assert.equal(await deviceSizeBytes(metadataPath), 16n * MIB);
+  assert.equal(await sizeOfDeviceAt(metadataPath), 16n * MIB);
   assert.equal(await one.devices.growMetadata(), true);
-  assert.equal(await deviceSizeBytes(metadataPath), 32n * MIB);
+  assert.equal(await sizeOfDeviceAt(metadataPath), 32n * MIB);
   assert.equal(await one.metadataBytes(), 32n * MIB);
   await native.run('allocateFile', { path: one.metadata, sizeBytes: 40n * MIB });
   await one.devices.open();
-  assert.equal(await deviceSizeBytes(metadataPath), 40n * MIB);
+  assert.equal(await sizeOfDeviceAt(metadataPath), 40n * MIB);
 });
 
 test('space freed in the file of the pool is free, whatever the host has', async (t) => {

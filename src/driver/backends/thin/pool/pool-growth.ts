@@ -3,7 +3,7 @@
  * pool's metadata before it is full, because a pool with full metadata stops.
  */
 import { CsiError, StatusCode } from '../../../../base/errors.js';
-import { deviceSizeBytes } from '../../../native/block-device.js';
+import { sizeOfDeviceAt } from '../../../../base/system/device-attributes.js';
 import type { DmTarget, ThinPoolStatus } from '../../../native/dm-addon.js';
 import type { SerialQueue } from '../../../serial-queue.js';
 import type { OnEvent } from '../../backend.js';
@@ -99,7 +99,7 @@ export class PoolGrowth {
 
   async #adoptData(target: DmTarget): Promise<void> {
     const { opened, pool } = this.deps;
-    const usableBytes = labelOffset(await deviceSizeBytes(opened.dataPath));
+    const usableBytes = labelOffset(await sizeOfDeviceAt(opened.dataPath));
     const { sizeSectors } = await this.#table(usableBytes);
     if (sizeSectors > target.lengthSectors) {
       await this.#makeRoom((sizeSectors - target.lengthSectors) * SECTOR_BYTES);
@@ -168,7 +168,7 @@ export class PoolGrowth {
   async #moveLabel(): Promise<bigint> {
     const { ledger, opened, pool } = this.deps;
     const { uuid: poolUuid, labelledBytes } = await ledger.pool();
-    const deviceBytes = await deviceSizeBytes(opened.dataPath);
+    const deviceBytes = await sizeOfDeviceAt(opened.dataPath);
     if (labelledBytes === null || deviceBytes < labelledBytes) {
       throw CsiError.failedPrecondition(
         `${opened.dataPath} has ${deviceBytes} bytes and had ${labelledBytes} when pool '${pool.pool}' was ` +
@@ -183,7 +183,7 @@ export class PoolGrowth {
   }
 
   async #metadataBlocks(): Promise<bigint> {
-    const bytes = await deviceSizeBytes(this.deps.opened.metadataPath);
+    const bytes = await sizeOfDeviceAt(this.deps.opened.metadataPath);
     return (bytes < METADATA_MAXIMUM ? bytes : METADATA_MAXIMUM) / METADATA_BLOCK_BYTES;
   }
 }

@@ -4,7 +4,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import { CsiError, errorCode } from '../../../../base/errors.js';
-import { deviceSizeBytes } from '../../../native/block-device.js';
+import { sizeOfDeviceAt } from '../../../../base/system/device-attributes.js';
 import type { NativeRunner } from '../../../native/pool.js';
 import type { ThinSuperblock } from '../../../native/thin-addon.js';
 import type { OpenTransaction, PoolRecord } from '../ledger/ledger.js';
@@ -120,10 +120,10 @@ export class PoolOpening {
       areOurs: this.deps.devices.areOurs,
       readSuperblock: () => this.#superblock(devices),
       hasThinDevices: async () => (await this.#thinDevices(devices)).devices.length > 0,
-      sizeOf: deviceSizeBytes,
+      sizeOf: sizeOfDeviceAt,
     };
     if ((await assertFormattable(findings)) === 'empty') {
-      const deviceBytes = await deviceSizeBytes(devices.dataPath);
+      const deviceBytes = await sizeOfDeviceAt(devices.dataPath);
       await ledger.setLabelledBytes(deviceBytes);
       await ledger.setPoolState('formatting');
       await writeLabel(devices.dataPath, { poolUuid, deviceBytes });
