@@ -29,12 +29,6 @@ Result<bool> HasManyExtents(const SourceVolume& source) {
   return true;
 }
 
-Result<bool> IsWrittenInPlace(const SourceVolume& source) {
-  int flags = 0;
-  RETURN_IF_ERROR(Ioctl(source.fd(), FS_IOC_GETFLAGS, &flags, "FS_IOC_GETFLAGS", source.path()));
-  return (flags & FS_NOCOW_FL) != 0;
-}
-
 // Reads at least `wanted` more extents, or up to the end of the file. Returns the end of the last
 // extent; `size_bytes` at the end of the file.
 Result<uint64_t> EndOfPiece(ExtentSource* map, size_t wanted, uint64_t size_bytes) {
@@ -66,7 +60,10 @@ Status CloneInTransactions(int source_fd, const NewFile& file, uint64_t size_byt
     // 0 means up to the end of the file, which need not be the end of a block.
     piece.src_length = *end == size_bytes ? 0 : *end - offset;
     status = Ioctl(file.fd(), FICLONERANGE, &piece, "FICLONERANGE", file.temporary());
-    if (status.ok()) status = CommitTransaction(file.fd(), file.temporary());
+    if (status.ok()) {
+      Result<uint64_t> committed = CommitTransaction(file.fd(), file.temporary());
+      status = TakeFailure(committed);
+    }
     offset = *end;
   }
   // Everything is committed, so this fsync writes nothing. Without it, the next fsync after a
@@ -110,7 +107,7 @@ Status CopiedSources::TryPrepare(const std::vector<SourceVolume>& sources) {
     if (chosen.ok() && *chosen) chosen = HasManyExtents(source);
     RETURN_IF_ERROR(chosen);
     if (*chosen) {
-      Result<bool> in_place = IsWrittenInPlace(source);
+      Result<bool> in_place = IsWrittenInPlace(source.fd(), source.path());
       RETURN_IF_ERROR(in_place);
       chosen = !*in_place;
     }

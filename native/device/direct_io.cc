@@ -1,10 +1,10 @@
 #include "native/device/direct_io.h"
 
-#include <linux/fs.h>
 #include <linux/magic.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include "native/device/files.h"
 #include "native/device/loop_change.h"
 
 namespace blockdelta {
@@ -28,15 +28,6 @@ Result<bool> EndIfUnsafe(uint32_t number, uint64_t file_system, int directory_fd
   return true;
 }
 
-// O_PATH allows no ioctl, so the file is opened anew.
-Result<bool> IsWrittenInPlace(int fd, const std::string& path) {
-  Result<UniqueFd> file = OpenPath("/proc/self/fd/" + std::to_string(fd), O_RDONLY | O_NONBLOCK);
-  RETURN_IF_ERROR(file);
-  int flags = 0;
-  RETURN_IF_ERROR(Ioctl(file->get(), FS_IOC_GETFLAGS, &flags, "FS_IOC_GETFLAGS", path));
-  return (flags & FS_NOCOW_FL) != 0;
-}
-
 }  // namespace
 
 Result<bool> MayWriteDirectly(int fd, uint32_t sector_bytes, const std::string& path) {
@@ -47,7 +38,10 @@ Result<bool> MayWriteDirectly(int fd, uint32_t sector_bytes, const std::string& 
   // ext4 shares no blocks, so it writes any part of a block in place.
   if (state.f_type == EXT4_SUPER_MAGIC) return true;
   if (state.f_type == BTRFS_SUPER_MAGIC) {
-    Result<bool> in_place = IsWrittenInPlace(fd, path);
+    // O_PATH allows no ioctl, so the file is opened anew.
+    Result<UniqueFd> file = OpenPath("/proc/self/fd/" + std::to_string(fd), O_RDONLY | O_NONBLOCK);
+    RETURN_IF_ERROR(file);
+    Result<bool> in_place = IsWrittenInPlace(file->get(), path);
     if (!in_place.ok() || !*in_place) return in_place;
   }
   const auto block_bytes = static_cast<uint64_t>(state.f_bsize);

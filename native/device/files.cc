@@ -129,6 +129,12 @@ Status NewFile::Publish() {
   return Status();
 }
 
+Result<bool> IsWrittenInPlace(int fd, const std::string& path) {
+  Result<int> flags = FlagsOf(fd, path);
+  RETURN_IF_ERROR(flags);
+  return (*flags & FS_NOCOW_FL) != 0;
+}
+
 Status CreateSparseFile(NewFileNames names, uint64_t size_bytes) {
   Result<NewFile> file = NewFile::Create(std::move(names));
   RETURN_IF_ERROR(file);

@@ -56,6 +56,9 @@ struct FileState {
   bool matches_seal;
 };
 
+// Whether a write replaces the bytes where they lie: the file has the flag NOCOW of btrfs. `fd`
+// must allow ioctls, so it was not opened with O_PATH.
+Result<bool> IsWrittenInPlace(int fd, const std::string& path);
 Status CreateSparseFile(NewFileNames names, uint64_t size_bytes);
 // Makes a writable clone of a snapshot file, extended with zeros to `size_bytes`. EINVAL if the
 // source is larger; SCAN_MUTABLE if it is not an immutable regular file, does not match its seal,

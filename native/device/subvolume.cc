@@ -145,10 +145,4 @@ Result<bool> RemoveSubvolumeCopy(const std::string& path) {
   return true;
 }
 
-Status CommitTransaction(int fd, const std::string& path) {
-  uint64_t transaction = 0;
-  RETURN_IF_ERROR(Ioctl(fd, BTRFS_IOC_START_SYNC, &transaction, "BTRFS_IOC_START_SYNC", path));
-  return Ioctl(fd, BTRFS_IOC_WAIT_SYNC, &transaction, "BTRFS_IOC_WAIT_SYNC", path);
-}
-
 }  // namespace blockdelta

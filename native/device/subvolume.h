@@ -44,9 +44,6 @@ class SubvolumeCopy {
 // but a read-only subvolume.
 Result<bool> RemoveSubvolumeCopy(const std::string& path);
 
-// Commits the running transaction of the btrfs of an open file, and waits for the commit.
-Status CommitTransaction(int fd, const std::string& path);
-
 }  // namespace blockdelta
 
 #endif  // BLOCKDELTA_NATIVE_DEVICE_SUBVOLUME_H_

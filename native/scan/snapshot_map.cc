@@ -1,7 +1,5 @@
 #include "native/scan/snapshot_map.h"
 
-#include <linux/btrfs.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -76,13 +74,7 @@ Result<bool> MapFence::AreTreesUnchanged() {
 }
 
 Result<uint64_t> MapFence::Commit() const {
-  uint64_t generation = 0;
-  // Unlike syncfs, this does not write back the dirty data of the whole pool.
-  RETURN_IF_ERROR(Ioctl(addresses_->fd(), BTRFS_IOC_START_SYNC, &generation, "BTRFS_IOC_START_SYNC",
-                        addresses_->path()));
-  RETURN_IF_ERROR(Ioctl(addresses_->fd(), BTRFS_IOC_WAIT_SYNC, &generation, "BTRFS_IOC_WAIT_SYNC",
-                        addresses_->path()));
-  return generation;
+  return CommitTransaction(addresses_->fd(), addresses_->path());
 }
 
 bool MapFence::SearchesTrees() const {

@@ -187,4 +187,11 @@ Status TreeSearchSource::Invalid(uint64_t offset) const {
                       " are not in order at offset " + std::to_string(offset));
 }
 
+Result<uint64_t> CommitTransaction(int fd, const std::string& path) {
+  uint64_t generation = 0;
+  RETURN_IF_ERROR(Ioctl(fd, BTRFS_IOC_START_SYNC, &generation, "BTRFS_IOC_START_SYNC", path));
+  RETURN_IF_ERROR(Ioctl(fd, BTRFS_IOC_WAIT_SYNC, &generation, "BTRFS_IOC_WAIT_SYNC", path));
+  return generation;
+}
+
 }  // namespace blockdelta

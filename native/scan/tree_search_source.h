@@ -72,6 +72,10 @@ class TreeSearchSource : public ExtentSource {
   bool at_end_ = false;
 };
 
+// Commits the running transaction of the btrfs of an open file, waits for the commit, and returns
+// its generation. Unlike syncfs, it does not write back the dirty data of the whole file system.
+Result<uint64_t> CommitTransaction(int fd, const std::string& path);
+
 }  // namespace blockdelta
 
 #endif  // BLOCKDELTA_NATIVE_SCAN_TREE_SEARCH_SOURCE_H_

@@ -32,8 +32,6 @@ inline constexpr uint64_t kMaxMetadataBlocks = 255 * 16'320;
 // Every block starts with its checksum: crc32c of the rest, not inverted at the end, XOR a salt.
 inline constexpr uint32_t kSuperblockSalt = 160'774;
 inline constexpr uint32_t kNodeSalt = 121'107;
-inline constexpr uint32_t kBitmapSalt = 240'779;
-inline constexpr uint32_t kIndexSalt = 160'478;
 // Offset of a block's own number.
 inline constexpr size_t kOwnNumberOffset = 8;
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kWindowNodes = 256;
 
-struct Subtree {
+struct Branch {
   uint64_t number;
   KeyRange keys;
 };
@@ -23,14 +23,14 @@ class Walk {
       : source_(source), root_(root), wanted_(wanted), visit_(visit) {}
 
   Status Run() {
-    std::vector<Subtree> level = {{root_.number, root_.keys}};
+    std::vector<Branch> level = {{root_.number, root_.keys}};
     for (unsigned height = 0; !level.empty() && !is_over_; height++) {
       if (height == kMaxTreeHeight) {
         return InvalidBlock(source_->path(), level[0].number,
                             "expected a tree of at most " + std::to_string(kMaxTreeHeight) +
                                 " levels, found it below that");
       }
-      std::vector<Subtree> below;
+      std::vector<Branch> below;
       RETURN_IF_ERROR(ReadLevel(level, &below));
       level = std::move(below);
     }
@@ -38,11 +38,11 @@ class Walk {
   }
 
  private:
-  Status ReadLevel(const std::vector<Subtree>& level, std::vector<Subtree>* below) {
+  Status ReadLevel(const std::vector<Branch>& level, std::vector<Branch>* below) {
     bool has_leaves = false;
     for (size_t begin = 0; begin < level.size() && !is_over_; begin += kWindowNodes) {
-      const Span<const Subtree> window(level.data() + begin,
-                                       std::min(kWindowNodes, level.size() - begin));
+      const Span<const Branch> window(level.data() + begin,
+                                      std::min(kWindowNodes, level.size() - begin));
       Status status = ReadWindow(window);
       for (size_t i = 0; status.ok() && i < window.size() && !is_over_; i++) {
         Result<NodeView> node = Check(window[i], i);
@@ -60,26 +60,26 @@ class Walk {
     return Status();
   }
 
-  Status ReadWindow(Span<const Subtree> window) {
+  Status ReadWindow(Span<const Branch> window) {
     if (buffer_.blocks() < window.size()) buffer_ = BlockBuffer(window.size());
     numbers_.clear();
-    for (const Subtree& subtree : window) numbers_.push_back(subtree.number);
+    for (const Branch& branch : window) numbers_.push_back(branch.number);
     return source_->Read(Span<const uint64_t>(numbers_.data(), numbers_.size()), buffer_.data());
   }
 
-  Result<NodeView> Check(const Subtree& subtree, size_t index) {
-    const NodeExpectation expected = {subtree.number, subtree.keys, root_.value_bytes,
+  Result<NodeView> Check(const Branch& branch, size_t index) {
+    const NodeExpectation expected = {branch.number, branch.keys, root_.value_bytes,
                                       source_->block_count()};
     return CheckNode(buffer_.block(index), expected, source_->path());
   }
 
-  void Take(const NodeView& node, const Subtree& subtree, std::vector<Subtree>* below) {
+  void Take(const NodeView& node, const Branch& branch, std::vector<Branch>* below) {
     for (uint32_t i = 0; i < node.count() && !is_over_; i++) {
       if (node.is_leaf()) {
         if (wanted_.Has(node.key(i))) is_over_ = !visit_(node.key(i), node.value_bytes(i));
         continue;
       }
-      const KeyRange keys = node.ChildRange(i, subtree.keys);
+      const KeyRange keys = node.ChildRange(i, branch.keys);
       if (wanted_.Touch(keys)) below->push_back({node.value(i), keys});
     }
   }

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "native/device/take_snapshots.h"
+#include "native/scan/tree_search_source.h"
 #include "test/native/pool.h"
 #include "test/native/status_assertions.h"
 

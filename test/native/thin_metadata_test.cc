@@ -93,6 +93,7 @@ TEST(ThinNodeTest, RefusesANodeWithAnyBitChanged) {
 
 TEST(ThinNodeTest, RefusesABlockOfAnotherKindOrFromAnotherPlace) {
   Sample sample(true);
+  constexpr uint32_t kBitmapSalt = 240'779;
   sample.node()->Seal(kBitmapSalt);
   EXPECT_CODE(sample.Check(), kThinMetadataInvalid);
   std::memset(sample.block, 0, sizeof(sample.block));
