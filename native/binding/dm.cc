@@ -68,7 +68,6 @@ static Napi::Value ToValue(Napi::Env env, const DmDevice& device) {
   SetBoolean(&object, "hasInactiveTable", device.has_inactive_table);
   SetBoolean(&object, "isBeingRemoved", device.is_being_removed);
   SetNumber(&object, "openCount", device.open_count);
-  SetNumber(&object, "eventNumber", device.event_number);
   object.Set("targets", ToValue(env, device.targets));
   return object;
 }
@@ -90,17 +89,7 @@ static Napi::Value ToValue(Napi::Env env, const ThinPoolStatus& status) {
   return object;
 }
 
-static Napi::Value ToValue(Napi::Env env, const ThinStatus& status) {
-  Napi::Object object = Napi::Object::New(env);
-  object.Set("mode", Napi::String::New(env, status.is_failed ? "fail" : "ok"));
-  SetBigInt(&object, "mappedSectors", status.mapped_sectors);
-  return object;
-}
-
 namespace {
-
-// The limit exists because a wait occupies a worker thread.
-constexpr uint32_t kMaxWaitMs = 60'000;
 
 // Returns a function that opens device-mapper and calls `work` with it.
 template <typename Work>
@@ -202,28 +191,10 @@ Napi::Value DmRemoveBinding(Fields* request) {
   return AnswerDm(request, "removed", [&](const auto& dm) { return RemoveDm(dm, name, deferred); });
 }
 
-Napi::Value DmWaitBinding(Fields* request) {
-  const std::string name = request->String("name");
-  const auto last = static_cast<uint32_t>(request->Integer("eventNumber", UINT32_MAX));
-  const auto timeout_ms = static_cast<uint32_t>(request->Integer("timeoutMs", kMaxWaitMs));
-  return Answer(request, WithControl([&](const auto& dm) {
-                  return WaitForEvent(dm, name, last, timeout_ms);
-                }),
-                [&](Napi::Object* answer, uint32_t number) {
-                  SetNumber(answer, "eventNumber", number);
-                  SetBoolean(answer, "isTimedOut", number == last);
-                });
-}
-
 Napi::Value ThinPoolStatusBinding(Fields* request) {
   const std::string name = request->String("name");
   const bool commit = request->Boolean("commit");
   return AnswerDm(request, "status", [&](const auto& dm) { return PoolStatus(dm, name, commit); });
-}
-
-Napi::Value ThinStatusBinding(Fields* request) {
-  const std::string name = request->String("name");
-  return AnswerDm(request, "status", [&](const auto& dm) { return DeviceStatus(dm, name); });
 }
 
 Napi::Value ThinMessagesBinding(Fields* request) {
@@ -259,9 +230,7 @@ void ExportDm(Napi::Object* exports) {
   Export<DmSuspendBinding>(exports, "dmSuspend");
   Export<DmResumeBinding>(exports, "dmResume");
   Export<DmRemoveBinding>(exports, "dmRemove");
-  Export<DmWaitBinding>(exports, "dmWait");
   Export<ThinPoolStatusBinding>(exports, "thinPoolStatus");
-  Export<ThinStatusBinding>(exports, "thinStatus");
   Export<ThinMessagesBinding>(exports, "thinMessages");
   Export<TakeThinSnapshotsBinding>(exports, "takeThinSnapshots");
 }

@@ -1,7 +1,7 @@
 // The control node of device-mapper: one ioctl per call, no policy.
 //
-// Interface version 4.0.0, without udev: event_nr 0, no cookies. Safe from any thread; the only
-// state the kernel keeps per open file is for poll(2).
+// Interface version 4.0.0, without udev: event_nr 0, no cookies. Safe from any thread: the kernel
+// keeps no state per open file but for poll(2), which nobody calls.
 #ifndef BLOCKDELTA_NATIVE_DEVICE_DM_CONTROL_H_
 #define BLOCKDELTA_NATIVE_DEVICE_DM_CONTROL_H_
 

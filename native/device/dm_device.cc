@@ -1,9 +1,7 @@
 #include "native/device/dm_device.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <sys/sysmacros.h>
-#include <time.h>
 
 #include <algorithm>
 #include <utility>
@@ -54,15 +52,8 @@ Result<DmDevice> ToDevice(const std::string& name, const DmReply& reply) {
   device.has_inactive_table = reply.Has(DM_INACTIVE_PRESENT_FLAG);
   device.is_being_removed = reply.Has(DM_DEFERRED_REMOVE);
   device.open_count = static_cast<uint64_t>(std::max(header.open_count, 0));
-  device.event_number = header.event_nr;
   device.targets = std::move(*targets);
   return device;
-}
-
-Result<uint32_t> EventNumber(const DmControl& control, const std::string& name) {
-  Result<DmReply> reply = control.Call({DM_DEV_STATUS, "DM_DEV_STATUS", name, "", 0, 0, {}});
-  RETURN_IF_ERROR(reply);
-  return reply->header.event_nr;
 }
 
 }  // namespace
@@ -127,27 +118,6 @@ Result<std::vector<DmName>> ListDm(const DmControl& control, const std::string& 
     devices.push_back({std::move(name), reply->header.uuid});
   }
   return devices;
-}
-
-Result<uint32_t> WaitForEvent(const DmControl& control, const std::string& name,
-                              uint32_t event_number, uint32_t timeout_ms) {
-  RETURN_IF_ERROR(CheckDmName(name));
-  const uint64_t deadline = ClockNs(CLOCK_MONOTONIC) + timeout_ms * kNsPerMs;
-  for (;;) {
-    // The poll is armed before the number is read, so that a later event ends the poll.
-    Result<DmReply> armed = control.Call({DM_DEV_ARM_POLL, "DM_DEV_ARM_POLL", "", "", 0, 0, {}});
-    RETURN_IF_ERROR(armed);
-    Result<uint32_t> now = EventNumber(control, name);
-    if (!now.ok() || *now != event_number) return now;
-    const uint64_t time = ClockNs(CLOCK_MONOTONIC);
-    if (time >= deadline) return now;
-    // poll(2) wakes up for events of every device on the machine.
-    struct pollfd events = {control.fd(), POLLIN, 0};
-    const auto left_ms = static_cast<int>((deadline - time + kNsPerMs - 1) / kNsPerMs);
-    if (poll(&events, 1, left_ms) == -1 && errno != EINTR) {
-      return Status::Errno(errno, "poll", name);
-    }
-  }
 }
 
 }  // namespace blockdelta

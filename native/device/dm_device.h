@@ -28,7 +28,6 @@ struct DmDevice {
   bool has_inactive_table = false;
   bool is_being_removed = false;
   uint64_t open_count = 0;
-  uint32_t event_number = 0;
   std::vector<DmTarget> targets;
 };
 
@@ -76,11 +75,6 @@ Result<bool> ResumeDm(const DmControl& control, const std::string& name);
 // True if the device existed and is gone. EBUSY after a second of retries; with `deferred`, false
 // instead, and the kernel removes the device at its last close.
 Result<bool> RemoveDm(const DmControl& control, const std::string& name, bool deferred);
-
-// Waits until the event number differs from `event_number`, and returns it; returns `event_number`
-// after the timeout.
-Result<uint32_t> WaitForEvent(const DmControl& control, const std::string& name,
-                              uint32_t event_number, uint32_t timeout_ms);
 
 }  // namespace blockdelta
 

@@ -159,21 +159,6 @@ Result<ThinPoolStatus> ParseThinPoolStatus(std::string_view line) {
   return status;
 }
 
-Result<ThinStatus> ParseThinStatus(std::string_view line) {
-  Words words(line, "thin status");
-  ThinStatus status;
-  if (words.IsSingle("Fail") || words.IsSingle("Error")) {
-    status.is_failed = true;
-    return status;
-  }
-  status.mapped_sectors = words.Number("the mapped sectors", kMaxSectors);
-  // The kernel reads the two numbers at different times, so they are not compared.
-  static_cast<void>(words.NumberOrDash("the highest sector", kMaxSectors));
-  words.ExpectEnd();
-  if (!words.ok()) return words.TakeStatus();
-  return status;
-}
-
 Result<ThinTable> ParseThinTable(std::string_view line) {
   Words words(line, "thin table");
   ThinTable table;

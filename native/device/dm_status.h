@@ -57,14 +57,6 @@ const char* NameOf(ThinPoolMode mode);
 // extended the line before and documents that it may do so again.
 Result<ThinPoolStatus> ParseThinPoolStatus(std::string_view line);
 
-struct ThinStatus {
-  bool is_failed = false;  // The pool has failed, or its metadata is unreadable.
-  uint64_t mapped_sectors = 0;
-};
-
-// Parses the status line of a thin target.
-Result<ThinStatus> ParseThinStatus(std::string_view line);
-
 struct ThinTable {
   uint32_t pool_major = 0;
   uint32_t pool_minor = 0;

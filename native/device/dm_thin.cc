@@ -66,15 +66,6 @@ Result<std::optional<ThinPoolStatus>> PoolStatus(const DmControl& control, const
   return std::optional<ThinPoolStatus>(*status);
 }
 
-Result<std::optional<ThinStatus>> DeviceStatus(const DmControl& control, const std::string& name) {
-  Result<std::optional<std::string>> line = StatusLine(control, name, "thin", false);
-  RETURN_IF_ERROR(line);
-  if (!line->has_value()) return std::optional<ThinStatus>();
-  Result<ThinStatus> status = ParseThinStatus(**line);
-  RETURN_IF_ERROR(status);
-  return std::optional<ThinStatus>(*status);
-}
-
 Result<ThinPoolStatus> SendMessages(const DmControl& control, const std::string& pool,
                                     const std::vector<std::string>& messages) {
   if (messages.empty()) return Status::Errno(EINVAL, "DM_TARGET_MSG", pool, "no messages");

@@ -22,8 +22,6 @@ inline constexpr char kThinPoolMode[] = "THIN_POOL_MODE";
 // first commits the pool's metadata.
 Result<std::optional<ThinPoolStatus>> PoolStatus(const DmControl& control, const std::string& name,
                                                  bool commit);
-// Nothing if there is no such device; EINVAL if it is not a thin device.
-Result<std::optional<ThinStatus>> DeviceStatus(const DmControl& control, const std::string& name);
 
 // Sends messages one by one and reads the pool's status after each: the kernel drops the result of
 // the commit that ends a message. THIN_POOL_MODE if the pool's metadata is not writable afterwards:

@@ -57,11 +57,6 @@ void FuzzLines(std::string_view line) {
   } else {
     Check(pool.status().Is(kDmStatusInvalid));
   }
-  Result<ThinStatus> thin = ParseThinStatus(line);
-  if (thin.ok() && !thin->is_failed) {
-    Check(BeginsWith(plain, std::to_string(thin->mapped_sectors)));
-    Check(thin->mapped_sectors <= kMaxSectors);
-  }
   Result<ThinTable> table = ParseThinTable(line);
   if (table.ok()) {
     Check(table->device_id <= kMaxThinId);

@@ -70,11 +70,11 @@ export class TestPool extends DmScene {
   data!: FaultyDisk;
   table = '';
 
-  async start({ dataBytes = 64n * MIB, lowWaterBlocks = 0 }: PoolOptions): Promise<void> {
+  async start({ dataBytes = 64n * MIB }: PoolOptions): Promise<void> {
     this.metadata = await this.disks.disk('metadata', 16n * MIB);
     this.data = await this.disks.disk('data', dataBytes);
-    const words = [this.metadata.path, this.data.path, BLOCK_SECTORS, lowWaterBlocks];
-    this.table = [...words, 1, 'error_if_no_space'].join(' ');
+    const words = [this.metadata.path, this.data.path, BLOCK_SECTORS, 0, 1, 'error_if_no_space'];
+    this.table = words.join(' ');
     const target = { type: 'thin-pool', table: this.table, sizeSectors: dataBytes / 512n };
     await this.create('pool', target);
   }
@@ -118,7 +118,6 @@ export class TestPool extends DmScene {
 
 export interface PoolOptions {
   dataBytes?: bigint;
-  lowWaterBlocks?: number;
 }
 
 export function poolTest(title: string, run: (pool: TestPool) => Promise<void>, options: PoolOptions = {}): void {

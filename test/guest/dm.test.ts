@@ -230,25 +230,3 @@ nightlyTest('more devices than fit into the first buffer are listed', async ({ n
     for (const each of names) await native.run('dmRemove', { name: each, deferred: false });
   }
 });
-
-test('a wait ends when the device is removed, or at its timeout', async (scene) => {
-  const { native, name } = scene;
-  const { eventNumber } = await linear(scene, 'one');
-  const request = { name: name('one'), eventNumber, timeoutMs: 200 };
-  const begun = Date.now();
-  assert.deepEqual(await wait(scene, request), { eventNumber, isTimedOut: true });
-  assert.ok(Date.now() - begun >= 190);
-  const other = { ...request, eventNumber: eventNumber + 1 };
-  assert.deepEqual(await wait(scene, other), { eventNumber, isTimedOut: false });
-  const waiting = native.run('dmWait', { ...request, timeoutMs: 60_000 });
-  waiting.catch(() => undefined);
-  await delay(200);
-  await scene.remove('one');
-  await fails(waiting, 'ENXIO');
-  await fails(native.run('dmWait', { ...request, timeoutMs: 60_001 }), 'EINVAL');
-});
-
-async function wait({ native }: DmScene, request: { name: string; eventNumber: number; timeoutMs: number }) {
-  const { eventNumber, isTimedOut } = await native.run('dmWait', request);
-  return { eventNumber, isTimedOut };
-}

@@ -210,19 +210,6 @@ TEST(DmStatusTest, ShowsTheRefusedLineAndNamesTheWord) {
             "thin-pool status '7 1/2 3/2 -': the used data exceeds the total");
 }
 
-TEST(DmStatusTest, ReadsWhatAThinDeviceHasMapped) {
-  ASSERT_VALUE(empty, ParseThinStatus("0 -"));
-  EXPECT_TRUE(!empty.is_failed && empty.mapped_sectors == 0);
-  ASSERT_VALUE(some, ParseThinStatus("9472 65535"));
-  EXPECT_TRUE(!some.is_failed && some.mapped_sectors == 9472);
-  EXPECT_TRUE(ValueOf(ParseThinStatus("Fail")).is_failed);
-  EXPECT_TRUE(ValueOf(ParseThinStatus("Error")).is_failed);
-  for (const char* line : {"", "-", "9472", "9472 x", "- 9472", "9472 65535 1", "-1 5", "Fail 1",
-                           "18014398509481984 -", "0 - -"}) {
-    EXPECT_CODE(ParseThinStatus(line), kDmStatusInvalid);
-  }
-}
-
 TEST(DmStatusTest, ReadsThePoolAndTheIdOfAThinTable) {
   Result<ThinTable> table = ParseThinTable("253:1048575 16777215");
   EXPECT_TRUE(table.ok() && table->pool_major == 253 && table->pool_minor == 1048575 &&

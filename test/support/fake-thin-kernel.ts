@@ -131,7 +131,6 @@ export class FakeThinKernel implements NativeRunner {
       hasInactiveTable: false,
       isBeingRemoved: false,
       openCount: 0,
-      eventNumber: 0,
       targets: [{ type, table, startSectors: 0n, lengthSectors: sizeSectors }],
     };
     this.active.set(name, device);

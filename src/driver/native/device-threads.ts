@@ -29,7 +29,6 @@ export const KINDS: Readonly<Record<UnaryMethod, Kind>> = {
   dmFind: 'look-up',
   dmList: 'look-up',
   thinPoolStatus: 'look-up',
-  thinStatus: 'look-up',
   changeListHead: 'look-up',
   tryLock: 'look-up',
   readDirectory: 'look-up',
@@ -62,7 +61,6 @@ export const KINDS: Readonly<Record<UnaryMethod, Kind>> = {
   thinMessages: 'pool',
   dmCreate: 'pool',
   // Waits a minute at most, by its own limit.
-  dmWait: 'pool',
   // These make mounts, and write nothing to the file system of a volume.
   makeTarget: 'pool',
   bindMount: 'pool',

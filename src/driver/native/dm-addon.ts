@@ -35,8 +35,6 @@ export interface DmDevice {
   /** The kernel removes the device at its last close. */
   isBeingRemoved: boolean;
   openCount: number;
-  /** Event counter, for dmWait. */
-  eventNumber: number;
   targets: DmTarget[];
 }
 
@@ -112,25 +110,12 @@ export interface DmAddon {
    * device at its last close.
    */
   dmRemove(request: { name: string; deferred: boolean }): NativeResult<{ removed: boolean }>;
-  /**
-   * Waits up to timeoutMs (at most 60,000) until the event number of the device differs from
-   * `eventNumber`. Occupies its thread meanwhile.
-   */
-  dmWait(request: {
-    name: string;
-    eventNumber: number;
-    timeoutMs: number;
-  }): NativeResult<{ eventNumber: number; isTimedOut: boolean }>;
 
   /**
    * Status of a thin pool; null if there is no such device. EINVAL if the device is not a thin-pool. With `commit`, the kernel
    * first commits the pool's metadata; monitoring should not ask for that.
    */
   thinPoolStatus(request: { name: string; commit: boolean }): NativeResult<{ status: ThinPoolStatus | null }>;
-  /** Status of a thin device; null if there is no such device. `mode` is fail if the device's pool has failed. */
-  thinStatus(request: {
-    name: string;
-  }): NativeResult<{ status: { mode: 'ok' | 'fail'; mappedSectors: bigint } | null }>;
   /**
    * Sends messages to a pool one by one and reads the status after each: the kernel drops the result of the commit that ends a
    * message, so the effect has persisted only if the pool's metadata is writable afterwards (rw or out_of_data_space, no
