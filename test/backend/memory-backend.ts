@@ -159,10 +159,7 @@ export class MemoryBackend implements Backend {
         const { sizeBytes, blocks } = sources[index] as Content;
         this.storage.snapshots.set(snapshotId, { sizeBytes, blocks: new Map(blocks) });
       });
-      return {
-        creationTimeNs: BigInt(Date.now()) * 1_000_000n,
-        sizesBytes: sources.map(({ sizeBytes }) => sizeBytes),
-      };
+      return { creationTimeNs: BigInt(Date.now()) * 1_000_000n, sizesBytes: sources.map(({ sizeBytes }) => sizeBytes) };
     },
     delete: async (snapshotId) => {
       this.storage.snapshots.delete(snapshotId);

@@ -335,9 +335,7 @@ for (const change of ['completed', 'dropped'] as const) {
         try {
           isDone = !(await changeDuring(look === 'list' ? list : scan, next, after));
         } catch (thrown) {
-          throw new Error(`${look}, after ${after} beginnings and ends of calls`, {
-            cause: thrown,
-          });
+          throw new Error(`${look}, after ${after} beginnings and ends of calls`, { cause: thrown });
         }
       }
     }

@@ -67,15 +67,9 @@ test('a device whose backing file was removed from the pool is reported', async 
   const file = join(fixture.directory, 'volumes', volumeId);
   const kept = join(fixture.directory, 'kept');
   linkSync(file, kept);
-  assert.deepEqual(await backend.volumes.condition(volumeId), {
-    storedBytes: MIB,
-    runsOnRemoved: false,
-  });
+  assert.deepEqual(await backend.volumes.condition(volumeId), { storedBytes: MIB, runsOnRemoved: false });
   rmSync(file);
-  assert.deepEqual(await backend.volumes.condition(volumeId), {
-    storedBytes: null,
-    runsOnRemoved: true,
-  });
+  assert.deepEqual(await backend.volumes.condition(volumeId), { storedBytes: null, runsOnRemoved: true });
   await releaseLoop(fixture.native, kept);
   assert.equal((await backend.volumes.condition(volumeId)).runsOnRemoved, false);
   rmSync(kept);

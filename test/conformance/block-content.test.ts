@@ -23,9 +23,7 @@ test('a device that is too small is named with its own size, wherever it was rea
   const wanted = new RegExp(`^the published device: expected ${8 * MIB} bytes, .*, found ${DEVICE_BYTES} bytes$`);
   await assert.rejects(readImage(path, 8 * MIB), { message: wanted });
   const content = new BlockContent(8 * MIB);
-  await assert.rejects(content.change(path, new Random(1, 'grown'), 20, 6 * MIB), {
-    message: wanted,
-  });
+  await assert.rejects(content.change(path, new Random(1, 'grown'), 20, 6 * MIB), { message: wanted });
 });
 
 test('a device that cannot be read is named with the place and the error', async () => {

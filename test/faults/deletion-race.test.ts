@@ -152,7 +152,5 @@ const UNSTAGE = `
 function unstagingProcess(socket: string, { id, stagingPath }: HeldVolume): ChildProcess {
   const client = new URL('../support/csi-client.js', import.meta.url).href;
   const args = [client, `unix://${socket}`, id, stagingPath];
-  return spawn(process.execPath, ['--input-type=module', '-e', UNSTAGE, ...args], {
-    stdio: 'inherit',
-  });
+  return spawn(process.execPath, ['--input-type=module', '-e', UNSTAGE, ...args], { stdio: 'inherit' });
 }

@@ -197,10 +197,7 @@ export const unpublishVolume = onKind('NodeUnpublishVolume *', async (scene, kin
 export const unstageVolume = onKind('NodeUnstageVolume *', async (scene, kind) => {
   const { volume, contents } = await scene.used(kind);
   await scene.orchestrator.unpublish(volume);
-  return {
-    call: () => scene.orchestrator.unstage(volume),
-    check: () => scene.verifyUnused(volume, contents),
-  };
+  return { call: () => scene.orchestrator.unstage(volume), check: () => scene.verifyUnused(volume, contents) };
 });
 
 /** What the file system in the volume can hold. */
@@ -388,11 +385,7 @@ export function startAfter(operation: Operation, step: string): Operation {
       await attempt.call().catch(() => undefined);
       assert.ok(scene.steps.isReached, `${step} has not come`);
       await scene.kill();
-      return {
-        ...attempt,
-        call: () => startIfDead(scene),
-        check: async () => attempt.check?.(await attempt.call()),
-      };
+      return { ...attempt, call: () => startIfDead(scene), check: async () => attempt.check?.(await attempt.call()) };
     },
   };
 }

@@ -33,11 +33,7 @@ stallTests('snapshots', {
   residents: ['block', 'ext4', 'xfs', 'btrfs'],
   pools: ['xfs', 'btrfs'],
 });
-stallTests('node', {
-  operations: NODE,
-  pools: ['xfs'],
-  env: { BLOCKDELTA_LEGACY_CSI: '0.3,0.1' },
-});
+stallTests('node', { operations: NODE, pools: ['xfs'], env: { BLOCKDELTA_LEGACY_CSI: '0.3,0.1' } });
 stallTests('lists', {
   operations: LISTS,
   env: { BLOCKDELTA_CHANGE_LISTS: 'on', BLOCKDELTA_RETAINED_BASES_COUNT: '4' },
@@ -51,11 +47,7 @@ if (isNightly) {
     pools: ['embedded'],
     env: { BLOCKDELTA_RESERVE_PERCENT: '0', BLOCKDELTA_EMBEDDED_POOL_SIZE: '16Gi' },
   });
-  stallTests('pieces', {
-    operations: [createSnapshot('xfs')],
-    pools: ['xfs', 'btrfs'],
-    settle: settleInPieces,
-  });
+  stallTests('pieces', { operations: [createSnapshot('xfs')], pools: ['xfs', 'btrfs'], settle: settleInPieces });
 } else {
   // The first thing that a start waits for, while its socket is served.
   const mainStep = 'open <state>/catalogue.sqlite-lock #1';

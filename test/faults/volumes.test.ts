@@ -3,10 +3,7 @@ import { faultTests } from './fault-tests.js';
 import { CREATE_WITH_GROWTH } from './operations.js';
 import { VOLUMES } from './table.js';
 
-faultTests('faults-volumes', {
-  residents: ['block', 'ext4', 'xfs'],
-  operations: VOLUMES,
-});
+faultTests('faults-volumes', { residents: ['block', 'ext4', 'xfs'], operations: VOLUMES });
 
 faultTests('faults-growth', {
   pools: ['embedded'],

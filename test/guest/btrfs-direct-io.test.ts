@@ -42,9 +42,7 @@ function unreadableBlocks(device: string): number {
   spawnSync('sync');
   writeFileSync('/proc/sys/vm/drop_caches', '3');
   const how = [`bs=${BLOCK_BYTES}`, 'iflag=direct', 'conv=noerror,sync'];
-  const { stderr } = spawnSync('dd', [`if=${device}`, 'of=/dev/null', ...how], {
-    encoding: 'utf8',
-  });
+  const { stderr } = spawnSync('dd', [`if=${device}`, 'of=/dev/null', ...how], { encoding: 'utf8' });
   return stderr.split('error reading').length - 1;
 }
 
@@ -54,11 +52,7 @@ dmTest('what is written to a raw volume on btrfs from a buffer that changes mean
   const { path } = await disks.disk('pool', POOL_BYTES);
   // The disk is slow, so that there is time for a change between the checksum and the writing.
   const table = `${path} 0 0 ${path} 0 ${WRITE_MS}`;
-  const slow = await scene.create('slow', {
-    type: 'delay',
-    table,
-    sizeSectors: POOL_BYTES / 512n,
-  });
+  const slow = await scene.create('slow', { type: 'delay', table, sizeSectors: POOL_BYTES / 512n });
   const pool = workspace.path('pool');
   mkdirSync(pool);
   execFileSync('mkfs.btrfs', ['-q', slow.path]);

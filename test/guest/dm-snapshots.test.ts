@@ -243,11 +243,7 @@ test('no snapshot is taken of a device that is not the origin in this pool', asy
     ['ENXIO', pool.name('none'), null],
   ] as const) {
     const members = [{ deviceName, originId: 1, snapshotId: 3 }];
-    const request = {
-      pool: name,
-      members,
-      ...freezeRequest(DEFAULT_FREEZING, Number.POSITIVE_INFINITY),
-    };
+    const request = { pool: name, members, ...freezeRequest(DEFAULT_FREEZING, Number.POSITIVE_INFINITY) };
     await fails(pool.native.run('takeThinSnapshots', request), code);
   }
   await assertNoneSuspended(pool, 'one');

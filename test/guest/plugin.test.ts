@@ -50,10 +50,7 @@ before(async () => {
     BLOCKDELTA_METRICS_ADDRESS: '127.0.0.1:0',
     BLOCKDELTA_RETAINED_BASES_COUNT: String(RETAINED),
   };
-  await running.setUp('guest', {
-    pools: { [POOL]: 'thin', [FILES]: 'xfs', [LARGE]: 'thin on 4Kn' },
-    env,
-  });
+  await running.setUp('guest', { pools: { [POOL]: 'thin', [FILES]: 'xfs', [LARGE]: 'thin on 4Kn' }, env });
 });
 after(() => running.tearDown());
 

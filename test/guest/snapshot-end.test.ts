@@ -106,10 +106,7 @@ nightlyPoolTest('no snapshot is taken when its guardian is killed before it susp
   await pool.backend.stop();
   const guardianSocket = join(temporaryDirectory(), 'guardian.sock');
   const guardian = await startGuardian(guardianSocket);
-  const plugin = await BackendProcess.start({
-    ...pool.options,
-    freezing: { ...DEFAULT_FREEZING, guardianSocket },
-  });
+  const plugin = await BackendProcess.start({ ...pool.options, freezing: { ...DEFAULT_FREEZING, guardianSocket } });
   try {
     guardian.kill('SIGSTOP');
     const members = [{ snapshotId: newSnapshot(), volumeId: volume.id }];

@@ -271,11 +271,7 @@ export class ThinPoolOnDisks {
   }
 
   async cut(...volumes: ThinVolume[]): Promise<ThinSnapshot[]> {
-    const snapshots = volumes.map(({ id, image }) => ({
-      id: newSnapshot(),
-      volumeId: id,
-      image: image.copy(),
-    }));
+    const snapshots = volumes.map(({ id, image }) => ({ id: newSnapshot(), volumeId: id, image: image.copy() }));
     await this.backend.snapshots.create(snapshots.map(({ id: snapshotId, volumeId }) => ({ snapshotId, volumeId })));
     return snapshots;
   }

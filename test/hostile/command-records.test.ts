@@ -38,11 +38,7 @@ const socketPath = (): string => running.plugin.endpoint.slice('unix://'.length)
 
 function environment(): Record<string, string> {
   mkdirSync(temporary(), { recursive: true });
-  return {
-    CSI_ENDPOINT: running.plugin.endpoint,
-    TMPDIR: temporary(),
-    BLOCKDELTA_RUNTIME_DIR: runtime(),
-  };
+  return { CSI_ENDPOINT: running.plugin.endpoint, TMPDIR: temporary(), BLOCKDELTA_RUNTIME_DIR: runtime() };
 }
 
 let taken = 0;
@@ -103,10 +99,7 @@ async function killedServer(t: TestContext, name: string): Promise<{ volume: str
 
 /** What stands in the way of a record, by what the report says of it. For other files see unit/base/runtime-directory. */
 const ODD_RECORDS: readonly { found: RegExp; make(record: string): void }[] = [
-  {
-    found: /record\.json is not used: it is not a regular/,
-    make: (record) => symlinkSync('/x', record),
-  },
+  { found: /record\.json is not used: it is not a regular/, make: (record) => symlinkSync('/x', record) },
   {
     found: /record\.json has version 2, and this program reads version 1/,
     make: (record) => writeFileSync(record, '{"version":2}'),

@@ -99,9 +99,7 @@ for (const type of ['ext4', 'xfs']) {
 
 test('H18: ext4 that became read-only by an error is not snapshotted before it is staged again', async () => {
   const volume = await inUse('ext4', 'in error');
-  const source = execFileSync('findmnt', ['-n', '-o', 'SOURCE', volume.stagingPath], {
-    encoding: 'utf8',
-  });
+  const source = execFileSync('findmnt', ['-n', '-o', 'SOURCE', volume.stagingPath], { encoding: 'utf8' });
   writeFileSync(`/sys/fs/ext4/${basename(source.trim())}/trigger_fs_error`, 'a test');
   await refused(snapshot(volume, 'broken'), 'FAILED_PRECONDITION', /become read-only/);
   await endAgain(volume);

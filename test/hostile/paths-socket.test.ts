@@ -36,9 +36,7 @@ async function leaveStaleSocket(directory: string, path: string): Promise<void> 
 /** Another process in the middle of its start. Resolves once it has the lock. */
 async function lock(t: TestContext, directory: string): Promise<() => void> {
   const script = 'flock 9; echo locked; read -r end';
-  const child = spawn('bash', ['-c', `exec 9<"$0"; ${script}`, directory], {
-    stdio: ['pipe', 'pipe', 'inherit'],
-  });
+  const child = spawn('bash', ['-c', `exec 9<"$0"; ${script}`, directory], { stdio: ['pipe', 'pipe', 'inherit'] });
   const ended = once(child, 'close');
   t.after(async () => {
     child.kill('SIGKILL');

@@ -18,9 +18,7 @@ const SENSITIVE =
   /secrets$|^(mount_flags|(volume|publish)_context|user_credentials|volume_attributes|publish_(volume_)?info)$/;
 const OLD_PACKAGES = { '0.3': 'csi.v0', '0.1': 'csi' } as const;
 
-const { running, clientOf } = runLegacyPlugin('redaction', {
-  env: { BLOCKDELTA_LOG_LEVEL: 'trace' },
-});
+const { running, clientOf } = runLegacyPlugin('redaction', { env: { BLOCKDELTA_LOG_LEVEL: 'trace' } });
 let volume: HeldVolume;
 let conforming: ConformingRequests;
 

@@ -60,9 +60,7 @@ const PREFACE = Buffer.concat([
 ]);
 
 function session(t: TestContext, made: TestServer): ClientHttp2Session {
-  const opened = http2Connect('http://localhost', {
-    createConnection: () => connect(made.socketPath),
-  });
+  const opened = http2Connect('http://localhost', { createConnection: () => connect(made.socketPath) });
   opened.on('error', () => undefined);
   t.after(() => opened.destroy());
   return opened;
@@ -172,11 +170,7 @@ const connectionsTo = ({ socketPath }: TestServer): number =>
 const LISTENING = ' 00010000 ';
 
 test('H12: a client that stops in the middle of its headers, or is killed there, is disconnected after a while, and idle ones are not', async (t) => {
-  const made = await startServer(t, {
-    services: [identity],
-    requestMs: 100,
-    limits: { streamStallMs: 3000 },
-  });
+  const made = await startServer(t, { services: [identity], requestMs: 100, limits: { streamStallMs: 3000 } });
   const idle = session(t, made);
   await once(idle, 'remoteSettings');
   // HEADERS of one byte, an indexed ":method: POST", which are to be continued.

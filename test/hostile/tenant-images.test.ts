@@ -289,9 +289,7 @@ for (const [type, title, options] of ACCEPTED) {
 }
 
 test('H1: a journal mode requested by the operator takes effect, and none is needed in the superblock', async () => {
-  const volume = await node.makeVolume({
-    parameters: { mountOptions: 'data=journal,barrier=0' },
-  });
+  const volume = await node.makeVolume({ parameters: { mountOptions: 'data=journal,barrier=0' } });
   for (let time = 0; time < 2; time += 1) {
     await node.stage(volume, mountCapability('ext4'));
     assert.ok((await inForce(volume)).includes('data=journal'));
@@ -303,9 +301,7 @@ test('H1: a raw device that a process still has open is not mounted as a file sy
   const volume = await written(SIZES.ext4, (device) => make('ext4', device));
   await node.stage(volume, blockCapability());
   const device = await node.attachedPath(volume);
-  const holder = spawn('sh', ['-c', `exec 3<>${device}; echo open; read line`], {
-    stdio: ['pipe', 'pipe', 'inherit'],
-  });
+  const holder = spawn('sh', ['-c', `exec 3<>${device}; echo open; read line`], { stdio: ['pipe', 'pipe', 'inherit'] });
   try {
     await once(holder.stdout, 'data');
     const who = new RegExp(`${device} is open in process ${holder.pid} \\(sh\\)`);

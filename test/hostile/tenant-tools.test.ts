@@ -149,9 +149,7 @@ test('H2: a tool that takes too long is killed at its timeout', async () => {
 
 test('H2: a volume whose check exceeds the memory limit is not staged, and nothing is left behind', async () => {
   const volume = await node.used(mountCapability('ext4'), SIZE);
-  const { devicePath } = await node.backend.attachments.attach(volume.volumeId, {
-    readOnly: false,
-  });
+  const { devicePath } = await node.backend.attachments.attach(volume.volumeId, { readOnly: false });
   writeHostileExt4(devicePath, 'memory');
   await node.backend.attachments.detach(volume.volumeId);
   const staged = node.stage(volume, mountCapability('ext4'));

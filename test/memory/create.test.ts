@@ -86,9 +86,7 @@ refuses('INVALID_ARGUMENT', /^parameters\['(Pool|mkfsOptions|mountOptions)'\]/, 
   'CV13: the mount option loop': withParameters({ mountOptions: 'loop=/dev/loop0' }, EXT4),
 });
 
-refuses('INVALID_ARGUMENT', /'none'.*main, other/, {
-  'CV13: an unknown pool': withParameters({ pool: 'none' }),
-});
+refuses('INVALID_ARGUMENT', /'none'.*main, other/, { 'CV13: an unknown pool': withParameters({ pool: 'none' }) });
 
 refuses('INVALID_ARGUMENT', /^mutable_parameters/, {
   'CV15: a mutable pool': mutable({ pool: 'main' }),
@@ -105,10 +103,7 @@ refuses('INVALID_ARGUMENT', /volume_content_source/, {
 refuses('INVALID_ARGUMENT', /^accessibility_requirements/, {
   'CV17: an empty requirement': placed({}),
   'CV17: two empty lists': placed({ requisite: [], preferred: [] }),
-  'CV21: a preferred place that is not requisite': placed({
-    requisite: [here],
-    preferred: [there],
-  }),
+  'CV21: a preferred place that is not requisite': placed({ requisite: [here], preferred: [there] }),
   'a key that is none': placed({ requisite: [{ segments: { 'a/b/c': 'v' } }] }),
   'a value that is none': placed({ requisite: [{ segments: { [KEY]: 'a value' } }] }),
 });
@@ -138,10 +133,7 @@ refuses('OUT_OF_RANGE', /capacity_range/, {
 });
 
 refuses('NOT_FOUND', /none-exist-id/, {
-  'a missing source, for elsewhere too,': {
-    ...from({ snapshot: { snapshot_id: 'none-exist-id' } }),
-    ...elsewhere,
-  },
+  'a missing source, for elsewhere too,': { ...from({ snapshot: { snapshot_id: 'none-exist-id' } }), ...elsewhere },
 });
 
 const SIZES: readonly (readonly [string, Message | null, number, Message?])[] = [
@@ -196,15 +188,10 @@ const ACCEPTED: Requests = {
     mutable_parameters: { readAheadKiB: '256' },
   },
   'CV18: a requisite list with this node': placed({ requisite: [there, here] }),
-  'CV18: a key in other letters': placed({
-    requisite: [{ segments: { 'blockdelta.csi/NODE': 'test-node' } }],
-  }),
+  'CV18: a key in other letters': placed({ requisite: [{ segments: { 'blockdelta.csi/NODE': 'test-node' } }] }),
   'CV18: a place without segments, which is everywhere': placed({ requisite: [{ segments: {} }] }),
   'CV19: this node alone': placed({ requisite: [here], preferred: [here] }),
-  'CV20: another node preferred to this one': placed({
-    requisite: [there, here],
-    preferred: [there, here],
-  }),
+  'CV20: another node preferred to this one': placed({ requisite: [there, here], preferred: [there, here] }),
   'CV20: another node preferred, and none requisite': placed({ preferred: [there] }),
 };
 for (const [title, change] of Object.entries(ACCEPTED)) {
@@ -289,9 +276,7 @@ test('CV2, CV3: capabilities match in any order, a file system only itself', asy
 test('CV2, CV3: the parameters of the creation are compared, and no later modification', async () => {
   const request = { ...createRequest('modified'), mutable_parameters: { readAheadKiB: '64' } };
   const first = await create(request);
-  await orchestrator.modify(orchestrator.hold('modified', first['volume']), {
-    readAheadKiB: '256',
-  });
+  await orchestrator.modify(orchestrator.hold('modified', first['volume']), { readAheadKiB: '256' });
   assert.deepEqual(await create(request), first);
   const later = { ...request, mutable_parameters: { readAheadKiB: '256' } };
   await refused(create(later), 'ALREADY_EXISTS', /mutable_parameters/);
@@ -442,11 +427,7 @@ test('GC3: this node has capacity and others have none', async () => {
 test('a volume that was made for one file system holds that; a copy or a default says nothing', async () => {
   const sizeBytes = GIB / 4;
   const made = (name: string, capability: Message, volumeId?: string) =>
-    orchestrator.create(name, {
-      capability,
-      sizeBytes,
-      ...(volumeId === undefined ? {} : { volumeId }),
-    });
+    orchestrator.create(name, { capability, sizeBytes, ...(volumeId === undefined ? {} : { volumeId }) });
   const named = await made('named', BTRFS);
   const unnamed = await made('unnamed', mountCapability(''));
   // As if the volumes had been staged. Their pool cannot read their superblocks.

@@ -64,21 +64,14 @@ async function call(name: string, request: Message): Promise<unknown> {
 /** By rule and RPC, and what else tells them apart. */
 type Requests = Readonly<Record<string, (id: string) => Message>>;
 const called = (title: string, request: Message): Promise<unknown> => call(title.split(' ')[1] ?? '', request);
-const madeFrom = (volume_content_source: Message): Message => ({
-  ...createRequest('new'),
-  volume_content_source,
-});
+const madeFrom = (volume_content_source: Message): Message => ({ ...createRequest('new'), volume_content_source });
 const broken = { block: {} };
 
 /** Nothing else is right about these requests where the RPC has values that could be wrong. */
 const REFUSED: Requests = {
   'CV11: CreateVolume from a snapshot': (snapshot_id) => madeFrom({ snapshot: { snapshot_id } }),
   'CV11: CreateVolume from a volume': (volume_id) => madeFrom({ volume: { volume_id } }),
-  'CP2: ControllerPublishVolume': (volume_id) => ({
-    volume_id,
-    node_id: 'nobody',
-    volume_capability: broken,
-  }),
+  'CP2: ControllerPublishVolume': (volume_id) => ({ volume_id, node_id: 'nobody', volume_capability: broken }),
   'VV2: ValidateVolumeCapabilities': (volume_id) => ({ volume_id, volume_capabilities: [broken] }),
   'GV2: ControllerGetVolume': (volume_id) => ({ volume_id }),
   'GV2: ControllerGetVolumeHealth': (volume_id) => ({ volume_id }),
@@ -88,20 +81,11 @@ const REFUSED: Requests = {
   'CS4: CreateSnapshot': (source_volume_id) => ({ source_volume_id, name: 'new' }),
   'GS2: GetSnapshot': (snapshot_id) => ({ snapshot_id }),
   'GA5: CreateVolumeGroupSnapshot': (id) => ({ name: 'new', source_volume_ids: [known.id, id] }),
-  'GE2: GetVolumeGroupSnapshot': (group_snapshot_id) => ({
-    group_snapshot_id,
-    snapshot_ids: ['other'],
-  }),
+  'GE2: GetVolumeGroupSnapshot': (group_snapshot_id) => ({ group_snapshot_id, snapshot_ids: ['other'] }),
   'GE2: GetVolumeGroupSnapshot without members': (group_snapshot_id) => ({ group_snapshot_id }),
   'SM2: GetMetadataAllocated': (snapshot_id) => ({ snapshot_id }),
-  'SM2: GetMetadataDelta from it': (base_snapshot_id) => ({
-    base_snapshot_id,
-    target_snapshot_id: snapshotId,
-  }),
-  'SM2: GetMetadataDelta to it': (target_snapshot_id) => ({
-    base_snapshot_id: snapshotId,
-    target_snapshot_id,
-  }),
+  'SM2: GetMetadataDelta from it': (base_snapshot_id) => ({ base_snapshot_id, target_snapshot_id: snapshotId }),
+  'SM2: GetMetadataDelta to it': (target_snapshot_id) => ({ base_snapshot_id: snapshotId, target_snapshot_id }),
 };
 for (const [title, requestFor] of Object.entries(REFUSED)) {
   test(`${title} is NOT_FOUND, and no name is taken`, async () => {
@@ -122,10 +106,7 @@ const ACCEPTED: Requests = {
   'DV2: DeleteVolume': (volume_id) => ({ volume_id }),
   'DS2: DeleteSnapshot': (snapshot_id) => ({ snapshot_id }),
   'CU4: ControllerUnpublishVolume': (volume_id) => ({ volume_id, node_id: 'nobody' }),
-  'GD2: DeleteVolumeGroupSnapshot': (group_snapshot_id) => ({
-    group_snapshot_id,
-    snapshot_ids: ['other'],
-  }),
+  'GD2: DeleteVolumeGroupSnapshot': (group_snapshot_id) => ({ group_snapshot_id, snapshot_ids: ['other'] }),
   'GD2: DeleteVolumeGroupSnapshot without members': (group_snapshot_id) => ({ group_snapshot_id }),
 };
 for (const [title, requestFor] of Object.entries(ACCEPTED)) {

@@ -36,16 +36,10 @@ test('every other call for a volume, its snapshots and groups of them works', as
   const { controller, groups, identity } = client;
   const volume_id = await create('life', { requisite: on('node-b') });
   await controller.ControllerGetVolume({ volume_id });
-  await controller.ControllerExpandVolume({
-    volume_id,
-    capacity_range: { required_bytes: 32 * MIB },
-  });
+  await controller.ControllerExpandVolume({ volume_id, capacity_range: { required_bytes: 32 * MIB } });
   const volume_capabilities = createRequest('x')['volume_capabilities'];
   await controller.ValidateVolumeCapabilities({ volume_id, volume_capabilities });
-  await controller.ControllerModifyVolume({
-    volume_id,
-    mutable_parameters: { readAheadKiB: '128' },
-  });
+  await controller.ControllerModifyVolume({ volume_id, mutable_parameters: { readAheadKiB: '128' } });
   const taken: string[] = [];
   for (const name of ['first', 'second']) {
     const { snapshot } = await controller.CreateSnapshot({ name, source_volume_id: volume_id });

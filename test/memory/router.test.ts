@@ -86,10 +86,7 @@ test('a source on a node that the topology excludes is RESOURCE_EXHAUSTED', asyn
 
 test('the first preferred topology is chosen, and a repeated CreateVolume finds the volume wherever it would be made now', async () => {
   const preferring = (...preferred: string[]): Message => ({
-    accessibility_requirements: {
-      requisite: on('node-a', 'node-b', 'node-c'),
-      preferred: on(...preferred),
-    },
+    accessibility_requirements: { requisite: on('node-a', 'node-b', 'node-c'), preferred: on(...preferred) },
   });
   const first = await createVolume('again', preferring('node-c', 'node-a', 'node-b'));
   assert.equal(nodeKeyOf(first['volume_id']), nodeKey('node-c'));
@@ -107,10 +104,7 @@ test('without a topology the node with the most capacity is chosen, and a full o
   const volume = await createVolume('roomy', { capacity_range: { required_bytes: 1000 * MIB } });
   assert.notEqual(nodeKeyOf(volume['volume_id']), nodeKey('node-a'));
   const moved = await createVolume('moved', {
-    accessibility_requirements: {
-      requisite: on('node-a', 'node-b', 'node-c'),
-      preferred: on('node-a'),
-    },
+    accessibility_requirements: { requisite: on('node-a', 'node-b', 'node-c'), preferred: on('node-a') },
     capacity_range: { required_bytes: 900 * MIB },
   });
   assert.notEqual(nodeKeyOf(moved['volume_id']), nodeKey('node-a'));
@@ -280,15 +274,10 @@ test('a node that is away stops only the volumes that it comes first for, as ext
   const all = ['node-a', 'node-b', 'node-c'];
   /** Of WaitForFirstConsumer without --strict-topology, and of Immediate: all nodes, in turn from the selected one on. */
   const from = (index: number): Message => ({
-    accessibility_requirements: {
-      requisite: on(...all),
-      preferred: on(...all.slice(index), ...all.slice(0, index)),
-    },
+    accessibility_requirements: { requisite: on(...all), preferred: on(...all.slice(index), ...all.slice(0, index)) },
   });
   /** Of WaitForFirstConsumer with --strict-topology. */
-  const only = (id: string): Message => ({
-    accessibility_requirements: { requisite: on(id), preferred: on(id) },
-  });
+  const only = (id: string): Message => ({ accessibility_requirements: { requisite: on(id), preferred: on(id) } });
   const nodeOf = async (name: string, fields: Message): Promise<unknown> =>
     nodeKeyOf((await createVolume(name, fields))['volume_id']);
   const away = cluster.node(1);
@@ -321,10 +310,7 @@ test('a volume whose first node could not be reached for two minutes is to be ma
   const [a, b, c] = cluster.nodes;
   assert.ok(a && b && c);
   const from = (...ids: string[]): Message => ({
-    accessibility_requirements: {
-      requisite: on('node-a', 'node-b', 'node-c'),
-      preferred: on(...ids),
-    },
+    accessibility_requirements: { requisite: on('node-a', 'node-b', 'node-c'), preferred: on(...ids) },
   });
   // Made, while its response is lost.
   const { volume } = await b.plugin.client.controller.CreateVolume(createRequest('twice'));

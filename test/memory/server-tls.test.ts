@@ -102,9 +102,7 @@ test('H26: only TLS 1.3 with a trusted certificate of the right DNS name is acce
 test('the CSI Node service is not served over TCP', async (t) => {
   const getInfo = unaryService('Node', { NodeGetInfo: async () => ({ node_id: 'node-a' }) });
   const node = await startNode(t, { services: [probe, getInfo] });
-  await assert.rejects(call(clientOf(t, node, 'Node'), 'NodeGetInfo'), {
-    code: StatusCode.UNIMPLEMENTED,
-  });
+  await assert.rejects(call(clientOf(t, node, 'Node'), 'NodeGetInfo'), { code: StatusCode.UNIMPLEMENTED });
   assert.equal((await node.client.node.NodeGetInfo({}))['node_id'], 'node-a');
 });
 

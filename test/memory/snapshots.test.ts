@@ -89,9 +89,7 @@ test('CS3, CS12, CS14: another volume, an unknown parameter and another place ar
 
 /** What a volume can be made from, and how it is named in the request. */
 const COPIES: Readonly<Record<string, (of: HeldVolume) => Promise<Message>>> = {
-  'a snapshot': async (of) => ({
-    snapshot: { snapshot_id: await orchestrator.snapshot(of, `of ${of.name}`) },
-  }),
+  'a snapshot': async (of) => ({ snapshot: { snapshot_id: await orchestrator.snapshot(of, `of ${of.name}`) } }),
   'a volume': async (of) => ({ volume: { volume_id: of.id } }),
 };
 for (const [what, from] of Object.entries(COPIES)) {
@@ -120,12 +118,7 @@ for (const [what, from] of Object.entries(COPIES)) {
   test(`CV7: a volume made from ${what} has its size or a larger one, and never a smaller one`, async () => {
     const volume_content_source = await from(source);
     const sized = (name: string, capacity_range: Message | null): Promise<Message> =>
-      create({
-        name,
-        capacity_range,
-        volume_capabilities: [blockCapability()],
-        volume_content_source,
-      });
+      create({ name, capacity_range, volume_capabilities: [blockCapability()], volume_content_source });
     const { volume } = await sized('same', null);
     assert.equal(Number(volume.capacity_bytes), source.sizeBytes);
     const smaller = { required_bytes: MIB, limit_bytes: source.sizeBytes - BLOCK };
@@ -297,11 +290,7 @@ test('SM5, SM25: a list without entries is one message with type and capacity', 
     await client.allocated(base),
     await client.delta(target, same),
     await client.metadata('GetMetadataAllocated', { snapshot_id: target, ...end }),
-    await client.metadata('GetMetadataDelta', {
-      base_snapshot_id: base,
-      target_snapshot_id: target,
-      ...end,
-    }),
+    await client.metadata('GetMetadataDelta', { base_snapshot_id: base, target_snapshot_id: target, ...end }),
   ]) {
     assert.deepEqual(answer, { type: 'VARIABLE_LENGTH', capacity, ranges: [], messages: 1 });
   }

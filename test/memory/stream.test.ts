@@ -98,9 +98,7 @@ for (const plainStreams of [false, true]) {
   test(`a client that reads nothing is told of its deadline by a reset, ${way}`, async (t) => {
     const sender = endless(LARGE);
     const made = await start(t, sender.send, plainStreams);
-    const session = connect('http://localhost', {
-      createConnection: () => createConnection(made.socketPath),
-    });
+    const session = connect('http://localhost', { createConnection: () => createConnection(made.socketPath) });
     t.after(() => session.destroy());
     const request = session.request({
       ':method': 'POST',

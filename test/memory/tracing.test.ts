@@ -81,10 +81,7 @@ test('the span of a failed call has its code and message', async (t) => {
   const { endpoint } = await startServer(t, { services: [node] });
   await call(rawClient(t, endpoint, 'Node'), 'NodeGetInfo', {});
   const [span] = ended();
-  assert.deepEqual(span?.status, {
-    code: SpanStatusCode.ERROR,
-    message: 'volume v does not exist',
-  });
+  assert.deepEqual(span?.status, { code: SpanStatusCode.ERROR, message: 'volume v does not exist' });
   assert.equal(span?.attributes['rpc.grpc.status_code'], StatusCode.NOT_FOUND);
 });
 

@@ -61,9 +61,7 @@ refuses('INVALID_ARGUMENT', {
   'a negative size': between(-1),
   'a negative limit': between(MIB, -1),
   'crossing bounds': between(10 * MIB, 9 * MIB),
-  'EV5: a capability of several nodes': {
-    volume_capability: blockCapability('MULTI_NODE_MULTI_WRITER'),
-  },
+  'EV5: a capability of several nodes': { volume_capability: blockCapability('MULTI_NODE_MULTI_WRITER') },
   'EV5: a capability of an unknown file system': { volume_capability: mountCapability('ntfs') },
   'EV5: a capability of an unknown form': { volume_capability: { block: {} } },
 });
@@ -132,11 +130,7 @@ test('EV7: concurrent expansions never get more than the pool has', async () => 
 
 const SERVED = [mountCapability('ext4'), blockCapability()];
 const validate = (fields: Message): Promise<Message> =>
-  controller().ValidateVolumeCapabilities({
-    volume_id: volume.id,
-    volume_capabilities: SERVED,
-    ...fields,
-  });
+  controller().ValidateVolumeCapabilities({ volume_id: volume.id, volume_capabilities: SERVED, ...fields });
 
 test('VV3, VV7: capabilities that are served are confirmed, each time', async () => {
   const answer = await validate({});
@@ -150,9 +144,7 @@ test('VV3, VV7: capabilities that are served are confirmed, each time', async ()
 });
 
 const WRITER = { mode: 'SINGLE_NODE_WRITER' };
-const beside = (capability: Message): Message => ({
-  volume_capabilities: [blockCapability(), capability],
-});
+const beside = (capability: Message): Message => ({ volume_capabilities: [blockCapability(), capability] });
 const mounted = (mount: Message): Message => beside({ mount, access_mode: WRITER });
 const UNCONFIRMED: Readonly<Record<string, Message>> = {
   'VV4: several nodes': beside(blockCapability('MULTI_NODE_MULTI_WRITER')),

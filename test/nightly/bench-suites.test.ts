@@ -25,12 +25,7 @@ const BENCH = packagePath('.test-build/test/bench/main.js');
 const WITHOUT_ROOT = ['stream', 'hostile'];
 /** How many curves a suite has. */
 const CURVES: Readonly<Record<string, number>> = { stream: 1, driver: 3 };
-const OWN_CURVES: Readonly<Record<string, number>> = {
-  stream: 3,
-  lifecycle: 1,
-  reflink: 1,
-  driver: 3,
-};
+const OWN_CURVES: Readonly<Record<string, number>> = { stream: 3, lifecycle: 1, reflink: 1, driver: 3 };
 const OWN = mkdtempSync(join(tmpdir(), 'bench-suites-'));
 const ENV = { HOME: process.env['HOME'] ?? '/root', TMPDIR: OWN };
 

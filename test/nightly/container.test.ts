@@ -176,10 +176,7 @@ for (const [change, apply] of Object.entries(changes)) {
   test(`writers of staged volumes go on while the container ${change}`, async (t) => {
     const { workspace, container, client, orchestrator } = await startContainer(t);
     const volumes = [
-      await orchestrator.create('files', {
-        capability: mountCapability('xfs'),
-        sizeBytes: 320 * MIB,
-      }),
+      await orchestrator.create('files', { capability: mountCapability('xfs'), sizeBytes: 320 * MIB }),
       await orchestrator.create('raw', { capability: blockCapability(), sizeBytes: SIZE_BYTES }),
     ];
     const [files = '', raw = ''] = await Promise.all(volumes.map((volume) => orchestrator.bringUp(volume)));
@@ -227,10 +224,7 @@ test('the oldest supported kernel mounts what the tools of the image make', asyn
   const { orchestrator } = await startContainer(t);
   for (const type of FILE_SYSTEMS) {
     const sizeBytes = Number(MINIMUM_BYTES[type]);
-    const volume = await orchestrator.create(type, {
-      capability: mountCapability(type),
-      sizeBytes,
-    });
+    const volume = await orchestrator.create(type, { capability: mountCapability(type), sizeBytes });
     const target = await orchestrator.bringUp(volume);
     const mount = (await readMountInfo()).find(({ mountPoint }) => mountPoint === target);
     assertMountable(type, mount?.source ?? '');

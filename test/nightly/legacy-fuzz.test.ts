@@ -48,10 +48,7 @@ function fuzzed(version: OldVersion): FuzzedProto {
 function old(rpc: string, random: Random, world: FuzzWorld): Message {
   const request = plausibleRequest(rpc, random, world);
   const source = request['volume_content_source']?.snapshot;
-  return {
-    ...request,
-    volume_content_source: source === undefined ? null : { snapshot: { id: source.snapshot_id } },
-  };
+  return { ...request, volume_content_source: source === undefined ? null : { snapshot: { id: source.snapshot_id } } };
 }
 
 test(`${EACH} hostile requests over each old version each get a CSI status, and harm nothing`, async () => {

@@ -69,9 +69,7 @@ function record(workspace: Workspace, length: string): void {
   const guest = ['--smp', '1', ...options, '--rw', directory, '--'];
   const program = [process.execPath, packagePath('.test-build/test/power/record.js')];
   const words = [...guest, ...program, length, directory, ...disks];
-  execFileSync(packagePath('scripts/run-in-guest'), words, {
-    stdio: ['ignore', 'inherit', 'inherit'],
-  });
+  execFileSync(packagePath('scripts/run-in-guest'), words, { stdio: ['ignore', 'inherit', 'inherit'] });
 }
 
 function replay(

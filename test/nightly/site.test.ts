@@ -58,9 +58,7 @@ plainTest('the site does not replace files of others', () => {
   const other = join(directory, 'other');
   mkdirSync(other);
   writeFileSync(join(other, 'file'), '');
-  const { status, stderr } = spawnSync(packagePath('scripts/build-site'), ['--out', other], {
-    encoding: 'utf8',
-  });
+  const { status, stderr } = spawnSync(packagePath('scripts/build-site'), ['--out', other], { encoding: 'utf8' });
   assert.equal(status, 1);
   assert.match(stderr, /has files that no earlier build has made: name another directory/);
   assert.deepEqual(readdirSync(other), ['file']);

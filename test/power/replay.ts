@@ -61,9 +61,7 @@ async function checkCuts(atMost: number): Promise<void> {
         await checkCut(directory, { image: copy, mountOptions, before, running, after }, figures);
       } catch (thrown) {
         const at = `entry ${index} of the log, during ${JSON.stringify(running)}`;
-        throw new Error(`a power cut at ${at}, with ${lucky.length} unflushed writes`, {
-          cause: thrown,
-        });
+        throw new Error(`a power cut at ${at}, with ${lucky.length} unflushed writes`, { cause: thrown });
       }
     };
     const isChosen = chosen.has(index);

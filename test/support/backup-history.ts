@@ -68,13 +68,7 @@ export class BackupHistory {
       const below = base === null ? [] : imagesOf(chainOf(base, volume));
       const runtime = await openRuntime(join(this.directory, 'runtime'));
       const image = { path: paths.imagePartial, sizeBytes, below };
-      await copyIntoImage({
-        from: { device },
-        ranges,
-        ...image,
-        runtime,
-        signal: new AbortController().signal,
-      });
+      await copyIntoImage({ from: { device }, ranges, ...image, runtime, signal: new AbortController().signal });
       const sums = await checksumSegments(paths.imagePartial);
       const backup = await this.repository.commit(paths, {
         ...testManifest(id, number, base && baseNameOf(base)),

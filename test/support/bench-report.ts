@@ -73,14 +73,8 @@ export function fullReport(): Document {
           x: 'entries',
           y: 'time (ms)',
           lines: [
-            {
-              label: 'ours',
-              points: [1e4, 1e5, 1e6].map((x) => ({ x, rounds: [x / 1e4, x / 9e3] })),
-            },
-            {
-              label: 'peer',
-              points: [1e4, 1e5, 1e6].map((x) => ({ x, rounds: [x / 5e3, x / 4e3] })),
-            },
+            { label: 'ours', points: [1e4, 1e5, 1e6].map((x) => ({ x, rounds: [x / 1e4, x / 9e3] })) },
+            { label: 'peer', points: [1e4, 1e5, 1e6].map((x) => ({ x, rounds: [x / 5e3, x / 4e3] })) },
           ],
         },
       ],

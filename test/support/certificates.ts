@@ -111,9 +111,5 @@ export class Authority {
 
 /** The settings of a node or a router that uses these files. */
 export function tlsSettings(files: CertificateFiles): Record<string, string> {
-  return {
-    BLOCKDELTA_TLS_CERTIFICATE: files.certificate,
-    BLOCKDELTA_TLS_KEY: files.key,
-    BLOCKDELTA_TLS_CA: files.ca,
-  };
+  return { BLOCKDELTA_TLS_CERTIFICATE: files.certificate, BLOCKDELTA_TLS_KEY: files.key, BLOCKDELTA_TLS_CA: files.ca };
 }

@@ -11,10 +11,7 @@ export function copySources(checkout: string): void {
   const list = ['ls-files', '-z', '--cached', '--others', '--exclude-standard'];
   const files = execFileSync('git', list, { cwd: root, encoding: 'utf8', maxBuffer: 1 << 26 });
   const present = files.split('\0').filter((path) => path !== '' && existsSync(join(root, path)));
-  execFileSync('xargs', ['-0', 'cp', '-a', '--parents', '-t', checkout], {
-    cwd: root,
-    input: present.join('\0'),
-  });
+  execFileSync('xargs', ['-0', 'cp', '-a', '--parents', '-t', checkout], { cwd: root, input: present.join('\0') });
 }
 
 /** As a fresh clone in which `npm ci` has run: node_modules by hard links, and the commits. */

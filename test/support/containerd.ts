@@ -26,10 +26,7 @@ export class Containerd {
     const rest = 'disabled_plugins = ["io.containerd.grpc.v1.cri"]\n[grpc]\n';
     writeFileSync(file, `version = 2\n${places.join('')}${rest}address = "${socket}"\n`);
     const command = `${aroundEngines()} containerd --config ${file}`;
-    const child = spawn('sh', ['-c', `exec ${command}`], {
-      env,
-      stdio: ['ignore', 'ignore', 'pipe'],
-    });
+    const child = spawn('sh', ['-c', `exec ${command}`], { env, stdio: ['ignore', 'ignore', 'pipe'] });
     let log = '';
     const answers = new Promise<void>((resolve, reject) => {
       child.stderr.on('data', (text) => {

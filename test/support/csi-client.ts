@@ -82,11 +82,7 @@ export class CsiClient {
   }
 
   delta(baseId: string, targetId: string, options: Message = {}): Promise<MetadataAnswer> {
-    return this.metadata('GetMetadataDelta', {
-      base_snapshot_id: baseId,
-      target_snapshot_id: targetId,
-      ...options,
-    });
+    return this.metadata('GetMetadataDelta', { base_snapshot_id: baseId, target_snapshot_id: targetId, ...options });
   }
 
   close(): void {
@@ -110,7 +106,4 @@ export const mountCapability = (fsType = '', mode = 'SINGLE_NODE_WRITER', flags:
 });
 
 /** The capability of a raw block volume. */
-export const blockCapability = (mode = 'SINGLE_NODE_WRITER'): Message => ({
-  block: {},
-  access_mode: { mode },
-});
+export const blockCapability = (mode = 'SINGLE_NODE_WRITER'): Message => ({ block: {}, access_mode: { mode } });

@@ -26,13 +26,7 @@ export class LegacyClient {
       'grpc.use_local_subchannel_pool': 1,
     });
     const file = packagePath(`proto/csi-v${version}.proto`);
-    const definitions = loadSync(file, {
-      keepCase: true,
-      longs: String,
-      enums: String,
-      defaults: true,
-      oneofs: true,
-    });
+    const definitions = loadSync(file, { keepCase: true, longs: String, enums: String, defaults: true, oneofs: true });
     for (const service of SERVICES) {
       const methods = definitions[`${PACKAGES[version]}.${service}`] as grpc.ServiceDefinition;
       for (const [rpc, method] of Object.entries(methods)) this.#methods.set(rpc, method as Method);

@@ -9,9 +9,7 @@ import { eventually } from './eventually.js';
 export const IN_PID_NAMESPACE = ['unshare', '--pid', '--fork', '--kill-child=KILL'];
 
 export async function startGuardian(socket: string): Promise<ChildProcess> {
-  const guardian = spawn(binaryPath('blockdelta-guardian'), ['--listen', socket], {
-    stdio: 'inherit',
-  });
+  const guardian = spawn(binaryPath('blockdelta-guardian'), ['--listen', socket], { stdio: 'inherit' });
   await eventually('the guardian listens', () => existsSync(socket));
   return guardian;
 }

@@ -99,10 +99,7 @@ export class Orchestrator {
   }
 
   async unstage(volume: HeldVolume): Promise<void> {
-    await this.clientNow().node.NodeUnstageVolume({
-      volume_id: volume.id,
-      staging_target_path: volume.stagingPath,
-    });
+    await this.clientNow().node.NodeUnstageVolume({ volume_id: volume.id, staging_target_path: volume.stagingPath });
   }
 
   /** Stages and publishes. Resolves to the target path. */
@@ -130,10 +127,7 @@ export class Orchestrator {
 
   /** Resolves to the snapshot's id. */
   async snapshot(volume: HeldVolume, name = `snapshot ${randomUUID()}`): Promise<string> {
-    const { snapshot } = await this.clientNow().controller.CreateSnapshot({
-      source_volume_id: volume.id,
-      name,
-    });
+    const { snapshot } = await this.clientNow().controller.CreateSnapshot({ source_volume_id: volume.id, name });
     return String(snapshot.snapshot_id);
   }
 
@@ -172,10 +166,7 @@ export class Orchestrator {
 
   /** At its target path. */
   async nodeExpand(volume: HeldVolume): Promise<void> {
-    await this.clientNow().node.NodeExpandVolume({
-      volume_id: volume.id,
-      volume_path: volume.targetPath,
-    });
+    await this.clientNow().node.NodeExpandVolume({ volume_id: volume.id, volume_path: volume.targetPath });
   }
 
   /** Where controller publishing is switched on. */
@@ -193,10 +184,7 @@ export class Orchestrator {
   }
 
   async modify(volume: HeldVolume, parameters: Record<string, string>): Promise<void> {
-    await this.clientNow().controller.ControllerModifyVolume({
-      volume_id: volume.id,
-      mutable_parameters: parameters,
-    });
+    await this.clientNow().controller.ControllerModifyVolume({ volume_id: volume.id, mutable_parameters: parameters });
   }
 
   async volumeIds(): Promise<string[]> {

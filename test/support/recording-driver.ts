@@ -24,13 +24,9 @@ export class RecordingDriver {
   #made = 0;
   readonly #answers: Record<string, Answer> = {
     GetPluginInfo: () => ({ name: 'recorder.example', vendor_version: '1' }),
-    GetPluginCapabilities: () => ({
-      capabilities: [{ service: { type: 'CONTROLLER_SERVICE' } }],
-    }),
+    GetPluginCapabilities: () => ({ capabilities: [{ service: { type: 'CONTROLLER_SERVICE' } }] }),
     ControllerGetCapabilities: () => ({
-      capabilities: ['CREATE_DELETE_VOLUME', 'CREATE_DELETE_SNAPSHOT'].map((type) => ({
-        rpc: { type },
-      })),
+      capabilities: ['CREATE_DELETE_VOLUME', 'CREATE_DELETE_SNAPSHOT'].map((type) => ({ rpc: { type } })),
     }),
     NodeGetCapabilities: () => ({ capabilities: [{ rpc: { type: 'STAGE_UNSTAGE_VOLUME' } }] }),
     NodeGetInfo: () => ({ node_id: 'node' }),

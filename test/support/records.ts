@@ -7,19 +7,10 @@ import type { SnapshotRecord, VolumeRecord } from '../../src/driver/catalogue/re
 export const TEST_NODE_KEY = nodeKey('test-node');
 export const MIB = 1n << 20n;
 
-export const BLOCK: VolumeCapability = {
-  accessType: 'block',
-  accessMode: 'SINGLE_NODE_WRITER',
-};
+export const BLOCK: VolumeCapability = { accessType: 'block', accessMode: 'SINGLE_NODE_WRITER' };
 
 export function mountOf(fsType: string): VolumeCapability {
-  return {
-    accessType: 'mount',
-    fsType,
-    mountFlags: [],
-    volumeMountGroup: '',
-    accessMode: 'SINGLE_NODE_WRITER',
-  };
+  return { accessType: 'mount', fsType, mountFlags: [], volumeMountGroup: '', accessMode: 'SINGLE_NODE_WRITER' };
 }
 
 export function volumeRecord(fields: Partial<VolumeRecord> = {}): VolumeRecord {

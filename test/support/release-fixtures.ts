@@ -151,15 +151,9 @@ async function fill(workspace: Workspace, plugin: Plugin, disk: string): Promise
   });
 
   const capability = mountCapability('ext4', 'SINGLE_NODE_WRITER', ['noatime']);
-  const mounted = await create('in use', {
-    capability,
-    sizeBytes: 24 * MIB,
-    parameters: { mkfsOptions: '-m 1' },
-  });
+  const mounted = await create('in use', { capability, sizeBytes: 24 * MIB, parameters: { mkfsOptions: '-m 1' } });
   await orchestrator.bringUp(mounted);
-  writeFileSync(join(mounted.targetPath, 'file'), 'written before the node stopped\n', {
-    flush: true,
-  });
+  writeFileSync(join(mounted.targetPath, 'file'), 'written before the node stopped\n', { flush: true });
   await orchestrator.snapshot(mounted, 'of a file system');
   execFileSync('sync', ['-f', mounted.targetPath]);
   return {

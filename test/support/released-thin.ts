@@ -18,10 +18,7 @@ import { decodeFrames } from './wire.js';
 const KEY = nodeKey(RELEASED_NODE_ID);
 const VOLUME = `vol-${KEY}-00000000-0000-4000-8000-000000000001`;
 /** Devices 2 to 4, of which the first is deleted and the last are there. */
-const SNAPSHOTS = [2, 3, 4].map((id) => ({
-  id,
-  name: `snap-${KEY}-00000000-0000-4000-8000-00000000000${id}`,
-}));
+const SNAPSHOTS = [2, 3, 4].map((id) => ({ id, name: `snap-${KEY}-00000000-0000-4000-8000-00000000000${id}` }));
 const BLOCK_BYTES = 65_536n;
 const SIZE = 4096n * BLOCK_BYTES;
 const FILL_BUFFER_BYTES = 1 << 20;
@@ -105,10 +102,7 @@ export function thinAnswers(directory: string): unknown {
       base: null,
       targetId: target?.name ?? '',
       baseId: base?.name ?? '',
-      thin: {
-        targetTime: times.get(target?.id ?? 0) ?? 0,
-        baseTime: times.get(base?.id ?? 0) ?? 0,
-      },
+      thin: { targetTime: times.get(target?.id ?? 0) ?? 0, baseTime: times.get(base?.id ?? 0) ?? 0 },
     }),
   };
   ledger.close();

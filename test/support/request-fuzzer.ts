@@ -212,11 +212,7 @@ export class RequestFuzzer {
     if (random.below(10) < 7) return name === 'parameters' ? { pool: world.pool } : map;
     for (let entries = random.below(4); entries > 0; entries -= 1) {
       const key = random.below(3) === 0 ? random.pick(TEXTS) : random.pick(KEYS);
-      Object.defineProperty(map, key, {
-        value: random.pick(VALUES),
-        enumerable: true,
-        configurable: true,
-      });
+      Object.defineProperty(map, key, { value: random.pick(VALUES), enumerable: true, configurable: true });
     }
     return map;
   }

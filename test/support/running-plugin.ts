@@ -84,10 +84,7 @@ export class RunningPluginBy<P extends AnyPlugin> {
   held(): { mounts: string[]; loops: string[] } {
     const pools = Object.values(this.poolPaths);
     const mounts = mountsBelow(this.workspace.directory);
-    return {
-      mounts: mounts.filter((path) => !pools.includes(path)),
-      loops: pools.flatMap(loopsBelow).sort(),
-    };
+    return { mounts: mounts.filter((path) => !pools.includes(path)), loops: pools.flatMap(loopsBelow).sort() };
   }
 
   async setUp(label: string, options: RunningPluginOptions): Promise<void> {

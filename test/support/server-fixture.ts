@@ -150,9 +150,7 @@ export const unaryService = (name: ServiceName, unary: Record<string, FakeHandle
 
 /** One that answers so, whichever list is asked for. */
 export const metadataService = (stream: FakeStream): AnyService =>
-  fakeService('SnapshotMetadata', {
-    streams: { GetMetadataAllocated: stream, GetMetadataDelta: stream },
-  });
+  fakeService('SnapshotMetadata', { streams: { GetMetadataAllocated: stream, GetMetadataDelta: stream } });
 
 /** A server of lists, and the requests that it has got. */
 export async function startMetadata(
@@ -172,10 +170,7 @@ export function frame(capacity: number | bigint, rows: readonly Row[]): Buffer {
   const message = encodeMessage('GetMetadataAllocatedResponse', {
     block_metadata_type: 2,
     volume_capacity_bytes: String(capacity),
-    block_metadata: rows.map(([offset, size]) => ({
-      byte_offset: String(offset),
-      size_bytes: String(size),
-    })),
+    block_metadata: rows.map(([offset, size]) => ({ byte_offset: String(offset), size_bytes: String(size) })),
   });
   const prefix = Buffer.alloc(5);
   prefix.writeUInt32BE(message.length, 1);

@@ -174,9 +174,7 @@ function filters(): Record<string, unknown> {
 /** The members of a set of system calls, as the systemd that is installed here defines it. */
 function systemCalls(name: string): string[] {
   // Every filter of systemd allows this set.
-  const text = execFileSync('systemd-analyze', ['syscall-filter', name, '@default'], {
-    encoding: 'utf8',
-  });
+  const text = execFileSync('systemd-analyze', ['syscall-filter', name, '@default'], { encoding: 'utf8' });
   const members = [...text.matchAll(/^ {4}([@\w-]+)$/gm)].map(([, member = '']) => member);
   return members.flatMap((member) => (member.startsWith('@') ? systemCalls(member) : [member]));
 }

@@ -91,22 +91,10 @@ export class SimulatedProcess {
     this.transactions = new PoolTransactions({ ...parts, queue, metadata: this.metadata });
     this.devices = new VolumeDevices(kernel, counted, this.pool, queue);
     const { metadata, transactions, devices } = this;
-    const copies = new ThinCopies({
-      ...parts,
-      metadata,
-      transactions,
-      devices,
-      freezing: DEFAULT_FREEZING,
-    });
+    const copies = new ThinCopies({ ...parts, metadata, transactions, devices, freezing: DEFAULT_FREEZING });
     this.volumes = new ThinVolumes({ ...parts, metadata, transactions, devices, copies });
     const rules = { removed: async () => undefined } as unknown as ListRules;
-    this.snapshots = new ThinSnapshots({
-      ...parts,
-      metadata,
-      transactions,
-      copies,
-      rules,
-    });
+    this.snapshots = new ThinSnapshots({ ...parts, metadata, transactions, copies, rules });
     this.changes = new ThinChanges({
       ...parts,
       metadata,

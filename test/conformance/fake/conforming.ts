@@ -33,10 +33,7 @@ export const CONFORMING_DRIVERS: Readonly<Record<string, ConformingDriver>> = {
       ...family('allocated.*', 'allocated.content'),
     ],
   },
-  'clips the first tuple at the offset': {
-    only: ['metadata.offset-*', 'metadata.resume'],
-    clipped: true,
-  },
+  'clips the first tuple at the offset': { only: ['metadata.offset-*', 'metadata.resume'], clipped: true },
   'does not delete volumes that have snapshots': {
     only: ['metadata.deleted-source', 'metadata.not-found'],
     dependentSnapshots: true,

@@ -23,9 +23,7 @@ const CAPABILITIES = [
 export function controllerRpcs(state: State): Rpcs {
   return {
     ControllerGetCapabilities: () => ({
-      capabilities: CAPABILITIES.filter((type) => state.has(type)).map((type) => ({
-        rpc: { type },
-      })),
+      capabilities: CAPABILITIES.filter((type) => state.has(type)).map((type) => ({ rpc: { type } })),
     }),
     CreateVolume: (request) => createVolume(state, request),
     DeleteVolume: (request) => deleteVolume(state, request),
@@ -220,8 +218,5 @@ function page<T extends { sequence: number }>(
   const rest = [...all].filter((item) => item.sequence > after);
   const shown = limit === 0 ? rest : rest.slice(0, limit);
   const isLast = shown.length === rest.length;
-  return {
-    entries: shown.map(entryOf),
-    next_token: isLast ? '' : `after-${shown.at(-1)?.sequence}`,
-  };
+  return { entries: shown.map(entryOf), next_token: isLast ? '' : `after-${shown.at(-1)?.sequence}` };
 }

@@ -14,10 +14,7 @@ function lastOf<T>(all: readonly T[], change: (last: T) => T[]): T[] {
 /** Other fields in each message; `isFirst` where it is the first of its list. */
 function inEach(fields: (message: Message, isFirst: boolean, query: Query, state: State) => Message): Defect {
   return after('messages', (messages, query, state) =>
-    messages.map((message, index) => ({
-      ...message,
-      ...fields(message, index === 0, query, state),
-    })),
+    messages.map((message, index) => ({ ...message, ...fields(message, index === 0, query, state) })),
   );
 }
 
@@ -184,9 +181,7 @@ export const REQUEST_DEFECTS: Defects = {
       return blocks;
     }),
   },
-  'delta.base-deleted': {
-    'answers a delta from a deleted base with an empty list': deletedBaseIsEmpty(),
-  },
+  'delta.base-deleted': { 'answers a delta from a deleted base with an empty list': deletedBaseIsEmpty() },
   'metadata.deleted-source': {
     'fails once the source volume is deleted although its snapshots still exist (host-path)': after(
       'read',

@@ -83,10 +83,7 @@ export const ORACLE_DEFECTS: Defects = {
       'delta',
       ({ block, query }) => query.base?.allocated.includes(block) ?? false,
     ),
-    'compares only the first half of every block': {
-      ...ignoring([0, BLOCK_BYTES / 2]),
-      seeds: [1],
-    },
+    'compares only the first half of every block': { ...ignoring([0, BLOCK_BYTES / 2]), seeds: [1] },
     'ignores the last byte of every block when it compares': ignoring([0, REST]),
     'ignores the first byte of every block when it compares': ignoring([1, BLOCK_BYTES]),
     "ignores the volume's last byte when it compares": ignoring([0, REST], ({ isLast }) => isLast),

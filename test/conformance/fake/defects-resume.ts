@@ -14,11 +14,7 @@ function reading(field: string, instead: (value: number) => number): Defect {
 }
 
 function sending(run: (call: MetadataCall, messages: Message[], query: Query, state: State) => Promise<void>): Defect {
-  return {
-    metadata: (_correct, state) => ({
-      send: (call, messages, query) => run(call, messages, query, state),
-    }),
-  };
+  return { metadata: (_correct, state) => ({ send: (call, messages, query) => run(call, messages, query, state) }) };
 }
 
 /** Sends messages slowly for as long as the client stays. Resolves to whether all were sent. */
@@ -166,9 +162,7 @@ export const RESUME_DEFECTS: Defects = {
       return () => Date.now() > deadline - 50;
     }),
   },
-  'metadata.cancel': {
-    'considers a snapshot busy for ever once a client has cancelled its stream': leaksOnCancel(),
-  },
+  'metadata.cancel': { 'considers a snapshot busy for ever once a client has cancelled its stream': leaksOnCancel() },
   'metadata.slow-reader': {
     'ends OK when the client does not read for 50 ms': sending(async (call, messages) => {
       for (const message of messages) {
@@ -198,7 +192,5 @@ export const RESUME_DEFECTS: Defects = {
     }),
   },
   'metadata.two-streams': { 'keeps one position for all streams': sharedCursor() },
-  'metadata.idempotent': {
-    'leaves out the last tuple in every other repetition of a call': remembersCalls(),
-  },
+  'metadata.idempotent': { 'leaves out the last tuple in every other repetition of a call': remembersCalls() },
 };

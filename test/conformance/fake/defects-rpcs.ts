@@ -13,11 +13,7 @@ interface Kinds {
 }
 type Kind = keyof Kinds;
 /** What makes them, what tells of one, and the field with its id. */
-const CREATES = {
-  volumes: 'CreateVolume',
-  snapshots: 'CreateSnapshot',
-  groups: 'CreateVolumeGroupSnapshot',
-};
+const CREATES = { volumes: 'CreateVolume', snapshots: 'CreateSnapshot', groups: 'CreateVolumeGroupSnapshot' };
 const TELLS = {
   snapshots: ['GetSnapshot', 'snapshot_id'],
   groups: ['GetVolumeGroupSnapshot', 'group_snapshot_id'],
@@ -43,10 +39,7 @@ const forgetsNames = (kind: Kind): Defect =>
 
 /** Treats a request without a name as one with a new name. */
 const namesTheNameless = (rpc: string): Defect =>
-  before(rpc, (request, state) => ({
-    ...request,
-    name: request['name'] || `nameless-${state.next()}`,
-  }));
+  before(rpc, (request, state) => ({ ...request, name: request['name'] || `nameless-${state.next()}` }));
 
 /** Answers OK without an object for an unknown id. */
 function emptyForUnknown(kind: keyof typeof TELLS): Defect {
@@ -67,9 +60,7 @@ const missing = (rpc: string, kind: 'volume' | 'snapshot'): Defect =>
 
 /** Advertises another controller capability. */
 const advertising = (type: string | number): Defect =>
-  after('ControllerGetCapabilities', ({ capabilities }) => ({
-    capabilities: [...capabilities, { rpc: { type } }],
-  }));
+  after('ControllerGetCapabilities', ({ capabilities }) => ({ capabilities: [...capabilities, { rpc: { type } }] }));
 
 /** Changes the group in the responses of Create and Get. */
 function tellingOfGroups(change: (members: Message[]) => Message[]): Defect {
@@ -116,12 +107,8 @@ export const RPC_DEFECTS: Defects = {
       mayAlsoFail: ['groups.get'],
     },
   },
-  'groups.write-order': {
-    'takes the members one after the other while writes continue': oneByOne,
-  },
-  'groups.idempotent': {
-    'takes new members when CreateVolumeGroupSnapshot is repeated': forgetsNames('groups'),
-  },
+  'groups.write-order': { 'takes the members one after the other while writes continue': oneByOne },
+  'groups.idempotent': { 'takes new members when CreateVolumeGroupSnapshot is repeated': forgetsNames('groups') },
   'groups.mismatch': {
     'returns the group of that name although its sources differ': whereKnown('groups', ({ snapshotIds }, state) => ({
       source_volume_ids: snapshotIds.map((id) => state.snapshot(id).volumeId),
@@ -177,12 +164,8 @@ export const RPC_DEFECTS: Defects = {
       },
     ),
   },
-  'groups.missing-fields': {
-    'creates groups without a name': namesTheNameless('CreateVolumeGroupSnapshot'),
-  },
-  'groups.get': {
-    'answers OK without a group for an unknown id': emptyForUnknown('groups'),
-  },
+  'groups.missing-fields': { 'creates groups without a name': namesTheNameless('CreateVolumeGroupSnapshot') },
+  'groups.get': { 'answers OK without a group for an unknown id': emptyForUnknown('groups') },
   'volume.create-idempotent': {
     'creates another volume when CreateVolume is repeated': forgetsNames('volumes'),
     'creates volumes of half the requested size': before('CreateVolume', (request) => {
@@ -195,13 +178,9 @@ export const RPC_DEFECTS: Defects = {
       capacity_range: { required_bytes: sizeBytes, limit_bytes: 0 },
     })),
   },
-  'volume.create-missing-fields': {
-    'creates volumes without a name': namesTheNameless('CreateVolume'),
-  },
+  'volume.create-missing-fields': { 'creates volumes without a name': namesTheNameless('CreateVolume') },
   'volume.validate': {
-    'confirms no capability of a volume': after('ValidateVolumeCapabilities', () => ({
-      message: 'who knows',
-    })),
+    'confirms no capability of a volume': after('ValidateVolumeCapabilities', () => ({ message: 'who knows' })),
   },
   'volume.create-from-missing': {
     'creates an empty volume when the source snapshot does not exist': before('CreateVolume', (request, state) => {
@@ -210,14 +189,9 @@ export const RPC_DEFECTS: Defects = {
       return { ...request, ...(isMissing ? { volume_content_source: null } : {}) };
     }),
   },
-  'volume.delete': {
-    'answers NOT_FOUND to the deletion of an unknown volume': missing('DeleteVolume', 'volume'),
-  },
+  'volume.delete': { 'answers NOT_FOUND to the deletion of an unknown volume': missing('DeleteVolume', 'volume') },
   'volume.list': {
-    'lists all volumes, ignoring max_entries': before('ListVolumes', (request) => ({
-      ...request,
-      max_entries: 0,
-    })),
+    'lists all volumes, ignoring max_entries': before('ListVolumes', (request) => ({ ...request, max_entries: 0 })),
     'never returns a token for the next page': answering('ListVolumes', { next_token: '' }),
   },
   'volume.publish-twice': {
@@ -234,20 +208,14 @@ export const RPC_DEFECTS: Defects = {
       },
     ),
   },
-  'snapshot.create-idempotent': {
-    'takes another snapshot when CreateSnapshot is repeated': forgetsNames('snapshots'),
-  },
+  'snapshot.create-idempotent': { 'takes another snapshot when CreateSnapshot is repeated': forgetsNames('snapshots') },
   'snapshot.create-conflict': {
     'returns the snapshot of that name although it is of another volume': whereKnown('snapshots', ({ volumeId }) => ({
       source_volume_id: volumeId,
     })),
   },
-  'snapshot.create-missing-fields': {
-    'creates snapshots without a name': namesTheNameless('CreateSnapshot'),
-  },
-  'snapshot.get': {
-    'answers OK without a snapshot for an unknown id': emptyForUnknown('snapshots'),
-  },
+  'snapshot.create-missing-fields': { 'creates snapshots without a name': namesTheNameless('CreateSnapshot') },
+  'snapshot.get': { 'answers OK without a snapshot for an unknown id': emptyForUnknown('snapshots') },
   'snapshot.delete': {
     'answers NOT_FOUND to the deletion of an unknown snapshot': missing('DeleteSnapshot', 'snapshot'),
   },
@@ -260,24 +228,16 @@ export const RPC_DEFECTS: Defects = {
   'identity.info': {
     'has no vendor_version': answering('GetPluginInfo', { vendor_version: '' }),
     'has a name that is not a domain name': answering('GetPluginInfo', { name: 'Fake_Driver!' }),
-    'has a name of 64 characters': answering('GetPluginInfo', {
-      name: `${'a'.repeat(56)}.example`,
-    }),
+    'has a name of 64 characters': answering('GetPluginInfo', { name: `${'a'.repeat(56)}.example` }),
   },
-  'identity.probe': {
-    'never becomes ready': answering('Probe', { ready: { value: false } }),
-  },
+  'identity.probe': { 'never becomes ready': answering('Probe', { ready: { value: false } }) },
   'capability.served': {
-    'advertises SNAPSHOT_METADATA_SERVICE and does not serve GetMetadataDelta': {
-      unserved: ['GetMetadataDelta'],
-    },
+    'advertises SNAPSHOT_METADATA_SERVICE and does not serve GetMetadataDelta': { unserved: ['GetMetadataDelta'] },
     'advertises GROUP_CONTROLLER_SERVICE and does not serve GetVolumeGroupSnapshot': {
       unserved: ['GetVolumeGroupSnapshot'],
     },
     'advertises LIST_SNAPSHOTS and does not serve ListSnapshots': { unserved: ['ListSnapshots'] },
-    'advertises EXPAND_VOLUME and does not serve ControllerExpandVolume': {
-      unserved: ['ControllerExpandVolume'],
-    },
+    'advertises EXPAND_VOLUME and does not serve ControllerExpandVolume': { unserved: ['ControllerExpandVolume'] },
   },
   'capability.consistency': {
     'advertises LIST_VOLUMES_PUBLISHED_NODES without PUBLISH_UNPUBLISH_VOLUME':
@@ -296,9 +256,7 @@ export const RPC_DEFECTS: Defects = {
       accessible_topology: { segments: { 'fake.example/node': 'fake-node' } },
     }),
   },
-  'capability.known': {
-    'advertises a capability that no version of CSI defines': advertising(99),
-  },
+  'capability.known': { 'advertises a capability that no version of CSI defines': advertising(99) },
   'identity.stable': {
     'advertises different plugin capabilities in every other call': after(
       'GetPluginCapabilities',
@@ -313,9 +271,7 @@ export const RPC_DEFECTS: Defects = {
       },
     ),
   },
-  'node.info': {
-    'has a node without an id': answering('NodeGetInfo', { node_id: '' }),
-  },
+  'node.info': { 'has a node without an id': answering('NodeGetInfo', { node_id: '' }) },
   'status.message': {
     'sends errors without a message': { refuse: ({ code }) => new Refusal(code, '') },
     'sends rich error details': { refuse: withDetails },

@@ -58,11 +58,7 @@ const detailsOf = (results: readonly CheckResult[]): string[] => results.map(({ 
 export function listOf(...tables: readonly Defects[]) {
   return tables.flatMap((table) =>
     Object.entries(table).flatMap(([checks, defects]) =>
-      Object.entries(defects).map(([does, defect]) => ({
-        does,
-        defect,
-        caughtBy: checks.split(', '),
-      })),
+      Object.entries(defects).map(([does, defect]) => ({ does, defect, caughtBy: checks.split(', ') })),
     ),
   );
 }

@@ -30,11 +30,7 @@ async function fails(t: TestContext, code: number, said: RegExp, ...args: string
 }
 
 /** A volume with three snapshots, each with a backup; made by the first test, and copied by those that change it. */
-const history = {
-  volume: null as unknown as HeldVolume,
-  directory: '',
-  snapshots: [] as string[],
-};
+const history = { volume: null as unknown as HeldVolume, directory: '', snapshots: [] as string[] };
 
 async function makeHistory(t: TestContext): Promise<void> {
   const { orchestrator } = running;

@@ -263,9 +263,7 @@ test('a socket without permission is said to be one', { skip: skipUnlessRoot }, 
   chmodSync(path, 0o600);
   const user = ['--reuid=65534', '--regid=65534', '--clear-groups', process.execPath, PROGRAM];
   for (const command of [['allocated', 's'], ['conformance']]) {
-    const ended = spawnSync('setpriv', [...user, ...command, '--endpoint', `unix://${path}`], {
-      encoding: 'utf8',
-    });
+    const ended = spawnSync('setpriv', [...user, ...command, '--endpoint', `unix://${path}`], { encoding: 'utf8' });
     assert.match(ended.stderr, /permission denied for the socket .*: run the command as root, or/);
     assert.notEqual(ended.status, 0);
   }

@@ -43,10 +43,7 @@ async function findings(t: TestContext, more: Record<string, string> = {}): Prom
   for (const { found, remedy } of total) assert.ok(found !== '' && remedy !== '');
   return results
     .filter(({ check }) => !OF_THE_MACHINE.test(check))
-    .map((result) => ({
-      ...result,
-      findings: result.findings.filter(({ found }) => !/does not outlive/.test(found)),
-    }))
+    .map((result) => ({ ...result, findings: result.findings.filter(({ found }) => !/does not outlive/.test(found)) }))
     .filter((result) => result.findings.length > 0);
 }
 

@@ -120,10 +120,7 @@ test('the device of a volume that is staged on record only is an orphan, and one
   const [device] = loopsOf(volumePath(staged.id));
   await running.plugin.stop();
   const found = async (env: Record<string, string>, ...args: string[]) => {
-    const { code, stdout, stderr } = await runCommand(t, ['gc', '--json', ...args], {
-      ...running.settings,
-      ...env,
-    });
+    const { code, stdout, stderr } = await runCommand(t, ['gc', '--json', ...args], { ...running.settings, ...env });
     assert.equal(code, 0, stderr);
     return (JSON.parse(stdout) as Found).objects.map(({ object, removed }) => [object, removed]);
   };

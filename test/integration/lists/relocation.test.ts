@@ -115,10 +115,7 @@ async function streamWhile(context: TestContext, series: Series, tool: Tool) {
     if (tool.rounds === 1) spawnSync('btrfs', ['balance', 'cancel', pool], { stdio: 'ignore' });
     await mover.stop();
   }
-  const moved = {
-    volume: countMoved([volume], earlier.volume),
-    snapshots: countMoved(snapshots, earlier.snapshots),
-  };
+  const moved = { volume: countMoved([volume], earlier.volume), snapshots: countMoved(snapshots, earlier.snapshots) };
   context.diagnostic(
     `${mover.rounds} rounds of the tool, ${moved.volume} and ${moved.snapshots} blocks elsewhere, ` +
       `${logged('rescans') - before.rescans} windows scanned again, ` +

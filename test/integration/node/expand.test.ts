@@ -283,9 +283,7 @@ for (const type of ['xfs', 'ext4'] as const) {
     await refused(failed, 'RESOURCE_EXHAUSTED');
     assert.deepEqual(node.held(), NOTHING);
     // As a kill between the mount and the growth leaves it.
-    const { devicePath: source } = await node.backend.attachments.attach(copy.volumeId, {
-      readOnly: false,
-    });
+    const { devicePath: source } = await node.backend.attachments.attach(copy.volumeId, { readOnly: false });
     await mount({ source, target: staging, fsType: type, options: ['rw', ...NOUUID[type]] });
     await node.stage(copy, mountCapability(type));
     assert.ok(isLarge(staging));

@@ -64,9 +64,7 @@ async function wholeLife(name: string, capability = mountCapability('xfs')): Pro
   const target = await orchestrator.bringUp(volume);
   writeFileSync(join(target, 'file'), name);
   const snapshot = await orchestrator.snapshot(volume);
-  const { ranges } = await running.client.metadata('GetMetadataAllocated', {
-    snapshot_id: snapshot,
-  });
+  const { ranges } = await running.client.metadata('GetMetadataAllocated', { snapshot_id: snapshot });
   assert.ok(ranges.length > 0);
   await orchestrator.expand(volume, LARGER);
   await orchestrator.nodeExpand(volume);

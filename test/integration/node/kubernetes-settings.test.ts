@@ -72,10 +72,7 @@ before(async () => {
     '0.0.0.0:9811': `${ROUTER_HOST}:9811`,
     '/etc/blockdelta/tls': `${certificates}/router`,
   });
-  router = await Plugin.route({
-    socket: `${directory}/csi.sock`,
-    env: { ...env, ...api.environment },
-  }).ready();
+  router = await Plugin.route({ socket: `${directory}/csi.sock`, env: { ...env, ...api.environment } }).ready();
 });
 
 after(async () => {

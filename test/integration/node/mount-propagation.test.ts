@@ -116,10 +116,7 @@ test('copies of a staging in other mount namespaces go with it, and a use of the
   await startIn('unchanged');
   const { workspace } = running;
   // In the same file system as the stagings, so that only the place in it differs.
-  const elsewhere = {
-    ext4: workspace.path('csi', 'elsewhere'),
-    block: workspace.path('csi', 'node'),
-  };
+  const elsewhere = { ext4: workspace.path('csi', 'elsewhere'), block: workspace.path('csi', 'node') };
   mkdirSync(elsewhere.ext4);
   writeFileSync(elsewhere.block, '');
   const copy = await copyMountNamespace('slave');

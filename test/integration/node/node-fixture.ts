@@ -63,9 +63,7 @@ export class NodeFixture {
   readonly notes: object[] = [];
   /** What failed clean-ups left, as logged. */
   readonly leftovers: Record<string, unknown>[] = [];
-  readonly logger: NodeDependencies['logger'] = {
-    warn: (fields: object) => void this.leftovers.push({ ...fields }),
-  };
+  readonly logger: NodeDependencies['logger'] = { warn: (fields: object) => void this.leftovers.push({ ...fields }) };
   /** Called whenever the pool is asked for; throws where it cannot be. */
   askPool = (): void => undefined;
   /** Asked at every call; its paths are in the workspace, whatever it says. */

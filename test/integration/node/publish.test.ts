@@ -233,9 +233,7 @@ test('mount flags a bind can take are applied to the publication', async () => {
   const volume = await node.staged(mountCapability('', WRITER, ['noatime']));
   const flags = ['noatime', 'nosuid,nodev', 'discard'];
   await node.publish(volume, mountCapability('', WRITER, flags));
-  const line = execFileSync('grep', [`pods/${volume.volumeId}`, '/proc/self/mountinfo'], {
-    encoding: 'utf8',
-  });
+  const line = execFileSync('grep', [`pods/${volume.volumeId}`, '/proc/self/mountinfo'], { encoding: 'utf8' });
   assert.match(line, /rw,nosuid,nodev,noatime/);
   await node.cleared(volume, node.targetPath(volume.volumeId));
 });

@@ -115,9 +115,7 @@ test('a volume whose settings the kernel refuses is staged, with a warning and a
     assert.deepEqual(mended.settingsMissing, []);
     await node.unstage(volume);
   }
-  const legacy = await node.staged(blockCapability(), {
-    mutableParameters: { readAheadKiB: '513' },
-  });
+  const legacy = await node.staged(blockCapability(), { mutableParameters: { readAheadKiB: '513' } });
   const found = await observeUse(node.deps, await viewVolume(node.deps, legacy));
   assert.deepEqual(found.settingsMissing, [], 'rounded to whole pages');
   await node.unstage(legacy);

@@ -350,9 +350,7 @@ for (const kind of ['ext4', 'xfs', 'block']) {
 
 /** A volume left attached, as a killed plugin leaves it, and the tool on it. */
 async function startTool(volume: VolumeRecord): Promise<ChildProcess> {
-  const { devicePath } = await node.backend.attachments.attach(volume.volumeId, {
-    readOnly: false,
-  });
+  const { devicePath } = await node.backend.attachments.attach(volume.volumeId, { readOnly: false });
   const tool = spawn('flock', ['--no-fork', '-x', devicePath, 'sleep', '600'], { stdio: 'ignore' });
   while (!(await isToolAtWork(devicePath))) await delay(20);
   return tool;
@@ -392,16 +390,11 @@ test('a volume that a tool works on is not snapshotted, alone or in a group, nor
   const other = await node.used(mountCapability('ext4'));
   const tool = await startTool(volume);
   const busy = new RegExp(`still working on volume ${volume.volumeId}`);
-  const cut = ({ volumeId }: VolumeRecord) => ({
-    volumeId,
-    snapshotId: newSnapshotId(nodeKey('test-node')),
-  });
+  const cut = ({ volumeId }: VolumeRecord) => ({ volumeId, snapshotId: newSnapshotId(nodeKey('test-node')) });
   const member = cut(volume);
   const group = [cut(other), member];
   const clone = () =>
-    node.backend.volumes.create(newVolumeId(nodeKey('test-node')), XFS_SIZE, {
-      volumeId: volume.volumeId,
-    });
+    node.backend.volumes.create(newVolumeId(nodeKey('test-node')), XFS_SIZE, { volumeId: volume.volumeId });
   await refused(node.backend.snapshots.create([member]), 'ABORTED', busy);
   await refused(node.backend.snapshots.create(group), 'ABORTED', busy);
   await refused(clone(), 'ABORTED', busy);

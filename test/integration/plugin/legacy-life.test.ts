@@ -21,10 +21,7 @@ const VERSIONS = ['v1', '0.3', '0.1'] as const;
 type Version = (typeof VERSIONS)[number];
 const CAPABILITIES = { mount: mountCapability('ext4'), block: blockCapability() } as const;
 type Access = keyof typeof CAPABILITIES;
-const READ_ONLY = {
-  ...CAPABILITIES.mount,
-  access_mode: { mode: 'SINGLE_NODE_READER_ONLY' },
-};
+const READ_ONLY = { ...CAPABILITIES.mount, access_mode: { mode: 'SINGLE_NODE_READER_ONLY' } };
 
 function call(version: Version, rpc: string, request: Message): Promise<Message> {
   if (version !== 'v1') return clientOf(version).call(rpc, request);

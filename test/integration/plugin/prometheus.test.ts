@@ -23,10 +23,7 @@ test('Prometheus shows every documented metric of a running plugin', { skip }, a
   t.after(() => workspace.dispose());
   const plugin = await Plugin.start(workspace, {
     pools: `main=${makePoolFileSystem(workspace, 'xfs')},image=${workspace.path('image')}`,
-    env: {
-      BLOCKDELTA_METRICS_ADDRESS: '127.0.0.1:0',
-      BLOCKDELTA_EMBEDDED_POOL_ALLOCATE: 'sparse',
-    },
+    env: { BLOCKDELTA_METRICS_ADDRESS: '127.0.0.1:0', BLOCKDELTA_EMBEDDED_POOL_ALLOCATE: 'sparse' },
   });
   try {
     const target = metricsAddressOf(plugin.log);

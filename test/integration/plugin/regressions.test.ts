@@ -77,11 +77,7 @@ test('no list is served from a deleted base that was not retained, although it w
 });
 
 for (const { over, kinds, prepare } of [
-  {
-    over: 'shared',
-    kinds: KINDS,
-    prepare: (writer: BlockWriter) => writer.write(0, bench.random.bytes(4 * MIB)),
-  },
+  { over: 'shared', kinds: KINDS, prepare: (writer: BlockWriter) => writer.write(0, bench.random.bytes(4 * MIB)) },
   {
     over: 'preallocated',
     kinds: ['xfs', 'btrfs'] as const,

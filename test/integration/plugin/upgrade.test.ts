@@ -156,10 +156,7 @@ for (const release of releases) {
     await orchestrator.deleteSnapshot(ids.third);
     const across = rangesAsText((await client.delta(ids.third, taken)).ranges);
     assert.ok(covers(across, 3 * 65536, 16384), across);
-    const restored = await orchestrator.create('restored anew', {
-      snapshotId: ids.second,
-      sizeBytes: 4 * MIB,
-    });
+    const restored = await orchestrator.create('restored anew', { snapshotId: ids.second, sizeBytes: 4 * MIB });
     assert.equal(digestOf(await orchestrator.bringUp(restored)), was.contents[ids.second]);
     await orchestrator.takeDown(restored);
 

@@ -24,11 +24,7 @@ test('without device-mapper every call that needs it fails, and reports that it 
     addon.dmCreate({ name, uuid: '', ...table }),
     addon.thinPoolStatus({ name, commit: false }),
     addon.thinMessages({ pool: name, messages: ['create_thin 1'] }),
-    addon.takeThinSnapshots({
-      pool: name,
-      members: [{ deviceName: null, originId: 1, snapshotId: 2 }],
-      ...freezing,
-    }),
+    addon.takeThinSnapshots({ pool: name, members: [{ deviceName: null, originId: 1, snapshotId: 2 }], ...freezing }),
   ];
   for (const answer of answers) {
     assert.ok(!answer.ok);

@@ -27,18 +27,12 @@ const THREADS = DEVICE_THREADS + (DEVICE_THREADS + 1) + 2 * VOLUME_THREADS;
 
 const running = runPlugin('hung-pool', {
   pools: { hung: 'xfs', sound: 'btrfs' },
-  env: {
-    BLOCKDELTA_DEVICE_THREADS: String(DEVICE_THREADS),
-    BLOCKDELTA_VOLUME_THREADS: String(VOLUME_THREADS),
-  },
+  env: { BLOCKDELTA_DEVICE_THREADS: String(DEVICE_THREADS), BLOCKDELTA_VOLUME_THREADS: String(VOLUME_THREADS) },
 });
 const { orchestrator } = running;
 
 const tasks = (): number => readdirSync(`/proc/${running.plugin.process.pid}/task`).length;
-const inPool = (pool: string, spec: VolumeSpec = {}): VolumeSpec => ({
-  ...spec,
-  parameters: { pool },
-});
+const inPool = (pool: string, spec: VolumeSpec = {}): VolumeSpec => ({ ...spec, parameters: { pool } });
 
 async function volumes(what: string): Promise<HeldVolume[]> {
   const made: HeldVolume[] = [];

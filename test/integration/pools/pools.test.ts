@@ -138,10 +138,7 @@ test('a pool is an image, or a directory, only where that is meant', async (t) =
   await place.failsWith(directory, /cannot clone files: mount an XFS/);
   assert.deepEqual(readdirSync(unmounted), before);
   const mounted = makePoolFileSystem(place.workspace, 'xfs', 512);
-  const plugin = await Plugin.start(place.workspace, {
-    name: 'third',
-    pools: `default=directory:${mounted}`,
-  });
+  const plugin = await Plugin.start(place.workspace, { name: 'third', pools: `default=directory:${mounted}` });
   assert.equal(await plugin.stop(), 0);
   const image = { name: 'third', pools: `default=image:${mounted}` };
   await place.failsWith(image, /holds a pool and no image: write default=directory:/);

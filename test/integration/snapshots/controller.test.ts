@@ -22,11 +22,7 @@ const { orchestrator } = running;
 
 test('CP8: a volume that the controller published read-only cannot be written to on the node', async () => {
   const volume = await orchestrator.create('reading');
-  const request = {
-    volume_id: volume.id,
-    node_id: 'test-node',
-    volume_capability: volume.capability,
-  };
+  const request = { volume_id: volume.id, node_id: 'test-node', volume_capability: volume.capability };
   const write = (): void => writeFileSync(volume.targetPath, 'written', { flag: 'r+', flush: true });
   for (const readonly of [true, false]) {
     await running.client.controller.ControllerPublishVolume({ ...request, readonly });

@@ -34,9 +34,7 @@ let made = 0;
 /** A raw volume whose clone takes long: every other block of it is written, so that each is an extent. */
 async function newSlowVolume(): Promise<HeldVolume> {
   made += 1;
-  const volume = await orchestrator.create(`slow ${made}`, {
-    sizeBytes: 2 * EXTENTS * BLOCK_BYTES,
-  });
+  const volume = await orchestrator.create(`slow ${made}`, { sizeBytes: 2 * EXTENTS * BLOCK_BYTES });
   const device = await open(await orchestrator.bringUp(volume), 'r+');
   const block = Buffer.alloc(BLOCK_BYTES, 1);
   for (let index = 0; index < EXTENTS; index += 1) {

@@ -34,10 +34,7 @@ function request(driver: Driver, bases: string[], more: Partial<ListRequest> = {
     yield {
       block_metadata_type: 'VARIABLE_LENGTH',
       volume_capacity_bytes: String(driver.capacity ?? MIB),
-      block_metadata: answer.map(([offset, size]) => ({
-        byte_offset: String(offset),
-        size_bytes: String(size),
-      })),
+      block_metadata: answer.map(([offset, size]) => ({ byte_offset: String(offset), size_bytes: String(size) })),
     };
   }
   return {
@@ -75,10 +72,7 @@ test('the first base that the driver answers for is taken, and the list is round
 });
 
 test('without a delta the allocated ranges are copied, and the record has all reasons', async () => {
-  const driver: Driver = {
-    allocated: [[0n, 4096n]],
-    deltas: { base: StatusCode.FAILED_PRECONDITION },
-  };
+  const driver: Driver = { allocated: [[0n, 4096n]], deltas: { base: StatusCode.FAILED_PRECONDITION } };
   const more = { reasons: ['x was left out'] };
   const { baseId, reasons } = await readChangeList(request(driver, ['base'], more));
   assert.equal(baseId, null);

@@ -17,11 +17,7 @@ const full = testManifest('s1', 1);
 const delta = testManifest('s2', 2, baseOf('s1', 1));
 
 function baseOf(snapshotId: string, day: number): BaseName {
-  return {
-    driver: 'a driver',
-    snapshotId,
-    creationTime: testManifest('', day).snapshot.creationTime,
-  };
+  return { driver: 'a driver', snapshotId, creationTime: testManifest('', day).snapshot.creationTime };
 }
 
 test('a manifest is read as it was written, sizes beyond 2^53 included', () => {
@@ -79,10 +75,7 @@ async function add(id: string, day: number, base: Manifest['base'] = null): Prom
     writeFileSync(paths.imagePartial, 'image');
     writeFileSync(paths.rangesPartial, '0 4096\n');
     const manifest = testManifest(id, day, base);
-    return await repository.commit(paths, {
-      ...manifest,
-      image: { ...manifest.image, file: paths.imageFile },
-    });
+    return await repository.commit(paths, { ...manifest, image: { ...manifest.image, file: paths.imageFile } });
   } finally {
     lock.release();
   }

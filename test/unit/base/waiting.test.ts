@@ -95,9 +95,7 @@ test('a cleanup that fails is told with what stays, and hides nothing', async ()
   assert.deepEqual(logged, [
     {
       ...leftover,
-      err: CsiError.internal('internal error; the plugin log names the cause', {
-        cause: new Error('broken'),
-      }),
+      err: CsiError.internal('internal error; the plugin log names the cause', { cause: new Error('broken') }),
     },
   ]);
 });

@@ -131,16 +131,7 @@ test('lists and statistics have ready objects, statistics retained bases, and li
   });
   const { volumeId, name, pool, sizeBytes } = first;
   assert.deepEqual(catalogue.statistics(1), {
-    pools: [
-      {
-        pool: 'default',
-        volumes: 2,
-        snapshots: 1,
-        usableBases: 1,
-        usableBaseBytes: 4096n,
-        invalidatedBases: 1,
-      },
-    ],
+    pools: [{ pool: 'default', volumes: 2, snapshots: 1, usableBases: 1, usableBaseBytes: 4096n, invalidatedBases: 1 }],
     volumes: [{ volumeId, name, pool, sizeBytes, snapshots: 1 }],
     omittedVolumes: 1,
   });

@@ -96,14 +96,7 @@ test('all formats but xml have the changed ranges in bytes, adjacent ones merged
 });
 
 const DEVICES = [
-  {
-    deviceId: 1,
-    root: 11n,
-    mappedBlocks: 160n,
-    transactionId: 2n,
-    creationTime: 0,
-    snapshottedTime: 3,
-  },
+  { deviceId: 1, root: 11n, mappedBlocks: 160n, transactionId: 2n, creationTime: 0, snapshottedTime: 3 },
 ];
 
 type Format = 'table' | 'csv' | 'ndjson';

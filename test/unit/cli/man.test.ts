@@ -73,9 +73,7 @@ function belowOptions(command: Command): string {
 /** The words of a page on lines that break nowhere. */
 function rendered(page: string): string {
   const options = ['-man', '-ww', '-Tutf8', '-P-bcou', '-rLL=2000n', '-rHY=0'];
-  const { stdout, stderr } = spawnSync('groff', [...options, join(directory, page)], {
-    encoding: 'utf8',
-  });
+  const { stdout, stderr } = spawnSync('groff', [...options, join(directory, page)], { encoding: 'utf8' });
   assert.equal(stderr, '', page);
   return words(stdout);
 }

@@ -21,10 +21,7 @@ function message(ranges: readonly Range[], capacity: bigint, type?: string): Met
   return {
     block_metadata_type: type ?? 'VARIABLE_LENGTH',
     volume_capacity_bytes: String(capacity),
-    block_metadata: ranges.map(([offset, size]) => ({
-      byte_offset: String(offset),
-      size_bytes: String(size),
-    })),
+    block_metadata: ranges.map(([offset, size]) => ({ byte_offset: String(offset), size_bytes: String(size) })),
   };
 }
 
@@ -116,12 +113,7 @@ async function read(open: OpenMetadata, startingOffset = 0n) {
     offsets.push(request.startingOffset);
     return open(request, signal);
   };
-  const options = {
-    signal: new AbortController().signal,
-    progress,
-    onInterrupted: () => undefined,
-    retryDelayMs: 0,
-  };
+  const options = { signal: new AbortController().signal, progress, onInterrupted: () => undefined, retryDelayMs: 0 };
   for await (const entries of readMetadata(opened, { ...REQUEST, startingOffset }, options)) {
     ranges.push(...entries.map(({ offset, size }): Range => [offset, size]));
   }
@@ -268,10 +260,7 @@ test('an abort ends the pause before the next attempt', async () => {
   await assert.rejects(reading.next());
 });
 
-const range = (offset: number, size: number): Entry => ({
-  offset: BigInt(offset),
-  size: BigInt(size),
-});
+const range = (offset: number, size: number): Entry => ({ offset: BigInt(offset), size: BigInt(size) });
 
 function merged(entries: readonly Entry[], grain: bigint, capacity: bigint): Entry[] {
   const merger = new GrainMerger(grain);
@@ -283,12 +272,7 @@ test('ranges are rounded outwards, merged where they touch, cut off at the end, 
   const list = [range(4096, 4096), range(20_480, 4096), range(98_304, 1024)];
   const found = [...merger.add(list, 100_000n), ...merger.finish()];
   assert.deepEqual(found, [range(0, 32_768), range(98_304, 1696)]);
-  assert.deepEqual(merger.cost, {
-    ranges: 3,
-    bytes: 9216n,
-    mergedRanges: 2,
-    mergedBytes: 34_464n,
-  });
+  assert.deepEqual(merger.cost, { ranges: 3, bytes: 9216n, mergedRanges: 2, mergedBytes: 34_464n });
 });
 
 test('the chunks of the merged list are those that the list touches', () => {

@@ -6,12 +6,7 @@ import { type Config, parseConfig, SETTINGS, unknownNames } from '../../../src/d
 
 const CSI_ENDPOINT = 'unix:///run/blockdelta/csi.sock';
 
-const THIN = {
-  dataBlockBytes: 64n << 10n,
-  passDiscards: true,
-  errorWhenFull: true,
-  lowWaterPercent: 10n,
-};
+const THIN = { dataBlockBytes: 64n << 10n, passDiscards: true, errorWhenFull: true, lowWaterPercent: 10n };
 
 test('E6 and E15: the endpoint alone is enough: everything else has a default', () => {
   assert.deepEqual(parseConfig({ CSI_ENDPOINT }), {
@@ -22,14 +17,7 @@ test('E6 and E15: the endpoint alone is enough: everything else has a default', 
     nodeId: hostname(),
     driverName: 'blockdelta.csi',
     stateDirectory: '/var/lib/blockdelta',
-    pools: [
-      {
-        kind: 'reflink',
-        name: 'default',
-        directory: '/var/lib/blockdelta/pools/default',
-        place: 'any',
-      },
-    ],
+    pools: [{ kind: 'reflink', name: 'default', directory: '/var/lib/blockdelta/pools/default', place: 'any' }],
     embeddedPoolBytes: null,
     embeddedPoolAllocation: 'full',
     changeLists: true,

@@ -38,11 +38,7 @@ test('pods are named by namespace and selector, with the port of the plugins', (
     namespace: 'storage',
     selector,
     port: 7000,
-    access: {
-      host: '10.96.0.1',
-      port: 443,
-      accountDirectory: '/var/run/secrets/kubernetes.io/serviceaccount',
-    },
+    access: { host: '10.96.0.1', port: 443, accountDirectory: '/var/run/secrets/kubernetes.io/serviceaccount' },
   });
 });
 

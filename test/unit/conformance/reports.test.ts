@@ -55,10 +55,7 @@ const REPORT: Report = {
     resultOf({ id: 'delta.content', result: 'failed', detail: NASTY }),
     resultOf({ id: 'delta.chain', level: 'should', result: 'failed', detail: 'short' }),
     resultOf({ id: 'groups.get', result: 'skipped', detail: 'no <groups> here' }),
-    resultOf({
-      id: 'allocated.content',
-      figures: [{ name: 'over-report factor', value: 4 / 3, unit: 'for one' }],
-    }),
+    resultOf({ id: 'allocated.content', figures: [{ name: 'over-report factor', value: 4 / 3, unit: 'for one' }] }),
   ],
 };
 

@@ -37,10 +37,7 @@ test('a deadline becomes a timeout of at most eight digits', (t) => {
 test('code and message of a status are kept', () => {
   assert.equal(statusIn({ 'grpc-status': '0' }), null);
   assert.equal(statusIn({}), undefined);
-  const error = statusIn({
-    'grpc-status': '9',
-    'grpc-message': 'pool %22a%22 is 100%25 full: %C3%A4#',
-  });
+  const error = statusIn({ 'grpc-status': '9', 'grpc-message': 'pool %22a%22 is 100%25 full: %C3%A4#' });
   assert.equal(error?.code, 9);
   assert.equal(error?.message, 'pool "a" is 100% full: ä#');
   assert.equal(statusIn({ 'grpc-status': '5', 'grpc-message': '50% off' })?.message, '50% off');

@@ -11,9 +11,7 @@ const there = { [KEY]: 'node-2' };
 const topology = (segments: Record<string, string>) => ({ segments });
 
 test('the segment of a node is its id, or its short name where the id is not a topology value', () => {
-  assert.deepEqual(nodeSegment({ topologyKey: KEY, nodeId: 'node-1.example' }), {
-    [KEY]: 'node-1.example',
-  });
+  assert.deepEqual(nodeSegment({ topologyKey: KEY, nodeId: 'node-1.example' }), { [KEY]: 'node-1.example' });
   for (const nodeId of ['-node', 'node-', 'a/b', 'a:b', 'n'.repeat(64)]) {
     assert.deepEqual(nodeSegment({ topologyKey: KEY, nodeId }), { [KEY]: nodeKey(nodeId) }, nodeId);
   }

@@ -53,9 +53,7 @@ test('the script for csi-sanity runs the program below the directory of the kube
   const directory = temporaryDirectory();
   const [bin, plugins] = [join(directory, 'bin'), join(directory, 'plugins/blockdelta.csi')];
   for (const path of [bin, plugins]) mkdirSync(path, { recursive: true });
-  writeFileSync(join(bin, 'csi-sanity'), '#!/bin/sh\nprintf "%s\\n" "$@"\nexit 7\n', {
-    mode: 0o755,
-  });
+  writeFileSync(join(bin, 'csi-sanity'), '#!/bin/sh\nprintf "%s\\n" "$@"\nexit 7\n', { mode: 0o755 });
   const env = { KUBELET_DIRECTORY: directory, PATH: `${bin}:${process.env['PATH']}` };
   assert.match(runSanity(env).stderr, /csi\.sock is not a socket: name the plugin's in SOCKET/);
   const socket = join(plugins, 'csi.sock');

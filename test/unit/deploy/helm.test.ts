@@ -114,12 +114,7 @@ test('unknown keys and wrong values are refused, each by its name', { skip }, ()
   assert.match(refused(long), /the kernel allows at most 107 characters/);
   const found = refused({
     pools: {},
-    pool: {
-      kind: 'zfs',
-      directory: { path: '/srv/a,b' },
-      embedded: { size: '100GB' },
-      thin: { dataDevice: 'sdb' },
-    },
+    pool: { kind: 'zfs', directory: { path: '/srv/a,b' }, embedded: { size: '100GB' }, thin: { dataDevice: 'sdb' } },
     sidecars: { attacher: {} },
     router: { enable: false },
     settings: { LOG_LEVEL: 'info', BLOCKDELTA_POOLS: 'a=/b', BLOCKDELTA_RESERVE_PERCENT: 1.5 },
@@ -186,11 +181,7 @@ test('image, resources, log level and arguments of each sidecar are values', { s
 });
 
 test('names, places and images of the values leave no default behind', { skip }, async () => {
-  const placed = {
-    nodeSelector: { disk: 'fast' },
-    tolerations: [{ key: 'storage' }],
-    affinity: { nodeAffinity: {} },
-  };
+  const placed = { nodeSelector: { disk: 'fast' }, tolerations: [{ key: 'storage' }], affinity: { nodeAffinity: {} } };
   const values = {
     pool: { kind: 'directory', directory: { name: 'fast', path: '/mnt/fast' } },
     image: {

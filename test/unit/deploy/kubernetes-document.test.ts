@@ -97,10 +97,7 @@ test('the object that has an unused volume deleted is valid, and Kubernetes take
 test('the command for the alert rules makes a valid PrometheusRule with all of them', async () => {
   const command = /^ {4}(\{ printf .*\n.*) >prometheusrule\.yaml$/m.exec(KUBERNETES_DOCUMENT)?.[1];
   assert.ok(command);
-  const { stdout, status } = spawnSync('sh', ['-c', command], {
-    encoding: 'utf8',
-    cwd: packagePath('.'),
-  });
+  const { stdout, status } = spawnSync('sh', ['-c', command], { encoding: 'utf8', cwd: packagePath('.') });
   assert.equal(status, 0);
   const rules = parseManifests(stdout);
   await assertValid(rules);

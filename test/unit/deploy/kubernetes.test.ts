@@ -361,10 +361,7 @@ forEveryRendering('a router needs certificates and a way to nodes, one node neit
     const rest = router['BLOCKDELTA_ROUTE_NODES']?.slice('kubernetes:blockdelta/'.length) ?? '';
     const labels = Object.fromEntries(rest.split(',').map((part) => part.split('=')));
     assert.deepEqual(cluster.selectedBy(labels), [cluster.node]);
-    const usages: Record<string, string> = {
-      'blockdelta-router': 'client auth',
-      'blockdelta-node': 'server auth',
-    };
+    const usages: Record<string, string> = { 'blockdelta-router': 'client auth', 'blockdelta-node': 'server auth' };
     const peers = [env, router].map((each) => each['BLOCKDELTA_TLS_PEER_NAME']);
     assert.deepEqual(peers, Object.keys(usages));
     for (const { spec } of cluster.of('Certificate')) {

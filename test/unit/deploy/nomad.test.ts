@@ -134,10 +134,7 @@ test('the list of nodes comes from the service of the nodes, and is JSON for any
   const [, before, name, separator, item = '', after] = pattern.exec(template.data) ?? [];
   assert.equal(name, service.name);
   for (const count of [0, 1, 3]) {
-    const nodes = [...Array(count).keys()].map((index) => ({
-      id: `client-${index}`,
-      address: `10.0.0.${index}:9810`,
-    }));
+    const nodes = [...Array(count).keys()].map((index) => ({ id: `client-${index}`, address: `10.0.0.${index}:9810` }));
     const items = nodes.map(({ id, address }) =>
       item.replace('{{ index $node.Tags 0 }}', id).replace('{{ $node.Address }}:{{ $node.Port }}', address),
     );

@@ -141,11 +141,7 @@ test('a device detached under a path is INACCESSIBLE', () => {
 });
 
 test('settings that are asked for and not in force are DEGRADED, all in one', () => {
-  const use = {
-    detachedAt: [],
-    settingsMissing: ['loopDirectIo true', 'ioScheduler bfq'],
-    fileSystems: [],
-  };
+  const use = { detachedAt: [], settingsMissing: ['loopDirectIo true', 'ioScheduler bfq'], fileSystems: [] };
   const [found, ...others] = volumeConditions(storage(), use);
   assert.deepEqual([found?.status, found?.reason, others], ['DEGRADED', 'SettingNotInForce', []]);
   assert.match(found?.message ?? '', /loopDirectIo true, ioScheduler bfq/);

@@ -7,9 +7,7 @@ import { refused } from '../../support/refusal.js';
 
 const busy = (): Promise<never> => Promise.reject(new SystemError('EBUSY', 'ioctl', '/dev/loop-of-a-test', 'busy'));
 const findPath = async (): Promise<null> => null;
-const native: NativeRunner = {
-  run: () => Promise.reject(new Error('nothing is asked of a device that is gone')),
-};
+const native: NativeRunner = { run: () => Promise.reject(new Error('nothing is asked of a device that is gone')) };
 
 /** Fails with EBUSY so many times, then succeeds. */
 function busyFor(times: number): { release: () => Promise<void>; calls: () => number } {
@@ -26,9 +24,7 @@ test('a device that is busy is released when it is free, and reported at the end
   await releaseDevice(native, { release, findPath }, { timeoutMs: 600_000 });
   assert.equal(calls(), 4);
   const begun = performance.now();
-  await assert.rejects(releaseDevice(native, { release: busy, findPath }, { timeoutMs: 120 }), {
-    code: 'EBUSY',
-  });
+  await assert.rejects(releaseDevice(native, { release: busy, findPath }, { timeoutMs: 120 }), { code: 'EBUSY' });
   assert.ok(performance.now() - begun >= 120);
 });
 

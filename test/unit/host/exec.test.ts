@@ -124,9 +124,7 @@ class Waiting {
 test('a command that must not stop half way ends although the plugin was killed, and is at work till then', async (t) => {
   const waiting = new Waiting(t);
   const script = fileURLToPath(new URL('./exec-process.js', import.meta.url));
-  const plugin = spawn(process.execPath, [script, waiting.script, waiting.locked], {
-    stdio: 'ignore',
-  });
+  const plugin = spawn(process.execPath, [script, waiting.script, waiting.locked], { stdio: 'ignore' });
   await eventually('the command runs', () => existsSync(waiting.path('begun')));
   await end(plugin);
   assert.equal(await isToolAtWork(waiting.locked), true);

@@ -171,10 +171,7 @@ const MOUNTS = parseMountInfo(
     '',
   ].join('\n'),
 );
-const PROTECTION = {
-  trees: ['/var/lib/state', '/srv/pool'],
-  directories: ['/var/lib/kubelet/plugins/blockdelta'],
-};
+const PROTECTION = { trees: ['/var/lib/state', '/srv/pool'], directories: ['/var/lib/kubelet/plugins/blockdelta'] };
 
 const reasonOf = (path: string, resolved: string | null = path): string | null =>
   protectedReason(path, resolved, PROTECTION, MOUNTS);

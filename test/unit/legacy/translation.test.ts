@@ -174,10 +174,7 @@ async function call(
       parts['next_token'] ||= (part as Message)['next_token'] ?? '';
     }
   }
-  return {
-    answer: definition.responseDeserialize(definition.responseSerialize(parts)) as Message,
-    asked,
-  };
+  return { answer: definition.responseDeserialize(definition.responseSerialize(parts)) as Message, asked };
 }
 
 /** A message in which every field is set, texts to the name of their field. */
@@ -306,10 +303,7 @@ test('CSI 0.1: unsigned numbers that v1 does not have are out of range, or limit
   await refused(create('9223372036854775808', '0'), 'OUT_OF_RANGE', /required_bytes/);
   const { asked } = await create('9223372036854775807', '18446744073709551615');
   const most = '9223372036854775807';
-  assert.deepEqual(asked[0]?.request['capacity_range'], {
-    required_bytes: most,
-    limit_bytes: most,
-  });
+  assert.deepEqual(asked[0]?.request['capacity_range'], { required_bytes: most, limit_bytes: most });
   const list = await call('0.1', 'ListVolumes', { max_entries: 2 ** 32 - 1 });
   assert.equal(list.asked[0]?.request['max_entries'], 2 ** 31 - 1);
 });

@@ -54,11 +54,7 @@ async function speak(address: string, bytes: string | Buffer, ends = false): Pro
 
 test('/metrics, /healthz and /readyz are served, and nothing else', async (t) => {
   const address = await listen(t);
-  assert.deepEqual(await ask(address, '/metrics'), {
-    status: 200,
-    type: 'text/plain; version=0.0.4',
-    body: 'up 1\n',
-  });
+  assert.deepEqual(await ask(address, '/metrics'), { status: 200, type: 'text/plain; version=0.0.4', body: 'up 1\n' });
   assert.equal((await ask(address, '/metrics?name=x')).status, 200);
   assert.equal((await ask(address, '/healthz')).status, 200);
   assert.equal((await ask(address, '/readyz')).status, 200);
@@ -145,11 +141,7 @@ test('H25: requests with random bytes in them neither end the listener nor keep 
 });
 
 test('an address that this host does not have is an error that names it', async () => {
-  const routes = {
-    contentType: '',
-    metrics: async () => Buffer.alloc(0),
-    notReady: async () => null,
-  };
+  const routes = { contentType: '', metrics: async () => Buffer.alloc(0), notReady: async () => null };
   const listening = MetricsListener.listen({ host: '192.0.2.1', port: 0 }, routes);
   await assert.rejects(listening, /192\.0\.2\.1:0, .* this host has no such address/);
 });

@@ -23,10 +23,7 @@ function ask(rpc: keyof UnaryHandlers<'Identity'>): Promise<object> {
 }
 
 test('ID2, ID3, ID4 and E18: name, version and capabilities are served while the plugin is broken', async () => {
-  assert.deepEqual(await ask('GetPluginInfo'), {
-    name: 'blockdelta.csi',
-    vendor_version: packageVersion(),
-  });
+  assert.deepEqual(await ask('GetPluginInfo'), { name: 'blockdelta.csi', vendor_version: packageVersion() });
   assert.match(packageVersion(), /^\d+\.\d+\.\d+/);
   assert.ok(Buffer.byteLength(packageVersion()) <= 128);
   assert.deepEqual(await ask('GetPluginCapabilities'), {

@@ -26,13 +26,7 @@ function discovery(t: TestContext) {
   const lists: string[] = [];
   t.after(() => source.stop());
   const start = () => source.start((nodes) => lists.push(nodes.map(({ id }) => id).join(' ')));
-  return {
-    directory,
-    path,
-    lists,
-    start,
-    errors: () => lines.filter((line) => line.includes('"error"')),
-  };
+  return { directory, path, lists, start, errors: () => lines.filter((line) => line.includes('"error"')) };
 }
 
 test('a list is followed through symbolic links that are swapped, as in a ConfigMap', async (t) => {
@@ -193,9 +187,7 @@ test('a node is the name in spec.nodeName, at the address of its pod', () => {
 test('of two pods on one node the one that stays counts, then the newest', () => {
   const list = new PodList(1);
   const at = (hour: number) => new Date(hour * HOUR).toISOString();
-  const ending = podOf('a', '1.1.1.1', {
-    metadata: { creationTimestamp: at(5), deletionTimestamp: at(6) },
-  });
+  const ending = podOf('a', '1.1.1.1', { metadata: { creationTimestamp: at(5), deletionTimestamp: at(6) } });
   const old = podOf('a', '2.2.2.2', { metadata: { creationTimestamp: at(1) } });
   const young = podOf('a', '3.3.3.3', { metadata: { creationTimestamp: at(2) } });
   assert.deepEqual(list.nodesOf([ending, old, young], 0), [{ id: 'a', address: '3.3.3.3:1' }]);

@@ -33,12 +33,7 @@ function world(
   const catalogue = {
     snapshotById: async (id: string) => record(ids.find((each) => each === id)),
     retainedBasesOf: async () =>
-      [...pending].map(([snapshotId, sequence]) => ({
-        snapshotId,
-        volumeId: 'v',
-        sequence,
-        invalidated: null,
-      })),
+      [...pending].map(([snapshotId, sequence]) => ({ snapshotId, volumeId: 'v', sequence, invalidated: null })),
     snapshotBefore: async (_volume: string, sequence: bigint) => record(ids[Number(sequence) / 10 - 1]),
   };
   const changes = {

@@ -210,11 +210,7 @@ test('a snapshot whose creation was not completed is deleted without a base', as
 test('members of a deleted group are retained as single snapshots are', async () => {
   const volumes = [await its.volume(), await its.volume()];
   const sourceVolumeIds = volumes.map(({ volumeId }) => volumeId);
-  const { group, members } = await its.groups.create({
-    name: 'group',
-    sourceVolumeIds,
-    parameters: {},
-  });
+  const { group, members } = await its.groups.create({ name: 'group', sourceVolumeIds, parameters: {} });
   const ids = members.map(({ snapshotId }) => snapshotId);
   const remove = its.backend.snapshots.delete.bind(its.backend.snapshots);
   its.backend.snapshots.delete = async (snapshotId) => {

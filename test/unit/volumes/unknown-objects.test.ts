@@ -12,10 +12,7 @@ test('pools that are searched at the same time all add what they hold', async ()
   const pools = Array.from({ length: 20 }, (_, index) => `pool-${index}`);
   const holding = (pool: string): Backend => {
     const volumes = [{ id: `vol-of-${pool}`, sizeBytes: 1n }];
-    return {
-      pool,
-      list: async () => ({ volumes, snapshots: [], unknown: [] }),
-    } as unknown as Backend;
+    return { pool, list: async () => ({ volumes, snapshots: [], unknown: [] }) } as unknown as Backend;
   };
 
   await Promise.all(pools.map((pool) => lost.search([holding(pool)])));

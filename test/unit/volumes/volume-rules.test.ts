@@ -16,18 +16,10 @@ const POOL: PoolCapacity = {
   granularityBytes: 4096n,
 };
 
-const range = (requiredBytes: bigint, limitBytes = 0n): CapacityRange => ({
-  requiredBytes,
-  limitBytes,
-});
+const range = (requiredBytes: bigint, limitBytes = 0n): CapacityRange => ({ requiredBytes, limitBytes });
 
 const sizeOf = (asked: CapacityRange | null, pool: Partial<PoolCapacity>): bigint =>
-  chooseSize({
-    range: asked,
-    capabilities: [BLOCK],
-    pool: { ...POOL, ...pool },
-    sourceBytes: null,
-  });
+  chooseSize({ range: asked, capabilities: [BLOCK], pool: { ...POOL, ...pool }, sourceBytes: null });
 
 test('a size is of the granularity of the pool, and the default must fit it', () => {
   const granularityBytes = 65536n;

@@ -23,10 +23,7 @@ class Pool {
       if (this.isHeld) await new Promise<void>((resolve) => this.#waiting.push(resolve));
       const files = [...this.#volumes];
       const figures = files.flatMap(([, { size, written }]) => [size, written, 1n]);
-      return {
-        names: files.map(([name]) => name).join('/'),
-        figures: BigUint64Array.from(figures),
-      };
+      return { names: files.map(([name]) => name).join('/'), figures: BigUint64Array.from(figures) };
     },
   } as unknown as NativeRunner;
 

@@ -86,11 +86,7 @@ test('a copy that took more than half of what it may take is reported until a sh
 
 test('the freeze of several volumes says nothing of each', async () => {
   const { clones: found } = clones();
-  const of = (volumeId: string) => ({
-    ...source(volumeId),
-    loopPath: '/dev/none',
-    freezePath: '/x',
-  });
+  const of = (volumeId: string) => ({ ...source(volumeId), loopPath: '/dev/none', freezePath: '/x' });
   await found.succeeded([of('one'), of('two')], 50_000_000_000n, MINUTE);
   assert.deepEqual(await found.condition('one'), {});
 });

@@ -28,9 +28,7 @@ for (const kind of ['reflink', 'thin'] as const) {
   test(`every delta is sound after each history in a ${kind} pool`, async (t) => {
     for (const extent of EXTENTS) {
       const workerData: EnumerationRequest = { kind, ...extent };
-      const worker = new Worker(new URL('./enumeration-worker.js', import.meta.url), {
-        workerData,
-      });
+      const worker = new Worker(new URL('./enumeration-worker.js', import.meta.url), { workerData });
       const ended = Promise.all([once(worker, 'message'), once(worker, 'exit')]);
       const [[answer]] = (await ended) as [[EnumerationAnswer], unknown];
       for (const line of answer.said) t.diagnostic(line);

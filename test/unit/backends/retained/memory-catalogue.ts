@@ -28,10 +28,7 @@ export class Rows {
   bases = new Map<string, Base>();
 
   copy(): Rows {
-    return Object.assign(new Rows(), {
-      snapshots: new Map(this.snapshots),
-      bases: new Map(this.bases),
-    });
+    return Object.assign(new Rows(), { snapshots: new Map(this.snapshots), bases: new Map(this.bases) });
   }
 }
 

@@ -231,11 +231,7 @@ export function differing(base: readonly number[], target: readonly number[]): n
   return target.flatMap((content, at) => (content === (base[at] ?? 0) ? [] : [at]));
 }
 
-const stored = (baseId: string, targetId: string): StoredList => ({
-  baseId,
-  targetId,
-  storedBytes: 1n,
-});
+const stored = (baseId: string, targetId: string): StoredList => ({ baseId, targetId, storedBytes: 1n });
 
 function listOf(name: string): StoredList | null {
   const ends = parseListName(name);
@@ -243,7 +239,4 @@ function listOf(name: string): StoredList | null {
 }
 
 /** The number of a snapshot says when it was taken. */
-const heldOf = (snapshotId: string): HeldSnapshot => ({
-  storedBytes: 0n,
-  takenAt: BigInt(snapshotId.slice(1)),
-});
+const heldOf = (snapshotId: string): HeldSnapshot => ({ storedBytes: 0n, takenAt: BigInt(snapshotId.slice(1)) });

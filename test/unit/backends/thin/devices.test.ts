@@ -26,10 +26,7 @@ const RECORD: PoolRecord = { ...POOL_RECORD, state: 'new', transactionId: 0n, la
 const FRESH = { ...SUPERBLOCK, time: 0, transactionId: 0n, dataBlocks: 10n };
 
 async function emptyDevices(label: string): Promise<{ metadataPath: string; dataPath: string }> {
-  const paths = {
-    metadataPath: workspace.path(`${label}-metadata`),
-    dataPath: workspace.path(`${label}-data`),
-  };
+  const paths = { metadataPath: workspace.path(`${label}-metadata`), dataPath: workspace.path(`${label}-data`) };
   for (const path of Object.values(paths)) {
     writeFileSync(path, '');
     await truncate(path, 4 << 20);
@@ -135,11 +132,7 @@ test('a table names devices by number, and its features as the kernel tells them
   const features = { passDiscards: true, errorWhenFull: true, lowWaterPercent: 20n };
   const plain = poolTable(devices, BLOCK, features);
   assert.deepEqual([plain.table, plain.sizeSectors], ['7:1 7:2 128 2 1 error_if_no_space', 1280n]);
-  const other = poolTable(devices, BLOCK, {
-    passDiscards: false,
-    errorWhenFull: false,
-    lowWaterPercent: 1n,
-  });
+  const other = poolTable(devices, BLOCK, { passDiscards: false, errorWhenFull: false, lowWaterPercent: 1n });
   assert.equal(other.table, '7:1 7:2 128 0 1 no_discard_passdown');
   assert.ok(isSamePool(plain.table, other.table));
   assert.ok(!isSamePool(plain.table, poolTable(devices, 2n * BLOCK, features).table));

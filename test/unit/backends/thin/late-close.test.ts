@@ -31,10 +31,7 @@ async function closed(method: string, isLate: boolean): Promise<string[]> {
     guardianSocket: null,
     features: {},
     ...(isLate ? { closeTimeoutMs: 1 } : {}),
-    ledger: {
-      recordStop: async () => happened.push('recordStop'),
-      close: async () => happened.push('closed'),
-    },
+    ledger: { recordStop: async () => happened.push('recordStop'), close: async () => happened.push('closed') },
     devices: { release: async () => happened.push('released') },
     onEvent: ({ message }: { message: string }) => happened.push(message.slice(9, 24)),
   };

@@ -81,12 +81,7 @@ test('what was seen at a stop is there until the next start', () => {
   const pool = ledger.pool();
   assert.deepEqual(pool, { ...pool, bootId: 'boot-1', passesDiscards: false, stopped });
   ledger.recordStart('boot-2', true);
-  assert.deepEqual(ledger.pool(), {
-    ...pool,
-    bootId: 'boot-2',
-    passesDiscards: true,
-    stopped: null,
-  });
+  assert.deepEqual(ledger.pool(), { ...pool, bootId: 'boot-2', passesDiscards: true, stopped: null });
 });
 
 test('a ledger that is closed leaves one file', async () => {

@@ -16,12 +16,7 @@ const STOPPED = { transactionId: 9n, time: 7, mappingRoot: 100n, detailsRoot: 10
 
 function history(pool: Partial<PoolRecord>, superblock: Partial<ThinSuperblock> = {}) {
   const devices = [{ ...known(1, 1n), open: true }, known(2, 1n)];
-  const findings = {
-    pool: { ...POOL_RECORD, ...pool },
-    transaction: null,
-    devices,
-    bootId: 'boot-2',
-  };
+  const findings = { pool: { ...POOL_RECORD, ...pool }, transaction: null, devices, bootId: 'boot-2' };
   return historyOfInactive(findings, { ...SUPERBLOCK, ...superblock });
 }
 
@@ -89,11 +84,7 @@ const known = (deviceId: number, madeAt: bigint, state: DeviceState = 'live'): D
 const KNOWN = { devices: [known(1, 0n), known(2, 1n)], transaction: null };
 const CHANGING = {
   devices: [known(1, 0n), known(2, 1n, 'deleting')],
-  transaction: {
-    opens: 3n,
-    creates: [known(3, 2n, 'creating')],
-    deletes: [known(2, 1n, 'deleting')],
-  },
+  transaction: { opens: 3n, creates: [known(3, 2n, 'creating')], deletes: [known(2, 1n, 'deleting')] },
 };
 
 test('strangers alone, losses alone, and both halves of a change are in the metadata of the same pool', () => {
