@@ -138,7 +138,7 @@ function fails(scene: Scene, codes: readonly number[], message: RegExp): Failure
     assert.match(thrown.ended.stderr, message);
     assertNothingKept(scene);
     assertNothingUnfinished(scene);
-    await scene.ledger.check();
+    await scene.objects.check();
   };
 }
 

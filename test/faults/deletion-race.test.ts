@@ -41,8 +41,8 @@ void test('a deletion and the uses of a volume exclude each other', {
           const answers = await heldAt(scene, step, () => remove(volume), use, volume);
           assert.deepEqual(answers, ['OK', 'ABORTED', 'ABORTED', 'ABORTED'], step);
           for (const call of use) assert.equal(await statusOf(call(volume)), 'NOT_FOUND');
-          scene.ledger.remove(volume.id);
-          await scene.ledger.check();
+          scene.objects.remove(volume.id);
+          await scene.objects.check();
           await orchestrator.unstage(volume);
         }
       });

@@ -27,7 +27,7 @@ export interface Attempt {
   whileDead?(): Promise<void>;
   /** What the answer promises. */
   check?(answer: unknown): Promise<void>;
-  /** Takes away what the attempt has made beside the volumes and snapshots that the ledger knows. */
+  /** Takes away what the attempt has made beside the volumes and snapshots that are known. */
   undo?(answer: unknown): Promise<void>;
 }
 
@@ -270,7 +270,7 @@ function killAt(scene: Scene, operation: Operation, step: string): Promise<Trace
     await whileDead?.();
     await scene.writesGoThrough();
     await (operation.recover?.(scene) ?? restart(scene));
-    await scene.ledger.check(unanswered);
+    await scene.objects.check(unanswered);
   });
 }
 
@@ -279,7 +279,7 @@ function failAt(scene: Scene, operation: Operation, { fault, judge }: Failure): 
     // Nobody answers after a start that failed.
     if (operation.isStart === true) await call;
     await scene.writesGoThrough();
-    await scene.ledger.checkListed(unanswered);
+    await scene.objects.checkListed(unanswered);
     await judge(call);
   });
 }
@@ -304,7 +304,7 @@ async function attempt(
   afterFault: (attempt: Attempt, call: Promise<unknown>) => Promise<void>,
 ): Promise<Trace> {
   const before = scene.held();
-  const known = scene.ledger.ids;
+  const known = scene.objects.ids;
   const prepared = await operation.prepare(scene);
   const steps = operation.steps?.(scene) ?? scene.steps;
   steps.begin(fault);
@@ -319,11 +319,11 @@ async function attempt(
   if (isReached && fault?.does === 'die' && outcome.status === 'fulfilled') {
     assert.deepEqual(answer, outcome.value, 'repeated');
   }
-  scene.ledger.remove(...(prepared.removes ?? []));
+  scene.objects.remove(...(prepared.removes ?? []));
   await prepared.check?.(answer);
   await prepared.undo?.(answer);
   await scene.removeAllBut(known);
-  await scene.ledger.check();
+  await scene.objects.check();
   await scene.assertHolds(before);
   return { names, isReached };
 }

@@ -9,8 +9,8 @@ import { assertSound } from '../support/metadata-check.js';
 import { type HeldGroup, type HeldVolume, MIB, type VolumeSpec } from '../support/orchestrator.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
 import type { Attempt, Operation } from './faults.js';
-import { History, imageOf } from './history.js';
 import type { Resident, Scene } from './scene.js';
+import { imageOf, SnapshotChain } from './snapshot-chain.js';
 
 /** An operation on volumes of any kind; `*` in its name is the kind. */
 function onKind(
@@ -238,7 +238,7 @@ async function snapshotting(scene: Scene, source: Resident): Promise<Attempt> {
     call: () => scene.orchestrator.snapshot(volume, name),
     check: async (answer) => {
       const id = String(answer);
-      scene.ledger.add(id);
+      scene.objects.add(id);
       const after = imageOf(scene, id, volume);
       const zeros = SnapshotImage.zeros(volume.sizeBytes);
       assertSound(zeros, after, await scene.client.allocated(id), 'allocated list');
@@ -266,11 +266,11 @@ export const CREATE_GROUP: Operation = {
     return {
       makes: volumes.length,
       call: () => scene.orchestrator.groupSnapshot(volumes, name),
-      check: async (answer) => scene.ledger.add(...(answer as HeldGroup).snapshotIds),
+      check: async (answer) => scene.objects.add(...(answer as HeldGroup).snapshotIds),
       undo: async (answer) => {
         const group = answer as HeldGroup;
         await scene.orchestrator.deleteGroup(group);
-        scene.ledger.remove(...group.snapshotIds);
+        scene.objects.remove(...group.snapshotIds);
       },
     };
   },
@@ -281,7 +281,7 @@ export const DELETE_GROUP: Operation = {
   prepare: async (scene) => {
     const volumes = scene.residents.map(({ volume }) => volume);
     const group = await scene.orchestrator.groupSnapshot(volumes, scene.name('group'));
-    scene.ledger.add(...group.snapshotIds);
+    scene.objects.add(...group.snapshotIds);
     return { removes: group.snapshotIds, call: () => scene.orchestrator.deleteGroup(group) };
   },
 };
@@ -293,21 +293,21 @@ export const CHANGE_LIST: Operation = {
   name: 'the change list of a new snapshot',
   prepare: async (scene) => {
     // The first list of a plugin finds out whether the file system has maps.
-    const history = await History.make(scene, 2);
+    const chain = await SnapshotChain.make(scene, 2);
     const name = scene.name('snapshot');
-    const ask = () => scene.orchestrator.snapshot(history.volume, name);
-    await history.write();
+    const ask = () => scene.orchestrator.snapshot(chain.volume, name);
+    await chain.write();
     return {
       makes: 1,
       ask,
       call: async () => {
         const id = await ask();
-        await history.listMade(history.snapshots.at(-1) as string, id);
+        await chain.listMade(chain.at(-1), id);
         return id;
       },
       check: async (answer) => {
-        history.keep(String(answer));
-        await history.checkDeltas();
+        chain.keep(String(answer));
+        await chain.checkDeltas();
       },
     };
   },
@@ -324,16 +324,16 @@ export function deleteBase(older: number, isLast = false): Operation {
     // A base is given up where a step of retaining it fails.
     onlyKills: true,
     prepare: async (scene) => {
-      const history = await History.make(scene, older + (isLast ? 1 : 2));
-      for (let index = 0; index < older; index += 1) await history.retain(0);
-      const id = history.snapshots[older] as string;
+      const chain = await SnapshotChain.make(scene, older + (isLast ? 1 : 2));
+      for (let index = 0; index < older; index += 1) await chain.retain(0);
+      const base = chain.at(older);
       return {
-        removes: [id],
-        call: () => scene.orchestrator.deleteSnapshot(id),
+        removes: [base.id],
+        call: () => scene.orchestrator.deleteSnapshot(base.id),
         check: async () => {
-          history.retained.add(id);
-          if (isLast) await history.take();
-          await history.checkDeltas();
+          base.isDeleted = true;
+          if (isLast) await chain.take();
+          await chain.checkDeltas();
         },
       };
     },
@@ -343,13 +343,13 @@ export function deleteBase(older: number, isLast = false): Operation {
 export const DELETE_VOLUME_WITH_BASES: Operation = {
   name: 'DeleteVolume with retained bases',
   prepare: async (scene) => {
-    const history = await History.make(scene, 2);
-    await history.retain(0);
-    await history.retain(1);
-    await scene.orchestrator.takeDown(history.volume);
+    const chain = await SnapshotChain.make(scene, 2);
+    await chain.retain(0);
+    await chain.retain(1);
+    await scene.orchestrator.takeDown(chain.volume);
     return {
-      removes: [history.volume.id],
-      call: () => scene.orchestrator.delete(history.volume),
+      removes: [chain.volume.id],
+      call: () => scene.orchestrator.delete(chain.volume),
       // A base that could not be dropped stays until the pool is settled, as at a start.
       undo: async () => {
         await scene.stop();

@@ -9,8 +9,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { isNightly } from '../support/nightly.js';
 import { skipUnlessRoot } from '../support/workspace.js';
-import { History } from './history.js';
 import { Scene } from './scene.js';
+import { SnapshotChain } from './snapshot-chain.js';
 
 const RENAME = 'rename <pool>/lists/';
 const ENV = { BLOCKDELTA_CHANGE_LISTS: 'on', BLOCKDELTA_RETAINED_BASES_COUNT: '4' };
@@ -21,8 +21,8 @@ for (const kind of isNightly ? (['xfs', 'btrfs'] as const) : (['xfs'] as const))
     try {
       await scene.start();
       const requests = {
-        delta: (history: History) => scene.client.delta(...ends(history)),
-        deletion: ({ snapshots }: History) => scene.orchestrator.deleteSnapshot(snapshots[1] ?? ''),
+        delta: (chain: SnapshotChain) => scene.client.delta(chain.at(0).id, chain.at(2).id),
+        deletion: (chain: SnapshotChain) => scene.orchestrator.deleteSnapshot(chain.at(1).id),
       };
       await context.test('a request waits until a deletion has ended', () =>
         heldAtRename(scene, requests.delta, requests.deletion),
@@ -36,43 +36,38 @@ for (const kind of isNightly ? (['xfs', 'btrfs'] as const) : (['xfs'] as const))
   });
 }
 
-type Call = (history: History) => Promise<unknown>;
+type Call = (chain: SnapshotChain) => Promise<unknown>;
 
 /** Both may be refused, since one waits for the other no longer than callers do; a repeated call succeeds. */
 async function heldAtRename(scene: Scene, held: Call, other: Call): Promise<void> {
   const step = await renameIn(scene, held);
-  const history = await retained(scene);
-  scene.steps.begin({ step, does: 'wait', until: () => other(history).then(ignore, ignore) });
-  await held(history).catch(ignore);
+  const chain = await retained(scene);
+  scene.steps.begin({ step, does: 'wait', until: () => other(chain).then(ignore, ignore) });
+  await held(chain).catch(ignore);
   assert.ok(scene.steps.isReached, step);
-  await history.retain(1);
-  await history.checkDeltas();
+  await chain.retain(1);
+  await chain.checkDeltas();
 }
 
 /** The step that gives a list its name. */
 async function renameIn(scene: Scene, call: Call): Promise<string> {
-  const history = await retained(scene);
+  const chain = await retained(scene);
   scene.steps.begin();
-  await call(history);
+  await call(chain);
   const step = scene.steps.names.find((name) => name.startsWith(RENAME));
   assert.ok(step !== undefined, scene.steps.names.join('\n'));
-  await history.retain(1);
+  await chain.retain(1);
   return step;
 }
 
 /** The first of three snapshots is deleted and retained, and there is no list from the second to the third. */
-async function retained(scene: Scene): Promise<History> {
-  const history = await History.make(scene, 3);
-  await history.retain(0);
+async function retained(scene: Scene): Promise<SnapshotChain> {
+  const chain = await SnapshotChain.make(scene, 3);
+  await chain.retain(0);
   await scene.stop();
-  const [, second, third] = history.snapshots;
-  rmSync(join(scene.poolPath, 'lists', `${second}.to.${third}`));
+  rmSync(join(scene.poolPath, 'lists', `${chain.at(1).id}.to.${chain.at(2).id}`));
   await scene.start();
-  return history;
-}
-
-function ends({ snapshots }: History): [base: string, target: string] {
-  return [snapshots[0] ?? '', snapshots[2] ?? ''];
+  return chain;
 }
 
 const ignore = (): undefined => undefined;

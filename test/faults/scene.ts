@@ -21,7 +21,7 @@ import { logLines, startReport } from '../support/plugin-log.js';
 import { seededRandom } from '../support/random.js';
 import { metricsAddressOf } from '../support/scraped-plugin.js';
 import { loopsBelow, makePoolFileSystem, mountsBelow, Workspace } from '../support/workspace.js';
-import { Ledger } from './ledger.js';
+import { KnownObjects } from './known-objects.js';
 import { buildPreload, type Roots, Steps } from './steps.js';
 
 export type PoolKind = 'xfs' | 'btrfs' | 'embedded';
@@ -47,7 +47,7 @@ export interface Resident {
 export class Scene {
   readonly random = seededRandom('faults');
   readonly orchestrator: Orchestrator;
-  readonly ledger: Ledger;
+  readonly objects: KnownObjects;
   readonly residents: Resident[] = [];
   #plugin: Plugin | undefined;
   #client: CsiClient | undefined;
@@ -70,7 +70,7 @@ export class Scene {
     readonly poolPath: string,
   ) {
     this.orchestrator = new Orchestrator(workspace, () => this.client);
-    this.ledger = new Ledger(this.orchestrator, poolPath);
+    this.objects = new KnownObjects(this.orchestrator, poolPath);
   }
 
   static async make(
@@ -198,7 +198,7 @@ export class Scene {
     return `${kind} ${this.#names}`;
   }
 
-  /** A new volume that the ledger knows. */
+  /** A new volume, known from now on. */
   async volume(kind: VolumeKind, source: VolumeSpec = {}): Promise<HeldVolume> {
     const spec = { ...specOf(kind), ...source };
     return this.keep(await this.orchestrator.create(this.name('volume'), spec));
@@ -206,7 +206,7 @@ export class Scene {
 
   /** One that an attempt has made. */
   keep(volume: HeldVolume): HeldVolume {
-    this.ledger.add(volume.id);
+    this.objects.add(volume.id);
     this.#volumes.set(volume.id, volume);
     return volume;
   }
@@ -237,28 +237,28 @@ export class Scene {
   async makeAndDelete(source: VolumeSpec = {}): Promise<void> {
     const volume = await this.volume('block', source);
     await this.orchestrator.delete(volume);
-    this.ledger.remove(volume.id);
+    this.objects.remove(volume.id);
   }
 
   async snapshot(volume: HeldVolume): Promise<string> {
     const id = await this.orchestrator.snapshot(volume, this.name('snapshot'));
-    this.ledger.add(id);
+    this.objects.add(id);
     return id;
   }
 
   async deleteSnapshot(id: string): Promise<void> {
     await this.orchestrator.deleteSnapshot(id);
-    this.ledger.remove(id);
+    this.objects.remove(id);
   }
 
-  /** Deletes what the ledger knows beside these. Volumes in use are taken down. */
+  /** Deletes the known objects beside these. Volumes in use are taken down. */
   async removeAllBut(kept: readonly string[]): Promise<void> {
-    const others = this.ledger.ids.filter((id) => !kept.includes(id));
+    const others = this.objects.ids.filter((id) => !kept.includes(id));
     for (const id of others.filter((id) => !this.#volumes.has(id))) await this.deleteSnapshot(id);
     for (const volume of others.flatMap((id) => this.#volumes.get(id) ?? [])) {
       await this.orchestrator.takeDown(volume);
       await this.orchestrator.delete(volume);
-      this.ledger.remove(volume.id);
+      this.objects.remove(volume.id);
     }
   }
 

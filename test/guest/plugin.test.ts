@@ -17,6 +17,7 @@ import { addPoolsCommand, addVolumesCommand } from '../../src/cli/inspection/lis
 import { ledgerContents } from '../../src/driver/backends/thin/ledger/ledger-contents.js';
 import { PoolNames } from '../../src/driver/backends/thin/pool/pool-names.js';
 import { loadAddon } from '../../src/driver/native/addon.js';
+import { proveBackups, RAW } from '../support/backed-up-volume.js';
 import { type Message, mountCapability } from '../support/csi-client.js';
 import { Disturbance } from '../support/disturbance.js';
 import { freeze, isFrozen } from '../support/freeze.js';
@@ -29,7 +30,6 @@ import { seededRandom } from '../support/random.js';
 import { refused } from '../support/refusal.js';
 import { RunningPluginBy } from '../support/running-plugin.js';
 import { documentedSeries, doEverything, metricsAddressOf } from '../support/scraped-plugin.js';
-import { proveHistory, RAW } from '../support/volume-history.js';
 import { readBlock, writeBlocks } from './dm-setup.js';
 import { isGuest, nightlyTest, test } from './guest.js';
 
@@ -332,7 +332,7 @@ nightlyTest('every backup of a thin volume holds what the volume held', async ()
     sizeBytes: 16 * MIB,
     growthBytes: 4 * MIB,
   };
-  await proveHistory(options, RETAINED);
+  await proveBackups(options, RETAINED);
 });
 
 type Row = Record<string, unknown>;

@@ -9,10 +9,11 @@ import { join } from 'node:path';
 import type { CsiClient } from '../support/csi-client.js';
 import type { HeldVolume, Orchestrator } from '../support/orchestrator.js';
 import { startReport } from '../support/plugin-log.js';
+import { assertPromised } from '../support/promised-objects.js';
 import { statusOf } from '../support/refusal.js';
 import { assertSound, TaggedImage } from '../support/tagged-image.js';
-import type { Entry, Promises, SnapshotPromise } from './ledger.js';
-import { startOn } from './plugin.js';
+import { startOn } from './plugin-on-disk.js';
+import type { Entry, Promises, SnapshotPromise } from './promises.js';
 
 export interface Cut {
   /** The disk as it was; the plugin writes to it. */
@@ -102,7 +103,7 @@ class CutCheck {
       assert.equal(Number(volume.capacity_bytes), image.sizeBytes, `size of ${id}`);
       this.#volumes.set(id, image);
     }
-    assertListed('volumes', this.#volumes, before.volumes, after.volumes);
+    assertListed(this.#volumes, before.volumes, after.volumes);
     for (const [id, { sizeBytes, tags }] of this.#volumes) {
       const allowed = [before.volumes.get(id), after.volumes.get(id)];
       const isAllowed = allowed.some((volume) => volume?.sizeBytes === sizeBytes);
@@ -114,7 +115,7 @@ class CutCheck {
 
   async #checkSnapshots(orchestrator: Orchestrator): Promise<void> {
     this.#snapshots = new Set(await orchestrator.snapshotIds());
-    assertListed('snapshots', this.#snapshots, this.cut.before.snapshots, this.cut.after.snapshots);
+    assertListed(this.#snapshots, this.cut.before.snapshots, this.cut.after.snapshots);
     for (const [id, { image }] of this.#listed()) {
       assert.ok(this.#imageOf('snapshots', id).equals(image), `the bytes of ${id}`);
       this.figures.snapshots += 1;
@@ -199,18 +200,14 @@ class CutCheck {
   }
 }
 
-/** What both promise is listed, and nothing that neither does. */
 function assertListed(
-  what: string,
   listed: { keys(): Iterable<string> },
   before: ReadonlyMap<string, unknown>,
   after: ReadonlyMap<string, unknown>,
 ): void {
-  const found = new Set(listed.keys());
-  const promised = [...before.keys()].filter((id) => after.has(id));
-  const lost = promised.filter((id) => !found.has(id));
-  const surplus = [...found].filter((id) => !before.has(id) && !after.has(id));
-  assert.deepEqual({ lost, surplus }, { lost: [], surplus: [] }, `${what} after the cut`);
+  const makes = [...after.keys()].filter((id) => !before.has(id));
+  const removes = [...before.keys()].filter((id) => !after.has(id));
+  assertPromised([...listed.keys()], [...before.keys()], { makes, removes });
 }
 
 /** A few of them, others for each turn, and always the last. */

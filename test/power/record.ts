@@ -5,16 +5,16 @@
  *   record.js LENGTH DIRECTORY NAME=DISK,LOG...
  *
  * LENGTH is `short`, or a number of random calls. DISK has a file system, and LOG is another disk, for the log. The
- * ledger is DIRECTORY/NAME.json. State and pool lie on the same disk, as they do unless told otherwise.
+ * entries are DIRECTORY/NAME.json. State and pool lie on the same disk, as they do unless told otherwise.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, openSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { sendDeviceMapperMessage } from '../support/ioctls.js';
 import { seededRandom } from '../support/random.js';
-import { History } from './history.js';
-import type { Entry } from './ledger.js';
-import { startOn } from './plugin.js';
+import { startOn } from './plugin-on-disk.js';
+import { PoolLife } from './pool-life.js';
+import type { Entry } from './promises.js';
 
 const [length = '', directory = '', ...disks] = process.argv.slice(2);
 execFileSync('modprobe', ['-a', 'loop', 'xfs', 'btrfs', 'dm-log-writes']);
@@ -40,9 +40,9 @@ for (const each of disks) {
   mkdirSync(paths);
   const { plugin, orchestrator } = await startOn(mountPoint, paths);
   const random = seededRandom(`power cuts of ${name}`);
-  const history = new History(orchestrator, plugin.client, pool, random, acknowledged);
-  if (length === 'short') await history.short();
-  else await history.long(Number(length));
+  const life = new PoolLife(orchestrator, plugin.client, pool, random, acknowledged);
+  if (length === 'short') await life.short();
+  else await life.long(Number(length));
   writeFileSync(join(directory, `${name}.json`), JSON.stringify(entries));
   console.log(`${name}: ${entries.length} entries`);
 }

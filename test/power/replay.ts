@@ -3,7 +3,7 @@
  *
  *   unshare --mount --propagation private node replay.js DIRECTORY NAME MOUNT-OPTIONS CUTS
  *
- * DIRECTORY has NAME.img, the disk before the first write that was logged, NAME.log and NAME.json, the ledger. Of
+ * DIRECTORY has NAME.img, the disk before the first write that was logged, NAME.log and NAME.json, the entries. Of
  * the moments at which the disk has flushed or a call is acknowledged, CUTS are taken, evenly spread, or all.
  *
  * A process of its own with mounts that nobody else sees: a mount namespace that another program makes meanwhile
@@ -13,8 +13,8 @@ import { execFileSync } from 'node:child_process';
 import { constants, copyFileSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Random } from '../support/random.js';
-import { type Entry, Promises } from './ledger.js';
 import { checkCut, type Figures } from './power-cut.js';
+import { type Entry, Promises } from './promises.js';
 import { applyEntries, type LogEntry, readWriteLog } from './write-log.js';
 
 const [directory = '', name = '', mountOptions = '', cuts = ''] = process.argv.slice(2);

@@ -5,8 +5,8 @@
 import assert from 'node:assert/strict';
 import { judge } from '../../src/tools/conformance/oracle.js';
 import { describeRanges } from '../../src/tools/conformance/ranges.js';
-import type { MetadataAnswer } from './csi-client.js';
-import type { SnapshotImage } from './snapshot-image.js';
+import type { CsiClient, MetadataAnswer } from './csi-client.js';
+import { SnapshotImage } from './snapshot-image.js';
 
 const SECTOR_BYTES = 512;
 
@@ -58,4 +58,38 @@ export function assertSound(base: SnapshotImage, target: SnapshotImage, answer: 
   tally.differing = differingBytes / SECTOR_BYTES;
   tally.reported = Math.ceil(reportedBytes / SECTOR_BYTES);
   return tally;
+}
+
+/** A snapshot of a volume, and what it held from the moment at which it was taken. */
+export interface TakenSnapshot {
+  id: string;
+  image: SnapshotImage;
+  isDeleted?: boolean;
+}
+
+/**
+ * Every delta from an older snapshot, also a deleted one, to a newer one that exists, against the bytes.
+ *
+ * @param taken of one volume, in the order in which they were taken
+ */
+export async function soundDeltas(client: CsiClient, taken: readonly TakenSnapshot[]): Promise<Tally> {
+  const tally = new Tally();
+  for (const [index, target] of taken.entries()) {
+    if (target.isDeleted) continue;
+    for (const base of taken.slice(0, index)) {
+      const delta = await client.delta(base.id, target.id);
+      tally.add(assertSound(base.image, target.image, delta, `delta from ${base.id} to ${target.id}`));
+    }
+  }
+  return tally;
+}
+
+/** The same, and every allocated list. None of the snapshots is deleted. */
+export async function soundLists(client: CsiClient, taken: readonly TakenSnapshot[]) {
+  const allocated = new Tally();
+  for (const { id, image } of taken) {
+    const zeros = SnapshotImage.zeros(image.sizeBytes);
+    allocated.add(assertSound(zeros, image, await client.allocated(id), `allocated list of ${id}`));
+  }
+  return { allocated, deltas: await soundDeltas(client, taken) };
 }

@@ -18,7 +18,7 @@ import { eventually } from './eventually.js';
 import { detachLoop } from './loops.js';
 import { type HeldVolume, MIB, Orchestrator } from './orchestrator.js';
 import { Plugin } from './plugin.js';
-import { promises, settingsIn, settingsMean } from './promises.js';
+import { promises, settingsIn, settingsMean } from './promised-names.js';
 import {
   digestOf,
   fieldsIn,

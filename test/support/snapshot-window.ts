@@ -4,42 +4,20 @@
  */
 import assert from 'node:assert/strict';
 import { StatusCode } from '../../src/base/errors.js';
-import type { CsiClient } from './csi-client.js';
-import { assertSound, Tally } from './metadata-check.js';
+import { assertSound, soundLists, type TakenSnapshot, Tally } from './metadata-check.js';
 import type { Random } from './random.js';
 import type { ReflinkBench, Writing } from './reflink-bench.js';
-import { SnapshotImage } from './snapshot-image.js';
 
 /** How many snapshots are kept. */
 const LIVE = 4;
 /** How many deleted snapshots are still asked for as bases. */
 const GONE = 6;
 
-export interface Cut {
-  /** Of the snapshot. */
-  id: string;
-  image: SnapshotImage;
-}
-
-interface LiveSnapshot<Note> extends Cut {
+interface LiveSnapshot<Note> extends TakenSnapshot {
   /** Whatever the test wants to remember of that moment. */
   note: Note;
   /** Counts the snapshots of the volume. */
   order: number;
-}
-
-/** Every allocated list, and every delta from an older one to a newer one, against the bytes. */
-export async function soundLists(client: CsiClient, cuts: readonly Cut[]) {
-  const [allocated, deltas] = [new Tally(), new Tally()];
-  for (const [index, { id, image }] of cuts.entries()) {
-    const zeros = SnapshotImage.zeros(image.sizeBytes);
-    allocated.add(assertSound(zeros, image, await client.allocated(id), `allocated list of ${id}`));
-    for (const base of cuts.slice(0, index)) {
-      const delta = await client.delta(base.id, id);
-      deltas.add(assertSound(base.image, image, delta, `delta from ${base.id} to ${id}`));
-    }
-  }
-  return { allocated, deltas };
 }
 
 export class SnapshotWindow<Note = null> {
@@ -59,7 +37,7 @@ export class SnapshotWindow<Note = null> {
   ) {}
 
   /** Deletes some, takes a new one, and reads it. */
-  async cut(note: Note): Promise<LiveSnapshot<Note>> {
+  async take(note: Note): Promise<LiveSnapshot<Note>> {
     while (this.live.length >= LIVE || (this.live.length > 1 && this.random.below(4) === 0)) {
       await this.drop(this.random.below(this.live.length));
     }

@@ -12,7 +12,7 @@ import { packagePath } from '../../src/base/package-root.js';
 import { packageVersion } from '../../src/base/version.js';
 import { poolUuidIn } from '../../src/driver/backends/reflink/pool-layout.js';
 import { runCommand } from '../support/command.js';
-import { isReleased, type Promises, promises, settingsIn, settingsMean } from '../support/promises.js';
+import { isReleased, type Promises, promises, settingsIn, settingsMean } from '../support/promised-names.js';
 import { digestOf, missingIn, RELEASED_NODE_ID, type Release, releases, unpackBackups } from '../support/released.js';
 import { thinAnswers, unpackThin } from '../support/released-thin.js';
 import { temporaryDirectory } from '../support/temporary.js';

@@ -5,12 +5,12 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileSystemUse, proveBackups, RAW } from '../../support/backed-up-volume.js';
 import { assertSame, backedUp, type Place, runBackup } from '../../support/backups.js';
 import { isNightly } from '../../support/nightly.js';
 import { type HeldVolume, MIB } from '../../support/orchestrator.js';
 import { seededRandom } from '../../support/random.js';
 import { runPlugin, test } from '../../support/running-plugin.js';
-import { fileSystemUse, proveHistory, RAW } from '../../support/volume-history.js';
 import { writeAt } from '../../support/write-at.js';
 
 const SIZE = 64 * MIB;
@@ -135,6 +135,6 @@ for (const kind of isNightly ? ['raw volume', 'file system'] : ['raw volume']) {
       sizeBytes: 24 * MIB,
       growthBytes: 4 * MIB,
     };
-    await proveHistory(options, RETAINED, isNightly ? [11, 8, 4] : [2, 1, 1]);
+    await proveBackups(options, RETAINED, isNightly ? [11, 8, 4] : [2, 1, 1]);
   });
 }

@@ -8,13 +8,13 @@ import { dirname } from 'node:path';
 import { after, type TestContext } from 'node:test';
 import type { Deviation } from '../../conformance/fake/defect.js';
 import { FakeDriver } from '../../conformance/fake/driver.js';
+import { BackedUpVolume, RAW } from '../../support/backed-up-volume.js';
 import { assertSame, backedUp, runBackup } from '../../support/backups.js';
 import { CsiClient } from '../../support/csi-client.js';
 import { isNightly } from '../../support/nightly.js';
 import { MIB, Orchestrator } from '../../support/orchestrator.js';
 import { seededRandom } from '../../support/random.js';
 import { test } from '../../support/running-plugin.js';
-import { RAW, VolumeHistory } from '../../support/volume-history.js';
 import { Workspace } from '../../support/workspace.js';
 import { writeAt } from '../../support/write-at.js';
 
@@ -77,7 +77,7 @@ const DRIVERS: Readonly<Record<string, Deviation>> = {
 for (const [title, deviation] of Object.entries(DRIVERS)) {
   if (!isNightly && deviation.clipped !== true) continue;
   test(`backups of a driver with ${title} hold what the volume held`, async (t) => {
-    const history = await VolumeHistory.begin({
+    const volume = await BackedUpVolume.begin({
       ...(await start(t, deviation)),
       random: seededRandom(`backups-${title}`),
       directory: workspace.path(`h${started}`),
@@ -86,12 +86,12 @@ for (const [title, deviation] of Object.entries(DRIVERS)) {
       sizeBytes: 4 * MIB,
       growthBytes: MIB,
     });
-    await history.live(isNightly ? 30 : 5);
-    console.log(`# ${history}`);
-    assert.ok(history.incrementalBackups > 0, 'some backups are incremental');
-    await history.check();
-    await history.restore(4);
-    await history.end();
+    await volume.live(isNightly ? 30 : 5);
+    console.log(`# ${volume}`);
+    assert.ok(volume.incrementalBackups > 0, 'some backups are incremental');
+    await volume.check();
+    await volume.restore(4);
+    await volume.end();
   });
 }
 

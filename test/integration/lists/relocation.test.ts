@@ -9,11 +9,10 @@ import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { Disturbance } from '../../support/disturbance.js';
 import { addresses } from '../../support/extent-list.js';
-import { Tally } from '../../support/metadata-check.js';
+import { soundLists, type TakenSnapshot, Tally } from '../../support/metadata-check.js';
 import { isNightly } from '../../support/nightly.js';
 import { type ReflinkBench, useBench, type Writing } from '../../support/reflink-bench.js';
 import { test } from '../../support/running-plugin.js';
-import { type Cut, soundLists } from '../../support/snapshot-window.js';
 import type { PoolKind } from '../../support/workspace.js';
 
 const MIB = 1 << 20;
@@ -45,35 +44,35 @@ function forgetLists(kind: PoolKind): void {
 
 interface Series {
   work: Writing;
-  cuts: Cut[];
+  taken: TakenSnapshot[];
 }
 
 /** Snapshots of a full volume in many small extents, some shared by all of them and some by none. */
 async function makeSeries(kind: PoolKind): Promise<Series> {
   const work = await bench.write(kind, SIZE);
-  const series: Series = { work, cuts: [] };
+  const series: Series = { work, taken: [] };
   for (let round = 0; round < 4; round += 1) {
     for (let offset = 0; offset < SIZE; offset += BLOCK) {
       if (round > 0 && bench.random.below(4) !== 0) continue;
       work.writer.write(offset, Buffer.alloc(BLOCK, bench.random.bytes(16)));
     }
     const id = await bench.snapshot(work);
-    series.cuts.push({ id, image: bench.read(kind, id, series.cuts.at(-1)?.image) });
+    series.taken.push({ id, image: bench.read(kind, id, series.taken.at(-1)?.image) });
   }
   return series;
 }
 
-const files = ({ work, cuts }: Series): { volume: string; snapshots: string[] } => ({
+const files = ({ work, taken }: Series): { volume: string; snapshots: string[] } => ({
   volume: bench.pool(work.kind, 'volumes', work.volume.id),
-  snapshots: cuts.map(({ id }) => bench.snapshotPath(work.kind, id)),
+  snapshots: taken.map(({ id }) => bench.snapshotPath(work.kind, id)),
 });
 
 /** Every list of the series, over and over as long as that is asked for. */
-async function streamAll({ work, cuts }: Series, goesOn: () => boolean): Promise<Tally> {
+async function streamAll({ work, taken }: Series, goesOn: () => boolean): Promise<Tally> {
   const tally = new Tally();
   do {
     forgetLists(work.kind);
-    const { allocated, deltas } = await soundLists(bench.client, cuts);
+    const { allocated, deltas } = await soundLists(bench.client, taken);
     tally.add(allocated);
     tally.add(deltas);
   } while (goesOn());
@@ -202,7 +201,7 @@ for (const tool of TOOLS) {
         // The same bytes once more, which then lie elsewhere and can be deduped.
         series.work.writer.apply('rewrite', 0, SIZE);
         const id = await bench.snapshot(series.work);
-        series.cuts.push({ id, image: bench.read(kind, id) });
+        series.taken.push({ id, image: bench.read(kind, id) });
       }
       const found = await streamWhile(context, series, tool);
       assert.equal(found.snapshots > 0, movesSnapshots, `snapshots moved: ${found.output}`);

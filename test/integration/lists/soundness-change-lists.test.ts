@@ -90,7 +90,7 @@ for (const kind of KINDS) {
     const done: string[] = [];
     for (let round = 0; round < ROUNDS; round += 1) {
       work.writer.randomOperations(OPERATIONS_A_ROUND, BLOCK_OPERATIONS);
-      const { id } = await window.cut(null);
+      const { id } = await window.take(null);
       // The first snapshot of a volume has none before it.
       if (round > 0 && random.below(4) > 0) {
         while (listsTo(lists, id).length === 0) await delay(10);
@@ -116,7 +116,7 @@ for (const kind of KINDS) {
     let joined = 0;
     for (let round = 0; round < ROUNDS; round += 1) {
       work.writer.randomOperations(OPERATIONS_A_ROUND, BLOCK_OPERATIONS);
-      const { id } = await window.cut(null);
+      const { id } = await window.take(null);
       while (round > 0 && listsTo(lists, id).length === 0) await delay(10);
       // The one before may have been deleted while it was the newest; then its list is joined last.
       while (filesIn(retained).some((path) => path.endsWith('.hidden'))) await delay(10);

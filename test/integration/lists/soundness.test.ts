@@ -56,7 +56,7 @@ async function soundOnBlocks(context: TestContext, kind: PoolKind): Promise<void
   const compression = { encoded: 0, extents: 0 };
   for (let round = 0; round < BLOCK_ROUNDS; round += 1) {
     writer.randomOperations(BLOCK_OPERATIONS_A_ROUND, operations);
-    const { id, image } = await window.cut(null);
+    const { id, image } = await window.take(null);
     image.assertSame(SnapshotImage.of(writer.model, image));
     await window.check();
     const found = listExtents(bench.snapshotPath(kind, id));
@@ -88,7 +88,7 @@ async function soundOnFiles(
   const window = new SnapshotWindow<Files>(bench, { kind, volume }, random);
   for (let round = 0; round < FILE_ROUNDS; round += 1) {
     for (let count = 0; count < FILE_OPERATIONS_A_ROUND; count += 1) writer.randomOperation();
-    await window.cut(writer.remember());
+    await window.take(writer.remember());
     await window.check();
   }
   window.report((line) => context.diagnostic(`${kind}, ${fsType}: ${line}`));

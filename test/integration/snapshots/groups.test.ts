@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { BLOCK_OPERATIONS, BlockWriter } from '../../support/block-writer.js';
 import { SIZES, specOf, type VolumeKind } from '../../support/contents.js';
 import { Disturbance } from '../../support/disturbance.js';
+import { soundLists, type TakenSnapshot } from '../../support/metadata-check.js';
 import { isNightly } from '../../support/nightly.js';
 import type { HeldVolume, VolumeSpec } from '../../support/orchestrator.js';
 import { assertOneMoment, OrderedWriter, readNumber } from '../../support/ordered-writer.js';
@@ -17,11 +18,10 @@ import { refused, statusOf } from '../../support/refusal.js';
 import { runPlugin, test } from '../../support/running-plugin.js';
 import { snapshotFiles } from '../../support/snapshot-files.js';
 import { SnapshotImage } from '../../support/snapshot-image.js';
-import { type Cut, soundLists } from '../../support/snapshot-window.js';
 
-const FROZEN_CUTS = isNightly ? 100 : 2;
-const RAW_CUTS = isNightly ? 100 : 2;
-const RESTLESS_CUTS = isNightly ? 20 : 2;
+const FROZEN_GROUPS = isNightly ? 100 : 2;
+const RAW_GROUPS = isNightly ? 100 : 2;
+const RESTLESS_GROUPS = isNightly ? 20 : 2;
 
 /** Of the volume in between: cloning them takes tens of milliseconds. */
 const EXTENTS = 4000;
@@ -62,26 +62,26 @@ async function restoredNumber(kind: VolumeKind, snapshotId = ''): Promise<number
 }
 
 /** Resolves to the number of groups taken. The others were FAILED_PRECONDITION. */
-async function cutWhileWriting(kinds: readonly [VolumeKind, VolumeKind], cuts: number): Promise<number> {
+async function takeWhileWriting(kinds: readonly [VolumeKind, VolumeKind], groups: number): Promise<number> {
   const places = [await newPlace(kinds[0]), await newPlace(kinds[1])] as const;
   const slow = await newSlowVolume();
   const writer = await OrderedWriter.start([places[0].path, places[1].path]);
   let count = 0;
   try {
-    for (let round = 0; round < cuts; round += 1) {
+    for (let round = 0; round < groups; round += 1) {
       const finishedBefore = writer.finished;
       // In either order: it must not matter.
       const volumes = [places[0].volume, slow, places[1].volume];
       const asked = round % 2 === 0 ? volumes : [...volumes].reverse();
-      const cut = orchestrator.groupSnapshot(asked, `moment ${made} ${round}`);
-      const status = await statusOf(cut);
+      const asking = orchestrator.groupSnapshot(asked, `moment ${made} ${round}`);
+      const status = await statusOf(asking);
       const begunAfter = writer.begun;
       if (status !== 'OK') {
         assert.equal(status, 'FAILED_PRECONDITION');
         continue;
       }
       count += 1;
-      const group = await cut;
+      const group = await asking;
       const ids = asked === volumes ? group.snapshotIds : [...group.snapshotIds].reverse();
       const first = await restoredNumber(kinds[0], ids[0]);
       const second = await restoredNumber(kinds[1], ids[2]);
@@ -93,7 +93,7 @@ async function cutWhileWriting(kinds: readonly [VolumeKind, VolumeKind], cuts: n
   }
   await orchestrator.remove(places[0].volume, places[1].volume, slow);
   assert.deepEqual(await orchestrator.snapshotIds(), []);
-  assert.ok(writer.finished > cuts, 'the writer got on');
+  assert.ok(writer.finished > groups, 'the writer got on');
   return count;
 }
 
@@ -105,12 +105,12 @@ const KINDS: readonly (readonly [VolumeKind, VolumeKind])[] = [
 ];
 
 for (const kinds of isNightly ? KINDS : [...KINDS.slice(0, 1), ...KINDS.slice(-1)]) {
-  test(`GA2: if a counter is written to ${kinds[0]} and then to ${kinds[1]}, no group has the second ahead of the first`, async () => {
+  test(`GA2: no group has a later number on ${kinds[1]} than on ${kinds[0]}, which is written first`, async () => {
     const isRaw = kinds[0] === kinds[1];
-    const cuts = isRaw ? RAW_CUTS : FROZEN_CUTS;
-    const count = await cutWhileWriting(kinds, cuts);
-    // Where at most one volume cannot be held still, every group is cut.
-    assert.ok(count === cuts || (isRaw && count > 0), `${count} of ${cuts} were cut`);
+    const groups = isRaw ? RAW_GROUPS : FROZEN_GROUPS;
+    const count = await takeWhileWriting(kinds, groups);
+    // Where at most one volume cannot be held still, every group is taken.
+    assert.ok(count === groups || (isRaw && count > 0), `${count} of ${groups} were taken`);
   });
 }
 
@@ -129,17 +129,17 @@ test('a group of constantly written raw volumes is taken, or FAILED_PRECONDITION
   const volumes = [await newSlowVolume(), await newSlowVolume(), await newSlowVolume()];
   const writers = volumes.map(restless);
   try {
-    for (let round = 0; round < RESTLESS_CUTS; round += 1) {
-      const cut = orchestrator.groupSnapshot(volumes, `restless ${round}`);
-      if ((await statusOf(cut)) === 'OK') await orchestrator.deleteGroup(await cut);
-      else await refused(cut, 'FAILED_PRECONDITION', /being written to/);
+    for (let round = 0; round < RESTLESS_GROUPS; round += 1) {
+      const asking = orchestrator.groupSnapshot(volumes, `restless ${round}`);
+      if ((await statusOf(asking)) === 'OK') await orchestrator.deleteGroup(await asking);
+      else await refused(asking, 'FAILED_PRECONDITION', /being written to/);
       assert.deepEqual(await orchestrator.snapshotIds(), []);
       assert.deepEqual(snapshotFiles(running.poolPath('main', 'snapshots')), []);
     }
   } finally {
     for (const writer of writers) await writer.stop();
   }
-  // At rest they can be cut.
+  // Volumes at rest can be taken.
   await orchestrator.deleteGroup(await orchestrator.groupSnapshot(volumes, 'at rest'));
   await orchestrator.remove(...volumes);
 });
@@ -151,15 +151,15 @@ for (const pool of isNightly ? ['main', 'other'] : ['other']) {
     const make = async (name: string) => {
       const volume = await orchestrator.create(name, { sizeBytes, parameters: { pool } });
       const writer = new BlockWriter(await orchestrator.bringUp(volume), sizeBytes, random);
-      return { volume, writer, cuts: [] as Cut[] };
+      return { volume, writer, taken: [] as TakenSnapshot[] };
     };
     const pair = [await make('first'), await make('second')] as const;
     const volumes = pair.map(({ volume }) => volume);
     const keep = (index: 0 | 1, id = ''): void => {
-      const { cuts } = pair[index];
+      const { taken } = pair[index];
       const file = running.poolPath(pool, 'snapshots', id);
-      const image = SnapshotImage.read(file, sizeBytes, cuts.at(-1)?.image ?? null);
-      cuts.push({ id, image });
+      const image = SnapshotImage.read(file, sizeBytes, taken.at(-1)?.image ?? null);
+      taken.push({ id, image });
     };
     const groups = [];
     for (const name of ['one', 0, 'two', 1, 'three'] as const) {
@@ -172,10 +172,10 @@ for (const pool of isNightly ? ['main', 'other'] : ['other']) {
         for (const index of [0, 1] as const) keep(index, group.snapshotIds[index]);
       }
     }
-    for (const { cuts, writer } of pair) {
+    for (const { taken, writer } of pair) {
       writer.close();
-      assert.equal(cuts.length, 4);
-      await soundLists(running.client, cuts);
+      assert.equal(taken.length, 4);
+      await soundLists(running.client, taken);
     }
     for (const group of groups) await orchestrator.deleteGroup(group);
     for (const id of await orchestrator.snapshotIds()) await orchestrator.deleteSnapshot(id);

@@ -78,7 +78,7 @@ export function fileSystemUse(mountPoint: string): Use {
   };
 }
 
-export interface HistoryOptions {
+export interface BackedUpVolumeOptions {
   orchestrator: Orchestrator;
   socketPath: string;
   random: Random;
@@ -101,7 +101,7 @@ interface Point {
 const MAX_LIVE = 4;
 const GROWTHS = 2;
 
-export class VolumeHistory {
+export class BackedUpVolume {
   readonly #driver: CsiDriver;
   readonly #repository: Repository;
   readonly #runtime: RuntimeDirectory;
@@ -109,7 +109,7 @@ export class VolumeHistory {
   readonly #counts = { delta: 0, grown: 0 };
 
   private constructor(
-    private readonly options: HistoryOptions,
+    private readonly options: BackedUpVolumeOptions,
     private readonly volume: HeldVolume,
     repository: Repository,
     runtime: RuntimeDirectory,
@@ -119,7 +119,7 @@ export class VolumeHistory {
     this.#runtime = runtime;
   }
 
-  static async begin(options: HistoryOptions): Promise<VolumeHistory> {
+  static async begin(options: BackedUpVolumeOptions): Promise<BackedUpVolume> {
     const { orchestrator, name, sizeBytes, use, directory } = options;
     mkdirSync(directory, { recursive: true });
     const volume = await orchestrator.create(name, { sizeBytes });
@@ -127,7 +127,7 @@ export class VolumeHistory {
     use.prepare(volume.targetPath);
     const repository = await Repository.open(join(directory, 'backups'), { create: true });
     const runtime = await openRuntime(join(directory, 'runtime'));
-    return new VolumeHistory(options, volume, repository, runtime);
+    return new BackedUpVolume(options, volume, repository, runtime);
   }
 
   get incrementalBackups(): number {
@@ -285,29 +285,29 @@ export class VolumeHistory {
  * Snapshots of a driver that retains that many deleted ones of a volume as bases: so many at random, three times,
  * and in between a base that was deleted and one that has expired.
  */
-export async function proveHistory(
-  options: HistoryOptions,
+export async function proveBackups(
+  options: BackedUpVolumeOptions,
   retained: number,
   [first, second, third] = [11, 8, 4],
 ): Promise<void> {
-  const history = await VolumeHistory.begin(options);
-  await history.live(first);
-  await history.backUpFromDeleted();
-  await history.grow();
-  await history.live(second);
+  const volume = await BackedUpVolume.begin(options);
+  await volume.live(first);
+  await volume.backUpFromDeleted();
+  await volume.grow();
+  await volume.live(second);
   for (let count = 0; count <= retained; count += 1) {
-    await history.take();
-    await history.deleteAll();
+    await volume.take();
+    await volume.deleteAll();
   }
-  const { manifest: full } = await history.backUp(await history.take());
+  const { manifest: full } = await volume.backUp(await volume.take());
   assert.equal(full.method, 'full', 'all bases have expired');
   assert.match(full.reason ?? '', /BLOCKDELTA_RETAINED_BASES_COUNT/);
 
-  await history.live(third);
-  console.log(`# ${history}`);
-  await history.check();
-  await history.restore(Math.ceil(first / 2));
-  await history.prune(4);
-  await history.check();
-  await history.end();
+  await volume.live(third);
+  console.log(`# ${volume}`);
+  await volume.check();
+  await volume.restore(Math.ceil(first / 2));
+  await volume.prune(4);
+  await volume.check();
+  await volume.end();
 }

@@ -14,7 +14,7 @@ export interface Member {
   volumeId: string;
 }
 
-/** One acknowledged call, or one write to volumes. Its place in the ledger is the mark behind it in the log of the disk. */
+/** One acknowledged call, or one write to volumes. The number of an entry is the mark behind it in the log of the disk. */
 export type Entry =
   | {
       kind: 'create';

@@ -1,31 +1,33 @@
-/** A volume whose snapshots are taken, deleted and retained, and what every delta between them has to list. */
+/** A volume in use whose snapshots are taken, deleted and retained, with the bytes of each. */
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { assertSound } from '../support/metadata-check.js';
+import { soundDeltas, type TakenSnapshot } from '../support/metadata-check.js';
 import type { HeldVolume } from '../support/orchestrator.js';
 import { SnapshotImage } from '../support/snapshot-image.js';
 import type { Resident, Scene } from './scene.js';
 
 const LIST_TIMEOUT_MS = 120_000;
 
-/** A volume in use with snapshots whose bytes are known. */
-export class History {
-  readonly snapshots: string[] = [];
-  /** Those of them that were deleted and are bases still. */
-  readonly retained = new Set<string>();
-  readonly #images = new Map<string, SnapshotImage>();
+export class SnapshotChain {
+  /** In the order in which they were taken. Deleted ones are bases still. */
+  readonly #taken: TakenSnapshot[] = [];
 
   private constructor(
     private readonly scene: Scene,
     private readonly used: Resident,
   ) {}
 
-  static async make(scene: Scene, snapshots: number): Promise<History> {
-    const history = new History(scene, await scene.used('block'));
-    for (let index = 0; index < snapshots; index += 1) await history.take();
-    return history;
+  static async make(scene: Scene, snapshots: number): Promise<SnapshotChain> {
+    const chain = new SnapshotChain(scene, await scene.used('block'));
+    for (let index = 0; index < snapshots; index += 1) await chain.take();
+    return chain;
+  }
+
+  /** A negative index counts from the newest one. */
+  at(index: number): TakenSnapshot {
+    return this.#taken.at(index) ?? assert.fail(`the chain has no snapshot ${index}`);
   }
 
   get volume(): HeldVolume {
@@ -39,33 +41,31 @@ export class History {
   /** After a write; resolves when the list from the one before is made. */
   async take(): Promise<void> {
     await this.write();
-    const before = this.snapshots.at(-1);
+    const before = this.#taken.at(-1);
     const id = await this.scene.orchestrator.snapshot(this.volume, this.scene.name('snapshot'));
     this.keep(id);
     if (before !== undefined) await this.listMade(before, id);
   }
 
   keep(id: string): void {
-    this.scene.ledger.add(id);
-    this.snapshots.push(id);
-    this.#images.set(id, imageOf(this.scene, id, this.volume));
+    this.scene.objects.add(id);
+    this.#taken.push({ id, image: imageOf(this.scene, id, this.volume) });
   }
 
   async retain(index: number): Promise<void> {
-    const id = this.snapshots[index] as string;
-    await this.scene.deleteSnapshot(id);
-    this.retained.add(id);
+    await this.scene.deleteSnapshot(this.at(index).id);
+    this.at(index).isDeleted = true;
   }
 
   /** Asks for it again: the request of a plugin that was killed is forgotten. */
-  async listMade(base: string, target: string): Promise<void> {
-    if (this.retained.has(base)) return;
-    const file = join(this.scene.poolPath, 'lists', `${base}.to.${target}`);
+  async listMade(base: TakenSnapshot, target: string): Promise<void> {
+    if (base.isDeleted) return;
+    const file = join(this.scene.poolPath, 'lists', `${base.id}.to.${target}`);
     const deadline = Date.now() + LIST_TIMEOUT_MS;
     do {
       assert.ok(Date.now() < deadline, `${file} is not made`);
       await delay(20);
-      await this.scene.client.delta(base, target);
+      await this.scene.client.delta(base.id, target);
     } while (!existsSync(file) || !this.#isDone());
   }
 
@@ -77,19 +77,8 @@ export class History {
     return named <= last('fsync <pool>/lists ');
   }
 
-  /** From every snapshot, also a deleted one, to every later one that exists. */
   async checkDeltas(): Promise<void> {
-    for (const [index, base] of this.snapshots.entries()) {
-      for (const target of this.snapshots.slice(index + 1)) {
-        if (this.retained.has(target)) continue;
-        const delta = await this.scene.client.delta(base, target);
-        assertSound(this.#image(base), this.#image(target), delta, `${base} to ${target}`);
-      }
-    }
-  }
-
-  #image(id: string): SnapshotImage {
-    return this.#images.get(id) as SnapshotImage;
+    await soundDeltas(this.scene.client, this.#taken);
   }
 }
 

@@ -1,6 +1,6 @@
 /**
  * The life of a pool, one call after the other: volumes, snapshots, groups, deletions, restores, clones, growth, and
- * the lists and joins that follow from them. Each acknowledged call becomes an entry of the ledger.
+ * the lists and joins that follow from them. Each acknowledged call becomes an entry.
  */
 import { closeSync, existsSync, fsyncSync, openSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
@@ -11,7 +11,7 @@ import { type HeldGroup, type HeldVolume, MIB, type Orchestrator, untilReleased 
 import type { Random } from '../support/random.js';
 import { listsTo } from '../support/stored-lists.js';
 import { PAGE_BYTES, TaggedImage } from '../support/tagged-image.js';
-import type { Entry, Written } from './ledger.js';
+import type { Entry, Written } from './promises.js';
 
 const SIZE = 4 * MIB;
 const GROWTH = MIB;
@@ -25,7 +25,7 @@ interface Living {
   snapshots: string[];
 }
 
-export class History {
+export class PoolLife {
   readonly #volumes: Living[] = [];
   readonly #groups: HeldGroup[] = [];
   #names = 0;
