@@ -84,7 +84,7 @@ export class TestPool extends DmScene {
     return (await this.native.run('thinMessages', request)).status;
   }
 
-  cut(...members: Member[]) {
+  take(...members: Member[]) {
     return this.native.run('takeThinSnapshots', {
       pool: this.name('pool'),
       ...freezeRequest(DEFAULT_FREEZING, Number.POSITIVE_INFINITY),

@@ -32,7 +32,7 @@ test('snapshots of inactive origins need no suspension', async (pool) => {
   const { path } = await pool.volume('one', 1);
   await writeBlocks(path, 6, 2);
   await pool.remove('one');
-  const outcome = await pool.cut([null, 1, 2], [null, 1, 3]);
+  const outcome = await pool.take([null, 1, 2], [null, 1, 3]);
   assert.equal(outcome.suspendedNs, 0n);
   assert.equal(outcome.status.mode, 'rw');
   for (const id of [2, 3]) {
@@ -45,7 +45,7 @@ test('a snapshot is taken between its call and its answer, and has everything th
   const { path } = await pool.volume('one', 1);
   await writeBlocks(path, 1, 0);
   const before = BigInt(Date.now()) * 1_000_000n;
-  const outcome = await pool.cut(['one', 1, 2], ['one', 1, 3]);
+  const outcome = await pool.take(['one', 1, 2], ['one', 1, 3]);
   const after = BigInt(Date.now() + 1) * 1_000_000n;
   assert.ok(before <= outcome.takenAtNs && outcome.takenAtNs <= after);
   assert.ok(outcome.suspendedNs > 0n && outcome.suspendedNs <= after - before);
@@ -66,7 +66,7 @@ test('snapshots of raw devices under writes are one point in time', async (pool)
     const ids = [10 + 2 * round, 11 + 2 * round] as const;
     const [first, second] = ids;
     const finishedBefore = writer.finished;
-    await pool.cut(['two', 2, second], ['one', 1, first]);
+    await pool.take(['two', 2, second], ['one', 1, first]);
     const begunAfter = writer.begun;
     const copies: number[] = [];
     for (const id of ids) {
@@ -106,13 +106,13 @@ test(
   async (pool) => {
     const ext4 = await mounted(pool, 'ext4', 'ext4', 1, LARGE);
     const xfs = await mounted(pool, 'xfs', 'xfs', 2, LARGE);
-    // What is not written back yet belongs to the cut.
+    // What is not written back yet belongs to the snapshot.
     writeFileSync(`${ext4}/before`, Buffer.alloc(300_000, 1));
     writeFileSync(`${xfs}/before`, Buffer.alloc(300_000, 2));
     const writer = await OrderedWriter.start([`${ext4}/number`, `${xfs}/number`]);
     await delay(100);
     const finished = writer.finished;
-    await pool.cut(['ext4', 1, 3], ['xfs', 2, 4]);
+    await pool.take(['ext4', 1, 3], ['xfs', 2, 4]);
     const begun = writer.begun;
     await writer.stop();
     const copy3 = await pool.activate('copy-3', 3, { sizeBytes: LARGE });
@@ -135,13 +135,13 @@ test('if one snapshot of a group fails none is made, and all origins resume', as
   for (const [i, label] of labels.entries()) paths.push((await pool.volume(label, i + 1)).path);
   await pool.send('create_thin 13');
   const members = labels.map((label, i): Member => [label, i + 1, 11 + i]);
-  await fails(pool.cut(...members), 'EEXIST');
+  await fails(pool.take(...members), 'EEXIST');
   await assertNoneSuspended(pool, ...labels);
   await assertAbsent(pool, 11, 12);
   for (const path of paths) await writeBlocks(path, 1, 0);
   // That of somebody else stays.
   await pool.send('delete 13');
-  await pool.cut(...members);
+  await pool.take(...members);
   await pool.send('delete 11', 'delete 12', 'delete 13');
 });
 
@@ -156,13 +156,13 @@ test('no snapshot is taken if another process has suspended one of the origins',
   await pool.volume('two', 2);
   const how = { noFlush: false, lockFileSystem: true };
   await pool.native.run('dmSuspend', { name: pool.name('two'), ...how });
-  const failure = await fails(pool.cut(...PAIR), 'EBUSY');
+  const failure = await fails(pool.take(...PAIR), 'EBUSY');
   assert.equal(failure.path, pool.name('two'));
   await assertNoneSuspended(pool, 'one');
   assert.equal((await pool.find('two'))?.suspended, true, 'it is for somebody else to resume it');
   await pool.native.run('dmResume', { name: pool.name('two') });
   await assertAbsent(pool, 3, 4);
-  await pool.cut(...PAIR);
+  await pool.take(...PAIR);
 });
 
 const thaw = (mountPoint: string) => spawnSync('fsfreeze', ['-u', mountPoint]).status === 0;
@@ -179,8 +179,8 @@ nightlyPoolTest(
       writeFileSync(`${frozen}/before`, fsType);
       execFileSync('fsfreeze', ['-f', frozen]);
       try {
-        await pool.cut(['one', 1, 10], [fsType, id, 10 + id]);
-        await pool.cut([fsType, id, 20 + id]);
+        await pool.take(['one', 1, 10], [fsType, id, 10 + id]);
+        await pool.take([fsType, id, 20 + id]);
         await assertNoneSuspended(pool, 'one', fsType);
       } finally {
         assert.ok(thaw(frozen), 'it was frozen still');
@@ -210,7 +210,7 @@ nightlyPoolTest('a snapshot of an origin that others thaw and freeze is one of a
   try {
     for (let round = 0; round < 5; round += 1) {
       try {
-        await pool.cut(...PAIR);
+        await pool.take(...PAIR);
         await pool.send('delete 3', 'delete 4');
       } catch (thrown) {
         assert.equal(errorCode(thrown), 'SNAPSHOT_THAWED');
@@ -222,7 +222,7 @@ nightlyPoolTest('a snapshot of an origin that others thaw and freeze is one of a
     await freezing.stop();
     thaw(two);
   }
-  await pool.cut(...PAIR);
+  await pool.take(...PAIR);
 });
 
 test('no snapshot is taken of a device that is not the origin in this pool', async (pool) => {
@@ -236,7 +236,7 @@ test('no snapshot is taken of a device that is not the origin in this pool', asy
     ['EINVAL'],
     ['EINVAL', [null, 2 ** 24, 3]],
   ] as const) {
-    await fails(pool.cut(...members), code);
+    await fails(pool.take(...members), code);
   }
   for (const [code, name, deviceName] of [
     ['ESTALE', pool.name('pool'), pool.data.name],

@@ -138,7 +138,7 @@ test(
     assert.equal(await readBlock(path, 5), 2);
     assert.equal((await pool.send('create_thin 2')).mode, 'out_of_data_space');
     await pool.send('delete 2');
-    await fails(pool.cut(['one', 1, 3]), 'THIN_POOL_MODE');
+    await fails(pool.take(['one', 1, 3]), 'THIN_POOL_MODE');
     assert.equal((await pool.find('one'))?.suspended, false);
     await fails(pool.send('delete 3'), 'ENODATA');
     assert.equal(spawnSync('blkdiscard', ['-l', `${8 * BLOCK}`, path]).status, 0);
@@ -171,6 +171,6 @@ test('a pool whose metadata cannot be written becomes read-only and needs a chec
   assert.equal(status.needsCheck, true);
   await fails(pool.send('create_thin 3'), 'EOPNOTSUPP');
   assert.equal(await readBlock(path, 0), 4);
-  await fails(pool.cut(['one', 1, 5]), 'THIN_POOL_MODE');
+  await fails(pool.take(['one', 1, 5]), 'THIN_POOL_MODE');
   assert.equal((await pool.find('one'))?.suspended, false);
 });

@@ -61,7 +61,7 @@ async function assertUsable(pool: ThinPoolOnDisks, volume: ThinVolume): Promise<
   volume.writeBlock(2);
   volume.sync();
   await pool.next();
-  await pool.cutOne(volume);
+  await pool.takeOne(volume);
   assert.ok(volume.read().equals(volume.image));
 }
 

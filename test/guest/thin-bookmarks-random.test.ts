@@ -29,10 +29,10 @@ const FROM_KEPT = 'lists from kept bases';
 
 class RandomLife {
   readonly counts = new Map<string, number>();
-  /** In the order of their cuts. */
+  /** In the order in which they were taken. */
   readonly snapshots: ThinSnapshot[] = [];
   readonly live = new Set<ThinSnapshot>();
-  /** How many snapshots were cut before each one. */
+  /** How many snapshots were taken before each one. */
   readonly #ages = new Map<ThinSnapshot, number>();
   /** Deleted, and nothing was retained of them, or only what had become invalid. */
   readonly #forgotten: ThinSnapshot[] = [];
@@ -40,8 +40,8 @@ class RandomLife {
   readonly #steps: Readonly<Record<string, readonly [weight: number, () => unknown]>> = {
     write: [36, () => this.#write(this.#anyVolume())],
     discard: [12, () => this.#discard(this.#anyVolume())],
-    cut: [14, async () => this.#add(await this.pool.cut(this.#anyVolume()))],
-    group: [3, async () => this.#add(await this.pool.cut(...this.pool.volumes.values()))],
+    take: [14, async () => this.#add(await this.pool.take(this.#anyVolume()))],
+    group: [3, async () => this.#add(await this.pool.take(...this.pool.volumes.values()))],
     delete: [13, () => this.#delete()],
     complete: [6, () => this.#complete()],
     copy: [3, () => this.#copy()],
@@ -104,7 +104,7 @@ class RandomLife {
     const age = (of: ThinSnapshot): number => this.#ages.get(of) ?? 0;
     const lost = this.snapshots.filter(({ id }) => invalidatedIds.has(id));
     return [...lost, ...this.#forgotten].some(
-      (cut) => cut.volumeId === base.volumeId && age(base) <= age(cut) && age(cut) < age(target),
+      (snapshot) => snapshot.volumeId === base.volumeId && age(base) <= age(snapshot) && age(snapshot) < age(target),
     );
   }
 
@@ -134,10 +134,10 @@ class RandomLife {
   }
 
   #add(snapshots: readonly ThinSnapshot[]): void {
-    for (const cut of snapshots) {
-      this.#ages.set(cut, this.#ages.size);
-      this.snapshots.push(cut);
-      this.live.add(cut);
+    for (const snapshot of snapshots) {
+      this.#ages.set(snapshot, this.#ages.size);
+      this.snapshots.push(snapshot);
+      this.live.add(snapshot);
     }
   }
 
@@ -155,7 +155,7 @@ class RandomLife {
       await this.pool.backend.snapshots.delete(base.id);
       return;
     }
-    await this.pool.keepAndDelete(base, target);
+    await this.pool.retainAndDelete(base, target);
     if (target === undefined || before === null) return;
     const after = await this.pool.soundDelta(base, target);
     assert.deepEqual(after.ranges, before.ranges, 'a kept base says what the living one said');
@@ -182,13 +182,13 @@ class RandomLife {
   #next(base: ThinSnapshot): ThinSnapshot | undefined {
     return this.snapshots
       .slice(this.snapshots.indexOf(base) + 1)
-      .find((cut) => this.live.has(cut) && cut.volumeId === base.volumeId);
+      .find((snapshot) => this.live.has(snapshot) && snapshot.volumeId === base.volumeId);
   }
 
   /** The last one of its volume that exists. */
-  #newest(cut: ThinSnapshot): ThinSnapshot {
-    const next = this.#next(cut);
-    return next === undefined ? cut : this.#newest(next);
+  #newest(snapshot: ThinSnapshot): ThinSnapshot {
+    const next = this.#next(snapshot);
+    return next === undefined ? snapshot : this.#newest(next);
   }
 
   async #copy(): Promise<void> {
@@ -219,14 +219,14 @@ class RandomLife {
   }
 
   /**
-   * Of the lost ones first: where cuts lose all there is, they would crowd out what can be compared. As
+   * Of the lost ones first: where power cuts lose all there is, they would crowd out what can be compared. As
    * volumes/retained-bases.ts does it, a list has taken the place of a bookmark by then if there is a later snapshot.
    */
   async #dropOldest(): Promise<void> {
     const { usable, invalidated } = this.pool.backend.bases.all();
     const ids = [...invalidated, ...usable].map(({ snapshotId }) => snapshotId);
     for (const id of ids.slice(0, Math.max(0, ids.length - MAX_KEPT))) {
-      const base = this.snapshots.find((cut) => cut.id === id);
+      const base = this.snapshots.find((snapshot) => snapshot.id === id);
       const next = base === undefined ? undefined : this.#next(base);
       const isUsable = usable.some(({ snapshotId }) => snapshotId === id);
       if (isUsable && next !== undefined) await this.pool.backend.bases.retain(id, next.id);
@@ -235,7 +235,7 @@ class RandomLife {
     }
     if (this.snapshots.length > MAX_KNOWN) {
       const held = new Set(ids);
-      const known = this.snapshots.filter((cut) => this.live.has(cut) || held.has(cut.id));
+      const known = this.snapshots.filter((snapshot) => this.live.has(snapshot) || held.has(snapshot.id));
       this.snapshots.splice(0, this.snapshots.length, ...known);
     }
   }
@@ -246,7 +246,7 @@ class RandomLife {
 
   /** Mostly the newest, which all bases are older than: few of them survive a power cut. */
   #anyTarget(): ThinSnapshot | null {
-    const newest = this.snapshots.findLast((cut) => this.live.has(cut)) ?? null;
+    const newest = this.snapshots.findLast((snapshot) => this.live.has(snapshot)) ?? null;
     return this.random.below(3) === 0 ? this.#anyLive() : newest;
   }
 

@@ -21,8 +21,8 @@ const KEEP = { backend: { passDiscards: false } };
 /** An attached volume with its first blocks written, and its snapshot, kept and deleted. */
 async function retainedBase(pool: ThinPoolOnDisks, blocks = 10): Promise<{ volume: ThinVolume; base: ThinSnapshot }> {
   const volume = await pool.written(blocks);
-  const base = await pool.cutOne(volume);
-  await pool.keepAndDelete(base);
+  const base = await pool.takeOne(volume);
+  await pool.retainAndDelete(base);
   return { volume, base };
 }
 
@@ -36,14 +36,14 @@ test('the kernel decides sharing by time alone: no first write after the base is
   volume.discardBlock(5);
   volume.write(5 * PAGES_A_BLOCK, 1);
   volume.write(6 * PAGES_A_BLOCK + 1, PAGES_A_BLOCK - 2);
-  const between = await pool.cutOne(volume);
+  const between = await pool.takeOne(volume);
   await pool.backend.snapshots.delete(between.id);
   volume.write(7 * PAGES_A_BLOCK, 1);
   await pool.stop();
   await pool.start();
   volume.write(8 * PAGES_A_BLOCK, 1);
   volume.writeBlock(20);
-  const target = await pool.cutOne(volume);
+  const target = await pool.takeOne(volume);
   volume.writeBlock(9);
   assert.deepEqual(await pool.reported(base, target), [1, 2, 4, 5, 6, 7, 8, 20]);
   assert.ok((await pool.contentOf(target)).equals(target.image));
@@ -51,13 +51,13 @@ test('the kernel decides sharing by time alone: no first write after the base is
 
 test('a delta from a retained base equals the one from the snapshot before its deletion', async (pool) => {
   const volume = await pool.written(4);
-  const base = await pool.cutOne(volume);
+  const base = await pool.takeOne(volume);
   volume.write(2, 1);
   volume.discardBlock(2);
   volume.writeBlock(30);
-  const target = await pool.cutOne(volume);
+  const target = await pool.takeOne(volume);
   const before = await pool.soundDelta(base, target);
-  await pool.keepAndDelete(base);
+  await pool.retainAndDelete(base);
   assert.deepEqual((await pool.soundDelta(base, target)).ranges, before.ranges);
   await pool.restart();
   assert.deepEqual((await pool.soundDelta(base, target)).ranges, before.ranges);
@@ -65,10 +65,10 @@ test('a delta from a retained base equals the one from the snapshot before its d
 
 test('a bookmark has the creation time that is on the disk before the deletion', async (pool) => {
   const volume = await pool.volume();
-  const base = await pool.cutOne(volume);
+  const base = await pool.takeOne(volume);
   const devices = await pool.thinDevices();
   const onDisk = Math.max(...devices.map(({ creationTime }) => creationTime));
-  await pool.keepAndDelete(base);
+  await pool.retainAndDelete(base);
   const kept = pool.withLedger((ledger) => ledger.bookmark(base.id));
   assert.equal(kept?.creationTime, onDisk);
 });
@@ -77,13 +77,13 @@ test(
   'a power failure between bookmark and deletion leaves bookmark and snapshot, and both give the same delta',
   async (pool) => {
     const volume = await pool.written(1);
-    const base = await pool.cutOne(volume);
+    const base = await pool.takeOne(volume);
     assert.notEqual(await pool.backend.bases.retain(base.id, null), null);
     await pool.powerCut();
     volume.writeBlock(1);
-    const target = await pool.cutOne(volume);
+    const target = await pool.takeOne(volume);
     assert.deepEqual(await pool.reported(base, target), [1]);
-    await pool.keepAndDelete(base);
+    await pool.retainAndDelete(base);
     assert.deepEqual(await pool.reported(base, target), [1]);
   },
   KEEP,
@@ -91,7 +91,7 @@ test(
 
 test('no base is retained if the snapshot was written to or its bookmark cannot be stored', async (pool) => {
   const volume = await pool.written(1);
-  const base = await pool.cutOne(volume);
+  const base = await pool.takeOne(volume);
   const bases = join(pool.directory, 'bases');
   rmSync(bases, { recursive: true, force: true });
   mkdirSync(join(bases, `${base.id}.tmp`), { recursive: true });
@@ -121,14 +121,14 @@ async function writeInto(pool: ThinPoolOnDisks, { id }: ThinSnapshot): Promise<v
 
 test('a base is compared only with later snapshots of its own volume', async (pool) => {
   const volume = await pool.written(1);
-  const earlier = await pool.cutOne(volume);
-  const base = await pool.cutOne(volume);
-  const later = await pool.cutOne(volume);
+  const earlier = await pool.takeOne(volume);
+  const base = await pool.takeOne(volume);
+  const later = await pool.takeOne(volume);
   const restored = await pool.restore(base);
   const cloned = await pool.clone(volume);
-  const ofRestored = await pool.cutOne(restored);
-  const ofCloned = await pool.cutOne(cloned);
-  await pool.keepAndDelete(base);
+  const ofRestored = await pool.takeOne(restored);
+  const ofCloned = await pool.takeOne(cloned);
+  await pool.retainAndDelete(base);
   await pool.soundDelta(base, later);
   for (const target of [earlier, ofRestored, ofCloned]) {
     const refusal = pool.backend.changes.scan(target.id, base.id);
@@ -142,7 +142,7 @@ test('the list of a volume expanded since the base includes the new blocks', asy
   await pool.grow(volume, 8 << 20);
   volume.writeBlock(100);
   volume.writeBlock(3);
-  const target = await pool.cutOne(volume);
+  const target = await pool.takeOne(volume);
   assert.deepEqual(await pool.reported(base, target), [3, 100]);
 });
 
@@ -158,7 +158,7 @@ test('metadata that was restored or rewritten while the plugin was stopped inval
   copyDevice(saved, pool.metadata.path);
   await pool.next();
   assert.match(await pool.lossOf(base), /changed/);
-  const target = await pool.cutOne(volume);
+  const target = await pool.takeOne(volume);
   const refusal = pool.backend.changes.scan(target.id, base.id);
   await refused(refusal, 'NOT_FOUND', /retained base because/);
 });
@@ -169,7 +169,7 @@ test('a pool with metadata of an older transaction is not served', async (pool) 
   const saved = pool.workspace.path('metadata.saved');
   copyDevice(pool.metadata.path, saved);
   await pool.start();
-  await pool.cutOne(volume);
+  await pool.takeOne(volume);
   await pool.stop();
   const newest = pool.workspace.path('metadata.newest');
   copyDevice(pool.metadata.path, newest);
@@ -213,7 +213,7 @@ test('discards that were passed down before a power failure invalidate the bases
   await pool.powerCut(() => volume.discardBlock(3));
   assert.match(await pool.lossOf(base), /discards/);
   assert.equal(await pool.lossOf(other.base), '', 'it was not attached');
-  const target = await pool.cutOne(volume);
+  const target = await pool.takeOne(volume);
   const refusal = pool.backend.changes.scan(target.id, base.id);
   await refused(refusal, 'NOT_FOUND', /retained base because/);
 });
@@ -228,7 +228,7 @@ test(
     });
     assert.equal(await pool.lossOf(base), '');
     volume.writeBlock(6);
-    const target = await pool.cutOne(volume);
+    const target = await pool.takeOne(volume);
     assert.ok((await pool.reported(base, target)).includes(6));
   },
   KEEP,
@@ -238,7 +238,7 @@ test('a restart of the plugin with volumes attached invalidates nothing', async 
   const { volume, base } = await retainedBase(pool);
   await pool.restart();
   volume.discardBlock(3);
-  const target = await pool.cutOne(volume);
+  const target = await pool.takeOne(volume);
   assert.deepEqual(await pool.reported(base, target), [3]);
 });
 
@@ -248,14 +248,14 @@ test('lists are correct near the largest time of a mapping, and no snapshot is t
   await pool.stop();
   patchSuperblock(pool.metadata.path, { time: last - 3 });
   await pool.start();
-  const base = await pool.cutOne(volume);
+  const base = await pool.takeOne(volume);
   volume.write(PAGES_A_BLOCK, 1);
-  await pool.keepAndDelete(base);
+  await pool.retainAndDelete(base);
   volume.write(2 * PAGES_A_BLOCK, 1);
-  const target = await pool.cutOne(volume);
+  const target = await pool.takeOne(volume);
   assert.deepEqual(await pool.reported(base, target), [1, 2]);
-  await pool.cutOne(volume);
-  await assert.rejects(pool.cutOne(volume));
+  await pool.takeOne(volume);
+  await assert.rejects(pool.takeOne(volume));
   assert.deepEqual(await pool.reported(base, target), [1, 2]);
 });
 
@@ -285,7 +285,7 @@ test('a bookmark that was damaged, or exchanged with another one, is invalidated
     [second, /is the bookmark of another snapshot/],
   ] as const) {
     of.volume.write(2 * PAGES_A_BLOCK, 1);
-    const target = await pool.cutOne(of.volume);
+    const target = await pool.takeOne(of.volume);
     for (let count = 0; count < 2; count += 1)
       await refused(pool.backend.changes.scan(target.id, of.base.id), 'NOT_FOUND', reason);
     assert.match(await pool.lossOf(of.base), reason);

@@ -21,10 +21,10 @@ interface Scene {
 function test(title: string, run: (scene: Scene) => Promise<void>): void {
   poolTest(title, async (pool) => {
     const volume = await pool.written(1);
-    const retained = await pool.cutOne(volume);
+    const retained = await pool.takeOne(volume);
     volume.writeBlock(1);
-    const snapshot = await pool.cutOne(volume);
-    await pool.keepAndDelete(retained);
+    const snapshot = await pool.takeOne(volume);
+    await pool.retainAndDelete(retained);
     await pool.soundDelta(retained, snapshot);
     await run({ pool, volume, snapshot, retained });
   });
@@ -70,7 +70,7 @@ test('a change that cannot be written to the metadata device is not confirmed', 
   await refused(backend.check(), 'FAILED_PRECONDITION', /thin_check/);
   for (const refused of [
     () => backend.volumes.create(newVolume(), SIZE),
-    () => pool.cutOne(volume),
+    () => pool.takeOne(volume),
     () => pool.clone(volume),
     () => pool.restore(snapshot),
     () => backend.snapshots.delete(snapshot.id),
@@ -86,7 +86,7 @@ test('a change that cannot be written to the metadata device is not confirmed', 
 test('a snapshot is not confirmed when the metadata device fails under it', async (scene) => {
   const { pool, volume } = scene;
   await pool.metadata.failWrites();
-  await assert.rejects(pool.cutOne(volume));
+  await assert.rejects(pool.takeOne(volume));
   assert.deepEqual(await pool.suspendedDevices(), []);
   await repair(scene);
   await assertAsAnswered(scene);

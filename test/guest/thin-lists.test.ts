@@ -22,7 +22,7 @@ poolTest(
       for (let writes = random.below(3); writes >= 0; writes -= 1) {
         volume.writeBlock(random.below(BLOCKS));
       }
-      snapshots.push(await pool.cutOne(volume));
+      snapshots.push(await pool.takeOne(volume));
     }
     // In both directions: which of the two is older does not matter for what differs.
     for (let pair = 0; pair < PAIRS; pair += 1) await pool.soundDelta(random.pick(snapshots), random.pick(snapshots));
@@ -54,16 +54,16 @@ poolTest(
       for (let left = writes; left > 0; left -= 1) volume.writeBlock(random.below(BLOCKS));
     };
     write(WRITES);
-    const base = await pool.cutOne(volume);
+    const base = await pool.takeOne(volume);
     write(WRITES);
-    const target = await pool.cutOne(volume);
+    const target = await pool.takeOne(volume);
     const pages = target.image.changedSince(base.image);
     const expected = [...new Set(pages.map((page) => Math.floor(page / PAGES_A_BLOCK)))];
 
     const changes = new Disturbance(async () => {
       write(4);
       volume.discard(random.below(BLOCKS - 32) * PAGES_A_BLOCK, 32 * PAGES_A_BLOCK);
-      await pool.backend.snapshots.delete((await pool.cutOne(volume)).id);
+      await pool.backend.snapshots.delete((await pool.takeOne(volume)).id);
     });
     let scans = 0;
     try {

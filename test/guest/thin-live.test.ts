@@ -35,10 +35,10 @@ async function idsIn({ native, metadata }: TestPool): Promise<number[]> {
 async function withSnapshots(pool: TestPool): Promise<string> {
   const { path } = await pool.volume('volume', 1);
   await writeBlocks(path, 1, 0, 40);
-  await pool.cut(['volume', 1, 2]);
+  await pool.take(['volume', 1, 2]);
   await writeBlocks(path, 2, 10, 5);
   await writeBlocks(path, 2, 60, 2);
-  await pool.cut(['volume', 1, 3]);
+  await pool.take(['volume', 1, 3]);
   return path;
 }
 

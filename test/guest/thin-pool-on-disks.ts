@@ -270,16 +270,16 @@ export class ThinPoolOnDisks {
     volume.image = volume.image.copy(sizeBytes);
   }
 
-  async cut(...volumes: ThinVolume[]): Promise<ThinSnapshot[]> {
+  async take(...volumes: ThinVolume[]): Promise<ThinSnapshot[]> {
     const snapshots = volumes.map(({ id, image }) => ({ id: newSnapshot(), volumeId: id, image: image.copy() }));
     await this.backend.snapshots.create(snapshots.map(({ id: snapshotId, volumeId }) => ({ snapshotId, volumeId })));
     return snapshots;
   }
 
-  async cutOne(volume: ThinVolume): Promise<ThinSnapshot> {
-    const [cut] = await this.cut(volume);
-    assert.ok(cut !== undefined);
-    return cut;
+  async takeOne(volume: ThinVolume): Promise<ThinSnapshot> {
+    const [snapshot] = await this.take(volume);
+    assert.ok(snapshot !== undefined);
+    return snapshot;
   }
 
   /**
@@ -287,7 +287,7 @@ export class ThinPoolOnDisks {
    *
    * @param next the next one of its volume; a list to it is retained then
    */
-  async keepAndDelete({ id }: ThinSnapshot, next?: ThinSnapshot): Promise<void> {
+  async retainAndDelete({ id }: ThinSnapshot, next?: ThinSnapshot): Promise<void> {
     assert.notEqual(await this.backend.bases.retain(id, next?.id ?? null), null);
     await this.backend.snapshots.delete(id);
   }

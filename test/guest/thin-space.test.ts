@@ -111,8 +111,8 @@ nightlyPoolTest(
     await pool.told(remedy);
     await refused(backend.volumes.create(refusal, MIB), 'FAILED_PRECONDITION');
     const snapshotId = newSnapshot();
-    const cut = backend.snapshots.create([{ volumeId, snapshotId }]);
-    await refused(cut, 'FAILED_PRECONDITION');
+    const taking = backend.snapshots.create([{ volumeId, snapshotId }]);
+    await refused(taking, 'FAILED_PRECONDITION');
     assert.deepEqual(await pool.suspendedDevices(), []);
 
     const ids = (await backend.list()).volumes.map(({ id }) => id);
