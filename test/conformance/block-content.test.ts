@@ -1,9 +1,10 @@
 /** What the suite writes to a raw block volume, and what it says of a device that it cannot read in full. */
 import assert from 'node:assert/strict';
-import { readFileSync, truncateSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { after, test } from 'node:test';
 import { BlockContent, readImage } from '../../src/tools/conformance/block-content.js';
 import { Random } from '../../src/tools/random.js';
+import { sparseFile } from '../support/loops.js';
 import { Workspace } from '../support/workspace.js';
 
 const MIB = 1 << 20;
@@ -11,12 +12,7 @@ const DEVICE_BYTES = 3 * MIB + 512;
 const workspace = new Workspace('conformance-content');
 after(() => workspace.dispose());
 
-function fileOf(name: string, sizeBytes: number): string {
-  const path = workspace.path(name);
-  writeFileSync(path, '');
-  truncateSync(path, sizeBytes);
-  return path;
-}
+const fileOf = (name: string, sizeBytes: number): string => sparseFile(workspace.path(name), sizeBytes);
 
 test('a device that is too small is named with its own size, wherever it was read', async () => {
   const path = fileOf('small', DEVICE_BYTES);

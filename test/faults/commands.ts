@@ -6,25 +6,15 @@
 import assert from 'node:assert/strict';
 import type { ChildProcess } from 'node:child_process';
 import { execFileSync } from 'node:child_process';
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statfsSync,
-  truncateSync,
-  writeFileSync,
-} from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { newVolumeId, nodeKey } from '../../src/base/csi/handles.js';
-import { loadAddon } from '../../src/driver/native/addon.js';
 import { Repository } from '../../src/tools/backup/repository.js';
 import { verifyVolume } from '../../src/tools/backup/verify.js';
 import { assertSame } from '../support/backups.js';
 import { killChildren } from '../support/child-processes.js';
 import { type Ended, runCommand, startCommand } from '../support/command.js';
+import { attachAsPlugin, sparseFile } from '../support/loops.js';
 import { MIB } from '../support/orchestrator.js';
 import type { Attempt, Failure, Operation } from './faults.js';
 import type { Scene } from './scene.js';
@@ -315,11 +305,8 @@ export const COLLECT: Operation = {
     const [unfinished, removed] = [`${newVolumeId(nodeKey('test-node'))}.tmp`, newVolumeId(nodeKey('test-node'))].map(
       (name) => join(scene.poolPath, 'volumes', name),
     ) as [string, string];
-    for (const path of [unfinished, removed]) {
-      writeFileSync(path, '');
-      truncateSync(path, 8 * MIB);
-    }
-    assert.ok(loadAddon().loopAttach({ backingPath: removed, readOnly: false, label: 'gc' }).ok);
+    sparseFile(unfinished, 8 * MIB);
+    attachAsPlugin(sparseFile(removed, 8 * MIB));
     rmSync(removed);
     const assertCollected = (): void => assert.equal(existsSync(unfinished), false);
     return {

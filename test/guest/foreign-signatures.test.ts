@@ -22,6 +22,7 @@ import { packagePath } from '../../src/base/package-root.js';
 import { releaseLoop } from '../../src/driver/backends/loop-release.js';
 import type { NativePool } from '../../src/driver/native/pool.js';
 import { luksHeader, partitionTable } from '../support/foreign-signatures.js';
+import { attachLoop, sparseFile } from '../support/loops.js';
 import { sharedThreads } from '../support/shared-threads.js';
 import { Workspace } from '../support/workspace.js';
 import { isGuest, nightlyTest, test } from './guest.js';
@@ -47,9 +48,8 @@ const images = new Map<string, string>();
 
 /** An image with that signature, made on a loop device before udevd runs. */
 function image(name: string, make: (device: string, path: string) => void): void {
-  const path = workspace.path(`${name}.image`);
-  sh('truncate', '-s', `${SIZE}`, path);
-  const device = sh('losetup', '--show', '-f', path).trim();
+  const path = sparseFile(workspace.path(`${name}.image`), SIZE);
+  const device = attachLoop(path);
   make(device, path);
   sh('losetup', '-d', device);
   images.set(name, path);

@@ -10,6 +10,7 @@ import { FILE_SYSTEMS, type FileSystem, type Objection } from '../../src/driver/
 import { btrfsObjection, identityOf, isBtrfsGrowable } from '../../src/driver/host/superblock-btrfs.js';
 import { ext4Objection, isExt4Growable } from '../../src/driver/host/superblock-ext4.js';
 import { isXfsGrowable, xfsObjection } from '../../src/driver/host/superblock-xfs.js';
+import { sparseFile } from '../support/loops.js';
 import { isNightly } from '../support/nightly.js';
 import { type Random, seededRandom } from '../support/random.js';
 import { Workspace } from '../support/workspace.js';
@@ -55,8 +56,7 @@ after(() => workspace.dispose());
 
 function realSuperblock(type: FileSystem): Buffer {
   const { offset, length } = JUDGED[type];
-  const image = workspace.path(type);
-  execFileSync('truncate', ['-s', `${DEVICE_BYTES}`, image]);
+  const image = sparseFile(workspace.path(type), DEVICE_BYTES);
   const force = type === 'ext4' ? '-F' : '-f';
   execFileSync(`mkfs.${type}`, [force, '-q', image], { stdio: ['ignore', 'ignore', 'pipe'] });
   const file = openSync(image, 'r');

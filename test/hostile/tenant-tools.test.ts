@@ -12,6 +12,7 @@ import { end } from '../support/child-processes.js';
 import { mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { writeHostileExt4 } from '../support/hostile-ext4.js';
+import { attachLoop, sparseFile } from '../support/loops.js';
 import { refused } from '../support/refusal.js';
 import { NOTHING, test } from '../support/running-plugin.js';
 
@@ -24,9 +25,7 @@ const { workspace } = node;
 let made = 0;
 function device(): string {
   made += 1;
-  const image = workspace.path(`image-${made}`);
-  execFileSync('truncate', ['-s', '64M', image]);
-  return execFileSync('losetup', ['--show', '-f', image], { encoding: 'utf8' }).trim();
+  return attachLoop(sparseFile(workspace.path(`image-${made}`), 64 << 20));
 }
 
 /** A device whose check does not end. */

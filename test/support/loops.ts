@@ -1,10 +1,18 @@
 /** Loop devices and their backing files. */
 import { execFileSync } from 'node:child_process';
-import { closeSync, openSync, readFileSync } from 'node:fs';
+import { closeSync, openSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { insteadOf } from '../../src/base/errors.js';
+import { loadAddon } from '../../src/driver/native/addon.js';
 import type { NativeRunner } from '../../src/driver/native/pool.js';
 import { clearLoop, fileBelowLoop, removeLoopNumber } from './ioctls.js';
+
+/** A new file without blocks. Returns its path. */
+export function sparseFile(path: string, sizeBytes: number | bigint): string {
+  writeFileSync(path, '');
+  truncateSync(path, Number(sizeBytes));
+  return path;
+}
 
 /** A new sparse file, which must be able to take direct I/O, and its device. */
 export async function loopOn(native: NativeRunner, file: string, sizeBytes: bigint): Promise<string> {
@@ -18,6 +26,13 @@ export async function loopOn(native: NativeRunner, file: string, sizeBytes: bigi
 export function attachLoop(file: string, ...options: string[]): string {
   const command = ['--find', '--show', ...options, file];
   return execFileSync('losetup', command, { encoding: 'utf8' }).trim();
+}
+
+/** The new device of a file, made as the plugin makes those of its volumes. */
+export function attachAsPlugin(backingPath: string): string {
+  const answer = loadAddon().loopAttach({ backingPath, readOnly: false, label: 'a test' });
+  if (!answer.ok) throw new Error(`no device for ${backingPath}: ${answer.message}`);
+  return answer.device.path;
 }
 
 export function loopsOf(backingFile: string): string[] {

@@ -3,13 +3,12 @@
  * fixture of most integration tests.
  */
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import { join } from 'node:path';
 import { after, before, test as plainTest, type TestContext } from 'node:test';
 import { runCommand } from './command.js';
 import type { CsiClient } from './csi-client.js';
-import { attachLoop } from './loops.js';
-import { Orchestrator } from './orchestrator.js';
+import { attachLoop, sparseFile } from './loops.js';
+import { MIB, Orchestrator } from './orchestrator.js';
 import { type AnyPlugin, Plugin, type PluginOptions } from './plugin.js';
 import { loopsBelow, makePoolFileSystem, mountsBelow, type PoolKind, skipUnlessRoot, Workspace } from './workspace.js';
 
@@ -148,9 +147,8 @@ export class RunningPluginBy<P extends AnyPlugin> {
 
 /** The rest of a pool's setting: its metadata and its data, on sparse files. */
 function thinDisks(path: string): string {
-  const disks = Object.entries({ metadata: '16M', data: '2G' }).map(([role, size]) => {
-    const file = `${path}.${role}`;
-    execFileSync('truncate', ['-s', size, file]);
+  const disks = Object.entries({ metadata: 16 * MIB, data: 2048 * MIB }).map(([role, sizeBytes]) => {
+    const file = sparseFile(`${path}.${role}`, sizeBytes);
     return `;${role}=${attachLoop(file, '--sector-size', '4096')}`;
   });
   return disks.join('');

@@ -10,7 +10,7 @@ import { basename, join } from 'node:path';
 import { packagePath } from '../../src/base/package-root.js';
 import { loadAddon } from '../../src/driver/native/addon.js';
 import { fileBelowLoop } from './ioctls.js';
-import { detachLoop } from './loops.js';
+import { detachLoop, sparseFile } from './loops.js';
 
 /** Why root-only tests cannot run here; undefined if they can. For node:test's `skip`. */
 export const skipUnlessRoot: string | false =
@@ -222,9 +222,8 @@ const MOUNT_OPTIONS: Readonly<Partial<Record<PoolKind, string>>> = {
 
 /** A file system of that kind, in an image on a loop device, mounted in the workspace. Returns the mount point. */
 export function makePoolFileSystem(workspace: Workspace, kind: PoolKind, sizeMiB = 2048): string {
-  const image = workspace.path(`${kind}.img`);
+  const image = sparseFile(workspace.path(`${kind}.img`), sizeMiB * 2 ** 20);
   const mountPoint = workspace.path(`${kind}.pool`);
-  execFileSync('truncate', ['-s', `${sizeMiB}M`, image]);
   const [mkfs, ...options] = MKFS[kind];
   execFileSync(mkfs, [...options, image], { stdio: ['ignore', 'ignore', 'pipe'] });
   execFileSync('mkdir', ['-p', mountPoint]);

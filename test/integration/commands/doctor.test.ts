@@ -15,11 +15,10 @@ import {
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { newVolumeId, nodeKey } from '../../../src/base/csi/handles.js';
-import { loadAddon } from '../../../src/driver/native/addon.js';
 import { runCommand } from '../../support/command.js';
 import { specOf } from '../../support/contents.js';
 import { freeze } from '../../support/freeze.js';
-import { detachLoop } from '../../support/loops.js';
+import { attachAsPlugin, detachLoop, sparseFile } from '../../support/loops.js';
 import { MIB } from '../../support/orchestrator.js';
 import { runPlugin, test } from '../../support/running-plugin.js';
 
@@ -131,13 +130,10 @@ test('an object without a row is found, and neither doctor nor gc touches it', a
 test('a loop device of a removed volume is found; one of another file is not', async (t) => {
   const path = running.poolPath('main', 'volumes', newVolumeId(nodeKey('test-node')));
   const other = running.workspace.path('other');
-  const devices = [path, other].map((backingPath) => {
-    writeFileSync(backingPath, '');
-    truncateSync(backingPath, 4 * MIB);
-    const attached = loadAddon().loopAttach({ backingPath, readOnly: false, label: 'doctor' });
-    assert.ok(attached.ok);
-    unlinkSync(backingPath);
-    return attached.device.path;
+  const devices = [path, other].map((file) => {
+    const device = attachAsPlugin(sparseFile(file, 4 * MIB));
+    unlinkSync(file);
+    return device;
   });
   const [check, found, remedy] = await onlyFinding(t);
   const said = `loop device of a removed volume ${devices[0]} of pool 'main' is left over`;

@@ -8,17 +8,15 @@ import {
   openSync,
   readFileSync,
   rmdirSync,
-  truncateSync,
   unlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { basename, join } from 'node:path';
 import type { TestContext } from 'node:test';
 import { newVolumeId, nodeKey } from '../../../src/base/csi/handles.js';
-import { loadAddon } from '../../../src/driver/native/addon.js';
 import { runCommand } from '../../support/command.js';
 import { specOf } from '../../support/contents.js';
-import { detachLoop, loopsOf } from '../../support/loops.js';
+import { attachAsPlugin, detachLoop, loopsOf, sparseFile } from '../../support/loops.js';
 import { type HeldVolume, MIB } from '../../support/orchestrator.js';
 import { runPlugin, test } from '../../support/running-plugin.js';
 
@@ -41,16 +39,7 @@ const gc = async (t: TestContext, ...args: string[]): Promise<Found> =>
 const volumePath = (id: string): string => running.poolPath('main', 'volumes', id);
 const anId = (): string => newVolumeId(nodeKey('test-node'));
 
-function attach(backingPath: string): string {
-  const answer = loadAddon().loopAttach({ backingPath, readOnly: false, label: 'gc test' });
-  return answer.ok ? answer.device.path : assert.fail('loopAttach');
-}
-
-function makeFile(path: string): string {
-  writeFileSync(path, '');
-  truncateSync(path, 8 * MIB);
-  return path;
-}
+const makeFile = (path: string): string => sparseFile(path, 8 * MIB);
 
 /** What a loop device is attached to; null: nothing. */
 function backingOf(device: string): string | null {
@@ -60,7 +49,7 @@ function backingOf(device: string): string | null {
 
 /** A loop device of a file that was removed, at that path. */
 function removedLoop(path: string): string {
-  const device = attach(makeFile(path));
+  const device = attachAsPlugin(makeFile(path));
   unlinkSync(path);
   return device;
 }
@@ -160,15 +149,15 @@ for (const lacksRows of [false, true]) {
     assert.ok(existsSync(temporary));
 
     await running.plugin.stop();
-    const loopsGone = [attach(volumePath(idle.id)), removedLoop(volumePath(anId()))];
-    const heldLoop = attach(volumePath(held.id));
+    const loopsGone = [attachAsPlugin(volumePath(idle.id)), removedLoop(volumePath(anId()))];
+    const heldLoop = attachAsPlugin(volumePath(held.id));
     // Held open without exclusion: found to be in use when it is to be detached.
     const descriptor = openSync(heldLoop, 'r');
     const loopsStay = [
       heldLoop,
       removedLoop(volumePath('somebody')),
       removedLoop(elsewhere(anId())),
-      attach(makeFile(elsewhere('file'))),
+      attachAsPlugin(makeFile(elsewhere('file'))),
       ...loopsOf(volumePath(published.id)),
       // Without a complete catalogue no device is proved to be unused.
       ...(lacksRows ? loopsGone.splice(0) : []),

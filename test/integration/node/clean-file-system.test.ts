@@ -9,7 +9,7 @@ import { after, test } from 'node:test';
 import { cleanFileSystem } from '../../../src/driver/host/clean-file-system.js';
 import { FILE_SYSTEMS, type FileSystem } from '../../../src/driver/host/file-systems.js';
 import { luksHeader, partitionTable } from '../../support/foreign-signatures.js';
-import { attachLoop, detachLoop } from '../../support/loops.js';
+import { attachLoop, detachLoop, sparseFile } from '../../support/loops.js';
 import { mount, unmount } from '../../support/mounts.js';
 import { seededRandom } from '../../support/random.js';
 import { skipUnlessRoot, Workspace } from '../../support/workspace.js';
@@ -27,8 +27,7 @@ function path(): string {
 }
 
 function made(type: FileSystem | 'ext3' | 'ext2', ...options: string[]): string {
-  const image = path();
-  execFileSync('truncate', ['-s', `${SIZE_BYTES}`, image]);
+  const image = sparseFile(path(), SIZE_BYTES);
   execFileSync(`mkfs.${type}`, ['-q', ...options, image], { stdio: 'pipe' });
   return image;
 }

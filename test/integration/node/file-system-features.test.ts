@@ -1,24 +1,19 @@
 /** What mkfs makes with the plugin's arguments is mounted by the oldest supported kernel, whatever the tool's defaults are. */
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { truncateSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { after } from 'node:test';
 import { FILE_SYSTEMS, MINIMUM_BYTES } from '../../../src/driver/host/file-systems.js';
 import { makeArguments, makeFileSystem, makePoolFileSystem } from '../../../src/driver/host/filesystem.js';
 import { assertMountable, featuresOf } from '../../support/file-system-features.js';
-import { attachLoop } from '../../support/loops.js';
+import { attachLoop, sparseFile } from '../../support/loops.js';
 import { test } from '../../support/running-plugin.js';
 import { Workspace } from '../../support/workspace.js';
 
 const workspace = new Workspace('file-system-features');
 after(() => workspace.dispose());
 
-function image(name: string, bytes: bigint): string {
-  const path = workspace.path(name);
-  writeFileSync(path, '');
-  truncateSync(path, Number(bytes));
-  return path;
-}
+const image = (name: string, bytes: bigint): string => sparseFile(workspace.path(name), bytes);
 
 for (const type of FILE_SYSTEMS) {
   test(`the oldest supported kernel mounts a new ${type}`, async () => {

@@ -36,7 +36,7 @@ import { unaskedInForce } from '../../../src/driver/host/mounted-file-system.js'
 import { btrfsIdentity, isGrowable } from '../../../src/driver/host/superblock.js';
 import { crc32c } from '../../support/crc32c.js';
 import { partitionTable } from '../../support/foreign-signatures.js';
-import { attachLoop } from '../../support/loops.js';
+import { attachLoop, sparseFile } from '../../support/loops.js';
 import { mount, unmount } from '../../support/mounts.js';
 import { refused } from '../../support/refusal.js';
 import { test } from '../../support/running-plugin.js';
@@ -97,9 +97,7 @@ const attach = (image: string): Device => ({ image, path: attachLoop(image, '--d
 
 function device(sizeBytes: bigint): Device {
   next += 1;
-  const image = workspace.path(`image-${next}`);
-  execFileSync('truncate', ['-s', String(sizeBytes), image]);
-  return attach(image);
+  return attach(sparseFile(workspace.path(`image-${next}`), sizeBytes));
 }
 
 async function made(type: FileSystem, sizeBytes = 400n * MIB): Promise<Device> {

@@ -1,13 +1,13 @@
 /** What the test suite finds at the end of a run that stems from its directory: it names and releases it. */
 import assert from 'node:assert/strict';
 import { type ChildProcess, execFileSync, type SpawnOptions, spawn } from 'node:child_process';
-import { closeSync, mkdirSync, openSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, test } from 'node:test';
 import { packagePath } from '../../../src/base/package-root.js';
 import { procText } from '../../support/child-processes.js';
 import { freeze } from '../../support/freeze.js';
-import { attachLoop } from '../../support/loops.js';
+import { attachLoop, sparseFile } from '../../support/loops.js';
 import { copyMountNamespace } from '../../support/mount-namespace.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 import { loopsBelow, mountsBelow, removeLeftBehind, skipUnlessRoot } from '../../support/workspace.js';
@@ -41,9 +41,7 @@ describe('at its end', { skip: skipUnlessRoot }, () => {
   function makeFile(): string {
     const file = join(directory, '26/fake-volume-1.img');
     mkdirSync(dirname(file));
-    writeFileSync(file, '');
-    truncateSync(file, 1 << 20);
-    return file;
+    return sparseFile(file, 1 << 20);
   }
 
   function start(program: string, words: string[], options: SpawnOptions): ChildProcess {
