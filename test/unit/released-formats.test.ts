@@ -8,9 +8,9 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { nodeKey, nodeKeyOf } from '../../src/base/csi/handles.js';
-import { packagePath } from '../../src/base/package-root.js';
 import { packageVersion } from '../../src/base/version.js';
 import { poolUuidIn } from '../../src/driver/backends/reflink/pool-layout.js';
+import { checkoutText } from '../support/checkout-text.js';
 import { runCommand } from '../support/command.js';
 import { isReleased, type Promises, promises, settingsIn, settingsMean } from '../support/promised-names.js';
 import { digestOf, missingIn, RELEASED_NODE_ID, type Release, releases, unpackBackups } from '../support/released.js';
@@ -128,7 +128,7 @@ test('a manifest that a newer version has made is refused with both versions and
 });
 
 test('docs/formats.md has every fixture directory, and names the script that makes them', () => {
-  const text = readFileSync(packagePath('docs/formats.md'), 'utf8');
+  const text = checkoutText('docs/formats.md');
   assert.ok(text.includes('scripts/make-release-fixtures'));
   for (const { version } of releases) assert.ok(text.includes(version));
 });
