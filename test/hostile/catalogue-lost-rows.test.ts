@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import type { TestContext } from 'node:test';
 import Database from 'better-sqlite3';
-import { packagePath } from '../../src/base/package-root.js';
+import { checkoutText } from '../support/checkout-text.js';
 import { mountCapability } from '../support/csi-client.js';
 import { eventually } from '../support/eventually.js';
 import { type HeldVolume, MIB } from '../support/orchestrator.js';
@@ -28,7 +28,7 @@ const catalogueCommand = (t: TestContext, action: 'unknown' | 'confirm'): Promis
 
 /** The commands that the documentation gives for the restore, on this state directory. */
 function restoreAsDocumented(): void {
-  const text = readFileSync(packagePath('docs/backends.md'), 'utf8');
+  const text = checkoutText('docs/backends.md');
   const section = text.slice(text.indexOf('### Restoring the catalogue'));
   const [, commands = ''] = /```sh\n([\s\S]*?)```/.exec(section) ?? [];
   assert.match(commands, /\/var\/lib\/blockdelta/);

@@ -3,11 +3,10 @@
  * advertised, all of them are known at that level, and each of them works. Settings of names and places.
  */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import { after, test } from 'node:test';
 import type { CsiLevel } from '../../src/base/csi/capabilities.js';
 import { nodeKey } from '../../src/base/csi/handles.js';
-import { packagePath } from '../../src/base/package-root.js';
+import { checkoutText } from '../support/checkout-text.js';
 import type { Message } from '../support/csi-client.js';
 import { MemoryPlugin } from '../support/memory-plugin.js';
 import { createRequest } from '../support/orchestrator.js';
@@ -20,7 +19,7 @@ type Advertised = Readonly<Record<Kind, readonly string[]>>;
 const LEVELS: readonly CsiLevel[] = ['1.10', '1.11', '1.12', '1.13'];
 
 /** The enum values of each level, with their numbers. */
-const KNOWN = JSON.parse(readFileSync(packagePath('test/fixtures/csi-capability-values.json'), 'utf8')) as Readonly<
+const KNOWN = JSON.parse(checkoutText('test/fixtures/csi-capability-values.json')) as Readonly<
   Record<CsiLevel, Record<Kind, Record<string, number>>>
 >;
 

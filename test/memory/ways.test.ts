@@ -4,11 +4,10 @@
  * V8 ends at the race with it.
  */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import { relative } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { packagePath } from '../../src/base/package-root.js';
+import { checkoutText } from '../support/checkout-text.js';
 import { runMemoryPlugin } from '../support/memory-plugin.js';
 
 const MOST = 6;
@@ -18,7 +17,7 @@ const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
 /** A line `function   src/file.ts` for each function, from the socket on. */
 function listed(heading: string): string[] {
-  const [, section = ''] = readFileSync(packagePath('docs/architecture.md'), 'utf8').split(`\n### ${heading}\n`);
+  const [, section = ''] = checkoutText('docs/architecture.md').split(`\n### ${heading}\n`);
   const lines = (section.split('\n#')[0] ?? '').matchAll(/^ {4}(\w+) +(src\/\S+\.ts)(?: .*)?$/gm);
   return [...lines].map(([, name, file]) => `${name} ${file}`);
 }

@@ -11,8 +11,7 @@
  * Rows are those of docs/soundness.md (L, D) and docs/retained-bases.md (R, T, B), and hazards of
  * docs/security.md (H).
  */
-import { readFileSync } from 'node:fs';
-import { packagePath } from '../../src/base/package-root.js';
+import { checkoutText } from '../support/checkout-text.js';
 
 export interface Mutation {
   breaks: string;
@@ -45,6 +44,4 @@ function mutationsIn(text: string): Mutation[] {
 /** Without the sign of each line and the last line's end. */
 const textOf = (lines: string): string => lines.replace(/^[-+]/gm, '').slice(0, -1);
 
-export const MUTATIONS: readonly Mutation[] = mutationsIn(
-  readFileSync(packagePath('test/mutations/mutations.txt'), 'utf8'),
-);
+export const MUTATIONS: readonly Mutation[] = mutationsIn(checkoutText('test/mutations/mutations.txt'));

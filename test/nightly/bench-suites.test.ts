@@ -15,6 +15,7 @@ import { SUITES } from '../../src/tools/bench/suites/index.js';
 import { ALL_SUITES } from '../bench/suites/index.js';
 import { SPEED_TABLE } from '../bench/targets.js';
 import { fullReport } from '../support/bench-report.js';
+import { checkoutText } from '../support/checkout-text.js';
 import { runCommand, startCommand } from '../support/command.js';
 import { Plugin } from '../support/plugin.js';
 import { loopsBelow, makePoolFileSystem, mountsBelow, skipUnlessRoot, Workspace } from '../support/workspace.js';
@@ -31,9 +32,7 @@ const ENV = { HOME: process.env['HOME'] ?? '/root', TMPDIR: OWN };
 
 after(() => rmSync(OWN, { recursive: true }));
 
-const validate = new Ajv({ strictTypes: false }).compile(
-  JSON.parse(readFileSync(packagePath('docs/bench-report.schema.json'), 'utf8')),
-);
+const validate = new Ajv({ strictTypes: false }).compile(JSON.parse(checkoutText('docs/bench-report.schema.json')));
 
 async function reportOf(t: TestContext, isOwn: boolean, ...args: string[]) {
   const json = ['--json', '-'];

@@ -12,6 +12,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { packagePath } from '../../src/base/package-root.js';
 import { readMountInfo } from '../../src/base/system/mountinfo.js';
 import { FILE_SYSTEMS, MINIMUM_BYTES } from '../../src/driver/host/file-systems.js';
+import { checkoutText } from '../support/checkout-text.js';
 import { ContainerEngine, PluginContainer } from '../support/container.js';
 import { Containerd } from '../support/containerd.js';
 import { blockCapability, CsiClient, mountCapability, type Range } from '../support/csi-client.js';
@@ -90,7 +91,7 @@ test('podman and a node of a cluster import the image under the name that the ch
     await containerd.stop();
     workspace.dispose();
   });
-  const page = readFileSync(packagePath('docs/install-container.md'), 'utf8');
+  const page = checkoutText('docs/install-container.md');
   const [, options = ''] = /`ctr --namespace k8s\.io (images import .*?)blockdelta-\S+\.tar`/.exec(page) ?? [];
   const snapshotter = ['--snapshotter', 'native'];
   containerd.ctr(...options.trim().split(' '), ...snapshotter, engine.archive);

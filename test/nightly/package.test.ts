@@ -18,8 +18,8 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { packagePath } from '../../src/base/package-root.js';
 import { copyCheckout } from '../support/checkout-copy.js';
+import { checkoutText } from '../support/checkout-text.js';
 import { skipUnlessRoot, Workspace } from '../support/workspace.js';
 
 const MIB = 1024 ** 2;
@@ -72,7 +72,7 @@ test('the package has what runs it, compiled, and nothing that only a checkout n
 });
 
 test('H23: every dependency has the version of the lock file, and comes with the package', () => {
-  const lock = JSON.parse(read('package-lock.json')) as {
+  const lock = JSON.parse(checkoutText('package-lock.json')) as {
     packages: Record<string, { version?: string; dev?: boolean; optional?: boolean }>;
   };
   const wanted = Object.entries(lock.packages).filter(
@@ -103,7 +103,7 @@ function assertNothingCompiled(): void {
 }
 
 test('the binaries need no newer C library than docs/install.md says', (t) => {
-  const [, documented = ''] = /glibc (\d+\.\d+) or newer/.exec(read('docs/install.md')) ?? [];
+  const [, documented = ''] = /glibc (\d+\.\d+) or newer/.exec(checkoutText('docs/install.md')) ?? [];
   const files = filesBelow(installed).filter((path) => /prebuilds\/linux|\/lib\/binding\//.test(path));
   const binaries = files.filter((path) => /\.node$|\/blockdelta-\w+$/.test(path));
   assert.equal(binaries.length, 5);
@@ -129,7 +129,7 @@ test('packing leaves the checkout as it was', () => {
   assert.ok(!existsSync(join(checkout, 'prebuilds')));
   for (const name of ['better-sqlite3', 'ioctl']) {
     const path = join('node_modules', name, 'package.json');
-    assert.equal(readFileSync(join(checkout, path), 'utf8'), readFileSync(packagePath(path), 'utf8'));
+    assert.equal(readFileSync(join(checkout, path), 'utf8'), checkoutText(path));
     assert.ok(existsSync(join(checkout, 'node_modules', name, 'build/Release')));
     assert.ok(existsSync(join(checkout, 'node_modules', name, 'binding.gyp')));
     assert.ok(!existsSync(join(checkout, 'node_modules', name, 'lib/binding')));
@@ -204,8 +204,6 @@ function run(
     maxBuffer: 64 * MIB,
   });
 }
-
-const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
 
 const prebuilds = (): string => join(installed, `prebuilds/linux-${process.arch}`);
 

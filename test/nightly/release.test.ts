@@ -8,6 +8,7 @@ import { copyFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } fro
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
+import { checkoutText } from '../support/checkout-text.js';
 import { Workspace } from '../support/workspace.js';
 
 const workspace = new Workspace('release');
@@ -71,7 +72,7 @@ test('two releases of one commit are the same in every byte, and have what docs/
   for (const cwd of [first, second]) execFileSync('sha256sum', ['--check', 'SHA256SUMS'], { cwd });
   const names = readdirSync(first);
   assert.deepEqual(sums.match(/(?<= {2}).*$/gm), names.filter((name) => name !== 'SHA256SUMS').sort());
-  const table = readFileSync(packagePath('docs/release.md'), 'utf8').match(/^\| `.*$/gm) ?? [];
+  const table = checkoutText('docs/release.md').match(/^\| `.*$/gm) ?? [];
   const documented = table.flatMap((row) =>
     [...(row.split('|')[1] ?? '').matchAll(/`([^`]+)`/g)].map(([, name = '']) =>
       name.replace(/^…/, `blockdelta-${version}${name.startsWith('…-image') ? '' : '-image'}`),
@@ -96,7 +97,7 @@ test('the bill of materials of an image has its Debian packages, Node.js and eac
       (each) =>
         each.purl.startsWith(`pkg:${type}/`) && each.name === name && (found === undefined || each.version === found),
     );
-  const lock = readFileSync(packagePath('deploy/container/packages.lock'), 'utf8');
+  const lock = checkoutText('deploy/container/packages.lock');
   for (const [, name = '', found] of lock.matchAll(/^amd64 (\S+) (\S+) /gm)) {
     assert.ok(has('deb', name, found), name);
   }

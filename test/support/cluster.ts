@@ -8,6 +8,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { packagePath } from '../../src/base/package-root.js';
+import { checkoutText } from './checkout-text.js';
 import { CHART, type Manifest, parseManifests, skipWithoutHelm } from './manifests.js';
 import { temporaryDirectory } from './temporary.js';
 
@@ -18,7 +19,7 @@ export const RENDERINGS = readdirSync(packagePath(`${CHART}/ci`))
   .sort();
 /** The one rendering that the repository has, which needs no helm. */
 export const KEPT = 'single-node';
-export const KUBERNETES_DOCUMENT = readFileSync(packagePath('docs/kubernetes.md'), 'utf8');
+export const KUBERNETES_DOCUMENT = checkoutText('docs/kubernetes.md');
 
 export interface Container {
   name: string;

@@ -8,8 +8,8 @@ import { execFile, execFileSync, spawnSync } from 'node:child_process';
 import { chmodSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { packagePath } from '../../src/base/package-root.js';
 import { copyCheckout } from './checkout-copy.js';
+import { checkoutText } from './checkout-text.js';
 import { isCapabilityHere } from './service-unit.js';
 import { Workspace } from './workspace.js';
 
@@ -26,7 +26,7 @@ const WITHOUT_SECOND_CGROUPS =
 
 /** The options of a script in deploy/container, in their order. */
 function runOptions(script: 'run' | 'run-guardian'): [name: string, value: string][] {
-  const text = readFileSync(packagePath(`deploy/container/${script}`), 'utf8');
+  const text = checkoutText(`deploy/container/${script}`);
   return [...text.matchAll(/^ {2}--([\w-]+)(?:=(.*?))? \\$/gm)].map(([, name = '', value = '']) => [
     name,
     value.replace(/^'(.*)'$/, '$1'),

@@ -3,9 +3,9 @@
  * bytes, because a tool that is older than the file system does not name what it has.
  */
 import assert from 'node:assert/strict';
-import { closeSync, openSync, readFileSync, readSync } from 'node:fs';
-import { packagePath } from '../../src/base/package-root.js';
+import { closeSync, openSync, readSync } from 'node:fs';
 import type { FileSystem } from '../../src/driver/host/file-systems.js';
+import { checkoutText } from './checkout-text.js';
 
 /** Type, word of the superblock, bit, name and kernel. */
 const TABLE = `
@@ -62,7 +62,7 @@ const PLACES = {
 } as const;
 const WORDS = ['compatible', 'incompatible', 'read-only'];
 
-const OLDEST = /needs Linux (\d+\.\d+) or later/.exec(readFileSync(packagePath('docs/limits.md'), 'utf8'))?.[1];
+const OLDEST = /needs Linux (\d+\.\d+) or later/.exec(checkoutText('docs/limits.md'))?.[1];
 
 /** Names of the features; where the table lacks one, its word and bit. */
 export function featuresOf(type: FileSystem, path: string): string[] {

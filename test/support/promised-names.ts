@@ -7,7 +7,6 @@ import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import type protobuf from 'protobufjs';
 import { NODE_PACKAGE, nodeProto } from '../../src/base/csi/node-proto.js';
-import { packagePath } from '../../src/base/package-root.js';
 import type { Environment, Settings } from '../../src/base/settings/reader.js';
 import { ExitCode } from '../../src/cli/exit-codes.js';
 import { loadProgram } from '../../src/cli/program.js';
@@ -20,6 +19,7 @@ import { VOLUME_PARAMETERS } from '../../src/driver/volumes/volume-parameters.js
 import { RouterMetrics } from '../../src/router/router-metrics.js';
 import { ROUTE_SETTINGS } from '../../src/router/settings.js';
 import type { Metrics } from '../../src/server/metrics/metrics.js';
+import { checkoutText } from './checkout-text.js';
 
 /** By kind, then by name: what the name stands for. */
 export type Promises = Readonly<Record<string, Readonly<Record<string, string>>>>;
@@ -129,6 +129,6 @@ const digestsOf = (label: string, steps: readonly string[]): Record<string, stri
 
 /** The changelog says whether the version of this package has been released. */
 export function isReleased(version: string): boolean {
-  const changelog = readFileSync(packagePath('CHANGELOG.md'), 'utf8');
+  const changelog = checkoutText('CHANGELOG.md');
   return !changelog.includes(`\n## ${version} (unreleased)\n`);
 }

@@ -1,11 +1,10 @@
 /** The fields of requests as the proto describes them, nested ones too, each with its place. */
-import { readFileSync } from 'node:fs';
 import protobuf from 'protobufjs';
 import { CSI_PACKAGE, csiProto } from '../../src/base/csi/proto.js';
-import { packagePath } from '../../src/base/package-root.js';
+import { checkoutText } from './checkout-text.js';
 import type { Message } from './csi-client.js';
 
-export const CSI_PROTO = readFileSync(packagePath('proto/csi.proto'), 'utf8');
+export const CSI_PROTO = checkoutText('proto/csi.proto');
 
 export type FieldKind = 'string' | 'strings' | 'map' | 'integer' | 'enum';
 

@@ -1,9 +1,8 @@
 /** A little of everything that is counted, done to a plugin, and where and under which names its metrics are. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { packagePath } from '../../src/base/package-root.js';
+import { checkoutText } from './checkout-text.js';
 import { mountCapability } from './csi-client.js';
 import { MIB, Orchestrator } from './orchestrator.js';
 import type { Plugin } from './plugin.js';
@@ -48,7 +47,7 @@ export async function doEverything(workspace: Workspace, plugin: Pick<Plugin, 'c
 
 /** One series of each metric of a plugin in docs/metrics.md. */
 export function documentedSeries(): string[] {
-  const text = readFileSync(packagePath('docs/metrics.md'), 'utf8');
+  const text = checkoutText('docs/metrics.md');
   const rows = [...text.matchAll(/^\| `(\w+)` \| (\w+) \|/gm)];
   assert.ok(rows.length > 50);
   const ofPlugins = rows.filter(([, name = '']) => !name.startsWith('blockdelta_router_'));

@@ -5,6 +5,7 @@ import { readdirSync, readFileSync, realpathSync } from 'node:fs';
 import { test } from 'node:test';
 import Database from 'better-sqlite3';
 import { packagePath } from '../../src/base/package-root.js';
+import { checkoutText } from '../support/checkout-text.js';
 
 interface LockedPackage {
   link?: boolean;
@@ -13,7 +14,7 @@ interface LockedPackage {
   optional?: boolean;
 }
 
-const lock = JSON.parse(readFileSync(packagePath('package-lock.json'), 'utf8')) as {
+const lock = JSON.parse(checkoutText('package-lock.json')) as {
   packages: Record<string, LockedPackage>;
 };
 

@@ -1,15 +1,12 @@
 /** Holds test/mutations against the code, the tests and the tables of conditions, without running any of them. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { test } from 'node:test';
-import { packagePath } from '../../src/base/package-root.js';
 import { MUTATIONS } from '../mutations/mutations.js';
-
-const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
+import { checkoutText } from '../support/checkout-text.js';
 
 const CONDITIONS = ['docs/soundness.md', 'docs/retained-bases.md'].flatMap((document) =>
-  [...read(document).matchAll(/^\| ([LDRTB]\d+) \|/gm)].map(([, id]) => id ?? ''),
+  [...checkoutText(document).matchAll(/^\| ([LDRTB]\d+) \|/gm)].map(([, id]) => id ?? ''),
 );
 
 test('every condition of soundness and crash safety has a mutation, and every mutation a condition or a hazard', () => {
@@ -21,20 +18,20 @@ test('every condition of soundness and crash safety has a mutation, and every mu
     broken.filter((id) => !hazards.includes(id)),
     [...CONDITIONS].sort(),
   );
-  for (const hazard of hazards) assert.ok(read('docs/security.md').includes(`| ${hazard} |`));
+  for (const hazard of hazards) assert.ok(checkoutText('docs/security.md').includes(`| ${hazard} |`));
 });
 
 test('every mutation can be applied: its old text occurs once in its file', () => {
   for (const { file, from, to } of MUTATIONS) {
-    assert.equal(read(file).split(from).length, 2, `${file}: ${from}`);
+    assert.equal(checkoutText(file).split(from).length, 2, `${file}: ${from}`);
     assert.notEqual(from, to);
   }
 });
 
 test('docs/soundness.md names the files that its mutations change', () => {
-  for (const [, id, cells = ''] of read('docs/soundness.md').matchAll(/^\| ([LD]\d+) \|(.*)$/gm)) {
+  for (const [, id, cells = ''] of checkoutText('docs/soundness.md').matchAll(/^\| ([LD]\d+) \|(.*)$/gm)) {
     const named = [...cells.matchAll(/`([^`]+)`/g)].map(([, path]) => path);
-    for (const path of named) assert.doesNotThrow(() => read(path ?? ''), `${id}: ${path}`);
+    for (const path of named) assert.doesNotThrow(() => checkoutText(path ?? ''), `${id}: ${path}`);
     const changed = MUTATIONS.filter(({ breaks }) => breaks === id).map(({ file }) => file);
     assert.ok(
       changed.some((file) => named.includes(file)),
@@ -51,14 +48,14 @@ test('every mutation names a test of the plain suite', () => {
 });
 
 function hasTest({ file, name }: { file: string; name: string }): boolean {
-  const text = read(file);
+  const text = checkoutText(file);
   if (file.endsWith('.cc')) {
     const [suite, own] = name.split('.');
     return new RegExp(`^TEST(?:_F|_P)?\\(${suite},\\s*${own}\\)`, 'm').test(text);
   }
   // Tests that several files share are in one that they import.
   const shared = [...text.matchAll(/from '(\.\/.*)\.js'/g)].map(([, path]) => `${path}.ts`);
-  const texts = [text, ...shared.map((path) => read(join(dirname(file), path)))];
+  const texts = [text, ...shared.map((path) => checkoutText(join(dirname(file), path)))];
   return texts.some((each) => titlesIn(each).some((title) => title.test(name)));
 }
 
@@ -81,13 +78,13 @@ function escaped(text: string): string {
 }
 
 test('docs/soundness.md names a test for what it assumes of each kernel', () => {
-  const rows = [...read('docs/soundness.md').matchAll(/^\| K\d+ \| .* \| (.*) \|$/gm)];
+  const rows = [...checkoutText('docs/soundness.md').matchAll(/^\| K\d+ \| .* \| (.*) \|$/gm)];
   assert.ok(rows.length > 10);
   for (const [, cell = ''] of rows) {
     for (const each of cell.split('; ')) {
       const [, file = '', names = ''] = /^`([^`]+)` (.+)$/.exec(each) ?? [];
       const titles = file.endsWith('.cc') ? names.split(', ') : [names];
-      for (const title of titles) assert.ok(read(file).includes(title), `${file}: ${title}`);
+      for (const title of titles) assert.ok(checkoutText(file).includes(title), `${file}: ${title}`);
     }
   }
 });

@@ -4,9 +4,8 @@
  */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { packagePath } from '../../../src/base/package-root.js';
+import { checkoutText } from '../../support/checkout-text.js';
 import { MIB } from '../../support/orchestrator.js';
 import { Plugin } from '../../support/plugin.js';
 import { NO_PROMETHEUS, prometheusProgram } from '../../support/prometheus.js';
@@ -88,7 +87,7 @@ async function assertWellFormed(url: string): Promise<void> {
 
 /** Every query of the dashboard is one that Prometheus can evaluate; it starts only with rules that are. */
 async function assertQueriesValid(prometheus: PrometheusServer): Promise<void> {
-  const text = readFileSync(packagePath('deploy/prometheus/dashboard.json'), 'utf8');
+  const text = checkoutText('deploy/prometheus/dashboard.json');
   const { panels } = JSON.parse(text) as { panels: { targets?: { expr: string }[] }[] };
   const expressions = panels.flatMap(({ targets }) => targets ?? []).map(({ expr }) => expr);
   assert.ok(expressions.length > 40);

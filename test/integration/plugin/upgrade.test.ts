@@ -13,6 +13,7 @@ import type { TestContext } from 'node:test';
 import { packagePath } from '../../../src/base/package-root.js';
 import { packageVersion } from '../../../src/base/version.js';
 import { SqliteConnection } from '../../../src/driver/database/connection.js';
+import { checkoutText } from '../../support/checkout-text.js';
 import { runCommand } from '../../support/command.js';
 import { eventually } from '../../support/eventually.js';
 import { MIB, Orchestrator } from '../../support/orchestrator.js';
@@ -198,7 +199,7 @@ function nextBuild(workspace: Workspace): string {
   mkdirSync(root);
   cpSync(dirname(PROGRAM), join(root, 'program'), { recursive: true });
   for (const name of ['build', 'node_modules', 'proto']) symlinkSync(packagePath(name), join(root, name));
-  const manifest = JSON.parse(readFileSync(packagePath('package.json'), 'utf8'));
+  const manifest = JSON.parse(checkoutText('package.json'));
   writeFileSync(join(root, 'package.json'), JSON.stringify({ ...manifest, version: NEXT }));
   return join(root, 'program', 'main.js');
 }

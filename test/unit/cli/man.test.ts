@@ -1,12 +1,13 @@
 /** The man pages as groff sets them: every command, argument and option of --help, and no warning. */
 import assert from 'node:assert/strict';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
 import type { Command } from 'commander';
 import { packagePath } from '../../../src/base/package-root.js';
 import { loadProgram } from '../../../src/cli/program.js';
+import { checkoutText } from '../../support/checkout-text.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
 const hasGroff = spawnSync('groff', ['--version']).status === 0;
@@ -17,7 +18,7 @@ before(() => {
 });
 
 test('package.json lists every page, so that npm puts it in place', () => {
-  const { man } = JSON.parse(readFileSync(packagePath('package.json'), 'utf8')) as {
+  const { man } = JSON.parse(checkoutText('package.json')) as {
     man: string[];
   };
   assert.deepEqual(

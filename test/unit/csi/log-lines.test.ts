@@ -1,13 +1,12 @@
 /** The line of a call in the log: what it shows of the request, and its level, which docs/logs.md explains. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import protobuf from 'protobufjs';
 import { csiMessage, csiProto } from '../../../src/base/csi/proto.js';
 import { CsiError, type StatusCode } from '../../../src/base/errors.js';
-import { packagePath } from '../../../src/base/package-root.js';
 import { levelOfCall, ROUTINE_RPCS } from '../../../src/server/calls/log-levels.js';
 import { redact, STRIPPED } from '../../../src/server/calls/redact.js';
+import { checkoutText } from '../../support/checkout-text.js';
 
 const SECRET = 'hunter2';
 /** Sensitive fields that the proto does not mark. */
@@ -86,7 +85,7 @@ test('a code that the table of levels lacks is an error', () => {
 });
 
 test('docs/logs.md names the RPCs whose successes are debug', () => {
-  const [, list = ''] = readFileSync(packagePath('docs/logs.md'), 'utf8').split('Successes are logged');
+  const [, list = ''] = checkoutText('docs/logs.md').split('Successes are logged');
   const names = [...(list.split('.\n')[0] ?? '').matchAll(/`([A-Z]\w+)`/g)].map(([, name]) => name);
   assert.deepEqual(names, [...ROUTINE_RPCS]);
 });

@@ -1,16 +1,13 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import protobuf from 'protobufjs';
 import { CONVERSION, clientServices, csiProto, servedServices } from '../../../src/base/csi/proto.js';
-import { packagePath } from '../../../src/base/package-root.js';
+import { checkoutText } from '../../support/checkout-text.js';
 import { received } from '../../support/received-request.js';
 import { CSI_PROTO, rootWithComments } from '../../support/request-fields.js';
 import { assertSame, type Description, describe } from './proto-description.js';
 
-const descriptor = JSON.parse(
-  readFileSync(packagePath('test/fixtures/csi-descriptor-superset.json'), 'utf8'),
-) as Description;
+const descriptor = JSON.parse(checkoutText('test/fixtures/csi-descriptor-superset.json')) as Description;
 
 test('the proto holds every service, rpc, message, field and value of the descriptor, and no other', () => {
   const description = describe(rootWithComments());
@@ -31,7 +28,7 @@ test('the proto that the plugin loads is the same as the one compared with the d
 });
 
 test('types are generated with the options of the decoder', () => {
-  const script = readFileSync(packagePath('scripts/generate-types'), 'utf8');
+  const script = checkoutText('scripts/generate-types');
   const flags = Object.entries(CONVERSION).map(([name, value]) =>
     value === true ? `--${name}` : `--${name}=${(value as { name: string }).name}`,
   );

@@ -1,19 +1,19 @@
 /** deploy/conformance fits the chart and its page, as far as that can be known without a cluster. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { parse } from 'yaml';
 import { packagePath } from '../../../src/base/package-root.js';
+import { checkoutText } from '../../support/checkout-text.js';
 import { cluster } from '../../support/cluster.js';
 import { skipWithoutHelm as skip } from '../../support/manifests.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
-const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
-const DRIVER = parse(read('deploy/conformance/testdriver.yaml'));
-const PAGE = read('docs/kubernetes-conformance.md');
+const DRIVER = parse(checkoutText('deploy/conformance/testdriver.yaml'));
+const PAGE = checkoutText('docs/kubernetes-conformance.md');
 
 test('the driver file names the driver, its topology and classes that every kind of pool has', {
   skip,

@@ -10,6 +10,7 @@ import { test } from 'node:test';
 import { isDeepStrictEqual } from 'node:util';
 import { parse } from 'yaml';
 import { packagePath } from '../../../src/base/package-root.js';
+import { checkoutText } from '../../support/checkout-text.js';
 import { cluster, KEPT, RENDERINGS, render } from '../../support/cluster.js';
 import {
   assertValid,
@@ -23,7 +24,6 @@ import {
 import { isNightly } from '../../support/nightly.js';
 import { temporaryDirectory } from '../../support/temporary.js';
 
-const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
 const POOL = { pool: { kind: 'embedded' } };
 
 const find = (manifests: readonly Manifest[], kind: string, name?: string): Manifest =>
@@ -33,8 +33,8 @@ const podSpec = (manifests: readonly Manifest[], kind: 'DaemonSet' | 'Deployment
   find(manifests, kind)['spec'].template.spec;
 
 test('chart and plugin have one version', () => {
-  const { version } = JSON.parse(read('package.json'));
-  const chart = parse(read(`${CHART}/Chart.yaml`));
+  const { version } = JSON.parse(checkoutText('package.json'));
+  const chart = parse(checkoutText(`${CHART}/Chart.yaml`));
   assert.deepEqual([chart.version, chart.appVersion], [version, version]);
 });
 
@@ -161,7 +161,7 @@ test('settings are in the pod, so that a changed one restarts it, as the plugin 
 });
 
 test('image, resources, log level and arguments of each sidecar are values', { skip }, () => {
-  const { sidecars } = parse(read(`${CHART}/values.yaml`), { merge: true });
+  const { sidecars } = parse(checkoutText(`${CHART}/values.yaml`), { merge: true });
   const resources = { requests: { cpu: '7m' } };
   const changed = Object.keys(sidecars).map((name) => [
     name,
@@ -300,7 +300,7 @@ test('every part that templates share is used', () => {
   const directory = `${CHART}/templates`;
   const templates = readdirSync(packagePath(directory), { recursive: true, encoding: 'utf8' })
     .filter((name) => /\.\w+$/.test(name))
-    .map((name) => read(`${directory}/${name}`))
+    .map((name) => checkoutText(`${directory}/${name}`))
     .join('\n');
   for (const [, name = ''] of templates.matchAll(/define "([\w.]+)"/g)) {
     assert.ok(templates.includes(`include "${name}"`), name);

@@ -1,12 +1,13 @@
 /** The examples of docs/kubernetes.md work as they stand there. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { test } from 'node:test';
 import { parse } from 'yaml';
 import { nodeKeyOf } from '../../../src/base/csi/handles.js';
 import { packagePath } from '../../../src/base/package-root.js';
+import { checkoutText } from '../../support/checkout-text.js';
 import { cluster, KEPT, KUBERNETES_DOCUMENT, render } from '../../support/cluster.js';
 import {
   assertValid,
@@ -101,7 +102,7 @@ test('the command for the alert rules makes a valid PrometheusRule with all of t
   assert.equal(status, 0);
   const rules = parseManifests(stdout);
   await assertValid(rules);
-  const alerts = readFileSync(packagePath('deploy/prometheus/alerts.yaml'), 'utf8');
+  const alerts = checkoutText('deploy/prometheus/alerts.yaml');
   assert.deepEqual(rules[0]?.['spec'], parse(alerts));
 });
 

@@ -4,11 +4,9 @@
  * lists.
  */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { test } from 'node:test';
 import type { VolumeCapability } from '../../../src/base/csi/volume-capability.js';
-import { packagePath } from '../../../src/base/package-root.js';
 import { SOCKET_PATH_MAX } from '../../../src/base/settings/values.js';
 import { LAST_RESORT_MS } from '../../../src/cli/service-process.js';
 import { parseConfig, SETTINGS } from '../../../src/driver/config/config.js';
@@ -17,6 +15,7 @@ import { isFileSystem } from '../../../src/driver/host/file-systems.js';
 import { parseDeviceSettings } from '../../../src/driver/volumes/device-settings.js';
 import { parseVolumeParameters } from '../../../src/driver/volumes/volume-parameters.js';
 import { parseRouteConfig, ROUTE_SETTINGS } from '../../../src/router/settings.js';
+import { checkoutText } from '../../support/checkout-text.js';
 import {
   type Cluster,
   cluster,
@@ -34,8 +33,6 @@ import { assertValid, type Manifest, skipWithoutHelm as skip } from '../../suppo
 const ROUTER = 'blockdelta-router';
 const GUARDIAN = '/opt/blockdelta/bin/blockdelta-guardian';
 const DRIVER = SETTINGS.BLOCKDELTA_DRIVER_NAME.fallback;
-const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
-
 /** The renderings that have a component. */
 const WITH_GROUPS = ['group-snapshots', 'complete'];
 const WITH_METADATA = ['snapshot-metadata', 'complete'];
@@ -175,7 +172,7 @@ forEveryRendering('what the plugin mounts reaches the kubelet, at the same path'
 });
 
 forEveryRendering('the plugin alone is privileged, root file systems are read-only', (cluster) => {
-  const capabilities: string[] = read('docs/security.md').match(/CAP_[A-Z_]+/g) ?? [];
+  const capabilities: string[] = checkoutText('docs/security.md').match(/CAP_[A-Z_]+/g) ?? [];
   for (const pod of cluster.pods) {
     for (const { name, securityContext } of pod.containers) {
       assert.equal(securityContext['readOnlyRootFilesystem'], true, name);
@@ -419,7 +416,7 @@ forEveryRendering('H38: a node opens no connection, and the controller only some
 });
 
 test('Prometheus scrapes the plugin as the job that the alert rules expect', { skip }, () => {
-  const [, job] = /scrape job named `([\w-]+)`/.exec(read('docs/alerts.md')) ?? [];
+  const [, job] = /scrape job named `([\w-]+)`/.exec(checkoutText('docs/alerts.md')) ?? [];
   const monitors = cluster('complete').of('PodMonitor');
   const monitor = monitors.find(({ metadata }) => metadata.name === 'blockdelta-node');
   assert.equal(cluster('complete').node.labels[monitor?.['spec'].jobLabel], job);
@@ -470,7 +467,7 @@ forEveryRendering('a role has its sidecar, and only sidecars with roles have tok
 });
 
 forEveryRendering('H38: every image has a fixed version, which docs/kubernetes.md names, and a digest', (cluster) => {
-  const { version } = JSON.parse(read('package.json'));
+  const { version } = JSON.parse(checkoutText('package.json'));
   for (const { name, image } of cluster.pods.flatMap(({ containers }) => containers)) {
     if (['plugin', 'router', 'guardian'].includes(name)) {
       assert.equal(image, `registry.example/blockdelta:${version}`);

@@ -3,7 +3,7 @@
  * to them is not known.
  */
 import assert from 'node:assert/strict';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync } from 'node:fs';
 import { test } from 'node:test';
 import hcl from '@cdktn/hcl2json';
 import { ACCESS_MODES } from '../../../src/base/csi/volume-capability.js';
@@ -13,11 +13,10 @@ import { parseConfig, SETTINGS } from '../../../src/driver/config/config.js';
 import { isFileSystem } from '../../../src/driver/host/file-systems.js';
 import { parseVolumeParameters } from '../../../src/driver/volumes/volume-parameters.js';
 import { parseRouteConfig, ROUTE_SETTINGS } from '../../../src/router/settings.js';
+import { checkoutText } from '../../support/checkout-text.js';
 
 const DIRECTORY = 'deploy/nomad';
 const JOBS = { controller: 'controller', node: 'node', 'single-node': 'monolith' };
-const read = (path: string) => readFileSync(packagePath(path), 'utf8');
-
 // biome-ignore lint/suspicious/noExplicitAny: HCL has no schema here; tests read what they know
 type Block = Record<string, any>;
 
@@ -31,7 +30,7 @@ interface Job {
   env: Record<string, string>;
 }
 
-const parse = (file: string) => hcl.parse(file, read(`${DIRECTORY}/${file}`)) as Promise<Block>;
+const parse = (file: string) => hcl.parse(file, checkoutText(`${DIRECTORY}/${file}`)) as Promise<Block>;
 
 async function job(name: string): Promise<Job> {
   const parsed = await parse(`${name}.nomad.hcl`);
@@ -52,7 +51,7 @@ async function job(name: string): Promise<Job> {
 
 test('there are the jobs and the volume that docs/nomad.md lists', () => {
   const files = readdirSync(packagePath(DIRECTORY)).sort();
-  const listed = [...read('docs/nomad.md').matchAll(/^\| `([\w.-]+\.hcl)` \|/gm)];
+  const listed = [...checkoutText('docs/nomad.md').matchAll(/^\| `([\w.-]+\.hcl)` \|/gm)];
   assert.deepEqual(files, listed.map(([, name]) => name).sort());
 });
 
@@ -88,7 +87,7 @@ test('job controller: the router accepts its environment, and every variable is 
 });
 
 test('every job serves the socket of one plugin id, and only the router has no rights', async () => {
-  const { version } = JSON.parse(read('package.json')) as { version: string };
+  const { version } = JSON.parse(checkoutText('package.json')) as { version: string };
   for (const [name, type] of Object.entries(JOBS)) {
     const { task, env } = await job(name);
     assert.deepEqual(task['csi_plugin'], [{ id: 'blockdelta', type, mount_dir: '/csi' }]);

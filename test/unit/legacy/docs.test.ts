@@ -3,9 +3,10 @@ import assert from 'node:assert/strict';
 import { existsSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { packagePath } from '../../../src/base/package-root.js';
+import { checkoutText } from '../../support/checkout-text.js';
 import type { Description } from '../csi/proto-description.js';
 
-const text = readFileSync(packagePath('docs/legacy.md'), 'utf8');
+const text = checkoutText('docs/legacy.md');
 
 for (const version of ['0.3', '0.1']) {
   test(`the table of CSI ${version} has rows for every RPC, in the order of the descriptor, with tests that call it`, () => {
@@ -20,7 +21,7 @@ for (const version of ['0.3', '0.1']) {
       const files = [...tests.matchAll(/`([^`]+)`/g)];
       assert.ok(files.length > 0, rpc);
       for (const [, file] of files) {
-        const source = readFileSync(packagePath(`test/${file}`), 'utf8');
+        const source = checkoutText(`test/${file}`);
         assert.match(source, new RegExp(`\\b${rpc}\\b`), `${rpc}: ${file}`);
       }
     }

@@ -1,11 +1,10 @@
 /** proto/csi-v0.3.proto and proto/csi-v0.1.proto against the descriptors of the two versions. */
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import type protobuf from 'protobufjs';
 import { loadProto } from '../../../src/base/csi/proto.js';
-import { packagePath } from '../../../src/base/package-root.js';
 import { legacyRpcs } from '../../../src/driver/legacy/interfaces.js';
+import { checkoutText } from '../../support/checkout-text.js';
 import { assertSame, type Description, describe } from '../csi/proto-description.js';
 
 /** With the numbers of rpcs, messages and enums that the specifications have. */
@@ -25,9 +24,9 @@ function mapsOf(type: protobuf.Type): protobuf.Field[] {
 
 for (const { version, packageName, sizes } of VERSIONS) {
   const { root } = loadProto(`proto/csi-v${version}.proto`, packageName, []);
-  const descriptor = JSON.parse(
-    readFileSync(packagePath(`test/fixtures/csi-descriptor-${version}.json`), 'utf8'),
-  ) as Description & { package: string };
+  const descriptor = JSON.parse(checkoutText(`test/fixtures/csi-descriptor-${version}.json`)) as Description & {
+    package: string;
+  };
 
   test(`the proto of CSI ${version} holds every service, rpc, message, field and value of the descriptor, and no other`, () => {
     const description = describe(root, packageName);

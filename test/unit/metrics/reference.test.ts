@@ -1,20 +1,18 @@
 /** Holds docs/metrics.md, the alert rules and the dashboard of deploy/prometheus against the metrics that exist. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { parse } from 'yaml';
 import { packagePath } from '../../../src/base/package-root.js';
 import { PluginMetrics } from '../../../src/driver/metrics/plugin-metrics.js';
 import { MAX_VOLUMES } from '../../../src/driver/metrics/storage-metrics.js';
 import { RouterMetrics } from '../../../src/router/router-metrics.js';
+import { checkoutText } from '../../support/checkout-text.js';
 import { NO_PROMETHEUS, prometheusProgram } from '../../support/prometheus.js';
 
 const RULES = 'deploy/prometheus/alerts.yaml';
 const DASHBOARD = 'deploy/prometheus/dashboard.json';
 const UNIT_TESTS = 'test/unit/deploy/prometheus/alerts.test.yaml';
-
-const read = (path: string): string => readFileSync(packagePath(path), 'utf8');
 
 /** Those that `blockdelta serve` and `blockdelta route` have, by their own registries. */
 function existingMetrics() {
@@ -28,7 +26,7 @@ function existingMetrics() {
   });
 }
 
-const reference = read('docs/metrics.md');
+const reference = checkoutText('docs/metrics.md');
 
 test('every metric has a row in a table of docs/metrics.md', () => {
   const missing = existingMetrics().filter(({ name }) => !reference.includes(`\n| \`${name}\` |`));
@@ -87,12 +85,12 @@ function selections({ text }: Query): Selection[] {
 }
 
 function rules(): Rule[] {
-  const { groups } = parse(read(RULES)) as { groups: { rules: Rule[] }[] };
+  const { groups } = parse(checkoutText(RULES)) as { groups: { rules: Rule[] }[] };
   return groups.flatMap((group) => group.rules);
 }
 
 function queries(): Query[] {
-  const { panels, templating } = JSON.parse(read(DASHBOARD)) as Dashboard;
+  const { panels, templating } = JSON.parse(checkoutText(DASHBOARD)) as Dashboard;
   return [
     ...rules().map(({ alert, expr }) => ({ where: alert, text: expr })),
     ...panels.flatMap(({ title, targets = [] }) =>
@@ -151,7 +149,7 @@ test('the texts of an alert use labels that its series have', () => {
 });
 
 test('every alert has a severity, a paragraph in docs/alerts.md that its runbook names, and no other has one', () => {
-  const headings = [...read('docs/alerts.md').matchAll(/^## (Blockdelta\w+)$/gm)].map(([, h]) => h);
+  const headings = [...checkoutText('docs/alerts.md').matchAll(/^## (Blockdelta\w+)$/gm)].map(([, h]) => h);
   assert.deepEqual(
     headings,
     [...rules()].map(({ alert }) => alert).sort((a, b) => headings.indexOf(a) - headings.indexOf(b)),
@@ -161,14 +159,14 @@ test('every alert has a severity, a paragraph in docs/alerts.md that its runbook
     assert.equal(annotations.runbook, `docs/alerts.md#${alert.toLowerCase()}`);
     assert.match(annotations.summary, /\{\{ \$labels\.instance \}\}/, alert);
   }
-  const paragraphs = read('docs/alerts.md').split(/^## /m).slice(1);
+  const paragraphs = checkoutText('docs/alerts.md').split(/^## /m).slice(1);
   for (const paragraph of paragraphs) {
     assert.match(paragraph, /^\w+\n\n.+\n\nCheck: .+\n\nRemedy: .+/s, paragraph.split('\n')[0]);
   }
 });
 
 test('the unit tests of the rules make every alert fire', () => {
-  const text = read(UNIT_TESTS);
+  const text = checkoutText(UNIT_TESTS);
   for (const { alert } of rules()) assert.ok(text.includes(`alertname="${alert}"`), alert);
 });
 
