@@ -418,7 +418,7 @@ test('a list that a request needs beyond the retained ones is made for it, once'
   await assertSoundDelta(last, first);
 });
 
-test('without change lists nothing is retained, and what was retained before is refused for now', async () => {
+test('a pool without change lists retains no base, and refuses those that it retained before', async () => {
   const [first, second, third] = [await take(), await take(), await take()];
   await remove(first, second);
   await backend.stop();

@@ -96,7 +96,7 @@ test('a start removes the copies that kills have left, and no foreign one', asyn
   assert.deepEqual(copies(), [foreign]);
 });
 
-test('what is mounted over the subvolume is not taken for it', async () => {
+test('a mount over the subvolume is not taken for the subvolume', async () => {
   const backend = await started();
   btrfs('subvolume', 'create', at('other'));
   for (const mount of [

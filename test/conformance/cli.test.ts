@@ -32,7 +32,7 @@ plainTest('--list prints every check with its rule and its part of the specifica
   assert.match(stdout, /^metadata\.order +SM13 +must .*\[SnapshotMetadata: Metadata Format\]$/m);
 });
 
-plainTest('wrong usage: exit code 2 and a message that names the mistake', async () => {
+plainTest('wrong usage ends with exit code 2 and a message that names the mistake', async () => {
   const socket = ['--endpoint', 'unix:///nowhere/csi.sock'];
   const list = workspace.path('list.json');
   writeFileSync(list, '["a"]');
@@ -55,7 +55,7 @@ plainTest('wrong usage: exit code 2 and a message that names the mistake', async
   }
 });
 
-plainTest('a driver that cannot be reached: exit code 1', async () => {
+plainTest('a run against a driver that cannot be reached ends with exit code 1', async () => {
   const { code, stderr } = await conformance(['--endpoint', `unix://${workspace.path('no.sock')}`]);
   assert.equal(code, 1);
   assert.match(stderr, /there is no socket at/);

@@ -7,7 +7,7 @@ const running = runPlugin('conformance-modes', {
   env: { BLOCKDELTA_CONTROLLER_PUBLISH: 'on', BLOCKDELTA_CSI_LEVEL: '1.13' },
 });
 
-test('the plugin conforms with volumes attached by the controller, and what CSI 1.13 added', () =>
+test('the plugin conforms with volumes attached by the controller, and with what CSI 1.13 added', () =>
   assertConforms(
     running,
     {

@@ -26,14 +26,14 @@ async function endDuringSnapshot(scene: Scene, volume: HeldVolume, first: () => 
     return scene.kill();
   };
   scene.steps.begin({ step: WHILE_FROZEN, does: 'wait', until });
-  await assert.rejects(scene.orchestrator.snapshot(volume, 'cut-short'));
+  await assert.rejects(scene.orchestrator.snapshot(volume, 'interrupted'));
   assert.ok(scene.steps.isReached, 'the snapshot came to the moment at which its volume is frozen');
   await scene.kill();
   scene.steps.begin();
 }
 
 for (const kind of ['xfs', 'btrfs'] as const) {
-  test(`H19: a guardian in another container thaws when the plugin's is killed during a snapshot on ${kind}`, {
+  test(`H19: a guardian in another container thaws the volume when the container of the plugin is killed during a snapshot on ${kind}`, {
     skip: skipUnlessRoot,
   }, async () => {
     const socket = join(temporaryDirectory(), 'guardian.sock');
@@ -52,11 +52,11 @@ for (const kind of ['xfs', 'btrfs'] as const) {
       await scene.orchestrator.snapshot(volume, 'taken');
 
       await endGuardian(guardian, 'SIGTERM');
-      const cut = () => scene.orchestrator.snapshot(volume, 'without-guardian');
-      await refused(cut(), 'UNAVAILABLE', /no guardian answers at .*BLOCKDELTA_GUARDIAN_SOCKET/);
+      const take = () => scene.orchestrator.snapshot(volume, 'without-guardian');
+      await refused(take(), 'UNAVAILABLE', /no guardian answers at .*BLOCKDELTA_GUARDIAN_SOCKET/);
       assert.ok(!isFrozen(volume.targetPath));
       guardian = await startGuardian(socket);
-      await cut();
+      await take();
       await scene.orchestrator.takeDown(volume);
     } finally {
       await endGuardian(guardian, 'SIGKILL');
@@ -88,7 +88,7 @@ test('a guardian that ends with the plugin leaves the file system frozen until t
 });
 
 for (const type of FILE_SYSTEMS) {
-  test(`the next start thaws an ${type} also if its mounts have been removed meanwhile`, {
+  test(`a start thaws an ${type} that a dead plugin left frozen also if its mounts have been removed meanwhile`, {
     skip: skipUnlessRoot,
   }, async () => {
     const scene = await Scene.make('container-end', 'xfs');
@@ -117,7 +117,7 @@ for (const type of FILE_SYSTEMS) {
   });
 }
 
-test('so does one that listens, and the next start thaws without it', {
+test('a listening guardian that ends with the plugin leaves the file system frozen, and the next start thaws it without a guardian', {
   skip: skipUnlessRoot,
 }, async () => {
   const socket = join(temporaryDirectory(), 'guardian.sock');

@@ -18,7 +18,7 @@ test('a file that is flushed, named and flushed by its directory is durable, and
   assert.deepEqual(undurable(['mkdir <work>/pods/1 #1', 'unlink /dev/x #1']), []);
 });
 
-test('each flush that is left out, or comes too early, is found', () => {
+test('a flush that is left out, or comes too early, is found', () => {
   for (const flush of [...COMMIT, ...NEW_FILE].filter((step) => /^f(data)?sync/.test(step))) {
     const steps = [...COMMIT, ...NEW_FILE].filter((step) => step !== flush);
     assert.notDeepEqual(undurable(steps), [], flush);
@@ -30,7 +30,7 @@ test('each flush that is left out, or comes too early, is found', () => {
   assert.match(undurable([open, flush, change, ...named]).join(), /not flushed after ftruncate/);
 });
 
-test('a name that goes and one that is linked need their directory flushed', () => {
+test('a name that is removed, linked or made is durable after a flush of its directory', () => {
   for (const step of [
     'unlink <pool>/snapshots/<snap> #1',
     'link <pool>/lists/<snap>.delta <pool>/snapshots/x #1',
@@ -43,7 +43,7 @@ test('a name that goes and one that is linked need their directory flushed', () 
   }
 });
 
-test('lists that were removed may come back, and not those that were made', () => {
+test('a removal of a list may be undone by a power cut, and a new name of a base may not', () => {
   assert.deepEqual(undurable(['unlink <pool>/lists/<snap>.delta #1', 'write <pool>/lists/x.tmp #1']), []);
   assert.deepEqual(undurable(['rename <pool>/bases/x.hidden <pool>/bases/x.dropped #1']), []);
   assert.equal(undurable(['rename <pool>/bases/x.tmp <pool>/bases/x.hidden #1']).length, 1);

@@ -129,7 +129,7 @@ test(
   { dataBytes: 1024n * MIB },
 );
 
-test('if one snapshot of a group fails none is made, and all origins resume', async (pool) => {
+test('a group of which one snapshot fails has no snapshot, and all origins resume', async (pool) => {
   const labels = ['one', 'two', 'three'];
   const paths: string[] = [];
   for (const [i, label] of labels.entries()) paths.push((await pool.volume(label, i + 1)).path);

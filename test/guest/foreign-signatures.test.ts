@@ -170,7 +170,7 @@ after(async () => {
   workspace.dispose();
 });
 
-test('H5: with the rule nothing inside a volume, of a file or thin, is activated on the host', async () => {
+test('H5: the host activates nothing inside a volume, of a file or thin, with the rule', async () => {
   useRule(true);
   // The file system whose id the tenant has copied is the host's own, and in use.
   const own = workspace.path('own.image');
@@ -205,7 +205,7 @@ test('H5: with the rule nothing inside a volume, of a file or thin, is activated
   );
 });
 
-nightlyTest('H5: without the rule the host activates what tenants have written', async () => {
+nightlyTest('H5: the host activates what tenants have written without the rule', async () => {
   useRule(false);
   const log = kernelLog();
   const volumes = await attachAll();

@@ -8,7 +8,7 @@ import { test } from './guest.js';
 
 const numberIn = (path: string): number => Number.parseFloat(readFileSync(path, 'utf8'));
 
-test('the clock runs as fast as that of the machine', () => {
+test('the clock of the guest runs as fast as the clock of the machine', () => {
   // The emulated clock chip has the time of the machine. The kernel took it over when it started, in whole seconds.
   const before = Date.now() / 1000;
   const machine = numberIn('/sys/class/rtc/rtc0/since_epoch');

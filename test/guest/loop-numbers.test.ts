@@ -9,7 +9,7 @@ import { nativeHere } from '../support/native-here.js';
 import { Workspace } from '../support/workspace.js';
 import { test } from './guest.js';
 
-test('a volume can be written to on a number that others left read-only', async () => {
+test('a volume is writable on a loop number that others left read-only', async () => {
   const workspace = new Workspace('guest');
   const native = nativeHere();
   try {

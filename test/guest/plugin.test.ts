@@ -420,7 +420,7 @@ test('a thin pool is listed, examined, and only its idle device is removed', asy
   for (const volume of [used, idle]) await orchestrator.delete(volume);
 });
 
-test('without volumes the plugin leaves no device behind when it exits', async () => {
+test('a plugin without volumes leaves no device behind when it exits', async () => {
   await running.plugin.stop();
   assert.deepEqual(mappedNames(), []);
 });

@@ -74,7 +74,7 @@ poolTest('H19: a volume is resumed when the plugin is killed during its snapshot
 });
 
 nightlyPoolTest(
-  "H19: a guardian in another container resumes when the plugin's is killed during a snapshot",
+  'H19: a guardian in another container resumes the volume when the container of the plugin is killed during a snapshot',
   async (pool) => {
     const volume = await pool.written(1);
     const guardianSocket = join(temporaryDirectory(), 'guardian.sock');
@@ -94,14 +94,14 @@ nightlyPoolTest(
   },
 );
 
-poolTest('H19: the plugin resumes when its guardian is killed during a snapshot', async (pool) => {
+poolTest('H19: the plugin resumes the volume when its guardian is killed during a snapshot', async (pool) => {
   const volume = await pool.written(1);
   const way = { kill: (plugin: BackendProcess) => plugin.killGuardian() };
   assert.equal(await snapshotWith(pool, volume, way), 'taken');
   await assertUsable(pool, volume);
 });
 
-nightlyPoolTest('no snapshot is taken when its guardian is killed before it suspends', async (pool) => {
+nightlyPoolTest('no snapshot is taken when the guardian is killed before it suspends the volume', async (pool) => {
   const volume = await pool.written(1);
   await pool.backend.stop();
   const guardianSocket = join(temporaryDirectory(), 'guardian.sock');

@@ -82,7 +82,7 @@ export const CHANGES: Readonly<Record<string, MakeChange>> = {
       after: model.withVolume(id, noContent()),
     };
   },
-  'cutting two volumes': async (_, model, { attached, detached }) => {
+  'taking snapshots of two volumes': async (_, model, { attached, detached }) => {
     const after = model.copy();
     const members = [attached, detached].map((volumeId) => {
       const snapshotId = newSnapshot();
@@ -120,7 +120,7 @@ export const CHANGES: Readonly<Record<string, MakeChange>> = {
     await backend.marks.set([id]);
     return { act: (next) => next.volumes.delete(id), after };
   },
-  'keeping a snapshot as a base, and deleting it': async (backend, model, { attached }) => {
+  'retaining a snapshot as a base, and deleting it': async (backend, model, { attached }) => {
     const snapshotId = newSnapshot();
     await backend.snapshots.create([{ volumeId: attached, snapshotId }]);
     const after = model.copy();

@@ -25,7 +25,7 @@ import {
 } from './thin-changes.js';
 import { ThinPoolOnDisks, writeBlock } from './thin-pool-on-disks.js';
 
-const PLAIN = 'cutting two volumes';
+const PLAIN = 'taking snapshots of two volumes';
 const MADE = Object.entries(CHANGES).filter(([name]) => isNightly || name === PLAIN);
 
 class CrashingPool {

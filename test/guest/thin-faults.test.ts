@@ -83,7 +83,7 @@ test('a change that cannot be written to the metadata device is not confirmed', 
   await assertAsAnswered(scene);
 });
 
-test('a snapshot is not confirmed when the metadata device fails under it', async (scene) => {
+test('a snapshot is not confirmed when the metadata device fails meanwhile', async (scene) => {
   const { pool, volume } = scene;
   await pool.metadata.failWrites();
   await assert.rejects(pool.takeOne(volume));
@@ -92,7 +92,7 @@ test('a snapshot is not confirmed when the metadata device fails under it', asyn
   await assertAsAnswered(scene);
 });
 
-test('a deletion is finished after the repair, and not before', async (scene) => {
+test('a deletion that a failed metadata device stopped is finished after the repair, and not before', async (scene) => {
   const { pool } = scene;
   const doomed = newVolume();
   await pool.backend.volumes.create(doomed, SIZE);

@@ -46,7 +46,7 @@ const SCANS = isNightly ? 40 : 2;
 const ROUNDS = isNightly ? 10 : 1;
 
 poolTest(
-  'lists are right while the metadata changes under them',
+  'lists are right while the metadata changes',
   async (pool) => {
     const random = seededRandom('scans under changes');
     const volume = await pool.written(0, SIZE);

@@ -69,7 +69,7 @@ test('snapshots are compared while their volume is written to', async (pool) => 
   });
 });
 
-test('under a metadata snapshot all devices are compared as thin_delta compares them', async (pool) => {
+test('all devices under a metadata snapshot are compared as by thin_delta', async (pool) => {
   await underWrites(pool, async () => {
     await pool.send('reserve_metadata_snap');
     for (const pair of [

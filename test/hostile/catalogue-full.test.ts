@@ -72,7 +72,7 @@ const STATES: Readonly<Record<string, (workspace: Workspace) => string>> = {
 };
 for (const [type, make] of Object.entries(STATES)) {
   if (!isNightly && make === tmpfs) continue;
-  test(`H21: with a full state directory on ${type} pods are torn down and volumes deleted, and none is created`, async () => {
+  test(`H21: a plugin with a full state directory on ${type} tears pods down, deletes volumes and creates none`, async () => {
     const workspace = newWorkspace(type);
     const state = make(workspace);
     const pool = makePoolFileSystem(workspace, 'xfs');
@@ -117,7 +117,7 @@ for (const [type, make] of Object.entries(STATES)) {
   });
 }
 
-test('H21: with a full directory the ledger of a thin pool records deletions, but no new device', async () => {
+test('H21: the ledger of a thin pool in a full directory records deletions, but no new device', async () => {
   const directory = tmpfs(newWorkspace('ledger'));
   const ledger = await openLedger(join(directory, 'pool.sqlite'));
   await ledger.makePool(65536n);

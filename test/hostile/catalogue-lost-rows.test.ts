@@ -97,7 +97,7 @@ test('H21: a catalogue that was rolled back refuses changes until exactly what i
   await orchestrator.delete(known);
 });
 
-test('H30: what a catalogue that was copied during a call says is being created is completed, whoever copied it', async (t) => {
+test('H30: an object that was being created when the catalogue was copied is completed, whoever copied the catalogue', async (t) => {
   const used = await orchestrator.create('used');
   await orchestrator.bringUp(used);
   await orchestrator.takeDown(used);

@@ -110,7 +110,7 @@ const ODD_RECORDS: readonly { found: RegExp; make(record: string): void }[] = [
   })),
 ];
 
-test('odd records are reported each, stop nothing, and what killed commands have left is removed', async (t) => {
+test('an odd record is reported, and stops no removal of what killed commands have left', async (t) => {
   const before = await volumes();
   const { volume } = await killedServer(t, 'of-the-killed');
   assert.equal((await volumes()).length, before.length + 1);

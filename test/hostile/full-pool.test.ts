@@ -53,7 +53,7 @@ function fillPool(filler: string, leaveMiB: number): void {
 }
 
 for (const type of ['ext4', 'xfs', 'btrfs']) {
-  test(`H18: ${type} in a pool that becomes full: the snapshot is RESOURCE_EXHAUSTED, not INTERNAL`, async () => {
+  test(`H18: a snapshot of ${type} in a pool that becomes full is RESOURCE_EXHAUSTED, not INTERNAL`, async () => {
     const volume = await inUse(type, 'full');
     const filler = running.poolPath('main', 'filler');
     // Enough that the pool does not seem full before the data are written.

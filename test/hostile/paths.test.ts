@@ -63,7 +63,7 @@ function testKinds(
   }
 }
 
-test('NU3, NQ4, H6: an unknown id deletes nothing: no empty file, no empty directory', async () => {
+test('NU3, NQ4, H6: an unknown id deletes nothing, not even an empty file or directory', async () => {
   const [file, directory] = [workspace.path('cron.deny'), workspace.path('empty')];
   const staging = node.stagingPath('unknown');
   mkdirSync(directory);
@@ -195,7 +195,7 @@ test('a directory that the configuration names through a link is protected at it
   assert.equal(await resolve(`${socket.real}/inner`), `${socket.real}/inner`);
 });
 
-test('H7: no volume is published where the interfaces before v1 stage, and is staged there for them', async () => {
+test('H7: the directory in which interfaces before v1 stage is refused as a target, and accepted for their stagings', async () => {
   const { legacyStagingDirectory } = node.deps.config;
   mkdirSync(legacyStagingDirectory, { recursive: true });
   const path = `${legacyStagingDirectory}/pod`;

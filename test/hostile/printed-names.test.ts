@@ -97,7 +97,7 @@ test('H37: no name acts on a terminal or forges a line of a table, and JSON has 
   }
 });
 
-test('H37: a page and a line of progress show no such character either', () => {
+test('H37: a page and a line of progress show no control character of a name', () => {
   assert.equal(escapeText(NAME), SHOWN.replace('b?forged', 'b\nforged'));
   assert.equal(progressText({ share: null, text: NAME }, 200), SHOWN);
 });

@@ -109,7 +109,7 @@ for (const [what, map] of Object.entries(MAPS)) {
     assertUnsaid(/"call started"/);
   });
 
-  test(`E9, H10: no RPC of CSI 0.3 and 0.1 does either: a map ${what}`, async () => {
+  test(`E9, H10: no RPC of CSI 0.3 and 0.1 logs or returns the content of secrets, contexts and mount flags: a map ${what}`, async () => {
     await prepare();
     let planted = 0;
     for (const version of ['0.3', '0.1'] as const) {

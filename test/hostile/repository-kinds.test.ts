@@ -291,7 +291,7 @@ function assertPlain(output: string): void {
   assert.equal(readFileSync(secret(), 'utf8'), SECRET);
 }
 
-test(`H29: verify names what is wrong with each of ${Object.keys(KINDS).length} broken volumes, and with no sound one`, async (t) => {
+test(`H29: verify names what is wrong with each of ${Object.keys(KINDS).length} broken volumes, and finds nothing wrong with a sound one`, async (t) => {
   const { code, stdout, stderr } = await run(t, 'verify', repository(), '--json');
   assert.equal(code, 5, stderr);
   assertPlain(stdout + stderr);
@@ -306,14 +306,14 @@ test(`H29: verify names what is wrong with each of ${Object.keys(KINDS).length} 
   }
 });
 
-test('backups lists the sound ones, and says what cannot be read', async (t) => {
+test('the command backups lists sound backups, and says what cannot be read', async (t) => {
   const { code, stdout, stderr } = await run(t, 'backups', repository());
   assert.equal(code, 0, stderr);
   assertPlain(stdout + stderr);
   for (const name of SOUND) assert.match(stdout, new RegExp(name));
 });
 
-test('a restore of a broken backup writes nothing and says why, and the one below it can be restored', async () => {
+test('a restore of a broken backup writes nothing and says why, and the backup below can be restored', async () => {
   const signal = new AbortController().signal;
   const [first] = history.points;
   const path = workspace.path('restored');
@@ -340,7 +340,7 @@ test('a restore of a broken backup writes nothing and says why, and the one belo
   }
 });
 
-test('chain prints no chain that is broken, or whose headers name other files', async (t) => {
+test('the command chain prints no chain that is broken, or whose headers name other files', async (t) => {
   const imageOf = (name: string): string => {
     const file = history.points[1]?.backup.manifest.image.file;
     return repository(name, file ?? '');
@@ -367,7 +367,7 @@ test('chain prints no chain that is broken, or whose headers name other files', 
   }
 });
 
-test('prune leaves every broken volume as it is, and prunes the sound ones', async (t) => {
+test('the command prune leaves every broken volume as it is, and prunes the sound ones', async (t) => {
   const before = new Map(Object.keys(KINDS).map((name) => [name, filesOf(name)]));
   const { code, stdout, stderr } = await run(t, 'prune', repository(), '--keep-last', '1');
   assert.equal(code, 5, stderr);

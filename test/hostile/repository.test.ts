@@ -251,7 +251,7 @@ test('H29: thousands of manifests that are based on each other are refused, each
   await assertRestores(t, 0);
 });
 
-test('an image with internal snapshots is none of this program', async (t) => {
+test('an image with internal snapshots is refused as that of another program', async (t) => {
   execFileSync('qemu-img', ['snapshot', '-c', 'inside', volume(imageName(0))]);
   const { code, stdout } = await run(t, 'verify', repository());
   assert.equal(code, 5);
@@ -330,7 +330,7 @@ test('an ordinary user lists, verifies, restores and prunes what is theirs', asy
   assert.ok(readFileSync(to).equals(history.points[1]?.bytes ?? Buffer.alloc(0)));
 });
 
-test('the commands do the same on a kernel without Landlock', async (t) => {
+test('the commands about backups succeed on a kernel without Landlock', async (t) => {
   const without = ['/usr/bin/python3', '-c', WITHOUT_LANDLOCK];
   if (spawnSync('/usr/bin/python3', ['-c', 'import seccomp']).status !== 0) {
     return t.skip('needs python3-seccomp');

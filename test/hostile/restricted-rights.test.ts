@@ -72,7 +72,7 @@ async function totalOf({ plugin }: Restricted, volume: HeldVolume): Promise<numb
   return Number((await plugin.client.node.NodeGetVolumeStats(use))['usage'][0].total);
 }
 
-test('H4: without CAP_DAC_READ_SEARCH the plugin does not start, and names the capability', async (t) => {
+test('H4: the plugin does not start without CAP_DAC_READ_SEARCH, and names the capability', async (t) => {
   let started: Workspace | undefined;
   const failed = startBy(t, (workspace) => {
     started = workspace;
@@ -85,7 +85,7 @@ test('H4: without CAP_DAC_READ_SEARCH the plugin does not start, and names the c
 /** Of a mounted ext4 it needs CAP_SYS_RESOURCE, which not every machine for tests has. */
 const isGrownMounted = (type: string): boolean => type !== 'ext4' || isCapabilityHere('sys_resource');
 
-test('H4: with the documented capabilities a root directory of mode 0 blocks nothing', async (t) => {
+test('H4: a root directory of mode 0 blocks nothing for a plugin with the documented capabilities', async (t) => {
   const needed = unitCapabilities()
     .filter(isCapabilityHere)
     .map((name) => `+${name}`);
@@ -204,7 +204,7 @@ async function liveAsDevice({ orchestrator, plugin }: Restricted): Promise<void>
   await orchestrator.deleteSnapshot(snapshot);
 }
 
-test('the unit stops the plugin alone, and gives it the time it takes', () => {
+test('the unit stops the plugin alone, and gives it enough time', () => {
   assert.deepEqual(settingWords('KillMode'), ['process']);
   // The default of BLOCKDELTA_SHUTDOWN_GRACE_SECONDS and the last resort after it.
   assert.ok(Number(settingWords('TimeoutStopSec')[0]) > 20 + 15);

@@ -110,7 +110,7 @@ async function replaced(path: string, make: (path: string) => void, work: () => 
   if (was) renameSync(workspace.path('aside'), path);
 }
 
-test('H36: no link in it leads a command or the plugin to a file elsewhere', async (t) => {
+test('H36: no link in the state directory leads a command or the plugin to a file elsewhere', async (t) => {
   const links: readonly [string, string[][]][] = [
     ['catalogue.sqlite-lock', WRITERS],
     ['catalogue.sqlite-commits', [['volumes'], ['serve']]],

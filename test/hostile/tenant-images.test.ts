@@ -91,7 +91,7 @@ test('H1: an ext4 that asks the kernel to panic is mounted with errors=remount-r
   }
 });
 
-test('H1: errors=continue of a volume created when that was allowed has no effect either', async () => {
+test('H1: errors=continue has no effect on a volume that was created when it was allowed', async () => {
   const parameters = { mountOptions: 'errors=continue,dev,noatime' };
   const volume = await node.staged(mountCapability('ext4'), { parameters });
   assert.ok((await inForce(volume)).includes('errors=remount-ro'));
@@ -124,7 +124,7 @@ const TUNED: readonly [string, string, RegExp][] = [
   ['-O', 'mmp', /the feature mmp/],
 ];
 for (const [flag, value, message] of TUNED) {
-  test(`H1: an ext4 with tune2fs ${flag} ${value} is refusal before any tool or mount reads it`, async () => {
+  test(`H1: an ext4 with tune2fs ${flag} ${value} is refused before any tool or mount reads it`, async () => {
     const volume = await written(SIZES.ext4, (device) => {
       make('ext4', device);
       tool('tune2fs', flag, value, device);
@@ -160,7 +160,7 @@ const PATCHED: readonly [FileSystem, string, Change, RegExp][] = [
 ];
 
 for (const [type, title, change, message] of PATCHED) {
-  test(`H1: ${type} with ${title} in its superblock is refusal`, async () => {
+  test(`H1: ${type} with ${title} in its superblock is refused`, async () => {
     const volume = await written(SIZES[type], (device) => {
       make(type, device);
       patch(device, type, change);

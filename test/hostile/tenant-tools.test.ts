@@ -167,7 +167,7 @@ test('H2: a plugin that is killed leaves no check of a volume behind', async () 
   await eventually('fsck.ext4 is gone', () => toolsOn(path, 'fsck.ext4').length === 0);
 });
 
-test('H2: a tool that must not stop half way has no privileges either, but a day of time and ample memory', async () => {
+test('H2: a tool that must not stop half way has no privileges, a day of time and ample memory', async () => {
   const path = device();
   const options = { device: path, outlivesLocking: path, cpuSeconds: 1 };
   const { stdout } = await run('cat', ['/proc/self/status', '/proc/self/limits'], options);

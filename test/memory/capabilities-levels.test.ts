@@ -166,16 +166,16 @@ async function checkCondition(level: CsiLevel, publish: 'on' | 'off'): Promise<v
 for (const publish of ['off', 'on'] as const) {
   for (const level of LEVELS) {
     const title = `at level ${level}, controller publish ${publish}`;
-    test(`ID5, ID6, ID12, E20, CC1, NC1, GG1: ${title}, exactly what that level knows is advertised`, async () => {
+    test(`ID5, ID6, ID12, E20, CC1, NC1, GG1: the plugin ${title} advertises exactly what that level knows`, async () => {
       await startAt(level, publish);
       await checkAdvertised(level, publish);
     });
-    test(`G10, G11: ${title}, every RPC is exposed, and all but what is off are served`, () => checkServed(publish));
-    test(`LV7: ${title}, conditions are reported where they are advertised`, () => checkCondition(level, publish));
+    test(`G10, G11: the plugin ${title} exposes every RPC, and serves all but what is off`, () => checkServed(publish));
+    test(`LV7: the plugin ${title} reports conditions where it advertises them`, () => checkCondition(level, publish));
   }
 }
 
-test('ID5: without a setting the level is 1.12, and controller publish off', async () => {
+test('ID5: the level without a setting is 1.12, and controller publish off', async () => {
   await startAt(null, 'off');
   await checkAdvertised('1.12', 'off');
 });

@@ -151,10 +151,10 @@ const SIZES: readonly (readonly [string, Message | null, number, Message?])[] = 
   ['CV6: a large limit alone gives 1 GiB', { limit_bytes: 100 * GIB }, GIB],
   ['CV6: required below the minimum gives that', { required_bytes: 1 }, MIB],
   ['CV6: required below what xfs takes gives that', { required_bytes: MIB }, 300 * MIB, XFS],
-  ['CV8: the minimum of a block volume', exactly(MIB), MIB],
-  ['CV8: the least ext4 takes', exactly(16 * MIB), 16 * MIB, EXT4],
-  ['CV8: the least xfs takes', exactly(300 * MIB), 300 * MIB, XFS],
-  ['CV8: the least btrfs takes', exactly(256 * MIB), 256 * MIB, BTRFS],
+  ['CV8: the minimum of a block volume is created', exactly(MIB), MIB],
+  ['CV8: the least that ext4 takes is created', exactly(16 * MIB), 16 * MIB, EXT4],
+  ['CV8: the least that xfs takes is created', exactly(300 * MIB), 300 * MIB, XFS],
+  ['CV8: the least that btrfs takes is created', exactly(256 * MIB), 256 * MIB, BTRFS],
 ];
 for (const [title, capacity_range, bytes, capability = BLOCK] of SIZES) {
   test(`${title}: ${bytes} bytes`, async () => {
@@ -424,7 +424,7 @@ test('GC3: this node has capacity and others have none', async () => {
   await refused(at({ segments: { '/': 'v' } }), 'INVALID_ARGUMENT', /^accessible_topology/);
 });
 
-test('a volume that was made for one file system holds that; a copy or a default says nothing', async () => {
+test('a volume that was made for one file system holds that, and a copy or a default says nothing', async () => {
   const sizeBytes = GIB / 4;
   const made = (name: string, capability: Message, volumeId?: string) =>
     orchestrator.create(name, { capability, sizeBytes, ...(volumeId === undefined ? {} : { volumeId }) });

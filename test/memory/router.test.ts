@@ -96,7 +96,7 @@ test('the first preferred topology is chosen, and a repeated CreateVolume finds 
   await refused(larger, 'ALREADY_EXISTS');
 });
 
-test('without a topology the node with the most capacity is chosen, and a full one is passed over', async () => {
+test('the node with the most capacity is chosen without a topology, and a full one is passed over', async () => {
   await createVolume('filler', {
     accessibility_requirements: { requisite: on('node-a') },
     capacity_range: { required_bytes: 1500 * MIB },

@@ -128,7 +128,7 @@ test('ID8: calls of services that are not open yet wait, and end with a stop', a
   await stopped;
 });
 
-test('ID8: after the time for a start, services that are not open are UNAVAILABLE', async (t) => {
+test('ID8: services that are not open after the time for a start are UNAVAILABLE', async (t) => {
   const identity = unaryService('Identity', { Probe: async () => ({ ready: null }) });
   const options = { services: [identity], starting: true, startTimeoutMs: 20 };
   const { server, client } = await startServer(t, options);
@@ -234,7 +234,7 @@ test('a stop waits for calls in flight and refuses new ones', async (t) => {
 });
 
 for (const obeys of [true, false]) {
-  test(`after the grace time a stop aborts a call that ${obeys ? 'ends' : 'goes on'}`, async (t) => {
+  test(`a stop aborts a call that ${obeys ? 'ends' : 'goes on'} after the grace time`, async (t) => {
     const slow = slowController(obeys);
     const made = await startServer(t, { services: [slow.service], graceMs: 100 });
     const call = made.client.controller.DeleteVolume({});

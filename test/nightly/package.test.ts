@@ -119,7 +119,7 @@ test('the binaries need no newer C library than docs/install.md says', (t) => {
   assert.equal(`2.${newest}`, documented);
 });
 
-test('it installs from a lock file as well', () => {
+test('the package installs from a lock file as well', () => {
   rmSync(join(home, 'node_modules'), { recursive: true });
   npm('ci');
   assertNothingCompiled();
@@ -145,7 +145,7 @@ test('the installed plugin serves, and a backup from its lists is the same in ev
   assert.match(output, /VERDICT: the rebuilt image is identical to snapshot B, and the restored one to snapshot C/);
 });
 
-test('without its addon the plugin does not start, and says what to do', () => {
+test('the plugin does not start without its addon, and says what to do', () => {
   const addon = join(prebuilds(), 'blockdelta.node');
   renameSync(addon, `${addon}.away`);
   try {
@@ -164,7 +164,7 @@ test('without its addon the plugin does not start, and says what to do', () => {
   }
 });
 
-test('a binary that does not fit is compiled; without a compiler the installation fails and says what to do', () => {
+test('a binary that does not fit is compiled, and an installation without a compiler fails and says what to do', () => {
   const binary = readdirSync(join(installed, 'node_modules/ioctl/lib/binding'))[0] ?? '';
   const path = join(installed, 'node_modules/ioctl/lib/binding', binary, 'ioctl.node');
   rmSync(path);

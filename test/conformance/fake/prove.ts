@@ -109,7 +109,7 @@ function assertAll(results: readonly CheckResult[], ids: readonly string[], want
 
 /** Checks of volumes that are too small for every write of the suite pass, and their notes say so. */
 export function proveNotedAsSmall(ids: readonly string[]): void {
-  test(`with volumes of 1 MiB, ${ids.join(', ')} note what they leave out`, async () => {
+  test(`${ids.join(', ')} note what they leave out of volumes of 1 MiB`, async () => {
     const results = await judge({}, ids, { volumeSizeBytes: 1 << 20 });
     assertAll(results, ids, 'passed');
     for (const { id, notes } of results) {
@@ -134,7 +134,7 @@ export function proveSkipped(
     isOwnWay?: () => boolean;
   },
 ): void {
-  test(`for a driver that ${does}, the suite skips ${ids.join(', ')}`, async () => {
+  test(`the suite skips ${ids.join(', ')} for a driver that ${does}`, async () => {
     let seed = 1;
     let results = await judge(deviation, ids);
     while (!isOwnWay()) {

@@ -40,7 +40,7 @@ const place = (): Place => ({
 const write = (volume: HeldVolume, offset: number, length: number): void =>
   writeAt(volume.targetPath, offset, random.bytes(length));
 
-test('a full backup, then incremental ones, also after the base was deleted', async (t) => {
+test('backups after a full one are incremental, also after the base was deleted', async (t) => {
   const { orchestrator } = running;
   const volume = await newVolume();
   write(volume, 0, 8 * MIB);
@@ -78,7 +78,7 @@ test('a full backup, then incremental ones, also after the base was deleted', as
   assert.deepEqual(await orchestrator.volumeIds(), [volume.id]);
 });
 
-test('--base none makes a full backup, --base ID takes that one, and one without a backup is refused', async (t) => {
+test('--base none makes a full backup, --base ID takes that base, and a base without a backup is refused', async (t) => {
   const { orchestrator } = running;
   const volume = await newVolume();
   write(volume, 0, MIB);

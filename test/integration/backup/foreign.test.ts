@@ -104,7 +104,7 @@ const LACKING: Readonly<Record<string, string[]>> = {
 for (const [title, without] of Object.entries(LACKING)) {
   // The last one lacks what the first one does.
   if (!isNightly && title === 'no ListSnapshots') continue;
-  test(`a driver with ${title}: a full backup and an incremental one`, async (t) => {
+  test(`a driver with ${title} gets a full backup and an incremental one`, async (t) => {
     const driver = await foreign(t, { without });
     const { volume, place } = driver;
     const [first, second] = [await change(driver, 'one'), await change(driver, 'two')];
@@ -122,7 +122,7 @@ for (const [title, without] of Object.entries(LACKING)) {
   });
 }
 
-test('a driver without lists: every backup is full and copies everything', async (t) => {
+test('every backup of a driver without lists is full and copies everything', async (t) => {
   const driver = await foreign(t, { without: ['SNAPSHOT_METADATA_SERVICE'] });
   for (const name of ['one', 'two']) {
     const result = await backedUp(t, driver.place, await change(driver, name));

@@ -100,7 +100,7 @@ test('the allocated ranges of a snapshot are data, and its contents those of its
   await other.stop();
 });
 
-test('with a base, what changed is data, and a copy of only that makes the base the target', async (t) => {
+test('an export with a base has what changed as data, and a copy of the data turns the base into the target', async (t) => {
   const copy = running.workspace.path('base.raw');
   const first = await serving(t, history.first);
   execFileSync('nbdcopy', [first.uri, copy]);

@@ -49,7 +49,7 @@ async function makeHistory(t: TestContext): Promise<void> {
   Object.assign(history, { volume, directory });
 }
 
-test('backups are made, each by what has changed since the last', makeHistory);
+test('each backup holds what has changed since the last one', makeHistory);
 
 /** The backups at another path. */
 function copied(to: string): string {

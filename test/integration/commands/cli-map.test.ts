@@ -117,7 +117,7 @@ async function onTerminal(endpoint: string, env: Record<string, string>): Promis
   return stdout.replaceAll('\r\n', '\n');
 }
 
-test('on a terminal the picture is coloured and as wide as the window; NO_COLOR switches colours off', {
+test('the picture on a terminal is coloured and as wide as the window; NO_COLOR switches colours off', {
   skip: hasScript ? false : 'script is not installed: install the package bsdutils',
 }, async (t) => {
   const { endpoint } = await startMetadata(t, sendRows);

@@ -110,7 +110,7 @@ const MISUSES: readonly (readonly string[])[] = [
   ['thin-delta', 'a', '--base', '1', '--target', '2', '--format', 'xml', '--summary'],
 ];
 
-test('wrong usage: exit code 2, with a message on stderr and nothing on stdout', async (t) => {
+test('wrong usage ends with exit code 2, a message on stderr and nothing on stdout', async (t) => {
   // Of each command one.
   for (const args of oneOfEach(MISUSES, ([command = '']) => command)) {
     const { code, stdout, stderr } = await runCommand(t, args);
@@ -184,7 +184,7 @@ test('an unread pipe pauses the stream instead of filling memory', async (t) => 
   child.kill('SIGKILL');
 });
 
-test('SIGINT: exit code 130, and the stream in the plugin ends', async (t) => {
+test('SIGINT ends the command with exit code 130, and the stream in the plugin', async (t) => {
   const made = await startMetadata(t, async (_request, context, writer) => {
     await writer.send(frame(CAPACITY, ROWS));
     await untilCutOff(context);
@@ -253,7 +253,7 @@ test('a socket that its plugin has left is named as that, with exit code 6', asy
   await assertUnreachable(t, path, said);
 });
 
-test('a socket without permission is said to be one', { skip: skipUnlessRoot }, async (t) => {
+test('a socket without permission is named as that', { skip: skipUnlessRoot }, async (t) => {
   const directory = temporaryDirectory();
   const path = join(directory, 'closed.sock');
   const server = createServer().listen(path);

@@ -124,7 +124,7 @@ for (const [name, client] of Object.entries(CLIENTS)) {
       return stdout.trim();
     }
 
-    test('rebuilds a snapshot, and brings it to a later one by what changed, or by a full image', async () => {
+    test(`the example in ${name} rebuilds a snapshot, and brings it to a later one by what changed, or by a full image`, async () => {
       const image = running.workspace.path(`${name}.raw`);
       const socket = running.workspace.path('plugin.sock');
       const made = (of: string, ...base: string[]) => run(socket, fileOf(of), image, of, ...base);
@@ -137,7 +137,7 @@ for (const [name, client] of Object.entries(CLIENTS)) {
       assert.ok(readFileSync(image).equals(bytesOf(second)));
     });
 
-    test('resumes a stream where it broke', async (t) => {
+    test(`the example in ${name} resumes a stream where it broke`, async (t) => {
       const content = seededRandom('broken stream').bytes(1 << 20);
       const source = running.workspace.path(`${name}.source`);
       writeFileSync(source, content);

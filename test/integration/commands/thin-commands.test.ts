@@ -34,7 +34,7 @@ for (const [options, isHeld, ...pairs] of [
   [HELD, true, '1 3'],
   [KERNEL, true, '1 2', '4 1'],
 ] as const) {
-  test(`xml is what thin_delta prints: ${options}`, { skip: skipWithoutThinTools }, async (t) => {
+  test(`the format xml prints what thin_delta prints: ${options}`, { skip: skipWithoutThinTools }, async (t) => {
     const fromKernel = options === KERNEL ? kernelMetadata(workspace.path('kernel')) : null;
     const metadata = await (fromKernel ?? metadataOf(options));
     for (const snap of isHeld ? [[], ['-m']] : [[]]) {
@@ -74,7 +74,7 @@ test('devices are listed as by thin_ls', { skip: skipWithoutThinTools }, async (
 });
 
 // What else is refused, and with which message, is in unit/cli/thin-trees.test.ts.
-test('metadata that cannot be read: an exit code, with a message on stderr only', async (t) => {
+test('metadata that cannot be read gives an exit code, and a message on stderr only', async (t) => {
   const damaged = workspace.path('damaged');
   copyFileSync(await metadataOf(SMALL), damaged);
   writeFileSync(damaged, Buffer.alloc(4096), { flag: 'r+' });

@@ -112,7 +112,7 @@ for (const type of FILE_SYSTEMS) {
       assert.equal(await found(planted(image, offset, bytes)), null, `${type} beside ${name}`);
   });
 
-  test(`whatever a byte of a ${type} becomes, it is only found where blkid finds no other`, async () => {
+  test(`a ${type} with one changed byte is found only where blkid finds no other file system`, async () => {
     const image = made(type);
     const random = seededRandom(`clean ${type}`);
     let alone = 0;
@@ -154,7 +154,7 @@ test('an ext4 is left to fsck as long as fsck has anything to do', async () => {
   assert.equal(await found(with_('tune2fs', '-c', '3', '-C', '2')), 'ext4');
 });
 
-test('what has the magic of ext4 and is none is not found', async () => {
+test('a device with the magic of ext4 and no ext4 is not found', async () => {
   for (const image of [made('ext2'), made('ext3'), made('ext4', '-O', 'journal_dev')]) {
     assert.equal(await found(image), null);
     assert.notEqual(blkid(image), 'ext4');
@@ -181,7 +181,7 @@ test('a file system in use, or cut off in it, is not clean', { skip: skipUnlessR
   assert.equal(await found(cut), null);
 });
 
-test('what is too small, shorter than it should be or of random bytes is nothing', async () => {
+test('a device that is too small, shorter than it should be or of random bytes has no file system', async () => {
   const image = made('ext4');
   assert.equal(await cleanFileSystem(image, BigInt(SIZE_BYTES) + 4096n), null);
   assert.equal(await cleanFileSystem(image, 65536n), null);

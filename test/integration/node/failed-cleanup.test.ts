@@ -60,7 +60,7 @@ function start(): Promise<ReconcileReport> {
   return reconcile({ catalogue, registry, retainedBases: retainedBasesOf(catalogue, {}) });
 }
 
-test('a refused staging detaches a number whose node is still bound from its user before', async () => {
+test('a refused staging detaches a loop number whose node is still bound for its last user', async () => {
   const volume = await unmountable();
   const places: string[] = [];
   // As left from its last use: other plugins know by the volume's id that none of this is a use of theirs.

@@ -164,7 +164,7 @@ test('an unreachable pool is reported as such, and not as the loss of its volume
   for (const volume of volumes) await gone(volume);
 });
 
-test('abnormal volumes are listed in pages, and healthy ones are not; a bad token is ABORTED', async () => {
+test('only abnormal volumes are listed, in pages, and a bad token is ABORTED', async () => {
   const { controller } = running.client;
   const volumes: HeldVolume[] = [];
   for (let index = 0; index < 7; index += 1) {

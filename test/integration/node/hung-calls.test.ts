@@ -77,7 +77,7 @@ async function wholeLife(name: string, capability = mountCapability('xfs')): Pro
   await orchestrator.deleteSnapshot(snapshot);
 }
 
-test('while calls for eight volumes hang in the kernel, all others are served, and all goes on after the thaw', async () => {
+test('the plugin serves all other calls while calls for eight volumes hang in the kernel, and goes on with these after the thaw', async () => {
   const volumes: HeldVolume[] = [];
   for (let index = 0; index < HUNG; index += 1) volumes.push(await frozen(`frozen ${index}`));
   await wholeLife('before');

@@ -75,7 +75,7 @@ for (const type of FILE_SYSTEMS) {
     await usableAgain(volume, type);
   });
 
-  test(`a freeze of ${type} stays that another mount namespace can lift`, async () => {
+  test(`a freeze of ${type} that another mount namespace can lift stays`, async () => {
     const volume = await frozen(type);
     const copy = await copyMountNamespace();
     const device = await node.attachedPath(volume);
@@ -96,7 +96,7 @@ for (const type of FILE_SYSTEMS) {
   });
 }
 
-test('a file system that is mounted read-only is thawed too', async () => {
+test('a frozen file system that is mounted read-only is thawed', async () => {
   const capability = mountCapability('ext4', 'SINGLE_NODE_WRITER', ['ro']);
   const volume = await node.used(mountCapability('ext4'));
   await node.stage(volume, capability);

@@ -147,7 +147,7 @@ test('a restart or crash of the plugin under volumes in use does not disturb the
   }
 });
 
-test('after a reboot nothing is staged; staging again repairs and finds all data', async () => {
+test('a reboot leaves nothing staged, and staging again repairs and finds all data', async () => {
   const used: Living[] = [];
   for (const kind of [...KINDS, 'btrfs'] as const) used.push(await living(kind));
   for (const { volume } of used) execFileSync('sync', ['-f', volume.stagingPath]);

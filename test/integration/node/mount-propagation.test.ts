@@ -75,7 +75,7 @@ for (const [title, propagation, script] of [
   ['private copies', 'private', ':'],
   ['slaves that are shared again, as of a systemd service,', 'slave', 'mount --make-rshared /'],
 ] as const) {
-  test(`in a namespace whose mounts are ${title} nothing is staged, and the reason says so`, async () => {
+  test(`a plugin in a namespace whose mounts are ${title} stages nothing, and the reason says so`, async () => {
     await startIn(propagation, script);
     const volume = await create(title);
     const before = mounted();
@@ -112,7 +112,7 @@ test('a plugin that does not see the mounts of its caller releases no staging', 
   for (const volume of volumes) await orchestrator.delete(volume);
 });
 
-test('copies of a staging in other mount namespaces go with it, and a use of their own keeps it', async () => {
+test('copies of a staging in other mount namespaces go with the staging, and a use of their own keeps it', async () => {
   await startIn('unchanged');
   const { workspace } = running;
   // In the same file system as the stagings, so that only the place in it differs.
@@ -168,7 +168,7 @@ test('a command says which directory it needs for a plugin that cannot mount in 
   await orchestrator.remove(volume);
 });
 
-test('ID10: with the setting off a private mount is served, until the loop driver is away', async () => {
+test('ID10: a plugin with the setting off serves a private mount, until the loop driver is away', async () => {
   await startIn('private', ':', 'off');
   const volume = await create('off');
   await orchestrator.bringUp(volume);
@@ -185,7 +185,7 @@ test('ID10: with the setting off a private mount is served, until the loop drive
   while ((await statusOf(client.identity.Probe({}))) !== 'OK') await delay(100);
 });
 
-test('where it is required, a directory that is not shared is refused in any namespace', async () => {
+test('a plugin with the setting required refuses a directory that is not shared, in any namespace', async () => {
   await startWith('required');
   const volume = await create('required');
   await orchestrator.bringUp(volume);

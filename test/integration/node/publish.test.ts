@@ -31,7 +31,7 @@ const KINDS: readonly (readonly [string, (mode?: string) => Message])[] = [
 /** Opening a read-only device for writing succeeds; writing to it does not. */
 const writeBlock = (path: string): void => writeAt(path, 0, Buffer.alloc(4096, 1));
 
-test('NP2, NP3, NP8: without a staging there is no publication', async () => {
+test('NP2, NP3, NP8: a volume that is not staged there is not published', async () => {
   const volume = await node.makeVolume();
   const capability = mountCapability();
   const unknown = { volume_id: 'fake-vol-id-0123456789', target_path: 'some/path' };
@@ -84,7 +84,7 @@ test('NP6: the target is made, its parent is not, and what a target holds stays'
 
 for (const [kind, make] of KINDS) {
   for (const mode of [WRITER, READER, 'SINGLE_NODE_SINGLE_WRITER', MULTI]) {
-    test(`NP4: ${mode}, ${kind}: a second publication, at the target and at another`, async () => {
+    test(`NP4: a second publication of ${kind} with ${mode}, at the target or at another, is a repetition or refused`, async () => {
       const volume = await node.staged(make(mode));
       const target = node.targetPath(volume.volumeId);
       const readonly = mode === READER;
@@ -115,7 +115,7 @@ for (const [kind, make] of KINDS) {
     });
   }
 
-  test(`NP4, NP9: ${MULTI}, ${kind}: several targets at once, one capability`, async () => {
+  test(`NP4, NP9: a volume of ${kind} with ${MULTI} has several targets at once, and one capability`, async () => {
     const volume = await node.staged(make(MULTI));
     const targets = ['a', 'b', 'c'].map((name) => node.targetPath(name));
     for (let time = 0; time < 2; time += 1) {
@@ -172,7 +172,7 @@ for (const [kind, make] of KINDS) {
   });
 }
 
-test(`NP4, NP7: ${MULTI}, mount: each target is read-only or writable by itself`, async () => {
+test(`NP4, NP7: each target of a mount with ${MULTI} is read-only or writable by itself`, async () => {
   const capability = mountCapability('ext4', MULTI);
   const volume = await node.staged(capability);
   const [writer, reader] = [node.targetPath('writer'), node.targetPath('reader')];
@@ -189,7 +189,7 @@ test(`NP4, NP7: ${MULTI}, mount: each target is read-only or writable by itself`
   await node.cleared(volume, writer, reader);
 });
 
-test(`NP7: ${MULTI}, block: all targets are read-only or none, as the device is`, async () => {
+test(`NP7: all targets of a block volume with ${MULTI} are read-only or none, as the device is`, async () => {
   const capability = blockCapability(MULTI);
   const volume = await node.staged(capability);
   const [first, second] = [node.targetPath('first'), node.targetPath('second')];

@@ -231,7 +231,7 @@ for (const [reason, keep] of Object.entries(KEPT)) {
   });
 }
 
-test('loop devices of others stay: left on another device, or on this one by a path that is there', async () => {
+test('a loop device on another device, or on this one by a path that is there, stays', async () => {
   const [volume, other] = [await node.staged(blockCapability()), await node.makeVolume()];
   const { devicePath } = await node.backend.attachments.attach(other.volumeId, { readOnly: false });
   const device = await node.attachedPath(volume);

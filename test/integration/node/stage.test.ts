@@ -186,14 +186,14 @@ for (const fsType of FILE_SYSTEMS) {
   test(`a snapshot of ${fsType} in use is restored beside it, also read-only`, async () => {
     const source = await node.staged(mountCapability(fsType), { sizeBytes: XFS_SIZE });
     const file = `${stagingOf(source)}/data`;
-    writeFileSync(file, 'cut', { flush: true });
+    writeFileSync(file, 'taken', { flush: true });
     const sourceSnapshotId = await node.snapshot(source);
     writeFileSync(file, 'later');
     for (const mode of [WRITER, READER]) {
       // Restored ones are never formatted, whatever their record says.
       const fields = { sizeBytes: XFS_SIZE, sourceSnapshotId, pristine: mode === WRITER };
       const restored = await node.staged(mountCapability(fsType, mode), fields);
-      assert.equal(dataOf(restored), 'cut');
+      assert.equal(dataOf(restored), 'taken');
       const write = () => writeFileSync(`${stagingOf(restored)}/x`, '');
       if (mode === READER) assert.throws(write, /EROFS/);
       else write();
@@ -231,7 +231,7 @@ test('NS9: the options of the StorageClass are those of mkfs and of every mount'
 
 test('copies of a btrfs and their source are mounted at once, each with its own data', async () => {
   const source = await node.staged(mountCapability('btrfs'), { sizeBytes: XFS_SIZE });
-  writeFileSync(`${stagingOf(source)}/data`, 'cut', { flush: true });
+  writeFileSync(`${stagingOf(source)}/data`, 'taken', { flush: true });
   const sourceSnapshotId = await node.snapshot(source);
   await node.unstage(source);
   const copy = (pristine: boolean) => node.makeVolume({ sizeBytes: XFS_SIZE, sourceSnapshotId, pristine });
@@ -243,7 +243,7 @@ test('copies of a btrfs and their source are mounted at once, each with its own 
   }
   for (const volume of volumes) {
     assert.equal(readFileSync(`${stagingOf(volume)}/own`, 'utf8'), volume.volumeId);
-    assert.equal(readFileSync(`${stagingOf(volume)}/data`, 'utf8'), 'cut');
+    assert.equal(readFileSync(`${stagingOf(volume)}/data`, 'utf8'), 'taken');
   }
   for (const volume of copies) {
     const { uuid } = await btrfsIdentity(await node.attachedPath(volume));
@@ -390,9 +390,9 @@ test('a volume that a tool works on is not snapshotted, alone or in a group, nor
   const other = await node.used(mountCapability('ext4'));
   const tool = await startTool(volume);
   const busy = new RegExp(`still working on volume ${volume.volumeId}`);
-  const cut = ({ volumeId }: VolumeRecord) => ({ volumeId, snapshotId: newSnapshotId(nodeKey('test-node')) });
-  const member = cut(volume);
-  const group = [cut(other), member];
+  const taken = ({ volumeId }: VolumeRecord) => ({ volumeId, snapshotId: newSnapshotId(nodeKey('test-node')) });
+  const member = taken(volume);
+  const group = [taken(other), member];
   const clone = () =>
     node.backend.volumes.create(newVolumeId(nodeKey('test-node')), XFS_SIZE, { volumeId: volume.volumeId });
   await refused(node.backend.snapshots.create([member]), 'ABORTED', busy);

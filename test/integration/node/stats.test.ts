@@ -52,7 +52,7 @@ test('NV4: a raw volume reports its size', async () => {
   await node.cleared(volume, node.targetPath(volume.volumeId));
 });
 
-test('NI1, NI2, NI3, NI4, NI5: capabilities and info', async () => {
+test('NI1, NI2, NI3, NI4, NI5: the node tells its capabilities, id, limit and topology', async () => {
   const { capabilities } = await node.call('NodeGetCapabilities', {});
   assert.deepEqual(capabilities, rpcCapabilities(nodeCapabilities(NODE_CONFIG)));
   for (let time = 0; time < 2; time += 1) {
@@ -80,7 +80,7 @@ test('NV5: the condition of the volume is reported with its usage, up to CSI 1.1
   await node.unstage(volume);
 });
 
-test('routine calls add no notes to their log lines, but that a device is used with direct I/O', async () => {
+test('the log line of a routine call has no note, but that a device is used with direct I/O', async () => {
   const volume = await node.staged();
   await node.publish(volume, mountCapability());
   const volume_path = node.targetPath(volume.volumeId);

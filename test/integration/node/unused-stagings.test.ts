@@ -107,7 +107,7 @@ test('DV3: a record of a publication keeps the volume, whether or not a mount co
   }
 });
 
-test('DV3: any other mount or bound device node keeps the volume and its staging, and is named', async () => {
+test('DV3: a mount or bound device node beside the staging keeps the volume and its staging, and is named', async () => {
   const elsewhere = running.workspace.path('elsewhere');
   const file = running.workspace.path('node');
   mkdirSync(elsewhere);

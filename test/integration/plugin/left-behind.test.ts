@@ -26,7 +26,7 @@ const { Cgroup } = (await import(packagePath('scripts/suite/cgroup.mjs'))) as {
   Cgroup: { make(name: string): Group | undefined };
 };
 
-describe('at its end', { skip: skipUnlessRoot }, () => {
+describe('what a run has left at its end', { skip: skipUnlessRoot }, () => {
   let directory = '';
   const children: ChildProcess[] = [];
   beforeEach(() => {

@@ -127,8 +127,8 @@ for (const access of ['mount', 'block'] as const) {
     const source = await create('0.3', `source-${access}`, { volume_capabilities });
     const place = await publish('0.3', source, access);
     write(place, 'before', access);
-    const cut = { source_volume_id: source, name: access };
-    const { snapshot } = await twice('0.3', 'CreateSnapshot', cut);
+    const request = { source_volume_id: source, name: access };
+    const { snapshot } = await twice('0.3', 'CreateSnapshot', request);
     write(place, 'after!', access);
     const restored = await create('0.3', `restored-${access}`, {
       volume_capabilities,
@@ -212,7 +212,7 @@ test('CSI 0.1: calls that come at once leave a volume published or not, and noth
   await remove('0.1', volume_id);
 });
 
-test('without the setting the old services are UNIMPLEMENTED, and what loads their protos is not loaded', async (t) => {
+test('the old services are UNIMPLEMENTED without the setting, and what loads their protos is not loaded', async (t) => {
   const workspace = new Workspace('legacy-off');
   t.after(() => workspace.dispose());
   const coverage = workspace.path('coverage');

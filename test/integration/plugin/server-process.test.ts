@@ -42,7 +42,7 @@ for (const [name, value, said] of [
   ['BLOCKDELTA_SCAN_THREADS', 'many', " is 'many': it must be a whole number from 1 to 64"],
   ['BLOCKDELTA_POOL', 'x=/srv', ' is not a setting: did you mean BLOCKDELTA_POOLS?'],
 ] as const) {
-  plainTest(`E10: ${name}=${value}: exit code 78 and one line, and nothing is made`, async (t) => {
+  plainTest(`E10: ${name}=${value} ends the start with exit code 78 and one line, and nothing is made`, async (t) => {
     const workspace = workspaceOf(t);
     const line = await failedStart(workspace, { env: { [name]: value } }, 78);
     assert.equal(line, `blockdelta: ${name}${said}`);
@@ -96,7 +96,7 @@ test('an address of the metrics that is in use ends the start', async (t) => {
   assert.ok(!existsSync(workspace.path('plugin.sock')));
 });
 
-test('E17: the start line has the pools and the end of the last run; one plugin has a socket', async (t) => {
+test('E17: the start line has the pools and the end of the last run, and one plugin has the socket', async (t) => {
   const workspace = workspaceOf(t);
   const pools = `main=${makePoolFileSystem(workspace, 'xfs')}`;
   const socket = workspace.path('plugin.sock');
@@ -152,7 +152,7 @@ function isServed(socketPath: string): Promise<boolean> {
 
 const SMALL = { env: { BLOCKDELTA_EMBEDDED_POOL_SIZE: '1Gi' } };
 
-test('SIGTERM while the pools start is exit code 0', async (t) => {
+test('SIGTERM while the pools start ends the plugin with exit code 0', async (t) => {
   const workspace = workspaceOf(t);
   const plugin = Plugin.launch(workspace, SMALL);
   while (!existsSync(workspace.path('plugin.sock'))) await delay(1);

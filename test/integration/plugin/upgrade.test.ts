@@ -90,7 +90,7 @@ for (const release of releases) {
   const was = release.node();
   const { ids } = was;
 
-  test(`on a node of ${version} volumes, snapshots and their lists are what that version answered`, async (t) => {
+  test(`volumes, snapshots and their lists on a node of ${version} are what that version answered`, async (t) => {
     const node = nodeOf(t, release);
     const { client, endpoint } = await node.start();
     const { volumes, snapshots } = await listed(client);
@@ -123,7 +123,7 @@ for (const release of releases) {
     }
   });
 
-  test(`on a node of ${version} everything goes on: use, growth, snapshots, restores, deletion`, async (t) => {
+  test(`a node of ${version} goes on with use, growth, snapshots, restores and deletion`, async (t) => {
     const node = nodeOf(t, release);
     const { client } = await node.start();
     const { orchestrator } = node;

@@ -12,7 +12,7 @@ const freezing = freezeRequest(DEFAULT_FREEZING, Number.POSITIVE_INFINITY);
 const hasDeviceMapper = /\bdevice-mapper$/m.test(readFileSync('/proc/misc', 'utf8'));
 const skip = hasDeviceMapper ? 'this machine has device-mapper' : skipUnlessRoot;
 
-test('without device-mapper every call that needs it fails, and reports that it is missing', {
+test('every call that needs device-mapper fails without it, and reports that it is missing', {
   skip,
 }, () => {
   const addon = loadAddon();

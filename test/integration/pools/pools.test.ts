@@ -236,7 +236,7 @@ test('ID9: Probe and /readyz fail while no pool works, and nothing is taken for 
   await place.stop();
 });
 
-test('while one pool is away, the others are served; it is taken up when it is back', async (t) => {
+test('a pool that is away does not stop the others, and is taken up when it is back', async (t) => {
   const pools = { near: 'xfs', far: 'btrfs' } as const;
   const place = await Place.of(t, 'far', { pools, poolSizeMiB: 1024 });
   const { orchestrator } = place;

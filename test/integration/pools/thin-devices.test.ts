@@ -241,9 +241,9 @@ test('an interrupted formatting resumes, with its original disk only', async (t)
   assert.equal((await one.record()).state, 'ready');
 });
 
-test('the label moves before the pool grows over it, with a kill at any step', async (t) => {
+test('the label of a pool moves before the pool grows over it, with a kill at any step', async (t) => {
   for (const step of ['setLabelledBytes', 'dmReload', 'none']) {
-    await t.test(`killed before ${step}`, async (u) => {
+    await t.test(`the label is found after a kill before ${step}`, async (u) => {
       const one = await machine(u);
       await one.start();
       const grown = 2n * DATA_BYTES;
@@ -410,7 +410,7 @@ test('embedded metadata is allocated in full or refused, and data is sparse', as
   assert.equal(await one.metadataBytes(), 32n * MIB);
 });
 
-test('a growth killed between file and device is completed, and not repeated', async (t) => {
+test('a growth that is killed between file and device is completed, and not repeated', async (t) => {
   const one = new Images(t);
   await one.devices.create();
   const { metadataPath } = await one.devices.open();

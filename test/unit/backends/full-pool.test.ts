@@ -45,7 +45,7 @@ test('a pool whose space cannot be read is named all the same', async () => {
   await refused(pool.snapshots.create([]), 'RESOURCE_EXHAUSTED', /'main'.*cannot be read/);
 });
 
-test('other failures, answers and fields stay as they are', async () => {
+test('a failure for another reason, an answer and a field stay as they are', async () => {
   const { memory, pool } = failing('EIO');
   const failure = await pool.snapshots.create([]).catch((error: unknown) => error);
   assert.ok(failure instanceof SystemError && failure.code === 'EIO');

@@ -46,7 +46,7 @@ function left(keep: (entry: RuntimeEntry) => void = () => undefined): string {
   return entry.path;
 }
 
-test('it is that of the environment, of root, or of the user, and an absolute path', () => {
+test('the runtime directory is that of the environment, of root, or of the user, and an absolute path', () => {
   const own = { BLOCKDELTA_RUNTIME_DIR: '/own', XDG_RUNTIME_DIR: '/run/user/7' };
   assert.equal(runtimePath(own, 0), '/own');
   assert.equal(runtimePath(own, 7), '/own');
@@ -62,7 +62,7 @@ test('it is that of the environment, of root, or of the user, and an absolute pa
   }
 });
 
-test('it is made for its user alone, and one that others could change or that is none is refused', async () => {
+test('the runtime directory is made for its user alone, and refused if others could change it or it is none', async () => {
   assert.equal(statSync(path).mode & 0o7777, 0o700);
   chmodSync(path, 0o755);
   (await openRuntime(path)).close();
@@ -81,7 +81,7 @@ test('it is made for its user alone, and one that others could change or that is
   }
 });
 
-test('one below a directory that others can write to is refused, unless they can only add to that', async () => {
+test('a runtime directory below one that others can write to is refused, unless they can only add to that', async () => {
   const above = join(directory, 'above');
   mkdirSync(above);
   for (const [mode, refusal] of [

@@ -238,7 +238,7 @@ test('turns of one peer come in the order they were asked for', async () => {
   assert.equal(order.seen.join(''), '012345678');
 });
 
-test('who has given up has no turn and holds up nobody', async () => {
+test('a peer that has given up has no turn and holds up nobody', async () => {
   const order = new Order();
   const abort = new AbortController();
   order.ask('first', {});

@@ -48,7 +48,7 @@ test('the rendering of the repository is what scripts/render-manifests makes', {
   }
 });
 
-test('without a name all are made, and an unknown name is refused with the known ones', {
+test('a call without a name makes all renderings, and an unknown name is refused with the known ones', {
   skip,
 }, () => {
   const directory = temporaryDirectory();
@@ -75,7 +75,7 @@ test('helm finds nothing wrong in the chart, whatever the values', { skip }, () 
   }
 });
 
-test('values combine freely: each way, each pool, with all extras and with none', {
+test('values combine freely, for each way and each pool, with all extras and with none', {
   skip,
 }, async () => {
   const enabled = { enabled: true };

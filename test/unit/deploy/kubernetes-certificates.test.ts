@@ -69,7 +69,7 @@ test('the certificate for backup programs does not open a node', { skip }, () =>
   assert.match(shown, /unable to get local issuer certificate/);
 });
 
-test('a second run renews the certificates and keeps the authorities', { skip }, () => {
+test('a second run of the script renews the certificates and keeps the authorities', { skip }, () => {
   const [authority, certificate] = [read('blockdelta-ca', 'tls.crt'), read(NODE, 'tls.crt')];
   makeCertificates();
   assert.deepEqual(read('blockdelta-ca', 'tls.crt'), authority);
@@ -83,7 +83,7 @@ test('nobody else can read the keys', { skip }, () => {
   }
 });
 
-test('it prints a command for each Secret of the document', { skip }, () => {
+test('the script prints a command for each Secret of the document', { skip }, () => {
   const rows = [...KUBERNETES_DOCUMENT.matchAll(/^\| `(blockdelta-[\w-]+-tls)` \|/gm)];
   assert.equal(rows.length, 2);
   for (const [, secret = ''] of rows) {
@@ -104,7 +104,7 @@ test('another namespace and another driver are in the certificates and the comma
   assert.ok(namesOf(NODE)?.includes(nodeUri('disks.example', 'node-a')));
 });
 
-test('without a directory it says how it is used', () => {
+test('the script says how it is used where no directory is given', () => {
   const { status, stderr } = spawnSync(SCRIPT, [], { encoding: 'utf8' });
   assert.equal(status, 2);
   assert.match(stderr, /^usage: certificates\.sh DIRECTORY \[NODE\.\.\.\]/);

@@ -112,7 +112,7 @@ const commandsOf = (heading: string): string[] => {
   return [...(section.split(/\n##+ /)[0]?.matchAll(/^ {4}(\S.*)$/gm) ?? [])].map(([, line = '']) => line);
 };
 
-test('of a lost node each snapshot is deleted before the finalizers of its content go, after its handle was shown', () => {
+test('each snapshot of a lost node is deleted before the finalizers of its content go, after its handle was shown', () => {
   const commands = commandsOf('### A node is lost');
   const order = [
     /get volumesnapshotcontents .*HANDLE:\.status\.snapshotHandle/,

@@ -49,7 +49,7 @@ async function job(name: string): Promise<Job> {
   return { type: body['type'], group, task, guardian: guardian?.[0], env };
 }
 
-test('there are the jobs and the volume that docs/nomad.md lists', () => {
+test('deploy/nomad has the jobs and the volume that docs/nomad.md lists', () => {
   const files = readdirSync(packagePath(DIRECTORY)).sort();
   const listed = [...checkoutText('docs/nomad.md').matchAll(/^\| `([\w.-]+\.hcl)` \|/gm)];
   assert.deepEqual(files, listed.map(([, name]) => name).sort());
@@ -59,7 +59,7 @@ test('there are the jobs and the volume that docs/nomad.md lists', () => {
 const killAfterMs = ({ task }: Job): number => Number.parseInt(task['kill_timeout'], 10) * 1000;
 
 for (const name of ['node', 'single-node']) {
-  test(`job ${name}: the plugin runs on every client, with its settings, its mounts and time to end`, async () => {
+  test(`the job ${name} runs the plugin on every client, with its settings, its mounts and time to end`, async () => {
     const { type, env, task, guardian, ...rest } = await job(name);
     assert.ok(Object.keys(env).every((key) => key in SETTINGS));
     const { nodeId, socketPath, guardianSocket, ...config } = parseConfig(env);
@@ -78,7 +78,7 @@ for (const name of ['node', 'single-node']) {
   });
 }
 
-test('job controller: the router accepts its environment, and every variable is a setting', async () => {
+test('the router accepts the environment of the job controller, of which every variable is a setting', async () => {
   const controller = await job('controller');
   assert.ok(Object.keys(controller.env).every((key) => key in ROUTE_SETTINGS));
   const { source, shutdownGraceMs } = parseRouteConfig(controller.env);

@@ -69,7 +69,7 @@ for (const [what, command, wanted] of FAILURES) {
   });
 }
 
-test('of what a failed program said the end is kept', async () => {
+test('the end of what a failed program said is kept', async () => {
   const script = 'head -c 100000 /dev/zero | tr "\\0" x >&2; echo the end >&2; exit 3';
   const { stderr } = await failureOf(SHELL(script));
   assert.ok(stderr.length <= 4096);

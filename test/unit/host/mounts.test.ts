@@ -119,14 +119,14 @@ function hidden(own: MountEntry[], around: Surroundings | null, mountPoint = KUB
 const host = namespace(20, '', '');
 const sharedHost = namespace(20, 'shared:1 ', 'shared:2 ');
 
-test('on the machine itself nothing has to be shared, unless a setting requires it', () => {
+test('nothing has to be shared on the machine itself, unless a setting requires it', () => {
   const around = { initMounts: host, isInitialPidNamespace: true };
   assert.equal(hidden(host, around), false);
   assert.equal(hidden(host, null), true);
   assert.equal(hidden(sharedHost, null), false);
 });
 
-test('in a container with processes of its own, what is mounted into it has to be shared', () => {
+test('the mounts into a container with processes of its own have to be shared', () => {
   for (const [kubelet, expected] of [
     ['', true],
     ['master:2 ', true],
@@ -150,7 +150,7 @@ test("a service in another namespace than the machine's process 1 needs a peer g
   assert.equal(hidden(namespace(70, '', ''), around, '/'), true);
 });
 
-test('where the mounts of process 1 cannot be read, a shared mount is trusted', () => {
+test('a shared mount is trusted where the mounts of process 1 cannot be read', () => {
   const around = { initMounts: null, isInitialPidNamespace: true };
   assert.equal(hidden(namespace(70, '', 'shared:2 '), around), false);
   assert.equal(hidden(namespace(70, '', 'master:2 '), around), true);

@@ -94,7 +94,7 @@ test('a request without its fields is EINVAL, and the message names function and
   }
 });
 
-test('odd members of a group cut are EINVAL, wherever they stand', () => {
+test('odd members of a group snapshot are EINVAL, wherever they stand', () => {
   const cut = addon.takeSnapshots as unknown as AnyFunction;
   const refusesMembers = (members: unknown): void => {
     const answer = cut({ members });

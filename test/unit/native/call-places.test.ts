@@ -66,7 +66,7 @@ test('a call for many volumes has one place, and is the call of each of them', a
   assert.deepEqual(scene.begun, ['group', 'growth']);
 });
 
-test('while calls begin and end, others wait for places in the order in which they came', async () => {
+test('calls wait for places in the order in which they came, while others begin and end', async () => {
   const scene = new Scene(2);
   for (const number of [1, 2, 3, 4, 5]) void scene.call(`call ${number}`, `v${number}`);
   await turn();
@@ -80,7 +80,7 @@ test('while calls begin and end, others wait for places in the order in which th
   assert.deepEqual(scene.refusal, []);
 });
 
-test('where no call with a place ends, those that wait are refused, and those that come later at once', async () => {
+test('waiting calls are refused where no call with a place ends, and later calls at once', async () => {
   const scene = new Scene(2);
   void scene.call('growth', 'v1');
   await scene.pass(3000);

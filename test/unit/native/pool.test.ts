@@ -123,7 +123,7 @@ const LIMITED = `
   for (const pool of [alone, mounts, devices]) await pool.close();
 `;
 
-test('where no thread can be started, tasks go on with those that run, and others say what to do', (t) => {
+test('tasks go on with the threads that run where none can be started, and other tasks say what to do', (t) => {
   const cgroup = makePidsCgroup(`blockdelta-test-${process.pid}`);
   if (cgroup === null) return t.skip('no cgroup with the controller pids can be made here');
   try {

@@ -75,7 +75,7 @@ test('an answer that comes after another node has made the volume reports both h
   );
 });
 
-test('a late answer that there is none reports nothing', async () => {
+test('a late answer that there is no volume reports nothing', async () => {
   const { placement, lines, duplicates } = await placed('');
   await placement.lookAgain();
   assert.deepEqual([duplicates(), lines], [0, []]);

@@ -184,7 +184,7 @@ test('a node is the name in spec.nodeName, at the address of its pod', () => {
   ]);
 });
 
-test('of two pods on one node the one that stays counts, then the newest', () => {
+test('the pod that stays counts where a node has two, then the newest', () => {
   const list = new PodList(1);
   const at = (hour: number) => new Date(hour * HOUR).toISOString();
   const ending = podOf('a', '1.1.1.1', { metadata: { creationTimestamp: at(5), deletionTimestamp: at(6) } });

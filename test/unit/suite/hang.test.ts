@@ -71,7 +71,7 @@ function looksUntilEnded(
 }
 
 describe('a job', () => {
-  test('that sleeps is ended after five minutes', () => {
+  test('a job that sleeps is ended after five minutes', () => {
     assert.equal(
       looksUntilEnded(new HangWatch(), () => 0),
       FIVE_MINUTES,
@@ -82,24 +82,24 @@ describe('a job', () => {
     assert.equal(ended, 12 + FIVE_MINUTES);
   });
 
-  test('that is starved, with one second of processor time in five minutes, is not ended', () => {
+  test('a job that is starved, with one second of processor time in five minutes, is not ended', () => {
     const seconds = (look: number) => Math.floor(look / FIVE_MINUTES);
     assert.equal(looksUntilEnded(new HangWatch(), seconds), Number.POSITIVE_INFINITY);
   });
 
-  test('that spins is ended after ten times the processor time that is recorded', () => {
+  test('a job that spins is ended after ten times the processor time that is recorded', () => {
     const seconds = (look: number) => (look * LOOK_MS) / 1000;
     assert.equal(looksUntilEnded(new HangWatch(300), seconds) * LOOK_MS, 3_000_000 + LOOK_MS);
   });
 
-  test('without a record, or with a small one, counts as one of 120 seconds', () => {
+  test('a job without a record, or with a small one, counts as one of 120 seconds', () => {
     const seconds = (look: number) => (look * LOOK_MS) / 1000;
     for (const watch of [new HangWatch(), new HangWatch(0.3)]) {
       assert.equal(looksUntilEnded(watch, seconds) * LOOK_MS, 1_200_000 + LOOK_MS);
     }
   });
 
-  test('that waits for others is not ended, and has five minutes once it does not', () => {
+  test('a job that waits for others is not ended, and has five minutes from the end of its wait', () => {
     const ended = looksUntilEnded(
       new HangWatch(),
       () => 0,
@@ -126,7 +126,7 @@ describe('the queue', () => {
 
   for (const cgroups of [true, false]) {
     const where = cgroups ? 'with cgroups, if it may make them' : 'without cgroups';
-    test(`ends a job that sleeps, and says what waits: ${where}`, async () => {
+    test(`the queue ends a job that sleeps, and says what waits: ${where}`, async () => {
       const { status, output } = await outcomeOf('sleep infinity; :', {}, cgroups);
       assert.notEqual(status, 0);
       assert.match(output, /ended: its processes had less than 1 s of processor time/);
@@ -134,7 +134,7 @@ describe('the queue', () => {
     });
   }
 
-  test('leaves a job alone that gives up by itself', async () => {
+  test('the queue leaves a job alone that gives up by itself', async () => {
     // More looks than there are in five minutes, of which each sees next to nothing of its work.
     const outcome = await outcomeOf(`${workFor(50)}; echo done`, { givesUp: true }, false);
     assert.deepEqual(outcome.output, 'done\n');
@@ -166,12 +166,12 @@ describe('the processor time of a job', () => {
     await eventually('it has had 0.2 s of processor time', () => time.look() > 0.2);
   }
 
-  test('without a cgroup is that of its process group', () => whileRunning(SPIN, grows));
+  test('a job without a cgroup has the processor time of its process group', () => whileRunning(SPIN, grows));
 
-  test('without a cgroup has that of a daemon in a session of its own', () =>
+  test('a job without a cgroup has the processor time of a daemon in a session of its own', () =>
     whileRunning(`setsid bash -c '${SPIN}' & sleep infinity`, grows));
 
-  test('without a cgroup keeps that of processes that have ended', async () => {
+  test('a job without a cgroup keeps the processor time of processes that have ended', async () => {
     const command = `bash -c '${workFor(30)}'; touch "$TMPDIR/ended"; sleep infinity`;
     await whileRunning(command, async (job) => {
       const time = new ProcessorTime(job);
@@ -193,7 +193,9 @@ describe('the processor time of a job', () => {
     const cgroup = Cgroup.make(`blockdelta-test-${process.pid}-${version}`, [version]);
     const skip = cgroup === undefined ? `no cgroup of version ${version} can be made here` : false;
     after(() => cgroup?.remove());
-    test(`in a cgroup of version ${version} is what that counts`, { skip }, () => whileRunning(SPIN, grows, cgroup));
+    test(`a job in a cgroup of version ${version} has the processor time that the cgroup counts`, { skip }, () =>
+      whileRunning(SPIN, grows, cgroup),
+    );
   }
 });
 
@@ -207,7 +209,7 @@ describe('a job that waits for a lock', () => {
       .split('\n')
       .some((line) => line.includes('->') && line.includes(`:${statSync(file).ino} `));
 
-  test('waits for others if one of them holds it', () =>
+  test('a job that waits for a lock waits for others if one of them holds the lock', () =>
     whileRunning(`${lock}; touch "$TMPDIR/held"; sleep infinity`, async (holder) => {
       await eventually('the lock is held', () => existsSync(join(holder.directory, 'held')));
       assert.equal(waitForLockOfOthers(holder), false);
@@ -218,7 +220,7 @@ describe('a job that waits for a lock', () => {
       });
     }));
 
-  test('waits for nobody else if it holds it itself', () =>
+  test('a job that waits for a lock that it holds itself waits for nobody else', () =>
     whileRunning(`${lock}; bash -c '${lock}'; :`, async (job) => {
       await eventually('the lock is awaited', isAwaited);
       assert.equal(waitForLockOfOthers(job), false);

@@ -187,7 +187,7 @@ test('a refused list is made again', async () => {
   assert.equal(steps.length, 2);
 });
 
-test('after a stop nothing is made', async () => {
+test('no list is made after a stop', async () => {
   const { maker, steps } = world();
   maker.schedule('s2');
   await maker.stop();

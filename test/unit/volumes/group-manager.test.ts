@@ -66,9 +66,9 @@ test('GA6: volumes of two pools cannot be snapshotted together', async () => {
 
 test('GA7, GA8: a failed creation keeps its code and leaves neither rows nor storage', async () => {
   const { backend } = managers;
-  const cut = backend.snapshots.create.bind(backend.snapshots);
+  const take = backend.snapshots.create.bind(backend.snapshots);
   backend.snapshots.create = async (members) => {
-    await cut(members);
+    await take(members);
     throw CsiError.resourceExhausted('the pool is full');
   };
   await refused(managers.groups.create(request()), 'RESOURCE_EXHAUSTED', /full/);
@@ -77,10 +77,10 @@ test('GA7, GA8: a failed creation keeps its code and leaves neither rows nor sto
 
 test('GA8: what a creation and its failed rollback have left is removed by the next call, and by the next start', async (t) => {
   const { backend, catalogue, deps } = managers;
-  const cut = backend.snapshots.create.bind(backend.snapshots);
+  const take = backend.snapshots.create.bind(backend.snapshots);
   const fail = async () => {
     t.mock.method(backend.snapshots, 'create', async (members: SnapshotMember[]) => {
-      await cut(members.slice(0, 1));
+      await take(members.slice(0, 1));
       throw CsiError.internal('died in the middle');
     });
     t.mock.method(backend.snapshots, 'delete', () => Promise.reject(new Error('the disk is away')));
@@ -127,7 +127,7 @@ test('GD3, GE3, GE5: ids other than those of the members are INVALID_ARGUMENT, a
   assert.equal((await managers.catalogue.listSnapshots()).length, 3);
 });
 
-test('GD4: while any member is being read nothing is deleted', async () => {
+test('GD4: no member is deleted while any member is being read', async () => {
   const group = await managers.groups.create(request());
   const { groupSnapshotId } = group.group;
   for (const snapshotId of memberIds(group)) {
@@ -140,7 +140,7 @@ test('GD4: while any member is being read nothing is deleted', async () => {
   }
 });
 
-test('GD4: while the plugin itself makes the list of a member, the deletion is ABORTED, to be tried again', async () => {
+test('GD4: a deletion is ABORTED, to be tried again, while the plugin itself makes the list of a member', async () => {
   const group = await managers.groups.create(request());
   const { groupSnapshotId } = group.group;
   const key = snapshotKey(memberIds(group)[0] ?? '');
@@ -154,7 +154,7 @@ test('GD4: while the plugin itself makes the list of a member, the deletion is A
   await deletion();
 });
 
-test('GD5: a deletion that failed part way is completed by the next call; until then the name is ABORTED', async () => {
+test('GD5: a deletion that failed part way is completed by the next call, and until then the name is ABORTED', async () => {
   const group = await managers.groups.create(request());
   const { groupSnapshotId } = group.group;
   const { backend } = managers;

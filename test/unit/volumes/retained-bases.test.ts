@@ -109,7 +109,7 @@ test('a deletion is ABORTED while each later snapshot is deleted before its turn
   assert.deepEqual(await retainedIds(), [snapshotId]);
 });
 
-test('with a count of 0 nothing is retained, and existing bases are removed', async () => {
+test('a count of 0 retains nothing, and removes existing bases', async () => {
   const { catalogue, backend, snapshots, deps } = its;
   const volume = await its.volume();
   const first = await its.snapshot(volume);

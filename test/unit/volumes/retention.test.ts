@@ -64,7 +64,7 @@ test('a base expires by the age of its deletion, not of the snapshot', () => {
   assert.deepEqual(reasons(found, /^expired: .*_AGE/), ['snap-1']);
 });
 
-test('over the size limit of the pool the bases of the oldest snapshots go first, whatever their volume', () => {
+test('the bases of the oldest snapshots go first over the size limit of the pool, whatever their volume', () => {
   const records = [1, 2, 3, 4].map((sequence) => record(sequence, { volumeId: `vol-${sequence}`, storedBytes: 400n }));
   assert.deepEqual(reasons(settle(records), /^expired: .*_SIZE/), ['snap-2', 'snap-1']);
 });

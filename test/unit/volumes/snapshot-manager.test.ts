@@ -10,14 +10,14 @@ const managers = managersOfEachTest();
 test('LS2: a snapshot that is being taken is not listed, and a repeated request is ABORTED', async () => {
   const { catalogue, snapshots, backend } = managers;
   const { volumeId } = await managers.volume();
-  const request = { name: 'cut', sourceVolumeId: volumeId, parameters: {} };
+  const request = { name: 'taken', sourceVolumeId: volumeId, parameters: {} };
   const { reached, go } = holdUp(backend.snapshots);
-  const cut = snapshots.create(request);
+  const taking = snapshots.create(request);
   await reached;
   assert.deepEqual(await catalogue.listSnapshots(), []);
   await refused(snapshots.create(request), 'ABORTED', /pending/);
   go();
-  const snapshot = await cut;
+  const snapshot = await taking;
   assert.deepEqual(await catalogue.listSnapshots(), [snapshot]);
 });
 

@@ -79,7 +79,7 @@ test('a creation that failed is counted until the next look', async () => {
   assert.equal(await space.atMost(LAYOUT), 0n);
 });
 
-test('in any order of creations, writes, deletions and looks, the figure is at least what is committed', async () => {
+test('the figure is at least what is committed, in any order of creations, writes, deletions and looks', async () => {
   const random = seededRandom('committed space');
   const pool = new Pool();
   const space = new CommittedSpace(pool.native);

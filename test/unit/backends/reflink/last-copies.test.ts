@@ -50,7 +50,7 @@ test('a call that allows a longer freeze is served', async () => {
   await found.assertShort(one, { freezeLimitMs: 20_000n });
 });
 
-test('an hour later it is tried again', async () => {
+test('a refused volume is tried again after an hour', async () => {
   const { state, clones: found } = clones();
   await found.outlasted(one, MINUTE);
   state.nowMs = HOUR_MS - 1;
@@ -61,7 +61,7 @@ test('an hour later it is tried again', async () => {
   await found.assertShort(one, MINUTE);
 });
 
-test('of more volumes than are remembered, the oldest is forgotten', async () => {
+test('the oldest volume is forgotten where there are more than are remembered', async () => {
   const { clones: found } = clones();
   for (let index = 0; index <= 1024; index += 1) await found.outlasted(source(`${index}`), MINUTE);
   await found.assertShort(source('0'), MINUTE);

@@ -106,7 +106,7 @@ test('lists that end at a base that is dropped are joined with its own', async (
   assert.deepEqual(usable(), ['s1', 's3']);
 });
 
-test('of the lists of a snapshot only the one to the next stays when it is deleted', async () => {
+test('a deletion leaves of the lists of a snapshot only the one to the next snapshot', async () => {
   await remove('s1', 's2');
   assert.deepEqual(await listsFrom('s1', 's3'), ['s1.to.s2', 's2.to.s3']);
   assert.deepEqual(await listsFrom('s1', 's4'), ['s1.to.s2', 's2.to.s4']);

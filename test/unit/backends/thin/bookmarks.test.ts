@@ -111,7 +111,7 @@ const target = async () => {
   return device;
 };
 
-test('what is kept outlives the snapshot, is told again, and is the base of a scan', async () => {
+test('a retained base outlives its snapshot, is listed again, and is the base of a scan', async () => {
   const kept = await bases.create('snap-1');
   const { snapshotId, storedBytes, invalidReason: reason } = kept ?? {};
   assert.deepEqual([snapshotId, storedBytes, reason], ['snap-1', 4n, null]);
@@ -126,7 +126,7 @@ test('what is kept outlives the snapshot, is told again, and is the base of a sc
   assert.equal(await bases.create('snap-1'), null);
 });
 
-test('no scan starts from a base that is not kept, is lost, of another volume or not older', async () => {
+test('no scan starts from a base that is not retained, is lost, of another volume or not older', async () => {
   const refusal = async (pattern: RegExp, fields = {}) =>
     refused(bases.source('snap-1', { ...(await target()), ...fields }), 'FAILED_PRECONDITION', pattern);
   await refusal(/no bookmark of it was retained; make a full backup/);
@@ -223,7 +223,7 @@ test('a pool that is seen read-only or failed, or asks for a check, loses all ba
   }
 });
 
-test('a base that is lost while its snapshot lives is kept anew, and not once it is deleted', async () => {
+test('a base that is lost while its snapshot lives is retained anew, and not once the snapshot is deleted', async () => {
   const kept = await bases.create('snap-1');
   await bases.invalidateAll('of a test');
   assert.deepEqual(await bases.create('snap-1'), kept);

@@ -75,7 +75,7 @@ rootTest('an embedded pool is not made where the host has no room for it', async
   }
 });
 
-test('devices that were given are block devices', async () => {
+test('a file that is given as a device of a pool is refused', async () => {
   const { metadataPath, dataPath } = await emptyDevices('files');
   const devices = new GivenDevices('default', { metadata: metadataPath, data: dataPath });
   assert.equal(await devices.exist(), false);
@@ -108,7 +108,7 @@ test('metadata of a thin pool is not taken for a new one', async () => {
   }
 });
 
-test('a formatting that was killed takes none but the fresh metadata of its own shape', async () => {
+test('a formatting that was killed goes on only with new metadata of its own shape', async () => {
   const devices = await emptyDevices('interrupted');
   await writeLabel(devices.dataPath, { poolUuid: RECORD.uuid, deviceBytes: DEVICE_BYTES });
   const resumed = (found: Partial<ThinSuperblock>, hasDevices?: boolean) =>

@@ -47,7 +47,7 @@ test('a volume that is active under a name of somebody else is not deleted, and 
     assert.ok(!pool.assertAgreement(process).includes('v2'));
   }));
 
-test('a pool without data space is not cut, and says that space is missing', () =>
+test('no snapshot is taken in a pool without data space, and the error says that space is missing', () =>
   SimulatedPool.use(async (pool, process) => {
     pool.kernel.mode = 'out_of_data_space';
     for (const refusal of [
@@ -59,7 +59,7 @@ test('a pool without data space is not cut, and says that space is missing', () 
     }
   }));
 
-test('a pool that goes read-only in a cut says what to do about it', () =>
+test('a pool that goes read-only during a snapshot says what to do about it', () =>
   SimulatedPool.use(async (pool, process) => {
     pool.kernel.before = (method) => {
       if (method === 'takeThinSnapshots') pool.kernel.mode = 'ro';
@@ -68,7 +68,7 @@ test('a pool that goes read-only in a cut says what to do about it', () =>
     await refused(refusal, 'FAILED_PRECONDITION', /read-only.* Enlarge the metadata device/);
   }));
 
-test('what the pool does not hold any more is told as lost', () =>
+test('a device that the pool no longer holds is reported as lost', () =>
   SimulatedPool.use(async (pool, process) => {
     const forget = (id: string) => pool.kernel.thin.delete(process.ledger.device(id)?.deviceId as number);
     forget('s0');
@@ -107,7 +107,7 @@ test('an id that another tool takes at the last moment is passed, and stays with
     assert.deepEqual(pool.assertAgreement(process), ['new', 's0', 'v1', 'v2']);
   }));
 
-test('a transaction id that another tool raises meanwhile is told as that', () =>
+test('a transaction id that another tool raises meanwhile is reported as that', () =>
   SimulatedPool.use(async (pool, process) => {
     pool.kernel.after = (method) => {
       if (method !== 'thinMessages') return;

@@ -20,7 +20,7 @@ function history(pool: Partial<PoolRecord>, superblock: Partial<ThinSuperblock> 
   return historyOfInactive(findings, { ...SUPERBLOCK, ...superblock });
 }
 
-test('after another boot the volumes that were open are interrupted, where discards were passed down', () => {
+test('volumes that were open are interrupted after another boot, where discards were passed down', () => {
   assert.deepEqual(history({}), { distrust: null, interrupted: ['v1'] });
   assert.deepEqual(history({ passesDiscards: false }), { distrust: null, interrupted: [] });
 });

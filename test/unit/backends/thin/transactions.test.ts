@@ -34,7 +34,7 @@ const CREATIONS: readonly Change[] = [
   ],
   ['cloning a volume', ({ volumes }) => volumes.create('new', SIMULATED_SIZE, { volumeId: 'v2' }), 'new,s0,v1,v2'],
   [
-    'cutting two volumes',
+    'taking snapshots of two volumes',
     async ({ volumes, snapshots, ledger }) => {
       // As the layer above does: what an earlier try has left is taken back first.
       if (ledger.device('s1') !== null) {
